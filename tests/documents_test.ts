@@ -4,7 +4,14 @@
  */
 import assert from "node:assert/strict";
 import { join } from "node:path/posix";
-import { KEY_LIMITS } from "@gateway/shared/limits";
+import {
+  BODY_DEADLINES,
+  BODY_PIECES,
+  KEY_LIMITS,
+  REFUSED_BODIES,
+  REQUEST_LIMITS,
+  SERVER_LIMITS,
+} from "@gateway/shared/limits";
 import { generatedFiles, SERVICE_VARIABLES } from "../deploy/docs/pages.ts";
 import { billOfMaterials } from "../deploy/docs/sbom.ts";
 import { EXIT_CODES_HELP } from "../services/key-admin/cli/command_line.ts";
@@ -233,9 +240,18 @@ const SENTENCES = [
   ...KNOWN_WORDS.map((word) => `\`${word}\``),
   "ten keys at once in the console, then one every six seconds",
   `at most ${number(KEY_LIMITS.keysPerOwnerMax)} keys`,
+  `deeper than ${REQUEST_LIMITS.depthMax} levels`,
+  `more than ${REQUEST_LIMITS.topLevelKeysMax} members at the top or ` +
+  `${number(REQUEST_LIMITS.membersMax)} in all`,
+  `more than ${number(BODY_PIECES.free)} pieces, and in more than one per ` +
+  `${BODY_PIECES.bytesMin} bytes`,
+  `${REFUSED_BODIES.shareOfCore * 100} % of a core`,
+  `Headers that are not complete after ${SERVER_LIMITS.headMs / 1_000} seconds`,
+  `stop arriving for ${BODY_DEADLINES.progressMs / 1_000} seconds or take ` +
+  `${BODY_DEADLINES.totalMs / 1_000}`,
 ];
 
-Deno.test("ASVS 6.1.1, 6.1.2, 6.4.1, 7.1.1, API6: the documents have the code's numbers for passwords, attempts, sessions, links and keys", () => {
+Deno.test("ASVS 6.1.1, 6.1.2, 6.4.1, 7.1.1, API6: the documents have the code's numbers for passwords, attempts, sessions, links, keys and bodies", () => {
   const text = textOf("docs/security.md", "docs/keys.md").replaceAll(
     /\s+/g,
     " ",

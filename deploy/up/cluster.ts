@@ -1,16 +1,13 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { fileURLToPath } from "node:url";
-import { monotonicNow } from "@gateway/shared/process/clock";
 import { LogFile } from "./files.ts";
+import { ROOT } from "./options.ts";
 import { LOOPBACK } from "./ports.ts";
 import { type ServiceEvent, Supervised, type Unit } from "./supervise.ts";
 import { type Output, UpError } from "./terminal.ts";
 
 /** Expected while the launcher itself warns of the simulator and creates the first key. */
 const EXPECTED_AT_START = ["no_real_model", "key_store"];
-/** The same event of the same process is shown at most this often. */
-const REPEAT_MS = 10_000;
 const TEXT_CHARS_MAX = 300;
 
 /** All processes of one launcher. None outlives it, even if it is killed with -9. */
@@ -21,8 +18,9 @@ export class Cluster {
   setupUrl: string | null = null;
   /** In the order in which they were started. */
   readonly #units: Supervised[] = [];
-  readonly #watcher: ReturnType<typeof startWatcher>;
-  readonly #shownAtMs = new Map<string, number>();
+  /** Ends the processes when the launcher is killed. Only the launcher holds its standard input. */
+  readonly #watcher;
+  readonly #watcherEnded: Promise<unknown>;
   #isStopping = false;
 
   /** `stateFile` is removed when the launcher dies without doing so itself. */
@@ -31,28 +29,36 @@ export class Cluster {
     readonly logsDir: string,
     stateFile: string,
   ) {
-    this.#watcher = startWatcher(stateFile);
-  }
-
-  /** Starts a unit. Throws an {@link UpError} once the cluster is stopping. */
-  start(unit: Unit): Supervised {
-    if (this.#isStopping) throw new UpError("The cluster is stopping");
-    const { out, logsDir } = this;
-    const supervised = new Supervised(unit, {
-      log: new LogFile(`${logsDir}/${unit.name}.log`, out.warn),
-      warn: out.warn,
-      onChange: () =>
-        this.#watcher.watch(this.#units.flatMap(({ pid }) => pid ?? [])),
-      onEvent: (event) => this.#onEvent(unit.name, event),
+    // In its own session, neither Ctrl-C nor the end of the terminal reaches it.
+    this.#watcher = spawn("sh", [`${ROOT}/deploy/up/watch.sh`, stateFile], {
+      detached: true,
+      stdio: ["pipe", "ignore", "ignore"],
     });
-    this.#units.push(supervised);
-    return supervised;
+    this.#watcherEnded = once(this.#watcher, "exit");
+    // A write fails if the watcher was killed; the launcher continues without it.
+    this.#watcher.stdin.on("error", () => {});
   }
 
-  /** The names of the units that are not ready. */
-  get waiting(): string {
-    return this.#units.filter(({ isReady }) => !isReady)
-      .map(({ unit }) => unit.name).join(", ");
+  /**
+   * Starts a unit. Resolves when it is ready; rejects with an {@link UpError} when it
+   * ends before, or when the cluster is stopping.
+   */
+  async start(unit: Unit): Promise<void> {
+    if (this.#isStopping) throw new UpError("The cluster is stopping");
+    const { warn } = this.out;
+    const supervised = new Supervised(
+      unit,
+      new LogFile(`${this.logsDir}/${unit.name}.log`, warn),
+      warn,
+      // Each process leads a group of its own.
+      () => {
+        const groups = this.#units.flatMap(({ pid }) => pid ? `-${pid}` : []);
+        this.#watcher.stdin.write(`${groups.join(" ")}\n`);
+      },
+      (event) => this.#onEvent(unit.name, event),
+    );
+    this.#units.push(supervised);
+    await supervised.firstReady;
   }
 
   /** The members of `up.json` about processes: their pids, and where to inspect them. */
@@ -75,7 +81,9 @@ export class Cluster {
     for (const group of [...services.values()].reverse()) {
       await Promise.all(group.map((supervised) => supervised.stop(graceMs)));
     }
-    await this.#watcher.close();
+    // No group is left that the watcher could end.
+    this.#watcher.stdin.end("\n");
+    await this.#watcherEnded;
   }
 
   /** Shows a warning or an error: `chat-worker warn: redis_slow {"took_ms":250}`. */
@@ -91,39 +99,12 @@ export class Cluster {
     const isExpected = this.#isStopping
       ? level === "warn"
       : !this.isReady && EXPECTED_AT_START.includes(event);
+    if (isExpected) return;
     const kind = `${name} ${level}: ${event}`;
-    const nowMs = monotonicNow();
-    const shownAtMs = this.#shownAtMs.get(kind) ?? -Infinity;
-    if (isExpected || nowMs - shownAtMs < REPEAT_MS) return;
-    this.#shownAtMs.set(kind, nowMs);
     const details = JSON.stringify(
       data,
       (member, value) => member === "stack" ? undefined : value,
     );
-    out.warn(`${kind} ${details}`.slice(0, TEXT_CHARS_MAX));
+    out.warn(`${kind} ${details}`.slice(0, TEXT_CHARS_MAX), kind);
   }
-}
-
-/**
- * Ends the processes of the launcher when the launcher is killed, see `watch.sh`.
- * Each process leads its own group. All have ended when the watcher is closed.
- */
-function startWatcher(stateFile: string) {
-  const script = fileURLToPath(new URL("watch.sh", import.meta.url));
-  const child = spawn("sh", [script, stateFile], {
-    // In its own session, neither Ctrl-C nor the end of the terminal reaches it.
-    detached: true,
-    stdio: ["pipe", "ignore", "ignore"],
-  });
-  const ended = once(child, "exit");
-  // A write fails if the watcher was killed; the launcher continues without it.
-  child.stdin.on("error", () => {});
-  return {
-    watch: (pids: readonly number[]) =>
-      child.stdin.write(`${pids.map((pid) => `-${pid}`).join(" ")}\n`),
-    async close() {
-      child.stdin.end("\n");
-      await ended;
-    },
-  };
 }

@@ -63,9 +63,7 @@ export async function lockDir(dir: string): Promise<Deno.FsFile> {
 
 /** A log, mode 0600, that is renamed to `<path>.1` when it reaches its bound. */
 export class LogFile {
-  #hasFailed = false;
-
-  /** `onFailure` is called once when the log cannot be written. */
+  /** `onFailure` is called with a text for the operator. */
   constructor(
     readonly path: string,
     readonly onFailure: (message: string) => void,
@@ -81,8 +79,6 @@ export class LogFile {
       if (isFull) renameSync(path, `${path}.1`);
       appendFileSync(path, bytes, { mode: OWNER_ONLY });
     } catch (error) {
-      if (this.#hasFailed) return;
-      this.#hasFailed = true;
       this.onFailure(`Cannot write ${path}: ${errorMessage(error)}`);
     }
   }

@@ -51,20 +51,12 @@ async function createKey(
   { file, ...program }: Program,
   signal: AbortSignal,
 ): Promise<string> {
-  const options = {
-    ...program,
-    clearEnv: true,
-    stdin: "null",
-    signal,
-  } as const;
+  const options = { ...program, clearEnv: true, signal };
   const { code, stdout, stderr } = await new Deno.Command(file, options)
     .output();
   if (code === 0) return new TextDecoder().decode(stdout);
   const lines = new TextDecoder().decode(stderr).trim().split("\n");
-  throw new Error(
-    `the command line ended with exit code ${code}\n  ` +
-      lines.slice(-ERROR_LINES).join("\n  "),
-  );
+  throw new Error(lines.slice(-ERROR_LINES).join("\n  "));
 }
 
 /**

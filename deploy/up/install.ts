@@ -1,8 +1,7 @@
 import { type Output, UpError } from "./terminal.ts";
 
-/** The required programs, which are also the names of apt packages, and their names in brew. */
-const BREW_NAMES = { "nats-server": "nats-server", "redis-server": "redis" };
-export type ServerName = keyof typeof BREW_NAMES;
+/** A required program, which is also the name of its apt package. */
+export type ServerName = "nats-server" | "redis-server";
 
 /**
  * Directories that the `PATH` of an ordinary user often lacks: Debian installs
@@ -31,83 +30,72 @@ export function programDirs(path = ""): string[] {
 }
 
 /**
- * Returns the path of each wanted server program, and installs missing ones. Throws
- * an {@link UpError} with the commands to type when it cannot.
+ * Returns the path of each wanted server program, and installs missing ones with apt.
+ * Throws an {@link UpError} with the commands to type when it cannot.
  */
 export async function ensureServers(
   wanted: readonly ServerName[],
   deps: InstallDeps,
 ): Promise<ReadonlyMap<ServerName, string>> {
-  const found = new Map<ServerName, string>();
-  const findMissing = async () => {
-    for (const name of wanted) {
-      const path = await findProgram(name, deps.dirs);
-      if (path !== undefined) found.set(name, path);
-    }
-    return wanted.filter((name) => !found.has(name));
-  };
-  const missing = await findMissing();
+  const find = (name: string) => findProgram(name, deps.dirs);
+  const missing = wanted.filter((name) => find(name) === undefined);
   if (missing.length > 0) await install(missing, deps);
-  const stillMissing = await findMissing();
-  if (stillMissing.length > 0) throw new UpError(describeMissing(stillMissing));
-  return found;
+  return new Map(wanted.map((name) => {
+    const path = find(name);
+    if (path === undefined) throw new UpError(describeMissing(missing));
+    return [name, path];
+  }));
 }
 
-async function findProgram(
+function findProgram(
   name: string,
   dirs: readonly string[],
-): Promise<string | undefined> {
-  for (const path of dirs.map((dir) => `${dir}/${name}`)) {
-    // Missing, or in a directory that this user may not read.
-    const info = await Deno.stat(path).catch(() => undefined);
-    if (info?.isFile && ((info.mode ?? 0) & 0o111) !== 0) return path;
-  }
-  return undefined;
+): string | undefined {
+  return dirs.map((dir) => `${dir}/${name}`).find((path) => {
+    try {
+      const { isFile, mode } = Deno.statSync(path);
+      return isFile && ((mode ?? 0) & 0o111) !== 0;
+    } catch {
+      // Missing, or in a directory that this user may not read.
+      return false;
+    }
+  });
 }
 
-/** Installs without asking, if possible: with apt-get as root or through sudo, else with Homebrew. */
+/** Installs with apt-get if that is possible without a question: as root, or through sudo. */
 async function install(
   names: readonly ServerName[],
-  deps: InstallDeps,
+  { dirs, isRoot, out, stopping }: InstallDeps,
 ): Promise<void> {
-  const { dirs, isRoot, out } = deps;
-  const [apt, sudo, brew] = await Promise.all(
-    ["apt-get", "sudo", "brew"].map((name) => findProgram(name, dirs)),
-  );
-  const asRoot = isRoot ? [] : [sudo, "-n"];
+  const apt = findProgram("apt-get", dirs);
+  const sudo = findProgram("sudo", dirs);
+  if (apt === undefined || !isRoot && sudo === undefined) return;
   out.say(`Installing ${names.join(" and ")}`);
-  // The package lists of a fresh machine are empty.
-  await run([...asRoot, apt, "update", ...APT_QUIET], deps);
-  const options = ["--no-install-recommends", ...APT_QUIET, ...names];
-  const isInstalled = await run([...asRoot, apt, "install", ...options], deps);
-  // Homebrew refuses to run as root.
-  if (isInstalled || isRoot) return;
-  const packages = names.map((name) => BREW_NAMES[name]);
-  await run([brew, "install", "--quiet", ...packages], deps);
-}
-
-/** Runs a command with this terminal's output, if all its programs were found. Returns whether it succeeded. */
-async function run(
-  words: readonly (string | undefined)[],
-  { stopping }: InstallDeps,
-): Promise<boolean> {
-  if (words.includes(undefined)) return false;
-  const [file = "", ...args] = words.flatMap((word) => word ?? []);
+  const [file = apt, ...asRoot] = isRoot ? [] : [sudo, "-n", apt];
   const timeUp = AbortSignal.timeout(INSTALL_MS_MAX);
-  const { success } = await new Deno.Command(file, {
-    args,
-    env: { DEBIAN_FRONTEND: "noninteractive" },
-    stdin: "null",
-    signal: AbortSignal.any([stopping, timeUp]),
-  }).spawn().status;
-  return success;
+  // The package lists of a fresh machine are empty.
+  for (
+    const words of [["update"], [
+      "install",
+      "--no-install-recommends",
+      ...names,
+    ]]
+  ) {
+    await new Deno.Command(file, {
+      args: [...asRoot, ...words, ...APT_QUIET],
+      env: { DEBIAN_FRONTEND: "noninteractive" },
+      stdin: "null",
+      signal: AbortSignal.any([stopping, timeUp]),
+    }).spawn().status;
+  }
 }
 
 function describeMissing(names: readonly ServerName[]): string {
-  const apt = names.join(" ");
-  const brew = names.map((name) => BREW_NAMES[name]).join(" ");
+  const brew = names.join(" ").replace("redis-server", "redis");
   return `Cannot find or install ${names.join(" and ")}. Run one of:
-  sudo apt-get install ${apt}      (Debian 12, Ubuntu 24.04 and later)
+  sudo apt-get install ${
+    names.join(" ")
+  }      (Debian 12, Ubuntu 24.04 and later)
   brew install ${brew}      (macOS)
 or use servers that run elsewhere:
   NATS_URL=nats://HOST:4222 REDIS_URL=redis://HOST:6379 npx -y deno task up`;

@@ -13,7 +13,7 @@ const CASES: {
 }[] = [
   {
     name: "root with apt-get, after fetching its lists",
-    tools: { "apt-get": "apt", brew: "fail" },
+    tools: { "apt-get": "apt" },
     isRoot: true,
     calls: APT,
   },
@@ -24,21 +24,9 @@ const CASES: {
     calls: APT,
   },
   {
-    name: "user without sudo but with brew",
-    tools: { "apt-get": "fail", sudo: "fail", brew: "install" },
-    isRoot: false,
-    calls: ["brew install nats-server redis"],
-  },
-  {
     name: "user whose sudo needs a password",
     tools: { "apt-get": "install", sudo: "fail" },
     isRoot: false,
-    calls: [],
-  },
-  {
-    name: "root with brew",
-    tools: { brew: "install" },
-    isRoot: true,
     calls: [],
   },
   { name: "no tool", tools: {}, isRoot: true, calls: [] },

@@ -19,7 +19,7 @@ export function findFreePorts(count: number, hostname = LOOPBACK): number[] {
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
     const port = FIRST_PORT +
       Math.floor(Math.random() * (LAST_PORT - FIRST_PORT));
-    if (isFreePort(port, hostname)) ports.add(port);
+    if (whyNotFree(port, hostname) === undefined) ports.add(port);
     if (ports.size === count) return [...ports];
   }
   throw new UpError(
@@ -27,29 +27,15 @@ export function findFreePorts(count: number, hostname = LOOPBACK): number[] {
   );
 }
 
-/** Whether no process listens on the port. Throws for an address that is not this machine's. */
-export function isFreePort(port: number, hostname = LOOPBACK): boolean {
-  try {
-    Deno.listen({ hostname, port }).close();
-    return true;
-  } catch (error) {
-    if (error instanceof Deno.errors.AddrInUse) return false;
-    throw error;
-  }
-}
-
-/** Throws an {@link UpError} that names the option when `port` is not available; 0 checks the address only. */
-export function requireFreePort(
-  hostname: string,
+/** Why no server could listen on the port now; `undefined` if one could. 0 checks the address only. */
+export function whyNotFree(
   port: number,
-  option: string,
-): void {
+  hostname = LOOPBACK,
+): string | undefined {
   try {
     Deno.listen({ hostname, port }).close();
+    return undefined;
   } catch (error) {
-    throw new UpError(
-      `Cannot listen on ${hostname}:${port}: ${errorMessage(error)}\n` +
-        `Change it with ${option} or --host (port 0 = any free port)`,
-    );
+    return errorMessage(error);
   }
 }

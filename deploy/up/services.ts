@@ -1,6 +1,7 @@
 import { ROOT, type UpOptions } from "./options.ts";
-import { findFreePorts, LOOPBACK } from "./ports.ts";
+import { findFreePorts, LOOPBACK, whyNotFree } from "./ports.ts";
 import type { Program, Unit } from "./supervise.ts";
+import { UpError } from "./terminal.ts";
 
 /** The gateway's own services, and the command line that manages keys. */
 export type ProgramName =
@@ -30,11 +31,32 @@ const DRAIN_SECONDS = "10";
 /** How much longer a service may need to stop. */
 const STOP_MS = 5_000;
 
+/** Each service gets its own values of these. */
+const SET_HERE = [
+  "NATS_URL_FILE",
+  "REDIS_URL",
+  "REDIS_URL_FILE",
+  "HOST",
+  "PORT",
+];
 /** Only workers call model servers. */
 const WORKER_ONLY = ["UPSTREAM_API_KEY", "UPSTREAM_API_KEY_FILE"];
 
 /** Variables that name a file: passwords, certificates, the list of models. */
 const FILE_VARIABLE = /^(MODELS|(NATS|REDIS|UPSTREAM|OIDC)_\w+)_FILE$/;
+
+/** Throws an {@link UpError} that names the option when a port or the address is not available. */
+export function requireFreePorts({ host, port, consolePort }: UpOptions): void {
+  const options = [["--port", port], ["--console-port", consolePort]] as const;
+  for (const [option, port] of options) {
+    const why = whyNotFree(port, host);
+    if (why === undefined) continue;
+    throw new UpError(
+      `Cannot listen on ${host}:${port}: ${why}\n` +
+        `Change it with ${option} or --host (port 0 = any free port)`,
+    );
+  }
+}
 
 /**
  * The services to start, in this order, and the addresses at which they will serve. All
@@ -44,6 +66,7 @@ const FILE_VARIABLE = /^(MODELS|(NATS|REDIS|UPSTREAM|OIDC)_\w+)_FILE$/;
 export function planServices(
   { host, port, consolePort, edges, workers }: UpOptions,
   context: ProgramContext,
+  hasSimulator: boolean,
 ) {
   const { env } = context;
   const [simulatorPort = 0, freePort = 0, ...freePorts] = findFreePorts(
@@ -54,8 +77,6 @@ export function planServices(
   const edgePorts = port === 0 ? freePorts : freePorts.with(0, port);
   const edgeUrls = edgePorts.map((each) => httpUrl(host, each));
   const consoleUrl = httpUrl(host, consolePort || freePort);
-  const hasSimulator = !env.MODELS_FILE && !env.UPSTREAM_BASE_URL &&
-    !env.MODEL_SIMULATOR_URL;
   const simulatorUrl = `${httpUrl(LOOPBACK, simulatorPort)}/v1`;
   const shared = hasSimulator ? { MODEL_SIMULATOR_URL: simulatorUrl } : {};
   const unitsOf = (
@@ -80,7 +101,7 @@ export function planServices(
     ...unitsOf("chat-worker", Array(workers).fill({})),
     ...unitsOf("edge-auth", edgePorts.map((each) => at(host, each))),
   ];
-  return { units, edgeUrls, consoleUrl, hasSimulator };
+  return { units, edgeUrls, consoleUrl };
 }
 
 /** A service with its own variables, such as `{ PORT: "0" }`. */
@@ -92,27 +113,16 @@ export function serviceProgram(
 ): Program {
   const isWorker = name === "chat-worker";
   const isConsole = name === "key-admin";
-  // Each service gets its own values of these.
-  const {
-    NATS_URL_FILE: _nats,
-    REDIS_URL_FILE: _redis,
-    REDIS_URL: _url,
-    HOST: _host,
-    PORT: _port,
-    ...inherited
-  } = given;
-  const env: Record<string, string> = {
-    DRAIN_SECONDS,
-    ...inherited,
+  const env: Record<string, string> = { DRAIN_SECONDS, ...given };
+  const dropped = isWorker ? SET_HERE : [...SET_HERE, ...WORKER_ONLY];
+  for (const variable of dropped) delete env[variable];
+  Object.assign(env, {
     OTEL_SERVICE_NAME: name,
     OPS_PORT: "0",
     NATS_URL: natsUrl,
     ...isWorker ? {} : { REDIS_URL: redisUrl },
     ...own,
-  };
-  if (!isWorker) {
-    for (const secret of WORKER_ONLY) delete env[secret];
-  }
+  });
   // Not the data directory, which holds a key.
   const paths = [
     `${ROOT}/services`,

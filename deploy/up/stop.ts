@@ -45,25 +45,23 @@ async function ignoresHangUp(): Promise<boolean> {
 
 /**
  * The pids of the parent processes that exist only to run the launcher: `deno task`,
- * and `npx` with its shell, recognised by the variables they set. A terminal's shell is
- * not one of them: a cluster in the background may outlive it.
+ * and `npx` with its shell. Both set INIT_CWD for the processes below them. A
+ * terminal's shell is not one of them: a cluster in the background may outlive it.
  */
-async function runnersAbove(
-  { INIT_CWD, npm_lifecycle_event, npm_lifecycle_script }: Environment,
-): Promise<string> {
-  if (!INIT_CWD) return "";
+async function runnersAbove(env: Environment): Promise<string> {
+  if (!env.INIT_CWD) return "";
   const pids = [Deno.ppid];
-  if (npm_lifecycle_event !== "npx") return pids.join();
-  // Only processes below npx have its variable. Only Linux shows other processes' variables.
-  const mark = `\0npm_lifecycle_script=${npm_lifecycle_script}\0`;
   let pid = Deno.ppid;
-  while (`\0${await readProc(pid, "environ")}`.includes(mark)) {
-    pid = Number(/^PPid:\s*(\d+)/m.exec(await readProc(pid, "status"))?.[1]);
+  // Only Linux shows other processes' variables.
+  while (/\0INIT_CWD=./.test(await readProc(pid, "environ"))) {
+    pid = Number(/\nPPid:\s*(\d+)/.exec(await readProc(pid, "status"))?.[1]);
     pids.push(pid);
   }
   return pids.join();
 }
 
+/** Begins with a NUL, as each variable of `environ` does. */
 async function readProc(pid: number, file: string): Promise<string> {
-  return await Deno.readTextFile(`/proc/${pid}/${file}`).catch(() => "");
+  const text = await Deno.readTextFile(`/proc/${pid}/${file}`).catch(() => "");
+  return `\0${text}`;
 }

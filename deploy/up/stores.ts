@@ -1,91 +1,99 @@
-import { parseEnv, secret } from "@gateway/shared/process/env";
+import { hideUserinfo } from "@gateway/shared/process/env";
+import type { Cluster } from "./cluster.ts";
 import { makePrivateDir, writePrivateFile } from "./files.ts";
-import type { UpOptions } from "./options.ts";
-import { findFreePorts, isFreePort, LOOPBACK } from "./ports.ts";
-import type { Environment } from "./services.ts";
-import type { Unit } from "./supervise.ts";
+import { ensureServers, programDirs } from "./install.ts";
+import { ROOT, type UpOptions } from "./options.ts";
+import { findFreePorts, LOOPBACK, whyNotFree } from "./ports.ts";
+import type { Settings } from "./settings.ts";
 import { UpError } from "./terminal.ts";
+import type { UpDeps } from "./up.ts";
 
-/** A private server and its URL. */
-export interface Store extends Unit {
-  url: string;
+/** How to run a private server. */
+interface Store {
+  /** Also the scheme of its URL. */
+  service: string;
+  port: number;
+  args: string[];
+  cwd: string;
+  readyText: string;
 }
 
-/** The addresses of servers from the environment, or from the files it names. Throws a `ConfigError` if one cannot be read. */
-export function givenStores(env: Environment) {
-  const url = secret().optional();
-  return parseEnv(
-    { NATS_URL: url, REDIS_URL: url },
-    env,
-    Deno.readTextFileSync,
+/**
+ * Starts private NATS and Redis servers on free loopback ports, unless the operator
+ * gave the URL of one. Returns the URLs when the servers are ready.
+ */
+export async function startStores(
+  cluster: Cluster,
+  options: UpOptions,
+  given: Settings,
+  { env, out, stopping }: UpDeps,
+): Promise<{ natsUrl: string; redisUrl: string }> {
+  const stores = [
+    { program: "nats-server", url: given.NATS_URL, prepare: natsStore },
+    { program: "redis-server", url: given.REDIS_URL, prepare: redisStore },
+  ] as const;
+  const paths = await ensureServers(
+    stores.flatMap(({ program, url }) => url === undefined ? program : []),
+    { dirs: programDirs(env.PATH), isRoot: Deno.uid() === 0, out, stopping },
   );
+  const [natsUrl = "", redisUrl = ""] = await Promise.all(
+    stores.map(async ({ program, url, prepare }) => {
+      if (url !== undefined) {
+        out.say(`Using ${hideUserinfo(url)}`);
+        return url;
+      }
+      out.say(`Starting ${program}`);
+      const { service, port, args, cwd, readyText } = await prepare(options);
+      const file = paths.get(program) ?? "";
+      const unit = { service, name: service, readyText };
+      await cluster.start({ ...unit, program: { file, args, env, cwd } });
+      return `${service}://${LOOPBACK}:${port}`;
+    }),
+  );
+  return { natsUrl, redisUrl };
 }
 
-/** A private NATS server on a free loopback port. */
-export async function natsStore(
-  file: string,
-  { runDir }: UpOptions,
-  env: Environment,
-): Promise<Store> {
+function natsStore({ runDir }: UpOptions): Store {
   const [port = 0] = findFreePorts(1);
-  const configFile = `${runDir}/nats.conf`;
-  // By default a client that stops reading blocks its senders for 10 s.
-  await writePrivateFile(
-    configFile,
-    `host: ${LOOPBACK}\nport: ${port}\nmax_payload: 1MB\nwrite_deadline: "2s"\n`,
-  );
+  const config = `${ROOT}/deploy/up/nats.conf`;
   return {
-    url: `nats://${LOOPBACK}:${port}`,
-    name: "nats",
     service: "nats",
-    program: { file, args: ["-c", configFile], env, cwd: runDir },
+    port,
+    args: ["-c", config, "-a", LOOPBACK, "-p", `${port}`],
+    cwd: runDir,
     readyText: "Server is ready",
   };
 }
 
-/**
- * A private Redis server on a free loopback port. Key changes must survive power
- * loss, so every write is on disk before Redis acknowledges it.
- */
-export async function redisStore(
-  file: string,
-  { dataDir }: UpOptions,
-  env: Environment,
-): Promise<Store> {
+async function redisStore({ dataDir }: UpOptions): Promise<Store> {
   const cwd = `${dataDir}/redis`;
   await makePrivateDir(cwd);
-  await requireNoRedis(cwd);
-  const [port = 0] = findFreePorts(1);
-  await writePrivateFile(`${cwd}/port`, String(port));
-  const args = [
-    ...["--bind", LOOPBACK, "--port", String(port), "--daemonize", "no"],
-    ...["--appendonly", "yes", "--appendfsync", "always", "--save", ""],
-    // An error is better than silently evicting keys.
-    ...["--maxmemory-policy", "noeviction", "--loglevel", "notice"],
-    ...["--pidfile", `${cwd}/pid`],
-  ];
+  const port = await portOf(cwd);
+  const config = `${ROOT}/deploy/up/redis.conf`;
   return {
-    url: `redis://${LOOPBACK}:${port}`,
-    name: "redis",
     service: "redis",
-    program: { file, args, env, cwd },
+    port,
+    args: [config, "--bind", LOOPBACK, "--port", `${port}`],
+    cwd,
     readyText: "Ready to accept connections",
   };
 }
 
 /**
- * Throws an {@link UpError} if a Redis server of an earlier run may still use the
- * directory: a second one would destroy the data. One is only left when the
- * launcher and its watcher were both killed; one that stops removes its pid file.
- * After a crash of the machine, another program may have its port.
+ * The port of the Redis server of a directory, kept in a file. While a server of an
+ * earlier run still has the port (the launcher and its watcher were both killed),
+ * no other can start and destroy the data.
  */
-async function requireNoRedis(dir: string): Promise<void> {
-  const pid = await Deno.readTextFile(`${dir}/pid`).catch(() => "");
-  const port = await Deno.readTextFile(`${dir}/port`).catch(() => "");
-  if (pid === "" || isFreePort(Number(port))) return;
+async function portOf(dir: string): Promise<number> {
+  const file = `${dir}/port`;
+  const kept = Number(await Deno.readTextFile(file).catch(() => 0));
+  const [port = 0] = kept > 0 ? [kept] : findFreePorts(1);
+  if (whyNotFree(port) === undefined) {
+    await writePrivateFile(file, `${port}`);
+    return port;
+  }
   throw new UpError(
     `A Redis server of an earlier run may still use ${dir}: port ${port} is busy\n` +
-      `If process ${pid.trim()} is redis-server, stop it with: kill ${pid.trim()}\n` +
-      `If not, delete ${dir}/pid`,
+      `If so, stop it. If another program has the port, delete ${file}`,
   );
 }

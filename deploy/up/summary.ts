@@ -5,16 +5,21 @@ import type { UpState } from "./up.ts";
 const SETUP_MEANING =
   "makes you its first owner; works once, for 15 minutes (for a new link: npx -y deno task owners set-up)";
 
-/** The text printed when the cluster is ready: addresses, key, and a curl command that streams. */
+/**
+ * The text printed when the cluster is ready: addresses, key, what answers, and a curl
+ * command that streams.
+ */
 export function describeSummary(
   state: Pick<UpState, "edge_urls" | "console_url" | "setup_url">,
   firstKey: FirstKey,
+  models: readonly string[],
   { runDir, seconds }: { runDir: string; seconds: number },
 ): string {
   const { edge_urls: edgeUrls, setup_url: setupUrl } = state;
   const rows = [
     ...edgeUrls.map((url, i) => [i === 0 ? "Base URL" : "", `${url}/v1`]),
     ["API key", firstKey.key ?? firstKey.note ?? "none"],
+    ...models.map((model, i) => [i === 0 ? "Models" : "", model]),
     ["Console", setupUrl ?? state.console_url],
     ...setupUrl === null ? [] : [["", SETUP_MEANING]],
     ["Logs", `${runDir}/logs`],

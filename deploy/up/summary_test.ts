@@ -9,6 +9,7 @@ Deno.test("describeSummary() prints a curl command that a shell reads correctly"
       setup_url: null,
     },
     { key: "sk-CgTest", model: "it's-a-model" },
+    ["it's-a-model -> http://vllm/v1", "other -> http://vllm/v1"],
     { runDir: "/repo/.run", seconds: 1.23 },
   );
   assert.match(text, /^Ready in 1\.2 s\n/);

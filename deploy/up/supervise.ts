@@ -10,7 +10,7 @@ import { EXIT, UpError } from "./terminal.ts";
 export interface Program {
   file: string;
   args: string[];
-  env: Record<string, string>;
+  env: Readonly<Record<string, string>>;
   cwd: string;
 }
 
@@ -27,16 +27,6 @@ export interface Unit {
 
 /** A line that a service logged: an event with its data. */
 export type ServiceEvent = z.output<typeof EVENT>;
-
-export interface SuperviseDeps {
-  log: LogFile;
-  /** A process of this unit started or ended. */
-  onChange(): void;
-  /** For the operator: the process died or is back. */
-  warn(text: string): void;
-  /** A warning, an error or a `setup_link`. */
-  onEvent(event: ServiceEvent): void;
-}
 
 const RESTART_MS_MIN = 200;
 const RESTART_MS_MAX = 10_000;
@@ -59,7 +49,6 @@ export class Supervised {
   isReady = false;
   /** Where the process serves its metrics, if it does. */
   opsPort: number | undefined;
-  readonly #deps: SuperviseDeps;
   readonly #first = Promise.withResolvers<void>();
   /** Resolves when the process is ready for the first time; rejects with an {@link UpError} when it ends before. */
   readonly firstReady: Promise<void> = this.#first.promise;
@@ -69,8 +58,17 @@ export class Supervised {
   #lastLines: string[] = [];
   #child: Deno.ChildProcess | undefined;
 
-  constructor(readonly unit: Unit, deps: SuperviseDeps) {
-    this.#deps = deps;
+  /**
+   * `onChange` is called when a process of the unit starts or ends, `onEvent` for a
+   * warning, an error or a `setup_link` that it logs, `warn` when it dies or is back.
+   */
+  constructor(
+    readonly unit: Unit,
+    readonly log: LogFile,
+    readonly warn: (text: string) => void,
+    readonly onChange: () => void,
+    readonly onEvent: (event: ServiceEvent) => void,
+  ) {
     // It may reject when no caller awaits it any more.
     this.firstReady.catch(() => {});
     // The callbacks need this object, so they begin after the constructor.
@@ -107,15 +105,13 @@ export class Supervised {
     let pauseMs = RESTART_MS_MIN;
     while (!signal.aborted) {
       const startedAtMs = monotonicNow();
-      const { how, code } = await this.#runOnce().catch((error) => ({
-        // The program is missing or not executable, or there is no memory.
-        how: `cannot be started: ${errorMessage(error)}`,
-        code: EXIT.failed,
-      }));
+      const { how, code } = await this.#runOnce();
       if (signal.aborted) break;
-      if (!this.isReady) return this.#first.reject(this.#failure(how, code));
+      if (!this.isReady) {
+        return this.#first.reject(this.#failure(how, code));
+      }
       if (monotonicNow() - startedAtMs >= HEALTHY_MS) pauseMs = RESTART_MS_MIN;
-      this.#deps.warn(`${name} ${how}; restarting it in ${pauseMs / 1_000} s`);
+      this.warn(`${name} ${how}; restarting it in ${pauseMs / 1_000} s`);
       await sleep(pauseMs, signal);
       pauseMs = Math.min(2 * pauseMs, RESTART_MS_MAX);
     }
@@ -124,19 +120,33 @@ export class Supervised {
 
   /** Runs the process until it ends. `how` completes a sentence that begins with the unit's name. */
   async #runOnce(): Promise<{ how: string; code: number }> {
-    const child = spawn(this.unit.program);
-    this.#child = child;
-    this.#deps.onChange();
-    const outputs = [child.stdout, child.stderr];
-    const copied = Promise.all(outputs.map((output) => this.#copy(output)));
-    const { code, signal } = await child.status;
-    await settlesWithin(copied, LAST_OUTPUT_MS);
+    const { file, ...program } = this.unit.program;
+    // In its own session, so that Ctrl-C does not reach it.
+    const options = { ...program, clearEnv: true, detached: true } as const;
+    const streams = {
+      stdin: "null",
+      stdout: "piped",
+      stderr: "piped",
+    } as const;
+    const command = new Deno.Command(file, { ...options, ...streams });
+    try {
+      this.#child = command.spawn();
+    } catch (error) {
+      // The program is missing or not executable, or there is no memory.
+      const how = `cannot be started: ${errorMessage(error)}`;
+      return { how, code: EXIT.failed };
+    }
+    this.onChange();
+    const { stdout, stderr, status } = this.#child;
+    const copied = [this.#copy(stdout), this.#copy(stderr)];
+    const { code, signal } = await status;
+    await settlesWithin(Promise.all(copied), LAST_OUTPUT_MS);
     this.#child = undefined;
-    this.#deps.onChange();
-    const how = signal
-      ? `was ended by ${signal}`
-      : `ended with exit code ${code}`;
-    return { how, code };
+    this.onChange();
+    return {
+      how: signal ? `was ended by ${signal}` : `ended with exit code ${code}`,
+      code,
+    };
   }
 
   /** Copies an output to the log, and reads its lines. */
@@ -144,7 +154,7 @@ export class Supervised {
     const decoder = new TextDecoder();
     let rest = "";
     for await (const bytes of output) {
-      this.#deps.log.write(bytes);
+      this.log.write(bytes);
       const text = rest + decoder.decode(bytes, { stream: true });
       const lines = text.split("\n");
       rest = lines.pop() ?? "";
@@ -160,11 +170,11 @@ export class Supervised {
       ? event?.event === "ready"
       : line.includes(readyText);
     if (isReady) {
-      if (this.isReady) this.#deps.warn(`${name} is back (pid ${pid})`);
+      if (this.isReady) this.warn(`${name} is back (pid ${pid})`);
       this.isReady = true;
       this.opsPort = event?.opsPort;
       this.#first.resolve();
-    } else if (event) this.#deps.onEvent(event);
+    } else if (event) this.onEvent(event);
     if (this.isReady) return;
     this.#lastLines = [...this.#lastLines, line].slice(-LAST_LINES);
   }
@@ -173,22 +183,10 @@ export class Supervised {
     const message = [
       `${this.unit.name} does not start: it ${how}`,
       ...this.#lastLines.map((line) => `  ${line}`),
-      `Its log: ${this.#deps.log.path}`,
+      `Its log: ${this.log.path}`,
     ].join("\n");
     return new UpError(message, code === EXIT.config ? code : EXIT.failed);
   }
-}
-
-/** Starts a process in its own session, so that Ctrl-C does not reach it. */
-function spawn({ file, ...program }: Program) {
-  return new Deno.Command(file, {
-    ...program,
-    clearEnv: true,
-    detached: true,
-    stdin: "null",
-    stdout: "piped",
-    stderr: "piped",
-  }).spawn();
 }
 
 /** The event of a log line; `undefined` if the line is something else. */

@@ -1,4 +1,5 @@
 /** The launcher's output and exit codes. */
+import { monotonicNow } from "@gateway/shared/process/clock";
 
 /** Exit codes of the launcher. */
 export const EXIT = {
@@ -25,8 +26,12 @@ export class UpError extends Error {
 /** Prints lines for the operator. */
 export type Output = ReturnType<typeof createOutput>;
 
+/** A warning is repeated at most this often. */
+const REPEAT_MS = 30_000;
+
 /** The output of this process. */
 export function createOutput(isQuiet: boolean) {
+  const warnedAtMs = new Map<string, number>();
   const print = (to: typeof Deno.stdout, text: string) => {
     try {
       to.writeSync(new TextEncoder().encode(`${text}\n`));
@@ -39,7 +44,12 @@ export function createOutput(isQuiet: boolean) {
     say: (text: string) => {
       if (!isQuiet) print(Deno.stdout, text);
     },
-    /** Warnings and errors. Always shown. */
-    warn: (text: string) => print(Deno.stderr, text),
+    /** Warnings and errors. Shown even with `--quiet`, but only one of a kind in a while. */
+    warn: (text: string, kind = text) => {
+      const nowMs = monotonicNow();
+      if (nowMs - (warnedAtMs.get(kind) ?? -Infinity) < REPEAT_MS) return;
+      warnedAtMs.set(kind, nowMs);
+      print(Deno.stderr, text);
+    },
   };
 }

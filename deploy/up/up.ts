@@ -1,5 +1,5 @@
 import { monotonicNow } from "@gateway/shared/process/clock";
-import { errorMessage, hideUserinfo } from "@gateway/shared/process/env";
+import { errorMessage } from "@gateway/shared/process/env";
 import { Cluster } from "./cluster.ts";
 import {
   lockDir,
@@ -8,16 +8,16 @@ import {
   writePrivateFile,
 } from "./files.ts";
 import { checkFirstKey, firstKeyFile, provideFirstKey } from "./first_key.ts";
-import { ensureServers, programDirs } from "./install.ts";
 import type { UpOptions } from "./options.ts";
-import { requireFreePort } from "./ports.ts";
 import {
   planServices,
   type ProgramContext,
+  requireFreePorts,
   serviceProgram,
   stopGraceMs,
 } from "./services.ts";
-import { givenStores, natsStore, redisStore } from "./stores.ts";
+import { describeModels, readSettings, type Settings } from "./settings.ts";
+import { startStores } from "./stores.ts";
 import { describeSummary } from "./summary.ts";
 import { sleep } from "./supervise.ts";
 import type { Output } from "./terminal.ts";
@@ -51,7 +51,8 @@ export interface UpState {
 
 /** How often `up.json` is updated, and retried after a full disk. */
 const SAVE_EVERY_MS = 250;
-const PROGRESS_EVERY_MS = 5_000;
+/** The longest delay of a timer. */
+const TIMER_MS_MAX = 2 ** 31 - 1;
 const SIMULATOR_WARNING =
   "No model server is configured: the simulator answers with canned text. " +
   "Use UPSTREAM_BASE_URL or --models to serve a real model";
@@ -62,7 +63,7 @@ const SIMULATOR_WARNING =
  */
 export async function runUp(options: UpOptions, deps: UpDeps): Promise<void> {
   const { out, stopping } = deps;
-  const { host, runDir } = options;
+  const { runDir } = options;
   const startedAtMs = monotonicNow();
   const stateFile = `${runDir}/up.json`;
   const logsDir = `${runDir}/logs`;
@@ -72,11 +73,11 @@ export async function runUp(options: UpOptions, deps: UpDeps): Promise<void> {
   }
   await removeFile(stateFile);
   await makePrivateDir(logsDir);
-  requireFreePort(host, options.port, "--port");
-  requireFreePort(host, options.consolePort, "--console-port");
+  const settings = readSettings(deps.env, deps.cwd);
+  requireFreePorts(options);
 
   const cluster = new Cluster(out, logsDir, stateFile);
-  const starting = startAll(cluster, options, deps);
+  const starting = startAll(cluster, options, settings, deps);
   cleanup.defer(async () => {
     // Clients should not find addresses that are about to close.
     await removeFile(stateFile).catch(() => {});
@@ -86,34 +87,23 @@ export async function runUp(options: UpOptions, deps: UpDeps): Promise<void> {
     await starting.catch(() => {});
   });
 
-  let started: Awaited<typeof starting> | undefined;
-  while (started === undefined) {
-    const pause = sleep(PROGRESS_EVERY_MS, stopping);
-    started = await Promise.race([starting, pause]);
-    if (stopping.aborted) return;
-    // Empty while the servers are being installed: nothing has been started yet.
-    const { waiting } = cluster;
-    if (waiting !== "") out.say(`  still waiting for ${waiting}`);
-  }
+  const started = await Promise.race([starting, sleep(TIMER_MS_MAX, stopping)]);
+  if (started === undefined) return;
   cluster.isReady = true;
   const seconds = (monotonicNow() - startedAtMs) / 1_000;
-  const { firstKey, describe } = started;
+  const { firstKey, models, describe } = started;
   let saved = "";
-  let hasFailed = false;
   const save = async () => {
     const text = `${JSON.stringify(describe(), null, 2)}\n`;
     try {
       if (text !== saved) await writePrivateFile(stateFile, text);
       saved = text;
-      hasFailed = false;
     } catch (error) {
-      const why = errorMessage(error);
-      if (!hasFailed) out.warn(`Cannot write ${stateFile}: ${why}`);
-      hasFailed = true;
+      out.warn(`Cannot write ${stateFile}: ${errorMessage(error)}`);
     }
   };
   await save();
-  out.say(describeSummary(describe(), firstKey, { runDir, seconds }));
+  out.say(describeSummary(describe(), firstKey, models, { runDir, seconds }));
   while (!stopping.aborted) {
     await sleep(SAVE_EVERY_MS, stopping);
     await save();
@@ -127,22 +117,25 @@ export async function runUp(options: UpOptions, deps: UpDeps): Promise<void> {
 async function startAll(
   cluster: Cluster,
   options: UpOptions,
+  settings: Settings,
   deps: UpDeps,
 ) {
   const { out, stopping } = deps;
-  const { givenRedisUrl, ...urls } = await startStores(cluster, options, deps);
+  const urls = await startStores(cluster, options, settings, deps);
   const context = { ...deps, ...urls };
-  const plan = planServices(options, context);
+  const hasSimulator = settings.catalog === undefined;
+  const plan = planServices(options, context, hasSimulator);
   out.say(`Starting ${plan.units.map(({ name }) => name).join(", ")}`);
-  if (plan.hasSimulator) out.warn(SIMULATOR_WARNING);
+  if (hasSimulator) out.warn(SIMULATOR_WARNING);
   const create = ["keys", "create", "--description", "First key", "--json"];
   const [edgeUrl = ""] = plan.edgeUrls;
   const keyCreated = provideFirstKey(
-    firstKeyFile(options.dataDir, givenRedisUrl),
+    firstKeyFile(options.dataDir, settings.REDIS_URL),
     serviceProgram(context, "keys", {}, create),
     stopping,
   );
-  await Promise.all(plan.units.map((unit) => cluster.start(unit).firstReady));
+  const modelsDescribed = describeModels(settings.catalog);
+  await Promise.all(plan.units.map((unit) => cluster.start(unit)));
   const firstKey = await checkFirstKey(edgeUrl, await keyCreated);
   /** The content of `up.json` as it is now. */
   const describe = (): UpState => ({
@@ -156,39 +149,5 @@ async function startAll(
     redis_url: urls.redisUrl,
     ...cluster.describe(),
   });
-  return { firstKey, describe };
-}
-
-/** Starts private NATS and Redis servers, unless `NATS_URL` or `REDIS_URL` names one. */
-async function startStores(
-  cluster: Cluster,
-  options: UpOptions,
-  { env, out, stopping }: UpDeps,
-) {
-  const given = givenStores(env);
-  const stores = [
-    { program: "nats-server", given: given.NATS_URL, prepare: natsStore },
-    { program: "redis-server", given: given.REDIS_URL, prepare: redisStore },
-  ] as const;
-  const wanted = stores.filter(({ given }) => given === undefined)
-    .map(({ program }) => program);
-  const paths = await ensureServers(wanted, {
-    dirs: programDirs(env.PATH),
-    isRoot: Deno.uid() === 0,
-    out,
-    stopping,
-  });
-  const [natsUrl = "", redisUrl = ""] = await Promise.all(
-    stores.map(async ({ program, given, prepare }) => {
-      if (given !== undefined) {
-        out.say(`Using ${hideUserinfo(given)}`);
-        return given;
-      }
-      out.say(`Starting ${program}`);
-      const store = await prepare(paths.get(program) ?? "", options, env);
-      await cluster.start(store).firstReady;
-      return store.url;
-    }),
-  );
-  return { natsUrl, redisUrl, givenRedisUrl: given.REDIS_URL };
+  return { firstKey, models: await modelsDescribed, describe };
 }

@@ -1,4 +1,4 @@
-/** Reads the dashboard, the alerts and the pages about them. */
+/** Reads the dashboard and the alerts. */
 
 const ROOT = new URL("../../", import.meta.url);
 

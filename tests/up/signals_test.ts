@@ -66,7 +66,6 @@ Deno.test("up does not start on the data of a Redis that still runs", async () =
   await using scratch = await makeScratch();
   await using up = startLauncher(scratch);
   const state = await up.state();
-  const [redis] = state.pids.redis ?? [];
   // The launcher and its watcher, before the watcher can react.
   const own = allPids(state);
   // By `cat`, since Deno reads /proc only with all permissions.
@@ -81,7 +80,8 @@ Deno.test("up does not start on the data of a Redis that still runs", async () =
   await up.exitCode;
   try {
     await using next = startLauncher(scratch);
-    const refusal = new RegExp(`may still use[^]*kill ${redis}`);
+    const { port } = new URL(state.redis_url);
+    const refusal = new RegExp(`may still use[^]*port ${port} is busy`);
     await until("the refusal", () => refusal.test(next.printed()));
     assert.equal(await next.exitCode, 1);
   } finally {

@@ -113,12 +113,15 @@ Deno.test("up starts a simulator, with a warning, only when no model server is g
       env: { UPSTREAM_BASE_URL: given },
     });
     const { ops_urls, pids } = await up.state();
+    const answers = given === ""
+      ? /Models +neutral-3.7-plus -> built-in simulator \(not a real model\)/
+      : /neutral-3.7-plus -> http:\S+:1\/v1: not reachable \(connection refused\)/;
+    await until("what answers", () => answers.test(up.printed()));
     const worker = await standInEnv(ops_urls["chat-worker"]?.[0]);
     if (given !== "") {
       assert.equal(pids["model-simulator"], undefined);
       assert.equal(worker.MODEL_SIMULATOR_URL, undefined);
-      assert.doesNotMatch(up.printed(), /simulator/);
-      return;
+      return assert.doesNotMatch(up.printed(), /simulator/);
     }
     const url = worker.MODEL_SIMULATOR_URL ?? "";
     assert.match(url, /\/v1$/);
