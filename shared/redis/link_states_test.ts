@@ -9,13 +9,14 @@ import {
   type RedisServer,
   startRedisServer,
 } from "../../tests/support/redis_server.ts";
-import { sleep, until } from "../../tests/support/wait_for.ts";
-import { monotonicNow } from "../process/clock.ts";
+import { sleep, startStopwatch, until } from "../../tests/support/wait_for.ts";
 import type { RedisLink } from "./link.ts";
 import { defineScript } from "./script.ts";
 import { testRedisLink } from "../../tests/support/redis_link.ts";
 
 const RECOVERY_MS = 2_000;
+/** For a server that is there, on a machine that is busy. */
+const PATIENT_MS = 30_000;
 /** Long enough for several probes and attempts to connect. */
 const BAD_MS = 400;
 /** A state that comes and goes would change again within this time. */
@@ -92,7 +93,6 @@ const ROWS: Row[] = [
           /rdb_last_bgsave_status:err/.test(
             String(await admin("INFO", "persistence")),
           ),
-        RECOVERY_MS,
       );
     },
     async mend({ admin, directory }) {
@@ -152,14 +152,14 @@ async function assertTwoLines({ said, spoil, mend }: Row): Promise<void> {
   const probe = ["ZADD", "probe", "1", "a"];
   const link = testRedisLink(address, { log, scripts: [WORK], probe });
   await using _ = { [Symbol.asyncDispose]: () => link.close() };
-  await link.ready(RECOVERY_MS);
+  await link.ready(PATIENT_MS);
   assert.equal(await works(link), true);
   log.lines.length = 0;
 
   await spoil(world);
-  const badUntilMs = monotonicNow() + BAD_MS;
+  using watch = startStopwatch();
   let failed = 0;
-  while (monotonicNow() < badUntilMs) {
+  while (watch.ms < BAD_MS) {
     const calls = Array.from({ length: CALLS_AT_ONCE }, () => works(link));
     for (const isGood of await Promise.all(calls)) failed += isGood ? 0 : 1;
     await sleep(CALL_EVERY_MS);
@@ -190,7 +190,7 @@ async function openWorld(
   redis: RedisServer,
 ): Promise<World & AsyncDisposable> {
   const link = testRedisLink({ url: redis.url }, { deadlineMs: 900 });
-  await link.ready(RECOVERY_MS);
+  await link.ready(PATIENT_MS);
   const admin = (...args: string[]) => link.command(args);
   const reply = await admin("CONFIG", "GET", "dir");
   assert.ok(Array.isArray(reply));

@@ -4,6 +4,7 @@ import { testRedisLink } from "../../tests/support/redis_link.ts";
 import { startRedisServer } from "../../tests/support/redis_server.ts";
 import {
   SCHEDULING_ALLOWANCE_MS,
+  startStopwatch,
   until,
 } from "../../tests/support/wait_for.ts";
 import { type Log, silentLog } from "../process/log.ts";
@@ -11,12 +12,14 @@ import { RedisReplyError, RedisUnavailableError } from "./errors.ts";
 import type { RedisLink, RedisReply } from "./link.ts";
 import { defineScript } from "./script.ts";
 
-const DEADLINE_MS = 90;
+const DEADLINE_MS = 300;
 const RECOVERY_MS = 2_000;
+/** For a server that is there, on a machine that is busy. */
+const PATIENT_MS = 30_000;
 
 async function openReady(url: string): Promise<RedisLink> {
   const link = testRedisLink({ url }, { deadlineMs: DEADLINE_MS });
-  await link.ready(RECOVERY_MS);
+  await link.ready(PATIENT_MS);
   return link;
 }
 
@@ -24,7 +27,7 @@ async function openReady(url: string): Promise<RedisLink> {
 async function timed(
   call: Promise<RedisReply>,
 ): Promise<{ tookMs: number; reason: string }> {
-  const startedAtMs = performance.now();
+  using watch = startStopwatch();
   const reason = await call.then(
     () => "answered",
     (error) => {
@@ -32,7 +35,7 @@ async function timed(
       throw error;
     },
   );
-  return { tookMs: performance.now() - startedAtMs, reason };
+  return { tookMs: watch.ms, reason };
 }
 
 function assertWithinBudget(result: { tookMs: number }): void {
@@ -81,7 +84,7 @@ Deno.test("link signs in with user and password, and says why it cannot", async 
   const { url } = redis;
   const user = { url, username: "edge", password: "secret" };
   const wrong = testRedisLink({ ...user, password: "wrong" }, { log });
-  await until(() => wrong.state === "offline", RECOVERY_MS);
+  await until(() => wrong.state === "offline");
   await assert.rejects(wrong.ready(1), (error) => {
     assert.ok(error instanceof RedisUnavailableError);
     return /WRONGPASS/.test(String(error.cause));
@@ -94,7 +97,7 @@ Deno.test("link signs in with user and password, and says why it cannot", async 
   await wrong.close();
 
   const inOptions = testRedisLink({ ...user, clientName: "edge-1" });
-  await inOptions.ready(RECOVERY_MS);
+  await inOptions.ready(PATIENT_MS);
   assert.equal(await inOptions.command(["CLIENT", "GETNAME"]), "edge-1");
   await inOptions.close();
 
@@ -125,7 +128,7 @@ Deno.test("scripts named at the start are there from the first call, also after 
     log: { ...silentLog, info },
     scripts: [INCREMENT],
   });
-  await link.ready(RECOVERY_MS);
+  await link.ready(PATIENT_MS);
   assert.equal(await link.evalScript(INCREMENT, ["n"], ["1"]), 1);
   await redis.kill();
   await redis.restart();
@@ -150,7 +153,7 @@ Deno.test("a frozen server costs one deadline, then nothing, is disconnected, an
   const refused = await timed(link.command(["INCR", "n"]));
   assert.equal(refused.reason, "circuit_open");
   assert.ok(refused.tookMs < 20, `took ${refused.tookMs} ms`);
-  await until(() => link.state === "offline", 3_000);
+  await until(() => link.state === "offline");
   assert.equal((await timed(link.command(["PING"]))).reason, "offline");
   redis.thaw();
   await answersAgain(link);
@@ -169,27 +172,28 @@ Deno.test("a late answer reaches the caller that gave the call up", async () => 
   assert.equal(result.reason, "deadline");
   assert.deepEqual(late, []);
   redis.thaw();
-  await until(() => late.length > 0, RECOVERY_MS);
+  await until(() => late.length > 0);
   assert.deepEqual(late, [1]);
   await link.close();
 });
 
 /**
- * Keeps the server busy for 40 ms. So many digits that it reads one command at a
+ * Keeps the server busy for 120 ms. So many digits that it reads one command at a
  * time, and so answers them one by one. Not a script: a newer server stops its clock
  * for those.
  */
-const BUSY = ["DEBUG", "SLEEP", "0.04".padEnd(40_000, "0")];
+const BUSY = ["DEBUG", "SLEEP", "0.12".padEnd(40_000, "0")];
 const ALLOW_BUSY = "enable-debug-command yes";
 
 Deno.test("the tail of a burst waits while the server answers, and no longer", async () => {
   await using redis = await startRedisServer({ config: ALLOW_BUSY });
   const link = await openReady(redis.url);
+  const startedAtMs = performance.now();
   const burst = await Promise.all(
     Array.from({ length: 6 }, () => timed(link.command(BUSY))),
   );
   assert.deepEqual(burst.map((each) => each.reason), Array(6).fill("answered"));
-  assert.ok((burst.at(-1)?.tookMs ?? 0) > 2 * DEADLINE_MS);
+  assert.ok(performance.now() - startedAtMs > 2 * DEADLINE_MS);
   await redis.freeze();
   assertWithinBudget(await timed(link.command(["PING"])));
   redis.thaw();
@@ -211,7 +215,7 @@ Deno.test("a link to nowhere says so, and close() leaves nothing behind", async 
   const link = testRedisLink({ url: `redis://127.0.0.1:${freePort()}` });
   assert.equal((await timed(link.command(["PING"]))).reason, "offline");
   await assert.rejects(link.ready(50), RedisUnavailableError);
-  await until(() => link.state === "offline", 1_000);
+  await until(() => link.state === "offline");
   await link.close();
   assert.equal(link.state, "closed");
 });

@@ -14,7 +14,7 @@ import {
   statusOf,
   type TestKey,
 } from "../support/gated_cluster.ts";
-import { waitFor } from "../support/wait_for.ts";
+import { startStopwatch, waitFor } from "../support/wait_for.ts";
 
 const RECOVERY_MS = 2_000;
 /** More than may fail to authenticate from one address. */
@@ -57,7 +57,7 @@ async function assertUnavailable(
 }
 
 async function assertRecovers(cluster: GatedCluster, keys: Keys) {
-  const startedAtMs = performance.now();
+  using watch = startStopwatch();
   for (let edge = 0; edge < EDGES; edge += 1) {
     for (const key of [keys.seen, keys.unseen]) {
       await waitFor(
@@ -66,7 +66,7 @@ async function assertRecovers(cluster: GatedCluster, keys: Keys) {
       );
     }
   }
-  assert.ok(performance.now() - startedAtMs < RECOVERY_MS);
+  assert.ok(watch.ms < RECOVERY_MS, `${watch.ms} ms`);
   for (let edge = 0; edge < EDGES; edge += 1) {
     assert.equal(await statusOf(cluster.ask(nobodysKey(), { edge })), 401);
   }
@@ -84,7 +84,6 @@ async function assertSaid(cluster: GatedCluster, expected: string[]) {
   for (const edge of cluster.edges) {
     await waitFor(() => changes(edge, "key_store").length >= expected.length, {
       what: "the edge to notice the change",
-      timeoutMs: RECOVERY_MS,
     });
     assert.deepEqual(changes(edge, "key_store"), expected);
   }
@@ -122,7 +121,6 @@ Deno.test("data lost by a running server and by a restart: 503 until it is back"
   await world.redis.kill();
   await Deno.remove(file);
   await world.redis.restart();
-  await world.link.ready(RECOVERY_MS);
   await assertUnavailable(cluster, keys);
   await assertSaid(cluster, ["missing"]);
   await world.redis.kill();

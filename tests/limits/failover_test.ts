@@ -25,7 +25,6 @@ const CLIENTS = 12;
 const PER_MINUTE = 300;
 const INTERVAL_MS = 60_000 / PER_MINUTE;
 const RECOVERY_MS = 2_000;
-/** For a machine that is busy; nothing is promised about it. */
 const PATIENT_MS = 30_000;
 
 interface Replica extends AsyncDisposable {
@@ -46,7 +45,8 @@ async function startReplica({ world }: GatedCluster): Promise<Replica> {
   const config = `replicaof 127.0.0.1 ${wire.port}`;
   const { url, port } = started.use(await startRedisServer({ config }));
   const link = await world.open(url);
-  const command = (...args: string[]) => link.command(args);
+  const command = (...args: string[]) =>
+    link.command(args, { deadlineMs: PATIENT_MS });
   const info = async () => String(await command("INFO", "replication"));
   await waitFor(async () => /master_link_status:up/.test(await info()), {
     what: "the replica to have caught up",
@@ -96,14 +96,11 @@ async function assertRecovers(
   cluster: GatedCluster,
   key: TestKey,
 ): Promise<void> {
-  const startedAtMs = performance.now();
   await Promise.all(Array.from({ length: EDGES }, async (_, edge) => {
     await waitFor(
       async () => await statusOf(cluster.ask(key, { edge })) !== 503,
-      { what: "an edge to recover", timeoutMs: PATIENT_MS, intervalMs: 10 },
+      { what: "an edge to recover", timeoutMs: RECOVERY_MS, intervalMs: 10 },
     );
-    const tookMs = performance.now() - startedAtMs;
-    assert.ok(tookMs < RECOVERY_MS, `${tookMs} ms`);
   }));
 }
 
@@ -157,14 +154,12 @@ Deno.test("the master is lost, its replica takes over", async () => {
   await using pressing = startPressing(cluster, key);
   await waitFor(() => pressing.count(200) > 50, {
     what: "requests before the failover",
-    timeoutMs: PATIENT_MS,
   });
   // What is admitted from now on has no copy.
   replica.wire.set({ blackHole: "both" });
   const seen = pressing.count(200);
   await waitFor(() => pressing.count(200) > seen + 50, {
     what: "requests that are not copied",
-    timeoutMs: PATIENT_MS,
   });
   await world.redis.kill();
   replica.wire.cut();
@@ -185,7 +180,6 @@ Deno.test("the master is lost, its replica takes over", async () => {
   await assertOnEveryEdge(cluster, slots, 429);
   await waitFor(() => pressing.statuses.at(-1) === 429, {
     what: "the limit to be used up",
-    timeoutMs: PATIENT_MS,
   });
   await pressing.end();
   const spanMs = performance.timeOrigin + performance.now() - began.lastAtMs;

@@ -5,6 +5,7 @@
 import assert from "node:assert/strict";
 import { hashKey } from "@gateway/shared/keys/record";
 import { hashKeyValue } from "@gateway/shared/keys/key";
+import { KEY_LIMITS } from "@gateway/shared/limits";
 import { usageCounted } from "../support/admission_fixture.ts";
 import {
   type GatedCluster,
@@ -16,6 +17,7 @@ import { text } from "../support/scripted_model_server.ts";
 import {
   SCHEDULING_ALLOWANCE_MS,
   sleep,
+  startStopwatch,
   waitFor,
 } from "../support/wait_for.ts";
 
@@ -33,9 +35,9 @@ async function assertUnavailable(
   for (let count = 0; count < requests; count += 1) {
     const key = keys[count % keys.length];
     assert.ok(key);
-    const startedAtMs = performance.now();
+    using watch = startStopwatch();
     const response = await cluster.ask(key);
-    const tookMs = performance.now() - startedAtMs;
+    const tookMs = watch.ms;
     const { error } = await response.json();
     assert.equal(response.status, 503, JSON.stringify(error));
     assert.equal(error.code, "service_unavailable");
@@ -55,14 +57,11 @@ async function assertRecovers(
   cluster: GatedCluster,
   key: TestKey,
 ): Promise<void> {
-  const startedAtMs = performance.now();
   await waitFor(async () => await statusOf(cluster.ask(key)) === 200, {
     what: "service after Redis came back",
-    timeoutMs: RECOVERY_MS * 2,
+    timeoutMs: RECOVERY_MS,
     intervalMs: 20,
   });
-  const tookMs = performance.now() - startedAtMs;
-  assert.ok(tookMs < RECOVERY_MS, `${tookMs} ms`);
 }
 
 /** Changes of the link's state since the last look, as `from>to`. */
@@ -78,7 +77,7 @@ const OUTAGES: {
   name: string;
   begin: (cluster: GatedCluster) => unknown;
   end: (cluster: GatedCluster) => unknown;
-  states?: string[];
+  state?: string;
   /** Looked at for longer than one attempt to find a server that serves. */
   isLong?: true;
 }[] = [
@@ -86,11 +85,11 @@ const OUTAGES: {
     name: "frozen",
     begin: ({ world }) => world.redis.freeze(),
     end: ({ world }) => world.redis.thaw(),
-    states: ["ready>stalled", "stalled>ready"],
+    state: "stalled",
   },
   {
-    name: "slow by 200 ms",
-    begin: ({ proxy }) => proxy.set({ delayMs: 200 }),
+    name: "slow by 600 ms",
+    begin: ({ proxy }) => proxy.set({ delayMs: 600 }),
     end: ({ proxy }) => proxy.set({}),
   },
   ...(["both", "up", "down"] as const).map((blackHole) => ({
@@ -102,14 +101,14 @@ const OUTAGES: {
     name: "a replica, for a while",
     begin: ({ world }) => world.command("REPLICAOF", "127.0.0.1", "1"),
     end: ({ world }) => world.command("REPLICAOF", "NO", "ONE"),
-    states: ["ready>offline", "offline>ready"],
+    state: "offline",
     isLong: true,
   },
   {
     name: "out of memory",
     begin: ({ world }) => world.command("CONFIG", "SET", "maxmemory", "1"),
     end: ({ world }) => world.command("CONFIG", "SET", "maxmemory", "0"),
-    states: ["ready>refusing", "refusing>ready"],
+    state: "refusing",
     isLong: true,
   },
   {
@@ -119,16 +118,15 @@ const OUTAGES: {
       await world.redis.kill();
     },
     end: ({ world }) => world.redis.restart(),
-    states: ["ready>offline", "offline>ready"],
+    state: "offline",
   },
 ];
 
 Deno.test("ASVS 16.5.2, 16.5.3: Redis unavailable in every possible way: 503, never a refusal of the key", async (t) => {
-  await using cluster = await startGatedCluster();
-  const { world, proxy } = cluster;
+  await using cluster = await startGatedCluster({ redisMsMin: 0 });
   const key = await cluster.addKey({ limits: { concurrency: 100 } });
   const stranger = await cluster.addKey();
-  for (const { name, begin, end, states, isLong } of OUTAGES) {
+  for (const { name, begin, end, state, isLong } of OUTAGES) {
     await t.step(name, async () => {
       await assertRecovers(cluster, key);
       stateChanges(cluster);
@@ -151,28 +149,33 @@ Deno.test("ASVS 16.5.2, 16.5.3: Redis unavailable in every possible way: 503, ne
         timeoutMs: RECOVERY_MS,
       });
       const changes = stateChanges(cluster);
-      if (states !== undefined) assert.deepEqual(changes, states);
-      else assert.match(changes.at(-1) ?? "", />ready$/);
+      if (state !== undefined) assert.equal(changes[0], `ready>${state}`);
+      assert.match(changes.at(-1) ?? "", />ready$/);
     });
   }
+});
 
-  await t.step(
-    "slow by 70 ms, or without its scripts: it is there",
-    async () => {
-      proxy.set({ delayMs: 35 });
-      for (let count = 0; count < REQUESTS; count += 1) {
-        const newcomer = await cluster.addKey();
-        assert.equal(await statusOf(cluster.ask(newcomer)), 200);
-      }
-      proxy.set({});
-      await world.command("SCRIPT", "FLUSH");
-      const statuses = await Promise.all(
-        Array.from({ length: 20 }, () => statusOf(cluster.ask(key))),
-      );
-      assert.deepEqual(new Set(statuses), new Set([200]));
-      assert.deepEqual(stateChanges(cluster), []);
-    },
-  );
+Deno.test("slow by 70 ms, or without its scripts: Redis is there", async () => {
+  // Slower, and given more time: what a busy machine adds is nothing beside it.
+  const slower = 10;
+  const redisMsMin = slower * KEY_LIMITS.checkMs;
+  await using cluster = await startGatedCluster({ redisMsMin });
+  const { proxy, world } = cluster;
+  const allAreServed = async () => {
+    const newcomers = Array.from({ length: REQUESTS }, async () => {
+      const newcomer = await cluster.addKey();
+      assert.equal(await statusOf(cluster.ask(newcomer)), 200);
+    });
+    await Promise.all(newcomers);
+    assert.deepEqual(stateChanges(cluster), []);
+  };
+  await waitFor(() => cluster.edge.redis.state === "ready", { what: "Redis" });
+  stateChanges(cluster);
+  proxy.set({ delayMs: slower * 35 });
+  await allAreServed();
+  proxy.set({});
+  await world.command("SCRIPT", "FLUSH");
+  await allAreServed();
 });
 
 Deno.test("requests that run when Redis goes and comes back end well and are settled once", async () => {
@@ -195,7 +198,7 @@ Deno.test("requests that run when Redis goes and comes back end well and are set
   }
   await sleep(300);
   cluster.world.redis.thaw();
-  await cluster.settled(key, RECOVERY_MS + 1_000);
+  await cluster.settled(key);
   assert.equal((await usageCounted(cluster.world, key)).requests, 20);
 });
 

@@ -18,6 +18,7 @@ import type { RedisLink } from "@gateway/shared/redis/link";
 import type { RedisScript } from "@gateway/shared/redis/script";
 import { type RedisServer, startRedisServer } from "./redis_server.ts";
 import { testRedisLink } from "./redis_link.ts";
+import { waitFor } from "./wait_for.ts";
 
 /** Properties of a key for a test. Defaults: enabled, chat and models, all models, no limits. */
 export interface KeyOptions {
@@ -33,7 +34,7 @@ export interface KeyOptions {
 /** A redis-server with keys in it and links to it. */
 export interface RedisWorld extends AsyncDisposable {
   readonly redis: RedisServer;
-  /** The test's own link, with a long deadline. */
+  /** The test's own link. */
   readonly link: RedisLink;
   /** Opens a further link, as another process would. */
   open(url?: string): Promise<RedisLink>;
@@ -41,8 +42,11 @@ export interface RedisWorld extends AsyncDisposable {
   setKey(principal: Principal, fields: Record<string, string>): Promise<void>;
   /** The server's clock, Unix ms. */
   time(): Promise<number>;
+  /** Waits for the server if it is away, for as long as a busy machine needs. */
   command(...args: string[]): Promise<unknown>;
 }
+
+const PATIENT_MS = 30_000;
 
 /** What a request of 100 tokens is settled with. */
 export const DONE = {
@@ -70,12 +74,14 @@ export async function startRedisWorld(
     const { config: _, ...ofLink } = options;
     const link = testRedisLink({ url }, ofLink);
     links.push(link);
-    await link.ready(5_000);
+    await link.ready(PATIENT_MS);
     return link;
   };
   const link = await open();
-  const command = (...args: string[]) =>
-    link.command(args, { deadlineMs: 900 });
+  const command = async (...args: string[]) => {
+    await waitFor(() => link.state === "ready", { what: "the test's link" });
+    return await link.command(args, { deadlineMs: PATIENT_MS });
+  };
   let keyCount = 0;
   return {
     redis,

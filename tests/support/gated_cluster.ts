@@ -24,7 +24,11 @@ import {
   type Principal,
   STORE_KEY,
 } from "@gateway/shared/keys/record";
-import { createRedisLink, type RedisLink } from "@gateway/shared/redis/link";
+import {
+  type CallOptions,
+  createRedisLink,
+  type RedisLink,
+} from "@gateway/shared/redis/link";
 import {
   type KeyOptions,
   type RedisWorld,
@@ -78,8 +82,8 @@ export interface GatedClusterOptions {
   runsOn?: ModelServer;
   /** Where the edges find Redis, which was started on `port`: asked for every connection. */
   redisAt?: (port: number) => number;
-  /** How long an edge waits for an admission; as in production if left out. */
-  admissionMs?: number;
+  /** How long edges wait for Redis at least; if left out, as long as a busy machine needs. */
+  redisMsMin?: number;
   /** Lines of a redis.conf. */
   redisConfig?: string[];
 }
@@ -100,7 +104,7 @@ export interface GatedCluster extends AsyncDisposable {
   /** Leases of a key in Redis, dead or alive. */
   leases(key: TestKey): Promise<number>;
   /** Waits until the key and its owner hold no lease and every edge knows that: all is settled. */
-  settled(key: TestKey, timeoutMs?: number): Promise<void>;
+  settled(key: TestKey): Promise<void>;
 }
 
 export interface AskOptions {
@@ -111,7 +115,9 @@ export interface AskOptions {
 
 /** Enough that nothing waits for the worker where a test does not mean it to. */
 const SLOTS = 4_096;
-const READY_MS = 5_000;
+const PATIENT_MS = 30_000;
+/** Time for edges and workers, which have 250 ms for an offer: tests with limits are not about that. */
+const slowNow = () => monotonicNow() / 8;
 const STOP_MS = 2_000;
 
 export async function startGatedCluster(
@@ -130,6 +136,7 @@ export async function startGatedCluster(
       servers,
       backend: options.runsOn ?? backend,
       slots: SLOTS,
+      now: slowNow,
     }),
   );
   const redisPort = () => options.redisAt?.(port) ?? port;
@@ -166,11 +173,10 @@ export async function startGatedCluster(
         { signal },
       ),
     leases: async (key) => Number(await world.command("ZCARD", leaseKey(key))),
-    async settled(key, timeoutMs) {
+    async settled(key) {
       for (const name of [leaseKey(key), ownerLeaseKey(key.ownerId)]) {
         await waitFor(async () => await world.command("ZCARD", name) === 0, {
           what: `no leases in ${name}`,
-          ...(timeoutMs === undefined ? {} : { timeoutMs }),
         });
       }
       // Redis has settled all of them; its last answers may be on their way.
@@ -205,7 +211,7 @@ async function startEdge(
 ): Promise<GatedEdge> {
   const log = createRecordingLog();
   const proxy = started.use(startTcpProxy(redisPort));
-  const redis = createRedisLink({
+  const link = createRedisLink({
     address: { url: `redis://${proxy.server}` },
     log,
     now: monotonicNow,
@@ -213,8 +219,10 @@ async function startEdge(
     scripts: EDGE_SCRIPTS,
     probe: LIMITER_PROBE,
   });
-  started.defer(() => redis.close());
-  await redis.ready(READY_MS);
+  started.defer(() => link.close());
+  await link.ready(PATIENT_MS);
+  const { redisMsMin = PATIENT_MS } = options;
+  const redis = redisMsMin === 0 ? link : patient(link, redisMsMin);
   let admissions = 0;
   const clocks = { now: monotonicNow, random: Math.random, log };
   const keys = createKeyLookup({
@@ -223,13 +231,7 @@ async function startEdge(
     unknownPerSecond: options.unknownKeysPerSecond ??
       KEY_LIMITS.unknownPerSecond,
   });
-  const limiter = new Limiter({
-    redis,
-    ...clocks,
-    ...(options.admissionMs === undefined
-      ? {}
-      : { deadlineMs: options.admissionMs }),
-  });
+  const limiter = new Limiter({ redis, ...clocks });
   const admission = createAdmission({
     limiter,
     catalog: TEST_CATALOG,
@@ -249,6 +251,7 @@ async function startEdge(
       servers,
       door: { keys, admission, ...options.door },
       log,
+      now: slowNow,
     }),
   );
   return {
@@ -261,6 +264,23 @@ async function startEdge(
     get admissions() {
       return admissions;
     },
+  };
+}
+
+/** Gives each call this much time at least. */
+function patient(link: RedisLink, ms: number): RedisLink {
+  const given = (options: CallOptions = {}) => ({
+    ...options,
+    deadlineMs: Math.max(ms, options.deadlineMs ?? 0),
+  });
+  return {
+    ...link,
+    get state() {
+      return link.state;
+    },
+    command: (args, options) => link.command(args, given(options)),
+    evalScript: (script, keys, args, options) =>
+      link.evalScript(script, keys, args, given(options)),
   };
 }
 

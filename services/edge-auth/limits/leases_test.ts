@@ -170,7 +170,7 @@ Deno.test("a settlement that Redis refuses is repeated until it is not, and logg
   await leases.settle(settlement("a"));
   await world.command("DEL", name);
   await world.command("ZADD", name, "1", "a");
-  await until(() => leases.unsettled === 0, 3_000);
+  await until(() => leases.unsettled === 0);
   assert.deepEqual(errors.map(([event]) => event), ["settle_failed"]);
   assert.equal(await countedTokens(world), "3");
   assert.equal(await leases.stop(100), 0);

@@ -18,7 +18,6 @@ import {
 
 /** The lifecycle of keys in the browser. Run by `life_test.ts`. */
 
-const WAIT_MS = 10_000;
 /** Distance of a click from the corner of a button, in px. */
 const INSET = 10;
 
@@ -159,9 +158,9 @@ async function doubleClick(visit: Visit): Promise<void> {
     const { x, y } = await button.boundingBox() ?? assert.fail("no button");
     // A raw mouse click: a locator would wait for the effect of the first one.
     await page.mouse.click(x + INSET, y + INSET);
-    await until(() => answers.made === 1, WAIT_MS);
+    await until(() => answers.made === 1);
     await page.mouse.click(x + INSET, y + INSET);
-    await until(() => answers.made >= sent, WAIT_MS);
+    await until(() => answers.made >= sent);
     answers.release();
     await says(
       page,
