@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { connectTestLink, isReady } from "../../tests/support/bus_link.ts";
 import { startNatsServer } from "../../tests/support/nats_server.ts";
-import { waitFor } from "../../tests/support/wait_for.ts";
+import { startStopwatch, waitFor } from "../../tests/support/wait_for.ts";
 import { BusUnavailableError } from "./link.ts";
 
 const bytes = (text: string) => new TextEncoder().encode(text);
@@ -9,7 +9,7 @@ const text = (data: Uint8Array) => new TextDecoder().decode(data);
 const NOTHING = new Uint8Array();
 
 /** Finds a dead connection sooner, and gives up a flush before that. */
-const QUICK = { silentMs: 300, dialMs: 250, flushMs: 30 };
+const QUICK = { silentMs: 900, dialMs: 500, flushMs: 200 };
 const BACK_WITHIN_MS = 2_000;
 
 Deno.test("a killed server: everything fails at once, and works again when it is back", async () => {
@@ -36,10 +36,9 @@ Deno.test("a killed server: everything fails at once, and works again when it is
   link.subscribe("later", (message) => seen.push(text(message.data)));
 
   await nats.restart();
-  const backAt = performance.now();
+  using watch = startStopwatch();
   const { outageMs } = await test.reconnected();
-  const tookMs = performance.now() - backAt;
-  assert.ok(tookMs < BACK_WITHIN_MS, `took ${tookMs} ms`);
+  assert.ok(watch.ms < BACK_WITHIN_MS, `took ${watch.ms} ms`);
   assert.ok(outageMs > 0);
   await isReady(link);
   link.publish("s", bytes("again"));
@@ -59,7 +58,7 @@ Deno.test("a frozen server is found, waits end, and the link returns when it tha
   const asked = link.request("silent", NOTHING, { timeoutMs: 60_000 });
   await Promise.all([
     assert.rejects(asked, BusUnavailableError),
-    assert.rejects(link.flush(), /no answer within 30 ms/),
+    assert.rejects(link.flush(), /no answer within 200 ms/),
   ]);
   assert.equal(link.isConnected, false);
   nats.thaw();

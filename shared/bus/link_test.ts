@@ -1,7 +1,11 @@
 import assert from "node:assert/strict";
 import { connectTestLink, isReady } from "../../tests/support/bus_link.ts";
 import { startNatsServer } from "../../tests/support/nats_server.ts";
-import { sleep, waitFor } from "../../tests/support/wait_for.ts";
+import {
+  sleep,
+  startStopwatch,
+  waitFor,
+} from "../../tests/support/wait_for.ts";
 import {
   BusUnavailableError,
   isNoResponders,
@@ -60,7 +64,7 @@ Deno.test("neither a handler that throws nor a payload over max_payload harms an
   const tooLarge = new Uint8Array(1025);
   assert.throws(() => link.publish("good", tooLarge), /max_payload/);
   await assert.rejects(
-    link.request("good", tooLarge, { timeoutMs: 5_000 }),
+    link.request("good", tooLarge, { timeoutMs: 60_000 }),
     /max_payload/,
   );
   link.publish("bad", NOTHING);
@@ -89,20 +93,19 @@ Deno.test("request() resolves with the answer to this very question, and without
   const numbers = Array.from({ length: 20 }, (_, number) => number);
   const answers = await Promise.all(numbers.map(async (number) => {
     const answer = await asker.link.request("double", bytes(`${number}`), {
-      timeoutMs: 5_000,
+      timeoutMs: 60_000,
     });
     return Number(text(answer.data));
   }));
   assert.deepEqual(answers, numbers.map((number) => number * 2));
 
-  const startedAt = performance.now();
+  using watch = startStopwatch();
   await assert.rejects(
     asker.link.request("nobody", NOTHING, { timeoutMs: 60_000 }),
     (error) =>
       error instanceof NoRespondersError && /"nobody"/.test(error.message),
   );
-  const tookMs = performance.now() - startedAt;
-  assert.ok(tookMs < 500, `took ${tookMs} ms`);
+  assert.ok(watch.ms < 500, `took ${watch.ms} ms`);
 });
 
 Deno.test("a stalled event loop does not count as an outage of the bus", async () => {

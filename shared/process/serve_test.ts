@@ -8,19 +8,20 @@ const options = {
 };
 
 Deno.test("stop() lets a running response end", async () => {
-  let answer = () => {};
-  const answered = new Promise<void>((resolve) => answer = resolve);
+  const asked = Promise.withResolvers<void>();
+  const answered = Promise.withResolvers<void>();
   const server = serve({
     ...options,
     handler: async () => {
-      await answered;
+      asked.resolve();
+      await answered.promise;
       return new Response("whole");
     },
   });
   const response = fetch(`http://127.0.0.1:${server.port}/`);
-  await new Promise((resolve) => setTimeout(resolve, 50));
+  await asked.promise;
   const stopped = server.stop({ graceMs: 5_000, abortMs: 100 });
-  answer();
+  answered.resolve();
   assert.equal(await (await response).text(), "whole");
   await stopped;
   assert.equal(server.stopping.aborted, false);

@@ -37,7 +37,7 @@ import {
   usageOf,
 } from "../support/scripted_model_server.ts";
 import { seededRandom } from "../support/seeded_random.ts";
-import { sleep, waitFor } from "../support/wait_for.ts";
+import { sleep, startStopwatch, waitFor } from "../support/wait_for.ts";
 
 const BUS_UNAVAILABLE = {
   kind: "http_error",
@@ -108,7 +108,7 @@ Deno.test("a request whose time is over ends wherever it stands", async () => {
   await cluster.addWorker(backend, { slots: 2 });
   const streamed = await begin(edge, backend);
   const whole = await begin(edge, backend, {});
-  const startedAtMs = performance.now();
+  using watch = startStopwatch();
   const queued = ask(edge, {});
   const errorCode = "deadline_exceeded";
   const late = { kind: "http_error", status: 504 };
@@ -120,8 +120,7 @@ Deno.test("a request whose time is over ends wherever it stands", async () => {
   assert.partialDeepStrictEqual(await whole.outcome, { ...late, errorCode });
   // Its own time runs out, or a slot came free just before.
   assert.partialDeepStrictEqual(await queued, late);
-  const tookMs = performance.now() - startedAtMs;
-  assert.ok(tookMs < 2_000, `took ${tookMs} ms`);
+  assert.ok(watch.ms < 2_000, `took ${watch.ms} ms`);
   await cluster.idle();
   for (const { abortedAtMs } of backend.calls) assert.ok(abortedAtMs !== null);
   assert.equal(edge.settlements().length, 3);
@@ -141,7 +140,7 @@ Deno.test("one edge cut off from the bus: its streams end, others never notice",
   const whole = ask(edge, { stream: true, seed: 2, max_tokens: 150 });
   await waitFor(() => backend.running === 2, { what: "both calls" });
   await waitFor(() => (backend.produced.get(1) ?? 0) > 5, { what: "tokens" });
-  const lostAtMs = performance.now();
+  using watch = startStopwatch();
   proxy.set({ refuse: true });
   proxy.cut();
   assert.partialDeepStrictEqual(await cut, {
@@ -153,8 +152,7 @@ Deno.test("one edge cut off from the bus: its streams end, others never notice",
     content: answerOf(2, 150),
   });
   await cluster.idle();
-  const tookMs = performance.now() - lostAtMs;
-  assert.ok(tookMs < 5_000, `the backend of a lost edge ran ${tookMs} ms`);
+  assert.ok(watch.ms < 5_000, `the backend of a lost edge ran ${watch.ms} ms`);
 });
 
 Deno.test("thirty processes come back to a restarted bus, and serve within a second", async () => {
@@ -166,11 +164,10 @@ Deno.test("thirty processes come back to a restarted bus, and serve within a sec
     Array.from({ length: 25 }, () => cluster.addWorker(backend)),
   );
   await cluster.nats.restart();
-  const backAtMs = performance.now();
+  using watch = startStopwatch();
   const answers = await Promise.all(edges.map((edge) => ask(edge, {})));
-  const tookMs = performance.now() - backAtMs;
   for (const answer of answers) assert.equal(answer.kind, "complete");
-  assert.ok(tookMs < 1_000, `took ${tookMs} ms`);
+  assert.ok(watch.ms < 1_000, `took ${watch.ms} ms`);
 });
 
 Deno.test("garbage on every subject harms nothing", async () => {
@@ -267,15 +264,14 @@ Deno.test("a client that reads nothing stops its own backend and no other", asyn
     before = said;
     await sleep(200);
     return said > 0 && said === before;
-  }, { what: "the backend to pause", timeoutMs: 15_000 });
+  }, { what: "the backend to pause" });
   // The window, the queue of the response, and the buffers of the kernel.
   assert.ok(said < 20_000_000, `${said} bytes for a client that reads nothing`);
-  const startedAtMs = performance.now();
+  using watch = startStopwatch();
   for (let number = 0; number < 20; number += 1) {
     assert.equal((await ask(edge, {})).kind, "complete");
   }
-  const tookMs = performance.now() - startedAtMs;
-  assert.ok(tookMs < 2_000, `others took ${tookMs} ms`);
+  assert.ok(watch.ms < 2_000, `others took ${watch.ms} ms`);
   reader.close();
   await cluster.idle();
 });
