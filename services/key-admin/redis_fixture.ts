@@ -5,6 +5,7 @@ import {
   type RedisServer,
   startRedisServer,
 } from "../../tests/support/redis_server.ts";
+import { waiting } from "../../tests/support/redis_link.ts";
 import { connectRedis } from "./domain/store/redis.ts";
 
 export { freePort } from "../../tests/support/local_server.ts";
@@ -16,7 +17,7 @@ export interface TestRedis extends RedisServer {
   connect(user?: string): Promise<RedisLink>;
 }
 
-const START_MS = 10_000;
+const START_MS = 30_000;
 const USER_PASSWORD = "only-of-this-server";
 const DURABLE = ["--appendonly", "yes", "--appendfsync", "always"];
 
@@ -35,7 +36,7 @@ export async function startRedis(
     const options = { address, log: silentLog, waitMs: START_MS };
     const connection = await connectRedis(options);
     connections.push(connection);
-    return connection;
+    return waiting(connection);
   };
   const connect = async (user?: string) => {
     if (user === undefined) return await open({ url });

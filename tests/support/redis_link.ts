@@ -6,6 +6,34 @@ import {
   type RedisLink,
   type RedisLinkOptions,
 } from "@gateway/shared/redis/link";
+import { waitFor } from "./wait_for.ts";
+
+/** How long a call waits for a connection that was lost on a busy machine. */
+const LOST_MS = 2_000;
+
+/** The link, whose calls wait if it is not connected at the moment. */
+export function waiting(link: RedisLink): RedisLink {
+  const connected = async () => {
+    const isUp = () => link.state !== "offline";
+    await waitFor(isUp, { what: "Redis", timeoutMs: LOST_MS }).catch(() => {
+      // The call says it.
+    });
+  };
+  return {
+    ...link,
+    get state() {
+      return link.state;
+    },
+    async command(...call) {
+      if (link.state === "offline") await connected();
+      return await link.command(...call);
+    },
+    async evalScript(...call) {
+      if (link.state === "offline") await connected();
+      return await link.evalScript(...call);
+    },
+  };
+}
 
 /** A link as services have it, which logs nothing where `options` do not say otherwise. */
 export function testRedisLink(

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { startStopwatch } from "../support/wait_for.ts";
 import {
   allPids,
   isRunning,
@@ -21,10 +22,10 @@ Deno.test("up leaves no process when the launcher is killed with -9", async () =
   const state = await up.state();
   // A frozen process reacts to SIGKILL only.
   for (const pid of state.pids["chat-worker"] ?? []) Deno.kill(pid, "SIGSTOP");
-  const started = performance.now();
+  using watch = startStopwatch();
   up.signal("SIGKILL");
   await untilEnded(allPids(state));
-  assert.ok(performance.now() - started < 5_000);
+  assert.ok(watch.ms < 5_000);
   await until(
     "the end of up.json",
     async () => await readState(scratch) === undefined,

@@ -3,8 +3,6 @@ import type { UpState } from "../../../deploy/up/up.ts";
 import { startProcess } from "../../support/process.ts";
 import { waitFor } from "../../support/wait_for.ts";
 
-const DEADLINE_MS = 20_000;
-
 /** A launcher that runs, or ran. */
 export interface Launcher extends AsyncDisposable {
   pid: number;
@@ -93,7 +91,7 @@ export function allPids(state: UpState): number[] {
 
 /** Waits until `look` returns something other than undefined or false. */
 export function until<T>(what: string, look: () => T | Promise<T>) {
-  return waitFor(look, { what, timeoutMs: DEADLINE_MS, intervalMs: 20 });
+  return waitFor(look, { what, intervalMs: 20 });
 }
 
 /** Waits until none of `pids` runs. */
