@@ -122,7 +122,7 @@ async function answer(call: Call, deps: AppDependencies): Promise<void> {
     const { remoteAddress = "" } = exchange.socket;
     return siteOf(deps.clientAddress(remoteAddress, forwarded));
   };
-  const credential = headers.get("authorization") ?? null;
+  const credential = headers.get("authorization") ?? "";
   const principal = await authenticate(credential, address, deps.keys);
   call.principal = principal;
   if (route === "chat" && method === "POST") {

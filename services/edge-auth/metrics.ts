@@ -10,7 +10,8 @@ import {
 } from "@gateway/shared/process/metrics";
 import type { Decision } from "./limits/admission.ts";
 import { LIMIT_NAMES } from "./limits/refusal.ts";
-import type { EndedRun } from "./chat/completions.ts";
+import type { RunOutcome } from "./dispatch/outcome.ts";
+import type { ChatJob } from "./dispatch/run.ts";
 import type { ChatDispatcher } from "./dispatch/dispatcher.ts";
 
 /** For the bus and Redis. */
@@ -153,7 +154,11 @@ export function createEdgeMetrics(registry: MetricRegistry) {
     /** An answer has ended. */
     ended,
     /** An admitted chat request has ended. */
-    ran({ request, outcome, durationMs }: EndedRun): void {
+    ran(
+      { request }: Pick<ChatJob, "request">,
+      outcome: RunOutcome,
+      durationMs: number,
+    ): void {
       ended("chat", durationMs);
       const { model } = request;
       runs.with(model, outcome.kind, outcome.error?.code ?? NO_CODE).add();

@@ -24,14 +24,9 @@ function setup() {
     registry,
     metrics,
     run(outcome: Partial<RunOutcome>, stream = true) {
-      metrics.ran({
-        requestId: "r",
-        keyId: PRINCIPAL.keyId,
-        request: chatRequest({ stream }),
-        outcome: { ...COMPLETE, ...outcome },
-        // The request was read and admitted for 50 ms before its run began.
-        durationMs: 550,
-      });
+      const job = { request: chatRequest({ stream }) };
+      // The request was read and admitted for 50 ms before its run began.
+      metrics.ran(job, { ...COMPLETE, ...outcome }, 550);
     },
     /** Samples above zero, without the buckets. */
     samples: (): string[] =>

@@ -18,6 +18,7 @@ import {
 } from "./answer.ts";
 import { type ChatDispatcher, keyRevoked } from "../dispatch/dispatcher.ts";
 import type { RunOutcome } from "../dispatch/outcome.ts";
+import type { ChatJob } from "../dispatch/run.ts";
 import type { Admission, ChatLease } from "../limits/admission.ts";
 import {
   abandon,
@@ -40,19 +41,10 @@ export interface ChatCompletionsDependencies extends BodyBounds {
   admission: Admission;
   refusedBodies: RefusedBodies;
   dispatcher: Pick<ChatDispatcher, "start" | "isStoppedSince">;
-  metrics: { ran(run: EndedRun): void };
+  metrics: { ran(job: ChatJob, outcome: RunOutcome, durationMs: number): void };
   log: Log;
   /** A stream is opened after this long even without a first token; 0: never. */
   streamHeadMs: number;
-}
-
-/** A chat request whose run is over. */
-export interface EndedRun {
-  requestId: string;
-  keyId: string;
-  request: ChatRequest;
-  outcome: RunOutcome;
-  durationMs: number;
 }
 
 /** A request that is being handled. */
@@ -159,26 +151,17 @@ function runAdmitted(
     },
   });
   const { traceparent } = span;
+  const job: ChatJob = { requestId, keyId, request, traceparent };
   // Works in every state: queued, waiting for the first token, streaming or not.
   const removeCallback = onLeft(() => run.cancel("client_gone"));
-  const run = dispatcher.start(
-    {
-      requestId,
-      keyId,
-      request,
-      ...(traceparent === undefined ? {} : { traceparent }),
-    },
-    answer,
-    (outcome) => {
-      removeCallback();
-      lease.settle(outcome);
-      endChatSpan(span, outcome);
-      const durationMs = now() - call.startedAtMs;
-      const ended = { requestId, keyId, request, outcome, durationMs };
-      metrics.ran(ended);
-      logRun(log, ended);
-    },
-  );
+  const run = dispatcher.start(job, answer, (outcome) => {
+    removeCallback();
+    lease.settle(outcome);
+    endChatSpan(span, outcome);
+    const durationMs = now() - call.startedAtMs;
+    metrics.ran(job, outcome, durationMs);
+    logRun(log, job, outcome, durationMs);
+  });
 }
 
 function endChatSpan(span: WorkSpan, outcome: RunOutcome): void {
@@ -192,11 +175,15 @@ function endChatSpan(span: WorkSpan, outcome: RunOutcome): void {
 }
 
 /** Logs a run, but never a key, a prompt or an answer. */
-function logRun(log: Log, run: EndedRun): void {
-  const { outcome, request } = run;
+function logRun(
+  log: Log,
+  { requestId, keyId, request }: ChatJob,
+  outcome: RunOutcome,
+  durationMs: number,
+): void {
   log.info("chat", {
-    requestId: publicRequestId(run.requestId),
-    keyId: run.keyId,
+    requestId: publicRequestId(requestId),
+    keyId,
     model: request.model,
     stream: request.stream,
     outcome: outcome.kind,
@@ -208,7 +195,7 @@ function logRun(log: Log, run: EndedRun): void {
     completionTokens: outcome.completionTokens,
     dispatchMs: roundOrAbsent(outcome.dispatchMs),
     firstByteMs: roundOrAbsent(outcome.firstByteMs),
-    durationMs: roundMs(run.durationMs),
+    durationMs: roundMs(durationMs),
   });
 }
 

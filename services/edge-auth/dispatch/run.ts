@@ -34,7 +34,7 @@ export interface ChatJob {
   keyId: string;
   request: ChatRequest;
   /** W3C trace context. */
-  traceparent?: string;
+  traceparent?: string | undefined;
 }
 
 /** What all runs of an edge share. */

@@ -23,12 +23,10 @@ import { createUnknownKeyLimit } from "./unknown_key_limit.ts";
 const BEARER = /^bearer +([A-Za-z0-9._~+/=-]+) *$/i;
 
 /** The credential of an `Authorization` header; null if it cannot be one of our keys. */
-export function bearerCredential(header: string | null): string | null {
-  if (header === null) return null;
+function bearerCredential(header: string): string | null {
   if (header.length > REQUEST_LIMITS.authorizationBytesMax) return null;
-  const credential = BEARER.exec(header)?.[1];
-  if (credential === undefined || !isWellFormedKey(credential)) return null;
-  return credential;
+  const credential = BEARER.exec(header)?.[1] ?? "";
+  return isWellFormedKey(credential) ? credential : null;
 }
 
 /**
@@ -36,7 +34,7 @@ export function bearerCredential(header: string | null): string | null {
  * missing, malformed or unknown.
  */
 export async function authenticate(
-  header: string | null,
+  header: string,
   clientAddress: () => string,
   lookup: Pick<KeyLookup, "find">,
 ): Promise<Principal> {

@@ -104,7 +104,7 @@ Deno.test("authenticate() looks up only well-formed keys, and treats unknown and
   const found = await authenticate(`Bearer ${KEY}`, ADDRESS, lookup);
   assert.equal(found, PRINCIPAL);
   const bodies = new Set<string>();
-  for (const header of [`Bearer ${unknown}`, "Bearer sk-wrong", null]) {
+  for (const header of [`Bearer ${unknown}`, "Bearer sk-wrong", ""]) {
     await assert.rejects(authenticate(header, ADDRESS, lookup), (error) => {
       assert.ok(error instanceof ApiError);
       bodies.add(JSON.stringify(error.toBody()));
