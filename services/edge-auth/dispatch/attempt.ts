@@ -42,13 +42,16 @@ export interface AttemptContext {
   onSlotFreed: () => void;
 }
 
+/** A job that is to be sent. */
 export interface Offer {
   requestId: string;
   /** The request, encoded. A large one is sent when a worker has accepted the job. */
   request: Uint8Array;
   /** W3C trace context. */
   traceparent: string | undefined;
+  /** Which offer of the job this is, from 1. */
   attempt: number;
+  /** How long the worker has. */
   deadlineMs: number;
   /** Null: any worker may accept it. */
   workerId: string | null;
@@ -60,6 +63,7 @@ export interface Offer {
 /** A worker has this long to acknowledge a piece of a large request. */
 const PIECE_TIMEOUT_MS = 2_000;
 
+/** A job that was sent. Holds a slot of its worker until `leave` is called. */
 export class Attempt {
   /** The answer. Use {@link onFrame} and {@link onTick} of the attempt instead of its own. */
   readonly stream: StreamReceiver;

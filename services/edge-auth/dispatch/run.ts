@@ -57,7 +57,7 @@ const RETRY_MS = 1_000;
 export class ChatRun {
   readonly job: ChatJob;
   readonly model: string;
-  /** When it last started looking for a worker. */
+  /** When it last started looking for a worker: its place in the queue. */
   sinceMs: number;
   readonly #context: RunContext;
   readonly #sink: AnswerSink;
