@@ -175,7 +175,8 @@ export class Supervised {
       this.opsPort = event?.opsPort;
       this.#first.resolve();
     } else if (event) this.onEvent(event);
-    if (this.isReady) return;
+    // What matters of the logged events has been shown.
+    if (this.isReady || line.startsWith("{")) return;
     this.#lastLines = [...this.#lastLines, line].slice(-LAST_LINES);
   }
 
