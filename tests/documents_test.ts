@@ -91,6 +91,16 @@ Deno.test("links lead to files and headings that exist", () => {
   assert.deepEqual([...links, ...mentions].filter((fault) => fault), []);
 });
 
+Deno.test("files that documents name exist", () => {
+  const paths = readSources(SOURCE_FOLDERS, /./).map(({ path }) => `/${path}`);
+  const missing = pages.flatMap(({ path, text }) =>
+    found(text, /`([\w./-]+\.(?:ts|tsx|sh|yml|conf|acl|lua))`/g)
+      .filter((file) => !paths.some((known) => known.endsWith(`/${file}`)))
+      .map((file) => `${path}: ${file}`)
+  );
+  assert.deepEqual(missing, []);
+});
+
 Deno.test("each alert links to its section, which has its severity and says what to do", async () => {
   const [, ...sections] = textOf("docs/troubleshooting.md").split(/^### /m);
   assert.equal(sections.length, (await alerts()).length);
