@@ -21,7 +21,7 @@ import * as passwords from "../services/key-admin/domain/sign_in/password.ts";
 import { SESSION_LIMITS } from "../services/key-admin/domain/sign_in/sessions.ts";
 import { CREATION_RATE } from "../services/key-admin/web/key_form.tsx";
 import { readControls } from "../services/model-simulator/controls.ts";
-import { alerts } from "./observability/files.ts";
+import { ALERTS } from "./observability/files.ts";
 import {
   readSource,
   readSources,
@@ -33,9 +33,7 @@ const pages = [
     .map((name) => ({ path: `${name}.md`, text: readSource(`${name}.md`) })),
   ...readSources(["docs", "deploy"], /\.md$/),
 ];
-const pageAt = (path: string) => pages.find((page) => page.path === path);
-const textOf = (...paths: string[]) =>
-  paths.map((path) => pageAt(path)?.text ?? "").join("\n");
+const textOf = (...paths: string[]) => paths.map(readSource).join("\n");
 /** Every match of the first group of `form`. */
 const found = (text: string, form: RegExp) =>
   [...text.matchAll(form)].map(([, first = ""]) => first);
@@ -44,19 +42,12 @@ Deno.test("the generated pages are up to date (else: deno task docs)", async () 
   for (const [path, text] of await generatedFiles()) {
     assert.equal(readSource(path), text, path);
   }
-  const errors = textOf("docs/errors.md");
-  assert.ok(
-    !/\| +\|$/m.test(errors),
-    "a code of docs/errors.md has no meaning",
-  );
+  assert.doesNotMatch(textOf("docs/errors.md"), /\| +\|$/m, "no meaning");
 });
 
 /** The anchor of a heading, as GitHub makes it. */
 const anchorOf = (heading: string) =>
-  heading.toLowerCase().replaceAll(/[^\p{L}\p{N} _-]/gu, "").replaceAll(
-    " ",
-    "-",
-  );
+  heading.toLowerCase().replace(/[^\p{L}\p{N} _-]/gu, "").replace(/ /g, "-");
 
 /** What is wrong with a link to `target` from the folder of `path`. */
 function faultOf(path: string, target: string): string | null {
@@ -101,10 +92,10 @@ Deno.test("files that documents name exist", () => {
   assert.deepEqual(missing, []);
 });
 
-Deno.test("each alert links to its section, which has its severity and says what to do", async () => {
+Deno.test("each alert links to its section, which has its severity and says what to do", () => {
   const [, ...sections] = textOf("docs/troubleshooting.md").split(/^### /m);
-  assert.equal(sections.length, (await alerts()).length);
-  for (const { name, runbook, severity } of await alerts()) {
+  assert.equal(sections.length, ALERTS.length);
+  for (const { name, runbook, severity } of ALERTS) {
     assert.equal(runbook, `docs/troubleshooting.md#${name.toLowerCase()}`);
     const section = sections.find((text) => text.startsWith(`${name}\n`));
     assert.match(section ?? "", new RegExp(`\n\n_${severity}_ · [^]*\n- `));
@@ -181,10 +172,8 @@ Deno.test("compose.yaml passes on every variable of the services, and .env.examp
   const defaults = new Map<string, string>();
   for (const [service, variables] of Object.entries(SERVICE_VARIABLES)) {
     const own = below(`  ${service}`);
-    const shared = found(own, /\*([\w-]+-env)\b/g).map((name) =>
-      below(`x-${name}`)
-    );
-    const passed = [own, ...shared].join("\n");
+    const merged = found(own, /\*([\w-]+-env)\b/g).map((name) => `x-${name}`);
+    const passed = [own, ...merged.map(below)].join("\n");
     const missing = Object.entries(variables).filter(([name, schema]) => {
       defaults.set(name, String(schema.safeParse(undefined).data ?? ""));
       const isPassed = new RegExp(`^ +${name}(?:_FILE)?: `, "m").test(passed);
@@ -192,18 +181,14 @@ Deno.test("compose.yaml passes on every variable of the services, and .env.examp
     });
     assert.deepEqual(missing.map(([name]) => name), [], service);
   }
-  const used = new Map(
-    [...(readSource("compose.cluster.yaml") + compose)
-      .matchAll(/(?<!\$)\$\{(\w+):-([^}]*)\}/g)]
-      .map((
-        [, name = "", value = ""],
-      ) => [name, value || defaults.get(name) || ""]),
+  const files = readSource("compose.cluster.yaml") + compose;
+  const used = [...files.matchAll(/(?<!\$)\$\{(\w+):-([^}]*)\}/g)]
+    .map(([, name = "", value]) => [name, value || defaults.get(name) || ""]);
+  const example = readSource(".env.example").matchAll(/^#?([A-Z_]+)=(.*)$/gm);
+  assert.deepEqual(
+    Object.fromEntries([...example].map(([, ...setting]) => setting)),
+    Object.fromEntries(used),
   );
-  const example = [
-    ...readSource(".env.example").matchAll(/^#?([A-Z_]+)=(.*)$/gm),
-  ]
-    .map(([, name, value]) => [name, value]);
-  assert.deepEqual(Object.fromEntries(example), Object.fromEntries(used));
   assert.match(below("  chat-worker"), /env_file:\n.*model_keys\.env/);
 });
 
@@ -262,17 +247,12 @@ const SENTENCES = [
 ];
 
 Deno.test("ASVS 6.1.1, 6.1.2, 6.4.1, 7.1.1, API6: the documents have the code's numbers for passwords, attempts, sessions, links, keys and bodies", () => {
-  const text = textOf("docs/security.md", "docs/keys.md").replaceAll(
-    /\s+/g,
-    " ",
-  );
-  for (const sentence of SENTENCES) {
-    assert.ok(text.includes(sentence), sentence);
-  }
+  const pages = textOf("docs/security.md", "docs/keys.md");
+  const text = pages.replaceAll(/\s+/g, " ");
+  assert.deepEqual(SENTENCES.filter((one) => !text.includes(one)), []);
   assert.deepEqual([freshMs, free], [HOUR_MS, 5]);
-  assert.ok(
-    KNOWN_WORDS.every((word) => passwords.CONTEXT_WORDS.includes(word)),
-  );
+  const words = passwords.CONTEXT_WORDS;
+  assert.ok(KNOWN_WORDS.every((word) => words.includes(word)));
   assert.deepEqual(CREATION_RATE, { count: 10, perMs: MINUTE_MS });
   const codes = found(text, /\| (\d+) \|/g);
   assert.deepEqual(codes, EXIT_CODES_HELP.match(/\d+/g));

@@ -1,40 +1,21 @@
 /** Reads the dashboard and the alerts. */
+import { readSource } from "../support/source_files.ts";
 
-const ROOT = new URL("../../", import.meta.url);
-
-/** One rule of `alerts.yml`. */
-export interface Alert {
-  name: string;
-  expression: string;
-  severity: string;
-  runbook: string;
-}
-
-/** A file of the repository. */
-export function readText(path: string): Promise<string> {
-  return Deno.readTextFile(new URL(path, ROOT));
-}
-
+const dashboard: { panels: { targets?: { expr: string }[] }[] } = JSON.parse(
+  readSource("deploy/observability/grafana/dashboards/gateway.json"),
+);
 /** Every expression of the dashboard. */
-export async function dashboardExpressions(): Promise<string[]> {
-  const dashboard: { panels: { targets?: { expr: string }[] }[] } = JSON.parse(
-    await readText("deploy/observability/grafana/dashboards/gateway.json"),
-  );
-  return dashboard.panels.flatMap(({ targets = [] }) =>
-    targets.map(({ expr }) => expr)
-  );
-}
+export const EXPRESSIONS: readonly string[] = dashboard.panels
+  .flatMap(({ targets = [] }) => targets.map(({ expr }) => expr));
 
-/** Every alert. The file is simple enough to read without a YAML parser. */
-export async function alerts(): Promise<Alert[]> {
-  const text = await readText("deploy/observability/alerts.yml");
-  return text.split("- alert: ").slice(1).map((rule) => ({
+/** Every rule of `alerts.yml`, which is simple enough to read without a YAML parser. */
+export const ALERTS = readSource("deploy/observability/alerts.yml")
+  .split("- alert: ").slice(1).map((rule) => ({
     name: rule.split("\n")[0] ?? "",
     expression: scalar(rule, "expr"),
     severity: /severity: (\w+)/.exec(rule)?.[1] ?? "",
     runbook: scalar(rule, "runbook"),
   }));
-}
 
 /** The value in a line `name: value`, as the formatter leaves it. */
 function scalar(rule: string, name: string): string {
