@@ -54,16 +54,13 @@ export function readConfig() {
 
 /** The keys that the catalog names. A name without a value is a configuration error. */
 function keysOf(catalog: Catalog, env: Env): ReadonlyMap<string, string> {
-  const backends = [...catalog.values()].flatMap(({ backends }) => backends);
-  const names = backends.map(({ api_key_env }) => api_key_env)
+  const names = [...catalog.values()]
+    .flatMap(({ backends }) => backends.map((each) => each.api_key_env))
     .filter((name) => name !== undefined);
   const keys = new Map(names.map((name) => [name, env[name]?.trim() ?? ""]));
-  const missing = [...keys.keys()].filter((name) => keys.get(name) === "");
-  if (missing.length === 0) return keys;
-  throw new ConfigError(
-    "the environment",
-    missing.map((name) =>
-      `${name} is missing: the models file names it as the key of a backend`
-    ),
+  const missing = [...keys].filter(([, key]) => key === "").map(([name]) =>
+    `${name} is missing: the models file names it as the key of a backend`
   );
+  if (missing.length > 0) throw new ConfigError("the environment", missing);
+  return keys;
 }

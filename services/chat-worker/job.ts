@@ -15,7 +15,7 @@ import { StreamSender } from "@gateway/shared/bus/stream_sender";
 import { BUS_LIMITS } from "@gateway/shared/limits";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type { Usage } from "@gateway/shared/openai/completion";
-import { ApiError } from "@gateway/shared/openai/error";
+import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import type { MonotonicNow, WallNow } from "@gateway/shared/process/clock";
 import { publicRequestId } from "@gateway/shared/process/ids";
 import { type Log, roundMs } from "@gateway/shared/process/log";
@@ -29,8 +29,20 @@ export interface JobOptions {
   edgeId: string;
 }
 
-/** How a job ended, for the log and the metrics. */
-export type JobReport = ReturnType<Job["report"]>;
+/** How a job ended, for the log and the metrics. Final once its slot is free. */
+export interface JobReport {
+  /** `cancelled`: the edge no longer needed it. */
+  outcome: "complete" | "failed" | "cancelled";
+  /** Absent when its request never arrived. */
+  model?: string;
+  errorCode?: string;
+  cancelReason?: CancelReason;
+  promptTokens?: number;
+  completionTokens: number;
+  /** From the arrival of the job to the first bytes of its answer. */
+  firstByteMs?: number;
+  durationMs: number;
+}
 
 /** What all jobs of a worker share. */
 export interface JobHost {
@@ -61,6 +73,7 @@ export class Job {
   readonly #span: WorkSpan;
   readonly #abort = new AbortController();
   readonly #startedAtMs: number;
+  readonly #report: JobReport;
   /** The request, while its pieces arrive. */
   #body: BodyAssembly | null;
   #lastPieceAtMs: number;
@@ -68,35 +81,26 @@ export class Job {
   #room: PromiseWithResolvers<void> | null = null;
   /** A frame was sent, from which the edge knows that the job was accepted. */
   #hasSpoken = false;
-  #cancelReason: CancelReason | undefined;
-  #firstByteMs: number | undefined;
-  #tokens = 0;
-  #promptTokens: number | undefined;
-  #errorCode: string | undefined;
-  #model: string | undefined;
 
   constructor(options: JobOptions, host: JobHost) {
-    const { message, requestId } = options;
-    const { body, attempt } = message;
+    const { message: { body, attempt, traceparent }, requestId } = options;
     const { workerId } = host;
     this.#body = body === undefined ? null : new BodyAssembly(body.bytes);
     this.options = options;
     this.#host = host;
     this.#startedAtMs = this.#lastPieceAtMs = host.now();
+    this.#report = { outcome: "complete", completionTokens: 0, durationMs: 0 };
     this.#span = startWorkSpan("chat job", {
       kind: "consumer",
-      parent: message.traceparent,
+      parent: traceparent,
       attributes: {
         "gateway.request_id": publicRequestId(requestId),
         "gateway.worker_id": workerId,
         "gateway.attempt": attempt,
       },
     });
-    this.sender = new StreamSender({
-      attempt,
-      workerId,
-      nowMs: host.steadyNow(),
-    }, {
+    const nowMs = host.steadyNow();
+    this.sender = new StreamSender({ attempt, workerId, nowMs }, {
       sendFrame: (frame) => {
         this.#hasSpoken = true;
         host.sendFrame(options, frame);
@@ -104,9 +108,8 @@ export class Job {
       writable: () => this.#resume(),
       finished: (outcome, reason) => {
         if (outcome !== "acked") {
-          this.#cancelReason = reason ?? undefined;
-          const message = "The request was cancelled.";
-          this.stop(new ApiError("worker_lost", message));
+          if (reason !== null) this.#report.cancelReason = reason;
+          this.stop(new ApiError("worker_lost", "The request was cancelled."));
         }
         host.onFinished(this);
       },
@@ -133,15 +136,14 @@ export class Job {
     this.#lastPieceAtMs = this.#host.now();
     const added = body.add(piece);
     if (added === "invalid") {
-      const message = "Part of the request was corrupted.";
-      return this.stop(new ApiError("worker_lost", message));
+      return this.#stop("worker_lost", "Part of the request was corrupted.");
     }
     acknowledge();
     if (added !== "complete") return;
     const request = decodeRequest(body.body);
     if (request === null) {
       const message = "The request was corrupted in transit.";
-      return this.stop(new ApiError("internal_error", message));
+      return this.#stop("internal_error", message);
     }
     this.#body = null;
     void this.#run(request);
@@ -159,15 +161,17 @@ export class Job {
   onTick(nowMs: number): void {
     if (!this.#hasSpoken) this.sender.accept(this.#host.steadyNow());
     if (nowMs - this.#startedAtMs >= this.options.message.deadlineMs) {
-      const message = "The request took too long.";
-      this.stop(new ApiError("deadline_exceeded", message));
+      this.#stop("deadline_exceeded", "The request took too long.");
     }
     const silentMs = nowMs - this.#lastPieceAtMs;
     if (this.#body !== null && silentMs >= BUS_LIMITS.pieceWaitMs) {
-      const message = "The request did not arrive in time.";
-      this.stop(new ApiError("worker_lost", message));
+      this.#stop("worker_lost", "The request did not arrive in time.");
     }
     this.sender.onTick(this.#host.steadyNow());
+  }
+
+  #stop(code: ErrorCode, message: string): void {
+    this.stop(new ApiError(code, message));
   }
 
   /** Calls the backend and sends its answer. Never rejects. */
@@ -178,7 +182,7 @@ export class Job {
         const message = "No worker runs this model at the moment.";
         throw new ApiError("no_worker", message);
       }
-      this.#model = request.model;
+      this.#report.model = request.model;
       const usage = await backend.complete(request, {
         requestId: this.options.requestId,
         created: Math.floor(this.#host.wallNow() / MS_PER_SECOND),
@@ -187,7 +191,8 @@ export class Job {
         traceparent: this.#span.traceparent,
       });
       this.#setUsage(usage);
-      this.sender.end(usage, this.#tokens, this.#host.steadyNow());
+      const { completion_tokens: tokens } = usage;
+      this.sender.end(usage, tokens, this.#host.steadyNow());
       this.#freeSlot();
     } catch (error) {
       this.#fail(error);
@@ -195,9 +200,9 @@ export class Job {
   }
 
   #write(lines: string, tokens: number): Promise<void> | undefined {
-    this.#tokens = tokens;
+    this.#report.completionTokens = tokens;
     if (lines === "") return undefined;
-    this.#firstByteMs ??= this.#host.now() - this.#startedAtMs;
+    this.#report.firstByteMs ??= this.#elapsedMs();
     this.sender.write(encoder.encode(lines), tokens, this.#host.steadyNow());
     if (this.sender.isWritable || this.sender.isFinished) return undefined;
     this.#room ??= Promise.withResolvers<void>();
@@ -205,40 +210,41 @@ export class Job {
   }
 
   #setUsage({ prompt_tokens, completion_tokens }: Usage): void {
-    this.#promptTokens = prompt_tokens;
-    this.#tokens = completion_tokens;
+    this.#report.promptTokens = prompt_tokens;
+    this.#report.completionTokens = completion_tokens;
   }
 
-  /** Ends the job. Unless a model server is at fault, another worker may succeed. */
+  /**
+   * Ends the job with the reason for which it was stopped, or else with the cause.
+   * Unless a model server is at fault, another worker may succeed.
+   */
   #fail(cause: unknown): void {
-    const { attempt } = this.options.message;
     const usage = cause instanceof UpstreamError ? cause.usage : null;
     if (usage !== null) this.#setUsage(usage);
-    const error = this.#errorFor(cause);
-    this.#errorCode = error.code;
+    const { aborted, reason } = this.#abort.signal;
+    const known: unknown = aborted ? reason : cause;
+    const error = known instanceof ApiError ? known : this.#ourFault(cause);
+    const retryable = !(error instanceof UpstreamError);
+    const { completionTokens: tokens } = this.#report;
+    this.#report.outcome = "failed";
+    this.#report.errorCode = error.code;
     if (this.sender.isFinished) {
       // A single frame that is never repeated: an edge that has cancelled no longer
       // reads the answer, but charges for the tokens generated.
+      const { attempt } = this.options.message;
+      const header = { type: FrameType.ERR, sequence: 0, attempt, tokens };
       const failure = { error, retryable: false, usage: null };
-      const header = { type: FrameType.ERR, sequence: 0, attempt };
-      const frame = encodeFrame(
-        { ...header, tokens: this.#tokens },
-        encodeErr(this.#host.workerId, failure),
-      );
-      this.#host.sendFrame(this.options, frame);
+      const payload = encodeErr(this.#host.workerId, failure);
+      this.#host.sendFrame(this.options, encodeFrame(header, payload));
     } else {
-      const retryable = !(error instanceof UpstreamError);
       const failure = { error, retryable, usage };
-      this.sender.fail(failure, this.#tokens, this.#host.steadyNow());
+      this.sender.fail(failure, tokens, this.#host.steadyNow());
     }
     this.#freeSlot();
   }
 
-  /** The error to answer with: why the job was stopped, or else its cause. */
-  #errorFor(cause: unknown): ApiError {
-    const { aborted, reason } = this.#abort.signal;
-    const error: unknown = aborted ? reason : cause;
-    if (error instanceof ApiError) return error;
+  /** The error for an unexpected one, of which the client learns nothing. */
+  #ourFault(cause: unknown): ApiError {
     const requestId = publicRequestId(this.options.requestId);
     this.#host.log.error("job_fault", { requestId, error: cause });
     return new ApiError(
@@ -247,30 +253,16 @@ export class Job {
     );
   }
 
-  /** How it ended. Final once its slot is free. */
-  report() {
-    const ending = this.#errorCode === undefined ? "complete" : "failed";
-    // An answer that has just ended is not acknowledged yet: here, finished means cancelled.
-    const isCancelled = this.sender.isFinished;
-    return {
-      /** `cancelled`: the edge no longer needed it. */
-      outcome: isCancelled ? "cancelled" : ending,
-      /** Absent when its request never arrived. */
-      model: this.#model,
-      errorCode: isCancelled ? undefined : this.#errorCode,
-      cancelReason: this.#cancelReason,
-      promptTokens: this.#promptTokens,
-      completionTokens: this.#tokens,
-      /** From the arrival of the job to the first bytes of its answer. */
-      firstByteMs: this.#firstByteMs && roundMs(this.#firstByteMs),
-      durationMs: roundMs(this.#host.now() - this.#startedAtMs),
-    };
-  }
-
   /** Reports how the job ended to the log, the trace and the worker. */
   #freeSlot(): void {
     const { requestId, edgeId, message: { attempt } } = this.options;
-    const report = this.report();
+    const report = this.#report;
+    report.durationMs = this.#elapsedMs();
+    // An answer that has just ended is not acknowledged yet: here, finished means cancelled.
+    if (this.sender.isFinished) {
+      report.outcome = "cancelled";
+      delete report.errorCode;
+    }
     this.#host.log.info("job", {
       requestId: publicRequestId(requestId),
       edgeId,
@@ -284,6 +276,10 @@ export class Job {
       "gen_ai.usage.output_tokens": report.completionTokens,
     }, report.errorCode);
     this.#host.onSlotFree(report);
+  }
+
+  #elapsedMs(): number {
+    return roundMs(this.#host.now() - this.#startedAtMs);
   }
 
   #resume(): void {

@@ -90,7 +90,6 @@ function createBackends(
           publicModel: id,
           apiKey: backendKeys.get(config.api_key_env ?? "") ?? null,
           now: monotonicNow,
-          wallNow,
         })
       ),
       now: monotonicNow,
@@ -107,25 +106,14 @@ function createBackends(
 }
 
 function logAttempt(log: Log, model: string, report: AttemptReport): void {
-  const { requestId, backend, outcome, durationMs, error } = report;
-  const line = {
-    requestId: publicRequestId(requestId),
-    model,
-    backend,
-    outcome,
-    durationMs: Math.round(durationMs),
-  };
+  const { error, ...line } = report;
+  const requestId = publicRequestId(report.requestId);
   // Neither a client that left nor an invalid request is the backend's fault.
-  if (error === null || outcome === "aborted" || outcome === "request") {
-    log.debug("backend_attempt", line);
-  } else {
-    log.warn("backend_attempt_failed", { ...line, error: errorText(error) });
+  if (/^(success|aborted|request)$/.test(report.outcome)) {
+    return log.debug("backend_attempt", { ...line, requestId, model });
   }
-}
-
-/** The error of a model server, without our own stack trace, which would not help. */
-function errorText(error: unknown): unknown {
-  if (!(error instanceof UpstreamError)) return error;
-  const { message, cause } = error;
-  return cause instanceof Error ? `${message}: ${cause.message}` : message;
+  // The error of a model server, without our own stack trace, which would not help.
+  const cause = error instanceof UpstreamError ? error.logText : error;
+  const fields = { ...line, requestId, model, error: cause };
+  log.warn("backend_attempt_failed", fields);
 }

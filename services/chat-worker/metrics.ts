@@ -77,7 +77,7 @@ export const WORKER_METRICS = {
   }),
   breaker: gauge("gateway_backend_breaker", {
     help:
-      "Circuit breaker of a backend: 0 closed, 0.5 half-open (one request as a probe), 1 open (no requests).",
+      "Circuit breaker of a backend: 0 closed, 0.5 half-open (the next request is a probe), 1 open (no requests).",
     labels: ["model", "backend"],
   }),
 } as const;

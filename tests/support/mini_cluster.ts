@@ -242,7 +242,6 @@ function backendOptions(
     config,
     apiKey: null,
     now: monotonicNow,
-    wallNow,
     ...("connect" in server ? { connect: server.connect } : {}),
   };
 }

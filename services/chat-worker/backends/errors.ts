@@ -84,6 +84,12 @@ export class UpstreamError extends ApiError {
     this.remedy = remedy;
     this.usage = options.usage ?? null;
   }
+
+  /** The message, and what caused it. */
+  get logText(): string {
+    const { message, cause } = this;
+    return cause instanceof Error ? `${message}: ${cause.message}` : message;
+  }
 }
 
 /** The error of an answer that breaks the protocol; `detail` says how, for the log. */

@@ -21,7 +21,6 @@ const IDLE_MS = 30_000;
 /** The unread rest of a body that is still read in order to keep the connection. */
 const DRAIN_BYTES_MAX = 64 * 1024;
 const DRAIN_MS = 1_000;
-const SWITCHING_PROTOCOLS = 101;
 
 /** A byte stream in both directions. `Deno.Conn` is one. */
 export type ByteConnection = Pick<Deno.Conn, "read" | "write" | "close">;
@@ -45,29 +44,24 @@ export function createConnect(
   const port = Number(url.port || (isTls ? 443 : 80));
   return async (signal) => {
     const tcp = await Deno.connect({ hostname, port, signal });
-    let connection: Deno.TcpConn | Deno.TlsConn = tcp;
-    let isOpen = true;
-    const close = () => {
-      if (isOpen) connection.close();
-      isOpen = false;
-    };
+    tcp.setNoDelay(true);
+    tcp.setKeepAlive(true);
+    if (!isTls) return tcp;
+    // A server that also offers HTTP/2 must not select it.
+    const options = { hostname, alpnProtocols: ["http/1.1"], caCerts };
+    const tls = await Deno.startTls(tcp, options);
+    const abort = Promise.withResolvers<never>();
+    const onAbort = () => abort.reject(signal.reason);
+    signal.addEventListener("abort", onAbort, { once: true });
     try {
       signal.throwIfAborted();
-      tcp.setNoDelay(true);
-      tcp.setKeepAlive(true);
-      if (!isTls) return tcp;
-      // A server that also offers HTTP/2 must not select it.
-      const options = { hostname, alpnProtocols: ["http/1.1"], caCerts };
-      connection = await Deno.startTls(tcp, options);
-      signal.addEventListener("abort", close, { once: true });
-      signal.throwIfAborted();
-      await connection.handshake();
-      return connection;
+      await Promise.race([tls.handshake(), abort.promise]);
+      return tls;
     } catch (error) {
-      close();
+      tls.close();
       throw error;
     } finally {
-      signal.removeEventListener("abort", close);
+      signal.removeEventListener("abort", onAbort);
     }
   };
 }
@@ -80,8 +74,8 @@ export class HttpConnection {
   /** Bytes of the body that may still be read: a longer body is invalid. */
   bytesLeft = Infinity;
   readonly #raw: ByteConnection;
-  readonly #onReusable: () => void;
-  /** Bytes of the last read, of which `[from, to)` is not decoded yet. */
+  readonly #onReusable: (connection: HttpConnection) => void;
+  /** Of these, `[from, to)` was received but not used yet. */
   readonly #buffer = new Uint8Array(READ_BUFFER_BYTES);
   #from = 0;
   #to = 0;
@@ -93,7 +87,10 @@ export class HttpConnection {
   #idleTimer: ReturnType<typeof setTimeout> | undefined;
 
   /** `onReusable` is called when a response was released and the connection can be reused. */
-  constructor(raw: ByteConnection, onReusable: () => void) {
+  constructor(
+    raw: ByteConnection,
+    onReusable: (connection: HttpConnection) => void,
+  ) {
     this.#raw = raw;
     this.#onReusable = onReusable;
   }
@@ -109,16 +106,10 @@ export class HttpConnection {
     deadlines: AttemptDeadlines,
   ): Promise<ResponseHead> {
     this.#deadlines = deadlines;
-    this.#from = this.#to = 0;
     this.#isSent = this.#isKeepAlive = false;
     void this.#write(request);
     let head: ResponseHead;
-    do {
-      head = await this.#readHead();
-      if (head.status === SWITCHING_PROTOCOLS) {
-        throw invalidAnswer("Unexpected switch of protocols");
-      }
-    } while (head.status < 200);
+    do head = await this.#readHead(); while (head.status < 200);
     this.#isKeepAlive = head.isKeepAlive;
     this.#body = new BodyDecoder(head.framing);
     this.bytesLeft = Infinity;
@@ -133,19 +124,15 @@ export class HttpConnection {
   async read(): Promise<Uint8Array | null> {
     this.#deadlines?.throwIfEnded();
     for (;;) {
-      if (this.#from < this.#to) {
-        const piece = this.#body.decode(this.#buffer, this.#from, this.#to);
-        this.#from = this.#to;
-        this.bytesLeft -= piece.length;
-        if (this.bytesLeft < 0) throw invalidAnswer("Response body too long");
-        if (piece.length > 0) return piece;
-      }
+      const piece = this.#body.decode(this.#buffer, this.#from, this.#to);
+      this.#from = this.#body.usedTo;
+      this.bytesLeft -= piece.length;
+      if (this.bytesLeft < 0) throw invalidAnswer("Response body too long");
+      if (piece.length > 0) return piece;
       if (this.#body.isComplete) return null;
-      const bytes = await this.#readSome(0);
-      if (bytes === null && this.#body.mayEnd) return null;
-      if (bytes === null) throw truncatedAnswer("Body cut short");
-      this.#from = 0;
-      this.#to = bytes;
+      if (await this.#fill()) continue;
+      if (this.#body.endsWithConnection) return null;
+      throw truncatedAnswer("Body cut short");
     }
   }
 
@@ -156,14 +143,17 @@ export class HttpConnection {
   async release(isDone: boolean): Promise<void> {
     if (isDone && this.#isKeepAlive && !this.#body.isComplete) {
       const giveUp = setTimeout(this.close, DRAIN_MS);
-      // A failure does not matter, because the answer is complete.
-      await this.#drain().catch(() => {});
+      this.bytesLeft = DRAIN_BYTES_MAX;
+      try {
+        while (await this.read() !== null);
+      } catch {
+        // A failure does not matter, because the answer is complete.
+      }
       clearTimeout(giveUp);
     }
     const isReusable = this.isOpen && this.#isSent && this.#isKeepAlive &&
-      this.#body.isComplete && this.#body.surplusBytes === 0 &&
-      this.#from === this.#to;
-    if (isReusable) this.#onReusable();
+      this.#body.isComplete && this.#from === this.#to;
+    if (isReusable) this.#onReusable(this);
     else this.close();
   }
 
@@ -173,6 +163,7 @@ export class HttpConnection {
    * first read of the next response, or when the idle timeout expires.
    */
   sleep(onEnd: () => void): void {
+    this.#from = this.#to = 0;
     this.#idleRead = this.#raw.read(this.#buffer);
     this.#idleRead.then(onEnd, onEnd);
     this.#idleTimer = setTimeout(onEnd, IDLE_MS);
@@ -201,43 +192,43 @@ export class HttpConnection {
   }
 
   async #readHead(): Promise<ResponseHead> {
-    const buffer = this.#buffer;
-    for (let searchFrom = this.#from;;) {
-      const end = findHeadEnd(buffer, searchFrom, this.#to);
+    for (;;) {
+      const end = findHeadEnd(this.#buffer, this.#from, this.#to);
       if (end >= 0) {
-        const text = decoder.decode(buffer.subarray(this.#from, end));
+        const head = this.#buffer.subarray(this.#from, end);
         this.#from = end;
-        return parseResponseHead(text);
+        return parseResponseHead(decoder.decode(head));
       }
-      if (this.#to === buffer.length) {
-        throw invalidAnswer(`Response head over ${buffer.length} bytes`);
+      if (this.#to === READ_BUFFER_BYTES) {
+        throw invalidAnswer(`Response head over ${READ_BUFFER_BYTES} bytes`);
       }
-      // The blank line may have begun in the bytes already read.
-      searchFrom = Math.max(this.#from, this.#to - 3);
-      const bytes = await this.#readSome(this.#to);
-      if (bytes === null && this.#to === 0) {
-        const cause = new Error("Connection lost before an answer");
-        throw new UpstreamError("unreachable", { cause });
-      }
-      if (bytes === null) throw truncatedAnswer("Response head cut short");
-      this.#to += bytes;
+      if (await this.#fill()) continue;
+      if (this.#to > 0) throw truncatedAnswer("Response head cut short");
+      const cause = new Error("Connection lost before an answer");
+      throw new UpstreamError("unreachable", { cause });
     }
   }
 
-  /** Reads into the buffer from `at` on; null when the connection is closed or lost. */
-  async #readSome(at: number): Promise<number | null> {
+  /** Reads more bytes; returns false when the connection is closed or lost. */
+  async #fill(): Promise<boolean> {
     clearTimeout(this.#idleTimer);
-    const reading = this.#idleRead ??
-      this.#raw.read(at === 0 ? this.#buffer : this.#buffer.subarray(at));
+    // Of a head that is not complete yet, all bytes are kept.
+    const at = this.#from === this.#to ? 0 : this.#to;
+    const space = at === 0 ? this.#buffer : this.#buffer.subarray(at);
+    let bytes: number | null = null;
+    try {
+      bytes = await (this.#idleRead ?? this.#raw.read(space));
+    } catch {
+      // As if it had been closed.
+    }
     this.#idleRead = null;
-    const bytes = await reading.catch(() => null);
-    if (bytes === null) this.#deadlines?.throwIfEnded();
-    return bytes;
-  }
-
-  async #drain(): Promise<void> {
-    this.bytesLeft = DRAIN_BYTES_MAX;
-    while (await this.read() !== null);
+    if (bytes === null) {
+      this.#deadlines?.throwIfEnded();
+      return false;
+    }
+    if (at === 0) this.#from = 0;
+    this.#to = at + bytes;
+    return true;
   }
 }
 
@@ -265,10 +256,10 @@ export class HttpClient {
    * that end, or `upstream_unreachable`.
    */
   async connection(deadlines: AttemptDeadlines): Promise<HttpConnection> {
-    const connection = this.#idle.pop() ?? await this.#open(deadlines);
     const { signal } = deadlines;
+    const connection = this.#idle.pop() ?? await this.#open(deadlines);
+    signal.addEventListener("abort", connection.close, { once: true });
     if (signal.aborted) connection.close();
-    else signal.addEventListener("abort", connection.close, { once: true });
     deadlines.throwIfEnded();
     return connection;
   }
@@ -283,18 +274,14 @@ export class HttpClient {
     deadlines.arm("connect", this.#connectMs);
     try {
       const raw = await this.#connect(deadlines.signal);
-      const connection: HttpConnection = new HttpConnection(
-        raw,
-        () => this.#keep(connection),
-      );
-      return connection;
+      return new HttpConnection(raw, this.#keep);
     } catch (cause) {
       deadlines.throwIfEnded();
       throw new UpstreamError("unreachable", { cause });
     }
   }
 
-  #keep(connection: HttpConnection): void {
+  #keep = (connection: HttpConnection): void => {
     if (this.#isClosed || this.#idle.length >= IDLE_CONNECTIONS_MAX) {
       return connection.close();
     }
@@ -306,5 +293,5 @@ export class HttpClient {
       this.#idle.splice(index, 1);
       connection.close();
     });
-  }
+  };
 }

@@ -7,6 +7,10 @@ const CR = 0x0d;
 const STATUS_LINE = /^HTTP\/1\.([01]) ([1-9]\d\d)(?: |$)/;
 const HEADER = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+):(.*)$/s;
 const CONTENT_LENGTH = /^\d{1,15}$/;
+const NUMBER = /^\d+(\.\d+)?$/;
+const MS_PER_SECOND = 1_000;
+const RETRY_AFTER_MS_MIN = 1_000;
+const RETRY_AFTER_MS_MAX = 60_000;
 
 /** How a body ends: after this many bytes, with its last chunk, or with the connection. */
 export type BodyFraming = number | "chunked" | "close";
@@ -21,14 +25,11 @@ export interface ResponseHead {
   contentType: string;
   /** In lower case; `""` when absent. */
   contentEncoding: string;
-  retryAfter: string | null;
-  retryAfterMs: string | null;
+  /** The wait that `retry-after-ms` or `retry-after` asks for, clamped to 1..60 s. */
+  retryAfterMs: number | undefined;
 }
 
-/**
- * Index after the blank line that ends a head within `[from, to)`, or -1. When
- * more bytes arrive, continue from three bytes before the previous `to`.
- */
+/** Index after the blank line that ends a head within `[from, to)`, or -1. */
 export function findHeadEnd(
   bytes: Uint8Array,
   from: number,
@@ -77,15 +78,23 @@ export function parseResponseHead(text: string): ResponseHead {
         : connection.includes("keep-alive")),
     contentType: field("content-type").replace(/;.*/s, "").trim(),
     contentEncoding: field("content-encoding"),
-    retryAfter: fields.get("retry-after") ?? null,
-    retryAfterMs: fields.get("retry-after-ms") ?? null,
+    retryAfterMs: clampedMs(field("retry-after-ms"), 1) ??
+      clampedMs(field("retry-after"), MS_PER_SECOND),
   };
+}
+
+/** `undefined` for what is not a number: a date, which few servers send, or nothing. */
+function clampedMs(text: string, unitMs: number): number | undefined {
+  if (!NUMBER.test(text)) return undefined;
+  const ms = Math.ceil(Number(text) * unitMs);
+  return Math.min(Math.max(ms, RETRY_AFTER_MS_MIN), RETRY_AFTER_MS_MAX);
 }
 
 function framingOf(
   status: number,
   fields: ReadonlyMap<string, string>,
 ): BodyFraming {
+  if (status === 101) throw invalidAnswer("Unexpected switch of protocols");
   if (status < 200 || status === 204 || status === 304) return 0;
   const coding = fields.get("transfer-encoding");
   if (coding?.toLowerCase() === "chunked") return "chunked";
@@ -98,7 +107,7 @@ function framingOf(
 
 /** A chunk of less than 256 MiB: seven hexadecimal digits. */
 const CHUNK_SIZE = /^([0-9a-f]{1,7})[ \t]*(;.*)?$/i;
-/** Bounds chunk sizes with their extensions, and all trailers, none of which are used. */
+/** Bounds each chunk size with its extensions, and all trailers, none of which are used. */
 const FRAMING_CHARS_MAX = 16 * 1024;
 
 /**
@@ -106,27 +115,25 @@ const FRAMING_CHARS_MAX = 16 * 1024;
  * `5\r\nhello\r\n0\r\n\r\n` becomes `hello`: RFC 9112, section 7.1.
  */
 export class BodyDecoder {
-  /** The body is complete: nothing more belongs to it. */
-  isComplete = false;
-  /** Bytes of the last `decode` that came after the body. */
-  surplusBytes = 0;
-  readonly #framing: BodyFraming;
+  /** Nothing more belongs to the body. */
+  isComplete: boolean;
+  /** The position after the last byte that `decode` has used: what follows is not of this body. */
+  usedTo = 0;
+  /** The end of the connection is the end of the body. */
+  readonly endsWithConnection: boolean;
+  readonly #isChunked: boolean;
   /** Payload bytes left in the body, or in the chunk. */
   #left: number;
-  /** The framing line that is being read, and its expected kind. */
-  #line = "";
+  /** The next line of framing: that before a chunk, that after it, or one of the trailers. */
   #expects: "size" | "dataEnd" | "trailer" = "size";
+  #line = "";
   #trailerChars = 0;
 
   constructor(framing: BodyFraming) {
-    this.#framing = framing;
+    this.endsWithConnection = framing === "close";
+    this.#isChunked = framing === "chunked";
     this.#left = framing === "close" ? Infinity : Number(framing) || 0;
     this.isComplete = framing === 0;
-  }
-
-  /** Whether the body may end here with the connection. */
-  get mayEnd(): boolean {
-    return this.isComplete || this.#framing === "close";
   }
 
   /**
@@ -140,7 +147,9 @@ export class BodyDecoder {
     let end = from;
     while (at < to && !this.isComplete) {
       if (this.#left === 0) {
-        at = this.#takeFraming(buffer, at, to);
+        const byte = buffer[at++] ?? LF;
+        if (byte === LF) this.#takeLine(this.#line.replace(/\r$/, ""));
+        else this.#line += String.fromCharCode(byte);
         continue;
       }
       const taken = Math.min(this.#left, to - at);
@@ -150,44 +159,28 @@ export class BodyDecoder {
       end += taken;
       at += taken;
       this.#left -= taken;
-      if (this.#framing !== "chunked") this.isComplete = this.#left === 0;
-    }
-    this.surplusBytes = to - at;
-    return buffer.subarray(start, end);
-  }
-
-  /** Reads framing up to the end of a line or of the input; returns the new position. */
-  #takeFraming(buffer: Uint8Array, from: number, to: number): number {
-    let at = from;
-    while (at < to && buffer[at] !== LF) {
-      this.#line += String.fromCharCode(buffer[at++] ?? 0);
+      if (!this.#isChunked) this.isComplete = this.#left === 0;
     }
     if (this.#line.length + this.#trailerChars > FRAMING_CHARS_MAX) {
       throw invalidAnswer("Chunk extensions or trailers too long");
     }
-    if (at === to) return to;
-    const line = this.#line.replace(/\r$/, "");
-    this.#line = "";
-    this.#takeLine(line);
-    return at + 1;
+    this.usedTo = at;
+    return buffer.subarray(start, end);
   }
 
   #takeLine(line: string): void {
-    switch (this.#expects) {
-      case "size": {
-        const [, size] = CHUNK_SIZE.exec(line) ?? [];
-        if (size === undefined) throw invalidAnswer("Malformed chunk size");
-        this.#left = parseInt(size, 16);
-        this.#expects = this.#left === 0 ? "trailer" : "dataEnd";
-        break;
-      }
-      case "dataEnd":
-        if (line !== "") throw invalidAnswer("Chunk longer than its size");
-        this.#expects = "size";
-        break;
-      case "trailer":
-        this.#trailerChars += line.length;
-        this.isComplete = line === "";
+    this.#line = "";
+    if (this.#expects === "trailer") {
+      this.#trailerChars += line.length;
+      this.isComplete = line === "";
+    } else if (this.#expects === "dataEnd") {
+      if (line !== "") throw invalidAnswer("Chunk longer than its size");
+      this.#expects = "size";
+    } else {
+      const [, size] = CHUNK_SIZE.exec(line) ?? [];
+      if (size === undefined) throw invalidAnswer("Malformed chunk size");
+      this.#left = parseInt(size, 16);
+      this.#expects = this.#left === 0 ? "trailer" : "dataEnd";
     }
   }
 }

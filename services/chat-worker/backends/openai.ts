@@ -2,7 +2,7 @@
 import type { BackendConfig } from "@gateway/shared/models/catalog";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type { Usage } from "@gateway/shared/openai/completion";
-import type { MonotonicNow, WallNow } from "@gateway/shared/process/clock";
+import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { Answer, Choice } from "./answer.ts";
 import { AttemptDeadlines } from "./attempt_deadlines.ts";
 import { ChunkReader } from "./chunk_reader.ts";
@@ -16,7 +16,7 @@ import {
 import type { ResponseHead } from "./http_framing.ts";
 import { parseJson } from "./json.ts";
 import { createRedact, type Redact } from "./redact.ts";
-import { readRetryAfter, refusalError } from "./refusal.ts";
+import { refusalError } from "./refusal.ts";
 import { createRequestEncoder, encodeRequestBody } from "./request.ts";
 import { SseParser } from "./sse_parser.ts";
 
@@ -37,8 +37,6 @@ export interface OpenAiBackendOptions {
   /** The value of `config.api_key_env`; if null, no credential is sent. */
   apiKey: string | null;
   now: MonotonicNow;
-  /** For a `Retry-After` that is a date. */
-  wallNow: WallNow;
   /** Opens connections. Default: to `config.base_url`. */
   connect?: Connect;
 }
@@ -154,11 +152,10 @@ export class OpenAiBackend {
   }
 
   async #refusal(
-    { status, retryAfter, retryAfterMs }: ResponseHead,
+    { status, retryAfterMs }: ResponseHead,
     response: HttpConnection,
     deadlines: AttemptDeadlines,
   ): Promise<UpstreamError> {
-    const { wallNow } = this.#options;
     deadlines.arm("betweenTokens", this.config.deadlines.connect_ms);
     response.bytesLeft = REFUSAL_BYTES_MAX;
     let text = "";
@@ -168,11 +165,8 @@ export class OpenAiBackend {
       // The body was cut or is too long. The status is enough, so only an abort is passed on.
       if (!(error instanceof UpstreamError)) throw error;
     }
-    return refusalError({
-      status,
-      body: parseJson(text),
-      retryAfterMs: readRetryAfter(retryAfter, retryAfterMs, wallNow),
-    }, this.#redact);
+    const body = parseJson(text);
+    return refusalError({ status, body, retryAfterMs }, this.#redact);
   }
 
   /**

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
-import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
+import { monotonicNow } from "@gateway/shared/process/clock";
 import type { BackendDeadlines } from "@gateway/shared/models/catalog";
 import { type DialectName, DIALECTS } from "@gateway/shared/models/dialects";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
@@ -68,7 +68,6 @@ function optionsFor(
     publicModel: "neutral-3.7-plus",
     apiKey: API_KEY,
     now: monotonicNow,
-    wallNow,
   };
 }
 

@@ -1,5 +1,6 @@
 import type { BackendConfig } from "@gateway/shared/models/catalog";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
+import { roundMs } from "@gateway/shared/process/log";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type { Usage } from "@gateway/shared/openai/completion";
 import { Answer, type CompletionCall } from "./answer.ts";
@@ -58,11 +59,8 @@ interface Slot {
   breaker: CircuitBreaker;
   /** Until then the server asked not to be called, because of a limit or overload. */
   limitedUntilMs: number;
-}
-
-interface Failure {
-  slot: Slot;
-  error: UpstreamError;
+  /** Its place among backends of the same preference, drawn anew for each request. */
+  arrival: number;
 }
 
 /**
@@ -86,6 +84,7 @@ export class BackendPool {
       backend,
       breaker: new CircuitBreaker(options.now),
       limitedUntilMs: -Infinity,
+      arrival: 0,
     }));
   }
 
@@ -102,38 +101,31 @@ export class BackendPool {
   }
 
   /** Runs a request until an answer is complete. Throws an `UpstreamError`, or any error once the signal aborts. */
-  async complete(
-    request: ChatRequest,
-    call: CompletionCall,
-  ): Promise<Usage> {
+  async complete(request: ChatRequest, call: CompletionCall): Promise<Usage> {
+    const { random, sleep } = this.#options;
     call.signal.throwIfAborted();
-    this.#retriesLeft = Math.min(
-      RETRIES_MAX,
-      this.#retriesLeft + RETRIES_PER_REQUEST,
-    );
-    const failures: Failure[] = [];
-    const attempt = (slot: Slot) =>
-      this.#attempt(slot, request, call, failures);
+    const retries = this.#retriesLeft + RETRIES_PER_REQUEST;
+    this.#retriesLeft = Math.min(RETRIES_MAX, retries);
+    const failures: UpstreamError[] = [];
+    let failed: Slot | null = null;
     for (const slot of this.#candidates()) {
       if (failures.length === ATTEMPTS_MAX) break;
-      const usage = await attempt(slot);
+      const usage = await this.#attempt(slot, request, call, failures);
       if (usage !== null) return usage;
+      if (failures.length === 1) failed ??= slot;
     }
-    const [only, ...others] = failures;
-    if (only === undefined) throw this.#unavailable();
-    const canRetry = others.length === 0 && only.error.remedy === "again";
-    if (canRetry && this.#retriesLeft >= 1) {
+    const canRetry = failures.length === 1 && failures[0]?.remedy === "again";
+    if (failed !== null && canRetry && this.#retriesLeft >= 1) {
       this.#retriesLeft -= 1;
       // Jitter: requests that failed together must not be retried together.
       const spreadMs = RETRY_DELAY_MS_MAX - RETRY_DELAY_MS_MIN;
-      const { random, sleep } = this.#options;
       await sleep(RETRY_DELAY_MS_MIN + random() * spreadMs, call.signal);
-      const usage = await attempt(only.slot);
+      const usage = await this.#attempt(failed, request, call, failures);
       if (usage !== null) return usage;
     }
     // The error of a limit says when to retry; otherwise the last error is returned.
-    const limited = failures.find(({ error }) => error.remedy === "later");
-    throw (limited ?? failures.at(-1) ?? only).error;
+    const limit = failures.find(({ remedy }) => remedy === "later");
+    throw limit ?? failures.at(-1) ?? this.#unavailable();
   }
 
   /**
@@ -145,53 +137,64 @@ export class BackendPool {
     slot: Slot,
     request: ChatRequest,
     call: CompletionCall,
-    failures: Failure[],
+    failures: UpstreamError[],
   ): Promise<Usage | null> {
-    const { breaker } = slot;
-    const generation = breaker.enter();
-    if (generation === null) return null;
+    const { backend, breaker } = slot;
+    const enteredAtMs = breaker.enter();
+    if (enteredAtMs === null) return null;
     const { now, onAttempt } = this.#options;
-    const startedAt = now();
     let firstTokenMs: number | null = null;
     const answer = new Answer(request, call, () => {
-      firstTokenMs = now() - startedAt;
-      breaker.begun(generation);
+      firstTokenMs = roundMs(now() - enteredAtMs);
+      breaker.begun(enteredAtMs);
     });
-    const report = (outcome: AttemptReport["outcome"], error: unknown) =>
-      onAttempt({
-        requestId: call.requestId,
-        backend: slot.backend.config.name,
-        outcome,
-        durationMs: now() - startedAt,
-        firstTokenMs,
-        error,
-      });
+    const end = (
+      result: AttemptResult,
+      outcome: AttemptReport["outcome"],
+      error: unknown,
+    ) => {
+      breaker.end(enteredAtMs, result);
+      const durationMs = roundMs(now() - enteredAtMs);
+      const of = { requestId: call.requestId, backend: backend.config.name };
+      onAttempt({ ...of, outcome, durationMs, firstTokenMs, error });
+    };
     try {
-      const usage = await slot.backend.complete(answer);
+      const usage = await backend.complete(answer);
       answer.end(usage);
-      breaker.end(generation, "success");
-      report("success", null);
+      end("success", "success", null);
       return usage;
     } catch (error) {
-      const { aborted } = call.signal;
-      const failure = error instanceof UpstreamError && !aborted ? error : null;
-      breaker.end(generation, failure === null ? "ignored" : resultOf(failure));
-      report(failure?.fault ?? (aborted ? "aborted" : "internal"), error);
-      if (failure?.remedy === "later") {
-        slot.limitedUntilMs = now() + (failure.retryAfterMs ?? 0);
+      if (call.signal.aborted || !(error instanceof UpstreamError)) {
+        end("ignored", call.signal.aborted ? "aborted" : "internal", error);
+        throw error;
       }
-      const canRepeat = !answer.hasSent && failure?.remedy !== "none";
-      if (failure === null || !canRepeat) throw error;
-      failures.push({ slot, error: failure });
+      end(resultOf(error), error.fault, error);
+      if (error.remedy === "later") {
+        slot.limitedUntilMs = now() + (error.retryAfterMs ?? 0);
+      }
+      if (answer.hasSent || error.remedy === "none") throw error;
+      failures.push(error);
       return null;
     }
   }
 
-  /** The backends in the order in which to try them. */
+  /**
+   * The backends in the order in which to try them: those with a limit last, then by
+   * preference, and among equals at random in proportion to their weights: backends
+   * with the weights 3 and 1 are first in 75 % and 25 % of the cases.
+   */
   #candidates(): readonly Slot[] {
-    const nowMs = this.#options.now();
-    return orderByWeight(this.#slots, this.#options.random).sort((a, b) =>
-      Number(nowMs < a.limitedUntilMs) - Number(nowMs < b.limitedUntilMs)
+    const { now, random } = this.#options;
+    const nowMs = now();
+    // Exponentially distributed arrival times: the smallest of them is that of i
+    // with probability weight_i / sum, and so on for the rest.
+    for (const slot of this.#slots) {
+      slot.arrival = -Math.log(1 - random()) / slot.backend.config.weight;
+    }
+    return this.#slots.toSorted((a, b) =>
+      Number(nowMs < a.limitedUntilMs) - Number(nowMs < b.limitedUntilMs) ||
+      a.backend.config.preference - b.backend.config.preference ||
+      a.arrival - b.arrival
     );
   }
 
@@ -206,22 +209,6 @@ export class BackendPool {
 }
 
 /**
- * Orders by preference, and among equals at random in proportion to their weights:
- * backends with the weights 3 and 1 are first in 75 % and 25 % of the cases.
- */
-export function orderByWeight<
-  T extends { backend: { config: { preference: number; weight: number } } },
->(slots: readonly T[], random: () => number): T[] {
-  // Exponentially distributed arrival times: the smallest of them is that of i
-  // with probability weight_i / sum, and so on for the rest.
-  return slots
-    .map((slot) => ({ slot, ...slot.backend.config, dice: 1 - random() }))
-    .map((each) => ({ ...each, arrival: -Math.log(each.dice) / each.weight }))
-    .sort((a, b) => a.preference - b.preference || a.arrival - b.arrival)
-    .map(({ slot }) => slot);
-}
-
-/**
  * The score at which a breaker opens. A failure adds 2 to it, a success subtracts 1:
  * five failures in a row open it, and so does, in time, a failure rate above one third.
  */
@@ -230,7 +217,7 @@ const SCORE_MAX = 10;
 const OPEN_MS = 1_000;
 const OPEN_MS_MAX = 30_000;
 
-/** `half-open`: attempts run as probes, one at a time, to find out whether the backend has recovered. */
+/** `half-open`: the next attempt is a probe, to find out whether the backend has recovered. */
 export type BreakerState = "closed" | "open" | "half-open";
 
 /** `ignored`: the attempt shows nothing about the health of the server. */
@@ -244,7 +231,8 @@ function resultOf({ fault, remedy }: UpstreamError): AttemptResult {
 
 /**
  * Keeps attempts away from a backend that fails. Closed, it permits all. After too
- * many failures it is open and permits none for a while, then probes, of which the
+ * many failures it is open and permits none for a while, then one as a probe, and
+ * another once the answer to that has begun or as much time has passed again. The
  * first to end closes it or opens it for twice as long. The first token of a probe
  * closes nothing, because an answer that has begun may still break off.
  */
@@ -252,13 +240,12 @@ export class CircuitBreaker {
   readonly #now: MonotonicNow;
   /** Zero or more, while it is closed. */
   #score = 0;
-  /** A probe has not brought its first token yet. */
-  #isProbing = false;
   /** How long it stays open; 0 while it is closed. */
   #openMs = 0;
-  #openUntilMs = 0;
-  /** Incremented whenever it opens or closes. Attempts from before then no longer count. */
-  #generation = 0;
+  /** None is permitted before. */
+  #nextAtMs = -Infinity;
+  /** When it opened or closed: attempts from before no longer count. */
+  #changedAtMs = -Infinity;
 
   constructor(now: MonotonicNow) {
     this.#now = now;
@@ -266,47 +253,43 @@ export class CircuitBreaker {
 
   get state(): BreakerState {
     if (this.#openMs === 0) return "closed";
-    return this.#now() < this.#openUntilMs ? "open" : "half-open";
+    return this.waitMs > 0 ? "open" : "half-open";
   }
 
   /** Milliseconds until an attempt is permitted. */
   get waitMs(): number {
-    // How long the probe will take is unknown.
-    if (this.#isProbing) return this.#openMs;
-    if (this.#openMs === 0) return 0;
-    return Math.max(0, this.#openUntilMs - this.#now());
+    return Math.max(0, this.#nextAtMs - this.#now());
   }
 
-  /** Begins an attempt. Returns the generation to report it with, or null if none is permitted now. */
+  /** Begins an attempt. Returns the time to report it with, or null if none is permitted now. */
   enter(): number | null {
     if (this.waitMs > 0) return null;
-    this.#isProbing = this.#openMs > 0;
-    return this.#generation;
+    const nowMs = this.#now();
+    this.#nextAtMs = nowMs + this.#openMs;
+    return nowMs;
   }
 
   /** The first token has arrived: after a probe the next one may start, however long the answer takes. */
-  begun(generation: number): void {
-    if (generation === this.#generation) this.#isProbing = false;
+  begun(enteredAtMs: number): void {
+    if (enteredAtMs > this.#changedAtMs) this.#nextAtMs = this.#now();
   }
 
   /** Must be called once for each attempt, at its end. */
-  end(generation: number, result: AttemptResult): void {
-    this.begun(generation);
-    if (generation !== this.#generation || result === "ignored") return;
+  end(enteredAtMs: number, result: AttemptResult): void {
+    this.begun(enteredAtMs);
+    if (enteredAtMs <= this.#changedAtMs || result === "ignored") return;
     const hasFailed = result === "failure";
+    this.#score = Math.max(0, this.#score + (hasFailed ? 2 : -1));
     if (this.#openMs > 0) {
       this.#setOpen(hasFailed ? Math.min(this.#openMs * 2, OPEN_MS_MAX) : 0);
-      return;
-    }
-    this.#score = Math.max(0, this.#score + (hasFailed ? 2 : -1));
-    if (this.#score >= SCORE_MAX) this.#setOpen(OPEN_MS);
+    } else if (this.#score >= SCORE_MAX) this.#setOpen(OPEN_MS);
   }
 
   /** Opens the breaker for this long; 0 closes it. */
   #setOpen(ms: number): void {
-    this.#generation += 1;
     this.#score = 0;
     this.#openMs = ms;
-    this.#openUntilMs = this.#now() + ms;
+    this.#changedAtMs = this.#now();
+    this.#nextAtMs = this.#changedAtMs + ms;
   }
 }

@@ -11,7 +11,6 @@ import {
   type AttemptResult,
   BackendPool,
   CircuitBreaker,
-  orderByWeight,
   type PoolBackend,
 } from "./pool.ts";
 
@@ -328,19 +327,26 @@ Deno.test("complete() reports how long it took, to the first token and in all", 
   }]);
 });
 
-Deno.test("orderByWeight() goes by preference, and first as often as the weight says", () => {
-  const entry = (preference: number, weight: number) => ({
-    backend: { config: { preference, weight } },
-  });
-  const [often, seldom, spare] = [entry(0, 3), entry(0, 1), entry(1, 9)];
+Deno.test("complete() goes by preference, and first as often as the weight says", async () => {
+  const weights = { often: 3, seldom: 1, spare: 9 };
+  const [often, seldom, spare] = Object.entries(weights).map(
+    ([name, weight]): Fake & { config: { weight: number } } =>
+      Object.assign(new Fake(name, ["ok"]), {
+        config: { name, weight, preference: name === "spare" ? 1 : 0 },
+      }),
+  );
+  const backends = [spare, seldom, often].filter((each) => each !== undefined);
   const random = seededRandom(7);
-  let oftenFirst = 0;
-  for (let i = 0; i < 4_000; i++) {
-    const order = orderByWeight([spare, seldom, often], random);
-    assert.equal(order[2], spare);
-    if (order[0] === often) oftenFirst++;
-  }
-  assert.ok(oftenFirst > 2_880 && oftenFirst < 3_120, `${oftenFirst} of 4,000`);
+  const { sleep, now, onAttempt } = {
+    sleep: () => Promise.resolve(),
+    now: () => 0,
+    onAttempt: () => {},
+  };
+  const pool = new BackendPool({ backends, random, sleep, now, onAttempt });
+  for (let i = 0; i < 4_000; i++) await ask(pool);
+  const first = often?.calls ?? 0;
+  assert.ok(first > 2_880 && first < 3_120, `${first} of 4,000`);
+  assert.equal(spare?.calls, 0);
 });
 
 /**
@@ -362,12 +368,16 @@ const histories: [promise: string, history: string][] = [
   ],
   [
     "permits one probe after its open time",
-    "f f f f f 999 =1 1 half-open =0 enter =1000 60000 =1000 end-s closed =0 s",
+    "f f f f f 999 =1 1 half-open =0 enter =1000 600 open =400 end-s closed =0 s",
   ],
   [
     "stays open twice as long with each probe that fails, up to a bound",
     "f f f f f =1000 1000 f =2000 2000 f =4000 4000 f =8000 8000 f =16000 " +
-    "16000 f =30000 30000 f =30000 30000 s closed f f f f f =1000",
+    "16000 f =30000 30000 f =30000 30000 s closed 1 f f f f f =1000",
+  ],
+  [
+    "permits another probe when one has not begun for as long",
+    "f f f f f 1000 enter 999 =1 1 half-open enter =1000 1 end-s closed",
   ],
   [
     "permits another probe at once when one was aborted",

@@ -4,7 +4,6 @@
  * bodies may reveal internal machines. The status alone is not sufficient, so messages
  * are matched, too; the test lists those of real servers.
  */
-import type { WallNow } from "@gateway/shared/process/clock";
 import { isJsonObject } from "@gateway/shared/process/error_text";
 import { UpstreamError, type UpstreamFault } from "./errors.ts";
 import { type JsonObject, textOf } from "./json.ts";
@@ -47,12 +46,6 @@ const TOLD_MAX = 3;
 const PARAM = /^[A-Za-z0-9_.[\]-]{1,128}$/;
 const CODE = /^[A-Za-z0-9_.-]{1,64}$/;
 
-const NUMBER = /^\d+(\.\d+)?$/;
-/** `Date.parse` would make a date of almost anything. */
-const HTTP_DATE = /^[A-Z][a-z]{2}, \d{2} .* GMT$/;
-const RETRY_AFTER_MS_MIN = 1_000;
-const RETRY_AFTER_MS_MAX = 60_000;
-
 function anyOf(...patterns: string[]): RegExp {
   return new RegExp(patterns.join("|"), "i");
 }
@@ -67,14 +60,23 @@ export interface Refusal {
 
 /**
  * The fault for each status; any other is a `server_error`. For `request` the message
- * is examined, too, and passed on to the caller.
+ * is examined, too, and passed on to the caller. An error within an answer has no
+ * status: its type or code in words stands for the first one of the row.
  */
-const FAULTS: ReadonlyMap<number, UpstreamFault> = new Map([
-  ...[400, 404, 413, 422].map((status) => [status, "request"] as const),
-  ...[401, 402, 403, 407].map((status) => [status, "credentials"] as const),
-  ...[408, 409, 425, 429].map((status) => [status, "rate_limited"] as const),
-  ...[503, 529].map((status) => [status, "overloaded"] as const),
-]);
+const FAULTS: readonly [UpstreamFault, statuses: number[], words: RegExp][] = [
+  [
+    "rate_limited",
+    [429, 408, 409, 425],
+    /rate_limit|ratelimit|throttl|too_many/i,
+  ],
+  ["overloaded", [503, 529], /overloaded/i],
+  ["credentials", [401, 402, 403, 407], /auth|permission|api_key/i],
+  [
+    "request",
+    [400, 404, 413, 422],
+    /invalid_request|badrequest|context_length|context_size|invalid_param|validation/i,
+  ],
+];
 
 /** Maps a refusal to the error for the caller. */
 export function refusalError(
@@ -110,7 +112,8 @@ function faultOf(
   error: JsonObject | null,
   message: string,
 ): UpstreamFault {
-  const fault = FAULTS.get(status) ?? "server_error";
+  const [fault = "server_error"] =
+    FAULTS.find(([, statuses]) => statuses.includes(status)) ?? [];
   // HTML pages and FastAPI's {"detail":"Not Found"} are about the path, not the model.
   const isPath = error === null ||
     (isJsonObject(body) && body.detail !== undefined);
@@ -120,9 +123,8 @@ function faultOf(
   // Some servers answer 413 to a request that exceeds the gateway's token limit there.
   if (status === 413 && code === "rate_limit_exceeded") return "rate_limited";
   if (status === 500) {
-    const isPermanent = PERMANENT.test(textOf(error.message)) ||
-      isContextLength(error);
-    return isPermanent ? "request" : fault;
+    const isPermanent = PERMANENT.test(textOf(error.message));
+    return isPermanent || isContextLength(error) ? "request" : fault;
   }
   // The client requested one of our models. With other statuses "not found" can mean anything.
   const isUnknown = UNKNOWN_MODEL_CODE.test(code) ||
@@ -156,24 +158,6 @@ export function frameError(data: unknown, redact: Redact): UpstreamError {
   });
 }
 
-/** The wait in milliseconds that the headers request, clamped to 1..60 s; undefined if they request none. */
-export function readRetryAfter(
-  retryAfter: string | null,
-  retryAfterMs: string | null,
-  now: WallNow,
-): number | undefined {
-  let ms = NaN;
-  if (retryAfterMs !== null && NUMBER.test(retryAfterMs)) {
-    ms = Math.ceil(Number(retryAfterMs));
-  } else if (retryAfter !== null && NUMBER.test(retryAfter)) {
-    ms = Math.ceil(Number(retryAfter) * 1_000);
-  } else if (retryAfter !== null && HTTP_DATE.test(retryAfter)) {
-    ms = Date.parse(retryAfter) - now();
-  }
-  if (Number.isNaN(ms)) return undefined;
-  return Math.min(Math.max(ms, RETRY_AFTER_MS_MIN), RETRY_AFTER_MS_MAX);
-}
-
 /** The object with `message`, in any of the formats in use, or null. */
 function errorMemberOf(body: unknown): JsonObject | null {
   if (Array.isArray(body)) {
@@ -205,25 +189,13 @@ function messageOfDetail(detail: unknown): string {
     .join("; ");
 }
 
-/** The HTTP status for each kind of error. */
-const KINDS: readonly [status: number, kind: RegExp][] = [
-  [429, /rate_limit|ratelimit|throttl|too_many/],
-  [503, /overloaded/],
-  [401, /auth|permission|api_key/],
-  [
-    400,
-    /invalid_request|badrequest|context_length|context_size|invalid_param|validation/,
-  ],
-];
-
 /** The HTTP status that an error object states as a number or implies by its kind; otherwise 500. */
 function statusOf(error: JsonObject): number {
-  const { code, status, status_code: statusCode, http_status_code: http } =
-    error;
-  for (const value of [code, status, statusCode, http]) {
+  const { type, code, status, status_code, http_status_code } = error;
+  for (const value of [code, status, status_code, http_status_code]) {
     const number = Number(value);
     if (number >= 400 && number <= 599) return number;
   }
-  const kind = `${textOf(error.type)} ${textOf(error.code)}`.toLowerCase();
-  return KINDS.find(([, words]) => words.test(kind))?.[0] ?? 500;
+  const kind = `${textOf(type)} ${textOf(code)}`;
+  return FAULTS.find(([, , words]) => words.test(kind))?.[1][0] ?? 500;
 }

@@ -3,22 +3,19 @@ import { STREAM_LIMITS } from "@gateway/shared/limits";
 import { invalidAnswer } from "./errors.ts";
 
 const LINE_CHARS_MAX = STREAM_LIMITS.lineBytesMax;
-const LINE_END = /\r\n|\n|\r/;
-const FIELD = /^(data|event)(?:: ?|$)/;
 
 /**
  * An incremental parser: `data: {"a":1}\n\n` calls `onEvent('{"a":1}', "")`. It takes
- * linear time, however small the pieces are. It must not be used after it has thrown.
+ * linear time, however small the pieces are. A CR alone ends no line, as it may by the
+ * standard: no server uses that. It must not be used after it has thrown.
  */
 export class SseParser {
   readonly #onEvent: (data: string, name: string) => void;
-  // Only a byte order mark at the very beginning is dropped; others belong to the data.
+  // Deno's decoder would drop a byte order mark at the start of any piece.
   readonly #decoder = new TextDecoder("utf-8", { ignoreBOM: true });
   #isFirst = true;
   /** A line that is not complete yet. */
   #line = "";
-  /** The last piece ended with CR, so an LF at the start of the next one belongs to it. */
-  #isAfterCr = false;
   #data: string | null = null;
   #name = "";
 
@@ -29,18 +26,16 @@ export class SseParser {
 
   /** Parses the next bytes. Throws `upstream_invalid` if a line, or the data of an event, is too long. */
   push(bytes: Uint8Array): void {
-    let text = this.#decoder.decode(bytes, { stream: true });
-    if (text === "") return;
-    if (this.#isFirst && text.startsWith("\ufeff")) text = text.slice(1);
-    this.#isFirst = false;
-    if (this.#isAfterCr && text.startsWith("\n")) text = text.slice(1);
-    this.#isAfterCr = text.endsWith("\r");
-    const [first = "", ...lines] = text.split(LINE_END);
-    this.#keep(first);
+    const text = this.#decoder.decode(bytes, { stream: true });
+    const isMarked = this.#isFirst && text.startsWith("\ufeff");
+    if (text !== "") this.#isFirst = false;
+    const lines = (isMarked ? text.slice(1) : text).split("\n");
+    const rest = lines.pop() ?? "";
     for (const line of lines) {
-      this.#endLine();
       this.#keep(line);
+      this.#endLine();
     }
+    this.#keep(rest);
   }
 
   /**
@@ -59,16 +54,17 @@ export class SseParser {
   }
 
   #endLine(): void {
-    const line = this.#line;
+    const line = this.#line.endsWith("\r")
+      ? this.#line.slice(0, -1)
+      : this.#line;
     this.#line = "";
     if (line === "") return this.#dispatch();
-    const [start, field] = FIELD.exec(line) ?? [];
-    if (start === undefined) return;
-    const value = line.slice(start.length);
-    if (field === "event") {
-      this.#name = value;
-      return;
-    }
+    const colon = line.indexOf(":");
+    const field = colon < 0 ? line : line.slice(0, colon);
+    const from = line[colon + 1] === " " ? colon + 2 : colon + 1;
+    const value = colon < 0 ? "" : line.slice(from);
+    if (field === "event") this.#name = value;
+    if (field !== "data") return;
     this.#data = this.#data === null ? value : `${this.#data}\n${value}`;
     checkLength(this.#data);
   }
