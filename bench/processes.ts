@@ -1,10 +1,15 @@
-/**
- * CPU seconds and resident memory of processes, from `/proc`. Linux only. Uses `cat`,
- * because Deno opens `/proc` only to programs with all permissions.
- */
+/** What processes cost, from `/proc` and strace: Linux only. */
+import { startProcess } from "../tests/support/process.ts";
+import { waitFor } from "../tests/support/wait_for.ts";
 
 const TICKS_PER_SECOND = 100;
 const KIB_PER_MIB = 1_024;
+
+/** Processes by what they are: `{ "edge-auth": [17, 18] }`. */
+export type Processes = Readonly<Record<string, readonly number[]>>;
+
+export const pidsOf = (processes: Processes): number[] =>
+  Object.values(processes).flat();
 
 /** CPU seconds, user and system, that these processes have used so far. */
 export function cpuSeconds(pids: readonly number[]): number {
@@ -19,27 +24,23 @@ export function cpuSeconds(pids: readonly number[]): number {
 
 /** Resident memory of these processes together, in MiB. */
 export function residentMib(pids: readonly number[]): number {
-  let kib = 0;
-  for (const pid of pids) {
-    const status = read(`/proc/${pid}/status`);
-    kib += Number(/VmRSS:\s+(\d+)/.exec(status)?.[1] ?? 0);
-  }
-  return kib / KIB_PER_MIB;
+  const kib = pids.map((pid) =>
+    Number(/VmRSS:\s+(\d+)/.exec(read(`/proc/${pid}/status`))?.[1] ?? 0)
+  );
+  return kib.reduce((sum, each) => sum + each, 0) / KIB_PER_MIB;
 }
 
-/** These processes and all their descendants. */
-export function withDescendants(pids: readonly number[]): number[] {
-  const children = new Map<number, number[]>();
-  for (const stat of read("/proc/[0-9]*/stat").split("\n")) {
-    const pid = Number.parseInt(stat);
-    const parent = Number(fieldsOf(stat)[1]);
-    children.set(parent, [...children.get(parent) ?? [], pid]);
+/** A process and all its descendants. */
+export function withDescendants(pid: number): number[] {
+  const all = [pid];
+  for (const parent of all) {
+    for (const { name } of Deno.readDirSync(`/proc`)) {
+      if (!/^\d+$/.test(name)) continue;
+      const [, ppid] = fieldsOf(read(`/proc/${name}/stat`));
+      if (Number(ppid) === parent) all.push(Number(name));
+    }
   }
-  const all = new Set(pids);
-  for (const pid of all) {
-    for (const child of children.get(pid) ?? []) all.add(child);
-  }
-  return [...all];
+  return all;
 }
 
 /** The fields after the name, which may contain spaces, and its bracket. */
@@ -47,10 +48,69 @@ function fieldsOf(stat: string): string[] {
   return stat.slice(stat.lastIndexOf(")") + 2).split(" ");
 }
 
-/** The matching files, without those of processes that have ended. */
-function read(pattern: string): string {
-  const { stdout } = new Deno.Command("sh", {
-    args: ["-c", `cat ${pattern} 2>/dev/null`],
-  }).outputSync();
-  return new TextDecoder().decode(stdout);
+/** The file, or nothing when the process has ended. */
+function read(path: string): string {
+  try {
+    return Deno.readTextFileSync(path);
+  } catch {
+    return "";
+  }
+}
+
+/** Runs a program and returns what it printed. Throws the end of that if it fails. */
+export async function run(
+  command: string,
+  args: string[],
+  options: Pick<Deno.CommandOptions, "cwd" | "signal"> = {},
+): Promise<string> {
+  const { success, stdout, stderr } = await new Deno.Command(command, {
+    args,
+    ...options,
+  }).output();
+  const text = (bytes: Uint8Array) => new TextDecoder().decode(bytes).trim();
+  if (!success) throw new Error(`${command}: ${lastLines(text(stderr))}`);
+  return text(stdout);
+}
+
+export const lastLines = (text: string): string =>
+  text.trim().split("\n").slice(-3).join(" ");
+
+const SENDS = "sendto,sendmsg,sendmmsg,write,writev";
+
+/**
+ * How often each kind of process sends or writes while `run` runs: `strace -c`,
+ * which makes everything slower, but counts the same. Fails where there is no strace
+ * or it may not attach.
+ */
+export async function countSends(
+  processes: Processes,
+  run: () => Promise<void>,
+): Promise<Record<string, number>> {
+  const tracers = Object.entries(processes).map(([name, pids]) => ({
+    name,
+    tracer: startProcess({
+      command: "strace",
+      args: [
+        ...["-f", "-c", "-U", "calls,name", "-e", `trace=${SENDS}`],
+        ...pids.flatMap((pid) => ["-p", String(pid)]),
+      ],
+    }),
+  }));
+  try {
+    for (const { name, tracer } of tracers) {
+      await waitFor(() => {
+        const text = tracer.output();
+        if (!tracer.isRunning) throw new Error(`strace ${name}: ${text}`);
+        return text.split("attached").length > (processes[name]?.length ?? 0);
+      }, { what: `strace of ${name}` });
+    }
+    await run();
+  } finally {
+    for (const { tracer } of tracers) tracer.signal("SIGINT");
+    await Promise.all(tracers.map(({ tracer }) => tracer.exited));
+  }
+  return Object.fromEntries(tracers.map(({ name, tracer }) => [
+    name,
+    Number(/^ *(\d+) +total$/m.exec(tracer.output())?.[1] ?? 0),
+  ]));
 }

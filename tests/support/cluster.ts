@@ -13,6 +13,8 @@ export interface ClusterState extends UpState {
 }
 
 export interface ClusterOptions {
+  /** Another checkout of this repository. */
+  root?: string;
   edges?: number;
   workers?: number;
   /** Added to the environment of every service. */
@@ -41,6 +43,7 @@ const STOP_TIMEOUT_MS = 30_000;
 export async function startCluster(
   options: ClusterOptions = {},
 ): Promise<Cluster> {
+  const { root = ROOT } = options;
   const directory = await Deno.makeTempDir({ prefix: "gateway_test_" });
   const stateFile = `${directory}/run/up.json`;
   const launcher = startProcess({
@@ -55,7 +58,7 @@ export async function startCluster(
       `--data-dir=${directory}/data`,
       `--run-dir=${directory}/run`,
     ],
-    cwd: ROOT,
+    cwd: root,
     env: { NO_COLOR: "1", ...options.env },
   });
   const readState = async (): Promise<ClusterState | undefined> => {
@@ -94,8 +97,8 @@ export async function startCluster(
     },
     baseUrl: (index = 0) => `${state.edge_urls[index] ?? ""}/v1`,
     logs: () => readLogs(`${directory}/run/logs`),
-    keys: (...args) => runTask(state, ["keys", ...args]),
-    owners: (...args) => runTask(state, ["owners", ...args]),
+    keys: (...args) => runTask(root, state, ["keys", ...args]),
+    owners: (...args) => runTask(root, state, ["owners", ...args]),
     refresh: async () => {
       state = await readState() ?? state;
       return state;
@@ -137,10 +140,14 @@ async function readLogs(directory: string): Promise<string> {
   return text;
 }
 
-async function runTask(state: ClusterState, args: string[]): Promise<string> {
+async function runTask(
+  root: string,
+  state: ClusterState,
+  args: string[],
+): Promise<string> {
   const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
     args: ["task", ...args],
-    cwd: ROOT,
+    cwd: root,
     env: {
       NO_COLOR: "1",
       REDIS_URL: state.redis_url,

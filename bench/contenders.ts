@@ -1,0 +1,187 @@
+/** What is measured: this gateway, and others as `rivals.json` describes them. */
+import * as z from "zod";
+import { createKey } from "../tests/conformance/context.ts";
+import { type Cluster, startCluster } from "../tests/support/cluster.ts";
+import { freePort } from "../tests/support/local_server.ts";
+import { type RunningProcess, startProcess } from "../tests/support/process.ts";
+import { startRedisServer } from "../tests/support/redis_server.ts";
+import { waitFor } from "../tests/support/wait_for.ts";
+import { chatRequest, runLoop, type Target } from "./load.ts";
+import {
+  lastLines,
+  type Processes,
+  run,
+  withDescendants,
+} from "./processes.ts";
+import { OURS } from "./report.ts";
+
+export interface Contender extends Target {
+  /** Checks keys and counts limits. */
+  isGoverned: boolean;
+  processes: () => Processes;
+}
+
+const rivalSchema = z.strictObject({
+  name: z.string(),
+  /** Below the scratch folder; rivals with the same software share it. */
+  folder: z.string(),
+  /** A shell command, run once in the folder. */
+  install: z.string().default("true"),
+  /**
+   * A shell command, run in the folder, with PORT, MODEL_URL (ends in `/v1`), BENCH
+   * (this folder) and, if `redis` says so, REDIS_PORT in its environment.
+   */
+  command: z.string(),
+  /** If the command cannot be told. */
+  port: z.int().optional(),
+  /** Sent with each request; `$MODEL_URL` is replaced. */
+  headers: z.record(z.string(), z.string()).default({}),
+  redis: z.boolean().default(false),
+  isGoverned: z.boolean().default(false),
+});
+type Rival = z.infer<typeof rivalSchema>;
+
+const INSTALL_MS_MAX = 10 * 60_000;
+const START_MS_MAX = 120_000;
+const BENCH = new URL(".", import.meta.url).pathname;
+const CACHE = Deno.env.get("XDG_CACHE_HOME") ??
+  `${Deno.env.get("HOME") ?? "/tmp"}/.cache`;
+const SCRATCH = `${CACHE}/gateway-bench`;
+/** Never reached: counted, but nothing is refused. */
+const LIMITS = [
+  ...["--rpm=1000000", "--tpm=1000000000"],
+  ...["--tokens-per-day=1000000000000", "--concurrency=100000"],
+];
+
+export async function readRivals(file: string): Promise<Rival[]> {
+  const text = await Deno.readTextFile(file);
+  return z.array(rivalSchema).parse(JSON.parse(text));
+}
+
+/** The model server without a gateway: its cost, and that of the load client. */
+export async function startModelServer(): Promise<
+  Contender & { url: string } & AsyncDisposable
+> {
+  const server = startProcess({
+    command: Deno.execPath(),
+    args: ["run", "--quiet", "--allow-net", `${BENCH}model_server.ts`],
+  });
+  const port = await waitFor(() => /^\d+/.exec(server.output())?.[0], {
+    what: () => `the model server: ${server.output()}`,
+    timeoutMs: START_MS_MAX,
+  });
+  const url = `http://127.0.0.1:${port}/v1`;
+  return {
+    name: "direct",
+    url,
+    baseUrls: [url],
+    headers: {},
+    isGoverned: false,
+    processes: () => ({ "model server": [server.pid], client: [Deno.pid] }),
+    [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
+  };
+}
+
+export interface Gateway extends Contender, AsyncDisposable {
+  cluster: Cluster;
+}
+
+/** This gateway as `deno task up` starts it, with its own NATS and Redis, and a key with limits. */
+export async function startGateway(
+  modelUrl: string,
+  options: {
+    name?: string;
+    root?: string;
+    instances?: number;
+    env?: Record<string, string>;
+  } = {},
+): Promise<Gateway> {
+  const { name = OURS, instances = 1, root, env } = options;
+  const cluster = await startCluster({
+    ...root === undefined ? {} : { root },
+    edges: instances,
+    workers: instances,
+    env: { UPSTREAM_BASE_URL: modelUrl, ...env },
+  });
+  const { key } = await createKey(cluster, ...LIMITS);
+  return {
+    name,
+    baseUrls: cluster.state.edge_urls.map((_, i) => cluster.baseUrl(i)),
+    headers: { authorization: `Bearer ${key}` },
+    isGoverned: true,
+    processes: () => cluster.state.pids,
+    cluster,
+    [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose](),
+  };
+}
+
+/** Installs and starts a rival and sees that it answers. Throws why it cannot be had. */
+export async function startRival(
+  rival: Rival,
+  modelUrl: string,
+): Promise<Contender & AsyncDisposable> {
+  await using starting = new AsyncDisposableStack();
+  const folder = `${SCRATCH}/${rival.folder}`;
+  await install(rival.install, folder);
+  const port = rival.port ?? freePort();
+  const redis = rival.redis ? starting.use(await startRedisServer()) : null;
+  const shell = startProcess({
+    command: "sh",
+    args: ["-c", rival.command],
+    cwd: folder,
+    env: {
+      PORT: String(port),
+      MODEL_URL: modelUrl,
+      BENCH,
+      REDIS_PORT: String(redis?.port),
+    },
+  });
+  starting.defer(() => endAll(shell));
+  const headers = JSON.stringify(rival.headers)
+    .replaceAll("$MODEL_URL", modelUrl);
+  const contender: Contender = {
+    name: rival.name,
+    baseUrls: [`http://127.0.0.1:${port}/v1`],
+    headers: JSON.parse(headers),
+    isGoverned: rival.isGoverned,
+    processes: () => ({
+      [rival.folder]: withDescendants(shell.pid),
+      ...redis === null ? {} : { redis: [redis.pid()] },
+    }),
+  };
+  const requests = [chatRequest(contender, 200)];
+  await waitFor(async () => {
+    if (!shell.isRunning) throw new Error(lastLines(shell.output()));
+    const once = { connections: 1, seconds: 0, requests };
+    return (await runLoop(contender, once)).requests === 1;
+  }, {
+    what: () => `an answer: ${lastLines(shell.output())}`,
+    timeoutMs: START_MS_MAX,
+    intervalMs: 200,
+  });
+  const started = starting.move();
+  return { ...contender, [Symbol.asyncDispose]: () => started.disposeAsync() };
+}
+
+/** Runs the command, unless the folder says that this very command has run. */
+async function install(command: string, cwd: string): Promise<void> {
+  const mark = `${cwd}/installed_by`;
+  await Deno.mkdir(cwd, { recursive: true });
+  if (await Deno.readTextFile(mark).catch(() => "") === command) return;
+  const signal = AbortSignal.timeout(INSTALL_MS_MAX);
+  await run("sh", ["-c", command], { cwd, signal });
+  await Deno.writeTextFile(mark, command);
+}
+
+/** Ends what a shell started before itself, so that nothing is left behind. */
+async function endAll(shell: RunningProcess): Promise<void> {
+  const pids = shell.isRunning ? withDescendants(shell.pid) : [];
+  for (const pid of pids.reverse()) {
+    try {
+      Deno.kill(pid, "SIGKILL");
+    } catch (error) {
+      if (!(error instanceof Deno.errors.NotFound)) throw error;
+    }
+  }
+  await shell.exited;
+}

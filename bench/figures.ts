@@ -1,0 +1,39 @@
+/** The arithmetic of the benchmark. Pure. */
+
+/** The value below which a share of the sorted numbers lies; NaN of none. */
+export function percentile(sorted: readonly number[], share: number): number {
+  const index = Math.min(sorted.length - 1, Math.floor(sorted.length * share));
+  return sorted[index] ?? NaN;
+}
+
+/** The middle one of the numbers that are known, the mean of two middle ones. */
+export function median(values: readonly number[]): number {
+  const known = values.filter((value) => !Number.isNaN(value))
+    .sort((a, b) => a - b);
+  const half = known.length / 2;
+  const upper = known[Math.floor(half)] ?? NaN;
+  return Number.isInteger(half)
+    ? (upper + (known[half - 1] ?? NaN)) / 2
+    : upper;
+}
+
+/** Each figure's median over the rounds; a round has the same figures in the same order. */
+export function medians(rounds: readonly (readonly number[])[]): number[] {
+  return (rounds[0] ?? []).map((_, i) =>
+    median(rounds.map((r) => r[i] ?? NaN))
+  );
+}
+
+/**
+ * What `after` costs in units of `before`, and whether that is beyond the tolerance: 0.1
+ * allows 10 % more. The median of the rounds' ratios: what disturbs a round disturbs
+ * both. A cost that could not be measured is no reason to pass.
+ */
+export function compareCosts(
+  before: readonly number[],
+  after: readonly number[],
+  tolerance: number,
+): { ratio: number; isWorse: boolean } {
+  const ratio = median(after.map((cost, i) => cost / (before[i] ?? NaN)));
+  return { ratio, isWorse: !(ratio <= 1 + tolerance) };
+}

@@ -1,0 +1,85 @@
+/** The options of both commands. */
+import { parseArgs } from "node:util";
+
+const USAGE = `Usage: deno task bench [options]
+  This gateway beside others, with the same model server behind all.
+
+Usage: deno task bench:check REF [options]
+  This checkout beside a commit; fails when it costs over 10 % more CPU.
+
+  --quick            every table in under four minutes, with more noise
+  --seconds N        length of a round of whole answers (5; quick 1.5)
+  --rounds N         rounds of each kind, in turn (3; bench:check 5; quick 1)
+  --streams A,B,C    paced streams at a time (100,200,500,1000; quick 100,500)
+  --beside NAME,...  only these of the others, or none
+  --rivals FILE      the list of the others (bench/rivals.json)
+  --json FILE        write the figures of each round there
+  --help, -h         print this
+`;
+
+const text = { type: "string" } as const;
+const flag = { type: "boolean", default: false } as const;
+const OPTIONS = {
+  quick: flag,
+  seconds: text,
+  rounds: text,
+  streams: text,
+  beside: text,
+  rivals: text,
+  json: text,
+  help: { ...flag, short: "h" },
+} as const;
+
+export type Options = ReturnType<typeof read>;
+
+/**
+ * Runs a command with the options of its command line, or prints help. Ctrl-C ends it
+ * after the round that is running, so that everything it started is ended.
+ */
+export async function runCommand(
+  main: (options: Options) => Promise<void>,
+): Promise<void> {
+  const options = read(Deno.args);
+  if (options.isHelp) return print(USAGE);
+  const stop = new AbortController();
+  for (const signal of ["SIGINT", "SIGTERM"] as const) {
+    Deno.addSignalListener(signal, () => stop.abort(new Error("stopped")));
+  }
+  try {
+    await main({ ...options, stopping: stop.signal });
+  } catch (error) {
+    print(stop.signal.aborted ? "stopped" : `${error}`);
+    Deno.exitCode = 2;
+  }
+  Deno.exit();
+}
+
+function read(args: string[]) {
+  const { values, positionals: [ref] } = parseArgs({
+    args,
+    allowPositionals: true,
+    options: OPTIONS,
+  });
+  const { quick: isQuick, help: isHelp } = values;
+  const rounds = ref === undefined ? 3 : 5;
+  const streams = values.streams ?? (isQuick ? "100,500" : "100,200,500,1000");
+  const options = {
+    ref,
+    isHelp,
+    seconds: Number(values.seconds ?? (isQuick ? 1.5 : 5)),
+    rounds: Number(values.rounds ?? (isQuick ? 1 : rounds)),
+    streams: streams.split(",").map(Number),
+    beside: values.beside?.split(","),
+    rivals: values.rivals ?? new URL("rivals.json", import.meta.url).pathname,
+    json: values.json,
+    stopping: AbortSignal.any([]),
+  };
+  for (const each of [options.seconds, options.rounds, ...options.streams]) {
+    if (!(each > 0)) throw new Error("Only numbers above 0. See --help");
+  }
+  return options;
+}
+
+export function print(line: string): void {
+  Deno.stdout.writeSync(new TextEncoder().encode(`${line}\n`));
+}
