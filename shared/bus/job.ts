@@ -5,12 +5,14 @@
  * The reply subject of the message contains the ids of the edge, which gets the frames,
  * and of the request.
  */
+import { Buffer } from "node:buffer";
 import { z } from "zod";
 import { BUS_LIMITS } from "../limits.ts";
 import type { ChatRequest } from "../openai/chat.ts";
 import { encodeJson, parseJson, readU32, writeU32 } from "./frame.ts";
 
 export const JOB_VERSION = 2;
+const encoder = new TextEncoder();
 
 /** The fields that the worker itself relies on. */
 const reliedOn = z.object({
@@ -46,31 +48,24 @@ export type JobMessage = z.infer<typeof jobSchema>;
 
 export const encodeJob = (job: JobMessage): Uint8Array => encodeJson(job);
 
-/** Bytes of a request, for `encodeOffer` and to be cut into pieces. */
-export const encodeRequest = (request: ChatRequest): Uint8Array =>
-  encodeJson(request);
-
-const BEFORE_REQUEST = new TextEncoder().encode(',"request":');
-const END_OF_OBJECT = 0x7d;
-
-/** Encodes a job with an encoded request, or only announces that if it is large. */
+/**
+ * Encodes a job with its request, given as JSON text, or only announces that if it is
+ * large: it then follows in pieces of its UTF-8.
+ */
 export function encodeOffer(
   job: Omit<JobMessage, "body" | "request">,
-  request: Uint8Array,
+  request: string,
 ): { message: Uint8Array; isLarge: boolean } {
-  const head = encodeJson(job).subarray(0, -1);
-  const requestAt = head.length + BEFORE_REQUEST.length;
-  const endsAt = requestAt + request.length;
-  if (endsAt >= BUS_LIMITS.jobBytesMax) {
-    const body = { bytes: request.length, pieces: pieceCount(request.length) };
-    return { message: encodeJob({ ...job, body }), isLarge: true };
+  if (request.length <= BUS_LIMITS.jobBytesMax) {
+    const head = JSON.stringify(job).slice(0, -1);
+    const message = encoder.encode(`${head},"request":${request}}`);
+    if (message.length <= BUS_LIMITS.jobBytesMax) {
+      return { message, isLarge: false };
+    }
   }
-  const message = new Uint8Array(endsAt + 1);
-  message.set(head);
-  message.set(BEFORE_REQUEST, head.length);
-  message.set(request, requestAt);
-  message[endsAt] = END_OF_OBJECT;
-  return { message, isLarge: false };
+  const bytes = Buffer.byteLength(request);
+  const body = { bytes, pieces: pieceCount(bytes) };
+  return { message: encodeJob({ ...job, body }), isLarge: true };
 }
 
 /**

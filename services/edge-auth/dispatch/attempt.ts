@@ -45,8 +45,8 @@ export interface AttemptContext {
 /** A job that is to be sent. */
 export interface Offer {
   requestId: string;
-  /** The request, encoded. A large one is sent when a worker has accepted the job. */
-  request: Uint8Array;
+  /** The request as JSON. A large one is sent when a worker has accepted the job. */
+  request: string;
   /** W3C trace context. */
   traceparent: string | undefined;
   /** Which offer of the job this is, from 1. */
@@ -137,11 +137,12 @@ export class Attempt {
     const { bus, log } = this.#context;
     const { requestId, attempt, request, onBodyLost } = this.#offer;
     const subject = chatBodySubject(workerId, requestId);
-    const pieces = pieceCount(request.length);
+    const body = new TextEncoder().encode(request);
+    const pieces = pieceCount(body.length);
     let next = 0;
     const sendSome = async () => {
       while (next < pieces && !this.stream.isOver) {
-        const piece = encodePiece(request, attempt, next++);
+        const piece = encodePiece(body, attempt, next++);
         await bus.request(subject, piece, { timeoutMs: PIECE_TIMEOUT_MS });
       }
     };

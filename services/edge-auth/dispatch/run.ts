@@ -7,7 +7,6 @@
  * generated.
  */
 import type { CancelReason } from "@gateway/shared/bus/control";
-import { encodeRequest } from "@gateway/shared/bus/job";
 import {
   type Failure,
   type Frame,
@@ -70,8 +69,8 @@ export class ChatRun {
   readonly #tried = new Set<string>();
   /** The job was sent to the queue group of all workers. */
   #hasAskedGroup = false;
-  /** The request, encoded once it is offered. */
-  #encoded: Uint8Array | null = null;
+  /** The request as JSON, written once it is offered. */
+  #requestText: string | null = null;
   #finalFrameByMs = 0;
   readonly #outcome = new RunOutcome();
 
@@ -114,10 +113,10 @@ export class ChatRun {
     // the queue group, but only once, since the same worker may reject it every time.
     const mayAskGroup = !this.#hasAskedGroup && !workers.hasWorkerFor(model);
     if (workerId === null && !mayAskGroup) return false;
-    this.#encoded ??= encodeRequest(request);
+    this.#requestText ??= JSON.stringify(request);
     const attempt = Attempt.send(this.#context, {
       requestId,
-      request: this.#encoded,
+      request: this.#requestText,
       traceparent,
       attempt: this.#outcome.offers + 1,
       deadlineMs: this.#leftMs(),
