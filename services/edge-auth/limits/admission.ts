@@ -103,7 +103,7 @@ export function createAdmission(options: AdmissionOptions) {
       scope: KeyScope | null,
     ): Promise<readonly string[]> {
       const rights = await limiter.rightsOf(principal, scope);
-      return rights.isAdmitted ? rights.models : refuse(principal, rights);
+      return "reason" in rights ? refuse(principal, rights) : rights;
     },
     /**
      * Admits a chat request or throws the `ApiError` of its refusal. The tokens it

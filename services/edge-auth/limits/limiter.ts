@@ -56,13 +56,6 @@ export interface Admitted extends Lease {
   readonly isSlotLimited: boolean;
 }
 
-/** The key may be used. */
-export interface Rights {
-  readonly isAdmitted: true;
-  /** The models that it may use; empty: all. */
-  readonly models: readonly string[];
-}
-
 /** The link's probe: a write that the edge's Redis user is allowed and that changes nothing. */
 export const LIMITER_PROBE: readonly string[] = [
   "ZADD",
@@ -127,13 +120,14 @@ export class Limiter {
 
   /**
    * Checks a key without its limits, for requests that have none and before errors
-   * that only the owner of a valid key may see. Consumes nothing.
+   * that only the owner of a valid key may see. Returns the models that it may use;
+   * empty: all. Consumes nothing.
    */
   rightsOf(
     principal: Principal,
     scope: KeyScope | null,
-  ): Promise<Rights | Refusal> {
-    return this.#ask(principal, [scope ?? "", "", "", ""], rightsIn);
+  ): Promise<readonly string[] | Refusal> {
+    return this.#ask(principal, [scope ?? "", "", "", ""], modelsIn);
   }
 
   /** Runs the admission script. `terms` are its arguments after the first two. */
@@ -197,10 +191,10 @@ function keyRefusalIn(reply: RedisReply): Refusal | null {
   return isKeyRefusal(status) ? { isAdmitted: false, reason: status } : null;
 }
 
-function rightsIn(reply: RedisReply): Rights {
+function modelsIn(reply: RedisReply): readonly string[] {
   const [status, models] = Array.isArray(reply) ? reply : [];
   if (status !== "ok" || typeof models !== "string") throw malformed(reply);
-  return { isAdmitted: true, models: models === "" ? [] : models.split(",") };
+  return models === "" ? [] : models.split(",");
 }
 
 /** Reads the decision on the limits from a reply. */
