@@ -17,6 +17,7 @@ import {
 } from "./chat/completions.ts";
 import { modelNotFound } from "./chat/request.ts";
 import {
+  allowOrigins,
   internalError,
   JSON_HEADERS,
   REQUEST_ID_HEADER,
@@ -31,6 +32,8 @@ import type { EdgeMetrics, RouteName } from "./metrics.ts";
 export interface AppDependencies extends ChatCompletionsDependencies {
   keys: Pick<KeyLookup, "find">;
   clientAddress: ClientAddress;
+  /** Origins of web pages that may call it; if empty, none may. */
+  corsOrigins: readonly string[];
   /** Whether this edge is about to stop; each connection then closes after its next response. */
   isDraining: () => boolean;
   metrics: EdgeMetrics;
@@ -108,6 +111,7 @@ export function createApp(
 async function answer(call: Call, deps: AppDependencies): Promise<void> {
   const { exchange, route } = call;
   const { method, path, headers, response } = exchange;
+  allowOrigins(deps.corsOrigins, exchange);
   const methods = METHODS[route];
   if (method === "OPTIONS" && methods.length > 0) {
     response.writeHead(NO_CONTENT, { allow: methods.join(", ") }).end();

@@ -37,6 +37,7 @@ async function start(models: readonly string[] = []) {
     bodyBudget: new BodyBudget(REQUEST_LIMITS),
     refusedBodies: new RefusedBodies(now),
     clientAddress: createClientAddress([]),
+    corsOrigins: [],
     isDraining: () => drain.hasBegun,
     keys: {
       find() {

@@ -1,5 +1,11 @@
 /** The only file of this service that reads the environment. */
-import { integer, parseEnv, port } from "@gateway/shared/process/env";
+import {
+  integer,
+  list,
+  matching,
+  parseEnv,
+  port,
+} from "@gateway/shared/process/env";
 import { KEY_LIMITS, REQUEST_LIMITS, SSE_LIMITS } from "@gateway/shared/limits";
 import {
   CATALOG_VARIABLES,
@@ -54,6 +60,11 @@ export const EDGE_VARIABLES = {
     .describe(
       "On SIGTERM the edge announces that it stops (readiness, READY_PORT, Connection: close) and keeps accepting requests for this long, until every proxy has noticed",
     ),
+  CORS_ORIGINS: list(
+    "origins (https://app.example.org)",
+    matching(/^https?:\/\/[^/?#@]+$/),
+  ).default([])
+    .describe("Origins of web pages that may call this service"),
 };
 
 /** The configuration of the edge, in the units and shapes that its code uses. */
@@ -81,6 +92,7 @@ export function readConfig() {
     streamHeadMs: env.STREAM_HEAD_SECONDS * MS_PER_SECOND,
     unknownKeysPerSecond: env.UNKNOWN_KEYS_PER_SECOND,
     trustedProxies: env.TRUSTED_PROXIES,
+    corsOrigins: env.CORS_ORIGINS,
     readyPort: env.READY_PORT,
     drainLeadMs: env.DRAIN_LEAD_SECONDS * MS_PER_SECOND,
     drainMs: env.DRAIN_SECONDS * MS_PER_SECOND,

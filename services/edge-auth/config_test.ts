@@ -5,20 +5,26 @@ import { EDGE_VARIABLES } from "./config.ts";
 const read = (env: Record<string, string>) =>
   parseEnv(EDGE_VARIABLES, env, () => assert.fail("reads no file"));
 
-Deno.test("by default no proxy is trusted", () => {
+Deno.test("by default no proxy is trusted and no web page may call", () => {
   const config = read({});
   assert.deepEqual(config.TRUSTED_PROXIES, []);
+  assert.deepEqual(config.CORS_ORIGINS, []);
   assert.equal(config.UNKNOWN_KEYS_PER_SECOND, 20);
 });
 
 Deno.test("lists are split into their elements", () => {
   const config = read({
     TRUSTED_PROXIES: "10.0.0.0/8, fd00::/8,192.0.2.1",
+    CORS_ORIGINS: "https://app.example.org,http://localhost:3000",
   });
   assert.deepEqual(config.TRUSTED_PROXIES, [
     { address: "10.0.0.0", bits: 8 },
     { address: "fd00::", bits: 8 },
     { address: "192.0.2.1", bits: 32 },
+  ]);
+  assert.deepEqual(config.CORS_ORIGINS, [
+    "https://app.example.org",
+    "http://localhost:3000",
   ]);
 });
 
@@ -26,6 +32,9 @@ Deno.test("mistakes name the variable", () => {
   const mistakes: [name: string, value: string][] = [
     ["TRUSTED_PROXIES", "proxy.example.org"],
     ["TRUSTED_PROXIES", "10.0.0.1,*"],
+    ["CORS_ORIGINS", "*"],
+    ["CORS_ORIGINS", "app.example.org"],
+    ["CORS_ORIGINS", "https://app.example.org/"],
     ["UNKNOWN_KEYS_PER_SECOND", "0"],
   ];
   for (const [name, value] of mistakes) {

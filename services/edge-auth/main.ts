@@ -101,6 +101,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
       bodyBudget: new BodyBudget(config),
       refusedBodies: new RefusedBodies(monotonicNow),
       clientAddress: createClientAddress(config.trustedProxies),
+      corsOrigins: config.corsOrigins,
       isDraining: () => isDraining,
     }),
     onError: (error) => log.error("request_fault", { error }),

@@ -203,6 +203,7 @@ export async function startMiniEdge(
     deadlines,
     metrics: createEdgeMetrics(new MetricRegistry()),
     clientAddress: createClientAddress([]),
+    corsOrigins: [],
     isDraining: () => false,
     ...options.door,
   });

@@ -1,6 +1,7 @@
 /** Headers and bodies of HTTP responses. */
 import type { Writable } from "node:stream";
 import { ApiError } from "@gateway/shared/openai/error";
+import type { Exchange } from "./server.ts";
 
 /** Header with the id of the request, as in the log and in traces. */
 export const REQUEST_ID_HEADER = "x-request-id";
@@ -30,6 +31,8 @@ export const EVENT_STREAM_HEADERS: HeaderFields = {
   "x-content-type-options": "nosniff",
 };
 
+/** How long a browser may remember the answer to a preflight request. */
+const MAX_AGE_SECONDS = 600;
 const MS_PER_SECOND = 1000;
 /** SDKs that read 0 retry without a pause. */
 const RETRY_AFTER_SECONDS_MIN = 1;
@@ -99,4 +102,27 @@ export function internalError(cause: unknown): ApiError {
     "The server had an error while processing your request. Please try again.",
     { cause },
   );
+}
+
+/**
+ * Lets web pages of these origins call the API and read its answers, errors included.
+ * Off by default: an API key is a server-side secret. A wildcard does not cover
+ * `Authorization`, so the requested headers are echoed.
+ */
+export function allowOrigins(
+  origins: readonly string[],
+  { headers, response }: Exchange,
+): void {
+  if (origins.length === 0) return;
+  response.setHeader("vary", "origin");
+  const origin = headers.get("origin");
+  if (origin === undefined || !origins.includes(origin)) return;
+  response.setHeader("access-control-allow-origin", origin);
+  response.setHeader("access-control-expose-headers", "*");
+  // A preflight request: the key's header always needs permission.
+  const requested = headers.get("access-control-request-headers");
+  if (requested === undefined) return;
+  response.setHeader("access-control-allow-headers", requested);
+  response.setHeader("access-control-allow-methods", "GET, HEAD, POST");
+  response.setHeader("access-control-max-age", MAX_AGE_SECONDS);
 }
