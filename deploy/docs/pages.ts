@@ -6,7 +6,8 @@ import {
   ERROR_KINDS,
   type ErrorCode,
 } from "@gateway/shared/openai/error";
-import { envTable } from "@gateway/shared/process/env";
+import { aboutOf, type Variables } from "@gateway/shared/process/env";
+import * as z from "zod";
 import { WORKER_VARIABLES } from "../../services/chat-worker/config.ts";
 import { EDGE_VARIABLES } from "../../services/edge-auth/config.ts";
 import { CONSOLE_VARIABLES } from "../../services/key-admin/config.ts";
@@ -60,11 +61,25 @@ export async function writeGeneratedFiles(): Promise<void> {
 function variablesPage(present: string): string {
   const [introduction = ""] = present.split("<!-- deno-fmt-ignore-start -->");
   const tables = Object.entries(SERVICE_VARIABLES).map(([name, variables]) =>
-    `## ${name}\n\n${envTable(variables)}`
+    `## ${name}\n\n${markdownTable(variableRows(variables))}`
   );
   return `${introduction}<!-- deno-fmt-ignore-start -->\n\n${
     tables.join("\n")
   }\n<!-- deno-fmt-ignore-end -->\n`;
+}
+
+function variableRows(variables: Variables): string[][] {
+  const rows = Object.entries(variables).map(([name, schema]) => {
+    const { isSecret, expects } = aboutOf(schema);
+    const names = `\`${name}\`${isSecret ? ` or \`${name}_FILE\`` : ""}`;
+    let preset = schema instanceof z.ZodOptional ? "none" : "required";
+    if (schema instanceof z.ZodDefault) {
+      const text = String(schema.def.defaultValue);
+      preset = text === "" ? "none" : `\`${text}\``;
+    }
+    return [names, schema.description ?? "", expects, preset];
+  });
+  return [["Variable", "Meaning", "Value", "Default"], ...rows];
 }
 
 /** One row per code. What it means and what to do is kept from the page. */
@@ -111,15 +126,17 @@ function dialectsPage(present: string): string {
 }
 
 /** The page with its first table, which it must have, replaced by this one. */
-function withTable(
-  page: string,
-  [head = [], ...rows]: readonly (readonly string[])[],
-): string {
+function withTable(page: string, rows: readonly (readonly string[])[]): string {
   const table = /^\|(?:.*\n)+?(?!\|)/m;
   if (!table.test(page)) throw new Error("The page has no table");
-  const lines = [head, head.map(() => "---"), ...rows];
-  const text = lines.map((cells) => `| ${cells.join(" | ")} |\n`).join("");
-  return page.replace(table, () => text);
+  return page.replace(table, () => markdownTable(rows));
+}
+
+function markdownTable(
+  [head = [], ...rows]: readonly (readonly string[])[],
+): string {
+  return [head, head.map(() => "---"), ...rows]
+    .map((cells) => `| ${cells.join(" | ")} |\n`).join("");
 }
 
 /** A text, formatted by `deno fmt` as the file at `path` would be. */

@@ -92,19 +92,17 @@ export function createApp(
     response.once("close", () => {
       deps.metrics.answered(call.route, response.statusCode);
     });
-    let error: ApiError | null = null;
+    let failure: ApiError | null = null;
     try {
       await answer(call, deps);
-    } catch (thrown) {
-      const isFault = !(thrown instanceof ApiError);
-      if (isFault) {
-        deps.log.error("request_fault", { requestId, error: thrown });
-      }
-      error = isFault ? internalError(thrown) : thrown;
+    } catch (error) {
+      const isFault = !(error instanceof ApiError);
+      if (isFault) deps.log.error("request_fault", { requestId, error });
+      failure = isFault ? internalError(error) : error;
       if (response.headersSent) response.destroy();
-      else sendError(response, error);
+      else sendError(response, failure);
     }
-    finish(call, error, deps);
+    finish(call, failure, deps);
   };
 }
 
@@ -133,13 +131,16 @@ async function answer(call: Call, deps: AppDependencies): Promise<void> {
     return await chatCompletions(call, principal, deps);
   }
   const isRead = route !== "chat" && methods.includes(method);
-  const models = await deps.admission.modelsOf(
-    principal,
-    isRead ? "models" : null,
-  );
+  const scope = isRead ? "models" : null;
+  const models = await deps.admission.modelsOf(principal, scope);
   if (isRead) return answerModels(call, models, deps.catalog);
-  if (route !== "other") throw methodNotAllowed(exchange, methods.join(", "));
-  throw notFound(exchange, `This service has ${CHAT} and ${MODELS}.`);
+  if (route === "other") {
+    throw notFound(exchange, `This service has ${CHAT} and ${MODELS}.`);
+  }
+  const allow = methods.join(", ");
+  const what = `Not allowed to ${method} on ${shownPath(exchange)}.`;
+  const message = `${what} Allowed: ${allow}.`;
+  throw new ApiError("method_not_allowed", message, { headers: { allow } });
 }
 
 const NO_CONTENT = 204;
@@ -188,13 +189,6 @@ function finish(
 
 function shownPath({ path }: Exchange): string {
   return path.slice(0, PATH_CHARS_MAX);
-}
-
-/** 405 for a path that exists. */
-function methodNotAllowed(exchange: Exchange, allow: string): ApiError {
-  const message = `Not allowed to ${exchange.method} on ` +
-    `${shownPath(exchange)}. Allowed: ${allow}.`;
-  return new ApiError("method_not_allowed", message, { headers: { allow } });
 }
 
 /**

@@ -249,36 +249,8 @@ function rereading(first: string, read: () => string): () => string {
   };
 }
 
-/** The variables as a Markdown table: name, meaning, what is expected, and the default. */
-export function envTable(variables: Variables): string {
-  const rows = Object.entries(variables).map(([name, schema]) => {
-    const { isSecret, expects } = aboutOf(schema);
-    return [
-      isSecret ? `\`${name}\` or \`${name}_FILE\`` : `\`${name}\``,
-      schema.description ?? "",
-      expects,
-      defaultOf(schema),
-    ];
-  });
-  return [
-    ["Variable", "Meaning", "Value", "Default"],
-    ["---", "---", "---", "---"],
-    ...rows,
-  ].map((cells) => `| ${cells.map(escapeCell).join(" | ")} |\n`).join("");
-}
-
-function defaultOf(schema: Variable<unknown>): string {
-  if (schema instanceof z.ZodOptional) return "none";
-  if (!(schema instanceof z.ZodDefault)) return "required";
-  const text = String(schema.def.defaultValue);
-  return text === "" ? "none" : `\`${text}\``;
-}
-
-function escapeCell(text: string): string {
-  return text.replaceAll("|", "\\|").replaceAll("\n", " ");
-}
-
-function aboutOf(schema: z.core.$ZodType): About {
+/** The {@link About} of a variable, optional or not. */
+export function aboutOf(schema: z.core.$ZodType): About {
   if (schema instanceof z.ZodDefault || schema instanceof z.ZodOptional) {
     return aboutOf(schema.def.innerType);
   }

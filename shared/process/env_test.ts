@@ -204,25 +204,3 @@ Deno.test("a changing secret is read again, and the last one is kept", () => {
   assert.deepEqual(seen, ["first", "second", "second", "second", "third"]);
   assert.equal(valueOf(env.changingSecret(), "fixed")(), "fixed");
 });
-
-Deno.test("envTable() documents each variable", () => {
-  const table = env.envTable({
-    IT: env.port().default(8080).describe("What it is"),
-    PEPPER: env.secret().describe("Mixed | in"),
-    WAIT_MS: env.integer("milliseconds", { min: 1, max: 9 }).default(5)
-      .describe("Patience"),
-    HOSTS: env.list("names", WORD).default([]).describe("Names"),
-    FILE: env.path().optional().describe("A file"),
-  });
-  assert.equal(
-    table,
-    `| Variable | Meaning | Value | Default |
-| --- | --- | --- | --- |
-| \`IT\` | What it is | a port number from 0 to 65535, 0 for any free port | \`8080\` |
-| \`PEPPER\` or \`PEPPER_FILE\` | Mixed \\| in | a secret text | required |
-| \`WAIT_MS\` | Patience | a whole number of milliseconds from 1 to 9 | \`5\` |
-| \`HOSTS\` | Names | names separated by commas | none |
-| \`FILE\` | A file | a path | none |
-`,
-  );
-});

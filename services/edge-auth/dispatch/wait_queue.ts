@@ -13,11 +13,8 @@ interface Waiting {
 export class WaitQueue<T extends Waiting> {
   /** The oldest first. */
   readonly #waiting: T[] = [];
-  readonly #lengthMax: number;
 
-  constructor(lengthMax: number) {
-    this.#lengthMax = lengthMax;
-  }
+  constructor(readonly lengthMax: number) {}
 
   get length(): number {
     return this.#waiting.length;
@@ -30,7 +27,7 @@ export class WaitQueue<T extends Waiting> {
 
   /** Adds an item ahead of those that have waited less. False if the queue is full. */
   push(item: T): boolean {
-    if (this.length >= this.#lengthMax) return false;
+    if (this.length >= this.lengthMax) return false;
     const { sinceMs } = item;
     const before = this.#waiting.findLastIndex((each) =>
       each.sinceMs <= sinceMs
