@@ -8,6 +8,7 @@ import { type Gateway, startGateway } from "./contenders.ts";
 import { chatRequest, runStreams } from "./load.ts";
 import {
   CONNECTIONS,
+  countWrong,
   type Effort,
   measureLoop,
   WHOLE_COLUMNS,
@@ -16,15 +17,16 @@ import type { Table } from "./report.ts";
 
 const INSTANCES = [1, 2, 4];
 const KEYS = [1, 1_000, 1_000_000];
-const OPEN_STREAMS = [10, 100, 500, 2_000];
+const OPEN_STREAMS = [10, 500, 2_000];
 /** At most so many different keys are sent. */
 const SENT_KEYS_MAX = 10_000;
 /** Keys added by one script call. */
 const BATCH = 1_000;
-/** An open stream has its next token after the loop. */
-const OPEN_MS = 30_000;
-/** How long opening may take. */
-const OPENING_MS = OPEN_MS / 2;
+/** What opening streams and warming up take. */
+const BEFORE_SECONDS = 5;
+
+/** Tokens so rare cost nothing, but a model server that is silent for longer is given up. */
+const OPEN_PACE_MS = 10_000;
 
 /** ARGV: a record, then of each copy its look-up, what that says, and its record. */
 const COPY_KEYS = `for i = 2, #ARGV, 3 do
@@ -45,12 +47,15 @@ export async function* growth(
     env: { SLOTS: "4096" },
   });
   yield await table("open streams", OPEN_STREAMS, async (count) => {
-    const pace = { tokens: 1, paceMs: OPEN_MS };
+    const seconds = BEFORE_SECONDS + effort.seconds * effort.rounds;
+    // All are open in the second half of twice that time.
+    const tokens = Math.ceil(2_000 * seconds / OPEN_PACE_MS);
+    const pace = { tokens, paceMs: OPEN_PACE_MS };
     const opened = runStreams(gateway, count, pace);
-    await sleep(OPENING_MS);
+    await sleep(1_000 * seconds);
     const figures = await rounds(gateway, effort);
-    const { wrong } = await opened;
-    return figures.map(([a = NaN, b = NaN, c = 0]) => [a, b, c + wrong.length]);
+    const wrong = countWrong(gateway, await opened);
+    return figures.map(([a = NaN, b = NaN, c = 0]) => [a, b, c + wrong]);
   });
   const values: string[] = [];
   yield await table("API keys", KEYS, async (count) => {

@@ -64,7 +64,7 @@ export async function measureLoop(
 }
 
 /** How many answers were wrong; one of them is shown. */
-function countWrong(
+export function countWrong(
   { name }: Contender,
   { wrong }: { wrong: string[] },
 ): number {

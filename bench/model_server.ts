@@ -6,6 +6,7 @@
 
 const TICK_MS = 5;
 const BUFFER_BYTES = 256 * 1_024;
+const TEXT_CHARS_MAX = 4_096;
 const encoder = new TextEncoder();
 const decoder = new TextDecoder("latin1");
 
@@ -82,14 +83,19 @@ async function serve(connection: Deno.TcpConn): Promise<void> {
   connection.setNoDelay(true);
   const buffer = new Uint8Array(BUFFER_BYTES);
   let text = "";
+  let received = 0;
   for (let count; (count = await connection.read(buffer)) !== null;) {
-    text += decoder.decode(buffer.subarray(0, count));
+    // Of a long request the head is enough: only short ones order a stream.
+    const wanted = Math.min(count, TEXT_CHARS_MAX - text.length);
+    text += decoder.decode(buffer.subarray(0, wanted));
+    received += count;
     const headEnd = text.indexOf("\r\n\r\n");
     if (headEnd < 0) continue;
     const length = /content-length: *(\d+)/i.exec(text.slice(0, headEnd))?.[1];
-    if (text.length < headEnd + 4 + Number(length ?? 0)) continue;
+    if (received < headEnd + 4 + Number(length ?? 0)) continue;
     const body = text.slice(headEnd + 4);
     text = "";
+    received = 0;
     await answer(connection, body);
   }
 }

@@ -8,7 +8,7 @@ Usage: deno task bench:check REF [options]
   This checkout beside a commit; fails when it costs over 10 % more CPU.
 
   --quick            every table in under four minutes, with more noise
-  --seconds N        length of a round of whole answers (5; quick 1.5)
+  --seconds N        length of a round of whole answers (4; quick 1.5)
   --rounds N         rounds of each kind, in turn (3; bench:check 5; quick 1)
   --streams A,B,C    paced streams at a time (100,200,500,1000; quick 100,500)
   --beside NAME,...  only these of the others, or none
@@ -66,7 +66,7 @@ function read(args: string[]) {
   const options = {
     ref,
     isHelp,
-    seconds: Number(values.seconds ?? (isQuick ? 1.5 : 5)),
+    seconds: Number(values.seconds ?? (isQuick ? 1.5 : 4)),
     rounds: Number(values.rounds ?? (isQuick ? 1 : rounds)),
     streams: streams.split(",").map(Number),
     beside: values.beside?.split(","),
