@@ -102,9 +102,10 @@ export class ChatWorker {
     this.#lastTickMs = now();
     this.#clock = new SteadyClock(now);
     this.#flow = new FlowWatch(dependencies.bus, now);
-    this.#outbox = new Outbox((flush) => {
-      const waitMs = this.#jobs.size < BUSY_JOBS_MIN ? 0 : FRAME_WAIT_MS;
-      dependencies.schedule(flush, waitMs);
+    this.#outbox = new Outbox((flush, [requestId]) => {
+      const { request } = this.#jobs.get(requestId)?.options.message ?? {};
+      const mayWait = request?.stream && this.#jobs.size >= BUSY_JOBS_MIN;
+      dependencies.schedule(flush, mayWait ? FRAME_WAIT_MS : 0);
     }, (edgeId, frames) => {
       const subject = edgeFramesSubject(edgeId);
       for (const each of encodeFrames(frames)) this.#publish(subject, each);
@@ -313,9 +314,9 @@ export class ChatWorker {
 
   /**
    * Sends a frame together with the others of this turn of the event loop, such as
-   * the end of a whole answer. When many jobs run, it waits a moment for more, so that
-   * one message carries a dozen: messages, here, in the bus and at the edge, are most
-   * of the cost of a token.
+   * the end of a whole answer. When many jobs run, a token waits a moment for more, so
+   * that one message carries a dozen: messages, here, in the bus and at the edge, are
+   * most of the cost of a token.
    */
   #sendFrame({ edgeId, requestId }: FrameTarget, frame: Uint8Array): void {
     this.#outbox.add(edgeId, [requestId, frame]);

@@ -3,13 +3,13 @@
  * all of a moment.
  */
 export class Outbox<T> {
-  readonly #schedule: (flush: () => void) => void;
+  readonly #schedule: (flush: () => void, first: T) => void;
   readonly #send: (receiver: string, items: readonly T[]) => void;
   readonly #items = new Map<string, T[]>();
 
   /** `schedule` is called with the first item, and calls `flush` in a moment. */
   constructor(
-    schedule: (flush: () => void) => void,
+    schedule: (flush: () => void, first: T) => void,
     send: (receiver: string, items: readonly T[]) => void,
   ) {
     this.#schedule = schedule;
@@ -25,7 +25,7 @@ export class Outbox<T> {
     const items = this.#items.get(receiver);
     if (items !== undefined) return void items.push(item);
     this.#items.set(receiver, [item]);
-    if (this.#items.size === 1) this.#schedule(() => this.flush());
+    if (this.#items.size === 1) this.#schedule(() => this.flush(), item);
   }
 
   /** Sends everything now. Keeps nothing for a receiver, which may be gone for good. */
