@@ -94,105 +94,62 @@ async function ask(
   return { text: seen(call.lines).join(" ").replace(" [stop]", ""), error };
 }
 
-type Case = [name: string, acts: Act[][], text: string, outcomes: string[]];
-const ELSEWHERE: UpstreamFault[] = [
-  "unreachable",
-  "server_error",
-  "rate_limited",
-  "overloaded",
-  "unknown_model",
-  "timeout",
-  "truncated",
-  "invalid",
-  "credentials",
-];
+/** What the backends do, what the request ends with (words, code of the error), its attempts. */
+type Case = [acts: Act[][], end: string, attempts: string];
 const AGAIN: UpstreamFault[] = ["unreachable", "server_error", "truncated"];
-
-/** The text, or the code of the error, that a request ends with. */
-const first: Case[] = [
-  ["takes the first backend", [["ok"], ["ok"]], "a1 a2", ["a success"]],
-  ...ELSEWHERE.map((fault): Case => [
-    `goes on to the next backend after ${fault}`,
-    [[fault], ["ok"]],
-    "b1 b2",
-    [`a ${fault}`, "b success"],
-  ]),
-  [
-    "does not go on after a refused request",
-    [["request"], ["ok"]],
-    "invalid_request",
-    ["a request"],
-  ],
-  [
-    "does not go on after the total deadline",
-    [["deadline"], ["ok"]],
-    "upstream_timeout",
-    ["a deadline"],
-  ],
-  [
-    "does not go on after an error of ours",
-    [["bug"], ["ok"]],
-    "TypeError",
-    ["a internal"],
-  ],
-  ...AGAIN.map((fault): Case => [
-    `asks the only backend again after ${fault}`,
-    [[fault, "ok"]],
-    "a1 a2",
-    [`a ${fault}`, "a success"],
-  ]),
-  ...ELSEWHERE.filter((fault) => !AGAIN.includes(fault)).map((fault): Case => [
-    `does not ask the only backend again after ${fault}`,
-    [[fault, "ok"]],
-    new UpstreamError(fault).code,
-    [`a ${fault}`],
-  ]),
-  [
-    "asks the only backend once more, not twice",
-    [["server_error"]],
-    "upstream_error",
-    ["a server_error", "a server_error"],
-  ],
-  [
-    "does not ask again when all of two have failed",
-    [["server_error"], ["unreachable"]],
-    "upstream_unreachable",
-    ["a server_error", "b unreachable"],
-  ],
-  [
-    "tells a limit rather than a fault",
-    [["rate_limited"], ["unreachable"]],
-    "upstream_rate_limited",
-    ["a rate_limited", "b unreachable"],
-  ],
-  [
-    "tells that there is no room rather than a fault",
-    [["overloaded"], ["unreachable"]],
-    "overloaded",
-    ["a overloaded", "b unreachable"],
-  ],
-  [
-    "does not go on once something was passed on",
-    [[{ after: "truncated" }], ["ok"]],
-    "a1 upstream_truncated",
-    ["a truncated"],
-  ],
+const NOT_AGAIN: UpstreamFault[] = [
+  ...["rate_limited", "overloaded", "unknown_model", "timeout"] as const,
+  ...["invalid", "credentials"] as const,
 ];
+const repeated = (fault: UpstreamFault): Case => {
+  return [[[fault, "ok"]], "a1 a2", `a ${fault}, a success`];
+};
+const notRepeated = (fault: UpstreamFault): Case => {
+  return [[[fault, "ok"]], new UpstreamError(fault).code, `a ${fault}`];
+};
+const goneOn = (fault: UpstreamFault): Case => {
+  return [[[fault], ["ok"]], "b1 b2", `a ${fault}, b success`];
+};
+const bothFailed = (fault: UpstreamFault, code: string): Case => {
+  return [[[fault], ["unreachable"]], code, `a ${fault}, b unreachable`];
+};
 
-for (const [name, acts, text, outcomes] of first) {
-  Deno.test(`complete() ${name}`, async () => {
-    const r = rig(...acts);
-    const { text: said, error } = await ask(r.pool);
-    const code = error instanceof ApiError ? error.code : Object(error).name;
-    assert.equal([said, code].filter(Boolean).join(" "), text);
-    assert.deepEqual(
-      r.reports.map((x) => `${x.backend} ${x.outcome}`),
-      outcomes,
-    );
-    const isRepeated = outcomes.length === 2 && outcomes[1]?.startsWith("a");
-    assert.deepEqual(r.sleeps, isRepeated ? [100] : []);
-    for (const { outcome, error } of r.reports) {
-      assert.equal(error === null, outcome === "success");
+const CASES: { [promise: string]: Case[] } = {
+  "takes the first backend": [[[["ok"], ["ok"]], "a1 a2", "a success"]],
+  "goes on to the next backend": [...AGAIN, ...NOT_AGAIN].map(goneOn),
+  "does not go on after a refused request, the total deadline, an error of ours or the first word":
+    [
+      [[["request"], ["ok"]], "invalid_request", "a request"],
+      [[["deadline"], ["ok"]], "upstream_timeout", "a deadline"],
+      [[["bug"], ["ok"]], "TypeError", "a internal"],
+      [[[{ after: "invalid" }], ["ok"]], "a1 upstream_invalid", "a invalid"],
+    ],
+  "asks the only backend once more, not twice": [
+    ...AGAIN.map(repeated),
+    [[["server_error"]], "upstream_error", "a server_error, a server_error"],
+  ],
+  "does not ask the only backend again": NOT_AGAIN.map(notRepeated),
+  "asks none of two again, and tells a limit rather than a fault": [
+    bothFailed("truncated", "upstream_unreachable"),
+    bothFailed("rate_limited", "upstream_rate_limited"),
+    bothFailed("overloaded", "overloaded"),
+  ],
+};
+
+for (const [promise, cases] of Object.entries(CASES)) {
+  Deno.test(`complete() ${promise}`, async () => {
+    for (const [acts, end, attempts] of cases) {
+      const r = rig(...acts);
+      const { text, error } = await ask(r.pool);
+      const code = error instanceof ApiError ? error.code : Object(error).name;
+      assert.equal([text, code].filter(Boolean).join(" "), end, attempts);
+      const made = r.reports.map((x) => `${x.backend} ${x.outcome}`).join(", ");
+      assert.equal(made, attempts);
+      const isRepeated = attempts.includes(", a ");
+      assert.deepEqual(r.sleeps, isRepeated ? [100] : []);
+      for (const { outcome, error } of r.reports) {
+        assert.equal(error === null, outcome === "success");
+      }
     }
   });
 }
@@ -241,10 +198,8 @@ Deno.test("complete() avoids a failing backend and later returns to it", async (
   const r = rig([...new Array<Act>(5).fill("unreachable"), "ok"], ["ok"]);
   for (let i = 0; i < 8; i++) assert.equal((await ask(r.pool)).error, null);
   assert.equal(r.a.calls, 5);
-  assert.deepEqual([...r.pool.breakerStates()], [["a", "open"], [
-    "b",
-    "closed",
-  ]]);
+  const states = { a: "open", b: "closed" };
+  assert.deepEqual(Object.fromEntries(r.pool.breakerStates()), states);
   r.wait(1_000);
   assert.equal((await ask(r.pool)).text, "a1 a2");
   assert.equal(r.pool.breakerStates().get("a"), "closed");
