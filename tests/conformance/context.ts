@@ -5,6 +5,7 @@ import {
   chatCompletionChunkSchema,
   errorBodySchema,
 } from "../support/answer_schemas.ts";
+import { patiently } from "../support/chat_request.ts";
 import type { Cluster } from "../support/cluster.ts";
 import { sleep } from "../support/wait_for.ts";
 
@@ -48,10 +49,12 @@ export interface Context {
 export function createContext(cluster: Cluster): Context {
   const authorization = `Bearer ${cluster.state.api_key}`;
   const call: Context["call"] = (path, init = {}) =>
-    fetch(`${cluster.baseUrl()}${path}`, {
-      ...init,
-      headers: { authorization, ...Object(init.headers) },
-    });
+    patiently(() =>
+      fetch(`${cluster.baseUrl()}${path}`, {
+        ...init,
+        headers: { authorization, ...Object(init.headers) },
+      })
+    );
   const chat: Context["chat"] = (change = {}, init = {}) =>
     call("/chat/completions", {
       ...init,
@@ -141,7 +144,7 @@ export function assertRequestId(response: Response, what: string): void {
   );
 }
 
-/** Sends bytes over a plain socket and returns all that comes back until the end or `quietMs` of silence. */
+/** Sends bytes over a plain socket and returns all that comes back until the end or `quietMs` of silence after the first bytes. */
 export async function rawExchange(
   url: string,
   pieces: (string | Uint8Array | { waitMs: number })[],
@@ -160,7 +163,9 @@ export async function rawExchange(
   return await readUntilQuiet(connection, quietMs);
 }
 
-/** Reads until nothing has come for `quietMs`, or the connection has ended. */
+const PATIENT_MS = 30_000;
+
+/** Reads until nothing more has come for `quietMs`, or the connection has ended. */
 export async function readUntilQuiet(
   connection: Deno.Conn,
   quietMs: number,
@@ -171,7 +176,9 @@ export async function readUntilQuiet(
   while (true) {
     let timer: ReturnType<typeof setTimeout> | undefined;
     const quiet = new Promise<"quiet">((resolve) => {
-      timer = setTimeout(() => resolve("quiet"), quietMs);
+      // A busy machine may take its time to answer at all.
+      const waitMs = text === "" ? PATIENT_MS : quietMs;
+      timer = setTimeout(() => resolve("quiet"), waitMs);
     });
     const reading = connection.read(buffer).catch(() => null);
     const read = await Promise.race([reading, quiet]);

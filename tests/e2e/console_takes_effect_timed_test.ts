@@ -97,8 +97,8 @@ async function changeAndAsk(
 }
 
 Deno.test("the console takes effect on every edge", async (t) => {
-  // Every single answer is judged here, and a Redis that waits 150 ms for its disk
-  // is answered with 503, as promised: so this one has no disk to wait for.
+  // A Redis that waits 150 ms for its disk is answered with 503, as promised: this one
+  // has no disk to wait for.
   await using server = await startRedisServer();
   await using cluster = await startCluster({
     edges: EDGES,

@@ -46,7 +46,7 @@ interface TraceExport {
 
 const STATUS_ERROR = 2;
 const EXPORT_EVERY_MS = "100";
-const SPAN_WAIT_MS = 10_000;
+const SPAN_WAIT_MS = 30_000;
 
 export function startOtlpReceiver(): OtlpReceiver {
   const spans: ReceivedSpan[] = [];

@@ -90,11 +90,10 @@ export interface FakeModelServer extends AsyncDisposable {
   readonly openConnections: number;
   /** What to do from the next request on. */
   reply: Reply;
-  /** The request with this number, as soon as it has come; rejects after `timeoutMs`. */
-  request(number: number, timeoutMs?: number): Promise<FakeRequest>;
+  /** The request with this number, as soon as it has come. */
+  request(number: number): Promise<FakeRequest>;
 }
 
-const REQUEST_WAIT_MS = 5_000;
 const BLANK_LINE = "\r\n\r\n";
 const encoder = new TextEncoder();
 
@@ -157,10 +156,9 @@ export function startFakeModelServer(
       return open.size;
     },
     reply: options.reply,
-    request: (number, timeoutMs = REQUEST_WAIT_MS) =>
+    request: (number) =>
       waitFor(() => requests[number - 1], {
         what: `request ${number}`,
-        timeoutMs,
         intervalMs: 1,
       }),
     async [Symbol.asyncDispose]() {

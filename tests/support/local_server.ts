@@ -2,7 +2,7 @@ import { type RunningProcess, startProcess } from "./process.ts";
 import { sleep, waitFor } from "./wait_for.ts";
 import { findFreePorts } from "../../deploy/up/ports.ts";
 
-const START_TIMEOUT_MS = 10_000;
+const START_TIMEOUT_MS = 30_000;
 const POLL_INTERVAL_MS = 3;
 /** Another process may take a free port between looking and binding. */
 const PORT_ATTEMPTS = 5;

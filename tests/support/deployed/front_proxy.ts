@@ -7,7 +7,6 @@ import { waitFor } from "../wait_for.ts";
 const CADDYFILE = fileURLToPath(
   new URL("../../../deploy/proxy/Caddyfile", import.meta.url),
 );
-const START_MS = 15_000;
 
 /** Where the proxy finds what is behind it, all on this machine. */
 export interface FrontProxyOptions {
@@ -53,7 +52,6 @@ export async function startFrontProxy(
   try {
     await waitFor(() => isHealthy(process, healthPort), {
       what: () => `the proxy: ${process.output()}`,
-      timeoutMs: START_MS,
     });
     const ca = await Deno.readTextFile(
       `${directory}/caddy/pki/authorities/local/root.crt`,

@@ -55,8 +55,8 @@ export interface FleetOptions {
 }
 
 const EDGES = 4;
-const READY_MS = 5_000;
-const DEADLINE_MS = 1_000;
+const READY_MS = 30_000;
+const DEADLINE_MS = 5_000;
 const HOUR_MS = 3_600_000;
 const STOP_MS = 2_000;
 

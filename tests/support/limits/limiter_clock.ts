@@ -34,7 +34,7 @@ for _, key in ipairs({KEYS[2], KEYS[4]}) do
 end
 return 1`;
 
-const DEADLINE_MS = 900;
+const DEADLINE_MS = 30_000;
 const DAY_MS = 86_400_000;
 
 /**
