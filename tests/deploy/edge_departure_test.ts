@@ -1,6 +1,7 @@
 // Promise: an edge that is asked to stop loses no request of a proxy that checks its
 // ready port first, however many there are and however large.
 import assert from "node:assert/strict";
+import { patiently } from "../support/chat_request.ts";
 import { startNatsServer } from "../support/nats_server.ts";
 import { startRedisServer } from "../support/redis_server.ts";
 import {
@@ -50,12 +51,17 @@ Deno.test("an edge that is asked to stop loses no request after a positive check
   let completeLate = 0;
   let isTold = false;
   const failures: string[] = [];
+  const send = (content: string, init: { client?: Deno.HttpClient } = {}) =>
+    patiently(
+      () => sendChat(edge.url, key, content, init),
+      /"(service_unavailable|overloaded)"/,
+    );
   const askAndSend = async (content: string) => {
     while (await acceptsRequests(readyPort)) {
       // A new connection, as from a proxy without keep-alive.
       using client = Deno.createHttpClient({ poolMaxIdlePerHost: 0 });
       try {
-        const answer = await sendChat(edge.url, key, content, { client });
+        const answer = await send(content, { client });
         const text = await answer.text();
         if (answer.status !== 200) failures.push(text);
         complete += 1;
@@ -79,7 +85,7 @@ Deno.test("an edge that is asked to stop loses no request after a positive check
   await waitFor(async () => !(await acceptsRequests(readyPort)), {
     what: "the ready port to close",
   });
-  const announced = await sendChat(edge.url, key, "hello");
+  const announced = await send("hello");
   assert.equal(announced.status, 200, await announced.text());
   await clients;
   const { code } = await edge.process.exited;
