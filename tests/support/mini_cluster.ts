@@ -28,11 +28,7 @@ import {
   type OpenAiBackendOptions,
 } from "../../services/chat-worker/backends/openai.ts";
 import { type BusLink, connectBus } from "@gateway/shared/bus/link_nats";
-import {
-  type MonotonicNow,
-  monotonicNow,
-  wallNow,
-} from "@gateway/shared/process/clock";
+import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { newInstanceId, randomBytes } from "@gateway/shared/process/ids";
 import { mintKey } from "@gateway/shared/keys/key";
 import {
@@ -97,8 +93,8 @@ export interface MiniWorker extends AsyncDisposable {
 /** Options of an edge. */
 export interface MiniEdgeOptions {
   servers: string[];
-  /** The clock of its runs. */
-  now?: MonotonicNow;
+  /** How many times longer its runs wait for workers. */
+  slower?: number;
   requestTimeoutMs?: number;
   busLostMs?: number;
   log?: Log;
@@ -113,7 +109,7 @@ export interface MiniWorkerOptions {
   backend: ModelServer | { readonly baseUrl: string };
   slots?: number;
   busLostMs?: number;
-  now?: MonotonicNow;
+  slower?: number;
 }
 
 function connect(servers: string[], name: string, log: Log): Promise<BusLink> {
@@ -173,13 +169,13 @@ export async function startMiniEdge(
   options: MiniEdgeOptions,
 ): Promise<MiniEdge> {
   const id = newInstanceId();
-  const log = options.log ?? silentLog;
+  const { slower = 1, log = silentLog } = options;
   const link = await connect(options.servers, `edge ${id}`, log);
   const soon = createTimers(CONTROL_WAIT_MS);
   const dispatcher = new ChatDispatcher({
     bus: link,
     edgeId: id,
-    now: options.now ?? monotonicNow,
+    now: () => monotonicNow() / slower,
     random: Math.random,
     scheduleSoon: soon.schedule,
     log,
@@ -192,8 +188,12 @@ export async function startMiniEdge(
   const app = createApp({
     catalog: TEST_CATALOG,
     ...admitAll(admitted),
-    dispatcher,
-    now: options.now ?? monotonicNow,
+    dispatcher: {
+      start: (...run) => dispatcher.start(...run),
+      isStoppedSince: (keyId, sinceMs) =>
+        dispatcher.isStoppedSince(keyId, sinceMs / slower),
+    },
+    now: monotonicNow,
     log,
     bodyBytesMax: REQUEST_LIMITS.bodyBytesMax,
     streamHeadMs: SSE_LIMITS.headMs,
@@ -271,7 +271,7 @@ export async function startMiniWorker(
         return usage;
       },
     }]]),
-    now: options.now ?? monotonicNow,
+    now: () => monotonicNow() / (options.slower ?? 1),
     wallNow,
     log: silentLog,
     schedule: soon.schedule,
