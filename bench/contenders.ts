@@ -16,12 +16,11 @@ import {
 import { OURS } from "./report.ts";
 
 export interface Contender extends Target {
-  /** Checks keys and counts limits. */
-  isGoverned: boolean;
   processes: () => Processes;
 }
 
 const rivalSchema = z.strictObject({
+  /** Ends in `-limits` if keys and limits are checked. */
   name: z.string(),
   /** Below the scratch folder; rivals with the same software share it. */
   folder: z.string(),
@@ -37,7 +36,6 @@ const rivalSchema = z.strictObject({
   /** Sent with each request; `$MODEL_URL` is replaced. */
   headers: z.record(z.string(), z.string()).default({}),
   redis: z.boolean().default(false),
-  isGoverned: z.boolean().default(false),
 });
 type Rival = z.infer<typeof rivalSchema>;
 
@@ -59,27 +57,17 @@ export async function readRivals(file: string): Promise<Rival[]> {
 }
 
 /** The model server without a gateway: its cost, and that of the load client. */
-export async function startModelServer(): Promise<
-  Contender & { url: string } & AsyncDisposable
-> {
-  const server = startProcess({
-    command: Deno.execPath(),
-    args: ["run", "--quiet", "--allow-net", `${BENCH}model_server.ts`],
-  });
-  const port = await waitFor(() => /^\d+/.exec(server.output())?.[0], {
-    what: () => `the model server: ${server.output()}`,
-    timeoutMs: START_MS_MAX,
-  });
-  const url = `http://127.0.0.1:${port}/v1`;
-  return {
-    name: "direct",
-    url,
-    baseUrls: [url],
-    headers: {},
-    isGoverned: false,
-    processes: () => ({ "model server": [server.pid], client: [Deno.pid] }),
-    [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
-  };
+export async function startModelServer(): Promise<Contender & AsyncDisposable> {
+  const server = await startRival(
+    rivalSchema.parse({
+      name: "direct",
+      folder: "direct",
+      command: `exec ${Deno.execPath()} run -q -N $BENCH/model_server.ts $PORT`,
+    }),
+    "",
+  );
+  const processes = () => ({ ...server.processes(), client: [Deno.pid] });
+  return { ...server, processes };
 }
 
 export interface Gateway extends Contender, AsyncDisposable {
@@ -108,7 +96,6 @@ export async function startGateway(
     name,
     baseUrls: cluster.state.edge_urls.map((_, i) => cluster.baseUrl(i)),
     headers: { authorization: `Bearer ${key}` },
-    isGoverned: true,
     processes: () => cluster.state.pids,
     cluster,
     [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose](),
@@ -143,7 +130,6 @@ export async function startRival(
     name: rival.name,
     baseUrls: [`http://127.0.0.1:${port}/v1`],
     headers: JSON.parse(headers),
-    isGoverned: rival.isGoverned,
     processes: () => ({
       [rival.folder]: withDescendants(shell.pid),
       ...redis === null ? {} : { redis: [redis.pid()] },
@@ -153,7 +139,7 @@ export async function startRival(
   await waitFor(async () => {
     if (!shell.isRunning) throw new Error(lastLines(shell.output()));
     const once = { connections: 1, seconds: 0, requests };
-    return (await runLoop(contender, once)).requests === 1;
+    return (await runLoop(contender, once)).latenciesMs.length === 1;
   }, {
     what: () => `an answer: ${lastLines(shell.output())}`,
     timeoutMs: START_MS_MAX,

@@ -6,14 +6,9 @@ import { hashKey, recordKey } from "@gateway/shared/keys/record";
 import { sleep } from "../tests/support/wait_for.ts";
 import { type Gateway, startGateway } from "./contenders.ts";
 import { chatRequest, runStreams } from "./load.ts";
-import {
-  CONNECTIONS,
-  countWrong,
-  type Effort,
-  measureLoop,
-  WHOLE_COLUMNS,
-} from "./measure.ts";
-import type { Table } from "./report.ts";
+import { CONNECTIONS, inTurn, LOOP_COLUMNS, measureLoop } from "./measure.ts";
+import type { Options } from "./options.ts";
+import type { Row, Table } from "./report.ts";
 
 const INSTANCES = [1, 2, 4];
 const KEYS = [1, 1_000, 1_000_000];
@@ -24,7 +19,6 @@ const SENT_KEYS_MAX = 10_000;
 const BATCH = 1_000;
 /** What opening streams and warming up take. */
 const BEFORE_SECONDS = 5;
-
 /** Tokens so rare cost nothing, but a model server that is silent for longer is given up. */
 const OPEN_PACE_MS = 10_000;
 
@@ -34,68 +28,57 @@ const COPY_KEYS = `for i = 2, #ARGV, 3 do
   redis.call('COPY', ARGV[1], ARGV[i + 2])
 end`;
 
-/** Each table as it is ready. */
-export async function* growth(
+export async function growth(
   modelUrl: string,
-  effort: Effort,
-): AsyncGenerator<Table> {
-  yield await table("edges and workers", INSTANCES, async (instances) => {
+  options: Options,
+): Promise<Table> {
+  const rows: Row[] = [];
+  const notes: string[] = [];
+  const measure = async (
+    name: string,
+    gateway: Gateway,
+    requests?: Uint8Array[],
+  ) => {
+    await measureLoop(gateway, 1, requests);
+    rows.push(
+      ...await inTurn(
+        [{ ...gateway, name }],
+        options,
+        (contender) => measureLoop(contender, options.seconds, requests),
+      ),
+    );
+  };
+  for (const instances of INSTANCES) {
     await using gateway = await startGateway(modelUrl, { instances });
-    return await rounds(gateway, effort);
-  });
+    await measure(`${instances} edges and workers`, gateway);
+  }
   await using gateway = await startGateway(modelUrl, {
     env: { SLOTS: "4096" },
   });
-  yield await table("open streams", OPEN_STREAMS, async (count) => {
-    const seconds = BEFORE_SECONDS + effort.seconds * effort.rounds;
+  const seconds = BEFORE_SECONDS + options.seconds * options.rounds;
+  for (const count of OPEN_STREAMS) {
     // All are open in the second half of twice that time.
     const tokens = Math.ceil(2_000 * seconds / OPEN_PACE_MS);
     const pace = { tokens, paceMs: OPEN_PACE_MS };
     const opened = runStreams(gateway, count, pace);
     await sleep(1_000 * seconds);
-    const figures = await rounds(gateway, effort);
-    const wrong = countWrong(gateway, await opened);
-    return figures.map(([a = NaN, b = NaN, c = 0]) => [a, b, c + wrong]);
-  });
+    await measure(`${count} open streams`, gateway);
+    const { wrong } = await opened;
+    if (wrong.length > 0) {
+      notes.push(`${wrong.length} of ${count} streams broke, as ${wrong[0]}`);
+    }
+  }
   const values: string[] = [];
-  yield await table("API keys", KEYS, async (count) => {
+  for (const count of KEYS) {
     await addKeys(gateway, values, count);
-    const requests = values.slice(-SENT_KEYS_MAX).map((value) =>
-      chatRequest({
-        ...gateway,
-        headers: { authorization: `Bearer ${value}` },
-      }, 200)
-    );
-    return await rounds(gateway, effort, requests);
-  });
-}
-
-async function table(
-  what: string,
-  counts: readonly number[],
-  measure: (count: number) => Promise<number[][]>,
-): Promise<Table> {
-  const rows = [];
-  for (const count of counts) {
-    rows.push({ name: `${count} ${what}`, rounds: await measure(count) });
+    const requests = values.slice(-SENT_KEYS_MAX).map((value) => {
+      const headers = { authorization: `Bearer ${value}` };
+      return chatRequest({ ...gateway, headers }, 200);
+    });
+    await measure(`${count} API keys`, gateway, requests);
   }
-  const title =
-    `Growth with ${what}: whole answers, ${CONNECTIONS} connections`;
-  return { title, columns: WHOLE_COLUMNS, rows };
-}
-
-async function rounds(
-  gateway: Gateway,
-  { seconds, rounds, stopping }: Effort,
-  requests?: Uint8Array[],
-): Promise<number[][]> {
-  await measureLoop(gateway, 1, requests);
-  const figures = [];
-  for (let round = 0; round < rounds; round += 1) {
-    stopping.throwIfAborted();
-    figures.push(await measureLoop(gateway, seconds, requests));
-  }
-  return figures;
+  const title = `Growth: whole answers, ${CONNECTIONS} connections`;
+  return { title, columns: LOOP_COLUMNS, rows, notes };
 }
 
 /** Gives the gateway `count` keys like the one it has. */
@@ -111,20 +94,14 @@ async function addKeys(
   const found = await redis.get(hashKey(hashKeyValue(first))) ?? "";
   const [keyId = "", ownerId = ""] = found.split(":");
   while (values.length < count) {
-    const copies = Math.min(BATCH, count - values.length);
-    const copied = Array.from({ length: copies }, () => {
-      const value = mintKey(randomBytes);
-      const id = mintKeyId(randomBytes);
+    const args = [recordKey({ keyId, ownerId })];
+    for (let left = Math.min(BATCH, count - values.length); left > 0; left--) {
+      const [value, id] = [mintKey(randomBytes), mintKeyId(randomBytes)];
       values.push(value);
-      return [
-        hashKey(hashKeyValue(value)),
-        `${id}:${ownerId}`,
-        recordKey({ keyId: id, ownerId }),
-      ];
-    });
-    await redis.eval(COPY_KEYS, {
-      arguments: [recordKey({ keyId, ownerId }), ...copied.flat()],
-    });
+      args.push(hashKey(hashKeyValue(value)), `${id}:${ownerId}`);
+      args.push(recordKey({ keyId: id, ownerId }));
+    }
+    await redis.eval(COPY_KEYS, { arguments: args });
   }
   await redis.close();
 }

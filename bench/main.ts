@@ -9,8 +9,8 @@ import {
 import { growth } from "./growth.ts";
 import {
   addedLatency,
+  idleMemory,
   measureLoop,
-  memory,
   pacedStreams,
   sendsPerAnswer,
   wholeAnswers,
@@ -20,31 +20,25 @@ import { Report } from "./report.ts";
 
 const BODY_BYTES = [200, 20 * 1_024, 200 * 1_024];
 
-async function main(options: Options): Promise<void> {
-  const report = new Report();
-  await using direct = await startModelServer();
-  await compare(direct, options, report);
-  for await (const table of growth(direct.url, options)) report.add(table);
-  await report.end(options);
-}
-
 /** Everybody beside everybody. */
 async function compare(
-  direct: Contender & { url: string },
+  direct: Contender,
+  modelUrl: string,
   options: Options,
   report: Report,
 ): Promise<void> {
   await using running = new AsyncDisposableStack();
-  const gateways: Contender[] = [running.use(await startGateway(direct.url))];
+  const gateways: Contender[] = [running.use(await startGateway(modelUrl))];
+  const notes: string[] = [];
   for (const rival of await readRivals(options.rivals)) {
     if (options.beside?.includes(rival.name) === false) continue;
     try {
-      gateways.push(running.use(await startRival(rival, direct.url)));
+      gateways.push(running.use(await startRival(rival, modelUrl)));
     } catch (error) {
-      report.leaveOut(rival.name, error);
+      notes.push(`${rival.name} left out: ${error}`);
     }
   }
-  report.add(memory(gateways));
+  report.add({ ...idleMemory(gateways), notes });
   const all = [direct, ...gateways];
   for (const each of all) await measureLoop(each, 1);
   for (const bodyBytes of BODY_BYTES) {
@@ -52,9 +46,14 @@ async function compare(
   }
   report.add(await addedLatency(direct, gateways, options));
   report.add(await sendsPerAnswer(gateways, options));
-  for await (const table of pacedStreams(all, options.streams, options)) {
-    report.add(table);
-  }
+  for await (const table of pacedStreams(all, options)) report.add(table);
 }
 
-await runCommand(main);
+await runCommand(async (options) => {
+  const report = new Report();
+  await using direct = await startModelServer();
+  const [modelUrl = ""] = direct.baseUrls;
+  await compare(direct, modelUrl, options, report);
+  report.add(await growth(modelUrl, options));
+  await report.end(options);
+});

@@ -2,74 +2,61 @@
 import type { Contender } from "./contenders.ts";
 import { percentile } from "./figures.ts";
 import { chatRequest, type Pace, runLoop, runStreams } from "./load.ts";
-import { print } from "./options.ts";
+import { type Options, print } from "./options.ts";
 import { countSends, cpuSeconds, pidsOf, residentMib } from "./processes.ts";
 import type { Row, Table } from "./report.ts";
-
-/** How long and how often. */
-export interface Effort {
-  seconds: number;
-  rounds: number;
-  stopping: AbortSignal;
-}
 
 export const CONNECTIONS = 32;
 export const PACE: Pace = { tokens: 100, paceMs: 20 };
 /** A pause between two reads that is longer is a stall. */
 const STALL_MS = 10 * PACE.paceMs;
 const SMALL_BYTES = 200;
-/** Who takes this many times as long as the pace says gets no more streams. */
-const TOO_SLOW = 2;
+/** Who takes twice as long as the pace says gets no more streams. */
+const SECONDS_MAX = 2 * 1.5 * PACE.tokens * PACE.paceMs / 1_000;
 
-/** Measures all, `rounds` times, each time another one first. */
+/** Measures all in turn, `rounds` times. */
 export async function inTurn(
   contenders: readonly Contender[],
-  { rounds, stopping }: Omit<Effort, "seconds">,
+  { rounds, stopping }: Options,
   measure: (contender: Contender) => Promise<number[]>,
 ): Promise<Row[]> {
-  const rows = contenders.map(({ name, isGoverned }): Row => ({
-    name,
-    isGoverned,
-    rounds: [],
-  }));
-  for (let turn = 0; turn < rounds * contenders.length; turn += 1) {
-    stopping.throwIfAborted();
-    const round = Math.floor(turn / contenders.length);
-    const at = (turn + round) % contenders.length;
-    const contender = contenders[at];
-    if (contender !== undefined) {
-      rows[at]?.rounds.push(await measure(contender));
+  const rows = contenders.map(({ name }): Row => ({ name, rounds: [] }));
+  for (let round = 0; round < rounds; round += 1) {
+    for (const [i, contender] of contenders.entries()) {
+      stopping.throwIfAborted();
+      rows[i]?.rounds.push(await measure(contender));
     }
   }
   return rows;
 }
 
-export const WHOLE_COLUMNS = ["req/s", "CPU s per 1,000", "wrong"];
+/** What the contender's processes use of the CPU while `load` runs. */
+async function withCpuSeconds<T extends { wrong: string[] }>(
+  { name, processes }: Contender,
+  load: () => Promise<T>,
+): Promise<T & { cpu: number }> {
+  const before = cpuSeconds(pidsOf(processes()));
+  const result = await load();
+  const { wrong } = result;
+  if (wrong.length > 0) print(`${name}: ${wrong.length} wrong, as ${wrong[0]}`);
+  return { ...result, cpu: cpuSeconds(pidsOf(processes())) - before };
+}
 
-/** The figures of {@link WHOLE_COLUMNS} for a closed loop. */
+export const LOOP_COLUMNS = ["req/s", "CPU s per 1,000", "wrong"];
+
+/** The figures of {@link LOOP_COLUMNS}. */
 export async function measureLoop(
   contender: Contender,
   seconds: number,
   requests = [chatRequest(contender, SMALL_BYTES)],
 ): Promise<number[]> {
-  const before = cpuSeconds(pidsOf(contender.processes()));
   const loop = { connections: CONNECTIONS, seconds, requests };
-  const result = await runLoop(contender, loop);
-  const used = cpuSeconds(pidsOf(contender.processes())) - before;
-  return [
-    result.requests / result.seconds,
-    used / result.requests * 1_000,
-    countWrong(contender, result),
-  ];
-}
-
-/** How many answers were wrong; one of them is shown. */
-export function countWrong(
-  { name }: Contender,
-  { wrong }: { wrong: string[] },
-): number {
-  if (wrong.length > 0) print(`${name}: ${wrong.length} wrong, as ${wrong[0]}`);
-  return wrong.length;
+  const result = await withCpuSeconds(
+    contender,
+    () => runLoop(contender, loop),
+  );
+  const { latenciesMs: { length: answers }, cpu, wrong } = result;
+  return [answers / result.seconds, cpu / answers * 1_000, wrong.length];
 }
 
 const STREAM_COLUMNS = [
@@ -82,19 +69,19 @@ export async function measureStreams(
   contender: Contender,
   count: number,
 ): Promise<number[]> {
-  const before = cpuSeconds(pidsOf(contender.processes()));
   let memoryMib = NaN;
   const sampled = setTimeout(() => {
     memoryMib = residentMib(pidsOf(contender.processes()));
   }, PACE.tokens * PACE.paceMs * 0.75);
-  const result = await runStreams(contender, count, PACE);
+  const { cpu, wrong, gapsMs, pausesMs, seconds } = await withCpuSeconds(
+    contender,
+    () => runStreams(contender, count, PACE),
+  );
   clearTimeout(sampled);
-  const used = cpuSeconds(pidsOf(contender.processes())) - before;
-  const { pausesMs, gapsMs, seconds } = result;
   return [
-    used / (count * PACE.tokens) * 1e6,
+    cpu / (count * PACE.tokens) * 1e6,
     pausesMs.filter((pauseMs) => pauseMs > STALL_MS).length,
-    countWrong(contender, result),
+    wrong.length,
     percentile(gapsMs, 0.99) - PACE.paceMs,
     percentile(pausesMs, 0.99),
     memoryMib,
@@ -105,63 +92,60 @@ export async function measureStreams(
 export async function wholeAnswers(
   contenders: readonly Contender[],
   bodyBytes: number,
-  effort: Effort,
+  options: Options,
 ): Promise<Table> {
-  const rows = await inTurn(contenders, effort, (contender) => {
+  const rows = await inTurn(contenders, options, (contender) => {
     const requests = [chatRequest(contender, bodyBytes)];
-    return measureLoop(contender, effort.seconds, requests);
+    return measureLoop(contender, options.seconds, requests);
   });
   const title =
     `Whole answers, bodies of ${bodyBytes} B, ${CONNECTIONS} connections`;
-  return { title, columns: WHOLE_COLUMNS, rows };
+  return { title, columns: LOOP_COLUMNS, rows };
 }
 
 /** What a gateway adds to the latency of the model server, asked just before. */
 export async function addedLatency(
   modelServer: Contender,
   gateways: readonly Contender[],
-  effort: Effort,
+  options: Options,
 ): Promise<Table> {
   const latencies = async (contender: Contender) => {
     const requests = [chatRequest(contender, SMALL_BYTES)];
-    const loop = { connections: 1, seconds: effort.seconds / 2, requests };
+    const loop = { connections: 1, seconds: options.seconds / 2, requests };
     const { latenciesMs } = await runLoop(contender, loop);
     return [0.5, 0.99].map((share) => percentile(latenciesMs, share));
   };
-  const rows = await inTurn(gateways, effort, async (gateway) => {
+  const rows = await inTurn(gateways, options, async (gateway) => {
     const own = await latencies(modelServer);
     const through = await latencies(gateway);
     return [...through.map((ms, i) => ms - (own[i] ?? NaN)), ...own];
   });
-  return {
-    title: "Latency added at one connection, and the model server's own",
-    columns: ["p50 ms", "p99 ms", "own p50 ms", "own p99 ms"],
-    rows,
-  };
+  const title = "Latency added at one connection, and the model server's own";
+  const columns = ["p50 ms", "p99 ms", "own p50 ms", "own p99 ms"];
+  return { title, columns, rows };
 }
 
 export async function sendsPerAnswer(
   contenders: readonly Contender[],
-  { seconds, stopping }: Effort,
+  { seconds, stopping }: Options,
 ): Promise<Table> {
   const rows: Row[] = [];
   const notes: string[] = [];
   for (const contender of contenders) {
     stopping.throwIfAborted();
-    const { name, isGoverned, processes } = contender;
-    let requests = 0;
+    const requests = [chatRequest(contender, SMALL_BYTES)];
+    const loop = { connections: CONNECTIONS, seconds, requests };
     try {
-      const requestOf = [chatRequest(contender, SMALL_BYTES)];
-      const sent = await countSends(processes(), async () => {
-        const loop = { connections: CONNECTIONS, seconds, requests: requestOf };
-        requests = (await runLoop(contender, loop)).requests;
-      });
+      const { sent, result: { latenciesMs } } = await countSends(
+        contender.processes(),
+        () => runLoop(contender, loop),
+      );
       for (const [role, count] of Object.entries(sent)) {
-        const rounds = [[count / requests]];
-        rows.push({ name: `${name}: ${role}`, isGoverned, rounds });
+        const name = `${contender.name}: ${role}`;
+        rows.push({ name, rounds: [[count / latenciesMs.length]] });
       }
     } catch (error) {
-      notes.push(`${name} left out: ${error}`);
+      notes.push(`${contender.name} left out: ${error}`);
     }
   }
   const title =
@@ -172,46 +156,34 @@ export async function sendsPerAnswer(
 /** A table for each number of streams, as it is ready. */
 export async function* pacedStreams(
   contenders: readonly Contender[],
-  counts: readonly number[],
-  effort: Effort,
+  options: Options,
 ): AsyncGenerator<Table> {
-  const tooSlow = new Set<string>();
-  const secondsMax = TOO_SLOW * 1.5 * PACE.tokens * PACE.paceMs / 1_000;
-  for (const count of counts) {
-    const left = contenders.filter(({ name }) => !tooSlow.has(name));
-    const notes = [...tooSlow].map((name) =>
-      `${name} left out: too slow before`
+  const notes: string[] = [];
+  let left = contenders;
+  for (const count of options.streams) {
+    const rows = await inTurn(
+      left,
+      options,
+      (contender) => measureStreams(contender, count),
     );
-    const rows = await inTurn(left, effort, async (contender) => {
-      const figures = await measureStreams(contender, count);
-      if ((figures.at(-1) ?? 0) > secondsMax) tooSlow.add(contender.name);
-      return figures;
-    });
-    yield {
-      title:
-        `${count} streams at a time, ${PACE.tokens} tokens at ${PACE.paceMs} ms;` +
-        ` a pause over ${STALL_MS} ms is a stall`,
-      columns: STREAM_COLUMNS,
-      rows,
-      notes,
-    };
+    const title = `${count} streams at a time, ${PACE.tokens} tokens at ` +
+      `${PACE.paceMs} ms; a pause over ${STALL_MS} ms is a stall`;
+    yield { title, columns: STREAM_COLUMNS, rows, notes: [...notes] };
+    const slow = rows.filter(({ rounds }) =>
+      rounds.some((figures) => (figures.at(-1) ?? 0) > SECONDS_MAX)
+    ).map(({ name }) => name);
+    left = left.filter(({ name }) => !slow.includes(name));
+    notes.push(...slow.map((name) => `${name} left out: too slow before`));
   }
 }
 
-export function memory(contenders: readonly Contender[]): Table {
-  const rows = contenders.flatMap(({ name, isGoverned, processes }) => {
-    const row = (label: string, pids: readonly number[]): Row => ({
-      name: label,
-      isGoverned,
+export function idleMemory(contenders: readonly Contender[]): Table {
+  const rows = contenders.flatMap(({ name, processes }) => [
+    { name, rounds: [[residentMib(pidsOf(processes()))]] },
+    ...Object.entries(processes()).map(([role, pids]) => ({
+      name: `${name}: ${role}`,
       rounds: [[residentMib(pids)]],
-    });
-    const parts = Object.entries(processes());
-    return [
-      row(name, pidsOf(processes())),
-      ...parts.length === 1
-        ? []
-        : parts.map(([role, pids]) => row(`${name}: ${role}`, pids)),
-    ];
-  });
+    })),
+  ]);
   return { title: "Resident memory, idle", columns: ["MiB"], rows };
 }

@@ -1,6 +1,6 @@
 /**
  * The model server behind all gateways of a run: canned answers over plain sockets,
- * so that it costs little. `deno run --allow-net bench/model_server.ts` prints its port.
+ * so that it costs little. `deno run --allow-net bench/model_server.ts PORT`.
  * A prompt with `[64 tokens, 20 ms]` is streamed at that pace.
  */
 
@@ -100,8 +100,8 @@ async function serve(connection: Deno.TcpConn): Promise<void> {
   }
 }
 
-const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
-Deno.stdout.writeSync(encoder.encode(`${listener.addr.port}\n`));
+const port = Number(Deno.args[0]);
+const listener = Deno.listen({ hostname: "127.0.0.1", port });
 setInterval(wake, TICK_MS);
 for await (const connection of listener) {
   void serve(connection).catch(() => {}).finally(() => connection.close());

@@ -82,35 +82,34 @@ const SENDS = "sendto,sendmsg,sendmmsg,write,writev";
  * which makes everything slower, but counts the same. Fails where there is no strace
  * or it may not attach.
  */
-export async function countSends(
+export async function countSends<T>(
   processes: Processes,
-  run: () => Promise<void>,
-): Promise<Record<string, number>> {
-  const tracers = Object.entries(processes).map(([name, pids]) => ({
-    name,
-    tracer: startProcess({
-      command: "strace",
-      args: [
-        ...["-f", "-c", "-U", "calls,name", "-e", `trace=${SENDS}`],
-        ...pids.flatMap((pid) => ["-p", String(pid)]),
-      ],
-    }),
-  }));
+  load: () => Promise<T>,
+): Promise<{ sent: Record<string, number>; result: T }> {
+  const tracers = Object.entries(processes).map(([role, pids]) => {
+    const ofAll = pids.flatMap((pid) => ["-p", String(pid)]);
+    const counting = ["-f", "-c", "-U", "calls,name", "-e", `trace=${SENDS}`];
+    const args = [...counting, ...ofAll];
+    const tracer = startProcess({ command: "strace", args });
+    return { role, pids, tracer };
+  });
+  let result: T;
   try {
-    for (const { name, tracer } of tracers) {
+    for (const { role, pids, tracer } of tracers) {
       await waitFor(() => {
-        const text = tracer.output();
-        if (!tracer.isRunning) throw new Error(`strace ${name}: ${text}`);
-        return text.split("attached").length > (processes[name]?.length ?? 0);
-      }, { what: `strace of ${name}` });
+        if (!tracer.isRunning) throw new Error(tracer.output());
+        return tracer.output().split("attached").length > pids.length;
+      }, { what: `strace of ${role}` });
     }
-    await run();
+    result = await load();
   } finally {
+    // Interrupted, not killed: their processes go on.
     for (const { tracer } of tracers) tracer.signal("SIGINT");
     await Promise.all(tracers.map(({ tracer }) => tracer.exited));
   }
-  return Object.fromEntries(tracers.map(({ name, tracer }) => [
-    name,
-    Number(/^ *(\d+) +total$/m.exec(tracer.output())?.[1] ?? 0),
-  ]));
+  const sent = tracers.map(({ role, tracer }) => {
+    const total = /^ *(\d+) +total$/m.exec(tracer.output())?.[1];
+    return [role, Number(total ?? 0)] as const;
+  });
+  return { sent: Object.fromEntries(sent), result };
 }

@@ -7,8 +7,6 @@ export interface Row {
   name: string;
   /** Of each round the figures, in the order of the columns. */
   rounds: number[][];
-  /** Whether keys and limits are checked; those who do have a table of their own. */
-  isGoverned?: boolean;
 }
 
 export interface Table {
@@ -18,27 +16,21 @@ export interface Table {
   notes?: readonly string[];
 }
 
-/** The name of this gateway, which is in both kinds of tables. */
+/** The name of this gateway. It and rivals with keys and limits have a table of their own. */
 export const OURS = "gateway";
-const BUSY_LOAD = 0.5;
+const GOVERNED = /-limits/;
 
 export class Report {
   readonly #tables: Table[] = [];
   readonly #startedAt = new Date().toISOString();
-  readonly #loadAverage = Deno.loadavg()[0] ?? NaN;
-  readonly leftOut: Record<string, string> = {};
-
-  leaveOut(name: string, reason: unknown): void {
-    this.leftOut[name] = String(reason);
-    print(`${name} left out: ${reason}`);
-  }
+  readonly #loadAverage = Deno.loadavg()[0];
 
   add(table: Table): void {
     this.#tables.push(table);
     const { title, rows, notes = [] } = table;
-    const governed = rows.filter(({ isGoverned }) => isGoverned);
-    const plain = rows.filter(({ name, isGoverned }) =>
-      !isGoverned || name.startsWith(OURS)
+    const plain = rows.filter(({ name }) => !GOVERNED.test(name));
+    const governed = rows.filter((row) =>
+      row.name.startsWith(OURS) || !plain.includes(row)
     );
     print(`\n${title}${render(table, plain)}`);
     if (plain.length < rows.length) {
@@ -48,9 +40,7 @@ export class Report {
   }
 
   async end({ json }: Options): Promise<void> {
-    if (this.#loadAverage > BUSY_LOAD) {
-      print(`\nThe machine was busy: load ${this.#loadAverage.toFixed(1)}.`);
-    }
+    print(`\nLoad average before the run: ${this.#loadAverage}`);
     if (json === undefined) return;
     const report = {
       startedAt: this.#startedAt,
@@ -58,33 +48,31 @@ export class Report {
       commit: await run("git", ["describe", "--always", "--dirty"]),
       machine: await run("sh", ["-c", "uname -sr; lscpu; free -m"]),
       loadAverageBefore: this.#loadAverage,
-      leftOut: this.leftOut,
       tables: this.#tables,
     };
     await Deno.writeTextFile(json, `${JSON.stringify(report, null, 2)}\n`);
   }
 }
 
-/** The medians of the rows; their first column also as a ratio to this gateway's. */
+/** The medians of the rows; the first column also as a ratio to this gateway's. */
 function render({ columns }: Table, rows: readonly Row[]): string {
-  const ours = rows.find(({ name }) => name === OURS);
-  const [base] = ours === undefined ? [] : medians(ours.rounds);
+  const ours = rows.find(({ name }) => name === OURS)?.rounds ?? [];
+  const [base = NaN] = medians(ours);
+  const head = ["", ...columns, `${OURS} = 1`];
   const cells = rows.map(({ name, rounds }) => {
     const values = medians(rounds);
-    const ratio = base === undefined ? [] : [(values[0] ?? NaN) / base];
-    return [name, ...[...values, ...ratio].map(format)];
+    return [name, ...[...values, (values[0] ?? NaN) / base].map(format)];
   });
-  const head = ["", ...columns, ...base === undefined ? [] : [`${OURS} = 1`]];
-  return [head, ...cells].map((row) => {
-    const [name = "", ...rest] = row;
-    const line = rest.map((text, i) => text.padStart(head[i + 1]?.length ?? 0))
-      .join("  ");
-    return `\n  ${name.padEnd(24)}  ${line}`;
-  }).join("");
+  return [head, ...cells].map((row) =>
+    row.map((text, i) =>
+      i === 0 ? `\n  ${text.padEnd(24)}` : text.padStart(head[i]?.length ?? 0)
+    ).join("  ")
+  ).join("");
 }
 
-/** Three digits that mean something. */
+/** Three digits that mean something, and nothing where there is no figure. */
 function format(value: number): string {
+  if (Number.isNaN(value)) return "";
   return Math.abs(value) >= 100
     ? value.toFixed(0)
     : String(Number(value.toPrecision(3)));
