@@ -5,7 +5,6 @@ import {
   chatCompletionChunkSchema,
   errorBodySchema,
 } from "../support/answer_schemas.ts";
-import { patiently } from "../support/chat_request.ts";
 import type { Cluster } from "../support/cluster.ts";
 import { sleep } from "../support/wait_for.ts";
 
@@ -49,12 +48,10 @@ export interface Context {
 export function createContext(cluster: Cluster): Context {
   const authorization = `Bearer ${cluster.state.api_key}`;
   const call: Context["call"] = (path, init = {}) =>
-    patiently(() =>
-      fetch(`${cluster.baseUrl()}${path}`, {
-        ...init,
-        headers: { authorization, ...Object(init.headers) },
-      })
-    );
+    fetch(`${cluster.baseUrl()}${path}`, {
+      ...init,
+      headers: { authorization, ...Object(init.headers) },
+    });
   const chat: Context["chat"] = (change = {}, init = {}) =>
     call("/chat/completions", {
       ...init,

@@ -1,7 +1,6 @@
 // Promise: an edge that is asked to stop loses no request of a proxy that checks its
 // ready port first, however many there are and however large.
 import assert from "node:assert/strict";
-import { patiently } from "../support/chat_request.ts";
 import { startNatsServer } from "../support/nats_server.ts";
 import { startRedisServer } from "../support/redis_server.ts";
 import {
@@ -51,17 +50,12 @@ Deno.test("an edge that is asked to stop loses no request after a positive check
   let completeLate = 0;
   let isTold = false;
   const failures: string[] = [];
-  const send = (content: string, init: { client?: Deno.HttpClient } = {}) =>
-    patiently(
-      () => sendChat(edge.url, key, content, init),
-      /"(service_unavailable|overloaded)"/,
-    );
   const askAndSend = async (content: string) => {
     while (await acceptsRequests(readyPort)) {
       // A new connection, as from a proxy without keep-alive.
       using client = Deno.createHttpClient({ poolMaxIdlePerHost: 0 });
       try {
-        const answer = await send(content, { client });
+        const answer = await sendChat(edge.url, key, content, { client });
         const text = await answer.text();
         if (answer.status !== 200) failures.push(text);
         complete += 1;
@@ -85,7 +79,7 @@ Deno.test("an edge that is asked to stop loses no request after a positive check
   await waitFor(async () => !(await acceptsRequests(readyPort)), {
     what: "the ready port to close",
   });
-  const announced = await send("hello");
+  const announced = await sendChat(edge.url, key, "hello");
   assert.equal(announced.status, 200, await announced.text());
   await clients;
   const { code } = await edge.process.exited;

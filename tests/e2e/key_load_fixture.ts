@@ -1,5 +1,4 @@
 /** Requests with keys that are changed meanwhile, and what each may be answered. */
-import { patiently } from "../support/chat_request.ts";
 import type { Cluster } from "../support/cluster.ts";
 import { askCluster } from "../support/cluster_keys.ts";
 import type {
@@ -50,11 +49,9 @@ export async function statusOf(
 ): Promise<number> {
   const response = question === "chat"
     ? await askCluster(cluster, value, edge)
-    : await patiently(() =>
-      fetch(`${cluster.baseUrl(edge)}/models`, {
-        headers: { authorization: `Bearer ${value}` },
-      })
-    );
+    : await fetch(`${cluster.baseUrl(edge)}/models`, {
+      headers: { authorization: `Bearer ${value}` },
+    });
   await response.arrayBuffer();
   return response.status;
 }

@@ -14,25 +14,6 @@ export function chatRequest(part: Partial<ChatRequest> = {}): ChatRequest {
   };
 }
 
-const TRIES_MAX = 50;
-
-/**
- * Asks again, as clients do, when Redis, or a worker if `codes` has `overloaded`, did
- * not answer the edge in time: on a busy machine that is no outage.
- */
-export async function patiently(
-  ask: () => Promise<Response>,
-  codes = /"service_unavailable"/,
-): Promise<Response> {
-  for (let tries = 1;; tries += 1) {
-    const response = await ask();
-    if (response.status !== 503) return response;
-    const text = await response.text();
-    const isBusy = codes.test(text);
-    if (!isBusy || tries === TRIES_MAX) return new Response(text, response);
-  }
-}
-
 /** Sends a chat request as a client does; its only message is "ping" where `body` has none. Headers of `init` come on top. */
 export function postChat(
   baseUrl: string,

@@ -8,7 +8,7 @@ import { randomBytes } from "@gateway/shared/process/ids";
 import { type Limits, UNLIMITED } from "@gateway/shared/keys/record";
 import type { RedisAddress, RedisLink } from "@gateway/shared/redis/link";
 import type { Cluster } from "./cluster.ts";
-import { patiently, postChat } from "./chat_request.ts";
+import { postChat } from "./chat_request.ts";
 import { testRedisLink } from "./redis_link.ts";
 
 const ACTOR = { by: "test", ip: "127.0.0.1" };
@@ -24,7 +24,7 @@ export const LONG = {
   }],
 };
 
-/** Sends a chat request to edge number `edge`, {@link patiently}; it asks for one token where `body` does not say otherwise. */
+/** Sends a chat request to edge number `edge`; it asks for one token where `body` does not say otherwise. */
 export function askCluster(
   cluster: Cluster,
   value: string,
@@ -32,13 +32,11 @@ export function askCluster(
   body: object = {},
   signal?: AbortSignal,
 ): Promise<Response> {
-  return patiently(() =>
-    postChat(cluster.baseUrl(edge), value, {
-      messages: [{ role: "user", content: "[simulator: 1 token]" }],
-      max_tokens: 1,
-      ...body,
-    }, { signal: signal ?? null })
-  );
+  return postChat(cluster.baseUrl(edge), value, {
+    messages: [{ role: "user", content: "[simulator: 1 token]" }],
+    max_tokens: 1,
+    ...body,
+  }, { signal: signal ?? null });
 }
 
 /** A store of keys and its connection. */
