@@ -33,7 +33,7 @@ const changePassword: Handler = async (c) => {
     FORM.pick({ password: true, new_password: true, end_others: true }),
   );
   const problem = await checkPassword(c, form.password) ??
-    passwordProblem(form.new_password, account);
+    await passwordProblem(form.new_password, account);
   if (problem !== null) return await showAccount(c, problem);
   const { ownerId } = account;
   const hash = await deps.hasher.hash(form.new_password);

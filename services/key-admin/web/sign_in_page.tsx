@@ -76,7 +76,7 @@ const useLink: Handler = async (c) => {
   }
   const holder = await owners.find(email) ?? ownerId;
   const problem = holder === ownerId
-    ? passwordProblem(form.new_password, { email })
+    ? await passwordProblem(form.new_password, { email })
     : "This address belongs to another owner.";
   if (problem !== null) return showLink(c, kind, email, problem);
   const passwordHash = await hasher.hash(form.new_password);

@@ -1,6 +1,4 @@
 import { hash, verify } from "@node-rs/argon2";
-import { ZxcvbnFactory } from "@zxcvbn-ts/core";
-import { adjacencyGraphs, dictionary } from "@zxcvbn-ts/language-common";
 import pLimit from "p-limit";
 
 /**
@@ -34,7 +32,16 @@ export const CONTEXT_WORDS: readonly string[] = [
   ...["admin", "administrator", "root", "owner", "login", "user", "key"],
 ];
 
-const zxcvbn = new ZxcvbnFactory({ dictionary, graphs: adjacencyGraphs });
+/** Loaded for the first new password: the dictionaries take 20 MiB, and most days nobody sets one. */
+async function loadEstimator() {
+  const [{ ZxcvbnFactory }, { adjacencyGraphs, dictionary }] = await Promise
+    .all([
+      import("@zxcvbn-ts/core"),
+      import("@zxcvbn-ts/language-common"),
+    ]);
+  return new ZxcvbnFactory({ dictionary, graphs: adjacencyGraphs });
+}
+let estimator: ReturnType<typeof loadEstimator> | undefined;
 
 /** Hashes and checks passwords. Tests have a faster one. */
 export interface PasswordHasher {
@@ -68,10 +75,10 @@ export const passwordChars = (password: string): number =>
   [...normal(password)].length;
 
 /** The problem with a new password, or null. Only its length and how guessable it is count (ASVS 6.2). */
-export function passwordProblem(
+export async function passwordProblem(
   password: string,
   context: { email: string },
-): string | null {
+): Promise<string | null> {
   const length = passwordChars(password);
   if (length < PASSWORD_CHARS_MIN) {
     return `Use at least ${PASSWORD_CHARS_MIN} characters. A few words in a row are easy to remember.`;
@@ -81,7 +88,9 @@ export function passwordProblem(
   }
   const examined = [...normal(password)].slice(0, EXAMINED_CHARS_MAX).join("");
   const known = [...CONTEXT_WORDS, ...wordsOf(context.email)];
-  return zxcvbn.check(examined, known).guessesLog10 < GUESSES_LOG10_MIN
+  const { guessesLog10 } = (await (estimator ??= loadEstimator()))
+    .check(examined, known);
+  return guessesLog10 < GUESSES_LOG10_MIN
     ? "This password is easy to guess. Choose another one."
     : null;
 }
