@@ -23,7 +23,7 @@ import {
   FlowWatch,
 } from "@gateway/shared/bus/link";
 import type { BusLink } from "@gateway/shared/bus/link_nats";
-import { Outbox } from "@gateway/shared/bus/outbox";
+import { createOutbox, type Outbox } from "@gateway/shared/bus/outbox";
 import {
   CHAT_QUEUE,
   chatAnySubject,
@@ -102,7 +102,7 @@ export class ChatWorker {
     this.#lastTickMs = now();
     this.#clock = new SteadyClock(now);
     this.#flow = new FlowWatch(dependencies.bus, now);
-    this.#outbox = new Outbox((flush, [requestId]) => {
+    this.#outbox = createOutbox((flush, [requestId]) => {
       const { request } = this.#jobs.get(requestId)?.options.message ?? {};
       const mayWait = request?.stream && this.#jobs.size >= BUSY_JOBS_MIN;
       dependencies.schedule(flush, mayWait ? FRAME_WAIT_MS : 0);

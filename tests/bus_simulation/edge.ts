@@ -3,7 +3,7 @@ import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { type ControlRecord, encodeControl } from "@gateway/shared/bus/control";
 import { decodeFrame, type Frame } from "@gateway/shared/bus/frame";
 import { LineAssembler } from "../../services/edge-auth/chat/sse_lines.ts";
-import { Outbox } from "@gateway/shared/bus/outbox";
+import { createOutbox, type Outbox } from "@gateway/shared/bus/outbox";
 import {
   answerStrayFrame,
   type LostReason,
@@ -51,7 +51,7 @@ export class Edge {
     const { scheduler, limits } = world;
     this.process = new Process(id, scheduler, limits.tickMs);
     this.connection = new Connection(this.process);
-    this.#control = new Outbox(
+    this.#control = createOutbox(
       (flush) => scheduler.after(0, () => this.process.post(flush)),
       (workerId, records) => this.#send(workerId, encodeControl(records)),
     );

@@ -17,7 +17,7 @@ import {
   NoRespondersError,
 } from "@gateway/shared/bus/link";
 import type { BusLink } from "@gateway/shared/bus/link_nats";
-import { Outbox } from "@gateway/shared/bus/outbox";
+import { createOutbox, type Outbox } from "@gateway/shared/bus/outbox";
 import { answerStrayFrame } from "@gateway/shared/bus/stream_receiver";
 import {
   chatControlSubject,
@@ -104,7 +104,7 @@ export class ChatDispatcher {
     this.#queue = new WaitQueue(options.queueMax ?? DISPATCH_LIMITS.queueMax);
     this.workers = new WorkerTable({ now: steadyNow, random });
     this.#flow = new FlowWatch(bus, now);
-    this.#control = new Outbox(options.scheduleSoon, (workerId, records) => {
+    this.#control = createOutbox(options.scheduleSoon, (workerId, records) => {
       this.#tryPublish(chatControlSubject(workerId), encodeControl(records));
     });
     this.#context = {
