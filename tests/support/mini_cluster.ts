@@ -274,7 +274,8 @@ export async function startMiniWorker(
     now: () => monotonicNow() / (options.slower ?? 1),
     wallNow,
     log: silentLog,
-    schedule: soon.schedule,
+    schedule: (flush, waitMs) =>
+      waitMs === 0 ? void setImmediate(flush) : soon.schedule(flush, waitMs),
     metrics: createWorkerMetrics(new MetricRegistry()),
   });
   await worker.start();
