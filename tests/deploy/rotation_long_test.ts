@@ -13,6 +13,7 @@ import {
   startDeployedRedis,
 } from "../support/deployed/deployed_stores.ts";
 import {
+  makeKey,
   runKeys,
   type RunningServiceProcess,
   sendChat,
@@ -113,13 +114,6 @@ async function asOperator(
   await link.close();
 }
 
-async function makeKey(
-  stores: DeployedStores,
-): Promise<{ id: string; key: string }> {
-  const args = ["create", "--description", "test"];
-  return JSON.parse(await runKeys(envOf(stores, "admin"), ...args));
-}
-
 const reconnections = ({ process }: RunningServiceProcess): number =>
   process.output().split('"event":"bus_reconnected"').length - 1;
 
@@ -133,7 +127,7 @@ Deno.test("passwords are rotated under load without a failed request", async (t)
     "chat-worker",
     envOf(stores, "worker"),
   );
-  const { key } = await makeKey(stores);
+  const { key } = await makeKey(envOf(stores, "admin"));
   const load = new Load(edge.url, key);
   await moreAnswers(load);
 
@@ -165,7 +159,7 @@ Deno.test("passwords are rotated under load without a failed request", async (t)
       const old = await secrets.read("nats_admin_password");
       await secrets.run("rotate", "nats-admin");
       await nats.reload(await deployedNatsConfig(secrets));
-      const { id } = await makeKey(stores);
+      const { id } = await makeKey(envOf(stores, "admin"));
       await runKeys(envOf(stores, "admin"), "disable", id, "--stop-running");
       await assert.rejects(
         connectTestLink([nats.server], {

@@ -2,7 +2,6 @@
 // follow a failover, and trust only the given authority.
 import assert from "node:assert/strict";
 import type { RedisAddress } from "@gateway/shared/redis/link";
-import { makeKey, servedStatus } from "../support/service_processes.ts";
 import {
   type GroupTls,
   type RedisGroup,
@@ -10,7 +9,12 @@ import {
 } from "../support/deployed/deployed_redis_group.ts";
 import { makeSecrets } from "../support/deployed/deployed_stores.ts";
 import { startNatsServer } from "../support/nats_server.ts";
-import { runKeys, startService } from "../support/service_processes.ts";
+import {
+  makeKey,
+  runKeys,
+  servedStatus,
+  startService,
+} from "../support/service_processes.ts";
 import {
   clientTls,
   createTestAuthority,

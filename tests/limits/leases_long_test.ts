@@ -1,7 +1,8 @@
 /**
  * Guarantee, with processes and clocks as they are: a stream keeps its slot for as
  * long as it runs; an edge that is killed gives its slots back in 30 s and settles
- * nothing twice; one that stood still for longer settles late, once.
+ * nothing twice; one that stood still for longer settles late, once. Limits of an
+ * owner hold for all keys together, on every edge.
  */
 import assert from "node:assert/strict";
 import {
@@ -16,7 +17,7 @@ import {
   readState,
   usageCounted,
 } from "../support/admission_fixture.ts";
-import { startCluster } from "../support/cluster.ts";
+import { type Cluster, startCluster } from "../support/cluster.ts";
 import {
   askCluster,
   createStoredKey,
@@ -24,6 +25,7 @@ import {
   openStore,
   type StoredKey,
 } from "../support/cluster_keys.ts";
+import { statusOf } from "../support/gated_cluster.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
 
 const [PAUSED, STEADY, KILLED] = [0, 1, 2];
@@ -38,11 +40,34 @@ const PAUSE_MS = LEASE_MS + 2_000;
 const QUIET_MS = 1_500;
 const START_MS = 10_000;
 
+async function ownerLimitsHold(cluster: Cluster): Promise<void> {
+  const email = "ada@example.org";
+  const make = async (): Promise<string> => {
+    const line = `create --description=shared --owner=${email} --json`;
+    return JSON.parse(await cluster.keys(...line.split(" "))).key;
+  };
+  const keys = [await make(), await make()];
+  await cluster.owners("limits", email, "--rpm=5");
+  const statuses: number[] = [];
+  for (let number = 0; number < 6; number += 1) {
+    const value = keys[number % 2] ?? "";
+    const answer = askCluster(cluster, value, number % EDGES);
+    statuses.push(await statusOf(answer));
+  }
+  assert.deepEqual(statuses, [200, 200, 200, 200, 200, 429]);
+  const refused = await askCluster(cluster, keys[0] ?? "", 1);
+  assert.match((await refused.json()).error.message, /for your account/);
+}
+
 Deno.test("leases over 30 seconds: a steady, a paused and a killed edge", async (t) => {
   await using cluster = await startCluster({
     edges: EDGES,
     env: { SLOTS: "4096" },
   });
+  await t.step(
+    "limits of an owner, set on the command line, hold for all keys together on every edge",
+    () => ownerLimitsHold(cluster),
+  );
   await using opened = await openStore(cluster);
   const { store, redis } = opened;
   const command = (...args: string[]) => redis.command(args);

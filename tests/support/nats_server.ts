@@ -6,8 +6,6 @@ export interface NatsServerOptions {
   port?: number;
   /** Text of the configuration file: permissions, TLS, limits. Not the port. */
   config?: string;
-  /** Further arguments, for example `["-m", "8222"]`. */
-  args?: string[];
 }
 
 /** A nats-server on 127.0.0.1. */
@@ -37,8 +35,7 @@ export async function startNatsServer(
     args: async (port, directory) => {
       const file = configFile(directory);
       await Deno.writeTextFile(file, withName(config, directory));
-      const address = ["-a", "127.0.0.1", "-p", String(port)];
-      return ["-c", file, ...address, ...options.args ?? []];
+      return ["-c", file, "-a", "127.0.0.1", "-p", String(port)];
     },
     isReady: async ({ port, directory }) =>
       (await askPort(port, "")).includes(`"server_name":"${directory}"`),

@@ -2,7 +2,6 @@ import { askPort, type LocalServer, startLocalServer } from "./local_server.ts";
 
 /** What differs from a server in memory on a free port. */
 export interface RedisServerOptions {
-  port?: number;
   /** Text of the configuration file: ACL users, persistence, memory. Not the port. */
   config?: string;
   /** Further arguments, for example `["--appendonly", "yes"]`. */
@@ -26,7 +25,7 @@ export async function startRedisServer(
 ): Promise<RedisServer> {
   const server = await startLocalServer({
     command: "redis-server",
-    port: options.port,
+    port: undefined,
     ...(options.env === undefined ? {} : { env: options.env }),
     args: async (port, directory) => {
       const file = `${directory}/redis.conf`;
