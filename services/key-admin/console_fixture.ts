@@ -22,44 +22,13 @@ export const ORIGIN = "https://console.test";
 export const PASSWORD = "correct horse battery staple";
 
 /** A console on a real Redis, with a clock that tests set and a hasher that does no work. */
-export interface TestConsole extends AsyncDisposable {
-  deps: ConsoleDeps;
-  server: TestRedis;
-  /** Wall time of the console in ms; tests add to it. */
-  clock: { nowMs: number };
-  /** The stop notices to edges. `fails` makes the next ones fail. */
-  stops: { sent: StopNotice[]; fails: boolean };
-  hashing: { verified: number };
-  logLines: string[];
-  /** The texts of all responses. */
-  answers: string[];
-  /** Every route of the console: `POST /keys/:id/edit`. */
-  routes: string[];
-  /** Names and digests of all Redis keys that match the pattern, except rates. */
-  stored(pattern?: string): Promise<string[]>;
-  /** A browser without cookies, from an address. */
-  client(ip?: string): TestClient;
-  /** A browser whose owner signed in with {@link PASSWORD}. */
-  signedIn(email: string, ip?: string): Promise<TestClient>;
-  /** An owner with {@link PASSWORD}. */
-  addOwner(email: string): Promise<string>;
-}
+export type TestConsole = Awaited<ReturnType<typeof startConsole>>;
+export type TestClient = ReturnType<typeof createClient>;
 
 export interface Answer {
   status: number;
   headers: Headers;
   text: string;
-}
-
-export interface TestClient {
-  cookies: Map<string, string>;
-  get(path: string, headers?: Record<string, string>): Promise<Answer>;
-  /** Sends a form as our own page does, with the session's token. */
-  post(path: string, form?: Form): Promise<Answer>;
-  /** Sends exactly this request, with the cookies. */
-  send(path: string, init: RequestInit): Promise<Answer>;
-  /** The session's token, from a page that has it. */
-  formToken(): Promise<string>;
 }
 
 export type Form = Record<string, string | string[]>;
@@ -86,13 +55,17 @@ export async function startConsole(
     redisUser,
     isSimulated = false,
   }: TestConsoleOptions = {},
-): Promise<TestConsole> {
+) {
   const server = await startRedis(settings);
   const administrator = await server.connect();
+  /** Wall time of the console in ms; tests add to it. */
   const clock = { nowMs: Date.now() };
-  const stops: TestConsole["stops"] = { sent: [], fails: false };
+  const sent: StopNotice[] = [];
+  /** The stop notices to edges. `fails` makes the next ones fail. */
+  const stops = { sent, fails: false };
   const hashing = { verified: 0 };
   const logLines: string[] = [];
+  /** The texts of all responses. */
   const answers: string[] = [];
   const now = () => clock.nowMs;
   const deps: ConsoleDeps = {
@@ -120,6 +93,7 @@ export async function startConsole(
     isSimulated,
   };
   const app = createConsole(deps);
+  /** A browser without cookies, from an address. */
   const client = (ip = "192.0.2.1") =>
     createClient(async (request) => {
       const response = await app.fetch(request, { remoteIp: ip });
@@ -131,6 +105,7 @@ export async function startConsole(
       }
       return { status: response.status, headers: response.headers, text };
     });
+  /** An owner with {@link PASSWORD}. */
   const addOwner = async (email: string) => {
     const ownerId = await deps.owners.ensure(email);
     await deps.owners.setPassword(ownerId, await deps.hasher.hash(PASSWORD));
@@ -138,13 +113,16 @@ export async function startConsole(
   };
   return {
     ...{ deps, server, clock, stops, hashing, logLines, answers },
+    /** Every route of the console: `POST /keys/:id/edit`. */
     routes: app.routes
       .filter(({ method }) => method === "GET" || method === "POST")
       .map(({ method, path }) => `${method} ${path}`),
+    /** Names and digests of all Redis keys that match the pattern, except rates. */
     stored: async (pattern = "*") =>
       asTexts(await administrator.evalScript(STORED_SCRIPT, [], [pattern])),
     ...{ client, addOwner },
-    signedIn: async (email, ip) => {
+    /** A browser whose owner signed in with {@link PASSWORD}. */
+    signedIn: async (email: string, ip?: string) => {
       await addOwner(email);
       const browser = client(ip);
       const answer = await signIn(browser, email);
@@ -254,19 +232,16 @@ export function hiddenField(page: string, name: string): string {
   return found ?? assert.fail(`no field ${name} in ${page}`);
 }
 
-function createClient(
-  fetch: (request: Request) => Promise<Answer>,
-): TestClient {
+function createClient(fetch: (request: Request) => Promise<Answer>) {
   const cookies = new Map<string, string>();
   let token = { session: "", value: "no session" };
+  /** Sends exactly this request, with the cookies. */
   const send = async (path: string, init: RequestInit) => {
     const headers = new Headers(init.headers);
     if (!headers.has("host")) headers.set("host", new URL(ORIGIN).host);
     if (cookies.size > 0) {
-      headers.set(
-        "cookie",
-        [...cookies].map(([name, value]) => `${name}=${value}`).join("; "),
-      );
+      const pairs = Array.from(cookies, ([name, value]) => `${name}=${value}`);
+      headers.set("cookie", pairs.join("; "));
     }
     const answer = await fetch(
       new Request(new URL(path, ORIGIN), { ...init, headers }),
@@ -279,36 +254,31 @@ function createClient(
     }
     return answer;
   };
-  const client: TestClient = {
-    cookies,
-    send,
-    get: (path, headers = {}) => send(path, { headers }),
-    post: async (path, form = {}) => {
-      const body = new URLSearchParams();
-      const isPrivate = !path.startsWith("/sign-in") &&
-        !path.startsWith("/link/");
-      if (isPrivate && cookies.has("__Host-sid")) {
-        body.set("form_token", await client.formToken());
-      }
-      for (const [name, value] of Object.entries(form)) {
-        for (const one of [value].flat()) body.append(name, one);
-      }
-      return await send(path, {
-        method: "POST",
-        headers: { origin: ORIGIN, "sec-fetch-site": "same-origin" },
-        body,
-      });
-    },
-    formToken: async () => {
-      const session = cookies.get("__Host-sid") ?? "";
-      if (token.session === session) return token.value;
-      const page = await send("/usage", {});
-      if (page.status !== 200) return "no session";
-      token = { session, value: hiddenField(page.text, "form_token") };
-      return token.value;
-    },
+  const get = (path: string, headers: Record<string, string> = {}) =>
+    send(path, { headers });
+  /** The session's token, from a page that has it. */
+  const formToken = async () => {
+    const session = cookies.get("__Host-sid") ?? "";
+    if (token.session === session) return token.value;
+    const page = await get("/usage");
+    if (page.status !== 200) return "no session";
+    token = { session, value: hiddenField(page.text, "form_token") };
+    return token.value;
   };
-  return client;
+  /** Sends a form as our own page does, with the session's token. */
+  const post = async (path: string, form: Form = {}) => {
+    const body = new URLSearchParams();
+    const isPrivate = !/^\/(sign-in|link\/)/.test(path);
+    if (isPrivate && cookies.has("__Host-sid")) {
+      body.set("form_token", await formToken());
+    }
+    for (const [name, value] of Object.entries(form)) {
+      for (const one of [value].flat()) body.append(name, one);
+    }
+    const headers = { origin: ORIGIN, "sec-fetch-site": "same-origin" };
+    return await send(path, { method: "POST", headers, body });
+  };
+  return { cookies, send, get, post, formToken };
 }
 
 /** Passwords in clear: only for tests that are not about hashing. */

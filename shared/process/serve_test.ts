@@ -27,43 +27,29 @@ Deno.test("stop() lets a running response end", async () => {
   assert.equal(server.stopping.aborted, false);
 });
 
-Deno.test("stop() tells streams when the grace time is over and waits until they have ended", async () => {
-  const encoder = new TextEncoder();
-  const server = serve({
-    ...options,
-    handler: () =>
-      new Response(
-        new ReadableStream<Uint8Array>({
-          start(controller) {
-            controller.enqueue(encoder.encode("begin "));
-            server.stopping.addEventListener("abort", () => {
-              controller.enqueue(encoder.encode("the end"));
-              controller.close();
-            });
-          },
-        }),
-      ),
+for (const isStubborn of [false, true]) {
+  const does = isStubborn
+    ? "does not wait for a stream that ignores"
+    : "waits until a stream has ended that is told of";
+  Deno.test(`stop() ${does} the end of the grace time`, async () => {
+    const encoder = new TextEncoder();
+    const streaming = (controller: ReadableStreamDefaultController) => {
+      controller.enqueue(encoder.encode("begin "));
+      if (isStubborn) return;
+      server.stopping.addEventListener("abort", () => {
+        controller.enqueue(encoder.encode("the end"));
+        controller.close();
+      });
+    };
+    const server = serve({
+      ...options,
+      handler: () => new Response(new ReadableStream({ start: streaming })),
+    });
+    const response = await fetch(`http://127.0.0.1:${server.port}/`);
+    const text = isStubborn ? null : response.text();
+    await server.stop({ graceMs: 20, abortMs: isStubborn ? 10 : 5_000 });
+    assert.equal(server.stopping.aborted, true);
+    if (isStubborn) await response.body?.cancel();
+    else assert.equal(await text, "begin the end");
   });
-  const response = await fetch(`http://127.0.0.1:${server.port}/`);
-  const text = response.text();
-  await server.stop({ graceMs: 20, abortMs: 5_000 });
-  assert.equal(await text, "begin the end");
-});
-
-Deno.test("stop() does not wait for a stream that ignores the end of the grace time", async () => {
-  const server = serve({
-    ...options,
-    handler: () =>
-      new Response(
-        new ReadableStream<Uint8Array>({
-          start(controller) {
-            controller.enqueue(new Uint8Array(1));
-          },
-        }),
-      ),
-  });
-  const response = await fetch(`http://127.0.0.1:${server.port}/`);
-  await server.stop({ graceMs: 10, abortMs: 10 });
-  assert.equal(server.stopping.aborted, true);
-  await response.body?.cancel();
-});
+}

@@ -1,53 +1,38 @@
 import assert from "node:assert/strict";
-import { monotonicNow } from "@gateway/shared/process/clock";
 import { AttemptDeadlines } from "./attempt_deadlines.ts";
-import { UpstreamError } from "./errors.ts";
 
-function start(
-  signal = new AbortController().signal,
-  now = monotonicNow,
-): AttemptDeadlines {
-  return new AttemptDeadlines(now, signal, 60_000);
-}
-
-/** Resolves when the attempt ends. */
-function ended(deadlines: AttemptDeadlines): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  deadlines.signal.addEventListener("abort", () => resolve());
-  return promise;
-}
-
-/** The deadline that has passed, by the error that is thrown. */
-function expiredOf(deadlines: AttemptDeadlines): string {
-  try {
-    deadlines.throwIfEnded();
-  } catch (error) {
-    assert.ok(error instanceof UpstreamError);
-    assert.equal(error.code, "upstream_timeout");
-    return String(error.cause).replace("Error: Deadline passed: ", "");
-  }
-  return "";
+/** The deadlines of an attempt by a clock that the test sets. */
+function start(signal = new AbortController().signal) {
+  const clock = { ms: 0 };
+  const deadlines = new AttemptDeadlines(() => clock.ms, signal, 60_000);
+  const assertExpired = (which: string) =>
+    assert.throws(() => deadlines.throwIfEnded(), {
+      code: "upstream_timeout",
+      cause: new Error(`Deadline passed: ${which}`),
+    });
+  return { clock, deadlines, assertExpired };
 }
 
 Deno.test("AttemptDeadlines does not end while its phase is armed again in time", async () => {
-  let nowMs = 0;
-  const deadlines = start(new AbortController().signal, () => nowMs);
+  const { clock, deadlines, assertExpired } = start();
+  const ended = Promise.withResolvers<void>();
+  deadlines.signal.addEventListener("abort", () => ended.resolve());
   deadlines.arm("betweenTokens", 40);
-  while (nowMs < 120) {
+  while (clock.ms < 120) {
     await new Promise((resolve) => setTimeout(resolve, 5));
-    nowMs += 5;
+    clock.ms += 5;
     deadlines.throwIfEnded();
     deadlines.arm("betweenTokens", 40);
   }
-  nowMs += 40;
-  await ended(deadlines);
-  assert.equal(expiredOf(deadlines), "betweenTokens");
+  clock.ms += 40;
+  await ended.promise;
+  assertExpired("betweenTokens");
   deadlines.dispose();
 });
 
 Deno.test("AttemptDeadlines does not end after it was disposed of", () => {
   const controller = new AbortController();
-  const deadlines = start(controller.signal);
+  const { deadlines } = start(controller.signal);
   deadlines.arm("connect", 1);
   deadlines.dispose();
   controller.abort();
@@ -56,13 +41,11 @@ Deno.test("AttemptDeadlines does not end after it was disposed of", () => {
 });
 
 Deno.test("throwIfEnded() throws once the total has passed, even if no timer could run", () => {
-  let nowMs = 0;
-  const signal = new AbortController().signal;
-  const deadlines = new AttemptDeadlines(() => nowMs, signal, 5_000);
-  deadlines.arm("betweenTokens", 60_000);
-  nowMs = 4_999;
+  const { clock, deadlines, assertExpired } = start();
+  deadlines.arm("betweenTokens", 100_000);
+  clock.ms = 59_999;
   deadlines.throwIfEnded();
-  nowMs = 5_000;
-  assert.equal(expiredOf(deadlines), "total");
+  clock.ms = 60_000;
+  assertExpired("total");
   deadlines.dispose();
 });
