@@ -9,7 +9,7 @@ import { assertNoKeys } from "../../tests/support/recording_log.ts";
 import { createStores } from "./domain/stores.ts";
 import type { StopNotice } from "./domain/keys/notice.ts";
 import type { DefaultLimits, KeySettings } from "./domain/keys/settings.ts";
-import { startRedis, type TestRedis } from "./redis_fixture.ts";
+import { startRedis } from "./redis_fixture.ts";
 import { linkPath } from "./domain/sign_in/links.ts";
 import type { PasswordHasher } from "./domain/sign_in/password.ts";
 import type { OidcClient } from "./domain/sign_in/oidc.ts";

@@ -20,13 +20,7 @@ import type { AuditAction } from "./domain/audit/audit_log.ts";
  */
 
 /** A signed-in owner with a key. */
-export interface RouteOwner {
-  email: string;
-  ownerId: string;
-  client: TestClient;
-  ip: string;
-  keyId: string;
-}
+export type RouteOwner = Awaited<ReturnType<typeof routeOwner>>;
 
 /** A valid request of an owner, and what it leads to. */
 export interface RouteRequest {
@@ -36,16 +30,6 @@ export interface RouteRequest {
   status: number;
   /** Its entries in the audit log. */
   events: readonly AuditAction[];
-}
-
-/** One route with a valid request. */
-export interface RouteCase {
-  /** `/keys/:id/edit` */
-  pattern: string;
-  isPost: boolean;
-  /** Only for signed-in owners. */
-  isPrivate: boolean;
-  request: Make;
 }
 
 /** Prepares a valid request. */
@@ -170,8 +154,11 @@ const PRIVATE: Record<string, Make> = {
   "POST /sign-out": () => post("/sign-out", {}, ["session.signed_out"]),
 };
 
-/** Every route of the console. Fails when one is not in the tables above. */
-export function routeCases({ routes }: TestConsole): [string, RouteCase][] {
+/**
+ * Every route of the console: its path (`/keys/:id/edit`), whether it is only for
+ * signed-in owners, and a valid request. Fails when one is not in the tables above.
+ */
+export function routeCases({ routes }: TestConsole) {
   const makers = { ...PUBLIC, ...PRIVATE };
   assert.deepEqual(
     Object.keys(makers).sort(),
@@ -181,7 +168,8 @@ export function routeCases({ routes }: TestConsole): [string, RouteCase][] {
   return Object.entries(makers).map(([route, request]) => {
     const [method, pattern = ""] = route.split(" ");
     const isPrivate = Object.hasOwn(PRIVATE, route);
-    return [route, { pattern, isPost: method === "POST", isPrivate, request }];
+    const isPost = method === "POST";
+    return [route, { pattern, isPost, isPrivate, request }] as const;
   });
 }
 
@@ -233,7 +221,7 @@ export function checkHeaders({ headers }: Answer, isFile = false): void {
 export async function routeOwner(
   site: TestConsole,
   n: number,
-): Promise<RouteOwner> {
+) {
   const email = `owner${n}@example.org`;
   const ip = `2001:db8:0:${n.toString(16)}::1`;
   const client = await site.signedIn(email, ip);

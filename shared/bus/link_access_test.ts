@@ -8,6 +8,7 @@ import {
 } from "../../tests/support/deployed/test_authority.ts";
 import { waitFor } from "../../tests/support/wait_for.ts";
 import { BusUnavailableError } from "./link.ts";
+import type { BusTls } from "./link_dial.ts";
 
 const NOTHING = new Uint8Array();
 /** One attempt, so that a refusal is the outcome of the test and not of a wait. */
@@ -152,42 +153,34 @@ Deno.test("TLS: a self-made authority and client certificates are accepted, anyt
     });
     await isReady(test.link);
   }
+  const { server } = nats;
   const toAnother = { caFile: misnamed.caFile, ...misnamed.client };
-  const refusals = [
-    [
-      "no client certificate",
-      { server: nats.server, tls: { caFile } },
-      /the server closed|certificate/,
-    ],
+  const unnamed = /NotValidForName|altname/;
+  const refusals: [
+    name: string,
+    server: string,
+    tls: BusTls,
+    reason: RegExp,
+  ][] = [
+    ["no client certificate", server, { caFile }, /closed|certificate/],
     [
       "a client certificate of a stranger",
-      { server: nats.server, tls: { caFile, ...stranger.client } },
+      server,
+      { caFile, ...stranger.client },
       /may require a client certificate that it trusts/,
     ],
     [
       "a server of an unknown authority",
-      { server: nats.server, tls: { ...tls, caFile: stranger.caFile } },
+      server,
+      { ...tls, caFile: stranger.caFile },
       /UnknownIssuer|certificate/,
     ],
-    [
-      "a file that is missing",
-      { server: nats.server, tls: { ...tls, caFile: `${caFile}.missing` } },
-      /doesn't exist/,
-    ],
-    [
-      "a server without TLS",
-      { server: plain.server, tls: {} },
-      /server does not support 'tls'/,
-    ],
-    ...["127.0.0.1", "localhost"].map((host) =>
-      [
-        `a certificate for another host than ${host}`,
-        { server: `${host}:${elsewhere.port}`, tls: toAnother },
-        /NotValidForName|altname/,
-      ] as const
-    ),
-  ] as const;
-  for (const [name, { server, tls }, reason] of refusals) {
+    ["a missing file", server, { caFile: `${caFile}.no` }, /doesn't exist/],
+    ["a server without TLS", plain.server, {}, /does not support 'tls'/],
+    ["another address", `127.0.0.1:${elsewhere.port}`, toAnother, unnamed],
+    ["another name", `localhost:${elsewhere.port}`, toAnother, unnamed],
+  ];
+  for (const [name, server, tls, reason] of refusals) {
     await t.step(`${name}: refused`, async () => {
       await assert.rejects(
         connectTestLink([server], { tls, timing: ONCE }),

@@ -3,28 +3,10 @@ import type { Page } from "playwright-core";
 import type { KeyRecord } from "@gateway/shared/keys/record";
 import { codeOf, PASSWORD, storedKey } from "../console_fixture.ts";
 import { linkPath } from "../domain/sign_in/links.ts";
-import {
-  openWindow,
-  signedIn,
-  type Site,
-  useKey,
-  type Visit,
-} from "./site_fixture.ts";
+import { openWindow, signedIn, useKey, type Visit } from "./site_fixture.ts";
 
 /** The users of the console and its data. */
-export interface Stage {
-  site: Site;
-  /** An owner with keys in every state and a month of use. */
-  owner: Page;
-  ownerId: string;
-  /** A key of the owner that is in use. */
-  key: KeyRecord;
-  /** A key of the owner that was never used. */
-  unused: KeyRecord;
-  /** An owner without keys. */
-  newcomer: Page;
-  stranger: Page;
-}
+export type Stage = Awaited<ReturnType<typeof setStage>>;
 
 /** A page, or a state of one, and how to reach it. Returns the page that shows it. */
 export type Scene = [name: string, play: (stage: Stage) => Promise<Page>];
@@ -50,11 +32,11 @@ const DESCRIPTIONS = [
 ];
 
 /** Fills the console with owners, keys and usage. */
-export async function setStage(visit: Visit): Promise<Stage> {
+export async function setStage(visit: Visit) {
   const { site } = visit;
   const { page: owner, ownerId } = await signedIn(visit, EMAIL);
   const newcomer = await signedIn(visit, "grace@example.org");
-  const stranger = await openWindow(visit);
+  const { page: stranger } = await openWindow(visit);
   await site.deps.sessions.start(ownerId, OTHER_DEVICE);
   const keys: KeyRecord[] = [];
   for (const [n, description] of DESCRIPTIONS.entries()) {
@@ -83,10 +65,13 @@ export async function setStage(visit: Visit): Promise<Stage> {
       ...{ promptTokens: requests * 812, completionTokens: requests * 344 },
     });
   }
+  /** A key that was never used; the first one is in use. */
+  const unused = await storedKey(site, ownerId, {
+    description: "Not used yet",
+  });
   return {
-    ...{ site, owner, ownerId, key },
-    unused: await storedKey(site, ownerId, { description: "Not used yet" }),
-    ...{ newcomer: newcomer.page, stranger: stranger.page },
+    ...{ site, owner, ownerId, key, unused },
+    ...{ newcomer: newcomer.page, stranger },
   };
 }
 

@@ -1,26 +1,12 @@
 import { createHash, generateKeyPairSync, sign } from "node:crypto";
-import { createOidcClient, type OidcClient } from "./oidc.ts";
+import { createOidcClient } from "./oidc.ts";
 
-/** An OpenID Connect provider on 127.0.0.1 whose answers a test sets. */
-export interface TestProvider extends AsyncDisposable {
-  issuer: string;
-  /** The console's client of it. */
-  client: OidcClient;
-  /** Claims that override those of the next identity token. */
-  claims: Record<string, unknown>;
-  /** Whether the code verifier matched the challenge in the last exchange. */
-  verifierFitted: boolean | null;
-  /** Takes the URL that the browser is sent to and returns the one that it comes back to. */
-  authorize(url: URL): URL;
-  /** Signs with another key than the provider's. */
-  forges: boolean;
-  /** Answers every request with an empty object. */
-  isBroken: boolean;
-}
+export type TestProvider = ReturnType<typeof startProvider>;
 
 const CLIENT_ID = "gateway-console";
 
-export function startProvider(): TestProvider {
+/** An OpenID Connect provider on 127.0.0.1 whose answers a test sets. */
+export function startProvider() {
   const keys = generateKeyPairSync("rsa", { modulusLength: 2048 });
   const others = generateKeyPairSync("rsa", { modulusLength: 2048 });
   let nonce = "";
@@ -36,7 +22,7 @@ export function startProvider(): TestProvider {
       sign("sha256", Buffer.from(body), key).toString("base64url")
     }`;
   };
-  const exchange = async (request: Request) => {
+  const exchange = async (request: Request): Promise<Response> => {
     const form = new URLSearchParams(await request.text());
     const digest = createHash("sha256").update(form.get("code_verifier") ?? "")
       .digest("base64url");
@@ -60,7 +46,7 @@ export function startProvider(): TestProvider {
   };
   const server = Deno.serve(
     { hostname: "127.0.0.1", port: 0, onListen: () => {} },
-    (request) => {
+    (request): Response | Promise<Response> => {
       if (provider.isBroken) return Response.json({});
       const { pathname } = new URL(request.url);
       if (pathname === "/.well-known/openid-configuration") {
@@ -83,8 +69,10 @@ export function startProvider(): TestProvider {
     },
   );
   const issuer = `http://127.0.0.1:${server.addr.port}`;
-  const provider: TestProvider = {
+  const claims: Record<string, unknown> = {};
+  const provider = {
     issuer,
+    /** The console's client of it. */
     client: createOidcClient({
       issuer: new URL(issuer),
       clientId: CLIENT_ID,
@@ -92,11 +80,16 @@ export function startProvider(): TestProvider {
       allowed: ["ada@example.org", "@corp.test"],
       name: "Example",
     }),
-    claims: {},
-    verifierFitted: null,
+    /** Claims that override those of the next identity token. */
+    claims,
+    /** Whether the code verifier matched the challenge in the last exchange. */
+    verifierFitted: false,
+    /** Signs with another key than the provider's. */
     forges: false,
+    /** Answers every request with an empty object. */
     isBroken: false,
-    authorize: (url) => {
+    /** Takes the URL that the browser is sent to and returns the one that it comes back to. */
+    authorize: (url: URL): URL => {
       nonce = url.searchParams.get("nonce") ?? "";
       challenge = url.searchParams.get("code_challenge") ?? "";
       const back = new URL(url.searchParams.get("redirect_uri") ?? "");
