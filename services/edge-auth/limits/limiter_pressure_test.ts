@@ -220,7 +220,7 @@ everywhere(
       side === "key" ? { limits } : { ownerLimits: limits },
     );
     const random = seededRandom(seed);
-    const pressing = { world, fleet, principal, side, random };
+    const pressing = { world, fleet, principal, limit, side, random };
     for (const disturbance of DISTURBANCES) {
       const seen = await pressSlots({ ...pressing, disturbance });
       assert.equal(seen.most, limit, disturbance);

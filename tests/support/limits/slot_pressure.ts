@@ -16,6 +16,7 @@ export interface SlotPressureOptions {
   world: RedisWorld;
   fleet: Fleet;
   principal: Principal;
+  limit: number;
   /** Whose limit it is. */
   side: "key" | "owner";
   random: () => number;
@@ -41,17 +42,21 @@ const PAUSE_MS = 5;
 export async function pressSlots(
   options: SlotPressureOptions,
 ): Promise<SlotsSeen> {
-  const { world, fleet, principal, random, disturbance } = options;
+  const { world, fleet, principal, limit, random, disturbance } = options;
   let running = 0;
   let most = 0;
   let served = 0;
   let orphans = 0;
   let isOver = false;
+  const isFull = Promise.withResolvers<void>();
   await using monitor = await startRedisMonitor(world.redis.port);
 
   const run = async (edge: FleetEdge, admitted: Admitted) => {
     running += 1;
     most = Math.max(most, running);
+    // However slowly the machine asks, the limit is reached.
+    if (most >= limit) isFull.resolve();
+    await isFull.promise;
     await sleep(HOLD_MS * (1 + random()) / 2);
     if (!edge.isAlive) {
       orphans += 1;
@@ -75,6 +80,7 @@ export async function pressSlots(
     { length: fleet.size * CLIENTS_PER_EDGE },
     (_, index) => client(index % fleet.size),
   );
+  await waitFor(() => most >= limit, { what: "all slots to be taken" });
   await sleep(PRESS_MS / 2);
   await disturb(disturbance, { world, fleet, random });
   await sleep(PRESS_MS / 2);
