@@ -1,5 +1,6 @@
 // Promise: an edge that is asked to stop loses no request of a proxy that checks its
-// ready port first, however many there are and however large.
+// ready port first, however many there are and however large, on new connections and
+// on kept ones.
 import assert from "node:assert/strict";
 import { startNatsServer } from "../support/nats_server.ts";
 import { startRedisServer } from "../support/redis_server.ts";
@@ -50,10 +51,11 @@ Deno.test("an edge that is asked to stop loses no request after a positive check
   let completeLate = 0;
   let isTold = false;
   const failures: string[] = [];
-  const askAndSend = async (content: string) => {
+  const askAndSend = async (content: string, isKept: boolean) => {
+    using client = Deno.createHttpClient({
+      poolMaxIdlePerHost: isKept ? 1 : 0,
+    });
     while (await acceptsRequests(readyPort)) {
-      // A new connection, as from a proxy without keep-alive.
-      using client = Deno.createHttpClient({ poolMaxIdlePerHost: 0 });
       try {
         const answer = await sendChat(edge.url, key, content, { client });
         const text = await answer.text();
@@ -68,7 +70,8 @@ Deno.test("an edge that is asked to stop loses no request after a positive check
   const clients = Promise.all(
     Array.from(
       { length: CLIENTS },
-      (_, index) => askAndSend(index % 2 === 0 ? "hello" : LARGE),
+      (_, index) =>
+        askAndSend(index % 2 === 0 ? "hello" : LARGE, index % 4 < 2),
     ),
   );
   await waitFor(() => complete >= CLIENTS, {
