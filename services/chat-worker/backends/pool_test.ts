@@ -283,25 +283,24 @@ Deno.test("complete() reports how long it took, to the first token and in all", 
 });
 
 Deno.test("complete() goes by preference, and first as often as the weight says", async () => {
-  const weights = { often: 3, seldom: 1, spare: 9 };
-  const [often, seldom, spare] = Object.entries(weights).map(
-    ([name, weight]): Fake & { config: { weight: number } } =>
-      Object.assign(new Fake(name, ["ok"]), {
-        config: { name, weight, preference: name === "spare" ? 1 : 0 },
-      }),
-  );
-  const backends = [spare, seldom, often].filter((each) => each !== undefined);
-  const random = seededRandom(7);
-  const { sleep, now, onAttempt } = {
+  const make = (name: string, weight: number, preference: number) =>
+    Object.assign(new Fake(name, ["ok"]), {
+      config: { name, weight, preference },
+    });
+  const spare = make("spare", 9, 1);
+  const seldom = make("seldom", 1, 0);
+  const often = make("often", 3, 0);
+  const pool = new BackendPool({
+    backends: [spare, seldom, often],
+    random: seededRandom(7),
     sleep: () => Promise.resolve(),
     now: () => 0,
     onAttempt: () => {},
-  };
-  const pool = new BackendPool({ backends, random, sleep, now, onAttempt });
+  });
   for (let i = 0; i < 4_000; i++) await ask(pool);
-  const first = often?.calls ?? 0;
-  assert.ok(first > 2_880 && first < 3_120, `${first} of 4,000`);
-  assert.equal(spare?.calls, 0);
+  const { calls } = often;
+  assert.ok(calls > 2_880 && calls < 3_120, `${calls} of 4,000`);
+  assert.equal(spare.calls, 0);
 });
 
 /**
