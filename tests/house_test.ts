@@ -14,14 +14,14 @@ import {
 const ROOMS: { [room: string]: readonly [bound: number, target: number] } = {
   "services/edge-auth": [4_600, 4_600],
   "services/chat-worker": [3_310, 2_900],
-  "services/key-admin": [6_680, 6_300],
+  "services/key-admin": [6_530, 6_300],
   "services/model-simulator": [1_600, 1_600],
-  "shared": [6_690, 6_600],
+  "shared": [6_650, 6_600],
   "deploy": [2_100, 2_400],
 };
 const PRODUCTION: readonly [bound: number, target: number] = [25_000, 25_000];
-const TESTS: readonly [bound: number, target: number] = [36_000, 36_000];
-const BENCH_MAX = 1_500;
+/** Tests and benchmarks. */
+const TESTS: readonly [bound: number, target: number] = [36_550, 36_000];
 /** Source files in one folder, tests included. */
 const FILES_MAX = 25;
 
@@ -54,9 +54,7 @@ Deno.test("production code, tests and benchmarks stay within their bounds", () =
   const others = files.filter(({ path }) =>
     TEST.test(path) && /\.(tsx?|sh)$/.test(path)
   );
-  const bench = linesOf(others.filter(({ path }) => path.startsWith("bench/")));
-  assert.ok(bench <= BENCH_MAX, `bench has ${bench} lines`);
-  const tests = linesOf(others) - bench;
+  const tests = linesOf(others);
   assert.ok(tests <= TESTS[0], `tests have ${tests} lines`);
 });
 

@@ -5,7 +5,6 @@
 import assert from "node:assert/strict";
 import { hashKey } from "@gateway/shared/keys/record";
 import { hashKeyValue } from "@gateway/shared/keys/key";
-import { KEY_LIMITS } from "@gateway/shared/limits";
 import { usageCounted } from "../support/admission_fixture.ts";
 import {
   type GatedCluster,
@@ -153,29 +152,6 @@ Deno.test("ASVS 16.5.2, 16.5.3: Redis unavailable in every possible way: 503, ne
       assert.match(changes.at(-1) ?? "", />ready$/);
     });
   }
-});
-
-Deno.test("slow by 70 ms, or without its scripts: Redis is there", async () => {
-  // Slower, and given more time: what a busy machine adds is nothing beside it.
-  const slower = 10;
-  const redisMsMin = slower * KEY_LIMITS.checkMs;
-  await using cluster = await startGatedCluster({ redisMsMin });
-  const { proxy, world } = cluster;
-  const allAreServed = async () => {
-    const newcomers = Array.from({ length: REQUESTS }, async () => {
-      const newcomer = await cluster.addKey();
-      assert.equal(await statusOf(cluster.ask(newcomer)), 200);
-    });
-    await Promise.all(newcomers);
-    assert.deepEqual(stateChanges(cluster), []);
-  };
-  await waitFor(() => cluster.edge.redis.state === "ready", { what: "Redis" });
-  stateChanges(cluster);
-  proxy.set({ delayMs: slower * 35 });
-  await allAreServed();
-  proxy.set({});
-  await world.command("SCRIPT", "FLUSH");
-  await allAreServed();
 });
 
 Deno.test("requests that run when Redis goes and comes back end well and are settled once", async () => {
