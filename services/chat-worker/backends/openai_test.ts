@@ -496,7 +496,7 @@ for (const [name, steps] of silentEnds) {
     const finished = chunk(event(choiceChunk({}, "stop")));
     await using r = rig(
       () => [...begun, finished, { pauseMs: 20 }, ...steps],
-      { deadlines: { between_tokens_ms: 100 } },
+      { deadlines: { between_tokens_ms: 1_000 } },
     );
     const { seen, error } = await complete(r.backend, chat(true));
     assert.equal(error, null);

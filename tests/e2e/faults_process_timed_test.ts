@@ -158,7 +158,8 @@ Deno.test("processes that fail", async (t) => {
         proceed.resolve();
         using watch = startStopwatch();
         for (let number = 0; number < REQUESTS; number += 1) {
-          assert.equal((await ask(0, { stream: true })).kind, "complete");
+          const outcome = await ask(0, { stream: true });
+          assert.partialDeepStrictEqual(outcome, { kind: "complete" });
         }
         assertWithin(0, watch);
       });
