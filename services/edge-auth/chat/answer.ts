@@ -43,12 +43,12 @@ const KEEP_ALIVE = encoder.encode(": keep-alive\n\n");
  * only keep-alive comments, so another worker may still start the answer.
  */
 export class StreamAnswer implements AnswerSink {
-  hasStarted = false;
   readonly #options: AnswerOptions;
   #lines = new LineAssembler(STREAM_LIMITS.lineBytesMax);
   /** The last frame that waits for the client, or 0 if the socket has taken everything. */
   #queuedSequence = 0;
   #lastSentAtMs: number;
+  #hasStarted = false;
   /** When the client stopped reading; null while it keeps up. */
   #blockedSinceMs: number | null = null;
   #isOver = false;
@@ -56,6 +56,10 @@ export class StreamAnswer implements AnswerSink {
   constructor(options: AnswerOptions) {
     this.#options = options;
     this.#lastSentAtMs = options.now();
+  }
+
+  get hasStarted(): boolean {
+    return this.#hasStarted;
   }
 
   onPayload(payload: Uint8Array, sequence: number): void {
@@ -70,18 +74,15 @@ export class StreamAnswer implements AnswerSink {
         new ApiError("upstream_invalid", message),
       );
     }
-    this.#queuedSequence = sequence;
     if (lines.length > 0) {
-      this.hasStarted = true;
-      const out = this.#open();
-      const isChunked = out.chunkedEncoding; // Not by HTTP/1.0.
-      // Sending the four pieces that `node:http` makes of a chunk costs a third more.
-      out.chunkedEncoding = false;
-      this.#send(sseFrame(lines, isChunked));
-      out.chunkedEncoding = isChunked;
-    } else if (this.#blockedSinceMs === null) {
+      this.#hasStarted = true;
+      this.#queuedSequence = sequence;
+      this.#send(sseFrame(lines));
+    } else if (this.#blockedSinceMs !== null) {
+      this.#queuedSequence = sequence;
+    } else {
       // Part of a line cannot be sent before the rest has arrived.
-      this.#onDrained();
+      run().delivered(sequence);
     }
   }
 
@@ -126,23 +127,26 @@ export class StreamAnswer implements AnswerSink {
   }
 
   #send(bytes: Uint8Array): void {
-    this.#lastSentAtMs = this.#options.now();
-    if (this.#open().write(bytes)) this.#onDrained();
+    const { out, now } = this.#options;
+    if (!out.headersSent) this.#open();
+    this.#lastSentAtMs = now();
+    if (out.write(bytes)) this.#onDrained();
     else this.#blockedSinceMs ??= this.#lastSentAtMs;
   }
 
-  /** Makes the head, which is sent together with the first bytes. */
-  #open(): ResponseOutput {
+  /** Sends the head, together with the first bytes. */
+  #open(): void {
     const { out, headers } = this.#options;
-    if (out.headersSent) return out;
     out.writeHead(200, headers);
-    return out.on("drain", () => this.#onDrained());
+    out.on("drain", () => this.#onDrained());
   }
 
   #end(last: Uint8Array): void {
     if (this.#isOver) return;
+    const { out } = this.#options;
+    if (!out.headersSent) this.#open();
     this.#isOver = true;
-    this.#open().end(last);
+    out.end(last);
   }
 
   /** Aborts the answer, because the client does not read it. */

@@ -13,7 +13,6 @@ import {
 class TestResponse extends Writable {
   statusCode = 200;
   headersSent = false;
-  chunkedEncoding = false;
   text = "";
   #takeNext: (() => void) | null = null;
   #isReading = false;

@@ -1,7 +1,6 @@
 import { Buffer } from "node:buffer";
 
 const NEWLINE = 0x0a;
-const CRLF = [0x0d, NEWLINE];
 const NO_LINES: Uint8Array = new Uint8Array(0);
 
 /**
@@ -55,26 +54,24 @@ const FRAMING_BYTES = DATA.length + 1;
  * Makes server-sent events of whole lines by copying them once:
  * `{"a":1}\n{"b":2}\n` becomes `data: {"a":1}\n\ndata: {"b":2}\n\n`. Lines must not
  * contain `\r`, which JSON text never does. Bytes after the last `\n` are left out.
- * `isChunk`: with the size before and the line end after it (RFC 9112, section 7.1).
  */
-export function sseFrame(lines: Uint8Array, isChunk: boolean): Uint8Array {
+export function sseFrame(lines: Uint8Array): Uint8Array<ArrayBuffer> {
   const ends: number[] = [];
-  for (let at = -1; (at = lines.indexOf(NEWLINE, at + 1)) >= 0;) {
-    ends.push(at + 1);
-  }
-  const bytes = (ends.at(-1) ?? 0) + FRAMING_BYTES * ends.length;
-  const size = isChunk ? `${bytes.toString(16)}\r\n` : "";
-  const frame = new Uint8Array(size.length + bytes + (isChunk ? 2 : 0));
-  let to = 0;
-  for (; to < size.length; to += 1) frame[to] = size.charCodeAt(to);
+  for (
+    let end = lines.indexOf(NEWLINE) + 1;
+    end > 0;
+    end = lines.indexOf(NEWLINE, end) + 1
+  ) ends.push(end);
+  const lineBytes = ends.at(-1) ?? 0;
+  const events = new Uint8Array(lineBytes + FRAMING_BYTES * ends.length);
   let from = 0;
+  let to = 0;
   for (const end of ends) {
-    frame.set(DATA, to);
-    frame.set(lines.subarray(from, end), to + DATA.length);
+    events.set(DATA, to);
+    events.set(lines.subarray(from, end), to + DATA.length);
     to += FRAMING_BYTES + end - from;
-    frame[to - 1] = NEWLINE;
+    events[to - 1] = NEWLINE;
     from = end;
   }
-  if (isChunk) frame.set(CRLF, to);
-  return frame;
+  return events;
 }

@@ -59,10 +59,6 @@ Deno.test("sseFrame() makes one event of every line", () => {
     ],
   ];
   for (const [lines, events] of rows) {
-    const bytes = encoder.encode(lines);
-    assert.equal(decoder.decode(sseFrame(bytes, false)), events);
-    const size = encoder.encode(events).length.toString(16);
-    const chunk = `${size}\r\n${events}\r\n`;
-    assert.equal(decoder.decode(sseFrame(bytes, true)), chunk);
+    assert.equal(decoder.decode(sseFrame(encoder.encode(lines))), events);
   }
 });

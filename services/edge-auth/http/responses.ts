@@ -13,7 +13,6 @@ export type HeaderFields = Readonly<Record<string, string>>;
 export interface ResponseOutput extends Writable {
   statusCode: number;
   readonly headersSent: boolean;
-  chunkedEncoding: boolean;
   writeHead(status: number, headers: HeaderFields): unknown;
 }
 
