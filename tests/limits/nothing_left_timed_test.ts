@@ -68,7 +68,7 @@ Deno.test("10,000 clients that leave at any moment leave nothing behind, and eac
     // A worker may have taken a job just when its client was given up.
     await waitFor(
       () => cluster.backend.calls.every((call) => call.abortedAtMs),
-      { what: "every call to be ended" },
+      { what: "every call to be ended", timeoutMs: 1_000 },
     );
     // What the test itself keeps.
     cluster.backend.calls.splice(0);
@@ -90,7 +90,7 @@ async function assertNothingLeft(
   cluster: GatedCluster,
   key: TestKey,
 ): Promise<void> {
-  await cluster.settled(key);
+  await cluster.settled(key, 1_000);
   for (const { limiter, dispatcher } of cluster.edges) {
     assert.equal(limiter.running, 0);
     assert.equal(dispatcher.running, 0);

@@ -104,7 +104,7 @@ export interface GatedCluster extends AsyncDisposable {
   /** Leases of a key in Redis, dead or alive. */
   leases(key: TestKey): Promise<number>;
   /** Waits until the key and its owner hold no lease and every edge knows that: all is settled. */
-  settled(key: TestKey): Promise<void>;
+  settled(key: TestKey, timeoutMs?: number): Promise<void>;
 }
 
 export interface AskOptions {
@@ -173,10 +173,11 @@ export async function startGatedCluster(
         { signal },
       ),
     leases: async (key) => Number(await world.command("ZCARD", leaseKey(key))),
-    async settled(key) {
+    async settled(key, timeoutMs) {
       for (const name of [leaseKey(key), ownerLeaseKey(key.ownerId)]) {
         await waitFor(async () => await world.command("ZCARD", name) === 0, {
           what: `no leases in ${name}`,
+          ...(timeoutMs === undefined ? {} : { timeoutMs }),
         });
       }
       // Redis has settled all of them; its last answers may be on their way.

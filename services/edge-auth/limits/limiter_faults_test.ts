@@ -1,5 +1,5 @@
 // Promise: what was reserved or used while Redis could not answer is neither lost nor
-// counted twice. What callers get meanwhile: `tests/limits/outage_test.ts`.
+// counted twice. What callers get meanwhile: `tests/limits/outage_timed_test.ts`.
 
 import assert from "node:assert/strict";
 import { monotonicNow } from "@gateway/shared/process/clock";
