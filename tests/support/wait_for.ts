@@ -1,3 +1,5 @@
+import process from "node:process";
+
 /** How long to wait, how often to look, and what to say when it was in vain. */
 export interface WaitOptions {
   /** The expected event, for the error message: "the worker to leave the table". */
@@ -63,6 +65,7 @@ export function sleep(ms: number): Promise<void> {
 export const SCHEDULING_ALLOWANCE_MS = 60;
 
 const LOOK_MS = 5;
+const US_PER_MS = 1_000;
 
 /** Milliseconds since its start in which this process could run. */
 export interface Stopwatch extends Disposable {
@@ -72,15 +75,20 @@ export interface Stopwatch extends Disposable {
 /**
  * Starts a stopwatch for a promise about time. It leaves out what the machine takes
  * away from this process, edges and workers in it included, as services do it with
- * their deadlines: a turn of the event loop that comes late counts 6 ms.
+ * their deadlines: a turn of the event loop that comes late counts 6 ms, or as long as
+ * this process computed meanwhile. Code that blocks the event loop is not left out.
  */
 export function startStopwatch(): Stopwatch {
   let lookedAtMs = performance.now();
   let ms = 0;
+  let used = process.cpuUsage();
   const look = () => {
     const nowMs = performance.now();
-    ms += Math.min(nowMs - lookedAtMs, LOOK_MS + 1);
+    const { user, system } = process.cpuUsage(used);
+    const computedMs = (user + system) / US_PER_MS;
+    ms += Math.min(nowMs - lookedAtMs, Math.max(computedMs, LOOK_MS + 1));
     lookedAtMs = nowMs;
+    used = process.cpuUsage();
     return ms;
   };
   const looking = setInterval(look, LOOK_MS);
