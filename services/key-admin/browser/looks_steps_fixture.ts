@@ -73,9 +73,10 @@ async function inspect(page: Page, scene: string): Promise<void> {
   }
 }
 
-/** The system's font, and wide ones. */
+/** The system's font, those of Debian, and wide ones. Chromium takes the next that is installed. */
 const FONTS = [
   { font: "", spacing: "" },
+  { font: "'Liberation Sans', Arial, sans-serif", spacing: "" },
   { font: "monospace", spacing: "" },
   { font: "Verdana, 'DejaVu Sans', sans-serif", spacing: "0.05em" },
 ];
