@@ -12,16 +12,16 @@ import {
 
 /** Lines of production code: [bound, target]. */
 const ROOMS: { [room: string]: readonly [bound: number, target: number] } = {
-  "services/edge-auth": [4_600, 4_600],
+  "services/edge-auth": [4_950, 4_600],
   "services/chat-worker": [3_310, 2_900],
-  "services/key-admin": [6_530, 6_300],
+  "services/key-admin": [8_300, 6_300],
   "services/model-simulator": [1_600, 1_600],
-  "shared": [6_650, 6_600],
-  "deploy": [2_100, 2_400],
+  "shared": [7_000, 6_600],
+  "deploy": [2_400, 2_400],
 };
-const PRODUCTION: readonly [bound: number, target: number] = [25_000, 25_000];
+const PRODUCTION: readonly [bound: number, target: number] = [27_500, 25_000];
 /** Tests and benchmarks. */
-const TESTS: readonly [bound: number, target: number] = [36_550, 36_000];
+const TESTS: readonly [bound: number, target: number] = [38_500, 36_000];
 /** Source files in one folder, tests included. */
 const FILES_MAX = 25;
 
