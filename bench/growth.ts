@@ -11,6 +11,8 @@ import type { Options } from "./options.ts";
 import type { Row, Table } from "./report.ts";
 
 const INSTANCES = [1, 2, 4];
+/** Each process has to compile its hot code, so more of them need more time for that. */
+const WARM_UP_SECONDS = 3;
 const KEYS = [1, 1_000, 1_000_000];
 const OPEN_STREAMS = [10, 500, 2_000];
 /** At most so many different keys are sent. */
@@ -18,7 +20,7 @@ const SENT_KEYS_MAX = 10_000;
 /** Keys added by one script call. */
 const BATCH = 1_000;
 /** What opening streams and warming up take. */
-const BEFORE_SECONDS = 5;
+const BEFORE_SECONDS = 7;
 /** Tokens so rare cost nothing, but a model server that is silent for longer is given up. */
 const OPEN_PACE_MS = 10_000;
 
@@ -38,19 +40,25 @@ export async function growth(
     name: string,
     gateway: Gateway,
     requests?: Uint8Array[],
+    instances = 1,
   ) => {
-    await measureLoop(gateway, 1, requests);
+    // The same load for each edge: the less one has to do, the fewer requests share a write.
+    const connections = instances * CONNECTIONS;
+    const seconds = instances * WARM_UP_SECONDS;
+    await measureLoop(gateway, seconds, requests, connections);
     rows.push(
       ...await inTurn(
         [{ ...gateway, name }],
         options,
-        (contender) => measureLoop(contender, options.seconds, requests),
+        (contender) =>
+          measureLoop(contender, options.seconds, requests, connections),
       ),
     );
   };
   for (const instances of INSTANCES) {
     await using gateway = await startGateway(modelUrl, { instances });
-    await measure(`${instances} edges and workers`, gateway);
+    const name = `${instances} edges and workers`;
+    await measure(name, gateway, undefined, instances);
   }
   await using gateway = await startGateway(modelUrl, {
     env: { SLOTS: "4096" },
@@ -77,7 +85,8 @@ export async function growth(
     });
     await measure(`${count} API keys`, gateway, requests);
   }
-  const title = `Growth: whole answers, ${CONNECTIONS} connections`;
+  const title =
+    `Growth: whole answers, ${CONNECTIONS} connections to each edge`;
   return { title, columns: LOOP_COLUMNS, rows, notes };
 }
 

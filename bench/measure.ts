@@ -49,8 +49,9 @@ export async function measureLoop(
   contender: Contender,
   seconds: number,
   requests = [chatRequest(contender, SMALL_BYTES)],
+  connections = CONNECTIONS,
 ): Promise<number[]> {
-  const loop = { connections: CONNECTIONS, seconds, requests };
+  const loop = { connections, seconds, requests };
   const result = await withCpuSeconds(
     contender,
     () => runLoop(contender, loop),
