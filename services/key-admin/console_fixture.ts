@@ -2,7 +2,15 @@ import assert from "node:assert/strict";
 import { TOTP } from "otpauth";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { createLog } from "@gateway/shared/process/log";
-import { type KeyRecord, UNLIMITED } from "@gateway/shared/keys/record";
+import { LIMITER_EPOCH_MS } from "@gateway/shared/keys/limiter_state";
+import {
+  type KeyRecord,
+  leaseKey,
+  limiterKey,
+  ownerLeaseKey,
+  ownerLimiterKey,
+  UNLIMITED,
+} from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { defineScript } from "@gateway/shared/redis/script";
 import { assertNoKeys } from "../../tests/support/recording_log.ts";
@@ -209,6 +217,36 @@ export async function storedKey(
     actor: { by: "test", ip: "192.0.2.7" },
   });
   return made.key;
+}
+
+const USE_SCRIPT = defineScript(
+  "test/use",
+  `
+local time = redis.call('TIME')
+local now = (time[1] - ${LIMITER_EPOCH_MS / 1000}) * 1000
+local req, tok, used, running = unpack(ARGV)
+redis.call('HSET', KEYS[1], 's', struct.pack('<ddddddd', now, now + req, now + tok, math.floor(now / 86400000), used, 0, 0))
+for n = 1, running do redis.call('ZADD', KEYS[2], now + 3600000, 'lease' .. n) end
+`,
+);
+
+/** Writes the state that admissions leave: how far they reach ahead, tokens of the day, leases. */
+export async function useLimits(
+  { deps: { redis } }: Site,
+  { ownerId, keyId }: { ownerId: string; keyId: string | null },
+  use: {
+    requestsAheadMs: number;
+    tokensAheadMs: number;
+    dayTokens: number;
+    running: number;
+  },
+): Promise<void> {
+  const keys = keyId === null
+    ? [ownerLimiterKey(ownerId), ownerLeaseKey(ownerId)]
+    : [limiterKey({ ownerId, keyId }), leaseKey({ ownerId, keyId })];
+  const { requestsAheadMs, tokensAheadMs, dayTokens, running } = use;
+  const args = [requestsAheadMs, tokensAheadMs, dayTokens, running];
+  await redis.evalScript(USE_SCRIPT, keys, args.map(String));
 }
 
 /** The current code of two-step sign-in by the console's clock, or one of a later step. */

@@ -1,3 +1,6 @@
+import { Buffer } from "node:buffer";
+import type { Limits } from "./record.ts";
+
 /**
  * The state that the edge's scripts keep next to a key's record. Other services read
  * it: the console shows when a key was last used, and its usage. The names of the
@@ -36,6 +39,44 @@ export const LIMITER_FIELDS = {
 export const LIMITER_EPOCH_MS = 1_735_689_600_000;
 
 const DAY_MS = 86_400_000;
+
+/** How much of each limit is used. */
+export type LimitUse = Readonly<Record<keyof Limits, number>>;
+
+/**
+ * What a state says about limits, as the admission script counts: `state` is the
+ * packed field in hexadecimal (empty: never used), `running` the leases that have
+ * not expired, `nowMs` the time by Redis' clock. Use per minute falls evenly with
+ * time, and tokens beyond their limit are debt: with 60 requests per minute, 10 are
+ * used right after a burst of 10, and 5 five seconds later.
+ */
+export function limitUse(
+  state: string,
+  running: number,
+  limits: Limits,
+  nowMs: number,
+): LimitUse {
+  const now = nowMs - LIMITER_EPOCH_MS;
+  const packed = Buffer.from(state, "hex");
+  const field = (at: number) =>
+    packed.length < 8 * (at + 1) ? 0 : packed.readDoubleLE(8 * at);
+  // A clock that was set back moves the times of the state with it.
+  const ahead = Math.max(0, field(0) - now);
+  const perMinute = (fullAtMs: number, limit: number) => {
+    const debtMs = Math.max(0, fullAtMs - ahead - now);
+    return Math.max(0, Math.ceil(debtMs * limit / 60_000 - TOLERANCE));
+  };
+  const daysAhead = field(3) - limiterDay(nowMs);
+  return {
+    requestsPerMinute: perMinute(field(1), limits.requestsPerMinute),
+    tokensPerMinute: perMinute(field(2), limits.tokensPerMinute),
+    tokensPerDay: daysAhead === 0 || daysAhead === 1 ? field(4) : 0,
+    concurrency: running,
+  };
+}
+
+/** Sums of fractions are not exact: a hundredth of an interval is none. */
+const TOLERANCE = 0.01;
 
 /** The hourly counters in `use:{owner}:<key id>:<yyyymmdd>` and `use:{owner}:<yyyymmdd>`. */
 export const USAGE_KINDS = {

@@ -79,7 +79,7 @@ const MAY: Record<string, Record<string, string>> = {
     zadd: "keys owners sessions",
     zrem: "keys sessions",
     zcard: "keys",
-    zcount: "keys",
+    zcount: "keys lease",
     zrevrank: "keys",
     zrange: "owners",
     zrevrange: "keys sessions",

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { Page } from "playwright-core";
 import type { KeyRecord } from "@gateway/shared/keys/record";
-import { codeOf, PASSWORD, storedKey } from "../console_fixture.ts";
+import { codeOf, PASSWORD, storedKey, useLimits } from "../console_fixture.ts";
 import { linkPath } from "../domain/sign_in/links.ts";
 import { openWindow, signedIn, useKey, type Visit } from "./site_fixture.ts";
 
@@ -46,7 +46,8 @@ export async function setStage(visit: Visit) {
         description,
         models: n === 0 ? ["neutral-3.7-plus"] : [],
         limits: {
-          ...{ ...limits, requestsPerMinute: n * 60 },
+          ...n === 0 ? { concurrency: 4, tokensPerMinute: 60_000 } : limits,
+          requestsPerMinute: (n + 1) * 60,
           tokensPerDay: n * 100_000,
         },
         expiresAtMs: n === 1 ? Date.now() + DAY_MS : null,
@@ -54,6 +55,16 @@ export async function setStage(visit: Visit) {
     );
   }
   const [key = assert.fail(), , disabled = assert.fail()] = keys;
+  await site.deps.owners.setLimits(ownerId, {
+    ...{ requestsPerMinute: 50, tokensPerMinute: 200_000 },
+    ...{ tokensPerDay: 5_000_000, concurrency: 0 },
+  });
+  for (const keyId of [key.id, null]) {
+    await useLimits(site, { ownerId, keyId }, {
+      ...{ requestsAheadMs: 20_000, tokensAheadMs: keyId ? 72_000 : 25_000 },
+      ...{ dayTokens: 4_812_345, running: 1 },
+    });
+  }
   const actor = { by: EMAIL, ip: OTHER_DEVICE.ip };
   const target = { ownerId, keyId: disabled.id, version: null, actor };
   await site.deps.keys.disable(target);

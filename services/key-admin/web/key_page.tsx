@@ -1,6 +1,7 @@
 import type { KeyRecord } from "@gateway/shared/keys/record";
 import { isExpired } from "../domain/keys/key_record.ts";
 import { GRACES } from "../domain/keys/key_store.ts";
+import { readMeters } from "../domain/keys/limit_use.ts";
 import { readLastUse, readUsage } from "../domain/keys/usage.ts";
 import { mintSecret } from "../domain/store/secret.ts";
 import { AuditTable } from "./audit_page.tsx";
@@ -14,12 +15,12 @@ import {
 import { FORM, readForm } from "./forms.ts";
 import { answerCreated } from "./key_form.tsx";
 import { showPage } from "./layout.tsx";
+import { LimitsCard } from "./limits_view.tsx";
 import {
   Box,
   Facts,
   labelOf,
   Moment,
-  number,
   PostForm,
   Status,
   Time,
@@ -33,9 +34,9 @@ const HISTORY_ROWS = 10;
 
 /** One key: settings, usage and history. */
 const showKey: Handler = async (c) => {
-  const { redis, audit, now } = c.var.deps;
+  const { redis, audit, owners, now } = c.var.deps;
   const key = await findKey(c);
-  const { ownerId, id, version, description, models, limits } = key;
+  const { ownerId, id, version, description, models } = key;
   const nowMs = now();
   const historyQuery = {
     action: "key.",
@@ -43,10 +44,13 @@ const showKey: Handler = async (c) => {
     before: "",
     rows: HISTORY_ROWS,
   };
-  const [usage, lastUsedAtMs, history] = await Promise.all([
+  const [usage, lastUsedAtMs, history, meters] = await Promise.all([
     readUsage(redis, ownerId, id, rangeOf(c), nowMs),
     readLastUse(redis, key),
     audit.read(ownerId, historyQuery),
+    owners.limits(ownerId).then((limits) =>
+      readMeters(redis, { ownerId, limits }, key)
+    ),
   ]);
   const isEnabled = key.state === "enabled";
   const to = (label: string, page: string, look = "") => (
@@ -58,12 +62,6 @@ const showKey: Handler = async (c) => {
     "Expires": <Moment ms={key.expiresAtMs} nowMs={nowMs} />,
     "Permissions": key.scopes.map(labelOf).join(", "),
     "Models": models.length === 0 ? "All" : models.join(", "),
-    ...Object.fromEntries(
-      Object.entries(limits).map(([name, limit]) => [
-        labelOf(name),
-        limit === 0 ? "No limit" : number(limit),
-      ]),
-    ),
     "Key ID": <code>{id}</code>,
   };
   return showPage(
@@ -94,6 +92,11 @@ const showKey: Handler = async (c) => {
     },
     <>
       <Facts facts={facts} />
+      <LimitsCard
+        shown={meters}
+        title="Limits"
+        help="A request has to fit every limit of this key, and those that the operator has set for all your keys together."
+      />
       <h2>Usage</h2>
       <UsageView usage={usage} base={`/keys/${id}`} />
       <h2>History</h2>

@@ -9,6 +9,7 @@ import {
 import type { Handler } from "./context.ts";
 import { postKey } from "./key_form.tsx";
 import { showPage } from "./layout.tsx";
+import { ownerLimits } from "./limits_view.tsx";
 import {
   address,
   Curl,
@@ -76,6 +77,7 @@ const listKeys: Handler = async (c) => {
             newest={after && to(filter)}
             older={page.next && to(filter, page.next)}
           />
+          {await ownerLimits(c)}
         </>
       ),
   );

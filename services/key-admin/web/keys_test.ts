@@ -1,9 +1,12 @@
 import assert from "node:assert/strict";
+import { UNLIMITED } from "@gateway/shared/keys/record";
 import {
   hiddenField,
   keyForm,
   makeKey,
   startConsole,
+  storedKey,
+  useLimits,
 } from "../console_fixture.ts";
 import { routeOwner } from "../routes_fixture.ts";
 import { parse } from "./key_form.tsx";
@@ -197,4 +200,35 @@ Deno.test("the console warns while the model simulator answers, and while Redis 
   await using good = await startConsole();
   const other = await good.signedIn(ADA);
   assert.ok(!warnings.test((await other.get("/keys")).text));
+});
+
+Deno.test("limits are shown with their use, the one that binds first, and those that can never be reached", async () => {
+  await using site = await startConsole();
+  const { client, ownerId } = await routeOwner(site, 1);
+  const of = async (path: string) => (await client.get(path)).text;
+  assert.ok(!(await of("/keys")).includes("Your limits"), "there are none");
+  const limits = { ...UNLIMITED, requestsPerMinute: 60, tokensPerDay: 1_000 };
+  const { id } = await storedKey(site, ownerId, { limits });
+  const ownerLimits = { ...UNLIMITED, requestsPerMinute: 50 };
+  await site.deps.owners.setLimits(ownerId, ownerLimits);
+  const unused = await of(`/keys/${id}`);
+  assert.ok(!unused.includes("This limit binds"));
+  assert.match(unused, /can never be reached.*limited to 50\./s);
+  assert.match(
+    unused,
+    /role="meter" aria-label="Tokens per day, this key" aria-valuemin="0" aria-valuemax="1000" aria-valuenow="0" aria-valuetext="0 of 1,000"/,
+  );
+  await useLimits(site, { ownerId, keyId: id }, {
+    ...{ requestsAheadMs: 30_000, tokensAheadMs: 0 },
+    ...{ dayTokens: 1_234, running: 2 },
+  });
+  const used = await of(`/keys/${id}`);
+  assert.match(
+    used,
+    /binds: tokens per day of this key.*Requests are refused/s,
+  );
+  assert.match(used, /aria-valuenow="1000" aria-valuetext="1,234 of 1,000"/);
+  for (const path of ["/keys", "/usage"]) {
+    assert.match(await of(path), /Your limits.*Set by the operator/s, path);
+  }
 });

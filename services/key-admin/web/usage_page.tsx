@@ -6,6 +6,7 @@ import {
 } from "../domain/keys/usage.ts";
 import type { ConsoleContext, Handler } from "./context.ts";
 import { showPage } from "./layout.tsx";
+import { ownerLimits } from "./limits_view.tsx";
 import {
   type Column,
   Empty,
@@ -29,7 +30,10 @@ const showUsage: Handler = async (c) => {
       lead:
         "All your keys together, including deleted ones. Each key's page shows its own numbers.",
     },
-    <UsageView usage={usage} base="/usage" />,
+    <>
+      {await ownerLimits(c)}
+      <UsageView usage={usage} base="/usage" />
+    </>,
   );
 };
 

@@ -89,6 +89,9 @@ export const limitsOf = <T>(
   concurrency: valueOf("concurrency"),
 });
 
+/** The limits in the order in which they are shown. */
+export const LIMIT_NAMES = Object.values(limitsOf((name) => name));
+
 /** The words of a limit's name: `limitWords("tokensPerDay", "_")` is `tokens_per_day`. */
 export const limitWords = (name: string, separator: string): string =>
   name.replace(/[A-Z]/g, (letter) => separator + letter.toLowerCase());

@@ -1,0 +1,95 @@
+import {
+  LIMITER_EPOCH_MS,
+  LIMITER_FIELDS,
+  limitUse,
+} from "@gateway/shared/keys/limiter_state";
+import {
+  type KeyRecord,
+  leaseKey,
+  limiterKey,
+  type Limits,
+  ownerLeaseKey,
+  ownerLimiterKey,
+} from "@gateway/shared/keys/record";
+import type { RedisLink } from "@gateway/shared/redis/link";
+import { defineScript } from "@gateway/shared/redis/script";
+import { asList, asNumber, asText } from "../store/redis.ts";
+import { LIMIT_NAMES } from "./settings.ts";
+
+/** Use against the limits of a key and of its owner, from the state that the edges keep. */
+
+/** One limit, and how much of it is used at the moment. */
+export interface Meter {
+  whose: "key" | "owner";
+  name: keyof Limits;
+  limit: number;
+  /** More than the limit if a large request has left tokens to wait for. */
+  used: number;
+}
+
+/** The limits that are set. */
+export interface LimitMeters {
+  /** By Redis' clock. */
+  nowMs: number;
+  meters: readonly Meter[];
+}
+
+/**
+ * Reads the time and the states at one moment.
+ *
+ * ```
+ * KEYS  none: the keys are only read, and EVALSHA requires write access to KEYS
+ * ARGV  1 lim:{owner}   2 lease:{owner}   3 lim:{owner}:<key>   4 lease:{owner}:<key>
+ *
+ * reply {unix ms, state in hexadecimal, running, state, running}
+ * ```
+ */
+const METERS_SCRIPT = defineScript(
+  "key-admin/meters",
+  `
+local time = redis.call('TIME')
+local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
+local reply = {nowMs}
+for at = 1, #ARGV, 2 do
+  local state = redis.call('HGET', ARGV[at], '${LIMITER_FIELDS.state}') or ''
+  local hex = string.gsub(state, '.', function(char) return string.format('%02x', string.byte(char)) end)
+  table.insert(reply, hex)
+  table.insert(reply, redis.call('ZCOUNT', ARGV[at + 1], nowMs - ${LIMITER_EPOCH_MS}, '+inf'))
+end
+return reply
+`,
+);
+
+/** Reads the meters of an owner and, if one is given, of a key of this owner. */
+export async function readMeters(
+  redis: RedisLink,
+  { ownerId, limits }: { ownerId: string; limits: Limits },
+  key?: Pick<KeyRecord, "id" | "limits">,
+): Promise<LimitMeters> {
+  const names = [ownerLimiterKey(ownerId), ownerLeaseKey(ownerId)];
+  if (key !== undefined) {
+    const ids = { ownerId, keyId: key.id };
+    names.push(limiterKey(ids), leaseKey(ids));
+  }
+  const reply = asList(await redis.evalScript(METERS_SCRIPT, [], names));
+  const nowMs = asNumber(reply[0]);
+  const metersOf = (whose: Meter["whose"], limits: Limits, at: number) => {
+    const state = asText(reply[at]);
+    const used = limitUse(state, asNumber(reply[at + 1]), limits, nowMs);
+    return LIMIT_NAMES.map((name) => ({
+      ...{ whose, name, limit: limits[name], used: used[name] },
+    })).filter(({ limit }) => limit > 0);
+  };
+  return {
+    nowMs,
+    meters: [
+      ...key === undefined ? [] : metersOf("key", key.limits, 3),
+      ...metersOf("owner", limits, 1),
+    ],
+  };
+}
+
+/** The limit of which the largest share is used: it refuses requests first. Undefined while none is used. */
+export const bindingMeter = (meters: readonly Meter[]): Meter | undefined =>
+  meters.filter(({ used }) => used > 0)
+    .toSorted((a, b) => b.used / b.limit - a.used / a.limit)[0];

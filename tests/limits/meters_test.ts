@@ -1,0 +1,100 @@
+/** Guarantee: the console's meters show what the admission counts. */
+import assert from "node:assert/strict";
+import { type Limits, UNLIMITED } from "@gateway/shared/keys/record";
+import { loneEdge } from "../../services/edge-auth/limits/lone_edge_fixture.ts";
+import {
+  bindingMeter,
+  readMeters,
+} from "../../services/key-admin/domain/keys/limit_use.ts";
+import { startRedisWorld } from "../support/admission_fixture.ts";
+import { letDayEnd, letTimePass } from "../support/limits/limiter_clock.ts";
+
+const OWNER = { ...UNLIMITED, requestsPerMinute: 100, tokensPerDay: 50_000 };
+const KEY: Limits = {
+  ...{ requestsPerMinute: 60, tokensPerMinute: 9_000 },
+  ...{ tokensPerDay: 100_000, concurrency: 40 },
+};
+const BURST = 30;
+/** One request is admitted although it is larger than the limit per minute. */
+const LARGE = 12_000;
+/** What refills while the test reads, of a limit. */
+const SLACK = 0.05;
+
+Deno.test("meters of a key and its owner are what the admission counts", async (t) => {
+  await using world = await startRedisWorld();
+  await using edge = loneEdge(world.link);
+  const principal = await world.addKey({ limits: KEY, ownerLimits: OWNER });
+  const { ownerId, keyId } = principal;
+  const read = () =>
+    readMeters(
+      world.link,
+      { ownerId, limits: OWNER },
+      { id: keyId, limits: KEY },
+    );
+  const admit = (wantTokens: number) =>
+    edge.admit(principal, { scope: "chat", model: null, wantTokens });
+  const pass = (ms: number) => letTimePass(world.link, { principal, ms });
+  type Step = [
+    name: string,
+    act: () => Promise<unknown>,
+    used: number[],
+    binds: string | undefined,
+  ];
+  const steps: Step[] = [
+    ["never used", () => Promise.resolve(), [0, 0, 0, 0, 0, 0], undefined],
+    [
+      "a burst",
+      async () => {
+        for (let n = 0; n < BURST; n++) await admit(100);
+      },
+      [30, 3_000, 3_000, 30, 30, 3_000],
+      "key concurrency",
+    ],
+    [
+      "15 s later",
+      () => pass(15_000),
+      [15, 750, 3_000, 30, 5, 3_000],
+      "key concurrency",
+    ],
+    [
+      "the clock of Redis is set back by a minute",
+      // As if no time had passed since the last admission.
+      () => pass(-60_000),
+      [30, 3_000, 3_000, 30, 30, 3_000],
+      "key concurrency",
+    ],
+    [
+      "leases end after 30 s",
+      () => pass(100_000),
+      [0, 0, 3_000, 0, 0, 3_000],
+      "owner tokensPerDay",
+    ],
+    [
+      "debt",
+      () => admit(LARGE),
+      [1, LARGE, 15_000, 1, 1, 15_000],
+      "key tokensPerMinute",
+    ],
+    [
+      "the day ends",
+      () => letDayEnd(world, principal),
+      [1, LARGE, 0, 1, 1, 0],
+      "key tokensPerMinute",
+    ],
+  ];
+  for (const [name, act, used, binds] of steps) {
+    await t.step(name, async () => {
+      await act();
+      const { meters, nowMs } = await read();
+      assert.equal(meters.length, used.length);
+      for (const [at, meter] of meters.entries()) {
+        const [most = NaN, least = most - SLACK * meter.limit] = [used[at]];
+        const isRight = meter.used <= most && meter.used >= least;
+        assert.ok(isRight, `${JSON.stringify(meter)}, not ${most}`);
+      }
+      const first = bindingMeter(meters);
+      assert.equal(first && `${first.whose} ${first.name}`, binds);
+      assert.ok(Math.abs(nowMs - await world.time()) < 10_000);
+    });
+  }
+});
