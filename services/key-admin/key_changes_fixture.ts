@@ -88,7 +88,9 @@ async function change(
   if (kind !== "rotate") return { next: await store[kind](target) };
   const { key: made } = await store.rotate(target, GRACE_MS);
   const expiresAtMs = made.createdAtMs + GRACE_MS;
-  return { next: { ...key, version: version + 1, expiresAtMs }, made };
+  const replacedBy = [made.id, made.hint] as const;
+  const next = { ...key, version: version + 1, expiresAtMs, replacedBy };
+  return { next, made };
 }
 
 /**

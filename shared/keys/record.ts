@@ -45,6 +45,9 @@ export const UNLIMITED: Limits = {
   concurrency: 0,
 };
 
+/** Id and hint of a key, which still name it when it has been deleted. */
+export type KeyName = readonly [id: string, hint: string];
+
 export interface KeyRecord {
   /** `key_` and 20 base62 characters. */
   id: string;
@@ -62,11 +65,14 @@ export interface KeyRecord {
   limits: Limits;
   createdAtMs: number;
   expiresAtMs: number | null;
+  /** The other key of a rotation: the old one, and the new one. */
+  replaces: KeyName | null;
+  replacedBy: KeyName | null;
   /** Incremented by each change, from 1. A change states the version it is based on. */
   version: number;
 }
 
-/** Field names of `key:{owner}:<key id>`; `own:{owner}` has the last four. Numbers are decimal text, lists are joined by commas, no expiry is 0. */
+/** Field names of `key:{owner}:<key id>`; `own:{owner}` has the last four. Numbers are decimal text, lists are joined by commas, null is 0. */
 export const KEY_FIELDS = {
   state: "state",
   description: "description",
@@ -76,6 +82,8 @@ export const KEY_FIELDS = {
   models: "models",
   createdAtMs: "created_at",
   expiresAtMs: "expires_at",
+  replaces: "replaces",
+  replacedBy: "replaced_by",
   version: "version",
   requestsPerMinute: "rpm",
   tokensPerMinute: "tpm",

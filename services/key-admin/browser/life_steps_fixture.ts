@@ -56,6 +56,12 @@ async function wholeLife(
   await page.getByLabel("Expires").fill("2099-01-31");
   await press(page, "Create key");
   const value = await storeKey(page);
+  await follow(page, "Disable Billing service");
+  await press(page, "Disable key");
+  await says(page, "The key is disabled");
+  await press(page, "Enable Billing service");
+  await says(page, "The key is enabled");
+  await title(page, "API keys");
   await follow(page, "Billing service");
   await says(page, javaScriptEnabled ? "Jan 31, 2099" : "2099-01-31");
 
@@ -81,8 +87,9 @@ async function wholeLife(
   await says(page, "stops working in 7 days");
   assert.notEqual(await storeKey(page), value);
 
-  await page.getByRole("row").filter({ hasText: value.slice(-4) })
-    .getByRole("link").click();
+  const old = page.getByRole("row").filter({ hasText: "Replaced by" });
+  await old.getByRole("link", { name: "Billing, renamed" }).first().click();
+  await says(page, value.slice(-4));
   await follow(page, "Delete");
   await page.getByLabel("I understand").check();
   await press(page, "Delete key");

@@ -80,7 +80,7 @@ const FONTS = [
   { font: "monospace", spacing: "" },
   { font: "Verdana, 'DejaVu Sans', sans-serif", spacing: "0.05em" },
 ];
-const FONT_WIDTHS = [360, 600, 720, 900, 1180, 1600];
+const FONT_WIDTHS = [360, 600, 720, 900, 1180, 1280, 1600];
 
 /** Tables fit with any font, with and without JavaScript. */
 async function inspectTables(

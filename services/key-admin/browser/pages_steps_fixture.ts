@@ -34,18 +34,18 @@ async function listAndLog(page: Page, visit: Visit): Promise<void> {
   });
   const rows = page.locator("tbody tr");
   await page.goto("/keys");
-  await page.getByRole("link", { name: FINDABLE }).waitFor();
+  await page.getByRole("link", { name: FINDABLE, exact: true }).waitFor();
   await follow(page, "Older");
-  await page.getByRole("link", { name: "Number 0" }).waitFor();
+  await page.getByRole("link", { name: "Number 0", exact: true }).waitFor();
   await follow(page, "Newest");
-  await page.getByRole("link", { name: FINDABLE }).waitFor();
+  await page.getByRole("link", { name: FINDABLE, exact: true }).waitFor();
   await page.getByLabel("Find keys").fill(FINDABLE);
   await press(page, "Find");
-  await page.getByRole("link", { name: FINDABLE }).waitFor();
+  await page.getByRole("link", { name: FINDABLE, exact: true }).waitFor();
   assert.equal(await rows.count(), 1);
   await page.goto("/keys");
   await follow(page, "With expiry");
-  await page.getByRole("link", { name: FINDABLE }).waitFor();
+  await page.getByRole("link", { name: FINDABLE, exact: true }).waitFor();
   assert.equal(await rows.count(), 1);
 
   await follow(page, "Audit log");
@@ -138,6 +138,18 @@ async function zones(visit: Visit): Promise<void> {
       timeZone: timezoneId,
     });
     assert.equal(await created.textContent(), inZone.format(key.createdAtMs));
+    const used = {
+      requests: 1,
+      errors: 0,
+      promptTokens: 1,
+      completionTokens: 1,
+    };
+    const nowMs = visit.site.deps.now();
+    await useKey(visit.site, { ownerId, keyId: key.id }, nowMs, used);
+    await page.reload();
+    const firstMs = nowMs - nowMs % HOUR_MS - 23 * HOUR_MS;
+    const first = page.locator(".chart time").first();
+    assert.equal(await first.textContent(), inZone.format(firstMs));
     await context.close();
   }
 }

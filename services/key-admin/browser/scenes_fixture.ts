@@ -54,7 +54,7 @@ export async function setStage(visit: Visit) {
       }),
     );
   }
-  const [key = assert.fail(), , disabled = assert.fail()] = keys;
+  const [key = assert.fail(), , disabled = assert.fail(), rotated] = keys;
   await site.deps.owners.setLimits(ownerId, {
     ...{ requestsPerMinute: 50, tokensPerMinute: 200_000 },
     ...{ tokensPerDay: 5_000_000, concurrency: 0 },
@@ -68,6 +68,7 @@ export async function setStage(visit: Visit) {
   const actor = { by: EMAIL, ip: OTHER_DEVICE.ip };
   const target = { ownerId, keyId: disabled.id, version: null, actor };
   await site.deps.keys.disable(target);
+  await site.deps.keys.rotate({ ...target, keyId: rotated?.id ?? "" }, DAY_MS);
   for (const ago of HOURS_OF_USE) {
     const requests = Math.round(60 * (1 + Math.sin(ago / 4)));
     const used = { ownerId, keyId: key.id };

@@ -1,4 +1,5 @@
 import type { KeyRecord, Limits } from "@gateway/shared/keys/record";
+import { defined } from "@gateway/shared/process/env";
 import type { KeyRow } from "../domain/keys/key_page.ts";
 import { isExpired } from "../domain/keys/key_record.ts";
 
@@ -27,6 +28,10 @@ export function toJson(key: KeyRecord, nowMs: number) {
     limits: limitsToJson(key.limits),
     created_at: isoTime(key.createdAtMs),
     expires_at: isoTime(key.expiresAtMs),
+    ...defined({
+      replaces: key.replaces?.[0],
+      replaced_by: key.replacedBy?.[0],
+    }),
     version: key.version,
   };
 }

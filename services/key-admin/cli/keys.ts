@@ -148,7 +148,7 @@ async function rotate(
   const { ms, text } = GRACES[old];
   const { key, value } = await keys.rotate(target, ms);
   return {
-    json: { ...toJson(key, now()), key: value, replaces: target.keyId },
+    json: { ...toJson(key, now()), key: value },
     note:
       `\nStore the new key now: it is not shown again. The old key stops working ${text}.`,
   };

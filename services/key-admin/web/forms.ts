@@ -64,7 +64,7 @@ export const FORM = z.strictObject({
   new_password: text(PASSWORD_CHARS_MAX * 4),
   code: text(60),
   /** Checked by `localPath`. */
-  next: text(300),
+  next: text(300).default(""),
   session: secret,
   nonce: secret,
   /** The version of the key that the page showed. */

@@ -22,10 +22,11 @@ import {
   labelOf,
   Moment,
   PostForm,
+  Rotation,
   Status,
   Time,
 } from "./parts.tsx";
-import { behindPassword } from "./session.ts";
+import { behindPassword, localPath } from "./session.ts";
 import { rangeOf, UsageView } from "./usage_page.tsx";
 
 /** One key: its page, and enabling, disabling, deleting and rotating it. */
@@ -34,7 +35,7 @@ const HISTORY_ROWS = 10;
 
 /** One key: settings, usage and history. */
 const showKey: Handler = async (c) => {
-  const { redis, audit, owners, now } = c.var.deps;
+  const { redis, audit, keys, owners, now } = c.var.deps;
   const key = await findKey(c);
   const { ownerId, id, version, description, models } = key;
   const nowMs = now();
@@ -52,6 +53,11 @@ const showKey: Handler = async (c) => {
       readMeters(redis, { ownerId, limits }, key)
     ),
   ]);
+  const linked = await Promise.all(
+    [key.replaces, key.replacedBy].map((name) =>
+      name && keys.get(ownerId, name[0])
+    ),
+  );
   const isEnabled = key.state === "enabled";
   const to = (label: string, page: string, look = "") => (
     <a class={`button ${look}`} href={`/keys/${id}/${page}`}>{label}</a>
@@ -72,6 +78,11 @@ const showKey: Handler = async (c) => {
         <>
           <code class="hint">{key.hint}</code>{" "}
           <Status keyRecord={key} nowMs={nowMs} />
+          <Rotation
+            keyRecord={key}
+            nowMs={nowMs}
+            isThere={(keyId) => linked.some((other) => other?.id === keyId)}
+          />
         </>
       ),
       actions: (
@@ -134,6 +145,7 @@ const ask = (question: Question): Handler => async (c) => {
   const { title, button, lead } = QUESTIONS[question];
   const nonce = mintSecret(randomBytes);
   const isRotation = question === "rotate";
+  const next = question === "disable" ? c.req.query("next") : undefined;
   return showPage(
     c,
     { title, lead, isCard: true },
@@ -147,10 +159,14 @@ const ask = (question: Question): Handler => async (c) => {
       </p>
       <PostForm
         action={`/keys/${key.id}/${question}`}
-        hidden={{ version: key.version, ...isRotation ? { nonce } : {} }}
+        hidden={{
+          version: key.version,
+          ...isRotation ? { nonce } : {},
+          ...next && { next },
+        }}
         submit={button}
         look={isRotation ? "primary" : "primary bad"}
-        cancel={`/keys/${key.id}`}
+        cancel={backOf(next, key.id)}
       >
         {isRotation && <GraceFields />}
         {question === "delete" && (
@@ -179,18 +195,25 @@ const GraceFields = () => (
   </fieldset>
 );
 
-/** Makes a change and redirects to a page that confirms it. Deleting needs a ticked box. */
+/** The page on which a change was started: one that it names, or the key's. */
+const backOf = (next: string | undefined, keyId: string): string =>
+  next ? localPath(next) : `/keys/${keyId}`;
+
+/** Makes a change and redirects to the page on which it was started, which confirms it. Deleting needs a ticked box. */
 const change =
   (what: "enable" | "disable" | "delete"): Handler => async (c) => {
-    const fields = FORM.pick({ version: true, stop_running: true });
+    const fields = FORM.pick({ version: true, stop_running: true, next: true });
     const form = readForm(
       c,
       what === "delete" ? fields.extend({ sure: FORM.shape.sure }) : fields,
     );
     const key = await c.var.deps.keys[what](targetOf(c, form.version));
     const done = form.stop_running ? await stopRunning(c, key) : `${what}d`;
-    const path = what === "delete" ? "/keys" : `/keys/${key.id}`;
-    return c.redirect(`${path}?done=${done}`, 303);
+    const back = what === "delete" ? "/keys" : backOf(form.next, key.id);
+    return c.redirect(
+      `${back}${back.includes("?") ? "&" : "?"}done=${done}`,
+      303,
+    );
   };
 
 const rotateKey: Handler = async (c) => {

@@ -1,5 +1,6 @@
 import { isKeyId } from "@gateway/shared/keys/key";
 import { usageDay } from "@gateway/shared/keys/limiter_state";
+import type { KeyRecord } from "@gateway/shared/keys/record";
 import {
   KEY_FILTERS,
   type KeyFilter,
@@ -18,6 +19,8 @@ import {
   Moment,
   number,
   Pager,
+  PostForm,
+  Rotation,
   Status,
   Table,
   Tabs,
@@ -72,7 +75,7 @@ const listKeys: Handler = async (c) => {
             />
             <Search search={search} filter={filter} />
           </div>
-          <Rows page={page} nowMs={nowMs} />
+          <Rows page={page} nowMs={nowMs} here={to(filter, after)} />
           <Pager
             newest={after && to(filter)}
             older={page.next && to(filter, page.next)}
@@ -114,7 +117,13 @@ const Search = (
   </form>
 );
 
-function Rows({ page, nowMs }: { page: KeyPage; nowMs: number }) {
+function Rows({ page, nowMs, here }: {
+  page: KeyPage;
+  nowMs: number;
+  /** The address of this page, to which changes lead back. */
+  here: string;
+}) {
+  const shown = new Set(page.rows.map(({ key }) => key.id));
   if (page.rows.length === 0) {
     return (
       <Empty
@@ -138,6 +147,11 @@ function Rows({ page, nowMs }: { page: KeyPage; nowMs: number }) {
               <bdi>{key.description}</bdi>
             </a>{" "}
             <code class="hint">{key.hint}</code>
+            <Rotation
+              keyRecord={key}
+              nowMs={nowMs}
+              isThere={(keyId) => shown.has(keyId)}
+            />
           </>
         )],
         ["Status", ({ key }) => <Status keyRecord={key} nowMs={nowMs} />],
@@ -146,7 +160,31 @@ function Rows({ page, nowMs }: { page: KeyPage; nowMs: number }) {
         ["Expires", ({ key }) => <Moment ms={key.expiresAtMs} nowMs={nowMs} />],
         ["Requests today", (row) => number(row.requestsToday), "num"],
         ["Tokens today", (row) => number(row.tokensToday), "num"],
+        ["Change", ({ key }) => <Switch keyRecord={key} here={here} />],
       ]}
     />
   );
+}
+
+/** Disables a key after a question, or enables it. Both lead back to the list. */
+function Switch({ keyRecord, here }: { keyRecord: KeyRecord; here: string }) {
+  const { id, state, version, description } = keyRecord;
+  const what = <span class="hidden">{description}</span>;
+  return state === "enabled"
+    ? (
+      <a
+        class="button small"
+        href={address(`/keys/${id}/ask/disable`, { next: here })}
+      >
+        Disable {what}
+      </a>
+    )
+    : (
+      <PostForm
+        action={`/keys/${id}/enable`}
+        hidden={{ version, next: here }}
+        submit={<>Enable {what}</>}
+        look="small"
+      />
+    );
 }

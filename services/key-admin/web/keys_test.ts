@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
-import { UNLIMITED } from "@gateway/shared/keys/record";
+import { usageDay } from "@gateway/shared/keys/limiter_state";
+import { UNLIMITED, usageKey } from "@gateway/shared/keys/record";
 import {
   hiddenField,
   keyForm,
@@ -231,4 +232,72 @@ Deno.test("limits are shown with their use, the one that binds first, and those 
   for (const path of ["/keys", "/usage"]) {
     assert.match(await of(path), /Your limits.*Set by the operator/s, path);
   }
+});
+
+Deno.test("a change leads back to where it was started, with a notice, and to no other site", async () => {
+  await using site = await startConsole();
+  const { client, ownerId, keyId } = await routeOwner(site, 1);
+  const list = "/keys?filter=enabled&search=secret+project";
+  const text = (await client.get(list)).text;
+  const [, href = ""] = /href="([^"]*ask\/disable[^"]*)"/.exec(text) ?? [];
+  const question = (await client.get(href)).text;
+  const shown = list.replaceAll("&", "&amp;");
+  assert.equal(hiddenField(question, "next"), shown);
+  assert.ok(question.includes(`href="${shown}"`), "Cancel leads back, too");
+  const cases = [
+    ["disable", list, `${list}&done=disabled`],
+    ["enable", "/keys", "/keys?done=enabled"],
+    ["disable", "", `/keys/${keyId}?done=disabled`],
+    ["enable", "", `/keys/${keyId}?done=enabled`],
+    ["disable", "https://evil.test/", "/keys?done=disabled"],
+    ["enable", "//evil.test", "/keys?done=enabled"],
+  ] as const;
+  for (const [what, next, location] of cases) {
+    const key = await site.deps.keys.find(ownerId, keyId);
+    const form = { version: String(key.version), ...next && { next } };
+    const answer = await client.post(`/keys/${keyId}/${what}`, form);
+    assert.equal(answer.headers.get("location"), location);
+    assert.match((await client.get(location)).text, /The key is (en|dis)abled/);
+  }
+});
+
+Deno.test("the two keys of a rotation name each other, even when one is deleted", async () => {
+  await using site = await startConsole();
+  const { client, ownerId, keyId } = await routeOwner(site, 1);
+  const { keys } = site.deps;
+  const actor = { by: "test", ip: "" };
+  const target = { ownerId, keyId, version: null, actor };
+  const { key } = await keys.rotate(target, 3_600_000);
+  const old = await keys.find(ownerId, keyId);
+  const linkTo = ({ id, hint }: typeof key) =>
+    `<a href="/keys/${id}">${hint}</a>`;
+  const by = `Replaced by ${linkTo(key)}, ends `;
+  const replaces = `Replaces ${linkTo(old)}`;
+  assert.ok((await client.get(`/keys/${old.id}`)).text.includes(by));
+  assert.ok((await client.get(`/keys/${key.id}`)).text.includes(replaces));
+  const list = (await client.get("/keys")).text;
+  assert.ok(list.includes(by) && list.includes(replaces));
+  // The new key's settings are its own: it is not replaced, and may be rotated in turn.
+  assert.equal(key.replacedBy, null);
+  await keys.delete(target);
+  for (const path of ["/keys", `/keys/${key.id}`]) {
+    const { text } = await client.get(path);
+    assert.ok(text.includes(`Replaces ${old.hint}<`), path);
+  }
+  const next = await keys.rotate({ ...target, keyId: key.id }, 0);
+  await keys.delete({ ...target, keyId: next.key.id });
+  site.clock.nowMs = Date.now() + 60_000;
+  const { text } = await client.get(`/keys/${key.id}`);
+  assert.ok(text.includes(`Replaced by ${next.key.hint}, ended `));
+});
+
+Deno.test("the chart names the zone of its hours without the script", async () => {
+  await using site = await startConsole();
+  const { client, ownerId, keyId } = await routeOwner(site, 1);
+  const today = usageKey({ ownerId, keyId }, usageDay(site.deps.now()));
+  await site.deps.redis.command(["HINCRBY", today, "00:req", "1"]);
+  const page = `/keys/${keyId}`;
+  const start = /<\/svg><p[^>]*><time[^>]*>[-\d]+ \d\d:\d\d UTC<\/time>/;
+  assert.match((await client.get(page)).text, start);
+  assert.match((await client.get(`${page}?range=30d`)).text, /days in UTC/);
 });

@@ -1,5 +1,5 @@
 import { type Child, createContext, type JSX, useContext } from "hono/jsx";
-import type { KeyRecord } from "@gateway/shared/keys/record";
+import type { KeyName, KeyRecord } from "@gateway/shared/keys/record";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { isExpired } from "../domain/keys/key_record.ts";
 import { limitWords } from "../domain/keys/settings.ts";
@@ -174,7 +174,7 @@ export function PostForm(
     action: string;
     hidden?: Readonly<Record<string, string | number>>;
     /** Label of the button that sends the form. */
-    submit: string;
+    submit: Child;
     /** Class names of that button. */
     look?: string;
     /** Where "Cancel" leads. */
@@ -282,6 +282,33 @@ export function Status(
   return keyRecord.state === "enabled"
     ? <span class="badge good">Enabled</span>
     : <span class="badge">Disabled</span>;
+}
+
+/** The other key of a rotation. `isThere` tells which keys still exist, to link to them. */
+export function Rotation({ keyRecord, nowMs, isThere }: {
+  keyRecord: KeyRecord;
+  nowMs: number;
+  isThere: (keyId: string) => boolean;
+}) {
+  const { replaces, replacedBy, expiresAtMs } = keyRecord;
+  const named = ([id, hint]: KeyName) =>
+    isThere(id) ? <a href={`/keys/${id}`}>{hint}</a> : hint;
+  return (
+    <>
+      {replaces && <span class="help">Replaces {named(replaces)}</span>}
+      {replacedBy && (
+        <span class="help">
+          Replaced by {named(replacedBy)}
+          {expiresAtMs !== null && (
+            <>
+              , {isExpired(keyRecord, nowMs) ? "ended" : "ends"}{" "}
+              <Moment ms={expiresAtMs} nowMs={nowMs} />
+            </>
+          )}
+        </span>
+      )}
+    </>
+  );
 }
 
 /** `3 hours ago`, `in 2 days`, a date further away, or `Never`. */

@@ -126,7 +126,7 @@ export async function enter(
   return c.redirect(target, 303);
 }
 
-const LOCAL_PATH = /^\/(?![/\\])[A-Za-z0-9_\-/.?=&%:]{0,200}$/;
+const LOCAL_PATH = /^\/(?![/\\])[A-Za-z0-9_\-/.?=&%:+]{0,200}$/;
 
 /** The given path if it is one of the console's, else `/keys`: no redirects to other sites (ASVS 3.7.2). */
 export function localPath(text: string | undefined): string {

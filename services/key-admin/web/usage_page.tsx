@@ -204,7 +204,9 @@ function BarChart({ what, usage: { buckets, range }, series }: {
         })}
       </svg>
       <p class="between faint">
-        <span>{name} ago</span>
+        {range === "24h"
+          ? <Time ms={buckets[0]?.startMs ?? 0} as="minute" />
+          : <span>{name} ago, days in UTC</span>}
         <span>{last}</span>
       </p>
     </figure>

@@ -15,19 +15,20 @@ export function isExpired(key: KeyRecord, nowMs: number): boolean {
 
 /** The given members as fields of `key:{owner}:<key id>`, flat as HSET takes them. */
 export function encodeKey(key: Partial<KeyRecord>): string[] {
-  const values: Record<string, unknown> = {
-    ...key,
-    ...key.limits,
-    expiresAtMs: key.expiresAtMs === null ? 0 : key.expiresAtMs,
-  };
+  const values: Record<string, unknown> = { ...key, ...key.limits };
   // Text of a list is its items, joined by commas.
   return Object.entries(KEY_FIELDS).flatMap(([member, field]) =>
-    values[member] === undefined ? [] : [field, String(values[member])]
+    values[member] === undefined ? [] : [field, String(values[member] ?? 0)]
   );
 }
 
 const whole = z.coerce.number().int().nonnegative();
 const list = z.string().transform((text) => text === "" ? [] : text.split(","));
+
+/** Records of earlier versions have none. */
+const keyName = z.string().default("0")
+  .transform((text) => text === "0" ? null : text.split(","))
+  .pipe(z.tuple([z.string(), z.string()]).nullable());
 
 const members = z.object({
   state: z.enum(["enabled", "disabled"]),
@@ -38,6 +39,8 @@ const members = z.object({
   models: list,
   createdAtMs: whole,
   expiresAtMs: whole.transform((ms) => ms === 0 ? null : ms),
+  replaces: keyName,
+  replacedBy: keyName,
   version: whole,
 });
 

@@ -10,6 +10,7 @@ import {
   auditKey,
   hashKey,
   KEY_FIELDS,
+  type KeyName,
   type KeyRecord,
   keysKey,
   recordKey,
@@ -203,7 +204,7 @@ export function createKeyStore(
     origin: Origin,
     settings: KeySettings,
     nowMs: number,
-    retire?: Step,
+    retired?: { old: KeyRecord; version: number; expiresAtMs: number },
   ): Promise<CreatedKey> {
     const value = mintKey(randomBytes);
     const key: KeyRecord = {
@@ -214,17 +215,26 @@ export function createKeyStore(
       hint: keyHint(value),
       hash: hashKeyValue(value),
       createdAtMs: nowMs,
+      replaces: retired === undefined
+        ? null
+        : [retired.old.id, retired.old.hint],
+      replacedBy: null,
       version: 1,
     };
     const lookup = hashKey(key.hash);
     // The very first key names the store: edges trust lookups only in a named store.
     await writer.command(["SET", STORE_KEY, mintStoreName(randomBytes), "NX"]);
     await writer.command(["SET", lookup, `${key.id}:${key.ownerId}`]);
-    const detail = retire === undefined ? "" : `replaces ${retire.keyId}`;
     const { actor } = origin;
-    const create = stepOf("key.created", { actor }, key, key, detail);
+    const detail = key.replaces === null ? "" : `replaces ${key.replaces[0]}`;
+    const steps = [stepOf("key.created", { actor }, key, key, detail)];
+    if (retired !== undefined) {
+      const { old, version, expiresAtMs } = retired;
+      const replacedBy: KeyName = [key.id, key.hint];
+      const changed = { expiresAtMs, replacedBy };
+      steps.push(stepOf("key.rotated", { actor, version }, old, changed));
+    }
     try {
-      const steps = retire === undefined ? [create] : [create, retire];
       await commit(origin, steps, nowMs);
     } catch (error) {
       if (error instanceof KeyRefused) await writer.command(["DEL", lookup]);
@@ -281,9 +291,8 @@ export function createKeyStore(
       const old = await store.find(target.ownerId, target.keyId);
       const endMs = nowMs + graceMs;
       const expiresAtMs = Math.min(old.expiresAtMs ?? endMs, endMs);
-      const seen = { ...target, version: target.version ?? old.version };
-      const retire = stepOf("key.rotated", seen, old, { expiresAtMs });
-      return await make(target, old, nowMs, retire);
+      const version = target.version ?? old.version;
+      return await make(target, old, nowMs, { old, version, expiresAtMs });
     },
 
     /** Replaces the settings that are given. */

@@ -219,8 +219,11 @@ Deno.test("rotation creates a key with the same settings and never extends the o
         const { key, value } = await t.store.rotate(target, graceMs);
         assert.notEqual(value, old.value);
         const { id, hash, hint, createdAtMs } = key;
-        assert.deepEqual(key, { ...old.key, id, hash, hint, createdAtMs });
+        const replaces = [old.key.id, old.key.hint];
+        const own = { id, hash, hint, createdAtMs, replaces };
+        assert.deepEqual(key, { ...old.key, ...own });
         const retired = await t.store.get(OWNER, old.key.id);
+        assert.deepEqual(retired?.replacedBy, [id, hint]);
         const endMs = retired?.expiresAtMs ?? 0;
         const mostMs = Math.min(leftMs ?? graceMs, graceMs);
         assert.ok(endMs >= beforeMs + mostMs - 1_000, `${endMs}`);
