@@ -63,7 +63,7 @@ const MAY: Record<string, Record<string, string>> = {
     expire: "use",
   },
   "key-admin": {
-    evalsha: "keys audit once key try",
+    evalsha: "keys audit once key try lim lease",
     get: "mail owner ticket known oidc",
     getdel: "ticket",
     exists: "once",

@@ -38,8 +38,7 @@ export interface LimitMeters {
  * Reads the time and the states at one moment.
  *
  * ```
- * KEYS  none: the keys are only read, and EVALSHA requires write access to KEYS
- * ARGV  1 lim:{owner}   2 lease:{owner}   3 lim:{owner}:<key>   4 lease:{owner}:<key>
+ * KEYS  1 lim:{owner}   2 lease:{owner}   3 lim:{owner}:<key>   4 lease:{owner}:<key>
  *
  * reply {unix ms, state in hexadecimal, running, state, running}
  * ```
@@ -50,11 +49,11 @@ const METERS_SCRIPT = defineScript(
 local time = redis.call('TIME')
 local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
 local reply = {nowMs}
-for at = 1, #ARGV, 2 do
-  local state = redis.call('HGET', ARGV[at], '${LIMITER_FIELDS.state}') or ''
+for at = 1, #KEYS, 2 do
+  local state = redis.call('HGET', KEYS[at], '${LIMITER_FIELDS.state}') or ''
   local hex = string.gsub(state, '.', function(char) return string.format('%02x', string.byte(char)) end)
   table.insert(reply, hex)
-  table.insert(reply, redis.call('ZCOUNT', ARGV[at + 1], nowMs - ${LIMITER_EPOCH_MS}, '+inf'))
+  table.insert(reply, redis.call('ZCOUNT', KEYS[at + 1], nowMs - ${LIMITER_EPOCH_MS}, '+inf'))
 end
 return reply
 `,
@@ -71,7 +70,7 @@ export async function readMeters(
     const ids = { ownerId, keyId: key.id };
     names.push(limiterKey(ids), leaseKey(ids));
   }
-  const reply = asList(await redis.evalScript(METERS_SCRIPT, [], names));
+  const reply = asList(await redis.evalScript(METERS_SCRIPT, names, []));
   const nowMs = asNumber(reply[0]);
   const metersOf = (whose: Meter["whose"], limits: Limits, at: number) => {
     const state = asText(reply[at]);
