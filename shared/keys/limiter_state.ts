@@ -38,6 +38,9 @@ export const LIMITER_FIELDS = {
  */
 export const LIMITER_EPOCH_MS = 1_735_689_600_000;
 
+/** A key's last use is known for this long. Limits alone would need two days. */
+export const LAST_USE_DAYS_KEPT = 90;
+
 const DAY_MS = 86_400_000;
 
 /** How much of each limit is used. */

@@ -1,6 +1,11 @@
 /** Guarantee: the console's meters show what the admission counts. */
 import assert from "node:assert/strict";
-import { type Limits, UNLIMITED } from "@gateway/shared/keys/record";
+import { LAST_USE_DAYS_KEPT } from "@gateway/shared/keys/limiter_state";
+import {
+  limiterKey,
+  type Limits,
+  UNLIMITED,
+} from "@gateway/shared/keys/record";
 import { loneEdge } from "../../services/edge-auth/limits/lone_edge_fixture.ts";
 import {
   bindingMeter,
@@ -97,4 +102,7 @@ Deno.test("meters of a key and its owner are what the admission counts", async (
       assert.ok(Math.abs(nowMs - await world.time()) < 10_000);
     });
   }
+  const leftMs = Number(await world.command("PTTL", limiterKey(principal)));
+  const keptMs = LAST_USE_DAYS_KEPT * 86_400_000;
+  assert.ok(leftMs > keptMs - 60_000, "the last use stays known");
 });

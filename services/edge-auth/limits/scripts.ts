@@ -1,6 +1,7 @@
 /** The Lua scripts that find keys, admit, renew and settle. They use only Redis' clock. */
 import { defineScript, type RedisScript } from "@gateway/shared/redis/script";
 import {
+  LAST_USE_DAYS_KEPT,
   LIMITER_EPOCH_MS,
   USAGE_DAYS_KEPT,
   USAGE_KINDS,
@@ -12,8 +13,7 @@ export const LEASE_MS = 30_000;
 
 /** The reported wait when too many requests are running, since it is unknown when one will end. */
 const CONCURRENCY_WAIT_MS = 1_000;
-/** Twice the period of the longest budget, which is a day. */
-const STATE_TTL_MS = 48 * 3_600_000;
+const STATE_TTL_MS = LAST_USE_DAYS_KEPT * 86_400_000;
 /** An expired lease is kept this long so that its request can still be settled once. */
 const DEAD_LEASE_MS = 3_600_000;
 const LEASES_TTL_MS = 2 * DEAD_LEASE_MS;

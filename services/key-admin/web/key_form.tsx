@@ -20,7 +20,15 @@ import {
 } from "./context.ts";
 import { FORM, list, readForm, text } from "./forms.ts";
 import { showPage } from "./layout.tsx";
-import { Box, Curl, Field, labelOf, PostForm, ShownOnce } from "./parts.tsx";
+import {
+  Box,
+  Curl,
+  Field,
+  labelOf,
+  number,
+  PostForm,
+  ShownOnce,
+} from "./parts.tsx";
 import { behindPassword } from "./session.ts";
 
 /** Creating and editing a key. */
@@ -187,12 +195,17 @@ export function parse(
   };
 }
 
-function showForm(
+async function showForm(
   c: ConsoleContext,
   key: KeyRecord | null,
   values: Values,
   errors: ReadonlyMap<string, string> = new Map(),
 ): Promise<Response> {
+  const { deps: { owners }, signedIn: { session: { ownerId } } } = c.var;
+  const ownerLimits = await owners.limits(ownerId);
+  /** A limit above that of the owner has no effect. */
+  const helpOf = (limit: number) =>
+    limit > 0 && { help: `All your keys together: ${number(limit)}` };
   const title = key === null ? "Create key" : "Edit key";
   const back = key === null ? "/keys" : `/keys/${key.id}`;
   const { nonce, version } = values;
@@ -259,6 +272,7 @@ function showForm(
               type="number"
               min={0}
               placeholder="No limit"
+              {...helpOf(ownerLimits[name])}
             />
           )))}
         </div>

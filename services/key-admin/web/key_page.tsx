@@ -20,6 +20,7 @@ import {
   Box,
   Facts,
   labelOf,
+  LastUse,
   Moment,
   PostForm,
   Rotation,
@@ -64,7 +65,7 @@ const showKey: Handler = async (c) => {
   );
   const facts = {
     "Created": <Time ms={key.createdAtMs} as="minute" />,
-    "Last used": <Moment ms={lastUsedAtMs} nowMs={nowMs} />,
+    "Last used": <LastUse ms={lastUsedAtMs} keyRecord={key} nowMs={nowMs} />,
     "Expires": <Moment ms={key.expiresAtMs} nowMs={nowMs} />,
     "Permissions": key.scopes.map(labelOf).join(", "),
     "Models": models.length === 0 ? "All" : models.join(", "),
@@ -155,7 +156,11 @@ const ask = (question: Question): Handler => async (c) => {
           <bdi>{key.description}</bdi>
         </strong>{" "}
         <code class="hint">{key.hint}</code>, last used:{" "}
-        <Moment ms={await readLastUse(redis, key)} nowMs={now()} />
+        <LastUse
+          ms={await readLastUse(redis, key)}
+          keyRecord={key}
+          nowMs={now()}
+        />
       </p>
       <PostForm
         action={`/keys/${key.id}/${question}`}

@@ -16,6 +16,7 @@ import {
   Curl,
   Empty,
   labelOf,
+  LastUse,
   Moment,
   number,
   Pager,
@@ -156,7 +157,12 @@ function Rows({ page, nowMs, here }: {
         )],
         ["Status", ({ key }) => <Status keyRecord={key} nowMs={nowMs} />],
         ["Created", ({ key }) => <Time ms={key.createdAtMs} as="day" />],
-        ["Last used", (row) => <Moment ms={row.lastUsedAtMs} nowMs={nowMs} />],
+        [
+          "Last used",
+          ({ key, lastUsedAtMs }) => (
+            <LastUse ms={lastUsedAtMs} keyRecord={key} nowMs={nowMs} />
+          ),
+        ],
         ["Expires", ({ key }) => <Moment ms={key.expiresAtMs} nowMs={nowMs} />],
         ["Requests today", (row) => number(row.requestsToday), "num"],
         ["Tokens today", (row) => number(row.tokensToday), "num"],

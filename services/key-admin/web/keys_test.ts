@@ -1,6 +1,9 @@
 import assert from "node:assert/strict";
-import { usageDay } from "@gateway/shared/keys/limiter_state";
-import { UNLIMITED, usageKey } from "@gateway/shared/keys/record";
+import {
+  LAST_USE_DAYS_KEPT,
+  usageDay,
+} from "@gateway/shared/keys/limiter_state";
+import { recordKey, UNLIMITED, usageKey } from "@gateway/shared/keys/record";
 import {
   hiddenField,
   keyForm,
@@ -232,6 +235,7 @@ Deno.test("limits are shown with their use, the one that binds first, and those 
   for (const path of ["/keys", "/usage"]) {
     assert.match(await of(path), /Your limits.*Set by the operator/s, path);
   }
+  assert.match(await of(`/keys/${id}/edit`), /All your keys together: 50</);
 });
 
 Deno.test("a change leads back to where it was started, with a notice, and to no other site", async () => {
@@ -300,4 +304,18 @@ Deno.test("the chart names the zone of its hours without the script", async () =
   const start = /<\/svg><p[^>]*><time[^>]*>[-\d]+ \d\d:\d\d UTC<\/time>/;
   assert.match((await client.get(page)).text, start);
   assert.match((await client.get(`${page}?range=30d`)).text, /days in UTC/);
+});
+
+Deno.test("a key whose last use is no longer known is not called unused", async () => {
+  await using site = await startConsole();
+  const { client, ownerId, keyId } = await routeOwner(site, 1);
+  for (const path of ["/keys", `/keys/${keyId}`]) {
+    assert.match((await client.get(path)).text, /Last used.*?>Never</s);
+  }
+  const longAgo = String(Date.now() - (LAST_USE_DAYS_KEPT + 1) * 86_400_000);
+  const key = recordKey({ ownerId, keyId });
+  await site.deps.redis.command(["HSET", key, "created_at", longAgo]);
+  for (const path of ["/keys", `/keys/${keyId}`]) {
+    assert.match((await client.get(path)).text, />Not in 90 days</);
+  }
 });

@@ -133,7 +133,7 @@ const Heading = (
         <h1>
           <bdi>{title}</bdi>
         </h1>
-        {lead && <p class="lead">{lead}</p>}
+        {lead && <div class="lead">{lead}</div>}
       </div>
       {actions}
     </div>

@@ -1,4 +1,5 @@
 import { type Child, createContext, type JSX, useContext } from "hono/jsx";
+import { LAST_USE_DAYS_KEPT } from "@gateway/shared/keys/limiter_state";
 import type { KeyName, KeyRecord } from "@gateway/shared/keys/record";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { isExpired } from "../domain/keys/key_record.ts";
@@ -295,9 +296,9 @@ export function Rotation({ keyRecord, nowMs, isThere }: {
     isThere(id) ? <a href={`/keys/${id}`}>{hint}</a> : hint;
   return (
     <>
-      {replaces && <span class="help">Replaces {named(replaces)}</span>}
+      {replaces && <p class="help">Replaces {named(replaces)}</p>}
       {replacedBy && (
-        <span class="help">
+        <p class="help">
           Replaced by {named(replacedBy)}
           {expiresAtMs !== null && (
             <>
@@ -305,10 +306,22 @@ export function Rotation({ keyRecord, nowMs, isThere }: {
               <Moment ms={expiresAtMs} nowMs={nowMs} />
             </>
           )}
-        </span>
+        </p>
       )}
     </>
   );
+}
+
+/** When a key was last used, as far as that is still known. */
+export function LastUse({ ms, keyRecord, nowMs }: {
+  ms: number | null;
+  keyRecord: KeyRecord;
+  nowMs: number;
+}) {
+  const knownMs = nowMs - LAST_USE_DAYS_KEPT * 86_400_000;
+  return ms === null && keyRecord.createdAtMs < knownMs
+    ? <span class="faint">Not in {LAST_USE_DAYS_KEPT} days</span>
+    : <Moment ms={ms} nowMs={nowMs} />;
 }
 
 /** `3 hours ago`, `in 2 days`, a date further away, or `Never`. */
