@@ -229,7 +229,7 @@ Deno.test("limits are shown with their use, the one that binds first, and those 
   const used = await of(`/keys/${id}`);
   assert.match(
     used,
-    /binds: tokens per day of this key.*Requests are refused/s,
+    /binds: tokens per day of this key.*requests are refused/s,
   );
   assert.match(used, /aria-valuenow="1000" aria-valuetext="1,234 of 1,000"/);
   for (const path of ["/keys", "/usage"]) {

@@ -30,26 +30,26 @@ export const LimitsCard = ({ shown: { meters, nowMs }, title, help }: {
         <h2>{title}</h2>
         <p class="help">{help}</p>
       </header>
-      {binding && <Binding meter={binding} nowMs={nowMs} />}
-      <div class="meters">
-        {LIMIT_NAMES.map((name) => (
-          <section>
-            <h3>{labelOf(name)}</h3>
-            {meters.every((meter) => meter.name !== name) && (
-              <p class="faint">No limit</p>
-            )}
-            {meters.filter((meter) => meter.name === name).map((meter) => (
-              <Bar
-                meter={meter}
-                nowMs={nowMs}
-                isBinding={meter === binding}
-                ownerLimit={meters.find((other) =>
-                  other.name === name && other.whose === "owner"
-                )?.limit}
-              />
-            ))}
-          </section>
-        ))}
+      {binding && <Binding meter={binding} />}
+      <div class="split">
+        {LIMIT_NAMES.map((name) => {
+          const shown = meters.filter((meter) => meter.name === name);
+          const owner = shown.find(({ whose }) => whose === "owner");
+          return (
+            <div>
+              <h3>{labelOf(name)}</h3>
+              {shown.length === 0 && <p class="faint">No limit</p>}
+              {shown.map((meter) => (
+                <Bar
+                  meter={meter}
+                  nowMs={nowMs}
+                  isBinding={meter === binding}
+                  ownerLimit={owner?.limit ?? Infinity}
+                />
+              ))}
+            </div>
+          );
+        })}
       </div>
       <p class="help">
         At{" "}
@@ -73,16 +73,16 @@ export async function ownerLimits(c: ConsoleContext): Promise<Child> {
 const BY_OPERATOR =
   "Set by the operator. They apply to all your keys together, whatever the limits of each key.";
 
-function Binding({ meter, nowMs }: { meter: Meter; nowMs: number }) {
+function Binding({ meter }: { meter: Meter }) {
   const { whose, name, limit, used } = meter;
-  const words = `${labelOf(name).toLowerCase()} of ${
-    WHOSE[whose].toLowerCase()
-  }`;
-  const isFull = used >= limit;
+  const limitName = labelOf(name).toLowerCase();
   return (
     <p class={`banner ${lookOf(meter)}`}>
-      <strong>This limit binds: {words}.</strong> {isFull
-        ? <>Requests are refused {whenFree(meter, nowMs)}.</>
+      <strong>
+        This limit binds: {limitName} of {WHOSE[whose].toLowerCase()}.
+      </strong>{" "}
+      {used >= limit
+        ? "New requests are refused."
         : `${Math.floor(100 * used / limit)}% is used, more than of any other.`}
     </p>
   );
@@ -92,32 +92,20 @@ function Binding({ meter, nowMs }: { meter: Meter; nowMs: number }) {
 const lookOf = ({ used, limit }: Meter) =>
   used >= limit ? "bad" : used >= WARN_SHARE * limit ? "warn" : "";
 
-/** When a limit that is used up accepts a request again. */
-function whenFree({ name, limit, used }: Meter, nowMs: number): Child {
-  if (name === "concurrency") return "until one that is running ends";
-  if (name === "tokensPerDay") {
-    return (
-      <>
-        until <Time ms={nextDayMs(nowMs)} as="minute" />
-      </>
-    );
-  }
-  return `for about ${secondsOf((used - limit + 1) / limit)}`;
-}
-
-function Bar({ meter, nowMs, isBinding, ownerLimit = Infinity }: {
+function Bar({ meter, nowMs, isBinding, ownerLimit }: {
   meter: Meter;
   nowMs: number;
   isBinding: boolean;
-  ownerLimit: number | undefined;
+  ownerLimit: number;
 }) {
   const { whose, name, limit, used } = meter;
-  const share = used / limit;
   const text = `${number(used)} of ${number(limit)}`;
   return (
     <div class={`meter ${lookOf(meter)}`}>
       <p class="between">
-        <span>{WHOSE[whose]}</span>
+        <span>
+          {WHOSE[whose]} {isBinding && <span class="badge">Binds</span>}
+        </span>
         <span class="num">{text}</span>
       </p>
       <svg
@@ -130,12 +118,9 @@ function Bar({ meter, nowMs, isBinding, ownerLimit = Infinity }: {
         aria-valuenow={Math.min(used, limit)}
         aria-valuetext={text}
       >
-        <rect width={100 * Math.min(1, share)} height="1" />
+        <rect width={100 * Math.min(1, used / limit)} height="1" />
       </svg>
-      <div class="between">
-        <p class="help">{noteOf(meter, nowMs)}</p>
-        {isBinding && <span class="badge">Binds</span>}
-      </div>
+      <p class="help">{noteOf(meter, nowMs)}</p>
       {whose === "key" && limit > ownerLimit && (
         <p class="help">
           This can never be reached: all your keys together are limited to{" "}
@@ -146,27 +131,25 @@ function Bar({ meter, nowMs, isBinding, ownerLimit = Infinity }: {
   );
 }
 
-/** When use ends. */
+/** Until when requests are refused, or when nothing is in use any more. */
 function noteOf({ name, limit, used }: Meter, nowMs: number): Child {
-  if (name === "concurrency") return "Running now";
+  const isFull = used >= limit;
+  if (name === "concurrency") {
+    return isFull ? "New requests are refused until one ends" : "Running now";
+  }
   if (name === "tokensPerDay") {
+    const endMs = (Math.floor(nowMs / DAY_MS) + 1) * DAY_MS;
     return (
       <>
-        Today in UTC. Starts again <Time ms={nextDayMs(nowMs)} as="relative" />
+        {isFull ? "New requests are refused until" : "Starts again at"}{" "}
+        <Time ms={endMs} as="minute" />
       </>
     );
   }
+  const secondsFor = (count: number) =>
+    number(Math.max(1, Math.ceil(60 * count / limit)));
   if (used === 0) return "Nothing in use now";
-  const over = used > limit ? `${number(used - limit)} over. ` : "";
-  return `${over}All free again in ${secondsOf(used / limit)}`;
-}
-
-const nextDayMs = (nowMs: number) => (Math.floor(nowMs / DAY_MS) + 1) * DAY_MS;
-
-/** A share of a limit per minute as the time in which it refills: `12 s`, `3 min`. */
-function secondsOf(share: number): string {
-  const seconds = Math.max(1, Math.ceil(60 * share));
-  return seconds < 120
-    ? `${seconds} s`
-    : `${number(Math.ceil(seconds / 60))} min`;
+  return isFull
+    ? `New requests are refused for ${secondsFor(used - limit + 1)} s`
+    : `All free again in ${secondsFor(used)} s`;
 }
