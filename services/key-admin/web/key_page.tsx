@@ -1,7 +1,6 @@
 import type { KeyRecord } from "@gateway/shared/keys/record";
 import { isExpired } from "../domain/keys/key_record.ts";
 import { GRACES } from "../domain/keys/key_store.ts";
-import { readMeters } from "../domain/keys/limit_use.ts";
 import { readLastUse, readUsage } from "../domain/keys/usage.ts";
 import { mintSecret } from "../domain/store/secret.ts";
 import { AuditTable } from "./audit_page.tsx";
@@ -15,7 +14,7 @@ import {
 import { FORM, readForm } from "./forms.ts";
 import { answerCreated } from "./key_form.tsx";
 import { showPage } from "./layout.tsx";
-import { LimitsCard } from "./limits_view.tsx";
+import { limitsCard } from "./limits_view.tsx";
 import {
   Box,
   Facts,
@@ -36,7 +35,7 @@ const HISTORY_ROWS = 10;
 
 /** One key: settings, usage and history. */
 const showKey: Handler = async (c) => {
-  const { redis, audit, keys, owners, now } = c.var.deps;
+  const { redis, audit, keys, now } = c.var.deps;
   const key = await findKey(c);
   const { ownerId, id, version, description, models } = key;
   const nowMs = now();
@@ -46,13 +45,10 @@ const showKey: Handler = async (c) => {
     before: "",
     rows: HISTORY_ROWS,
   };
-  const [usage, lastUsedAtMs, history, meters] = await Promise.all([
+  const [usage, lastUsedAtMs, history] = await Promise.all([
     readUsage(redis, ownerId, id, rangeOf(c), nowMs),
     readLastUse(redis, key),
     audit.read(ownerId, historyQuery),
-    owners.limits(ownerId).then((limits) =>
-      readMeters(redis, { ownerId, limits }, key)
-    ),
   ]);
   const linked = await Promise.all(
     [key.replaces, key.replacedBy].map((name) =>
@@ -104,11 +100,7 @@ const showKey: Handler = async (c) => {
     },
     <>
       <Facts facts={facts} />
-      <LimitsCard
-        shown={meters}
-        title="Limits"
-        help="A request has to fit every limit of this key, and those that the operator has set for all your keys together."
-      />
+      {await limitsCard(c, key)}
       <h2>Usage</h2>
       <UsageView usage={usage} base={`/keys/${id}`} />
       <h2>History</h2>

@@ -10,7 +10,7 @@ import {
 import type { Handler } from "./context.ts";
 import { postKey } from "./key_form.tsx";
 import { showPage } from "./layout.tsx";
-import { ownerLimits } from "./limits_view.tsx";
+import { limitsCard } from "./limits_view.tsx";
 import {
   address,
   Curl,
@@ -81,7 +81,7 @@ const listKeys: Handler = async (c) => {
             newest={after && to(filter)}
             older={page.next && to(filter, page.next)}
           />
-          {await ownerLimits(c)}
+          {await limitsCard(c)}
         </>
       ),
   );

@@ -1,7 +1,7 @@
 import type { Child } from "hono/jsx";
+import type { KeyRecord } from "@gateway/shared/keys/record";
 import {
   bindingMeter,
-  type LimitMeters,
   type Meter,
   readMeters,
 } from "../domain/keys/limit_use.ts";
@@ -17,18 +17,25 @@ const WARN_SHARE = 0.8;
 
 const WHOSE = { key: "This key", owner: "All your keys" } as const;
 
-/** A card with the four limits, those that bind first marked. */
-export const LimitsCard = ({ shown: { meters, nowMs }, title, help }: {
-  shown: LimitMeters;
-  title: string;
-  help: Child;
-}) => {
+/** A card with use against the limits of a key and its owner, or of the owner alone: then nothing if the operator has set none. */
+export async function limitsCard(
+  c: ConsoleContext,
+  key?: KeyRecord,
+): Promise<Child> {
+  const { deps: { redis, owners }, signedIn: { session: { ownerId } } } = c.var;
+  const limits = await owners.limits(ownerId);
+  const { meters, nowMs } = await readMeters(redis, { ownerId, limits }, key);
+  if (key === undefined && meters.length === 0) return null;
   const binding = bindingMeter(meters);
   return (
     <section class="card">
       <header>
-        <h2>{title}</h2>
-        <p class="help">{help}</p>
+        <h2>{key === undefined ? "Your limits" : "Limits"}</h2>
+        <p class="help">
+          {key === undefined
+            ? "Set by the operator. They apply to all your keys together, whatever the limits of each key."
+            : "A request has to fit every limit of this key, and those that the operator has set for all your keys together."}
+        </p>
       </header>
       {binding && <Binding meter={binding} />}
       <div class="split">
@@ -58,20 +65,7 @@ export const LimitsCard = ({ shown: { meters, nowMs }, title, help }: {
       </p>
     </section>
   );
-};
-
-/** The owner's limits and their use, or nothing if the operator has set none. */
-export async function ownerLimits(c: ConsoleContext): Promise<Child> {
-  const { deps: { redis, owners }, signedIn: { session: { ownerId } } } = c.var;
-  const limits = await owners.limits(ownerId);
-  const shown = await readMeters(redis, { ownerId, limits });
-  return shown.meters.length > 0 && (
-    <LimitsCard shown={shown} title="Your limits" help={BY_OPERATOR} />
-  );
 }
-
-const BY_OPERATOR =
-  "Set by the operator. They apply to all your keys together, whatever the limits of each key.";
 
 function Binding({ meter }: { meter: Meter }) {
   const { whose, name, limit, used } = meter;
@@ -150,6 +144,6 @@ function noteOf({ name, limit, used }: Meter, nowMs: number): Child {
     number(Math.max(1, Math.ceil(60 * count / limit)));
   if (used === 0) return "Nothing in use now";
   return isFull
-    ? `New requests are refused for ${secondsFor(used - limit + 1)} s`
+    ? `New requests are refused for at least ${secondsFor(used - limit + 1)} s`
     : `All free again in ${secondsFor(used)} s`;
 }

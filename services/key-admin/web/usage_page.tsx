@@ -6,7 +6,7 @@ import {
 } from "../domain/keys/usage.ts";
 import type { ConsoleContext, Handler } from "./context.ts";
 import { showPage } from "./layout.tsx";
-import { ownerLimits } from "./limits_view.tsx";
+import { limitsCard } from "./limits_view.tsx";
 import {
   type Column,
   Empty,
@@ -31,7 +31,7 @@ const showUsage: Handler = async (c) => {
         "All your keys together, including deleted ones. Each key's page shows its own numbers.",
     },
     <>
-      {await ownerLimits(c)}
+      {await limitsCard(c)}
       <UsageView usage={usage} base="/usage" />
     </>,
   );
