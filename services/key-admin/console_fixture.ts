@@ -223,7 +223,7 @@ const USE_SCRIPT = defineScript(
   "test/use",
   `
 local time = redis.call('TIME')
-local now = (time[1] - ${LIMITER_EPOCH_MS / 1000}) * 1000
+local now = (time[1] - ${LIMITER_EPOCH_MS / 1000}) * 1000 + time[2] / 1000
 local req, tok, used, running = unpack(ARGV)
 redis.call('HSET', KEYS[1], 's', struct.pack('<ddddddd', now, now + req, now + tok, math.floor(now / 86400000), used, 0, 0))
 for n = 1, running do redis.call('ZADD', KEYS[2], now + 3600000, 'lease' .. n) end

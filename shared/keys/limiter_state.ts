@@ -43,7 +43,7 @@ export const LAST_USE_DAYS_KEPT = 90;
 
 const DAY_MS = 86_400_000;
 
-/** How much of each limit is used. */
+/** How much of each limit is used, with fractions. */
 export type LimitUse = Readonly<Record<keyof Limits, number>>;
 
 /**
@@ -65,10 +65,8 @@ export function limitUse(
     packed.length < 8 * (at + 1) ? 0 : packed.readDoubleLE(8 * at);
   // A clock that was set back moves the times of the state with it.
   const ahead = Math.max(0, field(0) - now);
-  const perMinute = (fullAtMs: number, limit: number) => {
-    const debtMs = Math.max(0, fullAtMs - ahead - now);
-    return Math.max(0, Math.ceil(debtMs * limit / 60_000 - TOLERANCE));
-  };
+  const perMinute = (fullAtMs: number, limit: number) =>
+    Math.max(0, fullAtMs - ahead - now) * limit / 60_000;
   const daysAhead = field(3) - limiterDay(nowMs);
   return {
     requestsPerMinute: perMinute(field(1), limits.requestsPerMinute),
@@ -77,9 +75,6 @@ export function limitUse(
     concurrency: running,
   };
 }
-
-/** Sums of fractions are not exact: a hundredth of an interval is none. */
-const TOLERANCE = 0.01;
 
 /** The hourly counters in `use:{owner}:<key id>:<yyyymmdd>` and `use:{owner}:<yyyymmdd>`. */
 export const USAGE_KINDS = {

@@ -232,6 +232,12 @@ Deno.test("limits are shown with their use, the one that binds first, and those 
     /binds: tokens per day of this key.*requests are refused/s,
   );
   assert.match(used, /aria-valuenow="1000" aria-valuetext="1,234 of 1,000"/);
+  // 59.9 of 60 requests are in use, so the next one is refused for 0.9 s.
+  await useLimits(site, { ownerId, keyId: id }, {
+    ...{ requestsAheadMs: 59_900, tokensAheadMs: 0, dayTokens: 0, running: 0 },
+  });
+  const full = await of(`/keys/${id}`);
+  assert.match(full, /60 of 60".*refused for at least 1 s/s);
   for (const path of ["/keys", "/usage"]) {
     assert.match(await of(path), /Your limits.*Set by the operator/s, path);
   }

@@ -126,7 +126,7 @@ function Bar({ meter, nowMs, isBinding, ownerLimit }: {
 }
 
 /** Until when requests are refused, or when nothing is in use any more. */
-function noteOf({ name, limit, used }: Meter, nowMs: number): Child {
+function noteOf({ name, limit, used, exact }: Meter, nowMs: number): Child {
   const isFull = used >= limit;
   if (name === "concurrency") {
     return isFull ? "New requests are refused until one ends" : "Running now";
@@ -144,6 +144,6 @@ function noteOf({ name, limit, used }: Meter, nowMs: number): Child {
     number(Math.max(1, Math.ceil(60 * count / limit)));
   if (used === 0) return "Nothing in use now";
   return isFull
-    ? `New requests are refused for at least ${secondsFor(used - limit + 1)} s`
-    : `All free again in ${secondsFor(used)} s`;
+    ? `New requests are refused for at least ${secondsFor(exact - limit + 1)} s`
+    : `All free again in ${secondsFor(exact)} s`;
 }

@@ -25,6 +25,8 @@ export interface Meter {
   limit: number;
   /** More than the limit if a large request has left tokens to wait for. */
   used: number;
+  /** The same with the fraction of a request or token that is not free yet. */
+  exact: number;
 }
 
 /** The limits that are set. */
@@ -59,6 +61,9 @@ return reply
 `,
 );
 
+/** Sums of fractions are not exact: as at admission, a hundredth is nothing. */
+const TOLERANCE = 0.01;
+
 /** Reads the meters of an owner and, if one is given, of a key of this owner. */
 export async function readMeters(
   redis: RedisLink,
@@ -76,7 +81,8 @@ export async function readMeters(
     const state = asText(reply[at]);
     const used = limitUse(state, asNumber(reply[at + 1]), limits, nowMs);
     return LIMIT_NAMES.map((name) => ({
-      ...{ whose, name, limit: limits[name], used: used[name] },
+      ...{ whose, name, limit: limits[name], exact: used[name] },
+      used: Math.max(0, Math.ceil(used[name] - TOLERANCE)),
     })).filter(({ limit }) => limit > 0);
   };
   return {
