@@ -286,6 +286,7 @@ Deno.test("the two keys of a rotation name each other, even when one is deleted"
   assert.ok((await client.get(`/keys/${old.id}`)).text.includes(by));
   assert.ok((await client.get(`/keys/${key.id}`)).text.includes(replaces));
   const list = (await client.get("/keys")).text;
+  assert.match(list, /Enabled<.*Expires soon</s);
   assert.ok(list.includes(by) && list.includes(replaces));
   // The new key's settings are its own: it is not replaced, and may be rotated in turn.
   assert.equal(key.replacedBy, null);

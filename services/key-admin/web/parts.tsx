@@ -275,14 +275,17 @@ export function Time(
   );
 }
 
-/** `Enabled`, `Disabled`, `Expired`: a word and a colour, never a colour alone. */
+/** `Enabled`, `Expires soon`, `Disabled`, `Expired`: words and a colour, never a colour alone. */
 export function Status(
   { keyRecord, nowMs }: { keyRecord: KeyRecord; nowMs: number },
 ) {
   if (isExpired(keyRecord, nowMs)) return <span class="badge">Expired</span>;
-  return keyRecord.state === "enabled"
-    ? <span class="badge good">Enabled</span>
-    : <span class="badge">Disabled</span>;
+  if (keyRecord.state === "disabled") {
+    return <span class="badge">Disabled</span>;
+  }
+  return (keyRecord.expiresAtMs ?? Infinity) - nowMs < SOON_MS
+    ? <span class="badge warn">Expires soon</span>
+    : <span class="badge good">Enabled</span>;
 }
 
 /** The other key of a rotation. `isThere` tells which keys still exist, to link to them. */
