@@ -16,7 +16,7 @@ import {
   type Visit,
 } from "./site_fixture.ts";
 
-/** The lifecycle of keys in the browser. Run by `life_test.ts`. */
+/** The lifecycle of keys in the browser. Run by `console_test.ts`. */
 
 /** Distance of a click from the corner of a button, in px. */
 const INSET = 10;

@@ -101,7 +101,7 @@ interface Play {
 const at = (
   name: string,
   path: string | ((stage: Stage) => string | Promise<string>),
-  { who = "owner", fill = {}, click, shows = "Gateway" }: Play = {},
+  { who = "owner", fill = {}, click, shows }: Play = {},
 ): Scene => [name, async (stage) => {
   const page = stage[who];
   await page.goto(typeof path === "string" ? path : await path(stage));
@@ -109,7 +109,7 @@ const at = (
     await page.locator(`#${field}`).fill(text);
   }
   if (click !== undefined) await page.locator(click).click();
-  await page.getByText(shows).first().waitFor();
+  if (shows !== undefined) await page.getByText(shows).first().waitFor();
   return page;
 }];
 

@@ -69,6 +69,15 @@ export interface Visit {
   faults: string[];
 }
 
+let launched: Promise<Browser> | undefined;
+
+function launch(): Promise<Browser> {
+  const executablePath = findChromium() ?? assert.fail("no Chromium");
+  return chromium.launch({ executablePath, args: CHROMIUM_ARGS });
+}
+
+Deno.test.afterAll(async () => await (await launched)?.close());
+
 /** Registers a test with its own console. Fails when a page reported an error. */
 export function browserTest(
   name: string,
@@ -81,16 +90,8 @@ export function browserTest(
     sanitizeResources: false,
     fn: async (t) => {
       await using site = await startSite();
-      const browser = await chromium.launch({
-        executablePath: findChromium() ?? assert.fail("no Chromium"),
-        args: CHROMIUM_ARGS,
-      });
       const faults: string[] = [];
-      try {
-        await steps({ site, browser, faults }, t);
-      } finally {
-        await browser.close();
-      }
+      await steps({ site, browser: await (launched ??= launch()), faults }, t);
       assert.deepEqual(faults, []);
     },
   });

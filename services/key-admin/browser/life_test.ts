@@ -1,6 +1,0 @@
-import { testInBrowser } from "./chromium_fixture.ts";
-
-testInBrowser(
-  "keys are created, changed and deleted in a browser",
-  new URL("life_steps_fixture.ts", import.meta.url),
-);
