@@ -2,7 +2,7 @@ import { resolve } from "node:path";
 import { type Catalog, DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import {
   CATALOG_VARIABLES,
-  catalogOf,
+  catalogIfGiven,
 } from "@gateway/shared/models/catalog_variables";
 import { errorMessage, parseEnv, secret } from "@gateway/shared/process/env";
 import type { Environment } from "./services.ts";
@@ -24,10 +24,7 @@ export function readSettings(env: Environment, cwd: string) {
     env,
     (path) => Deno.readTextFileSync(resolve(cwd, path)),
   );
-  const { MODELS_FILE, UPSTREAM_BASE_URL, MODEL_SIMULATOR_URL } = values;
-  const isGiven = MODELS_FILE ?? UPSTREAM_BASE_URL ?? MODEL_SIMULATOR_URL;
-  const catalog = isGiven === undefined ? undefined : catalogOf(values, false);
-  return { ...values, catalog };
+  return { ...values, catalog: catalogIfGiven(values, false) };
 }
 
 /** One line for each model: what answers, and why its server cannot be reached. Never rejects. */

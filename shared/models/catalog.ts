@@ -10,7 +10,13 @@
 import * as z from "zod";
 import { REQUEST_LIMITS } from "../limits.ts";
 import { ConfigError } from "../process/env.ts";
-import { clip, formatPath } from "../process/error_text.ts";
+import {
+  clip,
+  didYouMean,
+  formatPath,
+  listOfValues,
+  nameOfType,
+} from "../process/error_text.ts";
 import { dialectMembers, dialectOf } from "./dialects.ts";
 
 /** The model of the service specification. */
@@ -43,6 +49,28 @@ const RESERVED_HEADERS = new RegExp(
   "i",
 );
 
+/** What to do instead of writing a secret into the file. */
+const KEY_REMEDY =
+  "put the key in an environment variable of the worker and name that variable in api_key_env";
+
+/** Members that look as if they held a secret, which has no place in the file. */
+const SECRET_MEMBER = /api.?key|secret|password|^(token|auth.*)$/i;
+
+/** An object with these members. An unknown one is a mistake that names the nearest. */
+function members<T extends z.core.$ZodLooseShape>(shape: T) {
+  return z.strictObject(shape, {
+    error: ({ code, ...issue }) => {
+      if (code !== "unrecognized_keys" || !Array.isArray(issue.keys)) return;
+      return issue.keys.map((name) =>
+        `unknown member '${clip(name)}'` +
+        (SECRET_MEMBER.test(name)
+          ? `: ${KEY_REMEDY}`
+          : didYouMean(name, Object.keys(shape)))
+      ).join("\n");
+    },
+  });
+}
+
 const positive = z.int().min(1);
 
 /** The form of a base URL, as in "expected …". */
@@ -67,7 +95,10 @@ const headers = z.record(
   z.string().regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/, {
     error: "expected the name of a header",
   }).refine((text) => !RESERVED_HEADERS.test(text), {
-    error: "the gateway sets this header itself",
+    error: ({ input }) =>
+      /^authorization$/i.test(String(input))
+        ? `the gateway sets this header itself: ${KEY_REMEDY}`
+        : "the gateway sets this header itself: remove it",
   }),
   z.string().regex(/^[\x20-\x7e\t]*$/, {
     error: "expected printable ASCII without line ends",
@@ -83,7 +114,7 @@ const deadline = (
   positive.max(DEADLINE_MAX_MS).default(BACKEND_DEADLINE_DEFAULTS[name])
     .describe(description);
 
-const deadlines = z.strictObject({
+const deadlines = members({
   connect_ms: deadline("connect_ms", "The connection, including TLS."),
   first_token_ms: deadline(
     "first_token_ms",
@@ -94,7 +125,7 @@ const deadlines = z.strictObject({
 }).prefault({}).describe("How long the server may take, in milliseconds.");
 
 /** Any server with OpenAI's chat completions API. Several are tried in order of preference. */
-const backend = z.strictObject({
+const backend = members({
   type: z.literal("openai"),
   name: z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/, {
     error: "expected 1 to 64 letters, digits, '.', '_' or '-'",
@@ -103,7 +134,8 @@ const backend = z.strictObject({
   ),
   base_url: baseUrlSchema,
   api_key_env: z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, {
-    error: "expected the name of an environment variable, not its value",
+    error:
+      `expected the name of an environment variable, not the key: ${KEY_REMEDY}`,
   }).optional().describe(
     "Environment variable of the worker that holds the API key. If absent, no key is sent.",
   ),
@@ -124,7 +156,7 @@ const passField = z.string().regex(
   { error: "expected the name of a request field" },
 );
 
-const model = z.strictObject({
+const model = members({
   // No blanks, no wildcards, nothing that needs quoting.
   id: z.string().max(REQUEST_LIMITS.modelCharsMax)
     .regex(/^[A-Za-z0-9][A-Za-z0-9._:\/@+-]*$/, {
@@ -166,7 +198,7 @@ const model = z.strictObject({
   }
 });
 
-const file = z.strictObject({
+const file = members({
   $schema: z.string().optional().describe("For editors."),
   models: z.array(model).min(1).max(1_000),
 }).superRefine(({ models }, context) => {
@@ -222,17 +254,48 @@ export function parseCatalog(json: unknown): Catalog {
 /** Describes an issue for the operator, without the value, which may be a secret. */
 function mistakesOf(issue: z.core.$ZodIssue): string[] {
   const where = formatPath(issue.path) || "the file";
+  return describeIssue(issue).split("\n").map((what) => `${where}: ${what}`);
+}
+
+/** One line for each mistake of the issue. */
+function describeIssue(issue: z.core.$ZodIssue): string {
+  if (issue.code === "invalid_key") {
+    return issue.issues.map(({ message }) => message).join("\n");
+  }
+  if (issue.input === undefined && issue.code !== "custom") return "missing";
   switch (issue.code) {
-    case "unrecognized_keys":
-      return issue.keys.map((key) => `${where}: unknown member '${clip(key)}'`);
-    case "invalid_key":
-      return issue.issues.map(({ message }) => `${where}: ${message}`);
+    case "invalid_value":
+      return `expected ${listOfValues(issue.values)}` +
+        didYouMean(String(issue.input), issue.values.map(String));
+    case "invalid_type":
+      return `expected ${TYPES[issue.expected] ?? issue.expected}, ` +
+        `got ${nameOfType(issue.input)}`;
+    case "too_small":
+      return issue.origin === "number" || issue.origin === "int"
+        ? `expected at least ${issue.minimum}`
+        : "must not be empty";
+    case "too_big":
+      return `expected at most ${issue.maximum}${UNITS[issue.origin] ?? ""}`;
     default:
-      return issue.input === undefined
-        ? [`${where}: missing`]
-        : [`${where}: ${issue.message.replace(/^Invalid input: /, "")}`];
+      return issue.message;
   }
 }
+
+/** How types are called that zod names otherwise. */
+const TYPES: { readonly [name: string]: string } = {
+  int: "a whole number",
+  number: "a number",
+  string: "a text in quotes",
+  boolean: "true or false",
+  object: "an object",
+  record: "an object",
+  array: "a list in [ ]",
+};
+/** What a bound counts. */
+const UNITS: { readonly [origin: string]: string } = {
+  string: " characters",
+  array: " items",
+};
 
 /** The JSON Schema of `models.json`, for editors. */
 export function catalogJsonSchema(): { [key: string]: unknown } {

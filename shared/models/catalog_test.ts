@@ -92,11 +92,14 @@ const backend = (fields: object) =>
 
 /** Files with one mistake, and how its line begins. */
 const WRONG: [file: unknown, mistake: string][] = [
-  [null, "the file: expected object, received null"],
-  [[], "the file: expected object"],
+  [null, "the file: expected an object, got null"],
+  [[], "the file: expected an object, got an array"],
   [{}, "models: missing"],
-  [{ models: [] }, "models: Too small"],
-  [{ models: [minimal], modles: [] }, "the file: unknown member 'modles'"],
+  [{ models: [] }, "models: must not be empty"],
+  [
+    { models: [minimal], modles: [] },
+    "the file: unknown member 'modles', did you mean 'models'?",
+  ],
   [{ models: [minimal, minimal] }, "models[1].id: another model is called 'm'"],
 ];
 
@@ -108,18 +111,22 @@ const WRONG_MODEL: [fields: object, mistake: string][] = [
     { id },
     ".id: expected letters",
   ]),
-  [{ id: "m".repeat(201) }, ".id: Too big"],
-  [{ kind: "image" }, '.kind: expected "chat"'],
-  [{ context_tokens: 1.5 }, ".context_tokens: expected int"],
+  [{ id: "m".repeat(201) }, ".id: expected at most 200 characters"],
+  [{ kind: "image" }, ".kind: expected 'chat'"],
+  [{ kind: "chta" }, ".kind: expected 'chat', did you mean 'chat'?"],
+  [
+    { context_tokens: 1.5 },
+    ".context_tokens: expected a whole number, got a decimal number",
+  ],
   [{ context_tokens: 5, output_tokens: 6 }, ".output_tokens: larger than cont"],
-  [{ choices: 9 }, ".choices: Too big"],
-  [{ vision: "yes" }, ".vision: expected boolean"],
-  [{ visoin: true }, ": unknown member 'visoin'"],
+  [{ choices: 9 }, ".choices: expected at most 8"],
+  [{ vision: "yes" }, ".vision: expected true or false, got a string"],
+  [{ visoin: true }, ": unknown member 'visoin', did you mean 'vision'?"],
   ...["__proto__", "a b"].map((name): [object, string] => [
     { pass_fields: [name] },
     ".pass_fields[0]: expected the name of a request field",
   ]),
-  [{ backends: [] }, ".backends: Too small"],
+  [{ backends: [] }, ".backends: must not be empty"],
   [{ backends: [NAME, NAME] }, ".backends[1].name: another backend of this m"],
   [
     { backends: [{ ...openai, name: "openai-2" }, openai] },
@@ -129,25 +136,42 @@ const WRONG_MODEL: [fields: object, mistake: string][] = [
 
 /** Fields of a backend, and the mistake in it. */
 const WRONG_BACKEND: [fields: object, mistake: string][] = [
-  [{ type: "anthropic" }, '.type: expected "openai"'],
+  [{ type: "anthropic" }, ".type: expected 'openai'"],
+  [
+    { dialect: "olama" },
+    ".dialect: expected 'dashscope', 'vllm', 'sglang', 'llama.cpp', 'ollama', or 'openai', did you mean 'ollama'?",
+  ],
+  [
+    { api_key: "sk-abc" },
+    ": unknown member 'api_key': put the key in an environment variable of the worker and name that variable in api_key_env",
+  ],
   ...["a", "ftp://a", "http://user:pw@a", "http://a/v1?x=1", "http://a/v1#x"]
     .map((base_url): [object, string] => [
       { base_url },
       ".base_url: expected a URL that begins with http",
     ]),
-  [{ api_key_env: "sk-abc" }, ".api_key_env: expected the name of an environ"],
-  [{ model: "" }, ".model: Too small"],
-  [{ weight: 0 }, ".weight: Too small"],
-  [{ preference: -1 }, ".preference: Too small"],
+  [
+    { api_key_env: "sk-abc" },
+    ".api_key_env: expected the name of an environment variable, not the key: put the key in an environment variable",
+  ],
+  [{ model: "" }, ".model: must not be empty"],
+  [{ weight: 0 }, ".weight: expected at least 1"],
+  [{ preference: -1 }, ".preference: expected at least 0"],
   [{ name: "a b" }, ".name: expected 1 to 64 letters"],
   [{ headers: { "a b": "x" } }, ".headers: expected the name of a header"],
   [{ headers: { a: "x\r\ny" } }, ".headers.a: expected printable ASCII"],
   [
     { headers: { Authorization: "x" } },
-    ".headers.Authorization: the gateway sets this header itself",
+    ".headers.Authorization: the gateway sets this header itself: put the key in an environment",
   ],
-  [{ deadlines: { total_ms: 86_400_001 } }, ".deadlines.total_ms: Too big"],
-  [{ deadlines: { connect: 5 } }, ".deadlines: unknown member 'connect'"],
+  [
+    { deadlines: { total_ms: 86_400_001 } },
+    ".deadlines.total_ms: expected at most 86400000",
+  ],
+  [
+    { deadlines: { connect: 5 } },
+    ".deadlines: unknown member 'connect', did you mean 'connect_ms'?",
+  ],
 ];
 
 Deno.test("parseCatalog() refuses mistakes and says where they are", () => {

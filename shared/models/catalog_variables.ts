@@ -62,12 +62,27 @@ export function catalogOf(
   env: ConfigOf<typeof CATALOG_VARIABLES>,
   hasUpstreamKey: boolean,
 ): Catalog {
+  const catalog = catalogIfGiven(env, hasUpstreamKey);
+  if (catalog !== undefined) return catalog;
+  throw new ConfigError("the environment", [
+    "no model server: set MODELS_FILE, UPSTREAM_BASE_URL or, to try the " +
+    "gateway without one, MODEL_SIMULATOR_URL",
+  ]);
+}
+
+/** The same, or undefined when none of the variables names a model server. */
+export function catalogIfGiven(
+  env: ConfigOf<typeof CATALOG_VARIABLES>,
+  hasUpstreamKey: boolean,
+): Catalog | undefined {
   if (env.MODELS_FILE !== undefined) {
     let json: unknown;
     try {
       json = JSON.parse(env.MODELS_FILE);
     } catch (error) {
-      throw new ConfigError("the models file", [errorMessage(error)]);
+      throw new ConfigError("the models file", [
+        `it is not valid JSON: ${errorMessage(error)}`,
+      ]);
     }
     return parseCatalog(json);
   }
@@ -87,10 +102,6 @@ export function catalogOf(
   if (env.MODEL_SIMULATOR_URL !== undefined) {
     return catalogFromSimulator(env.MODEL_SIMULATOR_URL);
   }
-  throw new ConfigError("the environment", [
-    "no model server: set MODELS_FILE, UPSTREAM_BASE_URL or, to try the " +
-    "gateway without one, MODEL_SIMULATOR_URL",
-  ]);
 }
 
 /**

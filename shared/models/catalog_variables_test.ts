@@ -55,7 +55,8 @@ const WRONG: [env: Env, message: RegExp][] = [
   [{ UPSTREAM_BASE_URL: "http://a/v1?x=1" }, /without user, password, query/],
   [{ MODEL_SIMULATOR_URL: "simulator" }, /MODEL_SIMULATOR_URL="simulator"/],
   [{ MODELS_FILE: "/none" }, /MODELS_FILE="\/none"\s+cannot read it/],
-  [{ MODELS_FILE: "/broken" }, /in the models file:\s+- .*JSON/],
+  [{ MODELS_FILE: "/broken" }, /in the models file:\s+- it is not valid JSON/],
+  [{ UPSTREAM_DIALECT: "vlm" }, /openai, did you mean 'vllm'\?/],
   ...["0", "601", "1.5"].map((UPSTREAM_FIRST_TOKEN_SECONDS): [Env, RegExp] => [
     { UPSTREAM_FIRST_TOKEN_SECONDS },
     /from 1 to 600/,

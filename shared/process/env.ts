@@ -1,6 +1,6 @@
 /** Reads a service's configuration from its environment. */
 import * as z from "zod";
-import { clip } from "./error_text.ts";
+import { clip, didYouMean } from "./error_text.ts";
 
 /** Exit status of a service whose configuration is wrong: EX_CONFIG of sysexits.h. */
 export const EXIT_CONFIG = 78;
@@ -37,6 +37,8 @@ export type ConfigOf<V extends Variables> = {
 export interface About {
   /** The valid values, with unit and bounds, as in "expected …". */
   expects: string;
+  /** The valid values, when they are a few words. */
+  words?: readonly string[];
   /** Its value is never shown and may be in the file that `<name>_FILE` names. */
   isSecret?: boolean;
   /** The value is a function that reads that file again. */
@@ -79,7 +81,8 @@ function wholeNumber(min: number, max = Number.MAX_SAFE_INTEGER) {
 export function choice<const T extends string>(
   values: readonly T[],
 ): Variable<T> {
-  return variable(z.enum(values), { expects: `one of ${values.join(", ")}` });
+  const expects = `one of ${values.join(", ")}`;
+  return variable(z.enum(values), { expects, words: values });
 }
 
 /** One or more words separated by commas, each of which `parse` turns into a value, or null if it is wrong. */
@@ -207,7 +210,7 @@ function readVariable(
   env: Env,
   readFile: (path: string) => string,
 ): unknown {
-  const { expects, isSecret, isReread, isFile } = aboutOf(schema);
+  const { expects, words = [], isSecret, isReread, isFile } = aboutOf(schema);
   const value = env[name]?.trim() ?? "";
   const fileName = isFile ? name : `${name}_FILE`;
   const path = isFile || isSecret ? env[fileName]?.trim() ?? "" : "";
@@ -217,7 +220,9 @@ function readVariable(
   let text = value;
   if (path !== "") {
     if (isSecret && value !== "") {
-      throw new Error(`${name} and ${fileName} are both set`);
+      throw new Error(
+        `${name} and ${fileName} are both set: remove one of them`,
+      );
     }
     shown = `${fileName}=${quoted(path)}`;
     try {
@@ -225,12 +230,18 @@ function readVariable(
     } catch (error) {
       throw new Error(`${shown}\ncannot read it: ${errorMessage(error)}`);
     }
-    if (text === "") throw new Error(`${shown}\nthe file is empty`);
+    if (text === "") {
+      throw new Error(`${shown}\nthe file is empty: write the value into it`);
+    }
     shown += " (content not shown)";
   }
   const read = schema.safeParse(text === "" ? undefined : text);
   if (!read.success) {
-    throw new Error(`${shown}\nexpected ${expects} (${schema.description})`);
+    throw new Error(
+      `${shown}\nexpected ${expects}${
+        didYouMean(text, words)
+      } (${schema.description})`,
+    );
   }
   return isReread && path !== ""
     ? rereading(text, () => readFile(path).trim())

@@ -68,6 +68,45 @@ export function listOfValues(values: readonly unknown[]): string {
   return LIST_FORMAT.format(values.map((value) => `'${String(value)}'`));
 }
 
+/**
+ * `, did you mean 'vision'?` for `visoin`: the known word that begins so, or needs the
+ * fewest changes; nothing when none is near.
+ */
+export function didYouMean(given: string, known: Iterable<string>): string {
+  const word = given.slice(0, MISSPELLED_CHARS_MAX).toLowerCase();
+  const ranked = Array.from(known, (name) => {
+    const other = name.toLowerCase();
+    const isBeginning = word !== "" && other.startsWith(word);
+    return { name, changes: isBeginning ? 1 : changesBetween(word, other) };
+  }).sort((a, b) => a.changes - b.changes);
+  const [nearest] = ranked;
+  const most = 1 + Math.floor(word.length / 4);
+  return nearest === undefined || nearest.changes > most
+    ? ""
+    : `, did you mean '${nearest.name}'?`;
+}
+
+/** Longer words are compared by their beginning. */
+const MISSPELLED_CHARS_MAX = 200;
+
+/** How many letters have to be added, removed or replaced (Levenshtein's distance). */
+function changesBetween(from: string, to: string): number {
+  let row = Array.from({ length: to.length + 1 }, (_, at) => at);
+  for (const [above, letter] of Array.from(from).entries()) {
+    const next = [above + 1];
+    for (const [at, other] of Array.from(to).entries()) {
+      const [replaced = 0, removed = 0] = row.slice(at, at + 2);
+      const isSame = letter === other;
+      const added = next[at] ?? 0;
+      next.push(
+        Math.min(replaced + (isSame ? 0 : 1), removed + 1, added + 1),
+      );
+    }
+    row = next;
+  }
+  return row[to.length] ?? 0;
+}
+
 /** The value at `path`, or undefined if there is none. Reads own members only. */
 export function valueAt(root: unknown, path: readonly PathStep[]): unknown {
   let value = root;

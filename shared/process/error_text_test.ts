@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import {
   clip,
+  didYouMean,
   formatPath,
   listOfValues,
   nameOfType,
@@ -54,6 +55,26 @@ Deno.test("nameOfType() names each kind of JSON value", () => {
   for (const [value, expected] of rows) {
     assert.equal(nameOfType(value), expected);
   }
+});
+
+Deno.test("didYouMean() names the nearest word, if one is near", () => {
+  const known = ["vllm", "llama.cpp", "Neutral-3.7-plus", "connect_ms"];
+  const rows: [given: string, named: string | null][] = [
+    ["vlm", "vllm"],
+    ["VLLM", "vllm"],
+    ["llama-cpp", "llama.cpp"],
+    ["neutral-3.7", "Neutral-3.7-plus"],
+    ["nuetral-3.7-pluss", "Neutral-3.7-plus"],
+    ["connect", "connect_ms"],
+    ["gpt-5", null],
+    ["", null],
+    ["x".repeat(10_000), null],
+  ];
+  for (const [given, named] of rows) {
+    const expected = named === null ? "" : `, did you mean '${named}'?`;
+    assert.equal(didYouMean(given, known), expected, given.slice(0, 30));
+  }
+  assert.equal(didYouMean("vllm", []), "");
 });
 
 Deno.test("listOfValues() writes lists as sentences do", () => {
