@@ -1,3 +1,4 @@
+import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { errorMessage } from "@gateway/shared/process/env";
 import { Cluster } from "./cluster.ts";
@@ -43,6 +44,8 @@ export interface UpState {
   api_key: string | null;
   nats_url: string;
   redis_url: string;
+  /** The ids of the models, which the command line checks names against. */
+  models: string[];
   /** Health, readiness and metrics, by service. */
   ops_urls: { [service: string]: string[] };
   /** By service; empty for a server that the launcher did not start. */
@@ -147,6 +150,7 @@ async function startAll(
     api_key: firstKey.key ?? null,
     nats_url: urls.natsUrl,
     redis_url: urls.redisUrl,
+    models: [...settings.catalog?.keys() ?? [DEFAULT_MODEL_ID]],
     ...cluster.describe(),
   });
   return { firstKey, models: await modelsDescribed, describe };

@@ -28,12 +28,14 @@ const upFile = z.object({
   redis_url: z.string(),
   nats_url: z.string(),
   console_url: z.string(),
+  models: z.array(z.string()).optional(),
 });
 
 async function run(args: string[]): Promise<string> {
   const command = parseCommand({ keys: KEYS, owners: OWNERS }, args);
   if (typeof command === "string") return command;
-  const { redis: address, defaultLimits, bus, publicUrl, port } = findCluster();
+  const cluster = findCluster();
+  const { redis: address, defaultLimits, bus, publicUrl, port } = cluster;
   const options = { address, log: silentLog, waitMs: CONNECT_MS };
   const redis = await connectRedis(options);
   try {
@@ -48,6 +50,8 @@ async function run(args: string[]): Promise<string> {
       ...createStores({ ...connections, defaultLimits }),
       sendStop: createStopSender(bus, silentLog),
       publicUrl: publicUrl ?? new URL(`http://127.0.0.1:${port}`),
+      models: cluster.models,
+      warn: printError,
     });
     return command.isJson ? JSON.stringify(answer.json) : textOf(answer);
   } finally {
@@ -63,12 +67,14 @@ async function run(args: string[]): Promise<string> {
 function findCluster() {
   const env = Deno.env.toObject();
   if (env.REDIS_URL || env.REDIS_URL_FILE || env.REDIS_SENTINELS) {
-    return configFrom(env, Deno.readTextFileSync);
+    const config = configFrom(env, Deno.readTextFileSync);
+    return { ...config, models: config.catalog && [...config.catalog.keys()] };
   }
-  const { redis_url, nats_url, console_url } = readUpFile();
-  const found = { REDIS_URL: redis_url, NATS_URL: nats_url };
+  const { redis_url, nats_url, console_url, models } = readUpFile();
+  // The launcher has read the list of models: with `--models`, no variable names it.
+  const found = { REDIS_URL: redis_url, NATS_URL: nats_url, MODELS_FILE: "" };
   const variables = { PUBLIC_URL: console_url, ...env, ...found };
-  return configFrom(variables, Deno.readTextFileSync);
+  return { ...configFrom(variables, Deno.readTextFileSync), models };
 }
 
 function readUpFile() {

@@ -13,6 +13,11 @@ import {
   variable,
 } from "@gateway/shared/process/env";
 import {
+  CATALOG_VARIABLES,
+  catalogIfGiven,
+  requireCatalog,
+} from "@gateway/shared/models/catalog_variables";
+import {
   busAccess,
   listenVariables,
   NATS_VARIABLES,
@@ -67,21 +72,19 @@ export const CONSOLE_VARIABLES = {
   OIDC_NAME: text().default("your organisation")
     .describe("Name of the provider on the sign-in page"),
   ...LIMIT_VARIABLES,
-  MODEL_SIMULATOR_URL: url(["http:", "https:"]).optional()
-    .describe(
-      "Base URL of the model simulator; while it is used, the console shows a banner",
-    ),
+  ...CATALOG_VARIABLES,
 };
 
 /** The configuration in the units and shapes that the code uses. */
-export type Config = ReturnType<typeof configFrom>;
+export type Config = ReturnType<typeof readConfig>;
 
 /** Reads the environment of this process. Throws a `ConfigError` with every mistake. */
-export function readConfig(): Config {
-  return configFrom(Deno.env.toObject(), Deno.readTextFileSync);
+export function readConfig() {
+  const config = configFrom(Deno.env.toObject(), Deno.readTextFileSync);
+  return { ...config, catalog: requireCatalog(config.catalog) };
 }
 
-/** Reads the configuration from any environment. */
+/** Reads the configuration from any environment. Only the service needs a catalog. */
 export function configFrom(
   variables: Env,
   readFile: (path: string) => string,
@@ -102,7 +105,9 @@ export function configFrom(
     oidc: oidcOf(env),
     defaultLimits: defaultLimitsOf(env),
     isSimulated: env.MODEL_SIMULATOR_URL !== undefined &&
-      !variables.MODELS_FILE && !variables.UPSTREAM_BASE_URL,
+      env.MODELS_FILE === undefined && env.UPSTREAM_BASE_URL === undefined,
+    /** Its keys of model servers are not needed here. */
+    catalog: catalogIfGiven(env, false),
     drainMs: env.DRAIN_SECONDS * MS_PER_SECOND,
   };
 }

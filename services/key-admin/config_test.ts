@@ -51,7 +51,7 @@ Deno.test("configFrom() applies default limits and has none of its own", () => {
   assert.deepEqual(Object.values(owner), [1_000_000, 1_000_000_000_000, 0, 8]);
 });
 
-Deno.test("configFrom() assumes the model simulator unless a model server is set", () => {
+Deno.test("configFrom() knows the models without their keys, and assumes the simulator unless a model server is set", () => {
   const MODEL_SIMULATOR_URL = "http://127.0.0.1:8090/v1";
   const UPSTREAM_BASE_URL = "http://127.0.0.1:8000/v1";
   const rows: [variables: Record<string, string>, isSimulated: boolean][] = [
@@ -60,8 +60,16 @@ Deno.test("configFrom() assumes the model simulator unless a model server is set
     [{ MODEL_SIMULATOR_URL, UPSTREAM_BASE_URL }, false],
     [{ MODEL_SIMULATOR_URL, MODELS_FILE: "models.json" }, false],
   ];
+  const backend = { type: "openai", base_url: "http://a/v1", model: "m" };
+  const withKey = { ...backend, api_key_env: "NOT_SET_HERE" };
+  const file = JSON.stringify({ models: [{ id: "a", backends: [withKey] }] });
   for (const [variables, isSimulated] of rows) {
-    assert.equal(configFrom(variables, noFile).isSimulated, isSimulated);
+    const config = configFrom(variables, () => file);
+    assert.equal(config.isSimulated, isSimulated);
+    const ids = variables.MODELS_FILE ? ["a"] : ["neutral-3.7-plus"];
+    const models = config.catalog && [...config.catalog.keys()];
+    const isGiven = Object.keys(variables).length > 0;
+    assert.deepEqual(models, isGiven ? ids : undefined);
   }
 });
 

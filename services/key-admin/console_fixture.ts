@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { TOTP } from "otpauth";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { createLog } from "@gateway/shared/process/log";
+import { parseCatalog } from "@gateway/shared/models/catalog";
 import { LIMITER_EPOCH_MS } from "@gateway/shared/keys/limiter_state";
 import {
   type KeyRecord,
@@ -52,6 +53,8 @@ export interface TestConsoleOptions {
   /** The user in Redis, from `deploy/redis/users.acl`. */
   redisUser?: string;
   isSimulated?: boolean;
+  /** The ids of the models that are configured. */
+  models?: string[];
 }
 
 export async function startConsole(
@@ -62,6 +65,7 @@ export async function startConsole(
     defaultLimits = { key: UNLIMITED, owner: UNLIMITED },
     redisUser,
     isSimulated = false,
+    models = ["neutral-3.7-plus", "small-1", "large-1"],
   }: TestConsoleOptions = {},
 ) {
   const server = await startRedis(settings);
@@ -99,6 +103,7 @@ export async function startConsole(
     publicUrl: new URL(ORIGIN),
     apiUrl: "https://api.test/v1",
     isSimulated,
+    catalog: catalogOfIds(models),
   };
   const app = createConsole(deps);
   /** A browser without cookies, from an address. */
@@ -144,6 +149,19 @@ export async function startConsole(
   };
 }
 
+/** Chat models with these ids. */
+export const catalogOfIds = (ids: readonly string[]) =>
+  parseCatalog({
+    models: ids.map((id) => ({
+      id,
+      backends: [{
+        type: "openai",
+        base_url: "http://model.test/v1",
+        model: id,
+      }],
+    })),
+  });
+
 /** Rates are left out: they deliberately count refused requests too. */
 const STORED_SCRIPT = defineScript(
   "test/stored",
@@ -178,7 +196,8 @@ export function keyForm(description: string, more: Form = {}): Form {
     description,
     expires: "",
     scopes: ["chat", "models"],
-    models: "",
+    which_models: "all",
+    models: [],
     ...{ requestsPerMinute: "", tokensPerMinute: "", tokensPerDay: "" },
     concurrency: "",
     ...more,

@@ -58,6 +58,7 @@ async function start(config: Config, log: Log): Promise<RunningService> {
     publicUrl: config.publicUrl ?? new URL(`http://127.0.0.1:${server.port}`),
     apiUrl: config.apiUrl,
     isSimulated: config.isSimulated,
+    catalog: config.catalog,
   };
   handler.resolve(
     createHandler(createConsole(deps), {

@@ -62,7 +62,11 @@ export function catalogOf(
   env: ConfigOf<typeof CATALOG_VARIABLES>,
   hasUpstreamKey: boolean,
 ): Catalog {
-  const catalog = catalogIfGiven(env, hasUpstreamKey);
+  return requireCatalog(catalogIfGiven(env, hasUpstreamKey));
+}
+
+/** The same catalog. Throws a {@link ConfigError} when there is none. */
+export function requireCatalog(catalog: Catalog | undefined): Catalog {
   if (catalog !== undefined) return catalog;
   throw new ConfigError("the environment", [
     "no model server: set MODELS_FILE, UPSTREAM_BASE_URL or, to try the " +
@@ -70,7 +74,7 @@ export function catalogOf(
   ]);
 }
 
-/** The same, or undefined when none of the variables names a model server. */
+/** {@link catalogOf}, or undefined when none of the variables names a model server. */
 export function catalogIfGiven(
   env: ConfigOf<typeof CATALOG_VARIABLES>,
   hasUpstreamKey: boolean,

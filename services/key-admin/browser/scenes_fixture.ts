@@ -81,8 +81,12 @@ export async function setStage(visit: Visit) {
   const unused = await storedKey(site, ownerId, {
     description: "Not used yet",
   });
+  const limited = await storedKey(site, ownerId, {
+    description: "Translations",
+    models: ["old-model-2", "small-1", "qwen/qwen3-235b-a22b-instruct"],
+  });
   return {
-    ...{ site, owner, ownerId, key, unused },
+    ...{ site, owner, ownerId, key, unused, limited },
     ...{ newcomer: newcomer.page, stranger },
   };
 }
@@ -114,8 +118,11 @@ const at = (
 }];
 
 /** A page of a key of the owner. */
-const ofKey = (name: string, page = "", which: "key" | "unused" = "key") =>
-  at(name, (stage) => `/keys/${stage[which].id}${page}`);
+const ofKey = (
+  name: string,
+  page = "",
+  which: "key" | "unused" | "limited" = "key",
+) => at(name, (stage) => `/keys/${stage[which].id}${page}`);
 
 /** Every page and every state of one, in an order in which each can be reached. */
 export const SCENES: readonly Scene[] = [
@@ -130,11 +137,15 @@ export const SCENES: readonly Scene[] = [
       // With a text direction mark, which only the server checks.
       description: "gpj.\u202Eexe",
       requestsPerMinute: "999999999999",
-      models: "no such; model",
     },
     click: "main button",
     shows: "At most 1,000,000",
   }),
+  at("new-models", "/keys/new", {
+    click: "[value=these]",
+    shows: "neutral-3.7-plus",
+  }),
+  ofKey("edit-models", "/edit", "limited"),
   at("once", "/keys/new", {
     fill: { description: "Shown once" },
     click: "main button",

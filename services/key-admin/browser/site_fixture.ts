@@ -37,9 +37,22 @@ export interface Site extends TestConsole {
   origin: string;
 }
 
+/** So many that they can be searched, with names of all lengths. */
+const MODELS = [
+  ...[
+    "neutral-3.7-plus",
+    "small-1",
+    "large-1",
+    "llama3.2:70b",
+    "mistral-large",
+  ],
+  ...["qwen/qwen3-235b-a22b-instruct", "deepseek-v3", "gemma-3-27b-it"],
+  ...["phi-4", "command-r-plus", "granite-4", "kimi-k2", "olmo-3-32b"],
+];
+
 /** The console of the other tests, on a real socket. */
 async function startSite(): Promise<Site> {
-  const behind = await startConsole();
+  const behind = await startConsole({ models: MODELS });
   const app = Promise.withResolvers<ReturnType<typeof createConsole>>();
   const server = serve({
     hostname: "127.0.0.1",

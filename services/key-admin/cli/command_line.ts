@@ -33,6 +33,10 @@ export interface CommandDeps extends Stores {
   sendStop: SendStop;
   /** Origin of the console, for links. */
   publicUrl: URL;
+  /** The ids of all models, if they are known here. */
+  models: readonly string[] | undefined;
+  /** Tells the operator something beside the answer. */
+  warn: (text: string) => void;
 }
 
 /** One invocation of a command. */
@@ -90,6 +94,7 @@ const OPTIONS = z.object({
   expires: option("<time>", "a day, a time in ISO 8601, or never", expires),
   models: option("<a,b>", 'models that it may use, "" for all', models),
   scopes: option("<a,b>", KEY_SCOPES.join(", "), scopes),
+  force: option("", "accept models that are not configured (yet)", given),
   search: option("<words>", "words of the description, or the key's end", text),
   state: option("<state>", "enabled, disabled or with_expiry", states),
   rows: option("<n>", `keys on a page (${PAGE_ROWS})`, rows),

@@ -12,7 +12,7 @@ import {
   type TestConsole,
 } from "../console_fixture.ts";
 import { textOf, type toJson } from "./answer.ts";
-import { parseCommand } from "./command_line.ts";
+import { type CommandDeps, parseCommand } from "./command_line.ts";
 import { KEYS } from "./keys.ts";
 import { OWNERS } from "./owners.ts";
 
@@ -23,10 +23,15 @@ type KeyJson = ReturnType<typeof toJson>;
 const AS_DEPLOYED = { redisUser: "key-admin" };
 
 /** Runs a command and returns its output with and without `--json`. */
-async function run({ deps }: TestConsole, ...args: string[]) {
+async function run(
+  { deps, more }: Pick<TestConsole, "deps"> & { more?: Partial<CommandDeps> },
+  ...args: string[]
+) {
   const command = parseCommand({ keys: KEYS, owners: OWNERS }, args);
   assert.ok(typeof command !== "string", "a command, not a help page");
-  const answer = await command.run(deps);
+  const warn = (text: string) => assert.fail(text);
+  const models = ["small-1", "large-1"];
+  const answer = await command.run({ models, warn, ...deps, ...more });
   const printed: KeyJson & Record<string, unknown> = JSON.parse(
     JSON.stringify(answer.json),
   );
@@ -39,7 +44,15 @@ const create = (site: TestConsole, ...args: string[]) =>
 Deno.test("keys edit changes the given settings and keeps the others", async (t) => {
   await using site = await startConsole(AS_DEPLOYED);
   const { json: made } = await create(
-    ...[site, "--scopes", "chat,models", "--models", "a,b", "--rpm", "60"],
+    ...[
+      site,
+      "--scopes",
+      "chat,models",
+      "--models",
+      "small-1,large-1",
+      "--rpm",
+      "60",
+    ],
     ...["--expires", "2099-01-31T12:00:00Z"],
   );
   assert.equal(made.expires_at, "2099-01-31T12:00:00.000Z");
@@ -50,6 +63,8 @@ Deno.test("keys edit changes the given settings and keeps the others", async (t)
   const rows: [args: string[], changed: Partial<KeyJson>][] = [
     [["--description", "Ci of Ada"], { description: "Ci of Ada" }],
     [["--scopes", "models, chat"], { scopes: ["chat", "models"] }],
+    [["--models", "new-1", "--force"], { models: ["new-1"] }],
+    [["--models", "new-1,small-1"], { models: ["new-1", "small-1"] }],
     [["--models", ""], { models: [] }],
     [["--rpm", "0"], { limits }],
     [["--tpm", "5000", "--concurrency", "2"], { limits: more }],
@@ -67,6 +82,19 @@ Deno.test("keys edit changes the given settings and keeps the others", async (t)
       before = json;
     });
   }
+});
+
+Deno.test("keys create accepts any model, with a warning, while the list of models is not known", async () => {
+  await using site = await startConsole(AS_DEPLOYED);
+  const warnings: string[] = [];
+  const more = {
+    models: undefined,
+    warn: (text: string) => void warnings.push(text),
+  };
+  const args = ["keys", "create", "--description", "Ci", "--models", "any-1"];
+  const { json } = await run({ ...site, more }, ...args);
+  assert.deepEqual(json.models, ["any-1"]);
+  assert.match(warnings.join(), /not checked.* Set MODELS_FILE/);
 });
 
 Deno.test("keys list shows what the console shows, in pages", async () => {
@@ -236,6 +264,10 @@ Deno.test("mistakes are explained", async (t) => {
       /^--tokens-per-day: At most 1,000,000,000,000$/,
     ],
     [[...described, "--models", "a<b"], /^--models: Model/],
+    [
+      [...described, "--models", "smal-1"],
+      /^--models: There is no model 'smal-1', did you mean 'small-1'\?\n.* add --force$/,
+    ],
     [[...described, "--expires", "soon"], /^--expires: A day such as/],
     [[...described, "--expires", "2020"], /past/],
     [["keys", "create", "two", "words"], /too many arguments/],

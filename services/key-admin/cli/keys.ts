@@ -1,9 +1,13 @@
 import { usageDay } from "@gateway/shared/keys/limiter_state";
-import type { KeyRecord, Limits } from "@gateway/shared/keys/record";
+import type { KeyRecord } from "@gateway/shared/keys/record";
 import { defined } from "@gateway/shared/process/env";
 import { PAGE_ROWS } from "../domain/keys/key_page.ts";
 import { GRACES, type Target } from "../domain/keys/key_store.ts";
-import { type KeySettings, newSettings } from "../domain/keys/settings.ts";
+import {
+  type KeySettings,
+  newSettings,
+  unknownModel,
+} from "../domain/keys/settings.ts";
 import { type Answer, rowToJson, toJson } from "./answer.ts";
 import {
   type Area,
@@ -21,7 +25,7 @@ const SETTING_OPTIONS = [
   ...["description", "expires", "models", "scopes"] as const,
   ...LIMIT_OPTIONS,
 ];
-const KEY_OPTIONS: OptionName[] = ["owner", ...SETTING_OPTIONS];
+const KEY_OPTIONS: OptionName[] = ["owner", ...SETTING_OPTIONS, "force"];
 const LIST_OPTIONS = ["owner", "search", "state", "rows", "after"] as const;
 const ROTATE_OPTIONS = ["owner", "old"] as const;
 const END_OPTIONS = ["owner", "stopRunning"] as const;
@@ -65,7 +69,7 @@ async function create(call: Call): Promise<Answer> {
     throw new UsageError("--description: Say what the key is for");
   }
   const standard = newSettings(defaultLimits);
-  const settings = { ...standard, ...givenSettings(call, standard.limits) };
+  const settings = { ...standard, ...givenSettings(call, standard) };
   // The output points out a new address, which may be misspelled.
   const isNew = owner !== undefined && await owners.find(owner) === null;
   const ownerId = isNew ? await owners.ensure(owner) : await keyOwner(call);
@@ -118,9 +122,9 @@ async function edit(call: Call, target: Target): Promise<KeyRecord> {
   if (SETTING_OPTIONS.every((name) => options[name] === undefined)) {
     throw new UsageError("Nothing to change: give an option such as --rpm 60");
   }
-  const { version, limits } = await keys.find(target.ownerId, target.keyId);
-  const settings = givenSettings(call, limits);
-  return await keys.edit({ ...target, version }, settings);
+  const before = await keys.find(target.ownerId, target.keyId);
+  const settings = givenSettings(call, before);
+  return await keys.edit({ ...target, version: before.version }, settings);
 }
 
 /** Disables or deletes a key, and stops its running requests if asked to. */
@@ -154,6 +158,10 @@ async function rotate(
   };
 }
 
+const MODELS_UNKNOWN =
+  "Warning: the names of the models were not checked, because the list of models is not known here. " +
+  "Set MODELS_FILE or UPSTREAM_BASE_URL as for the edges";
+
 /** The owner that was named, or the first one. */
 const keyOwner = (call: Call): Promise<string> =>
   call.options.owner === undefined
@@ -162,13 +170,22 @@ const keyOwner = (call: Call): Promise<string> =>
 
 /** The settings that were given. Limits are replaced together: those not given stay as in `before`. */
 function givenSettings(
-  { options, now }: Call,
-  before: Limits,
+  { options, now, models: known, warn }: Call,
+  before: Pick<KeySettings, "limits" | "models">,
 ): Partial<KeySettings> {
   const { description, scopes, models, expires: expiresAtMs } = options;
   if (expiresAtMs && expiresAtMs <= now()) {
     throw new UsageError("--expires: The time is in the past");
   }
-  const limits = limitsFrom(options, before);
+  if (models !== undefined && models.length > 0 && !options.force) {
+    if (known === undefined) warn(MODELS_UNKNOWN);
+    const mistake = known && unknownModel(models, [...known, ...before.models]);
+    if (mistake) {
+      throw new UsageError(
+        `--models: ${mistake}\nTo name a model before it is configured, add --force`,
+      );
+    }
+  }
+  const limits = limitsFrom(options, before.limits);
   return { ...defined({ description, scopes, models, expiresAtMs }), limits };
 }

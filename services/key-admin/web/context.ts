@@ -1,4 +1,5 @@
 import type { KeyRecord } from "@gateway/shared/keys/record";
+import type { Catalog } from "@gateway/shared/models/catalog";
 import type { Log } from "@gateway/shared/process/log";
 import type { Context } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
@@ -24,6 +25,8 @@ export interface ConsoleDeps extends Stores {
   apiUrl: string;
   /** Whether the model simulator answers, for the banner. */
   isSimulated: boolean;
+  /** The models that keys may be limited to. */
+  catalog: Catalog;
 }
 
 /** Who is signed in; set on every private route. */

@@ -46,6 +46,10 @@ export const text = (charsMax: number) => one(z.string().max(charsMax));
 export const list = (charsMax: number, most: number) =>
   z.array(z.string().max(charsMax)).max(most).default([]);
 
+/** One of a few values. */
+export const choice = <const T extends string>(values: readonly T[]) =>
+  one(z.enum(values));
+
 const ticked = one(z.literal("on"));
 /** Whether a checkbox is ticked. */
 const box = ticked.optional().transform((on) => on !== undefined);

@@ -1,5 +1,6 @@
 import { KEY_SCOPES, type KeyRecord } from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/limits";
+import type { Catalog } from "@gateway/shared/models/catalog";
 import { z } from "zod";
 import type { CreatedKey } from "../domain/keys/key_store.ts";
 import {
@@ -7,18 +8,20 @@ import {
   limitsOf,
   newSettings,
   SETTING_TEXTS,
+  unknownModel,
 } from "../domain/keys/settings.ts";
 import { type Rate, takeRate } from "../domain/sign_in/attempts.ts";
 import { digest, isSecret, mintSecret } from "../domain/store/secret.ts";
 import {
   actorOf,
   type ConsoleContext,
+  type ConsoleDeps,
   findKey,
   type Handler,
   Refused,
   targetOf,
 } from "./context.ts";
-import { FORM, list, readForm, text } from "./forms.ts";
+import { choice, FORM, list, readForm, text } from "./forms.ts";
 import { showPage } from "./layout.tsx";
 import {
   Box,
@@ -37,7 +40,10 @@ import { behindPassword } from "./session.ts";
 export const CREATION_RATE: Rate = { count: 10, perMs: 60_000 };
 
 /** Upper bounds for the raw text; `SETTING_TEXTS` validates it. */
-const CHARS_MAX = { limit: 20, models: 30_000 } as const;
+const CHARS_MAX = { limit: 20, model: 200 } as const;
+const MODELS_MAX = 1_000;
+/** More models than this can be searched. */
+const MODELS_AT_A_GLANCE = 12;
 
 /** The fields of the form. Limits are named as in the settings. */
 const KEY_FORM = z.strictObject({
@@ -45,7 +51,8 @@ const KEY_FORM = z.strictObject({
   expires: text(20),
   scopes: list(20, KEY_SCOPES.length),
   ...limitsOf(() => text(CHARS_MAX.limit)),
-  models: text(CHARS_MAX.models),
+  which_models: choice(["all", "these"]),
+  models: list(CHARS_MAX.model, MODELS_MAX),
   /** Of a new key: prevents creating it twice. */
   nonce: FORM.shape.nonce.default(""),
   /** Of an edited key: prevents overwriting another change. */
@@ -60,9 +67,9 @@ const newKey: Handler = (c) => {
 };
 
 const createKey: Handler = async (c) => {
-  const { deps: { keys, now }, signedIn: { session: { ownerId } } } = c.var;
+  const { deps: { keys }, signedIn: { session: { ownerId } } } = c.var;
   const values = readForm(c, KEY_FORM);
-  const { settings, errors } = parse(values, now(), null);
+  const { settings, errors } = parse(values, c.var.deps, null);
   if (settings === undefined) return showForm(c, null, values, errors);
   const input = { ownerId, settings, actor: actorOf(c) };
   return await answerCreated(
@@ -86,11 +93,11 @@ export async function answerCreated(
   create: (once: string) => Promise<CreatedKey>,
   replaced?: string,
 ): Promise<Response> {
-  const { deps: { redis, apiUrl }, signedIn: { session: { ownerId } } } = c.var;
+  const { deps, signedIn: { session: { ownerId } } } = c.var;
   if (!isSecret(nonce)) {
     throw new Refused(400, "This form did not come from the console");
   }
-  const waitMs = await takeRate(redis, `create ${ownerId}`, CREATION_RATE);
+  const waitMs = await takeRate(deps.redis, `create ${ownerId}`, CREATION_RATE);
   if (waitMs > 0) {
     const seconds = String(Math.ceil(waitMs / 1_000));
     throw new Refused(
@@ -123,7 +130,7 @@ export async function answerCreated(
         Set the environment variable <code>API_KEY</code>{" "}
         of your server to the key. Keep the key out of code and browsers.
       </p>
-      <Curl apiUrl={apiUrl} model={key.models[0]} />
+      <Curl {...deps} models={key.models} />
     </ShownOnce>,
   );
 }
@@ -134,10 +141,10 @@ const editForm: Handler = async (c) => {
 };
 
 const editKey: Handler = async (c) => {
-  const { keys, now } = c.var.deps;
+  const { keys } = c.var.deps;
   const key = await findKey(c);
   const values = readForm(c, KEY_FORM);
-  const { settings, errors } = parse(values, now(), key.expiresAtMs);
+  const { settings, errors } = parse(values, c.var.deps, key);
   if (settings === undefined) return showForm(c, key, values, errors);
   await keys.edit(targetOf(c, values.version), settings);
   return c.redirect(`/keys/${key.id}?done=edited`, 303);
@@ -161,7 +168,8 @@ function valuesOf(
   return {
     description,
     scopes: [...scopes],
-    models: models.join(", "),
+    which_models: models.length === 0 ? "all" : "these",
+    models: [...models],
     expires: dayOf(expiresAtMs),
     version,
     nonce: "",
@@ -169,24 +177,34 @@ function valuesOf(
   };
 }
 
-/** Settings, or errors by field. `keptMs` is the current expiry of the key. */
+/** Settings, or errors by field. An edited key may keep its expiry and its models. */
 export function parse(
   values: Omit<Values, "nonce" | "version">,
-  nowMs: number,
-  keptMs: number | null,
+  { now, catalog }: Pick<ConsoleDeps, "now" | "catalog">,
+  kept: Pick<KeyRecord, "expiresAtMs" | "models"> | null,
 ): { settings?: KeySettings; errors: ReadonlyMap<string, string> } {
-  const { data, error } = SETTING_TEXTS.safeParse(values);
+  const isLimited = values.which_models === "these";
+  const named = isLimited ? values.models : [];
+  const texts = { ...values, models: named.join(",") };
+  const { data, error } = SETTING_TEXTS.safeParse(texts);
   // The first mistake of a field is the one that is shown.
   const errors = new Map(
     error?.issues.toReversed()
       .map(({ path: [name], message }) => [String(name), message]),
   );
+  const keptMs = kept?.expiresAtMs ?? null;
   const isKept = values.expires === dayOf(keptMs);
   const expiresAtMs = isKept ? keptMs : data?.expires ?? null;
-  const isOver = !isKept && expiresAtMs !== null && expiresAtMs <= nowMs;
+  const isOver = !isKept && expiresAtMs !== null && expiresAtMs <= now();
   if (isOver || errors.has("expires")) {
     errors.set("expires", "Choose today or a later day");
   }
+  if (isLimited && named.length === 0) {
+    errors.set("models", "Choose at least one model, or all models");
+  }
+  const known = [...catalog.keys(), ...kept?.models ?? []];
+  const unknown = data && unknownModel(data.models, known);
+  if (unknown !== undefined) errors.set("models", unknown);
   if (data === undefined || errors.size > 0) return { errors };
   const { description, scopes, models, expires: _, ...limits } = data;
   return {
@@ -212,7 +230,14 @@ async function showForm(
   /** The first field with a mistake has the focus. */
   const focus = KEY_FORM.keyof().options.find((name) => errors.has(name)) ??
     "description";
-  const common = (id: Exclude<keyof Values, "scopes" | "version">) => ({
+  const { catalog } = c.var.deps;
+  const served = new Set(["models", ...kindsOf(catalog)]);
+  const common = (
+    id: Exclude<
+      keyof Values,
+      "scopes" | "version" | "models" | "which_models"
+    >,
+  ) => ({
     id,
     value: values[id],
     error: errors.get(id),
@@ -257,6 +282,7 @@ async function showForm(
               autofocus={at === 0 && focus === "scopes"}
             >
               {labelOf(scope)}
+              {!served.has(scope) && <span class="faint">(no model yet)</span>}
             </Box>
           ))}
         </div>
@@ -277,13 +303,86 @@ async function showForm(
           )))}
         </div>
       </fieldset>
-      <Field
-        {...common("models")}
-        label="Models"
-        help="Leave empty for all."
-        maxlength={CHARS_MAX.models}
-        placeholder="neutral-3.7-plus, small-1"
+      <ModelFields
+        catalog={catalog}
+        kept={key?.models ?? []}
+        values={values}
+        error={errors.get("models")}
+        autofocus={focus === "models"}
       />
     </PostForm>,
+  );
+}
+
+/** The kinds of models, such as chat, in the order of the list. */
+const kindsOf = (catalog: Catalog) =>
+  new Set([...catalog.values()].map(({ kind }) => kind));
+
+/** What a model is called that a key names but the list of models no longer has. */
+export const NOT_CONFIGURED = "no longer configured";
+
+/** All models, or those that are ticked. The style sheet shows the boxes when they count. */
+function ModelFields({ catalog, kept, values, error, autofocus }: {
+  catalog: Catalog;
+  /** The models that the key names now. */
+  kept: readonly string[];
+  values: Pick<Values, "which_models" | "models">;
+  error: string | undefined;
+  autofocus: boolean;
+}) {
+  const { which_models: which, models: chosen } = values;
+  const gone = kept.filter((id) => !catalog.has(id));
+  const way = (value: typeof which, label: string) => (
+    <Box
+      type="radio"
+      name="which_models"
+      value={value}
+      checked={which === value}
+      autofocus={autofocus && which === value}
+    >
+      {label}
+    </Box>
+  );
+  const box = (id: string) => (
+    <Box name="models" value={id} checked={chosen.includes(id)}>
+      <span>{id}</span>
+      {gone.includes(id) && <span class="badge">{labelOf(NOT_CONFIGURED)}
+      </span>}
+    </Box>
+  );
+  return (
+    <fieldset class="field" aria-describedby="models-error">
+      <legend>Models</legend>
+      {way("all", "All models, also later ones")}
+      {way("these", "Only these models")}
+      <div class="models">
+        {catalog.size > MODELS_AT_A_GLANCE && (
+          <input
+            type="search"
+            data-find="model-list"
+            aria-label={`Find one of ${number(catalog.size)} models`}
+            placeholder="Find models"
+            hidden
+          />
+        )}
+        <div
+          id="model-list"
+          class="card"
+          role="group"
+          aria-label="Models that the key may use"
+          tabindex={0}
+        >
+          {gone.map(box)}
+          {[...kindsOf(catalog)].map((kind) => (
+            <>
+              <p class="help">{labelOf(kind)}</p>
+              {[...catalog.values()].filter((model) => model.kind === kind)
+                .map(({ id }) => box(id))}
+            </>
+          ))}
+        </div>
+      </div>
+      <p class="help error" id="models-error">{error}</p>
+    </fieldset>
   );
 }

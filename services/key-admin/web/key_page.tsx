@@ -12,11 +12,12 @@ import {
   targetOf,
 } from "./context.ts";
 import { FORM, readForm } from "./forms.ts";
-import { answerCreated } from "./key_form.tsx";
+import { answerCreated, NOT_CONFIGURED } from "./key_form.tsx";
 import { showPage } from "./layout.tsx";
 import { limitsCard } from "./limits_view.tsx";
 import {
   Box,
+  Curl,
   Facts,
   labelOf,
   LastUse,
@@ -35,7 +36,7 @@ const HISTORY_ROWS = 10;
 
 /** One key: settings, usage and history. */
 const showKey: Handler = async (c) => {
-  const { redis, audit, keys, now } = c.var.deps;
+  const { redis, audit, keys, now, apiUrl, catalog } = c.var.deps;
   const key = await findKey(c);
   const { ownerId, id, version, description, models } = key;
   const nowMs = now();
@@ -64,7 +65,10 @@ const showKey: Handler = async (c) => {
     "Last used": <LastUse ms={lastUsedAtMs} keyRecord={key} nowMs={nowMs} />,
     "Expires": <Moment ms={key.expiresAtMs} nowMs={nowMs} />,
     "Permissions": key.scopes.map(labelOf).join(", "),
-    "Models": models.length === 0 ? "All" : models.join(", "),
+    "Models": models.length === 0
+      ? "All"
+      : models.map((id) => catalog.has(id) ? id : `${id} (${NOT_CONFIGURED})`)
+        .join(", "),
     "Key ID": <code>{id}</code>,
   };
   return showPage(
@@ -103,6 +107,8 @@ const showKey: Handler = async (c) => {
       {await limitsCard(c, key)}
       <h2>Usage</h2>
       <UsageView usage={usage} base={`/keys/${id}`} />
+      <h2>Example request</h2>
+      <Curl apiUrl={apiUrl} catalog={catalog} models={models} />
       <h2>History</h2>
       <AuditTable rows={history.rows} caption="What happened to this key" />
     </>,

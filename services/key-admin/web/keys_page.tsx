@@ -30,7 +30,7 @@ import {
 
 /** The list of keys. Searching for the id of a key opens its page. */
 const listKeys: Handler = async (c) => {
-  const { deps: { keys, now, apiUrl }, signedIn: { session } } = c.var;
+  const { deps: { keys, now, apiUrl, catalog }, signedIn: { session } } = c.var;
   const search = cleanSearch(c.req.query("search") ?? "");
   if (isKeyId(search) && await keys.get(session.ownerId, search) !== null) {
     return c.redirect(`/keys/${search}`, 302);
@@ -61,7 +61,7 @@ const listKeys: Handler = async (c) => {
           title="Create your first key"
           lead="You see its full value once, right after you create it. Store it where your program can read it, then send a first request:"
         >
-          <Curl apiUrl={apiUrl} />
+          <Curl apiUrl={apiUrl} catalog={catalog} />
           {create}
         </Empty>
       )

@@ -5,6 +5,7 @@ import {
 } from "@gateway/shared/keys/limiter_state";
 import { recordKey, UNLIMITED, usageKey } from "@gateway/shared/keys/record";
 import {
+  catalogOfIds,
   hiddenField,
   keyForm,
   makeKey,
@@ -42,17 +43,23 @@ Deno.test("ASVS 16.2.5, API3: a key's full value is only in the response that cr
 });
 
 const NOW_MS = Date.UTC(2026, 10, 20, 12);
+const CONSOLE = {
+  now: () => NOW_MS,
+  catalog: catalogOfIds(["small-1", "large-1"]),
+};
 
 /** The form of a key, with single values instead of lists of one. */
-const valuesOf = (more: Partial<Parameters<typeof parse>[0]>) => ({
-  ...{ description: "A key", scopes: ["chat"], models: "", expires: "" },
+type FormValues = Parameters<typeof parse>[0];
+const valuesOf = (more: Partial<FormValues>): FormValues => ({
+  ...{ description: "A key", scopes: ["chat"], models: [], expires: "" },
+  which_models: more.models === undefined ? "all" : "these",
   ...{ requestsPerMinute: "", tokensPerMinute: "", tokensPerDay: "" },
   ...{ concurrency: "", ...more },
 });
 
 Deno.test("ASVS 2.2.1: parse() reports the mistakes in a key's form by field", async (t) => {
   const cases: [
-    field: keyof Parameters<typeof parse>[0],
+    field: keyof FormValues,
     says: RegExp,
     values: (string | string[])[],
   ][] = [
@@ -85,7 +92,14 @@ Deno.test("ASVS 2.2.1: parse() reports the mistakes in a key's form by field", a
       ],
       ...["0x1", "-0", "+1", "1;2", "٣"],
     ]],
-    ["models", /Model ids/, ["a<b"]],
+    ["models", /Model ids/, [["a<b"]]],
+    ["models", /Choose at least one model, or all models/, [[]]],
+    ["models", /^There is no model 'small', did you mean 'small-1'\?$/, [
+      ["large-1", "small"],
+    ]],
+    ["models", /^There is no model 'gpt-5'. There are small-1, large-1$/, [
+      ["gpt-5"],
+    ]],
     ["expires", /today or a later day/, ["2026-11-19", "soon", "2026-1-1"]],
   ];
   for (const [field, says, values] of cases) {
@@ -93,7 +107,7 @@ Deno.test("ASVS 2.2.1: parse() reports the mistakes in a key's form by field", a
       await t.step(`${field}: ${JSON.stringify(value).slice(0, 30)}`, () => {
         const { settings, errors } = parse(
           valuesOf({ [field]: value }),
-          NOW_MS,
+          CONSOLE,
           null,
         );
         assert.equal(settings, undefined);
@@ -109,22 +123,24 @@ Deno.test("parse() reads settings: normal text, limits, models, the end of a day
     valuesOf({
       ...{ description: "e\u0301🔑".repeat(50), tokensPerDay: " 10000 " },
       ...{ requestsPerMinute: "1000000", tokensPerMinute: "1000000000000" },
-      ...{ models: "small-1, large-1 small-1", expires: "2026-11-20" },
+      ...{ models: ["small-1", "gone-1"], expires: "2026-11-20" },
     }),
-    NOW_MS,
-    null,
+    CONSOLE,
+    { expiresAtMs: null, models: ["gone-1"] },
   );
   assert.equal(settings?.description, "é🔑".repeat(50));
   assert.deepEqual(settings?.limits, {
     ...{ requestsPerMinute: 1_000_000, tokensPerMinute: 1_000_000_000_000 },
     ...{ tokensPerDay: 10_000, concurrency: 0 },
   });
-  assert.deepEqual(settings?.models, ["small-1", "large-1"]);
+  assert.deepEqual(settings?.models, ["small-1", "gone-1"]);
   assert.equal(settings?.expiresAtMs, Date.UTC(2026, 10, 20, 23, 59, 59));
   // The day that a key has already is no change, whatever the hour, even in the past.
   for (const keptMs of [NOW_MS - 1, NOW_MS - 86_400_000]) {
     const expires = new Date(keptMs).toISOString().slice(0, 10);
-    const kept = parse(valuesOf({ expires }), NOW_MS, keptMs).settings;
+    const kept = parse(valuesOf({ expires }), CONSOLE, {
+      ...{ expiresAtMs: keptMs, models: [] },
+    }).settings;
     assert.equal(kept?.expiresAtMs, keptMs);
   }
 });
@@ -133,13 +149,55 @@ Deno.test("a refused form has the focus at its first mistake", async () => {
   await using site = await startConsole();
   const owner = await site.signedIn(ADA);
   const nonce = hiddenField((await owner.get("/keys/new")).text, "nonce");
-  const form = keyForm("A key", { nonce, tokensPerDay: "x", models: "a;b" });
+  const models = { which_models: "these", models: ["a;b"] };
+  const form = keyForm("A key", { nonce, tokensPerDay: "x", ...models });
   const { status, text } = await owner.post("/keys", form);
   assert.equal(status, 400);
   const focused = text.match(/<input[^>]* autofocus=""[^>]*>/g) ?? [];
   assert.equal(focused.length, 1);
   assert.match(focused[0], /name="tokensPerDay".*value="x"/);
   assert.match(text, /id="tokensPerDay-error".*id="models-error"/s);
+});
+
+Deno.test("a key's models are chosen from those that exist, and examples name one that it may use", async () => {
+  const models = Array.from({ length: 13 }, (_, n) => `model-${n}`);
+  await using site = await startConsole({ models });
+  const owner = await site.signedIn(ADA);
+  const page = async (path: string) => (await owner.get(path)).text;
+  assert.match(await page("/keys"), /&quot;model&quot;: &quot;model-0&quot;/);
+  const fresh = await page("/keys/new");
+  assert.match(fresh, /value="all"[^>]*checked="".*All models, also later/s);
+  assert.match(fresh, /type="search" data-find="model-list"/);
+  assert.equal(fresh.match(/name="models"/g)?.length, 13);
+  assert.equal(fresh.match(/no model yet/g)?.length, 3);
+  const nonce = hiddenField(fresh, "nonce");
+  const chosen = { which_models: "these", models: ["model-7", "model-8"] };
+  const form = keyForm("Two", { nonce, ...chosen });
+  const made = await owner.post("/keys", form);
+  assert.equal(made.status, 201, made.text);
+  assert.match(made.text, /&quot;model&quot;: &quot;model-7&quot;/);
+  const id = /\/keys\/(key_[0-9A-Za-z]{20})/.exec(await page("/keys"))?.[1];
+  // model-7 is taken out of the list.
+  site.deps.catalog = catalogOfIds(["model-8", "model-9"]);
+  const shown = await page(`/keys/${id}`);
+  assert.ok(shown.includes("model-7 (no longer configured), model-8"));
+  assert.match(shown, /&quot;model&quot;: &quot;model-8&quot;/);
+  const edited = await page(`/keys/${id}/edit`);
+  assert.match(
+    edited,
+    /value="model-7"[^>]*checked=""[^]*?No longer configured/,
+  );
+  assert.ok(!edited.includes("data-find"));
+  const save = (version: string, models: string[]) =>
+    owner.post(
+      `/keys/${id}/edit`,
+      keyForm("Two", { version, which_models: "these", models }),
+    );
+  assert.equal((await save("1", ["model-7", "model-9"])).status, 303, "kept");
+  assert.equal((await save("2", ["model-9"])).status, 303, "removed");
+  const refused = await save("3", ["model-7"]);
+  assert.equal(refused.status, 400);
+  assert.match(refused.text, /no model &#39;model-7&#39;, did you mean/);
 });
 
 Deno.test("ASVS 1.2.1, 3.2.2 (XSS): a hostile description is text on every page", async (t) => {

@@ -1,7 +1,7 @@
 import { type Child, createContext, type JSX, useContext } from "hono/jsx";
 import { LAST_USE_DAYS_KEPT } from "@gateway/shared/keys/limiter_state";
 import type { KeyName, KeyRecord } from "@gateway/shared/keys/record";
-import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
+import type { Catalog } from "@gateway/shared/models/catalog";
 import { isExpired } from "../domain/keys/key_record.ts";
 import { limitWords } from "../domain/keys/settings.ts";
 import { FORM_TOKEN } from "./session.ts";
@@ -133,19 +133,27 @@ export const Copyable = (
 );
 
 /** An example request. The key is in a variable to keep it out of the shell's history. */
-export const Curl = ({ apiUrl, model = DEFAULT_MODEL_ID }: {
+export const Curl = ({ apiUrl, catalog, models = [] }: {
   apiUrl: string;
-  /** A model that the key may use. */
-  model?: string | undefined;
+  catalog: Catalog;
+  /** Those that the key may use; if empty, all. */
+  models?: readonly string[];
 }) => (
   <Copyable id="curl" label="Example request">
     {`curl ${apiUrl}/chat/completions \\
   -H "Authorization: Bearer $API_KEY" \\
   -H "Content-Type: application/json" \\
-  -d '{"model": "${model}",
+  -d '{"model": "${exampleModel(catalog, models)}",
        "messages": [{"role": "user", "content": "Hello"}]}'`}
   </Copyable>
 );
+
+/** The first model that the key may use and that is configured, as long as there is one. */
+function exampleModel(catalog: Catalog, models: readonly string[]): string {
+  const offered = [...catalog.keys()];
+  const usable = offered.filter((id) => models.includes(id));
+  return [...usable, ...models, ...offered][0] ?? "";
+}
 
 /** A value that is shown once. The script warns before the page is left, and clears the value. */
 export const ShownOnce = ({ label, value, next, children }: {

@@ -6,6 +6,7 @@ import {
 } from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/limits";
 import { type ConfigOf, integer } from "@gateway/shared/process/env";
+import { clip, didYouMean } from "@gateway/shared/process/error_text";
 import { z } from "zod";
 
 /** The settings of a key that an owner chooses. The system sets the rest. */
@@ -25,6 +26,7 @@ const LIMITS = {
 } as const;
 type LimitName = keyof Limits;
 
+/** A key that needs more may use all. */
 const MODELS_MAX = 100;
 const MODEL_ID = /^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}$/;
 
@@ -67,6 +69,19 @@ const models = z.string()
       ),
     ).max(MODELS_MAX, `At most ${MODELS_MAX} models`),
   );
+
+/** What is wrong with these model ids, if one is not among the known ones. */
+export function unknownModel(
+  ids: readonly string[],
+  known: readonly string[],
+): string | undefined {
+  const id = ids.find((id) => !known.includes(id));
+  if (id === undefined) return undefined;
+  const hint = didYouMean(id, known) || `. There are ${known.join(", ")}`;
+  return `There is no model '${id}'${clip(hint, MODELS_SHOWN_CHARS_MAX)}`;
+}
+/** More names do not help whoever misspelled one. */
+const MODELS_SHOWN_CHARS_MAX = 300;
 
 /** Empty or `never`: null. A day ends at midnight in UTC. Whether the time is over is checked elsewhere. */
 const expires = z.string()

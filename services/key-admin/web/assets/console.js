@@ -67,6 +67,24 @@ each("[data-reveal]", (box) => {
   });
 });
 
+// Finds boxes by a part of their text. Ticked ones stay in sight.
+each("[data-find]", (input) => {
+  input.hidden = false;
+  const boxes = document.getElementById(input.dataset.find)
+    .querySelectorAll("label");
+  input.addEventListener("input", () => {
+    const part = input.value.trim().toLowerCase();
+    for (const box of boxes) {
+      const isTicked = box.querySelector("input").checked;
+      box.hidden = !isTicked && !box.textContent.toLowerCase().includes(part);
+    }
+  });
+  // Enter is for the search, not for the form around it.
+  input.addEventListener("keydown", (event) => {
+    if (event.key === "Enter") event.preventDefault();
+  });
+});
+
 // A full key pasted into the search stays out of the address: its end is enough.
 each(
   "[data-key-search]",
