@@ -38,6 +38,7 @@ const FROZEN_MS = DISPATCH_LIMITS.workerLostMs + 500;
 /** A lost worker is known in this time, and its requests are begun elsewhere. */
 const REPEATED_MS = 750;
 const HELLO = { kind: "complete", content: "Hello" };
+const CUT = { kind: "sse_error", errorCode: "worker_lost", content: "one" };
 
 const answersHello = chatReply({ words: ["Hello"] });
 
@@ -132,11 +133,7 @@ Deno.test("processes that fail", async (t) => {
       const begun = await begin(0);
       using watch = startStopwatch();
       await whileFrozen(workers(), async () => {
-        assert.partialDeepStrictEqual(await begun.answer, {
-          kind: "sse_error",
-          errorCode: "worker_lost",
-          content: "one",
-        });
+        assert.partialDeepStrictEqual(await begun.answer, CUT);
         assertWithin(DISPATCH_LIMITS.workerLostMs, watch);
         assert.equal(begun.upstream.leftAtMs, null);
         assert.partialDeepStrictEqual(await ask(0), {
@@ -216,12 +213,22 @@ Deno.test("processes that fail", async (t) => {
     ));
 
   await t.step(
-    "a worker killed before a first token: its requests begin elsewhere, once more each",
+    "a worker killed under load: streams that had begun end with an error, all others begin elsewhere, once more each",
     async () => {
       // A worker that has just woken up is not known to have room before it beats.
       await sleep(2 * DISPATCH_LIMITS.workerBeatMs);
-      const before = server.requests.length;
       proceed = Promise.withResolvers();
+      server.reply = answersInTwo;
+      const streams = Array.from(
+        { length: REQUESTS },
+        (_, number) =>
+          askCluster(cluster, cluster.state.api_key, number % 2, {
+            stream: true,
+          }),
+      );
+      await Promise.all(streams); // Their heads come with their first words.
+      const begun = streams.map(outcomeOf);
+      const before = server.requests.length;
       server.reply = async function* (request) {
         yield { until: proceed.promise };
         yield* answersHello(request);
@@ -245,6 +252,12 @@ Deno.test("processes that fail", async (t) => {
         proceed.resolve();
       }
       await allSayHello(answers);
+      const cut = (await Promise.all(begun))
+        .filter(({ kind }) => kind !== "complete");
+      for (const outcome of cut) {
+        assert.partialDeepStrictEqual(outcome, CUT);
+      }
+      assert.ok(cut.length > 0 && cut.length < REQUESTS, `${cut.length} cut`);
       assert.ok(isRepeated(), `${server.requests.length - before} calls`);
       server.reply = answersInTwo;
     },
