@@ -21,28 +21,14 @@ export interface ClusterOptions {
   env?: Record<string, string>;
 }
 
-export interface Cluster extends AsyncDisposable {
-  readonly state: ClusterState;
-  /** Base URL of edge `index`, as an SDK takes it. */
-  baseUrl(index?: number): string;
-  /** Everything the services logged. */
-  logs(): Promise<string>;
-  /** Runs `deno task keys …` against the cluster and returns what it printed. */
-  keys(...args: string[]): Promise<string>;
-  /** The same of `deno task owners …`. */
-  owners(...args: string[]): Promise<string>;
-  /** Reads the state anew: pids change when a service was restarted. */
-  refresh(): Promise<ClusterState>;
-}
+export type Cluster = Awaited<ReturnType<typeof startCluster>>;
 
 const ROOT = new URL("../..", import.meta.url).pathname;
 const START_TIMEOUT_MS = 60_000;
 const STOP_TIMEOUT_MS = 30_000;
 
 /** Starts a cluster and waits until it serves. */
-export async function startCluster(
-  options: ClusterOptions = {},
-): Promise<Cluster> {
+export async function startCluster(options: ClusterOptions = {}) {
   const { root = ROOT } = options;
   const directory = await Deno.makeTempDir({ prefix: "gateway_test_" });
   const stateFile = `${directory}/run/up.json`;
@@ -95,10 +81,14 @@ export async function startCluster(
     get state() {
       return state;
     },
+    /** Base URL of edge `index`, as an SDK takes it. */
     baseUrl: (index = 0) => `${state.edge_urls[index] ?? ""}/v1`,
+    /** Everything the services logged. */
     logs: () => readLogs(`${directory}/run/logs`),
-    keys: (...args) => runTask(root, state, ["keys", ...args]),
-    owners: (...args) => runTask(root, state, ["owners", ...args]),
+    /** Runs `deno task keys …` against the cluster and returns what it printed. */
+    keys: (...args: string[]) => runTask(root, state, ["keys", ...args]),
+    owners: (...args: string[]) => runTask(root, state, ["owners", ...args]),
+    /** Reads the state anew: pids change when a service was restarted. */
     refresh: async () => {
       state = await readState() ?? state;
       return state;

@@ -78,29 +78,13 @@ export interface FakeModelServerOptions {
   tls?: { cert: string; key: string };
 }
 
-/** A running server. Disposing of it ends every connection. */
-export interface FakeModelServer extends AsyncDisposable {
-  readonly port: number;
-  /** `http://127.0.0.1:<port>/v1`, or `https://localhost:<port>/v1` */
-  readonly baseUrl: string;
-  readonly requests: readonly FakeRequest[];
-  /** Connections accepted so far. */
-  readonly connections: number;
-  /** Connections open now. */
-  readonly openConnections: number;
-  /** What to do from the next request on. */
-  reply: Reply;
-  /** The request with this number, as soon as it has come. */
-  request(number: number): Promise<FakeRequest>;
-}
+export type FakeModelServer = ReturnType<typeof startFakeModelServer>;
 
 const BLANK_LINE = "\r\n\r\n";
 const encoder = new TextEncoder();
 
-/** Starts a server on a free port of 127.0.0.1. */
-export function startFakeModelServer(
-  options: FakeModelServerOptions,
-): FakeModelServer {
+/** Starts a server on a free port of 127.0.0.1. Disposing of it ends every connection. */
+export function startFakeModelServer(options: FakeModelServerOptions) {
   const { tls } = options;
   const where = { hostname: "127.0.0.1", port: 0 };
   const listener = tls === undefined
@@ -143,20 +127,25 @@ export function startFakeModelServer(
 
   const accepting = accept();
   const port = listener.addr.transport === "tcp" ? listener.addr.port : 0;
-  const server: FakeModelServer = {
+  const server = {
     port,
+    /** `http://127.0.0.1:<port>/v1`, or `https://localhost:<port>/v1` */
     baseUrl: tls === undefined
       ? `http://127.0.0.1:${port}/v1`
       : `https://localhost:${port}/v1`,
     requests,
+    /** Accepted so far. */
     get connections() {
       return connections;
     },
+    /** Open now. */
     get openConnections() {
       return open.size;
     },
+    /** What to do from the next request on. */
     reply: options.reply,
-    request: (number) =>
+    /** The request with this number, as soon as it has come. */
+    request: (number: number) =>
       waitFor(() => requests[number - 1], {
         what: `request ${number}`,
         intervalMs: 1,

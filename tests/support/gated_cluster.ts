@@ -2,10 +2,7 @@
  * Edges with the real admission: a Redis, a NATS server, a worker whose backend is the
  * test's, and any number of edges, each with a connection of its own to Redis.
  */
-import {
-  createKeyLookup,
-  type KeyLookup,
-} from "../../services/edge-auth/keys/authenticate.ts";
+import { createKeyLookup } from "../../services/edge-auth/keys/authenticate.ts";
 import { createAdmission } from "../../services/edge-auth/limits/admission.ts";
 import {
   Limiter,
@@ -31,40 +28,29 @@ import {
 } from "@gateway/shared/redis/link";
 import {
   type KeyOptions,
-  type RedisWorld,
   startRedisWorld,
   STORE_NAME,
 } from "./admission_fixture.ts";
 import {
-  type MiniEdge,
   startMiniEdge,
   startMiniWorker,
   TEST_CATALOG,
 } from "./mini_cluster.ts";
 import { startNatsServer } from "./nats_server.ts";
 import { assertNoKeys } from "./recording_log.ts";
-import { createRecordingLog, type RecordingLog } from "./recording_log.ts";
+import { createRecordingLog } from "./recording_log.ts";
 import {
   hello,
   type ModelServer,
   type ScriptedCall,
-  type ScriptedModelServer,
   scriptedModelServer,
 } from "./scripted_model_server.ts";
-import { startTcpProxy, type TcpProxy } from "./tcp_proxy.ts";
+import { startTcpProxy, type Toxics } from "./tcp_proxy.ts";
 import { waitFor } from "./wait_for.ts";
 import { postChat } from "./chat_request.ts";
 
-export interface GatedEdge extends MiniEdge {
-  readonly keys: KeyLookup;
-  readonly limiter: Limiter;
-  readonly redis: RedisLink;
-  /** Between this edge and Redis. */
-  readonly proxy: TcpProxy;
-  readonly log: RecordingLog;
-  /** Requests that Redis has admitted. */
-  readonly admissions: number;
-}
+export type GatedEdge = Awaited<ReturnType<typeof startEdge>>;
+export type GatedCluster = Awaited<ReturnType<typeof startGatedCluster>>;
 
 export interface TestKey extends Principal {
   /** The full value. */
@@ -88,29 +74,10 @@ export interface GatedClusterOptions {
   redisConfig?: string[];
 }
 
-export interface GatedCluster extends AsyncDisposable {
-  readonly edges: readonly GatedEdge[];
-  /** The first of them. */
-  readonly edge: GatedEdge;
-  readonly world: RedisWorld;
-  readonly backend: ScriptedModelServer;
-  /** Between all edges and Redis. */
-  readonly proxy: Pick<TcpProxy, "set" | "cut">;
-  addKey(options?: KeyOptions): Promise<TestKey>;
-  /** Writes whose key a value is. */
-  nameKey(key: Pick<TestKey, "value">, principal: Principal): Promise<void>;
-  /** Sends a chat request to edge `index`. */
-  ask(key: TestKey, options?: AskOptions): Promise<Response>;
-  /** Leases of a key in Redis, dead or alive. */
-  leases(key: TestKey): Promise<number>;
-  /** Waits until the key and its owner hold no lease and every edge knows that: all is settled. */
-  settled(key: TestKey, timeoutMs?: number): Promise<void>;
-}
-
 export interface AskOptions {
   edge?: number;
   body?: object;
-  signal?: AbortSignal;
+  signal?: AbortSignal | null;
 }
 
 /** Enough that nothing waits for the worker where a test does not mean it to. */
@@ -122,7 +89,7 @@ const STOP_MS = 2_000;
 
 export async function startGatedCluster(
   options: GatedClusterOptions = {},
-): Promise<GatedCluster> {
+) {
   await using started = new AsyncDisposableStack();
   const config = options.redisConfig ?? [];
   const world = started.use(await startRedisWorld({ config }));
@@ -144,36 +111,47 @@ export async function startGatedCluster(
   const first = await start();
   const edges = [first];
   while (edges.length < (options.edges ?? 1)) edges.push(await start());
-  const nameKey: GatedCluster["nameKey"] = async ({ value }, principal) => {
+  /** Writes whose key a value is. */
+  const nameKey = async (
+    { value }: Pick<TestKey, "value">,
+    principal: Principal,
+  ) => {
     const pair = `${principal.keyId}:${principal.ownerId}`;
     await world.command("SET", hashKey(hashKeyValue(value)), pair);
   };
   const resources = started.move();
   return {
-    edges,
+    ...{ edges, world, backend },
+    /** The first of them. */
     edge: first,
-    world,
-    backend,
+    /** Between all edges and Redis. */
     proxy: {
-      set: (toxics) => edges.forEach(({ proxy }) => proxy.set(toxics)),
+      set: (toxics: Toxics) => edges.forEach(({ proxy }) => proxy.set(toxics)),
       cut: () => edges.forEach(({ proxy }) => proxy.cut()),
     },
-    async addKey(keyOptions) {
+    async addKey(keyOptions?: KeyOptions): Promise<TestKey> {
       const value = mintKey(randomBytes);
       const principal = await world.addKey(keyOptions);
       await nameKey({ value }, principal);
       return { ...principal, value };
     },
     nameKey,
-    ask: (key, { edge = 0, body = {}, signal = null } = {}) =>
+    /** Sends a chat request to edge `index`. */
+    ask: (
+      key: TestKey,
+      { edge = 0, body = {}, signal = null }: AskOptions = {},
+    ) =>
       postChat(
         edges[edge]?.baseUrl ?? "",
         key.value,
         { max_tokens: 16, ...body },
         { signal },
       ),
-    leases: async (key) => Number(await world.command("ZCARD", leaseKey(key))),
-    async settled(key, timeoutMs) {
+    /** Leases of a key in Redis, dead or alive. */
+    leases: async (key: TestKey) =>
+      Number(await world.command("ZCARD", leaseKey(key))),
+    /** Waits until the key and its owner hold no lease and every edge knows that: all is settled. */
+    async settled(key: TestKey, timeoutMs?: number) {
       for (const name of [leaseKey(key), ownerLeaseKey(key.ownerId)]) {
         await waitFor(async () => await world.command("ZCARD", name) === 0, {
           what: `no leases in ${name}`,
@@ -209,7 +187,7 @@ async function startEdge(
     redisPort: () => number;
     options: GatedClusterOptions;
   },
-): Promise<GatedEdge> {
+) {
   const log = createRecordingLog();
   const proxy = started.use(startTcpProxy(redisPort));
   const link = createRedisLink({
@@ -256,12 +234,10 @@ async function startEdge(
     }),
   );
   return {
-    ...edge,
-    keys,
-    limiter,
-    redis,
+    ...{ ...edge, keys, limiter, redis, log },
+    /** Between this edge and Redis. */
     proxy,
-    log,
+    /** Requests that Redis has admitted. */
     get admissions() {
       return admissions;
     },

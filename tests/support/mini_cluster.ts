@@ -50,8 +50,8 @@ import {
 import { startServer } from "../../services/edge-auth/http/server.ts";
 import type { ModelServer } from "./scripted_model_server.ts";
 import { postChat } from "./chat_request.ts";
-import { type NatsServer, startNatsServer } from "./nats_server.ts";
-import { startTcpProxy, type TcpProxy } from "./tcp_proxy.ts";
+import { startNatsServer } from "./nats_server.ts";
+import { startTcpProxy } from "./tcp_proxy.ts";
 import { waitFor } from "./wait_for.ts";
 
 /** A request that an edge admitted. */
@@ -69,26 +69,9 @@ export const TEST_CATALOG: Catalog = catalogFromSimulator(
 /** A key that every edge of a mini cluster admits. */
 export const TEST_KEY: string = mintKey(randomBytes);
 
-export interface MiniEdge extends AsyncDisposable {
-  readonly id: string;
-  /** `http://127.0.0.1:<port>/v1` */
-  readonly baseUrl: string;
-  readonly link: BusLink;
-  readonly dispatcher: ChatDispatcher;
-  /** What was admitted, in order. */
-  readonly admitted: readonly Admitted[];
-  /** All settlements. */
-  settlements(): (RunOutcome | null)[];
-}
-
-export interface MiniWorker extends AsyncDisposable {
-  readonly id: string;
-  readonly link: BusLink;
-  readonly worker: ChatWorker;
-  readonly isRunning: boolean;
-  /** Vanishes as a killed process does: the connection is gone, the jobs with it. */
-  kill(): Promise<void>;
-}
+export type MiniEdge = Awaited<ReturnType<typeof startMiniEdge>>;
+export type MiniWorker = Awaited<ReturnType<typeof startMiniWorker>>;
+export type MiniCluster = Awaited<ReturnType<typeof startMiniCluster>>;
 
 /** Options of an edge. */
 export interface MiniEdgeOptions {
@@ -165,9 +148,7 @@ function createTimers(usualMs = 0) {
 }
 
 /** Starts an edge and waits for nothing: workers are found by their beats. */
-export async function startMiniEdge(
-  options: MiniEdgeOptions,
-): Promise<MiniEdge> {
+export async function startMiniEdge(options: MiniEdgeOptions) {
   const id = newInstanceId();
   const { slower = 1, log = silentLog } = options;
   const link = await connect(options.servers, `edge ${id}`, log);
@@ -216,11 +197,11 @@ export async function startMiniEdge(
     onError: (error) => log.error("request_fault", { error }),
   });
   return {
-    id,
+    ...{ id, link, dispatcher },
     baseUrl: `http://127.0.0.1:${server.port}/v1`,
-    link,
-    dispatcher,
+    /** What was admitted, in order. */
     admitted,
+    /** All settlements. */
     settlements: () => admitted.flatMap(({ settlements }) => settlements),
     [Symbol.asyncDispose]: async () => {
       await server.stop({ graceMs: 2_000, abortMs: 100 });
@@ -248,9 +229,7 @@ function backendOptions(
 }
 
 /** Starts a worker. */
-export async function startMiniWorker(
-  options: MiniWorkerOptions,
-): Promise<MiniWorker> {
+export async function startMiniWorker(options: MiniWorkerOptions) {
   const id = newInstanceId();
   const link = await connect(options.servers, `worker ${id}`, silentLog);
   const soon = createTimers();
@@ -288,38 +267,20 @@ export async function startMiniWorker(
     backend.close();
   };
   return {
-    id,
-    link,
-    worker,
+    ...{ id, link, worker },
     get isRunning() {
       return !killed.signal.aborted;
     },
+    /** Vanishes as a killed process does: the connection is gone, the jobs with it. */
     kill,
     [Symbol.asyncDispose]: kill,
   };
 }
 
-/** A bus with an edge, to which a test adds workers and further edges. All of them end with it. */
-export interface MiniCluster extends AsyncDisposable {
-  readonly nats: NatsServer;
-  readonly edge: MiniEdge;
-  addEdge(options?: Partial<MiniEdgeOptions>): Promise<MiniEdge>;
-  addWorker(
-    backend: MiniWorkerOptions["backend"],
-    options?: Partial<MiniWorkerOptions>,
-  ): Promise<MiniWorker>;
-  /** Something between the bus and the one that connects to its `server`. */
-  addProxy(): TcpProxy;
-  /** Waits until the edge knows so many workers. */
-  knows(workers: number): Promise<void>;
-  /** Waits until nothing runs or waits at its edges and living workers. */
-  idle(): Promise<void>;
-}
-
-/** Starts a nats-server and an edge. */
+/** Starts a bus with an edge, to which a test adds workers and further edges. All of them end with it. */
 export async function startMiniCluster(
   edgeOptions: Partial<MiniEdgeOptions> = {},
-): Promise<MiniCluster> {
+) {
   await using starting = new AsyncDisposableStack();
   const nats = starting.use(await startNatsServer());
   const servers = [nats.server];
@@ -330,23 +291,29 @@ export async function startMiniCluster(
   return {
     nats,
     edge,
-    addEdge: async (options) => {
+    addEdge: async (options?: Partial<MiniEdgeOptions>) => {
       const more = await startMiniEdge({ servers, ...options });
       edges.push(running.use(more));
       return more;
     },
-    addWorker: async (backend, options) => {
+    addWorker: async (
+      backend: MiniWorkerOptions["backend"],
+      options?: Partial<MiniWorkerOptions>,
+    ) => {
       const more = await startMiniWorker({ servers, backend, ...options });
       workers.push(running.use(more));
       return more;
     },
+    /** Something between the bus and the one that connects to its `server`. */
     addProxy: () => running.use(startTcpProxy(nats.port)),
-    knows: async (workers) => {
+    /** Waits until the edge knows so many workers. */
+    knows: async (workers: number) => {
       const { workers: table } = edge.dispatcher;
       await waitFor(() => table.totals().workers === workers, {
         what: `${workers} workers`,
       });
     },
+    /** Waits until nothing runs or waits at its edges and living workers. */
     idle: async () => {
       for (const { dispatcher } of edges) {
         const isIdle = () => dispatcher.running + dispatcher.waiting === 0;

@@ -18,18 +18,7 @@ export interface Toxics {
 }
 
 /** A TCP proxy on 127.0.0.1 that can fail in the ways that networks do. */
-export interface TcpProxy extends AsyncDisposable {
-  readonly port: number;
-  /** `127.0.0.1:<port>`. */
-  readonly server: string;
-  /** Replaces all toxics, for present and future connections. `{}` heals. */
-  set(toxics: Toxics): void;
-  /** Closes every connection that is open now. */
-  cut(): void;
-  connections(): number;
-  /** Connections that were refused so far. */
-  refusals(): number;
-}
+export type TcpProxy = ReturnType<typeof startTcpProxy>;
 
 /** Pieces under way in one direction; enough for 16 MB/s at a delay of 200 ms. */
 const PIECES_UNDER_WAY = 50;
@@ -49,7 +38,7 @@ interface Piece {
 export function startTcpProxy(
   target: number | (() => number),
   change = (bytes: Uint8Array) => bytes,
-): TcpProxy {
+) {
   const listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const open = new Set<AbortController>();
   const running = new Set<Promise<void>>();
@@ -132,12 +121,15 @@ export function startTcpProxy(
   return {
     port: listener.addr.port,
     server: `127.0.0.1:${listener.addr.port}`,
-    set: (wanted) => {
+    /** Replaces all toxics, for present and future connections. `{}` heals. */
+    set: (wanted: Toxics) => {
       toxics = wanted;
       wake();
     },
+    /** Closes every connection that is open now. */
     cut,
     connections: () => open.size,
+    /** Connections that were refused so far. */
     refusals: () => refusals,
     [Symbol.asyncDispose]: async () => {
       listener.close();

@@ -9,7 +9,6 @@ import {
   REDIS_VARIABLES,
   redisAccess,
 } from "@gateway/shared/process/service_variables";
-import type { RedisAddress } from "@gateway/shared/redis/link";
 import type { DeployedSecrets } from "./deployed_stores.ts";
 import {
   askPort,
@@ -33,19 +32,7 @@ const FAILOVER_TIMEOUT_MS = 3_000;
 const PERIODS = "info-period 100 publish-period 100";
 const SETTLED_MS = 30_000;
 
-/** The servers, in the order they were started: the first began as master. */
-export interface RedisGroup extends AsyncDisposable {
-  readonly servers: readonly LocalServer[];
-  readonly sentinels: readonly LocalServer[];
-  /** Variables of a service that is this user. */
-  env(user: "edge" | "admin"): Record<string, string>;
-  /** The same for a link. */
-  address(user: "edge" | "admin"): RedisAddress;
-  /** The server that all living sentinels name, which may be dead. */
-  master(): Promise<LocalServer>;
-  /** Resolves when the sentinels agree on a master that lives, has its replicas, and takes writes. */
-  settled(replicas?: number): Promise<void>;
-}
+export type RedisGroup = Awaited<ReturnType<typeof createGroup>>;
 
 /** What a group is started with. */
 export interface GroupOptions {
@@ -174,14 +161,15 @@ interface GroupParts extends GroupOptions {
   firstPort: number;
 }
 
-async function createGroup(parts: GroupParts): Promise<RedisGroup> {
+async function createGroup(parts: GroupParts) {
   const { servers, sentinels, secrets, tls, stack, firstPort } = parts;
   const client = await clientOf(tls);
   const knownAs = (server: LocalServer) =>
     String(server === servers[0] ? firstPort : server.port);
   const ask = ({ port }: LocalServer, lines: string) =>
     askPort(port, lines, client);
-  const env: RedisGroup["env"] = (user) => ({
+  /** Variables of a service that is this user. */
+  const env = (user: "edge" | "admin"): Record<string, string> => ({
     ...tlsVariables(tls),
     REDIS_SENTINELS: sentinels.map(({ port }) => `127.0.0.1:${port}`).join(),
     REDIS_SENTINEL_USERNAME: "lookup",
@@ -210,12 +198,16 @@ async function createGroup(parts: GroupParts): Promise<RedisGroup> {
       : undefined;
   };
   return {
+    /** In the order they were started: the first began as master. */
     servers,
     sentinels,
     env,
-    address: (user) =>
+    /** The same for a link. */
+    address: (user: "edge" | "admin") =>
       redisAccess(parseEnv(REDIS_VARIABLES, env(user), Deno.readTextFileSync)),
+    /** The server that all living sentinels name, which may be dead. */
     master: () => waitFor(named, { what: "the sentinels to name one master" }),
+    /** Resolves when the sentinels agree on a master that lives, has its replicas, and takes writes. */
     settled: async (replicas = REPLICAS) => {
       await waitFor(async () => {
         const all = await views();

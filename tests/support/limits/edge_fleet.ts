@@ -20,32 +20,8 @@ import { startTcpProxy } from "../tcp_proxy.ts";
 import { testRedisLink } from "../redis_link.ts";
 
 /** One life of an edge. */
-export interface FleetEdge {
-  readonly isAlive: boolean;
-  readonly admission: Limiter;
-  /** Null: Redis could not be asked, or the edge was killed meanwhile. */
-  ask(principal: Principal, wantTokens?: number): Promise<
-    Admitted | Refusal | null
-  >;
-  settle(admitted: Admitted, outcome: Cost): void;
-  /**
-   * What was on its way is lost, leases stay behind, nothing is settled any more.
-   * Returns how many settlements had not arrived for certain.
-   */
-  kill(): Promise<number>;
-}
-
-export interface Fleet extends AsyncDisposable {
-  /** The edge that stands in this place now. */
-  at(place: number): FleetEdge;
-  readonly size: number;
-  /** Kills the edge of a place as `kill -9` does, and puts a new one there. As `kill`. */
-  replace(place: number): Promise<number>;
-  /** All settlements of living edges have reached Redis. */
-  readonly isSettled: boolean;
-  /** Requests so far that may or may not have been counted. */
-  readonly unsure: number;
-}
+export type FleetEdge = Awaited<ReturnType<typeof startEdge>>;
+export type Fleet = Awaited<ReturnType<typeof startFleet>>;
 
 /** Where a fleet finds Redis: asked for every connection. */
 export interface FleetOptions {
@@ -61,7 +37,7 @@ const HOUR_MS = 3_600_000;
 const STOP_MS = 2_000;
 
 /** Starts edges whose clocks are an hour and more apart. */
-export async function startFleet(options: FleetOptions): Promise<Fleet> {
+export async function startFleet(options: FleetOptions) {
   const size = EDGES;
   let unsure = 0;
   const start = (place: number) =>
@@ -72,6 +48,7 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
   const edges = await Promise.all(
     Array.from({ length: size }, (_, place) => start(place)),
   );
+  /** The edge that stands in this place now. */
   const at = (place: number): FleetEdge => {
     const edge = edges[place];
     if (edge === undefined) throw new Error(`No place ${place}`);
@@ -80,14 +57,17 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
   return {
     size,
     at,
-    async replace(place) {
+    /** Kills the edge of a place as `kill -9` does, and puts a new one there. As `kill`. */
+    async replace(place: number) {
       const killed = at(place).kill();
       edges[place] = await start(place);
       return await killed;
     },
+    /** All settlements of living edges have reached Redis. */
     get isSettled() {
       return edges.every(({ admission }) => admission.unsettled === 0);
     },
+    /** Requests so far that may or may not have been counted. */
     get unsure() {
       return unsure;
     },
@@ -103,7 +83,7 @@ export async function startFleet(options: FleetOptions): Promise<Fleet> {
 async function startEdge(
   { redisPort, deadlineMs = DEADLINE_MS }: FleetOptions,
   { skewMs, onUnsure }: { skewMs: number; onUnsure: () => void },
-): Promise<FleetEdge> {
+) {
   // Of its own, so that this edge alone can be cut off.
   const proxy = startTcpProxy(redisPort);
   const url = `redis://${proxy.server}`;
@@ -121,15 +101,20 @@ async function startEdge(
       return isAlive;
     },
     admission,
-    async ask(principal, wantTokens = 0) {
+    /** Null: Redis could not be asked, or the edge was killed meanwhile. */
+    async ask(principal: Principal, wantTokens = 0) {
       const answer = await decide(admission, principal, wantTokens);
       const isLost = answer === "unsure" || !isAlive;
       if (isLost) onUnsure();
       return isLost || answer === "not asked" ? null : answer;
     },
-    settle(admitted, outcome) {
+    settle(admitted: Admitted, outcome: Cost) {
       if (isAlive) admission.settle(admitted, outcome);
     },
+    /**
+     * What was on its way is lost, leases stay behind, nothing is settled any more.
+     * Returns how many settlements had not arrived for certain.
+     */
     async kill() {
       isAlive = false;
       await proxy[Symbol.asyncDispose]();
