@@ -289,19 +289,24 @@ export function hiddenField(page: string, name: string): string {
   return found ?? assert.fail(`no field ${name} in ${page}`);
 }
 
-function createClient(fetch: (request: Request) => Promise<Answer>) {
+/** A browser without a script, at a console of this origin. Redirects are not followed. */
+export function createClient(
+  fetch: (request: Request) => Promise<Answer>,
+  origin = ORIGIN,
+) {
+  const session = origin === ORIGIN ? "__Host-sid" : "sid";
   const cookies = new Map<string, string>();
   let token = { session: "", value: "no session" };
   /** Sends exactly this request, with the cookies. */
   const send = async (path: string, init: RequestInit) => {
     const headers = new Headers(init.headers);
-    if (!headers.has("host")) headers.set("host", new URL(ORIGIN).host);
+    if (!headers.has("host")) headers.set("host", new URL(origin).host);
     if (cookies.size > 0) {
       const pairs = Array.from(cookies, ([name, value]) => `${name}=${value}`);
       headers.set("cookie", pairs.join("; "));
     }
     const answer = await fetch(
-      new Request(new URL(path, ORIGIN), { ...init, headers }),
+      new Request(new URL(path, origin), { ...init, headers }),
     );
     for (const line of answer.headers.getSetCookie()) {
       const [pair = ""] = line.split(";");
@@ -315,24 +320,24 @@ function createClient(fetch: (request: Request) => Promise<Answer>) {
     send(path, { headers });
   /** The session's token, from a page that has it. */
   const formToken = async () => {
-    const session = cookies.get("__Host-sid") ?? "";
-    if (token.session === session) return token.value;
+    const signedIn = cookies.get(session) ?? "";
+    if (token.session === signedIn) return token.value;
     const page = await get("/usage");
     if (page.status !== 200) return "no session";
-    token = { session, value: hiddenField(page.text, "form_token") };
+    token = { session: signedIn, value: hiddenField(page.text, "form_token") };
     return token.value;
   };
   /** Sends a form as our own page does, with the session's token. */
   const post = async (path: string, form: Form = {}) => {
     const body = new URLSearchParams();
     const isPrivate = !/^\/(sign-in|link\/)/.test(path);
-    if (isPrivate && cookies.has("__Host-sid")) {
+    if (isPrivate && cookies.has(session)) {
       body.set("form_token", await formToken());
     }
     for (const [name, value] of Object.entries(form)) {
       for (const one of [value].flat()) body.append(name, one);
     }
-    const headers = { origin: ORIGIN, "sec-fetch-site": "same-origin" };
+    const headers = { origin, "sec-fetch-site": "same-origin" };
     return await send(path, { method: "POST", headers, body });
   };
   return { cookies, send, get, post, formToken };

@@ -2,9 +2,14 @@
 import type { Cluster } from "../support/cluster.ts";
 import { askCluster } from "../support/cluster_keys.ts";
 import type {
-  ConsoleClient,
-  ConsoleKey,
-  ConsolePage,
+  Answer,
+  Form,
+  TestClient,
+} from "../../services/key-admin/console_fixture.ts";
+import {
+  changeKey,
+  type ConsoleKey,
+  createKey,
 } from "../support/console_client.ts";
 
 /** A key, and what requests with it were to be answered since it was made. */
@@ -18,30 +23,30 @@ export const STATUS_OF = { disable: 403, enable: 200, delete: 401 } as const;
 
 /** A new key, which is enabled. */
 export async function createWatched(
-  browser: ConsoleClient,
+  browser: TestClient,
   description: string,
 ): Promise<WatchedKey> {
-  const key = await browser.createKey(description);
+  const key = await createKey(browser, description);
   return { ...key, phases: [[STATUS_OF.enable]] };
 }
 
 /** Changes a key and notes the phases: until it is acknowledged, both answers are right. */
 export async function changeWatched(
-  browser: ConsoleClient,
+  browser: TestClient,
   key: WatchedKey,
   what: keyof typeof STATUS_OF,
-  more: Record<string, string> = {},
-): Promise<ConsolePage> {
+  more: Form = {},
+): Promise<Answer> {
   const before = key.phases.at(-1) ?? [];
   key.phases.push([...before, STATUS_OF[what]]);
   const sure = what === "delete" ? { sure: "on" } : {};
-  const page = await browser.change(key, what, { ...sure, ...more });
+  const page = await changeKey(browser, key, what, { ...sure, ...more });
   key.phases.push([STATUS_OF[what]]);
   return page;
 }
 
 /** The status of one whole request, its body read so that the connection serves the next. */
-export async function statusOf(
+async function statusOf(
   cluster: Cluster,
   { value }: ConsoleKey,
   edge: number,
@@ -56,20 +61,35 @@ export async function statusOf(
   return response.status;
 }
 
-/** What a load saw until it was told to stop. */
-export interface LoadReport {
+/** What was answered until now. */
+export interface KeyReport {
   /** Answers by status. */
   counts: Map<number, number>;
   /** Answers that were not right in any phase the request had seen. */
   wrong: string[];
 }
 
-/** Keeps every edge busy with the keys in turn, chat and lists alternating, until it is told to stop. */
-export function startLoad(
+/** Asks once and judges the answer. */
+export async function askWatched(
   cluster: Cluster,
-  keys: readonly WatchedKey[],
-): () => Promise<LoadReport> {
-  const report: LoadReport = { counts: new Map(), wrong: [] };
+  { counts, wrong }: KeyReport,
+  { key, edge, question = "chat" }: {
+    key: WatchedKey;
+    edge: number;
+    question?: "models" | "chat";
+  },
+): Promise<void> {
+  const since = key.phases.length - 1;
+  const status = await statusOf(cluster, key, edge, question);
+  counts.set(status, (counts.get(status) ?? 0) + 1);
+  const right = key.phases.slice(since).flat();
+  if (right.includes(status)) return;
+  wrong.push(`${question} on edge ${edge}: ${status}, not ${right}`);
+}
+
+/** Keeps every edge busy with the keys in turn, chat and lists alternating, until it is told to stop. */
+export function startLoad(cluster: Cluster, keys: readonly WatchedKey[]) {
+  const report: KeyReport = { counts: new Map(), wrong: [] };
   let isOver = false;
   const loops = cluster.state.edge_urls.map(async (_, edge) => {
     for (let n = edge; !isOver; n++) {
@@ -77,21 +97,16 @@ export function startLoad(
       if (key === undefined) throw new Error("A load needs keys");
       const isChat = Math.floor(n / keys.length) % 2 === 0;
       const question = isChat ? "chat" : "models";
-      const since = key.phases.length - 1;
-      const status = await statusOf(cluster, key, edge, question);
-      report.counts.set(status, (report.counts.get(status) ?? 0) + 1);
-      const right = key.phases.slice(since).flat();
-      if (!right.includes(status)) {
-        report.wrong.push(
-          `${question} on edge ${edge}: ${status}, not ${right}`,
-        );
-      }
+      await askWatched(cluster, report, { key, edge, question });
     }
   });
   const done = Promise.all(loops);
-  return async () => {
-    isOver = true;
-    await done;
-    return report;
+  return {
+    report,
+    stop: async () => {
+      isOver = true;
+      await done;
+      return report;
+    },
   };
 }

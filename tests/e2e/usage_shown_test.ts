@@ -9,11 +9,8 @@ import { createKey } from "../conformance/context.ts";
 import { chatRequest } from "../support/chat_request.ts";
 import { type Cluster, startCluster } from "../support/cluster.ts";
 import { askCluster } from "../support/cluster_keys.ts";
-import {
-  type ConsoleClient,
-  matchIn,
-  openConsole,
-} from "../support/console_client.ts";
+import type { TestClient } from "../../services/key-admin/console_fixture.ts";
+import { matchIn, openConsole } from "../support/console_client.ts";
 import { waitFor } from "../support/wait_for.ts";
 
 const EDGES = 2;
@@ -47,7 +44,7 @@ const totals = (total: (name: keyof Usage) => number): Usage => ({
 const sum = (all: readonly Usage[]): Usage =>
   totals((name) => all.reduce((total, usage) => total + usage[name], 0));
 
-async function shown(browser: ConsoleClient, path: string): Promise<Usage> {
+async function shown(browser: TestClient, path: string): Promise<Usage> {
   const { text } = await browser.get(path);
   return totals((name) => {
     const form = new RegExp(`<dt>${name}</dt><dd>([\\d,]+)<`);
