@@ -109,26 +109,12 @@ async function openStore(redis: TestRedis) {
   return { link, keys: createKeyStore({ redis: link, writer, randomBytes }) };
 }
 
-/** Prints what is tested and what is not. */
-async function introduce(): Promise<void> {
-  const { stdout } = await new Deno.Command("redis-server", {
-    args: ["--version"],
-  }).output();
-  print(new TextDecoder().decode(stdout).trim());
-  print(
-    `${WRITERS} writers, ${SECONDS} s per mode. The server is killed with -9 while they\n` +
-      "write, its append-only file cut to what fsync had confirmed, and read again.\n" +
-      "Not tested: a machine that loses power, and a disk that does not honour flushes.",
-  );
-}
-
 function print(line: string): void {
   Deno.stdout.writeSync(new TextEncoder().encode(`${line}\n`));
 }
 
 const folder = await Deno.makeTempDir({ prefix: "power-loss-" });
 try {
-  await introduce();
   const library = await buildLibrary(folder);
   for (const fsync of ["always", "everysec"]) {
     if (!(await tryMode(fsync, library))) Deno.exitCode = 1;

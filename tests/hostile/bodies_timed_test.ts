@@ -49,7 +49,10 @@ const HOSTILE = {
   escapes: members(`"n":"${"\\u0041".repeat(170_000)}"`),
 } as const;
 
-/** A body, the status, and the field that the error must name. */
+/**
+ * A body, the status, and the field that the error must name. The bounds of fields are
+ * in tests/conformance/validation.ts and services/edge-auth/chat/request_test.ts.
+ */
 const ROWS: [string, BodyInit, number, string?][] = [
   ["36 empty", "", 400],
   ["36 null", "null", 400],
@@ -90,26 +93,16 @@ const ROWS: [string, BodyInit, number, string?][] = [
   ["43 duplicates", `{"model":"b",${MODEL},${MESSAGES}}`, 200],
   ["43 last unknown", members('"model":"b"'), 404],
   ["44 1e400", members('"max_tokens":1e400'), 400, "max_tokens"],
-  ["44 -1", members('"max_tokens":-1'), 400, "max_tokens"],
-  ["44 0", members('"max_tokens":0'), 400, "max_tokens"],
-  ["44 1.5", members('"max_tokens":1.5'), 400, "max_tokens"],
   ["44 1.0", members('"max_tokens":1.0'), 200],
-  ["44 text", members('"max_tokens":"5"'), 400, "max_tokens"],
   ["45 unsafe seed", members('"seed":9007199254740993'), 400, "seed"],
   ["45 safe seed", members('"seed":9007199254740991'), 200],
   ["46 a megabyte of digits", HOSTILE.hugeNumber, 400, "seed"],
   ["46 of decimals", members(`"top_p":0.${"9".repeat(1_000_000)}`), 200],
-  ["47 top_p", members('"top_p":1.1'), 400, "top_p"],
-  ["47 top_p -0.1", members('"top_p":-0.1'), 400, "top_p"],
   ["47 top_p NaN", members('"top_p":NaN'), 400],
   ["47 top_p -0", members('"top_p":-0'), 200],
-  ["48 n", members('"n":1000000'), 400, "n"],
   ["48 10,000 stops", members(`"stop":[${Array(10_000).fill('"a"')}]`), 400],
   ["48 29,000 messages", withMessages(`${Array(29_000).fill(MESSAGE)}`), 400],
   ["48 a million wrong ones", withMessages(`${Array(1_000_000).fill(7)}`), 400],
-  ["49 developer", withMessages('{"role":"developer","content":"x"}'), 200],
-  ["49 parts", withContent('[{"type":"text","text":"x"}]'), 200],
-  ["49 null content", withContent("null"), 400, "messages[0].content"],
   ["50 wildcard", withModel("x.>"), 404],
   ["50 star", withModel("*"), 404],
   ["50 blank", withModel("a b"), 404],
@@ -216,6 +209,8 @@ const MEASURED_MAX = 5;
 const ASKED = 300;
 const ATTACKERS = 4;
 const CONNECTIONS_EACH = 4;
+/** The edge without attack is asked less often: it only shows the noise. */
+const CALM_EVERY = 3;
 
 Deno.test("API4: hostile bodies of four keys at once do not slow down the requests of another", async () => {
   await using cluster = await startCluster({ edges: 2 });
@@ -248,7 +243,8 @@ Deno.test("API4: hostile bodies of four keys at once do not slow down the reques
     const [attacked, calm]: [number[], number[]] = [[], []];
     const stretches: number[] = [];
     for (let count = 0; count < ASKED; count += 1) {
-      for (const [edge, tookMs] of [attacked, calm].entries()) {
+      const asked = count % CALM_EVERY === 0 ? [attacked, calm] : [attacked];
+      for (const [edge, tookMs] of asked.entries()) {
         const startedAtMs = performance.now();
         add(served, await post(victim, good, edge));
         tookMs.push(performance.now() - startedAtMs);
