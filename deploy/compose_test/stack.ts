@@ -6,29 +6,7 @@ const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const AUTHORITY_FILE = "/data/caddy/pki/authorities/local/root.crt";
 const COMMAND_MS = 180_000;
 
-/** A running stack. */
-export interface Stack extends AsyncDisposable {
-  /** Name of the compose project, with which the names of its networks begin. */
-  readonly project: string;
-  /** `https://localhost:<port>` */
-  readonly url: string;
-  readonly consoleUrl: string;
-  /** The proxy's own authority, PEM. */
-  authority(): Promise<string>;
-  /** Trusts that authority. */
-  readonly client: Deno.HttpClient;
-  /** Runs `docker compose …` and returns what it printed. */
-  compose(...args: string[]): Promise<string>;
-  docker(...args: string[]): Promise<string>;
-  /** The content of a secret file, see `deploy/secrets.sh`. */
-  secret(name: string): Promise<string>;
-  /** Runs a script of `deploy/`. */
-  script(name: string, ...args: string[]): Promise<string>;
-  /** Scales the services and waits until all containers are healthy. */
-  scale(counts: { edges: number; workers: number }): Promise<void>;
-  /** Ids of the running containers of a service. */
-  containers(service: string): Promise<string[]>;
-}
+export type Stack = Awaited<ReturnType<typeof startStack>>;
 
 export interface StackOptions {
   /** Compose files of the repository's root, merged in this order. */
@@ -38,7 +16,7 @@ export interface StackOptions {
 }
 
 /** Starts everything. The images must exist, see `deploy/local_images/build.sh`. */
-export async function startStack(options: StackOptions): Promise<Stack> {
+export async function startStack(options: StackOptions) {
   const directory = await Deno.makeTempDir({ prefix: "gateway_compose_" });
   const [port = 0] = findFreePorts(1);
   const env = {
@@ -57,6 +35,7 @@ export async function startStack(options: StackOptions): Promise<Stack> {
     STORE_NET: "10.213.80",
     ...options.env,
   };
+  /** Runs a command and returns what it printed. */
   const run = (command: string, args: string[]) => runIn(env, command, args);
   const compose = (...args: string[]) => run("docker", ["compose", ...args]);
   const stop = async () => {
@@ -66,27 +45,33 @@ export async function startStack(options: StackOptions): Promise<Stack> {
   try {
     await run("deploy/secrets.sh", []);
     await compose("up", "-d", "--no-build", "--wait");
+    /** The proxy's own authority, PEM. */
     const authority = () =>
       compose("exec", "-T", "proxy", "cat", AUTHORITY_FILE);
     const client = Deno.createHttpClient({ caCerts: [await authority()] });
     return {
+      /** Name of the compose project, with which the names of its networks begin. */
       project: env.COMPOSE_PROJECT_NAME,
       url: `https://localhost:${port}`,
       consoleUrl: `https://console.localhost:${port}`,
-      authority,
-      client,
-      compose,
-      docker: (...args) => run("docker", args),
-      secret: (name) => Deno.readTextFile(`${env.SECRETS_DIR}/${name}`),
-      script: (name, ...args) => run(`deploy/${name}`, args),
-      scale: async ({ edges, workers }) => {
+      ...{ authority, client, compose },
+      docker: (...args: string[]) => run("docker", args),
+      /** The content of a secret file, see `deploy/secrets.sh`. */
+      secret: (name: string) => Deno.readTextFile(`${env.SECRETS_DIR}/${name}`),
+      /** Runs a script of `deploy/`. */
+      script: (name: string, ...args: string[]) => run(`deploy/${name}`, args),
+      /** Scales the services and waits until all containers are healthy. */
+      scale: async (
+        { edges, workers }: { edges: number; workers: number },
+      ) => {
         await compose(
           ...["up", "-d", "--no-build", "--no-recreate", "--wait"],
           ...["--scale", `edge-auth=${edges}`],
           ...["--scale", `chat-worker=${workers}`],
         );
       },
-      containers: async (service) =>
+      /** Ids of the running containers of a service. */
+      containers: async (service: string) =>
         (await compose("ps", "-q", service)).split("\n").filter((id) => id),
       [Symbol.asyncDispose]: async () => {
         client.close();

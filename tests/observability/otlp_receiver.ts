@@ -13,14 +13,7 @@ export interface ReceivedSpan {
   hasFailed: boolean;
 }
 
-/** A receiver on a free port of 127.0.0.1. */
-export interface OtlpReceiver extends AsyncDisposable {
-  /** The variables with which a service soon sends its traces here. */
-  readonly env: Record<string, string>;
-  readonly spans: readonly ReceivedSpan[];
-  /** Waits for a span of this trace with this name. */
-  span(traceId: string, name: string): Promise<ReceivedSpan>;
-}
+export type OtlpReceiver = ReturnType<typeof startOtlpReceiver>;
 
 interface Attribute {
   key: string;
@@ -48,7 +41,8 @@ const STATUS_ERROR = 2;
 const EXPORT_EVERY_MS = "100";
 const SPAN_WAIT_MS = 30_000;
 
-export function startOtlpReceiver(): OtlpReceiver {
+/** Starts a receiver on a free port of 127.0.0.1. */
+export function startOtlpReceiver() {
   const spans: ReceivedSpan[] = [];
   const server = Deno.serve({
     hostname: "127.0.0.1",
@@ -62,6 +56,7 @@ export function startOtlpReceiver(): OtlpReceiver {
     return Response.json({});
   });
   return {
+    /** The variables with which a service soon sends its traces here. */
     env: {
       OTEL_DENO: "true",
       OTEL_DENO_CONSOLE: "ignore",
@@ -71,7 +66,8 @@ export function startOtlpReceiver(): OtlpReceiver {
       OTEL_BSP_SCHEDULE_DELAY: EXPORT_EVERY_MS,
     },
     spans,
-    span: (traceId, name) =>
+    /** Waits for a span of this trace with this name. */
+    span: (traceId: string, name: string) =>
       waitFor(
         () =>
           spans.find((span) => span.traceId === traceId && span.name === name),

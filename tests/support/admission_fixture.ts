@@ -16,7 +16,7 @@ import {
 import type { Log } from "@gateway/shared/process/log";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import type { RedisScript } from "@gateway/shared/redis/script";
-import { type RedisServer, startRedisServer } from "./redis_server.ts";
+import { startRedisServer } from "./redis_server.ts";
 import { testRedisLink } from "./redis_link.ts";
 import { waitFor } from "./wait_for.ts";
 
@@ -32,19 +32,7 @@ export interface KeyOptions {
 }
 
 /** A redis-server with keys in it and links to it. */
-export interface RedisWorld extends AsyncDisposable {
-  readonly redis: RedisServer;
-  /** The test's own link. */
-  readonly link: RedisLink;
-  /** Opens a further link, as another process would. */
-  open(url?: string): Promise<RedisLink>;
-  addKey(options?: KeyOptions): Promise<Principal>;
-  setKey(principal: Principal, fields: Record<string, string>): Promise<void>;
-  /** The server's clock, Unix ms. */
-  time(): Promise<number>;
-  /** Waits for the server if it is away, for as long as a busy machine needs. */
-  command(...args: string[]): Promise<unknown>;
-}
+export type RedisWorld = Awaited<ReturnType<typeof startRedisWorld>>;
 
 const PATIENT_MS = 30_000;
 
@@ -65,11 +53,12 @@ export async function startRedisWorld(
     log?: Log;
     scripts?: readonly RedisScript[];
   } = {},
-): Promise<RedisWorld> {
+) {
   const redis = await startRedisServer({
     config: options.config?.join("\n") ?? "",
   });
   const links: RedisLink[] = [];
+  /** Opens a further link, as another process would. */
   const open = async (url = redis.url) => {
     const { config: _, ...ofLink } = options;
     const link = testRedisLink({ url }, ofLink);
@@ -77,18 +66,17 @@ export async function startRedisWorld(
     await link.ready(PATIENT_MS);
     return link;
   };
+  /** The test's own link. */
   const link = await open();
-  const command = async (...args: string[]) => {
+  /** Waits for the server if it is away, for as long as a busy machine needs. */
+  const command = async (...args: string[]): Promise<unknown> => {
     await waitFor(() => link.state === "ready", { what: "the test's link" });
     return await link.command(args, { deadlineMs: PATIENT_MS });
   };
   let keyCount = 0;
   return {
-    redis,
-    link,
-    open,
-    command,
-    async addKey(key = {}) {
+    ...{ redis, link, open, command },
+    async addKey(key: KeyOptions = {}): Promise<Principal> {
       const number = String(keyCount++).padStart(20, "0");
       const principal = {
         keyId: `key_${number}`,
@@ -115,13 +103,14 @@ export async function startRedisWorld(
       }
       return principal;
     },
-    async setKey(principal, fields) {
+    async setKey(principal: Principal, fields: Record<string, string>) {
       await command(
         "HSET",
         recordKey(principal),
         ...Object.entries(fields).flat(),
       );
     },
+    /** The server's clock, Unix ms. */
     async time() {
       const reply = await link.command(["TIME"]);
       if (!Array.isArray(reply)) throw new Error("TIME answers an array");

@@ -5,20 +5,11 @@ import {
   connectBus,
 } from "@gateway/shared/bus/link_nats";
 import { monotonicNow } from "@gateway/shared/process/clock";
-import { createRecordingLog, type RecordingLog } from "./recording_log.ts";
+import { createRecordingLog } from "./recording_log.ts";
 import { waitFor } from "./wait_for.ts";
 
 /** A link of a test: closed with it, and remembering what happened to it. */
-export interface TestLink extends AsyncDisposable {
-  readonly link: BusLink;
-  readonly log: RecordingLog;
-  /** Every event so far, oldest first. */
-  readonly events: BusEvent[];
-  /** Every error of the server so far. */
-  readonly errors: Error[];
-  /** Waits until it is connected again, and returns what the log says of it. */
-  reconnected(): Promise<{ server: unknown; outageMs: number }>;
-}
+export type TestLink = Awaited<ReturnType<typeof connectTestLink>>;
 
 /**
  * Connects to servers of this machine. Without `random`, servers are tried in the
@@ -27,7 +18,7 @@ export interface TestLink extends AsyncDisposable {
 export async function connectTestLink(
   servers: readonly string[],
   options: Partial<Omit<BusOptions, "servers" | "log">> = {},
-): Promise<TestLink> {
+) {
   const log = createRecordingLog();
   const link = await connectBus({
     name: "test",
@@ -37,6 +28,7 @@ export async function connectTestLink(
     servers,
     log,
   });
+  /** Every event and every error of the server so far, oldest first. */
   const events: BusEvent[] = [];
   const errors: Error[] = [];
   link.onEvent((event, error) => {
@@ -44,10 +36,8 @@ export async function connectTestLink(
     if (error !== undefined) errors.push(error);
   });
   return {
-    link,
-    log,
-    events,
-    errors,
+    ...{ link, log, events, errors },
+    /** Waits until it is connected again, and returns what the log says of it. */
     async reconnected() {
       const { server, outageMs } = await waitFor(
         () => log.find("bus_reconnected"),

@@ -6,7 +6,7 @@ import {
 } from "../../services/key-admin/domain/keys/key_store.ts";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { type Limits, UNLIMITED } from "@gateway/shared/keys/record";
-import type { RedisAddress, RedisLink } from "@gateway/shared/redis/link";
+import type { RedisAddress } from "@gateway/shared/redis/link";
 import type { Cluster } from "./cluster.ts";
 import { postChat } from "./chat_request.ts";
 import { testRedisLink } from "./redis_link.ts";
@@ -40,11 +40,7 @@ export function askCluster(
 }
 
 /** A store of keys and its connection. */
-export interface OpenedStore extends AsyncDisposable {
-  store: KeyStore;
-  /** A link with all permissions. */
-  redis: RedisLink;
-}
+export type OpenedStore = Awaited<ReturnType<typeof openStoreAt>>;
 
 /** The code under which keys are changed by the console and the command line. */
 export function openStore({ state }: Cluster): Promise<OpenedStore> {
@@ -56,7 +52,7 @@ export async function openStoreAt(
   address: RedisAddress,
   deadlineMs: number,
   readyMs = READY_MS,
-): Promise<OpenedStore> {
+) {
   const [redis, writer] = [0, 1].map(() =>
     testRedisLink(address, { deadlineMs })
   );
@@ -64,6 +60,7 @@ export async function openStoreAt(
   await Promise.all([redis.ready(readyMs), writer.ready(readyMs)]);
   return {
     store: createKeyStore({ redis, writer, randomBytes }),
+    /** A link with all permissions. */
     redis,
     [Symbol.asyncDispose]: async () => {
       await Promise.all([redis.close(), writer.close()]);

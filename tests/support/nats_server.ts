@@ -1,4 +1,4 @@
-import { askPort, type LocalServer, startLocalServer } from "./local_server.ts";
+import { askPort, startLocalServer } from "./local_server.ts";
 import { waitFor } from "./wait_for.ts";
 
 /** What differs from a plain server on a free port. */
@@ -9,14 +9,7 @@ export interface NatsServerOptions {
 }
 
 /** A nats-server on 127.0.0.1. */
-export interface NatsServer extends LocalServer {
-  /** `127.0.0.1:<port>`, as `connectBus` takes it. */
-  readonly server: string;
-  /** Replaces the configuration and returns when the running server has taken it. */
-  reload(config: string): Promise<void>;
-  /** Asks the server to retire: it tells its clients, then cuts them off one by one. */
-  retire(): void;
-}
+export type NatsServer = Awaited<ReturnType<typeof startNatsServer>>;
 
 /**
  * Starts a nats-server, ready to serve in some tens of milliseconds.
@@ -25,9 +18,7 @@ export interface NatsServer extends LocalServer {
  * await using nats = await startNatsServer();
  * ```
  */
-export async function startNatsServer(
-  options: NatsServerOptions = {},
-): Promise<NatsServer> {
+export async function startNatsServer(options: NatsServerOptions = {}) {
   let config = options.config ?? "";
   const server = await startLocalServer({
     command: "nats-server",
@@ -42,8 +33,10 @@ export async function startNatsServer(
   });
   return {
     ...server,
+    /** `127.0.0.1:<port>`, as `connectBus` takes it. */
     server: `127.0.0.1:${server.port}`,
-    reload: async (text) => {
+    /** Replaces the configuration and returns when the running server has taken it. */
+    reload: async (text: string) => {
       config = text;
       const file = configFile(server.directory);
       await Deno.writeTextFile(file, withName(config, server.directory));
@@ -55,6 +48,7 @@ export async function startNatsServer(
       });
       if (said.startsWith("Failed")) throw new Error(said);
     },
+    /** Asks the server to retire: it tells its clients, then cuts them off one by one. */
     retire: () => server.signal("SIGUSR2"),
   };
 }

@@ -1,4 +1,4 @@
-import type { Log, LogFields, LogLevel } from "@gateway/shared/process/log";
+import type { LogFields, LogLevel } from "@gateway/shared/process/log";
 
 /** One line that would have been written. */
 export interface LogLine {
@@ -8,13 +8,9 @@ export interface LogLine {
 }
 
 /** A log that keeps its lines for a test to look at. */
-export interface RecordingLog extends Log {
-  readonly lines: LogLine[];
-  /** The fields of the first line of this event. */
-  find(event: string): LogFields | undefined;
-}
+export type RecordingLog = ReturnType<typeof createRecordingLog>;
 
-export function createRecordingLog(): RecordingLog {
+export function createRecordingLog() {
   const lines: LogLine[] = [];
   const keep =
     (level: LogLevel) => (event: string, fields: LogFields = {}): void => {
@@ -22,7 +18,8 @@ export function createRecordingLog(): RecordingLog {
     };
   return {
     lines,
-    find: (event) => lines.find((line) => line.event === event)?.fields,
+    /** The fields of the first line of this event. */
+    find: (event: string) => lines.find((line) => line.event === event)?.fields,
     debug: keep("debug"),
     info: keep("info"),
     warn: keep("warn"),

@@ -6,24 +6,18 @@ import { fileURLToPath } from "node:url";
 import { freePort } from "../local_server.ts";
 import { type NatsServer, startNatsServer } from "../nats_server.ts";
 import { startProcess } from "../process.ts";
-import { type RedisServer, startRedisServer } from "../redis_server.ts";
+import { startRedisServer } from "../redis_server.ts";
 import type { TestAuthority } from "./test_authority.ts";
 
 const DEPLOY = fileURLToPath(new URL("../../../deploy", import.meta.url));
 
 /** Secret files as `deploy/secrets.sh` makes them. */
-export interface DeployedSecrets extends AsyncDisposable {
-  directory: string;
-  /** Path of a file: `nats_edge_password`. */
-  path(name: string): string;
-  read(name: string): Promise<string>;
-  /** Runs the script again: `run("rotate", "redis-edge")`. */
-  run(...args: string[]): Promise<void>;
-}
+export type DeployedSecrets = Awaited<ReturnType<typeof makeSecrets>>;
 
 /** Makes all secrets in a directory of its own. */
-export async function makeSecrets(): Promise<DeployedSecrets> {
+export async function makeSecrets() {
   const directory = await Deno.makeTempDir({ prefix: "gateway_test_" });
+  /** Runs the script again: `run("rotate", "redis-edge")`. */
   const run = async (...args: string[]) => {
     await using script = startProcess({
       command: `${DEPLOY}/secrets.sh`,
@@ -34,12 +28,11 @@ export async function makeSecrets(): Promise<DeployedSecrets> {
     if (!success) throw new Error(`secrets.sh failed: ${script.output()}`);
   };
   await run();
+  /** Path of a file: `nats_edge_password`. */
   const path = (name: string) => `${directory}/${name}`;
   return {
-    directory,
-    path,
-    read: (name) => Deno.readTextFile(path(name)),
-    run,
+    ...{ directory, path, run },
+    read: (name: string) => Deno.readTextFile(path(name)),
     [Symbol.asyncDispose]: () => Deno.remove(directory, { recursive: true }),
   };
 }
@@ -77,16 +70,13 @@ tls { ca_file: "${caFile}", cert_file: "${server.certFile}",
 }
 
 /** A server, and its address over mutual TLS where there is one. */
-export interface DeployedRedis extends AsyncDisposable {
-  readonly server: RedisServer;
-  readonly url: string;
-}
+export type DeployedRedis = Awaited<ReturnType<typeof startDeployedRedis>>;
 
 /** `deploy/redis/redis.conf` and `users.acl`; with an authority, also over mutual TLS. */
 export async function startDeployedRedis(
   secrets: DeployedSecrets,
   authority?: TestAuthority,
-): Promise<DeployedRedis> {
+) {
   const text = await Deno.readTextFile(`${DEPLOY}/redis/redis.conf`);
   const tlsPort = authority === undefined ? undefined : freePort();
   const server = await startRedisServer({

@@ -17,16 +17,10 @@ export interface FrontProxyOptions {
 }
 
 /** A proxy with a certificate of its own authority for `localhost` and `console.localhost`. */
-export interface FrontProxy extends AsyncDisposable {
-  /** The authority, as PEM text. */
-  readonly ca: string;
-  output(): string;
-}
+export type FrontProxy = Awaited<ReturnType<typeof startFrontProxy>>;
 
 /** Starts Caddy and returns when it has its certificates and answers. */
-export async function startFrontProxy(
-  options: FrontProxyOptions,
-): Promise<FrontProxy> {
+export async function startFrontProxy(options: FrontProxyOptions) {
   const directory = await Deno.makeTempDir({ prefix: "gateway_test_" });
   const healthPort = freePort();
   const process = startProcess({
@@ -53,6 +47,7 @@ export async function startFrontProxy(
     await waitFor(() => isHealthy(process, healthPort), {
       what: () => `the proxy: ${process.output()}`,
     });
+    /** The authority, as PEM text. */
     const ca = await Deno.readTextFile(
       `${directory}/caddy/pki/authorities/local/root.crt`,
     );

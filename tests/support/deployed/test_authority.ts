@@ -8,12 +8,7 @@ export interface CertificateFiles {
 }
 
 /** A certificate authority of a test, and what it signed. The files go with it. */
-export interface TestAuthority extends AsyncDisposable {
-  caFile: string;
-  /** For the names asked for, `localhost` and `127.0.0.1` by default. */
-  server: CertificateFiles;
-  client: CertificateFiles;
-}
+export type TestAuthority = Awaited<ReturnType<typeof createTestAuthority>>;
 
 const THIS_MACHINE = "DNS:localhost,IP:127.0.0.1";
 
@@ -22,9 +17,7 @@ const THIS_MACHINE = "DNS:localhost,IP:127.0.0.1";
  *
  * @param serverNames As openssl writes them: `DNS:nats.example,IP:10.0.0.1`.
  */
-export async function createTestAuthority(
-  serverNames: string = THIS_MACHINE,
-): Promise<TestAuthority> {
+export async function createTestAuthority(serverNames = THIS_MACHINE) {
   const directory = await Deno.makeTempDir({ prefix: "gateway_test_" });
   const ca = filesIn(directory, "ca");
   await openssl([
@@ -45,6 +38,7 @@ export async function createTestAuthority(
   };
   return {
     caFile: ca.certFile,
+    /** For the names asked for, `localhost` and `127.0.0.1` by default. */
     server: await sign("server", [
       `subjectAltName=${serverNames}`,
       "extendedKeyUsage=serverAuth",

@@ -9,10 +9,7 @@ export interface ScriptCommand {
   readonly words: readonly string[];
 }
 
-export interface RedisMonitor extends AsyncDisposable {
-  /** What scripts have run so far, oldest first. */
-  scriptCommands(): Promise<readonly ScriptCommand[]>;
-}
+export type RedisMonitor = Awaited<ReturnType<typeof startRedisMonitor>>;
 
 /** `+1790000000.123456 [0 lua] "ZADD" …` */
 const SECONDS = /^\+?(\d+\.\d+) /;
@@ -21,7 +18,7 @@ const BY_SCRIPT = " lua] ";
 const MARK = "monitor-mark-";
 
 /** Listens to the server on `port` by MONITOR, from now on. */
-export async function startRedisMonitor(port: number): Promise<RedisMonitor> {
+export async function startRedisMonitor(port: number) {
   const address = { hostname: "127.0.0.1", port };
   const connection = await Deno.connect(address);
   let text = "";
@@ -30,6 +27,7 @@ export async function startRedisMonitor(port: number): Promise<RedisMonitor> {
   await waitFor(() => text.startsWith("+OK"), { what: "MONITOR" });
   let marks = 0;
   return {
+    /** What scripts have run so far, oldest first. */
     async scriptCommands() {
       const mark = `${MARK}${marks++}`;
       using other = await Deno.connect(address);

@@ -4,23 +4,13 @@ import { startProcess } from "../../support/process.ts";
 import { waitFor } from "../../support/wait_for.ts";
 
 /** A launcher that runs, or ran. */
-export interface Launcher extends AsyncDisposable {
-  pid: number;
-  /** Its output so far. */
-  printed(): string;
-  /** Waits for `up.json` and returns its content. */
-  state(): Promise<UpState>;
-  exitCode: Promise<number>;
-  signal(name: Deno.Signal): void;
-}
+export type Launcher = ReturnType<typeof startLauncher>;
 
 /** A scratch directory for one test, with `data` and `run`. */
-export interface Scratch extends AsyncDisposable {
-  path: string;
-}
+export type Scratch = Awaited<ReturnType<typeof makeScratch>>;
 
 /** Creates a scratch directory that is removed with the test. */
-export async function makeScratch(): Promise<Scratch> {
+export async function makeScratch() {
   const path = await Deno.makeTempDir({ prefix: "gateway-up-" });
   return {
     path,
@@ -45,7 +35,7 @@ export const LAUNCHER = [
 export function startLauncher(
   scratch: Scratch,
   { command = LAUNCHER, args, env, cwd = "/" }: LauncherOptions = {},
-): Launcher {
+) {
   const [file = "", ...words] = command;
   const child = startProcess({
     command: file,
@@ -60,9 +50,11 @@ export function startLauncher(
   });
   return {
     pid: child.pid,
+    /** Its output so far. */
     printed: child.output,
     exitCode: child.exited.then(({ code }) => code),
     signal: child.signal,
+    /** Waits for `up.json` and returns its content. */
     state: () =>
       until("up.json", () => {
         if (child.isRunning) return readState(scratch);
