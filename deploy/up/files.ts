@@ -11,7 +11,10 @@ export async function makePrivateDir(path: string): Promise<void> {
   try {
     await Deno.mkdir(path, { recursive: true, mode: 0o700 });
   } catch (error) {
-    throw new UpError(`Cannot create ${path}: ${errorMessage(error)}`);
+    throw new UpError(
+      `Cannot create ${path}: ${errorMessage(error)}\n` +
+        "Choose another directory with --data-dir or --run-dir",
+    );
   }
 }
 

@@ -6,8 +6,8 @@ import type { Program } from "./supervise.ts";
 /** The key to show, or the reason why there is none. */
 export interface FirstKey {
   key?: string;
-  /** The first model that the key may use, if that is known. */
-  model?: string | undefined;
+  /** The models that the key may use, if they are known. */
+  models?: readonly string[];
   /** For the operator. */
   note?: string;
 }
@@ -78,7 +78,7 @@ export async function checkFirstKey(
     if (response.status === 401 || response.status === 403) {
       return { note: `The first key no longer works; ${HOW_TO_CREATE}` };
     }
-    return { key, model: MODELS.parse(body).data[0]?.id };
+    return { key, models: MODELS.parse(body).data.map(({ id }) => id) };
   } catch {
     // Only the example needs the model.
     return firstKey;

@@ -1,6 +1,7 @@
 import { resolve } from "node:path";
 import { parseArgs } from "node:util";
 import { errorMessage } from "@gateway/shared/process/env";
+import { didYouMean } from "@gateway/shared/process/error_text";
 import { EXIT, UpError } from "./terminal.ts";
 
 /** The options of the command, see {@link USAGE}. Paths are absolute. */
@@ -87,7 +88,9 @@ export function parseOptions(args: readonly string[], cwd: string) {
     isHelp: values.help === true,
   };
   if (options.port !== 0 && options.port === options.consolePort) {
-    mistakes.push(`--port and --console-port are both ${options.port}`);
+    mistakes.push(
+      `--port and --console-port are both ${options.port}: give two different ports, or 0 for any free one`,
+    );
   }
   if (mistakes.length > 0) throw usageError(mistakes.join("\n"));
   return options;
@@ -97,8 +100,21 @@ function readWords(args: readonly string[]) {
   try {
     return parseArgs({ args: [...args], options: OPTIONS }).values;
   } catch (error) {
-    throw usageError(errorMessage(error));
+    throw usageError(wordsMistake(errorMessage(error)));
   }
+}
+
+/** What `parseArgs` says, without its advice for options of other programs. */
+function wordsMistake(message: string): string {
+  const [what = ""] = message.split(/\. (?=To )|\.\n/);
+  const [, given] = /^Unknown option '(--[^']+)'/.exec(what) ?? [];
+  const names = Object.keys(OPTIONS).map((name) => `--${name}`);
+  return given === undefined
+    ? what.replace(
+      "argument is ambiguous",
+      "needs a value before the next option",
+    )
+    : what + didYouMean(given, names);
 }
 
 function usageError(text: string): UpError {

@@ -47,8 +47,15 @@ const BAD: [args: string[], mistakes: RegExp[]][] = [
   [["--workers"], [/--workers/]],
   [["--port", "65536"], [/0 to 65535, got "65536"/]],
   [["--quiet=yes"], [/--quiet/]],
-  [["--port", "8081"], [/--port and --console-port are both 8081/]],
-  [["--wokers", "2"], [/Unknown option '--wokers'/]],
+  [["--port", "8081"], [
+    /--port and --console-port are both 8081: give two different/,
+  ]],
+  [["--wokers", "2"], [
+    /Unknown option '--wokers', did you mean '--workers'\?\n/,
+  ]],
+  [["--zzz"], [/Unknown option '--zzz'\n/]],
+  [["--workers", "-1"], [/'--workers' needs a value/]],
+  [["--workers=-1"], [/1 to 64, got "-1"/]],
   [["start"], [/Unexpected argument 'start'/]],
   [["--edges", "x", "--port", "y"], [/--edges must be/, /--port must be/]],
 ];

@@ -23,7 +23,7 @@ export function findFreePorts(count: number, hostname = LOOPBACK): number[] {
     if (ports.size === count) return [...ports];
   }
   throw new UpError(
-    `Cannot find ${count} free ports between ${FIRST_PORT} and ${LAST_PORT}`,
+    `Cannot find ${count} free ports between ${FIRST_PORT} and ${LAST_PORT}: stop programs that use many`,
   );
 }
 

@@ -27,15 +27,32 @@ export function readSettings(env: Environment, cwd: string) {
   return { ...values, catalog: catalogIfGiven(values, false) };
 }
 
-/** One line for each model: what answers, and why its server cannot be reached. Never rejects. */
-export async function describeModels(catalog?: Catalog): Promise<string[]> {
+/** A model of the summary. */
+export interface DescribedModel {
+  id: string;
+  /** What answers, and why its server cannot be reached. */
+  servers: string;
+  /** Whether one of its servers accepts connections. */
+  isReachable: boolean;
+}
+
+/** Looks whether the servers of each model can be reached. Never rejects. */
+export async function describeModels(
+  catalog?: Catalog,
+): Promise<DescribedModel[]> {
   if (catalog === undefined) {
-    return [`${DEFAULT_MODEL_ID} -> built-in simulator (not a real model)`];
+    const servers = "built-in simulator (not a real model)";
+    return [{ id: DEFAULT_MODEL_ID, servers, isReachable: true }];
   }
   return await Promise.all(
     [...catalog.values()].map(async ({ id, backends }) => {
-      const urls = backends.map(({ base_url }) => describeServer(base_url));
-      return `${id} -> ${(await Promise.all(urls)).join(", ")}`;
+      const urls = backends.map(({ base_url }) => base_url);
+      const servers = await Promise.all(urls.map(describeServer));
+      return {
+        id,
+        servers: servers.join(", "),
+        isReachable: servers.some((text) => urls.includes(text)),
+      };
     }),
   );
 }

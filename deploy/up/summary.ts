@@ -1,5 +1,5 @@
-import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import type { FirstKey } from "./first_key.ts";
+import type { DescribedModel } from "./settings.ts";
 import type { UpState } from "./up.ts";
 
 const SETUP_MEANING =
@@ -12,21 +12,27 @@ const SETUP_MEANING =
 export function describeSummary(
   state: Pick<UpState, "edge_urls" | "console_url" | "setup_url">,
   firstKey: FirstKey,
-  models: readonly string[],
+  models: readonly DescribedModel[],
   { runDir, seconds }: { runDir: string; seconds: number },
 ): string {
   const { edge_urls: edgeUrls, setup_url: setupUrl } = state;
   const rows = [
     ...edgeUrls.map((url, i) => [i === 0 ? "Base URL" : "", `${url}/v1`]),
     ["API key", firstKey.key ?? firstKey.note ?? "none"],
-    ...models.map((model, i) => [i === 0 ? "Models" : "", model]),
+    ...models.map(({ id, servers }, i) => [
+      i === 0 ? "Models" : "",
+      `${id} -> ${servers}`,
+    ]),
     ["Console", setupUrl ?? state.console_url],
     ...setupUrl === null ? [] : [["", SETUP_MEANING]],
     ["Logs", `${runDir}/logs`],
     ["State", `${runDir}/up.json`],
   ];
+  const { models: usableIds } = firstKey;
+  const usable = models.filter(({ id }) => usableIds?.includes(id) ?? true);
+  const answering = usable.find(({ isReachable }) => isReachable);
   const body = JSON.stringify({
-    model: firstKey.model ?? DEFAULT_MODEL_ID,
+    model: (answering ?? usable[0])?.id,
     stream: true,
     messages: [{ role: "user", content: "Say hello in five words." }],
   });

@@ -8,11 +8,16 @@ Deno.test("describeSummary() prints a curl command that a shell reads correctly"
       console_url: "http://127.0.0.1:8081",
       setup_url: null,
     },
-    { key: "sk-CgTest", model: "it's-a-model" },
-    ["it's-a-model -> http://vllm/v1", "other -> http://vllm/v1"],
+    { key: "sk-CgTest", models: ["down", "it's-a-model"] },
+    [
+      { id: "not-allowed", servers: "http://vllm/v1", isReachable: true },
+      { id: "down", servers: "http://x: not reachable", isReachable: false },
+      { id: "it's-a-model", servers: "http://vllm/v1", isReachable: true },
+    ],
     { runDir: "/repo/.run", seconds: 1.23 },
   );
   assert.match(text, /^Ready in 1\.2 s\n/);
+  assert.match(text, /Models +not-allowed -> http:\/\/vllm\/v1\n/);
   assert.match(text, /\n +http:\/\/127\.0\.0\.1:40001\/v1\n/);
   const line = text.split("\n").find((line) => line.trim().startsWith("curl"));
   const { stdout } = await new Deno.Command("sh", {

@@ -59,7 +59,7 @@ function keysOf(catalog: Catalog, env: Env): ReadonlyMap<string, string> {
     .filter((name) => name !== undefined);
   const keys = new Map(names.map((name) => [name, env[name]?.trim() ?? ""]));
   const missing = [...keys].filter(([, key]) => key === "").map(([name]) =>
-    `${name} is missing: the models file names it as the key of a backend`
+    `${name} is missing: the models file names it as the key of a backend.\nSet it in the environment of the worker`
   );
   if (missing.length > 0) throw new ConfigError("the environment", missing);
   return keys;

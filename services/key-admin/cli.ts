@@ -106,7 +106,11 @@ function describeFailure(error: unknown): { code: number; text: string } {
   if (!(error instanceof Error)) throw error;
   const { message: text } = error;
   if (isDenied(error)) {
-    return { code: 77, text: `The Redis user lacks a permission: ${text}` };
+    return {
+      code: 77,
+      text:
+        `The Redis user lacks a permission: ${text}\nUse the user key-admin of deploy/redis/users.acl, in its newest version`,
+    };
   }
   if (error instanceof RedisUnavailableError) {
     const why = error.cause instanceof Error ? `: ${error.cause.message}` : "";

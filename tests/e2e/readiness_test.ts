@@ -78,7 +78,7 @@ Deno.test("a new stack", async (t) => {
   });
 });
 
-for (const name of ["edge-auth", "chat-worker"] as const) {
+for (const name of ["edge-auth", "chat-worker", "key-admin"] as const) {
   Deno.test(`${name} does not start without a model server, and says what is missing`, async () => {
     await using service = startWithoutModels(name, {
       NATS_URL: "nats://127.0.0.1:9",

@@ -112,7 +112,7 @@ Deno.test("losses in a group of Redis servers", async (t) => {
       await assert.rejects(
         disable(kept),
         // By key-admin, or by the master as soon as it has noticed.
-        /Cannot confirm a change: on 0 of 1 replicas|NOREPLICAS/,
+        /but is on 0 of 1 replicas|NOREPLICAS/,
       );
       replica.thaw();
       await restart([old]);

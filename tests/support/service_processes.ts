@@ -67,7 +67,7 @@ function simulatorAt(env: ServiceEnv): Simulator {
 
 /** Starts a service without any model server, and waits for nothing. */
 export function startWithoutModels(
-  name: "edge-auth" | "chat-worker",
+  name: "edge-auth" | "chat-worker" | "key-admin",
   env: ServiceEnv,
 ): RunningProcess {
   return runDeno(`services/${name}/main.ts`, [], {

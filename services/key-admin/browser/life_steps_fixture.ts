@@ -76,10 +76,29 @@ async function wholeLife(
   await follow(page, "Edit");
   await page.getByLabel("Description").fill("Billing, renamed");
   await page.getByLabel("Tokens per day").fill("10000");
+  const model = page.getByLabel("mistral-large");
+  const other = page.getByLabel("phi-4");
+  assert.ok(!await model.isVisible(), "all models, so none to choose");
+  await page.getByLabel("Only these models").check();
+  await model.check();
+  const search = page.getByRole("searchbox");
+  assert.equal(await search.isVisible(), javaScriptEnabled);
+  if (javaScriptEnabled) {
+    await search.fill("PHI");
+    await search.press("Enter");
+    assert.ok(!await page.getByLabel("small-1").isVisible());
+    assert.ok(await model.isVisible(), "a ticked box stays in sight");
+  }
+  await other.check();
   await press(page, "Save changes");
   await says(page, "Your changes are saved");
   await title(page, "Billing, renamed");
   await says(page, "10,000");
+  await says(page, "mistral-large, phi-4");
+  assert.match(
+    await page.getByLabel("Example request").innerText(),
+    /"model": "mistral-large"/,
+  );
 
   await follow(page, "Rotate");
   await page.getByLabel("in 7 days").check();

@@ -192,7 +192,7 @@ export const SCENES: readonly Scene[] = [
     // Long enough for the browser, but easy to guess.
     fill: { new_password: "passwordpassword" },
     click: "main button",
-    shows: "easy to guess",
+    shows: "too common",
   }),
   ["unavailable", unavailable],
 ];

@@ -1,5 +1,6 @@
 import { KEY_SCOPES, type Limits } from "@gateway/shared/keys/record";
 import { EXIT_CONFIG } from "@gateway/shared/process/env";
+import { clip } from "@gateway/shared/process/error_text";
 import { Command as Program, CommanderError } from "commander";
 import { z } from "zod";
 import {
@@ -12,6 +13,7 @@ import type { SendStop } from "../domain/keys/notice.ts";
 import {
   limitsOf,
   limitWords,
+  oneOf,
   SETTING_TEXTS,
 } from "../domain/keys/settings.ts";
 import { parseEmail } from "../domain/owners/owner_store.ts";
@@ -70,14 +72,14 @@ const { expires, models } = setting;
 const text = z.string();
 const given = z.boolean();
 const email = text.transform(parseEmail)
-  .pipe(z.string("Not an e-mail address"));
+  .pipe(z.string("Not an e-mail address, such as ada@example.org"));
 const rows = text.transform(Number).refine(
   (rows) => Number.isInteger(rows) && rows >= 1 && rows <= PAGE_ROWS_MAX,
   `A whole number from 1 to ${PAGE_ROWS_MAX}`,
 );
 const scopes = text.transform((text) => text.split(/[\s,]+/))
   .pipe(setting.scopes);
-const states = z.enum(KEY_FILTERS, `One of ${KEY_FILTERS.join(", ")}`);
+const states = oneOf("One of", KEY_FILTERS);
 const graces = Object.keys(GRACES).join("|");
 
 /** An option: its value as the help shows it, its help, and how it is read. */
@@ -133,7 +135,7 @@ export async function findOwner({ owners }: Call, email: string) {
   const ownerId = await owners.find(email);
   if (ownerId !== null) return ownerId;
   throw new CommandRefused(
-    `There is no owner ${email}: "owners list" shows all owners`,
+    `There is no owner ${email}: "owners list" shows all, "owners invite" adds one`,
   );
 }
 
@@ -173,7 +175,9 @@ export function parseCommand(
         const [given = ""] = command.args;
         const word = usage.endsWith("<email>") ? parseEmail(given) : given;
         if (word === null) {
-          throw new UsageError(`Not an e-mail address: ${given}`);
+          throw new UsageError(
+            `Not an e-mail address, such as ada@example.org: ${clip(given)}`,
+          );
         }
         const checked = checkOptions(command.opts());
         parsed = {

@@ -165,7 +165,7 @@ Deno.test("keys --stop-running reports that the notice was not sent", async () =
   const { json: { id } } = await create(site);
   await assert.rejects(run(site, "keys", "disable", id, "--stop-running"), {
     name: "CommandRefused",
-    message: /is disabled, but its running requests/,
+    message: /is disabled, but its running .* Try again with --stop-running/,
   });
 });
 
@@ -256,12 +256,13 @@ Deno.test("mistakes are explained", async (t) => {
     [["keys", "create", "--description", "a\nb"], /Line breaks/],
     [
       [...described, "--rpm", "-1", "--owner", "me"],
-      /^--owner: Not an e-mail.*\n--rpm: A whole number; 0 means/,
+      /^--owner: Not an e-mail.*\n--rpm: A whole number from 0 to 1,000,000; 0 means/,
     ],
     [[...described, "--scopes", "x,y"], /^--scopes: Scopes are [a-z, ]+$/],
+    [[...described, "--scopes", "caht"], /, did you mean 'chat'\?$/],
     [
       [...described, "--tokens-per-day", "9".repeat(15)],
-      /^--tokens-per-day: At most 1,000,000,000,000$/,
+      /^--tokens-per-day: At most 1,000,000,000,000; 0 means no limit$/,
     ],
     [[...described, "--models", "a<b"], /^--models: Model/],
     [
@@ -269,9 +270,10 @@ Deno.test("mistakes are explained", async (t) => {
       /^--models: There is no model 'smal-1', did you mean 'small-1'\?\n.* add --force$/,
     ],
     [[...described, "--expires", "soon"], /^--expires: A day such as/],
-    [[...described, "--expires", "2020"], /past/],
+    [[...described, "--expires", "2020"], /past\. Give a later one, or never$/],
     [["keys", "create", "two", "words"], /too many arguments/],
     [["keys", "list", "--state", "odd"], /^--state: One of all, enabled/],
+    [["keys", "list", "--state", "enable"], /, did you mean 'enabled'\?$/],
     [["keys", "list", "--rows", "201"], /^--rows: .* from 1 to 200$/],
     [["keys", "show"], /missing required argument 'id'/],
     [["keys", "edit", "key_x"], /Nothing to change/],
@@ -280,7 +282,10 @@ Deno.test("mistakes are explained", async (t) => {
       /^--old: One of now, 1h/,
     ],
     [["keys", "enable", "key_x", "--stop-running"], /unknown option/],
-    [["owners", "invite", "x"], /Not an e-mail address: x/],
+    [
+      ["owners", "invite", "x"],
+      /Not an e-mail address, such as ada@example\.org: x/,
+    ],
     [["owners", "invite", ADA, "--rpm", "5"], /unknown option '--rpm'/],
     [["owners", "limits", ADA, "--rpm", "9999999"], /At most/],
   ];

@@ -136,7 +136,7 @@ function end(how: "disable" | "delete") {
     if (options.stopRunning) {
       await sendStop(target).catch((cause) => {
         throw new CommandRefused(
-          `${key.id} is ${state}, but its running requests could not be stopped: no answer from NATS`,
+          `${key.id} is ${state}, but its running requests could not be stopped: NATS does not answer. Try again with --stop-running when it does`,
           { cause },
         );
       });
@@ -175,7 +175,9 @@ function givenSettings(
 ): Partial<KeySettings> {
   const { description, scopes, models, expires: expiresAtMs } = options;
   if (expiresAtMs && expiresAtMs <= now()) {
-    throw new UsageError("--expires: The time is in the past");
+    throw new UsageError(
+      "--expires: The time is in the past. Give a later one, or never",
+    );
   }
   if (models !== undefined && models.length > 0 && !options.force) {
     if (known === undefined) warn(MODELS_UNKNOWN);

@@ -109,7 +109,9 @@ const endSession: Handler = async (c) => {
   const { deps, signedIn: { account } } = c.var;
   const form = readForm(c, FORM.pick({ session: true }));
   if (!(await deps.sessions.end(account.ownerId, form.session))) {
-    throw new Refused(404, "This session does not exist", { back: "/account" });
+    throw new Refused(404, "This session has already ended", {
+      back: "/account",
+    });
   }
   await note(c, "session.revoked");
   return c.redirect("/account?done=session_ended", 303);

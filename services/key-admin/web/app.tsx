@@ -99,24 +99,31 @@ function asRefused(error: unknown, { method, path }: HonoRequest): Refused {
   }
   if (error instanceof BadCursor) {
     const [back = "/keys"] = /^\/audit/.exec(path) ?? [];
-    return new Refused(400, "This page of the list does not exist", { back });
+    return new Refused(
+      400,
+      "This page of the list does not exist. Begin at the newest entries",
+      { back },
+    );
   }
   const headers = { "retry-after": "1" };
   if (error instanceof NotDurable) {
     return new Refused(
       503,
-      "The change was made but is not confirmed to be on disk. Check whether it is there",
+      "The change was made but is not confirmed to be on disk. Check whether it is there before you try again",
       { headers },
     );
   }
   if (error instanceof RedisUnavailableError) {
     // Does not suggest repeating a change that may have been made.
     const message = method === "POST" && error.mayHaveRun
-      ? "The database did not answer in time. Your change may or may not have been made. Check before you try again"
-      : "The database does not answer. Try again in a moment";
+      ? "The database did not respond in time. Your change may or may not have been made. Check before you try again"
+      : "The database is not responding. Try again in a moment";
     return new Refused(503, message, { headers });
   }
-  return new Refused(500, "Something went wrong on our side");
+  return new Refused(
+    500,
+    "Something went wrong on our side. Try again. If it happens again, give your operator the request id below",
+  );
 }
 
 /** Logs who was refused what (ASVS 16.3.2, 16.3.3), and failures with their cause. */

@@ -30,8 +30,10 @@ export function readForm<T extends z.ZodType>(
   throw new Refused(
     400,
     issue?.code === "unrecognized_keys"
-      ? "The form has an unknown field"
-      : `The field ${String(issue?.path[0])} is missing or malformed`,
+      ? "The form has an unknown field. Reload the page and send it again"
+      : `The field ${
+        String(issue?.path[0])
+      } is missing or malformed. Reload the page and send it again`,
   );
 }
 
@@ -110,7 +112,10 @@ async function readBody(
     write: (chunk) => {
       bytes += chunk.length;
       if (bytes > FORM_BYTES_MAX) {
-        throw new Refused(413, "The form is too large");
+        throw new Refused(
+          413,
+          "The form is too large. Shorten its texts, or choose fewer models",
+        );
       }
       chunks.push(chunk);
     },
@@ -122,7 +127,15 @@ async function readBody(
   } catch (cause) {
     if (cause instanceof Refused) throw cause;
     throw cause instanceof TypeError
-      ? new Refused(400, "The form is not valid UTF-8", { cause })
-      : new Refused(408, "The form did not arrive in time", { cause });
+      ? new Refused(
+        400,
+        "The form is not valid UTF-8. Reload the page and send it again",
+        { cause },
+      )
+      : new Refused(
+        408,
+        "The form did not arrive in time. Check your connection and send it again",
+        { cause },
+      );
   }
 }

@@ -63,7 +63,12 @@ export const hostGuard = createMiddleware<ConsoleEnv>(async (c, next) => {
 export const noKeys = createMiddleware<ConsoleEnv>(async (c, next) => {
   const isKey = c.req.header("authorization") !== undefined ||
     isWellFormedKey(readCookie(c, "sid"));
-  if (isKey) throw new Refused(401, "The console does not accept API keys");
+  if (isKey) {
+    throw new Refused(
+      401,
+      "The console does not accept API keys. Sign in with your e-mail address instead",
+    );
+  }
   await next();
 });
 
@@ -79,7 +84,10 @@ export const crossSiteGuard = createMiddleware<ConsoleEnv>(async (c, next) => {
     (origin ?? c.var.deps.publicUrl.origin) === c.var.deps.publicUrl.origin &&
     (site !== undefined || origin !== undefined);
   if (!isOurs && !["GET", "HEAD"].includes(c.req.method)) {
-    throw new Refused(403, "This request came from another site");
+    throw new Refused(
+      403,
+      "This request came from another site. Open the console and try again there",
+    );
   }
   await next();
 });

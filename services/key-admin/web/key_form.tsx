@@ -95,7 +95,10 @@ export async function answerCreated(
 ): Promise<Response> {
   const { deps, signedIn: { session: { ownerId } } } = c.var;
   if (!isSecret(nonce)) {
-    throw new Refused(400, "This form did not come from the console");
+    throw new Refused(
+      400,
+      "This form did not come from the console. Open it again and send it from there",
+    );
   }
   const waitMs = await takeRate(deps.redis, `create ${ownerId}`, CREATION_RATE);
   if (waitMs > 0) {

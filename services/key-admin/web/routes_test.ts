@@ -37,45 +37,95 @@ Deno.test("ASVS 3.4.1-3.4.6, 4.1.1, 14.3.2, 16.3.2, 16.3.3, 16.5.1: every refusa
   const bearer = { authorization: "Bearer x" };
   const cases: [
     status: number,
-    name: string,
+    says: string,
     ask: () => Promise<Answer>,
     who?: string,
   ][] = [
-    [400, "a field more", () => client.post("/confirm", { own: "x" }), ownerId],
-    [400, "a password too long", () => signInWith("x".repeat(129))],
-    [401, "an API key", () => stranger.get("/keys", bearer)],
-    [403, "another site", () => post("text/plain", "https://evil.test")],
-    [404, "another's key", () => client.get(`/keys/${other.keyId}`), ownerId],
-    [405, "another method", () => client.get("/sign-out")],
+    [
+      400,
+      "unknown field. Reload the page",
+      () => client.post("/confirm", { own: "x" }),
+      ownerId,
+    ],
+    [
+      400,
+      "password is missing or malformed. Reload",
+      () => signInWith("x".repeat(129)),
+    ],
+    [
+      401,
+      "API keys. Sign in with your e-mail",
+      () => stranger.get("/keys", bearer),
+    ],
+    [
+      403,
+      "another site. Open the console",
+      () => post("text/plain", "https://evil.test"),
+    ],
+    [
+      403,
+      "earlier session. Reload it",
+      () => post("application/x-www-form-urlencoded", ORIGIN),
+    ],
+    [
+      404,
+      "session has already ended",
+      () => client.post("/account/sessions/end", { session: "x" }),
+      ownerId,
+    ],
+    [
+      404,
+      "key does not exist. If it was deleted, the audit log",
+      () => client.get(`/keys/${other.keyId}`),
+      ownerId,
+    ],
+    [
+      400,
+      "does not exist. Begin at the newest",
+      () => client.get("/audit?before=x"),
+      ownerId,
+    ],
+    [
+      400,
+      "did not come from the console. Open it again",
+      () => client.post("/keys", keyForm("A key", { nonce: "x" })),
+      ownerId,
+    ],
+    [405, "does not support that method", () => client.get("/sign-out")],
     [
       409,
-      "an old page",
+      "changed in the meantime. Look at its new settings",
       () => client.post(`/keys/${keyId}/enable`, { version: "7" }),
       ownerId,
     ],
     [
       413,
-      "too large",
+      "too large. Shorten its texts, or choose fewer models",
       () => client.post("/sign-out", { a: "a".repeat(40_000) }),
     ],
-    [415, "another type", () => post("application/json", ORIGIN)],
-    [421, "another host", () => client.get("/keys", { host: "evil.test" })],
-    [500, "a broken record", async () => {
+    [415, "accepts forms only", () => post("application/json", ORIGIN)],
+    [
+      421,
+      "does not answer at this address. Use",
+      () => client.get("/keys", { host: "evil.test" }),
+    ],
+    [500, "on our side. Try again. If it happens again", async () => {
       const record = recordKey({ ownerId, keyId });
       await site.deps.redis.command(["SET", record, "no record"]);
       return await client.get(`/keys/${keyId}`);
     }, ownerId],
-    [503, "no Redis", async () => {
+    [503, "database is not responding. Try again", async () => {
       await site.server.kill();
       return await client.get("/keys");
     }],
-    [503, "no Redis for sign-in", () => signInWith(PASSWORD)],
+    [503, "The database", () => signInWith(PASSWORD)],
   ];
-  for (const [status, name, ask, who = null] of cases) {
-    await t.step(`${status}: ${name}`, async () => {
+  for (const [status, says, ask, who = null] of cases) {
+    await t.step(`${status}: ${says}`, async () => {
       site.logLines.length = 0;
       const answer = await ask();
       assert.equal(answer.status, status, answer.text);
+      assert.ok(answer.text.includes(says), answer.text);
       checkHeaders(answer);
       assert.ok(!/redis|stack|\.tsx?:|Error:/i.test(answer.text), answer.text);
       const event = status < 500 ? "request_refused" : "request_failed";
@@ -247,6 +297,9 @@ Deno.test("formGuard() stops waiting for a stalled form after its timeout", asyn
   const answer = await app.request("/", init);
   clearTimeout(alive);
   assert.equal(answer.status, 408);
-  assert.equal(await answer.text(), "The form did not arrive in time");
+  assert.match(
+    await answer.text(),
+    /not arrive in time. Check your connection/,
+  );
   assert.equal(isCancelled, true);
 });

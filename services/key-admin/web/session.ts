@@ -63,7 +63,7 @@ export const behindSignIn = (handler: Handler): Handler => async (c) => {
     if (!isSame(given, signedIn.session.formToken)) {
       throw new Refused(
         403,
-        "This page belongs to an earlier session. Reload it",
+        "This page belongs to an earlier session. Reload it and try again",
       );
     }
   }

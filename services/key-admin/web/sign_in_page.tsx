@@ -131,7 +131,11 @@ const finishOidc: Handler = async (c) => {
     deps.log.warn("oidc_refused", { error: cause });
     throw cause instanceof NotAllowed
       ? refusal(403, cause.message, cause)
-      : refusal(400, `Signing in with ${provider.name} failed`, cause);
+      : refusal(
+        400,
+        `Signing in with ${provider.name} failed. Start again. If that fails too, ask your operator`,
+        cause,
+      );
   });
   const ownerId = await deps.owners.ofIdentity(identity);
   const account = await deps.owners.read(ownerId);

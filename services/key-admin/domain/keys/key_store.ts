@@ -75,11 +75,14 @@ type Refusal = z.infer<typeof refusal>;
 const REFUSALS: Readonly<Record<Refusal, string>> = {
   not_found:
     "This key does not exist. If it was deleted, the audit log says when and by whom",
-  changed: "The key was changed in the meantime. Check it and try again",
-  too_many: "The owner has the maximum number of keys",
+  changed:
+    "The key was changed in the meantime. Look at its new settings and try again",
+  too_many:
+    "The owner has the maximum number of keys. Delete one that is no longer used",
   already_made:
     "This key was already created: the form was sent twice. The first answer had the full value. If you did not store it, delete the key and create another one",
-  not_rotatable: "Only an enabled key that has not expired can be rotated",
+  not_rotatable:
+    "Only an enabled key that has not expired can be rotated. Enable it or move its expiry first, or create a new key",
 };
 
 /** A change was refused, and nothing was changed. */

@@ -51,9 +51,17 @@ const description = z.string()
     "Line breaks, control characters and text direction marks are not allowed",
   );
 
-const scopes = z.array(
-  z.enum(KEY_SCOPES, `Scopes are ${KEY_SCOPES.join(", ")}`),
-)
+/** One of a few words. `is` begins the message about any other, as in "Scopes are". */
+export const oneOf = <const T extends string>(
+  is: string,
+  words: readonly T[],
+) =>
+  z.enum(words, {
+    error: ({ input }) =>
+      `${is} ${words.join(", ")}${didYouMean(String(input), words)}`,
+  });
+
+const scopes = z.array(oneOf("Scopes are", KEY_SCOPES))
   .min(1, "Choose at least one")
   .transform((chosen): KeyScope[] =>
     KEY_SCOPES.filter((scope) => chosen.includes(scope))
@@ -114,9 +122,10 @@ export const limitWords = (name: string, separator: string): string =>
 /** Empty is no limit, like 0. */
 const limit = (name: LimitName) => {
   const { max } = LIMITS[name];
-  const tooMuch = `At most ${max.toLocaleString("en")}`;
+  const most = max.toLocaleString("en");
+  const tooMuch = `At most ${most}; 0 means no limit`;
   return z.string().trim()
-    .regex(/^\d*$/, "A whole number; 0 means no limit")
+    .regex(/^\d*$/, `A whole number from 0 to ${most}; 0 means no limit`)
     .transform(Number)
     .pipe(z.number(tooMuch).max(max, tooMuch));
 };

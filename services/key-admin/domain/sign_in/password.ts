@@ -91,7 +91,7 @@ export async function passwordProblem(
   const { guessesLog10 } = (await (estimator ??= loadEstimator()))
     .check(examined, known);
   return guessesLog10 < GUESSES_LOG10_MIN
-    ? "This password is easy to guess. Choose another one."
+    ? "This password is too common. Choose a less guessable one, such as a few unrelated words."
     : null;
 }
 

@@ -94,4 +94,6 @@ export async function confirmDurable(redis: RedisLink): Promise<Durability> {
 }
 
 const notDurable = (state: string) =>
-  new NotDurable(`Cannot confirm a change: ${state} after ${CONFIRM_MS} ms`);
+  new NotDurable(
+    `The change was made, but is ${state} after ${CONFIRM_MS} ms. Check whether it is there before you try again`,
+  );
