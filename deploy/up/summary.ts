@@ -28,11 +28,12 @@ export function describeSummary(
     ["Logs", `${runDir}/logs`],
     ["State", `${runDir}/up.json`],
   ];
-  const { models: usableIds } = firstKey;
-  const usable = models.filter(({ id }) => usableIds?.includes(id) ?? true);
-  const answering = usable.find(({ isReachable }) => isReachable);
+  const usable = firstKey.models ?? models.map(({ id }) => id);
+  const answering = usable.find((usableId) =>
+    models.some(({ id, isReachable }) => id === usableId && isReachable)
+  );
   const body = JSON.stringify({
-    model: (answering ?? usable[0])?.id,
+    model: answering ?? usable[0],
     stream: true,
     messages: [{ role: "user", content: "Say hello in five words." }],
   });
