@@ -34,25 +34,18 @@ export interface StreamResult {
   content: string;
 }
 
-export interface Context {
-  cluster: Cluster;
-  /** Calls a path below `/v1` with the key; `init.headers` come on top. */
-  call(path: string, init?: RequestInit): Promise<Response>;
-  /** Posts a chat request; fields of `change` replace those of {@link M1}. */
-  chat(change?: object, init?: RequestInit): Promise<Response>;
-  /** Posts text or bytes as they are. */
-  post(body: BodyInit, headers?: Record<string, string>): Promise<Response>;
-  stream(change?: object): Promise<StreamResult>;
-}
+export type Context = ReturnType<typeof createContext>;
 
-export function createContext(cluster: Cluster): Context {
+export function createContext(cluster: Cluster) {
   const authorization = `Bearer ${cluster.state.api_key}`;
-  const call: Context["call"] = (path, init = {}) =>
+  /** Calls a path below `/v1` with the key; `init.headers` come on top. */
+  const call = (path: string, init: RequestInit = {}) =>
     fetch(`${cluster.baseUrl()}${path}`, {
       ...init,
       headers: { authorization, ...Object(init.headers) },
     });
-  const chat: Context["chat"] = (change = {}, init = {}) =>
+  /** Posts a chat request; fields of `change` replace those of {@link M1}. */
+  const chat = (change: object = {}, init: RequestInit = {}) =>
     call("/chat/completions", {
       ...init,
       method: "POST",
@@ -60,12 +53,13 @@ export function createContext(cluster: Cluster): Context {
       body: JSON.stringify({ ...M1, ...change }),
     });
   return {
-    cluster,
-    call,
-    chat,
-    post: (body, headers = { "content-type": "application/json" }) =>
-      call("/chat/completions", { method: "POST", headers, body }),
-    stream: async (change = {}) => {
+    ...{ cluster, call, chat },
+    /** Posts text or bytes as they are. */
+    post: (
+      body: BodyInit,
+      headers: Record<string, string> = { "content-type": "application/json" },
+    ) => call("/chat/completions", { method: "POST", headers, body }),
+    stream: async (change: object = {}) => {
       const response = await chat({ ...change, stream: true });
       return readStream(response);
     },

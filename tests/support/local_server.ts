@@ -9,25 +9,7 @@ const PORT_ATTEMPTS = 5;
 const PORT_TAKEN = /address already in use/i;
 
 /** A server of the machine, on a port and with a directory of its own. */
-export interface LocalServer extends AsyncDisposable {
-  readonly port: number;
-  /** Of the process that runs now; another one after `restart()`. */
-  pid(): number;
-  isRunning(): boolean;
-  /** Removed when the server is disposed, kept over `restart()`. */
-  readonly directory: string;
-  /** What the running (or last) process wrote. */
-  output(): string;
-  signal(signal: Deno.Signal): void;
-  /** SIGKILL, then waits until the process is gone. Data stays for `restart()`. */
-  kill(): Promise<void>;
-  /** SIGSTOP, returns when it stands still: connections stay open, nobody answers. */
-  freeze(): Promise<void>;
-  /** SIGCONT. */
-  thaw(): void;
-  /** Kills the process if it runs, and starts it on the same port with the same data. */
-  restart(): Promise<void>;
-}
+export type LocalServer = Awaited<ReturnType<typeof startLocalServer>>;
 
 /** How to start one kind of server. */
 export interface LocalServerOptions {
@@ -53,9 +35,7 @@ export interface StartedServer {
 }
 
 /** Starts a server and returns when it serves. */
-export async function startLocalServer(
-  options: LocalServerOptions,
-): Promise<LocalServer> {
+export async function startLocalServer(options: LocalServerOptions) {
   await using starting = new AsyncDisposableStack();
   const directory = await Deno.makeTempDir({ prefix: "gateway_test_" });
   starting.defer(() => Deno.remove(directory, { recursive: true }));
@@ -66,12 +46,17 @@ export async function startLocalServer(
   const running = starting.move();
   return {
     port,
+    /** Removed when the server is disposed, kept over `restart()`. */
     directory,
+    /** Of the process that runs now; another one after `restart()`. */
     pid: () => process.pid,
     isRunning: () => process.isRunning,
+    /** What the running (or last) process wrote. */
     output: () => process.output(),
-    signal: (signal) => process.signal(signal),
+    signal: (signal: Deno.Signal) => process.signal(signal),
+    /** SIGKILL, then waits until the process is gone. Data stays for `restart()`. */
     kill: () => process.kill(),
+    /** SIGSTOP, returns when it stands still: connections stay open, nobody answers. */
     freeze: async () => {
       process.signal("SIGSTOP");
       await waitFor(() => isStopped(process.pid), {
@@ -79,6 +64,7 @@ export async function startLocalServer(
       });
     },
     thaw: () => process.signal("SIGCONT"),
+    /** Kills the process if it runs, and starts it on the same port with the same data. */
     restart: async () => {
       await process.kill();
       process = await startOn(port, options, directory);

@@ -10,21 +10,10 @@ export interface ProcessOptions {
 }
 
 /** A process that this test started. Disposing kills it and waits until it is gone. */
-export interface RunningProcess extends AsyncDisposable {
-  readonly pid: number;
-  readonly isRunning: boolean;
-  /** Settles when the process has ended and all of its output was read. */
-  readonly exited: Promise<Deno.CommandStatus>;
-  /** Standard output and standard error in order, the last 64 Ki characters. */
-  output(): string;
-  /** Does nothing once the process has ended. */
-  signal(signal: Deno.Signal): void;
-  /** SIGKILL, which also ends a process stopped by SIGSTOP, then waits. */
-  kill(): Promise<void>;
-}
+export type RunningProcess = ReturnType<typeof startProcess>;
 
 /** Starts a process whose output is captured and which cannot outlive `await using`. */
-export function startProcess(options: ProcessOptions): RunningProcess {
+export function startProcess(options: ProcessOptions) {
   const child = new Deno.Command(options.command, {
     args: options.args,
     ...(options.env === undefined ? {} : { env: options.env }),
@@ -39,6 +28,7 @@ export function startProcess(options: ProcessOptions): RunningProcess {
   const append = (text: string) => {
     output = (output + text).slice(-OUTPUT_CHARS_MAX);
   };
+  /** Settles when the process has ended and all of its output was read. */
   const exited = (async () => {
     const [status] = await Promise.all([
       child.status.finally(() => isRunning = false),
@@ -48,9 +38,11 @@ export function startProcess(options: ProcessOptions): RunningProcess {
     return status;
   })();
 
+  /** Does nothing once the process has ended. */
   const signal = (name: Deno.Signal) => {
     if (isRunning) child.kill(name);
   };
+  /** SIGKILL, which also ends a process stopped by SIGSTOP, then waits. */
   const kill = async () => {
     signal("SIGKILL");
     await exited;
@@ -61,6 +53,7 @@ export function startProcess(options: ProcessOptions): RunningProcess {
       return isRunning;
     },
     exited,
+    /** Standard output and standard error in order, the last 64 Ki characters. */
     output: () => output,
     signal,
     kill,
