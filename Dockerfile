@@ -14,9 +14,13 @@ WORKDIR /app
 COPY deno.json deno.lock ./
 COPY services/edge-auth/deno.json services/edge-auth/
 COPY services/chat-worker/deno.json services/chat-worker/
+COPY services/media-worker/deno.json services/media-worker/
 COPY services/key-admin/deno.json services/key-admin/
 COPY services/model-simulator/deno.json services/model-simulator/
 COPY shared shared
+# The commit, shown beside the version.
+ARG REVISION=
+RUN [ -z "$REVISION" ] || sed -i 's/"version": "[^"]*/&+'"$REVISION/" shared/deno.json
 COPY deploy/image/health.ts deploy/image/slim.ts deploy/image/packages deploy/image/
 HEALTHCHECK --interval=5s --timeout=4s --start-period=30s --retries=3 \
   CMD ["deno", "run", "--cached-only", "--no-lock", "--allow-env=OPS_PORT", "--allow-net=127.0.0.1", "deploy/image/health.ts"]
@@ -29,13 +33,14 @@ EXPOSE 8080
 ENTRYPOINT ["deno", "run", "--cached-only", "--frozen", "--allow-net", "--allow-env", \
   "--allow-read=/app,/run/secrets,/etc/gateway", "services/edge-auth/main.ts"]
 
+# Its font and its drawing program are files of packages.
 FROM base AS model-simulator
 COPY services/model-simulator services/model-simulator
 RUN deploy/image/packages services/model-simulator/main.ts
 USER 10001:10001
 EXPOSE 8090
 ENTRYPOINT ["deno", "run", "--cached-only", "--frozen", "--allow-net", "--allow-env", \
-  "--allow-read=/app", "services/model-simulator/main.ts"]
+  "--allow-read=/app,/deno-dir", "services/model-simulator/main.ts"]
 
 FROM base AS chat-worker
 COPY services/chat-worker services/chat-worker
@@ -43,6 +48,13 @@ RUN deploy/image/packages services/chat-worker/main.ts
 USER 10001:10001
 ENTRYPOINT ["deno", "run", "--cached-only", "--frozen", "--allow-net", "--allow-env", \
   "--allow-read=/app,/run/secrets,/etc/gateway", "services/chat-worker/main.ts"]
+
+FROM base AS media-worker
+COPY services/media-worker services/media-worker
+RUN deploy/image/packages services/media-worker/main.ts
+USER 10001:10001
+ENTRYPOINT ["deno", "run", "--cached-only", "--frozen", "--allow-net", "--allow-env", \
+  "--allow-read=/app,/run/secrets,/etc/gateway", "services/media-worker/main.ts"]
 
 # The password hash is native code that reads ldd to select its build.
 FROM base AS key-admin

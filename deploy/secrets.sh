@@ -11,7 +11,7 @@ set -eu
 umask 077
 here=$(cd "$(dirname "$0")" && pwd)
 dir=${SECRETS_DIR:-$here/secrets}
-names="nats-edge nats-worker nats-admin redis-edge redis-admin redis-operator"
+names="nats-edge nats-worker nats-media nats-admin redis-edge redis-admin redis-operator"
 # For compose.cluster.yaml only: replicas, sentinels, and services that ask these.
 names="$names redis-replica redis-sentinel redis-lookup"
 
@@ -49,6 +49,7 @@ render() {
   {
     printf 'NATS_EDGE_PASSWORD: "%s"\n' "$(cat "$(file_of nats-edge)")"
     printf 'NATS_WORKER_PASSWORD: "%s"\n' "$(cat "$(file_of nats-worker)")"
+    printf 'NATS_MEDIA_PASSWORD: "%s"\n' "$(cat "$(file_of nats-media)")"
     printf 'NATS_ADMIN_PASSWORD: "%s"\n' "$(cat "$(file_of nats-admin)")"
   } | overwrite "$dir/nats_passwords.conf"
   # Redis accepts neither comments nor a user on several lines.

@@ -143,6 +143,57 @@ export type StreamLimits = {
   readonly [Name in keyof typeof STREAM_LIMITS]: number;
 };
 
+/** Requests for pictures and speech. The bounds are OpenAI's. */
+export const MEDIA_LIMITS = {
+  /** Of the text to speak, and of instructions how. */
+  speechCharsMax: 4_096,
+  speedMin: 0.25,
+  speedMax: 4,
+  /** Of the text that says what to draw. */
+  promptCharsMax: 32_000,
+  imagesMax: 10,
+  partialImagesMax: 3,
+  /** Percent. */
+  compressionMax: 100,
+  /** Of the text of a recording, with the times of its words. */
+  transcriptBytesMax: 16 * MIB,
+  /** Values of one list in a form. */
+  formListMax: 16,
+  /** Of names such as that of a voice. */
+  labelCharsMax: 256,
+  /**
+   * The sound of one answer: the longest text, at a quarter of the speed, has 20
+   * minutes, which are 230 MB in stereo at 48 kHz. Beyond: 502, or the answer is cut.
+   */
+  speechBytesMax: 256 * MIB,
+  /** The pictures of one answer in base64: ten at a large size. Beyond: 502. */
+  imageAnswerBytesMax: 96 * MIB,
+  /**
+   * The pictures of all answers that a worker holds, which take four times as much
+   * memory while they are read: the largest answer, or sixty usual pictures. Beyond:
+   * another worker is tried, then 503.
+   */
+  heldBytesMax: 128 * MIB,
+} as const;
+
+/** Files that clients upload. They pass through an edge in pieces, and are held by a worker. */
+export const UPLOAD_LIMITS = {
+  /** Of one request. Beyond: 413. */
+  bytesMax: 64 * MIB,
+  /** Of a recording to transcribe, as OpenAI has it. Beyond: 413. */
+  audioBytesMax: 25 * MIB,
+  /** The whole upload: 64 MiB at 2 Mbit/s. */
+  totalMs: 110_000,
+  filesMax: 17,
+  fieldsMax: 64,
+  fieldBytesMax: 128 * KIB,
+  partsMax: 100,
+  /** Headers of one part. */
+  headersMax: 16,
+  /** All uploads that a worker holds at a time. Beyond: 503 `overloaded`. */
+  workerBytesMax: 512 * MIB,
+} as const;
+
 /** Finding workers and detecting lost ones. */
 export const DISPATCH_LIMITS = {
   workerBeatMs: 250,
@@ -185,6 +236,27 @@ export const BUS_LIMITS = {
   batchBytesMax: 256 * KIB,
   /** A worker waits this long for the next piece before it abandons the job. */
   pieceWaitMs: 5_000,
+} as const;
+
+/** Log lines about refused requests of an edge, for each client and error code. */
+export const REFUSAL_LOG = {
+  /** Enough to see what the client asks for. Beyond: counted in `refusals`. */
+  linesFirst: 3,
+  /** How often the others are summed up. */
+  sumMs: 60_000,
+  /** Clients and codes at a time, 1 kB each. Beyond: summed up together, by code. */
+  clientsMax: 1_000,
+} as const;
+
+/** The record of refused and failed requests, see `limits/failed_requests.ts` of the edge. */
+export const FAILED_REQUESTS = {
+  /** Entries per key, 60 KB; the oldest are dropped. The list expires this long after the last one. */
+  listedMax: 200,
+  daysListed: 7,
+  /** How often an edge writes, once per key. One that is killed loses this much. */
+  writeMs: 1_000,
+  /** Entries and counters that an edge holds, 6 MB. Beyond: counted as lost. */
+  heldMax: 20_000,
 } as const;
 
 /** API keys, see `keys/key.ts`. */

@@ -12,6 +12,7 @@ import {
   REQUEST_LIMITS,
   SERVER_LIMITS,
 } from "@gateway/shared/limits";
+import { VERSION } from "@gateway/shared/version";
 import { generatedFiles, SERVICE_VARIABLES } from "../deploy/docs/pages.ts";
 import { billOfMaterials } from "../deploy/docs/sbom.ts";
 import { EXIT_CODES_HELP } from "../services/key-admin/cli/command_line.ts";
@@ -19,8 +20,9 @@ import * as attempts from "../services/key-admin/domain/sign_in/attempts.ts";
 import { LINK_SECONDS } from "../services/key-admin/domain/sign_in/links.ts";
 import * as passwords from "../services/key-admin/domain/sign_in/password.ts";
 import { SESSION_LIMITS } from "../services/key-admin/domain/sign_in/sessions.ts";
-import { CREATION_RATE } from "../services/key-admin/web/key_form.tsx";
-import { readControls } from "../services/model-simulator/controls.ts";
+import { TRY_LIMITS } from "../services/key-admin/domain/try/key.ts";
+import { CREATION_RATE } from "../services/key-admin/web/pages/key_form.tsx";
+import { readControls } from "../services/model-simulator/serving/controls.ts";
 import { ALERTS } from "./observability/files.ts";
 import {
   readSource,
@@ -43,6 +45,14 @@ Deno.test("the generated pages are up to date (else: deno task docs)", async () 
     assert.equal(readSource(path), text, path);
   }
   assert.doesNotMatch(textOf("docs/errors.md"), /\| +\|$/m, "no meaning");
+});
+
+Deno.test("the changelog begins with the version of the code", () => {
+  const [top] = found(textOf("CHANGELOG.md"), /^## (\S+)/gm);
+  assert.equal(top, VERSION);
+  const others = readSources(["services"], /(^|\/)deno\.json$/)
+    .filter(({ text }) => text.includes('"version"'));
+  assert.deepEqual(others, [], "a second place");
 });
 
 /** The anchor of a heading, as GitHub makes it. */
@@ -118,32 +128,54 @@ Deno.test("docs/evidence/faults.md names a test that exists for each fault", () 
 Deno.test("the simulator knows the phrases of docs/models.md", () => {
   const [, table = ""] = textOf("docs/models.md").split("| phrase");
   const phrases = found(table.split("\n\n")[0] ?? "", /^\| `([^`]+)`/gm);
-  assert.equal(phrases.length, 9);
+  assert.equal(phrases.length, 11);
   for (const phrase of phrases) {
     assert.notDeepEqual(readControls(`[simulator: ${phrase}]`), {}, phrase);
   }
 });
 
-/** An event where it is written: by a log, or by a function that passes it on. */
+/** An event where it is written: by a log, or by a function that passes it on as an error. */
 const EVENT =
-  /(?:\blog(?:ger)?\??\.(?:debug|info|warn|error|notice)|#logSometimes)\(\s*"(\w+)"|\bfailure = "(\w+)"|"event":"(\w+)"/g;
+  /(?:\blog(?:ger)?\??\.(debug|info|warn|error|notice)|#logSometimes)\(\s*"(\w+)"|\bfailure = "(\w+)"/g;
 /** A log call whose event is no literal: the two that pass on one of the above. */
 const PASSED_ON =
   /\blog\??\.(?:debug|info|warn|error|notice)\(\s*([^"\s)]\w*)/g;
 
-Deno.test("docs/reference/log_events.md lists every event", () => {
-  const code = readSources(["services", "shared"], /(?<!_test|_fixture)\.tsx?$/)
-    .map(({ text }) => text).join("\n");
-  const written = [...code.matchAll(EVENT)].map(([, ...names]) =>
-    names.join("")
+Deno.test("docs/reference/log_events.md lists every event, with its levels and its services", () => {
+  const code = readSources(
+    ["services", "shared"],
+    /(?<!_test|_fixture)\.tsx?$/,
   );
-  assert.deepEqual(found(code, PASSED_ON).sort(), ["event", "failure"]);
-  const rows = found(textOf("docs/reference/log_events.md"), /^\| (`.*)$/gm);
+  const levels = new Map<string, Set<string>>();
+  const services: [event: string, service: string][] = [];
+  for (const { path, text } of code) {
+    for (const [, level = "error", passed, failure] of text.matchAll(EVENT)) {
+      const event = passed ?? failure ?? "";
+      const known = levels.get(event) ?? new Set();
+      levels.set(event, known.add(level === "notice" ? "info" : level));
+      const [, service] = /^services\/([^/]+)\//.exec(path) ?? [];
+      if (service !== undefined) services.push([event, service]);
+    }
+  }
+  const passedOn = code.flatMap(({ text }) => found(text, PASSED_ON));
+  assert.deepEqual(passedOn.sort(), ["event", "failure"]);
+  const rows = found(textOf("docs/reference/log_events.md"), /^\| (`.*)$/gm)
+    .map((row) => row.split("|").map((cell) => cell.trim()));
+  for (const row of rows) assert.equal(row.length, 6, row.join("|"));
   assert.deepEqual(
-    rows.map((row) => row.split("`")[1]).sort(),
-    [...new Set(written)].sort(),
+    rows.map(([name = "", level]) => `${name.split("`")[1]}: ${level}`).sort(),
+    [...levels].map(([event, some]) =>
+      `${event}: ${[...some].sort().join(", ")}`
+    )
+      .sort(),
   );
-  for (const row of rows) assert.equal(row.split("|").length, 6, row);
+  const missing = services.filter(([event, service]) =>
+    !rows.some(([name, , who = ""]) =>
+      name === `\`${event}\`` &&
+      (who.startsWith("all") || who.includes(service))
+    )
+  );
+  assert.deepEqual(missing, []);
 });
 
 const compose = readSource("compose.yaml");
@@ -220,6 +252,11 @@ const SENTENCES = [
   `after ${idleMs / MINUTE_MS} minutes without a request`,
   `and after ${absoluteMs / HOUR_MS} hours in any case`,
   "An hour after the password was last entered",
+  `works for ${
+    TRY_LIMITS.keyMs / MINUTE_MS
+  } minutes, may send ${TRY_LIMITS.key.requestsPerMinute} requests and ${
+    number(TRY_LIMITS.key.tokensPerMinute)
+  } tokens per minute, ${TRY_LIMITS.key.concurrency} at the same time`,
   `**An address** (for IPv6 a /64): ${rate(attempts.ADDRESS_RATE)}`,
   `IPv6 /48 has ${attempts.SITE_RATE.count} attempts and a /32 ${attempts.PROVIDER_RATE.count}`,
   `first ${attempts.OWN_RATE.count} attempts of an address do not count`,

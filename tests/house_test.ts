@@ -12,16 +12,17 @@ import {
 
 /** Lines of production code: [bound, target]. */
 const ROOMS: { [room: string]: readonly [bound: number, target: number] } = {
-  "services/edge-auth": [4_950, 4_600],
-  "services/chat-worker": [3_310, 2_900],
-  "services/key-admin": [8_300, 6_300],
-  "services/model-simulator": [1_600, 1_600],
-  "shared": [7_000, 6_600],
-  "deploy": [2_400, 2_400],
+  "services/edge-auth": [6_150, 4_600],
+  "services/chat-worker": [1_160, 1_100],
+  "services/media-worker": [1_350, 1_300],
+  "services/key-admin": [10_000, 6_300],
+  "services/model-simulator": [2_950, 2_600],
+  "shared": [10_600, 9_100],
+  "deploy": [2_520, 2_400],
 };
-const PRODUCTION: readonly [bound: number, target: number] = [27_500, 25_000];
+const PRODUCTION: readonly [bound: number, target: number] = [33_500, 25_000];
 /** Tests and benchmarks. */
-const TESTS: readonly [bound: number, target: number] = [38_500, 36_000];
+const TESTS: readonly [bound: number, target: number] = [43_000, 36_000];
 /** Source files in one folder, tests included. */
 const FILES_MAX = 25;
 

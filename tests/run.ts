@@ -25,7 +25,7 @@ const INSTALL = [
 /** More than one, because most tests wait for a server more than they compute. */
 const JOBS_PER_CORE = 1.5;
 /** Started first, so that the run does not wait for them at the end. */
-const SLOW = /^tests\/|browser|cli_test|limiter_pressure/;
+const SLOW = /^tests\/|^shared\/redis\/|browser|cli_test|limiter_pressure/;
 const SOAK_MINUTES = "0.5";
 /** Exit code of the compose test if it cannot run. */
 const CANNOT_RUN = 77;

@@ -1,4 +1,5 @@
-// Promise: `deno task X --help` prints help and never runs the task.
+// Promise: `--help` and `--version` only print, and never run the task or service.
+import { versionLine } from "@gateway/shared/version";
 import assert from "node:assert/strict";
 import * as z from "zod";
 import { readSource } from "./support/source_files.ts";
@@ -6,17 +7,38 @@ import { readSource } from "./support/source_files.ts";
 const { tasks } = z.object({ tasks: z.record(z.string(), z.unknown()) })
   .parse(JSON.parse(readSource("deno.json")));
 
+/** What a command prints that ends with code 0. */
+async function printed(...args: string[]) {
+  const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
+    args,
+    cwd: new URL("..", import.meta.url),
+  }).output();
+  const [out = "", err = ""] = [stdout, stderr].map((bytes) =>
+    new TextDecoder().decode(bytes)
+  );
+  assert.equal(code, 0, err);
+  return { out, err };
+}
+
 for (const task of Object.keys(tasks)) {
   Deno.test(`deno task ${task} --help prints help only`, async () => {
-    const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
-      args: ["task", "--quiet", task, "--help"],
-      cwd: new URL("..", import.meta.url),
-    }).output();
-    const [out, err] = [stdout, stderr].map((bytes) =>
-      new TextDecoder().decode(bytes)
-    );
-    assert.equal(code, 0, err);
-    assert.match(out ?? "", /^Usage: /m);
+    const { out, err } = await printed("task", "--quiet", task, "--help");
+    assert.match(out, /^Usage: /m);
     assert.doesNotMatch(`${out}${err}`, /^(Checked|running) /m);
+  });
+}
+
+for (const task of ["up", "keys", "owners"]) {
+  Deno.test(`deno task ${task} --version prints the version only`, async () => {
+    const { out } = await printed("task", "--quiet", task, "--version");
+    assert.equal(out, `${versionLine("gateway")}\n`);
+  });
+}
+
+for (const name of ["edge-auth", "chat-worker", "media-worker", "key-admin"]) {
+  Deno.test(`${name} --version prints the version only, without a configuration`, async () => {
+    const main = `services/${name}/main.ts`;
+    const { out } = await printed("run", "-A", main, "--version");
+    assert.equal(out, `${versionLine(name)}\n`);
   });
 }

@@ -143,29 +143,20 @@ Deno.test("the redundant cluster", async (t) => {
     });
   }
 
-  await t.step(
-    "is restored from a backup, whichever server was master",
-    async () => {
-      const file = await Deno.makeTempFile({ suffix: ".rdb" });
-      await stack.script("backup.sh", file);
-      await gateway(stack, "keys", "delete", made.id);
-      assert.equal(await statusWith(stack, made.key), 401);
-      await stack.script("restore.sh", file);
-      await Deno.remove(file);
-      await until(
-        "the key to be back",
-        async () => await statusWith(stack, made.key) === 200,
-      );
-      await until("changes to be acknowledged", async () => {
-        const making = gateway(
-          stack,
-          "keys",
-          "create",
-          "--description",
-          "again",
-        );
-        return await making.then(() => true, () => false);
-      });
-    },
-  );
+  await t.step("is restored from a backup, whoever was master", async () => {
+    const file = await Deno.makeTempFile({ suffix: ".rdb" });
+    await stack.script("backup.sh", file);
+    await gateway(stack, "keys", "delete", made.id);
+    assert.equal(await statusWith(stack, made.key), 401);
+    await stack.script("restore.sh", file);
+    await Deno.remove(file);
+    await until(
+      "the key to be back",
+      async () => await statusWith(stack, made.key) === 200,
+    );
+    await until("changes to be acknowledged", async () => {
+      const making = gateway(stack, "keys", "create", "--description", "again");
+      return await making.then(() => true, () => false);
+    });
+  });
 });

@@ -31,11 +31,7 @@ function unknownKeyStatus(stack: Stack): Promise<number> {
 }
 
 /** Runs requests during an action; none of them may fail. */
-async function underLoad(
-  stack: Stack,
-  key: string,
-  what: () => Promise<void>,
-): Promise<number> {
+async function underLoad(stack: Stack, key: string, what: () => Promise<void>) {
   const load = startLoad(stack, key, STREAMS);
   try {
     await until("answers", () => load.complete >= STREAMS);
@@ -97,29 +93,26 @@ Deno.test("the compose stack", async (t) => {
     );
   });
 
-  await t.step(
-    "refuses a body that is too large and closes a connection that is too slow",
-    async () => {
-      const response = await fetch(`${stack.url}/v1/chat/completions`, {
-        client: stack.client,
-        method: "POST",
-        headers: { authorization: `Bearer ${key}` },
-        body: new Uint8Array(21 * 1024 * 1024),
-      });
-      await response.body?.cancel();
-      assert.equal(response.status, 413);
-      await using slow = await Deno.connectTls({
-        hostname: "localhost",
-        port: Number(new URL(stack.url).port),
-        caCerts: [await stack.authority()],
-      });
-      await slow.write(new TextEncoder().encode("GET / HTTP/1.1\r\nHost: loc"));
-      const startMs = performance.now();
-      await slow.read(new Uint8Array(1_024)).catch(() => null);
-      const closedMs = performance.now() - startMs;
-      assert.ok(closedMs > 5_000 && closedMs < 15_000, `after ${closedMs} ms`);
-    },
-  );
+  await t.step("refuses large bodies, closes slow connections", async () => {
+    const response = await fetch(`${stack.url}/v1/chat/completions`, {
+      client: stack.client,
+      method: "POST",
+      headers: { authorization: `Bearer ${key}` },
+      body: new Uint8Array(21 * 1024 * 1024),
+    });
+    await response.body?.cancel();
+    assert.equal(response.status, 413);
+    await using slow = await Deno.connectTls({
+      hostname: "localhost",
+      port: Number(new URL(stack.url).port),
+      caCerts: [await stack.authority()],
+    });
+    await slow.write(new TextEncoder().encode("GET / HTTP/1.1\r\nHost: loc"));
+    const startMs = performance.now();
+    await slow.read(new Uint8Array(1_024)).catch(() => null);
+    const closedMs = performance.now() - startMs;
+    assert.ok(closedMs > 5_000 && closedMs < 15_000, `after ${closedMs} ms`);
+  });
 
   await t.step(
     "exposes only the console under its name",
@@ -150,25 +143,22 @@ Deno.test("the compose stack", async (t) => {
     },
   );
 
-  await t.step(
-    "gives a worker no route to Redis, and no service root",
-    async () => {
+  await t.step("gives a worker no route to Redis, nobody root", async () => {
+    await assert.rejects(
+      stack.compose(
+        ...["exec", "-T", "chat-worker", "deno", "eval"],
+        "await Deno.connect({ hostname: 'redis', port: 6379 })",
+      ),
+      /resolve|lookup|Name or service/,
+    );
+    for (const service of SERVICES) {
+      const id = await stack.compose("exec", "-T", service, "id", "-u");
+      assert.notEqual(id, "0", service);
       await assert.rejects(
-        stack.compose(
-          ...["exec", "-T", "chat-worker", "deno", "eval"],
-          "await Deno.connect({ hostname: 'redis', port: 6379 })",
-        ),
-        /resolve|lookup|Name or service/,
+        stack.compose("exec", "-T", service, "touch", "/etc/x"),
       );
-      for (const service of SERVICES) {
-        const id = await stack.compose("exec", "-T", service, "id", "-u");
-        assert.notEqual(id, "0", service);
-        await assert.rejects(
-          stack.compose("exec", "-T", service, "touch", "/etc/x"),
-        );
-      }
-    },
-  );
+    }
+  });
 
   await t.step("counts unknown keys by client, not by proxy", async () => {
     const guesses = Array.from(
@@ -181,34 +171,28 @@ Deno.test("the compose stack", async (t) => {
     assert.equal(await statusWith(stack, key), 200);
   });
 
-  await t.step(
-    "scales workers 1 -> 4 -> 2 under load without a failure",
-    async () => {
-      const complete = await underLoad(stack, key, async () => {
-        await stack.scale({ edges: 1, workers: 4 });
-        await stack.scale({ edges: 1, workers: 2 });
-      });
-      assert.equal((await stack.containers("chat-worker")).length, 2);
-      assert.ok(complete > 2 * STREAMS);
-    },
-  );
+  await t.step("scales workers 1 -> 4 -> 2 without a failure", async () => {
+    const complete = await underLoad(stack, key, async () => {
+      await stack.scale({ edges: 1, workers: 4 });
+      await stack.scale({ edges: 1, workers: 2 });
+    });
+    assert.equal((await stack.containers("chat-worker")).length, 2);
+    assert.ok(complete > 2 * STREAMS);
+  });
 
-  await t.step(
-    "scales edges 1 -> 3 -> 2 under load, and all of them work",
-    async () => {
-      await underLoad(stack, key, async () => {
-        await stack.scale({ edges: 3, workers: 2 });
-        await until("every edge to answer", async () => {
-          const edges = await stack.containers("edge-auth");
-          const logs = await Promise.all(
-            edges.map((id) => stack.docker("logs", id)),
-          );
-          return logs.every((text) => text.includes(`"event":"chat"`));
-        });
-        await stack.scale({ edges: 2, workers: 2 });
+  await t.step("scales edges 1 -> 3 -> 2, and all of them work", async () => {
+    await underLoad(stack, key, async () => {
+      await stack.scale({ edges: 3, workers: 2 });
+      await until("every edge to answer", async () => {
+        const edges = await stack.containers("edge-auth");
+        const logs = await Promise.all(
+          edges.map((id) => stack.docker("logs", id)),
+        );
+        return logs.every((text) => text.includes(`"event":"chat"`));
       });
-    },
-  );
+      await stack.scale({ edges: 2, workers: 2 });
+    });
+  });
 
   await t.step("survives the loss of a worker, and of an edge", async () => {
     for (const service of ["chat-worker", "edge-auth"]) {
@@ -235,28 +219,25 @@ Deno.test("the compose stack", async (t) => {
     }
   });
 
-  await t.step(
-    "keeps keys across a stop and a restored backup",
-    async () => {
-      const file = await Deno.makeTempFile({ suffix: ".rdb" });
-      await stack.script("backup.sh", file);
-      await stack.compose("stop", "--timeout", "5");
-      await stack.compose("start");
-      await until(
-        "the key to work",
-        async () => await statusWith(stack, key).catch(() => 0) === 200,
-      );
+  await t.step("keeps keys across a stop and a restored backup", async () => {
+    const file = await Deno.makeTempFile({ suffix: ".rdb" });
+    await stack.script("backup.sh", file);
+    await stack.compose("stop", "--timeout", "5");
+    await stack.compose("start");
+    await until(
+      "the key to work",
+      async () => await statusWith(stack, key).catch(() => 0) === 200,
+    );
 
-      await gateway(stack, "keys", "delete", made.id);
-      assert.equal(await statusWith(stack, key), 401);
-      await stack.script("restore.sh", file);
-      await Deno.remove(file);
-      await until(
-        "the key to be back",
-        async () => await statusWith(stack, key).catch(() => 0) === 200,
-      );
-    },
-  );
+    await gateway(stack, "keys", "delete", made.id);
+    assert.equal(await statusWith(stack, key), 401);
+    await stack.script("restore.sh", file);
+    await Deno.remove(file);
+    await until(
+      "the key to be back",
+      async () => await statusWith(stack, key).catch(() => 0) === 200,
+    );
+  });
 });
 
 const SERVICES = ["proxy", "edge-auth", "chat-worker", "key-admin", "redis"];

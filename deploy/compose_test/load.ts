@@ -13,6 +13,7 @@ export const KINDS = ["stream", "whole", "large"] as const;
 /** 600 kB: still being sent when an edge stops, and in pieces on the bus. */
 const LARGE = "word ".repeat(120_000);
 const QUESTION = "Count from one to twenty.";
+const CONTENTS = { stream: QUESTION, whole: QUESTION, large: LARGE };
 
 /** A response. */
 export interface Answer {
@@ -44,10 +45,7 @@ export async function send(
       ...fields,
       model: MODEL,
       stream: kind === "stream",
-      messages: [{
-        role: "user",
-        content: kind === "large" ? LARGE : QUESTION,
-      }],
+      messages: [{ role: "user", content: CONTENTS[kind] }],
     }),
   });
   const readsAtMs: number[] = [];
@@ -88,23 +86,10 @@ function isLate({ status, retryAfter, text }: Answer): boolean {
 }
 
 /** Requests that continue until `stop()`. */
-export interface Load {
-  /** Requests with a complete response. */
-  readonly complete: number;
-  /** The longest time without a complete response. */
-  readonly longestPauseMs: number;
-  /** Requests for which Redis or the workers missed a deadline. Not among the failures. */
-  readonly late: number;
-  /** Other failures, one line each. */
-  readonly failures: readonly string[];
-  /** Of these, refusals that an SDK would not retry. */
-  readonly notRetryable: readonly string[];
-  /** Lets the running requests end. */
-  stop(): Promise<void>;
-}
+export type Load = ReturnType<typeof startLoad>;
 
 /** Keeps `streams` requests running, of every kind. */
-export function startLoad(stack: Stack, key: string, streams: number): Load {
+export function startLoad(stack: Stack, key: string, streams: number) {
   let isStopping = false;
   let complete = 0;
   let completeAtMs = performance.now();
@@ -148,17 +133,23 @@ export function startLoad(stack: Stack, key: string, streams: number): Load {
     Array.from({ length: streams }, (_, index) => one(index)),
   );
   return {
+    /** Requests with a complete response. */
     get complete() {
       return complete;
     },
+    /** The longest time without a complete response. */
     get longestPauseMs() {
       return longestPauseMs;
     },
+    /** Requests for which Redis or the workers missed a deadline. Not among the failures. */
     get late() {
       return late;
     },
+    /** Other failures, one line each. */
     failures,
+    /** Of these, refusals that an SDK would not retry. */
     notRetryable,
+    /** Lets the running requests end. */
     stop: async () => {
       isStopping = true;
       await running;

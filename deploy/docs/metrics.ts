@@ -5,15 +5,10 @@ import {
   REDIS_METRICS,
 } from "@gateway/shared/process/own_metrics";
 import type { MetricSpec, MetricTable } from "@gateway/shared/process/metrics";
-import { WORKER_METRICS } from "../../services/chat-worker/metrics.ts";
+import { WORKER_METRICS } from "@gateway/shared/worker/metrics";
 import { EDGE_METRICS } from "../../services/edge-auth/metrics.ts";
+import type { ServiceName } from "../up/services.ts";
 import { CONSOLE_METRICS } from "../../services/key-admin/web/server.ts";
-
-export type ServiceName =
-  | "edge-auth"
-  | "chat-worker"
-  | "key-admin"
-  | "model-simulator";
 
 /** A table and the services that export it. */
 export interface ServiceMetrics {
@@ -21,15 +16,17 @@ export interface ServiceMetrics {
   table: MetricTable;
 }
 
+const WORKERS = ["chat-worker", "media-worker"] as const;
+
 /** In the order of the documentation. */
 export const METRIC_TABLES: readonly ServiceMetrics[] = [
   { services: ["edge-auth"], table: EDGE_METRICS },
-  { services: ["chat-worker"], table: WORKER_METRICS },
+  { services: WORKERS, table: WORKER_METRICS },
   { services: ["key-admin"], table: CONSOLE_METRICS },
-  { services: ["edge-auth", "chat-worker"], table: BUS_METRICS },
+  { services: ["edge-auth", ...WORKERS], table: BUS_METRICS },
   { services: ["edge-auth", "key-admin"], table: REDIS_METRICS },
   {
-    services: ["edge-auth", "chat-worker", "key-admin", "model-simulator"],
+    services: ["edge-auth", ...WORKERS, "key-admin", "model-simulator"],
     table: PROCESS_METRICS,
   },
 ];

@@ -1,31 +1,32 @@
 /** The pages and the schema that are generated from the code. */
 import { catalogJsonSchema } from "@gateway/shared/models/catalog";
 import { DIALECT_NAMES, DIALECTS } from "@gateway/shared/models/dialects";
-import {
-  ApiError,
-  ERROR_KINDS,
-  type ErrorCode,
-} from "@gateway/shared/openai/error";
+import { ApiError, ERROR_KINDS } from "@gateway/shared/openai/error";
 import { aboutOf, type Variables } from "@gateway/shared/process/env";
 import * as z from "zod";
-import { WORKER_VARIABLES } from "../../services/chat-worker/config.ts";
+import { CHAT_WORKER_VARIABLES } from "../../services/chat-worker/config.ts";
 import { EDGE_VARIABLES } from "../../services/edge-auth/config.ts";
 import { CONSOLE_VARIABLES } from "../../services/key-admin/config.ts";
+import { MEDIA_WORKER_VARIABLES } from "../../services/media-worker/config.ts";
 import { SIMULATOR_VARIABLES } from "../../services/model-simulator/config.ts";
 import { metricRows } from "./metrics.ts";
+import { isErrorCode, openApiDocument } from "./openapi.ts";
 
 const ROOT = new URL("../../", import.meta.url);
 
 /** The variables of each service. */
 export const SERVICE_VARIABLES = {
   "edge-auth": EDGE_VARIABLES,
-  "chat-worker": WORKER_VARIABLES,
+  "chat-worker": CHAT_WORKER_VARIABLES,
+  "media-worker": MEDIA_WORKER_VARIABLES,
   "key-admin": CONSOLE_VARIABLES,
   "model-simulator": SIMULATOR_VARIABLES,
 } as const;
 
 /** Generates each file from the code and, where prose belongs to it, from its present text. */
-const GENERATORS: { [path: string]: (present: string) => string } = {
+const GENERATORS: {
+  [path: string]: (present: string) => string | Promise<string>;
+} = {
   "docs/reference/variables.md": variablesPage,
   "docs/reference/metrics.md": (present) =>
     withTable(present, [
@@ -35,6 +36,10 @@ const GENERATORS: { [path: string]: (present: string) => string } = {
   "docs/errors.md": errorsPage,
   "docs/models.md": dialectsPage,
   "deploy/models.schema.json": () => JSON.stringify(catalogJsonSchema()),
+  "shared/openai/openapi.json": async (present) => {
+    const meanings = meaningsIn(await read("docs/errors.md"));
+    return JSON.stringify(openApiDocument(present, meanings));
+  },
 };
 
 /** Their paths, from the root. */
@@ -44,11 +49,13 @@ export const GENERATED: readonly string[] = Object.keys(GENERATORS);
 export async function generatedFiles(): Promise<Map<string, string>> {
   const files = new Map<string, string>();
   for (const [path, generate] of Object.entries(GENERATORS)) {
-    const present = await Deno.readTextFile(new URL(path, ROOT));
-    files.set(path, await formatted(generate(present), path));
+    const text = await generate(await read(path));
+    files.set(path, await formatted(text, path));
   }
   return files;
 }
+
+const read = (path: string) => Deno.readTextFile(new URL(path, ROOT));
 
 /** Writes them. */
 export async function writeGeneratedFiles(): Promise<void> {
@@ -84,10 +91,7 @@ function variableRows(variables: Variables): string[][] {
 
 /** One row per code. What it means and what to do is kept from the page. */
 function errorsPage(present: string): string {
-  const meanings = new Map(
-    [...present.matchAll(/ `(\w+)` +\|([^|]*)\|$/gm)]
-      .map(([, code = "", meaning = ""]) => [code, meaning.trim()]),
-  );
+  const meanings = meaningsIn(present);
   const rows = Object.keys(ERROR_KINDS).filter(isErrorCode).map((code) => {
     const error = new ApiError(code, "");
     const body = error.toBody().error;
@@ -106,9 +110,12 @@ function errorsPage(present: string): string {
   ]);
 }
 
-function isErrorCode(code: string): code is ErrorCode {
-  return code in ERROR_KINDS;
-}
+/** What each code means, by the page. */
+const meaningsIn = (page: string) =>
+  new Map(
+    [...page.matchAll(/ `(\w+)` +\|([^|]*)\|$/gm)]
+      .map(([, code = "", meaning = ""]) => [code, meaning.trim()]),
+  );
 
 /** One row per field of a dialect, one column per dialect. */
 function dialectsPage(present: string): string {
@@ -125,10 +132,11 @@ function dialectsPage(present: string): string {
   );
 }
 
-/** The page with its first table, which it must have, replaced by this one. */
+/** The page with the table whose first head is the same, which it must have, replaced by this one. */
 function withTable(page: string, rows: readonly (readonly string[])[]): string {
-  const table = /^\|(?:.*\n)+?(?!\|)/m;
-  if (!table.test(page)) throw new Error("The page has no table");
+  const head = RegExp.escape(rows[0]?.[0] ?? "");
+  const table = new RegExp(`^\\| *${head} .*\\n(?:\\|.*\\n)*`, "m");
+  if (!table.test(page)) throw new Error(`The page has no table of ${head}`);
   return page.replace(table, () => markdownTable(rows));
 }
 

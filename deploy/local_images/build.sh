@@ -37,9 +37,10 @@ for name in deno nats redis caddy; do
 done
 
 # Packages come from npm's registry, so the build needs the network of the machine.
-for service in edge-auth chat-worker key-admin model-simulator; do
+revision=$(git rev-parse --short HEAD 2>/dev/null || true)
+for service in edge-auth chat-worker media-worker key-admin model-simulator; do
   docker build -q --network host --build-arg DENO_IMAGE=gateway-local/deno \
-    --target "$service" -t "gateway/$service:local" .
+    --build-arg "REVISION=$revision" --target "$service" -t "gateway/$service:local" .
 done
 docker build -q --build-arg CADDY_IMAGE=gateway-local/caddy \
   -t gateway/proxy:local -f deploy/proxy/Dockerfile .

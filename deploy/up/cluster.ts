@@ -86,10 +86,11 @@ export class Cluster {
     await this.#watcherEnded;
   }
 
-  /** Shows a warning or an error: `chat-worker warn: redis_slow {"took_ms":250}`. */
+  /** Shows a warning or an error: `chat-worker warn: woke_up: This process stood still… {"stalledMs":250}`. */
   #onEvent(name: string, logged: ServiceEvent): void {
     const { out } = this;
-    const { time: _time, service: _service, level, event, ...data } = logged;
+    const { time: _time, service: _service, ...rest } = logged;
+    const { level, event, message, ...data } = rest;
     if (event === "setup_link") {
       this.setupUrl = String(data.url);
       if (!this.isReady) return;
@@ -105,6 +106,7 @@ export class Cluster {
       data,
       (member, value) => member === "stack" ? undefined : value,
     );
-    out.warn(`${kind} ${details}`.slice(0, TEXT_CHARS_MAX), kind);
+    const said = message === undefined ? kind : `${kind}: ${message}`;
+    out.warn(`${said} ${details}`.slice(0, TEXT_CHARS_MAX), kind);
   }
 }

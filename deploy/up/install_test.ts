@@ -3,33 +3,25 @@ import { ensureServers } from "./install.ts";
 import { makeScratch } from "../../tests/up/stand_ins/launcher.ts";
 
 const APT = ["apt-get update", "apt-get install nats-server redis-server"];
-const CASES: {
-  name: string;
-  /** Programs of the machine and what their scripts do. */
-  tools: { [name: string]: string };
-  isRoot: boolean;
-  /** The commands that were run, without options; none when it may not install. */
-  calls: string[];
-}[] = [
-  {
-    name: "root with apt-get, after fetching its lists",
-    tools: { "apt-get": "apt" },
-    isRoot: true,
-    calls: APT,
-  },
-  {
-    name: "user with a sudo that asks nothing",
-    tools: { "apt-get": "apt", sudo: "pass" },
-    isRoot: false,
-    calls: APT,
-  },
-  {
-    name: "user whose sudo needs a password",
-    tools: { "apt-get": "install", sudo: "fail" },
-    isRoot: false,
-    calls: [],
-  },
-  { name: "no tool", tools: {}, isRoot: true, calls: [] },
+/** What the scripts of the programs do, and the commands that were run, without options. */
+const CASES: [
+  ...[name: string, tools: { [name: string]: string }],
+  ...[isRoot: boolean, calls: string[]],
+][] = [
+  ["root, after fetching the lists", { "apt-get": "apt" }, true, APT],
+  [
+    "user with a sudo that asks nothing",
+    { ...{ "apt-get": "apt", sudo: "pass" } },
+    false,
+    APT,
+  ],
+  [
+    "user whose sudo needs a password",
+    { ...{ "apt-get": "install", sudo: "fail" } },
+    false,
+    [],
+  ],
+  ["no tool", {}, true, []],
 ];
 
 /** What a program does: fails, runs what follows, or installs both servers. */
@@ -52,7 +44,7 @@ function scriptOf(tool: string, kind: string, bin: string): string {
 }
 
 Deno.test("ensureServers() installs without asking questions", async (t) => {
-  for (const { name, tools, isRoot, calls } of CASES) {
+  for (const [name, tools, isRoot, calls] of CASES) {
     await t.step(name, async () => {
       await using scratch = await makeScratch();
       const bin = scratch.path;

@@ -2,6 +2,7 @@
  * `deno task up`: starts the whole gateway on this machine and stops it again.
  */
 import { ConfigError } from "@gateway/shared/process/env";
+import { versionLine } from "@gateway/shared/version";
 import { parseOptions, ROOT, USAGE } from "./options.ts";
 import type { ProgramName } from "./services.ts";
 import { listenForStop } from "./stop.ts";
@@ -21,8 +22,8 @@ export async function runCli(
   let out = createOutput(false);
   try {
     const options = parseOptions(Deno.args, cwd);
-    if (options.isHelp) {
-      out.say(USAGE);
+    if (options.isHelp || options.isVersion) {
+      out.say(options.isHelp ? USAGE : versionLine("gateway"));
       return EXIT.ok;
     }
     out = createOutput(options.isQuiet);

@@ -19,6 +19,7 @@ export const USAGE = `Starts the gateway on this machine; Ctrl-C stops it.
 Usage: deno task up [options]
 
   --workers N        chat-worker processes, 1 to ${INSTANCES[1]} (1)
+  --media-workers N  media-worker processes (1), if models need them
   --edges N          edge-auth processes, 1 to ${INSTANCES[1]} (1)
   --port P           port of the first edge, 0 = any free port (8080);
                      further edges take any free port
@@ -28,6 +29,7 @@ Usage: deno task up [options]
   --data-dir DIR     data that must survive: keys, usage (.data)
   --run-dir DIR      up.json and logs of this run (.run)
   --quiet, -q        print warnings and errors only
+  --version          print the version
   --help, -h         print this
 
 Environment:
@@ -43,6 +45,7 @@ const text = (fallback: string) =>
   ({ type: "string", default: fallback }) as const;
 const OPTIONS = {
   workers: text("1"),
+  "media-workers": text("1"),
   edges: text("1"),
   port: text("8080"),
   "console-port": text("8081"),
@@ -51,6 +54,7 @@ const OPTIONS = {
   "data-dir": text(""),
   "run-dir": text(""),
   quiet: { type: "boolean", short: "q" },
+  version: { type: "boolean" },
   help: { type: "boolean", short: "h" },
 } as const;
 
@@ -63,7 +67,7 @@ export function parseOptions(args: readonly string[], cwd: string) {
   const values = readWords(args);
   const mistakes: string[] = [];
   const number = (
-    name: "workers" | "edges" | "port" | "console-port",
+    name: "workers" | "media-workers" | "edges" | "port" | "console-port",
     [min, max]: readonly [number, number],
   ) => {
     const given = values[name];
@@ -77,6 +81,7 @@ export function parseOptions(args: readonly string[], cwd: string) {
   };
   const options = {
     workers: number("workers", INSTANCES),
+    mediaWorkers: number("media-workers", INSTANCES),
     edges: number("edges", INSTANCES),
     host: values.host,
     port: number("port", PORTS),
@@ -85,6 +90,7 @@ export function parseOptions(args: readonly string[], cwd: string) {
     runDir: resolve(cwd, values["run-dir"] || `${ROOT}/.run`),
     models: values.models,
     isQuiet: values.quiet === true,
+    isVersion: values.version === true,
     isHelp: values.help === true,
   };
   if (options.port !== 0 && options.port === options.consolePort) {

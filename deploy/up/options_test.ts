@@ -4,6 +4,7 @@ import { UpError } from "./terminal.ts";
 
 const DEFAULTS = {
   workers: 1,
+  mediaWorkers: 1,
   edges: 1,
   host: "127.0.0.1",
   port: 8080,
@@ -12,12 +13,14 @@ const DEFAULTS = {
   runDir: `${ROOT}/.run`,
   models: "",
   isQuiet: false,
+  isVersion: false,
   isHelp: false,
 };
 
 const GOOD: [args: string[], change: Record<string, unknown>][] = [
   [[], {}],
   [["--edges", "1", "--workers=64"], { edges: 1, workers: 64 }],
+  [["--media-workers", "2"], { mediaWorkers: 2 }],
   [["--port", "0", "--console-port", "0"], { port: 0, consolePort: 0 }],
   [["--port", "65535"], { port: 65_535 }],
   [["--host", "0.0.0.0"], { host: "0.0.0.0" }],
@@ -28,6 +31,7 @@ const GOOD: [args: string[], change: Record<string, unknown>][] = [
   [["--models", "../m.json"], { models: "../m.json" }],
   [["--quiet"], { isQuiet: true }],
   [["-qh"], { isQuiet: true, isHelp: true }],
+  [["--version"], { isVersion: true }],
 ];
 
 Deno.test("parseOptions() reads the given options and fills in the defaults", () => {
@@ -42,6 +46,7 @@ Deno.test("parseOptions() reads the given options and fills in the defaults", ()
 const BAD: [args: string[], mistakes: RegExp[]][] = [
   [["--workers", "0"], [/--workers must be .* 1 to 64, got "0"/]],
   [["--workers", "65"], [/got "65"/]],
+  [["--media-workers", "0"], [/--media-workers must be .* 1 to 64, got "0"/]],
   [["--workers", "two"], [/got "two"/]],
   [["--workers", "1.5"], [/got "1.5"/]],
   [["--workers"], [/--workers/]],

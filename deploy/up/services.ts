@@ -1,15 +1,21 @@
+import { fileURLToPath } from "node:url";
+import type { WorkerFamily } from "@gateway/shared/bus/subjects";
+import { familyOf } from "@gateway/shared/models/kinds";
 import { ROOT, type UpOptions } from "./options.ts";
 import { findFreePorts, LOOPBACK, whyNotFree } from "./ports.ts";
+import type { ModelSettings } from "./settings.ts";
 import type { Program, Unit } from "./supervise.ts";
 import { UpError } from "./terminal.ts";
 
-/** The gateway's own services, and the command line that manages keys. */
-export type ProgramName =
+/** The gateway's own services. */
+export type ServiceName =
   | "edge-auth"
   | "chat-worker"
+  | "media-worker"
   | "key-admin"
-  | "model-simulator"
-  | "keys";
+  | "model-simulator";
+/** Those, and the command line that manages keys. */
+export type ProgramName = ServiceName | "keys";
 
 /** The variables of a process. */
 export type Environment = Readonly<Record<string, string>>;
@@ -39,11 +45,16 @@ const SET_HERE = [
   "HOST",
   "PORT",
 ];
-/** Only workers call model servers. */
-const WORKER_ONLY = ["UPSTREAM_API_KEY", "UPSTREAM_API_KEY_FILE"];
+/** Only chat workers call that model server. */
+const CHAT_WORKER_ONLY = ["UPSTREAM_API_KEY", "UPSTREAM_API_KEY_FILE"];
 
 /** Variables that name a file: passwords, certificates, the list of models. */
 const FILE_VARIABLE = /^(MODELS|(NATS|REDIS|UPSTREAM|OIDC)_\w+)_FILE$/;
+
+/** Where Deno keeps npm packages: the simulator reads a font and WebAssembly from there. */
+const PACKAGES = fileURLToPath(
+  import.meta.resolve("@resvg/resvg-wasm/index_bg.wasm"),
+).replace(/(\/npm)\/.*/, "$1");
 
 /** Throws an {@link UpError} that names the option when a port or the address is not available. */
 export function requireFreePorts({ host, port, consolePort }: UpOptions): void {
@@ -61,12 +72,12 @@ export function requireFreePorts({ host, port, consolePort }: UpOptions): void {
 /**
  * The services to start, in this order, and the addresses at which they will serve. All
  * ports are chosen in advance: the services name each other's URLs, and keep their
- * ports when restarted. They need NATS and Redis, but not each other.
+ * ports when restarted. Workers that no model needs are not started. They need NATS and Redis, but not each other.
  */
 export function planServices(
-  { host, port, consolePort, edges, workers }: UpOptions,
+  { host, port, consolePort, edges, workers, mediaWorkers }: UpOptions,
   context: ProgramContext,
-  hasSimulator: boolean,
+  { hasSimulator, catalog }: Omit<ModelSettings, "keyOf">,
 ) {
   const { env } = context;
   const [simulatorPort = 0, freePort = 0, ...freePorts] = findFreePorts(
@@ -80,7 +91,7 @@ export function planServices(
   const simulatorUrl = `${httpUrl(LOOPBACK, simulatorPort)}/v1`;
   const shared = hasSimulator ? { MODEL_SIMULATOR_URL: simulatorUrl } : {};
   const unitsOf = (
-    service: Exclude<ProgramName, "keys">,
+    service: ServiceName,
     variables: readonly Environment[],
   ): Unit[] =>
     variables.map((own, nth) => ({
@@ -94,11 +105,19 @@ export function planServices(
     ...at(host, consolePort || freePort),
     PUBLIC_URL: env.PUBLIC_URL ?? consoleUrl,
     API_URL: env.API_URL ?? `${edgeUrls[0]}/v1`,
+    EDGE_URL: env.EDGE_URL ?? `${edgeUrls[0]}/v1`,
   };
+  const families = [...catalog.values()].map(({ kind }) => familyOf(kind));
+  const workersOf = (family: WorkerFamily, count: number) =>
+    unitsOf(
+      `${family}-worker`,
+      Array(families.includes(family) ? count : 0).fill({}),
+    );
   const units = [
     ...unitsOf("model-simulator", simulators),
     ...unitsOf("key-admin", [console]),
-    ...unitsOf("chat-worker", Array(workers).fill({})),
+    ...workersOf("chat", workers),
+    ...workersOf("media", mediaWorkers),
     ...unitsOf("edge-auth", edgePorts.map((each) => at(host, each))),
   ];
   return { units, edgeUrls, consoleUrl };
@@ -111,10 +130,12 @@ export function serviceProgram(
   own: Environment = {},
   args: readonly string[] = [],
 ): Program {
-  const isWorker = name === "chat-worker";
+  const isWorker = name === "chat-worker" || name === "media-worker";
   const isConsole = name === "key-admin";
   const env: Record<string, string> = { DRAIN_SECONDS, ...given };
-  const dropped = isWorker ? SET_HERE : [...SET_HERE, ...WORKER_ONLY];
+  const dropped = name === "chat-worker"
+    ? SET_HERE
+    : [...SET_HERE, ...CHAT_WORKER_ONLY];
   for (const variable of dropped) delete env[variable];
   Object.assign(env, {
     OTEL_SERVICE_NAME: name,
@@ -127,6 +148,7 @@ export function serviceProgram(
   const paths = [
     `${ROOT}/services`,
     `${ROOT}/shared`,
+    ...name === "model-simulator" ? [PACKAGES] : [],
     // Argon2 is native code and reads `ldd` to select its build.
     ...isConsole ? ["/usr/bin/ldd"] : [],
     ...Object.keys(env).filter((variable) => FILE_VARIABLE.test(variable))

@@ -1,6 +1,12 @@
 import assert from "node:assert/strict";
-import { ROOT } from "./options.ts";
-import { httpUrl, type ProgramContext, serviceProgram } from "./services.ts";
+import { parseOptions, ROOT } from "./options.ts";
+import { parseCatalog } from "@gateway/shared/models/catalog";
+import {
+  httpUrl,
+  planServices,
+  type ProgramContext,
+  serviceProgram,
+} from "./services.ts";
 
 const ENV = {
   NATS_CA_FILE: "/etc/pki/ca.pem",
@@ -36,14 +42,17 @@ Deno.test("a service may read only the files that its variables name", () => {
   ]);
 });
 
-Deno.test("only workers get the key of the model server, and URLs are passed on as URLs", () => {
+Deno.test("only chat workers get the key of the model server, and URLs are passed on as URLs", () => {
   const context = contextOf({ ...ENV, UPSTREAM_API_KEY: "secret" });
-  const { env: edge } = serviceProgram(context, "edge-auth");
   const { env: worker } = serviceProgram(context, "chat-worker");
-  assert.deepEqual(
-    [edge.UPSTREAM_API_KEY, edge.UPSTREAM_API_KEY_FILE],
-    [undefined, undefined],
-  );
+  for (const name of ["edge-auth", "media-worker"] as const) {
+    const { env } = serviceProgram(context, name);
+    assert.deepEqual(
+      [env.UPSTREAM_API_KEY, env.UPSTREAM_API_KEY_FILE],
+      [undefined, undefined],
+    );
+    assert.equal(env.REDIS_URL === undefined, name === "media-worker");
+  }
   assert.equal(worker.UPSTREAM_API_KEY, "secret");
   assert.deepEqual(
     [worker.NATS_URL, worker.NATS_URL_FILE],
@@ -62,4 +71,30 @@ Deno.test("httpUrl() returns a URL that can be called", () => {
     assert.equal(httpUrl(host, 1), "http://127.0.0.1:1");
   }
   assert.equal(httpUrl("::1", 1), "http://[::1]:1");
+});
+
+Deno.test("planServices() starts the workers that the models need", () => {
+  const options = parseOptions(
+    ["--workers", "2", "--media-workers=3", "--port=0", "--console-port=0"],
+    "/",
+  );
+  const backends = [{ type: "openai", base_url: "http://a/v1", model: "m" }];
+  const rows: [kinds: string[], chat: number, media: number][] = [
+    [["chat"], 2, 0],
+    [["speech", "image"], 0, 3],
+    [["chat", "video"], 2, 3],
+  ];
+  for (const [kinds, chat, media] of rows) {
+    const models = kinds.map((kind) => ({ id: kind, kind, backends }));
+    const { units } = planServices(options, contextOf({}), {
+      hasSimulator: false,
+      catalog: parseCatalog({ models }),
+    });
+    const count = (name: string) =>
+      units.filter(({ service }) => service === name).length;
+    assert.deepEqual(
+      [count("chat-worker"), count("media-worker")],
+      [chat, media],
+    );
+  }
 });

@@ -1,5 +1,5 @@
 import type { FirstKey } from "./first_key.ts";
-import type { DescribedModel } from "./settings.ts";
+import type { DescribedModel } from "./model_servers.ts";
 import type { UpState } from "./up.ts";
 
 const SETUP_MEANING =
@@ -28,20 +28,18 @@ export function describeSummary(
     ["Logs", `${runDir}/logs`],
     ["State", `${runDir}/up.json`],
   ];
-  const usable = firstKey.models ?? models.map(({ id }) => id);
+  const others = models.filter(({ kind }) => kind !== "chat");
+  const usable = (firstKey.models ?? models.map(({ id }) => id))
+    .filter((id) => !others.some((other) => other.id === id));
   const answering = usable.find((usableId) =>
-    models.some(({ id, isReachable }) => id === usableId && isReachable)
+    models.some(({ id, isAnswering }) => id === usableId && isAnswering)
   );
   const body = JSON.stringify({
     model: answering ?? usable[0],
     stream: true,
     messages: [{ role: "user", content: "Say hello in five words." }],
   });
-  return [
-    `Ready in ${seconds.toFixed(1)} s`,
-    "",
-    ...rows.map(([name = "", value]) => `  ${name.padEnd(10)}${value}`),
-    "",
+  const example = [
     "Try it:",
     "",
     `  curl -N ${edgeUrls[0]}/v1/chat/completions ` +
@@ -49,6 +47,13 @@ export function describeSummary(
     `-H "Content-Type: application/json" ` +
     `-d '${body.replaceAll("'", `'\\''`)}'`,
     "",
+  ];
+  return [
+    `Ready in ${seconds.toFixed(1)} s`,
+    "",
+    ...rows.map(([name = "", value]) => `  ${name.padEnd(10)}${value}`),
+    "",
+    ...others.length === models.length ? [] : example,
     "Ctrl-C stops everything.",
   ].join("\n");
 }

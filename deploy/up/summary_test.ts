@@ -1,20 +1,30 @@
 import assert from "node:assert/strict";
 import { describeSummary } from "./summary.ts";
 
+const STATE = {
+  edge_urls: ["http://127.0.0.1:8080", "http://127.0.0.1:40001"],
+  console_url: "http://127.0.0.1:8081",
+  setup_url: null,
+};
+const RUN = { runDir: "/repo/.run", seconds: 1.23 };
+const answering = { servers: "http://vllm/v1", isAnswering: true };
+
 Deno.test("describeSummary() prints a curl command that a shell reads correctly", async () => {
   const text = describeSummary(
-    {
-      edge_urls: ["http://127.0.0.1:8080", "http://127.0.0.1:40001"],
-      console_url: "http://127.0.0.1:8081",
-      setup_url: null,
-    },
-    { key: "sk-CgTest", models: ["down", "it's-a-model"] },
+    STATE,
+    { key: "sk-CgTest", models: ["speaks", "down", "it's-a-model"] },
     [
-      { id: "not-allowed", servers: "http://vllm/v1", isReachable: true },
-      { id: "down", servers: "http://x: not reachable", isReachable: false },
-      { id: "it's-a-model", servers: "http://vllm/v1", isReachable: true },
+      { id: "not-allowed", kind: "chat", ...answering },
+      { id: "speaks", kind: "speech", ...answering },
+      {
+        id: "down",
+        kind: "chat",
+        servers: "http://x: not reachable",
+        isAnswering: false,
+      },
+      { id: "it's-a-model", kind: "chat", ...answering },
     ],
-    { runDir: "/repo/.run", seconds: 1.23 },
+    RUN,
   );
   assert.match(text, /^Ready in 1\.2 s\n/);
   assert.match(text, /Models +not-allowed -> http:\/\/vllm\/v1\n/);
@@ -37,4 +47,11 @@ Deno.test("describeSummary() prints a curl command that a shell reads correctly"
       messages: [{ role: "user", content: "Say hello in five words." }],
     }),
   ]);
+});
+
+Deno.test("describeSummary() prints no curl command for a chat without a chat model", () => {
+  const models = [{ id: "speaks", kind: "speech", ...answering } as const];
+  const text = describeSummary(STATE, { key: "sk-CgTest" }, models, RUN);
+  assert.match(text, /Models +speaks -> /);
+  assert.doesNotMatch(text, /curl|Try it/);
 });

@@ -1,4 +1,3 @@
-import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { errorMessage } from "@gateway/shared/process/env";
 import { Cluster } from "./cluster.ts";
@@ -9,6 +8,7 @@ import {
   writePrivateFile,
 } from "./files.ts";
 import { checkFirstKey, firstKeyFile, provideFirstKey } from "./first_key.ts";
+import { describeModels } from "./model_servers.ts";
 import type { UpOptions } from "./options.ts";
 import {
   planServices,
@@ -17,7 +17,7 @@ import {
   serviceProgram,
   stopGraceMs,
 } from "./services.ts";
-import { describeModels, readSettings, type Settings } from "./settings.ts";
+import { readSettings, type Settings } from "./settings.ts";
 import { startStores } from "./stores.ts";
 import { describeSummary } from "./summary.ts";
 import { sleep } from "./supervise.ts";
@@ -124,12 +124,12 @@ async function startAll(
   deps: UpDeps,
 ) {
   const { out, stopping } = deps;
+  const modelsDescribed = describeModels(settings);
   const urls = await startStores(cluster, options, settings, deps);
   const context = { ...deps, ...urls };
-  const hasSimulator = settings.catalog === undefined;
-  const plan = planServices(options, context, hasSimulator);
+  const plan = planServices(options, context, settings);
   out.say(`Starting ${plan.units.map(({ name }) => name).join(", ")}`);
-  if (hasSimulator) out.warn(SIMULATOR_WARNING);
+  if (settings.hasSimulator) out.warn(SIMULATOR_WARNING);
   const create = ["keys", "create", "--description", "First key", "--json"];
   const [edgeUrl = ""] = plan.edgeUrls;
   const keyCreated = provideFirstKey(
@@ -137,7 +137,6 @@ async function startAll(
     serviceProgram(context, "keys", {}, create),
     stopping,
   );
-  const modelsDescribed = describeModels(settings.catalog);
   await Promise.all(plan.units.map((unit) => cluster.start(unit)));
   const firstKey = await checkFirstKey(edgeUrl, await keyCreated);
   /** The content of `up.json` as it is now. */
@@ -150,7 +149,7 @@ async function startAll(
     api_key: firstKey.key ?? null,
     nats_url: urls.natsUrl,
     redis_url: urls.redisUrl,
-    models: [...settings.catalog?.keys() ?? [DEFAULT_MODEL_ID]],
+    models: [...settings.catalog.keys()],
     ...cluster.describe(),
   });
   return { firstKey, models: await modelsDescribed, describe };

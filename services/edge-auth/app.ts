@@ -10,12 +10,20 @@ import {
 import { newRequestId, publicRequestId } from "@gateway/shared/process/ids";
 import { roundMs } from "@gateway/shared/process/log";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
+import { CHAT_ENDPOINT } from "./chat/endpoint.ts";
 import {
-  type ChatCall,
-  chatCompletions,
-  type ChatCompletionsDependencies,
-} from "./chat/completions.ts";
-import { modelNotFound } from "./chat/request.ts";
+  IMAGE_ENDPOINT,
+  SPEECH_ENDPOINT,
+  TRANSCRIPTION_ENDPOINT,
+  TRANSLATION_ENDPOINT,
+} from "./media/endpoints.ts";
+import { runUpload } from "./requests/run_upload.ts";
+import {
+  type RunCall,
+  runRequest,
+  type RunRequestDependencies,
+} from "./requests/run_request.ts";
+import { modelNotFound } from "./requests/parse_request.ts";
 import {
   allowOrigins,
   internalError,
@@ -25,11 +33,13 @@ import {
   sendError,
   sendJson,
 } from "./http/responses.ts";
+import type { RefusalLog } from "./http/refusal_log.ts";
+import { sendReference } from "./http/reference.ts";
 import type { Exchange } from "./http/server.ts";
 import { authenticate, type KeyLookup } from "./keys/authenticate.ts";
 import type { EdgeMetrics, RouteName } from "./metrics.ts";
 
-export interface AppDependencies extends ChatCompletionsDependencies {
+export interface AppDependencies extends RunRequestDependencies {
   keys: Pick<KeyLookup, "find">;
   clientAddress: ClientAddress;
   /** Origins of web pages that may call it; if empty, none may. */
@@ -37,32 +47,50 @@ export interface AppDependencies extends ChatCompletionsDependencies {
   /** Whether this edge is about to stop; each connection then closes after its next response. */
   isDraining: () => boolean;
   metrics: EdgeMetrics;
+  /** Where refused requests are logged. */
+  refusals: Pick<RefusalLog, "add">;
 }
 
 /** Characters of a request path that messages and the log show. */
 const PATH_CHARS_MAX = 200;
 
-const CHAT = "/v1/chat/completions";
 const MODELS = "/v1/models";
+const REFERENCE = "/openapi.json";
+/** The routes of paths that are known as a whole. */
+const ROUTES: { readonly [path: string]: RouteName } = {
+  "/v1/chat/completions": "chat",
+  "/v1/audio/speech": "speech",
+  "/v1/images/generations": "image",
+  "/v1/audio/transcriptions": "transcription",
+  "/v1/audio/translations": "translation",
+  [MODELS]: "models",
+  [REFERENCE]: "reference",
+};
 /** Liveness checks of load balancers. Not logged. */
 const HEALTH = ["/health", "/healthz"];
 
 /** The methods of each route. `OPTIONS` needs no key: it reveals only these. */
 export const METHODS: Readonly<Record<RouteName, readonly string[]>> = {
   chat: ["POST", "OPTIONS"],
+  speech: ["POST", "OPTIONS"],
+  image: ["POST", "OPTIONS"],
+  transcription: ["POST", "OPTIONS"],
+  translation: ["POST", "OPTIONS"],
+  video: [],
   models: ["GET", "HEAD", "OPTIONS"],
   model: ["GET", "HEAD", "OPTIONS"],
+  reference: ["GET", "HEAD", "OPTIONS"],
   other: [],
 };
 
 function routeOf(path: string): RouteName {
-  if (path === CHAT) return "chat";
-  if (path === MODELS) return "models";
+  const route = Object.hasOwn(ROUTES, path) ? ROUTES[path] : undefined;
+  if (route !== undefined) return route;
   return path.startsWith(`${MODELS}/`) ? "model" : "other";
 }
 
 /** A request that is being handled. */
-interface Call extends ChatCall {
+interface Call extends RunCall {
   readonly route: RouteName;
   /** Set once its key is known. */
   principal?: Principal;
@@ -77,8 +105,13 @@ export function createApp(
     const call: Call = {
       exchange,
       requestId: newRequestId(),
+      clientAddress: deps.clientAddress(
+        exchange.socket.remoteAddress ?? "",
+        exchange.headers.get("x-forwarded-for") ?? null,
+      ),
       startedAtMs: deps.now(),
       route: routeOf(path),
+      model: null,
       hasRun: false,
     };
     const requestId = publicRequestId(call.requestId);
@@ -115,32 +148,43 @@ async function answer(call: Call, deps: AppDependencies): Promise<void> {
     response.writeHead(NO_CONTENT, { allow: methods.join(", ") }).end();
     return;
   }
+  if (route === "reference") {
+    if (!methods.includes(method)) throw notAllowed(exchange, methods);
+    return sendReference(exchange);
+  }
   if (path !== "/v1" && !path.startsWith("/v1/")) {
     throw notFound(exchange, "All paths begin with /v1.");
   }
   // A caller without a key cannot even find out which paths exist under `/v1`.
-  const address = () => {
-    const forwarded = headers.get("x-forwarded-for") ?? null;
-    const { remoteAddress = "" } = exchange.socket;
-    return siteOf(deps.clientAddress(remoteAddress, forwarded));
-  };
+  const address = () => siteOf(call.clientAddress);
   const credential = headers.get("authorization") ?? "";
   const principal = await authenticate(credential, address, deps.keys);
   call.principal = principal;
-  if (route === "chat" && method === "POST") {
-    return await chatCompletions(call, principal, deps);
+  if (method === "POST") {
+    switch (route) {
+      case "chat":
+        return await runRequest(call, principal, CHAT_ENDPOINT, deps);
+      case "speech":
+        return await runRequest(call, principal, SPEECH_ENDPOINT, deps);
+      case "image":
+        return await runRequest(call, principal, IMAGE_ENDPOINT, deps);
+      case "transcription":
+        return await runUpload(call, principal, TRANSCRIPTION_ENDPOINT, deps);
+      case "translation":
+        return await runUpload(call, principal, TRANSLATION_ENDPOINT, deps);
+    }
   }
-  const isRead = route !== "chat" && methods.includes(method);
+  const isRead = methods.includes(method);
   const scope = isRead ? "models" : null;
   const models = await deps.admission.modelsOf(principal, scope);
   if (isRead) return answerModels(call, models, deps.catalog);
   if (route === "other") {
-    throw notFound(exchange, `This service has ${CHAT} and ${MODELS}.`);
+    const paths = new Intl.ListFormat("en").format(
+      Object.keys(ROUTES).filter((path) => path.startsWith("/v1/")),
+    );
+    throw notFound(exchange, `This service has ${paths}.`);
   }
-  const allow = methods.join(", ");
-  const what = `Not allowed to ${method} on ${shownPath(exchange)}.`;
-  const message = `${what} Allowed: ${allow}.`;
-  throw new ApiError("method_not_allowed", message, { headers: { allow } });
+  throw notAllowed(exchange, methods);
 }
 
 const NO_CONTENT = 204;
@@ -171,20 +215,31 @@ function finish(
   deps: AppDependencies,
 ): void {
   if (call.hasRun) return;
+  if (error !== null && principal !== undefined) {
+    const how = "refused";
+    deps.failedRequests.add(principal, { ...call, requestId, error, how });
+  }
   const durationMs = deps.now() - call.startedAtMs;
   deps.metrics.ended(route, durationMs);
-  deps.log.info("request", {
+  const { statusCode: status } = exchange.response;
+  if (status < 400 && !deps.log.isSampled(requestId)) return;
+  const line = {
     requestId: publicRequestId(requestId),
     keyId: principal?.keyId,
+    ownerId: principal?.ownerId,
+    clientAddress: call.clientAddress,
     method: exchange.method,
     path: shownPath(exchange),
-    status: exchange.response.statusCode,
+    status,
     errorCode: error?.code,
     redis: error?.cause instanceof RedisUnavailableError
       ? error.cause.reason
       : undefined,
     durationMs: roundMs(durationMs),
-  });
+  };
+  const isRefused = error !== null && status < 500;
+  if (isRefused) deps.refusals.add({ ...line, errorCode: error.code });
+  else deps.log.info("request", line);
 }
 
 function shownPath({ path }: Exchange): string {
@@ -198,4 +253,12 @@ function shownPath({ path }: Exchange): string {
 function notFound(exchange: Exchange, hint: string): ApiError {
   const url = `${exchange.method} ${shownPath(exchange)}`;
   return new ApiError("not_found", `Invalid URL (${url}). ${hint}`);
+}
+
+/** The 405 for a path that has only these methods. */
+function notAllowed(exchange: Exchange, methods: readonly string[]): ApiError {
+  const allow = methods.join(", ");
+  const what = `Not allowed to ${exchange.method} on ${shownPath(exchange)}.`;
+  const message = `${what} Allowed: ${allow}.`;
+  return new ApiError("method_not_allowed", message, { headers: { allow } });
 }

@@ -11,34 +11,41 @@ import { createRecordingLog } from "../../tests/support/recording_log.ts";
 import { createApp } from "./app.ts";
 import { RunOutcome } from "./dispatch/outcome.ts";
 import { BodyBudget, RefusedBodies } from "./http/read_body.ts";
+import { RefusalLog } from "./http/refusal_log.ts";
 import { startServer } from "./http/server.ts";
 import { createEdgeMetrics } from "./metrics.ts";
 
 const RUN_MS = 3;
 const LOOKUP_MS = 400;
 const HOST = "127.0.0.1";
+const catalog = catalogFromSimulator("http://127.0.0.1:9/v1");
 
 /** An app whose parts move the clock. */
-async function start(models: readonly string[] = []) {
+async function start({ models = [], isSampled = true }: {
+  models?: readonly string[];
+  isSampled?: boolean;
+} = {}) {
   let nowMs = 0;
   const now = () => nowMs;
-  const log = createRecordingLog();
+  const log = { ...createRecordingLog(), isSampled: () => isSampled };
   const registry = new MetricRegistry();
   const deadlines = createDeadlines(now);
   const drain = { hasBegun: false };
   const app = createApp({
-    catalog: catalogFromSimulator("http://127.0.0.1:9/v1"),
+    catalog,
     now,
     log,
     metrics: createEdgeMetrics(registry),
+    refusals: new RefusalLog({ log, now }),
     deadlines,
     bodyBytesMax: 1_000,
     streamHeadMs: 0,
     bodyBudget: new BodyBudget(REQUEST_LIMITS),
     refusedBodies: new RefusedBodies(now),
-    clientAddress: createClientAddress([]),
+    clientAddress: createClientAddress([{ address: HOST, bits: 32 }]),
     corsOrigins: [],
     isDraining: () => drain.hasBegun,
+    failedRequests: { add: () => {} },
     keys: {
       find() {
         nowMs += LOOKUP_MS;
@@ -48,7 +55,7 @@ async function start(models: readonly string[] = []) {
     admission: {
       modelsOf: () => Promise.resolve(models),
       checkRefused: () => Promise.resolve(),
-      admitChat: () =>
+      admit: () =>
         Promise.resolve({
           slotFreed: null,
           headers: {},
@@ -90,16 +97,23 @@ async function start(models: readonly string[] = []) {
   };
 }
 
+/** A request with a key, from behind a proxy. */
+const chat = (model = DEFAULT_MODEL_ID) => ({
+  method: "POST",
+  headers: {
+    authorization: `Bearer ${mintKey(randomBytes)}`,
+    "content-type": "application/json",
+    "x-forwarded-for": "203.0.113.9",
+  },
+  body: JSON.stringify({
+    model,
+    messages: [{ role: "user", content: "ping" }],
+  }),
+});
+
 Deno.test("the duration of a request begins with its arrival, before its key is looked up", async () => {
   await using edge = await start();
-  const response = await edge.ask("/v1/chat/completions", {
-    method: "POST",
-    headers: { authorization: `Bearer ${mintKey(randomBytes)}` },
-    body: new TextEncoder().encode(JSON.stringify({
-      model: DEFAULT_MODEL_ID,
-      messages: [{ role: "user", content: "ping" }],
-    })),
-  });
+  const response = await edge.ask("/v1/chat/completions", chat());
   assert.equal(await response.text(), "{}\n");
   assert.equal(response.status, 200);
   assert.equal(
@@ -134,12 +148,12 @@ Deno.test("the health check of load balancers needs no key and reveals nothing e
 
 Deno.test("a key is shown the models that it may use, and no others", async () => {
   const rows: [models: string[], listed: string[], status: number][] = [
-    [[], [DEFAULT_MODEL_ID], 200],
+    [[], [...catalog.keys()], 200],
     [[DEFAULT_MODEL_ID], [DEFAULT_MODEL_ID], 200],
     [["another-model"], [], 404],
   ];
   for (const [models, listed, status] of rows) {
-    await using edge = await start(models);
+    await using edge = await start({ models });
     const headers = { authorization: `Bearer ${mintKey(randomBytes)}` };
     const get = (path: string) => edge.ask(path, { headers });
     const { data } = await (await get("/v1/models")).json();
@@ -148,4 +162,73 @@ Deno.test("a key is shown the models that it may use, and no others", async () =
     assert.equal(response.status, status);
     await response.body?.cancel();
   }
+});
+
+Deno.test("a line about a request says who sent it and from where; only lines about failures are certain", async () => {
+  const client = { clientAddress: "203.0.113.9" };
+  const owner = { keyId: "key_a", ownerId: "own_a" };
+  const { headers } = chat();
+  const rows: [path: string, init: RequestInit, event: string, who: object][] =
+    [
+      ["/v1/chat/completions", chat(), "chat", { ...client, ...owner }],
+      ["/v1/models", { headers }, "request", { ...client, ...owner }],
+      ["/v1/chat/completions", chat("none"), "request", {
+        ...{ ...client, ...owner },
+        errorCode: "model_not_found",
+      }],
+      ["/", {}, "request", {
+        ...{ clientAddress: HOST, keyId: undefined, ownerId: undefined },
+        errorCode: "not_found",
+      }],
+    ];
+  for (const [path, init, event, who] of rows) {
+    for (const isSampled of [true, false]) {
+      await using edge = await start({ isSampled });
+      const response = await edge.ask(path, init);
+      await response.body?.cancel();
+      const isExpected = isSampled || !response.ok;
+      assert.equal(edge.log.lines.length, Number(isExpected), path);
+      if (!isExpected) continue;
+      assert.partialDeepStrictEqual(edge.log.find(event), who);
+    }
+  }
+});
+
+Deno.test("GET /openapi.json needs no key, and is sent again only when it has changed", async () => {
+  await using edge = await start();
+  const ask = (method: string, headers: HeadersInit = {}) =>
+    edge.ask("/openapi.json", { method, headers });
+  const whole = await ask("GET");
+  const etag = whole.headers.get("etag") ?? "";
+  const text = await whole.text();
+  assert.equal(JSON.parse(text).openapi, "3.1.1");
+  const { length } = new TextEncoder().encode(text);
+  const rows: [method: string, known: string, status: number][] = [
+    ["HEAD", "", 200],
+    ["GET", '"another", W/"third"', 200],
+    ["GET", etag, 304],
+    ["HEAD", `"another", W/${etag}`, 304],
+    ["GET", "*", 304],
+  ];
+  for (const [method, known, status] of rows) {
+    const response = await ask(method, known ? { "if-none-match": known } : {});
+    const header = (name: string) => response.headers.get(name);
+    assert.equal(response.status, status, known);
+    assert.equal(header("etag"), etag);
+    assert.equal(header("cache-control"), "public, max-age=300");
+    assert.equal(header("x-content-type-options"), "nosniff");
+    assert.match(header("content-type") ?? "", /^application\/json/);
+    assert.equal(header("access-control-allow-origin"), null);
+    const isWhole = status === 200 && method === "GET";
+    assert.equal((await response.text()).length > 0, isWhole);
+    if (status === 200) assert.equal(header("content-length"), `${length}`);
+  }
+  const options = await ask("OPTIONS");
+  assert.deepEqual(
+    [options.status, options.headers.get("allow")],
+    [204, "GET, HEAD, OPTIONS"],
+  );
+  const post = await ask("POST", { "content-type": "application/json" });
+  assert.equal(post.headers.get("allow"), "GET, HEAD, OPTIONS");
+  assert.equal((await post.json()).error.code, "method_not_allowed");
 });

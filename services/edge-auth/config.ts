@@ -18,6 +18,7 @@ import {
   PROXY_VARIABLES,
   REDIS_VARIABLES,
   redisAccess,
+  REQUEST_LOG_VARIABLES,
   SERVICE_VARIABLES,
 } from "@gateway/shared/process/service_variables";
 
@@ -31,6 +32,7 @@ const GIB = KIB ** 3;
 export const EDGE_VARIABLES = {
   ...listenVariables(DEFAULT_PORT),
   ...SERVICE_VARIABLES,
+  ...REQUEST_LOG_VARIABLES,
   ...NATS_VARIABLES,
   ...REDIS_VARIABLES,
   ...CATALOG_VARIABLES,
@@ -79,6 +81,7 @@ export function readConfig() {
   );
   return {
     logLevel: env.LOG_LEVEL,
+    logSample: env.LOG_SAMPLE,
     hostname: env.HOST,
     port: env.PORT,
     ops: { hostname: env.OPS_HOST, port: env.OPS_PORT },

@@ -1,8 +1,9 @@
 /** Wires the public API: Redis, bus, dispatcher, HTTP. */
 import { setTimeout as delay } from "node:timers/promises";
+import { REFUSAL_LOG } from "@gateway/shared/limits";
 import { createClientAddress } from "@gateway/shared/process/client_address";
 import { connectBus } from "@gateway/shared/bus/link_nats";
-import { monotonicNow } from "@gateway/shared/process/clock";
+import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { newInstanceId } from "@gateway/shared/process/ids";
 import type { Log } from "@gateway/shared/process/log";
 import { observeBus, observeRedis } from "@gateway/shared/process/own_metrics";
@@ -17,14 +18,16 @@ import {
 } from "@gateway/shared/process/service";
 import { INBOX_PREFIXES } from "@gateway/shared/process/service_variables";
 import { createApp } from "./app.ts";
-import { ChatDispatcher, CONTROL_WAIT_MS } from "./dispatch/dispatcher.ts";
+import { CONTROL_WAIT_MS, Dispatcher } from "./dispatch/dispatcher.ts";
 import { type EdgeConfig, readConfig } from "./config.ts";
 import { createDeadlines } from "@gateway/shared/process/deadlines";
 import { BodyBudget, RefusedBodies } from "./http/read_body.ts";
+import { RefusalLog } from "./http/refusal_log.ts";
 import { startServer } from "./http/server.ts";
 import { createEdgeMetrics, observeEdge } from "./metrics.ts";
 import { createKeyLookup } from "./keys/authenticate.ts";
 import { createAdmission } from "./limits/admission.ts";
+import { createFailedRequests } from "./limits/failed_requests.ts";
 import { Limiter, LIMITER_PROBE } from "./limits/limiter.ts";
 import { EDGE_SCRIPTS } from "./limits/scripts.ts";
 
@@ -58,7 +61,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
   await redis.ready(START_MS);
   const registry = new MetricRegistry();
   const metrics = createEdgeMetrics(registry);
-  const dispatcher = new ChatDispatcher({
+  const dispatcher = new Dispatcher({
     ...common,
     bus,
     edgeId,
@@ -74,11 +77,19 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
   const admission = createAdmission({
     ...common,
     limiter,
-    catalog: config.catalog,
     onUnknown: keys.forget,
     onDecision: metrics.decided,
   });
+  const refusals = new RefusalLog({ log, now: wallNow });
+  const writeSums = () => refusals.writeSums();
+  const summing = setInterval(writeSums, REFUSAL_LOG.sumMs);
+  const failedRequests = createFailedRequests({
+    ...{ redis, log, now: wallNow },
+    catalog: config.catalog,
+    onLost: metrics.failedRequestsLost,
+  });
   keys.start();
+  failedRequests.start();
   const stopBeating = await dispatcher.join(bus);
 
   const deadlines = createDeadlines(monotonicNow);
@@ -95,9 +106,11 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
       ...common,
       keys,
       admission,
+      failedRequests,
       dispatcher,
       deadlines,
       metrics,
+      refusals,
       bodyBudget: new BodyBudget(config),
       refusedBodies: new RefusedBodies(monotonicNow),
       clientAddress: createClientAddress(config.trustedProxies),
@@ -134,8 +147,10 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
       await delay(config.drainLeadMs);
       await server.stop({ graceMs: config.drainMs, abortMs: ABORT_MS });
       await dispatcher.idleWithin(RUNS_END_MS);
+      clearInterval(summing);
+      writeSums();
       keys.stop();
-      await limiter.stop(SETTLE_MS);
+      await Promise.all([limiter.stop(SETTLE_MS), failedRequests.stop()]);
       deadlines.close();
       stopBeating();
       await bus.drain();

@@ -1,4 +1,5 @@
 /** The metrics of the edge. A stream is counted once, at its end. */
+import { WORKER_FAMILIES } from "@gateway/shared/bus/subjects";
 import { CANCEL_REASONS } from "@gateway/shared/bus/control";
 import type { RejectReason } from "@gateway/shared/bus/frame";
 import {
@@ -11,8 +12,9 @@ import {
 import type { Decision } from "./limits/admission.ts";
 import { LIMIT_NAMES } from "./limits/refusal.ts";
 import type { RunOutcome } from "./dispatch/outcome.ts";
-import type { ChatJob } from "./dispatch/run.ts";
-import type { ChatDispatcher } from "./dispatch/dispatcher.ts";
+import type { ModelKind } from "@gateway/shared/models/kinds";
+import type { RunJob } from "./dispatch/run.ts";
+import type { Dispatcher } from "./dispatch/dispatcher.ts";
 
 /** For the bus and Redis. */
 const INTERNAL_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2];
@@ -22,7 +24,7 @@ const TOKEN_GAP_SECONDS = [0.001, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.25, 1];
 export const EDGE_METRICS = {
   requests: counter("gateway_requests_total", {
     help:
-      "HTTP requests by status. `route`: `chat`, `models`, `model`, `other`. 499: the client disconnected first.",
+      "HTTP requests by status. `route`: `chat`, `speech`, `image`, `transcription`, `translation`, `models`, `model`, `reference`, `other`. 499: the client disconnected first.",
     labels: ["route", "status"],
   }),
   requestSeconds: histogram("gateway_request_duration_seconds", {
@@ -34,6 +36,22 @@ export const EDGE_METRICS = {
     help:
       "Admitted chat requests by outcome: `complete`, `failed`, `cancelled`. `code` is the error code, empty without an error.",
     labels: ["model", "outcome", "code"],
+  }),
+  mediaRuns: counter("gateway_media_runs_total", {
+    help:
+      "Admitted requests for pictures and speech by outcome, as `gateway_chat_runs_total`.",
+    labels: ["model", "outcome", "code"],
+  }),
+  mediaFirstByte: histogram("gateway_media_first_byte_seconds", {
+    help:
+      "Time from the arrival of a request for pictures or speech to the first bytes of its answer.",
+    labels: ["model"],
+    buckets: ANSWER_SECONDS,
+  }),
+  mediaUnits: counter("gateway_media_units_total", {
+    help:
+      "What was made for requests that have ended: pictures, or characters spoken.",
+    labels: ["model"],
   }),
   firstToken: histogram("gateway_time_to_first_token_seconds", {
     help:
@@ -82,6 +100,11 @@ export const EDGE_METRICS = {
       "Refused chat requests. `reason`: the limit (`requests`, `tokens`, `day`, `concurrency`), the missing right (`scope`, `model`) or the state of the key. `of`: whose limit, `key` or `owner`.",
     labels: ["reason", "of"],
   }),
+  failedRequestsLost: counter("gateway_failed_requests_lost_total", {
+    help:
+      "Refused and failed requests that the usage of their keys lacks, because Redis did not take them.",
+    labels: [],
+  }),
   admissionSeconds: histogram("gateway_admission_duration_seconds", {
     help: "How long Redis took to decide on a chat request.",
     labels: [],
@@ -101,18 +124,24 @@ export const EDGE_METRICS = {
     labels: [],
   }),
   workers: gauge("gateway_known_workers", {
-    help: "Workers whose beats this edge receives.",
-    labels: [],
+    help: "Workers whose beats this edge receives: of `chat`, of `media`.",
+    labels: ["family"],
   }),
   slots: gauge("gateway_known_slots", {
     help:
       "Slots of the workers whose beats this edge receives: `used`, `free`.",
-    labels: ["state"],
+    labels: ["family", "state"],
   }),
 } as const;
 
 /** The names of the routes in metrics. */
-export type RouteName = "chat" | "models" | "model" | "other";
+export type RouteName =
+  | ModelKind
+  | "translation"
+  | "models"
+  | "model"
+  | "reference"
+  | "other";
 
 const MS_PER_SECOND = 1_000;
 const NO_CODE = "";
@@ -137,7 +166,12 @@ export function createEdgeMetrics(registry: MetricRegistry) {
   const naks = registry.counter(EDGE_METRICS.naks).with();
   const cancels = registry.counter(EDGE_METRICS.cancels);
   const admissions = registry.counter(EDGE_METRICS.admissions);
+  const mediaRuns = registry.counter(EDGE_METRICS.mediaRuns);
+  const mediaFirstByte = registry.histogram(EDGE_METRICS.mediaFirstByte);
+  const mediaUnits = registry.counter(EDGE_METRICS.mediaUnits);
   const refusals = registry.counter(EDGE_METRICS.refusals);
+  const failedRequestsLost = registry.counter(EDGE_METRICS.failedRequestsLost)
+    .with();
   const decision = registry.histogram(EDGE_METRICS.admissionSeconds).with();
   for (const reason of REJECTS) rejects.with(reason).add(0);
   for (const reason of CANCEL_REASONS) cancels.with(reason).add(0);
@@ -153,31 +187,38 @@ export function createEdgeMetrics(registry: MetricRegistry) {
       requests.with(route, String(status)).add(),
     /** An answer has ended. */
     ended,
-    /** An admitted chat request has ended. */
+    /** An admitted request has ended. */
     ran(
-      { request }: Pick<ChatJob, "request">,
+      { kind, request }: Pick<RunJob, "kind" | "request">,
       outcome: RunOutcome,
       durationMs: number,
     ): void {
-      ended("chat", durationMs);
+      ended(kind, durationMs);
       const { model } = request;
-      runs.with(model, outcome.kind, outcome.error?.code ?? NO_CODE).add();
-      tokens.with(model, "prompt").add(outcome.usage?.prompt_tokens ?? 0);
-      tokens.with(model, "completion").add(outcome.completionTokens);
+      const isChat = kind === "chat";
+      const code = outcome.error?.code ?? NO_CODE;
+      (isChat ? runs : mediaRuns).with(model, outcome.kind, code).add();
+      if (isChat) {
+        tokens.with(model, "prompt").add(outcome.usage?.prompt_tokens ?? 0);
+        tokens.with(model, "completion").add(outcome.completionTokens);
+      } else mediaUnits.with(model).add(outcome.completionTokens);
       retries.add(outcome.repeats);
       naks.add(outcome.naks);
       for (const reason of outcome.rejects) rejects.with(reason).add();
       const { cancelReason, dispatchMs, firstByteMs } = outcome;
       if (cancelReason !== null) cancels.with(cancelReason).add();
       if (dispatchMs !== null) dispatchWait.observe(dispatchMs / MS_PER_SECOND);
-      if (!request.stream || firstByteMs === null) return;
+      if (firstByteMs === null) return;
       const firstMs = durationMs - outcome.durationMs + firstByteMs;
+      if (!isChat) mediaFirstByte.with(model).observe(firstMs / MS_PER_SECOND);
+      if (!isChat || !request.stream) return;
       firstToken.with(model).observe(firstMs / MS_PER_SECOND);
       const gaps = outcome.completionTokens - 1;
       if (outcome.kind !== "complete" || gaps < 1) return;
       const gapMs = (outcome.durationMs - firstByteMs) / gaps;
       tokenGap.with(model).observe(gapMs / MS_PER_SECOND);
     },
+    failedRequestsLost: (count: number): void => failedRequestsLost.add(count),
     /** Admission has decided. */
     decided({ result, durationMs }: Decision): void {
       decision.observe(durationMs / MS_PER_SECOND);
@@ -197,8 +238,8 @@ export function createEdgeMetrics(registry: MetricRegistry) {
 export function observeEdge(
   registry: MetricRegistry,
   { dispatcher, limiter }: {
-    dispatcher: Pick<ChatDispatcher, "running" | "waiting"> & {
-      workers: Pick<ChatDispatcher["workers"], "totals">;
+    dispatcher: Pick<Dispatcher, "running" | "waiting"> & {
+      workers: Pick<Dispatcher["workers"], "totals">;
     };
     limiter: { readonly running: number; readonly unsettled: number };
   },
@@ -210,9 +251,14 @@ export function observeEdge(
   ]);
   registry.gauge(EDGE_METRICS.leases, () => limiter.running);
   registry.gauge(EDGE_METRICS.unsettled, () => limiter.unsettled);
-  registry.gauge(EDGE_METRICS.workers, () => workers.totals().workers);
-  registry.gauge(EDGE_METRICS.slots, () => {
-    const { slots, used } = workers.totals();
-    return [[["used"], used], [["free"], Math.max(0, slots - used)]];
-  });
+  registry.gauge(
+    EDGE_METRICS.workers,
+    () => WORKER_FAMILIES.map((each) => [[each], workers.totals(each).workers]),
+  );
+  registry.gauge(EDGE_METRICS.slots, () =>
+    WORKER_FAMILIES.flatMap((each) => {
+      const { slots, used } = workers.totals(each);
+      const free = Math.max(0, slots - used);
+      return [[[each, "used"], used], [[each, "free"], free]];
+    }));
 }

@@ -24,7 +24,7 @@ function setup() {
     registry,
     metrics,
     run(outcome: Partial<RunOutcome>, stream = true) {
-      const job = { request: chatRequest({ stream }) };
+      const job = { kind: "chat" as const, request: chatRequest({ stream }) };
       // The request was read and admitted for 50 ms before its run began.
       metrics.ran(job, { ...COMPLETE, ...outcome }, 550);
     },
@@ -104,6 +104,7 @@ Deno.test("every decision is counted, refusals by limit and by key or owner", ()
   const t = setup();
   const admitted: Admitted = {
     isAdmitted: true,
+    model: null,
     id: "l1",
     principal: PRINCIPAL,
     reservedTokens: 1,
@@ -162,7 +163,13 @@ Deno.test("gauges show the edge's tables, and never fewer than no free slots", (
       running: 5,
       waiting: 2,
       // Beats are older than what was sent since.
-      workers: { totals: () => ({ workers: 2, slots: 4, used: 6 }) },
+      workers: {
+        totals: (family) => ({
+          workers: family === "chat" ? 2 : 0,
+          slots: family === "chat" ? 4 : 0,
+          used: family === "chat" ? 6 : 0,
+        }),
+      },
     },
     limiter: { running: 5, unsettled: 1 },
   });
@@ -171,7 +178,7 @@ Deno.test("gauges show the edge's tables, and never fewer than no free slots", (
     'chats{state="running"} 3',
     "leases 5",
     "unsettled 1",
-    "known_workers 2",
-    'known_slots{state="used"} 6',
+    'known_workers{family="chat"} 2',
+    'known_slots{family="chat",state="used"} 6',
   ]);
 });

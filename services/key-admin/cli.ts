@@ -14,6 +14,7 @@ import { KEYS } from "./cli/keys.ts";
 import { OWNERS } from "./cli/owners.ts";
 import { configFrom } from "./config.ts";
 import { KeyRefused } from "./domain/keys/key_store.ts";
+import { OperatorRefused } from "./domain/operators/operators.ts";
 import { createStopSender } from "./domain/keys/notice.ts";
 import { detectDurability, NotDurable } from "./domain/store/durability.ts";
 import { BadCursor, connectRedis } from "./domain/store/redis.ts";
@@ -92,6 +93,7 @@ function readUpFile() {
 const EXIT_CODES = [
   [CommandRefused, 1],
   [KeyRefused, 1],
+  [OperatorRefused, 1],
   [UsageError, 2],
   [BadCursor, 2],
   [NotDurable, 69],

@@ -12,11 +12,7 @@ interface Outcome {
 }
 
 /** The command line as `docker compose exec -T` runs it: no input, no terminal. */
-async function run(
-  env: Record<string, string>,
-  args: string[],
-  cwd?: string,
-): Promise<Outcome> {
+async function run(env: Record<string, string>, args: string[], cwd?: string) {
   const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
     args: [
       ...["run", "--no-check", "--allow-net", "--allow-env", "--allow-read"],

@@ -60,6 +60,10 @@ export const CONSOLE_VARIABLES = {
     .describe("Origin of the console as browsers see it"),
   API_URL: url(["http:", "https:"]).default("http://127.0.0.1:8080/v1")
     .describe("Base URL of the API in the console's examples"),
+  EDGE_URL: url(["http:", "https:"]).optional()
+    .describe(
+      "Base URL of the API for this service itself, which sends the requests of the page Try it; `API_URL` if not set",
+    ),
   ...PROXY_VARIABLES,
   OIDC_ISSUER: url(["https:", "http:"]).optional()
     .describe("OpenID Connect provider whose users may sign in"),
@@ -101,6 +105,8 @@ export function configFrom(
     publicUrl: env.PUBLIC_URL ?? null,
     /** Without a trailing slash. */
     apiUrl: env.API_URL.replace(/\/$/, ""),
+    /** Without a trailing slash. */
+    edgeUrl: (env.EDGE_URL ?? env.API_URL).replace(/\/$/, ""),
     trustedProxies: env.TRUSTED_PROXIES,
     oidc: oidcOf(env),
     defaultLimits: defaultLimitsOf(env),

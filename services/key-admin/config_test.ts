@@ -25,6 +25,10 @@ Deno.test("configFrom() applies the operator's settings", () => {
   }, () => "s3cret\n");
   assert.equal(config.publicUrl?.origin, "https://console.example.org");
   assert.equal(config.apiUrl, "https://api.example.org/v1");
+  assert.equal(config.edgeUrl, config.apiUrl);
+  const EDGE_URL = "http://edge-auth:8080/v1/";
+  const { edgeUrl } = configFrom({ EDGE_URL }, noFile);
+  assert.equal(edgeUrl, "http://edge-auth:8080/v1");
   assert.deepEqual(config.trustedProxies, [
     { address: "10.0.0.1", bits: 32 },
     { address: "10.0.0.2", bits: 32 },
@@ -67,7 +71,9 @@ Deno.test("configFrom() knows the models without their keys, and assumes the sim
     const config = configFrom(variables, () => file);
     assert.equal(config.isSimulated, isSimulated);
     const ids = variables.MODELS_FILE ? ["a"] : ["neutral-3.7-plus"];
-    const models = config.catalog && [...config.catalog.keys()];
+    // The simulator has models of other kinds, too.
+    const models = config.catalog && [...config.catalog.values()]
+      .filter(({ kind }) => kind === "chat").map(({ id }) => id);
     const isGiven = Object.keys(variables).length > 0;
     assert.deepEqual(models, isGiven ? ids : undefined);
   }

@@ -2,19 +2,37 @@ import assert from "node:assert/strict";
 import { TOTP } from "otpauth";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { createLog } from "@gateway/shared/process/log";
-import { parseCatalog } from "@gateway/shared/models/catalog";
-import { LIMITER_EPOCH_MS } from "@gateway/shared/keys/limiter_state";
+import { DEFAULT_MODEL_ID, parseCatalog } from "@gateway/shared/models/catalog";
 import {
+  type FailedRequest,
+  FAILURE_REASONS,
+  type FailureReason,
+} from "@gateway/shared/keys/failed_requests";
+import {
+  LIMITER_EPOCH_MS,
+  LIMITER_FIELDS,
+  USAGE_KINDS,
+  usageDay,
+  usageField,
+  usageHour,
+  type UsageKind,
+} from "@gateway/shared/keys/limiter_state";
+import {
+  failedKey,
   type KeyRecord,
   leaseKey,
   limiterKey,
   ownerLeaseKey,
   ownerLimiterKey,
+  ownerUsageKey,
+  type Principal,
   UNLIMITED,
+  usageKey,
 } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { defineScript } from "@gateway/shared/redis/script";
 import { assertNoKeys } from "../../tests/support/recording_log.ts";
+import { startSimulator } from "../../tests/support/service_processes.ts";
 import { createStores } from "./domain/stores.ts";
 import type { StopNotice } from "./domain/keys/notice.ts";
 import type { DefaultLimits, KeySettings } from "./domain/keys/settings.ts";
@@ -23,7 +41,9 @@ import { linkPath } from "./domain/sign_in/links.ts";
 import type { PasswordHasher } from "./domain/sign_in/password.ts";
 import type { OidcClient } from "./domain/sign_in/oidc.ts";
 import { asTexts } from "./domain/store/redis.ts";
-import { createConsole } from "./web/app.tsx";
+import { createAskApi } from "./domain/try/edge.ts";
+import { tryFields } from "./domain/try/request.ts";
+import { createConsole } from "./app.tsx";
 import type { ConsoleDeps } from "./web/context.ts";
 import { readAssets } from "./web/server.ts";
 
@@ -65,7 +85,7 @@ export async function startConsole(
     defaultLimits = { key: UNLIMITED, owner: UNLIMITED },
     redisUser,
     isSimulated = false,
-    models = ["neutral-3.7-plus", "small-1", "large-1"],
+    models = [DEFAULT_MODEL_ID, "small-1", "large-1"],
   }: TestConsoleOptions = {},
 ) {
   const server = await startRedis(settings);
@@ -80,6 +100,14 @@ export async function startConsole(
   /** The texts of all responses. */
   const answers: string[] = [];
   const now = () => clock.nowMs;
+  const log = createLog({
+    service: "key-admin",
+    level: "debug",
+    now,
+    write: (line) => logLines.push(line),
+  });
+  /** What reached the API, for which the simulator stands: it takes any key. */
+  const api = startSimulator();
   const deps: ConsoleDeps = {
     ...createStores({
       redis: await server.connect(redisUser),
@@ -94,14 +122,10 @@ export async function startConsole(
     hasher: quickHasher(hashing),
     assets: await readAssets(),
     oidc,
-    log: createLog({
-      service: "key-admin",
-      level: "debug",
-      now,
-      write: (line) => logLines.push(line),
-    }),
+    log,
     publicUrl: new URL(ORIGIN),
     apiUrl: "https://api.test/v1",
+    askApi: createAskApi(api.url, log),
     isSimulated,
     catalog: catalogOfIds(models),
   };
@@ -126,6 +150,7 @@ export async function startConsole(
   };
   return {
     ...{ deps, server, clock, stops, hashing, logLines, answers },
+    asked: api.asked,
     /** Every route of the console: `POST /keys/:id/edit`. */
     routes: app.routes
       .filter(({ method }) => method === "GET" || method === "POST")
@@ -143,6 +168,7 @@ export async function startConsole(
       return browser;
     },
     [Symbol.asyncDispose]: async () => {
+      await api[Symbol.asyncDispose]();
       await server[Symbol.asyncDispose]();
       assertNoKeys(logLines.join("\n"), "the log of the console");
     },
@@ -204,11 +230,17 @@ export function keyForm(description: string, more: Form = {}): Form {
   };
 }
 
+/** The form of the page "Try it" with this message. */
+export const tryForm = (
+  message: string,
+  more: Record<string, string> = {},
+): Record<string, string> => ({
+  ...tryFields(() => ""),
+  ...{ model: DEFAULT_MODEL_ID, message, ...more },
+});
+
 /** Creates a key through the pages and returns its id and value. */
-export async function makeKey(
-  client: TestClient,
-  description: string,
-): Promise<{ id: string; value: string }> {
+export async function makeKey(client: TestClient, description: string) {
   const form = await client.get("/keys/new");
   const nonce = hiddenField(form.text, "nonce");
   const answer = await client.post("/keys", keyForm(description, { nonce }));
@@ -266,6 +298,57 @@ export async function useLimits(
   const { requestsAheadMs, tokensAheadMs, dayTokens, running } = use;
   const args = [requestsAheadMs, tokensAheadMs, dayTokens, running];
   await redis.evalScript(USE_SCRIPT, keys, args.map(String));
+}
+
+const KINDS = [
+  ...["requests", "errors", "refused"] as const,
+  ...["promptTokens", "completionTokens"] as const,
+];
+const COUNTERS = [
+  ...KINDS.map((kind) => [kind, USAGE_KINDS[kind]] as const),
+  ...FAILURE_REASONS.map((reason) => [reason, reason] as const),
+];
+
+/** Counts as an edge does, in the hour of `atMs`: for the key and for its owner. */
+export async function useKey(
+  { deps: { redis } }: Site,
+  principal: Principal,
+  atMs: number,
+  counts: Readonly<Partial<Record<UsageKind | FailureReason, number>>>,
+  model = "",
+): Promise<void> {
+  const day = usageDay(atMs);
+  const counters = [
+    usageKey(principal, day),
+    ownerUsageKey(principal.ownerId, day),
+  ];
+  await Promise.all(
+    counters.flatMap((counter) =>
+      COUNTERS.map(([kind, name]) => {
+        const field = usageField(usageHour(atMs), name, model);
+        const count = String(counts[kind] ?? 0);
+        return redis.command(["HINCRBY", counter, field, count]);
+      })
+    ),
+  );
+  const used = [LIMITER_FIELDS.lastUsedAtMs, String(atMs)];
+  await redis.command(["HSET", limiterKey(principal), ...used]);
+}
+
+/** Lists a request that failed, as an edge does. */
+export async function fail(
+  { deps: { redis } }: Site,
+  principal: Principal,
+  given: Partial<FailedRequest>,
+): Promise<void> {
+  const entry: FailedRequest = {
+    ...{ timeMs: 0, status: 429, reason: "tokens_per_minute" },
+    ...{ code: "rate_limit_exceeded", param: null, model: "small-1" },
+    requestId: "req_0636f2a1b3c4d5e60636f2a1b3c4d5e6",
+    ...given,
+  };
+  const text = JSON.stringify(entry);
+  await redis.command(["LPUSH", failedKey(principal), text]);
 }
 
 /** The current code of two-step sign-in by the console's clock, or one of a later step. */

@@ -74,11 +74,7 @@ export async function changeKeys(
 }
 
 /** Makes the change. Returns the changed key, and the one that a rotation made. */
-async function change(
-  store: KeyStore,
-  kind: Change,
-  key: KeyRecord,
-): Promise<{ next: KeyRecord; made?: KeyRecord }> {
+async function change(store: KeyStore, kind: Change, key: KeyRecord) {
   const { id: keyId, version } = key;
   const target = { ownerId: OWNER, keyId, version, actor: ACTOR };
   if (kind === "edit") {

@@ -18,7 +18,8 @@ import { createPasswordHasher } from "./domain/sign_in/password.ts";
 import { detectDurability } from "./domain/store/durability.ts";
 import { connectRedis } from "./domain/store/redis.ts";
 import { createStores } from "./domain/stores.ts";
-import { createConsole } from "./web/app.tsx";
+import { createAskApi } from "./domain/try/edge.ts";
+import { createConsole } from "./app.tsx";
 import type { ConsoleDeps } from "./web/context.ts";
 import { SECURITY_HEADERS } from "./web/guards.ts";
 import { createHandler, readAssets, type ServeHandler } from "./web/server.ts";
@@ -57,6 +58,7 @@ async function start(config: Config, log: Log): Promise<RunningService> {
     oidc: config.oidc === null ? null : createOidcClient(config.oidc),
     publicUrl: config.publicUrl ?? new URL(`http://127.0.0.1:${server.port}`),
     apiUrl: config.apiUrl,
+    askApi: createAskApi(config.edgeUrl, log),
     isSimulated: config.isSimulated,
     catalog: config.catalog,
   };
@@ -102,9 +104,9 @@ async function announceDurability({ log, redis }: ConsoleDeps) {
   const durability = await detectDurability(redis);
   if (durability === "none") {
     log.error("not_durable", {
-      meaning: "key changes may be lost in a power failure",
+      message: "Changes of keys may be lost in a power failure",
       remedy:
-        "set appendonly yes and appendfsync always, or use redis 8 or later with appendonly yes",
+        "Set appendonly yes and appendfsync always, or use Redis 8 or later with appendonly yes",
     });
   }
   return durability;
@@ -118,7 +120,7 @@ async function announceSetUp(deps: ConsoleDeps): Promise<void> {
   const secret = await links.make({ kind: "set_up", ownerId });
   log.notice("setup_link", {
     url: new URL(linkPath(secret), publicUrl).href,
-    meaning: "sets up the console; works once, within 15 minutes",
+    message: "Sets up the console; works once, within 15 minutes",
   });
 }
 

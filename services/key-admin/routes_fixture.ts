@@ -10,6 +10,7 @@ import {
   storedKey,
   type TestClient,
   type TestConsole,
+  tryForm,
 } from "./console_fixture.ts";
 import type { AuditAction } from "./domain/audit/audit_log.ts";
 
@@ -59,6 +60,7 @@ const version = "1";
 const PUBLIC: Record<string, Make> = {
   "GET /": () => get("/", 302),
   "GET /assets/:version/:name": ({ deps }) => get(deps.assets.stylesheet),
+  "GET /reference": () => get("/reference"),
   "GET /sign-in": () => get("/sign-in", 302),
   "POST /sign-in": (_, { email }) =>
     post("/sign-in", { email, password: PASSWORD, code: "", next: "/keys" }, [
@@ -69,10 +71,7 @@ const PUBLIC: Record<string, Make> = {
     post(
       await invitation(site, INVITED),
       { email: "", new_password: PASSWORD },
-      [
-        "account.created",
-        "session.signed_in",
-      ],
+      ["account.created", "session.signed_in"],
     ),
   // There is no provider here; `sign_in/oidc_test.ts` has one.
   "GET /sign-in/oidc": () => get("/sign-in/oidc", 404),
@@ -115,7 +114,14 @@ const PRIVATE: Record<string, Make> = {
     const events = ["key.created", "key.rotated"] as const;
     return post(`/keys/${keyId}/rotate`, form, events, 201);
   },
+  "GET /keys/:id/requests": ofKey("/requests"),
+  "GET /keys/:id/export.csv": ofKey("/export.csv"),
+  "GET /try": () => get("/try"),
+  "POST /try": () => post("/try", tryForm("Hi"), ["key.created"], 200),
+  "POST /try/chat": () =>
+    post("/try/chat", tryForm("Hi"), ["key.created"], 200),
   "GET /usage": () => get("/usage"),
+  "GET /usage/export.csv": () => get("/usage/export.csv"),
   "GET /audit": () => get("/audit"),
   "GET /audit.csv": () => get("/audit.csv"),
   "GET /account": () => get("/account"),
@@ -151,15 +157,44 @@ const PRIVATE: Record<string, Make> = {
     post("/confirm", { password: PASSWORD, next: "/keys" }, [
       "session.confirmed",
     ]),
+  "POST /account/notice": async ({ deps }, { ownerId }) => {
+    await deps.owners.disableTotp(ownerId, "op@example.org");
+    return post("/account/notice", {}, []);
+  },
   "POST /sign-out": () => post("/sign-out", {}, ["session.signed_out"]),
+};
+
+/** Somebody else, whom the operator of the request changes. */
+const other = ({ deps }: TestConsole) => deps.owners.ensure(INVITED);
+
+/** Requests of operators. For everybody else these routes do not exist. */
+const OPERATORS: Record<string, Make> = {
+  "GET /people": () => get("/people"),
+  "POST /people": () =>
+    post("/people", { email: "new@example.org" }, ["owner.invited"], 201),
+  "GET /people/keys": () => get("/people/keys"),
+  "GET /people/:id": async (site) => get(`/people/${await other(site)}`),
+  "GET /people/:id/export.csv": async (site) =>
+    get(`/people/${await other(site)}/export.csv`),
+  "POST /people/:id": async (site) =>
+    post(`/people/${await other(site)}`, { what: "disable" }, [
+      "owner.disabled",
+    ]),
+  "POST /people/:id/limits": async (site) => {
+    const none = { requestsPerMinute: "", tokensPerMinute: "" };
+    const limits = { ...none, tokensPerDay: "", concurrency: "4" };
+    const path = `/people/${await other(site)}/limits`;
+    const events = ["owner.limits_changed"] as const;
+    return post(path, limits, events);
+  },
 };
 
 /**
  * Every route of the console: its path (`/keys/:id/edit`), whether it is only for
- * signed-in owners, and a valid request. Fails when one is not in the tables above.
+ * signed-in owners or only for operators, and a valid request. Fails when one is not in the tables above.
  */
 export function routeCases({ routes }: TestConsole) {
-  const makers = { ...PUBLIC, ...PRIVATE };
+  const makers = { ...PUBLIC, ...PRIVATE, ...OPERATORS };
   assert.deepEqual(
     Object.keys(makers).sort(),
     [...routes].sort(),
@@ -167,9 +202,11 @@ export function routeCases({ routes }: TestConsole) {
   );
   return Object.entries(makers).map(([route, request]) => {
     const [method, pattern = ""] = route.split(" ");
-    const isPrivate = Object.hasOwn(PRIVATE, route);
     const isPost = method === "POST";
-    return [route, { pattern, isPost, isPrivate, request }] as const;
+    const isForOperators = Object.hasOwn(OPERATORS, route);
+    const isPrivate = isForOperators || Object.hasOwn(PRIVATE, route);
+    const is = { isPost, isPrivate, isForOperators };
+    return [route, { pattern, ...is, request }] as const;
   });
 }
 
@@ -223,7 +260,9 @@ export async function routeOwner(
   n: number,
 ) {
   const email = `owner${n}@example.org`;
-  const ip = `2001:db8:0:${n.toString(16)}::1`;
+  // Attempts to sign in are limited for each prefix, too.
+  const prefix = (0xdb8 + (n >> 5)).toString(16);
+  const ip = `2001:${prefix}:0:${n.toString(16)}::1`;
   const client = await site.signedIn(email, ip);
   const ownerId = await site.deps.owners.find(email) ?? assert.fail(email);
   const { id } = await storedKey(site, ownerId, {

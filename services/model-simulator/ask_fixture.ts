@@ -1,11 +1,8 @@
 /** A simulator for tests, with shorthands for requests. */
-import { chatCompletionSchema } from "../../tests/support/answer_schemas.ts";
+import { chatCompletionSchema } from "@gateway/shared/openai/completion";
 import { postChat } from "../../tests/support/chat_request.ts";
-import {
-  type SeenRequest,
-  Simulator,
-  type SimulatorOptions,
-} from "./simulator.ts";
+import type { SeenRequest } from "./serving/run.ts";
+import { Simulator, type SimulatorOptions } from "./simulator.ts";
 
 export type Body = Record<string, unknown>;
 

@@ -20,7 +20,7 @@ function start(config: SimulatorConfig, log: Log): Promise<RunningService> {
     registry: new MetricRegistry(),
   });
   log.warn("no_real_model", {
-    note: "Answers are canned text from a simulator. " +
+    message: "Answers are canned text from a simulator. " +
       "Set UPSTREAM_BASE_URL or MODELS_FILE for a real model.",
   });
   return Promise.resolve({

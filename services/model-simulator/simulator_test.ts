@@ -60,6 +60,10 @@ Deno.test("GET /v1/models and /health", async () => {
   const { data } = await (await get("/v1/models")).json();
   assert.deepEqual(data.map(({ id }: { id: string }) => id), [
     "neutral-3.7-plus",
+    "simulated-speech-1",
+    "simulated-image-1",
+    "simulated-transcription-1",
+    "simulated-video-1",
   ]);
   assert.equal(data[0].owned_by, "simulator");
   const one = await get("/v1/models/neutral-3.7-plus");
@@ -113,7 +117,7 @@ Deno.test("a wrong request is refused as model servers do", async () => {
     ["{", 400],
     [new Uint8Array(33 * 1024 * 1024), 413],
     // Sent in chunks, without a length.
-    [ReadableStream.from([new Uint8Array(1)]), 411],
+    [ReadableStream.from([new Uint8Array(1)]), 400],
   ];
   for (const [body, status] of bodies) {
     const url = `${simulator.url}/chat/completions`;

@@ -1,5 +1,5 @@
 /**
- * A job: one chat request on its way from an edge to a worker. JSON, because it is
+ * A job: one request on its way from an edge to a worker. JSON, because it is
  * read once per request; everything that is read per token is binary (`frame.ts`).
  *
  * The reply subject of the message contains the ids of the edge, which gets the frames,
@@ -8,21 +8,20 @@
 import { Buffer } from "node:buffer";
 import { z } from "zod";
 import { BUS_LIMITS } from "../limits.ts";
-import type { ChatRequest } from "../openai/chat.ts";
+import { WORKER_FAMILIES } from "./subjects.ts";
 import { encodeJson, parseJson, readU32, writeU32 } from "./frame.ts";
 
 export const JOB_VERSION = 2;
 const encoder = new TextEncoder();
 
-/** The fields that the worker itself relies on. */
-const reliedOn = z.object({
-  model: z.string(),
-  messages: z.array(z.unknown()),
-  stream: z.boolean(),
-  include_usage: z.boolean(),
-  n: z.number(),
-});
-const requestSchema = z.custom<ChatRequest>((value) =>
+/** A request as a job carries it. The service that runs it knows its other fields. */
+export interface JobRequest {
+  readonly model: string;
+  readonly stream: boolean;
+}
+
+const reliedOn = z.object({ model: z.string(), stream: z.boolean() });
+const requestSchema = z.custom<JobRequest>((value) =>
   reliedOn.safeParse(value).success
 );
 
@@ -40,10 +39,12 @@ const jobSchema = versionSchema.extend({
   /** Set when the request follows in pieces because it is too large for one message. */
   body: z.object({ bytes: z.int().min(1), pieces: z.int().min(1) })
     .exactOptional(),
+  /** Set when files and then their request follow in pieces, as the client sends them. */
+  upload: z.literal(true).exactOptional(),
   request: requestSchema.exactOptional(),
 });
 
-/** A job. Its request is part of it or follows in pieces. */
+/** A job. Its request is part of it, or follows in pieces or after an upload. */
 export type JobMessage = z.infer<typeof jobSchema>;
 
 export const encodeJob = (job: JobMessage): Uint8Array => encodeJson(job);
@@ -53,7 +54,7 @@ export const encodeJob = (job: JobMessage): Uint8Array => encodeJson(job);
  * large: it then follows in pieces of its UTF-8.
  */
 export function encodeOffer(
-  job: Omit<JobMessage, "body" | "request">,
+  job: Omit<JobMessage, "body" | "upload" | "request">,
   request: string,
 ): { message: Uint8Array; isLarge: boolean } {
   if (request.length <= BUS_LIMITS.jobBytesMax) {
@@ -70,8 +71,8 @@ export function encodeOffer(
 
 /**
  * Decodes a job. Checks all of the envelope, but only those fields of the request that
- * the worker relies on, because edges have checked it and no other service may publish
- * here. Returns null for a malformed job, and only the attempt for one of another
+ * every worker relies on, because edges have checked it and no other service may
+ * publish here. Returns null for a malformed job, and only the attempt for one of another
  * version or piece size, which another worker may understand.
  */
 export function decodeJob(
@@ -80,16 +81,17 @@ export function decodeJob(
   const job = parseJson(jobSchema, bytes);
   const { version, attempt } = job ?? parseJson(versionSchema, bytes) ?? {};
   if (attempt === undefined) return null;
-  const { body, request } = job ?? {};
+  const { body, upload, request } = job ?? {};
   if (
     version !== JOB_VERSION ||
     (body !== undefined && body.pieces !== pieceCount(body.bytes))
   ) return { mismatchedAttempt: attempt };
-  return (body === undefined) === (request === undefined) ? null : job;
+  const given = [body, upload, request].filter((each) => each !== undefined);
+  return given.length === 1 ? job : null;
 }
 
 /** Decodes a request that was assembled from pieces. Null if it is malformed. */
-export const decodeRequest = (bytes: Uint8Array): ChatRequest | null =>
+export const decodeRequest = (bytes: Uint8Array): JobRequest | null =>
   parseJson(requestSchema, bytes);
 
 /*
@@ -101,6 +103,8 @@ export const decodeRequest = (bytes: Uint8Array): ChatRequest | null =>
  * 8  …    bytes
  */
 const PIECE_HEADER_BYTES = 8;
+/** The index of the last piece of an upload, which is an {@link UploadEnd}. */
+const UPLOAD_END_INDEX = 2 ** 32 - 1;
 
 export interface BodyPiece {
   attempt: number;
@@ -122,12 +126,27 @@ export function encodePiece(
 ): Uint8Array {
   const start = index * BUS_LIMITS.pieceBytes;
   const part = body.subarray(start, start + BUS_LIMITS.pieceBytes);
-  const message = new Uint8Array(PIECE_HEADER_BYTES + part.length);
+  return encodeUploadPiece(part, attempt, index);
+}
+
+/** The message with the next bytes of an upload. */
+export function encodeUploadPiece(
+  bytes: Uint8Array,
+  attempt: number,
+  index: number,
+): Uint8Array {
+  const message = new Uint8Array(PIECE_HEADER_BYTES + bytes.length);
   writeU32(message, 0, attempt);
   writeU32(message, 4, index);
-  message.set(part, PIECE_HEADER_BYTES);
+  message.set(bytes, PIECE_HEADER_BYTES);
   return message;
 }
+
+/** The message that ends an upload. */
+export const encodeUploadEnd = (
+  end: UploadEnd,
+  attempt: number,
+): Uint8Array => encodeUploadPiece(encodeJson(end), attempt, UPLOAD_END_INDEX);
 
 /** Decodes a piece. Null if the message is too short to be one. */
 export function decodePiece(message: Uint8Array): BodyPiece | null {
@@ -168,6 +187,68 @@ export class BodyAssembly {
   }
 }
 
+const uploadEndSchema = z.object({
+  request: requestSchema,
+  /** Whose bytes the pieces had, in this order. */
+  files: z.array(z.object({
+    /** Of the form. */
+    field: z.string(),
+    name: z.string(),
+    /** Its media type as the client stated it. */
+    type: z.string(),
+    bytes: z.int().min(0),
+  })),
+});
+
+/** What follows the pieces of an upload. */
+export type UploadEnd = z.infer<typeof uploadEndSchema>;
+
+/** A file that a client has sent. */
+export interface UploadedFile {
+  field: string;
+  name: string;
+  type: string;
+  content: Uint8Array;
+}
+
+/** Assembles an upload from its pieces, which arrive in order, each once. */
+export class UploadAssembly {
+  /** Set once `add` has returned `complete`. */
+  request: JobRequest | null = null;
+  files: readonly UploadedFile[] = [];
+  readonly #pieces: Uint8Array[] = [];
+  readonly #bytesMax: number;
+  #bytes = 0;
+
+  constructor(bytesMax: number) {
+    this.#bytesMax = bytesMax;
+  }
+
+  add({ index, bytes }: BodyPiece): "more" | "complete" | "invalid" {
+    if (index === UPLOAD_END_INDEX) return this.#end(bytes);
+    this.#bytes += bytes.length;
+    const isNext = index === this.#pieces.length;
+    if (!isNext || this.#bytes > this.#bytesMax) return "invalid";
+    this.#pieces.push(bytes.slice());
+    return "more";
+  }
+
+  #end(bytes: Uint8Array): "complete" | "invalid" {
+    const end = parseJson(uploadEndSchema, bytes);
+    const total = end?.files.reduce((sum, { bytes }) => sum + bytes, 0);
+    if (end === null || total !== this.#bytes) return "invalid";
+    const all = Buffer.concat(this.#pieces.splice(0));
+    let at = 0;
+    this.request = end.request;
+    this.files = end.files.map(({ bytes, ...file }) => {
+      const content = all.subarray(at, at + bytes);
+      at += bytes;
+      return { ...file, content };
+    });
+    return "complete";
+  }
+}
+
 /*
  * Beats show which workers are alive and how busy they are. Those of edges
  * have no payload.
@@ -176,6 +257,7 @@ export const BEAT_VERSION = 2;
 
 const workerBeatSchema = z.object({
   version: z.literal(BEAT_VERSION),
+  family: z.enum(WORKER_FAMILIES).default("chat"),
   /** Jobs it runs at once. */
   slots: z.int().min(0),
   inFlight: z.int().min(0),

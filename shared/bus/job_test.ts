@@ -53,13 +53,7 @@ Deno.test("decodeJob() reads a job with its request or its body, and names the a
   const bytesOf = (value: unknown) =>
     new TextEncoder().encode(JSON.stringify(value));
   const envelope = { version: JOB_VERSION, attempt: 7, deadlineMs: 1 };
-  const request = {
-    model: "m",
-    messages: [],
-    stream: true,
-    include_usage: true,
-    n: 1,
-  };
+  const request = { model: "m", stream: true, input: "any" };
   const body = { bytes: PIECE + 1, pieces: 2 };
   for (const job of [{ ...envelope, request }, { ...envelope, body }]) {
     assert.deepEqual(decodeJob(bytesOf(job)), job);
@@ -74,7 +68,7 @@ Deno.test("decodeJob() reads a job with its request or its body, and names the a
   const damaged = [
     "no job",
     { ...envelope, deadlineMs: 0, request },
-    { ...envelope, request: { ...request, messages: "none" } },
+    { ...envelope, request: { ...request, stream: "yes" } },
     envelope,
   ];
   for (const job of damaged) assert.equal(decodeJob(bytesOf(job)), null);

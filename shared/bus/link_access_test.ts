@@ -101,7 +101,7 @@ Deno.test("a denied publish is reported and logged, a denied subscription makes 
   await waitFor(() => test.events.length > 0, { what: "the refusal" });
   assert.equal(test.events[0], "refused");
   assert.match(
-    String(test.log.find("bus_complaint")?.["error"]),
+    String(test.log.find("bus_error")?.["error"]),
     /Publish to "forbidden\.one"/,
   );
   await assert.rejects(
@@ -156,12 +156,7 @@ Deno.test("TLS: a self-made authority and client certificates are accepted, anyt
   const { server } = nats;
   const toAnother = { caFile: misnamed.caFile, ...misnamed.client };
   const unnamed = /NotValidForName|altname/;
-  const refusals: [
-    name: string,
-    server: string,
-    tls: BusTls,
-    reason: RegExp,
-  ][] = [
+  const refusals: [name: string, server: string, tls: BusTls, why: RegExp][] = [
     ["no client certificate", server, { caFile }, /closed|certificate/],
     [
       "a client certificate of a stranger",

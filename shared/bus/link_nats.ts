@@ -291,9 +291,9 @@ export class BusLink {
     clearInterval(timer);
     this.#connection = null;
     sockets.destroy();
-    if (!this.#isClosed) {
-      this.#options.log.warn("bus_disconnected", { server, reason });
-    }
+    const message = `The connection to NATS was lost: ${reason}`;
+    const { log } = this.#options;
+    if (!this.#isClosed) log.warn("bus_disconnected", { server, message });
     if (this.#flowingSinceMs !== null) {
       this.#lostAtMs = this.#options.now();
       this.#emit("disconnected");
@@ -322,7 +322,7 @@ export class BusLink {
       this.#options.log.info("bus_connected", { server });
       return this.#first.resolve();
     }
-    const outageMs = this.#receivedAtMs - this.#lostAtMs;
+    const outageMs = Math.round(this.#receivedAtMs - this.#lostAtMs);
     this.#options.log.info("bus_reconnected", { server, outageMs });
     this.#emit("reconnected");
   }
@@ -371,7 +371,7 @@ export class BusLink {
       } else if (event.type === "error") {
         const { error } = event;
         const isRefusal = error instanceof PermissionViolationError;
-        this.#logSometimes("bus_complaint", { error });
+        this.#logSometimes("bus_error", { error });
         this.#emit(isRefusal ? "refused" : "error", error);
       }
     }

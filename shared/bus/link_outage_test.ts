@@ -1,7 +1,11 @@
 import assert from "node:assert/strict";
 import { connectTestLink, isReady } from "../../tests/support/bus_link.ts";
 import { startNatsServer } from "../../tests/support/nats_server.ts";
-import { startStopwatch, waitFor } from "../../tests/support/wait_for.ts";
+import {
+  startStopwatch,
+  until,
+  waitFor,
+} from "../../tests/support/wait_for.ts";
 import { BusUnavailableError } from "./link.ts";
 
 const bytes = (text: string) => new TextEncoder().encode(text);
@@ -108,8 +112,6 @@ Deno.test("drain() and close() end in time during an outage", async () => {
   await using closed = await connectTestLink([nats.server]);
   drained.link.subscribe("s", () => {});
   await nats.kill();
-  await waitFor(() => !drained.link.isConnected && !closed.link.isConnected, {
-    what: "the loss",
-  });
+  await until(() => !drained.link.isConnected && !closed.link.isConnected);
   await Promise.all([drained.link.drain(), closed.link.close()]);
 });

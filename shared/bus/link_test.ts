@@ -4,6 +4,7 @@ import { startNatsServer } from "../../tests/support/nats_server.ts";
 import {
   sleep,
   startStopwatch,
+  until,
   waitFor,
 } from "../../tests/support/wait_for.ts";
 import {
@@ -40,9 +41,7 @@ Deno.test("publish() delivers to wildcards and to one of a queue group, in order
   for (let job = 0; job < 20; job++) {
     alice.link.publish("jobs", bytes(`${job}`));
   }
-  await waitFor(() => seen.length >= 3 && jobs.length >= 20, {
-    what: "the messages",
-  });
+  await until(() => seen.length >= 3 && jobs.length >= 20);
   assert.deepEqual(seen, [
     ["s.a", "1", "", false],
     ["s.b", "", "r", false],

@@ -170,15 +170,12 @@ const CASES: { [promise: string]: Case } = {
   },
   "a worker that stays silent is lost and cancelled": {
     after: 1,
-    steps: [
-      [silenceLostMs - 2 * tickMs, silenceLostMs - tickMs, "nak w1 2"],
-      [
-        silenceLostMs - tickMs,
-        silenceLostMs,
-        "cancel w1 worker_lost",
-        "lost silent 10",
-      ],
-    ],
+    steps: [[silenceLostMs - 2 * tickMs, silenceLostMs - tickMs, "nak w1 2"], [
+      silenceLostMs - tickMs,
+      silenceLostMs,
+      "cancel w1 worker_lost",
+      "lost silent 10",
+    ]],
   },
   "a worker that does not accept in time is lost and cancelled": {
     steps: [
@@ -203,15 +200,11 @@ const CASES: { [promise: string]: Case } = {
   },
   "reconnecting asks at once, whatever was asked before": {
     after: 1,
-    steps: [
-      [0, data(3), "nak w1 2"],
-      [0, nakIntervalMs, "nak w1 2"],
-      [
-        nakIntervalMs,
-        (receiver) => receiver.onReconnect(nakIntervalMs + 1),
-        "nak w1 2",
-      ],
-    ],
+    steps: [[0, data(3), "nak w1 2"], [0, nakIntervalMs, "nak w1 2"], [
+      nakIntervalMs,
+      (receiver) => receiver.onReconnect(nakIntervalMs + 1),
+      "nak w1 2",
+    ]],
   },
   "a client that takes nothing gets no credit": {
     isSlow: true,

@@ -5,27 +5,37 @@
 
 const PREFIX = "gw.v1";
 
-/** Workers share this queue group on {@link chatAnySubject}. */
-export const CHAT_QUEUE = "chat-worker";
+/** The services that run jobs. Each has subjects of its own, so that a bus user of one cannot read the jobs of another. */
+export const WORKER_FAMILIES = ["chat", "media"] as const;
+export type WorkerFamily = typeof WORKER_FAMILIES[number];
+
+/** The workers of a family share this queue group on {@link anyWorkerSubject}. */
+export const workerQueue = (family: WorkerFamily): string => `${family}-worker`;
 
 /** A job for one worker. Reply subject: the edge's stream subject. */
-export const chatJobSubject = (workerId: string): string =>
-  `${PREFIX}.chat.job.${workerId}`;
+export const jobSubject = (family: WorkerFamily, workerId: string): string =>
+  `${PREFIX}.${family}.job.${workerId}`;
 
-/** A job for any worker, used when the edge knows none. */
-export const chatAnySubject = `${PREFIX}.chat.any`;
+/** A job for any worker of a family, used when the edge knows none. */
+export const anyWorkerSubject = (family: WorkerFamily): string =>
+  `${PREFIX}.${family}.any`;
 
 /** Pieces of one large body; the reply is the acknowledgement. */
-export const chatBodySubject = (workerId: string, requestId: string): string =>
-  `${PREFIX}.chat.body.${workerId}.${requestId}`;
+export const bodySubject = (
+  family: WorkerFamily,
+  workerId: string,
+  requestId: string,
+): string => `${PREFIX}.${family}.body.${workerId}.${requestId}`;
 
 /** All pieces for a worker. */
-export const chatBodyWildcard = (workerId: string): string =>
-  `${PREFIX}.chat.body.${workerId}.*`;
+export const bodyWildcard = (family: WorkerFamily, workerId: string): string =>
+  `${PREFIX}.${family}.body.${workerId}.*`;
 
 /** Control records and probes for a worker, see `control.ts`. */
-export const chatControlSubject = (workerId: string): string =>
-  `${PREFIX}.chat.ctl.${workerId}`;
+export const controlSubject = (
+  family: WorkerFamily,
+  workerId: string,
+): string => `${PREFIX}.${family}.ctl.${workerId}`;
 
 /** Frames of all answers for an edge. */
 export const edgeFramesSubject = (edgeId: string): string =>

@@ -49,10 +49,7 @@ Deno.test("the last six characters are the CRC32 of the rest, most significant f
 });
 
 Deno.test("randomBase62() drops bytes that would favour some characters", () => {
-  const rounds = [
-    Uint8Array.of(255, 248, 0, 61),
-    Uint8Array.of(62, 247),
-  ];
+  const rounds = [Uint8Array.of(255, 248, 0, 61), Uint8Array.of(62, 247)];
   const text = randomBase62(4, () => rounds.shift() ?? assert.fail());
   assert.equal(text, "0z0z");
 });

@@ -1,5 +1,4 @@
-import { Buffer } from "node:buffer";
-import type { Limits } from "./record.ts";
+import type { FailureReason } from "./failed_requests.ts";
 
 /**
  * The state that the edge's scripts keep next to a key's record. Other services read
@@ -43,48 +42,26 @@ export const LAST_USE_DAYS_KEPT = 90;
 
 const DAY_MS = 86_400_000;
 
-/** How much of each limit is used, with fractions. */
-export type LimitUse = Readonly<Record<keyof Limits, number>>;
-
-/**
- * What a state says about limits, as the admission script counts: `state` is the
- * packed field in hexadecimal (empty: never used), `running` the leases that have
- * not expired, `nowMs` the time by Redis' clock. Use per minute falls evenly with
- * time, and tokens beyond their limit are debt: with 60 requests per minute, 10 are
- * used right after a burst of 10, and 5 five seconds later.
- */
-export function limitUse(
-  state: string,
-  running: number,
-  limits: Limits,
-  nowMs: number,
-): LimitUse {
-  const now = nowMs - LIMITER_EPOCH_MS;
-  const packed = Buffer.from(state, "hex");
-  const field = (at: number) =>
-    packed.length < 8 * (at + 1) ? 0 : packed.readDoubleLE(8 * at);
-  // A clock that was set back moves the times of the state with it.
-  const ahead = Math.max(0, field(0) - now);
-  const perMinute = (fullAtMs: number, limit: number) =>
-    Math.max(0, fullAtMs - ahead - now) * limit / 60_000;
-  const daysAhead = field(3) - limiterDay(nowMs);
-  return {
-    requestsPerMinute: perMinute(field(1), limits.requestsPerMinute),
-    tokensPerMinute: perMinute(field(2), limits.tokensPerMinute),
-    tokensPerDay: daysAhead === 0 || daysAhead === 1 ? field(4) : 0,
-    concurrency: running,
-  };
-}
-
 /** The hourly counters in `use:{owner}:<key id>:<yyyymmdd>` and `use:{owner}:<yyyymmdd>`. */
 export const USAGE_KINDS = {
-  /** Requests that ended, successful or not. */
+  /** Requests that ran and ended, successful or not. */
   requests: "req",
   promptTokens: "in",
   completionTokens: "out",
+  images: "img",
+  /** Of text that was spoken. */
+  characters: "chr",
+  /** Of recordings that were transcribed. */
+  audioSeconds: "aus",
   /** Those of the requests that failed. */
   errors: "err",
+  /** Further requests, which were refused before they ran. */
+  refused: "ref",
 } as const;
+
+/** What is counted of requests without tokens. */
+export const USAGE_UNITS = ["images", "characters", "audioSeconds"] as const;
+export type UsageUnit = typeof USAGE_UNITS[number];
 
 /** A counter of {@link USAGE_KINDS}. */
 export type UsageKind = keyof typeof USAGE_KINDS;
@@ -92,9 +69,20 @@ export type UsageKind = keyof typeof USAGE_KINDS;
 /** How many days hourly counters are kept. */
 export const USAGE_DAYS_KEPT = 40;
 
-/** Field of a usage hash: `usageField("09", "promptTokens")` is `09:in`. */
-export function usageField(hour: string, kind: UsageKind): string {
-  return `${hour}:${USAGE_KINDS[kind]}`;
+/** What is counted: one of {@link USAGE_KINDS}, or why requests were refused or failed. */
+export type Counter = typeof USAGE_KINDS[UsageKind] | FailureReason;
+
+/**
+ * Field of a usage hash: `09:in:small-1`, `09:unknown_model`. `model` is one of the
+ * catalogue, which bounds the fields; empty: none, or an edge that did not record it.
+ */
+export const usageField = (hour: string, counter: Counter, model = "") =>
+  `${hour}:${counter}${model && `:${model}`}`;
+
+/** The parts of a usage field. The counter may be one of a later version. */
+export function parseUsageField(field: string) {
+  const [hour = "", counter = "", ...model] = field.split(":");
+  return { hour, counter, model: model.join(":") };
 }
 
 /** The UTC day of a time as in key names: `20261120`. */

@@ -1,7 +1,11 @@
 import assert from "node:assert/strict";
+import { FAILURE_REASONS } from "./failed_requests.ts";
 import {
+  type Counter,
   LIMITER_EPOCH_MS,
   limiterDay,
+  parseUsageField,
+  USAGE_KINDS,
   usageDay,
   usageField,
   usageHour,
@@ -25,5 +29,25 @@ for (const [iso, day, hour, number] of TABLE) {
 
 Deno.test("the limiter's epoch is a midnight UTC", () => {
   assert.equal(LIMITER_EPOCH_MS % 86_400_000, 0);
-  assert.equal(usageField("09", "completionTokens"), "09:out");
+});
+
+const FIELDS: [hour: string, Counter, model: string, field: string][] = [
+  ["09", USAGE_KINDS.completionTokens, "", "09:out"],
+  ["09", USAGE_KINDS.refused, "small-1", "09:ref:small-1"],
+  ["23", USAGE_KINDS.requests, "llama3.2:70b", "23:req:llama3.2:70b"],
+  ["00", "tokens_per_day.owner", "m", "00:tokens_per_day.owner:m"],
+  ["00", "unknown_model", "", "00:unknown_model"],
+];
+
+Deno.test("fields of usage name hour, counter and model", () => {
+  for (const [hour, counter, model, field] of FIELDS) {
+    assert.equal(usageField(hour, counter, model), field);
+    assert.deepEqual(parseUsageField(field), { hour, counter, model });
+  }
+});
+
+Deno.test("no reason has the name of a counter", () => {
+  const names = new Set<string>(Object.values(USAGE_KINDS));
+  assert.deepEqual(FAILURE_REASONS.filter((each) => names.has(each)), []);
+  assert.equal(new Set(FAILURE_REASONS).size, FAILURE_REASONS.length);
 });

@@ -7,11 +7,12 @@
  * | --- | --- | --- |
  * | `hash:<sha256 base64url>` | string | `<key id>:<owner id>` |
  * | `key:{owner}:<key id>` | hash | {@link KeyRecord}, see {@link KEY_FIELDS} |
- * | `keys:{owner}` | zset | key ids by creation time in ms |
- * | `own:{owner}` | hash | the owner's limits, fields as in a key record |
+ * | `keys:{owner}` | zset | key ids by creation time in ms, except of the page "Try it" |
+ * | `own:{owner}` | hash | the owner's state and limits, fields as in a key record |
  * | `lim:{owner}:<key id>`, `lim:{owner}` | hash | limiter state of key and of owner, see `limiter_state.ts` |
  * | `lease:{owner}:<key id>`, `lease:{owner}` | zset | running requests by lease expiry |
- * | `use:{owner}:<key id>:<yyyymmdd>`, `use:{owner}:<yyyymmdd>` | hash | counters per hour of the UTC day, of key and of owner, see `limiter_state.ts` |
+ * | `use:{owner}:<key id>:<yyyymmdd>`, `use:{owner}:<yyyymmdd>` | hash | counters per hour of the UTC day and model, of key and of owner, see `limiter_state.ts` |
+ * | `failed:{owner}:<key id>` | list | the last requests that were refused or failed, see `failed_requests.ts` |
  * | `audit:{owner}` | stream | who did what to which key, when, from where |
  * | `store` | string | the random name of this set of data, see {@link STORE_KEY} |
  */
@@ -72,7 +73,7 @@ export interface KeyRecord {
   version: number;
 }
 
-/** Field names of `key:{owner}:<key id>`; `own:{owner}` has the last four. Numbers are decimal text, lists are joined by commas, null is 0. */
+/** Field names of `key:{owner}:<key id>`; `own:{owner}` has the state and the last four. Numbers are decimal text, lists are joined by commas, null is 0. */
 export const KEY_FIELDS = {
   state: "state",
   description: "description",
@@ -118,6 +119,8 @@ export const auditKey = (ownerId: string): string => `audit:{${ownerId}}`;
 /** `day` is `yyyymmdd` in UTC. */
 export const usageKey = (p: Principal, day: string): string =>
   `use:{${p.ownerId}}:${p.keyId}:${day}`;
+export const failedKey = (p: Principal): string =>
+  `failed:{${p.ownerId}}:${p.keyId}`;
 /** All keys of the owner together, including those deleted since. */
 export const ownerUsageKey = (ownerId: string, day: string): string =>
   `use:{${ownerId}}:${day}`;

@@ -18,6 +18,7 @@ import {
   nameOfType,
 } from "../process/error_text.ts";
 import { dialectMembers, dialectOf } from "./dialects.ts";
+import { MODEL_KINDS, type ModelKind } from "./kinds.ts";
 
 /** The model of the service specification. */
 export const DEFAULT_MODEL_ID = "neutral-3.7-plus";
@@ -124,7 +125,19 @@ const deadlines = members({
   total_ms: deadline("total_ms", "The whole answer."),
 }).prefault({}).describe("How long the server may take, in milliseconds.");
 
-/** Any server with OpenAI's chat completions API. Several are tried in order of preference. */
+/** How servers of other kinds differ in the requests that they accept. */
+const mediaMembers = {
+  image_format_field: z.enum(["response_format", "none"]).optional()
+    .meta({ default: "response_format" }).describe(
+      "The name under which pictures in base64 are requested; none for a server that refuses the field, such as OpenAI's with its GPT models.",
+    ),
+  stream_format_field: z.enum(["stream_format", "none"]).optional()
+    .meta({ default: "none" }).describe(
+      "stream_format: pcm and wav at normal speed are requested with stream_format audio, without which vLLM-Omni sends no sound until all of it is made.",
+    ),
+};
+
+/** Any server with OpenAI's API. Several are tried in order of preference. */
 const backend = members({
   type: z.literal("openai"),
   name: z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/, {
@@ -149,12 +162,27 @@ const backend = members({
   headers,
   deadlines,
   ...dialectMembers,
-}).describe("Any server with OpenAI's chat completions API.");
+  ...mediaMembers,
+}).describe("Any server with OpenAI's API.");
 
 const passField = z.string().regex(
   /^(?!__proto__$)[A-Za-z_][A-Za-z0-9_.-]{0,63}$/,
   { error: "expected the name of a request field" },
 );
+
+/** The kind of models that a member is for, unless it is for all. */
+const KIND_OF_MEMBER: ReadonlyMap<string, ModelKind> = new Map([
+  ...[
+    "context_tokens",
+    "output_tokens",
+    "choices",
+    "vision",
+    "pass_fields",
+    ...Object.keys(dialectMembers),
+  ].map((name) => [name, "chat"] as const),
+  ["image_format_field", "image"],
+  ["stream_format_field", "speech"],
+]);
 
 const model = members({
   // No blanks, no wildcards, nothing that needs quoting.
@@ -162,7 +190,7 @@ const model = members({
     .regex(/^[A-Za-z0-9][A-Za-z0-9._:\/@+-]*$/, {
       error: "expected letters, digits, '.', '_', ':', '/', '@', '+' or '-'",
     }).describe("The value of `model` in requests."),
-  kind: z.literal("chat").default("chat"),
+  kind: z.enum(MODEL_KINDS).default("chat").describe("What it makes."),
   owned_by: z.string().min(1).max(100).default("gateway")
     .describe("Shown by GET /v1/models."),
   created: z.int().min(0).max(UNIX_SECONDS_MAX).default(CREATED_DEFAULT)
@@ -173,13 +201,28 @@ const model = members({
     .describe("Upper bound of max_tokens. If absent, the backend decides."),
   choices: positive.max(REQUEST_LIMITS.nMax).optional()
     .describe("Upper bound of n. If absent, the backend decides."),
-  vision: z.boolean().default(false).describe("Image parts are accepted."),
-  pass_fields: z.array(passField).max(64).default([]).describe(
-    "Additional request fields that are passed on unchanged, such as top_k.",
-  ),
+  vision: z.boolean().optional().meta({ default: false })
+    .describe("Image parts are accepted."),
+  pass_fields: z.array(passField).max(64).optional().meta({ default: [] })
+    .describe(
+      "Additional request fields that are passed on unchanged, such as top_k.",
+    ),
   backends: z.array(backend).min(1).max(64).describe("Servers of the model."),
+}).superRefine((model, context) => {
+  const refuse = (of: object, path: (string | number)[] = []) => {
+    for (const name of Object.keys(of)) {
+      const kind = KIND_OF_MEMBER.get(name) ?? model.kind;
+      if (kind === model.kind) continue;
+      const message = `only for models of the kind "${kind}"`;
+      context.addIssue({ code: "custom", message, path: [...path, name] });
+    }
+  };
+  refuse(model);
+  model.backends.forEach((each, index) => refuse(each, ["backends", index]));
 }).transform((model) => ({
   ...model,
+  vision: model.vision ?? false,
+  pass_fields: model.pass_fields ?? [],
   backends: model.backends.map((backend, index) => ({
     ...backend,
     name: backend.name ?? `${backend.type}-${index + 1}`,

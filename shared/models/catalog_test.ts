@@ -107,25 +107,52 @@ const NAME = { ...openai, name: "a" };
 /** Fields of a model, and the mistake in it. */
 const WRONG_MODEL: [fields: object, mistake: string][] = [
   [{ id: undefined }, ".id: missing"],
-  ...["", "a b", "x.>", "-m"].map((id): [object, string] => [
-    { id },
-    ".id: expected letters",
-  ]),
+  [{ id: "" }, ".id: expected letters"],
+  [{ id: "a b" }, ".id: expected letters"],
+  [{ id: "x.>" }, ".id: expected letters"],
+  [{ id: "-m" }, ".id: expected letters"],
   [{ id: "m".repeat(201) }, ".id: expected at most 200 characters"],
-  [{ kind: "image" }, ".kind: expected 'chat'"],
-  [{ kind: "chta" }, ".kind: expected 'chat', did you mean 'chat'?"],
+  [
+    { kind: "chta" },
+    ".kind: expected 'chat', 'image', 'speech', 'transcription', or 'video', did you mean 'chat'?",
+  ],
+  ...["context_tokens", "output_tokens", "choices"].map(
+    (name): [object, string] => [
+      { kind: "image", [name]: 1 },
+      `.${name}: only for models of the kind "chat"`,
+    ],
+  ),
+  [{ kind: "speech", vision: false }, ".vision: only for models of the kind"],
+  [{ kind: "video", pass_fields: [] }, ".pass_fields: only for models of the"],
+  [
+    { kind: "speech", backends: [{ ...openai, dialect: "vllm" }] },
+    '.backends[0].dialect: only for models of the kind "chat"',
+  ],
+  [
+    { kind: "image", backends: [{ ...openai, developer_role: true }] },
+    '.backends[0].developer_role: only for models of the kind "chat"',
+  ],
+  [
+    { backends: [{ ...openai, image_format_field: "none" }] },
+    '.backends[0].image_format_field: only for models of the kind "image"',
+  ],
+  [
+    {
+      kind: "image",
+      backends: [{ ...openai, stream_format_field: "stream_format" }],
+    },
+    '.backends[0].stream_format_field: only for models of the kind "speech"',
+  ],
   [
     { context_tokens: 1.5 },
-    ".context_tokens: expected a whole number, got a decimal number",
+    ".context_tokens: expected a whole number, got a d",
   ],
   [{ context_tokens: 5, output_tokens: 6 }, ".output_tokens: larger than cont"],
   [{ choices: 9 }, ".choices: expected at most 8"],
   [{ vision: "yes" }, ".vision: expected true or false, got a string"],
   [{ visoin: true }, ": unknown member 'visoin', did you mean 'vision'?"],
-  ...["__proto__", "a b"].map((name): [object, string] => [
-    { pass_fields: [name] },
-    ".pass_fields[0]: expected the name of a request field",
-  ]),
+  [{ pass_fields: ["__proto__"] }, ".pass_fields[0]: expected the name of a"],
+  [{ pass_fields: ["a b"] }, ".pass_fields[0]: expected the name of a request"],
   [{ backends: [] }, ".backends: must not be empty"],
   [{ backends: [NAME, NAME] }, ".backends[1].name: another backend of this m"],
   [

@@ -91,16 +91,23 @@ export function catalogIfGiven(
     return parseCatalog(json);
   }
   if (env.UPSTREAM_BASE_URL !== undefined) {
-    // Its abilities are unknown, so the server decides what it accepts.
-    return catalogOfOne({}, {
-      name: "upstream",
-      base_url: env.UPSTREAM_BASE_URL,
-      api_key_env: hasUpstreamKey ? UPSTREAM_KEY_ENV : undefined,
-      model: env.UPSTREAM_MODEL,
-      dialect: env.UPSTREAM_DIALECT,
-      deadlines: {
-        first_token_ms: env.UPSTREAM_FIRST_TOKEN_SECONDS * MS_PER_SECOND,
-      },
+    // The server's own name for the model stays internal.
+    return parseCatalog({
+      models: [{
+        id: DEFAULT_MODEL_ID,
+        ...ABILITIES,
+        backends: [{
+          type: "openai",
+          name: "upstream",
+          base_url: env.UPSTREAM_BASE_URL,
+          api_key_env: hasUpstreamKey ? UPSTREAM_KEY_ENV : undefined,
+          model: env.UPSTREAM_MODEL,
+          dialect: env.UPSTREAM_DIALECT,
+          deadlines: {
+            first_token_ms: env.UPSTREAM_FIRST_TOKEN_SECONDS * MS_PER_SECOND,
+          },
+        }],
+      }],
     });
   }
   if (env.MODEL_SIMULATOR_URL !== undefined) {
@@ -109,42 +116,44 @@ export function catalogIfGiven(
 }
 
 /**
- * The catalog of an installation without a model server: the model of the service
- * specification, simulated by the `model-simulator` at this URL.
+ * The catalog of an installation without a model server: what the `model-simulator` at
+ * this URL simulates, the model of the service specification first.
  */
 export function catalogFromSimulator(baseUrl: string): Catalog {
-  return catalogOfOne(
-    // The bounds of large hosted models.
-    { owned_by: "simulator", context_tokens: 200_000, output_tokens: 32_768 },
-    { name: "simulator", base_url: baseUrl, model: DEFAULT_MODEL_ID },
-  );
+  const simulated = (id: string, rest: Partial<ModelFile>): ModelFile => ({
+    id,
+    owned_by: "simulator",
+    ...rest,
+    backends: [
+      { type: "openai", name: "simulator", base_url: baseUrl, model: id },
+    ],
+  });
+  return parseCatalog({
+    models: [
+      simulated(DEFAULT_MODEL_ID, {
+        ...ABILITIES,
+        // The bounds of large hosted models.
+        context_tokens: 200_000,
+        output_tokens: 32_768,
+      }),
+      simulated("simulated-speech-1", { kind: "speech" }),
+      simulated("simulated-image-1", { kind: "image" }),
+      simulated("simulated-transcription-1", { kind: "transcription" }),
+    ],
+  });
 }
 
 type ModelFile = CatalogFile["models"][number];
 
-/**
- * One model server, offered only under the model id of the service specification: its
- * own name for the model stays internal.
- */
-function catalogOfOne(
-  model: Partial<ModelFile>,
-  backend: Omit<ModelFile["backends"][number], "type">,
-): Catalog {
-  const file: CatalogFile = {
-    models: [{
-      id: DEFAULT_MODEL_ID,
-      vision: true,
-      // Local servers support these in addition to OpenAI's; strict ones refuse them.
-      pass_fields: [
-        "top_k",
-        "min_p",
-        "logit_bias",
-        "reasoning_effort",
-        "chat_template_kwargs",
-      ],
-      ...model,
-      backends: [{ type: "openai", ...backend }],
-    }],
-  };
-  return parseCatalog(file);
-}
+/** Of a chat server about which nothing is known: it decides itself what it accepts. */
+const ABILITIES = {
+  vision: true,
+  // Local servers support these in addition to OpenAI's; strict ones refuse them.
+  pass_fields: [
+    "top_k",
+    "min_p",
+    "logit_bias",
+    "reasoning_effort",
+    "chat_template_kwargs",
+  ],
+};

@@ -8,21 +8,21 @@ const noFiles = (path: string): string => assert.fail(`no file ${path}`);
 const BASE_URL = "http://ollama:11434/v1";
 const SIMULATOR = { MODEL_SIMULATOR_URL: "http://simulator:8090/v1/" };
 
-/** The only model that is offered. */
-function modelOf(env: Env, readFile = noFiles, hasUpstreamKey = false) {
+function modelsOf(env: Env, readFile = noFiles, hasUpstreamKey = false) {
   const settings = parseEnv(CATALOG_VARIABLES, env, readFile);
-  const catalog = catalogOf(settings, hasUpstreamKey);
-  assert.deepEqual([...catalog.keys()], [DEFAULT_MODEL_ID]);
-  return catalog.get(DEFAULT_MODEL_ID);
+  return [...catalogOf(settings, hasUpstreamKey).values()];
 }
 
 function upstream(env: Env, hasKey = false): BackendConfig | undefined {
-  return modelOf({ UPSTREAM_BASE_URL: BASE_URL, ...env }, noFiles, hasKey)
-    ?.backends[0];
+  const given = { UPSTREAM_BASE_URL: BASE_URL, ...env };
+  const [model, ...others] = modelsOf(given, noFiles, hasKey);
+  assert.equal(model?.id, DEFAULT_MODEL_ID);
+  assert.deepEqual(others, []);
+  return model.backends[0];
 }
 
 Deno.test("catalogOf() offers a model server under the gateway's name only", () => {
-  const plain = upstream(SIMULATOR);
+  const plain = upstream({});
   assert.equal(plain?.model, DEFAULT_MODEL_ID);
   assert.equal(plain.base_url, BASE_URL);
   assert.equal(plain.api_key_env, undefined);
@@ -41,12 +41,23 @@ Deno.test("catalogOf() offers a model server under the gateway's name only", () 
 });
 
 Deno.test("catalogOf() takes the simulator when no model server is given", () => {
-  const model = modelOf(SIMULATOR);
+  const [model, ...others] = modelsOf(SIMULATOR);
   assert.equal(model?.owned_by, "simulator");
   assert.equal(model.vision, true);
   assert.equal(model.context_tokens, 200_000);
   assert.equal(model.output_tokens, 32_768);
-  assert.equal(model.backends[0]?.base_url, "http://simulator:8090/v1");
+  assert.deepEqual(
+    others.map(({ id, kind }) => [id, kind]),
+    [
+      ["simulated-speech-1", "speech"],
+      ["simulated-image-1", "image"],
+      ["simulated-transcription-1", "transcription"],
+    ],
+  );
+  for (const { id, backends: [backend] } of [model, ...others]) {
+    assert.equal(backend?.base_url, "http://simulator:8090/v1");
+    assert.equal(backend.model, id);
+  }
 });
 
 const WRONG: [env: Env, message: RegExp][] = [
@@ -67,7 +78,7 @@ for (const [env, message] of WRONG) {
   Deno.test(`catalogOf() refuses ${JSON.stringify(env)}`, () => {
     const readFile = (path: string) =>
       path === "/broken" ? "{" : assert.fail("no such file");
-    assert.throws(() => modelOf(env, readFile), (error) => {
+    assert.throws(() => modelsOf(env, readFile), (error) => {
       assert.ok(error instanceof ConfigError);
       assert.match(error.message, message);
       return true;

@@ -6,135 +6,66 @@
  *
  * An error text says what is expected where zod's issue does not; `request_fault.ts`
  * builds a sentence from it. The message of a `custom` issue is a whole sentence.
+ * Descriptions and names (`id`) are those of the API reference, `openapi.ts`.
  */
 import * as z from "zod";
 import { REQUEST_LIMITS as LIMITS } from "../limits.ts";
-import { isJsonObject } from "../process/error_text.ts";
 import { ruleFault } from "./chat_rules.ts";
+import {
+  anyObject,
+  decimal,
+  identifier,
+  integer,
+  INTEGER_MAX,
+  listOf,
+  nameText,
+  nullable,
+  plainText,
+  stringOr,
+} from "./fields.ts";
 
-/** Names end up in logs, headers and other people's terminals. */
-const NO_CONTROLS = /^\P{Cc}*$/u;
-const IDENTIFIER = /^[a-zA-Z0-9_-]+$/;
-const INTEGER_MAX = Number.MAX_SAFE_INTEGER;
-/** Marks the bounds of an integer, which zod does not distinguish from those of other numbers. */
-export const INTEGER = "an integer";
 /**
  * Joins the text parts of a message. Model servers that take only strings join them
  * with a line end, too, so the result is the same.
  */
 const PART_SEPARATOR = "\n";
 
-const plainText = z.string().regex(NO_CONTROLS, {
-  error: "text without control characters",
-});
-const nameText = plainText.min(1);
-/** A function or schema name by OpenAI's rule. */
-const identifier = (charsMax: number) =>
-  z.string().min(1).max(charsMax).regex(IDENTIFIER, {
-    error: `a string that matches '${IDENTIFIER.source}'`,
-  });
-/** JSON's `1.0` is an integer too: JavaScript cannot tell the two apart. */
-const integer = (min: number, max = INTEGER_MAX) =>
-  z.int().min(min, { error: INTEGER }).max(max, { error: INTEGER });
-const decimal = (min: number, max: number) => z.number().min(min).max(max);
-/** A JSON Schema, whose content is not checked. */
-const anyObject = z.record(z.string(), z.unknown());
-
-/** Treats null members of an object as absent: SDKs of typed languages send them. */
-function nullable<T extends z.ZodType>(schema: T) {
-  return z.preprocess(withoutNulls, schema);
-}
-
-function withoutNulls(value: unknown): unknown {
-  if (!isJsonObject(value) || !Object.values(value).includes(null)) {
-    return value;
-  }
-  const given = Object.entries(value).filter(([, member]) => member !== null);
-  return Object.fromEntries(given);
-}
-
-/** Checks a value, or the element at `index`, with another schema and passes on the first fault. */
-function checked<T extends z.ZodType>(
-  schema: T,
-  value: unknown,
-  context: z.RefinementCtx,
-  index?: number,
-): z.output<T> {
-  const result = schema.safeParse(value);
-  if (result.success) return result.data;
-  for (const issue of result.error.issues.slice(0, 1)) {
-    const path = index === undefined ? issue.path : [index, ...issue.path];
-    context.issues.push({ ...issue, path, input: undefined });
-  }
-  return z.NEVER;
-}
-
-/**
- * An array whose check stops at the first fault. zod's own arrays collect every
- * fault: refusing a million wrong elements would cost seconds and a gigabyte.
- */
-function listOf<T extends z.ZodType>(element: T, max: number, min = 0) {
-  return z.array(z.unknown()).min(min).max(max).transform((items, context) => {
-    const list: z.output<T>[] = [];
-    for (const [index, item] of items.entries()) {
-      list.push(checked(element, item, context, index));
-      if (context.issues.length > 0) break;
-    }
-    return list;
-  });
-}
-
-/**
- * A string or something else, whose faults are reported. A zod union would report
- * the faults of both.
- */
-function stringOr<S, T extends z.ZodType>(
-  readText: (text: string, context: z.RefinementCtx) => S,
-  other: T,
-  otherName: string,
-) {
-  return z.unknown().transform((value, context): S | z.output<T> => {
-    if (typeof value === "string") return readText(value, context);
-    if (isObject(value)) return checked(other, value, context);
-    const expected = `string or ${otherName}`;
-    context.issues.push({ code: "invalid_type", expected, input: undefined });
-    return z.NEVER;
-  });
-}
-
-const isObject = (value: unknown) =>
-  typeof value === "object" && value !== null;
-
-const textPart = z.object({ type: z.literal("text"), text: z.string() });
+const textPart = z.object({ type: z.literal("text"), text: z.string() })
+  .meta({ id: "TextPart" });
 /** A refusal in a message history counts as text. */
 const refusalPart = z.object({
   type: z.literal("refusal"),
   refusal: z.string(),
-}).transform(({ refusal }) => ({ type: "text" as const, text: refusal }));
+}).meta({ id: "RefusalPart" }).transform(({ refusal }) => ({
+  type: "text" as const,
+  text: refusal,
+}));
 const imagePart = z.object({
   type: z.literal("image_url"),
   image_url: nullable(z.object({
     // `file:` URLs would let a caller read the model server's files.
-    url: z.string().min(1).regex(/^(https?:\/\/|data:image\/)/i, {
+    url: z.string().min(1).regex(/^(?i:https?:\/\/|data:image\/)/, {
       error: "a URL that begins with 'https://', 'http://' or 'data:image/'",
     }),
     detail: z.enum(["auto", "low", "high"]).exactOptional(),
   })),
-});
+}).meta({ id: "ImagePart", description: "For models that accept images." });
 
 /** One part of a message whose content is an array. An array of texts becomes one string. */
 export type ContentPart = z.infer<typeof textPart | typeof imagePart>;
 
 const contentOf = <T extends z.ZodType<ContentPart>>(part: T) =>
-  stringOr((text) => text, listOf(part, LIMITS.contentPartsMax), "an array");
+  stringOr(z.string(), listOf(part, LIMITS.contentPartsMax), "an array");
 const textContent = contentOf(z.discriminatedUnion("type", [textPart]));
 
-const toolCall = z.object({
+export const toolCall = z.object({
   id: nameText,
   type: z.literal("function"),
-  /** `arguments` is JSON text, never an object. */
-  function: z.object({ name: nameText, arguments: z.string() }),
-});
+  function: z.object({
+    name: nameText,
+    arguments: z.string().describe("JSON as text, never an object."),
+  }),
+}).meta({ id: "ToolCall" });
 
 export type ToolCall = z.infer<typeof toolCall>;
 
@@ -144,12 +75,12 @@ const wireMessage = z.discriminatedUnion("role", [
     role: z.enum(["system", "developer"]),
     content: textContent,
     name,
-  }),
+  }).meta({ id: "SystemMessage" }),
   z.object({
     role: z.literal("user"),
     content: contentOf(z.discriminatedUnion("type", [textPart, imagePart])),
     name,
-  }),
+  }).meta({ id: "UserMessage" }),
   z.object({
     role: z.literal("assistant"),
     content: contentOf(z.discriminatedUnion("type", [textPart, refusalPart]))
@@ -167,12 +98,18 @@ const wireMessage = z.discriminatedUnion("role", [
       error: "An assistant message without 'content' must have 'tool_calls' " +
         "or a 'refusal'.",
     },
-  ),
+  ).meta({
+    id: "AssistantMessage",
+    description: "Has `content`, `tool_calls` or a `refusal`.",
+  }),
   z.object({
     role: z.literal("tool"),
     content: textContent,
     name,
     tool_call_id: nameText,
+  }).meta({
+    id: "ToolMessage",
+    description: "The result of a call in the assistant message before it.",
   }),
 ]);
 
@@ -210,75 +147,97 @@ const tool = z.object({
   function: nullable(z.object({
     name: identifier(LIMITS.toolNameCharsMax),
     description: z.string().exactOptional(),
-    parameters: anyObject.exactOptional(),
+    parameters: anyObject.exactOptional().describe("A JSON Schema."),
     strict: z.boolean().exactOptional(),
   })),
-});
+}).meta({ id: "Tool" });
 
 export type Tool = z.infer<typeof tool>;
 
 const toolMode = z.enum(["none", "auto", "required"]);
 const toolChoice = stringOr(
-  (text, context) => checked(toolMode, text, context),
+  toolMode,
   z.object({
     type: z.literal("function"),
     function: z.object({ name: identifier(LIMITS.toolNameCharsMax) }),
-  }),
+  }).meta({ id: "ToolName" }),
   "an object",
 );
 
 const responseFormat = z.discriminatedUnion("type", [
-  z.object({ type: z.literal("text") }),
-  z.object({ type: z.literal("json_object") }),
+  z.object({ type: z.literal("text") }).meta({ id: "TextFormat" }),
+  z.object({ type: z.literal("json_object") }).meta({ id: "JsonFormat" }),
   z.object({
     type: z.literal("json_schema"),
     json_schema: nullable(z.object({
       name: identifier(LIMITS.schemaNameCharsMax),
       description: z.string().exactOptional(),
-      schema: anyObject.exactOptional(),
+      schema: anyObject.exactOptional().describe("A JSON Schema."),
       strict: z.boolean().exactOptional(),
     })),
-  }),
+  }).meta({ id: "SchemaFormat" }),
 ]);
 
 const stopText = z.string().min(1).max(LIMITS.stopCharsMax);
 const penalty = decimal(LIMITS.penaltyMin, LIMITS.penaltyMax).exactOptional();
 
 const wireRequest = z.object({
-  model: nameText.max(LIMITS.modelCharsMax),
+  model: nameText.max(LIMITS.modelCharsMax)
+    .describe("A model that `GET /v1/models` lists."),
   messages: listOf(
     nullable(wireMessage).transform(toMessage),
     LIMITS.messagesMax,
     1,
-  ),
-  tools: listOf(tool, LIMITS.toolsMax).exactOptional(),
-  tool_choice: toolChoice.exactOptional(),
-  parallel_tool_calls: z.boolean().exactOptional(),
-  max_completion_tokens: integer(1).exactOptional(),
-  max_tokens: integer(1).exactOptional(),
-  n: integer(1, LIMITS.nMax).default(1),
+  ).describe("The conversation so far, the oldest message first."),
+  tools: listOf(tool, LIMITS.toolsMax).exactOptional()
+    .describe("Functions that the model may call."),
+  tool_choice: toolChoice.exactOptional()
+    .describe("Whether a tool must be called, or which one. Needs `tools`."),
+  parallel_tool_calls: z.boolean().exactOptional()
+    .describe("Whether an answer may call several tools."),
+  max_completion_tokens: integer(1).exactOptional()
+    .describe("The same as `max_tokens`; of both, the smaller one counts."),
+  max_tokens: integer(1).exactOptional()
+    .describe("Tokens of each choice. Models may have a lower maximum."),
+  n: integer(1, LIMITS.nMax).default(1)
+    .describe("Choices to generate. Models may have a lower maximum."),
   temperature: decimal(LIMITS.temperatureMin, LIMITS.temperatureMax)
-    .exactOptional(),
-  top_p: decimal(LIMITS.topPMin, LIMITS.topPMax).exactOptional(),
-  presence_penalty: penalty,
-  frequency_penalty: penalty,
-  repetition_penalty: z.number().positive().exactOptional(),
-  logprobs: z.boolean().exactOptional(),
-  top_logprobs: integer(0, LIMITS.topLogprobsMax).exactOptional(),
-  seed: integer(-INTEGER_MAX).exactOptional(),
+    .exactOptional()
+    .describe("Higher is more random. Change this or `top_p`, not both."),
+  top_p: decimal(LIMITS.topPMin, LIMITS.topPMax).exactOptional()
+    .describe("The share of the probability from which tokens are taken."),
+  presence_penalty: penalty
+    .describe("Above 0, tokens that have already appeared get less likely."),
+  frequency_penalty: penalty
+    .describe("Above 0, the more often a token appeared, the less likely."),
+  repetition_penalty: z.number().positive().exactOptional()
+    .describe("Above 1, less repetition; instead of `frequency_penalty`."),
+  logprobs: z.boolean().exactOptional()
+    .describe("Whether to return the log probabilities of the tokens."),
+  top_logprobs: integer(0, LIMITS.topLogprobsMax).exactOptional()
+    .describe("Likeliest tokens to list at each position. Needs `logprobs`."),
+  seed: integer(-INTEGER_MAX).exactOptional()
+    .describe("With the same seed, answers repeat as far as possible."),
   stop: stringOr(
-    (text, context) => [checked(stopText, text, context)],
+    stopText,
     listOf(stopText, LIMITS.stopMax),
     "an array of strings",
-  ).exactOptional(),
-  response_format: responseFormat.exactOptional(),
-  enable_thinking: z.boolean().exactOptional(),
-  thinking_budget: integer(1).exactOptional(),
-  stream: z.boolean().default(false),
+  ).exactOptional().describe("The answer ends before any of these texts."),
+  response_format: responseFormat.exactOptional()
+    .describe("What the answer must be: any text, JSON, or JSON of a schema."),
+  enable_thinking: z.boolean().exactOptional()
+    .describe("Whether the model thinks first, into `reasoning_content`."),
+  thinking_budget: integer(1).exactOptional()
+    .describe("Tokens to think at most."),
+  stream: z.boolean().default(false)
+    .describe("Whether to answer with server-sent events."),
   stream_options: nullable(
-    z.object({ include_usage: z.boolean().exactOptional() }),
-  ).exactOptional(),
-});
+    z.object({
+      include_usage: z.boolean().exactOptional()
+        .describe("Whether the last chunk has the usage, without choices."),
+    }),
+  ).exactOptional().describe("Needs `stream`."),
+}).meta({ id: "ChatCompletionRequest" });
 
 /** A request of the right shape, before the rules between its fields are checked. */
 export type WireRequest = z.infer<typeof wireRequest>;
@@ -289,8 +248,9 @@ export type WireRequest = z.infer<typeof wireRequest>;
  * and `max_completion_tokens` as `max_tokens`.
  */
 export type ChatRequest =
-  & Omit<WireRequest, "max_completion_tokens" | "stream_options">
+  & Omit<WireRequest, "max_completion_tokens" | "stop" | "stream_options">
   & {
+    stop?: string[];
     /** `stream_options.include_usage`: the client requested the usage chunk. */
     include_usage: boolean;
     /** Top-level fields that the model's configuration passes on to its backends unchanged. */
@@ -318,7 +278,8 @@ function toRequest(
   };
   const tokensMax = Math.min(older, newer);
   if (tokensMax < Infinity) request.max_tokens = tokensMax;
-  if (stop.length > 0) request.stop = stop;
+  const stops = typeof stop === "string" ? [stop] : stop;
+  if (stops.length > 0) request.stop = stops;
   if (logprobs === true) {
     request.logprobs = true;
     if (top_logprobs !== undefined) request.top_logprobs = top_logprobs;

@@ -1,90 +1,133 @@
 /**
- * The shapes of answers, as every OpenAI-style SDK decodes them: chat completions,
- * chunks of a stream, models. Names are those of the wire format.
+ * The shapes of answers, as every OpenAI-style SDK decodes them: stricter than any one
+ * SDK, because a member that breaks any of them has no place here.
  */
-import type { ToolCall } from "./chat.ts";
+import * as z from "zod";
+import { toolCall } from "./chat.ts";
 
-export type FinishReason = "stop" | "length" | "tool_calls" | "content_filter";
+const count = z.int().min(0);
+const text = z.string().min(1);
+/** The members of both kinds of answers. A well-known suite looks for the id's prefix. */
+const answer = {
+  id: z.string().regex(/^chatcmpl-./),
+  /** One SDK decodes it as unsigned 32-bit. */
+  created: count.max(2 ** 32 - 1).describe("Unix time in seconds."),
+  model: text,
+  system_fingerprint: z.string().nullable(),
+};
+const finishReason = z.enum(["stop", "length", "tool_calls", "content_filter"])
+  .describe("`length`: the tokens of the answer were used up.");
+/** As the backend sent them; the gateway does not interpret them. */
+const logprobs = z.record(z.string(), z.unknown());
+const choice = { index: count, logprobs: logprobs.nullable() };
 
-export interface Usage {
-  prompt_tokens: number;
-  completion_tokens: number;
-  total_tokens: number;
-  prompt_tokens_details?: { cached_tokens: number };
-  completion_tokens_details?: { reasoning_tokens: number };
-}
+/** Token counts of one call; the total is the sum. */
+const usage = z.strictObject({
+  prompt_tokens: count,
+  completion_tokens: count.describe("Of all choices, with their thinking."),
+  total_tokens: count,
+  prompt_tokens_details: z.strictObject({ cached_tokens: count })
+    .exactOptional(),
+  completion_tokens_details: z.strictObject({ reasoning_tokens: count })
+    .exactOptional(),
+}).refine((sum) =>
+  sum.total_tokens === sum.prompt_tokens + sum.completion_tokens
+).meta({ id: "Usage" });
 
-export interface ResponseMessage {
-  role: "assistant";
-  content: string | null;
-  refusal: string | null;
-  reasoning_content?: string;
-  tool_calls?: ToolCall[];
-}
+const responseMessage = z.strictObject({
+  role: z.literal("assistant"),
+  content: z.string().nullable(),
+  refusal: z.string().nullable(),
+  reasoning_content: z.string().exactOptional(),
+  // Absent rather than empty: strict suites refuse `[]`.
+  tool_calls: z.array(toolCall).min(1).exactOptional(),
+}).refine(({ content, refusal, tool_calls }) =>
+  (content ?? refusal ?? tool_calls ?? null) !== null
+);
 
-/** Log probabilities as the backend sent them; the gateway does not interpret them. */
-export type Logprobs = { [key: string]: unknown };
+/** HTTP 200 body of a call without `stream`. Some SDKs throw if it has no choices. */
+export const chatCompletionSchema = z.strictObject({
+  ...answer,
+  object: z.literal("chat.completion"),
+  choices: z.array(z.strictObject({
+    ...choice,
+    message: responseMessage,
+    finish_reason: finishReason,
+  })).min(1).refine((list) => list.every(({ index }, at) => index === at)),
+  usage,
+}).meta({ id: "ChatCompletion" });
 
-export interface ChatChoice {
-  index: number;
-  message: ResponseMessage;
-  logprobs: Logprobs | null;
-  finish_reason: FinishReason;
-}
-
-/** HTTP 200 body of a call without `stream`. */
-export interface ChatCompletion {
-  id: string;
-  object: "chat.completion";
-  /** Unix seconds, an integer: one SDK decodes it as u32. */
-  created: number;
-  model: string;
-  choices: ChatChoice[];
-  usage: Usage;
-  system_fingerprint: string | null;
-}
-
-export interface ToolCallDelta {
-  index: number;
-  /** Only in a call's first fragment: some SDKs concatenate repeats. */
-  id?: string;
-  type?: "function";
-  function: { name?: string; arguments?: string };
-}
+/** A part of a call. Some SDKs concatenate an id or a name that is repeated. */
+const toolCallDelta = z.strictObject({
+  index: count,
+  id: text.exactOptional(),
+  type: z.literal("function").exactOptional(),
+  function: z.strictObject({
+    name: text.exactOptional(),
+    arguments: z.string().exactOptional(),
+  }),
+}).refine(({ id, type, function: { name } }) =>
+  (id === undefined) === (type === undefined) &&
+  (id === undefined) === (name === undefined)
+).describe("`id`, `type` and `name` come with the first part of a call.");
 
 /** What a chunk adds to a choice. Unchanged members are absent, never null (except `content` next to the first role). */
-export interface ChunkDelta {
-  role?: "assistant";
-  content?: string | null;
-  refusal?: string;
-  reasoning_content?: string;
-  tool_calls?: ToolCallDelta[];
-}
+const chunkDelta = z.strictObject({
+  role: z.literal("assistant").exactOptional(),
+  content: z.string().nullable().exactOptional(),
+  refusal: z.string().exactOptional(),
+  // A later null or "" wipes the text that one helper collected.
+  reasoning_content: text.exactOptional(),
+  tool_calls: z.array(toolCallDelta).min(1).exactOptional(),
+});
 
-export interface ChunkChoice {
-  index: number;
-  delta: ChunkDelta;
-  logprobs: Logprobs | null;
-  finish_reason: FinishReason | null;
-}
+/** One `data:` event of a stream. SDKs drop choices beside usage, or add it up. */
+export const chatCompletionChunkSchema = z.strictObject({
+  ...answer,
+  object: z.literal("chat.completion.chunk"),
+  choices: z.array(z.strictObject({
+    ...choice,
+    delta: chunkDelta,
+    finish_reason: finishReason.nullable(),
+  })),
+  usage: usage.nullable().exactOptional()
+    .describe("Only if it was asked for: null in all chunks but the last."),
+}).refine(({ choices, usage = null }) =>
+  (choices.length === 0) === (usage !== null)
+).meta({ id: "ChatCompletionChunk" });
 
-/** One `data:` event of a stream. */
-export interface ChatCompletionChunk {
-  id: string;
-  object: "chat.completion.chunk";
-  created: number;
-  model: string;
-  system_fingerprint: string | null;
-  choices: ChunkChoice[];
-  /** Present only if the client requested it: null in every chunk but the last. */
-  usage?: Usage | null;
-}
+/** Body of every other answer, and an event of a stream. `param` is absent in authentication failures. */
+export const errorBodySchema = z.strictObject({
+  error: z.strictObject({
+    message: text,
+    type: text,
+    param: z.string().nullable().exactOptional()
+      .describe("The field that is wrong, such as `messages[0].content`."),
+    code: z.string().nullable(),
+  }),
+}).meta({ id: "Error" });
 
-/** One entry of `GET /v1/models`. */
-export interface ModelObject {
-  id: string;
-  object: "model";
-  /** Unix seconds. */
-  created: number;
-  owned_by: string;
-}
+/** One model, as `GET /v1/models/{id}` answers it. */
+export const modelSchema = z.strictObject({
+  id: text,
+  object: z.literal("model"),
+  created: answer.created,
+  owned_by: text,
+}).meta({ id: "Model" });
+
+/** Body of `GET /v1/models`: never a bare array, which pagers read as empty. */
+export const modelListSchema = z.strictObject({
+  object: z.literal("list"),
+  data: z.array(modelSchema),
+}).meta({ id: "ModelList" });
+
+export type FinishReason = z.infer<typeof finishReason>;
+export type Logprobs = z.infer<typeof logprobs>;
+export type Usage = z.infer<typeof usage>;
+export type ResponseMessage = z.infer<typeof responseMessage>;
+export type ChatCompletion = z.infer<typeof chatCompletionSchema>;
+export type ToolCallDelta = z.infer<typeof toolCallDelta>;
+export type ChunkDelta = z.infer<typeof chunkDelta>;
+export type ChatCompletionChunk = z.infer<typeof chatCompletionChunkSchema>;
+export type ErrorBody = z.infer<typeof errorBodySchema>;
+export type ModelObject = z.infer<typeof modelSchema>;

@@ -4,6 +4,8 @@
  * `{"error":{"message","type","param","code"}}`, except for authentication failures,
  * whose body is fixed by the service specification.
  */
+import type { FailureReason } from "../keys/failed_requests.ts";
+import type { ErrorBody } from "./completion.ts";
 
 /** The HTTP status and body members for a code. */
 export interface ErrorKind {
@@ -62,7 +64,6 @@ export const ERROR_KINDS = {
   unsupported_value: invalid(400),
   context_length_exceeded: invalid(400),
   invalid_request: invalid(400),
-  content_policy_violation: invalid(400),
   model_not_found: invalid(404),
   not_found: invalid(404),
   method_not_allowed: invalid(405),
@@ -98,16 +99,6 @@ export const ERROR_KINDS = {
 /** A code of {@link ERROR_KINDS}. */
 export type ErrorCode = keyof typeof ERROR_KINDS;
 
-/** The body of an error response, or the data of an SSE error event. */
-export interface ErrorBody {
-  error: {
-    message: string;
-    type: string;
-    param?: string | null;
-    code: string | null;
-  };
-}
-
 /** The body of every authentication failure, exactly as in the specification. */
 export const UNAUTHORIZED_BODY: ErrorBody = {
   error: { code: "unauthorized", message: "unauthorized", type: "error" },
@@ -127,6 +118,8 @@ export interface ApiErrorOptions {
   status?: number;
   /** Further headers of the HTTP response, such as the state of the limits. */
   headers?: Readonly<Record<string, string>>;
+  /** Why, more precisely than the code says: for the owner of the key, never for the caller. */
+  reason?: FailureReason | null;
   /** The internal cause. For the log, never for the caller. */
   cause?: unknown;
 }
@@ -145,6 +138,7 @@ export class ApiError extends Error {
   readonly retryAfterMs: number | null;
   readonly retryable: boolean;
   readonly headers: Readonly<Record<string, string>>;
+  readonly reason: FailureReason | null;
 
   constructor(code: ErrorCode, message: string, options: ApiErrorOptions = {}) {
     const { cause } = options;
@@ -159,6 +153,7 @@ export class ApiError extends Error {
     this.retryAfterMs = options.retryAfterMs ?? null;
     this.retryable = kind.retryable;
     this.headers = options.headers ?? {};
+    this.reason = options.reason ?? null;
   }
 
   /** The JSON body, also used as the data of an SSE error event. */

@@ -6,8 +6,8 @@ import {
   nameOfType,
   valueAt,
 } from "../process/error_text.ts";
-import { INTEGER } from "./chat.ts";
 import { ApiError, type ErrorCode, fieldError } from "./error.ts";
+import { INTEGER } from "./fields.ts";
 
 type Issue = z.core.$ZodIssue;
 

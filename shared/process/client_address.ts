@@ -3,9 +3,12 @@
  * wrote into `X-Forwarded-For`. Entries from anyone else are ignored.
  */
 import { BlockList, isIP, isIPv4 } from "node:net";
+import { remember } from "./bounded_map.ts";
 
 /** Hops that are examined; a header of 8 kB could have a thousand addresses. */
 const HOPS_MAX = 16;
+/** Addresses that are known to be proxies or not. 100 bytes each. */
+const KNOWN_MAX = 10_000;
 const IPV4_BITS = 32;
 const IPV6_BITS = 128;
 const IPV6_GROUPS = 8;
@@ -42,11 +45,21 @@ export function createClientAddress(
   for (const { address, bits } of trusted) {
     proxies.addSubnet(address, bits, familyOf(address));
   }
+  // A check takes 3 us, and a few clients send most requests.
+  const known = new Map<string, boolean>();
+  const isProxy = (address: string): boolean => {
+    let found = known.get(address);
+    if (found === undefined) {
+      found = isIP(address) > 0 && proxies.check(address, familyOf(address));
+      remember(known, address, found, KNOWN_MAX);
+    }
+    return found;
+  };
   return (peer, forwardedFor) => {
     let client = parseAddress(peer) ?? peer;
     if (trusted.length === 0) return client;
     const hops = forwardedFor?.split(",").slice(-HOPS_MAX) ?? [];
-    while (isIP(client) > 0 && proxies.check(client, familyOf(client))) {
+    while (isProxy(client)) {
       // A trusted proxy writes addresses only.
       const hop = (hops.pop() ?? "").trim();
       const [, ipv6, ipv4] = WITH_PORT.exec(hop) ?? [];

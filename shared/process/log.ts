@@ -8,6 +8,9 @@ export type LogLevel = typeof LOG_LEVELS[number];
 const SECRET_PATTERN = /\bsk-[A-Za-z0-9_-]{8,}/g;
 const REDACTED = "sk-[redacted]";
 
+/** How many values the first eight hexadecimal digits of a request id have. */
+const REQUEST_ID_HEADS = 2 ** 32;
+
 /** Data of one event: JSON values, or an error. Never keys, prompts or objects with secrets. */
 export type LogFields = Record<string, unknown>;
 
@@ -17,6 +20,8 @@ type WriteEvent = (event: string, fields?: LogFields) => void;
 export interface Log extends Record<LogLevel, WriteEvent> {
   /** Written at any log level, as `info`: for events that supervisors wait for. */
   notice: WriteEvent;
+  /** Whether to write about this request if it ends well. The same for all services. */
+  isSampled(requestId: string): boolean;
 }
 
 /** Options of a log. */
@@ -25,6 +30,8 @@ interface LogOptions {
   service: string;
   /** Lines below this level are dropped. */
   level: LogLevel;
+  /** The share of requests for which {@link Log.isSampled} is true. Default 1. */
+  sample?: number | undefined;
   now: WallNow;
   /** Writes one line, given without its line end; an urgent one at once. */
   write: (line: string, isUrgent: boolean) => void;
@@ -42,13 +49,15 @@ export function createLog(options: LogOptions): Log {
     return (event, fields) => {
       const time = new Date(now()).toISOString();
       const record: LogFields = { time, level, service, event, ...fields };
-      for (const [name, value] of Object.entries(record)) {
+      for (const name in fields) {
+        const value = fields[name];
         if (value instanceof Error) record[name] = describeError(value);
       }
       const line = JSON.stringify(record);
       write(line.replace(SECRET_PATTERN, REDACTED), isUrgent);
     };
   };
+  const sampledMax = (options.sample ?? 1) * REQUEST_ID_HEADS;
   const rankMin = LOG_LEVELS.indexOf(options.level);
   const from = (level: LogLevel, isUrgent: boolean): WriteEvent =>
     LOG_LEVELS.indexOf(level) < rankMin ? () => {} : writeAs(level, isUrgent);
@@ -58,6 +67,7 @@ export function createLog(options: LogOptions): Log {
     warn: from("warn", true),
     error: from("error", true),
     notice: writeAs("info", true),
+    isSampled: (requestId) => Number(`0x${requestId.slice(0, 8)}`) < sampledMax,
   };
 }
 
@@ -68,6 +78,7 @@ export const silentLog: Log = {
   warn() {},
   error() {},
   notice() {},
+  isSampled: () => true,
 };
 
 /** A duration rounded to tenths of a millisecond, as log lines show it. */
@@ -102,7 +113,11 @@ const LINE_WAIT_MS = 50;
  * Writes log lines, those of {@link LINE_WAIT_MS} at once unless one is urgent: a
  * write per line would cost more than everything else about it.
  */
-export function createLineWriter(sink: ByteSink) {
+export function createLineWriter(
+  sink: ByteSink,
+  /** Called before the next line when lines were lost. */
+  onDropped: (count: number) => void,
+) {
   const encoder = new TextEncoder();
   let waiting = "";
   let dropped = 0;
@@ -115,8 +130,7 @@ export function createLineWriter(sink: ByteSink) {
       const text = waiting;
       waiting = "";
       if (dropped > 0) {
-        waiting =
-          `{"level":"warn","event":"log_lines_dropped","count":${dropped}}\n`;
+        onDropped(dropped);
         dropped = 0;
       }
       try {

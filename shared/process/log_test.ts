@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { newRequestId } from "./ids.ts";
 import {
   type ByteSink,
   createLineWriter,
@@ -7,11 +8,12 @@ import {
   type LogLevel,
 } from "./log.ts";
 
-function setup(level: LogLevel) {
+function setup(level: LogLevel, sample?: number) {
   const lines: string[] = [];
   const log = createLog({
     service: "test",
     level,
+    sample,
     now: () => 0,
     write: (line) => void lines.push(line),
   });
@@ -33,6 +35,20 @@ Deno.test("createLog() drops lines below its level, but no notice", () => {
     log.notice("ready");
     assert.equal(lines.length, LOG_LEVELS.length - at + 1, level);
   }
+});
+
+Deno.test("isSampled() is true for a share of all requests, for the same ones in every log", () => {
+  const ids = Array.from({ length: 2_000 }, newRequestId);
+  const sampled = (share?: number) => {
+    const { log } = setup("info", share);
+    return ids.filter((id) => log.isSampled(id));
+  };
+  assert.deepEqual(sampled(), ids);
+  assert.deepEqual(sampled(0), []);
+  const some = sampled(0.25);
+  // Off by more in one of 10^9 runs.
+  assert.ok(Math.abs(some.length - 500) < 120, `${some.length}`);
+  assert.deepEqual(sampled(0.25), some);
 });
 
 Deno.test("ASVS 16.2.5, 16.4.1: a key never reaches a line, wherever it hides, and text cannot begin a line of its own", () => {
@@ -70,7 +86,7 @@ Deno.test("createLineWriter() writes the lines of a moment at once, and after a 
   const lines = Array.from({ length: 100 }, (_, index) => `line ${index}`);
   for (const [bytesPerWrite, isOneWrite] of [[Infinity, true], [7, false]]) {
     const sink = recordingSink(Number(bytesPerWrite));
-    const writer = createLineWriter(sink);
+    const writer = createLineWriter(sink, () => {});
     // An urgent line takes along those that wait; `flush` waits for neither.
     for (const line of lines) writer.write(line, line === "line 50");
     await writer.flush();
@@ -82,7 +98,7 @@ Deno.test("createLineWriter() writes the lines of a moment at once, and after a 
 Deno.test("createLineWriter() survives a reader that is gone", async () => {
   const writer = createLineWriter({
     write: () => Promise.reject(new Deno.errors.BrokenPipe("gone")),
-  });
+  }, () => {});
   writer.write("lost");
   await writer.flush();
   writer.write("lost too");
@@ -91,14 +107,17 @@ Deno.test("createLineWriter() survives a reader that is gone", async () => {
 
 Deno.test("createLineWriter() drops lines nobody reads and says how many", async () => {
   const sink = recordingSink();
-  const writer = createLineWriter(sink);
+  const writer = createLineWriter(
+    sink,
+    (count) => writer.write(`dropped ${count}`),
+  );
   // Nothing is read before this turn of the event loop ends.
   const mebibyte = "x".repeat(1024 * 1024);
   for (let i = 0; i < 10; i += 1) writer.write(mebibyte);
   await writer.flush();
   writer.write("last");
   await writer.flush();
-  const report = /"log_lines_dropped","count":(\d+)/.exec(sink.text);
+  const report = /^dropped (\d+)$/m.exec(sink.text);
   const written = sink.text.split("\n").filter((line) => line.startsWith("x"));
   assert.equal(written.length + Number(report?.[1]), 10);
   assert.ok(sink.text.endsWith("last\n"));

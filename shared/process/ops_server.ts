@@ -1,6 +1,7 @@
 /**
  * Health, readiness and metrics of a service, on a separate port that is never public.
  */
+import { VERSION } from "../version.ts";
 import type { MetricRegistry } from "./metrics.ts";
 import { observeProcess } from "./own_metrics.ts";
 import { serve } from "./serve.ts";
@@ -31,7 +32,7 @@ export function serveOps(
     handler: (request) => {
       switch (new URL(request.url).pathname) {
         case "/healthz":
-          return text("ok");
+          return text(`ok ${VERSION}`);
         case "/readyz": {
           const reasons = notReady();
           if (reasons.length === 0) return text("ready");

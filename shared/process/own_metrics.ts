@@ -1,9 +1,15 @@
 /** Metrics that every service has: its process, its bus, its Redis. */
+import { VERSION } from "../version.ts";
 import { type MonotonicNow, monotonicNow, wallNow } from "./clock.ts";
 import { counter, gauge, histogram, type MetricRegistry } from "./metrics.ts";
 
 /** Metrics of the process itself. */
 export const PROCESS_METRICS = {
+  buildInfo: gauge("gateway_build_info", {
+    help:
+      "Always 1. `version` of the product, `revision`: the commit of its image (empty if unknown), `deno`: the version of Deno.",
+    labels: ["version", "revision", "deno"],
+  }),
   ready: gauge("gateway_ready", {
     help: "1 while the service is ready according to `/readyz`, else 0.",
     labels: [],
@@ -76,6 +82,9 @@ export function observeProcess(
 ): () => void {
   const metrics = PROCESS_METRICS;
   const startedAtMs = wallNow();
+  const [version = "", revision = ""] = VERSION.split("+");
+  const build = [version, revision, Deno.version.deno] as const;
+  registry.gauge(metrics.buildInfo, () => [[build, 1]]);
   registry.gauge(metrics.ready, () => Number(notReady().length === 0));
   registry.gauge(
     metrics.notReady,

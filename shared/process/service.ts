@@ -2,6 +2,7 @@
  * The life cycle of every service process: configuration, start, ready, signal, drain,
  * exit.
  */
+import { VERSION, versionLine } from "../version.ts";
 import { wallNow } from "./clock.ts";
 import { ConfigError, EXIT_CONFIG } from "./env.ts";
 import {
@@ -25,7 +26,12 @@ export interface RunningService {
   stop(): Promise<void>;
 }
 
-export interface ServiceOptions<Config extends { logLevel: LogLevel }> {
+interface ServiceConfig {
+  logLevel: LogLevel;
+  logSample?: number;
+}
+
+export interface ServiceOptions<Config extends ServiceConfig> {
   name: string;
   /** Throws {@link ConfigError}. */
   readConfig: () => Config;
@@ -35,17 +41,25 @@ export interface ServiceOptions<Config extends { logLevel: LogLevel }> {
 /**
  * Runs a service until SIGTERM or SIGINT, which drain it; a second signal ends it at
  * once. Ends the process with status 0 after a drain, 78 for configuration mistakes,
- * 1 for everything else.
+ * 1 for everything else. With `--version` it only prints the version.
  */
-export async function runService<Config extends { logLevel: LogLevel }>(
+export async function runService<Config extends ServiceConfig>(
   { name, readConfig, start }: ServiceOptions<Config>,
 ): Promise<never> {
+  if (Deno.args.includes("--version")) {
+    print(Deno.stdout, versionLine(name));
+    Deno.exit(EXIT_OK);
+  }
   const signal = firstSignal();
   const config = configOrExit(readConfig);
-  const writer = createLineWriter(Deno.stdout);
+  const writer = createLineWriter(
+    Deno.stdout,
+    (count) => log.warn("log_lines_dropped", { count }),
+  );
   const log = createLog({
     service: name,
     level: config.logLevel,
+    sample: config.logSample,
     now: wallNow,
     write: writer.write,
   });
@@ -55,7 +69,7 @@ export async function runService<Config extends { logLevel: LogLevel }>(
     // A signal also ends a start that still waits for Redis or NATS.
     const service = await Promise.race([start(config, log), signal]);
     if (typeof service !== "string") {
-      log.notice("ready", service.ready);
+      log.notice("ready", { version: VERSION, ...service.ready });
       log.info("stopping", { signal: await signal });
       failure = "stop_failed";
       await service.stop();
@@ -74,9 +88,13 @@ function configOrExit<Config>(readConfig: () => Config): Config {
     return readConfig();
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    Deno.stderr.writeSync(new TextEncoder().encode(`${error.message}\n`));
+    print(Deno.stderr, error.message);
     Deno.exit(EXIT_CONFIG);
   }
+}
+
+function print(to: typeof Deno.stdout, line: string): void {
+  to.writeSync(new TextEncoder().encode(`${line}\n`));
 }
 
 /** Resolves with the first signal to stop; a second one ends the process at once. */

@@ -15,6 +15,7 @@ import {
   port,
   secret,
   secretUrls,
+  share,
   text,
   url,
 } from "./env.ts";
@@ -34,6 +35,13 @@ export const SERVICE_VARIABLES = {
     .describe(
       "How long running work may take to finish after SIGTERM",
     ),
+};
+
+/** For services that write a line for each request. */
+export const REQUEST_LOG_VARIABLES = {
+  LOG_SAMPLE: share().default(1).describe(
+    "Share of the requests that end well whose log lines are written, the same requests in all services; failures always are",
+  ),
 };
 
 const OWN_CERTIFICATE =
@@ -108,7 +116,8 @@ export function listenVariables(defaultPort: number) {
  */
 export const INBOX_PREFIXES = {
   edge: "_INBOX_edge",
-  worker: "_INBOX_worker",
+  chat: "_INBOX_worker",
+  media: "_INBOX_media",
   admin: "_INBOX_admin",
 } as const;
 

@@ -1,7 +1,12 @@
 import assert from "node:assert/strict";
 import { ConfigError, type Env, parseEnv } from "./env.ts";
-import { NATS_VARIABLES, REDIS_VARIABLES } from "./service_variables.ts";
-import { type BusAccess, busAccess, redisAccess } from "./service_variables.ts";
+import {
+  type BusAccess,
+  busAccess,
+  NATS_VARIABLES,
+  REDIS_VARIABLES,
+  redisAccess,
+} from "./service_variables.ts";
 
 const FILES: Record<string, string> = {
   "/run/password": "from a file\n",

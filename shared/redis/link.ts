@@ -42,6 +42,16 @@ export type RedisLinkState =
   | "offline"
   | "closed";
 
+/** What each state means to those who ask the service. */
+const MEANINGS: Readonly<Record<RedisLinkState, string>> = {
+  connecting: "Redis was not reached yet",
+  ready: "Redis is available",
+  refusing: "Redis refuses commands; requests get 503 until it accepts them",
+  stalled: "Redis does not answer; requests get 503 until it does",
+  offline: "No connection to Redis; requests get 503 until there is one",
+  closed: "The service stops",
+};
+
 const DEADLINE_MS = 100;
 /**
  * The circuit opens after this many consecutive calls without a reply, and closes with
@@ -80,7 +90,8 @@ export function createRedisLink(options: RedisLinkOptions) {
 
   const enter = (next: RedisLinkState, fields: Record<string, unknown>) => {
     if (state === next || state === "closed") return;
-    const change = { from: state, to: next, ...fields };
+    const message = MEANINGS[next];
+    const change = { from: state, to: next, message, ...fields };
     state = next;
     if (next === "ready" || next === "closed") log.info("redis_state", change);
     else log.warn("redis_state", change);
@@ -99,7 +110,7 @@ export function createRedisLink(options: RedisLinkOptions) {
     },
     onDown(cause) {
       downCause = cause;
-      enter("offline", { cause });
+      enter("offline", { error: cause });
     },
   });
 
@@ -137,7 +148,7 @@ export function createRedisLink(options: RedisLinkOptions) {
       (cause) => {
         const reason = unavailableReason(cause);
         if (reason === "refused" || reason === "denied") {
-          enter("refusing", { reason, cause });
+          enter("refusing", { reason, error: cause });
         } else if (calls.silentForMs() >= SILENT_MS) connection.drop(cause);
       },
     ).finally(() => {

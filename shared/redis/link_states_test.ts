@@ -26,8 +26,7 @@ const CALL_EVERY_MS = 20;
 const PASSWORD = "secret";
 const USER = ["worker", "on", `>${PASSWORD}`, "~*", "&*", "+@all"];
 /** Reads its data slowly, and says so meanwhile. */
-const CONFIG = `
-user ${USER.join(" ")}
+const CONFIG = ` user ${USER.join(" ")}
 key-load-delay 100000
 loading-process-events-interval-bytes 1024
 rdbcompression no
@@ -180,8 +179,8 @@ async function assertTwoLines({ said, spoil, mend }: Row): Promise<void> {
     changes.splice(1, 2, "info stalled>ready");
   }
   assert.deepEqual(changes, [`warn ready>${state}`, `info ${state}>ready`]);
-  const { reason = "", cause } = lines[0]?.fields ?? {};
-  const text = cause instanceof Error ? `${reason} ${cause.message}` : "";
+  const { reason = "", error } = lines[0]?.fields ?? {};
+  const text = error instanceof Error ? `${reason} ${error.message}` : "";
   assert.match(text, why);
 }
 
@@ -190,9 +189,7 @@ async function works(link: RedisLink): Promise<boolean> {
     .then(() => true, () => false);
 }
 
-async function openWorld(
-  redis: RedisServer,
-): Promise<World & AsyncDisposable> {
+async function openWorld(redis: RedisServer) {
   const link = testRedisLink({ url: redis.url }, { deadlineMs: 900 });
   await link.ready(PATIENT_MS);
   const admin = (...args: string[]) => link.command(args);

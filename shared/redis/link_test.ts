@@ -24,17 +24,12 @@ async function openReady(url: string): Promise<RedisLink> {
 }
 
 /** Settles a call and says how long it took and why it failed. */
-async function timed(
-  call: Promise<RedisReply>,
-): Promise<{ tookMs: number; reason: string }> {
+async function timed(call: Promise<RedisReply>) {
   using watch = startStopwatch();
-  const reason = await call.then(
-    () => "answered",
-    (error) => {
-      if (error instanceof RedisUnavailableError) return error.reason;
-      throw error;
-    },
-  );
+  const reason = await call.then(() => "answered", (error) => {
+    if (error instanceof RedisUnavailableError) return error.reason;
+    throw error;
+  });
   return { tookMs: watch.ms, reason };
 }
 
@@ -109,10 +104,7 @@ Deno.test("evalScript() loads an unknown script, and again after the cache was f
   await using redis = await startRedisServer();
   const link = await openReady(redis.url);
   const replies = await Promise.all(
-    Array.from(
-      { length: 50 },
-      () => link.evalScript(INCREMENT, ["n"], ["1"]),
-    ),
+    Array.from({ length: 50 }, () => link.evalScript(INCREMENT, ["n"], ["1"])),
   );
   assert.deepEqual(replies.at(-1), 50);
   await link.command(["SCRIPT", "FLUSH"]);

@@ -3,8 +3,11 @@
 import assert from "node:assert/strict";
 import { startRedisGroup } from "../../tests/support/deployed/deployed_redis_group.ts";
 import { makeSecrets } from "../../tests/support/deployed/deployed_stores.ts";
-import { freePort } from "../../tests/support/local_server.ts";
-import { askPort, type LocalServer } from "../../tests/support/local_server.ts";
+import {
+  askPort,
+  freePort,
+  type LocalServer,
+} from "../../tests/support/local_server.ts";
 import { testRedisLink } from "../../tests/support/redis_link.ts";
 import {
   startStopwatch,
@@ -66,9 +69,7 @@ Deno.test("a link behind sentinels leaves a frozen master for the new one, and s
   }, { what: "the replicas to have it" });
   await old.freeze();
   await writesAgain(link);
-  await waitFor(async () => (await group.master()).port !== old.port, {
-    what: "every sentinel to name another master",
-  });
+  await until(async () => (await group.master()).port !== old.port);
   assert.equal(await link.command(["HGET", "lim:test", "kept"]), "before");
   await link.command(["HSET", "lim:test", "kept", "after"]);
   old.thaw();

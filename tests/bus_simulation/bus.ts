@@ -14,15 +14,12 @@ export interface LinkFaults {
 
 /** A process's connection to the bus. */
 export class Connection {
-  readonly process: Process;
   onReconnect: () => void = () => {};
   #isUp = true;
   /** When the latest message for this connection arrives: later ones keep behind it. */
   arrivalMs = 0;
 
-  constructor(process: Process) {
-    this.process = process;
-  }
+  constructor(readonly process: Process) {}
 
   get isUp(): boolean {
     return this.#isUp && !this.process.isDead;
@@ -41,50 +38,40 @@ export class Connection {
 
 /** A bus that promises at most once, in order for each connection, and with faults not even that. */
 export class Bus {
-  readonly #scheduler: Scheduler;
-  readonly #random: Random;
-  readonly #faults: LinkFaults;
-  readonly #faultsEndMs: number;
-
   constructor(
-    scheduler: Scheduler,
-    random: Random,
-    faults: LinkFaults,
-    faultsEndMs: number,
-  ) {
-    this.#scheduler = scheduler;
-    this.#random = random;
-    this.#faults = faults;
-    this.#faultsEndMs = faultsEndMs;
-  }
+    readonly scheduler: Scheduler,
+    readonly random: Random,
+    readonly faults: LinkFaults,
+    readonly faultsEndMs: number,
+  ) {}
 
   /** `arrive` happens to the receiving process, if the message gets there. */
   publish(from: Connection, to: Connection, arrive: () => void): void {
     if (!this.publishOnce(from, to, arrive)) return;
-    if (this.#strikes(this.#faults.duplicateShare)) this.#carry(to, arrive);
+    if (this.#strikes(this.faults.duplicateShare)) this.#carry(to, arrive);
   }
 
   /** The same for a message that is delivered at most once whatever happens. */
   publishOnce(from: Connection, to: Connection, arrive: () => void): boolean {
-    const isSent = from.isUp && !this.#strikes(this.#faults.dropShare);
+    const isSent = from.isUp && !this.#strikes(this.faults.dropShare);
     if (isSent) this.#carry(to, arrive);
     return isSent;
   }
 
   #carry(to: Connection, arrive: () => void): void {
-    let atMs = this.#scheduler.nowMs +
-      this.#random.between(0.1, this.#faults.delayMsMax);
-    if (!this.#strikes(this.#faults.reorderShare)) {
+    let atMs = this.scheduler.nowMs +
+      this.random.between(0.1, this.faults.delayMsMax);
+    if (!this.#strikes(this.faults.reorderShare)) {
       atMs = Math.max(atMs, to.arrivalMs);
       to.arrivalMs = atMs;
     }
-    this.#scheduler.at(atMs, () => {
+    this.scheduler.at(atMs, () => {
       if (to.isUp) to.process.post(arrive);
     });
   }
 
   #strikes(share: number): boolean {
-    return share > 0 && this.#scheduler.nowMs < this.#faultsEndMs &&
-      this.#random.chance(share);
+    return share > 0 && this.scheduler.nowMs < this.faultsEndMs &&
+      this.random.chance(share);
   }
 }

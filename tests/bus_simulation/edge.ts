@@ -39,15 +39,15 @@ export class Edge {
   readonly connection: Connection;
   readonly requests: Request[] = [];
   reconnectedMs = -Infinity;
-  readonly #world: World;
-  readonly #workers: readonly Worker[];
   readonly #open = new Map<string, Request>();
   /** Records for the workers, sent at the end of this turn. */
   readonly #control: Outbox<ControlRecord>;
 
-  constructor(id: string, world: World, workers: readonly Worker[]) {
-    this.#world = world;
-    this.#workers = workers;
+  constructor(
+    id: string,
+    readonly world: World,
+    readonly workers: readonly Worker[],
+  ) {
     const { scheduler, limits } = world;
     this.process = new Process(id, scheduler, limits.tickMs);
     this.connection = new Connection(this.process);
@@ -69,7 +69,7 @@ export class Edge {
   }
 
   startRequest(id: string): void {
-    const request = new Request(id, this, this.#world);
+    const request = new Request(id, this, this.world);
     this.requests.push(request);
     this.process.post(() => {
       this.#open.set(id, request);
@@ -98,7 +98,7 @@ export class Edge {
     const isTaken = this.#open.get(requestId)?.onFrame(frame) ?? false;
     if (!isTaken) {
       answerStrayFrame(requestId, frame, (workerId, record) => {
-        this.#world.counts.strayAnswers++;
+        this.world.counts.strayAnswers++;
         this.tellWorker(workerId, record);
       });
     }
@@ -111,26 +111,26 @@ export class Edge {
   }
 
   #send(workerId: string, message: Uint8Array): void {
-    const worker = this.#workers.find(({ id }) => id === workerId);
+    const worker = this.workers.find(({ id }) => id === workerId);
     assert(worker !== undefined);
-    this.#world.bus.publish(this.connection, worker.connection, () => {
+    this.world.bus.publish(this.connection, worker.connection, () => {
       worker.onControl(message);
     });
   }
 
   /** A worker for a job, dead or alive, and whether the edge chose it. */
   pickWorker(): { worker: Worker; isChosen: boolean } {
-    const { profile, random } = this.#world;
-    const worker = this.#workers[random.whole(0, this.#workers.length - 1)];
+    const { profile, random } = this.world;
+    const worker = this.workers[random.whole(0, this.workers.length - 1)];
     assert(worker !== undefined);
     return { worker, isChosen: !random.chance(profile.anyShare) };
   }
 
   #tick(): boolean {
-    const { profile } = this.#world;
+    const { profile } = this.world;
     for (const request of [...this.#open.values()]) {
       request.onTick();
-      const worker = this.#workers.find(({ id }) =>
+      const worker = this.workers.find(({ id }) =>
         id === request.receiver?.workerId
       );
       const silenceMs = worker?.process.silenceMs ?? 0;
@@ -144,12 +144,9 @@ export class Edge {
 
 /** One request of a client, over all its attempts. */
 export class Request {
-  readonly id: string;
   receiver: StreamReceiver | null = null;
   outcome: Outcome | null = null;
   record: AttemptRecord | null = null;
-  readonly #edge: Edge;
-  readonly #world: World;
   readonly #clientMs: number;
   #attempt = 0;
   #deliveredBytes = 0;
@@ -159,20 +156,21 @@ export class Request {
   #isClientBusy = false;
   #nakMs = -Infinity;
 
-  constructor(id: string, edge: Edge, world: World) {
-    this.id = id;
-    this.#edge = edge;
-    this.#world = world;
+  constructor(
+    readonly id: string,
+    readonly edge: Edge,
+    readonly world: World,
+  ) {
     this.#clientMs = world.random.between(0, world.profile.clientMsMax);
   }
 
   /** Sends the job to a worker: a new attempt. */
   dispatch(): void {
     assert.equal(this.#deliveredBytes, 0, "second attempt after a byte");
-    const { bus, limits, log } = this.#world;
+    const { bus, limits, log } = this.world;
     const attempt = ++this.#attempt;
     const record = this.#newRecord(`${this.id.slice(-2)}/${attempt}`);
-    const { worker, isChosen } = this.#edge.pickWorker();
+    const { worker, isChosen } = this.edge.pickWorker();
     log(`${record.name} goes to ${worker.id}`);
     this.record = record;
     this.#nakMs = -Infinity;
@@ -180,12 +178,12 @@ export class Request {
       requestId: this.id,
       attempt,
       workerId: isChosen ? worker.id : null,
-      nowMs: this.#edge.process.steadyMs,
+      nowMs: this.edge.process.steadyMs,
       limits,
       control: (workerId, told) => this.#tell(workerId, told, record),
     });
-    bus.publishOnce(this.#edge.connection, worker.connection, () => {
-      worker.onJob({ requestId: this.id, attempt, edge: this.#edge, record });
+    bus.publishOnce(this.edge.connection, worker.connection, () => {
+      worker.onJob({ requestId: this.id, attempt, edge: this.edge, record });
     });
   }
 
@@ -193,7 +191,7 @@ export class Request {
   onFrame(frame: Frame): boolean {
     const { receiver, record } = this;
     if (receiver === null || record === null) return false;
-    const event = receiver.onFrame(frame, this.#edge.process.steadyMs);
+    const event = receiver.onFrame(frame, this.edge.process.steadyMs);
     if (event.type === "stray") return false;
     assert.equal(this.outcome, null, `${record.name}: after its outcome`);
     this.#onEvent(event, receiver, record);
@@ -203,7 +201,7 @@ export class Request {
   onTick(): void {
     const { receiver, record } = this;
     if (receiver === null || record === null) return;
-    const event = receiver.onTick(this.#edge.process.steadyMs);
+    const event = receiver.onTick(this.edge.process.steadyMs);
     this.#onEvent(event, receiver, record);
   }
 
@@ -223,11 +221,11 @@ export class Request {
 
   /** The one outcome of the request. */
   settle(outcome: Outcome): void {
-    const { log, scheduler } = this.#world;
+    const { log, scheduler } = this.world;
     log(`${this.record?.name} is ${outcome}`);
     assert.equal(this.outcome, null, `${this.id}: two outcomes`);
     this.outcome = outcome;
-    this.#edge.close(this);
+    this.edge.close(this);
     if (this.record === null) return;
     this.record.unwantedSinceMs = scheduler.nowMs;
     this.record.isWorkerKnown = this.receiver?.workerId !== null;
@@ -238,7 +236,7 @@ export class Request {
   }
 
   #newRecord(name: string): AttemptRecord {
-    const { limits, profile, random, scheduler } = this.#world;
+    const { limits, profile, random, scheduler } = this.world;
     const script = makeScript(name, random, profile.style, limits);
     // A slow client stops the backend once for each part of the window.
     const stops = Math.ceil(script.bytes.length / limits.ackBytes) + 1;
@@ -260,7 +258,7 @@ export class Request {
     receiver: StreamReceiver,
     record: AttemptRecord,
   ): void {
-    const { counts, profile: { weather } } = this.#world;
+    const { counts, profile: { weather } } = this.world;
     switch (event.type) {
       case "data":
         assert(receiver.isAccepted);
@@ -296,7 +294,7 @@ export class Request {
 
   /** What the worker is told, written down. */
   #tell(workerId: string, told: ControlRecord, record: AttemptRecord): void {
-    const { counts, limits, log, scheduler } = this.#world;
+    const { counts, limits, log, scheduler } = this.world;
     if (told.type === "cancel") record.unwantedSinceMs ??= scheduler.nowMs;
     else log(`edge ${told.type}s #${told.sequence} of ${record.name}`);
     if (told.type === "nak") {
@@ -304,12 +302,12 @@ export class Request {
       const pauseMs = scheduler.nowMs - this.#nakMs;
       assert(
         pauseMs > limits.nakIntervalMs - ROUNDING_MS ||
-          this.#edge.reconnectedMs === scheduler.nowMs,
+          this.edge.reconnectedMs === scheduler.nowMs,
         `${record.name}: NAK after ${pauseMs} ms`,
       );
       this.#nakMs = scheduler.nowMs;
     }
-    this.#edge.tellWorker(workerId, told);
+    this.edge.tellWorker(workerId, told);
   }
 
   #deliver(record: AttemptRecord, payload: Uint8Array, sequence: number): void {
@@ -321,7 +319,7 @@ export class Request {
     this.#lineBytes += lines.length;
     const undeliveredBytes = this.receiver?.undeliveredBytes ?? 0;
     assert(
-      undeliveredBytes <= this.#world.limits.windowBytes,
+      undeliveredBytes <= this.world.limits.windowBytes,
       `${record.name}: edge keeps ${undeliveredBytes} bytes`,
     );
     this.#untakenSequence = sequence;
@@ -335,8 +333,8 @@ export class Request {
     }
     if (this.#isClientBusy) return;
     this.#isClientBusy = true;
-    this.#world.scheduler.after(this.#clientMs, () => {
-      this.#edge.process.post(() => {
+    this.world.scheduler.after(this.#clientMs, () => {
+      this.edge.process.post(() => {
         this.#isClientBusy = false;
         this.receiver?.delivered(this.#untakenSequence);
       });
@@ -364,7 +362,7 @@ export class Request {
       this.settle(outcome);
       return;
     }
-    this.#world.counts.retries++;
+    this.world.counts.retries++;
     this.dispatch();
   }
 }

@@ -6,10 +6,7 @@ import type { Scheduler } from "./scheduler.ts";
  * is frozen. Time passes for it by ticks, which do not pile up while it is frozen.
  */
 export class Process {
-  readonly name: string;
-  readonly #scheduler: Scheduler;
   readonly #inbox: (() => void)[] = [];
-  readonly #tickMs: number;
   readonly #clock: SteadyClock;
   #frozenUntilMs = 0;
   #silentSinceMs: number | null = null;
@@ -18,10 +15,11 @@ export class Process {
   #hasMissedTick = false;
   #onTick: () => boolean = () => false;
 
-  constructor(name: string, scheduler: Scheduler, tickMs: number) {
-    this.name = name;
-    this.#scheduler = scheduler;
-    this.#tickMs = tickMs;
+  constructor(
+    readonly name: string,
+    readonly scheduler: Scheduler,
+    readonly tickMs: number,
+  ) {
     this.#clock = new SteadyClock(() => scheduler.nowMs);
   }
 
@@ -35,14 +33,14 @@ export class Process {
   }
 
   get isFrozen(): boolean {
-    return this.#scheduler.nowMs < this.#frozenUntilMs;
+    return this.scheduler.nowMs < this.#frozenUntilMs;
   }
 
   /** How long it has shown no sign of life. */
   get silenceMs(): number {
     if (this.#silentSinceMs === null) return 0;
     if (!this.#isDead && !this.isFrozen) return 0;
-    return this.#scheduler.nowMs - this.#silentSinceMs;
+    return this.scheduler.nowMs - this.#silentSinceMs;
   }
 
   /** Something happens to the process. */
@@ -58,12 +56,12 @@ export class Process {
     if (this.#isTicking) return;
     this.#isTicking = true;
     this.#clock.tick();
-    this.#scheduler.after(this.#tickMs, () => this.#tick());
+    this.scheduler.after(this.tickMs, () => this.#tick());
   }
 
   /** Everything it held is gone. */
   kill(): void {
-    this.#silentSinceMs ??= this.#scheduler.nowMs;
+    this.#silentSinceMs ??= this.scheduler.nowMs;
     this.#isDead = true;
     this.#inbox.length = 0;
   }
@@ -71,9 +69,9 @@ export class Process {
   /** Stands still. What happened meanwhile happens afterwards, before or after the tick it missed. */
   freeze(durationMs: number, isTickFirst: boolean): void {
     if (this.#isDead || this.isFrozen) return;
-    this.#silentSinceMs = this.#scheduler.nowMs;
-    this.#frozenUntilMs = this.#scheduler.nowMs + durationMs;
-    this.#scheduler.after(durationMs, () => this.#thaw(isTickFirst));
+    this.#silentSinceMs = this.scheduler.nowMs;
+    this.#frozenUntilMs = this.scheduler.nowMs + durationMs;
+    this.scheduler.after(durationMs, () => this.#thaw(isTickFirst));
   }
 
   #thaw(isTickFirst: boolean): void {
@@ -98,7 +96,7 @@ export class Process {
     this.#clock.tick();
     this.#isTicking = this.#onTick();
     if (this.#isTicking) {
-      this.#scheduler.after(this.#tickMs, () => this.#tick());
+      this.scheduler.after(this.tickMs, () => this.#tick());
     }
   }
 }

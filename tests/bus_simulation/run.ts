@@ -15,10 +15,7 @@ const HORIZON_MS = 600_000;
  * none missing, exactly one outcome, everything over in time, nothing left behind.
  * `log` gets a line for everything that happens.
  */
-export function simulate(
-  seed: number,
-  log: (text: string) => void = () => {},
-): Counts {
+export function simulate(seed: number, log: (text: string) => void = () => {}) {
   const random = new Random(seed);
   const profile = makeProfile(random);
   const scheduler = new Scheduler();

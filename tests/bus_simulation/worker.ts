@@ -12,6 +12,7 @@ import {
   type SenderOutcome,
   StreamSender,
 } from "@gateway/shared/bus/stream_sender";
+import { usageOf } from "../support/scripted_model_server.ts";
 import { Connection } from "./bus.ts";
 import type { Edge } from "./edge.ts";
 import { Process } from "./process.ts";
@@ -30,15 +31,11 @@ export interface Job {
 
 /** A simulated chat-worker: takes jobs, runs scripts for backends, drives senders. */
 export class Worker {
-  readonly id: string;
   readonly process: Process;
   readonly connection: Connection;
-  readonly #world: World;
   readonly #runs = new Map<string, Run>();
 
-  constructor(id: string, world: World) {
-    this.id = id;
-    this.#world = world;
+  constructor(readonly id: string, readonly world: World) {
     const { scheduler, limits } = world;
     this.process = new Process(id, scheduler, limits.tickMs);
     this.connection = new Connection(this.process);
@@ -57,12 +54,12 @@ export class Worker {
   onJob(job: Job): void {
     const key = keyOf(job.requestId, job.attempt);
     if (this.#runs.has(key)) return;
-    if (this.#world.random.chance(this.#world.profile.rejectShare)) {
+    if (this.world.random.chance(this.world.profile.rejectShare)) {
       const { id: worker } = this;
       const reject = { worker, reason: "full", retryAfterMs: null } as const;
       return this.publish(job, encodeRejectFrame(job.attempt, reject));
     }
-    const run = new Run(job, this, this.#world, () => this.#runs.delete(key));
+    const run = new Run(job, this, this.world, () => this.#runs.delete(key));
     this.#runs.set(key, run);
     this.process.startTicking(() => this.#tick());
     run.start();
@@ -78,13 +75,13 @@ export class Worker {
   }
 
   publish(job: Job, frame: Uint8Array): void {
-    this.#world.bus.publish(this.connection, job.edge.connection, () => {
+    this.world.bus.publish(this.connection, job.edge.connection, () => {
       job.edge.onStreamMessage(job.requestId, frame);
     });
   }
 
   #tick(): boolean {
-    const { profile } = this.#world;
+    const { profile } = this.world;
     for (const run of [...this.#runs.values()]) {
       const { edge } = run.job;
       const isEdgeLost = profile.hasBeats &&
@@ -98,22 +95,19 @@ export class Worker {
 
 /** One attempt at its worker: a script and the sender that it speaks through. */
 class Run {
-  readonly job: Job;
   readonly sender: StreamSender;
-  readonly #worker: Worker;
-  readonly #world: World;
-  readonly #onFinished: () => void;
   #step = 0;
   #isWaitingForRoom = false;
   #highestSent = 0;
   #resentWindow = 0;
   #resentBytes = 0;
 
-  constructor(job: Job, worker: Worker, world: World, onFinished: () => void) {
-    this.job = job;
-    this.#worker = worker;
-    this.#world = world;
-    this.#onFinished = onFinished;
+  constructor(
+    readonly job: Job,
+    readonly worker: Worker,
+    readonly world: World,
+    readonly onFinished: () => void,
+  ) {
     this.sender = new StreamSender({
       attempt: job.attempt,
       workerId: worker.id,
@@ -127,14 +121,14 @@ class Run {
   }
 
   start(): void {
-    this.sender.accept(this.#worker.process.steadyMs);
+    this.sender.accept(this.worker.process.steadyMs);
     this.#planStep();
   }
 
   #planStep(): void {
     const step = this.job.record.script.steps[this.#step];
-    this.#world.scheduler.after(step?.waitMs ?? 0, () => {
-      this.#worker.process.post(() => this.#say());
+    this.world.scheduler.after(step?.waitMs ?? 0, () => {
+      this.worker.process.post(() => this.#say());
     });
   }
 
@@ -142,7 +136,7 @@ class Run {
     if (this.sender.isFinished) return;
     if (!this.sender.isWritable) {
       this.#isWaitingForRoom = true;
-      this.#world.counts.blocked++;
+      this.world.counts.blocked++;
       return;
     }
     const { record } = this.job;
@@ -151,10 +145,10 @@ class Run {
     const bytes = record.script.bytes.slice(record.saidBytes, step.endByte);
     record.saidBytes = step.endByte;
     record.saidTokens = step.tokens;
-    this.sender.write(bytes, step.tokens, this.#worker.process.steadyMs);
+    this.sender.write(bytes, step.tokens, this.worker.process.steadyMs);
     // The sender must have copied what its caller may use again.
     bytes.fill(0);
-    const { windowBytes, framePayloadBytesMax } = this.#world.limits;
+    const { windowBytes, framePayloadBytesMax } = this.world.limits;
     const headers = Math.ceil(bytes.length / framePayloadBytesMax);
     const most = windowBytes + bytes.length + headers * FRAME_HEADER_BYTES;
     assert(
@@ -167,15 +161,10 @@ class Run {
   #sayEnd(): void {
     const { record } = this.job;
     const { end, tokens } = record.script;
-    const nowMs = this.#worker.process.steadyMs;
+    const nowMs = this.worker.process.steadyMs;
     record.hasSaidEnd = true;
     if (end === "complete") {
-      const usage = {
-        prompt_tokens: 1,
-        completion_tokens: tokens,
-        total_tokens: tokens + 1,
-      };
-      this.sender.end(usage, tokens, nowMs);
+      this.sender.end(usageOf(tokens), tokens, nowMs);
       return;
     }
     const error = new ApiError("upstream_error", record.name);
@@ -193,19 +182,19 @@ class Run {
   #sendFrame(bytes: Uint8Array): void {
     const frame = decodeFrame(bytes);
     assert(frame !== null);
-    this.#world.log(
-      `${this.#worker.id} sends ${frame.type} #${frame.sequence} of ${this.job.record.name}`,
+    this.world.log(
+      `${this.worker.id} sends ${frame.type} #${frame.sequence} of ${this.job.record.name}`,
     );
     const isData = frame.type === FrameType.DATA;
     if (isData && frame.sequence <= this.#highestSent) {
       this.#countResent(bytes.length);
     } else if (isData) this.#highestSent = frame.sequence;
-    this.#worker.publish(this.job, bytes);
+    this.worker.publish(this.job, bytes);
   }
 
   /** Repeats have a pace: at most a NAK, a tick and a reconnection in `nakIntervalMs`. */
   #countResent(bytes: number): void {
-    const { counts, limits, scheduler } = this.#world;
+    const { counts, limits, scheduler } = this.world;
     counts.resentFrames++;
     const window = Math.floor(scheduler.nowMs / limits.nakIntervalMs);
     if (window !== this.#resentWindow) this.#resentBytes = 0;
@@ -217,8 +206,8 @@ class Run {
 
   #finished(outcome: SenderOutcome, reason: CancelReason | null): void {
     const { record } = this.job;
-    const { counts, profile, scheduler } = this.#world;
-    this.#world.log(`${this.#worker.id} ${outcome} ${reason} ${record.name}`);
+    const { counts, profile, scheduler } = this.world;
+    this.world.log(`${this.worker.id} ${outcome} ${reason} ${record.name}`);
     if (outcome === "cancelled") counts.cancelled++;
     if (outcome === "forgotten") {
       counts.forgotten++;
@@ -246,7 +235,7 @@ class Run {
         `${record.name}: stopped too late`,
       );
     }
-    this.#onFinished();
+    this.onFinished();
   }
 }
 

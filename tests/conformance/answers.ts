@@ -1,6 +1,6 @@
 /** Cases B: answers without `stream`. */
 import assert from "node:assert/strict";
-import { chatCompletionSchema } from "../support/answer_schemas.ts";
+import { chatCompletionSchema } from "@gateway/shared/openai/completion";
 import { type Context, M1, MODEL } from "./context.ts";
 
 const NULLABLE = [

@@ -6,6 +6,7 @@ import { startCluster } from "../support/cluster.ts";
 import { answerCases } from "./answers.ts";
 import { authenticationCases } from "./authentication.ts";
 import { createContext } from "./context.ts";
+import { referenceCases } from "./reference.ts";
 import { routingCases } from "./routing.ts";
 import { streamingCases } from "./streaming.ts";
 import { toolCases } from "./tools.ts";
@@ -20,4 +21,6 @@ Deno.test("the wire contract", async (t) => {
   await t.step("D tools", (t) => toolCases(t, context));
   await t.step("E validation", (t) => validationCases(t, context));
   await t.step("F and G routing", (t) => routingCases(t, context));
+  // Last, because it compares all of these with the description of the API.
+  await t.step("H reference", (t) => referenceCases(t, context));
 });

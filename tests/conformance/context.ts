@@ -4,7 +4,7 @@ import type { ChatCompletionChunk } from "@gateway/shared/openai/completion";
 import {
   chatCompletionChunkSchema,
   errorBodySchema,
-} from "../support/answer_schemas.ts";
+} from "@gateway/shared/openai/completion";
 import type { Cluster } from "../support/cluster.ts";
 import { sleep } from "../support/wait_for.ts";
 
@@ -24,20 +24,34 @@ export const UNAUTHORIZED = {
 /** A decoded chunk, or the error event in its place. */
 export type Chunk = ChatCompletionChunk & { error?: unknown };
 
-/** The result of a stream. */
-export interface StreamResult {
+/** A request and its answer, for the comparison with the description of the API. */
+export interface Exchange {
+  method: string;
+  url: URL;
+  /** Undefined without a body, null for one that is not text. */
+  sent: BodyInit | null | undefined;
   response: Response;
-  lines: string[];
-  chunks: Chunk[];
-  isDone: boolean;
-  /** Content of choice 0. */
-  content: string;
+  /** The body; empty for a stream whose end nobody waited for. */
+  received: Promise<string>;
 }
 
 export type Context = ReturnType<typeof createContext>;
 
 export function createContext(cluster: Cluster) {
   const authorization = `Bearer ${cluster.state.api_key}`;
+  const exchanges: Exchange[] = [];
+  /** As the global one, and keeps what was said. */
+  const fetch = async (to: string, init: RequestInit = {}) => {
+    const response = await globalThis.fetch(to, init);
+    const type = response.headers.get("content-type") ?? "";
+    // A second reader would disturb the pace of a stream.
+    const received = type.startsWith("text/event-stream")
+      ? Promise.resolve("")
+      : response.clone().text();
+    const { method = "GET", body: sent } = init;
+    exchanges.push({ method, url: new URL(to), sent, response, received });
+    return response;
+  };
   /** Calls a path below `/v1` with the key; `init.headers` come on top. */
   const call = (path: string, init: RequestInit = {}) =>
     fetch(`${cluster.baseUrl()}${path}`, {
@@ -53,15 +67,18 @@ export function createContext(cluster: Cluster) {
       body: JSON.stringify({ ...M1, ...change }),
     });
   return {
-    ...{ cluster, call, chat },
+    ...{ cluster, call, chat, fetch, exchanges },
     /** Posts text or bytes as they are. */
     post: (
       body: BodyInit,
       headers: Record<string, string> = { "content-type": "application/json" },
     ) => call("/chat/completions", { method: "POST", headers, body }),
     stream: async (change: object = {}) => {
-      const response = await chat({ ...change, stream: true });
-      return readStream(response);
+      const result = await readStream(await chat({ ...change, stream: true }));
+      const { response, lines } = result;
+      const exchange = exchanges.find((one) => one.response === response);
+      if (exchange) exchange.received = Promise.resolve(lines.join("\n"));
+      return result;
     },
   };
 }
@@ -75,16 +92,13 @@ export async function createKey(
   return JSON.parse(await cluster.keys(...args));
 }
 
-/** Reads a stream to its end and checks what holds for every stream. */
-export async function readStream(response: Response): Promise<StreamResult> {
+/** Reads a stream to its end and checks what holds for every stream. `content` is of choice 0. */
+export async function readStream(response: Response) {
   assert.equal(response.status, 200);
   assert.ok(
     response.headers.get("content-type")?.startsWith("text/event-stream"),
   );
-  assert.equal(
-    response.headers.get("cache-control"),
-    "no-cache, no-transform",
-  );
+  assert.equal(response.headers.get("cache-control"), "no-cache, no-transform");
   assert.equal(response.headers.get("x-accel-buffering"), "no");
   assert.equal(response.headers.get("content-length"), null);
   const lines = (await response.text()).split("\n");
@@ -157,10 +171,7 @@ export async function rawExchange(
 const PATIENT_MS = 30_000;
 
 /** Reads until nothing more has come for `quietMs`, or the connection has ended. */
-export async function readUntilQuiet(
-  connection: Deno.Conn,
-  quietMs: number,
-): Promise<string> {
+export async function readUntilQuiet(connection: Deno.Conn, quietMs: number) {
   const decoder = new TextDecoder();
   const buffer = new Uint8Array(65_536);
   let text = "";

@@ -1,6 +1,9 @@
 /** Cases F and G that need no limits: request ids, models, methods, HTTP. */
 import assert from "node:assert/strict";
-import { modelListSchema, modelSchema } from "../support/answer_schemas.ts";
+import {
+  modelListSchema,
+  modelSchema,
+} from "@gateway/shared/openai/completion";
 import {
   assertError,
   assertRequestId,
@@ -12,7 +15,7 @@ import {
 
 export async function routingCases(
   t: Deno.TestContext,
-  { cluster, call, chat }: Context,
+  { cluster, call, chat, fetch }: Context,
 ): Promise<void> {
   const url = `${cluster.baseUrl()}/chat/completions`;
   const { api_key: key } = cluster.state;
@@ -67,7 +70,7 @@ export async function routingCases(
     for (const method of ["PUT", "DELETE", "PATCH"]) {
       await assertError(await call("/models", { method }), expected, method);
     }
-    for (const path of ["/nope", "/images/generations"]) {
+    for (const path of ["/nope", "/videos"]) {
       const response = await call(path, { method: "POST" });
       await assertError(response, { status: 404 });
     }
@@ -87,7 +90,9 @@ export async function routingCases(
     assert.equal(
       await hint(`${cluster.baseUrl()}/responses`),
       "Invalid URL (POST /v1/responses). " +
-        "This service has /v1/chat/completions and /v1/models.",
+        "This service has /v1/chat/completions, /v1/audio/speech, " +
+        "/v1/images/generations, /v1/audio/transcriptions, " +
+        "/v1/audio/translations, and /v1/models.",
     );
     assert.equal(
       await hint(`${cluster.state.edge_url}/chat/completions?key=${key}`),

@@ -35,15 +35,18 @@ for (const [name, isTls] of MODES) {
     await using redis = await startDeployedRedis(secrets, authority);
     const stores = { secrets, nats, redis, authority };
     const adminEnv = deployedEnv(stores, "admin");
-    const [edge, worker, admin] = await Promise.all([
+    const [edge, worker, media, admin] = await Promise.all([
       startService("edge-auth", deployedEnv(stores, "edge")),
       startService("chat-worker", deployedEnv(stores, "worker")),
+      startService("media-worker", deployedEnv(stores, "media")),
       startService("key-admin", adminEnv),
     ]);
     await using _edge = edge;
     await using _worker = worker;
+    await using _media = media;
     await using _admin = admin;
-    const made = await makeKey(adminEnv);
+    const scopes = ["--scopes", "chat,models,speech"];
+    const made = await makeKey(adminEnv, ...scopes);
 
     for (const content of ["hello", LARGE]) {
       const { length } = content;
@@ -54,15 +57,38 @@ for (const [name, isTls] of MODES) {
       });
     }
     await t.step(
-      "Redis keeps the key when it is killed and restarted",
+      "a text is spoken, and the recording transcribed",
       async () => {
-        // Redis loads its file as the user `default` and skips commands that this user
-        // may not run. The user therefore may run all, and no client may sign in as it.
-        await redis.server.restart();
-        assert.doesNotMatch(redis.server.output(), /CRITICAL|NOPERM/);
-        assert.equal(await servedStatus(edge.url, made.key), 200);
+        const headers = { authorization: `Bearer ${made.key}` };
+        const post = (path: string, body: BodyInit, more = {}) =>
+          fetch(`${edge.url}/v1/audio/${path}`, {
+            ...{ method: "POST", body, headers: { ...headers, ...more } },
+          });
+        const request = {
+          model: "simulated-speech-1",
+          voice: "alloy",
+          input: "word ".repeat(200),
+          response_format: "wav",
+        };
+        const json = { "content-type": "application/json" };
+        const spoken = await post("speech", JSON.stringify(request), json);
+        assert.equal(spoken.status, 200, media.process.output());
+        const form = new FormData();
+        form.append("model", "simulated-transcription-1");
+        // Sent in several pieces.
+        form.append("file", new File([await spoken.bytes()], "a.wav"));
+        const heard = await post("transcriptions", form);
+        assert.equal(heard.status, 200, media.process.output());
+        assert.match((await heard.json()).text, /a\.wav/);
       },
     );
+    await t.step("Redis keeps the key over a kill", async () => {
+      // Redis loads its file as the user `default` and skips commands that this user
+      // may not run. The user therefore may run all, and no client may sign in as it.
+      await redis.server.restart();
+      assert.doesNotMatch(redis.server.output(), /CRITICAL|NOPERM/);
+      assert.equal(await servedStatus(edge.url, made.key), 200);
+    });
     await t.step("a stopped key is refused", async () => {
       await runKeys(adminEnv, "disable", made.id, "--stop-running");
       assert.equal(await statusOf(edge.url, made.key), 403);
@@ -89,7 +115,9 @@ for (const [name, isTls] of MODES) {
       }
     }
     await t.step("NATS and Redis refused no service", () => {
-      const said = [edge, worker, admin].map(({ process }) => process.output());
+      const said = [edge, worker, media, admin].map(({ process }) =>
+        process.output()
+      );
       assert.doesNotMatch(said.join(""), /NOPERM|Permissions Violation/i);
     });
   });

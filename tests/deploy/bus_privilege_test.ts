@@ -17,6 +17,10 @@ const SUBJECTS: Record<string, string> = {
   any: "gw.v1.chat.any",
   body: "gw.v1.chat.body.W1.R1",
   control: "gw.v1.chat.ctl.W1",
+  mediaJob: "gw.v1.media.job.W1",
+  mediaAny: "gw.v1.media.any",
+  mediaBody: "gw.v1.media.body.W1.R1",
+  mediaControl: "gw.v1.media.ctl.W1",
   frames: "gw.v1.edge.E1.frames",
   notices: "gw.v1.edge.E1.s.R1.1",
   workerBeat: "gw.v1.beat.worker.W1",
@@ -26,6 +30,8 @@ const SUBJECTS: Record<string, string> = {
   edgeReply: "_INBOX_edge.X.1",
   workerEcho: "_INBOX_worker.X.echo",
   workerReply: "_INBOX_worker.X.1",
+  mediaEcho: "_INBOX_media.X.echo",
+  mediaReply: "_INBOX_media.X.1",
   adminEcho: "_INBOX_admin.X.echo",
   adminReply: "_INBOX_admin.X.1",
   otherReply: "_INBOX.X.1",
@@ -48,7 +54,8 @@ const USERS = [
   {
     name: "edge-auth",
     service: "edge",
-    publishes: "job any body control edgeBeat edgeEcho",
+    publishes:
+      "job any body control mediaJob mediaAny mediaBody mediaControl edgeBeat edgeEcho",
     subscribes:
       "frames notices workerBeat keyChanged edgeEcho edgeReply edgeReplies",
   },
@@ -57,6 +64,12 @@ const USERS = [
     service: "worker",
     publishes: "frames workerBeat workerEcho",
     subscribes: "job body control edgeBeat workerEcho workerReply",
+  },
+  {
+    name: "media-worker",
+    service: "media",
+    publishes: "frames workerBeat mediaEcho",
+    subscribes: "mediaJob mediaBody mediaControl edgeBeat mediaEcho mediaReply",
   },
   {
     name: "key-admin",
@@ -82,11 +95,7 @@ function refusals(test: TestLink, operation: Operation) {
 }
 
 /** Waits for the expected number of refusals, and for one more round trip. */
-async function refusedOf(
-  test: TestLink,
-  operation: Operation,
-  count: number,
-): Promise<string[]> {
+async function refusedOf(test: TestLink, operation: Operation, count: number) {
   await waitFor(() => refusals(test, operation).length >= count, {
     what: () => `refusals, not only ${refusals(test, operation).join(" ")}`,
   });
@@ -121,21 +130,19 @@ Deno.test("ASVS 13.2.2: a user of the bus may do what its service does and nothi
         denied,
       );
     });
-    if (name !== "chat-worker") continue;
-    await t.step(
-      "the worker subscribes to the shared job subject only in the workers' queue group",
-      async () => {
-        const listen = (queue: string) =>
-          test.link.subscribe("gw.v1.chat.any", () => {}, { queue });
-        const before = refusals(test, "subscription").length;
-        listen("chat-worker");
-        await test.link.flush();
-        assert.equal(refusals(test, "subscription").length, before);
-        listen("thieves");
-        const after = await refusedOf(test, "subscription", before + 1);
-        assert.equal(after.length, before + 1);
-      },
-    );
+    const [family] = /^\w+(?=-worker$)/.exec(name) ?? [];
+    if (family === undefined) continue;
+    await t.step("workers share jobs only as a queue group", async () => {
+      const listen = (queue: string) =>
+        test.link.subscribe(`gw.v1.${family}.any`, () => {}, { queue });
+      const before = refusals(test, "subscription").length;
+      listen(name);
+      await test.link.flush();
+      assert.equal(refusals(test, "subscription").length, before);
+      listen("thieves");
+      const after = await refusedOf(test, "subscription", before + 1);
+      assert.equal(after.length, before + 1);
+    });
   }
   const password = await secrets.read("nats_admin_password");
   const strangers = [

@@ -9,7 +9,7 @@ import {
   sendChat,
   startService,
 } from "../support/service_processes.ts";
-import { waitFor } from "../support/wait_for.ts";
+import { until, waitFor } from "../support/wait_for.ts";
 
 const CLIENTS = 8;
 /** Longer than a client on a busy machine needs from its check to its request. */
@@ -79,9 +79,7 @@ Deno.test("an edge that is asked to stop loses no request after a positive check
   });
   edge.process.signal("SIGTERM");
   isTold = true;
-  await waitFor(async () => !(await acceptsRequests(readyPort)), {
-    what: "the ready port to close",
-  });
+  await until(async () => !(await acceptsRequests(readyPort)));
   const announced = await sendChat(edge.url, key, "hello");
   assert.equal(announced.status, 200, await announced.text());
   await clients;

@@ -4,11 +4,15 @@ import { fileURLToPath } from "node:url";
 import { startProcess } from "../support/process.ts";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
-const OF_TESTS = ["axe-core", "openai", "playwright-core"];
+const OF_TESTS = ["ajv", "axe-core", "openai", "playwright-core"];
 const OF_THE_CONSOLE = ["@node-rs/argon2", "openid-client"];
 const IMAGES: [service: string, needs: string[], spares: string[]][] = [
   ["edge-auth", ["@redis/client", "zod"], [...OF_THE_CONSOLE, "hono"]],
   ["chat-worker", ["@nats-io/transport-node", "zod"], [
+    ...OF_THE_CONSOLE,
+    "hono",
+  ]],
+  ["media-worker", ["@nats-io/transport-node", "zod"], [
     ...OF_THE_CONSOLE,
     "hono",
   ]],
@@ -46,12 +50,9 @@ for (const [service, needs, spares] of IMAGES) {
       });
       const { success } = await slim.exited;
       assert.ok(success, slim.output());
-      const config = JSON.parse(
-        await Deno.readTextFile(`${directory}/deno.json`),
-      );
-      const lock = JSON.parse(
-        await Deno.readTextFile(`${directory}/deno.lock`),
-      );
+      const read = (name: string) => Deno.readTextFile(`${directory}/${name}`);
+      const config = JSON.parse(await read("deno.json"));
+      const lock = JSON.parse(await read("deno.lock"));
       const carried = new Set(Object.keys(lock.specifiers).map(nameOf));
       const targets = Object.values<string>(config.imports).map(nameOf);
       assert.deepEqual(new Set(targets), carried);

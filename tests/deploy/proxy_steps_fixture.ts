@@ -125,7 +125,7 @@ async function consoleKnowsTheClient(rig: Rig): Promise<void> {
       (await rig.cluster.logs()).split("\n").find((text) => text.includes(id)),
     { what: "the console's line of the request" },
   );
-  assert.equal(JSON.parse(line).ip, "127.0.0.9");
+  assert.equal(JSON.parse(line).clientAddress, "127.0.0.9");
 }
 
 async function foreignFormIsRefused(rig: Rig): Promise<void> {
@@ -134,10 +134,7 @@ async function foreignFormIsRefused(rig: Rig): Promise<void> {
       host: "console.localhost",
       path: "/sign-in",
       method: "POST",
-      headers: {
-        origin,
-        "content-type": "application/x-www-form-urlencoded",
-      },
+      headers: { origin, "content-type": "application/x-www-form-urlencoded" },
       body: new URLSearchParams({ email: EMAIL, password: "wrong" }).toString(),
     });
   assert.equal((await post("https://evil.example")).status, 403);

@@ -1,21 +1,8 @@
 import { testInBrowser } from "../../services/key-admin/browser/chromium_fixture.ts";
+import { canRun } from "../support/process.ts";
 
 testInBrowser(
   "API and console behind the front proxy",
   new URL("proxy_steps_fixture.ts", import.meta.url),
-  await hasCaddy(),
+  await canRun("caddy", "version"),
 );
-
-async function hasCaddy(): Promise<boolean> {
-  try {
-    const { success } = await new Deno.Command("caddy", {
-      args: ["version"],
-      stdout: "null",
-      stderr: "null",
-    }).output();
-    return success;
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return false;
-    throw error;
-  }
-}

@@ -96,7 +96,7 @@ async function moreAnswers(load: Load): Promise<void> {
 
 const envOf = (
   stores: DeployedStores,
-  service: "edge" | "worker" | "admin",
+  service: Parameters<typeof deployedEnv>[1],
 ) => ({ ...PACE, ...deployedEnv(stores, service) });
 
 /** Signs in as the operator, with the current password. */
@@ -127,6 +127,10 @@ Deno.test("passwords are rotated under load without a failed request", async (t)
     "chat-worker",
     envOf(stores, "worker"),
   );
+  await using media = await startService(
+    "media-worker",
+    envOf(stores, "media"),
+  );
   const { key } = await makeKey(envOf(stores, "admin"));
   const load = new Load(edge.url, key);
   await moreAnswers(load);
@@ -135,64 +139,53 @@ Deno.test("passwords are rotated under load without a failed request", async (t)
     const [name, service] of [
       ["nats-edge", edge],
       ["nats-worker", worker],
+      ["nats-media", media],
     ] as const
   ) {
-    await t.step(
-      `${name}: the service takes the new one by itself`,
-      async () => {
-        const before = reconnections(service);
-        await secrets.run("rotate", name);
-        await nats.reload(await deployedNatsConfig(secrets));
-        await waitFor(() => reconnections(service) > before, {
-          what: () => `${name} to be used: ${service.process.output()}`,
-          timeoutMs: STEP_MS,
-        });
-        await moreAnswers(load);
-        assert.deepEqual(load.busTrouble(), []);
-      },
-    );
+    await t.step(`${name}: the service takes the new one`, async () => {
+      const before = reconnections(service);
+      await secrets.run("rotate", name);
+      await nats.reload(await deployedNatsConfig(secrets));
+      await waitFor(() => reconnections(service) > before, {
+        what: () => `${name} to be used: ${service.process.output()}`,
+        timeoutMs: STEP_MS,
+      });
+      await moreAnswers(load);
+      assert.deepEqual(load.busTrouble(), []);
+    });
   }
 
-  await t.step(
-    "nats-admin: the same, and the old password is refused",
-    async () => {
-      const old = await secrets.read("nats_admin_password");
-      await secrets.run("rotate", "nats-admin");
-      await nats.reload(await deployedNatsConfig(secrets));
-      const { id } = await makeKey(envOf(stores, "admin"));
-      await runKeys(envOf(stores, "admin"), "disable", id, "--stop-running");
-      await assert.rejects(
-        connectTestLink([nats.server], {
-          credentials: { user: "key-admin", password: old },
-          timing: { firstConnectMs: 0 },
-        }),
-        /Authorization Violation/,
-      );
-      assert.deepEqual(load.busTrouble(), []);
-    },
-  );
+  await t.step("nats-admin: and the old one is refused", async () => {
+    const old = await secrets.read("nats_admin_password");
+    await secrets.run("rotate", "nats-admin");
+    await nats.reload(await deployedNatsConfig(secrets));
+    const { id } = await makeKey(envOf(stores, "admin"));
+    await runKeys(envOf(stores, "admin"), "disable", id, "--stop-running");
+    await assert.rejects(
+      connectTestLink([nats.server], {
+        credentials: { user: "key-admin", password: old },
+        timing: { firstConnectMs: 0 },
+      }),
+      /Authorization Violation/,
+    );
+    assert.deepEqual(load.busTrouble(), []);
+  });
 
   // Redis before 7.2 closes connections when it reloads its users, so a request may
   // have to be retried here.
-  await t.step(
-    "redis-edge: both passwords are valid, then only the new one",
-    async () => {
-      await secrets.run("rotate", "redis-edge");
-      await asOperator(stores, "ACL", "LOAD");
-      await moreAnswers(load);
-      assert.deepEqual(load.failures, []);
-      await using fresh = await startService(
-        "edge-auth",
-        envOf(stores, "edge"),
-      );
-      load.url = fresh.url;
-      edge.process.signal("SIGTERM");
-      await edge.process.exited;
-      await secrets.run("retire");
-      await asOperator(stores, "ACL", "LOAD");
-      await moreAnswers(load);
-      await load.stop();
-      assert.deepEqual(load.failures, []);
-    },
-  );
+  await t.step("redis-edge: both are valid, then the new one", async () => {
+    await secrets.run("rotate", "redis-edge");
+    await asOperator(stores, "ACL", "LOAD");
+    await moreAnswers(load);
+    assert.deepEqual(load.failures, []);
+    await using fresh = await startService("edge-auth", envOf(stores, "edge"));
+    load.url = fresh.url;
+    edge.process.signal("SIGTERM");
+    await edge.process.exited;
+    await secrets.run("retire");
+    await asOperator(stores, "ACL", "LOAD");
+    await moreAnswers(load);
+    await load.stop();
+    assert.deepEqual(load.failures, []);
+  });
 });

@@ -74,7 +74,7 @@ Deno.test("up uses given servers with passwords over mutual TLS", async (t) => {
   const noFile = { ...stores.env, REDIS_CERT_FILE: "/nowhere/client.pem" };
   const mistakes: [name: string, env: Env, says: RegExp][] = [
     ["a certificate file is missing", noFile, /REDIS_CERT_FILE=.*\/nowhere\//],
-    ["the authority is unknown", withoutCa, /redis_state .*certificate/],
+    ["the authority is unknown", withoutCa, /redis_state: .*certificate/],
     ["the user is refused", wrongUser, /bus_not_reached .*Authorization/],
   ];
   for (const [name, env, says] of mistakes) {

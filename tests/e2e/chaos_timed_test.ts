@@ -62,6 +62,7 @@ Deno.test("300 requests among faults end each in one way and leave nothing behin
   };
   const living = [await start(), await start(), await start()];
 
+  const chars = () => random() < LARGE_SHARE ? LARGE_CHARS : 10;
   const outcomes = new Map<number, ChatOutcome>();
   const left = new Set<number>();
   const request = async (number: number) => {
@@ -70,10 +71,7 @@ Deno.test("300 requests among faults end each in one way and leave nothing behin
       seed: number,
       max_tokens: 1 + Math.floor(random() * 120),
       stream: random() < 0.6,
-      messages: [{
-        role: "user",
-        content: "x".repeat(random() < LARGE_SHARE ? LARGE_CHARS : 10),
-      }],
+      messages: [{ role: "user", content: "x".repeat(chars()) }],
     }, { signal: client.signal });
     if (random() < LEAVES_SHARE) {
       await sleep(random() * 200);
@@ -165,7 +163,9 @@ function checkSettlements(
 ): void {
   for (const edge of edges) {
     for (const { request, settlements } of edge.admitted) {
-      const outcome = outcomes.get(request.seed ?? -1);
+      const outcome = outcomes.get(
+        "seed" in request ? Number(request.seed) : -1,
+      );
       const what = JSON.stringify({ request, outcome, settlements });
       assert.equal(settlements.length, 1, what);
       if (outcome?.kind === "complete") {

@@ -12,7 +12,7 @@ import {
   event,
   streamHead,
 } from "../support/model_answers.ts";
-import { startStopwatch, waitFor } from "../support/wait_for.ts";
+import { startStopwatch, until, waitFor } from "../support/wait_for.ts";
 
 const CANCEL_MS = 100;
 /** The machine may be busy for a moment, so one of this many attempts must succeed. */
@@ -76,9 +76,7 @@ Deno.test("a client that leaves ends the call of the model server", async (t) =>
       const queued = send(prompt);
       await waitFor(() => edge.dispatcher.waiting === 1, { what: "the queue" });
       queued.leave();
-      await waitFor(() => edge.dispatcher.waiting === 0, {
-        what: "the queue to be empty",
-      });
+      await until(() => edge.dispatcher.waiting === 0);
     }
     holder.leave();
     await cluster.idle();

@@ -1,6 +1,6 @@
 /**
  * Guarantee (promise 3): what the console says of a key holds for the next request
- * on every edge, under load too; and "also stop requests now running" ends every
+ * on every edge, under load too, and so does what it says of an owner; "also stop requests now running" ends every
  * running request of the key within a second of the click, and nobody else's.
  */
 import assert from "node:assert/strict";
@@ -11,9 +11,9 @@ import { type ChatOutcome, outcomeOf } from "../support/chat_outcome.ts";
 import { type Cluster, startCluster } from "../support/cluster.ts";
 import { askCluster, LONG, openStore } from "../support/cluster_keys.ts";
 import type { TestClient } from "../../services/key-admin/console_fixture.ts";
-import { openConsole } from "../support/console_client.ts";
+import { createKey, matchIn, openConsole } from "../support/console_client.ts";
 import { startRedisServer } from "../support/redis_server.ts";
-import { waitFor } from "../support/wait_for.ts";
+import { until, waitFor } from "../support/wait_for.ts";
 import {
   askWatched,
   changeWatched,
@@ -35,10 +35,7 @@ const RUNNING = 3;
 const STOP_MS_MAX = 1_000;
 
 /** Tells how many requests of a key run, as the admission counts them. */
-async function countRunning(
-  redis: RedisLink,
-  { value }: WatchedKey,
-): Promise<number> {
+async function countRunning(redis: RedisLink, { value }: WatchedKey) {
   const pair = await redis.command(["GET", hashKey(hashKeyValue(value))]);
   const [keyId = "", ownerId = ""] = String(pair).split(":");
   return Number(await redis.command(["ZCARD", leaseKey({ keyId, ownerId })]));
@@ -109,28 +106,25 @@ Deno.test("the console takes effect on every edge", async (t) => {
     keys.push(await createWatched(browser, `Changed under load, ${n}`));
   }
 
-  await t.step(
-    "200 times disabled and enabled under load: the next request is 403, or 200",
-    async () => {
-      const { report, stop } = startLoad(cluster, keys);
-      let rounds = 0;
-      await Promise.all(keys.map(async (key) => {
-        for (; rounds < ROUNDS; rounds++) {
-          for (const what of ["disable", "enable"] as const) {
-            await changeAndAsk(cluster, browser, { key, what, report });
-          }
+  await t.step("200 times: the next request is 403, or 200", async () => {
+    const { report, stop } = startLoad(cluster, keys);
+    let rounds = 0;
+    await Promise.all(keys.map(async (key) => {
+      for (; rounds < ROUNDS; rounds++) {
+        for (const what of ["disable", "enable"] as const) {
+          await changeAndAsk(cluster, browser, { key, what, report });
         }
-      }));
-      const { counts, wrong } = await stop();
-      assert.deepEqual(wrong, []);
-      assert.deepEqual([...counts.keys()].toSorted(), [200, 403]);
-      for (const [status, count] of counts) {
-        // Those asked for after each change, and the load's beside them.
-        const countMin = ROUNDS * EDGES + ROUNDS / 2;
-        assert.ok(count >= countMin, `${count} answers of ${status}`);
       }
-    },
-  );
+    }));
+    const { counts, wrong } = await stop();
+    assert.deepEqual(wrong, []);
+    assert.deepEqual([...counts.keys()].toSorted(), [200, 403]);
+    for (const [status, count] of counts) {
+      // Those asked for after each change, and the load's beside them.
+      const countMin = ROUNDS * EDGES + ROUNDS / 2;
+      assert.ok(count >= countMin, `${count} answers of ${status}`);
+    }
+  });
 
   await t.step("deleted under load: the next request is 401", async () => {
     const { report, stop } = startLoad(cluster, keys);
@@ -142,44 +136,60 @@ Deno.test("the console takes effect on every edge", async (t) => {
     assert.deepEqual([...counts.keys()].toSorted(), [200, 401]);
   });
 
-  await t.step(
-    "running requests end within a second of the click",
-    async () => {
-      await using opened = await openStore(cluster);
-      const { redis } = opened;
-      const others = [await createWatched(browser, "Somebody else's")];
-      const key = await createWatched(browser, "Stopped");
-      const { stop } = startLoad(cluster, others);
-      for (const what of ["disable", "delete"] as const) {
-        const { streams, whole } = await startRunning(cluster, redis, key);
-        const clickMs = performance.now();
-        const { headers } = await changeWatched(browser, key, what, {
-          stop_running: "on",
-        });
-        assert.match(headers.get("location") ?? "", /done=stopping/);
-        // An error event, and no [DONE] after it: outcomeOf() refuses that.
-        const rows = [
-          [streams, { kind: "sse_error", status: 200 }],
-          [whole, { kind: "http_error", status: 403, content: "" }],
-        ] as const;
-        for (const [answers, expected] of rows) {
-          for (const { outcome, atMs } of await Promise.all(answers)) {
-            const errorCode = "key_revoked";
-            assert.partialDeepStrictEqual(outcome, { ...expected, errorCode });
-            assert.equal(outcome.content === "", answers === whole);
-            assert.ok(atMs - clickMs < STOP_MS_MAX, `${atMs - clickMs} ms`);
-          }
+  await t.step("running requests end within a second", async () => {
+    await using opened = await openStore(cluster);
+    const { redis } = opened;
+    const others = [await createWatched(browser, "Somebody else's")];
+    const key = await createWatched(browser, "Stopped");
+    const { stop } = startLoad(cluster, others);
+    for (const what of ["disable", "delete"] as const) {
+      const { streams, whole } = await startRunning(cluster, redis, key);
+      const clickMs = performance.now();
+      const { headers } = await changeWatched(browser, key, what, {
+        stop_running: "on",
+      });
+      assert.match(headers.get("location") ?? "", /done=stopping/);
+      // An error event, and no [DONE] after it: outcomeOf() refuses that.
+      const rows = [
+        [streams, { kind: "sse_error", status: 200 }],
+        [whole, { kind: "http_error", status: 403, content: "" }],
+      ] as const;
+      for (const [answers, expected] of rows) {
+        for (const { outcome, atMs } of await Promise.all(answers)) {
+          const errorCode = "key_revoked";
+          assert.partialDeepStrictEqual(outcome, { ...expected, errorCode });
+          assert.equal(outcome.content === "", answers === whole);
+          assert.ok(atMs - clickMs < STOP_MS_MAX, `${atMs - clickMs} ms`);
         }
-        await waitFor(async () => await countRunning(redis, key) === 0, {
-          what: "their places to be given back",
-        });
-        if (what === "disable") await changeWatched(browser, key, "enable");
       }
-      const { counts, wrong } = await stop();
-      assert.deepEqual(wrong, [], "the load beside it noticed nothing");
-      assert.deepEqual([...counts.keys()], [200]);
-    },
-  );
+      await until(async () => await countRunning(redis, key) === 0);
+      if (what === "disable") await changeWatched(browser, key, "enable");
+    }
+    const { counts, wrong } = await stop();
+    assert.deepEqual(wrong, [], "the load beside it noticed nothing");
+    assert.deepEqual([...counts.keys()], [200]);
+  });
+
+  await t.step("an owner is disabled: the next request is 403", async () => {
+    const invited = { email: "eve@example.org" };
+    const { text } = await browser.post("/people", invited);
+    const link = matchIn(text, /(http:\S+\/link\/\w+)/);
+    const { value } = await createKey(
+      await openConsole(cluster, link),
+      "Eve's",
+    );
+    const { text: people } = await browser.get("/people");
+    const path = matchIn(people, /(\/people\/own_\w+)">eve@/);
+    for (const [what, status] of [["disable", 403], ["enable", 200]] as const) {
+      await browser.post(path, { what });
+      const answers = cluster.state.edge_urls.map(async (_, edge) => {
+        const answer = await askCluster(cluster, value, edge);
+        await answer.body?.cancel();
+        return answer.status;
+      });
+      assert.deepEqual(await Promise.all(answers), Array(EDGES).fill(status));
+    }
+  });
 
   await t.step("ASVS 16.2.5: no key in any log", async () => {
     const form = /sk-Cg[0-9A-Za-z]{6}/;

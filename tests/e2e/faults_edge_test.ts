@@ -5,12 +5,12 @@
  */
 import assert from "node:assert/strict";
 import {
-  chatAnySubject,
-  chatBodySubject,
-  chatControlSubject,
-  chatJobSubject,
+  anyWorkerSubject,
+  bodySubject,
+  controlSubject,
   edgeFramesSubject,
   edgeStreamSubject,
+  jobSubject,
   workerBeatSubject,
 } from "@gateway/shared/bus/subjects";
 import {
@@ -18,7 +18,7 @@ import {
   encodeFrame,
   FrameType,
 } from "@gateway/shared/bus/frame";
-import { ask, begin } from "../support/chat_outcome.ts";
+import { ask, begin, endsAs } from "../support/chat_outcome.ts";
 import {
   type MiniEdge,
   startMiniCluster,
@@ -37,14 +37,14 @@ import {
   usageOf,
 } from "../support/scripted_model_server.ts";
 import { seededRandom } from "../support/seeded_random.ts";
-import { sleep, startStopwatch, waitFor } from "../support/wait_for.ts";
+import { sleep, startStopwatch, until, waitFor } from "../support/wait_for.ts";
 
 const BUS_UNAVAILABLE = {
   kind: "http_error",
   status: 503,
   errorCode: "bus_unavailable",
   retryAfter: "1",
-};
+} as const;
 
 Deno.test("a frozen bus: answers pause, no edge or worker is considered dead", async () => {
   await using cluster = await startMiniCluster();
@@ -61,13 +61,10 @@ Deno.test("a frozen bus: answers pause, no edge or worker is considered dead", a
   await sleep(3_500);
   assert.equal(call.abortedAtMs, null, "the worker gave its edge up");
   nats.thaw();
-  assert.partialDeepStrictEqual(await newcomer, BUS_UNAVAILABLE);
+  await endsAs(newcomer, BUS_UNAVAILABLE);
   call.say(text("after"));
   call.end(usageOf(3));
-  assert.partialDeepStrictEqual(await outcome, {
-    kind: "complete",
-    content: "before during after",
-  });
+  await endsAs(outcome, { kind: "complete", content: "before during after" });
   await cluster.idle();
 });
 
@@ -82,20 +79,18 @@ Deno.test("the bus down for too long: every request ends, and new ones succeed w
   const whole = await begin(edge, backend, {});
   await nats.kill();
   const newcomer = ask(edge, {});
-  assert.partialDeepStrictEqual(await streamed.outcome, {
+  await endsAs(streamed.outcome, {
     kind: "sse_error",
     errorCode: "bus_unavailable",
     content: "a",
   });
   for (const refused of [whole.outcome, newcomer]) {
-    assert.partialDeepStrictEqual(await refused, BUS_UNAVAILABLE);
+    await endsAs(refused, BUS_UNAVAILABLE);
   }
   await cluster.idle();
   assert.equal(edge.settlements().length, 3);
   await nats.restart();
-  await waitFor(() => edge.link.isConnected && worker.link.isConnected, {
-    what: "the bus",
-  });
+  await until(() => edge.link.isConnected && worker.link.isConnected);
   const again = await begin(edge, backend, {});
   again.call.end();
   assert.equal((await again.outcome).kind, "complete");
@@ -111,15 +106,15 @@ Deno.test("a request whose time is over ends wherever it stands", async () => {
   using watch = startStopwatch();
   const queued = ask(edge, {});
   const errorCode = "deadline_exceeded";
-  const late = { kind: "http_error", status: 504 };
-  assert.partialDeepStrictEqual(await streamed.outcome, {
+  const late = { kind: "http_error", status: 504 } as const;
+  await endsAs(streamed.outcome, {
     kind: "sse_error",
     errorCode,
     content: "a",
   });
-  assert.partialDeepStrictEqual(await whole.outcome, { ...late, errorCode });
+  await endsAs(whole.outcome, { ...late, errorCode });
   // Its own time runs out, or a slot came free just before.
-  assert.partialDeepStrictEqual(await queued, late);
+  await endsAs(queued, late);
   assert.ok(watch.ms < 2_000, `took ${watch.ms} ms`);
   await cluster.idle();
   for (const { abortedAtMs } of backend.calls) assert.ok(abortedAtMs !== null);
@@ -143,14 +138,8 @@ Deno.test("one edge cut off from the bus: its streams end, others never notice",
   using watch = startStopwatch();
   proxy.set({ refuse: true });
   proxy.cut();
-  assert.partialDeepStrictEqual(await cut, {
-    kind: "sse_error",
-    errorCode: "bus_unavailable",
-  });
-  assert.partialDeepStrictEqual(await whole, {
-    kind: "complete",
-    content: answerOf(2, 150),
-  });
+  await endsAs(cut, { kind: "sse_error", errorCode: "bus_unavailable" });
+  await endsAs(whole, { kind: "complete", content: answerOf(2, 150) });
   await cluster.idle();
   assert.ok(watch.ms < 5_000, `the backend of a lost edge ran ${watch.ms} ms`);
 });
@@ -181,10 +170,10 @@ Deno.test("garbage on every subject harms nothing", async () => {
   const random = seededRandom(5);
   const requestId = "0".repeat(32);
   const subjects = [
-    chatAnySubject,
-    chatJobSubject(worker.id),
-    chatControlSubject(worker.id),
-    chatBodySubject(worker.id, requestId),
+    anyWorkerSubject("chat"),
+    jobSubject("chat", worker.id),
+    controlSubject("chat", worker.id),
+    bodySubject("chat", worker.id, requestId),
     edgeFramesSubject(edge.id),
     edgeStreamSubject(edge.id, requestId, 1),
     edgeStreamSubject(edge.id, "not-an-id", 1),
@@ -217,10 +206,7 @@ Deno.test("garbage on every subject harms nothing", async () => {
   await edge.link.flush();
   call.say(text("b"));
   call.end(usageOf(2));
-  assert.partialDeepStrictEqual(await outcome, {
-    kind: "complete",
-    content: "ab",
-  });
+  await endsAs(outcome, { kind: "complete", content: "ab" });
   await cluster.idle();
   const next = await begin(edge, backend, {});
   next.call.end();

@@ -4,20 +4,12 @@
  */
 import assert from "node:assert/strict";
 import { BUS_TIMING } from "@gateway/shared/bus/link_nats";
-import { ask } from "../support/chat_outcome.ts";
+import { ask, endsAs } from "../support/chat_outcome.ts";
 import { freePort } from "../support/local_server.ts";
-import {
-  type MiniEdge,
-  startMiniEdge,
-  startMiniWorker,
-} from "../support/mini_cluster.ts";
-import { type NatsServer, startNatsServer } from "../support/nats_server.ts";
-import {
-  answerOf,
-  type TokenBackend,
-  tokenBackend,
-} from "../support/scripted_model_server.ts";
-import { waitFor } from "../support/wait_for.ts";
+import { startMiniEdge, startMiniWorker } from "../support/mini_cluster.ts";
+import { startNatsServer } from "../support/nats_server.ts";
+import { answerOf, tokenBackend } from "../support/scripted_model_server.ts";
+import { until, waitFor } from "../support/wait_for.ts";
 
 const TOKENS = 100;
 /** Tokens of a request that comes meanwhile. */
@@ -28,15 +20,10 @@ const NOISE_MS = 1_500;
 /** In this time a frozen server is left. */
 const FOUND_MS = BUS_TIMING.silentMs;
 
-interface Pair extends AsyncDisposable {
-  /** Whom each is connected to. */
-  serverOf: { edge: NatsServer; worker: NatsServer };
-  edge: MiniEdge;
-  backend: TokenBackend;
-}
+type Pair = Awaited<ReturnType<typeof startPair>>;
 
 /** Two servers, an edge on one and a worker on the other. */
-async function startPair(): Promise<Pair> {
+async function startPair() {
   await using stack = new AsyncDisposableStack();
   const [routeA, routeB] = [freePort(), freePort()];
   const config = (own: number, other: number) =>
@@ -53,22 +40,18 @@ async function startPair(): Promise<Pair> {
   const backend = tokenBackend({ tokenMs: 10 });
   const servers = [b.server, a.server];
   stack.use(await startMiniWorker({ servers, backend }));
-  await waitFor(() => edge.dispatcher.workers.totals().workers === 1, {
-    what: "the worker over the route",
-  });
+  await until(() => edge.dispatcher.workers.totals().workers === 1);
   const owned = stack.move();
   return {
+    /** Whom each is connected to. */
     serverOf: { edge: a, worker: b },
-    edge,
-    backend,
+    ...{ edge, backend },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }
 
 /** A stream in the middle, and a check that it ends whole. */
-async function beginStream(
-  { edge, backend }: Pair,
-): Promise<() => Promise<void>> {
+async function beginStream({ edge, backend }: Pair) {
   const outcome = ask(edge, { stream: true, seed: 1, max_tokens: TOKENS });
   await waitFor(() => (backend.produced.get(1) ?? 0) > 10, { what: "tokens" });
   return async () =>
@@ -79,7 +62,7 @@ async function beginStream(
 }
 
 async function askFew({ edge }: Pair, seed: number): Promise<void> {
-  assert.partialDeepStrictEqual(await ask(edge, { seed, max_tokens: FEW }), {
+  await endsAs(ask(edge, { seed, max_tokens: FEW }), {
     kind: "complete",
     content: answerOf(seed, FEW),
   });

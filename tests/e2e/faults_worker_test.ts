@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { edgeFramesSubject } from "@gateway/shared/bus/subjects";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
-import { ask, begin } from "../support/chat_outcome.ts";
+import { ask, begin, endsAs } from "../support/chat_outcome.ts";
 import { startMiniCluster } from "../support/mini_cluster.ts";
 import {
   answerOf,
@@ -15,7 +15,7 @@ import {
   tokenBackend,
   usageOf,
 } from "../support/scripted_model_server.ts";
-import { sleep, startStopwatch, waitFor } from "../support/wait_for.ts";
+import { sleep, startStopwatch, until, waitFor } from "../support/wait_for.ts";
 
 Deno.test("a worker that died unnoticed: its requests run elsewhere within half a second", async () => {
   await using cluster = await startMiniCluster();
@@ -41,7 +41,7 @@ Deno.test("a worker killed mid-stream: one error within a second, settled with w
   await answered;
   using watch = startStopwatch();
   await doomed.kill();
-  assert.partialDeepStrictEqual(await outcome, {
+  await endsAs(outcome, {
     kind: "sse_error",
     errorCode: "worker_lost",
     content: "ab",
@@ -67,26 +67,15 @@ Deno.test("a stream opened with keep-alives before its first token: another work
   assert.equal((await answered).status, 200);
   await cluster.addWorker(scriptedModelServer(hello));
   await doomed.kill();
-  assert.partialDeepStrictEqual(await outcome, {
-    kind: "complete",
-    content: "Hello",
-  });
+  await endsAs(outcome, { kind: "complete", content: "Hello" });
 });
 
 const { attemptsMax } = DISPATCH_LIMITS;
 const DEADLY_SEED = 13;
 
-for (
-  const { when, isAccepted, code } of [
-    { when: "after it was accepted", isAccepted: true, code: "worker_lost" },
-    {
-      when: "before its acceptance is received",
-      isAccepted: false,
-      code: "overloaded",
-    },
-  ]
-) {
-  Deno.test(`a request that kills its worker ${when} kills ${attemptsMax}, then fails, and others are served`, async () => {
+for (const isAccepted of [true, false]) {
+  const when = isAccepted ? "after it was" : "before it is known to be";
+  Deno.test(`a request that kills its worker ${when} accepted kills ${attemptsMax}, then fails, and others are served`, async () => {
     await using cluster = await startMiniCluster();
     const { edge } = cluster;
     const killed: Promise<void>[] = [];
@@ -105,9 +94,9 @@ for (
       }));
     }
     await cluster.knows(workers);
-    assert.partialDeepStrictEqual(await ask(edge, { seed: DEADLY_SEED }), {
+    await endsAs(ask(edge, { seed: DEADLY_SEED }), {
       kind: "http_error",
-      errorCode: code,
+      errorCode: isAccepted ? "worker_lost" : "overloaded",
     });
     assert.equal(killed.length, attemptsMax);
     await Promise.all(killed);
@@ -131,10 +120,7 @@ Deno.test("a worker cut off from the bus: its streams end, and it stops its back
   await answered; // The 200 comes with the first byte: from now on nothing is repeated.
   proxy.set({ refuse: true });
   proxy.cut();
-  assert.partialDeepStrictEqual(await outcome, {
-    kind: "sse_error",
-    errorCode: "worker_lost",
-  });
+  await endsAs(outcome, { kind: "sse_error", errorCode: "worker_lost" });
   await cluster.idle();
   assert.ok(call.abortedAtMs);
 });
@@ -148,9 +134,7 @@ for (const failedDials of [0, 1, 2]) {
     await cluster.addWorker(backend, { servers: [proxy.server] });
     const running = ask(edge, { stream: true, seed: 1, max_tokens: 100 });
     // A connection that was made a moment ago is not dialled again at once.
-    await waitFor(() => (backend.produced.get(1) ?? 0) > 20, {
-      what: "tokens",
-    });
+    await until(() => (backend.produced.get(1) ?? 0) > 20);
     proxy.set({ refuse: failedDials > 0 });
     // Sent before, so that they find the worker gone.
     const asked = Array.from(
@@ -166,10 +150,7 @@ for (const failedDials of [0, 1, 2]) {
         content: answerOf(2, 5),
       });
     }
-    assert.partialDeepStrictEqual(await running, {
-      kind: "complete",
-      content: answerOf(1, 100),
-    });
+    await endsAs(running, { kind: "complete", content: answerOf(1, 100) });
   });
 }
 
@@ -184,8 +165,5 @@ Deno.test("the whole process is stalled for two seconds: a pause, nothing else",
   call.say(text("b"));
   await sleep(0);
   call.end(usageOf(2));
-  assert.partialDeepStrictEqual(await outcome, {
-    kind: "complete",
-    content: "ab",
-  });
+  await endsAs(outcome, { kind: "complete", content: "ab" });
 });

@@ -22,10 +22,7 @@ export interface WatchedKey extends ConsoleKey {
 export const STATUS_OF = { disable: 403, enable: 200, delete: 401 } as const;
 
 /** A new key, which is enabled. */
-export async function createWatched(
-  browser: TestClient,
-  description: string,
-): Promise<WatchedKey> {
+export async function createWatched(browser: TestClient, description: string) {
   const key = await createKey(browser, description);
   return { ...key, phases: [[STATUS_OF.enable]] };
 }

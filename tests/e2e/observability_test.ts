@@ -17,7 +17,8 @@ import {
 } from "../observability/otlp_receiver.ts";
 import { postChat } from "../support/chat_request.ts";
 import { waitFor } from "../support/wait_for.ts";
-import { metricsOf, type ServiceName } from "../../deploy/docs/metrics.ts";
+import { metricsOf } from "../../deploy/docs/metrics.ts";
+import type { ServiceName } from "../../deploy/up/services.ts";
 
 const CALLER_SPAN = "b7ad6b7169203331";
 const SERVICES: readonly ServiceName[] = [
@@ -166,7 +167,7 @@ async function everyMetricIsThere({ cluster }: Rig): Promise<void> {
       /^gateway_time_between_tokens_seconds_count\{.*\} 3$/m,
       /^gateway_tokens_total\{.*kind="completion"\} [1-9]\d*$/m,
       /^gateway_admissions_total\{result="admitted"\} 4$/m,
-      /^gateway_known_slots\{state="free"\} 1024$/m,
+      /^gateway_known_slots\{family="chat",state="free"\} 1024$/m,
       /^gateway_redis_ready 1$/m,
     ]],
     ["chat-worker", [
@@ -183,10 +184,7 @@ async function everyMetricIsThere({ cluster }: Rig): Promise<void> {
   }
 }
 
-async function metricsText(
-  cluster: Cluster,
-  service: ServiceName,
-): Promise<string> {
+async function metricsText(cluster: Cluster, service: ServiceName) {
   const [url = ""] = cluster.state.ops_urls[service] ?? [];
   const response = await fetch(`${url}/metrics`);
   assert.equal(response.status, 200);
@@ -201,10 +199,7 @@ Deno.test("a request can be seen from the caller to the model server", async (t)
   });
   const rig = { cluster, model, traces };
   await t.step("in one trace", () => tracedAcrossProcesses(rig));
-  await t.step(
-    "unless the caller's trace is not sampled",
-    () => notSampled(rig),
-  );
+  await t.step("unless the caller does not sample it", () => notSampled(rig));
   await t.step("by one id in every log", () => oneIdFindsEverything(rig));
   await t.step("by the code of a refusal", () => refusalsNameTheirError(rig));
   await t.step("in metrics as documented", () => everyMetricIsThere(rig));

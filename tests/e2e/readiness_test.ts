@@ -6,6 +6,7 @@
  */
 import assert from "node:assert/strict";
 import { mintKey } from "@gateway/shared/keys/key";
+import { REFUSAL_LOG } from "@gateway/shared/limits";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { startNatsServer } from "../support/nats_server.ts";
 import { startRedisServer } from "../support/redis_server.ts";
@@ -34,10 +35,7 @@ async function readiness(
   return `${response.status} ${await response.text()}`;
 }
 
-async function waitUntil(
-  service: RunningServiceProcess,
-  wanted: RegExp,
-): Promise<void> {
+async function waitUntil(service: RunningServiceProcess, wanted: RegExp) {
   let said = "";
   await waitFor(async () => {
     said = await readiness(service);
@@ -49,7 +47,11 @@ Deno.test("a new stack", async (t) => {
   await using nats = await startNatsServer();
   await using redis = await startRedisServer({ args: DURABLE });
   await using proxy = startTcpProxy(nats.port);
-  const env = { NATS_URL: `nats://${proxy.server}`, REDIS_URL: redis.url };
+  const env = {
+    NATS_URL: `nats://${proxy.server}`,
+    REDIS_URL: redis.url,
+    LOG_SAMPLE: "0",
+  };
   await using worker = await startService("chat-worker", env);
   await using edge = await startService("edge-auth", env);
   const services = [edge, worker];
@@ -76,9 +78,38 @@ Deno.test("a new stack", async (t) => {
       assert.ok(service.process.isRunning);
     }
   });
+
+  await t.step("sums up its refusals before it ends", async () => {
+    const keys = Array.from({ length: 10 }, () => mintKey(randomBytes));
+    for (const key of keys) assert.equal(await statusOf(edge.url, key), 401);
+    edge.process.signal("SIGTERM");
+    assert.equal((await edge.process.exited).code, 0);
+    const lines = edge.process.output().split("\n");
+    const of = (event: string) =>
+      lines.filter((line) =>
+        line.includes(`"event":"${event}"`) && line.includes("unauthorized")
+      );
+    assert.equal(of("request").length, REFUSAL_LOG.linesFirst);
+    assert.ok(
+      !lines.some((line) => line.includes(`"status":200`)),
+      "LOG_SAMPLE",
+    );
+    const sums = of("refusals").map((line) => JSON.parse(line));
+    assert.deepEqual(
+      sums.map(({ clientAddress, count }) => [clientAddress, count]),
+      [["127.0.0.1", 1 + keys.length - REFUSAL_LOG.linesFirst]],
+    );
+  });
 });
 
-for (const name of ["edge-auth", "chat-worker", "key-admin"] as const) {
+for (
+  const name of [
+    "edge-auth",
+    "chat-worker",
+    "media-worker",
+    "key-admin",
+  ] as const
+) {
   Deno.test(`${name} does not start without a model server, and says what is missing`, async () => {
     await using service = startWithoutModels(name, {
       NATS_URL: "nats://127.0.0.1:9",
@@ -88,3 +119,34 @@ for (const name of ["edge-auth", "chat-worker", "key-admin"] as const) {
     assert.match(service.output(), /no model server: set MODELS_FILE/);
   });
 }
+
+Deno.test("a worker without models of its kinds says so: the media worker waits for better ones, the chat worker stops", async () => {
+  await using nats = await startNatsServer();
+  const models = (kind: string) => ({
+    models: [{
+      id: kind,
+      kind,
+      backends: [{
+        type: "openai",
+        base_url: "http://127.0.0.1:9/v1",
+        model: "m",
+      }],
+    }],
+  });
+  const file = await Deno.makeTempFile({ suffix: ".json" });
+  const env = { NATS_URL: `nats://${nats.server}`, MODELS_FILE: file };
+  try {
+    await Deno.writeTextFile(file, JSON.stringify(models("chat")));
+    await using media = await startService("media-worker", env);
+    assert.match(await readiness(media), /^200/);
+    const warnings = media.process.output().match(/"level":"warn".*/g) ?? [];
+    assert.equal(warnings.length, 1);
+    assert.match(warnings[0] ?? "", /"no_models"/);
+    await Deno.writeTextFile(file, JSON.stringify(models("speech")));
+    await using chat = startWithoutModels("chat-worker", env);
+    assert.equal((await chat.exited).code, 78);
+    assert.match(chat.output(), /none has the kind "chat"[^]*media-worker/);
+  } finally {
+    await Deno.remove(file);
+  }
+});

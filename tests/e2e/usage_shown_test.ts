@@ -1,14 +1,28 @@
 /**
  * Guarantee: the usage that the console shows for a key and for all keys is exactly the
- * sum of what its clients received: requests, tokens in and out, errors. Nothing is
- * counted twice or left out between the worker, the edge and Redis.
+ * sum of what its clients received: requests, tokens in and out, failures and why.
+ * Nothing is counted twice or left out between the worker, the edge and Redis.
  */
 import assert from "node:assert/strict";
+import type { FailureReason } from "@gateway/shared/keys/failed_requests";
+import {
+  type Limits,
+  ownerLimitsKey,
+  UNLIMITED,
+} from "@gateway/shared/keys/record";
+import { encodeKey } from "../../services/key-admin/domain/keys/key_record.ts";
+import type { KeySettings } from "../../services/key-admin/domain/keys/settings.ts";
 import { estimateTokens } from "../../services/edge-auth/limits/cost.ts";
 import { createKey } from "../conformance/context.ts";
 import { chatRequest } from "../support/chat_request.ts";
 import { type Cluster, startCluster } from "../support/cluster.ts";
-import { askCluster } from "../support/cluster_keys.ts";
+import {
+  askCluster,
+  createStoredKey,
+  LONG,
+  type OpenedStore,
+  openStore,
+} from "../support/cluster_keys.ts";
 import type { TestClient } from "../../services/key-admin/console_fixture.ts";
 import { matchIn, openConsole } from "../support/console_client.ts";
 import { waitFor } from "../support/wait_for.ts";
@@ -21,14 +35,16 @@ const TOKENS_BEFORE_FAILURE = 5;
 /** Totals by their names on a page. */
 interface Usage {
   "Requests": number;
-  "Errors": number;
+  "Failed": number;
+  "Refused": number;
   "Input tokens": number;
   "Output tokens": number;
 }
 
 const NONE: Usage = {
   "Requests": 0,
-  "Errors": 0,
+  "Failed": 0,
+  "Refused": 0,
   "Input tokens": 0,
   "Output tokens": 0,
 };
@@ -36,7 +52,8 @@ const NONE: Usage = {
 /** Each total of a page, or of several usages. */
 const totals = (total: (name: keyof Usage) => number): Usage => ({
   "Requests": total("Requests"),
-  "Errors": total("Errors"),
+  "Failed": total("Failed"),
+  "Refused": total("Refused"),
   "Input tokens": total("Input tokens"),
   "Output tokens": total("Output tokens"),
 });
@@ -83,7 +100,7 @@ function complete(cluster: Cluster, value: string): Promise<Usage[]> {
 
 /** Requests that fail: at once, which costs nothing, and in mid-stream. */
 async function fail(cluster: Cluster, value: string): Promise<Usage[]> {
-  const failed = { ...NONE, "Requests": 1, "Errors": 1 };
+  const failed = { ...NONE, "Requests": 1, "Failed": 1 };
   const messages = simulates(`fail after ${TOKENS_BEFORE_FAILURE} tokens`);
   const { promptTokens } = estimateTokens(chatRequest({ messages }));
   const usages: Usage[] = [];
@@ -102,8 +119,8 @@ async function fail(cluster: Cluster, value: string): Promise<Usage[]> {
   return usages;
 }
 
-/** What is refused is nobody's usage. */
-async function refuse(cluster: Cluster, value: string): Promise<void> {
+/** Requests that are refused; one with an unknown key is nobody's. */
+async function refuse(cluster: Cluster, value: string): Promise<Usage> {
   const rows: [key: string, body: object, status: number][] = [
     [value, { max_tokens: -1 }, 400],
     [value, { model: "no-such-model" }, 404],
@@ -114,6 +131,7 @@ async function refuse(cluster: Cluster, value: string): Promise<void> {
     await response.body?.cancel();
     assert.equal(response.status, status);
   }
+  return { ...NONE, "Refused": 2 };
 }
 
 Deno.test("the console shows exactly what was used", async () => {
@@ -123,19 +141,138 @@ Deno.test("the console shows exactly what was used", async () => {
   const ofOne = sum([
     ...await complete(cluster, one.key),
     ...await fail(cluster, one.key),
+    await refuse(cluster, one.key),
   ]);
   const ofTwo = sum(await complete(cluster, two.key));
-  await refuse(cluster, one.key);
   const ofAll = sum([ofOne, ofTwo]);
-  await waitFor(
-    async () =>
-      (await shown(browser, "/usage?range=24h")).Requests >= ofAll.Requests,
-    { what: "all settlements" },
-  );
+  await waitFor(async () => {
+    const { Requests, Refused } = await shown(browser, "/usage?range=24h");
+    return Requests >= ofAll.Requests && Refused >= ofAll.Refused;
+  }, { what: "all settlements" });
   for (const range of ["24h", "30d"]) {
     const at = (path: string) => shown(browser, `${path}?range=${range}`);
     assert.deepEqual(await at("/usage"), ofAll);
     assert.deepEqual(await at(`/keys/${one.id}`), ofOne);
     assert.deepEqual(await at(`/keys/${two.id}`), ofTwo);
   }
+});
+
+/** How requests fail with a new key: its limits and settings, those of its owner, and the request. */
+interface Way {
+  limits?: Partial<Limits>;
+  ownerLimits?: Partial<Limits>;
+  settings?: Partial<KeySettings>;
+  isDisabled?: boolean;
+  body?: object;
+  /** A stream of the key runs meanwhile. */
+  isBusy?: boolean;
+}
+
+const CUT = { messages: simulates("fail after 5 tokens"), stream: true };
+const WAYS: [FailureReason, status: number, Way][] = [
+  ["requests_per_minute", 429, { limits: { requestsPerMinute: 1 } }],
+  ["tokens_per_minute", 429, { limits: { tokensPerMinute: 1 } }],
+  ["tokens_per_day", 429, { limits: { tokensPerDay: 1 } }],
+  ["concurrency", 429, { limits: { concurrency: 1 }, isBusy: true }],
+  ["requests_per_minute.owner", 429, { ownerLimits: { requestsPerMinute: 1 } }],
+  ["tokens_per_minute.owner", 429, { ownerLimits: { tokensPerMinute: 1 } }],
+  ["tokens_per_day.owner", 429, { ownerLimits: { tokensPerDay: 1 } }],
+  ["concurrency.owner", 429, { ownerLimits: { concurrency: 1 }, isBusy: true }],
+  ["model_server_limit", 429, { body: { messages: simulates("error 429") } }],
+  ["unknown_model", 404, { body: { model: "no-such-model" } }],
+  ["model_forbidden", 403, { settings: { models: ["another-model"] } }],
+  ["endpoint_forbidden", 403, { settings: { scopes: ["models"] } }],
+  ["key_disabled", 403, { isDisabled: true }],
+  ["key_expired", 401, { settings: { expiresAtMs: 1 } }],
+  ["invalid_request", 400, { body: { max_tokens: -1 } }],
+  ["server", 502, { body: { messages: simulates("error 500") } }],
+  ["cut", 200, { body: { ...CUT, max_tokens: 50 } }],
+];
+/** A limit of 1 lets one request pass. */
+const TRIES = 3;
+
+interface Stage {
+  cluster: Cluster;
+  opened: OpenedStore;
+  owner: {
+    ownerId: string;
+    setLimits: (limits: Partial<Limits>) => Promise<void>;
+  };
+}
+
+/** Sends requests with a new key until one ends with the status. */
+async function provoke(
+  { cluster, opened: { store }, owner: { ownerId, setLimits } }: Stage,
+  { limits, ownerLimits = {}, settings, ...way }: Way,
+  status: number,
+): Promise<{ keyId: string; requestId: string }> {
+  const { value, target } = await createStoredKey(
+    store,
+    ownerId,
+    limits,
+    settings,
+  );
+  await setLimits(ownerLimits);
+  if (way.isDisabled) await store.disable(target);
+  const client = new AbortController();
+  const { signal } = client;
+  if (way.isBusy) await askCluster(cluster, value, 0, LONG, signal);
+  for (let tries = 0; tries < TRIES; tries++) {
+    const response = await askCluster(cluster, value, 0, way.body);
+    await response.text();
+    if (response.status !== status) continue;
+    client.abort();
+    await setLimits({});
+    const requestId = response.headers.get("x-request-id") ?? "";
+    return { keyId: target.keyId, requestId };
+  }
+  return assert.fail(`no ${status}`);
+}
+
+/** The sums of a usage file by column. */
+async function sumsOf(browser: TestClient, path: string) {
+  const { text } = await browser.get(path);
+  const [head = "", ...lines] = text.trimEnd().split("\r\n");
+  const names = head.split(",");
+  return (name: string) =>
+    lines.reduce(
+      (sum, line) => sum + Number(line.split(",")[names.indexOf(name)]),
+      0,
+    );
+}
+
+Deno.test("the console shows why requests were refused or failed", async (t) => {
+  await using cluster = await startCluster();
+  const browser = await openConsole(cluster);
+  await using opened = await openStore(cluster);
+  const { redis } = opened;
+  const ownerId = String(await redis.command(["GET", "owner:first"]));
+  const setLimits = async (limits: Partial<Limits>) => {
+    const fields = encodeKey({ limits: { ...UNLIMITED, ...limits } });
+    await redis.command(["HSET", ownerLimitsKey(ownerId), ...fields]);
+  };
+  const stage = { cluster, opened, owner: { ownerId, setLimits } };
+  const provoked = [];
+  for (const [reason, status, way] of WAYS) {
+    provoked.push({ ...await provoke(stage, way, status), reason, status });
+  }
+  for (const { keyId, requestId, reason, status } of provoked) {
+    await t.step(reason, async () => {
+      const path = `/keys/${keyId}`;
+      const shown = await waitFor(async () => {
+        const sums = await sumsOf(browser, `${path}/export.csv`);
+        return sums(reason) > 0 && sums;
+      }, { what: "the reason in the file" });
+      const hasRun = ["model_server_limit", "server", "cut"].includes(reason);
+      assert.equal(shown(reason), 1);
+      assert.equal(shown("failed"), hasRun ? 1 : 0);
+      assert.equal(shown("refused"), hasRun ? 0 : 1);
+      const list = await browser.get(`${path}/requests`);
+      const row = new RegExp(`${requestId}.*?</tr>`).exec(list.text)?.[0];
+      assert.match(row ?? "", new RegExp(`>${status}<`));
+      assert.match((await browser.get(path)).text, /Refused or failed/);
+    });
+  }
+  const all = await sumsOf(browser, "/usage/export.csv");
+  for (const [reason] of WAYS) assert.equal(all(reason), 1, reason);
 });

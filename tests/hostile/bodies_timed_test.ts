@@ -4,7 +4,7 @@
  */
 import assert from "node:assert/strict";
 import process from "node:process";
-import { errorBodySchema } from "../support/answer_schemas.ts";
+import { errorBodySchema } from "@gateway/shared/openai/completion";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { createKey, rawExchange } from "../conformance/context.ts";
 import { startCluster } from "../support/cluster.ts";
@@ -118,11 +118,7 @@ const headOf = (key: string, framing: string) =>
   "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" +
   `Authorization: Bearer ${key}\r\n${framing}\r\n\r\n`;
 
-function postBody(
-  baseUrl: string,
-  key: string,
-  body: BodyInit,
-): Promise<Response> {
+function postBody(baseUrl: string, key: string, body: BodyInit) {
   const headers = {
     authorization: `Bearer ${key}`,
     "content-type": "application/json",

@@ -189,19 +189,16 @@ Deno.test("ASVS 1.5.3, 4.1.4, 4.2.1, 13.4.4, API2: bad requests over a raw socke
   const url = edge.baseUrl;
   const key = await cluster.addKey();
 
-  await t.step(
-    "without a valid key: 401, without a call to Redis",
-    async () => {
-      const before = await scriptCalls(cluster.world);
-      for (const [name, sent, status] of unauthenticated(key)) {
-        const answer = await send(url, sent);
-        assert.equal(answer.status, status, `${name}: ${answer.body}`);
-        assert.equal(answer.body, UNAUTHORIZED, name);
-        assert.match(answer.head, /^www-authenticate: bearer$/im, name);
-      }
-      assert.equal(await scriptCalls(cluster.world), before);
-    },
-  );
+  await t.step("401 for a malformed key takes no call to Redis", async () => {
+    const before = await scriptCalls(cluster.world);
+    for (const [name, sent, status] of unauthenticated(key)) {
+      const answer = await send(url, sent);
+      assert.equal(answer.status, status, `${name}: ${answer.body}`);
+      assert.equal(answer.body, UNAUTHORIZED, name);
+      assert.match(answer.head, /^www-authenticate: bearer$/im, name);
+    }
+    assert.equal(await scriptCalls(cluster.world), before);
+  });
 
   await t.step("7 an unknown key: 401 and one read in all", async () => {
     const before = await scriptCalls(cluster.world);

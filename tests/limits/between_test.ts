@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { keyChangedSubject } from "@gateway/shared/bus/subjects";
 import { startGatedCluster, statusOf } from "../support/gated_cluster.ts";
-import { waitFor } from "../support/wait_for.ts";
+import { until } from "../support/wait_for.ts";
 
 const ASKED = 20;
 /** The edge notices in a fifth of this that a client has left. */
@@ -22,9 +22,7 @@ Deno.test("a client that leaves while it is admitted gives its slot back and run
   const asking = Array.from({ length: ASKED }, async () => {
     await assert.rejects(cluster.ask(key, { signal: client.signal }));
   });
-  await waitFor(async () => await cluster.leases(key) === ASKED, {
-    what: "Redis to admit all of them",
-  });
+  await until(async () => await cluster.leases(key) === ASKED);
   client.abort();
   await Promise.all(asking);
   cluster.proxy.set({ delayMs: NOTICED_MS });
@@ -41,9 +39,7 @@ Deno.test("a notice to stop that overtakes the answer of Redis holds", async () 
   const ran = cluster.backend.calls.length;
   cluster.proxy.set({ blackHole: "down" });
   const asking = cluster.ask(key);
-  await waitFor(async () => await cluster.leases(key) === 1, {
-    what: "Redis to admit it",
-  });
+  await until(async () => await cluster.leases(key) === 1);
   cluster.edge.link.publish(
     keyChangedSubject,
     new TextEncoder().encode(

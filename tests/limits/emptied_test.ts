@@ -14,7 +14,7 @@ import {
   statusOf,
   type TestKey,
 } from "../support/gated_cluster.ts";
-import { startStopwatch, waitFor } from "../support/wait_for.ts";
+import { startStopwatch, until, waitFor } from "../support/wait_for.ts";
 
 const RECOVERY_MS = 2_000;
 /** More than may fail to authenticate from one address. */
@@ -74,22 +74,19 @@ async function assertRecovers(cluster: GatedCluster, keys: Keys) {
 
 /** What the lines of an event since the last look say that it is now. */
 function changes({ log }: GatedEdge, event: string): string[] {
-  return log.lines
-    .filter((line) => line.event === event)
+  return log.lines.filter((line) => line.event === event)
     .map(({ fields }) => String(fields.to));
 }
 
 /** Waits until every edge has said this of its store, and checks that it said nothing else. */
 async function assertSaid(cluster: GatedCluster, expected: string[]) {
   for (const edge of cluster.edges) {
-    await waitFor(() => changes(edge, "key_store").length >= expected.length, {
-      what: "the edge to notice the change",
-    });
+    await until(() => changes(edge, "key_store").length >= expected.length);
     assert.deepEqual(changes(edge, "key_store"), expected);
   }
 }
 
-async function startWithKeys(): Promise<{ cluster: GatedCluster; keys: Keys }> {
+async function startWithKeys() {
   const cluster = await startGatedCluster({ edges: EDGES });
   const keys = {
     seen: await cluster.addKey(),

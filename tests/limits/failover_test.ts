@@ -17,8 +17,8 @@ import {
 } from "../support/gated_cluster.ts";
 import { startRedisServer } from "../support/redis_server.ts";
 import { hello, text } from "../support/scripted_model_server.ts";
-import { startTcpProxy, type TcpProxy } from "../support/tcp_proxy.ts";
-import { sleep, waitFor } from "../support/wait_for.ts";
+import { startTcpProxy } from "../support/tcp_proxy.ts";
+import { sleep, until, waitFor } from "../support/wait_for.ts";
 
 const EDGES = 4;
 const CLIENTS = 12;
@@ -27,17 +27,8 @@ const INTERVAL_MS = 60_000 / PER_MINUTE;
 const RECOVERY_MS = 2_000;
 const PATIENT_MS = 30_000;
 
-interface Replica extends AsyncDisposable {
-  readonly port: number;
-  command(...args: string[]): Promise<unknown>;
-  /** Between it and its master. */
-  readonly wire: TcpProxy;
-  /** Waits until it has all that the master has now. */
-  caughtUp(): Promise<void>;
-}
-
 /** A replica of the cluster's Redis that has caught up. */
-async function startReplica({ world }: GatedCluster): Promise<Replica> {
+async function startReplica({ world }: GatedCluster) {
   await using started = new AsyncDisposableStack();
   const wire = started.use(startTcpProxy(world.redis.port));
   // Copies begin at once, not after waiting for further replicas.
@@ -48,21 +39,18 @@ async function startReplica({ world }: GatedCluster): Promise<Replica> {
   const command = (...args: string[]) =>
     link.command(args, { deadlineMs: PATIENT_MS });
   const info = async () => String(await command("INFO", "replication"));
-  await waitFor(async () => /master_link_status:up/.test(await info()), {
-    what: "the replica to have caught up",
-  });
+  await until(async () => /master_link_status:up/.test(await info()));
   const resources = started.move();
   return {
-    port,
-    command,
+    ...{ port, command },
+    /** Between it and its master. */
     wire,
+    /** Waits until it has all that the master has now. */
     async caughtUp() {
       const offsetIn = (text: unknown) =>
         Number(/master_repl_offset:(\d+)/.exec(String(text))?.[1]);
       const wanted = offsetIn(await world.command("INFO", "replication"));
-      await waitFor(async () => offsetIn(await info()) >= wanted, {
-        what: "the replica to have all",
-      });
+      await until(async () => offsetIn(await info()) >= wanted);
     },
     [Symbol.asyncDispose]: () => resources.disposeAsync(),
   };
@@ -92,10 +80,7 @@ function startPressing(cluster: GatedCluster, key: TestKey) {
 }
 
 /** Every edge is answered by Redis again, in time. */
-async function assertRecovers(
-  cluster: GatedCluster,
-  key: TestKey,
-): Promise<void> {
+async function assertRecovers(cluster: GatedCluster, key: TestKey) {
   await Promise.all(Array.from({ length: EDGES }, async (_, edge) => {
     await waitFor(
       async () => await statusOf(cluster.ask(key, { edge })) !== 503,
@@ -139,10 +124,7 @@ Deno.test("the master is lost, its replica takes over", async () => {
   await world.setKey(disabled, { state: "disabled" });
   await world.command("DEL", recordKey(deleted));
   await world.command("DEL", hashKey(hashKeyValue(deleted.value)));
-  const hold = {
-    stream: true,
-    messages: [{ role: "user", content: "hold" }],
-  };
+  const hold = { stream: true, messages: [{ role: "user", content: "hold" }] };
   const held = await Promise.all(
     [0, 1].map((edge) => cluster.ask(slots, { edge, body: hold })),
   );
@@ -152,23 +134,17 @@ Deno.test("the master is lost, its replica takes over", async () => {
   await replica.caughtUp();
 
   await using pressing = startPressing(cluster, key);
-  await waitFor(() => pressing.count(200) > 50, {
-    what: "requests before the failover",
-  });
+  await until(() => pressing.count(200) > 50);
   // What is admitted from now on has no copy.
   replica.wire.set({ blackHole: "both" });
   const seen = pressing.count(200);
-  await waitFor(() => pressing.count(200) > seen + 50, {
-    what: "requests that are not copied",
-  });
+  await until(() => pressing.count(200) > seen + 50);
   await world.redis.kill();
   replica.wire.cut();
   await replica.command("REPLICAOF", "NO", "ONE");
   const copied = await readState(replica, limiterKey(key));
   assert.ok(copied !== null);
-  await waitFor(() => pressing.count(503) > 2 * CLIENTS, {
-    what: "all answers of the old master",
-  });
+  await until(() => pressing.count(503) > 2 * CLIENTS);
   const lost = pressing.count(200) -
     Math.round((copied.requestsTatMs - began.requestsTatMs) / INTERVAL_MS);
   assert.ok(lost > 0, `${lost} lost`);
@@ -178,9 +154,7 @@ Deno.test("the master is lost, its replica takes over", async () => {
   await assertOnEveryEdge(cluster, disabled, 403);
   await assertOnEveryEdge(cluster, deleted, 401);
   await assertOnEveryEdge(cluster, slots, 429);
-  await waitFor(() => pressing.statuses.at(-1) === 429, {
-    what: "the limit to be used up",
-  });
+  await until(() => pressing.statuses.at(-1) === 429);
   await pressing.end();
   const spanMs = performance.timeOrigin + performance.now() - began.lastAtMs;
   const due = PER_MINUTE + Math.ceil(spanMs / INTERVAL_MS);
@@ -193,9 +167,6 @@ Deno.test("the master is lost, its replica takes over", async () => {
   );
 
   for (const answer of held) await answer.body?.cancel();
-  await waitFor(
-    async () => await statusOf(cluster.ask(slots)) === 200,
-    { what: "the slots to be given back at the new master" },
-  );
+  await until(async () => await statusOf(cluster.ask(slots)) === 200);
   assert.ok(backend.calls.length >= admitted);
 });

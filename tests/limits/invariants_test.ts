@@ -5,8 +5,7 @@
 import assert from "node:assert/strict";
 import type { Admitted } from "../../services/edge-auth/limits/limiter.ts";
 import type { Refusal } from "../../services/edge-auth/limits/refusal.ts";
-import { LEASE_MS } from "../../services/edge-auth/limits/scripts.ts";
-import { SETTLE } from "../../services/edge-auth/limits/scripts.ts";
+import { LEASE_MS, SETTLE } from "../../services/edge-auth/limits/scripts.ts";
 import { settlementOf } from "../../services/edge-auth/limits/cost.ts";
 import {
   leaseKey,
@@ -20,7 +19,6 @@ import {
   DONE,
   fingerprint,
   readState,
-  type RedisWorld,
   startRedisWorld,
 } from "../support/admission_fixture.ts";
 import { type Fleet, startFleet } from "../support/limits/edge_fleet.ts";
@@ -33,12 +31,9 @@ const RECOVERY_MS = 2_000;
 /** Every one of 2,000 shall have an answer, however busy the machine is. */
 const PATIENT_MS = 10_000;
 
-interface Stage extends AsyncDisposable {
-  world: RedisWorld;
-  fleet: Fleet;
-}
+type Stage = Awaited<ReturnType<typeof startStage>>;
 
-async function startStage(deadlineMs = PATIENT_MS): Promise<Stage> {
+async function startStage(deadlineMs = PATIENT_MS) {
   await using started = new AsyncDisposableStack();
   const config = ["appendonly yes"];
   const world = started.use(await startRedisWorld({ config }));
@@ -68,11 +63,7 @@ async function askAtOnce(
 }
 
 /** Uses up what a principal may do, and returns the last refusal. */
-async function exhaust(
-  { fleet }: Stage,
-  principal: Principal,
-  wantTokens = 0,
-): Promise<Extract<Refusal, { reason: "limited" }>> {
+async function exhaust({ fleet }: Stage, principal: Principal, wantTokens = 0) {
   for (;;) {
     const decision = await fleet.at(0).ask(principal, wantTokens);
     assert.ok(decision !== null);
@@ -82,19 +73,13 @@ async function exhaust(
   }
 }
 
-async function assertAllUnanswered(
-  { fleet }: Stage,
-  principal: Principal,
-): Promise<void> {
+async function assertAllUnanswered({ fleet }: Stage, principal: Principal) {
   for (let place = 0; place < fleet.size; place += 1) {
     assert.equal(await fleet.at(place).ask(principal), null);
   }
 }
 
-async function answersAgain(
-  { fleet }: Stage,
-  principal: Principal,
-): Promise<void> {
+async function answersAgain({ fleet }: Stage, principal: Principal) {
   for (let place = 0; place < fleet.size; place += 1) {
     await waitFor(() => fleet.at(place).ask(principal), {
       what: `edge ${place} to have an answer`,
@@ -163,83 +148,67 @@ Deno.test("invariants of the limits", async (t) => {
     assert.equal(await fingerprint(world), before);
   });
 
-  await t.step(
-    "a request larger than the bucket passes, and leaves a debt",
-    async () => {
-      const key = await world.addKey({ limits: { tokensPerMinute: 1_000 } });
-      assert.ok((await fleet.at(0).ask(key, 5_000))?.isAdmitted);
-      const { waitMs } = await exhaust(stage, key, 10);
-      // 4,000 tokens of debt and the 10 asked for, at 60 ms each.
-      assert.ok(Math.abs(waitMs - 240_600) < 1_000, `${waitMs} ms`);
-      await letTimePass(world.link, { principal: key, ms: waitMs });
-      const { admitted } = await askAtOnce(fleet, key, {
-        count: 40,
-        wantTokens: 10,
-      });
-      assert.ok(admitted.length >= 1 && admitted.length <= 2);
-    },
-  );
+  await t.step("a request beyond the bucket leaves a debt", async () => {
+    const key = await world.addKey({ limits: { tokensPerMinute: 1_000 } });
+    assert.ok((await fleet.at(0).ask(key, 5_000))?.isAdmitted);
+    const { waitMs } = await exhaust(stage, key, 10);
+    // 4,000 tokens of debt and the 10 asked for, at 60 ms each.
+    assert.ok(Math.abs(waitMs - 240_600) < 1_000, `${waitMs} ms`);
+    await letTimePass(world.link, { principal: key, ms: waitMs });
+    const { admitted } = await askAtOnce(fleet, key, {
+      count: 40,
+      wantTokens: 10,
+    });
+    assert.ok(admitted.length >= 1 && admitted.length <= 2);
+  });
 
-  await t.step(
-    "what long requests give back makes a burst of what refilled while they ran, and no more",
-    async () => {
-      const [perMinute, minutes] = [1_000, 5];
-      const key = await world.addKey({
-        limits: { tokensPerMinute: perMinute },
+  await t.step("what is given back bursts once, as refilled", async () => {
+    const [perMinute, minutes] = [1_000, 5];
+    const key = await world.addKey({ limits: { tokensPerMinute: perMinute } });
+    const use = async (tokens: number, admitted: Admitted) => {
+      fleet.at(0).settle(admitted, {
+        ...DONE,
+        promptTokens: 0,
+        completionTokens: tokens,
       });
-      const use = async (tokens: number, admitted: Admitted) => {
-        fleet.at(0).settle(admitted, {
-          ...DONE,
-          promptTokens: 0,
-          completionTokens: tokens,
-        });
-        await waitFor(() => fleet.isSettled, { what: "the settlement" });
-      };
-      const long: Admitted[] = [];
-      for (let minute = 0; minute < minutes; minute += 1) {
-        const admitted = await fleet.at(0).ask(key, perMinute);
-        assert.ok(admitted?.isAdmitted);
-        long.push(admitted);
-        await letTimePass(world.link, { principal: key, ms: MINUTE_MS });
+      await waitFor(() => fleet.isSettled, { what: "the settlement" });
+    };
+    const long: Admitted[] = [];
+    for (let minute = 0; minute < minutes; minute += 1) {
+      const admitted = await fleet.at(0).ask(key, perMinute);
+      assert.ok(admitted?.isAdmitted);
+      long.push(admitted);
+      await letTimePass(world.link, { principal: key, ms: MINUTE_MS });
+    }
+    let used = 0;
+    for (const each of long) {
+      await use(0, each);
+      for (;;) {
+        const next = await fleet.at(0).ask(key, perMinute / 10);
+        assert.ok(next !== null);
+        if (!next.isAdmitted) break;
+        await use(next.reservedTokens, next);
+        used += next.reservedTokens;
       }
-      let used = 0;
-      for (const each of long) {
-        await use(0, each);
-        for (;;) {
-          const next = await fleet.at(0).ask(key, perMinute / 10);
-          assert.ok(next !== null);
-          if (!next.isAdmitted) break;
-          await use(next.reservedTokens, next);
-          used += next.reservedTokens;
-        }
-      }
-      assert.ok(used <= perMinute * (1 + minutes), `${used} tokens`);
-      assert.ok(used >= perMinute * minutes, `${used} tokens`);
-    },
-  );
+    }
+    assert.ok(used <= perMinute * (1 + minutes), `${used} tokens`);
+    assert.ok(used >= perMinute * minutes, `${used} tokens`);
+  });
 
-  await t.step(
-    "ASVS 8.3.2: disable and delete hold for the very next call, on every edge",
-    async () => {
-      const key = await world.addKey();
-      const reasons = async () => {
-        const { admitted, refused } = await askAtOnce(fleet, key, {
-          count: 40,
-        });
-        return [
-          admitted.length,
-          ...new Set(refused.map(({ reason }) => reason)),
-        ];
-      };
-      assert.deepEqual(await reasons(), [40]);
-      await world.setKey(key, { state: "disabled" });
-      assert.deepEqual(await reasons(), [0, "disabled"]);
-      await world.setKey(key, { state: "enabled" });
-      assert.deepEqual(await reasons(), [40]);
-      await world.command("DEL", recordKey(key));
-      assert.deepEqual(await reasons(), [0, "unknown"]);
-    },
-  );
+  await t.step("ASVS 8.3.2: disable and delete hold at once", async () => {
+    const key = await world.addKey();
+    const reasons = async () => {
+      const { admitted, refused } = await askAtOnce(fleet, key, { count: 40 });
+      return [admitted.length, ...new Set(refused.map(({ reason }) => reason))];
+    };
+    assert.deepEqual(await reasons(), [40]);
+    await world.setKey(key, { state: "disabled" });
+    assert.deepEqual(await reasons(), [0, "disabled"]);
+    await world.setKey(key, { state: "enabled" });
+    assert.deepEqual(await reasons(), [40]);
+    await world.command("DEL", recordKey(key));
+    assert.deepEqual(await reasons(), [0, "unknown"]);
+  });
 });
 
 /** Whose limit refuses, and how many requests of 100 tokens it lets pass. */
@@ -286,47 +255,39 @@ Deno.test("limits while Redis fails", async (t) => {
   await using stage = await startStage(1_000);
   const { world, fleet } = stage;
 
-  await t.step(
-    "frozen: no answer, and nothing is kept of the asking",
-    async () => {
-      const limits = { ...WIDE, concurrency: 40 };
-      const key = await world.addKey({ limits, ownerLimits: limits });
-      await world.redis.freeze();
-      const unanswered = Array.from(
-        { length: 20 },
-        (_, index) => fleet.at(index % fleet.size).ask(key, 100),
-      );
-      assert.deepEqual(new Set(await Promise.all(unanswered)), new Set([null]));
-      world.redis.thaw();
-      await answersAgain(stage, key);
-      await waitFor(() => fleet.isSettled, {
-        what: "late answers to be undone",
-      });
-      for (const name of [limiterKey(key), ownerLimiterKey(key.ownerId)]) {
-        const state = await readState(world, name) ?? assert.fail();
-        assert.equal(state.dayTokens, 0);
-        assert.ok(state.tokensTatMs <= state.lastAtMs + 1);
-        // Those that had an answer afterwards.
-        const aheadMs = fleet.size * MINUTE_MS / WIDE.requestsPerMinute;
-        assert.ok(state.requestsTatMs <= state.lastAtMs + aheadMs + 1);
-      }
-      assert.equal(await world.command("ZCARD", leaseKey(key)), fleet.size);
-    },
-  );
+  await t.step("frozen: no answer, and nothing is kept", async () => {
+    const limits = { ...WIDE, concurrency: 40 };
+    const key = await world.addKey({ limits, ownerLimits: limits });
+    await world.redis.freeze();
+    const unanswered = Array.from(
+      { length: 20 },
+      (_, index) => fleet.at(index % fleet.size).ask(key, 100),
+    );
+    assert.deepEqual(new Set(await Promise.all(unanswered)), new Set([null]));
+    world.redis.thaw();
+    await answersAgain(stage, key);
+    await waitFor(() => fleet.isSettled, { what: "late answers to be undone" });
+    for (const name of [limiterKey(key), ownerLimiterKey(key.ownerId)]) {
+      const state = await readState(world, name) ?? assert.fail();
+      assert.equal(state.dayTokens, 0);
+      assert.ok(state.tokensTatMs <= state.lastAtMs + 1);
+      // Those that had an answer afterwards.
+      const aheadMs = fleet.size * MINUTE_MS / WIDE.requestsPerMinute;
+      assert.ok(state.requestsTatMs <= state.lastAtMs + aheadMs + 1);
+    }
+    assert.equal(await world.command("ZCARD", leaseKey(key)), fleet.size);
+  });
 
-  await t.step(
-    "out of memory: no answer, no pass, and slots are given back",
-    async () => {
-      const key = await world.addKey({ limits: { concurrency: 2 } });
-      const held = await fleet.at(0).ask(key);
-      assert.ok(held?.isAdmitted);
-      await world.command("CONFIG", "SET", "maxmemory", "1");
-      await assertAllUnanswered(stage, key);
-      fleet.at(0).settle(held, DONE);
-      await waitFor(() => fleet.isSettled, { what: "the slot" });
-      await world.command("CONFIG", "SET", "maxmemory", "0");
-      const { admitted } = await askAtOnce(fleet, key, { count: 8 });
-      assert.equal(admitted.length, 2);
-    },
-  );
+  await t.step("out of memory: no answer, no slot is lost", async () => {
+    const key = await world.addKey({ limits: { concurrency: 2 } });
+    const held = await fleet.at(0).ask(key);
+    assert.ok(held?.isAdmitted);
+    await world.command("CONFIG", "SET", "maxmemory", "1");
+    await assertAllUnanswered(stage, key);
+    fleet.at(0).settle(held, DONE);
+    await waitFor(() => fleet.isSettled, { what: "the slot" });
+    await world.command("CONFIG", "SET", "maxmemory", "0");
+    const { admitted } = await askAtOnce(fleet, key, { count: 8 });
+    assert.equal(admitted.length, 2);
+  });
 });

@@ -20,8 +20,7 @@ import {
   statusOf,
   type TestKey,
 } from "../support/gated_cluster.ts";
-import { seededRandom } from "../support/seeded_random.ts";
-import { seedsOr } from "../support/seeded_random.ts";
+import { seededRandom, seedsOr } from "../support/seeded_random.ts";
 import {
   type TokenBackend,
   tokenBackend,
@@ -50,10 +49,7 @@ interface Books {
   usage: UsageCounted;
 }
 
-async function readBooks(
-  { world }: GatedCluster,
-  key: TestKey,
-): Promise<Books> {
+async function readBooks({ world }: GatedCluster, key: TestKey) {
   const ofKey = await readState(world, limiterKey(key));
   const ofOwner = await readState(world, ownerLimiterKey(key.ownerId));
   assert.ok(ofKey !== null && ofOwner !== null);
@@ -109,11 +105,7 @@ async function runAll(
 ): Promise<void> {
   await Promise.all(Array.from({ length: REQUESTS }, async (_, seed) => {
     const client = new AbortController();
-    const body = {
-      seed,
-      max_tokens: 1 + seed % 60,
-      stream: seed % 3 !== 0,
-    };
+    const body = { seed, max_tokens: 1 + seed % 60, stream: seed % 3 !== 0 };
     const { signal } = client;
     const outcome = served(() =>
       outcomeOf(cluster.ask(key, { edge: seed % EDGES, body, signal }))

@@ -27,7 +27,7 @@ const SLACK = 0.05;
 
 Deno.test("meters of a key and its owner are what the admission counts", async (t) => {
   await using world = await startRedisWorld();
-  await using edge = loneEdge(world.link);
+  await using edge = await loneEdge(world);
   const principal = await world.addKey({ limits: KEY, ownerLimits: OWNER });
   const { ownerId, keyId } = principal;
   const read = () =>
@@ -39,53 +39,30 @@ Deno.test("meters of a key and its owner are what the admission counts", async (
   const admit = (wantTokens: number) =>
     edge.admit(principal, { scope: "chat", model: null, wantTokens });
   const pass = (ms: number) => letTimePass(world.link, { principal, ms });
-  type Step = [
-    name: string,
-    act: () => Promise<unknown>,
-    used: number[],
-    binds: string | undefined,
-  ];
-  const steps: Step[] = [
+  const burst = async () => {
+    for (let n = 0; n < BURST; n++) await admit(100);
+  };
+  const [concurrency, tokens] = ["key concurrency", "key tokensPerMinute"];
+  const steps: [
+    ...[name: string, act: () => Promise<unknown>],
+    ...[used: number[], binds: string | undefined],
+  ][] = [
     ["never used", () => Promise.resolve(), [0, 0, 0, 0, 0, 0], undefined],
-    [
-      "a burst",
-      async () => {
-        for (let n = 0; n < BURST; n++) await admit(100);
-      },
-      [30, 3_000, 3_000, 30, 30, 3_000],
-      "key concurrency",
-    ],
-    [
-      "15 s later",
-      () => pass(15_000),
-      [15, 750, 3_000, 30, 5, 3_000],
-      "key concurrency",
-    ],
-    [
-      "the clock of Redis is set back by a minute",
-      // As if no time had passed since the last admission.
-      () => pass(-60_000),
-      [30, 3_000, 3_000, 30, 30, 3_000],
-      "key concurrency",
-    ],
-    [
-      "leases end after 30 s",
-      () => pass(100_000),
-      [0, 0, 3_000, 0, 0, 3_000],
-      "owner tokensPerDay",
-    ],
-    [
-      "debt",
-      () => admit(LARGE),
-      [1, LARGE, 15_000, 1, 1, 15_000],
-      "key tokensPerMinute",
-    ],
-    [
-      "the day ends",
-      () => letDayEnd(world, principal),
-      [1, LARGE, 0, 1, 1, 0],
-      "key tokensPerMinute",
-    ],
+    ["a burst", burst, [30, 3_000, 3_000, 30, 30, 3_000], concurrency],
+    ["15 s later", () => pass(15_000), [
+      ...[15, 750, 3_000, 30, 5, 3_000],
+    ], concurrency],
+    // As if no time had passed since the last admission.
+    ["the clock of Redis is set back by a minute", () => pass(-60_000), [
+      ...[30, 3_000, 3_000, 30, 30, 3_000],
+    ], concurrency],
+    ["leases end after 30 s", () => pass(100_000), [
+      ...[0, 0, 3_000, 0, 0, 3_000],
+    ], "owner tokensPerDay"],
+    ["debt", () => admit(LARGE), [1, LARGE, 15_000, 1, 1, 15_000], tokens],
+    ["the day ends", () => letDayEnd(world, principal), [
+      ...[1, LARGE, 0, 1, 1, 0],
+    ], tokens],
   ];
   for (const [name, act, used, binds] of steps) {
     await t.step(name, async () => {

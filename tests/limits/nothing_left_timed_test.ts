@@ -86,10 +86,7 @@ Deno.test("10,000 clients that leave at any moment leave nothing behind, and eac
   }
 });
 
-async function assertNothingLeft(
-  cluster: GatedCluster,
-  key: TestKey,
-): Promise<void> {
+async function assertNothingLeft(cluster: GatedCluster, key: TestKey) {
   await cluster.settled(key, 1_000);
   for (const { limiter, dispatcher } of cluster.edges) {
     assert.equal(limiter.running, 0);
@@ -98,10 +95,7 @@ async function assertNothingLeft(
 }
 
 /** As many requests are counted as were admitted, and as many tokens as are charged. */
-async function assertSettledOnce(
-  { edges, world }: GatedCluster,
-  key: TestKey,
-): Promise<void> {
+async function assertSettledOnce({ edges, world }: GatedCluster, key: TestKey) {
   const use = await usageCounted(world, key);
   const admitted = edges.reduce((sum, each) => sum + each.admissions, 0);
   assert.equal(use.requests, admitted);

@@ -16,6 +16,7 @@ import { text } from "../support/scripted_model_server.ts";
 import {
   SCHEDULING_ALLOWANCE_MS,
   sleep,
+  until,
   waitFor,
 } from "../support/wait_for.ts";
 
@@ -51,10 +52,7 @@ async function assertUnavailable(
   assert.equal(typeof reasons.at(-1), "string", "the log says why");
 }
 
-async function assertRecovers(
-  cluster: GatedCluster,
-  key: TestKey,
-): Promise<void> {
+async function assertRecovers(cluster: GatedCluster, key: TestKey) {
   const startedAtMs = performance.now();
   await waitFor(async () => await statusOf(cluster.ask(key)) === 200, {
     what: "service after Redis came back",
@@ -68,11 +66,11 @@ async function assertRecovers(
 /** Changes of the link's state since the last look, as `from>to`. */
 function stateChanges(cluster: GatedCluster): string[] {
   const { edge } = cluster;
-  return edge.log.lines.splice(0)
-    .filter(({ event }) => event === "redis_state")
+  return edge.log.lines.splice(0).filter(({ event }) => event === "redis_state")
     .map(({ fields }) => `${fields.from}>${fields.to}`);
 }
 
+const MAXMEMORY = "CONFIG SET maxmemory";
 /** How Redis goes away, how it comes back, and what the link says of it. */
 const OUTAGES: {
   name: string;
@@ -98,20 +96,16 @@ const OUTAGES: {
     begin: ({ proxy }: GatedCluster) => proxy.set({ blackHole }),
     end: ({ proxy }: GatedCluster) => proxy.set({}),
   })),
-  {
-    name: "a replica, for a while",
-    begin: ({ world }) => world.command("REPLICAOF", "127.0.0.1", "1"),
-    end: ({ world }) => world.command("REPLICAOF", "NO", "ONE"),
-    states: ["ready>offline", "offline>ready"],
-    isLong: true,
-  },
-  {
-    name: "out of memory",
-    begin: ({ world }) => world.command("CONFIG", "SET", "maxmemory", "1"),
-    end: ({ world }) => world.command("CONFIG", "SET", "maxmemory", "0"),
-    states: ["ready>refusing", "refusing>ready"],
-    isLong: true,
-  },
+  ...([
+    ["a replica", "offline", "REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"],
+    ["out of memory", "refusing", `${MAXMEMORY} 1`, `${MAXMEMORY} 0`],
+  ] as const).map(([name, state, begin, end]) => ({
+    name,
+    begin: ({ world }: GatedCluster) => world.command(...begin.split(" ")),
+    end: ({ world }: GatedCluster) => world.command(...end.split(" ")),
+    states: [`ready>${state}`, `${state}>ready`],
+    isLong: true as const,
+  })),
   {
     name: "killed, and started again",
     begin: async ({ world }) => {
@@ -156,23 +150,20 @@ Deno.test("ASVS 16.5.2, 16.5.3: Redis unavailable in every possible way: 503, ne
     });
   }
 
-  await t.step(
-    "slow by 70 ms, or without its scripts: it is there",
-    async () => {
-      proxy.set({ delayMs: 35 });
-      for (let count = 0; count < REQUESTS; count += 1) {
-        const newcomer = await cluster.addKey();
-        assert.equal(await statusOf(cluster.ask(newcomer)), 200);
-      }
-      proxy.set({});
-      await world.command("SCRIPT", "FLUSH");
-      const statuses = await Promise.all(
-        Array.from({ length: 20 }, () => statusOf(cluster.ask(key))),
-      );
-      assert.deepEqual(new Set(statuses), new Set([200]));
-      assert.deepEqual(stateChanges(cluster), []);
-    },
-  );
+  await t.step("slow by 70 ms, or without its scripts", async () => {
+    proxy.set({ delayMs: 35 });
+    for (let count = 0; count < REQUESTS; count += 1) {
+      const newcomer = await cluster.addKey();
+      assert.equal(await statusOf(cluster.ask(newcomer)), 200);
+    }
+    proxy.set({});
+    await world.command("SCRIPT", "FLUSH");
+    const statuses = await Promise.all(
+      Array.from({ length: 20 }, () => statusOf(cluster.ask(key))),
+    );
+    assert.deepEqual(new Set(statuses), new Set([200]));
+    assert.deepEqual(stateChanges(cluster), []);
+  });
 });
 
 Deno.test("requests that run when Redis goes and comes back end well and are settled once", async () => {
@@ -182,9 +173,7 @@ Deno.test("requests that run when Redis goes and comes back end well and are set
     { length: 20 },
     () => cluster.ask(key, { body: { stream: true } }),
   );
-  await waitFor(() => cluster.backend.calls.length === answers.length, {
-    what: "all to run",
-  });
+  await until(() => cluster.backend.calls.length === answers.length);
   await cluster.world.redis.freeze();
   for (const call of cluster.backend.calls) {
     call.say(text("pong"));
@@ -245,15 +234,12 @@ Deno.test("corrupt data in Redis is a fault and no outage: 500, its cause in the
       assert.equal(edge.redis.state, "ready");
     });
   }
-  await t.step(
-    "an unreadable expiry is no key that lives for ever",
-    async () => {
-      await world.command("HSET", record, "expires_at", "nan");
-      const headers = { authorization: `Bearer ${value}` };
-      const models = `${edge.baseUrl}/models`;
-      assert.equal(await statusOf(fetch(models, { headers })), 500);
-    },
-  );
+  await t.step("an unreadable expiry is not for ever", async () => {
+    await world.command("HSET", record, "expires_at", "nan");
+    const headers = { authorization: `Bearer ${value}` };
+    const models = `${edge.baseUrl}/models`;
+    assert.equal(await statusOf(fetch(models, { headers })), 500);
+  });
   await t.step("the entry of a key's hash", async () => {
     const other = await cluster.addKey();
     await world.command("DEL", hashKey(hashKeyValue(other.value)));

@@ -3,7 +3,7 @@
  * the end of the last answer, to any edge, and is never refused because of that.
  */
 import assert from "node:assert/strict";
-import { SLOT_HOLD_MS } from "../../services/edge-auth/chat/completions.ts";
+import { SLOT_HOLD_MS } from "../../services/edge-auth/requests/run_request.ts";
 import type { KeyOptions } from "../support/admission_fixture.ts";
 import { startGatedCluster } from "../support/gated_cluster.ts";
 import { hello } from "../support/scripted_model_server.ts";
@@ -18,17 +18,13 @@ const SLOW_REDIS_MS = 100;
 const HELD_MS_MAX = 350;
 
 const LIMITS = { concurrency: 1 };
-const CASES: { name: string; options: KeyOptions; requests: number }[] = [
-  { name: "of the key", options: { limits: LIMITS }, requests: REQUESTS },
-  {
-    name: "of the owner",
-    options: { ownerLimits: LIMITS },
-    requests: REQUESTS,
-  },
-  { name: "after failures", options: { limits: LIMITS }, requests: FAILURES },
+const CASES: [name: string, options: KeyOptions, requests: number][] = [
+  ["of the key", { limits: LIMITS }, REQUESTS],
+  ["of the owner", { ownerLimits: LIMITS }, REQUESTS],
+  ["after failures", { limits: LIMITS }, FAILURES],
 ];
 
-for (const { name, options, requests } of CASES) {
+for (const [name, options, requests] of CASES) {
   Deno.test(`one slot ${name}: ${requests} requests in a row over two edges, none is refused`, async () => {
     const fails = requests === FAILURES;
     await using cluster = await startGatedCluster({

@@ -4,7 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { fileURLToPath } from "node:url";
-import { startProcess } from "../support/process.ts";
+import { canRun, startProcess } from "../support/process.ts";
 import { readSource } from "../support/source_files.ts";
 import { ALERTS } from "./files.ts";
 
@@ -26,7 +26,7 @@ Deno.test("each alert has a case where it fires and one where it must not", () =
   assert.deepEqual([...new Set(expectations)].sort(), wanted.sort());
 });
 
-if (await hasPromtool()) {
+if (await canRun("promtool", "--version")) {
   for (
     const args of [
       ["check", "config", "prometheus.yml"],
@@ -48,14 +48,4 @@ if (await hasPromtool()) {
 
 function startPromtool(args: readonly string[]) {
   return startProcess({ command: "promtool", args: [...args], cwd: FOLDER });
-}
-
-async function hasPromtool(): Promise<boolean> {
-  try {
-    await using promtool = startPromtool(["--version"]);
-    return (await promtool.exited).success;
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return false;
-    throw error;
-  }
 }

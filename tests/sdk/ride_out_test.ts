@@ -14,8 +14,8 @@ import {
   statusOf,
   type TestKey,
 } from "../support/gated_cluster.ts";
-import { startTcpProxy, type TcpProxy } from "../support/tcp_proxy.ts";
-import { sleep, waitFor } from "../support/wait_for.ts";
+import { startTcpProxy } from "../support/tcp_proxy.ts";
+import { sleep, until, waitFor } from "../support/wait_for.ts";
 
 const MINUTE_MS = 60_000;
 const CALLS = 8;
@@ -23,14 +23,10 @@ const PACE_MS = 30;
 /** What a program is told to wait at one request per second, less than what a timer may miss. */
 const LIMIT_WAIT_MS = 900;
 
-interface Front {
-  readonly proxy: TcpProxy;
-  /** Connections that each edge was given. */
-  readonly given: readonly number[];
-}
+type Front = ReturnType<typeof startFront>;
 
 /** Sends connections to the edges in turn. */
-function startFront({ edges }: GatedCluster): Front & AsyncDisposable {
+function startFront({ edges }: GatedCluster) {
   const ports = edges.map(({ baseUrl }) => Number(new URL(baseUrl).port));
   const given = ports.map(() => 0);
   let turn = 0;
@@ -41,6 +37,7 @@ function startFront({ edges }: GatedCluster): Front & AsyncDisposable {
   });
   return {
     proxy,
+    /** Connections that each edge was given. */
     given,
     [Symbol.asyncDispose]: () => proxy[Symbol.asyncDispose](),
   };
@@ -144,9 +141,7 @@ for (const stream of [false, true]) {
         Array(said.length).fill("Hello"),
       );
       assert.deepEqual(new Set(statuses), new Set([200, 503]));
-      await waitFor(async () => await cluster.leases(key) === 0, {
-        what: "all leases to be given back",
-      });
+      await until(async () => await cluster.leases(key) === 0);
     });
 
     for (const connections of front.given) assert.ok(connections > 0);

@@ -10,6 +10,7 @@ import {
 } from "@gateway/shared/keys/record";
 import {
   LIMITER_EPOCH_MS,
+  parseUsageField,
   USAGE_KINDS,
   type UsageKind,
 } from "@gateway/shared/keys/limiter_state";
@@ -24,6 +25,7 @@ import { waitFor } from "./wait_for.ts";
 export interface KeyOptions {
   limits?: Partial<Limits>;
   ownerLimits?: Partial<Limits>;
+  ownerState?: "enabled" | "disabled";
   owner?: string;
   state?: string;
   scopes?: string;
@@ -94,11 +96,15 @@ export async function startRedisWorld(
           ...limitFields(key.limits),
         }).flat(),
       );
-      if (key.ownerLimits !== undefined) {
+      const owner = {
+        ...key.ownerLimits && limitFields(key.ownerLimits),
+        ...key.ownerState && { [KEY_FIELDS.state]: key.ownerState },
+      };
+      if (Object.keys(owner).length > 0) {
         await command(
           "HSET",
           ownerLimitsKey(principal.ownerId),
-          ...Object.entries(limitFields(key.ownerLimits)).flat(),
+          ...Object.entries(owner).flat(),
         );
       }
       return principal;
@@ -154,8 +160,8 @@ export async function usageCounted(
     const flat = await world.command("HGETALL", String(name));
     if (!Array.isArray(flat)) throw new Error("HGETALL answers an array");
     for (let at = 0; at < flat.length; at += 2) {
-      const kind = String(flat[at]).split(":")[1] ?? "";
-      sums.set(kind, (sums.get(kind) ?? 0) + Number(flat[at + 1]));
+      const { counter } = parseUsageField(String(flat[at]));
+      sums.set(counter, (sums.get(counter) ?? 0) + Number(flat[at + 1]));
     }
   }
   const sum = (kind: UsageKind) => sums.get(USAGE_KINDS[kind]) ?? 0;
@@ -163,7 +169,11 @@ export async function usageCounted(
     requests: sum("requests"),
     promptTokens: sum("promptTokens"),
     completionTokens: sum("completionTokens"),
+    images: sum("images"),
+    characters: sum("characters"),
+    audioSeconds: sum("audioSeconds"),
     errors: sum("errors"),
+    refused: sum("refused"),
   };
 }
 

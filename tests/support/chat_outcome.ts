@@ -1,10 +1,7 @@
 /** What a client saw of a chat request, put together again. */
 import assert from "node:assert/strict";
 import { chat, type MiniEdge } from "./mini_cluster.ts";
-import type {
-  ScriptedCall,
-  ScriptedModelServer,
-} from "./scripted_model_server.ts";
+import type { ScriptedModelServer } from "./scripted_model_server.ts";
 import { waitFor } from "./wait_for.ts";
 
 /** The end of a request as its client sees it. */
@@ -54,20 +51,20 @@ export function ask(
   return outcomeOf(chat(edge, body, init));
 }
 
-/** A request that is at the model server. */
-export interface Running {
-  /** Resolves with the first byte. */
-  answered: Promise<Response>;
-  outcome: Promise<ChatOutcome>;
-  call: ScriptedCall;
+/** Waits for the end of a request, and fails when it is another one in what is given. */
+export async function endsAs(
+  outcome: Promise<ChatOutcome>,
+  expected: Partial<ChatOutcome>,
+) {
+  assert.partialDeepStrictEqual(await outcome, expected);
 }
 
-/** Sends a chat request, by default for a stream, and waits until it is at the model server. */
+/** Sends a chat request, by default for a stream, and waits until it is at the model server. `answered` resolves with the first byte. */
 export async function begin(
   edge: MiniEdge,
   backend: ScriptedModelServer,
   body: object = { stream: true },
-): Promise<Running> {
+) {
   const number = backend.calls.length;
   const answered = chat(edge, body);
   const outcome = outcomeOf(answered);
@@ -75,9 +72,7 @@ export async function begin(
   return { answered, outcome, call };
 }
 
-async function readText(
-  response: Response,
-): Promise<{ text: string; isWhole: boolean }> {
+async function readText(response: Response) {
   const decoder = new TextDecoder();
   let text = "";
   try {

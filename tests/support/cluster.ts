@@ -130,11 +130,7 @@ async function readLogs(directory: string): Promise<string> {
   return text;
 }
 
-async function runTask(
-  root: string,
-  state: ClusterState,
-  args: string[],
-): Promise<string> {
+async function runTask(root: string, state: ClusterState, args: string[]) {
   const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
     args: ["task", ...args],
     cwd: root,

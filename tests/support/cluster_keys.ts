@@ -6,6 +6,7 @@ import {
 } from "../../services/key-admin/domain/keys/key_store.ts";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { type Limits, UNLIMITED } from "@gateway/shared/keys/record";
+import type { KeySettings } from "../../services/key-admin/domain/keys/settings.ts";
 import type { RedisAddress } from "@gateway/shared/redis/link";
 import type { Cluster } from "./cluster.ts";
 import { postChat } from "./chat_request.ts";
@@ -68,25 +69,16 @@ export async function openStoreAt(
   };
 }
 
-/** A key in the store. */
-export interface StoredKey {
-  /** The full value. */
-  value: string;
-  /** What names it to the store. */
-  target: {
-    ownerId: string;
-    keyId: string;
-    version: null;
-    actor: typeof ACTOR;
-  };
-}
+/** A key in the store: its full value, and what names it to the store. */
+export type StoredKey = Awaited<ReturnType<typeof createStoredKey>>;
 
 /** Makes a key that may do everything within its limits. */
 export async function createStoredKey(
   store: KeyStore,
   ownerId: string,
   limits: Partial<Limits> = {},
-): Promise<StoredKey> {
+  settings: Partial<KeySettings> = {},
+) {
   const made = await store.create({
     ownerId,
     actor: ACTOR,
@@ -96,13 +88,9 @@ export async function createStoredKey(
       models: [],
       limits: { ...UNLIMITED, ...limits },
       expiresAtMs: null,
+      ...settings,
     },
   });
-  const target = {
-    ownerId,
-    keyId: made.key.id,
-    version: null,
-    actor: ACTOR,
-  };
+  const target = { ownerId, keyId: made.key.id, version: null, actor: ACTOR };
   return { value: made.value, target };
 }

@@ -17,15 +17,17 @@ export interface ConsoleKey {
   version: number;
 }
 
-/** Signs the first owner of a cluster up and stays signed in. */
-export async function openConsole({ state }: Cluster): Promise<TestClient> {
+/** Signs the first owner of a cluster up, or whom `link` is for, and stays signed in. */
+export async function openConsole(
+  { state }: Cluster,
+  link = state.setup_url ?? assert.fail("no set-up link"),
+): Promise<TestClient> {
   const browser = createClient(async (request) => {
     const response = await fetch(request, { redirect: "manual" });
     const { status, headers } = response;
     return { status, headers, text: await response.text() };
   }, state.console_url);
-  const setUp = new URL(state.setup_url ?? assert.fail("no set-up link"));
-  const { status, text } = await browser.post(setUp.pathname, {
+  const { status, text } = await browser.post(new URL(link).pathname, {
     email: "ada@example.org",
     new_password: "correct horse battery staple",
   });
@@ -33,10 +35,7 @@ export async function openConsole({ state }: Cluster): Promise<TestClient> {
   return browser;
 }
 
-export async function createKey(
-  browser: TestClient,
-  description: string,
-): Promise<ConsoleKey> {
+export async function createKey(browser: TestClient, description: string) {
   return { ...await makeKey(browser, description), version: 1 };
 }
 

@@ -74,18 +74,23 @@ export class FakeRequest {
 /** How a server starts. */
 export interface FakeModelServerOptions {
   reply: Reply;
+  /** What it does for `GET …/models`, by which `up` finds out whether it answers; not one of its `requests`. */
+  models?: Reply;
   /** PEM texts; with them the server speaks TLS. */
   tls?: { cert: string; key: string };
 }
 
 export type FakeModelServer = ReturnType<typeof startFakeModelServer>;
 
+const NO_MODELS = [{
+  send: 'HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\n{"data":[]}',
+}];
 const BLANK_LINE = "\r\n\r\n";
 const encoder = new TextEncoder();
 
 /** Starts a server on a free port of 127.0.0.1. Disposing of it ends every connection. */
 export function startFakeModelServer(options: FakeModelServerOptions) {
-  const { tls } = options;
+  const { tls, models = () => NO_MODELS } = options;
   const where = { hostname: "127.0.0.1", port: 0 };
   const listener = tls === undefined
     ? Deno.listen(where)
@@ -112,14 +117,18 @@ export function startFakeModelServer(options: FakeModelServerOptions) {
       conn.setNoDelay(true);
     }
     let script: Promise<void> = Promise.resolve();
+    let last: FakeRequest | undefined;
     for await (const { head, body } of requestsOf(conn)) {
       await script;
       const number = requests.length + 1;
       const request = new FakeRequest(number, connection, head, body);
-      requests.push(request);
-      script = run(conn, server.reply(request), request);
+      last = request;
+      const isProbe = request.method === "GET" &&
+        request.path.endsWith("/models");
+      if (!isProbe) requests.push(request);
+      const reply = isProbe ? models : server.reply;
+      script = run(conn, reply(request), request);
     }
-    const last = requests.findLast((r) => r.connection === connection);
     if (last?.isOver === false) last.leave();
     await script;
     close(conn);
@@ -211,9 +220,7 @@ async function pause(ms: number, left: Promise<void>): Promise<void> {
 }
 
 /** The requests that a connection brings. */
-async function* requestsOf(
-  conn: Deno.Conn,
-): AsyncGenerator<{ head: string; body: string }> {
+async function* requestsOf(conn: Deno.Conn) {
   const buffer = new Uint8Array(64 * 1024);
   let bytes = Buffer.alloc(0);
   for (;;) {

@@ -31,14 +31,9 @@ import {
   startRedisWorld,
   STORE_NAME,
 } from "./admission_fixture.ts";
-import {
-  startMiniEdge,
-  startMiniWorker,
-  TEST_CATALOG,
-} from "./mini_cluster.ts";
+import { startMiniEdge, startMiniWorker } from "./mini_cluster.ts";
 import { startNatsServer } from "./nats_server.ts";
-import { assertNoKeys } from "./recording_log.ts";
-import { createRecordingLog } from "./recording_log.ts";
+import { assertNoKeys, createRecordingLog } from "./recording_log.ts";
 import {
   hello,
   type ModelServer,
@@ -46,7 +41,7 @@ import {
   scriptedModelServer,
 } from "./scripted_model_server.ts";
 import { startTcpProxy, type Toxics } from "./tcp_proxy.ts";
-import { waitFor } from "./wait_for.ts";
+import { until, waitFor } from "./wait_for.ts";
 import { postChat } from "./chat_request.ts";
 
 export type GatedEdge = Awaited<ReturnType<typeof startEdge>>;
@@ -159,10 +154,7 @@ export async function startGatedCluster(
         });
       }
       // Redis has settled all of them; its last answers may be on their way.
-      await waitFor(
-        () => edges.every(({ limiter }) => limiter.unsettled === 0),
-        { what: "its answers" },
-      );
+      await until(() => edges.every(({ limiter }) => limiter.unsettled === 0));
     },
     [Symbol.asyncDispose]: async () => {
       await resources.disposeAsync();
@@ -213,7 +205,6 @@ async function startEdge(
   const limiter = new Limiter({ redis, ...clocks });
   const admission = createAdmission({
     limiter,
-    catalog: TEST_CATALOG,
     ...clocks,
     onUnknown: keys.forget,
     onDecision: ({ result }) => {
@@ -262,9 +253,7 @@ function patient(link: RedisLink, ms: number): RedisLink {
 }
 
 /** Reads an answer to its end. */
-export async function statusOf(
-  response: Response | Promise<Response>,
-): Promise<number> {
+export async function statusOf(response: Response | Promise<Response>) {
   const answer = await response;
   await answer.body?.cancel();
   return answer.status;

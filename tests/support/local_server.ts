@@ -73,10 +73,7 @@ export async function startLocalServer(options: LocalServerOptions) {
   };
 }
 
-async function startOnSomePort(
-  options: LocalServerOptions,
-  directory: string,
-): Promise<{ port: number; process: RunningProcess }> {
+async function startOnSomePort(options: LocalServerOptions, directory: string) {
   for (let attempt = 1;; attempt++) {
     const port = options.port ?? freePort();
     try {
@@ -137,11 +134,7 @@ export type ClientTls = Pick<Deno.ConnectTlsOptions, "caCerts"> & {
  * (nothing if empty) and returns the first bytes of the answer as text, empty if
  * there was none.
  */
-export async function askPort(
-  port: number,
-  request: string,
-  tls?: ClientTls,
-): Promise<string> {
+export async function askPort(port: number, request: string, tls?: ClientTls) {
   const address = { hostname: "127.0.0.1", port };
   using connection = tls === undefined
     ? await Deno.connect(address)

@@ -6,8 +6,8 @@
  */
 import assert from "node:assert/strict";
 import {
-  ChatDispatcher,
   CONTROL_WAIT_MS,
+  Dispatcher,
 } from "../../services/edge-auth/dispatch/dispatcher.ts";
 import {
   type AppDependencies,
@@ -17,16 +17,11 @@ import { createClientAddress } from "@gateway/shared/process/client_address";
 import { createDeadlines } from "@gateway/shared/process/deadlines";
 import type { RunOutcome } from "../../services/edge-auth/dispatch/outcome.ts";
 import { createEdgeMetrics } from "../../services/edge-auth/metrics.ts";
-import {
-  ChatWorker,
-  WORKER_TICK_MS,
-} from "../../services/chat-worker/worker.ts";
-import { createWorkerMetrics } from "../../services/chat-worker/metrics.ts";
-import { Answer } from "../../services/chat-worker/backends/answer.ts";
-import {
-  OpenAiBackend,
-  type OpenAiBackendOptions,
-} from "../../services/chat-worker/backends/openai.ts";
+import { Worker, WORKER_TICK_MS } from "@gateway/shared/worker/worker";
+import { createWorkerMetrics } from "@gateway/shared/worker/metrics";
+import { runCompletion } from "../../services/chat-worker/completion.ts";
+import { OpenAiBackend } from "../../services/chat-worker/backends/openai.ts";
+import type { ModelServerOptions } from "@gateway/shared/upstream/model_server";
 import { type BusLink, connectBus } from "@gateway/shared/bus/link_nats";
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { newInstanceId, randomBytes } from "@gateway/shared/process/ids";
@@ -37,16 +32,20 @@ import {
   SSE_LIMITS,
 } from "@gateway/shared/limits";
 import { type Log, silentLog } from "@gateway/shared/process/log";
-import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { catalogFromSimulator } from "@gateway/shared/models/catalog_variables";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
+import type {
+  AttemptProgress,
+  BackendCall,
+} from "@gateway/shared/upstream/pool";
 import type { GracefulServer } from "@gateway/shared/process/serve";
 import {
   BodyBudget,
   RefusedBodies,
 } from "../../services/edge-auth/http/read_body.ts";
+import { RefusalLog } from "../../services/edge-auth/http/refusal_log.ts";
 import { startServer } from "../../services/edge-auth/http/server.ts";
 import type { ModelServer } from "./scripted_model_server.ts";
 import { postChat } from "./chat_request.ts";
@@ -56,7 +55,7 @@ import { waitFor } from "./wait_for.ts";
 
 /** A request that an edge admitted. */
 export interface Admitted {
-  request: ChatRequest;
+  request: object;
   /** How it ended, once for each settlement; null if it was released before it ran. */
   settlements: (RunOutcome | null)[];
 }
@@ -115,7 +114,7 @@ function admitAll(
     admission: {
       modelsOf: () => Promise.resolve([]),
       checkRefused: () => Promise.resolve(),
-      admitChat: (_principal, request) => {
+      admit: (_principal, { request }) => {
         const settlements: Admitted["settlements"] = [];
         admitted.push({ request, settlements });
         return Promise.resolve({
@@ -153,7 +152,7 @@ export async function startMiniEdge(options: MiniEdgeOptions) {
   const { slower = 1, log = silentLog } = options;
   const link = await connect(options.servers, `edge ${id}`, log);
   const soon = createTimers(CONTROL_WAIT_MS);
-  const dispatcher = new ChatDispatcher({
+  const dispatcher = new Dispatcher({
     bus: link,
     edgeId: id,
     now: () => monotonicNow() / slower,
@@ -183,9 +182,11 @@ export async function startMiniEdge(options: MiniEdgeOptions) {
     refusedBodies: new RefusedBodies(() => 1_000 * monotonicNow()),
     deadlines,
     metrics: createEdgeMetrics(new MetricRegistry()),
+    refusals: new RefusalLog({ log, now: wallNow }),
     clientAddress: createClientAddress([]),
     corsOrigins: [],
     isDraining: () => false,
+    failedRequests: { add: () => {} },
     ...options.door,
   });
   const server: GracefulServer = await startServer({
@@ -215,7 +216,7 @@ export async function startMiniEdge(options: MiniEdgeOptions) {
 
 function backendOptions(
   server: MiniWorkerOptions["backend"],
-): OpenAiBackendOptions {
+): ModelServerOptions {
   const baseUrl = "baseUrl" in server ? server.baseUrl : "http://scripted/v1";
   const model = catalogFromSimulator(baseUrl).get(DEFAULT_MODEL_ID);
   const [config = assert.fail("no backend")] = model?.backends ?? [];
@@ -235,21 +236,27 @@ export async function startMiniWorker(options: MiniWorkerOptions) {
   const soon = createTimers();
   const killed = new AbortController();
   const backend = new OpenAiBackend(backendOptions(options.backend));
-  const worker = new ChatWorker({
+  // One attempt: what a pool repeats is not what a test has said.
+  const pools = new Map([[DEFAULT_MODEL_ID, {
+    run: <Result>(
+      _call: BackendCall,
+      attempt: (
+        of: OpenAiBackend,
+        progress: AttemptProgress,
+      ) => Promise<Result>,
+    ) => attempt(backend, { hasSent: false, onBegun: () => {} }),
+  }]]);
+  const worker = new Worker({
     bus: link,
+    family: "chat",
     busLostMs: options.busLostMs ?? DISPATCH_LIMITS.busLostMs,
     workerId: id,
     slots: options.slots ?? 64,
-    backends: new Map([[DEFAULT_MODEL_ID, {
-      // One attempt: what a pool repeats is not what a test has said.
-      async complete(request, call) {
-        const signal = AbortSignal.any([call.signal, killed.signal]);
-        const answer = new Answer(request, { ...call, signal });
-        const usage = await backend.complete(answer);
-        answer.end(usage);
-        return usage;
-      },
-    }]]),
+    models: new Set(pools.keys()),
+    run: (request, call) => {
+      const signal = AbortSignal.any([call.signal, killed.signal]);
+      return runCompletion(request, { ...call, signal }, pools);
+    },
     now: () => monotonicNow() / (options.slower ?? 1),
     wallNow,
     log: silentLog,

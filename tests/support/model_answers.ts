@@ -11,10 +11,7 @@ export interface ResponseOptions {
 }
 
 /** A JSON response with a content length. A string is sent as it is. */
-export function jsonResponse(
-  body: unknown,
-  options: ResponseOptions = {},
-): Step[] {
+export function jsonResponse(body: unknown, options: ResponseOptions = {}) {
   const text = typeof body === "string" ? body : JSON.stringify(body);
   const head = responseHead(options, {
     "content-type": "application/json",
@@ -79,10 +76,7 @@ export function choiceChunk(
 }
 
 /** The chunk that carries usage. */
-export function usageChunk(
-  prompt: number,
-  completion: number,
-): { [name: string]: unknown } {
+export function usageChunk(prompt: number, completion: number) {
   return {
     ...choiceChunk({}),
     choices: [],

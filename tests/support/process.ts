@@ -40,7 +40,12 @@ export function startProcess(options: ProcessOptions) {
 
   /** Does nothing once the process has ended. */
   const signal = (name: Deno.Signal) => {
-    if (isRunning) child.kill(name);
+    try {
+      if (isRunning) child.kill(name);
+    } catch (error) {
+      // Deno noticed its end in this turn of the event loop.
+      if (!(error instanceof TypeError)) throw error;
+    }
   };
   /** SIGKILL, which also ends a process stopped by SIGSTOP, then waits. */
   const kill = async () => {
@@ -59,6 +64,17 @@ export function startProcess(options: ProcessOptions) {
     kill,
     [Symbol.asyncDispose]: kill,
   };
+}
+
+/** Whether a program is on this machine and runs with these arguments. */
+export async function canRun(command: string, ...args: string[]) {
+  try {
+    await using process = startProcess({ command, args });
+    return (await process.exited).success;
+  } catch (error) {
+    if (error instanceof Deno.errors.NotFound) return false;
+    throw error;
+  }
 }
 
 async function readAll(

@@ -25,6 +25,7 @@ export function createRecordingLog() {
     warn: keep("warn"),
     error: keep("error"),
     notice: keep("info"),
+    isSampled: () => true,
   };
 }
 

@@ -20,9 +20,7 @@ export interface RedisServer extends LocalServer {
  * Starts a redis-server. It writes nothing to disk unless told to; with
  * `args: ["--appendonly", "yes"]` its data survives `restart()`.
  */
-export async function startRedisServer(
-  options: RedisServerOptions = {},
-): Promise<RedisServer> {
+export async function startRedisServer(options: RedisServerOptions = {}) {
   const server = await startLocalServer({
     command: "redis-server",
     port: undefined,

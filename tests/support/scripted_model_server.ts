@@ -6,7 +6,7 @@
 import type {
   ByteConnection,
   Connect,
-} from "../../services/chat-worker/backends/http_client.ts";
+} from "@gateway/shared/upstream/http_client";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type { Usage } from "@gateway/shared/openai/completion";
 import { choiceChunk, event, usageChunk } from "./model_answers.ts";
@@ -172,16 +172,7 @@ export function scriptedModelServer(
   };
 }
 
-/**
- * A server whose answer follows from the request: `seed` says what it says and
- * `max_tokens` how much. It counts what it makes, as the ledger to compare with.
- */
-export interface TokenBackend extends ModelServer {
-  /** Tokens made for a request, the latest call of it, by its seed. */
-  readonly produced: ReadonlyMap<number, number>;
-  /** Calls that have not ended. */
-  readonly running: number;
-}
+export type TokenBackend = ReturnType<typeof tokenBackend>;
 
 export interface TokenBackendOptions {
   /** Pause before each token. */
@@ -201,11 +192,17 @@ export function answerOf(seed: number, tokens: number): string {
     .join("");
 }
 
-export function tokenBackend(options: TokenBackendOptions): TokenBackend {
+/**
+ * A server whose answer follows from the request: `seed` says what it says and
+ * `max_tokens` how much. It counts what it makes, as the ledger to compare with.
+ */
+export function tokenBackend(options: TokenBackendOptions) {
   const produced = new Map<number, number>();
   let running = 0;
   return {
+    /** Tokens made for a request, the latest call of it, by its seed. */
     produced,
+    /** Calls that have not ended. */
     get running() {
       return running;
     },

@@ -1,6 +1,8 @@
 /** Single services as processes, configured by their environment. */
 import assert from "node:assert/strict";
 import { fileURLToPath } from "node:url";
+import type { SeenRequest } from "../../services/model-simulator/serving/run.ts";
+import type { ServiceName } from "../../deploy/up/services.ts";
 import { Simulator } from "../../services/model-simulator/simulator.ts";
 import { type RunningProcess, startProcess } from "./process.ts";
 import { waitFor } from "./wait_for.ts";
@@ -13,13 +15,7 @@ const START_MS = 30_000;
 export type ServiceEnv = Record<string, string>;
 
 /** A service that is ready. */
-export interface RunningServiceProcess extends AsyncDisposable {
-  readonly process: RunningProcess;
-  /** `http://127.0.0.1:<port>` */
-  readonly url: string;
-  /** The fields of its `ready` line: ports and ids. */
-  readonly ready: Record<string, unknown>;
-}
+export type RunningServiceProcess = Awaited<ReturnType<typeof startService>>;
 
 /** For services that must be told of a model server and never ask it. */
 const NO_MODEL_SERVER: ServiceEnv = {
@@ -31,11 +27,12 @@ const NO_MODEL_SERVER: ServiceEnv = {
  * model server gets a simulator of its own, at the pace of `SIMULATOR_*`.
  */
 export async function startService(
-  name: "edge-auth" | "chat-worker" | "key-admin" | "model-simulator",
+  name: ServiceName,
   env: ServiceEnv,
-): Promise<RunningServiceProcess> {
+) {
   await using starting = new AsyncDisposableStack();
-  const hasModels = name !== "chat-worker" || "UPSTREAM_BASE_URL" in env;
+  const hasModels = !name.endsWith("-worker") || "UPSTREAM_BASE_URL" in env ||
+    "MODELS_FILE" in env;
   const models = hasModels
     ? NO_MODEL_SERVER
     : { MODEL_SIMULATOR_URL: starting.use(simulatorAt(env)).url };
@@ -51,8 +48,20 @@ export async function startService(
   return {
     process,
     url: `http://127.0.0.1:${ready.port}`,
+    /** The fields of its `ready` line: ports and ids. */
     ready,
     [Symbol.asyncDispose]: () => running.disposeAsync(),
+  };
+}
+
+/** A simulator in this process, and the requests that reached it. */
+export function startSimulator() {
+  const asked: SeenRequest[] = [];
+  const simulator = new Simulator({ onRequest: (run) => asked.push(run) });
+  return {
+    asked,
+    url: simulator.url,
+    [Symbol.asyncDispose]: () => simulator[Symbol.asyncDispose](),
   };
 }
 
@@ -67,7 +76,7 @@ function simulatorAt(env: ServiceEnv): Simulator {
 
 /** Starts a service without any model server, and waits for nothing. */
 export function startWithoutModels(
-  name: "edge-auth" | "chat-worker" | "key-admin",
+  name: ServiceName,
   env: ServiceEnv,
 ): RunningProcess {
   return runDeno(`services/${name}/main.ts`, [], {
@@ -79,7 +88,7 @@ export function startWithoutModels(
 /** Starts a service whose log goes to a file or device, and waits for nothing. */
 export function startServiceLoggingTo(
   path: string,
-  name: "edge-auth" | "chat-worker" | "key-admin",
+  name: ServiceName,
   env: ServiceEnv,
 ): RunningProcess {
   return startProcess({
@@ -94,10 +103,7 @@ export function startServiceLoggingTo(
 }
 
 /** Runs `keys … --json` with this environment and returns what it printed. */
-export async function runKeys(
-  env: ServiceEnv,
-  ...args: string[]
-): Promise<string> {
+export async function runKeys(env: ServiceEnv, ...args: string[]) {
   await using process = runDeno(
     "services/key-admin/cli.ts",
     ["keys", ...args, "--json"],
@@ -131,11 +137,7 @@ export function sendChat(
 /** No colours, and any free ports. */
 const QUIET: ServiceEnv = { NO_COLOR: "1", OPS_PORT: "0", PORT: "0" };
 
-function runDeno(
-  script: string,
-  args: string[],
-  env: ServiceEnv,
-): RunningProcess {
+function runDeno(script: string, args: string[], env: ServiceEnv) {
   return startProcess({
     command: Deno.execPath(),
     args: [...denoArguments(script), ...args],
@@ -171,11 +173,7 @@ export async function servedStatus(url: string, key: string): Promise<number> {
 }
 
 /** Sends requests until one is refused, and returns how many were admitted: at most twice the limit. */
-export async function admittedCount(
-  url: string,
-  key: string,
-  limit: number,
-): Promise<number> {
+export async function admittedCount(url: string, key: string, limit: number) {
   for (let count = 0;; count++) {
     if (await servedStatus(url, key) === 429) return count;
     assert.ok(count <= 2 * limit, "the limit does not hold at all");

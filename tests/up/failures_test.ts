@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import {
   allPids,
+  type LauncherOptions,
   makeScratch,
   readState,
   running,
@@ -54,73 +55,58 @@ Deno.test("up fails with a clear message", async (t) => {
     "#!/nowhere/interpreter",
     { mode: 0o755 },
   );
-  const fault = (STAND_IN_FAULT: string) => ({ STAND_IN_FAULT });
-  const cases: {
-    name: string;
-    args?: string[];
-    env?: Record<string, string>;
-    code: number;
-    says: RegExp;
-  }[] = [
-    {
-      name: "busy port",
-      args: ["--port", busy, "--console-port", "0"],
-      code: 1,
-      says: new RegExp(`listen on 127.0.0.1:${busy}: .*in use[^]*--port`),
-    },
-    {
-      name: "busy console port",
-      args: ["--port", "0", "--console-port", busy],
-      code: 1,
-      says: /--console-port/,
-    },
-    {
-      name: "service with a mistake in its configuration",
-      env: fault("chat-worker:misconfigured"),
-      code: 78,
-      says: /chat-worker[^]*SLOTS must be a whole number/,
-    },
-    {
-      name: "service that keeps dying",
-      env: fault("key-admin:dies"),
-      code: 1,
+  const fault = (STAND_IN_FAULT: string) => ({ env: { STAND_IN_FAULT } });
+  const port = (edge: string, console: string) => ({
+    args: ["--port", edge, "--console-port", console],
+  });
+  const cases: [
+    ...[name: string, code: number, says: RegExp],
+    options: Pick<LauncherOptions, "args" | "env">,
+  ][] = [
+    [
+      ...["busy port", 1] as const,
+      new RegExp(`listen on 127.0.0.1:${busy}: .*in use[^]*--port`),
+      port(busy, "0"),
+    ],
+    ["busy console port", 1, /--console-port/, port("0", busy)],
+    [
+      ...["service with a mistake in its configuration", 78] as const,
+      /chat-worker[^]*SLOTS must be a whole number/,
+      fault("chat-worker:misconfigured"),
+    ],
+    [
+      ...["service that keeps dying", 1] as const,
       // Nothing of the log of earlier runs.
-      says:
-        /key-admin does not start: it ended with exit code 1\n {2}Cannot bind the[^]*logs\/key-admin\.log/,
-    },
-    {
-      name: "server that cannot be started",
-      env: { PATH: `${programs.path}:${Deno.env.get("PATH")}` },
-      code: 1,
-      says: /nats does not start: it cannot be started: /,
-    },
-    {
-      name: "address in a file that is not there",
-      env: { REDIS_URL_FILE: "/nowhere/redis" },
-      code: 78,
-      says: /REDIS_URL_FILE="\/nowhere\/redis"\n +cannot read it/,
-    },
-    {
-      name: "address that is not this machine's",
-      args: ["--host", "192.0.2.1", "--port", "0"],
-      code: 1,
-      says: /Cannot listen on 192\.0\.2\.1:0/,
-    },
-    {
-      name: "unknown option",
+      /key-admin does not start: it ended with exit code 1\n {2}Cannot bind the[^]*logs\/key-admin\.log/,
+      fault("key-admin:dies"),
+    ],
+    [
+      ...["server that cannot be started", 1] as const,
+      /nats does not start: it cannot be started: /,
+      { env: { PATH: `${programs.path}:${Deno.env.get("PATH")}` } },
+    ],
+    [
+      ...["address in a file that is not there", 78] as const,
+      /REDIS_URL_FILE="\/nowhere\/redis"\n +cannot read it/,
+      { env: { REDIS_URL_FILE: "/nowhere/redis" } },
+    ],
+    [
+      ...["address that is not this machine's", 1] as const,
+      /Cannot listen on 192\.0\.2\.1:0/,
+      { args: ["--host", "192.0.2.1", "--port", "0"] },
+    ],
+    ["unknown option", 2, /Unknown option '--prot'[^]*up --help/, {
       args: ["--prot", "1"],
-      code: 2,
-      says: /Unknown option '--prot'[^]*up --help/,
-    },
-    { name: "help", args: ["--help"], code: 0, says: /--console-port P/ },
+    }],
+    ["help", 0, /--console-port P/, { args: ["--help"] }],
   ];
-  for (const { name, args, env, code, says } of cases) {
+  for (const [name, code, says, options] of cases) {
     await t.step(name, async () => {
       await using scratch = await makeScratch();
       const logs = `${scratch.path}/run/logs`;
       await Deno.mkdir(logs, { recursive: true });
       await Deno.writeTextFile(`${logs}/key-admin.log`, "Of an earlier run\n");
-      await using up = startLauncher(scratch, { args, env });
+      await using up = startLauncher(scratch, options);
       assert.equal(await up.exitCode, code, up.printed());
       assert.match(up.printed(), says);
       assert.equal(await readState(scratch), undefined);

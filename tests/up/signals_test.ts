@@ -57,7 +57,8 @@ Deno.test("up stops in order when the runner above it is killed with -9", async 
       up.signal("SIGKILL");
       await untilEnded([state.pid, ...allPids(state)]);
       assert.deepEqual(await stopOrder(scratch), [
-        ...["edge-auth", "chat-worker", "key-admin", "model-simulator"],
+        ...["edge-auth", "media-worker", "chat-worker", "key-admin"],
+        "model-simulator",
       ]);
     });
   }

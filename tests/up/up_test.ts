@@ -19,7 +19,7 @@ Deno.test("up starts everything, prints the URLs, and stops in order on SIGTERM"
   await using up = startLauncher(scratch, {
     args: [
       ...["--port", "0", "--console-port", "0"],
-      ...["--edges", "2", "--workers", "2"],
+      ...["--edges", "2", "--workers", "2", "--media-workers", "2"],
     ],
     env: { UPSTREAM_API_KEY: "sk-upstream-secret" },
   });
@@ -31,7 +31,7 @@ Deno.test("up starts everything, prints the URLs, and stops in order on SIGTERM"
     .map(([service, pids]) => [service, pids.length]);
   assert.deepEqual(Object.fromEntries(counts), {
     ...{ nats: 1, redis: 1, "model-simulator": 1, "key-admin": 1 },
-    ...{ "chat-worker": 2, "edge-auth": 2 },
+    ...{ "chat-worker": 2, "media-worker": 2, "edge-auth": 2 },
   });
   assert.equal(state.pid, up.pid);
   assert.equal(new Set(state.edge_urls).size, 2);
@@ -73,7 +73,8 @@ Deno.test("up starts everything, prints the URLs, and stops in order on SIGTERM"
   assert.deepEqual(await running(allPids(state)), []);
   assert.equal(await readState(scratch), undefined);
   assert.deepEqual(await stopOrder(scratch), [
-    ...["edge-auth", "edge-auth", "chat-worker", "chat-worker"],
+    ...["edge-auth", "edge-auth", "media-worker", "media-worker"],
+    ...["chat-worker", "chat-worker"],
     ...["key-admin", "model-simulator"],
   ]);
 });
@@ -115,11 +116,12 @@ Deno.test("up starts a simulator, with a warning, only when no model server is g
     const { ops_urls, pids } = await up.state();
     const answers = given === ""
       ? /Models +neutral-3.7-plus -> built-in simulator \(not a real model\)/
-      : /neutral-3.7-plus -> http:\S+:1\/v1: not reachable \(connection refused\)/;
+      : /neutral-3.7-plus -> http:\S+:1\/v1 : not reachable \(connection refused\)/;
     await until("what answers", () => answers.test(up.printed()));
     const worker = await standInEnv(ops_urls["chat-worker"]?.[0]);
     if (given !== "") {
       assert.equal(pids["model-simulator"], undefined);
+      assert.equal(pids["media-worker"], undefined);
       assert.equal(worker.MODEL_SIMULATOR_URL, undefined);
       return assert.doesNotMatch(up.printed(), /simulator/);
     }
@@ -137,7 +139,7 @@ Deno.test("up stops while it starts", async () => {
   });
   const pids = await until("the services", async () => {
     const found = await startedPids(scratch).catch(() => []);
-    return found.length === 4 && found;
+    return found.length === 5 && found;
   });
   up.signal("SIGTERM");
   assert.equal(await up.exitCode, 0);

@@ -12,29 +12,14 @@ import type {
   ResponseMessage,
   Usage,
 } from "@gateway/shared/openai/completion";
+import type { AttemptProgress } from "@gateway/shared/upstream/pool";
+import type { JobCall } from "@gateway/shared/worker/job";
 import { ToolCallFragments } from "./tool_calls.ts";
 
 /** Characters of the request id in the id of a tool call: some servers accept at most 40 in total. */
 const CALL_ID_CHARS = 24;
 /** The members of a delta that are text. */
 const TEXTS = ["content", "reasoning_content", "refusal"] as const;
-
-/** What a completion needs in addition to the request. */
-export interface CompletionCall {
-  /** 32 hex digits, sent to the model server unchanged: llama-cpp-python accepts only UUIDs. */
-  requestId: string;
-  /** Unix seconds, the same for every attempt. */
-  created: number;
-  /** Aborted when the answer is no longer needed; the request to the model server must then end within 100 ms. */
-  signal: AbortSignal;
-  /** W3C trace context, passed on to the model server. */
-  traceparent?: string | undefined;
-  /**
-   * Accepts lines, each ended by `\n`, or none, and the tokens generated so far. If
-   * the buffer is full, returns a promise that resolves when there is space again.
-   */
-  write(lines: string, tokens: number): Promise<void> | undefined;
-}
 
 /** The state of one of the `n` choices. */
 export interface Choice {
@@ -50,24 +35,20 @@ export interface Choice {
 
 /** Collects the output of a model and passes it on as lines. */
 export class Answer {
-  /** Lines were passed on, so the attempt must not be repeated. */
-  hasSent = false;
   /** Identifies the server's build and weights, if it has one. Must be set before the first delta. */
   fingerprint: string | null = null;
   readonly choices: readonly Choice[];
-  readonly #onBegun: () => void;
   #lines = "";
   /** The start of every chunk. Empty until the first one. */
   #prefix = "";
   #deltas = 0;
 
-  /** `onBegun` is called once, at the first delta or finish reason. */
+  /** `progress` is told of the first delta or finish reason, and of the first line passed on. */
   constructor(
     readonly request: ChatRequest,
-    readonly call: CompletionCall,
-    onBegun: () => void = () => {},
+    readonly call: JobCall,
+    readonly progress: AttemptProgress,
   ) {
-    this.#onBegun = onBegun;
     const idPrefix = `call_${call.requestId.slice(0, CALL_ID_CHARS)}`;
     this.choices = Array.from({ length: request.n }, (_, index): Choice => ({
       index,
@@ -98,11 +79,11 @@ export class Answer {
     this.#addChunk(choice.index, "{}", "null", `"${reason}"`);
   }
 
-  /** Passes on what has been collected; returns what {@link CompletionCall.write} returns. */
+  /** Passes on what has been collected; returns what {@link JobCall.write} returns. */
   flush(tokens: number = this.#deltas): Promise<void> | undefined {
     const lines = this.#lines;
     this.#lines = "";
-    if (lines !== "") this.hasSent = true;
+    if (lines !== "") this.progress.hasSent = true;
     return this.call.write(lines, tokens);
   }
 
@@ -127,7 +108,7 @@ export class Answer {
       `,"object":"chat.completion.chunk","created":${created}` +
       `,"model":${JSON.stringify(this.request.model)}` +
       `,"system_fingerprint":${JSON.stringify(this.fingerprint)},"choices":[`;
-    this.#onBegun();
+    this.progress.onBegun();
     if (!this.request.stream) return;
     for (const choice of this.choices) {
       const content = choice === calling ? "null" : `""`;

@@ -1,6 +1,8 @@
 /** Requests for tests of the worker, readers for the answers to them, and bytes in pieces. */
+import assert from "node:assert/strict";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
-import type { CompletionCall } from "./answer.ts";
+import type { AttemptProgress } from "@gateway/shared/upstream/pool";
+import type { JobCall } from "@gateway/shared/worker/job";
 
 /** A streamed request with usage, except for `change`. */
 export function requestWith(change: Partial<ChatRequest> = {}): ChatRequest {
@@ -15,22 +17,22 @@ export function requestWith(change: Partial<ChatRequest> = {}): ChatRequest {
 }
 
 /** A call that collects what is passed on. */
-export interface RecordedCall extends CompletionCall {
+export interface RecordedCall extends JobCall {
   lines: string;
   /** The count of the last call of `write`. */
   tokens: number;
 }
 
-export function recordCall(
-  signal: AbortSignal = new AbortController().signal,
-): RecordedCall {
+export function recordCall(signal: AbortSignal = new AbortController().signal) {
   const call: RecordedCall = {
     requestId: "req1",
     created: 1_767_622_290,
+    files: [],
     signal,
     lines: "",
     tokens: 0,
     write(lines, tokens) {
+      assert.ok(typeof lines === "string");
       call.lines += lines;
       call.tokens = tokens;
       return undefined;
@@ -38,6 +40,12 @@ export function recordCall(
   };
   return call;
 }
+
+/** What an attempt reports when nobody asks. */
+export const noProgress = (): AttemptProgress => ({
+  hasSent: false,
+  onBegun: () => {},
+});
 
 /** The lines, parsed. */
 export function parsed(lines: string): unknown[] {
@@ -64,26 +72,4 @@ export function seen(lines: string): unknown[] {
     if (isText) return [where + delta.content];
     return [logprobs === null ? delta : { ...delta, logprobs }];
   });
-}
-
-export function* piecesOf(
-  bytes: Uint8Array,
-  size: number,
-): Iterable<Uint8Array> {
-  for (let at = 0; at < bytes.length; at += size) {
-    yield bytes.subarray(at, at + size);
-  }
-}
-
-/** The bytes whole, byte by byte, and cut in two at every place. */
-export function* everySplit(
-  input: string | Uint8Array,
-): Iterable<Uint8Array[]> {
-  const isText = typeof input === "string";
-  const bytes = isText ? new TextEncoder().encode(input) : input;
-  yield [bytes];
-  yield [...piecesOf(bytes, 1)];
-  for (let at = 1; at < bytes.length; at++) {
-    yield [bytes.subarray(0, at), bytes.subarray(at)];
-  }
 }

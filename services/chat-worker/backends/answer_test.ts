@@ -6,7 +6,12 @@ import type {
   Usage,
 } from "@gateway/shared/openai/completion";
 import { Answer } from "./answer.ts";
-import { parsed, recordCall, requestWith } from "./answer_fixture.ts";
+import {
+  noProgress,
+  parsed,
+  recordCall,
+  requestWith,
+} from "./answer_fixture.ts";
 
 const USAGE: Usage = {
   prompt_tokens: 5,
@@ -27,7 +32,7 @@ type Part =
 function newAnswer(change: Partial<ChatRequest>) {
   const call = recordCall();
   const request = requestWith({ include_usage: false, ...change });
-  return { call, answer: new Answer(request, call) };
+  return { call, answer: new Answer(request, call, noProgress()) };
 }
 
 function encode(change: Partial<ChatRequest>, parts: Part[]): unknown[] {
@@ -51,11 +56,7 @@ function chunk(choices: unknown[], more: object = {}): object {
   };
 }
 
-function choice(
-  index: number,
-  delta: object,
-  finish: string | null = null,
-): object {
+function choice(index: number, delta: object, finish: string | null = null) {
   return { index, delta, logprobs: null, finish_reason: finish };
 }
 
@@ -187,7 +188,7 @@ for (const stream of [true, false]) {
       answer.flush();
       assert.equal(call.tokens, choice.index + 1);
     }
-    assert.equal(answer.hasSent, stream);
+    assert.equal(answer.progress.hasSent, stream);
     answer.end(USAGE);
     assert.equal(call.tokens, USAGE.completion_tokens);
   });

@@ -7,10 +7,18 @@ import type {
 import { promptTokens, textTokens } from "@gateway/shared/openai/tokens";
 import { isJsonObject } from "@gateway/shared/process/error_text";
 import type { Answer, Choice } from "./answer.ts";
-import { invalidAnswer, truncatedAnswer, UpstreamError } from "./errors.ts";
-import { type JsonObject, parseJson, textOf } from "./json.ts";
-import type { Redact } from "./redact.ts";
-import { frameError } from "./refusal.ts";
+import {
+  invalidAnswer,
+  truncatedAnswer,
+  UpstreamError,
+} from "@gateway/shared/upstream/errors";
+import {
+  type JsonObject,
+  parseJson,
+  textOf,
+} from "@gateway/shared/upstream/json";
+import type { Redact } from "@gateway/shared/upstream/redact";
+import { frameError } from "@gateway/shared/upstream/refusal";
 
 const FINGERPRINT = /^[\w.:@+-]{1,128}$/;
 

@@ -7,9 +7,9 @@ import {
   usageChunk,
 } from "../../../tests/support/model_answers.ts";
 import { Answer } from "./answer.ts";
-import { recordCall, requestWith, seen } from "./answer_fixture.ts";
+import { noProgress, recordCall, requestWith, seen } from "./answer_fixture.ts";
 import { ChunkReader, parseUsage } from "./chunk_reader.ts";
-import type { UpstreamFault } from "./errors.ts";
+import type { UpstreamFault } from "@gateway/shared/upstream/errors";
 
 const PROMPT = promptTokens(requestWith());
 const SENTENCE =
@@ -18,7 +18,7 @@ const SENTENCE =
 function newReader(n = 1) {
   const request = requestWith({ n });
   const call = recordCall();
-  const answer = new Answer(request, call);
+  const answer = new Answer(request, call, noProgress());
   const redact = (text: string) => text.replaceAll("secret", "[redacted]");
   const reader = new ChunkReader(answer, answer.choices, redact);
   return { reader, answer, call };
@@ -43,103 +43,56 @@ function say(content: string, reason: string | null = null, index = 0) {
   return choiceChunk({ content }, reason, index);
 }
 
+const part = (text: string) => ({ type: "text", text });
+const A_LOGPROBS = { content: [{ token: "a" }] };
 const stop = choiceChunk({}, "stop");
 const end = [stop, usageChunk(3, 2)];
 const ended = ["[stop]", "3+2"];
 const counted = { prompt_tokens: 3, completion_tokens: 2, total_tokens: 5 };
 
-const answers: [
-  name: string,
-  chunks: unknown[],
-  seen: unknown[],
-  n?: number,
-][] = [
-  [
-    "a role in every chunk, and null for what is not there",
-    [
-      {
-        ...choiceChunk({
-          role: "assistant",
-          content: "Hi",
-          refusal: null,
-          reasoning_content: null,
-          tool_calls: null,
-          function_call: null,
-        }),
-        error: null,
-        usage: null,
-      },
-      choiceChunk({ role: "", content: null }),
-      ...end,
-    ],
-    ["Hi", ...ended],
-  ],
-  [
-    "a finish chunk without a delta",
-    [choice({ index: 0, finish_reason: "stop" }), usageChunk(3, 2)],
-    ended,
-  ],
-  [
-    "choices that are empty or null in between",
-    [say("a"), { choices: [] }, { choices: null }, say("b"), ...end],
-    ["a", "b", ...ended],
-  ],
-  [
-    "the whole so far beside each delta, as Perplexity sends it",
-    [choice({ delta: { content: "a" }, message: { content: "za" } }), ...end],
-    ["a", ...ended],
-  ],
-  [
-    "what comes after a finish as a repeat",
-    [
-      say("a", "stop"),
-      say("a", "stop"),
-      choiceChunk({}, "length"),
-      usageChunk(3, 2),
-    ],
-    ["a", ...ended],
-  ],
-  [
-    "reasoning under both names",
-    [
-      choiceChunk({ reasoning_content: "a", content: null }),
-      choiceChunk({ reasoning: "b" }),
-      choiceChunk({ reasoning: "c", reasoning_content: "c" }),
-      say("d"),
-      ...end,
-    ],
-    [
-      ...["a", "b", "c"].map((text) => ({ reasoning_content: text })),
-      "d",
-      ...ended,
-    ],
-  ],
-  [
-    "content in parts",
-    [
-      choiceChunk({
-        content: [
-          { type: "thinking", thinking: [] },
-          "x",
-          { type: "text", text: "a" },
-          { type: "text", text: "b" },
-        ],
+/** Chunks before a usual end, and what is seen before it. */
+const answers: [name: string, chunks: unknown[], seen: unknown[]][] = [
+  ["a role in every chunk, and null for what is not there", [
+    {
+      ...choiceChunk({
+        ...{ role: "assistant", content: "Hi", refusal: null },
+        ...{ reasoning_content: null, tool_calls: null, function_call: null },
       }),
-      ...end,
-    ],
-    ["ab", ...ended],
-  ],
-  [
-    "log probabilities",
-    [
-      choice({
-        delta: { content: "a" },
-        logprobs: { content: [{ token: "a" }] },
-      }),
-      ...end,
-    ],
-    [{ content: "a", logprobs: { content: [{ token: "a" }] } }, ...ended],
-  ],
+      ...{ error: null, usage: null },
+    },
+    choiceChunk({ role: "", content: null }),
+  ], ["Hi"]],
+  ["choices that are empty or null in between", [
+    ...[say("a"), { choices: [] }, { choices: null }, say("b")],
+  ], ["a", "b"]],
+  ["the whole so far beside each delta, as Perplexity sends it", [
+    choice({ delta: { content: "a" }, message: { content: "za" } }),
+  ], ["a"]],
+  ["reasoning under both names", [
+    choiceChunk({ reasoning_content: "a", content: null }),
+    choiceChunk({ reasoning: "b" }),
+    choiceChunk({ reasoning: "c", reasoning_content: "c" }),
+    say("d"),
+  ], [...["a", "b", "c"].map((text) => ({ reasoning_content: text })), "d"]],
+  ["content in parts", [
+    choiceChunk({
+      content: [{ type: "thinking", thinking: [] }, "x", part("a"), part("b")],
+    }),
+  ], ["ab"]],
+  ["log probabilities", [
+    choice({ delta: { content: "a" }, logprobs: A_LOGPROBS }),
+  ], [{ content: "a", logprobs: A_LOGPROBS }]],
+];
+
+/** Whole answers whose end is not the usual one. */
+const endings: [name: string, chunks: unknown[], seen: unknown[], n?: 2][] = [
+  ["a finish chunk without a delta", [
+    ...[choice({ index: 0, finish_reason: "stop" }), usageChunk(3, 2)],
+  ], ended],
+  ["what comes after a finish as a repeat", [
+    ...[say("a", "stop"), say("a", "stop"), choiceChunk({}, "length")],
+    usageChunk(3, 2),
+  ], ["a", ...ended]],
   [
     "two choices, one after the other and in one chunk",
     [
@@ -159,63 +112,47 @@ const answers: [
     "two choices without index",
     [
       {
-        choices: [
-          { delta: { content: "a" }, finish_reason: "stop" },
-          { delta: { content: "b" }, finish_reason: "stop" },
-        ],
+        choices: ["a", "b"].map((content) => (
+          { delta: { content }, finish_reason: "stop" }
+        )),
       },
       usageChunk(3, 2),
     ],
     ["a", "[stop]", "1:b", "1:[stop]", "3+2"],
     2,
   ],
-  [
-    "a whole response",
-    [{
-      object: "chat.completion",
-      choices: [{
-        index: 0,
-        message: {
-          role: "assistant",
-          content: "Hello",
-          refusal: null,
-          reasoning_content: "Hm",
-        },
-        logprobs: null,
-        finish_reason: "stop",
-      }],
-      usage: counted,
-    }],
-    [{ content: "Hello", reasoning_content: "Hm" }, ...ended],
-  ],
-  [
-    "usage beside choices, and the last of several",
-    [
-      {
-        ...say("a"),
-        usage: { prompt_tokens: 3, completion_tokens: 1, total_tokens: 4 },
+  ["a whole response", [{
+    object: "chat.completion",
+    choices: [{
+      index: 0,
+      message: {
+        ...{ role: "assistant", content: "Hello", refusal: null },
+        reasoning_content: "Hm",
       },
-      { ...say("b", "stop"), usage: counted },
-    ],
-    ["a", "b", ...ended],
-  ],
-  [
-    "no usage, by estimate: what a long piece looks like",
-    [say(SENTENCE), stop],
-    [SENTENCE, "[stop]", `${PROMPT}+${Math.ceil(textTokens(SENTENCE))}`],
-  ],
-  [
-    "usage that cannot be, by estimate",
-    [say("a", "stop"), usageChunk(3, -2), usageChunk(1.5, 2)],
-    ["a", "[stop]", `${PROMPT}+1`],
-  ],
+      logprobs: null,
+      finish_reason: "stop",
+    }],
+    usage: counted,
+  }], [{ content: "Hello", reasoning_content: "Hm" }, ...ended]],
+  ["usage beside choices, and the last of several", [
+    { ...say("a"), usage: { ...counted, completion_tokens: 1 } },
+    { ...say("b", "stop"), usage: counted },
+  ], ["a", "b", ...ended]],
+  ["no usage, by estimate: what a long piece looks like", [
+    ...[say(SENTENCE), stop],
+  ], [SENTENCE, "[stop]", `${PROMPT}+${Math.ceil(textTokens(SENTENCE))}`]],
+  ["usage that cannot be, by estimate", [
+    ...[say("a", "stop"), usageChunk(3, -2), usageChunk(1.5, 2)],
+  ], ["a", "[stop]", `${PROMPT}+1`]],
   ["nothing said and nothing counted", [stop, usageChunk(3, 0)], [
-    "[stop]",
-    "3+0",
+    ...["[stop]", "3+0"],
   ]],
 ];
 
-for (const [name, chunks, expected, n] of answers) {
+const usual = answers.map(([name, chunks, seen]): typeof endings[number] => {
+  return [name, [...chunks, ...end], [...seen, ...ended]];
+});
+for (const [name, chunks, expected, n] of [...usual, ...endings]) {
   Deno.test(`an answer with ${name}`, () => {
     assert.deepEqual(seen(read(chunks, n)), expected);
   });
@@ -283,15 +220,11 @@ const toolCalls: [name: string, given: unknown[][], expected: unknown[][]][] = [
     [[given(0, "a", "f", "{")], [given(0, "b", null, "}")]],
     [[first(0, "a", "f", "{")], [next(0, "}")]],
   ],
-  [
-    "empty id and name in later fragments",
-    [
-      [given(0, "a", "f")],
-      [given(0, "", "", "{}")],
-      [given(0, null, null, null)],
-    ],
-    [[first(0, "a", "f", "")], [next(0, "{}")]],
-  ],
+  ["empty id and name in later fragments", [
+    [given(0, "a", "f")],
+    [given(0, "", "", "{}")],
+    [given(0, null, null, null)],
+  ], [[first(0, "a", "f", "")], [next(0, "{}")]]],
   [
     "no type and no index",
     [
@@ -342,11 +275,9 @@ const toolCalls: [name: string, given: unknown[][], expected: unknown[][]][] = [
     [[given(1, "a", "f", "")], [given(4, "b", "g", "")], [next(1, "{}")]],
     [[first(0, "a", "f", "")], [first(1, "b", "g", "")], [next(0, "{}")]],
   ],
-  [
-    "arguments as an object",
-    [[given(0, "a", "f", { x: [1] })]],
-    [[first(0, "a", "f", '{"x":[1]}')]],
-  ],
+  ["arguments as an object", [
+    [given(0, "a", "f", { x: [1] })],
+  ], [[first(0, "a", "f", '{"x":[1]}')]]],
   [
     "a name that comes after its arguments",
     [[{ index: 0, id: "a" }], [next(0, "{")], [given(0, undefined, "f", "}")]],
@@ -398,13 +329,10 @@ const broken: {
     ["vLLM's error", [{ object: "error", message: "Bad", code: 400 }]],
   ],
   server_error: [
-    ["OpenRouter's error beside a last choice", [
-      say("a"),
-      {
-        ...say("", "error"),
-        error: { code: 502, message: "Provider disconnected" },
-      },
-    ]],
+    ["OpenRouter's error beside a last choice", [say("a"), {
+      ...say("", "error"),
+      error: { code: 502, message: "Provider disconnected" },
+    }]],
     ["an error beside choices", [{
       ...choiceChunk({}),
       error: { message: "x" },
@@ -442,15 +370,12 @@ for (const [fault, cases] of Object.entries(broken)) {
 Deno.test("fewer choices in a complete response are a fault of 'n', with their usage", () => {
   const message = (choices: string, n: number) =>
     `The server of this model returns ${choices} per request, but 'n' is ${n}.`;
-  const cases = [
-    [2, [say("a"), ...end], message("one choice", 2), counted],
-    [
-      3,
-      [say("a", "stop"), say("b", "stop", 2)],
-      message("2 choices", 3),
-      usage(PROMPT, 2),
-    ],
-  ] as const;
+  const cases = [[2, [say("a"), ...end], message("one choice", 2), counted], [
+    3,
+    [say("a", "stop"), say("b", "stop", 2)],
+    message("2 choices", 3),
+    usage(PROMPT, 2),
+  ]] as const;
   for (const [n, chunks, message, usage] of cases) {
     const failure = { code: "unsupported_value", param: "n", message, usage };
     assert.throws(() => read(chunks, n), failure);
@@ -503,24 +428,16 @@ const DETAILS = {
 const usages: [name: string, value: unknown, usage: Usage | null][] = [
   ["three counts", usage(1, 2), usage(1, 2)],
   ["a wrong total", { ...usage(1, 2), total_tokens: 9 }, usage(1, 2)],
-  [
-    "details",
-    {
-      ...usage(5, 7, DETAILS),
-      prompt_tokens_details: { cached_tokens: 5, audio_tokens: 0 },
-    },
-    usage(5, 7, DETAILS),
-  ],
+  ["details", {
+    ...usage(5, 7, DETAILS),
+    prompt_tokens_details: { cached_tokens: 5, audio_tokens: 0 },
+  }, usage(5, 7, DETAILS)],
   ["details that cannot be", usage(4, 6, DETAILS), usage(4, 6)],
-  [
-    "reasoning beside the completion",
-    {
-      ...usage(5, 7),
-      total_tokens: 32,
-      completion_tokens_details: { reasoning_tokens: 20 },
-    },
-    usage(5, 27, { completion_tokens_details: { reasoning_tokens: 20 } }),
-  ],
+  ["reasoning beside the completion", {
+    ...usage(5, 7),
+    total_tokens: 32,
+    completion_tokens_details: { reasoning_tokens: 20 },
+  }, usage(5, 27, { completion_tokens_details: { reasoning_tokens: 20 } })],
   [
     "details beside the counts, as SGLang and DeepSeek have them",
     usage(5, 7, {

@@ -2,73 +2,45 @@
 import type { BackendConfig } from "@gateway/shared/models/catalog";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type { Usage } from "@gateway/shared/openai/completion";
-import type { MonotonicNow } from "@gateway/shared/process/clock";
-import type { Answer, Choice } from "./answer.ts";
-import { AttemptDeadlines } from "./attempt_deadlines.ts";
-import { ChunkReader } from "./chunk_reader.ts";
-import { invalidAnswer, UpstreamError } from "./errors.ts";
+import type { ResponseHead } from "@gateway/shared/upstream/http_framing";
+import { invalidAnswer, UpstreamError } from "@gateway/shared/upstream/errors";
+import { parseJson } from "@gateway/shared/upstream/json";
 import {
-  type Connect,
-  createConnect,
-  HttpClient,
-  type HttpConnection,
-} from "./http_client.ts";
-import type { ResponseHead } from "./http_framing.ts";
-import { parseJson } from "./json.ts";
-import { createRedact, type Redact } from "./redact.ts";
-import { refusalError } from "./refusal.ts";
-import { createRequestEncoder, encodeRequestBody } from "./request.ts";
-import { SseParser } from "./sse_parser.ts";
+  ModelServer,
+  type ModelServerOptions,
+  type ServerResponse,
+} from "@gateway/shared/upstream/model_server";
+import type { RequestEncoder } from "@gateway/shared/upstream/request_encoder";
+import { readText } from "@gateway/shared/upstream/response";
+import { SseParser } from "@gateway/shared/upstream/sse_parser";
+import type { Answer, Choice } from "./answer.ts";
+import { ChunkReader } from "./chunk_reader.ts";
+import { encodeRequestBody } from "./request.ts";
 
 const KIB = 1024;
 /** The largest whole answer, sent as one body or as events. A million tokens fit. */
 const ANSWER_BYTES_MAX = 32 * KIB * KIB;
-/** The largest body of an error response. A longer one is not quoted. */
-const REFUSAL_BYTES_MAX = 64 * KIB;
 /** After the last finish reason only usage and `[DONE]` follow, which do not justify a long wait. */
 const AFTER_FINISH_MS = 5_000;
 const DONE = "[DONE]";
 
-/** Options of {@link OpenAiBackend}. */
-export interface OpenAiBackendOptions {
-  config: BackendConfig;
-  /** The model's name for callers. */
-  publicModel: string;
-  /** The value of `config.api_key_env`; if null, no credential is sent. */
-  apiKey: string | null;
-  now: MonotonicNow;
-  /** Opens connections. Default: to `config.base_url`. */
-  connect?: Connect;
-}
-
 /**
- * One call of `complete` is one attempt; nothing is repeated. Its errors are
- * `UpstreamError`s, or the reason of the call's signal; no message contains the
- * key, the address or a header.
+ * One call of `complete` is one attempt; nothing is repeated. Its errors are those of
+ * {@link ModelServer}.
  */
 export class OpenAiBackend {
   readonly config: BackendConfig;
-  readonly #options: OpenAiBackendOptions;
-  readonly #client: HttpClient;
-  readonly #encodeRequest: ReturnType<typeof createRequestEncoder>;
-  readonly #redact: Redact;
+  readonly #server: ModelServer;
+  readonly #encode: RequestEncoder;
 
   /** Throws an Error if the configuration cannot be used. */
-  constructor(options: OpenAiBackendOptions) {
-    const { config, apiKey } = options;
-    const url = new URL(`${config.base_url}/chat/completions`);
-    this.config = config;
-    this.#options = options;
-    this.#client = new HttpClient(
-      options.connect ?? createConnect(url),
-      config.deadlines.connect_ms,
+  constructor(options: ModelServerOptions) {
+    this.config = options.config;
+    this.#server = new ModelServer(options);
+    this.#encode = this.#server.jsonEncoder(
+      "/chat/completions",
+      "text/event-stream, application/json",
     );
-    this.#encodeRequest = createRequestEncoder(url, apiKey, config.headers);
-    this.#redact = createRedact({
-      secrets: [apiKey ?? "", ...Object.values(config.headers)],
-      baseUrl: url,
-      model: { theirs: config.model, ours: options.publicModel },
-    });
   }
 
   /**
@@ -99,74 +71,35 @@ export class OpenAiBackend {
 
   /** Closes idle connections. Running attempts continue. */
   close(): void {
-    this.#client.close();
+    this.#server.close();
   }
 
-  async #attempt(
+  #attempt(
     request: ChatRequest,
     choices: readonly Choice[],
     answer: Answer,
     signal: AbortSignal,
   ): Promise<Usage> {
-    const { config } = this;
-    const { total_ms: totalMs, between_tokens_ms: betweenTokensMs } =
-      config.deadlines;
-    const { now } = this.#options;
-    const deadlines = new AttemptDeadlines(now, signal, totalMs);
-    let response: HttpConnection | null = null;
-    let isDone = false;
-    try {
-      deadlines.throwIfEnded();
-      response = await this.#client.connection(deadlines);
-      if (!request.stream) deadlines.rest();
-      else deadlines.arm("firstToken", config.deadlines.first_token_ms);
-      const body = encodeRequestBody(request, config);
-      const head = await response.exchange(
-        this.#encodeRequest(body, answer.call),
-        deadlines,
-      );
-      if (head.status !== 200) {
-        throw await this.#refusal(head, response, deadlines);
-      }
-      if (!/^(identity)?$/.test(head.contentEncoding)) {
-        throw invalidAnswer("Unsupported content coding");
-      }
-      const reader = new ChunkReader(answer, choices, this.#redact);
+    const body = encodeRequestBody(request, this.config);
+    const { call } = answer;
+    const mustBeginSoon = request.stream;
+    const sent = { encode: this.#encode, body, call, signal, mustBeginSoon };
+    return this.#server.exchange(sent, async (response) => {
+      const { head, connection, deadlines } = response;
+      const reader = new ChunkReader(answer, choices, this.#server.redact);
       let isWhole = true;
       const isEvents = isEventStream(head, request.stream);
       // A whole answer is kept in memory, so its size is bounded.
-      if (!isEvents || !request.stream) response.bytesLeft = ANSWER_BYTES_MAX;
+      if (!isEvents || !request.stream) connection.bytesLeft = ANSWER_BYTES_MAX;
       if (isEvents) {
-        isWhole = await this.#readEvents(response, reader, answer, deadlines);
+        isWhole = await this.#readEvents(response, reader, answer);
       } else {
+        const { between_tokens_ms: betweenTokensMs } = this.config.deadlines;
         const arm = () => deadlines.arm("betweenTokens", betweenTokensMs);
-        reader.take(await readText(response, arm), "");
+        reader.take(await readText(connection, arm), "");
       }
-      const usage = reader.end(isWhole);
-      isDone = true;
-      return usage;
-    } finally {
-      deadlines.dispose();
-      void response?.release(isDone);
-    }
-  }
-
-  async #refusal(
-    { status, retryAfterMs }: ResponseHead,
-    response: HttpConnection,
-    deadlines: AttemptDeadlines,
-  ): Promise<UpstreamError> {
-    deadlines.arm("betweenTokens", this.config.deadlines.connect_ms);
-    response.bytesLeft = REFUSAL_BYTES_MAX;
-    let text = "";
-    try {
-      text = await readText(response, () => {});
-    } catch (error) {
-      // The body was cut or is too long. The status is enough, so only an abort is passed on.
-      if (!(error instanceof UpstreamError)) throw error;
-    }
-    const body = parseJson(text);
-    return refusalError({ status, body, retryAfterMs }, this.#redact);
+      return reader.end(isWhole);
+    });
   }
 
   /**
@@ -176,10 +109,9 @@ export class OpenAiBackend {
    * server sent `[DONE]`.
    */
   async #readEvents(
-    response: HttpConnection,
+    { connection, deadlines }: ServerResponse,
     reader: ChunkReader,
     answer: Answer,
-    deadlines: AttemptDeadlines,
   ): Promise<boolean> {
     const { between_tokens_ms: betweenTokensMs } = this.config.deadlines;
     let hasData = false;
@@ -192,7 +124,7 @@ export class OpenAiBackend {
     });
     try {
       while (!isDone) {
-        const piece = await response.read();
+        const piece = await connection.read();
         if (piece === null) {
           const rest = parser.end();
           // An event without its blank line may be cut. If so, report the end of the stream, not the event.
@@ -220,7 +152,7 @@ export class OpenAiBackend {
       if (!reader.isFinished || !isCut(error)) throw error;
     } finally {
       // If nothing was passed on, another backend may still answer.
-      if (answer.hasSent) void answer.flush();
+      if (answer.progress.hasSent) void answer.flush();
     }
     return isDone;
   }
@@ -234,25 +166,6 @@ function isEventStream(head: ResponseHead, isAskedFor: boolean): boolean {
     throw invalidAnswer("A web page instead of an answer");
   }
   return isAskedFor;
-}
-
-/**
- * Reads a body to its end as UTF-8 text. `onPiece` is called before each read. Rejects
- * like {@link HttpConnection.read}.
- */
-async function readText(
-  response: HttpConnection,
-  onPiece: () => void,
-): Promise<string> {
-  const decoder = new TextDecoder();
-  let text = "";
-  for (;;) {
-    onPiece();
-    const piece = await response.read();
-    if (piece === null) break;
-    text += decoder.decode(piece, { stream: true });
-  }
-  return text + decoder.decode();
 }
 
 /** Details are not summed: few servers that return one choice per request report any. */

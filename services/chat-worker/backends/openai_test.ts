@@ -23,15 +23,22 @@ import {
 } from "../../../tests/support/model_answers.ts";
 import { Answer } from "./answer.ts";
 import {
+  noProgress,
   parsed,
   recordCall,
-  type RecordedCall,
   requestWith,
   seen,
 } from "./answer_fixture.ts";
-import { UpstreamError, type UpstreamFault } from "./errors.ts";
+import {
+  UpstreamError,
+  type UpstreamFault,
+} from "@gateway/shared/upstream/errors";
 import { OpenAiBackend } from "./openai.ts";
-import { startStopwatch, waitFor } from "../../../tests/support/wait_for.ts";
+import {
+  startStopwatch,
+  until,
+  waitFor,
+} from "../../../tests/support/wait_for.ts";
 
 const API_KEY = "upstream-key-0123456789";
 const HEADER_SECRET = "header-secret-0123456789";
@@ -83,26 +90,20 @@ function chat(stream: boolean, more: Partial<ChatRequest> = {}): ChatRequest {
   return requestWith({ stream, include_usage: false, ...more });
 }
 
-interface Outcome {
-  /** As `seen()` says of a stream; the content of a whole answer. */
-  seen: unknown[];
-  error: unknown;
-  call: RecordedCall;
-}
-
+/** `seen` is as `seen()` says of a stream; the content of a whole answer. */
 async function complete(
   backend: OpenAiBackend,
   request: ChatRequest,
   call = recordCall(),
-): Promise<Outcome> {
-  const answer = new Answer(request, call);
+) {
+  const answer = new Answer(request, call, noProgress());
   let error: unknown = null;
   try {
     answer.end(await backend.complete(answer));
   } catch (thrown) {
     error = thrown;
   }
-  const whole = () =>
+  const whole = (): unknown[] =>
     parsed(call.lines).flatMap((response) =>
       Reflect.get(Object(response), "choices").map((choice: unknown) =>
         Reflect.get(Reflect.get(Object(choice), "message"), "content")
@@ -183,14 +184,11 @@ const wholeStreams: [name: string, reply: Step[]][] = [
   ["no [DONE]", streamOf(chunks)],
   ["no blank line after the last chunk", streamOf(chunks.trimEnd())],
   ["more after [DONE]", streamOf(`${body}data: garbage\n\n`)],
-  [
-    "no content type",
-    [
-      streamHead({ headers: { "content-type": "application/octet-stream" } }),
-      chunk(body),
-      lastChunk,
-    ],
-  ],
+  ["no content type", [
+    streamHead({ headers: { "content-type": "application/octet-stream" } }),
+    chunk(body),
+    lastChunk,
+  ]],
 ];
 
 for (const [name, reply] of wholeStreams) {
@@ -228,11 +226,7 @@ Deno.test("complete() accepts a whole answer and a stream, whichever was request
 
 const hello = choiceChunk({ content: "Hello" });
 /** The first words, in a packet of their own. */
-const begun: Step[] = [
-  streamHead(),
-  chunk(event(hello)),
-  { pauseMs: 20 },
-];
+const begun: Step[] = [streamHead(), chunk(event(hello)), { pauseMs: 20 }];
 /** The error that a caller gets for a fault. */
 const STATUS: Partial<Record<UpstreamFault, number>> = {
   request: 400,
@@ -304,19 +298,15 @@ const failures: { [fault in UpstreamFault]?: Failure[] } = {
       { n: 2, ...WHOLE },
     ],
   ],
-  credentials: [
-    [
-      "a refusal of the key that quotes it",
-      jsonResponse(quoting, { status: 401 }),
-    ],
-  ],
-  rate_limited: [
-    [
-      "a limit",
-      jsonResponse({}, { status: 429, headers: { "retry-after": "7" } }),
-      { retryAfterMs: 7_000 },
-    ],
-  ],
+  credentials: [[
+    "a refusal of the key that quotes it",
+    jsonResponse(quoting, { status: 401 }),
+  ]],
+  rate_limited: [[
+    "a limit",
+    jsonResponse({}, { status: 429, headers: { "retry-after": "7" } }),
+    { retryAfterMs: 7_000 },
+  ]],
   server_error: [
     ["an error frame after the first words", [
       ...begun,
@@ -324,12 +314,10 @@ const failures: { [fault in UpstreamFault]?: Failure[] } = {
       lastChunk,
     ], HELLO],
   ],
-  overloaded: [
-    ["a refusal whose body never comes", [
-      head("503 Busy\r\ncontent-length: 5"),
-      STALL,
-    ], { deadlines: { connect_ms: 50 } }],
-  ],
+  overloaded: [["a refusal whose body never comes", [
+    head("503 Busy\r\ncontent-length: 5"),
+    STALL,
+  ], { deadlines: { connect_ms: 50 } }]],
   invalid: [
     ["a page instead of an answer", [streamHead(page)]],
     ["an answer in gzip", [streamHead(gzip)]],
@@ -398,9 +386,7 @@ for (const [fault, cases] of Object.entries(failures)) {
       }
       assertNoSecret(error, r.server);
       r.backend.close();
-      await waitFor(() => r.server.openConnections === 0, {
-        what: "no open connection",
-      });
+      await until(() => r.server.openConnections === 0);
     });
   }
 }
@@ -494,10 +480,9 @@ const silentEnds: [name: string, steps: Step[]][] = [
 for (const [name, steps] of silentEnds) {
   Deno.test(`complete() is content when a server ${name} after the last finish reason`, async () => {
     const finished = chunk(event(choiceChunk({}, "stop")));
-    await using r = rig(
-      () => [...begun, finished, { pauseMs: 20 }, ...steps],
-      { deadlines: { between_tokens_ms: 1_000 } },
-    );
+    await using r = rig(() => [...begun, finished, { pauseMs: 20 }, ...steps], {
+      deadlines: { between_tokens_ms: 1_000 },
+    });
     const { seen, error } = await complete(r.backend, chat(true));
     assert.equal(error, null);
     assert.deepEqual(seen, ["Hello", "[stop]"]);
@@ -521,11 +506,10 @@ const moments: [
 ][] = [
   ["while it waits for the head", [STALL]],
   ["in mid stream", midStream, { tokens: 1 }],
-  [
-    "in the middle of a whole answer",
-    [head("200 OK\r\ncontent-length: 50", "{"), STALL],
-    { stream: false },
-  ],
+  ["in the middle of a whole answer", [
+    head("200 OK\r\ncontent-length: 50", "{"),
+    STALL,
+  ], { stream: false }],
   [
     "while it waits for the body of a refusal",
     [head("500 Bad\r\ncontent-length: 50", "{"), STALL],
@@ -540,9 +524,7 @@ for (const [name, reply, more = {}] of moments) {
     const call = recordCall(controller.signal);
     const running = complete(r.backend, chat(stream), call);
     const request = await r.server.request(1);
-    await waitFor(() => request.bytesSent === bytesOf(reply), {
-      what: "the whole reply to be sent",
-    });
+    await until(() => request.bytesSent === bytesOf(reply));
     await waitFor(() => call.tokens === tokens, { what: "the tokens" });
     using watch = startStopwatch();
     controller.abort(new Error("Client left"));

@@ -1,4 +1,4 @@
-/** Encodes requests to model servers: the body, in the server's dialect, and the HTTP request. */
+/** Encodes the bodies of requests to model servers, in the server's dialect. */
 import type { BackendConfig } from "@gateway/shared/models/catalog";
 import type { Dialect } from "@gateway/shared/models/dialects";
 import type {
@@ -7,8 +7,7 @@ import type {
   ToolCall,
 } from "@gateway/shared/openai/chat";
 import { isJsonObject } from "@gateway/shared/process/error_text";
-import type { JsonObject } from "./json.ts";
-import type { CompletionCall } from "./answer.ts";
+import type { JsonObject } from "@gateway/shared/upstream/json";
 
 /** Fields that are sent unchanged if the client sent them. */
 const SAME_FIELDS = [
@@ -99,50 +98,4 @@ function spelledOut(message: ChatMessage, dialect: Dialect): ChatMessage {
 function withArguments(call: ToolCall): ToolCall {
   if (call.function.arguments !== "") return call;
   return { ...call, function: { ...call.function, arguments: "{}" } };
-}
-
-const VISIBLE_ASCII = /^[\x20-\x7e\t]*$/;
-const ID = /^[\w-]{1,128}$/;
-const encoder = new TextEncoder();
-
-/**
- * Creates the function that encodes HTTP requests to `url`, ready to be written. The
- * constant part is built only once; `headers` were checked with the models file. If the
- * key cannot be sent, throws an Error that does not contain it.
- */
-export function createRequestEncoder(
-  url: URL,
-  apiKey: string | null,
-  headers: { readonly [name: string]: string },
-): (
-  body: string,
-  call: Pick<CompletionCall, "requestId" | "traceparent">,
-) => Uint8Array {
-  if (!VISIBLE_ASCII.test(apiKey ?? "")) {
-    throw new Error("The key of a backend is not visible ASCII");
-  }
-  const fixed = [
-    `POST ${url.pathname}${url.search} HTTP/1.1`,
-    `host: ${url.host}`,
-    "accept: text/event-stream, application/json",
-    "accept-encoding: identity",
-    "content-type: application/json",
-    ...(apiKey === null ? [] : [`authorization: Bearer ${apiKey}`]),
-    ...Object.entries(headers).map(([name, value]) =>
-      `${name.toLowerCase()}: ${value}`
-    ),
-    "content-length: ",
-  ].join("\r\n");
-  return (body, { requestId, traceparent = "" }) => {
-    const bodyBytes = encoder.encode(body);
-    let head = `${fixed}${bodyBytes.length}\r\n`;
-    if (ID.test(requestId)) head += `x-request-id: ${requestId}\r\n`;
-    if (ID.test(traceparent)) head += `traceparent: ${traceparent}\r\n`;
-    head += "\r\n";
-    // The head is ASCII: one byte per character.
-    const request = new Uint8Array(head.length + bodyBytes.length);
-    encoder.encodeInto(head, request);
-    request.set(bodyBytes, head.length);
-    return request;
-  };
 }

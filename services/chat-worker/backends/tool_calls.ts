@@ -1,8 +1,8 @@
 import { REQUEST_LIMITS } from "@gateway/shared/limits";
 import type { ToolCallDelta } from "@gateway/shared/openai/completion";
 import { isJsonObject } from "@gateway/shared/process/error_text";
-import { invalidAnswer } from "./errors.ts";
-import { parseJson, textOf } from "./json.ts";
+import { invalidAnswer } from "@gateway/shared/upstream/errors";
+import { parseJson, textOf } from "@gateway/shared/upstream/json";
 
 interface Call {
   /** Index in the answer to the client. */

@@ -3,35 +3,14 @@
  * or as one body when it is complete. Both are sinks of the dispatcher. A failure is
  * an HTTP error as long as nothing has been sent.
  */
-import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { Buffer } from "node:buffer";
 import { SSE_LIMITS, STREAM_LIMITS } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
-import { settlesWithin } from "@gateway/shared/process/serve";
-import type { StartedRun } from "../dispatch/dispatcher.ts";
 import type { AnswerSink } from "../dispatch/outcome.ts";
-import {
-  abandon,
-  type HeaderFields,
-  type ResponseOutput,
-  sendBytes,
-  sendError,
-} from "../http/responses.ts";
+import { abandon, sendBytes, sendError } from "../http/responses.ts";
+import { ClientWriter } from "../requests/client_writer.ts";
+import type { AnswerOptions } from "../requests/run_request.ts";
 import { LineAssembler, sseFrame } from "./sse_lines.ts";
-
-/** What an answer needs from the request it belongs to. */
-export interface AnswerOptions {
-  out: ResponseOutput;
-  /** Headers of the 200. */
-  headers: HeaderFields;
-  now: MonotonicNow;
-  /** A stream is opened after this long even without a first line; 0: never. */
-  headMs: number;
-  /** The run that the answer comes from. Nothing arrives before it was started. */
-  run: () => StartedRun;
-  /** Calls `end` when the end of the answer may be sent. */
-  hold: (end: () => void) => void;
-}
 
 const encoder = new TextEncoder();
 const DONE = encoder.encode("data: [DONE]\n\n");
@@ -44,18 +23,13 @@ const KEEP_ALIVE = encoder.encode(": keep-alive\n\n");
  */
 export class StreamAnswer implements AnswerSink {
   readonly #options: AnswerOptions;
+  readonly #writer: ClientWriter;
   #lines = new LineAssembler(STREAM_LIMITS.lineBytesMax);
-  /** The last frame that waits for the client, or 0 if the socket has taken everything. */
-  #queuedSequence = 0;
-  #lastSentAtMs: number;
   #hasStarted = false;
-  /** When the client stopped reading; null while it keeps up. */
-  #blockedSinceMs: number | null = null;
-  #isOver = false;
 
   constructor(options: AnswerOptions) {
     this.#options = options;
-    this.#lastSentAtMs = options.now();
+    this.#writer = new ClientWriter(options);
   }
 
   get hasStarted(): boolean {
@@ -63,27 +37,22 @@ export class StreamAnswer implements AnswerSink {
   }
 
   onPayload(payload: Uint8Array, sequence: number): void {
-    if (this.#isOver) return;
-    const { run } = this.#options;
+    if (this.#writer.isOver) return;
     const lines = this.#lines.push(payload);
     if (lines === null) {
       const message =
         "The model server answered with a chunk that is too long.";
-      return run().cancel(
+      return this.#options.run().cancel(
         "violation",
         new ApiError("upstream_invalid", message),
       );
     }
     if (lines.length > 0) {
       this.#hasStarted = true;
-      this.#queuedSequence = sequence;
-      this.#send(sseFrame(lines));
-    } else if (this.#blockedSinceMs !== null) {
-      this.#queuedSequence = sequence;
-    } else {
-      // Part of a line cannot be sent before the rest has arrived.
-      run().delivered(sequence);
+      this.#open();
     }
+    // Part of a line cannot be sent before the rest has arrived.
+    this.#writer.write(sseFrame(lines), sequence);
   }
 
   onEnd(): void {
@@ -97,14 +66,14 @@ export class StreamAnswer implements AnswerSink {
         const event = `data: ${JSON.stringify(error.toBody())}\n\n`;
         this.#end(encoder.encode(event));
       } else {
-        this.#isOver = true;
+        this.#writer.isOver = true;
         sendError(out, error);
       }
     });
   }
 
   onAbandoned(): void {
-    if (!this.#isOver) this.#cut();
+    this.#writer.cut();
   }
 
   onRestart(): void {
@@ -112,56 +81,26 @@ export class StreamAnswer implements AnswerSink {
   }
 
   onTick(nowMs: number): void {
-    if (this.#isOver) return;
-    const { headMs, run, out } = this.#options;
-    const silentMs = nowMs - this.#lastSentAtMs;
-    if (!out.headersSent) {
-      if (headMs > 0 && silentMs >= headMs) this.#send(KEEP_ALIVE);
-    } else if (
-      this.#blockedSinceMs !== null &&
-      nowMs - this.#blockedSinceMs >= SSE_LIMITS.slowClientMs
-    ) {
-      this.#cut();
-      run().cancel("slow_client");
-    } else if (silentMs >= SSE_LIMITS.keepAliveMs) this.#send(KEEP_ALIVE);
+    const writer = this.#writer;
+    if (writer.isOver || writer.cutIfSlow(nowMs)) return;
+    const { headMs } = this.#options;
+    const silentMs = nowMs - writer.lastWrittenAtMs;
+    const isSilent = writer.isOpen
+      ? silentMs >= SSE_LIMITS.keepAliveMs
+      : headMs > 0 && silentMs >= headMs;
+    if (!isSilent) return;
+    this.#open();
+    writer.write(KEEP_ALIVE);
   }
 
-  #send(bytes: Uint8Array): void {
-    const { out, now } = this.#options;
-    if (!out.headersSent) this.#open();
-    this.#lastSentAtMs = now();
-    if (out.write(bytes)) this.#onDrained();
-    else this.#blockedSinceMs ??= this.#lastSentAtMs;
-  }
-
-  /** Sends the head, together with the first bytes. */
   #open(): void {
-    const { out, headers } = this.#options;
-    out.writeHead(200, headers);
-    out.on("drain", () => this.#onDrained());
+    if (!this.#writer.isOpen) this.#writer.open(this.#options.headers);
   }
 
   #end(last: Uint8Array): void {
-    if (this.#isOver) return;
-    const { out } = this.#options;
-    if (!out.headersSent) this.#open();
-    this.#isOver = true;
-    out.end(last);
-  }
-
-  /** Aborts the answer, because the client does not read it. */
-  #cut(): void {
-    this.#isOver = true;
-    abandon(this.#options.out);
-  }
-
-  /** The socket accepts data again, so what was queued counts as delivered. */
-  #onDrained(): void {
-    this.#blockedSinceMs = null;
-    if (this.#queuedSequence === 0) return;
-    const taken = this.#queuedSequence;
-    this.#queuedSequence = 0;
-    this.#options.run().delivered(taken);
+    if (this.#writer.isOver) return;
+    this.#open();
+    this.#writer.end(last);
   }
 }
 
@@ -199,19 +138,4 @@ export class WholeAnswer implements AnswerSink {
   }
 
   onTick(): void {}
-}
-
-/**
- * Holds back the end of an answer until its slot is free, if it needs one, for at most
- * `holdMs`. A client with one slot that sends its next request as soon as it has read the end
- * must not be refused because of the previous one, on this edge or another.
- */
-export function holdUntil(
-  slotFreed: Promise<void> | null,
-  holdMs: number,
-): (end: () => void) => void {
-  return (end) => {
-    if (slotFreed === null) end();
-    else void settlesWithin(slotFreed, holdMs).then(end);
-  };
 }

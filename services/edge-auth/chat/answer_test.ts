@@ -2,12 +2,8 @@ import assert from "node:assert/strict";
 import { Writable } from "node:stream";
 import { SSE_LIMITS, STREAM_LIMITS } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
-import {
-  type AnswerOptions,
-  holdUntil,
-  StreamAnswer,
-  WholeAnswer,
-} from "./answer.ts";
+import { StreamAnswer, WholeAnswer } from "./answer.ts";
+import { type AnswerOptions, holdUntil } from "../requests/run_request.ts";
 
 /** A response whose client reads nothing before `read`. */
 class TestResponse extends Writable {
@@ -131,10 +127,7 @@ Deno.test("StreamAnswer sends a keep-alive after silence, not before", async () 
   }
   answer.onTick(clock.ms);
   answer.onEnd();
-  assert.equal(
-    await out.read(),
-    `data: {}\n\n: keep-alive\n\n${DONE_EVENT}`,
-  );
+  assert.equal(await out.read(), `data: {}\n\n: keep-alive\n\n${DONE_EVENT}`);
 });
 
 Deno.test("StreamAnswer opens a stream without a first line with keep-alives; another attempt may still begin it, or an error event end it", async () => {

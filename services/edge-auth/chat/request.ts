@@ -2,16 +2,10 @@ import {
   type ChatRequest,
   chatRequestSchema,
 } from "@gateway/shared/openai/chat";
-import { ApiError, fieldError } from "@gateway/shared/openai/error";
-import { requestFault } from "@gateway/shared/openai/request_fault";
-import { REQUEST_LIMITS } from "@gateway/shared/limits";
+import { fieldError } from "@gateway/shared/openai/error";
 import type { Catalog, ModelConfig } from "@gateway/shared/models/catalog";
-import {
-  clip,
-  formatPath,
-  isJsonObject,
-  type PathStep,
-} from "@gateway/shared/process/error_text";
+import { isJsonObject } from "@gateway/shared/process/error_text";
+import { parseRequest, requireCleanJson } from "../requests/parse_request.ts";
 
 type Body = { readonly [name: string]: unknown };
 type Messages = ChatRequest["messages"];
@@ -20,23 +14,16 @@ type Messages = ChatRequest["messages"];
  * Checks the parsed body of `POST /v1/chat/completions` and converts it into the
  * form that travels inside the gateway. Does not change `body`.
  *
- * Throws an {@link ApiError} for the first fault, in OpenAI's order: the model
- * (404 `model_not_found` if `models` does not have it), then the fields one by one
- * (400 with `param`), then rules between fields. Messages never repeat prompts.
+ * Throws an `ApiError` for the first fault, in OpenAI's order: the model, the fields
+ * one by one, then rules between fields. Messages never repeat prompts.
  *
  * Source: OpenAI's API reference and observed answers, September 2026.
  */
 export function parseChatRequest(given: unknown, models: Catalog): ChatRequest {
+  const { request, model } = parseRequest(given, {
+    ...{ schema: chatRequestSchema, kind: "chat", models },
+  });
   const body: Body = isJsonObject(given) ? given : {};
-  const id = typeof body.model === "string" ? body.model : "";
-  const model = models.get(id);
-  const { data: request, error } = chatRequestSchema.safeParse(given);
-  // The model comes first, because it decides what else is allowed.
-  const [field = "model"] = error?.issues[0]?.path ?? ["messages"];
-  if (model === undefined && field !== "model") throw modelNotFound(id);
-  if (model === undefined || request === undefined) {
-    throw requestFault(given, error);
-  }
   requireSupportedFields(body, model);
   requireVision(request.messages, model);
   requireModelBounds(request, body, model);
@@ -44,15 +31,6 @@ export function parseChatRequest(given: unknown, models: Catalog): ChatRequest {
   requireCleanJson({ ...request, ...extra });
   if (Object.keys(extra).length > 0) request.extra = extra;
   return request;
-}
-
-/** The 404 for a model that does not exist or that the key may not use. */
-export function modelNotFound(id: string): ApiError {
-  const name = clip(id, REQUEST_LIMITS.modelCharsMax);
-  return new ApiError(
-    "model_not_found",
-    `The model \`${name}\` does not exist or you do not have access to it.`,
-  );
 }
 
 /** The fields that the model's configuration passes on unchanged. */
@@ -119,34 +97,4 @@ function requireAtMost(param: string, value: number, most: number): void {
     param,
     `Invalid '${param}': expected a value <= ${most}, but got ${value}.`,
   );
-}
-
-/**
- * Refuses values that would change when they are written as JSON again, so that the
- * model server gets what was checked: numbers too large for a double (they would
- * become null) and unpaired surrogates (they would become U+FFFD).
- */
-function requireCleanJson(value: unknown): void {
-  const path = uncleanPath(value);
-  if (path === null) return;
-  const param = formatPath(path);
-  const message =
-    `Invalid '${param}': expected valid Unicode and finite numbers.`;
-  throw fieldError("invalid_value", param, message);
-}
-
-/**
- * The path of the first value that is not clean; null if there is none. The depth of
- * a body is bounded before it is parsed.
- */
-function uncleanPath(value: unknown): PathStep[] | null {
-  if (typeof value === "string") return value.isWellFormed() ? null : [];
-  if (typeof value === "number") return Number.isFinite(value) ? null : [];
-  if (typeof value !== "object" || value === null) return null;
-  const isList = Array.isArray(value);
-  for (const [name, member] of Object.entries(value)) {
-    const path = name.isWellFormed() ? uncleanPath(member) : [];
-    if (path !== null) return [isList ? Number(name) : name, ...path];
-  }
-  return null;
 }

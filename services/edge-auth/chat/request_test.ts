@@ -2,6 +2,11 @@ import assert from "node:assert/strict";
 import { REQUEST_LIMITS } from "@gateway/shared/limits";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
+import {
+  assertDescribed,
+  RULE_NAMES,
+  ruleBehind,
+} from "../../../tests/support/api_document.ts";
 import { callOf, catalog, ping, weatherTool } from "./request_fixture.ts";
 import { parseChatRequest } from "./request.ts";
 
@@ -15,16 +20,21 @@ const PONG: ChatRequest = {
   include_usage: false,
   n: 1,
 };
-const parse = (fields: Fields): ChatRequest =>
-  parseChatRequest({ ...ping, ...fields }, catalog);
+/** What the request with these fields becomes. The description of the API allows it, too. */
+function parse(fields: Fields): ChatRequest {
+  const body = { ...ping, ...fields };
+  assertDescribed(body);
+  return parseChatRequest(body, catalog);
+}
 
-/** The error that a body is refused with. */
+/** The error that a body is refused with, by the description of the API, too, or by one of its rules. */
 function refusalOf(body: unknown): ApiError {
   try {
     parseChatRequest(body, catalog);
   } catch (error) {
-    if (error instanceof ApiError) return error;
-    throw error;
+    if (!(error instanceof ApiError)) throw error;
+    ruleBehind(body, error);
+    return error;
   }
   throw new Error(`accepted ${JSON.stringify(body)?.slice(0, 200)}`);
 }
@@ -54,11 +64,7 @@ const ACCEPTED: [fields: Fields, changes?: Partial<ChatRequest>][] = [
   [{ tools: [], parallel_tool_calls: true, tool_choice: "auto" }, {}],
   [{ tool_choice: "none" }, {}],
   [{ tools: [weatherTool], tool_choice: "required" }],
-  [{
-    tools: [weatherTool],
-    tool_choice: choice,
-    parallel_tool_calls: false,
-  }],
+  [{ tools: [weatherTool], tool_choice: choice, parallel_tool_calls: false }],
   [{
     tools: [{
       type: "function",
@@ -157,18 +163,15 @@ const INT_BELOW = "integer_below_min_value";
 const INT_ABOVE = "integer_above_max_value";
 const TYPE = "invalid_type";
 const SAFE = Number.MAX_SAFE_INTEGER;
-const INTEGERS: [unknown, ErrorCode][] = [[1.5, TYPE], [SAFE + 1, INT_ABOVE]];
-const OUTPUT_TOKENS_REFUSED: [unknown, ErrorCode][] = [
+type Wrong = [value: unknown, code: ErrorCode];
+const INTEGERS: Wrong[] = [[1.5, TYPE], [SAFE + 1, INT_ABOVE]];
+const OUTPUT_TOKENS_REFUSED: Wrong[] = [
   [0, INT_BELOW],
   [32_769, INT_ABOVE],
   ...INTEGERS,
 ];
 
-const NUMBERS: [
-  field: string,
-  accepted: number[],
-  refused: [unknown, ErrorCode][],
-][] = [
+const NUMBERS: [field: string, accepted: number[], refused: Wrong[]][] = [
   ["temperature", [0, -0, 0.7, 2], [[-0.1, BELOW], [2.1, ABOVE]]],
   ["top_p", [0, 0.5, 1], [[-0.1, BELOW], [1.1, ABOVE], [200, ABOVE]]],
   ["presence_penalty", [-2, 0, 2], [[-2.1, BELOW], [2.1, ABOVE]]],
@@ -337,9 +340,7 @@ const REFUSED: { [Code in ErrorCode]?: [param: string | null, Fields][] } = {
     ["tool_choice", { tools: [], tool_choice: choice }],
     ["tool_choice.function.name", choose(chosen("f"))],
     ["messages[0]", message(answered)],
-    ["messages[1]", {
-      messages: [called, { ...answered, tool_call_id: "b" }],
-    }],
+    ["messages[1]", { messages: [called, { ...answered, tool_call_id: "b" }] }],
     ["messages[1]", { messages: [empty, called] }],
     ["messages[0]", { messages: [called, empty, answered] }],
     ["messages[3]", { messages: [called, answered, empty, answered] }],
@@ -489,4 +490,22 @@ Deno.test("ASVS 15.3.6: parseChatRequest() gives no access to a prototype", () =
   assert.deepEqual(request.messages, [{ role: "user", content: "x" }]);
   assert.equal(Reflect.get({}, "polluted"), undefined);
   assert.equal(Reflect.get(request, "polluted"), undefined);
+});
+
+Deno.test("the description of the API names every rule that its schema does not have", () => {
+  const broken: { [rule: string]: Fields } = {
+    Content: message({ role: "assistant" }),
+    History: message({ role: "tool", content: "x", tool_call_id: "a" }),
+    Choice: { tool_choice: "required" },
+    Needs: { stream_options: {} },
+    Values: user("\ud800"),
+    Model: { model: "unknown" },
+    Unsupported: { functions: [{ name: "f" }] },
+  };
+  for (const [rule, fields] of Object.entries(broken)) {
+    const body = { ...ping, ...fields };
+    assert.equal(ruleBehind(body, refusalOf(body)), rule);
+  }
+  // The size is checked before the body is parsed: json_body_test.ts.
+  assert.deepEqual([...Object.keys(broken), "Size"], RULE_NAMES);
 });

@@ -1,10 +1,14 @@
 /** One offer of a job to a worker, and the answer that may follow. */
 import type { Frame } from "@gateway/shared/bus/frame";
 import {
+  encodeJob,
   encodeOffer,
   encodePiece,
+  encodeUploadEnd,
+  encodeUploadPiece,
   JOB_VERSION,
   pieceCount,
+  type UploadEnd,
 } from "@gateway/shared/bus/job";
 import type { BusLink } from "@gateway/shared/bus/link_nats";
 import {
@@ -13,10 +17,11 @@ import {
   StreamReceiver,
 } from "@gateway/shared/bus/stream_receiver";
 import {
-  chatAnySubject,
-  chatBodySubject,
-  chatJobSubject,
+  anyWorkerSubject,
+  bodySubject,
   edgeStreamSubject,
+  jobSubject,
+  type WorkerFamily,
 } from "@gateway/shared/bus/subjects";
 import { BUS_LIMITS } from "@gateway/shared/limits";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
@@ -45,8 +50,12 @@ export interface AttemptContext {
 /** A job that is to be sent. */
 export interface Offer {
   requestId: string;
-  /** The request as JSON. A large one is sent when a worker has accepted the job. */
-  request: string;
+  family: WorkerFamily;
+  /**
+   * The request as JSON, or the upload that ends with it. An upload, or a large
+   * request, is sent when a worker has accepted the job.
+   */
+  request: string | Upload;
   /** W3C trace context. */
   traceparent: string | undefined;
   /** Which offer of the job this is, from 1. */
@@ -58,6 +67,14 @@ export interface Offer {
   control: SendControl;
   /** The worker accepted the job but does not acknowledge the request. */
   onBodyLost: () => void;
+}
+
+/** Files that a client is sending, and the request that follows them. */
+export interface Upload {
+  /** The next bytes, at most a piece; null once the client has sent everything. */
+  next(): Promise<Uint8Array | null>;
+  /** The request; rejects if it is refused. Whoever made the upload answers the client. */
+  end(): Promise<UploadEnd>;
 }
 
 /** A worker has this long to acknowledge a piece of a large request. */
@@ -74,16 +91,20 @@ export class Attempt {
 
   /** Sends the job. Returns null if the bus cannot send it now. */
   static send(context: AttemptContext, offer: Offer): Attempt | null {
-    const { requestId, request, traceparent, attempt, workerId } = offer;
-    const { message, isLarge } = encodeOffer({
+    const { requestId, family, request, traceparent, attempt, workerId } =
+      offer;
+    const job = {
       version: JOB_VERSION,
       attempt,
       deadlineMs: Math.max(1, Math.ceil(offer.deadlineMs)),
       ...(traceparent === undefined ? {} : { traceparent }),
-    }, request);
+    };
+    const { message, isLarge } = typeof request === "string"
+      ? encodeOffer(job, request)
+      : { message: encodeJob({ ...job, upload: true }), isLarge: true };
     const subject = workerId === null
-      ? chatAnySubject
-      : chatJobSubject(workerId);
+      ? anyWorkerSubject(family)
+      : jobSubject(family, workerId);
     const reply = edgeStreamSubject(context.edgeId, requestId, attempt);
     const isSent = context.publish(subject, message, reply);
     return isSent ? new Attempt(context, offer, isLarge) : null;
@@ -132,28 +153,64 @@ export class Attempt {
     this.#context.onSlotFreed();
   }
 
-  /** Sends the pieces of a large request, several at a time, each acknowledged. */
+  /** Sends a large request or an upload in pieces, several at a time, each acknowledged. */
   async #sendBody(workerId: string): Promise<void> {
     const { bus, log } = this.#context;
-    const { requestId, attempt, request, onBodyLost } = this.#offer;
-    const subject = chatBodySubject(workerId, requestId);
+    const { requestId, family, request, onBodyLost } = this.#offer;
+    const subject = bodySubject(family, workerId, requestId);
+    const send = async (piece: Uint8Array): Promise<void> => {
+      await bus.request(subject, piece, { timeoutMs: PIECE_TIMEOUT_MS });
+    };
+    try {
+      if (typeof request === "string") await this.#sendPieces(request, send);
+      else await this.#sendUpload(request, send);
+    } catch (error) {
+      log.warn("body_upload_failed", {
+        requestId: publicRequestId(requestId),
+        workerId,
+        message: "A large request could not be sent to its worker",
+        error,
+      });
+      if (!this.stream.isOver) onBodyLost();
+    }
+  }
+
+  async #sendPieces(
+    request: string,
+    send: (piece: Uint8Array) => Promise<void>,
+  ): Promise<void> {
+    const { attempt } = this.#offer;
     const body = new TextEncoder().encode(request);
     const pieces = pieceCount(body.length);
     let next = 0;
-    const sendSome = async () => {
-      while (next < pieces && !this.stream.isOver) {
-        const piece = encodePiece(body, attempt, next++);
-        await bus.request(subject, piece, { timeoutMs: PIECE_TIMEOUT_MS });
-      }
-    };
-    try {
-      await Promise.all(
-        Array.from({ length: BUS_LIMITS.piecesInFlight }, sendSome),
-      );
-    } catch (error) {
-      const request = publicRequestId(requestId);
-      log.warn("body_upload_failed", { requestId: request, workerId, error });
-      if (!this.stream.isOver) onBodyLost();
+    await Promise.all(
+      Array.from({ length: BUS_LIMITS.piecesInFlight }, async () => {
+        while (next < pieces && !this.stream.isOver) {
+          await send(encodePiece(body, attempt, next++));
+        }
+      }),
+    );
+  }
+
+  async #sendUpload(
+    upload: Upload,
+    send: (piece: Uint8Array) => Promise<void>,
+  ): Promise<void> {
+    const { attempt } = this.#offer;
+    const sending: Promise<void>[] = [];
+    for (let index = 0;; index += 1) {
+      const bytes = await upload.next();
+      if (bytes === null || this.stream.isOver) break;
+      const sent = send(encodeUploadPiece(bytes, attempt, index));
+      // Its failure is reported by the await below, perhaps some pieces later.
+      sent.catch(() => {});
+      sending.push(sent);
+      if (sending.length >= BUS_LIMITS.piecesInFlight) await sending.shift();
     }
+    await Promise.all(sending);
+    if (this.stream.isOver) return;
+    const end = await upload.end().catch(() => null);
+    // Null: it was refused, and its run is cancelled.
+    if (end !== null) await send(encodeUploadEnd(end, attempt));
   }
 }

@@ -20,7 +20,7 @@ import type { BusLink } from "@gateway/shared/bus/link_nats";
 import { createOutbox, type Outbox } from "@gateway/shared/bus/outbox";
 import { answerStrayFrame } from "@gateway/shared/bus/stream_receiver";
 import {
-  chatControlSubject,
+  controlSubject,
   edgeBeatSubject,
   edgeFramesSubject,
   edgeStreamWildcard,
@@ -36,16 +36,11 @@ import type { Log } from "@gateway/shared/process/log";
 import { ApiError } from "@gateway/shared/openai/error";
 import { settlesWithin } from "@gateway/shared/process/serve";
 import type { AnswerSink, RunOutcome } from "./outcome.ts";
-import {
-  busUnavailable,
-  type ChatJob,
-  ChatRun,
-  type RunContext,
-} from "./run.ts";
+import { busUnavailable, Run, type RunContext, type RunJob } from "./run.ts";
 import { WaitQueue } from "./wait_queue.ts";
 import { WorkerTable } from "./workers.ts";
 
-export interface ChatDispatcherOptions {
+export interface DispatcherOptions {
   bus: Pick<
     BusLink,
     "isConnected" | "flowingSinceMs" | "receivedAtMs" | "publish" | "request"
@@ -66,7 +61,7 @@ export interface ChatDispatcherOptions {
 }
 
 /** The part of a run that the receiver of its answer may use. */
-export type StartedRun = Pick<ChatRun, "delivered" | "cancel">;
+export type StartedRun = Pick<Run, "delivered" | "cancel">;
 
 /**
  * How long a control record waits for others to the same worker, so that under load
@@ -83,20 +78,20 @@ const stopNoticeSchema = z.object({
 /** Stopped keys that are remembered, for requests whose admission is in progress. */
 const STOPPED_KEYS_MAX = 1_000;
 
-export class ChatDispatcher {
+export class Dispatcher {
   readonly workers: WorkerTable;
-  readonly #options: ChatDispatcherOptions;
+  readonly #options: DispatcherOptions;
   readonly #clock: SteadyClock;
   readonly #context: RunContext;
-  readonly #runs = new Map<string, ChatRun>();
-  readonly #queue: WaitQueue<ChatRun>;
+  readonly #runs = new Map<string, Run>();
+  readonly #queue: WaitQueue<Run>;
   readonly #control: Outbox<ControlRecord>;
   readonly #flow: FlowWatch;
   /** When a key was last stopped together with its requests. */
   readonly #stoppedAtMs = new Map<string, number>();
   #onIdle: (() => void) | null = null;
 
-  constructor(options: ChatDispatcherOptions) {
+  constructor(options: DispatcherOptions) {
     this.#options = options;
     const { bus, now, random } = options;
     this.#clock = new SteadyClock(now);
@@ -104,8 +99,8 @@ export class ChatDispatcher {
     this.#queue = new WaitQueue(options.queueMax ?? DISPATCH_LIMITS.queueMax);
     this.workers = new WorkerTable({ now: steadyNow, random });
     this.#flow = new FlowWatch(bus, now);
-    this.#control = createOutbox(options.scheduleSoon, (workerId, records) => {
-      this.#tryPublish(chatControlSubject(workerId), encodeControl(records));
+    this.#control = createOutbox(options.scheduleSoon, (subject, records) => {
+      this.#tryPublish(subject, encodeControl(records));
     });
     this.#context = {
       ...options,
@@ -113,7 +108,8 @@ export class ChatDispatcher {
       workers: this.workers,
       queue: this.#queue,
       publish: (...message) => this.#tryPublish(...message),
-      control: (workerId, record) => this.#control.add(workerId, record),
+      control: (family, workerId, record) =>
+        this.#control.add(controlSubject(family, workerId), record),
       onSlotFreed: () => this.#offerSoon(),
       onWorkerMissing: (workerId) => this.#onMissing(workerId),
     };
@@ -136,11 +132,11 @@ export class ChatDispatcher {
 
   /** Starts a run. `sink` receives its answer; `onEnded` is called exactly once, at its end. */
   start(
-    job: ChatJob,
+    job: RunJob,
     sink: AnswerSink,
     onEnded: (outcome: RunOutcome) => void,
   ): StartedRun {
-    const run: ChatRun = new ChatRun(this.#context, job, sink, (outcome) => {
+    const run: Run = new Run(this.#context, job, sink, (outcome) => {
       this.#queue.remove(run);
       this.#runs.delete(job.requestId);
       if (this.#runs.size === 0) this.#onIdle?.();
@@ -189,10 +185,18 @@ export class ChatDispatcher {
   /** A message with frames for this edge. */
   onFrameMessage(data: Uint8Array): void {
     const frames = decodeFrames(data);
-    if (frames === null) this.#options.log.warn("frame_unreadable");
+    if (frames === null) {
+      const message = "A message of a worker could not be read";
+      this.#options.log.warn("frame_unreadable", { message });
+    }
     for (const [requestId, frame] of frames ?? []) {
       const isTaken = this.#runs.get(requestId)?.onFrame(frame) ?? false;
-      if (!isTaken) answerStrayFrame(requestId, frame, this.#context.control);
+      if (!isTaken) {
+        answerStrayFrame(requestId, frame, (workerId, record) => {
+          const family = this.workers.familyOf(workerId);
+          this.#context.control(family, workerId, record);
+        });
+      }
     }
   }
 
@@ -281,7 +285,9 @@ export class ChatDispatcher {
 
   /** Asks a worker whether it is alive. A timeout proves little: its beats decide. */
   #probe(workerId: string): void {
-    this.#options.bus.request(chatControlSubject(workerId), CONTROL_PROBE, {
+    const family = this.workers.familyOf(workerId);
+    const subject = controlSubject(family, workerId);
+    this.#options.bus.request(subject, CONTROL_PROBE, {
       timeoutMs: PROBE_TIMEOUT_MS,
     }).then(() => this.workers.onAnswer(workerId), (error: unknown) => {
       if (error instanceof NoRespondersError) this.#onMissing(workerId);
@@ -293,13 +299,18 @@ export class ChatDispatcher {
   }
 
   #onLost(workerId: string): void {
-    this.#options.log.warn("worker_lost", { workerId });
-    this.#forEach((run) => {
-      if (run.workerId === workerId) run.onWorkerLost();
+    const runs = [...this.#runs.values()]
+      .filter((run) => run.workerId === workerId);
+    this.#options.log.warn("worker_lost", {
+      workerId,
+      requests: runs.length,
+      message: "A worker fell silent; another one takes its requests, " +
+        "unless their answers have begun: those end with an error",
     });
+    for (const run of runs) run.onWorkerLost();
   }
 
-  #forEach(event: (run: ChatRun) => void): void {
+  #forEach(event: (run: Run) => void): void {
     for (const run of [...this.#runs.values()]) event(run);
   }
 

@@ -13,7 +13,7 @@ import {
 import { BEAT_VERSION, encodeWorkerBeat } from "@gateway/shared/bus/job";
 import { NoRespondersError } from "@gateway/shared/bus/link";
 import {
-  chatAnySubject,
+  anyWorkerSubject,
   edgeStreamSubject,
   lastToken,
   workerBeatSubject,
@@ -22,15 +22,12 @@ import { STREAM_LIMITS } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
 import { silentLog } from "@gateway/shared/process/log";
 import { chatRequest } from "../../../tests/support/chat_request.ts";
-import { ChatDispatcher, type StartedRun } from "./dispatcher.ts";
+import { usageOf } from "../../../tests/support/scripted_model_server.ts";
+import { Dispatcher, type StartedRun } from "./dispatcher.ts";
 import type { AnswerSink, RunOutcome } from "./outcome.ts";
 
 const EDGE = "e1";
-export const USAGE = {
-  prompt_tokens: 1,
-  completion_tokens: 2,
-  total_tokens: 3,
-};
+export const USAGE = usageOf(2);
 export const TIMEOUT_MS = 60_000;
 const idOf = (number: number) => number.toString(16).padStart(32, "0");
 const numberOf = (requestId = "") => Number.parseInt(requestId, 16);
@@ -63,7 +60,9 @@ export function setup(options: { queueMax?: number } = {}) {
     const [requestId, attempt] = reply.split(".").slice(-2);
     const request = numberOf(requestId);
     attempts.set(request, Number(attempt));
-    const worker = subject === chatAnySubject ? "anybody" : lastToken(subject);
+    const worker = subject === anyWorkerSubject("chat")
+      ? "anybody"
+      : lastToken(subject);
     events.push(`offer ${worker} ${request}.${attempt}`);
   };
   const onControl = (subject: string, payload: Uint8Array) => {
@@ -75,7 +74,7 @@ export function setup(options: { queueMax?: number } = {}) {
       events.push(`${type} ${to} ${numberOf(requestId)}.${attempt} ${rest}`);
     }
   };
-  const dispatcher = new ChatDispatcher({
+  const dispatcher = new Dispatcher({
     bus: {
       isConnected: true,
       get flowingSinceMs() {
@@ -161,6 +160,7 @@ export function setup(options: { queueMax?: number } = {}) {
         workerBeatSubject(worker),
         encodeWorkerBeat({
           version: BEAT_VERSION,
+          family: "chat",
           slots: Math.max(1, free),
           inFlight: free === 0 ? 1 : 0,
           draining: false,
@@ -172,6 +172,7 @@ export function setup(options: { queueMax?: number } = {}) {
         {
           requestId: idOf(request),
           keyId: `key_${request}`,
+          kind: "chat",
           request: {
             ...chatRequest({ messages: [{ role: "user", content }] }),
             model: "m",
@@ -204,9 +205,9 @@ export function setup(options: { queueMax?: number } = {}) {
     reject: (
       reason: RejectReason,
       worker = "w1",
-      { retryAfterMs = null, ...header }:
-        & Header
-        & { retryAfterMs?: number | null } = {},
+      { retryAfterMs = null, ...header }: Header & {
+        retryAfterMs?: number | null;
+      } = {},
     ) => {
       const attempt = attemptOf(header);
       const reject = { worker, reason, retryAfterMs };
@@ -214,11 +215,7 @@ export function setup(options: { queueMax?: number } = {}) {
     },
     noResponders: (header: Header = {}) =>
       dispatcher.onNoResponders(
-        edgeStreamSubject(
-          EDGE,
-          idOf(header.request ?? 1),
-          attemptOf(header),
-        ),
+        edgeStreamSubject(EDGE, idOf(header.request ?? 1), attemptOf(header)),
       ),
     /** In small steps, because one large step would look like a stall of this process. Probes are answered in between. */
     async tickTo(ms: number, onTick: () => void = () => {}): Promise<void> {

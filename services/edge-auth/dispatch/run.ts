@@ -1,5 +1,5 @@
 /**
- * One chat request from its admission to its end: waiting for a slot, offered to a
+ * One request from its admission to its end: waiting for a slot, offered to a
  * worker, running there, perhaps repeated once on another.
  *
  * A lost attempt is repeated once if the client has not received a byte. A cancelled
@@ -20,18 +20,24 @@ import {
 } from "@gateway/shared/bus/stream_receiver";
 import { publicRequestId } from "@gateway/shared/process/ids";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
-import type { ChatRequest } from "@gateway/shared/openai/chat";
+import type { JobRequest } from "@gateway/shared/bus/job";
+import type { WorkerFamily } from "@gateway/shared/bus/subjects";
+import { familyOf, type ModelKind } from "@gateway/shared/models/kinds";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
-import { Attempt, type AttemptContext } from "./attempt.ts";
+import { Attempt, type AttemptContext, type Upload } from "./attempt.ts";
 import { type AnswerSink, RunOutcome } from "./outcome.ts";
 import type { WaitQueue } from "./wait_queue.ts";
 
 /** A request to be run. */
-export interface ChatJob {
+export interface RunJob {
   requestId: string;
   /** The key it belongs to. */
   keyId: string;
-  request: ChatRequest;
+  /** Of its model: decides which workers may run it. */
+  kind: ModelKind;
+  request: JobRequest;
+  /** The files that come before the request; `request` then has only its model, which may be a guess. */
+  upload?: Upload;
   /** W3C trace context. */
   traceparent?: string | undefined;
 }
@@ -39,8 +45,11 @@ export interface ChatJob {
 /** What all runs of an edge share. */
 export interface RunContext extends AttemptContext {
   requestTimeoutMs: number;
-  queue: WaitQueue<ChatRun>;
-  control: SendControl;
+  queue: WaitQueue<Run>;
+  control: (
+    family: WorkerFamily,
+    ...record: Parameters<SendControl>
+  ) => void;
   onWorkerMissing: (workerId: string) => void;
 }
 
@@ -53,8 +62,8 @@ const REJECTED_MS = 100;
 /** The `Retry-After` for clients: workers become free, or are started, all the time. */
 const RETRY_MS = 1_000;
 
-export class ChatRun {
-  readonly job: ChatJob;
+export class Run {
+  readonly job: RunJob;
   readonly model: string;
   /** When it last started looking for a worker: its place in the queue. */
   sinceMs: number;
@@ -77,7 +86,7 @@ export class ChatRun {
   /** The run looks for a worker when `start` is called. `onOver` is called once, at its end. */
   constructor(
     context: RunContext,
-    job: ChatJob,
+    job: RunJob,
     sink: AnswerSink,
     onOver: (outcome: RunOutcome) => void,
   ) {
@@ -86,8 +95,7 @@ export class ChatRun {
     this.model = job.request.model;
     this.#sink = sink;
     this.#onOver = onOver;
-    this.#startedAtMs = context.now();
-    this.sinceMs = this.#startedAtMs;
+    this.sinceMs = this.#startedAtMs = context.now();
   }
 
   /** The worker that runs it or was offered it; null while any may accept it. */
@@ -105,25 +113,28 @@ export class ChatRun {
 
   /** Sends the job to a worker that has not been tried yet. False if none has a free slot. */
   offer(): boolean {
-    const { bus, workers, control } = this.#context;
+    const { bus, workers } = this.#context;
     if (!bus.isConnected) return false;
-    const { model, job: { requestId, request, traceparent } } = this;
+    const { model, job: { requestId, kind, request, traceparent } } = this;
+    const family = familyOf(kind);
     const workerId = workers.pick(model, this.#tried);
     // If all known workers are full, wait for one. If none is known, offer the job to
     // the queue group, but only once, since the same worker may reject it every time.
     const mayAskGroup = !this.#hasAskedGroup && !workers.hasWorkerFor(model);
     if (workerId === null && !mayAskGroup) return false;
+    const { upload } = this.job;
     this.#requestText ??= JSON.stringify(request);
     const attempt = Attempt.send(this.#context, {
       requestId,
-      request: this.#requestText,
+      family,
+      request: upload ?? this.#requestText,
       traceparent,
       attempt: this.#outcome.offers + 1,
       deadlineMs: this.#leftMs(),
       workerId,
       control: (to, record) => {
         if (record.type === "nak") this.#outcome.naks += 1;
-        control(to, record);
+        this.#context.control(family, to, record);
       },
       onBodyLost: () => this.onWorkerLost(),
     });
@@ -186,10 +197,8 @@ export class ChatRun {
     }
     if (this.#leftMs() <= 0) {
       const message = "The request took too long.";
-      return this.cancel(
-        "deadline",
-        new ApiError("deadline_exceeded", message),
-      );
+      const error = new ApiError("deadline_exceeded", message);
+      return this.cancel("deadline", error);
     }
     const attempt = this.#attempt;
     if (attempt !== null) this.#onEvent(attempt, attempt.onTick());
@@ -234,8 +243,7 @@ export class ChatRun {
   }
 
   #hasWaitedTooLong(): boolean {
-    const waitedMs = this.#context.now() - this.sinceMs;
-    return waitedMs >= DISPATCH_LIMITS.queueWaitMs;
+    return this.#context.now() - this.sinceMs >= DISPATCH_LIMITS.queueWaitMs;
   }
 
   /** No worker had a free slot in time. */
@@ -306,12 +314,15 @@ export class ChatRun {
   }
 
   #mayRepeat(): boolean {
-    return !this.#sink.hasStarted &&
+    // What a client has uploaded is gone.
+    const isUploading = this.job.upload !== undefined &&
+      this.#outcome.dispatchMs !== null;
+    return !this.#sink.hasStarted && !isUploading &&
       this.#outcome.repeats + 1 < DISPATCH_LIMITS.attemptsMax;
   }
 
-  #repeat(cause: string): void {
-    this.#noteRepeat(this.workerId, cause);
+  #repeat(message: string): void {
+    this.#noteRepeat(this.workerId, message);
     this.#sink.onRestart();
     this.sinceMs = this.#context.now();
     this.#tried.clear();
@@ -319,10 +330,11 @@ export class ChatRun {
     this.#search();
   }
 
-  #noteRepeat(workerId: string | null, cause: string): void {
+  #noteRepeat(workerId: string | null, message: string): void {
     this.#outcome.repeats += 1;
     const requestId = publicRequestId(this.job.requestId);
-    this.#context.log.warn("attempt_repeated", { requestId, workerId, cause });
+    const line = { requestId, workerId, message };
+    this.#context.log.warn("attempt_repeated", line);
   }
 
   /** Gives up the attempt. The next one is made by another worker. */
@@ -348,7 +360,10 @@ export class ChatRun {
     }
     // A numbered one is repeated until it is acknowledged.
     if (frame.sequence > 0) {
-      answerStrayFrame(this.job.requestId, frame, this.#context.control);
+      const { requestId, kind } = this.job;
+      answerStrayFrame(requestId, frame, (to, record) => {
+        this.#context.control(familyOf(kind), to, record);
+      });
     }
     const completionTokens = Math.max(frame.tokens, attempt.stream.tokens);
     this.#finish("cancelled", { completionTokens, isFinal: true });

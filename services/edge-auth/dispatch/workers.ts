@@ -14,12 +14,14 @@
  * `sweep` then, and calls `onBusRestored` afterwards.
  */
 import type { WorkerBeat } from "@gateway/shared/bus/job";
+import type { WorkerFamily } from "@gateway/shared/bus/subjects";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 
 /** The state of one worker as this edge knows it. */
 interface Worker {
   readonly id: string;
+  readonly family: WorkerFamily;
   slots: number;
   /** As of the last beat, and what this edge has sent and seen end since. */
   used: number;
@@ -51,9 +53,10 @@ export class WorkerTable {
 
   /** Processes a beat. Returns whether a slot may have become free. */
   onBeat(id: string, beat: WorkerBeat): boolean {
-    const { slots, inFlight, draining } = beat;
+    const { family, slots, inFlight, draining } = beat;
     this.#workers.set(id, {
       id,
+      family,
       slots,
       used: inFlight,
       draining,
@@ -81,6 +84,11 @@ export class WorkerTable {
     const isSecondEmptier =
       second.used / second.slots < first.used / first.slots;
     return isSecondEmptier ? second.id : first.id;
+  }
+
+  /** The family of a worker, or of most workers if it is unknown. */
+  familyOf(id: string): WorkerFamily {
+    return this.#workers.get(id)?.family ?? "chat";
   }
 
   /** Whether a worker, busy or not, runs this model and is not draining. */
@@ -161,12 +169,13 @@ export class WorkerTable {
     }
   }
 
-  /** Slots and jobs of all living workers, for metrics. */
-  totals(): { workers: number; slots: number; used: number } {
+  /** Slots and jobs of the living workers, of one family or all, for metrics. */
+  totals(family?: WorkerFamily) {
     const nowMs = this.#now();
     const totals = { workers: 0, slots: 0, used: 0 };
     for (const worker of this.#workers.values()) {
       if (!isAlive(worker, nowMs)) continue;
+      if (family !== undefined && worker.family !== family) continue;
       totals.workers += 1;
       totals.slots += worker.slots;
       totals.used += worker.used;

@@ -17,7 +17,13 @@ function setup() {
   const table = new WorkerTable({ now: () => clock.ms, random: Math.random });
   const beat = (id: string, change: Change = {}) =>
     table.onBeat(id, {
-      ...{ version: 2, slots: 10, inFlight: 0, draining: false },
+      ...{
+        version: 2,
+        family: "chat",
+        slots: 10,
+        inFlight: 0,
+        draining: false,
+      },
       models: [MODEL],
       ...change,
     });

@@ -251,7 +251,7 @@ const keyIsFull = () =>
     "concurrency_limit_exceeded",
     "This API key is sending too many bytes of request bodies at the same " +
       "time. Please try again in 1s.",
-    { retryAfterMs: RETRY_AFTER_MS },
+    { retryAfterMs: RETRY_AFTER_MS, reason: "request_bodies" },
   );
 const processIsFull = () =>
   refusal(
@@ -266,14 +266,14 @@ const tooManyRefused = (waitMs: number) =>
     "rate_limit_exceeded",
     "Too many requests of this API key were refused. " +
       `Please try again in ${waitMs / MS_PER_SECOND}s.`,
-    { retryAfterMs: waitMs },
+    { retryAfterMs: waitMs, reason: "request_bodies" },
   );
 
 /** Closes the connection, because the rest of the body would be read as the next request. */
 function refusal(
   code: ErrorCode,
   message: string,
-  options: { retryAfterMs?: number } = {},
+  options: { retryAfterMs?: number; reason?: "request_bodies" } = {},
 ): ApiError {
   const headers = { connection: "close" };
   return new ApiError(code, message, { ...options, headers });

@@ -118,10 +118,7 @@ Deno.test("readBody() refuses a body that is too large, by its length or while i
   const { body, text } = t.read();
   body.write("x".repeat(BYTES_MAX));
   body.write("y");
-  await assert.rejects(text, {
-    status: 413,
-    headers: { connection: "close" },
-  });
+  await assert.rejects(text, { status: 413, headers: { connection: "close" } });
   t.assertIdle();
 });
 

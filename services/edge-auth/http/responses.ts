@@ -23,6 +23,12 @@ export const JSON_HEADERS: HeaderFields = {
   "x-content-type-options": "nosniff",
 };
 
+/** Headers of sound, pictures and films, beside their type. */
+export const BYTES_HEADERS: HeaderFields = {
+  "cache-control": "no-store",
+  "x-content-type-options": "nosniff",
+};
+
 /** Headers of an event stream. No proxy may buffer, compress or store it. */
 export const EVENT_STREAM_HEADERS: HeaderFields = {
   "content-type": "text/event-stream; charset=utf-8",

@@ -225,13 +225,11 @@ Deno.test("onLeft() reports a callback that throws, and calls the others", async
 
 Deno.test("the head of a request arrives decoded, its repeated fields joined", async () => {
   const seen: unknown[] = [];
-  await using started = await start(
-    ({ method, path, headers, response }) => {
-      seen.push([method, path, headers.get("x-a")]);
-      response.end();
-      return Promise.resolve();
-    },
-  );
+  await using started = await start(({ method, path, headers, response }) => {
+    seen.push([method, path, headers.get("x-a")]);
+    response.end();
+    return Promise.resolve();
+  });
   const socket = await openSocket(started.server.port);
   const targets = ["/a%20b?c#d", "http://Other.example/v1/x/?y", "/%zz", "*"];
   for (const [index, target] of targets.entries()) {

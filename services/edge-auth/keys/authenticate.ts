@@ -82,9 +82,9 @@ export function createKeyLookup({
     if (name === store) return;
     // A Redis that has lost its data looks like one that never held a key.
     if (name === null) {
-      const meaning =
-        "Redis has no keys: none was ever created, or its data was lost";
-      log.warn("key_store", { to: "missing", meaning });
+      const message =
+        "Redis has no keys: none was ever created, or its data was lost; requests get 503";
+      log.warn("key_store", { to: "missing", message });
     } else if (store !== undefined) {
       log.info("key_store", { to: store === null ? "present" : "replaced" });
     }

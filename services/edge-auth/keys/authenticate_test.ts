@@ -9,6 +9,7 @@ import {
   startRedisWorld,
 } from "../../../tests/support/admission_fixture.ts";
 import { createRecordingLog } from "../../../tests/support/recording_log.ts";
+import { edgeLink } from "../limits/lone_edge_fixture.ts";
 import { authenticate, createKeyLookup } from "./authenticate.ts";
 
 const KEY = mintKey(randomBytes);
@@ -52,7 +53,7 @@ async function startNamedStore(): Promise<RedisWorld> {
 Deno.test("find() reads a hash once, however many ask at the same time or later", async () => {
   await using world = await startNamedStore();
   await world.command("SET", hashKey("a"), `${KEY_ID}:${OWNER_ID}`);
-  const { lookup, counted } = lookupOver(world.link);
+  const { lookup, counted } = lookupOver(await edgeLink(world));
   assert.equal(lookup.remembered("a"), undefined);
   const found = await Promise.all(
     Array.from({ length: 100 }, () => lookup.find("a", ADDRESS)),
@@ -71,7 +72,7 @@ Deno.test("find() reads a hash once, however many ask at the same time or later"
 
 Deno.test("find() remembers unknown hashes for 30 s", async () => {
   await using world = await startNamedStore();
-  const { lookup, counted } = lookupOver(world.link);
+  const { lookup, counted } = lookupOver(await edgeLink(world));
   assert.equal(await lookup.find("a", ADDRESS), null);
   assert.equal(lookup.remembered("a"), null);
   counted.nowMs = 29_999;
@@ -85,7 +86,7 @@ Deno.test("find() remembers unknown hashes for 30 s", async () => {
 
 Deno.test("find() rejects an entry that is not a pair of ids", async () => {
   await using world = await startNamedStore();
-  const { lookup } = lookupOver(world.link);
+  const { lookup } = lookupOver(await edgeLink(world));
   for (const value of ["", "key_a:own_b", `${KEY_ID}:${OWNER_ID}:x`]) {
     await world.command("SET", hashKey("a"), value);
     await assert.rejects(lookup.find("a", ADDRESS), /Malformed/);

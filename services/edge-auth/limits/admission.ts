@@ -1,18 +1,17 @@
-/** Admits chat requests: returns a lease or throws the HTTP error of the refusal. */
+/** Admits requests: returns a lease or throws the HTTP error of the refusal. */
+import type { JobRequest } from "@gateway/shared/bus/job";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { KeyScope, Principal } from "@gateway/shared/keys/record";
-import type { Catalog } from "@gateway/shared/models/catalog";
-import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { RunOutcome } from "../dispatch/outcome.ts";
 import type { HeaderFields } from "../http/responses.ts";
 import { remember } from "@gateway/shared/process/bounded_map";
-import { type Cost, costOf, estimateTokens } from "./cost.ts";
+import { type Cost, costOf, type Estimate } from "./cost.ts";
 import type { Admitted, Limiter } from "./limiter.ts";
 import { rateLimitHeaders, type Refusal, refusalError } from "./refusal.ts";
 
 /** Held by an admitted request until it is settled or released. */
-export interface ChatLease {
+export interface RunLease {
   /**
    * Resolves when the slot was freed, or the first attempt to free it failed.
    * Null if no concurrency limit applies, so that no request can wait for the slot.
@@ -26,7 +25,7 @@ export interface ChatLease {
   release(): void;
 }
 
-/** How the admission of one chat request ended, for metrics. */
+/** How the admission of one request ended, for metrics. */
 export interface Decision {
   /** `unavailable`: Redis could not answer. `failed`: an internal error, such as a corrupt record. */
   result: Admitted | Refusal | "unavailable" | "failed";
@@ -35,7 +34,6 @@ export interface Decision {
 
 export interface AdmissionOptions {
   limiter: Limiter;
-  catalog: Catalog;
   now: MonotonicNow;
   /** Called with a principal whose key no longer exists. */
   onUnknown: (principal: Principal) => void;
@@ -49,7 +47,7 @@ const REFUSED_KEYS_MAX = 10_000;
 export type Admission = ReturnType<typeof createAdmission>;
 
 export function createAdmission(options: AdmissionOptions) {
-  const { limiter, catalog, now, onUnknown, onDecision } = options;
+  const { limiter, now, onUnknown, onDecision } = options;
   /** Keys that were refused for a limit, and until when that limit may hold. */
   const refusedUntilMs = new Map<string, number>();
 
@@ -85,11 +83,11 @@ export function createAdmission(options: AdmissionOptions) {
      * that limit holds, so that its next body is not read. Does not call Redis for
      * other keys.
      */
-    async checkRefused(principal: Principal): Promise<void> {
+    async checkRefused(principal: Principal, scope: KeyScope): Promise<void> {
       const untilMs = refusedUntilMs.get(principal.keyId);
       if (untilMs === undefined) return;
       if (now() < untilMs) {
-        await decide(principal, limiter.look(principal, "chat"));
+        await decide(principal, limiter.look(principal, scope));
       }
       refusedUntilMs.delete(principal.keyId);
     },
@@ -106,18 +104,19 @@ export function createAdmission(options: AdmissionOptions) {
       return "reason" in rights ? refuse(principal, rights) : rights;
     },
     /**
-     * Admits a chat request or throws the `ApiError` of its refusal. The tokens it
+     * Admits a request or throws the `ApiError` of its refusal. The tokens it
      * may cost are reserved until the lease is settled.
      */
-    async admitChat(
+    async admit(
       principal: Principal,
-      request: ChatRequest,
-    ): Promise<ChatLease> {
+      { scope, request, estimate }: {
+        scope: KeyScope;
+        request: Pick<JobRequest, "model">;
+        estimate: Estimate;
+      },
+    ): Promise<RunLease> {
       const { model } = request;
-      const { output_tokens: outputTokens } = catalog.get(model) ?? {};
-      const estimate = estimateTokens(request, outputTokens);
-      const wantTokens = estimate.totalTokens;
-      const ask = { scope: "chat", model, wantTokens } as const;
+      const ask = { scope, model, wantTokens: estimate.totalTokens };
       const admitted = await decide(principal, limiter.admit(principal, ask));
       const freed = admitted.isSlotLimited
         ? Promise.withResolvers<void>()

@@ -29,11 +29,7 @@ import { LEASE_MS } from "./scripts.ts";
 
 const HOUR_MS = 3_600_000;
 const MINUTE_MS = 60_000;
-const ASK: Ask = {
-  scope: "chat",
-  model: "m",
-  wantTokens: 100,
-};
+const ASK: Ask = { scope: "chat", model: "m", wantTokens: 100 };
 /** Each admits ten requests of {@link ASK}. */
 const LIMITS: { name: string; limits: Partial<Limits> }[] = [
   { name: "requests", limits: { requestsPerMinute: 10 } },
@@ -60,102 +56,88 @@ async function drain(admission: Limiter, key: Principal) {
 for (const side of ["key", "owner"] as const) {
   Deno.test(`the clock of Redis jumps under limits of the ${side}`, async (t) => {
     await using world = await startRedisWorld();
-    await using admission = loneEdge(world.link);
+    await using admission = await loneEdge(world);
     const addKey = (limits: Partial<Limits>) =>
       world.addKey(side === "key" ? { limits } : { ownerLimits: limits });
     const jump = (principal: Principal, ms: number) =>
       letTimePass(world.link, { principal, ms });
 
     for (const { name, limits } of LIMITS) {
-      await t.step(
-        `${name}: an hour back opens nothing and blocks nobody`,
-        async () => {
-          const key = await addKey(limits);
-          for (let used = 0; used < BURST / 2; used += 1) {
-            assert.ok((await admission.admit(key, ASK)).isAdmitted);
-          }
-          await jump(key, -HOUR_MS);
-          const { count, waitMs } = await drain(admission, key);
-          assert.equal(count, BURST / 2);
-          assert.ok(waitMs <= MINUTE_MS, `told to wait ${waitMs} ms`);
-          // And as long again after the wait that was told.
-          await jump(key, name === "concurrency" ? LEASE_MS + 1 : waitMs);
+      await t.step(`${name}: an hour back changes nothing`, async () => {
+        const key = await addKey(limits);
+        for (let used = 0; used < BURST / 2; used += 1) {
           assert.ok((await admission.admit(key, ASK)).isAdmitted);
-        },
-      );
+        }
+        await jump(key, -HOUR_MS);
+        const { count, waitMs } = await drain(admission, key);
+        assert.equal(count, BURST / 2);
+        assert.ok(waitMs <= MINUTE_MS, `told to wait ${waitMs} ms`);
+        // And as long again after the wait that was told.
+        await jump(key, name === "concurrency" ? LEASE_MS + 1 : waitMs);
+        assert.ok((await admission.admit(key, ASK)).isAdmitted);
+      });
 
-      await t.step(
-        `${name}: an hour forward is one burst, and back again gives none`,
-        async () => {
-          const key = await addKey(limits);
-          assert.equal((await drain(admission, key)).count, BURST);
-          await jump(key, HOUR_MS);
-          assert.equal((await drain(admission, key)).count, BURST);
-          assert.equal((await drain(admission, key)).count, 0);
-          await jump(key, -HOUR_MS);
-          const { count, waitMs } = await drain(admission, key);
-          assert.equal(count, 0);
-          assert.ok(waitMs <= MINUTE_MS, `told to wait ${waitMs} ms`);
-        },
-      );
+      await t.step(`${name}: an hour forward is one burst`, async () => {
+        const key = await addKey(limits);
+        assert.equal((await drain(admission, key)).count, BURST);
+        await jump(key, HOUR_MS);
+        assert.equal((await drain(admission, key)).count, BURST);
+        assert.equal((await drain(admission, key)).count, 0);
+        await jump(key, -HOUR_MS);
+        const { count, waitMs } = await drain(admission, key);
+        assert.equal(count, 0);
+        assert.ok(waitMs <= MINUTE_MS, `told to wait ${waitMs} ms`);
+      });
     }
 
-    await t.step(
-      "slots of a dead edge: an hour back, free 30 s after the next request",
-      async () => {
-        const key = await addKey({ concurrency: 1 });
-        assert.ok((await admission.admit(key, ASK)).isAdmitted);
-        await jump(key, -HOUR_MS);
-        await using living = loneEdge(world.link);
-        assert.equal((await drain(living, key)).count, 0);
-        const name = side === "key"
-          ? leaseKey(key)
-          : ownerLeaseKey(key.ownerId);
-        const [, score] = Object(
-          await world.command("ZRANGE", name, "0", "-1", "WITHSCORES"),
-        );
-        const leftMs = Number(score) + LIMITER_EPOCH_MS - await world.time();
-        assert.ok(
-          leftMs > LEASE_MS - 1_000 && leftMs <= LEASE_MS,
-          `free in ${leftMs} ms`,
-        );
-        await jump(key, LEASE_MS + 1);
-        assert.ok((await living.admit(key, ASK)).isAdmitted);
-      },
-    );
+    await t.step("slots of a dead edge are free after 30 s", async () => {
+      const key = await addKey({ concurrency: 1 });
+      assert.ok((await admission.admit(key, ASK)).isAdmitted);
+      await jump(key, -HOUR_MS);
+      await using living = await loneEdge(world);
+      assert.equal((await drain(living, key)).count, 0);
+      const name = side === "key" ? leaseKey(key) : ownerLeaseKey(key.ownerId);
+      const [, score] = Object(
+        await world.command("ZRANGE", name, "0", "-1", "WITHSCORES"),
+      );
+      const leftMs = Number(score) + LIMITER_EPOCH_MS - await world.time();
+      assert.ok(
+        leftMs > LEASE_MS - 1_000 && leftMs <= LEASE_MS,
+        `free in ${leftMs} ms`,
+      );
+      await jump(key, LEASE_MS + 1);
+      assert.ok((await living.admit(key, ASK)).isAdmitted);
+    });
 
-    await t.step(
-      "running requests are settled after a jump, and counted again after a renewal",
-      async () => {
-        const key = await addKey({ concurrency: 2 });
-        let skewMs = 0;
-        for (const ms of [-HOUR_MS, HOUR_MS]) {
-          const { running } = await drain(admission, key);
-          assert.equal(running.length, 2);
-          await jump(key, ms);
-          const now = () => monotonicNow() + skewMs;
-          const redis = world.link;
-          const leases = createLeases({ redis, now, log: silentLog });
-          for (const request of running) leases.hold(request);
-          skewMs += LEASE_MS;
-          assert.equal(await leases.renew(), true);
-          await leases.stop(0);
-          assert.equal((await drain(admission, key)).count, 0);
-          await Promise.all(
-            running.map((request) => admission.settle(request, DONE)),
-          );
-          for (const name of [leaseKey(key), ownerLeaseKey(key.ownerId)]) {
-            assert.equal(await world.command("ZCARD", name), 0);
-          }
+    await t.step("running requests are settled and renewed", async () => {
+      const key = await addKey({ concurrency: 2 });
+      let skewMs = 0;
+      for (const ms of [-HOUR_MS, HOUR_MS]) {
+        const { running } = await drain(admission, key);
+        assert.equal(running.length, 2);
+        await jump(key, ms);
+        const now = () => monotonicNow() + skewMs;
+        const redis = world.link;
+        const leases = createLeases({ redis, now, log: silentLog });
+        for (const request of running) leases.hold(request);
+        skewMs += LEASE_MS;
+        assert.equal(await leases.renew(), true);
+        await leases.stop(0);
+        assert.equal((await drain(admission, key)).count, 0);
+        await Promise.all(
+          running.map((request) => admission.settle(request, DONE)),
+        );
+        for (const name of [leaseKey(key), ownerLeaseKey(key.ownerId)]) {
+          assert.equal(await world.command("ZCARD", name), 0);
         }
-      },
-    );
+      }
+    });
   });
 }
 
 Deno.test("clock of Redis, tokens per day: back over midnight, the budget of the day that had begun goes on", async () => {
   await using world = await startRedisWorld();
-  await using admission = loneEdge(world.link);
+  await using admission = await loneEdge(world);
   const key = await world.addKey({ limits: { tokensPerDay: 1_000 } });
   assert.ok((await admission.admit(key, ASK)).isAdmitted);
   const state = await readState(world, limiterKey(key)) ?? assert.fail();

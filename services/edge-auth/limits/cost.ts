@@ -1,8 +1,10 @@
 /** The estimated cost of a request before it runs, its actual cost afterwards, and the settlement of both. */
 import {
   limiterDay,
+  USAGE_KINDS,
   usageDay,
   usageHour,
+  type UsageUnit,
 } from "@gateway/shared/keys/limiter_state";
 import {
   leaseKey,
@@ -21,10 +23,12 @@ import type { Admitted } from "./limiter.ts";
  * How many tokens a request may cost, estimated before it runs. The difference is
  * settled when the actual usage is known.
  */
-export interface TokenEstimate {
+export interface Estimate {
   promptTokens: number;
   /** The tokens to reserve: the prompt, and the answer of each of the `n` choices. */
   totalTokens: number;
+  /** What the request costs instead of tokens, or null. */
+  unit: UsageUnit | null;
 }
 
 /** Reserved for an answer without `max_tokens`, and for thinking without `thinking_budget`. */
@@ -34,15 +38,20 @@ const OUTPUT_TOKENS_DEFAULT = 1_024;
 export function estimateTokens(
   request: ChatRequest,
   outputTokensMax = Infinity,
-): TokenEstimate {
+): Estimate {
   const outputTokens = Math.min(
     request.max_tokens ?? OUTPUT_TOKENS_DEFAULT + thinkingTokens(request),
     outputTokensMax,
   );
   const prompt = promptTokens(request);
   const totalTokens = prompt + outputTokens * request.n;
-  return { promptTokens: prompt, totalTokens };
+  return { promptTokens: prompt, totalTokens, unit: null };
 }
+
+/** The estimate of a request that costs no tokens. */
+export const costsOnly = (unit: UsageUnit): Estimate => {
+  return { promptTokens: 0, totalTokens: 0, unit };
+};
 
 /** Thinking counts as output, and is added where `max_tokens` does not cover both. */
 function thinkingTokens(request: ChatRequest): number {
@@ -54,6 +63,8 @@ function thinkingTokens(request: ChatRequest): number {
 export interface Cost {
   promptTokens: number | null;
   completionTokens: number | null;
+  /** What was made, for requests without tokens. */
+  made?: { unit: UsageUnit; count: number };
   /** Only `failed` counts as an error; a client that disconnects does not. */
   kind: RunOutcome["kind"];
 }
@@ -71,14 +82,20 @@ export interface Cost {
  * | failed before its first token | nothing |
  * | stopped before its first token, as its worker reported | the estimated prompt |
  * | stopped, and its worker did not report the tokens | the reservation |
+ *
+ * Requests without tokens cost what was made: pictures, or characters spoken.
  */
-export function costOf(run: RunOutcome, estimate: TokenEstimate): Cost {
+export function costOf(run: RunOutcome, estimate: Estimate): Cost {
   const { kind, usage, completionTokens, cancelReason, isFinal } = run;
   const cost = (prompt: number | null, completion: number | null): Cost => ({
     promptTokens: prompt,
     completionTokens: completion,
     kind,
   });
+  const { unit } = estimate;
+  if (unit !== null) {
+    return { ...cost(0, 0), made: { unit, count: completionTokens } };
+  }
   if (run.dispatchMs === null) return cost(0, 0);
   // A prompt has at least one token, so a usage of 0 means that it was not counted.
   if (usage !== null && usage.prompt_tokens + usage.completion_tokens > 0) {
@@ -108,15 +125,15 @@ export interface Settlement {
  * the request it counted.
  */
 export function settlementOf(
-  { id, principal, atMs, reservedTokens }: Pick<
+  { id, principal, model, atMs, reservedTokens }: Pick<
     Admitted,
-    "id" | "principal" | "atMs" | "reservedTokens"
+    "id" | "principal" | "model" | "atMs" | "reservedTokens"
   >,
   cost: Cost | null,
 ): Settlement {
   const day = usageDay(atMs);
   const { ownerId } = principal;
-  const { promptTokens = 0, completionTokens = 0, kind } = cost ?? {};
+  const { promptTokens = 0, completionTokens = 0, made, kind } = cost ?? {};
   const used = promptTokens === null || completionTokens === null
     ? reservedTokens
     : promptTokens + completionTokens;
@@ -138,6 +155,9 @@ export function settlementOf(
       String(promptTokens ?? 0),
       String(completionTokens ?? 0),
       kind === "failed" ? "1" : "0",
+      model ?? "",
+      made === undefined ? "" : USAGE_KINDS[made.unit],
+      String(made?.count ?? 0),
     ],
     isRelease: cost === null,
   };

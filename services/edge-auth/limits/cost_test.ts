@@ -6,7 +6,7 @@ import { chatRequest } from "../../../tests/support/chat_request.ts";
 import { RunOutcome } from "../dispatch/outcome.ts";
 import { costOf, estimateTokens } from "./cost.ts";
 
-const ESTIMATE = { promptTokens: 40, totalTokens: 140 };
+const ESTIMATE = { promptTokens: 40, totalTokens: 140, unit: null };
 const USAGE = { prompt_tokens: 7, completion_tokens: 5, total_tokens: 12 };
 const NO_USAGE = { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 };
 

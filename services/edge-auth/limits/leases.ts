@@ -70,8 +70,8 @@ export function createLeases(
   let round: Promise<unknown> | null = null;
   let isStopped = false;
 
-  const lose = (count: number, reason: string) =>
-    log.error("settle_lost", { count, reason });
+  const lose = (requests: number, reason: string) =>
+    log.error("usage_lost", { requests, reason });
 
   const renewBatch = async (leases: readonly Held[]): Promise<void> => {
     const [first] = leases;
@@ -102,13 +102,17 @@ export function createLeases(
     const results = await Promise.allSettled(batches.map(renewBatch));
     const failure = results.find((result) => result.status === "rejected");
     if (failure === undefined) return true;
-    log.warn("lease_renew_failed", { held: held.size, error: failure.reason });
+    log.warn("slots_not_renewed", {
+      requests: held.size,
+      error: failure.reason,
+    });
     return false;
   };
 
   /** Makes one attempt. Returns false if it has to be repeated. */
   const attempt = async (ended: Unsettled): Promise<boolean> => {
     const { leaseId, keys, terms, isRelease } = ended.settlement;
+    const [redisKey] = keys;
     const settle = (withoutLease: "" | "1") =>
       redis.evalScript(SETTLE, keys, [leaseId, withoutLease, ...terms], {
         deadlineMs: DEADLINE_MS,
@@ -118,19 +122,21 @@ export function createLeases(
       const settled = await settle("");
       isLeaseLost = settled === 0 && !isRelease && !ended.mayHaveRun;
       if (!isLeaseLost) return true;
-      log.warn("settle_late", { leaseId });
+      log.warn("usage_recorded_late", { redisKey });
       await settle("1");
       return true;
     } catch (error) {
       if (error instanceof RedisUnavailableError) {
         ended.mayHaveRun ||= error.mayHaveRun;
       } else {
-        if (!ended.isReported) log.error("settle_failed", { leaseId, error });
+        if (!ended.isReported) {
+          log.error("usage_not_recorded", { redisKey, error });
+        }
         ended.isReported = true;
       }
       // Without a lease it is impossible to find out whether it has run.
       const isGivenUp = isLeaseLost && ended.mayHaveRun;
-      if (isGivenUp) lose(1, "unanswered");
+      if (isGivenUp) lose(1, "no answer from Redis");
       return isGivenUp;
     }
   };
@@ -141,7 +147,7 @@ export function createLeases(
     sending -= 1;
     if (!isSettled) failed.push(ended);
     if (failed.length > unsettledMax) {
-      lose(failed.splice(0, BATCH).length, "full");
+      lose(failed.splice(0, BATCH).length, "too many wait for Redis");
     }
     return isSettled;
   };
@@ -200,7 +206,7 @@ export function createLeases(
       clearInterval(timer);
       await round;
       const lost = countUnsettled();
-      if (lost > 0) lose(lost, "shutdown");
+      if (lost > 0) lose(lost, "the edge stopped before Redis was back");
       return lost;
     },
   };

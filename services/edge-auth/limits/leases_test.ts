@@ -17,6 +17,7 @@ import { freePort } from "../../../tests/support/local_server.ts";
 import { startStopwatch, until } from "../../../tests/support/wait_for.ts";
 import { startTcpProxy } from "../../../tests/support/tcp_proxy.ts";
 import { createLeases, type Lease } from "./leases.ts";
+import { edgeLink } from "./lone_edge_fixture.ts";
 import { LEASE_MS, RENEW } from "./scripts.ts";
 import { settlementOf } from "./cost.ts";
 import { testRedisLink } from "../../../tests/support/redis_link.ts";
@@ -47,7 +48,7 @@ function startLeases(redis: RedisLink, unsettledMax?: number) {
 
 const settlement = (id: string) =>
   settlementOf({
-    ...{ id, principal: KEY, reservedTokens: 100 },
+    ...{ id, principal: KEY, model: null, reservedTokens: 100 },
     atMs: Date.UTC(2026, 0, 1, 10),
   }, { promptTokens: 2, completionTokens: 3, kind: "complete" });
 
@@ -67,7 +68,7 @@ async function traffic(world: RedisWorld) {
 
 Deno.test("renewal extends leases after ten seconds, at key and owner, takes lost ones again, and leaves ended ones alone", async () => {
   await using world = await startRedisWorld();
-  await using started = startLeases(world.link);
+  await using started = startLeases(await edgeLink(world));
   const { leases, clock } = started;
   const names = [leaseKey(KEY), ownerLeaseKey(KEY.ownerId)];
   const soon = String(await world.time() - LIMITER_EPOCH_MS + 1_000);
@@ -156,8 +157,11 @@ Deno.test("settlements are bounded: beyond it the oldest are dropped and logged"
   );
   assert.equal(await leases.stop(50), 101);
   assert.deepEqual(errors, [
-    ["settle_lost", { count: 200, reason: "full" }],
-    ["settle_lost", { count: 101, reason: "shutdown" }],
+    ["usage_lost", { requests: 200, reason: "too many wait for Redis" }],
+    ["usage_lost", {
+      requests: 101,
+      reason: "the edge stopped before Redis was back",
+    }],
   ]);
   await link.close();
 });
@@ -171,7 +175,7 @@ Deno.test("a settlement that Redis refuses is repeated until it is not, and logg
   await world.command("DEL", name);
   await world.command("ZADD", name, "1", "a");
   await until(() => leases.unsettled === 0);
-  assert.deepEqual(errors.map(([event]) => event), ["settle_failed"]);
+  assert.deepEqual(errors.map(([event]) => event), ["usage_not_recorded"]);
   assert.equal(await countedTokens(world), "3");
   assert.equal(await leases.stop(100), 0);
 });
@@ -192,7 +196,10 @@ Deno.test("a settlement whose lease Redis has lost is still counted, once", asyn
   await leases.settle(settlement("a"));
   assert.equal(await leases.stop(2_000), 0);
   assert.equal(calls, 2);
-  const lost = [["settle_lost", { count: 1, reason: "unanswered" }]];
+  const lost = [["usage_lost", {
+    requests: 1,
+    reason: "no answer from Redis",
+  }]];
   assert.deepEqual(errors, lost);
   assert.equal(await countedTokens(world), "3");
 });

@@ -47,6 +47,8 @@ export interface Ask {
 /** The request may run. It must be settled exactly once when it has ended. */
 export interface Admitted extends Lease {
   readonly isAdmitted: true;
+  /** Of the request, for its usage. */
+  readonly model: string | null;
   readonly reservedTokens: number;
   /** The time of the admission, in Unix ms by Redis' clock. */
   readonly atMs: number;
@@ -101,7 +103,7 @@ export class Limiter {
     { scope, model, wantTokens }: Ask,
   ): Promise<Admitted | Refusal> {
     const id = `${this.#leasePrefix}.${(this.#leaseCount++).toString(36)}`;
-    const lease = { id, principal, reservedTokens: wantTokens };
+    const lease = { id, principal, model, reservedTokens: wantTokens };
     /** Undoes an admission whose reply was malformed, late or lost. */
     const release = () =>
       void this.#leases.settle(settlementOf({ ...lease, atMs: 0 }, null));

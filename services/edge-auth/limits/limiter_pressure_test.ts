@@ -26,8 +26,7 @@ import {
   press,
   type Pressed,
 } from "../../../tests/support/limits/pressure.ts";
-import { seededRandom } from "../../../tests/support/seeded_random.ts";
-import { seedsOr } from "../../../tests/support/seeded_random.ts";
+import { seededRandom, seedsOr } from "../../../tests/support/seeded_random.ts";
 import { pressSlots } from "../../../tests/support/limits/slot_pressure.ts";
 import {
   spanMs,
@@ -65,18 +64,16 @@ interface Stage {
 }
 
 /** Tries a property on both sides. */
-function everywhere(
-  name: string,
-  property: (stage: Stage) => Promise<void>,
-): void {
+function everywhere(name: string, property: (stage: Stage) => Promise<void>) {
   Deno.test(name, async (t) => {
     await using world = await startRedisWorld({ config: DURABLE });
     await using fleet = await startFleet({ redisPort: () => world.redis.port });
     for (const { side, seeds } of CASES) {
       for (const seed of seeds) {
+        const stage = { world, fleet, side, seed };
         await t.step(
           `of the ${side}, TEST_SEED=${seed}`,
-          () => property({ world, fleet, side, seed }),
+          () => property(stage),
         );
       }
     }
@@ -117,7 +114,7 @@ const TOKENS = 60_000;
 const LARGEST = TOKENS / 200;
 
 /** A limit per minute, and how requests use it. */
-const MINUTES: {
+interface Minute {
   name: string;
   perMinute: number;
   load: Load;
@@ -127,40 +124,34 @@ const MINUTES: {
   unsure?: number;
   /** More is used than was reserved: a minute may see more than its bound. */
   isPaidLater?: true;
-}[] = [
+}
+
+const limits = { tokensPerMinute: TOKENS };
+const OF_TOKENS = {
+  perMinute: TOKENS,
+  load: { limits, largestTokens: LARGEST },
+  largest: LARGEST,
+};
+const MINUTES: Minute[] = [
   {
     name: "requests per minute hold in every window",
     perMinute: 600,
     load: { limits: { requestsPerMinute: 600 }, largestTokens: 0 },
     largest: 1,
   },
-  {
-    name: "tokens per minute hold in every window",
-    perMinute: TOKENS,
-    load: { limits: { tokensPerMinute: TOKENS }, largestTokens: LARGEST },
-    largest: LARGEST,
-  },
+  { name: "tokens per minute hold in every window", ...OF_TOKENS },
   {
     name:
       "tokens reserved high and settled low: sum of settled tokens in any 60 s <= 2 x limit + largest request, and all are given out",
-    perMinute: TOKENS,
-    load: {
-      limits: { tokensPerMinute: TOKENS },
-      largestTokens: LARGEST,
-      usedShare: (random) => 0.3 + 0.7 * random(),
-    },
-    largest: LARGEST,
+    ...OF_TOKENS,
+    load: { ...OF_TOKENS.load, usedShare: (random) => 0.3 + 0.7 * random() },
     unsure: CLIENTS * LARGEST,
   },
   {
     name:
       "tokens reserved low and settled high are paid back by later requests",
-    perMinute: TOKENS,
-    load: {
-      limits: { tokensPerMinute: TOKENS },
-      largestTokens: LARGEST,
-      usedShare: (random) => 3 * random(),
-    },
+    ...OF_TOKENS,
+    load: { ...OF_TOKENS.load, usedShare: (random) => 3 * random() },
     largest: 3 * LARGEST,
     unsure: 3 * CLIENTS * LARGEST,
     isPaidLater: true,
@@ -189,45 +180,39 @@ for (const { name, perMinute, load, largest, ...rest } of MINUTES) {
   });
 }
 
-everywhere(
-  "tokens per day are given out once a day, exactly",
-  async (stage) => {
-    const largestTokens = TOKENS / 100;
-    const run = await pressed(stage, {
-      limits: { tokensPerDay: TOKENS },
-      largestTokens,
-      usedShare: (random) => 0.3 + 0.7 * random(),
-      isByDay: true,
-    });
-    const days = Map.groupBy(run.admitted, ({ round }) => round);
-    assert.equal(days.size, DISTURBANCES.length);
-    for (const day of days.values()) {
-      const used = total(passedOf(day, ({ usedTokens }) => usedTokens));
-      const given = used + (run.unsure + run.lost + 1) * largestTokens;
-      assert.ok(used <= TOKENS, `${used} of ${TOKENS}`);
-      assert.ok(given >= USED_SHARE * TOKENS, `${used} of ${TOKENS}`);
-    }
-  },
-);
+everywhere("tokens per day are given out once a day", async (stage) => {
+  const largestTokens = TOKENS / 100;
+  const run = await pressed(stage, {
+    limits: { tokensPerDay: TOKENS },
+    largestTokens,
+    usedShare: (random) => 0.3 + 0.7 * random(),
+    isByDay: true,
+  });
+  const days = Map.groupBy(run.admitted, ({ round }) => round);
+  assert.equal(days.size, DISTURBANCES.length);
+  for (const day of days.values()) {
+    const used = total(passedOf(day, ({ usedTokens }) => usedTokens));
+    const given = used + (run.unsure + run.lost + 1) * largestTokens;
+    assert.ok(used <= TOKENS, `${used} of ${TOKENS}`);
+    assert.ok(given >= USED_SHARE * TOKENS, `${used} of ${TOKENS}`);
+  }
+});
 
-everywhere(
-  "requests at the same time: never more, and nobody is refused while a slot is free",
-  async (stage) => {
-    const { world, fleet, side, seed } = stage;
-    const limit = 8;
-    const limits = { concurrency: limit };
-    const principal = await world.addKey(
-      side === "key" ? { limits } : { ownerLimits: limits },
-    );
-    const random = seededRandom(seed);
-    const pressing = { world, fleet, principal, limit, side, random };
-    for (const disturbance of DISTURBANCES) {
-      const seen = await pressSlots({ ...pressing, disturbance });
-      assert.equal(seen.most, limit, disturbance);
-      assert.ok(seen.served > limit, `${seen.served} served`);
-      for (const taken of seen.takenAtRefusals) assert.equal(taken, limit);
-      await world.link.ready(MINUTE_MS);
-      await letTimePass(world.link, { principal, ms: LEASE_MS + 1 });
-    }
-  },
-);
+everywhere("slots: never too many, never a needless refusal", async (stage) => {
+  const { world, fleet, side, seed } = stage;
+  const limit = 8;
+  const limits = { concurrency: limit };
+  const principal = await world.addKey(
+    side === "key" ? { limits } : { ownerLimits: limits },
+  );
+  const random = seededRandom(seed);
+  const pressing = { world, fleet, principal, limit, side, random };
+  for (const disturbance of DISTURBANCES) {
+    const seen = await pressSlots({ ...pressing, disturbance });
+    assert.equal(seen.most, limit, disturbance);
+    assert.ok(seen.served > limit, `${seen.served} served`);
+    for (const taken of seen.takenAtRefusals) assert.equal(taken, limit);
+    await world.link.ready(MINUTE_MS);
+    await letTimePass(world.link, { principal, ms: LEASE_MS + 1 });
+  }
+});

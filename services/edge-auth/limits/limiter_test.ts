@@ -41,7 +41,7 @@ function test(
 ): void {
   Deno.test(name, async () => {
     await using world = await startRedisWorld();
-    await using edge = loneEdge(world.link);
+    await using edge = await loneEdge(world);
     await body(stageOf(world, edge));
   });
 }
@@ -70,11 +70,11 @@ function stageOf(world: RedisWorld, edge: Limiter) {
     async state(key: Principal) {
       return await readState(world, limiterKey(key)) ?? assert.fail();
     },
-    /** Requests, prompt tokens, completion tokens and errors of the hour. */
+    /** Requests, prompt tokens, completion tokens and errors of the hour and the model. */
     async usage(name: string, { atMs }: Admitted) {
       const fields = ["req", "in", "out", "err"];
       const hour = usageHour(atMs);
-      const of = fields.map((kind) => `${hour}:${kind}`);
+      const of = fields.map((kind) => `${hour}:${kind}:${ASK.model}`);
       return await world.command("HMGET", name, ...of);
     },
   };
@@ -101,6 +101,9 @@ test("ASVS 2.3.4, 2.4.1, API4: admit() answers for the state and the rights of a
   const table: [key: KeyOptions, expected: string, ask?: Partial<Ask>][] = [
     [{}, "admitted"],
     [{ state: "disabled" }, "disabled"],
+    [{ ownerState: "disabled" }, "disabled"],
+    [{ ownerState: "disabled" }, "disabled", { scope: "models", model: null }],
+    [{ ownerState: "enabled" }, "admitted"],
     [{ expiresAtMs: nowMs + 60_000 }, "admitted"],
     [{ expiresAtMs: nowMs }, "expired"],
     [{ expiresAtMs: 1, state: "disabled" }, "expired"],

@@ -1,12 +1,27 @@
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { silentLog } from "@gateway/shared/process/log";
-import type { RedisLink } from "@gateway/shared/redis/link";
+import type { RedisWorld } from "../../../tests/support/admission_fixture.ts";
+import { aclRules } from "../../../tests/support/deployed/acl_users.ts";
 import { Limiter } from "./limiter.ts";
 
-/** A limiter for tests with a single edge. */
-export function loneEdge(redis: RedisLink): Limiter & AsyncDisposable {
+const USER = "edge-auth";
+const PASSWORD = "correct-horse";
+
+/**
+ * A link as the user that edges have where they are deployed, which may do all that
+ * they do. That it may do nothing else: `tests/deploy/store_privilege_test.ts`.
+ */
+export async function edgeLink(world: RedisWorld) {
+  await world.command("ACL", "SETUSER", ...await aclRules(USER, PASSWORD));
+  return await world.open(
+    `redis://${USER}:${PASSWORD}@127.0.0.1:${world.redis.port}`,
+  );
+}
+
+/** A limiter for tests with a single edge, which has that user. */
+export async function loneEdge(world: RedisWorld) {
   const limiter = new Limiter({
-    redis,
+    redis: await edgeLink(world),
     now: monotonicNow,
     log: silentLog,
     // These tests must also pass on a busy machine.

@@ -1,4 +1,5 @@
 /** Why a request may not run, the HTTP errors that say so, and the state of the limits. */
+import type { FailureReason } from "@gateway/shared/keys/failed_requests";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { HeaderFields } from "../http/responses.ts";
@@ -30,6 +31,19 @@ export const LIMIT_NAMES = [
   "day",
   "concurrency",
 ] as const;
+
+/** What counts the refusals, see `failed_requests.ts`. */
+const REASONS = {
+  unknown: null,
+  expired: "key_expired",
+  disabled: "key_disabled",
+  scope: "endpoint_forbidden",
+  model: "model_forbidden",
+  requests: "requests_per_minute",
+  tokens: "tokens_per_minute",
+  day: "tokens_per_day",
+  concurrency: "concurrency",
+} as const satisfies Record<KeyRefusal | LimitName, FailureReason | null>;
 
 /** The state of one limit. */
 export interface Rate {
@@ -111,8 +125,9 @@ export function storeIsEmpty(): RedisUnavailableError {
 export function refusalError(refusal: Refusal): ApiError {
   if (refusal.reason !== "limited") {
     const [code, message] = KEY_ERRORS[refusal.reason];
-    return new ApiError(code, message);
+    return new ApiError(code, message, { reason: REASONS[refusal.reason] });
   }
+  const reason = REASONS[refusal.limit];
   const [code, name] = LIMIT_ERRORS[refusal.limit];
   const whose = refusal.of === "key" ? "this API key" : "your account";
   const seconds = Math.ceil(refusal.waitMs) / MS_PER_SECOND;
@@ -121,6 +136,7 @@ export function refusalError(refusal: Refusal): ApiError {
     `Limit of ${name} reached for ${whose}. Please try again in ${seconds}s.`,
     {
       retryAfterMs: Math.max(1, refusal.waitMs),
+      reason: refusal.of === "key" ? reason : `${reason}.owner`,
       headers: rateLimitHeaders(refusal.rates),
     },
   );

@@ -1,4 +1,4 @@
-/** The Lua scripts that find keys, admit, renew and settle. They use only Redis' clock. */
+/** The Lua scripts that find keys, admit, renew, settle and record failures. They use only Redis' clock. */
 import { defineScript, type RedisScript } from "@gateway/shared/redis/script";
 import {
   LAST_USE_DAYS_KEPT,
@@ -7,6 +7,7 @@ import {
   USAGE_KINDS,
 } from "@gateway/shared/keys/limiter_state";
 import { STORE_KEY } from "@gateway/shared/keys/record";
+import { FAILED_REQUESTS } from "@gateway/shared/limits";
 
 /** A lease expires this long after it was taken or renewed, which bounds how long a dead edge holds a slot. */
 export const LEASE_MS = 30_000;
@@ -50,7 +51,7 @@ return {redis.call('GET', ARGV[1]), redis.call('GET', '${STORE_KEY}')}
  * ```
  * KEYS  1 lim:{owner}:<key>   2 lease:{owner}:<key>   3 lim:{owner}   4 lease:{owner}
  * ARGV  1 record key          read only: not in KEYS, to which EVALSHA requires write access
- *       2 owner limits key    read only
+ *       2 owner limits key    read only; also has the state of the owner
  *       3 scope, or empty   4 model, or empty
  *       5 tokens to reserve   empty: only the key and its rights are checked
  *       6 lease id            empty: nothing is taken, the script only decides
@@ -106,7 +107,8 @@ local function lists(text, item)
 end
 local expires = whole(rec[6])
 if expires > 0 and expires - ${LIMITER_EPOCH_MS} <= now then return {'expired'} end
-if rec[5] ~= 'enabled' then return {'disabled'} end
+local own = call('HMGET', ARGV[2], 'rpm', 'tpm', 'tpd', 'conc', 'state')
+if rec[5] ~= 'enabled' or own[5] == 'disabled' then return {'disabled'} end
 if ARGV[3] ~= '' and not lists(rec[7] or '', ARGV[3]) then return {'scope'} end
 local models = rec[8] or ''
 if models ~= '' and ARGV[4] ~= '' and not lists(models, ARGV[4]) then return {'model'} end
@@ -183,7 +185,6 @@ local function check(who, limits, state, leases)
   end
 end
 
-local own = call('HMGET', ARGV[2], 'rpm', 'tpm', 'tpd', 'conc')
 local takeKey = check('key', rec, KEYS[1], KEYS[2])
 local takeOwner = nil
 for at = 1, 4 do
@@ -236,7 +237,8 @@ end
  *       3 tokens used minus tokens reserved   4 requests to return
  *       5 UTC day of the admission ("d" of the state), or empty: unknown
  *       6 hour of the usage fields "00".."23", or empty: nothing is counted
- *       7 prompt tokens   8 completion tokens   9 errors
+ *       7 prompt tokens   8 completion tokens   9 errors   10 model, or empty
+ *       11 further counter of usage, or empty   12 what to add to it
  *
  * reply 1 settled, 0 no such lease
  * ```
@@ -269,15 +271,44 @@ end
 
 local hour = ARGV[6]
 if hour == '' then return 1 end
+local model = ARGV[10] == '' and '' or ':' .. ARGV[10]
 for _, use in ipairs({KEYS[5], KEYS[6]}) do
-  if call('HINCRBY', use, hour .. ':${USAGE_KINDS.requests}', 1) == 1 then
+  if call('HINCRBY', use, hour .. ':${USAGE_KINDS.requests}' .. model, 1) == 1 then
     call('EXPIRE', use, ${USAGE_TTL_S})
   end
   for i, kind in ipairs({'${USAGE_KINDS.promptTokens}', '${USAGE_KINDS.completionTokens}', '${USAGE_KINDS.errors}'}) do
-    if ARGV[6 + i] ~= '0' then call('HINCRBY', use, hour .. ':' .. kind, ARGV[6 + i]) end
+    if ARGV[6 + i] ~= '0' then call('HINCRBY', use, hour .. ':' .. kind .. model, ARGV[6 + i]) end
   end
+  if ARGV[11] ~= '' then call('HINCRBY', use, hour .. ':' .. ARGV[11] .. model, ARGV[12]) end
 end
 return 1
+`,
+);
+
+/**
+ * Records requests of one key and day that were refused or failed. The list of a key
+ * that was deleted is not made again.
+ *
+ * ```
+ * KEYS  1 use:{owner}:<key>:<yyyymmdd>   2 use:{owner}:<yyyymmdd>   3 failed:{owner}:<key>
+ * ARGV  1 record key, read only   2 number of counters
+ *       field and count of each counter
+ *       the entries of the list, oldest first
+ * ```
+ */
+export const RECORD_FAILED: RedisScript = defineScript(
+  "record_failed",
+  `
+local call = redis.call
+local listed = 3 + 2 * ARGV[2]
+for at = 1, 2 do
+  for i = 3, listed - 1, 2 do call('HINCRBY', KEYS[at], ARGV[i], ARGV[i + 1]) end
+  call('EXPIRE', KEYS[at], ${USAGE_TTL_S})
+end
+if not call('HMGET', ARGV[1], 'state')[1] then return end
+call('LPUSH', KEYS[3], unpack(ARGV, listed))
+call('LTRIM', KEYS[3], 0, ${FAILED_REQUESTS.listedMax - 1})
+call('EXPIRE', KEYS[3], ${FAILED_REQUESTS.daysListed * 86_400})
 `,
 );
 
@@ -287,4 +318,5 @@ export const EDGE_SCRIPTS: readonly RedisScript[] = [
   ADMIT,
   RENEW,
   SETTLE,
+  RECORD_FAILED,
 ];

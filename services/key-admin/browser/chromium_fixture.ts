@@ -38,11 +38,7 @@ function isFile(path: string): boolean {
  * driver needs permissions that no other test gets. Without a browser, or if
  * `isReady` is false, the name of the test says that nothing was tested.
  */
-export function testInBrowser(
-  shows: string,
-  steps: URL,
-  isReady = true,
-): void {
+export function testInBrowser(shows: string, steps: URL, isReady = true) {
   if (findChromium() === null || !isReady) {
     Deno.test(`NOT tested, a program is missing: ${shows}`, () => {
       assert.equal(Deno.env.get("CI"), undefined, "CI has to have it");

@@ -43,10 +43,7 @@ async function firstOwner(visit: Visit): Promise<void> {
 }
 
 /** The same pages with and without the script. */
-async function wholeLife(
-  visit: Visit,
-  javaScriptEnabled: boolean,
-): Promise<void> {
+async function wholeLife(visit: Visit, javaScriptEnabled: boolean) {
   const email = `life-${javaScriptEnabled}@example.org`;
   const { page, context, ownerId } = await signedIn(visit, email, {
     javaScriptEnabled,
@@ -226,11 +223,63 @@ async function passwordAgain(visit: Visit): Promise<void> {
   await context.close();
 }
 
+/** Invited by an operator, the owner signs in elsewhere, loses the second factor, and is told who removed it. */
+async function inviteAndHelp(
+  visit: Visit,
+  javaScriptEnabled: boolean,
+): Promise<void> {
+  const { owners } = visit.site.deps;
+  const options = { javaScriptEnabled };
+  const email = `invited-${javaScriptEnabled}@example.org`;
+  const operator = await signedIn(visit, "op@example.org", options);
+  assert.equal(await operator.page.getByText("People").count(), 0);
+  await owners.giveRole(operator.ownerId);
+  await operator.page.reload();
+  await follow(operator.page, "People");
+  await operator.page.getByText("Invite somebody").click();
+  await operator.page.getByLabel("E-mail").fill(email);
+  await press(operator.page, "Create the link");
+  const link = await operator.page.locator("#value").innerText();
+  await operator.page.getByLabel("I have passed it on").check();
+  await press(operator.page, "Done");
+  await says(operator.page, "Not signed in yet");
+
+  const { page, context } = await openWindow(visit, options);
+  await page.goto(link);
+  await page.getByLabel("Password").fill(PASSWORD);
+  await press(page, "Create account");
+  await title(page, "Create your first key");
+  const ownerId = await owners.find(email) ?? assert.fail();
+  await owners.enableTotp(ownerId, "GEZDGNBVGY3TQOJQ");
+
+  await operator.page.reload();
+  await operator.page.getByText("Remove second factor").first().click();
+  await press(operator.page, "Remove second factor");
+  await says(operator.page, "It is in the owner's audit log and in yours");
+  await follow(operator.page, "Audit log");
+  await says(operator.page, email);
+
+  await page.goto("/usage");
+  await says(page, "An operator (op@example.org) removed your second factor");
+  await press(page, "Dismiss");
+  await title(page, "Account");
+  assert.equal(await page.getByText("removed your second factor").count(), 0);
+  await follow(page, "Audit log");
+  await says(page, "Second factor removed");
+  await says(page, "op@example.org");
+  await context.close();
+  await operator.context.close();
+  await owners.giveRole(ownerId);
+  await owners.takeRole(operator.ownerId);
+}
+
 browserTest("keys in a browser", async (visit, t) => {
   const steps: [name: string, step: (visit: Visit) => Promise<void>][] = [
     ["the first owner signs up", firstOwner],
     ["the lifecycle of a key", () => wholeLife(visit, true)],
     ["the same without JavaScript", () => wholeLife(visit, false)],
+    ["an operator invites and helps", () => inviteAndHelp(visit, true)],
+    ["the same without JavaScript", () => inviteAndHelp(visit, false)],
     ["a value that is shown once", shownOnce],
     ["a double click on Create creates one key", doubleClick],
     ["after an hour the password is asked for again", passwordAgain],

@@ -1,9 +1,23 @@
 import assert from "node:assert/strict";
 import type { Page } from "playwright-core";
+import { FAILURE_REASONS } from "@gateway/shared/keys/failed_requests";
 import type { KeyRecord } from "@gateway/shared/keys/record";
-import { codeOf, PASSWORD, storedKey, useLimits } from "../console_fixture.ts";
+import {
+  codeOf,
+  fail,
+  PASSWORD,
+  storedKey,
+  useKey,
+  useLimits,
+} from "../console_fixture.ts";
 import { linkPath } from "../domain/sign_in/links.ts";
-import { openWindow, signedIn, useKey, type Visit } from "./site_fixture.ts";
+import {
+  openWindow,
+  press,
+  says,
+  signedIn,
+  type Visit,
+} from "./site_fixture.ts";
 
 /** The users of the console and its data. */
 export type Stage = Awaited<ReturnType<typeof setStage>>;
@@ -12,6 +26,8 @@ export type Stage = Awaited<ReturnType<typeof setStage>>;
 export type Scene = [name: string, play: (stage: Stage) => Promise<Page>];
 
 const EMAIL = "ada.lovelace@example.org";
+const OPERATOR_EMAIL = "op@example.org";
+const LONG_EMAIL = "someone.with.a.long.name@department.example.org";
 const OTHER_DEVICE = {
   ip: "192.0.2.7",
   userAgent: "Mozilla/5.0 (iPhone; CPU iPhone OS 18_0) Safari/605.1",
@@ -36,6 +52,10 @@ export async function setStage(visit: Visit) {
   const { site } = visit;
   const { page: owner, ownerId } = await signedIn(visit, EMAIL);
   const newcomer = await signedIn(visit, "grace@example.org");
+  const operator = await signedIn(visit, OPERATOR_EMAIL);
+  const { owners } = site.deps;
+  await owners.giveRole(operator.ownerId);
+  await owners.ensure(LONG_EMAIL);
   const { page: stranger } = await openWindow(visit);
   await site.deps.sessions.start(ownerId, OTHER_DEVICE);
   const keys: KeyRecord[] = [];
@@ -72,9 +92,24 @@ export async function setStage(visit: Visit) {
   for (const ago of HOURS_OF_USE) {
     const requests = Math.round(60 * (1 + Math.sin(ago / 4)));
     const used = { ownerId, keyId: key.id };
-    await useKey(site, used, Date.now() - ago * HOUR_MS, {
+    const atMs = Date.now() - ago * HOUR_MS;
+    await useKey(site, used, atMs, {
       ...{ requests, errors: Math.round(requests / 30) },
       ...{ promptTokens: requests * 812, completionTokens: requests * 344 },
+      ...{ cut: Math.round(requests / 30) },
+    }, "neutral-3.7-plus");
+    await useKey(site, used, atMs, {
+      ...{ requests: ago, promptTokens: 90 * ago, completionTokens: 40 * ago },
+      ...{ refused: 4, requests_per_minute: 1, "tokens_per_day.owner": 3 },
+    }, "qwen/qwen3-235b-a22b-instruct");
+    await useKey(site, used, atMs, { refused: 2, unknown_model: 2 });
+  }
+  for (const [n, reason] of FAILURE_REASONS.entries()) {
+    await fail(site, { ownerId, keyId: key.id }, {
+      ...{ timeMs: Date.now() - n * 7 * 60_000, reason },
+      ...reason === "unknown_model" && { model: "gpt-4o", status: 404 },
+      ...reason === "invalid_request" &&
+        { status: 400, code: "invalid_type", param: "messages[0].content" },
     });
   }
   /** A key that was never used; the first one is in use. */
@@ -87,12 +122,12 @@ export async function setStage(visit: Visit) {
   });
   return {
     ...{ site, owner, ownerId, key, unused, limited },
-    ...{ newcomer: newcomer.page, stranger },
+    ...{ newcomer: newcomer.page, stranger, operator: operator.page },
   };
 }
 
 interface Play {
-  who?: "owner" | "newcomer" | "stranger";
+  who?: "owner" | "newcomer" | "stranger" | "operator";
   /** Text by field. */
   fill?: Readonly<Record<string, string>>;
   /** A selector. */
@@ -100,6 +135,8 @@ interface Play {
   /** What the page shows then. */
   shows?: string;
 }
+
+const OPERATOR: Play = { who: "operator" };
 
 /** A page of the owner or of another user, and what this user does there. */
 const at = (
@@ -153,13 +190,31 @@ export const SCENES: readonly Scene[] = [
   }),
   ofKey("key"),
   ofKey("key-unused", "", "unused"),
+  ofKey("key-requests", "/requests"),
+  ofKey("key-requests-none", "/requests", "unused"),
   ofKey("edit", "/edit"),
   ofKey("ask-disable", "/ask/disable"),
   ofKey("ask-rotate", "/ask/rotate"),
   ofKey("ask-delete", "/ask/delete", "unused"),
+  at("try", "/try"),
+  ["try-answer", (stage) => tryOut(stage, { thinking: "on" }, "stop")],
+  ["try-calls", (stage) => tryOut(stage, { tools: TOOLS }, "tool_calls")],
+  [
+    "try-refused",
+    (stage) => tryOut(stage, { model: "small-1" }, "does not exist"),
+  ],
+  [
+    "try-errors",
+    (stage) => tryOut(stage, { tools: "[}" }, "This is not valid JSON"),
+  ],
   at("usage-30d", "/usage?range=30d"),
   at("usage", "/usage", { click: "summary", shows: "Hour from" }),
   at("audit", "/audit"),
+  // The link unfolds what it leads to.
+  at("reference", "/reference", {
+    click: "[href='#SystemMessage']",
+    shows: "developer",
+  }),
   at("account", "/account"),
   at("account-refused", "/account", {
     fill: {
@@ -172,6 +227,42 @@ export const SCENES: readonly Scene[] = [
   at("second-factor", "/account/second-factor"),
   ["recovery-codes", recoveryCodes],
   at("account-two-step", "/account"),
+  at("people", "/people", {
+    ...OPERATOR,
+    click: "summary",
+    shows: "Whoever opens it",
+  }),
+  at("people-top", "/people?top=requests-30", OPERATOR),
+  at("people-keys", "/people/keys", OPERATOR),
+  ["people-link", async ({ operator }) => {
+    await operator.goto("/people");
+    await operator.getByText("Invite somebody").click();
+    await operator.locator("#email").fill("new@example.org");
+    await operator.getByText("Create the link").click();
+    await operator.getByText("Pass this link on").waitFor();
+    return operator;
+  }],
+  at("person", ({ ownerId }) => `/people/${ownerId}`, {
+    ...OPERATOR,
+    click: "summary >> text=Remove second factor",
+    shows: "Make sure",
+  }),
+  at("person-limits", ({ ownerId }) => `/people/${ownerId}`, {
+    ...OPERATOR,
+    fill: { tokensPerDay: "9999999999999" },
+    click: "text=Save limits",
+    shows: "Tokens per day: At most",
+  }),
+  at("person-disabled", async ({ site: { deps } }) => {
+    const by = { by: "command line", ip: "", ownerId: null };
+    const ownerId = await deps.owners.ensure(LONG_EMAIL);
+    await deps.operators.change(by, ownerId, "disable");
+    return `/people/${ownerId}`;
+  }, OPERATOR),
+  at("factor-removed", async ({ site: { deps: { owners } }, ownerId }) => {
+    await owners.disableTotp(ownerId, OPERATOR_EMAIL);
+    return "/usage";
+  }),
   at("confirm", "/confirm"),
   at("not-found", "/nothing"),
   at("sign-in", "/sign-in", { who: "stranger" }),
@@ -218,4 +309,43 @@ async function unavailable({ stranger, newcomer, site }: Stage): Promise<Page> {
   }
   await newcomer.getByText("503").waitFor();
   return newcomer;
+}
+
+const TOOLS = JSON.stringify([
+  {
+    type: "function",
+    function: {
+      name: "get_weather",
+      parameters: {
+        type: "object",
+        properties: { city: { type: "string" } },
+        required: ["city"],
+      },
+    },
+  },
+]);
+
+/** Sends a request from the page "Try it". */
+async function tryOut(
+  { owner }: Stage,
+  fields: Readonly<Record<string, string>>,
+  shows: string,
+): Promise<Page> {
+  await owner.goto("/try");
+  const all = {
+    system: "You are a weather service. Answer briefly.",
+    message: "What is the weather in Rome? Use get_weather.",
+    ...fields,
+  };
+  for (const [field, text] of Object.entries(all)) {
+    const input = owner.locator(`#${field}`);
+    if (!await input.isVisible()) {
+      await owner.locator("details", { has: input }).locator("summary").click();
+    }
+    const isChoice = ["model", "thinking"].includes(field);
+    await (isChoice ? input.selectOption(text) : input.fill(text));
+  }
+  await press(owner, "Send");
+  await says(owner, shows);
+  return owner;
 }

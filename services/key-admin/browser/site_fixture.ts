@@ -7,19 +7,6 @@ import {
   type Page,
 } from "playwright-core";
 import { isWellFormedKey } from "@gateway/shared/keys/key";
-import {
-  LIMITER_FIELDS,
-  usageDay,
-  usageField,
-  usageHour,
-  type UsageKind,
-} from "@gateway/shared/keys/limiter_state";
-import {
-  limiterKey,
-  ownerUsageKey,
-  type Principal,
-  usageKey,
-} from "@gateway/shared/keys/record";
 import { serve } from "@gateway/shared/process/serve";
 import { CHROMIUM_ARGS, findChromium } from "./chromium_fixture.ts";
 import {
@@ -27,7 +14,7 @@ import {
   startConsole,
   type TestConsole,
 } from "../console_fixture.ts";
-import { createConsole } from "../web/app.tsx";
+import { createConsole } from "../app.tsx";
 
 /**
  * The console as a server, and a browser that uses it. The steps files that import
@@ -39,15 +26,10 @@ export interface Site extends TestConsole {
 
 /** So many that they can be searched, with names of all lengths. */
 const MODELS = [
-  ...[
-    "neutral-3.7-plus",
-    "small-1",
-    "large-1",
-    "llama3.2:70b",
-    "mistral-large",
-  ],
-  ...["qwen/qwen3-235b-a22b-instruct", "deepseek-v3", "gemma-3-27b-it"],
-  ...["phi-4", "command-r-plus", "granite-4", "kimi-k2", "olmo-3-32b"],
+  ...["neutral-3.7-plus", "small-1", "large-1", "llama3.2:70b"],
+  ...["mistral-large", "qwen/qwen3-235b-a22b-instruct", "deepseek-v3"],
+  ...["gemma-3-27b-it", "phi-4", "command-r-plus", "granite-4", "kimi-k2"],
+  "olmo-3-32b",
 ];
 
 /** The console of the other tests, on a real socket. */
@@ -169,32 +151,4 @@ export async function storeKey(page: Page): Promise<string> {
   await page.getByRole("button", { name: "Done" }).click();
   await page.getByRole("heading", { name: "API keys" }).waitFor();
   return value;
-}
-
-const USAGE_KIND_NAMES = [
-  ...["requests", "errors", "promptTokens", "completionTokens"] as const,
-];
-
-/** Counts as a settlement does, in the hour of `atMs`: for the key and for its owner. */
-export async function useKey(
-  { deps: { redis } }: Site,
-  principal: Principal,
-  atMs: number,
-  counts: Readonly<Record<UsageKind, number>>,
-): Promise<void> {
-  const day = usageDay(atMs);
-  const counters = [
-    usageKey(principal, day),
-    ownerUsageKey(principal.ownerId, day),
-  ];
-  await Promise.all(
-    counters.flatMap((counter) =>
-      USAGE_KIND_NAMES.map((kind) => {
-        const field = usageField(usageHour(atMs), kind);
-        return redis.command(["HINCRBY", counter, field, String(counts[kind])]);
-      })
-    ),
-  );
-  const used = [LIMITER_FIELDS.lastUsedAtMs, String(atMs)];
-  await redis.command(["HSET", limiterKey(principal), ...used]);
 }

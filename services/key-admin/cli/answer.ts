@@ -83,5 +83,6 @@ function cellOf(value: unknown): string {
   return set.map((entry) => entry.join(" ")).join(", ") || "none";
 }
 
-const isoTime = (timeMs: number | null): string | null =>
+/** A time in ISO 8601, in UTC. */
+export const isoTime = (timeMs: number | null): string | null =>
   timeMs === null ? null : new Date(timeMs).toISOString();

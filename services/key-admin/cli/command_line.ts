@@ -1,6 +1,7 @@
 import { KEY_SCOPES, type Limits } from "@gateway/shared/keys/record";
 import { EXIT_CONFIG } from "@gateway/shared/process/env";
 import { clip } from "@gateway/shared/process/error_text";
+import { versionLine } from "@gateway/shared/version";
 import { Command as Program, CommanderError } from "commander";
 import { z } from "zod";
 import {
@@ -97,9 +98,13 @@ const OPTIONS = z.object({
   models: option("<a,b>", 'models that it may use, "" for all', models),
   scopes: option("<a,b>", KEY_SCOPES.join(", "), scopes),
   force: option("", "accept models that are not configured (yet)", given),
-  search: option("<words>", "words of the description, or the key's end", text),
+  search: option(
+    "<words>",
+    "words of a description or an address, or a key's end",
+    text,
+  ),
   state: option("<state>", "enabled, disabled or with_expiry", states),
-  rows: option("<n>", `keys on a page (${PAGE_ROWS})`, rows),
+  rows: option("<n>", `rows of a page (${PAGE_ROWS})`, rows),
   after: option("<cursor>", "continue at the cursor that list printed", text),
   old: option(`<${graces}>`, "how long the old key works (24h)", graceSchema),
   stopRunning: option("", "also stop requests that are running now", given),
@@ -158,13 +163,14 @@ export function parseCommand(
   let printed = "";
   let parsed: ParsedCommand | undefined;
   const print = (text: string) => void (printed += text);
-  const program = new Program("gateway").exitOverride()
+  const version = [versionLine("gateway"), "--version"] as const;
+  const program = new Program("gateway").version(...version).exitOverride()
     .configureOutput({ writeOut: print, writeErr: print })
     .showHelpAfterError("(--help lists commands and options)")
     .addHelpText("afterAll", `\n${EXIT_CODES_HELP}`);
   for (const [areaName, { title, notes, commands }] of Object.entries(areas)) {
-    const area = program.command(areaName).description(title)
-      .addHelpText("after", `\n${notes}`);
+    const area = program.command(areaName).version(...version)
+      .description(title).addHelpText("after", `\n${notes}`);
     for (const [usage, help, run, options = []] of commands) {
       const command = area.command(usage).description(help);
       for (const option of [...options, "json"] as const) {

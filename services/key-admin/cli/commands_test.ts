@@ -43,18 +43,9 @@ const create = (site: TestConsole, ...args: string[]) =>
 
 Deno.test("keys edit changes the given settings and keeps the others", async (t) => {
   await using site = await startConsole(AS_DEPLOYED);
-  const { json: made } = await create(
-    ...[
-      site,
-      "--scopes",
-      "chat,models",
-      "--models",
-      "small-1,large-1",
-      "--rpm",
-      "60",
-    ],
-    ...["--expires", "2099-01-31T12:00:00Z"],
-  );
+  const line = "--scopes chat,models --models small-1,large-1 --rpm 60 " +
+    "--expires 2099-01-31T12:00:00Z";
+  const { json: made } = await create(site, ...line.split(" "));
   assert.equal(made.expires_at, "2099-01-31T12:00:00.000Z");
   assert.deepEqual(made.scopes, ["chat", "models"]);
   let { json: before } = await run(site, "keys", "show", made.id);
@@ -209,6 +200,29 @@ Deno.test("owners list, limits and sign-out", async () => {
   assert.equal(json.limits.concurrency, 4);
   await run(site, "owners", "sign-out", ADA);
   assert.equal((await client.get("/keys")).status, 302);
+});
+
+Deno.test("owners grant, revoke, disable, enable and remove-factor act as an operator does", async () => {
+  await using site = await startConsole(AS_DEPLOYED);
+  await site.deps.owners.enableTotp(
+    await site.addOwner(ADA),
+    "GEZDGNBVGY3TQOJQ",
+  );
+  const after = async (command: string) => {
+    await run(site, "owners", command, ADA);
+    const { json } = await run(site, "owners", "list", "--search", "ada@");
+    return JSON.stringify(json).match(/"(?:operator|disabled|two_step)":true/g);
+  };
+  const isOperator = ['"two_step":true', '"operator":true'];
+  assert.deepEqual(await after("grant"), isOperator);
+  await assert.rejects(run(site, "owners", "revoke", ADA), /last operator/);
+  await site.deps.owners.giveRole(await site.addOwner("op@example.org"));
+  assert.deepEqual(await after("revoke"), ['"two_step":true']);
+  assert.equal(await after("remove-factor"), null);
+  assert.deepEqual(await after("disable"), ['"disabled":true']);
+  assert.equal(await after("enable"), null);
+  const { text } = await (await site.signedIn(ADA)).get("/keys");
+  assert.match(text, /operator \(command line\) removed your second factor/);
 });
 
 Deno.test("every new key and owner gets the operator's default limits, unless a limit is given", async () => {

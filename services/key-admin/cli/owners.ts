@@ -1,7 +1,8 @@
-import type { AuditAction } from "../domain/audit/audit_log.ts";
-import { describeLimits } from "../domain/keys/key_record.ts";
-import { type Link, linkPath } from "../domain/sign_in/links.ts";
-import { type Answer, limitsToJson } from "./answer.ts";
+import { usageDay } from "@gateway/shared/keys/limiter_state";
+import { PAGE_ROWS } from "../domain/keys/key_page.ts";
+import type { OwnerChange, OwnerLink } from "../domain/operators/operators.ts";
+import { LINK_TIMES, linkPath } from "../domain/sign_in/links.ts";
+import { type Answer, isoTime, limitsToJson } from "./answer.ts";
 import {
   type Area,
   type Call,
@@ -12,8 +13,7 @@ import {
   limitsFrom,
 } from "./command_line.ts";
 
-/** The most owners that `list` shows. */
-const LISTED_MAX = 1_000;
+const OPERATOR = { ...COMMAND_LINE, ownerId: null };
 
 /** `owners …` */
 export const OWNERS: Area = {
@@ -21,15 +21,36 @@ export const OWNERS: Area = {
   commands: [
     ["set-up", "print a link for the first owner (15 minutes)", setUp],
     ["invite <email>", "print a link for another owner (3 days)", invite],
-    ["reset <email>", "print a link to choose a new password (1 hour)", reset],
-    ["list", "list all owners", list],
+    [
+      "reset <email>",
+      "print a link for a new password",
+      change("reset_password"),
+    ],
+    ["list", "list owners, newest first", list, ["search", "rows", "after"]],
     [
       "limits <email>",
       "show or change the limits on all keys of an owner",
       limits,
       LIMIT_OPTIONS,
     ],
-    ["sign-out <email>", "end all sessions of an owner", signOut],
+    [
+      "sign-out <email>",
+      "end all sessions of an owner",
+      change("sign_out_everywhere"),
+    ],
+    ["disable <email>", "stop an owner, and all keys", change("disable")],
+    ["enable <email>", "let an owner and the keys work", change("enable")],
+    [
+      "remove-factor <email>",
+      "remove the second factor that an owner has lost",
+      change("remove_second_factor"),
+    ],
+    ["grant <email>", "make an owner an operator", change("make_operator")],
+    [
+      "revoke <email>",
+      "take the role of operator away",
+      change("remove_role_of_operator"),
+    ],
   ],
   notes:
     "A link works once. Give it only to the owner it is for. A limit of 0 means none.",
@@ -44,80 +65,67 @@ async function setUp(call: Call): Promise<Answer> {
     );
   }
   const ownerId = await call.owners.first();
-  return await linkAnswer(call, { kind: "set_up", ownerId });
+  const link = { kind: "set_up", ownerId } as const;
+  return linkAnswer(call, { ...link, secret: await call.links.make(link) });
 }
 
-/** Makes a link for an owner who cannot sign in yet, and the owner if the address is new. */
 async function invite(call: Call): Promise<Answer> {
-  const { owners, word: email } = call;
-  const ownerId = await owners.ensure(email);
-  const account = await owners.read(ownerId);
-  if (account?.passwordHash) {
-    throw new CommandRefused(
-      `${email} can sign in already; "owners reset" replaces a forgotten password`,
-    );
-  }
-  await log(call, ownerId, "owner.invited", email);
-  return await linkAnswer(call, { kind: "invite", ownerId });
+  return linkAnswer(call, await call.operators.invite(OPERATOR, call.word));
 }
 
-async function reset(call: Call): Promise<Answer> {
-  const { word: email } = call;
-  const ownerId = await findOwner(call, email);
-  await log(call, ownerId, "account.reset_link_made", "");
-  return await linkAnswer(call, { kind: "reset", ownerId });
-}
-
-const LINK_TIMES = { set_up: "15 minutes", invite: "3 days", reset: "1 hour" };
-
-async function linkAnswer(
-  { links, publicUrl }: Call,
-  link: Link,
-): Promise<Answer> {
-  const url = new URL(linkPath(await links.make(link)), publicUrl).href;
+function linkAnswer(
+  { publicUrl }: Call,
+  { ownerId, kind, secret }: Omit<OwnerLink, "email">,
+): Answer {
   return {
-    json: { owner_id: link.ownerId, url },
-    note: `\nThe link works once, within ${LINK_TIMES[link.kind]}.`,
+    json: {
+      owner_id: ownerId,
+      url: new URL(linkPath(secret), publicUrl).href,
+    },
+    note: `\nThe link works once, within ${LINK_TIMES[kind]}.`,
   };
 }
 
-async function list({ owners }: Call): Promise<Answer> {
-  const rows = (await owners.list(LISTED_MAX)).map((account) => ({
+async function list(call: Call): Promise<Answer> {
+  const { now, options: { search = "", after = "", rows = PAGE_ROWS } } = call;
+  const query = { search, after, rows, day: usageDay(now()) };
+  const page = await call.people.list(query);
+  const owners = page.rows.map(({ account, keys }) => ({
     id: account.ownerId,
     email: account.email,
-    created_at: new Date(account.createdAtMs).toISOString(),
+    created_at: isoTime(account.createdAtMs),
+    last_sign_in_at: isoTime(account.signedInAtMs),
     has_password: account.passwordHash !== null,
     two_step: account.totpSecret !== null,
+    operator: account.isOperator,
+    disabled: account.isDisabled,
+    keys,
   }));
-  const columns = ["id", "email", "created_at", "has_password", "two_step"];
-  return { json: { owners: rows }, table: { rows, columns } };
+  return {
+    json: { owners, next: page.next },
+    table: { rows: owners, columns: Object.keys(owners[0] ?? {}) },
+    ...page.next !== null && { note: `More: --after ${page.next}` },
+  };
 }
 
 async function limits(call: Call): Promise<Answer> {
-  const { owners, options, word: email } = call;
+  const { owners, operators, options, word: email } = call;
   const ownerId = await findOwner(call, email);
   const before = await owners.limits(ownerId);
   const after = limitsFrom(options, before);
   if (LIMIT_OPTIONS.some((name) => options[name] !== undefined)) {
-    await owners.setLimits(ownerId, after);
-    const detail = describeLimits(before, after);
-    await log(call, ownerId, "owner.limits_changed", detail);
+    await operators.setLimits(OPERATOR, ownerId, after);
   }
   return { json: { owner_id: ownerId, email, limits: limitsToJson(after) } };
 }
 
-async function signOut(call: Call): Promise<Answer> {
-  const { sessions, word: email } = call;
-  const ownerId = await findOwner(call, email);
-  const ended = await sessions.endOthers(ownerId, null);
-  await log(call, ownerId, "session.revoked", "all");
-  const note = `${email} is signed out everywhere.`;
-  return { json: { owner_id: ownerId, ended }, note };
+/** A command that changes an owner, and confirms it or prints a link. */
+function change(what: OwnerChange) {
+  return async (call: Call): Promise<Answer> => {
+    const { operators, word: email } = call;
+    const ownerId = await findOwner(call, email);
+    const link = await operators.change(OPERATOR, ownerId, what);
+    if (link !== null) return linkAnswer(call, link);
+    return { json: { owner_id: ownerId, email, done: what } };
+  };
 }
-
-const log = (
-  { audit }: Call,
-  ownerId: string,
-  action: AuditAction,
-  detail: string,
-): Promise<void> => audit.add(ownerId, { action, ...COMMAND_LINE, detail });

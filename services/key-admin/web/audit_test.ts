@@ -1,5 +1,11 @@
 import assert from "node:assert/strict";
-import { keyForm, ORIGIN, signIn, startConsole } from "../console_fixture.ts";
+import {
+  keyForm,
+  ORIGIN,
+  signIn,
+  startConsole,
+  storedKey,
+} from "../console_fixture.ts";
 import { entries, routeOwner } from "../routes_fixture.ts";
 
 /** Guarantee: the audit log and the service's log record what an owner did and attacks on the account. */
@@ -11,13 +17,10 @@ Deno.test("ASVS 16.3.1: refused sign-ins and passwords are recorded", async () =
   await signIn(site.client("198.51.100.7"), email, { password: "a guess" });
   await client.post("/confirm", { password: "a guess", next: "/keys" });
   const added = (await entries(site, ownerId)).slice(before);
-  assert.deepEqual(
-    added.map(({ action, ip }) => [action, ip]),
-    [
-      ["session.refused", "198.51.100.7"],
-      ["session.refused", "2001:db8:0:1::1"],
-    ],
-  );
+  assert.deepEqual(added.map(({ action, ip }) => [action, ip]), [
+    ["session.refused", "198.51.100.7"],
+    ["session.refused", "2001:db8:0:1::1"],
+  ]);
   assert.ok(site.logLines.some((line) => line.includes("sign_in_refused")));
   assert.ok(!site.logLines.join().includes("a guess"));
 });
@@ -68,9 +71,7 @@ Deno.test("ASVS 16.4.1: input cannot break out of its entry, in the log or in th
   const owner = await routeOwner(site, 1);
   await owner.client.post(
     `/keys/${owner.keyId}/edit?${encodeURIComponent(evil)}`,
-    {
-      [evil]: evil,
-    },
+    { [evil]: evil },
   );
   assert.ok(site.logLines.length >= 2);
   for (const line of site.logLines) {
@@ -80,6 +81,18 @@ Deno.test("ASVS 16.4.1: input cannot break out of its entry, in the log or in th
   const csv = await owner.client.get("/audit.csv");
   const rows = await entries(site, owner.ownerId);
   assert.equal(csv.text.trimEnd().split("\r\n").length, rows.length + 1);
+});
+
+Deno.test("the audit log names deleted keys and links to those that exist", async () => {
+  await using site = await startConsole();
+  const { client, ownerId, keyId } = await routeOwner(site, 1);
+  const { id: kept } = await storedKey(site, ownerId, { description: "Kept" });
+  const form = { version: "1", sure: "on" };
+  await client.post(`/keys/${keyId}/delete`, form);
+  const { text } = await client.get("/audit");
+  const linked = [...text.matchAll(/href="\/keys\/(\w+)"/g)];
+  assert.deepEqual(linked.map(([, id]) => id), [kept]);
+  assert.match(text, /Key deleted[\s\S]*<bdi>Secret project 1<\/bdi>/);
 });
 
 Deno.test("the audit log shows the entries that match a filter, newest first and without gaps, as pages and as CSV", async (t) => {

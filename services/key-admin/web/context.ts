@@ -5,11 +5,13 @@ import type { Context } from "hono";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import type { Target } from "../domain/keys/key_store.ts";
 import type { SendStop } from "../domain/keys/notice.ts";
+import type { Operator } from "../domain/operators/operators.ts";
 import type { Account } from "../domain/owners/owner_store.ts";
 import type { OidcClient } from "../domain/sign_in/oidc.ts";
 import type { PasswordHasher } from "../domain/sign_in/password.ts";
 import type { Session } from "../domain/sign_in/sessions.ts";
 import type { Stores } from "../domain/stores.ts";
+import type { AskApi } from "../domain/try/edge.ts";
 import type { Assets } from "./server.ts";
 
 /** Everything the console needs besides the stores. */
@@ -23,6 +25,8 @@ export interface ConsoleDeps extends Stores {
   publicUrl: URL;
   /** Base URL of the API in examples. */
   apiUrl: string;
+  /** Asks the API for the page "Try it". */
+  askApi: AskApi;
   /** Whether the model simulator answers, for the banner. */
   isSimulated: boolean;
   /** The models that keys may be limited to. */
@@ -67,6 +71,12 @@ export const clientOf = (c: ConsoleContext) => ({
 export const actorOf = (c: ConsoleContext) => ({
   by: c.var.signedIn.account.email,
   ip: c.env.remoteIp,
+});
+
+/** The operator who makes a change. */
+export const operatorOf = (c: ConsoleContext): Operator => ({
+  ...actorOf(c),
+  ownerId: c.var.signedIn.session.ownerId,
 });
 
 /** The key in the path. For this owner, the keys of others do not exist (API1, ASVS 8.2.2). */

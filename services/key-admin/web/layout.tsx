@@ -1,9 +1,11 @@
+import { VERSION } from "@gateway/shared/version";
 import { html } from "hono/html";
 import type { Child } from "hono/jsx";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { detectDurability } from "../domain/store/durability.ts";
 import type { ConsoleContext, SignedIn } from "./context.ts";
-import { Banner, FormToken, PostForm, Tabs } from "./parts.tsx";
+import type { Account } from "../domain/owners/owner_store.ts";
+import { Banner, FormToken, PostForm, Tabs, Time } from "./parts.tsx";
 
 /** The layout around every page. */
 
@@ -16,10 +18,13 @@ const NOTICES: Readonly<Record<string, string>> = {
     "The key no longer works, and its running requests are being stopped.",
   edited: "Your changes are saved.",
   password: "Your password is changed.",
+  reset:
+    "Your new password is saved. To sign in, enter it with a code from your authenticator app.",
   factor_off: "Two-step sign-in is off.",
   failed_tries:
     "Several attempts to sign in to your account failed before this one. The audit log shows when and from where.",
   session_ended: "The session has ended.",
+  owner_changed: "Done. It is in the owner's audit log and in yours.",
 };
 
 const NOT_DURABLE =
@@ -32,10 +37,13 @@ const SIMULATED =
 /** The pages in the navigation. Their names begin the paths of all pages of a section. */
 const SECTIONS = [
   ["keys", "API keys"],
+  ["try", "Try it"],
   ["usage", "Usage"],
   ["audit", "Audit log"],
+  ["reference", "Reference"],
   ["account", "Account"],
 ] as const;
+const FOR_OPERATORS = [...SECTIONS, ["people", "People"]] as const;
 
 interface Page {
   title: string;
@@ -53,16 +61,16 @@ interface ConsolePage extends Page {
   isCard?: boolean;
 }
 
-/** Answers with a page for signed-in owners: navigation, notices, content. */
+/** Answers with a page for signed-in owners: navigation, notices, content. Others get the content. */
 export async function showPage(
   c: ConsoleContext,
   { actions, isCard = false, ...page }: ConsolePage,
   content: Child,
 ): Promise<Response> {
   const { deps } = c.var;
-  const done = c.req.query("done") ?? "";
-  const warnings = [
-    done === "not_stopped" && NOT_STOPPED,
+  const signedIn: SignedIn | undefined = c.get("signedIn");
+  const warnings = signedIn === undefined ? [] : [
+    c.req.query("done") === "not_stopped" && NOT_STOPPED,
     await detectDurability(deps.redis) === "none" && NOT_DURABLE,
     deps.isSimulated && SIMULATED,
   ];
@@ -77,25 +85,32 @@ export async function showPage(
     page,
     <>
       <a class="skip" href="#content">Skip to content</a>
-      <header class="top row">
+      <header class="top row between">
         <Brand icon={deps.assets.icon} />
-        <Tabs
-          label="Main"
-          tabs={SECTIONS}
-          current={c.req.path.split("/")[1]}
-          to={(name) => `/${name}`}
-        />
-        <PostForm action="/sign-out" submit="Sign out" look="small" />
+        {signedIn
+          ? (
+            <>
+              <Tabs
+                label="Main"
+                tabs={signedIn.account.isOperator ? FOR_OPERATORS : SECTIONS}
+                current={c.req.path.split("/")[1]}
+                to={(name) => `/${name}`}
+              />
+              <PostForm action="/sign-out" submit="Sign out" look="small" />
+            </>
+          )
+          : <a class="button small" href="/sign-in">Sign in</a>}
       </header>
       <main id="content" tabindex={-1}>
         {warnings.map((text) =>
           text && <Banner key={text} look="warn">{text}</Banner>
         )}
-        {Object.hasOwn(NOTICES, done) && (
-          <Banner look="good">{NOTICES[done]}</Banner>
-        )}
+        <Notice done={c.req.query("done") ?? ""} />
+        {signedIn && <FactorRemoved {...signedIn.account} />}
         {isCard ? <section class="card narrow">{body}</section> : body}
       </main>
+      {/* Not on the pages of strangers, who would learn what to attack. */}
+      {signedIn && <footer class="help">Gateway {VERSION}</footer>}
     </>,
   );
 }
@@ -111,11 +126,31 @@ export const showCard = (
     page,
     <main id="content" class="alone">
       <Brand icon={c.var.deps.assets.icon} />
+      <Notice done={c.req.query("done") ?? ""} />
       <section class="card">
         <Heading {...page} />
         {content}
       </section>
     </main>,
+  );
+
+const Notice = ({ done }: { done: string }) =>
+  Object.hasOwn(NOTICES, done)
+    ? <Banner look="good">{NOTICES[done]}</Banner>
+    : null;
+
+/** Tells the owner that an operator removed the second factor, until it is dismissed. */
+const FactorRemoved = ({ factorRemoved }: Account) =>
+  factorRemoved && (
+    <section class="banner warn between" aria-label="Notice">
+      <p>
+        An operator ({factorRemoved.by}) removed your second factor,{" "}
+        <Time ms={factorRemoved.atMs} as="minute" />. Since then your password
+        alone was enough to sign in.{" "}
+        <a href="/account/second-factor">Set up two-step sign-in</a>
+      </p>
+      <PostForm action="/account/notice" submit="Dismiss" look="small" />
+    </section>
   );
 
 const Brand = ({ icon }: { icon: string }) => (

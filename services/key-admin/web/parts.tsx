@@ -33,14 +33,17 @@ export type Column<T> = readonly [
 ];
 
 /** A table in a box, which shows rows as cards on narrow pages. The first column names the row. */
-export const Table = <T,>({ caption, columns, rows }: {
+export const Table = <T,>({ caption, title, columns, rows }: {
+  /** What it shows, for screen readers. */
   caption: string;
+  /** The same for everybody, in its place. */
+  title?: Child;
   columns: readonly Column<T>[];
   rows: readonly T[];
 }) => (
   <div class="table-box">
     <table>
-      <caption class="hidden">{caption}</caption>
+      <caption class={title ? "" : "hidden"}>{title ?? caption}</caption>
       <thead>
         <tr>
           {columns.map(([label, , kind]) => (
@@ -106,6 +109,35 @@ export const Pager = (
     </nav>
   );
 
+/** A search, whose result is the page at `action`. */
+export const Search = (
+  { action, label, search, placeholder, hidden = {} }: {
+    action: string;
+    label: string;
+    search: string;
+    placeholder: string;
+    hidden?: Readonly<Record<string, string>>;
+  },
+) => (
+  <form class="row search" method="get" action={action} role="search">
+    {Object.entries(hidden).map(([name, value]) => (
+      <input type="hidden" name={name} value={value} />
+    ))}
+    <label class="hidden" for="search">{label}</label>
+    <input
+      id="search"
+      name="search"
+      type="search"
+      value={search}
+      placeholder={placeholder}
+      maxlength={100}
+      autocomplete="off"
+      data-key-search=""
+    />
+    <button type="submit">Find</button>
+  </form>
+);
+
 /** An address of the console with a query; empty values are left out. */
 export function address(path: string, query: Record<string, string>): string {
   const given = Object.entries(query).filter(([, value]) => value !== "");
@@ -148,6 +180,18 @@ export const Curl = ({ apiUrl, catalog, models = [] }: {
   </Copyable>
 );
 
+/** Leads to the page "Try it", with a model that the key may use. */
+export const TryLink = (
+  { catalog, models }: { catalog: Catalog; models: readonly string[] },
+) => (
+  <a
+    class="button small"
+    href={address("/try", { model: exampleModel(catalog, models) })}
+  >
+    Try it
+  </a>
+);
+
 /** The first model that the key may use and that is configured, as long as there is one. */
 function exampleModel(catalog: Catalog, models: readonly string[]): string {
   const offered = [...catalog.keys()];
@@ -156,19 +200,23 @@ function exampleModel(catalog: Catalog, models: readonly string[]): string {
 }
 
 /** A value that is shown once. The script warns before the page is left, and clears the value. */
-export const ShownOnce = ({ label, value, next, children }: {
-  /** The name of the value. */
-  label: string;
-  value: string;
-  /** Where "Done" leads. */
-  next: string;
-  children?: Child;
-}) => (
+export const ShownOnce = (
+  { label, value, next, confirm = "I have stored it", children }: {
+    /** The name of the value. */
+    label: string;
+    value: string;
+    /** Where "Done" leads. */
+    next: string;
+    /** What has to be ticked first. */
+    confirm?: string;
+    children?: Child;
+  },
+) => (
   <form method="get" action={next} data-secret="value">
     <Copyable id="value" label={label}>{value}</Copyable>
     {children}
     <div class="row between">
-      <Box required>I have stored it</Box>
+      <Box required>{confirm}</Box>
       <button class="primary" type="submit">Done</button>
     </div>
   </form>
@@ -179,21 +227,25 @@ export const FormToken = createContext("");
 
 /** A form of this session with its buttons. The script prevents sending it twice. */
 export function PostForm(
-  { action, hidden = {}, submit, look = "primary", cancel, children }: {
-    action: string;
-    hidden?: Readonly<Record<string, string | number>>;
-    /** Label of the button that sends the form. */
-    submit: Child;
-    /** Class names of that button. */
-    look?: string;
-    /** Where "Cancel" leads. */
-    cancel?: string;
-    children?: Child;
-  },
+  { id, action, hidden = {}, submit, look = "primary", cancel, more, children }:
+    {
+      id?: string;
+      action: string;
+      hidden?: Readonly<Record<string, string | number>>;
+      /** Label of the button that sends the form. */
+      submit: Child;
+      /** Class names of that button. */
+      look?: string;
+      /** Where "Cancel" leads. */
+      cancel?: string;
+      /** Other buttons. */
+      more?: Child;
+      children?: Child;
+    },
 ) {
   const fields = { [FORM_TOKEN]: useContext(FormToken), ...hidden };
   return (
-    <form method="post" action={action} data-once="">
+    <form id={id} method="post" action={action} data-once="">
       {Object.entries(fields).map(([name, value]) => (
         <input type="hidden" name={name} value={String(value)} />
       ))}
@@ -201,31 +253,48 @@ export function PostForm(
       <div class="row">
         <button class={look} type="submit">{submit}</button>
         {cancel && <a class="button" href={cancel}>Cancel</a>}
+        {more}
       </div>
     </form>
   );
 }
 
 /** A labelled input; `error` or `help` is tied to it by `aria-describedby`. */
-export function Field({ id, label, error, help, ...input }:
-  & JSX.IntrinsicElements["input"]
-  & {
-    id: string;
-    label: string;
-    error?: string | undefined;
-    help?: string;
-  }) {
+export function Field(
+  { id, label, error, help, rows, options, value, ...rest }:
+    & JSX.IntrinsicElements["input"]
+    & {
+      id: string;
+      label: string;
+      error?: string | undefined;
+      help?: string;
+      /** Of a text of several lines. */
+      rows?: number;
+      /** Values to choose from, with their labels. */
+      options?: readonly (readonly [value: string, label: string])[];
+    },
+) {
   const [note, kind] = error ? [error, "error"] : [help, "help"];
+  const common = {
+    id,
+    name: id,
+    "aria-invalid": error && "true",
+    "aria-describedby": note && `${id}-${kind}`,
+  };
   return (
     <div class="field">
       <label for={id}>{label}</label>
-      <input
-        id={id}
-        name={id}
-        aria-invalid={error && "true"}
-        aria-describedby={note && `${id}-${kind}`}
-        {...input}
-      />
+      {options
+        ? (
+          <select {...common}>
+            {options.map(([option, text]) => (
+              <option value={option} selected={option === value}>{text}</option>
+            ))}
+          </select>
+        )
+        : rows
+        ? <textarea {...common} rows={rows} {...rest}>{value}</textarea>
+        : <input {...common} value={value} {...rest} />}
       {note && <p class={`help ${kind}`} id={`${id}-${kind}`}>{note}</p>}
     </div>
   );
@@ -296,15 +365,15 @@ export function Status(
     : <span class="badge good">Enabled</span>;
 }
 
-/** The other key of a rotation. `isThere` tells which keys still exist, to link to them. */
-export function Rotation({ keyRecord, nowMs, isThere }: {
+/** The other key of a rotation, with a link if it is one of those `present`. */
+export function Rotation({ keyRecord, nowMs, present }: {
   keyRecord: KeyRecord;
   nowMs: number;
-  isThere: (keyId: string) => boolean;
+  present: ReadonlySet<string>;
 }) {
   const { replaces, replacedBy, expiresAtMs } = keyRecord;
   const named = ([id, hint]: KeyName) =>
-    isThere(id) ? <a href={`/keys/${id}`}>{hint}</a> : hint;
+    present.has(id) ? <a href={`/keys/${id}`}>{hint}</a> : hint;
   return (
     <>
       {replaces && <p class="help">Replaces {named(replaces)}</p>}

@@ -1,4 +1,6 @@
+import { VERSION } from "@gateway/shared/version";
 import assert from "node:assert/strict";
+import { isIP } from "node:net";
 import {
   type Answer,
   keyForm,
@@ -14,13 +16,15 @@ import { recordKey } from "@gateway/shared/keys/record";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { serve } from "@gateway/shared/process/serve";
 import { askPort } from "../../../tests/support/local_server.ts";
-import { createConsole } from "./app.tsx";
-import { CREATION_RATE } from "./key_form.tsx";
+import { createConsole } from "../app.tsx";
+import { CREATION_RATE } from "./pages/key_form.tsx";
 import { Hono } from "hono";
 import { checkHeaders, routeOwner } from "../routes_fixture.ts";
 import { type ConsoleEnv, Refused } from "./context.ts";
 import { formGuard } from "./forms.ts";
 import { createHandler } from "./server.ts";
+
+const hasNavigation = ({ text }: Answer) => text.includes('aria-label="Main"');
 
 Deno.test("ASVS 3.4.1-3.4.6, 4.1.1, 14.3.2, 16.3.2, 16.3.3, 16.5.1: every refusal has these headers, no details, and a log line that says whose request it was", async (t) => {
   await using site = await startConsole();
@@ -126,17 +130,19 @@ Deno.test("ASVS 3.4.1-3.4.6, 4.1.1, 14.3.2, 16.3.2, 16.3.3, 16.5.1: every refusa
       const answer = await ask();
       assert.equal(answer.status, status, answer.text);
       assert.ok(answer.text.includes(says), answer.text);
+      assert.equal(hasNavigation(answer), who !== null && status < 500);
       checkHeaders(answer);
       assert.ok(!/redis|stack|\.tsx?:|Error:/i.test(answer.text), answer.text);
       const event = status < 500 ? "request_refused" : "request_failed";
       const lines = site.logLines.map((line) => JSON.parse(line))
         .filter((line) => line.event === event);
       assert.deepEqual(
-        lines.map(({ status, ownerId, requestId }) => ({
+        lines.map(({ status, ownerId, requestId, clientAddress }) => ({
           ...{ status, ownerId, requestId },
+          hasAddress: isIP(String(clientAddress)) > 0,
         })),
         [{
-          ...{ status, ownerId: who },
+          ...{ status, ownerId: who, hasAddress: true },
           requestId: answer.headers.get("x-request-id"),
         }],
       );
@@ -184,7 +190,7 @@ Deno.test("ASVS 3.5.4, API9: only the configured host is answered (DNS rebinding
   });
 });
 
-Deno.test("a malformed Host is 400, with all headers and a log line", async (t) => {
+Deno.test("a malformed Host is 400, with all headers and a log line; the console's own files have none", async (t) => {
   await using site = await startConsole();
   const server = serve({
     hostname: "127.0.0.1",
@@ -207,12 +213,25 @@ Deno.test("a malformed Host is 400, with all headers and a log line", async (t) 
       assert.match(site.logLines.at(-1) ?? "", /"status":400/);
     });
   }
+  const { length } = site.logLines;
+  for (const path of [site.deps.assets.icon, "/assets/0/none.css"]) {
+    const headers = "Host: console.test\r\nConnection: close";
+    await askPort(server.port, `GET ${path} HTTP/1.1\r\n${headers}\r\n\r\n`);
+  }
+  const [line = "", ...others] = site.logLines.slice(length)
+    .filter((line) => line.includes(`"event":"request"`));
+  assert.deepEqual(others, []);
+  assert.match(line, /"clientAddress":"127.0.0.1".*none.css","status":404/);
   await server.stop({ graceMs: 1_000, abortMs: 100 });
 });
 
 Deno.test("API9: the console answers its documented paths and no others", async () => {
   await using site = await startConsole();
   const { client } = await routeOwner(site, 1);
+  const strange = await site.client().get("/sign-in");
+  assert.ok(!strange.text.includes(VERSION), "a stranger sees it");
+  const page = await client.get("/keys");
+  assert.ok(page.text.includes(`Gateway ${VERSION}</footer>`), page.text);
   const paths = [
     ...["/v1/models", "/v1/chat/completions", "/api/keys", "/metrics"],
     ...["/healthz", "/readyz", "/admin", "/debug", "/.git/config", "/.env"],
@@ -222,6 +241,8 @@ Deno.test("API9: the console answers its documented paths and no others", async 
     const answer = await client.get(path);
     assert.equal(answer.status, 404, path);
     checkHeaders(answer);
+    assert.ok(hasNavigation(answer), "of those who are signed in");
+    assert.ok(!hasNavigation(await site.client().get(path)));
   }
 });
 
@@ -256,7 +277,8 @@ Deno.test("API1: lists, usage and audit log of an owner contain nothing of anoth
   const bob = await routeOwner(site, 2);
   const paths = [
     ...["/keys", `/keys?search=${ada.keyId}`, "/keys?search=secret+project+1"],
-    ...["/usage", "/usage?range=30d", "/audit", "/audit.csv"],
+    ...["/usage", "/usage?range=30d", "/usage/export.csv"],
+    ...["/audit", "/audit.csv"],
     ...["/audit?action=key.", "/audit.csv?action=key.", "/account"],
   ];
   for (const path of paths) {

@@ -21,7 +21,7 @@ export type ServeHandler = (
   info: Deno.ServeHandlerInfo<Deno.NetAddr>,
 ) => Promise<Response>;
 
-/** Finds the client's address, counts the response and logs the request. */
+/** Finds the client's address, counts the response and logs the request, unless it got a file of the console. */
 export function createHandler(
   app: Hono<ConsoleEnv>,
   { clientAddress, log, registry }: {
@@ -41,13 +41,15 @@ export function createHandler(
     );
     const response = await app.fetch(request, { remoteIp });
     responses.with(`${Math.floor(response.status / 100)}xx`).add();
+    const path = loggedPath(request.url);
+    if (path.startsWith("/assets/") && response.ok) return response;
     log.info("request", {
       requestId: response.headers.get("x-request-id"),
+      clientAddress: remoteIp,
       method: request.method,
-      path: loggedPath(request.url),
+      path,
       status: response.status,
       durationMs: Math.round(performance.now() - startMs),
-      ip: remoteIp,
     });
     return response;
   };
@@ -79,6 +81,7 @@ export async function readAssets() {
   return {
     stylesheet: await add("console.css", "text/css"),
     script: await add("console.js", "text/javascript"),
+    tryScript: await add("try.js", "text/javascript"),
     icon: await add("icon.svg", "image/svg+xml"),
     files,
   };

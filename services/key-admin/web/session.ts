@@ -83,8 +83,21 @@ export async function findSignedIn(
   const session = await sessions.find(readCookie(c, "sid"));
   if (session === null) return null;
   const account = await owners.read(session.ownerId);
-  return account === null ? null : { session, account };
+  return account === null || account.isDisabled ? null : { session, account };
 }
+
+/** Lets a page that needs no sign-in show its navigation to those who have signed in. */
+export async function recognize(c: ConsoleContext): Promise<void> {
+  const signedIn = await findSignedIn(c);
+  if (signedIn !== null) c.set("signedIn", signedIn);
+}
+
+/** Lets only operators through; for everybody else there is no such page (API5). */
+export const forOperators = (handler: Handler): Handler =>
+  behindSignIn((c) => {
+    if (c.var.signedIn.account.isOperator) return handler(c);
+    throw new Refused(404, "This page does not exist");
+  });
 
 /** Whether the password was entered within the last hour (ASVS 7.5.3). */
 export function isFresh(c: ConsoleContext): boolean {
@@ -96,8 +109,8 @@ export function isFresh(c: ConsoleContext): boolean {
 export const behindPassword = (handler: Handler): Handler => async (c) => {
   if (isFresh(c)) return await handler(c);
   const { method, path } = c.req;
-  const next = method === "GET"
-    ? path
+  const next = method === "GET" || path.startsWith("/people")
+    ? path.replace(/\/limits$/, "")
     : path === "/keys"
     ? "/keys/new"
     : path.replace(/\w+$/, "ask/$&");

@@ -6,10 +6,7 @@ const FILE = new URL("../../../deploy/redis/users.acl", import.meta.url);
  * The rules of one user with a password of the test's, as `ACL SETUSER` takes them:
  * `["edge-auth", "on", ">secret", "resetkeys", …]`. A user without a password has none.
  */
-export async function aclRules(
-  user: string,
-  password: string,
-): Promise<string[]> {
+export async function aclRules(user: string, password: string) {
   const text = (await Deno.readTextFile(FILE)).replaceAll(/\n +/g, " ");
   const line = text.split("\n").find((each) =>
     each.startsWith(`user ${user} `)

@@ -50,9 +50,7 @@ export interface GroupTls {
 }
 
 /** Starts all six and waits until they know each other. */
-export async function startRedisGroup(
-  options: GroupOptions,
-): Promise<RedisGroup> {
+export async function startRedisGroup(options: GroupOptions) {
   const { secrets, wire = (port) => port } = options;
   const stack = new AsyncDisposableStack();
   const servers: LocalServer[] = [];

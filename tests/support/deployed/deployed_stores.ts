@@ -47,15 +47,12 @@ export async function startDeployedNats(
 }
 
 /** `deploy/nats/nats.conf` with the passwords of now. */
-export async function deployedNatsConfig(
-  secrets: DeployedSecrets,
-): Promise<string> {
+export async function deployedNatsConfig(secrets: DeployedSecrets) {
   const text = await Deno.readTextFile(`${DEPLOY}/nats/nats.conf`);
-  return text
-    .replace(
-      /^include "passwords.conf"$/m,
-      await secrets.read("nats_passwords.conf"),
-    )
+  return text.replace(
+    /^include "passwords.conf"$/m,
+    await secrets.read("nats_passwords.conf"),
+  )
     .replace(/^http_port: 8222.*$/m, "");
 }
 
@@ -63,10 +60,8 @@ export async function deployedNatsConfig(
 export function natsTls(authority: TestAuthority | undefined): string {
   if (authority === undefined) return "";
   const { caFile, server } = authority;
-  return `
-tls { ca_file: "${caFile}", cert_file: "${server.certFile}",
-      key_file: "${server.keyFile}", verify: true, timeout: 2 }
-`;
+  return ` tls { ca_file: "${caFile}", cert_file: "${server.certFile}",
+      key_file: "${server.keyFile}", verify: true, timeout: 2 }\n`;
 }
 
 /** A server, and its address over mutual TLS where there is one. */
@@ -104,9 +99,14 @@ export interface DeployedStores {
 /** How compose.yaml tells a service of the stores. */
 export function deployedEnv(
   { secrets, nats, redis, authority }: DeployedStores,
-  service: "edge" | "worker" | "admin",
+  service: "edge" | "worker" | "media" | "admin",
 ): Record<string, string> {
-  const user = { edge: "edge-auth", worker: "chat-worker", admin: "key-admin" };
+  const user = {
+    edge: "edge-auth",
+    worker: "chat-worker",
+    media: "media-worker",
+    admin: "key-admin",
+  };
   const env: Record<string, string> = { NATS_URL: `nats://${nats.server}` };
   const signIn = (store: "NATS" | "REDIS", name: string) => {
     env[`${store}_${name}`] = user[service];
@@ -118,7 +118,7 @@ export function deployedEnv(
     env[`${store}_KEY_FILE`] = authority.client.keyFile;
   };
   signIn("NATS", "USER");
-  if (service === "worker") return env;
+  if (service === "worker" || service === "media") return env;
   env.REDIS_URL = redis.url;
   signIn("REDIS", "USERNAME");
   return env;

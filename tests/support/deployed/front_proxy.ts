@@ -51,21 +51,14 @@ export async function startFrontProxy(options: FrontProxyOptions) {
     const ca = await Deno.readTextFile(
       `${directory}/caddy/pki/authorities/local/root.crt`,
     );
-    return {
-      ca,
-      output: () => process.output(),
-      [Symbol.asyncDispose]: stop,
-    };
+    return { ca, output: () => process.output(), [Symbol.asyncDispose]: stop };
   } catch (error) {
     await stop();
     throw error;
   }
 }
 
-async function isHealthy(
-  process: RunningProcess,
-  port: number,
-): Promise<boolean> {
+async function isHealthy(process: RunningProcess, port: number) {
   if (!process.isRunning) throw new Error(process.output());
   try {
     const response = await fetch(`http://127.0.0.1:${port}/healthz`);

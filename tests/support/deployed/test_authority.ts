@@ -1,4 +1,3 @@
-import type { ClientTls } from "../local_server.ts";
 import { startProcess } from "../process.ts";
 
 /** A certificate and its key, as PEM files. */
@@ -49,9 +48,7 @@ export async function createTestAuthority(serverNames = THIS_MACHINE) {
 }
 
 /** A certificate for `hostname` that is its own authority, and its key, as PEM texts. */
-export async function makeSelfSigned(
-  hostname: string,
-): Promise<{ cert: string; key: string }> {
+export async function makeSelfSigned(hostname: string) {
   const directory = await Deno.makeTempDir({ prefix: "gateway_test_" });
   const files = filesIn(directory, "self");
   await openssl([
@@ -67,9 +64,7 @@ export async function makeSelfSigned(
 }
 
 /** The client of an authority, for a connection of the test's own. */
-export async function clientTls(
-  { caFile, client }: TestAuthority,
-): Promise<ClientTls> {
+export async function clientTls({ caFile, client }: TestAuthority) {
   return {
     caCerts: [await Deno.readTextFile(caFile)],
     cert: await Deno.readTextFile(client.certFile),

@@ -59,10 +59,7 @@ export async function letTimePass(
 }
 
 /** Lets midnight UTC pass for the budgets of a key and of its owner. Returns a day in ms. */
-export async function letDayEnd(
-  world: RedisWorld,
-  principal: Principal,
-): Promise<number> {
+export async function letDayEnd(world: RedisWorld, principal: Principal) {
   const owner = ownerLimiterKey(principal.ownerId);
   for (const name of [limiterKey(principal), owner]) {
     const state = await readState(world, name);

@@ -1,13 +1,8 @@
 /** The commands of Redis' scripts, in order, according to MONITOR. */
 import { waitFor } from "../wait_for.ts";
 
-/** One command that a script ran. */
-export interface ScriptCommand {
-  /** Unix ms of the server. */
-  readonly atMs: number;
-  /** Its name and its arguments. */
-  readonly words: readonly string[];
-}
+/** One command that a script ran: when, in Unix ms of the server, its name and arguments. */
+export type ScriptCommand = ReturnType<typeof commandIn>;
 
 export type RedisMonitor = Awaited<ReturnType<typeof startRedisMonitor>>;
 
@@ -33,8 +28,7 @@ export async function startRedisMonitor(port: number) {
       using other = await Deno.connect(address);
       await other.write(new TextEncoder().encode(`ECHO ${mark}\r\n`));
       await waitFor(() => text.includes(mark), { what: "the monitor's mark" });
-      return text.split("\r\n")
-        .filter((line) => line.includes(BY_SCRIPT))
+      return text.split("\r\n").filter((line) => line.includes(BY_SCRIPT))
         .map(commandIn);
     },
     async [Symbol.asyncDispose]() {
@@ -44,10 +38,7 @@ export async function startRedisMonitor(port: number) {
   };
 }
 
-async function readAll(
-  connection: Deno.Conn,
-  append: (text: string) => void,
-): Promise<void> {
+async function readAll(connection: Deno.Conn, append: (text: string) => void) {
   const decoder = new TextDecoder();
   const buffer = new Uint8Array(64 * 1024);
   for (;;) {
@@ -58,7 +49,7 @@ async function readAll(
   }
 }
 
-function commandIn(line: string): ScriptCommand {
+function commandIn(line: string) {
   const seconds = Number(SECONDS.exec(line)?.[1]);
   const words = [...line.matchAll(WORD)].map(([, word = ""]) => word);
   return { atMs: seconds * 1_000, words };

@@ -14,10 +14,7 @@ const MS_PER_MINUTE = 60_000;
  * limiter with a burst of 600 holds when this is 600 at most. A window begins and
  * ends with something that passed, and may be as short as one event.
  */
-export function worstBurst(
-  passed: readonly Passed[],
-  perMinute: number,
-): number {
+export function worstBurst(passed: readonly Passed[], perMinute: number) {
   let worst = 0;
   let sum = 0;
   let best = Infinity;
@@ -31,10 +28,7 @@ export function worstBurst(
 }
 
 /** The most that passed in any window of `lengthMs`, both of its ends included. */
-export function worstWindow(
-  passed: readonly Passed[],
-  lengthMs: number,
-): number {
+export function worstWindow(passed: readonly Passed[], lengthMs: number) {
   const ordered = inOrder(passed);
   let worst = 0;
   let sum = 0;

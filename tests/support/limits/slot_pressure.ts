@@ -39,9 +39,7 @@ const HOLD_MS = 40;
 const PAUSE_MS = 5;
 
 /** Presses for a while and waits until all that can end has ended. No lease is taken before. */
-export async function pressSlots(
-  options: SlotPressureOptions,
-): Promise<SlotsSeen> {
+export async function pressSlots(options: SlotPressureOptions) {
   const { world, fleet, principal, limit, random, disturbance } = options;
   let running = 0;
   let most = 0;

@@ -88,10 +88,7 @@ export function until<T>(what: string, look: () => T | Promise<T>) {
 
 /** Waits until none of `pids` runs. */
 export async function untilEnded(pids: readonly number[]): Promise<void> {
-  await until(
-    "the end of all",
-    async () => (await running(pids)).length === 0,
-  );
+  await until("the end of all", async () => (await running(pids)).length === 0);
 }
 
 /** Whether a process runs. A zombie does not. */

@@ -1,6 +1,7 @@
 import { auditKey } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { z } from "zod";
+import { csvHead, csvLine } from "../store/csv.ts";
 import { asFields, asList, asText, BadCursor } from "../store/redis.ts";
 
 /** About this many entries are kept per owner; the oldest are dropped. */
@@ -16,11 +17,12 @@ const STREAM_ID = /^(?!0+-0+$)\d{1,15}-\d{1,10}$/;
 export type AuditAction =
   | `key.${"created" | "edited" | "disabled" | "enabled" | "deleted"}`
   | `key.${"rotated" | "stop_requested"}`
-  | `owner.${"invited" | "limits_changed"}`
+  | `owner.${"invited" | "limits_changed" | "disabled" | "enabled"}`
+  | `owner.${"role_given" | "role_removed"}`
   | `session.${"signed_in" | "confirmed" | "refused" | "signed_out"}`
   | "session.revoked"
   | `account.${"created" | "reset_link_made" | "password_changed"}`
-  | `account.${"second_factor_on" | "second_factor_off"}`
+  | `account.second_factor_${"on" | "off" | "removed"}`
   | "account.recovery_code_used";
 
 /** Who did it and from where. */
@@ -119,24 +121,15 @@ function decode(reply: unknown): AuditRow {
   return { id, timeMs: Number(id.split("-")[0]), ...fields };
 }
 
-/** The first line of the CSV file. Without the byte order mark, spreadsheets mistake UTF-8 for an older encoding. */
-export const CSV_HEAD: string = "\uFEFF" +
-  line("time,action,by,ip,key_id,key,description,detail".split(","));
+/** The first line of the CSV file. */
+export const AUDIT_CSV_HEAD: string = csvHead(
+  "time,action,by,ip,key_id,key,description,detail".split(","),
+);
 
-/** One entry as a line of RFC 4180 CSV. */
-export function csvLine(
+/** One entry as a line of it. */
+export function auditCsvLine(
   { timeMs, action, by, ip, keyId, hint, description, detail }: AuditRow,
 ): string {
   const time = new Date(timeMs).toISOString();
-  return line([time, action, by, ip, keyId, hint, description, detail]);
-}
-
-function line(cells: string[]): string {
-  return cells.map(cell).join(",") + "\r\n";
-}
-
-/** A cell that every spreadsheet treats as text: `=1+1` becomes `"'=1+1"` (ASVS 1.2.10). */
-function cell(text: string): string {
-  const inert = /^[=+\-@\t\r\n\0|%＝＋－＠]/.test(text) ? `'${text}` : text;
-  return /[",\r\n']/.test(inert) ? `"${inert.replaceAll('"', '""')}"` : inert;
+  return csvLine([time, action, by, ip, keyId, hint, description, detail]);
 }

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { type AuditRow, CSV_HEAD, csvLine } from "./audit_log.ts";
+import { AUDIT_CSV_HEAD, auditCsvLine, type AuditRow } from "./audit_log.ts";
 
 const ROW: AuditRow = {
   id: "1-0",
@@ -38,8 +38,8 @@ Deno.test("ASVS 1.2.10: a cell that looks like a formula is text", async (t) => 
   for (const text of FORMULAS) {
     await t.step(JSON.stringify(text), () => {
       const row = { ...ROW, by: text, description: text, detail: text };
-      const cells = cellsOf(csvLine(row));
-      assert.equal(cells.length, cellsOf(CSV_HEAD).length);
+      const cells = cellsOf(auditCsvLine(row));
+      assert.equal(cells.length, cellsOf(AUDIT_CSV_HEAD).length);
       for (const cell of [2, 6, 7].map((at) => cells[at] ?? "")) {
         assert.equal(cell.replace(/^'/, ""), text, "nothing is lost");
         assert.ok(!/^[=+\-@\t\r\n\0|%＝＋－＠]/.test(cell), cell);
@@ -49,9 +49,9 @@ Deno.test("ASVS 1.2.10: a cell that looks like a formula is text", async (t) => 
 });
 
 Deno.test("the CSV file has a byte order mark, and harmless text as it is", () => {
-  assert.ok(CSV_HEAD.startsWith("\uFEFFtime,"));
+  assert.ok(AUDIT_CSV_HEAD.startsWith("\uFEFFtime,"));
   assert.equal(
-    csvLine({ ...ROW, description: 'A, b and "c"', detail: "1 -> 2" }),
+    auditCsvLine({ ...ROW, description: 'A, b and "c"', detail: "1 -> 2" }),
     "1970-01-01T00:00:00.000Z,key.created,ada@example.org,192.0.2.1,key_a," +
       'sk-Cg…abcd,"A, b and ""c""",1 -> 2\r\n',
   );

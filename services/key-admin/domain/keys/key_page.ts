@@ -1,5 +1,4 @@
 import { isKeyId } from "@gateway/shared/keys/key";
-import { USAGE_KINDS } from "@gateway/shared/keys/limiter_state";
 import {
   KEY_FIELDS,
   type KeyRecord,
@@ -16,7 +15,7 @@ import {
   readHash,
 } from "../store/redis.ts";
 import { decodeKey } from "./key_record.ts";
-import { readLastUse } from "./usage.ts";
+import { readLastUse, readTotals } from "./usage.ts";
 
 /** Rows of a page unless the caller asks for fewer. */
 export const PAGE_ROWS = 50;
@@ -47,6 +46,8 @@ export interface PageQuery {
   rows: number;
   /** Today in UTC as `yyyymmdd`, for the counters. */
   day: string;
+  /** How many keys a search examines. */
+  examinedMax?: number;
 }
 
 /** A key in a list. */
@@ -81,7 +82,7 @@ interface Listed {
 export async function readPage(
   redis: RedisLink,
   ownerId: string,
-  { filter, search, after, rows, day }: PageQuery,
+  { filter, search, after, rows, day, examinedMax = SCAN_MAX }: PageQuery,
 ): Promise<KeyPage> {
   const words = normal(search).split(/\s+/).filter((word) => word !== "");
   const isSearch = words.length > 0 || filter !== "all";
@@ -92,7 +93,7 @@ export async function readPage(
   let cursor = "";
   let next: string | null = null;
   for await (const listed of keysFrom(redis, ownerId, start, batch)) {
-    if (found.length === rows || examined === SCAN_MAX) {
+    if (found.length === rows || examined === examinedMax) {
       next = cursor;
       break;
     }
@@ -128,7 +129,7 @@ async function positionAfter(
 }
 
 /** The keys of an owner from a position on, 0 being the newest, read in batches. */
-async function* keysFrom(
+export async function* keysFrom(
   redis: RedisLink,
   ownerId: string,
   position: number,
@@ -166,21 +167,18 @@ function isWanted(
     );
 }
 
-async function readRow(
+/** A key as a list shows it. */
+export async function readRow(
   redis: RedisLink,
   key: KeyRecord,
   day: string,
 ): Promise<KeyRow> {
   const { ownerId, id: keyId } = key;
-  const usage = await readHash(redis, usageKey({ ownerId, keyId }, day)) ?? {};
-  const today = (...kinds: string[]) =>
-    Object.entries(usage)
-      .filter(([field]) => kinds.includes(field.split(":")[1] ?? ""))
-      .reduce((sum, [, value]) => sum + asNumber(value), 0);
+  const today = await readTotals(redis, [usageKey({ ownerId, keyId }, day)]);
   return {
     key,
     lastUsedAtMs: await readLastUse(redis, key),
-    requestsToday: today(USAGE_KINDS.requests),
-    tokensToday: today(USAGE_KINDS.promptTokens, USAGE_KINDS.completionTokens),
+    requestsToday: today.requests,
+    tokensToday: today.tokens,
   };
 }

@@ -96,5 +96,5 @@ const settingTexts = (
 });
 
 /** `2026-11-20 13:53 UTC` */
-const minuteText = (ms: number): string =>
+export const minuteText = (ms: number): string =>
   `${new Date(ms).toISOString().slice(0, 16).replace("T", " ")} UTC`;

@@ -8,6 +8,7 @@ import {
 } from "@gateway/shared/keys/key";
 import {
   auditKey,
+  failedKey,
   hashKey,
   KEY_FIELDS,
   type KeyName,
@@ -28,7 +29,12 @@ import {
 import { confirmDurable } from "../store/durability.ts";
 import { asTexts, readHash, type StoreDeps } from "../store/redis.ts";
 import { type KeyPage, type PageQuery, readPage } from "./key_page.ts";
-import { decodeKey, describeChange, encodeKey } from "./key_record.ts";
+import {
+  decodeKey,
+  describeChange,
+  encodeKey,
+  minuteText,
+} from "./key_record.ts";
 import type { KeySettings } from "./settings.ts";
 
 /** When the old key of a rotation stops working: how long after it, and in words. */
@@ -106,6 +112,8 @@ interface Step {
   keyId: string;
   /** The version that the stored key must have; 0: any. */
   version: number;
+  /** Of an unlisted key: when Redis deletes its record. */
+  untilMs?: number;
   /** What is written to the record and to the audit log, as arguments of HSET and XADD. */
   fields: string[];
   audit: string[];
@@ -126,7 +134,7 @@ local plan = cjson.decode(ARGV[1])
 if plan.once and redis.call('EXISTS', KEYS[3]) == 1 then return 'already_made' end
 for i, step in ipairs(plan.steps) do
   if step.action == 'key.created' then
-    if redis.call('ZCARD', KEYS[1]) >= plan.keysMax then return 'too_many' end
+    if not step.untilMs and redis.call('ZCARD', KEYS[1]) >= plan.keysMax then return 'too_many' end
   else
     local stored = redis.call('HMGET', KEYS[3 + i], '${KEY_FIELDS.version}', '${KEY_FIELDS.state}', '${KEY_FIELDS.expiresAtMs}')
     local version, expiry = tonumber(stored[1]), tonumber(stored[3])
@@ -143,7 +151,9 @@ for i, step in ipairs(plan.steps) do
     redis.call('ZREM', KEYS[1], step.keyId)
   else
     redis.call('HSET', KEYS[3 + i], unpack(step.fields))
-    if step.action == 'key.created' then
+    if step.untilMs then
+      redis.call('PEXPIREAT', KEYS[3 + i], step.untilMs)
+    elseif step.action == 'key.created' then
       redis.call('ZADD', KEYS[1], plan.nowMs, step.keyId)
     else
       redis.call('HSET', KEYS[3 + i], '${KEY_FIELDS.version}', step.next)
@@ -202,17 +212,21 @@ export function createKeyStore(
     await confirmDurable(writer);
   }
 
-  /** Creates a key, and retires the one that it replaces, if any. */
+  /** Creates a key, and retires the one that it replaces, if any. A key with a value of its own is unlisted. */
   async function make(
     origin: Origin,
     settings: KeySettings,
     nowMs: number,
-    retired?: { old: KeyRecord; version: number; expiresAtMs: number },
+    { retired, mintValue }: {
+      retired?: { old: KeyRecord; version: number; expiresAtMs: number };
+      mintValue?: (keyId: string) => string;
+    } = {},
   ): Promise<CreatedKey> {
-    const value = mintKey(randomBytes);
+    const id = mintKeyId(randomBytes);
+    const value = mintValue?.(id) ?? mintKey(randomBytes);
     const key: KeyRecord = {
       ...settings,
-      id: mintKeyId(randomBytes),
+      id,
       ownerId: origin.ownerId,
       state: "enabled",
       hint: keyHint(value),
@@ -227,10 +241,17 @@ export function createKeyStore(
     const lookup = hashKey(key.hash);
     // The very first key names the store: edges trust lookups only in a named store.
     await writer.command(["SET", STORE_KEY, mintStoreName(randomBytes), "NX"]);
-    await writer.command(["SET", lookup, `${key.id}:${key.ownerId}`]);
+    const untilMs = mintValue && key.expiresAtMs;
+    const end = untilMs ? ["PXAT", String(untilMs)] : [];
+    await writer.command(["SET", lookup, `${id}:${key.ownerId}`, ...end]);
     const { actor } = origin;
-    const detail = key.replaces === null ? "" : `replaces ${key.replaces[0]}`;
-    const steps = [stepOf("key.created", { actor }, key, key, detail)];
+    const detail = untilMs
+      ? `until ${minuteText(untilMs)}`
+      : key.replaces === null
+      ? ""
+      : `replaces ${key.replaces[0]}`;
+    const created = stepOf("key.created", { actor }, key, key, detail);
+    const steps = [untilMs ? { ...created, untilMs } : created];
     if (retired !== undefined) {
       const { old, version, expiresAtMs } = retired;
       const replacedBy: KeyName = [key.id, key.hint];
@@ -279,6 +300,17 @@ export function createKeyStore(
       return key;
     },
 
+    /** Those of the ids that are keys of the owner. */
+    async present(
+      ownerId: string,
+      ids: Iterable<string>,
+    ): Promise<ReadonlySet<string>> {
+      const keys = await Promise.all(
+        [...new Set(ids)].map((id) => store.get(ownerId, id)),
+      );
+      return new Set(keys.flatMap((key) => key?.id ?? []));
+    },
+
     /** One page of an owner's keys. */
     list: (ownerId: string, query: PageQuery): Promise<KeyPage> =>
       readPage(redis, ownerId, query),
@@ -288,6 +320,19 @@ export function createKeyStore(
       { settings, ...origin }: Origin & { settings: KeySettings },
     ): Promise<CreatedKey> => make(origin, settings, await redisTimeMs()),
 
+    /** Creates a key that works for this long, is in no list and counts towards no number of keys. Then Redis deletes it. */
+    async createUnlisted(
+      { settings, lifeMs, mintValue, ...origin }: Origin & {
+        settings: Omit<KeySettings, "expiresAtMs">;
+        lifeMs: number;
+        mintValue: (keyId: string) => string;
+      },
+    ): Promise<CreatedKey> {
+      const nowMs = await redisTimeMs();
+      const ending = { ...settings, expiresAtMs: nowMs + lifeMs };
+      return await make(origin, ending, nowMs, { mintValue });
+    },
+
     /** Creates a key with the same settings; the old one expires after `graceMs`. Only an enabled key that has not expired can be rotated. */
     async rotate(target: Target, graceMs: number): Promise<CreatedKey> {
       const nowMs = await redisTimeMs();
@@ -295,7 +340,8 @@ export function createKeyStore(
       const endMs = nowMs + graceMs;
       const expiresAtMs = Math.min(old.expiresAtMs ?? endMs, endMs);
       const version = target.version ?? old.version;
-      return await make(target, old, nowMs, { old, version, expiresAtMs });
+      const retired = { old, version, expiresAtMs };
+      return await make(target, old, nowMs, { retired });
     },
 
     /** Replaces the settings that are given. */
@@ -316,6 +362,7 @@ export function createKeyStore(
       await commit(target, [stepOf("key.deleted", target, key, {})]);
       // Only cleans up: without the record the lookup is useless.
       await writer.command(["DEL", hashKey(key.hash)]);
+      await writer.command(["DEL", failedKey(target)]);
       return key;
     },
   };

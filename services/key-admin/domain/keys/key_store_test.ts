@@ -276,11 +276,7 @@ Deno.test("a list finds keys by words, state and the end of their value, and sho
   const chat = await named("用户聊天 chat robot", Date.now() + 60_000);
   const old = await named("Old API café");
   await t.store.disable(at(old.id));
-  const cases: [
-    search: string,
-    filter: KeyFilter,
-    ids: string[],
-  ][] = [
+  const cases: [search: string, filter: KeyFilter, ids: string[]][] = [
     ["", "all", [old.id, chat.id, api.id]],
     ["", "enabled", [chat.id, api.id]],
     ["", "disabled", [old.id]],

@@ -1,7 +1,8 @@
+import { Buffer } from "node:buffer";
 import {
   LIMITER_EPOCH_MS,
   LIMITER_FIELDS,
-  limitUse,
+  limiterDay,
 } from "@gateway/shared/keys/limiter_state";
 import {
   type KeyRecord,
@@ -63,6 +64,39 @@ return reply
 
 /** Sums of fractions are not exact: as at admission, a hundredth is nothing. */
 const TOLERANCE = 0.01;
+
+/** How much of each limit is used, with fractions. */
+type LimitUse = Readonly<Record<keyof Limits, number>>;
+
+/**
+ * What a state says about limits, as the admission script counts: `state` is the
+ * packed field in hexadecimal (empty: never used), `running` the leases that have
+ * not expired, `nowMs` the time by Redis' clock. Use per minute falls evenly with
+ * time, and tokens beyond their limit are debt: with 60 requests per minute, 10 are
+ * used right after a burst of 10, and 5 five seconds later.
+ */
+function limitUse(
+  state: string,
+  running: number,
+  limits: Limits,
+  nowMs: number,
+): LimitUse {
+  const now = nowMs - LIMITER_EPOCH_MS;
+  const packed = Buffer.from(state, "hex");
+  const field = (at: number) =>
+    packed.length < 8 * (at + 1) ? 0 : packed.readDoubleLE(8 * at);
+  // A clock that was set back moves the times of the state with it.
+  const ahead = Math.max(0, field(0) - now);
+  const perMinute = (fullAtMs: number, limit: number) =>
+    Math.max(0, fullAtMs - ahead - now) * limit / 60_000;
+  const daysAhead = field(3) - limiterDay(nowMs);
+  return {
+    requestsPerMinute: perMinute(field(1), limits.requestsPerMinute),
+    tokensPerMinute: perMinute(field(2), limits.tokensPerMinute),
+    tokensPerDay: daysAhead === 0 || daysAhead === 1 ? field(4) : 0,
+    concurrency: running,
+  };
+}
 
 /** Reads the meters of an owner and, if one is given, of a key of this owner. */
 export async function readMeters(

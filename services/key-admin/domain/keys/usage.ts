@@ -1,31 +1,39 @@
 import {
+  type FailedRequest,
+  failedRequestSchema,
+  FAILURE_REASONS,
+  type FailureReason,
+} from "@gateway/shared/keys/failed_requests";
+import {
   LIMITER_FIELDS,
+  parseUsageField,
   USAGE_KINDS,
   usageDay,
   usageHour,
 } from "@gateway/shared/keys/limiter_state";
 import {
+  failedKey,
   type KeyRecord,
   limiterKey,
   ownerUsageKey,
   usageKey,
 } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import { asNumber, readHash } from "../store/redis.ts";
+import { defineScript } from "@gateway/shared/redis/script";
+import { asList, asNumber, asTexts, readHash } from "../store/redis.ts";
 
 /**
- * Usage for charts, from the counters that the edges keep per key, per owner and
- * hour of the UTC day: fields `09:req`, `09:in`, `09:out`, `09:err`.
+ * Usage for charts and tables, from the counters that the edges keep per key, per
+ * owner, hour of the UTC day and model; and the last requests that failed.
  */
 
-/** The counters. */
-export interface Counts {
-  requests: number;
-  /** Requests that ended in an error of the gateway or the backend. */
-  errors: number;
-  inputTokens: number;
-  outputTokens: number;
-}
+/** What is counted. `requests` ran, `failed` are those of them that failed; `refused` did not run. */
+export type CountName =
+  | ("requests" | "failed" | "refused" | "inputTokens" | "outputTokens")
+  | FailureReason;
+
+/** An absent count is 0. */
+export type Counts = { [Name in CountName]?: number };
 
 /** One bar of a chart. */
 export interface Bucket extends Counts {
@@ -35,13 +43,15 @@ export interface Bucket extends Counts {
 /** Hours for the last day, days for the last month. */
 export type UsageRange = "24h" | "30d";
 
-/** The counters of a range, ready for a chart. */
+/** The counters of a range, ready for charts. */
 export interface Usage {
   range: UsageRange;
   bucketMs: number;
   /** Oldest first; the last one is still filling. */
   buckets: Bucket[];
   total: Counts;
+  /** By model; empty: a model that does not exist, or counted by an earlier version. */
+  models: Map<string, Counts>;
 }
 
 const HOUR_MS = 3_600_000;
@@ -63,28 +73,105 @@ export async function readUsage(
   const lastMs = Math.floor(nowMs / bucketMs) * bucketMs;
   const buckets = Array.from({ length: bars }, (_, at): Bucket => ({
     startMs: lastMs - (bars - 1 - at) * bucketMs,
-    ...NOTHING,
   }));
-  const total = { ...NOTHING };
+  const total: Counts = {};
+  const models = new Map<string, Counts>();
   const isHourly = bucketMs === HOUR_MS;
   const days = Map.groupBy(buckets, ({ startMs }) => usageDay(startMs));
   await Promise.all([...days].map(async ([day, ofDay]) => {
-    const key = keyId === null
-      ? ownerUsageKey(ownerId, day)
-      : usageKey({ ownerId, keyId }, day);
-    const counters = await readHash(redis, key) ?? {};
-    for (const [field, value] of Object.entries(counters)) {
-      const [hour, kind = ""] = field.split(":");
-      const count = COUNT_OF_KIND.get(kind);
+    for (const tally of await readDay(redis, { ownerId, keyId }, day)) {
       const bucket = ofDay.find(({ startMs }) =>
-        !isHourly || usageHour(startMs) === hour
+        !isHourly || usageHour(startMs) === tally.hour
       );
-      if (count === undefined || bucket === undefined) continue;
-      bucket[count] += asNumber(value);
-      total[count] += asNumber(value);
+      if (bucket === undefined) continue;
+      const ofModel = models.get(tally.model) ?? {};
+      models.set(tally.model, ofModel);
+      for (const counts of [bucket, total, ofModel]) add(counts, tally);
     }
   }));
-  return { range, bucketMs, buckets, total };
+  return { range, bucketMs, buckets, total, models };
+}
+
+/** One counter of a day. */
+export interface Tally {
+  hour: string;
+  model: string;
+  name: CountName;
+  count: number;
+}
+
+/** Adds a counter to a sum. */
+export function add(sum: Counts, { name, count }: Tally): void {
+  sum[name] = (sum[name] ?? 0) + count;
+}
+
+/** The counters of a UTC day, of a key or of all keys of the owner. */
+export async function readDay(
+  redis: RedisLink,
+  { ownerId, keyId }: { ownerId: string; keyId: string | null },
+  day: string,
+): Promise<Tally[]> {
+  const key = keyId === null
+    ? ownerUsageKey(ownerId, day)
+    : usageKey({ ownerId, keyId }, day);
+  const fields = Object.entries(await readHash(redis, key) ?? {});
+  return fields.flatMap(([field, count]) => {
+    const { hour, counter, model } = parseUsageField(field);
+    const name = NAME_OF_COUNTER.get(counter);
+    // An edge of a later version may count more.
+    if (name === undefined) return [];
+    return [{ hour, model, name, count: asNumber(count) }];
+  });
+}
+
+const NAME_OF_COUNTER: ReadonlyMap<string, CountName> = new Map([
+  [USAGE_KINDS.requests, "requests"],
+  [USAGE_KINDS.errors, "failed"],
+  [USAGE_KINDS.refused, "refused"],
+  [USAGE_KINDS.promptTokens, "inputTokens"],
+  [USAGE_KINDS.completionTokens, "outputTokens"],
+  ...FAILURE_REASONS.map((reason) => [reason, reason] as const),
+]);
+
+/** The last requests of a key that were refused or failed, newest first. */
+export async function readFailed(
+  redis: RedisLink,
+  { ownerId, id }: Pick<KeyRecord, "ownerId" | "id">,
+): Promise<FailedRequest[]> {
+  const key = failedKey({ ownerId, keyId: id });
+  const entries = asTexts(await redis.command(["LRANGE", key, "0", "-1"]));
+  return entries.map((text) => failedRequestSchema.parse(JSON.parse(text)))
+    .sort((a, b) => b.timeMs - a.timeMs);
+}
+
+/** What counters add up to; tokens are input and output. */
+export type Totals = Record<"requests" | "tokens", number>;
+
+/** Adds up in Redis, because one owner may have thousands of counters in a month. */
+const TOTALS_SCRIPT = defineScript(
+  "key-admin/totals",
+  `
+local requests, tokens = 0, 0
+for n = 1, #KEYS do
+  local counters = redis.call('HGETALL', KEYS[n])
+  for at = 1, #counters, 2 do
+    local kind = string.match(counters[at], '^%d+:([%a_]+)')
+    local count = counters[at + 1]
+    if kind == '${USAGE_KINDS.requests}' then requests = requests + count end
+    if kind == '${USAGE_KINDS.promptTokens}' or kind == '${USAGE_KINDS.completionTokens}' then tokens = tokens + count end
+  end
+end
+return {requests, tokens}
+`,
+);
+
+/** Adds up the counters of these hashes, `use:…`, which are of one owner. */
+export async function readTotals(
+  redis: RedisLink,
+  names: readonly string[],
+): Promise<Totals> {
+  const sums = asList(await redis.evalScript(TOTALS_SCRIPT, names, []));
+  return { requests: asNumber(sums[0]), tokens: asNumber(sums[1]) };
 }
 
 /** When a key was last used; null: never, or so long ago that the limiter has dropped it. */
@@ -96,12 +183,3 @@ export async function readLastUse(
   const reply = await redis.command(["HGET", key, LIMITER_FIELDS.lastUsedAtMs]);
   return reply === null ? null : asNumber(reply);
 }
-
-const NOTHING = { requests: 0, errors: 0, inputTokens: 0, outputTokens: 0 };
-
-const COUNT_OF_KIND: ReadonlyMap<string, keyof Counts> = new Map([
-  [USAGE_KINDS.requests, "requests"],
-  [USAGE_KINDS.errors, "errors"],
-  [USAGE_KINDS.promptTokens, "inputTokens"],
-  [USAGE_KINDS.completionTokens, "outputTokens"],
-]);

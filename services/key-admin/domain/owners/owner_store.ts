@@ -1,13 +1,19 @@
 import { mintOwnerId, randomBase62 } from "@gateway/shared/keys/key";
-import { type Limits, ownerLimitsKey } from "@gateway/shared/keys/record";
+import {
+  KEY_FIELDS,
+  type KeyState,
+  type Limits,
+  ownerLimitsKey,
+} from "@gateway/shared/keys/record";
 import type { RandomBytes } from "@gateway/shared/process/ids";
+import type { RedisLink } from "@gateway/shared/redis/link";
+import { defineScript } from "@gateway/shared/redis/script";
 import { z } from "zod";
 import { decodeLimits, encodeKey } from "../keys/key_record.ts";
 import type { DefaultLimits } from "../keys/settings.ts";
 import { confirmDurable, writeDurably } from "../store/durability.ts";
 import {
   asText,
-  asTexts,
   type Fields,
   readHash,
   readText,
@@ -19,7 +25,10 @@ const accountKey = (ownerId: string) => `acct:{${ownerId}}`;
 const mailKey = (email: string) => `mail:${digest(email)}`;
 const identityKey = (issuer: string, subject: string) =>
   `oidc:${digest(JSON.stringify([issuer, subject]))}`;
-const ownersKey = "owners";
+/** Owner ids by creation time in ms. */
+export const OWNERS_KEY = "owners";
+/** Owner ids of operators by the time in ms at which they got the role. */
+const OPERATORS_KEY = "operators";
 const firstOwnerKey = "owner:first";
 
 /** RFC 5321, 4.5.3.1.3: a path of 256 octets, less its angle brackets. */
@@ -46,6 +55,9 @@ const stored = z.object({
   created_at: z.coerce.number().default(0),
   password: z.string().nullable().default(null),
   totp: z.string().nullable().default(null),
+  signed_in_at: z.coerce.number().nullable().default(null),
+  /** When an operator removed the second factor, and who it was: `1763800000000 op@example.org`. */
+  factor_removed: z.string().nullable().default(null),
 });
 
 /** How an owner signs in. */
@@ -59,7 +71,32 @@ export interface Account {
   /** Secret of the authenticator app; null: no second factor. */
   totpSecret: string | null;
   recoveryCodesLeft: number;
+  /** Null: never, or before this was recorded. */
+  signedInAtMs: number | null;
+  /** An operator removed the second factor, and the owner has not dismissed the notice. */
+  factorRemoved: { atMs: number; by: string } | null;
+  /** Cannot sign in, and every request with one of the keys is refused. */
+  isDisabled: boolean;
+  isOperator: boolean;
+  hasSignedIn: boolean;
 }
+
+/** The e-mail address of an owner, empty before the set-up. */
+export const readEmail = async (
+  redis: RedisLink,
+  ownerId: string,
+): Promise<string> =>
+  stored.parse(await readHash(redis, accountKey(ownerId)) ?? {}).email;
+
+/** Takes the role from an operator unless it is the last one. */
+const TAKE_ROLE_SCRIPT = defineScript(
+  "key-admin/take_role",
+  `
+if redis.call('ZSCORE', KEYS[1], ARGV[1]) and redis.call('ZCARD', KEYS[1]) == 1 then return 0 end
+redis.call('ZREM', KEYS[1], ARGV[1])
+return 1
+`,
+);
 
 /** Each recovery code is a field of its own: removing the field uses up the code. */
 const RECOVERY_FIELD = "recovery:";
@@ -103,7 +140,7 @@ export function createOwnerStore(
       for (const key of [account, limits]) await writer.command(["DEL", key]);
       return asText(await writer.command(["GET", pointer]));
     }
-    await writeDurably(writer, ["ZADD", ownersKey, nowMs, ownerId]);
+    await writeDurably(writer, ["ZADD", OWNERS_KEY, nowMs, ownerId]);
     return ownerId;
   }
 
@@ -144,9 +181,21 @@ export function createOwnerStore(
 
     /** Null when there is no such owner. */
     async read(ownerId: string): Promise<Account | null> {
-      const fields = await readHash(redis, accountKey(ownerId));
+      const [fields, state, role] = await Promise.all([
+        readHash(redis, accountKey(ownerId)),
+        redis.command(["HGET", ownerLimitsKey(ownerId), KEY_FIELDS.state]),
+        redis.command(["ZSCORE", OPERATORS_KEY, ownerId]),
+      ]);
       if (fields === null) return null;
-      const { email, created_at, password, totp } = stored.parse(fields);
+      const {
+        email,
+        created_at,
+        password,
+        totp,
+        signed_in_at,
+        factor_removed,
+      } = stored.parse(fields);
+      const [, atMs, by = ""] = /^(\d+) (.*)$/.exec(factor_removed ?? "") ?? [];
       return {
         ownerId,
         email,
@@ -154,8 +203,40 @@ export function createOwnerStore(
         passwordHash: password,
         totpSecret: totp,
         recoveryCodesLeft: recoveryFields(fields).length,
+        signedInAtMs: signed_in_at,
+        factorRemoved: atMs === undefined ? null : { atMs: Number(atMs), by },
+        isDisabled: state === "disabled",
+        isOperator: role !== null,
+        hasSignedIn: password !== null || signed_in_at !== null,
       };
     },
+
+    /** Remembers when the owner signed in. */
+    async noteSignIn(ownerId: string): Promise<void> {
+      const field = ["signed_in_at", String(now())];
+      await redis.command(["HSET", accountKey(ownerId), ...field]);
+    },
+
+    /** Makes an owner an operator. */
+    giveRole: (ownerId: string): Promise<void> =>
+      writeDurably(writer, [
+        ...["ZADD", OPERATORS_KEY, "NX", String(now()), ownerId],
+      ]),
+
+    /** Makes an operator a mere owner. False for the last operator, who stays one. */
+    async takeRole(ownerId: string): Promise<boolean> {
+      const keys = [OPERATORS_KEY];
+      const taken = await writer.evalScript(TAKE_ROLE_SCRIPT, keys, [ownerId]);
+      await confirmDurable(writer);
+      return taken === 1;
+    },
+
+    /** Refuses every request with a key of the owner from the next one on, or no longer. */
+    setState: (ownerId: string, state: KeyState): Promise<void> =>
+      writeDurably(
+        writer,
+        ["HSET", ownerLimitsKey(ownerId), KEY_FIELDS.state, state],
+      ),
 
     async setPassword(ownerId: string, passwordHash: string): Promise<void> {
       const command = ["HSET", accountKey(ownerId), "password", passwordHash];
@@ -171,10 +252,19 @@ export function createOwnerStore(
       return codes;
     },
 
-    async disableTotp(ownerId: string): Promise<void> {
+    /** Switches the second factor off. If an operator does it (`by`), the owner is told until {@link dismissNotice}. */
+    async disableTotp(ownerId: string, by?: string): Promise<void> {
       const account = accountKey(ownerId);
       const codes = recoveryFields(await readHash(redis, account) ?? {});
+      if (by !== undefined) {
+        const notice = ["factor_removed", `${now()} ${by}`];
+        await writer.command(["HSET", account, ...notice]);
+      }
       await writeDurably(writer, ["HDEL", account, "totp", ...codes]);
+    },
+
+    async dismissNotice(ownerId: string): Promise<void> {
+      await writer.command(["HDEL", accountKey(ownerId), "factor_removed"]);
     },
 
     /** Marks a time step as used. False when it was used before. */
@@ -201,14 +291,6 @@ export function createOwnerStore(
       }
       await writeDurably(writer, ["HSET", accountKey(ownerId), "email", email]);
       return true;
-    },
-
-    /** The oldest owners, at most `count`. */
-    async list(count: number): Promise<Account[]> {
-      const range = ["ZRANGE", ownersKey, "0", String(count - 1)];
-      const ids = asTexts(await redis.command(range));
-      const accounts = await Promise.all(ids.map(store.read));
-      return accounts.filter((account) => account !== null);
     },
 
     /** The limits over all keys of an owner. */

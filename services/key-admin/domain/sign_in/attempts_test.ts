@@ -38,10 +38,7 @@ const TRIES = 3_000;
 const AT_ONCE = 250;
 
 /** Makes that many attempts, some at once; returns how many may proceed. */
-async function allowed(
-  redis: RedisLink,
-  attempt: (n: number) => Attempt,
-): Promise<number> {
+async function allowed(redis: RedisLink, attempt: (n: number) => Attempt) {
   let count = 0;
   for (let n = 0; n < TRIES; n += AT_ONCE) {
     const waits = await Promise.all(
@@ -75,11 +72,7 @@ Deno.test("ASVS 2.4.1, 6.1.1, 6.3.1, API2, API4: of thousands of attempts few ar
     ["an IPv6 /32", site, (s) => 80 + s / 7.5],
     // Five at once, then after 1, 2, 4 … s.
     ["one account, from a /32", site, (s) => 5 + Math.log2(s + 1)],
-    [
-      "everywhere",
-      (n) => `10.0.${n >> 8}.${n & 255}`,
-      (s) => 1_000 + s / 0.06,
-    ],
+    ["everywhere", (n) => `10.0.${n >> 8}.${n & 255}`, (s) => 1_000 + s / 0.06],
   ];
   for (const [name, ip, most] of rows) {
     await t.step(name, async () => {

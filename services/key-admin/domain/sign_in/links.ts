@@ -12,6 +12,13 @@ export const LINK_SECONDS = {
   reset: 3_600,
 } as const;
 
+/** The same in words. */
+export const LINK_TIMES = {
+  set_up: "15 minutes",
+  invite: "3 days",
+  reset: "1 hour",
+};
+
 /** The purpose of a link. */
 const linkSchema = z.object({
   kind: z.enum(["set_up", "invite", "reset"]),
@@ -20,6 +27,8 @@ const linkSchema = z.object({
 export type Link = z.infer<typeof linkSchema>;
 
 const linkKey = (secret: string) => `ticket:link:${digest(secret)}`;
+
+export type LinkStore = ReturnType<typeof createLinkStore>;
 
 /** The links that work now. Only the digest of a link's secret is stored. */
 export function createLinkStore(

@@ -58,17 +58,18 @@ Deno.test("ASVS 6.8.1, 10.5.2: issuer and subject identify a person, not the add
   const other = site.client();
   await comeBack(provider, other);
   assert.ok(!(await other.get("/keys")).text.includes("Adas key"));
+  await site.deps.owners.setState(ownerId, "disabled");
+  provider.claims = {};
+  const refused = await comeBack(provider, site.client());
+  assert.equal(refused.status, 403);
+  assert.match(refused.text, /account is disabled/);
 });
 
 Deno.test("ASVS 10.1.2, 10.2.1, 10.5.1, 10.5.3, 10.5.4: any mismatch refuses the sign-in", async (t) => {
   await using provider = startProvider();
   await using site = await startConsole({ oidc: provider.client });
   const past = Math.floor(Date.now() / 1_000) - 3_600;
-  const claims: [
-    name: string,
-    claims: Record<string, unknown>,
-    status: number,
-  ][] = [
+  const claims: [string, Record<string, unknown>, status: number][] = [
     ["10.5.1: another nonce", { nonce: "x".repeat(43) }, 400],
     ["10.5.3: another issuer", { iss: "https://evil.test" }, 400],
     ["10.5.4: another audience", { aud: "another-client" }, 400],
@@ -78,11 +79,7 @@ Deno.test("ASVS 10.1.2, 10.2.1, 10.5.1, 10.5.3, 10.5.4: any mismatch refuses the
     ["no address", { email: undefined }, 403],
     ["address not allowed", { email: "eve@example.org" }, 403],
     ["a domain with the same ending", { email: "eve@notcorp.test" }, 403],
-    [
-      "an allowed domain before the last @",
-      { email: "@corp.test@evil.test" },
-      403,
-    ],
+    ["an allowed domain in front", { email: "@corp.test@evil.test" }, 403],
   ];
   for (const [name, wrong, status] of claims) {
     await t.step(name, async () => {

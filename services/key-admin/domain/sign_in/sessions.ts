@@ -1,4 +1,5 @@
 import { z } from "zod";
+import { KeyRefused, type KeyStore } from "../keys/key_store.ts";
 import { asTexts, readHash, type StoreDeps } from "../store/redis.ts";
 import { digest, isSecret, mintSecret } from "../store/secret.ts";
 
@@ -31,6 +32,8 @@ const stored = z.object({
   userAgent: z.string(),
   /** A second factor that is being set up; empty: none. */
   totpSecret: z.string().default(""),
+  /** The key of the page "Try it", see `try/key.ts`; empty: none. */
+  tryKeyId: z.string().default(""),
 });
 type Stored = z.infer<typeof stored>;
 
@@ -43,6 +46,9 @@ export interface Session extends Stored {
 /** Where a request came from. */
 export type Client = Pick<Session, "ip" | "userAgent">;
 
+/** Whom the audit log names for what ends with a session. */
+const ENDED = { by: "end of the session", ip: "" };
+
 const sessionKey = (id: string) => `sess:${id}`;
 const sessionsKey = (ownerId: string) => `sessions:{${ownerId}}`;
 const LIFE_SECONDS = String(SESSION_LIMITS.absoluteMs / 1_000);
@@ -51,7 +57,9 @@ const LIFE_SECONDS = String(SESSION_LIMITS.absoluteMs / 1_000);
 export type SessionStore = ReturnType<typeof createSessionStore>;
 
 export function createSessionStore(
-  { redis, randomBytes, now }: Omit<StoreDeps, "writer">,
+  { redis, randomBytes, now, keys }: Omit<StoreDeps, "writer"> & {
+    keys: Pick<KeyStore, "delete">;
+  },
 ) {
   const read = async (id: string): Promise<Session | null> => {
     const fields = await readHash(redis, sessionKey(id));
@@ -116,15 +124,23 @@ export function createSessionStore(
         .sort((a, b) => b.seenAtMs - a.seenAtMs);
     },
 
-    /** Ends one session of the owner. False when it is not the owner's. */
+    /** Ends one session of the owner, and its key of the page "Try it". False when it is not the owner's. */
     async end(ownerId: string, sessionId: string): Promise<boolean> {
       const record = sessionKey(sessionId);
-      const { ownerId: holder = ownerId } = await readHash(redis, record) ?? {};
+      const { ownerId: holder = ownerId, tryKeyId: keyId = "" } =
+        await readHash(redis, record) ?? {};
       if (holder !== ownerId) return false;
       // In this order, because a session that still works must stay in the list from which it can be ended.
       await redis.command(["DEL", record]);
       const list = sessionsKey(ownerId);
-      return await redis.command(["ZREM", list, sessionId]) === 1;
+      const isListed = await redis.command(["ZREM", list, sessionId]) === 1;
+      try {
+        await keys.delete({ ownerId, keyId, version: null, actor: ENDED });
+      } catch (error) {
+        // The session had no key, or it is gone already.
+        if (!(error instanceof KeyRefused)) throw error;
+      }
+      return isListed;
     },
 
     /** Ends all sessions of the owner but one and returns how many. */

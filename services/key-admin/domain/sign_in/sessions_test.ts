@@ -15,6 +15,7 @@ import {
 } from "../../console_fixture.ts";
 import { startRedis } from "../../redis_fixture.ts";
 import { asTexts } from "../store/redis.ts";
+import { createKeyStore } from "../keys/key_store.ts";
 import { createSessionStore, SESSION_LIMITS } from "./sessions.ts";
 
 const ADA = "ada@example.org";
@@ -213,7 +214,10 @@ Deno.test("ASVS 7.4.1: a session whose deletion was interrupted is over or can b
         ? Promise.reject(new RedisUnavailableError("deadline", "no answer"))
         : link.command(args, options),
   };
-  const store = createSessionStore({ redis, randomBytes, now: Date.now });
+  const keys = createKeyStore({ redis, writer: redis, randomBytes });
+  const store = createSessionStore({
+    ...{ redis, randomBytes, keys, now: Date.now },
+  });
   for (const command of ["DEL", "ZREM"]) {
     const cookie = await store.start(OWNER, { ip: "", userAgent: "" });
     const { id } = await store.find(cookie) ?? assert.fail("no session");

@@ -23,10 +23,11 @@ interface Credentials extends Attempt, Client {
   code: string;
 }
 
-/** The sign-in was refused. It deliberately has no reason. */
+/** The sign-in was refused. It deliberately has no reason, except for those who proved that the account is theirs. */
 interface NotAdmitted {
   ok: false;
   waitMs: number;
+  isDisabled?: boolean;
 }
 
 /** The cookies of a new session, and how many attempts had failed before it. */
@@ -61,26 +62,34 @@ export async function signIn(
   const account = ownerId === null ? null : await owners.read(ownerId);
   const stored = account?.passwordHash ?? null;
   const isRight = await hasher.verify(stored, password);
-  if (account && isRight && await checkCode(deps, account, credentials)) {
+  const isProved = account !== null && isRight &&
+    await checkCode(deps, account, credentials);
+  if (isProved) {
     const failedBefore = await forgetFailures(redis, attempt);
-    return await admit(deps, account, credentials, failedBefore);
+    if (!account.isDisabled) {
+      return await admit(deps, account, credentials, failedBefore);
+    }
   }
-  log.warn("sign_in_refused", { ip, ownerId: account?.ownerId ?? null });
+  log.warn("sign_in_refused", {
+    clientAddress: ip,
+    ownerId: account?.ownerId ?? null,
+  });
   if (account !== null) {
     const entry = { action: "session.refused", by: account.email, ip } as const;
     await audit.add(account.ownerId, entry);
   }
-  return { ok: false, waitMs: 0 };
+  return { ok: false, waitMs: 0, isDisabled: isProved };
 }
 
 /** Starts a session for an owner who has been authenticated. */
 export async function admit(
-  { redis, sessions, audit, randomBytes }: SignInDeps,
+  { redis, owners, sessions, audit, randomBytes }: SignInDeps,
   { ownerId, email }: Account,
   client: Client,
   failedBefore: number,
 ): Promise<Admitted> {
   const cookie = await sessions.start(ownerId, client);
+  await owners.noteSignIn(ownerId);
   const attempts = failedBefore === 1 ? "attempt" : "attempts";
   await audit.add(ownerId, {
     action: "session.signed_in",

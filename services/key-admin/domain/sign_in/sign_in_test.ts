@@ -104,6 +104,7 @@ Deno.test("ASVS 6.4.1: the set-up link works once, and the first owner finds the
   assert.equal(await isSignedIn(client), true);
   assert.equal((await client.get(path)).status, 404, "used up");
   assert.equal(await site.deps.owners.find(ADA), ownerId);
+  assert.equal((await client.get("/people")).status, 200, "an operator");
 
   const late = site.client();
   const takeover = await late.post(`/link/${links[1]}`, {
@@ -113,6 +114,7 @@ Deno.test("ASVS 6.4.1: the set-up link works once, and the first owner finds the
   assert.equal(takeover.status, 404, "the second link is void");
   const page = await site.client().get("/sign-in");
   assert.ok(!page.text.includes("owners set-up"));
+  assert.match(page.text, /Forgot your password\? Ask your operator\./);
   assert.equal((await signIn(site.client(), ADA)).status, 303);
 });
 
@@ -151,12 +153,21 @@ Deno.test("an invitation cannot change the address, and a reset does not bypass 
   await site.deps.owners.enableTotp(ownerId, "GEZDGNBVGY3TQOJQ");
   const secret = await site.deps.links.make({ kind: "reset", ownerId });
   const client = site.client();
+  const page = await client.get(`/link/${secret}`);
+  assert.match(page.text, />Save and continue</, "this does not sign in");
+  const password = "another long passphrase";
   const answer = await client.post(`/link/${secret}`, {
     email: "eve@example.org",
-    new_password: "another long passphrase",
+    new_password: password,
   });
-  assert.equal(answer.headers.get("location"), "/sign-in");
   assert.equal(await isSignedIn(client), false);
+  const next = await client.get(answer.headers.get("location") ?? "");
+  assert.match(
+    next.text,
+    /new password is saved\. .* a code[\s\S]*name="code"/,
+  );
+  const code = codeOf(site, "GEZDGNBVGY3TQOJQ");
+  assert.equal((await signIn(client, ADA, { password, code })).status, 303);
   assert.equal(await site.deps.owners.find("eve@example.org"), null);
 });
 
@@ -232,10 +243,7 @@ Deno.test("ASVS 6.5.1: the same code sent many times at once works once", async 
   await using site = await startConsole();
   const ownerId = await site.addOwner(ADA);
   const secret = "GEZDGNBVGY3TQOJQ";
-  const [recovery = ""] = await site.deps.owners.enableTotp(
-    ownerId,
-    secret,
-  );
+  const [recovery = ""] = await site.deps.owners.enableTotp(ownerId, secret);
   const rounds: [name: string, code: string, entered: number][] = [
     ["this step", codeOf(site, secret), 1],
     ["the same again", codeOf(site, secret), 0],

@@ -1,0 +1,90 @@
+import assert from "node:assert/strict";
+import { parseCatalog } from "@gateway/shared/models/catalog";
+import { startFakeModelServer } from "../../tests/support/fake_model_server.ts";
+import { freePort } from "../../tests/support/local_server.ts";
+import { jsonResponse } from "../../tests/support/model_answers.ts";
+import { describeModels } from "./model_servers.ts";
+import { readSettings } from "./settings.ts";
+
+const KEYS: Readonly<Record<string, string>> = { GOOD: "good", BAD: "bad" };
+
+/** What is said of models with these servers: `[base_url, api_key_env]`. */
+async function described(...servers: [url: string, keyName?: string][]) {
+  const models = servers.map(([base_url, api_key_env], nth) => ({
+    id: `model-${nth}`,
+    backends: [{ type: "openai", base_url, model: "m", api_key_env }],
+  }));
+  return await describeModels({
+    catalog: parseCatalog({ models }),
+    hasSimulator: false,
+    keyOf: (name) => KEYS[name],
+  });
+}
+
+Deno.test("describeModels() says of each model what answers, or why nothing does, within two seconds", async () => {
+  const asked: string[] = [];
+  await using server = startFakeModelServer({
+    reply: () => [],
+    models: ({ path, headers }) => {
+      asked.push(path);
+      if (path === "/v1/stall/models") return [{ stall: true }];
+      if (path === "/v1/garbage/models") return [{ send: "SSH-2.0-x\r\n\r\n" }];
+      const status = path === "/v1/busy/models"
+        ? 503
+        : path !== "/v1/models"
+        ? 404
+        : headers.get("authorization") === "Bearer good"
+        ? 200
+        : 401;
+      return jsonResponse({ data: [] }, { status });
+    },
+  });
+  const url = server.baseUrl;
+  const dead = `http://127.0.0.1:${freePort()}/v1`;
+  const rows: [[url: string, key?: string], says: string, answers: boolean][] =
+    [
+      [[url, "GOOD"], "answers", true],
+      [[url, "BAD"], "401, check the key in BAD", false],
+      [
+        [url],
+        "401, it wants a key: set UPSTREAM_API_KEY, or api_key_env in the models file",
+        false,
+      ],
+      [
+        [`${url}/none`],
+        "answers 404 to GET /models, does the URL lack /v1?",
+        true,
+      ],
+      [[`${url}/busy`], "answers 503 to GET /models", false],
+      [[`${url}/stall`], "no answer in 2 s", false],
+      [[`${url}/garbage`], "answers, but not in HTTP", false],
+      [[dead], "not reachable (connection refused)", false],
+      [[url, "GOOD"], "answers", true],
+    ];
+  const startedAtMs = performance.now();
+  const found = await described(...rows.map(([given]) => given));
+  const tookMs = performance.now() - startedAtMs;
+  assert.ok(tookMs < 3_500, `${tookMs} ms`);
+  assert.deepEqual(
+    found.map(({ servers, isAnswering }) => [servers, isAnswering]),
+    rows.map(([[url], says, answers]) => [`${url} : ${says}`, answers]),
+  );
+  assert.equal(asked.length, rows.length - 2, "each is asked once");
+});
+
+Deno.test("readSettings() finds the keys of model servers where workers do", async () => {
+  const file = await Deno.makeTempFile();
+  await Deno.writeTextFile(file, "from-file\n");
+  const env = {
+    UPSTREAM_BASE_URL: "http://127.0.0.1:9/v1",
+    UPSTREAM_API_KEY_FILE: file,
+    OTHER: " other ",
+  };
+  const { keyOf, catalog } = readSettings(env, "/");
+  await Deno.remove(file);
+  const names = [...catalog?.values() ?? []]
+    .flatMap(({ backends }) => backends.map((each) => each.api_key_env));
+  assert.deepEqual(names, ["UPSTREAM_API_KEY"]);
+  assert.equal(keyOf("UPSTREAM_API_KEY"), "from-file");
+  assert.equal(keyOf("OTHER"), "other");
+});

@@ -1,0 +1,249 @@
+import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
+import { PassThrough } from "node:stream";
+import {
+  BODY_DEADLINES,
+  BUS_LIMITS,
+  UPLOAD_LIMITS,
+} from "@gateway/shared/limits";
+import { ApiError } from "@gateway/shared/openai/error";
+import type { Deadlines, Timed } from "@gateway/shared/process/deadlines";
+import { BodyBudget } from "./read_body.ts";
+import { Form } from "./read_form.ts";
+
+const BOUNDARY = "----b0und4ry";
+const FILE_BYTES_MAX = 1_000_000;
+
+type Part = [
+  name: string,
+  value: string,
+  file?: { name: string; type?: string },
+];
+
+function encode(parts: readonly Part[], end = `--${BOUNDARY}--\r\n`): Buffer {
+  const text = parts.map(([name, value, file]) => {
+    const type = file?.type === undefined
+      ? ""
+      : `content-type: ${file.type}\r\n`;
+    const filename = file === undefined ? "" : `; filename="${file.name}"`;
+    return `--${BOUNDARY}\r\ncontent-disposition: form-data; name="${name}"` +
+      `${filename}\r\n${type}\r\n${value}\r\n`;
+  }).join("");
+  return Buffer.from(text + end, "latin1");
+}
+
+function setup(headers: Record<string, string> = {}) {
+  const clock = { ms: 0 };
+  const due = new Set<Timed>();
+  const deadlines: Deadlines = {
+    get size() {
+      return due.size;
+    },
+    add: (item) => void due.add(item),
+    remove: (item) => void due.delete(item),
+    close: () => {},
+  };
+  const wait = (ms: number) => {
+    clock.ms += ms;
+    for (const item of due) if (item.expiresAtMs <= clock.ms) item.expire();
+  };
+  const bodyBudget = new BodyBudget({ bodiesBytesMax: 1e9, bodyBytesMax: 1e6 });
+  const body = new PassThrough();
+  const type = `multipart/form-data; boundary=${BOUNDARY}`;
+  const form = new Form(
+    {
+      headers: new Map(Object.entries({ "content-type": type, ...headers })),
+      openBody: () => body,
+    },
+    "key_a",
+    { fileFields: ["file", "image"], fileBytesMax: FILE_BYTES_MAX },
+    { bodyBudget, deadlines, now: () => clock.ms },
+  );
+  const codeOf = () =>
+    form.failed.catch((error: unknown) =>
+      error instanceof ApiError ? error.code : String(error)
+    );
+  /** The bytes of all files. */
+  const drain = async () => {
+    const pieces: Uint8Array[] = [];
+    for (;;) {
+      const piece = await form.next();
+      if (piece === null) return Buffer.concat(pieces);
+      assert.ok(piece.length <= BUS_LIMITS.pieceBytes);
+      pieces.push(piece);
+    }
+  };
+  const finish = () => {
+    form.stop();
+    assert.deepEqual([deadlines.size, bodyBudget.bytes], [0, 0]);
+  };
+  return { body, form, wait, codeOf, drain, finish };
+}
+
+const SOUND = "\0\x01RIFF\r\n--\r\n".repeat(5_000);
+const WAV = { name: "a.wav", type: "audio/wav" };
+
+Deno.test("a form is read with its fields before or after the file, however it is cut", async () => {
+  const orders: Part[][] = [
+    [["model", "m"], ["file", SOUND, WAV], ["include[]", "a"], [
+      "include[]",
+      "b",
+    ]],
+    [["file", SOUND, WAV], ["include[]", "a"], ["include[]", "b"], [
+      "model",
+      "m",
+    ]],
+  ];
+  for (const parts of orders) {
+    for (const size of [1, 777, 1e9]) {
+      const { form, body, drain, finish } = setup();
+      const bytes = encode(size === 1 ? parts.map(short) : parts);
+      for (let at = 0; at < bytes.length; at += size) {
+        body.write(bytes.subarray(at, at + size));
+      }
+      body.end();
+      assert.equal(await form.begun, "file");
+      const sound = await drain();
+      const expected = size === 1 ? short(["file", SOUND])[1] : SOUND;
+      assert.ok(sound.equals(Buffer.from(expected, "latin1")));
+      const fields = { model: "m", include: ["a", "b"] };
+      assert.deepEqual({ ...form.fields }, fields);
+      const file = { field: "file", name: "a.wav", type: "audio/wav" };
+      assert.deepEqual(form.files, [{ ...file, bytes: sound.length }]);
+      finish();
+    }
+  }
+});
+
+const short = ([name, value, file]: Part): Part =>
+  file === undefined
+    ? [name, value.slice(0, 40)]
+    : [name, value.slice(0, 40), file];
+
+Deno.test("a client is read only as fast as its pieces are taken", async () => {
+  const { form, body, drain, finish } = setup();
+  const file = "x".repeat(FILE_BYTES_MAX);
+  const bytes = encode([["file", file, WAV]]);
+  let isFull = false;
+  for (let at = 0; at < bytes.length && !isFull; at += 64_000) {
+    isFull = !body.write(bytes.subarray(at, at + 64_000));
+    await new Promise((resolve) => setTimeout(resolve));
+    if (isFull) {
+      const taken = form.files[0]?.bytes ?? 0;
+      assert.ok(taken < 2 * BUS_LIMITS.pieceBytes, `${taken}`);
+      body.end(bytes.subarray(at + 64_000));
+    }
+  }
+  assert.ok(isFull, "the client was never held back");
+  assert.equal((await drain()).length, FILE_BYTES_MAX);
+  finish();
+});
+
+const many = (count: number, part: (index: number) => Part) =>
+  Array.from({ length: count }, (_, index) => part(index));
+const { fieldsMax, filesMax, fieldBytesMax, bytesMax } = UPLOAD_LIMITS;
+const REFUSED: [name: string, code: string, body: Buffer][] = [
+  [
+    "a file over its bound",
+    "request_too_large",
+    encode([["file", "x".repeat(FILE_BYTES_MAX + 1), WAV]]),
+  ],
+  [
+    "too many fields",
+    "invalid_request",
+    encode(many(fieldsMax + 1, (i) => [`f${i}`, "v"])),
+  ],
+  [
+    "too many files",
+    "invalid_request",
+    encode(many(filesMax + 1, () => ["image[]", "v", WAV])),
+  ],
+  [
+    "ten thousand parts",
+    "invalid_request",
+    encode(many(10_000, (i) => [`f${i}`, "v"])),
+  ],
+  [
+    "a field over its bound",
+    "string_above_max_length",
+    encode([["prompt", "x".repeat(fieldBytesMax + 1)]]),
+  ],
+  [
+    "a text instead of a file",
+    "invalid_type",
+    encode([["file", "path/to/file"]]),
+  ],
+  [
+    "a form without its end",
+    "invalid_request",
+    encode([["file", SOUND, WAV]], ""),
+  ],
+  ["no form at all", "invalid_request", Buffer.from('{"model":"m"}')],
+];
+
+for (const [name, code, bytes] of REFUSED) {
+  Deno.test(`a form is refused: ${name}`, async () => {
+    const { body, codeOf, drain, finish } = setup();
+    body.end(bytes);
+    const [found] = await Promise.all([codeOf(), drain()]);
+    assert.equal(found, code);
+    finish();
+  });
+}
+
+Deno.test("a form on its bounds is accepted", async () => {
+  const { form, body, drain, finish } = setup();
+  body.end(encode([
+    ...many(
+      fieldsMax,
+      (i): Part => [`f${i}`, i === 0 ? "x".repeat(fieldBytesMax) : "v"],
+    ),
+    ...many(filesMax, (): Part => ["image[]", "v", WAV]),
+  ]));
+  assert.equal((await drain()).length, filesMax);
+  assert.equal(Object.keys(form.fields).length, fieldsMax);
+  finish();
+});
+
+Deno.test("a form is refused before it is read if it says that it is too large, or has no boundary", () => {
+  const rows: [headers: Record<string, string>, code: string][] = [
+    [{ "content-length": `${bytesMax + 1}` }, "request_too_large"],
+    [{ "content-type": "multipart/form-data" }, "invalid_request"],
+    [{ "content-type": "multipart/form-database" }, "unsupported_media_type"],
+    [{ "content-type": "application/json" }, "unsupported_media_type"],
+    [{ "content-type": "" }, "unsupported_media_type"],
+  ];
+  for (const [headers, code] of rows) {
+    assert.throws(() => setup(headers), (error: unknown) => {
+      assert.ok(error instanceof ApiError);
+      return error.code === code;
+    });
+  }
+  setup({ "content-length": `${bytesMax}` }).finish();
+});
+
+Deno.test("a form that stalls is refused, and a client that leaves is noticed", async () => {
+  const stalled = setup();
+  stalled.body.write(encode([["model", "m"]], ""));
+  await new Promise((resolve) => setTimeout(resolve));
+  stalled.wait(BODY_DEADLINES.progressMs);
+  assert.equal(await stalled.codeOf(), "request_timeout");
+  stalled.finish();
+  const left = setup();
+  left.body.write(encode([["model", "m"]], ""));
+  left.body.destroy();
+  assert.equal(await left.form.begun, "left");
+  assert.equal(await left.form.next(), null);
+  left.finish();
+});
+
+Deno.test("a file that no field asks for is dropped, and names cannot break a line", async () => {
+  const { form, body, drain, finish } = setup();
+  body.end(encode([
+    ["notes", SOUND, { name: "n.txt" }],
+    ["file", "s", { name: "a\tb.wav", type: "audio/wav" }],
+  ]));
+  assert.equal((await drain()).length, 1);
+  assert.deepEqual(form.files.map(({ name }) => name), ["ab.wav"]);
+  finish();
+});

@@ -1,0 +1,28 @@
+/**
+ * `GET /openapi.json`: the description of the API for generators of clients and for
+ * viewers. It is public, because it is the same everywhere and needs no secret.
+ */
+import document from "@gateway/shared/openai/openapi" with { type: "json" };
+import { createHash } from "node:crypto";
+import { type HeaderFields, JSON_HEADERS, sendBytes } from "./responses.ts";
+import type { Exchange } from "./server.ts";
+
+const BYTES = new TextEncoder().encode(JSON.stringify(document));
+const ETAG = `"${createHash("sha256").update(BYTES).digest("base64url")}"`;
+const HEADERS: HeaderFields = {
+  ...JSON_HEADERS,
+  // A new version is seen after five minutes; until then nobody asks again.
+  "cache-control": "public, max-age=300",
+  "etag": ETAG,
+};
+const NOT_MODIFIED = 304;
+
+/** Answers with the document, or with 304 if the client has it. */
+export function sendReference({ headers, response }: Exchange): void {
+  const known = (headers.get("if-none-match") ?? "").split(",")
+    .map((tag) => tag.trim().replace(/^W\//, ""));
+  if (!known.includes(ETAG) && !known.includes("*")) {
+    return sendBytes(response, BYTES, { headers: HEADERS });
+  }
+  response.writeHead(NOT_MODIFIED, HEADERS).end();
+}

@@ -1,0 +1,94 @@
+/**
+ * The log lines of refused requests: the first ones of a client, then one that sums up
+ * the rest each minute, so that a client that repeats itself cannot fill the log.
+ */
+import { REFUSAL_LOG } from "@gateway/shared/limits";
+import { siteOf } from "@gateway/shared/process/client_address";
+import type { WallNow } from "@gateway/shared/process/clock";
+import type { Log, LogFields } from "@gateway/shared/process/log";
+
+/** The fields of the `request` line of a refused request. */
+export interface RefusedRequest extends LogFields {
+  requestId: string;
+  /** The client, if its key is unknown. */
+  clientAddress: string;
+  keyId: string | undefined;
+  ownerId: string | undefined;
+  status: number;
+  errorCode: string;
+}
+
+/** The refusals of one client with one code. */
+interface Group {
+  /** Fields that say who the client is. */
+  client: LogFields;
+  /** How many had a line of their own. */
+  written: number;
+  /** The others since the last sum. */
+  count: number;
+  firstAtMs: number;
+  lastAtMs: number;
+  last: RefusedRequest;
+}
+
+export class RefusalLog {
+  readonly #log: Log;
+  readonly #now: WallNow;
+  readonly #groups = new Map<string, Group>();
+
+  constructor({ log, now }: { log: Log; now: WallNow }) {
+    this.#log = log;
+    this.#now = now;
+  }
+
+  /** Writes the line, or counts it for the next sum. */
+  add(line: RefusedRequest): void {
+    const group = this.#groupOf(line);
+    if (group.written < REFUSAL_LOG.linesFirst) {
+      group.written += 1;
+      return this.#log.info("request", line);
+    }
+    group.lastAtMs = this.#now();
+    if (group.count === 0) group.firstAtMs = group.lastAtMs;
+    group.count += 1;
+    group.last = line;
+  }
+
+  /**
+   * Writes the sums, and forgets clients without a refusal since the last ones. To be
+   * called every `REFUSAL_LOG.sumMs`, and at the end.
+   */
+  writeSums(): void {
+    for (const [name, group] of this.#groups) {
+      const { client, count, firstAtMs, lastAtMs, last } = group;
+      if (count === 0) this.#groups.delete(name);
+      else {
+        this.#log.info("refusals", {
+          ...client,
+          status: last.status,
+          errorCode: last.errorCode,
+          count,
+          firstAt: new Date(firstAtMs).toISOString(),
+          lastAt: new Date(lastAtMs).toISOString(),
+          lastRequestId: last.requestId,
+        });
+        group.count = 0;
+      }
+    }
+  }
+
+  #groupOf(last: RefusedRequest): Group {
+    const { clientAddress, keyId, ownerId, errorCode } = last;
+    let client: LogFields = { clientAddress, keyId, ownerId };
+    let name = `${keyId ?? siteOf(clientAddress)} ${errorCode}`;
+    const isFull = this.#groups.size >= REFUSAL_LOG.clientsMax;
+    if (isFull && !this.#groups.has(name)) {
+      client = { clientAddress: "others" };
+      name = `others ${errorCode}`;
+    }
+    const group = this.#groups.get(name) ??
+      { client, written: 0, count: 0, firstAtMs: 0, lastAtMs: 0, last };
+    this.#groups.set(name, group);
+    return group;
+  }
+}

@@ -1,0 +1,99 @@
+import { ApiError, fieldError } from "@gateway/shared/openai/error";
+import { requestFault } from "@gateway/shared/openai/request_fault";
+import { REQUEST_LIMITS } from "@gateway/shared/limits";
+import type { Catalog, ModelConfig } from "@gateway/shared/models/catalog";
+import type { ModelKind } from "@gateway/shared/models/kinds";
+import {
+  clip,
+  formatPath,
+  isJsonObject,
+  type PathStep,
+} from "@gateway/shared/process/error_text";
+import type * as z from "zod";
+
+/** Which path takes models of a kind. */
+const PATH_OF_KIND: Readonly<Record<ModelKind, string>> = {
+  chat: "/v1/chat/completions",
+  image: "/v1/images/generations",
+  speech: "/v1/audio/speech",
+  transcription: "/v1/audio/transcriptions",
+  video: "/v1/videos",
+};
+
+/**
+ * Checks the parsed body of a request for a model of this kind, and converts it by
+ * `schema`. Throws an {@link ApiError} for the first fault, in OpenAI's order: the
+ * model (404 `model_not_found` if `models` does not have it), then the fields one by
+ * one (400 with `param`).
+ */
+export function parseRequest<Request>(
+  given: unknown,
+  { schema, kind, models }: {
+    schema: z.ZodType<Request>;
+    kind: ModelKind;
+    models: Catalog;
+  },
+): { request: Request; model: ModelConfig } {
+  const id = isJsonObject(given) && typeof given.model === "string"
+    ? given.model
+    : "";
+  const model = models.get(id);
+  const { data: request, error } = schema.safeParse(given);
+  // The model comes first, because it decides what else is allowed.
+  const [field = "model"] = error?.issues[0]?.path ?? ["body"];
+  if (field !== "model") {
+    if (model === undefined) throw modelNotFound(id);
+    if (model.kind !== kind) throw wrongKind(model);
+  }
+  if (model === undefined || request === undefined) {
+    throw requestFault(given, error);
+  }
+  return { request, model };
+}
+
+/** The 404 for a model that does not exist or that the key may not use. */
+export function modelNotFound(id: string): ApiError {
+  const name = clip(id, REQUEST_LIMITS.modelCharsMax);
+  return new ApiError(
+    "model_not_found",
+    `The model \`${name}\` does not exist or you do not have access to it.`,
+  );
+}
+
+function wrongKind({ id, kind }: ModelConfig): ApiError {
+  return new ApiError(
+    "model_not_found",
+    `The model \`${id}\` is not for this endpoint. Use it with ` +
+      `${PATH_OF_KIND[kind]}.`,
+  );
+}
+
+/**
+ * Refuses values that would change when they are written as JSON again, so that the
+ * model server gets what was checked: numbers too large for a double (they would
+ * become null) and unpaired surrogates (they would become U+FFFD).
+ */
+export function requireCleanJson(value: unknown): void {
+  const path = uncleanPath(value);
+  if (path === null) return;
+  const param = formatPath(path);
+  const message =
+    `Invalid '${param}': expected valid Unicode and finite numbers.`;
+  throw fieldError("invalid_value", param, message);
+}
+
+/**
+ * The path of the first value that is not clean; null if there is none. The depth of
+ * a body is bounded before it is parsed.
+ */
+function uncleanPath(value: unknown): PathStep[] | null {
+  if (typeof value === "string") return value.isWellFormed() ? null : [];
+  if (typeof value === "number") return Number.isFinite(value) ? null : [];
+  if (typeof value !== "object" || value === null) return null;
+  const isList = Array.isArray(value);
+  for (const [name, member] of Object.entries(value)) {
+    const path = name.isWellFormed() ? uncleanPath(member) : [];
+    if (path !== null) return [isList ? Number(name) : name, ...path];
+  }
+  return null;
+}

@@ -1,0 +1,188 @@
+import { RedisUnavailableError } from "@gateway/shared/redis/errors";
+import { Hono, type HonoRequest } from "hono";
+import { KeyRefused } from "./domain/keys/key_store.ts";
+import { OperatorRefused } from "./domain/operators/operators.ts";
+import { NotDurable } from "./domain/store/durability.ts";
+import { BadCursor } from "./domain/store/redis.ts";
+import { accountRoutes } from "./web/pages/account_page.tsx";
+import { auditRoutes } from "./web/pages/audit_page.tsx";
+import {
+  type ConsoleContext,
+  type ConsoleDeps,
+  type ConsoleEnv,
+  type Handler,
+  Refused,
+  type Routes,
+  type SignedIn,
+} from "./web/context.ts";
+import { formGuard } from "./web/forms.ts";
+import {
+  baseHeaders,
+  crossSiteGuard,
+  hostGuard,
+  noKeys,
+} from "./web/guards.ts";
+import { failureRoutes } from "./web/pages/failures_page.tsx";
+import { keyFormRoutes } from "./web/pages/key_form.tsx";
+import { keyRoutes } from "./web/pages/key_page.tsx";
+import { keyListRoutes } from "./web/pages/keys_page.tsx";
+import { showCard, showPage } from "./web/layout.tsx";
+import { behindSignIn, forOperators, recognize } from "./web/session.ts";
+import { confirmRoutes, signInRoutes } from "./web/pages/sign_in_page.tsx";
+import { referenceRoutes } from "./web/pages/reference_page.tsx";
+import { tryRoutes } from "./web/pages/try_page.tsx";
+import { peopleRoutes } from "./web/pages/people_page.tsx";
+import { usageRoutes } from "./web/pages/usage_page.tsx";
+
+/** The console's own files; their paths name their content. */
+const asset: Handler = (c) => {
+  const file = c.var.deps.assets.files.get(c.req.path);
+  if (file === undefined) throw new Refused(404, "This file does not exist");
+  return c.body(file.body, 200, {
+    "content-type": file.type,
+    "cache-control": "public, max-age=31536000, immutable",
+  });
+};
+
+/** Routes that need no sign-in. Every other route is private. */
+const PUBLIC_ROUTES: Routes = {
+  "/": { GET: (c) => c.redirect("/keys", 302) },
+  "/assets/:version/:name": { GET: asset },
+  ...referenceRoutes,
+  ...signInRoutes,
+};
+
+/** If two routes match, the first one answers. */
+const ROUTES: Routes = {
+  ...keyListRoutes,
+  ...keyFormRoutes,
+  ...keyRoutes,
+  ...failureRoutes,
+  ...tryRoutes,
+  ...usageRoutes,
+  ...auditRoutes,
+  ...accountRoutes,
+  ...confirmRoutes,
+};
+
+/** The console: its guards and its routes. */
+export function createConsole(deps: ConsoleDeps): Hono<ConsoleEnv> {
+  const app = new Hono<ConsoleEnv>();
+  app.use(async (c, next) => {
+    c.set("deps", deps);
+    await next();
+  });
+  app.use(baseHeaders, hostGuard, noKeys, crossSiteGuard, formGuard());
+  addRoutes(app, PUBLIC_ROUTES, (handler) => handler);
+  addRoutes(app, ROUTES);
+  addRoutes(app, peopleRoutes, forOperators);
+  app.notFound(async (c) => {
+    await recognize(c);
+    return await refuse(c, new Refused(404, "This page does not exist"));
+  });
+  app.onError((error, c) => {
+    const refused = asRefused(error, c.req);
+    logRefused(c, refused, error);
+    return refuse(c, refused);
+  });
+  return app;
+}
+
+/** Adds routes, private by default. Every other method of a path is answered 405 with `Allow` (ASVS 4.1.4). */
+export function addRoutes(
+  app: Hono<ConsoleEnv>,
+  routes: Routes,
+  guarded: (handler: Handler) => Handler = behindSignIn,
+): void {
+  for (const [path, { GET, POST }] of Object.entries(routes)) {
+    if (GET !== undefined) app.get(path, guarded(GET));
+    if (POST !== undefined) app.post(path, guarded(POST));
+    const allow = [GET && "GET, HEAD", POST && "POST"].filter(Boolean);
+    app.all(path, () => {
+      throw new Refused(405, "This page does not support that method", {
+        headers: { allow: allow.join(", ") },
+      });
+    });
+  }
+}
+
+/** What an error means to the person who sent the request. */
+function asRefused(error: unknown, { method, path }: HonoRequest): Refused {
+  if (error instanceof Refused) return error;
+  const [back = "/keys"] =
+    /^\/(?:keys|people)\/\w{3}_\w+|^\/people/.exec(path) ??
+      [];
+  if (error instanceof KeyRefused) {
+    if (error.reason === "not_found") return new Refused(404, error.message);
+    return new Refused(409, error.message, { back });
+  }
+  if (error instanceof OperatorRefused) {
+    return new Refused(409, error.message, { back });
+  }
+  if (error instanceof BadCursor) {
+    const [list = "/keys"] = /^\/(?:audit|people)(?:\/keys)?/.exec(path) ?? [];
+    return new Refused(
+      400,
+      "This page of the list does not exist. Begin at the newest entries",
+      { back: list },
+    );
+  }
+  const headers = { "retry-after": "1" };
+  if (error instanceof NotDurable) {
+    return new Refused(
+      503,
+      "The change was made but is not confirmed to be on disk. Check whether it is there before you try again",
+      { headers },
+    );
+  }
+  if (error instanceof RedisUnavailableError) {
+    // Does not suggest repeating a change that may have been made.
+    const message = method === "POST" && error.mayHaveRun
+      ? "The database did not respond in time. Your change may or may not have been made. Check before you try again"
+      : "The database is not responding. Try again in a moment";
+    return new Refused(503, message, { headers });
+  }
+  return new Refused(
+    500,
+    "Something went wrong on our side. Try again. If it happens again, give your operator the request id below",
+  );
+}
+
+/** Logs who was refused what (ASVS 16.3.2, 16.3.3), and failures with their cause. */
+function logRefused(
+  c: ConsoleContext,
+  { status, message }: Refused,
+  error: unknown,
+): void {
+  const { requestId, deps: { log } } = c.var;
+  const signedIn: SignedIn | undefined = c.get("signedIn");
+  const ownerId = signedIn?.session.ownerId ?? null;
+  const clientAddress = c.env.remoteIp;
+  const line = { requestId, status, ownerId, clientAddress, message };
+  if (status < 500) log.warn("request_refused", line);
+  else log.error("request_failed", { ...line, error });
+}
+
+/** Shows why a request was refused, with a link to continue, and the navigation to those who are signed in. */
+function refuse(
+  c: ConsoleContext,
+  { status, message, options: { headers = {}, back = "/keys" } }: Refused,
+): Response | Promise<Response> {
+  const title = status === 404 ? "Not found" : "That did not work";
+  const page = { title, status, headers, isCard: true };
+  // Without Redis there is no navigation, which needs it.
+  const isInside = c.get("signedIn") !== undefined && status < 500;
+  return (isInside ? showPage : showCard)(
+    c,
+    page,
+    <>
+      <p>{message}.</p>
+      <p class="help">{status} · request {c.get("requestId")}</p>
+      <div class="row">
+        <a class="button primary" href={back}>
+          {back === "/keys" ? "Go to your keys" : "Continue"}
+        </a>
+      </div>
+    </>,
+  );
+}

@@ -1,0 +1,126 @@
+import assert from "node:assert/strict";
+import type { Page } from "playwright-core";
+import { until } from "../redis_fixture.ts";
+import {
+  browserTest,
+  press,
+  says,
+  signedIn,
+  type Visit,
+} from "./site_fixture.ts";
+
+/** The page "Try it" in the browser. Run by `console_test.ts`. */
+
+/** A part of the answer. */
+const part = (page: Page, name: string) =>
+  page.locator(`[data-part="${name}"]`);
+
+const messageOf = (page: Page) => page.getByLabel("Message", { exact: true });
+
+/** Text arrives piece by piece, and Stop ends the request at the API. */
+async function streams(page: Page, { site }: Visit): Promise<void> {
+  await messageOf(page).fill(
+    "[simulator: 4000 tokens, 50 tokens per second]",
+  );
+  await press(page, "Send");
+  const content = part(page, "content");
+  await until(async () => (await content.innerText()).length > 10);
+  const { length } = await content.innerText();
+  await until(async () => (await content.innerText()).length > length);
+  assert.ok(await page.getByRole("button", { name: "Send" }).isDisabled());
+  await press(page, "Stop");
+  await says(page, "stopped by you");
+  assert.equal(await site.asked.at(-1)?.ended, "left");
+  assert.match(await part(page, "first").innerText(), /^\d+\.\d\d s$/);
+}
+
+/** A mistake is told at its field, which gets the focus; nothing is sent. */
+async function mistake(page: Page, { site }: Visit): Promise<void> {
+  const count = site.asked.length;
+  await page.getByText("Tools", { exact: true }).click();
+  const tools = page.getByLabel("Tools (JSON)");
+  await tools.fill('[{"type": "function",}]');
+  await press(page, "Send");
+  await says(page, "This is not valid JSON. Expected double-quoted property");
+  const focused = await page.evaluate("document.activeElement.id");
+  assert.equal(focused, "tools");
+  assert.equal(site.asked.length, count);
+  await tools.fill("");
+  await messageOf(page).fill("[simulator: 1 token]");
+  await press(page, "Send");
+  await says(page, "Complete after");
+  assert.ok(!await page.getByText("This is not valid JSON").isVisible());
+}
+
+/** The code follows the form, and the answer becomes part of the next request. */
+async function conversation(page: Page, { site }: Visit): Promise<void> {
+  await page.getByText("TypeScript", { exact: true }).click();
+  await messageOf(page).fill("First question");
+  await page.getByLabel("System prompt").fill("Be kind");
+  const code = page.locator("#code-TypeScript");
+  await code.getByText('"content": "First question"').waitFor();
+  await messageOf(page).press("Control+Enter");
+  await press(page, "Continue the conversation");
+  await messageOf(page).fill("Second question");
+  await press(page, "Send");
+  await until(() =>
+    site.asked.at(-1)?.body.includes("Second question") === true
+  );
+  const { messages } = JSON.parse(site.asked.at(-1)?.body ?? "");
+  assert.deepEqual(
+    messages.map(({ role }: { role: string }) => role),
+    ["system", "user", "assistant", "user"],
+  );
+  await page.locator('button[data-copy="code-TypeScript"]').click();
+  await says(page, "Copied");
+  const copied = String(await page.evaluate("navigator.clipboard.readText()"));
+  assert.match(copied, /client\.chat\.completions\.create/);
+}
+
+/** A request that ends early says so; a session that has ended asks for sign-in. */
+async function endings(page: Page, { site }: Visit): Promise<void> {
+  await messageOf(page).fill("[simulator: cut after 5 tokens]");
+  await press(page, "Send");
+  await says(page, "The connection was lost before the answer was complete");
+  await messageOf(page).fill("[simulator: error 429]");
+  await press(page, "Send");
+  await says(page, "rate_limit_exceeded: ");
+  const ownerId = await site.deps.owners.ensure("try@example.org");
+  await site.deps.sessions.endOthers(ownerId, null);
+  await press(page, "Send");
+  await page.waitForURL("**/sign-in**");
+}
+
+async function withoutScript(visit: Visit): Promise<void> {
+  const { page, context } = await signedIn(visit, "plain@example.org", {
+    javaScriptEnabled: false,
+  });
+  await page.goto("/try");
+  await messageOf(page).fill("Without a script");
+  await press(page, "Show as code");
+  await says(page, '"content": "Without a script"');
+  await press(page, "Send");
+  await says(page, "Complete after");
+  assert.match(await part(page, "content").innerText(), /^I am the gateway/);
+  await page.getByText("Tools", { exact: true }).click();
+  await page.getByLabel("Tools (JSON)").fill("[");
+  await press(page, "Send");
+  await says(page, "This is not valid JSON");
+  await context.close();
+}
+
+browserTest("Try it in a browser", async (visit, t) => {
+  const { page, context } = await signedIn(visit, "try@example.org");
+  await context.grantPermissions(["clipboard-read", "clipboard-write"], {
+    origin: visit.site.origin,
+  });
+  await page.goto("/try");
+  const steps: [name: string, step: typeof streams][] = [
+    ["streamed text, and Stop", streams],
+    ["a mistake in a field", mistake],
+    ["code, and a conversation", conversation],
+    ["answers that end early", endings],
+  ];
+  for (const [name, step] of steps) await t.step(name, () => step(page, visit));
+  await t.step("without JavaScript", () => withoutScript(visit));
+});

@@ -1,0 +1,154 @@
+import type { Limits } from "@gateway/shared/keys/record";
+import type { Actor, AuditAction, AuditLog } from "../audit/audit_log.ts";
+import { describeLimits } from "../keys/key_record.ts";
+import type { Account, OwnerStore } from "../owners/owner_store.ts";
+import type { Link, LinkStore } from "../sign_in/links.ts";
+import type { SessionStore } from "../sign_in/sessions.ts";
+
+/** What operators do to the accounts of owners, in the console and on the command line. */
+
+/** Who acts; `ownerId` is null for the command line. */
+export interface Operator extends Actor {
+  ownerId: string | null;
+}
+
+/** An operator may not do this, and nothing was changed. The message is a sentence without its full stop. */
+export class OperatorRefused extends Error {
+  override name = "OperatorRefused";
+}
+
+/** A link that was made for an owner. Its secret exists nowhere else. */
+export interface OwnerLink extends Link {
+  email: string;
+  secret: string;
+}
+
+/** Changes that need no further input. */
+export const OWNER_CHANGES = [
+  ...["reset_password", "remove_second_factor", "sign_out_everywhere"] as const,
+  ...["make_operator", "remove_role_of_operator", "disable", "enable"] as const,
+];
+export type OwnerChange = typeof OWNER_CHANGES[number];
+
+/** Their names in audit logs. */
+const LOGGED: Readonly<Record<OwnerChange, AuditAction>> = {
+  reset_password: "account.reset_link_made",
+  remove_second_factor: "account.second_factor_removed",
+  sign_out_everywhere: "session.revoked",
+  make_operator: "owner.role_given",
+  remove_role_of_operator: "owner.role_removed",
+  disable: "owner.disabled",
+  enable: "owner.enabled",
+};
+
+/** Those that this account allows. Operators have to lose the role before they are disabled, so that one is always left. */
+export const changesOf = (
+  { isDisabled, isOperator, totpSecret }: Account,
+): OwnerChange[] =>
+  OWNER_CHANGES.filter((what) => {
+    if (what === "enable") return isDisabled;
+    if (what === "remove_second_factor") return totpSecret !== null;
+    if (what === "remove_role_of_operator") return isOperator;
+    const isForOthers = what === "disable" || what === "make_operator";
+    return !isDisabled && !(isForOthers && isOperator);
+  });
+
+/**
+ * Each change is in the owner's audit log and, with the owner's address, in that of
+ * the operator. Operators change nothing but limits of their own, because the page
+ * Account asks for the password each time.
+ */
+export function createOperators({ owners, sessions, links, audit }: {
+  owners: OwnerStore;
+  sessions: SessionStore;
+  links: LinkStore;
+  audit: AuditLog;
+}) {
+  async function find(ownerId: string): Promise<Account> {
+    const account = await owners.read(ownerId);
+    if (account === null) throw new OperatorRefused("There is no such owner");
+    return account;
+  }
+
+  async function note(
+    { ownerId: operatorId, by, ip }: Operator,
+    { ownerId, email }: Account,
+    action: AuditAction,
+    detail = "",
+  ): Promise<void> {
+    await audit.add(ownerId, { action, by, ip, detail });
+    if (operatorId === null || operatorId === ownerId) return;
+    const whom = detail === "" ? email : `${email}: ${detail}`;
+    await audit.add(operatorId, { action, by, ip, detail: whom });
+  }
+
+  /** Makes a change. Returns the secret of a link, if it is one. */
+  async function make(what: OwnerChange, ownerId: string, by: string) {
+    if (what === "reset_password") {
+      return await links.make({ kind: "reset", ownerId });
+    }
+    if (what === "remove_second_factor") await owners.disableTotp(ownerId, by);
+    if (what === "make_operator") await owners.giveRole(ownerId);
+    if (what === "enable") await owners.setState(ownerId, "enabled");
+    if (what === "disable") await owners.setState(ownerId, "disabled");
+    if (what === "disable" || what === "sign_out_everywhere") {
+      await sessions.endOthers(ownerId, null);
+    }
+    if (what !== "remove_role_of_operator") return null;
+    if (await owners.takeRole(ownerId)) return null;
+    throw new OperatorRefused(
+      "The last operator stays one. Make somebody else an operator first",
+    );
+  }
+
+  return {
+    /** Changes somebody else's account. Returns the link, if that is what was asked for. */
+    async change(
+      operator: Operator,
+      ownerId: string,
+      what: OwnerChange,
+    ): Promise<OwnerLink | null> {
+      const account = await find(ownerId);
+      const { email } = account;
+      const isSelf = operator.ownerId === ownerId;
+      if (isSelf || !changesOf(account).includes(what)) {
+        throw new OperatorRefused(
+          isSelf
+            ? "This is your own account. Use the page Account, or ask another operator"
+            : `You cannot ${
+              what.replaceAll("_", " ")
+            }: ${email} is not in such a state`,
+        );
+      }
+      const secret = await make(what, ownerId, operator.by);
+      await note(operator, account, LOGGED[what]);
+      return secret === null ? null : { kind: "reset", ownerId, email, secret };
+    },
+
+    /** Makes a link for an owner who cannot sign in yet, and the owner if the address is new. */
+    async invite(operator: Operator, email: string): Promise<OwnerLink> {
+      const account = await find(await owners.ensure(email));
+      if (account.passwordHash !== null || account.isDisabled) {
+        throw new OperatorRefused(
+          `${email} can sign in already or is disabled. For a forgotten password, reset it`,
+        );
+      }
+      const link = { kind: "invite", ownerId: account.ownerId } as const;
+      const secret = await links.make(link);
+      await note(operator, account, "owner.invited", email);
+      return { ...link, email, secret };
+    },
+
+    /** Sets the limits over all keys of an owner, from the next request on. */
+    async setLimits(
+      operator: Operator,
+      ownerId: string,
+      limits: Limits,
+    ): Promise<void> {
+      const account = await find(ownerId);
+      const detail = describeLimits(await owners.limits(ownerId), limits);
+      await owners.setLimits(ownerId, limits);
+      await note(operator, account, "owner.limits_changed", detail);
+    },
+  };
+}

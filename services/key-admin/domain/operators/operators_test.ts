@@ -1,0 +1,172 @@
+import assert from "node:assert/strict";
+import { KEY_FIELDS, ownerLimitsKey } from "@gateway/shared/keys/record";
+import {
+  codeOf,
+  isSignedIn,
+  signIn,
+  startConsole,
+  storedKey,
+} from "../../console_fixture.ts";
+import { entries } from "../../routes_fixture.ts";
+import { linkPath } from "../sign_in/links.ts";
+import { changesOf, OWNER_CHANGES, type OwnerChange } from "./operators.ts";
+
+/** Guarantee: operators help and stop owners, not unseen, and one is always left. */
+
+const ADA = "ada@example.org";
+const OP = "op@example.org";
+const SECRET = "GEZDGNBVGY3TQOJQ";
+
+/** A console with an operator and an owner. */
+async function startPeople() {
+  const site = await startConsole({ redisUser: "key-admin" });
+  const { owners, operators } = site.deps;
+  const ownerId = await site.addOwner(ADA);
+  const operatorId = await site.addOwner(OP);
+  await owners.giveRole(operatorId);
+  await owners.enableTotp(ownerId, SECRET);
+  const operator = { ownerId: operatorId, by: OP, ip: "192.0.2.9" };
+  const read = async () => await owners.read(ownerId) ?? assert.fail();
+  const change = (what: OwnerChange, whom = ownerId, who = operator) =>
+    operators.change(who, whom, what);
+  return { site, ownerId, operator, read, change };
+}
+
+Deno.test("ASVS 16.3.1: what an operator does is in the log of the owner and, with the owner's name, in that of the operator; a change that makes no sense is refused", async (t) => {
+  const { site, ownerId, operator, read, change } = await startPeople();
+  await using _ = site;
+  const logged = async (whose: string) => {
+    const { action, by, ip, detail } = (await entries(site, whose)).at(-1) ??
+      assert.fail();
+    return { action, by, ip, detail };
+  };
+  /** With how many changes are possible afterwards. */
+  const rows: [OwnerChange, action: string, possible: number][] = [
+    ["reset_password", "account.reset_link_made", 5],
+    ["remove_second_factor", "account.second_factor_removed", 4],
+    ["sign_out_everywhere", "session.revoked", 4],
+    ["make_operator", "owner.role_given", 3],
+    ["remove_role_of_operator", "owner.role_removed", 4],
+    ["disable", "owner.disabled", 1],
+    ["enable", "owner.enabled", 4],
+  ];
+  for (const [what, action, count] of rows) {
+    await t.step(what, async () => {
+      await change(what);
+      const entry = { action, by: OP, ip: operator.ip, detail: "" };
+      const own = { ...entry, detail: ADA };
+      assert.deepEqual(await logged(operator.ownerId), own);
+      const possible = changesOf(await read());
+      assert.equal(possible.length, count, possible.join());
+      for (const other of OWNER_CHANGES) {
+        if (possible.includes(other)) continue;
+        await assert.rejects(change(other), { name: "OperatorRefused" });
+      }
+      assert.deepEqual(await logged(ownerId), entry, "refused, so not logged");
+    });
+  }
+  const { operators, owners } = site.deps;
+  const limits = { ...await owners.limits(ownerId), concurrency: 4 };
+  await operators.setLimits(operator, ownerId, limits);
+  assert.deepEqual(await owners.limits(ownerId), limits);
+  const { detail } = await logged(operator.ownerId);
+  assert.equal(detail, `${ADA}: concurrency 0 → 4`);
+  for (const what of OWNER_CHANGES) {
+    await assert.rejects(change(what, operator.ownerId), /your own account/);
+  }
+  await assert.rejects(operators.invite(operator, ADA), /sign in already/);
+  await assert.rejects(change("disable", "own_x"), /no such owner/);
+});
+
+Deno.test("API5, ASVS 8.3.2: a disabled owner is signed out, cannot come back, and has a state that edges refuse", async () => {
+  const { site, ownerId, read, change } = await startPeople();
+  await using _ = site;
+  const { deps } = site;
+  const cookieOf = () =>
+    deps.sessions.start(ownerId, { ip: "", userAgent: "" });
+  const client = site.client();
+  client.cookies.set("__Host-sid", await cookieOf());
+  assert.equal(await isSignedIn(client), true);
+  const { secret } = await change("reset_password") ?? assert.fail();
+  await change("disable");
+  const name = ownerLimitsKey(ownerId);
+  const state = await deps.redis.command(["HGET", name, KEY_FIELDS.state]);
+  assert.equal(state, "disabled");
+  assert.equal(await isSignedIn(client), false);
+  assert.equal((await site.client().get(linkPath(secret))).status, 404);
+  // Only who has password and code learns why.
+  const codes = [["000000", /password or code is wrong/], [
+    codeOf(site, SECRET),
+    /account is disabled\. Ask your operator\./,
+  ]] as const;
+  for (const [code, says] of codes) {
+    assert.match((await signIn(site.client(), ADA, { code })).text, says);
+  }
+  // Nor does a session that a sign-in at the same moment has left.
+  client.cookies.set("__Host-sid", await cookieOf());
+  assert.equal(await isSignedIn(client), false);
+  await change("enable");
+  assert.equal((await read()).isDisabled, false);
+  const code = codeOf(site, SECRET, 1);
+  assert.equal((await signIn(site.client(), ADA, { code })).status, 303);
+});
+
+Deno.test("the last operator keeps the role, also if two take it from each other at once", async () => {
+  const { site, ownerId, operator, read, change } = await startPeople();
+  await using _ = site;
+  const commandLine = { by: "command line", ip: "", ownerId: null };
+  const { operators, owners } = site.deps;
+  await assert.rejects(
+    operators.change(
+      ...[commandLine, operator.ownerId, "remove_role_of_operator"] as const,
+    ),
+    /last operator stays one/,
+  );
+  await change("make_operator");
+  const results = await Promise.allSettled([
+    change("remove_role_of_operator"),
+    change("remove_role_of_operator", operator.ownerId, {
+      ...operator,
+      ownerId,
+    }),
+  ]);
+  const taken = results.filter(({ status }) => status === "fulfilled");
+  assert.equal(taken.length, 1);
+  const accounts = [await read(), await owners.read(operator.ownerId)];
+  assert.equal(accounts.filter((one) => one?.isOperator).length, 1);
+});
+
+Deno.test("ASVS 7.5.3: an hour after the password was entered, every change of an owner asks for it again", async () => {
+  const { site, ownerId, read } = await startPeople();
+  await using _ = site;
+  const client = await site.signedIn(OP);
+  for (let minutes = 0; minutes < 60; minutes += 20) {
+    site.clock.nowMs += 20 * 60_000;
+    assert.equal((await client.get("/people")).status, 200);
+  }
+  const requests: [path: string, form: Record<string, string>][] = [
+    ["/people", { email: "new@example.org" }],
+    [`/people/${ownerId}`, { what: "disable" }],
+    [`/people/${ownerId}/limits`, { concurrency: "1" }],
+  ];
+  for (const [path, form] of requests) {
+    const next = encodeURIComponent(path.replace("/limits", ""));
+    const { headers } = await client.post(path, form);
+    assert.equal(headers.get("location"), `/confirm?next=${next}`);
+  }
+  assert.equal((await read()).isDisabled, false);
+});
+
+Deno.test("API3: the pages of operators have no hash of a key or a password, and no secret of a second factor", async () => {
+  const { site, ownerId } = await startPeople();
+  await using _ = site;
+  const { hash } = await storedKey(site, ownerId, { description: "Billing" });
+  const client = await site.signedIn(OP);
+  for (const page of ["", "?top=tokens-30", "/keys", `/${ownerId}`]) {
+    const { text, status } = await client.get(`/people${page}`);
+    assert.equal(status, 200);
+    for (const secret of [hash, "quick ", SECRET]) {
+      assert.ok(!text.includes(secret), `${page} ${secret}`);
+    }
+  }
+});

@@ -1,0 +1,162 @@
+import { isKeyId } from "@gateway/shared/keys/key";
+import { usageDay } from "@gateway/shared/keys/limiter_state";
+import { keysKey, ownerUsageKey } from "@gateway/shared/keys/record";
+import {
+  type KeyRow,
+  type PageQuery,
+  readPage,
+  readRow,
+} from "../keys/key_page.ts";
+import type { KeyStore } from "../keys/key_store.ts";
+import { readTotals, type Totals } from "../keys/usage.ts";
+import {
+  type Account,
+  OWNERS_KEY,
+  type OwnerStore,
+  readEmail,
+} from "../owners/owner_store.ts";
+import {
+  asNumber,
+  asTexts,
+  BadCursor,
+  type StoreDeps,
+} from "../store/redis.ts";
+
+/** What operators see of all owners. docs/evidence/limits.md has what it takes to read. */
+
+/** The newest owners, who are searched and compared. */
+const OWNERS_MAX = 10_000;
+/** Owners that are read at the same time. */
+const BATCH = 100;
+/** Keys of one owner that a search examines before it goes on to the next page, which has the others. */
+const KEYS_MAX = 500;
+/** A search ends after this time, and its next page goes on from there. */
+const SEARCH_MS = 2_000;
+/** How many of those who use most are shown. */
+const TOP_MAX = 50;
+const DAY_MS = 86_400_000;
+
+/** Which owners or keys, and which page of them. */
+export type PeopleQuery = Omit<PageQuery, "filter" | "examinedMax">;
+
+/** One page of a list. */
+export interface Page<T> {
+  rows: T[];
+  /** The cursor of the next page; null at the end. */
+  next: string | null;
+}
+
+type Owner = Pick<Account, "ownerId" | "email">;
+
+/** An owner in a list. */
+export interface OwnerRow {
+  account: Account;
+  keys: number;
+  /** Of today, unless the list is about other days. */
+  totals: Totals;
+}
+
+export function createPeople(
+  { redis, now, owners, keys }: StoreDeps & {
+    owners: OwnerStore;
+    keys: KeyStore;
+  },
+) {
+  const newest = ["ZREVRANGE", OWNERS_KEY, "0", String(OWNERS_MAX - 1)];
+  const ownerIds = async () => asTexts(await redis.command(newest));
+
+  /** A page of what `read` finds for each owner, newest first. A cursor is an owner's id and, behind a dot, a cursor of `read`. */
+  async function page<T>(
+    { after, rows: rowsMax }: PeopleQuery,
+    read: (owner: Owner, after: string) => Promise<Page<T>>,
+  ): Promise<Page<T>> {
+    const ids = await ownerIds();
+    const [from = "", within = ""] = after.split(".");
+    const found = ids.indexOf(from);
+    if (from !== "" && found < 0) throw new BadCursor();
+    const first = within === "" ? found + 1 : found;
+    const rows: T[] = [];
+    const endMs = now() + SEARCH_MS;
+    for (let at = first; at < ids.length; at += BATCH) {
+      const batch = ids.slice(at, at + BATCH);
+      const pages = await Promise.all(batch.map(async (id, n) => {
+        const owner = { ownerId: id, email: await readEmail(redis, id) };
+        return await read(owner, at + n === first ? within : "");
+      }));
+      for (const [n, page] of pages.entries()) {
+        rows.push(...page.rows);
+        const next = page.next ?? "";
+        const isEnd = next === "" && at + n === ids.length - 1;
+        const isFull = next !== "" || rows.length >= rowsMax || now() > endMs;
+        if (!isEnd && isFull) return { rows, next: `${batch[n]}.${next}` };
+      }
+    }
+    return { rows, next: null };
+  }
+
+  const people = {
+    /** One page of owners whose address or id has all of the words. */
+    list: (query: PeopleQuery): Promise<Page<OwnerRow>> => {
+      const words = query.search.toLowerCase().split(/\s+/);
+      return page(query, async ({ email, ownerId }) => {
+        const text = `${email} ${ownerId.toLowerCase()}`;
+        const row = words.every((word) => text.includes(word)) &&
+          await people.find(ownerId, query.day);
+        return { rows: row ? [row] : [], next: null };
+      });
+    },
+
+    /** An owner as in the list; null when there is none. */
+    async find(ownerId: string, day: string): Promise<OwnerRow | null> {
+      const account = await owners.read(ownerId);
+      const keys = await redis.command(["ZCARD", keysKey(ownerId)]);
+      const totals = await readTotals(redis, [ownerUsageKey(ownerId, day)]);
+      return account && { account, keys: asNumber(keys), totals };
+    },
+
+    /** One page of the keys of all owners. Words may also be a part of the owner's address; the search may be the id of a key. */
+    keys: (query: PeopleQuery): Promise<Page<KeyRow & Owner>> =>
+      page(query, async (owner, after) => {
+        if (isKeyId(query.search)) {
+          const key = await keys.get(owner.ownerId, query.search);
+          const rows = key ? [await readRow(redis, key, query.day)] : [];
+          return {
+            rows: rows.map((row) => ({ ...row, ...owner })),
+            next: null,
+          };
+        }
+        const words = query.search.split(/\s+/)
+          .filter((word) => !owner.email.includes(word.toLowerCase()));
+        const { rows, next } = await readPage(redis, owner.ownerId, {
+          ...{ ...query, search: words.join(" "), after },
+          ...{ filter: "all", examinedMax: KEYS_MAX },
+        });
+        return { rows: rows.map((row) => ({ ...row, ...owner })), next };
+      }),
+
+    /** The owners who used most in the last days in UTC, today included. */
+    async top(by: keyof Totals, days: number): Promise<Page<OwnerRow>> {
+      const dates = Array.from(
+        { length: days },
+        (_, ago) => usageDay(now() - ago * DAY_MS),
+      );
+      const ids = await ownerIds();
+      const used: { ownerId: string; totals: Totals }[] = [];
+      for (let at = 0; at < ids.length; at += BATCH) {
+        const batch = ids.slice(at, at + BATCH).map(async (ownerId) => {
+          const names = dates.map((day) => ownerUsageKey(ownerId, day));
+          return { ownerId, totals: await readTotals(redis, names) };
+        });
+        used.push(...await Promise.all(batch));
+      }
+      const most = used.filter(({ totals }) => totals[by] > 0)
+        .sort((a, b) => b.totals[by] - a.totals[by]).slice(0, TOP_MAX);
+      const rows = await Promise.all(most.map(async ({ ownerId, totals }) => {
+        const row = await people.find(ownerId, "");
+        return row && { ...row, totals };
+      }));
+      return { rows: rows.filter((row) => row !== null), next: null };
+    },
+  };
+  return people;
+}

@@ -1,0 +1,96 @@
+import assert from "node:assert/strict";
+import {
+  USAGE_KINDS,
+  usageDay,
+  usageField,
+} from "@gateway/shared/keys/limiter_state";
+import { ownerUsageKey } from "@gateway/shared/keys/record";
+import { startConsole, storedKey } from "../../console_fixture.ts";
+import type { Page } from "./people.ts";
+
+/** Follows a list to its end. */
+async function allOf<T>(
+  read: (after: string) => Promise<Page<T>>,
+  after = "",
+): Promise<T[]> {
+  const { rows, next } = await read(after);
+  return next === null ? rows : [...rows, ...await allOf(read, next)];
+}
+
+Deno.test("operators page through owners and all keys without gaps, and find them by their words", async (t) => {
+  await using site = await startConsole({ redisUser: "key-admin" });
+  const { deps: { people, owners }, clock } = site;
+  const emails: string[] = [];
+  const keys: { id: string; hint: string }[] = [];
+  for (const [n, count] of [0, 1, 3, 0, 60, 2, 0].entries()) {
+    const email = `person${n}@${n % 2 ? "odd" : "even"}.example.org`;
+    clock.nowMs += 1;
+    const ownerId = await owners.ensure(email);
+    emails.unshift(email);
+    for (let k = 0; k < count; k++) {
+      const description = `Key k${k} of ${n}`;
+      keys.push(await storedKey(site, ownerId, { description }));
+    }
+  }
+  const query = { search: "", after: "", rows: 200, day: usageDay(0) };
+  for (const rows of [1, 2, 7, 200]) {
+    await t.step(`${rows} rows a page`, async () => {
+      const asked = { ...query, rows };
+      const listed = await allOf((after) => people.list({ ...asked, after }));
+      assert.deepEqual(listed.map(({ account }) => account.email), emails);
+      assert.deepEqual(listed.map((row) => row.keys), [0, 2, 60, 0, 3, 1, 0]);
+      const found = await allOf((after) => people.keys({ ...asked, after }));
+      const ids = found.map(({ key }) => key.id);
+      assert.deepEqual(ids.toSorted(), keys.map(({ id }) => id).toSorted());
+    });
+  }
+  const [{ id, hint } = assert.fail()] = keys;
+  const searches: [search: string, owners: number, keys: number][] = [
+    ["odd", 3, 3],
+    ["PERSON4 even", 1, 60],
+    [id, 0, 1],
+    [hint.slice(-4), 0, 1],
+    ["key k0", 0, 4],
+    ["person2 k1", 0, 1],
+    ["zzz", 0, 0],
+  ];
+  for (const [search, owned, kept] of searches) {
+    await t.step(`search for ${search}`, async () => {
+      const asked = { ...query, search };
+      assert.equal((await people.list(asked)).rows.length, owned);
+      assert.equal((await people.keys(asked)).rows.length, kept);
+    });
+  }
+  for (const list of [people.keys, people.list]) {
+    await assert.rejects(list({ ...query, after: "x" }), { name: "BadCursor" });
+  }
+});
+
+Deno.test("the owners who use most: the days of each are added up", async () => {
+  await using site = await startConsole({ redisUser: "key-admin" });
+  const { deps: { people, owners }, clock } = site;
+  const administrator = await site.server.connect();
+  const use = async (name: string, daysAgo: number, requests: number) => {
+    const ownerId = await owners.ensure(`${name}@example.org`);
+    const day = usageDay(clock.nowMs - daysAgo * 86_400_000);
+    const { requests: ran, promptTokens, completionTokens } = USAGE_KINDS;
+    const counts = [[ran, requests], [promptTokens, 10], [completionTokens, 5]]
+      .flatMap(([kind = "", n]) => [`22:${kind}`, n, `23:${kind}:small-1`, n]);
+    const counter = ownerUsageKey(ownerId, day);
+    await administrator.command(["HSET", counter, ...counts.map(String)]);
+  };
+  assert.equal(usageField("23", "req", "small-1"), "23:req:small-1");
+  await use("ada", 0, 3);
+  await use("ada", 29, 1);
+  await use("ada", 30, 1_000);
+  await use("bob", 1, 7);
+  await owners.ensure("idle@example.org");
+  const top = async (by: "requests" | "tokens", days: number) =>
+    (await people.top(by, days)).rows.map(({ account, totals }) => [
+      ...[account.email.slice(0, 3), totals.requests, totals.tokens],
+    ]);
+  assert.deepEqual(await top("tokens", 1), [["ada", 6, 30]]);
+  const month = [["ada", 8, 60], ["bob", 14, 30]];
+  assert.deepEqual(await top("tokens", 30), month);
+  assert.deepEqual(await top("requests", 30), month.toReversed());
+});

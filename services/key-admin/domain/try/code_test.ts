@@ -1,0 +1,46 @@
+import assert from "node:assert/strict";
+import { codeOf } from "./code.ts";
+import { streamed } from "./request.ts";
+
+/** `tests/e2e/try_test.ts` runs such code. */
+
+const REQUEST = {
+  model: "m",
+  messages: [{ role: "user", content: `It's "a"\n\\ \u2028 é` }],
+  tools: [{
+    type: "function",
+    function: { name: "look_up", strict: true, description: "x".repeat(60) },
+  }],
+  seed: -1.5e-9,
+  enable_thinking: false,
+  odd: { "with space": [], none: null },
+};
+
+Deno.test("the code of Try it has every field, quoted for its language, and fields unknown to the packages apart", () => {
+  const { curl, TypeScript, Python } = codeOf(
+    streamed(REQUEST),
+    "https://api.test/v1",
+  );
+  const body = /-d '([^]*)'$/.exec(curl)?.[1]?.replaceAll(`'\\''`, "'") ?? "";
+  assert.deepEqual(JSON.parse(body), streamed(REQUEST));
+  assert.ok(!/'/.test(curl.replaceAll(`'\\''`, "").replace(/-d '|'$/g, "")));
+  const extra = `...{
+    "enable_thinking": false,
+    "odd": {"with space": [], "none": null}
+  },
+});`;
+  assert.ok(TypeScript.includes(extra), TypeScript);
+  assert.match(TypeScript, /^ {2}stream: true,$/m);
+  const odd = `  extra_body={
+    "enable_thinking": False,
+    "odd": {"with space": [], "none": None}
+  },
+)`;
+  assert.ok(Python.includes(odd), Python);
+  assert.match(Python, /^ {2}stream_options=\{"include_usage": True\},$/m);
+  assert.match(Python, /"strict": True,\n/);
+  for (const code of [curl, TypeScript, Python]) {
+    assert.match(code, /OPENAI_API_KEY|OpenAI\(/);
+    assert.ok(code.includes("-1.5e-9"), code);
+  }
+});

@@ -1,0 +1,58 @@
+import { hkdfSync } from "node:crypto";
+import { mintKey } from "@gateway/shared/keys/key";
+import { UNLIMITED } from "@gateway/shared/keys/record";
+import type { Actor } from "../audit/audit_log.ts";
+import type { Session } from "../sign_in/sessions.ts";
+import type { Stores } from "../stores.ts";
+
+/**
+ * The key of the page "Try it": one per session, for minutes, with limits of its own.
+ * Its value is derived from the session's cookie, which is stored nowhere: every
+ * key-admin can derive it while the session lasts, and nobody can afterwards.
+ */
+
+/** Bounds of what one session may try: a person, not a program. */
+export const TRY_LIMITS = {
+  /** How long the key works. The next request after that gets a new one, */
+  keyMs: 10 * 60_000,
+  /** and so does one of a key that works no longer than this. */
+  renewMs: 60_000,
+  /** Beside the limits of the owner. There is none per day, since a key lives for minutes. */
+  key: {
+    ...UNLIMITED,
+    ...{ requestsPerMinute: 10, tokensPerMinute: 40_000, concurrency: 2 },
+  },
+  /** The whole answer; the default timeout of OpenAI's packages. Beyond: 504. */
+  answerMs: 600_000,
+} as const;
+
+const SETTINGS = {
+  ...{ description: "Try it", scopes: ["chat" as const], models: [] },
+  limits: TRY_LIMITS.key,
+};
+
+/** The value of the session's key, which is created if there is none that lasts. Two first requests at once create two; the one that is lost expires. */
+export async function tryKeyValue(
+  { keys, sessions, now }: Pick<Stores, "keys" | "sessions" | "now">,
+  { id, ownerId, tryKeyId }: Session,
+  { cookie, actor }: { cookie: string; actor: Actor },
+): Promise<string> {
+  const mintValue = (keyId: string) => {
+    let nth = 0;
+    return mintKey((length) => {
+      const label = `try ${keyId} ${nth++}`;
+      return new Uint8Array(hkdfSync("sha256", cookie, "", label, length));
+    });
+  };
+  const key = await keys.get(ownerId, tryKeyId);
+  const lastsMs = (key?.expiresAtMs ?? 0) - now();
+  if (key?.state === "enabled" && lastsMs > TRY_LIMITS.renewMs) {
+    return mintValue(key.id);
+  }
+  const made = await keys.createUnlisted({
+    ...{ ownerId, actor, settings: SETTINGS, mintValue },
+    lifeMs: TRY_LIMITS.keyMs,
+  });
+  await sessions.update(id, { tryKeyId: made.key.id });
+  return made.value;
+}

@@ -1,0 +1,330 @@
+import { raw } from "hono/html";
+import type { Child } from "hono/jsx";
+import { renderSVG } from "uqr";
+import type { AuditAction } from "../../domain/audit/audit_log.ts";
+import { passwordProblem } from "../../domain/sign_in/password.ts";
+import { SESSION_LIMITS } from "../../domain/sign_in/sessions.ts";
+import {
+  mintTotpSecret,
+  totpStep,
+  totpUri,
+} from "../../domain/sign_in/totp.ts";
+import {
+  actorOf,
+  type ConsoleContext,
+  type Handler,
+  Refused,
+} from "../context.ts";
+import { FORM, readForm } from "../forms.ts";
+import { showPage } from "../layout.tsx";
+import {
+  Box,
+  Field,
+  PasswordField,
+  PostForm,
+  ShownOnce,
+  Time,
+} from "../parts.tsx";
+import { writeCookie } from "../session.ts";
+import { checkPassword, NewPasswordField } from "./sign_in_page.tsx";
+
+/** The owner's own account: password, second factor, sessions. */
+
+const changePassword: Handler = async (c) => {
+  const { deps, signedIn: { session, account } } = c.var;
+  const form = readForm(
+    c,
+    FORM.pick({ password: true, new_password: true, end_others: true }),
+  );
+  const problem = await checkPassword(c, form.password) ??
+    await passwordProblem(form.new_password, account);
+  if (problem !== null) return await showAccount(c, problem);
+  const { ownerId } = account;
+  const hash = await deps.hasher.hash(form.new_password);
+  await deps.owners.setPassword(ownerId, hash);
+  if (form.end_others) await deps.sessions.endOthers(ownerId, session.id);
+  await note(c, "account.password_changed");
+  return c.redirect("/account?done=password", 303);
+};
+
+/** The name that the authenticator app shows beside the address. */
+const ISSUER = "Gateway";
+/** The white frame around a QR code. */
+const QUIET_MODULES = 4;
+
+const setUpSecondFactor: Handler = async (c) => {
+  const { deps, signedIn: { account, session } } = c.var;
+  if (account.passwordHash === null || account.totpSecret !== null) {
+    return c.redirect("/account", 302);
+  }
+  const secret = mintTotpSecret(deps.randomBytes);
+  await deps.sessions.update(session.id, { totpSecret: secret });
+  return await showSetUp(c, secret);
+};
+
+const turnOnSecondFactor: Handler = async (c) => {
+  const { deps, signedIn: { account, session } } = c.var;
+  const form = readForm(c, FORM.pick({ code: true, password: true }));
+  const { ownerId, totpSecret: secret } = session;
+  if (secret === "" || account.totpSecret !== null) {
+    return c.redirect("/account", 303);
+  }
+  const step = totpStep(secret, form.code.replace(/\s/g, ""), deps.now());
+  const error = await checkPassword(c, form.password);
+  if (error !== null || step === null) {
+    return await showSetUp(c, secret, error ?? WRONG_CODE);
+  }
+  // A form that is sent twice gets one set of recovery codes.
+  if (!await deps.owners.useTotpStep(ownerId, step)) {
+    return c.redirect("/account", 303);
+  }
+  const codes = await deps.owners.enableTotp(ownerId, secret);
+  await note(c, "account.second_factor_on");
+  return await showPage(
+    c,
+    {
+      title: "Store your recovery codes",
+      lead:
+        "Two-step sign-in is on. If you lose the app, each of these codes lets you sign in once. They are shown only now.",
+      isCard: true,
+    },
+    <ShownOnce
+      label="Recovery codes"
+      value={codes.join("\n")}
+      next="/account"
+    />,
+  );
+};
+
+const WRONG_CODE =
+  "The code is wrong. Codes change every 30 seconds. Check the clock of your device.";
+
+const turnOffSecondFactor: Handler = async (c) => {
+  const { deps, signedIn: { account } } = c.var;
+  const form = readForm(c, FORM.pick({ password: true }));
+  const problem = await checkPassword(c, form.password);
+  if (problem !== null) return await showAccount(c, problem);
+  await deps.owners.disableTotp(account.ownerId);
+  await note(c, "account.second_factor_off");
+  return c.redirect("/account?done=factor_off", 303);
+};
+
+const dismissNotice: Handler = async (c) => {
+  readForm(c, FORM.pick({}));
+  await c.var.deps.owners.dismissNotice(c.var.signedIn.account.ownerId);
+  return c.redirect("/account", 303);
+};
+
+const endSession: Handler = async (c) => {
+  const { deps, signedIn: { account } } = c.var;
+  const form = readForm(c, FORM.pick({ session: true }));
+  if (!(await deps.sessions.end(account.ownerId, form.session))) {
+    throw new Refused(404, "This session has already ended", {
+      back: "/account",
+    });
+  }
+  await note(c, "session.revoked");
+  return c.redirect("/account?done=session_ended", 303);
+};
+
+/** Ends this session, or all of them. */
+const signOut = (isEverywhere: boolean): Handler => async (c) => {
+  const { deps: { sessions }, signedIn: { account, session } } = c.var;
+  readForm(c, FORM.pick({}));
+  await note(c, isEverywhere ? "session.revoked" : "session.signed_out");
+  if (isEverywhere) await sessions.endOthers(account.ownerId, null);
+  else await sessions.end(account.ownerId, session.id);
+  writeCookie(c, "sid", null);
+  c.header("clear-site-data", '"cache", "storage"');
+  return c.redirect("/sign-in", 303);
+};
+
+export const accountRoutes = {
+  "/account": { GET: (c: ConsoleContext) => showAccount(c) },
+  "/account/password": { POST: changePassword },
+  "/account/second-factor": {
+    GET: setUpSecondFactor,
+    POST: turnOnSecondFactor,
+  },
+  "/account/second-factor/off": { POST: turnOffSecondFactor },
+  "/account/notice": { POST: dismissNotice },
+  "/account/sessions/end": { POST: endSession },
+  "/account/sessions/end-all": { POST: signOut(true) },
+  "/sign-out": { POST: signOut(false) },
+};
+
+/** Adds an account change to the owner's audit log. */
+const note = (c: ConsoleContext, action: AuditAction): Promise<void> =>
+  c.var.deps.audit.add(c.var.signedIn.account.ownerId, {
+    action,
+    ...actorOf(c),
+  });
+
+/** The account page, or why one of its forms was refused. */
+async function showAccount(
+  c: ConsoleContext,
+  error?: string,
+): Promise<Response> {
+  const { deps, signedIn: { session: { id, ownerId }, account } } = c.var;
+  const listed = await deps.sessions.list(ownerId);
+  // This device first.
+  const sessions = listed.toSorted((a, b) =>
+    Number(b.id === id) - Number(a.id === id)
+  );
+  return showPage(
+    c,
+    { title: "Account", lead: account.email, error },
+    <>
+      <Topic
+        title="Password"
+        help="Use a long password that you use nowhere else."
+      >
+        <PostForm
+          action="/account/password"
+          submit="Change password"
+          look=""
+        >
+          {account.passwordHash !== null && (
+            <PasswordField id="current_password" />
+          )}
+          <NewPasswordField label="New password" />
+          <Box name="end_others" checked>Sign out everywhere else</Box>
+        </PostForm>
+      </Topic>
+      <Topic
+        title="Two-step sign-in"
+        help="With an authenticator app, a stolen password alone is not enough to sign in."
+      >
+        {account.totpSecret === null
+          ? (
+            <p class="row between">
+              Two-step sign-in is off.
+              <a class="button" href="/account/second-factor">Set up</a>
+            </p>
+          )
+          : (
+            <PostForm
+              action="/account/second-factor/off"
+              submit="Turn off"
+              look="bad"
+            >
+              <p>
+                Signing in asks for a code from your authenticator app. Recovery
+                codes left: {account.recoveryCodesLeft}.
+              </p>
+              <PasswordField id="off_password" />
+            </PostForm>
+          )}
+      </Topic>
+      <Topic
+        title="Where you are signed in"
+        help={`A session ends after ${
+          SESSION_LIMITS.idleMs / 60_000
+        } minutes without use.`}
+      >
+        {sessions.map((session) => (
+          <div class="row between session">
+            <div>
+              <strong>{deviceName(session.userAgent)}</strong>{" "}
+              {session.id === id && <span class="badge good">This device</span>}
+              <p class="help">
+                {session.ip} · signed in{" "}
+                <Time ms={session.createdAtMs} as="day" /> · last seen{" "}
+                <Time ms={session.seenAtMs} as="relative" />
+              </p>
+            </div>
+            {session.id !== id && (
+              <PostForm
+                action="/account/sessions/end"
+                hidden={{ session: session.id }}
+                submit="Sign out"
+                look="small"
+              />
+            )}
+          </div>
+        ))}
+        <PostForm
+          action="/account/sessions/end-all"
+          submit="Sign out everywhere"
+          look="bad"
+        />
+      </Topic>
+    </>,
+  );
+}
+
+/** Shows the secret for the app and asks for a code as proof. */
+function showSetUp(
+  c: ConsoleContext,
+  secret: string,
+  error?: string,
+): Promise<Response> {
+  const uri = totpUri(secret, c.var.signedIn.account.email, ISSUER);
+  return showPage(
+    c,
+    {
+      title: "Two-step sign-in",
+      error,
+      isCard: true,
+    },
+    <>
+      <p>
+        Scan this with an authenticator app, or{" "}
+        <a href={uri}>open it on this device</a>.
+      </p>
+      <div
+        class="qr"
+        role="img"
+        aria-label="QR code for your authenticator app"
+      >
+        {raw(renderSVG(uri, { ecc: "M", border: QUIET_MODULES }))}
+      </div>
+      <p class="faint">
+        Or type the secret: <code id="secret">{secret}</code>
+      </p>
+      <PostForm
+        action="/account/second-factor"
+        submit="Turn on"
+        cancel="/account"
+      >
+        <Field
+          id="code"
+          label="Type the code that the app shows"
+          required
+          inputmode="numeric"
+          pattern="[0-9 ]*"
+          title="Six digits"
+          maxlength={10}
+          autocomplete="one-time-code"
+          autofocus
+        />
+        <PasswordField label="Your password" />
+      </PostForm>
+    </>,
+  );
+}
+
+/** A section with its explanation on the left and its controls on the right. */
+const Topic = (
+  { title, help, children }: { title: string; help: string; children: Child },
+) => (
+  <section class="card split">
+    <header>
+      <h2>{title}</h2>
+      <p class="help">{help}</p>
+    </header>
+    <div>{children}</div>
+  </section>
+);
+
+const BROWSERS = ["Edg", "Firefox", "Chrome", "Safari"];
+const SYSTEMS = ["iPhone", "iPad", "Android", "Windows", "Mac OS X", "Linux"];
+
+/** `Firefox on Windows`, as far as the user agent shows. */
+function deviceName(userAgent: string): string {
+  const find = (names: readonly string[]) =>
+    names.find((name) => userAgent.includes(name));
+  const browser = find(BROWSERS)?.replace("Edg", "Edge") ?? "A browser";
+  const system = find(SYSTEMS);
+  return system === undefined ? browser : `${browser} on ${system}`;
+}

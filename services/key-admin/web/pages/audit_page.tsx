@@ -1,0 +1,159 @@
+import {
+  AUDIT_CSV_HEAD,
+  auditCsvLine,
+  type AuditRow,
+} from "../../domain/audit/audit_log.ts";
+import type { ConsoleContext, Handler } from "../context.ts";
+import { answerCsv } from "../csv.ts";
+import { showPage } from "../layout.tsx";
+import {
+  address,
+  Empty,
+  labelOf,
+  Pager,
+  Table,
+  Tabs,
+  Time,
+} from "../parts.tsx";
+
+/** Who did what, when and from where. */
+
+const AUDIT_ROWS = 50;
+const CSV_ROWS = 500;
+
+/** Filters by the prefix of the action. */
+const FILTERS: readonly (readonly [prefix: string, label: string])[] = [
+  ["", "Everything"],
+  ["key.", "Keys"],
+  ["session.", "Sign-in"],
+  ["account.", "Account"],
+  ["owner.", "By operators"],
+];
+
+const showAudit: Handler = async (c) => {
+  const { deps: { audit, keys }, signedIn: { session: { ownerId } } } = c.var;
+  const action = actionOf(c);
+  const before = c.req.query("before") ?? "";
+  const query = { action, keyId: "", before, rows: AUDIT_ROWS };
+  const { rows, next } = await audit.read(ownerId, query);
+  const present = await keys.present(ownerId, rows.map(({ keyId }) => keyId));
+  return showPage(
+    c,
+    {
+      title: "Audit log",
+      lead:
+        "Every change to your keys and every sign-in. Entries cannot be changed or deleted here.",
+      actions: (
+        <a class="button" href={address("/audit.csv", { action })}>
+          Download CSV
+        </a>
+      ),
+    },
+    <>
+      <Tabs
+        label="Filter"
+        current={action}
+        tabs={FILTERS}
+        to={(action) => address("/audit", { action })}
+      />
+      {rows.length === 0
+        ? (
+          <Empty
+            title="No entries"
+            lead="Changes to your keys and your account appear here."
+          />
+        )
+        : (
+          <AuditTable
+            rows={rows}
+            caption="Audit log, newest first"
+            present={present}
+          />
+        )}
+      <Pager
+        newest={before && address("/audit", { action })}
+        older={next && address("/audit", { action, before: next })}
+      />
+    </>,
+  );
+};
+
+/** The whole log, streamed page by page to bound memory. */
+const auditCsv: Handler = (c) => {
+  const { deps: { audit }, signedIn: { session } } = c.var;
+  const query = { action: actionOf(c), keyId: "", rows: CSV_ROWS };
+  async function* pages() {
+    yield AUDIT_CSV_HEAD;
+    for (let before: string | null = ""; before !== null;) {
+      const page = { ...query, before };
+      const { rows, next } = await audit.read(session.ownerId, page);
+      yield rows.map(auditCsvLine).join("");
+      before = next;
+    }
+  }
+  return answerCsv(c, "audit.csv", pages());
+};
+
+export const auditRoutes = {
+  "/audit": { GET: showAudit },
+  "/audit.csv": { GET: auditCsv },
+};
+
+/** The prefix of the actions to show. */
+function actionOf(c: ConsoleContext): string {
+  const asked = c.req.query("action");
+  return FILTERS.find(([prefix]) => prefix === asked)?.[0] ?? "";
+}
+
+/** Labels of actions whose names are not clear enough. */
+const LABELS: Readonly<Record<string, string>> = {
+  "key.stop_requested": "Running requests stopped",
+  "session.signed_in": "Signed in",
+  "session.confirmed": "Password confirmed",
+  "session.refused": "Sign-in refused",
+  "session.signed_out": "Signed out",
+  "session.revoked": "Session ended",
+  "account.reset_link_made": "Password reset link created",
+  "account.second_factor_on": "Two-step sign-in turned on",
+  "account.second_factor_off": "Two-step sign-in turned off",
+};
+
+/** `Key created` for `key.created` */
+const labelOfAction = (action: string): string =>
+  LABELS[action] ?? labelOf(action);
+
+/** Entries as a table. */
+export const AuditTable = ({ rows, caption, present = new Set() }: {
+  rows: readonly AuditRow[];
+  caption: string;
+  /** The ids of the keys to link to: those that still exist. */
+  present?: ReadonlySet<string>;
+}) => (
+  <Table
+    caption={caption}
+    rows={rows}
+    columns={[
+      ["What", ({ action, detail }) => (
+        <>
+          {labelOfAction(action)}
+          {detail && <div class="help">{detail}</div>}
+        </>
+      )],
+      ["Key", ({ keyId, description, hint }) =>
+        keyId === "" ? "–" : (
+          <>
+            {present.has(keyId)
+              ? (
+                <a href={`/keys/${keyId}`}>
+                  <bdi>{description}</bdi>
+                </a>
+              )
+              : <bdi>{description}</bdi>} <code class="hint">{hint}</code>
+          </>
+        )],
+      ["When", (row) => <Time ms={row.timeMs} as="minute" />],
+      ["Who", (row) => row.by],
+      ["From", (row) => row.ip || "–"],
+    ]}
+  />
+);

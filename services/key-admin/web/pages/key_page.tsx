@@ -1,0 +1,279 @@
+import type { KeyRecord } from "@gateway/shared/keys/record";
+import { isExpired } from "../../domain/keys/key_record.ts";
+import { GRACES } from "../../domain/keys/key_store.ts";
+import { readLastUse, readUsage } from "../../domain/keys/usage.ts";
+import { mintSecret } from "../../domain/store/secret.ts";
+import { AuditTable } from "./audit_page.tsx";
+import {
+  actorOf,
+  type ConsoleContext,
+  findKey,
+  type Handler,
+  targetOf,
+} from "../context.ts";
+import { FORM, readForm } from "../forms.ts";
+import { answerCreated, NOT_CONFIGURED } from "./key_form.tsx";
+import { showPage } from "../layout.tsx";
+import { limitsCard } from "./limits_view.tsx";
+import {
+  Box,
+  Curl,
+  Facts,
+  labelOf,
+  LastUse,
+  Moment,
+  PostForm,
+  Rotation,
+  Status,
+  Time,
+  TryLink,
+} from "../parts.tsx";
+import { behindPassword, localPath } from "../session.ts";
+import { rangeOf, UsageView } from "./usage_page.tsx";
+
+/** One key: its page, and enabling, disabling, deleting and rotating it. */
+
+const HISTORY_ROWS = 10;
+
+/** One key: settings, usage and history. */
+const showKey: Handler = async (c) => {
+  const { redis, audit, keys, now, apiUrl, catalog } = c.var.deps;
+  const key = await findKey(c);
+  const { ownerId, id, version, description, models } = key;
+  const nowMs = now();
+  const historyQuery = {
+    action: "key.",
+    keyId: id,
+    before: "",
+    rows: HISTORY_ROWS,
+  };
+  const [usage, lastUsedAtMs, history] = await Promise.all([
+    readUsage(redis, ownerId, id, rangeOf(c), nowMs),
+    readLastUse(redis, key),
+    audit.read(ownerId, historyQuery),
+  ]);
+  const linked = await keys.present(
+    ownerId,
+    [key.replaces, key.replacedBy].flatMap((name) => name?.[0] ?? []),
+  );
+  const isEnabled = key.state === "enabled";
+  const to = (label: string, page: string, look = "") => (
+    <a class={`button ${look}`} href={`/keys/${id}/${page}`}>{label}</a>
+  );
+  const facts = {
+    "Created": <Time ms={key.createdAtMs} as="minute" />,
+    "Last used": <LastUse ms={lastUsedAtMs} keyRecord={key} nowMs={nowMs} />,
+    "Expires": <Moment ms={key.expiresAtMs} nowMs={nowMs} />,
+    "Permissions": key.scopes.map(labelOf).join(", "),
+    "Models": models.length === 0
+      ? "All"
+      : models.map((id) => catalog.has(id) ? id : `${id} (${NOT_CONFIGURED})`)
+        .join(", "),
+    "Key ID": <code>{id}</code>,
+  };
+  return showPage(
+    c,
+    {
+      title: description,
+      lead: (
+        <>
+          <code class="hint">{key.hint}</code>{" "}
+          <Status keyRecord={key} nowMs={nowMs} />
+          <Rotation
+            keyRecord={key}
+            nowMs={nowMs}
+            present={linked}
+          />
+        </>
+      ),
+      actions: (
+        <div class="row">
+          {to("Edit", "edit")}
+          {isEnabled && !isExpired(key, nowMs) && to("Rotate", "ask/rotate")}
+          {isEnabled ? to("Disable", "ask/disable") : (
+            <PostForm
+              action={`/keys/${id}/enable`}
+              hidden={{ version }}
+              submit="Enable"
+              look=""
+            />
+          )}
+          {to("Delete", "ask/delete", "bad")}
+        </div>
+      ),
+    },
+    <>
+      <Facts facts={facts} />
+      {await limitsCard(c, key)}
+      <h2>Usage</h2>
+      <UsageView
+        usage={usage}
+        base={`/keys/${id}`}
+        listed={`/keys/${id}/requests`}
+      />
+      <div class="row between">
+        <h2>Example request</h2>
+        {key.scopes.includes("chat") && (
+          <TryLink catalog={catalog} models={models} />
+        )}
+      </div>
+      <Curl apiUrl={apiUrl} catalog={catalog} models={models} />
+      <p>
+        The <a href="/reference">API reference</a> has all fields and errors.
+      </p>
+      <h2>History</h2>
+      <AuditTable
+        rows={history.rows}
+        caption="What happened to this key"
+      />
+    </>,
+  );
+};
+
+const QUESTIONS = {
+  disable: {
+    title: "Disable this key?",
+    button: "Disable key",
+    lead:
+      "Every request with this key is refused as soon as you confirm. You can enable it again at any time.",
+  },
+  delete: {
+    title: "Delete this key?",
+    button: "Delete key",
+    lead:
+      "The key stops working at once and cannot be restored. Its entries in the audit log are kept.",
+  },
+  rotate: {
+    title: "Rotate this key",
+    button: "Create the new key",
+    lead:
+      "You get a new key with the same settings. Put it into your program while the old key still works.",
+  },
+} as const;
+type Question = keyof typeof QUESTIONS;
+
+/** Asks before a change that affects running programs. */
+const ask = (question: Question): Handler => async (c) => {
+  const { redis, now, randomBytes } = c.var.deps;
+  const key = await findKey(c);
+  const { title, button, lead } = QUESTIONS[question];
+  const nonce = mintSecret(randomBytes);
+  const isRotation = question === "rotate";
+  const next = question === "disable" ? c.req.query("next") : undefined;
+  return showPage(
+    c,
+    { title, lead, isCard: true },
+    <>
+      <p>
+        <strong>
+          <bdi>{key.description}</bdi>
+        </strong>{" "}
+        <code class="hint">{key.hint}</code>, last used:{" "}
+        <LastUse
+          ms={await readLastUse(redis, key)}
+          keyRecord={key}
+          nowMs={now()}
+        />
+      </p>
+      <PostForm
+        action={`/keys/${key.id}/${question}`}
+        hidden={{
+          version: key.version,
+          ...isRotation ? { nonce } : {},
+          ...next && { next },
+        }}
+        submit={button}
+        look={isRotation ? "primary" : "primary bad"}
+        cancel={backOf(next, key.id)}
+      >
+        {isRotation && <GraceFields />}
+        {question === "delete" && (
+          <Box name="sure" required>I understand that this is final</Box>
+        )}
+        {!isRotation && (
+          <Box name="stop_running">
+            Also stop requests that are running now
+          </Box>
+        )}
+      </PostForm>
+    </>,
+  );
+};
+
+const GraceFields = () => (
+  <fieldset class="field">
+    <legend>The old key stops working</legend>
+    <div class="row">
+      {Object.entries(GRACES).map(([value, { text }]) => (
+        <Box type="radio" name="old" value={value} checked={value === "24h"}>
+          {text}
+        </Box>
+      ))}
+    </div>
+  </fieldset>
+);
+
+/** The page on which a change was started: one that it names, or the key's. */
+const backOf = (next: string | undefined, keyId: string): string =>
+  next ? localPath(next) : `/keys/${keyId}`;
+
+/** Makes a change and redirects to the page on which it was started, which confirms it. Deleting needs a ticked box. */
+const change =
+  (what: "enable" | "disable" | "delete"): Handler => async (c) => {
+    const fields = FORM.pick({ version: true, stop_running: true, next: true });
+    const form = readForm(
+      c,
+      what === "delete" ? fields.extend({ sure: FORM.shape.sure }) : fields,
+    );
+    const key = await c.var.deps.keys[what](targetOf(c, form.version));
+    const done = form.stop_running ? await stopRunning(c, key) : `${what}d`;
+    const back = what === "delete" ? "/keys" : backOf(form.next, key.id);
+    return c.redirect(
+      `${back}${back.includes("?") ? "&" : "?"}done=${done}`,
+      303,
+    );
+  };
+
+const rotateKey: Handler = async (c) => {
+  const key = await findKey(c);
+  const form = readForm(
+    c,
+    FORM.pick({ version: true, nonce: true, old: true }),
+  );
+  const { ms, text } = GRACES[form.old];
+  const target = targetOf(c, form.version);
+  return await answerCreated(
+    c,
+    form.nonce,
+    (once) => c.var.deps.keys.rotate({ ...target, once }, ms),
+    `The old key ${key.hint} stops working ${text}.`,
+  );
+};
+
+/** Stops running requests. Returns the name of the notice to show. */
+async function stopRunning(
+  c: ConsoleContext,
+  { id, ownerId, hint, description }: KeyRecord,
+): Promise<"stopping" | "not_stopped"> {
+  const { sendStop, audit, log } = c.var.deps;
+  try {
+    await sendStop({ keyId: id, ownerId });
+  } catch (error) {
+    log.error("stop_notice_failed", { keyId: id, error });
+    return "not_stopped";
+  }
+  const about = { ...actorOf(c), keyId: id, hint, description };
+  await audit.add(ownerId, { action: "key.stop_requested", ...about });
+  return "stopping";
+}
+
+export const keyRoutes = {
+  "/keys/:id": { GET: showKey },
+  "/keys/:id/ask/disable": { GET: ask("disable") },
+  "/keys/:id/ask/delete": { GET: behindPassword(ask("delete")) },
+  "/keys/:id/ask/rotate": { GET: behindPassword(ask("rotate")) },
+  "/keys/:id/enable": { POST: change("enable") },
+  "/keys/:id/disable": { POST: change("disable") },
+  "/keys/:id/delete": { POST: behindPassword(change("delete")) },
+  "/keys/:id/rotate": { POST: behindPassword(rotateKey) },
+};

@@ -1,0 +1,190 @@
+import { isKeyId } from "@gateway/shared/keys/key";
+import { usageDay } from "@gateway/shared/keys/limiter_state";
+import type { KeyRecord } from "@gateway/shared/keys/record";
+import {
+  KEY_FILTERS,
+  type KeyFilter,
+  type KeyPage,
+  type KeyRow,
+  PAGE_ROWS,
+} from "../../domain/keys/key_page.ts";
+import type { Handler } from "../context.ts";
+import { postKey } from "./key_form.tsx";
+import { showPage } from "../layout.tsx";
+import { limitsCard } from "./limits_view.tsx";
+import {
+  address,
+  type Column,
+  Curl,
+  Empty,
+  labelOf,
+  LastUse,
+  Moment,
+  number,
+  Pager,
+  PostForm,
+  Rotation,
+  Search,
+  Status,
+  Table,
+  Tabs,
+  Time,
+} from "../parts.tsx";
+
+/** The list of keys. Searching for the id of a key opens its page. */
+const listKeys: Handler = async (c) => {
+  const { deps: { keys, now, apiUrl, catalog }, signedIn: { session } } = c.var;
+  const search = cleanSearch(c.req.query("search") ?? "");
+  if (isKeyId(search) && await keys.get(session.ownerId, search) !== null) {
+    return c.redirect(`/keys/${search}`, 302);
+  }
+  const asked = c.req.query("filter");
+  const filter = KEY_FILTERS.find((name) => name === asked) ?? "all";
+  const after = c.req.query("after") ?? "";
+  const nowMs = now();
+  const day = usageDay(nowMs);
+  const query = { filter, search, after, rows: PAGE_ROWS, day };
+  const page = await keys.list(session.ownerId, query);
+  /** An address of the list with this search. */
+  const to = (filter: KeyFilter, after = "") =>
+    address("/keys", { filter: filter === "all" ? "" : filter, search, after });
+  const isFirstKey = page.rows.length === 0 && to(filter, after) === "/keys";
+  const create = <a class="button primary" href="/keys/new">Create key</a>;
+  return await showPage(
+    c,
+    {
+      title: "API keys",
+      lead:
+        "A key lets a program use the models. Give each program its own key, so that you can disable one without affecting the others.",
+      actions: !isFirstKey && create,
+    },
+    isFirstKey
+      ? (
+        <Empty
+          title="Create your first key"
+          lead="You see its full value once, right after you create it. Store it where your program can read it, then send a first request:"
+        >
+          <Curl apiUrl={apiUrl} catalog={catalog} />
+          {create}
+        </Empty>
+      )
+      : (
+        <>
+          <div class="row between">
+            <Tabs
+              label="Filter"
+              current={filter}
+              tabs={FILTERS}
+              to={to}
+            />
+            <Search
+              action="/keys"
+              label="Find keys"
+              search={search}
+              placeholder="Description or last 4 characters"
+              hidden={{ filter }}
+            />
+          </div>
+          <Rows page={page} nowMs={nowMs} here={to(filter, after)} />
+          <Pager
+            newest={after && to(filter)}
+            older={page.next && to(filter, page.next)}
+          />
+          {await limitsCard(c)}
+        </>
+      ),
+  );
+};
+
+export const keyListRoutes = {
+  "/keys": { GET: listKeys, POST: postKey },
+};
+
+/** Keeps only the last characters of a pasted key, so that it is not shown again. */
+export const cleanSearch = (search: string): string =>
+  search.trim().slice(0, 200)
+    .replace(/\bsk-\S*?([0-9A-Za-z]{4})(?=\s|$)/g, "$1");
+
+const FILTERS = KEY_FILTERS.map((name) => [name, labelOf(name)] as const);
+
+function Rows({ page, nowMs, here }: {
+  page: KeyPage;
+  nowMs: number;
+  /** The address of this page, to which changes lead back. */
+  here: string;
+}) {
+  const shown = new Set(page.rows.map(({ key }) => key.id));
+  if (page.rows.length === 0) {
+    return (
+      <Empty
+        title="No keys found"
+        lead={page.next === null
+          ? "No key matches. Try fewer or shorter words, or another filter."
+          : "No match among the keys searched so far. Older searches the rest."}
+      >
+        <a class="button" href="/keys">Show all keys</a>
+      </Empty>
+    );
+  }
+  return (
+    <Table
+      caption="Your API keys, newest first; days are UTC"
+      rows={page.rows}
+      columns={[
+        ["Key", ({ key }) => (
+          <>
+            <a href={`/keys/${key.id}`}>
+              <bdi>{key.description}</bdi>
+            </a>{" "}
+            <code class="hint">{key.hint}</code>
+            <Rotation
+              keyRecord={key}
+              nowMs={nowMs}
+              present={shown}
+            />
+          </>
+        )],
+        ...stateColumns(nowMs),
+        ["Change", ({ key }) => <Switch keyRecord={key} here={here} />],
+      ]}
+    />
+  );
+}
+
+/** The state and the use of keys. */
+export const stateColumns = (nowMs: number): readonly Column<KeyRow>[] => [
+  ["Status", ({ key }) => <Status keyRecord={key} nowMs={nowMs} />],
+  ["Created", ({ key }) => <Time ms={key.createdAtMs} as="day" />],
+  [
+    "Last used",
+    ({ key, lastUsedAtMs }) => (
+      <LastUse ms={lastUsedAtMs} keyRecord={key} nowMs={nowMs} />
+    ),
+  ],
+  ["Expires", ({ key }) => <Moment ms={key.expiresAtMs} nowMs={nowMs} />],
+  ["Requests today", (row) => number(row.requestsToday), "num"],
+  ["Tokens today", (row) => number(row.tokensToday), "num"],
+];
+
+/** Disables a key after a question, or enables it. Both lead back to the list. */
+function Switch({ keyRecord, here }: { keyRecord: KeyRecord; here: string }) {
+  const { id, state, version, description } = keyRecord;
+  const what = <span class="hidden">{description}</span>;
+  return state === "enabled"
+    ? (
+      <a
+        class="button small"
+        href={address(`/keys/${id}/ask/disable`, { next: here })}
+      >
+        Disable {what}
+      </a>
+    )
+    : (
+      <PostForm
+        action={`/keys/${id}/enable`}
+        hidden={{ version, next: here }}
+        submit={<>Enable {what}</>}
+        look="small"
+      />
+    );
+}

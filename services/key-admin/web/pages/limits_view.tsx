@@ -1,0 +1,149 @@
+import type { Child } from "hono/jsx";
+import type { KeyRecord } from "@gateway/shared/keys/record";
+import {
+  bindingMeter,
+  type Meter,
+  readMeters,
+} from "../../domain/keys/limit_use.ts";
+import { LIMIT_NAMES } from "../../domain/keys/settings.ts";
+import type { ConsoleContext } from "../context.ts";
+import { labelOf, number, Time } from "../parts.tsx";
+
+/** Use against limits as bars: of a key and its owner, or of the owner alone. */
+
+const DAY_MS = 86_400_000;
+/** From this share of a limit on, its bar warns. */
+const WARN_SHARE = 0.8;
+
+const WHOSE = { key: "This key", owner: "All your keys" } as const;
+
+/** A card with use against the limits of a key and its owner, or of the owner alone: then nothing if the operator has set none. */
+export async function limitsCard(
+  c: ConsoleContext,
+  key?: KeyRecord,
+): Promise<Child> {
+  const { deps: { redis, owners }, signedIn: { session: { ownerId } } } = c.var;
+  const limits = await owners.limits(ownerId);
+  const { meters, nowMs } = await readMeters(redis, { ownerId, limits }, key);
+  if (key === undefined && meters.length === 0) return null;
+  const binding = bindingMeter(meters);
+  return (
+    <section class="card">
+      <header>
+        <h2>{key === undefined ? "Your limits" : "Limits"}</h2>
+        <p class="help">
+          {key === undefined
+            ? "Set by the operator. They apply to all your keys together, whatever the limits of each key."
+            : "A request has to fit every limit of this key, and those that the operator has set for all your keys together."}
+        </p>
+      </header>
+      {binding && <Binding meter={binding} />}
+      <div class="split">
+        {LIMIT_NAMES.map((name) => {
+          const shown = meters.filter((meter) => meter.name === name);
+          const owner = shown.find(({ whose }) => whose === "owner");
+          return (
+            <div>
+              <h3>{labelOf(name)}</h3>
+              {shown.length === 0 && <p class="faint">No limit</p>}
+              {shown.map((meter) => (
+                <Bar
+                  meter={meter}
+                  nowMs={nowMs}
+                  isBinding={meter === binding}
+                  ownerLimit={owner?.limit ?? Infinity}
+                />
+              ))}
+            </div>
+          );
+        })}
+      </div>
+      <p class="help">
+        At{" "}
+        <Time ms={nowMs} as="minute" />; reload for newer numbers. A limit per
+        minute refills evenly: 60 per minute is one each second.
+      </p>
+    </section>
+  );
+}
+
+function Binding({ meter }: { meter: Meter }) {
+  const { whose, name, limit, used } = meter;
+  const limitName = labelOf(name).toLowerCase();
+  return (
+    <p class={`banner ${lookOf(meter)}`}>
+      <strong>
+        This limit binds: {limitName} of {WHOSE[whose].toLowerCase()}.
+      </strong>{" "}
+      {used >= limit
+        ? "New requests are refused."
+        : `${Math.floor(100 * used / limit)}% is used, more than of any other.`}
+    </p>
+  );
+}
+
+/** The colour of a meter. Its text says the same. */
+const lookOf = ({ used, limit }: Meter) =>
+  used >= limit ? "bad" : used >= WARN_SHARE * limit ? "warn" : "";
+
+function Bar({ meter, nowMs, isBinding, ownerLimit }: {
+  meter: Meter;
+  nowMs: number;
+  isBinding: boolean;
+  ownerLimit: number;
+}) {
+  const { whose, name, limit, used } = meter;
+  const text = `${number(used)} of ${number(limit)}`;
+  return (
+    <div class={`meter ${lookOf(meter)}`}>
+      <p class="between">
+        <span>
+          {WHOSE[whose]} {isBinding && <span class="badge">Binds</span>}
+        </span>
+        <span class="num">{text}</span>
+      </p>
+      <svg
+        viewBox="0 0 100 1"
+        preserveAspectRatio="none"
+        role="meter"
+        aria-label={`${labelOf(name)}, ${WHOSE[whose].toLowerCase()}`}
+        aria-valuemin={0}
+        aria-valuemax={limit}
+        aria-valuenow={Math.min(used, limit)}
+        aria-valuetext={text}
+      >
+        <rect width={100 * Math.min(1, used / limit)} height="1" />
+      </svg>
+      <p class="help">{noteOf(meter, nowMs)}</p>
+      {whose === "key" && limit > ownerLimit && (
+        <p class="help">
+          This can never be reached: all your keys together are limited to{" "}
+          {number(ownerLimit)}.
+        </p>
+      )}
+    </div>
+  );
+}
+
+/** Until when requests are refused, or when nothing is in use any more. */
+function noteOf({ name, limit, used, exact }: Meter, nowMs: number): Child {
+  const isFull = used >= limit;
+  if (name === "concurrency") {
+    return isFull ? "New requests are refused until one ends" : "Running now";
+  }
+  if (name === "tokensPerDay") {
+    const endMs = (Math.floor(nowMs / DAY_MS) + 1) * DAY_MS;
+    return (
+      <>
+        {isFull ? "New requests are refused until" : "Starts again at"}{" "}
+        <Time ms={endMs} as="minute" />
+      </>
+    );
+  }
+  const secondsFor = (count: number) =>
+    number(Math.max(1, Math.ceil(60 * count / limit)));
+  if (used === 0) return "Nothing in use now";
+  return isFull
+    ? `New requests are refused for at least ${secondsFor(exact - limit + 1)} s`
+    : `All free again in ${secondsFor(exact)} s`;
+}

@@ -1,0 +1,363 @@
+import { usageDay } from "@gateway/shared/keys/limiter_state";
+import type { Limits } from "@gateway/shared/keys/record";
+import { z } from "zod";
+import { PAGE_ROWS } from "../../domain/keys/key_page.ts";
+import {
+  LIMIT_NAMES,
+  limitsOf,
+  SETTING_TEXTS,
+} from "../../domain/keys/settings.ts";
+import { readUsage } from "../../domain/keys/usage.ts";
+import { usageCsv } from "../../domain/keys/usage_csv.ts";
+import {
+  changesOf,
+  OWNER_CHANGES,
+  type OwnerChange,
+  type OwnerLink,
+} from "../../domain/operators/operators.ts";
+import type {
+  OwnerRow,
+  Page,
+  PeopleQuery,
+} from "../../domain/operators/people.ts";
+import { parseEmail } from "../../domain/owners/owner_store.ts";
+import { LINK_TIMES, linkPath } from "../../domain/sign_in/links.ts";
+import {
+  type ConsoleContext,
+  type Handler,
+  operatorOf,
+  Refused,
+} from "../context.ts";
+import { answerCsv } from "../csv.ts";
+import { choice, FORM, readForm, text } from "../forms.ts";
+import { showPage } from "../layout.tsx";
+import {
+  address,
+  type Column,
+  Empty,
+  Field,
+  labelOf,
+  Moment,
+  number,
+  Pager,
+  PostForm,
+  Search,
+  ShownOnce,
+  Table,
+  Tabs,
+  Time,
+} from "../parts.tsx";
+import { behindPassword } from "../session.ts";
+import { cleanSearch, stateColumns } from "./keys_page.tsx";
+import { EmailField } from "./sign_in_page.tsx";
+import { rangeOf, UsageView } from "./usage_page.tsx";
+
+/** What operators see of all owners, and what they change about an account. */
+
+/** The views: their addresses, and for those of the owners who use most, which total of how many days. */
+const VIEWS = [
+  ["/people", "Owners"],
+  ["/people?top=tokens-1", "Most tokens today"],
+  ["/people?top=requests-1", "Most requests today"],
+  ["/people?top=tokens-30", "Most tokens, 30 days"],
+  ["/people?top=requests-30", "Most requests, 30 days"],
+  ["/people/keys", "All keys"],
+] as const;
+const TOP = /^(tokens|requests)-(1|30)$/;
+
+/** A view of people with its search: the page that the address asks for. */
+async function showView<T>(
+  c: ConsoleContext,
+  placeholder: string,
+  read: (query: PeopleQuery) => Promise<Page<T>>,
+  columns: readonly Column<T>[],
+): Promise<Response> {
+  const { path } = c.req;
+  const search = cleanSearch(c.req.query("search") ?? "");
+  const [after = "", top = ""] = [c.req.query("after"), c.req.query("top")];
+  const day = usageDay(c.var.deps.now());
+  const { rows, next } = await read({ search, after, rows: PAGE_ROWS, day });
+  return await showPage(
+    c,
+    {
+      title: "People",
+      lead: "All owners, their use and their keys. Only operators see this.",
+    },
+    <>
+      <section class="card">
+        <details>
+          <summary>Invite somebody</summary>
+          <PostForm action="/people" submit="Create the link">
+            <p class="lead">
+              You get a link that works once, within 3 days. Whoever opens it
+              first chooses the password of the account.
+            </p>
+            <EmailField value="" />
+          </PostForm>
+        </details>
+      </section>
+      <div class="row between">
+        <Tabs
+          label="View"
+          tabs={VIEWS}
+          current={address(path, { top })}
+          to={(view) => view}
+        />
+        <Search action={path} label="Search" {...{ search, placeholder }} />
+      </div>
+      {rows.length > 0
+        ? <Table caption="Newest first, days in UTC" {...{ rows, columns }} />
+        : <Empty title="Nothing found" lead="Try fewer or shorter words." />}
+      <Pager
+        newest={after && address(path, { search })}
+        older={next && address(path, { search, after: next })}
+      />
+    </>,
+  );
+}
+
+const listOwners: Handler = (c) => {
+  const { people, now } = c.var.deps;
+  const [, by, days = "1"] = TOP.exec(c.req.query("top") ?? "") ?? [];
+  return showView(
+    c,
+    "Part of an e-mail address",
+    by === "tokens" || by === "requests"
+      ? () => people.top(by, Number(days))
+      : people.list,
+    ownerColumns(now(), days === "1" ? "today" : "in 30 days"),
+  );
+};
+
+const listKeys: Handler = (c) => {
+  const { people, now } = c.var.deps;
+  const placeholder = "Description, owner, id or last 4 characters";
+  return showView(c, placeholder, people.keys, [
+    ["Key", ({ key }) => (
+      <>
+        <strong>
+          <bdi>{key.description}</bdi>
+        </strong>{" "}
+        <code class="hint">{key.hint}</code>
+        <p class="help">{key.id}</p>
+      </>
+    )],
+    ["Owner", (row) => <a href={`/people/${row.ownerId}`}>{row.email}</a>],
+    ...stateColumns(now()),
+  ]);
+};
+
+const invite: Handler = async (c) => {
+  const email = parseEmail(readForm(c, FORM.pick({ email: true })).email);
+  if (email === null) {
+    throw new Refused(400, "This is not an e-mail address", {
+      back: "/people",
+    });
+  }
+  const link = await c.var.deps.operators.invite(operatorOf(c), email);
+  return await answerLink(c, link);
+};
+
+/** The columns of a table of owners. */
+const ownerColumns = (
+  nowMs: number,
+  used: string,
+): readonly Column<OwnerRow>[] => [
+  [
+    "Owner",
+    ({ account: { ownerId, email } }) => (
+      <a href={`/people/${ownerId}`}>{email || "First owner"}</a>
+    ),
+  ],
+  [
+    "Status",
+    ({ account: { isDisabled, isOperator, hasSignedIn } }) => (
+      <span class="row">
+        {isDisabled
+          ? <span class="badge bad">Disabled</span>
+          : hasSignedIn
+          ? <span class="badge good">Active</span>
+          : <span class="badge">Not signed in yet</span>}
+        {isOperator && <span class="badge">Operator</span>}
+      </span>
+    ),
+  ],
+  ["Two-step", ({ account }) => account.totpSecret === null ? "Off" : "On"],
+  ["Created", ({ account }) => <Time ms={account.createdAtMs} as="day" />],
+  [
+    "Last sign-in",
+    ({ account: { signedInAtMs, hasSignedIn } }) =>
+      signedInAtMs === null && hasSignedIn
+        ? <span class="faint">Not recorded</span>
+        : <Moment ms={signedInAtMs} nowMs={nowMs} />,
+  ],
+  ["Keys", ({ keys }) => number(keys), "num"],
+  [`Requests ${used}`, ({ totals }) => number(totals.requests), "num"],
+  [`Tokens ${used}`, ({ totals }) => number(totals.tokens), "num"],
+];
+
+/** What follows from each change. */
+const CHANGES: Readonly<Record<OwnerChange, string>> = {
+  reset_password:
+    "You get a link that works once, within 1 hour. Whoever opens it first chooses the new password. Two-step sign-in stays on.",
+  remove_second_factor:
+    "For an owner who has lost the authenticator app and the recovery codes. Make sure that it is really the owner who asks: afterwards the password alone is enough to sign in. The owner is told who removed it, and when.",
+  sign_out_everywhere:
+    "Ends all sessions of this owner. The keys keep working.",
+  make_operator:
+    "Operators see all owners and keys. They invite, reset and disable owners, set their limits, and make others operators.",
+  remove_role_of_operator: "The owner keeps the account and the keys.",
+  disable:
+    "The owner is signed out and cannot sign in, and every request with one of the keys is refused from now on. Running requests finish. Nothing is deleted; you can enable the owner again at any time.",
+  enable: "The owner can sign in again, and the enabled keys work again.",
+};
+
+const CHANGE_FORM = z.strictObject({ what: choice(OWNER_CHANGES) });
+const LIMITS_FORM = z.strictObject(limitsOf(() => text(20)));
+const LIMITS = SETTING_TEXTS.pick(limitsOf(() => true as const));
+
+/** The owner in the path. */
+async function findPerson(c: ConsoleContext): Promise<OwnerRow> {
+  const { people, now } = c.var.deps;
+  const row = await people.find(c.req.param("id") ?? "", usageDay(now()));
+  if (row !== null) return row;
+  throw new Refused(404, "There is no such owner", { back: "/people" });
+}
+
+/** The page about an owner, or why limits were refused. */
+async function showPerson(
+  c: ConsoleContext,
+  values?: Readonly<Record<keyof Limits, string>>,
+  error?: string,
+): Promise<Response> {
+  const { deps: { redis, owners, now }, signedIn } = c.var;
+  const row = await findPerson(c);
+  const { ownerId, email } = row.account;
+  const limits = values ?? await owners.limits(ownerId);
+  const usage = await readUsage(redis, ownerId, null, rangeOf(c), now());
+  const here = `/people/${ownerId}`;
+  const keys = address("/people/keys", { search: email });
+  return showPage(
+    c,
+    {
+      title: email || "First owner",
+      error,
+      actions: <a class="button" href={keys}>Keys</a>,
+    },
+    <>
+      <Table
+        caption="Owner"
+        rows={[row]}
+        columns={ownerColumns(now(), "today")}
+      />
+      <section class="card">
+        <h2>Limits of all keys together</h2>
+        <PostForm action={`${here}/limits`} submit="Save limits" look="">
+          <div class="pair">
+            {LIMIT_NAMES.map((name) => (
+              <Field
+                id={name}
+                label={labelOf(name)}
+                type="number"
+                min={0}
+                placeholder="No limit"
+                value={String(limits[name] || "")}
+              />
+            ))}
+          </div>
+        </PostForm>
+      </section>
+      <section class="card">
+        <h2>Account</h2>
+        {signedIn.session.ownerId === ownerId
+          ? (
+            <p>
+              It is your own: see <a href="/account">Account</a>.
+            </p>
+          )
+          : changesOf(row.account).map((what) => {
+            const title = labelOf(what);
+            const look = /disable|remove/.test(what) ? "bad" : "";
+            return (
+              <details>
+                <summary>{title}</summary>
+                <PostForm
+                  action={here}
+                  hidden={{ what }}
+                  submit={title}
+                  look={`primary ${look}`}
+                >
+                  <p class="lead">{CHANGES[what]}</p>
+                </PostForm>
+              </details>
+            );
+          })}
+      </section>
+      <UsageView usage={usage} base={here} />
+    </>,
+  );
+}
+
+/** The usage of an owner as a file. */
+const exportUsage: Handler = async (c) => {
+  const { redis, now } = c.var.deps;
+  const { ownerId } = (await findPerson(c)).account;
+  return answerCsv(c, "usage.csv", usageCsv(redis, ownerId, null, now()));
+};
+
+const change: Handler = async (c) => {
+  const { what } = readForm(c, CHANGE_FORM);
+  const { ownerId } = (await findPerson(c)).account;
+  const { operators } = c.var.deps;
+  const link = await operators.change(operatorOf(c), ownerId, what);
+  if (link !== null) return await answerLink(c, link);
+  return c.redirect(`/people/${ownerId}?done=owner_changed`, 303);
+};
+
+const setLimits: Handler = async (c) => {
+  const { ownerId } = (await findPerson(c)).account;
+  const values = readForm(c, LIMITS_FORM);
+  const { data, error } = LIMITS.safeParse(values);
+  if (error) {
+    const texts = error.issues.map(({ path: [name], message }) =>
+      `${labelOf(String(name))}: ${message}.`
+    );
+    return await showPerson(c, values, texts.join(" "));
+  }
+  await c.var.deps.operators.setLimits(operatorOf(c), ownerId, data);
+  return c.redirect(`/people/${ownerId}?done=owner_changed`, 303);
+};
+
+/** Shows a one-time link, once. */
+const answerLink = (
+  c: ConsoleContext,
+  { ownerId, email, kind, secret }: OwnerLink,
+): Promise<Response> =>
+  showPage(
+    c,
+    {
+      title: "Pass this link on now",
+      lead: `It works once, within ${
+        LINK_TIMES[kind]
+      }, and is shown only now. Give it only to ${email}: whoever opens it first chooses the password.`,
+      status: 201,
+      isCard: true,
+    },
+    <ShownOnce
+      label="One-time link"
+      value={new URL(linkPath(secret), c.var.deps.publicUrl).href}
+      next={`/people/${ownerId}`}
+      confirm="I have passed it on"
+    />,
+  );
+
+export const peopleRoutes = {
+  "/people": { GET: listOwners, POST: behindPassword(invite) },
+  "/people/keys": { GET: listKeys },
+  "/people/:id": {
+    GET: (c: ConsoleContext) => showPerson(c),
+    POST: behindPassword(change),
+  },
+  "/people/:id/export.csv": { GET: exportUsage },
+  "/people/:id/limits": { POST: behindPassword(setLimits) },
+};

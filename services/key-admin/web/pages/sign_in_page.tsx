@@ -1,0 +1,390 @@
+import {
+  type Account,
+  EMAIL_CHARS_MAX,
+  parseEmail,
+} from "../../domain/owners/owner_store.ts";
+import { type Link, linkPath } from "../../domain/sign_in/links.ts";
+import { NotAllowed, type OidcClient } from "../../domain/sign_in/oidc.ts";
+import {
+  PASSWORD_CHARS_MIN,
+  passwordProblem,
+} from "../../domain/sign_in/password.ts";
+import { admit, checkAgain, signIn } from "../../domain/sign_in/sign_in.ts";
+import {
+  clientOf,
+  type ConsoleContext,
+  type ConsoleDeps,
+  type Handler,
+  Refused,
+} from "../context.ts";
+import { FORM, readForm } from "../forms.ts";
+import { showCard } from "../layout.tsx";
+import { Box, Field, PasswordField, PostForm } from "../parts.tsx";
+import {
+  enter,
+  findSignedIn,
+  isFresh,
+  localPath,
+  readCookie,
+  writeCookie,
+} from "../session.ts";
+
+/** Signing in with a password, a link or the organisation's provider, and entering the password again. */
+
+const openSignIn: Handler = async (c) => {
+  if (await findSignedIn(c) !== null) return c.redirect("/keys", 302);
+  const next = localPath(c.req.query("next"));
+  return await showSignIn(c, { email: "", next });
+};
+
+const trySignIn: Handler = async (c) => {
+  const form = readForm(
+    c,
+    FORM.pick({ email: true, password: true, code: true, next: true }),
+  );
+  const from = { ...clientOf(c), device: readCookie(c, "device") };
+  const next = localPath(form.next);
+  const result = await signIn(c.var.deps, { ...form, ...from });
+  if (result.ok) return await enter(c, result, next);
+  const { waitMs, isDisabled } = result;
+  if (waitMs > 0) c.header("retry-after", String(Math.ceil(waitMs / 1_000)));
+  return await showSignIn(c, {
+    email: form.email,
+    next,
+    error: waitMs > 0
+      ? waitText(waitMs)
+      : isDisabled
+      ? `${DISABLED}.`
+      : "E-mail, password or code is wrong.",
+    status: waitMs > 0 ? 429 : 401,
+  });
+};
+
+const DISABLED = "Your account is disabled. Ask your operator";
+
+/** Says when the next attempt is possible. */
+function waitText(waitMs: number): string {
+  const seconds = Math.ceil(waitMs / 1_000);
+  const time = seconds < 100
+    ? `${seconds} seconds`
+    : `${Math.ceil(seconds / 60)} minutes`;
+  return `Too many attempts. Try again in ${time}.`;
+}
+
+const openLink: Handler = async (c) => {
+  const { kind, account } = await findLink(c, "peek");
+  return showLink(c, kind, account);
+};
+
+const useLink: Handler = async (c) => {
+  const { hasher, audit, sessions, owners } = c.var.deps;
+  const { kind, account: { ownerId, ...before } } = await findLink(c, "peek");
+  const form = readForm(c, FORM.pick({ email: true, new_password: true }));
+  const email = kind === "set_up" ? parseEmail(form.email) : before.email;
+  if (email === null) {
+    const given = { ...before, email: form.email };
+    return showLink(c, kind, given, "This is not an e-mail address.");
+  }
+  const holder = await owners.find(email) ?? ownerId;
+  const problem = holder === ownerId
+    ? await passwordProblem(form.new_password, { email })
+    : "This address belongs to another owner.";
+  if (problem !== null) {
+    return showLink(c, kind, { ...before, email }, problem);
+  }
+  const passwordHash = await hasher.hash(form.new_password);
+  await findLink(c, "use");
+  if (!await owners.claim(ownerId, email)) throw linkOver();
+  await owners.setPassword(ownerId, passwordHash);
+  if (kind === "set_up") await owners.giveRole(ownerId);
+  await audit.add(ownerId, {
+    action: kind === "reset" ? "account.password_changed" : "account.created",
+    by: email,
+    ip: c.env.remoteIp,
+    detail: kind === "set_up" ? "first owner and operator" : "",
+  });
+  await sessions.endOthers(ownerId, null);
+  if (before.totpSecret !== null) return c.redirect("/sign-in?done=reset", 303);
+  const account = { ...before, ownerId, email, passwordHash };
+  const admitted = await admit(c.var.deps, account, clientOf(c), 0);
+  return await enter(c, admitted, "/keys");
+};
+
+/** Where the organisation's provider sends the browser back to. */
+const CALLBACK = "/sign-in/oidc/callback";
+
+const beginOidc: Handler = async (c) => {
+  const { deps } = c.var;
+  const provider = providerOf(deps);
+  const callback = new URL(CALLBACK, deps.publicUrl);
+  const askAgain = c.req.query("again") !== undefined;
+  const { url, flow } = await provider.begin(callback, askAgain)
+    .catch((cause) => {
+      deps.log.warn("oidc_unavailable", { error: cause });
+      throw refusal(
+        503,
+        `${provider.name} does not answer as expected, so you cannot sign in with it now. Try again in a moment`,
+        cause,
+      );
+    });
+  writeCookie(c, "oidc", flow);
+  return c.redirect(url.href, 302);
+};
+
+const finishOidc: Handler = async (c) => {
+  const { deps } = c.var;
+  const provider = providerOf(deps);
+  const flow = readCookie(c, "oidc");
+  writeCookie(c, "oidc", null);
+  if (flow === "") {
+    throw refusal(400, "This sign-in took too long. Start again");
+  }
+  const { search } = new URL(c.req.url);
+  const returned = new URL(CALLBACK + search, deps.publicUrl);
+  const identity = await provider.finish(returned, flow).catch((cause) => {
+    deps.log.warn("oidc_refused", { error: cause });
+    throw cause instanceof NotAllowed
+      ? refusal(403, cause.message, cause)
+      : refusal(
+        400,
+        `Signing in with ${provider.name} failed. Start again. If that fails too, ask your operator`,
+        cause,
+      );
+  });
+  const ownerId = await deps.owners.ofIdentity(identity);
+  const account = await deps.owners.read(ownerId);
+  if (account === null) throw new Error(`No account of owner ${ownerId}`);
+  if (account.isDisabled) throw refusal(403, DISABLED);
+  const admitted = await admit(deps, account, clientOf(c), 0);
+  return await enter(c, admitted, "/keys");
+};
+
+/** Checks the password again before a sensitive action. */
+const confirm: Handler = async (c) => {
+  const { deps, signedIn: { session } } = c.var;
+  const form = readForm(c, FORM.pick({ password: true, next: true }));
+  const problem = await checkPassword(c, form.password);
+  if (problem !== null) return await showConfirm(c, form.next, problem);
+  await deps.sessions.update(session.id, { checkedAtMs: deps.now() });
+  return c.redirect(localPath(form.next), 303);
+};
+
+/** The problem with the current password, or null. An account without a password must have signed in recently. */
+export async function checkPassword(
+  c: ConsoleContext,
+  given: string,
+): Promise<string | null> {
+  const { deps, signedIn: { account } } = c.var;
+  if (account.passwordHash === null) {
+    return isFresh(c) ? null : "Sign in again first.";
+  }
+  const from = { ip: c.env.remoteIp, device: readCookie(c, "device") };
+  const result = await checkAgain(deps, account, given, from);
+  if (result.ok) return null;
+  return result.waitMs === 0
+    ? "The password is wrong."
+    : waitText(result.waitMs);
+}
+
+export const signInRoutes = {
+  "/sign-in": { GET: openSignIn, POST: trySignIn },
+  "/sign-in/oidc": { GET: beginOidc },
+  [CALLBACK]: { GET: finishOidc },
+  "/link/:secret": { GET: openLink, POST: useLink },
+};
+
+/** The routes of {@link confirm}, for owners who are signed in. */
+export const confirmRoutes = {
+  "/confirm": {
+    GET: (c: ConsoleContext) => showConfirm(c, c.req.query("next")),
+    POST: confirm,
+  },
+};
+
+const linkOver = () =>
+  new Refused(
+    404,
+    "This link was already used or has expired. Sign in if you have an account, or ask for a new link",
+    { back: "/sign-in" },
+  );
+
+const secretOf = (c: ConsoleContext): string => c.req.param("secret") ?? "";
+
+/** The link of the path with its owner's account, if it still works. `use` uses it up. */
+async function findLink(c: ConsoleContext, how: "peek" | "use") {
+  const { links, owners } = c.var.deps;
+  const link = await links[how](secretOf(c));
+  const account = link && await owners.read(link.ownerId);
+  // There may be two set-up links; the second must not take over the account.
+  const isVoid = !account || account.isDisabled ||
+    (link.kind !== "reset" && account.passwordHash !== null);
+  if (isVoid) throw linkOver();
+  return { kind: link.kind, account };
+}
+
+function providerOf({ oidc }: ConsoleDeps): OidcClient {
+  if (oidc === null) throw new Refused(404, "This page does not exist");
+  return oidc;
+}
+
+const refusal = (status: 400 | 403 | 503, message: string, cause?: unknown) =>
+  new Refused(status, message, { cause, back: "/sign-in" });
+
+/** One form for everything, so that it does not reveal which part was wrong. */
+async function showSignIn(
+  c: ConsoleContext,
+  { email, next, error, status }: {
+    email: string;
+    next: string;
+    error?: string;
+    status?: 401 | 429;
+  },
+): Promise<Response> {
+  const { oidc, owners } = c.var.deps;
+  const isSetUp = await owners.setUpAccount() !== null;
+  return showCard(
+    c,
+    { title: "Sign in", error, ...status && { status } },
+    <>
+      {!isSetUp && (
+        <p>
+          There are no accounts yet. The service prints a one-time set-up link
+          when it starts, and the command <code>owners set-up</code>{" "}
+          prints a new one.
+        </p>
+      )}
+      {oidc !== null && (
+        <a class="button primary" href="/sign-in/oidc">
+          Continue with {oidc.name}
+        </a>
+      )}
+      <PostForm action="/sign-in" hidden={{ next }} submit="Sign in">
+        <EmailField value={email} />
+        <PasswordField label="Password" autofocus={email !== ""} />
+        <Field
+          id="code"
+          label="Code"
+          help="If you use two-step sign-in: from your authenticator app, or a recovery code."
+          autocomplete="one-time-code"
+          spellcheck={false}
+          maxlength={40}
+        />
+      </PostForm>
+      {isSetUp && (
+        <p class="help">
+          Forgot your password? Ask your operator. Without your authenticator
+          app, use a recovery code; if you have none left, ask your operator.
+        </p>
+      )}
+    </>,
+  );
+}
+
+function showConfirm(
+  c: ConsoleContext,
+  next: string | undefined,
+  error?: string,
+): Response | Promise<Response> {
+  const { account: { email, passwordHash } } = c.var.signedIn;
+  if (passwordHash === null) return c.redirect("/sign-in/oidc?again=1", 302);
+  return showCard(
+    c,
+    {
+      title: "Confirm your password",
+      lead:
+        "You last entered your password over an hour ago. Enter it again to create, rotate or delete keys.",
+      error,
+    },
+    <PostForm
+      action="/confirm"
+      hidden={{ next: localPath(next) }}
+      submit="Continue"
+      cancel="/keys"
+    >
+      <input type="hidden" autocomplete="username" value={email} />
+      <PasswordField label={`Password of ${email}`} autofocus />
+    </PostForm>,
+  );
+}
+
+const LINK_TEXTS = {
+  set_up: {
+    title: "Set up the console",
+    lead:
+      "You are the first owner, and the operator. Keys that were created before now belong to you.",
+    submit: "Create account",
+  },
+  invite: {
+    title: "Welcome",
+    lead: "Choose a password for your account.",
+    submit: "Create account",
+  },
+  reset: {
+    title: "New password",
+    lead: "Choose a new password.",
+    submit: "Save and sign in",
+  },
+} as const;
+/** A reset does not bypass the second factor. */
+const SECOND_STEP = {
+  lead: "Choose a new password. Then sign in with it and a code.",
+  submit: "Save and continue",
+};
+
+/** The page of a set-up, invitation or reset link. */
+function showLink(
+  c: ConsoleContext,
+  kind: Link["kind"],
+  { email, totpSecret }: Pick<Account, "email" | "totpSecret">,
+  error?: string | null,
+): Response | Promise<Response> {
+  const { submit, ...texts } = {
+    ...LINK_TEXTS[kind],
+    ...totpSecret !== null && SECOND_STEP,
+  };
+  return showCard(
+    c,
+    { ...texts, error },
+    <PostForm action={linkPath(secretOf(c))} submit={submit}>
+      <EmailField value={email} readonly={kind !== "set_up"} />
+      <NewPasswordField label="Password" autofocus={email !== ""} />
+    </PostForm>,
+  );
+}
+
+/** Focused until filled in. */
+export const EmailField = (
+  { value, readonly = false }: { value: string; readonly?: boolean },
+) => (
+  <Field
+    id="email"
+    label="E-mail"
+    type="email"
+    required
+    autocomplete="username"
+    maxlength={EMAIL_CHARS_MAX}
+    autofocus={value === ""}
+    value={value}
+    readonly={readonly}
+  />
+);
+
+/** A new password, typed once: it can be shown, pasted or generated. */
+export const NewPasswordField = (
+  props: { label: string; autofocus?: boolean },
+) => (
+  <>
+    <Field
+      id="new_password"
+      type="password"
+      required
+      minlength={PASSWORD_CHARS_MIN}
+      autocomplete="new-password"
+      help={`At least ${PASSWORD_CHARS_MIN} characters. A few words in a row are fine.`}
+      {...props}
+    />
+    <div data-reveal="new_password" hidden>
+      <Box>Show what I type</Box>
+    </div>
+  </>
+);

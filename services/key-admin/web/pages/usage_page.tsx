@@ -1,0 +1,278 @@
+import {
+  type Bucket,
+  type Counts,
+  readUsage,
+  type Usage,
+  type UsageRange,
+} from "../../domain/keys/usage.ts";
+import { usageCsv } from "../../domain/keys/usage_csv.ts";
+import { type ConsoleContext, findKey, type Handler } from "../context.ts";
+import { answerCsv } from "../csv.ts";
+import { showPage } from "../layout.tsx";
+import { Failures } from "./failures_page.tsx";
+import { limitsCard } from "./limits_view.tsx";
+import {
+  type Column,
+  Empty,
+  Facts,
+  number,
+  Table,
+  Tabs,
+  Time,
+  utcText,
+} from "../parts.tsx";
+
+/** Usage of all keys together. */
+const showUsage: Handler = async (c) => {
+  const { deps: { redis, now }, signedIn: { session } } = c.var;
+  const range = rangeOf(c);
+  const usage = await readUsage(redis, session.ownerId, null, range, now());
+  return showPage(
+    c,
+    {
+      title: "Usage",
+      lead:
+        "All your keys together, including deleted ones. Each key's page shows its own numbers.",
+    },
+    <>
+      {await limitsCard(c)}
+      <UsageView usage={usage} base="/usage" />
+    </>,
+  );
+};
+
+const exportUsage: Handler = (c) => {
+  const { deps: { redis, now }, signedIn: { session: { ownerId } } } = c.var;
+  return answerCsv(c, "usage.csv", usageCsv(redis, ownerId, null, now()));
+};
+
+const exportKeyUsage: Handler = async (c) => {
+  const { redis, now } = c.var.deps;
+  const key = await findKey(c);
+  const lines = usageCsv(redis, key.ownerId, key, now());
+  return answerCsv(c, `usage-${key.id}.csv`, lines);
+};
+
+export const usageRoutes = {
+  "/usage": { GET: showUsage },
+  "/usage/export.csv": { GET: exportUsage },
+  "/keys/:id/export.csv": { GET: exportKeyUsage },
+};
+
+/** The range a usage view shows. */
+export const rangeOf = (c: ConsoleContext): UsageRange =>
+  c.req.query("range") === "30d" ? "30d" : "24h";
+
+/** How a range and its buckets are named. */
+const RANGES = {
+  "24h": { name: "24 hours", unit: "hour", head: "Hour from", last: "Now" },
+  "30d": { name: "30 days", unit: "day", head: "Day (UTC)", last: "Today" },
+} as const;
+
+const COUNTS = [
+  ["Requests", "requests"],
+  ["Failed", "failed"],
+  ["Refused", "refused"],
+  ["Input tokens", "inputTokens"],
+  ["Output tokens", "outputTokens"],
+] as const;
+
+const countColumns = <T,>(countsOf: (row: T) => Counts) =>
+  COUNTS.map(([label, name]): Column<T> => [
+    label,
+    (row) => number(countsOf(row)[name] ?? 0),
+    "num",
+  ]);
+
+/** A part of each bar, from the bottom up. */
+type Series = readonly [
+  label: string,
+  color: string,
+  of: (bucket: Bucket) => number,
+];
+
+const REQUESTS: readonly Series[] = [
+  [
+    "Successful",
+    "var(--accent)",
+    // A bar cannot have a negative height, whatever the counters say.
+    ({ requests = 0, failed = 0 }) => Math.max(0, requests - failed),
+  ],
+  ["Failed", "var(--bad)", ({ failed = 0 }) => failed],
+  ["Refused", "var(--warn)", ({ refused = 0 }) => refused],
+];
+const TOKENS: readonly Series[] = [
+  [
+    "Input",
+    "color-mix(in srgb, var(--accent) 50%, var(--surface))",
+    ({ inputTokens = 0 }) => inputTokens,
+  ],
+  ["Output", "var(--accent)", ({ outputTokens = 0 }) => outputTokens],
+];
+
+/** Totals, charts and tables. `base` is the address of the page, `listed` that of the last failed requests. */
+export const UsageView = ({ usage, base, listed }: {
+  usage: Usage;
+  base: string;
+  listed?: string;
+}) => (
+  <>
+    <div class="row between">
+      <Tabs
+        label="Time"
+        current={usage.range}
+        tabs={[
+          ["24h", "Last 24 hours"],
+          ["30d", "Last 30 days"],
+        ]}
+        to={(range) => `${base}?range=${range}`}
+      />
+      <a class="button small" href={`${base}/export.csv`}>Download CSV</a>
+    </div>
+    <Facts
+      look="totals"
+      facts={Object.fromEntries(
+        COUNTS.map(([label, name]) => [label, number(usage.total[name] ?? 0)]),
+      )}
+    />
+    {!usage.total.requests && !usage.total.refused
+      ? (
+        <Empty
+          title={`No requests in the last ${RANGES[usage.range].name}`}
+          lead="Requests appear here within seconds."
+        />
+      )
+      : (
+        <>
+          <BarChart what="Requests" usage={usage} series={REQUESTS} />
+          <BarChart what="Tokens" usage={usage} series={TOKENS} />
+          <Failures counts={usage.total} listed={listed} />
+          <ModelTable usage={usage} />
+          <UsageTable usage={usage} />
+        </>
+      )}
+  </>
+);
+
+/** The most used model first. */
+const ModelTable = ({ usage: { models } }: { usage: Usage }) => (
+  <Table
+    caption="Usage by model, the most used first"
+    title={<strong>By model</strong>}
+    rows={[...models].sort(([, a], [, b]) =>
+      (b.requests ?? 0) - (a.requests ?? 0)
+    )}
+    columns={[
+      [
+        "Model",
+        ([model]) => model || <span class="faint">No known model</span>,
+      ],
+      ...countColumns(([, counts]: [string, Counts]) => counts),
+    ]}
+  />
+);
+
+const UsageTable = ({ usage: { range, buckets } }: { usage: Usage }) => (
+  <details>
+    <summary>Show as a table</summary>
+    <Table
+      caption={`Usage per ${RANGES[range].unit}, newest first`}
+      rows={buckets.toReversed()}
+      columns={[
+        [RANGES[range].head, ({ startMs }) =>
+          range === "24h"
+            ? <Time ms={startMs} as="minute" />
+            : DAY.format(startMs)],
+        ...countColumns((bucket: Bucket) =>
+          bucket
+        ),
+      ]}
+    />
+  </details>
+);
+
+const DAY = new Intl.DateTimeFormat("en", {
+  month: "short",
+  day: "numeric",
+  timeZone: "UTC",
+});
+
+/**
+ * A bar chart as SVG, one unit wide for each bucket and one high for each count, and
+ * stretched to its box. The table below it has the same numbers for screen readers.
+ */
+function BarChart({ what, usage: { buckets, range }, series }: {
+  what: string;
+  usage: Usage;
+  series: readonly Series[];
+}) {
+  const { name, unit, last } = RANGES[range];
+  const title = `${what} per ${unit}`;
+  const sums = buckets.map((bucket) =>
+    series.reduce((sum, [, , of]) => sum + of(bucket), 0)
+  );
+  const most = Math.max(1, ...sums);
+  return (
+    <figure class="card chart">
+      <figcaption class="between">
+        <strong>{title}</strong>
+        <span class="row faint">
+          {series.map(([label, fill]) => (
+            <span>
+              <svg width="10" height="10" aria-hidden="true">
+                <rect fill={fill} width="10" height="10" rx="3" />
+              </svg>{" "}
+              {label}
+            </span>
+          ))}
+          <span>Highest {number(most)}</span>
+        </span>
+      </figcaption>
+      <svg
+        class="bars"
+        viewBox={`0 0 ${buckets.length} ${most}`}
+        preserveAspectRatio="none"
+        role="img"
+        aria-label={`${title}; the same numbers are in the table below`}
+      >
+        {buckets.map((bucket, at) => {
+          const counts = series.map(([label, , of]) =>
+            `${label} ${number(of(bucket))}`
+          );
+          let y = most;
+          return (
+            <g>
+              <title {...titleOf(bucket, range, counts.join(", "))} />
+              {series.map(([, fill, of]) => (
+                <rect
+                  fill={fill}
+                  x={at + 0.15}
+                  y={y -= of(bucket)}
+                  width={0.7}
+                  height={of(bucket)}
+                />
+              ))}
+            </g>
+          );
+        })}
+      </svg>
+      <p class="between faint">
+        {range === "24h"
+          ? <Time ms={buckets[0]?.startMs ?? 0} as="minute" />
+          : <span>{name} ago, days in UTC</span>}
+        <span>{last}</span>
+      </p>
+    </figure>
+  );
+}
+
+/** What a bar shows while the pointer is over it. SVG has no `<time>`, so the script gets the time in attributes. */
+function titleOf({ startMs }: Bucket, range: UsageRange, counts: string) {
+  if (range === "30d") return { children: `${DAY.format(startMs)}: ${counts}` };
+  return {
+    "data-time": new Date(startMs).toISOString(),
+    "data-as": "minute",
+    "data-suffix": `: ${counts}`,
+    children: `${utcText(startMs)} UTC: ${counts}`,
+  };
+}

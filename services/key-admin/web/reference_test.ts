@@ -1,0 +1,36 @@
+import document from "@gateway/shared/openai/openapi" with { type: "json" };
+import assert from "node:assert/strict";
+import { startConsole } from "../console_fixture.ts";
+
+Deno.test("the reference has all that the description of the API has, for everyone and without a script", async () => {
+  await using site = await startConsole();
+  const stranger = await site.client().get("/reference");
+  const owner = await (await site.signedIn("ada@example.org")).get(
+    "/reference",
+  );
+  const { examples, headers, schemas } = document.components;
+  for (const { status, text } of [stranger, owner]) {
+    assert.equal(status, 200);
+    const has = (part: string) => assert.ok(text.includes(part), part);
+    for (const [name, { properties }] of Object.entries(schemas)) {
+      has(`id="${name}"`);
+      for (const field of Object.keys(properties)) has(`<code>${field}</code>`);
+    }
+    for (const { value: { error } } of Object.values(examples)) {
+      has(`<code>${error.code}</code>`);
+    }
+    for (const header of Object.keys(headers)) has(`<code>${header}</code>`);
+    for (const path of Object.keys(document.paths)) has(` ${path}</code>`);
+    has("integer (1 to 8), default 1");
+    has("array (at most 16) of string (1 to 512 characters)");
+    // Each link within the page leads somewhere, and only to one place.
+    const ids = [...text.matchAll(/ id="([^"]+)"/g)].map(([, id]) => id);
+    assert.equal(new Set(ids).size, ids.length);
+    for (const [, id] of text.matchAll(/href="#([^"]+)"/g)) {
+      assert.ok(ids.includes(id), id);
+    }
+  }
+  assert.ok(owner.text.includes('action="/sign-out"'));
+  assert.ok(!stranger.text.includes('action="/sign-out"'));
+  assert.ok(stranger.text.includes('href="/sign-in"'));
+});

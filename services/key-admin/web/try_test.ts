@@ -1,0 +1,298 @@
+import assert from "node:assert/strict";
+import { hashKeyValue } from "@gateway/shared/keys/key";
+import {
+  hashKey,
+  type KeyRecord,
+  recordKey,
+} from "@gateway/shared/keys/record";
+import { asNumber } from "../domain/store/redis.ts";
+import { createAskApi } from "../domain/try/edge.ts";
+import { createStores } from "../domain/stores.ts";
+import { TRY_LIMITS, tryKeyValue } from "../domain/try/key.ts";
+import {
+  hiddenField,
+  ORIGIN,
+  signIn,
+  startConsole,
+  storedKey,
+  type TestClient,
+  tryForm,
+} from "../console_fixture.ts";
+import { freePort, until } from "../redis_fixture.ts";
+import { entries } from "../routes_fixture.ts";
+
+/** Guarantee: what the page "Try it" sends has the session's own key, which no browser gets and which ends with the session. */
+
+const EMAIL = "ada@example.org";
+const SLACK_MS = 20_000;
+
+/** A console with an owner, and the keys that reached the API. */
+async function setup() {
+  const site = await startConsole({ redisUser: "key-admin" });
+  const { askApi } = site.deps;
+  const redis = await site.server.connect();
+  const keys: string[] = [];
+  site.deps.askApi = (request, options) => {
+    keys.push(options.key);
+    return askApi(request, options);
+  };
+  const client = await site.signedIn(EMAIL);
+  const ownerId = await site.deps.owners.ensure(EMAIL);
+  const send = async (browser: TestClient = client, message = "Hello") => {
+    const answer = await browser.post("/try", tryForm(message));
+    assert.equal(answer.status, 200, answer.text);
+    return keys.at(-1) ?? assert.fail("nothing was sent");
+  };
+  return {
+    ...{ site, redis, client, ownerId, send },
+    [Symbol.asyncDispose]: () => site[Symbol.asyncDispose](),
+  };
+}
+
+/** The record behind a key value, as an edge finds it. */
+async function recordOf(
+  { site, redis }: Stage,
+  value: string,
+): Promise<KeyRecord | null> {
+  const pair = await redis.command(["GET", hashKey(hashKeyValue(value))]);
+  const [keyId = "", ownerId = ""] = String(pair).split(":");
+  return await site.deps.keys.get(ownerId, keyId);
+}
+
+Deno.test("API2, API4, API6, ASVS 14.2.1: the key of Try it is one per session, for chat, limited, for minutes, in no list, and stored nowhere", async () => {
+  await using stage = await setup();
+  const { site, redis, client, ownerId, send } = stage;
+  const value = await send();
+  assert.equal(await send(), value, "the session keeps its key");
+  const cookie = client.cookies.get("__Host-sid") ?? "";
+  const session = await site.deps.sessions.find(cookie) ?? assert.fail();
+  const from = { cookie, actor: { by: EMAIL, ip: "" } };
+  const replica = await tryKeyValue(createStores(site.deps), session, from);
+  assert.equal(replica, value, "another key-admin knows it");
+  const key = await recordOf(stage, value) ?? assert.fail("no record");
+  assert.deepEqual([key.scopes, key.models, key.ownerId], [
+    ["chat"],
+    [],
+    ownerId,
+  ]);
+  assert.deepEqual(key.limits, TRY_LIMITS.key);
+  const lifeMs = (key.expiresAtMs ?? Infinity) - key.createdAtMs;
+  assert.equal(lifeMs, TRY_LIMITS.keyMs);
+  for (
+    const name of [hashKey(key.hash), recordKey({ ownerId, keyId: key.id })]
+  ) {
+    const leftMs = asNumber(await redis.command(["PTTL", name]));
+    assert.ok(leftMs > 0 && leftMs <= lifeMs, `${name}: ${leftMs}`);
+  }
+  assert.match((await client.get("/keys")).text, /Create your first key/);
+  const dump = await redis.command(["EVAL", DUMP, "0"]);
+  assert.ok(!String(dump).includes(value));
+  const other = await send(await site.signedIn("grace@example.org"));
+  assert.notEqual(other, value);
+  const second = site.client();
+  await signIn(second, EMAIL);
+  assert.notEqual(await send(second), value, "of another session");
+});
+
+const plain = (html = "") =>
+  html.replaceAll("&quot;", '"').replaceAll("&#39;", "'");
+
+/** Everything in Redis as text. */
+const DUMP = `
+local all = {}
+for _, name in ipairs(redis.call('KEYS', '*')) do
+  table.insert(all, name .. redis.call('DUMP', name))
+end
+return table.concat(all)`;
+
+Deno.test("a key of Try it that is about to end, was disabled or deleted is replaced", async () => {
+  await using stage = await setup();
+  const { site, ownerId, send } = stage;
+  const first = await send();
+  // Redis' clock, which decides, is somewhat ahead of this one.
+  site.clock.nowMs += TRY_LIMITS.keyMs - TRY_LIMITS.renewMs - SLACK_MS;
+  assert.equal(await send(), first);
+  site.clock.nowMs += 2 * SLACK_MS;
+  assert.notEqual(await send(), first);
+  for (const what of ["disable", "delete"] as const) {
+    const value = await send();
+    const { id: keyId } = await recordOf(stage, value) ?? assert.fail(what);
+    const actor = { by: "test", ip: "" };
+    await site.deps.keys[what]({ ownerId, keyId, version: null, actor });
+    assert.notEqual(await send(), value, what);
+  }
+});
+
+Deno.test("ASVS 7.4.1: however a session ends, its key of Try it is deleted, with an entry in the audit log", async (t) => {
+  const ends: [name: string, end: (stage: Stage) => Promise<unknown>][] = [
+    ["sign-out", ({ client }) => client.post("/sign-out")],
+    [
+      "sign-out everywhere",
+      ({ client }) => client.post("/account/sessions/end-all"),
+    ],
+    ["a new sign-in of the browser", ({ client }) => signIn(client, EMAIL)],
+    ["another browser ends it", async ({ site }) => {
+      const other = site.client();
+      await signIn(other, EMAIL);
+      const page = await other.get("/account");
+      const session = hiddenField(page.text, "session");
+      await other.post("/account/sessions/end", { session });
+    }],
+  ];
+  for (const [name, end] of ends) {
+    await t.step(name, async () => {
+      await using stage = await setup();
+      const { site, ownerId, send } = stage;
+      const value = await send();
+      const { id } = await recordOf(stage, value) ?? assert.fail(name);
+      await end(stage);
+      assert.equal(await recordOf(stage, value), null);
+      const changes = (await entries(site, ownerId))
+        .filter(({ keyId }) => keyId === id)
+        .map(({ action, by, detail }) => [action, by, detail.slice(0, 6)]);
+      assert.deepEqual(changes, [
+        ["key.created", EMAIL, "until "],
+        ["key.deleted", "end of the session", ""],
+      ]);
+    });
+  }
+});
+type Stage = Awaited<ReturnType<typeof setup>>;
+
+Deno.test("the page without a script shows the whole answer: thinking, text, tool calls, tokens; or the error of the API", async () => {
+  await using stage = await setup();
+  const { site, client } = stage;
+  const tools = JSON.stringify([{
+    type: "function",
+    function: { name: "look_up", parameters: { type: "object" } },
+  }]);
+  const page = async (message: string, more = {}) =>
+    plain((await client.post("/try", tryForm(message, more))).text);
+  const answered = await page("Hi", { thinking: "on" });
+  assert.match(answered, /data-part="thinking">The user says/);
+  assert.match(answered, /data-part="content">I am the gateway/);
+  assert.match(answered, /data-part="finish">stop</);
+  assert.match(answered, /data-part="output">\d+</);
+  assert.match(answered, /data-part="total">\d+\.\d\d s</);
+  assert.match(await page("Use look_up", { tools }), /"name": "look_up"/);
+  const refused = await page("[simulator: error 429]");
+  assert.match(refused, /rate_limit_exceeded: /);
+  for (const odd of ["usage missing", "cut after 3 tokens"]) {
+    assert.match(await page(`[simulator: ${odd}]`), /200: The answer is incom/);
+  }
+  const nowhere = `http://127.0.0.1:${await freePort()}/v1`;
+  site.deps.askApi = createAskApi(nowhere, site.deps.log);
+  assert.match(await page("Hi"), /edge_unreachable: .* EDGE_URL/);
+  assert.match(site.logLines.join(), /"edge_unreachable".*refused/i);
+});
+
+Deno.test("a form of Try it is sent as the request that it describes; a mistake is told at its field and sends nothing", async () => {
+  await using stage = await setup();
+  const { site, client } = stage;
+  const message = { role: "user", content: "Hello" };
+  const system = { role: "system", content: "Be kind" };
+  const schema = { type: "object" };
+  const good: [form: Record<string, string>, sent: Record<string, unknown>][] =
+    [
+      [{}, { messages: [message] }],
+      [{ system: "Be kind" }, { messages: [system, message] }],
+      [{ history: '[{"role":"user","content":"Hello"}]', message: " " }, {
+        messages: [message],
+      }],
+      [{ temperature: "0.5", top_p: "1", max_tokens: "7", seed: "-3" }, {
+        messages: [message],
+        ...{ temperature: 0.5, top_p: 1, max_tokens: 7, seed: -3 },
+      }],
+      [{ thinking: "off", more: '{"stop":["x"],"top_k":3}' }, {
+        messages: [message],
+        ...{ enable_thinking: false, stop: ["x"], top_k: 3 },
+      }],
+      [{ schema: JSON.stringify(schema) }, {
+        messages: [message],
+        response_format: {
+          type: "json_schema",
+          json_schema: { name: "answer", schema, strict: true },
+        },
+      }],
+    ];
+  for (const [form, sent] of good) {
+    await client.post("/try", tryForm("Hello", form));
+    const body = JSON.parse(site.asked.at(-1)?.body ?? "");
+    assert.deepEqual(body, { model: "neutral-3.7-plus", ...sent });
+  }
+  const count = site.asked.length;
+  const bad: [form: Record<string, string>, field: string, said: RegExp][] = [
+    [{ message: " " }, "message", /Write a message/],
+    [{ tools: "[}" }, "tools", /not valid JSON. Unexpected token '}', "\[}"</],
+    [{ tools: "{}" }, "tools", /must be a JSON array/],
+    [{ history: "1" }, "history", /must be a JSON array/],
+    [{ schema: "[]" }, "schema", /must be a JSON object/],
+    [{ more: '{"stream":false}' }, "more", /sets 'stream' itself/],
+    [{ more: '{"n":2}' }, "more", /sets 'n' itself/],
+    [{ temperature: "warm" }, "temperature", /not a number/],
+  ];
+  for (const path of ["/try", "/try/chat"]) {
+    for (const [form, field, said] of bad) {
+      const { status, text } = await client.post(path, tryForm("Hi", form));
+      assert.equal(status, 400);
+      const note = new RegExp(`id="${field}-error">([^]*?</p>)`).exec(text)
+        ?.[1];
+      assert.match(plain(note), said);
+      assert.match(
+        text,
+        new RegExp(`id="${field}" name="${field}" aria-invalid`),
+      );
+    }
+  }
+  const code = await client.post("/try", tryForm("As code", { show: "code" }));
+  assert.match(code.text, /As code/);
+  assert.equal(site.asked.length, count, "nothing was sent");
+});
+
+Deno.test("Try it passes the API's stream and refusals on, and stops the request when the browser leaves", async () => {
+  await using stage = await setup();
+  const { site, client } = stage;
+  const { headers, text } = await client.post("/try/chat", tryForm("Hi"));
+  assert.equal(headers.get("content-type"), "text/event-stream; charset=utf-8");
+  assert.match(text, /^data: \{.*"usage":\{.*data: \[DONE\]\n\n$/s);
+  const refused = await client.post(
+    "/try/chat",
+    tryForm("[simulator: error 503]"),
+  );
+  assert.equal(refused.status, 503);
+  assert.equal(typeof JSON.parse(refused.text).error.message, "string");
+  for (const pace of ["10 tokens per second", "first token 60000 ms"]) {
+    const leaving = new AbortController();
+    const body = new URLSearchParams({
+      form_token: await client.formToken(),
+      ...tryForm(`[simulator: 600 tokens, ${pace}]`),
+    });
+    const answer = client.send("/try/chat", {
+      method: "POST",
+      headers: { origin: ORIGIN, "sec-fetch-site": "same-origin" },
+      ...{ body, signal: leaving.signal },
+    });
+    const count = site.asked.length;
+    await until(() => site.asked.length > count);
+    leaving.abort();
+    await answer.catch(() => {}); // Nobody waits for it.
+    assert.equal(await site.asked.at(-1)?.ended, "left", pace);
+  }
+});
+
+Deno.test("Try it names a model that a key may use", async () => {
+  await using stage = await setup();
+  const { site, client, ownerId } = stage;
+  const selected = async (path: string) =>
+    /<option value="([^"]+)" selected/.exec((await client.get(path)).text)?.[1];
+  assert.equal(await selected("/try"), "neutral-3.7-plus");
+  assert.equal(await selected("/try?model=none"), "neutral-3.7-plus");
+  const models = ["large-1"];
+  const { id } = await storedKey(site, ownerId, { models });
+  const page = await client.get(`/keys/${id}`);
+  const link = /href="(\/try\?[^"]+)"/.exec(page.text)?.[1] ?? "";
+  assert.equal(await selected(link), "large-1");
+  const image = await storedKey(site, ownerId, { scopes: ["image"] });
+  const { text } = await client.get(`/keys/${image.id}`);
+  assert.doesNotMatch(text, /href="\/try\?/, "not a chat key");
+});

@@ -1,0 +1,123 @@
+import assert from "node:assert/strict";
+import { usageDay, usageHour } from "@gateway/shared/keys/limiter_state";
+import { failedKey } from "@gateway/shared/keys/record";
+import {
+  fail,
+  startConsole,
+  storedKey,
+  type TestClient,
+  useKey,
+} from "../console_fixture.ts";
+import { routeOwner } from "../routes_fixture.ts";
+
+/** Guarantee: owners see what was used and why requests failed, on pages and in files, in the same numbers. */
+
+const HOUR_MS = 3_600_000;
+
+/** The text of a page without its tags. */
+const textOf = async (client: TestClient, path: string) =>
+  (await client.get(path)).text.replace(/<[^>]*>/g, " ").replace(/\s+/g, " ");
+
+/** The lines of a file by the names of their columns. No cell of these tests has a comma. */
+async function fileOf(client: TestClient, path: string) {
+  const { text, headers } = await client.get(path);
+  assert.match(headers.get("content-disposition") ?? "", /^attachment; .*csv"/);
+  const [head = "", ...lines] = text.replace(/^\uFEFF/, "").trimEnd()
+    .split("\r\n");
+  const names = head.split(",");
+  return lines.map((line) =>
+    Object.fromEntries(line.split(",").map((cell, at) => [names[at], cell]))
+  );
+}
+
+/** The columns that are not 0. */
+const counted = (line: Record<string, string>) =>
+  Object.fromEntries(Object.entries(line).filter(([, cell]) => cell !== "0"));
+
+Deno.test("usage by model and the reasons of failures are the same on the pages and in the files, with deleted keys", async () => {
+  await using site = await startConsole();
+  const { client, ownerId, keyId, email } = await routeOwner(site, 1);
+  const { id } = await storedKey(site, ownerId, { description: "=1+1" });
+  const [nowMs, key] = [site.deps.now(), { ownerId, keyId }];
+  const earlierMs = nowMs - 40 * HOUR_MS;
+  await useKey(site, key, nowMs, {
+    ...{ requests: 1_500, errors: 5, refused: 18, server: 5 },
+    ...{ promptTokens: 7, completionTokens: 9 },
+    ...{ requests_per_minute: 10, "tokens_per_day.owner": 8 },
+  }, "llama3.2:70b");
+  await useKey(site, key, nowMs, { refused: 20, unknown_model: 20 });
+  await useKey(site, key, earlierMs, { requests: 3 });
+  const other = { ownerId, keyId: id };
+  await useKey(site, other, nowMs, { requests: 2, promptTokens: 4 }, "small-1");
+
+  for (const path of [`/keys/${keyId}`, "/usage"]) {
+    const text = await textOf(client, path);
+    assert.match(text, /18 rate limited, 20 unknown model, 5 server error /);
+    assert.match(text, /Limit of the key: requests per minute 10 /);
+    assert.match(text, /llama3\.2:70b 1,500 5 18 7 9 /);
+    assert.match(text, /Refused 38 /);
+    assert.equal(text.includes("small-1 2 0 0 4 0"), path === "/usage");
+  }
+  const day = usageDay(nowMs).replace(/(\d{4})(\d\d)(\d\d)/, "$1-$2-$3");
+  const hour = { day, hour_utc: usageHour(nowMs) };
+  const named = { key_id: keyId, description: "Secret project 1" };
+  const lines = await fileOf(client, `/keys/${keyId}/export.csv`);
+  const [earlier, unknown, known] = lines.map(counted);
+  assert.partialDeepStrictEqual(earlier, {
+    ...named,
+    requests: "3",
+    model: "",
+  });
+  assert.partialDeepStrictEqual(unknown, {
+    ...{ ...hour, ...named, model: "", refused: "20", unknown_model: "20" },
+  });
+  assert.partialDeepStrictEqual(known, {
+    ...{ ...hour, ...named, model: "llama3.2:70b" },
+    ...{ requests: "1500", failed: "5", refused: "18", server: "5" },
+    ...{ input_tokens: "7", output_tokens: "9" },
+    ...{ requests_per_minute: "10", "tokens_per_day.owner": "8" },
+  });
+  assert.equal(lines.length, 3);
+
+  const actor = { by: email, ip: "" };
+  await fail(site, key, {});
+  await site.deps.keys.delete({ ...key, version: null, actor });
+  const { redis } = site.deps;
+  assert.equal(await redis.command(["EXISTS", failedKey(key)]), 0);
+  const [ofOther, ...deleted] = await fileOf(client, "/usage/export.csv");
+  assert.partialDeepStrictEqual(counted(ofOther ?? {}), {
+    ...{ ...hour, key_id: id, model: "small-1" },
+    ...{ requests: "2", input_tokens: "4", description: `"'=1+1"` },
+  });
+  const gone = { key_id: "", key: "", description: "deleted keys and Try it" };
+  assert.deepEqual(
+    deleted,
+    lines.map((line) => ({ ...line, ...gone })),
+    "what remains is that of the deleted key",
+  );
+});
+
+Deno.test("the last refused and failed requests of a key are listed, newest first, and what clients sent is text", async () => {
+  await using site = await startConsole();
+  const { client, ownerId, keyId } = await routeOwner(site, 1);
+  const list = `/keys/${keyId}/requests`;
+  assert.match(await textOf(client, list), /None was refused or failed/);
+  const [nowMs, key] = [site.deps.now(), { ownerId, keyId }];
+  await fail(site, key, { timeMs: nowMs, requestId: "req_second" });
+  await fail(site, key, {
+    ...{ timeMs: nowMs - 1_000, requestId: "req_first", status: 400 },
+    ...{ reason: "invalid_request", code: "invalid_type", param: "n" },
+    model: "<b>gpt</b>",
+  });
+  await fail(site, key, {
+    ...{ timeMs: nowMs + 1_000, requestId: "req_third", model: null },
+    ...{ reason: "of_a_later_version", code: null },
+  });
+  const { text } = await client.get(list);
+  assert.ok(text.includes("&lt;b&gt;gpt&lt;/b&gt;"));
+  const plain = await textOf(client, list);
+  assert.match(
+    plain,
+    /req_third Of a later version 429 – .*req_second .*req_first The request was invalid Field: n 400 invalid_type /,
+  );
+});

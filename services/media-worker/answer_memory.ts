@@ -1,0 +1,51 @@
+import { ApiError } from "@gateway/shared/openai/error";
+
+/**
+ * Bounds the bytes of pictures that this process holds for all its requests: those of
+ * a few requests for the largest ones would otherwise fill its memory, and end all.
+ */
+export class AnswerMemory {
+  readonly #bytesMax: number;
+  #bytes = 0;
+
+  constructor(bytesMax: number) {
+    this.#bytesMax = bytesMax;
+  }
+
+  /** Bytes held now. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  /** The share of one answer, which must be released. */
+  open(): HeldBytes {
+    let held = 0;
+    const set = (bytes: number) => {
+      this.#bytes += bytes - held;
+      held = bytes;
+    };
+    return {
+      get bytes() {
+        return held;
+      },
+      set: (bytes) => {
+        set(bytes);
+        if (this.#bytes <= this.#bytesMax) return;
+        // At once, so that answers that grow at the same time are not refused, too.
+        set(0);
+        // Another worker may have room.
+        const message = "The server holds too many pictures, try again later.";
+        throw new ApiError("overloaded", message, { retryAfterMs: 1_000 });
+      },
+      release: () => set(0),
+    };
+  }
+}
+
+/** What one answer holds. */
+export interface HeldBytes {
+  readonly bytes: number;
+  /** If the process has no room for so many bytes, releases all and throws `overloaded`. */
+  set(bytes: number): void;
+  release(): void;
+}

@@ -1,0 +1,20 @@
+/** The only file of this service that reads the environment. */
+import { integer, parseEnv } from "@gateway/shared/process/env";
+import { WORKER_VARIABLES, workerConfig } from "@gateway/shared/worker/config";
+
+/** Every variable of the media worker, except the backend keys that `MODELS_FILE` names. */
+export const MEDIA_WORKER_VARIABLES = {
+  ...WORKER_VARIABLES,
+  MEDIA_SLOTS: integer("requests", { min: 1, max: 100_000 }).default(256)
+    .describe(
+      "Requests for pictures and speech that a media worker runs at once; it rejects further ones",
+    ),
+};
+
+/** Reads the environment of this process. Throws a `ConfigError` with every mistake. */
+export function readConfig() {
+  const env = Deno.env.toObject();
+  const settings = parseEnv(MEDIA_WORKER_VARIABLES, env, Deno.readTextFileSync);
+  const slots = settings.MEDIA_SLOTS;
+  return workerConfig(settings, { env, family: "media", slots });
+}

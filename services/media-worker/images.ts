@@ -1,0 +1,311 @@
+/** Pictures: requests to engines, and the answers to them. */
+import { Buffer } from "node:buffer";
+import { MEDIA_LIMITS } from "@gateway/shared/limits";
+import type { BackendConfig } from "@gateway/shared/models/catalog";
+import type { ImageRequest } from "@gateway/shared/openai/media";
+import { isJsonObject } from "@gateway/shared/process/error_text";
+import type { AttemptDeadlines } from "@gateway/shared/upstream/attempt_deadlines";
+import {
+  invalidAnswer,
+  truncatedAnswer,
+  UpstreamError,
+} from "@gateway/shared/upstream/errors";
+import {
+  type JsonObject,
+  parseJson,
+  textOf,
+} from "@gateway/shared/upstream/json";
+import type {
+  ModelServer,
+  ServerRequest,
+  ServerResponse,
+} from "@gateway/shared/upstream/model_server";
+import type { Redact } from "@gateway/shared/upstream/redact";
+import { frameError } from "@gateway/shared/upstream/refusal";
+import type { RequestEncoder } from "@gateway/shared/upstream/request_encoder";
+import type { HeldBytes } from "./answer_memory.ts";
+import { eventsOf, isError, type ReadOptions, usageOf } from "./events.ts";
+import { EVENT_STREAM, type MediaAnswer } from "./media_answer.ts";
+
+const BYTES_MAX = MEDIA_LIMITS.imageAnswerBytesMax;
+const NOT_BASE64 = /[^A-Za-z0-9+/]/;
+const PADDING = /^={1,2}$/;
+const DATA_URL = /^data:[^,]{0,200};base64,/;
+const DATA_URL_CHARS_MAX = 256;
+/** Written at once. */
+const PIECE_CHARS = 64 * 1024;
+/** Options that are sent if the client chose them. `auto` is what an engine does without the option, which some refuse. */
+const OPTIONS = [
+  "size",
+  "quality",
+  "background",
+  "output_format",
+  "output_compression",
+  "moderation",
+  "style",
+  "user",
+  "partial_images",
+] as const satisfies readonly (keyof ImageRequest)[];
+/** What an answer says about its pictures, and what events say if the engine does not. */
+const ABOUT = [
+  ["background", "auto"],
+  ["output_format", "png"],
+  ["quality", "auto"],
+  ["size", "auto"],
+] as const;
+const COMPLETED = "image_generation.completed";
+const PARTIAL = "image_generation.partial_image";
+
+/** The body of a request to an engine. Pictures are always requested in base64. */
+export function encodeImageBody(
+  request: ImageRequest,
+  { model, image_format_field: field = "response_format" }: Pick<
+    BackendConfig,
+    "model" | "image_format_field"
+  >,
+): string {
+  const body: JsonObject = { model, prompt: request.prompt };
+  if (field !== "none") body[field] = "b64_json";
+  if (request.n > 1) body.n = request.n;
+  if (request.stream) body.stream = true;
+  for (const option of OPTIONS) {
+    if (request[option] !== "auto") body[option] = request[option];
+  }
+  return JSON.stringify(body);
+}
+
+/** One attempt to get pictures. */
+export interface ImageCall {
+  request: ImageRequest;
+  server: ModelServer;
+  answer: MediaAnswer;
+  read: ReadOptions;
+  /** Counts the memory of this answer. */
+  held: HeldBytes;
+  /** The end of the attempt, by the clock of the server. */
+  endsAtMs: number;
+}
+
+/** A picture, and what its engine says about it. */
+interface Picture {
+  base64: string;
+  data: JsonObject;
+}
+
+/**
+ * Sends a request to an engine and passes on its pictures: in one document or, with
+ * `stream`, as events, whichever of the two the engine sends. Rejects with an
+ * `UpstreamError`, or with `overloaded` if there is no memory for them.
+ */
+export async function passOnPictures(
+  call: ImageCall,
+  encode: RequestEncoder,
+): Promise<void> {
+  const { request, server, answer } = call;
+  const { partial_images = 0, stream } = request;
+  const sent: ServerRequest = {
+    encode,
+    body: encodeImageBody(request, server.config),
+    call: answer.call,
+    signal: answer.call.signal,
+    // The first bytes of a finished picture take as long as the picture.
+    mustBeginSoon: stream && partial_images > 0,
+  };
+  // Null: the pictures were passed on as they came.
+  const whole = await server.exchange(sent, async (response) => {
+    const { contentType } = response.head;
+    if (contentType === EVENT_STREAM) return await readEvents(response, call);
+    if (!/^$|json$/.test(contentType)) {
+      throw invalidAnswer(`${contentType} instead of pictures`);
+    }
+    return parseWhole(await readBytes(response, call), server.redact);
+  });
+  if (whole === null) return;
+  const pictures: Picture[] = [];
+  for (const data of whole.items.slice(0, request.n)) {
+    pictures.push({ data, base64: await base64Of(data, call) });
+  }
+  const [first] = pictures;
+  if (first === undefined) throw truncatedAnswer("No picture");
+  answer.made = pictures.length;
+  if (!stream) return await writeDocument(pictures, whole.about, call);
+  await writeEvent(COMPLETED, { ...first, data: whole.about }, call);
+}
+
+/** The pictures of an answer, and what else it says. */
+interface Whole {
+  items: JsonObject[];
+  about: JsonObject;
+}
+
+/** A whole body, kept outside of the heap of JavaScript until it is complete. */
+async function readBytes(
+  { connection, deadlines }: ServerResponse,
+  { held, read }: ImageCall,
+): Promise<Buffer> {
+  const before = held.bytes;
+  const pieces: Uint8Array[] = [];
+  connection.bytesLeft = BYTES_MAX;
+  for (;;) {
+    const piece = await connection.read();
+    if (piece === null) return Buffer.concat(pieces);
+    pieces.push(piece.slice());
+    held.set(before + BYTES_MAX - connection.bytesLeft);
+    // Not earlier: some engines send a head long before they have a picture.
+    deadlines.arm("betweenTokens", read.betweenMs);
+  }
+}
+
+function parseWhole(body: Buffer, redact: Redact): Whole {
+  const about = parseJson(body.toString());
+  if (!isJsonObject(about)) throw invalidAnswer("An answer that is not JSON");
+  if (isError(about)) throw frameError(about, redact);
+  const { data } = about;
+  if (!Array.isArray(data)) throw invalidAnswer("An answer without data");
+  return { items: data.filter(isJsonObject), about };
+}
+
+/**
+ * Passes on the pictures of events. If the client wants a document, returns the finished
+ * ones instead.
+ */
+async function readEvents(
+  response: ServerResponse,
+  call: ImageCall,
+): Promise<Whole | null> {
+  const { request, answer, held } = call;
+  response.connection.bytesLeft = BYTES_MAX;
+  const items: JsonObject[] = [];
+  const events = eventsOf(response, {
+    ...call.read,
+    eventCharsMax: BYTES_MAX,
+    onHeld: (chars) => held.set(chars),
+  });
+  for await (const { type, data } of events) {
+    const isLast = type === COMPLETED;
+    if (!isLast && type !== PARTIAL) continue;
+    if (request.stream) {
+      const base64 = await base64Of(data, call);
+      if (isLast) answer.made = 1;
+      await writeEvent(type, { base64, data }, call, response.deadlines);
+      if (isLast) return null;
+    } else if (isLast && items.push(data) === request.n) break;
+  }
+  if (items.length === 0) throw truncatedAnswer("No finished picture");
+  return { items, about: items[0] ?? {} };
+}
+
+/** The picture in base64. One that the engine only points to is fetched from it. */
+async function base64Of(data: JsonObject, call: ImageCall): Promise<string> {
+  const inline = textOf(data.b64_json);
+  const given = inline === "" ? textOf(data.url) : inline;
+  if (given === "") throw invalidAnswer("A picture without data");
+  const prefix = DATA_URL.exec(given.slice(0, DATA_URL_CHARS_MAX))?.[0] ?? "";
+  if (inline === "" && prefix === "") return await fetchPicture(given, call);
+  const base64 = given.slice(prefix.length);
+  const end = base64.search(NOT_BASE64);
+  const isPadded = end < 0 || PADDING.test(base64.slice(end, end + 3));
+  if (base64 === "" || !isPadded) {
+    throw invalidAnswer("A picture that is not base64");
+  }
+  return base64;
+}
+
+/** Fetches a picture from the engine itself: no other server, no redirect. */
+async function fetchPicture(address: string, call: ImageCall): Promise<string> {
+  const { server, answer } = call;
+  const url = URL.parse(address, `${server.baseUrl.href}/`);
+  if (url === null || url.origin !== server.baseUrl.origin) {
+    throw invalidAnswer("A picture on another server");
+  }
+  const get = { method: "GET", accept: "image/*", contentType: null } as const;
+  const sent = {
+    encode: server.encoder(url, get),
+    body: "",
+    call: answer.call,
+    signal: answer.call.signal,
+    mustBeginSoon: true,
+    totalMs: Math.max(0, call.endsAtMs - server.now()),
+  };
+  try {
+    const picture = await server.exchange(sent, (response) => {
+      const { contentType } = response.head;
+      if (!/json$|^text\//.test(contentType)) return readBytes(response, call);
+      throw invalidAnswer(`${contentType} instead of a picture`);
+    });
+    if (picture.length === 0) throw truncatedAnswer("An empty picture");
+    return picture.toString("base64");
+  } catch (error) {
+    // What the engine refuses here, the client did not ask for.
+    if (!(error instanceof UpstreamError) || error.fault !== "request") {
+      throw error;
+    }
+    throw invalidAnswer(`A picture that is refused: ${error.logText}`);
+  }
+}
+
+/** Passes on a picture between two texts, without a copy of the whole. */
+async function writePicture(
+  [before, base64, after]: readonly [string, string, string],
+  { answer }: ImageCall,
+  deadlines?: AttemptDeadlines,
+): Promise<void> {
+  await answer.write(before, deadlines);
+  for (let at = 0; at < base64.length; at += PIECE_CHARS) {
+    await answer.write(base64.slice(at, at + PIECE_CHARS), deadlines);
+  }
+  await answer.write(after, deadlines);
+}
+
+async function writeEvent(
+  type: typeof COMPLETED | typeof PARTIAL,
+  { base64, data }: Picture,
+  call: ImageCall,
+  deadlines?: AttemptDeadlines,
+): Promise<void> {
+  const { request } = call;
+  const after: JsonObject = {
+    created_at: secondsOf(data, call),
+  };
+  for (const [name, preset] of ABOUT) {
+    after[name] = textOf(data[name]) || (request[name] ?? preset);
+  }
+  if (type === COMPLETED) after.usage = usageOf(data.usage, request.prompt);
+  else after.partial_image_index = Number(data.partial_image_index) || 0;
+  const before = `event: ${type}\ndata: {"type":"${type}","b64_json":"`;
+  const end = `",${JSON.stringify(after).slice(1)}\n\n`;
+  await writePicture([before, base64, end], call, deadlines);
+}
+
+async function writeDocument(
+  pictures: readonly Picture[],
+  about: JsonObject,
+  call: ImageCall,
+): Promise<void> {
+  const created = secondsOf(about, call);
+  let before = `{"created":${created},"data":[{"b64_json":"`;
+  for (const { base64, data } of pictures) {
+    const revised = textOf(data.revised_prompt);
+    const prompt = `,"revised_prompt":${JSON.stringify(revised)}`;
+    const after = `"${revised === "" ? "" : prompt}}`;
+    await writePicture([before, base64, after], call);
+    before = `,{"b64_json":"`;
+  }
+  const rest: JsonObject = {};
+  for (const [name] of ABOUT) {
+    if (textOf(about[name]) !== "") rest[name] = about[name];
+  }
+  if (isJsonObject(about.usage)) rest.usage = about.usage;
+  const tail = JSON.stringify(rest).slice(1);
+  await call.answer.write(tail === "}" ? "]}" : `],${tail}`);
+}
+
+/** When it was made in Unix seconds, by default when it was requested. */
+function secondsOf(
+  { created, created_at }: JsonObject,
+  { answer }: ImageCall,
+): number {
+  const stated = created_at ?? created;
+  const isTime = typeof stated === "number" && Number.isSafeInteger(stated);
+  return isTime ? stated : answer.call.created;
+}

@@ -1,0 +1,158 @@
+/** Transcriptions: forms for engines, and the texts that they answer with. */
+import { MEDIA_LIMITS } from "@gateway/shared/limits";
+import type { UploadedFile } from "@gateway/shared/bus/job";
+import type { TranscriptionRequest } from "@gateway/shared/openai/media";
+import { isJsonObject } from "@gateway/shared/process/error_text";
+import { encodeForm } from "@gateway/shared/upstream/form_data";
+import {
+  invalidAnswer,
+  truncatedAnswer,
+} from "@gateway/shared/upstream/errors";
+import {
+  type JsonObject,
+  parseJson,
+  textOf,
+} from "@gateway/shared/upstream/json";
+import type { ServerResponse } from "@gateway/shared/upstream/model_server";
+import { frameError } from "@gateway/shared/upstream/refusal";
+import { readText } from "@gateway/shared/upstream/response";
+import { eventsOf, isError, type ReadOptions } from "./events.ts";
+import { EVENT_STREAM, type MediaAnswer } from "./media_answer.ts";
+
+/** The rate of speech in MP3 files: what the length of a recording is estimated by, if nobody states it. */
+const BYTES_PER_SECOND = 8_000;
+const DELTA = "transcript.text.delta";
+const DONE = "transcript.text.done";
+
+/** The form for an engine. The model comes first, so that engines can route what follows. */
+export function encodeTranscriptionForm(
+  request: TranscriptionRequest,
+  model: string,
+  files: readonly UploadedFile[],
+  boundary: string,
+) {
+  const { language, prompt, response_format, temperature, stream } = request;
+  const { timestamp_granularities = [], include = [] } = request;
+  const fields: [string, string][] = [["model", model]];
+  if (language !== undefined) fields.push(["language", language]);
+  if (prompt !== undefined) fields.push(["prompt", prompt]);
+  fields.push(["response_format", response_format]);
+  if (temperature !== undefined) {
+    fields.push(["temperature", String(temperature)]);
+  }
+  if (stream) fields.push(["stream", "true"]);
+  for (const each of timestamp_granularities) {
+    fields.push(["timestamp_granularities[]", each]);
+  }
+  for (const each of include) fields.push(["include[]", each]);
+  return encodeForm(fields, files, boundary);
+}
+
+/** One attempt to get a transcription. */
+export interface TranscriptionCall {
+  request: TranscriptionRequest;
+  answer: MediaAnswer;
+  read: ReadOptions;
+}
+
+/**
+ * Passes on the text of an engine: in the requested format or, with `stream`, as
+ * events, whichever of the two the engine sends. Rejects with an `UpstreamError`.
+ */
+export async function passOnTranscription(
+  response: ServerResponse,
+  { request, answer, read }: TranscriptionCall,
+): Promise<void> {
+  const { connection, deadlines, head: { contentType } } = response;
+  const [file] = answer.call.files;
+  const estimate = secondsOf(file?.content ?? new Uint8Array());
+  connection.bytesLeft = MEDIA_LIMITS.transcriptBytesMax;
+  if (contentType === EVENT_STREAM) {
+    return await passOnEvents(response, { request, answer, read }, estimate);
+  }
+  if (contentType === "text/html") {
+    throw invalidAnswer("A web page instead of a transcription");
+  }
+  const arm = () => deadlines.arm("betweenTokens", read.betweenMs);
+  const text = await readText(connection, arm);
+  const json = /json$/.test(contentType) ? parseJson(text) : undefined;
+  if (isJsonObject(json) && isError(json)) throw frameError(json, read.redact);
+  const isJson = /json$/.test(request.response_format);
+  // Some engines answer with text whatever was asked for, and others the reverse.
+  const body: JsonObject = isJsonObject(json) ? json : { text };
+  if (isJson && typeof body.text !== "string") {
+    throw invalidAnswer("A transcription without text");
+  }
+  answer.made = statedSeconds(body) ?? estimate;
+  if (request.stream) {
+    const said = textOf(body.text);
+    await answer.writeEvent({ type: DELTA, delta: said });
+    return await answer.writeEvent(doneEvent(said, body, answer.made));
+  }
+  if (!isJson) {
+    const isText = request.response_format === "text" && isJsonObject(json);
+    return await answer.write(isText ? textOf(body.text) : text);
+  }
+  const usage = usageOf(body, answer.made);
+  await answer.write(JSON.stringify({ ...body, usage }));
+}
+
+async function passOnEvents(
+  response: ServerResponse,
+  { request, answer, read }: TranscriptionCall,
+  estimate: number,
+): Promise<void> {
+  const eventCharsMax = MEDIA_LIMITS.transcriptBytesMax;
+  answer.made = estimate;
+  let said = "";
+  for await (
+    const { type, data } of eventsOf(response, { ...read, eventCharsMax })
+  ) {
+    if (type === DONE) {
+      answer.made = statedSeconds(data) ?? estimate;
+      const text = textOf(data.text) || said;
+      if (request.stream) {
+        const done = doneEvent(text, data, answer.made);
+        return await answer.writeEvent(done, response.deadlines);
+      }
+      const usage = usageOf(data, answer.made);
+      return await answer.write(
+        /json$/.test(request.response_format)
+          ? JSON.stringify({ text, usage })
+          : text,
+      );
+    }
+    if (type === DELTA) said += textOf(data.delta);
+    if (request.stream) {
+      await answer.writeEvent({ ...data, type }, response.deadlines);
+    }
+  }
+  throw truncatedAnswer("No last event");
+}
+
+function doneEvent(text: string, about: JsonObject, seconds: number) {
+  return { ...about, type: DONE, text, usage: usageOf(about, seconds) };
+}
+
+/** The usage as the engine states it, or the seconds of the recording. */
+function usageOf({ usage }: JsonObject, seconds: number): unknown {
+  return isJsonObject(usage) ? usage : { type: "duration", seconds };
+}
+
+/** Whole seconds, if the engine says how long the recording is. */
+function statedSeconds({ usage, duration }: JsonObject): number | null {
+  const stated = isJsonObject(usage) && usage.type === "duration"
+    ? usage.seconds
+    : duration;
+  const seconds = Number(stated ?? NaN);
+  return Number.isFinite(seconds) && seconds >= 0 ? Math.ceil(seconds) : null;
+}
+
+/** Whole seconds of a recording: read from the head of a WAV file, else estimated by its size. */
+function secondsOf(file: Uint8Array): number {
+  const view = new DataView(file.buffer, file.byteOffset, file.length);
+  const isWav = file.length >= 44 && view.getUint32(0) === 0x52494646 &&
+    view.getUint32(8) === 0x57415645;
+  const rate = isWav ? view.getUint32(28, true) : BYTES_PER_SECOND;
+  return Math.max(1, Math.ceil(file.length / Math.max(1, rate)));
+}

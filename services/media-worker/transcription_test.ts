@@ -1,0 +1,270 @@
+import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
+import type { BackendDeadlines } from "@gateway/shared/models/catalog";
+import type { TranscriptionRequest } from "@gateway/shared/openai/media";
+import type { Step } from "../../tests/support/fake_model_server.ts";
+import {
+  chunk,
+  event,
+  jsonResponse,
+  lastChunk,
+  streamHead,
+} from "../../tests/support/model_answers.ts";
+import {
+  API_KEY,
+  assertFault,
+  CLOSE,
+  eventsIn,
+  head,
+  named,
+  recordCall,
+  run,
+  STALL,
+  startEngine,
+  transcriptionWith,
+} from "./engine_fixture.ts";
+
+/** Two seconds by its size. */
+const FILE = {
+  field: "file",
+  name: 'a"b.mp3',
+  type: "audio/mpeg",
+  content: new Uint8Array(16_000),
+};
+/** Half a second of silence, by its head. */
+const WAV = {
+  ...FILE,
+  content: Buffer.concat([
+    Buffer.from("RIFF\0\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0", "latin1"),
+    Buffer.from([0x40, 0x1f, 0, 0, 0x80, 0x3e, 0, 0, 2, 0, 16, 0]),
+    Buffer.from("data\0\0\0\0", "latin1"),
+    Buffer.alloc(8_000),
+  ]),
+};
+/** What the engine is asked and what the client gets. */
+async function transcribe(
+  reply: Iterable<Step>,
+  change: Partial<TranscriptionRequest> = {},
+  file = FILE,
+) {
+  await using r = startEngine(() => reply);
+  const call = recordCall();
+  call.files = [file];
+  return await run(r.engine, transcriptionWith(change), call);
+}
+
+const SSE = { stream: true } as const;
+const text = (type: string, body: string) =>
+  head(
+    `200 OK\r\ncontent-type: ${type}\r\ncontent-length: ${body.length}`,
+    body,
+  );
+const delta = (delta: string) =>
+  named({ type: "transcript.text.delta", delta });
+const done = (more: object) => named({ type: "transcript.text.done", ...more });
+const sse = (...events: string[]) => [
+  streamHead(),
+  ...events.map(chunk),
+  lastChunk,
+];
+const two = { type: "duration", seconds: 2 };
+
+Deno.test("an engine is sent a form with the model first and the file last", async () => {
+  await using r = startEngine(() => jsonResponse({ text: "Hi" }));
+  const call = recordCall();
+  call.files = [FILE];
+  const request = transcriptionWith({
+    task: "translate",
+    language: "de",
+    prompt: "Grüße",
+    temperature: 0.5,
+    timestamp_granularities: ["word", "segment"],
+    stream: true,
+  });
+  await run(r.engine, request, call);
+  const asked = await r.server.request(1);
+  assert.equal(`${asked.method} ${asked.path}`, "POST /v1/audio/translations");
+  assert.equal(asked.headers.get("authorization"), `Bearer ${API_KEY}`);
+  const form = await new Response(asked.body, {
+    headers: { "content-type": asked.headers.get("content-type") ?? "" },
+  }).formData();
+  const fields = [...form].map(([name, value]) =>
+    typeof value === "string" ? [name, value] : [name, value.name, value.size]
+  );
+  assert.deepEqual(fields, [
+    ["model", "theirs"],
+    ["language", "de"],
+    ["prompt", "Grüße"],
+    ["response_format", "json"],
+    ["temperature", "0.5"],
+    ["stream", "true"],
+    ["timestamp_granularities[]", "word"],
+    ["timestamp_granularities[]", "segment"],
+    ["file", "a%22b.mp3", 16_000],
+  ]);
+});
+
+const documents: [
+  name: string,
+  reply: Step[],
+  change: Partial<TranscriptionRequest>,
+  type: string,
+  body: unknown,
+][] = [
+  ["JSON without usage", jsonResponse({ text: "Hi" }), {}, "application/json", {
+    text: "Hi",
+    usage: two,
+  }],
+  [
+    "verbose JSON, whose length counts",
+    jsonResponse({ text: "Hi", duration: 4.2, words: [] }),
+    { response_format: "verbose_json" },
+    "application/json",
+    { text: "Hi", duration: 4.2, words: [], usage: { ...two, seconds: 5 } },
+  ],
+  [
+    "a text instead of JSON",
+    [text("text/plain", "Hi")],
+    {},
+    "application/json",
+    {
+      text: "Hi",
+      usage: two,
+    },
+  ],
+  [
+    "JSON instead of a text",
+    jsonResponse({ text: "Hi" }),
+    { response_format: "text" },
+    "text/plain",
+    "Hi",
+  ],
+  [
+    "subtitles",
+    [text("text/vtt", "WEBVTT\n")],
+    { response_format: "vtt" },
+    "text/vtt",
+    "WEBVTT\n",
+  ],
+  [
+    "silence",
+    jsonResponse({ text: "" }),
+    { response_format: "text" },
+    "text/plain",
+    "",
+  ],
+  [
+    "events",
+    sse(delta("H"), delta("i"), done({ text: "Hi" }), event("[DONE]")),
+    {},
+    "application/json",
+    { text: "Hi", usage: two },
+  ],
+];
+
+for (const [name, reply, change, type, body] of documents) {
+  Deno.test(`a transcription is made of ${name}`, async () => {
+    const answer = await transcribe(reply, change);
+    assert.equal(answer.error, null);
+    assert.equal(answer.type, `${type}; charset=utf-8`);
+    const isJson = type.endsWith("json");
+    assert.deepEqual(isJson ? JSON.parse(answer.text) : answer.text, body);
+    assert.equal(
+      answer.made,
+      change.response_format === "verbose_json" ? 5 : 2,
+    );
+  });
+}
+
+Deno.test("events are passed on, or made of a whole transcription", async () => {
+  const usage = { type: "tokens", total_tokens: 9 };
+  const rows: [reply: Step[], usage: object, deltas: string[]][] = [
+    [sse(delta("H"), delta("i"), done({ text: "Hi", usage })), usage, [
+      "H",
+      "i",
+    ]],
+    [sse(delta("H"), delta("i"), done({})), two, ["H", "i"]],
+    [jsonResponse({ text: "Hi" }), two, ["Hi"]],
+  ];
+  for (const [reply, usage, deltas] of rows) {
+    const answer = await transcribe(reply, SSE);
+    assert.equal(answer.error, null);
+    assert.deepEqual(eventsIn(answer.text), [
+      ...deltas.map((delta) => ({ type: "transcript.text.delta", delta })),
+      { type: "transcript.text.done", text: "Hi", usage },
+    ]);
+  }
+});
+
+Deno.test("a WAV file says how long it is", async () => {
+  const { made } = await transcribe(jsonResponse({ text: "Hi" }), {}, WAV);
+  assert.equal(made, 1);
+});
+
+type Failure = [
+  name: string,
+  reply: Iterable<Step>,
+  more?: {
+    change?: Partial<TranscriptionRequest>;
+    deadlines?: Partial<BackendDeadlines>;
+    events?: number;
+  },
+];
+const AFTER = { change: SSE, events: 1 };
+const begun: Step[] = [streamHead(), chunk(delta("H")), { pauseMs: 20 }];
+const failures: { [fault: string]: Failure[] } = {
+  request: [
+    [
+      "a file that is no recording",
+      jsonResponse({ detail: "Not audio" }, { status: 400 }),
+    ],
+  ],
+  server_error: [
+    ["an error with status 200", jsonResponse({ error: { message: "OOM" } })],
+    ["an error event", [
+      ...begun,
+      chunk(named({ type: "error", message: "OOM" })),
+    ], AFTER],
+  ],
+  invalid: [
+    ["a page", [text("text/html", "<html>")]],
+    ["JSON without a text", jsonResponse({ words: [] })],
+    ["an event that is not JSON", [...begun, chunk(event("garbage"))], AFTER],
+  ],
+  truncated: [
+    ["a text that is cut", [head("200 OK\r\ncontent-length: 9", "Hi"), {
+      pauseMs: 20,
+    }, CLOSE]],
+    ["events without a last one", [...begun, lastChunk], AFTER],
+  ],
+  timeout: [
+    ["no event", [streamHead(), STALL], {
+      change: SSE,
+      deadlines: { first_token_ms: 50 },
+    }],
+    ["events that stall", [...begun, STALL], {
+      ...AFTER,
+      deadlines: { between_tokens_ms: 50 },
+    }],
+    ["a text that stalls", [head("200 OK\r\ncontent-length: 9", "Hi"), STALL], {
+      deadlines: { between_tokens_ms: 50 },
+    }],
+  ],
+  deadline: [["no text", [STALL], {
+    deadlines: { total_ms: 80, first_token_ms: 20 },
+  }]],
+};
+
+for (const [fault, cases] of Object.entries(failures)) {
+  for (const [name, reply, more = {}] of cases) {
+    Deno.test(`transcriptions fail with ${fault} for ${name}`, async () => {
+      await using r = startEngine(() => reply, more);
+      const call = recordCall();
+      call.files = [FILE];
+      const request = transcriptionWith(more.change);
+      const { error, text } = await run(r.engine, request, call);
+      await assertFault(error, fault, r);
+      assert.equal(eventsIn(text).length, more.events ?? 0);
+    });
+  }
+}

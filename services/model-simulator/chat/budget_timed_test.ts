@@ -1,0 +1,137 @@
+/** Guarantee: no request keeps the simulator from its other answers for more than 50 ms. */
+import assert from "node:assert/strict";
+import process from "node:process";
+import { chatCompletion } from "./completion.ts";
+import { startAsked } from "../ask_fixture.ts";
+import { HttpError } from "../serving/errors.ts";
+import { MODEL_IDS } from "../serving/models.ts";
+import { Pacing } from "../serving/pacing.ts";
+
+const BUDGET_MS = 50;
+const model = MODEL_IDS.chat;
+const many = <T>(count: number, make: (index: number) => T) =>
+  Array.from({ length: count }, (_, index) => make(index));
+const schema = (inner: object) => ({
+  response_format: {
+    type: "json_schema",
+    json_schema: { name: "x", schema: inner },
+  },
+});
+const tool = (parameters: object) => ({
+  tools: [{ type: "function", function: { name: "f", parameters } }],
+  tool_choice: "required",
+});
+
+/** Schemas that cost more than they look, for the answer and for the arguments of a tool. */
+const SCHEMAS: Record<string, object> = {
+  "a pattern": { type: "string", pattern: `[${"~".repeat(1980)}]{200}` },
+  "wide recursion": {
+    type: "object",
+    properties: Object.fromEntries(
+      many(4_000, (i) => [`p${i}`, { $ref: "#" }]),
+    ),
+  },
+  "doubling": { type: "array", minItems: 2, items: { $ref: "#" } },
+  "many items": { type: "array", minItems: 1e9, items: {} },
+  "long texts": { type: "string", minLength: 1e9 },
+  "large constants": { minItems: 1e4, items: { const: "x".repeat(50_000) } },
+  "alternatives without a value": { anyOf: many(40, () => ({ $ref: "#" })) },
+  "a chain of references": {
+    $ref: "#/$defs/d0",
+    $defs: Object.fromEntries(
+      many(4_000, (i) => [`d${i}`, { $ref: `#/$defs/d${i + 1}` }]),
+    ),
+  },
+};
+const LARGE = {
+  properties: { a: { minItems: 200, items: { type: "string" } } },
+  required: ["a"],
+};
+const BODIES: Record<string, object> = {
+  "128 tools": {
+    prompt: many(128, (i) => `tool${i}`).join(" "),
+    tools: many(128, (i) => ({
+      type: "function",
+      function: { name: `tool${i}`, parameters: LARGE },
+    })),
+  },
+  "8 choices": { n: 8, ...tool(LARGE) },
+  "stop texts of one letter": {
+    stop: many(16, (i) => `${"a".repeat(999)}${i % 10}`),
+  },
+  "blanks": { prompt: " ".repeat(300_000) },
+  "brackets": { prompt: "[simulator:".repeat(20_000) },
+  "phrases": { prompt: "[simulator: 1 token]".repeat(20_000) },
+  "combining marks": { prompt: "\u0301".repeat(300_000) },
+};
+
+Deno.test("no request costs more than its budget before and between tokens", async () => {
+  const schemas = Object.entries(SCHEMAS).flatMap(([what, value]) => [
+    [what, schema(value)] as const,
+    [
+      `${what} of a tool`,
+      tool({ properties: { a: value }, required: ["a"] }),
+    ] as const,
+  ]);
+  for (const [what, body] of [...schemas, ...Object.entries(BODIES)]) {
+    const { prompt = "f".repeat(100), ...rest } = {
+      prompt: undefined,
+      ...body,
+    };
+    const messages = [{ role: "user", content: prompt }];
+    const text = JSON.stringify({ model, stream: true, messages, ...rest });
+    let best = Infinity;
+    for (let run = 0; run < 3; run++) {
+      best = Math.min(best, await longestWork(text));
+    }
+    assert.ok(best < BUDGET_MS, `${what}: ${best} ms`);
+  }
+});
+
+/** The most work without a turn for others, in CPU time, which no neighbour stretches. */
+async function longestWork(body: string): Promise<number> {
+  let startedAt = process.cpuUsage();
+  let longest = 0;
+  const lap = () => {
+    const { user, system } = process.cpuUsage(startedAt);
+    longest = Math.max(longest, (user + system) / 1_000);
+    startedAt = process.cpuUsage();
+  };
+  try {
+    const { controls, answer } = chatCompletion({ text: body });
+    const pacing = new Pacing({
+      controls,
+      pace: { firstTokenMs: 0, tokensPerSecond: 0 },
+      signal: new AbortController().signal,
+    });
+    for await (const _ of (await answer(pacing)).pieces) lap();
+  } catch (error) {
+    if (!(error instanceof HttpError)) throw error;
+  }
+  lap();
+  return longest;
+}
+
+Deno.test("a client that leaves ends its answer within 100 ms", async () => {
+  await using simulator = startAsked();
+  const waits = ["first token 60000 ms", "stall after 3 tokens"];
+  const bodies = waits.flatMap((phrase) =>
+    [true, false].map((stream) => ({
+      stream,
+      prompt: `[simulator: ${phrase}]`,
+    }))
+  );
+  for (const body of bodies) {
+    const leaving = new AbortController();
+    const { signal } = leaving;
+    const response = await simulator.post(body, { signal });
+    const request = simulator.seen.at(-1);
+    assert.equal(request?.outcome, undefined);
+    const leftAtMs = performance.now();
+    leaving.abort();
+    await response.body?.cancel().catch(() => {});
+    assert.equal(await request?.ended, "left");
+    const tookMs = performance.now() - leftAtMs;
+    assert.ok(tookMs < 100, `${JSON.stringify(body)}: ${tookMs} ms`);
+  }
+});

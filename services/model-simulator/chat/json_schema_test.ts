@@ -1,0 +1,132 @@
+import assert from "node:assert/strict";
+import { startAsked } from "../ask_fixture.ts";
+import { checkSchema, valueFor } from "./json_schema.ts";
+import { seededRandom } from "./language.ts";
+import { HttpError } from "../serving/errors.ts";
+
+const named = (schema: Record<string, unknown>, isStrict = false) => {
+  return { param: "response_format", name: "x", isStrict, schema };
+};
+const value = (schema: Record<string, unknown>, seed = 1) =>
+  valueFor(named(schema), seededRandom(seed));
+const closed = (properties: Record<string, unknown>) => ({
+  type: "object",
+  properties,
+  required: Object.keys(properties),
+  additionalProperties: false,
+});
+
+const isInteger = Number.isInteger;
+
+/** A schema of one value, and what that value must be. */
+const VALUES: [
+  schema: Record<string, unknown>,
+  isGood: (v: unknown) => boolean,
+][] = [
+  [{ type: "string" }, (v) => typeof v === "string" && v !== ""],
+  [{ type: "string", minLength: 50, maxLength: 50 }, hasLength(50)],
+  [{ type: "string", maxLength: 1 }, hasLength(1)],
+  [{ type: "string", format: "date-time" }, (v) => Date.parse(String(v)) > 0],
+  [{ type: "boolean" }, (v) => typeof v === "boolean"],
+  [{ type: "null" }, (v) => v === null],
+  [{ type: ["null", "integer"] }, isInteger],
+  [{ type: "integer", minimum: 3, maximum: 3 }, (v) => v === 3],
+  [{ type: "integer", exclusiveMinimum: 3, maximum: 4 }, (v) => v === 4],
+  [{ type: "integer", maximum: -5 }, (v) => isInteger(v) && Number(v) <= -5],
+  [
+    { type: "number", multipleOf: 0.25, minimum: 0.3, maximum: 0.6 },
+    (v) => v === 0.5,
+  ],
+  [
+    { type: "number", exclusiveMinimum: 0, exclusiveMaximum: 0.001 },
+    (v) => Number(v) > 0 && Number(v) < 0.001,
+  ],
+  [{ enum: ["a", 7, null] }, (v) => v === "a" || v === 7 || v === null],
+  [{ const: { a: [1] } }, (v) => JSON.stringify(v) === '{"a":[1]}'],
+  [
+    { type: "array", items: { type: "integer" }, minItems: 2, maxItems: 3 },
+    (v) => /^\[-?\d+(,-?\d+){1,2}\]$/.test(JSON.stringify(v)),
+  ],
+  [
+    { anyOf: [{ type: "integer", minimum: 2, maximum: 1 }, { const: 1 }] },
+    (v) => v === 1,
+  ],
+  [{ $ref: "#/$defs/a~1b", $defs: { "a/b": { const: 5 } } }, (v) => v === 5],
+];
+
+function hasLength(length: number) {
+  return (value: unknown) => String(value).length === length;
+}
+
+Deno.test("valueFor() makes values that the schema allows", () => {
+  for (const [schema, isGood] of VALUES) {
+    for (let seed = 0; seed < 50; seed++) {
+      const made = value(schema, seed);
+      const what = `${JSON.stringify(schema)}: ${JSON.stringify(made)}`;
+      assert.ok(isGood(made), what);
+    }
+  }
+});
+
+Deno.test("valueFor() fills required properties always, and ends a recursion", () => {
+  const tree = closed({
+    name: { type: "string" },
+    next: { anyOf: [{ $ref: "#" }, { type: "null" }] },
+    children: { type: "array", items: { $ref: "#" } },
+  });
+  for (let seed = 0; seed < 20; seed++) {
+    const made = value(tree, seed);
+    assert.deepEqual(Object.keys(Object(made)), ["name", "next", "children"]);
+  }
+  checkSchema(named(tree, true));
+});
+
+Deno.test("checkSchema() refuses what is outside of the strict subset", () => {
+  const cases: [schema: Record<string, unknown>, reason: RegExp][] = [
+    [closed({ a: { type: "string", pattern: "a+" } }), /'pattern' is not/],
+    [closed({ a: { allOf: [] } }), /'allOf' is not permitted/],
+    [closed({ a: { type: "int" } }), /'type' is unknown/],
+    [closed({ a: { $ref: "#/$defs/none" } }), /'\$ref' leads nowhere/],
+    [closed({ a: { $ref: "other.json" } }), /'\$ref' leads nowhere/],
+    [closed({ a: 7 }), /must be an object/],
+    [{ ...closed({}), additionalProperties: true }, /'additionalProperties'/],
+    [{ ...closed({ a: {} }), required: [] }, /Missing 'a'/],
+    [{ type: "array" }, /the root must be/],
+  ];
+  for (const [schema, reason] of cases) {
+    const refusal = { status: 400, message: reason };
+    assert.throws(() => checkSchema(named(schema, true)), refusal);
+  }
+  checkSchema(named({ type: "object", properties: { a: {} } }));
+});
+
+Deno.test("valueFor() refuses what has no value", () => {
+  const schemas: Record<string, unknown>[] = [
+    closed({ a: { $ref: "#" } }),
+    { $ref: "#" },
+    { type: "integer", minimum: 1.2, maximum: 1.8 },
+    { type: "array", minItems: 3, maxItems: 2 },
+    { anyOf: [{ type: "array", minItems: 1e9 }] },
+  ];
+  for (const schema of schemas) assert.throws(() => value(schema), HttpError);
+});
+
+Deno.test("response_format makes the text JSON, cut only by max_tokens", async () => {
+  await using simulator = startAsked();
+  const schema = closed({
+    city: { type: "string" },
+    people: { type: "integer", minimum: 0 },
+  });
+  const json_schema = { name: "place", strict: true, schema };
+  const asked = { response_format: { type: "json_schema", json_schema } };
+  const place = JSON.parse(await simulator.text(asked));
+  assert.equal(typeof place.city, "string");
+  assert.ok(Number.isInteger(place.people));
+  const plain = await simulator.text({
+    prompt: "Why?",
+    response_format: { type: "json_object" },
+  });
+  assert.equal(JSON.parse(plain).asked, "Why?");
+  const { choices } = await simulator.ask({ ...asked, max_tokens: 3 });
+  assert.equal(choices[0]?.finish_reason, "length");
+});

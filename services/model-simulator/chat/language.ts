@@ -1,0 +1,192 @@
+/**
+ * A minimal language model: the passages, and which word may follow which. Just enough
+ * for sampling parameters to act on real alternatives. Pure.
+ */
+import PASSAGES from "./passages.json" with { type: "json" };
+import type { ChatRequest } from "./request.ts";
+
+/** Numbers from 0 to 1, the same for the same seed. */
+export type Random = () => number;
+
+/** The mulberry32 generator. */
+export function seededRandom(seed: number): Random {
+  let state = seed | 0;
+  return () => {
+    state = (state + 0x6d2b79f5) | 0;
+    let mixed = Math.imul(state ^ (state >>> 15), 1 | state);
+    mixed = (mixed + Math.imul(mixed ^ (mixed >>> 7), 61 | mixed)) ^ mixed;
+    return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+  };
+}
+
+/** FNV-1a of at most the first 4,096 characters. */
+export function hashText(text: string): number {
+  let hash = 0x811c9dc5;
+  for (let at = 0; at < Math.min(text.length, 4_096); at++) {
+    hash = Math.imul(hash ^ text.charCodeAt(at), 0x01000193);
+  }
+  return hash >>> 0;
+}
+
+const TOKEN = /\s?(?:\p{L}{1,16}|\p{N}{1,3}|[^\s\p{L}\p{N}])|\s/gu;
+
+/** Cuts a text into tokens: words, short numbers and signs, each with at most one space before it. */
+export function tokenize(text: string): string[] {
+  return text.match(TOKEN) ?? [];
+}
+
+/** A possible next token, and where in the corpus the text may then continue. */
+interface Candidate {
+  readonly token: string;
+  readonly logit: number;
+  readonly places: readonly number[];
+}
+
+/** A token and how likely it was before `temperature` and `top_p`. */
+export interface TokenLogprob {
+  readonly token: string;
+  readonly logprob: number;
+}
+
+/** The outcome of one step. */
+export interface Sampled extends TokenLogprob {
+  /** The most likely tokens, best first. Empty unless requested. */
+  readonly top: readonly TokenLogprob[];
+}
+
+const END_OF_PASSAGE = "\n";
+/** Bonus of the token that comes next in the passage. */
+const WRITTEN_BONUS = 4;
+/** The common words that may follow any token, so that there is always a choice. */
+const COMMON_WORDS = 20;
+const COMMON_LOGIT = -4;
+/** A token that is given instead of sampled is practically certain. */
+const GIVEN_LOGIT = 12;
+
+const CORPUS: readonly string[] = PASSAGES.flatMap((passage) => [
+  ...tokenize(passage),
+  END_OF_PASSAGE,
+]);
+const tokenAt = (place: number) =>
+  CORPUS[place % CORPUS.length] ?? END_OF_PASSAGE;
+const PLACES = Map.groupBy(CORPUS.keys(), tokenAt);
+const ENDS: readonly number[] = PLACES.get(END_OF_PASSAGE) ?? [];
+const COMMON: readonly Candidate[] = [...PLACES]
+  .filter(([token]) => /^ \p{L}/u.test(token))
+  .sort(([, a], [, b]) => b.length - a.length)
+  .slice(0, COMMON_WORDS)
+  .map(([token, places]) => ({ token, places, logit: COMMON_LOGIT }));
+/** What may follow each token: what follows it anywhere in the corpus, and the common words. */
+const FOLLOWERS: ReadonlyMap<string, readonly Candidate[]> = new Map(
+  [...PLACES].map(([token, places]) => [token, followersOf(places)]),
+);
+
+function followersOf(places: readonly number[]): Candidate[] {
+  const after = places.map((place) => (place + 1) % CORPUS.length);
+  const next = Map.groupBy(after, tokenAt);
+  const real = [...next].map(([token, places]) => {
+    return { token, places, logit: Math.log(places.length) + 1 };
+  });
+  return [...real, ...COMMON.filter(({ token }) => !next.has(token))];
+}
+
+/** Writes one text: keeps its position in the corpus and the tokens written so far. */
+export class Writer {
+  readonly #said = new Map<string, number>();
+  #place: number;
+
+  /** `subject` chooses the passage to begin with. */
+  constructor(
+    readonly request: ChatRequest,
+    readonly random: Random,
+    subject: number,
+  ) {
+    this.#place = ENDS[subject % ENDS.length] ?? 0;
+  }
+
+  /** Writes a given token. */
+  given(token: string): Sampled {
+    const others = COMMON.filter((common) => common.token !== token);
+    const candidates = [{ token, logit: GIVEN_LOGIT, places: [] }, ...others];
+    return this.#write(candidates, candidates.map(({ logit }) => logit), 0);
+  }
+
+  /** Writes the next token of the text. */
+  next(): Sampled {
+    const candidates = FOLLOWERS.get(tokenAt(this.#place)) ?? COMMON;
+    const written = tokenAt(this.#place + 1);
+    const logits = candidates.map(({ token, logit }) =>
+      this.#penalised(token, token === written ? logit + WRITTEN_BONUS : logit)
+    );
+    const chosen = this.#choose(logits);
+    const { token = "", places = [] } = candidates[chosen] ?? {};
+    this.#place = token === written
+      ? (this.#place + 1) % CORPUS.length
+      : places[Math.floor(this.random() * places.length)] ?? 0;
+    return this.#write(candidates, logits, chosen);
+  }
+
+  #penalised(token: string, logit: number): number {
+    const said = this.#said.get(token);
+    if (said === undefined) return logit;
+    const { presence_penalty, frequency_penalty, repetition_penalty } =
+      this.request;
+    const repeated = logit > 0
+      ? logit / repetition_penalty
+      : logit * repetition_penalty;
+    return repeated - presence_penalty - frequency_penalty * said;
+  }
+
+  /** The index of a token sampled by temperature and `top_p`. */
+  #choose(logits: readonly number[]): number {
+    const { temperature, top_p } = this.request;
+    if (temperature === 0) return logits.indexOf(Math.max(...logits));
+    const ranked = softmax(logits.map((logit) => logit / temperature))
+      .map((share, index) => ({ share, index }));
+    if (top_p < 1) ranked.sort((a, b) => b.share - a.share);
+    let sum = 0;
+    const kept = ranked.filter(({ share }, rank) => {
+      const isKept = rank === 0 || sum < top_p;
+      if (isKept) sum += share;
+      return isKept;
+    });
+    let rest = this.random() * sum;
+    const chosen = kept.find(({ share }) => (rest -= share) < 0);
+    return (chosen ?? ranked[0])?.index ?? 0;
+  }
+
+  /** Writes a token, if requested with its log probability and the most likely ones. */
+  #write(
+    candidates: readonly Candidate[],
+    logits: readonly number[],
+    chosen: number,
+  ): Sampled {
+    const { logprobs: isWanted, top_logprobs: topCount } = this.request;
+    const token = candidates[chosen]?.token ?? "";
+    this.#said.set(token, (this.#said.get(token) ?? 0) + 1);
+    if (isWanted !== true) return { token, logprob: 0, top: [] };
+    const all = softmax(logits).map((share, index) => ({
+      token: candidates[index]?.token ?? "",
+      logprob: Math.log(share),
+    }));
+    const top = all.toSorted((a, b) => b.logprob - a.logprob);
+    const logprob = all[chosen]?.logprob ?? 0;
+    return { token, logprob, top: top.slice(0, topCount) };
+  }
+}
+
+function softmax(logits: readonly number[]): number[] {
+  const max = Math.max(...logits);
+  const weights = logits.map((logit) => Math.exp(logit - max));
+  const sum = weights.reduce((all, weight) => all + weight, 0);
+  return weights.map((weight) => weight / sum);
+}
+
+/** One to three words of the passages. */
+export function someWords(random: Random): string {
+  const at = Math.floor(random() * (CORPUS.length - 3));
+  const words = CORPUS.slice(at, at + 4).filter((token) =>
+    /^ ?\p{L}+$/u.test(token)
+  );
+  return words.join("").trim() || "river";
+}

@@ -1,0 +1,130 @@
+import assert from "node:assert/strict";
+import { type Body, startAsked } from "../ask_fixture.ts";
+
+const LONG = { prompt: "[simulator: 400 tokens]", seed: 1 };
+
+/** Words of a text, and how many of them are different. */
+function variety(text: string): number {
+  const words = text.split(/\s+/);
+  return new Set(words).size / words.length;
+}
+
+Deno.test("each sampling field has an effect", async () => {
+  await using simulator = startAsked();
+  const base = await simulator.text(LONG);
+  const changes: Body[] = [
+    { temperature: 0 },
+    { temperature: 2 },
+    { top_p: 0.1 },
+    { presence_penalty: 2 },
+    { frequency_penalty: 2 },
+    { repetition_penalty: 1.8 },
+    { seed: 2 },
+  ];
+  for (const change of changes) {
+    const text = await simulator.text({ ...LONG, ...change });
+    assert.notEqual(text, base, JSON.stringify(change));
+  }
+});
+
+Deno.test("temperature 0 and top_p 0 choose the likeliest token, whatever the seed", async () => {
+  await using simulator = startAsked();
+  const texts = await Promise.all([
+    simulator.text({ ...LONG, temperature: 0 }),
+    simulator.text({ ...LONG, temperature: 0, seed: 2 }),
+    simulator.text({ ...LONG, temperature: 0, seed: null }),
+    simulator.text({ ...LONG, top_p: 0 }),
+  ]);
+  assert.equal(new Set(texts).size, 1);
+});
+
+Deno.test("penalties make a text more varied, negative ones less", async () => {
+  await using simulator = startAsked();
+  const of = async (change: Body) =>
+    variety(await simulator.text({ ...LONG, ...change }));
+  const base = await of({});
+  assert.ok(await of({ presence_penalty: 2 }) > base);
+  assert.ok(await of({ repetition_penalty: 3 }) > base);
+  assert.ok(await of({ frequency_penalty: -2 }) < base);
+});
+
+Deno.test("an answer ends before a stop text, also one that spans tokens", async () => {
+  await using simulator = startAsked();
+  const body = { temperature: 0 };
+  const whole = await simulator.text(body);
+  const stops = ["a", "model sim", "real model. You", whole.slice(50, 90)];
+  for (const stop of stops) {
+    for (const asked of [stop, ["never", stop]]) {
+      const { choices } = await simulator.ask({ ...body, stop: asked });
+      assert.equal(choices[0]?.finish_reason, "stop");
+      const before = whole.slice(0, whole.indexOf(stop));
+      assert.equal(choices[0]?.message.content, before);
+    }
+  }
+  assert.equal(await simulator.text({ ...body, stop: "model simply" }), whole);
+});
+
+Deno.test("logprobs list each token of the text, and alternatives best first", async () => {
+  await using simulator = startAsked();
+  const body = {
+    ...LONG,
+    logprobs: true,
+    top_logprobs: 3,
+    stop: "passage ins",
+  };
+  const { choices } = await simulator.ask({ ...body, stop: null });
+  const content = choices[0]?.logprobs?.content;
+  assert.ok(Array.isArray(content));
+  assert.equal(content.length, 400);
+  assert.equal(
+    content.map(({ token }) => token).join(""),
+    choices[0]?.message.content,
+  );
+  for (const { token, logprob, bytes, top_logprobs: top } of content) {
+    assert.ok(logprob <= 0);
+    assert.deepEqual(bytes, [...new TextEncoder().encode(token)]);
+    assert.equal(top.length, 3);
+    assert.ok(top[0].logprob >= top[1].logprob);
+    assert.ok(top[0].logprob >= logprob);
+  }
+  const lines = await simulator.stream(body);
+  const streamed = lines.slice(0, -1).flatMap((line) =>
+    JSON.parse(line).choices.flatMap(
+      (choice: { logprobs: { content: unknown[] } | null }) =>
+        choice.logprobs?.content ?? [],
+    )
+  );
+  assert.deepEqual(streamed, content.slice(0, streamed.length));
+  assert.ok(streamed.length > 10);
+  const plain = await simulator.ask({});
+  assert.equal(plain.choices[0]?.logprobs, null);
+});
+
+Deno.test("thinking comes when asked for, bounded by its budget and the tokens of the answer", async () => {
+  await using simulator = startAsked();
+  const reasoning = async (body: Body) => {
+    const { choices, usage } = await simulator.ask(body);
+    const tokens = usage.completion_tokens_details?.reasoning_tokens ?? 0;
+    const text = choices[0]?.message.reasoning_content ?? "";
+    return { text, tokens, all: usage.completion_tokens };
+  };
+  const thought = await reasoning({ enable_thinking: true, prompt: "Why?" });
+  assert.match(thought.text, /^The user says "Why\?"/);
+  assert.ok(thought.tokens > 0 && thought.tokens < thought.all);
+  const cases: [body: Body, isThinking: boolean][] = [
+    [{ chat_template_kwargs: { enable_thinking: true } }, true],
+    [{ reasoning_effort: "low" }, true],
+    [{ reasoning_effort: "none" }, false],
+    [{ enable_thinking: false }, false],
+  ];
+  for (const [body, isThinking] of cases) {
+    assert.equal((await reasoning(body)).tokens > 0, isThinking);
+  }
+  const budget = { enable_thinking: true, thinking_budget: 5 };
+  assert.equal((await reasoning(budget)).tokens, 5);
+  const short = await reasoning({
+    enable_thinking: true,
+    max_completion_tokens: 3,
+  });
+  assert.deepEqual([short.tokens, short.all], [3, 3]);
+});

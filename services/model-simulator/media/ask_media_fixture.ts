@@ -1,0 +1,70 @@
+/** Requests for media, with the official client and without. */
+import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
+import OpenAI from "openai";
+import { startAsked } from "../ask_fixture.ts";
+import type { SimulatorOptions } from "../simulator.ts";
+
+export function startMedia(options: SimulatorOptions = {}) {
+  const asked = startAsked(options);
+  const { url, seen } = asked;
+  const client = new OpenAI({ baseURL: url, apiKey: "none", maxRetries: 0 });
+  return {
+    ...{ url, seen, client },
+    /** Posts JSON, or a form if a field is a file. */
+    post: (path: string, fields: object, init: RequestInit = {}) => {
+      const isForm = Object.values(fields).some((each) => each instanceof File);
+      const body = isForm ? formOf(fields) : JSON.stringify(fields);
+      return fetch(`${url}${path}`, { method: "POST", body, ...init });
+    },
+    [Symbol.asyncDispose]: () => asked[Symbol.asyncDispose](),
+  };
+}
+export type Media = ReturnType<typeof startMedia>;
+
+function formOf(fields: object): FormData {
+  const form = new FormData();
+  for (const [name, value] of Object.entries(fields)) {
+    form.set(name, value instanceof File ? value : String(value));
+  }
+  return form;
+}
+
+/** The data of the events of a stream. */
+export async function eventsOf(response: Response) {
+  const blocks = (await response.text()).split("\n\n").filter(Boolean);
+  return blocks.map((block) => {
+    const [, name, data = ""] = /^event: (.*)\ndata: (.*)$/.exec(block) ?? [];
+    return { name, ...JSON.parse(data) };
+  });
+}
+
+/** What arrives before the connection is closed, and whether it is cut. */
+export async function bytesOf(response: Response) {
+  const chunks: Uint8Array[] = [];
+  try {
+    for await (const chunk of response.body ?? []) chunks.push(chunk);
+    return { bytes: Buffer.concat(chunks), isCut: false };
+  } catch {
+    return { bytes: Buffer.concat(chunks), isCut: true };
+  }
+}
+
+/** Changes of a good request that are refused, with the status and the name of the field. */
+export type Refusals = readonly [
+  change: object,
+  status: number,
+  param: string | null,
+][];
+
+export async function assertRefused(
+  send: (change: object) => Promise<Response>,
+  cases: Refusals,
+): Promise<void> {
+  for (const [change, status, param] of cases) {
+    const response = await send(change);
+    const { error } = await response.json();
+    const what = JSON.stringify(change).slice(0, 100);
+    assert.deepEqual([response.status, error.param], [status, param], what);
+  }
+}

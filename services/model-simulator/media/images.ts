@@ -1,0 +1,151 @@
+/** `POST /v1/images/generations` and `/v1/images/edits`. */
+import { Buffer } from "node:buffer";
+import { wallNow } from "@gateway/shared/process/clock";
+import * as z from "zod";
+import { tokenize } from "../chat/language.ts";
+import { readControls, withoutControls } from "../serving/controls.ts";
+import { HttpError } from "../serving/errors.ts";
+import { flag, readMedia, type Received } from "../serving/fields.ts";
+import * as run from "../serving/run.ts";
+import { draw, type Scene } from "./picture.ts";
+
+const IMAGES_MAX = 16;
+/** A small file can be a huge picture. */
+const PIXELS_MAX = 50_000_000;
+const PNG_URL = "data:image/png;base64,";
+const SIZE_DEFAULT = "1024x1024";
+const SIDE_MIN = 16;
+const SIDE_MAX = 3_840;
+/** A token of usage is a square of this side. */
+const TOKEN_SIDE = 32;
+
+const count = (min: number, max: number) =>
+  z.coerce.number().pipe(z.int().min(min).max(max));
+
+/** The text of a request for a picture. */
+export const promptField = z.string().min(1).max(32_000);
+/** A file of a form, or what JSON has instead: the `data:` URL of one. */
+export const photoField = z.union([
+  z.instanceof(File),
+  z.object({ image_url: z.string() }).transform((given) => given.image_url),
+]);
+const photos = z.preprocess(
+  (value) => Array.isArray(value) ? value : [value],
+  z.array(photoField).min(1).max(IMAGES_MAX),
+);
+const generation = z.object({
+  prompt: promptField,
+  n: count(1, 10).default(1),
+  size: z.string().default("auto").transform(sizeOf),
+  quality: z.string().default("auto"),
+  response_format: z.enum(["b64_json"]).optional(),
+  output_format: z.enum(["png"]).optional(),
+  stream: flag,
+  partial_images: count(0, 3).default(0),
+});
+const formEdit = generation.extend({ image: photos });
+const jsonEdit = generation.extend({ images: photos })
+  .transform(({ images, ...rest }) => ({ ...rest, image: images }));
+
+type ImageRequest = z.output<typeof generation>;
+
+/** Plans new pictures. Throws an `HttpError` for a wrong request. */
+export function generations(received: Received): run.Planned {
+  const request = readMedia("image", generation, received);
+  return planned(request, "image_generation");
+}
+
+/** Plans pictures that show the first given one. Rejects with an `HttpError` for a wrong request. */
+export async function edits(received: Received): Promise<run.Planned> {
+  const schema = received.form === undefined ? jsonEdit : formEdit;
+  const { image, ...request } = readMedia("image", schema, received);
+  const [photo = ""] = await Promise.all(image.map(photoOf));
+  return planned(request, "image_edit", { photo });
+}
+
+/** A PNG file as a `data:` URL. Rejects with an `HttpError` for anything else. */
+export async function photoOf(given: File | string): Promise<string> {
+  const bytes = typeof given === "string"
+    ? Buffer.from(given.replace(PNG_URL, ""), "base64")
+    : Buffer.from(await given.arrayBuffer());
+  const isPng = bytes.length > 24 && bytes.toString("latin1", 1, 4) === "PNG";
+  const pixels = isPng ? bytes.readUInt32BE(16) * bytes.readUInt32BE(20) : 0;
+  if (pixels > 0 && pixels <= PIXELS_MAX) {
+    return `${PNG_URL}${bytes.toString("base64")}`;
+  }
+  const message =
+    "Invalid image: expected a PNG file of at most 50 million pixels, or its data: URL.";
+  throw new HttpError(message, { param: "image" });
+}
+
+/** Width and height of a text like `1024x1024` or `auto`. Throws an `HttpError` for another one. */
+export function sizeOf(text: string): { width: number; height: number } {
+  const size = text === "auto" ? SIZE_DEFAULT : text;
+  const found = /^(\d{1,4})x(\d{1,4})$/.exec(size) ?? [];
+  const [, width = 0, height = 0] = found.map(Number);
+  const isLarge = Math.min(width, height) >= SIDE_MIN;
+  if (isLarge && Math.max(width, height) <= SIDE_MAX) return { width, height };
+  const sides = `a width and a height from ${SIDE_MIN} to ${SIDE_MAX}`;
+  const message = `Invalid 'size': expected ${sides}, like '${SIZE_DEFAULT}'.`;
+  throw new HttpError(message, { param: "size" });
+}
+
+const seconds = () => Math.floor(wallNow() / 1_000);
+const numbers = (length: number) => Array.from({ length }).keys();
+
+function planned(
+  request: ImageRequest,
+  event: string,
+  photo: Pick<Scene, "photo"> = {},
+): run.Planned {
+  const { n, quality, size, partial_images: partials } = request;
+  const scene = { ...size, ...photo, words: withoutControls(request.prompt) };
+  const controls = readControls(request.prompt, "prompt");
+  const draft = (seed: number, finished = 1) => ({
+    b64_json: Buffer.from(draw({ ...scene, seed, finished }).png)
+      .toString("base64"),
+  });
+  const shape = {
+    ...{ background: "opaque", output_format: "png", quality },
+    size: `${scene.width}x${scene.height}`,
+  };
+  const usage = (pictures: number) =>
+    controls.isUsageMissing ? {} : { usage: usageOf(request, scene, pictures) };
+  return {
+    controls,
+    answer: (pacing) => {
+      if (!request.stream) {
+        const data: object[] = [];
+        const pictures = numbers(n).map((seed) => data.push(draft(seed)));
+        const whole = { created: seconds(), data, ...shape, ...usage(n) };
+        return run.wholeAnswer(pacing, pictures, () => JSON.stringify(whole));
+      }
+      const rounds = partials + 1;
+      const events = numbers(n * rounds).map((step) => {
+        const partial_image_index = step % rounds;
+        const finished = (partial_image_index + 1) / rounds;
+        const picture = draft(Math.floor(step / rounds), finished);
+        const members = { ...picture, created_at: seconds(), ...shape };
+        const [name, more] = finished === 1
+          ? ["completed", usage(1)] as const
+          : ["partial_image", { partial_image_index }] as const;
+        return run.eventText(`${event}.${name}`, { ...members, ...more });
+      });
+      return run.eventAnswer(pacing, pacing.run(events));
+    },
+  };
+}
+
+function usageOf({ prompt }: ImageRequest, scene: Scene, pictures: number) {
+  const pictureTokens = Math.ceil(scene.width * scene.height / TOKEN_SIDE ** 2);
+  const text_tokens = tokenize(prompt).length;
+  const image_tokens = scene.photo === undefined ? 0 : pictureTokens;
+  const input_tokens = text_tokens + image_tokens;
+  const output_tokens = pictures * pictureTokens;
+  return {
+    input_tokens,
+    input_tokens_details: { text_tokens, image_tokens },
+    output_tokens,
+    total_tokens: input_tokens + output_tokens,
+  };
+}

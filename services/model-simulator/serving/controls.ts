@@ -1,0 +1,110 @@
+/**
+ * Instructions to the simulator itself (length, pace and faults), given as phrases in
+ * the last user message, the input or the prompt. They work through the whole gateway and with any SDK. Pure.
+ */
+import { HttpError } from "./errors.ts";
+
+/** When tokens are sent. */
+export interface Pace {
+  readonly firstTokenMs: number;
+  /** For each choice. 0: no limit. */
+  readonly tokensPerSecond: number;
+}
+
+/** How an answer fails after some tokens of each choice. */
+export type Break = "fail" | "cut" | "stall" | "garbage";
+
+/** A missing member means the default behaviour. */
+export interface Controls {
+  /** The text of the answer has exactly this many tokens. */
+  readonly exactTokens?: number;
+  /** The answer is an HTTP error of this status. */
+  readonly errorStatus?: number;
+  readonly break?: { readonly type: Break; readonly afterTokens: number };
+  readonly pace?: Partial<Pace>;
+  readonly isUsageMissing?: boolean;
+  /** How long the job of a video takes. */
+  readonly videoSeconds?: number;
+  readonly isVideoFailing?: boolean;
+}
+
+type Phrase = readonly [
+  /** How documents show it. The number in it may be any of its form. */
+  example: string,
+  set: (number: number) => Controls,
+  numberForm?: RegExp,
+];
+
+const NUMBER = /\d{1,7}/;
+const BREAKS: readonly Break[] = ["fail", "cut", "stall", "garbage"];
+const PHRASES: readonly Phrase[] = [
+  ["200 tokens", (exactTokens) => ({ exactTokens }), /\d{1,6}/],
+  ["error 500", (errorStatus) => ({ errorStatus }), /[45]\d\d/],
+  ...BREAKS.map((type): Phrase => [
+    `${type} after 5 tokens`,
+    (afterTokens) => ({ break: { type, afterTokens } }),
+  ]),
+  ["first token 2000 ms", (firstTokenMs) => ({ pace: { firstTokenMs } })],
+  [
+    "12.5 tokens per second",
+    (tokensPerSecond) => ({ pace: { tokensPerSecond } }),
+    /\d{1,7}(?:\.\d{1,3})?/,
+  ],
+  ["video takes 10 s", (videoSeconds) => ({ videoSeconds })],
+  ["video fails", () => ({ isVideoFailing: true })],
+  ["usage missing", () => ({ isUsageMissing: true })],
+];
+
+/** The form of each phrase, and what it sets. */
+const FORMS = PHRASES.map(([example, set, { source } = NUMBER]) => {
+  const form = example.replace(/[\d.]+/, `(${source})`);
+  return [new RegExp(`^${form.replace("tokens", "tokens?")}$`), set] as const;
+});
+
+/** Longer brackets are ordinary text. */
+const BRACKET = /\[simulator:([^[\]]{0,200})\]/g;
+const BRACKETS_MAX = 16;
+
+/**
+ * Reads phrases such as `[simulator: 200 tokens]`, several of them separated by
+ * commas. Throws an {@link HttpError} for an unknown phrase: a test whose fault is
+ * misspelled would test nothing. `param` is the field with the text.
+ */
+export function readControls(text: string, param = "messages"): Controls {
+  const phrases = text.matchAll(BRACKET).take(BRACKETS_MAX)
+    .flatMap(([, inner = ""]) => inner.split(","));
+  let controls: Controls = {};
+  for (const phrase of phrases) {
+    const { pace, ...others } = controlOf(phrase, param);
+    controls = { ...controls, ...others };
+    if (pace) controls = { ...controls, pace: { ...controls.pace, ...pace } };
+  }
+  return controls;
+}
+
+/** The text without its phrases. */
+export function withoutControls(text: string): string {
+  return text.replace(BRACKET, "").trim();
+}
+
+/** A text, cut or repeated to the requested length. */
+export function lengthen(
+  tokens: readonly string[],
+  { exactTokens = tokens.length }: Controls,
+): string[] {
+  const times = Math.ceil(exactTokens / tokens.length);
+  return Array(times).fill(tokens).flat().slice(0, exactTokens);
+}
+
+function controlOf(phrase: string, param: string): Controls {
+  const words = phrase.trim().replace(/\s+/g, " ").toLowerCase();
+  for (const [form, set] of FORMS) {
+    const found = form.exec(words);
+    if (found !== null) return set(Number(found[1] ?? 0));
+  }
+  const known = PHRASES.map(([example]) => example).join("; ");
+  throw new HttpError(
+    `Unknown simulator phrase '${words}'. Known phrases: ${known}.`,
+    { param },
+  );
+}

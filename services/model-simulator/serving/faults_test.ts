@@ -1,0 +1,121 @@
+import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
+import { startAsked } from "../ask_fixture.ts";
+import { bytesOf, startMedia } from "../media/ask_media_fixture.ts";
+import { encodeAudio } from "../media/audio_encoder.ts";
+import { readControls, withoutControls } from "./controls.ts";
+import { HttpError } from "./errors.ts";
+
+Deno.test("readControls() reads phrases, several in one bracket or in many", () => {
+  assert.deepEqual(
+    readControls("Hi [simulator: 20 Tokens,  first token 5 ms] there"),
+    { exactTokens: 20, pace: { firstTokenMs: 5 } },
+  );
+  assert.deepEqual(
+    readControls("[simulator: cut after 3 tokens][simulator: usage missing]"),
+    { break: { type: "cut", afterTokens: 3 }, isUsageMissing: true },
+  );
+  assert.deepEqual(readControls("[simulator 5 tokens] [other: 1]"), {});
+  assert.throws(() => readControls("[simulator: 5 pieces]"), HttpError);
+  const rest = withoutControls(
+    "Hi [simulator: 1 token] [simulator: not closed",
+  );
+  assert.equal(rest, "Hi  [simulator: not closed");
+});
+
+Deno.test("an error on request has the status and body of a real server", async () => {
+  await using simulator = startAsked();
+  for (const status of [400, 401, 403, 404, 429, 500, 503, 529]) {
+    const prompt = `[simulator: error ${status}]`;
+    const response = await simulator.post({ prompt, stream: true });
+    const { error } = await response.json();
+    assert.equal(response.status, status);
+    assert.equal(typeof error.message, "string");
+    const isRetryable = [429, 503, 529].includes(status);
+    assert.equal(response.headers.has("retry-after"), isRetryable);
+  }
+});
+
+async function* silence() {
+  yield await Promise.resolve(new Int16Array(2_400));
+}
+const chunks = await Array.fromAsync(encodeAudio("wav", silence(), 2_400));
+const file = new File([Buffer.concat(chunks)], "memo.wav");
+
+/** A request of each kind, with a phrase for the simulator. */
+const KINDS = {
+  "/chat/completions": (content: string, stream: boolean) => ({
+    ...{
+      model: "neutral-3.7-plus",
+      stream,
+      messages: [{ role: "user", content }],
+    },
+    stream_options: stream ? { include_usage: true } : undefined,
+  }),
+  "/audio/speech": (phrase: string, stream: boolean) => ({
+    ...{ model: "simulated-speech-1", voice: "alloy", response_format: "pcm" },
+    ...{ input: `Two words ${phrase}` },
+    stream_format: stream ? "sse" : "audio",
+  }),
+  "/images/generations": (phrase: string, stream: boolean) => ({
+    ...{ model: "simulated-image-1", size: "96x64", partial_images: 1, stream },
+    ...{ prompt: `A fox ${phrase}` },
+  }),
+  "/audio/transcriptions": (prompt: string, stream: boolean) => ({
+    ...{ model: "simulated-transcription-1", file, prompt, stream },
+  }),
+};
+type Case = [
+  string,
+  stream: boolean,
+  status: number,
+  text: RegExp,
+  cut: boolean,
+];
+const CASES: Case[] = [
+  ["error 429", false, 429, /rate_limit/, false],
+  ["cut after 1 token", true, 200, /^((event: .*\n)?data: .*\n\n)*$/, true],
+  ["cut after 0 tokens", false, 200, /^$/, true],
+  ["fail after 1 token", true, 200, /data: {"error":.*\n\n$/, false],
+  ["fail after 1 token", false, 500, /^{"error":/, false],
+  ["garbage after 1 token", true, 200, /data: <html>.*\n\n$/, false],
+  ["garbage after 1 token", false, 200, /<html>502/, false],
+];
+
+for (const [path, bodyOf] of Object.entries(KINDS)) {
+  Deno.test(`${path} fails where it is asked to`, async () => {
+    await using simulator = startMedia();
+    for (const [phrase, stream, status, text, isCut] of CASES) {
+      const body = bodyOf(`[simulator: ${phrase}]`, stream);
+      const response = await simulator.post(path, body);
+      const received = await bytesOf(response);
+      assert.deepEqual([response.status, received.isCut], [status, isCut]);
+      const shown = received.bytes.toString("latin1");
+      assert.match(shown, text);
+      if (path === "/chat/completions" && !isCut) {
+        const tokens = shown.match(/"content":"[^"]/g)?.length ?? 0;
+        assert.equal(tokens, stream ? 1 : 0);
+      }
+      const outcome = phrase.startsWith("error") ? "refused" : "broken";
+      assert.equal(await simulator.seen.at(-1)?.ended, outcome);
+    }
+    for (const stream of [true, false]) {
+      const body = bodyOf("[simulator: usage missing]", stream);
+      const { bytes } = await bytesOf(await simulator.post(path, body));
+      assert.ok(!bytes.includes('"usage":{'));
+    }
+  });
+}
+
+Deno.test("tokens come at the pace that was asked for", async () => {
+  await using simulator = startAsked({ pace: { firstTokenMs: 10_000 } });
+  const prompt =
+    "[simulator: 11 tokens, first token 100 ms, 50 tokens per second]";
+  const startedAt = performance.now();
+  const response = await simulator.post({ prompt, stream: true });
+  const reader = response.body?.getReader();
+  await reader?.read();
+  assert.ok(performance.now() - startedAt >= 95);
+  while ((await reader?.read())?.done === false);
+  assert.ok(performance.now() - startedAt >= 290);
+});

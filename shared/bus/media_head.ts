@@ -1,0 +1,51 @@
+/**
+ * The answer of a media job: one line of JSON that describes it, then its body as it
+ * is. The edge sends the line as headers and copies the rest.
+ */
+import * as z from "zod";
+
+const LINE_END = 0x0a;
+/** A longer first line is not a head. */
+const HEAD_BYTES_MAX = 4_096;
+
+const headSchema = z.object({
+  /** The `Content-Type` for the client. */
+  content_type: z.string().regex(/^[\x20-\x7e]{1,200}$/),
+});
+export type MediaHead = z.infer<typeof headSchema>;
+
+/** The first line of an answer. */
+export const encodeMediaHead = (head: MediaHead): string =>
+  `${JSON.stringify(head)}\n`;
+
+/** Separates the head of an answer from its body. Bytes may arrive cut anywhere. */
+export class MediaHeadReader {
+  #line = "";
+  readonly #decoder = new TextDecoder();
+
+  /**
+   * Returns the head and the bytes that follow it, null as long as the head is not
+   * complete, or "invalid".
+   */
+  push(
+    bytes: Uint8Array,
+  ): { head: MediaHead; rest: Uint8Array } | "invalid" | null {
+    const end = bytes.indexOf(LINE_END);
+    const part = end < 0 ? bytes : bytes.subarray(0, end);
+    this.#line += this.#decoder.decode(part, { stream: true });
+    if (this.#line.length > HEAD_BYTES_MAX) return "invalid";
+    if (end < 0) return null;
+    const head = headSchema.safeParse(parse(this.#line)).data;
+    return head === undefined
+      ? "invalid"
+      : { head, rest: bytes.subarray(end + 1) };
+  }
+}
+
+function parse(line: string): unknown {
+  try {
+    return JSON.parse(line);
+  } catch {
+    return undefined;
+  }
+}

@@ -1,0 +1,27 @@
+/** The kinds of models, and what follows from a kind. */
+import type { WorkerFamily } from "../bus/subjects.ts";
+import type { KeyScope } from "../keys/record.ts";
+
+/** What a model makes: text, pictures, spoken text, the text of a recording, or films. */
+export const MODEL_KINDS = [
+  "chat",
+  "image",
+  "speech",
+  "transcription",
+  "video",
+] as const;
+export type ModelKind = typeof MODEL_KINDS[number];
+
+/** The right that a key needs. */
+export const SCOPE_OF_KIND: Readonly<Record<ModelKind, KeyScope>> = {
+  chat: "chat",
+  image: "image",
+  speech: "speech",
+  transcription: "speech",
+  video: "video",
+};
+
+/** The workers that run a model of this kind. */
+export function familyOf(kind: ModelKind): WorkerFamily {
+  return kind === "chat" ? "chat" : "media";
+}

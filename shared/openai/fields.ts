@@ -1,0 +1,100 @@
+/**
+ * The kinds of fields that the schema of requests is made of. Some of them check values
+ * in a transform, which hides from zod what they take; {@link TAKES} tells it to the
+ * API reference.
+ */
+import * as z from "zod";
+import { isJsonObject } from "../process/error_text.ts";
+
+/** Names end up in logs, headers and other people's terminals. Not `\P{Cc}`, which languages of other clients do not know. */
+const NO_CONTROLS = new RegExp(String.raw`^[^\u0000-\u001f\u007f-\u009f]*$`);
+const IDENTIFIER = /^[a-zA-Z0-9_-]+$/;
+export const INTEGER_MAX = Number.MAX_SAFE_INTEGER;
+/** Marks the bounds of an integer, which zod does not distinguish from those of other numbers. */
+export const INTEGER = "an integer";
+
+/** The zod schema of what a schema takes, for those that begin with `unknown`. */
+export const TAKES = z.registry<{ schema: unknown }>();
+
+export const plainText = z.string().regex(NO_CONTROLS, {
+  error: "text without control characters",
+});
+export const nameText = plainText.min(1);
+/** A function or schema name by OpenAI's rule. */
+export const identifier = (charsMax: number) =>
+  z.string().min(1).max(charsMax).regex(IDENTIFIER, {
+    error: `a string that matches '${IDENTIFIER.source}'`,
+  });
+/** JSON's `1.0` is an integer too: JavaScript cannot tell the two apart. */
+export const integer = (min: number, max = INTEGER_MAX) =>
+  z.int().min(min, { error: INTEGER }).max(max, { error: INTEGER });
+export const decimal = (min: number, max: number) =>
+  z.number().min(min).max(max);
+/** A JSON Schema, whose content is not checked. */
+export const anyObject = z.record(z.string(), z.unknown());
+
+/** Treats null members of an object as absent: SDKs of typed languages send them. */
+export function nullable<T extends z.ZodType>(schema: T) {
+  return z.preprocess(withoutNulls, schema);
+}
+
+function withoutNulls(value: unknown): unknown {
+  if (!isJsonObject(value) || !Object.values(value).includes(null)) {
+    return value;
+  }
+  const given = Object.entries(value).filter(([, member]) => member !== null);
+  return Object.fromEntries(given);
+}
+
+/** Checks a value, or the element at `index`, with another schema and passes on the first fault. */
+function checked<T extends z.ZodType>(
+  schema: T,
+  value: unknown,
+  context: z.RefinementCtx,
+  index?: number,
+): z.output<T> {
+  const result = schema.safeParse(value);
+  if (result.success) return result.data;
+  for (const issue of result.error.issues.slice(0, 1)) {
+    const path = index === undefined ? issue.path : [index, ...issue.path];
+    context.issues.push({ ...issue, path, input: undefined });
+  }
+  return z.NEVER;
+}
+
+/**
+ * An array whose check stops at the first fault. zod's own arrays collect every
+ * fault: refusing a million wrong elements would cost seconds and a gigabyte.
+ */
+export function listOf<T extends z.ZodType>(element: T, max: number, min = 0) {
+  const list = z.array(z.unknown()).min(min).max(max);
+  return list.transform((items, context) => {
+    const list: z.output<T>[] = [];
+    for (const [index, item] of items.entries()) {
+      list.push(checked(element, item, context, index));
+      if (context.issues.length > 0) break;
+    }
+    return list;
+  }).register(TAKES, { schema: z.array(element).min(min).max(max) });
+}
+
+/**
+ * A string or something else, whose faults are reported. A zod union would report
+ * the faults of both.
+ */
+export function stringOr<S extends z.ZodType, T extends z.ZodType>(
+  text: S,
+  other: T,
+  otherName: string,
+) {
+  return z.unknown().transform((value, context): z.output<S> | z.output<T> => {
+    if (typeof value === "string") return checked(text, value, context);
+    if (isObject(value)) return checked(other, value, context);
+    const expected = `string or ${otherName}`;
+    context.issues.push({ code: "invalid_type", expected, input: undefined });
+    return z.NEVER;
+  }).register(TAKES, { schema: z.union([text, other]) });
+}
+
+const isObject = (value: unknown) =>
+  typeof value === "object" && value !== null;

@@ -1,0 +1,179 @@
+/**
+ * Requests for pictures and speech: the schemas of their bodies, and the forms that
+ * travel inside the gateway. Field names, bounds and defaults are OpenAI's. Null means
+ * absent in every optional field, unknown fields are dropped.
+ *
+ * Source: OpenAI's API specification, August 2026.
+ */
+import * as z from "zod";
+import { MEDIA_LIMITS as LIMITS, REQUEST_LIMITS } from "../limits.ts";
+import {
+  decimal,
+  integer,
+  nameText,
+  nullable,
+  plainText,
+  TAKES,
+} from "./fields.ts";
+
+/** The formats of speech, and their media types. */
+export const SPEECH_FORMATS = {
+  mp3: "audio/mpeg",
+  opus: "audio/opus",
+  aac: "audio/aac",
+  flac: "audio/flac",
+  wav: "audio/wav",
+  pcm: "audio/pcm",
+} as const;
+export type SpeechFormat = keyof typeof SPEECH_FORMATS;
+
+const model = nameText.max(REQUEST_LIMITS.modelCharsMax)
+  .describe("A model that `GET /v1/models` lists.");
+const label = plainText.min(1).max(LIMITS.labelCharsMax);
+/** Text with at least one character to speak or draw. */
+const text = (charsMax: number) =>
+  z.string().min(1).max(charsMax).refine((value) => value.trim() !== "", {
+    error: "text that is not blank",
+  });
+
+const speechBody = z.object({
+  model,
+  input: text(LIMITS.speechCharsMax).describe("The text to speak."),
+  voice: z.preprocess(
+    (voice) =>
+      typeof voice === "object" && voice !== null && "id" in voice
+        ? voice.id
+        : voice,
+    label,
+  ).describe("A voice of the model, by name, or as an object with its `id`."),
+  instructions: z.string().max(LIMITS.speechCharsMax).exactOptional()
+    .describe("How to speak, for models that follow instructions."),
+  response_format: z.enum(["mp3", "opus", "aac", "flac", "wav", "pcm"])
+    .default("mp3"),
+  speed: decimal(LIMITS.speedMin, LIMITS.speedMax).exactOptional(),
+  stream_format: z.enum(["audio", "sse"]).default("audio").describe(
+    "`sse`: events with pieces of the sound in base64. Otherwise the body is the sound itself, sent while it is made.",
+  ),
+}).meta({ id: "SpeechRequest" });
+
+/** A request of `POST /v1/audio/speech`. `stream`: as server-sent events. */
+export type SpeechRequest =
+  & Omit<z.output<typeof speechBody>, "stream_format">
+  & { kind: "speech"; stream: boolean };
+
+/** Checks the parsed body of `POST /v1/audio/speech` and converts it. */
+export const speechRequestSchema = nullable(speechBody).transform(
+  ({ stream_format, ...rest }): SpeechRequest => ({
+    ...rest,
+    kind: "speech",
+    stream: stream_format === "sse",
+  }),
+);
+
+const imageBody = z.object({
+  model,
+  prompt: text(LIMITS.promptCharsMax).describe("What to draw."),
+  n: integer(1, LIMITS.imagesMax).default(1),
+  size: z.string().regex(/^(auto|[1-9]\d{1,4}x[1-9]\d{1,4})$/, {
+    error: "'auto' or a size such as '1024x1024'",
+  }).exactOptional(),
+  quality: label.exactOptional(),
+  background: z.enum(["transparent", "opaque", "auto"]).exactOptional(),
+  output_format: z.enum(["png", "jpeg", "webp"]).exactOptional(),
+  output_compression: integer(0, LIMITS.compressionMax).exactOptional(),
+  moderation: z.enum(["low", "auto"]).exactOptional(),
+  style: z.enum(["vivid", "natural"]).exactOptional(),
+  response_format: z.literal("b64_json").exactOptional().describe(
+    "Pictures are always sent in base64: the gateway stores none.",
+  ),
+  user: plainText.max(LIMITS.labelCharsMax).exactOptional(),
+  stream: z.boolean().default(false),
+  partial_images: integer(0, LIMITS.partialImagesMax).exactOptional()
+    .describe("Unfinished pictures to be sent before the finished one."),
+}).meta({ id: "ImageRequest" });
+
+/** A request of `POST /v1/images/generations`. */
+export type ImageRequest =
+  & Omit<z.output<typeof imageBody>, "response_format">
+  & { kind: "image" };
+
+/** Checks the parsed body of `POST /v1/images/generations` and converts it. */
+export const imageRequestSchema = nullable(
+  imageBody.superRefine(({ stream, n, partial_images = 0 }, { addIssue }) => {
+    const add = (path: string, message: string) =>
+      addIssue({ code: "custom", path: [path], message });
+    if (!stream && partial_images > 0) {
+      add("partial_images", "'partial_images' needs 'stream'.");
+    }
+    if (stream && n > 1) add("n", "A stream has one picture: 'n' must be 1.");
+  }),
+).transform(({ response_format: _always, ...rest }): ImageRequest => ({
+  ...rest,
+  kind: "image",
+}));
+
+const TRUE_OR_FALSE = { true: true, false: false } as const;
+/** Fields of forms are text: numbers and truth values are read from it. */
+const formNumber = (min: number, max: number) =>
+  z.preprocess(
+    (value) =>
+      typeof value === "string" && value.trim() !== "" ? Number(value) : value,
+    decimal(min, max),
+  ).register(TAKES, { schema: decimal(min, max) });
+const formBoolean = z.preprocess(
+  (value) =>
+    value === "true" || value === "false" ? TRUE_OR_FALSE[value] : value,
+  z.boolean(),
+).register(TAKES, { schema: z.boolean() });
+/** `name[]` may be sent once or several times. */
+const formList = <T extends z.ZodType>(element: T) =>
+  z.preprocess(
+    (value) => typeof value === "string" ? [value] : value,
+    z.array(element).max(LIMITS.formListMax),
+  ).register(TAKES, { schema: z.array(element).max(LIMITS.formListMax) });
+
+/** The formats of transcriptions, and their media types. */
+export const TRANSCRIPTION_FORMATS = {
+  json: "application/json; charset=utf-8",
+  text: "text/plain; charset=utf-8",
+  srt: "application/x-subrip; charset=utf-8",
+  verbose_json: "application/json; charset=utf-8",
+  vtt: "text/vtt; charset=utf-8",
+} as const;
+
+const transcriptionForm = z.object({
+  model,
+  language: label.exactOptional().describe(
+    "The language of the recording, such as `en`.",
+  ),
+  prompt: z.string().max(LIMITS.promptCharsMax).exactOptional()
+    .describe(
+      "Text that comes before the recording, or names that occur in it.",
+    ),
+  response_format: z.enum(["json", "text", "srt", "verbose_json", "vtt"])
+    .default("json"),
+  temperature: formNumber(0, 1).exactOptional(),
+  timestamp_granularities: formList(z.enum(["word", "segment"]))
+    .exactOptional(),
+  include: formList(label).exactOptional(),
+  stream: formBoolean.default(false),
+}).meta({ id: "TranscriptionRequest" });
+
+/** A request of `POST /v1/audio/transcriptions` or, with `task` "translate", `/v1/audio/translations`. */
+export type TranscriptionRequest = z.output<typeof transcriptionForm> & {
+  kind: "transcription";
+  task: "transcribe" | "translate";
+};
+
+/** Checks the fields of a form and converts them. */
+export const transcriptionRequestSchema = (
+  task: TranscriptionRequest["task"],
+) =>
+  transcriptionForm.transform((form): TranscriptionRequest => ({
+    ...form,
+    kind: "transcription",
+    task,
+  }));
+
+/** A request that a media worker runs. */
+export type MediaRequest = SpeechRequest | ImageRequest | TranscriptionRequest;

@@ -1,0 +1,103 @@
+/** The faults of model servers, and how each is answered and remedied. */
+import type { Usage } from "../openai/completion.ts";
+import {
+  ApiError,
+  type ApiErrorOptions,
+  type ErrorCode,
+} from "../openai/error.ts";
+
+/** What may help: nothing, another backend, the same one in a moment, or the same one later. */
+export type Remedy = "none" | "elsewhere" | "again" | "later";
+
+/**
+ * The default code and message for callers, and what may help. A rate limit does not
+ * mean that a server is unhealthy, and an immediate retry would make it worse. After
+ * a timeout the client has waited long enough for this server.
+ */
+const FAULTS = {
+  /** Every backend would refuse this request; the server is healthy. */
+  request: ["invalid_request", "none", "refused the request"],
+  /** The server refuses our credentials or account. */
+  credentials: [
+    "upstream_error",
+    "elsewhere",
+    "refused the gateway's credentials",
+  ],
+  /** The server does not have a model of the configured name. */
+  unknown_model: ["upstream_error", "elsewhere", "does not have this model"],
+  rate_limited: [
+    "upstream_rate_limited",
+    "later",
+    "has reached its rate limit, try again later",
+  ],
+  /** The server is healthy but has no capacity. */
+  overloaded: ["overloaded", "later", "is busy, try again later"],
+  /** No connection, or it ended before an answer began. */
+  unreachable: ["upstream_unreachable", "again", "cannot be reached"],
+  server_error: ["upstream_error", "again", "failed"],
+  /** The server sent nothing for too long. */
+  timeout: ["upstream_timeout", "elsewhere", "did not answer in time"],
+  /** The whole attempt took too long: there is no time left for another. */
+  deadline: ["upstream_timeout", "none", "did not finish in time"],
+  /** The answer ended before it was complete. */
+  truncated: ["upstream_truncated", "again", "ended its answer too early"],
+  /** The answer violates the protocol. */
+  invalid: [
+    "upstream_invalid",
+    "elsewhere",
+    "sent an answer that cannot be understood",
+  ],
+} as const satisfies {
+  [fault: string]: readonly [ErrorCode, Remedy, message: string];
+};
+
+export type UpstreamFault = keyof typeof FAULTS;
+
+/** The `Retry-After` for callers if the server sends none. */
+const RETRY_AFTER_MS = 1_000;
+
+/** Deviations of an {@link UpstreamError} from the defaults of its fault. */
+export interface UpstreamErrorOptions extends ApiErrorOptions {
+  code?: ErrorCode | undefined;
+  /** Shown to the caller, so it must have been redacted. If it is empty, the fault's default is used. */
+  message?: string | undefined;
+  /** The usage of the attempt, if known. */
+  usage?: Usage;
+}
+
+/** A failed attempt at a model server. `cause` is for the log and holds no credential. */
+export class UpstreamError extends ApiError {
+  readonly fault: UpstreamFault;
+  readonly remedy: Remedy;
+  readonly usage: Usage | null;
+
+  constructor(fault: UpstreamFault, options: UpstreamErrorOptions = {}) {
+    const [code, remedy, message] = FAULTS[fault];
+    const waits = remedy === "later" || fault === "unreachable";
+    const waitMs = waits ? RETRY_AFTER_MS : undefined;
+    super(
+      options.code ?? code,
+      options.message || `The model server ${message}`,
+      { ...options, retryAfterMs: options.retryAfterMs ?? waitMs },
+    );
+    this.fault = fault;
+    this.remedy = remedy;
+    this.usage = options.usage ?? null;
+  }
+
+  /** The message, and what caused it. */
+  get logText(): string {
+    const { message, cause } = this;
+    return cause instanceof Error ? `${message}: ${cause.message}` : message;
+  }
+}
+
+/** The error of an answer that breaks the protocol; `detail` says how, for the log. */
+export function invalidAnswer(detail: string): UpstreamError {
+  return new UpstreamError("invalid", { cause: new Error(detail) });
+}
+
+/** The error of an answer cut short; `detail` says where, for the log. */
+export function truncatedAnswer(detail: string): UpstreamError {
+  return new UpstreamError("truncated", { cause: new Error(detail) });
+}

@@ -1,0 +1,379 @@
+import assert from "node:assert/strict";
+import { mock } from "node:test";
+import { monotonicNow } from "../process/clock.ts";
+import {
+  type Reply,
+  startFakeModelServer,
+  type Step,
+} from "../../tests/support/fake_model_server.ts";
+import {
+  chunk,
+  jsonResponse,
+  lastChunk,
+  streamHead,
+} from "../../tests/support/model_answers.ts";
+import { makeSelfSigned } from "../../tests/support/deployed/test_authority.ts";
+import { everySplit } from "./bytes_fixture.ts";
+import { AttemptDeadlines } from "./attempt_deadlines.ts";
+import type { UpstreamFault } from "./errors.ts";
+import {
+  type ByteConnection,
+  type Connect,
+  createConnect,
+  HttpClient,
+  type HttpConnection,
+} from "./http_client.ts";
+import { startStopwatch, until } from "../../tests/support/wait_for.ts";
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder();
+const REQUEST = encoder.encode(
+  "POST /v1/x HTTP/1.1\r\nhost: fake\r\ncontent-length: 2\r\n\r\n{}",
+);
+
+const ANY_PORT = { port: 0, hostname: "127.0.0.1" };
+
+function clientOf(port: number, connectMs = 2_000): HttpClient {
+  const connect = createConnect(new URL(`http://127.0.0.1:${port}`));
+  return new HttpClient(connect, connectMs);
+}
+
+function rig(reply: Reply) {
+  const server = startFakeModelServer({ reply });
+  const client = clientOf(server.port);
+  return {
+    server,
+    client,
+    async [Symbol.asyncDispose]() {
+      client.close();
+      await server[Symbol.asyncDispose]();
+    },
+  };
+}
+
+function newDeadlines(signal = new AbortController().signal): AttemptDeadlines {
+  return new AttemptDeadlines(monotonicNow, signal, 5_000);
+}
+
+/** A response whose body is still to be read. */
+async function begin(
+  client: HttpClient,
+  deadlines = newDeadlines(),
+  request: Uint8Array = REQUEST,
+): Promise<HttpConnection & { status: number }> {
+  const connection = await client.connection(deadlines);
+  try {
+    const { status } = await connection.exchange(request, deadlines);
+    return Object.assign(connection, { status });
+  } catch (error) {
+    connection.close();
+    throw error;
+  }
+}
+
+async function exchange(
+  client: HttpClient,
+  request: Uint8Array = REQUEST,
+  sendMs = 5_000,
+): Promise<{ status: number; body: string }> {
+  const deadlines = newDeadlines();
+  let isDone = false;
+  let response: (HttpConnection & { status: number }) | null = null;
+  try {
+    deadlines.arm("firstToken", sendMs);
+    response = await begin(client, deadlines, request);
+    let body = "";
+    for (;;) {
+      const piece = await response.read();
+      if (piece === null) break;
+      body += decoder.decode(piece, { stream: true });
+    }
+    isDone = true;
+    return { status: response.status, body };
+  } finally {
+    deadlines.dispose();
+    void response?.release(isDone);
+  }
+}
+
+/** A connection that brings the given pieces, then ends. */
+function scripted(pieces: readonly Uint8Array[]): Connect {
+  const rest = [...pieces];
+  return () =>
+    Promise.resolve({
+      read(buffer) {
+        const piece = rest.shift();
+        if (piece === undefined) return Promise.resolve(null);
+        buffer.set(piece);
+        return Promise.resolve(piece.length);
+      },
+      write: (bytes) => Promise.resolve(bytes.length),
+      close: () => {},
+    });
+}
+
+const ok = "HTTP/1.1 200 OK\r\n";
+
+Deno.test("a response with interim ones before it is read however it is cut", async () => {
+  const text = "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\n" +
+    `link: </x>\r\n\r\n${ok}transfer-encoding: chunked\r\n\r\n` +
+    "3\r\nhel\r\n2;x=y\r\nlo\r\n0\r\na: b\r\n\r\n";
+  for (const pieces of everySplit(text)) {
+    const client = new HttpClient(scripted(pieces), 2_000);
+    assert.deepEqual(await exchange(client), { status: 200, body: "hello" });
+    client.close();
+  }
+});
+
+const failures: [name: string, steps: Step[], fault: UpstreamFault][] = [
+  ["hangs up within the head", [{ send: ok }, { close: true }], "truncated"],
+  ["hangs up after an interim response", [
+    { send: "HTTP/1.1 100 Continue\r\n\r\n" },
+    { close: true },
+  ], "truncated"],
+  ["switches protocols", [
+    { send: "HTTP/1.1 101 Switching Protocols\r\n\r\n" },
+  ], "invalid"],
+];
+
+for (const [name, steps, expected] of failures) {
+  Deno.test(`a server that ${name} fails with ${expected}`, async () => {
+    await using r = rig(() => steps);
+    await assert.rejects(exchange(r.client), { fault: expected });
+  });
+}
+
+Deno.test("send() takes a head of up to 16 KiB", async () => {
+  const fixed = `${ok}content-length: 0\r\nx: \r\n\r\n`.length;
+  for (
+    const [bytes, fits] of [[16 * 1024, true], [16 * 1024 + 1, false]] as const
+  ) {
+    await using r = rig(() => [{
+      send: `${ok}content-length: 0\r\nx: ${"a".repeat(bytes - fixed)}\r\n\r\n`,
+    }]);
+    if (fits) assert.equal((await exchange(r.client)).status, 200);
+    else await assert.rejects(exchange(r.client), { fault: "invalid" });
+  }
+});
+
+const unfit: [name: string, steps: Step[]][] = [
+  ["says close", jsonResponse({}, { headers: { connection: "close" } })],
+  ["is of HTTP/1.0", [
+    { send: "HTTP/1.0 200 OK\r\ncontent-length: 0\r\n\r\n" },
+  ]],
+  [
+    "is followed by more bytes",
+    [{ send: `${ok}content-length: 0\r\n\r\nmore` }],
+  ],
+];
+
+for (const [name, steps] of unfit) {
+  Deno.test(`a connection is not used again whose response ${name}`, async () => {
+    await using r = rig(() => steps);
+    await exchange(r.client);
+    await exchange(r.client);
+    assert.equal(r.server.connections, 2);
+  });
+}
+
+Deno.test("send() notices when a server ends an idle connection", async () => {
+  const hangUp = Promise.withResolvers<void>();
+  await using r = rig(function* () {
+    yield* jsonResponse({});
+    yield { until: hangUp.promise };
+    yield { close: true };
+  });
+  await exchange(r.client);
+  hangUp.resolve();
+  await until(() => r.client.idleConnections === 0);
+  await exchange(r.client);
+  assert.equal(r.server.connections, 2);
+});
+
+Deno.test("release() keeps a connection whose body ends a little later", async () => {
+  const end = Promise.withResolvers<void>();
+  await using r = rig(function* () {
+    yield streamHead();
+    yield chunk("all that matters");
+    yield { until: end.promise };
+    yield lastChunk;
+  });
+  const deadlines = newDeadlines();
+  const response = await begin(r.client, deadlines);
+  assert.equal(
+    decoder.decode(await response.read() ?? undefined),
+    "all that matters",
+  );
+  deadlines.dispose();
+  void response.release(true);
+  end.resolve();
+  await until(() => r.client.idleConnections === 1);
+  await exchange(r.client);
+  assert.equal(r.server.connections, 1);
+});
+
+Deno.test("release() gives up a connection whose body goes on", async () => {
+  await using r = rig(async function* () {
+    yield streamHead();
+    for (;;) {
+      yield chunk("x".repeat(8 * 1024));
+      await new Promise((resolve) => setTimeout(resolve, 0));
+    }
+  });
+  const deadlines = newDeadlines();
+  const response = await begin(r.client, deadlines);
+  await response.read();
+  deadlines.dispose();
+  void response.release(true);
+  const request = await r.server.request(1);
+  await request.left;
+  assert.ok(request.bytesSent < 8 * 1024 * 1024);
+});
+
+Deno.test("send() takes an answer that comes before the request is out", async () => {
+  using listener = Deno.listen(ANY_PORT);
+  const served = (async () => {
+    const conn = await listener.accept();
+    await conn.read(new Uint8Array(1024));
+    await conn.write(
+      encoder.encode("HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno"),
+    );
+    return conn;
+  })();
+  const client = clientOf(listener.addr.port);
+  // More than the buffers of both kernels hold, so that the write cannot end.
+  const request = new Uint8Array(32 * 1024 * 1024).fill(0x20);
+  request.set(REQUEST);
+  assert.deepEqual(await exchange(client, request), {
+    status: 413,
+    body: "no",
+  });
+  const conn = await served;
+  client.close();
+  conn.close();
+});
+
+Deno.test("send() times out on a server that stops reading the request", async () => {
+  using listener = Deno.listen(ANY_PORT);
+  const accepted = listener.accept();
+  const client = clientOf(listener.addr.port);
+  await assert.rejects(
+    exchange(client, new Uint8Array(32 * 1024 * 1024), 100),
+    { fault: "timeout" },
+  );
+  (await accepted).close();
+});
+
+Deno.test("send() gives up connecting after connectMs, or when aborted", async () => {
+  using listener = Deno.listen({ ...ANY_PORT, tcpBacklog: 1 });
+  const { port } = listener.addr;
+  const connect = createConnect(new URL(`http://127.0.0.1:${port}`));
+  const client = new HttpClient(connect, 100);
+  // No process accepts connections: after a few, the kernel ignores more.
+  const held: ByteConnection[] = [];
+  for (let isFull = false; !isFull;) {
+    const signal = AbortSignal.timeout(500);
+    await connect(signal).then((conn) => held.push(conn), () => isFull = true);
+  }
+  await assert.rejects(exchange(client), { fault: "timeout" });
+
+  const controller = new AbortController();
+  const reason = new Error("Client left");
+  const deadlines = newDeadlines(controller.signal);
+  const sending = begin(client, deadlines);
+  using watch = startStopwatch();
+  controller.abort(reason);
+  await assert.rejects(sending, reason);
+  assert.ok(watch.ms < 50);
+  deadlines.dispose();
+  for (const conn of held) conn.close();
+});
+
+Deno.test("send() closes a connection that is made in spite of the abort", async () => {
+  const made = Promise.withResolvers<ByteConnection>();
+  let closed = 0;
+  const connect: Connect = () => made.promise;
+  const client = new HttpClient(connect, 2_000);
+  const controller = new AbortController();
+  const deadlines = newDeadlines(controller.signal);
+  const sending = begin(client, deadlines);
+  controller.abort(new Error("Client left"));
+  const fail = () => Promise.reject(new Deno.errors.BadResource("Closed"));
+  made.resolve({ read: fail, write: fail, close: () => closed++ });
+  await assert.rejects(sending, /Client left/);
+  assert.equal(closed, 1);
+  deadlines.dispose();
+});
+
+Deno.test("close() ends idle connections, and running ones are not kept", async () => {
+  const go = Promise.withResolvers<void>();
+  await using r = rig(function* (request) {
+    if (request.number === 2) yield { until: go.promise };
+    yield* jsonResponse({});
+  });
+  await exchange(r.client);
+  const running = exchange(r.client);
+  await r.server.request(2);
+  r.client.close();
+  go.resolve();
+  assert.equal((await running).status, 200);
+  await until(() => r.server.openConnections === 0);
+});
+
+const reply = () => jsonResponse({});
+
+async function firstWord(url: string, caCerts?: string[]): Promise<string> {
+  const { signal } = new AbortController();
+  const connection = await createConnect(new URL(url), caCerts)(signal);
+  try {
+    await connection.write(REQUEST);
+    const buffer = new Uint8Array(4);
+    await connection.read(buffer);
+    return decoder.decode(buffer);
+  } finally {
+    connection.close();
+  }
+}
+
+for (const isTls of [false, true]) {
+  Deno.test(`createConnect() sets TCP_NODELAY before the first byte, ${isTls ? "TLS" : "plain"}`, async () => {
+    const tls = isTls ? await makeSelfSigned("localhost") : undefined;
+    await using server = startFakeModelServer({ reply, ...(tls && { tls }) });
+    const calls: string[] = [];
+    const original = Deno.connect;
+    const spy = mock.method(
+      Deno,
+      "connect",
+      async (options: Deno.ConnectOptions) => {
+        const conn = await original(options);
+        mock.method(conn, "setNoDelay", (isOn: boolean) => {
+          calls.push(`noDelay ${isOn}`);
+          Object.getPrototypeOf(conn).setNoDelay.call(conn, isOn);
+        });
+        return conn;
+      },
+    );
+    try {
+      const word = await firstWord(server.baseUrl, tls && [tls.cert]);
+      assert.equal(word, "HTTP");
+    } finally {
+      spy.mock.restore();
+    }
+    assert.deepEqual(calls, ["noDelay true"]);
+  });
+}
+
+Deno.test("createConnect() refuses a certificate of an unknown authority or for another host", async () => {
+  for (const [host, isTrusted] of [["localhost", false], ["else.test", true]]) {
+    const tls = await makeSelfSigned(String(host));
+    await using server = startFakeModelServer({ reply, tls });
+    const connecting = firstWord(server.baseUrl, isTrusted ? [tls.cert] : []);
+    await assert.rejects(connecting, /certificate/);
+  }
+});
+
+Deno.test("createConnect() gives up a TLS handshake when it is aborted", async () => {
+  await using server = startFakeModelServer({ reply: () => [] });
+  const connect = createConnect(new URL(`https://localhost:${server.port}`));
+  await assert.rejects(connect(AbortSignal.timeout(50)));
+});

@@ -1,0 +1,242 @@
+import assert from "node:assert/strict";
+import { everySplit } from "./bytes_fixture.ts";
+import {
+  BodyDecoder,
+  type BodyFraming,
+  findHeadEnd,
+  parseResponseHead,
+  type ResponseHead,
+} from "./http_framing.ts";
+
+const usual: ResponseHead = {
+  status: 200,
+  framing: "close",
+  isKeepAlive: true,
+  contentType: "",
+  contentEncoding: "",
+  retryAfterMs: undefined,
+};
+
+/** Lines after the status line, and what they change. */
+const headers: [lines: string, head: Partial<ResponseHead>][] = [
+  ["", {}],
+  ["Content-Length: 12", { framing: 12 }],
+  ["Content-Length: 0", { framing: 0 }],
+  ["Transfer-Encoding:  Chunked ", { framing: "chunked" }],
+  ["Transfer-Encoding: chunked\r\nContent-Length: 5", {
+    framing: "chunked",
+    isKeepAlive: false,
+  }],
+  ["Connection: Close", { isKeepAlive: false }],
+  ["Content-Type: Text/Event-Stream; charset=utf-8", {
+    contentType: "text/event-stream",
+  }],
+  ["Content-Encoding: GZIP\r\nRetry-After-Ms: 2000", {
+    contentEncoding: "gzip",
+    retryAfterMs: 2_000,
+  }],
+  ["x-a: \ufffd:\u0000\r\nx-b:", {}],
+];
+
+/** Whole heads of other kinds. */
+const heads: [text: string, head: Partial<ResponseHead>][] = [
+  ["HTTP/1.1 200\r\n\r\n", {}],
+  ["HTTP/1.1 503 Busy\nretry-after: 7\n\n", {
+    status: 503,
+    retryAfterMs: 7_000,
+  }],
+  ["HTTP/1.1 204 No Content\r\ncontent-length: 5\r\n\r\n", {
+    status: 204,
+    framing: 0,
+  }],
+  ["HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n", {
+    status: 103,
+    framing: 0,
+  }],
+  ["HTTP/1.0 200 OK\r\n\r\n", { isKeepAlive: false }],
+  ["HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\n\r\n", {}],
+];
+
+function withHeaders(lines: string): string {
+  return `HTTP/1.1 200 OK\r\n${lines}${lines === "" ? "" : "\r\n"}\r\n`;
+}
+
+Deno.test("parseResponseHead() reads heads as servers send them", () => {
+  const all = [
+    ...headers.map(([lines, head]) => [withHeaders(lines), head] as const),
+    ...heads,
+  ];
+  for (const [text, head] of all) {
+    assert.deepEqual(parseResponseHead(text), { ...usual, ...head }, text);
+  }
+});
+
+const waits: [seconds: string, ms: string, waitMs?: number][] = [
+  ["", ""],
+  ["1.5", "", 1_500],
+  ["0", "", 1_000],
+  ["60", "", 60_000],
+  ["61", "", 60_000],
+  ["-5", ""],
+  ["Fri, 20 Nov 2026 11:00:09 GMT", ""],
+  [
+    "Fri, 20 Nov 2026 11:00:09 GMT\r\ndate: Fri, 20 Nov 2026 11:00:02 GMT",
+    "",
+    7_000,
+  ],
+  ["7", "2500.4", 2_501],
+  ["7", "x", 7_000],
+  ["", "1", 1_000],
+];
+
+Deno.test("parseResponseHead() reads the wait from either header", () => {
+  for (const [seconds, ms, waitMs] of waits) {
+    const lines = `retry-after: ${seconds}\r\nretry-after-ms: ${ms}`;
+    const head = parseResponseHead(withHeaders(lines));
+    assert.equal(head.retryAfterMs, waitMs, lines);
+  }
+});
+
+const INVALID = { fault: "invalid" };
+
+Deno.test("parseResponseHead() refuses malformed heads", () => {
+  const malformed = [
+    "\r\n\r\n",
+    "ICY 200 OK\r\n\r\n",
+    "HTTP/2 200 OK\r\n\r\n",
+    "HTTP/1.1 20 OK\r\n\r\n",
+    "HTTP/1.1 2000 OK\r\n\r\n",
+    ...[
+      "abc",
+      ": a",
+      "a b: c",
+      "a : c",
+      "a: b\r\n c: d",
+      "content-length: 1\r\ncontent-length: 2",
+      "content-length: +1",
+      "content-length: -1",
+      "content-length: 1, 1",
+      `content-length: ${"9".repeat(16)}`,
+      "transfer-encoding: gzip, chunked",
+    ].map(withHeaders),
+  ];
+  for (const text of malformed) {
+    assert.throws(() => parseResponseHead(text), INVALID, text);
+  }
+});
+
+const ends: [text: string, end: number][] = [
+  ["a\r\n\r\nb", 5],
+  ["a\n\nb", 3],
+  ["a\r\n\nb", 4],
+  ["a\n\r\nb", 4],
+  ["a\r\nb: c\r\n\r\n", 11],
+  ["a\r\nb", -1],
+  ["a\r\n\r", -1],
+  ["a\r\n", -1],
+  ["", -1],
+];
+
+Deno.test("findHeadEnd() finds the blank line, however it came", () => {
+  for (const [text, end] of ends) {
+    const bytes = new TextEncoder().encode(text);
+    assert.equal(findHeadEnd(bytes, 0, bytes.length), end);
+    for (let to = 1; to <= bytes.length; to++) {
+      // What lies beyond `to` is left over from before and must not count.
+      const buffer = new Uint8Array(bytes.length + 4).fill(0x0a);
+      buffer.set(bytes.subarray(0, to));
+      const isWhole = end >= 0 && end <= to;
+      assert.equal(findHeadEnd(buffer, 0, to), isWhole ? end : -1, text);
+    }
+  }
+});
+
+type Decoded = ReturnType<typeof decode>;
+
+/** Decodes with the bytes placed in the middle of a larger buffer, as a read places them. */
+function decode(framing: BodyFraming, pieces: Uint8Array[]) {
+  const decoder = new BodyDecoder(framing);
+  const text = new TextDecoder();
+  let out = "";
+  let surplusBytes = 0;
+  for (const piece of pieces) {
+    const buffer = new Uint8Array(piece.length + 8).fill(0x21);
+    buffer.set(piece, 3);
+    const payload = decoder.decode(buffer, 3, 3 + piece.length);
+    out += text.decode(payload, { stream: true });
+    surplusBytes += 3 + piece.length - decoder.usedTo;
+  }
+  return { text: out, isComplete: decoder.isComplete, surplusBytes };
+}
+
+const whole = { isComplete: true, surplusBytes: 0 };
+const cut = { isComplete: false, surplusBytes: 0 };
+const surplus = (surplusBytes: number) => ({ ...whole, surplusBytes });
+
+const bodies: [
+  framing: BodyFraming,
+  input: string,
+  text: string,
+  state: Omit<Decoded, "text">,
+][] = [
+  ["chunked", "5\r\nhello\r\n0\r\n\r\n", "hello", whole],
+  [
+    "chunked",
+    "1\r\na\r\n2\r\nbc\r\nA\r\n0123456789\r\nb\r\nhello world\r\n0\r\n\r\n",
+    "abc0123456789hello world",
+    whole,
+  ],
+  ["chunked", "0\r\n\r\n", "", whole],
+  ["chunked", "5\r\n0\r\n\r\n\r\n0\r\n\r\n", "0\r\n\r\n", whole],
+  ["chunked", "4\r\n😀\r\n3\r\n€\r\n0\r\n\r\n", "😀€", whole],
+  ["chunked", "0005\r\nhello\r\n00\r\n\r\n", "hello", whole],
+  ["chunked", '5;a="b"\r\nhello\r\n1 \r\n!\r\n0;x\r\n\r\n', "hello!", whole],
+  ["chunked", "1\r\na\r\n0\r\nx: y\r\nz: w\r\n\r\n", "a", whole],
+  ["chunked", "5\nhello\n0\n\n", "hello", whole],
+  ["chunked", "5\r\nhel", "hel", cut],
+  ["chunked", "5\r\nhello\r\n", "hello", cut],
+  ["chunked", "5\r\nhello\r\n1", "hello", cut],
+  ["chunked", "5\r\nhello\r\n0\r\n", "hello", cut],
+  ["chunked", "1\r\na\r\n0\r\n\r\nHTTP", "a", surplus(4)],
+  [5, "hello", "hello", whole],
+  [6, "hello", "hello", cut],
+  [3, "hello", "hel", surplus(2)],
+  [0, "x", "", surplus(1)],
+  ["close", "hello", "hello", cut],
+];
+
+Deno.test("BodyDecoder takes bodies, however they are cut", () => {
+  for (const [framing, input, text, state] of bodies) {
+    for (const pieces of everySplit(input)) {
+      assert.deepEqual(decode(framing, pieces), { text, ...state }, input);
+    }
+  }
+});
+
+Deno.test("BodyDecoder refuses malformed chunks", () => {
+  const malformed = [
+    "\r\nhello",
+    "xyz\r\n",
+    "-5\r\nhello",
+    "0x5\r\nhello",
+    "00000005\r\nhello",
+    "4\r\nhello\r\n",
+    "5\rhello\n",
+    "1\r\na\rb\n",
+    `1;${"x".repeat(17_000)}`,
+    `0\r\n${"a: b\r\n".repeat(5_000)}`,
+  ];
+  for (const input of malformed) {
+    const bytes = new TextEncoder().encode(input);
+    assert.throws(() => decode("chunked", [bytes]), INVALID, input);
+    const single = Array.from(bytes, (byte) => Uint8Array.of(byte));
+    assert.throws(() => decode("chunked", single), INVALID, input);
+  }
+});
+
+Deno.test("BodyDecoder leaves the payload of a single chunk where it is", () => {
+  const buffer = new TextEncoder().encode("5\r\nhello\r\n");
+  const payload = new BodyDecoder("chunked").decode(buffer, 0, buffer.length);
+  assert.equal(payload.byteOffset, 3);
+  assert.equal(payload.buffer, buffer.buffer);
+});

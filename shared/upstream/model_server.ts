@@ -1,0 +1,141 @@
+/** One model server with OpenAI's HTTP API: its address, key and deadlines. */
+import type { BackendConfig } from "../models/catalog.ts";
+import type { MonotonicNow } from "../process/clock.ts";
+import { AttemptDeadlines } from "./attempt_deadlines.ts";
+import { invalidAnswer } from "./errors.ts";
+import {
+  type Connect,
+  createConnect,
+  HttpClient,
+  type HttpConnection,
+} from "./http_client.ts";
+import type { ResponseHead } from "./http_framing.ts";
+import type { BackendCall } from "./pool.ts";
+import { createRedact, type Redact } from "./redact.ts";
+import {
+  createRequestEncoder,
+  type RequestEncoder,
+  type RequestOptions,
+} from "./request_encoder.ts";
+import { readRefusal } from "./response.ts";
+
+/** Options of {@link ModelServer}. */
+export interface ModelServerOptions {
+  config: BackendConfig;
+  /** The model's name for callers. */
+  publicModel: string;
+  /** The value of `config.api_key_env`; if null, no credential is sent. */
+  apiKey: string | null;
+  now: MonotonicNow;
+  /** Opens connections. Default: to `config.base_url`. */
+  connect?: Connect;
+}
+
+/** One request to a model server. */
+export interface ServerRequest {
+  encode: RequestEncoder;
+  body: string | Uint8Array;
+  call: Pick<BackendCall, "requestId" | "traceparent">;
+  /** Ends the request when it aborts. */
+  signal: AbortSignal;
+  /** Whether the answer must begin within `first_token_ms`, and not only end in time. */
+  mustBeginSoon: boolean;
+  /** How long all of it may take. Default: `total_ms`. */
+  totalMs?: number;
+}
+
+/** A response with status 200, of which the head was read. */
+export interface ServerResponse {
+  head: ResponseHead;
+  connection: HttpConnection;
+  deadlines: AttemptDeadlines;
+}
+
+/**
+ * Makes requests to one server. Nothing is repeated. Errors are `UpstreamError`s, or
+ * the reason of the request's signal; none contains the key, the address or a header.
+ */
+export class ModelServer {
+  readonly config: BackendConfig;
+  readonly redact: Redact;
+  /** Up to and including `/v1`, without a slash at the end. */
+  readonly baseUrl: URL;
+  readonly now: MonotonicNow;
+  readonly #apiKey: string | null;
+  readonly #client: HttpClient;
+
+  constructor(options: ModelServerOptions) {
+    const { config, apiKey, publicModel } = options;
+    this.config = config;
+    this.baseUrl = new URL(config.base_url);
+    this.now = options.now;
+    this.#apiKey = apiKey;
+    this.#client = new HttpClient(
+      options.connect ?? createConnect(this.baseUrl),
+      config.deadlines.connect_ms,
+    );
+    this.redact = createRedact({
+      secrets: [apiKey ?? "", ...Object.values(config.headers)],
+      baseUrl: this.baseUrl,
+      model: { theirs: config.model, ours: publicModel },
+    });
+  }
+
+  /** Encodes requests to a URL of this server. Throws an Error if the key cannot be sent. */
+  encoder(
+    url: URL,
+    options: Omit<RequestOptions, "apiKey" | "headers">,
+  ): RequestEncoder {
+    const { headers } = this.config;
+    return createRequestEncoder(url, {
+      ...{ ...options, apiKey: this.#apiKey, headers },
+    });
+  }
+
+  /** Encodes `POST` requests with a JSON body to a path below the base URL. */
+  jsonEncoder(path: string, accept: string): RequestEncoder {
+    const url = new URL(`${this.config.base_url}${path}`);
+    const contentType = "application/json";
+    return this.encoder(url, { method: "POST", accept, contentType });
+  }
+
+  /** Sends a request and returns what `read` makes of the response. */
+  async exchange<Result>(
+    { encode, body, call, signal, mustBeginSoon, totalMs }: ServerRequest,
+    read: (response: ServerResponse) => Promise<Result>,
+  ): Promise<Result> {
+    const times = this.config.deadlines;
+    const deadlines = new AttemptDeadlines(
+      this.now,
+      signal,
+      totalMs ?? times.total_ms,
+    );
+    let connection: HttpConnection | null = null;
+    let isDone = false;
+    try {
+      deadlines.throwIfEnded();
+      connection = await this.#client.connection(deadlines);
+      if (mustBeginSoon) deadlines.arm("firstToken", times.first_token_ms);
+      else deadlines.rest();
+      const head = await connection.exchange(encode(body, call), deadlines);
+      if (head.status !== 200) {
+        deadlines.arm("betweenTokens", times.connect_ms);
+        throw await readRefusal(head, connection, this.redact);
+      }
+      if (!/^(identity)?$/.test(head.contentEncoding)) {
+        throw invalidAnswer("Unsupported content coding");
+      }
+      const result = await read({ head, connection, deadlines });
+      isDone = true;
+      return result;
+    } finally {
+      deadlines.dispose();
+      void connection?.release(isDone);
+    }
+  }
+
+  /** Closes idle connections. Running requests continue. */
+  close(): void {
+    this.#client.close();
+  }
+}

@@ -1,0 +1,320 @@
+import type { BackendConfig } from "../models/catalog.ts";
+import type { MonotonicNow } from "../process/clock.ts";
+import { roundMs } from "../process/log.ts";
+import { UpstreamError, type UpstreamFault } from "./errors.ts";
+
+/** Backends tried for one request. */
+const ATTEMPTS_MAX = 3;
+/** The pause before the same backend is tried again: long enough for a proxy to restart, too short to be noticed. */
+const RETRY_DELAY_MS_MIN = 50;
+const RETRY_DELAY_MS_MAX = 150;
+/**
+ * How much each request adds to the retry budget, and its maximum. Without a budget,
+ * retrying every request would double the load at the worst moment.
+ */
+const RETRIES_PER_REQUEST = 0.1;
+const RETRIES_MAX = 5;
+const UNAVAILABLE_MS_MIN = 1_000;
+
+/** A backend of the pool. */
+export interface PoolBackend {
+  readonly config: Pick<BackendConfig, "name" | "preference" | "weight">;
+  /** Closes idle connections. */
+  close(): void;
+}
+
+/** The call that a pool runs. */
+export interface BackendCall {
+  /** 32 hex digits, sent to the model server unchanged: llama-cpp-python accepts only UUIDs. */
+  requestId: string;
+  /** Aborted when the answer is no longer needed; the request to the model server must then end within 100 ms. */
+  signal: AbortSignal;
+  /** W3C trace context, passed on to the model server. */
+  traceparent?: string | undefined;
+}
+
+/** What an attempt tells the pool while it runs. */
+export interface AttemptProgress {
+  /** Set once part of the answer was passed on: nothing is repeated from then on. */
+  hasSent: boolean;
+  /** Must be called once, when the answer begins. */
+  onBegun(): void;
+}
+
+/** One attempt that has ended. */
+export interface AttemptReport {
+  requestId: string;
+  /** Name of the backend. */
+  backend: string;
+  /** `internal`: an error of this worker. */
+  outcome: "success" | "aborted" | "internal" | UpstreamFault;
+  /** From the request to the end of the answer, or to the failure. */
+  durationMs: number;
+  /** From the request to the first token; null if there was none. */
+  firstTokenMs: number | null;
+  /** For the log: the error that ended it; null for a success. */
+  error: unknown;
+}
+
+/** Options of {@link BackendPool}. */
+export interface BackendPoolOptions<Backend extends PoolBackend> {
+  /** At least one. */
+  backends: readonly Backend[];
+  now: MonotonicNow;
+  /** Uniform in [0, 1). */
+  random: () => number;
+  /** Resolves after `ms`, or rejects if the signal aborts first. */
+  sleep: (ms: number, signal: AbortSignal) => Promise<void>;
+  /** For metrics and logs. Must not throw. */
+  onAttempt: (report: AttemptReport) => void;
+}
+
+/** A backend and its state in the pool. */
+interface Slot<Backend> {
+  backend: Backend;
+  breaker: CircuitBreaker;
+  /** Until then the server asked not to be called, because of a limit or overload. */
+  limitedUntilMs: number;
+  /** Its place among backends of the same preference, drawn anew for each request. */
+  arrival: number;
+}
+
+/**
+ * The backends of one model. If an attempt fails before the client has received any of
+ * it, the next backend is tried or, if there is only one, the same one again after a
+ * moment, within the retry budget. Once part of an answer has been passed on, nothing
+ * is repeated, so that the client receives a prefix of one answer.
+ *
+ * Circuit breakers keep requests away from backends that keep failing; if all of them
+ * are open, the request fails at once with `service_unavailable`. Backends that
+ * reported a rate limit or overload are tried last until their wait is over.
+ */
+export class BackendPool<Backend extends PoolBackend> {
+  readonly #options: BackendPoolOptions<Backend>;
+  readonly #slots: readonly Slot<Backend>[];
+  #retriesLeft = RETRIES_MAX;
+
+  constructor(options: BackendPoolOptions<Backend>) {
+    this.#options = options;
+    this.#slots = options.backends.map((backend) => ({
+      backend,
+      breaker: new CircuitBreaker(options.now),
+      limitedUntilMs: -Infinity,
+      arrival: 0,
+    }));
+  }
+
+  /** By backend name, for metrics. */
+  breakerStates(): ReadonlyMap<string, BreakerState> {
+    return new Map(
+      this.#slots.map((slot) => [slot.backend.config.name, slot.breaker.state]),
+    );
+  }
+
+  /** Closes the idle connections of all backends. */
+  close(): void {
+    for (const { backend } of this.#slots) backend.close();
+  }
+
+  /**
+   * Calls `attempt` with one backend after the other until it resolves, and returns
+   * what it resolved with. Throws an `UpstreamError`, or any error once the signal
+   * aborts.
+   */
+  async run<Result>(
+    call: BackendCall,
+    attempt: (backend: Backend, progress: AttemptProgress) => Promise<Result>,
+  ): Promise<Result> {
+    const { random, sleep } = this.#options;
+    call.signal.throwIfAborted();
+    const retries = this.#retriesLeft + RETRIES_PER_REQUEST;
+    this.#retriesLeft = Math.min(RETRIES_MAX, retries);
+    const failures: UpstreamError[] = [];
+    let failed: Slot<Backend> | null = null;
+    for (const slot of this.#candidates()) {
+      if (failures.length === ATTEMPTS_MAX) break;
+      const done = await this.#attempt(slot, call, attempt, failures);
+      if (done !== null) return done.result;
+      if (failures.length === 1) failed ??= slot;
+    }
+    const canRetry = failures.length === 1 && failures[0]?.remedy === "again";
+    if (failed !== null && canRetry && this.#retriesLeft >= 1) {
+      this.#retriesLeft -= 1;
+      // Jitter: requests that failed together must not be retried together.
+      const spreadMs = RETRY_DELAY_MS_MAX - RETRY_DELAY_MS_MIN;
+      await sleep(RETRY_DELAY_MS_MIN + random() * spreadMs, call.signal);
+      const done = await this.#attempt(failed, call, attempt, failures);
+      if (done !== null) return done.result;
+    }
+    // The error of a limit says when to retry; otherwise the last error is returned.
+    const limit = failures.find(({ remedy }) => remedy === "later");
+    throw limit ?? failures.at(-1) ?? this.#unavailable();
+  }
+
+  /**
+   * Tries a backend. Returns null if its breaker is open, or if another attempt may
+   * help, then with the error in `failures`; throws any other error. Reports to the
+   * breaker only at the end, because an answer that breaks off is a failure.
+   */
+  async #attempt<Result>(
+    slot: Slot<Backend>,
+    call: BackendCall,
+    attempt: (backend: Backend, progress: AttemptProgress) => Promise<Result>,
+    failures: UpstreamError[],
+  ): Promise<{ result: Result } | null> {
+    const { backend, breaker } = slot;
+    const enteredAtMs = breaker.enter();
+    if (enteredAtMs === null) return null;
+    const { now, onAttempt } = this.#options;
+    let firstTokenMs: number | null = null;
+    const progress: AttemptProgress = {
+      hasSent: false,
+      onBegun: () => {
+        firstTokenMs = roundMs(now() - enteredAtMs);
+        breaker.begun(enteredAtMs);
+      },
+    };
+    const end = (
+      result: AttemptResult,
+      outcome: AttemptReport["outcome"],
+      error: unknown,
+    ) => {
+      breaker.end(enteredAtMs, result);
+      const durationMs = roundMs(now() - enteredAtMs);
+      const of = { requestId: call.requestId, backend: backend.config.name };
+      onAttempt({ ...of, outcome, durationMs, firstTokenMs, error });
+    };
+    try {
+      const result = await attempt(backend, progress);
+      end("success", "success", null);
+      return { result };
+    } catch (error) {
+      if (call.signal.aborted || !(error instanceof UpstreamError)) {
+        end("ignored", call.signal.aborted ? "aborted" : "internal", error);
+        throw error;
+      }
+      end(resultOf(error), error.fault, error);
+      if (error.remedy === "later") {
+        slot.limitedUntilMs = now() + (error.retryAfterMs ?? 0);
+      }
+      if (progress.hasSent || error.remedy === "none") throw error;
+      failures.push(error);
+      return null;
+    }
+  }
+
+  /**
+   * The backends in the order in which to try them: those with a limit last, then by
+   * preference, and among equals at random in proportion to their weights: backends
+   * with the weights 3 and 1 are first in 75 % and 25 % of the cases.
+   */
+  #candidates(): readonly Slot<Backend>[] {
+    const { now, random } = this.#options;
+    const nowMs = now();
+    // Exponentially distributed arrival times: the smallest of them is that of i
+    // with probability weight_i / sum, and so on for the rest.
+    for (const slot of this.#slots) {
+      slot.arrival = -Math.log(1 - random()) / slot.backend.config.weight;
+    }
+    return this.#slots.toSorted((a, b) =>
+      Number(nowMs < a.limitedUntilMs) - Number(nowMs < b.limitedUntilMs) ||
+      a.backend.config.preference - b.backend.config.preference ||
+      a.arrival - b.arrival
+    );
+  }
+
+  #unavailable(): UpstreamError {
+    const waitMs = Math.min(...this.#slots.map((slot) => slot.breaker.waitMs));
+    return new UpstreamError("unreachable", {
+      code: "service_unavailable",
+      message: "No model server is available for this model at the moment",
+      retryAfterMs: Math.max(UNAVAILABLE_MS_MIN, Math.ceil(waitMs)),
+    });
+  }
+}
+
+/**
+ * The score at which a breaker opens. A failure adds 2 to it, a success subtracts 1:
+ * five failures in a row open it, and so does, in time, a failure rate above one third.
+ */
+const SCORE_MAX = 10;
+/** How long it stays open at first; doubles with each failed probe. */
+const OPEN_MS = 1_000;
+const OPEN_MS_MAX = 30_000;
+
+/** `half-open`: the next attempt is a probe, to find out whether the backend has recovered. */
+export type BreakerState = "closed" | "open" | "half-open";
+
+/** `ignored`: the attempt shows nothing about the health of the server. */
+export type AttemptResult = "success" | "failure" | "ignored";
+
+/** The result to report to the breaker. A refused request proves that the server is healthy. */
+function resultOf({ fault, remedy }: UpstreamError): AttemptResult {
+  if (fault === "request") return "success";
+  return remedy === "later" ? "ignored" : "failure";
+}
+
+/**
+ * Keeps attempts away from a backend that fails. Closed, it permits all. After too
+ * many failures it is open and permits none for a while, then one as a probe, and
+ * another once the answer to that has begun or as much time has passed again. The
+ * first to end closes it or opens it for twice as long. The first token of a probe
+ * closes nothing, because an answer that has begun may still break off.
+ */
+export class CircuitBreaker {
+  readonly #now: MonotonicNow;
+  /** Zero or more, while it is closed. */
+  #score = 0;
+  /** How long it stays open; 0 while it is closed. */
+  #openMs = 0;
+  /** None is permitted before. */
+  #nextAtMs = -Infinity;
+  /** When it opened or closed: attempts from before no longer count. */
+  #changedAtMs = -Infinity;
+
+  constructor(now: MonotonicNow) {
+    this.#now = now;
+  }
+
+  get state(): BreakerState {
+    if (this.#openMs === 0) return "closed";
+    return this.waitMs > 0 ? "open" : "half-open";
+  }
+
+  /** Milliseconds until an attempt is permitted. */
+  get waitMs(): number {
+    return Math.max(0, this.#nextAtMs - this.#now());
+  }
+
+  /** Begins an attempt. Returns the time to report it with, or null if none is permitted now. */
+  enter(): number | null {
+    if (this.waitMs > 0) return null;
+    const nowMs = this.#now();
+    this.#nextAtMs = nowMs + this.#openMs;
+    return nowMs;
+  }
+
+  /** The first token has arrived: after a probe the next one may start, however long the answer takes. */
+  begun(enteredAtMs: number): void {
+    if (enteredAtMs > this.#changedAtMs) this.#nextAtMs = this.#now();
+  }
+
+  /** Must be called once for each attempt, at its end. */
+  end(enteredAtMs: number, result: AttemptResult): void {
+    this.begun(enteredAtMs);
+    if (enteredAtMs <= this.#changedAtMs || result === "ignored") return;
+    const hasFailed = result === "failure";
+    this.#score = Math.max(0, this.#score + (hasFailed ? 2 : -1));
+    if (this.#openMs > 0) {
+      this.#setOpen(hasFailed ? Math.min(this.#openMs * 2, OPEN_MS_MAX) : 0);
+    } else if (this.#score >= SCORE_MAX) this.#setOpen(OPEN_MS);
+  }
+
+  /** Opens the breaker for this long; 0 closes it. */
+  #setOpen(ms: number): void {
+    this.#score = 0;
+    this.#openMs = ms;
+    this.#changedAtMs = this.#now();
+    this.#nextAtMs = this.#changedAtMs + ms;
+  }
+}

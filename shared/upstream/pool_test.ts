@@ -1,0 +1,379 @@
+import assert from "node:assert/strict";
+import { setTimeout } from "node:timers/promises";
+import { monotonicNow } from "../process/clock.ts";
+import { ApiError } from "../openai/error.ts";
+import { seededRandom } from "../../tests/support/seeded_random.ts";
+import { UpstreamError, type UpstreamFault } from "./errors.ts";
+import {
+  type AttemptProgress,
+  type AttemptReport,
+  type AttemptResult,
+  BackendPool,
+  CircuitBreaker,
+  type PoolBackend,
+} from "./pool.ts";
+
+/** What a fake backend does with one call after the other; the last goes on for ever. */
+type Act =
+  | "ok"
+  /** Words, then this fault. */
+  | { after: UpstreamFault }
+  | UpstreamFault
+  | "bug"
+  | "hang"
+  | UpstreamError;
+
+class Fake implements PoolBackend {
+  calls = 0;
+  isClosed = false;
+  readonly config: PoolBackend["config"];
+
+  constructor(name: string, readonly acts: Act[], preference = 0) {
+    this.config = { name, preference, weight: 1 };
+  }
+
+  /** Says two words to `said`. */
+  async answer(said: string[], progress: AttemptProgress, signal: AbortSignal) {
+    const { acts, config: { name } } = this;
+    const act = acts[Math.min(this.calls++, acts.length - 1)] ?? "ok";
+    if (act instanceof UpstreamError) throw act;
+    if (act === "bug") throw new TypeError("Bug");
+    if (act === "hang") {
+      await setTimeout(60_000, undefined, { signal }).catch(() =>
+        signal.throwIfAborted()
+      );
+    } else if (typeof act === "string" && act !== "ok") {
+      throw new UpstreamError(act, { message: `${name} ${act}` });
+    }
+    progress.onBegun();
+    progress.hasSent = true;
+    said.push(`${name}1`);
+    if (typeof act === "object") throw new UpstreamError(act.after);
+    said.push(`${name}2`);
+  }
+
+  close() {
+    this.isClosed = true;
+  }
+}
+
+/** The first backend is preferred, and so on. */
+function rig(...acts: Act[][]) {
+  let nowMs = 1_000;
+  const reports: AttemptReport[] = [];
+  const sleeps: number[] = [];
+  const backends = acts.map((each, index) =>
+    new Fake("abcd".charAt(index), each, index)
+  );
+  const pool = new BackendPool({
+    backends,
+    now: () => nowMs,
+    random: () => 0.5,
+    sleep: (ms) => {
+      sleeps.push(ms);
+      return Promise.resolve();
+    },
+    onAttempt: (report) => reports.push(report),
+  });
+  const [a = new Fake("none", [])] = backends;
+  const wait = (ms: number) => void (nowMs += ms);
+  return { pool, reports, sleeps, wait, a, backends };
+}
+
+async function ask(
+  pool: BackendPool<Fake>,
+  signal = new AbortController().signal,
+): Promise<{ text: string; error: unknown }> {
+  const said: string[] = [];
+  const error = await pool.run(
+    { requestId: "req1", signal },
+    (backend, progress) => backend.answer(said, progress, signal),
+  ).then(() => null, (error: unknown) => error);
+  return { text: said.join(" "), error };
+}
+
+/** What the backends do, what the request ends with (words, code of the error), its attempts. */
+type Case = [acts: Act[][], end: string, attempts: string];
+const AGAIN: UpstreamFault[] = ["unreachable", "server_error", "truncated"];
+const NOT_AGAIN: UpstreamFault[] = [
+  ...["rate_limited", "overloaded", "unknown_model", "timeout"] as const,
+  ...["invalid", "credentials"] as const,
+];
+const repeated = (fault: UpstreamFault): Case => {
+  return [[[fault, "ok"]], "a1 a2", `a ${fault}, a success`];
+};
+const notRepeated = (fault: UpstreamFault): Case => {
+  return [[[fault, "ok"]], new UpstreamError(fault).code, `a ${fault}`];
+};
+const goneOn = (fault: UpstreamFault): Case => {
+  return [[[fault], ["ok"]], "b1 b2", `a ${fault}, b success`];
+};
+const bothFailed = (fault: UpstreamFault, code: string): Case => {
+  return [[[fault], ["unreachable"]], code, `a ${fault}, b unreachable`];
+};
+
+const CASES: { [promise: string]: Case[] } = {
+  "takes the first backend": [[[["ok"], ["ok"]], "a1 a2", "a success"]],
+  "goes on to the next backend": [...AGAIN, ...NOT_AGAIN].map(goneOn),
+  "does not go on after a refused request, the total deadline, an error of ours or the first word":
+    [
+      [[["request"], ["ok"]], "invalid_request", "a request"],
+      [[["deadline"], ["ok"]], "upstream_timeout", "a deadline"],
+      [[["bug"], ["ok"]], "TypeError", "a internal"],
+      [[[{ after: "invalid" }], ["ok"]], "a1 upstream_invalid", "a invalid"],
+    ],
+  "asks the only backend once more, not twice": [
+    ...AGAIN.map(repeated),
+    [[["server_error"]], "upstream_error", "a server_error, a server_error"],
+  ],
+  "does not ask the only backend again": NOT_AGAIN.map(notRepeated),
+  "asks none of two again, and tells a limit rather than a fault": [
+    bothFailed("truncated", "upstream_unreachable"),
+    bothFailed("rate_limited", "upstream_rate_limited"),
+    bothFailed("overloaded", "overloaded"),
+  ],
+};
+
+for (const [promise, cases] of Object.entries(CASES)) {
+  Deno.test(`run() ${promise}`, async () => {
+    for (const [acts, end, attempts] of cases) {
+      const r = rig(...acts);
+      const { text, error } = await ask(r.pool);
+      const code = error instanceof ApiError ? error.code : Object(error).name;
+      assert.equal([text, code].filter(Boolean).join(" "), end, attempts);
+      const made = r.reports.map((x) => `${x.backend} ${x.outcome}`).join(", ");
+      assert.equal(made, attempts);
+      const isRepeated = attempts.includes(", a ");
+      assert.deepEqual(r.sleeps, isRepeated ? [100] : []);
+      for (const { outcome, error } of r.reports) {
+        assert.equal(error === null, outcome === "success");
+      }
+    }
+  });
+}
+
+Deno.test("run() tries at most three backends", async () => {
+  const r = rig(...new Array<Act[]>(4).fill(["server_error"]));
+  await ask(r.pool);
+  assert.deepEqual(r.backends.map((b) => b.calls), [1, 1, 1, 0]);
+});
+
+Deno.test("run() avoids a backend whose answers break off, 19 of 20", async () => {
+  const acts = Array.from(
+    { length: 40 },
+    (_, i): Act => i % 20 === 19 ? "ok" : { after: "truncated" },
+  );
+  const { pool, a, wait } = rig(acts);
+  for (let i = 0; i < 40; i++) await ask(pool);
+  assert.equal(pool.breakerStates().get("a"), "open");
+  assert.equal(a.calls, 5);
+  // The first token of a probe says nothing about the rest of its answer.
+  for (const openMs of [1_000, 2_000, 4_000]) {
+    wait(openMs - 1);
+    assert.ok((await ask(pool)).error);
+    wait(1);
+    assert.equal((await ask(pool)).text, "a1");
+    assert.equal(pool.breakerStates().get("a"), "open");
+  }
+  assert.equal(a.calls, 8);
+});
+
+Deno.test("run() retries only within a budget", async () => {
+  // Every second request fails once: the breaker stays closed, the budget does not.
+  const r = rig(
+    Array.from({ length: 40 }, (_, i) => i % 3 === 0 ? "server_error" : "ok"),
+  );
+  let failed = 0;
+  for (let i = 0; i < 20; i++) {
+    if ((await ask(r.pool)).error !== null) failed++;
+  }
+  // Five, and one more for each ten requests.
+  assert.equal(r.sleeps.length, 6);
+  assert.ok(failed > 0);
+});
+
+Deno.test("run() avoids a failing backend and later returns to it", async () => {
+  const r = rig([...new Array<Act>(5).fill("unreachable"), "ok"], ["ok"]);
+  for (let i = 0; i < 8; i++) assert.equal((await ask(r.pool)).error, null);
+  assert.equal(r.a.calls, 5);
+  const states = { a: "open", b: "closed" };
+  assert.deepEqual(Object.fromEntries(r.pool.breakerStates()), states);
+  r.wait(1_000);
+  assert.equal((await ask(r.pool)).text, "a1 a2");
+  assert.equal(r.pool.breakerStates().get("a"), "closed");
+});
+
+for (const fault of ["rate_limited", "overloaded"] as const) {
+  Deno.test(`run() tries a limited backend last until its wait is over: ${fault}`, async () => {
+    const limit = new UpstreamError(fault, { retryAfterMs: 7_000 });
+    const r = rig([limit, "ok"], ["ok"]);
+    assert.equal((await ask(r.pool)).text, "b1 b2");
+    r.wait(6_999);
+    assert.equal((await ask(r.pool)).text, "b1 b2");
+    r.wait(1);
+    assert.equal((await ask(r.pool)).text, "a1 a2");
+  });
+}
+
+Deno.test("run() answers 503 at once after five faults of the only backend, never for refusals or limits", async () => {
+  const harmless: UpstreamFault[] = ["request", "rate_limited", "overloaded"];
+  for (const fault of [...harmless, "unknown_model", "credentials"] as const) {
+    const r = rig([fault]);
+    for (let i = 0; i < 9; i++) await ask(r.pool);
+    const { error } = await ask(r.pool);
+    assert.ok(error instanceof ApiError);
+    const isOpen = !harmless.includes(fault);
+    assert.equal(r.a.calls, isOpen ? 5 : 10, fault);
+    assert.equal(r.sleeps.length, 0);
+    assert.equal(error.code === "service_unavailable", isOpen, fault);
+    if (isOpen) assert.equal(error.retryAfterMs, 1_000);
+  }
+});
+
+Deno.test("run() does not count an abort as a failure", async () => {
+  const r = rig(["hang"]);
+  for (let i = 0; i < 10; i++) {
+    const controller = new AbortController();
+    const asking = ask(r.pool, controller.signal);
+    controller.abort(new Error("Client left"));
+    assert.match(String((await asking).error), /Client left/);
+  }
+  assert.equal(r.pool.breakerStates().get("a"), "closed");
+  assert.deepEqual(
+    new Set(r.reports.map((x) => x.outcome)),
+    new Set(["aborted"]),
+  );
+});
+
+Deno.test("run() stops waiting to ask again when it is aborted", async () => {
+  const a = new Fake("a", ["server_error"]);
+  const controller = new AbortController();
+  const pool = new BackendPool({
+    backends: [a],
+    now: monotonicNow,
+    random: () => 0.5,
+    sleep: (ms, signal) => setTimeout(ms, undefined, { signal }),
+    onAttempt: () => controller.abort(new Error("Client left")),
+  });
+  const { error } = await ask(pool, controller.signal);
+  assert.ok(error);
+  assert.equal(a.calls, 1);
+});
+
+Deno.test("run() reports how long it took, to the first token and in all", async () => {
+  const r = rig(["ok"]);
+  const { answer } = r.a;
+  r.a.answer = async (...call) => {
+    r.wait(30);
+    await answer.apply(r.a, call);
+    r.wait(12);
+  };
+  await ask(r.pool);
+  assert.deepEqual(r.reports, [{
+    requestId: "req1",
+    backend: "a",
+    outcome: "success",
+    durationMs: 42,
+    firstTokenMs: 30,
+    error: null,
+  }]);
+});
+
+Deno.test("run() goes by preference, and first as often as the weight says", async () => {
+  const make = (name: string, weight: number, preference: number) =>
+    Object.assign(new Fake(name, ["ok"]), {
+      config: { name, weight, preference },
+    });
+  const spare = make("spare", 9, 1);
+  const seldom = make("seldom", 1, 0);
+  const often = make("often", 3, 0);
+  const pool = new BackendPool({
+    backends: [spare, seldom, often],
+    random: seededRandom(7),
+    sleep: () => Promise.resolve(),
+    now: () => 0,
+    onAttempt: () => {},
+  });
+  for (let i = 0; i < 4_000; i++) await ask(pool);
+  const { calls } = often;
+  assert.ok(calls > 2_880 && calls < 3_120, `${calls} of 4,000`);
+  assert.equal(spare.calls, 0);
+});
+
+/**
+ * What happens to a breaker, word by word. `f`, `s`, `i`: an attempt fails, succeeds or
+ * is ignored at once. `enter`: one begins and goes on; `token` is its first token,
+ * `end-f` and `end-s` its end. A number lets so many milliseconds pass, `=1000` is the
+ * wait for the next attempt, and a state is that of the breaker.
+ */
+const histories: [promise: string, history: string][] = [
+  ["opens after five failures in a row", "f f f f closed f open =1000"],
+  [
+    "opens if many attempts fail",
+    "f s f s f s f s f s f s f s f s closed f open",
+  ],
+  ["counts no attempt that is ignored", "f f f f i i i i i i closed f open"],
+  [
+    "forgets failures after successes",
+    "f f f f s s s s s s s s f f f f closed",
+  ],
+  [
+    "permits one probe after its open time",
+    "f f f f f 999 =1 1 half-open =0 enter =1000 600 open =400 end-s closed =0 s",
+  ],
+  [
+    "stays open twice as long with each probe that fails, up to a bound",
+    "f f f f f =1000 1000 f =2000 2000 f =4000 4000 f =8000 8000 f =16000 " +
+    "16000 f =30000 30000 f =30000 30000 s closed 1 f f f f f =1000",
+  ],
+  [
+    "permits another probe when one has not begun for as long",
+    "f f f f f 1000 enter 999 =1 1 half-open enter =1000 1 end-s closed",
+  ],
+  [
+    "permits another probe at once when one was aborted",
+    "f f f f f 1000 i half-open =0 s closed",
+  ],
+  [
+    "ignores the end of attempts that began before it opened",
+    "enter enter f f f f f end-s open 1000 half-open end-f half-open s closed",
+  ],
+  [
+    "permits the next probe once one has begun, and believes the first that ends",
+    "f f f f f 1000 enter =1000 token =0 f open =2000 end-s open =2000",
+  ],
+];
+
+const RESULTS: { [word: string]: AttemptResult } = {
+  f: "failure",
+  s: "success",
+  i: "ignored",
+};
+
+for (const [promise, history] of histories) {
+  Deno.test(`CircuitBreaker ${promise}`, () => {
+    let nowMs = 1_000;
+    const breaker = new CircuitBreaker(() => nowMs);
+    const enter = () => breaker.enter() ?? assert.fail("refused");
+    const running: number[] = [];
+    const oldest = () => running[0] ?? assert.fail("none is running");
+    for (const [at, word] of history.split(" ").entries()) {
+      const [, end] = /^end-(.)$/.exec(word) ?? [];
+      const result = RESULTS[end ?? word];
+      if (/^\d/.test(word)) nowMs += Number(word);
+      else if (word === "enter") running.push(enter());
+      else if (word === "token") breaker.begun(oldest());
+      else if (result !== undefined) {
+        breaker.end(end === undefined ? enter() : oldest(), result);
+        if (end !== undefined) running.shift();
+      } else {
+        const { state, waitMs } = breaker;
+        assert.equal(
+          word.startsWith("=") ? `=${waitMs}` : state,
+          word,
+          `${at}`,
+        );
+      }
+    }
+  });
+}

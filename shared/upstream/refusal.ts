@@ -1,0 +1,204 @@
+/**
+ * Maps error responses of model servers to errors for callers. Callers see the server's
+ * message only if their request is at fault, and only from a known error format: other
+ * bodies may reveal internal machines. The status alone is not sufficient, so messages
+ * are matched, too; the test lists those of real servers.
+ */
+import { isJsonObject } from "../process/error_text.ts";
+import { UpstreamError, type UpstreamFault } from "./errors.ts";
+import { type JsonObject, textOf } from "./json.ts";
+import type { Redact } from "./redact.ts";
+
+const UNKNOWN_MODEL_CODE = /^(model_?not_?found|invalid_model)$/i;
+const UNKNOWN_MODEL =
+  /^(the )?(requested )?model\b.* (not found|not exist|not available)|^(no such|unknown) model\b/i;
+
+const CONTEXT_LENGTH = anyOf(
+  "context_length_exceeded",
+  "exceed_context_size",
+  "maximum (context|model) length",
+  "context window",
+  "(longer than|exceeds?) the (model's |available )?context (length|size)",
+  "context length of only",
+  "inputs` (tokens \\+ `max_new_tokens` )?must (be <=|have less than)",
+  "prompt is too long",
+  "input token count .* exceeds the maximum",
+  "range of input length should be",
+);
+
+/** Messages that mean the request would be refused every time, even with status 500. */
+const PERMANENT = anyOf(
+  "validation errors?\\b",
+  "'type': '[a-z_]+', 'loc': \\(",
+  "\\b(unexpected|unknown|invalid|unsupported)( message)? role",
+  "\\broles? .{0,60}(must alternate|not (supported|allowed)|unsupported)",
+  "\\btools?([_ ](calls?|choice|use|messages?))?\\b.{0,80}(not support|unsupported|requires?\\b|must )",
+  "does not support",
+  "(image|audio|video)s? (input )?(is|are) not supported",
+  "(jinja|chat[ _]template|template error)",
+  "response_?format|json[ _]?schema|\\bgrammar\\b",
+);
+
+/** The number of faults of one request that are reported to the caller. */
+const TOLD_MAX = 3;
+
+/** `param` paths such as `messages[0].content`. */
+const PARAM = /^[A-Za-z0-9_.[\]-]{1,128}$/;
+const CODE = /^[A-Za-z0-9_.-]{1,64}$/;
+
+function anyOf(...patterns: string[]): RegExp {
+  return new RegExp(patterns.join("|"), "i");
+}
+
+/** The error response of a server. */
+export interface Refusal {
+  status: number;
+  /** Parsed body or event data, or undefined when it was not JSON. */
+  body: unknown;
+  retryAfterMs?: number | undefined;
+}
+
+/**
+ * The fault for each status; any other is a `server_error`. For `request` the message
+ * is examined, too, and passed on to the caller. An error within an answer has no
+ * status: its type or code in words stands for the first one of the row.
+ */
+const FAULTS: readonly [UpstreamFault, statuses: number[], words: RegExp][] = [
+  [
+    "rate_limited",
+    [429, 408, 409, 425],
+    /rate_limit|ratelimit|throttl|too_many/i,
+  ],
+  ["overloaded", [503, 529], /overloaded/i],
+  ["credentials", [401, 402, 403, 407], /auth|permission|api_key/i],
+  [
+    "request",
+    [400, 404, 413, 422],
+    /invalid_request|badrequest|context_length|context_size|invalid_param|validation/i,
+  ],
+];
+
+/** Maps a refusal to the error for the caller. */
+export function refusalError(
+  { status, body, retryAfterMs }: Refusal,
+  redact: Redact,
+): UpstreamError {
+  const error = errorMemberOf(body);
+  const message = redact(textOf(error?.message));
+  const fault = faultOf(status, body, error, message);
+  let detail = `Model server answered with status ${status}`;
+  // The operator configured a wrong name for this server. Only the log shows that name.
+  if (fault === "unknown_model") detail += `: ${message}`;
+  const cause = new Error(detail);
+  if (fault !== "request") {
+    return new UpstreamError(fault, { cause, retryAfterMs });
+  }
+  const about = { cause, message, param: clean(error?.param, PARAM, redact) };
+  if (error !== null && isContextLength(error)) {
+    const code = "context_length_exceeded";
+    return new UpstreamError(fault, { ...about, code });
+  }
+  return new UpstreamError(fault, {
+    ...about,
+    code: status === 413 ? "request_too_large" : undefined,
+    wireCode: clean(error?.code, CODE, redact),
+  });
+}
+
+/** The fault of the table, except where the body says more than the status. */
+function faultOf(
+  status: number,
+  body: unknown,
+  error: JsonObject | null,
+  message: string,
+): UpstreamFault {
+  const [fault = "server_error"] =
+    FAULTS.find(([, statuses]) => statuses.includes(status)) ?? [];
+  // HTML pages and FastAPI's {"detail":"Not Found"} are about the path, not the model.
+  const isPath = error === null ||
+    (isJsonObject(body) && body.detail !== undefined);
+  if (status === 404 && isPath) return "server_error";
+  if (error === null) return fault;
+  const code = textOf(error.code);
+  // Some servers answer 413 to a request that exceeds the gateway's token limit there.
+  if (status === 413 && code === "rate_limit_exceeded") return "rate_limited";
+  if (status === 500) {
+    const isPermanent = PERMANENT.test(textOf(error.message));
+    return isPermanent || isContextLength(error) ? "request" : fault;
+  }
+  // The client requested one of our models. With other statuses "not found" can mean anything.
+  const isUnknown = UNKNOWN_MODEL_CODE.test(code) ||
+    (status === 404 && UNKNOWN_MODEL.test(message));
+  return isUnknown && fault === "request" ? "unknown_model" : fault;
+}
+
+function isContextLength({ code, type, message }: JsonObject): boolean {
+  return [code, type, message].some((text) =>
+    CONTEXT_LENGTH.test(textOf(text))
+  );
+}
+
+function clean(value: unknown, form: RegExp, redact: Redact) {
+  const text = textOf(value);
+  return form.test(text) && redact(text) === text ? text : undefined;
+}
+
+/**
+ * The error in an `error` member or event of a stream or body whose status was 200.
+ * Since there is no status to rely on, its redacted message is passed on.
+ */
+export function frameError(data: unknown, redact: Redact): UpstreamError {
+  const error = errorMemberOf(data) ?? (isJsonObject(data) ? data : {});
+  const refusal = { status: statusOf(error), body: data };
+  const known = refusalError(refusal, redact);
+  if (known.fault !== "server_error" || refusal.status < 500) return known;
+  return new UpstreamError("server_error", {
+    cause: new Error("Error within the answer"),
+    message: redact(textOf(error.message)),
+  });
+}
+
+/** The object with `message`, in any of the formats in use, or null. */
+function errorMemberOf(body: unknown): JsonObject | null {
+  if (Array.isArray(body)) {
+    return body.length === 1 ? errorMemberOf(body[0]) : null;
+  }
+  if (!isJsonObject(body)) return null;
+  const { error, error_type: type } = body;
+  if (isJsonObject(error)) return hasMessage(error) ? error : null;
+  if (typeof error === "string") return { message: error, type };
+  if (isJsonObject(body.detail) && hasMessage(body.detail)) {
+    return { ...body.detail, code: body.detail.error };
+  }
+  const detail = messageOfDetail(body.detail);
+  if (detail !== "") return { message: detail };
+  const isFlat = body.object === "error" || typeof body.code === "string" ||
+    typeof body.code === "number";
+  return isFlat && hasMessage(body) ? body : null;
+}
+
+function hasMessage(error: JsonObject): boolean {
+  return typeof error.message === "string";
+}
+
+/** The faults in FastAPI's `detail`, which is a text or a list, or `""`. */
+function messageOfDetail(detail: unknown): string {
+  if (!Array.isArray(detail)) return textOf(detail);
+  return detail.filter(isJsonObject).slice(0, TOLD_MAX)
+    .map(({ loc, msg }) => {
+      const path = Array.isArray(loc) ? loc.slice(1).join(".") : "";
+      return `${path}: ${textOf(msg)}`;
+    })
+    .join("; ");
+}
+
+/** The HTTP status that an error object states as a number or implies by its kind; otherwise 500. */
+function statusOf(error: JsonObject): number {
+  const { type, code, status, status_code, http_status_code } = error;
+  for (const value of [code, status, status_code, http_status_code]) {
+    const number = Number(value);
+    if (number >= 400 && number <= 599) return number;
+  }
+  const kind = `${textOf(type)} ${textOf(code)}`;
+  return FAULTS.find(([, , words]) => words.test(kind))?.[1][0] ?? 500;
+}

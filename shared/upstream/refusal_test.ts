@@ -1,0 +1,338 @@
+/** Error responses of real servers, and the errors that callers get. */
+import assert from "node:assert/strict";
+import type { UpstreamError } from "./errors.ts";
+import { createRedact } from "./redact.ts";
+import { frameError, refusalError } from "./refusal.ts";
+
+const KEY = "the-key-of-the-model-server";
+const clean = createRedact({
+  secrets: [KEY],
+  baseUrl: new URL("http://gpu.internal:8000/v1"),
+});
+
+function openAi(error: { [name: string]: unknown } = {}): unknown {
+  const type = "invalid_request_error";
+  return { error: { message: "Too long", type, code: null, ...error } };
+}
+
+/** `fault status code param: message` */
+function told(error: UpstreamError): string {
+  const { message, code, param } = error.toBody().error;
+  assert.ok(!JSON.stringify(error.toBody()).includes(KEY));
+  const where = param ? ` ${param}` : "";
+  return `${error.fault} ${error.status} ${code}${where}: ${message}`;
+}
+
+const request = (message: string, code = "invalid_request") =>
+  `request 400 ${code}: ${message}`;
+const REFUSED = request("The model server refused the request");
+const TOO_LONG = request("Too long", "context_length_exceeded");
+const CREDENTIALS =
+  "credentials 502 upstream_error: The model server refused the gateway's credentials";
+const LIMITED =
+  "rate_limited 429 rate_limit_exceeded: The model server has reached its rate limit, try again later";
+const BUSY =
+  "overloaded 503 overloaded: The model server is busy, try again later";
+const UNKNOWN_MODEL =
+  "unknown_model 502 upstream_error: The model server does not have this model";
+const FAILED = "server_error 502 upstream_error: The model server failed";
+const failed = (message: string) =>
+  `server_error 502 upstream_error: ${message}`;
+
+/** Servers whose fault 500 says that the request is refused each time. */
+const PERMANENT = [
+  "Unexpected message role.",
+  "Conversation roles must alternate user/assistant/user/assistant/...",
+  "tool messages are not supported by this template",
+  "registry/library/x:latest does not support tools",
+  "Failed to parse grammar",
+  "invalid JSON schema in format",
+];
+
+/** FastAPI's `detail` as Kokoro-FastAPI fills it. */
+const kokoro = (error: string) => ({
+  detail: { error, message: "No voice x" },
+});
+
+const refusals: [status: number, body: unknown, told: string][] = [
+  [400, openAi(), request("Too long")],
+  [
+    422,
+    openAi({ param: "messages[0].content", code: "string_above_max_length" }),
+    "request 400 string_above_max_length messages[0].content: Too long",
+  ],
+  // What is not clean, or holds the key.
+  [400, openAi({ param: "a b", code: "<script>" }), request("Too long")],
+  [400, openAi({ code: KEY }), request("Too long")],
+  [
+    400,
+    openAi({ message: `${KEY} at http://gpu.internal:8000/v1` }),
+    request("[redacted] at [redacted]"),
+  ],
+  [400, openAi({ message: "" }), REFUSED],
+  [400, openAi({ code: 400 }), request("Too long")],
+  // vLLM's older shape, Qwen's, a text, FastAPI's two.
+  [
+    400,
+    { object: "error", message: "Bad n", type: "BadRequestError", code: 400 },
+    request("Bad n"),
+  ],
+  [
+    400,
+    { code: "InvalidParameter", message: "Bad n", request_id: "x" },
+    request("Bad n", "InvalidParameter"),
+  ],
+  [400, { error: "Bad n" }, request("Bad n")],
+  [422, {
+    detail: [
+      { loc: ["body", "messages", 0, "role"], msg: "Input should be 'user'" },
+      { loc: ["body", "n"], msg: KEY },
+    ],
+  }, request("messages.0.role: Input should be 'user'; n: [redacted]")],
+  [400, { detail: "Bad n" }, request("Bad n")],
+  [400, kokoro("validation_error"), request("No voice x", "validation_error")],
+  [400, kokoro("invalid_model"), UNKNOWN_MODEL],
+  [500, kokoro("processing_error"), FAILED],
+  ...PERMANENT.map((message): [number, unknown, string] => [
+    500,
+    openAi({ type: "server_error", message }),
+    request(message),
+  ]),
+  [502, openAi({ message: "invalid JSON schema in format" }), FAILED],
+  [
+    500,
+    openAi({ message: "Requested tokens (700) exceed context window of 512" }),
+    request(
+      "Requested tokens (700) exceed context window of 512",
+      "context_length_exceeded",
+    ),
+  ],
+  [400, undefined, REFUSED],
+  [400, [], REFUSED],
+  [400, openAi({ code: "context_length_exceeded" }), TOO_LONG],
+  [400, openAi({ type: "exceed_context_size_error", code: 400 }), TOO_LONG],
+  // Azure's filter, Groq's call that was no call, Google's array, TGI's shape.
+  [
+    400,
+    openAi({ code: "content_filter", innererror: { code: "x" } }),
+    request("Too long", "content_filter"),
+  ],
+  [
+    400,
+    openAi({ code: "tool_use_failed", failed_generation: "<f>" }),
+    request("Too long", "tool_use_failed"),
+  ],
+  [400, [
+    openAi({ code: 400, status: "INVALID_ARGUMENT" }),
+  ], request("Too long")],
+  [400, [openAi(), openAi()], REFUSED],
+  [422, { error: "Bad n", error_type: "validation" }, request("Bad n")],
+  // Groq's rate of tokens that is smaller than the request.
+  [413, openAi({ type: "tokens", code: "rate_limit_exceeded" }), LIMITED],
+  [413, openAi(), "request 413 request_too_large: Too long"],
+  [404, openAi({ code: "model_not_found" }), UNKNOWN_MODEL],
+  [400, openAi({ code: "ModelNotFound" }), UNKNOWN_MODEL],
+  [
+    404,
+    openAi({ message: "No server for this model can see images" }),
+    request("No server for this model can see images"),
+  ],
+  [
+    400,
+    openAi({ message: "The model's tool 'f' was not found" }),
+    request("The model's tool 'f' was not found"),
+  ],
+  // A path that is unknown, which is not the caller's.
+  [404, { detail: "Not Found" }, FAILED],
+  [401, openAi({ message: KEY }), CREDENTIALS],
+  [402, openAi(), CREDENTIALS],
+  [403, openAi(), CREDENTIALS],
+  ...[408, 409, 425].map((status): [number, unknown, string] => [
+    status,
+    undefined,
+    LIMITED,
+  ]),
+  [429, openAi({ message: KEY }), LIMITED],
+  ...[204, 302, 405, 502, 507].map((status): [number, unknown, string] => [
+    status,
+    openAi(),
+    FAILED,
+  ]),
+  [500, openAi({ message: KEY }), FAILED],
+  [503, undefined, BUSY],
+  [503, openAi({ message: `${KEY}: server busy` }), BUSY],
+  [529, openAi(), BUSY],
+];
+
+for (const [status, body, expected] of refusals) {
+  Deno.test(`a refusal ${status} with ${JSON.stringify(body)}`, () => {
+    assert.equal(told(refusalError({ status, body }, clean)), expected);
+  });
+}
+
+/** As servers in use say that they do not have a model, with a name that is ours. */
+const UNKNOWN_MODELS = [
+  "model 'inner' not found",
+  'model "inner" not found, try pulling it first',
+  "The model `inner` does not exist.",
+  "The model `inner` does not exist or you do not have access to it.",
+  "The requested model 'inner' is not available",
+  "Model not found",
+  "Unknown model: inner",
+];
+
+for (const message of UNKNOWN_MODELS) {
+  Deno.test(`a model is unknown, and is named in the log: ${message}`, () => {
+    const body = openAi({ message: `${message} (${KEY})` });
+    const error = refusalError({ status: 404, body }, clean);
+    assert.equal(told(error), UNKNOWN_MODEL);
+    const logged = Deno.inspect(error.cause);
+    assert.ok(logged.includes(`${message} ([redacted])`), logged);
+  });
+}
+
+/** As servers in use say that a prompt is too long, with numbers that are ours. */
+const CONTEXT_TOO_LONG = [
+  "This model's maximum context length is 8 tokens. However, you asked for 9.",
+  "The decoder prompt (length 9) is longer than the maximum model length of 8.",
+  "The input (9 tokens) is longer than the model's context length (8 tokens).",
+  "Requested token count exceeds the model's maximum context length of 8.",
+  "the request exceeds the available context size. try increasing it",
+  "the input length exceeds the context length",
+  "The model is loaded with context length of only 8 tokens, not enough.",
+  "Input validation error: `inputs` must have less than 8 tokens. Given: 9",
+  "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8.",
+  "prompt is too long: 9 tokens > 8 maximum",
+  "The input token count (9) exceeds the maximum number of tokens allowed (8).",
+  "Range of input length should be [1, 8]",
+];
+const OTHERS = [
+  "max_tokens must be at least 1",
+  "context_length must be an integer",
+  "The name of a tool is longer than 64 characters",
+  "Invalid input: messages",
+];
+
+Deno.test("a prompt that is too long has its own code", () => {
+  const toldOf = (message: string) =>
+    told(refusalError({ status: 400, body: openAi({ message }) }, clean));
+  for (const message of CONTEXT_TOO_LONG) {
+    assert.equal(toldOf(message), request(message, "context_length_exceeded"));
+  }
+  for (const message of OTHERS) assert.equal(toldOf(message), request(message));
+});
+
+/** Errors within an answer that began with status 200. */
+const frames: [data: unknown, told: string][] = [
+  [
+    openAi({ message: `Out of memory on ${KEY}`, type: "server_error" }),
+    failed("Out of memory on [redacted]"),
+  ],
+  [{ error: "CUDA error" }, failed("CUDA error")],
+  [{ message: "Gone", code: "x" }, failed("Gone")],
+  [{ error: 7 }, FAILED],
+  [undefined, FAILED],
+  // A status in the code, as a number or a text, or a kind that stands for one.
+  [openAi({ code: 400 }), request("Too long")],
+  [openAi({ code: "429" }), LIMITED],
+  [openAi({ type: "rate_limit_error" }), LIMITED],
+  [openAi({ type: "BadRequestError" }), request("Too long")],
+  [openAi({ type: "overloaded", http_status_code: 429 }), LIMITED],
+  [{ error: "Model is overloaded", error_type: "overloaded" }, BUSY],
+  [openAi({ code: 503 }), BUSY],
+  [openAi({ code: 502, type: "x" }), failed("Too long")],
+  [openAi({ code: 404, message: "model 'inner' not found" }), UNKNOWN_MODEL],
+  [openAi({ type: "exceed_context_size_error" }), TOO_LONG],
+  [openAi({ code: "invalid_api_key" }), CREDENTIALS],
+];
+
+for (const [data, expected] of frames) {
+  Deno.test(`an error frame with ${JSON.stringify(data)}`, () =>
+    assert.equal(told(frameError(data, clean)), expected));
+}
+
+Deno.test("refusals tell the wait, one second if none is given", () => {
+  for (const status of [429, 503]) {
+    for (const wait of [{}, { retryAfterMs: 9_000 }]) {
+      const error = refusalError({ status, body: null, ...wait }, clean);
+      assert.equal(error.retryAfterMs, wait.retryAfterMs ?? 1_000);
+    }
+  }
+});
+
+const HOSTED_KEY = "abcd1234-of-the-model-server";
+const redact = createRedact({
+  secrets: [HOSTED_KEY, "", "team-secret-header"],
+  baseUrl: new URL("https://gpu-7.internal.example:8443/v1"),
+});
+
+const texts: [text: string, clean: string][] = [
+  ["max_tokens is too large: 5000", "max_tokens is too large: 5000"],
+  [
+    `Key ${HOSTED_KEY} expired, ${HOSTED_KEY}!`,
+    "Key [redacted] expired, [redacted]!",
+  ],
+  ["got team-secret-header", "got [redacted]"],
+  ["gpu-7.internal.example is down", "[redacted] is down"],
+  [
+    "see http://10.0.0.1:9000/a?b=c, or ws://x/y",
+    "see [redacted] or [redacted]",
+  ],
+  ["from 192.168.1.20:8000.", "from [redacted]."],
+  ["Authorization: Bearer abc.def", "Authorization: [redacted]"],
+  // Keys of other vendors, masked ones too.
+  ["Incorrect API key: sk-proj-abcDEF123", "Incorrect API key: [redacted]"],
+  ["Incorrect API key: sk-ab**********wxyz.", "Incorrect API key: [redacted]"],
+  ["a\r\nb\u0000c\u001b[31m", "a b c [31m"],
+  [
+    "Cannot open /models/qwen/q4.gguf or '/w.gguf' (C:\\m\\a.bin, ~/x/y): src/llama.cpp:77, app.py:3",
+    "Cannot open [redacted] or '[redacted]' ([redacted] [redacted]): [redacted], [redacted]",
+  ],
+  // What only looks like a path or a key.
+  [
+    "text/plain and/or 4/5, see /v1/models, </s>, response_format.type",
+    "text/plain and/or 4/5, see /v1/models, </s>, response_format.type",
+  ],
+  ["task-list, disk_usage, key_name", "task-list, disk_usage, key_name"],
+  // Stack traces of Python, JavaScript and Go.
+  [
+    'Traceback (most recent call last):\n  File "/srv/app.py", line 3, ' +
+    'in run\n    go(secret)\n  File "x.py", line 9, in go\nValueError: no',
+    "ValueError: no",
+  ],
+  ["Error: no\n    at run (/srv/app.js:3:1)\n    at async main:9", "Error: no"],
+  [
+    "panic: no\n\ngoroutine 1 [running]:\nmain.go()\n\t/srv/main.go:3 +0x1",
+    "panic: no main.go()",
+  ],
+  ["a\ud83db", "a\ufffdb"],
+  ["  a  ", "a"],
+];
+
+for (const [text, expected] of texts) {
+  Deno.test(`redact() of ${JSON.stringify(text)}`, () =>
+    assert.equal(redact(text), expected));
+}
+
+Deno.test("API10: redact() clips at 500 characters, and leaves no part of a secret there", () => {
+  for (const chars of [499, 500, 501, 100_000]) {
+    const text = redact("x".repeat(chars));
+    assert.equal(text.length, Math.min(chars, 500));
+    assert.equal(text.endsWith("…"), chars > 500);
+  }
+  const text = redact("x".repeat(500 - HOSTED_KEY.length / 2) + HOSTED_KEY);
+  assert.ok(!text.includes(HOSTED_KEY.slice(0, 4)), text);
+});
+
+Deno.test("redact() replaces the server's name of the model by the caller's", () => {
+  const redactName = createRedact({
+    secrets: [],
+    baseUrl: new URL("http://ollama:11434/v1"),
+    model: { theirs: "smol+lm2", ours: "neutral" },
+  });
+  assert.equal(
+    redactName("registry.ollama.ai/library/smol+lm2:latest has no tools."),
+    "neutral has no tools.",
+  );
+  assert.equal(redactName("The model `smol+lm2`."), "The model `neutral`.");
+});

@@ -1,0 +1,102 @@
+/** Parses server-sent events by the WHATWG HTML standard, section 9.2.6. */
+import { STREAM_LIMITS } from "../limits.ts";
+import { invalidAnswer } from "./errors.ts";
+
+/**
+ * An incremental parser: `data: {"a":1}\n\n` calls `onEvent('{"a":1}', "")`. It takes
+ * linear time, however small the pieces are. A CR alone ends no line, as it may by the
+ * standard: no server uses that. It must not be used after it has thrown.
+ */
+export class SseParser {
+  readonly #onEvent: (data: string, name: string) => void;
+  // Deno's decoder would drop a byte order mark at the start of any piece.
+  readonly #decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+  #isFirst = true;
+  /** A line that is not complete yet. */
+  #line = "";
+  #data: string | null = null;
+  #name = "";
+  readonly #charsMax: number;
+  /** Whether the line that is not complete yet is a comment. */
+  #isComment = false;
+
+  /**
+   * `onEvent` is called for every event that has data, with its `event` field or `""`.
+   * `charsMax` is the bound of a line and of the data of an event.
+   */
+  constructor(
+    onEvent: (data: string, name: string) => void,
+    charsMax: number = STREAM_LIMITS.lineBytesMax,
+  ) {
+    this.#onEvent = onEvent;
+    this.#charsMax = charsMax;
+  }
+
+  /** Characters that are kept because their line or event is not complete yet. */
+  get pendingChars(): number {
+    return this.#line.length + (this.#data?.length ?? 0);
+  }
+
+  /** Part of an event has arrived, and not its end. */
+  get isInEvent(): boolean {
+    return this.#data !== null || (this.#line !== "" && !this.#isComment);
+  }
+
+  /** Parses the next bytes. Throws `upstream_invalid` if a line, or the data of an event, is too long. */
+  push(bytes: Uint8Array): void {
+    const text = this.#decoder.decode(bytes, { stream: true });
+    const isMarked = this.#isFirst && text.startsWith("\ufeff");
+    if (text !== "") this.#isFirst = false;
+    const lines = (isMarked ? text.slice(1) : text).split("\n");
+    const rest = lines.pop() ?? "";
+    for (const line of lines) {
+      this.#keep(line);
+      this.#endLine();
+    }
+    this.#keep(rest);
+  }
+
+  /**
+   * Ends the stream and returns the data of a last event without its blank line, or
+   * `""`. The standard drops it, but a caller that can validate it may use it.
+   */
+  end(): string {
+    this.#keep(this.#decoder.decode());
+    if (this.#line !== "") this.#endLine();
+    return this.#data ?? "";
+  }
+
+  #keep(piece: string): void {
+    if (this.#line === "") this.#isComment = piece.startsWith(":");
+    this.#line += piece;
+    this.#checkLength(this.#line);
+  }
+
+  #endLine(): void {
+    const line = this.#line.endsWith("\r")
+      ? this.#line.slice(0, -1)
+      : this.#line;
+    this.#line = "";
+    if (line === "") return this.#dispatch();
+    const colon = line.indexOf(":");
+    const field = colon < 0 ? line : line.slice(0, colon);
+    const from = line[colon + 1] === " " ? colon + 2 : colon + 1;
+    const value = colon < 0 ? "" : line.slice(from);
+    if (field === "event") this.#name = value;
+    if (field !== "data") return;
+    this.#data = this.#data === null ? value : `${this.#data}\n${value}`;
+    this.#checkLength(this.#data);
+  }
+
+  #dispatch(): void {
+    if (this.#data !== null) this.#onEvent(this.#data, this.#name);
+    this.#data = null;
+    this.#name = "";
+  }
+
+  #checkLength(text: string): void {
+    if (text.length > this.#charsMax) {
+      throw invalidAnswer(`An event over ${this.#charsMax} characters`);
+    }
+  }
+}

@@ -1,0 +1,74 @@
+/** The configuration that all workers share. */
+import type { Catalog } from "../models/catalog.ts";
+import {
+  CATALOG_VARIABLES,
+  catalogOf,
+  UPSTREAM_KEY_ENV,
+} from "../models/catalog_variables.ts";
+import { familyOf } from "../models/kinds.ts";
+import type { WorkerFamily } from "../bus/subjects.ts";
+import { ConfigError, type ConfigOf, type Env } from "../process/env.ts";
+import {
+  busAccess,
+  NATS_VARIABLES,
+  REQUEST_LOG_VARIABLES,
+  SERVICE_VARIABLES,
+} from "../process/service_variables.ts";
+
+const MS_PER_SECOND = 1_000;
+
+/** The variables that all workers have. */
+export const WORKER_VARIABLES = {
+  ...SERVICE_VARIABLES,
+  ...REQUEST_LOG_VARIABLES,
+  ...NATS_VARIABLES,
+  ...CATALOG_VARIABLES,
+};
+
+/** The configuration of a worker, in the units and shapes that its code uses. */
+export type WorkerConfig = ReturnType<typeof workerConfig>;
+
+/**
+ * The configuration of a worker that runs the models of a family. Throws a
+ * {@link ConfigError} with every mistake.
+ */
+export function workerConfig(
+  settings: ConfigOf<typeof WORKER_VARIABLES>,
+  { env, family, slots, upstreamKey }: {
+    env: Env;
+    family: WorkerFamily;
+    slots: number;
+    /** For `UPSTREAM_BASE_URL`. */
+    upstreamKey?: string | undefined;
+  },
+) {
+  const all = catalogOf(settings, upstreamKey !== undefined);
+  const catalog: Catalog = new Map(
+    [...all].filter(([, { kind }]) => familyOf(kind) === family),
+  );
+  return {
+    logLevel: settings.LOG_LEVEL,
+    logSample: settings.LOG_SAMPLE,
+    ops: { hostname: settings.OPS_HOST, port: settings.OPS_PORT },
+    bus: busAccess(settings),
+    /** The models that this worker runs. */
+    catalog,
+    /** Keys of model servers by the name of the variable that holds them. */
+    backendKeys: keysOf(catalog, { ...env, [UPSTREAM_KEY_ENV]: upstreamKey }),
+    slots,
+    drainMs: settings.DRAIN_SECONDS * MS_PER_SECOND,
+  };
+}
+
+/** The keys that the catalog names. A name without a value is a configuration error. */
+function keysOf(catalog: Catalog, env: Env): ReadonlyMap<string, string> {
+  const names = [...catalog.values()]
+    .flatMap(({ backends }) => backends.map((each) => each.api_key_env))
+    .filter((name) => name !== undefined);
+  const keys = new Map(names.map((name) => [name, env[name]?.trim() ?? ""]));
+  const missing = [...keys].filter(([, key]) => key === "").map(([name]) =>
+    `${name} is missing: the models file names it as the key of a backend.\nSet it in the environment of the worker`
+  );
+  if (missing.length > 0) throw new ConfigError("the environment", missing);
+  return keys;
+}

@@ -1,0 +1,354 @@
+/**
+ * A job that has a slot. Its request runs on a backend, and the answer is sent to the
+ * edge as frames by a sender that repeats lost ones. It ends in exactly one way, which
+ * its report states.
+ */
+import type { CancelReason } from "../bus/control.ts";
+import { encodeErr, encodeFrame, FrameType } from "../bus/frame.ts";
+import {
+  BodyAssembly,
+  type BodyPiece,
+  decodeRequest,
+  type JobMessage,
+  type JobRequest,
+  UploadAssembly,
+  type UploadedFile,
+} from "../bus/job.ts";
+import { StreamSender } from "../bus/stream_sender.ts";
+import { BUS_LIMITS, UPLOAD_LIMITS } from "../limits.ts";
+import type { Usage } from "../openai/completion.ts";
+import { ApiError, type ErrorCode } from "../openai/error.ts";
+import type { MonotonicNow, WallNow } from "../process/clock.ts";
+import type { WorkerFamily } from "../bus/subjects.ts";
+import { publicRequestId } from "../process/ids.ts";
+import { type Log, roundMs } from "../process/log.ts";
+import { startWorkSpan, type WorkSpan } from "../process/tracing.ts";
+import { UpstreamError } from "../upstream/errors.ts";
+import type { BackendCall } from "../upstream/pool.ts";
+
+/** What a request needs to be run, apart from itself. */
+export interface JobCall extends BackendCall {
+  /** Unix seconds, the same for every attempt at a model server. */
+  created: number;
+  /** What the client uploaded with it. */
+  files: readonly UploadedFile[];
+  /**
+   * Sends the next part of the answer: lines, each ended by `\n`, or bytes; `tokens`
+   * counts what was generated so far. If the buffer is full, returns a promise that
+   * resolves when there is space again.
+   */
+  write(part: string | Uint8Array, tokens: number): Promise<void> | undefined;
+}
+
+/** What a complete answer has cost. */
+export interface JobCost {
+  /** Completion tokens, or the unit of a kind without tokens. */
+  tokens: number;
+  usage: Usage | null;
+}
+
+export interface JobOptions {
+  message: JobMessage;
+  requestId: string;
+  edgeId: string;
+}
+
+/** How a job ended, for the log and the metrics. Final once its slot is free. */
+export interface JobReport {
+  /** `cancelled`: the edge no longer needed it. */
+  outcome: "complete" | "failed" | "cancelled";
+  /** Absent when its request never arrived. */
+  model?: string;
+  errorCode?: string;
+  cancelReason?: CancelReason;
+  promptTokens?: number;
+  completionTokens: number;
+  /** From the arrival of the job to the first bytes of its answer. */
+  firstByteMs?: number;
+  durationMs: number;
+}
+
+/** What all jobs of a worker share. */
+export interface JobHost {
+  family: WorkerFamily;
+  workerId: string;
+  /**
+   * Runs a request of one of the worker's models on its backends. Rejects with an
+   * `UpstreamError`, with any error once the signal has aborted, or with an error of
+   * ours.
+   */
+  run(request: JobRequest, call: JobCall): Promise<JobCost>;
+  now: MonotonicNow;
+  /** Excludes the time in which this process was stalled. */
+  steadyNow: MonotonicNow;
+  wallNow: WallNow;
+  log: Log;
+  /** The ids of the models that this worker runs. */
+  models: ReadonlySet<string>;
+  /** Counts bytes of uploads that jobs hold. False if there is no room for them. */
+  growUploads(bytes: number): boolean;
+  /** Sends a frame of a job to its edge. Must not throw. */
+  sendFrame(job: JobOptions, frame: Uint8Array): void;
+  /** The backend has finished, so the slot is free. */
+  onSlotFree(report: JobReport): void;
+  /** The edge has the whole answer or no longer needs it, so the job can be forgotten. */
+  onFinished(job: Job): void;
+}
+
+/** The error for a request that is not what its edge sent. */
+export function corruptedRequest(): ApiError {
+  const message = "The request was corrupted in transit.";
+  return new ApiError("internal_error", message);
+}
+
+const MS_PER_SECOND = 1000;
+const encoder = new TextEncoder();
+
+export class Job {
+  readonly options: JobOptions;
+  /** The worker passes control records and the state of the bus to it directly. */
+  readonly sender: StreamSender;
+  readonly #host: JobHost;
+  readonly #span: WorkSpan;
+  readonly #abort = new AbortController();
+  readonly #startedAtMs: number;
+  readonly #report: JobReport;
+  /** The request, while its pieces arrive. */
+  #body: BodyAssembly | UploadAssembly | null = null;
+  #lastPieceAtMs: number;
+  #uploadBytes = 0;
+  /** Resolves when the sender can accept data again. */
+  #room: PromiseWithResolvers<void> | null = null;
+  /** A frame was sent, from which the edge knows that the job was accepted. */
+  #hasSpoken = false;
+
+  constructor(options: JobOptions, host: JobHost) {
+    const { message: { body, upload, attempt, traceparent }, requestId } =
+      options;
+    const { workerId } = host;
+    if (body !== undefined) this.#body = new BodyAssembly(body.bytes);
+    else if (upload === true) {
+      this.#body = new UploadAssembly(UPLOAD_LIMITS.bytesMax);
+    }
+    this.options = options;
+    this.#host = host;
+    this.#startedAtMs = this.#lastPieceAtMs = host.now();
+    this.#report = { outcome: "complete", completionTokens: 0, durationMs: 0 };
+    this.#span = startWorkSpan(`${host.family} job`, {
+      kind: "consumer",
+      parent: traceparent,
+      attributes: {
+        "gateway.request_id": publicRequestId(requestId),
+        "gateway.worker_id": workerId,
+        "gateway.attempt": attempt,
+      },
+    });
+    const nowMs = host.steadyNow();
+    this.sender = new StreamSender({ attempt, workerId, nowMs }, {
+      sendFrame: (frame) => {
+        this.#hasSpoken = true;
+        host.sendFrame(options, frame);
+      },
+      writable: () => this.#resume(),
+      finished: (outcome, reason) => {
+        if (outcome !== "acked") {
+          if (reason !== null) this.#report.cancelReason = reason;
+          this.stop(new ApiError("worker_lost", "The request was cancelled."));
+        }
+        host.onFinished(this);
+      },
+    });
+  }
+
+  /**
+   * Runs the request, or waits for its pieces. `mustAccept`: the edge waits for a frame
+   * that accepts the job; otherwise the next tick accepts it, if no other frame was
+   * sent by then.
+   */
+  start(mustAccept: boolean): void {
+    if (mustAccept || this.#body !== null) {
+      this.sender.accept(this.#host.steadyNow());
+    }
+    const { request } = this.options.message;
+    if (request !== undefined) void this.#run(request, []);
+  }
+
+  /** Adds a piece. A valid piece is acknowledged every time it arrives. */
+  onPiece(piece: BodyPiece, acknowledge: () => void): void {
+    const body = this.#body;
+    if (body === null || this.options.message.attempt !== piece.attempt) return;
+    this.#lastPieceAtMs = this.#host.now();
+    const isUpload = body instanceof UploadAssembly;
+    if (isUpload && !this.#growUploads(piece.bytes.length)) {
+      const message = "No worker has room for this upload at the moment.";
+      return this.#stop("overloaded", message);
+    }
+    const added = body.add(piece);
+    if (added === "invalid") {
+      return this.#stop("worker_lost", "Part of the request was corrupted.");
+    }
+    acknowledge();
+    if (added !== "complete") return;
+    const request = isUpload ? body.request : decodeRequest(body.body);
+    if (request === null) {
+      return this.stop(corruptedRequest());
+    }
+    this.#body = null;
+    void this.#run(request, isUpload ? body.files : []);
+  }
+
+  /** Stops the backend, or the wait for the request. The edge sends `error` to the client. */
+  stop(error: ApiError): void {
+    this.#abort.abort(error);
+    this.#resume(); // The run may be waiting for a slow client.
+    if (this.#body === null) return;
+    this.#body = null;
+    this.#fail(error);
+  }
+
+  onTick(nowMs: number): void {
+    if (!this.#hasSpoken) this.sender.accept(this.#host.steadyNow());
+    if (nowMs - this.#startedAtMs >= this.options.message.deadlineMs) {
+      this.#stop("deadline_exceeded", "The request took too long.");
+    }
+    const silentMs = nowMs - this.#lastPieceAtMs;
+    // The edge bounds the time of an upload: its client decides when pieces come.
+    const waitMs = this.#body instanceof UploadAssembly
+      ? UPLOAD_LIMITS.totalMs
+      : BUS_LIMITS.pieceWaitMs;
+    if (this.#body !== null && silentMs >= waitMs) {
+      this.#stop("worker_lost", "The request did not arrive in time.");
+    }
+    this.sender.onTick(this.#host.steadyNow());
+  }
+
+  #stop(code: ErrorCode, message: string): void {
+    this.stop(new ApiError(code, message));
+  }
+
+  /** Calls the backend and sends its answer. Never rejects. */
+  async #run(
+    request: JobRequest,
+    files: readonly UploadedFile[],
+  ): Promise<void> {
+    try {
+      // A request that arrived in pieces was accepted before its model was known.
+      if (!this.#host.models.has(request.model)) {
+        const message = "No worker runs this model at the moment.";
+        throw new ApiError("no_worker", message);
+      }
+      this.#report.model = request.model;
+      const { usage, tokens } = await this.#host.run(request, {
+        requestId: this.options.requestId,
+        created: Math.floor(this.#host.wallNow() / MS_PER_SECOND),
+        files,
+        signal: this.#abort.signal,
+        write: (part, tokens) => this.#write(part, tokens),
+        traceparent: this.#span.traceparent,
+      });
+      this.#setCost(usage, tokens);
+      this.sender.end(usage, tokens, this.#host.steadyNow());
+      this.#freeSlot();
+    } catch (error) {
+      this.#fail(error);
+    }
+  }
+
+  #write(
+    part: string | Uint8Array,
+    tokens: number,
+  ): Promise<void> | undefined {
+    this.#report.completionTokens = tokens;
+    if (part.length === 0) return undefined;
+    this.#report.firstByteMs ??= this.#elapsedMs();
+    const bytes = typeof part === "string" ? encoder.encode(part) : part;
+    this.sender.write(bytes, tokens, this.#host.steadyNow());
+    if (this.sender.isWritable || this.sender.isFinished) return undefined;
+    this.#room ??= Promise.withResolvers<void>();
+    return this.#room.promise;
+  }
+
+  #setCost(usage: Usage | null, tokens: number): void {
+    if (usage !== null) this.#report.promptTokens = usage.prompt_tokens;
+    this.#report.completionTokens = tokens;
+  }
+
+  /**
+   * Ends the job with the reason for which it was stopped, or else with the cause.
+   * Unless a model server is at fault, another worker may succeed.
+   */
+  #fail(cause: unknown): void {
+    const usage = cause instanceof UpstreamError ? cause.usage : null;
+    if (usage !== null) this.#setCost(usage, usage.completion_tokens);
+    const { aborted, reason } = this.#abort.signal;
+    const known: unknown = aborted ? reason : cause;
+    const error = known instanceof ApiError ? known : this.#ourFault(cause);
+    const retryable = !(error instanceof UpstreamError);
+    const { completionTokens: tokens } = this.#report;
+    this.#report.outcome = "failed";
+    this.#report.errorCode = error.code;
+    if (this.sender.isFinished) {
+      // A single frame that is never repeated: an edge that has cancelled no longer
+      // reads the answer, but charges for the tokens generated.
+      const { attempt } = this.options.message;
+      const header = { type: FrameType.ERR, sequence: 0, attempt, tokens };
+      const failure = { error, retryable: false, usage: null };
+      const payload = encodeErr(this.#host.workerId, failure);
+      this.#host.sendFrame(this.options, encodeFrame(header, payload));
+    } else {
+      const failure = { error, retryable, usage };
+      this.sender.fail(failure, tokens, this.#host.steadyNow());
+    }
+    this.#freeSlot();
+  }
+
+  /** The error for an unexpected one, of which the client learns nothing. */
+  #ourFault(cause: unknown): ApiError {
+    const requestId = publicRequestId(this.options.requestId);
+    this.#host.log.error("job_fault", { requestId, error: cause });
+    return new ApiError(
+      "internal_error",
+      "The server had an error while processing your request. Please try again.",
+    );
+  }
+
+  /** Reports how the job ended to the log, the trace and the worker. */
+  #freeSlot(): void {
+    const { requestId, edgeId, message: { attempt } } = this.options;
+    const report = this.#report;
+    report.durationMs = this.#elapsedMs();
+    this.#growUploads(-this.#uploadBytes);
+    // An answer that has just ended is not acknowledged yet: here, finished means cancelled.
+    if (this.sender.isFinished) {
+      report.outcome = "cancelled";
+      delete report.errorCode;
+    }
+    const { log } = this.#host;
+    if (report.outcome !== "complete" || log.isSampled(requestId)) {
+      const ids = { requestId: publicRequestId(requestId), edgeId, attempt };
+      log.info("job", { ...ids, ...report });
+    }
+    this.#span.end({
+      "gateway.outcome": report.outcome,
+      "gen_ai.request.model": report.model ?? "",
+      "gen_ai.usage.input_tokens": report.promptTokens ?? 0,
+      "gen_ai.usage.output_tokens": report.completionTokens,
+    }, report.errorCode);
+    this.#host.onSlotFree(report);
+  }
+
+  #growUploads(bytes: number): boolean {
+    if (!this.#host.growUploads(bytes)) return false;
+    this.#uploadBytes += bytes;
+    return true;
+  }
+
+  #elapsedMs(): number {
+    return roundMs(this.#host.now() - this.#startedAtMs);
+  }
+
+  #resume(): void {
+    this.#room?.resolve();
+    this.#room = null;
+  }
+}

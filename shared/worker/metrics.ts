@@ -1,0 +1,156 @@
+/** The Prometheus metrics of the worker. A job is counted once, at its end. */
+import type { RejectReason } from "../bus/frame.ts";
+import {
+  ANSWER_SECONDS,
+  counter,
+  gauge,
+  histogram,
+  type MetricRegistry,
+} from "../process/metrics.ts";
+import type { AttemptReport, BreakerState } from "../upstream/pool.ts";
+import type { JobReport } from "./job.ts";
+import type { Worker } from "./worker.ts";
+
+/** Every metric of the worker except those that all services have. */
+export const WORKER_METRICS = {
+  slots: gauge("gateway_worker_slots", {
+    help: "The most jobs that this worker runs at once.",
+    labels: [],
+  }),
+  inFlight: gauge("gateway_worker_in_flight", {
+    help: "Jobs that are running.",
+    labels: [],
+  }),
+  draining: gauge("gateway_worker_draining", {
+    help: "1 while the worker is draining and accepts no jobs, else 0.",
+    labels: [],
+  }),
+  jobs: counter("gateway_jobs_total", {
+    help:
+      "Jobs by outcome: `complete`, `failed`, `cancelled`. `code` is the error code, empty without an error.",
+    labels: ["model", "outcome", "code"],
+  }),
+  jobSeconds: histogram("gateway_job_duration_seconds", {
+    help: "Time from the arrival of a job until its backend has finished.",
+    labels: ["model"],
+    buckets: ANSWER_SECONDS,
+  }),
+  jobTokens: counter("gateway_job_tokens_total", {
+    help:
+      "Completion tokens that backends generated, including cut answers; for other models what they are charged by: pictures, characters spoken, seconds transcribed.",
+    labels: ["model"],
+  }),
+  jobRejects: counter("gateway_job_rejects_total", {
+    help: "Jobs that this worker rejected.",
+    labels: ["reason"],
+  }),
+  framesSent: counter("gateway_frames_sent_total", {
+    help: "Frames of finished answers sent to edges, including repeats.",
+    labels: [],
+  }),
+  framesRepeated: counter("gateway_frames_repeated_total", {
+    help: "Frames of finished answers that were sent again.",
+    labels: [],
+  }),
+  wakeUps: counter("gateway_wake_ups_total", {
+    help:
+      "Times that the process was stalled for so long that it rejected the jobs that had piled up.",
+    labels: [],
+  }),
+  attempts: counter("gateway_backend_attempts_total", {
+    help:
+      "Requests to model servers by outcome: `success`, `aborted` (the answer was no longer needed), or the fault.",
+    labels: ["model", "backend", "outcome"],
+  }),
+  attemptSeconds: histogram("gateway_backend_duration_seconds", {
+    help: "Time from a request to a model server to the end of its answer.",
+    labels: ["backend"],
+    buckets: ANSWER_SECONDS,
+  }),
+  firstTokenSeconds: histogram("gateway_backend_first_token_seconds", {
+    help: "Time from a request to a model server to its first token.",
+    labels: ["backend"],
+    buckets: ANSWER_SECONDS,
+  }),
+  breaker: gauge("gateway_backend_breaker", {
+    help:
+      "Circuit breaker of a backend: 0 closed, 0.5 half-open (the next request is a probe), 1 open (no requests).",
+    labels: ["model", "backend"],
+  }),
+} as const;
+
+const MS_PER_SECOND = 1_000;
+const BREAKER_VALUES: Record<BreakerState, number> = {
+  closed: 0,
+  "half-open": 0.5,
+  open: 1,
+};
+
+/** Counts what the worker does. */
+export type WorkerMetrics = ReturnType<typeof createWorkerMetrics>;
+
+/** Creates the counters and histograms of {@link WORKER_METRICS}. */
+export function createWorkerMetrics(registry: MetricRegistry) {
+  const table = WORKER_METRICS;
+  const rejects = registry.counter(table.jobRejects);
+  const wakeUps = registry.counter(table.wakeUps).with();
+  const jobs = registry.counter(table.jobs);
+  const jobSeconds = registry.histogram(table.jobSeconds);
+  const jobTokens = registry.counter(table.jobTokens);
+  const sent = registry.counter(table.framesSent).with();
+  const repeated = registry.counter(table.framesRepeated).with();
+  const attempts = registry.counter(table.attempts);
+  const attemptSeconds = registry.histogram(table.attemptSeconds);
+  const firstTokenSeconds = registry.histogram(table.firstTokenSeconds);
+  return {
+    /** A job was rejected. */
+    rejected: (reason: RejectReason) => rejects.with(reason).add(),
+    /** The process noticed that it had been stalled. */
+    wokeUp: () => wakeUps.add(),
+    /** The backend of a job has finished. */
+    ended(report: JobReport): void {
+      const { model = "", outcome, errorCode = "" } = report;
+      jobs.with(model, outcome, errorCode).add();
+      jobSeconds.with(model).observe(report.durationMs / MS_PER_SECOND);
+      jobTokens.with(model).add(report.completionTokens);
+    },
+    /** The edge has the whole answer, or no longer needs it. */
+    finished(sender: { framesSent: number; framesRepeated: number }): void {
+      sent.add(sender.framesSent);
+      repeated.add(sender.framesRepeated);
+    },
+    /** A request to a model server has ended. */
+    attempted(model: string, report: AttemptReport): void {
+      const { backend, outcome, durationMs, firstTokenMs } = report;
+      attempts.with(model, backend, outcome).add();
+      attemptSeconds.with(backend).observe(durationMs / MS_PER_SECOND);
+      if (firstTokenMs === null) return;
+      firstTokenSeconds.with(backend).observe(firstTokenMs / MS_PER_SECOND);
+    },
+  };
+}
+
+/** Exports the state of the worker as gauges. */
+export function observeWorker(
+  registry: MetricRegistry,
+  { worker, slots, backends }: {
+    worker: Pick<Worker, "inFlight" | "isDraining">;
+    slots: number;
+    backends: ReadonlyMap<
+      string,
+      { breakerStates(): ReadonlyMap<string, BreakerState> }
+    >;
+  },
+): void {
+  const table = WORKER_METRICS;
+  registry.gauge(table.slots, () => slots);
+  registry.gauge(table.inFlight, () => worker.inFlight);
+  registry.gauge(table.draining, () => worker.isDraining ? 1 : 0);
+  registry.gauge(table.breaker, function* () {
+    for (const [model, pool] of backends) {
+      for (const [backend, state] of pool.breakerStates()) {
+        yield [[model, backend], BREAKER_VALUES[state]];
+      }
+    }
+  });
+}

@@ -1,0 +1,89 @@
+import assert from "node:assert/strict";
+import { MetricRegistry } from "../process/metrics.ts";
+import { createWorkerMetrics, observeWorker } from "./metrics.ts";
+import type { JobReport } from "./job.ts";
+
+const COMPLETE: JobReport = {
+  outcome: "complete",
+  model: "m",
+  promptTokens: 7,
+  completionTokens: 5,
+  firstByteMs: 10,
+  durationMs: 250,
+};
+
+async function samples(registry: MetricRegistry): Promise<string[]> {
+  return (await registry.text()).split("\n").filter((line) =>
+    line !== "" && !line.startsWith("#") && !line.includes("_bucket") &&
+    !line.endsWith(" 0")
+  ).map((line) => line.replace("gateway_", ""));
+}
+
+Deno.test("jobs, attempts and frames are counted at their end", async () => {
+  const registry = new MetricRegistry();
+  const metrics = createWorkerMetrics(registry);
+  metrics.ended(COMPLETE);
+  metrics.ended({
+    ...COMPLETE,
+    outcome: "failed",
+    errorCode: "upstream_error",
+    completionTokens: 2,
+  });
+  const { model: _, ...early } = COMPLETE;
+  metrics.ended({ ...early, outcome: "cancelled" });
+  metrics.finished({ framesSent: 9, framesRepeated: 2 });
+  metrics.rejected("full");
+  metrics.wokeUp();
+  const attempt = {
+    requestId: "r",
+    backend: "b",
+    durationMs: 250,
+    error: null,
+  };
+  metrics.attempted("m", { ...attempt, outcome: "success", firstTokenMs: 100 });
+  metrics.attempted("m", {
+    ...attempt,
+    outcome: "timeout",
+    firstTokenMs: null,
+  });
+  assert.deepEqual(await samples(registry), [
+    'job_rejects_total{reason="full"} 1',
+    "wake_ups_total 1",
+    'jobs_total{model="m",outcome="complete",code=""} 1',
+    'jobs_total{model="m",outcome="failed",code="upstream_error"} 1',
+    'jobs_total{model="",outcome="cancelled",code=""} 1',
+    'job_duration_seconds_sum{model="m"} 0.5',
+    'job_duration_seconds_count{model="m"} 2',
+    'job_duration_seconds_sum{model=""} 0.25',
+    'job_duration_seconds_count{model=""} 1',
+    'job_tokens_total{model="m"} 7',
+    'job_tokens_total{model=""} 5',
+    "frames_sent_total 9",
+    "frames_repeated_total 2",
+    'backend_attempts_total{model="m",backend="b",outcome="success"} 1',
+    'backend_attempts_total{model="m",backend="b",outcome="timeout"} 1',
+    'backend_duration_seconds_sum{backend="b"} 0.5',
+    'backend_duration_seconds_count{backend="b"} 2',
+    'backend_first_token_seconds_sum{backend="b"} 0.1',
+    'backend_first_token_seconds_count{backend="b"} 1',
+  ]);
+});
+
+Deno.test("gauges show slots, what runs, and the breakers", async () => {
+  const registry = new MetricRegistry();
+  observeWorker(registry, {
+    worker: { inFlight: 3, isDraining: true },
+    slots: 8,
+    backends: new Map([["m", {
+      breakerStates: () =>
+        new Map([["a", "open"], ["b", "half-open"], ["c", "closed"]] as const),
+    }]]),
+  });
+  assert.deepEqual(await samples(registry), [
+    "worker_slots 8",
+    "worker_in_flight 3",
+    "worker_draining 1",
+    'backend_breaker{model="m",backend="a"} 1',
+    'backend_breaker{model="m",backend="b"} 0.5',
+  ]);
+});

@@ -1,0 +1,359 @@
+/**
+ * Receives jobs from the bus, runs as many at once as it has slots, and sends their
+ * answers. Every job is accepted or rejected at once: none waits here, because an
+ * edge knows better which other worker has a free slot.
+ */
+import { decodeControl } from "../bus/control.ts";
+import {
+  encodeFrames,
+  encodeRejectFrame,
+  type FrameOf,
+  type RejectReason,
+} from "../bus/frame.ts";
+import {
+  BEAT_VERSION,
+  decodeJob,
+  decodePiece,
+  encodeWorkerBeat,
+  type JobMessage,
+} from "../bus/job.ts";
+import {
+  type BusMessage,
+  type BusSubscription,
+  FlowWatch,
+} from "../bus/link.ts";
+import type { BusLink } from "../bus/link_nats.ts";
+import { createOutbox, type Outbox } from "../bus/outbox.ts";
+import {
+  anyWorkerSubject,
+  bodyWildcard,
+  controlSubject,
+  edgeBeatWildcard,
+  edgeFramesSubject,
+  jobSubject,
+  lastToken,
+  parseEdgeStreamSubject,
+  workerBeatSubject,
+  workerQueue,
+} from "../bus/subjects.ts";
+import { DISPATCH_LIMITS, UPLOAD_LIMITS } from "../limits.ts";
+import { ApiError } from "../openai/error.ts";
+import { SteadyClock } from "../process/clock.ts";
+import { settlesWithin } from "../process/serve.ts";
+import { Job, type JobHost, type JobOptions } from "./job.ts";
+import type { WorkerMetrics } from "./metrics.ts";
+
+/** What a worker needs. */
+export interface WorkerDependencies extends
+  Pick<
+    JobHost,
+    "family" | "workerId" | "models" | "run" | "now" | "wallNow" | "log"
+  > {
+  bus: Pick<
+    BusLink,
+    "isConnected" | "flowingSinceMs" | "publish" | "subscribe" | "flush"
+  >;
+  /** Jobs that run at once. */
+  slots: number;
+  metrics: WorkerMetrics;
+  /** Runs a function after so long; 0: at the end of this turn of the event loop. */
+  schedule: (flush: () => void, waitMs: number) => void;
+  /** Backends are stopped when the bus has been down for this long. Default `DISPATCH_LIMITS.busLostMs`. */
+  busLostMs?: number;
+}
+
+/** How often {@link Worker.tick} must be called. */
+export const WORKER_TICK_MS = 50;
+/** How long a frame of a busy worker may wait for others. A model generates a token every 10 to 50 ms. */
+const FRAME_WAIT_MS = 1;
+/** With fewer jobs than this, waiting is rarely worthwhile. */
+export const BUSY_JOBS_MIN = 16;
+/** A full worker asks edges to send nothing for this long, or until its next beat. */
+const FULL_RETRY_MS = 100;
+/** After the grace period, jobs that are still running have this long to report that they were stopped. */
+const ABORT_MS = 1_000;
+
+const EMPTY = new Uint8Array(0);
+
+/** Whom a frame is for. */
+type FrameTarget = Pick<JobOptions, "edgeId" | "requestId">;
+
+export class Worker {
+  /** Jobs that have a slot. */
+  inFlight = 0;
+  isDraining = false;
+  readonly #dependencies: WorkerDependencies;
+  /** By request id. A second attempt of a request replaces the first. */
+  readonly #jobs = new Map<string, Job>();
+  readonly #host: JobHost;
+  /** When each edge last sent a beat or a job. */
+  readonly #edgeSeenAtMs = new Map<string, number>();
+  readonly #jobSubscriptions: BusSubscription[] = [];
+  readonly #clock: SteadyClock;
+  readonly #flow: FlowWatch;
+  /** Frames that will be published in a moment, by edge. */
+  readonly #outbox: Outbox<FrameOf<Uint8Array>>;
+  /** Set until a flush proves that all jobs that piled up during a stall have been read. */
+  #isWaking = false;
+  #lastTickMs: number;
+  #lastBeatMs = -Infinity;
+  #uploadBytes = 0;
+  #onIdle: (() => void) | null = null;
+
+  constructor(dependencies: WorkerDependencies) {
+    this.#dependencies = dependencies;
+    const { now } = dependencies;
+    this.#lastTickMs = now();
+    this.#clock = new SteadyClock(now);
+    this.#flow = new FlowWatch(dependencies.bus, now);
+    this.#outbox = createOutbox((flush, [requestId]) => {
+      const { request } = this.#jobs.get(requestId)?.options.message ?? {};
+      const mayWait = request?.stream && this.#jobs.size >= BUSY_JOBS_MIN;
+      dependencies.schedule(flush, mayWait ? FRAME_WAIT_MS : 0);
+    }, (edgeId, frames) => {
+      const subject = edgeFramesSubject(edgeId);
+      for (const each of encodeFrames(frames)) this.#publish(subject, each);
+    });
+    this.#host = {
+      ...dependencies,
+      steadyNow: () => this.#clock.now(),
+      growUploads: (bytes) => {
+        const total = this.#uploadBytes + bytes;
+        if (bytes > 0 && total > UPLOAD_LIMITS.workerBytesMax) return false;
+        this.#uploadBytes = total;
+        return true;
+      },
+      sendFrame: (job, frame) => this.#sendFrame(job, frame),
+      onSlotFree: (report) => {
+        this.inFlight -= 1;
+        dependencies.metrics.ended(report);
+      },
+      onFinished: (job) => this.#onFinished(job),
+    };
+  }
+
+  /** Jobs whose answer the edge has not fully acknowledged. */
+  get unfinished(): number {
+    return this.#jobs.size;
+  }
+
+  /** Subscribes to jobs. Resolves when the bus has registered the subscriptions. */
+  async start(): Promise<void> {
+    const { bus, family, workerId } = this.#dependencies;
+    const onJob = (message: BusMessage) => this.#onJob(message);
+    this.#jobSubscriptions.push(
+      bus.subscribe(jobSubject(family, workerId), onJob),
+      bus.subscribe(anyWorkerSubject(family), onJob, {
+        queue: workerQueue(family),
+      }),
+    );
+    const control = controlSubject(family, workerId);
+    bus.subscribe(control, (m) => this.#onControl(m));
+    bus.subscribe(bodyWildcard(family, workerId), (m) => this.#onPiece(m));
+    bus.subscribe(
+      edgeBeatWildcard,
+      ({ subject }) => this.#onEdgeSeen(lastToken(subject)),
+    );
+    await bus.flush();
+    // The bus flows from here on: losing it before the first tick counts as an outage.
+    this.#flow.look();
+    this.#beat(this.#dependencies.now());
+  }
+
+  /** Advances time: beats, deadlines, repeats, lost edges. */
+  tick(): void {
+    const now = this.#dependencies.now();
+    this.#clock.tick();
+    if (now - this.#lastTickMs > DISPATCH_LIMITS.acceptMs) this.#wakeUp();
+    this.#lastTickMs = now;
+    if (now - this.#lastBeatMs >= DISPATCH_LIMITS.workerBeatMs) this.#beat(now);
+    for (const job of this.#jobs.values()) job.onTick(now);
+    this.#followBus(now);
+  }
+
+  #followBus(now: number): void {
+    if (this.#flow.look()) {
+      // No edge could be received in the meantime, so every silence starts over.
+      for (const edge of this.#edgeSeenAtMs.keys()) this.#onEdgeSeen(edge);
+      for (const { sender } of this.#jobs.values()) {
+        sender.onReconnect(this.#clock.now());
+      }
+      this.#beat(now);
+    }
+    const { lostForMs } = this.#flow;
+    const busLostMs = this.#dependencies.busLostMs ?? DISPATCH_LIMITS.busLostMs;
+    const isBusGone = lostForMs > 0 && lostForMs >= busLostMs;
+    if (lostForMs > 0 && !isBusGone) return;
+    const oldestMs = this.#clock.now() - DISPATCH_LIMITS.edgeLostMs;
+    for (const [edge, seenAtMs] of this.#edgeSeenAtMs) {
+      if (isBusGone || seenAtMs <= oldestMs) this.#onEdgeLost(edge);
+    }
+  }
+
+  #onEdgeSeen(edge: string): void {
+    this.#edgeSeenAtMs.set(edge, this.#clock.now());
+  }
+
+  #onEdgeLost(edge: string): void {
+    this.#edgeSeenAtMs.delete(edge);
+    for (const { options, sender } of this.#jobs.values()) {
+      if (options.edgeId === edge) sender.cancel("edge_lost");
+    }
+  }
+
+  /**
+   * Accepts no more jobs, lets the running ones finish, and stops the rest after
+   * `graceMs`. Resolves when every answer is acknowledged, at the latest
+   * {@link ABORT_MS} after the grace period.
+   */
+  async drain(graceMs: number): Promise<void> {
+    this.isDraining = true;
+    this.#beat(this.#dependencies.now());
+    if (!await this.#isIdleWithin(graceMs)) {
+      const message = "The server is shutting down.";
+      const error = new ApiError("server_shutdown", message);
+      for (const job of this.#jobs.values()) job.stop(error);
+      await this.#isIdleWithin(ABORT_MS);
+    }
+    // Not earlier: until now, jobs that still arrived were rejected as `draining`.
+    await Promise.all(this.#jobSubscriptions.map((s) => s.drain()));
+    this.#outbox.flush();
+  }
+
+  #onJob({ data, reply = "", subject }: BusMessage): void {
+    const target = parseEdgeStreamSubject(reply);
+    if (target === null) {
+      const message = "A job names no valid subject for its answer";
+      const line = { replySubject: reply, message };
+      return this.#dependencies.log.warn("job_without_reply", line);
+    }
+    const message = decodeJob(data);
+    if (message === null) {
+      const line = { replySubject: reply, message: "A job cannot be read" };
+      return this.#dependencies.log.warn("job_unreadable", line);
+    }
+    if ("mismatchedAttempt" in message) {
+      const { mismatchedAttempt } = message;
+      return this.#reject(target, mismatchedAttempt, "unsupported_version");
+    }
+    const reason = this.#refusal(message);
+    if (reason !== null) return this.#reject(target, message.attempt, reason);
+    const mustAccept = subject === anyWorkerSubject(this.#dependencies.family);
+    this.#take({ ...target, message }, mustAccept);
+  }
+
+  /** Why this job cannot run here now, or null. */
+  #refusal(job: JobMessage): RejectReason | null {
+    const asleepMs = this.#dependencies.now() - this.#lastTickMs;
+    if (asleepMs > DISPATCH_LIMITS.acceptMs) this.#wakeUp();
+    if (this.#isWaking) return "stale";
+    if (this.isDraining) return "draining";
+    if (this.inFlight >= this.#dependencies.slots) return "full";
+    const model = job.request?.model;
+    const isKnown = model === undefined ||
+      this.#dependencies.models.has(model);
+    return isKnown ? null : "unknown_model";
+  }
+
+  #reject(to: FrameTarget, attempt: number, reason: RejectReason): void {
+    this.#dependencies.metrics.rejected(reason);
+    const worker = this.#dependencies.workerId;
+    const retryAfterMs = reason === "full" ? FULL_RETRY_MS : null;
+    const payload = { worker, reason, retryAfterMs };
+    this.#sendFrame(to, encodeRejectFrame(attempt, payload));
+  }
+
+  #take(options: JobOptions, mustAccept: boolean): void {
+    // May throw, so it comes before anything is counted.
+    const job = new Job(options, this.#host);
+    // An edge that sends a request again has abandoned the previous attempt.
+    this.#jobs.get(options.requestId)?.sender.cancel("not_accepted");
+    this.#jobs.set(options.requestId, job);
+    this.inFlight += 1;
+    this.#onEdgeSeen(options.edgeId);
+    job.start(mustAccept);
+  }
+
+  #onControl({ data, reply = "" }: BusMessage): void {
+    this.#publish(reply, EMPTY); // Only a probe has a reply subject.
+    const now = this.#clock.now();
+    for (const record of decodeControl(data)) {
+      this.#jobs.get(record.requestId)?.sender.onControl(record, now);
+    }
+  }
+
+  #onPiece({ data, reply = "", subject }: BusMessage): void {
+    const piece = decodePiece(data);
+    if (piece === null) return;
+    this.#jobs.get(lastToken(subject))
+      ?.onPiece(piece, () => this.#publish(reply, EMPTY));
+  }
+
+  #onFinished(job: Job): void {
+    this.#dependencies.metrics.finished(job.sender);
+    const { requestId } = job.options;
+    // A second attempt may already have replaced it.
+    if (this.#jobs.get(requestId) === job) this.#jobs.delete(requestId);
+    if (this.#jobs.size === 0) this.#onIdle?.();
+  }
+
+  /**
+   * Rejects the jobs that piled up while this process was stalled, which their edges
+   * have sent elsewhere by now. Once a flush returns, all of them have been read.
+   */
+  #wakeUp(): void {
+    if (this.#isWaking) return;
+    this.#isWaking = true;
+    this.#dependencies.metrics.wokeUp();
+    this.#dependencies.log.warn("woke_up", {
+      stalledMs: Math.round(this.#dependencies.now() - this.#lastTickMs),
+      message: "This process stood still; it rejects the jobs that piled up",
+    });
+    this.#dependencies.bus.flush().catch((error: unknown) =>
+      // Without the bus no jobs have piled up.
+      this.#dependencies.log.debug("wake_up_flush_failed", { error })
+    ).finally(() => this.#isWaking = false);
+  }
+
+  #beat(now: number): void {
+    this.#lastBeatMs = now;
+    this.#publish(
+      workerBeatSubject(this.#dependencies.workerId),
+      encodeWorkerBeat({
+        version: BEAT_VERSION,
+        family: this.#dependencies.family,
+        slots: this.#dependencies.slots,
+        inFlight: this.inFlight,
+        draining: this.isDraining,
+        models: [...this.#dependencies.models],
+      }),
+    );
+  }
+
+  /**
+   * Sends a frame together with the others of this turn of the event loop, such as
+   * the end of a whole answer. When many jobs run, a token waits a moment for more, so
+   * that one message carries a dozen: messages, here, in the bus and at the edge, are
+   * most of the cost of a token.
+   */
+  #sendFrame({ edgeId, requestId }: FrameTarget, frame: Uint8Array): void {
+    this.#outbox.add(edgeId, [requestId, frame]);
+  }
+
+  #publish(subject: string, payload: Uint8Array): void {
+    if (!this.#dependencies.bus.isConnected || subject === "") return;
+    try {
+      this.#dependencies.bus.publish(subject, payload);
+    } catch (error) {
+      // Frames are repeated from the replay buffer, beats by the next beat.
+      this.#dependencies.log.debug("publish_failed", { subject, error });
+    }
+  }
+
+  /** Whether every job ended and was acknowledged in time. */
+  #isIdleWithin(timeoutMs: number): Promise<boolean> {
+    if (this.#jobs.size === 0) return Promise.resolve(true);
+    const idle = new Promise<void>((resolve) => this.#onIdle = resolve);
+    return settlesWithin(idle, timeoutMs);
+  }
+}

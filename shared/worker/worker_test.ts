@@ -1,0 +1,400 @@
+/**
+ * Guarantee: a worker gives every slot back, whatever becomes of a job, and takes
+ * no edge for dead while it was itself deaf.
+ */
+import assert from "node:assert/strict";
+import {
+  encodeJob,
+  encodePiece,
+  JOB_VERSION,
+  type JobMessage,
+  pieceCount,
+} from "../bus/job.ts";
+import { type ControlRecord, encodeControl } from "../bus/control.ts";
+import {
+  decodeFrames,
+  type Frame,
+  FrameType,
+  parseErr,
+  parseReject,
+} from "../bus/frame.ts";
+import type { BusHandler } from "../bus/link.ts";
+import {
+  bodySubject,
+  bodyWildcard,
+  controlSubject,
+  edgeBeatSubject,
+  edgeBeatWildcard,
+  edgeFramesSubject,
+  edgeStreamSubject,
+  jobSubject,
+} from "../bus/subjects.ts";
+import { BUS_LIMITS, DISPATCH_LIMITS } from "../limits.ts";
+import { silentLog } from "../process/log.ts";
+import { MetricRegistry } from "../process/metrics.ts";
+import { UpstreamError } from "../upstream/errors.ts";
+import type { JobHost } from "./job.ts";
+import { createWorkerMetrics } from "./metrics.ts";
+import { BUSY_JOBS_MIN, Worker, WORKER_TICK_MS } from "./worker.ts";
+
+const WORKER = "w1";
+const EDGE = "e1";
+const MODEL = "m";
+const FAMILY = "media";
+const REQUEST = { model: MODEL, stream: true };
+const idOf = (number: number) => number.toString(16).padStart(32, "0");
+const cancelOf = (requestId: string, attempt: number) => {
+  return { type: "cancel", reason: "client_gone", requestId, attempt } as const;
+};
+
+type Backend = Pick<JobHost, "run">;
+
+/** A backend that says one thing until it is stopped, and then as long as `hold` lasts. */
+function silentBackend(hold: Promise<void> = Promise.resolve()) {
+  const signals: AbortSignal[] = [];
+  const backend: Backend = {
+    async run(_request, { signal, write }) {
+      signals.push(signal);
+      void write("a\n", 1);
+      if (!signal.aborted) {
+        await new Promise((resolve) =>
+          signal.addEventListener("abort", resolve, { once: true })
+        );
+      }
+      await hold;
+      throw new Error("stopped");
+    },
+  };
+  return { backend, signals };
+}
+
+async function setup(options: { slots?: number; backend?: Backend } = {}) {
+  const clock = { ms: 0 };
+  const handlers = new Map<string, BusHandler>();
+  const frames: (Frame & { requestId: string })[] = [];
+  const flushes: (() => void)[] = [];
+  const soon: (() => void)[] = [];
+  let flowingSinceMs: number | null = 0;
+  const deliver = (
+    subject: string,
+    data: Uint8Array,
+    reply = "",
+    subscription = subject,
+  ) => handlers.get(subscription)?.({ subject, data, reply });
+  const worker = new Worker({
+    bus: {
+      isConnected: true,
+      get flowingSinceMs() {
+        return flowingSinceMs;
+      },
+      publish: (subject, payload) => {
+        // Anything else is a beat or the answer to a piece.
+        if (subject !== edgeFramesSubject(EDGE)) return;
+        for (const [requestId, frame] of decodeFrames(payload) ?? []) {
+          frames.push({ requestId, ...frame });
+        }
+      },
+      subscribe: (subject, handler) => {
+        handlers.set(subject, handler);
+        return { drain: () => Promise.resolve() };
+      },
+      flush: () => new Promise<void>((resolve) => flushes.push(resolve)),
+    },
+    family: FAMILY,
+    workerId: WORKER,
+    slots: options.slots ?? 2,
+    models: new Set([MODEL]),
+    ...(options.backend ?? silentBackend().backend),
+    now: () => clock.ms,
+    wallNow: () => 0,
+    schedule: (flush, waitMs) => waitMs === 0 ? flush() : void soon.push(flush),
+    metrics: createWorkerMetrics(new MetricRegistry()),
+    log: silentLog,
+  });
+  const endFlushes = async () => {
+    for (const resolve of flushes.splice(0)) resolve();
+    await turns();
+  };
+  const started = worker.start();
+  await endFlushes();
+  await started;
+  const offer = (id: number, job: Partial<JobMessage>) => {
+    const envelope = { version: JOB_VERSION, attempt: 1, deadlineMs: 60_000 };
+    const reply = edgeStreamSubject(EDGE, idOf(id), 1);
+    deliver(
+      jobSubject(FAMILY, WORKER),
+      encodeJob({ ...envelope, ...job }),
+      reply,
+    );
+  };
+  return {
+    clock,
+    frames,
+    soon,
+    worker,
+    endFlushes,
+    deafen: (isDeaf: boolean) => flowingSinceMs = isDeaf ? null : clock.ms,
+    edgeBeats: () =>
+      deliver(edgeBeatSubject(EDGE), Uint8Array.of(), "", edgeBeatWildcard),
+    job: (id: number, { attempt = 1, model = MODEL } = {}) =>
+      offer(id, { attempt, request: { ...REQUEST, model } }),
+    announce: (id: number, body: { bytes: number; pieces: number }) =>
+      offer(id, { body }),
+    piece: (id: number, body: Uint8Array, index: number) =>
+      deliver(
+        bodySubject(FAMILY, WORKER, idOf(id)),
+        encodePiece(body, 1, index),
+        "_INBOX.1",
+        bodyWildcard(FAMILY, WORKER),
+      ),
+    control: (...records: ControlRecord[]) =>
+      deliver(controlSubject(FAMILY, WORKER), encodeControl(records)),
+    tickTo: (ms: number) => {
+      while (clock.ms < ms) {
+        clock.ms = Math.min(ms, clock.ms + WORKER_TICK_MS);
+        worker.tick();
+      }
+    },
+  };
+}
+
+/** Lets everything that is ready run. */
+const turns = () => new Promise<void>((resolve) => setTimeout(resolve));
+
+const reasonsOf = (frames: Frame[]) =>
+  frames.filter(({ type }) => type === FrameType.REJECT)
+    .map(({ payload }) => parseReject(payload)?.reason);
+
+const errorsOf = (frames: Frame[]) =>
+  frames.filter(({ type }) => type === FrameType.ERR)
+    .map(({ payload }) => parseErr(payload) ?? assert.fail("malformed"));
+
+const codesOf = (frames: Frame[]) =>
+  errorsOf(frames).map(({ error }) => error.code);
+
+Deno.test("a worker refuses what it cannot run now, and says why", async () => {
+  const t = await setup({ slots: 1 });
+  t.job(1, { model: "other" });
+  t.job(2);
+  t.job(3);
+  assert.deepEqual(reasonsOf(t.frames), ["unknown_model", "full"]);
+  assert.equal(t.worker.inFlight, 1);
+  t.control(cancelOf(idOf(2), 1));
+  await turns();
+  const drained = t.worker.drain(1_000);
+  t.job(4);
+  assert.equal(reasonsOf(t.frames).at(-1), "draining");
+  await drained;
+});
+
+Deno.test("a worker that slept refuses the pile, until a flush says it is behind", async () => {
+  const t = await setup();
+  t.clock.ms = DISPATCH_LIMITS.acceptMs + 1;
+  t.job(1);
+  t.worker.tick();
+  t.job(2);
+  assert.deepEqual(reasonsOf(t.frames), ["stale", "stale"]);
+  await t.endFlushes();
+  t.job(3);
+  assert.equal(t.worker.inFlight, 1);
+});
+
+Deno.test("a slot is taken until the backend has really stopped", async () => {
+  const hold = Promise.withResolvers<void>();
+  const { backend, signals } = silentBackend(hold.promise);
+  const t = await setup({ slots: 1, backend });
+  t.job(1);
+  await turns();
+  t.control(cancelOf(idOf(1), 1));
+  assert.equal(signals[0]?.aborted, true);
+  t.job(2);
+  assert.deepEqual(reasonsOf(t.frames), ["full"]);
+  hold.resolve();
+  await turns();
+  assert.equal(t.worker.inFlight, 0);
+  assert.equal(errorsOf(t.frames).length, 1, "one frame with its cost");
+});
+
+Deno.test("a second attempt of a request stops the first, and each gives its slot back", async () => {
+  const { backend, signals } = silentBackend();
+  const t = await setup({ backend });
+  t.job(1);
+  await turns();
+  t.job(1, { attempt: 2 });
+  await turns();
+  assert.deepEqual(signals.map(({ aborted }) => aborted), [true, false]);
+  assert.equal(t.worker.inFlight, 1);
+  t.control(cancelOf(idOf(1), 1));
+  assert.equal(signals[1]?.aborted, false, "meant the first attempt");
+  t.control(cancelOf(idOf(1), 2));
+  await turns();
+  assert.equal(t.worker.inFlight, 0);
+});
+
+Deno.test("an announced body that cannot be put together takes no slot", async () => {
+  const t = await setup();
+  t.announce(1, { bytes: 3 * BUS_LIMITS.pieceBytes, pieces: 1 });
+  assert.equal(t.worker.inFlight, 0);
+  assert.deepEqual(reasonsOf(t.frames), ["unsupported_version"]);
+});
+
+Deno.test("a request whose body comes in pieces gives its slot back in any case", async () => {
+  const content = "x".repeat(BUS_LIMITS.pieceBytes);
+  const request = { ...REQUEST, messages: [{ role: "user", content }] };
+  const body = new TextEncoder().encode(JSON.stringify(request));
+  const pieces = pieceCount(body.length);
+  assert.equal(pieces, 2);
+  type Rig = Awaited<ReturnType<typeof setup>>;
+  const cases: [how: string, error: string, end: (t: Rig) => void][] = [
+    ["cancelled", "worker_lost", (t) => t.control(cancelOf(idOf(1), 1))],
+    ["incomplete for too long", "worker_lost", (t) => {
+      for (let ms = 0; ms <= BUS_LIMITS.pieceWaitMs; ms += 500) {
+        t.edgeBeats();
+        t.tickTo(ms);
+      }
+    }],
+    ["damaged", "worker_lost", (t) => t.piece(1, body.subarray(0, -1), 1)],
+    ["not JSON", "internal_error", (t) => {
+      t.piece(1, new Uint8Array(body.length), 1);
+    }],
+  ];
+  for (const [how, error, end] of cases) {
+    const t = await setup();
+    t.announce(1, { bytes: body.length, pieces });
+    t.piece(1, body, 0);
+    assert.equal(t.worker.inFlight, 1, how);
+    end(t);
+    assert.equal(t.worker.inFlight, 0, how);
+    assert.deepEqual(codesOf(t.frames), [error], how);
+    t.piece(1, body, 1);
+    t.control(cancelOf(idOf(1), 1));
+    assert.equal(t.worker.inFlight, 0, how);
+  }
+});
+
+Deno.test("a job of a silent edge is cancelled, unless the worker is deaf itself", async () => {
+  const { backend, signals } = silentBackend();
+  const t = await setup({ backend });
+  t.job(1);
+  await turns();
+  t.deafen(true);
+  t.tickTo(2 * DISPATCH_LIMITS.edgeLostMs);
+  assert.equal(signals[0]?.aborted, false, "deaf");
+  t.deafen(false);
+  const hearsAgainMs = t.clock.ms;
+  t.tickTo(hearsAgainMs + DISPATCH_LIMITS.edgeLostMs - WORKER_TICK_MS);
+  assert.equal(signals[0]?.aborted, false, "the silence began anew");
+  t.tickTo(hearsAgainMs + DISPATCH_LIMITS.edgeLostMs + 500);
+  assert.equal(signals[0]?.aborted, true);
+  await turns();
+  assert.equal(t.worker.inFlight, 0);
+});
+
+Deno.test("a worker that stood still does not count that against its edges", async () => {
+  const { backend, signals } = silentBackend();
+  const t = await setup({ backend });
+  t.job(1);
+  await turns();
+  t.clock.ms = 5 * DISPATCH_LIMITS.edgeLostMs;
+  t.worker.tick();
+  t.worker.tick();
+  assert.equal(signals[0]?.aborted, false);
+});
+
+Deno.test("a job that must stop does so although its client takes nothing", async () => {
+  const chunk = "x".repeat(60_000);
+  const backend: Backend = {
+    async run(_request, { signal, write }) {
+      while (true) {
+        await write(chunk, 1);
+        signal.throwIfAborted();
+      }
+    },
+  };
+  const t = await setup({ backend });
+  t.job(1);
+  await turns();
+  const drained = t.worker.drain(0);
+  await turns();
+  assert.equal(t.worker.inFlight, 0);
+  // The client takes it all after all: the error is the end of it.
+  for (let sequence = 1; t.worker.unfinished > 0; sequence += 1) {
+    assert.ok(sequence < 100);
+    t.control({ type: "ack", requestId: idOf(1), attempt: 1, sequence });
+  }
+  assert.deepEqual(codesOf(t.frames), ["server_shutdown"]);
+  await drained;
+});
+
+Deno.test("what a backend fails with is told, and what was at fault with us is not", async () => {
+  const usage = { prompt_tokens: 1, completion_tokens: 7, total_tokens: 8 };
+  const failures: [Error, code: string, message: RegExp, object | null][] = [
+    [
+      new UpstreamError("invalid", { message: "Bad", usage }),
+      "upstream_invalid",
+      /^Bad$/,
+      usage,
+    ],
+    [
+      new Error("secret db password"),
+      "internal_error",
+      /^The server had an error while/,
+      null,
+    ],
+  ];
+  for (const [thrown, code, message, cost] of failures) {
+    const t = await setup({ backend: { run: () => Promise.reject(thrown) } });
+    t.job(1);
+    await turns();
+    const [{ error, usage } = assert.fail("no error")] = errorsOf(t.frames);
+    assert.deepEqual([error.code, usage], [code, cost]);
+    assert.match(error.message, message);
+    assert.ok(!error.message.includes("secret"));
+  }
+});
+
+Deno.test("tokens of a busy worker wait for each other, but for no other frame", async () => {
+  const writes: ((lines: string, tokens: number) => unknown)[] = [];
+  const backend: Backend = {
+    run: (_request, { write, signal }) => {
+      writes.push(write);
+      return new Promise((_resolve, reject) => {
+        signal.addEventListener("abort", () => reject(new Error("stopped")));
+      });
+    },
+  };
+  const t = await setup({ slots: 100, backend });
+  const sent = () => t.frames.splice(0).map(({ type }) => type);
+  for (let id = 1; id < BUSY_JOBS_MIN; id += 1) t.job(id);
+  writes[0]?.("a\n", 1);
+  assert.deepEqual(sent(), [FrameType.DATA], "not busy yet");
+  t.job(BUSY_JOBS_MIN);
+  writes[0]?.("b\n", 2);
+  writes[1]?.("c\n", 1);
+  assert.deepEqual([sent(), t.soon.length], [[], 1]);
+  t.soon.shift()?.();
+  assert.deepEqual(sent(), [FrameType.DATA, FrameType.DATA]);
+  writes[0]?.("d\n", 3);
+  assert.equal(t.soon.length, 1, "scheduled again");
+  t.control(cancelOf(idOf(2), 1));
+  await turns();
+  assert.equal(t.soon.length, 1, "once");
+  t.soon.shift()?.();
+  assert.deepEqual(sent(), [FrameType.DATA, FrameType.ERR], "in order");
+});
+
+Deno.test("a model server is given a request id that is a UUID", async () => {
+  const ids: string[] = [];
+  const t = await setup({
+    backend: {
+      run: (_request, { requestId }) => {
+        ids.push(requestId);
+        return Promise.reject(new Error("enough"));
+      },
+    },
+  });
+  t.job(1);
+  await turns();
+  const uuid = /^[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}$/;
+  assert.match(ids[0] ?? "", uuid);
+});

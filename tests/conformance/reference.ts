@@ -1,0 +1,223 @@
+/** Cases H: the description of the API says what the other cases saw, and nothing else. */
+import assert from "node:assert/strict";
+import document from "@gateway/shared/openai/openapi" with { type: "json" };
+import {
+  assertDescribed,
+  ruleBehind,
+  validatorOf,
+} from "../support/api_document.ts";
+import { waitFor } from "../support/wait_for.ts";
+import {
+  assertError,
+  type Context,
+  createKey,
+  type Exchange,
+} from "./context.ts";
+
+interface DescribedResponse {
+  headers: { [name: string]: unknown };
+  content: { [mediaType: string]: { schema: unknown; examples?: object } };
+}
+type Responses = { [status: string]: DescribedResponse | undefined };
+
+const operations: {
+  [path: string]: { [method: string]: { responses: object } };
+} = document.paths;
+const components: Responses = document.components.responses;
+const { examples, headers: allHeaders } = document.components;
+
+const ROOT = new URL("../../", import.meta.url);
+const FAULTS = "tests/e2e/faults_edge_test.ts";
+/** The codes that need more than requests to one cluster, and a test of each. */
+const SEEN_ELSEWHERE: { [code: string]: string } = {
+  forbidden: "tests/hostile/http_test.ts",
+  unsupported_value: "services/edge-auth/chat/request_test.ts",
+  invalid_request: "shared/upstream/refusal_test.ts",
+  request_timeout: "services/edge-auth/http/responses_test.ts",
+  internal_error: "tests/limits/outage_timed_test.ts",
+  upstream_unreachable: "shared/upstream/pool_test.ts",
+  upstream_timeout: "shared/upstream/pool_test.ts",
+  service_unavailable: "tests/limits/ledger_test.ts",
+  overloaded: "services/edge-auth/dispatch/dispatcher_test.ts",
+  no_worker: "tests/e2e/chaos_timed_test.ts",
+  bus_unavailable: FAULTS,
+  server_shutdown: "tests/e2e/faults_process_timed_test.ts",
+  worker_lost: "services/edge-auth/chat/answer_test.ts",
+  deadline_exceeded: FAULTS,
+  key_revoked: "tests/limits/between_test.ts",
+};
+
+/** Headers of HTTP itself, of caches and browsers. */
+const USUAL = new Set([
+  ...["cache-control", "content-length", "content-type", "date", "etag"],
+  ...["connection", "keep-alive", "transfer-encoding", "vary"],
+  ...["x-accel-buffering", "x-content-type-options"],
+]);
+
+const isChunk = validatorOf("ChatCompletionChunk");
+const isError = validatorOf("Error");
+
+/** What the description says about the answer to a request. Paths and methods that are no operation have errors only. */
+function describedAnswer(
+  { method, url: { pathname }, response: { status } }: Exchange,
+): DescribedResponse | undefined {
+  const path = pathname.replace(/(.)\/$/, "$1");
+  const template = path.startsWith("/v1/models/") ? "/v1/models/{id}" : path;
+  const name = method === "HEAD" ? "get" : method.toLowerCase();
+  const operation = operations[template]?.[name];
+  if (operation === undefined) {
+    return [401, 404, 405].includes(status) ? components[status] : undefined;
+  }
+  const responses: Responses = { ...operation.responses };
+  const described = responses[status];
+  return described && "$ref" in described ? components[status] : described;
+}
+
+/** The internal codes that an error may stand for. */
+function codesOf(body: string, among: object = {}): string[] {
+  const { error: { code, type } } = JSON.parse(body);
+  return Object.entries(examples).filter(([name, { value: { error } }]) =>
+    name in among && error.code === code && error.type === type
+  ).map(([name]) => name);
+}
+
+/** The schemas of answers by their `object`. */
+const OBJECTS: { [object: string]: string } = {
+  "list": "ModelList",
+  "model": "Model",
+  "chat.completion": "ChatCompletion",
+};
+
+function checkBody(mediaType: string, body: string, what: string): void {
+  if (mediaType !== "text/event-stream") {
+    const answer = JSON.parse(body);
+    const isValid = validatorOf(OBJECTS[answer.object] ?? "");
+    return assert.ok(isValid(answer), what);
+  }
+  for (const [, data = ""] of body.matchAll(/^data: (.*)$/gm)) {
+    if (data === "[DONE]") continue;
+    const event: unknown = JSON.parse(data);
+    assert.ok(isChunk(event) || isError(event), `${what}: ${data}`);
+  }
+}
+
+function checkRequest({ sent, response }: Exchange, body: string): void {
+  let request: unknown;
+  try {
+    request = JSON.parse(String(sent));
+  } catch {
+    return; // Bytes, or text that is no JSON on purpose.
+  }
+  const { status } = response;
+  if (status === 200) assertDescribed(request);
+  if (status === 400 || status === 404) {
+    ruleBehind(request, JSON.parse(body).error);
+  }
+}
+
+export async function referenceCases(
+  t: Deno.TestContext,
+  { cluster, call, chat, post, exchanges }: Context,
+): Promise<void> {
+  await t.step("H60 limits, in headers and refusals", async () => {
+    const limits = ["--rpm=2", "--tpm=1000", "--tokens-per-day=1000"];
+    const { key } = await createKey(cluster, ...limits);
+    const headers = { authorization: `Bearer ${key}` };
+    const statuses: number[] = [];
+    for (const change of [{}, { max_tokens: 900, n: 8 }, {}, {}]) {
+      const init = { headers };
+      const response = await chat({ max_tokens: 1, ...change }, init);
+      await response.body?.cancel();
+      statuses.push(response.status);
+    }
+    assert.deepEqual(statuses, [200, 429, 200, 429]);
+    const daily = await createKey(cluster, "--tokens-per-day=1");
+    const init = { headers: { authorization: `Bearer ${daily.key}` } };
+    // The first request is counted when it has ended.
+    await waitFor(async () => {
+      const response = await chat({ max_tokens: 1 }, init);
+      await response.body?.cancel();
+      return response.headers.get("x-should-retry") === "false";
+    }, { what: "the day's tokens to be used up", timeoutMs: 2_000 });
+  });
+  await t.step("H60 other failures", async () => {
+    for (const controls of ["garbage after 0 tokens", "cut after 5 tokens"]) {
+      const content = `[simulator: ${controls}]`;
+      const failing = { messages: [{ role: "user", content }] };
+      await assertError(await chat(failing), { status: 502 }, controls);
+    }
+    const large = " ".repeat(20 << 20) + "{}";
+    const expected: [BodyInit, type: string, status: number, code: string][] = [
+      ["{", "application/json", 400, "invalid_json"],
+      ["{}", "text/plain", 415, "unsupported_media_type"],
+      [large, "application/json", 413, "request_too_large"],
+    ];
+    for (const [body, type, status, code] of expected) {
+      const response = await post(body, { "content-type": type });
+      await assertError(response, { status, code });
+    }
+  });
+  await t.step("H61 the edge sends the description", async () => {
+    const url = new URL("/openapi.json", cluster.baseUrl());
+    const response = await globalThis.fetch(url);
+    assert.deepEqual(await response.json(), document);
+  });
+  await t.step("H62 what is not there yet", async () => {
+    const paths = document.info.description.match(
+      /\/v1\/\w+(\/\w+)?(?=`[,)])/g,
+    );
+    assert.deepEqual(paths?.length, 1);
+    for (const path of paths ?? []) {
+      const response = await call(path.slice("/v1".length), { method: "POST" });
+      await assertError(response, { status: 404, code: "not_found" }, path);
+    }
+  });
+
+  const seen = { codes: new Set<string>(), headers: new Set<string>() };
+  await t.step("H63 every exchange is as described", async () => {
+    assert.ok(exchanges.length > 150, `${exchanges.length} exchanges`);
+    for (const exchange of exchanges) {
+      const { method, url, response } = exchange;
+      const { status, headers } = response;
+      const what = `${method} ${url.pathname} ${status}`;
+      for (const [name] of headers) seen.headers.add(name);
+      const body = await exchange.received;
+      if (method === "OPTIONS") {
+        assert.equal(status, 204);
+        continue;
+      }
+      const described = describedAnswer(exchange) ?? assert.fail(what);
+      for (const [name] of headers) {
+        const isKnown = USUAL.has(name) || name in described.headers;
+        assert.ok(isKnown, `${what}: ${name}`);
+      }
+      const [mediaType = ""] = headers.get("content-type")?.split(";") ?? [];
+      const content = described.content[mediaType];
+      assert.ok(content, `${what}: ${mediaType}`);
+      if (!body) continue;
+      if (status === 200) checkBody(mediaType, body, what);
+      else {
+        assert.ok(isError(JSON.parse(body)), `${what}: ${body}`);
+        const codes = codesOf(body, content.examples);
+        assert.ok(codes.length > 0, `${what}: ${body}`);
+        for (const code of codes) seen.codes.add(code);
+      }
+      if (method === "POST") checkRequest(exchange, body);
+    }
+  });
+  await t.step("H64 every described header was seen", () => {
+    const names = Object.keys(allHeaders);
+    const unseen = names.filter((name) => !seen.headers.has(name));
+    assert.deepEqual(unseen, []);
+  });
+  await t.step("H65 every described code was seen here or has a test", () => {
+    const unseen = Object.keys(examples).filter((code) =>
+      !seen.codes.has(code)
+    );
+    assert.deepEqual(unseen.sort(), Object.keys(SEEN_ELSEWHERE).sort());
+    for (const [code, path] of Object.entries(SEEN_ELSEWHERE)) {
+      const text = Deno.readTextFileSync(new URL(path, ROOT));
+      assert.ok(text.includes(code), `${path} has no ${code}`);
+    }
+  });
+}

@@ -1,0 +1,305 @@
+/**
+ * Guarantee: OpenAI's SDK speaks, draws and transcribes through the gateway as it does
+ * with OpenAI: whole, streamed, refused and broken off. Everything runs as `up` starts
+ * it, on the simulator.
+ */
+import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
+import OpenAI, { APIError } from "openai";
+import { UPLOAD_LIMITS } from "@gateway/shared/limits";
+import { startCluster } from "../support/cluster.ts";
+
+const SPEECH = {
+  model: "simulated-speech-1",
+  voice: "alloy",
+  input: "Good morning.",
+} as const;
+const IMAGE = { model: "simulated-image-1", prompt: "A red kite" };
+const RECORDING = "simulated-transcription-1";
+const PNG = [0x89, 0x50, 0x4e, 0x47];
+
+/** A second of silence. */
+function silence(name = "a.wav"): File {
+  const rate = 8_000;
+  const head = Buffer.alloc(44);
+  head.write("RIFF", 0);
+  head.writeUInt32LE(36 + 2 * rate, 4);
+  head.write("WAVEfmt ", 8);
+  head.writeUInt32LE(16, 16);
+  head.writeUInt16LE(1, 20);
+  head.writeUInt16LE(1, 22);
+  head.writeUInt32LE(rate, 24);
+  head.writeUInt32LE(2 * rate, 28);
+  head.writeUInt16LE(2, 32);
+  head.writeUInt16LE(16, 34);
+  head.write("data", 36);
+  head.writeUInt32LE(2 * rate, 40);
+  return new File([head, Buffer.alloc(2 * rate)], name, { type: "audio/wav" });
+}
+
+const isPng = (base64: string | undefined) =>
+  assert.deepEqual(
+    [...Buffer.from(base64 ?? "", "base64").subarray(0, 4)],
+    PNG,
+  );
+
+Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", async (t) => {
+  await using cluster = await startCluster({ workers: 1 });
+  const createKey = async (scopes: string) => {
+    const options = ["--description", scopes, "--scopes", scopes, "--json"];
+    const { key } = JSON.parse(await cluster.keys("create", ...options));
+    assert.ok(typeof key === "string");
+    return key;
+  };
+  const apiKey = await createKey("chat,models,speech,image");
+  const baseURL = cluster.baseUrl();
+  const client = new OpenAI({ baseURL, apiKey, maxRetries: 0 });
+  const post = (path: string, body: BodyInit, key = apiKey) =>
+    fetch(`${baseURL}${path}`, {
+      method: "POST",
+      body,
+      headers: {
+        authorization: `Bearer ${key}`,
+        ...typeof body === "string"
+          ? { "content-type": "application/json" }
+          : {},
+      },
+    });
+  const errorOf = async (response: Response) => {
+    const { error } = await response.json();
+    return [response.status, error.code, error.param ?? null];
+  };
+  const form = (fields: [string, string | File][]) => {
+    const data = new FormData();
+    for (const [name, value] of fields) data.append(name, value);
+    return data;
+  };
+
+  await t.step("speech comes in the format that was asked for", async () => {
+    const response = await client.audio.speech.create({
+      ...SPEECH,
+      response_format: "wav",
+    });
+    assert.equal(response.headers.get("content-type"), "audio/wav");
+    const sound = Buffer.from(await response.arrayBuffer());
+    assert.equal(sound.toString("latin1", 0, 4), "RIFF");
+    assert.ok(sound.length > 10_000, `${sound.length}`);
+  });
+
+  await t.step(
+    "its first bytes come before the engine has made the last",
+    async () => {
+      const input = `${
+        "Good morning. ".repeat(4)
+      }[simulator: 20 tokens per second]`;
+      const startedAt = performance.now();
+      const response = await client.audio.speech.create({
+        ...SPEECH,
+        ...{ input, response_format: "pcm" },
+      });
+      const reader = response.body?.getReader() ?? assert.fail();
+      await reader.read();
+      const firstMs = performance.now() - startedAt;
+      while (!(await reader.read()).done);
+      const totalMs = performance.now() - startedAt;
+      assert.ok(firstMs < totalMs / 2, `${firstMs} of ${totalMs}`);
+    },
+  );
+
+  await t.step("speech as events ends with its usage", async () => {
+    const body = { ...SPEECH, response_format: "pcm", stream_format: "sse" };
+    const response = await post("/audio/speech", JSON.stringify(body));
+    const type = response.headers.get("content-type") ?? "";
+    assert.match(type, /^text\/event-stream/);
+    const events = (await response.text()).split("\n\n").filter(Boolean)
+      .map((event) => JSON.parse(/^data: (.*)$/m.exec(event)?.[1] ?? "null"));
+    assert.ok(events.length > 1);
+    assert.equal(events.at(0).type, "speech.audio.delta");
+    assert.equal(events.at(-1).type, "speech.audio.done");
+    assert.ok(events.at(-1).usage.total_tokens > 0);
+  });
+
+  await t.step(
+    "pictures come whole and, if asked for, unfinished before",
+    async () => {
+      const { data = [], usage } = await client.images.generate({
+        ...IMAGE,
+        n: 2,
+      });
+      assert.equal(data.length, 2);
+      for (const { b64_json } of data) isPng(b64_json);
+      assert.ok((usage?.total_tokens ?? 0) > 0);
+      const stream = await client.images.generate({
+        ...IMAGE,
+        ...{ stream: true, partial_images: 2 },
+      });
+      const types: string[] = [];
+      for await (const event of stream) {
+        types.push(event.type);
+        isPng(event.b64_json);
+      }
+      const partial = "image_generation.partial_image";
+      assert.deepEqual(types, [partial, partial, "image_generation.completed"]);
+    },
+  );
+
+  await t.step(
+    "recordings are transcribed in each format, and as events",
+    async () => {
+      const ask = { model: RECORDING, file: silence() };
+      const { text } = await client.audio.transcriptions.create(ask);
+      assert.match(text, /a\.wav/);
+      const vtt = await post(
+        "/audio/transcriptions",
+        form([["response_format", "vtt"], ["file", silence()], [
+          "model",
+          RECORDING,
+        ]]),
+      );
+      assert.match(vtt.headers.get("content-type") ?? "", /^text\/vtt/);
+      assert.match(await vtt.text(), /^WEBVTT/);
+      const translated = await client.audio.translations.create(ask);
+      assert.match(translated.text, /a\.wav/);
+      const stream = await client.audio.transcriptions.create({
+        ...ask,
+        stream: true,
+      });
+      let said = "";
+      let done = "";
+      for await (const event of stream) {
+        if (event.type === "transcript.text.delta") said += event.delta;
+        if (event.type === "transcript.text.done") done = event.text;
+      }
+      assert.equal(said, done);
+      assert.equal(done, text);
+    },
+  );
+
+  await t.step("what is wrong is refused in OpenAI's form", async () => {
+    const speech = (change: object) => () =>
+      post("/audio/speech", JSON.stringify({ ...SPEECH, ...change }));
+    const image = (change: object) => () =>
+      post("/images/generations", JSON.stringify({ ...IMAGE, ...change }));
+    const record = (...fields: [string, string | File][]) => () =>
+      post("/audio/transcriptions", form(fields));
+    const large = new File(
+      [new Uint8Array(UPLOAD_LIMITS.audioBytesMax + 1)],
+      "b.wav",
+    );
+    const noSpeech = await createKey("chat,models");
+    const rows: [() => Promise<Response>, unknown[]][] = [
+      [speech({ input: "" }), [400, "empty_string", "input"]],
+      [speech({ input: "x".repeat(4_097) }), [
+        400,
+        "string_above_max_length",
+        "input",
+      ]],
+      [speech({ speed: 5 }), [400, "decimal_above_max_value", "speed"]],
+      [speech({ response_format: "ogg" }), [
+        400,
+        "invalid_value",
+        "response_format",
+      ]],
+      [speech({ model: "no-such" }), [404, "model_not_found", null]],
+      [speech({ model: IMAGE.model }), [404, "model_not_found", null]],
+      [speech({ input: "[simulator: error 500]" }), [
+        502,
+        "upstream_error",
+        null,
+      ]],
+      [image({ n: 11 }), [400, "integer_above_max_value", "n"]],
+      [image({ response_format: "url" }), [
+        400,
+        "invalid_value",
+        "response_format",
+      ]],
+      [image({ partial_images: 1 }), [400, "invalid_value", "partial_images"]],
+      [record(["model", RECORDING]), [
+        400,
+        "missing_required_parameter",
+        "file",
+      ]],
+      [record(["file", silence()]), [
+        400,
+        "missing_required_parameter",
+        "model",
+      ]],
+      [record(["file", silence()], ["model", "no-such"]), [
+        404,
+        "model_not_found",
+        null,
+      ]],
+      [
+        record(["model", RECORDING], ["file", new File(["no sound"], "c.txt")]),
+        [400, "invalid_request", "file"],
+      ],
+      [record(["model", RECORDING], ["file", large]), [
+        413,
+        "request_too_large",
+        null,
+      ]],
+      [() => post("/audio/speech", JSON.stringify(SPEECH), noSpeech), [
+        403,
+        "forbidden",
+        null,
+      ]],
+      [
+        () =>
+          post(
+            "/audio/transcriptions",
+            form([["model", RECORDING], ["file", silence()]]),
+            noSpeech,
+          ),
+        [403, "forbidden", null],
+      ],
+    ];
+    for (const [ask, expected] of rows) {
+      assert.deepEqual(await errorOf(await ask()), expected);
+    }
+  });
+
+  await t.step(
+    "an answer that breaks off is not taken for a whole one",
+    async () => {
+      const input = "Good morning. ".repeat(20) +
+        "[simulator: cut after 3 tokens]";
+      const speaking = client.audio.speech.create({
+        ...SPEECH,
+        input,
+        response_format: "pcm",
+      })
+        .then((response) => response.arrayBuffer());
+      await assert.rejects(speaking);
+      const body = {
+        ...SPEECH,
+        input,
+        response_format: "pcm",
+        stream_format: "sse",
+      };
+      const events = await (await post("/audio/speech", JSON.stringify(body)))
+        .text();
+      assert.match(events, /event: error\ndata: \{"error":/);
+      assert.doesNotMatch(events, /speech\.audio\.done/);
+    },
+  );
+
+  await t.step(
+    "a key without the right sees no model of the kind as forbidden",
+    async () => {
+      const { data } = await client.models.list();
+      const ids = data.map(({ id }) => id);
+      for (const id of [SPEECH.model, IMAGE.model, RECORDING]) {
+        assert.ok(ids.includes(id), id);
+      }
+      const refused = client.chat.completions.create({
+        model: IMAGE.model,
+        messages: [{ role: "user", content: "hi" }],
+      });
+      await assert.rejects(refused, (error: unknown) => {
+        assert.ok(error instanceof APIError);
+        return error.status === 404 &&
+          /images\/generations/.test(error.message);
+      });
+    },
+  );
+});

@@ -1,0 +1,193 @@
+/**
+ * Guarantee: whatever becomes of an upload, its worker gets the slot back, an edge
+ * never holds a whole file, and the client learns what happened.
+ */
+import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
+import {
+  type Cluster,
+  isReplaced,
+  pidOf,
+  startCluster,
+} from "../support/cluster.ts";
+import { waitFor } from "../support/wait_for.ts";
+
+const MIB = 1024 * 1024;
+const BOUNDARY = "b0und4ry";
+const MODEL = "simulated-transcription-1";
+const disposition = (more: string) =>
+  `--${BOUNDARY}\r\ncontent-disposition: form-data; ${more}\r\n\r\n`;
+const HEAD = disposition('name="file"; filename="a.wav"');
+const TAIL = `\r\n${
+  disposition('name="model"')
+}${MODEL}\r\n--${BOUNDARY}--\r\n`;
+
+/** A recording of this many bytes: the head of a WAV file, then silence. */
+function recording(bytes: number): Uint8Array {
+  const file = Buffer.alloc(bytes);
+  file.write("RIFF", 0);
+  file.writeUInt32LE(bytes - 8, 4);
+  file.write("WAVEfmt ", 8);
+  file.writeUInt32LE(16, 16);
+  for (const [at, value] of [[20, 1], [22, 1], [32, 2], [34, 16]] as const) {
+    file.writeUInt16LE(value, at);
+  }
+  file.writeUInt32LE(16_000, 24);
+  file.writeUInt32LE(32_000, 28);
+  file.write("data", 36);
+  file.writeUInt32LE(bytes - 44, 40);
+  return file;
+}
+
+/** An upload whose bytes the test writes. */
+async function open(cluster: Cluster, key: string, bytes: number) {
+  const { hostname, port } = new URL(cluster.baseUrl());
+  const connection = await Deno.connect({ hostname, port: Number(port) });
+  const write = async (part: string | Uint8Array) => {
+    const all = Buffer.from(part);
+    for (let at = 0; at < all.length;) {
+      at += await connection.write(all.subarray(at));
+    }
+  };
+  await write(
+    "POST /v1/audio/transcriptions HTTP/1.1\r\nhost: x\r\n" +
+      `authorization: Bearer ${key}\r\nconnection: close\r\n` +
+      `content-type: multipart/form-data; boundary=${BOUNDARY}\r\n` +
+      `content-length: ${HEAD.length + bytes + TAIL.length}\r\n\r\n${HEAD}`,
+  );
+  return {
+    write,
+    close: () => connection.close(),
+    /** The response; closes the connection. */
+    async answer(): Promise<{ status: number; body: string }> {
+      const parts: Uint8Array[] = [];
+      for await (const part of connection.readable) parts.push(part);
+      const text = Buffer.concat(parts).toString();
+      const status = Number(/^HTTP\/1\.1 (\d+)/.exec(text)?.[1]);
+      return { status, body: text.slice(text.indexOf("\r\n\r\n")) };
+    },
+  };
+}
+
+/** The value of a gauge without labels. */
+async function gaugeOf(cluster: Cluster, service: string, name: string) {
+  const ready = (await cluster.logs()).split("\n")
+    .findLast((line) =>
+      line.includes(`"${service}"`) && line.includes('"opsPort"')
+    );
+  const [, port] = /"opsPort":(\d+)/.exec(ready ?? "") ?? [];
+  const metrics = await (await fetch(`http://127.0.0.1:${port}/metrics`))
+    .text();
+  return Number(new RegExp(`^${name} (\\S+)$`, "m").exec(metrics)?.[1]);
+}
+
+const inFlight = (cluster: Cluster) =>
+  gaugeOf(cluster, "media-worker", "gateway_worker_in_flight");
+const becomes = (cluster: Cluster, count: number) =>
+  waitFor(async () => await inFlight(cluster) === count, {
+    ...{ what: `${count} jobs in flight`, timeoutMs: 5_000 },
+  });
+
+const edgeBytes = (cluster: Cluster) =>
+  gaugeOf(cluster, "edge-auth", 'gateway_memory_bytes\\{kind="rss"\\}');
+
+Deno.test("uploads end well in every way", async (t) => {
+  await using cluster = await startCluster();
+  const createKey = async (...more: string[]) => {
+    const options = [
+      "--description",
+      "uploads",
+      "--scopes",
+      "speech",
+      "--json",
+    ];
+    const { key } = JSON.parse(
+      await cluster.keys("create", ...options, ...more),
+    );
+    return String(key);
+  };
+  const key = await createKey();
+  const file = recording(4 * MIB);
+
+  await t.step("a file that arrives slowly is transcribed", async () => {
+    const upload = await open(cluster, key, file.length);
+    for (let at = 0; at < file.length; at += MIB) {
+      await upload.write(file.subarray(at, at + MIB));
+    }
+    await upload.write(TAIL);
+    const { status, body } = await upload.answer();
+    assert.equal(status, 200, body);
+    assert.match(body, /"text":/);
+    await becomes(cluster, 0);
+  });
+
+  await t.step(
+    "a client that leaves in the middle gives the slot back",
+    async () => {
+      const upload = await open(cluster, key, file.length);
+      await upload.write(file.subarray(0, MIB));
+      await becomes(cluster, 1);
+      upload.close();
+      await becomes(cluster, 0);
+    },
+  );
+
+  await t.step(
+    "a key at its limit is refused when the form has ended",
+    async () => {
+      const limited = await createKey("--rpm", "1");
+      const statuses: number[] = [];
+      for (let i = 0; i < 2; i += 1) {
+        const upload = await open(cluster, limited, 50_000);
+        await upload.write(file.subarray(0, 50_000));
+        await upload.write(TAIL);
+        const { status, body } = await upload.answer();
+        statuses.push(status);
+        if (i === 1) assert.match(body, /"rate_limit_exceeded"/);
+      }
+      assert.deepEqual(statuses, [200, 429]);
+      await becomes(cluster, 0);
+    },
+  );
+
+  await t.step("an edge does not hold the files of many clients", async () => {
+    const large = recording(15 * MIB);
+    const before = await edgeBytes(cluster);
+    let most = 0;
+    await Promise.all(Array.from({ length: 8 }, async () => {
+      const upload = await open(cluster, key, large.length);
+      for (let at = 0; at < large.length; at += MIB) {
+        await upload.write(large.subarray(at, at + MIB));
+        most = Math.max(most, await edgeBytes(cluster));
+      }
+      await upload.write(TAIL);
+      const { status, body } = await upload.answer();
+      assert.equal(status, 200, body);
+    }));
+    assert.ok(before > MIB && most >= before);
+    const grownMib = (most - before) / MIB;
+    assert.ok(grownMib < 80, `${grownMib} MiB for 120 MiB of uploads`);
+    await becomes(cluster, 0);
+  });
+
+  await t.step(
+    "an upload whose worker dies is answered with an error, the next one works",
+    async () => {
+      const upload = await open(cluster, key, file.length);
+      await upload.write(file.subarray(0, MIB));
+      await becomes(cluster, 1);
+      const pid = pidOf(cluster, "media-worker");
+      Deno.kill(pid, "SIGKILL");
+      const { status, body } = await upload.answer();
+      assert.equal(status, 502, body);
+      assert.match(body, /"worker_lost"/);
+      await isReplaced(cluster, "media-worker", pid);
+      await waitFor(async () => {
+        const again = await open(cluster, key, 50_000);
+        await again.write(file.subarray(0, 50_000));
+        await again.write(TAIL);
+        return (await again.answer()).status === 200;
+      }, { what: "the new worker to transcribe", timeoutMs: 10_000 });
+    },
+  );
+});

@@ -1,0 +1,73 @@
+import assert from "node:assert/strict";
+import document from "@gateway/shared/openai/openapi" with { type: "json" };
+import { Ajv2020 } from "ajv/dist/2020.js";
+
+/** Checks values with the schemas of the API's description, as its users would. */
+const ajv = new Ajv2020({ allowUnionTypes: true });
+const text = JSON.stringify(document.components.schemas);
+const $defs = JSON.parse(text.replaceAll("#/components/schemas/", "#/$defs/"));
+ajv.addSchema({ $id: "api", $defs });
+
+/** Says whether a value is valid by a schema of the description, or by the one with these `$ref`s. */
+export function validatorOf(name: string): (value: unknown) => boolean {
+  const check = ajv.getSchema(`api#/$defs/${name}`) ?? assert.fail(name);
+  return (value) => check(value) === true;
+}
+
+/** What of a refusal tells its rule. */
+interface Refused {
+  code: string | null;
+  param: string | null;
+}
+
+/** A lone surrogate in JSON text. */
+const SURROGATE = /\\ud[89a-f]/;
+const isUnclean = (body: unknown) =>
+  SURROGATE.test(
+    JSON.stringify(body, (name, value) =>
+      Math.abs(value) === Infinity || !name.isWellFormed() ? "\ud800" : value),
+  );
+
+/** Tells by which rule of the description a request is refused, though the schema allows it. */
+const RULES: [
+  rule: string,
+  code: RegExp,
+  param: RegExp,
+  isBroken?: (body: unknown) => boolean,
+][] = [
+  ["Values", /^invalid_value$/, /./, isUnclean],
+  ["Content", /^(invalid_value|missing_.*)$/, /^messages\[\d+\]\.content$/],
+  ["History", /^invalid_value$/, /^messages\[\d+\]$/],
+  ["Choice", /^invalid_value$/, /^tool_choice(\.function\.name)?$/],
+  ["Needs", /^invalid_value$/, /^(top_logprobs|stream_options)$/],
+  ["Model", /^integer_above_max_value$/, /^(max_(completion_)?tokens|n)$/],
+  ["Model", /^(unsupported_value|model_not_found|context_.*)$/, /^/],
+  ["Unsupported", /^unsupported_parameter$/, /./],
+  ["Size", /^(invalid_json|request_too_large)$/, /^/],
+];
+
+/** The names of all of them. */
+export const RULE_NAMES: readonly string[] = [
+  ...document.paths["/v1/chat/completions"].post.description
+    .matchAll(/^- \*\*(\w+)\*\*/gm),
+].map(([, name = ""]) => name);
+
+const takesRequest = validatorOf("ChatCompletionRequest");
+
+/** The rule that allows the refusal of a request; null if the schema refuses it, too. */
+export function ruleBehind(body: unknown, { code, param }: Refused) {
+  if (!takesRequest(body)) return null;
+  const [rule] =
+    RULES.find(([, codes, params, isBroken = () => true]) =>
+      codes.test(code ?? "") && params.test(param ?? "") && isBroken(body)
+    ) ?? [];
+  const what = JSON.stringify(body).slice(0, 300);
+  assert.ok(rule, `the description allows ${what}, refused: ${code} ${param}`);
+  return rule;
+}
+
+/** Fails if the description refuses a request that was accepted. */
+export function assertDescribed(body: unknown): void {
+  const what = JSON.stringify(body).slice(0, 300);
+  assert.ok(takesRequest(body), `the description refuses ${what}`);
+}
