@@ -197,7 +197,7 @@ export const SCENES: readonly Scene[] = [
   ofKey("ask-rotate", "/ask/rotate"),
   ofKey("ask-delete", "/ask/delete", "unused"),
   at("try", "/try"),
-  ["try-answer", (stage) => tryOut(stage, { thinking: "on" }, "stop")],
+  ["try-answer", (stage) => tryOut(stage, { thinking: "on" }, /^stop$/)],
   ["try-calls", (stage) => tryOut(stage, { tools: TOOLS }, "tool_calls")],
   [
     "try-refused",
@@ -329,7 +329,7 @@ const TOOLS = JSON.stringify([
 async function tryOut(
   { owner }: Stage,
   fields: Readonly<Record<string, string>>,
-  shows: string,
+  shows: string | RegExp,
 ): Promise<Page> {
   await owner.goto("/try");
   const all = {
@@ -346,6 +346,6 @@ async function tryOut(
     await (isChoice ? input.selectOption(text) : input.fill(text));
   }
   await press(owner, "Send");
-  await says(owner, shows);
+  await owner.getByText(shows).first().waitFor();
   return owner;
 }
