@@ -5,12 +5,15 @@
  * | name | runs |
  * | --- | --- |
  * | `*_test.ts` | in parallel with others |
- * | `*_timed_test.ts` | alone, afterwards: it measures time, or fills the machine; once more if it fails |
+ * | `*_timed_test.ts` | alone, afterwards: it measures time, or fills the machine |
  * | `*_long_test.ts` | with `test:long` only |
  *
+ * A file that fails is run once more, alone: other work on the machine may have
+ * taken what it needs. The lines about its first failure begin with `first run | `.
  * `LONG_SECONDS_MAX` bounds `test:long`; its last lines name the parts left out.
  */
 import { resolve } from "node:path";
+import { runFiles, TIME_IS_UP } from "./run_files.ts";
 import { readSources, SOURCE_FOLDERS } from "./support/source_files.ts";
 
 const ROOT = resolve(import.meta.dirname ?? ".", "..");
@@ -29,14 +32,12 @@ const SLOW = /^tests\/|^shared\/redis\/|browser|cli_test|limiter_pressure/;
 const SOAK_MINUTES = "0.5";
 /** Exit code of the compose test if it cannot run. */
 const CANNOT_RUN = 77;
-const TIME_IS_UP = -1;
 
 interface Part {
   name: string;
   /** The part is skipped if less time than this is left. */
   secondsMin: number;
-  program: string;
-  args: readonly string[];
+  run: (signal: AbortSignal) => Promise<number>;
 }
 
 const USAGE = `Usage: deno task test [folders, files and options of deno test]
@@ -83,44 +84,23 @@ async function testAll(): Promise<number> {
     .sort((a, b) => Number(SLOW.test(b)) - Number(SLOW.test(a)));
   const startedAtMs = performance.now();
   const seconds = () => Math.round((performance.now() - startedAtMs) / 1_000);
-  const first = await run(Deno.execPath(), [
-    ...DENO_TEST,
-    "--parallel",
-    ...together,
-  ]);
+  let failure = await test(together);
   const togetherSeconds = seconds();
-  const second = await testAlone(alone);
+  for (const file of alone) failure = await test([file]) || failure;
   await say(
     `${togetherSeconds} s in parallel, ${seconds() - togetherSeconds} s alone`,
   );
-  return first || second;
+  return failure;
 }
 
-/**
- * Other work on the machine may take the time that a file measures, so one that
- * fails is run again. Each line of the first run's output is shown with a mark.
- */
-async function testAlone(files: readonly string[]): Promise<number> {
-  let failure = 0;
-  for (const file of files) {
-    const args = [...DENO_TEST, file];
-    const first = await new Deno.Command(Deno.execPath(), {
-      args,
-      cwd: ROOT,
-      stdin: "null",
-    }).output();
-    const output = [first.stdout, first.stderr].map((bytes) =>
-      new TextDecoder().decode(bytes).trimEnd()
-    ).join("\n");
-    if (first.code === 0) {
-      await say(output);
-      continue;
-    }
-    await say(output.replaceAll(/^/gm, "first run | "));
-    await say(`\n${file} failed and is run again`);
-    failure = await run(Deno.execPath(), args) || failure;
-  }
-  return failure;
+function test(files: readonly string[], signal?: AbortSignal): Promise<number> {
+  return runFiles(files, {
+    args: DENO_TEST,
+    cwd: ROOT,
+    env: denoJobs(),
+    signal,
+    write: say,
+  });
 }
 
 async function testLong(): Promise<number> {
@@ -128,28 +108,23 @@ async function testLong(): Promise<number> {
   const parts: Part[] = [{
     name: "the files *_long_test.ts",
     secondsMin: 90,
-    program: Deno.execPath(),
-    args: [
-      ...DENO_TEST,
-      "--parallel",
-      ...files.filter((file) => file.endsWith("_long_test.ts")),
-    ],
+    run: (signal) =>
+      test(files.filter((file) => file.endsWith("_long_test.ts")), signal),
   }, {
     name: "deno task test:soak",
     secondsMin: 45,
-    program: Deno.execPath(),
-    args: ["task", "test:soak", SOAK_MINUTES],
+    run: (signal) =>
+      run(Deno.execPath(), ["task", "test:soak", SOAK_MINUTES], signal),
   }, {
     name: "deno task test:compose",
     secondsMin: 240,
-    program: "deploy/compose_test/run.sh",
-    args: [],
+    run: (signal) => run("deploy/compose_test/run.sh", [], signal),
   }];
   const endsAtMs = performance.now() +
     1_000 * Number(Deno.env.get("LONG_SECONDS_MAX") ?? 3_600);
   const leftOut: string[] = [];
   let failure = 0;
-  for (const { name, secondsMin, program, args } of parts) {
+  for (const { name, secondsMin, run } of parts) {
     const leftMs = endsAtMs - performance.now();
     const left = `${Math.round(leftMs / 1_000)} s were left`;
     if (leftMs < secondsMin * 1_000) {
@@ -157,7 +132,7 @@ async function testLong(): Promise<number> {
       continue;
     }
     await say(`\n== ${name}`);
-    const code = await run(program, args, AbortSignal.timeout(leftMs));
+    const code = await run(AbortSignal.timeout(leftMs));
     if (code === CANNOT_RUN) {
       leftOut.push(`${name}: it cannot run here, see above`);
     } else if (code === TIME_IS_UP) leftOut.push(`${name}: not done, ${left}`);
@@ -173,15 +148,19 @@ async function run(
   args: readonly string[],
   signal?: AbortSignal,
 ): Promise<number> {
-  const jobs = Math.ceil(navigator.hardwareConcurrency * JOBS_PER_CORE);
   const { code } = await new Deno.Command(program, {
     args: [...args],
     cwd: ROOT,
-    env: { DENO_JOBS: Deno.env.get("DENO_JOBS") ?? String(jobs) },
+    env: denoJobs(),
     stdin: "null",
     ...(signal === undefined ? {} : { signal }),
   }).spawn().status;
   return signal?.aborted ? TIME_IS_UP : code;
+}
+
+function denoJobs() {
+  const jobs = Math.ceil(navigator.hardwareConcurrency * JOBS_PER_CORE);
+  return { DENO_JOBS: Deno.env.get("DENO_JOBS") ?? String(jobs) };
 }
 
 function findTests(): string[] {
