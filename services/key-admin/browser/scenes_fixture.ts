@@ -11,13 +11,7 @@ import {
   useLimits,
 } from "../console_fixture.ts";
 import { linkPath } from "../domain/sign_in/links.ts";
-import {
-  openWindow,
-  press,
-  says,
-  signedIn,
-  type Visit,
-} from "./site_fixture.ts";
+import { openWindow, press, signedIn, type Visit } from "./site_fixture.ts";
 
 /** The users of the console and its data. */
 export type Stage = Awaited<ReturnType<typeof setStage>>;
