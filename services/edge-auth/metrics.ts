@@ -71,7 +71,6 @@ export const EDGE_METRICS = {
   }),
   dispatchWait: histogram("gateway_dispatch_wait_seconds", {
     help: "Time from admission until a worker accepted the request.",
-    labels: [],
     buckets: INTERNAL_SECONDS,
   }),
   rejects: counter("gateway_rejects_total", {
@@ -80,11 +79,9 @@ export const EDGE_METRICS = {
   }),
   retries: counter("gateway_retries_total", {
     help: "Attempts lost before the first byte and repeated on another worker.",
-    labels: [],
   }),
   naks: counter("gateway_naks_total", {
     help: "Requests to a worker to send frames of an answer again.",
-    labels: [],
   }),
   cancels: counter("gateway_cancels_total", {
     help: "Requests that were stopped before their end, by reason.",
@@ -103,11 +100,9 @@ export const EDGE_METRICS = {
   failedRequestsLost: counter("gateway_failed_requests_lost_total", {
     help:
       "Refused and failed requests that the usage of their keys lacks, because Redis did not take them.",
-    labels: [],
   }),
   admissionSeconds: histogram("gateway_admission_duration_seconds", {
     help: "How long Redis took to decide on a chat request.",
-    labels: [],
     buckets: INTERNAL_SECONDS,
   }),
   running: gauge("gateway_chats", {
@@ -117,11 +112,9 @@ export const EDGE_METRICS = {
   }),
   leases: gauge("gateway_leases", {
     help: "Requests of this edge that hold a slot of their key in Redis.",
-    labels: [],
   }),
   unsettled: gauge("gateway_unsettled", {
     help: "Requests that have ended but whose cost has not reached Redis yet.",
-    labels: [],
   }),
   workers: gauge("gateway_known_workers", {
     help: "Workers whose beats this edge receives: of `chat`, of `media`.",
@@ -143,7 +136,6 @@ export type RouteName =
   | "reference"
   | "other";
 
-const MS_PER_SECOND = 1_000;
 const NO_CODE = "";
 /** Known labels are exported as 0 from the start, because a rate needs an initial value. */
 const RESULTS = ["admitted", "refused", "unavailable", "failed"];
@@ -154,37 +146,21 @@ export type EdgeMetrics = ReturnType<typeof createEdgeMetrics>;
 
 /** Creates the counters and histograms of {@link EDGE_METRICS}. */
 export function createEdgeMetrics(registry: MetricRegistry) {
-  const requests = registry.counter(EDGE_METRICS.requests);
-  const requestSeconds = registry.histogram(EDGE_METRICS.requestSeconds);
-  const runs = registry.counter(EDGE_METRICS.runs);
-  const firstToken = registry.histogram(EDGE_METRICS.firstToken);
-  const tokenGap = registry.histogram(EDGE_METRICS.tokenGap);
-  const tokens = registry.counter(EDGE_METRICS.tokens);
-  const dispatchWait = registry.histogram(EDGE_METRICS.dispatchWait).with();
-  const rejects = registry.counter(EDGE_METRICS.rejects);
-  const retries = registry.counter(EDGE_METRICS.retries).with();
-  const naks = registry.counter(EDGE_METRICS.naks).with();
-  const cancels = registry.counter(EDGE_METRICS.cancels);
-  const admissions = registry.counter(EDGE_METRICS.admissions);
-  const mediaRuns = registry.counter(EDGE_METRICS.mediaRuns);
-  const mediaFirstByte = registry.histogram(EDGE_METRICS.mediaFirstByte);
-  const mediaUnits = registry.counter(EDGE_METRICS.mediaUnits);
-  const refusals = registry.counter(EDGE_METRICS.refusals);
-  const failedRequestsLost = registry.counter(EDGE_METRICS.failedRequestsLost)
-    .with();
-  const decision = registry.histogram(EDGE_METRICS.admissionSeconds).with();
-  for (const reason of REJECTS) rejects.with(reason).add(0);
-  for (const reason of CANCEL_REASONS) cancels.with(reason).add(0);
-  for (const result of RESULTS) admissions.with(result).add(0);
+  const metrics = registry.record(EDGE_METRICS);
+  for (const reason of REJECTS) metrics.rejects.with(reason).add(0);
+  for (const reason of CANCEL_REASONS) metrics.cancels.with(reason).add(0);
+  for (const result of RESULTS) metrics.admissions.with(result).add(0);
   for (const limit of LIMIT_NAMES) {
-    for (const whose of ["key", "owner"]) refusals.with(limit, whose).add(0);
+    for (const whose of ["key", "owner"]) {
+      metrics.refusals.with(limit, whose).add(0);
+    }
   }
   const ended = (route: RouteName, durationMs: number): void =>
-    requestSeconds.with(route).observe(durationMs / MS_PER_SECOND);
+    metrics.requestSeconds.with(route).observeMs(durationMs);
   return {
     /** A response was sent, or its client has disconnected. */
     answered: (route: RouteName, status: number): void =>
-      requests.with(route, String(status)).add(),
+      metrics.requests.with(route, String(status)).add(),
     /** An answer has ended. */
     ended,
     /** An admitted request has ended. */
@@ -197,38 +173,49 @@ export function createEdgeMetrics(registry: MetricRegistry) {
       const { model } = request;
       const isChat = kind === "chat";
       const code = outcome.error?.code ?? NO_CODE;
-      (isChat ? runs : mediaRuns).with(model, outcome.kind, code).add();
+      (isChat ? metrics.runs : metrics.mediaRuns).with(
+        model,
+        outcome.kind,
+        code,
+      ).add();
       if (isChat) {
-        tokens.with(model, "prompt").add(outcome.usage?.prompt_tokens ?? 0);
-        tokens.with(model, "completion").add(outcome.completionTokens);
-      } else mediaUnits.with(model).add(outcome.completionTokens);
-      retries.add(outcome.repeats);
-      naks.add(outcome.naks);
-      for (const reason of outcome.rejects) rejects.with(reason).add();
+        metrics.tokens.with(model, "prompt").add(
+          outcome.usage?.prompt_tokens ?? 0,
+        );
+        metrics.tokens.with(model, "completion").add(outcome.completionTokens);
+      } else metrics.mediaUnits.with(model).add(outcome.completionTokens);
+      metrics.retries.add(outcome.repeats);
+      metrics.naks.add(outcome.naks);
+      for (const reason of outcome.rejects) metrics.rejects.with(reason).add();
       const { cancelReason, dispatchMs, firstByteMs } = outcome;
-      if (cancelReason !== null) cancels.with(cancelReason).add();
-      if (dispatchMs !== null) dispatchWait.observe(dispatchMs / MS_PER_SECOND);
+      if (cancelReason !== null) metrics.cancels.with(cancelReason).add();
+      if (dispatchMs !== null) {
+        metrics.dispatchWait.observeMs(dispatchMs);
+      }
       if (firstByteMs === null) return;
       const firstMs = durationMs - outcome.durationMs + firstByteMs;
-      if (!isChat) mediaFirstByte.with(model).observe(firstMs / MS_PER_SECOND);
+      if (!isChat) {
+        metrics.mediaFirstByte.with(model).observeMs(firstMs);
+      }
       if (!isChat || !request.stream) return;
-      firstToken.with(model).observe(firstMs / MS_PER_SECOND);
+      metrics.firstToken.with(model).observeMs(firstMs);
       const gaps = outcome.completionTokens - 1;
       if (outcome.kind !== "complete" || gaps < 1) return;
       const gapMs = (outcome.durationMs - firstByteMs) / gaps;
-      tokenGap.with(model).observe(gapMs / MS_PER_SECOND);
+      metrics.tokenGap.with(model).observeMs(gapMs);
     },
-    failedRequestsLost: (count: number): void => failedRequestsLost.add(count),
+    failedRequestsLost: (count: number): void =>
+      metrics.failedRequestsLost.add(count),
     /** Admission has decided. */
     decided({ result, durationMs }: Decision): void {
-      decision.observe(durationMs / MS_PER_SECOND);
-      if (typeof result === "string") admissions.with(result).add();
-      else if (result.isAdmitted) admissions.with("admitted").add();
+      metrics.admissionSeconds.observeMs(durationMs);
+      if (typeof result === "string") metrics.admissions.with(result).add();
+      else if (result.isAdmitted) metrics.admissions.with("admitted").add();
       else {
-        admissions.with("refused").add();
+        metrics.admissions.with("refused").add();
         const isLimit = result.reason === "limited";
         const reason = isLimit ? result.limit : result.reason;
-        refusals.with(reason, isLimit ? result.of : "key").add();
+        metrics.refusals.with(reason, isLimit ? result.of : "key").add();
       }
     },
   };

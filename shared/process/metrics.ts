@@ -6,20 +6,7 @@
 
 /** Buckets for the time to the first token and to the end of an answer. */
 export const ANSWER_SECONDS: readonly number[] = [
-  0.005,
-  0.01,
-  0.025,
-  0.05,
-  0.1,
-  0.25,
-  0.5,
-  1,
-  2.5,
-  5,
-  10,
-  30,
-  60,
-  300,
+  ...[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300],
 ];
 
 type MetricType = "counter" | "gauge" | "histogram";
@@ -42,18 +29,27 @@ export interface MetricSpec<
 /** All metrics of one part of a service, by their names in code. */
 export type MetricTable = Readonly<Record<string, MetricSpec>>;
 
+/** How a metric is written down: without `labels` it is a single number or histogram. */
+type Info<Labels extends readonly string[]> =
+  & Omit<MetricSpec<MetricType, Labels>, "type" | "name" | "labels">
+  & { readonly labels?: Labels };
+
 function row<Type extends MetricType>(type: Type) {
-  return <const Labels extends readonly string[]>(
+  function describe<const Labels extends readonly string[] = readonly []>(
     name: string,
-    info: Omit<MetricSpec<Type, Labels>, "type" | "name">,
-  ): MetricSpec<Type, Labels> => ({ type, name, ...info });
+    info: Info<Labels>,
+  ): MetricSpec<Type, Labels>;
+  function describe(name: string, info: Info<readonly string[]>): MetricSpec {
+    return { type, name, labels: [], ...info };
+  }
+  return describe;
 }
 
-/** A number that only increases: `counter("gateway_naks_total", { help: "…", labels: [] })`. */
+/** A number that only increases: `counter("gateway_naks_total", { help: "…" })`. */
 export const counter = row("counter");
 /** A number that is read when the metrics are scraped. */
 export const gauge = row("gauge");
-/** Counts the values up to each of the bounds. */
+/** Counts the durations up to each of the bounds, in seconds. */
 export const histogram = row("histogram");
 
 /** The values of a metric's labels, in the order of their names. */
@@ -61,10 +57,20 @@ type LabelValues<Labels extends readonly string[]> = {
   readonly [Index in keyof Labels]: string;
 };
 
-/** Returns the cell for these label values, which callers may keep. */
-interface Family<Labels extends readonly string[], Cell> {
-  with(...values: LabelValues<Labels>): Cell;
-}
+/** What is counted or observed; `with` returns the cell for these label values, which callers may keep. */
+type Recorder<Labels extends readonly string[], Cell> = Labels extends
+  readonly [] ? Cell
+  : { with(...values: LabelValues<Labels>): Cell };
+
+/** The counters and histograms of a table. */
+type Recorders<Table extends MetricTable> = {
+  readonly [
+    Name in keyof Table as Table[Name]["type"] extends "gauge" ? never : Name
+  ]: Recorder<
+    Table[Name]["labels"],
+    Pick<Cell, Table[Name]["type"] extends "counter" ? "add" : "observeMs">
+  >;
+};
 
 /** The number of a counter, or the numbers of a histogram, for one combination of label values. */
 class Cell {
@@ -83,7 +89,9 @@ class Cell {
     this.#sum += amount;
   }
 
-  observe(value: number): void {
+  /** Counts a duration, in seconds as Prometheus wants it. */
+  observeMs(ms: number): void {
+    const value = ms / 1_000;
     const index = this.#bounds?.findIndex((bound) => value <= bound) ?? 0;
     const bucket = index < 0 ? this.#counts.length - 1 : index;
     this.#counts[bucket] = (this.#counts[bucket] ?? 0) + 1;
@@ -116,16 +124,14 @@ export class MetricRegistry {
   /** Returns the samples of each metric. */
   readonly #samples = new Map<MetricSpec, () => string[]>();
 
-  counter<Labels extends readonly string[]>(
-    spec: MetricSpec<"counter", Labels>,
-  ): Family<Labels, Pick<Cell, "add">> {
-    return this.#family(spec);
-  }
-
-  histogram<Labels extends readonly string[]>(
-    spec: MetricSpec<"histogram", Labels>,
-  ): Family<Labels, Pick<Cell, "observe">> {
-    return this.#family(spec);
+  /** Adds the counters and histograms of a table, for what they are to record. */
+  record<Table extends MetricTable>(table: Table): Recorders<Table>;
+  record(table: MetricTable): { readonly [name: string]: unknown } {
+    const recorded = Object.entries(table)
+      .filter(([, { type }]) => type !== "gauge");
+    return Object.fromEntries(
+      recorded.map(([name, spec]) => [name, this.#recorder(spec)]),
+    );
   }
 
   /**
@@ -156,9 +162,13 @@ export class MetricRegistry {
     }).join("\n");
   }
 
-  #family(spec: MetricSpec): Family<readonly string[], Cell> {
+  #recorder(spec: MetricSpec) {
     const { name, labels, buckets } = spec;
     const cells = new Map<string, Cell>();
+    this.#add(
+      spec,
+      () => [...cells.values()].flatMap((cell) => cell.samples(name)),
+    );
     const cellOf = (...values: readonly string[]): Cell => {
       const key = values.join(SEPARATOR);
       const known = cells.get(key);
@@ -167,13 +177,7 @@ export class MetricRegistry {
       cells.set(key, cell);
       return cell;
     };
-    // Without labels there is one cell, which is exported even while it is zero.
-    if (labels.length === 0) cellOf();
-    this.#add(
-      spec,
-      () => [...cells.values()].flatMap((cell) => cell.samples(name)),
-    );
-    return { with: cellOf };
+    return labels.length === 0 ? cellOf() : { with: cellOf };
   }
 
   #add(spec: MetricSpec, samples: () => string[]): void {

@@ -13,8 +13,8 @@ const WAIT = histogram("gateway_wait_seconds", {
   buckets: [0.1, 1],
 });
 const SLOTS = gauge("gateway_slots", { help: "Slots.", labels: ["state"] });
-const ALL = gauge("gateway_all", { help: "Slots.", labels: [] });
-const NAKS = counter("gateway_naks_total", { help: "Naks.", labels: [] });
+const ALL = gauge("gateway_all", { help: "Slots." });
+const NAKS = counter("gateway_naks_total", { help: "Naks." });
 
 function samples(text: string): string[] {
   return text.split("\n").filter((line) => line !== "" && line[0] !== "#");
@@ -22,12 +22,11 @@ function samples(text: string): string[] {
 
 Deno.test("MetricRegistry counts by label values, keeps them apart and escapes them; a name is used once", () => {
   const registry = new MetricRegistry();
-  const requests = registry.counter(REQUESTS);
+  const { requests } = registry.record({ requests: REQUESTS, naks: NAKS });
   requests.with("a", "bc").add();
   requests.with("a", "bc").add(2);
   requests.with("ab", "c").add();
   requests.with('a"b', "c\n\\").add();
-  registry.counter(NAKS);
   const expected = [
     'gateway_requests_total{route="a",status="bc"} 3',
     'gateway_requests_total{route="ab",status="c"} 1',
@@ -37,13 +36,13 @@ Deno.test("MetricRegistry counts by label values, keeps them apart and escapes t
   assert.deepEqual(samples(registry.text()), expected);
   // Looking twice must not count twice.
   assert.deepEqual(samples(registry.text()), expected);
-  assert.throws(() => registry.counter(NAKS), /exists already/);
+  assert.throws(() => registry.record({ naks: NAKS }), /exists already/);
 });
 
 Deno.test("MetricRegistry writes a histogram with rising buckets, sum and count", () => {
   const registry = new MetricRegistry();
-  const wait = registry.histogram(WAIT).with("m");
-  for (const seconds of [0.05, 0.1, 0.5, 3]) wait.observe(seconds);
+  const wait = registry.record({ WAIT }).WAIT.with("m");
+  for (const ms of [50, 100, 500, 3_000]) wait.observeMs(ms);
   const text = registry.text();
   assert.deepEqual(samples(text), [
     'gateway_wait_seconds_bucket{model="m",le="0.1"} 2',

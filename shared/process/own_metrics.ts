@@ -12,7 +12,6 @@ export const PROCESS_METRICS = {
   }),
   ready: gauge("gateway_ready", {
     help: "1 while the service is ready according to `/readyz`, else 0.",
-    labels: [],
   }),
   notReady: gauge("gateway_not_ready", {
     help:
@@ -21,7 +20,6 @@ export const PROCESS_METRICS = {
   }),
   startTime: gauge("gateway_start_time_seconds", {
     help: "When the process started, in Unix time.",
-    labels: [],
   }),
   memory: gauge("gateway_memory_bytes", {
     help: "Memory of the process. `rss`: as seen by the operating system.",
@@ -29,7 +27,6 @@ export const PROCESS_METRICS = {
   }),
   eventLoopLag: histogram("gateway_event_loop_lag_seconds", {
     help: "Delay of a timer that is due every 50 ms.",
-    labels: [],
     buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5],
   }),
 } as const;
@@ -38,16 +35,13 @@ export const PROCESS_METRICS = {
 export const BUS_METRICS = {
   busConnected: gauge("gateway_bus_connected", {
     help: "1 while connected to NATS, else 0.",
-    labels: [],
   }),
   busFlowing: gauge("gateway_bus_flowing", {
     help:
       "1 while messages of the process to itself through NATS arrive in time, else 0.",
-    labels: [],
   }),
   busPending: gauge("gateway_bus_pending_bytes", {
     help: "Bytes published to NATS that have not left the process yet.",
-    labels: [],
   }),
   busEvents: counter("gateway_bus_events_total", {
     help:
@@ -60,7 +54,6 @@ export const BUS_METRICS = {
 export const REDIS_METRICS = {
   redisReady: gauge("gateway_redis_ready", {
     help: "1 while Redis is available, else 0.",
-    labels: [],
   }),
 } as const;
 
@@ -99,11 +92,11 @@ export function observeProcess(
       [["external"], external],
     ];
   });
-  const lag = registry.histogram(metrics.eventLoopLag).with();
+  const { eventLoopLag: lag } = registry.record(metrics);
   let dueAtMs = now() + LAG_INTERVAL_MS;
   const timer = setInterval(() => {
     const nowMs = now();
-    lag.observe(Math.max(0, nowMs - dueAtMs) / MS_PER_SECOND);
+    lag.observeMs(Math.max(0, nowMs - dueAtMs));
     dueAtMs = nowMs + LAG_INTERVAL_MS;
   }, LAG_INTERVAL_MS);
   return () => clearInterval(timer);
@@ -119,11 +112,11 @@ export function observeBus(
     onEvent(listener: (event: string) => void): unknown;
   },
 ): void {
-  const { busConnected, busFlowing, busPending, busEvents } = BUS_METRICS;
+  const { busConnected, busFlowing, busPending } = BUS_METRICS;
   registry.gauge(busConnected, () => Number(bus.isConnected));
   registry.gauge(busFlowing, () => Number(bus.isReady));
   registry.gauge(busPending, () => bus.pendingBytes);
-  const events = registry.counter(busEvents);
+  const { busEvents: events } = registry.record(BUS_METRICS);
   // Without an initial zero, the first increment is invisible to rate().
   for (const event of BUS_EVENTS) events.with(event).add(0);
   bus.onEvent((event) => events.with(event).add());

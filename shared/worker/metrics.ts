@@ -15,15 +15,12 @@ import type { Worker } from "./worker.ts";
 export const WORKER_METRICS = {
   slots: gauge("gateway_worker_slots", {
     help: "The most jobs that this worker runs at once.",
-    labels: [],
   }),
   inFlight: gauge("gateway_worker_in_flight", {
     help: "Jobs that are running.",
-    labels: [],
   }),
   draining: gauge("gateway_worker_draining", {
     help: "1 while the worker is draining and accepts no jobs, else 0.",
-    labels: [],
   }),
   jobs: counter("gateway_jobs_total", {
     help:
@@ -46,16 +43,13 @@ export const WORKER_METRICS = {
   }),
   framesSent: counter("gateway_frames_sent_total", {
     help: "Frames of finished answers sent to edges, including repeats.",
-    labels: [],
   }),
   framesRepeated: counter("gateway_frames_repeated_total", {
     help: "Frames of finished answers that were sent again.",
-    labels: [],
   }),
   wakeUps: counter("gateway_wake_ups_total", {
     help:
       "Times that the process was stalled for so long that it rejected the jobs that had piled up.",
-    labels: [],
   }),
   attempts: counter("gateway_backend_attempts_total", {
     help:
@@ -79,7 +73,6 @@ export const WORKER_METRICS = {
   }),
 } as const;
 
-const MS_PER_SECOND = 1_000;
 const BREAKER_VALUES: Record<BreakerState, number> = {
   closed: 0,
   "half-open": 0.5,
@@ -91,41 +84,31 @@ export type WorkerMetrics = ReturnType<typeof createWorkerMetrics>;
 
 /** Creates the counters and histograms of {@link WORKER_METRICS}. */
 export function createWorkerMetrics(registry: MetricRegistry) {
-  const table = WORKER_METRICS;
-  const rejects = registry.counter(table.jobRejects);
-  const wakeUps = registry.counter(table.wakeUps).with();
-  const jobs = registry.counter(table.jobs);
-  const jobSeconds = registry.histogram(table.jobSeconds);
-  const jobTokens = registry.counter(table.jobTokens);
-  const sent = registry.counter(table.framesSent).with();
-  const repeated = registry.counter(table.framesRepeated).with();
-  const attempts = registry.counter(table.attempts);
-  const attemptSeconds = registry.histogram(table.attemptSeconds);
-  const firstTokenSeconds = registry.histogram(table.firstTokenSeconds);
+  const metrics = registry.record(WORKER_METRICS);
   return {
     /** A job was rejected. */
-    rejected: (reason: RejectReason) => rejects.with(reason).add(),
+    rejected: (reason: RejectReason) => metrics.jobRejects.with(reason).add(),
     /** The process noticed that it had been stalled. */
-    wokeUp: () => wakeUps.add(),
+    wokeUp: () => metrics.wakeUps.add(),
     /** The backend of a job has finished. */
     ended(report: JobReport): void {
       const { model = "", outcome, errorCode = "" } = report;
-      jobs.with(model, outcome, errorCode).add();
-      jobSeconds.with(model).observe(report.durationMs / MS_PER_SECOND);
-      jobTokens.with(model).add(report.completionTokens);
+      metrics.jobs.with(model, outcome, errorCode).add();
+      metrics.jobSeconds.with(model).observeMs(report.durationMs);
+      metrics.jobTokens.with(model).add(report.completionTokens);
     },
     /** The edge has the whole answer, or no longer needs it. */
     finished(sender: { framesSent: number; framesRepeated: number }): void {
-      sent.add(sender.framesSent);
-      repeated.add(sender.framesRepeated);
+      metrics.framesSent.add(sender.framesSent);
+      metrics.framesRepeated.add(sender.framesRepeated);
     },
     /** A request to a model server has ended. */
     attempted(model: string, report: AttemptReport): void {
       const { backend, outcome, durationMs, firstTokenMs } = report;
-      attempts.with(model, backend, outcome).add();
-      attemptSeconds.with(backend).observe(durationMs / MS_PER_SECOND);
+      metrics.attempts.with(model, backend, outcome).add();
+      metrics.attemptSeconds.with(backend).observeMs(durationMs);
       if (firstTokenMs === null) return;
-      firstTokenSeconds.with(backend).observe(firstTokenMs / MS_PER_SECOND);
+      metrics.firstTokenSeconds.with(backend).observeMs(firstTokenMs);
     },
   };
 }

@@ -30,7 +30,7 @@ export function createHandler(
     registry: MetricRegistry;
   },
 ): ServeHandler {
-  const responses = registry.counter(CONSOLE_METRICS.responses);
+  const { responses } = registry.record(CONSOLE_METRICS);
   // Start at zero, so that a rate can be computed.
   for (const name of ["2xx", "3xx", "4xx", "5xx"]) responses.with(name).add(0);
   return async (request, info) => {
