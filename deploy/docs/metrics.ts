@@ -31,13 +31,11 @@ export const METRIC_TABLES: readonly ServiceMetrics[] = [
   },
 ];
 
-/** The metrics that a service exports. */
 export function metricsOf(service: ServiceName): MetricSpec[] {
   return METRIC_TABLES.filter(({ services }) => services.includes(service))
     .flatMap(({ table }) => Object.values(table));
 }
 
-/** Every metric once. */
 export function allMetrics(): MetricSpec[] {
   return METRIC_TABLES.flatMap(({ table }) => Object.values(table));
 }

@@ -89,7 +89,6 @@ export function openApiDocument(
   return document;
 }
 
-/** Whether a text is one of the table's codes. */
 export function isErrorCode(code: string): code is ErrorCode {
   return code in ERROR_KINDS;
 }

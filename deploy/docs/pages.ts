@@ -14,7 +14,6 @@ import { isErrorCode, openApiDocument } from "./openapi.ts";
 
 const ROOT = new URL("../../", import.meta.url);
 
-/** The variables of each service. */
 export const SERVICE_VARIABLES = {
   "edge-auth": EDGE_VARIABLES,
   "chat-worker": CHAT_WORKER_VARIABLES,
@@ -42,7 +41,6 @@ const GENERATORS: {
   },
 };
 
-/** Their paths, from the root. */
 export const GENERATED: readonly string[] = Object.keys(GENERATORS);
 
 /** Paths from the root, with the text that each file should have. */
@@ -57,7 +55,6 @@ export async function generatedFiles(): Promise<Map<string, string>> {
 
 const read = (path: string) => Deno.readTextFile(new URL(path, ROOT));
 
-/** Writes them. */
 export async function writeGeneratedFiles(): Promise<void> {
   for (const [path, text] of await generatedFiles()) {
     await Deno.writeTextFile(new URL(path, ROOT), text);

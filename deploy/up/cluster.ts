@@ -12,7 +12,6 @@ const TEXT_CHARS_MAX = 300;
 
 /** All processes of one launcher. None outlives it, even if it is killed with -9. */
 export class Cluster {
-  /** Whether the start is over. */
   isReady = false;
   /** One-time link that creates the first owner; null when there is one. */
   setupUrl: string | null = null;

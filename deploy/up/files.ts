@@ -30,7 +30,6 @@ export async function writePrivateFile(
   await Deno.rename(draft, path);
 }
 
-/** Removes a file, if it exists. */
 export async function removeFile(path: string): Promise<void> {
   try {
     await Deno.remove(path);

@@ -8,7 +8,6 @@ export interface FirstKey {
   key?: string;
   /** The models that the key may use, if they are known. */
   models?: readonly string[];
-  /** For the operator. */
   note?: string;
 }
 

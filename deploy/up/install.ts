@@ -20,7 +20,6 @@ export interface InstallDeps {
   dirs: readonly string[];
   isRoot: boolean;
   out: Output;
-  /** Ends an installation. */
   stopping: AbortSignal;
 }
 

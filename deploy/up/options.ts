@@ -7,13 +7,11 @@ import { EXIT, UpError } from "./terminal.ts";
 /** The options of the command, see {@link USAGE}. Paths are absolute. */
 export type UpOptions = ReturnType<typeof parseOptions>;
 
-/** The root of the repository. */
 export const ROOT = resolve(import.meta.dirname ?? ".", "../..");
 
 const INSTANCES = [1, 64] as const;
 const PORTS = [0, 65_535] as const;
 
-/** The text of `--help`. */
 export const USAGE = `Starts the gateway on this machine; Ctrl-C stops it.
 
 Usage: deno task up [options]

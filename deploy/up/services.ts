@@ -7,7 +7,6 @@ import type { ModelSettings } from "./settings.ts";
 import type { Program, Unit } from "./supervise.ts";
 import { UpError } from "./terminal.ts";
 
-/** The gateway's own services. */
 export type ServiceName =
   | "edge-auth"
   | "chat-worker"
@@ -17,7 +16,6 @@ export type ServiceName =
 /** Those, and the command line that manages keys. */
 export type ProgramName = ServiceName | "keys";
 
-/** The variables of a process. */
 export type Environment = Readonly<Record<string, string>>;
 
 /** The settings that all programs of a cluster share. */
@@ -177,7 +175,6 @@ export function httpUrl(host: string, port: number): string {
   return `http://${address.includes(":") ? `[${address}]` : address}:${port}`;
 }
 
-/** How long a service may take to stop. */
 export function stopGraceMs({ DRAIN_SECONDS: given }: Environment): number {
   const seconds = Number(given ?? DRAIN_SECONDS);
   return (seconds >= 0 ? seconds : 0) * 1_000 + STOP_MS;

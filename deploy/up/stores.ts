@@ -8,7 +8,6 @@ import type { Settings } from "./settings.ts";
 import { UpError } from "./terminal.ts";
 import type { UpDeps } from "./up.ts";
 
-/** How to run a private server. */
 interface Store {
   /** Also the scheme of its URL. */
   service: string;

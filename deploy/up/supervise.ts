@@ -75,7 +75,6 @@ export class Supervised {
     this.#finished = Promise.resolve().then(() => this.#keepRunning());
   }
 
-  /** The pid of the running process, if there is one. */
   get pid(): number | undefined {
     return this.#child?.pid;
   }

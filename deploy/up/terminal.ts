@@ -1,7 +1,6 @@
 /** The launcher's output and exit codes. */
 import { monotonicNow } from "@gateway/shared/process/clock";
 
-/** Exit codes of the launcher. */
 export const EXIT = {
   ok: 0,
   failed: 1,
@@ -23,13 +22,10 @@ export class UpError extends Error {
   }
 }
 
-/** Prints lines for the operator. */
 export type Output = ReturnType<typeof createOutput>;
 
-/** A warning is repeated at most this often. */
 const REPEAT_MS = 30_000;
 
-/** The output of this process. */
 export function createOutput(isQuiet: boolean) {
   const warnedAtMs = new Map<string, number>();
   const print = (to: typeof Deno.stdout, text: string) => {

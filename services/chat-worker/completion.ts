@@ -12,7 +12,6 @@ import * as z from "zod";
 import { Answer } from "./backends/answer.ts";
 import type { OpenAiBackend } from "./backends/openai.ts";
 
-/** A backend of a chat model. */
 export type ChatBackend = PoolBackend & Pick<OpenAiBackend, "complete">;
 
 /** The fields that this service relies on: the edge has checked them all. */

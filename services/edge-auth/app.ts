@@ -47,11 +47,9 @@ export interface AppDependencies extends RunRequestDependencies {
   /** Whether this edge is about to stop; each connection then closes after its next response. */
   isDraining: () => boolean;
   metrics: EdgeMetrics;
-  /** Where refused requests are logged. */
   refusals: Pick<RefusalLog, "add">;
 }
 
-/** Characters of a request path that messages and the log show. */
 const PATH_CHARS_MAX = 200;
 
 const MODELS = "/v1/models";
@@ -89,7 +87,6 @@ function routeOf(path: string): RouteName {
   return path.startsWith(`${MODELS}/`) ? "model" : "other";
 }
 
-/** A request that is being handled. */
 interface Call extends RunCall {
   readonly route: RouteName;
   /** Set once its key is known. */

@@ -141,10 +141,8 @@ const NO_CODE = "";
 const RESULTS = ["admitted", "refused", "unavailable", "failed"];
 const REJECTS: readonly RejectReason[] = ["full", "draining", "stale"];
 
-/** Counts what the edge does. */
 export type EdgeMetrics = ReturnType<typeof createEdgeMetrics>;
 
-/** Creates the counters and histograms of {@link EDGE_METRICS}. */
 export function createEdgeMetrics(registry: MetricRegistry) {
   const metrics = registry.record(EDGE_METRICS);
   for (const reason of REJECTS) metrics.rejects.with(reason).add(0);
@@ -161,9 +159,7 @@ export function createEdgeMetrics(registry: MetricRegistry) {
     /** A response was sent, or its client has disconnected. */
     answered: (route: RouteName, status: number): void =>
       metrics.requests.with(route, String(status)).add(),
-    /** An answer has ended. */
     ended,
-    /** An admitted request has ended. */
     ran(
       { kind, request }: Pick<RunJob, "kind" | "request">,
       outcome: RunOutcome,
@@ -206,7 +202,6 @@ export function createEdgeMetrics(registry: MetricRegistry) {
     },
     failedRequestsLost: (count: number): void =>
       metrics.failedRequestsLost.add(count),
-    /** Admission has decided. */
     decided({ result, durationMs }: Decision): void {
       metrics.admissionSeconds.observeMs(durationMs);
       if (typeof result === "string") metrics.admissions.with(result).add();
@@ -221,7 +216,6 @@ export function createEdgeMetrics(registry: MetricRegistry) {
   };
 }
 
-/** Exports the state of the edge as gauges. */
 export function observeEdge(
   registry: MetricRegistry,
   { dispatcher, limiter }: {

@@ -8,7 +8,6 @@ import {
 const DEFAULT_PORT = 8090;
 const MS_PER_SECOND = 1_000;
 
-/** Every variable of the simulator. */
 export const SIMULATOR_VARIABLES = {
   ...SERVICE_VARIABLES,
   ...listenVariables(DEFAULT_PORT),

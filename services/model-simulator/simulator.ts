@@ -16,7 +16,6 @@ export interface SimulatorOptions {
   pace?: Partial<Pace>;
   /** Called with each request for generated content once its body is read. Must not throw. */
   onRequest?: (request: SeenRequest) => void;
-  /** The clock of videos. */
   now?: WallNow;
 }
 

@@ -42,12 +42,10 @@ export const CANCEL_REASONS = [
  */
 export type CancelReason = typeof CANCEL_REASONS[number];
 
-/** What a record says about one attempt. */
 export type ControlAction =
   | { type: "ack" | "nak"; sequence: number }
   | { type: "cancel"; reason: CancelReason };
 
-/** One record. */
 export type ControlRecord = ControlAction & {
   requestId: string;
   attempt: number;

@@ -31,13 +31,11 @@ import { ApiError, ERROR_KINDS, type ErrorCode } from "../openai/error.ts";
 const FRAME_VERSION = 1;
 export const FRAME_HEADER_BYTES = 16;
 
-/** The types of frames. */
 export const FrameType = {
   /** The job runs here. Payload: the worker's id. Implied by BEAT, and by DATA, END and ERR when the edge chose the worker. */
   ACCEPT: 1,
   /** The job does not run here. Payload: {@link RejectPayload}. Has no sequence number and is never repeated. */
   REJECT: 2,
-  /** Part of the answer. */
   DATA: 3,
   /** The answer is complete. Payload: the usage. */
   END: 4,

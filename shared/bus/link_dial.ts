@@ -69,7 +69,6 @@ export interface BusTiming {
   silentMs: number;
 }
 
-/** The timing of production. */
 export const BUS_TIMING: BusTiming = {
   // A server that drops packets must not delay the connection to the next one.
   dialMs: 2_000,

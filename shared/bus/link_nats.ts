@@ -207,7 +207,6 @@ export class BusLink {
     await this.#inTime(this.#present().client.flush());
   }
 
-  /** Calls `listener` for every event. */
   onEvent(listener: BusListener): void {
     this.#listeners.push(listener);
   }

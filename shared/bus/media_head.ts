@@ -14,7 +14,6 @@ const headSchema = z.object({
 });
 export type MediaHead = z.infer<typeof headSchema>;
 
-/** The first line of an answer. */
 export const encodeMediaHead = (head: MediaHead): string =>
   `${JSON.stringify(head)}\n`;
 

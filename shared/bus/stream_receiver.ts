@@ -65,7 +65,6 @@ export type StreamEvent =
 
 export type SendControl = (workerId: string, record: ControlRecord) => void;
 
-/** Options of a {@link StreamReceiver}. */
 export interface StreamReceiverOptions {
   requestId: string;
   attempt: number;
@@ -73,7 +72,6 @@ export interface StreamReceiverOptions {
   workerId: string | null;
   /** When the job was sent. */
   nowMs: number;
-  /** Sends a record to a worker. */
   control: SendControl;
   limits?: StreamLimits;
 }
@@ -127,12 +125,10 @@ export class StreamReceiver {
     return this.#workerId;
   }
 
-  /** Whether the worker has accepted the job. */
   get isAccepted(): boolean {
     return this.#isAccepted;
   }
 
-  /** Whether the attempt has ended in any way. */
   get isOver(): boolean {
     return this.#isOver;
   }
@@ -147,7 +143,6 @@ export class StreamReceiver {
     return this.#untakenBytes;
   }
 
-  /** Processes a frame of this request. */
   onFrame(frame: Frame, nowMs: number): StreamEvent {
     if (this.#isOver || frame.attempt !== this.attempt) return STRAY;
     this.#frameMs = nowMs;
@@ -257,7 +252,6 @@ export class StreamReceiver {
       : this.#violate("window");
   }
 
-  /** Processes an END or ERR. */
   #onEnd({ type, payload, sequence }: Frame): StreamEvent {
     const failure = type === FrameType.ERR ? parseErr(payload) : null;
     const end = type === FrameType.ERR ? failure : parseEnd(payload);

@@ -34,7 +34,6 @@ import {
  */
 export type SenderOutcome = "acked" | "cancelled" | "forgotten";
 
-/** The actions of a {@link StreamSender}. */
 export interface StreamSenderHandlers {
   /** Publishes this frame on the edge's stream subject. Its bytes never change afterwards. */
   sendFrame(frame: Uint8Array): void;
@@ -44,7 +43,6 @@ export interface StreamSenderHandlers {
   finished(outcome: SenderOutcome, reason: CancelReason | null): void;
 }
 
-/** Options of a {@link StreamSender}. */
 export interface StreamSenderOptions {
   attempt: number;
   workerId: string;

@@ -84,7 +84,6 @@ const OWNER_ID = /^own_[0-9A-Za-z]{20}$/;
 /** Whether `text` has the form of a key id, so that it may become part of a Redis key name. */
 export const isKeyId = (text: string): boolean => KEY_ID.test(text);
 
-/** Whether `text` has the form of an owner id. */
 export const isOwnerId = (text: string): boolean => OWNER_ID.test(text);
 
 function encodeChecksum(crc: number): string {

@@ -23,7 +23,6 @@ import { MODEL_KINDS, type ModelKind } from "./kinds.ts";
 /** The model of the service specification. */
 export const DEFAULT_MODEL_ID = "neutral-3.7-plus";
 
-/** The longest deadline: a day. */
 const DEADLINE_MAX_MS = 24 * 60 * 60 * 1000;
 const WEIGHT_MAX = 10_000;
 const UNIX_SECONDS_MAX = 2 ** 32 - 1;

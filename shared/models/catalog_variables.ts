@@ -30,7 +30,6 @@ const MS_PER_SECOND = 1_000;
 const { total_ms, first_token_ms } = BACKEND_DEADLINE_DEFAULTS;
 const baseUrl = () => variable(baseUrlSchema, { expects: BASE_URL_FORM });
 
-/** The variables of the model list. */
 export const CATALOG_VARIABLES = {
   MODELS_FILE: file().optional()
     .describe(

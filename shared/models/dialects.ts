@@ -40,7 +40,6 @@ const fields = z.object({
   ),
 });
 
-/** The dialect of one server. */
 export type Dialect = z.infer<typeof fields>;
 
 /** The names of the service specification, which are those of this gateway's own API. */
@@ -101,7 +100,6 @@ export const DIALECTS: { readonly [Name in DialectName]: Dialect } = {
   },
 };
 
-/** The dialect of a server without a `dialect`. */
 export const DIALECT_DEFAULT: DialectName = "dashscope";
 
 /** The members of a backend that choose its dialect. */

@@ -1,4 +1,3 @@
-/** The kinds of models, and what follows from a kind. */
 import type { WorkerFamily } from "../bus/subjects.ts";
 import type { KeyScope } from "../keys/record.ts";
 

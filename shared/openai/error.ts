@@ -7,7 +7,6 @@
 import type { FailureReason } from "../keys/failed_requests.ts";
 import type { ErrorBody } from "./completion.ts";
 
-/** The HTTP status and body members for a code. */
 export interface ErrorKind {
   status: number;
   /** OpenAI's error type. */
@@ -96,7 +95,6 @@ export const ERROR_KINDS = {
   key_revoked: auth(403),
 } as const satisfies Record<string, ErrorKind>;
 
-/** A code of {@link ERROR_KINDS}. */
 export type ErrorCode = keyof typeof ERROR_KINDS;
 
 /** The body of every authentication failure, exactly as in the specification. */
@@ -104,7 +102,6 @@ export const UNAUTHORIZED_BODY: ErrorBody = {
   error: { code: "unauthorized", message: "unauthorized", type: "error" },
 };
 
-/** Optional properties of an {@link ApiError}. */
 export interface ApiErrorOptions {
   /** Path of the offending request field, `messages[0].content`. */
   param?: string | undefined;

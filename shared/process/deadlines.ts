@@ -1,6 +1,5 @@
 import type { MonotonicNow } from "./clock.ts";
 
-/** An item with a deadline. */
 export interface Timed {
   readonly expiresAtMs: number;
   /** Called once, at or shortly after `expiresAtMs`, unless it was removed before. Must not throw. */

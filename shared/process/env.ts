@@ -28,7 +28,6 @@ export type Env = { readonly [name: string]: string | undefined };
 export type Variable<T> = z.ZodType<T, string | undefined>;
 /** Variables by name, made by the functions below, with their meaning in `describe()`. */
 export type Variables = { readonly [name: string]: Variable<unknown> };
-/** The values of {@link Variables}. */
 export type ConfigOf<V extends Variables> = {
   readonly [Name in keyof V]: z.output<V[Name]>;
 };
@@ -49,12 +48,10 @@ export interface About {
 
 const ABOUT = z.registry<About>();
 
-/** A variable of any form. */
 export function variable<T>(schema: Variable<T>, about: About): Variable<T> {
   return schema.register(ABOUT, about);
 }
 
-/** A TCP port. */
 export function port(): Variable<number> {
   const expects = "a port number from 0 to 65535, 0 for any free port";
   return variable(wholeNumber(0, 65_535), { expects });
@@ -140,7 +137,6 @@ function prefixesOf(protocols: readonly string[]): string {
   return protocols.map((protocol) => `${protocol}//`).join(" or ");
 }
 
-/** A text that is never shown. */
 export function secret(): Variable<string> {
   return variable(z.string(), { expects: "a secret text", isSecret: true });
 }
@@ -165,7 +161,6 @@ export function file(): Variable<string> {
   return variable(z.string(), { expects: "a path", isFile: true });
 }
 
-/** Text of one line. */
 export function text(): Variable<string> {
   const schema = z.string().regex(/^\P{Cc}*$/u);
   return variable(schema, { expects: "a text of one line" });
@@ -266,7 +261,6 @@ function rereading(first: string, read: () => string): () => string {
   };
 }
 
-/** The {@link About} of a variable, optional or not. */
 export function aboutOf(schema: z.core.$ZodType): About {
   if (schema instanceof z.ZodDefault || schema instanceof z.ZodOptional) {
     return aboutOf(schema.def.innerType);
@@ -276,12 +270,10 @@ export function aboutOf(schema: z.core.$ZodType): About {
   return about;
 }
 
-/** A value in the form for error messages. */
 function quoted(value: string): string {
   return JSON.stringify(clip(value, 100));
 }
 
-/** The message of any thrown value. */
 export function errorMessage(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }

@@ -1,6 +1,5 @@
 import type { WallNow } from "./clock.ts";
 
-/** Severities of log lines, in rising order. */
 export const LOG_LEVELS = ["debug", "info", "warn", "error"] as const;
 export type LogLevel = typeof LOG_LEVELS[number];
 
@@ -24,9 +23,7 @@ export interface Log extends Record<LogLevel, WriteEvent> {
   isSampled(requestId: string): boolean;
 }
 
-/** Options of a log. */
 interface LogOptions {
-  /** Name of the service, in every line. */
   service: string;
   /** Lines below this level are dropped. */
   level: LogLevel;

@@ -3,7 +3,6 @@ import { VERSION } from "../version.ts";
 import { type MonotonicNow, monotonicNow, wallNow } from "./clock.ts";
 import { counter, gauge, histogram, type MetricRegistry } from "./metrics.ts";
 
-/** Metrics of the process itself. */
 export const PROCESS_METRICS = {
   buildInfo: gauge("gateway_build_info", {
     help:
@@ -31,7 +30,6 @@ export const PROCESS_METRICS = {
   }),
 } as const;
 
-/** Metrics of the connection to NATS. */
 export const BUS_METRICS = {
   busConnected: gauge("gateway_bus_connected", {
     help: "1 while connected to NATS, else 0.",
@@ -50,7 +48,6 @@ export const BUS_METRICS = {
   }),
 } as const;
 
-/** Metrics of the connection to Redis. */
 export const REDIS_METRICS = {
   redisReady: gauge("gateway_redis_ready", {
     help: "1 while Redis is available, else 0.",
@@ -102,7 +99,6 @@ export function observeProcess(
   return () => clearInterval(timer);
 }
 
-/** Exports {@link BUS_METRICS} of a `BusLink`. */
 export function observeBus(
   registry: MetricRegistry,
   bus: {
@@ -122,7 +118,6 @@ export function observeBus(
   bus.onEvent((event) => events.with(event).add());
 }
 
-/** Exports {@link REDIS_METRICS}. */
 export function observeRedis(
   registry: MetricRegistry,
   isReady: () => boolean,

@@ -4,7 +4,6 @@
  * wait for an open stream forever.
  */
 
-/** A running server. */
 export interface GracefulServer {
   /** The actual port, also if any free port was requested. */
   readonly port: number;

@@ -18,7 +18,6 @@ const EXIT_OK = 0;
 const EXIT_FAILED = 1;
 const SIGNALS = ["SIGTERM", "SIGINT"] as const;
 
-/** A service that has started. */
 export interface RunningService {
   /** The fields of the `ready` line: ports and ids. */
   ready: LogFields;

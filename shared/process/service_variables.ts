@@ -47,7 +47,6 @@ export const REQUEST_LOG_VARIABLES = {
 const OWN_CERTIFICATE =
   "PEM file of the certificate of this service, for mutual TLS";
 
-/** The servers of NATS and the credentials for them. */
 export const NATS_VARIABLES = {
   NATS_URL: secretUrls(["nats:", "tls:"]).default(["nats://127.0.0.1:4222"])
     .describe("All servers of the NATS cluster; may contain user and password"),
@@ -65,7 +64,6 @@ export const NATS_VARIABLES = {
     .describe("PEM file of the key of NATS_CERT_FILE"),
 };
 
-/** The Redis server and the credentials for it. */
 export const REDIS_VARIABLES = {
   REDIS_URL: hidden(url(["redis:", "rediss:"])).default(
     "redis://127.0.0.1:6379",
@@ -94,7 +92,6 @@ export const REDIS_VARIABLES = {
     .describe("Password of REDIS_SENTINEL_USERNAME"),
 };
 
-/** The proxies whose X-Forwarded-For is trusted. */
 export const PROXY_VARIABLES = {
   TRUSTED_PROXIES: list("IP addresses or networks (10.0.0.0/8)", parseNetwork)
     .default([]).describe(
@@ -102,7 +99,6 @@ export const PROXY_VARIABLES = {
     ),
 };
 
-/** The address on which a service listens for clients. */
 export function listenVariables(defaultPort: number) {
   return {
     HOST: text().default("0.0.0.0").describe("Address to listen on"),

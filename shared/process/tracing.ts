@@ -63,7 +63,6 @@ export function startServerSpan(method: string, parent: string | undefined) {
   };
 }
 
-/** Starts a span. */
 export function startWorkSpan(
   name: string,
   { kind, parent, attributes }: WorkSpanOptions,

@@ -7,7 +7,6 @@ import {
   RedisUnavailableError,
 } from "./errors.ts";
 
-/** Options of one call. */
 export interface CallOptions {
   /**
    * How long the server may be silent before the call is abandoned. Default: the
@@ -37,7 +36,6 @@ export function createCalls({ now, send, onAnswer, onSilence }: {
   send: (args: readonly string[]) => Promise<RedisReply>;
   /** A call was answered, refused, or lost with its connection, before its deadline. */
   onAnswer: (error: RedisUnavailableError | RedisReplyError | null) => void;
-  /** A call was abandoned. */
   onSilence: () => void;
 }) {
   const deadlines = createDeadlines(now);

@@ -22,7 +22,6 @@ export interface ServerAddress {
   clientName?: string;
 }
 
-/** The address of Redis and the credentials for it. */
 export interface RedisAddress extends ServerAddress {
   /**
    * The sentinels that watch the master and its replicas. If set, they are asked for
@@ -233,7 +232,6 @@ export class Dialer {
   }
 }
 
-/** A client of the library, connected or not. */
 type Client = ReturnType<typeof makeClient>;
 
 /** Creates a client that does not connect by itself. */

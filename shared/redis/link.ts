@@ -12,7 +12,6 @@ import type { RedisScript } from "./script.ts";
 export type { CallOptions } from "./calls.ts";
 export type { RedisAddress, RedisReply } from "./connection.ts";
 
-/** Options of {@link createRedisLink}. */
 export interface RedisLinkOptions
   extends Pick<ConnectionOptions, "address" | "now" | "random"> {
   log: Log;

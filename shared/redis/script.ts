@@ -2,7 +2,6 @@ import { createHash } from "node:crypto";
 
 /** A Lua script and the hash under which Redis caches it. */
 export interface RedisScript {
-  /** For the log. */
   readonly name: string;
   readonly source: string;
   /** SHA-1 of the source in lower-case hex, for EVALSHA. */

@@ -232,7 +232,6 @@ export class HttpConnection {
   }
 }
 
-/** The connections to one server. */
 export class HttpClient {
   readonly #connect: Connect;
   readonly #connectMs: number;
@@ -246,7 +245,6 @@ export class HttpClient {
     this.#connectMs = connectMs;
   }
 
-  /** Connections that are ready for a request. */
   get idleConnections(): number {
     return this.#idle.length;
   }

@@ -16,7 +16,6 @@ const RETRIES_PER_REQUEST = 0.1;
 const RETRIES_MAX = 5;
 const UNAVAILABLE_MS_MIN = 1_000;
 
-/** A backend of the pool. */
 export interface PoolBackend {
   readonly config: Pick<BackendConfig, "name" | "preference" | "weight">;
   /** Closes idle connections. */
@@ -56,9 +55,7 @@ export interface AttemptReport {
   error: unknown;
 }
 
-/** Options of {@link BackendPool}. */
 export interface BackendPoolOptions<Backend extends PoolBackend> {
-  /** At least one. */
   backends: readonly Backend[];
   now: MonotonicNow;
   /** Uniform in [0, 1). */
@@ -111,7 +108,6 @@ export class BackendPool<Backend extends PoolBackend> {
     );
   }
 
-  /** Closes the idle connections of all backends. */
   close(): void {
     for (const { backend } of this.#slots) backend.close();
   }

@@ -50,7 +50,6 @@ function anyOf(...patterns: string[]): RegExp {
   return new RegExp(patterns.join("|"), "i");
 }
 
-/** The error response of a server. */
 export interface Refusal {
   status: number;
   /** Parsed body or event data, or undefined when it was not JSON. */
@@ -78,7 +77,6 @@ const FAULTS: readonly [UpstreamFault, statuses: number[], words: RegExp][] = [
   ],
 ];
 
-/** Maps a refusal to the error for the caller. */
 export function refusalError(
   { status, body, retryAfterMs }: Refusal,
   redact: Redact,

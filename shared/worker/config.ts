@@ -17,7 +17,6 @@ import {
 
 const MS_PER_SECOND = 1_000;
 
-/** The variables that all workers have. */
 export const WORKER_VARIABLES = {
   ...SERVICE_VARIABLES,
   ...REQUEST_LOG_VARIABLES,
@@ -51,7 +50,6 @@ export function workerConfig(
     logSample: settings.LOG_SAMPLE,
     ops: { hostname: settings.OPS_HOST, port: settings.OPS_PORT },
     bus: busAccess(settings),
-    /** The models that this worker runs. */
     catalog,
     /** Keys of model servers by the name of the variable that holds them. */
     backendKeys: keysOf(catalog, { ...env, [UPSTREAM_KEY_ENV]: upstreamKey }),

@@ -79,18 +79,13 @@ const BREAKER_VALUES: Record<BreakerState, number> = {
   open: 1,
 };
 
-/** Counts what the worker does. */
 export type WorkerMetrics = ReturnType<typeof createWorkerMetrics>;
 
-/** Creates the counters and histograms of {@link WORKER_METRICS}. */
 export function createWorkerMetrics(registry: MetricRegistry) {
   const metrics = registry.record(WORKER_METRICS);
   return {
-    /** A job was rejected. */
     rejected: (reason: RejectReason) => metrics.jobRejects.with(reason).add(),
-    /** The process noticed that it had been stalled. */
     wokeUp: () => metrics.wakeUps.add(),
-    /** The backend of a job has finished. */
     ended(report: JobReport): void {
       const { model = "", outcome, errorCode = "" } = report;
       metrics.jobs.with(model, outcome, errorCode).add();
@@ -102,7 +97,6 @@ export function createWorkerMetrics(registry: MetricRegistry) {
       metrics.framesSent.add(sender.framesSent);
       metrics.framesRepeated.add(sender.framesRepeated);
     },
-    /** A request to a model server has ended. */
     attempted(model: string, report: AttemptReport): void {
       const { backend, outcome, durationMs, firstTokenMs } = report;
       metrics.attempts.with(model, backend, outcome).add();
@@ -113,7 +107,6 @@ export function createWorkerMetrics(registry: MetricRegistry) {
   };
 }
 
-/** Exports the state of the worker as gauges. */
 export function observeWorker(
   registry: MetricRegistry,
   { worker, slots, backends }: {

@@ -47,8 +47,6 @@ Deno.test("jobs, attempts and frames are counted at their end", async () => {
     firstTokenMs: null,
   });
   assert.deepEqual(await samples(registry), [
-    'job_rejects_total{reason="full"} 1',
-    "wake_ups_total 1",
     'jobs_total{model="m",outcome="complete",code=""} 1',
     'jobs_total{model="m",outcome="failed",code="upstream_error"} 1',
     'jobs_total{model="",outcome="cancelled",code=""} 1',
@@ -58,8 +56,10 @@ Deno.test("jobs, attempts and frames are counted at their end", async () => {
     'job_duration_seconds_count{model=""} 1',
     'job_tokens_total{model="m"} 7',
     'job_tokens_total{model=""} 5',
+    'job_rejects_total{reason="full"} 1',
     "frames_sent_total 9",
     "frames_repeated_total 2",
+    "wake_ups_total 1",
     'backend_attempts_total{model="m",backend="b",outcome="success"} 1',
     'backend_attempts_total{model="m",backend="b",outcome="timeout"} 1',
     'backend_duration_seconds_sum{backend="b"} 0.5',

@@ -44,7 +44,6 @@ export interface WorkerServiceOptions<Backend extends PoolBackend> {
   ) => Promise<JobCost>;
 }
 
-/** Runs the service until a signal stops it. */
 export function runWorkerService<Backend extends PoolBackend>(
   options: WorkerServiceOptions<Backend>,
 ): Promise<never> {

@@ -43,7 +43,6 @@ import { settlesWithin } from "../process/serve.ts";
 import { Job, type JobHost, type JobOptions } from "./job.ts";
 import type { WorkerMetrics } from "./metrics.ts";
 
-/** What a worker needs. */
 export interface WorkerDependencies extends
   Pick<
     JobHost,
@@ -53,7 +52,6 @@ export interface WorkerDependencies extends
     BusLink,
     "isConnected" | "flowingSinceMs" | "publish" | "subscribe" | "flush"
   >;
-  /** Jobs that run at once. */
   slots: number;
   metrics: WorkerMetrics;
   /** Runs a function after so long; 0: at the end of this turn of the event loop. */

@@ -71,7 +71,6 @@ export class Answer {
     this.#addChunk(choice.index, JSON.stringify(delta), probabilities);
   }
 
-  /** Ends a choice. */
   finish(choice: Choice, reason: FinishReason): void {
     this.#begin(null);
     choice.finishReason = reason;

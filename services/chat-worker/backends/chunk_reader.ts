@@ -32,7 +32,6 @@ export class ChunkReader {
   #usage: Usage | null = null;
   /** Pieces of text received; most servers send one token in each. */
   #pieces = 0;
-  /** An estimate of the tokens in that text. */
   #estimate = 0;
 
   /** `choices` are those of the answer that this response is about. */
@@ -42,7 +41,6 @@ export class ChunkReader {
     this.#redact = redact;
   }
 
-  /** Whether every choice has its finish reason. */
   get isFinished(): boolean {
     return this.#choices.every(isFinished);
   }

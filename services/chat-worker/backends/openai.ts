@@ -69,7 +69,6 @@ export class OpenAiBackend {
     }
   }
 
-  /** Closes idle connections. Running attempts continue. */
   close(): void {
     this.#server.close();
   }

@@ -38,7 +38,6 @@ export class ToolCallFragments {
     this.#idPrefix = idPrefix;
   }
 
-  /** Whether a call has been passed on. */
   get hasCalls(): boolean {
     return this.#sent > 0;
   }

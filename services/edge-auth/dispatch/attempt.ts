@@ -29,7 +29,6 @@ import { publicRequestId } from "@gateway/shared/process/ids";
 import type { Log } from "@gateway/shared/process/log";
 import type { WorkerTable } from "./workers.ts";
 
-/** What all attempts of an edge share. */
 export interface AttemptContext {
   bus: Pick<
     BusLink,
@@ -56,11 +55,9 @@ export interface Offer {
    * request, is sent when a worker has accepted the job.
    */
   request: string | Upload;
-  /** W3C trace context. */
   traceparent: string | undefined;
   /** Which offer of the job this is, from 1. */
   attempt: number;
-  /** How long the worker has. */
   deadlineMs: number;
   /** Null: any worker may accept it. */
   workerId: string | null;

@@ -120,7 +120,6 @@ export class Dispatcher {
     return this.#runs.size;
   }
 
-  /** Runs that wait for a slot. */
   get waiting(): number {
     return this.#queue.length;
   }
@@ -182,7 +181,6 @@ export class Dispatcher {
     };
   }
 
-  /** A message with frames for this edge. */
   onFrameMessage(data: Uint8Array): void {
     const frames = decodeFrames(data);
     if (frames === null) {

@@ -4,15 +4,12 @@ import type { RejectReason } from "@gateway/shared/bus/frame";
 import type { Usage } from "@gateway/shared/openai/completion";
 import type { ApiError } from "@gateway/shared/openai/error";
 
-/** Receives an answer as it arrives. */
 export interface AnswerSink {
   /** Part of the answer was sent to the client, so the attempt cannot be repeated. */
   readonly hasStarted: boolean;
   /** The next bytes of the answer: lines, cut anywhere. A view, so copy what you keep. */
   onPayload(payload: Uint8Array, sequence: number): void;
-  /** The answer is complete. */
   onEnd(): void;
-  /** The answer ends with this error. */
   onError(error: ApiError): void;
   /** The client has disconnected, so the answer is not needed. */
   onAbandoned(): void;
@@ -44,7 +41,6 @@ export class RunOutcome {
   durationMs = 0;
   /** Attempts that were lost and repeated on another worker. */
   repeats = 0;
-  /** Why workers rejected it. */
   rejects: RejectReason[] = [];
   /** How often frames were requested again. */
   naks = 0;

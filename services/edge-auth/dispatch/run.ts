@@ -28,21 +28,17 @@ import { Attempt, type AttemptContext, type Upload } from "./attempt.ts";
 import { type AnswerSink, RunOutcome } from "./outcome.ts";
 import type { WaitQueue } from "./wait_queue.ts";
 
-/** A request to be run. */
 export interface RunJob {
   requestId: string;
-  /** The key it belongs to. */
   keyId: string;
   /** Of its model: decides which workers may run it. */
   kind: ModelKind;
   request: JobRequest;
   /** The files that come before the request; `request` then has only its model, which may be a guess. */
   upload?: Upload;
-  /** W3C trace context. */
   traceparent?: string | undefined;
 }
 
-/** What all runs of an edge share. */
 export interface RunContext extends AttemptContext {
   requestTimeoutMs: number;
   queue: WaitQueue<Run>;
@@ -175,12 +171,10 @@ export class Run {
     this.#search();
   }
 
-  /** The worker is known to be lost. */
   onWorkerLost(): void {
     this.#loseAttempt("The worker that ran the request was lost.");
   }
 
-  /** The bus works again after an outage. */
   onBusRestored(): void {
     this.#attempt?.stream.onReconnect(this.#context.steadyNow());
   }

@@ -4,7 +4,6 @@
  */
 interface Waiting {
   readonly model: string;
-  /** Since when it has waited. */
   readonly sinceMs: number;
   /** Starts it, or returns false if there is no free slot for its model. */
   offer(): boolean;
@@ -36,7 +35,6 @@ export class WaitQueue<T extends Waiting> {
     return true;
   }
 
-  /** Removes an item from any position. */
   remove(item: T): void {
     const index = this.#waiting.indexOf(item);
     if (index >= 0) this.#waiting.splice(index, 1);

@@ -18,7 +18,6 @@ import type { WorkerFamily } from "@gateway/shared/bus/subjects";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 
-/** The state of one worker as this edge knows it. */
 interface Worker {
   readonly id: string;
   readonly family: WorkerFamily;
@@ -104,7 +103,6 @@ export class WorkerTable {
     if (worker !== undefined) worker.used += 1;
   }
 
-  /** Notes the end of a job of this edge. */
   onEnded(id: string): void {
     const worker = this.#workers.get(id);
     if (worker === undefined) return;
@@ -133,7 +131,6 @@ export class WorkerTable {
     return this.#workers.delete(id);
   }
 
-  /** Notes that the worker answered a probe. */
   onAnswer(id: string): void {
     const worker = this.#workers.get(id);
     if (worker !== undefined) worker.missingSinceMs = null;

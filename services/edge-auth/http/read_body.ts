@@ -14,7 +14,6 @@ import {
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import type { Exchange } from "./server.ts";
 
-/** What all bodies share. */
 export interface BodyBounds {
   /** A larger body is refused with 413. */
   bodyBytesMax: number;
@@ -117,10 +116,8 @@ function requireJson(headers: Exchange["headers"]): void {
   }
 }
 
-/** A body that is being read. */
 export interface HeldBody {
   readonly keyId: string;
-  /** How much of it has arrived. */
   bytes: number;
   /** Called to refuse it when a newer body needs its memory. */
   readonly refuse: (error: ApiError) => void;
@@ -152,7 +149,6 @@ export class BodyBudget {
     this.#keyBytesMax = Math.max(bodiesBytesMax * SHARE_OF_KEY, bodyBytesMax);
   }
 
-  /** Bytes held now. */
   get bytes(): number {
     return this.#bytes;
   }

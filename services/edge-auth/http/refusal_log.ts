@@ -20,7 +20,6 @@ export interface RefusedRequest extends LogFields {
 
 /** The refusals of one client with one code. */
 interface Group {
-  /** Fields that say who the client is. */
   client: LogFields;
   /** How many had a line of their own. */
   written: number;

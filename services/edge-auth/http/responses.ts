@@ -6,7 +6,6 @@ import type { Exchange } from "./server.ts";
 /** Header with the id of the request, as in the log and in traces. */
 export const REQUEST_ID_HEADER = "x-request-id";
 
-/** Names and values of headers. */
 export type HeaderFields = Readonly<Record<string, string>>;
 
 /** The part of a `ServerResponse` that is needed to answer. */
@@ -58,7 +57,6 @@ export function sendBytes(
   response.end(bytes);
 }
 
-/** Sends 200 and a JSON body. */
 export function sendJson(response: ResponseOutput, body: unknown): void {
   const bytes = new TextEncoder().encode(JSON.stringify(body));
   sendBytes(response, bytes, { headers: JSON_HEADERS });
@@ -80,7 +78,6 @@ export function abandon(response: ResponseOutput): void {
   response.destroy();
 }
 
-/** The headers of an error that follow from its kind. */
 export function errorHeaders(
   { status, retryable, retryAfterMs }: ApiError,
 ): HeaderFields {

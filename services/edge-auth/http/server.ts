@@ -19,7 +19,6 @@ import {
 } from "@gateway/shared/process/serve";
 import { startServerSpan } from "@gateway/shared/process/tracing";
 
-/** A request and the response to it. */
 export interface Exchange {
   readonly method: string;
   /** Decoded, without a trailing slash and the query, which may contain secrets. */

@@ -5,7 +5,6 @@ import { ApiError } from "@gateway/shared/openai/error";
 interface Address {
   /** When its full limit is available again. */
   fullAtMs: number;
-  /** Look-ups that are running. */
   running: number;
   /** Set while look-ups wait until none is running; later ones then wait, too. */
   idle: PromiseWithResolvers<void> | null;

@@ -20,7 +20,6 @@ export interface Step {
   finish?: FinishReason;
 }
 
-/** An element of `logprobs.content[]`. */
 export interface LogprobEntry extends TokenLogprob {
   bytes: number[];
   top_logprobs: { token: string; logprob: number; bytes: number[] }[];

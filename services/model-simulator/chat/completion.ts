@@ -13,7 +13,6 @@ import { EVENT_STREAM, type Planned } from "../serving/run.ts";
 import { checkSchemas, planChoice, randomFor } from "./plan.ts";
 import { type ChatRequest, parseRequest, textOf } from "./request.ts";
 
-/** The longest prompt. */
 const CONTEXT_TOKENS = 200_000;
 /** The longest answer if the request sets no limit. */
 const OUTPUT_TOKENS = 32_768;
@@ -52,7 +51,6 @@ class Completion {
   readonly #choices: Choice[] = [];
   readonly #head: { id: string; created: number; model: string };
   readonly #promptTokens: number;
-  /** Generated so far. */
   #tokens = 0;
   #reasoningTokens = 0;
 

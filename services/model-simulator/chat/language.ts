@@ -48,7 +48,6 @@ export interface TokenLogprob {
   readonly logprob: number;
 }
 
-/** The outcome of one step. */
 export interface Sampled extends TokenLogprob {
   /** The most likely tokens, best first. Empty unless requested. */
   readonly top: readonly TokenLogprob[];
@@ -104,14 +103,12 @@ export class Writer {
     this.#place = ENDS[subject % ENDS.length] ?? 0;
   }
 
-  /** Writes a given token. */
   given(token: string): Sampled {
     const others = COMMON.filter((common) => common.token !== token);
     const candidates = [{ token, logit: GIVEN_LOGIT, places: [] }, ...others];
     return this.#write(candidates, candidates.map(({ logit }) => logit), 0);
   }
 
-  /** Writes the next token of the text. */
   next(): Sampled {
     const candidates = FOLLOWERS.get(tokenAt(this.#place)) ?? COMMON;
     const written = tokenAt(this.#place + 1);

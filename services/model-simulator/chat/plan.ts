@@ -5,7 +5,6 @@ import { checkSchema, type NamedSchema, valueFor } from "./json_schema.ts";
 import { hashText, type Random, seededRandom, tokenize } from "./language.ts";
 import { type ChatRequest, textOf } from "./request.ts";
 
-/** A tool call of one choice. */
 export interface PlannedCall {
   readonly name: string;
   readonly tokens: readonly string[];
@@ -26,7 +25,6 @@ export interface Plan {
 const QUOTE_CHARS = 80;
 const LOOK_CHARS = 2_000;
 const WORD_CHARS_MIN = 4;
-/** Calls of one choice. */
 const CALLS_MAX = 4;
 
 /**

@@ -39,7 +39,6 @@ export function parseRequest(text: string) {
   };
 }
 
-/** The text of a message, its parts joined. */
 export function textOf({ content }: ChatMessage): string {
   if (content === null || typeof content === "string") return content ?? "";
   return content.map((part) => part.type === "text" ? part.text : "")

@@ -14,9 +14,7 @@ import {
 type Sounds = AsyncIterable<Int16Array<ArrayBuffer>>;
 type Bytes = AsyncGenerator<Uint8Array<ArrayBuffer>>;
 
-/** The samples of each second. */
 export const SAMPLE_RATE = 24_000;
-/** The content types of the formats. */
 export const AUDIO_TYPES = {
   ...{ mp3: "audio/mpeg", flac: "audio/flac", wav: "audio/wav" },
   ...{ pcm: "audio/pcm" },

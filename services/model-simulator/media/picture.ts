@@ -3,7 +3,6 @@ import font from "@fontsource/dejavu-sans/metadata.json" with { type: "json" };
 import { initWasm, Resvg } from "@resvg/resvg-wasm";
 import { hashText, type Random, seededRandom } from "../chat/language.ts";
 
-/** What a picture shows. */
 export interface Scene {
   readonly words: string;
   readonly width: number;

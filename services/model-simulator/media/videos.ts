@@ -61,7 +61,6 @@ interface Job extends Order {
   film?: Promise<Uint8Array>;
 }
 
-/** The jobs of one simulator. */
 export class Videos {
   readonly #jobs = new Map<string, Job>();
 

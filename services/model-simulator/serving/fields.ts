@@ -17,7 +17,6 @@ const named = z.object({ model: z.string() });
 const anyObject = z.record(z.string(), z.unknown());
 type Fields = z.output<typeof anyObject>;
 
-/** The body of a request. */
 export interface Received {
   /** Of a form, its fields as JSON, files by name. */
   readonly text: string;

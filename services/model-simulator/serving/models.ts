@@ -2,7 +2,6 @@
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { HttpError } from "./errors.ts";
 
-/** The id of each kind's model. */
 export const MODEL_IDS = {
   chat: DEFAULT_MODEL_ID,
   speech: "simulated-speech-1",

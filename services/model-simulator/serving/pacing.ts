@@ -16,14 +16,12 @@ interface PacingOptions {
   readonly signal: AbortSignal;
 }
 
-/** The pace of one answer. */
 export class Pacing {
   /** The answer failed as requested. */
   isBroken = false;
 
   constructor(readonly options: PacingOptions) {}
 
-  /** The time between two tokens. */
   get stepMs(): number {
     const { tokensPerSecond } = this.options.pace;
     return tokensPerSecond === 0 ? 0 : 1_000 / tokensPerSecond;
@@ -64,7 +62,6 @@ export class Pacing {
     if (controls.break?.type === "stall") await sleep(STALL_MS, signal);
   }
 
-  /** The end of a broken answer. */
   get faultText(): string {
     return this.options.controls.break?.type === "fail"
       ? `data: ${JSON.stringify(requestedError(500).body)}\n\n`

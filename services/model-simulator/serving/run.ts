@@ -12,7 +12,6 @@ export class SeenRequest {
   outcome: Outcome | undefined;
   readonly leaving = new AbortController();
   readonly #ended = Promise.withResolvers<Outcome>();
-  /** Settles with the outcome. */
   readonly ended = this.#ended.promise;
 
   /** `body`: as received; of a form, its fields as JSON, files by name. */
@@ -27,7 +26,6 @@ export class SeenRequest {
   }
 }
 
-/** The content type of a stream of events. */
 export const EVENT_STREAM = "text/event-stream; charset=utf-8";
 
 /** One event of a stream, named as OpenAI names those of media. */
