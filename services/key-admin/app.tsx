@@ -65,7 +65,6 @@ const ROUTES: Routes = {
   ...confirmRoutes,
 };
 
-/** The console: its guards and its routes. */
 export function createConsole(deps: ConsoleDeps): Hono<ConsoleEnv> {
   const app = new Hono<ConsoleEnv>();
   app.use(async (c, next) => {
@@ -106,7 +105,6 @@ export function addRoutes(
   }
 }
 
-/** What an error means to the person who sent the request. */
 function asRefused(error: unknown, { method, path }: HonoRequest): Refused {
   if (error instanceof Refused) return error;
   const [back = "/keys"] =

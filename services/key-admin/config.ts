@@ -50,7 +50,6 @@ const PUBLIC_URL: Variable<URL> = variable(
   },
 );
 
-/** Every variable of the console. */
 export const CONSOLE_VARIABLES = {
   ...listenVariables(DEFAULT_PORT),
   ...SERVICE_VARIABLES,
@@ -79,7 +78,6 @@ export const CONSOLE_VARIABLES = {
   ...CATALOG_VARIABLES,
 };
 
-/** The configuration in the units and shapes that the code uses. */
 export type Config = ReturnType<typeof readConfig>;
 
 /** Reads the environment of this process. Throws a `ConfigError` with every mistake. */

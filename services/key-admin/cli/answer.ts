@@ -10,7 +10,6 @@ export interface Answer {
   json: Fields;
   /** The part that the text shows as a table. */
   table?: { rows: readonly Fields[]; columns: readonly string[] };
-  /** The end of the text. */
   note?: string;
 }
 
@@ -36,7 +35,6 @@ export function toJson(key: KeyRecord, nowMs: number) {
   };
 }
 
-/** Limits of a key or an owner in the form of `--json`. */
 export const limitsToJson = (limits: Limits) => ({
   requests_per_minute: limits.requestsPerMinute,
   tokens_per_minute: limits.tokensPerMinute,
@@ -44,7 +42,6 @@ export const limitsToJson = (limits: Limits) => ({
   concurrency: limits.concurrency,
 });
 
-/** A key of a list in the form of `--json`. */
 export const rowToJson = (row: KeyRow, nowMs: number) => ({
   ...toJson(row.key, nowMs),
   last_used_at: isoTime(row.lastUsedAtMs),
@@ -83,6 +80,5 @@ function cellOf(value: unknown): string {
   return set.map((entry) => entry.join(" ")).join(", ") || "none";
 }
 
-/** A time in ISO 8601, in UTC. */
 export const isoTime = (timeMs: number | null): string | null =>
   timeMs === null ? null : new Date(timeMs).toISOString();

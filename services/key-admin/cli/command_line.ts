@@ -31,10 +31,8 @@ export class CommandRefused extends Error {
   override name = "CommandRefused";
 }
 
-/** Dependencies of commands. */
 export interface CommandDeps extends Stores {
   sendStop: SendStop;
-  /** Origin of the console, for links. */
   publicUrl: URL;
   /** The ids of all models, if they are known here. */
   models: readonly string[] | undefined;
@@ -42,7 +40,6 @@ export interface CommandDeps extends Stores {
   warn: (text: string) => void;
 }
 
-/** One invocation of a command. */
 export interface Call extends CommandDeps {
   options: Options;
   /** The id or the address after the command's name; empty when it takes none. */
@@ -57,15 +54,12 @@ export type Command = readonly [
   options?: readonly OptionName[],
 ];
 
-/** A group of commands: `keys` or `owners`. */
 export interface Area {
   title: string;
   commands: readonly Command[];
-  /** The end of its help. */
   notes: string;
 }
 
-/** The actor of every command, for the audit log. */
 export const COMMAND_LINE = { by: "command line", ip: "" } as const;
 
 const { shape: setting } = SETTING_TEXTS;
@@ -115,7 +109,6 @@ const GIVEN_OPTIONS = OPTIONS.partial();
 /** The options that were given, with their checked values. */
 export type Options = z.output<typeof GIVEN_OPTIONS>;
 
-/** The name of an option of any command. */
 export type OptionName = keyof Options;
 
 /** `tokensPerDay` is given as `--tokens-per-day`. */
@@ -128,7 +121,6 @@ const OPTION_OF_LIMIT = {
   concurrency: "concurrency",
 } as const;
 
-/** The options that are limits, of a key or of an owner. */
 export const LIMIT_OPTIONS = Object.values(OPTION_OF_LIMIT);
 
 /** The limits that were given; the others as in `before`. */

@@ -30,7 +30,6 @@ const LIST_OPTIONS = ["owner", "search", "state", "rows", "after"] as const;
 const ROTATE_OPTIONS = ["owner", "old"] as const;
 const END_OPTIONS = ["owner", "stopRunning"] as const;
 
-/** `keys …` */
 export const KEYS: Area = {
   title: "Manage API keys.",
   commands: [
@@ -50,7 +49,6 @@ no limit. A key expires at a time such as 2027-01-31T12:00:00Z or at the end of 
 Commands work on the cluster that "deno task up" runs, or on the one at REDIS_URL.`,
 };
 
-/** A command on one key. */
 function onKey(
   run: (call: Call, target: Target) => Promise<KeyRecord | Answer>,
 ) {

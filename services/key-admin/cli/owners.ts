@@ -15,7 +15,6 @@ import {
 
 const OPERATOR = { ...COMMAND_LINE, ownerId: null };
 
-/** `owners …` */
 export const OWNERS: Area = {
   title: "Manage the owners of API keys.",
   commands: [

@@ -14,7 +14,6 @@ import type { Stores } from "../domain/stores.ts";
 import type { AskApi } from "../domain/try/edge.ts";
 import type { Assets } from "./server.ts";
 
-/** Everything the console needs besides the stores. */
 export interface ConsoleDeps extends Stores {
   hasher: PasswordHasher;
   sendStop: SendStop;
@@ -25,7 +24,6 @@ export interface ConsoleDeps extends Stores {
   publicUrl: URL;
   /** Base URL of the API in examples. */
   apiUrl: string;
-  /** Asks the API for the page "Try it". */
   askApi: AskApi;
   /** Whether the model simulator answers, for the banner. */
   isSimulated: boolean;
@@ -39,7 +37,6 @@ export interface SignedIn {
   account: Account;
 }
 
-/** The context of a request in the middleware and the handlers. */
 export interface ConsoleEnv {
   Bindings: { remoteIp: string };
   Variables: {
@@ -53,10 +50,8 @@ export interface ConsoleEnv {
 
 export type ConsoleContext = Context<ConsoleEnv>;
 
-/** Answers one method of one route. */
 export type Handler = (c: ConsoleContext) => Response | Promise<Response>;
 
-/** Handlers by path and method. */
 export type Routes = Readonly<
   Record<string, { GET?: Handler; POST?: Handler }>
 >;
@@ -67,13 +62,11 @@ export const clientOf = (c: ConsoleContext) => ({
   userAgent: c.req.header("user-agent") ?? "",
 });
 
-/** Who makes a change, for the audit log. */
 export const actorOf = (c: ConsoleContext) => ({
   by: c.var.signedIn.account.email,
   ip: c.env.remoteIp,
 });
 
-/** The operator who makes a change. */
 export const operatorOf = (c: ConsoleContext): Operator => ({
   ...actorOf(c),
   ownerId: c.var.signedIn.session.ownerId,

@@ -9,8 +9,6 @@ import {
 import { type ConsoleContext, type ConsoleEnv, Refused } from "./context.ts";
 import { FORM_TOKEN } from "./session.ts";
 
-/** How forms are read. */
-
 /**
  * Reads the posted form. An unknown or repeated field is refused with 400 (mass
  * assignment, ASVS 15.3.3, API3).
@@ -41,19 +39,15 @@ export function readForm<T extends z.ZodType>(
 const one = <T extends z.ZodType>(schema: T) =>
   z.tuple([schema]).transform(([value]) => value);
 
-/** A line of text, validated later. */
 export const text = (charsMax: number) => one(z.string().max(charsMax));
 
-/** A field that may occur several times. */
 export const list = (charsMax: number, most: number) =>
   z.array(z.string().max(charsMax)).max(most).default([]);
 
-/** One of a few values. */
 export const choice = <const T extends string>(values: readonly T[]) =>
   one(z.enum(values));
 
 const ticked = one(z.literal("on"));
-/** Whether a checkbox is ticked. */
 const box = ticked.optional().transform((on) => on !== undefined);
 /** Enough for any secret that the console makes, and for any digest. */
 const secret = text(60);

@@ -5,9 +5,9 @@ import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { detectDurability } from "../domain/store/durability.ts";
 import type { ConsoleContext, SignedIn } from "./context.ts";
 import type { Account } from "../domain/owners/owner_store.ts";
-import { Banner, FormToken, PostForm, Tabs, Time } from "./parts.tsx";
-
-/** The layout around every page. */
+import { Tabs } from "./lists.tsx";
+import { Banner, FormToken, PostForm } from "./parts.tsx";
+import { Time } from "./texts.tsx";
 
 /** Notices after a change. The URL contains their name, never their text. */
 const NOTICES: Readonly<Record<string, string>> = {

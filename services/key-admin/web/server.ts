@@ -7,7 +7,6 @@ import type { ConsoleEnv } from "./context.ts";
 
 /** The console as an HTTP server: its files, its metrics, a log line per request. */
 
-/** The metrics that only key-admin has. */
 export const CONSOLE_METRICS = {
   responses: counter("gateway_console_responses_total", {
     help: "Responses of the console by status class: `2xx` to `5xx`.",
@@ -15,7 +14,6 @@ export const CONSOLE_METRICS = {
   }),
 } as const;
 
-/** The handler that `Deno.serve` calls. */
 export type ServeHandler = (
   request: Request,
   info: Deno.ServeHandlerInfo<Deno.NetAddr>,
@@ -64,10 +62,8 @@ function loggedPath(url: string): string {
 /** The console's own files. Their paths change with their content, so browsers may keep them forever. */
 export type Assets = Awaited<ReturnType<typeof readAssets>>;
 
-/** Length of the digest in a path. */
 const VERSION_CHARS = 12;
 
-/** Reads the files in `assets/`. */
 export async function readAssets() {
   const files = new Map<string, { body: string; type: string }>();
   const add = async (name: string, mediaType: string) => {

@@ -12,9 +12,6 @@ import {
   type SignedIn,
 } from "./context.ts";
 
-/** Cookies and sessions. */
-
-/** The name of the session's token in every form. */
 export const FORM_TOKEN = "form_token";
 
 /** Our cookies and how long browsers keep them, in seconds. */
@@ -75,7 +72,6 @@ export const behindSignIn = (handler: Handler): Handler => async (c) => {
 const isSame = (given: string, wanted: string): boolean =>
   timingSafeEqual(Buffer.from(digest(given)), Buffer.from(digest(wanted)));
 
-/** The owner behind the session cookie, or null. */
 export async function findSignedIn(
   c: ConsoleContext,
 ): Promise<SignedIn | null> {

@@ -50,14 +50,12 @@ type Fields = z.output<typeof stored>;
 /** An entry to write. It never has a key value or its hash. */
 export type AuditEntry = Actor & { action: AuditAction } & Partial<Fields>;
 
-/** An entry from the log. */
 export interface AuditRow extends Fields {
   /** Id in the stream, which is a cursor. */
   id: string;
   timeMs: number;
 }
 
-/** Which entries to read. */
 export interface AuditQuery {
   /** Only actions that begin with this: `key.`, `session.refused`; empty for all. */
   action: string;
@@ -121,12 +119,10 @@ function decode(reply: unknown): AuditRow {
   return { id, timeMs: Number(id.split("-")[0]), ...fields };
 }
 
-/** The first line of the CSV file. */
 export const AUDIT_CSV_HEAD: string = csvHead(
   "time,action,by,ip,key_id,key,description,detail".split(","),
 );
 
-/** One entry as a line of it. */
 export function auditCsvLine(
   { timeMs, action, by, ip, keyId, hint, description, detail }: AuditRow,
 ): string {

@@ -35,14 +35,12 @@ export const KEY_FILTERS = [
 ] as const;
 export type KeyFilter = typeof KEY_FILTERS[number];
 
-/** Which keys, and which page of them. */
 export interface PageQuery {
   filter: KeyFilter;
   /** Words that the description contains or that are the key's last characters. Empty: no search. */
   search: string;
   /** A cursor that came with an earlier page; empty: the first page. */
   after: string;
-  /** 1 to 200. */
   rows: number;
   /** Today in UTC as `yyyymmdd`, for the counters. */
   day: string;
@@ -50,7 +48,6 @@ export interface PageQuery {
   examinedMax?: number;
 }
 
-/** A key in a list. */
 export interface KeyRow {
   key: KeyRecord;
   /** Null: never used, or so long ago that the limiter has dropped it. */
@@ -59,7 +56,6 @@ export interface KeyRow {
   tokensToday: number;
 }
 
-/** One page of keys. */
 export interface KeyPage {
   /** Newest first. */
   rows: KeyRow[];
@@ -67,7 +63,6 @@ export interface KeyPage {
   next: string | null;
 }
 
-/** A key of the list. */
 interface Listed {
   keyId: string;
   cursor: string;

@@ -91,7 +91,6 @@ const REFUSALS: Readonly<Record<Refusal, string>> = {
     "Only an enabled key that has not expired can be rotated. Enable it or move its expiry first, or create a new key",
 };
 
-/** A change was refused, and nothing was changed. */
 export class KeyRefused extends Error {
   override name = "KeyRefused";
 
@@ -285,7 +284,6 @@ export function createKeyStore(
   }
 
   const store = {
-    /** Null when the owner has no such key. */
     async get(ownerId: string, keyId: string): Promise<KeyRecord | null> {
       if (!isKeyId(keyId)) return null;
       const ids = { ownerId, keyId };
@@ -293,7 +291,6 @@ export function createKeyStore(
       return fields === null ? null : decodeKey(ids, fields);
     },
 
-    /** A key that must exist. */
     async find(ownerId: string, keyId: string): Promise<KeyRecord> {
       const key = await store.get(ownerId, keyId);
       if (key === null) throw new KeyRefused("not_found");
@@ -311,11 +308,9 @@ export function createKeyStore(
       return new Set(keys.flatMap((key) => key?.id ?? []));
     },
 
-    /** One page of an owner's keys. */
     list: (ownerId: string, query: PageQuery): Promise<KeyPage> =>
       readPage(redis, ownerId, query),
 
-    /** Creates a key. */
     create: async (
       { settings, ...origin }: Origin & { settings: KeySettings },
     ): Promise<CreatedKey> => make(origin, settings, await redisTimeMs()),
@@ -344,15 +339,12 @@ export function createKeyStore(
       return await make(target, old, nowMs, { retired });
     },
 
-    /** Replaces the settings that are given. */
     edit: (target: Target, settings: Partial<KeySettings>) =>
       update(target, "key.edited", settings),
 
-    /** Refuses the key from the next request on. */
     disable: (target: Target) =>
       update(target, "key.disabled", { state: "disabled" }),
 
-    /** Accepts the key from the next request on. */
     enable: (target: Target) =>
       update(target, "key.enabled", { state: "enabled" }),
 

@@ -19,7 +19,6 @@ import { LIMIT_NAMES } from "./settings.ts";
 
 /** Use against the limits of a key and of its owner, from the state that the edges keep. */
 
-/** One limit, and how much of it is used at the moment. */
 export interface Meter {
   whose: "key" | "owner";
   name: keyof Limits;
@@ -30,7 +29,6 @@ export interface Meter {
   exact: number;
 }
 
-/** The limits that are set. */
 export interface LimitMeters {
   /** By Redis' clock. */
   nowMs: number;
@@ -65,7 +63,6 @@ return reply
 /** Sums of fractions are not exact: as at admission, a hundredth is nothing. */
 const TOLERANCE = 0.01;
 
-/** How much of each limit is used, with fractions. */
 type LimitUse = Readonly<Record<keyof Limits, number>>;
 
 /**

@@ -102,7 +102,6 @@ const expires = z.string()
     "A day such as 2027-01-31, a time such as 2027-01-31T12:00:00Z, or never",
   );
 
-/** A value for each limit. */
 export const limitsOf = <T>(
   valueOf: (name: LimitName) => T,
 ): Record<LimitName, T> => ({
@@ -139,7 +138,6 @@ export const SETTING_TEXTS = z.object({
   ...limitsOf(limit),
 });
 
-/** The settings of a new key for which nothing else is chosen. */
 export const newSettings = ({ key: limits }: DefaultLimits): KeySettings => ({
   description: "",
   scopes: KEY_SCOPES,
@@ -148,7 +146,6 @@ export const newSettings = ({ key: limits }: DefaultLimits): KeySettings => ({
   expiresAtMs: null,
 });
 
-/** The limits of new keys and owners for which none are given. */
 export interface DefaultLimits {
   key: Limits;
   owner: Limits;
@@ -177,7 +174,6 @@ export const LIMIT_VARIABLES = {
   OWNER_CONCURRENCY: OF_OWNER.concurrency,
 };
 
-/** The default limits, from their variables. */
 export const defaultLimitsOf = (
   env: ConfigOf<typeof LIMIT_VARIABLES>,
 ): DefaultLimits => ({

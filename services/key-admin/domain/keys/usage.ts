@@ -32,10 +32,8 @@ export type CountName =
   | ("requests" | "failed" | "refused" | "inputTokens" | "outputTokens")
   | FailureReason;
 
-/** An absent count is 0. */
 export type Counts = { [Name in CountName]?: number };
 
-/** One bar of a chart. */
 export interface Bucket extends Counts {
   startMs: number;
 }
@@ -92,7 +90,6 @@ export async function readUsage(
   return { range, bucketMs, buckets, total, models };
 }
 
-/** One counter of a day. */
 export interface Tally {
   hour: string;
   model: string;
@@ -100,7 +97,6 @@ export interface Tally {
   count: number;
 }
 
-/** Adds a counter to a sum. */
 export function add(sum: Counts, { name, count }: Tally): void {
   sum[name] = (sum[name] ?? 0) + count;
 }

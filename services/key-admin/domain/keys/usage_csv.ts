@@ -9,7 +9,6 @@ import { add, type CountName, type Counts, readDay } from "./usage.ts";
 /** Usage as a file for spreadsheets: a line for each hour, key and model. */
 
 const DAY_MS = 86_400_000;
-/** Keys that are read at a time. */
 const BATCH = 500;
 
 const COLUMNS: readonly (readonly [title: string, name: CountName])[] = [
@@ -21,7 +20,6 @@ const COLUMNS: readonly (readonly [title: string, name: CountName])[] = [
   ...FAILURE_REASONS.map((reason) => [reason, reason] as const),
 ];
 
-/** What was counted in one hour of one model. */
 interface Row {
   day: string;
   hour: string;
@@ -30,7 +28,6 @@ interface Row {
 }
 
 type Rows = Map<string, Row>;
-/** How a key is named in its lines. */
 type KeyCells = readonly [id: string, hint: string, description: string];
 
 /**

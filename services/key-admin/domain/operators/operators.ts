@@ -23,14 +23,12 @@ export interface OwnerLink extends Link {
   secret: string;
 }
 
-/** Changes that need no further input. */
 export const OWNER_CHANGES = [
   ...["reset_password", "remove_second_factor", "sign_out_everywhere"] as const,
   ...["make_operator", "remove_role_of_operator", "disable", "enable"] as const,
 ];
 export type OwnerChange = typeof OWNER_CHANGES[number];
 
-/** Their names in audit logs. */
 const LOGGED: Readonly<Record<OwnerChange, AuditAction>> = {
   reset_password: "account.reset_link_made",
   remove_second_factor: "account.second_factor_removed",

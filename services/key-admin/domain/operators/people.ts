@@ -26,20 +26,16 @@ import {
 
 /** The newest owners, who are searched and compared. */
 const OWNERS_MAX = 10_000;
-/** Owners that are read at the same time. */
 const BATCH = 100;
 /** Keys of one owner that a search examines before it goes on to the next page, which has the others. */
 const KEYS_MAX = 500;
 /** A search ends after this time, and its next page goes on from there. */
 const SEARCH_MS = 2_000;
-/** How many of those who use most are shown. */
 const TOP_MAX = 50;
 const DAY_MS = 86_400_000;
 
-/** Which owners or keys, and which page of them. */
 export type PeopleQuery = Omit<PageQuery, "filter" | "examinedMax">;
 
-/** One page of a list. */
 export interface Page<T> {
   rows: T[];
   /** The cursor of the next page; null at the end. */
@@ -48,7 +44,6 @@ export interface Page<T> {
 
 type Owner = Pick<Account, "ownerId" | "email">;
 
-/** An owner in a list. */
 export interface OwnerRow {
   account: Account;
   keys: number;

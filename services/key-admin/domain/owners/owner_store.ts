@@ -60,7 +60,6 @@ const stored = z.object({
   factor_removed: z.string().nullable().default(null),
 });
 
-/** How an owner signs in. */
 export interface Account {
   ownerId: string;
   /** Empty: the first owner before set-up. */
@@ -81,7 +80,6 @@ export interface Account {
   hasSignedIn: boolean;
 }
 
-/** The e-mail address of an owner, empty before the set-up. */
 export const readEmail = async (
   redis: RedisLink,
   ownerId: string,
@@ -107,7 +105,6 @@ const RECOVERY_CHARS = 20;
 /** A code is accepted for three steps of 30 s. */
 const STEP_SECONDS = 120;
 
-/** Dependencies of the store of owners. */
 export interface OwnerStoreDeps extends StoreDeps {
   defaultLimits: DefaultLimits;
 }
@@ -149,7 +146,6 @@ export function createOwnerStore(
     find: (email: string): Promise<string | null> =>
       readText(redis, mailKey(email)),
 
-    /** The owner of an address, created if there is none. */
     ensure: async (email: string): Promise<string> =>
       await store.find(email) ?? await make(mailKey(email), email),
 
@@ -179,7 +175,6 @@ export function createOwnerStore(
       return ownerId;
     },
 
-    /** Null when there is no such owner. */
     async read(ownerId: string): Promise<Account | null> {
       const [fields, state, role] = await Promise.all([
         readHash(redis, accountKey(ownerId)),
@@ -211,13 +206,11 @@ export function createOwnerStore(
       };
     },
 
-    /** Remembers when the owner signed in. */
     async noteSignIn(ownerId: string): Promise<void> {
       const field = ["signed_in_at", String(now())];
       await redis.command(["HSET", accountKey(ownerId), ...field]);
     },
 
-    /** Makes an owner an operator. */
     giveRole: (ownerId: string): Promise<void> =>
       writeDurably(writer, [
         ...["ZADD", OPERATORS_KEY, "NX", String(now()), ownerId],
@@ -267,14 +260,12 @@ export function createOwnerStore(
       await writer.command(["HDEL", accountKey(ownerId), "factor_removed"]);
     },
 
-    /** Marks a time step as used. False when it was used before. */
     async useTotpStep(ownerId: string, step: number): Promise<boolean> {
       const mark = `ticket:step:${digest(`${ownerId} ${step}`)}`;
       const command = ["SET", mark, "1", "NX", "EX", String(STEP_SECONDS)];
       return await writer.command(command) !== null;
     },
 
-    /** Uses up a recovery code. False when the owner has no such code. */
     async useRecoveryCode(ownerId: string, code: string): Promise<boolean> {
       const command = ["HDEL", accountKey(ownerId), recoveryField(code)];
       if (await writer.command(command) !== 1) return false;
@@ -293,7 +284,6 @@ export function createOwnerStore(
       return true;
     },
 
-    /** The limits over all keys of an owner. */
     limits: async (ownerId: string): Promise<Limits> =>
       decodeLimits(await readHash(redis, ownerLimitsKey(ownerId)) ?? {}),
 

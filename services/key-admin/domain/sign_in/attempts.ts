@@ -8,7 +8,6 @@ import { digest, isSecret, mintSecret } from "../store/secret.ts";
 const attemptsKey = (name: string) => `try:${digest(name)}`;
 const knownDeviceKey = (device: string) => `known:${digest(device)}`;
 
-/** An attempt to sign in. */
 export interface Attempt {
   /** Whether or not an account has this address. */
   email: string;

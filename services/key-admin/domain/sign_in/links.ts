@@ -12,14 +12,12 @@ export const LINK_SECONDS = {
   reset: 3_600,
 } as const;
 
-/** The same in words. */
 export const LINK_TIMES = {
   set_up: "15 minutes",
   invite: "3 days",
   reset: "1 hour",
 };
 
-/** The purpose of a link. */
 const linkSchema = z.object({
   kind: z.enum(["set_up", "invite", "reset"]),
   ownerId: z.string(),
@@ -41,7 +39,6 @@ export function createLinkStore(
     return text === null ? null : linkSchema.parse(JSON.parse(text));
   };
   return {
-    /** Stores a link and returns its secret. */
     async make(link: Link): Promise<string> {
       const secret = mintSecret(randomBytes);
       const seconds = String(LINK_SECONDS[link.kind]);
@@ -58,5 +55,4 @@ export function createLinkStore(
   };
 }
 
-/** Where a browser opens a link. */
 export const linkPath = (secret: string): string => `/link/${secret}`;

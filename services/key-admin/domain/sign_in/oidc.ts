@@ -1,7 +1,6 @@
 import * as oidc from "openid-client";
 import type { Identity } from "../owners/owner_store.ts";
 
-/** An OpenID Connect provider, fixed by the operator (API7). */
 export interface OidcConfig {
   issuer: URL;
   clientId: string;

@@ -43,7 +43,6 @@ async function loadEstimator() {
 }
 let estimator: ReturnType<typeof loadEstimator> | undefined;
 
-/** Hashes and checks passwords. Tests have a faster one. */
 export interface PasswordHasher {
   hash(password: string): Promise<string>;
   /** `stored` is null for an account that does not exist, which takes the same work (ASVS 6.3.8). */

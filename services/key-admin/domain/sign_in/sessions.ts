@@ -37,13 +37,11 @@ const stored = z.object({
 });
 type Stored = z.infer<typeof stored>;
 
-/** A signed-in browser. */
 export interface Session extends Stored {
   /** Digest of the cookie. It identifies a session but does not authenticate. */
   id: string;
 }
 
-/** Where a request came from. */
 export type Client = Pick<Session, "ip" | "userAgent">;
 
 /** Whom the audit log names for what ends with a session. */
@@ -72,7 +70,6 @@ export function createSessionStore(
     return isOver ? null : { id, ...session };
   };
 
-  /** Newest first. */
   const idsOf = async (ownerId: string): Promise<string[]> =>
     asTexts(
       await redis.command(["ZREVRANGE", sessionsKey(ownerId), "0", "-1"]),

@@ -16,7 +16,6 @@ import type { PasswordHasher } from "./password.ts";
 import type { Client, SessionStore } from "./sessions.ts";
 import { totpStep } from "./totp.ts";
 
-/** The input of the sign-in form, and its origin. */
 interface Credentials extends Attempt, Client {
   password: string;
   /** Code of the authenticator app or a recovery code; empty without a second factor. */
@@ -38,7 +37,6 @@ export interface Admitted {
   failedBefore: number;
 }
 
-/** Dependencies of signing in. */
 export interface SignInDeps extends StoreDeps {
   owners: OwnerStore;
   sessions: SessionStore;
@@ -81,7 +79,6 @@ export async function signIn(
   return { ok: false, waitMs: 0, isDisabled: isProved };
 }
 
-/** Starts a session for an owner who has been authenticated. */
 export async function admit(
   { redis, owners, sessions, audit, randomBytes }: SignInDeps,
   { ownerId, email }: Account,

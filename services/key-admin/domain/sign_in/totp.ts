@@ -11,7 +11,6 @@ const STEPS_OFF_MAX = 1;
 /** 160 bits, as RFC 4226 asks for. */
 const SECRET_BYTES = 20;
 
-/** A new secret in base32. */
 export const mintTotpSecret = (randomBytes: RandomBytes): string =>
   new Secret({ buffer: randomBytes(SECRET_BYTES).buffer }).base32;
 

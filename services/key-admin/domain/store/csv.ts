@@ -4,7 +4,6 @@
 export const csvHead = (names: readonly string[]): string =>
   "\uFEFF" + csvLine(names);
 
-/** One line, with its end. */
 export const csvLine = (cells: readonly (string | number)[]): string =>
   cells.map((text) => cell(String(text))).join(",") + "\r\n";
 

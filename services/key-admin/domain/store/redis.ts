@@ -12,7 +12,6 @@ import { z } from "zod";
 /** Longer than at an edge, since people rather than programs wait. */
 const DEADLINE_MS = 2_000;
 
-/** Dependencies of the stores. */
 export interface StoreDeps {
   redis: RedisLink;
   /** A separate connection, since waiting for the disk blocks everything behind it. */
@@ -51,15 +50,12 @@ export class BadCursor extends Error {
     "The cursor is invalid: use one that an earlier page returned";
 }
 
-/** The fields of a hash or a stream entry. */
 export type Fields = Readonly<Record<string, string>>;
 
 const text = z.string();
 
-/** A bulk string. */
 export const asText = (reply: unknown): string => text.parse(reply);
 
-/** A bulk string, or null where Redis has nothing. */
 export const asTextOrNull = (reply: unknown): string | null =>
   text.nullable().parse(reply);
 
@@ -67,11 +63,9 @@ export const asTextOrNull = (reply: unknown): string | null =>
 export const asNumber = (reply: unknown): number =>
   z.number().parse(typeof reply === "number" ? reply : Number(asText(reply)));
 
-/** An array of anything. */
 export const asList = (reply: unknown): unknown[] =>
   z.array(z.unknown()).parse(reply);
 
-/** An array of bulk strings. */
 export const asTexts = (reply: unknown): string[] => z.array(text).parse(reply);
 
 /** `[field, value, field, value]`, as HGETALL and streams return it. */
@@ -83,7 +77,6 @@ export function asFields(reply: unknown): Fields {
   );
 }
 
-/** The fields of a hash; null when there is no such key. */
 export async function readHash(
   redis: RedisLink,
   key: string,
@@ -92,7 +85,6 @@ export async function readHash(
   return reply.length === 0 ? null : asFields(reply);
 }
 
-/** The text under a key, or null. */
 export const readText = async (
   redis: RedisLink,
   key: string,

@@ -17,14 +17,8 @@ import {
 } from "../context.ts";
 import { FORM, readForm } from "../forms.ts";
 import { showPage } from "../layout.tsx";
-import {
-  Box,
-  Field,
-  PasswordField,
-  PostForm,
-  ShownOnce,
-  Time,
-} from "../parts.tsx";
+import { Box, Field, PasswordField, PostForm, ShownOnce } from "../parts.tsx";
+import { Time } from "../texts.tsx";
 import { writeCookie } from "../session.ts";
 import { checkPassword, NewPasswordField } from "./sign_in_page.tsx";
 
@@ -47,9 +41,7 @@ const changePassword: Handler = async (c) => {
   return c.redirect("/account?done=password", 303);
 };
 
-/** The name that the authenticator app shows beside the address. */
 const ISSUER = "Gateway";
-/** The white frame around a QR code. */
 const QUIET_MODULES = 4;
 
 const setUpSecondFactor: Handler = async (c) => {
@@ -127,7 +119,6 @@ const endSession: Handler = async (c) => {
   return c.redirect("/account?done=session_ended", 303);
 };
 
-/** Ends this session, or all of them. */
 const signOut = (isEverywhere: boolean): Handler => async (c) => {
   const { deps: { sessions }, signedIn: { account, session } } = c.var;
   readForm(c, FORM.pick({}));
@@ -153,7 +144,6 @@ export const accountRoutes = {
   "/sign-out": { POST: signOut(false) },
 };
 
-/** Adds an account change to the owner's audit log. */
 const note = (c: ConsoleContext, action: AuditAction): Promise<void> =>
   c.var.deps.audit.add(c.var.signedIn.account.ownerId, {
     action,
@@ -167,7 +157,6 @@ async function showAccount(
 ): Promise<Response> {
   const { deps, signedIn: { session: { id, ownerId }, account } } = c.var;
   const listed = await deps.sessions.list(ownerId);
-  // This device first.
   const sessions = listed.toSorted((a, b) =>
     Number(b.id === id) - Number(a.id === id)
   );

@@ -6,22 +6,14 @@ import {
 import type { ConsoleContext, Handler } from "../context.ts";
 import { answerCsv } from "../csv.ts";
 import { showPage } from "../layout.tsx";
-import {
-  address,
-  Empty,
-  labelOf,
-  Pager,
-  Table,
-  Tabs,
-  Time,
-} from "../parts.tsx";
+import { address, Noted, Pager, Table, Tabs } from "../lists.tsx";
+import { labelOf, Time } from "../texts.tsx";
 
 /** Who did what, when and from where. */
 
 const AUDIT_ROWS = 50;
 const CSV_ROWS = 500;
 
-/** Filters by the prefix of the action. */
 const FILTERS: readonly (readonly [prefix: string, label: string])[] = [
   ["", "Everything"],
   ["key.", "Keys"],
@@ -56,23 +48,11 @@ const showAudit: Handler = async (c) => {
         tabs={FILTERS}
         to={(action) => address("/audit", { action })}
       />
-      {rows.length === 0
-        ? (
-          <Empty
-            title="No entries"
-            lead="Changes to your keys and your account appear here."
-          />
-        )
-        : (
-          <AuditTable
-            rows={rows}
-            caption="Audit log, newest first"
-            present={present}
-          />
-        )}
+      <AuditTable caption="Audit log, newest first" {...{ rows, present }} />
       <Pager
-        newest={before && address("/audit", { action })}
-        older={next && address("/audit", { action, before: next })}
+        after={before}
+        next={next}
+        to={(before) => address("/audit", { action, before })}
       />
     </>,
   );
@@ -99,13 +79,12 @@ export const auditRoutes = {
   "/audit.csv": { GET: auditCsv },
 };
 
-/** The prefix of the actions to show. */
 function actionOf(c: ConsoleContext): string {
   const asked = c.req.query("action");
   return FILTERS.find(([prefix]) => prefix === asked)?.[0] ?? "";
 }
 
-/** Labels of actions whose names are not clear enough. */
+/** Labels of actions whose names are not clear enough, as `Key created` for `key.created` is. */
 const LABELS: Readonly<Record<string, string>> = {
   "key.stop_requested": "Running requests stopped",
   "session.signed_in": "Signed in",
@@ -118,11 +97,6 @@ const LABELS: Readonly<Record<string, string>> = {
   "account.second_factor_off": "Two-step sign-in turned off",
 };
 
-/** `Key created` for `key.created` */
-const labelOfAction = (action: string): string =>
-  LABELS[action] ?? labelOf(action);
-
-/** Entries as a table. */
 export const AuditTable = ({ rows, caption, present = new Set() }: {
   rows: readonly AuditRow[];
   caption: string;
@@ -132,13 +106,17 @@ export const AuditTable = ({ rows, caption, present = new Set() }: {
   <Table
     caption={caption}
     rows={rows}
+    empty={{
+      title: "No entries",
+      lead: "Changes to your keys and your account appear here.",
+    }}
     columns={[
-      ["What", ({ action, detail }) => (
-        <>
-          {labelOfAction(action)}
-          {detail && <div class="help">{detail}</div>}
-        </>
-      )],
+      [
+        "What",
+        ({ action, detail }) => (
+          <Noted note={detail}>{LABELS[action] ?? labelOf(action)}</Noted>
+        ),
+      ],
       ["Key", ({ keyId, description, hint }) =>
         keyId === "" ? "–" : (
           <>

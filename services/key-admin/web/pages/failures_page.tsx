@@ -1,5 +1,4 @@
 import {
-  type FailedRequest,
   FAILURE_REASONS,
   type FailureReason,
 } from "@gateway/shared/keys/failed_requests";
@@ -7,7 +6,8 @@ import { FAILED_REQUESTS } from "@gateway/shared/limits";
 import { type Counts, readFailed } from "../../domain/keys/usage.ts";
 import { findKey, type Handler } from "../context.ts";
 import { showPage } from "../layout.tsx";
-import { Empty, labelOf, number, Table, Time } from "../parts.tsx";
+import { Noted, Table } from "../lists.tsx";
+import { labelOf, number, Time } from "../texts.tsx";
 
 /** Requests that were refused or failed: why, and the last ones of a key. */
 
@@ -96,10 +96,8 @@ export function Failures(
   );
 }
 
-/** The last requests of a key that were refused or failed. */
 const showFailed: Handler = async (c) => {
   const key = await findKey(c);
-  const rows = await readFailed(c.var.deps.redis, key);
   return showPage(
     c,
     {
@@ -113,49 +111,37 @@ const showFailed: Handler = async (c) => {
         </>
       ),
     },
-    rows.length === 0
-      ? (
-        <Empty
-          title="No requests"
-          lead={`None was refused or failed in the last ${daysListed} days.`}
-        />
-      )
-      : <FailedTable rows={rows} />,
+    <Table
+      caption="Refused and failed requests, newest first"
+      rows={await readFailed(c.var.deps.redis, key)}
+      empty={{
+        title: "No requests",
+        lead: `None was refused or failed in the last ${daysListed} days.`,
+      }}
+      columns={[
+        [
+          "Request",
+          ({ timeMs, requestId }) => (
+            <Noted note={<code>{requestId}</code>}>
+              <Time ms={timeMs} as="minute" />
+            </Noted>
+          ),
+        ],
+        ["Why", ({ reason, param }) => (
+          <Noted note={param && `Field: ${param}`}>
+            {hasWords(reason) ? WORDS[reason][1] : labelOf(reason)}
+          </Noted>
+        )],
+        [
+          "Status",
+          ({ status, code }) => (
+            <Noted note={code && <code>{code}</code>}>{status}</Noted>
+          ),
+        ],
+        ["Model", ({ model }) => model ?? "–"],
+      ]}
+    />,
   );
 };
-
-const FailedTable = ({ rows }: { rows: readonly FailedRequest[] }) => (
-  <Table
-    caption="Refused and failed requests, newest first"
-    rows={rows}
-    columns={[
-      ["Request", ({ timeMs, requestId }) => (
-        <>
-          <Time ms={timeMs} as="minute" />
-          <div class="help">
-            <code>{requestId}</code>
-          </div>
-        </>
-      )],
-      ["Why", ({ reason, param }) => (
-        <>
-          {hasWords(reason) ? WORDS[reason][1] : labelOf(reason)}
-          {param && <div class="help">Field: {param}</div>}
-        </>
-      )],
-      ["Status", ({ status, code }) => (
-        <>
-          {status}
-          {code && (
-            <div class="help">
-              <code>{code}</code>
-            </div>
-          )}
-        </>
-      )],
-      ["Model", ({ model }) => model ?? "–"],
-    ]}
-  />
-);
 
 export const failureRoutes = { "/keys/:id/requests": { GET: showFailed } };

@@ -23,16 +23,9 @@ import {
 } from "../context.ts";
 import { choice, FORM, list, readForm, text } from "../forms.ts";
 import { showPage } from "../layout.tsx";
-import {
-  Box,
-  Curl,
-  Field,
-  labelOf,
-  number,
-  PostForm,
-  ShownOnce,
-  TryLink,
-} from "../parts.tsx";
+import { Curl, TryLink } from "../key_parts.tsx";
+import { Box, Field, PostForm, ShownOnce } from "../parts.tsx";
+import { labelOf, number } from "../texts.tsx";
 import { behindPassword } from "../session.ts";
 
 /** Creating and editing a key. */
@@ -80,7 +73,6 @@ const createKey: Handler = async (c) => {
   );
 };
 
-/** Answers the form for a new key, which is posted to the list. */
 export const postKey: Handler = behindPassword(createKey);
 
 /**
@@ -166,7 +158,6 @@ export const keyFormRoutes = {
 const dayOf = (ms: number | null): string =>
   ms === null ? "" : new Date(ms).toISOString().slice(0, 10);
 
-/** The form filled in with settings. */
 function valuesOf(
   { description, scopes, models, limits, expiresAtMs, version }:
     & KeySettings
@@ -321,7 +312,6 @@ async function showForm(
   );
 }
 
-/** The kinds of models, such as chat, in the order of the list. */
 const kindsOf = (catalog: Catalog) =>
   new Set([...catalog.values()].map(({ kind }) => kind));
 
@@ -331,7 +321,6 @@ export const NOT_CONFIGURED = "no longer configured";
 /** All models, or those that are ticked. The style sheet shows the boxes when they count. */
 function ModelFields({ catalog, kept, values, error, autofocus }: {
   catalog: Catalog;
-  /** The models that the key names now. */
   kept: readonly string[];
   values: Pick<Values, "which_models" | "models">;
   error: string | undefined;

@@ -15,19 +15,9 @@ import { FORM, readForm } from "../forms.ts";
 import { answerCreated, NOT_CONFIGURED } from "./key_form.tsx";
 import { showPage } from "../layout.tsx";
 import { limitsCard } from "./limits_view.tsx";
-import {
-  Box,
-  Curl,
-  Facts,
-  labelOf,
-  LastUse,
-  Moment,
-  PostForm,
-  Rotation,
-  Status,
-  Time,
-  TryLink,
-} from "../parts.tsx";
+import { Curl, LastUse, Rotation, Status, TryLink } from "../key_parts.tsx";
+import { Box, Facts, PostForm } from "../parts.tsx";
+import { labelOf, Moment, Time } from "../texts.tsx";
 import { behindPassword, localPath } from "../session.ts";
 import { rangeOf, UsageView } from "./usage_page.tsx";
 
@@ -35,7 +25,6 @@ import { rangeOf, UsageView } from "./usage_page.tsx";
 
 const HISTORY_ROWS = 10;
 
-/** One key: settings, usage and history. */
 const showKey: Handler = async (c) => {
   const { redis, audit, keys, now, apiUrl, catalog } = c.var.deps;
   const key = await findKey(c);

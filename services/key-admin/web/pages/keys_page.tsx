@@ -12,24 +12,18 @@ import type { Handler } from "../context.ts";
 import { postKey } from "./key_form.tsx";
 import { showPage } from "../layout.tsx";
 import { limitsCard } from "./limits_view.tsx";
+import { Curl, LastUse, Rotation, Status } from "../key_parts.tsx";
 import {
   address,
   type Column,
-  Curl,
   Empty,
-  labelOf,
-  LastUse,
-  Moment,
-  number,
   Pager,
-  PostForm,
-  Rotation,
   Search,
-  Status,
   Table,
   Tabs,
-  Time,
-} from "../parts.tsx";
+} from "../lists.tsx";
+import { PostForm } from "../parts.tsx";
+import { labelOf, Moment, number, Time } from "../texts.tsx";
 
 /** The list of keys. Searching for the id of a key opens its page. */
 const listKeys: Handler = async (c) => {
@@ -45,7 +39,6 @@ const listKeys: Handler = async (c) => {
   const day = usageDay(nowMs);
   const query = { filter, search, after, rows: PAGE_ROWS, day };
   const page = await keys.list(session.ownerId, query);
-  /** An address of the list with this search. */
   const to = (filter: KeyFilter, after = "") =>
     address("/keys", { filter: filter === "all" ? "" : filter, search, after });
   const isFirstKey = page.rows.length === 0 && to(filter, after) === "/keys";
@@ -87,8 +80,9 @@ const listKeys: Handler = async (c) => {
           </div>
           <Rows page={page} nowMs={nowMs} here={to(filter, after)} />
           <Pager
-            newest={after && to(filter)}
-            older={page.next && to(filter, page.next)}
+            after={after}
+            next={page.next}
+            to={(after) => to(filter, after)}
           />
           {await limitsCard(c)}
         </>
@@ -114,22 +108,17 @@ function Rows({ page, nowMs, here }: {
   here: string;
 }) {
   const shown = new Set(page.rows.map(({ key }) => key.id));
-  if (page.rows.length === 0) {
-    return (
-      <Empty
-        title="No keys found"
-        lead={page.next === null
-          ? "No key matches. Try fewer or shorter words, or another filter."
-          : "No match among the keys searched so far. Older searches the rest."}
-      >
-        <a class="button" href="/keys">Show all keys</a>
-      </Empty>
-    );
-  }
   return (
     <Table
       caption="Your API keys, newest first; days are UTC"
       rows={page.rows}
+      empty={{
+        title: "No keys found",
+        lead: page.next === null
+          ? "No key matches. Try fewer or shorter words, or another filter."
+          : "No match among the keys searched so far. Older searches the rest.",
+        children: <a class="button" href="/keys">Show all keys</a>,
+      }}
       columns={[
         ["Key", ({ key }) => (
           <>
@@ -151,7 +140,6 @@ function Rows({ page, nowMs, here }: {
   );
 }
 
-/** The state and the use of keys. */
 export const stateColumns = (nowMs: number): readonly Column<KeyRow>[] => [
   ["Status", ({ key }) => <Status keyRecord={key} nowMs={nowMs} />],
   ["Created", ({ key }) => <Time ms={key.createdAtMs} as="day" />],

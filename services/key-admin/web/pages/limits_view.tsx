@@ -7,7 +7,7 @@ import {
 } from "../../domain/keys/limit_use.ts";
 import { LIMIT_NAMES } from "../../domain/keys/settings.ts";
 import type { ConsoleContext } from "../context.ts";
-import { labelOf, number, Time } from "../parts.tsx";
+import { labelOf, number, Time } from "../texts.tsx";
 
 /** Use against limits as bars: of a key and its owner, or of the owner alone. */
 

@@ -31,22 +31,9 @@ import {
 import { answerCsv } from "../csv.ts";
 import { choice, FORM, readForm, text } from "../forms.ts";
 import { showPage } from "../layout.tsx";
-import {
-  address,
-  type Column,
-  Empty,
-  Field,
-  labelOf,
-  Moment,
-  number,
-  Pager,
-  PostForm,
-  Search,
-  ShownOnce,
-  Table,
-  Tabs,
-  Time,
-} from "../parts.tsx";
+import { address, type Column, Pager, Search, Table, Tabs } from "../lists.tsx";
+import { Field, PostForm, ShownOnce } from "../parts.tsx";
+import { labelOf, Moment, number, Time } from "../texts.tsx";
 import { behindPassword } from "../session.ts";
 import { cleanSearch, stateColumns } from "./keys_page.tsx";
 import { EmailField } from "./sign_in_page.tsx";
@@ -105,12 +92,14 @@ async function showView<T>(
         />
         <Search action={path} label="Search" {...{ search, placeholder }} />
       </div>
-      {rows.length > 0
-        ? <Table caption="Newest first, days in UTC" {...{ rows, columns }} />
-        : <Empty title="Nothing found" lead="Try fewer or shorter words." />}
+      <Table
+        caption="Newest first, days in UTC"
+        empty={{ title: "Nothing found", lead: "Try fewer or shorter words." }}
+        {...{ rows, columns }}
+      />
       <Pager
-        newest={after && address(path, { search })}
-        older={next && address(path, { search, after: next })}
+        {...{ after, next }}
+        to={(after) => address(path, { search, after })}
       />
     </>,
   );
@@ -158,7 +147,6 @@ const invite: Handler = async (c) => {
   return await answerLink(c, link);
 };
 
-/** The columns of a table of owners. */
 const ownerColumns = (
   nowMs: number,
   used: string,
@@ -196,7 +184,6 @@ const ownerColumns = (
   [`Tokens ${used}`, ({ totals }) => number(totals.tokens), "num"],
 ];
 
-/** What follows from each change. */
 const CHANGES: Readonly<Record<OwnerChange, string>> = {
   reset_password:
     "You get a link that works once, within 1 hour. Whoever opens it first chooses the new password. Two-step sign-in stays on.",
@@ -216,7 +203,6 @@ const CHANGE_FORM = z.strictObject({ what: choice(OWNER_CHANGES) });
 const LIMITS_FORM = z.strictObject(limitsOf(() => text(20)));
 const LIMITS = SETTING_TEXTS.pick(limitsOf(() => true as const));
 
-/** The owner in the path. */
 async function findPerson(c: ConsoleContext): Promise<OwnerRow> {
   const { people, now } = c.var.deps;
   const row = await people.find(c.req.param("id") ?? "", usageDay(now()));
@@ -224,7 +210,6 @@ async function findPerson(c: ConsoleContext): Promise<OwnerRow> {
   throw new Refused(404, "There is no such owner", { back: "/people" });
 }
 
-/** The page about an owner, or why limits were refused. */
 async function showPerson(
   c: ConsoleContext,
   values?: Readonly<Record<keyof Limits, string>>,
@@ -298,7 +283,6 @@ async function showPerson(
   );
 }
 
-/** The usage of an owner as a file. */
 const exportUsage: Handler = async (c) => {
   const { redis, now } = c.var.deps;
   const { ownerId } = (await findPerson(c)).account;
@@ -328,7 +312,6 @@ const setLimits: Handler = async (c) => {
   return c.redirect(`/people/${ownerId}?done=owner_changed`, 303);
 };
 
-/** Shows a one-time link, once. */
 const answerLink = (
   c: ConsoleContext,
   { ownerId, email, kind, secret }: OwnerLink,

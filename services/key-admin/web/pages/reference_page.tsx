@@ -3,7 +3,9 @@ import { raw } from "hono/html";
 import type { Child } from "hono/jsx";
 import type { Handler } from "../context.ts";
 import { showPage } from "../layout.tsx";
-import { Copyable, Facts, number, Table } from "../parts.tsx";
+import { Noted, Table } from "../lists.tsx";
+import { Copyable, Facts } from "../parts.tsx";
+import { number } from "../texts.tsx";
 import { recognize } from "../session.ts";
 
 /** The reference of the API, from its description in OpenAPI. For everyone, as that is. */
@@ -225,7 +227,6 @@ function boundsOf(schema: Schema): string {
   return bounds.length > 0 ? ` (${bounds.join(", ")})` : "";
 }
 
-/** Patterns in words. */
 const PATTERNS: { [pattern: string]: string } = {
   "^[^\\u0000-\\u001f\\u007f-\\u009f]*$": "no control characters",
   "^[a-zA-Z0-9_-]+$": "letters, digits, _ and -",
@@ -287,10 +288,9 @@ function reference() {
         rows={Object.values(ERRORS)}
         columns={[
           ["Code and type", ({ value: { error } }) => (
-            <>
+            <Noted note={error.type}>
               <code>{error.code}</code>
-              <div class="help">{error.type}</div>
-            </>
+            </Noted>
           )],
           ["Status", ({ summary }) => summary],
           ["Meaning", ({ description }) => <Prose text={description} />],

@@ -62,7 +62,6 @@ const trySignIn: Handler = async (c) => {
 
 const DISABLED = "Your account is disabled. Ask your operator";
 
-/** Says when the next attempt is possible. */
 function waitText(waitMs: number): string {
   const seconds = Math.ceil(waitMs / 1_000);
   const time = seconds < 100
@@ -110,7 +109,6 @@ const useLink: Handler = async (c) => {
   return await enter(c, admitted, "/keys");
 };
 
-/** Where the organisation's provider sends the browser back to. */
 const CALLBACK = "/sign-in/oidc/callback";
 
 const beginOidc: Handler = async (c) => {
@@ -159,7 +157,6 @@ const finishOidc: Handler = async (c) => {
   return await enter(c, admitted, "/keys");
 };
 
-/** Checks the password again before a sensitive action. */
 const confirm: Handler = async (c) => {
   const { deps, signedIn: { session } } = c.var;
   const form = readForm(c, FORM.pick({ password: true, next: true }));
@@ -193,7 +190,6 @@ export const signInRoutes = {
   "/link/:secret": { GET: openLink, POST: useLink },
 };
 
-/** The routes of {@link confirm}, for owners who are signed in. */
 export const confirmRoutes = {
   "/confirm": {
     GET: (c: ConsoleContext) => showConfirm(c, c.req.query("next")),
@@ -331,7 +327,6 @@ const SECOND_STEP = {
   submit: "Save and continue",
 };
 
-/** The page of a set-up, invitation or reset link. */
 function showLink(
   c: ConsoleContext,
   kind: Link["kind"],

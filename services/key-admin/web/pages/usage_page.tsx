@@ -11,18 +11,10 @@ import { answerCsv } from "../csv.ts";
 import { showPage } from "../layout.tsx";
 import { Failures } from "./failures_page.tsx";
 import { limitsCard } from "./limits_view.tsx";
-import {
-  type Column,
-  Empty,
-  Facts,
-  number,
-  Table,
-  Tabs,
-  Time,
-  utcText,
-} from "../parts.tsx";
+import { type Column, Empty, Table, Tabs } from "../lists.tsx";
+import { Facts } from "../parts.tsx";
+import { number, Time, utcText } from "../texts.tsx";
 
-/** Usage of all keys together. */
 const showUsage: Handler = async (c) => {
   const { deps: { redis, now }, signedIn: { session } } = c.var;
   const range = rangeOf(c);
@@ -59,11 +51,9 @@ export const usageRoutes = {
   "/keys/:id/export.csv": { GET: exportKeyUsage },
 };
 
-/** The range a usage view shows. */
 export const rangeOf = (c: ConsoleContext): UsageRange =>
   c.req.query("range") === "30d" ? "30d" : "24h";
 
-/** How a range and its buckets are named. */
 const RANGES = {
   "24h": { name: "24 hours", unit: "hour", head: "Hour from", last: "Now" },
   "30d": { name: "30 days", unit: "day", head: "Day (UTC)", last: "Today" },
@@ -154,7 +144,6 @@ export const UsageView = ({ usage, base, listed }: {
   </>
 );
 
-/** The most used model first. */
 const ModelTable = ({ usage: { models } }: { usage: Usage }) => (
   <Table
     caption="Usage by model, the most used first"

@@ -1,0 +1,38 @@
+import { limitWords } from "../domain/keys/settings.ts";
+
+/** Names, numbers and times for people. */
+
+/** `Tokens per day` for `tokensPerDay`, `tokens_per_day` or `tokens.per.day` */
+export const labelOf = (name: string): string =>
+  name[0]?.toUpperCase() +
+  limitWords(name.slice(1), " ").replaceAll(/[._]/g, " ");
+
+const NUMBER = new Intl.NumberFormat("en-US");
+
+/** `1,234,567` */
+export const number = (value: number): string => NUMBER.format(value);
+
+/** `2026-11-22 09:30` */
+export const utcText = (ms: number): string =>
+  new Date(ms).toISOString().slice(0, 16).replace("T", " ");
+
+/** A time for people. The script shows it in the reader's zone. */
+export function Time(
+  { ms, as }: { ms: number; as: "day" | "minute" | "relative" },
+) {
+  const iso = new Date(ms).toISOString();
+  return (
+    <time datetime={iso} data-time={iso} data-as={as}>
+      {as === "day" ? iso.slice(0, 10) : `${utcText(ms)} UTC`}
+    </time>
+  );
+}
+
+/** `3 hours ago`, `in 2 days`, a date further away, or `Never`. */
+export function Moment({ ms, nowMs }: { ms: number | null; nowMs: number }) {
+  if (ms === null) return <span class="faint">Never</span>;
+  return <Time ms={ms} as={ms - nowMs < SOON_MS ? "relative" : "day"} />;
+}
+
+/** A time before now or within this period is shown relative to now. */
+export const SOON_MS = 7 * 86_400_000;
