@@ -146,6 +146,9 @@ Deno.test("uploads end well in every way", async (t) => {
         if (i === 1) assert.match(body, /"rate_limit_exceeded"/);
       }
       assert.deepEqual(statuses, [200, 429]);
+      const line = /"path":"\/v1\/audio\/transcriptions","status":429/;
+      const what = "the refused upload in the log";
+      await waitFor(async () => line.test(await cluster.logs()), { what });
       await becomes(cluster, 0);
     },
   );

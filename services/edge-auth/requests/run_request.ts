@@ -191,7 +191,7 @@ export interface RunOptions {
   /** Null until an upload has ended. */
   lease: RunLease | null;
   readonly upload?: Upload;
-  /** The upload was refused: somebody else answers the client, and nothing is counted. */
+  /** The upload was refused: somebody else answers the client, counts it and logs it. */
   isRefused?: boolean;
   createAnswer(options: AnswerOptions): AnswerSink;
   /** Called when the run has ended. */
@@ -244,14 +244,14 @@ export function startRun(
     removeCallback();
     options.onEnded?.();
     options.lease?.settle(outcome);
+    endSpan(span, outcome);
+    if (options.isRefused) return;
     const { error } = outcome;
-    if (options.isRefused) return void (call.hasRun = false);
     if (error !== null) {
       const isOpened = response.headersSent && response.statusCode === OK;
       const how = isOpened ? "cut" : "failed";
       failedRequests.add(principal, { ...call, error, how });
     }
-    endSpan(span, outcome);
     const durationMs = now() - call.startedAtMs;
     metrics.ran(job, outcome, durationMs);
     if (outcome.kind !== "complete" || log.isSampled(requestId)) {

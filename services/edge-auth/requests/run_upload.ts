@@ -60,6 +60,8 @@ export async function runUpload<Request extends JobRequest>(
     else await upload(call, principal, { endpoint, form, model }, dependencies);
   } finally {
     form.stop();
+    const { model } = form.fields;
+    if (typeof model === "string") call.model = model;
   }
 }
 
@@ -91,7 +93,6 @@ async function upload<Request extends JobRequest>(
   const answers: UploadAnswer[] = [];
   const end = async (): Promise<UploadEnd> => {
     const request = endpoint.parse(form, dependencies.catalog);
-    call.model = request.model;
     const lease = await admit(call, principal, endpoint, request, dependencies);
     Object.assign(options, { request, lease });
     over.resolve(null);
@@ -123,6 +124,7 @@ async function upload<Request extends JobRequest>(
     await Promise.race([over.promise, form.failed]);
   } catch (error) {
     options.isRefused = true;
+    call.hasRun = false;
     for (const answer of answers) answer.detach();
     run.cancel("other");
     throw error;
