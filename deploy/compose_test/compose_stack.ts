@@ -24,6 +24,10 @@ const LATE_MAX = 2 * STREAMS;
 const READS_MIN = 6;
 /** Five times the look-ups that an address may cause in a second. */
 const GUESSES = 100;
+const MIB = 1024 * 1024;
+/** `BODY_BYTES_MAX` of an edge, and `BODY_MAX` of the proxy. */
+const CHAT_BYTES_MAX = 20 * MIB;
+const PROXY_BYTES_MAX = 64 * MIB;
 
 /** The status of a request with an unknown key. */
 function unknownKeyStatus(stack: Stack): Promise<number> {
@@ -70,13 +74,13 @@ Deno.test("the compose stack", async (t) => {
     assert.ok(spanMs > 300, `all within ${spanMs} ms`);
   });
 
+  const sdk = new OpenAI({
+    baseURL: `${stack.url}/v1`,
+    apiKey: key,
+    maxRetries: 0,
+    fetch: (url, init) => fetch(url, { ...init, client: stack.client }),
+  });
   await t.step("answers the official SDK through the proxy", async () => {
-    const sdk = new OpenAI({
-      baseURL: `${stack.url}/v1`,
-      apiKey: key,
-      maxRetries: 0,
-      fetch: (url, init) => fetch(url, { ...init, client: stack.client }),
-    });
     const [model] = (await sdk.models.list()).data;
     const request = {
       model: model?.id ?? "",
@@ -93,15 +97,44 @@ Deno.test("the compose stack", async (t) => {
     );
   });
 
-  await t.step("refuses large bodies, closes slow connections", async () => {
-    const response = await fetch(`${stack.url}/v1/chat/completions`, {
-      client: stack.client,
-      method: "POST",
-      headers: { authorization: `Bearer ${key}` },
-      body: new Uint8Array(21 * 1024 * 1024),
+  await t.step("speaks, draws and listens through the proxy", async () => {
+    const spoken = await sdk.audio.speech.create({
+      model: "simulated-speech-1",
+      voice: "alloy",
+      input: "[simulator: 20 tokens]",
+      response_format: "wav",
     });
-    await response.body?.cancel();
-    assert.equal(response.status, 413);
+    const reads: Uint8Array<ArrayBuffer>[] = [];
+    for await (const bytes of spoken.body ?? []) reads.push(bytes);
+    assert.ok(reads.length >= READS_MIN, `${reads.length} reads`);
+
+    const { data } = await sdk.images.generate({
+      model: "simulated-image-1",
+      prompt: "a red boat",
+    });
+    assert.match(data?.[0]?.b64_json ?? "", /^iVBORw0KGgo/);
+
+    // Longer than the largest chat request.
+    const silence = new Uint8Array(CHAT_BYTES_MAX);
+    const heard = await sdk.audio.transcriptions.create({
+      model: "simulated-transcription-1",
+      file: new File([...reads, silence], "boat.wav"),
+    });
+    assert.match(heard.text, /boat\.wav/);
+  });
+
+  await t.step("refuses large bodies, closes slow connections", async () => {
+    for (const bytes of [CHAT_BYTES_MAX + 1, PROXY_BYTES_MAX + 1]) {
+      const response = await fetch(`${stack.url}/v1/chat/completions`, {
+        client: stack.client,
+        method: "POST",
+        headers: { authorization: `Bearer ${key}` },
+        body: new Uint8Array(bytes),
+      });
+      const { error } = await response.json();
+      assert.equal(response.status, 413);
+      assert.equal(error.code, "request_too_large");
+    }
     await using slow = await Deno.connectTls({
       hostname: "localhost",
       port: Number(new URL(stack.url).port),
@@ -144,13 +177,15 @@ Deno.test("the compose stack", async (t) => {
   );
 
   await t.step("gives a worker no route to Redis, nobody root", async () => {
-    await assert.rejects(
-      stack.compose(
-        ...["exec", "-T", "chat-worker", "deno", "eval"],
-        "await Deno.connect({ hostname: 'redis', port: 6379 })",
-      ),
-      /resolve|lookup|Name or service/,
-    );
+    for (const worker of ["chat-worker", "media-worker"]) {
+      await assert.rejects(
+        stack.compose(
+          ...["exec", "-T", worker, "deno", "eval"],
+          "await Deno.connect({ hostname: 'redis', port: 6379 })",
+        ),
+        /resolve|lookup|Name or service/,
+      );
+    }
     for (const service of SERVICES) {
       const id = await stack.compose("exec", "-T", service, "id", "-u");
       assert.notEqual(id, "0", service);
@@ -240,4 +275,7 @@ Deno.test("the compose stack", async (t) => {
   });
 });
 
-const SERVICES = ["proxy", "edge-auth", "chat-worker", "key-admin", "redis"];
+const SERVICES = [
+  ...["proxy", "edge-auth", "chat-worker", "media-worker", "key-admin"],
+  "redis",
+];
