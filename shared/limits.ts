@@ -152,6 +152,13 @@ export const MEDIA_LIMITS = {
   /** Of the text that says what to draw. */
   promptCharsMax: 32_000,
   imagesMax: 10,
+  /** That one request edits together. */
+  editedImagesMax: 16,
+  /** Of a picture within JSON, as OpenAI has it. */
+  dataUrlCharsMax: 20 * MIB,
+  /** Of a picture to edit: a small file can be one that fills the memory of an engine. */
+  imagePixelsMax: 50_000_000,
+  maskBytesMax: 4 * MIB,
   partialImagesMax: 3,
   /** Percent. */
   compressionMax: 100,
@@ -182,6 +189,8 @@ export const UPLOAD_LIMITS = {
   bytesMax: 64 * MIB,
   /** Of a recording to transcribe, as OpenAI has it. Beyond: 413. */
   audioBytesMax: 25 * MIB,
+  /** Of a picture to edit, as OpenAI has it. Beyond: 413. */
+  imageBytesMax: 50_000_000,
   /** The whole upload: 64 MiB at 2 Mbit/s. */
   totalMs: 110_000,
   filesMax: 17,

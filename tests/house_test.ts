@@ -20,7 +20,7 @@ const ROOMS: { [room: string]: readonly [bound: number, target: number] } = {
   "shared": [10_600, 9_100],
   "deploy": [2_520, 2_400],
 };
-const PRODUCTION: readonly [bound: number, target: number] = [33_290, 25_000];
+const PRODUCTION: readonly [bound: number, target: number] = [33_660, 25_000];
 /** Tests and benchmarks. */
 const TESTS: readonly [bound: number, target: number] = [43_000, 36_000];
 /** Source files in one folder, tests included. */

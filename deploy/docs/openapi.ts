@@ -18,6 +18,8 @@ import {
 } from "@gateway/shared/openai/error";
 import { TAKES } from "@gateway/shared/openai/fields";
 import {
+  imageEditFormSchema,
+  imageEditSchema,
   imageRequestSchema,
   speechRequestSchema,
   transcriptionRequestSchema,
@@ -26,6 +28,7 @@ import * as z from "zod";
 
 const REQUESTS = [
   ...[chatRequestSchema, speechRequestSchema, imageRequestSchema],
+  ...[imageEditFormSchema, imageEditSchema],
   transcriptionRequestSchema("transcribe"),
 ];
 const ANSWERS = [

@@ -12,6 +12,8 @@ import { roundMs } from "@gateway/shared/process/log";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { CHAT_ENDPOINT } from "./chat/endpoint.ts";
 import {
+  IMAGE_EDIT_ENDPOINT,
+  IMAGE_EDIT_UPLOAD,
   IMAGE_ENDPOINT,
   SPEECH_ENDPOINT,
   TRANSCRIPTION_ENDPOINT,
@@ -34,6 +36,7 @@ import {
   sendJson,
 } from "./http/responses.ts";
 import type { RefusalLog } from "./http/refusal_log.ts";
+import { isForm } from "./http/read_form.ts";
 import { sendReference } from "./http/reference.ts";
 import type { Exchange } from "./http/server.ts";
 import { authenticate, type KeyLookup } from "./keys/authenticate.ts";
@@ -59,6 +62,7 @@ const ROUTES: { readonly [path: string]: RouteName } = {
   "/v1/chat/completions": "chat",
   "/v1/audio/speech": "speech",
   "/v1/images/generations": "image",
+  "/v1/images/edits": "image_edit",
   "/v1/audio/transcriptions": "transcription",
   "/v1/audio/translations": "translation",
   [MODELS]: "models",
@@ -72,6 +76,7 @@ export const METHODS: Readonly<Record<RouteName, readonly string[]>> = {
   chat: ["POST", "OPTIONS"],
   speech: ["POST", "OPTIONS"],
   image: ["POST", "OPTIONS"],
+  image_edit: ["POST", "OPTIONS"],
   transcription: ["POST", "OPTIONS"],
   translation: ["POST", "OPTIONS"],
   video: [],
@@ -165,6 +170,10 @@ async function answer(call: Call, deps: AppDependencies): Promise<void> {
         return await runRequest(call, principal, SPEECH_ENDPOINT, deps);
       case "image":
         return await runRequest(call, principal, IMAGE_ENDPOINT, deps);
+      case "image_edit":
+        return isForm(headers)
+          ? await runUpload(call, principal, IMAGE_EDIT_UPLOAD, deps)
+          : await runRequest(call, principal, IMAGE_EDIT_ENDPOINT, deps);
       case "transcription":
         return await runUpload(call, principal, TRANSCRIPTION_ENDPOINT, deps);
       case "translation":

@@ -24,7 +24,7 @@ const TOKEN_GAP_SECONDS = [0.001, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.25, 1];
 export const EDGE_METRICS = {
   requests: counter("gateway_requests_total", {
     help:
-      "HTTP requests by status. `route`: `chat`, `speech`, `image`, `transcription`, `translation`, `models`, `model`, `reference`, `other`. 499: the client disconnected first.",
+      "HTTP requests by status. `route`: `chat`, `speech`, `image`, `image_edit`, `transcription`, `translation`, `models`, `model`, `reference`, `other`. 499: the client disconnected first.",
     labels: ["route", "status"],
   }),
   requestSeconds: histogram("gateway_request_duration_seconds", {
@@ -130,6 +130,7 @@ export const EDGE_METRICS = {
 /** The names of the routes in metrics. */
 export type RouteName =
   | ModelKind
+  | "image_edit"
   | "translation"
   | "models"
   | "model"

@@ -14,7 +14,12 @@ import type { RequestEncoder } from "@gateway/shared/upstream/request_encoder";
 import type { JobCall } from "@gateway/shared/worker/job";
 import type { AnswerMemory } from "./answer_memory.ts";
 import type { ReadOptions } from "./events.ts";
-import { passOnPictures } from "./images.ts";
+import {
+  type EncodedRequest,
+  encodeEditForm,
+  encodeImageBody,
+  passOnPictures,
+} from "./images.ts";
 import { EVENT_STREAM, MediaAnswer } from "./media_answer.ts";
 import { encodeSpeechBody, passOnSpeech } from "./speech.ts";
 import {
@@ -105,8 +110,23 @@ export class Engine {
     const held = this.#memory.open();
     const endsAtMs = server.now() + this.config.deadlines.total_ms;
     const call = { request, server, answer, read: this.#read, held, endsAtMs };
+    const encoded = request.task === "generate"
+      ? {
+        encode: this.#encodeImage,
+        body: encodeImageBody(request, this.config),
+      }
+      : this.#form(
+        "/images/edits",
+        `${EVENT_STREAM}, application/json`,
+        encodeEditForm(
+          request,
+          this.config,
+          answer.call.files,
+          this.#newBoundary(),
+        ),
+      );
     try {
-      await passOnPictures(call, this.#encodeImage);
+      await passOnPictures(call, encoded);
     } finally {
       held.release();
     }
@@ -117,7 +137,7 @@ export class Engine {
     answer: MediaAnswer,
   ): Promise<void> {
     const { call } = answer;
-    const { contentType, body } = encodeTranscriptionForm(
+    const form = encodeTranscriptionForm(
       request,
       this.config.model,
       call.files,
@@ -126,12 +146,9 @@ export class Engine {
     const path = request.task === "translate"
       ? "translations"
       : "transcriptions";
-    const url = new URL(`${this.config.base_url}/audio/${path}`);
     const accept = `application/json, ${EVENT_STREAM}, text/*`;
-    const post = { method: "POST", accept, contentType } as const;
     return this.#server.exchange({
-      encode: this.#server.encoder(url, post),
-      body,
+      ...this.#form(`/audio/${path}`, accept, form),
       call,
       signal: call.signal,
       // The text of a recording may only come when all of it was heard.
@@ -140,5 +157,16 @@ export class Engine {
       const read = this.#read;
       return passOnTranscription(response, { request, answer, read });
     });
+  }
+
+  /** The request that posts a form to a path below the base URL. */
+  #form(
+    path: string,
+    accept: string,
+    { contentType, body }: { contentType: string; body: Uint8Array },
+  ): EncodedRequest {
+    const url = new URL(`${this.config.base_url}${path}`);
+    const post = { method: "POST", accept, contentType } as const;
+    return { encode: this.#server.encoder(url, post), body };
   }
 }

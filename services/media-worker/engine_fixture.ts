@@ -89,6 +89,7 @@ export function imageWith(change: Partial<ImageRequest> = {}): ImageRequest {
   return {
     model: "ours",
     kind: "image",
+    task: "generate",
     stream: false,
     prompt: "A red fox",
     n: 1,

@@ -282,7 +282,8 @@ Deno.test("a request that no worker of media runs is an error of ours", async ()
     { ...speechWith(), model: "unknown" },
     { ...chat, kind: "video", prompt: "A fox" },
     { ...chat, kind: "speech", input: "Hi", response_format: "m4a" },
-    { ...chat, kind: "image", prompt: 1, n: 1 },
+    { ...chat, kind: "image", task: "edit", prompt: 1, n: 1 },
+    { ...chat, kind: "image", prompt: "A fox", n: 1 },
   ];
   await using t = startPool(sound, sound);
   for (const request of wrong) {

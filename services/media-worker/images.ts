@@ -1,10 +1,12 @@
 /** Pictures: requests to engines, and the answers to them. */
 import { Buffer } from "node:buffer";
+import type { UploadedFile } from "@gateway/shared/bus/job";
 import { MEDIA_LIMITS } from "@gateway/shared/limits";
 import type { BackendConfig } from "@gateway/shared/models/catalog";
 import type { ImageRequest } from "@gateway/shared/openai/media";
 import { isJsonObject } from "@gateway/shared/process/error_text";
 import type { AttemptDeadlines } from "@gateway/shared/upstream/attempt_deadlines";
+import { encodeForm } from "@gateway/shared/upstream/form_data";
 import {
   invalidAnswer,
   truncatedAnswer,
@@ -22,7 +24,6 @@ import type {
 } from "@gateway/shared/upstream/model_server";
 import type { Redact } from "@gateway/shared/upstream/redact";
 import { frameError } from "@gateway/shared/upstream/refusal";
-import type { RequestEncoder } from "@gateway/shared/upstream/request_encoder";
 import type { HeldBytes } from "./answer_memory.ts";
 import { eventsOf, isError, type ReadOptions, usageOf } from "./events.ts";
 import { EVENT_STREAM, type MediaAnswer } from "./media_answer.ts";
@@ -44,7 +45,7 @@ const OPTIONS = [
   "moderation",
   "style",
   "user",
-  "partial_images",
+  "input_fidelity",
 ] as const satisfies readonly (keyof ImageRequest)[];
 /** What an answer says about its pictures, and what events say if the engine does not. */
 const ABOUT = [
@@ -53,25 +54,56 @@ const ABOUT = [
   ["quality", "auto"],
   ["size", "auto"],
 ] as const;
-const COMPLETED = "image_generation.completed";
-const PARTIAL = "image_generation.partial_image";
+/** The events of engines, whichever of the two endpoints they name. */
+const EVENT = /^image_(?:generation|edit)\.(completed|partial_image)$/;
+type EventKind = "completed" | "partial_image";
+const EVENT_PREFIX = { generate: "image_generation", edit: "image_edit" };
 
-/** The body of a request to an engine. Pictures are always requested in base64. */
-export function encodeImageBody(
+/** What an engine is asked for. Pictures are always requested in base64. */
+function askedOf(
   request: ImageRequest,
-  { model, image_format_field: field = "response_format" }: Pick<
-    BackendConfig,
-    "model" | "image_format_field"
-  >,
-): string {
-  const body: JsonObject = { model, prompt: request.prompt };
-  if (field !== "none") body[field] = "b64_json";
-  if (request.n > 1) body.n = request.n;
-  if (request.stream) body.stream = true;
-  for (const option of OPTIONS) {
-    if (request[option] !== "auto") body[option] = request[option];
+  { model, image_format_field: field = "response_format" }: ImageConfig,
+): JsonObject {
+  const asked: JsonObject = { model, prompt: request.prompt };
+  if (field !== "none") asked[field] = "b64_json";
+  if (request.n > 1) asked.n = request.n;
+  // Without unfinished pictures its only event would be the whole answer, and some engines refuse to stream.
+  if (hasPartials(request)) {
+    asked.stream = true;
+    asked.partial_images = request.partial_images;
   }
-  return JSON.stringify(body);
+  for (const option of OPTIONS) {
+    if (request[option] !== "auto") asked[option] = request[option];
+  }
+  return asked;
+}
+
+type ImageConfig = Pick<BackendConfig, "model" | "image_format_field">;
+const hasPartials = ({ stream, partial_images = 0 }: ImageRequest) =>
+  stream && partial_images > 0;
+
+/** The body of a request for new pictures. */
+export const encodeImageBody = (
+  request: ImageRequest,
+  config: ImageConfig,
+): string => JSON.stringify(askedOf(request, config));
+
+/** The form of a request to edit pictures: engines take no JSON for it. The model comes first, the files last. */
+export function encodeEditForm(
+  request: ImageRequest,
+  config: ImageConfig,
+  files: readonly UploadedFile[],
+  boundary: string,
+) {
+  const fields = Object.entries(askedOf(request, config))
+    .filter(([, value]) => value !== undefined)
+    .map(([name, value]) => [name, String(value)] as const);
+  const isOne = files.filter(({ field }) => field === "image").length === 1;
+  const named = files.map((file) => ({
+    ...file,
+    field: file.field === "image" && !isOne ? "image[]" : file.field,
+  }));
+  return encodeForm(fields, named, boundary);
 }
 
 /** One attempt to get pictures. */
@@ -92,6 +124,9 @@ interface Picture {
   data: JsonObject;
 }
 
+/** A request to an engine. */
+export type EncodedRequest = Pick<ServerRequest, "encode" | "body">;
+
 /**
  * Sends a request to an engine and passes on its pictures: in one document or, with
  * `stream`, as events, whichever of the two the engine sends. Rejects with an
@@ -99,17 +134,15 @@ interface Picture {
  */
 export async function passOnPictures(
   call: ImageCall,
-  encode: RequestEncoder,
+  encoded: EncodedRequest,
 ): Promise<void> {
   const { request, server, answer } = call;
-  const { partial_images = 0, stream } = request;
   const sent: ServerRequest = {
-    encode,
-    body: encodeImageBody(request, server.config),
+    ...encoded,
     call: answer.call,
     signal: answer.call.signal,
     // The first bytes of a finished picture take as long as the picture.
-    mustBeginSoon: stream && partial_images > 0,
+    mustBeginSoon: hasPartials(request),
   };
   // Null: the pictures were passed on as they came.
   const whole = await server.exchange(sent, async (response) => {
@@ -128,8 +161,8 @@ export async function passOnPictures(
   const [first] = pictures;
   if (first === undefined) throw truncatedAnswer("No picture");
   answer.made = pictures.length;
-  if (!stream) return await writeDocument(pictures, whole.about, call);
-  await writeEvent(COMPLETED, { ...first, data: whole.about }, call);
+  if (!request.stream) return await writeDocument(pictures, whole.about, call);
+  await writeEvent("completed", { ...first, data: whole.about }, call);
 }
 
 /** The pictures of an answer, and what else it says. */
@@ -160,6 +193,10 @@ function parseWhole(body: Buffer, redact: Redact): Whole {
   const about = parseJson(body.toString());
   if (!isJsonObject(about)) throw invalidAnswer("An answer that is not JSON");
   if (isError(about)) throw frameError(about, redact);
+  return wholeOf(about);
+}
+
+function wholeOf(about: JsonObject): Whole {
   const { data } = about;
   if (!Array.isArray(data)) throw invalidAnswer("An answer without data");
   return { items: data.filter(isJsonObject), about };
@@ -182,17 +219,25 @@ async function readEvents(
     onHeld: (chars) => held.set(chars),
   });
   for await (const { type, data } of events) {
-    const isLast = type === COMPLETED;
-    if (!isLast && type !== PARTIAL) continue;
+    // The last event of vLLM-Omni is a whole answer.
+    if (type === "image") return wholeOf(data);
+    const kind = kindOf(type);
+    if (kind === null) continue;
+    const isLast = kind === "completed";
     if (request.stream) {
       const base64 = await base64Of(data, call);
       if (isLast) answer.made = 1;
-      await writeEvent(type, { base64, data }, call, response.deadlines);
+      await writeEvent(kind, { base64, data }, call, response.deadlines);
       if (isLast) return null;
     } else if (isLast && items.push(data) === request.n) break;
   }
   if (items.length === 0) throw truncatedAnswer("No finished picture");
   return { items, about: items[0] ?? {} };
+}
+
+function kindOf(type: string): EventKind | null {
+  const [, kind] = EVENT.exec(type) ?? [];
+  return kind === "completed" || kind === "partial_image" ? kind : null;
 }
 
 /** The picture in base64. One that the engine only points to is fetched from it. */
@@ -258,7 +303,7 @@ async function writePicture(
 }
 
 async function writeEvent(
-  type: typeof COMPLETED | typeof PARTIAL,
+  kind: EventKind,
   { base64, data }: Picture,
   call: ImageCall,
   deadlines?: AttemptDeadlines,
@@ -270,8 +315,9 @@ async function writeEvent(
   for (const [name, preset] of ABOUT) {
     after[name] = textOf(data[name]) || (request[name] ?? preset);
   }
-  if (type === COMPLETED) after.usage = usageOf(data.usage, request.prompt);
+  if (kind === "completed") after.usage = usageOf(data.usage, request.prompt);
   else after.partial_image_index = Number(data.partial_image_index) || 0;
+  const type = `${EVENT_PREFIX[request.task]}.${kind}`;
   const before = `event: ${type}\ndata: {"type":"${type}","b64_json":"`;
   const end = `",${JSON.stringify(after).slice(1)}\n\n`;
   await writePicture([before, base64, end], call, deadlines);

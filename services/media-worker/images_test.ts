@@ -27,6 +27,7 @@ import {
   head,
   imageWith,
   named,
+  recordCall,
   run,
   STALL,
   startEngine,
@@ -101,10 +102,12 @@ Deno.test("an engine is sent what the client chose, and asked for base64", async
       {},
       asked,
     ],
+    [SSE, {}, asked],
+    [{ ...SSE, partial_images: 0 }, { image_format_field: "none" }, plain],
     [
-      { ...SSE, partial_images: 0 },
-      { image_format_field: "none" },
-      { ...plain, stream: true, partial_images: 0 },
+      { ...SSE, partial_images: 1 },
+      {},
+      { ...asked, stream: true, partial_images: 1 },
     ],
   ];
   for (const [change, members, sent] of rows) {
@@ -116,6 +119,43 @@ Deno.test("an engine is sent what the client chose, and asked for base64", async
       "POST /v1/images/generations",
     );
     assert.deepEqual(request.json(), sent);
+  }
+});
+
+Deno.test("an engine is sent the pictures to edit in a form, the model first and the files last", async () => {
+  const file = (field: string) => (
+    { field, name: `${field}.png`, type: "image/png", content: PNG }
+  );
+  const rows: [files: string[], sent: string[]][] = [
+    [["image"], ["image"]],
+    [["image", "image", "mask"], ["image[]", "image[]", "mask"]],
+  ];
+  for (const [files, sent] of rows) {
+    await using r = startEngine(() => json(one));
+    const call = recordCall();
+    call.files = files.map(file);
+    const request = imageWith({
+      ...{ task: "edit", n: 2, size: "auto", input_fidelity: "high" },
+      ...{ output_compression: 0 },
+    });
+    await run(r.engine, request, call);
+    const asked = await r.server.request(1);
+    assert.equal(`${asked.method} ${asked.path}`, "POST /v1/images/edits");
+    const form = await new Response(asked.body, {
+      headers: { "content-type": asked.headers.get("content-type") ?? "" },
+    }).formData();
+    const fields = [...form].map(([name, value]) =>
+      typeof value === "string" ? [name, value] : [name, value.type]
+    );
+    assert.deepEqual(fields, [
+      ["model", "theirs"],
+      ["prompt", "A red fox"],
+      ["response_format", "b64_json"],
+      ["n", "2"],
+      ["output_compression", "0"],
+      ["input_fidelity", "high"],
+      ...sent.map((name) => [name, "image/png"]),
+    ]);
   }
 });
 
@@ -188,6 +228,18 @@ for (const [name, reply, document, change] of documents) {
     assert.equal(made, change?.n ?? 1);
   });
 }
+
+/** The events of vLLM-Omni's edits: what it thinks, then a whole answer. */
+const omniEvents = sse(
+  event({ object: "image.edit.chunk", type: "ar_delta", delta: "A fox" }),
+  event({
+    ...{ object: "image.edit.chunk", type: "image", created: 5, data: one },
+    ...{ output_format: "webp", size: "64x64" },
+  }),
+  event("[DONE]"),
+);
+const EDIT = { task: "edit" } as const;
+const edited = "image_edit.completed";
 
 const streams: [
   name: string,
@@ -265,6 +317,38 @@ const streams: [
       usage,
       b64_json: PICTURE,
     }],
+  ],
+  [
+    "vLLM-Omni's of an edit",
+    omniEvents,
+    [{
+      type: edited,
+      created_at: 5,
+      ...presets,
+      output_format: "webp",
+      size: "64x64",
+      usage: estimated,
+      b64_json: PICTURE,
+    }],
+    { ...EDIT, partial_images: 1 },
+  ],
+  [
+    "an edit",
+    sse(
+      named({ type: "image_edit.partial_image", b64_json: PICTURE, ...about }),
+      named({ type: edited, b64_json: PICTURE, ...about, usage }),
+    ),
+    [
+      {
+        type: "image_edit.partial_image",
+        created_at: CREATED,
+        ...about,
+        partial_image_index: 0,
+        b64_json: PICTURE,
+      },
+      { type: edited, created_at: CREATED, ...about, usage, b64_json: PICTURE },
+    ],
+    { ...EDIT, partial_images: 1 },
   ],
   [
     "a picture of 5 MiB",

@@ -9,6 +9,7 @@ import {
 import type { Pools } from "@gateway/shared/worker/service";
 import * as z from "zod";
 import type { Engine } from "./engine.ts";
+import { pictureFiles } from "./picture_files.ts";
 
 /** The fields that this service relies on: the edge has checked them all. */
 const reliedOn = z.union([
@@ -17,7 +18,12 @@ const reliedOn = z.union([
     input: z.string(),
     response_format: z.enum(["mp3", "opus", "aac", "flac", "wav", "pcm"]),
   }),
-  z.object({ kind: z.literal("image"), prompt: z.string(), n: z.number() }),
+  z.object({
+    kind: z.literal("image"),
+    task: z.enum(["generate", "edit"]),
+    prompt: z.string(),
+    n: z.number(),
+  }),
   z.object({
     kind: z.literal("transcription"),
     task: z.enum(["transcribe", "translate"]),
@@ -37,9 +43,11 @@ export async function runMedia(
 ): Promise<JobCost> {
   const pool = pools.get(request.model);
   if (pool === undefined || !isMediaRequest(request)) throw corruptedRequest();
+  const isEdit = request.kind === "image" && request.task === "edit";
+  const files = isEdit ? pictureFiles(request, call.files) : call.files;
   const made = await pool.run(
     call,
-    (engine, progress) => engine.run(request, call, progress),
+    (engine, progress) => engine.run(request, { ...call, files }, progress),
   );
   return { usage: null, tokens: made };
 }

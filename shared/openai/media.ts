@@ -10,6 +10,7 @@ import { MEDIA_LIMITS as LIMITS, REQUEST_LIMITS } from "../limits.ts";
 import {
   decimal,
   integer,
+  listOf,
   nameText,
   nullable,
   plainText,
@@ -29,6 +30,7 @@ export type SpeechFormat = keyof typeof SPEECH_FORMATS;
 
 const model = nameText.max(REQUEST_LIMITS.modelCharsMax)
   .describe("A model that `GET /v1/models` lists.");
+const DATA_URL = /^data:image\/(png|jpe?g|webp);base64,/;
 const label = plainText.min(1).max(LIMITS.labelCharsMax);
 /** Text with at least one character to speak or draw. */
 const text = (charsMax: number) =>
@@ -70,6 +72,20 @@ export const speechRequestSchema = nullable(speechBody).transform(
   }),
 );
 
+const TRUE_OR_FALSE = { true: true, false: false } as const;
+/** Fields of forms are text: numbers and truth values are read from it. */
+const numberIn = (schema: z.ZodNumber) =>
+  z.preprocess(
+    (value) =>
+      typeof value === "string" && value.trim() !== "" ? Number(value) : value,
+    schema,
+  ).register(TAKES, { schema });
+const formBoolean = z.preprocess(
+  (value) =>
+    value === "true" || value === "false" ? TRUE_OR_FALSE[value] : value,
+  z.boolean(),
+).register(TAKES, { schema: z.boolean() });
+
 const imageBody = z.object({
   model,
   prompt: text(LIMITS.promptCharsMax).describe("What to draw."),
@@ -92,39 +108,67 @@ const imageBody = z.object({
     .describe("Unfinished pictures to be sent before the finished one."),
 }).meta({ id: "ImageRequest" });
 
-/** A request of `POST /v1/images/generations`. */
+/** A picture within JSON. */
+const pictureReference = nullable(z.object({
+  image_url: z.string().max(LIMITS.dataUrlCharsMax).regex(DATA_URL, {
+    error: "a data: URL of a PNG, JPEG or WebP file in base64",
+  }).describe("A `data:` URL: the gateway fetches no pictures."),
+}));
+const imageEditForm = imageBody.omit({ style: true }).extend({
+  n: numberIn(imageBody.shape.n.unwrap()).default(1),
+  output_compression: numberIn(integer(0, LIMITS.compressionMax))
+    .exactOptional(),
+  input_fidelity: z.enum(["low", "high"]).exactOptional(),
+  stream: formBoolean.default(false),
+  partial_images: numberIn(integer(0, LIMITS.partialImagesMax))
+    .exactOptional(),
+}).meta({ id: "ImageEditForm" });
+const imageEditBody = imageEditForm.extend({
+  images: listOf(pictureReference, LIMITS.editedImagesMax, 1)
+    .describe("The pictures to edit."),
+  mask: pictureReference.exactOptional(),
+}).meta({ id: "ImageEditRequest" });
+
+/** A request of `POST /v1/images/generations` or, with `task` "edit", `/v1/images/edits`. */
 export type ImageRequest =
   & Omit<z.output<typeof imageBody>, "response_format">
-  & { kind: "image" };
+  & Partial<
+    Pick<z.output<typeof imageEditBody>, "input_fidelity" | "images" | "mask">
+  >
+  & { kind: "image"; task: "generate" | "edit" };
+
+/** The rules about several members of a request for pictures. */
+function streamRules(
+  { stream, n, partial_images = 0 }: Pick<
+    ImageRequest,
+    "stream" | "n" | "partial_images"
+  >,
+  { addIssue }: z.RefinementCtx,
+): void {
+  const add = (path: string, message: string) =>
+    addIssue({ code: "custom", path: [path], message });
+  if (!stream && partial_images > 0) {
+    add("partial_images", "'partial_images' needs 'stream'.");
+  }
+  if (stream && n > 1) add("n", "A stream has one picture: 'n' must be 1.");
+}
+
+/** Without `response_format`, which is always the same. */
+const imageRequest = <T extends { response_format?: string }>(
+  { response_format: _always, ...rest }: T,
+  task: ImageRequest["task"],
+) => ({ ...rest, kind: "image" as const, task });
 
 /** Checks the parsed body of `POST /v1/images/generations` and converts it. */
-export const imageRequestSchema = nullable(
-  imageBody.superRefine(({ stream, n, partial_images = 0 }, { addIssue }) => {
-    const add = (path: string, message: string) =>
-      addIssue({ code: "custom", path: [path], message });
-    if (!stream && partial_images > 0) {
-      add("partial_images", "'partial_images' needs 'stream'.");
-    }
-    if (stream && n > 1) add("n", "A stream has one picture: 'n' must be 1.");
-  }),
-).transform(({ response_format: _always, ...rest }): ImageRequest => ({
-  ...rest,
-  kind: "image",
-}));
+export const imageRequestSchema = nullable(imageBody.superRefine(streamRules))
+  .transform((body): ImageRequest => imageRequest(body, "generate"));
+/** Checks the fields of a form of `POST /v1/images/edits` and converts them. */
+export const imageEditFormSchema = imageEditForm.superRefine(streamRules)
+  .transform((form): ImageRequest => imageRequest(form, "edit"));
+/** Checks the parsed body of `POST /v1/images/edits` and converts it. */
+export const imageEditSchema = nullable(imageEditBody.superRefine(streamRules))
+  .transform((body): ImageRequest => imageRequest(body, "edit"));
 
-const TRUE_OR_FALSE = { true: true, false: false } as const;
-/** Fields of forms are text: numbers and truth values are read from it. */
-const formNumber = (min: number, max: number) =>
-  z.preprocess(
-    (value) =>
-      typeof value === "string" && value.trim() !== "" ? Number(value) : value,
-    decimal(min, max),
-  ).register(TAKES, { schema: decimal(min, max) });
-const formBoolean = z.preprocess(
-  (value) =>
-    value === "true" || value === "false" ? TRUE_OR_FALSE[value] : value,
-  z.boolean(),
-).register(TAKES, { schema: z.boolean() });
 /** `name[]` may be sent once or several times. */
 const formList = <T extends z.ZodType>(element: T) =>
   z.preprocess(
@@ -152,7 +196,7 @@ const transcriptionForm = z.object({
     ),
   response_format: z.enum(["json", "text", "srt", "verbose_json", "vtt"])
     .default("json"),
-  temperature: formNumber(0, 1).exactOptional(),
+  temperature: numberIn(decimal(0, 1)).exactOptional(),
   timestamp_granularities: formList(z.enum(["word", "segment"]))
     .exactOptional(),
   include: formList(label).exactOptional(),

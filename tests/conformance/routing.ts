@@ -91,8 +91,8 @@ export async function routingCases(
       await hint(`${cluster.baseUrl()}/responses`),
       "Invalid URL (POST /v1/responses). " +
         "This service has /v1/chat/completions, /v1/audio/speech, " +
-        "/v1/images/generations, /v1/audio/transcriptions, " +
-        "/v1/audio/translations, and /v1/models.",
+        "/v1/images/generations, /v1/images/edits, " +
+        "/v1/audio/transcriptions, /v1/audio/translations, and /v1/models.",
     );
     assert.equal(
       await hint(`${cluster.state.edge_url}/chat/completions?key=${key}`),

@@ -14,7 +14,10 @@ const SPEECH = {
   voice: "alloy",
   input: "Good morning.",
 } as const;
-const IMAGE = { model: "simulated-image-1", prompt: "A red kite" };
+const IMAGE = {
+  ...{ model: "simulated-image-1", prompt: "A red kite" },
+  size: "256x256",
+} as const;
 const RECORDING = "simulated-transcription-1";
 const PNG = [0x89, 0x50, 0x4e, 0x47];
 
@@ -35,6 +38,17 @@ function silence(name = "a.wav"): File {
   head.write("data", 36);
   head.writeUInt32LE(2 * rate, 40);
   return new File([head, Buffer.alloc(2 * rate)], name, { type: "audio/wav" });
+}
+
+/** The first bytes of a PNG file of this size: as much as is checked before an engine reads it. */
+function pngHead(width: number, height: number, name = "b.png"): File {
+  const head = Buffer.from(
+    "\x89PNG\r\n\x1a\n\0\0\0\rIHDR".padEnd(24),
+    "latin1",
+  );
+  head.writeUInt32BE(width, 16);
+  head.writeUInt32BE(height, 20);
+  return new File([head], name, { type: "image/png" });
 }
 
 const isPng = (base64: string | undefined) =>
@@ -143,6 +157,40 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
     },
   );
 
+  await t.step("pictures are edited, from a form and from JSON", async () => {
+    const { data: [drawn] = [] } = await client.images.generate(IMAGE);
+    const { b64_json = "" } = drawn ?? {};
+    const bytes = Buffer.from(b64_json, "base64");
+    const file = (name: string) =>
+      new File([bytes], name, { type: "image/png" });
+    const one = await client.images.edit({ ...IMAGE, image: file("a.png") });
+    const several = await client.images.edit({
+      ...{ ...IMAGE, image: [file("a.png"), file("b.png")], n: 2 },
+      mask: file("mask.png"),
+    });
+    assert.equal(several.data?.length, 2);
+    const reference = { image_url: `data:image/png;base64,${b64_json}` };
+    const json = { ...IMAGE, images: [reference], mask: reference, user: null };
+    const within = await post("/images/edits", JSON.stringify(json));
+    assert.equal(within.status, 200);
+    const files = [one, several, await within.json()];
+    const edited = files.map(({ data = [] }) => data[0]?.b64_json);
+    isPng(edited[0]);
+    assert.notEqual(edited[0], b64_json);
+    assert.equal(new Set(edited).size, 1);
+    assert.ok((one.usage?.input_tokens_details.image_tokens ?? 0) > 0);
+    const stream = await client.images.edit({
+      ...{ ...IMAGE, image: file("a.png"), stream: true, partial_images: 1 },
+    });
+    const types: string[] = [];
+    for await (const event of stream) {
+      types.push(event.type);
+      isPng(event.b64_json);
+    }
+    const expected = ["image_edit.partial_image", "image_edit.completed"];
+    assert.deepEqual(types, expected);
+  });
+
   await t.step(
     "recordings are transcribed in each format, and as events",
     async () => {
@@ -186,6 +234,26 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
       [new Uint8Array(UPLOAD_LIMITS.audioBytesMax + 1)],
       "b.wav",
     );
+    const edit = (...fields: [string, string | File][]) => () =>
+      post("/images/edits", form([["prompt", "Sky"], ...fields]));
+    const editJson = (change: object) => () =>
+      post("/images/edits", JSON.stringify({ ...IMAGE, ...change }));
+    const draws: [string, string] = ["model", IMAGE.model];
+    const picture: [string, File] = ["image", pngHead(64, 64)];
+    const brokenForm = () =>
+      fetch(`${baseURL}/images/edits`, {
+        method: "POST",
+        body: '--x\r\ncontent-disposition: form-data; name="image"; filename',
+        headers: {
+          authorization: `Bearer ${apiKey}`,
+          "content-type": "multipart/form-data; boundary=x",
+        },
+      });
+    const largePicture = new File(
+      [new Uint8Array(UPLOAD_LIMITS.imageBytesMax + 1)],
+      "c.png",
+    );
+    const missing = [400, "missing_required_parameter"] as const;
     const noSpeech = await createKey("chat,models");
     const rows: [() => Promise<Response>, unknown[]][] = [
       [speech({ input: "" }), [400, "empty_string", "input"]],
@@ -238,6 +306,60 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
         "request_too_large",
         null,
       ]],
+      [edit(draws), [...missing, "image"]],
+      [edit(picture), [...missing, "model"]],
+      [edit(["model", "no-such"], picture), [404, "model_not_found", null]],
+      [edit(picture, ["model", "no-such"]), [404, "model_not_found", null]],
+      [edit(draws, picture, ["n", "11"]), [
+        400,
+        "integer_above_max_value",
+        "n",
+      ]],
+      [edit(draws, ["image", "text"]), [400, "invalid_type", "image"]],
+      [edit(draws, ["image", new File(["GIF89a"], "a.gif")]), [
+        400,
+        "invalid_value",
+        "image",
+      ]],
+      [edit(draws, ["image[]", pngHead(60_000, 60_000)]), [
+        400,
+        "invalid_value",
+        "image",
+      ]],
+      // The model may be the last part, and two files are checked like one.
+      [edit(picture, ["mask", pngHead(64, 63)], draws), [
+        400,
+        "invalid_value",
+        "mask",
+      ]],
+      [edit(draws, ...Array.from({ length: 17 }, () => picture)), [
+        400,
+        "invalid_value",
+        "image",
+      ]],
+      [edit(...Array.from({ length: 10_000 }, () => draws)), [
+        400,
+        "invalid_request",
+        null,
+      ]],
+      [brokenForm, [400, "invalid_request", null]],
+      [edit(draws, ["image", largePicture]), [
+        413,
+        "request_too_large",
+        null,
+      ]],
+      [editJson({}), [...missing, "images"]],
+      [editJson({ images: [] }), [400, "empty_array", "images"]],
+      [editJson({ images: [{ file_id: "f" }] }), [
+        ...missing,
+        "images[0].image_url",
+      ]],
+      [editJson({ images: [{ image_url: "https://127.0.0.1/a.png" }] }), [
+        400,
+        "invalid_value",
+        "images[0].image_url",
+      ]],
+      [edit(["model", RECORDING], picture), [404, "model_not_found", null]],
       [() => post("/audio/speech", JSON.stringify(SPEECH), noSpeech), [
         403,
         "forbidden",

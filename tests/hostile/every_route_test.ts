@@ -30,6 +30,7 @@ const REQUESTS: Record<string, { path: string; body?: object }> = {
   },
   "POST speech": { path: "/v1/audio/speech", body: { model: "none" } },
   "POST image": { path: "/v1/images/generations", body: { model: "none" } },
+  "POST image_edit": { path: "/v1/images/edits", body: { model: "none" } },
   "POST transcription": { path: "/v1/audio/transcriptions", body: {} },
   "POST translation": { path: "/v1/audio/translations", body: {} },
   "GET models": { path: "/v1/models" },

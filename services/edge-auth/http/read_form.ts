@@ -44,6 +44,10 @@ const FIELD_NAME_BYTES_MAX = 100;
 const FILE_NAME_CHARS_MAX = 200;
 const CONTROLS = /\p{Cc}/gu;
 
+/** Whether a request says that its body is a form. */
+export const isForm = (headers: Exchange["headers"]) =>
+  FORM_TYPE.test(headers.get("content-type") ?? "");
+
 /** A form that is being read. Call `stop` when nothing more of it is needed. */
 export class Form {
   readonly fields: FormFields = Object.create(null);
@@ -239,11 +243,10 @@ const listName = (name: string) => name.replace(/\[\]$/, "");
 function createParser(headers: Exchange["headers"], fileSize: number) {
   const { fieldBytesMax, fieldsMax, filesMax, partsMax, headersMax } =
     UPLOAD_LIMITS;
-  const type = headers.get("content-type") ?? "";
-  if (!FORM_TYPE.test(type)) throw wrongType();
+  if (!isForm(headers)) throw wrongType();
   try {
     return new Busboy({
-      headers: { "content-type": type },
+      headers: { "content-type": headers.get("content-type") ?? "" },
       limits: {
         fileSize,
         fieldNameSize: FIELD_NAME_BYTES_MAX,

@@ -1,5 +1,7 @@
 /** The endpoints that media workers run: what is particular about each. */
 import {
+  imageEditFormSchema,
+  imageEditSchema,
   type ImageRequest,
   imageRequestSchema,
   type SpeechRequest,
@@ -7,12 +9,14 @@ import {
   type TranscriptionRequest,
   transcriptionRequestSchema,
 } from "@gateway/shared/openai/media";
-import { UPLOAD_LIMITS } from "@gateway/shared/limits";
+import { MEDIA_LIMITS, UPLOAD_LIMITS } from "@gateway/shared/limits";
+import type { Catalog } from "@gateway/shared/models/catalog";
 import { fieldError } from "@gateway/shared/openai/error";
 import { costsOnly } from "../limits/cost.ts";
 import { parseRequest, requireCleanJson } from "../requests/parse_request.ts";
 import type { Endpoint } from "../requests/run_request.ts";
 import type { UploadEndpoint } from "../requests/run_upload.ts";
+import type * as z from "zod";
 import { MediaAnswer } from "./answer.ts";
 
 /** `POST /v1/audio/speech`. Costs the characters of the input. */
@@ -28,17 +32,42 @@ export const SPEECH_ENDPOINT: Endpoint<SpeechRequest> = {
   answer: ({ stream }, options) => new MediaAnswer(options, () => stream),
 };
 
-/** `POST /v1/images/generations`. Costs pictures. */
-export const IMAGE_ENDPOINT: Endpoint<ImageRequest> = {
-  kind: "image",
-  parse(given, models) {
-    const schema = imageRequestSchema;
+/** Checks a body, or the fields of a form, and converts it. */
+const parsePictures =
+  (schema: z.ZodType<ImageRequest>) => (given: unknown, models: Catalog) => {
     const { request } = parseRequest(given, { schema, kind: "image", models });
     requireCleanJson(request);
     return request;
-  },
+  };
+
+/** `POST /v1/images/generations`. Costs pictures. */
+export const IMAGE_ENDPOINT: Endpoint<ImageRequest> = {
+  kind: "image",
+  parse: parsePictures(imageRequestSchema),
   estimate: () => costsOnly("images"),
   answer: ({ stream }, options) => new MediaAnswer(options, () => stream),
+};
+
+/** `POST /v1/images/edits` with JSON. */
+export const IMAGE_EDIT_ENDPOINT: Endpoint<ImageRequest> = {
+  ...IMAGE_ENDPOINT,
+  parse: parsePictures(imageEditSchema),
+};
+
+/** `POST /v1/images/edits` with a form. */
+export const IMAGE_EDIT_UPLOAD: UploadEndpoint<ImageRequest> = {
+  ...IMAGE_ENDPOINT,
+  form: {
+    fileFields: ["image", "mask"],
+    fileBytesMax: UPLOAD_LIMITS.imageBytesMax,
+  },
+  parse({ fields, files }, models) {
+    const request = parsePictures(imageEditFormSchema)(fields, models);
+    requireFiles(files, "image", [1, MEDIA_LIMITS.editedImagesMax]);
+    requireFiles(files, "mask", [0, 1]);
+    return request;
+  },
+  answer: (options, isStream) => new MediaAnswer(options, isStream),
 };
 
 /** `POST /v1/audio/transcriptions` and `/v1/audio/translations`. Costs seconds of the recording. */
@@ -56,14 +85,8 @@ function transcriptionEndpoint(
       const kind = "transcription";
       const { request } = parseRequest(fields, { schema, kind, models });
       requireCleanJson(request);
-      if (files.length === 1) return request;
-      const message = files.length === 0
-        ? "Missing required parameter: 'file'."
-        : "Invalid 'file': expected one file.";
-      const code = files.length === 0
-        ? "missing_required_parameter"
-        : "invalid_value";
-      throw fieldError(code, "file", message);
+      requireFiles(files, "file", [1, 1]);
+      return request;
     },
     estimate: () => costsOnly("audioSeconds"),
     answer: (options, isStream) => new MediaAnswer(options, isStream),
@@ -72,3 +95,20 @@ function transcriptionEndpoint(
 
 export const TRANSCRIPTION_ENDPOINT = transcriptionEndpoint("transcribe");
 export const TRANSLATION_ENDPOINT = transcriptionEndpoint("translate");
+
+/** Refuses a form with fewer or more files of this name. */
+function requireFiles(
+  files: readonly { field: string }[],
+  name: string,
+  [min, max]: readonly [number, number],
+): void {
+  const { length } = files.filter(({ field }) => field === name);
+  if (length < min) {
+    const message = `Missing required parameter: '${name}'.`;
+    throw fieldError("missing_required_parameter", name, message);
+  }
+  if (length <= max) return;
+  const most = max === 1 ? "one file" : `at most ${max} files`;
+  const message = `Invalid '${name}': expected ${most}.`;
+  throw fieldError("invalid_value", name, message);
+}

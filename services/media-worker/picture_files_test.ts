@@ -1,0 +1,155 @@
+// What clients send to be edited: hostile files among them.
+import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
+import { MEDIA_LIMITS } from "@gateway/shared/limits";
+import type { ImageRequest } from "@gateway/shared/openai/media";
+import { pictureHead } from "@gateway/shared/openai/picture";
+import { UpstreamError } from "@gateway/shared/upstream/errors";
+import { imageWith } from "./engine_fixture.ts";
+import { pictureFiles } from "./picture_files.ts";
+
+const latin = (text: string) => Buffer.from(text, "latin1");
+const u32 = (...values: number[]) =>
+  Buffer.concat(values.map((value) => {
+    const bytes = Buffer.alloc(4);
+    bytes.writeUInt32BE(value);
+    return bytes;
+  }));
+
+/** A PNG file, or what a decoder reads of it before it begins to fill its memory. */
+function png(width: number, height: number, more = 0): Buffer {
+  const signature = latin("\x89PNG\r\n\x1a\n");
+  const head = [signature, u32(13), latin("IHDR"), u32(width, height)];
+  return Buffer.concat([...head, Buffer.alloc(more)]);
+}
+const webp = (chunk: string, bytes: number[]) =>
+  Buffer.concat([
+    latin(`RIFF\0\0\0\0WEBP${chunk}\0\0\0\0`),
+    Buffer.from(bytes),
+    Buffer.alloc(16),
+  ]);
+/** With a comment and a table before its frame. */
+const jpeg = (frame: number, size: number[]) =>
+  Buffer.from([
+    ...[0xff, 0xd8, 0xff, 0xff, 0xfe, 0, 4, 1, 2, 0xff, 0xc4, 0, 2],
+    ...[0xff, frame, 0, 17, 8, ...size, 3],
+  ]);
+
+Deno.test("pictureHead() reads type and size of PNG, JPEG and WebP", () => {
+  const size = { width: 300, height: 513 };
+  const rows: [name: string, bytes: Buffer, type: string][] = [
+    ["PNG", png(300, 513), "image/png"],
+    ["JPEG", jpeg(0xc0, [2, 1, 1, 44]), "image/jpeg"],
+    ["progressive JPEG", jpeg(0xc2, [2, 1, 1, 44]), "image/jpeg"],
+    [
+      "lossy WebP",
+      webp("VP8 ", [0, 0, 0, 0x9d, 1, 0x2a, 44, 1, 1, 2]),
+      "image/webp",
+    ],
+    ["lossless WebP", webp("VP8L", [0x2f, 0x2b, 1, 0x80, 0]), "image/webp"],
+    [
+      "extended WebP",
+      webp("VP8X", [0, 0, 0, 0, 43, 1, 0, 0, 2, 0]),
+      "image/webp",
+    ],
+  ];
+  for (const [name, bytes, type] of rows) {
+    assert.deepEqual(pictureHead(bytes), { type, ...size }, name);
+    // Cut anywhere it is no picture, and nothing throws.
+    for (let end = 0; end < bytes.length; end++) {
+      const head = pictureHead(bytes.subarray(0, end));
+      assert.ok(head === null || head.width === size.width, `${name} ${end}`);
+    }
+  }
+  const others: Buffer[] = [
+    latin("GIF89a"),
+    latin("<svg/>"),
+    png(0, 5),
+    jpeg(0xc0, [0, 0, 0, 0]),
+    jpeg(0xda, [2, 1, 1, 44]),
+    Buffer.from([0xff, 0xd8, ...Array<number>(5_000).fill(0xff)]),
+    webp("JUNK", []),
+  ];
+  for (const bytes of others) assert.equal(pictureHead(bytes), null);
+});
+
+const file = (content: Uint8Array, field = "image", type = "text/plain") => (
+  { field, name: "", type, content }
+);
+const url = (content: Uint8Array) => (
+  { image_url: `data:image/png;base64,${content.toBase64()}` }
+);
+const edit = (change: Partial<ImageRequest> = {}) =>
+  imageWith({ task: "edit", ...change });
+
+Deno.test("pictures have the types of their content, from a form and from JSON", () => {
+  const [picture, photo] = [png(64, 32), jpeg(0xc0, [0, 32, 0, 64])];
+  const expected = [
+    { field: "image", name: "image.png", type: "image/png", content: picture },
+    { field: "image", name: "image.jpeg", type: "image/jpeg", content: photo },
+    { field: "mask", name: "mask.png", type: "image/png", content: picture },
+  ];
+  const uploaded = [file(picture, "mask"), file(picture), file(photo)];
+  assert.deepEqual(pictureFiles(edit(), uploaded), expected);
+  const images = [url(picture), url(photo)];
+  const within = pictureFiles(edit({ images, mask: url(picture) }), []);
+  const bytes = within.map((each) => (
+    { ...each, content: Buffer.from(each.content) }
+  ));
+  assert.deepEqual(bytes, expected);
+});
+
+Deno.test("API4, API10: pictures that no engine should get are refused by name", () => {
+  const good = png(1_000, 1_000);
+  const most = MEDIA_LIMITS.imagePixelsMax / 1_000;
+  const { maskBytesMax } = MEDIA_LIMITS;
+  const withMask = (mask: Buffer) => () =>
+    pictureFiles(edit(), [file(good), file(mask, "mask")]);
+  const withImages = (...images: Buffer[]) => () =>
+    pictureFiles(edit(), images.map((each) => file(each)));
+  const within = (change: Partial<ImageRequest>) => () =>
+    pictureFiles(edit(change), []);
+  const rows: [
+    run: () => unknown,
+    refused: [status: number, param: string, message: RegExp] | null,
+  ][] = [
+    [withImages(png(1_000, most)), null],
+    [withImages(png(1_000, most + 1)), [400, "image", /50 million/]],
+    [withImages(png(2 ** 32 - 1, 2 ** 32 - 1)), [400, "image", /pixels/]],
+    [withImages(good, latin("GIF89a")), [400, "image[1]", /PNG, JPEG or WebP/]],
+    [withImages(Buffer.alloc(0)), [400, "image", /PNG, JPEG or WebP/]],
+    [withMask(png(1_000, 1_000, maskBytesMax - 24)), null],
+    [withMask(png(1_000, 1_000, maskBytesMax - 23)), [413, "mask", /bytes/]],
+    [withMask(png(1_000, 999)), [400, "mask", /1000x1000, but got 1000x999/]],
+    [withMask(jpeg(0xc0, [3, 232, 3, 232])), [400, "mask", /PNG file/]],
+    [withMask(latin("x")), [400, "mask", /PNG, JPEG or WebP/]],
+    [within({ images: [url(good), url(latin("x"))] }), [
+      ...[400, "images[1].image_url"] as const,
+      /PNG, JPEG or WebP/,
+    ]],
+    [within({ images: [{ image_url: "data:image/png;base64,*" }] }), [
+      ...[400, "images[0].image_url"] as const,
+      /base64/,
+    ]],
+    [within({ images: [url(good)], mask: url(png(1, 1)) }), [
+      ...[400, "mask.image_url"] as const,
+      /size/,
+    ]],
+  ];
+  for (const [run, refused] of rows) {
+    if (refused === null) {
+      run();
+      continue;
+    }
+    const [status, param, message] = refused;
+    assert.throws(run, (error: unknown) => {
+      assert.ok(error instanceof UpstreamError);
+      // No other worker and no other engine is tried.
+      assert.equal(error.remedy, "none");
+      assert.equal(error.param, param);
+      assert.equal(error.status, status);
+      assert.match(error.message, message);
+      return true;
+    });
+  }
+});
