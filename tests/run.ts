@@ -51,7 +51,10 @@ const COMMANDS: { [task: string]: readonly (readonly string[])[] } = {
   ok: [["fmt", "--check"], ["lint"], ["check", "."]],
   foreign: [
     ["run", "--allow-all", "tests/foreign/install.ts"],
-    [...DENO_TEST, "tests/foreign/model_servers.ts"],
+    [
+      ...[...DENO_TEST, "tests/foreign/model_servers.ts"],
+      "tests/foreign/media.ts",
+    ],
   ],
   soak: [["run", "--allow-run", "--allow-env", "tests/limits/soak.ts"]],
 };

@@ -22,6 +22,8 @@ export interface ForeignServer extends AsyncDisposable {
 /** A server that can be started. */
 export interface ForeignSoftware extends ModelServerTraits {
   program: string;
+  /** It has pictures, speech and transcriptions, too. */
+  hasMedia?: true;
   start: () => Promise<ForeignServer>;
 }
 
@@ -68,6 +70,7 @@ const SOFTWARE: readonly ForeignSoftware[] = [
   {
     name: "aimock",
     program: AIMOCK,
+    hasMedia: true,
     dialect: "openai",
     isModel: false,
     tools: "calls",

@@ -1,0 +1,115 @@
+/** Guarantee: pictures, speech and transcriptions of a server that nobody here wrote reach OpenAI's SDK. */
+import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
+import OpenAI, { APIError } from "openai";
+import { startCluster } from "../support/cluster.ts";
+import { type ForeignServer, installedServers } from "./servers.ts";
+
+const PIXEL = "red pixel";
+const TEXT = "Good morning from a mock.";
+
+for (const software of await installedServers()) {
+  if (!software.hasMedia) continue;
+  Deno.test(`pictures, speech and transcriptions of ${software.name}`, async (t) => {
+    await using server = await software.start();
+    const models = await Deno.makeTempFile({ suffix: ".json" });
+    await Deno.writeTextFile(models, modelsOf(server));
+    await using cluster = await startCluster({ env: { MODELS_FILE: models } });
+    const scopes = "models,image,speech";
+    const options = ["--description", "media", "--scopes", scopes, "--json"];
+    const { key } = JSON.parse(await cluster.keys("create", ...options));
+    const client = new OpenAI({
+      ...{ baseURL: cluster.baseUrl(), apiKey: key, maxRetries: 0 },
+    });
+    await checkMedia(t, client);
+    await Deno.remove(models);
+  });
+}
+
+/** A models file with one model of each kind, named like the kind. */
+function modelsOf({ baseUrl }: ForeignServer): string {
+  const names = { image: "gpt-image-1", speech: "gpt-4o-mini-tts" };
+  const kinds = { ...names, transcription: "gpt-4o-transcribe" };
+  const models = Object.entries(kinds).map(([kind, model]) => ({
+    ...{ id: kind, kind },
+    backends: [{ type: "openai", base_url: baseUrl, model }],
+  }));
+  return JSON.stringify({ models });
+}
+
+async function checkMedia(t: Deno.TestContext, client: OpenAI): Promise<void> {
+  const image = { model: "image", prompt: "A pixel" };
+  const isPixel = (base64: string | undefined) => {
+    const bytes = Buffer.from(base64 ?? "", "base64");
+    assert.equal(bytes.toString("latin1", 1, 4), "PNG");
+    return bytes;
+  };
+  await t.step("pictures, whole and as events", async () => {
+    const { data: [drawn] = [] } = await client.images.generate(image);
+    isPixel(drawn?.b64_json);
+    assert.match(drawn?.revised_prompt ?? "", new RegExp(PIXEL));
+    const stream = await client.images.generate({ ...image, stream: true });
+    const events = await Array.fromAsync(stream);
+    assert.deepEqual(events.map(({ type }) => type), [
+      "image_generation.completed",
+    ]);
+    const [event] = events;
+    assert.ok(event?.type === "image_generation.completed");
+    assert.equal(event.b64_json, drawn?.b64_json);
+    assert.ok(event.usage.total_tokens > 0);
+  });
+  await t.step("edited pictures, whole and as events", async () => {
+    const { data: [drawn] = [] } = await client.images.generate(image);
+    const bytes = isPixel(drawn?.b64_json);
+    const file = new File([bytes], "a.png", { type: "image/png" });
+    const edit = { ...image, image: [file, file], mask: file };
+    const { data: [edited] = [] } = await client.images.edit(edit);
+    isPixel(edited?.b64_json);
+    const stream = await client.images.edit({ ...edit, stream: true });
+    const types = (await Array.fromAsync(stream)).map(({ type }) => type);
+    assert.deepEqual(types, ["image_edit.completed"]);
+  });
+  await t.step("a refusal has its status and no internals", async () => {
+    const refused = client.images.generate({ ...image, prompt: "limit" });
+    await assert.rejects(refused, (error: unknown) => {
+      assert.ok(error instanceof APIError);
+      assert.equal(error.status, 429);
+      assert.doesNotMatch(error.message, /srv/);
+      return true;
+    });
+  });
+  await t.step("speech, whole and as events", async () => {
+    const ask = { model: "speech", voice: "alloy", input: "Good morning." };
+    const whole = await client.audio.speech.create(ask);
+    assert.equal(whole.headers.get("content-type"), "audio/mpeg");
+    const sound = Buffer.from(await whole.arrayBuffer());
+    assert.match(sound.toString(), /sound of a mock/);
+    const stream = { ...ask, stream_format: "sse" } as const;
+    const events = await (await client.audio.speech.create(stream)).text();
+    assert.match(events, new RegExp(sound.toBase64()));
+    assert.match(events, /speech\.audio\.done.*"usage"/);
+  });
+  await t.step("transcriptions in the formats that it has", async () => {
+    const file = new File([new Uint8Array(16_000)], "a.mp3");
+    const ask = { model: "transcription", file };
+    const { text } = await client.audio.transcriptions.create(ask);
+    assert.equal(text, TEXT);
+    const verbose = await client.audio.transcriptions.create({
+      ...{ ...ask, response_format: "verbose_json" },
+    });
+    assert.equal(verbose.duration, 2.5);
+    const plain = await client.audio.transcriptions.create({
+      ...{ ...ask, response_format: "text" },
+    });
+    assert.equal(String(plain).trim(), TEXT);
+    const stream = await client.audio.transcriptions.create({
+      ...{ ...ask, stream: true },
+    });
+    const events = await Array.fromAsync(stream);
+    const deltas = events.map((event) => "delta" in event ? event.delta : "");
+    assert.equal(deltas.join(""), TEXT);
+    assert.equal(events.at(-1)?.type, "transcript.text.done");
+    const translated = await client.audio.translations.create(ask);
+    assert.equal(translated.text, "Good morning, translated.");
+  });
+}
