@@ -107,22 +107,19 @@ export function addRoutes(
 
 function asRefused(error: unknown, { method, path }: HonoRequest): Refused {
   if (error instanceof Refused) return error;
-  const [back = "/keys"] =
-    /^\/(?:keys|people)\/\w{3}_\w+|^\/people/.exec(path) ??
-      [];
-  if (error instanceof KeyRefused) {
-    if (error.reason === "not_found") return new Refused(404, error.message);
-    return new Refused(409, error.message, { back });
+  if (error instanceof KeyRefused && error.reason === "not_found") {
+    return new Refused(404, error.message);
   }
-  if (error instanceof OperatorRefused) {
-    return new Refused(409, error.message, { back });
+  if (error instanceof KeyRefused || error instanceof OperatorRefused) {
+    const page = /^\/(?:keys|people)\/\w{3}_\w+|^\/people/.exec(path);
+    return new Refused(409, error.message, { back: page?.[0] ?? "/keys" });
   }
   if (error instanceof BadCursor) {
-    const [list = "/keys"] = /^\/(?:audit|people)(?:\/keys)?/.exec(path) ?? [];
+    const list = /^\/(?:audit|people)(?:\/keys)?/.exec(path);
     return new Refused(
       400,
       "This page of the list does not exist. Begin at the newest entries",
-      { back: list },
+      { back: list?.[0] ?? "/keys" },
     );
   }
   const headers = { "retry-after": "1" };

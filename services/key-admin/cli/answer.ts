@@ -45,8 +45,8 @@ export const limitsToJson = (limits: Limits) => ({
 export const rowToJson = (row: KeyRow, nowMs: number) => ({
   ...toJson(row.key, nowMs),
   last_used_at: isoTime(row.lastUsedAtMs),
-  requests_today: row.requestsToday,
-  tokens_today: row.tokensToday,
+  requests_today: row.totals.requests,
+  tokens_today: row.totals.tokens,
 });
 
 /** The answer as text: a table, or one line per member of the object. */

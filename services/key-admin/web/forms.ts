@@ -1,4 +1,3 @@
-import { Buffer } from "node:buffer";
 import { createMiddleware } from "hono/factory";
 import { z } from "zod";
 import { graceSchema } from "../domain/keys/key_store.ts";
@@ -18,21 +17,18 @@ export function readForm<T extends z.ZodType>(
   schema: T,
 ): z.infer<T> {
   const { form } = c.var;
-  const names = [...new Set(form.keys())].filter((name) => name !== FORM_TOKEN);
-  const parsed = schema.safeParse(
-    Object.fromEntries(names.map((name) => [name, form.getAll(name)])),
-  );
+  const names = new Set(form.keys());
+  names.delete(FORM_TOKEN);
+  const values = Array.from(names, (name) => [name, form.getAll(name)]);
+  const parsed = schema.safeParse(Object.fromEntries(values));
   if (parsed.success) return parsed.data;
   // The message repeats nothing that was sent.
-  const [issue] = parsed.error.issues;
-  throw new Refused(
-    400,
-    issue?.code === "unrecognized_keys"
-      ? "The form has an unknown field. Reload the page and send it again"
-      : `The field ${
-        String(issue?.path[0])
-      } is missing or malformed. Reload the page and send it again`,
-  );
+  const [{ code, path: [name] } = { code: null, path: [] }] =
+    parsed.error.issues;
+  const mistake = code === "unrecognized_keys"
+    ? "The form has an unknown field"
+    : `The field ${String(name)} is missing or malformed`;
+  throw new Refused(400, `${mistake}. Reload the page and send it again`);
 }
 
 /** A field that occurs once, from which `schema` reads a value. */
@@ -96,40 +92,31 @@ export const formGuard = (timeoutMs: number = FORM_MS) =>
     await next();
   });
 
-async function readBody(
-  { body }: Request,
-  timeoutMs: number,
-): Promise<string> {
-  const chunks: Uint8Array[] = [];
+const NOT_UTF8 =
+  "The form is not valid UTF-8. Reload the page and send it again";
+const TOO_LARGE =
+  "The form is too large. Shorten its texts, or choose fewer models";
+const TOO_SLOW =
+  "The form did not arrive in time. Check your connection and send it again";
+
+async function readBody({ body }: Request, timeoutMs: number) {
+  let text = "";
   let bytes = 0;
+  const decoder = new TextDecoder("utf-8", { fatal: true });
   const sink = new WritableStream<Uint8Array>({
     write: (chunk) => {
       bytes += chunk.length;
-      if (bytes > FORM_BYTES_MAX) {
-        throw new Refused(
-          413,
-          "The form is too large. Shorten its texts, or choose fewer models",
-        );
-      }
-      chunks.push(chunk);
+      if (bytes > FORM_BYTES_MAX) throw new Refused(413, TOO_LARGE);
+      text += decoder.decode(chunk, { stream: true });
     },
   });
   try {
     await body?.pipeTo(sink, { signal: AbortSignal.timeout(timeoutMs) });
-    const decoder = new TextDecoder("utf-8", { fatal: true });
-    return decoder.decode(Buffer.concat(chunks));
+    return text + decoder.decode();
   } catch (cause) {
     if (cause instanceof Refused) throw cause;
     throw cause instanceof TypeError
-      ? new Refused(
-        400,
-        "The form is not valid UTF-8. Reload the page and send it again",
-        { cause },
-      )
-      : new Refused(
-        408,
-        "The form did not arrive in time. Check your connection and send it again",
-        { cause },
-      );
+      ? new Refused(400, NOT_UTF8, { cause })
+      : new Refused(408, TOO_SLOW, { cause });
   }
 }

@@ -12,6 +12,7 @@ import {
   asNumber,
   BadCursor,
   type Fields,
+  type Page,
   readHash,
 } from "../store/redis.ts";
 import { decodeKey } from "./key_record.ts";
@@ -48,27 +49,8 @@ export interface PageQuery {
   examinedMax?: number;
 }
 
-export interface KeyRow {
-  key: KeyRecord;
-  /** Null: never used, or so long ago that the limiter has dropped it. */
-  lastUsedAtMs: number | null;
-  requestsToday: number;
-  tokensToday: number;
-}
-
-export interface KeyPage {
-  /** Newest first. */
-  rows: KeyRow[];
-  /** The cursor of the next page; null at the end. */
-  next: string | null;
-}
-
-interface Listed {
-  keyId: string;
-  cursor: string;
-  /** None if the key has just been deleted. */
-  fields: Fields;
-}
+/** A key as a list shows it. */
+export type KeyRow = Awaited<ReturnType<typeof readRow>>;
 
 /**
  * Reads one page with a bounded amount of work. A search or filter examines keys
@@ -78,32 +60,28 @@ export async function readPage(
   redis: RedisLink,
   ownerId: string,
   { filter, search, after, rows, day, examinedMax = SCAN_MAX }: PageQuery,
-): Promise<KeyPage> {
+): Promise<Page<KeyRow>> {
   const words = normal(search).split(/\s+/).filter((word) => word !== "");
   const isSearch = words.length > 0 || filter !== "all";
   const batch = isSearch ? BATCH : rows + 1;
   const start = await positionAfter(redis, ownerId, after);
-  const found: Listed[] = [];
+  const found: KeyRecord[] = [];
   let examined = 0;
   let cursor = "";
   let next: string | null = null;
-  for await (const listed of keysFrom(redis, ownerId, start, batch)) {
+  const listed = keysFrom(redis, ownerId, start, batch);
+  for await (const { keyId, cursor: at, fields } of listed) {
     if (found.length === rows || examined === examinedMax) {
       next = cursor;
       break;
     }
     examined++;
-    cursor = listed.cursor;
-    if (isWanted(listed, filter, words)) found.push(listed);
+    cursor = at;
+    if (!isWanted(fields, filter, words)) continue;
+    found.push(decodeKey({ ownerId, keyId }, fields));
   }
-  return {
-    rows: await Promise.all(
-      found.map(({ keyId, fields }) =>
-        readRow(redis, decodeKey({ ownerId, keyId }, fields), day)
-      ),
-    ),
-    next,
-  };
+  const read = found.map((key) => readRow(redis, key, day));
+  return { rows: await Promise.all(read), next };
 }
 
 /** How many keys come before the page after a cursor. */
@@ -129,7 +107,7 @@ export async function* keysFrom(
   ownerId: string,
   position: number,
   batch: number,
-): AsyncGenerator<Listed> {
+) {
   for (let start = position;; start += batch) {
     const ends = [start, start + batch - 1].map(String);
     const range = ["ZREVRANGE", keysKey(ownerId), ...ends, "WITHSCORES"];
@@ -137,6 +115,7 @@ export async function* keysFrom(
     yield* await Promise.all(times.map(async ([keyId, time]) => ({
       keyId,
       cursor: `${time}-${keyId}`,
+      // None if the key has just been deleted.
       fields: await readHash(redis, recordKey({ ownerId, keyId })) ?? {},
     })));
     if (times.length < batch) return;
@@ -146,11 +125,7 @@ export async function* keysFrom(
 /** The form in which text is compared: `"Café"` is found in both Unicode forms and in any case. */
 const normal = (text: string): string => text.normalize("NFKC").toLowerCase();
 
-function isWanted(
-  { fields }: Listed,
-  filter: KeyFilter,
-  words: readonly string[],
-): boolean {
+function isWanted(fields: Fields, filter: KeyFilter, words: string[]): boolean {
   const text = (field: string) => normal(fields[field] ?? "");
   const state = fields[KEY_FIELDS.state];
   const hasFilter = filter === "all" || filter === state ||
@@ -162,18 +137,11 @@ function isWanted(
     );
 }
 
-/** A key as a list shows it. */
-export async function readRow(
-  redis: RedisLink,
-  key: KeyRecord,
-  day: string,
-): Promise<KeyRow> {
+export async function readRow(redis: RedisLink, key: KeyRecord, day: string) {
   const { ownerId, id: keyId } = key;
-  const today = await readTotals(redis, [usageKey({ ownerId, keyId }, day)]);
   return {
     key,
     lastUsedAtMs: await readLastUse(redis, key),
-    requestsToday: today.requests,
-    tokensToday: today.tokens,
+    totals: await readTotals(redis, [usageKey({ ownerId, keyId }, day)]),
   };
 }

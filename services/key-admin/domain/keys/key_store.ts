@@ -28,7 +28,7 @@ import {
 } from "../audit/audit_log.ts";
 import { confirmDurable } from "../store/durability.ts";
 import { asTexts, readHash, type StoreDeps } from "../store/redis.ts";
-import { type KeyPage, type PageQuery, readPage } from "./key_page.ts";
+import { type PageQuery, readPage } from "./key_page.ts";
 import {
   decodeKey,
   describeChange,
@@ -231,9 +231,7 @@ export function createKeyStore(
       hint: keyHint(value),
       hash: hashKeyValue(value),
       createdAtMs: nowMs,
-      replaces: retired === undefined
-        ? null
-        : [retired.old.id, retired.old.hint],
+      replaces: retired ? [retired.old.id, retired.old.hint] : null,
       replacedBy: null,
       version: 1,
     };
@@ -308,7 +306,7 @@ export function createKeyStore(
       return new Set(keys.flatMap((key) => key?.id ?? []));
     },
 
-    list: (ownerId: string, query: PageQuery): Promise<KeyPage> =>
+    list: (ownerId: string, query: PageQuery) =>
       readPage(redis, ownerId, query),
 
     create: async (

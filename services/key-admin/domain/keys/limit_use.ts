@@ -29,12 +29,6 @@ export interface Meter {
   exact: number;
 }
 
-export interface LimitMeters {
-  /** By Redis' clock. */
-  nowMs: number;
-  meters: readonly Meter[];
-}
-
 /**
  * Reads the time and the states at one moment.
  *
@@ -63,8 +57,6 @@ return reply
 /** Sums of fractions are not exact: as at admission, a hundredth is nothing. */
 const TOLERANCE = 0.01;
 
-type LimitUse = Readonly<Record<keyof Limits, number>>;
-
 /**
  * What a state says about limits, as the admission script counts: `state` is the
  * packed field in hexadecimal (empty: never used), `running` the leases that have
@@ -77,7 +69,7 @@ function limitUse(
   running: number,
   limits: Limits,
   nowMs: number,
-): LimitUse {
+): Record<keyof Limits, number> {
   const now = nowMs - LIMITER_EPOCH_MS;
   const packed = Buffer.from(state, "hex");
   const field = (at: number) =>
@@ -95,12 +87,12 @@ function limitUse(
   };
 }
 
-/** Reads the meters of an owner and, if one is given, of a key of this owner. */
+/** Reads the meters of the limits that are set of an owner and, if one is given, of a key of this owner; `nowMs` is the time by Redis' clock. */
 export async function readMeters(
   redis: RedisLink,
   { ownerId, limits }: { ownerId: string; limits: Limits },
   key?: Pick<KeyRecord, "id" | "limits">,
-): Promise<LimitMeters> {
+) {
   const names = [ownerLimiterKey(ownerId), ownerLeaseKey(ownerId)];
   if (key !== undefined) {
     const ids = { ownerId, keyId: key.id };
@@ -108,7 +100,11 @@ export async function readMeters(
   }
   const reply = asList(await redis.evalScript(METERS_SCRIPT, names, []));
   const nowMs = asNumber(reply[0]);
-  const metersOf = (whose: Meter["whose"], limits: Limits, at: number) => {
+  const metersOf = (
+    whose: Meter["whose"],
+    limits: Limits,
+    at: number,
+  ): Meter[] => {
     const state = asText(reply[at]);
     const used = limitUse(state, asNumber(reply[at + 1]), limits, nowMs);
     return LIMIT_NAMES.map((name) => ({

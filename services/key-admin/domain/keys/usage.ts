@@ -42,15 +42,7 @@ export interface Bucket extends Counts {
 export type UsageRange = "24h" | "30d";
 
 /** The counters of a range, ready for charts. */
-export interface Usage {
-  range: UsageRange;
-  bucketMs: number;
-  /** Oldest first; the last one is still filling. */
-  buckets: Bucket[];
-  total: Counts;
-  /** By model; empty: a model that does not exist, or counted by an earlier version. */
-  models: Map<string, Counts>;
-}
+export type Usage = Awaited<ReturnType<typeof readUsage>>;
 
 const HOUR_MS = 3_600_000;
 const RANGES: Readonly<Record<UsageRange, { bars: number; bucketMs: number }>> =
@@ -66,13 +58,15 @@ export async function readUsage(
   keyId: string | null,
   range: UsageRange,
   nowMs: number,
-): Promise<Usage> {
+) {
   const { bars, bucketMs } = RANGES[range];
   const lastMs = Math.floor(nowMs / bucketMs) * bucketMs;
+  /** Oldest first; the last one is still filling. */
   const buckets = Array.from({ length: bars }, (_, at): Bucket => ({
     startMs: lastMs - (bars - 1 - at) * bucketMs,
   }));
   const total: Counts = {};
+  /** By model; empty: a model that does not exist, or counted by an earlier version. */
   const models = new Map<string, Counts>();
   const isHourly = bucketMs === HOUR_MS;
   const days = Map.groupBy(buckets, ({ startMs }) => usageDay(startMs));
@@ -87,7 +81,7 @@ export async function readUsage(
       for (const counts of [bucket, total, ofModel]) add(counts, tally);
     }
   }));
-  return { range, bucketMs, buckets, total, models };
+  return { range, buckets, total, models };
 }
 
 export interface Tally {

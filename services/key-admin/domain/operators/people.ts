@@ -19,6 +19,7 @@ import {
   asNumber,
   asTexts,
   BadCursor,
+  type Page,
   type StoreDeps,
 } from "../store/redis.ts";
 
@@ -35,12 +36,6 @@ const TOP_MAX = 50;
 const DAY_MS = 86_400_000;
 
 export type PeopleQuery = Omit<PageQuery, "filter" | "examinedMax">;
-
-export interface Page<T> {
-  rows: T[];
-  /** The cursor of the next page; null at the end. */
-  next: string | null;
-}
 
 type Owner = Pick<Account, "ownerId" | "email">;
 

@@ -6,7 +6,7 @@ import {
 } from "@gateway/shared/keys/limiter_state";
 import { ownerUsageKey } from "@gateway/shared/keys/record";
 import { startConsole, storedKey } from "../../console_fixture.ts";
-import type { Page } from "./people.ts";
+import type { Page } from "../store/redis.ts";
 
 /** Follows a list to its end. */
 async function allOf<T>(

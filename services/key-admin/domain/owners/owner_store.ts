@@ -11,7 +11,7 @@ import { defineScript } from "@gateway/shared/redis/script";
 import { z } from "zod";
 import { decodeLimits, encodeKey } from "../keys/key_record.ts";
 import type { DefaultLimits } from "../keys/settings.ts";
-import { confirmDurable, writeDurably } from "../store/durability.ts";
+import { confirmDurable } from "../store/durability.ts";
 import {
   asText,
   type Fields,
@@ -57,7 +57,7 @@ const stored = z.object({
   totp: z.string().nullable().default(null),
   signed_in_at: z.coerce.number().nullable().default(null),
   /** When an operator removed the second factor, and who it was: `1763800000000 op@example.org`. */
-  factor_removed: z.string().nullable().default(null),
+  factor_removed: z.string().default(""),
 });
 
 export interface Account {
@@ -118,6 +118,12 @@ export type OwnerStore = ReturnType<typeof createOwnerStore>;
 export function createOwnerStore(
   { redis, writer, randomBytes, now, defaultLimits }: OwnerStoreDeps,
 ) {
+  /** Writes, and resolves when the write is on disk. */
+  const write = async (...command: string[]): Promise<void> => {
+    await writer.command(command);
+    await confirmDurable(writer);
+  };
+
   /**
    * The pointer to the owner is written last and only once: one of several calls
    * at the same time wins, and a crash before it leaves an account that nothing
@@ -137,7 +143,7 @@ export function createOwnerStore(
       for (const key of [account, limits]) await writer.command(["DEL", key]);
       return asText(await writer.command(["GET", pointer]));
     }
-    await writeDurably(writer, ["ZADD", OWNERS_KEY, nowMs, ownerId]);
+    await write("ZADD", OWNERS_KEY, nowMs, ownerId);
     return ownerId;
   }
 
@@ -182,21 +188,14 @@ export function createOwnerStore(
         redis.command(["ZSCORE", OPERATORS_KEY, ownerId]),
       ]);
       if (fields === null) return null;
-      const {
-        email,
-        created_at,
-        password,
-        totp,
-        signed_in_at,
-        factor_removed,
-      } = stored.parse(fields);
-      const [, atMs, by = ""] = /^(\d+) (.*)$/.exec(factor_removed ?? "") ?? [];
+      const { password, signed_in_at, ...rest } = stored.parse(fields);
+      const [, atMs, by = ""] = /^(\d+) (.*)$/.exec(rest.factor_removed) ?? [];
       return {
         ownerId,
-        email,
-        createdAtMs: created_at,
+        email: rest.email,
+        createdAtMs: rest.created_at,
         passwordHash: password,
-        totpSecret: totp,
+        totpSecret: rest.totp,
         recoveryCodesLeft: recoveryFields(fields).length,
         signedInAtMs: signed_in_at,
         factorRemoved: atMs === undefined ? null : { atMs: Number(atMs), by },
@@ -212,9 +211,7 @@ export function createOwnerStore(
     },
 
     giveRole: (ownerId: string): Promise<void> =>
-      writeDurably(writer, [
-        ...["ZADD", OPERATORS_KEY, "NX", String(now()), ownerId],
-      ]),
+      write("ZADD", OPERATORS_KEY, "NX", String(now()), ownerId),
 
     /** Makes an operator a mere owner. False for the last operator, who stays one. */
     async takeRole(ownerId: string): Promise<boolean> {
@@ -226,22 +223,19 @@ export function createOwnerStore(
 
     /** Refuses every request with a key of the owner from the next one on, or no longer. */
     setState: (ownerId: string, state: KeyState): Promise<void> =>
-      writeDurably(
-        writer,
-        ["HSET", ownerLimitsKey(ownerId), KEY_FIELDS.state, state],
-      ),
+      write("HSET", ownerLimitsKey(ownerId), KEY_FIELDS.state, state),
 
-    async setPassword(ownerId: string, passwordHash: string): Promise<void> {
-      const command = ["HSET", accountKey(ownerId), "password", passwordHash];
-      await writeDurably(writer, command);
-    },
+    setPassword: (ownerId: string, passwordHash: string): Promise<void> =>
+      write("HSET", accountKey(ownerId), "password", passwordHash),
 
     /** Switches the second factor on and returns the recovery codes, which are shown once. */
     async enableTotp(ownerId: string, secret: string): Promise<string[]> {
-      const codes = mintRecoveryCodes(randomBytes);
+      const codes = Array.from(
+        { length: RECOVERY_CODES },
+        () => mintRecoveryCode(randomBytes),
+      );
       const fields = codes.flatMap((code) => [recoveryField(code), "1"]);
-      const command = ["HSET", accountKey(ownerId), "totp", secret, ...fields];
-      await writeDurably(writer, command);
+      await write("HSET", accountKey(ownerId), "totp", secret, ...fields);
       return codes;
     },
 
@@ -253,7 +247,7 @@ export function createOwnerStore(
         const notice = ["factor_removed", `${now()} ${by}`];
         await writer.command(["HSET", account, ...notice]);
       }
-      await writeDurably(writer, ["HDEL", account, "totp", ...codes]);
+      await write("HDEL", account, "totp", ...codes);
     },
 
     async dismissNotice(ownerId: string): Promise<void> {
@@ -280,7 +274,7 @@ export function createOwnerStore(
       if (set === null && await readText(writer, pointer) !== ownerId) {
         return false;
       }
-      await writeDurably(writer, ["HSET", accountKey(ownerId), "email", email]);
+      await write("HSET", accountKey(ownerId), "email", email);
       return true;
     },
 
@@ -289,22 +283,14 @@ export function createOwnerStore(
 
     /** Sets limits that apply from the next request on. */
     setLimits: (ownerId: string, limits: Limits): Promise<void> =>
-      writeDurably(
-        writer,
-        ["HSET", ownerLimitsKey(ownerId), ...encodeKey({ limits })],
-      ),
+      write("HSET", ownerLimitsKey(ownerId), ...encodeKey({ limits })),
   };
   return store;
 }
 
 /** `x4ZqA-9bTr0-…` */
-function mintRecoveryCodes(randomBytes: RandomBytes): string[] {
-  return Array.from(
-    { length: RECOVERY_CODES },
-    () =>
-      randomBase62(RECOVERY_CHARS, randomBytes).replace(/.{5}(?=.)/g, "$&-"),
-  );
-}
+const mintRecoveryCode = (randomBytes: RandomBytes): string =>
+  randomBase62(RECOVERY_CHARS, randomBytes).replace(/.{5}(?=.)/g, "$&-");
 
 const recoveryField = (code: string): string =>
   RECOVERY_FIELD + digest(`recovery ${code.replace(/[^0-9A-Za-z]/g, "")}`);

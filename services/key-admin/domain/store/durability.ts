@@ -24,9 +24,8 @@ const CONFIRM_MS = 3_000;
 const WAITAOF_MAJOR_MIN = 8;
 
 /** Finds out what the server guarantees; `none` if it does not say. */
-export async function detectDurability(redis: RedisLink): Promise<Durability> {
-  return (await askServer(redis)).durability;
-}
+export const detectDurability = async (redis: RedisLink): Promise<Durability> =>
+  (await askServer(redis)).durability;
 
 async function askServer(
   redis: RedisLink,
@@ -53,15 +52,6 @@ async function askServer(
   const isTrusted = after("server") === "redis" &&
     Number.parseInt(String(after("version"))) >= WAITAOF_MAJOR_MIN;
   return { durability: isTrusted ? "waitaof" : "none", replicas };
-}
-
-/** Writes, and resolves when the write is on disk. */
-export async function writeDurably(
-  writer: RedisLink,
-  command: readonly string[],
-): Promise<void> {
-  await writer.command(command);
-  await confirmDurable(writer);
 }
 
 /**

@@ -50,6 +50,13 @@ export class BadCursor extends Error {
     "The cursor is invalid: use one that an earlier page returned";
 }
 
+/** One page of a list. */
+export interface Page<T> {
+  rows: T[];
+  /** The cursor of the next page; null at the end. */
+  next: string | null;
+}
+
 export type Fields = Readonly<Record<string, string>>;
 
 const text = z.string();

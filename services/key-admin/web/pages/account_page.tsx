@@ -168,11 +168,7 @@ async function showAccount(
         title="Password"
         help="Use a long password that you use nowhere else."
       >
-        <PostForm
-          action="/account/password"
-          submit="Change password"
-          look=""
-        >
+        <PostForm action="/account/password" submit="Change password" look="">
           {account.passwordHash !== null && (
             <PasswordField id="current_password" />
           )}

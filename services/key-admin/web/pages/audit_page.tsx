@@ -3,8 +3,7 @@ import {
   auditCsvLine,
   type AuditRow,
 } from "../../domain/audit/audit_log.ts";
-import type { ConsoleContext, Handler } from "../context.ts";
-import { answerCsv } from "../csv.ts";
+import { answerCsv, type ConsoleContext, type Handler } from "../context.ts";
 import { showPage } from "../layout.tsx";
 import { address, Noted, Pager, Table, Tabs } from "../lists.tsx";
 import { labelOf, Time } from "../texts.tsx";

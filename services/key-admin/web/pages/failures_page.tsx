@@ -14,35 +14,22 @@ import { labelOf, number, Time } from "../texts.tsx";
 const { listedMax, daysListed } = FAILED_REQUESTS;
 
 const LIMITED = "rate limited";
+const limited = (limit: string) => [LIMITED, `Limit of ${limit}`] as const;
+const ALL = "all your keys together";
 /** Each reason: behind a number, and as a sentence. */
 const WORDS: Readonly<
   Record<FailureReason, readonly [short: string, text: string]>
 > = {
-  requests_per_minute: [LIMITED, "Limit of the key: requests per minute"],
-  tokens_per_minute: [LIMITED, "Limit of the key: tokens per minute"],
-  tokens_per_day: [LIMITED, "Limit of the key: tokens per day"],
-  concurrency: [LIMITED, "Limit of the key: requests at the same time"],
-  "requests_per_minute.owner": [
-    LIMITED,
-    "Limit of all your keys together: requests per minute",
-  ],
-  "tokens_per_minute.owner": [
-    LIMITED,
-    "Limit of all your keys together: tokens per minute",
-  ],
-  "tokens_per_day.owner": [
-    LIMITED,
-    "Limit of all your keys together: tokens per day",
-  ],
-  "concurrency.owner": [
-    LIMITED,
-    "Limit of all your keys together: requests at the same time",
-  ],
-  model_server_limit: [LIMITED, "Limit of the model server"],
-  request_bodies: [
-    LIMITED,
-    "Too many invalid or very large requests at once",
-  ],
+  requests_per_minute: limited("the key: requests per minute"),
+  tokens_per_minute: limited("the key: tokens per minute"),
+  tokens_per_day: limited("the key: tokens per day"),
+  concurrency: limited("the key: requests at the same time"),
+  "requests_per_minute.owner": limited(`${ALL}: requests per minute`),
+  "tokens_per_minute.owner": limited(`${ALL}: tokens per minute`),
+  "tokens_per_day.owner": limited(`${ALL}: tokens per day`),
+  "concurrency.owner": limited(`${ALL}: requests at the same time`),
+  model_server_limit: limited("the model server"),
+  request_bodies: [LIMITED, "Too many invalid or very large requests at once"],
   unknown_model: ["unknown model", "The model does not exist"],
   model_forbidden: ["not allowed", "The key may not use the model"],
   endpoint_forbidden: ["not allowed", "The key may not use the endpoint"],

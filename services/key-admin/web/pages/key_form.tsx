@@ -66,11 +66,8 @@ const createKey: Handler = async (c) => {
   const { settings, errors } = parse(values, c.var.deps, null);
   if (settings === undefined) return showForm(c, null, values, errors);
   const input = { ownerId, settings, actor: actorOf(c) };
-  return await answerCreated(
-    c,
-    values.nonce,
-    (once) => keys.create({ ...input, once }),
-  );
+  const create = (once: string) => keys.create({ ...input, once });
+  return await answerCreated(c, values.nonce, create);
 };
 
 export const postKey: Handler = behindPassword(createKey);

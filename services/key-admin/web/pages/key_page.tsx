@@ -30,16 +30,11 @@ const showKey: Handler = async (c) => {
   const key = await findKey(c);
   const { ownerId, id, version, description, models } = key;
   const nowMs = now();
-  const historyQuery = {
-    action: "key.",
-    keyId: id,
-    before: "",
-    rows: HISTORY_ROWS,
-  };
+  const about = { action: "key.", keyId: id, before: "", rows: HISTORY_ROWS };
   const [usage, lastUsedAtMs, history] = await Promise.all([
     readUsage(redis, ownerId, id, rangeOf(c), nowMs),
     readLastUse(redis, key),
-    audit.read(ownerId, historyQuery),
+    audit.read(ownerId, about),
   ]);
   const linked = await keys.present(
     ownerId,
@@ -68,11 +63,7 @@ const showKey: Handler = async (c) => {
         <>
           <code class="hint">{key.hint}</code>{" "}
           <Status keyRecord={key} nowMs={nowMs} />
-          <Rotation
-            keyRecord={key}
-            nowMs={nowMs}
-            present={linked}
-          />
+          <Rotation keyRecord={key} nowMs={nowMs} present={linked} />
         </>
       ),
       actions: (
@@ -111,10 +102,7 @@ const showKey: Handler = async (c) => {
         The <a href="/reference">API reference</a> has all fields and errors.
       </p>
       <h2>History</h2>
-      <AuditTable
-        rows={history.rows}
-        caption="What happened to this key"
-      />
+      <AuditTable rows={history.rows} caption="What happened to this key" />
     </>,
   );
 };

@@ -4,10 +4,10 @@ import type { KeyRecord } from "@gateway/shared/keys/record";
 import {
   KEY_FILTERS,
   type KeyFilter,
-  type KeyPage,
   type KeyRow,
   PAGE_ROWS,
 } from "../../domain/keys/key_page.ts";
+import type { Page } from "../../domain/store/redis.ts";
 import type { Handler } from "../context.ts";
 import { postKey } from "./key_form.tsx";
 import { showPage } from "../layout.tsx";
@@ -64,12 +64,7 @@ const listKeys: Handler = async (c) => {
       : (
         <>
           <div class="row between">
-            <Tabs
-              label="Filter"
-              current={filter}
-              tabs={FILTERS}
-              to={to}
-            />
+            <Tabs label="Filter" current={filter} tabs={FILTERS} to={to} />
             <Search
               action="/keys"
               label="Find keys"
@@ -102,7 +97,7 @@ export const cleanSearch = (search: string): string =>
 const FILTERS = KEY_FILTERS.map((name) => [name, labelOf(name)] as const);
 
 function Rows({ page, nowMs, here }: {
-  page: KeyPage;
+  page: Page<KeyRow>;
   nowMs: number;
   /** The address of this page, to which changes lead back. */
   here: string;
@@ -126,11 +121,7 @@ function Rows({ page, nowMs, here }: {
               <bdi>{key.description}</bdi>
             </a>{" "}
             <code class="hint">{key.hint}</code>
-            <Rotation
-              keyRecord={key}
-              nowMs={nowMs}
-              present={shown}
-            />
+            <Rotation keyRecord={key} nowMs={nowMs} present={shown} />
           </>
         )],
         ...stateColumns(nowMs),
@@ -150,8 +141,8 @@ export const stateColumns = (nowMs: number): readonly Column<KeyRow>[] => [
     ),
   ],
   ["Expires", ({ key }) => <Moment ms={key.expiresAtMs} nowMs={nowMs} />],
-  ["Requests today", (row) => number(row.requestsToday), "num"],
-  ["Tokens today", (row) => number(row.tokensToday), "num"],
+  ["Requests today", (row) => number(row.totals.requests), "num"],
+  ["Tokens today", (row) => number(row.totals.tokens), "num"],
 ];
 
 /** Disables a key after a question, or enables it. Both lead back to the list. */

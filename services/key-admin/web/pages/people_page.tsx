@@ -15,20 +15,17 @@ import {
   type OwnerChange,
   type OwnerLink,
 } from "../../domain/operators/operators.ts";
-import type {
-  OwnerRow,
-  Page,
-  PeopleQuery,
-} from "../../domain/operators/people.ts";
+import type { OwnerRow, PeopleQuery } from "../../domain/operators/people.ts";
 import { parseEmail } from "../../domain/owners/owner_store.ts";
+import type { Page } from "../../domain/store/redis.ts";
 import { LINK_TIMES, linkPath } from "../../domain/sign_in/links.ts";
 import {
+  answerCsv,
   type ConsoleContext,
   type Handler,
   operatorOf,
   Refused,
 } from "../context.ts";
-import { answerCsv } from "../csv.ts";
 import { choice, FORM, readForm, text } from "../forms.ts";
 import { showPage } from "../layout.tsx";
 import { address, type Column, Pager, Search, Table, Tabs } from "../lists.tsx";

@@ -6,8 +6,12 @@ import {
   type UsageRange,
 } from "../../domain/keys/usage.ts";
 import { usageCsv } from "../../domain/keys/usage_csv.ts";
-import { type ConsoleContext, findKey, type Handler } from "../context.ts";
-import { answerCsv } from "../csv.ts";
+import {
+  answerCsv,
+  type ConsoleContext,
+  findKey,
+  type Handler,
+} from "../context.ts";
 import { showPage } from "../layout.tsx";
 import { Failures } from "./failures_page.tsx";
 import { limitsCard } from "./limits_view.tsx";
@@ -33,22 +37,17 @@ const showUsage: Handler = async (c) => {
   );
 };
 
-const exportUsage: Handler = (c) => {
+const exportUsage: Handler = async (c) => {
   const { deps: { redis, now }, signedIn: { session: { ownerId } } } = c.var;
-  return answerCsv(c, "usage.csv", usageCsv(redis, ownerId, null, now()));
-};
-
-const exportKeyUsage: Handler = async (c) => {
-  const { redis, now } = c.var.deps;
-  const key = await findKey(c);
-  const lines = usageCsv(redis, key.ownerId, key, now());
-  return answerCsv(c, `usage-${key.id}.csv`, lines);
+  const key = c.req.param("id") === undefined ? null : await findKey(c);
+  const name = key === null ? "usage.csv" : `usage-${key.id}.csv`;
+  return answerCsv(c, name, usageCsv(redis, ownerId, key, now()));
 };
 
 export const usageRoutes = {
   "/usage": { GET: showUsage },
   "/usage/export.csv": { GET: exportUsage },
-  "/keys/:id/export.csv": { GET: exportKeyUsage },
+  "/keys/:id/export.csv": { GET: exportUsage },
 };
 
 export const rangeOf = (c: ConsoleContext): UsageRange =>
