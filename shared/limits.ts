@@ -199,7 +199,7 @@ export const UPLOAD_LIMITS = {
   partsMax: 100,
   /** Headers of one part. */
   headersMax: 16,
-  /** All uploads that a worker holds at a time. Beyond: 503 `overloaded`. */
+  /** All uploads and large requests that a worker holds at a time. Beyond: 503 `overloaded`. */
   workerBytesMax: 512 * MIB,
 } as const;
 
@@ -243,8 +243,6 @@ export const BUS_LIMITS = {
   piecesInFlight: 4,
   /** Frames to one edge that are sent in one message; one frame is at most a quarter of it. */
   batchBytesMax: 256 * KIB,
-  /** A worker waits this long for the next piece before it abandons the job. */
-  pieceWaitMs: 5_000,
 } as const;
 
 /** Log lines about refused requests of an edge, for each client and error code. */

@@ -36,44 +36,32 @@ const jobSchema = versionSchema.extend({
   deadlineMs: z.int().min(1),
   /** W3C trace context of the request. */
   traceparent: z.string().max(100).exactOptional(),
-  /** Set when the request follows in pieces because it is too large for one message. */
-  body: z.object({ bytes: z.int().min(1), pieces: z.int().min(1) })
-    .exactOptional(),
-  /** Set when files and then their request follow in pieces, as the client sends them. */
+  /** Set when the request follows in pieces: it is too large for one message, or files come before it. */
   upload: z.literal(true).exactOptional(),
   request: requestSchema.exactOptional(),
 });
 
-/** A job. Its request is part of it, or follows in pieces or after an upload. */
+/** A job. Its request is part of it, or follows in pieces. */
 export type JobMessage = z.infer<typeof jobSchema>;
 
 export const encodeJob = (job: JobMessage): Uint8Array => encodeJson(job);
 
-/**
- * Encodes a job with its request, given as JSON text, or only announces that if it is
- * large: it then follows in pieces of its UTF-8.
- */
-export function encodeOffer(
-  job: Omit<JobMessage, "body" | "upload" | "request">,
+/** A job with its request, given as JSON text; null if that is too large for one message. */
+export function encodeWholeJob(
+  job: Omit<JobMessage, "upload" | "request">,
   request: string,
-): { message: Uint8Array; isLarge: boolean } {
-  if (request.length <= BUS_LIMITS.jobBytesMax) {
-    const head = JSON.stringify(job).slice(0, -1);
-    const message = encoder.encode(`${head},"request":${request}}`);
-    if (message.length <= BUS_LIMITS.jobBytesMax) {
-      return { message, isLarge: false };
-    }
-  }
-  const bytes = Buffer.byteLength(request);
-  const body = { bytes, pieces: pieceCount(bytes) };
-  return { message: encodeJob({ ...job, body }), isLarge: true };
+): Uint8Array | null {
+  if (request.length > BUS_LIMITS.jobBytesMax) return null;
+  const head = JSON.stringify(job).slice(0, -1);
+  const message = encoder.encode(`${head},"request":${request}}`);
+  return message.length <= BUS_LIMITS.jobBytesMax ? message : null;
 }
 
 /**
  * Decodes a job. Checks all of the envelope, but only those fields of the request that
  * every worker relies on, because edges have checked it and no other service may
  * publish here. Returns null for a malformed job, and only the attempt for one of another
- * version or piece size, which another worker may understand.
+ * version, which another worker may understand.
  */
 export function decodeJob(
   bytes: Uint8Array,
@@ -81,29 +69,21 @@ export function decodeJob(
   const job = parseJson(jobSchema, bytes);
   const { version, attempt } = job ?? parseJson(versionSchema, bytes) ?? {};
   if (attempt === undefined) return null;
-  const { body, upload, request } = job ?? {};
-  if (
-    version !== JOB_VERSION ||
-    (body !== undefined && body.pieces !== pieceCount(body.bytes))
-  ) return { mismatchedAttempt: attempt };
-  const given = [body, upload, request].filter((each) => each !== undefined);
-  return given.length === 1 ? job : null;
+  if (version !== JOB_VERSION) return { mismatchedAttempt: attempt };
+  const isValid = (job?.upload === undefined) !== (job?.request === undefined);
+  return isValid ? job : null;
 }
 
-/** Decodes a request that was assembled from pieces. Null if it is malformed. */
-export const decodeRequest = (bytes: Uint8Array): JobRequest | null =>
-  parseJson(requestSchema, bytes);
-
 /*
- * Pieces of a request that is too large for one message. Every piece is a NATS
- * request whose empty reply acknowledges it.
+ * Pieces of files, or of a request that is too large for one message. Every piece is a
+ * NATS request whose empty reply acknowledges it.
  *
  * 0  u32  attempt   which attempt of the request this belongs to
  * 4  u32  index     0, 1, 2 …
  * 8  …    bytes
  */
 const PIECE_HEADER_BYTES = 8;
-/** The index of the last piece of an upload, which is an {@link UploadEnd}. */
+/** The index of the last piece, which is an {@link UploadEnd}. */
 const UPLOAD_END_INDEX = 2 ** 32 - 1;
 
 export interface BodyPiece {
@@ -113,24 +93,8 @@ export interface BodyPiece {
   bytes: Uint8Array;
 }
 
-/** The number of pieces of a body of this size. */
-export function pieceCount(bodyBytes: number): number {
-  return Math.ceil(bodyBytes / BUS_LIMITS.pieceBytes);
-}
-
-/** The message with piece `index` of `body`. */
+/** The message with the next bytes. */
 export function encodePiece(
-  body: Uint8Array,
-  attempt: number,
-  index: number,
-): Uint8Array {
-  const start = index * BUS_LIMITS.pieceBytes;
-  const part = body.subarray(start, start + BUS_LIMITS.pieceBytes);
-  return encodeUploadPiece(part, attempt, index);
-}
-
-/** The message with the next bytes of an upload. */
-export function encodeUploadPiece(
   bytes: Uint8Array,
   attempt: number,
   index: number,
@@ -142,11 +106,11 @@ export function encodeUploadPiece(
   return message;
 }
 
-/** The message that ends an upload. */
+/** The message that ends the pieces. */
 export const encodeUploadEnd = (
   end: UploadEnd,
   attempt: number,
-): Uint8Array => encodeUploadPiece(encodeJson(end), attempt, UPLOAD_END_INDEX);
+): Uint8Array => encodePiece(encodeJson(end), attempt, UPLOAD_END_INDEX);
 
 /** Decodes a piece. Null if the message is too short to be one. */
 export function decodePiece(message: Uint8Array): BodyPiece | null {
@@ -158,37 +122,9 @@ export function decodePiece(message: Uint8Array): BodyPiece | null {
   };
 }
 
-/**
- * Assembles a body from its pieces, which may arrive in any order and more than once.
- * Its memory is allocated once, for the announced size.
- */
-export class BodyAssembly {
-  /** The body, once `add` has returned `complete`. */
-  readonly body: Uint8Array;
-  readonly #has: boolean[];
-  #missing: number;
-
-  constructor(bytes: number) {
-    this.body = new Uint8Array(bytes);
-    this.#missing = pieceCount(bytes);
-    this.#has = new Array<boolean>(this.#missing).fill(false);
-  }
-
-  add(piece: BodyPiece): "more" | "complete" | "invalid" {
-    const start = piece.index * BUS_LIMITS.pieceBytes;
-    const expected = Math.min(BUS_LIMITS.pieceBytes, this.body.length - start);
-    if (piece.bytes.length !== expected) return "invalid";
-    if (this.#has[piece.index] === false) {
-      this.#has[piece.index] = true;
-      this.#missing -= 1;
-      this.body.set(piece.bytes, start);
-    }
-    return this.#missing === 0 ? "complete" : "more";
-  }
-}
-
 const uploadEndSchema = z.object({
-  request: requestSchema,
+  /** Absent if the pieces were those of the request. */
+  request: requestSchema.exactOptional(),
   /** Whose bytes the pieces had, in this order. */
   files: z.array(z.object({
     /** Of the form. */
@@ -213,31 +149,30 @@ export interface UploadedFile {
 
 /** Assembles an upload from its pieces, which arrive in order, each once. */
 export class UploadAssembly {
-  /** Set once `add` has returned `complete`. */
+  /** Set once `add` has returned `complete`; null if it is malformed. */
   request: JobRequest | null = null;
   files: readonly UploadedFile[] = [];
   readonly #pieces: Uint8Array[] = [];
-  readonly #bytesMax: number;
   #bytes = 0;
-
-  constructor(bytesMax: number) {
-    this.#bytesMax = bytesMax;
-  }
 
   add({ index, bytes }: BodyPiece): "more" | "complete" | "invalid" {
     if (index === UPLOAD_END_INDEX) return this.#end(bytes);
+    if (index !== this.#pieces.length) return "invalid";
     this.#bytes += bytes.length;
-    const isNext = index === this.#pieces.length;
-    if (!isNext || this.#bytes > this.#bytesMax) return "invalid";
     this.#pieces.push(bytes.slice());
     return "more";
   }
 
   #end(bytes: Uint8Array): "complete" | "invalid" {
     const end = parseJson(uploadEndSchema, bytes);
-    const total = end?.files.reduce((sum, { bytes }) => sum + bytes, 0);
-    if (end === null || total !== this.#bytes) return "invalid";
+    if (end === null) return "invalid";
     const all = Buffer.concat(this.#pieces.splice(0));
+    if (end.request === undefined) {
+      this.request = parseJson(requestSchema, all);
+      return "complete";
+    }
+    const total = end.files.reduce((sum, { bytes }) => sum + bytes, 0);
+    if (total !== this.#bytes) return "invalid";
     let at = 0;
     this.request = end.request;
     this.files = end.files.map(({ bytes, ...file }) => {

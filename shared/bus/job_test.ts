@@ -1,74 +1,82 @@
 import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
 import { BUS_LIMITS } from "../limits.ts";
 import {
-  BodyAssembly,
   decodeJob,
   decodePiece,
   encodePiece,
+  encodeUploadEnd,
   JOB_VERSION,
-  pieceCount,
+  UploadAssembly,
+  type UploadEnd,
 } from "./job.ts";
 
 const PIECE = BUS_LIMITS.pieceBytes;
 
-function bodyOf(bytes: number): Uint8Array {
-  return Uint8Array.from(
-    { length: bytes },
-    (_, i) => (i * 31 + (i >> 8)) & 255,
-  );
-}
+const encode = (text: string) => new TextEncoder().encode(text);
+const REQUEST = { model: "m", stream: true, input: "any" };
+const pieceOf = (bytes: Uint8Array, index: number) =>
+  decodePiece(encodePiece(bytes, 2, index)) ?? assert.fail();
+const endOf = (end: UploadEnd) =>
+  decodePiece(encodeUploadEnd(end, 2)) ?? assert.fail();
 
-for (
-  const bytes of [1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE, 3 * PIECE + 17]
-) {
-  Deno.test(`a body of ${bytes} bytes comes back from its pieces in any order, each twice`, () => {
-    const body = bodyOf(bytes);
-    const assembly = new BodyAssembly(bytes);
-    for (let index = pieceCount(bytes) - 1; index >= 0; index -= 1) {
-      const piece = decodePiece(encodePiece(body, 2, index));
-      assert.ok(piece);
-      assert.equal(piece.attempt, 2);
-      const expected = index === 0 ? "complete" : "more";
-      assert.equal(assembly.add(piece), expected);
-      assert.equal(assembly.add(piece), expected);
+Deno.test("a large request and an upload come back from their pieces", () => {
+  for (const length of [1, PIECE - 1, PIECE, PIECE + 1, 3 * PIECE + 17]) {
+    const request = { ...REQUEST, input: "x".repeat(length) };
+    const text = encode(JSON.stringify(request));
+    const large = new UploadAssembly();
+    const files = new UploadAssembly();
+    for (let at = 0; at * PIECE < text.length; at += 1) {
+      const bytes = text.subarray(at * PIECE, (at + 1) * PIECE);
+      assert.equal(pieceOf(bytes, at).attempt, 2);
+      assert.equal(large.add(pieceOf(bytes, at)), "more");
+      assert.equal(files.add(pieceOf(bytes, at)), "more");
     }
-    assert.deepEqual(assembly.body, body);
-  });
-}
+    assert.equal(large.add(endOf({ files: [] })), "complete");
+    assert.deepEqual([large.request, large.files], [request, []]);
+    const [one, two] = ["one", "two"].map((field) => (
+      { field, name: "f", type: "t", bytes: 1 }
+    ));
+    assert.ok(one && two);
+    two.bytes = text.length - 1;
+    const end = { request: REQUEST, files: [one, two] };
+    assert.equal(files.add(endOf(end)), "complete");
+    assert.deepEqual(files.request, REQUEST);
+    const contents = files.files.map(({ content }) => content);
+    assert.deepEqual(Buffer.concat(contents), Buffer.from(text));
+  }
+});
 
-Deno.test("add() refuses a piece of the wrong size or beyond the end", () => {
-  const assembly = new BodyAssembly(PIECE + 1);
-  for (
-    const piece of [
-      { attempt: 1, index: 0, bytes: new Uint8Array(PIECE - 1) },
-      { attempt: 1, index: 1, bytes: new Uint8Array(2) },
-      { attempt: 1, index: 2, bytes: new Uint8Array(1) },
-      { attempt: 1, index: 4_000_000_000, bytes: new Uint8Array(0) },
-    ]
-  ) assert.equal(assembly.add(piece), "invalid");
+Deno.test("add() refuses a piece out of order and files of another size; a damaged request is null", () => {
+  const bytes = encode("no request");
+  const file = { field: "f", name: "n", type: "t", bytes: bytes.length + 1 };
+  const assembly = new UploadAssembly();
+  assert.equal(assembly.add(pieceOf(bytes, 1)), "invalid");
+  assert.equal(assembly.add(pieceOf(bytes, 0)), "more");
+  assert.equal(assembly.add(pieceOf(bytes, 0)), "invalid");
+  const end = endOf({ request: REQUEST, files: [file] });
+  assert.equal(assembly.add(end), "invalid");
+  const damaged = new UploadAssembly();
+  assert.equal(damaged.add(pieceOf(bytes, 0)), "more");
+  assert.equal(damaged.add(endOf({ files: [] })), "complete");
+  assert.equal(damaged.request, null);
   assert.equal(decodePiece(new Uint8Array(7)), null, "shorter than its header");
 });
 
-Deno.test("decodeJob() reads a job with its request or its body, and names the attempt of one it does not understand", () => {
-  const bytesOf = (value: unknown) =>
-    new TextEncoder().encode(JSON.stringify(value));
+Deno.test("decodeJob() reads a job with its request or of an upload, and names the attempt of one it does not understand", () => {
+  const bytesOf = (value: unknown) => encode(JSON.stringify(value));
   const envelope = { version: JOB_VERSION, attempt: 7, deadlineMs: 1 };
-  const request = { model: "m", stream: true, input: "any" };
-  const body = { bytes: PIECE + 1, pieces: 2 };
-  for (const job of [{ ...envelope, request }, { ...envelope, body }]) {
+  const [request, upload] = [REQUEST, true];
+  for (const job of [{ ...envelope, request }, { ...envelope, upload }]) {
     assert.deepEqual(decodeJob(bytesOf(job)), job);
   }
-  const mismatches = [
-    { ...envelope, version: JOB_VERSION + 1, request: "of another form" },
-    { ...envelope, body: { ...body, pieces: 3 } },
-  ];
-  for (const job of mismatches) {
-    assert.deepEqual(decodeJob(bytesOf(job)), { mismatchedAttempt: 7 });
-  }
+  const newer = { ...envelope, version: JOB_VERSION + 1, request: "other" };
+  assert.deepEqual(decodeJob(bytesOf(newer)), { mismatchedAttempt: 7 });
   const damaged = [
     "no job",
     { ...envelope, deadlineMs: 0, request },
     { ...envelope, request: { ...request, stream: "yes" } },
+    { ...envelope, request, upload },
     envelope,
   ];
   for (const job of damaged) assert.equal(decodeJob(bytesOf(job)), null);

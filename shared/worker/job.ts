@@ -6,16 +6,14 @@
 import type { CancelReason } from "../bus/control.ts";
 import { encodeErr, encodeFrame, FrameType } from "../bus/frame.ts";
 import {
-  BodyAssembly,
   type BodyPiece,
-  decodeRequest,
   type JobMessage,
   type JobRequest,
   UploadAssembly,
   type UploadedFile,
 } from "../bus/job.ts";
 import { StreamSender } from "../bus/stream_sender.ts";
-import { BUS_LIMITS, UPLOAD_LIMITS } from "../limits.ts";
+import { UPLOAD_LIMITS } from "../limits.ts";
 import type { Usage } from "../openai/completion.ts";
 import { ApiError, type ErrorCode } from "../openai/error.ts";
 import type { MonotonicNow, WallNow } from "../process/clock.ts";
@@ -113,8 +111,8 @@ export class Job {
   readonly #abort = new AbortController();
   readonly #startedAtMs: number;
   readonly #report: JobReport;
-  /** The request, while its pieces arrive. */
-  #body: BodyAssembly | UploadAssembly | null = null;
+  /** The request and its files, while their pieces arrive. */
+  #body: UploadAssembly | null;
   #lastPieceAtMs: number;
   #uploadBytes = 0;
   /** Resolves when the sender can accept data again. */
@@ -123,13 +121,9 @@ export class Job {
   #hasSpoken = false;
 
   constructor(options: JobOptions, host: JobHost) {
-    const { message: { body, upload, attempt, traceparent }, requestId } =
-      options;
+    const { message: { upload, attempt, traceparent }, requestId } = options;
     const { workerId } = host;
-    if (body !== undefined) this.#body = new BodyAssembly(body.bytes);
-    else if (upload === true) {
-      this.#body = new UploadAssembly(UPLOAD_LIMITS.bytesMax);
-    }
+    this.#body = upload === true ? new UploadAssembly() : null;
     this.options = options;
     this.#host = host;
     this.#startedAtMs = this.#lastPieceAtMs = host.now();
@@ -173,13 +167,12 @@ export class Job {
     if (request !== undefined) void this.#run(request, []);
   }
 
-  /** Adds a piece. A valid piece is acknowledged every time it arrives. */
+  /** Adds a piece, and acknowledges it if it is valid. */
   onPiece(piece: BodyPiece, acknowledge: () => void): void {
     const body = this.#body;
     if (body === null || this.options.message.attempt !== piece.attempt) return;
     this.#lastPieceAtMs = this.#host.now();
-    const isUpload = body instanceof UploadAssembly;
-    if (isUpload && !this.#growUploads(piece.bytes.length)) {
+    if (!this.#growUploads(piece.bytes.length)) {
       const message = "No worker has room for this upload at the moment.";
       return this.#stop("overloaded", message);
     }
@@ -189,12 +182,9 @@ export class Job {
     }
     acknowledge();
     if (added !== "complete") return;
-    const request = isUpload ? body.request : decodeRequest(body.body);
-    if (request === null) {
-      return this.stop(corruptedRequest());
-    }
+    if (body.request === null) return this.stop(corruptedRequest());
     this.#body = null;
-    void this.#run(request, isUpload ? body.files : []);
+    void this.#run(body.request, body.files);
   }
 
   /** Stops the backend, or the wait for the request. The edge sends `error` to the client. */
@@ -213,10 +203,7 @@ export class Job {
     }
     const silentMs = nowMs - this.#lastPieceAtMs;
     // The edge bounds the time of an upload: its client decides when pieces come.
-    const waitMs = this.#body instanceof UploadAssembly
-      ? UPLOAD_LIMITS.totalMs
-      : BUS_LIMITS.pieceWaitMs;
-    if (this.#body !== null && silentMs >= waitMs) {
+    if (this.#body !== null && silentMs >= UPLOAD_LIMITS.totalMs) {
       this.#stop("worker_lost", "The request did not arrive in time.");
     }
     this.sender.onTick(this.#host.steadyNow());

@@ -6,9 +6,9 @@ import assert from "node:assert/strict";
 import {
   encodeJob,
   encodePiece,
+  encodeUploadEnd,
   JOB_VERSION,
   type JobMessage,
-  pieceCount,
 } from "../bus/job.ts";
 import { type ControlRecord, encodeControl } from "../bus/control.ts";
 import {
@@ -29,7 +29,7 @@ import {
   edgeStreamSubject,
   jobSubject,
 } from "../bus/subjects.ts";
-import { BUS_LIMITS, DISPATCH_LIMITS } from "../limits.ts";
+import { DISPATCH_LIMITS, UPLOAD_LIMITS } from "../limits.ts";
 import { silentLog } from "../process/log.ts";
 import { MetricRegistry } from "../process/metrics.ts";
 import { UpstreamError } from "../upstream/errors.ts";
@@ -127,6 +127,13 @@ async function setup(options: { slots?: number; backend?: Backend } = {}) {
       reply,
     );
   };
+  const deliverPiece = (id: number, message: Uint8Array) =>
+    deliver(
+      bodySubject(FAMILY, WORKER, idOf(id)),
+      message,
+      "_INBOX.1",
+      bodyWildcard(FAMILY, WORKER),
+    );
   return {
     clock,
     frames,
@@ -138,15 +145,11 @@ async function setup(options: { slots?: number; backend?: Backend } = {}) {
       deliver(edgeBeatSubject(EDGE), Uint8Array.of(), "", edgeBeatWildcard),
     job: (id: number, { attempt = 1, model = MODEL } = {}) =>
       offer(id, { attempt, request: { ...REQUEST, model } }),
-    announce: (id: number, body: { bytes: number; pieces: number }) =>
-      offer(id, { body }),
-    piece: (id: number, body: Uint8Array, index: number) =>
-      deliver(
-        bodySubject(FAMILY, WORKER, idOf(id)),
-        encodePiece(body, 1, index),
-        "_INBOX.1",
-        bodyWildcard(FAMILY, WORKER),
-      ),
+    announce: (id: number) => offer(id, { upload: true }),
+    piece: (id: number, bytes: Uint8Array, index: number) =>
+      deliverPiece(id, encodePiece(bytes, 1, index)),
+    endPieces: (id: number) =>
+      deliverPiece(id, encodeUploadEnd({ files: [] }, 1)),
     control: (...records: ControlRecord[]) =>
       deliver(controlSubject(FAMILY, WORKER), encodeControl(records)),
     tickTo: (ms: number) => {
@@ -231,42 +234,32 @@ Deno.test("a second attempt of a request stops the first, and each gives its slo
   assert.equal(t.worker.inFlight, 0);
 });
 
-Deno.test("an announced body that cannot be put together takes no slot", async () => {
-  const t = await setup();
-  t.announce(1, { bytes: 3 * BUS_LIMITS.pieceBytes, pieces: 1 });
-  assert.equal(t.worker.inFlight, 0);
-  assert.deepEqual(reasonsOf(t.frames), ["unsupported_version"]);
-});
-
 Deno.test("a request whose body comes in pieces gives its slot back in any case", async () => {
-  const content = "x".repeat(BUS_LIMITS.pieceBytes);
+  const content = "x".repeat(100);
   const request = { ...REQUEST, messages: [{ role: "user", content }] };
   const body = new TextEncoder().encode(JSON.stringify(request));
-  const pieces = pieceCount(body.length);
-  assert.equal(pieces, 2);
+  const halves = [body.subarray(0, 99), body.subarray(99)] as const;
   type Rig = Awaited<ReturnType<typeof setup>>;
   const cases: [how: string, error: string, end: (t: Rig) => void][] = [
     ["cancelled", "worker_lost", (t) => t.control(cancelOf(idOf(1), 1))],
     ["incomplete for too long", "worker_lost", (t) => {
-      for (let ms = 0; ms <= BUS_LIMITS.pieceWaitMs; ms += 500) {
+      for (let ms = 0; ms <= UPLOAD_LIMITS.totalMs; ms += 500) {
         t.edgeBeats();
         t.tickTo(ms);
       }
     }],
-    ["damaged", "worker_lost", (t) => t.piece(1, body.subarray(0, -1), 1)],
-    ["not JSON", "internal_error", (t) => {
-      t.piece(1, new Uint8Array(body.length), 1);
-    }],
+    ["with a gap", "worker_lost", (t) => t.piece(1, halves[1], 2)],
+    ["not JSON", "internal_error", (t) => t.endPieces(1)],
   ];
   for (const [how, error, end] of cases) {
     const t = await setup();
-    t.announce(1, { bytes: body.length, pieces });
-    t.piece(1, body, 0);
+    t.announce(1);
+    t.piece(1, halves[0], 0);
     assert.equal(t.worker.inFlight, 1, how);
     end(t);
     assert.equal(t.worker.inFlight, 0, how);
     assert.deepEqual(codesOf(t.frames), [error], how);
-    t.piece(1, body, 1);
+    t.piece(1, halves[1], 1);
     t.control(cancelOf(idOf(1), 1));
     assert.equal(t.worker.inFlight, 0, how);
   }

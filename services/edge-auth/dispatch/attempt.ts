@@ -2,12 +2,10 @@
 import type { Frame } from "@gateway/shared/bus/frame";
 import {
   encodeJob,
-  encodeOffer,
   encodePiece,
   encodeUploadEnd,
-  encodeUploadPiece,
+  encodeWholeJob,
   JOB_VERSION,
-  pieceCount,
   type UploadEnd,
 } from "@gateway/shared/bus/job";
 import type { BusLink } from "@gateway/shared/bus/link_nats";
@@ -83,7 +81,8 @@ export class Attempt {
   readonly stream: StreamReceiver;
   readonly #context: AttemptContext;
   readonly #offer: Offer;
-  readonly #isLarge: boolean;
+  /** What follows once a worker has accepted the job. */
+  readonly #upload: Upload | null;
   readonly #offeredAtMs: number;
 
   /** Sends the job. Returns null if the bus cannot send it now. */
@@ -96,22 +95,29 @@ export class Attempt {
       deadlineMs: Math.max(1, Math.ceil(offer.deadlineMs)),
       ...(traceparent === undefined ? {} : { traceparent }),
     };
-    const { message, isLarge } = typeof request === "string"
-      ? encodeOffer(job, request)
-      : { message: encodeJob({ ...job, upload: true }), isLarge: true };
+    const whole = typeof request === "string"
+      ? encodeWholeJob(job, request)
+      : null;
+    const message = whole ?? encodeJob({ ...job, upload: true });
     const subject = workerId === null
       ? anyWorkerSubject(family)
       : jobSubject(family, workerId);
     const reply = edgeStreamSubject(context.edgeId, requestId, attempt);
-    const isSent = context.publish(subject, message, reply);
-    return isSent ? new Attempt(context, offer, isLarge) : null;
+    if (!context.publish(subject, message, reply)) return null;
+    if (whole !== null) return new Attempt(context, offer, null);
+    const upload = typeof request === "string" ? uploadOf(request) : request;
+    return new Attempt(context, offer, upload);
   }
 
-  private constructor(context: AttemptContext, offer: Offer, isLarge: boolean) {
+  private constructor(
+    context: AttemptContext,
+    offer: Offer,
+    upload: Upload | null,
+  ) {
     const { workerId } = offer;
     this.#context = context;
     this.#offer = offer;
-    this.#isLarge = isLarge;
+    this.#upload = upload;
     this.#offeredAtMs = context.now();
     if (workerId !== null) context.workers.onSent(workerId);
     this.stream = new StreamReceiver({ ...offer, nowMs: context.steadyNow() });
@@ -127,8 +133,8 @@ export class Attempt {
     const { stream } = this;
     const wasAccepted = stream.isAccepted;
     const event = stream.onFrame(frame, this.#context.steadyNow());
-    if (stream.isAccepted && !wasAccepted && this.#isLarge) {
-      void this.#sendBody(stream.workerId ?? "");
+    if (stream.isAccepted && !wasAccepted && this.#upload !== null) {
+      void this.#send(this.#upload, stream.workerId ?? "");
     }
     return event;
   }
@@ -150,17 +156,29 @@ export class Attempt {
     this.#context.onSlotFreed();
   }
 
-  /** Sends a large request or an upload in pieces, several at a time, each acknowledged. */
-  async #sendBody(workerId: string): Promise<void> {
+  /** Sends an upload in pieces, several at a time, each acknowledged. */
+  async #send(upload: Upload, workerId: string): Promise<void> {
     const { bus, log } = this.#context;
-    const { requestId, family, request, onBodyLost } = this.#offer;
+    const { requestId, family, attempt, onBodyLost } = this.#offer;
     const subject = bodySubject(family, workerId, requestId);
-    const send = async (piece: Uint8Array): Promise<void> => {
-      await bus.request(subject, piece, { timeoutMs: PIECE_TIMEOUT_MS });
-    };
+    const send = (piece: Uint8Array) =>
+      bus.request(subject, piece, { timeoutMs: PIECE_TIMEOUT_MS });
     try {
-      if (typeof request === "string") await this.#sendPieces(request, send);
-      else await this.#sendUpload(request, send);
+      const sending: Promise<unknown>[] = [];
+      for (let index = 0;; index += 1) {
+        const bytes = await upload.next();
+        if (bytes === null || this.stream.isOver) break;
+        const sent = send(encodePiece(bytes, attempt, index));
+        // Its failure is reported by the await below, perhaps some pieces later.
+        sent.catch(() => {});
+        sending.push(sent);
+        if (sending.length >= BUS_LIMITS.piecesInFlight) await sending.shift();
+      }
+      await Promise.all(sending);
+      if (this.stream.isOver) return;
+      const end = await upload.end().catch(() => null);
+      // Null: it was refused, and its run is cancelled.
+      if (end !== null) await send(encodeUploadEnd(end, attempt));
     } catch (error) {
       log.warn("body_upload_failed", {
         requestId: publicRequestId(requestId),
@@ -171,43 +189,17 @@ export class Attempt {
       if (!this.stream.isOver) onBodyLost();
     }
   }
+}
 
-  async #sendPieces(
-    request: string,
-    send: (piece: Uint8Array) => Promise<void>,
-  ): Promise<void> {
-    const { attempt } = this.#offer;
-    const body = new TextEncoder().encode(request);
-    const pieces = pieceCount(body.length);
-    let next = 0;
-    await Promise.all(
-      Array.from({ length: BUS_LIMITS.piecesInFlight }, async () => {
-        while (next < pieces && !this.stream.isOver) {
-          await send(encodePiece(body, attempt, next++));
-        }
-      }),
-    );
-  }
-
-  async #sendUpload(
-    upload: Upload,
-    send: (piece: Uint8Array) => Promise<void>,
-  ): Promise<void> {
-    const { attempt } = this.#offer;
-    const sending: Promise<void>[] = [];
-    for (let index = 0;; index += 1) {
-      const bytes = await upload.next();
-      if (bytes === null || this.stream.isOver) break;
-      const sent = send(encodeUploadPiece(bytes, attempt, index));
-      // Its failure is reported by the await below, perhaps some pieces later.
-      sent.catch(() => {});
-      sending.push(sent);
-      if (sending.length >= BUS_LIMITS.piecesInFlight) await sending.shift();
-    }
-    await Promise.all(sending);
-    if (this.stream.isOver) return;
-    const end = await upload.end().catch(() => null);
-    // Null: it was refused, and its run is cancelled.
-    if (end !== null) await send(encodeUploadEnd(end, attempt));
-  }
+/** A request that is too large for one message. */
+function uploadOf(request: string): Upload {
+  let rest = new TextEncoder().encode(request);
+  return {
+    next() {
+      const piece = rest.subarray(0, BUS_LIMITS.pieceBytes);
+      rest = rest.subarray(piece.length);
+      return Promise.resolve(piece.length === 0 ? null : piece);
+    },
+    end: () => Promise.resolve({ files: [] }),
+  };
 }
