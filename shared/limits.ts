@@ -175,11 +175,7 @@ export const MEDIA_LIMITS = {
   speechBytesMax: 256 * MIB,
   /** The pictures of one answer in base64: ten at a large size. Beyond: 502. */
   imageAnswerBytesMax: 96 * MIB,
-  /**
-   * The pictures of all answers that a worker holds, which take four times as much
-   * memory while they are read: the largest answer, or sixty usual pictures. Beyond:
-   * another worker is tried, then 503.
-   */
+  /** The pictures that a worker holds, reading takes four times as much. Beyond: another worker is tried, then 503. */
   heldBytesMax: 128 * MIB,
 } as const;
 
@@ -278,10 +274,7 @@ export const KEY_LIMITS = {
   unknownMs: 30_000,
   /** Unknown keys that are looked up for a client address, default of `UNKNOWN_KEYS_PER_SECOND`. Beyond: 429. */
   unknownPerSecond: 20,
-  /**
-   * Redis may be silent for this long before it counts as down: 503 is promised
-   * within 150 ms, and a sixth of that is reserved for a busy event loop.
-   */
+  /** A sixth of the 150 ms in which 503 is promised is reserved for a busy event loop. */
   checkMs: 125,
   /** How often an edge checks whether Redis still holds the same set of data. */
   storeWatchMs: 500,

@@ -38,10 +38,7 @@ export class Cluster {
     this.#watcher.stdin.on("error", () => {});
   }
 
-  /**
-   * Starts a unit. Resolves when it is ready; rejects with an {@link UpError} when it
-   * ends before, or when the cluster is stopping.
-   */
+  /** Resolves when it is ready; rejects with an {@link UpError} when it ends before or the cluster is stopping. */
   async start(unit: Unit): Promise<void> {
     if (this.#isStopping) throw new UpError("The cluster is stopping");
     const { warn } = this.out;

@@ -39,10 +39,9 @@ export async function removeFile(path: string): Promise<void> {
 }
 
 /**
- * Creates a directory and locks it until the returned file is closed. Throws an
- * {@link UpError} when another launcher holds it. The kernel holds the lock and
- * releases it with the process; the text of the file is only for the message. The
- * file is never removed: two launchers could then hold the lock.
+ * Locks a directory until the returned file is closed; throws an {@link UpError} when
+ * another launcher holds it. The kernel releases the lock with the process. The file
+ * is never removed: two launchers could then hold it.
  */
 export async function lockDir(dir: string): Promise<Deno.FsFile> {
   await makePrivateDir(dir);

@@ -25,10 +25,7 @@ export function firstKeyFile(dataDir: string, givenRedisUrl?: string): string {
   return `${dataDir}/first_key.${encodeURIComponent(host + pathname)}.json`;
 }
 
-/**
- * Creates a key on the first run, with a program that prints it as JSON, and finds
- * the same one on later runs. Never rejects: the gateway works without this key.
- */
+/** Creates a key on the first run, finds the same one later. Never rejects: the gateway works without it. */
 export async function provideFirstKey(
   file: string,
   create: Program,

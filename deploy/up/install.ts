@@ -3,10 +3,7 @@ import { type Output, UpError } from "./terminal.ts";
 /** A required program, which is also the name of its apt package. */
 export type ServerName = "nats-server" | "redis-server";
 
-/**
- * Directories that the `PATH` of an ordinary user often lacks: Debian installs
- * nats-server in /usr/sbin, and Homebrew has its own tree.
- */
+/** What the `PATH` of an ordinary user often lacks: Debian has nats-server in /usr/sbin, Homebrew its own tree. */
 const USUAL_DIRS = [
   ...["/usr/local/bin", "/usr/local/sbin", "/usr/bin", "/usr/sbin"],
   ...["/bin", "/opt/homebrew/bin", "/home/linuxbrew/.linuxbrew/bin"],
@@ -28,10 +25,7 @@ export function programDirs(path = ""): string[] {
   return [...path.split(":"), ...USUAL_DIRS];
 }
 
-/**
- * Returns the path of each wanted server program, and installs missing ones with apt.
- * Throws an {@link UpError} with the commands to type when it cannot.
- */
+/** The path of each program; installs missing ones with apt, or throws an {@link UpError} with the commands to type. */
 export async function ensureServers(
   wanted: readonly ServerName[],
   deps: InstallDeps,

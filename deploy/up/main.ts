@@ -9,10 +9,7 @@ import { listenForStop } from "./stop.ts";
 import { createOutput, EXIT, UpError } from "./terminal.ts";
 import { runUp } from "./up.ts";
 
-/**
- * Runs the launcher with the arguments, environment, signals and streams of this
- * process. Returns the exit code. Tests pass their own entry files.
- */
+/** Runs the launcher in this process and returns the exit code. Tests pass their own entry files. */
 export async function runCli(
   scriptOf: (name: ProgramName) => string,
 ): Promise<number> {

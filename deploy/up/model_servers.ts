@@ -29,10 +29,7 @@ export interface DescribedModel {
 type Probe = Omit<DescribedModel, "id" | "kind">;
 type Server = Pick<BackendConfig, "base_url" | "api_key_env" | "headers">;
 
-/**
- * Asks the servers of each model for their models, with the keys of these variables.
- * Takes at most two seconds. Never rejects.
- */
+/** Asks the servers of each model for their models, for at most two seconds. Never rejects. */
 export async function describeModels(
   { catalog, hasSimulator, keyOf }: ModelSettings,
 ): Promise<DescribedModel[]> {

@@ -56,11 +56,7 @@ const OPTIONS = {
   help: { type: "boolean", short: "h" },
 } as const;
 
-/**
- * Reads the command line: `["--workers", "3", "--port=0"]`. Paths are relative to
- * `cwd`. Throws an {@link UpError} for unknown options, and for all invalid values
- * at once.
- */
+/** Reads the command line, with paths relative to `cwd`. Throws an {@link UpError} for all mistakes at once. */
 export function parseOptions(args: readonly string[], cwd: string) {
   const values = readWords(args);
   const mistakes: string[] = [];

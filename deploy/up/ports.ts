@@ -2,18 +2,12 @@ import { errorMessage } from "@gateway/shared/process/env";
 import { UpError } from "./terminal.ts";
 
 export const LOOPBACK = "127.0.0.1";
-/**
- * Below the range from which kernels pick ports for outgoing connections (32768
- * and up on Linux, 49152 and up on macOS), which any client may take at any time.
- */
+/** Below the ports that kernels pick for outgoing connections, which any client may take at any time. */
 const FIRST_PORT = 12_000;
 const LAST_PORT = 32_000;
 const ATTEMPTS = 1_000;
 
-/**
- * Different TCP ports that are free now. Another process may take one before the
- * caller does.
- */
+/** Different TCP ports that are free now. Another process may take one before the caller does. */
 export function findFreePorts(count: number, hostname = LOOPBACK): number[] {
   const ports = new Set<number>();
   for (let attempt = 0; attempt < ATTEMPTS; attempt++) {

@@ -25,11 +25,7 @@ export type ModelSettings = Pick<
   "catalog" | "hasSimulator" | "keyOf"
 >;
 
-/**
- * Reads the environment and the files that it names, relative to `cwd`. Throws a
- * `ConfigError` with all mistakes. Without a model server, the models are those of the
- * simulator, which is started elsewhere.
- */
+/** Reads the environment and the files that it names, relative to `cwd`. Throws a `ConfigError` with all mistakes. */
 export function readSettings(env: Environment, cwd: string) {
   const values = parseEnv(
     VARIABLES,

@@ -17,10 +17,7 @@ interface Store {
   readyText: string;
 }
 
-/**
- * Starts private NATS and Redis servers on free loopback ports, unless the operator
- * gave the URL of one. Returns the URLs when the servers are ready.
- */
+/** Starts private NATS and Redis servers, unless their URLs are given. Returns the URLs when they are ready. */
 export async function startStores(
   cluster: Cluster,
   options: UpOptions,
@@ -78,11 +75,7 @@ async function redisStore({ dataDir }: UpOptions): Promise<Store> {
   };
 }
 
-/**
- * The port of the Redis server of a directory, kept in a file. While a server of an
- * earlier run still has the port (the launcher and its watcher were both killed),
- * no other can start and destroy the data.
- */
+/** A port kept in a file: while a server of an earlier run still has it, no other can destroy the data. */
 async function portOf(dir: string): Promise<number> {
   const file = `${dir}/port`;
   const kept = Number(await Deno.readTextFile(file).catch(() => 0));

@@ -5,10 +5,7 @@ import type { UpState } from "./up.ts";
 const SETUP_MEANING =
   "makes you its first owner; works once, for 15 minutes (for a new link: npx -y deno task owners set-up)";
 
-/**
- * The text printed when the cluster is ready: addresses, key, what answers, and a curl
- * command that streams.
- */
+/** The text printed when the cluster is ready, with a curl command that streams. */
 export function describeSummary(
   state: Pick<UpState, "edge_urls" | "console_url" | "setup_url">,
   firstKey: FirstKey,

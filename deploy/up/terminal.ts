@@ -12,10 +12,7 @@ export const EXIT = {
   hurried: 130,
 } as const;
 
-/**
- * A failure whose message is written for the operator: it is printed as it is,
- * without a stack. Any other error is a fault.
- */
+/** A failure that is printed for the operator as it is, without a stack. Any other error is a fault. */
 export class UpError extends Error {
   constructor(message: string, readonly exitCode: number = EXIT.failed) {
     super(message);

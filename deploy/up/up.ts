@@ -60,10 +60,7 @@ const SIMULATOR_WARNING =
   "No model server is configured: the simulator answers with canned text. " +
   "Use UPSTREAM_BASE_URL or --models to serve a real model";
 
-/**
- * Runs the cluster until it is asked to stop. Throws an `UpError` when
- * something does not start. Afterwards all its processes have ended.
- */
+/** Runs the cluster until it is asked to stop. Throws an `UpError` when something does not start. */
 export async function runUp(options: UpOptions, deps: UpDeps): Promise<void> {
   const { out, stopping } = deps;
   const { runDir } = options;
@@ -113,10 +110,7 @@ export async function runUp(options: UpOptions, deps: UpDeps): Promise<void> {
   }
 }
 
-/**
- * Starts NATS and Redis, then all services at once, and creates the first key.
- * Throws an `UpError` when something does not start.
- */
+/** Starts NATS and Redis, then all services at once, and creates the first key. */
 async function startAll(
   cluster: Cluster,
   options: UpOptions,

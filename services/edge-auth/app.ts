@@ -252,10 +252,7 @@ function shownPath({ path }: Exchange): string {
   return path.slice(0, PATH_CHARS_MAX);
 }
 
-/**
- * 404 in OpenAI's words, with a hint: the usual cause is an SDK that calls an API
- * other than chat completions, or a base URL without `/v1`.
- */
+/** 404 in OpenAI's words. The usual cause is another API of an SDK, or a base URL without `/v1`. */
 function notFound(exchange: Exchange, hint: string): ApiError {
   const url = `${exchange.method} ${shownPath(exchange)}`;
   return new ApiError("not_found", `Invalid URL (${url}). ${hint}`);

@@ -1,9 +1,7 @@
 /**
- * Cuts many small arrays from a few large ones, because V8 allocates the memory of
- * each array outside its heap, which costs six times as much as a piece of a slab.
- *
- * A slab lives as long as any piece of it, so one ByteSlab must serve pieces that
- * are released together: one for each stream, never one for all.
+ * Cuts many small arrays from a few large ones: V8 allocates each array outside its
+ * heap, at six times the cost. A slab lives as long as any piece of it, so pieces of
+ * one must be released together: a slab for each stream.
  */
 export class ByteSlab {
   readonly #slabBytesMax: number;

@@ -36,10 +36,7 @@ export const CANCEL_REASONS = [
   "shutdown",
 ] as const;
 
-/**
- * Why an edge cancels an attempt. `unknown_stream`: the edge does not (or no longer)
- * know it. `other`: a reason that this version does not know.
- */
+/** `unknown_stream`: the edge does not know it, or no longer. `other`: a reason of another version. */
 export type CancelReason = typeof CANCEL_REASONS[number];
 
 export type ControlAction =
@@ -57,10 +54,7 @@ const RECORD_TYPES = ["ack", "nak", "cancel"] as const;
 /** The message that asks a worker whether it is alive. */
 export const CONTROL_PROBE: Uint8Array = Uint8Array.of(CONTROL_VERSION);
 
-/**
- * One message with these records. With the default limit of a NATS server, it can have
- * 40,000 of them.
- */
+/** One message with these records: up to 40,000, with the default limit of a NATS server. */
 export function encodeControl(records: readonly ControlRecord[]): Uint8Array {
   const bytes = 1 + records.length * CONTROL_RECORD_BYTES;
   const message = new Uint8Array(bytes);
@@ -79,10 +73,7 @@ export function encodeControl(records: readonly ControlRecord[]): Uint8Array {
   return message;
 }
 
-/**
- * The records of a message, in order; none if it is truncated or of another version.
- * Skips records of an unknown type.
- */
+/** None if it is truncated or of another version. Skips records of an unknown type. */
 export function decodeControl(message: Uint8Array): ControlRecord[] {
   const records: ControlRecord[] = [];
   if (

@@ -1,9 +1,7 @@
 /**
- * A job: one request on its way from an edge to a worker. JSON, because it is
- * read once per request; everything that is read per token is binary (`frame.ts`).
- *
- * The reply subject of the message contains the ids of the edge, which gets the frames,
- * and of the request.
+ * A job: one request on its way from an edge to a worker. JSON, because it is read
+ * once; what is read per token is binary (`frame.ts`). The reply subject names the
+ * edge, which gets the frames, and the request.
  */
 import { Buffer } from "node:buffer";
 import { z } from "zod";
@@ -58,9 +56,8 @@ export function encodeWholeJob(
 }
 
 /**
- * Decodes a job. Checks all of the envelope, but only those fields of the request that
- * every worker relies on, because edges have checked it and no other service may
- * publish here. Returns null for a malformed job, and only the attempt for one of another
+ * Checks all of the envelope, but only those fields of the request that every worker
+ * relies on: edges have checked it. Null if malformed; only the attempt if of another
  * version, which another worker may understand.
  */
 export function decodeJob(

@@ -11,10 +11,8 @@
 import type { MonotonicNow } from "../process/clock.ts";
 
 /**
- * One received message. Fields that are expensive to decode are decoded on access.
- *
- * `data` is a view of the piece of up to 64 KiB that was read from the socket. It
- * stays valid, but keeping it keeps the whole piece in memory: copy what is needed
+ * One received message, decoded on access. `data` is a view that keeps the whole
+ * piece in memory, up to 64 KiB, that was read from the socket: copy what is needed
  * after the handler returns.
  */
 export interface BusMessage {
@@ -28,27 +26,18 @@ export interface BusMessage {
 
 const NO_RESPONDERS_CODE = 503;
 
-/**
- * Whether this is the server's notice that a published message had no subscriber. It
- * arrives on the reply subject of that message, within a round trip.
- */
+/** Whether this is the server's notice, on the reply subject, that a message had no subscriber. */
 export function isNoResponders(message: BusMessage): boolean {
   return message.data.length === 0 &&
     message.headers?.code === NO_RESPONDERS_CODE;
 }
 
-/**
- * Handles one message. Errors that it throws are logged. It must not be async:
- * messages are delivered one after another.
- */
+/** Errors that it throws are logged. It must not be async: messages are delivered one after another. */
 export type BusHandler = (message: BusMessage) => void;
 
 /** A subscription. It survives reconnects. */
 export interface BusSubscription {
-  /**
-   * Unsubscribes at the server, and resolves when every message sent before has been
-   * handled, or the connection is lost.
-   */
+  /** Unsubscribes; resolves when every message sent before has been handled, or the connection is lost. */
   drain(): Promise<void>;
 }
 
@@ -73,10 +62,7 @@ export type BusEvent =
 /** Receives every event, with the server's error for the last two. Must not throw. */
 export type BusListener = (event: BusEvent, error?: Error) => void;
 
-/**
- * The connection is down or closed, or was lost while waiting for a reply, or there
- * was no reply in time. A request may still have been received and handled.
- */
+/** The connection is down, or was lost before a reply. A request may still have been received and handled. */
 export class BusUnavailableError extends Error {
   override readonly name = "BusUnavailableError";
 }

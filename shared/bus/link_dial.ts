@@ -34,11 +34,7 @@ export interface BusTls {
 
 /** The servers of the bus, and how to connect to them. */
 export interface BusOptions {
-  /**
-   * All servers of one cluster: `host:port`, `nats://host:port` or, where TLS is
-   * required, `tls://host:port`. `nats://user:password@host` carries credentials
-   * for all of them.
-   */
+  /** All servers of one cluster: `host:port`, `nats://…`, `tls://…`; credentials in one of them are for all. */
   servers: readonly string[];
   /** Service and instance, as shown by the server's monitoring. */
   name: string;
@@ -90,9 +86,8 @@ const DEFAULT_PORT = 4222;
 
 /**
  * Replaces the servers by `host:port` in random order, so that the clients of a lost
- * one spread over the others. Credentials and TLS in one address apply to all.
- *
- * @throws TypeError, without the text, which may hold a password.
+ * one spread over the others. Throws a TypeError without the text, which may hold a
+ * password.
  */
 export function readServers(options: BusOptions): BusOptions {
   let { credentials, tls } = options;
@@ -119,11 +114,7 @@ export function readServers(options: BusOptions): BusOptions {
   return { ...options, servers, ...defined({ credentials, tls }) };
 }
 
-/**
- * Connects to one server, once, without reconnecting.
- *
- * @throws BusUnavailableError with the reason.
- */
+/** Connects to one server, once. @throws BusUnavailableError with the reason. */
 export async function dial(
   address: string,
   options: BusOptions,

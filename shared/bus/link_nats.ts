@@ -37,10 +37,9 @@ const STABLE_MS = 1_000;
 const LOG_INTERVAL_MS = 1_000;
 
 /**
- * Connects to the bus. Servers need not run yet: it tries for `firstConnectMs`.
- *
- * @throws TypeError at once if an address is malformed.
- * @throws BusUnavailableError if no server was reached, with the reason for each.
+ * Connects to the bus, whose servers need not run yet. Throws a TypeError if an
+ * address is malformed, or {@link BusUnavailableError} if none was reached within
+ * `firstConnectMs`.
  */
 export async function connectBus(options: BusOptions): Promise<BusLink> {
   const link = new BusLink(options);
@@ -136,12 +135,9 @@ export class BusLink {
   }
 
   /**
-   * Sends a message. Messages of one connection arrive in order, at most once;
-   * those in flight when a connection breaks are lost. `payload` must not change
-   * before the current turn of the event loop has ended. If there is no subscriber,
-   * the server answers on `reply`, see `isNoResponders()`.
-   *
-   * @throws BusUnavailableError while disconnected: nothing is queued.
+   * Sends a message, at most once, in order. `payload` must not change in this turn
+   * of the event loop. Without a subscriber, the server answers on `reply`. Throws
+   * {@link BusUnavailableError} while disconnected.
    */
   publish(
     subject: string,
@@ -151,11 +147,7 @@ export class BusLink {
     this.#present().client.publish(subject, payload, options);
   }
 
-  /**
-   * Calls `handler` for every message on a subject, which may contain the wildcards
-   * `*` and `>`; with `queue`, each message goes to one member of that group. May
-   * be called while disconnected.
-   */
+  /** The subject may contain `*` and `>`; with `queue`, each message goes to one member. Works while disconnected. */
   subscribe(
     subject: string,
     handler: BusHandler,
@@ -175,11 +167,9 @@ export class BusLink {
   }
 
   /**
-   * Publishes a request and resolves with the first reply.
-   *
-   * @throws NoRespondersError within a round trip if there is no subscriber.
-   * @throws BusUnavailableError at once while disconnected, as soon as the connection
-   * is lost, and after `timeoutMs`. In the latter cases it may have been handled.
+   * Resolves with the first reply. Throws {@link NoRespondersError} if there is no
+   * subscriber, else {@link BusUnavailableError}: while disconnected, or after
+   * `timeoutMs`, and then it may have been handled.
    */
   async request(
     subject: string,
@@ -198,10 +188,8 @@ export class BusLink {
   }
 
   /**
-   * Resolves when the server has received everything published before. This is the
-   * only back-pressure.
-   *
-   * @throws BusUnavailableError
+   * Resolves when the server has received everything published before: the only
+   * back-pressure.
    */
   async flush(): Promise<void> {
     await this.#inTime(this.#present().client.flush());
@@ -212,10 +200,9 @@ export class BusLink {
   }
 
   /**
-   * Shuts down in order: drains the remaining subscriptions, flushes, closes. To
-   * lose nothing, first drain the subscriptions that receive work and wait until the
-   * work is done; its results can be published until then. Never rejects, and takes
-   * at most two flush deadlines.
+   * Shuts down in order: drains the remaining subscriptions, flushes, closes. To lose
+   * nothing, first drain those that receive work, and wait until it is done. Never
+   * rejects, and takes at most two flush deadlines.
    */
   async drain(): Promise<void> {
     await Promise.all([...this.#subscribed].map((one) => this.#drain(one)));
@@ -234,10 +221,7 @@ export class BusLink {
     await this.#running;
   }
 
-  /**
-   * Connects to one server after another. Each is used until it is lost. After a
-   * round in which none could be reached, it waits.
-   */
+  /** Connects to one server after another, each until it is lost. Waits after a round without any. */
   async #run(): Promise<void> {
     const { servers, now, random } = this.#options;
     const { firstConnectMs, retryMs, retryMaxMs } = this.#timing;

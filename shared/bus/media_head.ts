@@ -1,7 +1,4 @@
-/**
- * The answer of a media job: one line of JSON that describes it, then its body as it
- * is. The edge sends the line as headers and copies the rest.
- */
+/** The answer of a media job: a line of JSON, which the edge sends as headers, then its body as it is. */
 import * as z from "zod";
 
 const LINE_END = 0x0a;
@@ -22,10 +19,7 @@ export class MediaHeadReader {
   #line = "";
   readonly #decoder = new TextDecoder();
 
-  /**
-   * Returns the head and the bytes that follow it, null as long as the head is not
-   * complete, or "invalid".
-   */
+  /** The head and the bytes that follow it, null as long as it is not complete, or "invalid". */
   push(
     bytes: Uint8Array,
   ): { head: MediaHead; rest: Uint8Array } | "invalid" | null {

@@ -1,10 +1,7 @@
 /** What is to be sent to each of several receivers. */
 export type Outbox<T> = ReturnType<typeof createOutbox<T>>;
 
-/**
- * Collects items until `flush`, so that one message to a receiver carries all of a
- * moment. `schedule` is called with the first item, and calls `flush` in a moment.
- */
+/** Collects items until `flush`, which `schedule` calls a moment after the first: one message carries all of them. */
 export function createOutbox<T>(
   schedule: (flush: () => void, first: T) => void,
   send: (receiver: string, items: readonly T[]) => void,

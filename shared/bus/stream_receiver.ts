@@ -47,10 +47,7 @@ export type StreamEvent =
   | { type: "nothing" }
   /** A frame of another attempt, or after the end: answer it with `answerStrayFrame`. */
   | { type: "stray" }
-  /**
-   * The next bytes of the answer, a view of the message: copy what you keep. Call
-   * `delivered(sequence)` when the client's socket has accepted them.
-   */
+  /** The next bytes, a view: copy what you keep. Call `delivered(sequence)` when the client's socket has taken them. */
   | { type: "data"; payload: Uint8Array; sequence: number }
   /** The job does not run: try another worker. */
   | { type: "rejected"; reject: RejectPayload }
@@ -307,11 +304,9 @@ export class StreamReceiver {
 }
 
 /**
- * Answers a frame without a receiver: its request has ended, its attempt is an old
- * one, or the edge never knew it. Acknowledges the end of such a stream so that the
- * worker forgets it; cancels a stream that is still running. Ignores DATA, which does
- * not name its worker, and REJECT, which needs no answer: a worker that receives no
- * answer sends a BEAT within a second. Needs no record of finished requests.
+ * Answers a frame without a receiver: acknowledges the end of a stream, so that the
+ * worker forgets it, and cancels one that still runs. Ignores DATA, which does not
+ * name its worker, and REJECT; a worker without an answer sends a BEAT.
  */
 export function answerStrayFrame(
   requestId: string,

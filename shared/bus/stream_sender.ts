@@ -28,10 +28,7 @@ import {
   writeFrameHeader,
 } from "./frame.ts";
 
-/**
- * How an attempt ended. `acked`: the edge has all of it. `cancelled`: the edge no
- * longer needs it. `forgotten`: the edge was silent for `endForgetMs`.
- */
+/** `acked`: the edge has all. `cancelled`: it needs no more. `forgotten`: it was silent for `endForgetMs`. */
 export type SenderOutcome = "acked" | "cancelled" | "forgotten";
 
 export interface StreamSenderHandlers {
@@ -120,10 +117,9 @@ export class StreamSender {
   }
 
   /**
-   * Sends the next bytes of the answer; `tokens` counts all completion tokens up to
-   * and including them. The bytes are copied. Does nothing for an empty payload or
-   * once the attempt is over. Throws after `end` or `fail`, which is a bug of the
-   * caller.
+   * Sends a copy of the next bytes; `tokens` counts all completion tokens up to their
+   * end. Does nothing once the attempt is over. Throws after `end` or `fail`, which
+   * is a bug of the caller.
    */
   write(payload: Uint8Array, tokens: number, nowMs: number): void {
     if (this.#isFinished || payload.length === 0) return;
@@ -291,10 +287,7 @@ export class StreamSender {
     this.#sendNew(nowMs);
   }
 
-  /**
-   * A BEAT states the progress of a silent stream. A busy stream also sends one when it
-   * receives nothing: the edge answers it, with a CANCEL if it no longer needs the job.
-   */
+  /** Also a busy stream that receives nothing sends one: the edge answers it, if need be with a CANCEL. */
   #isBeatDue(nowMs: number): boolean {
     const { idleBeatMs } = this.#limits;
     return nowMs - this.#sentMs >= idleBeatMs ||

@@ -1,7 +1,4 @@
-/**
- * Every NATS subject. Subjects contain only ids that the system generated, never a
- * caller's text: ids are base62, so they contain no dot, space or wildcard.
- */
+/** Every NATS subject. They contain only ids that the system generated: base62, without dots and wildcards. */
 
 const PREFIX = "gw.v1";
 

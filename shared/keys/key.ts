@@ -3,10 +3,8 @@ import { crc32 } from "node:zlib";
 import type { RandomBytes } from "../process/ids.ts";
 
 /**
- * The form of an API key: `sk-Cg`, 40 random base62 characters, 6 base62
- * characters of CRC32 over everything before. 51 characters, 238 random bits.
- *
- * The checksum is not secret. It rejects typos, truncated copies and keys of other
+ * The form of an API key: `sk-Cg`, 40 random base62 characters, 6 of CRC32 over
+ * everything before. The checksum rejects typos, truncated copies and keys of other
  * vendors without any I/O; only the hash decides whether a key is valid.
  */
 
@@ -43,20 +41,14 @@ export function mintKey(randomBytes: RandomBytes): string {
 
 const FORM = /^sk-Cg[0-9A-Za-z]{46}$/;
 
-/**
- * Whether `value` has the form of a key, checksum included. Runs on every
- * request before anything else: no I/O, about a microsecond.
- */
+/** Whether `value` has the form of a key, checksum included: about a microsecond, before anything else. */
 export function isWellFormedKey(value: string): boolean {
   if (value.length !== KEY_LENGTH || !FORM.test(value)) return false;
   const checked = value.slice(0, CHECKED_CHARS);
   return value.slice(CHECKED_CHARS) === encodeChecksum(crc32(checked));
 }
 
-/**
- * SHA-256 of a full key value as 43 base64url characters: what is stored and
- * looked up. A fast hash is enough for 238 random bits (ASVS 5.0, 6.5.2).
- */
+/** SHA-256 as 43 base64url characters, which is stored. Fast is enough for 238 random bits (ASVS 5.0, 6.5.2). */
 export function hashKeyValue(value: string): string {
   return hash("sha256", value, "base64url");
 }

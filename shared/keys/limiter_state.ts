@@ -1,10 +1,6 @@
 import type { FailureReason } from "./failed_requests.ts";
 
-/**
- * The state that the edge's scripts keep next to a key's record. Other services read
- * it: the console shows when a key was last used, and its usage. The names of the
- * Redis keys are in `record.ts`.
- */
+/** What the edge's scripts keep next to a key's record: limits and usage. `record.ts` has the Redis keys. */
 
 /**
  * Fields of `lim:{owner}:<key id>` and `lim:{owner}`.
@@ -31,10 +27,7 @@ export const LIMITER_FIELDS = {
   lastUsedAtMs: "lu",
 } as const;
 
-/**
- * 2025-01-01T00:00:00Z, a midnight, so that days counted from it are UTC days.
- * Times since 1970 would leave a double too few digits for fast limits.
- */
+/** A midnight, so that days are UTC days. Times since 1970 would leave a double too few digits for fast limits. */
 export const LIMITER_EPOCH_MS = 1_735_689_600_000;
 
 /** A key's last use is known for this long. Limits alone would need two days. */

@@ -1,11 +1,7 @@
 /**
- * The models that the gateway offers and their abilities: the format of `models.json`.
- * Edges read it to answer `GET /v1/models` and to check requests; workers read it to
- * find the backends.
- *
- * An unknown member is a mistake, so that a misspelled bound does not silently keep
- * its default. Descriptions become part of `deploy/models.schema.json`, which editors
- * show while the file is written.
+ * The format of `models.json`: what edges offer, and workers run. An unknown member
+ * is a mistake, so that a misspelled bound does not silently keep its default.
+ * Descriptions become part of the schema that editors show.
  */
 import * as z from "zod";
 import { REQUEST_LIMITS } from "../limits.ts";

@@ -1,7 +1,4 @@
-/**
- * The variables that define which models an installation offers: a file, or the URL
- * of one model server or of the simulator. All services that need the list share them.
- */
+/** The variables that define which models an installation offers, for all services that need the list. */
 import {
   choice,
   ConfigError,
@@ -53,10 +50,7 @@ export const CATALOG_VARIABLES = {
   ),
 };
 
-/**
- * The catalog that these variables define. Throws a {@link ConfigError} with every
- * mistake in the file.
- */
+/** The catalog of these variables. Throws a {@link ConfigError} with every mistake in the file. */
 export function catalogOf(
   env: ConfigOf<typeof CATALOG_VARIABLES>,
   hasUpstreamKey: boolean,
@@ -114,10 +108,7 @@ export function catalogIfGiven(
   }
 }
 
-/**
- * The catalog of an installation without a model server: what the `model-simulator` at
- * this URL simulates, the model of the service specification first.
- */
+/** What the `model-simulator` at this URL simulates, the model of the service specification first. */
 export function catalogFromSimulator(baseUrl: string): Catalog {
   const simulated = (id: string, rest: Partial<ModelFile>): ModelFile => ({
     id,

@@ -1,7 +1,4 @@
-/**
- * How model servers with OpenAI's chat completions API differ in the requests that
- * they accept. A backend names its dialect, and may override single fields of it.
- */
+/** How the requests differ that model servers accept. A backend names its dialect, and may override fields of it. */
 import * as z from "zod";
 
 /** The members in `models.json`. `none`: the server has no such field, so it is not sent. */

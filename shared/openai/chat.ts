@@ -1,12 +1,8 @@
 /**
- * Chat requests: the schema of the body of `POST /v1/chat/completions`, and the form
- * that travels inside the gateway. Null means absent in every optional field. Unknown
- * members are dropped silently, as SDKs expect. The order of the members is the order
- * in which OpenAI reports faults.
- *
- * An error text says what is expected where zod's issue does not; `request_fault.ts`
- * builds a sentence from it. The message of a `custom` issue is a whole sentence.
- * Descriptions and names (`id`) are those of the API reference, `openapi.ts`.
+ * The schema of the body of `POST /v1/chat/completions`, in the order in which OpenAI
+ * reports faults, and the form that travels inside the gateway. Null means absent;
+ * unknown members are dropped, as SDKs expect. An error text says what is expected
+ * where zod's issue does not; that of a `custom` issue is a whole sentence.
  */
 import * as z from "zod";
 import { REQUEST_LIMITS as LIMITS } from "../limits.ts";
@@ -24,10 +20,7 @@ import {
   stringOr,
 } from "./fields.ts";
 
-/**
- * Joins the text parts of a message. Model servers that take only strings join them
- * with a line end, too, so the result is the same.
- */
+/** Model servers that take only strings join the parts with a line end, too. */
 const PART_SEPARATOR = "\n";
 
 const textPart = z.object({ type: z.literal("text"), text: z.string() })
@@ -242,11 +235,7 @@ const wireRequest = z.object({
 /** A request of the right shape, before the rules between its fields are checked. */
 export type WireRequest = z.infer<typeof wireRequest>;
 
-/**
- * A request as edges publish it on the bus: without nulls, unknown fields and fields
- * that have no effect, with `stop` as an array, and with the smaller of `max_tokens`
- * and `max_completion_tokens` as `max_tokens`.
- */
+/** A request on the bus: without nulls and fields without effect, and with one `max_tokens`. */
 export type ChatRequest =
   & Omit<WireRequest, "max_completion_tokens" | "stop" | "stream_options">
   & {

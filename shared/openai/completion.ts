@@ -1,7 +1,4 @@
-/**
- * The shapes of answers, as every OpenAI-style SDK decodes them: stricter than any one
- * SDK, because a member that breaks any of them has no place here.
- */
+/** The shapes of answers as every OpenAI-style SDK decodes them: stricter than any one of them. */
 import * as z from "zod";
 import { toolCall } from "./chat.ts";
 

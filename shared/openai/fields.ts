@@ -1,8 +1,4 @@
-/**
- * The kinds of fields that the schema of requests is made of. Some of them check values
- * in a transform, which hides from zod what they take; {@link TAKES} tells it to the
- * API reference.
- */
+/** The kinds of request fields. {@link TAKES} tells the API reference what a transform hides from zod. */
 import * as z from "zod";
 import { isJsonObject } from "../process/error_text.ts";
 
@@ -62,10 +58,7 @@ function checked<T extends z.ZodType>(
   return z.NEVER;
 }
 
-/**
- * An array whose check stops at the first fault. zod's own arrays collect every
- * fault: refusing a million wrong elements would cost seconds and a gigabyte.
- */
+/** Stops at the first fault: to collect all, as zod does, would cost seconds for a million wrong elements. */
 export function listOf<T extends z.ZodType>(element: T, max: number, min = 0) {
   const list = z.array(z.unknown()).min(min).max(max);
   return list.transform((items, context) => {
@@ -78,10 +71,7 @@ export function listOf<T extends z.ZodType>(element: T, max: number, min = 0) {
   }).register(TAKES, { schema: z.array(element).min(min).max(max) });
 }
 
-/**
- * A string or something else, whose faults are reported. A zod union would report
- * the faults of both.
- */
+/** A string or something else. A zod union would report the faults of both. */
 export function stringOr<S extends z.ZodType, T extends z.ZodType>(
   text: S,
   other: T,

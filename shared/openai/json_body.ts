@@ -15,9 +15,8 @@ const { depthMax, topLevelKeysMax, membersMax, structureBytesMax } =
 
 /**
  * Refuses JSON that would be expensive to parse: too deep, too many members, or too
- * much of it outside of strings. 500,000 opening brackets are refused after 65
- * characters. Does not check whether the JSON is valid. Throws an {@link ApiError},
- * 400. A string counts as one character, however long it is.
+ * much outside of strings, each of which counts as one character. Throws an {@link
+ * ApiError}, 400. Does not check whether the JSON is valid.
  */
 export function guardJson(text: string): void {
   let depth = 0;
@@ -67,19 +66,12 @@ function endOfString(text: string, from: number): number {
   }
 }
 
-/**
- * Reads bytes as JSON: strictly UTF-8 (a byte order mark is skipped), then as
- * {@link parseJsonBody} does.
- */
+/** Reads bytes as JSON: strictly UTF-8, without a byte order mark. */
 export function decodeJson(bytes: Uint8Array): unknown {
   return parseJsonBody(decodeUtf8(bytes));
 }
 
-/**
- * Reads a text as one JSON value, guarded by {@link guardJson}. Throws an
- * {@link ApiError}, 400, that gives the position of the fault, but never the text
- * around it.
- */
+/** Throws an {@link ApiError}, 400, with the position of the fault, but never the text around it. */
 export function parseJsonBody(text: string): unknown {
   guardJson(text);
   try {

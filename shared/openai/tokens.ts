@@ -1,10 +1,8 @@
 /**
- * Estimates the tokens of a request without a tokenizer, since none fits all models of
- * a gateway: one token for every four bytes of UTF-8. That is 0.8 to 1.2 times what
- * OpenAI's tokenizers find in prose and code, 0.6 to 1 times in Chinese, Japanese and
- * Korean, and as little as 0.4 times in tables of numbers and base64. Used only to
- * reserve tokens before the actual usage is known, and for model servers that do not
- * report it.
+ * Estimates tokens without a tokenizer, since none fits all models: one for every
+ * four bytes of UTF-8. That is 0.8 to 1.2 times what OpenAI's find in prose and code,
+ * 0.6 to 1 times in Chinese, Japanese and Korean, 0.4 in tables of numbers. Used to
+ * reserve tokens, and for model servers that do not report usage.
  */
 import { Buffer } from "node:buffer";
 import type { ChatMessage, ChatRequest } from "./chat.ts";
@@ -20,11 +18,7 @@ export function textTokens(text: string): number {
   return Buffer.byteLength(text) / BYTES_PER_TOKEN;
 }
 
-/**
- * The tokens that the prompt of a request is likely to have: messages with their tool
- * calls and images, tools, the schema of the answer, rounded up. Example: one message
- * "hello" has 6.
- */
+/** The tokens of messages, tools and the answer's schema, rounded up: 6 for one message "hello". */
 export function promptTokens(
   { messages, tools, response_format: format }: ChatRequest,
 ): number {

@@ -1,7 +1,4 @@
-/**
- * The client address of a request: the peer's, or the one that the operator's proxies
- * wrote into `X-Forwarded-For`. Entries from anyone else are ignored.
- */
+/** The client address: the peer's, or the one that the operator's proxies wrote into `X-Forwarded-For`. */
 import { BlockList, isIP, isIPv4 } from "node:net";
 import { remember } from "./bounded_map.ts";
 
@@ -33,10 +30,8 @@ export type ClientAddress = (
 ) => string;
 
 /**
- * Trusts only the operator's proxies (ASVS 4.1.3): reads the addresses in
- * `X-Forwarded-For` from the right as long as each was written by a trusted proxy;
- * the first address that is not a proxy is the client. An IPv4-mapped IPv6 address
- * is returned as IPv4.
+ * Trusts only the operator's proxies (ASVS 4.1.3): reads `X-Forwarded-For` from the
+ * right as long as a proxy wrote it. An IPv4-mapped IPv6 address is returned as IPv4.
  */
 export function createClientAddress(
   trusted: readonly Network[],
@@ -71,10 +66,7 @@ export function createClientAddress(
   };
 }
 
-/**
- * The key under which the requests of an address are counted: an IPv4 address itself,
- * or the /64 of an IPv6 address.
- */
+/** What the requests of an address are counted by: an IPv4 address, or the /64 of an IPv6 address. */
 export function siteOf(text: string): string {
   const address = parseAddress(text);
   if (address === null || isIPv4(address)) return address ?? text;

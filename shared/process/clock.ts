@@ -1,7 +1,4 @@
-/**
- * Time as a dependency. There are two clocks because a deadline must not move when the
- * wall clock is set, and a timestamp in a response must.
- */
+/** Two clocks: a deadline must not move when the wall clock is set, and a timestamp in a response must. */
 
 /** Milliseconds of a clock that only moves forward, from an arbitrary zero. */
 export type MonotonicNow = () => number;

@@ -24,14 +24,11 @@ const STALL_MS = 10;
 const GRACE_MAX_MS = 1_000;
 
 /**
- * Watches many deadlines with one timer. A timer for each call or request would cost
- * more than the rest of it, and nearly all are cancelled: here adding and removing are
- * map operations.
- *
- * If the timer fires late, this process was stalled: answers may be waiting in the
- * socket's buffer, and calls may not have been written yet. A stall is therefore
- * added to the deadlines of all waiting items, up to a second each. Due items are
- * checked twice, one turn of the event loop apart, so that sockets are read first.
+ * Watches many deadlines with one timer: one for each call would cost more than the
+ * rest of it, and nearly all are cancelled. If the timer fires late, this process was
+ * stalled, and answers may wait in a socket's buffer: the stall is added to all
+ * deadlines, up to a second each, and due items are checked again after sockets were
+ * read.
  */
 export function createDeadlines(now: MonotonicNow): Deadlines {
   /** Each with the value of `stalledMs` when it was added. */

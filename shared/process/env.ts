@@ -141,11 +141,7 @@ export function secret(): Variable<string> {
   return variable(z.string(), { expects: "a secret text", isSecret: true });
 }
 
-/**
- * A secret that may be rotated. Its value is a function that reads the file, if the
- * secret is in one, at each call; while the file is unreadable or empty, it returns
- * the last value.
- */
+/** A secret that may be rotated: a function that reads its file again; while that fails, it returns the last value. */
 export function changingSecret(): Variable<() => string> {
   const schema = z.string().transform((text) => () => text);
   return variable(schema, { ...aboutOf(secret()), isReread: true });

@@ -1,7 +1,4 @@
-/**
- * Formats values, lists and field paths for error messages to callers. Text from the
- * caller is clipped and stripped of everything that could disturb a terminal or a log.
- */
+/** Formats what error messages quote. A caller's text must not disturb a terminal or a log. */
 
 /** Longer text from the caller is clipped in a message. */
 const QUOTED_CHARS_MAX = 64;
@@ -28,11 +25,7 @@ export function clip(
   return `${clean.slice(0, charsMax)}${more}`.toWellFormed();
 }
 
-/**
- * A path in OpenAI's notation: `["tools", 0, "function", "name"]` becomes
- * `tools[0].function.name`. It ends before the first name that is not a plain
- * identifier.
- */
+/** `["tools", 0, "name"]` becomes `tools[0].name`. Ends before the first name that is no plain identifier. */
 export function formatPath(path: readonly PathStep[]): string {
   let text = "";
   for (const step of path) {
@@ -68,10 +61,7 @@ export function listOfValues(values: readonly unknown[]): string {
   return LIST_FORMAT.format(values.map((value) => `'${String(value)}'`));
 }
 
-/**
- * `, did you mean 'vision'?` for `visoin`: the known word that begins so, or needs the
- * fewest changes; nothing when none is near.
- */
+/** `, did you mean 'vision'?` for `visoin`: the nearest known word; nothing when none is near. */
 export function didYouMean(given: string, known: Iterable<string>): string {
   const word = given.slice(0, MISSPELLED_CHARS_MAX).toLowerCase();
   const ranked = Array.from(known, (name) => {

@@ -20,10 +20,7 @@ export function publicRequestId(requestId: string): string {
   return `req_${requestId}`;
 }
 
-/**
- * Id of a running process. New at every start, so that frames and beats of an earlier
- * process are ignored.
- */
+/** Id of a running process, new at every start, so that frames and beats of an earlier one are ignored. */
 export function newInstanceId(): string {
   return randomBytes(INSTANCE_ID_BYTES).toHex();
 }

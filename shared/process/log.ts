@@ -106,10 +106,7 @@ export interface ByteSink {
 /** How long a line may wait for others. */
 const LINE_WAIT_MS = 50;
 
-/**
- * Writes log lines, those of {@link LINE_WAIT_MS} at once unless one is urgent: a
- * write per line would cost more than everything else about it.
- */
+/** Writes lines together, unless one is urgent: a write per line would cost more than all else about it. */
 export function createLineWriter(
   sink: ByteSink,
   /** Called before the next line when lines were lost. */

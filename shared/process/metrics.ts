@@ -1,8 +1,4 @@
-/**
- * The metrics of a process and their Prometheus text. Each service lists its metrics
- * in one table; the documentation is generated from the tables, and the dashboard and
- * the alerts are checked against them.
- */
+/** The metrics of a process, listed in one table for each service, and their Prometheus text. */
 
 /** Buckets for the time to the first token and to the end of an answer. */
 export const ANSWER_SECONDS: readonly number[] = [
@@ -134,10 +130,7 @@ export class MetricRegistry {
     );
   }
 
-  /**
-   * Adds a gauge that is read at each scrape: a number, or a number for each
-   * combination of label values. `read` must not throw.
-   */
+  /** A number for each combination of label values, or just one, read at each scrape. `read` must not throw. */
   gauge<Labels extends readonly string[]>(
     spec: MetricSpec<"gauge", Labels>,
     read: () => number | Iterable<readonly [LabelValues<Labels>, number]>,

@@ -1,8 +1,4 @@
-/**
- * An HTTP server that stops gracefully: it accepts no new connections, lets running
- * responses end, and aborts the rest after the grace period. `Deno.serve` alone would
- * wait for an open stream forever.
- */
+/** An HTTP server that stops gracefully. `Deno.serve` alone would wait for an open stream forever. */
 
 export interface GracefulServer {
   /** The actual port, also if any free port was requested. */
@@ -10,10 +6,9 @@ export interface GracefulServer {
   /** Aborted when the grace period is over; streams must then end. */
   readonly stopping: AbortSignal;
   /**
-   * Stops accepting connections and resolves when every response has ended. After
-   * `graceMs`, `stopping` is aborted, and responses that are still running have
-   * `abortMs` to send their clients an error. A client that does not read that is
-   * disconnected when the process ends.
+   * Accepts no more connections, and resolves when every response has ended. After
+   * `graceMs`, `stopping` is aborted, and the rest have `abortMs` to send an error.
+   * Clients that do not read it are cut when the process ends.
    */
   stop(options: { graceMs: number; abortMs: number }): Promise<void>;
 }

@@ -1,7 +1,4 @@
-/**
- * The life cycle of every service process: configuration, start, ready, signal, drain,
- * exit.
- */
+/** The life cycle of every service process, from its configuration to its exit. */
 import { VERSION, versionLine } from "../version.ts";
 import { wallNow } from "./clock.ts";
 import { ConfigError, EXIT_CONFIG } from "./env.ts";

@@ -106,10 +106,7 @@ export function listenVariables(defaultPort: number) {
   };
 }
 
-/**
- * First token of each service's reply subjects. They are fixed because the server's
- * permissions name them, see `deploy/nats/nats.conf`.
- */
+/** First token of each service's reply subjects, as in the permissions of `deploy/nats/nats.conf`. */
 export const INBOX_PREFIXES = {
   edge: "_INBOX_edge",
   chat: "_INBOX_worker",
@@ -144,10 +141,7 @@ export function busAccess(env: ConfigOf<typeof NATS_VARIABLES>) {
   };
 }
 
-/**
- * The `RedisAddress` for the link. Throws a {@link ConfigError} if the variables
- * contradict each other.
- */
+/** Throws a {@link ConfigError} if the variables contradict each other. */
 export function redisAccess(env: ConfigOf<typeof REDIS_VARIABLES>) {
   refuse({
     "REDIS_CERT_FILE and REDIS_KEY_FILE belong together: set both":

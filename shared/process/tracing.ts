@@ -1,8 +1,7 @@
 /**
- * Traces. Deno includes the SDK (`OTEL_DENO=true`); this file creates a span for every
- * HTTP request of the edge and for the work it causes, across processes. Without
- * `OTEL_DENO` nothing is recorded, a span costs a few hundred nanoseconds, and a
- * caller's trace context is passed on unchanged.
+ * Traces. Deno includes the SDK (`OTEL_DENO=true`); this creates spans for requests
+ * and the work they cause. Without it nothing is recorded, and a caller's trace
+ * context is passed on unchanged.
  */
 import {
   type Context,

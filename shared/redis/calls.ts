@@ -8,16 +8,9 @@ import {
 } from "./errors.ts";
 
 export interface CallOptions {
-  /**
-   * How long the server may be silent before the call is abandoned. Default: the
-   * link's. While it answers other calls in time, this call waits its turn, up to
-   * five times as long.
-   */
+  /** How long the server may be silent, up to five times as long while it answers others. Default: the link's. */
   deadlineMs?: number;
-  /**
-   * Called once for a call that was abandoned at its deadline: with the late reply, or
-   * with null if the connection was lost before. Not called if the server refused the call.
-   */
+  /** Gets the late reply to an abandoned call; null if the connection was lost. Not called if the server refused it. */
   onAbandoned?: (reply: RedisReply | null) => void;
 }
 

@@ -196,11 +196,10 @@ export class Dialer {
   }
 
   /**
-   * Returns the address of the master. Asks all sentinels at once and uses the answer
-   * of a majority as soon as there is one, so that a lost sentinel costs no time and
-   * one that was partitioned with an old master is not followed. Without a majority,
-   * uses the most frequent answer. During a failover that may still be the old master,
-   * so the caller checks its role and asks again. Rejects if no sentinel knows the master.
+   * Asks all sentinels at once for the master, and uses the answer of a majority as
+   * soon as there is one: a lost sentinel costs no time, one partitioned with an old
+   * master is not followed. Without a majority, uses the most frequent answer; the
+   * caller checks the server's role. Rejects if no sentinel knows the master.
    */
   async findMaster(
     { sentinels, username: _user, password: _password, ...rest }: RedisAddress,

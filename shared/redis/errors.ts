@@ -65,10 +65,7 @@ export class RedisReplyError extends Error {
   }
 }
 
-/**
- * Converts an error of the client library into one of the two classes above. An error
- * reply keeps its code; everything else means that the connection was lost.
- */
+/** An error reply of the library keeps its code; everything else means that the connection was lost. */
 export function classifyRedisError(
   error: unknown,
 ): RedisUnavailableError | RedisReplyError {

@@ -19,19 +19,14 @@ export interface RedisLinkOptions
   deadlineMs?: number;
   /** Loaded with every connection, so that they are not missing in the first burst. */
   scripts?: readonly RedisScript[];
-  /**
-   * A command that succeeds only if the server is fully usable, such as a write: the
-   * link is `ready` when it succeeds. Default: `PING`, which replicas and servers
-   * without memory answer as well.
-   */
+  /** A command that succeeds only if the server is fully usable, such as a write. Default: `PING`. */
   probe?: readonly string[];
 }
 
 /**
- * `connecting` until the first reply, then `ready`; `refusing` while the server
- * replies that it cannot execute commands; `stalled` when it has stopped answering;
- * `offline` while there is no connection, or only one to a replica; `closed` at
- * the end. Each change is logged as `redis_state`, with its reason.
+ * `refusing`: the server replies that it cannot execute commands; `stalled`: it has
+ * stopped answering; `offline`: no connection, or only one to a replica. Each change
+ * is logged as `redis_state`, with its reason.
  */
 export type RedisLinkState =
   | "connecting"
@@ -52,31 +47,21 @@ const MEANINGS: Readonly<Record<RedisLinkState, string>> = {
 };
 
 const DEADLINE_MS = 100;
-/**
- * The circuit opens after this many consecutive calls without a reply, and closes with
- * the first reply. A busy server that misses one deadline in ten thousand is not down.
- */
+/** The circuit opens after so many calls without a reply, and closes with the first one. One miss means nothing. */
 const SILENT_CALLS_MAX = 5;
 /** How often the server is probed while the link is not ready. */
 const PROBE_EVERY_MS = 200;
-/**
- * An idle connection is probed after this long, and replaced if there is no reply. A
- * socket timeout cannot do this: writing to a frozen server counts as activity.
- */
+/** An idle connection is probed after this long. A socket timeout would not do: writing counts as activity. */
 const SILENT_MS = 1_000;
 
 /**
- * The connection to Redis of every service. Every call ends in time, with a reply, a
- * {@link RedisUnavailableError} or a `RedisReplyError`: within its deadline if the
- * server does not answer, at once if that is already known. Calls made in one turn of
- * the event loop are sent in one write.
+ * The connection to Redis of every service. Every call ends in time: within its
+ * deadline if the server does not answer, at once if that is known. Calls of one turn
+ * of the event loop are sent in one write.
  */
 export type RedisLink = ReturnType<typeof createRedisLink>;
 
-/**
- * Opens a link. It connects by itself, and reconnects until it is closed: within a
- * second after the server is back.
- */
+/** Opens a link, which reconnects by itself until it is closed: within a second after the server is back. */
 export function createRedisLink(options: RedisLinkOptions) {
   const { address, log, now, random, scripts = [] } = options;
   const probeLine = options.probe ?? ["PING"];
@@ -187,10 +172,7 @@ export function createRedisLink(options: RedisLinkOptions) {
     get state() {
       return state;
     },
-    /**
-     * Runs any command: `command(["GET", "a"])`. A blocking one (WAITAOF, BLPOP) delays
-     * the calls after it, so it needs a link of its own and a longer deadline.
-     */
+    /** Runs any command. A blocking one (WAITAOF) delays the calls after it, so it needs a link of its own. */
     command,
     /** Runs a script by its hash, and loads it first if the server does not have it. */
     evalScript(

@@ -1,11 +1,7 @@
 import type { MonotonicNow } from "../process/clock.ts";
 import { UpstreamError } from "./errors.ts";
 
-/**
- * Ends one attempt when the signal of its call aborts or a deadline passes. All
- * deadlines share one timer: extending a deadline, which happens for every token, only
- * writes a number.
- */
+/** Ends one attempt when its signal aborts or a deadline passes. One timer: a token only writes a number. */
 export class AttemptDeadlines {
   readonly #end = new AbortController();
   /** Aborts when the attempt ends: with the reason of the call's signal, or with an `upstream_timeout`. */

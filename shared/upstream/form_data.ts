@@ -5,10 +5,7 @@ import type { UploadedFile } from "../bus/job.ts";
 /** Characters that would end a quoted name; percent-encoded as browsers do. */
 const QUOTED = /["\r\n]/g;
 
-/**
- * The body of a form with these fields, then these files. `boundary` must not occur in
- * any of them: 128 random bits do not.
- */
+/** A form with these fields, then these files. `boundary` occurs in none of them: it has 128 random bits. */
 export function encodeForm(
   fields: readonly (readonly [name: string, value: string])[],
   files: readonly UploadedFile[],

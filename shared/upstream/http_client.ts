@@ -28,11 +28,7 @@ export type ByteConnection = Pick<Deno.Conn, "read" | "write" | "close">;
 /** Opens a connection to one server; if the signal aborts, rejects and leaves nothing open. */
 export type Connect = (signal: AbortSignal) => Promise<ByteConnection>;
 
-/**
- * Creates the function that connects to a model server. It sets TCP_NODELAY before
- * the first byte: otherwise a small request after an unacknowledged one would wait
- * for the peer's delayed acknowledgement, about 40 ms.
- */
+/** TCP_NODELAY, set before the first byte, saves small requests the peer's delayed acknowledgement of 40 ms. */
 export function createConnect(
   url: URL,
   /** PEM certificates trusted in addition to the usual ones. */
@@ -96,10 +92,9 @@ export class HttpConnection {
   }
 
   /**
-   * Sends a request, head and body in one piece, and resolves with the head of the
-   * first response that is not interim. Rejects with the reason for the attempt's
-   * end, `upstream_unreachable` if no byte of an answer was received,
-   * `upstream_truncated` or `upstream_invalid`.
+   * Sends a request and resolves with the head of the first response that is not
+   * interim. Rejects with the reason for the attempt's end, `upstream_unreachable`
+   * without any answer, `upstream_truncated` or `upstream_invalid`.
    */
   async exchange(
     request: Uint8Array,
@@ -116,11 +111,7 @@ export class HttpConnection {
     return head;
   }
 
-  /**
-   * The next bytes of the body, valid until the next call, or null at its end.
-   * Reads from the connection only when called. Rejects with the reason for the
-   * attempt's end, `upstream_truncated` or `upstream_invalid`.
-   */
+  /** The next bytes of the body, valid until the next call, or null at its end. Reads only when called. */
   async read(): Promise<Uint8Array | null> {
     this.#deadlines?.throwIfEnded();
     for (;;) {
@@ -136,10 +127,7 @@ export class HttpConnection {
     }
   }
 
-  /**
-   * Ends the exchange: keeps the connection if all of the body was read or, if the
-   * answer `isDone`, the rest of the body is short; otherwise closes it.
-   */
+  /** Keeps the connection if all of the body was read or, when `isDone`, its rest is short; else closes it. */
   async release(isDone: boolean): Promise<void> {
     if (isDone && this.#isKeepAlive && !this.#body.isComplete) {
       const giveUp = setTimeout(this.close, DRAIN_MS);
@@ -249,10 +237,7 @@ export class HttpClient {
     return this.#idle.length;
   }
 
-  /**
-   * A connection that is closed when the attempt ends. Rejects with the reason for
-   * that end, or `upstream_unreachable`.
-   */
+  /** A connection for one attempt. Rejects with the reason for its end, or `upstream_unreachable`. */
   async connection(deadlines: AttemptDeadlines): Promise<HttpConnection> {
     const { signal } = deadlines;
     const connection = this.#idle.pop() ?? await this.#open(deadlines);

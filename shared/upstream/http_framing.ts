@@ -113,10 +113,7 @@ const CHUNK_SIZE = /^([0-9a-f]{1,7})[ \t]*(;.*)?$/i;
 /** Bounds each chunk size with its extensions, and all trailers, none of which are used. */
 const FRAMING_CHARS_MAX = 16 * 1024;
 
-/**
- * Removes the framing of a response body, in place and without copies where possible.
- * `5\r\nhello\r\n0\r\n\r\n` becomes `hello`: RFC 9112, section 7.1.
- */
+/** Removes the framing of a body in place: `5\r\nhello\r\n0\r\n\r\n` becomes `hello` (RFC 9112, section 7.1). */
 export class BodyDecoder {
   /** Nothing more belongs to the body. */
   isComplete: boolean;
@@ -139,11 +136,7 @@ export class BodyDecoder {
     this.isComplete = framing === 0;
   }
 
-  /**
-   * Decodes `buffer[from, to)` and returns the payload in it as a view of the
-   * same memory, which may be empty. Overwrites framing bytes with payload. Throws
-   * `upstream_invalid` for a malformed chunk.
-   */
+  /** The payload in `buffer[from, to)`, perhaps empty, as a view. Throws `upstream_invalid` for a malformed chunk. */
   decode(buffer: Uint8Array, from: number, to: number): Uint8Array {
     let at = from;
     let start = from;

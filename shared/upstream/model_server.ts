@@ -51,10 +51,7 @@ export interface ServerResponse {
   deadlines: AttemptDeadlines;
 }
 
-/**
- * Makes requests to one server. Nothing is repeated. Errors are `UpstreamError`s, or
- * the reason of the request's signal; none contains the key, the address or a header.
- */
+/** Nothing is repeated. Errors are `UpstreamError`s or the signal's reason, without key, address or header. */
 export class ModelServer {
   readonly config: BackendConfig;
   readonly redact: Redact;

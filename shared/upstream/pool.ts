@@ -8,10 +8,7 @@ const ATTEMPTS_MAX = 3;
 /** The pause before the same backend is tried again: long enough for a proxy to restart, too short to be noticed. */
 const RETRY_DELAY_MS_MIN = 50;
 const RETRY_DELAY_MS_MAX = 150;
-/**
- * How much each request adds to the retry budget, and its maximum. Without a budget,
- * retrying every request would double the load at the worst moment.
- */
+/** Added to the retry budget by each request, and its maximum: unlimited retries would double the load. */
 const RETRIES_PER_REQUEST = 0.1;
 const RETRIES_MAX = 5;
 const UNAVAILABLE_MS_MIN = 1_000;
@@ -77,14 +74,11 @@ interface Slot<Backend> {
 }
 
 /**
- * The backends of one model. If an attempt fails before the client has received any of
- * it, the next backend is tried or, if there is only one, the same one again after a
- * moment, within the retry budget. Once part of an answer has been passed on, nothing
- * is repeated, so that the client receives a prefix of one answer.
- *
- * Circuit breakers keep requests away from backends that keep failing; if all of them
- * are open, the request fails at once with `service_unavailable`. Backends that
- * reported a rate limit or overload are tried last until their wait is over.
+ * The backends of one model. If an attempt fails before the client has received any
+ * of it, the next one is tried or, if there is only one, the same again after a
+ * moment, within the retry budget. Circuit breakers keep requests away from those
+ * that keep failing; if all are open, `service_unavailable`. Those that reported a
+ * limit are tried last.
  */
 export class BackendPool<Backend extends PoolBackend> {
   readonly #options: BackendPoolOptions<Backend>;
@@ -112,11 +106,7 @@ export class BackendPool<Backend extends PoolBackend> {
     for (const { backend } of this.#slots) backend.close();
   }
 
-  /**
-   * Calls `attempt` with one backend after the other until it resolves, and returns
-   * what it resolved with. Throws an `UpstreamError`, or any error once the signal
-   * aborts.
-   */
+  /** Calls `attempt` with one backend after the other until it resolves. Throws an `UpstreamError`, or what aborted it. */
   async run<Result>(
     call: BackendCall,
     attempt: (backend: Backend, progress: AttemptProgress) => Promise<Result>,
@@ -229,10 +219,7 @@ export class BackendPool<Backend extends PoolBackend> {
   }
 }
 
-/**
- * The score at which a breaker opens. A failure adds 2 to it, a success subtracts 1:
- * five failures in a row open it, and so does, in time, a failure rate above one third.
- */
+/** A failure adds 2 to the score, a success subtracts 1: five failures in a row open the breaker. */
 const SCORE_MAX = 10;
 /** How long it stays open at first; doubles with each failed probe. */
 const OPEN_MS = 1_000;
@@ -251,10 +238,9 @@ function resultOf({ fault, remedy }: UpstreamError): AttemptResult {
 }
 
 /**
- * Keeps attempts away from a backend that fails. Closed, it permits all. After too
- * many failures it is open and permits none for a while, then one as a probe, and
- * another once the answer to that has begun or as much time has passed again. The
- * first to end closes it or opens it for twice as long. The first token of a probe
+ * Keeps attempts away from a backend that fails. After too many failures it is open
+ * and permits none for a while, then one as a probe, and another once its answer has
+ * begun. The first to end closes it or opens it for twice as long: a first token
  * closes nothing, because an answer that has begun may still break off.
  */
 export class CircuitBreaker {

@@ -35,10 +35,9 @@ export interface RedactOptions {
 }
 
 /**
- * Creates a function that redacts a text: secrets, the server's address, URLs, network
- * addresses, file paths and bearer credentials become `[redacted]`, the model's name
- * at the server becomes ours, stack traces are removed, control characters become
- * spaces. Only then is it clipped to 500 characters, so that no partial secret remains.
+ * Secrets, addresses, file paths and credentials become `[redacted]`, the model's
+ * name at the server becomes ours, stack traces go. Only then is the text clipped to
+ * 500 characters, so that no partial secret remains.
  */
 export function createRedact(
   { secrets, baseUrl, model }: RedactOptions,

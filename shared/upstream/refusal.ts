@@ -1,8 +1,7 @@
 /**
- * Maps error responses of model servers to errors for callers. Callers see the server's
- * message only if their request is at fault, and only from a known error format: other
- * bodies may reveal internal machines. The status alone is not sufficient, so messages
- * are matched, too; the test lists those of real servers.
+ * Maps error responses to errors for callers, who see the server's message only if
+ * their request is at fault, and only from a known format: other bodies may reveal
+ * internal machines. The status alone is not enough; the test has examples.
  */
 import { isJsonObject } from "../process/error_text.ts";
 import { UpstreamError, type UpstreamFault } from "./errors.ts";
@@ -141,10 +140,7 @@ function clean(value: unknown, form: RegExp, redact: Redact) {
   return form.test(text) && redact(text) === text ? text : undefined;
 }
 
-/**
- * The error in an `error` member or event of a stream or body whose status was 200.
- * Since there is no status to rely on, its redacted message is passed on.
- */
+/** The error within an answer whose status was 200: there is no status to rely on, so its message is passed on. */
 export function frameError(data: unknown, redact: Redact): UpstreamError {
   const error = errorMemberOf(data) ?? (isJsonObject(data) ? data : {});
   const refusal = { status: statusOf(error), body: data };

@@ -24,11 +24,7 @@ export interface RequestOptions {
   headers: { readonly [name: string]: string };
 }
 
-/**
- * Creates the function that encodes HTTP requests to `url`, ready to be written. The
- * constant part is built only once. If the key cannot be sent, throws an Error that
- * does not contain it.
- */
+/** Encodes requests to `url`, the constant part only once. Throws if the key cannot be sent, without showing it. */
 export function createRequestEncoder(
   url: URL,
   { method, accept, contentType, apiKey, headers }: RequestOptions,

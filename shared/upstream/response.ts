@@ -9,10 +9,7 @@ import { refusalError } from "./refusal.ts";
 /** The largest body of an error response. A longer one is not quoted. */
 const REFUSAL_BYTES_MAX = 64 * 1024;
 
-/**
- * Reads a body to its end as UTF-8 text. `onPiece` is called before each read. Rejects
- * like {@link HttpConnection.read}.
- */
+/** Reads a body to its end as UTF-8 text. `onPiece` is called before each read. */
 export async function readText(
   response: HttpConnection,
   onPiece: () => void,

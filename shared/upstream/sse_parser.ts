@@ -20,10 +20,7 @@ export class SseParser {
   /** Whether the line that is not complete yet is a comment. */
   #isComment = false;
 
-  /**
-   * `onEvent` is called for every event that has data, with its `event` field or `""`.
-   * `charsMax` is the bound of a line and of the data of an event.
-   */
+  /** `onEvent` gets every event that has data, with its name or `""`. `charsMax` bounds a line and an event. */
   constructor(
     onEvent: (data: string, name: string) => void,
     charsMax: number = STREAM_LIMITS.lineBytesMax,
@@ -56,10 +53,7 @@ export class SseParser {
     this.#keep(rest);
   }
 
-  /**
-   * Ends the stream and returns the data of a last event without its blank line, or
-   * `""`. The standard drops it, but a caller that can validate it may use it.
-   */
+  /** The data of a last event without its blank line, or `""`. The standard drops it; a caller may validate it. */
   end(): string {
     this.#keep(this.#decoder.decode());
     if (this.#line !== "") this.#endLine();

@@ -27,10 +27,7 @@ export const WORKER_VARIABLES = {
 /** The configuration of a worker, in the units and shapes that its code uses. */
 export type WorkerConfig = ReturnType<typeof workerConfig>;
 
-/**
- * The configuration of a worker that runs the models of a family. Throws a
- * {@link ConfigError} with every mistake.
- */
+/** The configuration of a worker of this family. Throws a {@link ConfigError} with every mistake. */
 export function workerConfig(
   settings: ConfigOf<typeof WORKER_VARIABLES>,
   { env, family, slots, upstreamKey }: {

@@ -199,11 +199,7 @@ export class Worker {
     }
   }
 
-  /**
-   * Accepts no more jobs, lets the running ones finish, and stops the rest after
-   * `graceMs`. Resolves when every answer is acknowledged, at the latest
-   * {@link ABORT_MS} after the grace period.
-   */
+  /** Finishes the running jobs, and stops the rest after `graceMs`. Resolves at the latest {@link ABORT_MS} later. */
   async drain(graceMs: number): Promise<void> {
     this.isDraining = true;
     this.#beat(this.#dependencies.now());
@@ -295,10 +291,7 @@ export class Worker {
     if (this.#jobs.size === 0) this.#onIdle?.();
   }
 
-  /**
-   * Rejects the jobs that piled up while this process was stalled, which their edges
-   * have sent elsewhere by now. Once a flush returns, all of them have been read.
-   */
+  /** Rejects the jobs that piled up during a stall, which their edges have sent elsewhere by now. */
   #wakeUp(): void {
     if (this.#isWaking) return;
     this.#isWaking = true;

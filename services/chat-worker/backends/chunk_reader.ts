@@ -45,11 +45,7 @@ export class ChunkReader {
     return this.#choices.every(isFinished);
   }
 
-  /**
-   * Reads the `data` of one event, or a whole response body. `eventName` is the name
-   * of the event, or `""`. Throws `upstream_invalid` for anything that is not a chunk,
-   * and the error that an error chunk reports.
-   */
+  /** Reads one event, or a whole body. Throws `upstream_invalid` for what is no chunk, and the error of an error chunk. */
   take(payload: string, eventName: string): void {
     const answer = this.#answer;
     const redact = this.#redact;
@@ -71,10 +67,9 @@ export class ChunkReader {
   }
 
   /**
-   * Called at the end of the response: returns its usage, or throws `upstream_truncated`.
-   * If the server declared the response complete (`isWhole`), finished some of the
-   * requested choices and never started the others, it does not support that many:
-   * this is a fault of the request, reported with the usage of the choices it made.
+   * Returns the usage at the end of the response, or throws `upstream_truncated`. A
+   * server that calls a response complete (`isWhole`) but never began some of the
+   * choices does not support so many: a fault of the request.
    */
   end(isWhole: boolean): Usage {
     const requested = this.#choices.length;

@@ -24,10 +24,7 @@ const ANSWER_BYTES_MAX = 32 * KIB * KIB;
 const AFTER_FINISH_MS = 5_000;
 const DONE = "[DONE]";
 
-/**
- * One call of `complete` is one attempt; nothing is repeated. Its errors are those of
- * {@link ModelServer}.
- */
+/** One call of `complete` is one attempt; nothing is repeated. */
 export class OpenAiBackend {
   readonly config: BackendConfig;
   readonly #server: ModelServer;
@@ -44,10 +41,9 @@ export class OpenAiBackend {
   }
 
   /**
-   * Reads the server's response into `answer`, but does not end it, and returns its
-   * usage. If the server returns one choice per request, sends one request for each
-   * choice, all at the same time; if one fails, all are stopped. With a seed each
-   * choice gets a different one, because otherwise all would be the same.
+   * Reads the server's response into `answer`, and returns its usage. A server of one
+   * choice per request gets one request for each, all at once; if one fails, all are
+   * stopped. Each gets a seed of its own, or they would be the same.
    */
   async complete(answer: Answer): Promise<Usage> {
     const { request, choices, call } = answer;
@@ -102,10 +98,9 @@ export class OpenAiBackend {
   }
 
   /**
-   * Reads an event stream up to `[DONE]`, or to its end if the server omits that. A
-   * stream that breaks off after every choice has finished is complete, too: the
-   * client has the whole answer, and the usage is estimated. Returns whether the
-   * server sent `[DONE]`.
+   * Reads an event stream up to `[DONE]`, or to its end; returns whether `[DONE]`
+   * came. A stream that breaks off after every choice has finished is complete, too:
+   * the client has the whole answer.
    */
   async #readEvents(
     { connection, deadlines }: ServerResponse,

@@ -26,11 +26,9 @@ const SAME_FIELDS = [
 ] as const satisfies readonly (keyof ChatRequest)[];
 
 /**
- * The body of a request to a model server, in the server's dialect. It contains only
- * fields that the client sent, since servers refuse unknown fields; `n` is omitted if
- * it is 1. Extra fields that the model's configuration permits come first, so that
- * they cannot replace known ones. Every stream requests usage, even if the client did
- * not.
+ * The body of a request, in the server's dialect. It has only fields that the client
+ * sent, since servers refuse unknown ones. Permitted extra fields come first, so that
+ * they replace no others. Every stream requests usage.
  */
 export function encodeRequestBody(
   request: ChatRequest,

@@ -11,13 +11,9 @@ type Body = { readonly [name: string]: unknown };
 type Messages = ChatRequest["messages"];
 
 /**
- * Checks the parsed body of `POST /v1/chat/completions` and converts it into the
- * form that travels inside the gateway. Does not change `body`.
- *
- * Throws an `ApiError` for the first fault, in OpenAI's order: the model, the fields
- * one by one, then rules between fields. Messages never repeat prompts.
- *
- * Source: OpenAI's API reference and observed answers, September 2026.
+ * Converts the parsed body of `POST /v1/chat/completions`. Throws an `ApiError` for
+ * the first fault, in OpenAI's order: the model, the fields one by one, then rules
+ * between fields. Messages never repeat prompts.
  */
 export function parseChatRequest(given: unknown, models: Catalog): ChatRequest {
   const { request, model } = parseRequest(given, {

@@ -3,11 +3,7 @@ import { Buffer } from "node:buffer";
 const NEWLINE = 0x0a;
 const NO_LINES: Uint8Array = new Uint8Array(0);
 
-/**
- * Turns a stream of bytes, cut anywhere, into runs of whole lines. A payload that
- * holds only whole lines, which is the usual case, is returned as it is, without
- * a copy.
- */
+/** Turns bytes, cut anywhere, into runs of whole lines. A payload of whole lines is returned without a copy. */
 export class LineAssembler {
   readonly #lineBytesMax: number;
   /** The pieces of an unfinished line. Joining them early would copy a long line once per frame. */
@@ -24,11 +20,7 @@ export class LineAssembler {
     return this.#pieceBytes;
   }
 
-  /**
-   * Adds bytes and returns the lines that are now whole, each with its `\n`. Returns
-   * null if a line is too long; the stream is then unusable. The result may be a view
-   * of `payload`; this object keeps only copies.
-   */
+  /** The lines that are now whole, each with its `\n`; null if a line is too long. May be a view of `payload`. */
   push(payload: Uint8Array): Uint8Array | null {
     const end = payload.lastIndexOf(NEWLINE) + 1;
     if (this.#pieceBytes === 0 && end === payload.length) return payload;

@@ -48,10 +48,7 @@ export interface AttemptContext {
 export interface Offer {
   requestId: string;
   family: WorkerFamily;
-  /**
-   * The request as JSON, or the upload that ends with it. An upload, or a large
-   * request, is sent when a worker has accepted the job.
-   */
+  /** The request as JSON, or the upload that ends with it. A large one follows once a worker has accepted the job. */
   request: string | Upload;
   traceparent: string | undefined;
   /** Which offer of the job this is, from 1. */

@@ -1,7 +1,4 @@
-/**
- * The runs of an edge, and what they share: the table of workers, the queue, and
- * the outgoing messages. Routes every frame to its run and drives their timers.
- */
+/** The runs of an edge and what they share. Routes every frame to its run and drives their timers. */
 import { z } from "zod";
 import {
   type CancelReason,
@@ -63,10 +60,7 @@ export interface DispatcherOptions {
 /** The part of a run that the receiver of its answer may use. */
 export type StartedRun = Pick<Run, "delivered" | "cancel">;
 
-/**
- * How long a control record waits for others to the same worker, so that under load
- * one message carries dozens. A window of 256 KiB per 10 ms is 25 MB/s.
- */
+/** A control record waits this long for others, so that under load one message carries dozens. */
 export const CONTROL_WAIT_MS = 10;
 const PROBE_TIMEOUT_MS = 300;
 const EMPTY = new Uint8Array(0);
@@ -146,10 +140,7 @@ export class Dispatcher {
     return run;
   }
 
-  /**
-   * Subscribes to the messages for this edge and starts its beats and ticks. Returns a
-   * function that stops the beats and ticks.
-   */
+  /** Subscribes, and starts beats and ticks. Returns a function that stops these. */
   async join(bus: Pick<BusLink, "subscribe" | "flush">): Promise<() => void> {
     const { edgeId } = this.#options;
     bus.subscribe(
@@ -219,10 +210,7 @@ export class Dispatcher {
     this.#forEach((run) => run.cancel(reason, error));
   }
 
-  /**
-   * A message on the key subject: a key was disabled together with its running
-   * requests. Its state is read from Redis by every request and needs no notice.
-   */
+  /** A key was disabled together with its running requests. Its state, which every request reads, needs no notice. */
   onKeyMessage(data: Uint8Array): void {
     const notice = parseJson(stopNoticeSchema, data);
     if (notice === null) return;
@@ -243,10 +231,7 @@ export class Dispatcher {
     return (this.#stoppedAtMs.get(keyId) ?? -Infinity) >= sinceMs;
   }
 
-  /**
-   * Whether every run ended in time. Await it before the limiter is stopped: a
-   * cancelled run waits a moment for its worker to report the cost.
-   */
+  /** Await it before the limiter is stopped: a cancelled run waits a moment for its worker to report the cost. */
   idleWithin(timeoutMs: number): Promise<boolean> {
     if (this.#runs.size === 0) return Promise.resolve(true);
     const idle = new Promise<void>((resolve) => this.#onIdle = resolve);

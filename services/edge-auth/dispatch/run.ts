@@ -1,10 +1,8 @@
 /**
- * One request from its admission to its end: waiting for a slot, offered to a
- * worker, running there, perhaps repeated once on another.
- *
- * A lost attempt is repeated once if the client has not received a byte. A cancelled
- * run is kept for a moment: the final frame of its worker says how many tokens it had
- * generated.
+ * One request from its admission to its end: waiting for a slot, offered to a worker,
+ * running there. A lost attempt is repeated once if the client has not received a
+ * byte. A cancelled run is kept for a moment: the final frame of its worker says how
+ * many tokens it had generated.
  */
 import type { CancelReason } from "@gateway/shared/bus/control";
 import {
@@ -200,10 +198,7 @@ export class Run {
     if (this.#state === "active") this.#sink.onTick(nowMs);
   }
 
-  /**
-   * Stops the run in any state. An `error` is sent to the client, which must still be
-   * connected. Does nothing when the run is over.
-   */
+  /** Stops the run in any state. An `error` is sent to the client, which must still be connected. */
   cancel(reason: CancelReason, error: ApiError | null = null): void {
     if (this.#state !== "active") return;
     this.#state = "cancelling";

@@ -1,7 +1,4 @@
-/**
- * Requests that wait for a free slot: first come, first served. Bounded in length, so
- * that overload is answered with 503. Pure.
- */
+/** Requests that wait for a free slot: first come, first served. Pure. */
 interface Waiting {
   readonly model: string;
   readonly sinceMs: number;
@@ -40,10 +37,7 @@ export class WaitQueue<T extends Waiting> {
     if (index >= 0) this.#waiting.splice(index, 1);
   }
 
-  /**
-   * Offers the items, the oldest first, and removes those that start. If one does
-   * not, later items for the same model are not offered.
-   */
+  /** Offers the items, the oldest first. If one does not start, later ones for its model are not offered. */
   offer(): void {
     const refused = new Set<string>();
     for (const item of [...this.#waiting]) {

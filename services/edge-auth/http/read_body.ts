@@ -1,7 +1,4 @@
-/**
- * Reads request bodies within bounds of size, time, pieces and memory, and limits what
- * refused bodies cost: they do not count against a key's limits, but take time.
- */
+/** Reads request bodies within bounds, and limits what refused ones cost: time, but none of a key's limits. */
 import { Buffer } from "node:buffer";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { Deadlines } from "@gateway/shared/process/deadlines";
@@ -183,10 +180,7 @@ export class BodyBudget {
 
 const { shareOfCore, burstMs, keysMax } = REFUSED_BODIES;
 
-/**
- * Limits the time that the refused bodies of a key may take: a fortieth of a core,
- * with bursts of 50 ms. An occasional bad body stays below that.
- */
+/** Limits the time that refused bodies of a key may take: a fortieth of a core, with bursts of 50 ms. */
 export class RefusedBodies {
   readonly #now: MonotonicNow;
   /** When the time that each key has spent will be paid off. */

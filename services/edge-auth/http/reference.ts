@@ -1,7 +1,4 @@
-/**
- * `GET /openapi.json`: the description of the API for generators of clients and for
- * viewers. It is public, because it is the same everywhere and needs no secret.
- */
+/** `GET /openapi.json`: the description of the API. It is public: the same everywhere, without a secret. */
 import document from "@gateway/shared/openai/openapi" with { type: "json" };
 import { createHash } from "node:crypto";
 import { type HeaderFields, JSON_HEADERS, sendBytes } from "./responses.ts";

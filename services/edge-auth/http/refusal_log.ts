@@ -1,7 +1,4 @@
-/**
- * The log lines of refused requests: the first ones of a client, then one that sums up
- * the rest each minute, so that a client that repeats itself cannot fill the log.
- */
+/** The log lines of refused requests: the first ones of a client, then a sum each minute, so that none fills the log. */
 import { REFUSAL_LOG } from "@gateway/shared/limits";
 import { siteOf } from "@gateway/shared/process/client_address";
 import type { WallNow } from "@gateway/shared/process/clock";
@@ -53,10 +50,7 @@ export class RefusalLog {
     group.last = line;
   }
 
-  /**
-   * Writes the sums, and forgets clients without a refusal since the last ones. To be
-   * called every `REFUSAL_LOG.sumMs`, and at the end.
-   */
+  /** Writes the sums, and forgets clients without new refusals. To be called every `sumMs`, and at the end. */
   writeSums(): void {
     for (const [name, group] of this.#groups) {
       const { client, count, firstAtMs, lastAtMs, last } = group;

@@ -42,10 +42,7 @@ const MS_PER_SECOND = 1000;
 /** SDKs that read 0 retry without a pause. */
 const RETRY_AFTER_SECONDS_MIN = 1;
 
-/**
- * Sends a whole response. Sets `Content-Length` itself because for HEAD, which has no
- * body, the server would send 0 (RFC 9110 section 8.6).
- */
+/** Sets `Content-Length` itself because the server would send 0 for HEAD (RFC 9110 section 8.6). */
 export function sendBytes(
   response: ResponseOutput,
   bytes: Uint8Array,

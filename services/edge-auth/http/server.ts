@@ -28,10 +28,7 @@ export interface Exchange {
   readonly response: ServerResponse;
   /** The connection. It is destroyed and emits `close` as soon as the client disconnects. */
   readonly socket: Socket;
-  /**
-   * Calls back when the client disconnects, and reports an error of the callback,
-   * which must not end the process. Returns a function that removes the callback.
-   */
+  /** Calls back when the client disconnects; an error of the callback is reported. Returns a function that removes it. */
   onLeft(callback: () => void): () => void;
   /** Starts reading the body; a client that waits for `100 Continue` gets it. */
   openBody(): Readable;
@@ -127,10 +124,7 @@ export async function startServer(
   };
 }
 
-/**
- * Ends the connection, but reads what the client still sends: closing it with
- * unread data would reset it and lose the end of the answer (RFC 9112 9.6).
- */
+/** Closing a connection with unread data would reset it and lose the end of the answer (RFC 9112 9.6). */
 function linger(socket: Socket): void {
   socket.removeAllListeners("data");
   socket.end();

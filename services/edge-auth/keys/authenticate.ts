@@ -29,10 +29,7 @@ function bearerCredential(header: string): string | null {
   return isWellFormedKey(credential) ? credential : null;
 }
 
-/**
- * The principal of a request. Throws the same `unauthorized` for a credential that is
- * missing, malformed or unknown.
- */
+/** Throws the same `unauthorized` for a credential that is missing, malformed or unknown. */
 export async function authenticate(
   header: string,
   clientAddress: () => string,
@@ -55,11 +52,10 @@ export interface KeyLookupOptions {
 }
 
 /**
- * Finds the principal of a hash, which is the SHA-256 of a key in base64url. The pair
- * never changes while the key exists, so it is remembered; the admission, which calls
- * Redis every time, detects a key that was disabled or deleted. Unknown hashes are
- * remembered as well, to withstand floods: keys are random, so none can have been
- * tried before it was created.
+ * Finds the principal of the hash of a key. The pair never changes while the key
+ * exists, so it is remembered; the admission, which calls Redis every time, detects a
+ * key that was disabled. Unknown hashes are remembered as well, to withstand floods:
+ * keys are random, so none can have been tried before it was created.
  */
 export type KeyLookup = ReturnType<typeof createKeyLookup>;
 
@@ -134,11 +130,9 @@ export function createKeyLookup({
   return {
     remembered,
     /**
-     * The principal, or null if there is no such key. A hash that is not remembered
-     * costs one read, which concurrent calls share. Throws `ApiError`:
-     * `service_unavailable` if Redis cannot answer or has lost its data (a key that
-     * cannot be read is not unknown), `rate_limit_exceeded` if the address has sent
-     * too many unknown keys.
+     * The principal, or null if there is no such key: one read, which concurrent
+     * calls share. Throws `service_unavailable` if Redis cannot answer or has lost
+     * its data, `rate_limit_exceeded` after too many unknown keys.
      */
     find(hash: string, address: () => string): Promise<Principal | null> {
       const found = remembered(hash);

@@ -14,11 +14,7 @@ const RETRY_MS = 1_000;
 const MS_PER_SECOND = 1_000;
 /** How many addresses and refused hashes are remembered. */
 const ENTRIES_MAX = 10_000;
-/**
- * The fraction of the limit reserved for keys that were refused before. A client with
- * a valid key retries it, an attacker guesses another one: so the valid key is found
- * even while keys are guessed from the same address.
- */
+/** The part of the limit for keys that were refused before: clients with a valid key retry, attackers guess others. */
 const KEPT_FOR_RETRIES = 1 / 4;
 
 /** Limits how many unknown keys are looked up per second for a client address. */

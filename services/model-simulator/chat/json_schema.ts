@@ -1,8 +1,4 @@
-/**
- * Generates values for JSON schemas. Strict schemas must be within OpenAI's subset;
- * in functions that are not strict, keywords outside of it are ignored. All work is
- * bounded, since schemas come from callers. Pure.
- */
+/** Generates values for JSON schemas, within bounds, since schemas come from callers. Pure. */
 import { isJsonObject, valueAt } from "@gateway/shared/process/error_text";
 import { HttpError } from "../serving/errors.ts";
 import { type Random, someWords } from "./language.ts";

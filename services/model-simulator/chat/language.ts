@@ -1,7 +1,4 @@
-/**
- * A minimal language model: the passages, and which word may follow which. Just enough
- * for sampling parameters to act on real alternatives. Pure.
- */
+/** A minimal language model: just enough for sampling parameters to act on real alternatives. Pure. */
 import PASSAGES from "./passages.json" with { type: "json" };
 import type { ChatRequest } from "./request.ts";
 

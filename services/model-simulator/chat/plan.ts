@@ -27,10 +27,7 @@ const LOOK_CHARS = 2_000;
 const WORD_CHARS_MIN = 4;
 const CALLS_MAX = 4;
 
-/**
- * Plans one choice; of its calls only those that fit into `tokensMax`. Throws an
- * `HttpError` for a schema that the simulator does not support.
- */
+/** Plans one choice; of its calls only those that fit into `tokensMax`. Throws an `HttpError` for an unsupported schema. */
 export function planChoice(
   request: ChatRequest,
   controls: Controls,

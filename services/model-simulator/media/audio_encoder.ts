@@ -26,10 +26,7 @@ const MP3_BIT_RATE = 64_000;
 registerFlacEncoder();
 registerMp3Encoder();
 
-/**
- * Yields the file that holds these sounds, piece by piece. `samples` is their length in
- * all, which the head of a WAV file states.
- */
+/** The file with these sounds, piece by piece. The head of a WAV file states `samples`, their length in all. */
 export async function* encodeAudio(
   format: keyof typeof AUDIO_TYPES,
   sounds: Sounds,

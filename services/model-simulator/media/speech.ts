@@ -1,7 +1,4 @@
-/**
- * `POST /v1/audio/speech`: real sound, but no words. Each character is a tone, so that
- * length and melody follow the text.
- */
+/** `POST /v1/audio/speech`: each character is a tone, so that length and melody follow the text. */
 import { Buffer } from "node:buffer";
 import { isJsonObject } from "@gateway/shared/process/error_text";
 import * as z from "zod";

@@ -1,7 +1,4 @@
-/**
- * `POST /v1/audio/transcriptions` and `/v1/audio/translations`: says what was sent, and
- * goes on with a passage.
- */
+/** Transcriptions and translations: say what was sent, and go on with a passage. */
 import { ALL_FORMATS, BlobSource, Input } from "mediabunny";
 import * as z from "zod";
 import { hashText, tokenize } from "../chat/language.ts";

@@ -1,7 +1,4 @@
-/**
- * Instructions to the simulator itself (length, pace and faults), given as phrases in
- * the last user message, the input or the prompt. They work through the whole gateway and with any SDK. Pure.
- */
+/** Instructions to the simulator, as phrases in the prompt: they pass through the whole gateway with any SDK. Pure. */
 import { HttpError } from "./errors.ts";
 
 /** When tokens are sent. */
@@ -65,11 +62,7 @@ const FORMS = PHRASES.map(([example, set, { source } = NUMBER]) => {
 const BRACKET = /\[simulator:([^[\]]{0,200})\]/g;
 const BRACKETS_MAX = 16;
 
-/**
- * Reads phrases such as `[simulator: 200 tokens]`, several of them separated by
- * commas. Throws an {@link HttpError} for an unknown phrase: a test whose fault is
- * misspelled would test nothing. `param` is the field with the text.
- */
+/** Reads phrases such as `[simulator: 200 tokens]`. Throws for an unknown one: a misspelled fault would test nothing. */
 export function readControls(text: string, param = "messages"): Controls {
   const phrases = text.matchAll(BRACKET).take(BRACKETS_MAX)
     .flatMap(([, inner = ""]) => inner.split(","));

@@ -94,10 +94,7 @@ export function checked<Schema extends z.ZodType>(
   throw new HttpError(message, { param });
 }
 
-/**
- * The fields of a request for media, where null means absent. Throws an
- * {@link HttpError} for another kind's model, or that names the first mistake.
- */
+/** Null means absent. Throws an {@link HttpError} for another kind's model, or that names the first mistake. */
 export function readMedia<Schema extends z.ZodType>(
   kind: Kind,
   schema: Schema,

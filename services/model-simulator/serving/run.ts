@@ -99,10 +99,7 @@ export async function respond(
   return new Response(body, { status, headers: { ...all, ...headers } });
 }
 
-/**
- * Sends the pieces as they are generated, and the head at once: only then does the
- * server notice when the client disconnects.
- */
+/** Sends the head at once: only then does the server notice when the client disconnects. */
 function bodyOf(pieces: Answer["pieces"], run: SeenRequest, pacing: Pacing) {
   const encoder = new TextEncoder();
   return new ReadableStream<Uint8Array<ArrayBuffer>>({
