@@ -59,6 +59,7 @@ async function start({ models = [], isSampled = true }: {
         Promise.resolve({
           slotFreed: null,
           headers: {},
+          video: null,
           settle: () => {},
           release: () => {},
         }),

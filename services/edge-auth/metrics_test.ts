@@ -108,6 +108,7 @@ Deno.test("every decision is counted, refusals by limit and by key or owner", ()
     id: "l1",
     principal: PRINCIPAL,
     reservedTokens: 1,
+    reservedUnits: null,
     rates: { requests: null, tokens: null },
     atMs: 0,
     isSlotLimited: false,

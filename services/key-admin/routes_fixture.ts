@@ -13,6 +13,7 @@ import {
   tryForm,
 } from "./console_fixture.ts";
 import type { AuditAction } from "./domain/audit/audit_log.ts";
+import { limitsOf } from "./domain/keys/settings.ts";
 
 /**
  * A valid request for every route of the console. The routes come from the
@@ -181,8 +182,7 @@ const OPERATORS: Record<string, Make> = {
       "owner.disabled",
     ]),
   "POST /people/:id/limits": async (site) => {
-    const none = { requestsPerMinute: "", tokensPerMinute: "" };
-    const limits = { ...none, tokensPerDay: "", concurrency: "4" };
+    const limits = { ...limitsOf(() => ""), concurrency: "4" };
     const path = `/people/${await other(site)}/limits`;
     const events = ["owner.limits_changed"] as const;
     return post(path, limits, events);

@@ -1,9 +1,11 @@
 import { z } from "zod";
 
 /** Limits that refuse requests; with `.owner`, those of all keys of the owner together. */
-const LIMITS = [
+export const LIMIT_REASONS = [
   ...["requests_per_minute", "tokens_per_minute"] as const,
   ...["tokens_per_day", "concurrency"] as const,
+  ...["images_per_day", "characters_per_day"] as const,
+  ...["audio_seconds_per_day", "video_seconds_per_day", "video_jobs"] as const,
 ];
 
 /**
@@ -12,8 +14,8 @@ const LIMITS = [
  * the key were refused, or too large. `cut`: an error ended a stream that had begun.
  */
 export const FAILURE_REASONS = [
-  ...LIMITS,
-  ...LIMITS.map((limit) => `${limit}.owner` as const),
+  ...LIMIT_REASONS,
+  ...LIMIT_REASONS.map((limit) => `${limit}.owner` as const),
   ...["model_server_limit", "request_bodies", "unknown_model"] as const,
   ...["model_forbidden", "endpoint_forbidden"] as const,
   ...["key_disabled", "key_expired", "invalid_request"] as const,

@@ -1,4 +1,5 @@
 import type { FailureReason } from "./failed_requests.ts";
+import { KEY_FIELDS } from "./record.ts";
 
 /** What the edge's scripts keep next to a key's record: limits and usage. `record.ts` has the Redis keys. */
 
@@ -20,6 +21,10 @@ import type { FailureReason } from "./failed_requests.ts";
  *
  * States of earlier versions lack the last two and are admitted by as they are, so
  * that limits hold while edges are upgraded.
+ *
+ * What requests without tokens make is counted in a further field for each unit, which
+ * is named as its limit in the record ({@link dayLimitField}): two doubles, the day
+ * and the count of that day, as in fields 3 and 4.
  */
 export const LIMITER_FIELDS = {
   state: "s",
@@ -46,6 +51,7 @@ export const USAGE_KINDS = {
   characters: "chr",
   /** Of recordings that were transcribed. */
   audioSeconds: "aus",
+  videoSeconds: "vis",
   /** Those of the requests that failed. */
   errors: "err",
   /** Further requests, which were refused before they ran. */
@@ -53,8 +59,16 @@ export const USAGE_KINDS = {
 } as const;
 
 /** What is counted of requests without tokens. */
-export const USAGE_UNITS = ["images", "characters", "audioSeconds"] as const;
+export const USAGE_UNITS = [
+  "images",
+  "characters",
+  "audioSeconds",
+  "videoSeconds",
+] as const;
 export type UsageUnit = typeof USAGE_UNITS[number];
+
+/** The limit of a UTC day on a unit, as a field of a record and of the state: `images_per_day`. */
+export const dayLimitField = (unit: UsageUnit) => KEY_FIELDS[`${unit}PerDay`];
 
 /** A counter of {@link USAGE_KINDS}. */
 export type UsageKind = keyof typeof USAGE_KINDS;

@@ -11,6 +11,7 @@
  * | `own:{owner}` | hash | the owner's state and limits, fields as in a key record |
  * | `lim:{owner}:<key id>`, `lim:{owner}` | hash | limiter state of key and of owner, see `limiter_state.ts` |
  * | `lease:{owner}:<key id>`, `lease:{owner}` | zset | running requests by lease expiry |
+ * | `lease:{owner}:<key id>:video`, `lease:{owner}:video` | zset | the same of videos that are being made |
  * | `use:{owner}:<key id>:<yyyymmdd>`, `use:{owner}:<yyyymmdd>` | hash | counters per hour of the UTC day and model, of key and of owner, see `limiter_state.ts` |
  * | `failed:{owner}:<key id>` | list | the last requests that were refused or failed, see `failed_requests.ts` |
  * | `audit:{owner}` | stream | who did what to which key, when, from where |
@@ -37,6 +38,14 @@ export interface Limits {
   tokensPerDay: number;
   /** Requests running at the same time. */
   concurrency: number;
+  imagesPerDay: number;
+  /** Of text that is spoken. */
+  charactersPerDay: number;
+  /** Of recordings that are transcribed. */
+  audioSecondsPerDay: number;
+  videoSecondsPerDay: number;
+  /** Videos being made at the same time. */
+  videoJobs: number;
 }
 
 export const UNLIMITED: Limits = {
@@ -44,6 +53,11 @@ export const UNLIMITED: Limits = {
   tokensPerMinute: 0,
   tokensPerDay: 0,
   concurrency: 0,
+  imagesPerDay: 0,
+  charactersPerDay: 0,
+  audioSecondsPerDay: 0,
+  videoSecondsPerDay: 0,
+  videoJobs: 0,
 };
 
 /** Id and hint of a key, which still name it when it has been deleted. */
@@ -73,7 +87,7 @@ export interface KeyRecord {
   version: number;
 }
 
-/** Field names of `key:{owner}:<key id>`; `own:{owner}` has the state and the last four. Numbers are decimal text, lists are joined by commas, null is 0. */
+/** Field names of `key:{owner}:<key id>`; `own:{owner}` has the state and the limits. Numbers are decimal text, lists are joined by commas, null is 0. */
 export const KEY_FIELDS = {
   state: "state",
   description: "description",
@@ -90,6 +104,11 @@ export const KEY_FIELDS = {
   tokensPerMinute: "tpm",
   tokensPerDay: "tpd",
   concurrency: "conc",
+  imagesPerDay: "images_per_day",
+  charactersPerDay: "characters_per_day",
+  audioSecondsPerDay: "audio_seconds_per_day",
+  videoSecondsPerDay: "video_seconds_per_day",
+  videoJobs: "video_jobs",
 } as const;
 
 /** The key and owner of a request. This pair never changes while the key exists. */
@@ -115,6 +134,9 @@ export const ownerLimiterKey = (ownerId: string): string => `lim:{${ownerId}}`;
 export const leaseKey = (p: Principal): string =>
   `lease:{${p.ownerId}}:${p.keyId}`;
 export const ownerLeaseKey = (ownerId: string): string => `lease:{${ownerId}}`;
+export const videoLeaseKey = (p: Principal): string => `${leaseKey(p)}:video`;
+export const ownerVideoLeaseKey = (ownerId: string): string =>
+  `${ownerLeaseKey(ownerId)}:video`;
 export const auditKey = (ownerId: string): string => `audit:{${ownerId}}`;
 /** `day` is `yyyymmdd` in UTC. */
 export const usageKey = (p: Principal, day: string): string =>

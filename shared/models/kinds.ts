@@ -1,4 +1,5 @@
 import type { WorkerFamily } from "../bus/subjects.ts";
+import type { UsageUnit } from "../keys/limiter_state.ts";
 import type { KeyScope } from "../keys/record.ts";
 
 /** What a model makes: text, pictures, spoken text, the text of a recording, or films. */
@@ -18,6 +19,15 @@ export const SCOPE_OF_KIND: Readonly<Record<ModelKind, KeyScope>> = {
   speech: "speech",
   transcription: "speech",
   video: "video",
+};
+
+/** What requests for a model of this kind cost; null: tokens. */
+export const UNIT_OF_KIND: Readonly<Record<ModelKind, UsageUnit | null>> = {
+  chat: null,
+  image: "images",
+  speech: "characters",
+  transcription: "audioSeconds",
+  video: "videoSeconds",
 };
 
 /** The workers that run a model of this kind. */

@@ -74,6 +74,7 @@ export const ERROR_KINDS = {
   rate_limit_exceeded: limited("requests"),
   token_limit_exceeded: limited("tokens"),
   daily_limit_exceeded: limited("tokens", false),
+  media_limit_exceeded: limited("requests", false),
   concurrency_limit_exceeded: limited("requests"),
   upstream_rate_limited: limited("requests"),
 

@@ -6,7 +6,10 @@ import assert from "node:assert/strict";
 import type { Admitted } from "../../services/edge-auth/limits/limiter.ts";
 import type { Refusal } from "../../services/edge-auth/limits/refusal.ts";
 import { LEASE_MS, SETTLE } from "../../services/edge-auth/limits/scripts.ts";
-import { settlementOf } from "../../services/edge-auth/limits/cost.ts";
+import {
+  settlementOf,
+  type Units,
+} from "../../services/edge-auth/limits/cost.ts";
 import {
   leaseKey,
   limiterKey,
@@ -48,12 +51,17 @@ async function startStage(deadlineMs = PATIENT_MS) {
 async function askAtOnce(
   fleet: Fleet,
   principal: Principal,
-  { count, wantTokens = 0 }: { count: number; wantTokens?: number },
+  { count, wantTokens = 0, wantUnits = null }: {
+    count: number;
+    wantTokens?: number;
+    wantUnits?: Units | null;
+  },
 ): Promise<{ admitted: Admitted[]; refused: Refusal[] }> {
   const decisions = await Promise.all(
     Array.from(
       { length: count },
-      (_, index) => fleet.at(index % fleet.size).ask(principal, wantTokens),
+      (_, index) =>
+        fleet.at(index % fleet.size).ask(principal, wantTokens, wantUnits),
     ),
   );
   const admitted = decisions.filter((each) => each?.isAdmitted === true);
@@ -211,8 +219,13 @@ Deno.test("invariants of the limits", async (t) => {
   });
 });
 
-/** Whose limit refuses, and how many requests of 100 tokens it lets pass. */
-const EXHAUST: [limits: Partial<Limits>, passes: number, limit: string][] = [
+const images = { unit: "images", count: 100 } as const;
+const characters = { unit: "characters", count: 100 } as const;
+const video = { unit: "videoSeconds", count: 100 } as const;
+/** Whose limit refuses, and how many requests of 100 tokens or other units it lets pass. */
+const EXHAUST: [
+  ...[limits: Partial<Limits>, passes: number, limit: string, units?: Units],
+][] = [
   [{ requestsPerMinute: 3 }, 3, "requests"],
   [{ requestsPerMinute: 7 }, 7, "requests"],
   [{ tokensPerMinute: 300 }, 3, "tokens"],
@@ -220,25 +233,40 @@ const EXHAUST: [limits: Partial<Limits>, passes: number, limit: string][] = [
   [{ tokensPerDay: 300 }, 3, "day"],
   [{ tokensPerDay: 301 }, 3, "day"],
   [{ concurrency: 3 }, 3, "concurrency"],
+  [{ imagesPerDay: 299 }, 2, "images_per_day", images],
+  [{ imagesPerDay: 300 }, 3, "images_per_day", images],
+  [{ charactersPerDay: 301 }, 3, "characters_per_day", characters],
+  [{ videoSecondsPerDay: 300 }, 3, "video_seconds_per_day", video],
+  [{ videoJobs: 3 }, 3, "video_jobs", video],
+  // What a recording costs is known when it has been transcribed.
+  [{ audioSecondsPerDay: 1, concurrency: 3 }, 3, "concurrency", {
+    ...{ unit: "audioSeconds", count: 0 },
+  }],
 ];
 const WIDE: Limits = {
   requestsPerMinute: 1_000,
   tokensPerMinute: 1_000_000,
   tokensPerDay: 1_000_000,
   concurrency: 1_000,
+  imagesPerDay: 1_000_000,
+  charactersPerDay: 1_000_000,
+  audioSecondsPerDay: 1_000_000,
+  videoSecondsPerDay: 1_000_000,
+  videoJobs: 1_000,
 };
 
 Deno.test("each limit admits exactly what it says, and a refusal for it consumes nothing of the others", async () => {
   await using stage = await startStage();
   const { world, fleet } = stage;
   for (const side of ["key", "owner"] as const) {
-    for (const [limits, passes, limit] of EXHAUST) {
+    for (const [limits, passes, limit, wantUnits = null] of EXHAUST) {
       const tight = { ...WIDE, ...limits };
       const key = await world.addKey({
         limits: side === "key" ? tight : WIDE,
         ownerLimits: side === "owner" ? tight : WIDE,
       });
-      const ask = { count: passes, wantTokens: 100 };
+      const wantTokens = wantUnits === null ? 100 : 0;
+      const ask = { count: passes, wantTokens, wantUnits };
       assert.equal((await askAtOnce(fleet, key, ask)).admitted.length, passes);
       const before = await fingerprint(world);
       const { refused } = await askAtOnce(fleet, key, { ...ask, count: 100 });

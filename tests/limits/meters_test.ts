@@ -1,6 +1,9 @@
 /** Guarantee: the console's meters show what the admission counts. */
 import assert from "node:assert/strict";
-import { LAST_USE_DAYS_KEPT } from "@gateway/shared/keys/limiter_state";
+import {
+  LAST_USE_DAYS_KEPT,
+  USAGE_UNITS,
+} from "@gateway/shared/keys/limiter_state";
 import {
   limiterKey,
   type Limits,
@@ -16,6 +19,7 @@ import { letDayEnd, letTimePass } from "../support/limits/limiter_clock.ts";
 
 const OWNER = { ...UNLIMITED, requestsPerMinute: 100, tokensPerDay: 50_000 };
 const KEY: Limits = {
+  ...UNLIMITED,
   ...{ requestsPerMinute: 60, tokensPerMinute: 9_000 },
   ...{ tokensPerDay: 100_000, concurrency: 40 },
 };
@@ -36,8 +40,9 @@ Deno.test("meters of a key and its owner are what the admission counts", async (
       { ownerId, limits: OWNER },
       { id: keyId, limits: KEY },
     );
+  const ASK = { scope: "chat", model: null } as const;
   const admit = (wantTokens: number) =>
-    edge.admit(principal, { scope: "chat", model: null, wantTokens });
+    edge.admit(principal, { ...ASK, wantTokens });
   const pass = (ms: number) => letTimePass(world.link, { principal, ms });
   const burst = async () => {
     for (let n = 0; n < BURST; n++) await admit(100);
@@ -79,6 +84,26 @@ Deno.test("meters of a key and its owner are what the admission counts", async (
       assert.ok(Math.abs(nowMs - await world.time()) < 10_000);
     });
   }
+  await t.step("what is made instead of tokens", async () => {
+    const limits = {
+      ...{ ...UNLIMITED, imagesPerDay: 9, charactersPerDay: 9 },
+      ...{ audioSecondsPerDay: 9, videoSecondsPerDay: 9, videoJobs: 9 },
+    };
+    const principal = await world.addKey({ limits, ownerLimits: limits });
+    const { ownerId, keyId: id } = principal;
+    for (const [at, unit] of USAGE_UNITS.entries()) {
+      const wantUnits = { unit, count: at + 1 };
+      await edge.admit(principal, { ...ASK, wantTokens: 0, wantUnits });
+    }
+    const used = async () => {
+      const key = { id, limits };
+      const { meters } = await readMeters(world.link, { ownerId, limits }, key);
+      return meters.map(({ used }) => used);
+    };
+    assert.deepEqual(await used(), [1, 2, 3, 4, 1, 1, 2, 3, 4, 1]);
+    await letDayEnd(world, principal);
+    assert.deepEqual(await used(), [0, 0, 0, 0, 1, 0, 0, 0, 0, 1]);
+  });
   const leftMs = Number(await world.command("PTTL", limiterKey(principal)));
   const keptMs = LAST_USE_DAYS_KEPT * 86_400_000;
   assert.ok(leftMs > keptMs - 60_000, "the last use stays known");

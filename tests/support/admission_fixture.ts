@@ -9,10 +9,12 @@ import {
   UNLIMITED,
 } from "@gateway/shared/keys/record";
 import {
+  dayLimitField,
   LIMITER_EPOCH_MS,
   parseUsageField,
   USAGE_KINDS,
   type UsageKind,
+  type UsageUnit,
 } from "@gateway/shared/keys/limiter_state";
 import type { Log } from "@gateway/shared/process/log";
 import type { RedisLink } from "@gateway/shared/redis/link";
@@ -136,13 +138,11 @@ export async function scriptCalls(world: RedisWorld): Promise<number> {
 }
 
 function limitFields(limits: Partial<Limits> = {}): Record<string, string> {
-  const full = { ...UNLIMITED, ...limits };
-  return {
-    [KEY_FIELDS.requestsPerMinute]: String(full.requestsPerMinute),
-    [KEY_FIELDS.tokensPerMinute]: String(full.tokensPerMinute),
-    [KEY_FIELDS.tokensPerDay]: String(full.tokensPerDay),
-    [KEY_FIELDS.concurrency]: String(full.concurrency),
-  };
+  const fields: Readonly<Record<string, string>> = KEY_FIELDS;
+  return Object.fromEntries(
+    Object.entries({ ...UNLIMITED, ...limits })
+      .map(([name, limit]) => [fields[name] ?? name, String(limit)]),
+  );
 }
 
 /** Sums of all usage counters of a key. */
@@ -172,6 +172,7 @@ export async function usageCounted(
     images: sum("images"),
     characters: sum("characters"),
     audioSeconds: sum("audioSeconds"),
+    videoSeconds: sum("videoSeconds"),
     errors: sum("errors"),
     refused: sum("refused"),
   };
@@ -209,6 +210,21 @@ export async function readState(
     requestsPerMinute: at(5),
     tokensPerMinute: at(6),
   };
+}
+
+/** Reads what is counted of a unit in a `lim:` key. Null: nothing yet. */
+export async function readUnits(
+  world: Pick<RedisWorld, "command">,
+  key: string,
+  unit: UsageUnit,
+): Promise<{ day: number; count: number } | null> {
+  const script = `local u = redis.call('HGET', KEYS[1], ARGV[1])
+    return u and string.format('%d %d', struct.unpack('<dd', u))`;
+  const field = dayLimitField(unit);
+  const text = await world.command("EVAL", script, "1", key, field);
+  if (typeof text !== "string") return null;
+  const [day = NaN, count = NaN] = text.split(" ").map(Number);
+  return { day, count };
 }
 
 /** Writes the packed state of a `lim:` key. */

@@ -120,6 +120,7 @@ function admitAll(
         return Promise.resolve({
           slotFreed: null,
           headers: {},
+          video: null,
           settle: (outcome) => settlements.push(outcome),
           release: () => settlements.push(null),
         });

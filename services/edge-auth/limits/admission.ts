@@ -2,11 +2,12 @@
 import type { JobRequest } from "@gateway/shared/bus/job";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { KeyScope, Principal } from "@gateway/shared/keys/record";
+import type { ModelKind } from "@gateway/shared/models/kinds";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { RunOutcome } from "../dispatch/outcome.ts";
 import type { HeaderFields } from "../http/responses.ts";
 import { remember } from "@gateway/shared/process/bounded_map";
-import { type Cost, costOf, type Estimate } from "./cost.ts";
+import { type Cost, costOf, type Estimate, type Reservation } from "./cost.ts";
 import type { Admitted, Limiter } from "./limiter.ts";
 import { rateLimitHeaders, type Refusal, refusalError } from "./refusal.ts";
 
@@ -19,6 +20,8 @@ export interface RunLease {
   readonly slotFreed: Promise<void> | null;
   /** The `x-ratelimit-*` headers of the answer. */
   readonly headers: HeaderFields;
+  /** What `endVideo` needs when the video has ended that this request begins: plain data, to be kept with it. Null for other requests. */
+  readonly video: Reservation | null;
   /** Charges the cost of the run. Does not block or throw. */
   settle(outcome: RunOutcome): void;
   /** Returns everything that was taken; no worker ran the request. */
@@ -83,11 +86,11 @@ export function createAdmission(options: AdmissionOptions) {
      * that limit holds, so that its next body is not read. Does not call Redis for
      * other keys.
      */
-    async checkRefused(principal: Principal, scope: KeyScope): Promise<void> {
+    async checkRefused(principal: Principal, kind: ModelKind): Promise<void> {
       const untilMs = refusedUntilMs.get(principal.keyId);
       if (untilMs === undefined) return;
       if (now() < untilMs) {
-        await decide(principal, limiter.look(principal, scope));
+        await decide(principal, limiter.look(principal, kind));
       }
       refusedUntilMs.delete(principal.keyId);
     },
@@ -103,6 +106,8 @@ export function createAdmission(options: AdmissionOptions) {
       const rights = await limiter.rightsOf(principal, scope);
       return "reason" in rights ? refuse(principal, rights) : rights;
     },
+    /** As of the limiter. */
+    endVideo: limiter.endVideo.bind(limiter),
     /**
      * Admits a request or throws the `ApiError` of its refusal. The tokens it
      * may cost are reserved until the lease is settled.
@@ -116,8 +121,10 @@ export function createAdmission(options: AdmissionOptions) {
       },
     ): Promise<RunLease> {
       const { model } = request;
-      const ask = { scope, model, wantTokens: estimate.totalTokens };
+      const { totalTokens: wantTokens, units: wantUnits } = estimate;
+      const ask = { scope, model, wantTokens, wantUnits };
       const admitted = await decide(principal, limiter.admit(principal, ask));
+      const { id, atMs, reservedTokens, reservedUnits } = admitted;
       const freed = admitted.isSlotLimited
         ? Promise.withResolvers<void>()
         : null;
@@ -126,6 +133,9 @@ export function createAdmission(options: AdmissionOptions) {
       return {
         slotFreed: freed?.promise ?? null,
         headers: rateLimitHeaders(admitted.rates),
+        video: reservedUnits?.unit === "videoSeconds"
+          ? { id, principal, model, atMs, reservedTokens, reservedUnits }
+          : null,
         settle: (outcome) => settle(costOf(outcome, estimate)),
         release: () =>
           settle({ promptTokens: 0, completionTokens: 0, kind: "cancelled" }),

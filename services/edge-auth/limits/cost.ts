@@ -1,5 +1,6 @@
 /** The estimated cost of a request before it runs, its actual cost afterwards, and the settlement of both. */
 import {
+  dayLimitField,
   limiterDay,
   USAGE_KINDS,
   usageDay,
@@ -12,23 +13,29 @@ import {
   ownerLeaseKey,
   ownerLimiterKey,
   ownerUsageKey,
+  ownerVideoLeaseKey,
+  type Principal,
   usageKey,
+  videoLeaseKey,
 } from "@gateway/shared/keys/record";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { promptTokens } from "@gateway/shared/openai/tokens";
 import type { RunOutcome } from "../dispatch/outcome.ts";
 import type { Admitted } from "./limiter.ts";
 
-/**
- * How many tokens a request may cost, estimated before it runs. The difference is
- * settled when the actual usage is known.
- */
+/** What requests without tokens cost: pictures, characters, or seconds. */
+export interface Units {
+  unit: UsageUnit;
+  count: number;
+}
+
+/** What a request may cost, estimated before it runs. The difference is settled when the actual usage is known. */
 export interface Estimate {
   promptTokens: number;
   /** The tokens to reserve: the prompt, and the answer of each of the `n` choices. */
   totalTokens: number;
-  /** What the request costs instead of tokens, or null. */
-  unit: UsageUnit | null;
+  /** What the request costs instead of tokens, or null. A count of 0: not known before it has run. */
+  units: Units | null;
 }
 
 /** Reserved for an answer without `max_tokens`, and for thinking without `thinking_budget`. */
@@ -45,12 +52,12 @@ export function estimateTokens(
   );
   const prompt = promptTokens(request);
   const totalTokens = prompt + outputTokens * request.n;
-  return { promptTokens: prompt, totalTokens, unit: null };
+  return { promptTokens: prompt, totalTokens, units: null };
 }
 
 /** The estimate of a request that costs no tokens. */
-export const costsOnly = (unit: UsageUnit): Estimate => {
-  return { promptTokens: 0, totalTokens: 0, unit };
+export const costsOnly = (unit: UsageUnit, count = 0): Estimate => {
+  return { promptTokens: 0, totalTokens: 0, units: { unit, count } };
 };
 
 /** Thinking counts as output, and is added where `max_tokens` does not cover both. */
@@ -63,8 +70,8 @@ function thinkingTokens(request: ChatRequest): number {
 export interface Cost {
   promptTokens: number | null;
   completionTokens: number | null;
-  /** What was made, for requests without tokens. */
-  made?: { unit: UsageUnit; count: number };
+  /** The units that were made; null: unknown, as above. Absent: none. */
+  unitsMade?: number | null;
   /** Only `failed` counts as an error; a client that disconnects does not. */
   kind: RunOutcome["kind"];
 }
@@ -83,7 +90,9 @@ export interface Cost {
  * | stopped before its first token, as its worker reported | the estimated prompt |
  * | stopped, and its worker did not report the tokens | the reservation |
  *
- * Requests without tokens cost what was made: pictures, or characters spoken.
+ * For requests without tokens, the same is true of what was made: pictures, characters
+ * spoken, or seconds. The request that begins a video keeps its reservation, which
+ * is settled when the video has ended.
  */
 export function costOf(run: RunOutcome, estimate: Estimate): Cost {
   const { kind, usage, completionTokens, cancelReason, isFinal } = run;
@@ -92,20 +101,18 @@ export function costOf(run: RunOutcome, estimate: Estimate): Cost {
     completionTokens: completion,
     kind,
   });
-  const { unit } = estimate;
-  if (unit !== null) {
-    return { ...cost(0, 0), made: { unit, count: completionTokens } };
+  const isUnknown = run.dispatchMs !== null && completionTokens === 0 &&
+    (kind === "complete" || cancelReason !== null && !isFinal);
+  if (estimate.units !== null) {
+    return { ...cost(0, 0), unitsMade: isUnknown ? null : completionTokens };
   }
   if (run.dispatchMs === null) return cost(0, 0);
   // A prompt has at least one token, so a usage of 0 means that it was not counted.
   if (usage !== null && usage.prompt_tokens + usage.completion_tokens > 0) {
     return cost(usage.prompt_tokens, usage.completion_tokens);
   }
-  if (completionTokens === 0) {
-    if (kind === "complete") return cost(null, null);
-    if (cancelReason === null) return cost(0, 0);
-    if (!isFinal) return cost(null, null);
-  }
+  if (isUnknown) return cost(null, null);
+  if (completionTokens === 0 && cancelReason === null) return cost(0, 0);
   return cost(estimate.promptTokens, completionTokens);
 }
 
@@ -119,46 +126,64 @@ export interface Settlement {
   readonly isRelease: boolean;
 }
 
+/** What an admission reserved, and where that is settled. */
+export type Reservation = Pick<
+  Admitted,
+  "id" | "principal" | "model" | "atMs" | "reservedTokens" | "reservedUnits"
+>;
+
 /**
- * The settlement of a request that has ended. Both token counts are integers or null.
+ * The settlement of a request that has ended. All counts are integers or null.
  * Without a cost, it undoes an admission that may or may not have happened, including
- * the request it counted.
+ * the request it counted. `isVideo`: of the video that the request has begun.
  */
 export function settlementOf(
-  { id, principal, model, atMs, reservedTokens }: Pick<
-    Admitted,
-    "id" | "principal" | "model" | "atMs" | "reservedTokens"
-  >,
+  reservation: Reservation,
   cost: Cost | null,
+  isVideo = false,
 ): Settlement {
-  const day = usageDay(atMs);
+  const { id, principal, model, atMs, reservedTokens } = reservation;
   const { ownerId } = principal;
-  const { promptTokens = 0, completionTokens = 0, made, kind } = cost ?? {};
+  const { promptTokens = 0, completionTokens = 0, kind } = cost ?? {};
   const used = promptTokens === null || completionTokens === null
     ? reservedTokens
     : promptTokens + completionTokens;
+  const { unit, count } = reservation.reservedUnits ?? { unit: null, count: 0 };
+  const { unitsMade = 0 } = cost ?? {};
+  const day = usageDay(atMs);
   return {
     leaseId: id,
     keys: [
       limiterKey(principal),
-      leaseKey(principal),
+      isVideo ? videoLeaseKey(principal) : leaseKey(principal),
       ownerLimiterKey(ownerId),
-      ownerLeaseKey(ownerId),
+      isVideo ? ownerVideoLeaseKey(ownerId) : ownerLeaseKey(ownerId),
       usageKey(principal, day),
       ownerUsageKey(ownerId, day),
+      ...isVideo ? [] : videoKeys(principal, unit),
     ],
     terms: [
       String(used - reservedTokens),
       cost === null ? "1" : "0",
       cost === null ? "" : String(limiterDay(atMs)),
       cost === null ? "" : usageHour(atMs),
+      isVideo ? "0" : "1",
       String(promptTokens ?? 0),
       String(completionTokens ?? 0),
       kind === "failed" ? "1" : "0",
       model ?? "",
-      made === undefined ? "" : USAGE_KINDS[made.unit],
-      String(made?.count ?? 0),
+      unit === null ? "" : USAGE_KINDS[unit],
+      String(unitsMade ?? 0),
+      unit === null ? "" : dayLimitField(unit),
+      String((unitsMade ?? count) - count),
+      kind === "complete" ? "1" : "0",
     ],
     isRelease: cost === null,
   };
 }
+
+/** The leases of the videos of a key and its owner, if that is what a request makes. */
+export const videoKeys = (principal: Principal, unit: UsageUnit | null) =>
+  unit === "videoSeconds"
+    ? [videoLeaseKey(principal), ownerVideoLeaseKey(principal.ownerId)]
+    : [];

@@ -6,7 +6,7 @@ import { chatRequest } from "../../../tests/support/chat_request.ts";
 import { RunOutcome } from "../dispatch/outcome.ts";
 import { costOf, estimateTokens } from "./cost.ts";
 
-const ESTIMATE = { promptTokens: 40, totalTokens: 140, unit: null };
+const ESTIMATE = { promptTokens: 40, totalTokens: 140, units: null };
 const USAGE = { prompt_tokens: 7, completion_tokens: 5, total_tokens: 12 };
 const NO_USAGE = { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 };
 
@@ -68,6 +68,19 @@ Deno.test("costOf() by how a request ended", () => {
     const { kind } = end;
     const expected = { promptTokens, completionTokens, kind };
     assert.deepEqual(costOf(end, ESTIMATE), expected, name);
+  }
+});
+
+/** The same ends of a request that had reserved 140 characters. */
+Deno.test("costOf() of what is made instead of tokens: unknown where the tokens are, else what was seen", () => {
+  const units = { unit: "characters", count: 140 } as const;
+  for (const [name, end, [, completion]] of ENDS) {
+    const { kind, completionTokens } = end;
+    if (end.usage !== null) continue;
+    const unitsMade = completion === null ? null : completionTokens;
+    const expected = { promptTokens: 0, completionTokens: 0, kind };
+    const cost = costOf(end, { promptTokens: 0, totalTokens: 0, units });
+    assert.deepEqual(cost, { ...expected, unitsMade }, name);
   }
 });
 

@@ -23,7 +23,13 @@ import { createRecordingLog } from "../../../tests/support/recording_log.ts";
 import { RefusedBodies } from "../http/read_body.ts";
 import { createFailedRequests, type Failure } from "./failed_requests.ts";
 import { edgeLink } from "./lone_edge_fixture.ts";
-import { LIMIT_NAMES, type Refusal, refusalError } from "./refusal.ts";
+import {
+  isLimitName,
+  LIMIT_NAMES,
+  type LimitName,
+  type Refusal,
+  refusalError,
+} from "./refusal.ts";
 
 const { listedMax, heldMax } = FAILED_REQUESTS;
 const KEY: Principal = { keyId: "key_a", ownerId: "own_a" };
@@ -92,7 +98,7 @@ async function listed(world: RedisWorld, key: Principal) {
 }
 
 const limited = (
-  limit: typeof LIMIT_NAMES[number],
+  limit: LimitName,
   of: "key" | "owner",
 ): Refusal => ({
   ...{ isAdmitted: false, reason: "limited", limit, of, waitMs: 1 },
@@ -116,15 +122,17 @@ const REASONS: [
   reason: FailureReason,
   how?: Failure["how"],
 ][] = [
-  ...LIMIT_NAMES.flatMap((limit, at): [ApiError, FailureReason][] => {
-    const reason = FAILURE_REASONS[at] ?? assert.fail();
-    const owners = FAILURE_REASONS[at + LIMIT_NAMES.length] ?? assert.fail();
-    assert.equal(owners, `${reason}.owner`);
-    return [
-      [refusalError(limited(limit, "key")), reason],
-      [refusalError(limited(limit, "owner")), owners],
-    ];
-  }),
+  ...LIMIT_NAMES.filter(isLimitName).flatMap(
+    (limit, at): [ApiError, FailureReason][] => {
+      const reason = FAILURE_REASONS[at] ?? assert.fail();
+      const owners = FAILURE_REASONS[at + LIMIT_NAMES.length] ?? assert.fail();
+      assert.equal(owners, `${reason}.owner`);
+      return [
+        [refusalError(limited(limit, "key")), reason],
+        [refusalError(limited(limit, "owner")), owners],
+      ];
+    },
+  ),
   [refusalError({ isAdmitted: false, reason: "expired" }), "key_expired"],
   [refusalError({ isAdmitted: false, reason: "disabled" }), "key_disabled"],
   [

@@ -49,6 +49,7 @@ function startLeases(redis: RedisLink, unsettledMax?: number) {
 const settlement = (id: string) =>
   settlementOf({
     ...{ id, principal: KEY, model: null, reservedTokens: 100 },
+    reservedUnits: null,
     atMs: Date.UTC(2026, 0, 1, 10),
   }, { promptTokens: 2, completionTokens: 3, kind: "complete" });
 

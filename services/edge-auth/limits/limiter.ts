@@ -11,11 +11,23 @@ import {
   type Principal,
   recordKey,
 } from "@gateway/shared/keys/record";
+import { dayLimitField } from "@gateway/shared/keys/limiter_state";
 import { KEY_LIMITS } from "@gateway/shared/limits";
+import {
+  type ModelKind,
+  SCOPE_OF_KIND,
+  UNIT_OF_KIND,
+} from "@gateway/shared/models/kinds";
 import type { Log } from "@gateway/shared/process/log";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
-import { type Cost, settlementOf } from "./cost.ts";
+import {
+  type Cost,
+  type Reservation,
+  settlementOf,
+  type Units,
+  videoKeys,
+} from "./cost.ts";
 import { createLeases, type Lease } from "./leases.ts";
 import {
   isKeyRefusal,
@@ -25,7 +37,7 @@ import {
   type Refusal,
   storeIsEmpty,
 } from "./refusal.ts";
-import { ADMIT } from "./scripts.ts";
+import { ADMIT, SETTLE } from "./scripts.ts";
 
 export interface LimiterOptions {
   redis: RedisLink;
@@ -35,13 +47,15 @@ export interface LimiterOptions {
   deadlineMs?: number;
 }
 
-/** The scope, model and tokens that a request asks for. */
+/** The scope, model and cost that a request asks for. */
 export interface Ask {
   scope: KeyScope;
   /** A model id of the catalog, or null where none is involved. */
   model: string | null;
   /** Tokens to reserve, see `cost.ts`. 0: token limits do not apply. */
   wantTokens: number;
+  /** What it costs instead of tokens. */
+  wantUnits?: Units | null;
 }
 
 /** The request may run. It must be settled exactly once when it has ended. */
@@ -50,6 +64,7 @@ export interface Admitted extends Lease {
   /** Of the request, for its usage. */
   readonly model: string | null;
   readonly reservedTokens: number;
+  readonly reservedUnits: Units | null;
   /** The time of the admission, in Unix ms by Redis' clock. */
   readonly atMs: number;
   /** The state of the limits, with this request counted. */
@@ -100,23 +115,30 @@ export class Limiter {
   /** Decides whether one request may run. */
   async admit(
     principal: Principal,
-    { scope, model, wantTokens }: Ask,
+    { scope, model, wantTokens, wantUnits = null }: Ask,
   ): Promise<Admitted | Refusal> {
     const id = `${this.#leasePrefix}.${(this.#leaseCount++).toString(36)}`;
-    const lease = { id, principal, model, reservedTokens: wantTokens };
+    const reserved = { reservedTokens: wantTokens, reservedUnits: wantUnits };
+    const lease = { id, principal, model, ...reserved };
     /** Undoes an admission whose reply was malformed, late or lost. */
     const release = () =>
       void this.#leases.settle(settlementOf({ ...lease, atMs: 0 }, null));
-    const args = [scope, model ?? "", String(wantTokens), id];
-    const grant = await this.#ask(principal, args, grantIn, release);
+    const terms = [scope, model ?? "", String(wantTokens), id];
+    const grant = await this.#ask(principal, terms, grantIn, {
+      units: wantUnits,
+      release,
+    });
     if (!grant.isAdmitted) return grant;
     this.#leases.hold(lease);
     return { ...grant, ...lease };
   }
 
-  /** The refusal that the smallest request would get now, or null. Consumes nothing. */
-  async look(principal: Principal, scope: KeyScope): Promise<Refusal | null> {
-    const grant = await this.#ask(principal, [scope, "", "1", ""], grantIn);
+  /** The refusal that the smallest request of a kind would get now, or null. Consumes nothing. */
+  async look(principal: Principal, kind: ModelKind): Promise<Refusal | null> {
+    const unit = UNIT_OF_KIND[kind];
+    const terms = [SCOPE_OF_KIND[kind], "", unit === null ? "1" : "0", ""];
+    const units = unit && { unit, count: 0 };
+    const grant = await this.#ask(principal, terms, grantIn, { units });
     return grant.isAdmitted ? null : grant;
   }
 
@@ -132,12 +154,13 @@ export class Limiter {
     return this.#ask(principal, [scope ?? "", "", "", ""], modelsIn);
   }
 
-  /** Runs the admission script. `terms` are its arguments after the first two. */
+  /** Runs the admission script. `terms` are its arguments from the third to the sixth. */
   async #ask<T>(
     principal: Principal,
     terms: readonly string[],
     parse: (reply: RedisReply) => T,
-    release?: () => void,
+    { units = null, release }: { units?: Units | null; release?: () => void } =
+      {},
   ): Promise<T | Refusal> {
     const { ownerId } = principal;
     const keys = [
@@ -145,8 +168,14 @@ export class Limiter {
       leaseKey(principal),
       ownerLimiterKey(ownerId),
       ownerLeaseKey(ownerId),
+      ...videoKeys(principal, units?.unit ?? null),
     ];
-    const args = [recordKey(principal), ownerLimitsKey(ownerId), ...terms];
+    const args = [
+      ...[recordKey(principal), ownerLimitsKey(ownerId), ...terms],
+      ...units === null
+        ? ["", "0"]
+        : [dayLimitField(units.unit), String(units.count)],
+    ];
     try {
       const reply = await this.#redis.evalScript(ADMIT, keys, args, {
         deadlineMs: this.#deadlineMs,
@@ -169,6 +198,29 @@ export class Limiter {
   async settle(admitted: Admitted, cost: Cost): Promise<void> {
     if (!this.#leases.release(admitted.id)) return;
     await this.#leases.settle(settlementOf(admitted, cost));
+  }
+
+  /**
+   * Ends a video that an admitted request has begun: frees its slot, and charges the
+   * seconds that were made (0: it failed) instead of those reserved. Resolves with
+   * false if it had ended before. Throws `service_unavailable` like `admit`; may then be repeated.
+   */
+  async endVideo(reservation: Reservation, seconds: number): Promise<boolean> {
+    const cost = { promptTokens: 0, completionTokens: 0, unitsMade: seconds };
+    const { keys, leaseId, terms } = settlementOf(
+      reservation,
+      { ...cost, kind: "complete" },
+      true,
+    );
+    const args = [leaseId, "", ...terms];
+    const deadlineMs = this.#deadlineMs;
+    try {
+      return await this.#redis.evalScript(SETTLE, keys, args, {
+        deadlineMs,
+      }) === 1;
+    } catch (error) {
+      throw redisFailure(error);
+    }
   }
 
   /** Waits for settlements to be delivered, at most `timeoutMs`. Returns the number that were not. */

@@ -1,8 +1,11 @@
 import assert from "node:assert/strict";
 import {
+  LIMITER_EPOCH_MS,
   limiterDay,
+  USAGE_KINDS,
   usageDay,
   usageHour,
+  type UsageUnit,
 } from "@gateway/shared/keys/limiter_state";
 import {
   leaseKey,
@@ -10,13 +13,16 @@ import {
   ownerLeaseKey,
   ownerLimiterKey,
   ownerUsageKey,
+  ownerVideoLeaseKey,
   type Principal,
   usageKey,
+  videoLeaseKey,
 } from "@gateway/shared/keys/record";
 import {
   DONE,
   type KeyOptions,
   readState,
+  readUnits,
   type RedisWorld,
   startRedisWorld,
   writeState,
@@ -24,7 +30,10 @@ import {
 import { until } from "../../../tests/support/wait_for.ts";
 import type { Cost } from "./cost.ts";
 import type { Admitted, Ask, Limiter } from "./limiter.ts";
-import { letTimePass } from "../../../tests/support/limits/limiter_clock.ts";
+import {
+  letDayEnd,
+  letTimePass,
+} from "../../../tests/support/limits/limiter_clock.ts";
 import { loneEdge } from "./lone_edge_fixture.ts";
 
 const ASK: Ask = {
@@ -215,6 +224,173 @@ test("the day's budget: a larger request passes while it is whole, and it starts
   await t.world.command("DEL", limiterKey(late.principal));
   await t.edge.settle(late, { ...DONE, promptTokens: 0 });
   assert.equal(await readState(t.world, limiterKey(late.principal)), null);
+});
+
+const asks = (unit: UsageUnit, count: number): Partial<Ask> => ({
+  ...{ wantTokens: 0, wantUnits: { unit, count } },
+});
+
+/** What two requests ask for below, at and above a limit of 10 a day, and the second one's refusal. */
+const UNITS: [
+  UsageUnit,
+  first: number,
+  second: number,
+  which: string | null,
+][] = [
+  ["images", 9, 1, null],
+  ["images", 9, 2, "images_per_day"],
+  ["images", 10, 1, "images_per_day"],
+  // Larger than the whole budget, which is not used yet.
+  ["images", 11, 1, "images_per_day"],
+  ["characters", 9, 1, null],
+  ["characters", 9, 2, "characters_per_day"],
+  // Of recordings, nothing is known before they have run.
+  ["audioSeconds", 0, 0, null],
+  ["audioSeconds", 9, 0, null],
+  ["audioSeconds", 10, 0, "audio_seconds_per_day"],
+  ["videoSeconds", 9, 1, null],
+  ["videoSeconds", 9, 2, "video_seconds_per_day"],
+];
+const PER_DAY = {
+  ...{ imagesPerDay: 10, charactersPerDay: 10 },
+  ...{ audioSecondsPerDay: 10, videoSecondsPerDay: 10 },
+};
+
+test("the day's budget of each unit: its bounds, apart from other units and tokens, and anew with the UTC day", async (t) => {
+  for (const side of ["limits", "ownerLimits"]) {
+    for (const [unit, first, second, which] of UNITS) {
+      const limits = { ...PER_DAY, tokensPerDay: 1, tokensPerMinute: 1 };
+      const key = await t.world.addKey({ [side]: limits });
+      await t.admitted(key, asks(unit, first));
+      if (which === null) {
+        await t.admitted(key, asks(unit, second));
+        continue;
+      }
+      const refusal = await t.limited(key, asks(unit, second));
+      assert.equal(
+        refusal.which,
+        `${side === "limits" ? "key" : "owner"}:${which}`,
+      );
+      const nowMs = await t.world.time();
+      close(refusal.waitMs, DAY_MS - nowMs % DAY_MS, 2_000);
+      const other = unit === "images" ? "characters" : "images";
+      await t.admitted(key, asks(other, 10));
+      await t.admitted(key, { wantTokens: 1 });
+      await letDayEnd(t.world, key);
+      await t.admitted(key, asks(unit, second));
+    }
+  }
+  const unlimited = await t.world.addKey();
+  await t.admitted(unlimited, asks("images", 11));
+  await t.world.setKey(unlimited, { images_per_day: "11" });
+  const { which } = await t.limited(unlimited, asks("images", 0));
+  assert.equal(which, "key:images_per_day", "counts what was used before");
+});
+
+test("units are settled once: what was made stays charged and is counted, the rest is returned", async (t) => {
+  const rows: [Partial<Cost>, charged: number, counted: string | null][] = [
+    [{ kind: "complete", unitsMade: 3 }, 3, "3"],
+    [{ kind: "complete", unitsMade: 12 }, 12, "12"],
+    [{ kind: "failed", unitsMade: 0 }, 0, null],
+    [{ kind: "failed", unitsMade: 2 }, 2, "2"],
+    // Not known: the reservation stays.
+    [{ kind: "cancelled", unitsMade: null }, 8, null],
+    // No worker ran it.
+    [{ kind: "cancelled" }, 0, null],
+  ];
+  for (const unit of ["images", "characters", "audioSeconds"] as const) {
+    for (const [cost, charged, counted] of rows) {
+      const limits = PER_DAY;
+      const key = await t.world.addKey({ limits, ownerLimits: limits });
+      const request = await t.admitted(key, asks(unit, 8));
+      const ofDay = () =>
+        Promise.all([limiterKey(key), ownerLimiterKey(key.ownerId)].map(
+          async (name) => (await readUnits(t.world, name, unit))?.count,
+        ));
+      assert.deepEqual(await ofDay(), [8, 8]);
+      const ended = { ...DONE, promptTokens: 0, completionTokens: 0, ...cost };
+      await t.edge.settle(request, ended);
+      await t.edge.settle(request, ended);
+      assert.deepEqual(await ofDay(), [charged, charged]);
+      const day = usageDay(request.atMs);
+      const field = `${usageHour(request.atMs)}:${
+        USAGE_KINDS[unit]
+      }:${ASK.model}`;
+      for (const use of [usageKey(key, day), ownerUsageKey(key.ownerId, day)]) {
+        assert.equal(await t.world.command("HGET", use, field), counted);
+      }
+    }
+  }
+});
+
+test("a video holds its slot and its seconds until it has ended, and is counted then, once", async (t) => {
+  const limits = { videoJobs: 2, videoSecondsPerDay: 20 };
+  for (const side of ["limits", "ownerLimits"]) {
+    const whose = side === "limits" ? "key" : "owner";
+    const key = await t.world.addKey({ [side]: limits });
+    const ask = asks("videoSeconds", 8);
+    const slots = async () => (await t.limited(key, ask)).which;
+    const [begun, failed] = [
+      await t.admitted(key, ask),
+      await t.admitted(key, ask),
+    ];
+    assert.equal(await slots(), `${whose}:video_seconds_per_day`);
+    await t.edge.settle(failed, { ...DONE, kind: "failed", unitsMade: 0 });
+    const third = await t.admitted(key, ask);
+    for (const request of [begun, third]) {
+      await t.edge.settle(request, { ...DONE, unitsMade: null });
+    }
+    assert.equal(await t.world.command("ZCARD", leaseKey(key)), 0);
+    await letTimePass(t.world.link, { principal: key, ms: 60_000 });
+    assert.equal(
+      (await t.limited(key, asks("videoSeconds", 4))).which,
+      `${whose}:video_jobs`,
+    );
+    assert.equal(await t.edge.endVideo(begun, 5), true);
+    assert.equal(await t.edge.endVideo(begun, 5), false);
+    assert.equal(await t.edge.endVideo(third, 0), true);
+    const name = side === "limits"
+      ? limiterKey(key)
+      : ownerLimiterKey(key.ownerId);
+    assert.equal((await readUnits(t.world, name, "videoSeconds"))?.count, 5);
+    const use = usageKey(key, usageDay(begun.atMs));
+    const hour = usageHour(begun.atMs);
+    const fields = ["req", "vis"].map((kind) => `${hour}:${kind}:${ASK.model}`);
+    assert.deepEqual(await t.world.command("HMGET", use, ...fields), [
+      "3",
+      "5",
+    ]);
+    // One that its engine never ends, or that no edge could register, ends by itself.
+    const lost = await t.admitted(key, ask);
+    await t.edge.settle(lost, { ...DONE, unitsMade: null });
+    await t.admitted(key, asks("videoSeconds", 1));
+    const videos = [videoLeaseKey(key), ownerVideoLeaseKey(key.ownerId)];
+    const left = () =>
+      Promise.all(videos.map(async (name) => {
+        const ends = await t.world.command(
+          "ZRANGE",
+          name,
+          "0",
+          "-1",
+          "WITHSCORES",
+        );
+        assert.ok(Array.isArray(ends));
+        const nowMs = await t.world.time() - LIMITER_EPOCH_MS;
+        return [1, 3].map((at) =>
+          Math.round((Number(ends[at]) - nowMs) / 60_000)
+        );
+      }));
+    assert.deepEqual(await left(), [[15, 24 * 60], [15, 24 * 60]]);
+    assert.equal(
+      (await t.limited(key, asks("videoSeconds", 1))).which,
+      `${whose}:video_jobs`,
+    );
+    for (const name of videos) {
+      await t.world.command("ZINCRBY", name, String(-DAY_MS), lost.id);
+    }
+    await t.admitted(key, asks("videoSeconds", 1));
+    assert.equal(await t.edge.endVideo(lost, 2), true);
+  }
 });
 
 test("the state of an earlier version still limits, and a broken one is a fault", async (t) => {

@@ -4,46 +4,57 @@ import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { HeaderFields } from "../http/responses.ts";
 
-type ErrorText = readonly [code: ErrorCode, text: string];
+/** What the caller is told, and what counts the refusal: see `failed_requests.ts`. */
+type ErrorText = readonly [
+  code: ErrorCode,
+  text: string,
+  reason: FailureReason | null,
+];
 
 /** Why a key may not be used. `unknown`: it was deleted, or never existed. */
 const KEY_ERRORS = {
-  unknown: ["unauthorized", "unauthorized"],
-  expired: ["unauthorized", "unauthorized"],
-  disabled: ["key_disabled", "unauthorized"],
-  scope: ["forbidden", "This API key is not allowed to use this endpoint."],
-  model: ["forbidden", "This API key is not allowed to use this model."],
+  unknown: ["unauthorized", "unauthorized", null],
+  expired: ["unauthorized", "unauthorized", "key_expired"],
+  disabled: ["key_disabled", "unauthorized", "key_disabled"],
+  scope: [
+    "forbidden",
+    "This API key is not allowed to use this endpoint.",
+    "endpoint_forbidden",
+  ],
+  model: [
+    "forbidden",
+    "This API key is not allowed to use this model.",
+    "model_forbidden",
+  ],
 } as const satisfies Record<string, ErrorText>;
 
-/** The limits: the error code of each, and its name in messages. */
+const REQUESTS = "rate_limit_exceeded";
+const MEDIA = "media_limit_exceeded";
+const AT_ONCE = "concurrency_limit_exceeded";
+/** The limits, each with its name in messages. */
 const LIMIT_ERRORS = {
-  requests: ["rate_limit_exceeded", "requests per minute"],
-  tokens: ["token_limit_exceeded", "tokens per minute"],
-  day: ["daily_limit_exceeded", "tokens per day"],
-  concurrency: ["concurrency_limit_exceeded", "requests at the same time"],
+  requests: [REQUESTS, "requests per minute", "requests_per_minute"],
+  tokens: ["token_limit_exceeded", "tokens per minute", "tokens_per_minute"],
+  day: ["daily_limit_exceeded", "tokens per day", "tokens_per_day"],
+  concurrency: [AT_ONCE, "requests at the same time", "concurrency"],
+  images_per_day: [MEDIA, "images per day", "images_per_day"],
+  characters_per_day: [MEDIA, "characters per day", "characters_per_day"],
+  audio_seconds_per_day: [
+    MEDIA,
+    "audio seconds per day",
+    "audio_seconds_per_day",
+  ],
+  video_seconds_per_day: [
+    MEDIA,
+    "video seconds per day",
+    "video_seconds_per_day",
+  ],
+  video_jobs: [AT_ONCE, "videos at the same time", "video_jobs"],
 } as const satisfies Record<string, ErrorText>;
 
 export type KeyRefusal = keyof typeof KEY_ERRORS;
 export type LimitName = keyof typeof LIMIT_ERRORS;
-export const LIMIT_NAMES = [
-  "requests",
-  "tokens",
-  "day",
-  "concurrency",
-] as const;
-
-/** What counts the refusals, see `failed_requests.ts`. */
-const REASONS = {
-  unknown: null,
-  expired: "key_expired",
-  disabled: "key_disabled",
-  scope: "endpoint_forbidden",
-  model: "model_forbidden",
-  requests: "requests_per_minute",
-  tokens: "tokens_per_minute",
-  day: "tokens_per_day",
-  concurrency: "concurrency",
-} as const satisfies Record<KeyRefusal | LimitName, FailureReason | null>;
+export const LIMIT_NAMES: readonly string[] = Object.keys(LIMIT_ERRORS);
 
 /** The state of one limit. */
 export interface Rate {
@@ -91,7 +102,8 @@ export function isLimitName(word: string | undefined): word is LimitName {
 
 /** The answer to every failed authentication. */
 export function unauthorized(): ApiError {
-  return new ApiError(...KEY_ERRORS.unknown);
+  const [code, message] = KEY_ERRORS.unknown;
+  return new ApiError(code, message);
 }
 
 /**
@@ -124,11 +136,10 @@ export function storeIsEmpty(): RedisUnavailableError {
  */
 export function refusalError(refusal: Refusal): ApiError {
   if (refusal.reason !== "limited") {
-    const [code, message] = KEY_ERRORS[refusal.reason];
-    return new ApiError(code, message, { reason: REASONS[refusal.reason] });
+    const [code, message, reason] = KEY_ERRORS[refusal.reason];
+    return new ApiError(code, message, { reason });
   }
-  const reason = REASONS[refusal.limit];
-  const [code, name] = LIMIT_ERRORS[refusal.limit];
+  const [code, name, reason] = LIMIT_ERRORS[refusal.limit];
   const whose = refusal.of === "key" ? "this API key" : "your account";
   const seconds = Math.ceil(refusal.waitMs) / MS_PER_SECOND;
   return new ApiError(

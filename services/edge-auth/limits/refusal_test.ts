@@ -27,6 +27,8 @@ const TABLE: [refused: Refusal, status: number, code: string][] = [
   [limited("tokens"), 429, "rate_limit_exceeded"],
   [limited("day"), 429, "rate_limit_exceeded"],
   [limited("concurrency"), 429, "rate_limit_exceeded"],
+  [limited("images_per_day"), 429, "rate_limit_exceeded"],
+  [limited("video_jobs"), 429, "rate_limit_exceeded"],
 ];
 
 Deno.test("refusalError() by reason", () => {
@@ -50,6 +52,9 @@ Deno.test("refusalError() names the limit, whose it is, and how long to wait", (
   assert.equal(error.retryAfterMs, 45_175);
   assert.equal(error.retryable, true);
   assert.equal(refusalError(limited("day", 5)).retryable, false);
+  const spoken = refusalError(limited("characters_per_day", 5));
+  assert.match(spoken.message, /^Limit of characters per day reached/);
+  assert.equal(spoken.retryable, false);
 });
 
 Deno.test("goDuration()", () => {

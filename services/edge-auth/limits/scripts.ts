@@ -18,6 +18,15 @@ const STATE_TTL_MS = LAST_USE_DAYS_KEPT * 86_400_000;
 /** An expired lease is kept this long so that its request can still be settled once. */
 const DEAD_LEASE_MS = 3_600_000;
 const LEASES_TTL_MS = 2 * DEAD_LEASE_MS;
+
+/** A video holds its slot this long until its engine has accepted it. No request for one lasts longer. */
+const VIDEO_START_MS = 15 * 60_000;
+/** From then on it holds the slot until it is finished, and at most this long. */
+const VIDEO_JOB_MS = 86_400_000;
+/** A video that holds no slot any more can still be settled once, for this long. */
+const DEAD_VIDEO_MS = 7 * 86_400_000;
+/** The reported wait when too many videos are being made: they take minutes. */
+const VIDEO_WAIT_MS = 10_000;
 const USAGE_TTL_S = USAGE_DAYS_KEPT * 86_400;
 
 /** The server's time: ms since {@link LIMITER_EPOCH_MS}, with fractions. */
@@ -50,11 +59,14 @@ return {redis.call('GET', ARGV[1]), redis.call('GET', '${STORE_KEY}')}
  *
  * ```
  * KEYS  1 lim:{owner}:<key>   2 lease:{owner}:<key>   3 lim:{owner}   4 lease:{owner}
+ *       5 lease:{owner}:<key>:video   6 lease:{owner}:video   only to begin a video
  * ARGV  1 record key          read only: not in KEYS, to which EVALSHA requires write access
  *       2 owner limits key    read only; also has the state of the owner
  *       3 scope, or empty   4 model, or empty
  *       5 tokens to reserve   empty: only the key and its rights are checked
  *       6 lease id            empty: nothing is taken, the script only decides
+ *       7 limit of a unit     "images_per_day"; empty: the request costs tokens
+ *       8 units to reserve    0: not known before it has run
  *
  * reply {"unknown"} {"expired"} {"disabled"} {"scope"} {"model"}
  *       {"empty"}     Redis holds no keys at all: its data was lost
@@ -66,6 +78,7 @@ return {redis.call('GET', ARGV[1]), redis.call('GET', '${STORE_KEY}')}
  *       "ok"      … 1 if the key or the owner has a concurrency limit, else 0
  *       "limited" … which, wait
  *         which       "key" or "owner", a colon, "requests" "tokens" "day" "concurrency"
+ *                     "video_jobs" or the limit of the unit
  *         wait        ms until all of the violated limits admit this request
  * ```
  *
@@ -78,9 +91,10 @@ return {redis.call('GET', ARGV[1]), redis.call('GET', '${STORE_KEY}')}
  *   interval. With 600 per minute, the 601st of a burst has to wait 100 ms.
  * - Tokens: the same with weights. A request larger than the bucket is admitted when
  *   the bucket is full; the rest is debt that later requests wait for.
- * - Day: a counter that restarts at midnight UTC; again, a request larger than the
- *   whole budget is admitted while none of it is used.
- * - Concurrency: leases by expiry time. An expired lease is not counted.
+ * - Day: a counter of tokens or of another unit, which restarts at midnight UTC; again,
+ *   a request larger than the whole budget is admitted while none of it is used.
+ * - Concurrency: leases by expiry time. An expired lease is not counted. A video has one
+ *   of its own, which outlasts its request: see {@link VIDEO_START_MS}.
  *
  * A hundredth of an interval is tolerated, because sums of fractions are not exact.
  *
@@ -92,8 +106,9 @@ return {redis.call('GET', ARGV[1]), redis.call('GET', '${STORE_KEY}')}
 export const ADMIT: RedisScript = defineScript(
   "admit",
   `${NOW}
-local rec = call('HMGET', ARGV[1], 'rpm', 'tpm', 'tpd', 'conc', 'state', 'expires_at', 'scopes', 'models')
-if not rec[5] then return {call('GET', '${STORE_KEY}') and 'unknown' or 'empty'} end
+local unit = ARGV[7]
+local rec = call('HMGET', ARGV[1], 'rpm', 'tpm', 'tpd', 'conc', 'video_jobs', unit, 'state', 'expires_at', 'scopes', 'models')
+if not rec[7] then return {call('GET', '${STORE_KEY}') and 'unknown' or 'empty'} end
 local function whole(text)
   if not text then return 0 end
   local value = tonumber(text)
@@ -105,17 +120,17 @@ end
 local function lists(text, item)
   return string.find(',' .. text .. ',', ',' .. item .. ',', 1, true)
 end
-local expires = whole(rec[6])
+local expires = whole(rec[8])
 if expires > 0 and expires - ${LIMITER_EPOCH_MS} <= now then return {'expired'} end
-local own = call('HMGET', ARGV[2], 'rpm', 'tpm', 'tpd', 'conc', 'state')
-if rec[5] ~= 'enabled' or own[5] == 'disabled' then return {'disabled'} end
-if ARGV[3] ~= '' and not lists(rec[7] or '', ARGV[3]) then return {'scope'} end
-local models = rec[8] or ''
+local own = call('HMGET', ARGV[2], 'rpm', 'tpm', 'tpd', 'conc', 'video_jobs', unit, 'state')
+if rec[7] ~= 'enabled' or own[7] == 'disabled' then return {'disabled'} end
+if ARGV[3] ~= '' and not lists(rec[9] or '', ARGV[3]) then return {'scope'} end
+local models = rec[10] or ''
 if models ~= '' and ARGV[4] ~= '' and not lists(models, ARGV[4]) then return {'model'} end
 if ARGV[5] == '' then return {'ok', models} end
 
 local want = tonumber(ARGV[5])
-local lease = ARGV[6]
+local lease, units = ARGV[6], tonumber(ARGV[8])
 local today = floor(now / 86400000)
 local ends = floor(now) + ${LEASE_MS}
 local wait, which, slots = 0, nil, 0
@@ -139,9 +154,19 @@ local function bucket(limit, perMinute, fullAt, cost, at)
   return base + cost * each
 end
 
+-- Returns the day, and what is used of its budget after this cost has been taken.
+local function budget(limit, perDay, day, used, cost)
+  if day ~= today and day ~= today + 1 then day, used = today, 0 end
+  if perDay > 0 and (used >= perDay or used + min(cost, perDay) > perDay) then
+    refuse(limit, (day + 1) * 86400000 - now)
+  end
+  return day, used + cost
+end
+
 -- Checks the limits of the key or the owner. Returns the function that takes the request.
-local function check(who, limits, state, leases)
+local function check(who, limits, state, leases, videos)
   local rpm, tpm, tpd, conc = whole(limits[1]), whole(limits[2]), whole(limits[3]), whole(limits[4])
+  local jobs, unitDay, made = whole(limits[5]), today, 0
   local last, req, tok, day, used = 0, 0, 0, today, 0
   local function save(at)
     return struct.pack('<ddddddd', at, req, tok, day, used, rpm, tpm)
@@ -154,11 +179,15 @@ local function check(who, limits, state, leases)
   end
   req = bucket(who .. ':requests', rpm, req, 1, 1)
   tok = bucket(who .. ':tokens', tpm, tok, want, 4)
-  if day ~= today and day ~= today + 1 then day, used = today, 0 end
-  if tpd > 0 and want > 0 and used + min(want, tpd) > tpd then
-    refuse(who .. ':day', (day + 1) * 86400000 - now)
+  day, used = budget(who .. ':day', want > 0 and tpd or 0, day, used, want)
+  if unit ~= '' then
+    local u = call('HGET', state, unit)
+    if u then unitDay, made = struct.unpack('<dd', u) end
+    unitDay, made = budget(who .. ':' .. unit, whole(limits[6]), unitDay, made, units)
   end
-  used = used + want
+  if videos and jobs > 0 and call('ZCOUNT', videos, now, '+inf') >= jobs then
+    refuse(who .. ':video_jobs', ${VIDEO_WAIT_MS})
+  end
   if who == 'owner' and conc == 0 then leases = nil end
   local running = leases and call('ZCARD', leases)
   if conc > 0 then
@@ -175,6 +204,7 @@ local function check(who, limits, state, leases)
   return function()
     local isFirst = floor(now / 60000) ~= floor(last / 60000)
     call('HSET', state, 's', save(now))
+    if unit ~= '' then call('HSET', state, unit, struct.pack('<dd', unitDay, made)) end
     if leases then call('ZADD', leases, ends, lease) end
     if leases and (isFirst or running == 0) then call('PEXPIRE', leases, ${LEASES_TTL_MS}) end
     if not isFirst then return end
@@ -185,10 +215,10 @@ local function check(who, limits, state, leases)
   end
 end
 
-local takeKey = check('key', rec, KEYS[1], KEYS[2])
+local takeKey = check('key', rec, KEYS[1], KEYS[2], KEYS[5])
 local takeOwner = nil
-for at = 1, 4 do
-  if not takeOwner and whole(own[at]) > 0 then takeOwner = check('owner', own, KEYS[3], KEYS[4]) end
+for at = 1, 6 do
+  if not takeOwner and whole(own[at]) > 0 then takeOwner = check('owner', own, KEYS[3], KEYS[4], KEYS[6]) end
 end
 local function reply(status, requests, tokens, ...)
   local rl, rr, rt, tl, tr, tt = unpack(rates)
@@ -200,6 +230,11 @@ if which then return reply('limited', 0, 0, which, math.ceil(wait)) end
 if lease ~= '' then
   takeKey()
   if takeOwner then takeOwner() end
+  for at = 5, #KEYS do
+    call('ZREMRANGEBYSCORE', KEYS[at], '-inf', now - ${DEAD_VIDEO_MS})
+    call('ZADD', KEYS[at], floor(now) + ${VIDEO_START_MS}, lease)
+    call('PEXPIRE', KEYS[at], ${VIDEO_JOB_MS + DEAD_VIDEO_MS})
+  end
 end
 return reply('ok', 1, want, slots)
 `,
@@ -233,15 +268,21 @@ end
  * ```
  * KEYS  1 lim:{owner}:<key>   2 lease:{owner}:<key>   3 lim:{owner}   4 lease:{owner}
  *       5 use:{owner}:<key>:<yyyymmdd>   6 use:{owner}:<yyyymmdd>
+ *       7 lease:{owner}:<key>:video   8 lease:{owner}:video   of a request to begin a video
  * ARGV  1 lease id   2 "1": settle even though the lease is lost
  *       3 tokens used minus tokens reserved   4 requests to return
  *       5 UTC day of the admission ("d" of the state), or empty: unknown
  *       6 hour of the usage fields "00".."23", or empty: nothing is counted
- *       7 prompt tokens   8 completion tokens   9 errors   10 model, or empty
- *       11 further counter of usage, or empty   12 what to add to it
+ *       7 requests   8 prompt tokens   9 completion tokens   10 errors   11 model, or empty
+ *       12 counter of the unit   13 units made                   0: not counted
+ *       14 limit of the unit     15 units made minus reserved    0: as reserved
+ *       16 "1": the video has begun, and keeps its slot
  *
  * reply 1 settled, 0 no such lease
  * ```
+ *
+ * A video is settled twice: its request, and when it has ended, with KEYS 7 and 8 as
+ * KEYS 2 and 4.
  *
  * The correction uses the limits of the last admission. A state that has expired is
  * not recreated. The lease is removed first, because a script that has already
@@ -249,10 +290,13 @@ end
  */
 export const SETTLE: RedisScript = defineScript(
   "settle",
-  `
-local call = redis.call
+  `${NOW}
 if call('ZREM', KEYS[2], ARGV[1]) == 0 and ARGV[2] ~= '1' then return 0 end
 call('ZREM', KEYS[4], ARGV[1])
+for at = 7, #KEYS do
+  if ARGV[16] == '1' then call('ZADD', KEYS[at], 'XX', floor(now) + ${VIDEO_JOB_MS}, ARGV[1])
+  else call('ZREM', KEYS[at], ARGV[1]) end
+end
 
 local tokens, requests, onDay = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local function correct(state)
@@ -261,25 +305,37 @@ local function correct(state)
   local last, req, tok, day, used, rpm, tpm = struct.unpack('<ddddddd', s)
   if rpm > 0 then req = req - requests * 60000 / rpm end
   if tpm > 0 then tok = tok + tokens * 60000 / tpm end
-  if not onDay or onDay == day then used = math.max(0, used + tokens) end
+  if not onDay or onDay == day then used = max(0, used + tokens) end
   call('HSET', state, 's', struct.pack('<ddddddd', last, req, tok, day, used, rpm, tpm))
 end
 if tokens ~= 0 or requests ~= 0 then
   correct(KEYS[1])
   correct(KEYS[3])
 end
+local unit, units = ARGV[14], tonumber(ARGV[15])
+local function correctUnits(state)
+  local u = call('HGET', state, unit)
+  if not u then return end
+  local day, made = struct.unpack('<dd', u)
+  if onDay and onDay ~= day then return end
+  call('HSET', state, unit, struct.pack('<dd', day, max(0, made + units)))
+end
+if units ~= 0 then
+  correctUnits(KEYS[1])
+  correctUnits(KEYS[3])
+end
 
 local hour = ARGV[6]
 if hour == '' then return 1 end
-local model = ARGV[10] == '' and '' or ':' .. ARGV[10]
+local model = ARGV[11] == '' and '' or ':' .. ARGV[11]
 for _, use in ipairs({KEYS[5], KEYS[6]}) do
-  if call('HINCRBY', use, hour .. ':${USAGE_KINDS.requests}' .. model, 1) == 1 then
+  if call('HINCRBY', use, hour .. ':${USAGE_KINDS.requests}' .. model, ARGV[7]) <= 1 then
     call('EXPIRE', use, ${USAGE_TTL_S})
   end
   for i, kind in ipairs({'${USAGE_KINDS.promptTokens}', '${USAGE_KINDS.completionTokens}', '${USAGE_KINDS.errors}'}) do
-    if ARGV[6 + i] ~= '0' then call('HINCRBY', use, hour .. ':' .. kind .. model, ARGV[6 + i]) end
+    if ARGV[7 + i] ~= '0' then call('HINCRBY', use, hour .. ':' .. kind .. model, ARGV[7 + i]) end
   end
-  if ARGV[11] ~= '' then call('HINCRBY', use, hour .. ':' .. ARGV[11] .. model, ARGV[12]) end
+  if ARGV[13] ~= '0' then call('HINCRBY', use, hour .. ':' .. ARGV[12] .. model, ARGV[13]) end
 end
 return 1
 `,

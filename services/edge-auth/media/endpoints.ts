@@ -28,7 +28,7 @@ export const SPEECH_ENDPOINT: Endpoint<SpeechRequest> = {
     requireCleanJson(request);
     return request;
   },
-  estimate: () => costsOnly("characters"),
+  estimate: ({ input }) => costsOnly("characters", [...input].length),
   answer: ({ stream }, options) => new MediaAnswer(options, () => stream),
 };
 
@@ -44,7 +44,7 @@ const parsePictures =
 export const IMAGE_ENDPOINT: Endpoint<ImageRequest> = {
   kind: "image",
   parse: parsePictures(imageRequestSchema),
-  estimate: () => costsOnly("images"),
+  estimate: ({ n }) => costsOnly("images", n),
   answer: ({ stream }, options) => new MediaAnswer(options, () => stream),
 };
 

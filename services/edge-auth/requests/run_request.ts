@@ -69,7 +69,7 @@ export interface AnswerOptions {
 
 export interface RunRequestDependencies extends BodyBounds {
   catalog: Catalog;
-  admission: Admission;
+  admission: Omit<Admission, "endVideo">;
   refusedBodies: RefusedBodies;
   failedRequests: Pick<FailedRequests, "add">;
   dispatcher: Pick<Dispatcher, "start" | "isStoppedSince">;
@@ -107,7 +107,7 @@ export async function runRequest<Request extends JobRequest>(
   const { keyId } = principal;
   const { kind } = endpoint;
   const scope = SCOPE_OF_KIND[kind];
-  await admission.checkRefused(principal, scope);
+  await admission.checkRefused(principal, kind);
   const read = await readRequest(call, keyId, endpoint, dependencies).catch(
     async (error: unknown) => {
       // A key that may not use the endpoint at all gets the error for that instead.

@@ -48,7 +48,7 @@ export async function runUpload<Request extends JobRequest>(
   const { admission, refusedBodies, catalog, deadlines } = dependencies;
   const { keyId } = principal;
   const scope = SCOPE_OF_KIND[endpoint.kind];
-  await admission.checkRefused(principal, scope);
+  await admission.checkRefused(principal, endpoint.kind);
   await admission.modelsOf(principal, scope);
   await refusedBodies.wait(keyId, deadlines);
   const form = new Form(exchange, keyId, endpoint.form, dependencies);

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { Page } from "playwright-core";
 import { FAILURE_REASONS } from "@gateway/shared/keys/failed_requests";
-import type { KeyRecord } from "@gateway/shared/keys/record";
+import { type KeyRecord, UNLIMITED } from "@gateway/shared/keys/record";
 import {
   codeOf,
   fail,
@@ -60,6 +60,7 @@ export async function setStage(visit: Visit) {
         description,
         models: n === 0 ? ["neutral-3.7-plus"] : [],
         limits: {
+          ...UNLIMITED,
           ...n === 0 ? { concurrency: 4, tokensPerMinute: 60_000 } : limits,
           requestsPerMinute: (n + 1) * 60,
           tokensPerDay: n * 100_000,
@@ -70,6 +71,7 @@ export async function setStage(visit: Visit) {
   }
   const [key = assert.fail(), , disabled = assert.fail(), rotated] = keys;
   await site.deps.owners.setLimits(ownerId, {
+    ...UNLIMITED,
     ...{ requestsPerMinute: 50, tokensPerMinute: 200_000 },
     ...{ tokensPerDay: 5_000_000, concurrency: 0 },
   });

@@ -2,6 +2,7 @@ import type { KeyRecord, Limits } from "@gateway/shared/keys/record";
 import { defined } from "@gateway/shared/process/env";
 import type { KeyRow } from "../domain/keys/key_page.ts";
 import { isExpired } from "../domain/keys/key_record.ts";
+import { LIMIT_NAMES, limitWords } from "../domain/keys/settings.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -35,12 +36,10 @@ export function toJson(key: KeyRecord, nowMs: number) {
   };
 }
 
-export const limitsToJson = (limits: Limits) => ({
-  requests_per_minute: limits.requestsPerMinute,
-  tokens_per_minute: limits.tokensPerMinute,
-  tokens_per_day: limits.tokensPerDay,
-  concurrency: limits.concurrency,
-});
+export const limitsToJson = (limits: Limits) =>
+  Object.fromEntries(
+    LIMIT_NAMES.map((name) => [limitWords(name, "_"), limits[name]]),
+  );
 
 export const rowToJson = (row: KeyRow, nowMs: number) => ({
   ...toJson(row.key, nowMs),

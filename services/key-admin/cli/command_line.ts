@@ -88,6 +88,23 @@ const OPTIONS = z.object({
   tpm: option("<n>", "tokens per minute", setting.tokensPerMinute),
   tokensPerDay: option("<n>", "tokens per UTC day", setting.tokensPerDay),
   concurrency: option("<n>", "requests at the same time", setting.concurrency),
+  imagesPerDay: option("<n>", "images per UTC day", setting.imagesPerDay),
+  charactersPerDay: option(
+    "<n>",
+    "characters spoken per UTC day",
+    setting.charactersPerDay,
+  ),
+  audioSecondsPerDay: option(
+    "<n>",
+    "seconds transcribed per UTC day",
+    setting.audioSecondsPerDay,
+  ),
+  videoSecondsPerDay: option(
+    "<n>",
+    "seconds of video per UTC day",
+    setting.videoSecondsPerDay,
+  ),
+  videoJobs: option("<n>", "videos at the same time", setting.videoJobs),
   expires: option("<time>", "a day, a time in ISO 8601, or never", expires),
   models: option("<a,b>", 'models that it may use, "" for all', models),
   scopes: option("<a,b>", KEY_SCOPES.join(", "), scopes),
@@ -119,6 +136,11 @@ const OPTION_OF_LIMIT = {
   tokensPerMinute: "tpm",
   tokensPerDay: "tokensPerDay",
   concurrency: "concurrency",
+  imagesPerDay: "imagesPerDay",
+  charactersPerDay: "charactersPerDay",
+  audioSecondsPerDay: "audioSecondsPerDay",
+  videoSecondsPerDay: "videoSecondsPerDay",
+  videoJobs: "videoJobs",
 } as const;
 
 export const LIMIT_OPTIONS = Object.values(OPTION_OF_LIMIT);

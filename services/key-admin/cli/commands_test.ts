@@ -4,7 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { isWellFormedKey } from "@gateway/shared/keys/key";
-import type { Limits } from "@gateway/shared/keys/record";
+import { type Limits, UNLIMITED } from "@gateway/shared/keys/record";
 import {
   PASSWORD,
   signIn,
@@ -227,8 +227,9 @@ Deno.test("owners grant, revoke, disable, enable and remove-factor act as an ope
 
 Deno.test("every new key and owner gets the operator's default limits, unless a limit is given", async () => {
   const key: Limits = {
+    ...UNLIMITED,
     ...{ requestsPerMinute: 600, tokensPerMinute: 100_000 },
-    ...{ tokensPerDay: 0, concurrency: 10 },
+    ...{ concurrency: 10, imagesPerDay: 100 },
   };
   const owner: Limits = { ...key, requestsPerMinute: 6_000 };
   const defaultLimits = { key, owner };
@@ -255,7 +256,8 @@ Deno.test("every new key and owner gets the operator's default limits, unless a 
     const input = new RegExp(`<input[^>]*name="${field}"[^>]*>`).exec(text);
     return /value="([^"]*)"/.exec(input?.[0] ?? assert.fail(field))?.[1] ?? "";
   });
-  assert.deepEqual(fields, ["600", "100000", "", "10"], "the console's form");
+  const shown = ["600", "100000", "", "10", "100", "", "", "", ""];
+  assert.deepEqual(fields, shown, "the console's form");
 });
 
 Deno.test("mistakes are explained", async (t) => {

@@ -13,6 +13,7 @@ import {
   storedKey,
   useLimits,
 } from "../console_fixture.ts";
+import { limitsOf } from "../domain/keys/settings.ts";
 import { routeOwner } from "../routes_fixture.ts";
 import { parse } from "./pages/key_form.tsx";
 
@@ -53,8 +54,8 @@ type FormValues = Parameters<typeof parse>[0];
 const valuesOf = (more: Partial<FormValues>): FormValues => ({
   ...{ description: "A key", scopes: ["chat"], models: [], expires: "" },
   which_models: more.models === undefined ? "all" : "these",
-  ...{ requestsPerMinute: "", tokensPerMinute: "", tokensPerDay: "" },
-  ...{ concurrency: "", ...more },
+  ...limitsOf(() => ""),
+  ...more,
 });
 
 Deno.test("ASVS 2.2.1: parse() reports the mistakes in a key's form by field", async (t) => {
@@ -121,6 +122,7 @@ Deno.test("parse() reads settings: normal text, limits, models, the end of a day
   );
   assert.equal(settings?.description, "é🔑".repeat(50));
   assert.deepEqual(settings?.limits, {
+    ...UNLIMITED,
     ...{ requestsPerMinute: 1_000_000, tokensPerMinute: 1_000_000_000_000 },
     ...{ tokensPerDay: 10_000, concurrency: 0 },
   });

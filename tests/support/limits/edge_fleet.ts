@@ -3,7 +3,7 @@
  * its own clock. They can be killed and restarted within milliseconds, so that a
  * property can be tried in hundreds of runs.
  */
-import type { Cost } from "../../../services/edge-auth/limits/cost.ts";
+import type { Cost, Units } from "../../../services/edge-auth/limits/cost.ts";
 import {
   type Admitted,
   type Ask,
@@ -102,8 +102,13 @@ async function startEdge(
     },
     admission,
     /** Null: Redis could not be asked, or the edge was killed meanwhile. */
-    async ask(principal: Principal, wantTokens = 0) {
-      const answer = await decide(admission, principal, wantTokens);
+    async ask(
+      principal: Principal,
+      wantTokens = 0,
+      wantUnits: Units | null = null,
+    ) {
+      const ask: Ask = { scope: "chat", model: "m", wantTokens, wantUnits };
+      const answer = await decide(admission, principal, ask);
       const isLost = answer === "unsure" || !isAlive;
       if (isLost) onUnsure();
       return isLost || answer === "not asked" ? null : answer;
@@ -128,9 +133,8 @@ async function startEdge(
 async function decide(
   admission: Limiter,
   principal: Principal,
-  wantTokens: number,
+  ask: Ask,
 ): Promise<Admitted | Refusal | "unsure" | "not asked"> {
-  const ask: Ask = { scope: "chat", model: "m", wantTokens };
   try {
     return await admission.admit(principal, ask);
   } catch (error) {

@@ -1,3 +1,4 @@
+import { dayLimitField, USAGE_UNITS } from "@gateway/shared/keys/limiter_state";
 import {
   leaseKey,
   limiterKey,
@@ -6,11 +7,7 @@ import {
   type Principal,
 } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import {
-  readState,
-  type RedisWorld,
-  writeState,
-} from "../admission_fixture.ts";
+import type { RedisWorld } from "../admission_fixture.ts";
 
 /**
  * Moves every time in a state back, and leases with it. Redis' clock is the only
@@ -58,13 +55,26 @@ export async function letTimePass(
   return ms;
 }
 
+const LET_DAY_END = `
+local s = redis.call('HGET', KEYS[1], 's')
+if not s then return end
+local last, req, tok, day, used, rpm, tpm = struct.unpack('<ddddddd', s)
+redis.call('HSET', KEYS[1], 's',
+  struct.pack('<ddddddd', last, req, tok, day - 1, used, rpm, tpm))
+for _, unit in ipairs(ARGV) do
+  local u = redis.call('HGET', KEYS[1], unit)
+  if u then
+    local day, count = struct.unpack('<dd', u)
+    redis.call('HSET', KEYS[1], unit, struct.pack('<dd', day - 1, count))
+  end
+end`;
+
 /** Lets midnight UTC pass for the budgets of a key and of its owner. Returns a day in ms. */
 export async function letDayEnd(world: RedisWorld, principal: Principal) {
+  const units = USAGE_UNITS.map(dayLimitField);
   const owner = ownerLimiterKey(principal.ownerId);
   for (const name of [limiterKey(principal), owner]) {
-    const state = await readState(world, name);
-    if (state === null) continue;
-    await writeState(world, name, { ...state, day: state.day - 1 });
+    await world.command("EVAL", LET_DAY_END, "1", name, ...units);
   }
   return DAY_MS;
 }

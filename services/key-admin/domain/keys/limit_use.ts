@@ -1,8 +1,10 @@
-import { Buffer } from "node:buffer";
 import {
+  dayLimitField,
   LIMITER_EPOCH_MS,
   LIMITER_FIELDS,
   limiterDay,
+  USAGE_UNITS,
+  type UsageUnit,
 } from "@gateway/shared/keys/limiter_state";
 import {
   type KeyRecord,
@@ -11,10 +13,12 @@ import {
   type Limits,
   ownerLeaseKey,
   ownerLimiterKey,
+  ownerVideoLeaseKey,
+  videoLeaseKey,
 } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { defineScript } from "@gateway/shared/redis/script";
-import { asList, asNumber, asText } from "../store/redis.ts";
+import { asList, asNumber } from "../store/redis.ts";
 import { LIMIT_NAMES } from "./settings.ts";
 
 /** Use against the limits of a key and of its owner, from the state that the edges keep. */
@@ -33,22 +37,36 @@ export interface Meter {
  * Reads the time and the states at one moment.
  *
  * ```
- * KEYS  1 lim:{owner}   2 lease:{owner}   3 lim:{owner}:<key>   4 lease:{owner}:<key>
+ * KEYS  1 lim:{owner}   2 lease:{owner}   3 lease:{owner}:video   4 to 6 the same of a key
+ * ARGV  fields of units in the state
  *
- * reply {unix ms, state in hexadecimal, running, state, running}
+ * reply {unix ms, numbers of the owner, numbers of the key}
+ *         numbers: running requests, videos being made, the first five of the state,
+ *         day and count of each unit; 0: never used
  * ```
  */
 const METERS_SCRIPT = defineScript(
   "key-admin/meters",
   `
-local time = redis.call('TIME')
+local call = redis.call
+local time = call('TIME')
 local nowMs = time[1] * 1000 + math.floor(time[2] / 1000)
 local reply = {nowMs}
-for at = 1, #KEYS, 2 do
-  local state = redis.call('HGET', KEYS[at], '${LIMITER_FIELDS.state}') or ''
-  local hex = string.gsub(state, '.', function(char) return string.format('%02x', string.byte(char)) end)
-  table.insert(reply, hex)
-  table.insert(reply, redis.call('ZCOUNT', KEYS[at + 1], nowMs - ${LIMITER_EPOCH_MS}, '+inf'))
+for at = 1, #KEYS, 3 do
+  local numbers = {}
+  for leases = at + 1, at + 2 do
+    table.insert(numbers, call('ZCOUNT', KEYS[leases], nowMs - ${LIMITER_EPOCH_MS}, '+inf'))
+  end
+  local function read(field, count)
+    local packed = call('HGET', KEYS[at], field) or ''
+    for nth = 1, count do
+      local number = #packed < 8 * nth and 0 or struct.unpack('<d', packed, 8 * nth - 7)
+      table.insert(numbers, string.format('%.17g', number))
+    end
+  end
+  read('${LIMITER_FIELDS.state}', 5)
+  for _, field in ipairs(ARGV) do read(field, 2) end
+  table.insert(reply, numbers)
 end
 return reply
 `,
@@ -58,32 +76,39 @@ return reply
 const TOLERANCE = 0.01;
 
 /**
- * What a state says about limits, as the admission script counts: `state` is the
- * packed field in hexadecimal (empty: never used), `running` the leases that have
- * not expired, `nowMs` the time by Redis' clock. Use per minute falls evenly with
- * time, and tokens beyond their limit are debt: with 60 requests per minute, 10 are
- * used right after a burst of 10, and 5 five seconds later.
+ * What a state says about limits, as the admission script counts: `numbers` as the
+ * script above returns them, `nowMs` the time by Redis' clock. Use per minute falls
+ * evenly with time, and tokens beyond their limit are debt: with 60 requests per
+ * minute, 10 are used right after a burst of 10, and 5 five seconds later.
  */
 function limitUse(
-  state: string,
-  running: number,
+  numbers: readonly number[],
   limits: Limits,
   nowMs: number,
 ): Record<keyof Limits, number> {
   const now = nowMs - LIMITER_EPOCH_MS;
-  const packed = Buffer.from(state, "hex");
-  const field = (at: number) =>
-    packed.length < 8 * (at + 1) ? 0 : packed.readDoubleLE(8 * at);
+  const [running = 0, videos = 0, ...state] = numbers;
+  const [lastAtMs = 0, requestsAtMs = 0, tokensAtMs = 0, ...days] = state;
   // A clock that was set back moves the times of the state with it.
-  const ahead = Math.max(0, field(0) - now);
+  const ahead = Math.max(0, lastAtMs - now);
   const perMinute = (fullAtMs: number, limit: number) =>
     Math.max(0, fullAtMs - ahead - now) * limit / 60_000;
-  const daysAhead = field(3) - limiterDay(nowMs);
+  const ofDay = (nth: number) => {
+    const [day = 0, count = 0] = days.slice(2 * nth);
+    const daysAhead = day - limiterDay(nowMs);
+    return daysAhead === 0 || daysAhead === 1 ? count : 0;
+  };
+  const made = (unit: UsageUnit) => ofDay(1 + USAGE_UNITS.indexOf(unit));
   return {
-    requestsPerMinute: perMinute(field(1), limits.requestsPerMinute),
-    tokensPerMinute: perMinute(field(2), limits.tokensPerMinute),
-    tokensPerDay: daysAhead === 0 || daysAhead === 1 ? field(4) : 0,
+    requestsPerMinute: perMinute(requestsAtMs, limits.requestsPerMinute),
+    tokensPerMinute: perMinute(tokensAtMs, limits.tokensPerMinute),
+    tokensPerDay: ofDay(0),
     concurrency: running,
+    imagesPerDay: made("images"),
+    charactersPerDay: made("characters"),
+    audioSecondsPerDay: made("audioSeconds"),
+    videoSecondsPerDay: made("videoSeconds"),
+    videoJobs: videos,
   };
 }
 
@@ -93,20 +118,26 @@ export async function readMeters(
   { ownerId, limits }: { ownerId: string; limits: Limits },
   key?: Pick<KeyRecord, "id" | "limits">,
 ) {
-  const names = [ownerLimiterKey(ownerId), ownerLeaseKey(ownerId)];
+  const names = [
+    ownerLimiterKey(ownerId),
+    ownerLeaseKey(ownerId),
+    ownerVideoLeaseKey(ownerId),
+  ];
   if (key !== undefined) {
     const ids = { ownerId, keyId: key.id };
-    names.push(limiterKey(ids), leaseKey(ids));
+    names.push(limiterKey(ids), leaseKey(ids), videoLeaseKey(ids));
   }
-  const reply = asList(await redis.evalScript(METERS_SCRIPT, names, []));
-  const nowMs = asNumber(reply[0]);
+  const fields = USAGE_UNITS.map(dayLimitField);
+  const [time, ofOwner, ofKey] = asList(
+    await redis.evalScript(METERS_SCRIPT, names, fields),
+  );
+  const nowMs = asNumber(time);
   const metersOf = (
     whose: Meter["whose"],
     limits: Limits,
-    at: number,
+    reply: unknown,
   ): Meter[] => {
-    const state = asText(reply[at]);
-    const used = limitUse(state, asNumber(reply[at + 1]), limits, nowMs);
+    const used = limitUse(asList(reply).map(asNumber), limits, nowMs);
     return LIMIT_NAMES.map((name) => ({
       ...{ whose, name, limit: limits[name], exact: used[name] },
       used: Math.max(0, Math.ceil(used[name] - TOLERANCE)),
@@ -115,8 +146,8 @@ export async function readMeters(
   return {
     nowMs,
     meters: [
-      ...key === undefined ? [] : metersOf("key", key.limits, 3),
-      ...metersOf("owner", limits, 1),
+      ...key === undefined ? [] : metersOf("key", key.limits, ofKey),
+      ...metersOf("owner", limits, ofOwner),
     ],
   };
 }

@@ -16,13 +16,25 @@ export type KeySettings = Pick<
 >;
 
 /** The unit of each limit, its largest value (exact in Lua, readable in a table), and the ending of its variables' names. */
-const REQUESTS = { unit: "requests", max: 1_000_000 } as const;
-const TOKENS = { unit: "tokens", max: 1_000_000_000_000 } as const;
+const FEW_MAX = 1_000_000;
+const REQUESTS = { unit: "requests", max: FEW_MAX } as const;
+const MANY_MAX = 1_000_000_000_000;
+const TOKENS = { unit: "tokens", max: MANY_MAX } as const;
+const SECONDS = { unit: "seconds", max: MANY_MAX } as const;
 const LIMITS = {
   requestsPerMinute: { ...REQUESTS, variable: "REQUESTS_PER_MINUTE" },
   tokensPerMinute: { ...TOKENS, variable: "TOKENS_PER_MINUTE" },
   tokensPerDay: { ...TOKENS, variable: "TOKENS_PER_DAY" },
   concurrency: { ...REQUESTS, variable: "CONCURRENCY" },
+  imagesPerDay: { unit: "images", max: MANY_MAX, variable: "IMAGES_PER_DAY" },
+  charactersPerDay: {
+    unit: "characters",
+    max: MANY_MAX,
+    variable: "CHARACTERS_PER_DAY",
+  },
+  audioSecondsPerDay: { ...SECONDS, variable: "AUDIO_SECONDS_PER_DAY" },
+  videoSecondsPerDay: { ...SECONDS, variable: "VIDEO_SECONDS_PER_DAY" },
+  videoJobs: { unit: "videos", max: FEW_MAX, variable: "VIDEO_JOBS" },
 } as const;
 type LimitName = keyof Limits;
 
@@ -109,6 +121,11 @@ export const limitsOf = <T>(
   tokensPerMinute: valueOf("tokensPerMinute"),
   tokensPerDay: valueOf("tokensPerDay"),
   concurrency: valueOf("concurrency"),
+  imagesPerDay: valueOf("imagesPerDay"),
+  charactersPerDay: valueOf("charactersPerDay"),
+  audioSecondsPerDay: valueOf("audioSecondsPerDay"),
+  videoSecondsPerDay: valueOf("videoSecondsPerDay"),
+  videoJobs: valueOf("videoJobs"),
 });
 
 /** The limits in the order in which they are shown. */
@@ -153,8 +170,8 @@ export interface DefaultLimits {
 
 function variable(whose: string, name: LimitName) {
   const { unit, max } = LIMITS[name];
-  const what = name === "concurrency"
-    ? "requests at the same time"
+  const what = name === "concurrency" || name === "videoJobs"
+    ? `${unit} at the same time`
     : limitWords(name, " ");
   return integer(unit, { min: 0, max }).default(0)
     .describe(`Default limit of ${whose}: ${what}; 0 for none`);
@@ -168,10 +185,20 @@ export const LIMIT_VARIABLES = {
   KEY_TOKENS_PER_MINUTE: OF_KEY.tokensPerMinute,
   KEY_TOKENS_PER_DAY: OF_KEY.tokensPerDay,
   KEY_CONCURRENCY: OF_KEY.concurrency,
+  KEY_IMAGES_PER_DAY: OF_KEY.imagesPerDay,
+  KEY_CHARACTERS_PER_DAY: OF_KEY.charactersPerDay,
+  KEY_AUDIO_SECONDS_PER_DAY: OF_KEY.audioSecondsPerDay,
+  KEY_VIDEO_SECONDS_PER_DAY: OF_KEY.videoSecondsPerDay,
+  KEY_VIDEO_JOBS: OF_KEY.videoJobs,
   OWNER_REQUESTS_PER_MINUTE: OF_OWNER.requestsPerMinute,
   OWNER_TOKENS_PER_MINUTE: OF_OWNER.tokensPerMinute,
   OWNER_TOKENS_PER_DAY: OF_OWNER.tokensPerDay,
   OWNER_CONCURRENCY: OF_OWNER.concurrency,
+  OWNER_IMAGES_PER_DAY: OF_OWNER.imagesPerDay,
+  OWNER_CHARACTERS_PER_DAY: OF_OWNER.charactersPerDay,
+  OWNER_AUDIO_SECONDS_PER_DAY: OF_OWNER.audioSecondsPerDay,
+  OWNER_VIDEO_SECONDS_PER_DAY: OF_OWNER.videoSecondsPerDay,
+  OWNER_VIDEO_JOBS: OF_OWNER.videoJobs,
 };
 
 export const defaultLimitsOf = (

@@ -1,6 +1,7 @@
 import {
   FAILURE_REASONS,
   type FailureReason,
+  LIMIT_REASONS,
 } from "@gateway/shared/keys/failed_requests";
 import { FAILED_REQUESTS } from "@gateway/shared/limits";
 import { type Counts, readFailed } from "../../domain/keys/usage.ts";
@@ -14,20 +15,19 @@ import { labelOf, number, Time } from "../texts.tsx";
 const { listedMax, daysListed } = FAILED_REQUESTS;
 
 const LIMITED = "rate limited";
-const limited = (limit: string) => [LIMITED, `Limit of ${limit}`] as const;
-const ALL = "all your keys together";
-/** Each reason: behind a number, and as a sentence. */
-const WORDS: Readonly<
-  Record<FailureReason, readonly [short: string, text: string]>
+/** A reason behind a number, and as a sentence. */
+type Words = readonly [short: string, text: string];
+
+const limited = (limit: string): Words => [LIMITED, `Limit of ${limit}`];
+const AT_THE_SAME_TIME: Readonly<Record<string, string>> = {
+  concurrency: "requests at the same time",
+  video_jobs: "videos at the same time",
+};
+
+type LimitReason = typeof LIMIT_REASONS[number];
+const OTHERS: Readonly<
+  Record<Exclude<FailureReason, LimitReason | `${LimitReason}.owner`>, Words>
 > = {
-  requests_per_minute: limited("the key: requests per minute"),
-  tokens_per_minute: limited("the key: tokens per minute"),
-  tokens_per_day: limited("the key: tokens per day"),
-  concurrency: limited("the key: requests at the same time"),
-  "requests_per_minute.owner": limited(`${ALL}: requests per minute`),
-  "tokens_per_minute.owner": limited(`${ALL}: tokens per minute`),
-  "tokens_per_day.owner": limited(`${ALL}: tokens per day`),
-  "concurrency.owner": limited(`${ALL}: requests at the same time`),
   model_server_limit: limited("the model server"),
   request_bodies: [LIMITED, "Too many invalid or very large requests at once"],
   unknown_model: ["unknown model", "The model does not exist"],
@@ -40,14 +40,25 @@ const WORDS: Readonly<
   cut: ["cut off", "The answer had begun, and was cut off by an error"],
 };
 
-const hasWords = (reason: string): reason is FailureReason =>
-  Object.hasOwn(WORDS, reason);
+const WORDS: ReadonlyMap<string, Words> = new Map([
+  ...LIMIT_REASONS.flatMap((limit): [string, Words][] => {
+    const name = AT_THE_SAME_TIME[limit] ?? labelOf(limit).toLowerCase();
+    return [
+      [limit, limited(`the key: ${name}`)],
+      [`${limit}.owner`, limited(`all your keys together: ${name}`)],
+    ];
+  }),
+  ...Object.entries(OTHERS),
+]);
+/** Also of a reason of a later version. */
+const wordsOf = (reason: string): Words =>
+  WORDS.get(reason) ?? ["other", labelOf(reason)];
 
 /** `18 rate limited, 20 unknown model`; empty if nothing was refused or failed. */
 function summaryOf(counts: Counts): string {
   const sums = new Map<string, number>();
   for (const reason of FAILURE_REASONS) {
-    const [short] = WORDS[reason];
+    const [short] = wordsOf(reason);
     sums.set(short, (sums.get(short) ?? 0) + (counts[reason] ?? 0));
   }
   return [...sums].filter(([, count]) => count > 0)
@@ -76,7 +87,7 @@ export function Failures(
       }
       rows={reasons}
       columns={[
-        ["Reason", (reason) => WORDS[reason][1]],
+        ["Reason", (reason) => wordsOf(reason)[1]],
         ["Requests", (reason) => number(counts[reason] ?? 0), "num"],
       ]}
     />
@@ -116,7 +127,7 @@ const showFailed: Handler = async (c) => {
         ],
         ["Why", ({ reason, param }) => (
           <Noted note={param && `Field: ${param}`}>
-            {hasWords(reason) ? WORDS[reason][1] : labelOf(reason)}
+            {wordsOf(reason)[1]}
           </Noted>
         )],
         [
