@@ -17,7 +17,7 @@ export const USAGE = `Starts the gateway on this machine; Ctrl-C stops it.
 Usage: deno task up [options]
 
   --workers N        chat-worker processes, 1 to ${INSTANCES[1]} (1)
-  --media-workers N  media-worker processes (1), if models need them
+  --media-workers N  media-worker processes, 1 to 64 (1), if models need them
   --edges N          edge-auth processes, 1 to ${INSTANCES[1]} (1)
   --port P           port of the first edge, 0 = any free port (8080);
                      further edges take any free port

@@ -91,7 +91,7 @@ const imageBody = z.object({
   prompt: text(LIMITS.promptCharsMax).describe("What to draw."),
   n: integer(1, LIMITS.imagesMax).default(1),
   size: z.string().regex(/^(auto|[1-9]\d{1,4}x[1-9]\d{1,4})$/, {
-    error: "'auto' or a size such as '1024x1024'",
+    error: "'auto', or width and height of 2 to 5 digits, such as '1024x1024'",
   }).exactOptional(),
   quality: label.exactOptional(),
   background: z.enum(["transparent", "opaque", "auto"]).exactOptional(),

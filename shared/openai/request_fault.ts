@@ -86,10 +86,12 @@ function bounds(
   const bound = isSmall ? issue.minimum : issue.maximum;
   if (issue.origin === "array" || issue.origin === "string") {
     const what = issue.origin === "array" ? "array" : "string";
-    const units = what === "array" ? "elements" : "characters";
+    const unit = what === "array" ? "element" : "character";
     return {
       code: isSmall ? `empty_${what}` : `${what}_above_max_length`,
-      expected: `at ${isSmall ? "least" : "most"} ${bound} ${units}`,
+      expected: `at ${isSmall ? "least" : "most"} ${bound} ${unit}${
+        bound === 1 ? "" : "s"
+      }`,
     };
   }
   // The field decides, not the value: for a decimal field, 200 is too large a decimal.
