@@ -36,11 +36,8 @@ import {
 } from "../../../tests/support/limits/sliding_window.ts";
 import { LEASE_MS } from "./scripts.ts";
 
-/** Whose limit it is, with the seeds it is tried with in every run of the suite. */
-const CASES = [
-  { side: "key", seeds: seedsOr([1]) },
-  { side: "owner", seeds: seedsOr([2]) },
-] as const;
+const SIDES = ["key", "owner"] as const;
+type Side = typeof SIDES[number];
 const MINUTE_MS = 60_000;
 /** Under pressure, at least this part of what is allowed is given. */
 const USED_SHARE = 0.99;
@@ -59,23 +56,30 @@ const FORGIVEN = 0.02;
 interface Stage {
   world: RedisWorld;
   fleet: Fleet;
-  side: "key" | "owner";
+  side: Side;
   seed: number;
 }
 
-/** Tries a property on both sides. */
-function everywhere(name: string, property: (stage: Stage) => Promise<void>) {
+/** What is tried with each seed: by the soak on both sides, else on this one. */
+function casesOf(side: Side): { side: Side; seed: number }[] {
+  const seeds = seedsOr([]);
+  return seeds.length === 0
+    ? [{ side, seed: 1 }]
+    : seeds.flatMap((seed) => SIDES.map((side) => ({ side, seed })));
+}
+
+/** Tries a property; which side has which limit is shown by `limiter_test.ts`. */
+function underPressure(
+  name: string,
+  usualSide: Side,
+  property: (stage: Stage) => Promise<void>,
+) {
   Deno.test(name, async (t) => {
     await using world = await startRedisWorld({ config: DURABLE });
     await using fleet = await startFleet({ redisPort: () => world.redis.port });
-    for (const { side, seeds } of CASES) {
-      for (const seed of seeds) {
-        const stage = { world, fleet, side, seed };
-        await t.step(
-          `of the ${side}, TEST_SEED=${seed}`,
-          () => property(stage),
-        );
-      }
+    for (const { side, seed } of casesOf(usualSide)) {
+      const stage = { world, fleet, side, seed };
+      await t.step(`of the ${side}, TEST_SEED=${seed}`, () => property(stage));
     }
   });
 }
@@ -158,8 +162,9 @@ const MINUTES: Minute[] = [
   },
 ];
 
-for (const { name, perMinute, load, largest, ...rest } of MINUTES) {
-  everywhere(name, async (stage) => {
+for (const [at, minute] of MINUTES.entries()) {
+  const { name, perMinute, load, largest, ...rest } = minute;
+  underPressure(name, SIDES[at % 2] ?? "key", async (stage) => {
     const run = await pressed(stage, load);
     const cost = ({ usedTokens }: Admission) =>
       load.largestTokens === 0 ? 1 : usedTokens;
@@ -180,39 +185,47 @@ for (const { name, perMinute, load, largest, ...rest } of MINUTES) {
   });
 }
 
-everywhere("tokens per day are given out once a day", async (stage) => {
-  const largestTokens = TOKENS / 100;
-  const run = await pressed(stage, {
-    limits: { tokensPerDay: TOKENS },
-    largestTokens,
-    usedShare: (random) => 0.3 + 0.7 * random(),
-    isByDay: true,
-  });
-  const days = Map.groupBy(run.admitted, ({ round }) => round);
-  assert.equal(days.size, DISTURBANCES.length);
-  for (const day of days.values()) {
-    const used = total(passedOf(day, ({ usedTokens }) => usedTokens));
-    const given = used + (run.unsure + run.lost + 1) * largestTokens;
-    assert.ok(used <= TOKENS, `${used} of ${TOKENS}`);
-    assert.ok(given >= USED_SHARE * TOKENS, `${used} of ${TOKENS}`);
-  }
-});
+underPressure(
+  "tokens per day are given out once a day",
+  "key",
+  async (stage) => {
+    const largestTokens = TOKENS / 100;
+    const run = await pressed(stage, {
+      limits: { tokensPerDay: TOKENS },
+      largestTokens,
+      usedShare: (random) => 0.3 + 0.7 * random(),
+      isByDay: true,
+    });
+    const days = Map.groupBy(run.admitted, ({ round }) => round);
+    assert.equal(days.size, DISTURBANCES.length);
+    for (const day of days.values()) {
+      const used = total(passedOf(day, ({ usedTokens }) => usedTokens));
+      const given = used + (run.unsure + run.lost + 1) * largestTokens;
+      assert.ok(used <= TOKENS, `${used} of ${TOKENS}`);
+      assert.ok(given >= USED_SHARE * TOKENS, `${used} of ${TOKENS}`);
+    }
+  },
+);
 
-everywhere("slots: never too many, never a needless refusal", async (stage) => {
-  const { world, fleet, side, seed } = stage;
-  const limit = 8;
-  const limits = { concurrency: limit };
-  const principal = await world.addKey(
-    side === "key" ? { limits } : { ownerLimits: limits },
-  );
-  const random = seededRandom(seed);
-  const pressing = { world, fleet, principal, limit, side, random };
-  for (const disturbance of DISTURBANCES) {
-    const seen = await pressSlots({ ...pressing, disturbance });
-    assert.equal(seen.most, limit, disturbance);
-    assert.ok(seen.served > limit, `${seen.served} served`);
-    for (const taken of seen.takenAtRefusals) assert.equal(taken, limit);
-    await world.link.ready(MINUTE_MS);
-    await letTimePass(world.link, { principal, ms: LEASE_MS + 1 });
-  }
-});
+underPressure(
+  "slots: never too many, never a needless refusal",
+  "owner",
+  async (stage) => {
+    const { world, fleet, side, seed } = stage;
+    const limit = 8;
+    const limits = { concurrency: limit };
+    const principal = await world.addKey(
+      side === "key" ? { limits } : { ownerLimits: limits },
+    );
+    const random = seededRandom(seed);
+    const pressing = { world, fleet, principal, limit, side, random };
+    for (const disturbance of DISTURBANCES) {
+      const seen = await pressSlots({ ...pressing, disturbance });
+      assert.equal(seen.most, limit, disturbance);
+      assert.ok(seen.served > limit, `${seen.served} served`);
+      for (const taken of seen.takenAtRefusals) assert.equal(taken, limit);
+      await world.link.ready(MINUTE_MS);
+      await letTimePass(world.link, { principal, ms: LEASE_MS + 1 });
+    }
+  },
+);
