@@ -7,9 +7,12 @@ import assert from "node:assert/strict";
 import { type Cluster, isReplaced, startCluster } from "../support/cluster.ts";
 import { type ChatOutcome, outcomeOf } from "../support/chat_outcome.ts";
 import { askCluster } from "../support/cluster_keys.ts";
-import { waitFor } from "../support/wait_for.ts";
+import { sleep, waitFor } from "../support/wait_for.ts";
 
-const REQUESTS = 200;
+const REQUESTS = 100;
+/** Of each client between two requests, so that the load leaves room for new workers. */
+const PAUSE_MS = 100;
+const CLIENTS = 10;
 
 /** A request of a kind that depends on its number, with an answer of its own. */
 function bodyOf(number: number): object {
@@ -46,7 +49,7 @@ async function areReady(cluster: Cluster, workers: number): Promise<void> {
 Deno.test("a cluster of 2 edges and 3 workers", async (t) => {
   await using cluster = await startCluster({ edges: 2, workers: 3 });
 
-  await t.step("200 requests at once are answered as if alone", async () => {
+  await t.step("100 requests at once are answered as if alone", async () => {
     const alone: ChatOutcome[] = [];
     for (let number = 0; number < REQUESTS; number += 1) {
       alone.push(await outcomeOf(ask(cluster, bodyOf(number))));
@@ -70,12 +73,13 @@ Deno.test("a cluster of 2 edges and 3 workers", async (t) => {
     let isOver = false;
     const failures: ChatOutcome[] = [];
     let served = 0;
-    const load = Array.from({ length: 20 }, async (_, client) => {
-      for (let number = client; !isOver; number += 20) {
+    const load = Array.from({ length: CLIENTS }, async (_, client) => {
+      for (let number = client; !isOver; number += CLIENTS) {
         const answered = ask(cluster, bodyOf(number), number % 2);
         const answer = await outcomeOf(answered);
         if (answer.kind === "complete") served += 1;
         else failures.push(answer);
+        await sleep(PAUSE_MS);
       }
     });
     for (const old of cluster.state.pids["chat-worker"] ?? []) {

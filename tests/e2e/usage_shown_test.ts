@@ -24,7 +24,11 @@ import {
   openStore,
 } from "../support/cluster_keys.ts";
 import type { TestClient } from "../../services/key-admin/console_fixture.ts";
-import { matchIn, openConsole } from "../support/console_client.ts";
+import {
+  inviteOwner,
+  matchIn,
+  openConsole,
+} from "../support/console_client.ts";
 import { waitFor } from "../support/wait_for.ts";
 
 const EDGES = 2;
@@ -134,9 +138,7 @@ async function refuse(cluster: Cluster, value: string): Promise<Usage> {
   return { ...NONE, "Refused": 2 };
 }
 
-Deno.test("the console shows exactly what was used", async () => {
-  await using cluster = await startCluster({ edges: EDGES });
-  const browser = await openConsole(cluster);
+async function assertUse(cluster: Cluster, browser: TestClient) {
   const [one, two] = [await createKey(cluster), await createKey(cluster)];
   const ofOne = sum([
     ...await complete(cluster, one.key),
@@ -155,7 +157,7 @@ Deno.test("the console shows exactly what was used", async () => {
     assert.deepEqual(await at(`/keys/${one.id}`), ofOne);
     assert.deepEqual(await at(`/keys/${two.id}`), ofTwo);
   }
-});
+}
 
 /** How requests fail with a new key: its limits and settings, those of its owner, and the request. */
 interface Way {
@@ -241,12 +243,13 @@ async function sumsOf(browser: TestClient, path: string) {
     );
 }
 
-Deno.test("the console shows why requests were refused or failed", async (t) => {
-  await using cluster = await startCluster();
-  const browser = await openConsole(cluster);
+async function assertReasons(
+  cluster: Cluster,
+  { browser, ownerId }: { browser: TestClient; ownerId: string },
+  t: Deno.TestContext,
+) {
   await using opened = await openStore(cluster);
   const { redis } = opened;
-  const ownerId = String(await redis.command(["GET", "owner:first"]));
   const setLimits = async (limits: Partial<Limits>) => {
     const fields = encodeKey({ limits: { ...UNLIMITED, ...limits } });
     await redis.command(["HSET", ownerLimitsKey(ownerId), ...fields]);
@@ -275,4 +278,16 @@ Deno.test("the console shows why requests were refused or failed", async (t) => 
   }
   const all = await sumsOf(browser, "/usage/export.csv");
   for (const [reason] of WAYS) assert.equal(all(reason), 1, reason);
+}
+
+Deno.test("the console shows what was used, and why requests were refused or failed", async (t) => {
+  await using cluster = await startCluster({ edges: EDGES });
+  const browser = await openConsole(cluster);
+  await t.step("what was used", () => assertUse(cluster, browser));
+  // Another owner, for whom nothing is counted yet.
+  const eve = await inviteOwner(cluster, browser, "eve@example.org");
+  await t.step(
+    "why requests were refused or failed",
+    (t) => assertReasons(cluster, eve, t),
+  );
 });

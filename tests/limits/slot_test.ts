@@ -9,8 +9,8 @@ import { startGatedCluster } from "../support/gated_cluster.ts";
 import { hello } from "../support/scripted_model_server.ts";
 import { startStopwatch } from "../support/wait_for.ts";
 
-const REQUESTS = 300;
-const FAILURES = 60;
+const REQUESTS = 100;
+const FAILURES = 40;
 /** How much later than the second edge the first one reaches Redis: its settlement would lose the race. */
 const BEHIND_MS = 5;
 const SLOW_REDIS_MS = 100;

@@ -35,6 +35,20 @@ export async function openConsole(
   return browser;
 }
 
+/** Invites somebody by a browser of an operator, and signs that owner up. */
+export async function inviteOwner(
+  cluster: Cluster,
+  operator: TestClient,
+  email: string,
+) {
+  const { text } = await operator.post("/people", { email });
+  const link = matchIn(text, /(http:\S+\/link\/\w+)/);
+  const browser = await openConsole(cluster, link);
+  const { text: people } = await operator.get("/people");
+  const form = new RegExp(`/people/(own_\\w+)">${email}`);
+  return { browser, ownerId: matchIn(people, form) };
+}
+
 export async function createKey(browser: TestClient, description: string) {
   return { ...await makeKey(browser, description), version: 1 };
 }
