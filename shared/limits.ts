@@ -22,9 +22,8 @@ export const REQUEST_LIMITS = {
   /** Members of all objects in total. 4,096 messages with a tool call each have 37,000. */
   membersMax: 65_536,
   /**
-   * Bytes of a body that are not in strings: brackets, commas, numbers, whitespace.
-   * Parsing a megabyte of brackets takes 17 ms, one of text or of an image 1 ms, so
-   * this bounds the cost of one body, however large it is.
+   * Bytes outside of strings, which bound the cost of one body: parsing a megabyte of
+   * brackets takes 17 ms, one of text or of an image 1 ms.
    */
   structureBytesMax: 2 * MIB,
   messagesMax: 4096,

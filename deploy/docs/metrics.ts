@@ -10,7 +10,6 @@ import { EDGE_METRICS } from "../../services/edge-auth/metrics.ts";
 import type { ServiceName } from "../up/services.ts";
 import { CONSOLE_METRICS } from "../../services/key-admin/web/server.ts";
 
-/** A table and the services that export it. */
 export interface ServiceMetrics {
   services: readonly ServiceName[];
   table: MetricTable;
@@ -40,7 +39,6 @@ export function allMetrics(): MetricSpec[] {
   return METRIC_TABLES.flatMap(({ table }) => Object.values(table));
 }
 
-/** The rows of a Markdown table of all metrics. */
 export function metricRows(): string[][] {
   return METRIC_TABLES.flatMap(({ services, table }) =>
     Object.values(table).map(({ name, type, labels, help }: MetricSpec) => [

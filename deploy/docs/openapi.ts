@@ -1,7 +1,6 @@
 /**
- * The description of the public API in OpenAPI 3.1. Its prose, paths and headers are
- * written in the file; the schemas of requests and answers and all about errors come
- * from the code that checks and makes them.
+ * The description of the public API in OpenAPI 3.1: prose, paths and headers as in
+ * the file, schemas and errors from the code.
  */
 import { chatRequestSchema } from "@gateway/shared/openai/chat";
 import {
@@ -36,7 +35,6 @@ const ANSWERS = [
   ...[modelListSchema, modelSchema],
 ];
 
-/** The keywords of JSON Schema that are looked at here. */
 interface JsonSchema {
   type?: string | string[];
   description?: string;

@@ -1,4 +1,4 @@
-/** The pages and the schema that are generated from the code. */
+/** Writes the generated pages and the schema of the models file: `deno task docs`. */
 import { catalogJsonSchema } from "@gateway/shared/models/catalog";
 import { DIALECT_NAMES, DIALECTS } from "@gateway/shared/models/dialects";
 import { ApiError, ERROR_KINDS } from "@gateway/shared/openai/error";
@@ -41,7 +41,10 @@ const GENERATORS: {
   },
 };
 
-export const GENERATED: readonly string[] = Object.keys(GENERATORS);
+const USAGE = `Usage: deno task docs
+
+Writes from the code:
+${Object.keys(GENERATORS).map((path) => `  ${path}\n`).join("")}`;
 
 /** Paths from the root, with the text that each file should have. */
 export async function generatedFiles(): Promise<Map<string, string>> {
@@ -54,12 +57,6 @@ export async function generatedFiles(): Promise<Map<string, string>> {
 }
 
 const read = (path: string) => Deno.readTextFile(new URL(path, ROOT));
-
-export async function writeGeneratedFiles(): Promise<void> {
-  for (const [path, text] of await generatedFiles()) {
-    await Deno.writeTextFile(new URL(path, ROOT), text);
-  }
-}
 
 /** The text around the tables is kept. Cells are too wide to be aligned. */
 function variablesPage(present: string): string {
@@ -157,4 +154,14 @@ async function formatted(text: string, path: string): Promise<string> {
   const { success, stdout } = await formatter.output();
   if (!success) throw new Error(`Cannot format ${path}`);
   return new TextDecoder().decode(stdout);
+}
+
+if (import.meta.main) {
+  if (Deno.args.length > 0) {
+    await Deno.stdout.write(new TextEncoder().encode(USAGE));
+  } else {
+    for (const [path, text] of await generatedFiles()) {
+      await Deno.writeTextFile(new URL(path, ROOT), text);
+    }
+  }
 }

@@ -1,7 +1,6 @@
 /**
  * Reduces `deno.json` and `deno.lock` of an image to the packages that its programs
- * import: `slim.ts services/edge-auth/main.ts`. Without it every image would contain
- * those of the other services and of the tests, such as a browser's driver.
+ * import, without those of the tests.
  */
 
 /** `npm:@redis/client@6.3.1` of `npm:/@redis/client@6.3.1/lib/x.js`. */

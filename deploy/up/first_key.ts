@@ -3,7 +3,6 @@ import * as z from "zod";
 import { writePrivateFile } from "./files.ts";
 import type { Program } from "./supervise.ts";
 
-/** The key to show, or the reason why there is none. */
 export interface FirstKey {
   key?: string;
   /** The models that the key may use, if they are known. */

@@ -1,6 +1,5 @@
 import { type Output, UpError } from "./terminal.ts";
 
-/** A required program, which is also the name of its apt package. */
 export type ServerName = "nats-server" | "redis-server";
 
 /** What the `PATH` of an ordinary user often lacks: Debian has nats-server in /usr/sbin, Homebrew its own tree. */
@@ -66,14 +65,9 @@ async function install(
   out.say(`Installing ${names.join(" and ")}`);
   const [file = apt, ...asRoot] = isRoot ? [] : [sudo, "-n", apt];
   const timeUp = AbortSignal.timeout(INSTALL_MS_MAX);
+  const wanted = ["install", "--no-install-recommends", ...names];
   // The package lists of a fresh machine are empty.
-  for (
-    const words of [["update"], [
-      "install",
-      "--no-install-recommends",
-      ...names,
-    ]]
-  ) {
+  for (const words of [["update"], wanted]) {
     await new Deno.Command(file, {
       args: [...asRoot, ...words, ...APT_QUIET],
       env: { DEBIAN_FRONTEND: "noninteractive" },
@@ -84,11 +78,10 @@ async function install(
 }
 
 function describeMissing(names: readonly ServerName[]): string {
-  const brew = names.join(" ").replace("redis-server", "redis");
+  const apt = names.join(" ");
+  const brew = apt.replace("redis-server", "redis");
   return `Cannot find or install ${names.join(" and ")}. Run one of:
-  sudo apt-get install ${
-    names.join(" ")
-  }      (Debian 12, Ubuntu 24.04 and later)
+  sudo apt-get install ${apt}      (Debian 12, Ubuntu 24.04 and later)
   brew install ${brew}      (macOS)
 or use servers that run elsewhere:
   NATS_URL=nats://HOST:4222 REDIS_URL=redis://HOST:6379 npx -y deno task up`;

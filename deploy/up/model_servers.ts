@@ -16,13 +16,11 @@ import type { ModelSettings } from "./settings.ts";
 /** Shorter than the start of the services, which it must not delay. */
 const PROBE_MS_MAX = 2_000;
 
-/** A model of the summary. */
 export interface DescribedModel {
   id: string;
   kind: ModelKind;
   /** What answers, or why it does not. */
   servers: string;
-  /** Whether one of its servers answers. */
   isAnswering: boolean;
 }
 

@@ -18,9 +18,7 @@ export type ProgramName = ServiceName | "keys";
 
 export type Environment = Readonly<Record<string, string>>;
 
-/** The settings that all programs of a cluster share. */
 export interface ProgramContext {
-  /** Where relative paths in the environment start. */
   cwd: string;
   /** The entry file of each program, absolute. Tests put stand-ins here. */
   scriptOf: (name: ProgramName) => string;

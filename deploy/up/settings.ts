@@ -16,10 +16,8 @@ const VARIABLES = {
   ...CATALOG_VARIABLES,
 };
 
-/** What the launcher itself needs from the environment. */
 export type Settings = ReturnType<typeof readSettings>;
 
-/** What of it is about models. */
 export type ModelSettings = Pick<
   Settings,
   "catalog" | "hasSimulator" | "keyOf"

@@ -14,11 +14,9 @@ export interface Program {
   cwd: string;
 }
 
-/** One process to keep running. */
 export interface Unit {
   /** Unique, for example `chat-worker-2`. */
   name: string;
-  /** Its name in `up.json`. */
   service: string;
   program: Program;
   /** Its output contains this once it serves. Absent: it logs the event `ready`. */
@@ -120,14 +118,12 @@ export class Supervised {
   /** Runs the process until it ends. `how` completes a sentence that begins with the unit's name. */
   async #runOnce(): Promise<{ how: string; code: number }> {
     const { file, ...program } = this.unit.program;
-    // In its own session, so that Ctrl-C does not reach it.
-    const options = { ...program, clearEnv: true, detached: true } as const;
-    const streams = {
-      stdin: "null",
-      stdout: "piped",
-      stderr: "piped",
-    } as const;
-    const command = new Deno.Command(file, { ...options, ...streams });
+    const command = new Deno.Command(file, {
+      ...{ ...program, clearEnv: true },
+      // In its own session, so that Ctrl-C does not reach it.
+      detached: true,
+      ...{ stdin: "null", stdout: "piped", stderr: "piped" },
+    });
     try {
       this.#child = command.spawn();
     } catch (error) {
@@ -148,7 +144,6 @@ export class Supervised {
     };
   }
 
-  /** Copies an output to the log, and reads its lines. */
   async #copy(output: ReadableStream<Uint8Array>): Promise<void> {
     const decoder = new TextDecoder();
     let rest = "";

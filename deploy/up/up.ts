@@ -44,7 +44,6 @@ export interface UpState {
   api_key: string | null;
   nats_url: string;
   redis_url: string;
-  /** The ids of the models, which the command line checks names against. */
   models: string[];
   /** Health, readiness and metrics, by service. */
   ops_urls: { [service: string]: string[] };

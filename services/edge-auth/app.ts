@@ -94,11 +94,9 @@ function routeOf(path: string): RouteName {
 
 interface Call extends RunCall {
   readonly route: RouteName;
-  /** Set once its key is known. */
   principal?: Principal;
 }
 
-/** Returns the handler of all requests, which never rejects. */
 export function createApp(
   deps: AppDependencies,
 ): (exchange: Exchange) => Promise<void> {

@@ -28,7 +28,6 @@ const DAY_SECONDS = 86_400;
 const KIB = 1_024;
 const GIB = KIB ** 3;
 
-/** Every variable of the edge. */
 export const EDGE_VARIABLES = {
   ...listenVariables(DEFAULT_PORT),
   ...SERVICE_VARIABLES,

@@ -161,9 +161,8 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
 }
 
 /**
- * Announces to proxies whether this edge will go on accepting requests. Only the
- * connection matters: every request is answered with 204. It is a port rather than a
- * path because proxies try another edge on their own only when they cannot connect.
+ * Announces to proxies whether this edge accepts requests. A port rather than a path,
+ * because proxies try another edge on their own only when they cannot connect.
  */
 function openReadyPort({ hostname, readyPort: port }: EdgeConfig) {
   if (port === undefined) return undefined;

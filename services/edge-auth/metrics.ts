@@ -16,7 +16,6 @@ import type { ModelKind } from "@gateway/shared/models/kinds";
 import type { RunJob } from "./dispatch/run.ts";
 import type { Dispatcher } from "./dispatch/dispatcher.ts";
 
-/** For the bus and Redis. */
 const INTERNAL_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2];
 const TOKEN_GAP_SECONDS = [0.001, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.25, 1];
 
@@ -127,7 +126,6 @@ export const EDGE_METRICS = {
   }),
 } as const;
 
-/** The names of the routes in metrics. */
 export type RouteName =
   | ModelKind
   | "image_edit"

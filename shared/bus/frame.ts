@@ -61,7 +61,6 @@ export interface FrameHeader {
   tokens: number;
 }
 
-/** A received frame. `payload` is a view into the message, not a copy. */
 export interface Frame extends FrameHeader {
   payload: Uint8Array;
 }
@@ -219,7 +218,6 @@ const rejectSchema = workerSchema.extend({
   retryAfterMs: durationMs.nullable(),
 });
 export type RejectPayload = z.infer<typeof rejectSchema>;
-/** Why a worker does not run a job. */
 export type RejectReason = RejectPayload["reason"];
 
 /** `usage`: the backend's count, or null if it sent none. */

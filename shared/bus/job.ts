@@ -86,11 +86,9 @@ const UPLOAD_END_INDEX = 2 ** 32 - 1;
 export interface BodyPiece {
   attempt: number;
   index: number;
-  /** A view into the message. */
   bytes: Uint8Array;
 }
 
-/** The message with the next bytes. */
 export function encodePiece(
   bytes: Uint8Array,
   attempt: number,

@@ -27,12 +27,10 @@ export type BusCredentials =
 export interface BusTls {
   /** Authorities that may sign the server's certificate. Default: the system's. */
   caFile?: string;
-  /** The client's certificate and key, for a server that requires one. */
   certFile?: string;
   keyFile?: string;
 }
 
-/** The servers of the bus, and how to connect to them. */
 export interface BusOptions {
   /** All servers of one cluster: `host:port`, `nats://…`, `tls://…`; credentials in one of them are for all. */
   servers: readonly string[];
@@ -49,7 +47,6 @@ export interface BusOptions {
   timing?: Partial<BusTiming>;
 }
 
-/** Durations of the connection. */
 export interface BusTiming {
   /** Reaching one server: TCP, TLS, login, and the first message to itself. */
   dialMs: number;

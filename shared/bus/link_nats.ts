@@ -101,23 +101,19 @@ export class BusLink {
     this.#running = this.#run();
   }
 
-  /** Whether messages can be sent and received. */
   get isConnected(): boolean {
     // The client reports a closed socket only some turns of the event loop later.
     return this.#connection !== null && this.#sockets.isOpen;
   }
 
   /**
-   * Since when the bus has delivered messages, by the clock of the options; null
-   * while it does not. The link sends itself a message every `echoMs`, and leaves a
-   * server that delivers nothing for `silentMs`. A new time means that messages may
-   * have been lost. Needs permission to publish to `<inboxPrefix>.*.echo`.
+   * Since when the bus has delivered messages; null while it does not, not even those
+   * of the link to itself. A new time means that messages may have been lost.
    */
   get flowingSinceMs(): number | null {
     return this.isConnected ? this.#flowingSinceMs : null;
   }
 
-  /** When the last message of any kind arrived. */
   get receivedAtMs(): number {
     return this.#receivedAtMs;
   }

@@ -42,14 +42,12 @@ export type LostReason = "not_accepted" | "silent";
 /** `payload`: it does not match its type. `window`: more bytes than credit. `worker`: two workers answer one attempt. */
 export type Violation = "payload" | "window" | "worker";
 
-/** The result of a frame or a tick. */
 export type StreamEvent =
   | { type: "nothing" }
   /** A frame of another attempt, or after the end: answer it with `answerStrayFrame`. */
   | { type: "stray" }
   /** The next bytes, a view: copy what you keep. Call `delivered(sequence)` when the client's socket has taken them. */
   | { type: "data"; payload: Uint8Array; sequence: number }
-  /** The job does not run: try another worker. */
   | { type: "rejected"; reject: RejectPayload }
   /** The answer was delivered completely. */
   | { type: "ended"; usage: Usage | null }
@@ -67,7 +65,6 @@ export interface StreamReceiverOptions {
   attempt: number;
   /** The worker the job was sent to, or null if any may accept it. */
   workerId: string | null;
-  /** When the job was sent. */
   nowMs: number;
   control: SendControl;
   limits?: StreamLimits;
@@ -77,11 +74,9 @@ const NOTHING: StreamEvent = { type: "nothing" };
 const STRAY: StreamEvent = { type: "stray" };
 
 /**
- * The receiving end of one attempt. Created when the job is sent.
- *
- * NAKs are paced: at most one in `nakIntervalMs`, and, while they have no effect,
- * less and less often, down to one in `nakIntervalMaxMs`. While repeated frames keep
- * arriving, the next NAK waits for twice `nakIntervalMs` after the latest frame.
+ * NAKs are paced: at most one in `nakIntervalMs` and, while they have no effect, ever
+ * fewer, down to one in `nakIntervalMaxMs`. While repeated frames arrive, the next
+ * NAK waits for twice `nakIntervalMs`.
  */
 export class StreamReceiver {
   readonly attempt: number;

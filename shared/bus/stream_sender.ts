@@ -57,9 +57,7 @@ export class StreamSender {
   /** Numbered frames that are not acknowledged, whether sent or not. */
   readonly #frames: Uint8Array[] = [];
   #bytes = 0;
-  /** The number of the lowest frame kept. */
   #firstKept = 1;
-  /** The number of the next frame to send. */
   #next = 1;
   #highestSent = 0;
   /** Bytes of the frames that were sent but not acknowledged: at most the window plus one END or ERR. */
@@ -219,7 +217,6 @@ export class StreamSender {
     }
   }
 
-  /** Whether frames are being sent again. */
   get #isReplaying(): boolean {
     return this.#next <= this.#highestSent;
   }

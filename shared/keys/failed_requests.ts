@@ -25,7 +25,6 @@ export type FailureReason = typeof FAILURE_REASONS[number];
 
 /** An entry of `failed:{owner}:<key id>` as JSON, without any content of the request. */
 export const failedRequestSchema = z.object({
-  /** Unix ms by the edge's clock. */
   timeMs: z.number(),
   /** As it was sent: 200 for a stream that had begun. */
   status: z.number(),

@@ -118,9 +118,8 @@ export interface Principal {
 }
 
 /**
- * Written with the first API key that is ever created, and never deleted: while it is
- * present, an API key that is not found does not exist. Without it, that is unknown,
- * because Redis has lost its data or never had any.
+ * Written with the first API key that is ever created, and never deleted. Without it
+ * nobody knows whether a key exists: Redis has lost its data or never had any.
  */
 export const STORE_KEY = "store";
 export const hashKey = (sha256: string): string => `hash:${sha256}`;

@@ -329,7 +329,6 @@ const TYPES: { readonly [name: string]: string } = {
   record: "an object",
   array: "a list in [ ]",
 };
-/** What a bound counts. */
 const UNITS: { readonly [origin: string]: string } = {
   string: " characters",
   array: " items",

@@ -106,7 +106,6 @@ const wireMessage = z.discriminatedUnion("role", [
   }),
 ]);
 
-/** A message of any role. */
 export interface ChatMessage {
   role: z.infer<typeof wireMessage>["role"];
   /** Null only in an assistant message with tool calls or a refusal. */
@@ -129,7 +128,6 @@ function toMessage(
   };
 }
 
-/** One string if all parts are text. */
 function joined(parts: ContentPart[]): string | ContentPart[] {
   const texts = parts.flatMap((part) => part.type === "text" ? part.text : []);
   return texts.length < parts.length ? parts : texts.join(PART_SEPARATOR);

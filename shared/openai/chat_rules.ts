@@ -25,9 +25,8 @@ export function ruleFault(request: WireRequest): RuleFault | null {
 }
 
 /**
- * Checks tool histories both ways: every call of an assistant turn is answered by
- * a `tool` message before the next turn, and every `tool` message answers a
- * call of the assistant turn before it. Call ids may repeat in later turns.
+ * Every call of an assistant turn is answered by a `tool` message before the next
+ * turn, and every `tool` message answers one. Call ids may repeat in later turns.
  */
 function toolHistoryFault(messages: readonly ChatMessage[]): RuleFault | null {
   let asked: ReadonlySet<string> = new Set();

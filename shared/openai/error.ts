@@ -9,9 +9,7 @@ import type { ErrorBody } from "./completion.ts";
 
 export interface ErrorKind {
   status: number;
-  /** OpenAI's error type. */
   type: string;
-  /** Whether a client should repeat the call. */
   retryable: boolean;
   /** The code sent to clients, if it differs from the internal one. */
   wireCode?: string;

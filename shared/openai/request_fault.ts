@@ -12,8 +12,7 @@ import { INTEGER } from "./fields.ts";
 type Issue = z.core.$ZodIssue;
 
 /**
- * The first issue that zod found in a request as an error with OpenAI's code and
- * `param` path. Looks the offending value up again in `body`. The message shows
+ * The first issue as an error with OpenAI's code and `param` path. The message shows
  * numbers and (clipped) the values of enumerations, but no other text.
  */
 export function requestFault(

@@ -6,10 +6,8 @@ export type MonotonicNow = () => number;
 /** Milliseconds since the Unix epoch. May jump when the host's clock is set. */
 export type WallNow = () => number;
 
-/** The process's monotonic clock, for deadlines and durations. */
 export const monotonicNow: MonotonicNow = () => performance.now();
 
-/** The host's wall clock, for timestamps that leave the process. */
 export const wallNow: WallNow = () => Date.now();
 
 /** A tick this late means that the process itself was stalled. */

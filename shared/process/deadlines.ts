@@ -6,7 +6,6 @@ export interface Timed {
   expire(): void;
 }
 
-/** A set of deadlines behind a single timer. */
 export interface Deadlines {
   readonly size: number;
   /** Its `expiresAtMs` may be postponed while it waits. */

@@ -69,7 +69,6 @@ export function integer(
   return variable(wholeNumber(min, max), { expects });
 }
 
-/** A part of all, such as 0.05 for one of twenty. */
 export function share(): Variable<number> {
   const schema = z.string().regex(/^(0|1|0?\.\d+)$/).transform(Number);
   return variable(schema, { expects: "a share from 0 to 1, such as 0.05" });
@@ -80,7 +79,6 @@ function wholeNumber(min: number, max = Number.MAX_SAFE_INTEGER) {
     .pipe(z.int().min(min).max(max));
 }
 
-/** One of a few words. */
 export function choice<const T extends string>(
   values: readonly T[],
 ): Variable<T> {
@@ -147,12 +145,10 @@ export function changingSecret(): Variable<() => string> {
   return variable(schema, { ...aboutOf(secret()), isReread: true });
 }
 
-/** The path of a file or directory, which need not exist. */
 export function path(): Variable<string> {
   return variable(z.string().regex(/^[^\0]+$/), { expects: "a path" });
 }
 
-/** The path of a file; the value is its content. */
 export function file(): Variable<string> {
   return variable(z.string(), { expects: "a path", isFile: true });
 }
@@ -280,7 +276,6 @@ export function hideUserinfo(text: string): string {
   return text.replaceAll(/\/\/[^/\s]*@/g, "//***@");
 }
 
-/** The object without its undefined members. */
 export function defined<T extends object>(
   members: T,
 ): { [K in keyof T]?: Exclude<T[K], undefined> };

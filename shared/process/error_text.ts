@@ -3,7 +3,6 @@
 /** Longer text from the caller is clipped in a message. */
 const QUOTED_CHARS_MAX = 64;
 
-/** A longer `param` would not be useful. */
 const PATH_CHARS_MAX = 200;
 
 /** Control characters, line separators, and marks that reorder or hide text on a screen. */
@@ -76,7 +75,6 @@ export function didYouMean(given: string, known: Iterable<string>): string {
     : `, did you mean '${nearest.name}'?`;
 }
 
-/** Longer words are compared by their beginning. */
 const MISSPELLED_CHARS_MAX = 200;
 
 /** How many letters have to be added, removed or replaced (Levenshtein's distance). */

@@ -15,7 +15,6 @@ export type LogFields = Record<string, unknown>;
 
 type WriteEvent = (event: string, fields?: LogFields) => void;
 
-/** Writes one JSON line per event. */
 export interface Log extends Record<LogLevel, WriteEvent> {
   /** Written at any log level, as `info`: for events that supervisors wait for. */
   notice: WriteEvent;
@@ -25,7 +24,6 @@ export interface Log extends Record<LogLevel, WriteEvent> {
 
 interface LogOptions {
   service: string;
-  /** Lines below this level are dropped. */
   level: LogLevel;
   /** The share of requests for which {@link Log.isSampled} is true. Default 1. */
   sample?: number | undefined;
@@ -103,7 +101,6 @@ export interface ByteSink {
   write(bytes: Uint8Array): Promise<number>;
 }
 
-/** How long a line may wait for others. */
 const LINE_WAIT_MS = 50;
 
 /** Writes lines together, unless one is urgent: a write per line would cost more than all else about it. */

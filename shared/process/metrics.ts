@@ -7,7 +7,6 @@ export const ANSWER_SECONDS: readonly number[] = [
 
 type MetricType = "counter" | "gauge" | "histogram";
 
-/** A row of a table of metrics. */
 export interface MetricSpec<
   Type extends MetricType = MetricType,
   Labels extends readonly string[] = readonly string[],
@@ -22,7 +21,6 @@ export interface MetricSpec<
   readonly buckets?: readonly number[];
 }
 
-/** All metrics of one part of a service, by their names in code. */
 export type MetricTable = Readonly<Record<string, MetricSpec>>;
 
 /** How a metric is written down: without `labels` it is a single number or histogram. */
@@ -146,7 +144,6 @@ export class MetricRegistry {
     });
   }
 
-  /** The metrics in Prometheus' text format, version 0.0.4. */
   text(): string {
     return Array.from(this.#samples, ([{ name, type, help }, samples]) => {
       const escaped = help.replaceAll("\\", "\\\\").replaceAll("\n", "\\n");

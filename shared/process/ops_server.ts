@@ -1,19 +1,8 @@
-/**
- * Health, readiness and metrics of a service, on a separate port that is never public.
- */
+/** Health, readiness and metrics of a service, on a separate port that is never public. */
 import { VERSION } from "../version.ts";
 import type { MetricRegistry } from "./metrics.ts";
 import { observeProcess } from "./own_metrics.ts";
 import { serve } from "./serve.ts";
-
-export interface OpsServerOptions {
-  hostname: string;
-  port: number;
-  /** The reasons why the service is not ready; empty if it is. */
-  notReady: () => string[];
-  /** Metrics of the service; those of the process are added. */
-  registry: MetricRegistry;
-}
 
 const TEXT = { "content-type": "text/plain; charset=utf-8" };
 const PROMETHEUS = {
@@ -22,7 +11,14 @@ const PROMETHEUS = {
 
 /** Serves `/healthz`, `/readyz` and `/metrics`. Call it when the process starts. */
 export function serveOps(
-  { hostname, port, notReady, registry }: OpsServerOptions,
+  { hostname, port, notReady, registry }: {
+    hostname: string;
+    port: number;
+    /** The reasons why the service is not ready; empty if it is. */
+    notReady: () => string[];
+    /** Metrics of the service; those of the process are added. */
+    registry: MetricRegistry;
+  },
 ) {
   const stopObserving = observeProcess(registry, notReady);
   const server = serve({

@@ -15,13 +15,11 @@ export interface GracefulServer {
 
 export interface ServeOptions {
   hostname: string;
-  /** 0 takes any free port. */
   port: number;
   handler: (
     request: Request,
     info: Deno.ServeHandlerInfo<Deno.NetAddr>,
   ) => Response | Promise<Response>;
-  /** Returns the response if the handler throws. */
   onError: (error: unknown) => Response | Promise<Response>;
 }
 

@@ -23,7 +23,6 @@ import { LOG_LEVELS } from "./log.ts";
 
 const DAY_SECONDS = 86_400;
 
-/** The operations port, logging and shutdown. */
 export const SERVICE_VARIABLES = {
   LOG_LEVEL: choice(LOG_LEVELS).default("info")
     .describe("Lines below this level are not written"),
@@ -37,7 +36,6 @@ export const SERVICE_VARIABLES = {
     ),
 };
 
-/** For services that write a line for each request. */
 export const REQUEST_LOG_VARIABLES = {
   LOG_SAMPLE: share().default(1).describe(
     "Share of the requests that end well whose log lines are written, the same requests in all services; failures always are",

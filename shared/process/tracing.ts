@@ -18,7 +18,6 @@ import {
 /** Attributes of a span. Never a key, a prompt or an answer. */
 export type WorkSpanAttributes = Readonly<Record<string, string | number>>;
 
-/** A piece of work in a trace. */
 export interface WorkSpan {
   /** W3C trace context for work that this span causes; undefined outside of any trace. */
   readonly traceparent: string | undefined;
@@ -26,14 +25,6 @@ export interface WorkSpan {
   run<T>(work: () => T): T;
   /** Ends the span. With an `errorCode` the work has failed. */
   end(attributes: WorkSpanAttributes, errorCode?: string): void;
-}
-
-export interface WorkSpanOptions {
-  /** `consumer` and `producer` are the two ends of the bus. */
-  kind: keyof typeof KINDS;
-  /** W3C trace context of the cause. A span that is already active takes precedence. */
-  parent: string | undefined;
-  attributes: WorkSpanAttributes;
 }
 
 const TRACER = "gateway";
@@ -64,7 +55,13 @@ export function startServerSpan(method: string, parent: string | undefined) {
 
 export function startWorkSpan(
   name: string,
-  { kind, parent, attributes }: WorkSpanOptions,
+  { kind, parent, attributes }: {
+    /** `consumer` and `producer` are the two ends of the bus. */
+    kind: keyof typeof KINDS;
+    /** W3C trace context of the cause. A span that is already active takes precedence. */
+    parent: string | undefined;
+    attributes: WorkSpanAttributes;
+  },
 ): WorkSpan {
   const span = trace.getTracer(TRACER).startSpan(
     name,

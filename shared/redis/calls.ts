@@ -23,7 +23,6 @@ const PATIENT_MS = 1_000;
  */
 const QUEUED_DEADLINES_MAX = 5;
 
-/** Gives every call a deadline, and passes late replies to `onAbandoned`. */
 export function createCalls({ now, send, onAnswer, onSilence }: {
   now: MonotonicNow;
   send: (args: readonly string[]) => Promise<RedisReply>;

@@ -7,7 +7,6 @@ import { settlesWithin } from "../process/serve.ts";
 /** A reply in protocol version 2: bulk and simple strings, integers, nil, arrays. */
 export type RedisReply = string | number | null | RedisReply[];
 
-/** The address of one server and the credentials for it. */
 export interface ServerAddress {
   /** `redis://host:port/db`, or `rediss:` for TLS. A user and password in it are used. */
   url: string;
@@ -24,14 +23,12 @@ export interface ServerAddress {
 
 export interface RedisAddress extends ServerAddress {
   /**
-   * The sentinels that watch the master and its replicas. If set, they are asked for
-   * the master with every attempt to connect. The host of `url` is then ignored, but
-   * not its protocol, user and database.
+   * The sentinels that watch the master, asked with every attempt to connect. Of
+   * `url`, only the protocol, user and database count then.
    */
   sentinels?: {
     /** The name of the master in the sentinels' configuration: `sentinel monitor <name> …`. */
     name: string;
-    /** `host:port` of each. */
     servers: readonly string[];
     /** Credentials for the sentinels, which have users of their own. */
     username?: string;
@@ -63,9 +60,8 @@ const STABLE_MS = 1_000;
 const RECONSIDER_MS = 1_000;
 
 /**
- * Keeps one connection to Redis. The client library's own reconnect is disabled: with
- * a new client per attempt, all attempts are alike, `close` can end a wait, and the
- * sign-in has a deadline, which the library does not set.
+ * Keeps one connection to Redis. Instead of the library's own reconnect, a new client
+ * per attempt: `close` can end a wait, and the sign-in has a deadline.
  */
 export function openConnection(
   { address, now, random, greeting, onUp, onDown }: ConnectionOptions,
@@ -161,7 +157,6 @@ function backoffMs(failures: number, random: () => number): number {
 
 /** Opens connections, and cleans up after those that fail. */
 export class Dialer {
-  /** Abandoned attempts that still hold a socket. */
   readonly #leftovers = new Set<Promise<void>>();
 
   /**

@@ -24,20 +24,9 @@ export type UnavailableReason =
   | "refused"
   | "empty";
 
-/** Codes of error replies that mean "not now". */
-const NOT_NOW: ReadonlyMap<string, UnavailableReason> = new Map([
-  ["READONLY", "read_only"],
-  ["MASTERDOWN", "read_only"],
-  ["LOADING", "refused"],
-  ["OOM", "refused"],
-  // It cannot write to its disk, or has too few replicas.
-  ["MISCONF", "refused"],
-  ["NOREPLICAS", "refused"],
-  // A script has been running for too long.
-  ["BUSY", "refused"],
-  ["CLUSTERDOWN", "refused"],
-  ["TRYAGAIN", "refused"],
-]);
+/** Codes of error replies that mean "not now": of a replica, or of a server without memory, disk, replicas or time. */
+const READ_ONLY = /^(READONLY|MASTERDOWN)$/;
+const REFUSED = /^(LOADING|OOM|MISCONF|NOREPLICAS|BUSY|CLUSTERDOWN|TRYAGAIN)$/;
 
 /** Redis cannot serve the call now; the same call may succeed later. */
 export class RedisUnavailableError extends Error {
@@ -74,10 +63,12 @@ export function classifyRedisError(
     return new RedisUnavailableError("connection_lost", detail, error);
   }
   const [code = ""] = error.message.split(" ", 1);
-  const reason = NOT_NOW.get(code);
-  return reason === undefined
-    ? new RedisReplyError(code, error.message, error)
-    : new RedisUnavailableError(reason, error.message, error);
+  const isReadOnly = READ_ONLY.test(code);
+  if (!isReadOnly && !REFUSED.test(code)) {
+    return new RedisReplyError(code, error.message, error);
+  }
+  const reason = isReadOnly ? "read_only" : "refused";
+  return new RedisUnavailableError(reason, error.message, error);
 }
 
 /** Whether this user lacks the permission, or no longer exists. */

@@ -15,7 +15,6 @@ export type { RedisAddress, RedisReply } from "./connection.ts";
 export interface RedisLinkOptions
   extends Pick<ConnectionOptions, "address" | "now" | "random"> {
   log: Log;
-  /** The default deadline of calls. Default 100 ms. */
   deadlineMs?: number;
   /** Loaded with every connection, so that they are not missing in the first burst. */
   scripts?: readonly RedisScript[];

@@ -9,7 +9,6 @@ export class AttemptDeadlines {
   readonly #now: MonotonicNow;
   readonly #callSignal: AbortSignal;
   readonly #totalAt: number;
-  /** What the attempt is waiting for, for the log. */
   #phase = "";
   #phaseAt = Infinity;
   #timer: ReturnType<typeof setTimeout> | undefined;

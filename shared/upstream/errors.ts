@@ -61,7 +61,6 @@ export interface UpstreamErrorOptions extends ApiErrorOptions {
   code?: ErrorCode | undefined;
   /** Shown to the caller, so it must have been redacted. If it is empty, the fault's default is used. */
   message?: string | undefined;
-  /** The usage of the attempt, if known. */
   usage?: Usage;
 }
 

@@ -64,7 +64,6 @@ export function createConnect(
 
 const decoder = new TextDecoder();
 
-/** A connection, and the response that it carries. */
 export class HttpConnection {
   isOpen = true;
   /** Bytes of the body that may still be read: a longer body is invalid. */
@@ -227,7 +226,6 @@ export class HttpClient {
   readonly #idle: HttpConnection[] = [];
   #isClosed = false;
 
-  /** `connectMs` is the deadline for connecting. */
   constructor(connect: Connect, connectMs: number) {
     this.#connect = connect;
     this.#connectMs = connectMs;

@@ -19,11 +19,9 @@ export interface ResponseHead {
   /** 100 to 999; below 200 it is an interim response without a body. */
   status: number;
   framing: BodyFraming;
-  /** The connection may carry another request. */
   isKeepAlive: boolean;
   /** Media type in lower case, without parameters; `""` when absent. */
   contentType: string;
-  /** In lower case; `""` when absent. */
   contentEncoding: string;
   /** The wait that `retry-after-ms` or `retry-after` asks for, clamped to 1..60 s. */
   retryAfterMs: number | undefined;
@@ -44,9 +42,8 @@ export function findHeadEnd(
 }
 
 /**
- * Parses a head, including the blank line. A single LF may stand for CRLF (RFC 9112,
- * 2.2). Throws `upstream_invalid` for what RFC 9112 calls unrecoverable: two
- * lengths, an unknown transfer coding, a folded header or one without a name.
+ * Parses a head, including the blank line; a single LF may stand for CRLF (RFC 9112,
+ * 2.2). Throws `upstream_invalid` for what RFC 9112 calls unrecoverable.
  */
 export function parseResponseHead(text: string): ResponseHead {
   const [first = "", ...lines] = text.split(/\r?\n/);

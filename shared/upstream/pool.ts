@@ -3,7 +3,6 @@ import type { MonotonicNow } from "../process/clock.ts";
 import { roundMs } from "../process/log.ts";
 import { UpstreamError, type UpstreamFault } from "./errors.ts";
 
-/** Backends tried for one request. */
 const ATTEMPTS_MAX = 3;
 /** The pause before the same backend is tried again: long enough for a proxy to restart, too short to be noticed. */
 const RETRY_DELAY_MS_MIN = 50;
@@ -37,10 +36,8 @@ export interface AttemptProgress {
   onBegun(): void;
 }
 
-/** One attempt that has ended. */
 export interface AttemptReport {
   requestId: string;
-  /** Name of the backend. */
   backend: string;
   /** `internal`: an error of this worker. */
   outcome: "success" | "aborted" | "internal" | UpstreamFault;
@@ -63,7 +60,6 @@ export interface BackendPoolOptions<Backend extends PoolBackend> {
   onAttempt: (report: AttemptReport) => void;
 }
 
-/** A backend and its state in the pool. */
 interface Slot<Backend> {
   backend: Backend;
   breaker: CircuitBreaker;

@@ -1,7 +1,6 @@
 /** Makes texts of model servers safe to show to callers. */
 export type Redact = (text: string) => string;
 
-/** Characters of a message that are passed on. */
 const MESSAGE_CHARS_MAX = 500;
 /** Shorter values would be found in ordinary words. */
 const SECRET_CHARS_MIN = 4;
@@ -25,22 +24,19 @@ const STACK =
 /** C0 and C1 controls: line ends would break logs and headers. */
 const CONTROLS = /\p{Cc}+/gu;
 
-/** What callers must not see in the texts of a server. */
-export interface RedactOptions {
-  /** Credentials and header values. */
-  secrets: readonly string[];
-  baseUrl: URL;
-  /** The model's name at the server, and its name for callers. */
-  model?: { theirs: string; ours: string };
-}
-
 /**
  * Secrets, addresses, file paths and credentials become `[redacted]`, the model's
  * name at the server becomes ours, stack traces go. Only then is the text clipped to
  * 500 characters, so that no partial secret remains.
  */
 export function createRedact(
-  { secrets, baseUrl, model }: RedactOptions,
+  { secrets, baseUrl, model }: {
+    /** Credentials and header values. */
+    secrets: readonly string[];
+    baseUrl: URL;
+    /** The model's name at the server, and its name for callers. */
+    model?: { theirs: string; ours: string };
+  },
 ): Redact {
   const isRenamed = model !== undefined && model.theirs !== model.ours &&
     model.theirs.length >= SECRET_CHARS_MIN;

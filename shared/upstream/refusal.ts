@@ -38,7 +38,6 @@ const PERMANENT = anyOf(
   "response_?format|json[ _]?schema|\\bgrammar\\b",
 );
 
-/** The number of faults of one request that are reported to the caller. */
 const TOLD_MAX = 3;
 
 /** `param` paths such as `messages[0].content`. */

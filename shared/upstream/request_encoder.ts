@@ -11,7 +11,6 @@ export type RequestEncoder = (
   call: Pick<BackendCall, "requestId" | "traceparent">,
 ) => Uint8Array;
 
-/** What all requests to one URL have in common. */
 export interface RequestOptions {
   method: "GET" | "POST" | "DELETE";
   /** The media types that are understood. */

@@ -12,7 +12,6 @@ export class SseParser {
   // Deno's decoder would drop a byte order mark at the start of any piece.
   readonly #decoder = new TextDecoder("utf-8", { ignoreBOM: true });
   #isFirst = true;
-  /** A line that is not complete yet. */
   #line = "";
   #data: string | null = null;
   #name = "";

@@ -1,4 +1,3 @@
-/** The configuration that all workers share. */
 import type { Catalog } from "../models/catalog.ts";
 import {
   CATALOG_VARIABLES,

@@ -77,14 +77,11 @@ const EMPTY = new Uint8Array(0);
 type FrameTarget = Pick<JobOptions, "edgeId" | "requestId">;
 
 export class Worker {
-  /** Jobs that have a slot. */
   inFlight = 0;
   isDraining = false;
   readonly #dependencies: WorkerDependencies;
-  /** By request id. A second attempt of a request replaces the first. */
   readonly #jobs = new Map<string, Job>();
   readonly #host: JobHost;
-  /** When each edge last sent a beat or a job. */
   readonly #edgeSeenAtMs = new Map<string, number>();
   readonly #jobSubscriptions: BusSubscription[] = [];
   readonly #clock: SteadyClock;

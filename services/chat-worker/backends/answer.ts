@@ -18,7 +18,6 @@ import { ToolCallFragments } from "./tool_calls.ts";
 
 /** Characters of the request id in the id of a tool call: some servers accept at most 40 in total. */
 const CALL_ID_CHARS = 24;
-/** The members of a delta that are text. */
 const TEXTS = ["content", "reasoning_content", "refusal"] as const;
 
 /** The state of one of the `n` choices. */
@@ -39,7 +38,6 @@ export class Answer {
   fingerprint: string | null = null;
   readonly choices: readonly Choice[];
   #lines = "";
-  /** The start of every chunk. Empty until the first one. */
   #prefix = "";
   #deltas = 0;
 

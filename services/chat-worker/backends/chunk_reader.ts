@@ -30,7 +30,6 @@ export class ChunkReader {
   readonly #choices: readonly Choice[];
   readonly #redact: Redact;
   #usage: Usage | null = null;
-  /** Pieces of text received; most servers send one token in each. */
   #pieces = 0;
   #estimate = 0;
 
@@ -224,7 +223,6 @@ const REASONS: readonly [FinishReason, RegExp][] = [
     /^(content_filter|safety|sensitive|refusal|recitation|prohibited_content|blocklist)$/,
   ],
 ];
-/** Finish reasons of answers that are not complete. */
 const FAILURE =
   /^(abort|aborted|cancelled|error|network_error|insufficient_system_resource|malformed_function_call|timeout)$/;
 

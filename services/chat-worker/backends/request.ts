@@ -9,7 +9,6 @@ import type {
 import { isJsonObject } from "@gateway/shared/process/error_text";
 import type { JsonObject } from "@gateway/shared/upstream/json";
 
-/** Fields that are sent unchanged if the client sent them. */
 const SAME_FIELDS = [
   "temperature",
   "top_p",
@@ -76,9 +75,8 @@ function put(
 }
 
 /**
- * A message in the form that every server accepts: `""` for null content, `{}` for
- * the arguments of a call without any, the role `system` instead of `developer` if
- * the server does not support that role.
+ * A message in the form that every server accepts: without null content and empty
+ * arguments, and with the role `system` where `developer` is not supported.
  */
 function spelledOut(message: ChatMessage, dialect: Dialect): ChatMessage {
   const { role, content, tool_calls: calls } = message;

@@ -5,7 +5,6 @@ import { invalidAnswer } from "@gateway/shared/upstream/errors";
 import { parseJson, textOf } from "@gateway/shared/upstream/json";
 
 interface Call {
-  /** Index in the answer to the client. */
   index: number;
   /** The server's id, or `""` if it sent none. */
   id: string;
@@ -21,9 +20,8 @@ const CALLS_MAX = REQUEST_LIMITS.toolCallsPerMessageMax;
 const HELD_CHARS_MAX = 64 * 1024;
 
 /**
- * Converts fragments of tool calls as servers send them into what every SDK accepts:
- * an index in each, id, type and name together in a call's first fragment and only
- * there, arguments as text.
+ * Converts tool calls into what every SDK accepts: an index in each fragment, id,
+ * type and name in the first one of a call and only there, arguments as text.
  */
 export class ToolCallFragments {
   readonly #idPrefix: string;

@@ -1,7 +1,6 @@
 /**
- * The two ways an answer reaches a client: as an event stream while it is generated,
- * or as one body when it is complete. Both are sinks of the dispatcher. A failure is
- * an HTTP error as long as nothing has been sent.
+ * The two ways an answer reaches a client: as events while it is generated, or as one
+ * body. A failure is an HTTP error as long as nothing has been sent.
  */
 import { Buffer } from "node:buffer";
 import { SSE_LIMITS, STREAM_LIMITS } from "@gateway/shared/limits";

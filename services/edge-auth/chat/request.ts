@@ -29,7 +29,6 @@ export function parseChatRequest(given: unknown, models: Catalog): ChatRequest {
   return request;
 }
 
-/** The fields that the model's configuration passes on unchanged. */
 function passedFields(body: Body, names: readonly string[]): Body {
   const passed = names.filter((name) =>
     Object.hasOwn(body, name) && (body[name] ?? null) !== null
@@ -58,7 +57,6 @@ function requireSupportedFields(
   }
 }
 
-/** Refuses images if the model takes only text. */
 function requireVision(messages: Messages, model: ModelConfig): void {
   if (model.vision) return;
   for (const [index, { content }] of messages.entries()) {

@@ -43,9 +43,8 @@ const DATA = new TextEncoder().encode("data: ");
 const FRAMING_BYTES = DATA.length + 1;
 
 /**
- * Makes server-sent events of whole lines by copying them once:
- * `{"a":1}\n{"b":2}\n` becomes `data: {"a":1}\n\ndata: {"b":2}\n\n`. Lines must not
- * contain `\r`, which JSON text never does. Bytes after the last `\n` are left out.
+ * `{"a":1}\n{"b":2}\n` becomes `data: {"a":1}\n\ndata: {"b":2}\n\n`, copied once.
+ * Lines must not contain `\r`. Bytes after the last `\n` are left out.
  */
 export function sseFrame(lines: Uint8Array): Uint8Array<ArrayBuffer> {
   const ends: number[] = [];

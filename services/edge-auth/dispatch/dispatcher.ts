@@ -53,7 +53,6 @@ export interface DispatcherOptions {
   queueMax?: number;
   /** A request is ended after this long, in any state. */
   requestTimeoutMs: number;
-  /** Default `DISPATCH_LIMITS.busLostMs`. */
   busLostMs?: number;
 }
 
@@ -109,7 +108,6 @@ export class Dispatcher {
     };
   }
 
-  /** Runs that have not ended. */
   get running(): number {
     return this.#runs.size;
   }

@@ -29,7 +29,6 @@ import type { WaitQueue } from "./wait_queue.ts";
 export interface RunJob {
   requestId: string;
   keyId: string;
-  /** Of its model: decides which workers may run it. */
   kind: ModelKind;
   request: JobRequest;
   /** The files that come before the request; `request` then has only its model, which may be a guess. */
@@ -66,7 +65,6 @@ export class Run {
   readonly #onOver: (outcome: RunOutcome) => void;
   readonly #startedAtMs: number;
   #state: "active" | "cancelling" | "over" = "active";
-  /** Null while it waits for a slot. */
   #attempt: Attempt | null = null;
   /** Workers that were offered the job since it last waited. */
   readonly #tried = new Set<string>();

@@ -7,7 +7,6 @@ interface Waiting {
 }
 
 export class WaitQueue<T extends Waiting> {
-  /** The oldest first. */
   readonly #waiting: T[] = [];
 
   constructor(readonly lengthMax: number) {}
@@ -16,7 +15,6 @@ export class WaitQueue<T extends Waiting> {
     return this.#waiting.length;
   }
 
-  /** Whether any item waits for this model. */
   hasWaiting(model: string): boolean {
     return this.#waiting.some((item) => item.model === model);
   }

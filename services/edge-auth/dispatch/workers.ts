@@ -34,7 +34,6 @@ interface Worker {
   missingSinceMs: number | null;
 }
 
-/** A silent worker is probed this often. */
 const PROBE_EVERY_MS = 100;
 
 export class WorkerTable {
@@ -44,7 +43,6 @@ export class WorkerTable {
   /** Until then, workers may still be reconnecting to the bus. */
   #rejoinUntilMs = -Infinity;
 
-  /** `random`: 0 ≤ x < 1. */
   constructor(options: { now: MonotonicNow; random: () => number }) {
     this.#now = options.now;
     this.#random = options.random;

@@ -12,7 +12,6 @@ import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import type { Exchange } from "./server.ts";
 
 export interface BodyBounds {
-  /** A larger body is refused with 413. */
   bodyBytesMax: number;
   bodyBudget: BodyBudget;
   refusedBodies: Pick<RefusedBodies, "charge" | "wait">;
@@ -21,11 +20,10 @@ export interface BodyBounds {
 }
 
 /**
- * Reads a request body; null if the client disconnects before it is complete. Rejects
- * with an `ApiError`: 415 for a `Content-Type` other than JSON (it may be absent) or a
- * `Content-Encoding`, 413 if it is too large, 408 if it stalls or takes too long, 400
- * if it arrives in too many small pieces, 429 or 503 if a memory budget is used up, and
- * 429 if too much time was spent on refused bodies of the key.
+ * Reads a request body; null if the client disconnects before its end. Rejects with
+ * an `ApiError`: 415 if it is not JSON or encoded, 413 too large, 408 too slow, 400
+ * in too many pieces, 429 or 503 if a memory budget is used up, 429 for too many
+ * refused bodies of the key.
  */
 export async function readBody(
   { headers, openBody }: Pick<Exchange, "headers" | "openBody">,
@@ -135,7 +133,6 @@ export class BodyBudget {
   readonly #bytesByKey = new Map<string, number>();
   #bytes = 0;
 
-  /** There is always room for one body of `bodyBytesMax`. */
   constructor(
     { bodiesBytesMax, bodyBytesMax }: {
       bodiesBytesMax: number;
@@ -223,7 +220,7 @@ export class RefusedBodies {
 const RETRY_AFTER_MS = 1_000;
 const MS_PER_SECOND = 1_000;
 
-const tooSlow = () =>
+export const tooSlow = () =>
   refusal("request_timeout", "The request body did not arrive in time.");
 const tooLarge = (bytesMax: number) =>
   refusal(
@@ -260,7 +257,7 @@ const tooManyRefused = (waitMs: number) =>
   );
 
 /** Closes the connection, because the rest of the body would be read as the next request. */
-function refusal(
+export function refusal(
   code: ErrorCode,
   message: string,
   options: { retryAfterMs?: number; reason?: "request_bodies" } = {},

@@ -10,15 +10,16 @@ import {
   BUS_LIMITS,
   UPLOAD_LIMITS,
 } from "@gateway/shared/limits";
-import {
-  ApiError,
-  type ErrorCode,
-  fieldError,
-} from "@gateway/shared/openai/error";
+import { ApiError, fieldError } from "@gateway/shared/openai/error";
 import type { UploadEnd } from "@gateway/shared/bus/job";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { Deadlines } from "@gateway/shared/process/deadlines";
-import type { BodyBudget, HeldBody } from "./read_body.ts";
+import {
+  type BodyBudget,
+  type HeldBody,
+  refusal,
+  tooSlow,
+} from "./read_body.ts";
 import type { Exchange } from "./server.ts";
 
 export interface FormBounds {
@@ -278,8 +279,6 @@ const tooManyParts = () =>
     `The form has too many parts. The limit is ${UPLOAD_LIMITS.partsMax}, of ` +
       `which ${UPLOAD_LIMITS.filesMax} may be files.`,
   );
-const tooSlow = () =>
-  refusal("request_timeout", "The request body did not arrive in time.");
 const tooLarge = (bytesMax: number) =>
   refusal(
     "request_too_large",
@@ -294,9 +293,4 @@ function fieldTooLong(name: string, bytesMax: number): ApiError {
 function notAFile(name: string): ApiError {
   const message = `Invalid '${name}': expected a file, but got a text.`;
   return fieldError("invalid_type", name, message);
-}
-
-/** Closes the connection, because the rest of the body would be read as the next request. */
-function refusal(code: ErrorCode, message: string): ApiError {
-  return new ApiError(code, message, { headers: { connection: "close" } });
 }

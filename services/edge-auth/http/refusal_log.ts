@@ -4,7 +4,6 @@ import { siteOf } from "@gateway/shared/process/client_address";
 import type { WallNow } from "@gateway/shared/process/clock";
 import type { Log, LogFields } from "@gateway/shared/process/log";
 
-/** The fields of the `request` line of a refused request. */
 export interface RefusedRequest extends LogFields {
   requestId: string;
   /** The client, if its key is unknown. */
@@ -15,7 +14,6 @@ export interface RefusedRequest extends LogFields {
   errorCode: string;
 }
 
-/** The refusals of one client with one code. */
 interface Group {
   client: LogFields;
   /** How many had a line of their own. */

@@ -8,24 +8,20 @@ export const REQUEST_ID_HEADER = "x-request-id";
 
 export type HeaderFields = Readonly<Record<string, string>>;
 
-/** The part of a `ServerResponse` that is needed to answer. */
 export interface ResponseOutput extends Writable {
   statusCode: number;
   readonly headersSent: boolean;
   writeHead(status: number, headers: HeaderFields): unknown;
 }
 
-/** Headers of a JSON response. No cache may store keys or answers. */
-export const JSON_HEADERS: HeaderFields = {
-  "content-type": "application/json; charset=utf-8",
-  "cache-control": "no-store",
-  "x-content-type-options": "nosniff",
-};
-
-/** Headers of sound, pictures and films, beside their type. */
+/** No cache may store keys or answers. */
 export const BYTES_HEADERS: HeaderFields = {
   "cache-control": "no-store",
   "x-content-type-options": "nosniff",
+};
+export const JSON_HEADERS: HeaderFields = {
+  "content-type": "application/json; charset=utf-8",
+  ...BYTES_HEADERS,
 };
 
 /** Headers of an event stream. No proxy may buffer, compress or store it. */
@@ -59,7 +55,6 @@ export function sendJson(response: ResponseOutput, body: unknown): void {
   sendBytes(response, bytes, { headers: JSON_HEADERS });
 }
 
-/** Sends an error with the headers that tell a client what to do next. */
 export function sendError(response: ResponseOutput, error: ApiError): void {
   const bytes = new TextEncoder().encode(JSON.stringify(error.toBody()));
   const headers = { ...JSON_HEADERS, ...errorHeaders(error), ...error.headers };

@@ -36,7 +36,6 @@ export interface Exchange {
 
 export interface ServerOptions {
   hostname: string;
-  /** 0 takes any free port. */
   port: number;
   /** Answers the request. If it rejects, the connection is closed. */
   handler: (exchange: Exchange) => Promise<void>;
@@ -200,7 +199,6 @@ function watchRest(
 
 /** A valid `Host` header. Anything else could be taken for a path. */
 const HOST = /^[\w.:[\]-]*$/;
-/** The start of a request target that is a whole URL. */
 const ORIGIN = /^https?:\/\/[^/?#]*/i;
 
 type Head = Pick<Exchange, "method" | "path" | "headers">;

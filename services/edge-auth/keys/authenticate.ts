@@ -22,33 +22,19 @@ import { createUnknownKeyLimit } from "./unknown_key_limit.ts";
 /** RFC 6750 section 2.1; the scheme's case does not matter (RFC 9110 section 11.1). Anchored: two joined headers are no credential. */
 const BEARER = /^bearer +([A-Za-z0-9._~+/=-]+) *$/i;
 
-/** The credential of an `Authorization` header; null if it cannot be one of our keys. */
-function bearerCredential(header: string): string | null {
-  if (header.length > REQUEST_LIMITS.authorizationBytesMax) return null;
-  const credential = BEARER.exec(header)?.[1] ?? "";
-  return isWellFormedKey(credential) ? credential : null;
-}
-
 /** Throws the same `unauthorized` for a credential that is missing, malformed or unknown. */
 export async function authenticate(
   header: string,
   clientAddress: () => string,
   lookup: Pick<KeyLookup, "find">,
 ): Promise<Principal> {
-  const credential = bearerCredential(header);
-  if (credential === null) throw unauthorized();
+  const isTooLong = header.length > REQUEST_LIMITS.authorizationBytesMax;
+  const credential = isTooLong ? "" : BEARER.exec(header)?.[1] ?? "";
+  if (!isWellFormedKey(credential)) throw unauthorized();
   const hash = hashKeyValue(credential);
   const principal = await lookup.find(hash, clientAddress);
   if (principal === null) throw unauthorized();
   return principal;
-}
-
-export interface KeyLookupOptions {
-  redis: RedisLink;
-  now: MonotonicNow;
-  log: Log;
-  /** Unknown keys that are looked up for one client address, per second. */
-  unknownPerSecond: number;
 }
 
 /**
@@ -59,12 +45,12 @@ export interface KeyLookupOptions {
  */
 export type KeyLookup = ReturnType<typeof createKeyLookup>;
 
-export function createKeyLookup({
-  redis,
-  now,
-  log,
-  unknownPerSecond,
-}: KeyLookupOptions) {
+export function createKeyLookup({ redis, now, log, unknownPerSecond }: {
+  redis: RedisLink;
+  now: MonotonicNow;
+  log: Log;
+  unknownPerSecond: number;
+}) {
   const known = new Map<string, Principal>();
   const unknownUntilMs = new Map<string, number>();
   const reads = new Map<string, Promise<Principal | null>>();
@@ -144,7 +130,6 @@ export function createKeyLookup({
       reads.set(hash, reading);
       return reading;
     },
-    /** Forgets a principal whose key no longer exists. */
     forget({ keyId }: Principal): void {
       for (const [hash, principal] of known) {
         if (principal.keyId === keyId) return void known.delete(hash);

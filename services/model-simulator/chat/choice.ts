@@ -16,20 +16,12 @@ import type { ChatRequest } from "./request.ts";
 export interface Step {
   delta: ChunkDelta;
   logprobs?: LogprobEntry[];
-  /** Set in the last step. */
   finish?: FinishReason;
 }
 
 export interface LogprobEntry extends TokenLogprob {
   bytes: number[];
   top_logprobs: { token: string; logprob: number; bytes: number[] }[];
-}
-
-export interface ChoiceOptions {
-  random: Random;
-  /** The limit of reasoning, content and calls together. */
-  tokensMax: number;
-  newCallId: () => string;
 }
 
 /** A text without a requested length ends with the first sentence after this many tokens to twice as many. */
@@ -40,7 +32,12 @@ const encoder = new TextEncoder();
 export function* runChoice(
   request: ChatRequest,
   plan: Plan,
-  { random, tokensMax, newCallId }: ChoiceOptions,
+  { random, tokensMax, newCallId }: {
+    random: Random;
+    /** The limit of reasoning, content and calls together. */
+    tokensMax: number;
+    newCallId: () => string;
+  },
 ): Generator<Step> {
   for (const [index, token] of plan.reasoning.entries()) {
     const delta = { reasoning_content: token };

@@ -106,7 +106,6 @@ class Completion {
     yield "data: [DONE]\n\n";
   }
 
-  /** The body of a whole answer, as one text. */
   async *whole(): AsyncGenerator<string> {
     const { isUsageMissing } = this.#pacing.options.controls;
     const said: Step[][] = this.#choices.map(() => []);
@@ -211,7 +210,6 @@ function wireOf(content: readonly LogprobEntry[]) {
   return content.length > 0 ? { content } : null;
 }
 
-/** Combines the steps of a choice. */
 function wholeChoice(index: number, steps: readonly Step[]) {
   const deltas = steps.map(({ delta }) => delta);
   const joined = (name: "content" | "reasoning_content") =>

@@ -38,7 +38,6 @@ const VALUE_COST_MAX = 5_000;
 const CHARS_PER_COST = 2;
 /** An alternative that has no value costs more, because it throws. */
 const FAILED_COST = 50;
-/** Assumed characters of a text without a length. */
 const WORDS_CHARS = 40;
 const MORE_ITEMS_MAX = 2;
 const NUMBER_SPAN = 100;

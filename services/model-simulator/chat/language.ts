@@ -5,7 +5,6 @@ import type { ChatRequest } from "./request.ts";
 /** Numbers from 0 to 1, the same for the same seed. */
 export type Random = () => number;
 
-/** The mulberry32 generator. */
 export function seededRandom(seed: number): Random {
   let state = seed | 0;
   return () => {

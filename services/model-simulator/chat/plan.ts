@@ -10,7 +10,6 @@ export interface PlannedCall {
   readonly tokens: readonly string[];
 }
 
-/** The content of one choice, in this order. */
 export interface Plan {
   readonly reasoning: readonly string[];
   /** Written as is; if `tokensWanted` is larger, sampled text follows. */
@@ -109,7 +108,6 @@ function openingOf({ messages }: ChatRequest, quote: string): string {
     `You asked: ${quote}.${told} Here is a passage instead.\n\n`;
 }
 
-/** The tool calls to make, as many as fit. */
 function planCalls(
   request: ChatRequest,
   asked: string,

@@ -23,7 +23,6 @@ const DEFAULTS = {
   tools: [],
 };
 
-/** A request whose sampling parameters all have a value. */
 export type ChatRequest = ReturnType<typeof parseRequest>;
 
 /** Reads the JSON of a request. Throws an {@link HttpError} that names the first mistake. */

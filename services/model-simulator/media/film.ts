@@ -8,7 +8,6 @@ const FRAMES_PER_SECOND = 2;
 /** The bar is in the end this part of the height. */
 const BAR_SHARE = 0.05;
 
-/** Encodes a film as an MP4 file. Width and height are even. */
 export async function encodeFilm(scene: Scene, seconds: number) {
   const { width, height } = scene;
   const encoder = await hme.createH264MP4Encoder();

@@ -1,7 +1,6 @@
 /** Instructions to the simulator, as phrases in the prompt: they pass through the whole gateway with any SDK. Pure. */
 import { HttpError } from "./errors.ts";
 
-/** When tokens are sent. */
 export interface Pace {
   readonly firstTokenMs: number;
   /** For each choice. 0: no limit. */
@@ -75,7 +74,6 @@ export function readControls(text: string, param = "messages"): Controls {
   return controls;
 }
 
-/** The text without its phrases. */
 export function withoutControls(text: string): string {
   return text.replace(BRACKET, "").trim();
 }

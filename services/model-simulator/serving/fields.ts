@@ -73,7 +73,6 @@ export const flag = z.preprocess(
   z.boolean().default(false),
 );
 
-/** Throws an {@link HttpError} for text that is not JSON. */
 export function parseJson(text: string): unknown {
   try {
     return parseJsonBody(text);

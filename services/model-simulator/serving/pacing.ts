@@ -17,7 +17,6 @@ interface PacingOptions {
 }
 
 export class Pacing {
-  /** The answer failed as requested. */
   isBroken = false;
 
   constructor(readonly options: PacingOptions) {}

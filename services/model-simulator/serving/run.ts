@@ -40,7 +40,6 @@ export interface Planned {
   readonly answer: (pacing: Pacing) => Answer | Promise<Answer>;
 }
 
-/** An answer that is generated while it is sent. */
 export interface Answer {
   /** Default: 200. */
   readonly status?: number;
