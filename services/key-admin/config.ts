@@ -87,10 +87,7 @@ export function readConfig() {
 }
 
 /** Reads the configuration from any environment. Only the service needs a catalog. */
-export function configFrom(
-  variables: Env,
-  readFile: (path: string) => string,
-) {
+export function configFrom(variables: Env, readFile: (path: string) => string) {
   const env = parseEnv(CONSOLE_VARIABLES, variables, readFile);
   return {
     logLevel: env.LOG_LEVEL,

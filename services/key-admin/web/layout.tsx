@@ -116,11 +116,7 @@ export async function showPage(
 }
 
 /** Answers with a page of one card: sign-in, set-up, refusals. */
-export const showCard = (
-  c: ConsoleContext,
-  page: Page,
-  content: Child,
-): Response | Promise<Response> =>
+export const showCard = (c: ConsoleContext, page: Page, content: Child) =>
   showDocument(
     c,
     page,

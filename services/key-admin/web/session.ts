@@ -5,12 +5,7 @@ import { DEVICE_SECONDS } from "../domain/sign_in/attempts.ts";
 import { SESSION_LIMITS } from "../domain/sign_in/sessions.ts";
 import type { Admitted } from "../domain/sign_in/sign_in.ts";
 import { digest } from "../domain/store/secret.ts";
-import {
-  type ConsoleContext,
-  type Handler,
-  Refused,
-  type SignedIn,
-} from "./context.ts";
+import { type ConsoleContext, type Handler, Refused } from "./context.ts";
 
 export const FORM_TOKEN = "form_token";
 
@@ -72,9 +67,7 @@ export const behindSignIn = (handler: Handler): Handler => async (c) => {
 const isSame = (given: string, wanted: string): boolean =>
   timingSafeEqual(Buffer.from(digest(given)), Buffer.from(digest(wanted)));
 
-export async function findSignedIn(
-  c: ConsoleContext,
-): Promise<SignedIn | null> {
+export async function findSignedIn(c: ConsoleContext) {
   const { sessions, owners } = c.var.deps;
   const session = await sessions.find(readCookie(c, "sid"));
   if (session === null) return null;

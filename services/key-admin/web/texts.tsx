@@ -1,3 +1,4 @@
+import { minuteText } from "../domain/keys/key_record.ts";
 import { limitWords } from "../domain/keys/settings.ts";
 
 /** Names, numbers and times for people. */
@@ -12,10 +13,6 @@ const NUMBER = new Intl.NumberFormat("en-US");
 /** `1,234,567` */
 export const number = (value: number): string => NUMBER.format(value);
 
-/** `2026-11-22 09:30` */
-export const utcText = (ms: number): string =>
-  new Date(ms).toISOString().slice(0, 16).replace("T", " ");
-
 /** A time for people. The script shows it in the reader's zone. */
 export function Time(
   { ms, as }: { ms: number; as: "day" | "minute" | "relative" },
@@ -23,7 +20,7 @@ export function Time(
   const iso = new Date(ms).toISOString();
   return (
     <time datetime={iso} data-time={iso} data-as={as}>
-      {as === "day" ? iso.slice(0, 10) : `${utcText(ms)} UTC`}
+      {as === "day" ? iso.slice(0, 10) : minuteText(ms)}
     </time>
   );
 }

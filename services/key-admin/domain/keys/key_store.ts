@@ -296,10 +296,7 @@ export function createKeyStore(
     },
 
     /** Those of the ids that are keys of the owner. */
-    async present(
-      ownerId: string,
-      ids: Iterable<string>,
-    ): Promise<ReadonlySet<string>> {
+    async present(ownerId: string, ids: Iterable<string>) {
       const keys = await Promise.all(
         [...new Set(ids)].map((id) => store.get(ownerId, id)),
       );

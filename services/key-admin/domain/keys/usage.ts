@@ -45,11 +45,16 @@ export type UsageRange = "24h" | "30d";
 export type Usage = Awaited<ReturnType<typeof readUsage>>;
 
 const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
 const RANGES: Readonly<Record<UsageRange, { bars: number; bucketMs: number }>> =
   {
     "24h": { bars: 24, bucketMs: HOUR_MS },
-    "30d": { bars: 30, bucketMs: 24 * HOUR_MS },
+    "30d": { bars: 30, bucketMs: DAY_MS },
   };
+
+/** The last days in UTC, today first. */
+export const lastDays = (count: number, nowMs: number): string[] =>
+  Array.from({ length: count }, (_, ago) => usageDay(nowMs - ago * DAY_MS));
 
 /** Reads the usage of one key, or of all keys of the owner when `keyId` is null. */
 export async function readUsage(
@@ -156,10 +161,7 @@ return {requests, tokens}
 );
 
 /** Adds up the counters of these hashes, `use:…`, which are of one owner. */
-export async function readTotals(
-  redis: RedisLink,
-  names: readonly string[],
-): Promise<Totals> {
+export async function readTotals(redis: RedisLink, names: readonly string[]) {
   const sums = asList(await redis.evalScript(TOTALS_SCRIPT, names, []));
   return { requests: asNumber(sums[0]), tokens: asNumber(sums[1]) };
 }

@@ -1,14 +1,19 @@
 import { FAILURE_REASONS } from "@gateway/shared/keys/failed_requests";
-import { USAGE_DAYS_KEPT, usageDay } from "@gateway/shared/keys/limiter_state";
+import { USAGE_DAYS_KEPT } from "@gateway/shared/keys/limiter_state";
 import { KEY_FIELDS, type KeyRecord } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { csvHead, csvLine } from "../store/csv.ts";
 import { keysFrom } from "./key_page.ts";
-import { add, type CountName, type Counts, readDay } from "./usage.ts";
+import {
+  add,
+  type CountName,
+  type Counts,
+  lastDays,
+  readDay,
+} from "./usage.ts";
 
 /** Usage as a file for spreadsheets: a line for each hour, key and model. */
 
-const DAY_MS = 86_400_000;
 const BATCH = 500;
 
 const COLUMNS: readonly (readonly [title: string, name: CountName])[] = [
@@ -45,10 +50,7 @@ export async function* usageCsv(
     ...["day", "hour_utc", "key_id", "key", "description", "model"],
     ...COLUMNS.map(([title]) => title),
   ]);
-  const days = Array.from(
-    { length: USAGE_DAYS_KEPT },
-    (_, ago) => usageDay(nowMs - ago * DAY_MS),
-  );
+  const days = lastDays(USAGE_DAYS_KEPT, nowMs);
   if (key !== null) {
     const { id: keyId, hint, description } = key;
     const rows = await readRows(redis, { ownerId, keyId }, days);

@@ -138,11 +138,7 @@ export function createOperators({ owners, sessions, links, audit }: {
     },
 
     /** Sets the limits over all keys of an owner, from the next request on. */
-    async setLimits(
-      operator: Operator,
-      ownerId: string,
-      limits: Limits,
-    ): Promise<void> {
+    async setLimits(operator: Operator, ownerId: string, limits: Limits) {
       const account = await find(ownerId);
       const detail = describeLimits(await owners.limits(ownerId), limits);
       await owners.setLimits(ownerId, limits);

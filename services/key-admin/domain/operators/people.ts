@@ -1,5 +1,4 @@
 import { isKeyId } from "@gateway/shared/keys/key";
-import { usageDay } from "@gateway/shared/keys/limiter_state";
 import { keysKey, ownerUsageKey } from "@gateway/shared/keys/record";
 import {
   type KeyRow,
@@ -8,7 +7,7 @@ import {
   readRow,
 } from "../keys/key_page.ts";
 import type { KeyStore } from "../keys/key_store.ts";
-import { readTotals, type Totals } from "../keys/usage.ts";
+import { lastDays, readTotals, type Totals } from "../keys/usage.ts";
 import {
   type Account,
   OWNERS_KEY,
@@ -33,7 +32,6 @@ const KEYS_MAX = 500;
 /** A search ends after this time, and its next page goes on from there. */
 const SEARCH_MS = 2_000;
 const TOP_MAX = 50;
-const DAY_MS = 86_400_000;
 
 export type PeopleQuery = Omit<PageQuery, "filter" | "examinedMax">;
 
@@ -126,10 +124,7 @@ export function createPeople(
 
     /** The owners who used most in the last days in UTC, today included. */
     async top(by: keyof Totals, days: number): Promise<Page<OwnerRow>> {
-      const dates = Array.from(
-        { length: days },
-        (_, ago) => usageDay(now() - ago * DAY_MS),
-      );
+      const dates = lastDays(days, now());
       const ids = await ownerIds();
       const used: { ownerId: string; totals: Totals }[] = [];
       for (let at = 0; at < ids.length; at += BATCH) {

@@ -80,10 +80,7 @@ export interface Account {
   hasSignedIn: boolean;
 }
 
-export const readEmail = async (
-  redis: RedisLink,
-  ownerId: string,
-): Promise<string> =>
+export const readEmail = async (redis: RedisLink, ownerId: string) =>
   stored.parse(await readHash(redis, accountKey(ownerId)) ?? {}).email;
 
 /** Takes the role from an operator unless it is the last one. */
@@ -170,9 +167,7 @@ export function createOwnerStore(
     },
 
     /** The owner of an identity: found by issuer and subject, by e-mail address only the first time (ASVS 6.8.1). */
-    async ofIdentity(
-      { issuer, subject, email }: Identity,
-    ): Promise<string> {
+    async ofIdentity({ issuer, subject, email }: Identity): Promise<string> {
       const pointer = identityKey(issuer, subject);
       const known = await readText(redis, pointer);
       if (known !== null) return known;

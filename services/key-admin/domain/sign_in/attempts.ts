@@ -76,10 +76,7 @@ return 0
  * A browser that the account signed in with before has its own count, and does not
  * share the rates that strangers use up, so they cannot lock the owner out.
  */
-export async function takeAttempt(
-  redis: RedisLink,
-  attempt: Attempt,
-): Promise<number> {
+export async function takeAttempt(redis: RedisLink, attempt: Attempt) {
   const { name, isKnownDevice } = await countOf(redis, attempt);
   const waitMs = isKnownDevice ? 0 : await takeRates(redis, attempt.ip);
   if (waitMs > 0) return waitMs;
@@ -89,10 +86,7 @@ export async function takeAttempt(
 }
 
 /** Resets the count after a success and returns the number of failures before it. */
-export async function forgetFailures(
-  redis: RedisLink,
-  attempt: Attempt,
-): Promise<number> {
+export async function forgetFailures(redis: RedisLink, attempt: Attempt) {
   const { name } = await countOf(redis, attempt);
   const failed = asTextOrNull(await redis.command(["HGET", name, "failed"]));
   await redis.command(["DEL", name]);

@@ -141,10 +141,7 @@ export function createSessionStore(
     },
 
     /** Ends all sessions of the owner but one and returns how many. */
-    async endOthers(
-      ownerId: string,
-      sessionId: string | null,
-    ): Promise<number> {
+    async endOthers(ownerId: string, sessionId: string | null) {
       const ids = await idsOf(ownerId);
       const others = ids.filter((id) => id !== sessionId);
       for (const id of others) await store.end(ownerId, id);

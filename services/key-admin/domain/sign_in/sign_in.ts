@@ -89,12 +89,8 @@ export async function admit(
   await owners.noteSignIn(ownerId);
   const attempts = failedBefore === 1 ? "attempt" : "attempts";
   await audit.add(ownerId, {
-    action: "session.signed_in",
-    by: email,
-    ip: client.ip,
-    detail: failedBefore === 0
-      ? ""
-      : `after ${failedBefore} failed ${attempts}`,
+    ...{ action: "session.signed_in", by: email, ip: client.ip },
+    detail: failedBefore > 0 ? `after ${failedBefore} failed ${attempts}` : "",
   });
   const device = await rememberDevice(redis, randomBytes, email);
   return { ok: true, cookie, device, failedBefore };
@@ -106,7 +102,7 @@ export async function checkAgain(
   account: Account,
   password: string,
   from: { ip: string; device: string },
-): Promise<{ ok: true } | NotAdmitted> {
+) {
   const { ownerId, email, passwordHash } = account;
   const attempt = { email, ...from };
   const waitMs = await takeAttempt(redis, attempt);
@@ -118,9 +114,8 @@ export async function checkAgain(
     ip: from.ip,
     detail: isRight ? "" : "asked again within a session",
   });
-  if (!isRight) return { ok: false, waitMs: 0 };
-  await forgetFailures(redis, attempt);
-  return { ok: true };
+  if (isRight) await forgetFailures(redis, attempt);
+  return { ok: isRight, waitMs: 0 };
 }
 
 async function checkCode(

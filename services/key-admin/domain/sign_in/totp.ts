@@ -25,11 +25,7 @@ export const totpUri = (
  * The step a code belongs to, or null when it is wrong. The owner store makes
  * sure that a code works only once (RFC 6238, 5.2).
  */
-export function totpStep(
-  secret: string,
-  code: string,
-  nowMs: number,
-): number | null {
+export function totpStep(secret: string, code: string, nowMs: number) {
   const off = new TOTP({ secret })
     .validate({ token: code, timestamp: nowMs, window: STEPS_OFF_MAX });
   return off === null ? null : TOTP.counter({ timestamp: nowMs }) + off;

@@ -84,10 +84,7 @@ export function asFields(reply: unknown): Fields {
   );
 }
 
-export async function readHash(
-  redis: RedisLink,
-  key: string,
-): Promise<Fields | null> {
+export async function readHash(redis: RedisLink, key: string) {
   const reply = asList(await redis.command(["HGETALL", key]));
   return reply.length === 0 ? null : asFields(reply);
 }

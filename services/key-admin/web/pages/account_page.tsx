@@ -111,9 +111,8 @@ const endSession: Handler = async (c) => {
   const { deps, signedIn: { account } } = c.var;
   const form = readForm(c, FORM.pick({ session: true }));
   if (!(await deps.sessions.end(account.ownerId, form.session))) {
-    throw new Refused(404, "This session has already ended", {
-      back: "/account",
-    });
+    const back = "/account";
+    throw new Refused(404, "This session has already ended", { back });
   }
   await note(c, "session.revoked");
   return c.redirect("/account?done=session_ended", 303);
@@ -151,10 +150,7 @@ const note = (c: ConsoleContext, action: AuditAction): Promise<void> =>
   });
 
 /** The account page, or why one of its forms was refused. */
-async function showAccount(
-  c: ConsoleContext,
-  error?: string,
-): Promise<Response> {
+async function showAccount(c: ConsoleContext, error?: string) {
   const { deps, signedIn: { session: { id, ownerId }, account } } = c.var;
   const listed = await deps.sessions.list(ownerId);
   const sessions = listed.toSorted((a, b) =>
@@ -239,19 +235,11 @@ async function showAccount(
 }
 
 /** Shows the secret for the app and asks for a code as proof. */
-function showSetUp(
-  c: ConsoleContext,
-  secret: string,
-  error?: string,
-): Promise<Response> {
+function showSetUp(c: ConsoleContext, secret: string, error?: string) {
   const uri = totpUri(secret, c.var.signedIn.account.email, ISSUER);
   return showPage(
     c,
-    {
-      title: "Two-step sign-in",
-      error,
-      isCard: true,
-    },
+    { title: "Two-step sign-in", error, isCard: true },
     <>
       <p>
         Scan this with an authenticator app, or{" "}

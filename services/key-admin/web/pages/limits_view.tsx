@@ -18,10 +18,7 @@ const WARN_SHARE = 0.8;
 const WHOSE = { key: "This key", owner: "All your keys" } as const;
 
 /** A card with use against the limits of a key and its owner, or of the owner alone: then nothing if the operator has set none. */
-export async function limitsCard(
-  c: ConsoleContext,
-  key?: KeyRecord,
-): Promise<Child> {
+export async function limitsCard(c: ConsoleContext, key?: KeyRecord) {
   const { deps: { redis, owners }, signedIn: { session: { ownerId } } } = c.var;
   const limits = await owners.limits(ownerId);
   const { meters, nowMs } = await readMeters(redis, { ownerId, limits }, key);

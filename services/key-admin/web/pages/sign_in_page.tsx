@@ -33,8 +33,7 @@ import {
 
 const openSignIn: Handler = async (c) => {
   if (await findSignedIn(c) !== null) return c.redirect("/keys", 302);
-  const next = localPath(c.req.query("next"));
-  return await showSignIn(c, { email: "", next });
+  return await showSignIn(c, { email: "", next: c.req.query("next") ?? "" });
 };
 
 const trySignIn: Handler = async (c) => {
@@ -43,31 +42,25 @@ const trySignIn: Handler = async (c) => {
     FORM.pick({ email: true, password: true, code: true, next: true }),
   );
   const from = { ...clientOf(c), device: readCookie(c, "device") };
-  const next = localPath(form.next);
   const result = await signIn(c.var.deps, { ...form, ...from });
-  if (result.ok) return await enter(c, result, next);
+  if (result.ok) return await enter(c, result, localPath(form.next));
   const { waitMs, isDisabled } = result;
-  if (waitMs > 0) c.header("retry-after", String(Math.ceil(waitMs / 1_000)));
-  return await showSignIn(c, {
-    email: form.email,
-    next,
-    error: waitMs > 0
-      ? waitText(waitMs)
-      : isDisabled
-      ? `${DISABLED}.`
-      : "E-mail, password or code is wrong.",
-    status: waitMs > 0 ? 429 : 401,
-  });
+  if (waitMs > 0) {
+    c.header("retry-after", String(Math.ceil(waitMs / 1_000)));
+    return await showSignIn(c, form, waitText(waitMs), 429);
+  }
+  const wrong = "E-mail, password or code is wrong.";
+  return await showSignIn(c, form, isDisabled ? `${DISABLED}.` : wrong, 401);
 };
 
 const DISABLED = "Your account is disabled. Ask your operator";
 
 function waitText(waitMs: number): string {
   const seconds = Math.ceil(waitMs / 1_000);
-  const time = seconds < 100
-    ? `${seconds} seconds`
-    : `${Math.ceil(seconds / 60)} minutes`;
-  return `Too many attempts. Try again in ${time}.`;
+  const [time, unit] = seconds < 100
+    ? [seconds, "seconds"]
+    : [Math.ceil(seconds / 60), "minutes"];
+  return `Too many attempts. Try again in ${time} ${unit}.`;
 }
 
 const openLink: Handler = async (c) => {
@@ -80,17 +73,17 @@ const useLink: Handler = async (c) => {
   const { kind, account: { ownerId, ...before } } = await findLink(c, "peek");
   const form = readForm(c, FORM.pick({ email: true, new_password: true }));
   const email = kind === "set_up" ? parseEmail(form.email) : before.email;
+  const again = (email: string, problem: string) =>
+    showLink(c, kind, { ...before, email }, problem);
   if (email === null) {
-    const given = { ...before, email: form.email };
-    return showLink(c, kind, given, "This is not an e-mail address.");
+    return again(form.email, "This is not an e-mail address.");
   }
   const holder = await owners.find(email) ?? ownerId;
-  const problem = holder === ownerId
-    ? await passwordProblem(form.new_password, { email })
-    : "This address belongs to another owner.";
-  if (problem !== null) {
-    return showLink(c, kind, { ...before, email }, problem);
+  if (holder !== ownerId) {
+    return again(email, "This address belongs to another owner.");
   }
+  const problem = await passwordProblem(form.new_password, { email });
+  if (problem !== null) return again(email, problem);
   const passwordHash = await hasher.hash(form.new_password);
   await findLink(c, "use");
   if (!await owners.claim(ownerId, email)) throw linkOver();
@@ -167,20 +160,15 @@ const confirm: Handler = async (c) => {
 };
 
 /** The problem with the current password, or null. An account without a password must have signed in recently. */
-export async function checkPassword(
-  c: ConsoleContext,
-  given: string,
-): Promise<string | null> {
+export async function checkPassword(c: ConsoleContext, given: string) {
   const { deps, signedIn: { account } } = c.var;
   if (account.passwordHash === null) {
     return isFresh(c) ? null : "Sign in again first.";
   }
   const from = { ip: c.env.remoteIp, device: readCookie(c, "device") };
-  const result = await checkAgain(deps, account, given, from);
-  if (result.ok) return null;
-  return result.waitMs === 0
-    ? "The password is wrong."
-    : waitText(result.waitMs);
+  const { ok, waitMs } = await checkAgain(deps, account, given, from);
+  if (ok) return null;
+  return waitMs === 0 ? "The password is wrong." : waitText(waitMs);
 }
 
 export const signInRoutes = {
@@ -229,18 +217,15 @@ const refusal = (status: 400 | 403 | 503, message: string, cause?: unknown) =>
 /** One form for everything, so that it does not reveal which part was wrong. */
 async function showSignIn(
   c: ConsoleContext,
-  { email, next, error, status }: {
-    email: string;
-    next: string;
-    error?: string;
-    status?: 401 | 429;
-  },
+  { email, next }: { email: string; next: string },
+  error?: string,
+  status: 200 | 401 | 429 = 200,
 ): Promise<Response> {
   const { oidc, owners } = c.var.deps;
   const isSetUp = await owners.setUpAccount() !== null;
   return showCard(
     c,
-    { title: "Sign in", error, ...status && { status } },
+    { title: "Sign in", error, status },
     <>
       {!isSetUp && (
         <p>
@@ -254,7 +239,11 @@ async function showSignIn(
           Continue with {oidc.name}
         </a>
       )}
-      <PostForm action="/sign-in" hidden={{ next }} submit="Sign in">
+      <PostForm
+        action="/sign-in"
+        hidden={{ next: localPath(next) }}
+        submit="Sign in"
+      >
         <EmailField value={email} />
         <PasswordField label="Password" autofocus={email !== ""} />
         <Field

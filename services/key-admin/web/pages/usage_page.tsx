@@ -1,3 +1,4 @@
+import { minuteText } from "../../domain/keys/key_record.ts";
 import {
   type Bucket,
   type Counts,
@@ -17,7 +18,7 @@ import { Failures } from "./failures_page.tsx";
 import { limitsCard } from "./limits_view.tsx";
 import { type Column, Empty, Table, Tabs } from "../lists.tsx";
 import { Facts } from "../parts.tsx";
-import { number, Time, utcText } from "../texts.tsx";
+import { number, Time } from "../texts.tsx";
 
 const showUsage: Handler = async (c) => {
   const { deps: { redis, now }, signedIn: { session } } = c.var;
@@ -261,6 +262,6 @@ function titleOf({ startMs }: Bucket, range: UsageRange, counts: string) {
     "data-time": new Date(startMs).toISOString(),
     "data-as": "minute",
     "data-suffix": `: ${counts}`,
-    children: `${utcText(startMs)} UTC: ${counts}`,
+    children: `${minuteText(startMs)}: ${counts}`,
   };
 }
