@@ -25,8 +25,8 @@ const INSTALL = [
   ...["run", "--allow-net", "--allow-env", "--allow-read", "--allow-write"],
   ...["--allow-run", "--allow-sys=uid", "tests/support/install_servers.ts"],
 ];
-/** More than one, because most tests wait for a server more than they compute. */
-const JOBS_PER_CORE = 1.5;
+/** More than one, because most tests wait for a server as long as they compute. */
+const JOBS_PER_CORE = 2;
 /** Started first, so that the run does not wait for them at the end. */
 const SLOW = /^tests\/|^shared\/redis\/|browser|cli_test|limiter_pressure/;
 const SOAK_MINUTES = "0.5";
@@ -162,7 +162,7 @@ async function run(
 }
 
 function denoJobs() {
-  const jobs = Math.ceil(navigator.hardwareConcurrency * JOBS_PER_CORE);
+  const jobs = JOBS_PER_CORE * navigator.hardwareConcurrency;
   return { DENO_JOBS: Deno.env.get("DENO_JOBS") ?? String(jobs) };
 }
 

@@ -176,6 +176,8 @@ Deno.test("processes that fail", async (t) => {
     });
     await isLeft(begun);
     await completes(0, key);
+    // Others ask the new one.
+    await until(() => ask(1).then(() => true, () => false));
   });
 
   server.reply = answersHello;
