@@ -36,7 +36,8 @@ ENTRYPOINT ["deno", "run", "--cached-only", "--frozen", "--allow-net", "--allow-
 # Its font and its drawing program are files of packages.
 FROM base AS model-simulator
 COPY services/model-simulator services/model-simulator
-RUN deploy/image/packages services/model-simulator/main.ts
+RUN deploy/image/packages services/model-simulator/main.ts \
+  services/model-simulator/media/studio_thread.ts
 USER 10001:10001
 EXPOSE 8090
 ENTRYPOINT ["deno", "run", "--cached-only", "--frozen", "--allow-net", "--allow-env", \

@@ -2,6 +2,7 @@
 import { type WallNow, wallNow } from "@gateway/shared/process/clock";
 import { type GracefulServer, serve } from "@gateway/shared/process/serve";
 import { chatCompletion } from "./chat/completion.ts";
+import { Studio } from "./media/studio.ts";
 import type { Videos } from "./media/videos.ts";
 import type { Pace } from "./serving/controls.ts";
 import { HttpError, requestedError } from "./serving/errors.ts";
@@ -21,7 +22,10 @@ export interface SimulatorOptions {
 
 const ABORT_MS = 1_000;
 
-type Planner = (received: Received) => Planned | Promise<Planned>;
+type Planner = (
+  received: Received,
+  studio: Studio,
+) => Planned | Promise<Planned>;
 
 /** What generates content. Only a request for media loads the code that makes them. */
 const PLANNERS: Readonly<Record<string, Planner>> = {
@@ -32,16 +36,17 @@ const PLANNERS: Readonly<Record<string, Planner>> = {
     (await import("./media/transcription.ts")).write(received, "transcribe"),
   "/v1/audio/translations": async (received) =>
     (await import("./media/transcription.ts")).write(received, "translate"),
-  "/v1/images/generations": async (received) =>
-    (await import("./media/images.ts")).generations(received),
-  "/v1/images/edits": async (received) =>
-    (await import("./media/images.ts")).edits(received),
+  "/v1/images/generations": async (...given) =>
+    (await import("./media/images.ts")).generations(...given),
+  "/v1/images/edits": async (...given) =>
+    (await import("./media/images.ts")).edits(...given),
 };
 
 /** A running simulator. Disposing of it ends every answer. */
 export class Simulator implements AsyncDisposable {
   readonly #options: SimulatorOptions;
   readonly #server: GracefulServer;
+  readonly #studio = new Studio();
   #videos: Videos | undefined;
 
   constructor(options: SimulatorOptions = {}) {
@@ -67,6 +72,7 @@ export class Simulator implements AsyncDisposable {
   /** Accepts no more requests, gives answers `graceMs` to end, then cuts them. */
   async stop(graceMs: number): Promise<void> {
     await this.#server.stop({ graceMs, abortMs: ABORT_MS });
+    await this.#studio[Symbol.asyncDispose]();
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -82,7 +88,10 @@ export class Simulator implements AsyncDisposable {
     if (/^\/v1\/videos(\/|$)/.test(path)) {
       return this.#generate(request, path, async (received) => {
         const { Videos } = await import("./media/videos.ts");
-        this.#videos ??= new Videos(this.#options.now ?? wallNow);
+        this.#videos ??= new Videos(
+          this.#options.now ?? wallNow,
+          this.#studio,
+        );
         return await this.#videos.plan(request, received);
       });
     }
@@ -109,7 +118,11 @@ export class Simulator implements AsyncDisposable {
     this.#server.stopping.addEventListener("abort", cut, { signal });
     this.#options.onRequest?.(run);
     try {
-      return await respond(run, await plan(received), this.#options.pace ?? {});
+      return await respond(
+        run,
+        await plan(received, this.#studio),
+        this.#options.pace ?? {},
+      );
     } catch (error) {
       run.end(signal.aborted ? "left" : "refused");
       throw error;

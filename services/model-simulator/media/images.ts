@@ -1,5 +1,6 @@
 /** `POST /v1/images/generations` and `/v1/images/edits`. */
 import { Buffer } from "node:buffer";
+import { pictureHead } from "@gateway/shared/openai/picture";
 import { wallNow } from "@gateway/shared/process/clock";
 import * as z from "zod";
 import { tokenize } from "../chat/language.ts";
@@ -7,12 +8,12 @@ import { readControls, withoutControls } from "../serving/controls.ts";
 import { HttpError } from "../serving/errors.ts";
 import { flag, readMedia, type Received } from "../serving/fields.ts";
 import * as run from "../serving/run.ts";
-import { draw, type Scene } from "./picture.ts";
+import type { Scene } from "./picture.ts";
+import type { Studio } from "./studio.ts";
 
 const IMAGES_MAX = 16;
-/** A small file can be a huge picture. */
-const PIXELS_MAX = 50_000_000;
-const PNG_URL = "data:image/png;base64,";
+/** A small file can be a huge picture. More than the largest that is drawn, and those of most cameras. */
+const PIXELS_MAX = 20_000_000;
 const SIZE_DEFAULT = "1024x1024";
 const SIDE_MIN = 16;
 const SIDE_MAX = 3_840;
@@ -50,31 +51,37 @@ const jsonEdit = generation.extend({ images: photos })
 type ImageRequest = z.output<typeof generation>;
 
 /** Plans new pictures. Throws an `HttpError` for a wrong request. */
-export function generations(received: Received): run.Planned {
+export function generations(
+  received: Received,
+  studio: Studio,
+): run.Planned {
   const request = readMedia("image", generation, received);
-  return planned(request, "image_generation");
+  return planned(request, "image_generation", studio);
 }
 
 /** Plans pictures that show the first given one. Rejects with an `HttpError` for a wrong request. */
-export async function edits(received: Received): Promise<run.Planned> {
+export async function edits(
+  received: Received,
+  studio: Studio,
+): Promise<run.Planned> {
   const schema = received.form === undefined ? jsonEdit : formEdit;
   const { image, ...request } = readMedia("image", schema, received);
   const [photo = ""] = await Promise.all(image.map(photoOf));
-  return planned(request, "image_edit", { photo });
+  return planned(request, "image_edit", studio, { photo });
 }
 
-/** A PNG file as a `data:` URL. Rejects with an `HttpError` for anything else. */
+/** A picture as a `data:` URL. Rejects with an `HttpError` for anything else. */
 export async function photoOf(given: File | string): Promise<string> {
   const bytes = typeof given === "string"
-    ? Buffer.from(given.replace(PNG_URL, ""), "base64")
+    ? Buffer.from(given.slice(given.indexOf(",") + 1), "base64")
     : Buffer.from(await given.arrayBuffer());
-  const isPng = bytes.length > 24 && bytes.toString("latin1", 1, 4) === "PNG";
-  const pixels = isPng ? bytes.readUInt32BE(16) * bytes.readUInt32BE(20) : 0;
-  if (pixels > 0 && pixels <= PIXELS_MAX) {
-    return `${PNG_URL}${bytes.toString("base64")}`;
+  const head = pictureHead(bytes);
+  const isKnown = head !== null && head.type !== "image/webp";
+  if (isKnown && head.width * head.height <= PIXELS_MAX) {
+    return `data:${head.type};base64,${bytes.toString("base64")}`;
   }
   const message =
-    "Invalid image: expected a PNG file of at most 50 million pixels, or its data: URL.";
+    "Invalid image: expected a PNG or JPEG file of at most 20 million pixels, or its data: URL.";
   throw new HttpError(message, { param: "image" });
 }
 
@@ -96,15 +103,16 @@ const numbers = (length: number) => Array.from({ length }).keys();
 function planned(
   request: ImageRequest,
   event: string,
+  studio: Studio,
   photo: Pick<Scene, "photo"> = {},
 ): run.Planned {
   const { n, quality, size, partial_images: partials } = request;
   const scene = { ...size, ...photo, words: withoutControls(request.prompt) };
   const controls = readControls(request.prompt, "prompt");
-  const draft = (seed: number, finished = 1) => ({
-    b64_json: Buffer.from(draw({ ...scene, seed, finished }).png)
-      .toString("base64"),
-  });
+  const draft = async (seed: number, finished = 1) => {
+    const png = await studio.picture({ ...scene, seed, finished });
+    return { b64_json: png.toBase64() };
+  };
   const shape = {
     ...{ background: "opaque", output_format: "png", quality },
     size: `${scene.width}x${scene.height}`,
@@ -116,15 +124,16 @@ function planned(
     answer: (pacing) => {
       if (!request.stream) {
         const data: object[] = [];
-        const pictures = numbers(n).map((seed) => data.push(draft(seed)));
+        const pictures = numbers(n)
+          .map(async (seed) => data.push(await draft(seed)));
         const whole = { created: seconds(), data, ...shape, ...usage(n) };
         return run.wholeAnswer(pacing, pictures, () => JSON.stringify(whole));
       }
       const rounds = partials + 1;
-      const events = numbers(n * rounds).map((step) => {
+      const events = numbers(n * rounds).map(async (step) => {
         const partial_image_index = step % rounds;
         const finished = (partial_image_index + 1) / rounds;
-        const picture = draft(Math.floor(step / rounds), finished);
+        const picture = await draft(Math.floor(step / rounds), finished);
         const members = { ...picture, created_at: seconds(), ...shape };
         const [name, more] = finished === 1
           ? ["completed", usage(1)] as const

@@ -1,11 +1,16 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { assertRefused, eventsOf, startMedia } from "./ask_media_fixture.ts";
+import { waitFor } from "../../../tests/support/wait_for.ts";
 import { draw } from "./picture.ts";
+import { Studio } from "./studio.ts";
 
 const model = "simulated-image-1";
 const image = { model, prompt: "A red fox", size: "96x64" };
 const SMALL = { words: "A red fox", width: 96, height: 64 };
+
+/** One pixel. */
+const WEBP = "UklGRiIAAABXRUJQVlA4IBYAAAAwAQCdASoBAAEADsD+JaQAA3AAAAAA";
 
 /** Width and height in the head of a PNG file. */
 function sizeOf(file = "") {
@@ -111,12 +116,38 @@ Deno.test("POST /v1/images/edits shows the image, from a form and from JSON", as
   assert.match(simulator.seen.at(1)?.body ?? "", /"image":"a.png"/);
 });
 
+Deno.test("a chat is answered while a picture is being drawn", async () => {
+  await using simulator = startMedia();
+  let isDrawn = false;
+  const large = { ...image, size: "2048x2048" };
+  const drawing = simulator.client.images.generate(large)
+    .then(() => isDrawn = true);
+  await waitFor(() => simulator.seen.length > 0, { what: "the request" });
+  const messages = [{ role: "user", content: "ping" }];
+  const chat = { model: "neutral-3.7-plus", messages };
+  const answer = await simulator.post("/chat/completions", chat);
+  assert.match(await answer.text(), /"choices"/);
+  assert.equal(isDrawn, false);
+  await drawing;
+});
+
+Deno.test("a picture that cannot be drawn, and one that is left, end nothing else", async () => {
+  await using studio = new Studio();
+  // No size that a request may have.
+  await assert.rejects(studio.picture({ ...SMALL, width: 0 }));
+  assert.ok((await studio.picture(SMALL)).length > 0);
+  const left = studio.picture(SMALL);
+  const refused = assert.rejects(left, /has stopped/);
+  await studio[Symbol.asyncDispose]();
+  await refused;
+});
+
 Deno.test("a wrong request for images is refused", async () => {
   await using simulator = startMedia();
   const { png } = draw(SMALL);
   const huge = Buffer.from(png);
-  huge.writeUInt32BE(60_000, 16);
-  huge.writeUInt32BE(60_000, 20);
+  huge.writeUInt32BE(5_000, 16);
+  huge.writeUInt32BE(4_001, 20);
   const bomb = `data:image/png;base64,${huge.toString("base64")}`;
   const send = (change: object) =>
     simulator.post(
@@ -126,6 +157,8 @@ Deno.test("a wrong request for images is refused", async () => {
       { ...image, ...change },
     );
   const bad = new File(["no picture"], "a.png");
+  // Valid, but the library that draws does not know it.
+  const webp = new File([Uint8Array.fromBase64(WEBP)], "a.webp");
   await assertRefused(send, [
     [{ model: "dall-e-3" }, 404, "model"],
     [{ prompt: "" }, 400, "prompt"],
@@ -140,6 +173,7 @@ Deno.test("a wrong request for images is refused", async () => {
     [{ images: [{ image_url: "http://127.0.0.1/a.png" }] }, 400, "image"],
     [{ images: [{ image_url: bomb }] }, 400, "image"],
     [{ image: bad }, 400, "image"],
+    [{ image: webp }, 400, "image"],
   ]);
   const broken = await simulator.post("/images/edits", {}, {
     headers: { "content-type": "multipart/form-data; boundary=x" },

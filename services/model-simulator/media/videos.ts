@@ -16,9 +16,9 @@ import {
 } from "../serving/fields.ts";
 import { MODEL_IDS } from "../serving/models.ts";
 import { type Planned, wholeAnswer } from "../serving/run.ts";
-import { encodeFilm } from "./film.ts";
 import { photoField, photoOf, promptField, sizeOf } from "./images.ts";
-import { draw, type Scene } from "./picture.ts";
+import type { Scene } from "./picture.ts";
+import type { Studio } from "./studio.ts";
 
 /** The oldest job is forgotten for a new one. */
 const JOBS_MAX = 100;
@@ -64,7 +64,7 @@ interface Job extends Order {
 export class Videos {
   readonly #jobs = new Map<string, Job>();
 
-  constructor(readonly now: WallNow) {}
+  constructor(readonly now: WallNow, readonly studio: Studio) {}
 
   /** Plans the answer to any request below `/v1/videos`. Rejects with an `HttpError` for a wrong one. */
   async plan(request: Request, received: Received): Promise<Planned> {
@@ -168,12 +168,10 @@ export class Videos {
     }
     const { scene, seconds, controls } = job;
     if (variant === "thumbnail") {
-      return {
-        controls: {},
-        answer: partOf(draw(scene).png, range, "image/png"),
-      };
+      const png = await this.studio.picture(scene);
+      return { controls: {}, answer: partOf(png, range, "image/png") };
     }
-    job.film ??= encodeFilm(scene, Number(seconds));
+    job.film ??= this.studio.film(scene, Number(seconds));
     return { controls, answer: partOf(await job.film, range, "video/mp4") };
   }
 }

@@ -27,12 +27,14 @@ export class Pacing {
   }
 
   /** The pieces as they become due, one for each token, until they end or the answer breaks. */
-  async *run<Piece>(pieces: Iterable<Piece>): AsyncGenerator<Piece> {
+  async *run<Piece>(
+    pieces: Iterable<Piece | Promise<Piece>>,
+  ): AsyncGenerator<Awaited<Piece>> {
     const { controls, pace, signal } = this.options;
     const isBreakDue = () => count === controls.break?.afterTokens;
     let dueAt = monotonicNow() + pace.firstTokenMs;
     let count = 0;
-    for (const piece of pieces) {
+    for await (const piece of pieces) {
       if (isBreakDue()) break;
       await sleep(dueAt - monotonicNow(), signal);
       yield piece;
