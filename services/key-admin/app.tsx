@@ -19,6 +19,7 @@ import { formGuard } from "./web/forms.ts";
 import {
   baseHeaders,
   crossSiteGuard,
+  holdGuard,
   hostGuard,
   noKeys,
 } from "./web/guards.ts";
@@ -71,7 +72,9 @@ export function createConsole(deps: ConsoleDeps): Hono<ConsoleEnv> {
     c.set("deps", deps);
     await next();
   });
-  app.use(baseHeaders, hostGuard, noKeys, crossSiteGuard, formGuard());
+  app.use(baseHeaders, hostGuard, noKeys, crossSiteGuard);
+  app.use("/try", holdGuard());
+  app.use(formGuard());
   addRoutes(app, PUBLIC_ROUTES, (handler) => handler);
   addRoutes(app, ROUTES);
   addRoutes(app, peopleRoutes, forOperators);

@@ -3,6 +3,7 @@ import { TOTP } from "otpauth";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { createLog } from "@gateway/shared/process/log";
 import { DEFAULT_MODEL_ID, parseCatalog } from "@gateway/shared/models/catalog";
+import { MODEL_KINDS, type ModelKind } from "@gateway/shared/models/kinds";
 import {
   type FailedRequest,
   FAILURE_REASONS,
@@ -31,6 +32,7 @@ import {
 } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { defineScript } from "@gateway/shared/redis/script";
+import { silence } from "../../tests/e2e/recording_fixture.ts";
 import { assertNoKeys } from "../../tests/support/recording_log.ts";
 import { startSimulator } from "../../tests/support/service_processes.ts";
 import { createStores } from "./domain/stores.ts";
@@ -46,7 +48,8 @@ import type { PasswordHasher } from "./domain/sign_in/password.ts";
 import type { OidcClient } from "./domain/sign_in/oidc.ts";
 import { asTexts } from "./domain/store/redis.ts";
 import { createAskApi } from "./domain/try/edge.ts";
-import { tryFields } from "./domain/try/request.ts";
+import { isTryKind, type TryKind } from "./domain/try/request.ts";
+import { tryFields } from "./web/pages/try_fields.ts";
 import { createConsole } from "./app.tsx";
 import type { ConsoleDeps } from "./web/context.ts";
 import { readAssets } from "./web/server.ts";
@@ -89,7 +92,7 @@ export async function startConsole(
     defaultLimits = { key: UNLIMITED, owner: UNLIMITED },
     redisUser,
     isSimulated = false,
-    models = [DEFAULT_MODEL_ID, "small-1", "large-1"],
+    models = [DEFAULT_MODEL_ID, "small-1", "large-1", ...MEDIA_MODELS],
   }: TestConsoleOptions = {},
 ) {
   const server = await startRedis(settings);
@@ -179,11 +182,17 @@ export async function startConsole(
   };
 }
 
-/** Chat models with these ids. */
+/** What the simulator calls its model of a kind, except chat. */
+const simulated = (kind: ModelKind) => `simulated-${kind}-1`;
+export const MEDIA_MODELS = MODEL_KINDS.filter(isTryKind)
+  .filter((kind) => kind !== "chat").map(simulated);
+
+/** Models with these ids: the simulator's, others chat. */
 export const catalogOfIds = (ids: readonly string[]) =>
   parseCatalog({
     models: ids.map((id) => ({
       id,
+      kind: MODEL_KINDS.find((kind) => simulated(kind) === id) ?? "chat",
       backends: [{
         type: "openai",
         base_url: "http://model.test/v1",
@@ -237,10 +246,34 @@ export function keyForm(description: string, more: Form = {}): Form {
 export const tryForm = (
   message: string,
   more: Record<string, string> = {},
+): Record<string, string> => tryFormOf("chat", { message, ...more });
+
+/** The form of a kind of models, with the simulator's model. */
+export const tryFormOf = (
+  kind: TryKind,
+  given: Record<string, string>,
 ): Record<string, string> => ({
-  ...tryFields(() => ""),
-  ...{ model: DEFAULT_MODEL_ID, message, ...more },
+  ...tryFields(kind, () => ""),
+  model: kind === "chat" ? DEFAULT_MODEL_ID : simulated(kind),
+  ...given,
 });
+
+/** Sends the form for a transcription, with files. */
+export async function upload(
+  client: TestClient,
+  given: Record<string, string> = {},
+  files: File[] = [silence()],
+  path = "/try?kind=transcription",
+): Promise<Answer> {
+  const { file: _, ...fields } = tryFormOf("transcription", given);
+  const form = { form_token: await client.formToken(), ...fields };
+  const body = new FormData();
+  for (const [name, value] of Object.entries(form)) body.append(name, value);
+  for (const file of files) body.append("file", file);
+  return await client.send(path, {
+    ...{ method: "POST", headers: { "sec-fetch-site": "same-origin" }, body },
+  });
+}
 
 /** Creates a key through the pages and returns its id and value. */
 export async function makeKey(client: TestClient, description: string) {

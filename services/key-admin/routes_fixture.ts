@@ -119,8 +119,8 @@ const PRIVATE: Record<string, Make> = {
   "GET /keys/:id/export.csv": ofKey("/export.csv"),
   "GET /try": () => get("/try"),
   "POST /try": () => post("/try", tryForm("Hi"), ["key.created"], 200),
-  "POST /try/chat": () =>
-    post("/try/chat", tryForm("Hi"), ["key.created"], 200),
+  "POST /try/stream": () =>
+    post("/try/stream", tryForm("Hi"), ["key.created"], 200),
   "GET /usage": () => get("/usage"),
   "GET /usage/export.csv": () => get("/usage/export.csv"),
   "GET /audit": () => get("/audit"),

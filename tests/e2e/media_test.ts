@@ -8,6 +8,7 @@ import { Buffer } from "node:buffer";
 import OpenAI, { APIError } from "openai";
 import { UPLOAD_LIMITS } from "@gateway/shared/limits";
 import { startCluster } from "../support/cluster.ts";
+import { silence } from "./recording_fixture.ts";
 
 const SPEECH = {
   model: "simulated-speech-1",
@@ -20,25 +21,6 @@ const IMAGE = {
 } as const;
 const RECORDING = "simulated-transcription-1";
 const PNG = [0x89, 0x50, 0x4e, 0x47];
-
-/** A second of silence. */
-function silence(name = "a.wav"): File {
-  const rate = 8_000;
-  const head = Buffer.alloc(44);
-  head.write("RIFF", 0);
-  head.writeUInt32LE(36 + 2 * rate, 4);
-  head.write("WAVEfmt ", 8);
-  head.writeUInt32LE(16, 16);
-  head.writeUInt16LE(1, 20);
-  head.writeUInt16LE(1, 22);
-  head.writeUInt32LE(rate, 24);
-  head.writeUInt32LE(2 * rate, 28);
-  head.writeUInt16LE(2, 32);
-  head.writeUInt16LE(16, 34);
-  head.write("data", 36);
-  head.writeUInt32LE(2 * rate, 40);
-  return new File([head, Buffer.alloc(2 * rate)], name, { type: "audio/wav" });
-}
 
 /** The first bytes of a PNG file of this size: as much as is checked before an engine reads it. */
 function pngHead(width: number, height: number, name = "b.png"): File {

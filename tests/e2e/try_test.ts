@@ -6,10 +6,15 @@
 import assert from "node:assert/strict";
 import { LANGUAGES } from "../../services/key-admin/domain/try/code.ts";
 import { TRY_LIMITS } from "../../services/key-admin/domain/try/key.ts";
+import type { TryKind } from "../../services/key-admin/domain/try/request.ts";
 import {
+  type Answer,
   type TestClient,
   tryForm,
+  tryFormOf,
+  upload,
 } from "../../services/key-admin/console_fixture.ts";
+import { silence } from "./recording_fixture.ts";
 import { type Cluster, startCluster } from "../support/cluster.ts";
 import { openConsole } from "../support/console_client.ts";
 import { waitFor } from "../support/wait_for.ts";
@@ -30,15 +35,15 @@ function shown(page: string, mark: string): string {
   return plain(form.exec(page)?.[1] ?? assert.fail(`no ${mark} in ${page}`));
 }
 
-/** Runs a program with a key of the cluster in its environment. */
+/** Runs a program in a folder, with a key of the cluster in its environment. */
 async function run(
   { state }: Cluster,
+  cwd: string,
   command: string,
   args: string[],
 ): Promise<string> {
   const { code, stdout, stderr } = await new Deno.Command(command, {
-    args,
-    cwd: new URL("../..", import.meta.url).pathname,
+    ...{ args, cwd },
     env: { OPENAI_API_KEY: state.api_key, NO_COLOR: "1" },
     signal: AbortSignal.timeout(60_000),
   }).output();
@@ -47,43 +52,99 @@ async function run(
   return text(stdout);
 }
 
-async function programs(cluster: Cluster, browser: TestClient) {
-  const message = `Say "it's" <fine> \\ [simulator: 20 tokens]`;
-  const form = {
-    seed: "7",
-    thinking: "off",
-    more: '{"repetition_penalty":1.1}',
-  };
-  const page = await browser.post("/try", tryForm(message, form));
-  const said = shown(page.text, 'data-part="content"');
-  assert.notEqual(said, "");
-  const code = Object.fromEntries(
-    LANGUAGES.map((
-      language,
-    ) => [language, shown(page.text, `id="code-${language}"`)]),
+const CONFIG = new URL("../../deno.json", import.meta.url).pathname;
+
+/** Sends a form, and runs the code of its page in a folder. Returns the page and what the programs print. */
+async function programs(
+  cluster: Cluster,
+  cwd: string,
+  send: () => Promise<Answer>,
+) {
+  const { text: page } = await send();
+  const [curl = "", TypeScript = ""] = LANGUAGES.map((language) =>
+    shown(page, `id="code-${language}"`)
   );
-  const folder = await Deno.makeTempDir({ prefix: "gateway_try_" });
-  try {
-    const file = `${folder}/try.ts`;
-    const config = new URL("../../deno.json", import.meta.url).pathname;
-    const node = 'import process from "node:process";\n';
-    await Deno.writeTextFile(file, node + code.TypeScript);
-    const deno = ["run", "-A", "--check", `--config=${config}`, file];
-    assert.equal(await run(cluster, Deno.execPath(), deno), said);
-  } finally {
-    await Deno.remove(folder, { recursive: true });
-  }
-  const curl = await run(cluster, "sh", ["-c", code.curl ?? ""]);
-  assert.match(curl, /^data: \{.*data: \[DONE\]\s*$/s);
-  const pieces = [...curl.matchAll(/^data: (\{.*)$/gm)]
-    .map(([, data = ""]) => JSON.parse(data).choices[0]?.delta.content ?? "");
-  assert.equal(pieces.join(""), said);
+  return {
+    page,
+    curl: () => run(cluster, cwd, "sh", ["-c", curl]),
+    TypeScript: async () => {
+      const node = 'import process from "node:process";\n';
+      await Deno.writeTextFile(`${cwd}/try.ts`, node + TypeScript);
+      const args = ["run", "-A", "--check", `--config=${CONFIG}`, "try.ts"];
+      return await run(cluster, cwd, Deno.execPath(), args);
+    },
+  };
 }
+
+const KINDS: Record<
+  TryKind,
+  (cluster: Cluster, browser: TestClient, cwd: string) => Promise<void>
+> = {
+  chat: async (cluster, browser, cwd) => {
+    const message = `Say "it's" <fine> \\ [simulator: 20 tokens]`;
+    const form = {
+      seed: "7",
+      thinking: "off",
+      more: '{"repetition_penalty":1.1}',
+    };
+    const { page, TypeScript, curl } = await programs(
+      cluster,
+      cwd,
+      () => browser.post("/try", tryForm(message, form)),
+    );
+    const said = shown(page, 'data-part="content"');
+    assert.notEqual(said, "");
+    assert.equal(await TypeScript(), said);
+    const stream = await curl();
+    assert.match(stream, /^data: \{.*data: \[DONE\]\s*$/s);
+    const pieces = [...stream.matchAll(/^data: (\{.*)$/gm)]
+      .map(([, data = ""]) => JSON.parse(data).choices[0]?.delta.content ?? "");
+    assert.equal(pieces.join(""), said);
+  },
+  image: async (cluster, browser, cwd) => {
+    const form = tryFormOf("image", { prompt: "It's", size: "64x64" });
+    const { page, TypeScript } = await programs(
+      cluster,
+      cwd,
+      () => browser.post("/try?kind=image", form),
+    );
+    await TypeScript();
+    const picture = await Deno.readFile(`${cwd}/picture-1.png`);
+    assert.ok(page.includes(`;base64,${picture.toBase64()}"`));
+  },
+  speech: async (cluster, browser, cwd) => {
+    const form = { input: "It's me", voice: "echo", response_format: "wav" };
+    const { page, TypeScript, curl } = await programs(
+      cluster,
+      cwd,
+      () => browser.post("/try?kind=speech", tryFormOf("speech", form)),
+    );
+    for (const program of [TypeScript, curl]) {
+      await program();
+      const sound = await Deno.readFile(`${cwd}/speech.wav`);
+      assert.ok(page.includes(`;base64,${sound.toBase64()}"`));
+      await Deno.remove(`${cwd}/speech.wav`);
+    }
+  },
+  transcription: async (cluster, browser, cwd) => {
+    const file = silence();
+    await Deno.writeFile(`${cwd}/${file.name}`, await file.bytes());
+    const { page, TypeScript, curl } = await programs(
+      cluster,
+      cwd,
+      () => upload(browser, { language: "en" }, [file]),
+    );
+    const said = shown(page, 'data-part="content"');
+    assert.match(said, /You sent silence\.wav/);
+    assert.equal(await TypeScript(), `${said}\n`);
+    assert.equal(JSON.parse(await curl()).text, said);
+  },
+};
 
 /** Reads the beginning of a stream in the console and leaves. */
 async function leaves(cluster: Cluster, browser: TestClient) {
   const leaving = new AbortController();
-  const url = `${cluster.state.console_url}/try/chat`;
+  const url = `${cluster.state.console_url}/try/stream`;
   const { status, body } = await fetch(url, {
     method: "POST",
     headers: {
@@ -127,10 +188,19 @@ async function floods(browser: TestClient) {
 Deno.test("Try it, from the console through an edge", async (t) => {
   await using cluster = await startCluster();
   const browser = await openConsole(cluster);
-  await t.step(
-    "the code for curl and TypeScript gets the answer that was shown",
-    () => programs(cluster, browser),
-  );
+  for (const [kind, runs] of Object.entries(KINDS)) {
+    await t.step(
+      `the code for ${kind} gets the answer that was shown`,
+      async () => {
+        const cwd = await Deno.makeTempDir({ prefix: "gateway_try_" });
+        try {
+          await runs(cluster, browser, cwd);
+        } finally {
+          await Deno.remove(cwd, { recursive: true });
+        }
+      },
+    );
+  }
   await t.step(
     "a browser that leaves ends the request at the edge",
     () => leaves(cluster, browser),

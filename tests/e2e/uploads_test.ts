@@ -11,6 +11,7 @@ import {
   startCluster,
 } from "../support/cluster.ts";
 import { waitFor } from "../support/wait_for.ts";
+import { recording } from "./recording_fixture.ts";
 
 const MIB = 1024 * 1024;
 const BOUNDARY = "b0und4ry";
@@ -21,23 +22,6 @@ const HEAD = disposition('name="file"; filename="a.wav"');
 const TAIL = `\r\n${
   disposition('name="model"')
 }${MODEL}\r\n--${BOUNDARY}--\r\n`;
-
-/** A recording of this many bytes: the head of a WAV file, then silence. */
-function recording(bytes: number): Uint8Array {
-  const file = Buffer.alloc(bytes);
-  file.write("RIFF", 0);
-  file.writeUInt32LE(bytes - 8, 4);
-  file.write("WAVEfmt ", 8);
-  file.writeUInt32LE(16, 16);
-  for (const [at, value] of [[20, 1], [22, 1], [32, 2], [34, 16]] as const) {
-    file.writeUInt16LE(value, at);
-  }
-  file.writeUInt32LE(16_000, 24);
-  file.writeUInt32LE(32_000, 28);
-  file.write("data", 36);
-  file.writeUInt32LE(bytes - 44, 40);
-  return file;
-}
 
 /** An upload whose bytes the test writes. */
 async function open(cluster: Cluster, key: string, bytes: number) {

@@ -10,6 +10,8 @@ import {
   useKey,
   useLimits,
 } from "../console_fixture.ts";
+import type { TryKind } from "../domain/try/request.ts";
+import { recording } from "../../../tests/e2e/recording_fixture.ts";
 import { linkPath } from "../domain/sign_in/links.ts";
 import { openWindow, press, signedIn, type Visit } from "./site_fixture.ts";
 
@@ -193,16 +195,28 @@ export const SCENES: readonly Scene[] = [
   ofKey("ask-rotate", "/ask/rotate"),
   ofKey("ask-delete", "/ask/delete", "unused"),
   at("try", "/try"),
-  ["try-answer", (stage) => tryOut(stage, { thinking: "on" }, /^stop$/)],
-  ["try-calls", (stage) => tryOut(stage, { tools: TOOLS }, "tool_calls")],
+  ["try-answer", (stage) => tryChat(stage, { thinking: "on" }, /^stop$/)],
+  ["try-calls", (stage) => tryChat(stage, { tools: TOOLS }, "tool_calls")],
   [
     "try-refused",
-    (stage) => tryOut(stage, { model: "small-1" }, "does not exist"),
+    (stage) => tryChat(stage, { model: "small-1" }, "does not exist"),
   ],
   [
     "try-errors",
-    (stage) => tryOut(stage, { tools: "[}" }, "This is not valid JSON"),
+    (stage) => tryChat(stage, { tools: "[}" }, "This is not valid JSON"),
   ],
+  ["try-image", (stage) => {
+    const fields = { prompt: "A lighthouse at dusk", size: "512x256", n: "2" };
+    return tryOut(stage, "image", fields);
+  }],
+  ["try-speech", (stage) => tryOut(stage, "speech", { input: "Good morning" })],
+  [
+    "try-transcription",
+    (stage) => tryOut(stage, "transcription", { file: "" }),
+  ],
+  at("try-image-errors", "/try?kind=image", {
+    ...{ fill: { prompt: " " }, click: "main button", shows: "Say what" },
+  }),
   at("usage-30d", "/usage?range=30d"),
   at("usage", "/usage", { click: "summary", shows: "Hour from" }),
   at("audit", "/audit"),
@@ -321,27 +335,46 @@ const TOOLS = JSON.stringify([
   },
 ]);
 
-/** Sends a request from the page "Try it". */
-async function tryOut(
-  { owner }: Stage,
+/** As a browser takes it from a disk. */
+export const RECORDING = {
+  name: "meeting.wav",
+  mimeType: "audio/wav",
+  buffer: recording(64_044),
+};
+
+/** What the page says of an answer that is complete. */
+const DONE = /^\d+\.\d\d s$/;
+
+/** Sends a request for a chat from the page "Try it". */
+const tryChat = (
+  stage: Stage,
   fields: Readonly<Record<string, string>>,
   shows: string | RegExp,
-): Promise<Page> {
-  await owner.goto("/try");
-  const all = {
+): Promise<Page> =>
+  tryOut(stage, "chat", {
     system: "You are a weather service. Answer briefly.",
     message: "What is the weather in Rome? Use get_weather.",
     ...fields,
-  };
-  for (const [field, text] of Object.entries(all)) {
+  }, shows);
+
+/** Sends a request for a kind of models from the page "Try it". */
+async function tryOut(
+  { owner }: Stage,
+  kind: TryKind,
+  fields: Readonly<Record<string, string>>,
+  shows: string | RegExp = DONE,
+): Promise<Page> {
+  await owner.goto(`/try?kind=${kind}`);
+  for (const [field, text] of Object.entries(fields)) {
     const input = owner.locator(`#${field}`);
     if (!await input.isVisible()) {
       await owner.locator("details", { has: input }).locator("summary").click();
     }
     const isChoice = ["model", "thinking"].includes(field);
-    await (isChoice ? input.selectOption(text) : input.fill(text));
+    if (field === "file") await input.setInputFiles(RECORDING);
+    else await (isChoice ? input.selectOption(text) : input.fill(text));
   }
   await press(owner, "Send");
-  await owner.getByText(shows).first().waitFor();
+  await owner.locator("[data-part]").getByText(shows).first().waitFor();
   return owner;
 }

@@ -10,6 +10,7 @@ import { isWellFormedKey } from "@gateway/shared/keys/key";
 import { serve } from "@gateway/shared/process/serve";
 import { CHROMIUM_ARGS, findChromium } from "./chromium_fixture.ts";
 import {
+  MEDIA_MODELS,
   PASSWORD,
   startConsole,
   type TestConsole,
@@ -29,7 +30,7 @@ const MODELS = [
   ...["neutral-3.7-plus", "small-1", "large-1", "llama3.2:70b"],
   ...["mistral-large", "qwen/qwen3-235b-a22b-instruct", "deepseek-v3"],
   ...["gemma-3-27b-it", "phi-4", "command-r-plus", "granite-4", "kimi-k2"],
-  "olmo-3-32b",
+  ...["olmo-3-32b", ...MEDIA_MODELS],
 ];
 
 /** The console of the other tests, on a real socket. */

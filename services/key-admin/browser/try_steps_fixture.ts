@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
 import type { Page } from "playwright-core";
 import { until } from "../redis_fixture.ts";
+import { RECORDING } from "./scenes_fixture.ts";
 import {
   browserTest,
+  follow,
   press,
   says,
   signedIn,
@@ -79,6 +81,7 @@ async function conversation(page: Page, { site }: Visit): Promise<void> {
 
 /** A request that ends early says so; a session that has ended asks for sign-in. */
 async function endings(page: Page, { site }: Visit): Promise<void> {
+  await follow(page, "Chat");
   await messageOf(page).fill("[simulator: cut after 5 tokens]");
   await press(page, "Send");
   await says(page, "The connection was lost before the answer was complete");
@@ -89,6 +92,77 @@ async function endings(page: Page, { site }: Visit): Promise<void> {
   await site.deps.sessions.endOthers(ownerId, null);
   await press(page, "Send");
   await page.waitForURL("**/sign-in**");
+}
+
+/** The width of the first picture, once the browser can show it. */
+const widthOf = async (page: Page) =>
+  Number(
+    await page.evaluate("document.querySelector('figure img')?.naturalWidth"),
+  );
+/** Seconds of sound that the browser can play, once it can. */
+const durationOf = async (page: Page) =>
+  Number(
+    await page.evaluate("document.querySelector('figure audio')?.duration"),
+  );
+
+/** What a click on the first "Download" saves. */
+async function download(page: Page): Promise<[name: string, bytes: number]> {
+  const saved = page.waitForEvent("download");
+  await page.getByRole("link", { name: "Download" }).first().click();
+  const file = await saved;
+  const { size } = await Deno.stat(await file.path());
+  return [file.suggestedFilename(), size];
+}
+
+/** Another kind is a link away; its pictures are shown, described, and can be saved. */
+async function pictures(page: Page): Promise<void> {
+  await follow(page, "Image");
+  await page.getByLabel("Prompt").fill("A red kite");
+  await page.getByLabel("Size").fill("128x64");
+  await page.getByLabel("Number of pictures").fill("2");
+  await press(page, "Send");
+  await page.locator("#code-curl").getByText('"n": 2').waitFor();
+  await until(async () => await widthOf(page) === 128);
+  assert.equal(await page.getByAltText("A red kite").count(), 2);
+  assert.equal(await part(page, "status").innerText(), "200");
+  const [name, size] = await download(page);
+  assert.equal(name, "picture-1.png");
+  assert.ok(size > 100, `${size}`);
+}
+
+/** Speech can be played and saved; Stop ends it at the API. */
+async function speech(page: Page, { site }: Visit): Promise<void> {
+  await follow(page, "Speech");
+  await page.getByLabel("Text").fill("Good morning.");
+  await page.getByLabel("Format").selectOption("wav");
+  await press(page, "Send");
+  await until(async () => await durationOf(page) > 0.5);
+  assert.match(await part(page, "first").innerText(), /^\d+\.\d\d s$/);
+  const [name, size] = await download(page);
+  assert.equal(name, "speech.wav");
+  assert.ok(size > 10_000, `${size}`);
+  await page.getByLabel("Text").fill(
+    "[simulator: 600 tokens, 20 tokens per second]",
+  );
+  const count = site.asked.length;
+  await press(page, "Send");
+  await until(() => site.asked.length > count);
+  await press(page, "Stop");
+  await says(page, "Stopped by you");
+  assert.equal(await site.asked.at(-1)?.ended, "left");
+}
+
+/** The text of a recording. Without one, the page asks for it. */
+async function transcription(page: Page): Promise<void> {
+  await follow(page, "Transcription");
+  await press(page, "Send");
+  await says(page, "Choose a recording");
+  await page.getByLabel("Recording").setInputFiles(RECORDING);
+  await page.locator("#code-curl").getByText("meeting.wav").waitFor();
+  await press(page, "Send");
+  await says(page, "You sent meeting.wav, 2.0 seconds long");
+  await says(page, "Complete after");
+  assert.ok(!await page.getByText("Choose a recording").isVisible());
 }
 
 async function withoutScript(visit: Visit): Promise<void> {
@@ -106,6 +180,18 @@ async function withoutScript(visit: Visit): Promise<void> {
   await page.getByLabel("Tools (JSON)").fill("[");
   await press(page, "Send");
   await says(page, "This is not valid JSON");
+  await follow(page, "Image");
+  await page.getByLabel("Size").fill("64x64");
+  await press(page, "Send");
+  await until(async () => await widthOf(page) === 64);
+  assert.equal((await download(page))[0], "picture-1.png");
+  await follow(page, "Speech");
+  await press(page, "Send");
+  await until(async () => await durationOf(page) > 0.5);
+  await follow(page, "Transcription");
+  await page.getByLabel("Recording").setInputFiles(RECORDING);
+  await press(page, "Send");
+  await says(page, "You sent meeting.wav, 2.0 seconds long");
   await context.close();
 }
 
@@ -119,6 +205,9 @@ browserTest("Try it in a browser", async (visit, t) => {
     ["streamed text, and Stop", streams],
     ["a mistake in a field", mistake],
     ["code, and a conversation", conversation],
+    ["pictures", pictures],
+    ["speech", speech],
+    ["a transcription", transcription],
     ["answers that end early", endings],
   ];
   for (const [name, step] of steps) await t.step(name, () => step(page, visit));

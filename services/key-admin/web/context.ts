@@ -44,6 +44,8 @@ export interface ConsoleEnv {
     requestId: string;
     /** The posted form, read once by the form guard. */
     form: URLSearchParams;
+    /** The file of an upload. */
+    file: File | undefined;
     signedIn: SignedIn;
   };
 }

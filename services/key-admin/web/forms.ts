@@ -5,8 +5,11 @@ import {
   PASSWORD_CHARS_MAX,
   passwordChars,
 } from "../domain/sign_in/password.ts";
+import { TRY_LIMITS } from "../domain/try/key.ts";
+import { isTryKind, TRY_KINDS } from "../domain/try/request.ts";
+import { wholeBody } from "../domain/try/whole_body.ts";
 import { type ConsoleContext, type ConsoleEnv, Refused } from "./context.ts";
-import { FORM_TOKEN } from "./session.ts";
+import { findSignedIn, FORM_TOKEN } from "./session.ts";
 
 /**
  * Reads the posted form. An unknown or repeated field is refused with 400 (mass
@@ -74,49 +77,84 @@ export const FORM = z.strictObject({
 
 const FORM_BYTES_MAX = 32 * 1024;
 const FORM_MS = 10_000;
-
-/**
- * Reads the posted form: one media type, bounded in size and time, valid UTF-8 (ASVS
- * 1.5.3). Other methods are left to the routes.
- */
-export const formGuard = (timeoutMs: number = FORM_MS) =>
-  createMiddleware<ConsoleEnv>(async (c, next) => {
-    if (c.req.method === "POST") {
-      const [type = ""] = (c.req.header("content-type") ?? "").split(";");
-      if (type.trim().toLowerCase() !== "application/x-www-form-urlencoded") {
-        throw new Refused(415, "The console accepts forms only");
-      }
-      const body = await readBody(c.req.raw, timeoutMs);
-      c.set("form", new URLSearchParams(body));
-    }
-    await next();
-  });
-
+/** An upload of 8 MiB at 2 Mbit/s. */
+const UPLOAD_MS = 40_000;
 const NOT_UTF8 =
   "The form is not valid UTF-8. Reload the page and send it again";
 const TOO_LARGE =
   "The form is too large. Shorten its texts, or choose fewer models";
+const LARGE_FILE = `The file is too large: the console takes ${
+  TRY_LIMITS.heldBytes / 2 ** 20
+} MiB. A program may send more`;
 const TOO_SLOW =
   "The form did not arrive in time. Check your connection and send it again";
 
-async function readBody({ body }: Request, timeoutMs: number) {
-  let text = "";
-  let bytes = 0;
-  const decoder = new TextDecoder("utf-8", { fatal: true });
-  const sink = new WritableStream<Uint8Array>({
-    write: (chunk) => {
-      bytes += chunk.length;
-      if (bytes > FORM_BYTES_MAX) throw new Refused(413, TOO_LARGE);
-      text += decoder.decode(chunk, { stream: true });
-    },
+/**
+ * Reads the posted form: one media type, bounded in size and time, valid UTF-8 (ASVS
+ * 1.5.3). Other methods are left to the routes. Only "Try it" takes a file, from
+ * those who have signed in.
+ */
+export const formGuard = (timeoutMs: number = FORM_MS) =>
+  createMiddleware<ConsoleEnv>(async (c, next) => {
+    if (c.req.method === "POST") {
+      const type = c.req.header("content-type") ?? "";
+      const isOf = (name: string) =>
+        type.split(";")[0]?.trim().toLowerCase() === name;
+      const { kind = "" } = c.req.query();
+      const takesFile = c.req.path === "/try" && isTryKind(kind) &&
+        TRY_KINDS[kind].isUpload;
+      if (takesFile && isOf("multipart/form-data")) {
+        c.set("form", await readUpload(c, type));
+      } else if (isOf("application/x-www-form-urlencoded")) {
+        const body = await readBody(c, timeoutMs, FORM_BYTES_MAX, TOO_LARGE);
+        c.set("form", new URLSearchParams(await whole(() => decoded(body))));
+      } else throw new Refused(415, "The console accepts forms only");
+    }
+    await next();
   });
+
+/** The fields of a form with a file, of which the form has the name. Strangers are asked to sign in: theirs is not read. */
+async function readUpload(
+  c: ConsoleContext,
+  type: string,
+): Promise<URLSearchParams> {
+  const form = new URLSearchParams();
+  if (await findSignedIn(c) === null) return form;
+  const bytesMax = TRY_LIMITS.heldBytes + FORM_BYTES_MAX;
+  const body = await readBody(c, UPLOAD_MS, bytesMax, LARGE_FILE);
+  const headers = { "content-type": type };
+  const fields = await whole(() => new Response(body, { headers }).formData());
+  for (const [name, value] of fields) {
+    const isFile = value instanceof File;
+    if (isFile) c.set("file", value);
+    form.append(name, isFile ? value.name : value);
+  }
+  return form;
+}
+
+const decoded = (bytes: Uint8Array): string =>
+  new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+
+/** What `read` makes of a body, unless that is malformed. */
+async function whole<T>(read: () => T | Promise<T>): Promise<T> {
   try {
-    await body?.pipeTo(sink, { signal: AbortSignal.timeout(timeoutMs) });
-    return text + decoder.decode();
+    return await read();
   } catch (cause) {
-    if (cause instanceof Refused) throw cause;
-    throw cause instanceof TypeError
-      ? new Refused(400, NOT_UTF8, { cause })
-      : new Refused(408, TOO_SLOW, { cause });
+    throw new Refused(400, NOT_UTF8, { cause });
+  }
+}
+
+async function readBody(
+  c: ConsoleContext,
+  timeoutMs: number,
+  bytesMax: number,
+  message: string,
+) {
+  const tooLarge = new Refused(413, message);
+  const signal = AbortSignal.timeout(timeoutMs);
+  try {
+    return await wholeBody(c.req.raw.body, { bytesMax, tooLarge, signal });
+  } catch (cause) {
+    throw cause === tooLarge ? cause : new Refused(408, TOO_SLOW, { cause });
   }
 }

@@ -1,25 +1,29 @@
 import { isWellFormedKey } from "@gateway/shared/keys/key";
 import { newRequestId } from "@gateway/shared/process/ids";
 import { createMiddleware } from "hono/factory";
+import { TRY_LIMITS } from "../domain/try/key.ts";
 import { type ConsoleEnv, Refused } from "./context.ts";
 import { readCookie } from "./session.ts";
 
 /** The middleware that every request passes, in the order of `app.tsx`. */
 
-const CONTENT_SECURITY_POLICY = [
-  "default-src 'none'",
-  "script-src 'self'",
-  "style-src 'self'",
-  "img-src 'self'",
-  "connect-src 'self'",
-  "form-action 'self'",
-  "frame-ancestors 'none'",
-  "base-uri 'none'",
-].join("; ");
+/** What a page may load and do. `more`: other sources of pictures or sound. */
+export const securityPolicy = (more: Readonly<Record<string, string>> = {}) =>
+  Object.entries({
+    "default-src": "'none'",
+    "script-src": "'self'",
+    "style-src": "'self'",
+    "img-src": "'self'",
+    "connect-src": "'self'",
+    "form-action": "'self'",
+    "frame-ancestors": "'none'",
+    "base-uri": "'none'",
+    ...more,
+  }).map(([directive, sources]) => `${directive} ${sources}`).join("; ");
 
 /** ASVS 3.4: the same headers on every answer, errors and files included. */
 export const SECURITY_HEADERS: Readonly<Record<string, string>> = {
-  "content-security-policy": CONTENT_SECURITY_POLICY,
+  "content-security-policy": securityPolicy(),
   "strict-transport-security": "max-age=31536000; includeSubDomains",
   "x-content-type-options": "nosniff",
   "x-frame-options": "DENY",
@@ -31,14 +35,14 @@ export const SECURITY_HEADERS: Readonly<Record<string, string>> = {
     "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 };
 
-/** Assigns the request an id and adds headers to every response. Pages are never cached (ASVS 14.3.2). */
+/** Assigns the request an id and adds headers to every response, unless it has its own. Pages are never cached (ASVS 14.3.2). */
 export const baseHeaders = createMiddleware<ConsoleEnv>(async (c, next) => {
   const requestId = newRequestId();
   c.set("requestId", requestId);
   await next();
   const { headers } = c.res;
   for (const [name, value] of Object.entries(SECURITY_HEADERS)) {
-    headers.set(name, value);
+    if (!headers.has(name)) headers.set(name, value);
   }
   headers.set("x-request-id", requestId);
   if (!headers.has("cache-control")) headers.set("cache-control", "no-store");
@@ -59,6 +63,27 @@ export const hostGuard = createMiddleware<ConsoleEnv>(async (c, next) => {
   }
   await next();
 });
+
+/** Bounds the memory for uploads and whole answers of the page "Try it", which come with a form for it. */
+export const holdGuard = () => {
+  let held = 0;
+  return createMiddleware<ConsoleEnv>(async (c, next) => {
+    const isHeld = c.req.method === "POST";
+    if (isHeld && held >= TRY_LIMITS.heldAtOnce) {
+      throw new Refused(
+        503,
+        "Too many people try a model at this moment. Try again in a minute",
+        { headers: { "retry-after": "60" }, back: "/try" },
+      );
+    }
+    if (isHeld) held++;
+    try {
+      await next();
+    } finally {
+      if (isHeld) held--;
+    }
+  });
+};
 
 /** API keys are for the API (API5) and are refused here, both as a bearer credential and as a cookie. */
 export const noKeys = createMiddleware<ConsoleEnv>(async (c, next) => {

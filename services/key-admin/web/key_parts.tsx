@@ -1,46 +1,48 @@
 import { LAST_USE_DAYS_KEPT } from "@gateway/shared/keys/limiter_state";
-import type { KeyName, KeyRecord } from "@gateway/shared/keys/record";
+import {
+  KEY_SCOPES,
+  type KeyName,
+  type KeyRecord,
+} from "@gateway/shared/keys/record";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import { isExpired } from "../domain/keys/key_record.ts";
+import { codeOf } from "../domain/try/code.ts";
+import { exampleFor } from "../domain/try/request.ts";
 import { address } from "./lists.tsx";
 import { Copyable } from "./parts.tsx";
 import { Moment, SOON_MS } from "./texts.tsx";
 
 /** What several pages show of a key. */
 
-/** An example request. The key is in a variable to keep it out of the shell's history. */
-export const Curl = ({ apiUrl, catalog, models = [] }: {
+/** What decides which requests a key can send. */
+type Rights = Pick<KeyRecord, "scopes" | "models">;
+const ANY_KEY: Rights = { scopes: KEY_SCOPES, models: [] };
+
+/** A first request that a key can send. The key is in a variable to keep it out of the shell's history. */
+export const Curl = ({ apiUrl, catalog, keyRecord = ANY_KEY }: {
   apiUrl: string;
   catalog: Catalog;
-  /** Those that the key may use; if empty, all. */
-  models?: readonly string[];
-}) => (
-  <Copyable id="curl" label="Example request">
-    {`curl ${apiUrl}/chat/completions \\
-  -H "Authorization: Bearer $API_KEY" \\
-  -H "Content-Type: application/json" \\
-  -d '{"model": "${exampleModel(catalog, models)}",
-       "messages": [{"role": "user", "content": "Hello"}]}'`}
-  </Copyable>
-);
+  keyRecord?: Rights;
+}) => {
+  const example = exampleFor(catalog, keyRecord);
+  return (
+    <Copyable id="curl" label="Example request">
+      {example
+        ? codeOf(example.kind, example.request, apiUrl).curl
+        : `curl ${apiUrl}/models -H "Authorization: Bearer $OPENAI_API_KEY"`}
+    </Copyable>
+  );
+};
 
-/** Leads to the page "Try it", with a model that the key may use. */
-export const TryLink = (
-  { catalog, models }: { catalog: Catalog; models: readonly string[] },
-) => (
-  <a
-    class="button small"
-    href={address("/try", { model: exampleModel(catalog, models) })}
-  >
-    Try it
-  </a>
-);
-
-/** The first model that the key may use and that is configured, as long as there is one. */
-function exampleModel(catalog: Catalog, models: readonly string[]): string {
-  const offered = [...catalog.keys()];
-  const usable = offered.filter((id) => models.includes(id));
-  return [...usable, ...models, ...offered][0] ?? "";
+/** Leads to the page "Try it" with a model that the key may use, where there is one. */
+export function TryLink(
+  { catalog, keyRecord }: { catalog: Catalog; keyRecord: Rights },
+) {
+  const example = exampleFor(catalog, keyRecord);
+  if (example === null) return null;
+  const { kind, request } = example;
+  const to = address("/try", { kind, model: String(request.model) });
+  return <a class="button small" href={to}>Try it</a>;
 }
 
 /** `Enabled`, `Expires soon`, `Disabled`, `Expired`: words and a colour, never a colour alone. */

@@ -64,22 +64,23 @@ export const FormToken = createContext("");
 
 /** A form of this session with its buttons. The script prevents sending it twice. */
 export function PostForm(
-  { id, action, hidden = {}, submit, look = "primary", cancel, more, children }:
-    {
-      id?: string;
-      action: string;
-      hidden?: Readonly<Record<string, string | number>>;
-      submit: Child;
-      look?: string;
-      /** Where "Cancel" leads. */
-      cancel?: string;
-      more?: Child;
-      children?: Child;
-    },
+  { hidden = {}, submit, look = "primary", cancel, more, children, ...form }: {
+    id?: string;
+    action: string;
+    /** Of a form with a file: `multipart/form-data`. */
+    enctype?: "multipart/form-data" | undefined;
+    hidden?: Readonly<Record<string, string | number>>;
+    submit: Child;
+    look?: string;
+    /** Where "Cancel" leads. */
+    cancel?: string;
+    more?: Child;
+    children?: Child;
+  },
 ) {
   const fields = { [FORM_TOKEN]: useContext(FormToken), ...hidden };
   return (
-    <form id={id} method="post" action={action} data-once="">
+    <form {...form} method="post" data-once="">
       {Object.entries(fields).map(([name, value]) => (
         <input type="hidden" name={name} value={String(value)} />
       ))}

@@ -9,7 +9,13 @@ import { asNumber } from "../domain/store/redis.ts";
 import { createAskApi } from "../domain/try/edge.ts";
 import { createStores } from "../domain/stores.ts";
 import { TRY_LIMITS, tryKeyValue } from "../domain/try/key.ts";
+import { MODEL_KINDS } from "@gateway/shared/models/kinds";
+import type { KeySettings } from "../domain/keys/settings.ts";
+import { isTryKind, type TryKind } from "../domain/try/request.ts";
+import { silence } from "../../../tests/e2e/recording_fixture.ts";
 import {
+  type Answer,
+  catalogOfIds,
   hiddenField,
   ORIGIN,
   signIn,
@@ -17,6 +23,8 @@ import {
   storedKey,
   type TestClient,
   tryForm,
+  tryFormOf,
+  upload,
 } from "../console_fixture.ts";
 import { freePort, until } from "../redis_fixture.ts";
 import { entries } from "../routes_fixture.ts";
@@ -59,7 +67,7 @@ async function recordOf(
   return await site.deps.keys.get(ownerId, keyId);
 }
 
-Deno.test("API2, API4, API6, ASVS 14.2.1: the key of Try it is one per session, for chat, limited, for minutes, in no list, and stored nowhere", async () => {
+Deno.test("API2, API4, API6, ASVS 14.2.1: the key of Try it is one per session, for models of all kinds, limited, for minutes, in no list, and stored nowhere", async () => {
   await using stage = await setup();
   const { site, redis, client, ownerId, send } = stage;
   const value = await send();
@@ -71,7 +79,7 @@ Deno.test("API2, API4, API6, ASVS 14.2.1: the key of Try it is one per session, 
   assert.equal(replica, value, "another key-admin knows it");
   const key = await recordOf(stage, value) ?? assert.fail("no record");
   assert.deepEqual([key.scopes, key.models, key.ownerId], [
-    ["chat"],
+    ["chat", "image", "speech", "video"],
     [],
     ownerId,
   ]);
@@ -95,7 +103,8 @@ Deno.test("API2, API4, API6, ASVS 14.2.1: the key of Try it is one per session, 
 });
 
 const plain = (html = "") =>
-  html.replaceAll("&quot;", '"').replaceAll("&#39;", "'");
+  html.replaceAll("&quot;", '"').replaceAll("&#39;", "'")
+    .replaceAll("&amp;", "&");
 
 /** Everything in Redis as text. */
 const DUMP = `
@@ -231,7 +240,7 @@ Deno.test("a form of Try it is sent as the request that it describes; a mistake 
     [{ more: '{"n":2}' }, "more", /sets 'n' itself/],
     [{ temperature: "warm" }, "temperature", /not a number/],
   ];
-  for (const path of ["/try", "/try/chat"]) {
+  for (const path of ["/try", "/try/stream"]) {
     for (const [form, field, said] of bad) {
       const { status, text } = await client.post(path, tryForm("Hi", form));
       assert.equal(status, 400);
@@ -252,11 +261,11 @@ Deno.test("a form of Try it is sent as the request that it describes; a mistake 
 Deno.test("Try it passes the API's stream and refusals on, and stops the request when the browser leaves", async () => {
   await using stage = await setup();
   const { site, client } = stage;
-  const { headers, text } = await client.post("/try/chat", tryForm("Hi"));
+  const { headers, text } = await client.post("/try/stream", tryForm("Hi"));
   assert.equal(headers.get("content-type"), "text/event-stream; charset=utf-8");
   assert.match(text, /^data: \{.*"usage":\{.*data: \[DONE\]\n\n$/s);
   const refused = await client.post(
-    "/try/chat",
+    "/try/stream",
     tryForm("[simulator: error 503]"),
   );
   assert.equal(refused.status, 503);
@@ -267,7 +276,7 @@ Deno.test("Try it passes the API's stream and refusals on, and stops the request
       form_token: await client.formToken(),
       ...tryForm(`[simulator: 600 tokens, ${pace}]`),
     });
-    const answer = client.send("/try/chat", {
+    const answer = client.send("/try/stream", {
       method: "POST",
       headers: { origin: ORIGIN, "sec-fetch-site": "same-origin" },
       ...{ body, signal: leaving.signal },
@@ -280,19 +289,264 @@ Deno.test("Try it passes the API's stream and refusals on, and stops the request
   }
 });
 
-Deno.test("Try it names a model that a key may use", async () => {
+Deno.test("a form for pictures, speech or a transcription is sent as the request that it describes, and its mistakes are told", async () => {
+  await using stage = await setup();
+  const { site, client } = stage;
+  const good: [
+    kind: TryKind,
+    form: Record<string, string>,
+    path: string,
+    sent: Record<string, unknown>,
+  ][] = [
+    ["image", { prompt: "A kite" }, "/images/generations", {
+      prompt: "A kite",
+    }],
+    [
+      "image",
+      { prompt: "A kite", size: "64x64", n: "2" },
+      "/images/generations",
+      { prompt: "A kite", size: "64x64", n: 2 },
+    ],
+    [
+      "speech",
+      { input: "Hi", voice: "echo", response_format: "wav", speed: "1.5" },
+      "/audio/speech",
+      { input: "Hi", voice: "echo", response_format: "wav", speed: 1.5 },
+    ],
+    ["transcription", { language: "en" }, "/audio/transcriptions", {
+      ...{ language: "en", file: "silence.wav" },
+    }],
+  ];
+  for (const [kind, form, path, sent] of good) {
+    const filled = tryFormOf(kind, form);
+    const answer = kind === "transcription"
+      ? await upload(client, form)
+      : await client.post(`/try?kind=${kind}`, filled);
+    assert.equal(answer.status, 200, answer.text);
+    assert.match(answer.text, /data-part="status">200</);
+    const asked = site.asked.at(-1);
+    assert.equal(asked?.path, `/v1${path}`);
+    const { model } = filled;
+    assert.deepEqual(JSON.parse(asked?.body ?? ""), { model, ...sent });
+  }
+  const count = site.asked.length;
+  const bad: [TryKind, Record<string, string>, string, RegExp][] = [
+    ["image", { prompt: " " }, "prompt", /Say what to draw/],
+    ["image", { prompt: "A kite", n: "many" }, "n", /not a number/],
+    ["speech", { voice: "echo" }, "input", /Write what to say/],
+    ["speech", { input: "Hi" }, "voice", /Name a voice/],
+    ["transcription", {}, "file", /Choose a recording/],
+  ];
+  for (const [kind, form, field, said] of bad) {
+    const filled = tryFormOf(kind, form);
+    const { status, text } = await client.post(`/try?kind=${kind}`, filled);
+    assert.equal(status, 400);
+    assert.match(text, new RegExp(`id="${field}" name="${field}" aria-inv`));
+    assert.match(
+      new RegExp(`id="${field}-error">([^<]*)<`).exec(text)?.[1] ?? "",
+      said,
+    );
+  }
+  const unchosen = await upload(client, {}, [new File([], "")]);
+  assert.match(unchosen.text, /Choose a recording/);
+  assert.equal(site.asked.length, count, "nothing was sent");
+});
+
+Deno.test("without a script, pages show pictures, sound and the text of a recording, and allow their sources only there", async () => {
+  await using stage = await setup();
+  const { site, client } = stage;
+  const ask = (kind: TryKind, form: Record<string, string>) =>
+    client.post(`/try?kind=${kind}`, tryFormOf(kind, form));
+  const policyOf = ({ headers }: Answer) =>
+    headers.get("content-security-policy") ?? "";
+  const basic = policyOf(await client.get("/try"));
+  assert.match(basic, /img-src 'self';/);
+  assert.doesNotMatch(basic, /data:|blob:|media-src/);
+  const drawn = await ask("image", { prompt: `<A "kite">`, size: "64x64" });
+  assert.match(
+    drawn.text,
+    /<img src="data:image\/png;base64,iVBOR[^"]*" alt="&lt;A &quot;kite&quot;&gt;"\/><a [^>]*href="data:image\/png[^"]*" download="picture-1.png"/,
+  );
+  assert.match(drawn.text, /data-part="output">\d+</);
+  assert.equal(
+    policyOf(drawn),
+    basic.replace("img-src 'self'", "img-src 'self' data:"),
+  );
+  const spoken = await ask("speech", { input: "Hi", voice: "alloy" });
+  assert.match(
+    spoken.text,
+    /<audio src="data:audio\/mpeg;base64,[^"]+" controls=""><\/audio><a [^>]*download="speech.mp3"/,
+  );
+  assert.equal(policyOf(spoken), `${basic}; media-src data: blob:`);
+  const written = await upload(client);
+  assert.match(written.text, /data-part="content">I am the gateway/);
+  assert.match(written.text, /You sent silence\.wav, 1\.0 seconds long/);
+  assert.equal(policyOf(written), basic);
+  assert.match(
+    (await ask("image", { prompt: "[simulator: error 429]" })).text,
+    /data-part="error">rate_limit_exceeded: .*data-part="status">429</s,
+  );
+  const { heldBytes } = TRY_LIMITS;
+  const whole = (size: number) => {
+    const body = new Uint8Array(size);
+    const headers = { "content-type": "audio/wav" };
+    site.deps.askApi = () => Promise.resolve(new Response(body, { headers }));
+    return ask("speech", { input: "Hi", voice: "alloy" });
+  };
+  const most = await whole(heldBytes);
+  assert.match(most.text, /<audio src="data:audio\/wav;base64,AAAA/);
+  const { text } = await whole(heldBytes + 1);
+  assert.match(text, /The answer has more than 8 MiB/);
+  assert.ok(text.length < heldBytes / 10);
+});
+
+Deno.test("Try it passes pictures and sound on while they come, and stops them when the browser leaves", async () => {
+  await using stage = await setup();
+  const { site, client } = stage;
+  const form = tryFormOf("image", { prompt: "A kite", size: "64x64" });
+  const drawn = await client.post("/try/stream?kind=image", form);
+  assert.match(JSON.parse(drawn.text).data[0].b64_json, /^iVBOR/);
+  const leaving = new AbortController();
+  const input = "[simulator: 600 tokens, 10 tokens per second]";
+  const answer = client.send("/try/stream?kind=speech", {
+    method: "POST",
+    headers: { origin: ORIGIN, "sec-fetch-site": "same-origin" },
+    body: new URLSearchParams({
+      form_token: await client.formToken(),
+      ...tryFormOf("speech", { input, voice: "alloy" }),
+    }),
+    signal: leaving.signal,
+  });
+  const count = site.asked.length;
+  await until(() => site.asked.length > count);
+  leaving.abort();
+  await answer.catch(() => {}); // Nobody waits for it.
+  assert.equal(await site.asked.at(-1)?.ended, "left");
+});
+
+Deno.test("API4, ASVS 3.5.1, 5.2.1: an upload is taken only by Try it, from those who have signed in, with their token and one file, within bounds", async () => {
+  await using stage = await setup();
+  const { site, client } = stage;
+  const { heldBytes, heldAtOnce } = TRY_LIMITS;
+  const sized = (size: number) => [new File([new Uint8Array(size)], "a.wav")];
+  const count = site.asked.length;
+  const stranger = await upload(site.client(), {}, sized(2 * heldBytes));
+  assert.equal(stranger.status, 302, "it was not read");
+  assert.match(stranger.headers.get("location") ?? "", /^\/sign-in/);
+  const cases: [
+    name: string,
+    status: number,
+    files: File[],
+    more?: Record<string, string>,
+    path?: string,
+  ][] = [
+    ["another token", 403, [silence()], { form_token: "x" }],
+    ["an unknown field", 400, [silence()], { owner: "x" }],
+    ["two files", 400, [silence(), silence()]],
+    ["too large", 413, sized(heldBytes + 64 * 1024)],
+    ["of another kind", 415, [silence()], {}, "/try?kind=chat"],
+    ["at another page", 415, [silence()], {}, "/try/stream?kind=transcription"],
+    ["at another page", 415, [silence()], {}, "/keys?kind=transcription"],
+  ];
+  for (const [name, status, files, more, path] of cases) {
+    const answer = await upload(client, more, files, path);
+    assert.equal(answer.status, status, name);
+  }
+  const raw = (origin: string) =>
+    client.send("/try?kind=transcription", {
+      method: "POST",
+      headers: { origin, "content-type": "multipart/form-data" },
+      body: "no boundary",
+    });
+  assert.equal((await raw(ORIGIN)).status, 400);
+  assert.equal((await raw("https://evil.test")).status, 403);
+  assert.equal(site.asked.length, count, "nothing was sent");
+  const largest = await upload(client, {}, sized(heldBytes));
+  assert.match(largest.text, /data-part="error">/, "read, but no recording");
+  assert.equal(site.asked.length, count + 1);
+
+  const answers: PromiseWithResolvers<Response>[] = [];
+  site.deps.askApi = () => {
+    const answer = Promise.withResolvers<Response>();
+    answers.push(answer);
+    return answer.promise;
+  };
+  const held = Array.from(
+    { length: heldAtOnce },
+    () => upload(client),
+  );
+  await until(() => answers.length === heldAtOnce);
+  const busy = await upload(client);
+  assert.equal(busy.status, 503);
+  assert.match(busy.text, /Too many people try a model/);
+  for (const answer of answers) answer.resolve(Response.json({ text: "Hi" }));
+  for (const { status } of await Promise.all(held)) assert.equal(status, 200);
+  site.deps.askApi = () => Promise.resolve(Response.json({ text: "Hi" }));
+  assert.equal((await upload(client)).status, 200);
+});
+
+Deno.test("the kinds on Try it are those of the models that there are, and a key's example and link fit what the key may do", async () => {
   await using stage = await setup();
   const { site, client, ownerId } = stage;
   const selected = async (path: string) =>
     /<option value="([^"]+)" selected/.exec((await client.get(path)).text)?.[1];
-  assert.equal(await selected("/try"), "neutral-3.7-plus");
-  assert.equal(await selected("/try?model=none"), "neutral-3.7-plus");
-  const models = ["large-1"];
-  const { id } = await storedKey(site, ownerId, { models });
-  const page = await client.get(`/keys/${id}`);
-  const link = /href="(\/try\?[^"]+)"/.exec(page.text)?.[1] ?? "";
-  assert.equal(await selected(link), "large-1");
-  const image = await storedKey(site, ownerId, { scopes: ["image"] });
-  const { text } = await client.get(`/keys/${image.id}`);
-  assert.doesNotMatch(text, /href="\/try\?/, "not a chat key");
+  for (
+    const [path, model] of [
+      ["/try", "neutral-3.7-plus"],
+      ["/try?model=none", "neutral-3.7-plus"],
+      ["/try?kind=none", "neutral-3.7-plus"],
+      ["/try?kind=speech", "simulated-speech-1"],
+      ["/try?model=simulated-image-1", "simulated-image-1"],
+      ["/try?kind=chat&model=large-1", "large-1"],
+    ] as const
+  ) assert.equal(await selected(path), model, path);
+  const kinds = async () =>
+    [...(await client.get("/try")).text.matchAll(/href="\/try\?kind=(\w+)"/g)]
+      .map(([, kind]) => kind);
+  assert.deepEqual(await kinds(), [...MODEL_KINDS.filter(isTryKind)]);
+  const rows: [
+    settings: Partial<KeySettings>,
+    example: RegExp,
+    link: string | undefined,
+  ][] = [
+    [
+      {},
+      /chat\/completions.*neutral-3/s,
+      "/try?kind=chat&model=neutral-3.7-plus",
+    ],
+    [
+      { models: ["large-1"] },
+      /chat\/completions.*large-1/s,
+      "/try?kind=chat&model=large-1",
+    ],
+    [
+      { scopes: ["image"] },
+      /images\/generations.*simulated-image-1/s,
+      "/try?kind=image&model=simulated-image-1",
+    ],
+    [
+      { scopes: ["speech"] },
+      /audio\/speech.*simulated-speech-1.*--output/s,
+      "/try?kind=speech&model=simulated-speech-1",
+    ],
+    [
+      { scopes: ["chat", "speech"], models: ["simulated-transcription-1"] },
+      /audio\/transcriptions.*simulated-transcription-1.*file=@/s,
+      "/try?kind=transcription&model=simulated-transcription-1",
+    ],
+    [{ scopes: ["models"] }, /\/v1\/models -H/, undefined],
+    [{ models: ["gone-1"] }, /\/v1\/models -H/, undefined],
+  ];
+  for (const [settings, example, link] of rows) {
+    const { id } = await storedKey(site, ownerId, settings);
+    const { text } = await client.get(`/keys/${id}`);
+    const shown = /<pre id="curl"[^>]*>([^<]*)</.exec(text)?.[1];
+    assert.match(plain(shown), example);
+    const href = /href="(\/try\?[^"]+)"/.exec(text)?.[1];
+    assert.equal(href && plain(href), link);
+    if (link) assert.equal(await selected(link), link.split("model=")[1]);
+  }
+  site.deps.catalog = catalogOfIds(["simulated-speech-1"]);
+  assert.deepEqual(await kinds(), [], "one kind needs no choice");
+  assert.equal(await selected("/try"), "simulated-speech-1");
 });

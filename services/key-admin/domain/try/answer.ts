@@ -1,24 +1,23 @@
 import { z } from "zod";
+import { TRY_LIMITS } from "./key.ts";
+import { wholeBody } from "./whole_body.ts";
 
-/** Facts about an answer, and their labels. */
-export const TRY_FACTS = [
-  ["finish", "Finish reason"],
-  ["input", "Input tokens"],
-  ["output", "Output tokens"],
-  ["first", "First token after"],
-  ["total", "Complete after"],
-  ["request", "Request ID"],
-] as const;
+/** Facts about every answer, and their labels. Kinds have more of them. */
+export const TRY_FACTS = {
+  status: "Status",
+  total: "Complete after",
+  request: "Request ID",
+} as const;
 
-/** The texts that the page "Try it" shows of an answer. */
-export type TryAnswer = Readonly<
-  Partial<
-    Record<
-      "error" | "thinking" | "content" | "calls" | typeof TRY_FACTS[number][0],
-      string
-    >
-  >
->;
+/** A picture or sound: a `data:` URL, and the name of the file that it is saved to. */
+export type Medium = readonly [url: string, file: string];
+
+/** What the page "Try it" shows of an answer. */
+export interface TryAnswer {
+  /** Texts and facts by their names. */
+  texts: Readonly<Record<string, string>>;
+  media: readonly Medium[];
+}
 
 /** The header in which the API's id of a request reaches the page's script. */
 export const API_REQUEST_ID = "x-api-request-id";
@@ -26,7 +25,7 @@ export const API_REQUEST_ID = "x-api-request-id";
 const text = z.string().nullish().transform((text) => text ?? "");
 const count = z.number().transform((count) => count.toLocaleString("en-US"));
 
-const answered = z.object({
+const chat = z.object({
   choices: z.tuple([z.object({
     message: z.object({
       content: text,
@@ -37,37 +36,73 @@ const answered = z.object({
     finish_reason: text,
   })]),
   usage: z.object({ prompt_tokens: count, completion_tokens: count }),
-});
+}).transform(({ choices: [{ message, finish_reason }], usage }) => ({
+  thinking: message.reasoning_content,
+  content: message.content,
+  calls: message.tool_calls,
+  finish: finish_reason,
+  input: usage.prompt_tokens,
+  output: usage.completion_tokens,
+}));
+const pictures = z.object({
+  data: z.array(z.object({ b64_json: z.string() })),
+  output_format: z.enum(["png", "jpeg", "webp"]).catch("png"),
+  usage: z.object({ input_tokens: count, output_tokens: count }).optional(),
+}).transform(({ data, output_format, usage }) => ({
+  media: data.map(({ b64_json }, at): Medium => [
+    `data:image/${output_format};base64,${b64_json}`,
+    `picture-${at + 1}.${output_format}`,
+  ]),
+  ...usage && { input: usage.input_tokens, output: usage.output_tokens },
+}));
+const transcript = z.object({ text: z.string() })
+  .transform(({ text }) => ({ content: text }));
 const refused = z.object({
   error: z.object({ message: z.string(), code: text }),
 });
+const answered = z.union([refused, chat, pictures, transcript]);
 
 const UNREADABLE = "The answer is incomplete, or not one of the API.";
+const { heldBytes: bytesMax } = TRY_LIMITS;
+const TOO_LARGE = `The answer has more than ${
+  bytesMax / 2 ** 20
+} MiB, which the page shows only with JavaScript. Ask for less.`;
 
 /** Reads a whole answer to a request that was sent at `startMs`. */
 export async function readAnswer(
   response: Response,
   startMs: number,
 ): Promise<TryAnswer> {
-  // It may be cut off, or come from something other than an edge.
-  const body: unknown = await response.json().catch(() => undefined);
-  const { data } = z.union([answered, refused]).safeParse(body);
+  const tooLarge = new Error(TOO_LARGE);
+  const bytes = await wholeBody(response.body, { bytesMax, tooLarge })
+    .catch((error) => error === tooLarge ? TOO_LARGE : UNREADABLE);
+  const type = response.headers.get("content-type") ?? "";
   const facts = {
+    status: String(response.status),
     total: `${((performance.now() - startMs) / 1_000).toFixed(2)} s`,
     request: response.headers.get("x-request-id") ?? "",
   };
-  if (data === undefined || "error" in data) {
-    const { code = "", message = UNREADABLE } = data?.error ?? {};
-    return { ...facts, error: `${code || response.status}: ${message}` };
+  const isWhole = typeof bytes !== "string";
+  if (isWhole && response.ok && type.startsWith("audio/")) {
+    const url = `data:${type};base64,${bytes.toString("base64")}`;
+    const file = `speech.${type === "audio/mpeg" ? "mp3" : type.slice(6)}`;
+    return { texts: facts, media: [[url, file]] };
   }
-  const { choices: [{ message, finish_reason }], usage } = data;
-  return {
-    ...facts,
-    thinking: message.reasoning_content,
-    content: message.content,
-    calls: message.tool_calls,
-    finish: finish_reason,
-    input: usage.prompt_tokens,
-    output: usage.completion_tokens,
-  };
+  const { data } = answered.safeParse(isWhole && parse(bytes.toString()));
+  if (data === undefined || "error" in data) {
+    const unreadable = isWhole ? UNREADABLE : bytes;
+    const { code = "", message = unreadable } = data?.error ?? {};
+    const error = `${code || response.status}: ${message}`;
+    return { texts: { ...facts, error }, media: [] };
+  }
+  const { media = [], ...texts } = { media: undefined, ...data };
+  return { texts: { ...texts, ...facts }, media };
+}
+
+function parse(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined; // Cut off, or from something other than an edge.
+  }
 }

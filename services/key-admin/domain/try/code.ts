@@ -1,9 +1,69 @@
 import { isJsonObject } from "@gateway/shared/process/error_text";
-import type { TryRequest } from "./request.ts";
+import { SPEECH_FORMATS } from "@gateway/shared/openai/media";
+import { TRY_KINDS, type TryKind, type TryRequest } from "./request.ts";
 
 /** A request as code, for programs that have the key in `OPENAI_API_KEY`. */
 
-/** The fields that OpenAI's packages know, of those that the API reads. */
+/** The languages of {@link codeOf}. */
+export const LANGUAGES = ["curl", "TypeScript", "Python"] as const;
+type Language = typeof LANGUAGES[number];
+
+/** What to do with the answers. `CALL` is the request, `CLIENT` makes a client, `FIELDS` are the arguments. */
+const PROGRAMS: Record<TryKind, Record<Language, string>> = {
+  chat: {
+    curl: "CALL",
+    TypeScript: `CLIENT
+const stream = await client.chat.completions.create(FIELDS);
+for await (const chunk of stream) {
+  process.stdout.write(chunk.choices[0]?.delta.content ?? "");
+}`,
+    Python: `CLIENT
+stream = client.chat.completions.create(FIELDS)
+for chunk in stream:
+    if chunk.choices:
+        print(chunk.choices[0].delta.content or "", end="", flush=True)`,
+  },
+  image: {
+    curl: `CALL |
+  jq -r '.data[0].b64_json' | base64 --decode >picture-1.png`,
+    TypeScript: `import { writeFile } from "node:fs/promises";
+CLIENT
+const { data = [] } = await client.images.generate(FIELDS);
+for (const [index, { b64_json = "" }] of data.entries()) {
+  await writeFile(\`picture-\${index + 1}.png\`, b64_json, "base64");
+}`,
+    Python: `import base64
+CLIENT
+answer = client.images.generate(FIELDS)
+for index, picture in enumerate(answer.data or [], 1):
+    with open(f"picture-{index}.png", "wb") as file:
+        file.write(base64.b64decode(picture.b64_json or ""))`,
+  },
+  speech: {
+    curl: `CALL \\
+  --output speech.mp3`,
+    TypeScript: `import { writeFile } from "node:fs/promises";
+CLIENT
+const response = await client.audio.speech.create(FIELDS);
+await writeFile("speech.mp3", new Uint8Array(await response.arrayBuffer()));`,
+    Python: `CLIENT
+speech = client.audio.speech.with_streaming_response
+with speech.create(FIELDS) as response:
+    response.stream_to_file("speech.mp3")`,
+  },
+  transcription: {
+    curl: "CALL",
+    TypeScript: `import { createReadStream } from "node:fs";
+CLIENT
+const { text } = await client.audio.transcriptions.create(FIELDS);
+console.log(text);`,
+    Python: `CLIENT
+answer = client.audio.transcriptions.create(FIELDS)
+print(answer.text)`,
+  },
+};
+
+/** The fields of a chat that OpenAI's packages know, of those that the API reads. Of other kinds they know all. */
 const KNOWN = new Set([
   ...["model", "messages", "temperature", "top_p", "max_tokens", "seed"],
   ...["max_completion_tokens", "stop", "presence_penalty", "logprobs", "tools"],
@@ -11,55 +71,78 @@ const KNOWN = new Set([
   ...["parallel_tool_calls", "stream", "stream_options"],
 ]);
 
-/** The languages of {@link codeOf}. */
-export const LANGUAGES = ["curl", "TypeScript", "Python"] as const;
-type Language = typeof LANGUAGES[number];
-
-/** A program that sends the request and prints the text of the streamed answer; curl prints the stream. `apiUrl` has no trailing slash. */
+/** A program that sends the request and prints the text of the answer, or writes its pictures or sound to files. `apiUrl` has no trailing slash. */
 export function codeOf(
+  kind: TryKind,
   request: TryRequest,
   apiUrl: string,
 ): Record<Language, string> {
   const members = Object.entries(request);
-  const known = members.filter(([name]) => KNOWN.has(name));
-  const others = members.filter(([name]) => !KNOWN.has(name));
-  const extra = Object.fromEntries(others);
+  const isKnown = ([name]: [string, unknown]) =>
+    kind !== "chat" || KNOWN.has(name);
+  const extra = members.filter((member) => !isKnown(member));
   const url = JSON.stringify(apiUrl);
-  /** The fields as arguments, the others together. */
+  /** The fields as arguments, those that the packages lack together. */
   const fields = (language: Language, is: string, others: string) =>
     [
-      ...known.map(([name, value]) =>
-        `${name}${is}${literal(value, language, "  ")}`
+      ...members.filter(isKnown).map(([name, value]) =>
+        name + is + (name === "file"
+          ? opened(value, language)
+          : literal(value, language, "  "))
       ),
-      ...Object.keys(extra).length === 0
+      ...extra.length === 0
         ? []
-        : [others + literal(extra, language, "  ")],
+        : [others + literal(Object.fromEntries(extra), language, "  ")],
     ].map((field) => `  ${field},\n`).join("");
-  const body = literal(request, "curl").replaceAll("'", `'\\''`);
+  const format = String(request.response_format);
+  const speech = Object.hasOwn(SPEECH_FORMATS, format) ? format : "mp3";
+  const filled = (language: Language, parts: Record<string, string>) =>
+    PROGRAMS[kind][language].replace("speech.mp3", `speech.${speech}`)
+      .replace(/CALL|CLIENT|FIELDS/g, (name) => parts[name] ?? "");
   return {
-    curl: `curl -N ${apiUrl}/chat/completions \\
-  -H "Authorization: Bearer $OPENAI_API_KEY" \\
-  -H "Content-Type: application/json" \\
-  -d '${body}'`,
-    // A spread, because the types of the package lack these fields.
-    TypeScript: `import OpenAI from "openai";
+    curl: filled("curl", { CALL: curlOf(kind, request, apiUrl) }),
+    TypeScript: filled("TypeScript", {
+      CLIENT: `import OpenAI from "openai";
 
-const client = new OpenAI({ baseURL: ${url} });
-const stream = await client.chat.completions.create({
-${fields("TypeScript", ": ", "...")}});
-for await (const chunk of stream) {
-  process.stdout.write(chunk.choices[0]?.delta.content ?? "");
-}`,
-    Python: `from openai import OpenAI
+const client = new OpenAI({ baseURL: ${url} });`,
+      // A spread, because the types of the package lack these fields.
+      FIELDS: `{\n${fields("TypeScript", ": ", "...")}}`,
+    }),
+    Python: filled("Python", {
+      CLIENT: `from openai import OpenAI
 
-client = OpenAI(base_url=${url})
-stream = client.chat.completions.create(
-${fields("Python", "=", "extra_body=")})
-for chunk in stream:
-    if chunk.choices:
-        print(chunk.choices[0].delta.content or "", end="", flush=True)`,
+client = OpenAI(base_url=${url})`,
+      FIELDS: `\n${fields("Python", "=", "extra_body=")}`,
+    }),
   };
 }
+
+function curlOf(kind: TryKind, request: TryRequest, apiUrl: string): string {
+  const { path, isUpload } = TRY_KINDS[kind];
+  const sends = isUpload
+    ? Object.entries(request).map(([name, value]) =>
+      name === "file"
+        ? `-F ${quoted(`file=@${JSON.stringify(value)}`)}`
+        : `--form-string ${quoted(`${name}=${value}`)}`
+    )
+    : [
+      '-H "Content-Type: application/json"',
+      `-d ${quoted(literal(request, "curl"))}`,
+    ];
+  return [
+    `curl ${request.stream ? "-N " : ""}${apiUrl}${path}`,
+    '-H "Authorization: Bearer $OPENAI_API_KEY"',
+    ...sends,
+  ].join(" \\\n  ");
+}
+
+/** For a shell. */
+const quoted = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`;
+
+const opened = (name: unknown, language: Language) =>
+  language === "Python"
+    ? `open(${literal(name, language)}, "rb")`
+    : `createReadStream(${literal(name, language)})`;
 
 /** Shorter ones stay on one line. */
 const LINE_CHARS_MAX = 56;

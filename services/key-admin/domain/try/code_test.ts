@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
 import { codeOf } from "./code.ts";
-import { streamed } from "./request.ts";
+import { TRY_KINDS } from "./request.ts";
 
 /** `tests/e2e/try_test.ts` runs such code. */
 
+const API = "https://api.test/v1";
 const REQUEST = {
   model: "m",
   messages: [{ role: "user", content: `It's "a"\n\\ \u2028 é` }],
@@ -17,12 +18,10 @@ const REQUEST = {
 };
 
 Deno.test("the code of Try it has every field, quoted for its language, and fields unknown to the packages apart", () => {
-  const { curl, TypeScript, Python } = codeOf(
-    streamed(REQUEST),
-    "https://api.test/v1",
-  );
+  const streamed = { ...REQUEST, ...TRY_KINDS.chat.streamed };
+  const { curl, TypeScript, Python } = codeOf("chat", streamed, API);
   const body = /-d '([^]*)'$/.exec(curl)?.[1]?.replaceAll(`'\\''`, "'") ?? "";
-  assert.deepEqual(JSON.parse(body), streamed(REQUEST));
+  assert.deepEqual(JSON.parse(body), streamed);
   assert.ok(!/'/.test(curl.replaceAll(`'\\''`, "").replace(/-d '|'$/g, "")));
   const extra = `...{
     "enable_thinking": false,
@@ -43,4 +42,16 @@ Deno.test("the code of Try it has every field, quoted for its language, and fiel
     assert.match(code, /OPENAI_API_KEY|OpenAI\(/);
     assert.ok(code.includes("-1.5e-9"), code);
   }
+});
+
+Deno.test("the code of an upload quotes the name of its file and its fields for a shell", () => {
+  const request = { model: "m", file: `it's "a";b.mp3`, language: "en'" };
+  const { curl, TypeScript, Python } = codeOf("transcription", request, API);
+  assert.ok(curl.includes(`-F 'file=@"it'\\''s \\"a\\";b.mp3"'`), curl);
+  assert.ok(curl.includes(`--form-string 'language=en'\\'''`), curl);
+  const name = `"it's \\"a\\";b.mp3"`;
+  assert.ok(TypeScript.includes(`  file: createReadStream(${name}),`));
+  assert.ok(Python.includes(`  file=open(${name}, "rb"),`));
+  const odd = { model: "m", input: "Hi", response_format: "$(id)" };
+  assert.match(codeOf("speech", odd, API).curl, /--output speech\.mp3$/);
 });

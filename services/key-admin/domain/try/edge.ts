@@ -2,24 +2,33 @@ import type { Log } from "@gateway/shared/process/log";
 import { TRY_LIMITS } from "./key.ts";
 import type { TryRequest } from "./request.ts";
 
+/** A request to an endpoint of the API. With a file it is sent as a form, otherwise as JSON. */
+export interface TryCall {
+  path: string;
+  request: TryRequest;
+  file?: File | undefined;
+}
+
 /** Sends a request to the API as its callers do. `signal`: the person no longer waits. */
 export type AskApi = (
-  request: TryRequest,
+  call: TryCall,
   options: { key: string; signal: AbortSignal },
 ) => Promise<Response>;
 
 /** Asks the API at a base URL. Where it cannot be reached or takes too long, the answer is an error in its own form; `edge_unreachable` logs the cause. */
 export function createAskApi(edgeUrl: string, log: Log): AskApi {
-  return async (request, { key, signal }) => {
+  return async ({ path, request, file }, { key, signal }) => {
     const timeout = AbortSignal.timeout(TRY_LIMITS.answerMs);
     try {
-      return await fetch(`${edgeUrl}/chat/completions`, {
+      return await fetch(`${edgeUrl}${path}`, {
         method: "POST",
         headers: {
           "authorization": `Bearer ${key}`,
-          "content-type": "application/json",
+          ...file === undefined && { "content-type": "application/json" },
         },
-        body: JSON.stringify(request),
+        body: file === undefined
+          ? JSON.stringify(request)
+          : formOf(request, file),
         redirect: "error",
         signal: AbortSignal.any([signal, timeout]),
       });
@@ -32,6 +41,15 @@ export function createAskApi(edgeUrl: string, log: Log): AskApi {
         : refusal(502, "edge_unreachable", UNREACHABLE);
     }
   };
+}
+
+function formOf(request: TryRequest, file: File): FormData {
+  const form = new FormData();
+  for (const [name, value] of Object.entries(request)) {
+    if (name !== "file") form.append(name, String(value));
+  }
+  form.append("file", file);
+  return form;
 }
 
 const UNREACHABLE =

@@ -1,6 +1,7 @@
 import { hkdfSync } from "node:crypto";
 import { mintKey } from "@gateway/shared/keys/key";
 import { UNLIMITED } from "@gateway/shared/keys/record";
+import { SCOPE_OF_KIND } from "@gateway/shared/models/kinds";
 import type { Actor } from "../audit/audit_log.ts";
 import type { Session } from "../sign_in/sessions.ts";
 import type { Stores } from "../stores.ts";
@@ -24,10 +25,15 @@ export const TRY_LIMITS = {
   },
   /** The whole answer; the default timeout of OpenAI's packages. Beyond: 504. */
   answerMs: 600_000,
+  /** Of an upload, or of an answer that a page shows whole. Beyond: 413, or a message. */
+  heldBytes: 8 * 2 ** 20,
+  /** Such uploads and answers at the same time, of everybody. Beyond: 503. */
+  heldAtOnce: 8,
 } as const;
 
 const SETTINGS = {
-  ...{ description: "Try it", scopes: ["chat" as const], models: [] },
+  ...{ description: "Try it", models: [] },
+  scopes: [...new Set(Object.values(SCOPE_OF_KIND))],
   limits: TRY_LIMITS.key,
 };
 

@@ -1,69 +1,166 @@
+import type { KeyRecord } from "@gateway/shared/keys/record";
+import type { Catalog } from "@gateway/shared/models/catalog";
+import { SCOPE_OF_KIND } from "@gateway/shared/models/kinds";
 import { isJsonObject } from "@gateway/shared/process/error_text";
 
-/** A value for each field of the form of the page "Try it". All are texts. */
-export const tryFields = <T>(valueOf: (name: string) => T) => ({
-  model: valueOf("model"),
-  system: valueOf("system"),
-  message: valueOf("message"),
-  temperature: valueOf("temperature"),
-  top_p: valueOf("top_p"),
-  max_tokens: valueOf("max_tokens"),
-  seed: valueOf("seed"),
-  /** `on`, `off` or empty. */
-  thinking: valueOf("thinking"),
-  tools: valueOf("tools"),
-  schema: valueOf("schema"),
-  /** The messages before, as JSON. */
-  history: valueOf("history"),
-  /** Any other fields of the request, as JSON. */
-  more: valueOf("more"),
-});
-export type TryValues = ReturnType<typeof tryFields<string>>;
-export type TryField = keyof TryValues;
+/** The texts of a filled-in form of the page "Try it", by field. */
+export type TryValues = Readonly<Record<string, string>>;
 
-/** A request to the API as JSON. */
+/** A request to the API as JSON. Of an upload, `file` is the name of the file. */
 export type TryRequest = Readonly<Record<string, unknown>>;
 
-const NUMBERS = ["temperature", "top_p", "max_tokens", "seed"] as const;
-/** Fields that the page itself sets, or of which it shows one only. */
-const OWN = ["model", "messages", "stream", "stream_options", "n"];
+/** What the page "Try it" knows of a kind of models. */
+interface Kind {
+  /** The endpoint. */
+  path: string;
+  /** What a new form says. */
+  example: TryValues;
+  /** Reads the fields of a form into those of the request. */
+  read: (form: Form) => TryRequest;
+  /** The form has a file, `file`. */
+  isUpload?: boolean;
+  /** What makes the answer a stream. */
+  streamed?: TryRequest;
+  /** Facts about an answer, and their labels. */
+  facts?: Readonly<Record<string, string>>;
+}
+
+const TOKENS = { input: "Input tokens", output: "Output tokens" };
+const KINDS = {
+  chat: {
+    path: "/chat/completions",
+    example: { message: "Say hello in three languages." },
+    read: readChat,
+    streamed: { stream: true, stream_options: { include_usage: true } },
+    facts: {
+      finish: "Finish reason",
+      ...TOKENS,
+      first: "First token after",
+    },
+  },
+  image: {
+    path: "/images/generations",
+    example: { prompt: "A lighthouse at dusk, in watercolours" },
+    read: ({ need, texts, numbers }) => ({
+      ...need("prompt", "Say what to draw"),
+      ...texts("size"),
+      ...numbers("n"),
+    }),
+    facts: TOKENS,
+  },
+  speech: {
+    path: "/audio/speech",
+    example: { input: "Good morning. How are you?", voice: "alloy" },
+    read: ({ need, texts, numbers }) => ({
+      ...need("input", "Write what to say"),
+      ...need("voice", "Name a voice of the model"),
+      ...texts("response_format"),
+      ...numbers("speed"),
+    }),
+    facts: { first: "First sound after" },
+  },
+  transcription: {
+    path: "/audio/transcriptions",
+    isUpload: true,
+    example: {},
+    read: ({ need, texts }) => ({
+      file: "recording.mp3",
+      ...need("file", "Choose a recording"),
+      ...texts("language"),
+    }),
+  },
+} satisfies { [kind in keyof typeof SCOPE_OF_KIND]?: Kind };
+export type TryKind = keyof typeof KINDS;
+export const TRY_KINDS: Readonly<Record<TryKind, Kind>> = KINDS;
+
+export const isTryKind = (kind: string): kind is TryKind =>
+  Object.hasOwn(TRY_KINDS, kind);
+
+/** The first model that a key may use, with a request for it; null without one. */
+export function exampleFor(
+  catalog: Catalog,
+  { scopes, models }: Pick<KeyRecord, "scopes" | "models">,
+): { kind: TryKind; request: TryRequest } | null {
+  for (const { id, kind } of catalog.values()) {
+    const isNamed = models.length === 0 || models.includes(id);
+    if (!isNamed || !isTryKind(kind)) continue;
+    if (!scopes.includes(SCOPE_OF_KIND[kind])) continue;
+    const values = { model: id, ...TRY_KINDS[kind].example };
+    return { kind, request: tryRequest(kind, values).request };
+  }
+  return null;
+}
 
 /**
  * The request of a filled-in form, and its mistakes by field. Only what would be no
  * request is a mistake here: the API itself checks the rest, as it does for everybody.
  */
 export function tryRequest(
+  kind: TryKind,
   values: TryValues,
 ): { request: TryRequest; errors: ReadonlyMap<string, string> } {
+  const form = formOf(values);
+  const request = { model: form.text("model"), ...TRY_KINDS[kind].read(form) };
+  return { request, errors: form.errors };
+}
+
+/** Reads the fields of a form and collects their mistakes. */
+function formOf(values: TryValues) {
   const errors = new Map<string, string>();
-  const json = (name: TryField): unknown => {
+  const text = (name: string) => values[name] ?? "";
+  const texts = (...names: string[]): Record<string, string> =>
+    Object.fromEntries(
+      names.filter((name) => text(name).trim() !== "")
+        .map((name) => [name, text(name)]),
+    );
+  const json = (name: string): unknown => {
     try {
-      return values[name].trim() === "" ? undefined : JSON.parse(values[name]);
+      return text(name).trim() === "" ? undefined : JSON.parse(text(name));
     } catch (error) {
       const reason = String(error).replace(/^\w+: | is not valid JSON$/g, "");
       errors.set(name, `This is not valid JSON. ${reason}`);
       return undefined;
     }
   };
-  const list = (name: TryField): unknown[] => {
-    const value = json(name);
-    if (Array.isArray(value)) return value;
-    if (value !== undefined) errors.set(name, "This must be a JSON array");
-    return [];
+  return {
+    ...{ errors, text },
+    /** Those of these fields that are not blank. */
+    texts,
+    /** A field that has to be filled in. */
+    need: (name: string, message: string) => {
+      if (text(name).trim() === "") errors.set(name, message);
+      return texts(name);
+    },
+    numbers: (...names: string[]) => {
+      const numbers = Object.entries(texts(...names))
+        .map(([name, text]) => [name, Number(text)] as const);
+      for (const [name, number] of numbers) {
+        if (!Number.isFinite(number)) errors.set(name, "This is not a number");
+      }
+      return Object.fromEntries(numbers);
+    },
+    list: (name: string): unknown[] => {
+      const value = json(name);
+      if (Array.isArray(value)) return value;
+      if (value !== undefined) errors.set(name, "This must be a JSON array");
+      return [];
+    },
+    object: (name: string) => {
+      const value = json(name);
+      if (isJsonObject(value)) return value;
+      if (value !== undefined) errors.set(name, "This must be a JSON object");
+      return {};
+    },
   };
-  const object = (name: TryField) => {
-    const value = json(name);
-    if (isJsonObject(value)) return value;
-    if (value !== undefined) errors.set(name, "This must be a JSON object");
-    return {};
-  };
+}
+type Form = ReturnType<typeof formOf>;
+
+/** Fields of a chat that the page itself sets, or of which it shows one only. */
+const OWN = ["model", "messages", "stream", "stream_options", "n"];
+
+function readChat({ errors, text, numbers, list, object }: Form): TryRequest {
   const says = (role: "system" | "user", content: string) =>
     content.trim() === "" ? [] : [{ role, content }];
-  const numbers = NUMBERS.filter((name) => values[name].trim() !== "")
-    .map((name) => [name, Number(values[name])] as const);
-  for (const [name, number] of numbers) {
-    if (!Number.isFinite(number)) errors.set(name, "This is not a number");
-  }
   const history = list("history");
   const tools = list("tools");
   const schema = object("schema");
@@ -72,18 +169,18 @@ export function tryRequest(
   if (own !== undefined) {
     errors.set("more", `The page sets '${own}' itself. Leave it out here`);
   }
-  if (values.message.trim() === "" && values.history.trim() === "") {
+  if (text("message").trim() === "" && text("history").trim() === "") {
     errors.set("message", "Write a message");
   }
-  const request = {
-    model: values.model,
+  const thinking = text("thinking");
+  return {
     messages: [
-      ...says("system", values.system),
+      ...says("system", text("system")),
       ...history,
-      ...says("user", values.message),
+      ...says("user", text("message")),
     ],
-    ...Object.fromEntries(numbers),
-    ...values.thinking !== "" && { enable_thinking: values.thinking === "on" },
+    ...numbers("temperature", "top_p", "max_tokens", "seed"),
+    ...thinking !== "" && { enable_thinking: thinking === "on" },
     ...tools.length > 0 && { tools },
     ...Object.keys(schema).length > 0 && {
       response_format: {
@@ -93,12 +190,4 @@ export function tryRequest(
     },
     ...more,
   };
-  return { request, errors };
 }
-
-/** The same request for a streamed answer that ends with its number of tokens. */
-export const streamed = (request: TryRequest): TryRequest => ({
-  ...request,
-  stream: true,
-  stream_options: { include_usage: true },
-});

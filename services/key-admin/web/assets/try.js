@@ -1,10 +1,11 @@
-// Streams the answer of the page "Try it". Without this script, its form leads to a
-// page with the whole answer.
+// Sends the form of the page "Try it" and shows the answer in the page, streamed if the
+// API streams it. Without this script, the form leads to a page with the whole answer.
 
 const form = document.getElementById("try");
 const stopButton = form.querySelector("[data-stop]");
 const [sendButton, codeButton] = form.querySelectorAll("[type=submit]");
 const box = document.querySelector("[data-answer]");
+const isUpload = form.enctype === "multipart/form-data";
 /** The places of the answer by their names. */
 const parts = Object.fromEntries(
   [...box.querySelectorAll("[data-part]")]
@@ -20,27 +21,36 @@ let running = null;
 let sent = "";
 let answer = {};
 
-const show = (part, text) => texts[part].textContent = text;
+const show = (part, text) => {
+  // Facts differ between kinds.
+  if (texts[part]) texts[part].textContent = text;
+};
 const seconds = (sinceMs) =>
   `${((performance.now() - sinceMs) / 1000).toFixed(2)} s`;
 const parse = (html) => new DOMParser().parseFromString(html, "text/html");
 
+/** Posts the form to a path of the console. Only `/try` takes files; elsewhere their names are sent. */
 const post = (path, extra = {}, signal = null) => {
-  const body = new URLSearchParams(new FormData(form));
-  for (const [name, value] of Object.entries(extra)) body.set(name, value);
-  return fetch(path, { method: "POST", body, signal });
+  const all = new FormData(form);
+  for (const [name, value] of Object.entries(extra)) all.set(name, value);
+  const names = [...all].map(([name, value]) => [name, value.name ?? value]);
+  const body = extra.show || !isUpload ? new URLSearchParams(names) : all;
+  const { search } = new URL(form.action);
+  return fetch(path + search, { method: "POST", body, signal });
 };
 
 const fail = ({ code, message }, status) =>
   show("error", `${code ?? status}: ${message}`);
 
+const showUsage = (input, output) => {
+  show("input", input.toLocaleString("en-US"));
+  show("output", output.toLocaleString("en-US"));
+};
+
 /** Adds what a chunk brings. Pieces of a tool call are joined. */
 function add({ error, usage, choices: [choice] = [] }, startMs) {
   if (error) fail(error, "error");
-  if (usage) {
-    show("input", usage.prompt_tokens.toLocaleString("en-US"));
-    show("output", usage.completion_tokens.toLocaleString("en-US"));
-  }
+  if (usage) showUsage(usage.prompt_tokens, usage.completion_tokens);
   const { delta = {}, finish_reason } = choice ?? {};
   if (finish_reason) show("finish", finish_reason);
   const { content, reasoning_content, tool_calls = [] } = delta;
@@ -78,26 +88,64 @@ async function* eventsOf(body) {
   }
 }
 
-/** Shows an answer, or why there is none. True when it is complete. */
+/** Adds a picture or sound, with its download. */
+function addMedium(url, file) {
+  const medium = box.querySelector("template").content.cloneNode(true);
+  const shown = medium.querySelector("[src]");
+  const link = medium.querySelector("a");
+  shown.src = link.href = url;
+  if ("alt" in shown) shown.alt = sent;
+  link.download = file;
+  texts.media.append(medium);
+}
+
+function showPictures({ data, output_format: format = "png", usage }) {
+  for (const [at, { b64_json }] of data.entries()) {
+    const url = `data:image/${format};base64,${b64_json}`;
+    addMedium(url, `picture-${at + 1}.${format}`);
+  }
+  if (usage) showUsage(usage.input_tokens, usage.output_tokens);
+}
+
+/** Shows a page of the console: the answer, or what it says against the form. */
+function showAnswerOf(page) {
+  for (const part of Object.keys(texts)) {
+    const given = page.querySelector(`#answer [data-part=${part}]`);
+    if (given) show(part, given.textContent);
+  }
+  if (page.getElementById("answer")) return;
+  const fields = page.getElementById("fields");
+  // Without fields, the console itself has refused the form.
+  const reason = page.querySelector(fields ? ".banner.bad" : ".card p");
+  show("error", reason.textContent);
+  if (fields) document.getElementById("fields").replaceWith(fields);
+  document.querySelector("#fields [aria-invalid]")?.focus();
+}
+
+/** Shows an answer, or why there is none. True when it can be continued. */
 async function receive(response, startMs) {
-  show("request", response.headers.get("x-api-request-id") ?? "");
+  const type = response.headers.get("content-type");
   // The session has ended.
-  if (response.redirected) location.assign(response.url);
-  else if (response.headers.get("content-type").startsWith("text/html")) {
-    const page = parse(await response.text());
-    const fields = page.getElementById("fields");
-    // Without fields, the console itself has refused the form.
-    const reason = page.querySelector(fields ? ".banner.bad" : ".card p");
-    show("error", reason.textContent);
-    if (fields) document.getElementById("fields").replaceWith(fields);
-    document.querySelector("#fields [aria-invalid]")?.focus();
-  } else if (response.ok) {
+  if (response.redirected) return location.assign(response.url);
+  if (type.startsWith("text/html")) {
+    return showAnswerOf(parse(await response.text()));
+  }
+  show("request", response.headers.get("x-api-request-id") ?? "");
+  show("status", response.status);
+  if (!response.ok) fail((await response.json()).error, response.status);
+  else if (type.startsWith("audio/")) {
+    show("first", seconds(startMs));
+    const { value: format } = form.elements.response_format;
+    addMedium(URL.createObjectURL(await response.blob()), `speech.${format}`);
+  } else if (type.startsWith("application/json")) {
+    showPictures(await response.json());
+  } else {
     for await (const data of eventsOf(response.body)) {
       if (data === "[DONE]") return true;
       add(JSON.parse(data), startMs);
     }
     if (texts.error.textContent === "") show("error", LOST);
-  } else fail((await response.json()).error, response.status);
+  }
   return false;
 }
 
@@ -105,29 +153,32 @@ async function send() {
   const startMs = performance.now();
   running = new AbortController();
   const { signal } = running;
-  sent = form.elements.message.value;
+  const { message, prompt } = form.elements;
+  sent = (message ?? prompt)?.value ?? "";
   answer = {
     ...{ role: "assistant", content: "", reasoning_content: "" },
     tool_calls: [],
   };
+  for (const { src } of texts.media.querySelectorAll("[src^=blob]")) {
+    URL.revokeObjectURL(src);
+  }
   for (const part of Object.keys(texts)) show(part, "");
   for (const field of form.querySelectorAll("[aria-invalid]")) {
     field.removeAttribute("aria-invalid");
     field.nextElementSibling.remove();
   }
-  show("state", "Waiting for the first token…");
+  show("state", "Waiting for the answer…");
   continueButton.hidden = true;
   sendButton.disabled = true;
   stopButton.hidden = false;
   box.scrollIntoView({ block: "nearest" });
   try {
-    const response = await post("/try/chat", {}, signal);
+    const response = await post(isUpload ? "/try" : "/try/stream", {}, signal);
     continueButton.hidden = !await receive(response, startMs);
   } catch {
-    if (signal.aborted) show("finish", "stopped by you");
-    else show("error", LOST);
+    if (!signal.aborted) show("error", LOST);
   }
-  show("state", "");
+  show("state", signal.aborted ? "Stopped by you." : "");
   // A form with mistakes was not sent.
   if (!form.querySelector("[aria-invalid]")) show("total", seconds(startMs));
   running = null;

@@ -120,12 +120,12 @@ export async function answerCreated(
       {replaced && <p>{replaced}</p>}
       <h2>Example request</h2>
       <p>
-        Set the environment variable <code>API_KEY</code>{" "}
+        Set the environment variable <code>OPENAI_API_KEY</code>{" "}
         of your server to the key. Keep the key out of code and browsers.
       </p>
-      <Curl {...deps} models={key.models} />
-      <p>
-        Or send a request from here: <TryLink {...deps} models={key.models} />
+      <Curl {...deps} keyRecord={key} />
+      <p class="row">
+        <TryLink {...deps} keyRecord={key} />
       </p>
     </ShownOnce>,
   );

@@ -93,11 +93,9 @@ const showKey: Handler = async (c) => {
       />
       <div class="row between">
         <h2>Example request</h2>
-        {key.scopes.includes("chat") && (
-          <TryLink catalog={catalog} models={models} />
-        )}
+        <TryLink catalog={catalog} keyRecord={key} />
       </div>
-      <Curl apiUrl={apiUrl} catalog={catalog} models={models} />
+      <Curl apiUrl={apiUrl} catalog={catalog} keyRecord={key} />
       <p>
         The <a href="/reference">API reference</a> has all fields and errors.
       </p>

@@ -74,7 +74,7 @@ const showReference: Handler = async (c) => {
       <Facts
         facts={{
           "Base URL": <code>{apiUrl}</code>,
-          "Key": <code>Authorization: Bearer $API_KEY</code>,
+          "Key": <code>Authorization: Bearer $OPENAI_API_KEY</code>,
         }}
       />
       <section class="card">

@@ -1,7 +1,7 @@
-import { REQUEST_LIMITS } from "@gateway/shared/limits";
 import { z } from "zod";
 import {
   API_REQUEST_ID,
+  type Medium,
   readAnswer,
   TRY_FACTS,
   type TryAnswer,
@@ -9,9 +9,9 @@ import {
 import { codeOf, LANGUAGES } from "../../domain/try/code.ts";
 import { TRY_LIMITS, tryKeyValue } from "../../domain/try/key.ts";
 import {
-  streamed,
-  type TryField,
-  tryFields,
+  isTryKind,
+  TRY_KINDS,
+  type TryKind,
   type TryRequest,
   tryRequest,
   type TryValues,
@@ -21,11 +21,16 @@ import {
   type ConsoleContext,
   type ConsoleDeps,
   type Handler,
+  Refused,
 } from "../context.ts";
 import { choice, readForm, text } from "../forms.ts";
+import { securityPolicy } from "../guards.ts";
 import { showPage } from "../layout.tsx";
+import { address, Tabs } from "../lists.tsx";
 import { Copyable, Facts, Field, PostForm } from "../parts.tsx";
 import { readCookie } from "../session.ts";
+import { labelOf } from "../texts.tsx";
+import { TRY_FIELDS, type TryField, tryFields } from "./try_fields.ts";
 
 /**
  * Sends a request through an edge, as callers do. It goes through key-admin, so that
@@ -36,38 +41,63 @@ import { readCookie } from "../session.ts";
 /** The form guard bounds the whole form. */
 const CHARS_MAX = 32_768;
 
-const TRY_FORM = z.strictObject({
-  ...tryFields(() => text(CHARS_MAX)),
-  /** Only shows the request as code. */
-  show: choice(["code"]).optional(),
-});
+/** What pages of a kind show beside text, and from where: `data:` without the script. */
+const POLICIES: { readonly [kind in TryKind]?: Record<string, string> } = {
+  image: { "img-src": "'self' data:" },
+  speech: { "media-src": "data: blob:" },
+};
+
+/** The kinds of models that there are, with the ids of their models. */
+function offered({ catalog }: ConsoleDeps): ReadonlyMap<TryKind, string[]> {
+  const kinds = new Map<TryKind, string[]>();
+  for (const { id, kind } of catalog.values()) {
+    if (isTryKind(kind)) kinds.set(kind, [...kinds.get(kind) ?? [], id]);
+  }
+  return kinds;
+}
+
+/** The kind in the address, or that of the model in it; otherwise the first one. */
+function kindOf(c: ConsoleContext): TryKind {
+  const kinds = offered(c.var.deps);
+  const { kind: asked = "", model = "" } = c.req.query();
+  const kind = [...kinds.keys()].find((kind) => kind === asked) ??
+    [...kinds].find(([, models]) => models.includes(model))?.[0] ??
+    [...kinds.keys()][0];
+  if (kind === undefined) throw new Refused(404, "There is no model to try");
+  return kind;
+}
 
 const openTry: Handler = (c) => {
+  const kind = kindOf(c);
   const asked = c.req.query("model") ?? "";
-  const models = modelsOf(c.var.deps);
-  return showTry(c, {
-    ...tryFields(() => ""),
-    model: models.includes(asked) ? asked : models[0] ?? "",
-    message: "Say hello in three languages.",
-  });
+  const models = offered(c.var.deps).get(kind) ?? [];
+  const model = models.includes(asked) ? asked : models[0] ?? "";
+  return showTry(c, kind, { model, ...TRY_KINDS[kind].example });
 };
+
+/** The posted form, its request and its mistakes. */
+function readTry(c: ConsoleContext) {
+  const kind = kindOf(c);
+  const { show, ...values } = readForm(c, formOf(kind));
+  return { kind, show, values, ...tryRequest(kind, values) };
+}
 
 /** Answers with a page: the whole answer, the mistakes of the form, or only its code. */
 const showAnswer: Handler = async (c) => {
-  const { show, ...values } = readForm(c, TRY_FORM);
-  const { request, errors } = tryRequest(values);
-  if (errors.size > 0 || show === "code") return showTry(c, values, { errors });
+  const { kind, show, values, request, errors } = readTry(c);
+  const isSent = errors.size === 0 && show !== "code";
+  if (!isSent) return showTry(c, kind, values, { errors });
   const startMs = performance.now();
-  const answer = await readAnswer(await ask(c, request), startMs);
-  return showTry(c, values, { answer });
+  const answer = await readAnswer(await ask(c, kind, request), startMs);
+  return showTry(c, kind, values, { answer });
 };
 
-/** Passes the stream of the API on unchanged. Mistakes of the form are answered as by {@link showAnswer}. */
+/** Passes the answer of the API on unchanged. Mistakes of the form are answered as by {@link showAnswer}. */
 const streamAnswer: Handler = async (c) => {
-  const { show: _, ...values } = readForm(c, TRY_FORM);
-  const { request, errors } = tryRequest(values);
-  if (errors.size > 0) return showTry(c, values, { errors });
-  const { body, status, headers } = await ask(c, streamed(request));
+  const { kind, values, request, errors } = readTry(c);
+  if (errors.size > 0) return showTry(c, kind, values, { errors });
+  const sent = { ...request, ...TRY_KINDS[kind].streamed };
+  const { body, status, headers } = await ask(c, kind, sent);
   return new Response(body, {
     status,
     headers: {
@@ -79,23 +109,33 @@ const streamAnswer: Handler = async (c) => {
 
 export const tryRoutes = {
   "/try": { GET: openTry, POST: showAnswer },
-  "/try/chat": { POST: streamAnswer },
+  "/try/stream": { POST: streamAnswer },
 };
 
 /** Sends the request with the key of this session. It ends when the browser has left. */
-async function ask(c: ConsoleContext, request: TryRequest): Promise<Response> {
-  const { deps, signedIn: { session } } = c.var;
+async function ask(
+  c: ConsoleContext,
+  kind: TryKind,
+  request: TryRequest,
+): Promise<Response> {
+  const { deps, file, signedIn: { session } } = c.var;
   const from = { cookie: readCookie(c, "sid"), actor: actorOf(c) };
   const key = await tryKeyValue(deps, session, from);
-  return await deps.askApi(request, { key, signal: c.req.raw.signal });
+  const { path } = TRY_KINDS[kind];
+  const { signal } = c.req.raw;
+  return await deps.askApi({ path, request, file }, { key, signal });
 }
 
-const modelsOf = ({ catalog }: ConsoleDeps): string[] =>
-  [...catalog.values()].filter(({ kind }) => kind === "chat")
-    .map(({ id }) => id);
+const formOf = (kind: TryKind) =>
+  z.strictObject({
+    ...tryFields(kind, () => text(CHARS_MAX)),
+    /** Only shows the request as code. */
+    show: choice(["code"]).optional(),
+  });
 
 function showTry(
   c: ConsoleContext,
+  kind: TryKind,
   values: TryValues,
   { errors = new Map(), answer }: {
     errors?: ReadonlyMap<string, string>;
@@ -103,7 +143,10 @@ function showTry(
   } = {},
 ): Promise<Response> {
   const { deps } = c.var;
-  const code = codeOf(streamed(tryRequest(values).request), deps.apiUrl);
+  const { streamed, facts } = TRY_KINDS[kind];
+  const sent = { ...tryRequest(kind, values).request, ...streamed };
+  const code = codeOf(kind, sent, deps.apiUrl);
+  const kinds = offered(deps);
   const buttons = (
     <>
       <button type="button" data-stop="" hidden>Stop</button>
@@ -117,21 +160,43 @@ function showTry(
       lead:
         `Sends a real request with a key that only this session has: ${TRY_LIMITS.key.requestsPerMinute} requests per minute. It counts towards your usage and your limits.`,
       error: errors.size === 0 ? null : "Correct the marked fields.",
+      headers: { "content-security-policy": securityPolicy(POLICIES[kind]) },
     },
     <>
+      {kinds.size > 1 && (
+        <Tabs
+          label="Kind of model"
+          tabs={[...kinds.keys()].map((kind) => [kind, labelOf(kind)])}
+          current={kind}
+          to={(kind) => address("/try", { kind })}
+        />
+      )}
       <div class="split try">
         <section class="card">
           <PostForm
             id="try"
-            action="/try#answer"
+            action={address("/try", { kind }) + "#answer"}
+            enctype={TRY_KINDS[kind].isUpload
+              ? "multipart/form-data"
+              : undefined}
             submit="Send"
             more={buttons}
           >
-            <Fields models={modelsOf(deps)} values={values} errors={errors} />
+            <Fields
+              kind={kind}
+              models={kinds.get(kind) ?? []}
+              values={values}
+              errors={errors}
+            />
           </PostForm>
         </section>
         <div>
-          <Answer answer={answer} />
+          <Answer
+            kind={kind}
+            answer={answer}
+            facts={{ ...facts, ...TRY_FACTS }}
+            subject={values.prompt ?? ""}
+          />
           <section class="card">
             <div>
               <h2>The same request as code</h2>
@@ -155,60 +220,15 @@ function showTry(
   );
 }
 
-const decimal = (min?: number, max?: number) => ({
-  ...{ type: "number", step: "any", placeholder: "Default", min, max },
-});
-const json = (placeholder: string) => ({
-  ...{ rows: 5, spellcheck: false, placeholder },
-});
-const { temperatureMin, temperatureMax, topPMin, topPMax } = REQUEST_LIMITS;
-const THINKING = [["", "Default"], ["on", "On"], ["off", "Off"]];
-
-/** Fields that most requests do without: their names, labels and inputs. */
-const GROUPS: [title: string, fields: [TryField, string, object][]][] = [
-  ["Parameters", [
-    ["temperature", "Temperature", decimal(temperatureMin, temperatureMax)],
-    ["top_p", "Top p", decimal(topPMin, topPMax)],
-    ["max_tokens", "Max tokens", decimal(1)],
-    ["seed", "Seed", decimal()],
-    ["thinking", "Thinking", { options: THINKING }],
-  ]],
-  ["Tools", [[
-    "tools",
-    "Tools (JSON)",
-    json(`[{"type": "function", "function": {
-  "name": "get_weather",
-  "parameters": {"type": "object", "properties":
-    {"city": {"type": "string"}}}}}]`),
-  ]]],
-  ["Structured answer", [[
-    "schema",
-    "JSON schema of the answer",
-    json(`{"type": "object", "properties":
-  {"city": {"type": "string"}},
- "required": ["city"], "additionalProperties": false}`),
-  ]]],
-  ["Earlier messages", [[
-    "history",
-    "Earlier messages (JSON)",
-    json(`[{"role": "user", "content": "Hello"},
- {"role": "assistant", "content": "Hi!"}]`),
-  ]]],
-  ["Other fields", [[
-    "more",
-    "Other fields of the request (JSON)",
-    json(`{"stop": ["END"], "tool_choice": "required"}`),
-  ]]],
-];
-
 /** The request. The script replaces these fields when one has a mistake. */
-function Fields({ models, values, errors }: {
+function Fields({ kind, models, values, errors }: {
+  kind: TryKind;
   models: readonly string[];
   values: TryValues;
   errors: ReadonlyMap<string, string>;
 }) {
   const [focus] = errors.keys();
-  const field = (name: TryField, label: string, input: object) => (
+  const field = ([name, label, input]: TryField) => (
     <Field
       id={name}
       label={label}
@@ -219,54 +239,82 @@ function Fields({ models, values, errors }: {
       {...input}
     />
   );
+  const isUsed = ([name]: TryField) => errors.has(name) || values[name];
   return (
     <div id="fields">
-      {field("model", "Model", { options: models.map((id) => [id, id]) })}
-      {field("system", "System prompt", { rows: 2 })}
-      {field("message", "Message", { rows: 4 })}
-      {GROUPS.map(([title, fields]) => (
-        <details
-          open={fields.some(([name]) =>
-            errors.has(name) || values[name] !== ""
-          )}
-        >
-          <summary>{title}</summary>
-          <div class="pair">
-            {fields.map(([name, label, input]) => field(name, label, input))}
-          </div>
-        </details>
-      ))}
+      {field(["model", "Model", { options: models.map((id) => [id, id]) }])}
+      {TRY_FIELDS[kind].map(([title, fields]) => {
+        const row = <div class="pair">{fields.map(field)}</div>;
+        return title === null ? row : (
+          <details open={fields.some(isUsed)}>
+            <summary>{title}</summary>
+            {row}
+          </details>
+        );
+      })}
     </div>
   );
 }
 
 /** The answer, or the places in which the script shows it. The style sheet hides empty ones. */
-const Answer = ({ answer = {} }: { answer: TryAnswer | undefined }) => (
-  <section class="card" id={answer.total && "answer"} data-answer="">
-    <h2>Answer</h2>
-    <p class="faint" role="status" data-part="state">
-      {answer.total ? "" : "Nothing sent yet."}
-    </p>
-    <p class="banner bad" role="alert" data-part="error">{answer.error}</p>
-    <details open>
-      <summary>Thinking</summary>
-      <div class="text faint" data-part="thinking">{answer.thinking}</div>
-    </details>
-    <div class="text" data-part="content">{answer.content}</div>
-    <div>
-      <p class="help">Tool calls</p>
-      <pre class="text" data-part="calls" tabindex={0}>{answer.calls}</pre>
-    </div>
-    <Facts
-      facts={Object.fromEntries(
-        TRY_FACTS.map(([name, label]) => [
-          label,
-          <span key={name} data-part={name}>{answer[name]}</span>,
-        ]),
-      )}
-    />
-    <button type="button" data-part="continue" hidden>
-      Continue the conversation
-    </button>
-  </section>
+function Answer({ kind, answer, facts, subject }: {
+  kind: TryKind;
+  answer: TryAnswer | undefined;
+  facts: Readonly<Record<string, string>>;
+  /** What pictures show. */
+  subject: string;
+}) {
+  const { texts = {}, media = [] } = answer ?? {};
+  return (
+    <section class="card" id={answer && "answer"} data-answer="">
+      <h2>Answer</h2>
+      <p class="faint" role="status" data-part="state">
+        {answer ? "" : "Nothing sent yet."}
+      </p>
+      <p class="banner bad" role="alert" data-part="error">{texts.error}</p>
+      <details open>
+        <summary>Thinking</summary>
+        <div class="text faint" data-part="thinking">{texts.thinking}</div>
+      </details>
+      <div class="text" data-part="content">{texts.content}</div>
+      <div data-part="media">
+        {media.map((medium) => (
+          <Shown kind={kind} subject={subject} medium={medium} />
+        ))}
+      </div>
+      <template data-medium="">
+        <Shown kind={kind} subject="" medium={["", ""]} />
+      </template>
+      <div>
+        <p class="help">Tool calls</p>
+        <pre class="text" data-part="calls" tabindex={0}>{texts.calls}</pre>
+      </div>
+      <Facts
+        facts={Object.fromEntries(
+          Object.entries(facts).map(([name, label]) => [
+            label,
+            <span key={name} data-part={name}>{texts[name]}</span>,
+          ]),
+        )}
+      />
+      <button type="button" data-part="continue" hidden>
+        Continue the conversation
+      </button>
+    </section>
+  );
+}
+
+/** A picture or sound. The script fills in copies of an empty one. */
+const Shown = ({ kind, subject, medium: [url, file] }: {
+  kind: TryKind;
+  /** What a picture shows. */
+  subject: string;
+  medium: Medium;
+}) => (
+  <figure>
+    {kind === "image"
+      ? <img src={url} alt={subject} />
+      : <audio src={url} controls />}
+    <a class="button small" href={url} download={file}>Download</a>
+  </figure>
 );

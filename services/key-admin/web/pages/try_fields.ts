@@ -1,0 +1,99 @@
+import { REQUEST_LIMITS } from "@gateway/shared/limits";
+import { MEDIA_LIMITS } from "@gateway/shared/limits";
+import { SPEECH_FORMATS } from "@gateway/shared/openai/media";
+import { TRY_LIMITS } from "../../domain/try/key.ts";
+import type { TryKind } from "../../domain/try/request.ts";
+
+/** The fields of the page "Try it" below the model: what they are called and what may be entered. */
+
+export type TryField = readonly [name: string, label: string, input: object];
+/** Fields in a row. Those with a title are folded until they are used. */
+type Group = readonly [title: string | null, fields: readonly TryField[]];
+
+const decimal = (min?: number, max?: number) => ({
+  ...{ type: "number", step: "any", placeholder: "Default", min, max },
+});
+const json = (placeholder: string) => ({
+  ...{ rows: 5, spellcheck: false, placeholder },
+});
+const { temperatureMin, temperatureMax, topPMin, topPMax } = REQUEST_LIMITS;
+const { imagesMax, speedMin, speedMax } = MEDIA_LIMITS;
+const THINKING = [["", "Default"], ["on", "On"], ["off", "Off"]];
+const FORMATS = Object.keys(SPEECH_FORMATS).map((name) => [name, name]);
+
+export const TRY_FIELDS: Readonly<Record<TryKind, readonly Group[]>> = {
+  chat: [
+    [null, [["system", "System prompt", { rows: 2 }]]],
+    [null, [["message", "Message", { rows: 4 }]]],
+    ["Parameters", [
+      ["temperature", "Temperature", decimal(temperatureMin, temperatureMax)],
+      ["top_p", "Top p", decimal(topPMin, topPMax)],
+      ["max_tokens", "Max tokens", decimal(1)],
+      ["seed", "Seed", decimal()],
+      ["thinking", "Thinking", { options: THINKING }],
+    ]],
+    ["Tools", [[
+      "tools",
+      "Tools (JSON)",
+      json(`[{"type": "function", "function": {
+  "name": "get_weather",
+  "parameters": {"type": "object", "properties":
+    {"city": {"type": "string"}}}}}]`),
+    ]]],
+    ["Structured answer", [[
+      "schema",
+      "JSON schema of the answer",
+      json(`{"type": "object", "properties":
+  {"city": {"type": "string"}},
+ "required": ["city"], "additionalProperties": false}`),
+    ]]],
+    ["Earlier messages", [[
+      "history",
+      "Earlier messages (JSON)",
+      json(`[{"role": "user", "content": "Hello"},
+ {"role": "assistant", "content": "Hi!"}]`),
+    ]]],
+    ["Other fields", [[
+      "more",
+      "Other fields of the request (JSON)",
+      json(`{"stop": ["END"], "tool_choice": "required"}`),
+    ]]],
+  ],
+  image: [
+    [null, [["prompt", "Prompt", { rows: 4 }]]],
+    [null, [
+      ["size", "Size", { placeholder: "1024x1024" }],
+      ["n", "Number of pictures", {
+        ...{ type: "number", min: 1, max: imagesMax, placeholder: "1" },
+      }],
+    ]],
+  ],
+  speech: [
+    [null, [["input", "Text", { rows: 4 }]]],
+    [null, [
+      ["voice", "Voice", {}],
+      ["response_format", "Format", { options: FORMATS }],
+      ["speed", "Speed", decimal(speedMin, speedMax)],
+    ]],
+  ],
+  transcription: [
+    [null, [["file", "Recording", {
+      ...{ type: "file", accept: "audio/*,video/*" },
+      help: `At most ${TRY_LIMITS.heldBytes / 2 ** 20} MiB.`,
+    }]]],
+    [null, [["language", "Language", { placeholder: "Such as en" }]]],
+  ],
+};
+
+/** The names of the fields of a form, each with a value. */
+export const tryFields = <T>(
+  kind: TryKind,
+  valueOf: (name: string) => T,
+): Record<string, T> =>
+  Object.fromEntries(
+    [
+      "model",
+      ...TRY_FIELDS[kind].flatMap(([, fields]) => fields)
+        .map(([name]) => name),
+    ].map((name) => [name, valueOf(name)]),
+  );
