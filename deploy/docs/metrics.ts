@@ -30,15 +30,6 @@ export const METRIC_TABLES: readonly ServiceMetrics[] = [
   },
 ];
 
-export function metricsOf(service: ServiceName): MetricSpec[] {
-  return METRIC_TABLES.filter(({ services }) => services.includes(service))
-    .flatMap(({ table }) => Object.values(table));
-}
-
-export function allMetrics(): MetricSpec[] {
-  return METRIC_TABLES.flatMap(({ table }) => Object.values(table));
-}
-
 export function metricRows(): string[][] {
   return METRIC_TABLES.flatMap(({ services, table }) =>
     Object.values(table).map(({ name, type, labels, help }: MetricSpec) => [

@@ -1,9 +1,6 @@
 import { ApiError } from "@gateway/shared/openai/error";
 
-/**
- * Bounds the bytes of pictures that this process holds for all its requests: those of
- * a few requests for the largest ones would otherwise fill its memory, and end all.
- */
+/** Bounds the bytes of pictures that this process holds: a few of the largest would otherwise end all requests. */
 export class AnswerMemory {
   readonly #bytesMax: number;
   #bytes = 0;
@@ -12,7 +9,6 @@ export class AnswerMemory {
     this.#bytesMax = bytesMax;
   }
 
-  /** Bytes held now. */
   get bytes(): number {
     return this.#bytes;
   }
@@ -42,7 +38,6 @@ export class AnswerMemory {
   }
 }
 
-/** What one answer holds. */
 export interface HeldBytes {
   readonly bytes: number;
   /** If the process has no room for so many bytes, releases all and throws `overloaded`. */

@@ -19,7 +19,6 @@ export interface ReadOptions {
   redact: Redact;
 }
 
-/** An event of an engine. */
 export interface EngineEvent {
   /** Its `type`, or the name of the event. */
   type: string;
@@ -77,10 +76,7 @@ function parseEvent(text: string, name: string, redact: Redact): EngineEvent {
 export const isError = ({ error }: JsonObject): boolean =>
   isJsonObject(error) || textOf(error) !== "";
 
-/**
- * The usage as the engine states it or, since clients rely on the member, an estimate
- * of the input alone.
- */
+/** The usage as the engine states it or, since clients rely on the member, an estimate of the input. */
 export function usageOf(stated: unknown, input: string): JsonObject {
   if (isJsonObject(stated) && typeof stated.total_tokens === "number") {
     return stated;

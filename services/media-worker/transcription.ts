@@ -48,7 +48,6 @@ export function encodeTranscriptionForm(
   return encodeForm(fields, files, boundary);
 }
 
-/** One attempt to get a transcription. */
 export interface TranscriptionCall {
   request: TranscriptionRequest;
   answer: MediaAnswer;

@@ -1,8 +1,7 @@
 /**
- * The error contract: one table from code to HTTP status, type and whether a retry can
- * help, and the class for such errors. Bodies have OpenAI's shape
- * `{"error":{"message","type","param","code"}}`, except for authentication failures,
- * whose body is fixed by the service specification.
+ * The error contract: a table of codes, and the class of such errors. Bodies have
+ * OpenAI's shape, except for authentication failures, whose body is fixed by the
+ * service specification.
  */
 import type { FailureReason } from "../keys/failed_requests.ts";
 import type { ErrorBody } from "./completion.ts";
@@ -120,10 +119,7 @@ export interface ApiErrorOptions {
   cause?: unknown;
 }
 
-/**
- * An error response for the caller: its message is sent unchanged, so it names fields
- * and limits but no internals.
- */
+/** An error for the caller: its message is sent unchanged, so it names fields and limits but no internals. */
 export class ApiError extends Error {
   override readonly name = "ApiError";
   readonly code: ErrorCode;

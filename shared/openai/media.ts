@@ -219,5 +219,4 @@ export const transcriptionRequestSchema = (
     task,
   }));
 
-/** A request that a media worker runs. */
 export type MediaRequest = SpeechRequest | ImageRequest | TranscriptionRequest;

@@ -1,8 +1,4 @@
-/**
- * A job that has a slot. Its request runs on a backend, and the answer is sent to the
- * edge as frames by a sender that repeats lost ones. It ends in exactly one way, which
- * its report states.
- */
+/** A job that has a slot: its request runs on a backend, and a sender repeats what is lost of the answer. */
 import type { CancelReason } from "../bus/control.ts";
 import { encodeErr, encodeFrame, FrameType } from "../bus/frame.ts";
 import {
@@ -28,7 +24,6 @@ import type { BackendCall } from "../upstream/pool.ts";
 export interface JobCall extends BackendCall {
   /** Unix seconds, the same for every attempt at a model server. */
   created: number;
-  /** What the client uploaded with it. */
   files: readonly UploadedFile[];
   /**
    * Sends the next part of the answer: lines, each ended by `\n`, or bytes; `tokens`
@@ -38,7 +33,6 @@ export interface JobCall extends BackendCall {
   write(part: string | Uint8Array, tokens: number): Promise<void> | undefined;
 }
 
-/** What a complete answer has cost. */
 export interface JobCost {
   /** Completion tokens, or the unit of a kind without tokens. */
   tokens: number;
@@ -66,7 +60,6 @@ export interface JobReport {
   durationMs: number;
 }
 
-/** What all jobs of a worker share. */
 export interface JobHost {
   family: WorkerFamily;
   workerId: string;
@@ -77,11 +70,9 @@ export interface JobHost {
    */
   run(request: JobRequest, call: JobCall): Promise<JobCost>;
   now: MonotonicNow;
-  /** Excludes the time in which this process was stalled. */
   steadyNow: MonotonicNow;
   wallNow: WallNow;
   log: Log;
-  /** The ids of the models that this worker runs. */
   models: ReadonlySet<string>;
   /** Counts bytes of uploads that jobs hold. False if there is no room for them. */
   growUploads(bytes: number): boolean;
@@ -93,7 +84,6 @@ export interface JobHost {
   onFinished(job: Job): void;
 }
 
-/** The error for a request that is not what its edge sent. */
 export function corruptedRequest(): ApiError {
   const message = "The request was corrupted in transit.";
   return new ApiError("internal_error", message);
@@ -155,9 +145,8 @@ export class Job {
   }
 
   /**
-   * Runs the request, or waits for its pieces. `mustAccept`: the edge waits for a frame
-   * that accepts the job; otherwise the next tick accepts it, if no other frame was
-   * sent by then.
+   * Runs the request, or waits for its pieces. Unless `mustAccept`, the next tick
+   * accepts it if no other frame was sent.
    */
   start(mustAccept: boolean): void {
     if (mustAccept || this.#body !== null) {

@@ -11,12 +11,8 @@ import { type Cost, costOf, type Estimate, type Reservation } from "./cost.ts";
 import type { Admitted, Limiter } from "./limiter.ts";
 import { rateLimitHeaders, type Refusal, refusalError } from "./refusal.ts";
 
-/** Held by an admitted request until it is settled or released. */
 export interface RunLease {
-  /**
-   * Resolves when the slot was freed, or the first attempt to free it failed.
-   * Null if no concurrency limit applies, so that no request can wait for the slot.
-   */
+  /** Resolves after the first attempt to free the slot. Null without a concurrency limit: nobody waits for it. */
   readonly slotFreed: Promise<void> | null;
   /** The `x-ratelimit-*` headers of the answer. */
   readonly headers: HeaderFields;
@@ -28,7 +24,6 @@ export interface RunLease {
   release(): void;
 }
 
-/** How the admission of one request ended, for metrics. */
 export interface Decision {
   /** `unavailable`: Redis could not answer. `failed`: an internal error, such as a corrupt record. */
   result: Admitted | Refusal | "unavailable" | "failed";
@@ -40,13 +35,11 @@ export interface AdmissionOptions {
   now: MonotonicNow;
   /** Called with a principal whose key no longer exists. */
   onUnknown: (principal: Principal) => void;
-  /** Must not throw. */
   onDecision?: (decision: Decision) => void;
 }
 
 const REFUSED_KEYS_MAX = 10_000;
 
-/** What the handlers of requests ask about keys and their limits. */
 export type Admission = ReturnType<typeof createAdmission>;
 
 export function createAdmission(options: AdmissionOptions) {
@@ -81,11 +74,7 @@ export function createAdmission(options: AdmissionOptions) {
   };
 
   return {
-    /**
-     * Throws the refusal of a key that was just refused for a limit, for as long as
-     * that limit holds, so that its next body is not read. Does not call Redis for
-     * other keys.
-     */
+    /** Throws the refusal of a key that was just refused for a limit, while that holds: its next body is not read. */
     async checkRefused(principal: Principal, kind: ModelKind): Promise<void> {
       const untilMs = refusedUntilMs.get(principal.keyId);
       if (untilMs === undefined) return;
@@ -94,11 +83,7 @@ export function createAdmission(options: AdmissionOptions) {
       }
       refusedUntilMs.delete(principal.keyId);
     },
-    /**
-     * The models the key may use; empty: all. Throws `unauthorized`, `key_disabled`,
-     * `service_unavailable`, or `forbidden` for a key without the scope (null: none is
-     * needed). Consumes nothing.
-     */
+    /** The models the key may use; empty: all. Throws if it may not be used, or lacks the scope. Consumes nothing. */
     async modelsOf(
       principal: Principal,
       scope: KeyScope | null,
@@ -108,10 +93,7 @@ export function createAdmission(options: AdmissionOptions) {
     },
     /** As of the limiter. */
     endVideo: limiter.endVideo.bind(limiter),
-    /**
-     * Admits a request or throws the `ApiError` of its refusal. The tokens it
-     * may cost are reserved until the lease is settled.
-     */
+    /** Admits a request or throws its refusal. What it may cost is reserved until the lease is settled. */
     async admit(
       principal: Principal,
       { scope, request, estimate }: {

@@ -55,7 +55,6 @@ export function estimateTokens(
   return { promptTokens: prompt, totalTokens, units: null };
 }
 
-/** The estimate of a request that costs no tokens. */
 export const costsOnly = (unit: UsageUnit, count = 0): Estimate => {
   return { promptTokens: 0, totalTokens: 0, units: { unit, count } };
 };
@@ -116,7 +115,6 @@ export function costOf(run: RunOutcome, estimate: Estimate): Cost {
   return cost(estimate.promptTokens, completionTokens);
 }
 
-/** One call of the settle script, see `scripts.ts`. */
 export interface Settlement {
   readonly leaseId: string;
   readonly keys: readonly string[];

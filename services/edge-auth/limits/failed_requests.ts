@@ -26,7 +26,6 @@ import type { Log } from "@gateway/shared/process/log";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { RECORD_FAILED } from "./scripts.ts";
 
-/** What is counted of a request that was answered with an error. */
 export interface Failure {
   requestId: string;
   error: ApiError;
@@ -42,17 +41,14 @@ interface Batch {
   day: string;
   requests: number;
   counts: Map<string, number>;
-  /** Oldest first. */
   entries: FailedRequest[];
 }
 
-/** Nobody waits for a write. */
 const DEADLINE_MS = 1_000;
 /** Writes that are sent at once, so that Redis is never blocked for long. */
 const WRITES = 100;
 const { listedMax, heldMax, writeMs } = FAILED_REQUESTS;
 
-/** The record of failed requests of an edge. */
 export type FailedRequests = ReturnType<typeof createFailedRequests>;
 
 /**
@@ -72,7 +68,6 @@ export function createFailedRequests({ redis, catalog, now, log, onLost }: {
   const batches = new Map<string, Batch>();
   let held = 0;
   let lost = 0;
-  /** Why a write failed last. */
   let cause: unknown;
   let timer: ReturnType<typeof setInterval> | undefined;
   let writing = Promise.resolve();

@@ -12,7 +12,6 @@ import type { RedisLink } from "@gateway/shared/redis/link";
 import type { Settlement } from "./cost.ts";
 import { RENEW, SETTLE } from "./scripts.ts";
 
-/** A slot that a running request holds. */
 export interface Lease {
   readonly id: string;
   readonly principal: Principal;
@@ -20,10 +19,7 @@ export interface Lease {
 
 /** A third of a lease's lifetime, so two renewals may fail. */
 const RENEW_AFTER_MS = 10_000;
-/**
- * How often leases are checked and failed calls are repeated. Redis must be usable
- * again within 2 s of its return, and leases hold slots until settled.
- */
+/** Redis must be usable again within 2 s of its return, and leases hold slots until settled. */
 const ROUND_MS = 500;
 /** None of the calls is urgent; a shorter deadline would only cause repeats. */
 const DEADLINE_MS = 1_000;
@@ -35,11 +31,9 @@ const UNSETTLED_MAX = 50_000;
 const POLL_MS = 10;
 
 interface Held extends Lease {
-  /** When it was taken or renewed. */
   renewedAtMs: number;
 }
 
-/** A settlement that Redis has not confirmed. */
 interface Unsettled {
   readonly settlement: Settlement;
   /** An attempt may have succeeded without a reply. */
@@ -49,9 +43,8 @@ interface Unsettled {
 }
 
 /**
- * Renews the leases of running requests, and delivers settlements, each exactly once,
- * however long Redis is unavailable. A settlement whose lease Redis has lost is
- * delivered at most once.
+ * Renews leases, and delivers settlements exactly once, however long Redis is
+ * unavailable; at most once if Redis has lost the lease.
  */
 export function createLeases(
   { redis, now, log, unsettledMax = UNSETTLED_MAX }: {
@@ -63,7 +56,6 @@ export function createLeases(
   },
 ) {
   const held = new Map<string, Held>();
-  /** Settlements that failed, to be repeated. */
   const failed: Unsettled[] = [];
   let sending = 0;
   let timer: ReturnType<typeof setInterval> | undefined;
@@ -162,7 +154,6 @@ export function createLeases(
 
   const countUnsettled = () => sending + failed.length;
 
-  /** Runs the timer while there is anything to do. */
   const watch = () => {
     if (isStopped) return;
     timer ??= setInterval(() => {
@@ -178,7 +169,6 @@ export function createLeases(
     get running(): number {
       return held.size;
     },
-    /** Settlements not confirmed yet. */
     get unsettled(): number {
       return countUnsettled();
     },
@@ -190,10 +180,7 @@ export function createLeases(
     release: (id: string): boolean => held.delete(id),
     /** Renews all leases that are due. Returns false when that failed. */
     renew,
-    /**
-     * Sends a settlement, in this turn of the event loop if Redis is available.
-     * Resolves after the first attempt, successful or not.
-     */
+    /** Sends a settlement, in this turn of the event loop if Redis is available. Resolves after the first attempt. */
     async settle(settlement: Settlement): Promise<void> {
       watch();
       await send({ settlement, mayHaveRun: false, isReported: false });

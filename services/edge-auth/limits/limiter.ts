@@ -47,7 +47,6 @@ export interface LimiterOptions {
   deadlineMs?: number;
 }
 
-/** The scope, model and cost that a request asks for. */
 export interface Ask {
   scope: KeyScope;
   /** A model id of the catalog, or null where none is involved. */
@@ -61,7 +60,6 @@ export interface Ask {
 /** The request may run. It must be settled exactly once when it has ended. */
 export interface Admitted extends Lease {
   readonly isAdmitted: true;
-  /** Of the request, for its usage. */
   readonly model: string | null;
   readonly reservedTokens: number;
   readonly reservedUnits: Units | null;
@@ -83,10 +81,9 @@ export const LIMITER_PROBE: readonly string[] = [
 ];
 
 /**
- * Checks keys and limits in Redis, so every edge decides the same. Each check is one
- * round trip. It throws `ApiError` `service_unavailable` within 150 ms when Redis cannot
- * answer or has lost its data: it never admits without an answer and never treats a key
- * that cannot be read as unknown. Leases of running requests are renewed until `stop`.
+ * Checks keys and limits in Redis, so every edge decides the same, with one round
+ * trip each. Throws `service_unavailable` within 150 ms when Redis cannot answer or
+ * has lost its data: it never admits without an answer.
  */
 export class Limiter {
   readonly #redis: RedisLink;
@@ -102,7 +99,6 @@ export class Limiter {
     this.#leases = createLeases(options);
   }
 
-  /** Requests that hold a lease. */
   get running(): number {
     return this.#leases.running;
   }
@@ -112,7 +108,6 @@ export class Limiter {
     return this.#leases.unsettled;
   }
 
-  /** Decides whether one request may run. */
   async admit(
     principal: Principal,
     { scope, model, wantTokens, wantUnits = null }: Ask,
@@ -142,11 +137,7 @@ export class Limiter {
     return grant.isAdmitted ? null : grant;
   }
 
-  /**
-   * Checks a key without its limits, for requests that have none and before errors
-   * that only the owner of a valid key may see. Returns the models that it may use;
-   * empty: all. Consumes nothing.
-   */
+  /** The models that the key may use (empty: all), without its limits. Consumes nothing. */
   rightsOf(
     principal: Principal,
     scope: KeyScope | null,
@@ -190,11 +181,7 @@ export class Limiter {
     }
   }
 
-  /**
-   * Frees the slot, corrects the reservation to the actual use, counts usage.
-   * Resolves after the first attempt, successful or not; delivery is retried until it
-   * succeeds. A second call does nothing.
-   */
+  /** Frees the slot, charges the actual use. Resolves after the first attempt; delivery is retried until it succeeds. */
   async settle(admitted: Admitted, cost: Cost): Promise<void> {
     if (!this.#leases.release(admitted.id)) return;
     await this.#leases.settle(settlementOf(admitted, cost));
@@ -229,16 +216,12 @@ export class Limiter {
   }
 }
 
-/**
- * Whether a call that failed may still have admitted the request: the connection was
- * lost, or the reply was invalid. After a deadline, `onAbandoned` gets the late reply.
- */
+/** A lost connection or an invalid reply; after a deadline, `onAbandoned` gets the late reply. */
 function mayHaveAdmitted(error: unknown): boolean {
   if (!(error instanceof RedisUnavailableError)) return !isDenied(error);
   return error.reason === "connection_lost";
 }
 
-/** Why the key may not be used, or null. */
 function keyRefusalIn(reply: RedisReply): Refusal | null {
   const [status] = Array.isArray(reply) ? reply : [];
   if (status === "empty") throw storeIsEmpty();
@@ -251,7 +234,6 @@ function modelsIn(reply: RedisReply): readonly string[] {
   return models === "" ? [] : models.split(",");
 }
 
-/** Reads the decision on the limits from a reply. */
 function grantIn(
   reply: RedisReply,
 ): Pick<Admitted, "isAdmitted" | "atMs" | "rates" | "isSlotLimited"> | Refusal {

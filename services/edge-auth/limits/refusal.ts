@@ -58,7 +58,6 @@ export const LIMIT_NAMES: readonly string[] = Object.keys(LIMIT_ERRORS);
 
 /** The state of one limit. */
 export interface Rate {
-  /** Per minute. */
   limit: number;
   remaining: number;
   /** Time until `remaining` reaches `limit` again if there are no further requests. */
@@ -100,17 +99,12 @@ export function isLimitName(word: string | undefined): word is LimitName {
   return word !== undefined && Object.hasOwn(LIMIT_ERRORS, word);
 }
 
-/** The answer to every failed authentication. */
 export function unauthorized(): ApiError {
   const [code, message] = KEY_ERRORS.unknown;
   return new ApiError(code, message);
 }
 
-/**
- * The error to throw for a failed Redis call. If Redis is unavailable, the key cannot
- * be checked: 503, never 401. Anything else, such as a corrupt record, is a fault that
- * a retry does not fix: it is rethrown, logged, and answered with 500.
- */
+/** A key that cannot be checked means 503, never 401. Any other fault, which a retry does not fix, is rethrown. */
 export function redisFailure(cause: unknown): unknown {
   if (!(cause instanceof RedisUnavailableError || isDenied(cause))) {
     return cause;
@@ -128,11 +122,9 @@ export function storeIsEmpty(): RedisUnavailableError {
 }
 
 /**
- * The answer to a refused request: 401 for a key that does not exist or has
- * expired, 403 for a disabled key and for one without the right, 429 for a limit. The
- * message of a 429 names the limit, whose it is, and the seconds to wait, a number
- * that some clients read from the text. Its headers give the state of the limits and
- * the time to wait.
+ * The answer to a refused request: 401, 403 or, for a limit, 429. Its message names
+ * the limit, whose it is, and the seconds to wait, a number that some clients read
+ * from the text.
  */
 export function refusalError(refusal: Refusal): ApiError {
   if (refusal.reason !== "limited") {
@@ -154,17 +146,9 @@ export function refusalError(refusal: Refusal): ApiError {
 }
 
 /**
- * The state of the limits, for responses 200 and 429: OpenAI's six `x-ratelimit-*`
- * (https://platform.openai.com/docs/guides/rate-limits, 2026). A limit that is not
- * set has no header.
- *
- * With 600 requests per minute and one just made:
- *
- * ```
- * x-ratelimit-limit-requests: 600
- * x-ratelimit-remaining-requests: 599
- * x-ratelimit-reset-requests: 100ms
- * ```
+ * OpenAI's six `x-ratelimit-*` headers, for responses 200 and 429. A limit that is
+ * not set has none. Source: https://platform.openai.com/docs/guides/rate-limits,
+ * 2026.
  */
 export function rateLimitHeaders(rates: Rates): HeaderFields {
   const fields: Record<string, string> = {};
@@ -178,10 +162,7 @@ export function rateLimitHeaders(rates: Rates): HeaderFields {
   return fields;
 }
 
-/**
- * A duration as Go prints it, which is what OpenAI sends: `0s`, `12ms`, `1.5s`,
- * `6m0s`, `1h30m0s`. Fractions of a millisecond are rounded up.
- */
+/** A duration as Go prints it, which is what OpenAI sends: `0s`, `12ms`, `1.5s`, `1h30m0s`. */
 export function goDuration(ms: number): string {
   const whole = Math.max(0, Math.ceil(ms));
   if (whole === 0) return "0s";

@@ -36,17 +36,6 @@ local time = call('TIME')
 local now = (time[1] - ${LIMITER_EPOCH_MS / 1000}) * 1000 + time[2] / 1000
 `;
 
-/**
- * Reads the ids of a key and its owner and the name of the data set, atomically, so
- * that no key looks unknown because Redis has just lost its data.
- *
- * ```
- * KEYS  none: the keys are only read, and EVALSHA requires write access to KEYS
- * ARGV  1 hash key
- *
- * reply {"<key id>:<owner id>" or nil, name of the store or nil}
- * ```
- */
 export const FIND: RedisScript = defineScript(
   "find",
   `
@@ -368,7 +357,6 @@ call('EXPIRE', KEYS[3], ${FAILED_REQUESTS.daysListed * 86_400})
 `,
 );
 
-/** The scripts to load when the link connects. */
 export const EDGE_SCRIPTS: readonly RedisScript[] = [
   FIND,
   ADMIT,

@@ -11,7 +11,6 @@ import {
 } from "@gateway/shared/process/error_text";
 import type * as z from "zod";
 
-/** Which path takes models of a kind. */
 const PATH_OF_KIND: Readonly<Record<ModelKind, string>> = {
   chat: "/v1/chat/completions",
   image: "/v1/images/generations",
@@ -21,9 +20,8 @@ const PATH_OF_KIND: Readonly<Record<ModelKind, string>> = {
 };
 
 /**
- * Checks the parsed body of a request for a model of this kind, and converts it by
- * `schema`. Throws an {@link ApiError} for the first fault, in OpenAI's order: the
- * model (404 `model_not_found` if `models` does not have it), then the fields one by
+ * Checks a body and converts it by `schema`. Throws an {@link ApiError} for the first
+ * fault, in OpenAI's order: the model (404 `model_not_found`), then the fields one by
  * one (400 with `param`).
  */
 export function parseRequest<Request>(
@@ -69,9 +67,8 @@ function wrongKind({ id, kind }: ModelConfig): ApiError {
 }
 
 /**
- * Refuses values that would change when they are written as JSON again, so that the
- * model server gets what was checked: numbers too large for a double (they would
- * become null) and unpaired surrogates (they would become U+FFFD).
+ * Refuses what would change when it is written as JSON again: numbers too large for a
+ * double (they would become null) and unpaired surrogates (they would become U+FFFD).
  */
 export function requireCleanJson(value: unknown): void {
   const path = uncleanPath(value);
@@ -82,10 +79,7 @@ export function requireCleanJson(value: unknown): void {
   throw fieldError("invalid_value", param, message);
 }
 
-/**
- * The path of the first value that is not clean; null if there is none. The depth of
- * a body is bounded before it is parsed.
- */
+/** The path of the first value that is not clean, or null. The depth of a body is bounded before. */
 function uncleanPath(value: unknown): PathStep[] | null {
   if (typeof value === "string") return value.isWellFormed() ? null : [];
   if (typeof value === "number") return Number.isFinite(value) ? null : [];

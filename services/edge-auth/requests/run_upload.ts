@@ -23,11 +23,9 @@ import type { AnswerSink } from "../dispatch/outcome.ts";
 
 /** The receiver of an answer that somebody else may give instead. */
 export interface UploadAnswer extends AnswerSink {
-  /** From now on it leaves the response alone. */
   detach(): void;
 }
 
-/** An endpoint that takes files. */
 export interface UploadEndpoint<Request extends JobRequest>
   extends Pick<Endpoint<Request>, "kind" | "estimate"> {
   form: FormBounds;
