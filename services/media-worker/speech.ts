@@ -13,7 +13,6 @@ import {
 } from "@gateway/shared/upstream/json";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
 import { frameError } from "@gateway/shared/upstream/refusal";
-import { readText } from "@gateway/shared/upstream/response";
 import {
   eventsOf,
   fromBase64,
@@ -114,12 +113,11 @@ async function readSoundEvents(
 
 /** The error of a body with status 200 that is not sound: perhaps it says what is wrong. */
 async function notSound(
-  { connection, head: { contentType }, deadlines }: ServerResponse,
+  { connection, head: { contentType } }: ServerResponse,
   { betweenMs, redact }: ReadOptions,
 ) {
   connection.bytesLeft = OTHER_BYTES_MAX;
-  const arm = () => deadlines.arm("betweenTokens", betweenMs);
-  const body = parseJson(await readText(connection, arm));
+  const body = parseJson(await connection.readText(betweenMs));
   const error: JsonObject = Object(body);
   return isError(error)
     ? frameError(error, redact)

@@ -15,7 +15,6 @@ import {
 } from "@gateway/shared/upstream/json";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
 import { frameError } from "@gateway/shared/upstream/refusal";
-import { readText } from "@gateway/shared/upstream/response";
 import { eventsOf, isError, type ReadOptions } from "./events.ts";
 import { EVENT_STREAM, type MediaAnswer } from "./media_answer.ts";
 
@@ -62,7 +61,7 @@ export async function passOnTranscription(
   response: ServerResponse,
   { request, answer, read }: TranscriptionCall,
 ): Promise<void> {
-  const { connection, deadlines, head: { contentType } } = response;
+  const { connection, head: { contentType } } = response;
   const [file] = answer.call.files;
   const estimate = secondsOf(file?.content ?? new Uint8Array());
   connection.bytesLeft = MEDIA_LIMITS.transcriptBytesMax;
@@ -72,8 +71,7 @@ export async function passOnTranscription(
   if (contentType === "text/html") {
     throw invalidAnswer("A web page instead of a transcription");
   }
-  const arm = () => deadlines.arm("betweenTokens", read.betweenMs);
-  const text = await readText(connection, arm);
+  const text = await connection.readText(read.betweenMs);
   const json = /json$/.test(contentType) ? parseJson(text) : undefined;
   if (isJsonObject(json) && isError(json)) throw frameError(json, read.redact);
   const isJson = /json$/.test(request.response_format);

@@ -76,15 +76,13 @@ export function encodeFrame(
   return frame;
 }
 
-/** Writes the header into the first 16 bytes. Numbers beyond 32 bits are cut. */
+/** Writes the header into the first 16 bytes, which must be zeros. Numbers beyond 32 bits are cut. */
 export function writeFrameHeader(
   header: FrameHeader,
   target: Uint8Array,
 ): void {
   target[0] = FRAME_VERSION;
   target[1] = header.type;
-  target[2] = 0;
-  target[3] = 0;
   writeU32(target, 4, header.sequence);
   writeU32(target, 8, header.attempt);
   writeU32(target, 12, header.tokens);

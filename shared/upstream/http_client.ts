@@ -126,6 +126,20 @@ export class HttpConnection {
     }
   }
 
+  /** Reads the body to its end as UTF-8 text. Its pieces may be `betweenMs` apart; if absent, the phase goes on. */
+  async readText(betweenMs?: number): Promise<string> {
+    const decoder = new TextDecoder();
+    let text = "";
+    for (;;) {
+      if (betweenMs !== undefined) {
+        this.#deadlines?.arm("betweenTokens", betweenMs);
+      }
+      const piece = await this.read();
+      if (piece === null) return text + decoder.decode();
+      text += decoder.decode(piece, { stream: true });
+    }
+  }
+
   /** Keeps the connection if all of the body was read or, when `isDone`, its rest is short; else closes it. */
   async release(isDone: boolean): Promise<void> {
     if (isDone && this.#isKeepAlive && !this.#body.isComplete) {

@@ -17,7 +17,7 @@ import {
   type RequestEncoder,
   type RequestOptions,
 } from "./request_encoder.ts";
-import { readRefusal } from "./response.ts";
+import { readRefusal } from "./refusal.ts";
 
 /** Options of {@link ModelServer}. */
 export interface ModelServerOptions {

@@ -5,7 +5,9 @@
  */
 import { isJsonObject } from "../process/error_text.ts";
 import { UpstreamError, type UpstreamFault } from "./errors.ts";
-import { type JsonObject, textOf } from "./json.ts";
+import type { HttpConnection } from "./http_client.ts";
+import type { ResponseHead } from "./http_framing.ts";
+import { type JsonObject, parseJson, textOf } from "./json.ts";
 import type { Redact } from "./redact.ts";
 
 const UNKNOWN_MODEL_CODE = /^(model_?not_?found|invalid_model)$/i;
@@ -39,6 +41,8 @@ const PERMANENT = anyOf(
 );
 
 const TOLD_MAX = 3;
+/** The largest body of an error response. A longer one is not quoted. */
+const REFUSAL_BYTES_MAX = 64 * 1024;
 
 /** `param` paths such as `messages[0].content`. */
 const PARAM = /^[A-Za-z0-9_.[\]-]{1,128}$/;
@@ -74,6 +78,23 @@ const FAULTS: readonly [UpstreamFault, statuses: number[], words: RegExp][] = [
     /invalid_request|badrequest|context_length|context_size|invalid_param|validation/i,
   ],
 ];
+
+/** Reads the body of an error response, and returns the error for the caller. */
+export async function readRefusal(
+  { status, retryAfterMs }: ResponseHead,
+  response: HttpConnection,
+  redact: Redact,
+): Promise<UpstreamError> {
+  response.bytesLeft = REFUSAL_BYTES_MAX;
+  let text = "";
+  try {
+    text = await response.readText();
+  } catch (error) {
+    // The body was cut or is too long. The status is enough, so only an abort is passed on.
+    if (!(error instanceof UpstreamError)) throw error;
+  }
+  return refusalError({ status, body: parseJson(text), retryAfterMs }, redact);
+}
 
 export function refusalError(
   { status, body, retryAfterMs }: Refusal,

@@ -11,7 +11,6 @@ import {
   type ServerResponse,
 } from "@gateway/shared/upstream/model_server";
 import type { RequestEncoder } from "@gateway/shared/upstream/request_encoder";
-import { readText } from "@gateway/shared/upstream/response";
 import { SseParser } from "@gateway/shared/upstream/sse_parser";
 import type { Answer, Choice } from "./answer.ts";
 import { ChunkReader } from "./chunk_reader.ts";
@@ -80,7 +79,7 @@ export class OpenAiBackend {
     const mustBeginSoon = request.stream;
     const sent = { encode: this.#encode, body, call, signal, mustBeginSoon };
     return this.#server.exchange(sent, async (response) => {
-      const { head, connection, deadlines } = response;
+      const { head, connection } = response;
       const reader = new ChunkReader(answer, choices, this.#server.redact);
       let isWhole = true;
       const isEvents = isEventStream(head, request.stream);
@@ -90,8 +89,7 @@ export class OpenAiBackend {
         isWhole = await this.#readEvents(response, reader, answer);
       } else {
         const { between_tokens_ms: betweenTokensMs } = this.config.deadlines;
-        const arm = () => deadlines.arm("betweenTokens", betweenTokensMs);
-        reader.take(await readText(connection, arm), "");
+        reader.take(await connection.readText(betweenTokensMs), "");
       }
       return reader.end(isWhole);
     });
