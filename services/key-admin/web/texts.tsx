@@ -8,6 +8,15 @@ export const labelOf = (name: string): string =>
   name[0]?.toUpperCase() +
   limitWords(name.slice(1), " ").replaceAll(/[._]/g, " ");
 
+const PERMISSIONS: Readonly<Record<string, string>> = {
+  models: "List of models",
+  speech: "Speech, transcription",
+};
+
+/** What a scope of a key allows. */
+export const permissionOf = (scope: string): string =>
+  PERMISSIONS[scope] ?? labelOf(scope);
+
 const NUMBER = new Intl.NumberFormat("en-US");
 
 /** `1,234,567` */

@@ -25,7 +25,7 @@ import { choice, FORM, list, readForm, text } from "../forms.ts";
 import { showPage } from "../layout.tsx";
 import { Curl, TryLink } from "../key_parts.tsx";
 import { Box, Field, PostForm, ShownOnce } from "../parts.tsx";
-import { labelOf, number } from "../texts.tsx";
+import { labelOf, number, permissionOf } from "../texts.tsx";
 import { behindPassword } from "../session.ts";
 
 /** Creating and editing a key. */
@@ -276,7 +276,7 @@ async function showForm(
               checked={values.scopes.includes(scope)}
               autofocus={at === 0 && focus === "scopes"}
             >
-              {labelOf(scope)}
+              {permissionOf(scope)}
               {!served.has(scope) && <span class="faint">(no model yet)</span>}
             </Box>
           ))}

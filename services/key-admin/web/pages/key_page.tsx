@@ -17,7 +17,7 @@ import { showPage } from "../layout.tsx";
 import { limitsCard } from "./limits_view.tsx";
 import { Curl, LastUse, Rotation, Status, TryLink } from "../key_parts.tsx";
 import { Box, Facts, PostForm } from "../parts.tsx";
-import { labelOf, Moment, Time } from "../texts.tsx";
+import { Moment, permissionOf, Time } from "../texts.tsx";
 import { behindPassword, localPath } from "../session.ts";
 import { rangeOf, UsageView } from "./usage_page.tsx";
 
@@ -48,7 +48,7 @@ const showKey: Handler = async (c) => {
     "Created": <Time ms={key.createdAtMs} as="minute" />,
     "Last used": <LastUse ms={lastUsedAtMs} keyRecord={key} nowMs={nowMs} />,
     "Expires": <Moment ms={key.expiresAtMs} nowMs={nowMs} />,
-    "Permissions": key.scopes.map(labelOf).join(", "),
+    "Permissions": key.scopes.map(permissionOf).join(", "),
     "Models": models.length === 0
       ? "All"
       : models.map((id) => catalog.has(id) ? id : `${id} (${NOT_CONFIGURED})`)

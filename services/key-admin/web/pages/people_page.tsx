@@ -117,7 +117,7 @@ const listOwners: Handler = (c) => {
 
 const listKeys: Handler = (c) => {
   const { people, now } = c.var.deps;
-  const placeholder = "Description, owner, id or last 4 characters";
+  const placeholder = "Description, owner, id or last 4";
   return showView(c, placeholder, people.keys, [
     ["Key", ({ key }) => (
       <>
