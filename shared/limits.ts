@@ -172,6 +172,8 @@ export const MEDIA_LIMITS = {
    * minutes, which are 230 MB in stereo at 48 kHz. Beyond: 502, or the answer is cut.
    */
   speechBytesMax: 256 * MIB,
+  /** One event with sound in base64, which a worker holds: minutes of it. Beyond: 502, or the answer is cut. */
+  speechEventCharsMax: 32 * MIB,
   /** The pictures of one answer in base64: ten at a large size. Beyond: 502. */
   imageAnswerBytesMax: 96 * MIB,
   /** The pictures that a worker holds, reading takes four times as much. Beyond: another worker is tried, then 503. */

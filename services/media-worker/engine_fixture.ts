@@ -31,6 +31,11 @@ export const API_KEY = "upstream-key-0123456789";
 export const STALL: Step = { stall: true };
 export const CLOSE: Step = { close: true };
 
+/** To another server, which must not be called. */
+export const REDIRECT: Step = head(
+  "307 Temporary Redirect\r\nlocation: http://127.0.0.1:9/v1\r\ncontent-length: 0",
+);
+
 export interface RigOptions {
   deadlines?: Partial<BackendDeadlines>;
   /** Further members of the backend. */

@@ -28,6 +28,7 @@ import {
   imageWith,
   named,
   recordCall,
+  REDIRECT,
   run,
   STALL,
   startEngine,
@@ -38,8 +39,8 @@ const MIB = 1024 * 1024;
 const CREATED = 1_767_622_290;
 const PNG = Buffer.from([0x89, 0x50, 0x4e, 0x47, 1, 2, 3]);
 const PICTURE = PNG.toBase64();
-/** As large as one of 1024 x 1024. */
-const LARGE = Buffer.alloc(4 * MIB, 7).toBase64();
+/** 8 MiB, as large as one of 3840 x 2160. */
+const LARGE = Buffer.alloc(6 * MIB, 7).toBase64();
 const usage = { input_tokens: 3, output_tokens: 9, total_tokens: 12 };
 /** What is made of no usage: the tokens that "A red fox" is likely to have. */
 const estimated = { input_tokens: 3, output_tokens: 0, total_tokens: 3 };
@@ -187,6 +188,14 @@ const documents: [
       created: 5,
       data: [{ b64_json: PICTURE, revised_prompt: 'A "fox" 🦊' }],
     },
+  ],
+  [
+    "SGLang's, without the paths of its files",
+    json([{ b64_json: PICTURE, url: null, file_path: "/srv/out/a.png" }], {
+      ...{ id: "r1", peak_memory_mb: 9, inference_time_s: 0.5 },
+      usage: { ...usage, image_count: 1 },
+    }),
+    { created: 5, data: one, usage: { ...usage, image_count: 1 } },
   ],
   ["one without a time", jsonResponse({ data: one }), {
     created: CREATED,
@@ -351,7 +360,7 @@ const streams: [
     { ...EDIT, partial_images: 1 },
   ],
   [
-    "a picture of 5 MiB",
+    "a picture of 8 MiB",
     sse(completed({ b64_json: LARGE })),
     [{
       type: COMPLETED,
@@ -509,6 +518,13 @@ function* endless(start: Step): Iterable<Step> {
 const failures: { [fault: string]: Failure[] } = {
   request: [
     [
+      "vLLM-Omni's refusal to stream edits",
+      jsonResponse({ detail: "stream=true is only supported for …" }, {
+        status: 400,
+      }),
+      { ...PARTLY, message: /^stream=true is only/ },
+    ],
+    [
       "a refusal by FastAPI",
       jsonResponse({ detail: "Bad size" }, { status: 422 }),
       { message: /^Bad size$/ },
@@ -531,6 +547,7 @@ const failures: { [fault: string]: Failure[] } = {
       sse(named({ type: "error", error })),
       STREAM,
     ],
+    ["a redirect", [REDIRECT]],
     [
       "a picture that could not be made",
       jsonResponse({ detail: "OOM" }, { status: 500 }),
@@ -650,7 +667,7 @@ Deno.test("API4: pictures beyond the memory of the process are refused, and may 
   const answers = Array.from({ length: 3 }, () => memory.open());
   const refused = answers.filter((answer) => {
     try {
-      answer.set(3 * MIB);
+      answer.set(4 * MIB);
       return false;
     } catch {
       return true;

@@ -99,7 +99,7 @@ async function readSoundEvents(
   pass: (sound: Uint8Array) => Promise<void>,
   options: ReadOptions,
 ): Promise<unknown> {
-  const eventCharsMax = MEDIA_LIMITS.speechBytesMax;
+  const eventCharsMax = MEDIA_LIMITS.speechEventCharsMax;
   for await (const event of eventsOf(response, { ...options, eventCharsMax })) {
     const { type, data } = event;
     if (type === "speech.audio.delta") {

@@ -21,6 +21,7 @@ import {
   eventsIn,
   head,
   named,
+  REDIRECT,
   run,
   speechWith,
   STALL,
@@ -188,6 +189,11 @@ function* endlessSound(): Iterable<Step> {
     yield chunk(FIRST);
   }
 }
+function* endlessEvent(): Iterable<Step> {
+  yield streamHead();
+  yield chunk('data: {"type":"speech.audio.delta","audio":"');
+  for (;;) yield chunk("A".repeat(1024 * 1024));
+}
 const withDetail = (error: string, message: string) =>
   jsonResponse({ detail: { error, message, type: "x" } }, { status: 400 });
 const error = { message: `No GPU for ${API_KEY}`, code: 500 };
@@ -220,6 +226,7 @@ const failures: { [fault: string]: Failure[] } = {
     jsonResponse({ detail: "Full" }, { status: 503 }),
   ]],
   server_error: [
+    ["a redirect", [REDIRECT]],
     ["an error with status 200", jsonResponse({ error }), {
       message: /^No GPU for \[redacted\]$/,
     }],
@@ -242,6 +249,7 @@ const failures: { [fault: string]: Failure[] } = {
     ]],
     ["garbage instead of HTTP", [{ send: "\0\xff garbage\r\n\r\n" }]],
     ["an event that is not JSON", sse(event("garbage"))],
+    ["an event beyond the bound", endlessEvent()],
     [
       "sound that is not base64",
       sse(delta(FIRST), delta(REST, { audio: "*" })),

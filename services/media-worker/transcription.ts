@@ -15,7 +15,12 @@ import {
 } from "@gateway/shared/upstream/json";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
 import { frameError } from "@gateway/shared/upstream/refusal";
-import { eventsOf, isError, type ReadOptions } from "./events.ts";
+import {
+  type EngineEvent,
+  eventsOf,
+  isError,
+  type ReadOptions,
+} from "./events.ts";
 import { EVENT_STREAM, type MediaAnswer } from "./media_answer.ts";
 
 /** The rate of speech in MP3 files: what the length of a recording is estimated by, if nobody states it. */
@@ -35,7 +40,9 @@ export function encodeTranscriptionForm(
   const fields: [string, string][] = [["model", model]];
   if (language !== undefined) fields.push(["language", language]);
   if (prompt !== undefined) fields.push(["prompt", prompt]);
-  fields.push(["response_format", response_format]);
+  // Events are JSON: speaches fills them with what it is asked for.
+  const isText = stream && !/json$/.test(response_format);
+  fields.push(["response_format", isText ? "json" : response_format]);
   if (temperature !== undefined) {
     fields.push(["temperature", String(temperature)]);
   }
@@ -102,29 +109,47 @@ async function passOnEvents(
   const eventCharsMax = MEDIA_LIMITS.transcriptBytesMax;
   answer.made = estimate;
   let said = "";
-  for await (
-    const { type, data } of eventsOf(response, { ...read, eventCharsMax })
-  ) {
-    if (type === DONE) {
-      answer.made = statedSeconds(data) ?? estimate;
-      const text = textOf(data.text) || said;
-      if (request.stream) {
-        const done = doneEvent(text, data, answer.made);
-        return await answer.writeEvent(done, response.deadlines);
-      }
-      const usage = usageOf(data, answer.made);
-      return await answer.write(
-        /json$/.test(request.response_format)
-          ? JSON.stringify({ text, usage })
-          : text,
-      );
-    }
-    if (type === DELTA) said += textOf(data.delta);
+  let isForeign = false;
+  const finish = (data: JsonObject) => {
+    answer.made = statedSeconds(data) ?? estimate;
+    const text = textOf(data.text) || said;
     if (request.stream) {
-      await answer.writeEvent({ ...data, type }, response.deadlines);
+      const done = doneEvent(text, data, answer.made);
+      return answer.writeEvent(done, response.deadlines);
+    }
+    const usage = usageOf(data, answer.made);
+    return answer.write(
+      /json$/.test(request.response_format)
+        ? JSON.stringify({ text, usage })
+        : text,
+    );
+  };
+  for await (const each of eventsOf(response, { ...read, eventCharsMax })) {
+    if (each.type === DONE) return await finish(each.data);
+    const foreign = foreignDelta(each);
+    isForeign ||= foreign !== null;
+    const delta = foreign ?? (each.type === DELTA ? each.data.delta : "");
+    said += textOf(delta);
+    if (request.stream) {
+      const { data, type } = each;
+      const event = foreign === null
+        ? { ...data, type }
+        : { type: DELTA, delta };
+      await answer.writeEvent(event, response.deadlines);
     }
   }
-  throw truncatedAnswer("No last event");
+  // Such answers have no last event; a connection that breaks was noticed.
+  if (!isForeign) throw truncatedAnswer("No last event");
+  await finish({});
+}
+
+/** The text in an event of vLLM, which has the form of a chat's chunk, or of speaches, a segment without a type. */
+function foreignDelta({ type, data }: EngineEvent): string | null {
+  const [choice] = Array.isArray(data.choices) ? data.choices : [];
+  if (isJsonObject(choice) && isJsonObject(choice.delta)) {
+    return textOf(choice.delta.content);
+  }
+  return type === "" && typeof data.text === "string" ? data.text : null;
 }
 
 function doneEvent(text: string, about: JsonObject, seconds: number) {

@@ -18,6 +18,7 @@ import {
   head,
   named,
   recordCall,
+  REDIRECT,
   run,
   STALL,
   startEngine,
@@ -123,6 +124,13 @@ const documents: [
     { text: "Hi", duration: 4.2, words: [], usage: { ...two, seconds: 5 } },
   ],
   [
+    "vLLM's verbose JSON, whose length is a text",
+    jsonResponse({ text: "Hi", duration: "4.2" }),
+    { response_format: "verbose_json" },
+    "application/json",
+    { text: "Hi", duration: "4.2", usage: { ...two, seconds: 5 } },
+  ],
+  [
     "a text instead of JSON",
     [text("text/plain", "Hi")],
     {},
@@ -196,6 +204,45 @@ Deno.test("events are passed on, or made of a whole transcription", async () => 
   }
 });
 
+/** vLLM's events, which are like those of a chat, and those of speaches, without a type. */
+const foreign: [server: string, events: string[]][] = [
+  ["vLLM", [
+    ...["H", "i"].map((content) =>
+      event({
+        ...{ id: "t1", object: "transcription.chunk", model: "theirs" },
+        choices: [{ delta: { content }, finish_reason: null }],
+      })
+    ),
+    event("[DONE]"),
+  ]],
+  ["speaches", ["H", "i"].map((text) => event({ text }))],
+];
+
+for (const [server, events] of foreign) {
+  Deno.test(`the events of a transcription by ${server} become OpenAI's, or a document`, async () => {
+    const stream = await transcribe(sse(...events), SSE);
+    assert.equal(stream.error, null);
+    assert.deepEqual(eventsIn(stream.text), [
+      { type: "transcript.text.delta", delta: "H" },
+      { type: "transcript.text.delta", delta: "i" },
+      { type: "transcript.text.done", text: "Hi", usage: two },
+    ]);
+    const whole = await transcribe(sse(...events));
+    assert.deepEqual(JSON.parse(whole.text), { text: "Hi", usage: two });
+    assert.equal(whole.made, 2);
+  });
+}
+
+Deno.test("events are asked for as JSON", async () => {
+  for (const [stream, sent] of [[true, "json"], [false, "vtt"]] as const) {
+    await using r = startEngine(() => jsonResponse({ text: "Hi" }));
+    const change = { stream, response_format: "vtt" } as const;
+    await run(r.engine, transcriptionWith(change));
+    const { body } = await r.server.request(1);
+    assert.match(body, new RegExp(`"response_format"\r\n\r\n${sent}\r`));
+  }
+});
+
 Deno.test("a WAV file says how long it is", async () => {
   const { made } = await transcribe(jsonResponse({ text: "Hi" }), {}, WAV);
   assert.equal(made, 1);
@@ -212,6 +259,11 @@ type Failure = [
 ];
 const AFTER = { change: SSE, events: 1 };
 const begun: Step[] = [streamHead(), chunk(delta("H")), { pauseMs: 20 }];
+function* endless(type: string, start: string): Iterable<Step> {
+  yield streamHead({ headers: { "content-type": type } });
+  yield chunk(start);
+  for (;;) yield chunk("x".repeat(1024 * 1024));
+}
 const failures: { [fault: string]: Failure[] } = {
   request: [
     [
@@ -220,6 +272,7 @@ const failures: { [fault: string]: Failure[] } = {
     ],
   ],
   server_error: [
+    ["a redirect", [REDIRECT]],
     ["an error with status 200", jsonResponse({ error: { message: "OOM" } })],
     ["an error event", [
       ...begun,
@@ -229,6 +282,11 @@ const failures: { [fault: string]: Failure[] } = {
   invalid: [
     ["a page", [text("text/html", "<html>")]],
     ["JSON without a text", jsonResponse({ words: [] })],
+    ["garbage instead of HTTP", [{ send: "\0\xff garbage\r\n\r\n" }]],
+    ["a text beyond the bound", endless("text/plain", "a")],
+    ["an event beyond the bound", endless("text/event-stream", "data: "), {
+      change: SSE,
+    }],
     ["an event that is not JSON", [...begun, chunk(event("garbage"))], AFTER],
   ],
   truncated: [
@@ -236,6 +294,12 @@ const failures: { [fault: string]: Failure[] } = {
       pauseMs: 20,
     }, CLOSE]],
     ["events without a last one", [...begun, lastChunk], AFTER],
+    ["events of vLLM that are cut", [
+      streamHead(),
+      chunk(event({ choices: [{ delta: { content: "H" } }] })),
+      { pauseMs: 20 },
+      CLOSE,
+    ], AFTER],
   ],
   timeout: [
     ["no event", [streamHead(), STALL], {
@@ -250,6 +314,7 @@ const failures: { [fault: string]: Failure[] } = {
       deadlines: { between_tokens_ms: 50 },
     }],
   ],
+  unreachable: [["a hang-up", [CLOSE]]],
   deadline: [["no text", [STALL], {
     deadlines: { total_ms: 80, first_token_ms: 20 },
   }]],
@@ -262,8 +327,10 @@ for (const [fault, cases] of Object.entries(failures)) {
       const call = recordCall();
       call.files = [FILE];
       const request = transcriptionWith(more.change);
-      const { error, text } = await run(r.engine, request, call);
+      const { error, text, made } = await run(r.engine, request, call);
       await assertFault(error, fault, r);
+      // What was heard before is charged, and nothing else.
+      assert.equal(made, more.events === undefined ? 0 : 2);
       assert.equal(eventsIn(text).length, more.events ?? 0);
     });
   }

@@ -14,6 +14,9 @@ const UNKNOWN_MODEL_CODE = /^(model_?not_?found|invalid_model)$/i;
 const UNKNOWN_MODEL =
   /^(the )?(requested )?model\b.* (not found|not exist|not available)|^(no such|unknown) model\b/i;
 
+/** Of servers without the path: LocalAI's, and others' with an error in OpenAI's form. */
+const UNKNOWN_PATH = /^(code=404, message=)?not found\.?$/i;
+
 const CONTEXT_LENGTH = anyOf(
   "context_length_exceeded",
   "exceed_context_size",
@@ -132,7 +135,7 @@ function faultOf(
   const [fault = "server_error"] =
     FAULTS.find(([, statuses]) => statuses.includes(status)) ?? [];
   // HTML pages and FastAPI's {"detail":"Not Found"} are about the path, not the model.
-  const isPath = error === null ||
+  const isPath = error === null || UNKNOWN_PATH.test(message) ||
     (isJsonObject(body) && body.detail !== undefined);
   if (status === 404 && isPath) return "server_error";
   if (error === null) return fault;

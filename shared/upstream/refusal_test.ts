@@ -144,6 +144,8 @@ const refusals: [status: number, body: unknown, told: string][] = [
   ],
   // A path that is unknown, which is not the caller's.
   [404, { detail: "Not Found" }, FAILED],
+  [404, openAi({ message: "code=404, message=Not Found" }), FAILED],
+  [404, openAi({ message: "Not Found" }), FAILED],
   [401, openAi({ message: KEY }), CREDENTIALS],
   [402, openAi(), CREDENTIALS],
   [403, openAi(), CREDENTIALS],
