@@ -81,30 +81,22 @@ const graces = Object.keys(GRACES).join("|");
 const option = <T extends z.ZodType>(value: string, help: string, schema: T) =>
   schema.meta({ title: value, description: help });
 
+const LIMIT_HELP: Readonly<Record<keyof Limits, string>> = {
+  requestsPerMinute: "requests per minute",
+  tokensPerMinute: "tokens per minute",
+  tokensPerDay: "tokens per UTC day",
+  concurrency: "requests at the same time",
+  imagesPerDay: "images per UTC day",
+  charactersPerDay: "characters spoken per UTC day",
+  audioSecondsPerDay: "seconds transcribed per UTC day",
+  videoSecondsPerDay: "seconds of video per UTC day",
+  videoJobs: "videos at the same time",
+};
+
 const OPTIONS = z.object({
   owner: option("<email>", "owner of the keys, by default the first", email),
   description: option("<text>", "what the key is for", setting.description),
-  rpm: option("<n>", "requests per minute", setting.requestsPerMinute),
-  tpm: option("<n>", "tokens per minute", setting.tokensPerMinute),
-  tokensPerDay: option("<n>", "tokens per UTC day", setting.tokensPerDay),
-  concurrency: option("<n>", "requests at the same time", setting.concurrency),
-  imagesPerDay: option("<n>", "images per UTC day", setting.imagesPerDay),
-  charactersPerDay: option(
-    "<n>",
-    "characters spoken per UTC day",
-    setting.charactersPerDay,
-  ),
-  audioSecondsPerDay: option(
-    "<n>",
-    "seconds transcribed per UTC day",
-    setting.audioSecondsPerDay,
-  ),
-  videoSecondsPerDay: option(
-    "<n>",
-    "seconds of video per UTC day",
-    setting.videoSecondsPerDay,
-  ),
-  videoJobs: option("<n>", "videos at the same time", setting.videoJobs),
+  ...limitsOf((name) => option("<n>", LIMIT_HELP[name], setting[name])),
   expires: option("<time>", "a day, a time in ISO 8601, or never", expires),
   models: option("<a,b>", 'models that it may use, "" for all', models),
   scopes: option("<a,b>", KEY_SCOPES.join(", "), scopes),
@@ -128,26 +120,16 @@ export type Options = z.output<typeof GIVEN_OPTIONS>;
 
 export type OptionName = keyof Options;
 
-/** `tokensPerDay` is given as `--tokens-per-day`. */
-const flagOf = (name: string): string => `--${limitWords(name, "-")}`;
-
-const OPTION_OF_LIMIT = {
-  requestsPerMinute: "rpm",
-  tokensPerMinute: "tpm",
-  tokensPerDay: "tokensPerDay",
-  concurrency: "concurrency",
-  imagesPerDay: "imagesPerDay",
-  charactersPerDay: "charactersPerDay",
-  audioSecondsPerDay: "audioSecondsPerDay",
-  videoSecondsPerDay: "videoSecondsPerDay",
-  videoJobs: "videoJobs",
-} as const;
-
-export const LIMIT_OPTIONS = Object.values(OPTION_OF_LIMIT);
+/** `tokensPerDay` is given as `--tokens-per-day`, but limits per minute have short names. */
+function flagOf(name: string): string {
+  if (name === "requestsPerMinute") return "--rpm";
+  if (name === "tokensPerMinute") return "--tpm";
+  return `--${limitWords(name, "-")}`;
+}
 
 /** The limits that were given; the others as in `before`. */
 export const limitsFrom = (options: Options, before: Limits): Limits =>
-  limitsOf((name) => options[OPTION_OF_LIMIT[name]] ?? before[name]);
+  limitsOf((name) => options[name] ?? before[name]);
 
 /** The owner of an address. Throws {@link CommandRefused} when there is none. */
 export async function findOwner({ owners }: Call, email: string) {
@@ -199,7 +181,9 @@ export function parseCommand(
             `Not an e-mail address, such as ada@example.org: ${clip(given)}`,
           );
         }
-        const checked = checkOptions(command.opts());
+        const { rpm, tpm, ...others } = command.opts();
+        const limits = { requestsPerMinute: rpm, tokensPerMinute: tpm };
+        const checked = checkOptions({ ...limits, ...others });
         parsed = {
           isJson: checked.json === true,
           run: (deps) => run({ ...deps, options: checked, word }),

@@ -5,6 +5,7 @@ import { PAGE_ROWS } from "../domain/keys/key_page.ts";
 import { GRACES, type Target } from "../domain/keys/key_store.ts";
 import {
   type KeySettings,
+  LIMIT_NAMES,
   newSettings,
   unknownModel,
 } from "../domain/keys/settings.ts";
@@ -15,7 +16,6 @@ import {
   COMMAND_LINE,
   CommandRefused,
   findOwner,
-  LIMIT_OPTIONS,
   limitsFrom,
   type OptionName,
   UsageError,
@@ -23,7 +23,7 @@ import {
 
 const SETTING_OPTIONS = [
   ...["description", "expires", "models", "scopes"] as const,
-  ...LIMIT_OPTIONS,
+  ...LIMIT_NAMES,
 ];
 const KEY_OPTIONS: OptionName[] = ["owner", ...SETTING_OPTIONS, "force"];
 const LIST_OPTIONS = ["owner", "search", "state", "rows", "after"] as const;

@@ -1,5 +1,6 @@
 import { usageDay } from "@gateway/shared/keys/limiter_state";
 import { PAGE_ROWS } from "../domain/keys/key_page.ts";
+import { LIMIT_NAMES } from "../domain/keys/settings.ts";
 import type { OwnerChange, OwnerLink } from "../domain/operators/operators.ts";
 import { LINK_TIMES, linkPath } from "../domain/sign_in/links.ts";
 import { type Answer, isoTime, limitsToJson } from "./answer.ts";
@@ -9,7 +10,6 @@ import {
   COMMAND_LINE,
   CommandRefused,
   findOwner,
-  LIMIT_OPTIONS,
   limitsFrom,
 } from "./command_line.ts";
 
@@ -30,7 +30,7 @@ export const OWNERS: Area = {
       "limits <email>",
       "show or change the limits on all keys of an owner",
       limits,
-      LIMIT_OPTIONS,
+      LIMIT_NAMES,
     ],
     [
       "sign-out <email>",
@@ -112,7 +112,7 @@ async function limits(call: Call): Promise<Answer> {
   const ownerId = await findOwner(call, email);
   const before = await owners.limits(ownerId);
   const after = limitsFrom(options, before);
-  if (LIMIT_OPTIONS.some((name) => options[name] !== undefined)) {
+  if (LIMIT_NAMES.some((name) => options[name] !== undefined)) {
     await operators.setLimits(OPERATOR, ownerId, after);
   }
   return { json: { owner_id: ownerId, email, limits: limitsToJson(after) } };

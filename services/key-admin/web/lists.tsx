@@ -70,7 +70,6 @@ interface Saying {
   children?: Child;
 }
 
-/** What a page says while it has nothing to show. */
 export const Empty = ({ title, lead, children }: Saying) => (
   <section class="card empty">
     <h2>{title}</h2>

@@ -50,14 +50,13 @@ export const behindSignIn = (handler: Handler): Handler => async (c) => {
     const path = c.req.method === "GET" ? c.req.path : "/keys";
     return c.redirect(`/sign-in?next=${encodeURIComponent(path)}`, 302);
   }
-  if (c.req.method === "POST") {
-    const given = c.var.form.get(FORM_TOKEN) ?? "";
-    if (!isSame(given, signedIn.session.formToken)) {
-      throw new Refused(
-        403,
-        "This page belongs to an earlier session. Reload it and try again",
-      );
-    }
+  const { formToken } = signedIn.session;
+  const isPost = c.req.method === "POST";
+  if (isPost && !isSame(c.var.form.get(FORM_TOKEN) ?? "", formToken)) {
+    throw new Refused(
+      403,
+      "This page belongs to an earlier session. Reload it and try again",
+    );
   }
   c.set("signedIn", signedIn);
   return await handler(c);

@@ -2,7 +2,13 @@ import { auditKey } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { z } from "zod";
 import { csvHead, csvLine } from "../store/csv.ts";
-import { asFields, asList, asText, BadCursor } from "../store/redis.ts";
+import {
+  asFields,
+  asList,
+  asText,
+  BadCursor,
+  type Page,
+} from "../store/redis.ts";
 
 /** About this many entries are kept per owner; the oldest are dropped. */
 export const AUDIT_ENTRIES_MAX = 500_000;
@@ -50,11 +56,7 @@ type Fields = z.output<typeof stored>;
 /** An entry to write. It never has a key value or its hash. */
 export type AuditEntry = Actor & { action: AuditAction } & Partial<Fields>;
 
-export interface AuditRow extends Fields {
-  /** Id in the stream, which is a cursor. */
-  id: string;
-  timeMs: number;
-}
+export type AuditRow = ReturnType<typeof decode>;
 
 export interface AuditQuery {
   /** Only actions that begin with this: `key.`, `session.refused`; empty for all. */
@@ -74,46 +76,58 @@ export const encodeAudit = ({ keyId, ...entry }: AuditEntry): string[] =>
 /** An owner's audit log: a stream that only grows, with times by the clock of Redis. */
 export type AuditLog = ReturnType<typeof createAuditLog>;
 
-export const createAuditLog = (redis: RedisLink) => ({
-  /** Adds an entry. Those about keys are written together with the key instead. */
-  async add(ownerId: string, entry: AuditEntry): Promise<void> {
-    await redis.command([
-      ...["XADD", auditKey(ownerId), "MAXLEN", "~"],
-      ...[String(AUDIT_ENTRIES_MAX), "*", ...encodeAudit(entry)],
-    ]);
-  },
+export function createAuditLog(redis: RedisLink) {
+  const log = {
+    /** Adds an entry. Those about keys are written together with the key instead. */
+    async add(ownerId: string, entry: AuditEntry): Promise<void> {
+      const most = String(AUDIT_ENTRIES_MAX);
+      const stream = ["XADD", auditKey(ownerId), "MAXLEN", "~", most, "*"];
+      await redis.command([...stream, ...encodeAudit(entry)]);
+    },
 
-  /** Reads one page, newest first, in bounded time. `next` is the cursor of the next page; null at the end. */
-  async read(
-    ownerId: string,
-    { action, keyId, before, rows: rowsMax }: AuditQuery,
-  ): Promise<{ rows: AuditRow[]; next: string | null }> {
-    // Cursors come from URLs.
-    if (before !== "" && !STREAM_ID.test(before)) throw new BadCursor();
-    const rows: AuditRow[] = [];
-    let from = before === "" ? "+" : `(${before}`;
-    for (let scanned = 0; scanned < SCAN_MAX; scanned += BATCH) {
-      const range = ["XREVRANGE", auditKey(ownerId), from, "-"];
-      const reply = asList(
-        await redis.command([...range, "COUNT", String(BATCH)]),
-      );
-      for (const row of reply.map(decode)) {
-        if (rows.length === rowsMax) {
-          return { rows, next: rows.at(-1)?.id ?? null };
+    /** Reads one page, newest first, in bounded time. `next` is the cursor of the next page; null at the end. */
+    async read(
+      ownerId: string,
+      { action, keyId, before, rows: rowsMax }: AuditQuery,
+    ): Promise<Page<AuditRow>> {
+      // Cursors come from URLs.
+      if (before !== "" && !STREAM_ID.test(before)) throw new BadCursor();
+      const rows: AuditRow[] = [];
+      let from = before === "" ? "+" : `(${before}`;
+      for (let scanned = 0; scanned < SCAN_MAX; scanned += BATCH) {
+        const range = ["XREVRANGE", auditKey(ownerId), from, "-", "COUNT"];
+        const reply = asList(await redis.command([...range, String(BATCH)]));
+        for (const row of reply.map(decode)) {
+          if (rows.length === rowsMax) {
+            return { rows, next: rows.at(-1)?.id ?? null };
+          }
+          const isWanted = row.action.startsWith(action) &&
+            (keyId === "" || row.keyId === keyId);
+          if (isWanted) rows.push(row);
+          from = `(${row.id}`;
         }
-        const isWanted = row.action.startsWith(action) &&
-          (keyId === "" || row.keyId === keyId);
-        if (isWanted) rows.push(row);
-        from = `(${row.id}`;
+        if (reply.length < BATCH) return { rows, next: null };
       }
-      if (reply.length < BATCH) return { rows, next: null };
-    }
-    return { rows, next: from.slice(1) };
-  },
-});
+      return { rows, next: from.slice(1) };
+    },
 
-function decode(reply: unknown): AuditRow {
+    /** The whole log as a file, page by page to bound memory. */
+    async *csv(ownerId: string, action: string): AsyncGenerator<string> {
+      yield AUDIT_CSV_HEAD;
+      const query = { action, keyId: "", rows: BATCH };
+      for (let before: string | null = ""; before !== null;) {
+        const { rows, next } = await log.read(ownerId, { ...query, before });
+        yield rows.map(auditCsvLine).join("");
+        before = next;
+      }
+    },
+  };
+  return log;
+}
+
+function decode(reply: unknown) {
   const [idReply, flat] = asList(reply);
+  /** A cursor. */
   const id = asText(idReply);
   const fields = stored.parse(asFields(flat));
   return { id, timeMs: Number(id.split("-")[0]), ...fields };

@@ -45,11 +45,9 @@ export interface PageQuery {
   rows: number;
   /** Today in UTC as `yyyymmdd`, for the counters. */
   day: string;
-  /** How many keys a search examines. */
   examinedMax?: number;
 }
 
-/** A key as a list shows it. */
 export type KeyRow = Awaited<ReturnType<typeof readRow>>;
 
 /**

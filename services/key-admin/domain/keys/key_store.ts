@@ -46,7 +46,6 @@ export const GRACES = {
 } as const;
 type Grace = keyof typeof GRACES;
 
-/** The text of a form or an option as one of {@link GRACES}. */
 export const graceSchema = z.enum(
   ["now", "1h", "24h", "7d"] satisfies Grace[],
   `One of ${Object.keys(GRACES).join(", ")}`,
@@ -54,7 +53,6 @@ export const graceSchema = z.enum(
 
 /** A form sent twice within this time creates one key. */
 const ONCE_SECONDS = 24 * 3600;
-
 const onceKey = (ownerId: string, once: string) => `once:{${ownerId}}:${once}`;
 
 /** The owner of the keys, and who changes them. */
@@ -65,7 +63,6 @@ interface Origin {
   once?: string | undefined;
 }
 
-/** The key to change, the version the caller saw, and the actor. */
 export interface Target extends Origin {
   keyId: string;
   /** Null: any version. Concurrent changes of other fields are kept. */
@@ -100,10 +97,7 @@ export class KeyRefused extends Error {
 }
 
 /** `value` is the full key value. It exists nowhere else. */
-export interface CreatedKey {
-  key: KeyRecord;
-  value: string;
-}
+export type CreatedKey = { key: KeyRecord; value: string };
 
 /** One step of a change. A rotation has two: it retires one key and creates another. */
 interface Step {
@@ -171,14 +165,9 @@ return 'done'
  * that (`store/durability.ts`).
  *
  * The lookup `hash:<sha256>` is in another slot, so it cannot be part of that
- * script. The writes are ordered so that a crash between them leaves nothing
- * usable and loses nothing:
- * - Creating a key writes the lookup first. A crash then leaves a lookup of a
- *   record that does not exist: admission answers 401, and the
- *   value was never shown.
- * - Deleting a key deletes the record first. From then on admission finds no
- *   record, whatever the lookup (or an edge's memory of it) says. Key ids are
- *   never reused, so a lookup that is left behind is harmless.
+ * script. It is written before the record and deleted after it: a crash between
+ * the two leaves at most a lookup without a record, which admission answers with
+ * 401 (as it does while an edge remembers the lookup). Key ids are never reused.
  *
  * A refused change throws {@link KeyRefused}; any other returns the changed key,
  * or the deleted key as it was.
@@ -199,7 +188,7 @@ export function createKeyStore(
       nowMs: String(nowMs),
       keysMax: KEY_LIMITS.keysPerOwnerMax,
       auditMax: AUDIT_ENTRIES_MAX,
-      ...once === undefined ? {} : { once: ONCE_SECONDS },
+      ...once !== undefined && { once: ONCE_SECONDS },
     };
     const keys = [
       ...[keysKey(ownerId), auditKey(ownerId), onceKey(ownerId, once ?? "")],
@@ -244,11 +233,9 @@ export function createKeyStore(
     const { actor } = origin;
     const detail = untilMs
       ? `until ${minuteText(untilMs)}`
-      : key.replaces === null
-      ? ""
-      : `replaces ${key.replaces[0]}`;
-    const created = stepOf("key.created", { actor }, key, key, detail);
-    const steps = [untilMs ? { ...created, untilMs } : created];
+      : retired && `replaces ${retired.old.id}`;
+    const created = stepOf("key.created", { actor }, key, key, detail ?? "");
+    const steps = [{ ...created, ...untilMs && { untilMs } }];
     if (retired !== undefined) {
       const { old, version, expiresAtMs } = retired;
       const replacedBy: KeyName = [key.id, key.hint];
@@ -297,10 +284,10 @@ export function createKeyStore(
 
     /** Those of the ids that are keys of the owner. */
     async present(ownerId: string, ids: Iterable<string>) {
-      const keys = await Promise.all(
-        [...new Set(ids)].map((id) => store.get(ownerId, id)),
+      const reads = Array.from(new Set(ids), (id) => store.get(ownerId, id));
+      return new Set(
+        (await Promise.all(reads)).flatMap((key) => key?.id ?? []),
       );
-      return new Set(keys.flatMap((key) => key?.id ?? []));
     },
 
     list: (ownerId: string, query: PageQuery) =>

@@ -8,10 +8,7 @@ import {
 } from "@gateway/shared/process/service_variables";
 
 /** Makes every edge end the running requests of a key. */
-export interface StopNotice {
-  keyId: string;
-  ownerId: string;
-}
+export type StopNotice = { keyId: string; ownerId: string };
 
 /** Resolves when the server has the notice; rejects after about a second otherwise. */
 export type SendStop = (notice: StopNotice) => Promise<void>;

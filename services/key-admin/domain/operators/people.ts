@@ -107,11 +107,8 @@ export function createPeople(
       page(query, async (owner, after) => {
         if (isKeyId(query.search)) {
           const key = await keys.get(owner.ownerId, query.search);
-          const rows = key ? [await readRow(redis, key, query.day)] : [];
-          return {
-            rows: rows.map((row) => ({ ...row, ...owner })),
-            next: null,
-          };
+          const row = key && await readRow(redis, key, query.day);
+          return { rows: row ? [{ ...row, ...owner }] : [], next: null };
         }
         const words = query.search.split(/\s+/)
           .filter((word) => !owner.email.includes(word.toLowerCase()));

@@ -25,9 +25,7 @@ const accountKey = (ownerId: string) => `acct:{${ownerId}}`;
 const mailKey = (email: string) => `mail:${digest(email)}`;
 const identityKey = (issuer: string, subject: string) =>
   `oidc:${digest(JSON.stringify([issuer, subject]))}`;
-/** Owner ids by creation time in ms. */
 export const OWNERS_KEY = "owners";
-/** Owner ids of operators by the time in ms at which they got the role. */
 const OPERATORS_KEY = "operators";
 const firstOwnerKey = "owner:first";
 
@@ -83,7 +81,6 @@ export interface Account {
 export const readEmail = async (redis: RedisLink, ownerId: string) =>
   stored.parse(await readHash(redis, accountKey(ownerId)) ?? {}).email;
 
-/** Takes the role from an operator unless it is the last one. */
 const TAKE_ROLE_SCRIPT = defineScript(
   "key-admin/take_role",
   `
@@ -276,7 +273,6 @@ export function createOwnerStore(
     limits: async (ownerId: string): Promise<Limits> =>
       decodeLimits(await readHash(redis, ownerLimitsKey(ownerId)) ?? {}),
 
-    /** Sets limits that apply from the next request on. */
     setLimits: (ownerId: string, limits: Limits): Promise<void> =>
       write("HSET", ownerLimitsKey(ownerId), ...encodeKey({ limits })),
   };

@@ -6,9 +6,7 @@ import { digest, isSecret, mintSecret } from "../store/secret.ts";
 export const LINK_SECONDS = {
   /** Become the first owner, with an address of their choice. For the person at the terminal. */
   set_up: 15 * 60,
-  /** Become the owner of an address. */
   invite: 72 * 3_600,
-  /** Choose a new password. */
   reset: 3_600,
 } as const;
 

@@ -30,12 +30,7 @@ interface NotAdmitted {
 }
 
 /** The cookies of a new session, and how many attempts had failed before it. */
-export interface Admitted {
-  ok: true;
-  cookie: string;
-  device: string;
-  failedBefore: number;
-}
+export type Admitted = Awaited<ReturnType<typeof admit>>;
 
 export interface SignInDeps extends StoreDeps {
   owners: OwnerStore;
@@ -68,10 +63,8 @@ export async function signIn(
       return await admit(deps, account, credentials, failedBefore);
     }
   }
-  log.warn("sign_in_refused", {
-    clientAddress: ip,
-    ownerId: account?.ownerId ?? null,
-  });
+  const about = { clientAddress: ip, ownerId: account?.ownerId ?? null };
+  log.warn("sign_in_refused", about);
   if (account !== null) {
     const entry = { action: "session.refused", by: account.email, ip } as const;
     await audit.add(account.ownerId, entry);
@@ -84,7 +77,7 @@ export async function admit(
   { ownerId, email }: Account,
   client: Client,
   failedBefore: number,
-): Promise<Admitted> {
+) {
   const cookie = await sessions.start(ownerId, client);
   await owners.noteSignIn(ownerId);
   const attempts = failedBefore === 1 ? "attempt" : "attempts";
@@ -93,7 +86,7 @@ export async function admit(
     detail: failedBefore > 0 ? `after ${failedBefore} failed ${attempts}` : "",
   });
   const device = await rememberDevice(redis, randomBytes, email);
-  return { ok: true, cookie, device, failedBefore };
+  return { ok: true as const, cookie, device, failedBefore };
 }
 
 /** Checks the password again within a session. Counts as an attempt and is in the audit log. */
@@ -129,8 +122,8 @@ async function checkCode(
     const step = totpStep(totpSecret, digits, now());
     return step !== null && await owners.useTotpStep(ownerId, step);
   }
-  if (!await owners.useRecoveryCode(ownerId, code)) return false;
+  const isRight = await owners.useRecoveryCode(ownerId, code);
   const action = "account.recovery_code_used";
-  await audit.add(ownerId, { action, by: email, ip });
-  return true;
+  if (isRight) await audit.add(ownerId, { action, by: email, ip });
+  return isRight;
 }

@@ -1,10 +1,7 @@
 import type { RandomBytes } from "@gateway/shared/process/ids";
 import { Secret, TOTP } from "otpauth";
 
-/**
- * Time-based one-time codes as every authenticator app makes them: RFC 6238 with
- * SHA-1, 30 s, 6 digits, which are the library's defaults.
- */
+/** Time-based one-time codes as every authenticator app makes them: RFC 6238 with the library's defaults. */
 
 /** A clock may be off by one step either way. */
 const STEPS_OFF_MAX = 1;
@@ -21,10 +18,7 @@ export const totpUri = (
   issuer: string,
 ): string => new TOTP({ secret, label: email, issuer }).toString();
 
-/**
- * The step a code belongs to, or null when it is wrong. The owner store makes
- * sure that a code works only once (RFC 6238, 5.2).
- */
+/** The step a code belongs to, or null when it is wrong. The owner store makes sure that it works only once (RFC 6238, 5.2). */
 export function totpStep(secret: string, code: string, nowMs: number) {
   const off = new TOTP({ secret })
     .validate({ token: code, timestamp: nowMs, window: STEPS_OFF_MAX });

@@ -23,7 +23,6 @@ const CONFIRM_MS = 3_000;
  */
 const WAITAOF_MAJOR_MIN = 8;
 
-/** Finds out what the server guarantees; `none` if it does not say. */
 export const detectDurability = async (redis: RedisLink): Promise<Durability> =>
   (await askServer(redis)).durability;
 

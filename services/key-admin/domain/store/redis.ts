@@ -50,7 +50,6 @@ export class BadCursor extends Error {
     "The cursor is invalid: use one that an earlier page returned";
 }
 
-/** One page of a list. */
 export interface Page<T> {
   rows: T[];
   /** The cursor of the next page; null at the end. */

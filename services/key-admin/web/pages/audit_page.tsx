@@ -1,8 +1,4 @@
-import {
-  AUDIT_CSV_HEAD,
-  auditCsvLine,
-  type AuditRow,
-} from "../../domain/audit/audit_log.ts";
+import type { AuditRow } from "../../domain/audit/audit_log.ts";
 import { answerCsv, type ConsoleContext, type Handler } from "../context.ts";
 import { showPage } from "../layout.tsx";
 import { address, Noted, Pager, Table, Tabs } from "../lists.tsx";
@@ -11,7 +7,6 @@ import { labelOf, Time } from "../texts.tsx";
 /** Who did what, when and from where. */
 
 const AUDIT_ROWS = 50;
-const CSV_ROWS = 500;
 
 const FILTERS: readonly (readonly [prefix: string, label: string])[] = [
   ["", "Everything"],
@@ -57,20 +52,9 @@ const showAudit: Handler = async (c) => {
   );
 };
 
-/** The whole log, streamed page by page to bound memory. */
 const auditCsv: Handler = (c) => {
   const { deps: { audit }, signedIn: { session } } = c.var;
-  const query = { action: actionOf(c), keyId: "", rows: CSV_ROWS };
-  async function* pages() {
-    yield AUDIT_CSV_HEAD;
-    for (let before: string | null = ""; before !== null;) {
-      const page = { ...query, before };
-      const { rows, next } = await audit.read(session.ownerId, page);
-      yield rows.map(auditCsvLine).join("");
-      before = next;
-    }
-  }
-  return answerCsv(c, "audit.csv", pages());
+  return answerCsv(c, "audit.csv", audit.csv(session.ownerId, actionOf(c)));
 };
 
 export const auditRoutes = {

@@ -10,27 +10,24 @@ import { recognize } from "../session.ts";
 
 /** The reference of the API, from its description in OpenAPI. For everyone, as that is. */
 
+type Bounds = {
+  [Name in `${"min" | "max"}${"imum" | "Length" | "Items"}`]?: number;
+};
 /** The keywords of JSON Schema that the description uses. */
-interface Schema {
+interface Schema extends Bounds {
   $ref?: string;
   type?: string | string[];
   description?: string;
   default?: number | boolean | string;
   const?: string;
   enum?: (string | null)[];
-  pattern?: string;
   anyOf?: Schema[];
   oneOf?: Schema[];
   items?: Schema;
   properties?: { [name: string]: Schema };
   required?: string[];
-  minimum?: number;
-  maximum?: number;
+  pattern?: string;
   exclusiveMinimum?: number;
-  minLength?: number;
-  maxLength?: number;
-  minItems?: number;
-  maxItems?: number;
 }
 type Examples = { [name: string]: { value: unknown } };
 interface Operation {
