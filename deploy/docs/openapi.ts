@@ -1,7 +1,4 @@
-/**
- * The description of the public API in OpenAPI 3.1: prose, paths and headers as in
- * the file, schemas and errors from the code.
- */
+/** The description of the public API: prose, paths and headers as in the file, the rest from the code. */
 import { chatRequestSchema } from "@gateway/shared/openai/chat";
 import {
   chatCompletionChunkSchema,

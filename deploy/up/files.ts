@@ -64,7 +64,6 @@ export async function lockDir(dir: string): Promise<Deno.FsFile> {
 
 /** A log, mode 0600, that is renamed to `<path>.1` when it reaches its bound. */
 export class LogFile {
-  /** `onFailure` is called with a text for the operator. */
   constructor(
     readonly path: string,
     readonly onFailure: (message: string) => void,

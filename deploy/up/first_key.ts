@@ -54,10 +54,7 @@ async function createKey(
   throw new Error(lines.slice(-ERROR_LINES).join("\n  "));
 }
 
-/**
- * Asks an edge which models the key may use, for the example. A key that the edge
- * refuses is not shown, and not replaced: an operator disabled or deleted it.
- */
+/** The models that the key may use, for the example. A key that the edge refuses is neither shown nor replaced. */
 export async function checkFirstKey(
   edgeUrl: string,
   firstKey: FirstKey,

@@ -33,7 +33,6 @@ const DRAIN_SECONDS = "10";
 /** How much longer a service may need to stop. */
 const STOP_MS = 5_000;
 
-/** Each service gets its own values of these. */
 const SET_HERE = [
   "NATS_URL_FILE",
   "REDIS_URL",

@@ -26,7 +26,6 @@ import type { Output } from "./terminal.ts";
 /** The environment of the launcher, which tests replace. */
 export interface UpDeps extends Omit<ProgramContext, "natsUrl" | "redisUrl"> {
   out: Output;
-  /** Aborts when the launcher has to stop. */
   stopping: AbortSignal;
 }
 

@@ -17,7 +17,6 @@ export const CHAT_WORKER_VARIABLES = {
     .describe("Requests that a worker runs at once; it rejects further ones"),
 };
 
-/** Reads the environment of this process. Throws a `ConfigError` with every mistake. */
 export function readConfig() {
   const env = Deno.env.toObject();
   const settings = parseEnv(CHAT_WORKER_VARIABLES, env, Deno.readTextFileSync);

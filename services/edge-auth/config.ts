@@ -71,7 +71,6 @@ export const EDGE_VARIABLES = {
 /** The configuration of the edge, in the units and shapes that its code uses. */
 export type EdgeConfig = ReturnType<typeof readConfig>;
 
-/** Reads the environment of this process. Throws a `ConfigError` with every mistake. */
 export function readConfig() {
   const env = parseEnv(
     EDGE_VARIABLES,

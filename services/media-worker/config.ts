@@ -11,7 +11,6 @@ export const MEDIA_WORKER_VARIABLES = {
     ),
 };
 
-/** Reads the environment of this process. Throws a `ConfigError` with every mistake. */
 export function readConfig() {
   const env = Deno.env.toObject();
   const settings = parseEnv(MEDIA_WORKER_VARIABLES, env, Deno.readTextFileSync);

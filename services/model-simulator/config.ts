@@ -23,7 +23,6 @@ export const SIMULATOR_VARIABLES = {
 
 export type SimulatorConfig = ReturnType<typeof readConfig>;
 
-/** Reads the environment of this process. Throws a `ConfigError` with every mistake. */
 export function readConfig() {
   const env = parseEnv(
     SIMULATOR_VARIABLES,

@@ -48,7 +48,6 @@ export type ControlRecord = ControlAction & {
   attempt: number;
 };
 
-/** In the order of their codes, from 1. */
 const RECORD_TYPES = ["ack", "nak", "cancel"] as const;
 
 /** The message that asks a worker whether it is alive. */

@@ -42,7 +42,6 @@ export interface BusOptions {
   tls?: BusTls;
   log: Log;
   now: MonotonicNow;
-  /** 0 ≤ x < 1. Spreads reconnects. */
   random: () => number;
   timing?: Partial<BusTiming>;
 }
@@ -56,7 +55,6 @@ export interface BusTiming {
   /** `connectBus()` must have reached a server within this time. */
   firstConnectMs: number;
   flushMs: number;
-  /** How often the link sends itself a message. */
   echoMs: number;
   /** The link leaves a server that has delivered nothing for this long. */
   silentMs: number;

@@ -106,10 +106,7 @@ export class BusLink {
     return this.#connection !== null && this.#sockets.isOpen;
   }
 
-  /**
-   * Since when the bus has delivered messages; null while it does not, not even those
-   * of the link to itself. A new time means that messages may have been lost.
-   */
+  /** Since when messages arrive, null while not even the link's own do. A new time: some may have been lost. */
   get flowingSinceMs(): number | null {
     return this.isConnected ? this.#flowingSinceMs : null;
   }
@@ -183,10 +180,7 @@ export class BusLink {
     }
   }
 
-  /**
-   * Resolves when the server has received everything published before: the only
-   * back-pressure.
-   */
+  /** Resolves when the server has received everything published before: the only back-pressure. */
   async flush(): Promise<void> {
     await this.#inTime(this.#present().client.flush());
   }
@@ -208,7 +202,6 @@ export class BusLink {
     await this.close();
   }
 
-  /** Closes it at once. Messages that were not flushed may be lost. */
   async close(): Promise<void> {
     this.#isClosed = true;
     this.#closing.resolve();
@@ -341,7 +334,6 @@ export class BusLink {
     throw unavailable(`no answer within ${flushMs} ms`);
   }
 
-  /** Reads the events of the client until its end. */
   async #read(events: AsyncIterable<Status>): Promise<void> {
     for await (const event of events) {
       if (event.type === "ldm") {

@@ -49,11 +49,9 @@ export type StreamEvent =
   /** The next bytes, a view: copy what you keep. Call `delivered(sequence)` when the client's socket has taken them. */
   | { type: "data"; payload: Uint8Array; sequence: number }
   | { type: "rejected"; reject: RejectPayload }
-  /** The answer was delivered completely. */
   | { type: "ended"; usage: Usage | null }
   /** The answer failed; what was delivered is incomplete. */
   | { type: "failed"; failure: Failure }
-  /** The worker does not respond. */
   | { type: "lost"; reason: LostReason }
   /** The worker violates the protocol: a bug or another version. */
   | { type: "violated"; violation: Violation };
@@ -269,7 +267,6 @@ export class StreamReceiver {
     return NOTHING;
   }
 
-  /** Sends a NAK for the next frame, unless one was sent a moment ago. */
   #sendNak(nowMs: number): void {
     if (nowMs < this.#nextNakMs) return;
     this.#lastNakMs = nowMs;

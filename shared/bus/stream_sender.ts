@@ -152,7 +152,6 @@ export class StreamSender {
     else this.#onNak(record.sequence, nowMs);
   }
 
-  /** The edge, or the worker itself, ends this attempt. */
   cancel(reason: CancelReason): void {
     if (!this.#isFinished) this.#finish("cancelled", reason);
   }
@@ -221,7 +220,6 @@ export class StreamSender {
     return this.#next <= this.#highestSent;
   }
 
-  /** The number of the latest frame, sent or not. */
   get #lastKept(): number {
     return this.#firstKept + this.#frames.length - 1;
   }
@@ -257,7 +255,6 @@ export class StreamSender {
     this.#bytes += frame.length;
   }
 
-  /** Sends new frames, as far as the window permits. */
   #sendNew(nowMs: number): void {
     if (this.#isReplaying) return;
     for (;;) {

@@ -24,7 +24,6 @@ export const bodySubject = (
   requestId: string,
 ): string => `${PREFIX}.${family}.body.${workerId}.${requestId}`;
 
-/** All pieces for a worker. */
 export const bodyWildcard = (family: WorkerFamily, workerId: string): string =>
   `${PREFIX}.${family}.body.${workerId}.*`;
 
@@ -34,7 +33,6 @@ export const controlSubject = (
   workerId: string,
 ): string => `${PREFIX}.${family}.ctl.${workerId}`;
 
-/** Frames of all answers for an edge. */
 export const edgeFramesSubject = (edgeId: string): string =>
   `${PREFIX}.edge.${edgeId}.frames`;
 

@@ -117,10 +117,7 @@ export interface Principal {
   ownerId: string;
 }
 
-/**
- * Written with the first API key that is ever created, and never deleted. Without it
- * nobody knows whether a key exists: Redis has lost its data or never had any.
- */
+/** Written with the first API key, and never deleted: without it, Redis has lost its data or never had any. */
 export const STORE_KEY = "store";
 export const hashKey = (sha256: string): string => `hash:${sha256}`;
 export const recordKey = (p: Principal): string =>

@@ -251,7 +251,6 @@ export type ModelConfig = z.output<typeof model>;
 export type BackendConfig = ModelConfig["backends"][number];
 /** Exceeding one is answered with `upstream_timeout`. */
 export type BackendDeadlines = BackendConfig["deadlines"];
-/** The models by id, in the order of the file. */
 export type Catalog = ReadonlyMap<string, ModelConfig>;
 /** The content of `models.json`. */
 export type CatalogFile = z.input<typeof file>;
@@ -334,7 +333,6 @@ const UNITS: { readonly [origin: string]: string } = {
   array: " items",
 };
 
-/** The JSON Schema of `models.json`, for editors. */
 export function catalogJsonSchema(): { [key: string]: unknown } {
   return z.toJSONSchema(file, { io: "input" });
 }

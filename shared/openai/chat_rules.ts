@@ -58,7 +58,6 @@ function toolHistoryFault(messages: readonly ChatMessage[]): RuleFault | null {
   };
 }
 
-/** A tool that must be called must be declared. */
 function toolChoiceFault(
   { tools = [], tool_choice: choice }: WireRequest,
 ): RuleFault | null {

@@ -115,7 +115,6 @@ export interface ApiErrorOptions {
   headers?: Readonly<Record<string, string>>;
   /** Why, more precisely than the code says: for the owner of the key, never for the caller. */
   reason?: FailureReason | null;
-  /** The internal cause. For the log, never for the caller. */
   cause?: unknown;
 }
 

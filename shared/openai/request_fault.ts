@@ -104,7 +104,6 @@ function bounds(
   };
 }
 
-/** The description of a value that is safe to show in a message. */
 function shown(value: unknown): string {
   if (typeof value === "number") return String(value);
   if (typeof value === "string" || Array.isArray(value)) {

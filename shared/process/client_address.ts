@@ -29,10 +29,7 @@ export type ClientAddress = (
   forwardedFor: string | null,
 ) => string;
 
-/**
- * Trusts only the operator's proxies (ASVS 4.1.3): reads `X-Forwarded-For` from the
- * right as long as a proxy wrote it. An IPv4-mapped IPv6 address is returned as IPv4.
- */
+/** Reads `X-Forwarded-For` from the right as long as a trusted proxy wrote it (ASVS 4.1.3). */
 export function createClientAddress(
   trusted: readonly Network[],
 ): ClientAddress {

@@ -152,7 +152,6 @@ export function createLineWriter(
       if (isUrgent) void writeNow();
       else timer ??= setTimeout(writeNow, LINE_WAIT_MS);
     },
-    /** Resolves when everything queued so far is written. */
     async flush(): Promise<void> {
       while (waiting !== "" || writing !== null) await writeNow();
     },

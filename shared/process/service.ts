@@ -16,9 +16,7 @@ const EXIT_FAILED = 1;
 const SIGNALS = ["SIGTERM", "SIGINT"] as const;
 
 export interface RunningService {
-  /** The fields of the `ready` line: ports and ids. */
   ready: LogFields;
-  /** Finishes running work and releases everything. */
   stop(): Promise<void>;
 }
 

@@ -44,7 +44,6 @@ export function startServerSpan(method: string, parent: string | undefined) {
   const span = startWorkSpan(method, { kind: "server", parent, attributes });
   return {
     run: span.run,
-    /** The response was sent, or its client has disconnected. */
     end: (status: number) =>
       span.end(
         { "http.response.status_code": status },

@@ -22,10 +22,7 @@ export interface ServerAddress {
 }
 
 export interface RedisAddress extends ServerAddress {
-  /**
-   * The sentinels that watch the master, asked with every attempt to connect. Of
-   * `url`, only the protocol, user and database count then.
-   */
+  /** Asked for the master with every attempt to connect. Of `url`, only protocol, user and database then count. */
   sentinels?: {
     /** The name of the master in the sentinels' configuration: `sentinel monitor <name> …`. */
     name: string;
@@ -39,7 +36,6 @@ export interface RedisAddress extends ServerAddress {
 export interface ConnectionOptions {
   address: RedisAddress;
   now: MonotonicNow;
-  /** 0 ≤ x < 1, for the jitter between attempts. */
   random: () => number;
   /** Commands that must work before the connection counts as up. At least one: a frozen server accepts connections. */
   greeting: readonly (readonly string[])[];
@@ -59,10 +55,7 @@ const STABLE_MS = 1_000;
 /** An established connection asks the sentinels at most once in this time. */
 const RECONSIDER_MS = 1_000;
 
-/**
- * Keeps one connection to Redis. Instead of the library's own reconnect, a new client
- * per attempt: `close` can end a wait, and the sign-in has a deadline.
- */
+/** Keeps one connection. A new client per attempt gives the sign-in a deadline, which the library does not set. */
 export function openConnection(
   { address, now, random, greeting, onUp, onDown }: ConnectionOptions,
 ) {
@@ -137,7 +130,6 @@ export function openConnection(
         // No sentinel answered: keep the connection.
       });
     },
-    /** Closes the connection for good. Resolves when all of its sockets are closed. */
     async close(): Promise<void> {
       isClosed = true;
       retry.resolve();
@@ -228,7 +220,6 @@ export class Dialer {
 
 type Client = ReturnType<typeof makeClient>;
 
-/** Creates a client that does not connect by itself. */
 function makeClient(
   { url, username, password, clientName, ...tls }: ServerAddress,
 ) {
@@ -295,7 +286,6 @@ function masterUrl(url: string, reply: RedisReply, server: string): string {
   return master.href;
 }
 
-/** Rejects unless the server has the role of a master. */
 async function requireMaster(client: Client): Promise<void> {
   const role = await client.sendCommand<RedisReply>(["ROLE"]);
   const [word] = Array.isArray(role) ? role : [role];

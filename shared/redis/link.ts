@@ -119,7 +119,6 @@ export function createRedisLink(options: RedisLinkOptions) {
   });
   const isCircuitOpen = () => silentCalls >= SILENT_CALLS_MAX;
 
-  /** Checks whether the server is usable. */
   const probe = () => {
     if (isProbing || !connection.isUp) return;
     isProbing = true;

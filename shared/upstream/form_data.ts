@@ -2,7 +2,6 @@
 import { Buffer } from "node:buffer";
 import type { UploadedFile } from "../bus/job.ts";
 
-/** Characters that would end a quoted name; percent-encoded as browsers do. */
 const QUOTED = /["\r\n]/g;
 
 /** A form with these fields, then these files. `boundary` occurs in none of them: it has 128 random bits. */

@@ -180,7 +180,6 @@ export class HttpConnection {
     this.#raw.close();
   };
 
-  /** Never rejects. */
   async #write(bytes: Uint8Array): Promise<void> {
     try {
       for (let at = 0; at < bytes.length;) {

@@ -41,10 +41,7 @@ export function findHeadEnd(
   return -1;
 }
 
-/**
- * Parses a head, including the blank line; a single LF may stand for CRLF (RFC 9112,
- * 2.2). Throws `upstream_invalid` for what RFC 9112 calls unrecoverable.
- */
+/** A single LF may stand for CRLF (RFC 9112, 2.2). Throws `upstream_invalid` for what that calls unrecoverable. */
 export function parseResponseHead(text: string): ResponseHead {
   const [first = "", ...lines] = text.split(/\r?\n/);
   const [, minor, code] = STATUS_LINE.exec(first) ?? [];

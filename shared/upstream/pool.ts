@@ -52,7 +52,6 @@ export interface AttemptReport {
 export interface BackendPoolOptions<Backend extends PoolBackend> {
   backends: readonly Backend[];
   now: MonotonicNow;
-  /** Uniform in [0, 1). */
   random: () => number;
   /** Resolves after `ms`, or rejects if the signal aborts first. */
   sleep: (ms: number, signal: AbortSignal) => Promise<void>;
@@ -91,7 +90,6 @@ export class BackendPool<Backend extends PoolBackend> {
     }));
   }
 
-  /** By backend name, for metrics. */
   breakerStates(): ReadonlyMap<string, BreakerState> {
     return new Map(
       this.#slots.map((slot) => [slot.backend.config.name, slot.breaker.state]),

@@ -144,10 +144,7 @@ export class Job {
     });
   }
 
-  /**
-   * Runs the request, or waits for its pieces. Unless `mustAccept`, the next tick
-   * accepts it if no other frame was sent.
-   */
+  /** Runs the request, or waits for its pieces. Unless `mustAccept`, the next tick accepts it, if need be. */
   start(mustAccept: boolean): void {
     if (mustAccept || this.#body !== null) {
       this.sender.accept(this.#host.steadyNow());
@@ -249,10 +246,7 @@ export class Job {
     this.#report.completionTokens = tokens;
   }
 
-  /**
-   * Ends the job with the reason for which it was stopped, or else with the cause.
-   * Unless a model server is at fault, another worker may succeed.
-   */
+  /** Why it was stopped comes before the cause. Unless a model server is at fault, another worker may succeed. */
   #fail(cause: unknown): void {
     const usage = cause instanceof UpstreamError ? cause.usage : null;
     if (usage !== null) this.#setCost(usage, usage.completion_tokens);

@@ -127,7 +127,6 @@ export class Worker {
     };
   }
 
-  /** Jobs whose answer the edge has not fully acknowledged. */
   get unfinished(): number {
     return this.#jobs.size;
   }

@@ -153,7 +153,6 @@ export class Answer {
   }
 }
 
-/** Adds a delta to a whole response. */
 function collect(
   choice: Choice,
   delta: ChunkDelta,

@@ -74,10 +74,7 @@ function put(
   body[field] = { ...(isJsonObject(given) ? given : {}), [ours]: value };
 }
 
-/**
- * A message in the form that every server accepts: without null content and empty
- * arguments, and with the role `system` where `developer` is not supported.
- */
+/** A message that every server accepts: no null content, no empty arguments, `developer` only where supported. */
 function spelledOut(message: ChatMessage, dialect: Dialect): ChatMessage {
   const { role, content, tool_calls: calls } = message;
   if (role === "developer" && !dialect.developer_role) {

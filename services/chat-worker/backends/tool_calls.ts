@@ -6,7 +6,6 @@ import { parseJson, textOf } from "@gateway/shared/upstream/json";
 
 interface Call {
   index: number;
-  /** The server's id, or `""` if it sent none. */
   id: string;
   /** Empty until the server has sent it; nothing is passed on before. */
   name: string;
@@ -19,10 +18,7 @@ const CALLS_MAX = REQUEST_LIMITS.toolCallsPerMessageMax;
 /** A server that sends this much before the name of a call is broken. */
 const HELD_CHARS_MAX = 64 * 1024;
 
-/**
- * Converts tool calls into what every SDK accepts: an index in each fragment, id,
- * type and name in the first one of a call and only there, arguments as text.
- */
+/** Converts tool calls for SDKs: an index in each fragment, id and name in a call's first one, arguments as text. */
 export class ToolCallFragments {
   readonly #idPrefix: string;
   readonly #calls: Call[] = [];

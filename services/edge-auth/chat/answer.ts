@@ -1,7 +1,4 @@
-/**
- * The two ways an answer reaches a client: as events while it is generated, or as one
- * body. A failure is an HTTP error as long as nothing has been sent.
- */
+/** The two ways of an answer to a client: events, or one body. A failure is an HTTP error until something was sent. */
 import { Buffer } from "node:buffer";
 import { SSE_LIMITS, STREAM_LIMITS } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";

@@ -44,7 +44,6 @@ export interface AttemptContext {
   onSlotFreed: () => void;
 }
 
-/** A job that is to be sent. */
 export interface Offer {
   requestId: string;
   family: WorkerFamily;

@@ -44,14 +44,12 @@ export interface DispatcherOptions {
   >;
   edgeId: string;
   now: MonotonicNow;
-  /** 0 ≤ x < 1. */
   random: () => number;
   /** Runs a function within {@link CONTROL_WAIT_MS}. */
   scheduleSoon: (flush: () => void) => void;
   log: Log;
   /** Requests that may wait for a slot. Default `DISPATCH_LIMITS.queueMax`. */
   queueMax?: number;
-  /** A request is ended after this long, in any state. */
   requestTimeoutMs: number;
   busLostMs?: number;
 }

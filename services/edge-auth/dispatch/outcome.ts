@@ -37,7 +37,6 @@ export class RunOutcome {
   dispatchMs: number | null = null;
   /** From the start of the run to the first bytes of the answer. */
   firstByteMs: number | null = null;
-  /** From the start of the run to its end. */
   durationMs = 0;
   /** Attempts that were lost and repeated on another worker. */
   repeats = 0;

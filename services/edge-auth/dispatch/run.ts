@@ -154,7 +154,6 @@ export class Run {
     return true;
   }
 
-  /** The bus reports that the job of this attempt had no subscriber. */
   onNoResponders(number: number): void {
     const stream = this.#attempt?.stream;
     if (stream?.attempt !== number || this.#state !== "active") return;

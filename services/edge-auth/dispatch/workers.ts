@@ -66,7 +66,6 @@ export class WorkerTable {
     return !draining && inFlight < slots;
   }
 
-  /** A worker for this model that is not in `tried`, or null. */
   pick(model: string, tried: ReadonlySet<string>): string | null {
     const nowMs = this.#now();
     const candidates = this.#workers.values().filter((worker) =>
@@ -88,7 +87,6 @@ export class WorkerTable {
     return this.#workers.get(id)?.family ?? "chat";
   }
 
-  /** Whether a worker, busy or not, runs this model and is not draining. */
   hasWorkerFor(model: string): boolean {
     return this.#workers.values().some((worker) =>
       worker.models.has(model) && !worker.draining

@@ -42,10 +42,7 @@ interface Unsettled {
   isReported: boolean;
 }
 
-/**
- * Renews leases, and delivers settlements exactly once, however long Redis is
- * unavailable; at most once if Redis has lost the lease.
- */
+/** Renews leases, and delivers settlements exactly once, however long Redis is away; at most once if it lost the lease. */
 export function createLeases(
   { redis, now, log, unsettledMax = UNSETTLED_MAX }: {
     redis: RedisLink;

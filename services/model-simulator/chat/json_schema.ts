@@ -5,7 +5,6 @@ import { type Random, someWords } from "./language.ts";
 
 type Schema = { readonly [keyword: string]: unknown };
 
-/** A schema and its name in error messages. */
 export interface NamedSchema {
   /** For example `response_format`. */
   readonly param: string;
@@ -87,7 +86,6 @@ export function checkSchema(named: NamedSchema): void {
   }
 }
 
-/** The fault of a schema itself, without those nested in it. */
 function faultOf(
   schema: unknown,
   root: Schema,

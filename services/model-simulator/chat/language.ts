@@ -38,7 +38,6 @@ interface Candidate {
   readonly places: readonly number[];
 }
 
-/** A token and how likely it was before `temperature` and `top_p`. */
 export interface TokenLogprob {
   readonly token: string;
   readonly logprob: number;

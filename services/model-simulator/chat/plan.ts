@@ -61,7 +61,6 @@ export function planChoice(
   return { ...plan, given, tokensWanted };
 }
 
-/** Throws an `HttpError` for a schema outside the subset. */
 export function checkSchemas(request: ChatRequest): void {
   const answer = schemaOfAnswer(request);
   if (answer !== null) checkSchema(answer);

@@ -40,7 +40,6 @@ export class HttpError extends Error {
   }
 }
 
-/** The failure that a phrase requested. */
 export function requestedError(status: number): HttpError {
   const [type, code, message] = KINDS.get(status) ??
     (status < 500

@@ -12,7 +12,6 @@ export const MODEL_IDS = {
 
 export type Kind = keyof typeof MODEL_IDS;
 
-/** The elements of `GET /v1/models`. */
 export const MODELS = Object.values(MODEL_IDS).map((id) => ({
   id,
   object: "model",

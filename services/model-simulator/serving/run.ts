@@ -33,7 +33,6 @@ export function eventText(type: string, members: object): string {
   return `event: ${type}\ndata: ${JSON.stringify({ type, ...members })}\n\n`;
 }
 
-/** What a request asks for, once it is read. */
 export interface Planned {
   readonly controls: Controls;
   /** Rejects with an `HttpError` for what the simulator does not support. */
@@ -41,7 +40,6 @@ export interface Planned {
 }
 
 export interface Answer {
-  /** Default: 200. */
   readonly status?: number;
   readonly contentType: string;
   readonly headers?: Record<string, string>;
