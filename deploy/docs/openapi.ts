@@ -10,7 +10,7 @@ import {
 import {
   ApiError,
   ERROR_KINDS,
-  type ErrorCode,
+  isErrorCode,
 } from "@gateway/shared/openai/error";
 import { TAKES } from "@gateway/shared/openai/fields";
 import {
@@ -85,10 +85,6 @@ export function openApiDocument(
   document.components.examples = Object.fromEntries(examples);
   document.components.schemas = jsonSchemas();
   return document;
-}
-
-export function isErrorCode(code: string): code is ErrorCode {
-  return code in ERROR_KINDS;
 }
 
 /** The named schemas of requests and answers. */

@@ -1,7 +1,11 @@
 /** Writes the generated pages and the schema of the models file: `deno task docs`. */
 import { catalogJsonSchema } from "@gateway/shared/models/catalog";
 import { DIALECT_NAMES, DIALECTS } from "@gateway/shared/models/dialects";
-import { ApiError, ERROR_KINDS } from "@gateway/shared/openai/error";
+import {
+  ApiError,
+  ERROR_KINDS,
+  isErrorCode,
+} from "@gateway/shared/openai/error";
 import { aboutOf, type Variables } from "@gateway/shared/process/env";
 import * as z from "zod";
 import { CHAT_WORKER_VARIABLES } from "../../services/chat-worker/config.ts";
@@ -10,7 +14,7 @@ import { CONSOLE_VARIABLES } from "../../services/key-admin/config.ts";
 import { MEDIA_WORKER_VARIABLES } from "../../services/media-worker/config.ts";
 import { SIMULATOR_VARIABLES } from "../../services/model-simulator/config.ts";
 import { metricRows } from "./metrics.ts";
-import { isErrorCode, openApiDocument } from "./openapi.ts";
+import { openApiDocument } from "./openapi.ts";
 
 const ROOT = new URL("../../", import.meta.url);
 

@@ -54,7 +54,11 @@ export function billOfMaterials({ specifiers, npm }: LockFile) {
       version,
       scope: required.has(id) ? "required" : "excluded",
       purl: `pkg:npm/${name.replace("@", "%40")}@${version}`,
-      hashes: [{ alg: "SHA-512", content: hexOf(integrity) }],
+      hashes: [{
+        alg: "SHA-512",
+        content: Uint8Array.fromBase64(integrity.replace("sha512-", ""))
+          .toHex(),
+      }],
     })),
     dependencies: packages.map(({ id, needs }) => ({
       ref: id,
@@ -68,11 +72,6 @@ function nameAndVersion(id: string): { name: string; version: string } {
   const at = id.indexOf("@", 1);
   const [version = ""] = id.slice(at + 1).split("_");
   return { name: id.slice(0, at), version };
-}
-
-/** `sha512-<base64>` as hexadecimal digits. */
-function hexOf(integrity: string): string {
-  return Uint8Array.fromBase64(integrity.replace("sha512-", "")).toHex();
 }
 
 if (import.meta.main) {

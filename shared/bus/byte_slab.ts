@@ -16,15 +16,13 @@ export class ByteSlab {
   /** Returns a piece of `bytes` zeros. Large ones are arrays of their own. */
   take(bytes: number): Uint8Array<ArrayBuffer> {
     if (bytes > this.#slabBytesMax / 4) return new Uint8Array(bytes);
-    if (this.#used + bytes > this.#slab.length) this.#renew(bytes);
+    if (this.#used + bytes > this.#slab.length) {
+      const doubled = Math.max(512, 2 * this.#slab.length, bytes);
+      this.#slab = new Uint8Array(Math.min(doubled, this.#slabBytesMax));
+      this.#used = 0;
+    }
     const start = this.#used;
     this.#used = start + bytes;
     return this.#slab.subarray(start, this.#used);
-  }
-
-  #renew(bytes: number): void {
-    const doubled = Math.max(512, 2 * this.#slab.length, bytes);
-    this.#slab = new Uint8Array(Math.min(doubled, this.#slabBytesMax));
-    this.#used = 0;
   }
 }

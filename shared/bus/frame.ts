@@ -26,7 +26,7 @@
 import { z } from "zod";
 import { BUS_LIMITS } from "../limits.ts";
 import type { Usage } from "../openai/completion.ts";
-import { ApiError, ERROR_KINDS, type ErrorCode } from "../openai/error.ts";
+import { ApiError, isErrorCode } from "../openai/error.ts";
 
 const FRAME_VERSION = 1;
 export const FRAME_HEADER_BYTES = 16;
@@ -319,8 +319,4 @@ export function parseJson<T>(
   } catch {
     return null;
   }
-}
-
-function isErrorCode(code: string): code is ErrorCode {
-  return Object.hasOwn(ERROR_KINDS, code);
 }

@@ -76,16 +76,14 @@ export const BASE_URL_FORM =
 
 /** The base URL of a model server, without credentials or parameters. */
 export const baseUrlSchema = z.string()
-  .refine(isBaseUrl, { error: `expected ${BASE_URL_FORM}` })
+  .refine((text) => {
+    const url = URL.parse(text);
+    return url !== null && /^https?:$/.test(url.protocol) &&
+      url.hostname !== "" && url.username === "" && url.password === "" &&
+      !/[?#]/.test(text);
+  }, { error: `expected ${BASE_URL_FORM}` })
   .transform((text) => text.replace(/\/+$/, ""))
   .describe("Up to and including /v1, as in http://vllm:8000/v1.");
-
-function isBaseUrl(text: string): boolean {
-  const url = URL.parse(text);
-  return url !== null && /^https?:$/.test(url.protocol) &&
-    url.hostname !== "" && url.username === "" && url.password === "" &&
-    !/[?#]/.test(text);
-}
 
 const headers = z.record(
   z.string().regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/, {
@@ -282,19 +280,17 @@ function repeated<Name extends string>(
 export function parseCatalog(json: unknown): Catalog {
   const read = file.safeParse(json, { reportInput: true });
   if (!read.success) {
-    const mistakes = read.error.issues.flatMap(mistakesOf);
+    const mistakes = read.error.issues.flatMap((issue) => {
+      const where = formatPath(issue.path) || "the file";
+      const lines = describeIssue(issue).split("\n");
+      return lines.map((what) => `${where}: ${what}`);
+    });
     throw new ConfigError("the models file", mistakes);
   }
   return new Map(read.data.models.map((model) => [model.id, model]));
 }
 
-/** Describes an issue for the operator, without the value, which may be a secret. */
-function mistakesOf(issue: z.core.$ZodIssue): string[] {
-  const where = formatPath(issue.path) || "the file";
-  return describeIssue(issue).split("\n").map((what) => `${where}: ${what}`);
-}
-
-/** One line for each mistake of the issue. */
+/** One line for each mistake of the issue, without the value, which may be a secret. */
 function describeIssue(issue: z.core.$ZodIssue): string {
   if (issue.code === "invalid_key") {
     return issue.issues.map(({ message }) => message).join("\n");

@@ -95,6 +95,10 @@ export const ERROR_KINDS = {
 
 export type ErrorCode = keyof typeof ERROR_KINDS;
 
+export function isErrorCode(code: string): code is ErrorCode {
+  return Object.hasOwn(ERROR_KINDS, code);
+}
+
 /** The body of every authentication failure, exactly as in the specification. */
 export const UNAUTHORIZED_BODY: ErrorBody = {
   error: { code: "unauthorized", message: "unauthorized", type: "error" },

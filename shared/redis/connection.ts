@@ -99,7 +99,9 @@ export function openConnection(
       if (isClosed) return;
       onDown(cause);
       retry = Promise.withResolvers<void>();
-      await settlesWithin(retry.promise, backoffMs(failures, random));
+      const fullMs = Math.min(BACKOFF_MAX_MS, BACKOFF_FIRST_MS * 2 ** failures);
+      // Shortened by up to half, so that edges do not return in step.
+      await settlesWithin(retry.promise, fullMs * (1 - random() / 2));
     }
   };
   const running = run();
@@ -139,12 +141,6 @@ export function openConnection(
       await dialer.closed();
     },
   };
-}
-
-/** 25, 50, 100 … 500 ms, each shortened by up to half so that edges do not return in step. */
-function backoffMs(failures: number, random: () => number): number {
-  const fullMs = Math.min(BACKOFF_MAX_MS, BACKOFF_FIRST_MS * 2 ** failures);
-  return fullMs * (1 - random() / 2);
 }
 
 /** Opens connections, and cleans up after those that fail. */

@@ -180,19 +180,16 @@ export class Worker {
     if (lostForMs > 0 && !isBusGone) return;
     const oldestMs = this.#clock.now() - DISPATCH_LIMITS.edgeLostMs;
     for (const [edge, seenAtMs] of this.#edgeSeenAtMs) {
-      if (isBusGone || seenAtMs <= oldestMs) this.#onEdgeLost(edge);
+      if (!isBusGone && seenAtMs > oldestMs) continue;
+      this.#edgeSeenAtMs.delete(edge);
+      for (const { options, sender } of this.#jobs.values()) {
+        if (options.edgeId === edge) sender.cancel("edge_lost");
+      }
     }
   }
 
   #onEdgeSeen(edge: string): void {
     this.#edgeSeenAtMs.set(edge, this.#clock.now());
-  }
-
-  #onEdgeLost(edge: string): void {
-    this.#edgeSeenAtMs.delete(edge);
-    for (const { options, sender } of this.#jobs.values()) {
-      if (options.edgeId === edge) sender.cancel("edge_lost");
-    }
   }
 
   /** Finishes the running jobs, and stops the rest after `graceMs`. Resolves at the latest {@link ABORT_MS} later. */

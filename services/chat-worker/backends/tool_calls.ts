@@ -58,7 +58,10 @@ export class ToolCallFragments {
     const index = Number.isInteger(fragment.index) ? fragment.index : null;
     const id = textOf(fragment.id);
     const name = textOf(detail.name);
-    const text = argumentsText(detail.arguments);
+    // Arguments should be JSON text, but some servers send the object itself.
+    const text = isJsonObject(detail.arguments)
+      ? JSON.stringify(detail.arguments)
+      : textOf(detail.arguments);
     const call = this.#callOf(index, id, name, text);
     this.#last = call;
     call.hasArguments ||= text !== "";
@@ -113,9 +116,4 @@ export class ToolCallFragments {
     if (index !== null) this.#byIndex.set(index, call);
     return call;
   }
-}
-
-/** Arguments should be JSON text, but some servers send the object itself. */
-function argumentsText(value: unknown): string {
-  return isJsonObject(value) ? JSON.stringify(value) : textOf(value);
 }

@@ -101,7 +101,10 @@ export class Dispatcher {
       publish: (...message) => this.#tryPublish(...message),
       control: (family, workerId, record) =>
         this.#control.add(controlSubject(family, workerId), record),
-      onSlotFreed: () => this.#offerSoon(),
+      // At the end of this turn: the run that freed the slot has not finished yet.
+      onSlotFreed: () => {
+        if (this.waiting > 0) queueMicrotask(() => this.#queue.offer());
+      },
       onWorkerMissing: (workerId) => this.#onMissing(workerId),
     };
   }
@@ -291,11 +294,6 @@ export class Dispatcher {
 
   #forEach(event: (run: Run) => void): void {
     for (const run of [...this.#runs.values()]) event(run);
-  }
-
-  /** At the end of this turn, because the run that freed the slot has not finished yet. */
-  #offerSoon(): void {
-    if (this.#queue.length > 0) queueMicrotask(() => this.#queue.offer());
   }
 
   #tryPublish(subject: string, payload: Uint8Array, reply?: string): boolean {
