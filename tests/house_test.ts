@@ -15,7 +15,7 @@ const ROOMS: { [room: string]: readonly [bound: number, target: number] } = {
   "services/edge-auth": [6_185, 4_600],
   "services/chat-worker": [1_160, 1_100],
   "services/media-worker": [1_350, 1_300],
-  "services/key-admin": [10_130, 6_300],
+  "services/key-admin": [10_120, 6_300],
   "services/model-simulator": [2_950, 2_600],
   "shared": [10_600, 9_100],
   "deploy": [2_520, 2_400],

@@ -114,10 +114,7 @@ export const formGuard = (timeoutMs: number = FORM_MS) =>
   });
 
 /** The fields of a form with a file, of which the form has the name. Strangers are asked to sign in: theirs is not read. */
-async function readUpload(
-  c: ConsoleContext,
-  type: string,
-): Promise<URLSearchParams> {
+async function readUpload(c: ConsoleContext, type: string) {
   const form = new URLSearchParams();
   if (await findSignedIn(c) === null) return form;
   const bytesMax = TRY_LIMITS.heldBytes + FORM_BYTES_MAX;

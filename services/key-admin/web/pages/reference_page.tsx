@@ -96,14 +96,8 @@ const OperationCard = (
     <section class="card">
       <code>{name}</code>
       <Prose text={description} />
-      {[["Request", content], ["Answer", responses[200]]].map(
-        ([label, part]) =>
-          refsIn(part).length > 0 && (
-            <p>
-              {label}: {listed(refsIn(part).map(linkTo))}
-            </p>
-          ),
-      )}
+      <Refs label="Request" part={content} />
+      <Refs label="Answer" part={responses[200]} />
       {examples.map(([id, { value }]) => (
         <details>
           <summary>Example: {id}</summary>
@@ -150,35 +144,34 @@ const Shape = ({ name, isRequest }: { name: string; isRequest: boolean }) => (
 );
 
 /** The fields of an object and of objects in it: `function.name`, `choices[].index`. */
-function fieldsOf({ properties = {}, required = [] }: Schema) {
-  return Object.entries(properties).flatMap(
-    (
-      [name, schema],
-    ): { path: string; schema: Schema; isRequired: boolean }[] => {
-      const { items = schema } = schema;
-      const prefix = items === schema ? name : `${name}[]`;
-      return [
-        { path: name, schema, isRequired: required.includes(name) },
-        ...fieldsOf(items).map((field) => ({
-          ...field,
-          path: `${prefix}.${field.path}`,
-        })),
-      ];
-    },
-  );
+function fieldsOf({ properties = {}, required = [] }: Schema): Member[] {
+  return Object.entries(properties).flatMap(([name, schema]) => {
+    const { items = schema } = schema;
+    const prefix = items === schema ? name : `${name}[]`;
+    const inner = fieldsOf(items)
+      .map((field) => ({ ...field, path: `${prefix}.${field.path}` }));
+    const isRequired = required.includes(name);
+    return [{ path: name, schema, isRequired }, ...inner];
+  });
 }
+type Member = { path: string; schema: Schema; isRequired: boolean };
 
 /** The names of the schemas that a part of the description refers to. */
 const refsIn = (part: unknown): string[] =>
   [...JSON.stringify(part ?? {}).matchAll(/#\/components\/schemas\/(\w+)/g)]
     .map(([, name = ""]) => name);
 const linkTo = (name: string) => <a href={`#${name}`}>{name}</a>;
+const Refs = ({ label, part }: { label: string; part: unknown }) =>
+  refsIn(part).length > 0 && (
+    <p>
+      {label}: {listed(refsIn(part).map(linkTo))}
+    </p>
+  );
 
 /** What a schema takes: a type with bounds, values, or other schemas. */
 function takes(schema: Schema, ignoresNull: boolean): Child {
   const { $ref = "", items, const: value = null } = schema;
-  const types = [schema.type ?? []].flat()
-    .filter((type) => !ignoresNull || type !== "null");
+  const counts = (type: unknown) => !ignoresNull || type !== "null";
   const [ref] = refsIn($ref);
   if (ref) return linkTo(ref);
   const values = schema.enum ?? (value === null ? [] : [value]);
@@ -186,13 +179,13 @@ function takes(schema: Schema, ignoresNull: boolean): Child {
     return listed(values.map((one) => <code key={one}>{one}</code>));
   }
   const options = (schema.anyOf ?? schema.oneOf ?? [])
-    .filter(({ type }) => !ignoresNull || type !== "null");
+    .filter(({ type }) => counts(type));
   if (options.length > 0) {
     return listed(options.map((option) => takes(option, ignoresNull)));
   }
   return (
     <>
-      {types.join(" or ")}
+      {[schema.type ?? []].flat().filter(counts).join(" or ")}
       {boundsOf(schema)}
       {items && <>{" of "}{takes(items, false)}</>}
     </>
