@@ -40,7 +40,7 @@ export function describeSummary(
     "Try it:",
     "",
     `  curl -N ${edgeUrls[0]}/v1/chat/completions ` +
-    `-H "Authorization: Bearer ${firstKey.key ?? "$API_KEY"}" ` +
+    `-H "Authorization: Bearer ${firstKey.key ?? "$OPENAI_API_KEY"}" ` +
     `-H "Content-Type: application/json" ` +
     `-d '${body.replaceAll("'", `'\\''`)}'`,
     "",

@@ -10,7 +10,7 @@ export const labelOf = (name: string): string =>
 
 const PERMISSIONS: Readonly<Record<string, string>> = {
   models: "List of models",
-  speech: "Speech, transcription",
+  speech: "Speech and transcription",
 };
 
 /** What a scope of a key allows. */

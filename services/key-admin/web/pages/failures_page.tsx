@@ -82,7 +82,7 @@ export function Failures(
           </div>
           {listed
             ? <a class="button small" href={listed}>Show requests</a>
-            : <span class="help">Each key's page lists the last ones</span>}
+            : <span class="help">Each key's page lists its own</span>}
         </div>
       }
       rows={reasons}
