@@ -93,7 +93,7 @@ export const EDGE_METRICS = {
   }),
   refusals: counter("gateway_refusals_total", {
     help:
-      "Refused chat requests. `reason`: the limit (`requests`, `tokens`, `day`, `concurrency`), the missing right (`scope`, `model`) or the state of the key. `of`: whose limit, `key` or `owner`.",
+      "Refused chat requests. `reason`: the limit (`requests`, `tokens`, `day`, `concurrency`, `images_per_day`, `characters_per_day`, `audio_seconds_per_day`, `video_seconds_per_day`, `video_jobs`), the missing right (`scope`, `model`) or the state of the key. `of`: whose limit, `key` or `owner`.",
     labels: ["reason", "of"],
   }),
   failedRequestsLost: counter("gateway_failed_requests_lost_total", {

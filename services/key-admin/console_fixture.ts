@@ -10,13 +10,16 @@ import {
   type FailureReason,
 } from "@gateway/shared/keys/failed_requests";
 import {
+  dayLimitField,
   LIMITER_EPOCH_MS,
   LIMITER_FIELDS,
   USAGE_KINDS,
+  USAGE_UNITS,
   usageDay,
   usageField,
   usageHour,
   type UsageKind,
+  type UsageUnit,
 } from "@gateway/shared/keys/limiter_state";
 import {
   failedKey,
@@ -336,12 +339,34 @@ export async function useLimits(
   await redis.evalScript(USE_SCRIPT, keys, args.map(String));
 }
 
+const USE_UNITS_SCRIPT = defineScript(
+  "test/use_units",
+  `
+local day = math.floor((redis.call('TIME')[1] - ${
+    LIMITER_EPOCH_MS / 1000
+  }) / 86400)
+redis.call('HSET', KEYS[1], ARGV[1], struct.pack('<dd', day, ARGV[2]))
+`,
+);
+
+/** Writes what admissions have counted of a unit today. */
+export async function useUnits(
+  { deps: { redis } }: Site,
+  principal: Principal,
+  unit: UsageUnit,
+  count: number,
+): Promise<void> {
+  const args = [dayLimitField(unit), String(count)];
+  await redis.evalScript(USE_UNITS_SCRIPT, [limiterKey(principal)], args);
+}
+
 const KINDS = [
   ...["requests", "errors", "refused"] as const,
   ...["promptTokens", "completionTokens"] as const,
 ];
 const COUNTERS = [
-  ...KINDS.map((kind) => [kind, USAGE_KINDS[kind]] as const),
+  ...[...KINDS, ...USAGE_UNITS]
+    .map((kind) => [kind, USAGE_KINDS[kind]] as const),
   ...FAILURE_REASONS.map((reason) => [reason, reason] as const),
 ];
 

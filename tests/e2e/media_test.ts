@@ -8,6 +8,7 @@ import { Buffer } from "node:buffer";
 import OpenAI, { APIError } from "openai";
 import { UPLOAD_LIMITS } from "@gateway/shared/limits";
 import { startCluster } from "../support/cluster.ts";
+import { waitFor } from "../support/wait_for.ts";
 import { silence } from "./recording_fixture.ts";
 
 const SPEECH = {
@@ -359,6 +360,59 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
     ];
     for (const [ask, expected] of rows) {
       assert.deepEqual(await errorOf(await ask()), expected);
+    }
+  });
+
+  await t.step("the limits of a day are kept", async () => {
+    const limits = "--images-per-day=2 --characters-per-day=20 " +
+      "--audio-seconds-per-day=1 --scopes=speech,image";
+    const options = ["--description", "Limited", ...limits.split(" ")];
+    const { key } = JSON.parse(
+      await cluster.keys("create", ...options, "--json"),
+    );
+    const draw = (n: number) => () =>
+      post("/images/generations", JSON.stringify({ ...IMAGE, n }), key);
+    const say = (input: string) => () =>
+      post("/audio/speech", JSON.stringify({ ...SPEECH, input }), key);
+    const record = () =>
+      post(
+        "/audio/transcriptions",
+        form([["model", RECORDING], ["file", silence()]]),
+        key,
+      );
+    const bad = { ...IMAGE, prompt: "[simulator: error 400]", n: 2 };
+    const fail = () => post("/images/generations", JSON.stringify(bad), key);
+    const rows: [
+      ask: () => Promise<Response>,
+      status: number,
+      limit?: RegExp,
+    ][] = [
+      [draw(2), 429, /^Limit of images per day reached for this API key/],
+      [draw(1), 200],
+      [draw(1), 429, /images per day/],
+      [say("x".repeat(20)), 200],
+      [say("x"), 429, /characters per day/],
+      [record, 429, /audio seconds per day/],
+    ];
+    const isDone = async (ask: () => Promise<Response>, status: number) => {
+      const response = await ask();
+      await response.text();
+      return response.status === status;
+    };
+    assert.ok(await isDone(fail, 400));
+    // What a failure had reserved is given back when it is settled.
+    await waitFor(() => isDone(draw(1), 200), { what: "the refund" });
+    // How long a recording is, is known when it has been transcribed.
+    await waitFor(() => isDone(record, 429), { what: "the seconds" });
+    for (const [ask, status, limit] of rows) {
+      const response = await ask();
+      const text = await response.text();
+      assert.equal(response.status, status, text);
+      if (limit === undefined) continue;
+      const { error } = JSON.parse(text);
+      assert.equal(error.code, "rate_limit_exceeded");
+      assert.match(error.message, limit);
+      assert.equal(response.headers.get("x-should-retry"), "false");
     }
   });
 

@@ -59,6 +59,20 @@ Deno.test("keys edit changes the given settings and keeps the others", async (t)
     [["--models", ""], { models: [] }],
     [["--rpm", "0"], { limits }],
     [["--tpm", "5000", "--concurrency", "2"], { limits: more }],
+    [
+      [
+        ...["--images-per-day", "1", "--characters-per-day", "2"],
+        ...["--audio-seconds-per-day", "3", "--video-seconds-per-day", "4"],
+        ...["--video-jobs", "5"],
+      ],
+      {
+        limits: {
+          ...{ ...more, images_per_day: 1, characters_per_day: 2 },
+          ...{ audio_seconds_per_day: 3, video_seconds_per_day: 4 },
+          video_jobs: 5,
+        },
+      },
+    ],
     [["--expires", "never"], { expires_at: null }],
     [["--expires", "2098-12-31T23:59:59+02:00"], {
       expires_at: "2098-12-31T21:59:59.000Z",
@@ -194,10 +208,11 @@ Deno.test("owners list, limits and sign-out", async () => {
   const limits = (...args: string[]) =>
     run(site, "owners", "limits", ADA, ...args);
   assert.match((await limits()).text, /none$/);
-  await limits("--rpm", "60", "--concurrency", "4");
+  await limits("--rpm", "60", "--concurrency", "4", "--video-jobs", "1");
   const { json } = await limits("--rpm", "0");
   assert.equal(json.limits.requests_per_minute, 0);
   assert.equal(json.limits.concurrency, 4);
+  assert.equal(json.limits.video_jobs, 1);
   await run(site, "owners", "sign-out", ADA);
   assert.equal((await client.get("/keys")).status, 302);
 });

@@ -12,6 +12,7 @@ import {
   startConsole,
   storedKey,
   useLimits,
+  useUnits,
 } from "../console_fixture.ts";
 import { limitsOf } from "../domain/keys/settings.ts";
 import { routeOwner } from "../routes_fixture.ts";
@@ -289,6 +290,17 @@ Deno.test("limits are shown with their use, the one that binds first, and those 
   });
   const full = await of(`/keys/${id}`);
   assert.match(full, /60 of 60".*refused for at least 1 s/s);
+  assert.ok(!full.includes("Images per day"), "there is no such limit");
+  const ofMedia = { ...limits, imagesPerDay: 4, videoJobs: 2 };
+  const drawn = await storedKey(site, ownerId, { limits: ofMedia });
+  await useUnits(site, { ownerId, keyId: drawn.id }, "images", 4);
+  const media = await of(`/keys/${drawn.id}`);
+  assert.match(media, /binds: images per day of this key.*of this kind are/s);
+  assert.match(
+    media,
+    /aria-label="Images per day[^>]* aria-valuetext="4 of 4"/,
+  );
+  assert.match(media, /aria-label="Video jobs[^>]* aria-valuetext="0 of 2"/);
   for (const path of ["/keys", "/usage"]) {
     assert.match(await of(path), /Your limits.*Set by the operator/s, path);
   }

@@ -46,6 +46,8 @@ Deno.test("usage by model and the reasons of failures are the same on the pages 
     ...{ requests_per_minute: 10, "tokens_per_day.owner": 8 },
   }, "llama3.2:70b");
   await useKey(site, key, nowMs, { refused: 20, unknown_model: 20 });
+  const made = { requests: 6, images: 3, characters: 1_200 };
+  await useKey(site, key, nowMs, made, "draw-1");
   await useKey(site, key, earlierMs, { requests: 3 });
   const other = { ownerId, keyId: id };
   await useKey(site, other, nowMs, { requests: 2, promptTokens: 4 }, "small-1");
@@ -56,13 +58,19 @@ Deno.test("usage by model and the reasons of failures are the same on the pages 
     assert.match(text, /Limit of the key: requests per minute 10 /);
     assert.match(text, /llama3\.2:70b 1,500 5 18 7 9 /);
     assert.match(text, /Refused 38 /);
+    assert.match(text, /Images 3 Characters 1,200 /);
+    assert.match(text, /draw-1 6 0 0 0 0 3 1,200 /);
+    assert.doesNotMatch(text, /Audio seconds/);
     assert.equal(text.includes("small-1 2 0 0 4 0"), path === "/usage");
   }
   const day = usageDay(nowMs).replace(/(\d{4})(\d\d)(\d\d)/, "$1-$2-$3");
   const hour = { day, hour_utc: usageHour(nowMs) };
   const named = { key_id: keyId, description: "Secret project 1" };
   const lines = await fileOf(client, `/keys/${keyId}/export.csv`);
-  const [earlier, unknown, known] = lines.map(counted);
+  const [earlier, unknown, drawn, known] = lines.map(counted);
+  assert.partialDeepStrictEqual(drawn, {
+    ...{ model: "draw-1", requests: "6", images: "3", characters: "1200" },
+  });
   assert.partialDeepStrictEqual(earlier, {
     ...named,
     requests: "3",
@@ -77,7 +85,7 @@ Deno.test("usage by model and the reasons of failures are the same on the pages 
     ...{ input_tokens: "7", output_tokens: "9" },
     ...{ requests_per_minute: "10", "tokens_per_day.owner": "8" },
   });
-  assert.equal(lines.length, 3);
+  assert.equal(lines.length, 4);
 
   const actor = { by: email, ip: "" };
   await fail(site, key, {});

@@ -130,6 +130,10 @@ export const limitsOf = <T>(
 
 /** The limits in the order in which they are shown. */
 export const LIMIT_NAMES = Object.values(limitsOf((name) => name));
+/** Those on images, speech, recordings and videos. */
+export const MEDIA_LIMITS = LIMIT_NAMES.filter((name) =>
+  !/^(requests|tokens)$/.test(LIMITS[name].unit)
+);
 
 /** The words of a limit's name: `limitWords("tokensPerDay", "_")` is `tokens_per_day`. */
 export const limitWords = (name: string, separator: string): string =>

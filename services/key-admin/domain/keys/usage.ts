@@ -8,8 +8,10 @@ import {
   LIMITER_FIELDS,
   parseUsageField,
   USAGE_KINDS,
+  USAGE_UNITS,
   usageDay,
   usageHour,
+  type UsageUnit,
 } from "@gateway/shared/keys/limiter_state";
 import {
   failedKey,
@@ -30,6 +32,7 @@ import { asList, asNumber, asTexts, readHash } from "../store/redis.ts";
 /** What is counted. `requests` ran, `failed` are those of them that failed; `refused` did not run. */
 export type CountName =
   | ("requests" | "failed" | "refused" | "inputTokens" | "outputTokens")
+  | UsageUnit
   | FailureReason;
 
 export type Counts = { [Name in CountName]?: number };
@@ -125,6 +128,7 @@ const NAME_OF_COUNTER: ReadonlyMap<string, CountName> = new Map([
   [USAGE_KINDS.refused, "refused"],
   [USAGE_KINDS.promptTokens, "inputTokens"],
   [USAGE_KINDS.completionTokens, "outputTokens"],
+  ...USAGE_UNITS.map((unit) => [USAGE_KINDS[unit], unit] as const),
   ...FAILURE_REASONS.map((reason) => [reason, reason] as const),
 ]);
 

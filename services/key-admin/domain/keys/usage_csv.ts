@@ -1,9 +1,13 @@
 import { FAILURE_REASONS } from "@gateway/shared/keys/failed_requests";
-import { USAGE_DAYS_KEPT } from "@gateway/shared/keys/limiter_state";
+import {
+  USAGE_DAYS_KEPT,
+  USAGE_UNITS,
+} from "@gateway/shared/keys/limiter_state";
 import { KEY_FIELDS, type KeyRecord } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { csvHead, csvLine } from "../store/csv.ts";
 import { keysFrom } from "./key_page.ts";
+import { limitWords } from "./settings.ts";
 import {
   add,
   type CountName,
@@ -22,6 +26,7 @@ const COLUMNS: readonly (readonly [title: string, name: CountName])[] = [
   ["refused", "refused"],
   ["input_tokens", "inputTokens"],
   ["output_tokens", "outputTokens"],
+  ...USAGE_UNITS.map((unit) => [limitWords(unit, "_"), unit] as const),
   ...FAILURE_REASONS.map((reason) => [reason, reason] as const),
 ];
 

@@ -25,6 +25,7 @@ import { choice, FORM, list, readForm, text } from "../forms.ts";
 import { showPage } from "../layout.tsx";
 import { Curl, TryLink } from "../key_parts.tsx";
 import { Box, Field, PostForm, ShownOnce } from "../parts.tsx";
+import { LimitFields } from "./limits_view.tsx";
 import { labelOf, number, permissionOf } from "../texts.tsx";
 import { behindPassword } from "../session.ts";
 
@@ -283,21 +284,9 @@ async function showForm(
         </div>
         <p class="help error" id="scopes-error">{errors.get("scopes")}</p>
       </fieldset>
-      <fieldset class="field">
-        <legend>Limits</legend>
-        <div class="pair">
-          {Object.values(limitsOf((name) => (
-            <Field
-              {...common(name)}
-              label={labelOf(name)}
-              type="number"
-              min={0}
-              placeholder="No limit"
-              {...helpOf(ownerLimits[name])}
-            />
-          )))}
-        </div>
-      </fieldset>
+      <LimitFields
+        inputOf={(name) => ({ ...common(name), ...helpOf(ownerLimits[name]) })}
+      />
       <ModelFields
         catalog={catalog}
         kept={key?.models ?? []}

@@ -1,15 +1,52 @@
-import type { Child } from "hono/jsx";
-import type { KeyRecord } from "@gateway/shared/keys/record";
+import type { Child, JSX } from "hono/jsx";
+import type { KeyRecord, Limits } from "@gateway/shared/keys/record";
 import {
   bindingMeter,
   type Meter,
   readMeters,
 } from "../../domain/keys/limit_use.ts";
-import { LIMIT_NAMES } from "../../domain/keys/settings.ts";
+import { LIMIT_NAMES, MEDIA_LIMITS } from "../../domain/keys/settings.ts";
 import type { ConsoleContext } from "../context.ts";
+import { Field } from "../parts.tsx";
 import { labelOf, number, Time } from "../texts.tsx";
 
-/** Use against limits as bars: of a key and its owner, or of the owner alone. */
+/** Limits in forms; and use against them as bars, of a key and its owner, or of the owner alone. */
+
+const GROUPS = [
+  ["Limits", LIMIT_NAMES.filter((name) => !MEDIA_LIMITS.includes(name))],
+  ["Media per day", MEDIA_LIMITS],
+] as const;
+
+type LimitInput = Omit<JSX.IntrinsicElements["input"], "id"> & {
+  error?: string | undefined;
+  help?: string;
+};
+
+/** The fields of all limits. `inputOf`: what is particular about one. */
+export const LimitFields = ({ inputOf }: {
+  inputOf: (name: keyof Limits) => LimitInput;
+}) => (
+  <>
+    {GROUPS.map(([legend, names]) => (
+      <fieldset class="field">
+        <legend>{legend}</legend>
+        <div class="pair">
+          {names.map((name) => (
+            <Field
+              id={name}
+              label={name === "videoJobs" ? AT_ONCE : labelOf(name)}
+              type="number"
+              min={0}
+              placeholder="No limit"
+              {...inputOf(name)}
+            />
+          ))}
+        </div>
+      </fieldset>
+    ))}
+  </>
+);
+const AT_ONCE = "Videos at the same time";
 
 const DAY_MS = 86_400_000;
 /** From this share of a limit on, its bar warns. */
@@ -36,7 +73,10 @@ export async function limitsCard(c: ConsoleContext, key?: KeyRecord) {
       </header>
       {binding && <Binding meter={binding} />}
       <div class="split">
-        {LIMIT_NAMES.map((name) => {
+        {LIMIT_NAMES.filter((name) =>
+          !MEDIA_LIMITS.includes(name) ||
+          meters.some((meter) => meter.name === name)
+        ).map((name) => {
           const shown = meters.filter((meter) => meter.name === name);
           const owner = shown.find(({ whose }) => whose === "owner");
           return (
@@ -73,11 +113,16 @@ function Binding({ meter }: { meter: Meter }) {
         This limit binds: {limitName} of {WHOSE[whose].toLowerCase()}.
       </strong>{" "}
       {used >= limit
-        ? "New requests are refused."
+        ? `${refused(name)}.`
         : `${Math.floor(100 * used / limit)}% is used, more than of any other.`}
     </p>
   );
 }
+
+const refused = (name: keyof Limits) =>
+  MEDIA_LIMITS.includes(name)
+    ? "New requests of this kind are refused"
+    : "New requests are refused";
 
 /** The colour of a meter. Its text says the same. */
 const lookOf = ({ used, limit }: Meter) =>
@@ -125,14 +170,14 @@ function Bar({ meter, nowMs, isBinding, ownerLimit }: {
 /** Until when requests are refused, or when nothing is in use any more. */
 function noteOf({ name, limit, used, exact }: Meter, nowMs: number): Child {
   const isFull = used >= limit;
-  if (name === "concurrency") {
-    return isFull ? "New requests are refused until one ends" : "Running now";
+  if (name === "concurrency" || name === "videoJobs") {
+    return isFull ? `${refused(name)} until one ends` : "Running now";
   }
-  if (name === "tokensPerDay") {
+  if (name.endsWith("PerDay")) {
     const endMs = (Math.floor(nowMs / DAY_MS) + 1) * DAY_MS;
     return (
       <>
-        {isFull ? "New requests are refused until" : "Starts again at"}{" "}
+        {isFull ? `${refused(name)} until` : "Starts again at"}{" "}
         <Time ms={endMs} as="minute" />
       </>
     );

@@ -2,11 +2,7 @@ import { usageDay } from "@gateway/shared/keys/limiter_state";
 import type { Limits } from "@gateway/shared/keys/record";
 import { z } from "zod";
 import { PAGE_ROWS } from "../../domain/keys/key_page.ts";
-import {
-  LIMIT_NAMES,
-  limitsOf,
-  SETTING_TEXTS,
-} from "../../domain/keys/settings.ts";
+import { limitsOf, SETTING_TEXTS } from "../../domain/keys/settings.ts";
 import { readUsage } from "../../domain/keys/usage.ts";
 import { usageCsv } from "../../domain/keys/usage_csv.ts";
 import {
@@ -29,7 +25,8 @@ import {
 import { choice, FORM, readForm, text } from "../forms.ts";
 import { showPage } from "../layout.tsx";
 import { address, type Column, Pager, Search, Table, Tabs } from "../lists.tsx";
-import { Field, PostForm, ShownOnce } from "../parts.tsx";
+import { PostForm, ShownOnce } from "../parts.tsx";
+import { LimitFields } from "./limits_view.tsx";
 import { labelOf, Moment, number, Time } from "../texts.tsx";
 import { behindPassword } from "../session.ts";
 import { cleanSearch, stateColumns } from "./keys_page.tsx";
@@ -235,18 +232,9 @@ async function showPerson(
       <section class="card">
         <h2>Limits of all keys together</h2>
         <PostForm action={`${here}/limits`} submit="Save limits" look="">
-          <div class="pair">
-            {LIMIT_NAMES.map((name) => (
-              <Field
-                id={name}
-                label={labelOf(name)}
-                type="number"
-                min={0}
-                placeholder="No limit"
-                value={String(limits[name] || "")}
-              />
-            ))}
-          </div>
+          <LimitFields
+            inputOf={(name) => ({ value: String(limits[name] || "") })}
+          />
         </PostForm>
       </section>
       <section class="card">

@@ -1,6 +1,8 @@
+import { USAGE_UNITS } from "@gateway/shared/keys/limiter_state";
 import { minuteText } from "../../domain/keys/key_record.ts";
 import {
   type Bucket,
+  type CountName,
   type Counts,
   readUsage,
   type Usage,
@@ -18,7 +20,7 @@ import { Failures } from "./failures_page.tsx";
 import { limitsCard } from "./limits_view.tsx";
 import { type Column, Empty, Table, Tabs } from "../lists.tsx";
 import { Facts } from "../parts.tsx";
-import { number, Time } from "../texts.tsx";
+import { labelOf, number, Time } from "../texts.tsx";
 
 const showUsage: Handler = async (c) => {
   const { deps: { redis, now }, signedIn: { session } } = c.var;
@@ -67,8 +69,16 @@ const COUNTS = [
   ["Output tokens", "outputTokens"],
 ] as const;
 
-const countColumns = <T,>(countsOf: (row: T) => Counts) =>
-  COUNTS.map(([label, name]): Column<T> => [
+/** What was made for requests without tokens. */
+const unitsIn = ({ total }: Usage) => USAGE_UNITS.filter((unit) => total[unit]);
+
+const countsIn = (usage: Usage): (readonly [string, CountName])[] => [
+  ...COUNTS,
+  ...unitsIn(usage).map((unit) => [labelOf(unit), unit] as const),
+];
+
+const countColumns = <T,>(usage: Usage, countsOf: (row: T) => Counts) =>
+  countsIn(usage).map(([label, name]): Column<T> => [
     label,
     (row) => number(countsOf(row)[name] ?? 0),
     "num",
@@ -122,7 +132,9 @@ export const UsageView = ({ usage, base, listed }: {
     <Facts
       look="totals"
       facts={Object.fromEntries(
-        COUNTS.map(([label, name]) => [label, number(usage.total[name] ?? 0)]),
+        countsIn(usage).map((
+          [label, name],
+        ) => [label, number(usage.total[name] ?? 0)]),
       )}
     />
     {!usage.total.requests && !usage.total.refused
@@ -136,6 +148,17 @@ export const UsageView = ({ usage, base, listed }: {
         <>
           <BarChart what="Requests" usage={usage} series={REQUESTS} />
           <BarChart what="Tokens" usage={usage} series={TOKENS} />
+          {unitsIn(usage).map((unit) => (
+            <BarChart
+              what={labelOf(unit)}
+              usage={usage}
+              series={[[
+                labelOf(unit),
+                "var(--accent)",
+                ({ [unit]: made = 0 }) => made,
+              ]]}
+            />
+          ))}
           <Failures counts={usage.total} listed={listed} />
           <ModelTable usage={usage} />
           <UsageTable usage={usage} />
@@ -144,11 +167,11 @@ export const UsageView = ({ usage, base, listed }: {
   </>
 );
 
-const ModelTable = ({ usage: { models } }: { usage: Usage }) => (
+const ModelTable = ({ usage }: { usage: Usage }) => (
   <Table
     caption="Usage by model, the most used first"
     title={<strong>By model</strong>}
-    rows={[...models].sort(([, a], [, b]) =>
+    rows={[...usage.models].sort(([, a], [, b]) =>
       (b.requests ?? 0) - (a.requests ?? 0)
     )}
     columns={[
@@ -156,12 +179,12 @@ const ModelTable = ({ usage: { models } }: { usage: Usage }) => (
         "Model",
         ([model]) => model || <span class="faint">No known model</span>,
       ],
-      ...countColumns(([, counts]: [string, Counts]) => counts),
+      ...countColumns(usage, ([, counts]: [string, Counts]) => counts),
     ]}
   />
 );
 
-const UsageTable = ({ usage: { range, buckets } }: { usage: Usage }) => (
+const UsageTable = ({ usage, usage: { range, buckets } }: { usage: Usage }) => (
   <details>
     <summary>Show as a table</summary>
     <Table
@@ -172,9 +195,8 @@ const UsageTable = ({ usage: { range, buckets } }: { usage: Usage }) => (
           range === "24h"
             ? <Time ms={startMs} as="minute" />
             : DAY.format(startMs)],
-        ...countColumns((bucket: Bucket) =>
-          bucket
-        ),
+        ...countColumns(usage, (bucket: Bucket) =>
+          bucket),
       ]}
     />
   </details>
