@@ -55,14 +55,10 @@ async function open(cluster: Cluster, key: string, bytes: number) {
 
 /** The value of a gauge without labels. */
 async function gaugeOf(cluster: Cluster, service: string, name: string) {
-  const ready = (await cluster.logs()).split("\n")
-    .findLast((line) =>
-      line.includes(`"${service}"`) && line.includes('"opsPort"')
-    );
-  const [, port] = /"opsPort":(\d+)/.exec(ready ?? "") ?? [];
-  const metrics = await (await fetch(`http://127.0.0.1:${port}/metrics`))
-    .text();
-  return Number(new RegExp(`^${name} (\\S+)$`, "m").exec(metrics)?.[1]);
+  const { ops_urls } = await cluster.refresh();
+  const metrics = await fetch(`${ops_urls[service]?.[0]}/metrics`);
+  const gauge = new RegExp(`^${name} (\\S+)$`, "m");
+  return Number(gauge.exec(await metrics.text())?.[1]);
 }
 
 const inFlight = (cluster: Cluster) =>

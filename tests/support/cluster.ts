@@ -2,6 +2,16 @@
  * The whole product as an operator starts it: the launcher, private stores, every
  * service a process of its own, on free ports and in a directory of its own.
  */
+import assert from "node:assert/strict";
+import { UNLIMITED } from "@gateway/shared/keys/record";
+import { wallNow } from "@gateway/shared/process/clock";
+import { randomBytes } from "@gateway/shared/process/ids";
+import { silentLog } from "@gateway/shared/process/log";
+import { parseCommand } from "../../services/key-admin/cli/command_line.ts";
+import { KEYS } from "../../services/key-admin/cli/keys.ts";
+import { OWNERS } from "../../services/key-admin/cli/owners.ts";
+import { connectRedis } from "../../services/key-admin/domain/store/redis.ts";
+import { createStores } from "../../services/key-admin/domain/stores.ts";
 import { startProcess } from "./process.ts";
 import type { UpState } from "../../deploy/up/up.ts";
 import { assertNoKeys } from "./recording_log.ts";
@@ -13,7 +23,7 @@ export interface ClusterState extends UpState {
 }
 
 export interface ClusterOptions {
-  /** Another checkout of this repository. */
+  /** Another checkout of this repository, with the same keys in Redis. */
   root?: string;
   edges?: number;
   workers?: number;
@@ -25,7 +35,6 @@ export type Cluster = Awaited<ReturnType<typeof startCluster>>;
 
 const ROOT = new URL("../..", import.meta.url).pathname;
 const START_TIMEOUT_MS = 60_000;
-const STOP_TIMEOUT_MS = 30_000;
 
 /** Starts a cluster and waits until it serves. */
 export async function startCluster(options: ClusterOptions = {}) {
@@ -85,9 +94,9 @@ export async function startCluster(options: ClusterOptions = {}) {
     baseUrl: (index = 0) => `${state.edge_urls[index] ?? ""}/v1`,
     /** Everything the services logged. */
     logs: () => readLogs(`${directory}/run/logs`),
-    /** Runs `deno task keys …` against the cluster and returns what it printed. */
-    keys: (...args: string[]) => runTask(root, state, ["keys", ...args]),
-    owners: (...args: string[]) => runTask(root, state, ["owners", ...args]),
+    /** What `deno task keys … --json` prints for the cluster. */
+    keys: (...args: string[]) => runCommand(state, ["keys", ...args]),
+    owners: (...args: string[]) => runCommand(state, ["owners", ...args]),
     /** Reads the state anew: pids change when a service was restarted. */
     refresh: async () => {
       state = await readState() ?? state;
@@ -130,19 +139,28 @@ async function readLogs(directory: string): Promise<string> {
   return text;
 }
 
-async function runTask(root: string, state: ClusterState, args: string[]) {
-  const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
-    args: ["task", ...args],
-    cwd: root,
-    env: {
-      NO_COLOR: "1",
-      REDIS_URL: state.redis_url,
-      NATS_URL: state.nats_url,
-    },
-    stdin: "null",
-    signal: AbortSignal.timeout(STOP_TIMEOUT_MS),
-  }).output();
-  const text = (bytes: Uint8Array) => new TextDecoder().decode(bytes);
-  if (code !== 0) throw new Error(`${args.join(" ")}: ${text(stderr)}`);
-  return text(stdout);
+/** Runs a command of `keys` or `owners`; services/key-admin/cli_test.ts has the processes. */
+async function runCommand(state: ClusterState, args: string[]) {
+  const command = parseCommand({ keys: KEYS, owners: OWNERS }, args);
+  assert.ok(typeof command !== "string", "a command, not a help page");
+  const address = { url: state.redis_url };
+  const redis = await connectRedis({
+    ...{ address, log: silentLog, waitMs: START_TIMEOUT_MS },
+  });
+  try {
+    const defaultLimits = { key: UNLIMITED, owner: UNLIMITED };
+    const now = wallNow;
+    const { json } = await command.run({
+      ...createStores({
+        ...{ redis, writer: redis, randomBytes, now, defaultLimits },
+      }),
+      sendStop: () => assert.fail("no test stops requests by a command"),
+      publicUrl: new URL(state.console_url),
+      models: state.models,
+      warn: (text) => assert.fail(text),
+    });
+    return JSON.stringify(json);
+  } finally {
+    await redis.close();
+  }
 }
