@@ -7,6 +7,7 @@ import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import OpenAI, { APIError } from "openai";
 import { UPLOAD_LIMITS } from "@gateway/shared/limits";
+import { createKey } from "../conformance/context.ts";
 import { startCluster } from "../support/cluster.ts";
 import { waitFor } from "../support/wait_for.ts";
 import { silence } from "./recording_fixture.ts";
@@ -42,13 +43,8 @@ const isPng = (base64: string | undefined) =>
 
 Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", async (t) => {
   await using cluster = await startCluster({ workers: 1 });
-  const createKey = async (scopes: string) => {
-    const options = ["--description", scopes, "--scopes", scopes, "--json"];
-    const { key } = JSON.parse(await cluster.keys("create", ...options));
-    assert.ok(typeof key === "string");
-    return key;
-  };
-  const apiKey = await createKey("chat,models,speech,image");
+  const scopes = "--scopes=chat,models,speech,image";
+  const { key: apiKey } = await createKey(cluster, scopes);
   const baseURL = cluster.baseUrl();
   const client = new OpenAI({ baseURL, apiKey, maxRetries: 0 });
   const post = (path: string, body: BodyInit, key = apiKey) =>
@@ -237,7 +233,7 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
       "c.png",
     );
     const missing = [400, "missing_required_parameter"] as const;
-    const noSpeech = await createKey("chat,models");
+    const { key: noSpeech } = await createKey(cluster, "--scopes=chat,models");
     const rows: [() => Promise<Response>, unknown[]][] = [
       [speech({ input: "" }), [400, "empty_string", "input"]],
       [speech({ input: "x".repeat(4_097) }), [

@@ -4,6 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
+import { createKey } from "../conformance/context.ts";
 import {
   type Cluster,
   isReplaced,
@@ -73,21 +74,15 @@ const edgeBytes = (cluster: Cluster) =>
 
 Deno.test("uploads end well in every way", async (t) => {
   await using cluster = await startCluster();
-  const createKey = async (...more: string[]) => {
-    const options = [
-      "--description",
-      "uploads",
-      "--scopes",
-      "speech",
-      "--json",
-    ];
-    const { key } = JSON.parse(
-      await cluster.keys("create", ...options, ...more),
-    );
-    return String(key);
-  };
-  const key = await createKey();
+  const { key } = await createKey(cluster, "--scopes=speech");
   const file = recording(4 * MIB);
+  /** Sends a short recording. */
+  const send = async (key: string) => {
+    const upload = await open(cluster, key, 50_000);
+    await upload.write(file.subarray(0, 50_000));
+    await upload.write(TAIL);
+    return await upload.answer();
+  };
 
   await t.step("a file that arrives slowly is transcribed", async () => {
     const upload = await open(cluster, key, file.length);
@@ -115,13 +110,10 @@ Deno.test("uploads end well in every way", async (t) => {
   await t.step(
     "a key at its limit is refused when the form has ended",
     async () => {
-      const limited = await createKey("--rpm", "1");
+      const limited = await createKey(cluster, "--scopes=speech", "--rpm=1");
       const statuses: number[] = [];
       for (let i = 0; i < 2; i += 1) {
-        const upload = await open(cluster, limited, 50_000);
-        await upload.write(file.subarray(0, 50_000));
-        await upload.write(TAIL);
-        const { status, body } = await upload.answer();
+        const { status, body } = await send(limited.key);
         statuses.push(status);
         if (i === 1) assert.match(body, /"rate_limit_exceeded"/);
       }
@@ -168,12 +160,9 @@ Deno.test("uploads end well in every way", async (t) => {
       assert.equal(status, 502, body);
       assert.match(body, /"worker_lost"/);
       await isReplaced(cluster, "media-worker", pid);
-      await waitFor(async () => {
-        const again = await open(cluster, key, 50_000);
-        await again.write(file.subarray(0, 50_000));
-        await again.write(TAIL);
-        return (await again.answer()).status === 200;
-      }, { what: "the new worker to transcribe", timeoutMs: 10_000 });
+      await waitFor(async () => (await send(key)).status === 200, {
+        ...{ what: "the new worker to transcribe", timeoutMs: 10_000 },
+      });
     },
   );
 });
