@@ -131,16 +131,19 @@ Deno.test("uploads end well in every way", async (t) => {
     const sentMib = clients * large.length / MIB;
     const before = await edgeBytes(cluster);
     let most = 0;
-    await Promise.all(Array.from({ length: clients }, async () => {
+    const uploads = Array.from({ length: clients }, async () => {
       const upload = await open(cluster, key, large.length);
       for (let at = 0; at < large.length; at += 5 * MIB) {
         await upload.write(large.subarray(at, at + 5 * MIB));
         most = Math.max(most, await edgeBytes(cluster));
       }
+      return upload;
+    });
+    for (const upload of await Promise.all(uploads)) {
       await upload.write(TAIL);
       const { status, body } = await upload.answer();
       assert.equal(status, 200, body);
-    }));
+    }
     assert.ok(before > MIB && most >= before);
     const grownMib = (most - before) / MIB;
     // What is no longer used is freed only now and then: some 90 MiB of it were seen.
