@@ -10,15 +10,13 @@ import { EDGE_METRICS } from "../../services/edge-auth/metrics.ts";
 import type { ServiceName } from "../up/services.ts";
 import { CONSOLE_METRICS } from "../../services/key-admin/web/server.ts";
 
-export interface ServiceMetrics {
-  services: readonly ServiceName[];
-  table: MetricTable;
-}
-
 const WORKERS = ["chat-worker", "media-worker"] as const;
 
 /** In the order of the documentation. */
-export const METRIC_TABLES: readonly ServiceMetrics[] = [
+export const METRIC_TABLES: readonly {
+  services: readonly ServiceName[];
+  table: MetricTable;
+}[] = [
   { services: ["edge-auth"], table: EDGE_METRICS },
   { services: WORKERS, table: WORKER_METRICS },
   { services: ["key-admin"], table: CONSOLE_METRICS },

@@ -10,7 +10,7 @@ import {
 import { newRequestId, publicRequestId } from "@gateway/shared/process/ids";
 import { roundMs } from "@gateway/shared/process/log";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
-import { CHAT_ENDPOINT } from "./chat/endpoint.ts";
+import { CHAT_ENDPOINT } from "./chat/request.ts";
 import {
   IMAGE_EDIT_ENDPOINT,
   IMAGE_EDIT_UPLOAD,

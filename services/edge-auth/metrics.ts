@@ -135,7 +135,6 @@ export type RouteName =
   | "reference"
   | "other";
 
-const NO_CODE = "";
 /** Known labels are exported as 0 from the start, because a rate needs an initial value. */
 const RESULTS = ["admitted", "refused", "unavailable", "failed"];
 const REJECTS: readonly RejectReason[] = ["full", "draining", "stale"];
@@ -167,7 +166,7 @@ export function createEdgeMetrics(registry: MetricRegistry) {
       ended(kind, durationMs);
       const { model } = request;
       const isChat = kind === "chat";
-      const code = outcome.error?.code ?? NO_CODE;
+      const code = outcome.error?.code ?? "";
       (isChat ? metrics.runs : metrics.mediaRuns).with(
         model,
         outcome.kind,

@@ -24,12 +24,9 @@ export interface BusMessage {
   readonly headers?: { readonly code: number };
 }
 
-const NO_RESPONDERS_CODE = 503;
-
 /** Whether this is the server's notice, on the reply subject, that a message had no subscriber. */
 export function isNoResponders(message: BusMessage): boolean {
-  return message.data.length === 0 &&
-    message.headers?.code === NO_RESPONDERS_CODE;
+  return message.data.length === 0 && message.headers?.code === 503;
 }
 
 /** Errors that it throws are logged. It must not be async: messages are delivered one after another. */

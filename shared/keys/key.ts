@@ -70,13 +70,12 @@ export const mintOwnerId = (randomBytes: RandomBytes): string =>
 export const mintStoreName = (randomBytes: RandomBytes): string =>
   `sto_${randomBase62(ID_CHARS, randomBytes)}`;
 
-const KEY_ID = /^key_[0-9A-Za-z]{20}$/;
-const OWNER_ID = /^own_[0-9A-Za-z]{20}$/;
-
 /** Whether `text` has the form of a key id, so that it may become part of a Redis key name. */
-export const isKeyId = (text: string): boolean => KEY_ID.test(text);
+export const isKeyId = (text: string): boolean =>
+  /^key_[0-9A-Za-z]{20}$/.test(text);
 
-export const isOwnerId = (text: string): boolean => OWNER_ID.test(text);
+export const isOwnerId = (text: string): boolean =>
+  /^own_[0-9A-Za-z]{20}$/.test(text);
 
 function encodeChecksum(crc: number): string {
   let text = "";

@@ -27,13 +27,11 @@ export interface WorkSpan {
   end(attributes: WorkSpanAttributes, errorCode?: string): void;
 }
 
-const TRACER = "gateway";
 const KINDS = {
   producer: SpanKind.PRODUCER,
   consumer: SpanKind.CONSUMER,
   server: SpanKind.SERVER,
 } as const;
-const SERVER_FAULT = 500;
 const HEX = 16;
 /** Version, trace id, parent id, flags. */
 const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
@@ -47,7 +45,7 @@ export function startServerSpan(method: string, parent: string | undefined) {
     end: (status: number) =>
       span.end(
         { "http.response.status_code": status },
-        status >= SERVER_FAULT ? String(status) : undefined,
+        status >= 500 ? String(status) : undefined,
       ),
   };
 }
@@ -62,7 +60,7 @@ export function startWorkSpan(
     attributes: WorkSpanAttributes;
   },
 ): WorkSpan {
-  const span = trace.getTracer(TRACER).startSpan(
+  const span = trace.getTracer("gateway").startSpan(
     name,
     { kind: KINDS[kind], attributes },
     contextOf(parent),

@@ -5,10 +5,31 @@ import {
 import { fieldError } from "@gateway/shared/openai/error";
 import type { Catalog, ModelConfig } from "@gateway/shared/models/catalog";
 import { isJsonObject } from "@gateway/shared/process/error_text";
+import { EVENT_STREAM_HEADERS, JSON_HEADERS } from "../http/responses.ts";
+import { estimateTokens } from "../limits/cost.ts";
 import { parseRequest, requireCleanJson } from "../requests/parse_request.ts";
+import type { Endpoint } from "../requests/run_request.ts";
+import { StreamAnswer, WholeAnswer } from "./answer.ts";
 
 type Body = { readonly [name: string]: unknown };
 type Messages = ChatRequest["messages"];
+
+/** `POST /v1/chat/completions`. */
+export const CHAT_ENDPOINT: Endpoint<ChatRequest> = {
+  kind: "chat",
+  parse: parseChatRequest,
+  estimate(request, catalog) {
+    const { output_tokens: tokensMax } = catalog.get(request.model) ?? {};
+    return estimateTokens(request, tokensMax);
+  },
+  answer({ stream }, options) {
+    const own = stream ? EVENT_STREAM_HEADERS : JSON_HEADERS;
+    const headers = { ...own, ...options.headers };
+    return stream
+      ? new StreamAnswer({ ...options, headers })
+      : new WholeAnswer({ ...options, headers });
+  },
+};
 
 /**
  * Converts the parsed body of `POST /v1/chat/completions`. Throws an `ApiError` for

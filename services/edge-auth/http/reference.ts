@@ -12,7 +12,6 @@ const HEADERS: HeaderFields = {
   "cache-control": "public, max-age=300",
   "etag": ETAG,
 };
-const NOT_MODIFIED = 304;
 
 /** Answers with the document, or with 304 if the client has it. */
 export function sendReference({ headers, response }: Exchange): void {
@@ -21,5 +20,5 @@ export function sendReference({ headers, response }: Exchange): void {
   if (!known.includes(ETAG) && !known.includes("*")) {
     return sendBytes(response, BYTES, { headers: HEADERS });
   }
-  response.writeHead(NOT_MODIFIED, HEADERS).end();
+  response.writeHead(304, HEADERS).end();
 }
