@@ -40,13 +40,6 @@ export interface StreamSenderHandlers {
   finished(outcome: SenderOutcome, reason: CancelReason | null): void;
 }
 
-export interface StreamSenderOptions {
-  attempt: number;
-  workerId: string;
-  nowMs: number;
-  limits?: StreamLimits;
-}
-
 /** The sending end of one attempt. Created when the worker accepts the job. */
 export class StreamSender {
   readonly #attempt: number;
@@ -74,14 +67,20 @@ export class StreamSender {
   #beatMs: number;
   #replayMs = -Infinity;
 
-  constructor(options: StreamSenderOptions, handlers: StreamSenderHandlers) {
-    this.#attempt = options.attempt;
-    this.#workerId = options.workerId;
-    this.#limits = options.limits ?? STREAM_LIMITS;
+  constructor(
+    { attempt, workerId, nowMs, limits = STREAM_LIMITS }: {
+      attempt: number;
+      workerId: string;
+      nowMs: number;
+      limits?: StreamLimits;
+    },
+    handlers: StreamSenderHandlers,
+  ) {
+    this.#attempt = attempt;
+    this.#workerId = workerId;
+    this.#limits = limits;
     this.#handlers = handlers;
-    this.#sentMs = options.nowMs;
-    this.#heardMs = options.nowMs;
-    this.#beatMs = options.nowMs;
+    this.#sentMs = this.#heardMs = this.#beatMs = nowMs;
   }
 
   /** Whether the driver should continue to read from its backend. False after the end. */

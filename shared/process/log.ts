@@ -22,26 +22,23 @@ export interface Log extends Record<LogLevel, WriteEvent> {
   isSampled(requestId: string): boolean;
 }
 
-interface LogOptions {
-  service: string;
-  level: LogLevel;
-  /** The share of requests for which {@link Log.isSampled} is true. Default 1. */
-  sample?: number | undefined;
-  now: WallNow;
-  /** Writes one line, given without its line end; an urgent one at once. */
-  write: (line: string, isUrgent: boolean) => void;
-}
-
 /**
  * Makes a log that writes lines such as
  * `{"time":"2026-11-20T11:00:00.000Z","level":"info","service":"edge-auth","event":"ready"}`.
  * Text that looks like an API key is redacted anywhere in the line, as a last line of
  * defence: callers must not pass one in the first place.
  */
-export function createLog(options: LogOptions): Log {
-  const writeAs = (level: LogLevel, isUrgent: boolean): WriteEvent => {
-    const { service, now, write } = options;
-    return (event, fields) => {
+export function createLog({ service, level, sample = 1, now, write }: {
+  service: string;
+  level: LogLevel;
+  /** The share of requests for which {@link Log.isSampled} is true. */
+  sample?: number | undefined;
+  now: WallNow;
+  /** Writes one line, given without its line end; an urgent one at once. */
+  write: (line: string, isUrgent: boolean) => void;
+}): Log {
+  const writeAs =
+    (level: LogLevel, isUrgent: boolean): WriteEvent => (event, fields) => {
       const time = new Date(now()).toISOString();
       const record: LogFields = { time, level, service, event, ...fields };
       for (const name in fields) {
@@ -51,9 +48,8 @@ export function createLog(options: LogOptions): Log {
       const line = JSON.stringify(record);
       write(line.replace(SECRET_PATTERN, REDACTED), isUrgent);
     };
-  };
-  const sampledMax = (options.sample ?? 1) * REQUEST_ID_HEADS;
-  const rankMin = LOG_LEVELS.indexOf(options.level);
+  const sampledMax = sample * REQUEST_ID_HEADS;
+  const rankMin = LOG_LEVELS.indexOf(level);
   const from = (level: LogLevel, isUrgent: boolean): WriteEvent =>
     LOG_LEVELS.indexOf(level) < rankMin ? () => {} : writeAs(level, isUrgent);
   return {

@@ -13,7 +13,8 @@ export interface GracefulServer {
   stop(options: { graceMs: number; abortMs: number }): Promise<void>;
 }
 
-export interface ServeOptions {
+/** Starts listening. Throws `Deno.errors.AddrInUse` if the port is taken. */
+export function serve({ hostname, port, handler, onError }: {
   hostname: string;
   port: number;
   handler: (
@@ -21,17 +22,12 @@ export interface ServeOptions {
     info: Deno.ServeHandlerInfo<Deno.NetAddr>,
   ) => Response | Promise<Response>;
   onError: (error: unknown) => Response | Promise<Response>;
-}
-
-/** Starts listening. Throws `Deno.errors.AddrInUse` if the port is taken. */
-export function serve(options: ServeOptions): GracefulServer {
+}): GracefulServer {
   const stopping = new AbortController();
-  const server = Deno.serve({
-    hostname: options.hostname,
-    port: options.port,
-    onListen: () => {},
-    onError: options.onError,
-  }, options.handler);
+  const server = Deno.serve(
+    { hostname, port, onListen: () => {}, onError },
+    handler,
+  );
   return {
     port: server.addr.port,
     stopping: stopping.signal,

@@ -13,23 +13,23 @@ const KINDS: ReadonlyMap<number, Kind> = new Map<number, Kind>([
 ]);
 const RETRYABLE = [429, 503, 529];
 
-interface ErrorDetails {
-  status?: number;
-  type?: string;
-  param?: string | null;
-  code?: string | null;
-}
-
 /** An error for the client: by default an invalid request. */
 export class HttpError extends Error {
   readonly status: number;
   readonly body: object;
 
-  constructor(message: string, details: ErrorDetails = {}) {
+  constructor(
+    message: string,
+    { status = 400, type = "invalid_request_error", param = null, code = null }:
+      {
+        status?: number;
+        type?: string;
+        param?: string | null;
+        code?: string | null;
+      } = {},
+  ) {
     super(message);
-    const { type = "invalid_request_error", param = null, code = null } =
-      details;
-    this.status = details.status ?? 400;
+    this.status = status;
     this.body = { error: { message, type, param, code } };
   }
 
