@@ -180,6 +180,31 @@ export const MEDIA_LIMITS = {
   heldBytesMax: 128 * MIB,
 } as const;
 
+/** Videos, which are jobs at an engine. */
+export const VIDEO_LIMITS = {
+  /** One film. Beyond: the answer is cut. */
+  fileBytesMax: 4 * 1024 * MIB,
+  /** Of the picture that a film begins with. Beyond: 413. */
+  referenceBytesMax: 20 * MIB,
+  /** How long an engine may take to say how a job stands, or to delete it. */
+  askMs: 15_000,
+  /** An engine is asked about a job at most this often, however often clients ask. */
+  freshMs: 1_000,
+  /** How often edges ask about a job by themselves, so that it ends even if nobody does. */
+  sweepMs: 15_000,
+  /** Jobs that an edge asks about at a time. */
+  sweptMax: 32,
+  /** A job whose engine cannot be reached for this long has failed. */
+  engineLostMs: 600_000,
+  /** A job that takes longer has failed. */
+  jobMs: 86_400_000,
+  /** How long a job is kept if its engine does not say. */
+  keptMs: 7 * 86_400_000,
+  keptMsMax: 30 * 86_400_000,
+  /** Of one page of a list, as OpenAI has it. */
+  listMax: 100,
+} as const;
+
 /** Files that clients upload. They pass through an edge in pieces, and are held by a worker. */
 export const UPLOAD_LIMITS = {
   /** Of one request. Beyond: 413. */

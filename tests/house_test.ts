@@ -12,17 +12,17 @@ import {
 
 /** Lines of production code: [bound, target]. */
 const ROOMS: { [room: string]: readonly [bound: number, target: number] } = {
-  "services/edge-auth": [6_185, 4_600],
+  "services/edge-auth": [6_985, 4_600],
   "services/chat-worker": [1_160, 1_100],
-  "services/media-worker": [1_350, 1_300],
+  "services/media-worker": [1_720, 1_300],
   "services/key-admin": [10_172, 6_300],
   "services/model-simulator": [2_950, 2_600],
   "shared": [10_600, 9_100],
   "deploy": [2_520, 2_400],
 };
-const PRODUCTION: readonly [bound: number, target: number] = [33_660, 25_000];
+const PRODUCTION: readonly [bound: number, target: number] = [34_800, 25_000];
 /** Tests and benchmarks. */
-const TESTS: readonly [bound: number, target: number] = [43_620, 36_000];
+const TESTS: readonly [bound: number, target: number] = [44_500, 36_000];
 /** Source files in one folder, tests included. */
 const FILES_MAX = 25;
 

@@ -20,16 +20,25 @@ import {
   speechRequestSchema,
   transcriptionRequestSchema,
 } from "@gateway/shared/openai/media";
+import {
+  videoDeletedSchema,
+  videoListSchema,
+  videoRemixSchema,
+  videoRequestSchema,
+  videoSchema,
+} from "@gateway/shared/openai/video";
 import * as z from "zod";
 
 const REQUESTS = [
   ...[chatRequestSchema, speechRequestSchema, imageRequestSchema],
   ...[imageEditFormSchema, imageEditSchema],
-  transcriptionRequestSchema("transcribe"),
+  ...[transcriptionRequestSchema("transcribe")],
+  ...[videoRequestSchema, videoRemixSchema],
 ];
 const ANSWERS = [
   ...[chatCompletionSchema, chatCompletionChunkSchema, errorBodySchema],
-  ...[modelListSchema, modelSchema],
+  ...[modelListSchema, modelSchema, videoSchema, videoListSchema],
+  videoDeletedSchema,
 ];
 
 interface JsonSchema {

@@ -19,12 +19,17 @@ import {
   TRANSCRIPTION_ENDPOINT,
   TRANSLATION_ENDPOINT,
 } from "./media/endpoints.ts";
-import { runUpload } from "./requests/run_upload.ts";
 import {
-  type RunCall,
-  runRequest,
-  type RunRequestDependencies,
-} from "./requests/run_request.ts";
+  createVideo,
+  deleteVideo,
+  listVideos,
+  remixVideo,
+  retrieveVideo,
+  sendVideo,
+  type VideoDependencies,
+} from "./videos/handlers.ts";
+import { runUpload } from "./requests/run_upload.ts";
+import { type RunCall, runRequest } from "./requests/run_request.ts";
 import { modelNotFound } from "./requests/parse_request.ts";
 import {
   allowOrigins,
@@ -42,7 +47,7 @@ import type { Exchange } from "./http/server.ts";
 import { authenticate, type KeyLookup } from "./keys/authenticate.ts";
 import type { EdgeMetrics, RouteName } from "./metrics.ts";
 
-export interface AppDependencies extends RunRequestDependencies {
+export interface AppDependencies extends VideoDependencies {
   keys: Pick<KeyLookup, "find">;
   clientAddress: ClientAddress;
   /** Origins of web pages that may call it; if empty, none may. */
@@ -56,6 +61,7 @@ export interface AppDependencies extends RunRequestDependencies {
 const PATH_CHARS_MAX = 200;
 
 const MODELS = "/v1/models";
+const VIDEOS = "/v1/videos";
 const REFERENCE = "/openapi.json";
 /** The routes of paths that are known as a whole. */
 const ROUTES: { readonly [path: string]: RouteName } = {
@@ -65,6 +71,7 @@ const ROUTES: { readonly [path: string]: RouteName } = {
   "/v1/images/edits": "image_edit",
   "/v1/audio/transcriptions": "transcription",
   "/v1/audio/translations": "translation",
+  [VIDEOS]: "video",
   [MODELS]: "models",
   [REFERENCE]: "reference",
 };
@@ -79,7 +86,10 @@ export const METHODS: Readonly<Record<RouteName, readonly string[]>> = {
   image_edit: ["POST", "OPTIONS"],
   transcription: ["POST", "OPTIONS"],
   translation: ["POST", "OPTIONS"],
-  video: [],
+  video: ["GET", "HEAD", "POST", "OPTIONS"],
+  video_job: ["GET", "HEAD", "DELETE", "OPTIONS"],
+  video_content: ["GET", "OPTIONS"],
+  video_remix: ["POST", "OPTIONS"],
   models: ["GET", "HEAD", "OPTIONS"],
   model: ["GET", "HEAD", "OPTIONS"],
   reference: ["GET", "HEAD", "OPTIONS"],
@@ -89,8 +99,18 @@ export const METHODS: Readonly<Record<RouteName, readonly string[]>> = {
 function routeOf(path: string): RouteName {
   const route = Object.hasOwn(ROUTES, path) ? ROUTES[path] : undefined;
   if (route !== undefined) return route;
-  return path.startsWith(`${MODELS}/`) ? "model" : "other";
+  if (path.startsWith(`${MODELS}/`)) return "model";
+  const [, id, part = ""] = VIDEO_PATH.exec(path) ?? [];
+  return id === undefined ? "other" : VIDEO_ROUTES[part] ?? "other";
 }
+
+/** A video, or something of it. */
+const VIDEO_PATH = /^\/v1\/videos\/([^/]+)(?:\/([^/]+))?$/;
+const VIDEO_ROUTES: { readonly [part: string]: RouteName } = {
+  "": "video_job",
+  content: "video_content",
+  remix: "video_remix",
+};
 
 interface Call extends RunCall {
   readonly route: RouteName;
@@ -160,6 +180,12 @@ async function answer(call: Call, deps: AppDependencies): Promise<void> {
   const credential = headers.get("authorization") ?? "";
   const principal = await authenticate(credential, address, deps.keys);
   call.principal = principal;
+  const what = `${method.replace("HEAD", "GET")} ${route}`;
+  const ofVideos = methods.includes(method) ? VIDEO_HANDLERS[what] : undefined;
+  if (ofVideos !== undefined) {
+    const [, id = ""] = VIDEO_PATH.exec(path) ?? [];
+    return await ofVideos(call, principal, deps, id);
+  }
   if (method === "POST") {
     switch (route) {
       case "chat":
@@ -190,6 +216,15 @@ async function answer(call: Call, deps: AppDependencies): Promise<void> {
   }
   throw notAllowed(exchange, methods);
 }
+
+const VIDEO_HANDLERS: { readonly [what: string]: typeof retrieveVideo } = {
+  "POST video": createVideo,
+  "GET video": listVideos,
+  "GET video_job": retrieveVideo,
+  "DELETE video_job": deleteVideo,
+  "GET video_content": sendVideo,
+  "POST video_remix": remixVideo,
+};
 
 const NO_CONTENT = 204;
 

@@ -12,6 +12,7 @@ import { createApp } from "./app.ts";
 import { RunOutcome } from "./dispatch/outcome.ts";
 import { BodyBudget, RefusedBodies } from "./http/read_body.ts";
 import { RefusalLog } from "./http/refusal_log.ts";
+import { noVideos } from "./videos/keeper_fixture.ts";
 import { startServer } from "./http/server.ts";
 import { createEdgeMetrics } from "./metrics.ts";
 
@@ -46,6 +47,7 @@ async function start({ models = [], isSampled = true }: {
     corsOrigins: [],
     isDraining: () => drain.hasBegun,
     failedRequests: { add: () => {} },
+    videos: noVideos(catalog),
     keys: {
       find() {
         nowMs += LOOKUP_MS;

@@ -30,6 +30,8 @@ import { createAdmission } from "./limits/admission.ts";
 import { createFailedRequests } from "./limits/failed_requests.ts";
 import { Limiter, LIMITER_PROBE } from "./limits/limiter.ts";
 import { EDGE_SCRIPTS } from "./limits/scripts.ts";
+import { createVideoJobs, VIDEO_SCRIPTS } from "./videos/jobs.ts";
+import { createVideoKeeper } from "./videos/keeper.ts";
 
 /** After the grace period, streams have this long to end with an error event. */
 const ABORT_MS = 1_000;
@@ -49,7 +51,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
   const redis = createRedisLink({
     ...common,
     address: config.redis,
-    scripts: EDGE_SCRIPTS,
+    scripts: [...EDGE_SCRIPTS, ...VIDEO_SCRIPTS],
     probe: LIMITER_PROBE,
   });
   const bus = await connectBus({
@@ -88,9 +90,15 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     catalog: config.catalog,
     onLost: metrics.failedRequestsLost,
   });
+  const videos = createVideoKeeper({
+    ...{ limiter, dispatcher, log, wallNow, catalog: config.catalog },
+    jobs: createVideoJobs({ redis }),
+    onMade: metrics.videoMade,
+  });
   keys.start();
   failedRequests.start();
   const stopBeating = await dispatcher.join(bus);
+  videos.start();
 
   const deadlines = createDeadlines(monotonicNow);
   let isDraining = false;
@@ -107,6 +115,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
       keys,
       admission,
       failedRequests,
+      videos,
       dispatcher,
       deadlines,
       metrics,
@@ -146,6 +155,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
       await readyServer?.stop(STOP_AT_ONCE);
       await delay(config.drainLeadMs);
       await server.stop({ graceMs: config.drainMs, abortMs: ABORT_MS });
+      videos.stop();
       await dispatcher.idleWithin(RUNS_END_MS);
       clearInterval(summing);
       writeSums();

@@ -23,7 +23,7 @@ const TOKEN_GAP_SECONDS = [0.001, 0.005, 0.01, 0.02, 0.03, 0.05, 0.1, 0.25, 1];
 export const EDGE_METRICS = {
   requests: counter("gateway_requests_total", {
     help:
-      "HTTP requests by status. `route`: `chat`, `speech`, `image`, `image_edit`, `transcription`, `translation`, `models`, `model`, `reference`, `other`. 499: the client disconnected first.",
+      "HTTP requests by status. `route`: `chat`, `speech`, `image`, `image_edit`, `transcription`, `translation`, `video`, `video_job`, `video_content`, `video_remix`, `models`, `model`, `reference`, `other`. 499: the client disconnected first.",
     labels: ["route", "status"],
   }),
   requestSeconds: histogram("gateway_request_duration_seconds", {
@@ -49,7 +49,7 @@ export const EDGE_METRICS = {
   }),
   mediaUnits: counter("gateway_media_units_total", {
     help:
-      "What was made for requests that have ended: pictures, or characters spoken.",
+      "What was made for requests that have ended: pictures, characters spoken, or seconds of recordings and films.",
     labels: ["model"],
   }),
   firstToken: histogram("gateway_time_to_first_token_seconds", {
@@ -130,6 +130,9 @@ export type RouteName =
   | ModelKind
   | "image_edit"
   | "translation"
+  | "video_job"
+  | "video_content"
+  | "video_remix"
   | "models"
   | "model"
   | "reference"
@@ -198,6 +201,9 @@ export function createEdgeMetrics(registry: MetricRegistry) {
       const gapMs = (outcome.durationMs - firstByteMs) / gaps;
       metrics.tokenGap.with(model).observeMs(gapMs);
     },
+    /** A video has completed. */
+    videoMade: (model: string, seconds: number): void =>
+      metrics.mediaUnits.with(model).add(seconds),
     failedRequestsLost: (count: number): void =>
       metrics.failedRequestsLost.add(count),
     decided({ result, durationMs }: Decision): void {

@@ -26,6 +26,7 @@ import {
   encodeTranscriptionForm,
   passOnTranscription,
 } from "./transcription.ts";
+import { passOnVideo } from "./videos.ts";
 
 /** Options of {@link Engine}. */
 export interface EngineOptions extends ModelServerOptions {
@@ -85,6 +86,12 @@ export class Engine {
         break;
       case "transcription":
         await this.#transcribe(request, answer);
+        break;
+      case "video":
+        await passOnVideo({
+          ...{ request, answer, server: this.#server, read: this.#read },
+          newBoundary: this.#newBoundary,
+        });
     }
     return answer.made;
   }

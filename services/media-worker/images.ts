@@ -259,10 +259,8 @@ async function base64Of(data: JsonObject, call: ImageCall): Promise<string> {
 /** Fetches a picture from the engine itself: no other server, no redirect. */
 async function fetchPicture(address: string, call: ImageCall): Promise<string> {
   const { server, answer } = call;
-  const url = URL.parse(address, `${server.baseUrl.href}/`);
-  if (url === null || url.origin !== server.baseUrl.origin) {
-    throw invalidAnswer("A picture on another server");
-  }
+  const url = server.ownUrl(address);
+  if (url === null) throw invalidAnswer("A picture on another server");
   const get = { method: "GET", accept: "image/*", contentType: null } as const;
   const sent = {
     encode: server.encoder(url, get),

@@ -9,7 +9,7 @@ import {
 import type { Pools } from "@gateway/shared/worker/service";
 import * as z from "zod";
 import type { Engine } from "./engine.ts";
-import { pictureFiles } from "./picture_files.ts";
+import { pictureFiles, referenceFiles } from "./picture_files.ts";
 
 /** The fields that this service relies on: the edge has checked them all. */
 const reliedOn = z.union([
@@ -29,6 +29,17 @@ const reliedOn = z.union([
     task: z.enum(["transcribe", "translate"]),
     response_format: z.enum(["json", "text", "srt", "verbose_json", "vtt"]),
   }),
+  z.object({
+    kind: z.literal("video"),
+    action: z.literal("create"),
+    prompt: z.string(),
+  }),
+  z.object({
+    kind: z.literal("video"),
+    action: z.enum(["retrieve", "content", "delete", "remix"]),
+    backend: z.string(),
+    id: z.string(),
+  }),
 ]);
 
 function isMediaRequest(request: JobRequest): request is MediaRequest {
@@ -43,11 +54,21 @@ export async function runMedia(
 ): Promise<JobCost> {
   const pool = pools.get(request.model);
   if (pool === undefined || !isMediaRequest(request)) throw corruptedRequest();
-  const isEdit = request.kind === "image" && request.task === "edit";
-  const files = isEdit ? pictureFiles(request, call.files) : call.files;
+  const files = filesOf(request, call.files);
   const made = await pool.run(
     call,
     (engine, progress) => engine.run(request, { ...call, files }, progress),
+    "backend" in request ? request.backend : undefined,
   );
   return { usage: null, tokens: made };
+}
+
+/** What was sent with a request. Rejects what is no picture where one is needed. */
+function filesOf(request: MediaRequest, uploaded: JobCall["files"]) {
+  if (request.kind === "image" && request.task === "edit") {
+    return pictureFiles(request, uploaded);
+  }
+  return request.kind === "video" && request.action === "create"
+    ? referenceFiles(request.reference, uploaded)
+    : uploaded;
 }

@@ -1,4 +1,7 @@
-import { encodeMediaHead } from "@gateway/shared/bus/media_head";
+import {
+  encodeMediaHead,
+  type MediaHead,
+} from "@gateway/shared/bus/media_head";
 import {
   type MediaRequest,
   SPEECH_FORMATS,
@@ -24,9 +27,9 @@ const encoder = new TextEncoder();
 export class MediaAnswer {
   /** What has been made, in the unit that such requests cost: characters spoken, or pictures. */
   made = 0;
-
+  head: MediaHead;
+  #isOpen = false;
   readonly #progress: AttemptProgress;
-  readonly #request: MediaRequest;
 
   constructor(
     readonly call: JobCall,
@@ -34,7 +37,14 @@ export class MediaAnswer {
     request: MediaRequest,
   ) {
     this.#progress = progress;
-    this.#request = request;
+    this.head = { content_type: mediaTypeOf(request) };
+  }
+
+  /** The engine has begun to answer: nothing is repeated from now on. */
+  begin(): void {
+    if (this.#progress.hasSent) return;
+    this.#progress.hasSent = true;
+    this.#progress.onBegun();
   }
 
   /**
@@ -46,11 +56,10 @@ export class MediaAnswer {
     part: string | Uint8Array,
     deadlines?: AttemptDeadlines,
   ): Promise<void> {
-    if (!this.#progress.hasSent) {
-      this.#progress.hasSent = true;
-      this.#progress.onBegun();
-      const head = { content_type: mediaTypeOf(this.#request) };
-      this.call.write(encodeMediaHead(head), this.made);
+    if (!this.#isOpen) {
+      this.#isOpen = true;
+      this.begin();
+      this.call.write(encodeMediaHead(this.head), this.made);
     }
     const bytes = typeof part === "string" ? encoder.encode(part) : part;
     for (let at = 0; at < bytes.length; at += PIECE_BYTES_MAX) {
@@ -82,6 +91,7 @@ function mediaTypeOf(request: MediaRequest): string {
     case "speech":
       return SPEECH_FORMATS[request.response_format];
     case "image":
+    case "video":
       return "application/json";
     case "transcription":
       return TRANSCRIPTION_FORMATS[request.response_format];

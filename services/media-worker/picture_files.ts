@@ -1,4 +1,4 @@
-/** The pictures that clients send to be edited, checked before an engine gets them. */
+/** The pictures that clients send with requests, checked before an engine gets them. */
 import type { UploadedFile } from "@gateway/shared/bus/job";
 import { MEDIA_LIMITS } from "@gateway/shared/limits";
 import type { ImageRequest } from "@gateway/shared/openai/media";
@@ -29,13 +29,30 @@ export function pictureFiles(
   const at = sent.findIndex(({ field }) => field === "mask");
   const [mask, maskHead] = [sent[at], heads[at]];
   if (mask !== undefined) requireMask(mask, maskHead, first);
-  return sent.map(({ name, content, field }, index) => {
-    const type = heads[index]?.type ?? "";
-    return {
-      ...{ field, content, type },
-      name: name || `${field}.${type.slice("image/".length)}`,
-    };
-  });
+  return sent.map((file, index) => typed(file, heads[index]));
+}
+
+/** The picture that a film begins with, if there is one, checked in the same way. */
+export function referenceFiles(
+  imageUrl: string | undefined,
+  uploaded: readonly UploadedFile[],
+): UploadedFile[] {
+  const param = "input_reference";
+  const sent = imageUrl === undefined
+    ? uploaded.map((file) => ({ ...file, param }))
+    : [pictureWithin(imageUrl, param, param)];
+  return sent.map((file) => typed(file, requirePicture(file)));
+}
+
+function typed(
+  { name, content, field }: Sent,
+  head: PictureHead | undefined,
+): UploadedFile {
+  const type = head?.type ?? "";
+  return {
+    ...{ field, content, type },
+    name: name || `${field}.${type.slice("image/".length)}`,
+  };
 }
 
 function uploadedPictures(files: readonly UploadedFile[]): Sent[] {
@@ -49,22 +66,25 @@ function uploadedPictures(files: readonly UploadedFile[]): Sent[] {
   ];
 }
 
+function pictureWithin(url: string, field: string, path: string): Sent {
+  const param = `${path}.image_url`;
+  const base64 = url.slice(url.indexOf(",") + 1);
+  try {
+    const content = Uint8Array.fromBase64(base64);
+    return { field, name: "", type: "", content, param };
+  } catch {
+    throw fault(param, "expected a picture in base64");
+  }
+}
+
 function picturesWithin({ images = [], mask }: ImageRequest): Sent[] {
-  const decode = (url: string, field: string, path: string): Sent => {
-    const param = `${path}.image_url`;
-    const base64 = url.slice(url.indexOf(",") + 1);
-    try {
-      const content = Uint8Array.fromBase64(base64);
-      return { field, name: "", type: "", content, param };
-    } catch {
-      throw fault(param, "expected a picture in base64");
-    }
-  };
   return [
     ...images.map(({ image_url }, index) =>
-      decode(image_url, "image", `images[${index}]`)
+      pictureWithin(image_url, "image", `images[${index}]`)
     ),
-    ...mask === undefined ? [] : [decode(mask.image_url, "mask", "mask")],
+    ...mask === undefined
+      ? []
+      : [pictureWithin(mask.image_url, "mask", "mask")],
   ];
 }
 

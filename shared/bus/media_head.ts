@@ -2,12 +2,27 @@
 import * as z from "zod";
 
 const LINE_END = 0x0a;
+/** The headers of a file that its engine may set, beside its length. */
+export const FILE_HEADERS = [
+  "accept-ranges",
+  "content-range",
+  "etag",
+  "last-modified",
+] as const;
 /** A longer first line is not a head. */
 const HEAD_BYTES_MAX = 4_096;
 
+const value = z.string().regex(/^[\x20-\x7e]{1,200}$/);
 const headSchema = z.object({
   /** The `Content-Type` for the client. */
-  content_type: z.string().regex(/^[\x20-\x7e]{1,200}$/),
+  content_type: value,
+  /** 206: the body is the part of a file that the client asked for. */
+  status: z.literal([200, 206]).exactOptional(),
+  /** Further headers of a file. */
+  headers: z.partialRecord(
+    z.enum([...FILE_HEADERS, "content-length"]),
+    value,
+  ).exactOptional(),
 });
 export type MediaHead = z.infer<typeof headSchema>;
 

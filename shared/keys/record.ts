@@ -14,6 +14,9 @@
  * | `lease:{owner}:<key id>:video`, `lease:{owner}:video` | zset | the same of videos that are being made |
  * | `use:{owner}:<key id>:<yyyymmdd>`, `use:{owner}:<yyyymmdd>` | hash | counters per hour of the UTC day and model, of key and of owner, see `limiter_state.ts` |
  * | `failed:{owner}:<key id>` | list | the last requests that were refused or failed, see `failed_requests.ts` |
+ * | `job:{owner}:<video id>` | hash | `status`, and `job`: the video as JSON, without its prompt, see `videos/jobs.ts` of the edge |
+ * | `jobs:{owner}` | zset | ids of videos by creation time in ms |
+ * | `jobs:due` | zset | `<owner id>:<video id>` of those that have not ended, by the time in ms at which an edge looks after them |
  * | `audit:{owner}` | stream | who did what to which key, when, from where |
  * | `store` | string | the random name of this set of data, see {@link STORE_KEY} |
  */
@@ -134,6 +137,11 @@ export const videoLeaseKey = (p: Principal): string => `${leaseKey(p)}:video`;
 export const ownerVideoLeaseKey = (ownerId: string): string =>
   `${ownerLeaseKey(ownerId)}:video`;
 export const auditKey = (ownerId: string): string => `audit:{${ownerId}}`;
+/** `id` is `video_` and 32 hex digits. */
+export const jobKey = (ownerId: string, id: string): string =>
+  `job:{${ownerId}}:${id}`;
+export const jobsKey = (ownerId: string): string => `jobs:{${ownerId}}`;
+export const DUE_JOBS_KEY = "jobs:due";
 /** `day` is `yyyymmdd` in UTC. */
 export const usageKey = (p: Principal, day: string): string =>
   `use:{${p.ownerId}}:${p.keyId}:${day}`;

@@ -129,6 +129,7 @@ export function catalogFromSimulator(baseUrl: string): Catalog {
       simulated("simulated-speech-1", { kind: "speech" }),
       simulated("simulated-image-1", { kind: "image" }),
       simulated("simulated-transcription-1", { kind: "transcription" }),
+      simulated("simulated-video-1", { kind: "video" }),
     ],
   });
 }

@@ -52,6 +52,7 @@ Deno.test("catalogOf() takes the simulator when no model server is given", () =>
       ["simulated-speech-1", "speech"],
       ["simulated-image-1", "image"],
       ["simulated-transcription-1", "transcription"],
+      ["simulated-video-1", "video"],
     ],
   );
   for (const { id, backends: [backend] } of [model, ...others]) {

@@ -16,6 +16,7 @@ import {
   plainText,
   TAKES,
 } from "./fields.ts";
+import type { VideoRequest } from "./video.ts";
 
 /** The formats of speech, and their media types. */
 export const SPEECH_FORMATS = {
@@ -28,19 +29,19 @@ export const SPEECH_FORMATS = {
 } as const;
 export type SpeechFormat = keyof typeof SPEECH_FORMATS;
 
-const model = nameText.max(REQUEST_LIMITS.modelCharsMax)
+export const model = nameText.max(REQUEST_LIMITS.modelCharsMax)
   .describe("A model that `GET /v1/models` lists.");
 const DATA_URL = /^data:image\/(png|jpe?g|webp);base64,/;
 const label = plainText.min(1).max(LIMITS.labelCharsMax);
 /** Text with at least one character to speak or draw. */
-const text = (charsMax: number) =>
+export const mediaText = (charsMax: number) =>
   z.string().min(1).max(charsMax).refine((value) => value.trim() !== "", {
     error: "text that is not blank",
   });
 
 const speechBody = z.object({
   model,
-  input: text(LIMITS.speechCharsMax).describe("The text to speak."),
+  input: mediaText(LIMITS.speechCharsMax).describe("The text to speak."),
   voice: z.preprocess(
     (voice) =>
       typeof voice === "object" && voice !== null && "id" in voice
@@ -88,7 +89,7 @@ const formBoolean = z.preprocess(
 
 const imageBody = z.object({
   model,
-  prompt: text(LIMITS.promptCharsMax).describe("What to draw."),
+  prompt: mediaText(LIMITS.promptCharsMax).describe("What to draw."),
   n: integer(1, LIMITS.imagesMax).default(1),
   size: z.string().regex(/^(auto|[1-9]\d{1,4}x[1-9]\d{1,4})$/, {
     error: "'auto', or width and height of 2 to 5 digits, such as '1024x1024'",
@@ -109,7 +110,7 @@ const imageBody = z.object({
 }).meta({ id: "ImageRequest" });
 
 /** A picture within JSON. */
-const pictureReference = nullable(z.object({
+export const pictureReference = nullable(z.object({
   image_url: z.string().max(LIMITS.dataUrlCharsMax).regex(DATA_URL, {
     error: "a data: URL of a PNG, JPEG or WebP file in base64",
   }).describe("A `data:` URL: the gateway fetches no pictures."),
@@ -219,4 +220,9 @@ export const transcriptionRequestSchema = (
     task,
   }));
 
-export type MediaRequest = SpeechRequest | ImageRequest | TranscriptionRequest;
+/** A request that a media worker runs. */
+export type MediaRequest =
+  | SpeechRequest
+  | ImageRequest
+  | TranscriptionRequest
+  | VideoRequest;

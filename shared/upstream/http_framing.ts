@@ -1,4 +1,5 @@
 /** HTTP/1.1 responses (RFC 9112), reduced to what a client of model servers needs. */
+import { FILE_HEADERS } from "../bus/media_head.ts";
 import { invalidAnswer } from "./errors.ts";
 
 const LF = 0x0a;
@@ -7,6 +8,7 @@ const CR = 0x0d;
 const STATUS_LINE = /^HTTP\/1\.([01]) ([1-9]\d\d)(?: |$)/;
 const HEADER = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+):(.*)$/s;
 const CONTENT_LENGTH = /^\d{1,15}$/;
+const VISIBLE_ASCII = /^[\x20-\x7e]{1,200}$/;
 const NUMBER = /^\d+(\.\d+)?$/;
 const MS_PER_SECOND = 1_000;
 const RETRY_AFTER_MS_MIN = 1_000;
@@ -25,6 +27,8 @@ export interface ResponseHead {
   contentEncoding: string;
   /** The wait that `retry-after-ms` or `retry-after` asks for, clamped to 1..60 s. */
   retryAfterMs: number | undefined;
+  /** Those of {@link FILE_HEADERS} that it has. */
+  fileHeaders: Partial<Record<typeof FILE_HEADERS[number], string>>;
 }
 
 /** Index after the blank line that ends a head within `[from, to)`, or -1. */
@@ -77,6 +81,12 @@ export function parseResponseHead(text: string): ResponseHead {
     retryAfterMs: clampedMs(field("retry-after-ms"), 1) ??
       clampedMs(field("retry-after"), MS_PER_SECOND) ??
       clampedMs(String(untilMs), 1),
+    fileHeaders: Object.fromEntries(
+      FILE_HEADERS.flatMap((name) => {
+        const value = fields.get(name) ?? "";
+        return VISIBLE_ASCII.test(value) ? [[name, value]] : [];
+      }),
+    ),
   };
 }
 

@@ -15,6 +15,7 @@ const usual: ResponseHead = {
   contentType: "",
   contentEncoding: "",
   retryAfterMs: undefined,
+  fileHeaders: {},
 };
 
 /** Lines after the status line, and what they change. */
@@ -34,6 +35,9 @@ const headers: [lines: string, head: Partial<ResponseHead>][] = [
   ["Content-Encoding: GZIP\r\nRetry-After-Ms: 2000", {
     contentEncoding: "gzip",
     retryAfterMs: 2_000,
+  }],
+  ['ETag: "A1"\r\nContent-Range: bytes 0-1/9\r\nLast-Modified: \u00e9', {
+    fileHeaders: { "etag": '"A1"', "content-range": "bytes 0-1/9" },
   }],
   ["x-a: \ufffd:\u0000\r\nx-b:", {}],
 ];

@@ -42,9 +42,11 @@ export interface ServerRequest {
   mustBeginSoon: boolean;
   /** How long all of it may take. Default: `total_ms`. */
   totalMs?: number;
+  /** The statuses that are answers, and not refusals. Default: 200. */
+  statuses?: readonly number[];
 }
 
-/** A response with status 200, of which the head was read. */
+/** A response that is no refusal, of which the head was read. */
 export interface ServerResponse {
   head: ResponseHead;
   connection: HttpConnection;
@@ -82,11 +84,19 @@ export class ModelServer {
   encoder(
     url: URL,
     options: Omit<RequestOptions, "apiKey" | "headers">,
+    /** Further headers of this request. */
+    more: RequestOptions["headers"] = {},
   ): RequestEncoder {
-    const { headers } = this.config;
+    const headers = { ...this.config.headers, ...more };
     return createRequestEncoder(url, {
       ...{ ...options, apiKey: this.#apiKey, headers },
     });
+  }
+
+  /** A URL that the server has sent, relative or not; null if it is on another server, which is never asked. */
+  ownUrl(address: string): URL | null {
+    const url = URL.parse(address, `${this.baseUrl.href}/`);
+    return url?.origin === this.baseUrl.origin ? url : null;
   }
 
   /** Encodes `POST` requests with a JSON body to a path below the base URL. */
@@ -98,14 +108,15 @@ export class ModelServer {
 
   /** Sends a request and returns what `read` makes of the response. */
   async exchange<Result>(
-    { encode, body, call, signal, mustBeginSoon, totalMs }: ServerRequest,
+    { encode, body, call, signal, mustBeginSoon, ...more }: ServerRequest,
     read: (response: ServerResponse) => Promise<Result>,
   ): Promise<Result> {
     const times = this.config.deadlines;
+    const { totalMs = times.total_ms, statuses = [200] } = more;
     const deadlines = new AttemptDeadlines(
       this.now,
       signal,
-      totalMs ?? times.total_ms,
+      totalMs,
     );
     let connection: HttpConnection | null = null;
     let isDone = false;
@@ -115,7 +126,7 @@ export class ModelServer {
       if (mustBeginSoon) deadlines.arm("firstToken", times.first_token_ms);
       else deadlines.rest();
       const head = await connection.exchange(encode(body, call), deadlines);
-      if (head.status !== 200) {
+      if (!statuses.includes(head.status)) {
         deadlines.arm("betweenTokens", times.connect_ms);
         throw await readRefusal(head, connection, this.redact);
       }

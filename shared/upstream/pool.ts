@@ -100,10 +100,11 @@ export class BackendPool<Backend extends PoolBackend> {
     for (const { backend } of this.#slots) backend.close();
   }
 
-  /** Calls `attempt` with one backend after the other until it resolves. Throws an `UpstreamError`, or what aborted it. */
+  /** Calls `attempt` with one backend after the other until it resolves, or with `only` this one. Throws an `UpstreamError`, or what aborted it. */
   async run<Result>(
     call: BackendCall,
     attempt: (backend: Backend, progress: AttemptProgress) => Promise<Result>,
+    only?: string,
   ): Promise<Result> {
     const { random, sleep } = this.#options;
     call.signal.throwIfAborted();
@@ -112,6 +113,7 @@ export class BackendPool<Backend extends PoolBackend> {
     const failures: UpstreamError[] = [];
     let failed: Slot<Backend> | null = null;
     for (const slot of this.#candidates()) {
+      if (only !== undefined && slot.backend.config.name !== only) continue;
       if (failures.length === ATTEMPTS_MAX) break;
       const done = await this.#attempt(slot, call, attempt, failures);
       if (done !== null) return done.result;

@@ -70,7 +70,7 @@ export async function routingCases(
     for (const method of ["PUT", "DELETE", "PATCH"]) {
       await assertError(await call("/models", { method }), expected, method);
     }
-    for (const path of ["/nope", "/videos"]) {
+    for (const path of ["/nope", "/embeddings"]) {
       const response = await call(path, { method: "POST" });
       await assertError(response, { status: 404 });
     }
@@ -92,7 +92,8 @@ export async function routingCases(
       "Invalid URL (POST /v1/responses). " +
         "This service has /v1/chat/completions, /v1/audio/speech, " +
         "/v1/images/generations, /v1/images/edits, " +
-        "/v1/audio/transcriptions, /v1/audio/translations, and /v1/models.",
+        "/v1/audio/transcriptions, /v1/audio/translations, /v1/videos, " +
+        "and /v1/models.",
     );
     assert.equal(
       await hint(`${cluster.state.edge_url}/chat/completions?key=${key}`),

@@ -33,11 +33,16 @@ const REQUESTS: Record<string, { path: string; body?: object }> = {
   "POST image_edit": { path: "/v1/images/edits", body: { model: "none" } },
   "POST transcription": { path: "/v1/audio/transcriptions", body: {} },
   "POST translation": { path: "/v1/audio/translations", body: {} },
+  "GET video": { path: "/v1/videos" },
+  "POST video": { path: "/v1/videos", body: { model: "none" } },
+  "GET video_job": { path: "/v1/videos/video_none" },
+  "GET video_content": { path: "/v1/videos/video_none/content" },
+  "POST video_remix": { path: "/v1/videos/video_none/remix", body: {} },
   "GET models": { path: "/v1/models" },
   "GET model": { path: `/v1/models/${DEFAULT_MODEL_ID}` },
 };
 /** Not there, and no less closed. */
-const UNKNOWN = ["/v1", "/v1/", "/v1/nope", "/v1/videos"];
+const UNKNOWN = ["/v1", "/v1/", "/v1/nope", "/v1/videos/a/b"];
 /** What only the console has, under any name. */
 const CONSOLE = ["/", "/sign-in", "/keys", "/account", "/audit.csv", "/link/x"];
 

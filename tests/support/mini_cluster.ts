@@ -45,6 +45,7 @@ import {
   BodyBudget,
   RefusedBodies,
 } from "../../services/edge-auth/http/read_body.ts";
+import { noVideos } from "../../services/edge-auth/videos/keeper_fixture.ts";
 import { RefusalLog } from "../../services/edge-auth/http/refusal_log.ts";
 import { startServer } from "../../services/edge-auth/http/server.ts";
 import type { ModelServer } from "./scripted_model_server.ts";
@@ -188,6 +189,7 @@ export async function startMiniEdge(options: MiniEdgeOptions) {
     corsOrigins: [],
     isDraining: () => false,
     failedRequests: { add: () => {} },
+    videos: noVideos(TEST_CATALOG),
     ...options.door,
   });
   const server: GracefulServer = await startServer({

@@ -44,6 +44,7 @@ function setup(change: Partial<AnswerOptions> = {}) {
   const options: AnswerOptions = {
     out,
     headers: { "content-type": "text/event-stream" },
+    video: null,
     now: () => clock.ms,
     headMs: SSE_LIMITS.headMs,
     run: () => ({

@@ -40,7 +40,8 @@ export type FormFields = { [name: string]: string | string[] };
 
 /** What an edge holds of an upload: the pieces that are on their way, and the next one. */
 const HELD_BYTES = (BUS_LIMITS.piecesInFlight + 1) * BUS_LIMITS.pieceBytes;
-const FORM_TYPE = /^multipart\/form-data\s*(;|$)/i;
+/** The media type of forms. */
+export const FORM_TYPE = /^multipart\/form-data\s*(;|$)/i;
 const FIELD_NAME_BYTES_MAX = 100;
 const FILE_NAME_CHARS_MAX = 200;
 const CONTROLS = /\p{Cc}/gu;

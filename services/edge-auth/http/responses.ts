@@ -50,9 +50,13 @@ export function sendBytes(
   response.end(bytes);
 }
 
-export function sendJson(response: ResponseOutput, body: unknown): void {
+export function sendJson(
+  response: ResponseOutput,
+  body: unknown,
+  headers: HeaderFields = {},
+): void {
   const bytes = new TextEncoder().encode(JSON.stringify(body));
-  sendBytes(response, bytes, { headers: JSON_HEADERS });
+  sendBytes(response, bytes, { headers: { ...JSON_HEADERS, ...headers } });
 }
 
 export function sendError(response: ResponseOutput, error: ApiError): void {
@@ -118,6 +122,6 @@ export function allowOrigins(
   const requested = headers.get("access-control-request-headers");
   if (requested === undefined) return;
   response.setHeader("access-control-allow-headers", requested);
-  response.setHeader("access-control-allow-methods", "GET, HEAD, POST");
+  response.setHeader("access-control-allow-methods", "GET, HEAD, POST, DELETE");
   response.setHeader("access-control-max-age", MAX_AGE_SECONDS);
 }

@@ -23,6 +23,8 @@ export interface Exchange {
   readonly method: string;
   /** Decoded, without a trailing slash and the query, which may contain secrets. */
   readonly path: string;
+  /** What follows `?` in the address; it may contain secrets. */
+  readonly query: string;
   /** By name in lower case; the values of a repeated field are joined by ", ". */
   readonly headers: ReadonlyMap<string, string>;
   readonly response: ServerResponse;
@@ -201,7 +203,7 @@ function watchRest(
 const HOST = /^[\w.:[\]-]*$/;
 const ORIGIN = /^https?:\/\/[^/?#]*/i;
 
-type Head = Pick<Exchange, "method" | "path" | "headers">;
+type Head = Pick<Exchange, "method" | "path" | "query" | "headers">;
 
 /** Reads the head of a request; null if HTTP/1.1 forbids it. */
 function headOf(request: IncomingMessage): Head | null {
@@ -217,7 +219,8 @@ function headOf(request: IncomingMessage): Head | null {
   if (encoding.toLowerCase() !== "chunked") return null;
   const host = headers.get("host") ?? (httpVersion === "1.0" ? "" : null);
   if (host === null || !HOST.test(host)) return null;
-  return { method, headers, path: pathOf(url.replace(ORIGIN, "")) };
+  const [, query = ""] = /\?([^#]*)/.exec(url) ?? [];
+  return { method, headers, query, path: pathOf(url.replace(ORIGIN, "")) };
 }
 
 /** The path of a request target, decoded if possible, without a trailing slash. */

@@ -5,6 +5,7 @@ import type { AnswerSink } from "../dispatch/outcome.ts";
 import {
   BYTES_HEADERS,
   EVENT_STREAM_HEADERS,
+  type HeaderFields,
   sendError,
 } from "../http/responses.ts";
 import type { AnswerOptions } from "../requests/run_request.ts";
@@ -56,7 +57,8 @@ export class MediaAnswer implements AnswerSink {
       return run().cancel("violation", error);
     }
     this.#hasStarted = true;
-    this.#open(read.head.content_type);
+    const { content_type, headers, status } = read.head;
+    this.#open({ "content-type": content_type, ...headers }, status);
     this.#send(read.rest, sequence);
   }
 
@@ -97,17 +99,17 @@ export class MediaAnswer implements AnswerSink {
       ? silentMs >= SSE_LIMITS.keepAliveMs
       : headMs > 0 && silentMs >= headMs;
     if (!isSilent || !this.#isBetweenEvents) return;
-    this.#open(null);
+    this.#open({});
     writer.write(KEEP_ALIVE);
   }
 
-  #open(contentType: string | null): void {
+  #open(given: HeaderFields, status = 200): void {
     if (this.#writer.isOpen) return;
     const { headers } = this.#options;
     const own = this.#isStream()
       ? EVENT_STREAM_HEADERS
-      : { ...BYTES_HEADERS, "content-type": contentType ?? "" };
-    this.#writer.open({ ...own, ...headers });
+      : { ...BYTES_HEADERS, ...given };
+    this.#writer.open({ ...own, ...headers }, status);
   }
 
   #send(bytes: Uint8Array, sequence: number): void {

@@ -39,9 +39,9 @@ export class ClientWriter {
   }
 
   /** Writes the head, together with the first bytes. */
-  open(headers: HeaderFields): void {
+  open(headers: HeaderFields, status = 200): void {
     const { out } = this.#options;
-    out.writeHead(200, headers);
+    out.writeHead(status, headers);
     out.on("drain", () => this.#onDrained());
   }
 

@@ -34,10 +34,9 @@ import {
 } from "../http/responses.ts";
 import type { Exchange } from "../http/server.ts";
 import type { Admission, RunLease } from "../limits/admission.ts";
-import type { Estimate } from "../limits/cost.ts";
+import type { Estimate, Reservation } from "../limits/cost.ts";
 import type { FailedRequests } from "../limits/failed_requests.ts";
 
-const OK = 200;
 /** Redis usually frees a slot within a millisecond; a stalled Redis must not delay answers. */
 export const SLOT_HOLD_MS = 75;
 
@@ -58,6 +57,8 @@ export interface AnswerOptions {
   out: ResponseOutput;
   /** Headers of the 200, beside those of its type. */
   headers: HeaderFields;
+  /** What an admitted request reserved for the video that it begins. */
+  video: Reservation | null;
   now: MonotonicNow;
   /** A stream is opened after this long even without a first byte; 0: never. */
   headMs: number;
@@ -214,6 +215,9 @@ export function startRun(
     get headers() {
       return options.lease?.headers ?? {};
     },
+    get video() {
+      return options.lease?.video ?? null;
+    },
     now,
     headMs: streamHeadMs,
     run: () => run,
@@ -248,7 +252,7 @@ export function startRun(
     if (options.isRefused) return;
     const { error } = outcome;
     if (error !== null) {
-      const isOpened = response.headersSent && response.statusCode === OK;
+      const isOpened = response.headersSent && response.statusCode < 300;
       const how = isOpened ? "cut" : "failed";
       failedRequests.add(principal, { ...call, error, how });
     }

@@ -19,7 +19,7 @@ interface Schema extends Bounds {
   type?: string | string[];
   description?: string;
   default?: number | boolean | string;
-  const?: string;
+  const?: string | boolean;
   enum?: (string | null)[];
   anyOf?: Schema[];
   oneOf?: Schema[];

@@ -1,0 +1,215 @@
+/**
+ * The registry of videos in Redis: the only place that knows which engine has a job, and
+ * whose it is. A job belongs to an owner, so it outlives the key that created it. It
+ * begins and ends here.
+ */
+import { USAGE_UNITS } from "@gateway/shared/keys/limiter_state";
+import { DUE_JOBS_KEY, jobKey, jobsKey } from "@gateway/shared/keys/record";
+import { VIDEO_LIMITS } from "@gateway/shared/limits";
+import { VIDEO_STATUSES, videoSchema } from "@gateway/shared/openai/video";
+import type { RedisLink } from "@gateway/shared/redis/link";
+import { defineScript, type RedisScript } from "@gateway/shared/redis/script";
+import * as z from "zod";
+
+/** A job. Never holds its prompt. Times of clients in Unix seconds, others in ms. */
+const jobSchema = z.object({
+  ...videoSchema.omit({ object: true, prompt: true }).shape,
+  /** What its key and owner are charged when it ends. */
+  reservation: z.object({
+    id: z.string(),
+    principal: z.object({ keyId: z.string(), ownerId: z.string() }),
+    model: z.string().nullable(),
+    atMs: z.number(),
+    reservedTokens: z.number(),
+    reservedUnits: z.object({ unit: z.enum(USAGE_UNITS), count: z.number() })
+      .nullable(),
+  }),
+  backend: z.string(),
+  /** The backend's name for it. */
+  engineId: z.string(),
+  createdAtMs: z.number(),
+  /** When the engine last said how it stands. */
+  seenAtMs: z.number(),
+  /** Since when the engine cannot be asked; null while it can. */
+  lostAtMs: z.number().nullable(),
+  expires_at: z.number(),
+});
+export type VideoJob = z.output<typeof jobSchema>;
+
+export const isOver = ({ status }: Pick<VideoJob, "status">): boolean =>
+  status === "completed" || status === "failed";
+
+export const ownerOf = ({ reservation }: VideoJob): string =>
+  reservation.principal.ownerId;
+
+const MS_PER_SECOND = 1_000;
+/** Read at once for a list. */
+const BATCH = 100;
+const DEADLINE_MS = 1_000;
+const OVER = VIDEO_STATUSES.slice(2).map((each) => `status == '${each}'`);
+
+/**
+ * ```
+ * KEYS  1 job:{owner}:<id>   2 jobs:{owner}
+ * ARGV  1 status   2 job   3 when it expires, Unix ms   4 id   5 created at ms   6 how long jobs are kept
+ * ```
+ */
+const BEGIN = defineScript(
+  "begin_job",
+  `
+local call = redis.call
+call('HSET', KEYS[1], 'status', ARGV[1], 'job', ARGV[2])
+call('PEXPIREAT', KEYS[1], ARGV[3])
+call('ZADD', KEYS[2], ARGV[5], ARGV[4])
+call('ZREMRANGEBYSCORE', KEYS[2], '-inf', '(' .. ARGV[5] - ARGV[6])
+call('PEXPIRE', KEYS[2], ARGV[6])
+`,
+);
+
+/**
+ * Writes how a job stands, unless it has ended or was deleted.
+ *
+ * ```
+ * KEYS  1 job:{owner}:<id>
+ * ARGV  1 status   2 job   3 when it expires, Unix ms
+ *
+ * reply 1 written, 0 not
+ * ```
+ */
+const UPDATE = defineScript(
+  "update_job",
+  `
+local call = redis.call
+local status = call('HGET', KEYS[1], 'status')
+if not status or ${OVER.join(" or ")} then return 0 end
+call('HSET', KEYS[1], 'status', ARGV[1], 'job', ARGV[2])
+call('PEXPIREAT', KEYS[1], ARGV[3])
+return 1
+`,
+);
+
+/**
+ * Takes jobs that are due: no other edge gets them before they are due again.
+ *
+ * ```
+ * KEYS  1 jobs:due
+ * ARGV  1 how many at most   2 ms until they are due again
+ * ```
+ */
+const CLAIM = defineScript(
+  "claim_jobs",
+  `
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[1])
+for _, job in ipairs(due) do redis.call('ZADD', KEYS[1], now + ARGV[2], job) end
+return due
+`,
+);
+
+/** The scripts to load when the link connects. */
+export const VIDEO_SCRIPTS: readonly RedisScript[] = [BEGIN, UPDATE, CLAIM];
+
+/** A page of a list. */
+export interface JobPage {
+  limit: number;
+  order: "asc" | "desc";
+  /** The last id of the page before. */
+  after?: string | undefined;
+}
+
+/** Rejects as the link does. */
+export type VideoJobs = ReturnType<typeof createVideoJobs>;
+
+export function createVideoJobs({ redis, sweepMs = VIDEO_LIMITS.sweepMs }: {
+  redis: Pick<RedisLink, "command" | "evalScript">;
+  /** How long after it began, or was last due, a job is due. */
+  sweepMs?: number;
+}) {
+  const options = { deadlineMs: DEADLINE_MS };
+  const command = (...line: string[]) => redis.command(line, options);
+  const written = (job: VideoJob) => [
+    job.status,
+    JSON.stringify(job),
+    String(job.expires_at * MS_PER_SECOND),
+  ];
+  const find = async (
+    ownerId: string,
+    id: string,
+  ): Promise<VideoJob | null> => {
+    const text = await command("HGET", jobKey(ownerId, id), "job");
+    return text === null ? null : jobSchema.parse(JSON.parse(String(text)));
+  };
+  return {
+    find,
+    /** Registers a job. Resolves when Redis has it. */
+    async begin(job: VideoJob): Promise<void> {
+      const { id, createdAtMs } = job;
+      const ownerId = ownerOf(job);
+      // First, so that no job is registered that nobody would end.
+      const dueMs = String(createdAtMs + sweepMs);
+      await command("ZADD", DUE_JOBS_KEY, dueMs, `${ownerId}:${id}`);
+      await redis.evalScript(
+        BEGIN,
+        [jobKey(ownerId, id), jobsKey(ownerId)],
+        [
+          ...written(job),
+          ...[id, String(createdAtMs), String(VIDEO_LIMITS.keptMsMax)],
+        ],
+        options,
+      );
+    },
+    /** Writes how a job stands. False if it has ended or was deleted before; then nothing was written. */
+    async update(job: VideoJob): Promise<boolean> {
+      const keys = [jobKey(ownerOf(job), job.id)];
+      return await redis.evalScript(UPDATE, keys, written(job), options) === 1;
+    },
+    async remove(job: VideoJob): Promise<void> {
+      await command("DEL", jobKey(ownerOf(job), job.id));
+      await command("ZREM", jobsKey(ownerOf(job)), job.id);
+    },
+    /**
+     * The jobs of an owner for which `isShown`, and whether more follow; null if `after`
+     * is not one of them.
+     */
+    async list(
+      ownerId: string,
+      { limit, order, after }: JobPage,
+      isShown: (job: VideoJob) => boolean,
+    ): Promise<{ jobs: VideoJob[]; hasMore: boolean } | null> {
+      const [rank, range] = order === "asc"
+        ? ["ZRANK", "ZRANGE"] as const
+        : ["ZREVRANK", "ZREVRANGE"] as const;
+      const key = jobsKey(ownerId);
+      const last = after === undefined ? -1 : await command(rank, key, after);
+      if (last === null) return null;
+      const jobs: VideoJob[] = [];
+      for (let at = Number(last) + 1;; at += BATCH) {
+        const ids = await command(range, key, `${at}`, `${at + BATCH - 1}`);
+        if (!Array.isArray(ids) || ids.length === 0) break;
+        const found = await Promise.all(
+          ids.map((id) => find(ownerId, String(id))),
+        );
+        // Those that have expired are still in the index.
+        for (const job of found) {
+          if (job !== null && isShown(job)) jobs.push(job);
+        }
+        if (jobs.length > limit) break;
+      }
+      return { jobs: jobs.slice(0, limit), hasMore: jobs.length > limit };
+    },
+    /** Takes jobs that are due, as owner and id. */
+    async claim(): Promise<{ ownerId: string; id: string }[]> {
+      const terms = [String(VIDEO_LIMITS.sweptMax), String(sweepMs)];
+      const due = await redis.evalScript(CLAIM, [DUE_JOBS_KEY], terms, options);
+      return (Array.isArray(due) ? due : []).map((each) => {
+        const [ownerId = "", id = ""] = String(each).split(":");
+        return { ownerId, id };
+      });
+    },
+    /** The job needs nobody who looks after it any more. */
+    async release(ownerId: string, id: string): Promise<void> {
+      await command("ZREM", DUE_JOBS_KEY, `${ownerId}:${id}`);
+    },
+  };
+}

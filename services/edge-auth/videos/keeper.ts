@@ -1,0 +1,236 @@
+/** Follows jobs from their registration to their end, with or without a client that asks. */
+import { VIDEO_LIMITS } from "@gateway/shared/limits";
+import type { Catalog } from "@gateway/shared/models/catalog";
+import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
+import type { EngineVideo } from "@gateway/shared/openai/video";
+import type { WallNow } from "@gateway/shared/process/clock";
+import { newRequestId } from "@gateway/shared/process/ids";
+import type { Log } from "@gateway/shared/process/log";
+import type { Dispatcher } from "../dispatch/dispatcher.ts";
+import type { Limiter } from "../limits/limiter.ts";
+import { redisFailure } from "../limits/refusal.ts";
+import { askEngine, unread } from "./ask.ts";
+import { isOver, ownerOf, type VideoJob, type VideoJobs } from "./jobs.ts";
+
+export interface VideoKeeperOptions {
+  jobs: VideoJobs;
+  limiter: Pick<Limiter, "endVideo">;
+  dispatcher: Pick<Dispatcher, "start">;
+  catalog: Catalog;
+  wallNow: WallNow;
+  log: Log;
+  /** A job has completed. */
+  onMade: (model: string, seconds: number) => void;
+  /** Default {@link VIDEO_LIMITS}. */
+  limits?: Partial<
+    Record<"engineLostMs" | "freshMs" | "jobMs" | "lookMs", number>
+  >;
+}
+
+const MS_PER_SECOND = 1_000;
+/** How often an edge looks for jobs that are due. */
+const LOOK_MS = 5_000;
+/** OpenAI's default, for requests and engines that state no length: what is unknown is not free. */
+export const SECONDS_DEFAULT = 4;
+/** The engine is at fault, and not what is between it and the edge. */
+const ENGINE_FAULTS: readonly ErrorCode[] = [
+  "upstream_error",
+  "upstream_unreachable",
+  "upstream_invalid",
+  "upstream_truncated",
+  "upstream_timeout",
+  "service_unavailable",
+];
+
+/** Whole seconds of a film. */
+function secondsOf({ seconds }: VideoJob): number {
+  return Math.ceil(Number(seconds)) || SECONDS_DEFAULT;
+}
+
+export type VideoKeeper = ReturnType<typeof createVideoKeeper>;
+
+/** Errors of its functions are `ApiError`s, `service_unavailable` without Redis. */
+export function createVideoKeeper(options: VideoKeeperOptions) {
+  const { jobs, limiter, dispatcher, catalog, wallNow, log, onMade } = options;
+  const limits = { ...VIDEO_LIMITS, lookMs: LOOK_MS, ...options.limits };
+  let timer: ReturnType<typeof setInterval> | undefined;
+  let sweeping: Promise<void> | null = null;
+
+  const ask = (
+    { model, backend, engineId: id }: VideoJob,
+    action: "retrieve" | "delete",
+  ) => {
+    const about = { kind: "video", model, backend, id } as const;
+    return askEngine({ ...about, action, stream: false }, dispatcher);
+  };
+
+  const failed = (job: VideoJob, message: string): VideoJob => ({
+    ...job,
+    status: "failed",
+    error: { code: "video_lost", message },
+  });
+
+  /** How a job stands now, as far as its engine can be asked. */
+  const look = async (job: VideoJob): Promise<VideoJob> => {
+    const nowMs = wallNow();
+    const { backends = [] } = catalog.get(job.model) ?? {};
+    if (!backends.some(({ name }) => name === job.backend)) {
+      return failed(job, "The model server of this video was removed.");
+    }
+    if (nowMs - job.createdAtMs > limits.jobMs) {
+      return failed(job, "The model server did not finish this video in time.");
+    }
+    try {
+      const video = await ask(job, "retrieve");
+      if (video === null) throw unread();
+      return { ...stated(job, video, nowMs), seenAtMs: nowMs, lostAtMs: null };
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      if (error.code === "not_found") {
+        return failed(job, "The model server no longer has this video.");
+      }
+      if (!ENGINE_FAULTS.includes(error.code)) return job;
+      const lostAtMs = job.lostAtMs ?? nowMs;
+      return nowMs - lostAtMs < limits.engineLostMs
+        ? { ...job, seenAtMs: nowMs, lostAtMs }
+        : failed(job, "The model server of this video cannot be reached.");
+    }
+  };
+
+  /** Asks the engine how a job stands, unless that is known. Null if it was deleted in the meantime. */
+  const refresh = async (job: VideoJob): Promise<VideoJob | null> => {
+    const nowMs = wallNow();
+    if (isOver(job) || nowMs - job.seenAtMs < limits.freshMs) return job;
+    const next = await look(job);
+    if (next === job) return job;
+    if (isOver(next)) {
+      // First: an edge that is lost in between leaves a job that is looked at again.
+      const isMade = next.status === "completed";
+      const seconds = isMade ? secondsOf(next) : 0;
+      if (await limiter.endVideo(next.reservation, seconds)) {
+        const { id, model, status, error, reservation } = next;
+        log.info("video", {
+          ...{ id, ...reservation.principal, model, status, seconds },
+          ...{ errorCode: error?.code, durationMs: nowMs - job.createdAtMs },
+        });
+        if (isMade) onMade(model, seconds);
+      }
+    }
+    // Unless somebody else was faster, and perhaps knows more.
+    return await jobs.update(next)
+      ? next
+      : await jobs.find(ownerOf(job), job.id);
+  };
+
+  const sweepOne = async (ownerId: string, id: string): Promise<void> => {
+    const job = await jobs.find(ownerId, id);
+    const next = job && await refresh(job);
+    if (next === null || isOver(next)) await jobs.release(ownerId, id);
+  };
+  const sweep = async (): Promise<void> => {
+    const due = await jobs.claim();
+    await Promise.all(due.map(({ ownerId, id }) => sweepOne(ownerId, id)));
+  };
+
+  return {
+    /**
+     * Registers the job that an engine has started. If that fails, the engine is asked to
+     * delete it, and the client gets an error: no job runs that nobody knows.
+     */
+    async begin(
+      video: EngineVideo,
+      about: Pick<
+        VideoJob,
+        | "reservation"
+        | "model"
+        | "seconds"
+        | "size"
+        | "remixed_from_video_id"
+      >,
+    ): Promise<VideoJob> {
+      const nowMs = wallNow();
+      const { model } = about;
+      const job = stated(
+        {
+          ...about,
+          ...{ id: `video_${newRequestId()}`, status: "queued", progress: 0 },
+          ...{ completed_at: null, error: null, lostAtMs: null },
+          created_at: Math.floor(nowMs / MS_PER_SECOND),
+          expires_at: Math.floor((nowMs + VIDEO_LIMITS.keptMs) / MS_PER_SECOND),
+          ...{ backend: video.backend, engineId: video.id },
+          ...{ createdAtMs: nowMs, seenAtMs: nowMs },
+        },
+        video,
+        nowMs,
+      );
+      // One that is over already ends when it is looked at, as every other does.
+      if (isOver(job)) Object.assign(job, { status: "queued", seenAtMs: 0 });
+      try {
+        await jobs.begin(job);
+        return job;
+      } catch (error) {
+        log.error("video_not_registered", { model, error });
+        Promise.all([
+          ask(job, "delete"),
+          limiter.endVideo(job.reservation, 0),
+        ]).catch((error: unknown) =>
+          log.warn("video_not_deleted", { model, error })
+        );
+        throw redisFailure(error);
+      }
+    },
+    refresh: (job: VideoJob) => orUnavailable(refresh(job)),
+    find: (ownerId: string, id: string) =>
+      orUnavailable(jobs.find(ownerId, id)),
+    list: (...query: Parameters<VideoJobs["list"]>) =>
+      orUnavailable(jobs.list(...query)),
+    /** Deletes a job at its engine, if that can, and here. One that has not ended is charged nothing. */
+    async remove(job: VideoJob): Promise<void> {
+      const { backends = [] } = catalog.get(job.model) ?? {};
+      const isThere = backends.some(({ name }) => name === job.backend);
+      if (isThere) await ask(job, "delete");
+      if (!isOver(job)) await limiter.endVideo(job.reservation, 0);
+      await orUnavailable(jobs.remove(job));
+    },
+    /** Asks about jobs that are due from now on. */
+    start(): void {
+      timer ??= setInterval(() => {
+        sweeping ??= sweep().catch((error: unknown) =>
+          log.warn("videos_not_checked", { error })
+        ).finally(() => sweeping = null);
+      }, limits.lookMs);
+    },
+    stop(): void {
+      clearInterval(timer);
+    },
+  };
+}
+
+/** The job with what its engine says. What that does not say remains. */
+function stated(
+  job: VideoJob,
+  { status, progress, error, ...video }: EngineVideo,
+  nowMs: number,
+): VideoJob {
+  const nowS = Math.floor(nowMs / MS_PER_SECOND);
+  const keptS = Math.floor(VIDEO_LIMITS.keptMsMax / MS_PER_SECOND);
+  return {
+    ...job,
+    ...{ status, error, progress: Math.max(progress, job.progress) },
+    completed_at: status === "completed" ? video.completed_at ?? nowS : null,
+    seconds: video.seconds ?? job.seconds,
+    size: video.size ?? job.size,
+    expires_at: Math.min(
+      video.expires_at ?? job.expires_at,
+      job.created_at + keptS,
+    ),
+  };
+}
+
+async function orUnavailable<Result>(asking: Promise<Result>): Promise<Result> {
+  try {
+    return await asking;
+  } catch (error) {
+    throw redisFailure(error);
+  }
+}
