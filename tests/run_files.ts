@@ -75,17 +75,19 @@ async function runDeno(
     cwd,
     env: { ...Deno.env.toObject(), ...env, NO_COLOR: "1" },
     stdio: ["ignore", "pipe", "inherit"],
-    ...(signal === undefined ? {} : { signal }),
   });
-  child.on("error", (error) => {
-    if (!signal?.aborted) throw error;
-    // A server that the files started may still hold the other end.
+  const lines = createInterface({ input: child.stdout });
+  const stop = () => {
+    child.kill();
+    // A server that the files started may still hold the other end of the pipe.
+    lines.close();
     child.stdout.destroy();
-  });
+  };
+  if (signal?.aborted) stop();
+  signal?.addEventListener("abort", stop);
   const exited = once(child, "exit");
-  for await (const line of createInterface({ input: child.stdout })) {
-    await write(line);
-  }
+  for await (const line of lines) await write(line);
   const [code] = await exited;
+  signal?.removeEventListener("abort", stop);
   return typeof code === "number" ? code : 1;
 }

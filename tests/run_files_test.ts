@@ -2,8 +2,11 @@
 // fails twice does; the summaries add up to each test counted once.
 import assert from "node:assert/strict";
 import { join } from "node:path";
-import { runFiles } from "./run_files.ts";
+import { runFiles, TIME_IS_UP } from "./run_files.ts";
 
+const ARGS = [
+  ...["test", "--no-check", "--no-config", "--allow-read", "--allow-write"],
+];
 const PASSES = `Deno.test("passes", async (t) => {
   await t.step("step", () => {});
 });\n`;
@@ -45,7 +48,7 @@ const FILES: { [name: string]: readonly [text: string, fails: boolean] } = {
   ],
 };
 
-/** Runs the files and adds up the summaries as \`.ci/run\` does. */
+/** Runs the files and adds up the summaries as `.ci/run` does. */
 async function runAll(names: readonly string[]) {
   const cwd = await Deno.makeTempDir();
   try {
@@ -54,14 +57,7 @@ async function runAll(names: readonly string[]) {
     }
     const lines: string[] = [];
     const code = await runFiles(names, {
-      args: [
-        "test",
-        "--no-check",
-        "--no-config",
-        "--allow-read",
-        "--allow-write",
-      ],
-      cwd,
+      ...{ args: ARGS, cwd },
       write: (line) => Promise.resolve(void lines.push(line)),
     });
     const sum = (word: string) =>
@@ -94,3 +90,20 @@ for (
     );
   });
 }
+
+Deno.test("a run that is aborted ends, whatever its files wait for", async () => {
+  const cwd = await Deno.makeTempDir();
+  try {
+    const hangs =
+      'Deno.test("hangs", () => new Promise(() => setInterval(() => {}, 1_000)));';
+    await Deno.writeTextFile(join(cwd, "hangs_test.ts"), PASSES + hangs);
+    const aborted = new AbortController();
+    const code = await runFiles(["hangs_test.ts"], {
+      ...{ args: ARGS, cwd, signal: aborted.signal },
+      write: () => Promise.resolve(aborted.abort()),
+    });
+    assert.equal(code, TIME_IS_UP);
+  } finally {
+    await Deno.remove(cwd, { recursive: true });
+  }
+});
