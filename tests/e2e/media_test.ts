@@ -368,6 +368,8 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
     );
     const draw = (n: number) => () =>
       post("/images/generations", JSON.stringify({ ...IMAGE, n }), key);
+    const sent = form([...Object.entries(IMAGE), ["image", pngHead(64, 64)]]);
+    const edit = () => post("/images/edits", sent, key);
     const say = (input: string) => () =>
       post("/audio/speech", JSON.stringify({ ...SPEECH, input }), key);
     const record = () =>
@@ -386,6 +388,7 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
       [draw(2), 429, /^Limit of images per day reached for this API key/],
       [draw(1), 200],
       [draw(1), 429, /images per day/],
+      [edit, 429, /images per day/],
       [say("x".repeat(20)), 200],
       [say("x"), 429, /characters per day/],
       [record, 429, /audio seconds per day/],
