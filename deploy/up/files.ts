@@ -1,4 +1,3 @@
-/** Private files, locks, and logs of bounded size. */
 import { appendFileSync, renameSync, statSync } from "node:fs";
 import { errorMessage } from "@gateway/shared/process/env";
 import { UpError } from "./terminal.ts";

@@ -12,7 +12,6 @@ const INSTALL_MS_MAX = 10 * 60_000;
 const APT_QUIET = ["-o", "DPkg::Lock::Timeout=120", "-q", "-y"];
 
 export interface InstallDeps {
-  /** Directories that are searched for programs, see {@link programDirs}. */
   dirs: readonly string[];
   isRoot: boolean;
   out: Output;

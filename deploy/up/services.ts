@@ -30,7 +30,6 @@ export interface ProgramContext {
 
 /** Shorter than for a rollout: Ctrl-C should not wait for a long answer. */
 const DRAIN_SECONDS = "10";
-/** How much longer a service may need to stop. */
 const STOP_MS = 5_000;
 
 const SET_HERE = [

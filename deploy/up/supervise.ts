@@ -32,7 +32,6 @@ const RESTART_MS_MAX = 10_000;
 const HEALTHY_MS = 30_000;
 /** How long to wait for the output to end: a grandchild may keep it open. */
 const LAST_OUTPUT_MS = 500;
-/** How many lines of output are shown when a unit does not start. */
 const LAST_LINES = 20;
 /** The lines that the launcher reads; the log file gets all lines. */
 const EVENT_LINE = /"level":"(?:warn|error)"|"event":"(?:ready|setup_link)"/;
@@ -45,7 +44,6 @@ const EVENT = z.looseObject({
 /** Keeps a process running: restarts it when it dies, with growing pauses. */
 export class Supervised {
   isReady = false;
-  /** Where the process serves its metrics, if it does. */
   opsPort: number | undefined;
   readonly #first = Promise.withResolvers<void>();
   /** Resolves when the process is ready for the first time; rejects with an {@link UpError} when it ends before. */

@@ -1,4 +1,3 @@
-/** The launcher's output and exit codes. */
 import { monotonicNow } from "@gateway/shared/process/clock";
 
 export const EXIT = {

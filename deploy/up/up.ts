@@ -52,7 +52,6 @@ export interface UpState {
 
 /** How often `up.json` is updated, and retried after a full disk. */
 const SAVE_EVERY_MS = 250;
-/** The longest delay of a timer. */
 const TIMER_MS_MAX = 2 ** 31 - 1;
 const SIMULATOR_WARNING =
   "No model server is configured: the simulator answers with canned text. " +
@@ -131,7 +130,6 @@ async function startAll(
   );
   await Promise.all(plan.units.map((unit) => cluster.start(unit)));
   const firstKey = await checkFirstKey(edgeUrl, await keyCreated);
-  /** The content of `up.json` as it is now. */
   const describe = (): UpState => ({
     pid: Deno.pid,
     edge_url: edgeUrl,

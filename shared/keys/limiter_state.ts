@@ -73,7 +73,6 @@ export const dayLimitField = (unit: UsageUnit) => KEY_FIELDS[`${unit}PerDay`];
 /** A counter of {@link USAGE_KINDS}. */
 export type UsageKind = keyof typeof USAGE_KINDS;
 
-/** How many days hourly counters are kept. */
 export const USAGE_DAYS_KEPT = 40;
 
 /** What is counted: one of {@link USAGE_KINDS}, or why requests were refused or failed. */

@@ -24,7 +24,6 @@
 /** A deleted key has no record, so there is no third state. */
 export type KeyState = "enabled" | "disabled";
 
-/** The endpoints that a key may be used for. */
 export const KEY_SCOPES = [
   "chat",
   "models",
@@ -39,7 +38,6 @@ export interface Limits {
   requestsPerMinute: number;
   tokensPerMinute: number;
   tokensPerDay: number;
-  /** Requests running at the same time. */
   concurrency: number;
   imagesPerDay: number;
   /** Of text that is spoken. */
@@ -47,7 +45,6 @@ export interface Limits {
   /** Of recordings that are transcribed. */
   audioSecondsPerDay: number;
   videoSecondsPerDay: number;
-  /** Videos being made at the same time. */
   videoJobs: number;
 }
 

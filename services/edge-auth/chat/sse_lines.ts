@@ -10,7 +10,6 @@ export class LineAssembler {
   #pieces: Uint8Array[] = [];
   #pieceBytes = 0;
 
-  /** `lineBytesMax`: the longest unfinished line allowed. */
   constructor(lineBytesMax: number) {
     this.#lineBytesMax = lineBytesMax;
   }

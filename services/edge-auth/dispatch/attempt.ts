@@ -40,7 +40,6 @@ export interface AttemptContext {
   workers: WorkerTable;
   /** False if the bus cannot send it now. */
   publish: (subject: string, payload: Uint8Array, reply: string) => boolean;
-  /** A slot may have become free for a waiting run. */
   onSlotFreed: () => void;
 }
 

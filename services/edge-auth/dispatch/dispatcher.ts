@@ -45,7 +45,6 @@ export interface DispatcherOptions {
   edgeId: string;
   now: MonotonicNow;
   random: () => number;
-  /** Runs a function within {@link CONTROL_WAIT_MS}. */
   scheduleSoon: (flush: () => void) => void;
   log: Log;
   /** Requests that may wait for a slot. Default `DISPATCH_LIMITS.queueMax`. */
@@ -78,7 +77,6 @@ export class Dispatcher {
   readonly #queue: WaitQueue<Run>;
   readonly #control: Outbox<ControlRecord>;
   readonly #flow: FlowWatch;
-  /** When a key was last stopped together with its requests. */
   readonly #stoppedAtMs = new Map<string, number>();
   #onIdle: (() => void) | null = null;
 

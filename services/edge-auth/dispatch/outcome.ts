@@ -35,13 +35,11 @@ export class RunOutcome {
   offers = 0;
   /** From the start of the run until a worker accepted it; null if none did. */
   dispatchMs: number | null = null;
-  /** From the start of the run to the first bytes of the answer. */
   firstByteMs: number | null = null;
   durationMs = 0;
   /** Attempts that were lost and repeated on another worker. */
   repeats = 0;
   rejects: RejectReason[] = [];
-  /** How often frames were requested again. */
   naks = 0;
   /** Why it was stopped before its end, or null. */
   cancelReason: CancelReason | null = null;

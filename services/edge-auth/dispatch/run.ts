@@ -68,7 +68,6 @@ export class Run {
   #attempt: Attempt | null = null;
   /** Workers that were offered the job since it last waited. */
   readonly #tried = new Set<string>();
-  /** The job was sent to the queue group of all workers. */
   #hasAskedGroup = false;
   /** The request as JSON, written once it is offered. */
   #requestText: string | null = null;
@@ -331,7 +330,6 @@ export class Run {
     this.#attempt = null;
   }
 
-  /** Handles the final frame of a cancelled run, which reports its cost. */
   #onFinalFrame(attempt: Attempt, frame: Frame): boolean {
     if (frame.attempt !== attempt.stream.attempt) return false;
     if (frame.type === FrameType.REJECT) {

@@ -176,7 +176,6 @@ export class WorkerTable {
     return totals;
   }
 
-  /** Removes and returns one of the candidates at random. */
   #draw(candidates: Worker[]): Worker | undefined {
     const index = Math.floor(this.#random() * candidates.length);
     return candidates.splice(index, 1)[0];

@@ -118,7 +118,6 @@ export interface HeldBody {
   readonly refuse: (error: ApiError) => void;
 }
 
-/** The share of `bodiesBytesMax` that one key may use. */
 const SHARE_OF_KEY = 1 / 4;
 
 /**
@@ -187,7 +186,6 @@ export class RefusedBodies {
     this.#now = now;
   }
 
-  /** Charges a key for a body that was refused after `tookMs` of work. */
   charge(keyId: string, tookMs: number): void {
     const paidAtMs = this.#now() + this.#owedMs(keyId) + tookMs / shareOfCore;
     remember(this.#paidAtMs, keyId, paidAtMs, keysMax);

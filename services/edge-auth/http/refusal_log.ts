@@ -18,7 +18,6 @@ interface Group {
   client: LogFields;
   /** How many had a line of their own. */
   written: number;
-  /** The others since the last sum. */
   count: number;
   firstAtMs: number;
   lastAtMs: number;

@@ -12,12 +12,10 @@ interface Address {
 
 const RETRY_MS = 1_000;
 const MS_PER_SECOND = 1_000;
-/** How many addresses and refused hashes are remembered. */
 const ENTRIES_MAX = 10_000;
 /** The part of the limit for keys that were refused before: clients with a valid key retry, attackers guess others. */
 const KEPT_FOR_RETRIES = 1 / 4;
 
-/** Limits how many unknown keys are looked up per second for a client address. */
 export function createUnknownKeyLimit(
   { perSecond, now }: { perSecond: number; now: MonotonicNow },
 ) {

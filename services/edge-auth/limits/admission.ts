@@ -14,7 +14,6 @@ import { rateLimitHeaders, type Refusal, refusalError } from "./refusal.ts";
 export interface RunLease {
   /** Resolves after the first attempt to free the slot. Null without a concurrency limit: nobody waits for it. */
   readonly slotFreed: Promise<void> | null;
-  /** The `x-ratelimit-*` headers of the answer. */
   readonly headers: HeaderFields;
   /** What `endVideo` needs when the video has ended that this request begins: plain data, to be kept with it. Null for other requests. */
   readonly video: Reservation | null;
@@ -33,7 +32,6 @@ export interface Decision {
 export interface AdmissionOptions {
   limiter: Limiter;
   now: MonotonicNow;
-  /** Called with a principal whose key no longer exists. */
   onUnknown: (principal: Principal) => void;
   onDecision?: (decision: Decision) => void;
 }

@@ -62,7 +62,6 @@ export function createFailedRequests({ redis, catalog, now, log, onLost }: {
   catalog: Pick<Catalog, "has">;
   now: WallNow;
   log: Log;
-  /** Must not throw. */
   onLost: (requests: number) => void;
 }) {
   const batches = new Map<string, Batch>();

@@ -27,7 +27,6 @@ const DEADLINE_MS = 1_000;
 const BATCH = 200;
 /** Half a kilobyte each. At 1,000 requests per second, enough for an outage of 50 s. */
 const UNSETTLED_MAX = 50_000;
-/** At shutdown, the settlements are checked this often. */
 const POLL_MS = 10;
 
 interface Held extends Lease {
@@ -175,7 +174,6 @@ export function createLeases(
     },
     /** Returns false when the request has already ended. */
     release: (id: string): boolean => held.delete(id),
-    /** Renews all leases that are due. Returns false when that failed. */
     renew,
     /** Sends a settlement, in this turn of the event loop if Redis is available. Resolves after the first attempt. */
     async settle(settlement: Settlement): Promise<void> {

@@ -65,7 +65,6 @@ export interface Admitted extends Lease {
   readonly reservedUnits: Units | null;
   /** The time of the admission, in Unix ms by Redis' clock. */
   readonly atMs: number;
-  /** The state of the limits, with this request counted. */
   readonly rates: Rates;
   /** A concurrency limit of the key or the owner applies. */
   readonly isSlotLimited: boolean;
@@ -103,7 +102,6 @@ export class Limiter {
     return this.#leases.running;
   }
 
-  /** Settlements that Redis has not confirmed yet. */
   get unsettled(): number {
     return this.#leases.unsettled;
   }

@@ -56,7 +56,6 @@ export type KeyRefusal = keyof typeof KEY_ERRORS;
 export type LimitName = keyof typeof LIMIT_ERRORS;
 export const LIMIT_NAMES: readonly string[] = Object.keys(LIMIT_ERRORS);
 
-/** The state of one limit. */
 export interface Rate {
   limit: number;
   remaining: number;

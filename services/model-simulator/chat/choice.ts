@@ -1,4 +1,3 @@
-/** Generates one choice of an answer, token by token. Pure. */
 import type {
   ChunkDelta,
   FinishReason,
@@ -100,7 +99,6 @@ function* runText(
 class StoppedText {
   isStopped = false;
   readonly #stops: readonly string[];
-  /** The text that has not been sent. */
   #text = "";
   /** The tokens that begin in `#text`, and where. */
   #tokens: { at: number; sampled: Sampled }[] = [];

@@ -59,7 +59,6 @@ function schemaError({ param, name }: NamedSchema, why: string): HttpError {
   return new HttpError(message, { param, code: "invalid_json_schema" });
 }
 
-/** Throws an {@link HttpError} for a schema outside the subset. */
 export function checkSchema(named: NamedSchema): void {
   const { schema: root, isStrict } = named;
   let nodes = 0;

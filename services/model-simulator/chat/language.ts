@@ -89,7 +89,6 @@ export class Writer {
   readonly #said = new Map<string, number>();
   #place: number;
 
-  /** `subject` chooses the passage to begin with. */
   constructor(
     readonly request: ChatRequest,
     readonly random: Random,
@@ -174,7 +173,6 @@ function softmax(logits: readonly number[]): number[] {
   return weights.map((weight) => weight / sum);
 }
 
-/** One to three words of the passages. */
 export function someWords(random: Random): string {
   const at = Math.floor(random() * (CORPUS.length - 3));
   const words = CORPUS.slice(at, at + 4).filter((token) =>

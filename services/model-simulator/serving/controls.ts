@@ -7,7 +7,6 @@ export interface Pace {
   readonly tokensPerSecond: number;
 }
 
-/** How an answer fails after some tokens of each choice. */
 export type Break = "fail" | "cut" | "stall" | "garbage";
 
 /** A missing member means the default behaviour. */

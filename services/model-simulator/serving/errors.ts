@@ -2,7 +2,6 @@
 
 type Kind = readonly [type: string, code: string | null, message: string];
 
-/** What real servers send with each status. */
 const KINDS: ReadonlyMap<number, Kind> = new Map<number, Kind>([
   [401, ["invalid_request_error", "invalid_api_key", "Incorrect API key."]],
   [403, ["permission_error", "forbidden", "No access to this model."]],

@@ -67,7 +67,6 @@ function fieldsOf(form: FormData): Fields {
   }));
 }
 
-/** A boolean, which is a text in a form. Default: false. */
 export const flag = z.preprocess(
   (value) => value === "true" || (value === "false" ? false : value),
   z.boolean().default(false),

@@ -1,4 +1,3 @@
-/** The models of the simulator. Pure. */
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { HttpError } from "./errors.ts";
 
