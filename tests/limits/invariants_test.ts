@@ -22,6 +22,7 @@ import {
   DONE,
   fingerprint,
   readState,
+  readUnits,
   startRedisWorld,
 } from "../support/admission_fixture.ts";
 import { type Fleet, startFleet } from "../support/limits/edge_fleet.ts";
@@ -154,6 +155,34 @@ Deno.test("invariants of the limits", async (t) => {
     const again = [leaseId, "", ...terms];
     assert.equal(await world.link.evalScript(SETTLE, keys, again), 0);
     assert.equal(await fingerprint(world), before);
+  });
+
+  await t.step("a video is ended by any edge, and by one", async () => {
+    const limits = { videoJobs: 1, videoSecondsPerDay: 10 };
+    const key = await world.addKey({ limits, ownerLimits: limits });
+    const eight = { unit: "videoSeconds", count: 8 } as const;
+    const begun = await fleet.at(0).ask(key, 0, eight);
+    assert.ok(begun?.isAdmitted);
+    const cost = { promptTokens: 0, completionTokens: 0, unitsMade: null };
+    fleet.at(0).settle(begun, { ...cost, kind: "complete" });
+    await waitFor(() => fleet.isSettled, { what: "the settlement" });
+    // What is kept of it is plain data.
+    const kept = JSON.parse(JSON.stringify(begun));
+    await fleet.replace(0);
+    const ends = await Promise.all(
+      Array.from(
+        { length: 20 },
+        (_, n) => fleet.at(n % fleet.size).admission.endVideo(kept, 4),
+      ),
+    );
+    assert.equal(ends.filter(Boolean).length, 1);
+    for (const name of [limiterKey(key), ownerLimiterKey(key.ownerId)]) {
+      const seconds = await readUnits(world, name, "videoSeconds");
+      assert.equal(seconds?.count, 4);
+    }
+    const six = { ...eight, count: 6 };
+    const ask = { count: 20, wantUnits: six };
+    assert.equal((await askAtOnce(fleet, key, ask)).admitted.length, 1);
   });
 
   await t.step("a request beyond the bucket leaves a debt", async () => {

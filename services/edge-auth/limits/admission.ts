@@ -89,8 +89,6 @@ export function createAdmission(options: AdmissionOptions) {
       const rights = await limiter.rightsOf(principal, scope);
       return "reason" in rights ? refuse(principal, rights) : rights;
     },
-    /** As of the limiter. */
-    endVideo: limiter.endVideo.bind(limiter),
     /** Admits a request or throws its refusal. What it may cost is reserved until the lease is settled. */
     async admit(
       principal: Principal,

@@ -70,7 +70,7 @@ export interface AnswerOptions {
 
 export interface RunRequestDependencies extends BodyBounds {
   catalog: Catalog;
-  admission: Omit<Admission, "endVideo">;
+  admission: Admission;
   refusedBodies: RefusedBodies;
   failedRequests: Pick<FailedRequests, "add">;
   dispatcher: Pick<Dispatcher, "start" | "isStoppedSince">;
