@@ -159,7 +159,7 @@ export async function startMiniEdge(options: MiniEdgeOptions) {
     edgeId: id,
     now: () => monotonicNow() / slower,
     random: Math.random,
-    scheduleSoon: soon.schedule,
+    scheduleSoon: (flush) => soon.schedule(flush),
     log,
     requestTimeoutMs: options.requestTimeoutMs ?? 60_000,
     busLostMs: options.busLostMs ?? DISPATCH_LIMITS.busLostMs,

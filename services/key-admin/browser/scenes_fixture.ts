@@ -9,6 +9,7 @@ import {
   storedKey,
   useKey,
   useLimits,
+  useUnits,
 } from "../console_fixture.ts";
 import type { TryKind } from "../domain/try/request.ts";
 import { recording } from "../../../tests/e2e/recording_fixture.ts";
@@ -66,6 +67,7 @@ export async function setStage(visit: Visit) {
           ...n === 0 ? { concurrency: 4, tokensPerMinute: 60_000 } : limits,
           requestsPerMinute: (n + 1) * 60,
           tokensPerDay: n * 100_000,
+          ...n === 0 && { imagesPerDay: 250, videoJobs: 2 },
         },
         expiresAtMs: n === 1 ? Date.now() + DAY_MS : null,
       }),
@@ -83,6 +85,7 @@ export async function setStage(visit: Visit) {
       ...{ dayTokens: 4_812_345, running: 1 },
     });
   }
+  await useUnits(site, { ownerId, keyId: key.id }, "images", 210);
   const actor = { by: EMAIL, ip: OTHER_DEVICE.ip };
   const target = { ownerId, keyId: disabled.id, version: null, actor };
   await site.deps.keys.disable(target);
@@ -100,6 +103,8 @@ export async function setStage(visit: Visit) {
       ...{ requests: ago, promptTokens: 90 * ago, completionTokens: 40 * ago },
       ...{ refused: 4, requests_per_minute: 1, "tokens_per_day.owner": 3 },
     }, "qwen/qwen3-235b-a22b-instruct");
+    const made = { images: requests, characters: 800 * ago, audioSeconds: ago };
+    await useKey(site, used, atMs, { requests, ...made }, "simulated-image-1");
     await useKey(site, used, atMs, { refused: 2, unknown_model: 2 });
   }
   for (const [n, reason] of FAILURE_REASONS.entries()) {
