@@ -296,7 +296,11 @@ export class Job {
     const { log } = this.#host;
     if (report.outcome !== "complete" || log.isSampled(requestId)) {
       const ids = { requestId: publicRequestId(requestId), edgeId, attempt };
-      log.info("job", { ...ids, ...report });
+      const { completionTokens, ...rest } = report;
+      const made = this.#host.family === "chat"
+        ? { completionTokens }
+        : { units: completionTokens };
+      log.info("job", { ...ids, ...rest, ...made });
     }
     this.#span.end({
       "gateway.outcome": report.outcome,

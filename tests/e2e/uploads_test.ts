@@ -121,6 +121,7 @@ Deno.test("uploads end well in every way", async (t) => {
       const line = /"path":"\/v1\/audio\/transcriptions","status":429/;
       const what = "the refused upload in the log";
       await waitFor(async () => line.test(await cluster.logs()), { what });
+      assert.match(await cluster.logs(), /"event":"job".*"units":\d/);
       await becomes(cluster, 0);
     },
   );
