@@ -84,6 +84,8 @@ async function wholeLife(visit: Visit, javaScriptEnabled: boolean) {
     await search.fill("PHI");
     await search.press("Enter");
     assert.ok(!await page.getByLabel("small-1").isVisible());
+    const group = page.getByRole("group", { name: "Transcription" });
+    assert.equal(await group.count(), 0, "nothing in it is in sight");
     assert.ok(await model.isVisible(), "a ticked box stays in sight");
   }
   await other.check();

@@ -220,7 +220,7 @@ export const SCENES: readonly Scene[] = [
     (stage) => tryOut(stage, "transcription", { file: "" }),
   ],
   at("try-image-errors", "/try?kind=image", {
-    ...{ fill: { prompt: " " }, click: "main button", shows: "Say what" },
+    ...{ fill: { prompt: " " }, click: "#try .primary", shows: "Say what" },
   }),
   at("usage-30d", "/usage?range=30d"),
   at("usage", "/usage", { click: "summary", shows: "Hour from" }),
@@ -380,6 +380,6 @@ async function tryOut(
     else await (isChoice ? input.selectOption(text) : input.fill(text));
   }
   await press(owner, "Send");
-  await owner.locator("[data-part]").getByText(shows).first().waitFor();
+  await owner.getByText(shows).first().waitFor();
   return owner;
 }

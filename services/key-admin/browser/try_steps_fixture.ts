@@ -119,7 +119,7 @@ async function pictures(page: Page): Promise<void> {
   await follow(page, "Image");
   await page.getByLabel("Prompt").fill("A red kite");
   await page.getByLabel("Size").fill("128x64");
-  await page.getByLabel("Number of pictures").fill("2");
+  await page.getByLabel("Pictures").fill("2");
   await press(page, "Send");
   await page.locator("#code-curl").getByText('"n": 2').waitFor();
   await until(async () => await widthOf(page) === 128);

@@ -356,11 +356,13 @@ function ModelFields({ catalog, kept, values, error, autofocus }: {
         >
           {gone.map(box)}
           {[...kindsOf(catalog)].map((kind) => (
-            <>
-              <p class="help">{labelOf(kind)}</p>
-              {[...catalog.values()].filter((model) => model.kind === kind)
+            <div role="group" aria-label={labelOf(kind)}>
+              <p class="help" aria-hidden="true">{labelOf(kind)}</p>
+              {[...catalog.values()].filter((model) =>
+                model.kind === kind
+              )
                 .map(({ id }) => box(id))}
-            </>
+            </div>
           ))}
         </div>
       </div>

@@ -1,5 +1,4 @@
-import { REQUEST_LIMITS } from "@gateway/shared/limits";
-import { MEDIA_LIMITS } from "@gateway/shared/limits";
+import { MEDIA_LIMITS, REQUEST_LIMITS } from "@gateway/shared/limits";
 import { SPEECH_FORMATS } from "@gateway/shared/openai/media";
 import { TRY_LIMITS } from "../../domain/try/key.ts";
 import type { TryKind } from "../../domain/try/request.ts";
@@ -63,7 +62,7 @@ export const TRY_FIELDS: Readonly<Record<TryKind, readonly Group[]>> = {
     [null, [["prompt", "Prompt", { rows: 4 }]]],
     [null, [
       ["size", "Size", { placeholder: "1024x1024" }],
-      ["n", "Number of pictures", {
+      ["n", "Pictures", {
         ...{ type: "number", min: 1, max: imagesMax, placeholder: "1" },
       }],
     ]],
