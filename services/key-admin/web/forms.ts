@@ -107,7 +107,8 @@ export const formGuard = (timeoutMs: number = FORM_MS) =>
         c.set("form", await readUpload(c, type));
       } else if (isOf("application/x-www-form-urlencoded")) {
         const body = await readBody(c, timeoutMs, FORM_BYTES_MAX, TOO_LARGE);
-        c.set("form", new URLSearchParams(await whole(() => decoded(body))));
+        const text = await whole(() => UTF8.decode(body));
+        c.set("form", new URLSearchParams(text));
       } else throw new Refused(415, "The console accepts forms only");
     }
     await next();
@@ -129,8 +130,7 @@ async function readUpload(c: ConsoleContext, type: string) {
   return form;
 }
 
-const decoded = (bytes: Uint8Array): string =>
-  new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+const UTF8 = new TextDecoder("utf-8", { fatal: true });
 
 /** What `read` makes of a body, unless that is malformed. */
 async function whole<T>(read: () => T | Promise<T>): Promise<T> {

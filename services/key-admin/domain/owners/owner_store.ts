@@ -23,8 +23,6 @@ import { digest } from "../store/secret.ts";
 
 const accountKey = (ownerId: string) => `acct:{${ownerId}}`;
 const mailKey = (email: string) => `mail:${digest(email)}`;
-const identityKey = (issuer: string, subject: string) =>
-  `oidc:${digest(JSON.stringify([issuer, subject]))}`;
 export const OWNERS_KEY = "owners";
 const OPERATORS_KEY = "operators";
 const firstOwnerKey = "owner:first";
@@ -165,7 +163,7 @@ export function createOwnerStore(
 
     /** The owner of an identity: found by issuer and subject, by e-mail address only the first time (ASVS 6.8.1). */
     async ofIdentity({ issuer, subject, email }: Identity): Promise<string> {
-      const pointer = identityKey(issuer, subject);
+      const pointer = `oidc:${digest(JSON.stringify([issuer, subject]))}`;
       const known = await readText(redis, pointer);
       if (known !== null) return known;
       const ownerId = await store.ensure(email);

@@ -7,7 +7,6 @@ import {
   type KeyRow,
   PAGE_ROWS,
 } from "../../domain/keys/key_page.ts";
-import type { Page } from "../../domain/store/redis.ts";
 import type { Handler } from "../context.ts";
 import { postKey } from "./key_form.tsx";
 import { showPage } from "../layout.tsx";
@@ -38,10 +37,12 @@ const listKeys: Handler = async (c) => {
   const nowMs = now();
   const day = usageDay(nowMs);
   const query = { filter, search, after, rows: PAGE_ROWS, day };
-  const page = await keys.list(session.ownerId, query);
+  const { rows, next } = await keys.list(session.ownerId, query);
+  const shown = new Set(rows.map(({ key }) => key.id));
   const to = (filter: KeyFilter, after = "") =>
     address("/keys", { filter: filter === "all" ? "" : filter, search, after });
-  const isFirstKey = page.rows.length === 0 && to(filter, after) === "/keys";
+  const here = to(filter, after);
+  const isFirstKey = rows.length === 0 && here === "/keys";
   const create = <a class="button primary" href="/keys/new">Create key</a>;
   return await showPage(
     c,
@@ -73,12 +74,31 @@ const listKeys: Handler = async (c) => {
               hidden={{ filter }}
             />
           </div>
-          <Rows page={page} nowMs={nowMs} here={to(filter, after)} />
-          <Pager
-            after={after}
-            next={page.next}
-            to={(after) => to(filter, after)}
+          <Table
+            caption="Your API keys, newest first; days are UTC"
+            rows={rows}
+            empty={{
+              title: "No keys found",
+              lead: next === null
+                ? "No key matches. Try fewer or shorter words, or another filter."
+                : "No match among the keys searched so far. Older searches the rest.",
+              children: <a class="button" href="/keys">Show all keys</a>,
+            }}
+            columns={[
+              ["Key", ({ key }) => (
+                <>
+                  <a href={`/keys/${key.id}`}>
+                    <bdi>{key.description}</bdi>
+                  </a>{" "}
+                  <code class="hint">{key.hint}</code>
+                  <Rotation keyRecord={key} nowMs={nowMs} present={shown} />
+                </>
+              )],
+              ...stateColumns(nowMs),
+              ["Change", ({ key }) => <Switch keyRecord={key} here={here} />],
+            ]}
           />
+          <Pager {...{ after, next }} to={(after) => to(filter, after)} />
           {await limitsCard(c)}
         </>
       ),
@@ -95,41 +115,6 @@ export const cleanSearch = (search: string): string =>
     .replace(/\bsk-\S*?([0-9A-Za-z]{4})(?=\s|$)/g, "$1");
 
 const FILTERS = KEY_FILTERS.map((name) => [name, labelOf(name)] as const);
-
-function Rows({ page, nowMs, here }: {
-  page: Page<KeyRow>;
-  nowMs: number;
-  /** The address of this page, to which changes lead back. */
-  here: string;
-}) {
-  const shown = new Set(page.rows.map(({ key }) => key.id));
-  return (
-    <Table
-      caption="Your API keys, newest first; days are UTC"
-      rows={page.rows}
-      empty={{
-        title: "No keys found",
-        lead: page.next === null
-          ? "No key matches. Try fewer or shorter words, or another filter."
-          : "No match among the keys searched so far. Older searches the rest.",
-        children: <a class="button" href="/keys">Show all keys</a>,
-      }}
-      columns={[
-        ["Key", ({ key }) => (
-          <>
-            <a href={`/keys/${key.id}`}>
-              <bdi>{key.description}</bdi>
-            </a>{" "}
-            <code class="hint">{key.hint}</code>
-            <Rotation keyRecord={key} nowMs={nowMs} present={shown} />
-          </>
-        )],
-        ...stateColumns(nowMs),
-        ["Change", ({ key }) => <Switch keyRecord={key} here={here} />],
-      ]}
-    />
-  );
-}
 
 export const stateColumns = (nowMs: number): readonly Column<KeyRow>[] => [
   ["Status", ({ key }) => <Status keyRecord={key} nowMs={nowMs} />],
