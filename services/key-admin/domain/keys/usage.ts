@@ -29,11 +29,11 @@ import { asList, asNumber, asTexts, readHash } from "../store/redis.ts";
  * owner, hour of the UTC day and model; and the last requests that failed.
  */
 
-/** What is counted. `requests` ran, `failed` are those of them that failed; `refused` did not run. */
-export type CountName =
-  | ("requests" | "failed" | "refused" | "inputTokens" | "outputTokens")
-  | UsageUnit
-  | FailureReason;
+/** What is counted of every model. `requests` ran, `failed` are those of them that failed; `refused` did not run. */
+export const MAIN_COUNTS = [
+  ...["requests", "failed", "refused", "inputTokens", "outputTokens"] as const,
+];
+export type CountName = typeof MAIN_COUNTS[number] | UsageUnit | FailureReason;
 
 export type Counts = { [Name in CountName]?: number };
 

@@ -8,27 +8,13 @@ import type { RedisLink } from "@gateway/shared/redis/link";
 import { csvHead, csvLine } from "../store/csv.ts";
 import { keysFrom } from "./key_page.ts";
 import { limitWords } from "./settings.ts";
-import {
-  add,
-  type CountName,
-  type Counts,
-  lastDays,
-  readDay,
-} from "./usage.ts";
+import { add, type Counts, lastDays, MAIN_COUNTS, readDay } from "./usage.ts";
 
 /** Usage as a file for spreadsheets: a line for each hour, key and model. */
 
 const BATCH = 500;
 
-const COLUMNS: readonly (readonly [title: string, name: CountName])[] = [
-  ["requests", "requests"],
-  ["failed", "failed"],
-  ["refused", "refused"],
-  ["input_tokens", "inputTokens"],
-  ["output_tokens", "outputTokens"],
-  ...USAGE_UNITS.map((unit) => [limitWords(unit, "_"), unit] as const),
-  ...FAILURE_REASONS.map((reason) => [reason, reason] as const),
-];
+const COUNTS = [...MAIN_COUNTS, ...USAGE_UNITS, ...FAILURE_REASONS];
 
 interface Row {
   day: string;
@@ -53,7 +39,7 @@ export async function* usageCsv(
 ): AsyncGenerator<string> {
   yield csvHead([
     ...["day", "hour_utc", "key_id", "key", "description", "model"],
-    ...COLUMNS.map(([title]) => title),
+    ...COUNTS.map((name) => limitWords(name, "_")),
   ]);
   const days = lastDays(USAGE_DAYS_KEPT, nowMs);
   if (key !== null) {
@@ -93,7 +79,7 @@ async function readRows(
 
 /** A request may have been counted since the sum was read: nothing becomes negative. */
 function subtract(row: Row | undefined, counts: Counts): void {
-  for (const [, name] of COLUMNS) {
+  for (const name of COUNTS) {
     const left = (row?.counts[name] ?? 0) - (counts[name] ?? 0);
     if (row !== undefined) row.counts[name] = Math.max(0, left);
   }
@@ -103,7 +89,7 @@ function subtract(row: Row | undefined, counts: Counts): void {
 function linesOf(rows: Rows, names: KeyCells): string {
   const sorted = [...rows].sort(([a], [b]) => a < b ? -1 : 1);
   return sorted.map(([, { day, hour, model, counts }]) => {
-    const numbers = COLUMNS.map(([, name]) => counts[name] ?? 0);
+    const numbers = COUNTS.map((name) => counts[name] ?? 0);
     if (numbers.every((number) => number === 0)) return "";
     const date = day.replace(/(\d{4})(\d\d)(\d\d)/, "$1-$2-$3");
     return csvLine([date, hour, ...names, model, ...numbers]);

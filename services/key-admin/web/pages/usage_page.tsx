@@ -2,8 +2,8 @@ import { USAGE_UNITS } from "@gateway/shared/keys/limiter_state";
 import { minuteText } from "../../domain/keys/key_record.ts";
 import {
   type Bucket,
-  type CountName,
   type Counts,
+  MAIN_COUNTS,
   readUsage,
   type Usage,
   type UsageRange,
@@ -61,25 +61,14 @@ const RANGES = {
   "30d": { name: "30 days", unit: "day", head: "Day (UTC)", last: "Today" },
 } as const;
 
-const COUNTS = [
-  ["Requests", "requests"],
-  ["Failed", "failed"],
-  ["Refused", "refused"],
-  ["Input tokens", "inputTokens"],
-  ["Output tokens", "outputTokens"],
-] as const;
-
 /** What was made for requests without tokens. */
 const unitsIn = ({ total }: Usage) => USAGE_UNITS.filter((unit) => total[unit]);
 
-const countsIn = (usage: Usage): (readonly [string, CountName])[] => [
-  ...COUNTS,
-  ...unitsIn(usage).map((unit) => [labelOf(unit), unit] as const),
-];
+const countsIn = (usage: Usage) => [...MAIN_COUNTS, ...unitsIn(usage)];
 
 const countColumns = <T,>(usage: Usage, countsOf: (row: T) => Counts) =>
-  countsIn(usage).map(([label, name]): Column<T> => [
-    label,
+  countsIn(usage).map((name): Column<T> => [
+    labelOf(name),
     (row) => number(countsOf(row)[name] ?? 0),
     "num",
   ]);
@@ -132,9 +121,10 @@ export const UsageView = ({ usage, base, listed }: {
     <Facts
       look="totals"
       facts={Object.fromEntries(
-        countsIn(usage).map((
-          [label, name],
-        ) => [label, number(usage.total[name] ?? 0)]),
+        countsIn(usage).map((name) => [
+          labelOf(name),
+          number(usage.total[name] ?? 0),
+        ]),
       )}
     />
     {!usage.total.requests && !usage.total.refused
