@@ -4,7 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
-import OpenAI, { NotFoundError } from "openai";
+import OpenAI, { NotFoundError, RateLimitError } from "openai";
 import { validatorOf } from "../support/api_document.ts";
 import { usageCounted } from "../support/admission_fixture.ts";
 import { startCluster } from "../support/cluster.ts";
@@ -225,6 +225,45 @@ Deno.test("OpenAI's SDK makes videos through the gateway", async (t) => {
     const seen = await call(`/videos/${first}`, {}, sister.key);
     assert.equal((await seen.json()).status, "completed");
   });
+
+  await t.step(
+    "limits count a video until it ends, on every edge",
+    async () => {
+      const { key } = await createKey(
+        ...["--scopes", "video", "--video-jobs", "1"],
+        ...["--video-seconds-per-day", "12"],
+      );
+      const at = (edge: number) =>
+        new OpenAI({
+          ...{ baseURL: cluster.baseUrl(edge), apiKey: key, maxRetries: 0 },
+        }).videos;
+      const film = (seconds: "4" | "8" | "12") => ({
+        ...{ model: MODEL, prompt: "A kite", seconds },
+        size: SMALL as "1280x720",
+      });
+      const isRefused = (says: RegExp) => (error: unknown) => {
+        assert.ok(error instanceof RateLimitError, Deno.inspect(error));
+        assert.match(error.message, says);
+        return true;
+      };
+      const { id } = await at(0).create(film("12"));
+      const slots = isRefused(/video seconds per day|videos at the same time/);
+      await assert.rejects(at(1).create(film("4")), slots);
+      await at(1).delete(id);
+      const made = await at(0).create(film("8"));
+      await assert.rejects(
+        at(1).create(film("4")),
+        isRefused(/at the same time/),
+      );
+      await waitFor(
+        async () => (await at(1).retrieve(made.id)).status === "completed",
+        { what: "the film", timeoutMs: 30_000, intervalMs: 200 },
+      );
+      const seconds = isRefused(/video seconds per day/);
+      await assert.rejects(at(0).create(film("8")), seconds);
+      await at(1).delete((await at(0).create(film("4"))).id);
+    },
+  );
 
   await t.step("each is counted once, also if nobody asks", async () => {
     const redis = testRedisLink({ url: cluster.state.redis_url });
