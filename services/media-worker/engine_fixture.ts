@@ -1,7 +1,10 @@
 /** Engines for tests, requests to them, and what is passed on of their answers. */
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
-import { MediaHeadReader } from "@gateway/shared/bus/media_head";
+import {
+  type MediaHead,
+  MediaHeadReader,
+} from "@gateway/shared/bus/media_head";
 import type {
   BackendConfig,
   BackendDeadlines,
@@ -121,6 +124,7 @@ export interface RecordedCall extends JobCall {
   made: number;
   /** The answer so far: its media type and its body. */
   seen(): { type: string; body: Buffer };
+  head(): MediaHead | null;
 }
 
 export function recordCall(
@@ -140,6 +144,10 @@ export function recordCall(
       call.bytes += bytes.length;
       call.made = made;
       return undefined;
+    },
+    head() {
+      const read = new MediaHeadReader().push(Buffer.concat(parts));
+      return read === null || read === "invalid" ? null : read.head;
     },
     seen() {
       const read = new MediaHeadReader().push(Buffer.concat(parts));

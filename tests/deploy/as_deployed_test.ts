@@ -45,7 +45,7 @@ for (const [name, isTls] of MODES) {
     await using _worker = worker;
     await using _media = media;
     await using _admin = admin;
-    const scopes = ["--scopes", "chat,models,speech"];
+    const scopes = ["--scopes", "chat,models,speech,video"];
     const made = await makeKey(adminEnv, ...scopes);
 
     for (const content of ["hello", LARGE]) {
@@ -80,6 +80,25 @@ for (const [name, isTls] of MODES) {
         const heard = await post("transcriptions", form);
         assert.equal(heard.status, 200, media.process.output());
         assert.match((await heard.json()).text, /a\.wav/);
+        const videos = `${edge.url}/v1/videos`;
+        const asked = { model: "simulated-video-1", prompt: "A kite" };
+        const begun = await fetch(videos, {
+          ...{ method: "POST", body: JSON.stringify(asked) },
+          headers: { ...headers, ...json },
+        });
+        const { id } = await begun.json();
+        assert.equal(begun.status, 200, edge.process.output());
+        for (
+          const [method, path] of [["GET", ""], ["GET", `/${id}`], [
+            "DELETE",
+            `/${id}`,
+          ]]
+        ) {
+          const init = { method: method ?? "", headers };
+          const response = await fetch(`${videos}${path}`, init);
+          assert.equal(response.status, 200, edge.process.output());
+          await response.body?.cancel();
+        }
       },
     );
     await t.step("Redis keeps the key over a kill", async () => {

@@ -123,7 +123,9 @@ function creation(
     reservation: AnswerOptions["video"],
   ) => {
     if (video instanceof ApiError) throw video;
-    if (video === null || request === null || reservation === null) {
+    if (request === null || reservation === null) throw unread();
+    if (video === null) {
+      await videos.release(reservation);
       throw unread();
     }
     const { seconds = remixed?.seconds, size = remixed?.size } =

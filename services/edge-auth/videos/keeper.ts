@@ -179,6 +179,9 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
         throw redisFailure(error);
       }
     },
+    /** Frees what was reserved for a video that was not begun. */
+    release: (reservation: VideoJob["reservation"]) =>
+      limiter.endVideo(reservation, 0),
     refresh: (job: VideoJob) => orUnavailable(refresh(job)),
     find: (ownerId: string, id: string) =>
       orUnavailable(jobs.find(ownerId, id)),

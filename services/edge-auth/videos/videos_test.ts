@@ -1,0 +1,461 @@
+// Promise: a video ends once, and is charged once, whatever becomes of its engine, of
+// Redis and of whoever asks; nobody but its owner can tell that it exists.
+import assert from "node:assert/strict";
+import { encodeMediaHead } from "@gateway/shared/bus/media_head";
+import { mintKey } from "@gateway/shared/keys/key";
+import {
+  DUE_JOBS_KEY,
+  jobKey,
+  ownerVideoLeaseKey,
+  type Principal,
+  videoLeaseKey,
+} from "@gateway/shared/keys/record";
+import { REQUEST_LIMITS, VIDEO_LIMITS } from "@gateway/shared/limits";
+import { catalogFromSimulator } from "@gateway/shared/models/catalog_variables";
+import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
+import type { EngineVideo, VideoRequest } from "@gateway/shared/openai/video";
+import { monotonicNow } from "@gateway/shared/process/clock";
+import { createDeadlines } from "@gateway/shared/process/deadlines";
+import { randomBytes } from "@gateway/shared/process/ids";
+import { createClientAddress } from "@gateway/shared/process/client_address";
+import { MetricRegistry } from "@gateway/shared/process/metrics";
+import {
+  startRedisWorld,
+  usageCounted,
+} from "../../../tests/support/admission_fixture.ts";
+import { RedisUnavailableError } from "@gateway/shared/redis/errors";
+import { createRecordingLog } from "../../../tests/support/recording_log.ts";
+import { waitFor } from "../../../tests/support/wait_for.ts";
+import { type AppDependencies, createApp } from "../app.ts";
+import { RunOutcome } from "../dispatch/outcome.ts";
+import { BodyBudget, RefusedBodies } from "../http/read_body.ts";
+import { RefusalLog } from "../http/refusal_log.ts";
+import { startServer } from "../http/server.ts";
+import { createAdmission } from "../limits/admission.ts";
+import { Limiter } from "../limits/limiter.ts";
+import { EDGE_SCRIPTS } from "../limits/scripts.ts";
+import { createEdgeMetrics } from "../metrics.ts";
+import { createVideoJobs, VIDEO_SCRIPTS } from "./jobs.ts";
+import { createVideoKeeper, type VideoKeeperOptions } from "./keeper.ts";
+
+const MODEL = "simulated-video-1";
+const PROMPT = "a secret prompt";
+const catalog = catalogFromSimulator("http://127.0.0.1:9/v1");
+const LOST_MS = 1_000;
+
+type Reply = Partial<EngineVideo> | ErrorCode | "nothing";
+type World = Awaited<ReturnType<typeof startRedisWorld>>;
+
+const startWorld = () =>
+  startRedisWorld({ scripts: [...EDGE_SCRIPTS, ...VIDEO_SCRIPTS] });
+const isVideo = (request: object): request is VideoRequest =>
+  "action" in request;
+
+/** An edge on this Redis, whose workers say what `engine` says. */
+async function startEdge(
+  world: World,
+  { sweepMs = 60_000, ...more }:
+    & Partial<VideoKeeperOptions>
+    & { sweepMs?: number } = {},
+) {
+  const redis = await world.open();
+  const log = createRecordingLog();
+  const clocks = { now: monotonicNow, random: Math.random, log };
+  const rig = {
+    /** How far its clock is ahead. */
+    aheadMs: 0,
+    asked: [] as VideoRequest[],
+    engine: (_asked: VideoRequest): Reply => ({}),
+    made: [] as number[],
+  };
+  const limiter = new Limiter({ redis, ...clocks, deadlineMs: 10_000 });
+  const dispatcher: AppDependencies["dispatcher"] = {
+    isStoppedSince: () => false,
+    start({ request }, sink, onEnded) {
+      assert.ok(isVideo(request));
+      rig.asked.push(request);
+      const outcome = Object.assign(new RunOutcome(), { dispatchMs: 1 });
+      queueMicrotask(() => {
+        const reply = rig.engine(request);
+        if (typeof reply === "string" && reply !== "nothing") {
+          const error = new ApiError(reply, "It said so.");
+          sink.onError(error);
+          return onEnded(Object.assign(outcome, { kind: "failed", error }));
+        }
+        const video = reply === "nothing" ? null : {
+          ...{ backend: "simulator", id: "theirs", status: "queued" },
+          ...{ progress: 0, completed_at: null, expires_at: null },
+          ...{ seconds: null, size: null, error: null, ...reply },
+        };
+        const head = encodeMediaHead({ content_type: "application/json" });
+        const answer = head + JSON.stringify(video);
+        sink.onPayload(new TextEncoder().encode(answer), 1);
+        sink.onEnd();
+        onEnded(outcome);
+      });
+      return { delivered: () => {}, cancel: () => {} };
+    },
+  };
+  const jobs = createVideoJobs({ redis, sweepMs });
+  const videos = createVideoKeeper({
+    ...{ jobs, limiter, dispatcher, catalog, log },
+    wallNow: () => Date.now() + rig.aheadMs,
+    onMade: (_model, seconds) => rig.made.push(seconds),
+    limits: { freshMs: 0, engineLostMs: LOST_MS, lookMs: 20 },
+    ...more,
+  });
+  const deadlines = createDeadlines(monotonicNow);
+  /** Whose key the next request has. */
+  let principal: Principal = { keyId: "", ownerId: "" };
+  const server = await startServer({
+    ...{ hostname: "127.0.0.1", port: 0, deadlines, now: monotonicNow },
+    onError: (error) => assert.fail(String(error)),
+    handler: createApp({
+      ...{ catalog, videos, dispatcher, deadlines, ...clocks },
+      metrics: createEdgeMetrics(new MetricRegistry()),
+      refusals: new RefusalLog({ log, now: Date.now }),
+      ...{ bodyBytesMax: 10_000, streamHeadMs: 0, corsOrigins: [] },
+      bodyBudget: new BodyBudget(REQUEST_LIMITS),
+      refusedBodies: new RefusedBodies(() => 1_000 * monotonicNow()),
+      clientAddress: createClientAddress([]),
+      isDraining: () => false,
+      failedRequests: { add: () => {} },
+      keys: { find: () => Promise.resolve(principal) },
+      admission: createAdmission({ limiter, ...clocks, onUnknown: () => {} }),
+    }),
+  });
+  const authorization = `Bearer ${mintKey(randomBytes)}`;
+  const ask = async (
+    key: Principal,
+    method: string,
+    path: string,
+    body?: object,
+  ) => {
+    principal = key;
+    const response = await fetch(
+      `http://127.0.0.1:${server.port}/v1/videos${path}`,
+      {
+        method,
+        headers: { authorization, "content-type": "application/json" },
+        ...body && { body: JSON.stringify(body) },
+      },
+    );
+    return { status: response.status, body: await response.json() };
+  };
+  return Object.assign(rig, {
+    ...{ ask, videos, jobs, log, redis },
+    /** Starts a video, and returns its id. */
+    async begin(key: Principal, change: object = {}): Promise<string> {
+      const asked = { model: MODEL, prompt: PROMPT, seconds: "8", ...change };
+      const { status, body } = await ask(key, "POST", "", asked);
+      assert.equal(status, 200, JSON.stringify(body));
+      return body.id;
+    },
+    async [Symbol.asyncDispose]() {
+      videos.stop();
+      await server.stop({ graceMs: 1_000, abortMs: 0 });
+      await limiter.stop(1_000);
+      deadlines.close();
+    },
+  });
+}
+
+/** Videos that hold a slot of a key and its owner. */
+async function slotsHeld(world: World, key: Principal): Promise<number[]> {
+  const names = [videoLeaseKey(key), ownerVideoLeaseKey(key.ownerId)];
+  const counts = names.map((name) => world.command("ZCARD", name));
+  return (await Promise.all(counts)).map(Number);
+}
+
+const secondsCounted = async (world: World, key: Principal) =>
+  (await usageCounted(world, key)).videoSeconds;
+
+const ends: {
+  what: string;
+  reply: Reply;
+  aheadMs?: number;
+  status: string;
+  seconds?: number;
+  error?: RegExp;
+}[] = [
+  { what: "waits", reply: { progress: 3 }, status: "queued" },
+  { what: "runs", reply: { status: "in_progress" }, status: "in_progress" },
+  {
+    what: "is done",
+    reply: { status: "completed" },
+    ...{ status: "completed", seconds: 8 },
+  },
+  {
+    what: "is longer than asked for",
+    reply: { status: "completed", seconds: "8.4" },
+    ...{ status: "completed", seconds: 9 },
+  },
+  {
+    what: "fails",
+    reply: { status: "failed", error: { code: "nsfw", message: "No." } },
+    ...{ status: "failed", error: /^nsfw No\.$/ },
+  },
+  {
+    what: "is forgotten",
+    reply: "not_found",
+    ...{ status: "failed", error: /no longer has/ },
+  },
+  { what: "is out of reach", reply: "upstream_unreachable", status: "queued" },
+  {
+    what: "is out of reach for too long",
+    ...{ reply: "upstream_timeout", aheadMs: LOST_MS },
+    ...{ status: "failed", error: /cannot be reached/ },
+  },
+  {
+    what: "has no worker for long",
+    ...{ reply: "no_worker", aheadMs: LOST_MS, status: "queued" },
+  },
+  {
+    what: "takes longer than a day",
+    ...{ reply: {}, aheadMs: VIDEO_LIMITS.jobMs + 1_000 },
+    ...{ status: "failed", error: /in time/ },
+  },
+];
+
+Deno.test("how a video ends, and what it costs", async (t) => {
+  await using world = await startWorld();
+  await using edge = await startEdge(world);
+  for (const { what, reply, aheadMs = 0, status, seconds = 0, error } of ends) {
+    await t.step(`it ${what}`, async () => {
+      const key = await world.addKey({ scopes: "video" });
+      edge.engine = () => ({});
+      edge.aheadMs = 0;
+      const id = await edge.begin(key);
+      assert.deepEqual(await slotsHeld(world, key), [1, 1]);
+      edge.engine = () => reply;
+      await edge.ask(key, "GET", `/${id}`);
+      edge.aheadMs = aheadMs;
+      const { body } = await edge.ask(key, "GET", `/${id}`);
+      assert.equal(body.status, status, JSON.stringify(body));
+      assert.equal(Object.keys(body).length, 13);
+      const said = body.error && `${body.error.code} ${body.error.message}`;
+      if (error === undefined) assert.equal(said, null);
+      else assert.match(said, error);
+      const isOver = /^(completed|failed)$/.test(status);
+      assert.deepEqual(await slotsHeld(world, key), isOver ? [0, 0] : [1, 1]);
+      assert.equal(await secondsCounted(world, key), seconds);
+      // Whatever the engine says from now on.
+      if (!isOver) return;
+      edge.engine = () => ({ status: "completed", seconds: "12" });
+      const again = await edge.ask(key, "GET", `/${id}`);
+      assert.deepEqual(again.body, body);
+      assert.equal(await secondsCounted(world, key), seconds);
+    });
+  }
+  const kept = String(
+    await world.command(
+      "EVAL",
+      `
+    local all = {}
+    for _, key in ipairs(redis.call('KEYS', 'job:*')) do
+      all[#all + 1] = table.concat(redis.call('HGETALL', key), ' ')
+    end
+    return table.concat(all, ' ')`,
+      "0",
+    ),
+  );
+  assert.match(kept, /theirs/);
+  assert.ok(!kept.includes(PROMPT), "the registry keeps no prompt");
+});
+
+Deno.test("a video that its engine refuses holds no slot", async () => {
+  await using world = await startWorld();
+  await using edge = await startEdge(world);
+  const key = await world.addKey({ scopes: "video" });
+  const rows: [reply: Reply, status: number][] = [
+    ["invalid_request", 400],
+    ["overloaded", 503],
+    ["nothing", 502],
+  ];
+  for (const [reply, status] of rows) {
+    edge.engine = () => reply;
+    const asked = { model: MODEL, prompt: PROMPT };
+    const refused = await edge.ask(key, "POST", "", asked);
+    assert.equal(refused.status, status, JSON.stringify(refused.body));
+  }
+  const { body } = await edge.ask(key, "GET", "");
+  assert.deepEqual(body.data, []);
+  await waitFor(
+    async () => (await slotsHeld(world, key)).every((held) => held === 0),
+    { what: "free slots" },
+  );
+});
+
+Deno.test("a video whose backend is no longer in the list has failed", async () => {
+  await using world = await startWorld();
+  await using edge = await startEdge(world);
+  const key = await world.addKey({ scopes: "video" });
+  edge.engine = () => ({ backend: "another" });
+  const id = await edge.begin(key);
+  const { body } = await edge.ask(key, "GET", `/${id}`);
+  assert.equal(body.status, "failed");
+  assert.match(body.error.message, /was removed/);
+  assert.equal(edge.asked.length, 1);
+});
+
+Deno.test("several edges see a video end: it is counted once", async () => {
+  await using world = await startWorld();
+  await using one = await startEdge(world);
+  await using other = await startEdge(world);
+  const key = await world.addKey({ scopes: "video" });
+  const id = await one.begin(key);
+  for (const edge of [one, other]) {
+    edge.engine = () => ({ status: "completed" });
+  }
+  const answers = await Promise.all(
+    [one, other, one, other, one, other].map((edge) =>
+      edge.ask(key, "GET", `/${id}`)
+    ),
+  );
+  for (const { body } of answers) assert.equal(body.status, "completed");
+  assert.equal(await secondsCounted(world, key), 8);
+  assert.deepEqual([...one.made, ...other.made], [8]);
+});
+
+Deno.test("one edge looks after a video that nobody asks for, also if the edge that began it is gone", async () => {
+  await using world = await startWorld();
+  const key = await world.addKey({ scopes: "video" });
+  let id = "";
+  {
+    await using gone = await startEdge(world, { sweepMs: 100 });
+    id = await gone.begin(key);
+  }
+  await using one = await startEdge(world, { sweepMs: 100 });
+  await using other = await startEdge(world, { sweepMs: 100 });
+  for (const edge of [one, other]) {
+    edge.engine = () => ({ status: "completed" });
+    edge.videos.start();
+  }
+  const isReleased = async () =>
+    await world.command("ZCARD", DUE_JOBS_KEY) === 0;
+  await waitFor(isReleased, { what: "the video to end" });
+  assert.equal(await secondsCounted(world, key), 8);
+  assert.equal(one.asked.length + other.asked.length, 1);
+  const { body } = await one.ask(key, "GET", `/${id}`);
+  assert.equal(body.status, "completed");
+  // One that was deleted or has expired needs nobody either.
+  const another = await one.begin(key);
+  await world.command("DEL", jobKey(key.ownerId, another));
+  await waitFor(isReleased, { what: "nothing to be due" });
+});
+
+Deno.test("a video that cannot be registered is deleted at its engine, and its client gets 503", async () => {
+  await using world = await startWorld();
+  const jobs = createVideoJobs({ redis: world.link });
+  const lost = new RedisUnavailableError("deadline", "no answer");
+  await using edge = await startEdge(world, {
+    jobs: { ...jobs, begin: () => Promise.reject(lost) },
+  });
+  const key = await world.addKey({ scopes: "video" });
+  const asked = { model: MODEL, prompt: PROMPT };
+  const { status, body } = await edge.ask(key, "POST", "", asked);
+  assert.equal(status, 503, JSON.stringify(body));
+  await waitFor(() => edge.asked.length === 2, { what: "the deletion" });
+  assert.partialDeepStrictEqual(edge.asked[1], {
+    ...{ action: "delete", backend: "simulator", id: "theirs" },
+  });
+  await waitFor(
+    async () => (await slotsHeld(world, key)).every((n) => n === 0),
+    {
+      what: "the slot to be free",
+    },
+  );
+  assert.ok(
+    !edge.log.lines.some((line) => JSON.stringify(line).includes(PROMPT)),
+  );
+});
+
+Deno.test("deleting: at the engine first; what had not ended costs nothing", async () => {
+  await using world = await startWorld();
+  await using edge = await startEdge(world);
+  const key = await world.addKey({ scopes: "video" });
+  const rows: [
+    running: Reply,
+    deleting: Reply,
+    status: number,
+    seconds: number,
+  ][] = [
+    [{ status: "in_progress" }, "nothing", 200, 0],
+    [{ status: "in_progress" }, "upstream_error", 502, 0],
+    [{ status: "completed" }, "nothing", 200, 8],
+    ["not_found", "nothing", 200, 8],
+  ];
+  for (const [running, deleting, status, seconds] of rows) {
+    edge.engine = () => ({});
+    const id = await edge.begin(key);
+    edge.engine = ({ action }) => action === "delete" ? deleting : running;
+    const deleted = await edge.ask(key, "DELETE", `/${id}`);
+    assert.equal(deleted.status, status);
+    const { status: left } = await edge.ask(key, "GET", `/${id}`);
+    assert.equal(left, status === 200 ? 404 : 200);
+    assert.equal(await secondsCounted(world, key), seconds);
+  }
+  assert.deepEqual(await slotsHeld(world, key), [1, 1]);
+});
+
+Deno.test("a page shows the videos of the owner that the key may see, and no others", async () => {
+  await using world = await startWorld();
+  await using edge = await startEdge(world);
+  const [key, stranger] = [
+    await world.addKey({ scopes: "video" }),
+    await world.addKey({ scopes: "video" }),
+  ];
+  const sister = await world.addKey({
+    ...{ scopes: "video", owner: key.ownerId, models: "another-model" },
+  });
+  const ids: string[] = [];
+  for (let i = 0; i < 4; i += 1) {
+    edge.aheadMs = i;
+    ids.push(await edge.begin(key));
+  }
+  const [first = "", second = "", third = "", fourth = ""] = ids;
+  // Its record has expired, not yet its place in the index.
+  await world.command("DEL", jobKey(key.ownerId, second));
+  const rows: [query: string, ids: string[], hasMore: boolean][] = [
+    ["", [fourth, third, first], false],
+    ["?limit=3", [fourth, third, first], false],
+    ["?limit=2", [fourth, third], true],
+    ["?limit=0", [], true],
+    ["?order=asc&limit=1", [first], true],
+    [`?order=asc&after=${first}`, [third, fourth], false],
+    [`?after=${second}`, [first], false],
+    [`?after=${first}`, [], false],
+  ];
+  for (const [query, expected, hasMore] of rows) {
+    const { body } = await edge.ask(key, "GET", query);
+    const listed = body.data.map(({ id }: { id: string }) => id);
+    assert.deepEqual(listed, expected, query);
+    assert.equal(body.has_more, hasMore, query);
+    assert.equal(body.first_id, expected[0] ?? null);
+    assert.equal(body.last_id, expected.at(-1) ?? null);
+  }
+  for (const other of [stranger, sister]) {
+    assert.deepEqual((await edge.ask(other, "GET", "")).body.data, []);
+    const unknown = await edge.ask(key, "GET", `/video_${"0".repeat(32)}`);
+    for (
+      const [method, path] of [
+        ["GET", ""],
+        ["DELETE", ""],
+        ["GET", "/content"],
+        ["POST", "/remix"],
+      ]
+    ) {
+      const seen = await edge.ask(
+        other,
+        method ?? "",
+        `/${first}${path}`,
+        method === "POST" ? { prompt: "x" } : undefined,
+      );
+      assert.deepEqual(seen, unknown, `${method} ${path}`);
+    }
+  }
+  assert.equal(
+    (await edge.ask(stranger, "GET", `?after=${first}`)).status,
+    400,
+  );
+});
