@@ -38,18 +38,18 @@ export const EDGE_METRICS = {
   }),
   mediaRuns: counter("gateway_media_runs_total", {
     help:
-      "Admitted requests for pictures and speech by outcome, as `gateway_chat_runs_total`.",
+      "Admitted media requests (images, speech, transcriptions, videos) by outcome, as `gateway_chat_runs_total`.",
     labels: ["model", "outcome", "code"],
   }),
   mediaFirstByte: histogram("gateway_media_first_byte_seconds", {
     help:
-      "Time from the arrival of a request for pictures or speech to the first bytes of its answer.",
+      "Time from the arrival of a media request to the first bytes of its answer.",
     labels: ["model"],
     buckets: ANSWER_SECONDS,
   }),
   mediaUnits: counter("gateway_media_units_total", {
     help:
-      "What was made for requests that have ended: pictures, characters spoken, or seconds of recordings and films.",
+      "What was made for requests that have ended: images, characters spoken, or seconds of recordings and videos.",
     labels: ["model"],
   }),
   firstToken: histogram("gateway_time_to_first_token_seconds", {

@@ -30,7 +30,8 @@ export class AnswerMemory {
         // At once, so that answers that grow at the same time are not refused, too.
         set(0);
         // Another worker may have room.
-        const message = "The server holds too many pictures, try again later.";
+        const message =
+          "The server holds too many images. Please try again shortly.";
         throw new ApiError("overloaded", message, { retryAfterMs: 1_000 });
       },
       release: () => set(0),

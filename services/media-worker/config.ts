@@ -7,7 +7,7 @@ export const MEDIA_WORKER_VARIABLES = {
   ...WORKER_VARIABLES,
   MEDIA_SLOTS: integer("requests", { min: 1, max: 100_000 }).default(256)
     .describe(
-      "Requests for pictures and speech that a media worker runs at once; it rejects further ones",
+      "Requests that a media worker runs at once; it rejects further ones",
     ),
 };
 

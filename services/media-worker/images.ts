@@ -149,7 +149,7 @@ export async function passOnPictures(
     const { contentType } = response.head;
     if (contentType === EVENT_STREAM) return await readEvents(response, call);
     if (!/^$|json$/.test(contentType)) {
-      throw invalidAnswer(`${contentType} instead of pictures`);
+      throw invalidAnswer(`${contentType} instead of images`);
     }
     return parseWhole(await readBytes(response, call), server.redact);
   });
@@ -159,7 +159,7 @@ export async function passOnPictures(
     pictures.push({ data, base64: await base64Of(data, call) });
   }
   const [first] = pictures;
-  if (first === undefined) throw truncatedAnswer("No picture");
+  if (first === undefined) throw truncatedAnswer("No image");
   answer.made = pictures.length;
   if (!request.stream) return await writeDocument(pictures, whole.about, call);
   await writeEvent("completed", { ...first, data: whole.about }, call);
@@ -231,7 +231,7 @@ async function readEvents(
       if (isLast) return null;
     } else if (isLast && items.push(data) === request.n) break;
   }
-  if (items.length === 0) throw truncatedAnswer("No finished picture");
+  if (items.length === 0) throw truncatedAnswer("No final image");
   return { items, about: items[0] ?? {} };
 }
 
@@ -244,14 +244,14 @@ function kindOf(type: string): EventKind | null {
 async function base64Of(data: JsonObject, call: ImageCall): Promise<string> {
   const inline = textOf(data.b64_json);
   const given = inline === "" ? textOf(data.url) : inline;
-  if (given === "") throw invalidAnswer("A picture without data");
+  if (given === "") throw invalidAnswer("An image without data");
   const prefix = DATA_URL.exec(given.slice(0, DATA_URL_CHARS_MAX))?.[0] ?? "";
   if (inline === "" && prefix === "") return await fetchPicture(given, call);
   const base64 = given.slice(prefix.length);
   const end = base64.search(NOT_BASE64);
   const isPadded = end < 0 || PADDING.test(base64.slice(end, end + 3));
   if (base64 === "" || !isPadded) {
-    throw invalidAnswer("A picture that is not base64");
+    throw invalidAnswer("An image that is not base64");
   }
   return base64;
 }
@@ -260,7 +260,7 @@ async function base64Of(data: JsonObject, call: ImageCall): Promise<string> {
 async function fetchPicture(address: string, call: ImageCall): Promise<string> {
   const { server, answer } = call;
   const url = server.ownUrl(address);
-  if (url === null) throw invalidAnswer("A picture on another server");
+  if (url === null) throw invalidAnswer("An image on another server");
   const get = { method: "GET", accept: "image/*", contentType: null } as const;
   const sent = {
     encode: server.encoder(url, get),
@@ -274,16 +274,16 @@ async function fetchPicture(address: string, call: ImageCall): Promise<string> {
     const picture = await server.exchange(sent, (response) => {
       const { contentType } = response.head;
       if (!/json$|^text\//.test(contentType)) return readBytes(response, call);
-      throw invalidAnswer(`${contentType} instead of a picture`);
+      throw invalidAnswer(`${contentType} instead of an image`);
     });
-    if (picture.length === 0) throw truncatedAnswer("An empty picture");
+    if (picture.length === 0) throw truncatedAnswer("An empty image");
     return picture.toString("base64");
   } catch (error) {
     // What the engine refuses here, the client did not ask for.
     if (!(error instanceof UpstreamError) || error.fault !== "request") {
       throw error;
     }
-    throw invalidAnswer(`A picture that is refused: ${error.logText}`);
+    throw invalidAnswer(`An image that is refused:  ${error.logText}`);
   }
 }
 

@@ -73,7 +73,7 @@ function pictureWithin(url: string, field: string, path: string): Sent {
     const content = Uint8Array.fromBase64(base64);
     return { field, name: "", type: "", content, param };
   } catch {
-    throw fault(param, "expected a picture in base64");
+    throw fault(param, "expected an image in base64");
   }
 }
 
@@ -112,7 +112,7 @@ function requireMask(
   const got = `${mask.width}x${mask.height}`;
   throw fault(
     param,
-    `expected the size of the picture, ${size}, but got ${got}`,
+    `expected the size of the image,  ${size}, but got ${got}`,
   );
 }
 

@@ -84,7 +84,7 @@ export async function passOnSpeech(
       deadlines.arm("betweenTokens", betweenMs);
     }
   }
-  if (answer.made === 0) throw truncatedAnswer("No sound");
+  if (answer.made === 0) throw truncatedAnswer("No audio");
   if (!request.stream) return;
   const done = {
     type: "speech.audio.done",
@@ -121,5 +121,5 @@ async function notSound(
   const error: JsonObject = Object(body);
   return isError(error)
     ? frameError(error, redact)
-    : invalidAnswer(`${contentType} instead of sound`);
+    : invalidAnswer(`${contentType} instead of audio`);
 }

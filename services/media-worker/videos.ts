@@ -244,7 +244,7 @@ async function passOnFile(call: CallFor<"content">): Promise<void> {
   const url = variant === "video" ? (await retrieve(request, call)).url : "";
   if (url === "") throw missing();
   const own = server.ownUrl(url);
-  if (own === null) throw invalidAnswer("A film on another server");
+  if (own === null) throw invalidAnswer("A video on another server");
   if (!await isPassedOn(own, call)) throw missing();
 }
 
@@ -264,7 +264,7 @@ async function isPassedOn(
     if (
       !/^((video|image)\/[\w.+-]+|application\/octet-stream)$/.test(contentType)
     ) {
-      throw invalidAnswer(`${contentType} instead of a film`);
+      throw invalidAnswer(`${contentType} instead of a video`);
     }
     answer.head = {
       content_type: contentType,

@@ -122,11 +122,11 @@ const deadlines = members({
 const mediaMembers = {
   image_format_field: z.enum(["response_format", "none"]).optional()
     .meta({ default: "response_format" }).describe(
-      "The name under which pictures in base64 are requested; none for a server that refuses the field, such as OpenAI's with its GPT models.",
+      "The field that requests images in base64; none for a server that refuses it, such as OpenAI's with its GPT models.",
     ),
   stream_format_field: z.enum(["stream_format", "none"]).optional()
     .meta({ default: "none" }).describe(
-      "stream_format: pcm and wav at normal speed are requested with stream_format audio, without which vLLM-Omni sends no sound until all of it is made.",
+      "stream_format: pcm and wav at normal speed are requested with stream_format audio, without which vLLM-Omni sends no audio until all of it is made.",
     ),
 };
 

@@ -2,7 +2,7 @@ import type { WorkerFamily } from "../bus/subjects.ts";
 import type { UsageUnit } from "../keys/limiter_state.ts";
 import type { KeyScope } from "../keys/record.ts";
 
-/** What a model makes: text, pictures, spoken text, the text of a recording, or films. */
+/** What a model makes: text, images, speech, the text of a recording, or videos. */
 export const MODEL_KINDS = [
   "chat",
   "image",

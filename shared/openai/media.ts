@@ -1,6 +1,6 @@
 /**
- * Requests for pictures and speech: the schemas of their bodies, and the forms that
- * travel inside the gateway. Field names, bounds and defaults are OpenAI's. Null means
+ * Requests for images, speech and transcriptions: the schemas of their bodies, and the
+ * forms that travel inside the gateway. Field names, bounds and defaults are OpenAI's. Null means
  * absent in every optional field, unknown fields are dropped.
  *
  * Source: OpenAI's API specification, August 2026.
@@ -55,7 +55,7 @@ const speechBody = z.object({
     .default("mp3"),
   speed: decimal(LIMITS.speedMin, LIMITS.speedMax).exactOptional(),
   stream_format: z.enum(["audio", "sse"]).default("audio").describe(
-    "`sse`: events with pieces of the sound in base64. Otherwise the body is the sound itself, sent while it is made.",
+    "`sse`: events with pieces of the audio in base64. Otherwise the body is the audio itself, sent while it is made.",
   ),
 }).meta({ id: "SpeechRequest" });
 
@@ -101,19 +101,19 @@ const imageBody = z.object({
   moderation: z.enum(["low", "auto"]).exactOptional(),
   style: z.enum(["vivid", "natural"]).exactOptional(),
   response_format: z.literal("b64_json").exactOptional().describe(
-    "Pictures are always sent in base64: the gateway stores none.",
+    "Images are always returned in base64: the gateway stores none.",
   ),
   user: plainText.max(LIMITS.labelCharsMax).exactOptional(),
   stream: z.boolean().default(false),
   partial_images: integer(0, LIMITS.partialImagesMax).exactOptional()
-    .describe("Unfinished pictures to be sent before the finished one."),
+    .describe("How many partial images to send before the final one."),
 }).meta({ id: "ImageRequest" });
 
-/** A picture within JSON. */
+/** An image within JSON. */
 export const pictureReference = nullable(z.object({
   image_url: z.string().max(LIMITS.dataUrlCharsMax).regex(DATA_URL, {
     error: "a data: URL of a PNG, JPEG or WebP file in base64",
-  }).describe("A `data:` URL: the gateway fetches no pictures."),
+  }).describe("A `data:` URL: the gateway fetches no images."),
 }));
 const imageEditForm = imageBody.omit({ style: true }).extend({
   n: numberIn(imageBody.shape.n.unwrap()).default(1),
@@ -126,7 +126,7 @@ const imageEditForm = imageBody.omit({ style: true }).extend({
 }).meta({ id: "ImageEditForm" });
 const imageEditBody = imageEditForm.extend({
   images: listOf(pictureReference, LIMITS.editedImagesMax, 1)
-    .describe("The pictures to edit."),
+    .describe("The images to edit."),
   mask: pictureReference.exactOptional(),
 }).meta({ id: "ImageEditRequest" });
 
@@ -138,7 +138,7 @@ export type ImageRequest =
   >
   & { kind: "image"; task: "generate" | "edit" };
 
-/** The rules about several members of a request for pictures. */
+/** The rules about several members of a request for images. */
 function streamRules(
   { stream, n, partial_images = 0 }: Pick<
     ImageRequest,
@@ -151,7 +151,7 @@ function streamRules(
   if (!stream && partial_images > 0) {
     add("partial_images", "'partial_images' needs 'stream'.");
   }
-  if (stream && n > 1) add("n", "A stream has one picture: 'n' must be 1.");
+  if (stream && n > 1) add("n", "A stream has one image: 'n' must be 1.");
 }
 
 /** Without `response_format`, which is always the same. */
@@ -193,7 +193,7 @@ const transcriptionForm = z.object({
   ),
   prompt: z.string().max(LIMITS.promptCharsMax).exactOptional()
     .describe(
-      "Text that comes before the recording, or names that occur in it.",
+      "Text that precedes the recording, or names that occur in it.",
     ),
   response_format: z.enum(["json", "text", "srt", "verbose_json", "vtt"])
     .default("json"),

@@ -1,6 +1,6 @@
 /**
  * Videos: the schemas of requests and answers, and the forms that travel inside the
- * gateway. A video is a job at an engine, which clients ask about until it has ended.
+ * gateway. A video is a job at a model server, which clients poll until it has ended.
  *
  * Source: OpenAI's API specification, August 2026.
  */
@@ -19,15 +19,15 @@ const seconds = z.preprocess(
 
 const videoBody = z.object({
   model,
-  prompt: mediaText(LIMITS.promptCharsMax).describe("What the film shows."),
+  prompt: mediaText(LIMITS.promptCharsMax).describe("What the video shows."),
   seconds: seconds.exactOptional().describe(
-    "The length of the film, such as `4`. By default, the model decides.",
+    "The length of the video in seconds, such as `4`. By default, the model decides.",
   ),
   size: z.string().regex(/^[1-9]\d{1,4}x[1-9]\d{1,4}$/, {
     error: "a size such as '1280x720'",
   }).exactOptional(),
   input_reference: pictureReference.exactOptional().describe(
-    "The picture that the film begins with; in a form, a file.",
+    "The image that the video starts with; in a form, a file.",
   ),
 }).meta({ id: "VideoRequest" });
 
@@ -50,7 +50,7 @@ export const videoRemixSchema = nullable(
 /** The files of a finished video. */
 export const VIDEO_VARIANTS = ["video", "thumbnail", "spritesheet"] as const;
 
-/** What is asked about a job, of the engine that has it. */
+/** What is asked about a job, of the model server that has it. */
 interface ForVideo {
   kind: "video";
   model: string;
@@ -91,7 +91,7 @@ const state = {
   error: z.strictObject({ code: z.string(), message: z.string() }).nullable(),
 };
 
-/** What an engine says of a job: the answer of a worker to every action but `content`. */
+/** What a model server says of a job: the answer of a worker to every action but `content`. */
 export const engineVideoSchema = z.strictObject({
   ...state,
   /** The name of the backend, and its name for the job. */

@@ -34,7 +34,7 @@ export const WORKER_METRICS = {
   }),
   jobTokens: counter("gateway_job_tokens_total", {
     help:
-      "Completion tokens that backends generated, including cut answers; for other models what they are charged by: pictures, characters spoken, seconds transcribed.",
+      "Completion tokens that backends generated, including cut answers; for other models what they are charged by: images, characters spoken, seconds transcribed.",
     labels: ["model"],
   }),
   jobRejects: counter("gateway_job_rejects_total", {

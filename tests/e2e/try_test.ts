@@ -110,7 +110,7 @@ const KINDS: Record<
       () => browser.post("/try?kind=image", form),
     );
     await TypeScript();
-    const picture = await Deno.readFile(`${cwd}/picture-1.png`);
+    const picture = await Deno.readFile(`${cwd}/image-1.png`);
     assert.ok(page.includes(`;base64,${picture.toBase64()}"`));
   },
   speech: async (cluster, browser, cwd) => {

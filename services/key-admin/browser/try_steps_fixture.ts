@@ -94,7 +94,7 @@ async function endings(page: Page, { site }: Visit): Promise<void> {
   await page.waitForURL("**/sign-in**");
 }
 
-/** The width of the first picture, once the browser can show it. */
+/** The width of the first image, once the browser can show it. */
 const widthOf = async (page: Page) =>
   Number(
     await page.evaluate("document.querySelector('figure img')?.naturalWidth"),
@@ -114,19 +114,19 @@ async function download(page: Page): Promise<[name: string, bytes: number]> {
   return [file.suggestedFilename(), size];
 }
 
-/** Another kind is a link away; its pictures are shown, described, and can be saved. */
-async function pictures(page: Page): Promise<void> {
+/** Another kind is a link away; its images are shown, described, and can be saved. */
+async function images(page: Page): Promise<void> {
   await follow(page, "Image");
   await page.getByLabel("Prompt").fill("A red kite");
   await page.getByLabel("Size").fill("128x64");
-  await page.getByLabel("Pictures").fill("2");
+  await page.getByLabel("Images").fill("2");
   await press(page, "Send");
   await page.locator("#code-curl").getByText('"n": 2').waitFor();
   await until(async () => await widthOf(page) === 128);
   assert.equal(await page.getByAltText("A red kite").count(), 2);
   assert.equal(await part(page, "status").innerText(), "200");
   const [name, size] = await download(page);
-  assert.equal(name, "picture-1.png");
+  assert.equal(name, "image-1.png");
   assert.ok(size > 100, `${size}`);
 }
 
@@ -184,7 +184,7 @@ async function withoutScript(visit: Visit): Promise<void> {
   await page.getByLabel("Size").fill("64x64");
   await press(page, "Send");
   await until(async () => await widthOf(page) === 64);
-  assert.equal((await download(page))[0], "picture-1.png");
+  assert.equal((await download(page))[0], "image-1.png");
   await follow(page, "Speech");
   await press(page, "Send");
   await until(async () => await durationOf(page) > 0.5);
@@ -205,7 +205,7 @@ browserTest("Try it in a browser", async (visit, t) => {
     ["streamed text, and Stop", streams],
     ["a mistake in a field", mistake],
     ["code, and a conversation", conversation],
-    ["pictures", pictures],
+    ["images", images],
     ["speech", speech],
     ["a transcription", transcription],
     ["answers that end early", endings],

@@ -7,7 +7,7 @@ import { readCookie } from "./session.ts";
 
 /** The middleware that every request passes, in the order of `app.tsx`. */
 
-/** What a page may load and do. `more`: other sources of pictures or sound. */
+/** What a page may load and do. `more`: other sources of images or audio. */
 export const securityPolicy = (more: Readonly<Record<string, string>> = {}) =>
   Object.entries({
     "default-src": "'none'",
@@ -72,7 +72,7 @@ export const holdGuard = () => {
     if (isHeld && held >= TRY_LIMITS.heldAtOnce) {
       throw new Refused(
         503,
-        "Too many people try a model at this moment. Try again in a minute",
+        "Try it is handling too many requests. Try again in a minute",
         { headers: { "retry-after": "60" }, back: "/try" },
       );
     }

@@ -289,7 +289,7 @@ Deno.test("Try it passes the API's stream and refusals on, and stops the request
   }
 });
 
-Deno.test("a form for pictures, speech or a transcription is sent as the request that it describes, and its mistakes are told", async () => {
+Deno.test("a form for images, speech or a transcription is sent as the request that it describes, and its mistakes are told", async () => {
   await using stage = await setup();
   const { site, client } = stage;
   const good: [
@@ -352,7 +352,7 @@ Deno.test("a form for pictures, speech or a transcription is sent as the request
   assert.equal(site.asked.length, count, "nothing was sent");
 });
 
-Deno.test("without a script, pages show pictures, sound and the text of a recording, and allow their sources only there", async () => {
+Deno.test("without a script, pages show images, audio and the text of a recording, and allow their sources only there", async () => {
   await using stage = await setup();
   const { site, client } = stage;
   const ask = (kind: TryKind, form: Record<string, string>) =>
@@ -365,7 +365,7 @@ Deno.test("without a script, pages show pictures, sound and the text of a record
   const drawn = await ask("image", { prompt: `<A "kite">`, size: "64x64" });
   assert.match(
     drawn.text,
-    /<img src="data:image\/png;base64,iVBOR[^"]*" alt="&lt;A &quot;kite&quot;&gt;"\/><a [^>]*href="data:image\/png[^"]*" download="picture-1.png"/,
+    /<img src="data:image\/png;base64,iVBOR[^"]*" alt="&lt;A &quot;kite&quot;&gt;"\/><a [^>]*href="data:image\/png[^"]*" download="image-1.png"/,
   );
   assert.match(drawn.text, /data-part="output">\d+</);
   assert.equal(
@@ -400,7 +400,7 @@ Deno.test("without a script, pages show pictures, sound and the text of a record
   assert.ok(text.length < heldBytes / 10);
 });
 
-Deno.test("Try it passes pictures and sound on while they come, and stops them when the browser leaves", async () => {
+Deno.test("Try it passes images and audio on while they arrive, and stops them when the browser leaves", async () => {
   await using stage = await setup();
   const { site, client } = stage;
   const form = tryFormOf("image", { prompt: "A kite", size: "64x64" });
@@ -478,7 +478,7 @@ Deno.test("API4, ASVS 3.5.1, 5.2.1: an upload is taken only by Try it, from thos
   await until(() => answers.length === heldAtOnce);
   const busy = await upload(client);
   assert.equal(busy.status, 503);
-  assert.match(busy.text, /Too many people try a model/);
+  assert.match(busy.text, /Try it is handling too many requests/);
   for (const answer of answers) answer.resolve(Response.json({ text: "Hi" }));
   for (const { status } of await Promise.all(held)) assert.equal(status, 200);
   site.deps.askApi = () => Promise.resolve(Response.json({ text: "Hi" }));

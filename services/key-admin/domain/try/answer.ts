@@ -9,7 +9,7 @@ export const TRY_FACTS = {
   request: "Request ID",
 } as const;
 
-/** A picture or sound: a `data:` URL, and the name of the file that it is saved to. */
+/** An image or audio: a `data:` URL, and the name of the file that it is saved to. */
 export type Medium = readonly [url: string, file: string];
 
 /** What the page "Try it" shows of an answer. */
@@ -44,14 +44,14 @@ const chat = z.object({
   input: usage.prompt_tokens,
   output: usage.completion_tokens,
 }));
-const pictures = z.object({
+const images = z.object({
   data: z.array(z.object({ b64_json: z.string() })),
   output_format: z.enum(["png", "jpeg", "webp"]).catch("png"),
   usage: z.object({ input_tokens: count, output_tokens: count }).optional(),
 }).transform(({ data, output_format, usage }) => ({
   media: data.map(({ b64_json }, at): Medium => [
     `data:image/${output_format};base64,${b64_json}`,
-    `picture-${at + 1}.${output_format}`,
+    `image-${at + 1}.${output_format}`,
   ]),
   ...usage && { input: usage.input_tokens, output: usage.output_tokens },
 }));
@@ -60,7 +60,7 @@ const transcript = z.object({ text: z.string() })
 const refused = z.object({
   error: z.object({ message: z.string(), code: text }),
 });
-const answered = z.union([refused, chat, pictures, transcript]);
+const answered = z.union([refused, chat, images, transcript]);
 
 const UNREADABLE = "The answer is incomplete, or not one of the API.";
 const { heldBytes: bytesMax } = TRY_LIMITS;

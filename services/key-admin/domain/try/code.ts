@@ -25,19 +25,19 @@ for chunk in stream:
   },
   image: {
     curl: `CALL |
-  jq -r '.data[0].b64_json' | base64 --decode >picture-1.png`,
+  jq -r '.data[0].b64_json' | base64 --decode >image-1.png`,
     TypeScript: `import { writeFile } from "node:fs/promises";
 CLIENT
 const { data = [] } = await client.images.generate(FIELDS);
 for (const [index, { b64_json = "" }] of data.entries()) {
-  await writeFile(\`picture-\${index + 1}.png\`, b64_json, "base64");
+  await writeFile(\`image-\${index + 1}.png\`, b64_json, "base64");
 }`,
     Python: `import base64
 CLIENT
 answer = client.images.generate(FIELDS)
-for index, picture in enumerate(answer.data or [], 1):
-    with open(f"picture-{index}.png", "wb") as file:
-        file.write(base64.b64decode(picture.b64_json or ""))`,
+for index, image in enumerate(answer.data or [], 1):
+    with open(f"image-{index}.png", "wb") as file:
+        file.write(base64.b64decode(image.b64_json or ""))`,
   },
   speech: {
     curl: `CALL \\
@@ -71,7 +71,7 @@ const KNOWN = new Set([
   ...["parallel_tool_calls", "stream", "stream_options"],
 ]);
 
-/** A program that sends the request and prints the text of the answer, or writes its pictures or sound to files. `apiUrl` has no trailing slash. */
+/** A program that sends the request and prints the text of the answer, or writes its images or audio to files. `apiUrl` has no trailing slash. */
 export function codeOf(
   kind: TryKind,
   request: TryRequest,

@@ -57,7 +57,7 @@ const KINDS = {
       ...texts("response_format"),
       ...numbers("speed"),
     }),
-    facts: { first: "First sound after" },
+    facts: { first: "First audio after" },
   },
   transcription: {
     path: "/audio/transcriptions",

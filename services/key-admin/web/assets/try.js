@@ -88,7 +88,7 @@ async function* eventsOf(body) {
   }
 }
 
-/** Adds a picture or sound, with its download. */
+/** Adds an image or audio, with its download. */
 function addMedium(url, file) {
   const medium = box.querySelector("template").content.cloneNode(true);
   const shown = medium.querySelector("[src]");
@@ -99,10 +99,10 @@ function addMedium(url, file) {
   texts.media.append(medium);
 }
 
-function showPictures({ data, output_format: format = "png", usage }) {
+function showImages({ data, output_format: format = "png", usage }) {
   for (const [at, { b64_json }] of data.entries()) {
     const url = `data:image/${format};base64,${b64_json}`;
-    addMedium(url, `picture-${at + 1}.${format}`);
+    addMedium(url, `image-${at + 1}.${format}`);
   }
   if (usage) showUsage(usage.input_tokens, usage.output_tokens);
 }
@@ -138,7 +138,7 @@ async function receive(response, startMs) {
     const { value: format } = form.elements.response_format;
     addMedium(URL.createObjectURL(await response.blob()), `speech.${format}`);
   } else if (type.startsWith("application/json")) {
-    showPictures(await response.json());
+    showImages(await response.json());
   } else {
     for await (const data of eventsOf(response.body)) {
       if (data === "[DONE]") return true;

@@ -62,7 +62,7 @@ export const TRY_FIELDS: Readonly<Record<TryKind, readonly Group[]>> = {
     [null, [["prompt", "Prompt", { rows: 4 }]]],
     [null, [
       ["size", "Size", { placeholder: "1024x1024" }],
-      ["n", "Pictures", {
+      ["n", "Images", {
         ...{ type: "number", min: 1, max: imagesMax, placeholder: "1" },
       }],
     ]],

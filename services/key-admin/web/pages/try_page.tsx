@@ -261,7 +261,7 @@ function Answer({ kind, answer, facts, subject }: {
   kind: TryKind;
   answer: TryAnswer | undefined;
   facts: Readonly<Record<string, string>>;
-  /** What pictures show. */
+  /** What images show. */
   subject: string;
 }) {
   const { texts = {}, media = [] } = answer ?? {};
@@ -304,10 +304,10 @@ function Answer({ kind, answer, facts, subject }: {
   );
 }
 
-/** A picture or sound. The script fills in copies of an empty one. */
+/** An image or audio. The script fills in copies of an empty one. */
 const Shown = ({ kind, subject, medium: [url, file] }: {
   kind: TryKind;
-  /** What a picture shows. */
+  /** What an image shows. */
   subject: string;
   medium: Medium;
 }) => (
