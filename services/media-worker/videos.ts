@@ -39,6 +39,8 @@ type CallFor<Action extends VideoRequest["action"]> = VideoCall<
 const OBJECT_BYTES_MAX = 256 * 1024;
 const ID_CHARS_MAX = 1_024;
 const TEXT_CHARS_MAX = 1_000;
+/** No film is longer: another number is none, and would be charged. */
+const SECONDS_MAX = 86_400;
 const MADE = [200, 201, 202];
 /** How engines say that there is no such path, method or job. */
 const MISSING = [404, 405, 501];
@@ -199,7 +201,7 @@ function toVideo(
     throw invalidAnswer(`A video with the status "${clip(said)}"`);
   }
   const id = textOf(data.id);
-  if (!/^(?!\.{1,2}$)\P{Cc}+$/u.test(id) || id.length > ID_CHARS_MAX) {
+  if (!/^(?!\.{1,2}$)[^\p{Cc}\p{Cs}]+$/u.test(id) || id.length > ID_CHARS_MAX) {
     throw invalidAnswer("A video without an id");
   }
   const error: JsonObject = isJsonObject(data.error)
@@ -207,6 +209,7 @@ function toVideo(
     : { message: data.error };
   const told = clip(redact(textOf(error.message)), TEXT_CHARS_MAX);
   const progress = Math.floor(Number(data.progress ?? 0));
+  const seconds = textOrNumber(data.seconds);
   return {
     ...{ backend: server.config.name, id, status },
     progress: status === "completed"
@@ -214,7 +217,9 @@ function toVideo(
       : Math.min(Math.max(progress || 0, 0), 99),
     completed_at: timeOf(data.completed_at),
     expires_at: timeOf(data.expires_at),
-    seconds: textOrNumber(data.seconds),
+    seconds: Number(seconds) > 0 && Number(seconds) < SECONDS_MAX
+      ? seconds
+      : null,
     size: textOrNumber(data.size),
     error: status !== "failed" ? null : {
       code: redact(textOf(error.code)).slice(0, 100) || "video_failed",

@@ -103,6 +103,9 @@ const states: [said: object, told: object][] = [
   [{ status: "completed", expires_at: "soon", seconds: "8", size: "1x1" }, {
     ...{ expires_at: null, seconds: "8", size: "1x1" },
   }],
+  ...[-1, 0, "-1", "Infinity", "1e300", "8s", null].map((
+    seconds,
+  ): [object, object] => [{ status: "completed", seconds }, { seconds: null }]),
   [{ status: "cancelled" }, {
     error: {
       code: "video_failed",
@@ -147,6 +150,13 @@ const faults: [
     "a path as id",
     create,
     json({ id: "..", status: "queued" }),
+    "invalid",
+    "upstream_invalid",
+  ],
+  [
+    "an id that no address can have",
+    create,
+    json('{"id":"\\ud800","status":"queued"}'),
     "invalid",
     "upstream_invalid",
   ],
