@@ -176,7 +176,7 @@ export function settlementOf(
       String((unitsMade ?? count) - count),
       kind === "complete" ? "1" : "0",
     ],
-    isRelease: cost === null,
+    isRelease: cost === null || isVideo,
   };
 }
 

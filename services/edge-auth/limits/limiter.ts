@@ -191,12 +191,7 @@ export class Limiter {
    * false if it had ended before. Throws `service_unavailable` like `admit`; may then be repeated.
    */
   async endVideo(reservation: Reservation, seconds: number): Promise<boolean> {
-    const cost = { promptTokens: 0, completionTokens: 0, unitsMade: seconds };
-    const { keys, leaseId, terms } = settlementOf(
-      reservation,
-      { ...cost, kind: "complete" },
-      true,
-    );
+    const { keys, leaseId, terms } = videoSettlement(reservation, seconds);
     const args = [leaseId, "", ...terms];
     const deadlineMs = this.#deadlineMs;
     try {
@@ -208,10 +203,20 @@ export class Limiter {
     }
   }
 
+  /** Returns what was reserved for a video that nobody looks after: delivered like a settlement. */
+  releaseVideo(reservation: Reservation): Promise<void> {
+    return this.#leases.settle(videoSettlement(reservation, 0));
+  }
+
   /** Waits for settlements to be delivered, at most `timeoutMs`. Returns the number that were not. */
   stop(timeoutMs: number): Promise<number> {
     return this.#leases.stop(timeoutMs);
   }
+}
+
+function videoSettlement(reservation: Reservation, seconds: number) {
+  const cost = { promptTokens: 0, completionTokens: 0, unitsMade: seconds };
+  return settlementOf(reservation, { ...cost, kind: "complete" }, true);
 }
 
 /** A lost connection or an invalid reply; after a deadline, `onAbandoned` gets the late reply. */

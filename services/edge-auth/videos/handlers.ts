@@ -14,6 +14,7 @@ import {
 import { requestFault } from "@gateway/shared/openai/request_fault";
 import { integer } from "@gateway/shared/openai/fields";
 import * as z from "zod";
+import { keyRevoked } from "../dispatch/dispatcher.ts";
 import { FORM_TYPE } from "../http/read_form.ts";
 import {
   abandon,
@@ -221,6 +222,8 @@ export async function sendVideo(
   id: string,
 ): Promise<void> {
   const { headers, query, socket, response } = call.exchange;
+  const { dispatcher, now } = deps;
+  const askedAtMs = now();
   const job = await findJob(principal, id, deps);
   const { variant } = readQuery(contentQuery, query);
   const { status, model, backend, engineId } = await deps.videos.refresh(job) ??
@@ -235,6 +238,7 @@ export async function sendVideo(
     );
   }
   if (socket.destroyed) return abandon(response);
+  if (dispatcher.isStoppedSince(principal.keyId, askedAtMs)) throw keyRevoked();
   const range: Record<string, string> = {};
   const [part = "", since] = [headers.get("range"), headers.get("if-range")];
   if (RANGE.test(part)) {

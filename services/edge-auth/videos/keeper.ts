@@ -14,7 +14,7 @@ import { isOver, ownerOf, type VideoJob, type VideoJobs } from "./jobs.ts";
 
 export interface VideoKeeperOptions {
   jobs: VideoJobs;
-  limiter: Pick<Limiter, "endVideo">;
+  limiter: Pick<Limiter, "endVideo" | "releaseVideo">;
   dispatcher: Pick<Dispatcher, "start">;
   catalog: Catalog;
   wallNow: WallNow;
@@ -97,10 +97,8 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
     }
   };
 
-  /** Asks the engine how a job stands, unless that is known. Null if it was deleted in the meantime. */
-  const refresh = async (job: VideoJob): Promise<VideoJob | null> => {
+  const update = async (job: VideoJob): Promise<VideoJob | null> => {
     const nowMs = wallNow();
-    if (isOver(job) || nowMs - job.seenAtMs < limits.freshMs) return job;
     const next = await look(job);
     if (next === job) return job;
     if (isOver(next)) {
@@ -120,6 +118,19 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
     return await jobs.update(next)
       ? next
       : await jobs.find(ownerOf(job), job.id);
+  };
+
+  /** What is being asked now, by the ids of the jobs. */
+  const asking = new Map<string, Promise<VideoJob | null>>();
+
+  /** Asks the engine how a job stands, unless that is known. Null if it was deleted in the meantime. */
+  const refresh = async (job: VideoJob): Promise<VideoJob | null> => {
+    const { id, seenAtMs } = job;
+    if (isOver(job) || wallNow() - seenAtMs < limits.freshMs) return job;
+    const asked = asking.get(id) ??
+      update(job).finally(() => asking.delete(id));
+    asking.set(id, asked);
+    return await asked;
   };
 
   const sweepOne = async (ownerId: string, id: string): Promise<void> => {
@@ -170,10 +181,8 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
         return job;
       } catch (error) {
         log.error("video_not_registered", { model, error });
-        Promise.all([
-          ask(job, "delete"),
-          limiter.endVideo(job.reservation, 0),
-        ]).catch((error: unknown) =>
+        void limiter.releaseVideo(job.reservation);
+        ask(job, "delete").catch((error: unknown) =>
           log.warn("video_not_deleted", { model, error })
         );
         throw redisFailure(error);
@@ -181,7 +190,7 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
     },
     /** Frees what was reserved for a video that was not begun. */
     release: (reservation: VideoJob["reservation"]) =>
-      limiter.endVideo(reservation, 0),
+      limiter.releaseVideo(reservation),
     refresh: (job: VideoJob) => orUnavailable(refresh(job)),
     find: (ownerId: string, id: string) =>
       orUnavailable(jobs.find(ownerId, id)),
@@ -215,18 +224,20 @@ function stated(
   { status, progress, error, ...video }: EngineVideo,
   nowMs: number,
 ): VideoJob {
+  const expires_at = video.expires_at ?? 0;
   const nowS = Math.floor(nowMs / MS_PER_SECOND);
   const keptS = Math.floor(VIDEO_LIMITS.keptMsMax / MS_PER_SECOND);
+  // An unfinished job that expired would never end.
+  const isKept = status === "completed" && expires_at > nowS;
   return {
     ...job,
     ...{ status, error, progress: Math.max(progress, job.progress) },
     completed_at: status === "completed" ? video.completed_at ?? nowS : null,
     seconds: video.seconds ?? job.seconds,
     size: video.size ?? job.size,
-    expires_at: Math.min(
-      video.expires_at ?? job.expires_at,
-      job.created_at + keptS,
-    ),
+    expires_at: isKept
+      ? Math.min(expires_at, job.created_at + keptS)
+      : job.expires_at,
   };
 }
 

@@ -12,7 +12,7 @@ export function noVideos(catalog: Catalog) {
     Promise.reject(new RedisUnavailableError("offline", "there is none"));
   return createVideoKeeper({
     jobs: createVideoJobs({ redis: { command: refuse, evalScript: refuse } }),
-    limiter: { endVideo: refuse },
+    limiter: { endVideo: refuse, releaseVideo: refuse },
     dispatcher: {
       start() {
         throw new Error("There is no video");

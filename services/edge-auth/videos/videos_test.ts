@@ -6,6 +6,7 @@ import { mintKey } from "@gateway/shared/keys/key";
 import {
   DUE_JOBS_KEY,
   jobKey,
+  limiterKey,
   ownerVideoLeaseKey,
   type Principal,
   videoLeaseKey,
@@ -20,11 +21,13 @@ import { randomBytes } from "@gateway/shared/process/ids";
 import { createClientAddress } from "@gateway/shared/process/client_address";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import {
+  readUnits,
   startRedisWorld,
   usageCounted,
 } from "../../../tests/support/admission_fixture.ts";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { createRecordingLog } from "../../../tests/support/recording_log.ts";
+import { startTcpProxy } from "../../../tests/support/tcp_proxy.ts";
 import { waitFor } from "../../../tests/support/wait_for.ts";
 import { type AppDependencies, createApp } from "../app.ts";
 import { RunOutcome } from "../dispatch/outcome.ts";
@@ -54,11 +57,11 @@ const isVideo = (request: object): request is VideoRequest =>
 /** An edge on this Redis, whose workers say what `engine` says. */
 async function startEdge(
   world: World,
-  { sweepMs = 60_000, ...more }:
+  { sweepMs = 60_000, url, ...more }:
     & Partial<VideoKeeperOptions>
-    & { sweepMs?: number } = {},
+    & { sweepMs?: number; url?: string } = {},
 ) {
-  const redis = await world.open();
+  const redis = await world.open(url);
   const log = createRecordingLog();
   const clocks = { now: monotonicNow, random: Math.random, log };
   const rig = {
@@ -67,10 +70,12 @@ async function startEdge(
     asked: [] as VideoRequest[],
     engine: (_asked: VideoRequest): Reply => ({}),
     made: [] as number[],
+    /** The requests of its keys are stopped. */
+    isStopped: false,
   };
   const limiter = new Limiter({ redis, ...clocks, deadlineMs: 10_000 });
   const dispatcher: AppDependencies["dispatcher"] = {
-    isStoppedSince: () => false,
+    isStoppedSince: () => rig.isStopped,
     start({ request }, sink, onEnded) {
       assert.ok(isVideo(request));
       rig.asked.push(request);
@@ -180,6 +185,11 @@ const ends: {
 }[] = [
   { what: "waits", reply: { progress: 3 }, status: "queued" },
   { what: "runs", reply: { status: "in_progress" }, status: "in_progress" },
+  {
+    what: "has a file that expires before it is made",
+    reply: { status: "in_progress", expires_at: 1 },
+    status: "in_progress",
+  },
   {
     what: "is done",
     reply: { status: "completed" },
@@ -368,6 +378,70 @@ Deno.test("a video that cannot be registered is deleted at its engine, and its c
   assert.ok(
     !edge.log.lines.some((line) => JSON.stringify(line).includes(PROMPT)),
   );
+});
+
+Deno.test("a video that cannot be registered holds nothing, also if Redis is away for long", async () => {
+  await using world = await startWorld();
+  await using proxy = startTcpProxy(world.redis.port);
+  const jobs = createVideoJobs({ redis: world.link });
+  const lost = new RedisUnavailableError("connection_lost", "no answer");
+  await using edge = await startEdge(world, {
+    url: `redis://${proxy.server}`,
+    jobs: {
+      ...jobs,
+      begin() {
+        proxy.set({ refuse: true });
+        proxy.cut();
+        return Promise.reject(lost);
+      },
+    },
+  });
+  const key = await world.addKey({
+    ...{ scopes: "video", limits: { videoSecondsPerDay: 20 } },
+  });
+  const asked = { model: MODEL, prompt: PROMPT, seconds: "8" };
+  const { status, body } = await edge.ask(key, "POST", "", asked);
+  assert.equal(status, 503, JSON.stringify(body));
+  await waitFor(() => edge.redis.state === "offline", { what: "the outage" });
+  proxy.set({});
+  await waitFor(
+    async () => (await slotsHeld(world, key)).every((held) => held === 0),
+    { what: "free slots" },
+  );
+  const made = await readUnits(world, limiterKey(key), "videoSeconds");
+  assert.equal(made?.count, 0);
+});
+
+Deno.test("clients that ask for a video at the same time cost its engine one question", async () => {
+  await using world = await startWorld();
+  await using edge = await startEdge(world);
+  const key = await world.addKey({ scopes: "video" });
+  const id = await edge.begin(key);
+  const job = await edge.videos.find(key.ownerId, id) ?? assert.fail();
+  for (const questions of [1, 2]) {
+    edge.asked = [];
+    edge.engine = () => ({ progress: questions });
+    const seen = await Promise.all(
+      Array.from({ length: 5 * questions }, () => edge.videos.refresh(job)),
+    );
+    assert.ok(seen.every((each) => each?.progress === questions));
+    assert.equal(edge.asked.length, 1);
+  }
+});
+
+Deno.test("a key that is revoked while a video is looked up downloads nothing", async () => {
+  await using world = await startWorld();
+  await using edge = await startEdge(world);
+  const key = await world.addKey({ scopes: "video" });
+  const id = await edge.begin(key);
+  edge.engine = () => {
+    edge.isStopped = true;
+    return { status: "completed" };
+  };
+  const { status, body } = await edge.ask(key, "GET", `/${id}/content`);
+  assert.equal(body.error.code, "key_revoked", JSON.stringify(body));
+  assert.equal(status, 403);
+  assert.ok(edge.asked.every(({ action }) => action !== "content"));
 });
 
 Deno.test("deleting: at the engine first; what had not ended costs nothing", async () => {
