@@ -142,20 +142,20 @@ export type StreamLimits = {
   readonly [Name in keyof typeof STREAM_LIMITS]: number;
 };
 
-/** Requests for pictures and speech. The bounds are OpenAI's. */
+/** Requests for images, speech and transcriptions. The bounds are OpenAI's. */
 export const MEDIA_LIMITS = {
-  /** Of the text to speak, and of instructions how. */
+  /** Of the text to speak, and of its `instructions`. */
   speechCharsMax: 4_096,
   speedMin: 0.25,
   speedMax: 4,
-  /** Of the text that says what to draw. */
+  /** Of a prompt. */
   promptCharsMax: 32_000,
   imagesMax: 10,
-  /** That one request edits together. */
+  /** Images that one request edits. */
   editedImagesMax: 16,
-  /** Of a picture within JSON, as OpenAI has it. */
+  /** Of an image within JSON, as OpenAI has it. */
   dataUrlCharsMax: 20 * MIB,
-  /** Of a picture to edit: a small file can be one that fills the memory of an engine. */
+  /** Of an image to edit: a small file can decode to one that fills the memory of a model server. */
   imagePixelsMax: 50_000_000,
   maskBytesMax: 4 * MIB,
   partialImagesMax: 3,
@@ -168,37 +168,37 @@ export const MEDIA_LIMITS = {
   /** Of names such as that of a voice. */
   labelCharsMax: 256,
   /**
-   * The sound of one answer: the longest text, at a quarter of the speed, has 20
+   * The audio of one answer: the longest text, at a quarter of the speed, has 20
    * minutes, which are 230 MB in stereo at 48 kHz. Beyond: 502, or the answer is cut.
    */
   speechBytesMax: 256 * MIB,
-  /** One event with sound in base64, which a worker holds: minutes of it. Beyond: 502, or the answer is cut. */
+  /** One event with audio in base64, which a worker holds: minutes of audio. Beyond: 502, or the answer is cut. */
   speechEventCharsMax: 32 * MIB,
-  /** The pictures of one answer in base64: ten at a large size. Beyond: 502. */
+  /** The images of one answer in base64: ten at a large size. Beyond: 502. */
   imageAnswerBytesMax: 96 * MIB,
-  /** The pictures that a worker holds, reading takes four times as much. Beyond: another worker is tried, then 503. */
+  /** The images that a worker holds; reading takes four times as much. Beyond: another worker is tried, then 503. */
   heldBytesMax: 128 * MIB,
 } as const;
 
-/** Videos, which are jobs at an engine. */
+/** Videos, which are jobs at a model server. */
 export const VIDEO_LIMITS = {
-  /** One film. Beyond: the answer is cut. */
+  /** Of the file of a video. Beyond: the answer is cut. */
   fileBytesMax: 4 * 1024 * MIB,
-  /** Of the picture that a film begins with. Beyond: 413. */
+  /** Of the image that a video starts with. Beyond: 413. */
   referenceBytesMax: 20 * MIB,
-  /** How long an engine may take to say how a job stands, or to delete it. */
+  /** How long a model server may take to report the state of a job, or to delete it. */
   askMs: 15_000,
-  /** An engine is asked about a job at most this often, however often clients ask. */
+  /** A model server is asked about a job at most this often, however often clients ask. */
   freshMs: 1_000,
-  /** How often edges ask about a job by themselves, so that it ends even if nobody does. */
+  /** How often edges check a job themselves, so that it ends even if no client asks. */
   sweepMs: 15_000,
-  /** Jobs that an edge asks about at a time. */
+  /** Jobs that an edge checks at a time. */
   sweptMax: 32,
-  /** A job whose engine cannot be reached for this long has failed. */
+  /** A job whose model server cannot be reached for this long fails. */
   engineLostMs: 600_000,
-  /** A job that takes longer has failed. */
+  /** A job that takes longer fails. */
   jobMs: 86_400_000,
-  /** How long a job is kept if its engine does not say. */
+  /** How long a job is kept if its model server does not say. */
   keptMs: 7 * 86_400_000,
   keptMsMax: 30 * 86_400_000,
   /** Of one page of a list, as OpenAI has it. */
@@ -211,7 +211,7 @@ export const UPLOAD_LIMITS = {
   bytesMax: 64 * MIB,
   /** Of a recording to transcribe, as OpenAI has it. Beyond: 413. */
   audioBytesMax: 25 * MIB,
-  /** Of a picture to edit, as OpenAI has it. Beyond: 413. */
+  /** Of an image to edit, as OpenAI has it. Beyond: 413. */
   imageBytesMax: 50_000_000,
   /** The whole upload: 64 MiB at 2 Mbit/s. */
   totalMs: 110_000,

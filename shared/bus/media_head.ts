@@ -2,7 +2,7 @@
 import * as z from "zod";
 
 const LINE_END = 0x0a;
-/** The headers of a file that its engine may set, beside its length. */
+/** The headers of a file that its model server may set, besides its length. */
 export const FILE_HEADERS = [
   "accept-ranges",
   "content-range",

@@ -1,6 +1,6 @@
-/** Types and sizes of picture files, read from their first bytes. */
+/** Types and sizes of image files, read from their first bytes. */
 
-/** What the head of a picture says. */
+/** What the header of an image file says. */
 export interface PictureHead {
   type: "image/png" | "image/jpeg" | "image/webp";
   width: number;

@@ -38,7 +38,7 @@ export interface FormDependencies {
 /** Text by field name; those named `x[]` are lists. */
 export type FormFields = { [name: string]: string | string[] };
 
-/** What an edge holds of an upload: the pieces that are on their way, and the next one. */
+/** What an edge holds of an upload: the pieces in flight, and the next one. */
 const HELD_BYTES = (BUS_LIMITS.piecesInFlight + 1) * BUS_LIMITS.pieceBytes;
 /** The media type of forms. */
 export const FORM_TYPE = /^multipart\/form-data\s*(;|$)/i;
@@ -93,7 +93,7 @@ export class Form {
     if (refusal !== null) throw refusal;
     this.begun = this.#begun.promise;
     this.failed = this.#failed.promise;
-    // Not both of them are awaited all the time.
+    // A rejection of either must not count as unhandled while it is not awaited.
     this.begun.catch(() => {});
     this.failed.catch(() => {});
     const totalAtMs = now() + totalMs;
@@ -209,7 +209,7 @@ export class Form {
     }
   }
 
-  /** Drops what else arrives. Idempotent. */
+  /** Drops whatever else arrives. Idempotent. */
   stop(): void {
     if (this.#isOver) return;
     this.#isOver = true;

@@ -1,4 +1,4 @@
-/** The log lines of refused requests: the first ones of a client, then a sum each minute, so that none fills the log. */
+/** The log lines of refused requests: the first ones of a client, then one summary a minute, so that no client fills the log. */
 import { REFUSAL_LOG } from "@gateway/shared/limits";
 import { siteOf } from "@gateway/shared/process/client_address";
 import type { WallNow } from "@gateway/shared/process/clock";
@@ -34,7 +34,7 @@ export class RefusalLog {
     this.#now = now;
   }
 
-  /** Writes the line, or counts it for the next sum. */
+  /** Writes the line, or counts it for the next summary. */
   add(line: RefusedRequest): void {
     const group = this.#groupOf(line);
     if (group.written < REFUSAL_LOG.linesFirst) {
@@ -47,7 +47,7 @@ export class RefusalLog {
     group.last = line;
   }
 
-  /** Writes the sums, and forgets clients without new refusals. To be called every `sumMs`, and at the end. */
+  /** Writes the summaries and forgets clients without new refusals. Call it every `sumMs` and at the end. */
   writeSums(): void {
     for (const [name, group] of this.#groups) {
       const { client, count, firstAtMs, lastAtMs, last } = group;

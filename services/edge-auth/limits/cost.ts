@@ -23,7 +23,7 @@ import { promptTokens } from "@gateway/shared/openai/tokens";
 import type { RunOutcome } from "../dispatch/outcome.ts";
 import type { Admitted } from "./limiter.ts";
 
-/** What requests without tokens cost: pictures, characters, or seconds. */
+/** What requests without tokens cost: images, characters, or seconds. */
 export interface Units {
   unit: UsageUnit;
   count: number;
@@ -89,7 +89,7 @@ export interface Cost {
  * | stopped before its first token, as its worker reported | the estimated prompt |
  * | stopped, and its worker did not report the tokens | the reservation |
  *
- * For requests without tokens, the same is true of what was made: pictures, characters
+ * For requests without tokens, the same is true of what was made: images, characters
  * spoken, or seconds. The request that begins a video keeps its reservation, which
  * is settled when the video has ended.
  */

@@ -31,11 +31,11 @@ export interface Failure {
   error: ApiError;
   /** As the client named it; null if the body was not read. */
   model: string | null;
-  /** `cut`: it had run, and its stream had begun. */
+  /** `cut`: it ran, and its stream had started. */
   how: "refused" | "failed" | "cut";
 }
 
-/** What is not written yet, of one key and day. */
+/** The counts of one key and day that are not written yet. */
 interface Batch {
   principal: Principal;
   day: string;
@@ -53,8 +53,8 @@ export type FailedRequests = ReturnType<typeof createFailedRequests>;
 
 /**
  * Sums up failed requests in memory and writes them once a second, so that a flood of
- * them is one call per key and second. While Redis is away, they are kept. What is too
- * much to keep, and what a failed call may have written, is lost: counted and logged.
+ * them is one call per key and second. While Redis is unavailable, they are kept. What
+ * exceeds the memory, and what a failed call may have written, is counted as lost.
  */
 export function createFailedRequests({ redis, catalog, now, log, onLost }: {
   redis: Pick<RedisLink, "state" | "evalScript">;
@@ -104,7 +104,7 @@ export function createFailedRequests({ redis, catalog, now, log, onLost }: {
     [lost, cause] = [0, undefined];
   };
 
-  /** Writes what is held, after what is being written. Never rejects. */
+  /** Writes what is held, once the running write is done. Never rejects. */
   const flush = (): Promise<void> => writing = writing.then(writeAll);
 
   return {

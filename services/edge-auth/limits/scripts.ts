@@ -19,7 +19,7 @@ const STATE_TTL_MS = LAST_USE_DAYS_KEPT * 86_400_000;
 const DEAD_LEASE_MS = 3_600_000;
 const LEASES_TTL_MS = 2 * DEAD_LEASE_MS;
 
-/** A video holds its slot this long until its engine has accepted it. No request for one lasts longer. */
+/** A video holds its slot this long until its model server has accepted it. No request for a video takes longer. */
 const VIDEO_START_MS = 15 * 60_000;
 /** From then on it holds the slot until it is finished, and at most this long. */
 const VIDEO_JOB_MS = 86_400_000;

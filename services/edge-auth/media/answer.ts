@@ -16,9 +16,9 @@ const KEEP_ALIVE = encoder.encode(": keep-alive\n\n");
 const LINE_END = 0x0a;
 
 /**
- * An answer as its engine sends it: sound, or a document with pictures. The first byte
- * opens the 200. A failure after that cuts the connection, which every client takes
- * for an error, or is an event of an event stream.
+ * An answer as its model server sends it: audio, or a document with images. The first
+ * byte opens the 200. A failure after that cuts the connection, which every client
+ * treats as an error; in an event stream it is an event.
  */
 export class MediaAnswer implements AnswerSink {
   readonly #options: AnswerOptions;
@@ -40,7 +40,7 @@ export class MediaAnswer implements AnswerSink {
     return this.#hasStarted;
   }
 
-  /** From now on it leaves the response alone. */
+  /** Nothing touches the response from now on. */
   detach(): void {
     this.#writer.isOver = true;
   }

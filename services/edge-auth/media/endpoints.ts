@@ -1,4 +1,4 @@
-/** The endpoints that media workers run: what is particular about each. */
+/** The endpoints that media workers run. */
 import {
   imageEditFormSchema,
   imageEditSchema,
@@ -33,17 +33,17 @@ export const SPEECH_ENDPOINT: Endpoint<SpeechRequest> = {
 };
 
 /** Checks a body, or the fields of a form, and converts it. */
-const parsePictures =
+const parseImages =
   (schema: z.ZodType<ImageRequest>) => (given: unknown, models: Catalog) => {
     const { request } = parseRequest(given, { schema, kind: "image", models });
     requireCleanJson(request);
     return request;
   };
 
-/** `POST /v1/images/generations`. Costs pictures. */
+/** `POST /v1/images/generations`. Costs images. */
 export const IMAGE_ENDPOINT: Endpoint<ImageRequest> = {
   kind: "image",
-  parse: parsePictures(imageRequestSchema),
+  parse: parseImages(imageRequestSchema),
   estimate: ({ n }) => costsOnly("images", n),
   answer: ({ stream }, options) => new MediaAnswer(options, () => stream),
 };
@@ -51,7 +51,7 @@ export const IMAGE_ENDPOINT: Endpoint<ImageRequest> = {
 /** `POST /v1/images/edits` with JSON. */
 export const IMAGE_EDIT_ENDPOINT: Endpoint<ImageRequest> = {
   ...IMAGE_ENDPOINT,
-  parse: parsePictures(imageEditSchema),
+  parse: parseImages(imageEditSchema),
 };
 
 /** `POST /v1/images/edits` with a form. */
@@ -62,7 +62,7 @@ export const IMAGE_EDIT_UPLOAD: UploadEndpoint<ImageRequest> = {
     fileBytesMax: UPLOAD_LIMITS.imageBytesMax,
   },
   parse({ fields, files }, models) {
-    const request = parsePictures(imageEditFormSchema)(fields, models);
+    const request = parseImages(imageEditFormSchema)(fields, models);
     requireFiles(files, "image", [1, MEDIA_LIMITS.editedImagesMax]);
     requireFiles(files, "mask", [0, 1]);
     return request;

@@ -40,7 +40,7 @@ import type { FailedRequests } from "../limits/failed_requests.ts";
 /** Redis usually frees a slot within a millisecond; a stalled Redis must not delay answers. */
 export const SLOT_HOLD_MS = 75;
 
-/** What is particular about an endpoint. */
+/** What differs between endpoints. */
 export interface Endpoint<Request extends JobRequest> {
   /** The kind of its models. */
   kind: ModelKind;
@@ -57,7 +57,7 @@ export interface AnswerOptions {
   out: ResponseOutput;
   /** Headers of the 200, beside those of its type. */
   headers: HeaderFields;
-  /** What an admitted request reserved for the video that it begins. */
+  /** What an admitted request reserved for the video that it starts. */
   video: Reservation | null;
   now: MonotonicNow;
   /** A stream is opened after this long even without a first byte; 0: never. */

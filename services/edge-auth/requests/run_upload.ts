@@ -21,7 +21,7 @@ import {
 } from "./run_request.ts";
 import type { AnswerSink } from "../dispatch/outcome.ts";
 
-/** The receiver of an answer that somebody else may give instead. */
+/** The receiver of an answer, which an error may replace. */
 export interface UploadAnswer extends AnswerSink {
   detach(): void;
 }
@@ -53,7 +53,7 @@ export async function runUpload<Request extends JobRequest>(
   try {
     if (await form.begun === "left") return abandon(response);
     const model = modelOf(form.fields, endpoint.kind, catalog);
-    // Without a model there is only the error to find, and nowhere to send the file.
+    // Without a model the request is refused, and there is no worker to send the file to.
     if (model === null) endpoint.parse(form, catalog);
     else await upload(call, principal, { endpoint, form, model }, dependencies);
   } finally {

@@ -13,12 +13,12 @@ import type { Dispatcher, StartedRun } from "../dispatch/dispatcher.ts";
 import type { RunJob } from "../dispatch/run.ts";
 import type { UploadAnswer } from "../requests/run_upload.ts";
 
-/** What engines say about a video is clipped to less. */
+/** Bounds an answer about a video; workers clip what model servers say to less. */
 const BYTES_MAX = 1024 * 1024;
 
 /**
- * Collects what a worker says about a video. Nothing of it reaches a client before it is
- * whole, so that another worker may take over until then.
+ * Collects a worker's answer about a video. No part of it reaches a client before it is
+ * complete, so that another worker may take over until then.
  */
 export class EngineAnswer implements UploadAnswer {
   readonly hasStarted = false;
@@ -28,7 +28,7 @@ export class EngineAnswer implements UploadAnswer {
   #bytes: Uint8Array[] = [];
   #size = 0;
 
-  /** `onOver` is called once, with null if nothing is said, unless nobody waits any more. */
+  /** `onOver` is called once, with null for an empty answer, unless the client has disconnected. */
   constructor(
     run: () => StartedRun,
     onOver: (result: EngineVideo | ApiError | null) => void,
@@ -81,14 +81,14 @@ export class EngineAnswer implements UploadAnswer {
   }
 }
 
-/** The error of an answer that says nothing, or too much. */
+/** The error for an answer that is empty or too large. */
 export const unread = () =>
   new ApiError(
     "upstream_invalid",
     "The answer of the model server cannot be understood.",
   );
 
-/** Asks the engine of a video, and resolves with what it says: null for one that it has deleted. Rejects with an `ApiError`. */
+/** Asks the model server of a video. Resolves with its answer, null for a deleted video; rejects with an `ApiError`. */
 export function askEngine(
   request: VideoRequest,
   dispatcher: Pick<Dispatcher, "start">,

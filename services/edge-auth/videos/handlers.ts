@@ -1,4 +1,4 @@
-/** `/v1/videos`: what is particular about each of its requests. */
+/** The requests of `/v1/videos`. */
 import type { Principal } from "@gateway/shared/keys/record";
 import { VIDEO_LIMITS } from "@gateway/shared/limits";
 import { SCOPE_OF_KIND } from "@gateway/shared/models/kinds";
@@ -42,7 +42,7 @@ export interface VideoDependencies extends RunRequestDependencies {
 }
 
 const ID = /^video_[0-9a-f]{32}$/;
-/** One part of a file. Others are ignored, which RFC 9110 allows: the answer is the whole file. */
+/** One part of a file. Other ranges are ignored, as RFC 9110 allows: the answer is the whole file. */
 const RANGE = /^bytes=(\d{1,15}-\d{0,15}|-\d{1,15})$/;
 const IF_RANGE = /^[\x20-\x7e]{1,200}$/;
 const SCOPE = SCOPE_OF_KIND.video;
@@ -112,7 +112,7 @@ export async function remixVideo(
 
 type Creation = Extract<VideoRequest, { prompt: string }>;
 
-/** What starts a job, for one request. Its seconds are counted when the film is made. */
+/** The endpoint that starts a job, for one request. The seconds are counted when the video completes. */
 function creation(
   { videos }: VideoDependencies,
   remixed: VideoJob | null,
@@ -166,7 +166,7 @@ function secondsAsked(request: VideoRequest, remixed: VideoJob | null) {
 const asApiError = (error: unknown) =>
   error instanceof ApiError ? error : internalError(error);
 
-/** `GET /v1/videos`: from the registry alone, as its jobs were when an edge last asked. */
+/** `GET /v1/videos`: from the registry alone, with the state that an edge last saw. */
 export async function listVideos(
   { exchange }: RunCall,
   principal: Principal,
@@ -208,7 +208,7 @@ export async function deleteVideo(
   id: string,
 ): Promise<void> {
   const job = await findJob(principal, id, deps);
-  // One that has completed in the meantime was made.
+  // A video that has completed in the meantime is charged.
   await deps.videos.remove(await deps.videos.refresh(job) ?? notFound());
   const object = "video.deleted";
   sendJson(exchange.response, { id, object, deleted: true });
@@ -276,7 +276,7 @@ function notFound(): never {
   throw new ApiError("not_found", "There is no video with this id.");
 }
 
-/** The parameters of an address. Throws an `ApiError` for the first wrong one. */
+/** The query parameters. Throws an `ApiError` for the first invalid one. */
 function readQuery<Schema extends z.ZodType>(
   schema: Schema,
   query: string,

@@ -1,7 +1,7 @@
 /**
- * The registry of videos in Redis: the only place that knows which engine has a job, and
- * whose it is. A job belongs to an owner, so it outlives the key that created it. It
- * begins and ends here.
+ * The registry of videos in Redis: the only place that records the owner of a job and the
+ * backend that runs it. A job belongs to an owner, so it outlives the key that created
+ * it.
  */
 import { USAGE_UNITS } from "@gateway/shared/keys/limiter_state";
 import { DUE_JOBS_KEY, jobKey, jobsKey } from "@gateway/shared/keys/record";
@@ -11,7 +11,7 @@ import type { RedisLink } from "@gateway/shared/redis/link";
 import { defineScript, type RedisScript } from "@gateway/shared/redis/script";
 import * as z from "zod";
 
-/** A job. Never holds its prompt. Times of clients in Unix seconds, others in ms. */
+/** A job, without its prompt. Times that clients see are in Unix seconds, others in ms. */
 const jobSchema = z.object({
   ...videoSchema.omit({ object: true, prompt: true }).shape,
   /** What its key and owner are charged when it ends. */
@@ -25,12 +25,12 @@ const jobSchema = z.object({
       .nullable(),
   }),
   backend: z.string(),
-  /** The backend's name for it. */
+  /** The job's id at the backend. */
   engineId: z.string(),
   createdAtMs: z.number(),
-  /** When the engine last said how it stands. */
+  /** When the model server last reported the state. */
   seenAtMs: z.number(),
-  /** Since when the engine cannot be asked; null while it can. */
+  /** Since when the model server cannot be reached; null while it can. */
   lostAtMs: z.number().nullable(),
   expires_at: z.number(),
 });
@@ -43,7 +43,7 @@ export const ownerOf = ({ reservation }: VideoJob): string =>
   reservation.principal.ownerId;
 
 const MS_PER_SECOND = 1_000;
-/** Read at once for a list. */
+/** How many jobs one read of a list takes. */
 const BATCH = 100;
 const DEADLINE_MS = 1_000;
 const OVER = VIDEO_STATUSES.slice(2).map((each) => `status == '${each}'`);
@@ -51,7 +51,7 @@ const OVER = VIDEO_STATUSES.slice(2).map((each) => `status == '${each}'`);
 /**
  * ```
  * KEYS  1 job:{owner}:<id>   2 jobs:{owner}
- * ARGV  1 status   2 job   3 when it expires, Unix ms   4 id   5 created at ms   6 how long jobs are kept
+ * ARGV  1 status   2 job   3 when it expires, Unix ms   4 id   5 created at ms   6 ms that jobs are kept
  * ```
  */
 const BEGIN = defineScript(
@@ -67,7 +67,7 @@ call('PEXPIRE', KEYS[2], ARGV[6])
 );
 
 /**
- * Writes how a job stands, unless it has ended or was deleted.
+ * Writes the state of a job, unless it has ended or was deleted.
  *
  * ```
  * KEYS  1 job:{owner}:<id>
@@ -118,12 +118,12 @@ export interface JobPage {
   after?: string | undefined;
 }
 
-/** Rejects as the link does. */
+/** Its functions reject with the errors of the link. */
 export type VideoJobs = ReturnType<typeof createVideoJobs>;
 
 export function createVideoJobs({ redis, sweepMs = VIDEO_LIMITS.sweepMs }: {
   redis: Pick<RedisLink, "command" | "evalScript">;
-  /** How long after it began, or was last due, a job is due. */
+  /** How long after its start, or after it was last due, a job is due. */
   sweepMs?: number;
 }) {
   const options = { deadlineMs: DEADLINE_MS };
@@ -146,7 +146,7 @@ export function createVideoJobs({ redis, sweepMs = VIDEO_LIMITS.sweepMs }: {
     async begin(job: VideoJob): Promise<void> {
       const { id, createdAtMs } = job;
       const ownerId = ownerOf(job);
-      // First, so that no job is registered that nobody would end.
+      // First, so that every registered job is checked until it ends.
       const dueMs = String(createdAtMs + sweepMs);
       await command("ZADD", DUE_JOBS_KEY, dueMs, `${ownerId}:${id}`);
       await redis.evalScript(
@@ -159,7 +159,7 @@ export function createVideoJobs({ redis, sweepMs = VIDEO_LIMITS.sweepMs }: {
         options,
       );
     },
-    /** Writes how a job stands. False if it has ended or was deleted before; then nothing was written. */
+    /** Writes the state of a job. False if it had ended or was deleted: then nothing is written. */
     async update(job: VideoJob): Promise<boolean> {
       const keys = [jobKey(ownerOf(job), job.id)];
       return await redis.evalScript(UPDATE, keys, written(job), options) === 1;
@@ -207,7 +207,7 @@ export function createVideoJobs({ redis, sweepMs = VIDEO_LIMITS.sweepMs }: {
         return { ownerId, id };
       });
     },
-    /** The job needs nobody who looks after it any more. */
+    /** Edges stop checking the job. */
     async release(ownerId: string, id: string): Promise<void> {
       await command("ZREM", DUE_JOBS_KEY, `${ownerId}:${id}`);
     },

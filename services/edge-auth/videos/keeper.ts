@@ -30,9 +30,9 @@ export interface VideoKeeperOptions {
 const MS_PER_SECOND = 1_000;
 /** How often an edge looks for jobs that are due. */
 const LOOK_MS = 5_000;
-/** OpenAI's default, for requests and engines that state no length: what is unknown is not free. */
+/** OpenAI's default, for requests and model servers that state no length: an unknown length is not free. */
 export const SECONDS_DEFAULT = 4;
-/** The engine is at fault, and not what is between it and the edge. */
+/** The model server is at fault, not the gateway. */
 const ENGINE_FAULTS: readonly ErrorCode[] = [
   "upstream_error",
   "upstream_unreachable",
@@ -42,7 +42,7 @@ const ENGINE_FAULTS: readonly ErrorCode[] = [
   "service_unavailable",
 ];
 
-/** Whole seconds of a film. */
+/** The length of a video in whole seconds. */
 function secondsOf({ seconds }: VideoJob): number {
   return Math.ceil(Number(seconds)) || SECONDS_DEFAULT;
 }
@@ -70,7 +70,7 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
     error: { code: "video_lost", message },
   });
 
-  /** How a job stands now, as far as its engine can be asked. */
+  /** The current state of a job, or the last known one if its model server cannot be asked. */
   const look = async (job: VideoJob): Promise<VideoJob> => {
     const nowMs = wallNow();
     const { backends = [] } = catalog.get(job.model) ?? {};
@@ -102,7 +102,7 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
     const next = await look(job);
     if (next === job) return job;
     if (isOver(next)) {
-      // First: an edge that is lost in between leaves a job that is looked at again.
+      // Settle first: if this edge is lost before the update, another one checks the job again.
       const isMade = next.status === "completed";
       const seconds = isMade ? secondsOf(next) : 0;
       if (await limiter.endVideo(next.reservation, seconds)) {
@@ -114,7 +114,7 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
         if (isMade) onMade(model, seconds);
       }
     }
-    // Unless somebody else was faster, and perhaps knows more.
+    // Another edge may have been faster; its state wins.
     return await jobs.update(next)
       ? next
       : await jobs.find(ownerOf(job), job.id);
@@ -123,7 +123,7 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
   /** What is being asked now, by the ids of the jobs. */
   const asking = new Map<string, Promise<VideoJob | null>>();
 
-  /** Asks the engine how a job stands, unless that is known. Null if it was deleted in the meantime. */
+  /** Asks the model server for the state of a job, unless it is known. Null if the job was deleted in the meantime. */
   const refresh = async (job: VideoJob): Promise<VideoJob | null> => {
     const { id, seenAtMs } = job;
     if (isOver(job) || wallNow() - seenAtMs < limits.freshMs) return job;
@@ -145,8 +145,8 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
 
   return {
     /**
-     * Registers the job that an engine has started. If that fails, the engine is asked to
-     * delete it, and the client gets an error: no job runs that nobody knows.
+     * Registers the job that a model server has started. If that fails, the server is asked
+     * to delete it, and the client gets an error, so that no job runs unregistered.
      */
     async begin(
       video: EngineVideo,
@@ -174,7 +174,7 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
         video,
         nowMs,
       );
-      // One that is over already ends when it is looked at, as every other does.
+      // A job that is already over ends at its next refresh, like any other.
       if (isOver(job)) Object.assign(job, { status: "queued", seenAtMs: 0 });
       try {
         await jobs.begin(job);
@@ -188,7 +188,7 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
         throw redisFailure(error);
       }
     },
-    /** Frees what was reserved for a video that was not begun. */
+    /** Frees the reservation of a video that was not started. */
     release: (reservation: VideoJob["reservation"]) =>
       limiter.releaseVideo(reservation),
     refresh: (job: VideoJob) => orUnavailable(refresh(job)),
@@ -196,7 +196,7 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
       orUnavailable(jobs.find(ownerId, id)),
     list: (...query: Parameters<VideoJobs["list"]>) =>
       orUnavailable(jobs.list(...query)),
-    /** Deletes a job at its engine, if that can, and here. One that has not ended is charged nothing. */
+    /** Deletes a job at its model server, if the backend still exists, and here. A job that has not ended costs nothing. */
     async remove(job: VideoJob): Promise<void> {
       const { backends = [] } = catalog.get(job.model) ?? {};
       const isThere = backends.some(({ name }) => name === job.backend);
@@ -204,7 +204,7 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
       if (!isOver(job)) await limiter.endVideo(job.reservation, 0);
       await orUnavailable(jobs.remove(job));
     },
-    /** Asks about jobs that are due from now on. */
+    /** Starts checking jobs that are due. */
     start(): void {
       timer ??= setInterval(() => {
         sweeping ??= sweep().catch((error: unknown) =>
@@ -218,7 +218,7 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
   };
 }
 
-/** The job with what its engine says. What that does not say remains. */
+/** The job, updated with what its model server says. */
 function stated(
   job: VideoJob,
   { status, progress, error, ...video }: EngineVideo,

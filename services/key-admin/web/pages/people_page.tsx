@@ -62,7 +62,7 @@ async function showView<T>(
     c,
     {
       title: "People",
-      lead: "All owners, their use and their keys. Only operators see this.",
+      lead: "All owners, with usage and keys. Only operators see this.",
     },
     <>
       <section class="card">
