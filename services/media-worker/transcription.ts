@@ -174,7 +174,12 @@ function statedSeconds({ usage, duration }: JsonObject): number | null {
 function secondsOf(file: Uint8Array): number {
   const view = new DataView(file.buffer, file.byteOffset, file.length);
   const isWav = file.length >= 44 && view.getUint32(0) === 0x52494646 &&
-    view.getUint32(8) === 0x57415645;
-  const rate = isWav ? view.getUint32(28, true) : BYTES_PER_SECOND;
-  return Math.max(1, Math.ceil(file.length / Math.max(1, rate)));
+    view.getUint32(8) === 0x57415645 && view.getUint32(12) === 0x666d7420;
+  // Channels, samples, bits: players ignore the rate of bytes, which may claim anything.
+  const bits = isWav
+    ? view.getUint16(22, true) * view.getUint32(24, true) *
+      view.getUint16(34, true)
+    : 0;
+  const rate = bits / 8 || BYTES_PER_SECOND;
+  return Math.max(1, Math.ceil(file.length / rate));
 }

@@ -39,7 +39,7 @@ type CallFor<Action extends VideoRequest["action"]> = VideoCall<
 const OBJECT_BYTES_MAX = 256 * 1024;
 const ID_CHARS_MAX = 1_024;
 const TEXT_CHARS_MAX = 1_000;
-/** No film is longer: another number is none, and would be charged. */
+/** No video is longer: another number is none, and would be charged. */
 const SECONDS_MAX = 86_400;
 const MADE = [200, 201, 202];
 /** How engines say that there is no such path, method or job. */
