@@ -91,7 +91,7 @@ export interface Cost {
  *
  * For requests without tokens, the same is true of what was made: images, characters
  * spoken, or seconds. The request that begins a video keeps its reservation, which
- * is settled when the video has ended.
+ * is settled when the video has ended; it stays charged if the client has left.
  */
 export function costOf(run: RunOutcome, estimate: Estimate): Cost {
   const { kind, usage, completionTokens, cancelReason, isFinal } = run;
@@ -100,8 +100,11 @@ export function costOf(run: RunOutcome, estimate: Estimate): Cost {
     completionTokens: completion,
     kind,
   });
+  // Leaving an engine does not stop a video that it has begun.
+  const mayRunOn = kind === "cancelled" &&
+    estimate.units?.unit === "videoSeconds";
   const isUnknown = run.dispatchMs !== null && completionTokens === 0 &&
-    (kind === "complete" || cancelReason !== null && !isFinal);
+    (kind === "complete" || cancelReason !== null && (!isFinal || mayRunOn));
   if (estimate.units !== null) {
     return { ...cost(0, 0), unitsMade: isUnknown ? null : completionTokens };
   }

@@ -84,6 +84,19 @@ Deno.test("costOf() of what is made instead of tokens: unknown where the tokens 
   }
 });
 
+Deno.test("costOf() of a request to begin a video: one that a client leaves may have begun it", () => {
+  const units = { unit: "videoSeconds", count: 8 } as const;
+  const rows = [
+    ...[[complete, null], [failed, 0], [lost, 0], [late, 0]] as const,
+    ...[[left, null], [unheard, null]] as const,
+    [{ ...left, dispatchMs: null }, 0],
+  ] as const;
+  for (const [end, unitsMade] of rows) {
+    const cost = costOf(end, { promptTokens: 0, totalTokens: 0, units });
+    assert.equal(cost.unitsMade, unitsMade, JSON.stringify(end));
+  }
+});
+
 Deno.test("estimateTokens() of answers: a default without max_tokens, thinking on top, the model's bound, for each choice", () => {
   const { max_tokens: _, ...open } = chatRequest({});
   const table: [part: Partial<ChatRequest>, max: number, tokens: number][] = [
