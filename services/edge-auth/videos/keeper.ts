@@ -70,15 +70,24 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
     error: { code: "video_lost", message },
   });
 
+  /** A job whose model server cannot be asked has failed once that has lasted. */
+  const lost = (job: VideoJob, nowMs: number, message: string): VideoJob => {
+    const lostAtMs = job.lostAtMs ?? nowMs;
+    return nowMs - lostAtMs < limits.engineLostMs
+      ? { ...job, seenAtMs: nowMs, lostAtMs }
+      : failed(job, message);
+  };
+
   /** The current state of a job, or the last known one if its model server cannot be asked. */
   const look = async (job: VideoJob): Promise<VideoJob> => {
     const nowMs = wallNow();
-    const { backends = [] } = catalog.get(job.model) ?? {};
-    if (!backends.some(({ name }) => name === job.backend)) {
-      return failed(job, "The model server of this video was removed.");
-    }
     if (nowMs - job.createdAtMs > limits.jobMs) {
       return failed(job, "The model server did not finish this video in time.");
+    }
+    const { backends = [] } = catalog.get(job.model) ?? {};
+    // While edges are replaced, another one may have a newer list.
+    if (!backends.some(({ name }) => name === job.backend)) {
+      return lost(job, nowMs, "The model server of this video was removed.");
     }
     try {
       const video = await ask(job, "retrieve");
@@ -90,10 +99,8 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
         return failed(job, "The model server no longer has this video.");
       }
       if (!ENGINE_FAULTS.includes(error.code)) return job;
-      const lostAtMs = job.lostAtMs ?? nowMs;
-      return nowMs - lostAtMs < limits.engineLostMs
-        ? { ...job, seenAtMs: nowMs, lostAtMs }
-        : failed(job, "The model server of this video cannot be reached.");
+      const message = "The model server of this video cannot be reached.";
+      return lost(job, nowMs, message);
     }
   };
 
