@@ -30,14 +30,14 @@ import { passOnVideo } from "./videos.ts";
 
 /** Options of {@link Engine}. */
 export interface EngineOptions extends ModelServerOptions {
-  /** Shared by all engines of the process. */
+  /** Shared by all model servers of the process. */
   memory: AnswerMemory;
   /** Returns text that occurs in no upload, of letters and digits. */
   newBoundary: () => string;
 }
 
 /**
- * A server that speaks, draws or listens. One call of `run` is one attempt; nothing is repeated.
+ * A model server for speech, images, transcriptions or videos. One call of `run` is one attempt; nothing is repeated.
  * Its errors are those of {@link ModelServer}.
  */
 export class Engine {
@@ -70,7 +70,7 @@ export class Engine {
     );
   }
 
-  /** Passes on the engine's answer, and returns what was made, see {@link MediaAnswer}. */
+  /** Passes on the server's answer, and returns what was made, see {@link MediaAnswer}. */
   async run(
     request: MediaRequest,
     call: JobCall,
@@ -158,7 +158,7 @@ export class Engine {
       ...this.#form(`/audio/${path}`, accept, form),
       call,
       signal: call.signal,
-      // The text of a recording may only come when all of it was heard.
+      // The text of a recording may not start before the whole recording was processed.
       mustBeginSoon: request.stream,
     }, (response) => {
       const read = this.#read;

@@ -1,4 +1,4 @@
-/** Reads what engines send, right or wrong. */
+/** Reads what model servers send, valid or not. */
 import { textTokens } from "@gateway/shared/openai/tokens";
 import { isJsonObject } from "@gateway/shared/process/error_text";
 import { invalidAnswer } from "@gateway/shared/upstream/errors";
@@ -12,9 +12,9 @@ import type { Redact } from "@gateway/shared/upstream/redact";
 import { frameError } from "@gateway/shared/upstream/refusal";
 import { SseParser } from "@gateway/shared/upstream/sse_parser";
 
-/** How the answer of an engine is read. */
+/** How the answer of a model server is read. */
 export interface ReadOptions {
-  /** How long the engine may pause within its answer. */
+  /** How long the server may pause within its answer. */
   betweenMs: number;
   redact: Redact;
 }
@@ -28,8 +28,8 @@ export interface EngineEvent {
 const DONE = "[DONE]";
 
 /**
- * The events of an answer, one by one: more is read when the last one has been dealt
- * with. Ends with `[DONE]` or the end of the stream. Comments extend no deadline.
+ * The events of an answer, one by one: more is read when the last one has been
+ * handled. Ends with `[DONE]` or the end of the stream. Comments extend no deadline.
  * Rejects with an `UpstreamError` for an error event, or anything that is not JSON.
  */
 export async function* eventsOf(
@@ -48,7 +48,7 @@ export async function* eventsOf(
     if (piece === null) {
       isOver = true;
       const rest = parser.end();
-      // It may be cut, and then the end of the stream is what is wrong.
+      // It may be cut: then the end of the stream is the error to report.
       if (parseJson(rest) !== undefined) onEvent(rest, "");
     } else parser.push(piece);
     const isData = events.length > 0 || parser.isInEvent;
@@ -76,7 +76,7 @@ function parseEvent(text: string, name: string, redact: Redact): EngineEvent {
 export const isError = ({ error }: JsonObject): boolean =>
   isJsonObject(error) || textOf(error) !== "";
 
-/** The usage as the engine states it or, since clients rely on the member, an estimate of the input. */
+/** The usage that the server states or, since clients rely on this member, an estimate of the input. */
 export function usageOf(stated: unknown, input: string): JsonObject {
   if (isJsonObject(stated) && typeof stated.total_tokens === "number") {
     return stated;

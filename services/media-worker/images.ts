@@ -1,4 +1,4 @@
-/** Pictures: requests to engines, and the answers to them. */
+/** Images: requests to model servers, and their answers. */
 import { Buffer } from "node:buffer";
 import type { UploadedFile } from "@gateway/shared/bus/job";
 import { MEDIA_LIMITS } from "@gateway/shared/limits";
@@ -35,7 +35,7 @@ const DATA_URL = /^data:[^,]{0,200};base64,/;
 const DATA_URL_CHARS_MAX = 256;
 /** Written at once. */
 const PIECE_CHARS = 64 * 1024;
-/** Options that are sent if the client chose them. `auto` is what an engine does without the option, which some refuse. */
+/** Options that are sent if the client chose them. `auto` means the same as no option, and some servers refuse it. */
 const OPTIONS = [
   "size",
   "quality",
@@ -47,19 +47,19 @@ const OPTIONS = [
   "user",
   "input_fidelity",
 ] as const satisfies readonly (keyof ImageRequest)[];
-/** What an answer says about its pictures, and what events say if the engine does not. */
+/** What an answer says about its images, and what events say if the server does not. */
 const ABOUT = [
   ["background", "auto"],
   ["output_format", "png"],
   ["quality", "auto"],
   ["size", "auto"],
 ] as const;
-/** The events of engines, whichever of the two endpoints they name. */
+/** The events of model servers, whichever of the two endpoints they name. */
 const EVENT = /^image_(?:generation|edit)\.(completed|partial_image)$/;
 type EventKind = "completed" | "partial_image";
 const EVENT_PREFIX = { generate: "image_generation", edit: "image_edit" };
 
-/** What an engine is asked for. Pictures are always requested in base64. */
+/** What a server is asked for. Images are always requested in base64. */
 function askedOf(
   request: ImageRequest,
   { model, image_format_field: field = "response_format" }: ImageConfig,
@@ -67,7 +67,7 @@ function askedOf(
   const asked: JsonObject = { model, prompt: request.prompt };
   if (field !== "none") asked[field] = "b64_json";
   if (request.n > 1) asked.n = request.n;
-  // Without unfinished pictures its only event would be the whole answer, and some engines refuse to stream.
+  // Without partial images the only event would be the whole answer, and some servers refuse to stream.
   if (hasPartials(request)) {
     asked.stream = true;
     asked.partial_images = request.partial_images;
@@ -82,13 +82,13 @@ type ImageConfig = Pick<BackendConfig, "model" | "image_format_field">;
 const hasPartials = ({ stream, partial_images = 0 }: ImageRequest) =>
   stream && partial_images > 0;
 
-/** The body of a request for new pictures. */
+/** The body of a request for new images. */
 export const encodeImageBody = (
   request: ImageRequest,
   config: ImageConfig,
 ): string => JSON.stringify(askedOf(request, config));
 
-/** The form of a request to edit pictures: engines take no JSON for it. The model comes first, the files last. */
+/** The form of a request to edit images: model servers do not take JSON. The model comes first, the files last. */
 export function encodeEditForm(
   request: ImageRequest,
   config: ImageConfig,
@@ -106,7 +106,7 @@ export function encodeEditForm(
   return encodeForm(fields, named, boundary);
 }
 
-/** One attempt to get pictures. */
+/** One attempt to get images. */
 export interface ImageCall {
   request: ImageRequest;
   server: ModelServer;
@@ -118,18 +118,18 @@ export interface ImageCall {
   endsAtMs: number;
 }
 
-/** A picture, and what its engine says about it. */
+/** An image, and what its server says about it. */
 interface Picture {
   base64: string;
   data: JsonObject;
 }
 
-/** A request to an engine. */
+/** A request to a model server. */
 export type EncodedRequest = Pick<ServerRequest, "encode" | "body">;
 
 /**
- * Sends a request to an engine and passes on its pictures: in one document or, with
- * `stream`, as events, whichever of the two the engine sends. Rejects with an
+ * Sends a request to a model server and passes on its images: in one document or, with
+ * `stream`, as events, whichever of the two the server sends. Rejects with an
  * `UpstreamError`, or with `overloaded` if there is no memory for them.
  */
 export async function passOnPictures(
@@ -141,10 +141,10 @@ export async function passOnPictures(
     ...encoded,
     call: answer.call,
     signal: answer.call.signal,
-    // The first bytes of a finished picture take as long as the picture.
+    // The first bytes of a complete image take as long as the image.
     mustBeginSoon: hasPartials(request),
   };
-  // Null: the pictures were passed on as they came.
+  // Null: the images were passed on as they arrived.
   const whole = await server.exchange(sent, async (response) => {
     const { contentType } = response.head;
     if (contentType === EVENT_STREAM) return await readEvents(response, call);
@@ -165,7 +165,7 @@ export async function passOnPictures(
   await writeEvent("completed", { ...first, data: whole.about }, call);
 }
 
-/** The pictures of an answer, and what else it says. */
+/** The images of an answer, and what else it says. */
 interface Whole {
   items: JsonObject[];
   about: JsonObject;
@@ -184,7 +184,7 @@ async function readBytes(
     if (piece === null) return Buffer.concat(pieces);
     pieces.push(piece.slice());
     held.set(before + BYTES_MAX - connection.bytesLeft);
-    // Not earlier: some engines send a head long before they have a picture.
+    // Not earlier: some servers send a head long before they have an image.
     deadlines.arm("betweenTokens", read.betweenMs);
   }
 }
@@ -203,8 +203,8 @@ function wholeOf(about: JsonObject): Whole {
 }
 
 /**
- * Passes on the pictures of events. If the client wants a document, returns the finished
- * ones instead.
+ * Passes on the images of events. If the client wants a document, returns the final ones
+ * instead.
  */
 async function readEvents(
   response: ServerResponse,
@@ -240,7 +240,7 @@ function kindOf(type: string): EventKind | null {
   return kind === "completed" || kind === "partial_image" ? kind : null;
 }
 
-/** The picture in base64. One that the engine only points to is fetched from it. */
+/** The image in base64. If the server only sends its URL, it is fetched from that server. */
 async function base64Of(data: JsonObject, call: ImageCall): Promise<string> {
   const inline = textOf(data.b64_json);
   const given = inline === "" ? textOf(data.url) : inline;
@@ -256,7 +256,7 @@ async function base64Of(data: JsonObject, call: ImageCall): Promise<string> {
   return base64;
 }
 
-/** Fetches a picture from the engine itself: no other server, no redirect. */
+/** Fetches an image from the model server itself: no other server, no redirect. */
 async function fetchPicture(address: string, call: ImageCall): Promise<string> {
   const { server, answer } = call;
   const url = server.ownUrl(address);
@@ -279,7 +279,7 @@ async function fetchPicture(address: string, call: ImageCall): Promise<string> {
     if (picture.length === 0) throw truncatedAnswer("An empty image");
     return picture.toString("base64");
   } catch (error) {
-    // What the engine refuses here, the client did not ask for.
+    // The client did not send this request, so its refusal is the server's fault.
     if (!(error instanceof UpstreamError) || error.fault !== "request") {
       throw error;
     }
@@ -287,7 +287,7 @@ async function fetchPicture(address: string, call: ImageCall): Promise<string> {
   }
 }
 
-/** Passes on a picture between two texts, without a copy of the whole. */
+/** Passes on an image between two texts, without copying it. */
 async function writePicture(
   [before, base64, after]: readonly [string, string, string],
   { answer }: ImageCall,

@@ -63,7 +63,7 @@ export async function runMedia(
   return { usage: null, tokens: made };
 }
 
-/** What was sent with a request. Rejects what is no picture where one is needed. */
+/** The files of a request. Rejects a file that is not an image where one is needed. */
 function filesOf(request: MediaRequest, uploaded: JobCall["files"]) {
   if (request.kind === "image" && request.task === "edit") {
     return pictureFiles(request, uploaded);

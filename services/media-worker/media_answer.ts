@@ -22,10 +22,10 @@ const encoder = new TextEncoder();
 
 /**
  * The answer to one attempt: its head, then bytes, as fast as the client takes them.
- * Nothing is sent before the engine has made something.
+ * Nothing is sent before the model server has made something.
  */
 export class MediaAnswer {
-  /** What has been made, in the unit that such requests cost: characters spoken, or pictures. */
+  /** What has been made, in the unit that such requests cost: characters spoken, or images. */
   made = 0;
   head: MediaHead;
   #isOpen = false;
@@ -40,7 +40,7 @@ export class MediaAnswer {
     this.head = { content_type: mediaTypeOf(request) };
   }
 
-  /** The engine has begun to answer: nothing is repeated from now on. */
+  /** The model server has started to answer: nothing is repeated from now on. */
   begin(): void {
     if (this.#progress.hasSent) return;
     this.#progress.hasSent = true;
@@ -49,7 +49,7 @@ export class MediaAnswer {
 
   /**
    * Passes on the next part; the first one, even if it is empty, sends the head. If the client is slow, waits for it and suspends the
-   * `deadlines` of the engine. Rejects when the answer is no longer needed, or the
+   * `deadlines` of the server. Rejects when the answer is no longer needed, or the
    * attempt has ended.
    */
   async write(
@@ -84,7 +84,7 @@ export class MediaAnswer {
   }
 }
 
-/** By the request, whatever the engine says: each one calls the formats as it likes. */
+/** Follows the request, because each server names the formats differently. */
 function mediaTypeOf(request: MediaRequest): string {
   if (request.stream) return EVENT_STREAM;
   switch (request.kind) {

@@ -1,4 +1,4 @@
-/** The pictures that clients send with requests, checked before an engine gets them. */
+/** The images that clients send with requests, checked before a model server gets them. */
 import type { UploadedFile } from "@gateway/shared/bus/job";
 import { MEDIA_LIMITS } from "@gateway/shared/limits";
 import type { ImageRequest } from "@gateway/shared/openai/media";
@@ -6,16 +6,16 @@ import type { ErrorCode } from "@gateway/shared/openai/error";
 import { type PictureHead, pictureHead } from "@gateway/shared/openai/picture";
 import { UpstreamError } from "@gateway/shared/upstream/errors";
 
-/** A file, and the field that a client knows it by. */
+/** A file, and the client's name of its field. */
 interface Sent extends UploadedFile {
   param: string;
 }
 
 /**
- * The pictures of a request, uploaded or within its JSON, with the types that they really
+ * The images of a request, uploaded or within its JSON, with the types that they really
  * have; first those to edit, then the mask. Throws an `UpstreamError` that blames the
- * request for a file that is no picture, one that would be huge, or a mask that does not
- * fit the first picture.
+ * request for a file that is not an image, one that would be huge, or a mask that does
+ * not fit the first image.
  */
 export function pictureFiles(
   request: ImageRequest,
@@ -32,7 +32,7 @@ export function pictureFiles(
   return sent.map((file, index) => typed(file, heads[index]));
 }
 
-/** The picture that a film begins with, if there is one, checked in the same way. */
+/** The image that a video starts with, if there is one, checked in the same way. */
 export function referenceFiles(
   imageUrl: string | undefined,
   uploaded: readonly UploadedFile[],
@@ -116,7 +116,7 @@ function requireMask(
   );
 }
 
-/** Every engine would refuse the request. */
+/** Every model server would refuse the request. */
 function fault(
   param: string,
   expected: string,

@@ -1,4 +1,4 @@
-/** Speech: requests to engines, and the sound that they send. */
+/** Speech: requests to model servers, and the audio that they send. */
 import { MEDIA_LIMITS } from "@gateway/shared/limits";
 import type { BackendConfig } from "@gateway/shared/models/catalog";
 import type { SpeechRequest } from "@gateway/shared/openai/media";
@@ -22,12 +22,12 @@ import {
 } from "./events.ts";
 import { EVENT_STREAM, type MediaAnswer } from "./media_answer.ts";
 
-/** The largest body that is read because it should have been sound. */
+/** The largest body that is read for its error when it should have been audio. */
 const OTHER_BYTES_MAX = 64 * 1024;
-/** The formats in which vLLM-Omni sends sound while it makes it. */
+/** The formats that vLLM-Omni can stream. */
 const STREAMED = /^(pcm|wav)$/;
 
-/** The body of a request to an engine. The format is always stated, because engines have different defaults. */
+/** The body of a request. The format is always stated, because model servers have different defaults. */
 export function encodeSpeechBody(
   request: SpeechRequest,
   { model, stream_format_field: field }: Pick<
@@ -50,8 +50,8 @@ export function encodeSpeechBody(
 }
 
 /**
- * Passes on the sound of an engine from its first byte: as it is or, with `stream`, as
- * events, whichever of the two the engine sends. Rejects with an `UpstreamError`.
+ * Passes on the audio of a model server from its first byte: as it is or, with `stream`,
+ * as events, whichever of the two the server sends. Rejects with an `UpstreamError`.
  */
 export async function passOnSpeech(
   response: ServerResponse,
@@ -63,7 +63,7 @@ export async function passOnSpeech(
   const { betweenMs } = options;
   const pass = (sound: Uint8Array): Promise<void> => {
     if (sound.length === 0) return Promise.resolve();
-    // The engine has read all of the text, whatever becomes of the rest of the sound.
+    // The server has read the whole text, even if the rest of the audio never arrives.
     answer.made = [...request.input].length;
     if (!request.stream) return answer.write(sound, deadlines);
     const event = { type: "speech.audio.delta", audio: sound.toBase64() };
@@ -93,7 +93,7 @@ export async function passOnSpeech(
   await answer.writeEvent(done, deadlines);
 }
 
-/** Passes on the sound in events, and returns the usage that the last one states. */
+/** Passes on the audio in events, and returns the usage that the last one states. */
 async function readSoundEvents(
   response: ServerResponse,
   pass: (sound: Uint8Array) => Promise<void>,
@@ -111,7 +111,7 @@ async function readSoundEvents(
   throw truncatedAnswer("No last event");
 }
 
-/** The error of a body with status 200 that is not sound: perhaps it says what is wrong. */
+/** The error for a body with status 200 that is not audio; the body may say what is wrong. */
 async function notSound(
   { connection, head: { contentType } }: ServerResponse,
   { betweenMs, redact }: ReadOptions,

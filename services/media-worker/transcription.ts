@@ -1,4 +1,4 @@
-/** Transcriptions: forms for engines, and the texts that they answer with. */
+/** Transcriptions: forms for model servers, and the texts that they send. */
 import { MEDIA_LIMITS } from "@gateway/shared/limits";
 import type { UploadedFile } from "@gateway/shared/bus/job";
 import type { TranscriptionRequest } from "@gateway/shared/openai/media";
@@ -23,12 +23,12 @@ import {
 } from "./events.ts";
 import { EVENT_STREAM, type MediaAnswer } from "./media_answer.ts";
 
-/** The rate of speech in MP3 files: what the length of a recording is estimated by, if nobody states it. */
+/** The usual rate of speech in MP3 files, to estimate the length of a recording that nobody states. */
 const BYTES_PER_SECOND = 8_000;
 const DELTA = "transcript.text.delta";
 const DONE = "transcript.text.done";
 
-/** The form for an engine. The model comes first, so that engines can route what follows. */
+/** The form. The model comes first, so that model servers can route what follows. */
 export function encodeTranscriptionForm(
   request: TranscriptionRequest,
   model: string,
@@ -40,7 +40,7 @@ export function encodeTranscriptionForm(
   const fields: [string, string][] = [["model", model]];
   if (language !== undefined) fields.push(["language", language]);
   if (prompt !== undefined) fields.push(["prompt", prompt]);
-  // Events are JSON: speaches fills them with what it is asked for.
+  // Events need JSON: speaches fills them with the requested format.
   const isText = stream && !/json$/.test(response_format);
   fields.push(["response_format", isText ? "json" : response_format]);
   if (temperature !== undefined) {
@@ -61,8 +61,8 @@ export interface TranscriptionCall {
 }
 
 /**
- * Passes on the text of an engine: in the requested format or, with `stream`, as
- * events, whichever of the two the engine sends. Rejects with an `UpstreamError`.
+ * Passes on the text of a model server: in the requested format or, with `stream`, as
+ * events, whichever of the two the server sends. Rejects with an `UpstreamError`.
  */
 export async function passOnTranscription(
   response: ServerResponse,
@@ -82,7 +82,7 @@ export async function passOnTranscription(
   const json = /json$/.test(contentType) ? parseJson(text) : undefined;
   if (isJsonObject(json) && isError(json)) throw frameError(json, read.redact);
   const isJson = /json$/.test(request.response_format);
-  // Some engines answer with text whatever was asked for, and others the reverse.
+  // Some servers send text even if JSON was requested, and others the reverse.
   const body: JsonObject = isJsonObject(json) ? json : { text };
   if (isJson && typeof body.text !== "string") {
     throw invalidAnswer("A transcription without text");
@@ -138,7 +138,7 @@ async function passOnEvents(
       await answer.writeEvent(event, response.deadlines);
     }
   }
-  // Such answers have no last event; a connection that breaks was noticed.
+  // Such answers have no last event; a broken connection has been noticed already.
   if (!isForeign) throw truncatedAnswer("No last event");
   await finish({});
 }
@@ -156,12 +156,12 @@ function doneEvent(text: string, about: JsonObject, seconds: number) {
   return { ...about, type: DONE, text, usage: usageOf(about, seconds) };
 }
 
-/** The usage as the engine states it, or the seconds of the recording. */
+/** The usage that the server states, or the seconds of the recording. */
 function usageOf({ usage }: JsonObject, seconds: number): unknown {
   return isJsonObject(usage) ? usage : { type: "duration", seconds };
 }
 
-/** Whole seconds, if the engine says how long the recording is. */
+/** Whole seconds, if the server states the length of the recording. */
 function statedSeconds({ usage, duration }: JsonObject): number | null {
   const stated = isJsonObject(usage) && usage.type === "duration"
     ? usage.seconds

@@ -1,4 +1,4 @@
-/** Videos: requests about jobs to engines, and their answers. */
+/** Videos: requests about jobs to model servers, and their answers. */
 import { VIDEO_LIMITS } from "@gateway/shared/limits";
 import type {
   EngineVideo,
@@ -35,17 +35,17 @@ type CallFor<Action extends VideoRequest["action"]> = VideoCall<
   Extract<VideoRequest, { action: Action }>
 >;
 
-/** Of what an engine says about a job. */
+/** Of what a model server says about a job. */
 const OBJECT_BYTES_MAX = 256 * 1024;
 const ID_CHARS_MAX = 1_024;
 const TEXT_CHARS_MAX = 1_000;
 /** No video is longer: another number is none, and would be charged. */
 const SECONDS_MAX = 86_400;
 const MADE = [200, 201, 202];
-/** How engines say that there is no such path, method or job. */
+/** How model servers say that there is no such path, method or job. */
 const MISSING = [404, 405, 501];
 
-/** What engines call the four states. */
+/** What model servers call the four states. */
 const STATUSES: readonly [VideoStatus, RegExp][] = [
   ["queued", /^(queued|pending|submitted|created)$/],
   ["in_progress", /^(in_progress|processing|running|generating)$/],
@@ -54,9 +54,9 @@ const STATUSES: readonly [VideoStatus, RegExp][] = [
 ];
 
 /**
- * Sends a request to the engine, and passes on its answer: the bytes of a film,
- * an {@link EngineVideo}, or null for one that was deleted. Rejects with an `UpstreamError`, `not_found` if the engine
- * does not have what is asked for.
+ * Sends a request to the model server, and passes on its answer: the bytes of a video,
+ * an {@link EngineVideo}, or null for one that was deleted. Rejects with an `UpstreamError`, `not_found` if the server
+ * does not have what was requested.
  */
 export async function passOnVideo(call: VideoCall): Promise<void> {
   const { request, answer } = call;
@@ -84,12 +84,12 @@ function pass(video: EngineVideo, { answer }: VideoCall): Promise<void> {
   return answer.write(JSON.stringify(video));
 }
 
-/** A request to the engine below `/videos`. */
+/** A request to the model server below `/videos`. */
 interface Sent
   extends
     Partial<Pick<ServerRequest, "statuses" | "totalMs" | "body">>,
     Pick<RequestOptions, "method"> {
-  /** What follows `/videos`, or another URL of the engine. */
+  /** What follows `/videos`, or another URL of the server. */
   path: string | URL;
   contentType?: string;
   accept?: string;
@@ -116,7 +116,7 @@ function exchange<Result>(
   }, read);
 }
 
-/** Starts a job. Always as a form, which every engine takes, the model first. */
+/** Starts a job. Always sends a form, which every model server takes, with the model first. */
 async function create(call: CallFor<"create">): Promise<EngineVideo> {
   const { request, server, answer, newBoundary } = call;
   const { prompt, seconds, size } = request;
@@ -189,7 +189,7 @@ async function readObject(
   return data;
 }
 
-/** What the engine says, in one form. */
+/** What the model server says, in one form. */
 function toVideo(
   data: JsonObject,
   { server, read: { redact } }: VideoCall,
@@ -239,13 +239,13 @@ function textOrNumber(value: unknown): string | null {
   return text.slice(0, 20) || null;
 }
 
-/** Passes on the film, or another file of the video. */
+/** Passes on the video, or another file of the job. */
 async function passOnFile(call: CallFor<"content">): Promise<void> {
   const { request: { id, variant }, request, server } = call;
   const query = variant === "video" ? "" : `?variant=${variant}`;
   const path = `/${encodeURIComponent(id)}/content${query}`;
   if (await isPassedOn(path, call)) return;
-  // Some engines only say where the film is.
+  // Some servers only send the URL of the video.
   const url = variant === "video" ? (await retrieve(request, call)).url : "";
   if (url === "") throw missing();
   const own = server.ownUrl(url);
@@ -288,7 +288,7 @@ async function isPassedOn(
       await answer.write(piece, deadlines);
       deadlines.arm("betweenTokens", read.betweenMs);
     }
-    // Of an empty file, only the head.
+    // An empty file has only the head.
     await answer.write("");
     return true;
   });
