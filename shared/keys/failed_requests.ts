@@ -11,7 +11,7 @@ export const LIMIT_REASONS = [
 /**
  * Why requests are refused or fail, in the order of lists and columns. Edges count each
  * per key, hour and model (`limiter_state.ts`). `request_bodies`: too many bodies of
- * the key were refused, or too large. `cut`: an error ended a stream that had begun.
+ * the key were refused, or too large. `cut`: an error ended a stream that had started.
  */
 export const FAILURE_REASONS = [
   ...LIMIT_REASONS,
@@ -26,7 +26,7 @@ export type FailureReason = typeof FAILURE_REASONS[number];
 /** An entry of `failed:{owner}:<key id>` as JSON, without any content of the request. */
 export const failedRequestSchema = z.object({
   timeMs: z.number(),
-  /** As it was sent: 200 for a stream that had begun. */
+  /** As it was sent: 200 for a stream that had started. */
   status: z.number(),
   /** A {@link FailureReason}, or one of a later version. */
   reason: z.string(),

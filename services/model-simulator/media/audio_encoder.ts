@@ -1,4 +1,4 @@
-/** Encodes mono sound of 16 bits while it is made. */
+/** Encodes 16-bit mono audio while it is made. */
 import { Buffer } from "node:buffer";
 import { registerFlacEncoder } from "@mediabunny/flac-encoder";
 import { registerMp3Encoder } from "@mediabunny/mp3-encoder";
@@ -26,7 +26,7 @@ const MP3_BIT_RATE = 64_000;
 registerFlacEncoder();
 registerMp3Encoder();
 
-/** The file with these sounds, piece by piece. The head of a WAV file states `samples`, their length in all. */
+/** The file with these sounds, piece by piece. The header of a WAV file states `samples`, the total length. */
 export async function* encodeAudio(
   format: keyof typeof AUDIO_TYPES,
   sounds: Sounds,
@@ -42,7 +42,7 @@ export async function* encodeAudio(
 async function* compress(codec: "mp3" | "flac", sounds: Sounds): Bytes {
   const ready: Uint8Array[] = [];
   const output = new Output({
-    // Nothing that was sent can be changed.
+    // What was sent cannot be changed.
     format: codec === "mp3"
       ? new Mp3OutputFormat({ xingHeader: false })
       : new FlacOutputFormat({ appendOnly: true }),

@@ -1,11 +1,11 @@
-/** Films: a picture, and a white bar that grows until the end. */
+/** Videos: an image, and a white bar that grows until the end. */
 import hme from "h264-mp4-encoder";
 import { sleep } from "../serving/pacing.ts";
 import { draw, type Scene } from "./picture.ts";
 
 /** Few, because a frame costs a tenth of a second. */
 const FRAMES_PER_SECOND = 2;
-/** The bar is in the end this part of the height. */
+/** The height of the full bar, as a share of the image. */
 const BAR_SHARE = 0.05;
 
 export async function encodeFilm(scene: Scene, seconds: number) {

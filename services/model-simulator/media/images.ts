@@ -12,7 +12,7 @@ import type { Scene } from "./picture.ts";
 import type { Studio } from "./studio.ts";
 
 const IMAGES_MAX = 16;
-/** A small file can be a huge picture. More than the largest that is drawn, and those of most cameras. */
+/** A small file can decode to a huge image. Above the largest that is drawn, and those of most cameras. */
 const PIXELS_MAX = 20_000_000;
 const SIZE_DEFAULT = "1024x1024";
 const SIDE_MIN = 16;
@@ -23,7 +23,7 @@ const TOKEN_SIDE = 32;
 const count = (min: number, max: number) =>
   z.coerce.number().pipe(z.int().min(min).max(max));
 
-/** The text of a request for a picture. */
+/** The text of a request for an image. */
 export const promptField = z.string().min(1).max(32_000);
 /** A file of a form, or what JSON has instead: the `data:` URL of one. */
 export const photoField = z.union([
@@ -50,7 +50,7 @@ const jsonEdit = generation.extend({ images: photos })
 
 type ImageRequest = z.output<typeof generation>;
 
-/** Plans new pictures. Throws an `HttpError` for a wrong request. */
+/** Plans new images. Throws an `HttpError` for an invalid request. */
 export function generations(
   received: Received,
   studio: Studio,
@@ -59,7 +59,7 @@ export function generations(
   return planned(request, "image_generation", studio);
 }
 
-/** Plans pictures that show the first given one. Rejects with an `HttpError` for a wrong request. */
+/** Plans images that show the first given one. Rejects with an `HttpError` for an invalid request. */
 export async function edits(
   received: Received,
   studio: Studio,
@@ -70,7 +70,7 @@ export async function edits(
   return planned(request, "image_edit", studio, { photo });
 }
 
-/** A picture as a `data:` URL. Rejects with an `HttpError` for anything else. */
+/** An image as a `data:` URL. Rejects with an `HttpError` for anything else. */
 export async function photoOf(given: File | string): Promise<string> {
   const bytes = typeof given === "string"
     ? Buffer.from(given.slice(given.indexOf(",") + 1), "base64")
@@ -85,7 +85,7 @@ export async function photoOf(given: File | string): Promise<string> {
   throw new HttpError(message, { param: "image" });
 }
 
-/** Width and height of a text like `1024x1024` or `auto`. Throws an `HttpError` for another one. */
+/** Width and height of a text such as `1024x1024` or `auto`. Throws an `HttpError` for any other text. */
 export function sizeOf(text: string): { width: number; height: number } {
   const size = text === "auto" ? SIZE_DEFAULT : text;
   const found = /^(\d{1,4})x(\d{1,4})$/.exec(size) ?? [];

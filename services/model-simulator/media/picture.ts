@@ -1,4 +1,4 @@
-/** Draws pictures: coloured circles that depend on the words, and the words themselves. */
+/** Draws images: coloured circles that depend on the words, and the words themselves. */
 import font from "@fontsource/dejavu-sans/metadata.json" with { type: "json" };
 import { initWasm, Resvg } from "@resvg/resvg-wasm";
 import { hashText, type Random, seededRandom } from "../chat/language.ts";
@@ -7,11 +7,11 @@ export interface Scene {
   readonly words: string;
   readonly width: number;
   readonly height: number;
-  /** Pictures of the same words differ by it. */
+  /** Tells images of the same words apart. */
   readonly seed?: number;
-  /** The finished part of the picture, 0 to 1. Default: 1. */
+  /** The finished part of the image, 0 to 1. Default: 1. */
   readonly finished?: number;
-  /** A `data:` URL of a picture that is shown instead of the circles. */
+  /** A `data:` URL of an image that is shown instead of the circles. */
   readonly photo?: string;
 }
 
@@ -30,7 +30,7 @@ const FONT_SHARE = 0.055;
 const LINE_HEIGHT = 1.35;
 const LETTER_WIDTH = 0.58;
 
-/** The picture as a PNG file and as RGBA, four bytes for each pixel, row by row. */
+/** The image as a PNG file and as RGBA, four bytes for each pixel, row by row. */
 export function draw(scene: Scene) {
   const svg = new Resvg(svgOf(scene), {
     font: { fontBuffers: [FONT], defaultFontFamily: font.family },
@@ -69,7 +69,7 @@ function circle({ width, height }: Scene, random: Random, hue: number): string {
     fill="hsl(${own}, 65%, ${40 + own % 45}%)"/>`;
 }
 
-/** The words on a dark ground at the foot of the picture, and what made it. */
+/** The words and the maker on a dark strip at the bottom of the image. */
 function caption({ words, width, height }: Scene): string {
   const size = Math.min(width, height) * FONT_SHARE;
   const lines = wrap(words, (width - 2 * size) / (size * LETTER_WIDTH));

@@ -20,10 +20,10 @@ const INPUT_CHARS_MAX = 4_096;
 /** A pentatonic scale of two octaves: semitones that sound well in any order. */
 const SCALE = [0, 2, 4, 7, 9, 12, 14, 16, 19, 21];
 const CHAR_SECONDS = 0.07;
-/** Without it every tone would begin and end with a click. */
+/** Without this fade, every tone would start and end with a click. */
 const FADE_SECONDS = 0.008;
 const LOUDNESS = 9_000;
-/** Said if the input has only phrases for the simulator. */
+/** Spoken if the input has only phrases for the simulator. */
 const NOTHING = "I am the gateway's model simulator.";
 
 const schema = z.object({
@@ -37,7 +37,7 @@ const schema = z.object({
   stream_format: z.enum(["audio", "sse"]).default("audio"),
 });
 
-/** Plans the sound of an input. Throws an `HttpError` for a wrong request. */
+/** Plans the audio of an input. Throws an `HttpError` for an invalid request. */
 export function speech(received: Received): run.Planned {
   const request = readMedia("speech", schema, received);
   const { input, response_format: format, voice, speed } = request;

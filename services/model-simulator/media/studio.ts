@@ -13,8 +13,8 @@ export type Made = { id: number } & ({ file: Uint8Array } | { error: string });
 const THREAD = new URL("studio_thread.ts", import.meta.url);
 
 /**
- * Draws pictures and films on a thread of its own, which begins with the first of them:
- * a large picture takes a tenth of a second, in which no other answer would go on.
+ * Draws images and videos on a separate thread, which starts with the first of them:
+ * a large image takes a tenth of a second, which would hold up all other answers.
  */
 export class Studio implements AsyncDisposable {
   #thread: Worker | null = null;

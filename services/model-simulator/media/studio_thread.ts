@@ -2,7 +2,7 @@
 import { parentPort } from "node:worker_threads";
 import type { Made, Order } from "./studio.ts";
 
-// At once: orders that arrive before are lost. So what draws is only loaded with the first.
+// Listen at once, since orders that arrive earlier are lost. The drawing code is loaded with the first order.
 parentPort?.on("message", (order: Order) => void make(order));
 
 async function make({ id, scene, seconds }: Order): Promise<void> {

@@ -1,4 +1,4 @@
-/** Transcriptions and translations: say what was sent, and go on with a passage. */
+/** Transcriptions and translations: they describe the file and continue with a passage. */
 import { ALL_FORMATS, BlobSource, Input } from "mediabunny";
 import * as z from "zod";
 import { hashText, tokenize } from "../chat/language.ts";
@@ -19,7 +19,7 @@ const schema = z.object({
   stream: flag,
 });
 
-/** Plans the text of a recording. Rejects with an `HttpError` for a wrong request. */
+/** Plans the text of a recording. Rejects with an `HttpError` for an invalid request. */
 export async function write(
   received: Received,
   task: "transcribe" | "translate",

@@ -110,7 +110,7 @@ export class Videos {
   #order(order: Order): Planned {
     const controls = readControls(order.prompt, "prompt");
     const words = withoutControls(order.prompt);
-    // What breaks is the film.
+    // The fault is in the file.
     const { break: _, ...own } = controls;
     const answer: Planned["answer"] = (pacing) => {
       const job = {

@@ -63,7 +63,7 @@ print(answer.text)`,
   },
 };
 
-/** The fields of a chat that OpenAI's packages know, of those that the API reads. Of other kinds they know all. */
+/** The chat fields of the API that OpenAI's packages know. They know all fields of other kinds. */
 const KNOWN = new Set([
   ...["model", "messages", "temperature", "top_p", "max_tokens", "seed"],
   ...["max_completion_tokens", "stop", "presence_penalty", "logprobs", "tools"],
@@ -144,10 +144,10 @@ const opened = (name: unknown, language: Language) =>
     ? `open(${literal(name, language)}, "rb")`
     : `createReadStream(${literal(name, language)})`;
 
-/** Shorter ones stay on one line. */
+/** Shorter values stay on one line. */
 const LINE_CHARS_MAX = 56;
 
-/** A JSON value in a language, which differ in a few words only. */
+/** A JSON value in a language; the languages differ only in a few words. */
 function literal(value: unknown, language: Language, margin = ""): string {
   const inner = `${margin}  `;
   const block = (open: string, items: string[], close: string) => {

@@ -12,13 +12,13 @@ import type { Stores } from "../stores.ts";
  * key-admin can derive it while the session lasts, and nobody can afterwards.
  */
 
-/** Bounds of what one session may try: a person, not a program. */
+/** Bounds of what one session may try, for a person rather than a program. */
 export const TRY_LIMITS = {
   /** How long the key works. The next request after that gets a new one, */
   keyMs: 10 * 60_000,
   /** and so does one of a key that works no longer than this. */
   renewMs: 60_000,
-  /** Beside the limits of the owner. There is none per day, since a key lives for minutes. */
+  /** In addition to the limits of the owner. There are no daily ones, since the key lives for minutes. */
   key: {
     ...UNLIMITED,
     ...{ requestsPerMinute: 10, tokensPerMinute: 40_000, concurrency: 2 },
@@ -27,7 +27,7 @@ export const TRY_LIMITS = {
   answerMs: 600_000,
   /** Of an upload, or of an answer that a page shows whole. Beyond: 413, or a message. */
   heldBytes: 8 * 2 ** 20,
-  /** Such uploads and answers at the same time, of everybody. Beyond: 503. */
+  /** How many such uploads and answers key-admin holds at the same time. Beyond: 503. */
   heldAtOnce: 8,
 } as const;
 
@@ -37,7 +37,7 @@ const SETTINGS = {
   limits: TRY_LIMITS.key,
 };
 
-/** The value of the session's key, which is created if there is none that lasts. Two first requests at once create two; the one that is lost expires. */
+/** The value of the session's key, which is created if there is none that lasts. Two first requests at once create two keys; the unused one expires. */
 export async function tryKeyValue(
   { keys, sessions, now }: Pick<Stores, "keys" | "sessions" | "now">,
   { id, ownerId, tryKeyId }: Session,

@@ -76,7 +76,7 @@ export const TRY_KINDS: Readonly<Record<TryKind, Kind>> = KINDS;
 export const isTryKind = (kind: string): kind is TryKind =>
   Object.hasOwn(TRY_KINDS, kind);
 
-/** The first model that a key may use, with a request for it; null without one. */
+/** The first model that a key may use, with a request for it; null if there is none. */
 export function exampleFor(
   catalog: Catalog,
   { scopes, models }: Pick<KeyRecord, "scopes" | "models">,
@@ -92,8 +92,8 @@ export function exampleFor(
 }
 
 /**
- * The request of a filled-in form, and its mistakes by field. Only what would be no
- * request is a mistake here: the API itself checks the rest, as it does for everybody.
+ * The request of a filled-in form, and its mistakes by field. Only what
+ * cannot be sent is a mistake here: the API itself checks the rest, as for any caller.
  */
 export function tryRequest(
   kind: TryKind,
@@ -155,7 +155,7 @@ function formOf(values: TryValues) {
 }
 type Form = ReturnType<typeof formOf>;
 
-/** Fields of a chat that the page itself sets, or of which it shows one only. */
+/** Chat fields that the page sets itself, or of which it shows only one. */
 const OWN = ["model", "messages", "stream", "stream_options", "n"];
 
 function readChat({ errors, text, numbers, list, object }: Form): TryRequest {
