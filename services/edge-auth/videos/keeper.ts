@@ -72,7 +72,7 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
 
   /** A job whose model server cannot be asked has failed once that has lasted. */
   const lost = (job: VideoJob, nowMs: number, message: string): VideoJob => {
-    const lostAtMs = job.lostAtMs ?? nowMs;
+    const lostAtMs = Math.min(job.lostAtMs ?? nowMs, nowMs);
     return nowMs - lostAtMs < limits.engineLostMs
       ? { ...job, seenAtMs: nowMs, lostAtMs }
       : failed(job, message);
@@ -133,7 +133,9 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
   /** Asks the model server for the state of a job, unless it is known. Null if the job was deleted in the meantime. */
   const refresh = async (job: VideoJob): Promise<VideoJob | null> => {
     const { id, seenAtMs } = job;
-    if (isOver(job) || wallNow() - seenAtMs < limits.freshMs) return job;
+    // Before: by a clock that was ahead.
+    const isFresh = Math.abs(wallNow() - seenAtMs) < limits.freshMs;
+    if (isOver(job) || isFresh) return job;
     const asked = asking.get(id) ??
       update(job).finally(() => asking.delete(id));
     asking.set(id, asked);

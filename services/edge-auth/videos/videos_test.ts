@@ -415,6 +415,22 @@ Deno.test("a video that cannot be registered holds nothing, also if Redis is awa
   assert.equal(made?.count, 0);
 });
 
+Deno.test("an edge whose clock was ahead leaves no video that nobody asks about", async () => {
+  await using world = await startWorld();
+  await using edge = await startEdge(world);
+  const key = await world.addKey({ scopes: "video" });
+  edge.aheadMs = 3_600_000;
+  const id = await edge.begin(key);
+  edge.engine = () => "upstream_unreachable";
+  await edge.ask(key, "GET", `/${id}`);
+  edge.aheadMs = 0;
+  await edge.ask(key, "GET", `/${id}`);
+  assert.equal(edge.asked.length, 3);
+  edge.aheadMs = LOST_MS;
+  const { body } = await edge.ask(key, "GET", `/${id}`);
+  assert.equal(body.status, "failed");
+});
+
 Deno.test("clients that ask for a video at the same time cost its engine one question", async () => {
   await using world = await startWorld();
   await using edge = await startEdge(world);
