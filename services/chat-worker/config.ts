@@ -29,6 +29,6 @@ export function readConfig() {
   if (config.catalog.size > 0) return config;
   throw new ConfigError("the models file", [
     'models: none has the kind "chat", so this service has nothing to run. ' +
-    "Models of other kinds need the media-worker only",
+    "Models of other kinds need only the media-worker",
   ]);
 }

@@ -121,7 +121,7 @@ function asRefused(error: unknown, { method, path }: HonoRequest): Refused {
     const list = /^\/(?:audit|people)(?:\/keys)?/.exec(path);
     return new Refused(
       400,
-      "This page of the list does not exist. Begin at the newest entries",
+      "This page of the list does not exist. Start at the newest entries",
       { back: list?.[0] ?? "/keys" },
     );
   }

@@ -147,7 +147,7 @@ async function remix(call: CallFor<"remix">): Promise<EngineVideo> {
       return readMade(response, call);
     }
     throw new UpstreamError("request", {
-      message: "The model server of this video cannot remix it.",
+      message: "The model server cannot remix this video.",
     });
   });
 }
@@ -176,7 +176,7 @@ async function retrieve({ id }: { id: string }, call: VideoCall) {
 const missing = () =>
   new UpstreamError("request", {
     code: "not_found",
-    message: "The model server does not have this video, or no longer.",
+    message: "The model server does not have this video.",
   });
 
 async function readObject(

@@ -45,7 +45,7 @@ const FAULTS = {
   invalid: [
     "upstream_invalid",
     "elsewhere",
-    "sent an answer that cannot be understood",
+    "sent an invalid answer",
   ],
 } as const satisfies {
   [fault: string]: readonly [ErrorCode, Remedy, message: string];

@@ -284,8 +284,8 @@ export class Dispatcher {
     this.#options.log.warn("worker_lost", {
       workerId,
       requests: runs.length,
-      message: "A worker fell silent; another one takes its requests, " +
-        "unless their answers have begun: those end with an error",
+      message: "A worker stopped responding; another one takes its requests, " +
+        "unless their answers have started: those end with an error",
     });
     for (const run of runs) run.onWorkerLost();
   }

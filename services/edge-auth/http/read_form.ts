@@ -292,6 +292,6 @@ function fieldTooLong(name: string, bytesMax: number): ApiError {
 }
 
 function notAFile(name: string): ApiError {
-  const message = `Invalid '${name}': expected a file, but got a text.`;
+  const message = `Invalid '${name}': expected a file, but got text.`;
   return fieldError("invalid_type", name, message);
 }

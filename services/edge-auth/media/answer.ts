@@ -52,7 +52,7 @@ export class MediaAnswer implements AnswerSink {
     const read = this.#head.push(payload);
     if (read === null) return run().delivered(sequence);
     if (read === "invalid") {
-      const message = "The answer of the model server cannot be understood.";
+      const message = "The model server sent an invalid answer.";
       const error = new ApiError("upstream_invalid", message);
       return run().cancel("violation", error);
     }

@@ -85,7 +85,7 @@ export class EngineAnswer implements UploadAnswer {
 export const unread = () =>
   new ApiError(
     "upstream_invalid",
-    "The answer of the model server cannot be understood.",
+    "The model server sent an invalid answer.",
   );
 
 /** Asks the model server of a video. Resolves with its answer, null for a deleted video; rejects with an `ApiError`. */

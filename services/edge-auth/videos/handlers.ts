@@ -232,7 +232,7 @@ export async function sendVideo(
     throw new ApiError(
       "not_found",
       status === "failed"
-        ? "This video has failed: it has no file."
+        ? "This video failed, so it has no file."
         : "Video is not ready yet, use GET /v1/videos/{video_id} to check " +
           "status.",
     );

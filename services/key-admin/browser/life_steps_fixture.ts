@@ -257,7 +257,10 @@ async function inviteAndHelp(
   await operator.page.reload();
   await operator.page.getByText("Remove second factor").first().click();
   await press(operator.page, "Remove second factor");
-  await says(operator.page, "It is in the owner's audit log and in yours");
+  await says(
+    operator.page,
+    "The change is in the owner's audit log and in yours",
+  );
   await follow(operator.page, "Audit log");
   await says(operator.page, email);
 

@@ -94,7 +94,7 @@ const LIMIT_HELP: Readonly<Record<keyof Limits, string>> = {
 };
 
 const OPTIONS = z.object({
-  owner: option("<email>", "owner of the keys, by default the first", email),
+  owner: option("<email>", "owner of the keys (the first owner)", email),
   description: option("<text>", "what the key is for", setting.description),
   ...limitsOf((name) => option("<n>", LIMIT_HELP[name], setting[name])),
   expires: option("<time>", "a day, a time in ISO 8601, or never", expires),
@@ -103,7 +103,7 @@ const OPTIONS = z.object({
   force: option("", "accept models that are not configured (yet)", given),
   search: option(
     "<words>",
-    "words of a description or an address, or a key's end",
+    "words of a description or an address, or a key's last characters",
     text,
   ),
   state: option("<state>", "enabled, disabled or with_expiry", states),

@@ -187,7 +187,10 @@ Deno.test("owners set-up, invite and reset print links, while they apply", async
     return /https:\/\/console\.test(\S+)/.exec(text)?.[1] ?? assert.fail(text);
   };
   await follow(await link("set-up"), "first@example.org");
-  await assert.rejects(run(site, "owners", "set-up"), /is set up: .* first@/);
+  await assert.rejects(
+    run(site, "owners", "set-up"),
+    /is already set up: .* first@/,
+  );
   const old = await follow(await link("invite", "Ada@Example.org"), ADA);
   assert.equal((await signIn(site.client(), ADA)).status, 303);
   await assert.rejects(run(site, "owners", "invite", ADA), /can sign in/);

@@ -37,22 +37,22 @@ export const OWNERS: Area = {
       "end all sessions of an owner",
       change("sign_out_everywhere"),
     ],
-    ["disable <email>", "stop an owner, and all keys", change("disable")],
-    ["enable <email>", "let an owner and the keys work", change("enable")],
+    ["disable <email>", "disable an owner and their keys", change("disable")],
+    ["enable <email>", "enable an owner and their keys", change("enable")],
     [
       "remove-factor <email>",
-      "remove the second factor that an owner has lost",
+      "remove an owner's lost second factor",
       change("remove_second_factor"),
     ],
     ["grant <email>", "make an owner an operator", change("make_operator")],
     [
       "revoke <email>",
-      "take the role of operator away",
+      "remove the operator role",
       change("remove_role_of_operator"),
     ],
   ],
   notes:
-    "A link works once. Give it only to the owner it is for. A limit of 0 means none.",
+    "A link works once. Give it only to that owner. A limit of 0 means none.",
 };
 
 /** Makes a link for the first owner, who cannot sign in yet. */
@@ -60,7 +60,7 @@ async function setUp(call: Call): Promise<Answer> {
   const account = await call.owners.setUpAccount();
   if (account !== null) {
     throw new CommandRefused(
-      `The console is set up: its first owner is ${account.email}. "owners invite" adds others, "owners reset" replaces a forgotten password`,
+      `The console is already set up: its first owner is ${account.email}. "owners invite" adds others, "owners reset" replaces a forgotten password`,
     );
   }
   const ownerId = await call.owners.first();

@@ -160,7 +160,10 @@ Deno.test("a key's models are chosen from those that exist, and examples name on
   const page = async (path: string) => (await owner.get(path)).text;
   assert.match(await page("/keys"), /&quot;model&quot;: &quot;model-0&quot;/);
   const fresh = await page("/keys/new");
-  assert.match(fresh, /value="all"[^>]*checked="".*All models, also later/s);
+  assert.match(
+    fresh,
+    /value="all"[^>]*checked="".*All models, including future/s,
+  );
   assert.match(fresh, /type="search" data-find="model-list"/);
   assert.equal(fresh.match(/name="models"/g)?.length, 13);
   assert.equal(fresh.match(/no model yet/g)?.length, 3);
@@ -268,7 +271,7 @@ Deno.test("limits are shown with their use, the one that binds first, and those 
   const ownerLimits = { ...UNLIMITED, requestsPerMinute: 50 };
   await site.deps.owners.setLimits(ownerId, ownerLimits);
   const unused = await of(`/keys/${id}`);
-  assert.ok(!unused.includes("This limit binds"));
+  assert.ok(!unused.includes("The closest limit"));
   assert.match(unused, /can never be reached.*limited to 50\./s);
   assert.match(
     unused,
@@ -281,7 +284,7 @@ Deno.test("limits are shown with their use, the one that binds first, and those 
   const used = await of(`/keys/${id}`);
   assert.match(
     used,
-    /binds: tokens per day of this key.*requests are refused/s,
+    /closest limit: tokens per day of this key.*requests are refused/s,
   );
   assert.match(used, /aria-valuenow="1000" aria-valuetext="1,234 of 1,000"/);
   // 59.9 of 60 requests are in use, so the next one is refused for 0.9 s.
@@ -295,7 +298,10 @@ Deno.test("limits are shown with their use, the one that binds first, and those 
   const drawn = await storedKey(site, ownerId, { limits: ofMedia });
   await useUnits(site, { ownerId, keyId: drawn.id }, "images", 4);
   const media = await of(`/keys/${drawn.id}`);
-  assert.match(media, /binds: images per day of this key.*of this kind are/s);
+  assert.match(
+    media,
+    /closest limit: images per day of this key.*of this kind are/s,
+  );
   assert.match(
     media,
     /aria-label="Images per day[^>]* aria-valuetext="4 of 4"/,

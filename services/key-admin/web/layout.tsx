@@ -24,7 +24,7 @@ const NOTICES: Readonly<Record<string, string>> = {
   failed_tries:
     "Several attempts to sign in to your account failed before this one. The audit log shows when and from where.",
   session_ended: "The session has ended.",
-  owner_changed: "Done. It is in the owner's audit log and in yours.",
+  owner_changed: "Done. The change is in the owner's audit log and in yours.",
 };
 
 const NOT_DURABLE =

@@ -85,7 +85,7 @@ Deno.test("ASVS 3.4.1-3.4.6, 4.1.1, 14.3.2, 16.3.2, 16.3.3, 16.5.1: every refusa
     ],
     [
       400,
-      "does not exist. Begin at the newest",
+      "does not exist. Start at the newest",
       () => client.get("/audit?before=x"),
       ownerId,
     ],

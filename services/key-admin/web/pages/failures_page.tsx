@@ -37,7 +37,7 @@ const OTHERS: Readonly<
   key_expired: ["key expired", "The key had expired"],
   invalid_request: ["invalid", "The request was invalid"],
   server: ["server error", "The service or the model server failed"],
-  cut: ["cut off", "The answer had begun, and was cut off by an error"],
+  cut: ["cut off", "An error cut the answer off after it had started"],
 };
 
 const WORDS: ReadonlyMap<string, Words> = new Map([

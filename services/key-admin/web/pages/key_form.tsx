@@ -335,7 +335,7 @@ function ModelFields({ catalog, kept, values, error, autofocus }: {
   return (
     <fieldset class="field" aria-describedby="models-error">
       <legend>Models</legend>
-      {way("all", "All models, also later ones")}
+      {way("all", "All models, including future ones")}
       {way("these", "Only these models")}
       <div class="models">
         {catalog.size > MODELS_AT_A_GLANCE && (

@@ -110,7 +110,7 @@ function Binding({ meter }: { meter: Meter }) {
   return (
     <p class={`banner ${lookOf(meter)}`}>
       <strong>
-        This limit binds: {limitName} of {WHOSE[whose].toLowerCase()}.
+        The closest limit: {limitName} of {WHOSE[whose].toLowerCase()}.
       </strong>{" "}
       {used >= limit
         ? `${refused(name)}.`

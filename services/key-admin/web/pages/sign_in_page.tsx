@@ -296,7 +296,7 @@ const LINK_TEXTS = {
   set_up: {
     title: "Set up the console",
     lead:
-      "You are the first owner, and the operator. Keys that were created before now belong to you.",
+      "You are the first owner and an operator. Keys that were created before now belong to you.",
     submit: "Create account",
   },
   invite: {
