@@ -55,10 +55,11 @@ export function createUnknownKeyLimit(
         ? 0
         : Math.floor(perSecond * KEPT_FOR_RETRIES);
       let address = find(name);
-      while (
-        address.idle !== null || left(address) - address.running < 1 + kept
-      ) {
-        if (left(address) < 1 + kept) {
+      for (;;) {
+        // Read once: nothing would wake those who wait because of an older value.
+        const free = left(address) - kept;
+        if (address.idle === null && free - address.running >= 1) break;
+        if (free < 1) {
           remember(refused, hash, true, ENTRIES_MAX);
           throw tooManyUnknownKeys();
         }

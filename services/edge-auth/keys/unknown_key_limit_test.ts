@@ -99,3 +99,20 @@ Deno.test("remember() drops the entry that was set least recently", () => {
   for (const name of ["a", "b", "a", "c", "d"]) remember(map, name, 1, 3);
   assert.deepEqual([...map.keys()], ["a", "c", "d"]);
 });
+
+Deno.test("a request ends also if the limit allows it while it is being decided", async () => {
+  let nowMs = 0;
+  const limit = createUnknownKeyLimit({
+    perSecond: PER_SECOND,
+    // The clock goes on between two readings.
+    now: () => nowMs += 1,
+  });
+  const ask = (hash: string) =>
+    limit.run({ address: "a", hash }, () => Promise.resolve(null))
+      .then(() => "unknown", () => "refused");
+  const answers = new Set<string>();
+  for (let count = 0; count < 1_000; count += 1) {
+    answers.add(await ask(`${count}`));
+  }
+  assert.deepEqual([...answers], ["unknown", "refused"]);
+});
