@@ -105,7 +105,7 @@ function routeOf(path: string): RouteName {
 }
 
 /** A video, or something of it. */
-const VIDEO_PATH = /^\/v1\/videos\/([^/]+)(?:\/([^/]+))?$/;
+const VIDEO_PATH = /^\/v1\/videos\/([^/]+)(?:\/(content|remix))?$/;
 const VIDEO_ROUTES: { readonly [part: string]: RouteName } = {
   "": "video_job",
   content: "video_content",

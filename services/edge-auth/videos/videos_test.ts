@@ -415,6 +415,16 @@ Deno.test("a video that cannot be registered holds nothing, also if Redis is awa
   assert.equal(made?.count, 0);
 });
 
+Deno.test("a video has nothing but its content and its remix", async () => {
+  await using world = await startWorld();
+  await using edge = await startEdge(world);
+  const key = await world.addKey({ scopes: "video,models" });
+  for (const part of ["other", "constructor", "toString", "__proto__"]) {
+    const { status } = await edge.ask(key, "GET", `/video_1/${part}`);
+    assert.equal(status, 404, part);
+  }
+});
+
 Deno.test("an edge whose clock was ahead leaves no video that nobody asks about", async () => {
   await using world = await startWorld();
   await using edge = await startEdge(world);
