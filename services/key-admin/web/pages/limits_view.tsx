@@ -14,7 +14,7 @@ import { labelOf, number, Time } from "../texts.tsx";
 
 const GROUPS = [
   ["Limits", LIMIT_NAMES.filter((name) => !MEDIA_LIMITS.includes(name))],
-  ["Media per day", MEDIA_LIMITS],
+  ["Media", MEDIA_LIMITS],
 ] as const;
 
 type LimitInput = Omit<JSX.IntrinsicElements["input"], "id"> & {
