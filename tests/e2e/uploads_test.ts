@@ -132,19 +132,20 @@ Deno.test("uploads end well in every way", async (t) => {
     const sentMib = clients * large.length / MIB;
     const before = await edgeBytes(cluster);
     let most = 0;
-    const uploads = Array.from({ length: clients }, async () => {
-      const upload = await open(cluster, key, large.length);
-      for (let at = 0; at < large.length; at += 5 * MIB) {
-        await upload.write(large.subarray(at, at + 5 * MIB));
-        most = Math.max(most, await edgeBytes(cluster));
+    const uploads = await Promise.all(
+      Array.from({ length: clients }, () => open(cluster, key, large.length)),
+    );
+    // In turn: all at once keep a slow machine so busy that its worker counts as lost.
+    for (let at = 0; at < large.length; at += MIB) {
+      for (const upload of uploads) {
+        await upload.write(large.subarray(at, at + MIB));
       }
-      return upload;
-    });
-    // On a slow machine the worker may count as lost, or Redis answer too late.
-    for (const upload of await Promise.all(uploads)) {
+      most = Math.max(most, await edgeBytes(cluster));
+    }
+    for (const upload of uploads) {
       await upload.write(TAIL);
       const { status, body } = await upload.answer();
-      assert.ok([200, 502, 503].includes(status), body);
+      assert.equal(status, 200, body);
     }
     assert.ok(before > MIB && most >= before);
     const grownMib = (most - before) / MIB;
