@@ -12,7 +12,8 @@ import {
 import type { Decision } from "./limits/admission.ts";
 import { LIMIT_NAMES } from "./limits/refusal.ts";
 import type { RunOutcome } from "./dispatch/outcome.ts";
-import type { ModelKind } from "@gateway/shared/models/kinds";
+import { unitLabel } from "@gateway/shared/keys/limiter_state";
+import { type ModelKind, UNIT_OF_KIND } from "@gateway/shared/models/kinds";
 import type { RunJob } from "./dispatch/run.ts";
 import type { Dispatcher } from "./dispatch/dispatcher.ts";
 
@@ -49,8 +50,8 @@ export const EDGE_METRICS = {
   }),
   mediaUnits: counter("gateway_media_units_total", {
     help:
-      "What was made for requests that have ended: images, characters spoken, or seconds of recordings and videos.",
-    labels: ["model"],
+      "What was made for requests without tokens that have ended. `unit`: `images`, `characters` (spoken), `audio_seconds` (transcribed), `video_seconds`.",
+    labels: ["model", "unit"],
   }),
   firstToken: histogram("gateway_time_to_first_token_seconds", {
     help:
@@ -168,7 +169,8 @@ export function createEdgeMetrics(registry: MetricRegistry) {
     ): void {
       ended(kind, durationMs);
       const { model } = request;
-      const isChat = kind === "chat";
+      const unit = UNIT_OF_KIND[kind];
+      const isChat = unit === null;
       const code = outcome.error?.code ?? "";
       (isChat ? metrics.runs : metrics.mediaRuns).with(
         model,
@@ -180,7 +182,11 @@ export function createEdgeMetrics(registry: MetricRegistry) {
           outcome.usage?.prompt_tokens ?? 0,
         );
         metrics.tokens.with(model, "completion").add(outcome.completionTokens);
-      } else metrics.mediaUnits.with(model).add(outcome.completionTokens);
+      } else {
+        metrics.mediaUnits.with(model, unitLabel(unit)).add(
+          outcome.completionTokens,
+        );
+      }
       metrics.retries.add(outcome.repeats);
       metrics.naks.add(outcome.naks);
       for (const reason of outcome.rejects) metrics.rejects.with(reason).add();
@@ -203,7 +209,7 @@ export function createEdgeMetrics(registry: MetricRegistry) {
     },
     /** A video has completed. */
     videoMade: (model: string, seconds: number): void =>
-      metrics.mediaUnits.with(model).add(seconds),
+      metrics.mediaUnits.with(model, unitLabel("videoSeconds")).add(seconds),
     failedRequestsLost: (count: number): void =>
       metrics.failedRequestsLost.add(count),
     decided({ result, durationMs }: Decision): void {

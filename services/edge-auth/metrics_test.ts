@@ -57,6 +57,23 @@ Deno.test("a complete stream is counted once, with its times and tokens", () => 
   ]);
 });
 
+Deno.test("what models without tokens make is counted in their units, videos when they are complete", () => {
+  const t = setup();
+  const request = chatRequest({ stream: true });
+  for (const kind of ["image", "speech", "transcription"] as const) {
+    t.metrics.ran({ kind, request }, COMPLETE, 550);
+  }
+  t.metrics.ran({ kind: "video", request }, new RunOutcome(), 550);
+  t.metrics.videoMade("m", 8);
+  const made = t.samples().filter((line) => /tokens|units/.test(line));
+  assert.deepEqual(made, [
+    'media_units_total{model="m",unit="images"} 5',
+    'media_units_total{model="m",unit="characters"} 5',
+    'media_units_total{model="m",unit="audio_seconds"} 5',
+    'media_units_total{model="m",unit="video_seconds"} 8',
+  ]);
+});
+
 Deno.test("time between tokens is known only of whole streams of two tokens or more", () => {
   const rows: [Partial<RunOutcome>, stream: boolean, isKnown: boolean][] = [
     [{ completionTokens: 2 }, true, true],

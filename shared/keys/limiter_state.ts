@@ -70,6 +70,10 @@ export type UsageUnit = typeof USAGE_UNITS[number];
 /** The limit of a UTC day on a unit, as a field of a record and of the state: `images_per_day`. */
 export const dayLimitField = (unit: UsageUnit) => KEY_FIELDS[`${unit}PerDay`];
 
+/** A unit as a label of metrics: `audio_seconds`. */
+export const unitLabel = (unit: UsageUnit) =>
+  dayLimitField(unit).replace("_per_day", "");
+
 /** A counter of {@link USAGE_KINDS}. */
 export type UsageKind = keyof typeof USAGE_KINDS;
 

@@ -306,7 +306,11 @@ export class Job {
       "gateway.outcome": report.outcome,
       "gen_ai.request.model": report.model ?? "",
       "gen_ai.usage.input_tokens": report.promptTokens ?? 0,
-      "gen_ai.usage.output_tokens": report.completionTokens,
+      [
+        this.#host.family === "chat"
+          ? "gen_ai.usage.output_tokens"
+          : "gateway.units"
+      ]: report.completionTokens,
     }, report.errorCode);
     this.#host.onSlotFree(report);
   }

@@ -1,5 +1,8 @@
 /** The Prometheus metrics of the worker. A job is counted once, at its end. */
 import type { RejectReason } from "../bus/frame.ts";
+import { unitLabel } from "../keys/limiter_state.ts";
+import type { Catalog } from "../models/catalog.ts";
+import { UNIT_OF_KIND } from "../models/kinds.ts";
 import {
   ANSWER_SECONDS,
   counter,
@@ -33,9 +36,13 @@ export const WORKER_METRICS = {
     buckets: ANSWER_SECONDS,
   }),
   jobTokens: counter("gateway_job_tokens_total", {
-    help:
-      "Completion tokens that backends generated, including cut answers; for other models what they are charged by: images, characters spoken, seconds transcribed.",
+    help: "Completion tokens that backends generated, including cut answers.",
     labels: ["model"],
+  }),
+  jobUnits: counter("gateway_job_units_total", {
+    help:
+      "What backends made for models without tokens, including cut answers. `unit`: `images`, `characters` (spoken), `audio_seconds` (transcribed). Only edges count seconds of video.",
+    labels: ["model", "unit"],
   }),
   jobRejects: counter("gateway_job_rejects_total", {
     help: "Jobs that this worker rejected.",
@@ -81,7 +88,10 @@ const BREAKER_VALUES: Record<BreakerState, number> = {
 
 export type WorkerMetrics = ReturnType<typeof createWorkerMetrics>;
 
-export function createWorkerMetrics(registry: MetricRegistry) {
+export function createWorkerMetrics(
+  registry: MetricRegistry,
+  catalog: Catalog = new Map(),
+) {
   const metrics = registry.record(WORKER_METRICS);
   return {
     rejected: (reason: RejectReason) => metrics.jobRejects.with(reason).add(),
@@ -90,7 +100,11 @@ export function createWorkerMetrics(registry: MetricRegistry) {
       const { model = "", outcome, errorCode = "" } = report;
       metrics.jobs.with(model, outcome, errorCode).add();
       metrics.jobSeconds.with(model).observeMs(report.durationMs);
-      metrics.jobTokens.with(model).add(report.completionTokens);
+      const unit = UNIT_OF_KIND[catalog.get(model)?.kind ?? "chat"];
+      const made = unit === null
+        ? metrics.jobTokens.with(model)
+        : metrics.jobUnits.with(model, unitLabel(unit));
+      made.add(report.completionTokens);
     },
     /** The edge has the whole answer, or no longer needs it. */
     finished(sender: { framesSent: number; framesRepeated: number }): void {

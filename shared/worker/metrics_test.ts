@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import { parseCatalog } from "../models/catalog.ts";
+import { MODEL_KINDS } from "../models/kinds.ts";
 import { MetricRegistry } from "../process/metrics.ts";
 import { createWorkerMetrics, observeWorker } from "./metrics.ts";
 import type { JobReport } from "./job.ts";
@@ -30,7 +32,7 @@ Deno.test("jobs, attempts and frames are counted at their end", async () => {
     completionTokens: 2,
   });
   const { model: _, ...early } = COMPLETE;
-  metrics.ended({ ...early, outcome: "cancelled" });
+  metrics.ended({ ...early, outcome: "cancelled", completionTokens: 0 });
   metrics.finished({ framesSent: 9, framesRepeated: 2 });
   metrics.rejected("full");
   metrics.wokeUp();
@@ -55,7 +57,6 @@ Deno.test("jobs, attempts and frames are counted at their end", async () => {
     'job_duration_seconds_sum{model=""} 0.25',
     'job_duration_seconds_count{model=""} 1',
     'job_tokens_total{model="m"} 7',
-    'job_tokens_total{model=""} 5',
     'job_rejects_total{reason="full"} 1',
     "frames_sent_total 9",
     "frames_repeated_total 2",
@@ -66,6 +67,26 @@ Deno.test("jobs, attempts and frames are counted at their end", async () => {
     'backend_duration_seconds_count{backend="b"} 2',
     'backend_first_token_seconds_sum{backend="b"} 0.1',
     'backend_first_token_seconds_count{backend="b"} 1',
+  ]);
+});
+
+Deno.test("what models without tokens make is counted in their units, not as tokens", async () => {
+  const registry = new MetricRegistry();
+  const backends = [{
+    type: "openai" as const,
+    base_url: "http://127.0.0.1/v1",
+    model: "b",
+  }];
+  const models = MODEL_KINDS.map((kind) => ({ id: kind, kind, backends }));
+  const metrics = createWorkerMetrics(registry, parseCatalog({ models }));
+  for (const model of MODEL_KINDS) metrics.ended({ ...COMPLETE, model });
+  const made = await samples(registry);
+  assert.deepEqual(made.filter((line) => /^job_(tokens|units)/.test(line)), [
+    'job_tokens_total{model="chat"} 5',
+    'job_units_total{model="image",unit="images"} 5',
+    'job_units_total{model="speech",unit="characters"} 5',
+    'job_units_total{model="transcription",unit="audio_seconds"} 5',
+    'job_units_total{model="video",unit="video_seconds"} 5',
   ]);
 });
 

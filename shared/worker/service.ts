@@ -74,7 +74,7 @@ async function start<Backend extends PoolBackend>(
     random: Math.random,
   });
   const registry = new MetricRegistry();
-  const metrics = createWorkerMetrics(registry);
+  const metrics = createWorkerMetrics(registry, config.catalog);
   const pools = createPools(config, createBackend, (model, report) => {
     metrics.attempted(model, report);
     logAttempt(log, model, report);

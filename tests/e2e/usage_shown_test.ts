@@ -1,6 +1,7 @@
 /**
  * Guarantee: the usage that the console shows for a key and for all keys is exactly the
- * sum of what its clients received: requests, tokens in and out, failures and why.
+ * sum of what its clients received: requests, tokens in and out, what was made, failures
+ * and why.
  * Nothing is counted twice or left out between the worker, the edge and Redis.
  */
 import assert from "node:assert/strict";
@@ -30,6 +31,7 @@ import {
   openConsole,
 } from "../support/console_client.ts";
 import { waitFor } from "../support/wait_for.ts";
+import { silence } from "./recording_fixture.ts";
 
 const EDGES = 2;
 const COMPLETE = 24;
@@ -159,6 +161,76 @@ async function assertUse(cluster: Cluster, browser: TestClient) {
   }
 }
 
+/** What models without tokens make: model, unit and count as metrics and as people read them. */
+const MADE = [
+  ["simulated-image-1", "images", 2, "2 images"],
+  ["simulated-speech-1", "characters", 13, "13 characters"],
+  ["simulated-transcription-1", "audio_seconds", 1, "1 audio second"],
+  ["simulated-video-1", "video_seconds", 4, "4 video seconds"],
+] as const;
+
+async function assertUnits(cluster: Cluster, browser: TestClient) {
+  const { id, key } = await createKey(cluster, "--scopes=image,speech,video");
+  const ask = async (path: string, body?: BodyInit) => {
+    const response = await fetch(`${cluster.baseUrl()}/${path}`, {
+      ...body !== undefined && { method: "POST", body },
+      headers: {
+        authorization: `Bearer ${key}`,
+        ...typeof body === "string" && { "content-type": "application/json" },
+      },
+    });
+    const text = await response.text();
+    assert.equal(response.status, 200, text);
+    return text;
+  };
+  const [[drawn], [spoken], [heard], [filmed]] = MADE;
+  const prompt = "A red kite";
+  await ask(
+    "images/generations",
+    JSON.stringify({ model: drawn, prompt, size: "256x256", n: 2 }),
+  );
+  const input = "Good morning.";
+  const speech = { model: spoken, voice: "alloy", input };
+  await ask("audio/speech", JSON.stringify(speech));
+  const form = new FormData();
+  form.append("model", heard);
+  form.append("file", silence());
+  await ask("audio/transcriptions", form);
+  const video = JSON.stringify({ model: filmed, prompt, seconds: "4" });
+  const { id: videoId } = JSON.parse(await ask("videos", video));
+  const linesOf = async (service: "edge-auth" | "media-worker") => {
+    const urls = cluster.state.ops_urls[service] ?? [];
+    const pages = urls.map(async (url) =>
+      await (await fetch(`${url}/metrics`)).text()
+    );
+    return (await Promise.all(pages)).flatMap((page) => page.split("\n"));
+  };
+  const labels = (model: string, unit: string) =>
+    `_units_total{model="${model}",unit="${unit}"}`;
+  await waitFor(async () => {
+    await ask(`videos/${videoId}`);
+    const lines = await linesOf("edge-auth");
+    return MADE.every(([model, unit, count]) =>
+      lines.includes(`gateway_media${labels(model, unit)} ${count}`)
+    );
+  }, { what: "the units in the metrics of the edges" });
+  const text = await waitFor(async () => {
+    const { text } = await browser.get(`/keys/${id}`);
+    return MADE.every(([, , , words]) => text.includes(words)) && text;
+  }, { what: "the units on the page" });
+  const sums = await sumsOf(browser, `/keys/${id}/export.csv`);
+  const worker = await linesOf("media-worker");
+  for (const [model, unit, count, words] of MADE) {
+    const row = new RegExp(`>${model}</th>.*?</tr>`).exec(text)?.[0] ?? "";
+    assert.match(row, new RegExp(`>–<.*>–<.*>${words}<`));
+    assert.equal(sums(unit), count);
+    // Only edges know how long a video is.
+    const ofWorker = unit === "video_seconds" ? 0 : count;
+    assert.ok(worker.includes(`gateway_job${labels(model, unit)} ${ofWorker}`));
+  }
+  assert.ok(!worker.some((line) => /^gateway_job_tokens_total\{/.test(line)));
+}
+
 /** How requests fail with a new key: its limits and settings, those of its owner, and the request. */
 interface Way {
   limits?: Partial<Limits>;
@@ -284,6 +356,7 @@ Deno.test("the console shows what was used, and why requests were refused or fai
   await using cluster = await startCluster({ edges: EDGES });
   const browser = await openConsole(cluster);
   await t.step("what was used", () => assertUse(cluster, browser));
+  await t.step("what was made", () => assertUnits(cluster, browser));
   // Another owner, for whom nothing is counted yet.
   const eve = await inviteOwner(cluster, browser, "eve@example.org");
   await t.step(

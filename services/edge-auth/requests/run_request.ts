@@ -248,7 +248,7 @@ export function startRun(
     removeCallback();
     options.onEnded?.();
     options.lease?.settle(outcome);
-    endSpan(span, outcome);
+    endSpan(span, job, outcome);
     if (options.isRefused) return;
     const { error } = outcome;
     if (error !== null) {
@@ -265,13 +265,18 @@ export function startRun(
   return run;
 }
 
-function endSpan(span: WorkSpan, outcome: RunOutcome): void {
+function endSpan(
+  span: WorkSpan,
+  { kind }: Pick<RunJob, "kind">,
+  outcome: RunOutcome,
+): void {
   span.end({
     "gateway.outcome": outcome.kind,
     "gateway.offers": outcome.offers,
     "gateway.worker_id": outcome.workerId ?? "",
     "gen_ai.usage.input_tokens": outcome.usage?.prompt_tokens ?? 0,
-    "gen_ai.usage.output_tokens": outcome.completionTokens,
+    [kind === "chat" ? "gen_ai.usage.output_tokens" : "gateway.units"]:
+      outcome.completionTokens,
   }, outcome.error?.code);
 }
 

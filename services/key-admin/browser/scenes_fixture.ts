@@ -103,8 +103,16 @@ export async function setStage(visit: Visit) {
       ...{ requests: ago, promptTokens: 90 * ago, completionTokens: 40 * ago },
       ...{ refused: 4, requests_per_minute: 1, "tokens_per_day.owner": 3 },
     }, "qwen/qwen3-235b-a22b-instruct");
-    const made = { images: requests, characters: 800 * ago, audioSeconds: ago };
-    await useKey(site, used, atMs, { requests, ...made }, "simulated-image-1");
+    const made = [
+      ["image", { images: requests }],
+      ["speech", { characters: 800 * ago }],
+      ["transcription", { audioSeconds: 30 * ago }],
+      ["video", { videoSeconds: 4 * ago }],
+    ] as const;
+    for (const [kind, counts] of made) {
+      const model = `simulated-${kind}-1`;
+      await useKey(site, used, atMs, { requests, ...counts }, model);
+    }
     await useKey(site, used, atMs, { refused: 2, unknown_model: 2 });
   }
   for (const [n, reason] of FAILURE_REASONS.entries()) {

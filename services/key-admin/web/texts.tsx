@@ -1,3 +1,4 @@
+import type { UsageUnit } from "@gateway/shared/keys/limiter_state";
 import { minuteText } from "../domain/keys/key_record.ts";
 import { limitWords } from "../domain/keys/settings.ts";
 
@@ -21,6 +22,12 @@ const NUMBER = new Intl.NumberFormat("en-US");
 
 /** `1,234,567` */
 export const number = (value: number): string => NUMBER.format(value);
+
+/** `3,400 characters`, `1 audio second` */
+export const unitsText = (count: number, unit: UsageUnit): string =>
+  `${number(count)} ${
+    limitWords(unit, " ").slice(0, count === 1 ? -1 : undefined)
+  }`;
 
 /** A time for people. The script shows it in the reader's zone. */
 export function Time(

@@ -46,8 +46,16 @@ Deno.test("usage by model and the reasons of failures are the same on the pages 
     ...{ requests_per_minute: 10, "tokens_per_day.owner": 8 },
   }, "llama3.2:70b");
   await useKey(site, key, nowMs, { refused: 20, unknown_model: 20 });
-  const made = { requests: 6, images: 3, characters: 1_200 };
-  await useKey(site, key, nowMs, made, "draw-1");
+  const made = [
+    ["draw-1", { requests: 6, images: 12 }],
+    ["hear-1", { requests: 3, audioSeconds: 95 }],
+    ["say-1", { requests: 4, characters: 3_400 }],
+    // Of an id that was given to a model of another kind.
+    ["show-1", { requests: 2, images: 1, videoSeconds: 8, promptTokens: 7 }],
+  ] as const;
+  for (const [model, counts] of made) {
+    await useKey(site, key, nowMs, counts, model);
+  }
   await useKey(site, key, earlierMs, { requests: 3 });
   const other = { ownerId, keyId: id };
   await useKey(site, other, nowMs, { requests: 2, promptTokens: 4 }, "small-1");
@@ -56,21 +64,55 @@ Deno.test("usage by model and the reasons of failures are the same on the pages 
     const text = await textOf(client, path);
     assert.match(text, /18 rate limited, 20 unknown model, 5 server error /);
     assert.match(text, /Limit of the key: requests per minute 10 /);
-    assert.match(text, /llama3\.2:70b 1,500 5 18 7 9 /);
+    assert.match(text, /llama3\.2:70b 1,500 5 18 7 9 – /);
     assert.match(text, /Refused 38 /);
-    assert.match(text, /Images 3 Characters 1,200 /);
-    assert.match(text, /draw-1 6 0 0 0 0 3 1,200 /);
-    assert.doesNotMatch(text, /Audio seconds/);
+    assert.match(
+      text,
+      /Images 13 Characters 3,400 Audio seconds 95 Video seconds 8 /,
+    );
+    assert.match(text, /draw-1 6 0 0 – – 12 images /);
+    assert.match(text, /hear-1 3 0 0 – – 95 audio seconds /);
+    assert.match(text, /say-1 4 0 0 – – 3,400 characters /);
+    assert.match(text, /show-1 2 0 0 7 – 1 image, 8 video seconds /);
     assert.equal(text.includes("small-1 2 0 0 4 0"), path === "/usage");
   }
   const day = usageDay(nowMs).replace(/(\d{4})(\d\d)(\d\d)/, "$1-$2-$3");
   const hour = { day, hour_utc: usageHour(nowMs) };
   const named = { key_id: keyId, description: "Secret project 1" };
   const lines = await fileOf(client, `/keys/${keyId}/export.csv`);
-  const [earlier, unknown, drawn, known] = lines.map(counted);
-  assert.partialDeepStrictEqual(drawn, {
-    ...{ model: "draw-1", requests: "6", images: "3", characters: "1200" },
-  });
+  const [earlier, unknown, drawn, heard, known, said, shown] = lines.map(
+    counted,
+  );
+  const ofModel = { ...hour, ...named };
+  assert.deepEqual(
+    [drawn, heard, said, shown].map((line) => ({ ...line, key: "" })),
+    [
+      { ...ofModel, key: "", model: "draw-1", requests: "6", images: "12" },
+      {
+        ...ofModel,
+        key: "",
+        model: "hear-1",
+        requests: "3",
+        audio_seconds: "95",
+      },
+      {
+        ...ofModel,
+        key: "",
+        model: "say-1",
+        requests: "4",
+        characters: "3400",
+      },
+      {
+        ...ofModel,
+        key: "",
+        model: "show-1",
+        requests: "2",
+        input_tokens: "7",
+        images: "1",
+        video_seconds: "8",
+      },
+    ],
+  );
   assert.partialDeepStrictEqual(earlier, {
     ...named,
     requests: "3",
@@ -85,7 +127,7 @@ Deno.test("usage by model and the reasons of failures are the same on the pages 
     ...{ input_tokens: "7", output_tokens: "9" },
     ...{ requests_per_minute: "10", "tokens_per_day.owner": "8" },
   });
-  assert.equal(lines.length, 4);
+  assert.equal(lines.length, 7);
 
   const actor = { by: email, ip: "" };
   await fail(site, key, {});

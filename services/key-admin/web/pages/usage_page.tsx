@@ -20,7 +20,7 @@ import { Failures } from "./failures_page.tsx";
 import { limitsCard } from "./limits_view.tsx";
 import { type Column, Empty, Table, Tabs } from "../lists.tsx";
 import { Facts } from "../parts.tsx";
-import { labelOf, number, Time } from "../texts.tsx";
+import { labelOf, number, Time, unitsText } from "../texts.tsx";
 
 const showUsage: Handler = async (c) => {
   const { deps: { redis, now }, signedIn: { session } } = c.var;
@@ -62,16 +62,30 @@ const RANGES = {
 } as const;
 
 /** What was made for requests without tokens. */
-const unitsIn = ({ total }: Usage) => USAGE_UNITS.filter((unit) => total[unit]);
+const unitsIn = (counts: Counts) => USAGE_UNITS.filter((unit) => counts[unit]);
 
-const countsIn = (usage: Usage) => [...MAIN_COUNTS, ...unitsIn(usage)];
+const countsIn = ({ total }: Usage) => [...MAIN_COUNTS, ...unitsIn(total)];
 
-const countColumns = <T,>(usage: Usage, countsOf: (row: T) => Counts) =>
-  countsIn(usage).map((name): Column<T> => [
+const unitsOf = (counts: Counts): string =>
+  unitsIn(counts).map((unit) => unitsText(counts[unit] ?? 0, unit)).join(", ");
+
+/** Columns of numbers, and one of all units. What makes something else has no tokens. */
+const countColumns = <T,>({ total }: Usage, countsOf: (row: T) => Counts) => [
+  ...MAIN_COUNTS.map((name): Column<T> => [
     labelOf(name),
-    (row) => number(countsOf(row)[name] ?? 0),
+    (row) => {
+      const { [name]: count = 0, ...others } = countsOf(row);
+      return count === 0 && /Tokens$/.test(name) && unitsOf(others) !== ""
+        ? "–"
+        : number(count);
+    },
     "num",
-  ]);
+  ]),
+  ...(unitsOf(total) === "" ? [] : ["Units"]).map((label): Column<T> => [
+    label,
+    (row) => unitsOf(countsOf(row)) || "–",
+  ]),
+];
 
 /** A part of each bar, from the bottom up. */
 type Series = readonly [
@@ -138,7 +152,7 @@ export const UsageView = ({ usage, base, listed }: {
         <>
           <BarChart what="Requests" usage={usage} series={REQUESTS} />
           <BarChart what="Tokens" usage={usage} series={TOKENS} />
-          {unitsIn(usage).map((unit) => (
+          {unitsIn(usage.total).map((unit) => (
             <BarChart
               what={labelOf(unit)}
               usage={usage}
