@@ -50,7 +50,7 @@ export const videoRemixSchema = nullable(
 /** The files of a finished video. */
 export const VIDEO_VARIANTS = ["video", "thumbnail", "spritesheet"] as const;
 
-/** What is asked about a job, of the model server that has it. */
+/** What a model server can be asked about a job. */
 interface ForVideo {
   kind: "video";
   model: string;

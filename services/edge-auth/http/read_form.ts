@@ -146,7 +146,7 @@ export class Form {
     ) => {
       stream.once("limit", () => this.#fail(tooLarge(fileBytesMax)));
       stream.once("error", () => this.#fail(malformed()));
-      // A file that nobody asked for is read and dropped, as unknown fields are.
+      // A file that is not expected is read and dropped, like an unknown field.
       if (!fileFields.includes(listName(field))) return void stream.resume();
       const file = {
         field: listName(field),

@@ -8,7 +8,7 @@ const BYTES = new TextEncoder().encode(JSON.stringify(document));
 const ETAG = `"${createHash("sha256").update(BYTES).digest("base64url")}"`;
 const HEADERS: HeaderFields = {
   ...JSON_HEADERS,
-  // A new version is seen after five minutes; until then nobody asks again.
+  // Browsers see a new version after five minutes and do not ask before.
   "cache-control": "public, max-age=300",
   "etag": ETAG,
 };

@@ -15,7 +15,7 @@ export interface RunLease {
   /** Resolves after the first attempt to free the slot. Null without a concurrency limit: nobody waits for it. */
   readonly slotFreed: Promise<void> | null;
   readonly headers: HeaderFields;
-  /** What `endVideo` needs when the video has ended that this request begins: plain data, to be kept with it. Null for other requests. */
+  /** What `endVideo` needs when the video of this request has ended: plain data, kept with the video. Null for other requests. */
   readonly video: Reservation | null;
   /** Charges the cost of the run. Does not block or throw. */
   settle(outcome: RunOutcome): void;

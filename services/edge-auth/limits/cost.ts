@@ -100,7 +100,7 @@ export function costOf(run: RunOutcome, estimate: Estimate): Cost {
     completionTokens: completion,
     kind,
   });
-  // Leaving an engine does not stop a video that it has begun.
+  // Closing the connection does not stop a video that the model server has started.
   const mayRunOn = kind === "cancelled" &&
     estimate.units?.unit === "videoSeconds";
   const isUnknown = run.dispatchMs !== null && completionTokens === 0 &&
@@ -136,7 +136,7 @@ export type Reservation = Pick<
 /**
  * The settlement of a request that has ended. All counts are integers or null.
  * Without a cost, it undoes an admission that may or may not have happened, including
- * the request it counted. `isVideo`: of the video that the request has begun.
+ * the request it counted. `isVideo`: of the video that the request has started.
  */
 export function settlementOf(
   reservation: Reservation,

@@ -186,7 +186,7 @@ export class Limiter {
   }
 
   /**
-   * Ends a video that an admitted request has begun: frees its slot, and charges the
+   * Ends a video that an admitted request has started: frees its slot, and charges the
    * seconds that were made (0: it failed) instead of those reserved. Resolves with
    * false if it had ended before. Throws `service_unavailable` like `admit`; may then be repeated.
    */
@@ -203,7 +203,7 @@ export class Limiter {
     }
   }
 
-  /** Returns what was reserved for a video that nobody looks after: delivered like a settlement. */
+  /** Returns the reservation of a video that no edge follows: delivered like a settlement. */
   releaseVideo(reservation: Reservation): Promise<void> {
     return this.#leases.settle(videoSettlement(reservation, 0));
   }

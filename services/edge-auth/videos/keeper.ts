@@ -70,7 +70,7 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
     error: { code: "video_lost", message },
   });
 
-  /** A job whose model server cannot be asked has failed once that has lasted. */
+  /** A job whose model server cannot be asked for this long fails. */
   const lost = (job: VideoJob, nowMs: number, message: string): VideoJob => {
     const lostAtMs = Math.min(job.lostAtMs ?? nowMs, nowMs);
     return nowMs - lostAtMs < limits.engineLostMs

@@ -29,7 +29,7 @@ const OWNERS_MAX = 10_000;
 const BATCH = 100;
 /** Keys of one owner that a search examines before it goes on to the next page, which has the others. */
 const KEYS_MAX = 500;
-/** A search ends after this time, and its next page goes on from there. */
+/** A search ends after this time; its next page continues from there. */
 const SEARCH_MS = 2_000;
 const TOP_MAX = 50;
 
