@@ -55,6 +55,7 @@ const ofKey = (page = ""): Make => (_, { keyId }) =>
 
 const NEW_PASSWORD = "quite another phrase";
 const INVITED = "invited@example.org";
+const VIDEO = `video_${"0".repeat(32)}`;
 /** The version of a new key. */
 const version = "1";
 
@@ -121,6 +122,13 @@ const PRIVATE: Record<string, Make> = {
   "POST /try": () => post("/try", tryForm("Hi"), ["key.created"], 200),
   "POST /try/stream": () =>
     post("/try/stream", tryForm("Hi"), ["key.created"], 200),
+  // There is no such video; `web/try_test.ts` has one.
+  "POST /try/videos/:id": () =>
+    post(`/try/videos/${VIDEO}`, tryForm("Hi"), ["key.created"], 404),
+  "GET /try/videos/:id/content": async (_, { client }) => {
+    await client.post("/try", tryForm("Makes the key of the session"));
+    return get(`/try/videos/${VIDEO}/content`, 404);
+  },
   "GET /usage": () => get("/usage"),
   "GET /usage/export.csv": () => get("/usage/export.csv"),
   "GET /audit": () => get("/audit"),

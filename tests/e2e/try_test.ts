@@ -16,7 +16,7 @@ import {
 } from "../../services/key-admin/console_fixture.ts";
 import { silence } from "./recording_fixture.ts";
 import { type Cluster, startCluster } from "../support/cluster.ts";
-import { openConsole } from "../support/console_client.ts";
+import { inviteOwner, openConsole } from "../support/console_client.ts";
 import { waitFor } from "../support/wait_for.ts";
 
 const LEFT_MS_MAX = 5_000;
@@ -139,6 +139,36 @@ const KINDS: Record<
     assert.match(said, /You sent silence\.wav/);
     assert.equal(await TypeScript(), `${said}\n`);
     assert.equal(JSON.parse(await curl()).text, said);
+  },
+  video: async (cluster, browser, cwd) => {
+    const form = tryFormOf("video", {
+      ...{ prompt: "A kite", seconds: "4", size: "720x1280" },
+    });
+    const { page, TypeScript } = await programs(
+      cluster,
+      cwd,
+      () => browser.post("/try?kind=video", form),
+    );
+    const again = plain(
+      /formaction="([^"#]+)/.exec(page)?.[1] ?? assert.fail(page),
+    );
+    await TypeScript();
+    const film = await Deno.readFile(`${cwd}/video.mp4`);
+    assert.equal(new TextDecoder().decode(film.subarray(4, 8)), "ftyp");
+    const shownAt = await waitFor(async () => {
+      const { text } = await browser.post(again, form);
+      return /<video src="([^"]+)"/.exec(text)?.[1];
+    }, { what: "the video on the page" });
+    const range = { range: "bytes=4-7" };
+    const { status, text } = await browser.get(shownAt, range);
+    assert.deepEqual([status, text], [206, "ftyp"]);
+    const email = "grace@example.org";
+    const { browser: other } = await inviteOwner(cluster, browser, email);
+    for (const seen of [other.get(shownAt), other.post(again, form)]) {
+      const { status, text } = await seen;
+      assert.equal(status, 404);
+      assert.match(text, /This video does not exist/);
+    }
   },
 };
 

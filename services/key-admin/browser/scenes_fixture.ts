@@ -227,6 +227,17 @@ export const SCENES: readonly Scene[] = [
     "try-transcription",
     (stage) => tryOut(stage, "transcription", { file: "" }),
   ],
+  ["try-video-waiting", async (stage) => {
+    const prompt = "A red kite [simulator: video takes 3600 s]";
+    const page = await tryOut(stage, "video", { prompt }, "Queued, 0%");
+    await press(page, "Stop");
+    await page.getByText("Stopped by you").waitFor();
+    return page;
+  }],
+  [
+    "try-video",
+    (stage) => tryOut(stage, "video", { prompt: "A kite", size: "512x256" }),
+  ],
   at("try-image-errors", "/try?kind=image", {
     ...{ fill: { prompt: " " }, click: "#try .primary", shows: "Say what" },
   }),

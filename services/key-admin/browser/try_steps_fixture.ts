@@ -165,6 +165,46 @@ async function transcription(page: Page): Promise<void> {
   assert.ok(!await page.getByText("Choose a recording").isVisible());
 }
 
+/** A video can be watched and saved once it is made; Stop ends only the waiting. */
+async function video(page: Page): Promise<void> {
+  await follow(page, "Video");
+  const prompt = page.getByLabel("Prompt");
+  await prompt.fill("A red kite [simulator: video takes 3600 s]");
+  await page.getByLabel("Size").fill("128x64");
+  await press(page, "Send");
+  await says(page, "Queued, 0%");
+  await press(page, "Stop");
+  await says(page, "Stopped by you. The video is still being made");
+  assert.equal(await part(page, "total").innerText(), "Not complete");
+  await press(page, "Refresh");
+  await says(page, "Queued, 0%");
+  await press(page, "Stop");
+  await prompt.fill("A red kite");
+  await press(page, "Send");
+  await watched(page);
+  assert.equal(await part(page, "state").innerText(), "");
+  const [name, size] = await download(page);
+  assert.equal(name, "video.mp4");
+  assert.ok(size > 1_000, `${size}`);
+  await prompt.fill("[simulator: video fails]");
+  await press(page, "Send");
+  await says(page, "video_generation_failed: ");
+}
+
+/** The video can be played from a moment that was not shown yet. */
+async function watched(page: Page): Promise<void> {
+  await page.locator("figure video").waitFor();
+  const player = "document.querySelector('figure video')";
+  await page.evaluate(`${player}.currentTime = 3`);
+  await until(async () =>
+    await page.evaluate(
+      `(({ seeking, readyState, currentTime, videoWidth }) =>
+        !seeking && readyState > 1 && currentTime === 3 && videoWidth === 128
+      )(${player})`,
+    ) === true
+  );
+}
+
 async function withoutScript(visit: Visit): Promise<void> {
   const { page, context } = await signedIn(visit, "plain@example.org", {
     javaScriptEnabled: false,
@@ -192,6 +232,15 @@ async function withoutScript(visit: Visit): Promise<void> {
   await page.getByLabel("Recording").setInputFiles(RECORDING);
   await press(page, "Send");
   await says(page, "You sent meeting.wav, 2.0 seconds long");
+  await follow(page, "Video");
+  await page.getByLabel("Size").fill("128x64");
+  await press(page, "Send");
+  await says(page, "Not complete");
+  await until(async () => {
+    await press(page, "Refresh");
+    return await page.locator("figure video").isVisible();
+  });
+  await watched(page);
   await context.close();
 }
 
@@ -208,6 +257,7 @@ browserTest("Try it in a browser", async (visit, t) => {
     ["images", images],
     ["speech", speech],
     ["a transcription", transcription],
+    ["a video", video],
     ["answers that end early", endings],
   ];
   for (const [name, step] of steps) await t.step(name, () => step(page, visit));

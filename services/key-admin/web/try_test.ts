@@ -289,7 +289,7 @@ Deno.test("Try it passes the API's stream and refusals on, and stops the request
   }
 });
 
-Deno.test("a form for images, speech or a transcription is sent as the request that it describes, and its mistakes are told", async () => {
+Deno.test("a form for images, speech, a transcription or a video is sent as the request that it describes, and its mistakes are told", async () => {
   await using stage = await setup();
   const { site, client } = stage;
   const good: [
@@ -316,6 +316,13 @@ Deno.test("a form for images, speech or a transcription is sent as the request t
     ["transcription", { language: "en" }, "/audio/transcriptions", {
       ...{ language: "en", file: "silence.wav" },
     }],
+    ["video", { prompt: "A kite" }, "/videos", { prompt: "A kite" }],
+    [
+      "video",
+      { prompt: "A kite", seconds: "8", size: "64x64" },
+      "/videos",
+      { prompt: "A kite", seconds: "8", size: "64x64" },
+    ],
   ];
   for (const [kind, form, path, sent] of good) {
     const filled = tryFormOf(kind, form);
@@ -336,6 +343,7 @@ Deno.test("a form for images, speech or a transcription is sent as the request t
     ["speech", { voice: "echo" }, "input", /Write what to say/],
     ["speech", { input: "Hi" }, "voice", /Name a voice/],
     ["transcription", {}, "file", /Choose a recording/],
+    ["video", {}, "prompt", /Say what to show/],
   ];
   for (const [kind, form, field, said] of bad) {
     const filled = tryFormOf(kind, form);
@@ -398,6 +406,60 @@ Deno.test("without a script, pages show images, audio and the text of a recordin
   const { text } = await whole(heldBytes + 1);
   assert.match(text, /The answer has more than 8 MiB/);
   assert.ok(text.length < heldBytes / 10);
+});
+
+Deno.test("without a script, a page shows how a video stands, with a button to see it again, and then the video, of which players get parts", async () => {
+  await using stage = await setup();
+  const { client } = stage;
+  const form = (prompt: string) =>
+    tryFormOf("video", { prompt, seconds: "4", size: "64x64" });
+  const again = ({ text }: Answer) =>
+    plain(/<button [^>]*formaction="([^"#]+)#answer"/.exec(text)?.[1]);
+  const ended = async (prompt: string) => {
+    let page = await client.post("/try?kind=video", form(prompt));
+    assert.match(page.text, /data-part="state">Queued, \d+%</);
+    assert.match(page.text, /data-part="total">Not complete</);
+    const path = again(page);
+    assert.match(path, /^\/try\/videos\/video_[0-9a-f]{32}\?kind=video$/);
+    await until(async () => {
+      page = await client.post(path, form(prompt));
+      assert.equal(page.status, 200);
+      assert.ok(plain(page.text).includes(`${prompt}</textarea>`));
+      return again(page) === "";
+    });
+    return { page, content: `${path.split("?")[0]}/content` };
+  };
+  const failed = await ended("[simulator: video fails]");
+  assert.match(failed.page.text, /data-part="error">video_generation_failed: /);
+  const { page, content } = await ended("A kite");
+  assert.match(page.text, /data-part="total">\d+ s</);
+  assert.ok(
+    page.text.includes(`<figure><video src="${content}" controls=""></video>`),
+  );
+  assert.match(
+    page.headers.get("content-security-policy") ?? "",
+    /; media-src 'self'$/,
+  );
+  const part = await client.get(content, { range: "bytes=4-7" });
+  assert.deepEqual([part.status, part.text], [206, "ftyp"]);
+  const whole = await client.send(content, { method: "HEAD" });
+  const length = whole.headers.get("content-length");
+  assert.ok(Number(length) > 1_000, `${length}`);
+  const { headers } = part;
+  assert.equal(headers.get("content-range"), `bytes 4-7/${length}`);
+  assert.equal(headers.get("content-type"), "video/mp4");
+  assert.match(headers.get("content-disposition") ?? "", /^attachment;/);
+  const beyond = { range: `bytes=${length}-` };
+  assert.equal((await client.get(content, beyond)).status, 416);
+  const unknown = [
+    failed.content,
+    content.replace(/\w\/content$/, "g/content"),
+  ];
+  for (const path of [...unknown, "/try/videos/..%2Fmodels/content"]) {
+    const { status, text } = await client.get(path);
+    assert.equal(status, 404, path);
+    assert.match(text, /This video does not exist/);
+  }
 });
 
 Deno.test("Try it passes images and audio on while they arrive, and stops them when the browser leaves", async () => {
@@ -533,6 +595,11 @@ Deno.test("the kinds on Try it are those of the models that there are, and a key
       { scopes: ["chat", "speech"], models: ["simulated-transcription-1"] },
       /audio\/transcriptions.*simulated-transcription-1.*file=@/s,
       "/try?kind=transcription&model=simulated-transcription-1",
+    ],
+    [
+      { scopes: ["video"] },
+      /\/v1\/videos .*simulated-video-1.*\/v1\/videos\/\$id\/content/s,
+      "/try?kind=video&model=simulated-video-1",
     ],
     [{ scopes: ["models"] }, /\/v1\/models -H/, undefined],
     [{ models: ["gone-1"] }, /\/v1\/models -H/, undefined],

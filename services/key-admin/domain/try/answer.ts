@@ -1,3 +1,4 @@
+import { videoSchema } from "@gateway/shared/openai/video";
 import { z } from "zod";
 import { TRY_LIMITS } from "./key.ts";
 import { wholeBody } from "./whole_body.ts";
@@ -9,7 +10,7 @@ export const TRY_FACTS = {
   request: "Request ID",
 } as const;
 
-/** An image or audio: a `data:` URL, and the name of the file that it is saved to. */
+/** An image, audio or a video: its URL, and the name of the file that it is saved to. */
 export type Medium = readonly [url: string, file: string];
 
 /** What the page "Try it" shows of an answer. */
@@ -17,6 +18,8 @@ export interface TryAnswer {
   /** Texts and facts by their names. */
   texts: Readonly<Record<string, string>>;
   media: readonly Medium[];
+  /** The path of a page that shows a video which is still being made. */
+  again?: string | undefined;
 }
 
 /** The header in which the API's id of a request reaches the page's script. */
@@ -57,10 +60,26 @@ const images = z.object({
 }));
 const transcript = z.object({ text: z.string() })
   .transform(({ text }) => ({ content: text }));
+const STATES = {
+  ...{ queued: "Queued", in_progress: "In progress", failed: "Failed" },
+} as const;
+const video = videoSchema.transform((
+  { id, status, progress, created_at, completed_at },
+) => {
+  const path = `/try/videos/${id}`;
+  if (status === "completed") {
+    const media: Medium[] = [[`${path}/content`, "video.mp4"]];
+    return { total: `${(completed_at ?? 0) - created_at} s`, media };
+  }
+  const state = `${STATES[status]}, ${progress}%`;
+  const isOver = status === "failed";
+  return { state, total: "Not complete", ...!isOver && { again: path } };
+});
+/** A video that has failed is one, too. */
 const refused = z.object({
   error: z.object({ message: z.string(), code: text }),
 });
-const answered = z.union([refused, chat, images, transcript]);
+const answered = z.union([refused, chat, images, transcript, video]);
 
 const UNREADABLE = "The answer is incomplete, or not one of the API.";
 const { heldBytes: bytesMax } = TRY_LIMITS;
@@ -95,8 +114,11 @@ export async function readAnswer(
     const error = `${code || response.status}: ${message}`;
     return { texts: { ...facts, error }, media: [] };
   }
-  const { media = [], ...texts } = { media: undefined, ...data };
-  return { texts: { ...texts, ...facts }, media };
+  const { media = [], again, ...texts } = {
+    ...{ media: undefined, again: undefined },
+    ...data,
+  };
+  return { texts: { ...facts, ...texts }, media, again };
 }
 
 function parse(text: string): unknown {

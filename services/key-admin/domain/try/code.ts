@@ -8,7 +8,7 @@ import { TRY_KINDS, type TryKind, type TryRequest } from "./request.ts";
 export const LANGUAGES = ["curl", "TypeScript", "Python"] as const;
 type Language = typeof LANGUAGES[number];
 
-/** What to do with the answers. `CALL` is the request, `CLIENT` makes a client, `FIELDS` are the arguments. */
+/** What to do with the answers. `CALL` is the request, `VIDEO` one about its video, `CLIENT` makes a client, `FIELDS` are the arguments. */
 const PROGRAMS: Record<TryKind, Record<Language, string>> = {
   chat: {
     curl: "CALL",
@@ -61,6 +61,33 @@ console.log(text);`,
 answer = client.audio.transcriptions.create(FIELDS)
 print(answer.text)`,
   },
+  video: {
+    curl: `id=$(CALL |
+  jq -r .id)
+until VIDEO AUTHORIZATION |
+  jq -e '.status | test("completed|failed")'; do sleep 2; done
+VIDEO/content AUTHORIZATION \\
+  --output video.mp4`,
+    TypeScript: `import { writeFile } from "node:fs/promises";
+CLIENT
+let video = await client.videos.create(FIELDS);
+while (video.status === "queued" || video.status === "in_progress") {
+  await new Promise((resolve) => setTimeout(resolve, 2_000));
+  video = await client.videos.retrieve(video.id);
+}
+if (video.status === "failed") throw new Error(video.error?.message);
+const response = await client.videos.downloadContent(video.id);
+await writeFile("video.mp4", new Uint8Array(await response.arrayBuffer()));`,
+    Python: `import time
+CLIENT
+video = client.videos.create(FIELDS)
+while video.status in ("queued", "in_progress"):
+    time.sleep(2)
+    video = client.videos.retrieve(video.id)
+if video.status == "failed":
+    raise SystemExit(video.error and video.error.message)
+client.videos.download_content(video.id).write_to_file("video.mp4")`,
+  },
 };
 
 /** The chat fields of the API that OpenAI's packages know. They know all fields of other kinds. */
@@ -71,7 +98,7 @@ const KNOWN = new Set([
   ...["parallel_tool_calls", "stream", "stream_options"],
 ]);
 
-/** A program that sends the request and prints the text of the answer, or writes its images or audio to files. `apiUrl` has no trailing slash. */
+/** A program that sends the request and prints the text of the answer, or writes its images, audio or video to files. `apiUrl` has no trailing slash. */
 export function codeOf(
   kind: TryKind,
   request: TryRequest,
@@ -98,9 +125,16 @@ export function codeOf(
   const speech = Object.hasOwn(SPEECH_FORMATS, format) ? format : "mp3";
   const filled = (language: Language, parts: Record<string, string>) =>
     PROGRAMS[kind][language].replace("speech.mp3", `speech.${speech}`)
-      .replace(/CALL|CLIENT|FIELDS/g, (name) => parts[name] ?? "");
+      .replace(
+        /CALL|VIDEO|AUTHORIZATION|CLIENT|FIELDS/g,
+        (name) => parts[name] ?? "",
+      );
   return {
-    curl: filled("curl", { CALL: curlOf(kind, request, apiUrl) }),
+    curl: filled("curl", {
+      CALL: curlOf(kind, request, apiUrl),
+      VIDEO: `curl ${apiUrl}${TRY_KINDS.video.path}/$id`,
+      AUTHORIZATION,
+    }),
     TypeScript: filled("TypeScript", {
       CLIENT: `import OpenAI from "openai";
 
@@ -131,10 +165,12 @@ function curlOf(kind: TryKind, request: TryRequest, apiUrl: string): string {
     ];
   return [
     `curl ${request.stream ? "-N " : ""}${apiUrl}${path}`,
-    '-H "Authorization: Bearer $OPENAI_API_KEY"',
+    AUTHORIZATION,
     ...sends,
   ].join(" \\\n  ");
 }
+
+const AUTHORIZATION = '-H "Authorization: Bearer $OPENAI_API_KEY"';
 
 /** For a shell. */
 const quoted = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`;

@@ -2,11 +2,13 @@ import type { Log } from "@gateway/shared/process/log";
 import { TRY_LIMITS } from "./key.ts";
 import type { TryRequest } from "./request.ts";
 
-/** A request to an endpoint of the API. With a file it is sent as a form, otherwise as JSON. */
+/** A request to an endpoint of the API: without a body, it only reads. With a file it is sent as a form, otherwise as JSON. */
 export interface TryCall {
   path: string;
-  request: TryRequest;
+  request?: TryRequest;
   file?: File | undefined;
+  /** The part of a file to read. */
+  range?: string | undefined;
 }
 
 /** Sends a request to the API as its callers do. `signal`: the person no longer waits. */
@@ -17,18 +19,21 @@ export type AskApi = (
 
 /** Asks the API at a base URL. Where it cannot be reached or takes too long, the answer is an error in its own form; `edge_unreachable` logs the cause. */
 export function createAskApi(edgeUrl: string, log: Log): AskApi {
-  return async ({ path, request, file }, { key, signal }) => {
+  return async ({ path, request, file, range }, { key, signal }) => {
     const timeout = AbortSignal.timeout(TRY_LIMITS.answerMs);
     try {
       return await fetch(`${edgeUrl}${path}`, {
-        method: "POST",
         headers: {
           "authorization": `Bearer ${key}`,
           ...file === undefined && { "content-type": "application/json" },
+          ...range !== undefined && { range },
         },
-        body: file === undefined
-          ? JSON.stringify(request)
-          : formOf(request, file),
+        ...request && {
+          method: "POST",
+          body: file === undefined
+            ? JSON.stringify(request)
+            : formOf(request, file),
+        },
         redirect: "error",
         signal: AbortSignal.any([signal, timeout]),
       });

@@ -69,6 +69,14 @@ const KINDS = {
       ...texts("language"),
     }),
   },
+  video: {
+    path: "/videos",
+    example: { prompt: "A lighthouse at dusk, its beam sweeping the sea" },
+    read: ({ need, texts }) => ({
+      ...need("prompt", "Say what to show"),
+      ...texts("seconds", "size"),
+    }),
+  },
 } satisfies { [kind in keyof typeof SCOPE_OF_KIND]?: Kind };
 export type TryKind = keyof typeof KINDS;
 export const TRY_KINDS: Readonly<Record<TryKind, Kind>> = KINDS;

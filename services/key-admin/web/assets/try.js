@@ -6,6 +6,7 @@ const stopButton = form.querySelector("[data-stop]");
 const [sendButton, codeButton] = form.querySelectorAll("[type=submit]");
 const box = document.querySelector("[data-answer]");
 const isUpload = form.enctype === "multipart/form-data";
+const isVideo = box.querySelector("template").content.querySelector("video");
 /** The places of the answer by their names. */
 const parts = Object.fromEntries(
   [...box.querySelectorAll("[data-part]")]
@@ -14,6 +15,9 @@ const parts = Object.fromEntries(
 const { continue: continueButton, ...texts } = parts;
 const LOST =
   "The connection was lost before the answer was complete. Send the request again.";
+const IS_MADE = "The video is still being made: Refresh shows it.";
+/** Between two looks at a video. */
+const LOOK_MS = 2_000;
 
 /** Ends the request that is running; null without one. */
 let running = null;
@@ -28,6 +32,17 @@ const show = (part, text) => {
 const seconds = (sinceMs) =>
   `${((performance.now() - sinceMs) / 1000).toFixed(2)} s`;
 const parse = (html) => new DOMParser().parseFromString(html, "text/html");
+
+/** The path at which a video is looked at that is still being made. */
+const videoPath = () => {
+  const button = texts.again.querySelector("button");
+  return button && new URL(button.formAction).pathname;
+};
+const pause = (signal) =>
+  new Promise((resolve) => {
+    setTimeout(resolve, LOOK_MS);
+    signal.addEventListener("abort", resolve);
+  });
 
 /** Posts the form to a path of the console. Only `/try` takes files; elsewhere their names are sent. */
 const post = (path, extra = {}, signal = null) => {
@@ -111,9 +126,10 @@ function showImages({ data, output_format: format = "png", usage }) {
 function showAnswerOf(page) {
   for (const part of Object.keys(texts)) {
     const given = page.querySelector(`#answer [data-part=${part}]`);
-    if (given) show(part, given.textContent);
+    if (given) texts[part].replaceChildren(...given.childNodes);
   }
   if (page.getElementById("answer")) return;
+  show("again", "");
   const fields = page.getElementById("fields");
   // Without fields, the console itself has refused the form.
   const reason = page.querySelector(fields ? ".banner.bad" : ".card p");
@@ -149,7 +165,8 @@ async function receive(response, startMs) {
   return false;
 }
 
-async function send() {
+/** Sends the form. Without a path, it starts something new. */
+async function send(path = isUpload || isVideo ? "/try" : "/try/stream") {
   const startMs = performance.now();
   running = new AbortController();
   const { signal } = running;
@@ -169,18 +186,28 @@ async function send() {
   }
   show("state", "Waiting for the answer…");
   continueButton.hidden = true;
+  texts.again.hidden = true;
   sendButton.disabled = true;
   stopButton.hidden = false;
   box.scrollIntoView({ block: "nearest" });
   try {
-    const response = await post(isUpload ? "/try" : "/try/stream", {}, signal);
+    const response = await post(path, {}, signal);
     continueButton.hidden = !await receive(response, startMs);
+    while (videoPath()) {
+      await pause(signal);
+      await receive(await post(videoPath(), {}, signal), startMs);
+    }
   } catch {
-    if (!signal.aborted) show("error", LOST);
+    if (!signal.aborted) {
+      show("error", videoPath() ? "The connection was lost." : LOST);
+    }
   }
-  show("state", signal.aborted ? "Stopped by you." : "");
-  // A form with mistakes was not sent.
-  if (!form.querySelector("[aria-invalid]")) show("total", seconds(startMs));
+  const made = videoPath() ? ` ${IS_MADE}` : "";
+  show("state", signal.aborted ? `Stopped by you.${made}` : made);
+  texts.again.hidden = false;
+  // A form with mistakes was not sent, and a video may take longer.
+  const isOver = !videoPath() && !form.querySelector("[aria-invalid]");
+  if (isOver) show("total", seconds(startMs));
   running = null;
   sendButton.disabled = false;
   stopButton.hidden = true;
@@ -214,7 +241,8 @@ function continueConversation() {
 
 form.addEventListener("submit", (event) => {
   event.preventDefault();
-  if (running === null) send();
+  const isLook = event.submitter?.hasAttribute("formaction");
+  if (running === null) send(isLook ? videoPath() : undefined);
 });
 // Without an answer the code stays as it is.
 form.addEventListener("change", () => refreshCode().catch(() => {}));

@@ -82,6 +82,15 @@ export const TRY_FIELDS: Readonly<Record<TryKind, readonly Group[]>> = {
     }]]],
     [null, [["language", "Language", { placeholder: "Such as en" }]]],
   ],
+  video: [
+    [null, [["prompt", "Prompt", {
+      ...{ rows: 4, help: "Stop ends the waiting: the video is still made." },
+    }]]],
+    [null, [
+      ["seconds", "Seconds", { placeholder: "4" }],
+      ["size", "Size", { placeholder: "1280x720" }],
+    ]],
+  ],
 };
 
 /** The names of the fields of a form, each with a value. */

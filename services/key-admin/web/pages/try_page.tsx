@@ -7,6 +7,7 @@ import {
   type TryAnswer,
 } from "../../domain/try/answer.ts";
 import { codeOf, LANGUAGES } from "../../domain/try/code.ts";
+import type { TryCall } from "../../domain/try/edge.ts";
 import { TRY_LIMITS, tryKeyValue } from "../../domain/try/key.ts";
 import {
   isTryKind,
@@ -45,6 +46,7 @@ const CHARS_MAX = 32_768;
 const POLICIES: { readonly [kind in TryKind]?: Record<string, string> } = {
   image: { "img-src": "'self' data:" },
   speech: { "media-src": "data: blob:" },
+  video: { "media-src": "'self'" },
 };
 
 /** The kinds of models that there are, with the ids of their models. */
@@ -88,7 +90,7 @@ const showAnswer: Handler = async (c) => {
   const isSent = errors.size === 0 && show !== "code";
   if (!isSent) return showTry(c, kind, values, { errors });
   const startMs = performance.now();
-  const answer = await readAnswer(await ask(c, kind, request), startMs);
+  const answer = await readAnswer(await send(c, kind, request), startMs);
   return showTry(c, kind, values, { answer });
 };
 
@@ -97,7 +99,7 @@ const streamAnswer: Handler = async (c) => {
   const { kind, values, request, errors } = readTry(c);
   if (errors.size > 0) return showTry(c, kind, values, { errors });
   const sent = { ...request, ...TRY_KINDS[kind].streamed };
-  const { body, status, headers } = await ask(c, kind, sent);
+  const { body, status, headers } = await send(c, kind, sent);
   return new Response(body, {
     status,
     headers: {
@@ -107,23 +109,66 @@ const streamAnswer: Handler = async (c) => {
   });
 };
 
+/** Shows the page again with how the video in the path stands. A form asks, so that what it says is kept. */
+const showVideo: Handler = async (c) => {
+  const { kind, values } = readTry(c);
+  const startMs = performance.now();
+  const response = await askVideo(c);
+  const answer = await readAnswer(response, startMs);
+  const again = response.ok ? answer.again : c.req.path;
+  return showTry(c, kind, values, { answer: { ...answer, again } });
+};
+
+/** Passes the file of the video in the path on, or the part that a player asks for. */
+const sendVideo: Handler = async (c) => {
+  const { body, status, headers } = await askVideo(c, "/content");
+  const isHead = c.req.method === "HEAD";
+  if (isHead) await body?.cancel();
+  const passed = VIDEO_HEADERS.map((name) => [name, headers.get(name) ?? ""])
+    .filter(([, value]) => value !== "");
+  return new Response(isHead ? null : body, {
+    status,
+    headers: {
+      ...Object.fromEntries(passed),
+      // Nothing that a model server sends is a page of the console.
+      "content-disposition": 'attachment; filename="video.mp4"',
+    },
+  });
+};
+const VIDEO_HEADERS = [
+  ...["content-type", "content-length", "content-range", "accept-ranges"],
+];
+
 export const tryRoutes = {
   "/try": { GET: openTry, POST: showAnswer },
   "/try/stream": { POST: streamAnswer },
+  "/try/videos/:id": { POST: showVideo },
+  "/try/videos/:id/content": { GET: sendVideo },
 };
 
-/** Sends the request with the key of this session. It ends when the browser has left. */
-async function ask(
-  c: ConsoleContext,
-  kind: TryKind,
-  request: TryRequest,
-): Promise<Response> {
-  const { deps, file, signedIn: { session } } = c.var;
+const send = (c: ConsoleContext, kind: TryKind, request: TryRequest) =>
+  ask(c, { path: TRY_KINDS[kind].path, request, file: c.var.file });
+
+/** Asks about the video in the path. Those of other owners do not exist (API1). */
+async function askVideo(c: ConsoleContext, more = ""): Promise<Response> {
+  const id = c.req.param("id") ?? "";
+  const isId = /^video_[0-9a-f]{32}$/.test(id);
+  const path = `${TRY_KINDS.video.path}/${id}${more}`;
+  const range = c.req.header("range");
+  const response = isId ? await ask(c, { path, range }) : null;
+  if (response !== null && response.status !== 404) return response;
+  await response?.body?.cancel();
+  const back = address("/try", { kind: "video" });
+  throw new Refused(404, "This video does not exist", { back });
+}
+
+/** Asks the API with the key of this session. The request ends when the browser has left. */
+async function ask(c: ConsoleContext, call: TryCall): Promise<Response> {
+  const { deps, signedIn: { session } } = c.var;
   const from = { cookie: readCookie(c, "sid"), actor: actorOf(c) };
   const key = await tryKeyValue(deps, session, from);
-  const { path } = TRY_KINDS[kind];
   const { signal } = c.req.raw;
-  return await deps.askApi({ path, request, file }, { key, signal });
+  return await deps.askApi(call, { key, signal });
 }
 
 const formOf = (kind: TryKind) =>
@@ -264,12 +309,12 @@ function Answer({ kind, answer, facts, subject }: {
   /** What images show. */
   subject: string;
 }) {
-  const { texts = {}, media = [] } = answer ?? {};
+  const { texts = {}, media = [], again } = answer ?? {};
   return (
     <section class="card" id={answer && "answer"} data-answer="">
       <h2>Answer</h2>
       <p class="faint" role="status" data-part="state">
-        {answer ? "" : "Nothing sent yet."}
+        {answer ? texts.state : "Nothing sent yet."}
       </p>
       <p class="banner bad" role="alert" data-part="error">{texts.error}</p>
       <details open>
@@ -281,6 +326,17 @@ function Answer({ kind, answer, facts, subject }: {
         {media.map((medium) => (
           <Shown kind={kind} subject={subject} medium={medium} />
         ))}
+      </div>
+      <div data-part="again">
+        {again !== undefined && (
+          <button
+            type="submit"
+            form="try"
+            formaction={address(again, { kind }) + "#answer"}
+          >
+            Refresh
+          </button>
+        )}
       </div>
       <template data-medium="">
         <Shown kind={kind} subject="" medium={["", ""]} />
@@ -304,7 +360,7 @@ function Answer({ kind, answer, facts, subject }: {
   );
 }
 
-/** An image or audio. The script fills in copies of an empty one. */
+/** An image, audio or a video. The script fills in copies of an empty one. */
 const Shown = ({ kind, subject, medium: [url, file] }: {
   kind: TryKind;
   /** What an image shows. */
@@ -312,9 +368,9 @@ const Shown = ({ kind, subject, medium: [url, file] }: {
   medium: Medium;
 }) => (
   <figure>
-    {kind === "image"
-      ? <img src={url} alt={subject} />
-      : <audio src={url} controls />}
+    {kind === "image" && <img src={url} alt={subject} />}
+    {kind === "speech" && <audio src={url} controls />}
+    {kind === "video" && <video src={url} controls />}
     <a class="button small" href={url} download={file}>Download</a>
   </figure>
 );
