@@ -140,7 +140,7 @@ function Bar({ meter, nowMs, isBinding, ownerLimit }: {
     <div class={`meter ${lookOf(meter)}`}>
       <p class="between">
         <span>
-          {WHOSE[whose]} {isBinding && <span class="badge">Binds</span>}
+          {WHOSE[whose]} {isBinding && <span class="badge">Closest</span>}
         </span>
         <span class="num">{text}</span>
       </p>
