@@ -22,7 +22,7 @@ const ROOMS: { [room: string]: readonly [bound: number, target: number] } = {
 };
 const PRODUCTION: readonly [bound: number, target: number] = [34_630, 25_000];
 /** Tests and benchmarks. */
-const TESTS: readonly [bound: number, target: number] = [45_620, 36_000];
+const TESTS: readonly [bound: number, target: number] = [45_650, 36_000];
 /** Source files in one folder, tests included. */
 const FILES_MAX = 25;
 

@@ -1,8 +1,9 @@
-/** Guarantee: pictures, speech and transcriptions of a server that nobody here wrote reach OpenAI's SDK. */
+/** Guarantee: images, speech, transcriptions and videos of a server that nobody here wrote reach OpenAI's SDK. */
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import OpenAI, { APIError } from "openai";
 import { startCluster } from "../support/cluster.ts";
+import { waitFor } from "../support/wait_for.ts";
 import { type ForeignServer, installedServers } from "./servers.ts";
 
 const PIXEL = "red pixel";
@@ -10,12 +11,12 @@ const TEXT = "Good morning from a mock.";
 
 for (const software of await installedServers()) {
   if (!software.hasMedia) continue;
-  Deno.test(`pictures, speech and transcriptions of ${software.name}`, async (t) => {
+  Deno.test(`images, speech, transcriptions and videos of ${software.name}`, async (t) => {
     await using server = await software.start();
     const models = await Deno.makeTempFile({ suffix: ".json" });
     await Deno.writeTextFile(models, modelsOf(server));
     await using cluster = await startCluster({ env: { MODELS_FILE: models } });
-    const scopes = "models,image,speech";
+    const scopes = "models,image,speech,video";
     const options = ["--description", "media", "--scopes", scopes, "--json"];
     const { key } = JSON.parse(await cluster.keys("create", ...options));
     const client = new OpenAI({
@@ -29,7 +30,8 @@ for (const software of await installedServers()) {
 /** A models file with one model of each kind, named like the kind. */
 function modelsOf({ baseUrl }: ForeignServer): string {
   const names = { image: "gpt-image-1", speech: "gpt-4o-mini-tts" };
-  const kinds = { ...names, transcription: "gpt-4o-transcribe" };
+  const others = { transcription: "gpt-4o-transcribe", video: "sora-2" };
+  const kinds = { ...names, ...others };
   const models = Object.entries(kinds).map(([kind, model]) => ({
     ...{ id: kind, kind },
     backends: [{ type: "openai", base_url: baseUrl, model }],
@@ -111,5 +113,27 @@ async function checkMedia(t: Deno.TestContext, client: OpenAI): Promise<void> {
     assert.equal(events.at(-1)?.type, "transcript.text.done");
     const translated = await client.audio.translations.create(ask);
     assert.equal(translated.text, "Good morning, translated.");
+  });
+  await t.step("a video whose file is elsewhere", async () => {
+    const made = await client.videos.create({
+      ...{ model: "video", prompt: "A kite", seconds: "4" },
+      size: "1280x720",
+    });
+    assert.match(made.id, /^video_[0-9a-f]{32}$/);
+    await waitFor(async () => {
+      const { status } = await client.videos.retrieve(made.id);
+      return status === "completed";
+    }, { what: "the video", timeoutMs: 10_000 });
+    const { data } = await client.videos.list();
+    assert.deepEqual(data.map(({ id }) => id), [made.id]);
+    // It has no path for files, and names one on a host that is not its own.
+    await assert.rejects(client.videos.downloadContent(made.id), (error) => {
+      assert.ok(error instanceof APIError);
+      assert.equal(error.status, 502);
+      assert.doesNotMatch(error.message, /example\.com/);
+      return true;
+    });
+    await client.videos.delete(made.id);
+    await assert.rejects(client.videos.retrieve(made.id), { status: 404 });
   });
 }
