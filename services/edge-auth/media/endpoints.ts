@@ -10,7 +10,9 @@ import {
   transcriptionRequestSchema,
 } from "@gateway/shared/openai/media";
 import { MEDIA_LIMITS, UPLOAD_LIMITS } from "@gateway/shared/limits";
+import type { JobRequest } from "@gateway/shared/bus/job";
 import type { Catalog } from "@gateway/shared/models/catalog";
+import type { ModelKind } from "@gateway/shared/models/kinds";
 import { fieldError } from "@gateway/shared/openai/error";
 import { costsOnly } from "../limits/cost.ts";
 import { parseRequest, requireCleanJson } from "../requests/parse_request.ts";
@@ -19,31 +21,27 @@ import type { UploadEndpoint } from "../requests/run_upload.ts";
 import type * as z from "zod";
 import { MediaAnswer } from "./answer.ts";
 
-/** `POST /v1/audio/speech`. Costs the characters of the input. */
-export const SPEECH_ENDPOINT: Endpoint<SpeechRequest> = {
-  kind: "speech",
-  parse(given, models) {
-    const schema = speechRequestSchema;
-    const { request } = parseRequest(given, { schema, kind: "speech", models });
-    requireCleanJson(request);
-    return request;
-  },
-  estimate: ({ input }) => costsOnly("characters", [...input].length),
-  answer: ({ stream }, options) => new MediaAnswer(options, () => stream),
-};
-
 /** Checks a body, or the fields of a form, and converts it. */
-const parseImages =
-  (schema: z.ZodType<ImageRequest>) => (given: unknown, models: Catalog) => {
-    const { request } = parseRequest(given, { schema, kind: "image", models });
+const parser =
+  <Request extends JobRequest>(kind: ModelKind, schema: z.ZodType<Request>) =>
+  (given: unknown, models: Catalog): Request => {
+    const { request } = parseRequest(given, { schema, kind, models });
     requireCleanJson(request);
     return request;
   };
 
+/** `POST /v1/audio/speech`. Costs the characters of the input. */
+export const SPEECH_ENDPOINT: Endpoint<SpeechRequest> = {
+  kind: "speech",
+  parse: parser("speech", speechRequestSchema),
+  estimate: ({ input }) => costsOnly("characters", [...input].length),
+  answer: ({ stream }, options) => new MediaAnswer(options, () => stream),
+};
+
 /** `POST /v1/images/generations`. Costs images. */
 export const IMAGE_ENDPOINT: Endpoint<ImageRequest> = {
   kind: "image",
-  parse: parseImages(imageRequestSchema),
+  parse: parser("image", imageRequestSchema),
   estimate: ({ n }) => costsOnly("images", n),
   answer: ({ stream }, options) => new MediaAnswer(options, () => stream),
 };
@@ -51,7 +49,7 @@ export const IMAGE_ENDPOINT: Endpoint<ImageRequest> = {
 /** `POST /v1/images/edits` with JSON. */
 export const IMAGE_EDIT_ENDPOINT: Endpoint<ImageRequest> = {
   ...IMAGE_ENDPOINT,
-  parse: parseImages(imageEditSchema),
+  parse: parser("image", imageEditSchema),
 };
 
 /** `POST /v1/images/edits` with a form. */
@@ -62,7 +60,7 @@ export const IMAGE_EDIT_UPLOAD: UploadEndpoint<ImageRequest> = {
     fileBytesMax: UPLOAD_LIMITS.imageBytesMax,
   },
   parse({ fields, files }, models) {
-    const request = parseImages(imageEditFormSchema)(fields, models);
+    const request = parser("image", imageEditFormSchema)(fields, models);
     requireFiles(files, "image", [1, MEDIA_LIMITS.editedImagesMax]);
     requireFiles(files, "mask", [0, 1]);
     return request;
@@ -74,7 +72,7 @@ export const IMAGE_EDIT_UPLOAD: UploadEndpoint<ImageRequest> = {
 function transcriptionEndpoint(
   task: TranscriptionRequest["task"],
 ): UploadEndpoint<TranscriptionRequest> {
-  const schema = transcriptionRequestSchema(task);
+  const parse = parser("transcription", transcriptionRequestSchema(task));
   return {
     kind: "transcription",
     form: {
@@ -82,9 +80,7 @@ function transcriptionEndpoint(
       fileBytesMax: UPLOAD_LIMITS.audioBytesMax,
     },
     parse({ fields, files }, models) {
-      const kind = "transcription";
-      const { request } = parseRequest(fields, { schema, kind, models });
-      requireCleanJson(request);
+      const request = parse(fields, models);
       requireFiles(files, "file", [1, 1]);
       return request;
     },
@@ -97,7 +93,7 @@ export const TRANSCRIPTION_ENDPOINT = transcriptionEndpoint("transcribe");
 export const TRANSLATION_ENDPOINT = transcriptionEndpoint("translate");
 
 /** Refuses a form with fewer or more files of this name. */
-function requireFiles(
+export function requireFiles(
   files: readonly { field: string }[],
   name: string,
   [min, max]: readonly [number, number],

@@ -24,6 +24,7 @@ import {
 } from "../http/responses.ts";
 import { costsOnly } from "../limits/cost.ts";
 import { MediaAnswer } from "../media/answer.ts";
+import { requireFiles } from "../media/endpoints.ts";
 import { parseRequest, requireCleanJson } from "../requests/parse_request.ts";
 import {
   type AnswerOptions,
@@ -69,10 +70,7 @@ export async function createVideo(
   });
   const { headers } = call.exchange;
   if (!FORM_TYPE.test(headers.get("content-type") ?? "")) {
-    return await runRequest(call, principal, {
-      ...endpoint,
-      answer: (_request, options) => endpoint.answer(options),
-    }, deps);
+    return await runRequest(call, principal, endpoint, deps);
   }
   await runUpload(call, principal, {
     ...endpoint,
@@ -81,10 +79,10 @@ export async function createVideo(
       fileBytesMax: VIDEO_LIMITS.referenceBytesMax,
     },
     parse({ fields, files }) {
-      if (files.length <= 1) return endpoint.parse(fields);
-      const message = "Invalid 'input_reference': expected one file.";
-      throw fieldError("invalid_value", "input_reference", message);
+      requireFiles(files, "input_reference", [0, 1]);
+      return endpoint.parse(fields);
     },
+    answer: (options) => endpoint.answer(null, options),
   }, deps);
 }
 
@@ -104,10 +102,7 @@ export async function remixVideo(
     const about = { kind: "video", action: "remix", stream: false } as const;
     return { ...about, ...data, model, backend, id: engineId };
   });
-  await runRequest(call, principal, {
-    ...endpoint,
-    answer: (_request, options) => endpoint.answer(options),
-  }, deps);
+  await runRequest(call, principal, endpoint, deps);
 }
 
 type Creation = Extract<VideoRequest, { prompt: string }>;
@@ -147,7 +142,7 @@ function creation(
       requireCleanJson(request);
       return request;
     },
-    answer: (options: AnswerOptions) =>
+    answer: (_request: unknown, options: AnswerOptions) =>
       new EngineAnswer(options.run, (said) => {
         const { out, hold } = options;
         begin(said, options.video).then(
