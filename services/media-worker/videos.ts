@@ -69,14 +69,15 @@ export async function passOnVideo(call: VideoCall): Promise<void> {
       return await pass(await remix({ ...call, request }), call);
     case "content":
       return await passOnFile({ ...call, request });
-    case "delete": {
-      const statuses = [...MADE, 204, ...MISSING];
-      await exchange(call, {
+    case "delete":
+      return await exchange(call, {
         ...{ method: "DELETE", path: `/${encodeURIComponent(request.id)}` },
-        ...{ statuses, totalMs: VIDEO_LIMITS.askMs },
-      }, () => Promise.resolve());
-      return await answer.write("null");
-    }
+        statuses: [...MADE, 204, ...MISSING],
+        totalMs: VIDEO_LIMITS.askMs,
+      }, async ({ head: { status } }) => {
+        if (MISSING.includes(status)) throw missing();
+        await answer.write("null");
+      });
   }
 }
 
@@ -265,7 +266,12 @@ async function isPassedOn(
   }, async ({ head, connection, deadlines }) => {
     const { status, contentType, fileHeaders, framing } = head;
     if (status === 404) return false;
-    if (status === 416) throw noSuchPart();
+    if (status === 416) {
+      throw new UpstreamError("request", {
+        ...{ status, wireCode: "range_not_satisfiable" },
+        message: "The file does not have this range.",
+      });
+    }
     if (
       !/^((video|image)\/[\w.+-]+|application\/octet-stream)$/.test(contentType)
     ) {
@@ -293,9 +299,3 @@ async function isPassedOn(
     return true;
   });
 }
-
-const noSuchPart = () =>
-  new UpstreamError("request", {
-    ...{ status: 416, wireCode: "range_not_satisfiable" },
-    message: "The file does not have this range.",
-  });

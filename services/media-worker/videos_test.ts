@@ -267,13 +267,20 @@ Deno.test("an engine that answers wrongly is a clear error", async () => {
   }
 });
 
-Deno.test("deleting succeeds where an engine cannot delete, or has nothing to delete", async () => {
+Deno.test("a model server that cannot delete, or has nothing to delete, is told from one that has deleted", async () => {
   for (
-    const status of ["204 No Content", "404 Not Found", "405 No", "501 No"]
+    const [status, code] of [
+      ["204 No Content", null],
+      ["404 Not Found", "not_found"],
+      ["405 No", "not_found"],
+      ["501 No", "not_found"],
+    ] as const
   ) {
     await using t = startEngine(() => [head(`${status}\r\ncontent-length: 0`)]);
     const { error, text } = await run(t.engine, { ...job, action: "delete" });
-    assert.deepEqual([error, text], [null, "null"], status);
+    const told = error instanceof UpstreamError ? error.code : error;
+    const expected = [code, code === null ? "null" : ""];
+    assert.deepEqual([told, text], expected, status);
   }
   await using t = startEngine(() => json({}, "500 No"));
   assert.notEqual(

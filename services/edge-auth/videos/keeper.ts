@@ -47,6 +47,9 @@ function secondsOf({ seconds }: VideoJob): number {
   return Math.ceil(Number(seconds)) || SECONDS_DEFAULT;
 }
 
+const isMissing = (error: unknown): boolean =>
+  error instanceof ApiError && error.code === "not_found";
+
 export type VideoKeeper = ReturnType<typeof createVideoKeeper>;
 
 /** Errors of its functions are `ApiError`s, `service_unavailable` without Redis. */
@@ -63,6 +66,9 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
     const about = { kind: "video", model, backend, id } as const;
     return askEngine({ ...about, action, stream: false }, dispatcher);
   };
+
+  const hasBackend = ({ model, backend }: VideoJob): boolean =>
+    (catalog.get(model)?.backends ?? []).some(({ name }) => name === backend);
 
   const failed = (job: VideoJob, message: string): VideoJob => ({
     ...job,
@@ -84,9 +90,8 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
     if (nowMs - job.createdAtMs > limits.jobMs) {
       return failed(job, "The model server did not finish this video in time.");
     }
-    const { backends = [] } = catalog.get(job.model) ?? {};
     // While edges are replaced, another one may have a newer list.
-    if (!backends.some(({ name }) => name === job.backend)) {
+    if (!hasBackend(job)) {
       return lost(job, nowMs, "The model server of this video was removed.");
     }
     try {
@@ -95,7 +100,7 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
       return { ...stated(job, video, nowMs), seenAtMs: nowMs, lostAtMs: null };
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
-      if (error.code === "not_found") {
+      if (isMissing(error)) {
         return failed(job, "The model server no longer has this video.");
       }
       if (!ENGINE_FAULTS.includes(error.code)) return job;
@@ -205,12 +210,16 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
       orUnavailable(jobs.find(ownerId, id)),
     list: (...query: Parameters<VideoJobs["list"]>) =>
       orUnavailable(jobs.list(...query)),
-    /** Deletes a job at its model server, if the backend still exists, and here. A job that has not ended costs nothing. */
+    /** Deletes a job at its model server, if that can, and here. One that has not ended is charged unless its model server has deleted it: it may still be made. */
     async remove(job: VideoJob): Promise<void> {
-      const { backends = [] } = catalog.get(job.model) ?? {};
-      const isThere = backends.some(({ name }) => name === job.backend);
-      if (isThere) await ask(job, "delete");
-      if (!isOver(job)) await limiter.endVideo(job.reservation, 0);
+      let seconds = secondsOf(job);
+      try {
+        if (hasBackend(job)) await ask(job, "delete").then(() => seconds = 0);
+      } catch (error) {
+        // It cannot delete jobs, or does not have this one.
+        if (!isMissing(error)) throw error;
+      }
+      if (!isOver(job)) await limiter.endVideo(job.reservation, seconds);
       await orUnavailable(jobs.remove(job));
     },
     /** Starts checking jobs that are due. */

@@ -473,7 +473,7 @@ Deno.test("a key that is revoked while a video is looked up downloads nothing", 
   assert.ok(edge.asked.every(({ action }) => action !== "content"));
 });
 
-Deno.test("deleting: at the engine first; what had not ended costs nothing", async () => {
+Deno.test("deleting: at the engine first; what had not ended costs nothing if that has deleted it", async () => {
   await using world = await startWorld();
   await using edge = await startEdge(world);
   const key = await world.addKey({ scopes: "video" });
@@ -487,6 +487,9 @@ Deno.test("deleting: at the engine first; what had not ended costs nothing", asy
     [{ status: "in_progress" }, "upstream_error", 502, 0],
     [{ status: "completed" }, "nothing", 200, 8],
     ["not_found", "nothing", 200, 8],
+    // It cannot delete, and may go on making the video.
+    [{ status: "in_progress" }, "not_found", 200, 16],
+    [{ status: "completed" }, "not_found", 200, 24],
   ];
   for (const [running, deleting, status, seconds] of rows) {
     edge.engine = () => ({});
