@@ -32,7 +32,7 @@ export interface RunJob {
   kind: ModelKind;
   request: JobRequest;
   /** The files that come before the request; `request` then has only its model, which may be a guess. */
-  upload?: Upload;
+  upload?: Upload | undefined;
   traceparent?: string | undefined;
 }
 
