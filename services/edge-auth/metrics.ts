@@ -11,10 +11,9 @@ import {
 } from "@gateway/shared/process/metrics";
 import type { Decision } from "./limits/admission.ts";
 import { LIMIT_NAMES } from "./limits/refusal.ts";
-import type { RunOutcome } from "./dispatch/outcome.ts";
 import { unitLabel } from "@gateway/shared/keys/limiter_state";
 import { UNIT_OF_KIND } from "@gateway/shared/models/kinds";
-import type { RunJob } from "./dispatch/run.ts";
+import type { RunJob, RunOutcome } from "./dispatch/outcome.ts";
 import type { Dispatcher } from "./dispatch/dispatcher.ts";
 
 const INTERNAL_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2];

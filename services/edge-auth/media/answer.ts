@@ -1,6 +1,6 @@
 import { MediaHeadReader } from "@gateway/shared/bus/media_head";
 import { ApiError } from "@gateway/shared/openai/error";
-import type { RunJob } from "../dispatch/run.ts";
+import type { RunJob } from "../dispatch/outcome.ts";
 import { BYTES_HEADERS, EVENT_STREAM_HEADERS } from "../http/responses.ts";
 import { type AnswerOptions, StreamedAnswer } from "../requests/answer.ts";
 

@@ -13,9 +13,7 @@ import { publicRequestId } from "@gateway/shared/process/ids";
 import { type Log, roundMs } from "@gateway/shared/process/log";
 import { startWorkSpan } from "@gateway/shared/process/tracing";
 import { type Dispatcher, keyRevoked } from "../dispatch/dispatcher.ts";
-import type { Upload } from "../dispatch/attempt.ts";
-import type { RunOutcome } from "../dispatch/outcome.ts";
-import type { RunJob } from "../dispatch/run.ts";
+import type { RunJob, RunOutcome, Upload } from "../dispatch/outcome.ts";
 import {
   type BodyBounds,
   readBody,
