@@ -199,16 +199,17 @@ export function createEdgeMetrics(registry: MetricRegistry) {
       metrics.mediaUnits.with(model, unitLabel("videoSeconds")).add(seconds),
     failedRequestsLost: (count: number): void =>
       metrics.failedRequestsLost.add(count),
-    decided({ result, durationMs }: Decision): void {
+    decided(decision: Decision, durationMs: number): void {
       metrics.admissionSeconds.observeMs(durationMs);
-      if (typeof result === "string") metrics.admissions.with(result).add();
-      else if (result.isAdmitted) metrics.admissions.with("admitted").add();
-      else {
-        metrics.admissions.with("refused").add();
-        const isLimit = result.reason === "limited";
-        const reason = isLimit ? result.limit : result.reason;
-        metrics.refusals.with(reason, isLimit ? result.of : "key").add();
-      }
+      const isRefused = typeof decision !== "string" && !decision.isAdmitted;
+      const allowed = isRefused ? "refused" : "admitted";
+      const result = typeof decision === "string" ? decision : allowed;
+      metrics.admissions.with(result).add();
+      if (!isRefused) return;
+      const [reason, of] = decision.reason === "limited"
+        ? [decision.limit, decision.of]
+        : [decision.reason, "key"];
+      metrics.refusals.with(reason, of).add();
     },
   };
 }

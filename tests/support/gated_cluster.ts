@@ -207,8 +207,8 @@ async function startEdge(
     limiter,
     ...clocks,
     onUnknown: keys.forget,
-    onDecision: ({ result }) => {
-      if (typeof result !== "string" && result.isAdmitted) admissions += 1;
+    onDecision: (decision) => {
+      if (typeof decision !== "string" && decision.isAdmitted) admissions += 1;
     },
   });
   keys.start();
