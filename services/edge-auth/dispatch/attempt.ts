@@ -1,7 +1,6 @@
 /** One offer of a job to a worker, and the answer that may follow. */
-import type { Frame } from "@gateway/shared/bus/frame";
+import { encodeJson, type Frame } from "@gateway/shared/bus/frame";
 import {
-  encodeJob,
   encodePiece,
   encodeUploadEnd,
   encodeWholeJob,
@@ -93,7 +92,7 @@ export class Attempt {
     const whole = typeof request === "string"
       ? encodeWholeJob(job, request)
       : null;
-    const message = whole ?? encodeJob({ ...job, upload: true });
+    const message = whole ?? encodeJson({ ...job, upload: true });
     const subject = workerId === null
       ? anyWorkerSubject(family)
       : jobSubject(family, workerId);
