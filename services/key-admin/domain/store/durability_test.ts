@@ -34,7 +34,7 @@ function hello(server: string, version: string): RedisReply {
 }
 
 Deno.test("detectDurability() reports what the server guarantees, and trusts WAITAOF only from Redis 8 on", async (t) => {
-  const forbidden = new RedisReplyError("NOPERM", "NOPERM no permissions");
+  const forbidden = new RedisReplyError("NOPERM no permissions");
   const file = (server: string, version: string): Answers => ({
     CONFIG: EVERYSEC,
     HELLO: hello(server, version),
