@@ -13,11 +13,7 @@ import {
   jobSubject,
   workerBeatSubject,
 } from "@gateway/shared/bus/subjects";
-import {
-  encodeAccept,
-  encodeFrame,
-  FrameType,
-} from "@gateway/shared/bus/frame";
+import { encodeFrame, encodeJson, FrameType } from "@gateway/shared/bus/frame";
 import { ask, begin, endsAs } from "../support/chat_outcome.ts";
 import {
   type MiniEdge,
@@ -181,7 +177,7 @@ Deno.test("garbage on every subject harms nothing", async () => {
   ];
   const beat = encodeFrame(
     { type: FrameType.BEAT, sequence: 9, attempt: 1, tokens: 1 },
-    encodeAccept("stranger"),
+    encodeJson({ worker: "stranger" }),
   );
   const texts = ["", "{", "null", '{"version":1,"attempt":1,"deadlineMs":9}'];
   const payloads = [
