@@ -33,10 +33,9 @@ export class OpenAiBackend {
   constructor(options: ModelServerOptions) {
     this.config = options.config;
     this.#server = new ModelServer(options);
-    this.#encode = this.#server.jsonEncoder(
-      "/chat/completions",
-      "text/event-stream, application/json",
-    );
+    this.#encode = this.#server.encoder("/chat/completions", {
+      accept: "text/event-stream, application/json",
+    });
   }
 
   /**
