@@ -20,10 +20,10 @@ import {
   startMiniCluster,
   TEST_KEY,
 } from "../support/mini_cluster.ts";
+import { connectTo } from "../support/fake_model_server.ts";
 import { event } from "../support/model_answers.ts";
 import {
   answerOf,
-  connectTo,
   finishes,
   hello,
   scriptedModelServer,
@@ -215,17 +215,17 @@ Deno.test("a client that reads nothing stops its own backend and no other", asyn
   let said = 0;
   const chunk = "x".repeat(4_000);
   await cluster.addWorker({
-    connect: connectTo(async function* ({ seed }) {
-      yield STREAM_HEAD;
-      if (seed !== 1) {
-        yield [text("Hello"), ...finishes(1, usageOf(1))].map(event).join("");
-      } else {
-        while (true) {
-          await sleep(0);
-          said += chunk.length;
-          yield event(text(chunk));
-        }
+    connect: connectTo(function* ({ body }) {
+      const isEndless = JSON.parse(body).seed === 1;
+      yield { send: STREAM_HEAD };
+      while (isEndless) {
+        yield { pauseMs: 0 };
+        said += chunk.length;
+        yield { send: event(text(chunk)) };
       }
+      const hello = [text("Hello"), ...finishes(1, usageOf(1))];
+      yield { send: hello.map(event).join("") };
+      yield { close: true };
     }),
   });
   const { hostname, port } = new URL(edge.baseUrl);
