@@ -1,7 +1,6 @@
 /** One offer of a job to a worker, and the answer that may follow. */
-import type { Frame } from "@gateway/shared/bus/frame";
+import { encodeJson, type Frame } from "@gateway/shared/bus/frame";
 import {
-  encodeJob,
   encodePiece,
   encodeUploadEnd,
   encodeWholeJob,
@@ -89,7 +88,7 @@ export class Attempt extends StreamReceiver {
       : jobSubject(familyOf(kind), workerId);
     const isSent = context.publish(
       subject,
-      whole ?? encodeJob({ ...head, upload: true }),
+      whole ?? encodeJson({ ...head, upload: true }),
       edgeStreamSubject(context.edgeId, requestId, attempt),
     );
     if (!isSent) return null;
