@@ -4,9 +4,8 @@ import { ApiError } from "../openai/error.ts";
 import type { ControlRecord } from "./control.ts";
 import {
   decodeFrame,
-  encodeAccept,
-  encodeEnd,
   encodeErr,
+  encodeJson,
   encodeRejectFrame,
   type Frame,
   FrameType,
@@ -42,7 +41,7 @@ const frameOf = (
 const data = (sequence: number, bytes = 4) =>
   frameOf(FrameType.DATA, sequence, new Uint8Array(bytes));
 const end = (sequence: number, worker = "w1") => {
-  const payload = encodeEnd(worker, null);
+  const payload = encodeJson({ worker, usage: null });
   return frameOf(FrameType.END, sequence, payload);
 };
 const err = (sequence: number) => {
@@ -51,9 +50,9 @@ const err = (sequence: number) => {
   return frameOf(FrameType.ERR, sequence, payload);
 };
 const accept = (worker = "w1") =>
-  frameOf(FrameType.ACCEPT, 0, encodeAccept(worker));
+  frameOf(FrameType.ACCEPT, 0, encodeJson({ worker }));
 const beat = (sequence: number, worker = "w1") =>
-  frameOf(FrameType.BEAT, sequence, encodeAccept(worker));
+  frameOf(FrameType.BEAT, sequence, encodeJson({ worker }));
 const reject = () => {
   const rejection = { worker: "w1", reason: "full", retryAfterMs: 5 } as const;
   const frame = decodeFrame(encodeRejectFrame(ATTEMPT, rejection));

@@ -13,21 +13,17 @@ import {
   jobSubject,
   workerBeatSubject,
 } from "@gateway/shared/bus/subjects";
-import {
-  encodeAccept,
-  encodeFrame,
-  FrameType,
-} from "@gateway/shared/bus/frame";
+import { encodeFrame, encodeJson, FrameType } from "@gateway/shared/bus/frame";
 import { ask, begin, endsAs } from "../support/chat_outcome.ts";
 import {
   chat,
   type MiniEdge,
   startMiniCluster,
 } from "../support/mini_cluster.ts";
+import { connectTo } from "../support/fake_model_server.ts";
 import { event } from "../support/model_answers.ts";
 import {
   answerOf,
-  connectTo,
   finishes,
   hello,
   type ScriptedModelServer,
@@ -182,7 +178,7 @@ Deno.test("garbage on every subject harms nothing", async () => {
   ];
   const beat = encodeFrame(
     { type: FrameType.BEAT, sequence: 9, attempt: 1, tokens: 1 },
-    encodeAccept("stranger"),
+    encodeJson({ worker: "stranger" }),
   );
   const texts = ["", "{", "null", '{"version":1,"attempt":1,"deadlineMs":9}'];
   const random = seededRandom(5);
@@ -219,17 +215,17 @@ Deno.test("a client that reads nothing stops its own backend and no other", asyn
   let said = 0;
   const chunk = "x".repeat(4_000);
   await cluster.addWorker({
-    connect: connectTo(async function* ({ seed }) {
-      yield STREAM_HEAD;
-      if (seed !== 1) {
-        yield [text("Hello"), ...finishes(1, usageOf(1))].map(event).join("");
-      } else {
-        while (true) {
-          await sleep(0);
-          said += chunk.length;
-          yield event(text(chunk));
-        }
+    connect: connectTo(function* ({ body }) {
+      const isEndless = JSON.parse(body).seed === 1;
+      yield { send: STREAM_HEAD };
+      while (isEndless) {
+        yield { pauseMs: 0 };
+        said += chunk.length;
+        yield { send: event(text(chunk)) };
       }
+      const hello = [text("Hello"), ...finishes(1, usageOf(1))];
+      yield { send: hello.map(event).join("") };
+      yield { close: true };
     }),
   });
   const reader = await chat(edge, { stream: true, seed: 1 });

@@ -141,7 +141,7 @@ export function startTcpProxy(
 }
 
 /** Closes a connection, even if the other side, a stream or the test has done so before. */
-export function close(connection: Deno.Conn): void {
+export function close(connection: Pick<Deno.Conn, "close">): void {
   try {
     connection.close();
   } catch (error) {
