@@ -4,7 +4,6 @@
  */
 import assert from "node:assert/strict";
 import {
-  encodeJob,
   encodePiece,
   encodeUploadEnd,
   JOB_VERSION,
@@ -13,6 +12,7 @@ import {
 import { type ControlRecord, encodeControl } from "../bus/control.ts";
 import {
   decodeFrames,
+  encodeJson,
   type Frame,
   FrameType,
   parseErr,
@@ -123,7 +123,7 @@ async function setup(options: { slots?: number; backend?: Backend } = {}) {
     const reply = edgeStreamSubject(EDGE, idOf(id), 1);
     deliver(
       jobSubject(FAMILY, WORKER),
-      encodeJob({ ...envelope, ...job }),
+      encodeJson({ ...envelope, ...job }),
       reply,
     );
   };
