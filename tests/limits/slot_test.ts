@@ -62,10 +62,8 @@ Deno.test("a slow Redis does not hold an answer up, and one without a limit wait
       hello(call);
     },
   });
-  const [limited, free] = [
-    await cluster.addKey({ limits: { concurrency: 1 } }),
-    await cluster.addKey(),
-  ];
+  const limited = await cluster.addKey({ limits: { concurrency: 1 } });
+  const free = await cluster.addKey();
   const tookMs = async (key: typeof free) => {
     cluster.proxy.set({});
     await cluster.settled(key);
