@@ -5,7 +5,6 @@
 
 import { sleep } from "../tests/support/wait_for.ts";
 
-/** Where requests go. */
 export interface Target {
   name: string;
   /** Up to and including `/v1`; connections are divided among several. */

@@ -56,7 +56,6 @@ function smallLoop(target: Target, connections: number, seconds: number) {
 
 export const LOOP_COLUMNS = ["req/s", "CPU s per 1,000", "wrong"];
 
-/** The figures of {@link LOOP_COLUMNS}. */
 export async function measureLoop(
   contender: Contender,
   seconds: number,
@@ -74,7 +73,6 @@ const STREAM_COLUMNS = [
   ...["gap p99 ms", "longest pause p99 ms", "MiB", "s"],
 ];
 
-/** The figures of {@link STREAM_COLUMNS}. */
 export async function measureStreams(
   contender: Contender,
   count: number,

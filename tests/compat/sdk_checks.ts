@@ -40,14 +40,12 @@ const WEATHER = "How is the weather in Rome?";
 /** What an answer of 700 tokens takes on a slow machine, at least. */
 const LONG_MS = 5_000;
 
-/** A request with one message. */
 export function says(content: string) {
   return { model: MODEL, messages: [{ role: "user" as const, content }] };
 }
 
 type Check = (client: OpenAI, traits: ModelServerTraits) => Promise<void>;
 
-/** Runs all checks that a server of this kind can pass. */
 export async function checkSdk(
   t: Deno.TestContext,
   client: OpenAI,
@@ -63,7 +61,6 @@ export async function checkSdk(
   }
 }
 
-/** A stream, put together by the SDK, and how many chunks it had. */
 async function stream(
   client: OpenAI,
   body: OpenAI.ChatCompletionCreateParamsNonStreaming,

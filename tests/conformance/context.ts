@@ -66,7 +66,6 @@ export function createContext(cluster: Cluster) {
     });
   return {
     ...{ cluster, call, chat, fetch, exchanges },
-    /** Posts text or bytes as they are. */
     post: (
       body: BodyInit,
       headers: Record<string, string> = { "content-type": "application/json" },

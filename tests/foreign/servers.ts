@@ -8,14 +8,12 @@ const CACHE = Deno.env.get("XDG_CACHE_HOME") ??
   `${Deno.env.get("HOME") ?? "/tmp"}/.cache`;
 
 export const FOREIGN_DIR: string = `${CACHE}/chat-gateway-foreign`;
-const LLAMA_PYTHON: string =
-  `${FOREIGN_DIR}/llama-cpp-python/bin/python`;
+const LLAMA_PYTHON: string = `${FOREIGN_DIR}/llama-cpp-python/bin/python`;
 const AIMOCK: string = `${FOREIGN_DIR}/aimock/node_modules/.bin/llmock`;
 const OLLAMA: string = `${FOREIGN_DIR}/ollama/bin/ollama`;
 
 export type ForeignServer = Awaited<ReturnType<typeof start>>;
 
-/** A server that can be started. */
 export interface ForeignSoftware extends ModelServerTraits {
   program: string;
   /** It has pictures, speech and transcriptions, too. */
@@ -27,7 +25,6 @@ const START_MS = 60_000;
 const CONTEXT_TOKENS = 1_024;
 const MODEL = "smollm2";
 
-/** Those that are installed. */
 export async function installedServers(): Promise<ForeignSoftware[]> {
   const areThere = SOFTWARE.map(({ program }) => exists(program));
   const found = await Promise.all(areThere);
@@ -121,7 +118,6 @@ async function start(
   };
 }
 
-/** Whether a file is there. */
 export async function exists(path: string): Promise<boolean> {
   try {
     await Deno.stat(path);

@@ -162,9 +162,7 @@ export async function startMiniEdge(options: {
   return {
     ...{ id, link, dispatcher },
     baseUrl: `http://127.0.0.1:${server.port}/v1`,
-    /** What was admitted, in order. */
     admitted,
-    /** All settlements. */
     settlements: () => admitted.flatMap(({ settlements }) => settlements),
     [Symbol.asyncDispose]: async () => {
       await server.stop({ graceMs: 2_000, abortMs: 100 });
@@ -176,7 +174,6 @@ export async function startMiniEdge(options: {
   };
 }
 
-/** Starts a worker. */
 export async function startMiniWorker(options: {
   servers: string[];
   /** The model server: at an address, or one of `scripted_model_server.ts`. */
@@ -282,7 +279,6 @@ export async function startMiniCluster(options: Partial<EdgeOptions> = {}) {
   };
 }
 
-/** Sends a chat request as a client does. */
 export const chat = (
   edge: MiniEdge,
   body: object,
