@@ -13,9 +13,16 @@ export type Durability = "waitaof" | "always" | "none";
 /** The server has not confirmed that a change is on disk or on its replicas. The change may still hold. */
 export class NotDurable extends Error {
   override name = "NotDurable";
+
+  constructor(state: string) {
+    super(
+      `The change was made, but is ${state} after ${CONFIRM_MS} ms. Check whether it is there before you try again`,
+    );
+  }
 }
 
 const CONFIRM_MS = 3_000;
+const REPLICAS = "min-replicas-to-write";
 /**
  * The first Redis whose WAITAOF can be trusted. The command exists since 7.2, but
  * with `everysec` Redis 7.4 and every Valkey up to 9.1 answer it when a write has
@@ -26,13 +33,13 @@ const WAITAOF_MAJOR_MIN = 8;
 export const detectDurability = async (redis: RedisLink): Promise<Durability> =>
   (await askServer(redis)).durability;
 
+/** How the server keeps writes, and on how many replicas it wants them. */
 async function askServer(
   redis: RedisLink,
 ): Promise<{ durability: Durability; replicas: number }> {
-  const replicasName = "min-replicas-to-write";
   // Redis before 7.0 takes one pattern only.
   const replies = await Promise.all(
-    ["append*", replicasName].map((pattern) =>
+    ["append*", REPLICAS].map((pattern) =>
       redis.command(["CONFIG", "GET", pattern]).catch((error) => {
         if (error instanceof RedisReplyError) return [];
         throw error;
@@ -40,27 +47,23 @@ async function askServer(
     ),
   );
   const config = asFields(replies.flatMap(asList));
-  const replicas = Number(config[replicasName] ?? 0);
+  const replicas = Number(config[REPLICAS] ?? 0);
   if (config.appendonly !== "yes") return { durability: "none", replicas };
   if (config.appendfsync === "always") {
     return { durability: "always", replicas };
   }
   // HELLO needs no permission: `["server", "redis", "version", "8.0.2", …]`.
-  const hello = asList(await redis.command(["HELLO"]));
-  const after = (name: string) => hello[hello.indexOf(name) + 1];
+  const hello = asList(await redis.command(["HELLO"])).map(String);
+  const after = (name: string) => hello[hello.indexOf(name) + 1] ?? "";
   const isTrusted = after("server") === "redis" &&
-    Number.parseInt(String(after("version"))) >= WAITAOF_MAJOR_MIN;
+    parseInt(after("version")) >= WAITAOF_MAJOR_MIN;
   return { durability: isTrusted ? "waitaof" : "none", replicas };
 }
 
 /**
- * Resolves when all earlier writes of this connection are on disk, if the server
- * can confirm that, and on as many replicas as its `min-replicas-to-write` says.
- * Must use the connection of the write: WAITAOF and WAIT cover the writes of their
- * own connection only.
- *
- * The server is asked each time: lifecycle changes are rare, and its settings may
- * have changed.
+ * Resolves when all earlier writes of this connection, and only of this one, are on
+ * disk, if the server can confirm that, and on as many replicas as it wants. The server
+ * is asked each time: changes are rare, and its settings may have changed.
  */
 export async function confirmDurable(redis: RedisLink): Promise<Durability> {
   const { durability, replicas } = await askServer(redis);
@@ -70,19 +73,15 @@ export async function confirmDurable(redis: RedisLink): Promise<Durability> {
     });
   if (durability === "waitaof") {
     const [local] = asList(await wait("WAITAOF", "1", "0"));
-    if (asNumber(local) < 1) throw notDurable("not on the disk of Redis");
+    if (asNumber(local) < 1) throw new NotDurable("not on the disk of Redis");
   }
   if (replicas > 0) {
     // A replica that has the change can become master without undoing it.
     const reached = asNumber(await wait("WAIT", String(replicas)));
     if (reached < replicas) {
-      throw notDurable(`on ${reached} of ${replicas} replicas of Redis`);
+      const state = `on ${reached} of ${replicas} replicas of Redis`;
+      throw new NotDurable(state);
     }
   }
   return durability;
 }
-
-const notDurable = (state: string) =>
-  new NotDurable(
-    `The change was made, but is ${state} after ${CONFIRM_MS} ms. Check whether it is there before you try again`,
-  );
