@@ -132,6 +132,8 @@ export function serviceProgram(
     : [...SET_HERE, ...CHAT_WORKER_ONLY];
   for (const variable of dropped) delete env[variable];
   Object.assign(env, {
+    // A larger young generation takes 100 MiB more under load, and gains no speed.
+    DENO_V8_FLAGS: given.DENO_V8_FLAGS ?? "--max-semi-space-size=4",
     OTEL_SERVICE_NAME: name,
     OPS_PORT: "0",
     NATS_URL: natsUrl,

@@ -59,7 +59,6 @@ async function start({ models = [], isSampled = true }: {
       checkRefused: () => Promise.resolve(),
       admit: () =>
         Promise.resolve({
-          slotFreed: null,
           headers: {},
           video: null,
           settle: () => {},

@@ -128,7 +128,6 @@ Deno.test("every decision is counted, refusals by limit and by key or owner", ()
     reservedUnits: null,
     rates: { requests: null, tokens: null },
     atMs: 0,
-    isSlotLimited: false,
   };
   const limited: Refusal = {
     isAdmitted: false,

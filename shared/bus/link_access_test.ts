@@ -8,7 +8,7 @@ import {
 } from "../../tests/support/deployed/test_authority.ts";
 import { waitFor } from "../../tests/support/wait_for.ts";
 import { BusUnavailableError } from "./link.ts";
-import type { BusTls } from "./link_dial.ts";
+import type { BusOptions } from "./link_dial.ts";
 
 const NOTHING = new Uint8Array();
 /** One attempt, so that a refusal is the outcome of the test and not of a wait. */
@@ -156,7 +156,8 @@ Deno.test("TLS: a self-made authority and client certificates are accepted, anyt
   const { server } = nats;
   const toAnother = { caFile: misnamed.caFile, ...misnamed.client };
   const unnamed = /NotValidForName|altname/;
-  const refusals: [name: string, server: string, tls: BusTls, why: RegExp][] = [
+  type Tls = NonNullable<BusOptions["tls"]>;
+  const refusals: [name: string, server: string, tls: Tls, why: RegExp][] = [
     ["no client certificate", server, { caFile }, /closed|certificate/],
     [
       "a client certificate of a stranger",

@@ -85,7 +85,7 @@ function admitAll(
         const settlements: Admitted["settlements"] = [];
         admitted.push({ request, settlements });
         return Promise.resolve({
-          ...{ slotFreed: null, headers: {}, video: null },
+          ...{ headers: {}, video: null },
           settle: (outcome) => settlements.push(outcome),
           release: () => settlements.push(null),
         });

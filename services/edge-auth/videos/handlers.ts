@@ -24,7 +24,7 @@ import type { RunLease } from "../limits/admission.ts";
 import { costsOnly } from "../limits/cost.ts";
 import { MediaAnswer, unreadable } from "../media/answer.ts";
 import { requireFiles } from "../media/endpoints.ts";
-import { whenSlotIsFree, WholeAnswer } from "../requests/answer.ts";
+import { WholeAnswer } from "../requests/answer.ts";
 import { parseRequest, requireCleanJson } from "../requests/parse_request.ts";
 import {
   type RunCall,
@@ -132,12 +132,12 @@ function creation(
       const answer: WholeAnswer = new WholeAnswer((result) => {
         const { lease } = answer;
         begin(result, lease).then(
-          (video) => () => sendJson(out, video, lease?.headers),
-          (error: unknown) => () => {
+          (video) => sendJson(out, video, lease?.headers),
+          (error: unknown) => {
             const isKnown = error instanceof ApiError;
             sendError(out, isKnown ? error : internalError(error));
           },
-        ).then((send) => whenSlotIsFree(lease, send));
+        );
       }, options);
       return answer;
     },

@@ -57,7 +57,6 @@ const KINDS = {
       ...texts("response_format"),
       ...numbers("speed"),
     }),
-    facts: { first: "First audio after" },
   },
   transcription: {
     path: "/audio/transcriptions",
