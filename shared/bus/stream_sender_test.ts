@@ -170,6 +170,19 @@ Deno.test("an idle or blocked sender beats with its last sequence number and all
   assert.deepEqual(did(), ["BEAT 1"]);
 });
 
+Deno.test("a busy sender beats once a second while it receives nothing", () => {
+  const { sender, did, write, ack } = start();
+  for (const [fromMs, isHeard, beats] of [[0, 0, 2], [3_000, 1, 0]] as const) {
+    for (let at = fromMs; at < fromMs + 3_000; at += tickMs) {
+      write(1, at, at);
+      if (isHeard) ack(1, at);
+      sender.onTick(at);
+    }
+    const isBeat = (action: string) => action.startsWith("BEAT");
+    assert.equal(did().filter(isBeat).length, beats);
+  }
+});
+
 Deno.test("END is repeated until it is acknowledged, and forgotten in the end", () => {
   const { sender, did, write, tick } = start();
   write(10, 1, 0);
