@@ -157,7 +157,7 @@ Deno.test("invalid records change nothing", () => {
 });
 
 Deno.test("an idle or blocked sender beats with its last sequence number and all tokens, also those that wait", () => {
-  const { sender, did, write, tick, tokens } = start({ windowBytes: 100 });
+  const { did, write, tick, tokens } = start({ windowBytes: 100 });
   write(84, 3, 0);
   write(84, 5, 0);
   assert.deepEqual(did(), ["DATA 1"]);
