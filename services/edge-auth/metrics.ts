@@ -11,10 +11,9 @@ import {
 } from "@gateway/shared/process/metrics";
 import type { Decision } from "./limits/admission.ts";
 import { LIMIT_NAMES } from "./limits/refusal.ts";
-import type { RunOutcome } from "./dispatch/outcome.ts";
 import { unitLabel } from "@gateway/shared/keys/limiter_state";
-import { type ModelKind, UNIT_OF_KIND } from "@gateway/shared/models/kinds";
-import type { RunJob } from "./dispatch/run.ts";
+import { UNIT_OF_KIND } from "@gateway/shared/models/kinds";
+import type { RunJob, RunOutcome } from "./dispatch/outcome.ts";
 import type { Dispatcher } from "./dispatch/dispatcher.ts";
 
 const INTERNAL_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2];
@@ -127,18 +126,6 @@ export const EDGE_METRICS = {
   }),
 } as const;
 
-export type RouteName =
-  | ModelKind
-  | "image_edit"
-  | "translation"
-  | "video_job"
-  | "video_content"
-  | "video_remix"
-  | "models"
-  | "model"
-  | "reference"
-  | "other";
-
 /** Known labels are exported as 0 from the start, because a rate needs an initial value. */
 const RESULTS = ["admitted", "refused", "unavailable", "failed"];
 const REJECTS: readonly RejectReason[] = ["full", "draining", "stale"];
@@ -155,11 +142,11 @@ export function createEdgeMetrics(registry: MetricRegistry) {
       metrics.refusals.with(limit, whose).add(0);
     }
   }
-  const ended = (route: RouteName, durationMs: number): void =>
+  const ended = (route: string, durationMs: number): void =>
     metrics.requestSeconds.with(route).observeMs(durationMs);
   return {
     /** A response was sent, or its client has disconnected. */
-    answered: (route: RouteName, status: number): void =>
+    answered: (route: string, status: number): void =>
       metrics.requests.with(route, String(status)).add(),
     ended,
     ran(
@@ -212,16 +199,17 @@ export function createEdgeMetrics(registry: MetricRegistry) {
       metrics.mediaUnits.with(model, unitLabel("videoSeconds")).add(seconds),
     failedRequestsLost: (count: number): void =>
       metrics.failedRequestsLost.add(count),
-    decided({ result, durationMs }: Decision): void {
+    decided(decision: Decision, durationMs: number): void {
       metrics.admissionSeconds.observeMs(durationMs);
-      if (typeof result === "string") metrics.admissions.with(result).add();
-      else if (result.isAdmitted) metrics.admissions.with("admitted").add();
-      else {
-        metrics.admissions.with("refused").add();
-        const isLimit = result.reason === "limited";
-        const reason = isLimit ? result.limit : result.reason;
-        metrics.refusals.with(reason, isLimit ? result.of : "key").add();
-      }
+      const isRefused = typeof decision !== "string" && !decision.isAdmitted;
+      const allowed = isRefused ? "refused" : "admitted";
+      const result = typeof decision === "string" ? decision : allowed;
+      metrics.admissions.with(result).add();
+      if (!isRefused) return;
+      const [reason, of] = decision.reason === "limited"
+        ? [decision.limit, decision.of]
+        : [decision.reason, "key"];
+      metrics.refusals.with(reason, of).add();
     },
   };
 }

@@ -43,7 +43,7 @@ async function run(args: string[]): Promise<string> {
     if (await detectDurability(redis) === "none") {
       printError(
         "Warning: this Redis may lose changes in a power failure " +
-          "(set appendonly yes and appendfsync always)",
+          "(set appendonly yes, and appendfsync always unless your user may set it)",
       );
     }
     const connections = { redis, writer: redis, randomBytes, now: wallNow };

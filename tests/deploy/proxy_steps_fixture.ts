@@ -18,10 +18,7 @@ import {
 } from "../../services/key-admin/browser/chromium_fixture.ts";
 import { type Cluster, startCluster } from "../support/cluster.ts";
 import { freePort } from "../support/local_server.ts";
-import {
-  type FrontProxy,
-  startFrontProxy,
-} from "../support/deployed/front_proxy.ts";
+import { startFrontProxy } from "../support/deployed/deployed_stores.ts";
 import { waitFor } from "../support/wait_for.ts";
 import { sendAmbiguous, SMUGGLED_PATH } from "./smuggling_fixture.ts";
 
@@ -33,7 +30,7 @@ const HSTS = "max-age=31536000";
 
 interface Rig {
   cluster: Cluster;
-  proxy: FrontProxy;
+  proxy: Awaited<ReturnType<typeof startFrontProxy>>;
   httpsPort: number;
   consoleUrl: string;
 }

@@ -139,7 +139,7 @@ Deno.test("other data in place of the old: what was unknown there is asked for a
   const { keyId, ownerId } = keys.seen;
   const { wrong } = keys;
   // A copy of another day, in which somebody has this key.
-  await cluster.nameKey(wrong, { keyId, ownerId });
+  await cluster.nameKey(wrong.value, { keyId, ownerId });
   assert.equal(await statusOf(cluster.ask(wrong)), 401, "remembered for 30 s");
   await cluster.world.command("SET", STORE_KEY, "sto_other");
   await assertSaid(cluster, ["replaced"]);

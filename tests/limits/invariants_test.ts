@@ -42,7 +42,7 @@ async function startStage(deadlineMs = PATIENT_MS) {
   const config = ["appendonly yes"];
   const world = started.use(await startRedisWorld({ config }));
   const redisPort = () => world.redis.port;
-  const fleet = started.use(await startFleet({ redisPort, deadlineMs }));
+  const fleet = started.use(await startFleet(redisPort, deadlineMs));
   const resources = started.move();
   const dispose = () => resources.disposeAsync();
   return { world, fleet, [Symbol.asyncDispose]: dispose };

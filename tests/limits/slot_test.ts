@@ -3,7 +3,7 @@
  * the end of the last answer, to any edge, and is never refused because of that.
  */
 import assert from "node:assert/strict";
-import { SLOT_HOLD_MS } from "../../services/edge-auth/requests/run_request.ts";
+import { SLOT_HOLD_MS } from "../../services/edge-auth/requests/answer.ts";
 import type { KeyOptions } from "../support/admission_fixture.ts";
 import { startGatedCluster } from "../support/gated_cluster.ts";
 import { hello } from "../support/scripted_model_server.ts";

@@ -22,10 +22,9 @@ const DONE = "[DONE]";
 
 /** One call of `complete` is one attempt; nothing is repeated. */
 export class OpenAiBackend extends ModelServer {
-  readonly #encode = this.jsonEncoder(
-    "/chat/completions",
-    "text/event-stream, application/json",
-  );
+  readonly #encode = this.encoder("/chat/completions", {
+    accept: "text/event-stream, application/json",
+  });
 
   /**
    * Reads the server's response into `answer`, and returns its usage. A server of one

@@ -32,8 +32,8 @@ import { DISPATCH_LIMITS, STREAM_LIMITS } from "@gateway/shared/limits";
 import type { Log } from "@gateway/shared/process/log";
 import { ApiError } from "@gateway/shared/openai/error";
 import { settlesWithin } from "@gateway/shared/process/serve";
-import type { AnswerSink, RunOutcome } from "./outcome.ts";
-import { busUnavailable, Run, type RunContext, type RunJob } from "./run.ts";
+import type { AnswerSink, RunJob, RunOutcome } from "./outcome.ts";
+import { busUnavailable, Run, type RunContext } from "./run.ts";
 import { WaitQueue } from "./wait_queue.ts";
 import { WorkerTable } from "./workers.ts";
 
@@ -177,12 +177,11 @@ export class Dispatcher {
     }
     for (const [requestId, frame] of frames ?? []) {
       const isTaken = this.#runs.get(requestId)?.onFrame(frame) ?? false;
-      if (!isTaken) {
-        answerStrayFrame(requestId, frame, (workerId, record) => {
-          const family = this.workers.familyOf(workerId);
-          this.#context.control(family, workerId, record);
-        });
-      }
+      if (isTaken) continue;
+      answerStrayFrame(requestId, frame, (workerId, record) => {
+        const family = this.workers.familyOf(workerId);
+        this.#context.control(family, workerId, record);
+      });
     }
   }
 

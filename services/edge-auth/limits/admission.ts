@@ -23,25 +23,23 @@ export interface RunLease {
   release(): void;
 }
 
-export interface Decision {
-  /** `unavailable`: Redis could not answer. `failed`: an internal error, such as a corrupt record. */
-  result: Admitted | Refusal | "unavailable" | "failed";
-  durationMs: number;
-}
+/** `unavailable`: Redis could not answer. `failed`: an internal error, such as a corrupt record. */
+export type Decision = Admitted | Refusal | "unavailable" | "failed";
 
 export interface AdmissionOptions {
   limiter: Limiter;
   now: MonotonicNow;
   onUnknown: (principal: Principal) => void;
-  onDecision?: (decision: Decision) => void;
+  onDecision?: (decision: Decision, durationMs: number) => void;
 }
 
 const REFUSED_KEYS_MAX = 10_000;
 
 export type Admission = ReturnType<typeof createAdmission>;
 
-export function createAdmission(options: AdmissionOptions) {
-  const { limiter, now, onUnknown, onDecision } = options;
+export function createAdmission(
+  { limiter, now, onUnknown, onDecision }: AdmissionOptions,
+) {
   /** Keys that were refused for a limit, and until when that limit may hold. */
   const refusedUntilMs = new Map<string, number>();
 
@@ -60,8 +58,8 @@ export function createAdmission(options: AdmissionOptions) {
     asking: Promise<T | Refusal>,
   ): Promise<T> => {
     const startedAtMs = now();
-    const report = (result: Decision["result"]) =>
-      onDecision?.({ result, durationMs: now() - startedAtMs });
+    const report = (decision: Decision) =>
+      onDecision?.(decision, now() - startedAtMs);
     const decision = await asking.catch((error) => {
       report(error instanceof ApiError ? "unavailable" : "failed");
       throw error;

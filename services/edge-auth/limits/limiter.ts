@@ -28,7 +28,7 @@ import {
   type Units,
   videoKeys,
 } from "./cost.ts";
-import { createLeases, type Lease } from "./leases.ts";
+import { createLeases } from "./leases.ts";
 import {
   isKeyRefusal,
   isLimitName,
@@ -58,13 +58,8 @@ export interface Ask {
 }
 
 /** The request may run. It must be settled exactly once when it has ended. */
-export interface Admitted extends Lease {
+export interface Admitted extends Reservation {
   readonly isAdmitted: true;
-  readonly model: string | null;
-  readonly reservedTokens: number;
-  readonly reservedUnits: Units | null;
-  /** The time of the admission, in Unix ms by Redis' clock. */
-  readonly atMs: number;
   readonly rates: Rates;
   /** A concurrency limit of the key or the owner applies. */
   readonly isSlotLimited: boolean;
@@ -161,9 +156,8 @@ export class Limiter {
     ];
     const args = [
       ...[recordKey(principal), ownerLimitsKey(ownerId), ...terms],
-      ...units === null
-        ? ["", "0"]
-        : [dayLimitField(units.unit), String(units.count)],
+      units === null ? "" : dayLimitField(units.unit),
+      String(units?.count ?? 0),
     ];
     try {
       const reply = await this.#redis.evalScript(ADMIT, keys, args, {
@@ -172,7 +166,11 @@ export class Limiter {
           if (!Array.isArray(late) || late[0] === "ok") release?.();
         },
       });
-      return keyRefusalIn(reply) ?? parse(reply);
+      const [status] = Array.isArray(reply) ? reply : [];
+      if (status === "empty") throw storeIsEmpty();
+      return isKeyRefusal(status)
+        ? { isAdmitted: false, reason: status }
+        : parse(reply);
     } catch (error) {
       if (mayHaveAdmitted(error)) release?.();
       throw redisFailure(error);
@@ -193,11 +191,9 @@ export class Limiter {
   async endVideo(reservation: Reservation, seconds: number): Promise<boolean> {
     const { keys, leaseId, terms } = videoSettlement(reservation, seconds);
     const args = [leaseId, "", ...terms];
-    const deadlineMs = this.#deadlineMs;
+    const options = { deadlineMs: this.#deadlineMs };
     try {
-      return await this.#redis.evalScript(SETTLE, keys, args, {
-        deadlineMs,
-      }) === 1;
+      return await this.#redis.evalScript(SETTLE, keys, args, options) === 1;
     } catch (error) {
       throw redisFailure(error);
     }
@@ -223,12 +219,6 @@ function videoSettlement(reservation: Reservation, seconds: number) {
 function mayHaveAdmitted(error: unknown): boolean {
   if (!(error instanceof RedisUnavailableError)) return !isDenied(error);
   return error.reason === "connection_lost";
-}
-
-function keyRefusalIn(reply: RedisReply): Refusal | null {
-  const [status] = Array.isArray(reply) ? reply : [];
-  if (status === "empty") throw storeIsEmpty();
-  return isKeyRefusal(status) ? { isAdmitted: false, reason: status } : null;
 }
 
 function modelsIn(reply: RedisReply): readonly string[] {

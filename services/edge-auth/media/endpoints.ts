@@ -30,12 +30,15 @@ const parser =
     return request;
   };
 
+const toMedia: Endpoint<JobRequest>["answer"] = (options, job) =>
+  new MediaAnswer(options, job);
+
 /** `POST /v1/audio/speech`. Costs the characters of the input. */
 export const SPEECH_ENDPOINT: Endpoint<SpeechRequest> = {
   kind: "speech",
   parse: parser("speech", speechRequestSchema),
   estimate: ({ input }) => costsOnly("characters", [...input].length),
-  answer: ({ stream }, options) => new MediaAnswer(options, () => stream),
+  answer: toMedia,
 };
 
 /** `POST /v1/images/generations`. Costs images. */
@@ -43,7 +46,7 @@ export const IMAGE_ENDPOINT: Endpoint<ImageRequest> = {
   kind: "image",
   parse: parser("image", imageRequestSchema),
   estimate: ({ n }) => costsOnly("images", n),
-  answer: ({ stream }, options) => new MediaAnswer(options, () => stream),
+  answer: toMedia,
 };
 
 /** `POST /v1/images/edits` with JSON. */
@@ -59,13 +62,12 @@ export const IMAGE_EDIT_UPLOAD: UploadEndpoint<ImageRequest> = {
     fileFields: ["image", "mask"],
     fileBytesMax: UPLOAD_LIMITS.imageBytesMax,
   },
-  parse({ fields, files }, models) {
+  parse(fields, models, files) {
     const request = parser("image", imageEditFormSchema)(fields, models);
     requireFiles(files, "image", [1, MEDIA_LIMITS.editedImagesMax]);
     requireFiles(files, "mask", [0, 1]);
     return request;
   },
-  answer: (options, isStream) => new MediaAnswer(options, isStream),
 };
 
 /** `POST /v1/audio/transcriptions` and `/v1/audio/translations`. Costs seconds of the recording. */
@@ -79,13 +81,13 @@ function transcriptionEndpoint(
       fileFields: ["file"],
       fileBytesMax: UPLOAD_LIMITS.audioBytesMax,
     },
-    parse({ fields, files }, models) {
+    parse(fields, models, files) {
       const request = parse(fields, models);
       requireFiles(files, "file", [1, 1]);
       return request;
     },
     estimate: () => costsOnly("audioSeconds"),
-    answer: (options, isStream) => new MediaAnswer(options, isStream),
+    answer: toMedia,
   };
 }
 

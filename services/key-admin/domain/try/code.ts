@@ -1,5 +1,5 @@
 import { isJsonObject } from "@gateway/shared/process/error_text";
-import { SPEECH_FORMATS } from "@gateway/shared/openai/media";
+import { speechFormat } from "@gateway/shared/openai/media";
 import { TRY_KINDS, type TryKind, type TryRequest } from "./request.ts";
 
 /** A request as code, for programs that have the key in `OPENAI_API_KEY`. */
@@ -122,7 +122,7 @@ export function codeOf(
         : [others + literal(Object.fromEntries(extra), language, "  ")],
     ].map((field) => `  ${field},\n`).join("");
   const format = String(request.response_format);
-  const speech = Object.hasOwn(SPEECH_FORMATS, format) ? format : "mp3";
+  const speech = speechFormat.catch("mp3").parse(format);
   const filled = (language: Language, parts: Record<string, string>) =>
     PROGRAMS[kind][language].replace("speech.mp3", `speech.${speech}`)
       .replace(

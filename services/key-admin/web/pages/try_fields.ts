@@ -1,5 +1,5 @@
 import { MEDIA_LIMITS, REQUEST_LIMITS } from "@gateway/shared/limits";
-import { SPEECH_FORMATS } from "@gateway/shared/openai/media";
+import { speechFormat } from "@gateway/shared/openai/media";
 import { TRY_LIMITS } from "../../domain/try/key.ts";
 import type { TryKind } from "../../domain/try/request.ts";
 
@@ -18,7 +18,7 @@ const json = (placeholder: string) => ({
 const { temperatureMin, temperatureMax, topPMin, topPMax } = REQUEST_LIMITS;
 const { imagesMax, speedMin, speedMax } = MEDIA_LIMITS;
 const THINKING = [["", "Default"], ["on", "On"], ["off", "Off"]];
-const FORMATS = Object.keys(SPEECH_FORMATS).map((name) => [name, name]);
+const FORMATS = speechFormat.options.map((name) => [name, name]);
 
 export const TRY_FIELDS: Readonly<Record<TryKind, readonly Group[]>> = {
   chat: [
