@@ -1,7 +1,7 @@
 /** Single services as processes, configured by their environment. */
 import assert from "node:assert/strict";
 import { fileURLToPath } from "node:url";
-import type { SeenRequest } from "../../services/model-simulator/serving/run.ts";
+import type { SeenRequest } from "../../services/model-simulator/serving/answer.ts";
 import type { ServiceName } from "../../deploy/up/services.ts";
 import { Simulator } from "../../services/model-simulator/simulator.ts";
 import { startProcess } from "./process.ts";
