@@ -1,31 +1,25 @@
 import type { BackendConfig } from "@gateway/shared/models/catalog";
 import { UPSTREAM_KEY_ENV } from "@gateway/shared/models/catalog_variables";
 import type { ModelKind } from "@gateway/shared/models/kinds";
-import { monotonicNow } from "@gateway/shared/process/clock";
 import { errorMessage } from "@gateway/shared/process/env";
-import { AttemptDeadlines } from "@gateway/shared/upstream/attempt_deadlines";
-import { UpstreamError } from "@gateway/shared/upstream/errors";
-import {
-  createConnect,
-  HttpClient,
-  type HttpConnection,
-} from "@gateway/shared/upstream/http_client";
-import { createRequestEncoder } from "@gateway/shared/upstream/request_encoder";
-import type { ModelSettings } from "./settings.ts";
+import type { Settings } from "./plan.ts";
 
 /** Shorter than the start of the services, which it must not delay. */
 const PROBE_MS_MAX = 2_000;
 
-export interface DescribedModel {
-  id: string;
-  kind: ModelKind;
-  /** What answers, or why it does not. */
+/** What answers, or why it does not. */
+interface Probe {
   servers: string;
   isAnswering: boolean;
 }
 
-type Probe = Omit<DescribedModel, "id" | "kind">;
+type ModelSettings = Pick<Settings, "catalog" | "hasSimulator" | "keyOf">;
 type Server = Pick<BackendConfig, "base_url" | "api_key_env" | "headers">;
+
+export interface DescribedModel extends Probe {
+  id: string;
+  kind: ModelKind;
+}
 
 /** Asks the servers of each model for their models, for at most two seconds. Never rejects. */
 export async function describeModels(
@@ -47,53 +41,33 @@ export async function describeModels(
         return { id, kind, servers, isAnswering: true };
       }
       const found = await Promise.all(backends.map(probed));
-      return {
-        id,
-        kind,
-        servers: found.map(({ servers }) => servers).join(", "),
-        isAnswering: found.some(({ isAnswering }) => isAnswering),
-      };
+      const servers = found.map(({ servers }) => servers).join(", ");
+      const isAnswering = found.some(({ isAnswering }) => isAnswering);
+      return { id, kind, servers, isAnswering };
     }),
   );
 }
 
-/** Connects as a worker does. */
 async function probeServer(
-  { base_url, api_key_env: keyName, headers }: Server,
+  { base_url: url, api_key_env: keyName, headers: own }: Server,
   keyOf: ModelSettings["keyOf"],
 ): Promise<Probe> {
-  const url = new URL(`${base_url}/models`);
-  const deadlines = new AttemptDeadlines(
-    monotonicNow,
-    new AbortController().signal,
-    PROBE_MS_MAX,
-  );
-  let connection: HttpConnection | undefined;
+  const signal = AbortSignal.timeout(PROBE_MS_MAX);
+  const key = keyName && keyOf(keyName);
+  const headers = { ...own, ...key && { authorization: `Bearer ${key}` } };
   try {
-    const encode = createRequestEncoder(url, {
-      ...{ method: "GET", accept: "application/json", contentType: null },
-      apiKey: keyName === undefined ? null : keyOf(keyName) ?? null,
-      headers,
-    });
-    const client = new HttpClient(createConnect(url), PROBE_MS_MAX);
-    connection = await client.connection(deadlines);
-    const request = encode("", { requestId: "" });
-    const { status } = await connection.exchange(request, deadlines);
+    const init = { headers, signal, redirect: "manual" } as const;
+    const { status, body } = await fetch(`${url}/models`, init);
+    await body?.cancel();
     return {
-      servers: `${base_url} : ${meaningOf(status, keyName)}`,
+      servers: `${url} : ${meaningOf(status, keyName)}`,
       isAnswering: status < 500 && status !== 401 && status !== 403,
     };
   } catch (error) {
-    let why = `not reachable (${reasonOf(error)})`;
-    if (deadlines.signal.aborted) {
-      why = `no answer in ${PROBE_MS_MAX / 1_000} s`;
-    } else if (error instanceof UpstreamError && error.fault === "invalid") {
-      why = "answers, but not in HTTP";
-    }
-    return { servers: `${base_url} : ${why}`, isAnswering: false };
-  } finally {
-    connection?.close();
-    deadlines.dispose();
+    const why = signal.aborted
+      ? `no answer in ${PROBE_MS_MAX / 1_000} s`
+      : `not reachable (${reasonOf(error)})`;
+    return { servers: `${url} : ${why}`, isAnswering: false };
   }
 }
 
@@ -109,8 +83,9 @@ function meaningOf(status: number, keyName: string | undefined): string {
   return `answers ${status} to GET /models${hint}`;
 }
 
-/** `connection refused`, of an error whose cause is the system's. */
+/** `connection refused`, of an error whose cause ends with that. */
 function reasonOf(error: unknown): string {
   const cause = error instanceof Error ? error.cause ?? error : error;
-  return errorMessage(cause).replace(/ \(os error.*/, "").toLowerCase();
+  const [reason = ""] = errorMessage(cause).split(": ").slice(-1);
+  return reason.replace(/ \(os error.*/, "").toLowerCase();
 }

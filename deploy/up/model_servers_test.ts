@@ -4,7 +4,7 @@ import { startFakeModelServer } from "../../tests/support/fake_model_server.ts";
 import { freePort } from "../../tests/support/local_server.ts";
 import { jsonResponse } from "../../tests/support/model_answers.ts";
 import { describeModels } from "./model_servers.ts";
-import { readSettings } from "./settings.ts";
+import { readSettings } from "./plan.ts";
 
 const KEYS: Readonly<Record<string, string>> = { GOOD: "good", BAD: "bad" };
 
@@ -57,7 +57,11 @@ Deno.test("describeModels() says of each model what answers, or why nothing does
       ],
       [[`${url}/busy`], "answers 503 to GET /models", false],
       [[`${url}/stall`], "no answer in 2 s", false],
-      [[`${url}/garbage`], "answers, but not in HTTP", false],
+      [
+        [`${url}/garbage`],
+        "not reachable (invalid http version parsed)",
+        false,
+      ],
       [[dead], "not reachable (connection refused)", false],
       [[url, "GOOD"], "answers", true],
     ];

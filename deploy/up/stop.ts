@@ -1,5 +1,5 @@
 import { monotonicNow } from "@gateway/shared/process/clock";
-import type { Environment } from "./services.ts";
+import type { Environment } from "./plan.ts";
 import { EXIT } from "./terminal.ts";
 
 /** Runners pass on a Ctrl-C that the terminal has already sent to this process. */

@@ -18,7 +18,7 @@ import {
 import { postChat } from "../support/chat_request.ts";
 import { waitFor } from "../support/wait_for.ts";
 import { METRIC_TABLES } from "../../deploy/docs/metrics.ts";
-import type { ServiceName } from "../../deploy/up/services.ts";
+import type { ServiceName } from "../../deploy/up/plan.ts";
 
 const CALLER_SPAN = "b7ad6b7169203331";
 const SERVICES: readonly ServiceName[] = [
