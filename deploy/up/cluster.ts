@@ -122,11 +122,11 @@ export class Cluster {
     const services = Map.groupBy(this.#units, ({ service }) => service);
     for (const group of [...services.values()].reverse()) {
       await Promise.all(group.map(async (kept) => {
-        signal(kept, "SIGTERM");
+        send(kept, "SIGTERM");
         // A stopped process handles SIGTERM only after SIGCONT.
-        signal(kept, "SIGCONT");
+        send(kept, "SIGCONT");
         await settlesWithin(kept.finished, graceMs);
-        signal(kept, "SIGKILL");
+        send(kept, "SIGKILL");
         await kept.finished;
       }));
     }
@@ -227,8 +227,8 @@ export class Cluster {
 
   /** Shows a warning or an error: `chat-worker warn: woke_up: This process stood still… {"stalledMs":250}`. */
   #onEvent(name: string, logged: z.output<typeof EVENT>): void {
-    const { time: _time, service: _service, ...rest } = logged;
-    const { level, event, message, ...data } = rest;
+    const { level, event, message, time: _, service: _service, ...data } =
+      logged;
     if (event === "setup_link") {
       this.setupUrl = String(data.url);
       if (!this.isReady) return;
@@ -249,7 +249,7 @@ export class Cluster {
   }
 }
 
-function signal({ child }: Kept, name: Deno.Signal): void {
+function send({ child }: Kept, name: Deno.Signal): void {
   try {
     child?.kill(name);
   } catch {

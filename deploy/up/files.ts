@@ -23,9 +23,7 @@ export async function writePrivateFile(
   text: string,
 ): Promise<void> {
   const draft = `${path}.tmp`;
-  // An existing file would keep its mode.
-  await removeFile(draft);
-  await Deno.writeTextFile(draft, text, { mode: OWNER_ONLY, createNew: true });
+  await Deno.writeTextFile(draft, text, { mode: OWNER_ONLY });
   await Deno.rename(draft, path);
 }
 

@@ -4,8 +4,7 @@
 import { ConfigError } from "@gateway/shared/process/env";
 import { parseOptions, ROOT } from "./options.ts";
 import type { ProgramName } from "./plan.ts";
-import { listenForStop } from "./stop.ts";
-import { createOutput, EXIT, UpError } from "./terminal.ts";
+import { createOutput, EXIT, listenForStop, UpError } from "./terminal.ts";
 import { runUp } from "./up.ts";
 
 /** Runs the launcher in this process and returns the exit code. Tests pass their own entry files. */
@@ -28,7 +27,7 @@ export async function runCli(
       ...Deno.env.toObject(),
       ...models === undefined ? {} : { MODELS_FILE: models },
     };
-    const stopping = await listenForStop(env);
+    const stopping = await listenForStop();
     await runUp(options, { cwd, scriptOf, env, out, stopping });
     return EXIT.ok;
   } catch (error) {

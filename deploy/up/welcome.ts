@@ -29,32 +29,26 @@ export function firstKeyFile(dataDir: string, givenRedisUrl?: string): string {
 
 /** Creates a key on the first run, finds the same one later. Never rejects: the gateway works without it. */
 export async function provideFirstKey(
-  file: string,
-  create: Program,
-  stopping: AbortSignal,
+  path: string,
+  { file, ...create }: Program,
+  signal: AbortSignal,
 ): Promise<FirstKey> {
   try {
-    const kept = await Deno.readTextFile(file).catch(() => undefined);
-    const text = kept ?? await createKey(create, stopping);
-    const { key } = CREATED.parse(JSON.parse(text));
-    if (kept === undefined) await writePrivateFile(file, text);
-    return { key };
+    const kept = await Deno.readTextFile(path).catch(() => undefined);
+    if (kept !== undefined) return CREATED.parse(JSON.parse(kept));
+    const options = { ...create, clearEnv: true, signal };
+    const { success, ...output } = await new Deno.Command(file, options)
+      .output();
+    // The output contains the key, so it is not logged.
+    const [text = "", errors = ""] = [output.stdout, output.stderr]
+      .map((bytes) => new TextDecoder().decode(bytes).trim());
+    const lastLines = errors.split("\n").slice(-ERROR_LINES).join("\n  ");
+    if (!success) throw new Error(lastLines);
+    await writePrivateFile(path, text);
+    return CREATED.parse(JSON.parse(text));
   } catch (error) {
     return { note: `No key: ${errorMessage(error)}\n  ${HOW_TO_CREATE}` };
   }
-}
-
-/** The output of the program. It contains the key, so it is not logged. */
-async function createKey(
-  { file, ...program }: Program,
-  signal: AbortSignal,
-): Promise<string> {
-  const options = { ...program, clearEnv: true, signal };
-  const { code, stdout, stderr } = await new Deno.Command(file, options)
-    .output();
-  if (code === 0) return new TextDecoder().decode(stdout);
-  const lines = new TextDecoder().decode(stderr).trim().split("\n");
-  throw new Error(lines.slice(-ERROR_LINES).join("\n  "));
 }
 
 /** A key that the edge refuses is neither shown nor replaced. Never rejects. */
@@ -81,18 +75,6 @@ export function describeSummary(
   { runDir, seconds }: { runDir: string; seconds: number },
 ): string {
   const { edge_urls: edgeUrls, setup_url: setupUrl } = state;
-  const rows = [
-    ...edgeUrls.map((url, i) => [i === 0 ? "Base URL" : "", `${url}/v1`]),
-    ["API key", firstKey.key ?? firstKey.note ?? "none"],
-    ...models.map(({ id, servers }, i) => [
-      i === 0 ? "Models" : "",
-      `${id} -> ${servers}`,
-    ]),
-    ["Console", setupUrl ?? state.console_url],
-    ...setupUrl === null ? [] : [["", SETUP_MEANING]],
-    ["Logs", `${runDir}/logs`],
-    ["State", `${runDir}/up.json`],
-  ];
   const chats = models.filter(({ kind }) => kind === "chat");
   const chat = chats.find(({ isAnswering }) => isAnswering) ?? chats[0];
   const body = JSON.stringify({
@@ -100,21 +82,20 @@ export function describeSummary(
     stream: true,
     messages: [{ role: "user", content: "Say hello in five words." }],
   });
-  const example = [
-    "Try it:",
-    "",
-    `  curl -N ${edgeUrls[0]}/v1/chat/completions ` +
+  const curl = `curl -N ${edgeUrls[0]}/v1/chat/completions ` +
     `-H "Authorization: Bearer ${firstKey.key ?? "$OPENAI_API_KEY"}" ` +
     `-H "Content-Type: application/json" ` +
-    `-d '${body.replaceAll("'", `'\\''`)}'`,
-    "",
-  ];
-  return [
-    `Ready in ${seconds.toFixed(1)} s`,
-    "",
-    ...rows.map(([name = "", value]) => `  ${name.padEnd(10)}${value}`),
-    "",
-    ...chat === undefined ? [] : example,
-    "Ctrl-C stops everything.",
-  ].join("\n");
+    `-d '${body.replaceAll("'", `'\\''`)}'`;
+  const example = chat === undefined ? "" : `Try it:\n\n  ${curl}\n\n`;
+  const below = "\n            ";
+  return `Ready in ${seconds.toFixed(1)} s
+
+  Base URL  ${edgeUrls.map((url) => `${url}/v1`).join(below)}
+  API key   ${firstKey.key ?? firstKey.note ?? "none"}
+  Models    ${models.map((each) => `${each.id} -> ${each.servers}`).join(below)}
+  Console   ${setupUrl ? setupUrl + below + SETUP_MEANING : state.console_url}
+  Logs      ${runDir}/logs
+  State     ${runDir}/up.json
+
+${example}Ctrl-C stops everything.`;
 }
