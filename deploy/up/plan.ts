@@ -134,6 +134,8 @@ export function serviceProgram(
   );
   const env: Record<string, string> = {
     DRAIN_SECONDS,
+    // A larger young generation takes 100 MiB more under load, and gains no speed.
+    DENO_V8_FLAGS: "--max-semi-space-size=4",
     ...Object.fromEntries(inherited),
     OTEL_SERVICE_NAME: name,
     OPS_PORT: "0",
