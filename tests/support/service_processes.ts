@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { fileURLToPath } from "node:url";
 import type { SeenRequest } from "../../services/model-simulator/serving/answer.ts";
-import type { ServiceName } from "../../deploy/up/services.ts";
+import type { ServiceName } from "../../deploy/up/plan.ts";
 import { Simulator } from "../../services/model-simulator/simulator.ts";
 import { startProcess } from "./process.ts";
 import { waitFor } from "./wait_for.ts";
