@@ -85,23 +85,6 @@ export function startWithoutModels(
   });
 }
 
-/** Starts a service whose log goes to a file or device, and waits for nothing. */
-export function startServiceLoggingTo(
-  path: string,
-  name: ServiceName,
-  env: ServiceEnv,
-): RunningProcess {
-  return startProcess({
-    command: "sh",
-    args: [
-      ...["-c", 'to=$1; shift; exec "$@" > "$to"', "sh", path],
-      ...[Deno.execPath(), ...denoArguments(`services/${name}/main.ts`)],
-    ],
-    cwd: ROOT,
-    env: { ...QUIET, ...NO_MODEL_SERVER, ...env },
-  });
-}
-
 /** Runs `keys … --json` with this environment and returns what it printed. */
 export async function runKeys(env: ServiceEnv, ...args: string[]) {
   await using process = runDeno(
