@@ -45,7 +45,7 @@ const speechBody = z.object({
   instructions: z.string().max(LIMITS.speechCharsMax).exactOptional()
     .describe("How to speak, for models that follow instructions."),
   response_format: speechFormat.default("mp3"),
-  speed: decimal(LIMITS.speedMin, LIMITS.speedMax).exactOptional(),
+  speed: decimal(...LIMITS.speed).exactOptional(),
   stream_format: z.enum(["audio", "sse"]).default("audio").describe(
     "`sse`: events with pieces of the audio in base64. Otherwise the body is the audio itself, sent while it is made.",
   ),

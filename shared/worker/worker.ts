@@ -33,7 +33,6 @@ import {
   lastToken,
   parseEdgeStreamSubject,
   workerBeatSubject,
-  workerQueue,
 } from "../bus/subjects.ts";
 import { DISPATCH_LIMITS, UPLOAD_LIMITS } from "../limits.ts";
 import { SteadyClock } from "../process/clock.ts";
@@ -139,7 +138,7 @@ export class Worker {
     this.#jobSubscriptions.push(
       bus.subscribe(jobSubject(family, workerId), onJob),
       bus.subscribe(anyWorkerSubject(family), onJob, {
-        queue: workerQueue(family),
+        queue: `${family}-worker`,
       }),
     );
     const control = controlSubject(family, workerId);

@@ -13,7 +13,7 @@ import { mintKey } from "@gateway/shared/keys/key";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { readUntilQuiet } from "../conformance/context.ts";
 import { startCluster } from "../support/cluster.ts";
-import { startFrontProxy } from "../support/deployed/front_proxy.ts";
+import { startFrontProxy } from "../support/deployed/deployed_stores.ts";
 import { freePort } from "../support/local_server.ts";
 import { canRun } from "../support/process.ts";
 import { waitFor } from "../support/wait_for.ts";

@@ -7,8 +7,8 @@ import { RedisReplyError } from "@gateway/shared/redis/errors";
 import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
 import { defineScript } from "@gateway/shared/redis/script";
 import { askPort } from "../support/local_server.ts";
-import { aclRules } from "../support/deployed/acl_users.ts";
 import {
+  aclRules,
   makeSecrets,
   startDeployedRedis,
 } from "../support/deployed/deployed_stores.ts";

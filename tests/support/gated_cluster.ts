@@ -172,8 +172,8 @@ async function startEdge(
   const limiter = new Limiter(common);
   const admission = createAdmission({
     ...{ ...common, limiter, onUnknown: keys.forget },
-    onDecision: ({ result }) => {
-      if (typeof result !== "string" && result.isAdmitted) admissions += 1;
+    onDecision: (decision) => {
+      if (typeof decision !== "string" && decision.isAdmitted) admissions += 1;
     },
   });
   keys.start();

@@ -85,7 +85,7 @@ function admitAll(
         const settlements: Admitted["settlements"] = [];
         admitted.push({ request, settlements });
         return Promise.resolve({
-          ...{ slotFreed: null, headers: {}, video: null },
+          ...{ headers: {}, video: null },
           settle: (outcome) => settlements.push(outcome),
           release: () => settlements.push(null),
         });
@@ -147,7 +147,7 @@ export async function startMiniEdge(options: {
     // Debts are paid at once: on a busy machine any body may take long.
     refusedBodies: new RefusedBodies(() => 1_000 * now()),
     metrics: createEdgeMetrics(new MetricRegistry()),
-    refusals: new RefusalLog({ log, now: wallNow }),
+    refusals: new RefusalLog(log),
     clientAddress: createClientAddress([]),
     corsOrigins: [],
     isDraining: () => false,

@@ -119,7 +119,7 @@ async function startEdge(
     handler: createApp({
       ...{ catalog, videos, dispatcher, deadlines, ...clocks },
       metrics: createEdgeMetrics(new MetricRegistry()),
-      refusals: new RefusalLog({ log, now: Date.now }),
+      refusals: new RefusalLog(log),
       ...{ bodyBytesMax: 10_000, streamHeadMs: 0, corsOrigins: [] },
       bodyBudget: new BodyBudget(REQUEST_LIMITS),
       refusedBodies: new RefusedBodies(() => 1_000 * monotonicNow()),
