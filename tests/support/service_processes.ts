@@ -67,21 +67,6 @@ export function startSimulator() {
 export const startWithoutModels = (name: ServiceName, env: ServiceEnv) =>
   runDeno(`services/${name}/main.ts`, [], { ...env, MODEL_SIMULATOR_URL: "" });
 
-/** Starts a service whose log goes to a file or device, and waits for nothing. */
-export function startServiceLoggingTo(
-  path: string,
-  name: ServiceName,
-  env: ServiceEnv,
-) {
-  const command = denoCommand(`services/${name}/main.ts`);
-  return startProcess({
-    command: "sh",
-    args: ["-c", 'to=$1; shift; exec "$@" > "$to"', "sh", path, ...command],
-    cwd,
-    env: { ...QUIET, ...NO_MODEL_SERVER, ...env },
-  });
-}
-
 /** Runs `keys … --json` with this environment and returns what it printed. */
 export async function runKeys(env: ServiceEnv, ...args: string[]) {
   const words = ["keys", ...args, "--json"];
