@@ -82,9 +82,8 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     onUnknown: keys.forget,
     onDecision: metrics.decided,
   });
-  const refusals = new RefusalLog({ log, now: wallNow });
-  const writeSums = () => refusals.writeSums();
-  const summing = setInterval(writeSums, REFUSAL_LOG.sumMs);
+  const refusals = new RefusalLog(log);
+  const summing = setInterval(() => refusals.writeSums(), REFUSAL_LOG.sumMs);
   const failedRequests = createFailedRequests({
     ...{ redis, log, now: wallNow },
     catalog: config.catalog,
@@ -105,25 +104,13 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
   // Redis and NATS are available, so proxies may send requests.
   const readyServer = openReadyPort(config);
   const server = await startServer({
-    hostname: config.hostname,
-    port: config.port,
-    deadlines,
-    now: monotonicNow,
+    ...{ ...config, ...common, deadlines },
     handler: createApp({
-      ...config,
-      ...common,
-      keys,
-      admission,
-      failedRequests,
-      videos,
-      dispatcher,
-      deadlines,
-      metrics,
-      refusals,
+      ...{ ...config, ...common, keys, admission, failedRequests, videos },
+      ...{ dispatcher, deadlines, metrics, refusals },
       bodyBudget: new BodyBudget(config),
       refusedBodies: new RefusedBodies(monotonicNow),
       clientAddress: createClientAddress(config.trustedProxies),
-      corsOrigins: config.corsOrigins,
       isDraining: () => isDraining,
     }),
     onError: (error) => log.error("request_fault", { error }),
@@ -158,7 +145,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
       videos.stop();
       await dispatcher.idleWithin(RUNS_END_MS);
       clearInterval(summing);
-      writeSums();
+      refusals.writeSums();
       keys.stop();
       await Promise.all([limiter.stop(SETTLE_MS), failedRequests.stop()]);
       deadlines.close();

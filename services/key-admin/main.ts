@@ -106,7 +106,7 @@ async function announceDurability({ log, redis }: ConsoleDeps) {
     log.error("not_durable", {
       message: "Changes of keys may be lost in a power failure",
       remedy:
-        "Set appendonly yes and appendfsync always, or use Redis 8 or later with appendonly yes",
+        "Set appendonly yes, and allow the Redis user to set appendfsync, or set it to always",
     });
   }
   return durability;

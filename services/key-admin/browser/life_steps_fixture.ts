@@ -78,16 +78,6 @@ async function wholeLife(visit: Visit, javaScriptEnabled: boolean) {
   assert.ok(!await model.isVisible(), "all models, so none to choose");
   await page.getByLabel("Only these models").check();
   await model.check();
-  const search = page.getByRole("searchbox");
-  assert.equal(await search.isVisible(), javaScriptEnabled);
-  if (javaScriptEnabled) {
-    await search.fill("PHI");
-    await search.press("Enter");
-    assert.ok(!await page.getByLabel("small-1").isVisible());
-    const group = page.getByRole("group", { name: "Transcription" });
-    assert.equal(await group.count(), 0, "nothing in it is in sight");
-    assert.ok(await model.isVisible(), "a ticked box stays in sight");
-  }
   await other.check();
   await press(page, "Save changes");
   await says(page, "Your changes are saved");
@@ -226,13 +216,10 @@ async function passwordAgain(visit: Visit): Promise<void> {
 }
 
 /** Invited by an operator, the owner signs in elsewhere, loses the second factor, and is told who removed it. */
-async function inviteAndHelp(
-  visit: Visit,
-  javaScriptEnabled: boolean,
-): Promise<void> {
+async function inviteAndHelp(visit: Visit): Promise<void> {
   const { owners } = visit.site.deps;
-  const options = { javaScriptEnabled };
-  const email = `invited-${javaScriptEnabled}@example.org`;
+  const options = { javaScriptEnabled: false };
+  const email = "invited@example.org";
   const operator = await signedIn(visit, "op@example.org", options);
   assert.equal(await operator.page.getByText("People").count(), 0);
   await owners.giveRole(operator.ownerId);
@@ -274,8 +261,6 @@ async function inviteAndHelp(
   await says(page, "op@example.org");
   await context.close();
   await operator.context.close();
-  await owners.giveRole(ownerId);
-  await owners.takeRole(operator.ownerId);
 }
 
 browserTest("keys in a browser", async (visit, t) => {
@@ -283,8 +268,7 @@ browserTest("keys in a browser", async (visit, t) => {
     ["the first owner signs up", firstOwner],
     ["the lifecycle of a key", () => wholeLife(visit, true)],
     ["the same without JavaScript", () => wholeLife(visit, false)],
-    ["an operator invites and helps", () => inviteAndHelp(visit, true)],
-    ["the same without JavaScript", () => inviteAndHelp(visit, false)],
+    ["an operator invites and helps, without JavaScript", inviteAndHelp],
     ["a value that is shown once", shownOnce],
     ["a double click on Create creates one key", doubleClick],
     ["after an hour the password is asked for again", passwordAgain],

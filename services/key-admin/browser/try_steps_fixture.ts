@@ -137,7 +137,6 @@ async function speech(page: Page, { site }: Visit): Promise<void> {
   await page.getByLabel("Format").selectOption("wav");
   await press(page, "Send");
   await until(async () => await durationOf(page) > 0.5);
-  assert.match(await part(page, "first").innerText(), /^\d+\.\d\d s$/);
   const [name, size] = await download(page);
   assert.equal(name, "speech.wav");
   assert.ok(size > 10_000, `${size}`);
@@ -174,7 +173,7 @@ async function video(page: Page): Promise<void> {
   await press(page, "Send");
   await says(page, "Queued, 0%");
   await press(page, "Stop");
-  await says(page, "Stopped by you. The video is still being made");
+  await says(page, "Stopped by you");
   assert.equal(await part(page, "total").innerText(), "Not complete");
   await press(page, "Refresh");
   await says(page, "Queued, 0%");

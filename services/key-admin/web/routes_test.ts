@@ -91,7 +91,7 @@ Deno.test("ASVS 3.4.1-3.4.6, 4.1.1, 14.3.2, 16.3.2, 16.3.3, 16.5.1: every refusa
     ],
     [
       400,
-      "did not come from the console. Open it again",
+      "nonce is missing or malformed. Reload",
       () => client.post("/keys", keyForm("A key", { nonce: "x" })),
       ownerId,
     ],

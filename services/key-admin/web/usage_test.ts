@@ -62,8 +62,10 @@ Deno.test("usage by model and the reasons of failures are the same on the pages 
 
   for (const path of [`/keys/${keyId}`, "/usage"]) {
     const text = await textOf(client, path);
-    assert.match(text, /18 rate limited, 20 unknown model, 5 server error /);
-    assert.match(text, /Limit of the key: requests per minute 10 /);
+    assert.match(
+      text,
+      /key: requests per minute 10 Limit of all your keys together: tokens per day 8 The model does not exist 20 The service or the model server failed 5 /,
+    );
     assert.match(text, /llama3\.2:70b 1,500 5 18 7 9 – /);
     assert.match(text, /Refused 38 /);
     assert.match(

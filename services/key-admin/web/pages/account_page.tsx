@@ -111,8 +111,7 @@ const endSession: Handler = async (c) => {
   const { deps, signedIn: { account } } = c.var;
   const form = readForm(c, FORM.pick({ session: true }));
   if (!(await deps.sessions.end(account.ownerId, form.session))) {
-    const back = "/account";
-    throw new Refused(404, "This session has already ended", { back });
+    throw new Refused(404, "This session has already ended");
   }
   await note(c, "session.revoked");
   return c.redirect("/account?done=session_ended", 303);
