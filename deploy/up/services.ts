@@ -1,4 +1,3 @@
-import { fileURLToPath } from "node:url";
 import type { WorkerFamily } from "@gateway/shared/bus/subjects";
 import { familyOf } from "@gateway/shared/models/kinds";
 import { ROOT, type UpOptions } from "./options.ts";
@@ -44,11 +43,6 @@ const CHAT_WORKER_ONLY = ["UPSTREAM_API_KEY", "UPSTREAM_API_KEY_FILE"];
 
 /** Variables that name a file: passwords, certificates, the list of models. */
 const FILE_VARIABLE = /^(MODELS|(NATS|REDIS|UPSTREAM|OIDC)_\w+)_FILE$/;
-
-/** Where Deno keeps npm packages: the simulator reads a font and WebAssembly from there. */
-const PACKAGES = fileURLToPath(
-  import.meta.resolve("@resvg/resvg-wasm/index_bg.wasm"),
-).replace(/(\/npm)\/.*/, "$1");
 
 /** Throws an {@link UpError} that names the option when a port or the address is not available. */
 export function requireFreePorts({ host, port, consolePort }: UpOptions): void {
@@ -132,6 +126,8 @@ export function serviceProgram(
     : [...SET_HERE, ...CHAT_WORKER_ONLY];
   for (const variable of dropped) delete env[variable];
   Object.assign(env, {
+    // A larger young generation takes 100 MiB more under load, and gains no speed.
+    DENO_V8_FLAGS: given.DENO_V8_FLAGS ?? "--max-semi-space-size=4",
     OTEL_SERVICE_NAME: name,
     OPS_PORT: "0",
     NATS_URL: natsUrl,
@@ -142,7 +138,6 @@ export function serviceProgram(
   const paths = [
     `${ROOT}/services`,
     `${ROOT}/shared`,
-    ...name === "model-simulator" ? [PACKAGES] : [],
     // Argon2 is native code and reads `ldd` to select its build.
     ...isConsole ? ["/usr/bin/ldd"] : [],
     ...Object.keys(env).filter((variable) => FILE_VARIABLE.test(variable))

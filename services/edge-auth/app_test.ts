@@ -37,7 +37,7 @@ async function start({ models = [], isSampled = true }: {
     now,
     log,
     metrics: createEdgeMetrics(registry),
-    refusals: new RefusalLog({ log, now }),
+    refusals: new RefusalLog(log),
     deadlines,
     bodyBytesMax: 1_000,
     streamHeadMs: 0,
@@ -59,7 +59,6 @@ async function start({ models = [], isSampled = true }: {
       checkRefused: () => Promise.resolve(),
       admit: () =>
         Promise.resolve({
-          slotFreed: null,
           headers: {},
           video: null,
           settle: () => {},

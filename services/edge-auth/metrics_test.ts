@@ -128,7 +128,6 @@ Deno.test("every decision is counted, refusals by limit and by key or owner", ()
     reservedUnits: null,
     rates: { requests: null, tokens: null },
     atMs: 0,
-    isSlotLimited: false,
   };
   const limited: Refusal = {
     isAdmitted: false,
@@ -138,7 +137,7 @@ Deno.test("every decision is counted, refusals by limit and by key or owner", ()
     waitMs: 10,
     rates: { requests: null, tokens: null },
   };
-  const results: Decision["result"][] = [
+  const decisions: Decision[] = [
     admitted,
     "unavailable",
     "failed",
@@ -146,7 +145,7 @@ Deno.test("every decision is counted, refusals by limit and by key or owner", ()
     { isAdmitted: false, reason: "model" },
     { isAdmitted: false, reason: "disabled" },
   ];
-  for (const result of results) t.metrics.decided({ result, durationMs: 2 });
+  for (const decision of decisions) t.metrics.decided(decision, 2);
   assert.deepEqual(t.samples(), [
     'admissions_total{result="admitted"} 1',
     'admissions_total{result="refused"} 3',

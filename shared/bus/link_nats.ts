@@ -36,11 +36,7 @@ const STABLE_MS = 1_000;
 /** Errors that may occur with every message or dial are logged at most once in this time. */
 const LOG_INTERVAL_MS = 1_000;
 
-/**
- * Connects to the bus, whose servers need not run yet. Throws a TypeError if an
- * address is malformed, or {@link BusUnavailableError} if none was reached within
- * `firstConnectMs`.
- */
+/** Connects to the bus, whose servers need not run yet. Throws {@link BusUnavailableError} if none was reached within `firstConnectMs`. */
 export async function connectBus(options: BusOptions): Promise<BusLink> {
   const link = new BusLink(options);
   await link.connected;
@@ -89,7 +85,7 @@ export class BusLink {
   #connection: Connection | null = null;
   #lostAtMs: number | null = null;
   #flowingSinceMs: number | null = null;
-  #receivedAtMs = -Infinity;
+  receivedAtMs = -Infinity;
   /** The same on the steady clock. */
   #receivedSteadyMs = -Infinity;
 
@@ -103,16 +99,12 @@ export class BusLink {
 
   get isConnected(): boolean {
     // The client reports a closed socket only some turns of the event loop later.
-    return this.#connection !== null && this.#sockets.isOpen;
+    return this.#connection !== null && this.#sockets.last?.destroyed === false;
   }
 
   /** Since when messages arrive, null while not even the link's own do. A new time: some may have been lost. */
   get flowingSinceMs(): number | null {
     return this.isConnected ? this.#flowingSinceMs : null;
-  }
-
-  get receivedAtMs(): number {
-    return this.#receivedAtMs;
   }
 
   /** Whether messages flow, the backlog is small, and no subject was refused. */
@@ -124,7 +116,7 @@ export class BusLink {
 
   /** Published bytes that the operating system has not accepted yet. */
   get pendingBytes(): number {
-    return this.#sockets.pendingBytes;
+    return this.#sockets.last?.writableLength ?? 0;
   }
 
   /**
@@ -152,9 +144,12 @@ export class BusLink {
     if (this.#connection !== null) this.#open(one, this.#connection.client);
     return {
       drain: async () => {
-        await this.#drain(one);
         this.#subscribed.delete(one);
-        if (one.live?.isClosed() === false) one.live.unsubscribe();
+        const { live } = one;
+        if (live === null || live.isClosed() || !this.isConnected) return;
+        await this.#inTime(live.drain()).catch((error) =>
+          this.#options.log.warn("bus_drain_incomplete", { error, subject })
+        );
       },
     };
   }
@@ -189,13 +184,8 @@ export class BusLink {
     this.#listeners.push(listener);
   }
 
-  /**
-   * Shuts down in order: drains the remaining subscriptions, flushes, closes. To lose
-   * nothing, first drain those that receive work, and wait until it is done. Never
-   * rejects, and takes at most two flush deadlines.
-   */
+  /** Closes when everything is sent, or after the deadline of a flush. To lose nothing, first drain the subscriptions that receive work. */
   async drain(): Promise<void> {
-    await Promise.all([...this.#subscribed].map((one) => this.#drain(one)));
     await this.flush().catch((error) =>
       this.#options.log.warn("bus_drain_incomplete", { error })
     );
@@ -220,7 +210,6 @@ export class BusLink {
     for (let turn = 0; !this.#isClosed; turn++) {
       const server = servers[turn % servers.length] ?? "";
       reasons.set(server, await this.#connectTo(server));
-      if (this.#isClosed) break;
       const sinceMs = this.#flowingSinceMs;
       this.#flowingSinceMs = null;
       failures = sinceMs === null ? failures + 1 : 0;
@@ -285,16 +274,16 @@ export class BusLink {
   }
 
   #onMessage(): void {
-    this.#receivedAtMs = this.#options.now();
+    const nowMs = this.receivedAtMs = this.#options.now();
     this.#receivedSteadyMs = this.#clock.now();
     if (this.#flowingSinceMs !== null || this.#connection === null) return;
-    this.#flowingSinceMs = this.#receivedAtMs;
+    this.#flowingSinceMs = nowMs;
     const { server } = this.#connection;
     if (this.#lostAtMs === null) {
       this.#options.log.info("bus_connected", { server });
       return this.#first.resolve();
     }
-    const outageMs = Math.round(this.#receivedAtMs - this.#lostAtMs);
+    const outageMs = Math.round(nowMs - this.#lostAtMs);
     this.#options.log.info("bus_reconnected", { server, outageMs });
     this.#emit("reconnected");
   }
@@ -315,13 +304,6 @@ export class BusLink {
         }
       },
     });
-  }
-
-  async #drain({ live, subject }: Subscribed): Promise<void> {
-    if (live === null || live.isClosed() || !this.isConnected) return;
-    await this.#inTime(live.drain()).catch((error) =>
-      this.#options.log.warn("bus_drain_incomplete", { error, subject })
-    );
   }
 
   /** Awaits a promise of the client until a deadline or the loss of its connection. */

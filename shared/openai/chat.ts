@@ -136,7 +136,7 @@ function joined(parts: ContentPart[]): string | ContentPart[] {
 const tool = z.object({
   type: z.literal("function"),
   function: nullable(z.object({
-    name: identifier(LIMITS.toolNameCharsMax),
+    name: identifier,
     description: z.string().exactOptional(),
     parameters: anyObject.exactOptional().describe("A JSON Schema."),
     strict: z.boolean().exactOptional(),
@@ -150,7 +150,7 @@ const toolChoice = stringOr(
   toolMode,
   z.object({
     type: z.literal("function"),
-    function: z.object({ name: identifier(LIMITS.toolNameCharsMax) }),
+    function: z.object({ name: identifier }),
   }).meta({ id: "ToolName" }),
   "an object",
 );
@@ -161,7 +161,7 @@ const responseFormat = z.discriminatedUnion("type", [
   z.object({
     type: z.literal("json_schema"),
     json_schema: nullable(z.object({
-      name: identifier(LIMITS.schemaNameCharsMax),
+      name: identifier,
       description: z.string().exactOptional(),
       schema: anyObject.exactOptional().describe("A JSON Schema."),
       strict: z.boolean().exactOptional(),
@@ -170,7 +170,7 @@ const responseFormat = z.discriminatedUnion("type", [
 ]);
 
 const stopText = z.string().min(1).max(LIMITS.stopCharsMax);
-const penalty = decimal(LIMITS.penaltyMin, LIMITS.penaltyMax).exactOptional();
+const penalty = decimal(...LIMITS.penalty).exactOptional();
 
 const wireRequest = z.object({
   model: nameText.max(LIMITS.modelCharsMax)
@@ -192,10 +192,10 @@ const wireRequest = z.object({
     .describe("Tokens of each choice. Models may have a lower maximum."),
   n: integer(1, LIMITS.nMax).default(1)
     .describe("Choices to generate. Models may have a lower maximum."),
-  temperature: decimal(LIMITS.temperatureMin, LIMITS.temperatureMax)
+  temperature: decimal(...LIMITS.temperature)
     .exactOptional()
     .describe("Higher is more random. Change this or `top_p`, not both."),
-  top_p: decimal(LIMITS.topPMin, LIMITS.topPMax).exactOptional()
+  top_p: decimal(...LIMITS.topP).exactOptional()
     .describe("The share of the probability from which tokens are taken."),
   presence_penalty: penalty
     .describe("Above 0, tokens that have already appeared get less likely."),

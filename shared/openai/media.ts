@@ -18,16 +18,9 @@ import {
 } from "./fields.ts";
 import type { VideoRequest } from "./video.ts";
 
-/** The formats of speech, and their media types. */
-export const SPEECH_FORMATS = {
-  mp3: "audio/mpeg",
-  opus: "audio/opus",
-  aac: "audio/aac",
-  flac: "audio/flac",
-  wav: "audio/wav",
-  pcm: "audio/pcm",
-} as const;
-export type SpeechFormat = keyof typeof SPEECH_FORMATS;
+export const speechFormat = z.enum(
+  ["mp3", "opus", "aac", "flac", "wav", "pcm"],
+);
 
 export const model = nameText.max(REQUEST_LIMITS.modelCharsMax)
   .describe("A model that `GET /v1/models` lists.");
@@ -51,9 +44,8 @@ const speechBody = z.object({
   ).describe("A voice of the model, by name, or as an object with its `id`."),
   instructions: z.string().max(LIMITS.speechCharsMax).exactOptional()
     .describe("How to speak, for models that follow instructions."),
-  response_format: z.enum(["mp3", "opus", "aac", "flac", "wav", "pcm"])
-    .default("mp3"),
-  speed: decimal(LIMITS.speedMin, LIMITS.speedMax).exactOptional(),
+  response_format: speechFormat.default("mp3"),
+  speed: decimal(...LIMITS.speed).exactOptional(),
   stream_format: z.enum(["audio", "sse"]).default("audio").describe(
     "`sse`: events with pieces of the audio in base64. Otherwise the body is the audio itself, sent while it is made.",
   ),
@@ -177,14 +169,9 @@ const formList = <T extends z.ZodType>(element: T) =>
     z.array(element).max(LIMITS.formListMax),
   ).register(TAKES, { schema: z.array(element).max(LIMITS.formListMax) });
 
-/** The formats of transcriptions, and their media types. */
-export const TRANSCRIPTION_FORMATS = {
-  json: "application/json; charset=utf-8",
-  text: "text/plain; charset=utf-8",
-  srt: "application/x-subrip; charset=utf-8",
-  verbose_json: "application/json; charset=utf-8",
-  vtt: "text/vtt; charset=utf-8",
-} as const;
+export const transcriptionFormat = z.enum(
+  ["json", "text", "srt", "verbose_json", "vtt"],
+);
 
 const transcriptionForm = z.object({
   model,
@@ -195,8 +182,7 @@ const transcriptionForm = z.object({
     .describe(
       "Text that precedes the recording, or names that occur in it.",
     ),
-  response_format: z.enum(["json", "text", "srt", "verbose_json", "vtt"])
-    .default("json"),
+  response_format: transcriptionFormat.default("json"),
   temperature: numberIn(decimal(0, 1)).exactOptional(),
   timestamp_granularities: formList(z.enum(["word", "segment"]))
     .exactOptional(),

@@ -6,10 +6,11 @@ export const ANSWER_SECONDS: readonly number[] = [
 ];
 
 type MetricType = "counter" | "gauge" | "histogram";
+type Names = readonly string[];
 
 export interface MetricSpec<
   Type extends MetricType = MetricType,
-  Labels extends readonly string[] = readonly string[],
+  Labels extends Names = Names,
 > {
   readonly type: Type;
   /** `gateway_…`, ending in the unit, or in `_total` for a counter. */
@@ -23,23 +24,23 @@ export interface MetricSpec<
 
 export type MetricTable = Readonly<Record<string, MetricSpec>>;
 
-/** How a metric is written down: without `labels` it is a single number or histogram. */
-type Info<Labels extends readonly string[]> =
-  & Omit<MetricSpec<MetricType, Labels>, "type" | "name" | "labels">
+/** What a metric has besides its name; without `labels` it is a single number or histogram. */
+type About<Labels extends Names> =
+  & Pick<MetricSpec, "help" | "buckets">
   & { readonly labels?: Labels };
 
 function row<Type extends MetricType>(type: Type) {
-  function describe<const Labels extends readonly string[] = readonly []>(
+  function describe<const Labels extends Names = readonly []>(
     name: string,
-    info: Info<Labels>,
+    about: About<Labels>,
   ): MetricSpec<Type, Labels>;
-  function describe(name: string, info: Info<readonly string[]>): MetricSpec {
-    return { type, name, labels: [], ...info };
+  function describe(name: string, about: About<Names>): MetricSpec {
+    return { type, name, labels: [], ...about };
   }
   return describe;
 }
 
-/** A number that only increases: `counter("gateway_naks_total", { help: "…" })`. */
+/** A number that only increases. */
 export const counter = row("counter");
 /** A number that is read when the metrics are scraped. */
 export const gauge = row("gauge");
@@ -47,16 +48,11 @@ export const gauge = row("gauge");
 export const histogram = row("histogram");
 
 /** The values of a metric's labels, in the order of their names. */
-type LabelValues<Labels extends readonly string[]> = {
+type Values<Labels extends Names> = {
   readonly [Index in keyof Labels]: string;
 };
 
-/** What is counted or observed; `with` returns the cell for these label values, which callers may keep. */
-type Recorder<Labels extends readonly string[], Cell> = Labels extends
-  readonly [] ? Cell
-  : { with(...values: LabelValues<Labels>): Cell };
-
-/** The counters and histograms of a table. */
+/** The counters and histograms of a table. `with` returns the cell for these label values, which callers may keep. */
 type Recorders<Table extends MetricTable> = {
   readonly [
     Name in keyof Table as Table[Name]["type"] extends "gauge" ? never : Name
@@ -65,58 +61,39 @@ type Recorders<Table extends MetricTable> = {
     Pick<Cell, Table[Name]["type"] extends "counter" ? "add" : "observeMs">
   >;
 };
+type Recorder<Labels extends Names, Cell> = Labels extends readonly [] ? Cell
+  : { with(...values: Values<Labels>): Cell };
 
 /** The number of a counter, or the numbers of a histogram, for one combination of label values. */
 class Cell {
-  readonly #labels: string;
-  readonly #bounds: readonly number[] | undefined;
-  readonly #counts: number[];
-  #sum = 0;
+  sum = 0;
+  readonly counts: number[];
 
-  constructor(labels: string, bounds: readonly number[] | undefined) {
-    this.#labels = labels;
-    this.#bounds = bounds;
-    this.#counts = new Array<number>((bounds?.length ?? 0) + 1).fill(0);
+  constructor(readonly labels: string, readonly bounds: readonly number[]) {
+    this.counts = new Array<number>(bounds.length + 1).fill(0);
   }
 
   add(amount = 1): void {
-    this.#sum += amount;
+    this.sum += amount;
   }
 
   /** Counts a duration, in seconds as Prometheus wants it. */
   observeMs(ms: number): void {
-    const value = ms / 1_000;
-    const index = this.#bounds?.findIndex((bound) => value <= bound) ?? 0;
-    const bucket = index < 0 ? this.#counts.length - 1 : index;
-    this.#counts[bucket] = (this.#counts[bucket] ?? 0) + 1;
-    this.#sum += value;
-  }
-
-  samples(name: string): string[] {
-    const labels = this.#labels;
-    if (this.#bounds === undefined) return [sample(name, labels, this.#sum)];
-    let count = 0;
-    const buckets = [...this.#bounds, "+Inf"].map((bound, index) => {
-      count += this.#counts[index] ?? 0;
-      const le = `le="${bound}"`;
-      const all = labels === "" ? le : `${labels},${le}`;
-      return sample(`${name}_bucket`, all, count);
-    });
-    return [
-      ...buckets,
-      sample(`${name}_sum`, labels, this.#sum),
-      sample(`${name}_count`, labels, count),
-    ];
+    const seconds = ms / 1_000;
+    const index = this.bounds.findIndex((bound) => seconds <= bound);
+    const bucket = index < 0 ? this.bounds.length : index;
+    this.counts[bucket] = (this.counts[bucket] ?? 0) + 1;
+    this.sum += seconds;
   }
 }
 
 /** Does not occur in label values, so that joined values stay distinct. */
 const SEPARATOR = "\u0000";
 
-/** All metrics of a process. A name can be used once. */
+/** All metrics of a process. */
 export class MetricRegistry {
-  /** Returns the samples of each metric. */
-  readonly #samples = new Map<MetricSpec, () => string[]>();
+  /** Each with a function that returns its samples. */
+  readonly #metrics: [MetricSpec, samples: () => string[]][] = [];
 
   /** Adds the counters and histograms of a table, for what they are to record. */
   record<Table extends MetricTable>(table: Table): Recorders<Table>;
@@ -129,37 +106,39 @@ export class MetricRegistry {
   }
 
   /** A number for each combination of label values, or just one, read at each scrape. `read` must not throw. */
-  gauge<Labels extends readonly string[]>(
+  gauge<Labels extends Names>(
     spec: MetricSpec<"gauge", Labels>,
-    read: () => number | Iterable<readonly [LabelValues<Labels>, number]>,
+    read: () =>
+      | number
+      | boolean
+      | Iterable<readonly [Values<Labels>, number]>,
   ): void {
     const { name, labels } = spec;
-    this.#add(spec, () => {
+    this.#metrics.push([spec, () => {
       const now = read();
-      if (typeof now === "number") return [sample(name, "", now)];
+      if (typeof now !== "object") return [sample(name, "", Number(now))];
       return Array.from(
         now,
         ([values, value]) => sample(name, labelText(labels, values), value),
       );
-    });
+    }]);
   }
 
   text(): string {
-    return Array.from(this.#samples, ([{ name, type, help }, samples]) => {
-      const escaped = help.replaceAll("\\", "\\\\").replaceAll("\n", "\\n");
-      const head = `# HELP ${name} ${escaped}\n# TYPE ${name} ${type}`;
-      return [head, ...samples(), ""].join("\n");
-    }).join("\n");
+    return this.#metrics.map(([{ name, type, help }, samples]) => {
+      const head = `# HELP ${name} ${escaped(help)}\n# TYPE ${name} ${type}`;
+      return [head, ...samples()].join("\n");
+    }).join("\n\n");
   }
 
   #recorder(spec: MetricSpec) {
-    const { name, labels, buckets } = spec;
+    const { labels, buckets = [] } = spec;
     const cells = new Map<string, Cell>();
-    this.#add(
+    this.#metrics.push([
       spec,
-      () => [...cells.values()].flatMap((cell) => cell.samples(name)),
-    );
-    const cellOf = (...values: readonly string[]): Cell => {
+      () => [...cells.values()].flatMap((cell) => samplesOf(spec, cell)),
+    ]);
+    const cellOf = (...values: Names): Cell => {
       const key = values.join(SEPARATOR);
       const known = cells.get(key);
       if (known !== undefined) return known;
@@ -169,26 +148,32 @@ export class MetricRegistry {
     };
     return labels.length === 0 ? cellOf() : { with: cellOf };
   }
-
-  #add(spec: MetricSpec, samples: () => string[]): void {
-    if (this.#samples.keys().some(({ name }) => name === spec.name)) {
-      throw new Error(`The metric ${spec.name} exists already`);
-    }
-    this.#samples.set(spec, samples);
-  }
 }
 
-function sample(name: string, labels: string, value: number): string {
-  return labels === "" ? `${name} ${value}` : `${name}{${labels}} ${value}`;
+function samplesOf({ name, type }: MetricSpec, cell: Cell): string[] {
+  const { labels, bounds, counts, sum } = cell;
+  if (type !== "histogram") return [sample(name, labels, sum)];
+  let count = 0;
+  const buckets = [...bounds, "+Inf"].map((bound, index) => {
+    count += counts[index] ?? 0;
+    const le = [labels, `le="${bound}"`].filter(Boolean).join(",");
+    return sample(`${name}_bucket`, le, count);
+  });
+  return [
+    ...buckets,
+    sample(`${name}_sum`, labels, sum),
+    sample(`${name}_count`, labels, count),
+  ];
 }
 
-function labelText(
-  names: readonly string[],
-  values: readonly string[],
-): string {
-  return names.map((name, index) => {
-    const value = (values[index] ?? "").replaceAll("\\", "\\\\")
-      .replaceAll("\n", "\\n").replaceAll('"', '\\"');
-    return `${name}="${value}"`;
-  }).join(",");
+const sample = (name: string, labels: string, value: number) =>
+  `${name}${labels && `{${labels}}`} ${value}`;
+
+function labelText(names: Names, values: Names): string {
+  return names.map((name, index) =>
+    `${name}="${escaped(values[index] ?? "").replaceAll('"', '\\"')}"`
+  ).join(",");
 }
+
+const escaped = (text: string) =>
+  text.replaceAll("\\", "\\\\").replaceAll("\n", "\\n");

@@ -55,14 +55,7 @@ export const REDIS_METRICS = {
 } as const;
 
 const LAG_INTERVAL_MS = 50;
-const MS_PER_SECOND = 1_000;
-const BUS_EVENTS = [
-  "disconnected",
-  "reconnected",
-  "lame_duck",
-  "refused",
-  "error",
-];
+const BUS_EVENTS = "disconnected reconnected lame_duck refused error";
 
 /** Exports {@link PROCESS_METRICS}. Returns a function that stops the measurement of the event loop. */
 export function observeProcess(
@@ -70,26 +63,23 @@ export function observeProcess(
   notReady: () => readonly string[],
   now: MonotonicNow = monotonicNow,
 ): () => void {
-  const metrics = PROCESS_METRICS;
+  const table = PROCESS_METRICS;
   const startedAtMs = wallNow();
   const [version = "", revision = ""] = VERSION.split("+");
   const build = [version, revision, Deno.version.deno] as const;
-  registry.gauge(metrics.buildInfo, () => [[build, 1]]);
-  registry.gauge(metrics.ready, () => Number(notReady().length === 0));
+  registry.gauge(table.buildInfo, () => [[build, 1]]);
+  registry.gauge(table.ready, () => notReady().length === 0);
   registry.gauge(
-    metrics.notReady,
+    table.notReady,
     () => notReady().map((reason) => [[reason], 1] as const),
   );
-  registry.gauge(metrics.startTime, () => startedAtMs / MS_PER_SECOND);
-  registry.gauge(metrics.memory, () => {
+  registry.gauge(table.startTime, () => startedAtMs / 1_000);
+  registry.gauge(table.memory, () => {
     const { rss, heapUsed, external } = Deno.memoryUsage();
-    return [
-      [["rss"], rss],
-      [["heap_used"], heapUsed],
-      [["external"], external],
-    ];
+    const kinds = { rss, heap_used: heapUsed, external };
+    return Object.entries(kinds).map(([kind, bytes]) => [[kind], bytes]);
   });
-  const { eventLoopLag: lag } = registry.record(metrics);
+  const { eventLoopLag: lag } = registry.record(table);
   let dueAtMs = now() + LAG_INTERVAL_MS;
   const timer = setInterval(() => {
     const nowMs = now();
@@ -109,18 +99,11 @@ export function observeBus(
   },
 ): void {
   const { busConnected, busFlowing, busPending } = BUS_METRICS;
-  registry.gauge(busConnected, () => Number(bus.isConnected));
-  registry.gauge(busFlowing, () => Number(bus.isReady));
+  registry.gauge(busConnected, () => bus.isConnected);
+  registry.gauge(busFlowing, () => bus.isReady);
   registry.gauge(busPending, () => bus.pendingBytes);
   const { busEvents: events } = registry.record(BUS_METRICS);
   // Without an initial zero, the first increment is invisible to rate().
-  for (const event of BUS_EVENTS) events.with(event).add(0);
+  for (const event of BUS_EVENTS.split(" ")) events.with(event).add(0);
   bus.onEvent((event) => events.with(event).add());
-}
-
-export function observeRedis(
-  registry: MetricRegistry,
-  isReady: () => boolean,
-): void {
-  registry.gauge(REDIS_METRICS.redisReady, () => Number(isReady()));
 }

@@ -185,7 +185,7 @@ Deno.test("send() notices when a server ends an idle connection", async () => {
   });
   await exchange(r.client);
   hangUp.resolve();
-  await until(() => r.client.idleConnections === 0);
+  await until(() => r.client.idle.length === 0);
   await exchange(r.client);
   assert.equal(r.server.connections, 2);
 });
@@ -207,7 +207,7 @@ Deno.test("release() keeps a connection whose body ends a little later", async (
   deadlines.dispose();
   void response.release(true);
   end.resolve();
-  await until(() => r.client.idleConnections === 1);
+  await until(() => r.client.idle.length === 1);
   await exchange(r.client);
   assert.equal(r.server.connections, 1);
 });

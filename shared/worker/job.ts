@@ -39,10 +39,14 @@ export interface JobCost {
   usage: Usage | null;
 }
 
-export interface JobOptions {
-  message: JobMessage;
-  requestId: string;
+/** Whom a frame is for. */
+export interface FrameTarget {
   edgeId: string;
+  requestId: string;
+}
+
+export interface JobOptions extends FrameTarget {
+  message: JobMessage;
 }
 
 /** How a job ended, for the log and the metrics. Final once its slot is free. */
@@ -69,25 +73,23 @@ export interface JobHost {
    * ours.
    */
   run(request: JobRequest, call: JobCall): Promise<JobCost>;
+  models: ReadonlySet<string>;
   now: MonotonicNow;
-  steadyNow: MonotonicNow;
   wallNow: WallNow;
   log: Log;
-  models: ReadonlySet<string>;
+  steadyNow: MonotonicNow;
   /** Counts bytes of uploads that jobs hold. False if there is no room for them. */
   growUploads(bytes: number): boolean;
-  /** Sends a frame of a job to its edge. Must not throw. */
-  sendFrame(job: JobOptions, frame: Uint8Array): void;
+  /** Sends a frame to the edge of a job. Must not throw. */
+  sendFrame(to: FrameTarget, frame: Uint8Array): void;
   /** The backend has finished, so the slot is free. */
   onSlotFree(report: JobReport): void;
   /** The edge has the whole answer or no longer needs it, so the job can be forgotten. */
   onFinished(job: Job): void;
 }
 
-export function corruptedRequest(): ApiError {
-  const message = "The request was corrupted in transit.";
-  return new ApiError("internal_error", message);
-}
+export const corruptedRequest = (): ApiError =>
+  new ApiError("internal_error", "The request was corrupted in transit.");
 
 const MS_PER_SECOND = 1000;
 const encoder = new TextEncoder();
@@ -113,7 +115,7 @@ export class Job {
   constructor(options: JobOptions, host: JobHost) {
     const { message: { upload, attempt, traceparent }, requestId } = options;
     const { workerId } = host;
-    this.#body = upload === true ? new UploadAssembly() : null;
+    this.#body = upload ? new UploadAssembly() : null;
     this.options = options;
     this.#host = host;
     this.#startedAtMs = this.#lastPieceAtMs = host.now();
@@ -135,9 +137,9 @@ export class Job {
       },
       writable: () => this.#resume(),
       finished: (outcome, reason) => {
+        if (reason !== null) this.#report.cancelReason = reason;
         if (outcome !== "acked") {
-          if (reason !== null) this.#report.cancelReason = reason;
-          this.stop(new ApiError("worker_lost", "The request was cancelled."));
+          this.stop("worker_lost", "The request was cancelled.");
         }
         host.onFinished(this);
       },
@@ -160,21 +162,21 @@ export class Job {
     this.#lastPieceAtMs = this.#host.now();
     if (!this.#growUploads(piece.bytes.length)) {
       const message = "No worker has room for this upload at the moment.";
-      return this.#stop("overloaded", message);
+      return this.stop("overloaded", message);
     }
     const added = body.add(piece);
     if (added === "invalid") {
-      return this.#stop("worker_lost", "Part of the request was corrupted.");
+      return this.stop("worker_lost", "Part of the request was corrupted.");
     }
     acknowledge();
     if (added !== "complete") return;
-    if (body.request === null) return this.stop(corruptedRequest());
     this.#body = null;
     void this.#run(body.request, body.files);
   }
 
-  /** Stops the backend, or the wait for the request. The edge sends `error` to the client. */
-  stop(error: ApiError): void {
+  /** Stops the backend, or the wait for the request. The edge sends the error to the client. */
+  stop(code: ErrorCode, message: string): void {
+    const error = new ApiError(code, message);
     this.#abort.abort(error);
     this.#resume(); // The run may be waiting for a slow client.
     if (this.#body === null) return;
@@ -185,26 +187,23 @@ export class Job {
   onTick(nowMs: number): void {
     if (!this.#hasSpoken) this.sender.accept(this.#host.steadyNow());
     if (nowMs - this.#startedAtMs >= this.options.message.deadlineMs) {
-      this.#stop("deadline_exceeded", "The request took too long.");
+      this.stop("deadline_exceeded", "The request took too long.");
     }
     const silentMs = nowMs - this.#lastPieceAtMs;
     // The edge bounds the time of an upload: its client decides when pieces come.
     if (this.#body !== null && silentMs >= UPLOAD_LIMITS.totalMs) {
-      this.#stop("worker_lost", "The request did not arrive in time.");
+      this.stop("worker_lost", "The request did not arrive in time.");
     }
     this.sender.onTick(this.#host.steadyNow());
   }
 
-  #stop(code: ErrorCode, message: string): void {
-    this.stop(new ApiError(code, message));
-  }
-
   /** Calls the backend and sends its answer. Never rejects. */
   async #run(
-    request: JobRequest,
+    request: JobRequest | null,
     files: readonly UploadedFile[],
   ): Promise<void> {
     try {
+      if (request === null) throw corruptedRequest();
       // A request that arrived in pieces was accepted before its model was known.
       if (!this.#host.models.has(request.model)) {
         const message = "No worker runs this model at the moment.";
@@ -255,8 +254,7 @@ export class Job {
     const error = known instanceof ApiError ? known : this.#ourFault(cause);
     const retryable = !(error instanceof UpstreamError);
     const { completionTokens: tokens } = this.#report;
-    this.#report.outcome = "failed";
-    this.#report.errorCode = error.code;
+    Object.assign(this.#report, { outcome: "failed", errorCode: error.code });
     if (this.sender.isFinished) {
       // A single frame that is never repeated: an edge that has cancelled no longer
       // reads the answer, but charges for the tokens generated.
@@ -285,6 +283,7 @@ export class Job {
   /** Reports how the job ended to the log, the trace and the worker. */
   #freeSlot(): void {
     const { requestId, edgeId, message: { attempt } } = this.options;
+    const { log, family } = this.#host;
     const report = this.#report;
     report.durationMs = this.#elapsedMs();
     this.#growUploads(-this.#uploadBytes);
@@ -293,24 +292,19 @@ export class Job {
       report.outcome = "cancelled";
       delete report.errorCode;
     }
-    const { log } = this.#host;
+    const { completionTokens, ...rest } = report;
+    const [logged, traced] = family === "chat"
+      ? ["completionTokens", "gen_ai.usage.output_tokens"]
+      : ["units", "gateway.units"];
     if (report.outcome !== "complete" || log.isSampled(requestId)) {
       const ids = { requestId: publicRequestId(requestId), edgeId, attempt };
-      const { completionTokens, ...rest } = report;
-      const made = this.#host.family === "chat"
-        ? { completionTokens }
-        : { units: completionTokens };
-      log.info("job", { ...ids, ...rest, ...made });
+      log.info("job", { ...ids, ...rest, [logged]: completionTokens });
     }
     this.#span.end({
       "gateway.outcome": report.outcome,
       "gen_ai.request.model": report.model ?? "",
       "gen_ai.usage.input_tokens": report.promptTokens ?? 0,
-      [
-        this.#host.family === "chat"
-          ? "gen_ai.usage.output_tokens"
-          : "gateway.units"
-      ]: report.completionTokens,
+      [traced]: completionTokens,
     }, report.errorCode);
     this.#host.onSlotFree(report);
   }

@@ -7,8 +7,8 @@ import { RedisReplyError } from "@gateway/shared/redis/errors";
 import type { RedisReply } from "@gateway/shared/redis/link";
 import { defineScript } from "@gateway/shared/redis/script";
 import { askPort } from "../support/local_server.ts";
-import { aclRules } from "../support/deployed/acl_users.ts";
 import {
+  aclRules,
   makeSecrets,
   startDeployedRedis,
 } from "../support/deployed/deployed_stores.ts";
@@ -43,6 +43,7 @@ const KEYS = [
   "known:d",
   "oidc:d",
   "barrier",
+  "fsync",
   "store",
   "session:d",
   "other:d",
@@ -83,18 +84,18 @@ const MAY: Record<string, Record<string, string>> = {
     expire: "sess sessions try",
     pexpire: "try",
     pexpireat: "key",
-    del: "hash key own acct sess try failed",
+    del: "hash key own acct sess try failed fsync",
     hget: "try lim own",
     hmget: "key try",
     hgetall: "key own acct sess use",
     hset: "key own acct sess try",
     hdel: "acct",
-    zadd: "keys owners operators sessions",
-    zrem: "keys operators sessions",
-    zcard: "keys operators",
-    zcount: "keys lease",
+    zadd: "keys owners operators sessions fsync",
+    zrem: "keys operators sessions fsync",
+    zcard: "keys operators fsync",
+    zcount: "keys lease fsync",
     zrevrank: "keys",
-    zscore: "operators",
+    zscore: "operators fsync",
     zrevrange: "keys owners sessions",
     lrange: "failed",
     xadd: "audit",
@@ -171,7 +172,8 @@ function callOf(command: KeyedCommand, key: string): string[] {
 }
 
 const ANY_CALL = defineScript("any", "return redis.call(unpack(ARGV))");
-const DENIED = /NOPERM|ACL failure|can't (access|run)|not allowed from script/;
+const DENIED =
+  /NOPERM|ACL failure|can't (access|run)|not allowed from script|protected config/;
 
 async function isDenied(call: Promise<RedisReply>): Promise<boolean> {
   try {

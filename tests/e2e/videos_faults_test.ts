@@ -61,7 +61,8 @@ Deno.test("a video survives the death of any process", async (t) => {
       method: "POST",
       body: JSON.stringify({
         ...{ model: MODEL, prompt: `A kite [simulator: ${phrase}]` },
-        ...{ seconds: "4", size: "640x360" },
+        // The file has two pieces, for `stall after 1 tokens`.
+        ...{ seconds: "4", size: "360x240" },
       }),
     });
   const begin = async (edge: number, phrase: string): Promise<string> => {

@@ -95,7 +95,7 @@ const DIFFERENCE_MAX = 0.1;
 
 Deno.test("16 how long the answer takes does not tell an unknown key from a deleted one", async () => {
   await using cluster = await startGatedCluster({
-    unknownKeysPerSecond: 1_000_000,
+    unknownPerSecond: 1_000_000,
   });
   const addDeleted = async (): Promise<TestKey> => {
     const key = await cluster.addKey();

@@ -16,7 +16,7 @@ import {
 import { freePort } from "../../../tests/support/local_server.ts";
 import { startStopwatch, until } from "../../../tests/support/wait_for.ts";
 import { startTcpProxy } from "../../../tests/support/tcp_proxy.ts";
-import { createLeases, type Lease } from "./leases.ts";
+import { createLeases } from "./leases.ts";
 import { edgeLink } from "./lone_edge_fixture.ts";
 import { LEASE_MS, RENEW } from "./scripts.ts";
 import { settlementOf } from "./cost.ts";
@@ -28,7 +28,7 @@ const LEASES_EACH = 5;
 const ONE_WAY_MS = 100;
 /** What the server reads of a connection at once. */
 const READ_BYTES = 16 * 1024;
-const lease = (id: string): Lease => ({ id, principal: KEY });
+const lease = (id: string) => ({ id, principal: KEY });
 
 /** Leases by a clock that the test moves on. */
 function startLeases(redis: RedisLink, unsettledMax?: number) {

@@ -36,6 +36,7 @@ import { RefusalLog } from "../http/refusal_log.ts";
 import { startServer } from "../http/server.ts";
 import { createAdmission } from "../limits/admission.ts";
 import { Limiter } from "../limits/limiter.ts";
+import { redisFailure } from "../limits/refusal.ts";
 import { EDGE_SCRIPTS } from "../limits/scripts.ts";
 import { createEdgeMetrics } from "../metrics.ts";
 import { createVideoJobs, VIDEO_SCRIPTS } from "./jobs.ts";
@@ -118,7 +119,7 @@ async function startEdge(
     handler: createApp({
       ...{ catalog, videos, dispatcher, deadlines, ...clocks },
       metrics: createEdgeMetrics(new MetricRegistry()),
-      refusals: new RefusalLog({ log, now: Date.now }),
+      refusals: new RefusalLog(log),
       ...{ bodyBytesMax: 10_000, streamHeadMs: 0, corsOrigins: [] },
       bodyBudget: new BodyBudget(REQUEST_LIMITS),
       refusedBodies: new RefusedBodies(() => 1_000 * monotonicNow()),
@@ -360,7 +361,7 @@ Deno.test("one edge looks after a video that nobody asks for, also if the edge t
 Deno.test("a video that cannot be registered is deleted at its engine, and its client gets 503", async () => {
   await using world = await startWorld();
   const jobs = createVideoJobs({ redis: world.link });
-  const lost = new RedisUnavailableError("deadline", "no answer");
+  const lost = redisFailure(new RedisUnavailableError("deadline", "no answer"));
   await using edge = await startEdge(world, {
     jobs: { ...jobs, begin: () => Promise.reject(lost) },
   });
@@ -387,7 +388,9 @@ Deno.test("a video that cannot be registered holds nothing, also if Redis is awa
   await using world = await startWorld();
   await using proxy = startTcpProxy(world.redis.port);
   const jobs = createVideoJobs({ redis: world.link });
-  const lost = new RedisUnavailableError("connection_lost", "no answer");
+  const lost = redisFailure(
+    new RedisUnavailableError("connection_lost", "no answer"),
+  );
   await using edge = await startEdge(world, {
     url: `redis://${proxy.server}`,
     jobs: {

@@ -28,7 +28,7 @@ const NOTICES: Readonly<Record<string, string>> = {
 };
 
 const NOT_DURABLE =
-  "Redis may lose changes in a power failure. Ask your operator to set appendonly yes and appendfsync always, or to use Redis 8 or later.";
+  "Redis may lose changes in a power failure. Ask your operator to set appendonly yes and appendfsync always.";
 const NOT_STOPPED =
   "The key was changed, but its running requests could not be stopped because NATS did not answer. They end on their own.";
 const SIMULATED =

@@ -26,7 +26,7 @@ import {
   type AuditAction,
   encodeAudit,
 } from "../audit/audit_log.ts";
-import { confirmDurable } from "../store/durability.ts";
+import { durably } from "../store/durability.ts";
 import { asTexts, readHash, type StoreDeps } from "../store/redis.ts";
 import { type PageQuery, readPage } from "./key_page.ts";
 import {
@@ -69,13 +69,8 @@ export interface Target extends Origin {
   version: number | null;
 }
 
-const refusal = z.enum(
-  ["not_found", "changed", "too_many", "already_made", "not_rotatable"],
-);
-type Refusal = z.infer<typeof refusal>;
-
 /** Why nothing was changed, as users read it. */
-const REFUSALS: Readonly<Record<Refusal, string>> = {
+const REFUSALS = {
   not_found:
     "This key does not exist. If it was deleted, the audit log says when and by whom",
   changed:
@@ -87,6 +82,10 @@ const REFUSALS: Readonly<Record<Refusal, string>> = {
   not_rotatable:
     "Only an enabled key that has not expired can be rotated. Enable it or move its expiry first, or create a new key",
 };
+type Refusal = keyof typeof REFUSALS;
+const refusal = z.custom<Refusal>((text) =>
+  Object.hasOwn(REFUSALS, String(text))
+);
 
 export class KeyRefused extends Error {
   override name = "KeyRefused";
@@ -177,17 +176,15 @@ export type KeyStore = ReturnType<typeof createKeyStore>;
 export function createKeyStore(
   { redis, writer, randomBytes }: Omit<StoreDeps, "now">,
 ) {
-  /** Takes all of the steps or none. Resolves when they are on disk. */
-  async function commit(
+  /** Takes all of the steps or none. */
+  async function take(
     { ownerId, once }: Origin,
     steps: readonly Step[],
     nowMs = 0,
   ): Promise<void> {
     const plan = {
-      steps,
-      nowMs: String(nowMs),
+      ...{ steps, nowMs: String(nowMs), auditMax: AUDIT_ENTRIES_MAX },
       keysMax: KEY_LIMITS.keysPerOwnerMax,
-      auditMax: AUDIT_ENTRIES_MAX,
       ...once !== undefined && { once: ONCE_SECONDS },
     };
     const keys = [
@@ -197,8 +194,10 @@ export function createKeyStore(
     const args = [JSON.stringify(plan)];
     const result = await writer.evalScript(COMMIT_SCRIPT, keys, args);
     if (result !== "done") throw new KeyRefused(refusal.parse(result));
-    await confirmDurable(writer);
   }
+
+  const commit = (origin: Origin, step: Step): Promise<void> =>
+    durably(writer, () => take(origin, [step]));
 
   /** Creates a key, and retires the one that it replaces, if any. A key with a value of its own is unlisted. */
   async function make(
@@ -214,22 +213,15 @@ export function createKeyStore(
     const value = mintValue?.(id) ?? mintKey(randomBytes);
     const key: KeyRecord = {
       ...settings,
-      id,
-      ownerId: origin.ownerId,
-      state: "enabled",
-      hint: keyHint(value),
-      hash: hashKeyValue(value),
+      ...{ id, ownerId: origin.ownerId, state: "enabled", version: 1 },
+      ...{ hint: keyHint(value), hash: hashKeyValue(value) },
       createdAtMs: nowMs,
       replaces: retired ? [retired.old.id, retired.old.hint] : null,
       replacedBy: null,
-      version: 1,
     };
     const lookup = hashKey(key.hash);
-    // The very first key names the store: edges trust lookups only in a named store.
-    await writer.command(["SET", STORE_KEY, mintStoreName(randomBytes), "NX"]);
     const untilMs = mintValue && key.expiresAtMs;
     const end = untilMs ? ["PXAT", String(untilMs)] : [];
-    await writer.command(["SET", lookup, `${id}:${key.ownerId}`, ...end]);
     const { actor } = origin;
     const detail = untilMs
       ? `until ${minuteText(untilMs)}`
@@ -242,12 +234,18 @@ export function createKeyStore(
       const changed = { expiresAtMs, replacedBy };
       steps.push(stepOf("key.rotated", { actor, version }, old, changed));
     }
-    try {
-      await commit(origin, steps, nowMs);
-    } catch (error) {
-      if (error instanceof KeyRefused) await writer.command(["DEL", lookup]);
-      throw error;
-    }
+    const store = ["SET", STORE_KEY, mintStoreName(randomBytes), "NX"];
+    await durably(writer, async () => {
+      // The very first key names the store: edges trust lookups only in a named store.
+      await writer.command(store);
+      await writer.command(["SET", lookup, `${id}:${key.ownerId}`, ...end]);
+      try {
+        await take(origin, steps, nowMs);
+      } catch (error) {
+        if (error instanceof KeyRefused) await writer.command(["DEL", lookup]);
+        throw error;
+      }
+    });
     return { key, value };
   }
 
@@ -257,15 +255,14 @@ export function createKeyStore(
     changed: Partial<KeyRecord>,
   ): Promise<KeyRecord> {
     const before = await store.find(target.ownerId, target.keyId);
-    await commit(target, [stepOf(action, target, before, changed)]);
+    await commit(target, stepOf(action, target, before, changed));
     return { ...before, ...changed, version: before.version + 1 };
   }
 
   /** The time by Redis' clock, which decides when keys expire. */
   async function redisTimeMs(): Promise<number> {
-    const time = asTexts(await redis.command(["TIME"]));
-    const [seconds = 0, micros = 0] = time.map(Number);
-    return seconds * 1_000 + Math.floor(micros / 1_000);
+    const [seconds, micros] = asTexts(await redis.command(["TIME"]));
+    return Number(seconds) * 1_000 + Math.floor(Number(micros) / 1_000);
   }
 
   const store = {
@@ -285,9 +282,8 @@ export function createKeyStore(
     /** Those of the ids that are keys of the owner. */
     async present(ownerId: string, ids: Iterable<string>) {
       const reads = Array.from(new Set(ids), (id) => store.get(ownerId, id));
-      return new Set(
-        (await Promise.all(reads)).flatMap((key) => key?.id ?? []),
-      );
+      const found = await Promise.all(reads);
+      return new Set(found.flatMap((key) => key?.id ?? []));
     },
 
     list: (ownerId: string, query: PageQuery) =>
@@ -333,7 +329,7 @@ export function createKeyStore(
     /** Deletes a key: its record first. */
     async delete(target: Target): Promise<KeyRecord> {
       const key = await store.find(target.ownerId, target.keyId);
-      await commit(target, [stepOf("key.deleted", target, key, {})]);
+      await commit(target, stepOf("key.deleted", target, key, {}));
       // Only cleans up: without the record the lookup is useless.
       await writer.command(["DEL", hashKey(key.hash)]);
       await writer.command(["DEL", failedKey(target)]);

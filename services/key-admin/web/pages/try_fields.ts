@@ -1,5 +1,5 @@
 import { MEDIA_LIMITS, REQUEST_LIMITS } from "@gateway/shared/limits";
-import { SPEECH_FORMATS } from "@gateway/shared/openai/media";
+import { speechFormat } from "@gateway/shared/openai/media";
 import { TRY_LIMITS } from "../../domain/try/key.ts";
 import type { TryKind } from "../../domain/try/request.ts";
 
@@ -15,10 +15,10 @@ const decimal = (min?: number, max?: number) => ({
 const json = (placeholder: string) => ({
   ...{ rows: 5, spellcheck: false, placeholder },
 });
-const { temperatureMin, temperatureMax, topPMin, topPMax } = REQUEST_LIMITS;
-const { imagesMax, speedMin, speedMax } = MEDIA_LIMITS;
+const { temperature, topP } = REQUEST_LIMITS;
+const { imagesMax, speed } = MEDIA_LIMITS;
 const THINKING = [["", "Default"], ["on", "On"], ["off", "Off"]];
-const FORMATS = Object.keys(SPEECH_FORMATS).map((name) => [name, name]);
+const FORMATS = speechFormat.options.map((name) => [name, name]);
 const RECORDING = {
   ...{ type: "file", accept: "audio/*,video/*" },
   help: `At most ${TRY_LIMITS.heldBytes / 2 ** 20} MiB.`,
@@ -31,8 +31,8 @@ export const TRY_FIELDS: Readonly<Record<TryKind, readonly Group[]>> = {
     ["", ["message", "Message", { rows: 4 }]],
     [
       "Parameters",
-      ["temperature", "Temperature", decimal(temperatureMin, temperatureMax)],
-      ["top_p", "Top p", decimal(topPMin, topPMax)],
+      ["temperature", "Temperature", decimal(...temperature)],
+      ["top_p", "Top p", decimal(...topP)],
       ["max_tokens", "Max tokens", decimal(1)],
       ["seed", "Seed", decimal()],
       ["thinking", "Thinking", { options: THINKING }],
@@ -75,7 +75,7 @@ export const TRY_FIELDS: Readonly<Record<TryKind, readonly Group[]>> = {
       "",
       ["voice", "Voice", {}],
       ["response_format", "Format", { options: FORMATS }],
-      ["speed", "Speed", decimal(speedMin, speedMax)],
+      ["speed", "Speed", decimal(...speed)],
     ],
   ],
   transcription: [
