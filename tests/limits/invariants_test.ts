@@ -28,7 +28,7 @@ import {
 import { type FleetEdge, startFleet } from "../support/limits/edge_fleet.ts";
 import { letTimePass } from "../support/limits/limiter_clock.ts";
 import { startRedisMonitor } from "../support/limits/redis_monitor.ts";
-import { until, waitFor } from "../support/wait_for.ts";
+import { until } from "../support/wait_for.ts";
 
 const MINUTE_MS = 60_000;
 const RECOVERY_MS = 2_000;
@@ -301,12 +301,9 @@ Deno.test("limits while Redis fails", async (t) => {
     assert.deepEqual(new Set(answers), new Set([null]));
     world.redis.thaw();
     for (const place of places) {
-      await waitFor(() => fleet.at(place).ask(key), {
-        what: `edge ${place} to have an answer`,
-        timeoutMs: RECOVERY_MS,
-      });
+      await until(() => fleet.at(place).ask(key), RECOVERY_MS);
     }
-    await waitFor(() => fleet.isSettled, { what: "late answers to be undone" });
+    await until(() => fleet.isSettled);
     for (const name of [limiterKey(key), ownerLimiterKey(key.ownerId)]) {
       const state = await readState(world, name) ?? assert.fail();
       assert.equal(state.dayTokens, 0);

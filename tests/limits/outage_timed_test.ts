@@ -16,7 +16,6 @@ import {
   sleep,
   startStopwatch,
   until,
-  waitFor,
 } from "../support/wait_for.ts";
 
 /** The promise, for the whole answer to a request. */
@@ -52,11 +51,8 @@ async function assertUnavailable(
   assert.equal(typeof reasons.at(-1), "string", "the log says why");
 }
 
-async function isServed(cluster: GatedCluster, key: TestKey) {
-  const what = `service to ${key.keyId}`;
-  const isAdmitted = async () => await statusOf(cluster.ask(key)) === 200;
-  await waitFor(isAdmitted, { what, intervalMs: 20 });
-}
+const isServed = (cluster: GatedCluster, key: TestKey) =>
+  until(async () => await statusOf(cluster.ask(key)) === 200);
 
 /** Changes of the link's state since the last look, as `from>to`. */
 function stateChanges({ edge }: GatedCluster): string[] {
