@@ -80,11 +80,7 @@ export function createOperators({ owners, sessions, links, audit }: {
     await audit.add(operatorId, { action, by, ip, detail: whom });
   }
 
-  /** Makes a change. Returns the secret of a link, if it is one. */
   async function make(what: OwnerChange, ownerId: string, by: string) {
-    if (what === "reset_password") {
-      return await links.make({ kind: "reset", ownerId });
-    }
     if (what === "remove_second_factor") await owners.disableTotp(ownerId, by);
     if (what === "make_operator") await owners.giveRole(ownerId);
     if (what === "enable") await owners.setState(ownerId, "enabled");
@@ -92,11 +88,11 @@ export function createOperators({ owners, sessions, links, audit }: {
     if (what === "disable" || what === "sign_out_everywhere") {
       await sessions.endOthers(ownerId, null);
     }
-    if (what !== "remove_role_of_operator") return null;
-    if (await owners.takeRole(ownerId)) return null;
-    throw new OperatorRefused(
-      "The last operator stays one. Make somebody else an operator first",
-    );
+    if (what === "remove_role_of_operator" && !await owners.takeRole(ownerId)) {
+      throw new OperatorRefused(
+        "The last operator stays one. Make somebody else an operator first",
+      );
+    }
   }
 
   return {
@@ -108,19 +104,22 @@ export function createOperators({ owners, sessions, links, audit }: {
     ): Promise<OwnerLink | null> {
       const account = await find(ownerId);
       const { email } = account;
-      const isSelf = operator.ownerId === ownerId;
-      if (isSelf || !changesOf(account).includes(what)) {
+      if (operator.ownerId === ownerId) {
         throw new OperatorRefused(
-          isSelf
-            ? "This is your own account. Use the page Account, or ask another operator"
-            : `You cannot ${
-              what.replaceAll("_", " ")
-            }: ${email} is not in such a state`,
+          "This is your own account. Use the page Account, or ask another operator",
         );
       }
-      const secret = await make(what, ownerId, operator.by);
+      if (!changesOf(account).includes(what)) {
+        const words = what.replaceAll("_", " ");
+        throw new OperatorRefused(
+          `You cannot ${words}: ${email} is not in such a state`,
+        );
+      }
+      await make(what, ownerId, operator.by);
+      const link = { kind: "reset", ownerId } as const;
+      const secret = what === "reset_password" ? await links.make(link) : null;
       await note(operator, account, LOGGED[what]);
-      return secret === null ? null : { kind: "reset", ownerId, email, secret };
+      return secret === null ? null : { ...link, email, secret };
     },
 
     /** Makes a link for an owner who cannot sign in yet, and the owner if the address is new. */
