@@ -30,10 +30,8 @@ await runCommand(async (options) => {
   await using after = await startGateway(url);
   const measure = async (gateway: Contender) => {
     const [, perRequest = NaN, wrong = 0] = await measureLoop(gateway, seconds);
-    const [perToken = NaN, , broken = 0] = await measureStreams(
-      gateway,
-      STREAMS,
-    );
+    const streams = await measureStreams(gateway, STREAMS);
+    const [perToken = NaN, , broken = 0] = streams;
     return [perRequest, perToken, wrong + broken];
   };
   for (const gateway of [before, after]) await measure(gateway);

@@ -1,7 +1,7 @@
 /** What is measured: this gateway, and others as `rivals.json` describes them. */
 import * as z from "zod";
 import { createKey } from "../tests/conformance/context.ts";
-import { type Cluster, startCluster } from "../tests/support/cluster.ts";
+import { startCluster } from "../tests/support/cluster.ts";
 import { freePort } from "../tests/support/local_server.ts";
 import { type RunningProcess, startProcess } from "../tests/support/process.ts";
 import { startRedisServer } from "../tests/support/redis_server.ts";
@@ -15,9 +15,10 @@ import {
 } from "./processes.ts";
 import { OURS } from "./report.ts";
 
-export interface Contender extends Target {
+export interface Contender extends Target, AsyncDisposable {
   processes: () => Processes;
 }
+export type Gateway = Awaited<ReturnType<typeof startGateway>>;
 
 const rivalSchema = z.strictObject({
   /** Ends in `-limits` if keys and limits are checked. */
@@ -37,7 +38,6 @@ const rivalSchema = z.strictObject({
   headers: z.record(z.string(), z.string()).default({}),
   redis: z.boolean().default(false),
 });
-type Rival = z.infer<typeof rivalSchema>;
 
 const INSTALL_MS_MAX = 10 * 60_000;
 const START_MS_MAX = 120_000;
@@ -51,102 +51,89 @@ const LIMITS = [
   ...["--tokens-per-day=1000000000000", "--concurrency=100000"],
 ];
 
-export async function readRivals(file: string): Promise<Rival[]> {
+export async function readRivals(file: string) {
   const text = await Deno.readTextFile(file);
   return z.array(rivalSchema).parse(JSON.parse(text));
 }
 
 /** The model server without a gateway: its cost, and that of the load client. */
-export async function startModelServer(): Promise<Contender & AsyncDisposable> {
-  const server = await startRival(
-    rivalSchema.parse({
-      name: "direct",
-      folder: "direct",
-      command: `exec ${Deno.execPath()} run -q -N $BENCH/model_server.ts $PORT`,
-    }),
-    "",
-  );
+export async function startModelServer(): Promise<Contender> {
+  const command =
+    `exec ${Deno.execPath()} run -q -N $BENCH/model_server.ts $PORT`;
+  const direct = { name: "direct", folder: "direct", command };
+  const server = await startRival(rivalSchema.parse(direct), "");
   const processes = () => ({ ...server.processes(), client: [Deno.pid] });
   return { ...server, processes };
-}
-
-export interface Gateway extends Contender, AsyncDisposable {
-  cluster: Cluster;
 }
 
 /** This gateway as `deno task up` starts it, with its own NATS and Redis, and a key with limits. */
 export async function startGateway(
   modelUrl: string,
-  options: {
+  { name = OURS, instances = 1, root, env }: {
     name?: string;
     root?: string;
     instances?: number;
     env?: Record<string, string>;
   } = {},
-): Promise<Gateway> {
-  const { name = OURS, instances = 1, root, env } = options;
+) {
   const cluster = await startCluster({
     ...root === undefined ? {} : { root },
-    edges: instances,
-    workers: instances,
+    ...{ edges: instances, workers: instances },
     env: { UPSTREAM_BASE_URL: modelUrl, ...env },
   });
   const { key } = await createKey(cluster, ...LIMITS);
   return {
-    name,
+    ...{ name, cluster, key },
     baseUrls: cluster.state.edge_urls.map((_, i) => cluster.baseUrl(i)),
     headers: { authorization: `Bearer ${key}` },
     processes: () => cluster.state.pids,
-    cluster,
     [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose](),
   };
 }
 
 /** Installs and starts a rival and sees that it answers. Throws why it cannot be had. */
 export async function startRival(
-  rival: Rival,
+  rival: z.infer<typeof rivalSchema>,
   modelUrl: string,
-): Promise<Contender & AsyncDisposable> {
+): Promise<Contender> {
   await using starting = new AsyncDisposableStack();
-  const folder = `${SCRATCH}/${rival.folder}`;
-  await install(rival.install, folder);
+  const cwd = `${SCRATCH}/${rival.folder}`;
+  await install(rival.install, cwd);
   const port = rival.port ?? freePort();
   const redis = rival.redis ? starting.use(await startRedisServer()) : null;
-  const shell = startProcess({
-    command: "sh",
-    args: ["-c", rival.command],
-    cwd: folder,
-    env: {
-      PORT: String(port),
-      MODEL_URL: modelUrl,
-      BENCH,
-      REDIS_PORT: String(redis?.port),
-    },
-  });
+  const env = {
+    ...{ PORT: `${port}`, MODEL_URL: modelUrl, BENCH },
+    REDIS_PORT: `${redis?.port}`,
+  };
+  const args = ["-c", rival.command];
+  const shell = startProcess({ command: "sh", args, cwd, env });
   starting.defer(() => endAll(shell));
   const headers = JSON.stringify(rival.headers)
     .replaceAll("$MODEL_URL", modelUrl);
-  const contender: Contender = {
+  const target: Target = {
     name: rival.name,
     baseUrls: [`http://127.0.0.1:${port}/v1`],
     headers: JSON.parse(headers),
-    processes: () => ({
-      [rival.folder]: withDescendants(shell.pid),
-      ...redis === null ? {} : { redis: [redis.pid()] },
-    }),
   };
-  const requests = [chatRequest(contender, 200)];
+  const requests = [chatRequest(target, 200)];
   await waitFor(async () => {
     if (!shell.isRunning) throw new Error(lastLines(shell.output()));
     const once = { connections: 1, seconds: 0, requests };
-    return (await runLoop(contender, once)).latenciesMs.length === 1;
+    return (await runLoop(target, once)).latenciesMs.length === 1;
   }, {
     what: () => `an answer: ${lastLines(shell.output())}`,
     timeoutMs: START_MS_MAX,
     intervalMs: 200,
   });
   const started = starting.move();
-  return { ...contender, [Symbol.asyncDispose]: () => started.disposeAsync() };
+  return {
+    ...target,
+    processes: () => ({
+      [rival.folder]: withDescendants(shell.pid),
+      ...redis && { redis: [redis.pid()] },
+    }),
+    [Symbol.asyncDispose]: () => started.disposeAsync(),
+  };
 }
 
 /** Runs the command, unless the folder says that this very command has run. */

@@ -44,25 +44,19 @@ export async function growth(
   ) => {
     // The same load for each edge: the less one has to do, the fewer requests share a write.
     const connections = instances * CONNECTIONS;
-    const seconds = instances * WARM_UP_SECONDS;
-    await measureLoop(gateway, seconds, requests, connections);
-    rows.push(
-      ...await inTurn(
-        [{ ...gateway, name }],
-        options,
-        (contender) =>
-          measureLoop(contender, options.seconds, requests, connections),
-      ),
-    );
+    const loop = (seconds: number) =>
+      measureLoop(gateway, seconds, requests, connections);
+    await loop(instances * WARM_UP_SECONDS);
+    const named = [{ ...gateway, name }];
+    rows.push(...await inTurn(named, options, () => loop(options.seconds)));
   };
   for (const instances of INSTANCES) {
     await using gateway = await startGateway(modelUrl, { instances });
     const name = `${instances} edges and workers`;
     await measure(name, gateway, undefined, instances);
   }
-  await using gateway = await startGateway(modelUrl, {
-    env: { SLOTS: "4096" },
-  });
+  const env = { SLOTS: "4096" };
+  await using gateway = await startGateway(modelUrl, { env });
   const seconds = BEFORE_SECONDS + options.seconds * options.rounds;
   for (const count of OPEN_STREAMS) {
     // All are open in the second half of twice that time.
@@ -76,7 +70,7 @@ export async function growth(
       notes.push(`${wrong.length} of ${count} streams broke, as ${wrong[0]}`);
     }
   }
-  const values: string[] = [];
+  const values = [gateway.key];
   for (const count of KEYS) {
     await addKeys(gateway, values, count);
     const requests = values.slice(-SENT_KEYS_MAX).map((value) => {
@@ -92,15 +86,13 @@ export async function growth(
 
 /** Gives the gateway `count` keys like the one it has. */
 async function addKeys(
-  gateway: Gateway,
+  { key, cluster }: Gateway,
   values: string[],
   count: number,
 ): Promise<void> {
-  const redis = createClient({ url: gateway.cluster.state.redis_url });
+  const redis = createClient({ url: cluster.state.redis_url });
   await redis.connect();
-  const [, first = ""] = gateway.headers.authorization?.split(" ") ?? [];
-  if (values.length === 0) values.push(first);
-  const found = await redis.get(hashKey(hashKeyValue(first))) ?? "";
+  const found = await redis.get(hashKey(hashKeyValue(key))) ?? "";
   const [keyId = "", ownerId = ""] = found.split(":");
   while (values.length < count) {
     const args = [recordKey({ keyId, ownerId })];

@@ -15,18 +15,16 @@ import {
   sendsPerAnswer,
   wholeAnswers,
 } from "./measure.ts";
-import { type Options, runCommand } from "./options.ts";
+import { runCommand } from "./options.ts";
 import { Report } from "./report.ts";
 
 const BODY_BYTES = [200, 20 * 1_024, 200 * 1_024];
 
-/** Everybody beside everybody. */
-async function compare(
-  direct: Contender,
-  modelUrl: string,
-  options: Options,
-  report: Report,
-): Promise<void> {
+await runCommand(async (options) => {
+  const report = new Report();
+  await using direct = await startModelServer();
+  const [modelUrl = ""] = direct.baseUrls;
+  // Everybody beside everybody.
   await using running = new AsyncDisposableStack();
   const gateways: Contender[] = [running.use(await startGateway(modelUrl))];
   const notes: string[] = [];
@@ -47,13 +45,7 @@ async function compare(
   report.add(await addedLatency(direct, gateways, options));
   report.add(await sendsPerAnswer(gateways, options));
   for await (const table of pacedStreams(all, options)) report.add(table);
-}
-
-await runCommand(async (options) => {
-  const report = new Report();
-  await using direct = await startModelServer();
-  const [modelUrl = ""] = direct.baseUrls;
-  await compare(direct, modelUrl, options, report);
+  await running.disposeAsync();
   report.add(await growth(modelUrl, options));
   await report.end(options);
 });

@@ -1,13 +1,19 @@
 /** How contenders are measured: in turn, round after round. */
 import type { Contender } from "./contenders.ts";
 import { percentile } from "./figures.ts";
-import { chatRequest, type Pace, runLoop, runStreams } from "./load.ts";
+import {
+  chatRequest,
+  type Pace,
+  runLoop,
+  runStreams,
+  type Target,
+} from "./load.ts";
 import { type Options, print } from "./options.ts";
 import { countSends, cpuSeconds, pidsOf, residentMib } from "./processes.ts";
 import type { Row, Table } from "./report.ts";
 
 export const CONNECTIONS = 32;
-export const PACE: Pace = { tokens: 100, paceMs: 20 };
+const PACE: Pace = { tokens: 100, paceMs: 20 };
 /** A pause between two reads that is longer is a stall. */
 const STALL_MS = 10 * PACE.paceMs;
 const SMALL_BYTES = 200;
@@ -33,14 +39,20 @@ export async function inTurn(
 /** What the contender's processes use of the CPU while `load` runs. */
 async function withCpuSeconds<T extends { wrong: string[] }>(
   { name, processes }: Contender,
-  load: () => Promise<T>,
+  load: Promise<T>,
 ): Promise<T & { cpu: number }> {
   const before = cpuSeconds(pidsOf(processes()));
-  const result = await load();
+  const result = await load;
   const { wrong } = result;
   if (wrong.length > 0) print(`${name}: ${wrong.length} wrong, as ${wrong[0]}`);
   return { ...result, cpu: cpuSeconds(pidsOf(processes())) - before };
 }
+
+/** One request of the smallest body, sent again and again. */
+const smallLoop = (target: Target, connections: number, seconds: number) =>
+  runLoop(target, {
+    ...{ connections, seconds, requests: [chatRequest(target, SMALL_BYTES)] },
+  });
 
 export const LOOP_COLUMNS = ["req/s", "CPU s per 1,000", "wrong"];
 
@@ -51,11 +63,8 @@ export async function measureLoop(
   requests = [chatRequest(contender, SMALL_BYTES)],
   connections = CONNECTIONS,
 ): Promise<number[]> {
-  const loop = { connections, seconds, requests };
-  const result = await withCpuSeconds(
-    contender,
-    () => runLoop(contender, loop),
-  );
+  const loop = runLoop(contender, { connections, seconds, requests });
+  const result = await withCpuSeconds(contender, loop);
   const { latenciesMs: { length: answers }, cpu, wrong } = result;
   return [answers / result.seconds, cpu / answers * 1_000, wrong.length];
 }
@@ -74,10 +83,9 @@ export async function measureStreams(
   const sampled = setTimeout(() => {
     memoryMib = residentMib(pidsOf(contender.processes()));
   }, PACE.tokens * PACE.paceMs * 0.75);
-  const { cpu, wrong, gapsMs, pausesMs, seconds } = await withCpuSeconds(
-    contender,
-    () => runStreams(contender, count, PACE),
-  );
+  const streams = runStreams(contender, count, PACE);
+  const result = await withCpuSeconds(contender, streams);
+  const { cpu, wrong, gapsMs, pausesMs, seconds } = result;
   clearTimeout(sampled);
   return [
     cpu / (count * PACE.tokens) * 1e6,
@@ -111,9 +119,7 @@ export async function addedLatency(
   options: Options,
 ): Promise<Table> {
   const latencies = async (contender: Contender) => {
-    const requests = [chatRequest(contender, SMALL_BYTES)];
-    const loop = { connections: 1, seconds: options.seconds / 2, requests };
-    const { latenciesMs } = await runLoop(contender, loop);
+    const { latenciesMs } = await smallLoop(contender, 1, options.seconds / 2);
     return [0.5, 0.99].map((share) => percentile(latenciesMs, share));
   };
   const rows = await inTurn(gateways, options, async (gateway) => {
@@ -134,17 +140,13 @@ export async function sendsPerAnswer(
   const notes: string[] = [];
   for (const contender of contenders) {
     stopping.throwIfAborted();
-    const requests = [chatRequest(contender, SMALL_BYTES)];
-    const loop = { connections: CONNECTIONS, seconds, requests };
+    const load = () => smallLoop(contender, CONNECTIONS, seconds);
     try {
-      const { sent, result: { latenciesMs } } = await countSends(
-        contender.processes(),
-        () => runLoop(contender, loop),
-      );
-      for (const [role, count] of Object.entries(sent)) {
-        const name = `${contender.name}: ${role}`;
-        rows.push({ name, rounds: [[count / latenciesMs.length]] });
-      }
+      const { sent, result } = await countSends(contender.processes(), load);
+      rows.push(...sent.map(([role, count]) => ({
+        name: `${contender.name}: ${role}`,
+        rounds: [[count / result.latenciesMs.length]],
+      })));
     } catch (error) {
       notes.push(`${contender.name} left out: ${error}`);
     }
@@ -162,11 +164,8 @@ export async function* pacedStreams(
   const notes: string[] = [];
   let left = contenders;
   for (const count of options.streams) {
-    const rows = await inTurn(
-      left,
-      options,
-      (contender) => measureStreams(contender, count),
-    );
+    const measure = (each: Contender) => measureStreams(each, count);
+    const rows = await inTurn(left, options, measure);
     const title = `${count} streams at a time, ${PACE.tokens} tokens at ` +
       `${PACE.paceMs} ms; a pause over ${STALL_MS} ms is a stall`;
     yield { title, columns: STREAM_COLUMNS, rows, notes: [...notes] };

@@ -17,19 +17,6 @@ Usage: deno task bench:check REF [options]
   --help, -h         print this
 `;
 
-const text = { type: "string" } as const;
-const flag = { type: "boolean", default: false } as const;
-const OPTIONS = {
-  quick: flag,
-  seconds: text,
-  rounds: text,
-  streams: text,
-  beside: text,
-  rivals: text,
-  json: text,
-  help: { ...flag, short: "h" },
-} as const;
-
 export type Options = ReturnType<typeof read>;
 
 /**
@@ -40,7 +27,7 @@ export async function runCommand(
   main: (options: Options) => Promise<void>,
 ): Promise<void> {
   const options = read(Deno.args);
-  if (options.isHelp) return print(USAGE);
+  if (options.help) return print(USAGE);
   const stop = new AbortController();
   for (const signal of ["SIGINT", "SIGTERM"] as const) {
     Deno.addSignalListener(signal, () => stop.abort(new Error("stopped")));
@@ -55,23 +42,28 @@ export async function runCommand(
 }
 
 function read(args: string[]) {
+  const text = { type: "string" } as const;
+  const flag = { type: "boolean", default: false } as const;
   const { values, positionals: [ref] } = parseArgs({
     args,
     allowPositionals: true,
-    options: OPTIONS,
+    options: {
+      ...{ quick: flag, help: { ...flag, short: "h" } },
+      ...{ seconds: text, rounds: text, streams: text },
+      ...{ beside: text, rivals: text, json: text },
+    },
   });
-  const { quick: isQuick, help: isHelp } = values;
-  const rounds = ref === undefined ? 3 : 5;
-  const streams = values.streams ?? (isQuick ? "100,500" : "100,200,500,1000");
+  const { quick } = values;
+  const rounds = quick ? 1 : ref === undefined ? 3 : 5;
+  const streams = values.streams ?? (quick ? "100,500" : "100,200,500,1000");
   const options = {
+    ...values,
     ref,
-    isHelp,
-    seconds: Number(values.seconds ?? (isQuick ? 1.5 : 4)),
-    rounds: Number(values.rounds ?? (isQuick ? 1 : rounds)),
+    seconds: Number(values.seconds ?? (quick ? 1.5 : 4)),
+    rounds: Number(values.rounds ?? rounds),
     streams: streams.split(",").map(Number),
     beside: values.beside?.split(","),
     rivals: values.rivals ?? new URL("rivals.json", import.meta.url).pathname,
-    json: values.json,
     stopping: AbortSignal.any([]),
   };
   for (const each of [options.seconds, options.rounds, ...options.streams]) {

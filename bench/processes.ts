@@ -78,20 +78,18 @@ export const lastLines = (text: string): string =>
 const SENDS = "sendto,sendmsg,sendmmsg,write,writev";
 
 /**
- * How often each kind of process sends or writes while `run` runs: `strace -c`,
- * which makes everything slower, but counts the same. Fails where there is no strace
- * or it may not attach.
+ * How often each kind of process sends or writes during `load`: `strace -c`, which
+ * makes everything slower, but counts the same. Fails where there is no strace or it
+ * may not attach.
  */
 export async function countSends<T>(
   processes: Processes,
   load: () => Promise<T>,
-): Promise<{ sent: Record<string, number>; result: T }> {
+): Promise<{ sent: [role: string, count: number][]; result: T }> {
+  const counting = ["-f", "-c", "-U", "calls,name", "-e", `trace=${SENDS}`];
   const tracers = Object.entries(processes).map(([role, pids]) => {
-    const ofAll = pids.flatMap((pid) => ["-p", String(pid)]);
-    const counting = ["-f", "-c", "-U", "calls,name", "-e", `trace=${SENDS}`];
-    const args = [...counting, ...ofAll];
-    const tracer = startProcess({ command: "strace", args });
-    return { role, pids, tracer };
+    const args = [...counting, ...pids.flatMap((pid) => ["-p", `${pid}`])];
+    return { role, pids, tracer: startProcess({ command: "strace", args }) };
   });
   let result: T;
   try {
@@ -107,9 +105,9 @@ export async function countSends<T>(
     for (const { tracer } of tracers) tracer.signal("SIGINT");
     await Promise.all(tracers.map(({ tracer }) => tracer.exited));
   }
-  const sent = tracers.map(({ role, tracer }) => {
+  const sent = tracers.map(({ role, tracer }): [string, number] => {
     const total = /^ *(\d+) +total$/m.exec(tracer.output())?.[1];
-    return [role, Number(total ?? 0)] as const;
+    return [role, Number(total ?? 0)];
   });
-  return { sent: Object.fromEntries(sent), result };
+  return { sent, result };
 }

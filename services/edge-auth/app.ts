@@ -1,6 +1,6 @@
 /** The routes of the public API, and what happens before and after each. */
+import type { JobRequest } from "@gateway/shared/bus/job";
 import type { Principal } from "@gateway/shared/keys/record";
-import type { Catalog } from "@gateway/shared/models/catalog";
 import type { ModelObject } from "@gateway/shared/openai/completion";
 import { ApiError } from "@gateway/shared/openai/error";
 import {
@@ -11,26 +11,6 @@ import { newRequestId, publicRequestId } from "@gateway/shared/process/ids";
 import { roundMs } from "@gateway/shared/process/log";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { CHAT_ENDPOINT } from "./chat/request.ts";
-import {
-  IMAGE_EDIT_ENDPOINT,
-  IMAGE_EDIT_UPLOAD,
-  IMAGE_ENDPOINT,
-  SPEECH_ENDPOINT,
-  TRANSCRIPTION_ENDPOINT,
-  TRANSLATION_ENDPOINT,
-} from "./media/endpoints.ts";
-import {
-  createVideo,
-  deleteVideo,
-  listVideos,
-  remixVideo,
-  retrieveVideo,
-  sendVideo,
-  type VideoDependencies,
-} from "./videos/handlers.ts";
-import { runUpload } from "./requests/run_upload.ts";
-import { type RunCall, runRequest } from "./requests/run_request.ts";
-import { modelNotFound } from "./requests/parse_request.ts";
 import {
   allowOrigins,
   internalError,
@@ -45,9 +25,18 @@ import { isForm } from "./http/read_form.ts";
 import { sendReference } from "./http/reference.ts";
 import type { Exchange } from "./http/server.ts";
 import { authenticate, type KeyLookup } from "./keys/authenticate.ts";
-import type { EdgeMetrics, RouteName } from "./metrics.ts";
+import * as media from "./media/endpoints.ts";
+import type { EdgeMetrics } from "./metrics.ts";
+import { modelNotFound } from "./requests/parse_request.ts";
+import {
+  type Endpoint,
+  type RunCall,
+  runRequest,
+} from "./requests/run_request.ts";
+import { runUpload, type UploadEndpoint } from "./requests/run_upload.ts";
+import * as videos from "./videos/handlers.ts";
 
-export interface AppDependencies extends VideoDependencies {
+export interface AppDependencies extends videos.VideoDependencies {
   keys: Pick<KeyLookup, "find">;
   clientAddress: ClientAddress;
   /** Origins of web pages that may call it; if empty, none may. */
@@ -58,63 +47,87 @@ export interface AppDependencies extends VideoDependencies {
   refusals: Pick<RefusalLog, "add">;
 }
 
-const PATH_CHARS_MAX = 200;
+/** Answers a request of a known key. `id` is the variable part of the path. */
+type Handler = (
+  call: RunCall,
+  deps: AppDependencies,
+  id: string,
+) => void | Promise<void>;
+type Handlers = { readonly [method: string]: Handler };
 
-const MODELS = "/v1/models";
-const VIDEOS = "/v1/videos";
-const REFERENCE = "/openapi.json";
-/** The routes of paths that are known as a whole. */
-const ROUTES: { readonly [path: string]: RouteName } = {
-  "/v1/chat/completions": "chat",
-  "/v1/audio/speech": "speech",
-  "/v1/images/generations": "image",
-  "/v1/images/edits": "image_edit",
-  "/v1/audio/transcriptions": "transcription",
-  "/v1/audio/translations": "translation",
-  [VIDEOS]: "video",
-  [MODELS]: "models",
-  [REFERENCE]: "reference",
-};
+const PATH_CHARS_MAX = 200;
 /** Liveness checks of load balancers. Not logged. */
 const HEALTH = ["/health", "/healthz"];
+const NO_CONTENT = 204;
 
-/** The methods of each route. `OPTIONS` needs no key: it reveals only these. */
-export const METHODS: Readonly<Record<RouteName, readonly string[]>> = {
-  chat: ["POST", "OPTIONS"],
-  speech: ["POST", "OPTIONS"],
-  image: ["POST", "OPTIONS"],
-  image_edit: ["POST", "OPTIONS"],
-  transcription: ["POST", "OPTIONS"],
-  translation: ["POST", "OPTIONS"],
-  video: ["GET", "HEAD", "POST", "OPTIONS"],
-  video_job: ["GET", "HEAD", "DELETE", "OPTIONS"],
-  video_content: ["GET", "OPTIONS"],
-  video_remix: ["POST", "OPTIONS"],
-  models: ["GET", "HEAD", "OPTIONS"],
-  model: ["GET", "HEAD", "OPTIONS"],
-  reference: ["GET", "HEAD", "OPTIONS"],
-  other: [],
-};
+const json = <R extends JobRequest>(endpoint: Endpoint<R>): Handlers => ({
+  POST: (call, deps) => runRequest(call, endpoint, deps),
+});
+const form = <R extends JobRequest>(endpoint: UploadEndpoint<R>): Handlers => ({
+  POST: (call, deps) => runUpload(call, endpoint, deps),
+});
+const read = (handler: Handler): Handlers => ({ GET: handler, HEAD: handler });
 
-function routeOf(path: string): RouteName {
-  const route = Object.hasOwn(ROUTES, path) ? ROUTES[path] : undefined;
-  if (route !== undefined) return route;
-  if (path.startsWith(`${MODELS}/`)) return "model";
-  const [, id, part = ""] = VIDEO_PATH.exec(path) ?? [];
-  return id === undefined ? "other" : VIDEO_ROUTES[part] ?? "other";
+const editImage: Handler = (call, deps) =>
+  isForm(call.exchange.headers)
+    ? runUpload(call, media.IMAGE_EDIT_UPLOAD, deps)
+    : runRequest(call, media.IMAGE_EDIT, deps);
+
+/** By their names in metrics. Those with a part that varies have a pattern. */
+export const ROUTES = ([
+  ["chat", "/v1/chat/completions", json(CHAT_ENDPOINT)],
+  ["speech", "/v1/audio/speech", json(media.SPEECH)],
+  ["image", "/v1/images/generations", json(media.IMAGE)],
+  ["image_edit", "/v1/images/edits", { POST: editImage }],
+  ["transcription", "/v1/audio/transcriptions", form(media.TRANSCRIPTION)],
+  ["translation", "/v1/audio/translations", form(media.TRANSLATION)],
+  ["video", "/v1/videos", { ...read(videos.list), POST: videos.create }],
+  ["video_job", /^\/v1\/videos\/([^/]+)$/, {
+    ...read(videos.retrieve),
+    DELETE: videos.remove,
+  }],
+  ["video_content", /^\/v1\/videos\/([^/]+)\/content$/, {
+    GET: videos.sendContent,
+  }],
+  ["video_remix", /^\/v1\/videos\/([^/]+)\/remix$/, { POST: videos.remix }],
+  ["models", "/v1/models", read(sendModels)],
+  ["model", /^\/v1\/models\/(.+)$/, read(sendModels)],
+] satisfies [string, string | RegExp, Handlers][]).map(routeOf);
+const REFERENCE = routeOf([
+  ...["reference", "/openapi.json"] as const,
+  read(({ exchange }) => sendReference(exchange)),
+]);
+const OTHER: Route = { name: "other", path: "", handlers: {}, methods: [] };
+const BY_PATH = new Map(
+  [...ROUTES, REFERENCE].map((each) => [each.path, each]),
+);
+
+type Route = ReturnType<typeof routeOf>;
+function routeOf(
+  [name, path, handlers]: readonly [string, string | RegExp, Handlers],
+) {
+  // In the order of `Allow`. `OPTIONS` needs no key: it reveals only these.
+  const methods = [...Object.keys(handlers), "OPTIONS"];
+  return { name, path, handlers, methods };
 }
 
-/** A video, or something of it. */
-const VIDEO_PATH = /^\/v1\/videos\/([^/]+)(?:\/(content|remix))?$/;
-const VIDEO_ROUTES: { readonly [part: string]: RouteName } = {
-  "": "video_job",
-  content: "video_content",
-  remix: "video_remix",
-};
-
-interface Call extends RunCall {
-  readonly route: RouteName;
+/** A request that may not have a key. */
+interface Call extends Omit<RunCall, "principal"> {
+  readonly route: Route;
+  readonly id: string;
   principal?: Principal;
+}
+
+function find(path: string): Pick<Call, "route" | "id"> {
+  const whole = BY_PATH.get(path);
+  if (whole !== undefined) return { route: whole, id: "" };
+  for (const route of ROUTES) {
+    const [, id] = typeof route.path === "string"
+      ? []
+      : route.path.exec(path) ?? [];
+    if (id !== undefined) return { route, id };
+  }
+  return { route: OTHER, id: "" };
 }
 
 export function createApp(
@@ -130,7 +143,7 @@ export function createApp(
         exchange.headers.get("x-forwarded-for") ?? null,
       ),
       startedAtMs: deps.now(),
-      route: routeOf(path),
+      ...find(path),
       model: null,
       hasRun: false,
     };
@@ -143,7 +156,7 @@ export function createApp(
       return sendBytes(response, new TextEncoder().encode("ok\n"), { headers });
     }
     response.once("close", () => {
-      deps.metrics.answered(call.route, response.statusCode);
+      deps.metrics.answered(call.route.name, response.statusCode);
     });
     let failure: ApiError | null = null;
     try {
@@ -160,16 +173,17 @@ export function createApp(
 }
 
 async function answer(call: Call, deps: AppDependencies): Promise<void> {
-  const { exchange, route } = call;
+  const { exchange, route, id } = call;
   const { method, path, headers, response } = exchange;
   allowOrigins(deps.corsOrigins, exchange);
-  const methods = METHODS[route];
-  if (method === "OPTIONS" && methods.length > 0) {
-    response.writeHead(NO_CONTENT, { allow: methods.join(", ") }).end();
+  if (method === "OPTIONS" && route !== OTHER) {
+    const allow = route.methods.join(", ");
+    response.writeHead(NO_CONTENT, { allow }).end();
     return;
   }
-  if (route === "reference") {
-    if (!methods.includes(method)) throw notAllowed(exchange, methods);
+  const handler = route.handlers[method];
+  if (route === REFERENCE) {
+    if (handler === undefined) throw notAllowed(exchange, route);
     return sendReference(exchange);
   }
   if (path !== "/v1" && !path.startsWith("/v1/")) {
@@ -179,68 +193,30 @@ async function answer(call: Call, deps: AppDependencies): Promise<void> {
   const address = () => siteOf(call.clientAddress);
   const credential = headers.get("authorization") ?? "";
   const principal = await authenticate(credential, address, deps.keys);
-  call.principal = principal;
-  const what = `${method.replace("HEAD", "GET")} ${route}`;
-  const ofVideos = methods.includes(method) ? VIDEO_HANDLERS[what] : undefined;
-  if (ofVideos !== undefined) {
-    const [, id = ""] = VIDEO_PATH.exec(path) ?? [];
-    return await ofVideos(call, principal, deps, id);
-  }
-  if (method === "POST") {
-    switch (route) {
-      case "chat":
-        return await runRequest(call, principal, CHAT_ENDPOINT, deps);
-      case "speech":
-        return await runRequest(call, principal, SPEECH_ENDPOINT, deps);
-      case "image":
-        return await runRequest(call, principal, IMAGE_ENDPOINT, deps);
-      case "image_edit":
-        return isForm(headers)
-          ? await runUpload(call, principal, IMAGE_EDIT_UPLOAD, deps)
-          : await runRequest(call, principal, IMAGE_EDIT_ENDPOINT, deps);
-      case "transcription":
-        return await runUpload(call, principal, TRANSCRIPTION_ENDPOINT, deps);
-      case "translation":
-        return await runUpload(call, principal, TRANSLATION_ENDPOINT, deps);
-    }
-  }
-  const isRead = methods.includes(method);
-  const scope = isRead ? "models" : null;
-  const models = await deps.admission.modelsOf(principal, scope);
-  if (isRead) return answerModels(call, models, deps.catalog);
-  if (route === "other") {
-    const paths = new Intl.ListFormat("en").format(
-      Object.keys(ROUTES).filter((path) => path.startsWith("/v1/")),
-    );
-    throw notFound(exchange, `This service has ${paths}.`);
-  }
-  throw notAllowed(exchange, methods);
+  const known = Object.assign(call, { principal });
+  if (handler !== undefined) return await handler(known, deps, id);
+  await deps.admission.modelsOf(principal, null);
+  if (route !== OTHER) throw notAllowed(exchange, route);
+  const paths = ROUTES.flatMap(({ path }) =>
+    typeof path === "string" ? [path] : []
+  );
+  const list = new Intl.ListFormat("en").format(paths);
+  throw notFound(exchange, `This service has ${list}.`);
 }
 
-const VIDEO_HANDLERS: { readonly [what: string]: typeof retrieveVideo } = {
-  "POST video": createVideo,
-  "GET video": listVideos,
-  "GET video_job": retrieveVideo,
-  "DELETE video_job": deleteVideo,
-  "GET video_content": sendVideo,
-  "POST video_remix": remixVideo,
-};
-
-const NO_CONTENT = 204;
-
-/** Answers with the models in `allowed`, or one of them; an empty list allows all. */
-function answerModels(
-  { route, exchange: { path, response } }: Call,
-  allowed: readonly string[],
-  catalog: Catalog,
-): void {
+/** Answers with the models that the key may use, or one of them. */
+async function sendModels(
+  { principal, exchange: { response } }: RunCall,
+  { admission, catalog }: AppDependencies,
+  id: string,
+): Promise<void> {
+  const allowed = await admission.modelsOf(principal, "models");
   const data = [...catalog.values()]
     .filter(({ id }) => allowed.length === 0 || allowed.includes(id))
     .map(({ id, created, owned_by }): ModelObject => (
       { id, object: "model", created, owned_by }
     ));
-  if (route === "models") return sendJson(response, { object: "list", data });
-  const id = path.slice(MODELS.length + 1);
+  if (id === "") return sendJson(response, { object: "list", data });
   const model = data.find((model) => model.id === id);
   // Also for a model that the key may not use.
   if (model === undefined) throw modelNotFound(id);
@@ -259,7 +235,7 @@ function finish(
     deps.failedRequests.add(principal, { ...call, requestId, error, how });
   }
   const durationMs = deps.now() - call.startedAtMs;
-  deps.metrics.ended(route, durationMs);
+  deps.metrics.ended(route.name, durationMs);
   const { statusCode: status } = exchange.response;
   if (status < 400 && !deps.log.isSampled(requestId)) return;
   const line = {
@@ -281,9 +257,7 @@ function finish(
   else deps.log.info("request", line);
 }
 
-function shownPath({ path }: Exchange): string {
-  return path.slice(0, PATH_CHARS_MAX);
-}
+const shownPath = ({ path }: Exchange) => path.slice(0, PATH_CHARS_MAX);
 
 /** 404 in OpenAI's words. The usual cause is another API of an SDK, or a base URL without `/v1`. */
 function notFound(exchange: Exchange, hint: string): ApiError {
@@ -291,8 +265,7 @@ function notFound(exchange: Exchange, hint: string): ApiError {
   return new ApiError("not_found", `Invalid URL (${url}). ${hint}`);
 }
 
-/** The 405 for a path that has only these methods. */
-function notAllowed(exchange: Exchange, methods: readonly string[]): ApiError {
+function notAllowed(exchange: Exchange, { methods }: Route): ApiError {
   const allow = methods.join(", ");
   const what = `Not allowed to ${exchange.method} on ${shownPath(exchange)}.`;
   const message = `${what} Allowed: ${allow}.`;

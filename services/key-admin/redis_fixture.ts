@@ -1,6 +1,6 @@
 import { silentLog } from "@gateway/shared/process/log";
 import type { RedisAddress, RedisLink } from "@gateway/shared/redis/link";
-import { aclRules } from "../../tests/support/deployed/acl_users.ts";
+import { aclRules } from "../../tests/support/deployed/deployed_stores.ts";
 import {
   type RedisServer,
   startRedisServer,

@@ -2,22 +2,15 @@ import { ApiError } from "@gateway/shared/openai/error";
 
 /** Bounds the bytes of images that this process holds: a few of the largest would otherwise end all requests. */
 export class AnswerMemory {
-  readonly #bytesMax: number;
-  #bytes = 0;
+  bytes = 0;
 
-  constructor(bytesMax: number) {
-    this.#bytesMax = bytesMax;
-  }
-
-  get bytes(): number {
-    return this.#bytes;
-  }
+  constructor(readonly bytesMax: number) {}
 
   /** The share of one answer, which must be released. */
   open(): HeldBytes {
     let held = 0;
     const set = (bytes: number) => {
-      this.#bytes += bytes - held;
+      this.bytes += bytes - held;
       held = bytes;
     };
     return {
@@ -26,7 +19,7 @@ export class AnswerMemory {
       },
       set: (bytes) => {
         set(bytes);
-        if (this.#bytes <= this.#bytesMax) return;
+        if (this.bytes <= this.bytesMax) return;
         // At once, so that answers that grow at the same time are not refused, too.
         set(0);
         // Another worker may have room.

@@ -1,12 +1,9 @@
 /** Images: requests to model servers, and their answers. */
 import { Buffer } from "node:buffer";
-import type { UploadedFile } from "@gateway/shared/bus/job";
 import { MEDIA_LIMITS } from "@gateway/shared/limits";
-import type { BackendConfig } from "@gateway/shared/models/catalog";
 import type { ImageRequest } from "@gateway/shared/openai/media";
 import { isJsonObject } from "@gateway/shared/process/error_text";
 import type { AttemptDeadlines } from "@gateway/shared/upstream/attempt_deadlines";
-import { encodeForm } from "@gateway/shared/upstream/form_data";
 import {
   invalidAnswer,
   truncatedAnswer,
@@ -17,16 +14,18 @@ import {
   parseJson,
   textOf,
 } from "@gateway/shared/upstream/json";
-import type {
-  ModelServer,
-  ServerRequest,
-  ServerResponse,
-} from "@gateway/shared/upstream/model_server";
-import type { Redact } from "@gateway/shared/upstream/redact";
-import { frameError } from "@gateway/shared/upstream/refusal";
+import type { ServerResponse } from "@gateway/shared/upstream/model_server";
 import type { HeldBytes } from "./answer_memory.ts";
-import { eventsOf, isError, type ReadOptions, usageOf } from "./events.ts";
-import { EVENT_STREAM, type MediaAnswer } from "./media_answer.ts";
+import {
+  ask,
+  type Attempt,
+  eventsOf,
+  piecesOf,
+  throwIfError,
+  usageOf,
+} from "./attempt.ts";
+import { encodeForm } from "./form.ts";
+import { EVENT_STREAM } from "./media_answer.ts";
 
 const BYTES_MAX = MEDIA_LIMITS.imageAnswerBytesMax;
 const NOT_BASE64 = /[^A-Za-z0-9+/]/;
@@ -35,18 +34,6 @@ const DATA_URL = /^data:[^,]{0,200};base64,/;
 const DATA_URL_CHARS_MAX = 256;
 /** Written at once. */
 const PIECE_CHARS = 64 * 1024;
-/** Options that are sent if the client chose them. `auto` means the same as no option, and some servers refuse it. */
-const OPTIONS = [
-  "size",
-  "quality",
-  "background",
-  "output_format",
-  "output_compression",
-  "moderation",
-  "style",
-  "user",
-  "input_fidelity",
-] as const satisfies readonly (keyof ImageRequest)[];
 /** What an answer says about its images, and what events say if the server does not. */
 const ABOUT = [
   ["background", "auto"],
@@ -56,62 +43,10 @@ const ABOUT = [
 ] as const;
 /** The events of model servers, whichever of the two endpoints they name. */
 const EVENT = /^image_(?:generation|edit)\.(completed|partial_image)$/;
-type EventKind = "completed" | "partial_image";
 const EVENT_PREFIX = { generate: "image_generation", edit: "image_edit" };
 
-/** What a server is asked for. Images are always requested in base64. */
-function askedOf(
-  request: ImageRequest,
-  { model, image_format_field: field = "response_format" }: ImageConfig,
-): JsonObject {
-  const asked: JsonObject = { model, prompt: request.prompt };
-  if (field !== "none") asked[field] = "b64_json";
-  if (request.n > 1) asked.n = request.n;
-  // Without partial images the only event would be the whole answer, and some servers refuse to stream.
-  if (hasPartials(request)) {
-    asked.stream = true;
-    asked.partial_images = request.partial_images;
-  }
-  for (const option of OPTIONS) {
-    if (request[option] !== "auto") asked[option] = request[option];
-  }
-  return asked;
-}
-
-type ImageConfig = Pick<BackendConfig, "model" | "image_format_field">;
-const hasPartials = ({ stream, partial_images = 0 }: ImageRequest) =>
-  stream && partial_images > 0;
-
-/** The body of a request for new images. */
-export const encodeImageBody = (
-  request: ImageRequest,
-  config: ImageConfig,
-): string => JSON.stringify(askedOf(request, config));
-
-/** The form of a request to edit images: model servers do not take JSON. The model comes first, the files last. */
-export function encodeEditForm(
-  request: ImageRequest,
-  config: ImageConfig,
-  files: readonly UploadedFile[],
-  boundary: string,
-) {
-  const fields = Object.entries(askedOf(request, config))
-    .filter(([, value]) => value !== undefined)
-    .map(([name, value]) => [name, String(value)] as const);
-  const isOne = files.filter(({ field }) => field === "image").length === 1;
-  const named = files.map((file) => ({
-    ...file,
-    field: file.field === "image" && !isOne ? "image[]" : file.field,
-  }));
-  return encodeForm(fields, named, boundary);
-}
-
 /** One attempt to get images. */
-export interface ImageCall {
-  request: ImageRequest;
-  server: ModelServer;
-  answer: MediaAnswer;
-  read: ReadOptions;
+interface Call extends Attempt<ImageRequest> {
   /** Counts the memory of this answer. */
   held: HeldBytes;
   /** The end of the attempt, by the clock of the server. */
@@ -124,76 +59,114 @@ interface Picture {
   data: JsonObject;
 }
 
-/** A request to a model server. */
-export type EncodedRequest = Pick<ServerRequest, "encode" | "body">;
-
-/**
- * Sends a request to a model server and passes on its images: in one document or, with
- * `stream`, as events, whichever of the two the server sends. Rejects with an
- * `UpstreamError`, or with `overloaded` if there is no memory for them.
- */
-export async function passOnPictures(
-  call: ImageCall,
-  encoded: EncodedRequest,
-): Promise<void> {
-  const { request, server, answer } = call;
-  const sent: ServerRequest = {
-    ...encoded,
-    call: answer.call,
-    signal: answer.call.signal,
-    // The first bytes of a complete image take as long as the image.
-    mustBeginSoon: hasPartials(request),
-  };
-  // Null: the images were passed on as they arrived.
-  const whole = await server.exchange(sent, async (response) => {
-    const { contentType } = response.head;
-    if (contentType === EVENT_STREAM) return await readEvents(response, call);
-    if (!/^$|json$/.test(contentType)) {
-      throw invalidAnswer(`${contentType} instead of images`);
-    }
-    return parseWhole(await readBytes(response, call), server.redact);
-  });
-  if (whole === null) return;
-  const pictures: Picture[] = [];
-  for (const data of whole.items.slice(0, request.n)) {
-    pictures.push({ data, base64: await base64Of(data, call) });
-  }
-  const [first] = pictures;
-  if (first === undefined) throw truncatedAnswer("No image");
-  answer.made = pictures.length;
-  if (!request.stream) return await writeDocument(pictures, whole.about, call);
-  await writeEvent("completed", { ...first, data: whole.about }, call);
-}
-
 /** The images of an answer, and what else it says. */
 interface Whole {
   items: JsonObject[];
   about: JsonObject;
 }
 
-/** A whole body, kept outside of the heap of JavaScript until it is complete. */
-async function readBytes(
-  { connection, deadlines }: ServerResponse,
-  { held, read }: ImageCall,
-): Promise<Buffer> {
-  const before = held.bytes;
-  const pieces: Uint8Array[] = [];
-  connection.bytesLeft = BYTES_MAX;
-  for (;;) {
-    const piece = await connection.read();
-    if (piece === null) return Buffer.concat(pieces);
-    pieces.push(piece.slice());
-    held.set(before + BYTES_MAX - connection.bytesLeft);
-    // Not earlier: some servers send a head long before they have an image.
-    deadlines.arm("betweenTokens", read.betweenMs);
+/**
+ * Passes on the images of a model server: in one document or, with `stream`, as events,
+ * whichever of the two the server sends. Rejects with an `UpstreamError`, or with
+ * `overloaded` if there is no memory for them.
+ */
+export async function draw(attempt: Attempt<ImageRequest>): Promise<void> {
+  const { request, server, memory, answer } = attempt;
+  const { total_ms } = server.config.deadlines;
+  const held = memory.open();
+  const call = { ...attempt, held, endsAtMs: server.now() + total_ms };
+  try {
+    // Null: the images were passed on as they arrived.
+    const whole = await ask(attempt, {
+      ...encodeRequest(attempt),
+      accept: `${EVENT_STREAM}, application/json`,
+      // The first bytes of a complete image take as long as the image.
+      mustBeginSoon: hasPartials(request),
+    }, (response) => read(response, call));
+    if (whole === null) return;
+    const pictures: Picture[] = [];
+    for (const data of whole.items.slice(0, request.n)) {
+      pictures.push({ data, base64: await base64Of(data, call) });
+    }
+    const [first] = pictures;
+    if (first === undefined) throw truncatedAnswer("No image");
+    answer.made = pictures.length;
+    await (request.stream
+      ? writeEvent("completed", { ...first, data: whole.about }, call)
+      : writeDocument(pictures, whole.about, call));
+  } finally {
+    held.release();
   }
 }
 
-function parseWhole(body: Buffer, redact: Redact): Whole {
-  const about = parseJson(body.toString());
+const hasPartials = ({ stream, partial_images = 0 }: ImageRequest) =>
+  stream && partial_images > 0;
+
+/** What a server is asked for. Images are always requested in base64. */
+function encodeRequest({ request, server, answer }: Attempt<ImageRequest>) {
+  const { model, image_format_field: format = "response_format" } =
+    server.config;
+  const isPartly = hasPartials(request);
+  // `auto` means the same as no option, and some servers refuse it.
+  const chosen = <T>(option: T) => option === "auto" ? undefined : option;
+  const asked = {
+    model,
+    prompt: request.prompt,
+    response_format: format === "none" ? undefined : "b64_json",
+    n: request.n > 1 ? request.n : undefined,
+    // Without partial images the only event would be the whole answer, and some servers refuse to stream.
+    stream: isPartly || undefined,
+    partial_images: isPartly ? request.partial_images : undefined,
+    size: chosen(request.size),
+    quality: chosen(request.quality),
+    background: chosen(request.background),
+    output_format: request.output_format,
+    output_compression: request.output_compression,
+    moderation: chosen(request.moderation),
+    style: request.style,
+    user: request.user,
+    input_fidelity: request.input_fidelity,
+  };
+  if (request.task === "generate") {
+    return { to: "/images/generations", body: JSON.stringify(asked) };
+  }
+  const { files } = answer.call;
+  const isOne = files.filter(({ field }) => field === "image").length === 1;
+  const named = files.map((file) => ({
+    ...file,
+    field: file.field === "image" && !isOne ? "image[]" : file.field,
+  }));
+  // Model servers do not take JSON. The model comes first, the files last.
+  const fields = { ...asked, stream: isPartly ? "true" : undefined };
+  return { to: "/images/edits", ...encodeForm(fields, named) };
+}
+
+async function read(
+  response: ServerResponse,
+  call: Call,
+): Promise<Whole | null> {
+  const { contentType } = response.head;
+  if (contentType === EVENT_STREAM) return await readEvents(response, call);
+  if (!/^$|json$/.test(contentType)) {
+    throw invalidAnswer(`${contentType} instead of images`);
+  }
+  const about = parseJson((await readBytes(response, call)).toString());
   if (!isJsonObject(about)) throw invalidAnswer("An answer that is not JSON");
-  if (isError(about)) throw frameError(about, redact);
+  throwIfError(about, response.server);
   return wholeOf(about);
+}
+
+/** A whole body, kept outside of the heap of JavaScript until it is complete. */
+async function readBytes(
+  response: ServerResponse,
+  { held }: Call,
+): Promise<Buffer> {
+  const pieces: Uint8Array[] = [];
+  for await (const piece of piecesOf(response, BYTES_MAX)) {
+    pieces.push(piece.slice());
+    held.set(held.bytes + piece.length);
+  }
+  return Buffer.concat(pieces);
 }
 
 function wholeOf(about: JsonObject): Whole {
@@ -202,27 +175,20 @@ function wholeOf(about: JsonObject): Whole {
   return { items: data.filter(isJsonObject), about };
 }
 
-/**
- * Passes on the images of events. If the client wants a document, returns the final ones
- * instead.
- */
+/** Passes on the images of events. If the client wants a document, returns the final ones instead. */
 async function readEvents(
   response: ServerResponse,
-  call: ImageCall,
+  call: Call,
 ): Promise<Whole | null> {
   const { request, answer, held } = call;
-  response.connection.bytesLeft = BYTES_MAX;
   const items: JsonObject[] = [];
-  const events = eventsOf(response, {
-    ...call.read,
-    eventCharsMax: BYTES_MAX,
-    onHeld: (chars) => held.set(chars),
-  });
+  const onHeld = (chars: number) => held.set(chars);
+  const events = eventsOf(response, { bytesMax: BYTES_MAX, onHeld });
   for await (const { type, data } of events) {
     // The last event of vLLM-Omni is a whole answer.
     if (type === "image") return wholeOf(data);
-    const kind = kindOf(type);
-    if (kind === null) continue;
+    const [, kind] = EVENT.exec(type) ?? [];
+    if (kind === undefined) continue;
     const isLast = kind === "completed";
     if (request.stream) {
       const base64 = await base64Of(data, call);
@@ -231,19 +197,15 @@ async function readEvents(
       if (isLast) return null;
     } else if (isLast && items.push(data) === request.n) break;
   }
-  if (items.length === 0) throw truncatedAnswer("No final image");
-  return { items, about: items[0] ?? {} };
-}
-
-function kindOf(type: string): EventKind | null {
-  const [, kind] = EVENT.exec(type) ?? [];
-  return kind === "completed" || kind === "partial_image" ? kind : null;
+  const [about] = items;
+  if (about === undefined) throw truncatedAnswer("No final image");
+  return { items, about };
 }
 
 /** The image in base64. If the server only sends its URL, it is fetched from that server. */
-async function base64Of(data: JsonObject, call: ImageCall): Promise<string> {
+async function base64Of(data: JsonObject, call: Call): Promise<string> {
   const inline = textOf(data.b64_json);
-  const given = inline === "" ? textOf(data.url) : inline;
+  const given = inline || textOf(data.url);
   if (given === "") throw invalidAnswer("An image without data");
   const prefix = DATA_URL.exec(given.slice(0, DATA_URL_CHARS_MAX))?.[0] ?? "";
   if (inline === "" && prefix === "") return await fetchPicture(given, call);
@@ -257,21 +219,15 @@ async function base64Of(data: JsonObject, call: ImageCall): Promise<string> {
 }
 
 /** Fetches an image from the model server itself: no other server, no redirect. */
-async function fetchPicture(address: string, call: ImageCall): Promise<string> {
-  const { server, answer } = call;
-  const url = server.ownUrl(address);
-  if (url === null) throw invalidAnswer("An image on another server");
-  const get = { method: "GET", accept: "image/*", contentType: null } as const;
-  const sent = {
-    encode: server.encoder(url, get),
-    body: "",
-    call: answer.call,
-    signal: answer.call.signal,
-    mustBeginSoon: true,
-    totalMs: Math.max(0, call.endsAtMs - server.now()),
-  };
+async function fetchPicture(address: string, call: Call): Promise<string> {
+  const { server, endsAtMs } = call;
+  const to = server.ownUrl(address);
+  if (to === null) throw invalidAnswer("An image on another server");
   try {
-    const picture = await server.exchange(sent, (response) => {
+    const picture = await ask(call, {
+      ...{ to, method: "GET", accept: "image/*" },
+      totalMs: Math.max(0, endsAtMs - server.now()),
+    }, (response) => {
       const { contentType } = response.head;
       if (!/json$|^text\//.test(contentType)) return readBytes(response, call);
       throw invalidAnswer(`${contentType} instead of an image`);
@@ -290,7 +246,7 @@ async function fetchPicture(address: string, call: ImageCall): Promise<string> {
 /** Passes on an image between two texts, without copying it. */
 async function writePicture(
   [before, base64, after]: readonly [string, string, string],
-  { answer }: ImageCall,
+  { answer }: Call,
   deadlines?: AttemptDeadlines,
 ): Promise<void> {
   await answer.write(before, deadlines);
@@ -300,16 +256,15 @@ async function writePicture(
   await answer.write(after, deadlines);
 }
 
+/** `kind` is `completed` or `partial_image`. */
 async function writeEvent(
-  kind: EventKind,
+  kind: string,
   { base64, data }: Picture,
-  call: ImageCall,
+  call: Call,
   deadlines?: AttemptDeadlines,
 ): Promise<void> {
   const { request } = call;
-  const after: JsonObject = {
-    created_at: secondsOf(data, call),
-  };
+  const after: JsonObject = { created_at: secondsOf(data, call) };
   for (const [name, preset] of ABOUT) {
     after[name] = textOf(data[name]) || (request[name] ?? preset);
   }
@@ -324,7 +279,7 @@ async function writeEvent(
 async function writeDocument(
   pictures: readonly Picture[],
   about: JsonObject,
-  call: ImageCall,
+  call: Call,
 ): Promise<void> {
   const created = secondsOf(about, call);
   let before = `{"created":${created},"data":[{"b64_json":"`;
@@ -336,9 +291,7 @@ async function writeDocument(
     before = `,{"b64_json":"`;
   }
   const rest: JsonObject = {};
-  for (const [name] of ABOUT) {
-    if (textOf(about[name]) !== "") rest[name] = about[name];
-  }
+  for (const [name] of ABOUT) rest[name] = textOf(about[name]) || undefined;
   if (isJsonObject(about.usage)) rest.usage = about.usage;
   const tail = JSON.stringify(rest).slice(1);
   await call.answer.write(tail === "}" ? "]}" : `],${tail}`);
@@ -347,7 +300,7 @@ async function writeDocument(
 /** When it was made in Unix seconds, by default when it was requested. */
 function secondsOf(
   { created, created_at }: JsonObject,
-  { answer }: ImageCall,
+  { answer }: Call,
 ): number {
   const stated = created_at ?? created;
   const isTime = typeof stated === "number" && Number.isSafeInteger(stated);

@@ -1,10 +1,9 @@
 /** Wires the media worker. */
 import { MEDIA_LIMITS } from "@gateway/shared/limits";
-import { newRequestId } from "@gateway/shared/process/ids";
+import { ModelServer } from "@gateway/shared/upstream/model_server";
 import { runWorkerService } from "@gateway/shared/worker/service";
 import { AnswerMemory } from "./answer_memory.ts";
 import { readConfig } from "./config.ts";
-import { Engine } from "./engine.ts";
 import { runMedia } from "./media.ts";
 
 const memory = new AnswerMemory(MEDIA_LIMITS.heldBytesMax);
@@ -12,7 +11,6 @@ const memory = new AnswerMemory(MEDIA_LIMITS.heldBytesMax);
 await runWorkerService({
   family: "media",
   readConfig,
-  createBackend: (options) =>
-    new Engine({ ...options, memory, newBoundary: newRequestId }),
-  run: runMedia,
+  createBackend: (options) => new ModelServer(options),
+  run: (request, call, pools) => runMedia(request, call, { pools, memory }),
 });

@@ -1,6 +1,11 @@
-/** Runs one request on the backends of its model. */
+/** Runs one request on the model servers of its model. */
 import type { JobRequest } from "@gateway/shared/bus/job";
-import type { MediaRequest } from "@gateway/shared/openai/media";
+import {
+  type MediaRequest,
+  speechFormat,
+  transcriptionFormat,
+} from "@gateway/shared/openai/media";
+import type { ModelServer } from "@gateway/shared/upstream/model_server";
 import {
   corruptedRequest,
   type JobCall,
@@ -8,15 +13,21 @@ import {
 } from "@gateway/shared/worker/job";
 import type { Pools } from "@gateway/shared/worker/service";
 import * as z from "zod";
-import type { Engine } from "./engine.ts";
+import type { AnswerMemory } from "./answer_memory.ts";
+import type { Attempt } from "./attempt.ts";
+import { draw } from "./images.ts";
+import { MediaAnswer } from "./media_answer.ts";
 import { pictureFiles, referenceFiles } from "./picture_files.ts";
+import { speak } from "./speech.ts";
+import { transcribe } from "./transcription.ts";
+import { passOnVideo } from "./videos.ts";
 
 /** The fields that this service relies on: the edge has checked them all. */
 const reliedOn = z.union([
   z.object({
     kind: z.literal("speech"),
     input: z.string(),
-    response_format: z.enum(["mp3", "opus", "aac", "flac", "wav", "pcm"]),
+    response_format: speechFormat,
   }),
   z.object({
     kind: z.literal("image"),
@@ -27,7 +38,7 @@ const reliedOn = z.union([
   z.object({
     kind: z.literal("transcription"),
     task: z.enum(["transcribe", "translate"]),
-    response_format: z.enum(["json", "text", "srt", "verbose_json", "vtt"]),
+    response_format: transcriptionFormat,
   }),
   z.object({
     kind: z.literal("video"),
@@ -50,17 +61,35 @@ function isMediaRequest(request: JobRequest): request is MediaRequest {
 export async function runMedia(
   request: JobRequest,
   call: JobCall,
-  pools: Pools<Engine>,
+  { pools, memory }: { pools: Pools<ModelServer>; memory: AnswerMemory },
 ): Promise<JobCost> {
   const pool = pools.get(request.model);
   if (pool === undefined || !isMediaRequest(request)) throw corruptedRequest();
   const files = filesOf(request, call.files);
   const made = await pool.run(
     call,
-    (engine, progress) => engine.run(request, { ...call, files }, progress),
+    async (server, progress) => {
+      const answer = new MediaAnswer({ ...call, files }, progress, request);
+      await passOn({ request, server, answer, memory });
+      return answer.made;
+    },
     "backend" in request ? request.backend : undefined,
   );
   return { usage: null, tokens: made };
+}
+
+/** Passes on what one model server answers. Rejects with an `UpstreamError`, or with what ended the attempt. */
+export function passOn({ request, ...attempt }: Attempt): Promise<void> {
+  switch (request.kind) {
+    case "speech":
+      return speak({ ...attempt, request });
+    case "image":
+      return draw({ ...attempt, request });
+    case "transcription":
+      return transcribe({ ...attempt, request });
+    case "video":
+      return passOnVideo({ ...attempt, request });
+  }
 }
 
 /** The files of a request. Rejects a file that is not an image where one is needed. */

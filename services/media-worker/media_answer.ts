@@ -2,11 +2,7 @@ import {
   encodeMediaHead,
   type MediaHead,
 } from "@gateway/shared/bus/media_head";
-import {
-  type MediaRequest,
-  SPEECH_FORMATS,
-  TRANSCRIPTION_FORMATS,
-} from "@gateway/shared/openai/media";
+import type { MediaRequest } from "@gateway/shared/openai/media";
 import type { AttemptDeadlines } from "@gateway/shared/upstream/attempt_deadlines";
 import type { JsonObject } from "@gateway/shared/upstream/json";
 import type { AttemptProgress } from "@gateway/shared/upstream/pool";
@@ -20,12 +16,9 @@ export const EVENT_STREAM = "text/event-stream";
 
 const encoder = new TextEncoder();
 
-/**
- * The answer to one attempt: its head, then bytes, as fast as the client takes them.
- * Nothing is sent before the model server has made something.
- */
+/** The answer to one attempt: its head, then bytes. Nothing is sent before the model server has made something. */
 export class MediaAnswer {
-  /** What has been made, in the unit that such requests cost: characters spoken, or images. */
+  /** What has been made, in the unit that such requests cost. */
   made = 0;
   head: MediaHead;
   #isOpen = false;
@@ -48,9 +41,9 @@ export class MediaAnswer {
   }
 
   /**
-   * Passes on the next part; the first one, even if it is empty, sends the head. If the client is slow, waits for it and suspends the
-   * `deadlines` of the server. Rejects when the answer is no longer needed, or the
-   * attempt has ended.
+   * Passes on the next part; the first one, even if it is empty, sends the head. While
+   * a slow client is waited for, the `deadlines` of the server rest. Rejects when the
+   * answer is no longer needed, or the attempt has ended.
    */
   async write(
     part: string | Uint8Array,
@@ -73,14 +66,12 @@ export class MediaAnswer {
     }
   }
 
-  /** Passes on an event. */
   writeEvent(
-    data: JsonObject & { type: string },
+    event: JsonObject & { type: string },
     deadlines?: AttemptDeadlines,
   ): Promise<void> {
-    const { type } = data;
-    const event = `event: ${type}\ndata: ${JSON.stringify(data)}\n\n`;
-    return this.write(event, deadlines);
+    const data = JSON.stringify(event);
+    return this.write(`event: ${event.type}\ndata: ${data}\n\n`, deadlines);
   }
 }
 
@@ -89,11 +80,20 @@ function mediaTypeOf(request: MediaRequest): string {
   if (request.stream) return EVENT_STREAM;
   switch (request.kind) {
     case "speech":
-      return SPEECH_FORMATS[request.response_format];
-    case "image":
-    case "video":
-      return "application/json";
+      return request.response_format === "mp3"
+        ? "audio/mpeg"
+        : `audio/${request.response_format}`;
     case "transcription":
-      return TRANSCRIPTION_FORMATS[request.response_format];
+      return TRANSCRIPTION_TYPES[request.response_format];
+    default:
+      return "application/json";
   }
 }
+
+const TRANSCRIPTION_TYPES = {
+  json: "application/json; charset=utf-8",
+  text: "text/plain; charset=utf-8",
+  srt: "application/x-subrip; charset=utf-8",
+  verbose_json: "application/json; charset=utf-8",
+  vtt: "text/vtt; charset=utf-8",
+};

@@ -5,7 +5,7 @@ import { MEDIA_LIMITS } from "@gateway/shared/limits";
 import type { ImageRequest } from "@gateway/shared/openai/media";
 import { pictureHead } from "@gateway/shared/openai/picture";
 import { UpstreamError } from "@gateway/shared/upstream/errors";
-import { imageWith } from "./engine_fixture.ts";
+import { IMAGE } from "./server_fixture.ts";
 import { pictureFiles } from "./picture_files.ts";
 
 const latin = (text: string) => Buffer.from(text, "latin1");
@@ -79,8 +79,9 @@ const file = (content: Uint8Array, field = "image", type = "text/plain") => (
 const url = (content: Uint8Array) => (
   { image_url: `data:image/png;base64,${content.toBase64()}` }
 );
-const edit = (change: Partial<ImageRequest> = {}) =>
-  imageWith({ task: "edit", ...change });
+const edit = (change: Partial<ImageRequest> = {}): ImageRequest => (
+  { ...IMAGE, task: "edit", ...change }
+);
 
 Deno.test("pictures have the types of their content, from a form and from JSON", () => {
   const [picture, photo] = [png(64, 32), jpeg(0xc0, [0, 32, 0, 64])];

@@ -1,9 +1,8 @@
 /** Transcriptions: forms for model servers, and the texts that they send. */
+import { Buffer } from "node:buffer";
 import { MEDIA_LIMITS } from "@gateway/shared/limits";
-import type { UploadedFile } from "@gateway/shared/bus/job";
 import type { TranscriptionRequest } from "@gateway/shared/openai/media";
 import { isJsonObject } from "@gateway/shared/process/error_text";
-import { encodeForm } from "@gateway/shared/upstream/form_data";
 import {
   invalidAnswer,
   truncatedAnswer,
@@ -14,76 +13,72 @@ import {
   textOf,
 } from "@gateway/shared/upstream/json";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
-import { frameError } from "@gateway/shared/upstream/refusal";
 import {
-  type EngineEvent,
+  ask,
+  type Attempt,
   eventsOf,
-  isError,
-  type ReadOptions,
-} from "./events.ts";
-import { EVENT_STREAM, type MediaAnswer } from "./media_answer.ts";
+  type ServerEvent,
+  textIn,
+  throwIfError,
+} from "./attempt.ts";
+import { encodeForm } from "./form.ts";
+import { EVENT_STREAM } from "./media_answer.ts";
 
 /** The usual rate of speech in MP3 files, to estimate the length of a recording that nobody states. */
 const BYTES_PER_SECOND = 8_000;
+const BYTES_MAX = MEDIA_LIMITS.transcriptBytesMax;
 const DELTA = "transcript.text.delta";
 const DONE = "transcript.text.done";
+const JSON_FORMAT = /json$/;
 
-/** The form. The model comes first, so that model servers can route what follows. */
-export function encodeTranscriptionForm(
-  request: TranscriptionRequest,
-  model: string,
-  files: readonly UploadedFile[],
-  boundary: string,
-) {
-  const { language, prompt, response_format, temperature, stream } = request;
-  const { timestamp_granularities = [], include = [] } = request;
-  const fields: [string, string][] = [["model", model]];
-  if (language !== undefined) fields.push(["language", language]);
-  if (prompt !== undefined) fields.push(["prompt", prompt]);
-  // Events need JSON: speaches fills them with the requested format.
-  const isText = stream && !/json$/.test(response_format);
-  fields.push(["response_format", isText ? "json" : response_format]);
-  if (temperature !== undefined) {
-    fields.push(["temperature", String(temperature)]);
-  }
-  if (stream) fields.push(["stream", "true"]);
-  for (const each of timestamp_granularities) {
-    fields.push(["timestamp_granularities[]", each]);
-  }
-  for (const each of include) fields.push(["include[]", each]);
-  return encodeForm(fields, files, boundary);
-}
-
-export interface TranscriptionCall {
-  request: TranscriptionRequest;
-  answer: MediaAnswer;
-  read: ReadOptions;
-}
+type Call = Attempt<TranscriptionRequest>;
 
 /**
  * Passes on the text of a model server: in the requested format or, with `stream`, as
- * events, whichever of the two the server sends. Rejects with an `UpstreamError`.
+ * events, whichever of the two the server sends.
  */
-export async function passOnTranscription(
+export function transcribe(attempt: Call): Promise<void> {
+  const { request, server, answer: { call: { files } } } = attempt;
+  const { language, prompt, response_format, temperature, stream } = request;
+  // Events need JSON: speaches fills them with the requested format.
+  const isText = stream && !JSON_FORMAT.test(response_format);
+  // The model comes first, so that model servers can route what follows.
+  const form = encodeForm({
+    ...{ model: server.config.model, language, prompt },
+    response_format: isText ? "json" : response_format,
+    ...{ temperature, stream: stream ? "true" : undefined },
+    "timestamp_granularities[]": request.timestamp_granularities,
+    "include[]": request.include,
+  }, files);
+  const to = request.task === "translate" ? "translations" : "transcriptions";
+  return ask(attempt, {
+    ...{ to: `/audio/${to}`, ...form },
+    accept: `application/json, ${EVENT_STREAM}, text/*`,
+    // The text of a recording may not start before the whole recording was processed.
+    mustBeginSoon: stream,
+  }, (response) => {
+    const estimate = secondsOf(files[0]?.content ?? new Uint8Array());
+    return response.head.contentType === EVENT_STREAM
+      ? passOnEvents(response, attempt, estimate)
+      : passOnText(response, attempt, estimate);
+  });
+}
+
+async function passOnText(
   response: ServerResponse,
-  { request, answer, read }: TranscriptionCall,
+  { request, answer }: Call,
+  estimate: number,
 ): Promise<void> {
-  const { connection, head: { contentType } } = response;
-  const [file] = answer.call.files;
-  const estimate = secondsOf(file?.content ?? new Uint8Array());
-  connection.bytesLeft = MEDIA_LIMITS.transcriptBytesMax;
-  if (contentType === EVENT_STREAM) {
-    return await passOnEvents(response, { request, answer, read }, estimate);
-  }
+  const { contentType } = response.head;
   if (contentType === "text/html") {
     throw invalidAnswer("A web page instead of a transcription");
   }
-  const text = await connection.readText(read.betweenMs);
-  const json = /json$/.test(contentType) ? parseJson(text) : undefined;
-  if (isJsonObject(json) && isError(json)) throw frameError(json, read.redact);
-  const isJson = /json$/.test(request.response_format);
+  const text = await textIn(response, BYTES_MAX);
+  const json = JSON_FORMAT.test(contentType) ? parseJson(text) : undefined;
   // Some servers send text even if JSON was requested, and others the reverse.
   const body: JsonObject = isJsonObject(json) ? json : { text };
+  throwIfError(body, response.server);
+  const isJson = JSON_FORMAT.test(request.response_format);
   if (isJson && typeof body.text !== "string") {
     throw invalidAnswer("A transcription without text");
   }
@@ -93,20 +88,19 @@ export async function passOnTranscription(
     await answer.writeEvent({ type: DELTA, delta: said });
     return await answer.writeEvent(doneEvent(said, body, answer.made));
   }
-  if (!isJson) {
-    const isText = request.response_format === "text" && isJsonObject(json);
-    return await answer.write(isText ? textOf(body.text) : text);
+  if (isJson) {
+    const usage = usageOf(body, answer.made);
+    return await answer.write(JSON.stringify({ ...body, usage }));
   }
-  const usage = usageOf(body, answer.made);
-  await answer.write(JSON.stringify({ ...body, usage }));
+  const isText = request.response_format === "text";
+  await answer.write(isText ? textOf(body.text) : text);
 }
 
 async function passOnEvents(
   response: ServerResponse,
-  { request, answer, read }: TranscriptionCall,
+  { request, answer }: Call,
   estimate: number,
 ): Promise<void> {
-  const eventCharsMax = MEDIA_LIMITS.transcriptBytesMax;
   answer.made = estimate;
   let said = "";
   let isForeign = false;
@@ -118,25 +112,18 @@ async function passOnEvents(
       return answer.writeEvent(done, response.deadlines);
     }
     const usage = usageOf(data, answer.made);
-    return answer.write(
-      /json$/.test(request.response_format)
-        ? JSON.stringify({ text, usage })
-        : text,
-    );
+    const isJson = JSON_FORMAT.test(request.response_format);
+    return answer.write(isJson ? JSON.stringify({ text, usage }) : text);
   };
-  for await (const each of eventsOf(response, { ...read, eventCharsMax })) {
+  for await (const each of eventsOf(response, { bytesMax: BYTES_MAX })) {
     if (each.type === DONE) return await finish(each.data);
     const foreign = foreignDelta(each);
     isForeign ||= foreign !== null;
-    const delta = foreign ?? (each.type === DELTA ? each.data.delta : "");
-    said += textOf(delta);
-    if (request.stream) {
-      const { data, type } = each;
-      const event = foreign === null
-        ? { ...data, type }
-        : { type: DELTA, delta };
-      await answer.writeEvent(event, response.deadlines);
-    }
+    const event = foreign === null
+      ? { ...each.data, type: each.type }
+      : { type: DELTA, delta: foreign };
+    if (event.type === DELTA) said += textOf(event.delta);
+    if (request.stream) await answer.writeEvent(event, response.deadlines);
   }
   // Such answers have no last event; a broken connection has been noticed already.
   if (!isForeign) throw truncatedAnswer("No last event");
@@ -144,7 +131,7 @@ async function passOnEvents(
 }
 
 /** The text in an event of vLLM, which has the form of a chat's chunk, or of speaches, a segment without a type. */
-function foreignDelta({ type, data }: EngineEvent): string | null {
+function foreignDelta({ type, data }: ServerEvent): string | null {
   const [choice] = Array.isArray(data.choices) ? data.choices : [];
   if (isJsonObject(choice) && isJsonObject(choice.delta)) {
     return textOf(choice.delta.content);
@@ -172,14 +159,12 @@ function statedSeconds({ usage, duration }: JsonObject): number | null {
 
 /** Whole seconds of a recording: read from the head of a WAV file, else estimated by its size. */
 function secondsOf(file: Uint8Array): number {
-  const view = new DataView(file.buffer, file.byteOffset, file.length);
-  const isWav = file.length >= 44 && view.getUint32(0) === 0x52494646 &&
-    view.getUint32(8) === 0x57415645 && view.getUint32(12) === 0x666d7420;
+  const head = Buffer.from(file.buffer, file.byteOffset, file.length);
+  const isWav = file.length >= 44 &&
+    /^RIFF.{4}WAVEfmt /s.test(head.toString("latin1", 0, 16));
   // Channels, samples, bits: players ignore the rate of bytes, which may claim anything.
   const bits = isWav
-    ? view.getUint16(22, true) * view.getUint32(24, true) *
-      view.getUint16(34, true)
+    ? head.readUInt16LE(22) * head.readUInt32LE(24) * head.readUInt16LE(34)
     : 0;
-  const rate = bits / 8 || BYTES_PER_SECOND;
-  return Math.max(1, Math.ceil(file.length / rate));
+  return Math.max(1, Math.ceil(file.length / (bits / 8 || BYTES_PER_SECOND)));
 }

@@ -1,22 +1,20 @@
-// Promise: whatever an engine says of a video becomes one form or a clear error, and
-// nothing is fetched from anywhere but the engine.
+// Promise: whatever a model server says of a video becomes one form or a clear error,
+// and nothing is fetched from anywhere but that server.
 import assert from "node:assert/strict";
 import type { VideoRequest } from "@gateway/shared/openai/video";
 import { UpstreamError } from "@gateway/shared/upstream/errors";
-import {
-  type FakeRequest,
-  type Reply,
-  startFakeModelServer,
-  type Step,
-} from "../../tests/support/fake_model_server.ts";
+import { startFakeModelServer } from "../../tests/support/fake_model_server.ts";
+import type { Step } from "../../tests/support/fake_model_server.ts";
+import { jsonResponse } from "../../tests/support/model_answers.ts";
 import {
   CLOSE,
+  codeOf,
+  formOf,
   head,
   recordCall,
-  run,
   STALL,
-  startEngine,
-} from "./engine_fixture.ts";
+  startServer,
+} from "./server_fixture.ts";
 
 const ABOUT = { kind: "video", model: "ours", stream: false } as const;
 const create: VideoRequest = {
@@ -24,62 +22,43 @@ const create: VideoRequest = {
 };
 const job = { ...ABOUT, backend: "openai-1", id: "v/1?" } as const;
 const retrieve: VideoRequest = { ...job, action: "retrieve" };
+const remix: VideoRequest = { ...job, action: "remix", prompt: "Blue" };
+const remove: VideoRequest = { ...job, action: "delete" };
 const content: VideoRequest = {
   ...{ ...job, action: "content", variant: "video", range: {} },
 };
 const FILM = new Uint8Array(3_000).fill(7);
-
-const json = (body: unknown, status = "200 OK"): Step[] => {
-  const text = typeof body === "string" ? body : JSON.stringify(body);
-  return [
-    head(
-      `${status}\r\ncontent-type: application/json\r\ncontent-length: ${
-        new TextEncoder().encode(text).length
-      }`,
-      text,
-    ),
-  ];
-};
-const film = (lines = "200 OK", bytes = FILM): Step[] => [
-  head(
-    `${lines}\r\ncontent-type: video/mp4\r\ncontent-length: ${bytes.length}`,
-    bytes,
-  ),
+const json = (body: unknown, status = 200) => jsonResponse(body, { status });
+const film = (lines = "200 OK") => [
+  head(`${lines}\r\ncontent-type: video/mp4\r\ncontent-length: 3000`, FILM),
 ];
 
 Deno.test("a job is started with a form, and asked about under its escaped name", async () => {
-  await using t = startEngine(({ method }) =>
-    json(
-      { id: "v/1?", status: "queued", seconds: 8, extra: [1] },
-      method === "POST" ? "201 Created" : "200 OK",
-    )
+  const said = { id: "v/1?", status: "queued", seconds: 8, extra: [1] };
+  await using r = startServer(({ method }) =>
+    json(said, method === "POST" ? 201 : 200)
   );
-  const call = recordCall();
-  call.files = [
-    {
-      field: "input_reference",
-      name: "a.png",
-      type: "image/png",
-      content: FILM,
-    },
-  ];
-  const made = await run(t.engine, { ...create, size: "64x64" }, call);
+  const image = { field: "input_reference", name: "a.png", type: "image/png" };
+  const made = await r.run(
+    { ...create, size: "64x64" },
+    recordCall({ files: [{ ...image, content: FILM }] }),
+  );
   assert.equal(made.error, null);
   assert.deepEqual(JSON.parse(made.text), {
     ...{ backend: "openai-1", id: "v/1?", status: "queued", progress: 0 },
     ...{ completed_at: null, expires_at: null, seconds: "8", size: null },
     error: null,
   });
-  const [sent] = t.server.requests;
-  const fields = [...sent?.body.matchAll(/ name="(\w+)"/g) ?? []];
-  assert.deepEqual(fields.map(([, name]) => name), [
-    ...["model", "prompt", "seconds", "size", "input_reference"],
+  assert.deepEqual(await formOf(await r.fake.request(1)), [
+    ["model", "theirs"],
+    ["prompt", "A fox"],
+    ["seconds", "8"],
+    ["size", "64x64"],
+    ["input_reference", "image/png", "a.png"],
   ]);
-  await run(t.engine, retrieve);
-  await run(t.engine, { ...job, action: "remix", prompt: "Blue" });
-  await run(t.engine, { ...job, action: "delete" });
+  for (const request of [retrieve, remix, remove]) await r.run(request);
   assert.deepEqual(
-    t.server.requests.map(({ method, path }) => `${method} ${path}`),
+    r.fake.requests.map(({ method, path }) => `${method} ${path}`),
     [
       "POST /v1/videos",
       "GET /v1/videos/v%2F1%3F",
@@ -92,8 +71,7 @@ Deno.test("a job is started with a form, and asked about under its escaped name"
 const states: [said: object, told: object][] = [
   [{ status: "pending" }, { status: "queued" }],
   [{ status: "RUNNING", progress: 41.9 }, {
-    status: "in_progress",
-    progress: 41,
+    ...{ status: "in_progress", progress: 41 },
   }],
   [{ status: "processing", progress: 120 }, { progress: 99 }],
   [{ status: "in_progress", progress: null }, { progress: 0 }],
@@ -120,191 +98,96 @@ const states: [said: object, told: object][] = [
   }],
 ];
 
-Deno.test("what engines call the states of a video becomes one form", async () => {
+Deno.test("what servers call the states of a video becomes one form", async () => {
   for (const [said, told] of states) {
-    await using t = startEngine(() => json({ id: "v", ...said }));
-    const { error, text } = await run(t.engine, retrieve);
+    await using r = startServer(() => json({ id: "v", ...said }));
+    const { error, text } = await r.run(retrieve);
     assert.equal(error, null, Deno.inspect(said));
     assert.partialDeepStrictEqual(JSON.parse(text), told);
   }
 });
 
-const faults: [
-  what: string,
-  request: VideoRequest,
-  reply: Step[],
-  fault: string,
-  code: string,
-][] = [
-  ["garbage", create, json("<html>"), "invalid", "upstream_invalid"],
-  ["no status", create, json({ id: "v" }), "invalid", "upstream_invalid"],
-  [
-    "an unknown status",
-    retrieve,
-    json({ id: "v", status: "odd" }),
-    "invalid",
-    "upstream_invalid",
-  ],
-  ["no id", create, json({ status: "queued" }), "invalid", "upstream_invalid"],
-  [
-    "a path as id",
-    create,
-    json({ id: "..", status: "queued" }),
-    "invalid",
-    "upstream_invalid",
-  ],
-  [
-    "an id that no address can have",
-    create,
-    json('{"id":"\\ud800","status":"queued"}'),
-    "invalid",
-    "upstream_invalid",
-  ],
-  [
-    "too much",
-    retrieve,
-    json({ id: "v", status: "queued", more: "x".repeat(300_000) }),
-    "invalid",
-    "upstream_invalid",
-  ],
-  [
-    "an error with 200",
-    create,
-    json({ error: { message: "Bad", type: "invalid_request_error" } }),
-    "request",
-    "invalid_request",
-  ],
-  [
-    "FastAPI's detail",
-    create,
-    json({ detail: "Bad size" }, "422 No"),
-    "request",
-    "invalid_request",
-  ],
-  ["a stall", retrieve, [STALL], "timeout", "upstream_timeout"],
-  [
-    "a cut",
-    retrieve,
-    [head("200 OK\r\ncontent-length: 9", "{"), CLOSE],
-    "truncated",
-    "upstream_truncated",
-  ],
-  [
-    "a redirect",
-    retrieve,
-    [head("302 Found\r\nlocation: /x\r\ncontent-length: 0")],
-    "server_error",
-    "upstream_error",
-  ],
-  [
-    "no such video",
-    retrieve,
-    json({ detail: "Video not found" }, "404 Not Found"),
-    "request",
-    "not_found",
-  ],
-  [
-    "no remix",
-    { ...job, action: "remix", prompt: "x" },
-    json({ detail: "Not Found" }, "404 Not Found"),
-    "request",
-    "invalid_request",
-  ],
-  [
-    "no method for remix",
-    { ...job, action: "remix", prompt: "x" },
-    json({}, "405 No"),
-    "request",
-    "invalid_request",
-  ],
-  [
-    "a page instead of a film",
-    content,
-    [head("200 OK\r\ncontent-type: text/html\r\ncontent-length: 2", "hi")],
-    "invalid",
-    "upstream_invalid",
-  ],
-  [
-    "a film that is cut",
-    content,
+type Fault = [what: string, request: VideoRequest, reply: Step[]];
+const part = (type: string) =>
+  head(`200 OK\r\ncontent-type: ${type}\r\ncontent-length: 99`, "film");
+const queued = { status: "queued" };
+const faults: { [code: string]: Fault[] } = {
+  upstream_invalid: [
+    ["garbage", create, json("<html>")],
+    ["no status", create, json({ id: "v" })],
+    ["an unknown status", retrieve, json({ id: "v", status: "odd" })],
+    ["no id", create, json(queued)],
+    ["a path as id", create, json({ ...queued, id: ".." })],
+    ["an id that no address can have", create, [
+      ...json('{"id":"\\ud800","status":"queued"}'),
+    ]],
     [
-      head("200 OK\r\ncontent-type: video/mp4\r\ncontent-length: 99", "film"),
-      CLOSE,
+      "too much",
+      retrieve,
+      json({ ...queued, id: "v", x: "x".repeat(300_000) }),
     ],
-    "truncated",
-    "upstream_truncated",
+    ["a page instead of a film", content, [part("text/html"), CLOSE]],
   ],
-  [
-    "a film that stalls",
-    content,
-    [
-      head("200 OK\r\ncontent-type: video/mp4\r\ncontent-length: 99", "film"),
-      STALL,
-    ],
-    "timeout",
-    "upstream_timeout",
+  invalid_request: [
+    ["an error with 200", create, [
+      ...json({ error: { message: "Bad", type: "invalid_request_error" } }),
+    ]],
+    ["FastAPI's detail", create, json({ detail: "Bad size" }, 422)],
+    ["no remix", remix, json({ detail: "Not Found" }, 404)],
+    ["no method for remix", remix, json({}, 405)],
+    ["a range beyond the end", content, json({}, 416)],
   ],
-  [
-    "a range beyond the end",
-    content,
-    json({}, "416 No"),
-    "request",
-    "invalid_request",
+  not_found: [
+    ["no such video", retrieve, json({ detail: "Video not found" }, 404)],
+    ["nothing to delete", remove, json({}, 404)],
+    ["no method to delete", remove, json({}, 405)],
+    ["no way to delete", remove, json({}, 501)],
   ],
-];
+  upstream_timeout: [
+    ["a stall", retrieve, [STALL]],
+    ["a film that stalls", content, [part("video/mp4"), STALL]],
+  ],
+  upstream_truncated: [
+    ["a cut", retrieve, [head("200 OK\r\ncontent-length: 9", "{"), CLOSE]],
+    ["a film that is cut", content, [part("video/mp4"), CLOSE]],
+  ],
+  upstream_error: [
+    ["a redirect", retrieve, [
+      head("302 Found\r\nlocation: /x\r\ncontent-length: 0"),
+    ]],
+    ["a failed deletion", remove, json({}, 500)],
+  ],
+};
 
-Deno.test("an engine that answers wrongly is a clear error", async () => {
-  for (const [what, request, reply, fault, code] of faults) {
-    await using t = startEngine(() => reply, {
-      deadlines: { first_token_ms: 200, between_tokens_ms: 200 },
-    });
-    const { error } = await run(t.engine, request);
-    assert.ok(
-      error instanceof UpstreamError,
-      `${what}: ${Deno.inspect(error)}`,
-    );
-    assert.deepEqual([error.fault, error.code], [fault, code], what);
-  }
-});
-
-Deno.test("a model server that cannot delete, or has nothing to delete, is told from one that has deleted", async () => {
-  for (
-    const [status, code] of [
-      ["204 No Content", null],
-      ["404 Not Found", "not_found"],
-      ["405 No", "not_found"],
-      ["501 No", "not_found"],
-    ] as const
-  ) {
-    await using t = startEngine(() => [head(`${status}\r\ncontent-length: 0`)]);
-    const { error, text } = await run(t.engine, { ...job, action: "delete" });
-    const told = error instanceof UpstreamError ? error.code : error;
-    const expected = [code, code === null ? "null" : ""];
-    assert.deepEqual([told, text], expected, status);
-  }
-  await using t = startEngine(() => json({}, "500 No"));
-  assert.notEqual(
-    (await run(t.engine, { ...job, action: "delete" })).error,
-    null,
-  );
-});
-
-Deno.test("a film is passed on as its engine sends it, with the part that was asked for", async () => {
-  const asked: FakeRequest[] = [];
-  await using t = startEngine((request) => {
-    asked.push(request);
-    return film('206 Partial\r\ncontent-range: bytes 0-2999/9000\r\netag: "a"');
+for (const [code, cases] of Object.entries(faults)) {
+  Deno.test(`a server that answers wrongly about a video is the error ${code}`, async () => {
+    for (const [what, request, reply] of cases) {
+      await using r = startServer(() => reply, {
+        deadlines: { first_token_ms: 200, between_tokens_ms: 200 },
+      });
+      const { error } = await r.run(request);
+      assert.ok(error instanceof UpstreamError, what);
+      assert.equal(error.code, code, what);
+    }
   });
-  const range = { range: "bytes=0-2999", "if-range": '"a"' };
-  const call = recordCall();
-  const { error, type, body } = await run(
-    t.engine,
-    { ...content, range },
-    call,
+}
+
+Deno.test("a job that was deleted is told from one that was not", async () => {
+  await using r = startServer(() => [
+    head("204 No Content\r\ncontent-length: 0"),
+  ]);
+  const { error, text } = await r.run(remove);
+  assert.deepEqual([error, text], [null, "null"]);
+});
+
+Deno.test("a film is passed on as its server sends it, with the part that was asked for", async () => {
+  await using r = startServer(() =>
+    film('206 Partial\r\ncontent-range: bytes 0-2999/9000\r\netag: "a"')
   );
+  const range = { range: "bytes=0-2999", "if-range": '"a"' };
+  const { error, head, body } = await r.run({ ...content, range });
   assert.equal(error, null);
-  assert.equal(type, "video/mp4");
-  assert.deepEqual(call.head(), {
+  assert.deepEqual(head, {
     ...{ content_type: "video/mp4", status: 206 },
     headers: {
       "content-range": "bytes 0-2999/9000",
@@ -312,20 +195,14 @@ Deno.test("a film is passed on as its engine sends it, with the part that was as
     },
   });
   assert.ok(body.equals(FILM));
-  const [sent] = asked;
+  const { headers } = await r.fake.request(1);
   for (const [name, value] of Object.entries(range)) {
-    assert.equal(sent?.headers.get(name), value);
+    assert.equal(headers.get(name), value);
   }
 });
 
-Deno.test("a film that its engine only points to is fetched from the engine, and from no other server", async () => {
-  let strangers = 0;
-  await using stranger = startFakeModelServer({
-    reply: () => {
-      strangers += 1;
-      return film();
-    },
-  });
+Deno.test("a film that its server only points to is fetched from this server, and from no other", async () => {
+  await using stranger = startFakeModelServer({ reply: () => film() });
   const rows: [url: string, code: string | null][] = [
     ["/files/v.mp4", null],
     ["", "not_found"],
@@ -335,19 +212,15 @@ Deno.test("a film that its engine only points to is fetched from the engine, and
     ["file:///etc/passwd", "upstream_invalid"],
   ];
   for (const [url, code] of rows) {
-    const reply: Reply = ({ path }) => {
+    await using r = startServer(({ path }) => {
       if (path === "/files/v.mp4") return film();
       return path === "/v1/videos/v%2F1%3F"
         ? json({ id: "v", status: "completed", url })
-        : json({ detail: "Not Found" }, "404 Not Found");
-    };
-    await using t = startEngine(reply);
-    const { error, body } = await run(t.engine, content);
+        : json({ detail: "Not Found" }, 404);
+    });
+    const { error, body } = await r.run(content);
     if (code === null) assert.ok(body.equals(FILM), Deno.inspect(error));
-    else {
-      assert.ok(error instanceof UpstreamError, url);
-      assert.equal(error.code, code, url);
-    }
+    else assert.equal(codeOf(error), code, url);
   }
-  assert.equal(strangers, 0);
+  assert.equal(stranger.requests.length, 0);
 });

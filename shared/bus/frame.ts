@@ -46,12 +46,7 @@ export const FrameType = {
 } as const;
 
 export type FrameType = typeof FrameType[keyof typeof FrameType];
-
-/** Each type at its own number. */
-const FRAME_TYPES: readonly (FrameType | undefined)[] = [
-  undefined,
-  ...Object.values(FrameType),
-];
+const FRAME_TYPES = Object.values(FrameType);
 
 /** The fields of the header that differ between frames. */
 export interface FrameHeader {
@@ -90,7 +85,7 @@ export function writeFrameHeader(
 
 /** Null when it is not a frame of this version. */
 export function decodeFrame(message: Uint8Array): Frame | null {
-  const type = FRAME_TYPES[message[1] ?? 0];
+  const type = FRAME_TYPES[(message[1] ?? 0) - 1];
   if (
     message.length < FRAME_HEADER_BYTES || message[0] !== FRAME_VERSION ||
     type === undefined
@@ -181,14 +176,10 @@ export function readU32(source: Uint8Array, offset: number): number {
     (source[offset + 3] ?? 0)) >>> 0;
 }
 
-/** The texts of an error are clipped to these lengths so that an ERR always fits one frame. */
-const MESSAGE_CHARS_MAX = 8_192;
-const NAME_CHARS_MAX = 512;
-
 const count = z.int().nonnegative();
 const durationMs = z.number().nonnegative();
 
-/** Part of every payload but DATA. Ids become part of subjects, so they must be base62. */
+/** Part of every payload but DATA. Ids become part of subjects, so they are base62. */
 const workerSchema = z.object({
   worker: z.string().regex(/^[0-9A-Za-z]{1,64}$/),
 });
@@ -244,18 +235,11 @@ const errSchema = endSchema.extend({
   retryable,
   // A newer worker may know codes that this edge does not.
   error: new ApiError(isErrorCode(code) ? code : "internal_error", message, {
-    status: rest.status,
-    type: rest.type,
-    wireCode: rest.wireCode,
-    ...(rest.param === null ? {} : { param: rest.param }),
-    ...(rest.retryAfterMs === null ? {} : { retryAfterMs: rest.retryAfterMs }),
+    ...rest,
+    param: rest.param ?? undefined,
+    retryAfterMs: rest.retryAfterMs ?? undefined,
   }),
 }));
-
-/** Payload of ACCEPT and BEAT. */
-export function encodeAccept(worker: string): Uint8Array {
-  return encodeJson({ worker });
-}
 
 /** A whole REJECT frame, because a rejected job never has a sender. */
 export function encodeRejectFrame(
@@ -266,25 +250,25 @@ export function encodeRejectFrame(
   return encodeFrame(header, encodeJson(reject));
 }
 
-/** Payload of END. */
-export function encodeEnd(worker: string, usage: Usage | null): Uint8Array {
-  return encodeJson({ worker, usage });
-}
+/** Of the texts in an ERR, so that it always fits one frame. */
+const MESSAGE_CHARS_MAX = 8_192;
+const NAME_CHARS_MAX = 512;
 
-/** Payload of ERR. Texts that are too long are clipped. */
+/** Payload of ERR. */
 export function encodeErr(
   worker: string,
   { error, retryable, usage }: Failure,
 ): Uint8Array {
+  const { status, code, message, type, param, wireCode, retryAfterMs } = error;
   return encodeJson({
     worker,
-    status: error.status,
-    code: error.code,
-    message: error.message.slice(0, MESSAGE_CHARS_MAX),
-    type: error.type.slice(0, NAME_CHARS_MAX),
-    param: error.param?.slice(0, NAME_CHARS_MAX) ?? null,
-    wireCode: error.wireCode?.slice(0, NAME_CHARS_MAX) ?? null,
-    retryAfterMs: error.retryAfterMs,
+    status,
+    code,
+    message: message.slice(0, MESSAGE_CHARS_MAX),
+    type: type.slice(0, NAME_CHARS_MAX),
+    param: param?.slice(0, NAME_CHARS_MAX) ?? null,
+    wireCode: wireCode?.slice(0, NAME_CHARS_MAX) ?? null,
+    retryAfterMs,
     retryable,
     usage,
   });

@@ -4,10 +4,10 @@ import { BUS_LIMITS, STREAM_LIMITS } from "../limits.ts";
 import {
   decodeFrame,
   decodeFrames,
-  encodeEnd,
   encodeErr,
   encodeFrame,
   encodeFrames,
+  encodeJson,
   encodeRejectFrame,
   type Failure,
   FRAME_HEADER_BYTES,
@@ -101,7 +101,7 @@ Deno.test("END carries the usage", () => {
     completion_tokens_details: { reasoning_tokens: 2 },
   }];
   for (const usage of table) {
-    const payload = encodeEnd("w1", usage);
+    const payload = encodeJson({ worker: "w1", usage });
     assert.deepEqual(parseEnd(payload), { worker: "w1", usage });
   }
 });

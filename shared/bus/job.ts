@@ -39,10 +39,7 @@ const jobSchema = versionSchema.extend({
   request: requestSchema.exactOptional(),
 });
 
-/** A job. Its request is part of it, or follows in pieces. */
 export type JobMessage = z.infer<typeof jobSchema>;
-
-export const encodeJob = (job: JobMessage): Uint8Array => encodeJson(job);
 
 /** A job with its request, given as JSON text; null if that is too large for one message. */
 export function encodeWholeJob(
@@ -102,12 +99,10 @@ export function encodePiece(
 }
 
 /** The message that ends the pieces. */
-export const encodeUploadEnd = (
-  end: UploadEnd,
-  attempt: number,
-): Uint8Array => encodePiece(encodeJson(end), attempt, UPLOAD_END_INDEX);
+export const encodeUploadEnd = (end: UploadEnd, attempt: number): Uint8Array =>
+  encodePiece(encodeJson(end), attempt, UPLOAD_END_INDEX);
 
-/** Decodes a piece. Null if the message is too short to be one. */
+/** Null if the message is too short to be a piece. */
 export function decodePiece(message: Uint8Array): BodyPiece | null {
   if (message.length < PIECE_HEADER_BYTES) return null;
   return {
@@ -135,12 +130,9 @@ const uploadEndSchema = z.object({
 export type UploadEnd = z.infer<typeof uploadEndSchema>;
 
 /** A file that a client has sent. */
-export interface UploadedFile {
-  field: string;
-  name: string;
-  type: string;
+export type UploadedFile = Omit<UploadEnd["files"][number], "bytes"> & {
   content: Uint8Array;
-}
+};
 
 /** Assembles an upload from its pieces, which arrive in order, each once. */
 export class UploadAssembly {
@@ -183,7 +175,7 @@ export class UploadAssembly {
  * Beats show which workers are alive and how busy they are. Those of edges
  * have no payload.
  */
-export const BEAT_VERSION = 2;
+const BEAT_VERSION = 2;
 
 const workerBeatSchema = z.object({
   version: z.literal(BEAT_VERSION),
@@ -200,8 +192,8 @@ const workerBeatSchema = z.object({
 /** The beat that a worker publishes every `workerBeatMs`. */
 export type WorkerBeat = z.infer<typeof workerBeatSchema>;
 
-export const encodeWorkerBeat = (beat: WorkerBeat): Uint8Array =>
-  encodeJson(beat);
+export const encodeWorkerBeat = (beat: Omit<WorkerBeat, "version">) =>
+  encodeJson({ version: BEAT_VERSION, ...beat });
 
 /** Returns null for a beat that is malformed or of another version: such a worker is not used. */
 export const decodeWorkerBeat = (bytes: Uint8Array): WorkerBeat | null =>

@@ -38,22 +38,17 @@ export interface BusSubscription {
   drain(): Promise<void>;
 }
 
-/**
- * An event of the connection.
- *
- * | type | meaning |
- * | --- | --- |
- * | `disconnected` | nothing can be sent; messages in flight may be lost |
- * | `reconnected` | subscriptions are active again |
- * | `lame_duck` | the server is shutting down and will close the connection soon |
- * | `refused` | the server denies a subject: its permissions are wrong |
- * | `error` | any other error that the server reports |
- */
+/** An event of the connection. */
 export type BusEvent =
+  /** Nothing can be sent; messages in flight may be lost. */
   | "disconnected"
+  /** Subscriptions are active again. */
   | "reconnected"
+  /** The server is shutting down and will close the connection soon. */
   | "lame_duck"
+  /** The server denies a subject: its permissions are wrong. */
   | "refused"
+  /** Any other error that the server reports. */
   | "error";
 
 /** Receives every event, with the server's error for the last two. Must not throw. */
@@ -71,32 +66,28 @@ export class NoRespondersError extends Error {
 
 /** Detects outages of a bus for a caller that polls it. */
 export class FlowWatch {
-  readonly #bus: { readonly flowingSinceMs: number | null };
-  readonly #now: MonotonicNow;
   #sinceMs: number | null = null;
   #lostAtMs: number | null;
 
   constructor(
-    bus: { readonly flowingSinceMs: number | null },
-    now: MonotonicNow,
+    readonly bus: { readonly flowingSinceMs: number | null },
+    readonly now: MonotonicNow,
   ) {
-    this.#bus = bus;
-    this.#now = now;
     this.#lostAtMs = now();
     this.look();
   }
 
   /** How long the bus has been down, as of the last `look`; 0 while it works. */
   get lostForMs(): number {
-    return this.#lostAtMs === null ? 0 : this.#now() - this.#lostAtMs;
+    return this.#lostAtMs === null ? 0 : this.now() - this.#lostAtMs;
   }
 
   /** Returns true if the bus works again after an outage since the last call. */
   look(): boolean {
-    const sinceMs = this.#bus.flowingSinceMs;
+    const sinceMs = this.bus.flowingSinceMs;
     if (sinceMs === this.#sinceMs) return false;
     this.#sinceMs = sinceMs;
-    this.#lostAtMs = sinceMs === null ? this.#now() : null;
+    this.#lostAtMs = sinceMs === null ? this.now() : null;
     return sinceMs !== null;
   }
 }

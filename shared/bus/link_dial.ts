@@ -16,21 +16,6 @@ import type { Log } from "../process/log.ts";
 import { defined, errorMessage } from "../process/env.ts";
 import { BusUnavailableError } from "./link.ts";
 
-/** The identity of this connection at the server. */
-export type BusCredentials =
-  /** A password given as a function is read for each connection, because it may change. */
-  | { user: string; password: string | (() => string) }
-  /** The seed of an nkey user, `SU…`; the server has only its public key. */
-  | { nkeySeed: string };
-
-/** Paths of PEM files, read for each connection. If it is set, even empty, TLS is required. */
-export interface BusTls {
-  /** Authorities that may sign the server's certificate. Default: the system's. */
-  caFile?: string;
-  certFile?: string;
-  keyFile?: string;
-}
-
 export interface BusOptions {
   /** All servers of one cluster: `host:port`, `nats://…`, `tls://…`; credentials in one of them are for all. */
   servers: readonly string[];
@@ -38,72 +23,59 @@ export interface BusOptions {
   name: string;
   /** First tokens of reply subjects, for permissions per service. Default: `_INBOX`. */
   inboxPrefix?: string;
-  credentials?: BusCredentials;
-  tls?: BusTls;
+  credentials?:
+    /** A password given as a function is read for each connection, because it may change. */
+    | { user: string; password: string | (() => string) }
+    /** The seed of an nkey user, `SU…`; the server has only its public key. */
+    | { nkeySeed: string };
+  /** Paths of PEM files, read for each connection. If it is set, even empty, TLS is required. Default of `caFile`: the system's. */
+  tls?: { caFile?: string; certFile?: string; keyFile?: string };
   log: Log;
   now: MonotonicNow;
   random: () => number;
   timing?: Partial<BusTiming>;
 }
 
-export interface BusTiming {
-  /** Reaching one server: TCP, TLS, login, and the first message to itself. */
-  dialMs: number;
-  /** If no server was reached, the pause before the next round, doubled each time up to the maximum. */
-  retryMs: number;
-  retryMaxMs: number;
-  /** `connectBus()` must have reached a server within this time. */
-  firstConnectMs: number;
-  flushMs: number;
-  echoMs: number;
-  /** The link leaves a server that has delivered nothing for this long. */
-  silentMs: number;
-}
-
-export const BUS_TIMING: BusTiming = {
-  // A server that drops packets must not delay the connection to the next one.
+export const BUS_TIMING = {
+  /** Reaching one server: TCP, TLS and login. One that drops packets must not delay the connection to the next. */
   dialMs: 2_000,
-  // Two dials may fail before a worker without a subscription counts as lost.
+  /**
+   * If no server was reached, the pause before the next round, doubled each time up to
+   * the maximum. Two dials may fail before a worker without a subscription counts as
+   * lost; a server that is back is used within a second, with fifty processes spread out.
+   */
   retryMs: 25,
-  // A server that is back is used within a second, with fifty processes spread out.
   retryMaxMs: 500,
-  // The services and the bus may be started in any order.
+  /** `connectBus()` must have reached a server within this time. The services and the bus may be started in any order. */
   firstConnectMs: 30_000,
   flushMs: 5_000,
   echoMs: 100,
-  // A frozen server, or a half-open connection, is left early enough for its clients
-  // to send beats again before they count as lost: a worker after 2 s, an edge
-  // after 3 s.
+  /**
+   * The link leaves a server that has delivered nothing for this long: early enough for
+   * its clients to send beats again before they count as lost, a worker after 2 s, an
+   * edge after 3 s.
+   */
   silentMs: 1_200,
 };
+export type BusTiming = typeof BUS_TIMING;
 
 const DEFAULT_PORT = 4222;
 
-/**
- * Replaces the servers by `host:port` in random order, so that the clients of a lost
- * one spread over the others. Throws a TypeError without the text, which may hold a
- * password.
- */
+/** Replaces the servers by `host:port` in random order, so that the clients of a lost one spread over the others. */
 export function readServers(options: BusOptions): BusOptions {
   let { credentials, tls } = options;
-  const ranked: { address: string; rank: number }[] = [];
-  for (const server of options.servers) {
-    const url = URL.parse(server.includes("://") ? server : `nats://${server}`);
-    const protocol = url?.protocol;
-    if (!url?.hostname || (protocol !== "nats:" && protocol !== "tls:")) {
-      throw new TypeError(
-        "Cannot connect to the bus: write each server as host:port, nats://host:port or tls://host:port",
-      );
+  const ranked = options.servers.map((server) => {
+    const url = new URL(server.includes("://") ? server : `nats://${server}`);
+    if (url.protocol === "tls:") tls ??= {};
+    if (url.username !== "") {
+      credentials ??= {
+        user: decodeURIComponent(url.username),
+        password: decodeURIComponent(url.password),
+      };
     }
     const address = `${url.hostname}:${url.port || DEFAULT_PORT}`;
-    ranked.push({ address, rank: options.random() });
-    if (protocol === "tls:") tls ??= {};
-    if (url.username === "") continue;
-    credentials ??= {
-      user: decodeURIComponent(url.username),
-      password: decodeURIComponent(url.password),
-    };
-  }
+    return { address, rank: options.random() };
+  });
   const servers = ranked.sort((a, b) => a.rank - b.rank)
     .map(({ address }) => address);
   return { ...options, servers, ...defined({ credentials, tls }) };
@@ -143,17 +115,13 @@ export async function dial(
       ? sockets.error?.message ?? `no answer within ${timeoutMs} ms`
       : errorMessage(error);
     // A server that refuses a certificate closes the connection and may not say why.
-    const hint = tls === undefined
-      ? ""
-      : " (it may require a client certificate that it trusts)";
-    throw new BusUnavailableError(
-      `Cannot reach the bus at "${address}": ${reason}${hint}`,
-      { cause: error },
-    );
+    const hint = tls && " (it may require a client certificate that it trusts)";
+    const text = `Cannot reach the bus at "${address}": ${reason}${hint ?? ""}`;
+    throw new BusUnavailableError(text, { cause: error });
   }
 }
 
-function authenticatorOf(credentials: BusCredentials) {
+function authenticatorOf(credentials: NonNullable<BusOptions["credentials"]>) {
   return "nkeySeed" in credentials
     ? nkeyAuthenticator(new TextEncoder().encode(credentials.nkeySeed))
     : usernamePasswordAuthenticator(credentials.user, credentials.password);
@@ -161,8 +129,8 @@ function authenticatorOf(credentials: BusCredentials) {
 
 /**
  * The sockets of one connection: TCP and, if required, TLS over it. The client removes
- * all listeners while it dials or closes, and an `error` event without a listener,
- * for example for a refused certificate, would end the process.
+ * all listeners while it dials or closes, and an `error` event without one, for
+ * example for a refused certificate, would end the process.
  */
 export class SocketGuard {
   #sockets: Socket[] = [];
@@ -170,13 +138,9 @@ export class SocketGuard {
   /** The first error, which is more informative than the client's timeouts. */
   error: Error | undefined;
 
-  get isOpen(): boolean {
-    return this.#sockets.at(-1)?.destroyed === false;
-  }
-
-  /** Bytes that the operating system has not accepted yet. */
-  get pendingBytes(): number {
-    return this.#sockets.at(-1)?.writableLength ?? 0;
+  /** The one that the client uses. */
+  get last(): Socket | undefined {
+    return this.#sockets.at(-1);
   }
 
   add(socket: Socket): void {
@@ -200,10 +164,8 @@ class LinkTransport extends NodeTransport {
   override dial(
     { hostname, port }: { hostname: string; port: number },
   ): Promise<Socket> {
-    const socket = createConnection(port, hostname);
-    socket.setNoDelay(true);
-    this.#guard(socket);
-    return opened(socket, "connect");
+    const socket = createConnection(port, hostname).setNoDelay(true);
+    return this.#opened(socket, "connect");
   }
 
   override async peekInfo(): Promise<ServerInfo> {
@@ -232,26 +194,19 @@ class LinkTransport extends NodeTransport {
       rejectUnauthorized: true,
       ...defined({ ca, cert, key }),
     });
-    this.#guard(socket);
-    return opened(socket, "secureConnect");
+    return this.#opened(socket, "secureConnect");
   }
 
-  #guard(socket: Socket): void {
+  #opened<S extends Socket>(socket: S, event: string): Promise<S> {
     // The client passes on all of its options, including ours.
     const { options } = this;
     if ("sockets" in options && options.sockets instanceof SocketGuard) {
       options.sockets.add(socket);
     }
+    const { promise, resolve, reject } = Promise.withResolvers<S>();
+    socket.once(event, () => resolve(socket));
+    socket.once("error", reject);
+    socket.once("close", () => reject(new Error("the server closed it")));
+    return promise;
   }
-}
-
-function opened<S extends Socket>(
-  socket: S,
-  event: "connect" | "secureConnect",
-): Promise<S> {
-  const { promise, resolve, reject } = Promise.withResolvers<S>();
-  socket.once(event, () => resolve(socket));
-  socket.once("error", reject);
-  socket.once("close", () => reject(new Error("the server closed it")));
-  return promise;
 }

@@ -36,14 +36,10 @@ const STABLE_MS = 1_000;
 /** Errors that may occur with every message or dial are logged at most once in this time. */
 const LOG_INTERVAL_MS = 1_000;
 
-/**
- * Connects to the bus, whose servers need not run yet. Throws a TypeError if an
- * address is malformed, or {@link BusUnavailableError} if none was reached within
- * `firstConnectMs`.
- */
+/** Connects to the bus, whose servers need not run yet. Throws {@link BusUnavailableError} if none was reached within `firstConnectMs`. */
 export async function connectBus(options: BusOptions): Promise<BusLink> {
   const link = new BusLink(options);
-  await link.connected;
+  await link.first.promise;
   return link;
 }
 
@@ -51,10 +47,10 @@ export async function connectBus(options: BusOptions): Promise<BusLink> {
 interface Subscribed {
   subject: string;
   handler: BusHandler;
-  options: { queue?: string };
+  queue: { queue?: string };
   /** The subscription on the current connection. */
-  live: Subscription | null;
-  isRefused: boolean;
+  live?: Subscription;
+  isRefused?: boolean;
 }
 
 /** A connection to one server, from its login until it is lost. */
@@ -67,8 +63,8 @@ interface Connection {
 
 /**
  * A connection to the bus that is re-established whenever it is lost, until it is
- * closed. It has one connection of the NATS client at a time, and makes a new one when
- * that is lost: the client's own reconnect waits forever for a server that reads nothing.
+ * closed: with a new client, whose own reconnect waits forever for a server that
+ * reads nothing.
  */
 export class BusLink {
   readonly #options: BusOptions;
@@ -78,9 +74,8 @@ export class BusLink {
   readonly #subscribed = new Set<Subscribed>();
   readonly #listeners: BusListener[] = [];
   readonly #loggedAtMs = new Map<string, number>();
-  readonly #first = Promise.withResolvers<void>();
-  /** Resolves when the first connection works. */
-  readonly connected: Promise<void> = this.#first.promise;
+  /** Settles with the first connection. */
+  readonly first = Promise.withResolvers<void>();
   readonly #closing = Promise.withResolvers<void>();
   readonly #running: Promise<void>;
   #isClosed = false;
@@ -89,7 +84,7 @@ export class BusLink {
   #connection: Connection | null = null;
   #lostAtMs: number | null = null;
   #flowingSinceMs: number | null = null;
-  #receivedAtMs = -Infinity;
+  receivedAtMs = -Infinity;
   /** The same on the steady clock. */
   #receivedSteadyMs = -Infinity;
 
@@ -103,16 +98,12 @@ export class BusLink {
 
   get isConnected(): boolean {
     // The client reports a closed socket only some turns of the event loop later.
-    return this.#connection !== null && this.#sockets.isOpen;
+    return this.#connection !== null && this.#sockets.last?.destroyed === false;
   }
 
   /** Since when messages arrive, null while not even the link's own do. A new time: some may have been lost. */
   get flowingSinceMs(): number | null {
     return this.isConnected ? this.#flowingSinceMs : null;
-  }
-
-  get receivedAtMs(): number {
-    return this.#receivedAtMs;
   }
 
   /** Whether messages flow, the backlog is small, and no subject was refused. */
@@ -124,7 +115,7 @@ export class BusLink {
 
   /** Published bytes that the operating system has not accepted yet. */
   get pendingBytes(): number {
-    return this.#sockets.pendingBytes;
+    return this.#sockets.last?.writableLength ?? 0;
   }
 
   /**
@@ -144,17 +135,19 @@ export class BusLink {
   subscribe(
     subject: string,
     handler: BusHandler,
-    options: { queue?: string } = {},
+    queue: { queue?: string } = {},
   ): BusSubscription {
-    const state = { live: null, isRefused: false };
-    const one: Subscribed = { subject, handler, options, ...state };
+    const one: Subscribed = { subject, handler, queue };
     this.#subscribed.add(one);
     if (this.#connection !== null) this.#open(one, this.#connection.client);
     return {
       drain: async () => {
-        await this.#drain(one);
         this.#subscribed.delete(one);
-        if (one.live?.isClosed() === false) one.live.unsubscribe();
+        const { live } = one;
+        if (live?.isClosed() !== false || !this.isConnected) return;
+        await this.#inTime(live.drain()).catch((error) =>
+          this.#options.log.warn("bus_drain_incomplete", { error, subject })
+        );
       },
     };
   }
@@ -189,13 +182,8 @@ export class BusLink {
     this.#listeners.push(listener);
   }
 
-  /**
-   * Shuts down in order: drains the remaining subscriptions, flushes, closes. To lose
-   * nothing, first drain those that receive work, and wait until it is done. Never
-   * rejects, and takes at most two flush deadlines.
-   */
+  /** Closes when everything is sent, or after the deadline of a flush. To lose nothing, first drain the subscriptions that receive work. */
   async drain(): Promise<void> {
-    await Promise.all([...this.#subscribed].map((one) => this.#drain(one)));
     await this.flush().catch((error) =>
       this.#options.log.warn("bus_drain_incomplete", { error })
     );
@@ -220,7 +208,6 @@ export class BusLink {
     for (let turn = 0; !this.#isClosed; turn++) {
       const server = servers[turn % servers.length] ?? "";
       reasons.set(server, await this.#connectTo(server));
-      if (this.#isClosed) break;
       const sinceMs = this.#flowingSinceMs;
       this.#flowingSinceMs = null;
       failures = sinceMs === null ? failures + 1 : 0;
@@ -228,27 +215,26 @@ export class BusLink {
       if (isStable || failures % servers.length > 0) continue;
       if (this.#lostAtMs === null && now() >= giveUpAtMs) {
         const all = [...reasons.values()].join("; ");
-        return this.#first.reject(new BusUnavailableError(all));
+        return this.first.reject(new BusUnavailableError(all));
       }
       const rounds = Math.floor((failures - 1) / servers.length);
       const waitMs = Math.min(retryMaxMs, retryMs * 2 ** rounds);
       await settlesWithin(this.#closing.promise, waitMs * (1 - random() / 2));
     }
-    this.#first.reject(unavailable("it was closed"));
+    this.first.reject(unavailable("it was closed"));
   }
 
   /** Returns why the server could not be reached, or why the connection ended. */
   async #connectTo(server: string): Promise<string> {
-    const sockets = new SocketGuard();
-    this.#sockets = sockets;
+    const sockets = this.#sockets = new SocketGuard();
     let client: NatsConnection;
     try {
       const { dialMs: timeoutMs } = this.#timing;
       client = await dial(server, this.#options, { timeoutMs, sockets });
-    } catch (error) {
-      const message = errorMessage(error);
-      this.#logSometimes("bus_not_reached", { server, error: message });
-      return message;
+    } catch (thrown) {
+      const error = errorMessage(thrown);
+      this.#logSometimes("bus_not_reached", { server, error });
+      return error;
     }
     const lost = Promise.withResolvers<string>();
     this.#connection = { client, server, lost };
@@ -263,11 +249,11 @@ export class BusLink {
     clearInterval(timer);
     this.#connection = null;
     sockets.destroy();
+    const { log, now } = this.#options;
     const message = `The connection to NATS was lost: ${reason}`;
-    const { log } = this.#options;
     if (!this.#isClosed) log.warn("bus_disconnected", { server, message });
     if (this.#flowingSinceMs !== null) {
-      this.#lostAtMs = this.#options.now();
+      this.#lostAtMs = now();
       this.#emit("disconnected");
     }
     await client.close();
@@ -285,26 +271,26 @@ export class BusLink {
   }
 
   #onMessage(): void {
-    this.#receivedAtMs = this.#options.now();
+    const nowMs = this.receivedAtMs = this.#options.now();
     this.#receivedSteadyMs = this.#clock.now();
     if (this.#flowingSinceMs !== null || this.#connection === null) return;
-    this.#flowingSinceMs = this.#receivedAtMs;
+    this.#flowingSinceMs = nowMs;
     const { server } = this.#connection;
     if (this.#lostAtMs === null) {
       this.#options.log.info("bus_connected", { server });
-      return this.#first.resolve();
+      return this.first.resolve();
     }
-    const outageMs = Math.round(this.#receivedAtMs - this.#lostAtMs);
+    const outageMs = Math.round(nowMs - this.#lostAtMs);
     this.#options.log.info("bus_reconnected", { server, outageMs });
     this.#emit("reconnected");
   }
 
   /** Subscribes on a connection. A handler that throws would end its read loop. */
   #open(one: Subscribed, client: NatsConnection): void {
-    const { subject, options } = one;
+    const { subject, queue } = one;
     one.isRefused = false;
     one.live = client.subscribe(subject, {
-      ...options,
+      ...queue,
       callback: (refused, message) => {
         if (refused !== null) return void (one.isRefused = true);
         this.#onMessage();
@@ -315,13 +301,6 @@ export class BusLink {
         }
       },
     });
-  }
-
-  async #drain({ live, subject }: Subscribed): Promise<void> {
-    if (live === null || live.isClosed() || !this.isConnected) return;
-    await this.#inTime(live.drain()).catch((error) =>
-      this.#options.log.warn("bus_drain_incomplete", { error, subject })
-    );
   }
 
   /** Awaits a promise of the client until a deadline or the loss of its connection. */
@@ -341,8 +320,8 @@ export class BusLink {
         this.#emit("lame_duck");
       } else if (event.type === "error") {
         const { error } = event;
-        const isRefusal = error instanceof PermissionViolationError;
         this.#logSometimes("bus_error", { error });
+        const isRefusal = error instanceof PermissionViolationError;
         this.#emit(isRefusal ? "refused" : "error", error);
       }
     }
@@ -353,11 +332,11 @@ export class BusLink {
   }
 
   #logSometimes(event: string, fields: Record<string, unknown>): void {
-    const { now, log } = this.#options;
+    const nowMs = this.#options.now();
     const atMs = this.#loggedAtMs.get(event) ?? -Infinity;
-    if (now() - atMs < LOG_INTERVAL_MS) return;
-    this.#loggedAtMs.set(event, now());
-    log.error(event, fields);
+    if (nowMs - atMs < LOG_INTERVAL_MS) return;
+    this.#loggedAtMs.set(event, nowMs);
+    this.#options.log.error(event, fields);
   }
 
   #present(): Connection {

@@ -1,5 +1,7 @@
 /** The answer of a media job: a line of JSON, which the edge sends as headers, then its body as it is. */
+import { Buffer } from "node:buffer";
 import * as z from "zod";
+import { parseJson } from "./frame.ts";
 
 const LINE_END = 0x0a;
 /** The headers of a file that its model server may set, besides its length. */
@@ -19,10 +21,8 @@ const headSchema = z.object({
   /** 206: the body is the part of a file that the client asked for. */
   status: z.literal([200, 206]).exactOptional(),
   /** Further headers of a file. */
-  headers: z.partialRecord(
-    z.enum([...FILE_HEADERS, "content-length"]),
-    value,
-  ).exactOptional(),
+  headers: z.partialRecord(z.enum([...FILE_HEADERS, "content-length"]), value)
+    .exactOptional(),
 });
 export type MediaHead = z.infer<typeof headSchema>;
 
@@ -31,8 +31,7 @@ export const encodeMediaHead = (head: MediaHead): string =>
 
 /** Separates the head of an answer from its body. Bytes may arrive cut anywhere. */
 export class MediaHeadReader {
-  #line = "";
-  readonly #decoder = new TextDecoder();
+  #line: Uint8Array = new Uint8Array();
 
   /** The head and the bytes that follow it, null as long as it is not complete, or "invalid". */
   push(
@@ -40,20 +39,11 @@ export class MediaHeadReader {
   ): { head: MediaHead; rest: Uint8Array } | "invalid" | null {
     const end = bytes.indexOf(LINE_END);
     const part = end < 0 ? bytes : bytes.subarray(0, end);
-    this.#line += this.#decoder.decode(part, { stream: true });
+    this.#line = Buffer.concat([this.#line, part]);
     if (this.#line.length > HEAD_BYTES_MAX) return "invalid";
     if (end < 0) return null;
-    const head = headSchema.safeParse(parse(this.#line)).data;
-    return head === undefined
-      ? "invalid"
-      : { head, rest: bytes.subarray(end + 1) };
-  }
-}
-
-function parse(line: string): unknown {
-  try {
-    return JSON.parse(line);
-  } catch {
-    return undefined;
+    const head = parseJson(headSchema, this.#line);
+    if (head === null) return "invalid";
+    return { head, rest: bytes.subarray(end + 1) };
   }
 }

@@ -4,9 +4,8 @@
  * worker that does not accept the job or falls silent.
  *
  * A pure state machine: events are method calls with their time, and each returns
- * its result. Messages to the worker are sent as control records. An attempt ends
- * with one of the events `rejected`, `ended`, `failed`, `lost` and `violated`, or by
- * `cancel()`; nothing follows.
+ * its result. An attempt ends with one of the events `rejected`, `ended`, `failed`,
+ * `lost` and `violated`, or by `cancel()`; nothing follows.
  *
  * Order. Frames after a gap are dropped and requested again: a bus that keeps the
  * order per connection loses only runs of frames, so keeping the few that arrive
@@ -78,12 +77,16 @@ const STRAY: StreamEvent = { type: "stray" };
  */
 export class StreamReceiver {
   readonly attempt: number;
+  /** The worker that runs the job or was offered it, or null. */
+  workerId: string | null;
+  isAccepted = false;
+  isOver = false;
+  /** Completion tokens known to have been generated: what a cut stream is charged for. */
+  tokens = 0;
+  /** Bytes delivered that the client has not received, including frame headers. */
+  undeliveredBytes = 0;
   readonly #options: StreamReceiverOptions;
   readonly #limits: StreamLimits;
-  #workerId: string | null;
-  #isAccepted = false;
-  #isOver = false;
-  #tokens = 0;
   #frameMs: number;
   /** The number of the next frame, and the highest number known to exist. */
   #expected = 1;
@@ -92,9 +95,8 @@ export class StreamReceiver {
   #lastNakMs: number;
   #nextNakMs = -Infinity;
   #nakDelayMs: number;
-  /** Bytes of each delivered frame that the client has not received, including headers. */
-  readonly #untaken: number[] = [];
-  #untakenBytes = 0;
+  /** `undeliveredBytes`, frame by frame. */
+  readonly #undelivered: number[] = [];
   #takenSequence = 0;
   #ackedSequence = 0;
   /** Bytes that the client has received since the last acknowledgement. */
@@ -105,79 +107,54 @@ export class StreamReceiver {
     this.#options = options;
     this.#limits = options.limits ?? STREAM_LIMITS;
     this.#nakDelayMs = this.#limits.nakIntervalMs;
-    this.#workerId = options.workerId;
-    this.#frameMs = options.nowMs;
-    this.#lastNakMs = options.nowMs;
-  }
-
-  /** The worker that runs the job or was offered it, or null. */
-  get workerId(): string | null {
-    return this.#workerId;
-  }
-
-  get isAccepted(): boolean {
-    return this.#isAccepted;
-  }
-
-  get isOver(): boolean {
-    return this.#isOver;
-  }
-
-  /** Completion tokens known to have been generated: what a cut stream is charged for. */
-  get tokens(): number {
-    return this.#tokens;
-  }
-
-  /** Bytes delivered that the client has not received, including frame headers. */
-  get undeliveredBytes(): number {
-    return this.#untakenBytes;
+    this.workerId = options.workerId;
+    this.#frameMs = this.#lastNakMs = options.nowMs;
   }
 
   onFrame(frame: Frame, nowMs: number): StreamEvent {
-    if (this.#isOver || frame.attempt !== this.attempt) return STRAY;
+    if (this.isOver || frame.attempt !== this.attempt) return STRAY;
     this.#frameMs = nowMs;
-    this.#tokens = Math.max(this.#tokens, frame.tokens);
+    this.tokens = Math.max(this.tokens, frame.tokens);
     switch (frame.type) {
-      case FrameType.DATA:
-      case FrameType.END:
-      case FrameType.ERR:
-        return this.#onNumbered(frame, nowMs);
       case FrameType.REJECT:
         return this.#onReject(frame);
       case FrameType.ACCEPT:
       case FrameType.BEAT:
         return this.#onSign(frame, nowMs);
+      default:
+        return this.#onNumbered(frame, nowMs);
     }
   }
 
   /** The client's socket has accepted everything up to and including this frame. */
   delivered(sequence: number): void {
     const count = sequence - this.#takenSequence;
-    if (this.#isOver || count <= 0) return;
-    if (count > this.#untaken.length) {
+    if (this.isOver || count <= 0) return;
+    if (count > this.#undelivered.length) {
       throw new Error(`Frame ${sequence} was not delivered yet`);
     }
-    for (const bytes of this.#untaken.splice(0, count)) {
-      this.#untakenBytes -= bytes;
+    for (const bytes of this.#undelivered.splice(0, count)) {
+      this.undeliveredBytes -= bytes;
       this.#unackedBytes += bytes;
     }
     this.#takenSequence = sequence;
+    const unackedFrames = sequence - this.#ackedSequence;
     const { ackBytes, ackFrames } = this.#limits;
-    const isDue = this.#unackedBytes >= ackBytes ||
-      sequence - this.#ackedSequence >= ackFrames;
-    if (isDue) this.#ack();
+    if (this.#unackedBytes >= ackBytes || unackedFrames >= ackFrames) {
+      this.#ack();
+    }
   }
 
   /** Ends the attempt: the edge does not need the rest. */
   cancel(reason: CancelReason): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
+    if (this.isOver) return;
+    this.isOver = true;
     this.#send({ type: "cancel", reason });
   }
 
   /** The bus works again after an outage: requests at once what may be lost. */
   onReconnect(nowMs: number): void {
-    if (this.#isOver || !this.#isAccepted) return;
+    if (this.isOver || !this.isAccepted) return;
     this.#nextNakMs = nowMs;
     this.#nakDelayMs = this.#limits.nakIntervalMs;
     this.#sendNak(nowMs);
@@ -185,8 +162,8 @@ export class StreamReceiver {
 
   /** Must be called every `tickMs`. */
   onTick(nowMs: number): StreamEvent {
-    if (this.#isOver) return NOTHING;
-    if (!this.#isAccepted) {
+    if (this.isOver) return NOTHING;
+    if (!this.isAccepted) {
       const isInTime = nowMs - this.#options.nowMs < DISPATCH_LIMITS.acceptMs;
       return isInTime ? NOTHING : this.#lose("not_accepted", "not_accepted");
     }
@@ -203,9 +180,9 @@ export class StreamReceiver {
   #onSign(frame: Frame, nowMs: number): StreamEvent {
     const workerId = parseWorker(frame.payload);
     if (workerId === null) return this.#violate("payload");
-    this.#workerId ??= workerId;
-    if (this.#workerId !== workerId) return this.#violate("worker");
-    this.#isAccepted = true;
+    this.workerId ??= workerId;
+    if (this.workerId !== workerId) return this.#violate("worker");
+    this.isAccepted = true;
     // Repeats an ACK that may have been lost, and shows that the edge is alive.
     if (frame.type === FrameType.BEAT) this.#ack();
     return this.#noteGap(frame.sequence, nowMs);
@@ -216,15 +193,15 @@ export class StreamReceiver {
     if (this.#expected > 1) return NOTHING;
     const reject = parseReject(frame.payload);
     if (reject === null) return this.#violate("payload");
-    this.#isOver = true;
+    this.isOver = true;
     return { type: "rejected", reject };
   }
 
   #onNumbered(frame: Frame, nowMs: number): StreamEvent {
     // Frames cannot be requested or acknowledged before the worker is known: the next
     // BEAT names it, and states how far the answer has got.
-    if (this.#workerId === null) return NOTHING;
-    this.#isAccepted = true;
+    if (this.workerId === null) return NOTHING;
+    this.isAccepted = true;
     const { type, payload, sequence } = frame;
     if (sequence !== this.#expected) return this.#noteGap(sequence, nowMs);
     this.#expected += 1;
@@ -235,9 +212,9 @@ export class StreamReceiver {
       : Math.min(this.#nextNakMs, nowMs + nakIntervalMs);
     if (type !== FrameType.DATA) return this.#onEnd(frame);
     const bytes = FRAME_HEADER_BYTES + payload.length;
-    this.#untaken.push(bytes);
-    this.#untakenBytes += bytes;
-    return this.#untakenBytes <= windowBytes
+    this.#undelivered.push(bytes);
+    this.undeliveredBytes += bytes;
+    return this.undeliveredBytes <= windowBytes
       ? { type: "data", payload, sequence }
       : this.#violate("window");
   }
@@ -246,8 +223,8 @@ export class StreamReceiver {
     const failure = type === FrameType.ERR ? parseErr(payload) : null;
     const end = type === FrameType.ERR ? failure : parseEnd(payload);
     if (end === null) return this.#violate("payload");
-    if (end.worker !== this.#workerId) return this.#violate("worker");
-    this.#isOver = true;
+    if (end.worker !== this.workerId) return this.#violate("worker");
+    this.isOver = true;
     this.#send({ type: "ack", sequence });
     return failure === null
       ? { type: "ended", usage: end.usage }
@@ -271,10 +248,8 @@ export class StreamReceiver {
     if (nowMs < this.#nextNakMs) return;
     this.#lastNakMs = nowMs;
     this.#nextNakMs = nowMs + this.#nakDelayMs;
-    this.#nakDelayMs = Math.min(
-      2 * this.#nakDelayMs,
-      this.#limits.nakIntervalMaxMs,
-    );
+    const { nakIntervalMaxMs } = this.#limits;
+    this.#nakDelayMs = Math.min(2 * this.#nakDelayMs, nakIntervalMaxMs);
     this.#send({ type: "nak", sequence: this.#expected });
   }
 
@@ -290,8 +265,8 @@ export class StreamReceiver {
 
   #send(action: ControlAction): void {
     const { control, requestId } = this.#options;
-    if (this.#workerId === null) return;
-    control(this.#workerId, { ...action, requestId, attempt: this.attempt });
+    if (this.workerId === null) return;
+    control(this.workerId, { ...action, requestId, attempt: this.attempt });
   }
 }
 

@@ -3,10 +3,9 @@
  * the edge has acknowledged them, and sends them again on request.
  *
  * A pure state machine. Events are method calls, each with its time; actions are
- * calls of {@link StreamSenderHandlers}, made before the method returns. It uses
- * handlers instead of a list of actions, because a list would be one more allocation
- * for every token. Handlers must not throw. Only `writable` and `finished` may call
- * back into the sender.
+ * calls of {@link StreamSenderHandlers}, made before the method returns: a list of
+ * actions would be one more allocation for every token. Handlers must not throw. Only
+ * `writable` and `finished` may call back into the sender.
  *
  * New frames are sent at once while the window has space. A NAK moves the sender
  * back; it then catches up by `replayBytes` per tick, and new frames wait for that.
@@ -18,12 +17,12 @@ import type { Usage } from "../openai/completion.ts";
 import { ByteSlab } from "./byte_slab.ts";
 import type { CancelReason, ControlRecord } from "./control.ts";
 import {
-  encodeAccept,
-  encodeEnd,
   encodeErr,
   encodeFrame,
+  encodeJson,
   type Failure,
   FRAME_HEADER_BYTES,
+  type FrameHeader,
   FrameType,
   writeFrameHeader,
 } from "./frame.ts";
@@ -42,8 +41,7 @@ export interface StreamSenderHandlers {
 
 /** The sending end of one attempt. Created when the worker accepts the job. */
 export class StreamSender {
-  readonly #attempt: number;
-  readonly #workerId: string;
+  readonly #of: { attempt: number; workerId: string };
   readonly #limits: StreamLimits;
   readonly #handlers: StreamSenderHandlers;
   readonly #slab = new ByteSlab();
@@ -53,7 +51,7 @@ export class StreamSender {
   #firstKept = 1;
   #next = 1;
   #highestSent = 0;
-  /** Bytes of the frames that were sent but not acknowledged: at most the window plus one END or ERR. */
+  /** Of the frames that were sent but not acknowledged: at most the window plus one END or ERR. */
   #windowBytes = 0;
   #framesSent = 0;
   /** Completion tokens of everything written, whether sent or not. */
@@ -68,7 +66,7 @@ export class StreamSender {
   #replayMs = -Infinity;
 
   constructor(
-    { attempt, workerId, nowMs, limits = STREAM_LIMITS }: {
+    of: {
       attempt: number;
       workerId: string;
       nowMs: number;
@@ -76,11 +74,18 @@ export class StreamSender {
     },
     handlers: StreamSenderHandlers,
   ) {
-    this.#attempt = attempt;
-    this.#workerId = workerId;
-    this.#limits = limits;
+    this.#of = of;
+    this.#limits = of.limits ?? STREAM_LIMITS;
     this.#handlers = handlers;
-    this.#sentMs = this.#heardMs = this.#beatMs = nowMs;
+    this.#sentMs = this.#heardMs = this.#beatMs = of.nowMs;
+  }
+
+  get #isReplaying(): boolean {
+    return this.#next <= this.#highestSent;
+  }
+
+  get #lastKept(): number {
+    return this.#firstKept + this.#frames.length - 1;
   }
 
   /** Whether the driver should continue to read from its backend. False after the end. */
@@ -119,8 +124,7 @@ export class StreamSender {
    * is a bug of the caller.
    */
   write(payload: Uint8Array, tokens: number, nowMs: number): void {
-    if (this.#isFinished || payload.length === 0) return;
-    this.#assertOpen();
+    if (this.#isFinished) return;
     const { framePayloadBytesMax } = this.#limits;
     for (let at = 0; at < payload.length; at += framePayloadBytesMax) {
       const end = at + framePayloadBytesMax;
@@ -134,17 +138,19 @@ export class StreamSender {
 
   /** The answer is complete; `usage` is the backend's count. END is repeated until it is acknowledged. */
   end(usage: Usage | null, tokens: number, nowMs: number): void {
-    this.#close(FrameType.END, encodeEnd(this.#workerId, usage), tokens, nowMs);
+    const payload = encodeJson({ worker: this.#of.workerId, usage });
+    this.#close(FrameType.END, payload, tokens, nowMs);
   }
 
   /** The answer failed. ERR follows everything written, and is repeated like END. */
   fail(error: Failure, tokens: number, nowMs: number): void {
-    this.#close(FrameType.ERR, encodeErr(this.#workerId, error), tokens, nowMs);
+    const payload = encodeErr(this.#of.workerId, error);
+    this.#close(FrameType.ERR, payload, tokens, nowMs);
   }
 
   /** Handles a record of the edge. Ignores one for another attempt. */
   onControl(record: ControlRecord, nowMs: number): void {
-    if (record.attempt !== this.#attempt || this.#isFinished) return;
+    if (record.attempt !== this.#of.attempt || this.#isFinished) return;
     if (record.type === "cancel") return this.cancel(record.reason);
     this.#heardMs = nowMs;
     if (record.type === "ack") this.#onAck(record.sequence, nowMs);
@@ -164,15 +170,13 @@ export class StreamSender {
   onTick(nowMs: number): void {
     if (this.#isFinished) return;
     const { endForgetMs, endRetryMs } = this.#limits;
-    const last = this.#frames.at(-1);
+    const end = this.#isEnded ? this.#frames.at(-1) : undefined;
     if (nowMs - this.#heardMs >= endForgetMs) {
       this.#finish("forgotten", null);
     } else if (this.#isReplaying) {
       this.#catchUp(nowMs);
-    } else if (
-      this.#isEnded && last !== undefined && this.#next > this.#lastKept
-    ) {
-      if (nowMs - this.#sentMs >= endRetryMs) this.#sendNumbered(last, nowMs);
+    } else if (end !== undefined && this.#next > this.#lastKept) {
+      if (nowMs - this.#sentMs >= endRetryMs) this.#sendNumbered(end, nowMs);
     } else if (this.#isBeatDue(nowMs)) {
       this.#beat(nowMs);
     }
@@ -200,31 +204,18 @@ export class StreamSender {
 
   /** The edge requests `fromSequence` and what follows, if these frames exist. */
   #onNak(fromSequence: number, nowMs: number): void {
-    const { nakIntervalMs } = this.#limits;
     // Older than an acknowledgement that overtook it, or for a frame never sent.
     if (fromSequence < this.#firstKept) return;
     if (fromSequence > this.#highestSent + 1) return;
-    if (fromSequence > this.#highestSent) {
-      if (nowMs - this.#beatMs >= nakIntervalMs) this.#beat(nowMs);
-    } else if (
-      fromSequence < this.#next && nowMs - this.#replayMs >= nakIntervalMs
-    ) {
+    const isProbe = fromSequence > this.#highestSent;
+    const lastMs = isProbe ? this.#beatMs : this.#replayMs;
+    if (nowMs - lastMs < this.#limits.nakIntervalMs) return;
+    if (isProbe) this.#beat(nowMs);
+    else if (fromSequence < this.#next) {
       this.#replayMs = nowMs;
       this.#next = fromSequence;
       this.#catchUp(nowMs);
     }
-  }
-
-  get #isReplaying(): boolean {
-    return this.#next <= this.#highestSent;
-  }
-
-  get #lastKept(): number {
-    return this.#firstKept + this.#frames.length - 1;
-  }
-
-  #assertOpen(): void {
-    if (this.#isEnded) throw new Error("Cannot write: the answer has ended");
   }
 
   #close(
@@ -234,21 +225,16 @@ export class StreamSender {
     nowMs: number,
   ): void {
     if (this.#isFinished) return;
-    this.#assertOpen();
-    this.#isEnded = true;
     this.#tokens = tokens;
     this.#append(type, payload);
+    this.#isEnded = true;
     this.#sendNew(nowMs);
   }
 
   #append(type: FrameType, payload: Uint8Array): void {
+    if (this.#isEnded) throw new Error("Cannot write: the answer has ended");
     const frame = this.#slab.take(FRAME_HEADER_BYTES + payload.length);
-    writeFrameHeader({
-      type,
-      sequence: this.#lastKept + 1,
-      attempt: this.#attempt,
-      tokens: this.#tokens,
-    }, frame);
+    writeFrameHeader(this.#headerOf(type, this.#lastKept + 1), frame);
     frame.set(payload, FRAME_HEADER_BYTES);
     this.#frames.push(frame);
     this.#bytes += frame.length;
@@ -295,12 +281,14 @@ export class StreamSender {
 
   #sendUnnumbered(type: FrameType, nowMs: number): void {
     this.#sentMs = nowMs;
-    this.#handlers.sendFrame(encodeFrame({
-      type,
-      sequence: this.#highestSent,
-      attempt: this.#attempt,
-      tokens: this.#tokens,
-    }, encodeAccept(this.#workerId)));
+    const header = this.#headerOf(type, this.#highestSent);
+    const payload = encodeJson({ worker: this.#of.workerId });
+    this.#handlers.sendFrame(encodeFrame(header, payload));
+  }
+
+  #headerOf(type: FrameType, sequence: number): FrameHeader {
+    const { attempt } = this.#of;
+    return { type, sequence, attempt, tokens: this.#tokens };
   }
 
   #sendNumbered(frame: Uint8Array, nowMs: number): void {

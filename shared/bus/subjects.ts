@@ -6,14 +6,11 @@ const PREFIX = "gw.v1";
 export const WORKER_FAMILIES = ["chat", "media"] as const;
 export type WorkerFamily = typeof WORKER_FAMILIES[number];
 
-/** The workers of a family share this queue group on {@link anyWorkerSubject}. */
-export const workerQueue = (family: WorkerFamily): string => `${family}-worker`;
-
 /** A job for one worker. Reply subject: the edge's stream subject. */
 export const jobSubject = (family: WorkerFamily, workerId: string): string =>
   `${PREFIX}.${family}.job.${workerId}`;
 
-/** A job for any worker of a family, used when the edge knows none. */
+/** A job for any worker of a family, which share a queue group; used when the edge knows none. */
 export const anyWorkerSubject = (family: WorkerFamily): string =>
   `${PREFIX}.${family}.any`;
 

@@ -1,9 +1,8 @@
 /**
  * Requests for images, speech and transcriptions: the schemas of their bodies, and the
- * forms that travel inside the gateway. Field names, bounds and defaults are OpenAI's. Null means
- * absent in every optional field, unknown fields are dropped.
- *
- * Source: OpenAI's API specification, August 2026.
+ * forms that travel inside the gateway. Field names, bounds and defaults are those of
+ * OpenAI's API specification of August 2026. Null means absent, unknown fields are
+ * dropped.
  */
 import * as z from "zod";
 import { MEDIA_LIMITS as LIMITS, REQUEST_LIMITS } from "../limits.ts";
@@ -14,20 +13,13 @@ import {
   nameText,
   nullable,
   plainText,
-  TAKES,
+  readAs,
 } from "./fields.ts";
 import type { VideoRequest } from "./video.ts";
 
-/** The formats of speech, and their media types. */
-export const SPEECH_FORMATS = {
-  mp3: "audio/mpeg",
-  opus: "audio/opus",
-  aac: "audio/aac",
-  flac: "audio/flac",
-  wav: "audio/wav",
-  pcm: "audio/pcm",
-} as const;
-export type SpeechFormat = keyof typeof SPEECH_FORMATS;
+export const speechFormat = z.enum(
+  ["mp3", "opus", "aac", "flac", "wav", "pcm"],
+);
 
 export const model = nameText.max(REQUEST_LIMITS.modelCharsMax)
   .describe("A model that `GET /v1/models` lists.");
@@ -51,41 +43,33 @@ const speechBody = z.object({
   ).describe("A voice of the model, by name, or as an object with its `id`."),
   instructions: z.string().max(LIMITS.speechCharsMax).exactOptional()
     .describe("How to speak, for models that follow instructions."),
-  response_format: z.enum(["mp3", "opus", "aac", "flac", "wav", "pcm"])
-    .default("mp3"),
-  speed: decimal(LIMITS.speedMin, LIMITS.speedMax).exactOptional(),
+  response_format: speechFormat.default("mp3"),
+  speed: decimal(...LIMITS.speed).exactOptional(),
   stream_format: z.enum(["audio", "sse"]).default("audio").describe(
     "`sse`: events with pieces of the audio in base64. Otherwise the body is the audio itself, sent while it is made.",
   ),
 }).meta({ id: "SpeechRequest" });
 
-/** A request of `POST /v1/audio/speech`. `stream`: as server-sent events. */
-export type SpeechRequest =
-  & Omit<z.output<typeof speechBody>, "stream_format">
-  & { kind: "speech"; stream: boolean };
-
 /** Checks the parsed body of `POST /v1/audio/speech` and converts it. */
 export const speechRequestSchema = nullable(speechBody).transform(
-  ({ stream_format, ...rest }): SpeechRequest => ({
-    ...rest,
-    kind: "speech",
+  ({ stream_format, ...rest }) => ({
+    ...{ ...rest, kind: "speech" as const },
+    /** As server-sent events. */
     stream: stream_format === "sse",
   }),
 );
+export type SpeechRequest = z.output<typeof speechRequestSchema>;
 
-const TRUE_OR_FALSE = { true: true, false: false } as const;
-/** Fields of forms are text: numbers and truth values are read from it. */
 const numberIn = (schema: z.ZodNumber) =>
-  z.preprocess(
+  readAs(
+    schema,
     (value) =>
       typeof value === "string" && value.trim() !== "" ? Number(value) : value,
-    schema,
-  ).register(TAKES, { schema });
-const formBoolean = z.preprocess(
-  (value) =>
-    value === "true" || value === "false" ? TRUE_OR_FALSE[value] : value,
+  );
+const formBoolean = readAs(
   z.boolean(),
-).register(TAKES, { schema: z.boolean() });
+  (value) => value === "true" || (value === "false" ? false : value),
+);
 
 const imageBody = z.object({
   model,
@@ -172,19 +156,14 @@ export const imageEditSchema = nullable(imageEditBody.superRefine(streamRules))
 
 /** `name[]` may be sent once or several times. */
 const formList = <T extends z.ZodType>(element: T) =>
-  z.preprocess(
-    (value) => typeof value === "string" ? [value] : value,
+  readAs(
     z.array(element).max(LIMITS.formListMax),
-  ).register(TAKES, { schema: z.array(element).max(LIMITS.formListMax) });
+    (value) => typeof value === "string" ? [value] : value,
+  );
 
-/** The formats of transcriptions, and their media types. */
-export const TRANSCRIPTION_FORMATS = {
-  json: "application/json; charset=utf-8",
-  text: "text/plain; charset=utf-8",
-  srt: "application/x-subrip; charset=utf-8",
-  verbose_json: "application/json; charset=utf-8",
-  vtt: "text/vtt; charset=utf-8",
-} as const;
+export const transcriptionFormat = z.enum(
+  ["json", "text", "srt", "verbose_json", "vtt"],
+);
 
 const transcriptionForm = z.object({
   model,
@@ -195,8 +174,7 @@ const transcriptionForm = z.object({
     .describe(
       "Text that precedes the recording, or names that occur in it.",
     ),
-  response_format: z.enum(["json", "text", "srt", "verbose_json", "vtt"])
-    .default("json"),
+  response_format: transcriptionFormat.default("json"),
   temperature: numberIn(decimal(0, 1)).exactOptional(),
   timestamp_granularities: formList(z.enum(["word", "segment"]))
     .exactOptional(),
@@ -204,21 +182,13 @@ const transcriptionForm = z.object({
   stream: formBoolean.default(false),
 }).meta({ id: "TranscriptionRequest" });
 
-/** A request of `POST /v1/audio/transcriptions` or, with `task` "translate", `/v1/audio/translations`. */
-export type TranscriptionRequest = z.output<typeof transcriptionForm> & {
-  kind: "transcription";
-  task: "transcribe" | "translate";
-};
-
-/** Checks the fields of a form and converts them. */
-export const transcriptionRequestSchema = (
-  task: TranscriptionRequest["task"],
-) =>
-  transcriptionForm.transform((form): TranscriptionRequest => ({
-    ...form,
-    kind: "transcription",
-    task,
-  }));
+/** Checks the fields of a form of `POST /v1/audio/transcriptions`, or of `/v1/audio/translations`, and converts them. */
+export const transcriptionRequestSchema = (task: "transcribe" | "translate") =>
+  transcriptionForm
+    .transform((form) => ({ ...form, kind: "transcription" as const, task }));
+export type TranscriptionRequest = z.output<
+  ReturnType<typeof transcriptionRequestSchema>
+>;
 
 /** A request that a media worker runs. */
 export type MediaRequest =

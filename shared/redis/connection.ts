@@ -7,14 +7,13 @@ import { settlesWithin } from "../process/serve.ts";
 /** A reply in protocol version 2: bulk and simple strings, integers, nil, arrays. */
 export type RedisReply = string | number | null | RedisReply[];
 
-export interface ServerAddress {
+interface ServerAddress {
   /** `redis://host:port/db`, or `rediss:` for TLS. A user and password in it are used. */
   url: string;
   username?: string;
   password?: string;
-  /** PEM text of the authority to trust with `rediss:`. Default: the system's. */
+  /** PEM texts for `rediss:`. Default of the authority: the system's. */
   tlsCa?: string;
-  /** PEM text of the client's certificate and key, for a server that requires one. */
   tlsCert?: string;
   tlsKey?: string;
   /** Shown by `CLIENT LIST`. Letters, digits, `-`, `_`. */
@@ -59,11 +58,9 @@ const RECONSIDER_MS = 1_000;
 export function openConnection(
   { address, now, random, greeting, onUp, onDown }: ConnectionOptions,
 ) {
-  const dialer = new Dialer();
-  /** Ends the wait between two attempts. */
-  let retry = Promise.withResolvers<void>();
   let current: { client: Client; url: string } | null = null;
-  let lost = Promise.withResolvers<unknown>();
+  /** Ends the current connection, with its cause, or the wait for the next attempt. */
+  let ending = Promise.withResolvers<unknown>();
   let isClosed = false;
   let askedAtMs = -Infinity;
   let asking = Promise.resolve();
@@ -71,25 +68,24 @@ export function openConnection(
   /** One attempt, from finding the master to the answered greeting. */
   const connect = async (onLost: (cause: unknown) => void) => {
     const { sentinels, ...server } = address;
-    const url = sentinels ? await dialer.findMaster(address) : server.url;
-    const greet = async (client: Client) => {
+    const url = sentinels ? await findMaster(address) : server.url;
+    const client = await dial({ ...server, url }, async (client) => {
       if (sentinels) await requireMaster(client);
       await Promise.all(greeting.map((args) => client.sendCommand(args)));
-    };
-    const { client } = await dialer.dial({ ...server, url }, greet, onLost);
+      return client;
+    }, onLost);
     return { client, url };
   };
 
   const run = async () => {
     for (let failures = 0; !isClosed; failures += 1) {
-      lost = Promise.withResolvers<unknown>();
+      ending = Promise.withResolvers<unknown>();
       let cause: unknown;
       try {
-        current = await connect(lost.resolve);
+        current = await connect(ending.resolve);
         const upAtMs = now();
-        if (isClosed) lost.resolve(null);
-        else onUp();
-        cause = await lost.promise;
+        if (!isClosed) onUp();
+        cause = await ending.promise;
         if (now() - upAtMs >= STABLE_MS) failures = 0;
       } catch (error) {
         cause = error;
@@ -98,10 +94,10 @@ export function openConnection(
       current = null;
       if (isClosed) return;
       onDown(cause);
-      retry = Promise.withResolvers<void>();
+      ending = Promise.withResolvers<unknown>();
       const fullMs = Math.min(BACKOFF_MAX_MS, BACKOFF_FIRST_MS * 2 ** failures);
       // Shortened by up to half, so that edges do not return in step.
-      await settlesWithin(retry.promise, fullMs * (1 - random() / 2));
+      await settlesWithin(ending.promise, fullMs * (1 - random() / 2));
     }
   };
   const running = run();
@@ -117,101 +113,80 @@ export function openConnection(
     },
     /** Closes the current connection, fails the calls that wait on it, and connects again. */
     drop(cause: unknown): void {
-      if (current !== null) lost.resolve(cause);
+      if (current !== null) ending.resolve(cause);
     },
     /** Asks the sentinels, if any, and drops the connection if they name another server. At most once a second. */
     reconsider(): void {
       if (address.sentinels === undefined || current === null) return;
       if (now() - askedAtMs < RECONSIDER_MS) return;
       askedAtMs = now();
+      const { resolve } = ending;
       const { url } = current;
-      asking = dialer.findMaster(address).then((master) => {
-        if (current?.url !== url || master === url) return;
-        lost.resolve(new Error("The sentinels name another master"));
-      }, () => {
-        // No sentinel answered: keep the connection.
-      });
+      asking = findMaster(address).then((master) => {
+        if (master !== url) resolve(new Error("The sentinels name another"));
+      }, () => {}); // No sentinel answered: keep the connection.
     },
     async close(): Promise<void> {
       isClosed = true;
-      retry.resolve();
-      lost.resolve(null);
+      ending.resolve(null);
       await running;
       await asking;
-      await dialer.closed();
     },
   };
 }
 
-/** Opens connections, and cleans up after those that fail. */
-export class Dialer {
-  readonly #leftovers = new Set<Promise<void>>();
-
-  /**
-   * Connects and sends the first commands: a frozen server accepts connections, but
-   * answers nothing. `onLost` is called with every error of the socket. If anything
-   * fails or takes too long, destroys the client and rejects.
-   */
-  async dial<T>(
-    server: ServerAddress,
-    greet: (client: Client) => Promise<T>,
-    onLost: (cause: unknown) => void,
-  ): Promise<{ client: Client; greeted: T }> {
-    const client = makeClient(server);
-    client.on("error", onLost);
-    const connecting = client.connect().then(() => greet(client));
-    try {
-      if (await settlesWithin(connecting, CONNECT_TIMEOUT_MS)) {
-        return { client, greeted: await connecting };
-      }
-      throw new Error(`Not connected after ${CONNECT_TIMEOUT_MS} ms`);
-    } catch (error) {
-      client.destroy();
-      // If destroyed while TCP is connecting, the library still connects and leaves the
-      // socket open, so the client has to be destroyed once more.
-      const ended = connecting.then(() => {}, () => {}).then(() => {
-        client.destroy();
-        this.#leftovers.delete(ended);
-      });
-      this.#leftovers.add(ended);
-      throw error;
-    }
+/**
+ * Connects and sends the first commands: a frozen server accepts connections, but
+ * answers nothing. `onLost` is called with every error of the socket. If anything
+ * fails or takes too long, destroys the client and rejects.
+ */
+async function dial<T>(
+  server: ServerAddress,
+  greet: (client: Client) => Promise<T>,
+  onLost: (cause: unknown) => void,
+): Promise<T> {
+  const client = makeClient(server);
+  client.on("error", onLost);
+  const greeted = client.connect().then(() => greet(client));
+  try {
+    if (await settlesWithin(greeted, CONNECT_TIMEOUT_MS)) return await greeted;
+    throw new Error(`Not connected after ${CONNECT_TIMEOUT_MS} ms`);
+  } catch (error) {
+    client.destroy();
+    // If destroyed while TCP is connecting, the library still connects and leaves the
+    // socket open, so the client has to be destroyed once more.
+    await greeted.catch(() => {}).finally(() => client.destroy());
+    throw error;
   }
+}
 
-  /**
-   * Asks all sentinels at once for the master, and uses the answer of a majority as
-   * soon as there is one: a lost sentinel costs no time, one partitioned with an old
-   * master is not followed. Without a majority, uses the most frequent answer; the
-   * caller checks the server's role. Rejects if no sentinel knows the master.
-   */
-  async findMaster(
-    { sentinels, username: _user, password: _password, ...rest }: RedisAddress,
-  ): Promise<string> {
-    const { name = "", servers = [], ...login } = sentinels ?? {};
-    const question = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", name];
-    const answers = servers.map(async (server) => {
-      const url = `${new URL(rest.url).protocol}//${server}`;
-      const { client, greeted } = await this.dial(
-        { ...rest, ...login, url },
-        (client) => client.sendCommand<RedisReply>(question),
-        () => {}, // A lost connection fails the question.
-      );
-      client.destroy();
-      return masterUrl(rest.url, greeted, server);
-    });
-    try {
-      return await agreed(answers);
-    } catch (cause) {
-      const detail = `none of ${servers.length} sentinels names it`;
-      const text = `Cannot find the master "${name}": ${detail}`;
-      throw new Error(text, { cause });
-    }
-  }
-
-  /** Resolves when the sockets of all abandoned attempts are closed. */
-  async closed(): Promise<void> {
-    await Promise.all(this.#leftovers);
-  }
+/**
+ * Asks all sentinels at once for the master, and uses the answer of a majority as
+ * soon as there is one: a lost sentinel costs no time, one partitioned with an old
+ * master is not followed. Without a majority, uses the most frequent answer; the
+ * caller checks the server's role. Rejects if no sentinel knows the master.
+ */
+export async function findMaster(
+  { sentinels, username: _user, password: _password, ...rest }: RedisAddress,
+): Promise<string> {
+  const { name = "", servers = [], ...login } = sentinels ?? {};
+  const question = ["SENTINEL", "GET-MASTER-ADDR-BY-NAME", name];
+  const answers = servers.map(async (server) => {
+    const url = `${new URL(rest.url).protocol}//${server}`;
+    const reply = await dial(
+      { ...rest, ...login, url },
+      (client) =>
+        client.sendCommand<RedisReply>(question)
+          .finally(() => client.destroy()),
+      () => {}, // A lost connection fails the question.
+    );
+    return masterUrl(rest.url, reply, server);
+  });
+  return await agreed(answers).catch((cause) => {
+    const detail = `none of ${servers.length} sentinels names it`;
+    const text = `Cannot find the master "${name}": ${detail}`;
+    throw new Error(text, { cause });
+  });
 }
 
 type Client = ReturnType<typeof makeClient>;
@@ -237,12 +212,7 @@ function makeClient(
   });
 }
 
-function tlsOptions(
-  { tlsCa, tlsCert, tlsKey }: Pick<
-    ServerAddress,
-    "tlsCa" | "tlsCert" | "tlsKey"
-  >,
-) {
+function tlsOptions({ tlsCa, tlsCert, tlsKey }: Partial<ServerAddress>) {
   return {
     tls: true as const,
     // Never aborted. It makes Node listen for errors of the socket from the start: with
@@ -254,20 +224,20 @@ function tlsOptions(
 }
 
 /** The answer of a majority at once, otherwise the most frequent one when all have ended. */
-async function agreed(answers: readonly Promise<string>[]): Promise<string> {
+function agreed(answers: readonly Promise<string>[]): Promise<string> {
   const votes = new Map<string, number>();
-  const majority = Promise.withResolvers<string>();
+  const { promise, resolve } = Promise.withResolvers<string>();
   const counted = answers.map(async (answer) => {
     const url = await answer;
     const count = (votes.get(url) ?? 0) + 1;
     votes.set(url, count);
-    if (count > answers.length / 2) majority.resolve(url);
+    if (count > answers.length / 2) resolve(url);
   });
-  const all = Promise.allSettled(counted).then(() => {
+  void Promise.allSettled(counted).then(() => {
     const [most] = [...votes].toSorted(([, a], [, b]) => b - a);
-    return most?.[0] ?? Promise.any(answers);
+    resolve(most?.[0] ?? Promise.any(answers));
   });
-  return await Promise.race([majority.promise, all]);
+  return promise;
 }
 
 /** `["10.0.0.5", "6379"]`, or nil for a name that this sentinel does not watch. */
@@ -284,7 +254,8 @@ function masterUrl(url: string, reply: RedisReply, server: string): string {
 
 async function requireMaster(client: Client): Promise<void> {
   const role = await client.sendCommand<RedisReply>(["ROLE"]);
-  const [word] = Array.isArray(role) ? role : [role];
-  if (word === "master") return;
-  throw new Error(`The server named as master has the role "${word}"`);
+  const [word] = Array.isArray(role) ? role : [];
+  if (word !== "master") {
+    throw new Error(`The server named as master has the role "${word}"`);
+  }
 }

@@ -12,6 +12,7 @@ import {
   isDenied,
   RedisReplyError,
   RedisUnavailableError,
+  type UnavailableReason,
 } from "./errors.ts";
 import type { RedisScript } from "./script.ts";
 
@@ -34,28 +35,17 @@ export interface RedisLinkOptions
   probe?: readonly string[];
 }
 
-/**
- * `refusing`: the server replies that it cannot execute commands; `stalled`: it has
- * stopped answering; `offline`: no connection, or only one to a replica. Each change
- * is logged as `redis_state`, with its reason.
- */
-export type RedisLinkState =
-  | "connecting"
-  | "ready"
-  | "refusing"
-  | "stalled"
-  | "offline"
-  | "closed";
-
-/** What each state means to those who ask the service. */
-const MEANINGS: Readonly<Record<RedisLinkState, string>> = {
+/** The states, and what they mean to those who ask the service. Each change is logged as `redis_state`, with its reason. */
+const STATES = {
   connecting: "Redis was not reached yet",
   ready: "Redis is available",
   refusing: "Redis refuses commands; requests get 503 until it accepts them",
   stalled: "Redis does not answer; requests get 503 until it does",
+  /** Also while there is one to a replica only. */
   offline: "No connection to Redis; requests get 503 until there is one",
   closed: "The service stops",
 };
+export type RedisLinkState = keyof typeof STATES;
 
 const DEADLINE_MS = 100;
 /** The circuit opens after so many calls without a reply, and closes with the first one. One miss means nothing. */
@@ -85,7 +75,7 @@ export function createRedisLink(options: RedisLinkOptions) {
 
   const enter = (next: RedisLinkState, fields: Record<string, unknown>) => {
     if (state === next || state === "closed") return;
-    const message = MEANINGS[next];
+    const message = STATES[next];
     const change = { from: state, to: next, message, ...fields };
     state = next;
     if (next === "ready" || next === "closed") log.info("redis_state", change);
@@ -94,9 +84,7 @@ export function createRedisLink(options: RedisLinkOptions) {
   };
 
   const connection = openConnection({
-    address,
-    now,
-    random,
+    ...{ address, now, random },
     greeting: [["PING"], ...scripts.map(loadLine)],
     onUp() {
       calls.received();
@@ -139,15 +127,13 @@ export function createRedisLink(options: RedisLinkOptions) {
     const deadlineMs = isSuspected ? PROBE_EVERY_MS : SILENT_MS;
     calls.make(probeLine, { deadlineMs }).then(
       () => enter("ready", {}),
-      (cause) => {
-        const reason = unavailableReason(cause);
+      (error) => {
+        const reason = unavailableReason(error);
         if (reason === "refused" || reason === "denied") {
-          enter("refusing", { reason, error: cause });
-        } else if (calls.silentForMs() >= SILENT_MS) connection.drop(cause);
+          enter("refusing", { reason, error });
+        } else if (calls.silentForMs() >= SILENT_MS) connection.drop(error);
       },
-    ).finally(() => {
-      isProbing = false;
-    });
+    ).finally(() => isProbing = false);
   };
   const heartbeat = setInterval(() => {
     if (state !== "ready" || calls.silentForMs() >= SILENT_MS) probe();
@@ -155,26 +141,13 @@ export function createRedisLink(options: RedisLinkOptions) {
     if (state === "refusing") connection.reconsider();
   }, PROBE_EVERY_MS);
 
-  /** Why a call cannot even be sent, or null. */
-  const refusal = (): RedisUnavailableError | null => {
-    if (state === "closed") {
-      return new RedisUnavailableError("closed", "the link is closed");
-    }
-    if (!connection.isUp) {
-      return new RedisUnavailableError("offline", "not connected");
-    }
-    if (isCircuitOpen()) {
-      return new RedisUnavailableError("circuit_open", "it stopped answering");
-    }
-    return null;
-  };
-
   const command = (
     args: readonly string[],
     callOptions: CallOptions = {},
   ): Promise<RedisReply> => {
-    const refused = refusal();
-    if (refused !== null) return Promise.reject(refused);
+    if (state === "closed") return refused("closed", "the link is closed");
+    if (!connection.isUp) return refused("offline", "not connected");
+    if (isCircuitOpen()) return refused("circuit_open", "it stopped answering");
     return calls.make(args, { deadlineMs: defaultDeadlineMs, ...callOptions });
   };
 
@@ -191,18 +164,20 @@ export function createRedisLink(options: RedisLinkOptions) {
       args: readonly string[],
       callOptions: CallOptions = {},
     ): Promise<RedisReply> {
-      const { deadlineMs = defaultDeadlineMs } = callOptions;
-      const endsAtMs = now() + deadlineMs;
-      const leftMs = () => Math.max(1, endsAtMs - now());
+      const sentAtMs = now();
       const { length } = keys;
       const line = ["EVALSHA", script.sha, String(length), ...keys, ...args];
       return command(line, callOptions).catch(async (error) => {
         const isMissing = error instanceof RedisReplyError &&
-          error.code === "NOSCRIPT";
+          error.message.startsWith("NOSCRIPT");
         if (!isMissing) throw error;
         log.info("redis_script_load", { script: script.name });
-        await command(loadLine(script), { deadlineMs: leftMs() });
-        return await command(line, { ...callOptions, deadlineMs: leftMs() });
+        const wholeMs = callOptions.deadlineMs ?? defaultDeadlineMs;
+        const deadlineMs = Math.max(1, wholeMs - (now() - sentAtMs));
+        const loading = command(loadLine(script), { deadlineMs });
+        // Executed in this order.
+        const again = command(line, { ...callOptions, deadlineMs });
+        return (await Promise.all([again, loading]))[0];
       });
     },
     /** Resolves when the server has replied, even with an error; rejects after `timeoutMs` with `RedisUnavailableError`, whose cause is the error of the last attempt. */
@@ -211,16 +186,21 @@ export function createRedisLink(options: RedisLinkOptions) {
       const detail = `not ready after ${timeoutMs} ms`;
       throw new RedisUnavailableError("offline", detail, downCause);
     },
-    /** Waits for running calls, bounded by their deadlines, then closes the connection. */
+    /** Waits for running calls, except those that block the server, then closes the connection. */
     async close(): Promise<void> {
       if (state === "closed") return;
       enter("closed", {});
       clearInterval(heartbeat);
-      await calls.close();
+      await calls.make(["PING"], { deadlineMs: defaultDeadlineMs })
+        .catch(() => {}); // Without an answer there will be none to calls before it.
+      calls.close();
       await connection.close();
     },
   };
 }
+
+const refused = (reason: UnavailableReason, detail: string) =>
+  Promise.reject(new RedisUnavailableError(reason, detail));
 
 /** Why the server is unavailable according to a call's result; null if it is not. */
 function unavailableReason(error: unknown) {
@@ -228,9 +208,7 @@ function unavailableReason(error: unknown) {
   return isDenied(error) ? "denied" : null;
 }
 
-function loadLine(script: RedisScript): readonly string[] {
-  return ["SCRIPT", "LOAD", script.source];
-}
+const loadLine = ({ source }: RedisScript) => ["SCRIPT", "LOAD", source];
 
 /** A call with a longer deadline may block the server, as WAITAOF does. */
 const PATIENT_MS = 1_000;
@@ -245,21 +223,14 @@ function createCalls({ now, send, onAnswer, onSilence }: {
   now: MonotonicNow;
   send: (args: readonly string[]) => Promise<RedisReply>;
   /** A call was answered, refused, or lost with its connection, before its deadline. */
-  onAnswer: (error: RedisUnavailableError | RedisReplyError | null) => void;
+  onAnswer: (error: Error | null) => void;
   onSilence: () => void;
 }) {
   const deadlines = createDeadlines(now);
-  const idle = Promise.withResolvers<void>();
-  let isClosing = false;
   let patientCalls = 0;
   let receivedAtMs = now();
   /** The last reply within a deadline. Late replies do not extend the deadlines of later calls. */
   let answeredAtMs = -Infinity;
-
-  const ended = (isPatient: boolean) => {
-    if (isPatient) patientCalls -= 1;
-    if (isClosing && deadlines.size === 0) idle.resolve();
-  };
 
   const make = (
     args: readonly string[],
@@ -278,7 +249,7 @@ function createCalls({ now, send, onAnswer, onSilence }: {
           );
           if (timed.expiresAtMs > now()) return deadlines.add(timed);
           isAbandoned = true;
-          ended(isPatient);
+          if (isPatient) patientCalls -= 1;
           onSilence();
           const detail = `no answer within ${deadlineMs} ms`;
           reject(new RedisUnavailableError("deadline", detail));
@@ -286,11 +257,9 @@ function createCalls({ now, send, onAnswer, onSilence }: {
       };
       if (isPatient) patientCalls += 1;
       deadlines.add(timed);
-      const settle = (
-        error: RedisUnavailableError | RedisReplyError | null,
-      ): void => {
+      const settle = (error: Error | null) => {
         deadlines.remove(timed);
-        ended(isPatient);
+        if (isPatient) patientCalls -= 1;
         onAnswer(error);
       };
       send(args).then((reply) => {
@@ -301,8 +270,7 @@ function createCalls({ now, send, onAnswer, onSilence }: {
         resolve(reply);
       }, (cause) => {
         const error = classifyRedisError(cause);
-        const isLost = error instanceof RedisUnavailableError &&
-          error.mayHaveRun;
+        const isLost = "mayHaveRun" in error && error.mayHaveRun;
         if (!isLost) receivedAtMs = now();
         if (isAbandoned) return isLost ? onAbandoned?.(null) : undefined;
         settle(error);
@@ -316,11 +284,7 @@ function createCalls({ now, send, onAnswer, onSilence }: {
     silentForMs: () => patientCalls > 0 ? 0 : now() - receivedAtMs,
     /** Notes that the server has answered outside of a call. */
     received: () => void (receivedAtMs = now()),
-    /** Resolves when no call is pending, and stops the timer. */
-    async close() {
-      isClosing = true;
-      if (deadlines.size > 0) await idle.promise;
-      deadlines.close();
-    },
+    /** Stops the timer. */
+    close: () => deadlines.close(),
   };
 }

@@ -61,7 +61,8 @@ Deno.test("link carries commands, replies of each type, and error replies, and c
   assert.deepEqual(await link.command(["MGET", "a", "none"]), ["2", null]);
   await assert.rejects(
     link.command(["LPUSH", "a", "x"]),
-    (error) => error instanceof RedisReplyError && error.code === "WRONGTYPE",
+    (error) =>
+      error instanceof RedisReplyError && /^WRONGTYPE /.test(error.message),
   );
   assert.equal(link.state, "ready");
   const running = link.command(["INCR", "a"]);

@@ -16,7 +16,7 @@ import {
 } from "../../tests/support/wait_for.ts";
 import { RedisUnavailableError } from "./errors.ts";
 import type { RedisLink } from "./link.ts";
-import { Dialer } from "./connection.ts";
+import { findMaster } from "./connection.ts";
 
 const DEADLINE_MS = 100;
 /** A late timer of a busy machine, and what a call waits behind others. */
@@ -122,7 +122,7 @@ Deno.test("findMaster() follows more than half of the sentinels, and without the
       using group = lyingSentinels(named);
       const sentinels = { name: "gateway", servers: group.servers };
       const address = { url: "redis://sentinels", sentinels };
-      const find = () => new Dialer().findMaster(address);
+      const find = () => findMaster(address);
       if (expected === null) {
         return await assert.rejects(find(), /none of 3 sentinels/);
       }

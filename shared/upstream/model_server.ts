@@ -19,7 +19,6 @@ import {
 } from "./request_encoder.ts";
 import { readRefusal } from "./refusal.ts";
 
-/** Options of {@link ModelServer}. */
 export interface ModelServerOptions {
   config: BackendConfig;
   /** The model's name for callers. */
@@ -35,19 +34,20 @@ export interface ModelServerOptions {
 export interface ServerRequest {
   encode: RequestEncoder;
   body: string | Uint8Array;
-  call: Pick<BackendCall, "requestId" | "traceparent">;
-  /** Ends the request when it aborts. */
-  signal: AbortSignal;
+  call: BackendCall;
+  /** Ends the request when it aborts. Default: that of the call. */
+  signal?: AbortSignal;
   /** Whether the answer must begin within `first_token_ms`, and not only end in time. */
   mustBeginSoon: boolean;
   /** How long all of it may take. Default: `total_ms`. */
-  totalMs?: number;
+  totalMs?: number | undefined;
   /** The statuses that are answers, and not refusals. Default: 200. */
-  statuses?: readonly number[];
+  statuses?: readonly number[] | undefined;
 }
 
 /** A response that is no refusal, of which the head was read. */
 export interface ServerResponse {
+  server: ModelServer;
   head: ResponseHead;
   connection: HttpConnection;
   deadlines: AttemptDeadlines;
@@ -57,83 +57,81 @@ export interface ServerResponse {
 export class ModelServer {
   readonly config: BackendConfig;
   readonly redact: Redact;
-  /** Up to and including `/v1`, without a slash at the end. */
-  readonly baseUrl: URL;
   readonly now: MonotonicNow;
+  /** Up to and including `/v1`, without a slash at the end. */
+  readonly #baseUrl: URL;
   readonly #apiKey: string | null;
   readonly #client: HttpClient;
 
-  constructor(options: ModelServerOptions) {
-    const { config, apiKey, publicModel } = options;
+  /** Throws an Error if the key cannot be sent. */
+  constructor({ config, apiKey, publicModel, ...options }: ModelServerOptions) {
     this.config = config;
-    this.baseUrl = new URL(config.base_url);
     this.now = options.now;
+    this.#baseUrl = new URL(config.base_url);
     this.#apiKey = apiKey;
     this.#client = new HttpClient(
-      options.connect ?? createConnect(this.baseUrl),
+      options.connect ?? createConnect(this.#baseUrl),
       config.deadlines.connect_ms,
     );
     this.redact = createRedact({
       secrets: [apiKey ?? "", ...Object.values(config.headers)],
-      baseUrl: this.baseUrl,
+      baseUrl: this.#baseUrl,
       model: { theirs: config.model, ours: publicModel },
     });
+    // Refuses the key now, and not with the first request.
+    this.encoder("", {});
   }
 
-  /** Encodes requests to a URL of this server. Throws an Error if the key cannot be sent. */
+  /** Encodes requests, by default `POST` of JSON, to a path below the base URL or to another URL of this server. */
   encoder(
-    url: URL,
-    options: Omit<RequestOptions, "apiKey" | "headers">,
-    /** Further headers of this request. */
-    more: RequestOptions["headers"] = {},
+    to: string | URL,
+    {
+      method = "POST",
+      accept = "application/json",
+      contentType = method === "POST" ? "application/json" : null,
+      headers,
+    }: Partial<Omit<RequestOptions, "apiKey">>,
   ): RequestEncoder {
-    const headers = { ...this.config.headers, ...more };
+    const url = typeof to === "string"
+      ? new URL(`${this.config.base_url}${to}`)
+      : to;
     return createRequestEncoder(url, {
-      ...{ ...options, apiKey: this.#apiKey, headers },
+      ...{ method, accept, contentType, apiKey: this.#apiKey },
+      headers: { ...this.config.headers, ...headers },
     });
   }
 
   /** A URL that the server has sent, relative or not; null if it is on another server, which is never asked. */
   ownUrl(address: string): URL | null {
-    const url = URL.parse(address, `${this.baseUrl.href}/`);
-    return url?.origin === this.baseUrl.origin ? url : null;
-  }
-
-  /** Encodes `POST` requests with a JSON body to a path below the base URL. */
-  jsonEncoder(path: string, accept: string): RequestEncoder {
-    const url = new URL(`${this.config.base_url}${path}`);
-    const contentType = "application/json";
-    return this.encoder(url, { method: "POST", accept, contentType });
+    const url = URL.parse(address, `${this.#baseUrl.href}/`);
+    return url?.origin === this.#baseUrl.origin ? url : null;
   }
 
   /** Sends a request and returns what `read` makes of the response. */
   async exchange<Result>(
-    { encode, body, call, signal, mustBeginSoon, ...more }: ServerRequest,
+    request: ServerRequest,
     read: (response: ServerResponse) => Promise<Result>,
   ): Promise<Result> {
-    const times = this.config.deadlines;
-    const { totalMs = times.total_ms, statuses = [200] } = more;
-    const deadlines = new AttemptDeadlines(
-      this.now,
-      signal,
-      totalMs,
-    );
+    const { encode, body, call, signal = call.signal } = request;
+    const { connect_ms, first_token_ms, total_ms } = this.config.deadlines;
+    const { totalMs = total_ms, statuses = [200] } = request;
+    const deadlines = new AttemptDeadlines(this.now, signal, totalMs);
     let connection: HttpConnection | null = null;
     let isDone = false;
     try {
       deadlines.throwIfEnded();
       connection = await this.#client.connection(deadlines);
-      if (mustBeginSoon) deadlines.arm("firstToken", times.first_token_ms);
+      if (request.mustBeginSoon) deadlines.arm("firstToken", first_token_ms);
       else deadlines.rest();
       const head = await connection.exchange(encode(body, call), deadlines);
       if (!statuses.includes(head.status)) {
-        deadlines.arm("betweenTokens", times.connect_ms);
+        deadlines.arm("betweenTokens", connect_ms);
         throw await readRefusal(head, connection, this.redact);
       }
       if (!/^(identity)?$/.test(head.contentEncoding)) {
         throw invalidAnswer("Unsupported content coding");
       }
-      const result = await read({ head, connection, deadlines });
+      const result = await read({ server: this, head, connection, deadlines });
       isDone = true;
       return result;
     } finally {

@@ -39,10 +39,14 @@ export interface JobCost {
   usage: Usage | null;
 }
 
-export interface JobOptions {
-  message: JobMessage;
-  requestId: string;
+/** Whom a frame is for. */
+export interface FrameTarget {
   edgeId: string;
+  requestId: string;
+}
+
+export interface JobOptions extends FrameTarget {
+  message: JobMessage;
 }
 
 /** How a job ended, for the log and the metrics. Final once its slot is free. */
@@ -51,7 +55,7 @@ export interface JobReport {
   outcome: "complete" | "failed" | "cancelled";
   /** Absent when its request never arrived. */
   model?: string;
-  errorCode?: string;
+  errorCode?: string | undefined;
   cancelReason?: CancelReason;
   promptTokens?: number;
   completionTokens: number;
@@ -63,37 +67,30 @@ export interface JobReport {
 export interface JobHost {
   family: WorkerFamily;
   workerId: string;
-  /**
-   * Runs a request of one of the worker's models on its backends. Rejects with an
-   * `UpstreamError`, with any error once the signal has aborted, or with an error of
-   * ours.
-   */
+  /** Runs a request of one of the worker's models on its backends. Rejects with an `UpstreamError`, with any error once the signal has aborted, or with an error of ours. */
   run(request: JobRequest, call: JobCall): Promise<JobCost>;
+  models: ReadonlySet<string>;
   now: MonotonicNow;
-  steadyNow: MonotonicNow;
   wallNow: WallNow;
   log: Log;
-  models: ReadonlySet<string>;
+  steadyNow: MonotonicNow;
   /** Counts bytes of uploads that jobs hold. False if there is no room for them. */
   growUploads(bytes: number): boolean;
-  /** Sends a frame of a job to its edge. Must not throw. */
-  sendFrame(job: JobOptions, frame: Uint8Array): void;
+  /** Sends a frame to the edge of a job. Must not throw. */
+  sendFrame(to: FrameTarget, frame: Uint8Array): void;
   /** The backend has finished, so the slot is free. */
   onSlotFree(report: JobReport): void;
   /** The edge has the whole answer or no longer needs it, so the job can be forgotten. */
   onFinished(job: Job): void;
 }
 
-export function corruptedRequest(): ApiError {
-  const message = "The request was corrupted in transit.";
-  return new ApiError("internal_error", message);
-}
+export const corruptedRequest = (): ApiError =>
+  new ApiError("internal_error", "The request was corrupted in transit.");
 
 const MS_PER_SECOND = 1000;
 const encoder = new TextEncoder();
 
 export class Job {
-  readonly options: JobOptions;
   /** The worker passes control records and the state of the bus to it directly. */
   readonly sender: StreamSender;
   readonly #host: JobHost;
@@ -110,11 +107,10 @@ export class Job {
   /** A frame was sent, from which the edge knows that the job was accepted. */
   #hasSpoken = false;
 
-  constructor(options: JobOptions, host: JobHost) {
+  constructor(readonly options: JobOptions, host: JobHost) {
     const { message: { upload, attempt, traceparent }, requestId } = options;
     const { workerId } = host;
-    this.#body = upload === true ? new UploadAssembly() : null;
-    this.options = options;
+    this.#body = upload ? new UploadAssembly() : null;
     this.#host = host;
     this.#startedAtMs = this.#lastPieceAtMs = host.now();
     this.#report = { outcome: "complete", completionTokens: 0, durationMs: 0 };
@@ -135,9 +131,9 @@ export class Job {
       },
       writable: () => this.#resume(),
       finished: (outcome, reason) => {
+        if (reason !== null) this.#report.cancelReason = reason;
         if (outcome !== "acked") {
-          if (reason !== null) this.#report.cancelReason = reason;
-          this.stop(new ApiError("worker_lost", "The request was cancelled."));
+          this.stop("worker_lost", "The request was cancelled.");
         }
         host.onFinished(this);
       },
@@ -146,9 +142,7 @@ export class Job {
 
   /** Runs the request, or waits for its pieces. Unless `mustAccept`, the next tick accepts it, if need be. */
   start(mustAccept: boolean): void {
-    if (mustAccept || this.#body !== null) {
-      this.sender.accept(this.#host.steadyNow());
-    }
+    if (mustAccept || this.#body !== null) this.#accept();
     const { request } = this.options.message;
     if (request !== undefined) void this.#run(request, []);
   }
@@ -160,21 +154,21 @@ export class Job {
     this.#lastPieceAtMs = this.#host.now();
     if (!this.#growUploads(piece.bytes.length)) {
       const message = "No worker has room for this upload at the moment.";
-      return this.#stop("overloaded", message);
+      return this.stop("overloaded", message);
     }
     const added = body.add(piece);
     if (added === "invalid") {
-      return this.#stop("worker_lost", "Part of the request was corrupted.");
+      return this.stop("worker_lost", "Part of the request was corrupted.");
     }
     acknowledge();
     if (added !== "complete") return;
-    if (body.request === null) return this.stop(corruptedRequest());
     this.#body = null;
     void this.#run(body.request, body.files);
   }
 
-  /** Stops the backend, or the wait for the request. The edge sends `error` to the client. */
-  stop(error: ApiError): void {
+  /** Stops the backend, or the wait for the request. The edge sends the error to the client. */
+  stop(code: ErrorCode, message: string): void {
+    const error = new ApiError(code, message);
     this.#abort.abort(error);
     this.#resume(); // The run may be waiting for a slow client.
     if (this.#body === null) return;
@@ -183,28 +177,26 @@ export class Job {
   }
 
   onTick(nowMs: number): void {
-    if (!this.#hasSpoken) this.sender.accept(this.#host.steadyNow());
+    if (!this.#hasSpoken) this.#accept();
     if (nowMs - this.#startedAtMs >= this.options.message.deadlineMs) {
-      this.#stop("deadline_exceeded", "The request took too long.");
+      this.stop("deadline_exceeded", "The request took too long.");
     }
     const silentMs = nowMs - this.#lastPieceAtMs;
     // The edge bounds the time of an upload: its client decides when pieces come.
     if (this.#body !== null && silentMs >= UPLOAD_LIMITS.totalMs) {
-      this.#stop("worker_lost", "The request did not arrive in time.");
+      this.stop("worker_lost", "The request did not arrive in time.");
     }
     this.sender.onTick(this.#host.steadyNow());
   }
 
-  #stop(code: ErrorCode, message: string): void {
-    this.stop(new ApiError(code, message));
+  #accept(): void {
+    this.sender.accept(this.#host.steadyNow());
   }
 
   /** Calls the backend and sends its answer. Never rejects. */
-  async #run(
-    request: JobRequest,
-    files: readonly UploadedFile[],
-  ): Promise<void> {
+  async #run(request: JobRequest | null, files: readonly UploadedFile[]) {
     try {
+      if (request === null) throw corruptedRequest();
       // A request that arrived in pieces was accepted before its model was known.
       if (!this.#host.models.has(request.model)) {
         const message = "No worker runs this model at the moment.";
@@ -227,18 +219,14 @@ export class Job {
     }
   }
 
-  #write(
-    part: string | Uint8Array,
-    tokens: number,
-  ): Promise<void> | undefined {
+  #write(part: string | Uint8Array, tokens: number) {
     this.#report.completionTokens = tokens;
-    if (part.length === 0) return undefined;
+    if (part.length === 0) return;
     this.#report.firstByteMs ??= this.#elapsedMs();
     const bytes = typeof part === "string" ? encoder.encode(part) : part;
     this.sender.write(bytes, tokens, this.#host.steadyNow());
-    if (this.sender.isWritable || this.sender.isFinished) return undefined;
-    this.#room ??= Promise.withResolvers<void>();
-    return this.#room.promise;
+    if (this.sender.isWritable || this.sender.isFinished) return;
+    return (this.#room ??= Promise.withResolvers()).promise;
   }
 
   #setCost(usage: Usage | null, tokens: number): void {
@@ -255,8 +243,7 @@ export class Job {
     const error = known instanceof ApiError ? known : this.#ourFault(cause);
     const retryable = !(error instanceof UpstreamError);
     const { completionTokens: tokens } = this.#report;
-    this.#report.outcome = "failed";
-    this.#report.errorCode = error.code;
+    Object.assign(this.#report, { outcome: "failed", errorCode: error.code });
     if (this.sender.isFinished) {
       // A single frame that is never repeated: an edge that has cancelled no longer
       // reads the answer, but charges for the tokens generated.
@@ -273,44 +260,38 @@ export class Job {
   }
 
   /** The error for an unexpected one, of which the client learns nothing. */
-  #ourFault(cause: unknown): ApiError {
+  #ourFault(error: unknown): ApiError {
     const requestId = publicRequestId(this.options.requestId);
-    this.#host.log.error("job_fault", { requestId, error: cause });
-    return new ApiError(
-      "internal_error",
-      "The server had an error while processing your request. Please try again.",
-    );
+    this.#host.log.error("job_fault", { requestId, error });
+    const message =
+      "The server had an error while processing your request. Please try again.";
+    return new ApiError("internal_error", message);
   }
 
   /** Reports how the job ended to the log, the trace and the worker. */
   #freeSlot(): void {
     const { requestId, edgeId, message: { attempt } } = this.options;
+    const { log, family } = this.#host;
     const report = this.#report;
     report.durationMs = this.#elapsedMs();
     this.#growUploads(-this.#uploadBytes);
     // An answer that has just ended is not acknowledged yet: here, finished means cancelled.
     if (this.sender.isFinished) {
-      report.outcome = "cancelled";
-      delete report.errorCode;
+      Object.assign(report, { outcome: "cancelled", errorCode: undefined });
     }
-    const { log } = this.#host;
+    const { completionTokens, ...rest } = report;
+    const [logged, traced] = family === "chat"
+      ? ["completionTokens", "gen_ai.usage.output_tokens"]
+      : ["units", "gateway.units"];
     if (report.outcome !== "complete" || log.isSampled(requestId)) {
       const ids = { requestId: publicRequestId(requestId), edgeId, attempt };
-      const { completionTokens, ...rest } = report;
-      const made = this.#host.family === "chat"
-        ? { completionTokens }
-        : { units: completionTokens };
-      log.info("job", { ...ids, ...rest, ...made });
+      log.info("job", { ...ids, ...rest, [logged]: completionTokens });
     }
     this.#span.end({
       "gateway.outcome": report.outcome,
       "gen_ai.request.model": report.model ?? "",
       "gen_ai.usage.input_tokens": report.promptTokens ?? 0,
-      [
-        this.#host.family === "chat"
-          ? "gen_ai.usage.output_tokens"
-          : "gateway.units"
-      ]: report.completionTokens,
+      [traced]: completionTokens,
     }, report.errorCode);
     this.#host.onSlotFree(report);
   }

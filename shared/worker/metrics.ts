@@ -1,5 +1,4 @@
 /** The Prometheus metrics of the worker. A job is counted once, at its end. */
-import type { RejectReason } from "../bus/frame.ts";
 import { unitLabel } from "../keys/limiter_state.ts";
 import type { Catalog } from "../models/catalog.ts";
 import { UNIT_OF_KIND } from "../models/kinds.ts";
@@ -94,8 +93,7 @@ export function createWorkerMetrics(
 ) {
   const metrics = registry.record(WORKER_METRICS);
   return {
-    rejected: (reason: RejectReason) => metrics.jobRejects.with(reason).add(),
-    wokeUp: () => metrics.wakeUps.add(),
+    ...metrics,
     ended(report: JobReport): void {
       const { model = "", outcome, errorCode = "" } = report;
       metrics.jobs.with(model, outcome, errorCode).add();
@@ -105,11 +103,6 @@ export function createWorkerMetrics(
         ? metrics.jobTokens.with(model)
         : metrics.jobUnits.with(model, unitLabel(unit));
       made.add(report.completionTokens);
-    },
-    /** The edge has the whole answer, or no longer needs it. */
-    finished(sender: { framesSent: number; framesRepeated: number }): void {
-      metrics.framesSent.add(sender.framesSent);
-      metrics.framesRepeated.add(sender.framesRepeated);
     },
     attempted(model: string, report: AttemptReport): void {
       const { backend, outcome, durationMs, firstTokenMs } = report;

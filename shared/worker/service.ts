@@ -1,5 +1,5 @@
 /** The life of a worker service: bus, backends, jobs, drain. */
-import { setTimeout } from "node:timers/promises";
+import { setTimeout as delay } from "node:timers/promises";
 import { connectBus } from "../bus/link_nats.ts";
 import type { JobRequest } from "../bus/job.ts";
 import type { WorkerFamily } from "../bus/subjects.ts";
@@ -90,9 +90,7 @@ async function start<Backend extends PoolBackend>(
     wallNow,
     log,
     schedule: (flush, waitMs) =>
-      waitMs === 0
-        ? void setImmediate(flush)
-        : void setTimeout(waitMs).then(flush),
+      void (waitMs === 0 ? setImmediate(flush) : setTimeout(flush, waitMs)),
     metrics,
   });
   const ticker = setInterval(() => worker.tick(), WORKER_TICK_MS);
@@ -124,36 +122,31 @@ function createPools<Backend extends PoolBackend>(
   createBackend: WorkerServiceOptions<Backend>["createBackend"],
   onAttempt: (model: string, report: AttemptReport) => void,
 ): ReadonlyMap<string, BackendPool<Backend>> {
-  const createPool = ({ id, backends }: ModelConfig) =>
+  const now = monotonicNow;
+  const createPool = ({ id: publicModel, backends }: ModelConfig) =>
     new BackendPool({
-      backends: backends.map((config) =>
-        createBackend({
-          config,
-          publicModel: id,
-          apiKey: backendKeys.get(config.api_key_env ?? "") ?? null,
-          now: monotonicNow,
-        })
-      ),
-      now: monotonicNow,
+      backends: backends.map((config) => {
+        const apiKey = backendKeys.get(config.api_key_env ?? "") ?? null;
+        return createBackend({ config, publicModel, apiKey, now });
+      }),
+      now,
       random: Math.random,
-      sleep: (ms, signal) => setTimeout(ms, undefined, { signal }),
-      onAttempt: (report) => onAttempt(id, report),
+      sleep: (ms, signal) => delay(ms, undefined, { signal }),
+      onAttempt: (report) => onAttempt(publicModel, report),
     });
-  return new Map(
-    [...catalog.values()].map((model) => [model.id, createPool(model)]),
-  );
+  return new Map([...catalog].map(([id, model]) => [id, createPool(model)]));
 }
 
 function logAttempt(log: Log, model: string, report: AttemptReport): void {
   const { error, firstTokenMs, ...rest } = report;
   const requestId = publicRequestId(report.requestId);
-  const line = { ...rest, firstTokenMs: firstTokenMs ?? undefined };
+  const at = { ...rest, firstTokenMs: firstTokenMs ?? undefined };
+  const line = { ...at, requestId, model };
   // Neither a client that left nor an invalid request is the backend's fault.
   if (/^(success|aborted|request)$/.test(report.outcome)) {
-    return log.debug("backend_attempt", { ...line, requestId, model });
+    return log.debug("backend_attempt", line);
   }
   // The error of a model server, without our own stack trace, which would not help.
   const cause = error instanceof UpstreamError ? error.logText : error;
-  const fields = { ...line, requestId, model, error: cause };
-  log.warn("backend_attempt_failed", fields);
+  log.warn("backend_attempt_failed", { ...line, error: cause });
 }

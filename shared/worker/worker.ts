@@ -11,7 +11,6 @@ import {
   type RejectReason,
 } from "../bus/frame.ts";
 import {
-  BEAT_VERSION,
   decodeJob,
   decodePiece,
   encodeWorkerBeat,
@@ -34,19 +33,17 @@ import {
   lastToken,
   parseEdgeStreamSubject,
   workerBeatSubject,
-  workerQueue,
 } from "../bus/subjects.ts";
 import { DISPATCH_LIMITS, UPLOAD_LIMITS } from "../limits.ts";
-import { ApiError } from "../openai/error.ts";
 import { SteadyClock } from "../process/clock.ts";
 import { settlesWithin } from "../process/serve.ts";
-import { Job, type JobHost, type JobOptions } from "./job.ts";
+import { type FrameTarget, Job, type JobHost } from "./job.ts";
 import type { WorkerMetrics } from "./metrics.ts";
 
 export interface WorkerDependencies extends
-  Pick<
+  Omit<
     JobHost,
-    "family" | "workerId" | "models" | "run" | "now" | "wallNow" | "log"
+    "steadyNow" | "growUploads" | "sendFrame" | "onSlotFree" | "onFinished"
   > {
   bus: Pick<
     BusLink,
@@ -73,20 +70,23 @@ const ABORT_MS = 1_000;
 
 const EMPTY = new Uint8Array(0);
 
-/** Whom a frame is for. */
-type FrameTarget = Pick<JobOptions, "edgeId" | "requestId">;
-
 export class Worker {
   inFlight = 0;
   isDraining = false;
   readonly #dependencies: WorkerDependencies;
-  readonly #jobs = new Map<string, Job>();
   readonly #host: JobHost;
+  /** By request id, until their edges have the whole answers. */
+  readonly #jobs = new Map<string, Job>();
   readonly #edgeSeenAtMs = new Map<string, number>();
   readonly #jobSubscriptions: BusSubscription[] = [];
   readonly #clock: SteadyClock;
   readonly #flow: FlowWatch;
-  /** Frames that will be published in a moment, by edge. */
+  /**
+   * Frames that will be published together at the end of this turn of the event loop,
+   * by edge. When many jobs run, a token waits a moment for more, so that one message
+   * carries a dozen: messages, here, in the bus and at the edge, are most of the cost
+   * of a token.
+   */
   readonly #outbox: Outbox<FrameOf<Uint8Array>>;
   /** Set until a flush proves that all jobs that piled up during a stall have been read. */
   #isWaking = false;
@@ -118,7 +118,8 @@ export class Worker {
         this.#uploadBytes = total;
         return true;
       },
-      sendFrame: (job, frame) => this.#sendFrame(job, frame),
+      sendFrame: ({ edgeId, requestId }, frame) =>
+        this.#outbox.add(edgeId, [requestId, frame]),
       onSlotFree: (report) => {
         this.inFlight -= 1;
         dependencies.metrics.ended(report);
@@ -138,16 +139,15 @@ export class Worker {
     this.#jobSubscriptions.push(
       bus.subscribe(jobSubject(family, workerId), onJob),
       bus.subscribe(anyWorkerSubject(family), onJob, {
-        queue: workerQueue(family),
+        queue: `${family}-worker`,
       }),
     );
     const control = controlSubject(family, workerId);
     bus.subscribe(control, (m) => this.#onControl(m));
     bus.subscribe(bodyWildcard(family, workerId), (m) => this.#onPiece(m));
-    bus.subscribe(
-      edgeBeatWildcard,
-      ({ subject }) => this.#onEdgeSeen(lastToken(subject)),
-    );
+    bus.subscribe(edgeBeatWildcard, (m) => {
+      this.#onEdgeSeen(lastToken(m.subject));
+    });
     await bus.flush();
     // The bus flows from here on: losing it before the first tick counts as an outage.
     this.#flow.look();
@@ -158,7 +158,7 @@ export class Worker {
   tick(): void {
     const now = this.#dependencies.now();
     this.#clock.tick();
-    if (now - this.#lastTickMs > DISPATCH_LIMITS.acceptMs) this.#wakeUp();
+    this.#wakeUpAt(now);
     this.#lastTickMs = now;
     if (now - this.#lastBeatMs >= DISPATCH_LIMITS.workerBeatMs) this.#beat(now);
     for (const job of this.#jobs.values()) job.onTick(now);
@@ -197,9 +197,9 @@ export class Worker {
     this.isDraining = true;
     this.#beat(this.#dependencies.now());
     if (!await this.#isIdleWithin(graceMs)) {
-      const message = "The server is shutting down.";
-      const error = new ApiError("server_shutdown", message);
-      for (const job of this.#jobs.values()) job.stop(error);
+      for (const job of this.#jobs.values()) {
+        job.stop("server_shutdown", "The server is shutting down.");
+      }
       await this.#isIdleWithin(ABORT_MS);
     }
     // Not earlier: until now, jobs that still arrived were rejected as `draining`.
@@ -208,16 +208,16 @@ export class Worker {
   }
 
   #onJob({ data, reply = "", subject }: BusMessage): void {
+    const { log, family } = this.#dependencies;
     const target = parseEdgeStreamSubject(reply);
     if (target === null) {
       const message = "A job names no valid subject for its answer";
-      const line = { replySubject: reply, message };
-      return this.#dependencies.log.warn("job_without_reply", line);
+      return log.warn("job_without_reply", { replySubject: reply, message });
     }
     const message = decodeJob(data);
     if (message === null) {
-      const line = { replySubject: reply, message: "A job cannot be read" };
-      return this.#dependencies.log.warn("job_unreadable", line);
+      const message = "A job cannot be read";
+      return log.warn("job_unreadable", { replySubject: reply, message });
     }
     if ("mismatchedAttempt" in message) {
       const { mismatchedAttempt } = message;
@@ -225,40 +225,34 @@ export class Worker {
     }
     const reason = this.#refusal(message);
     if (reason !== null) return this.#reject(target, message.attempt, reason);
-    const mustAccept = subject === anyWorkerSubject(this.#dependencies.family);
-    this.#take({ ...target, message }, mustAccept);
+    const { edgeId, requestId } = target;
+    // May throw, so it comes before anything is counted.
+    const job = new Job({ edgeId, requestId, message }, this.#host);
+    // An edge that sends a request again has abandoned the previous attempt.
+    this.#jobs.get(requestId)?.sender.cancel("not_accepted");
+    this.#jobs.set(requestId, job);
+    this.inFlight += 1;
+    this.#onEdgeSeen(edgeId);
+    job.start(subject === anyWorkerSubject(family));
   }
 
   /** Why this job cannot run here now, or null. */
   #refusal(job: JobMessage): RejectReason | null {
-    const asleepMs = this.#dependencies.now() - this.#lastTickMs;
-    if (asleepMs > DISPATCH_LIMITS.acceptMs) this.#wakeUp();
+    const { now, slots, models } = this.#dependencies;
+    this.#wakeUpAt(now());
     if (this.#isWaking) return "stale";
     if (this.isDraining) return "draining";
-    if (this.inFlight >= this.#dependencies.slots) return "full";
-    const model = job.request?.model;
-    const isKnown = model === undefined ||
-      this.#dependencies.models.has(model);
-    return isKnown ? null : "unknown_model";
+    if (this.inFlight >= slots) return "full";
+    const isUnknown = job.request && !models.has(job.request.model);
+    return isUnknown ? "unknown_model" : null;
   }
 
   #reject(to: FrameTarget, attempt: number, reason: RejectReason): void {
-    this.#dependencies.metrics.rejected(reason);
+    this.#dependencies.metrics.jobRejects.with(reason).add();
     const worker = this.#dependencies.workerId;
     const retryAfterMs = reason === "full" ? FULL_RETRY_MS : null;
     const payload = { worker, reason, retryAfterMs };
-    this.#sendFrame(to, encodeRejectFrame(attempt, payload));
-  }
-
-  #take(options: JobOptions, mustAccept: boolean): void {
-    // May throw, so it comes before anything is counted.
-    const job = new Job(options, this.#host);
-    // An edge that sends a request again has abandoned the previous attempt.
-    this.#jobs.get(options.requestId)?.sender.cancel("not_accepted");
-    this.#jobs.set(options.requestId, job);
-    this.inFlight += 1;
-    this.#onEdgeSeen(options.edgeId);
-    job.start(mustAccept);
+    this.#host.sendFrame(to, encodeRejectFrame(attempt, payload));
   }
 
   #onControl({ data, reply = "" }: BusMessage): void {
@@ -271,57 +265,43 @@ export class Worker {
 
   #onPiece({ data, reply = "", subject }: BusMessage): void {
     const piece = decodePiece(data);
-    if (piece === null) return;
-    this.#jobs.get(lastToken(subject))
-      ?.onPiece(piece, () => this.#publish(reply, EMPTY));
+    const job = this.#jobs.get(lastToken(subject));
+    if (piece) job?.onPiece(piece, () => this.#publish(reply, EMPTY));
   }
 
   #onFinished(job: Job): void {
-    this.#dependencies.metrics.finished(job.sender);
+    const { metrics } = this.#dependencies;
+    metrics.framesSent.add(job.sender.framesSent);
+    metrics.framesRepeated.add(job.sender.framesRepeated);
     const { requestId } = job.options;
     // A second attempt may already have replaced it.
     if (this.#jobs.get(requestId) === job) this.#jobs.delete(requestId);
     if (this.#jobs.size === 0) this.#onIdle?.();
   }
 
-  /** Rejects the jobs that piled up during a stall, which their edges have sent elsewhere by now. */
-  #wakeUp(): void {
-    if (this.#isWaking) return;
+  /** After a stall, rejects the jobs that piled up, which their edges have sent elsewhere by now. */
+  #wakeUpAt(nowMs: number): void {
+    const stalledMs = Math.round(nowMs - this.#lastTickMs);
+    if (stalledMs <= DISPATCH_LIMITS.acceptMs || this.#isWaking) return;
     this.#isWaking = true;
-    this.#dependencies.metrics.wokeUp();
-    this.#dependencies.log.warn("woke_up", {
-      stalledMs: Math.round(this.#dependencies.now() - this.#lastTickMs),
+    const { metrics, log, bus } = this.#dependencies;
+    metrics.wakeUps.add();
+    log.warn("woke_up", {
+      stalledMs,
       message: "This process stood still; it rejects the jobs that piled up",
     });
-    this.#dependencies.bus.flush().catch((error: unknown) =>
+    bus.flush().catch((error: unknown) =>
       // Without the bus no jobs have piled up.
-      this.#dependencies.log.debug("wake_up_flush_failed", { error })
+      log.debug("wake_up_flush_failed", { error })
     ).finally(() => this.#isWaking = false);
   }
 
   #beat(now: number): void {
     this.#lastBeatMs = now;
-    this.#publish(
-      workerBeatSubject(this.#dependencies.workerId),
-      encodeWorkerBeat({
-        version: BEAT_VERSION,
-        family: this.#dependencies.family,
-        slots: this.#dependencies.slots,
-        inFlight: this.inFlight,
-        draining: this.isDraining,
-        models: [...this.#dependencies.models],
-      }),
-    );
-  }
-
-  /**
-   * Sends a frame together with the others of this turn of the event loop, such as
-   * the end of a whole answer. When many jobs run, a token waits a moment for more, so
-   * that one message carries a dozen: messages, here, in the bus and at the edge, are
-   * most of the cost of a token.
-   */
-  #sendFrame({ edgeId, requestId }: FrameTarget, frame: Uint8Array): void {
-    this.#outbox.add(edgeId, [requestId, frame]);
+    const { workerId, family, slots, models } = this.#dependencies;
+    const { inFlight, isDraining: draining } = this;
+    const beat = { family, slots, inFlight, draining, models: [...models] };
+    this.#publish(workerBeatSubject(workerId), encodeWorkerBeat(beat));
   }
 
   #publish(subject: string, payload: Uint8Array): void {

@@ -13,23 +13,20 @@ import {
   jobSubject,
   workerBeatSubject,
 } from "@gateway/shared/bus/subjects";
-import {
-  encodeAccept,
-  encodeFrame,
-  FrameType,
-} from "@gateway/shared/bus/frame";
+import { encodeFrame, encodeJson, FrameType } from "@gateway/shared/bus/frame";
 import { ask, begin, endsAs } from "../support/chat_outcome.ts";
 import {
+  chat,
   type MiniEdge,
   startMiniCluster,
-  TEST_KEY,
 } from "../support/mini_cluster.ts";
+import { connectTo } from "../support/fake_model_server.ts";
 import { event } from "../support/model_answers.ts";
 import {
   answerOf,
-  connectTo,
   finishes,
   hello,
+  type ScriptedModelServer,
   scriptedModelServer,
   STREAM_HEAD,
   text,
@@ -45,6 +42,12 @@ const BUS_UNAVAILABLE = {
   errorCode: "bus_unavailable",
   retryAfter: "1",
 } as const;
+
+async function serves(edge: MiniEdge, backend: ScriptedModelServer) {
+  const { call, outcome } = await begin(edge, backend, {});
+  call.end();
+  await endsAs(outcome, { kind: "complete" });
+}
 
 Deno.test("a frozen bus: answers pause, no edge or worker is considered dead", async () => {
   await using cluster = await startMiniCluster();
@@ -91,9 +94,7 @@ Deno.test("the bus down for too long: every request ends, and new ones succeed w
   assert.equal(edge.settlements().length, 3);
   await nats.restart();
   await until(() => edge.link.isConnected && worker.link.isConnected);
-  const again = await begin(edge, backend, {});
-  again.call.end();
-  assert.equal((await again.outcome).kind, "complete");
+  await serves(edge, backend);
 });
 
 Deno.test("a request whose time is over ends wherever it stands", async () => {
@@ -107,11 +108,8 @@ Deno.test("a request whose time is over ends wherever it stands", async () => {
   const queued = ask(edge, {});
   const errorCode = "deadline_exceeded";
   const late = { kind: "http_error", status: 504 } as const;
-  await endsAs(streamed.outcome, {
-    kind: "sse_error",
-    errorCode,
-    content: "a",
-  });
+  const cut = { kind: "sse_error", content: "a" } as const;
+  await endsAs(streamed.outcome, { ...cut, errorCode });
   await endsAs(whole.outcome, { ...late, errorCode });
   // Its own time runs out, or a slot came free just before.
   await endsAs(queued, late);
@@ -167,7 +165,6 @@ Deno.test("garbage on every subject harms nothing", async () => {
   const { answered, outcome, call } = await begin(edge, backend);
   call.say(text("a"));
   await answered;
-  const random = seededRandom(5);
   const requestId = "0".repeat(32);
   const subjects = [
     anyWorkerSubject("chat"),
@@ -181,26 +178,27 @@ Deno.test("garbage on every subject harms nothing", async () => {
   ];
   const beat = encodeFrame(
     { type: FrameType.BEAT, sequence: 9, attempt: 1, tokens: 1 },
-    encodeAccept("stranger"),
+    encodeJson({ worker: "stranger" }),
   );
   const texts = ["", "{", "null", '{"version":1,"attempt":1,"deadlineMs":9}'];
+  const random = seededRandom(5);
+  const below = (bound: number) => Math.floor(random() * bound);
   const payloads = [
     beat,
     Uint8Array.of(2, ...new Uint8Array(19), beat.length, ...beat),
     ...texts.map((json) => new TextEncoder().encode(json)),
     ...Array.from({ length: 50 }, () =>
       Uint8Array.from(
-        { length: Math.floor(random() * 100) },
-        (_, at) =>
-          at === 0 ? 1 + Math.floor(random() * 2) : Math.floor(random() * 256),
+        { length: below(100) },
+        (_, at) => at === 0 ? 1 + below(2) : below(256),
       )),
   ];
+  const replies = [edgeStreamSubject(edge.id, requestId, 1), "nonsense"];
   for (const payload of payloads) {
     for (const subject of subjects) {
-      edge.link.publish(subject, payload, {
-        reply: edgeStreamSubject(edge.id, requestId, 1),
-      });
-      edge.link.publish(subject, payload, { reply: "nonsense" });
+      for (const reply of replies) {
+        edge.link.publish(subject, payload, { reply });
+      }
     }
   }
   await edge.link.flush();
@@ -208,9 +206,7 @@ Deno.test("garbage on every subject harms nothing", async () => {
   call.end(usageOf(2));
   await endsAs(outcome, { kind: "complete", content: "ab" });
   await cluster.idle();
-  const next = await begin(edge, backend, {});
-  next.call.end();
-  assert.equal((await next.outcome).kind, "complete");
+  await serves(edge, backend);
 });
 
 Deno.test("a client that reads nothing stops its own backend and no other", async () => {
@@ -219,32 +215,20 @@ Deno.test("a client that reads nothing stops its own backend and no other", asyn
   let said = 0;
   const chunk = "x".repeat(4_000);
   await cluster.addWorker({
-    connect: connectTo(async function* ({ seed }) {
-      yield STREAM_HEAD;
-      if (seed !== 1) {
-        yield [text("Hello"), ...finishes(1, usageOf(1))].map(event).join("");
-      } else {
-        while (true) {
-          await sleep(0);
-          said += chunk.length;
-          yield event(text(chunk));
-        }
+    connect: connectTo(function* ({ body }) {
+      const isEndless = JSON.parse(body).seed === 1;
+      yield { send: STREAM_HEAD };
+      while (isEndless) {
+        yield { pauseMs: 0 };
+        said += chunk.length;
+        yield { send: event(text(chunk)) };
       }
+      const hello = [text("Hello"), ...finishes(1, usageOf(1))];
+      yield { send: hello.map(event).join("") };
+      yield { close: true };
     }),
   });
-  const { hostname, port } = new URL(edge.baseUrl);
-  const reader = await Deno.connect({ hostname, port: Number(port) });
-  const body = JSON.stringify({
-    model: "neutral-3.7-plus",
-    messages: [{ role: "user", content: "x" }],
-    stream: true,
-    seed: 1,
-  });
-  await reader.write(new TextEncoder().encode(
-    `POST /v1/chat/completions HTTP/1.1\r\nhost: ${hostname}\r\n` +
-      `authorization: Bearer ${TEST_KEY}\r\ncontent-type: application/json\r\n` +
-      `content-length: ${body.length}\r\n\r\n${body}`,
-  ));
+  const reader = await chat(edge, { stream: true, seed: 1 });
   let before = -1;
   await waitFor(async () => {
     before = said;
@@ -258,6 +242,6 @@ Deno.test("a client that reads nothing stops its own backend and no other", asyn
     assert.equal((await ask(edge, {})).kind, "complete");
   }
   assert.ok(watch.ms < 2_000, `others took ${watch.ms} ms`);
-  reader.close();
+  await reader.body?.cancel();
   await cluster.idle();
 });

@@ -1,34 +1,29 @@
 /**
  * Guarantee: OpenAI's SDK makes, watches, downloads, changes and deletes videos through
- * the gateway as it does with OpenAI, and each is counted once.
+ * the gateway as it does with OpenAI. What a video costs, and who may see it:
+ * `services/edge-auth/videos/videos_test.ts`.
  */
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import OpenAI, { NotFoundError, RateLimitError } from "openai";
+import { createKey } from "../conformance/context.ts";
 import { validatorOf } from "../support/api_document.ts";
-import { usageCounted } from "../support/admission_fixture.ts";
 import { startCluster } from "../support/cluster.ts";
-import { testRedisLink } from "../support/redis_link.ts";
 import { waitFor } from "../support/wait_for.ts";
 
-const MODEL = "simulated-video-1";
+const VIDEO = { model: "simulated-video-1", prompt: "A red kite" };
 /** Below OpenAI's sizes, so that the film is made soon. */
-const SMALL = "128x128";
+const SMALL: object = { size: "128x128" };
 const isVideo = validatorOf("Video");
 const isList = validatorOf("VideoList");
 
 Deno.test("OpenAI's SDK makes videos through the gateway", async (t) => {
   await using cluster = await startCluster({ edges: 2 });
-  const createKey = async (...more: string[]) => {
-    const options = ["--description", "videos", "--json", ...more];
-    const made = JSON.parse(await cluster.keys("create", ...options));
-    return { id: String(made.id), key: String(made.key) };
-  };
-  const { id: keyId, key: apiKey } = await createKey("--scopes", "video");
+  const { key: apiKey } = await createKey(cluster, "--scopes=video");
   const baseURL = cluster.baseUrl();
   const client = new OpenAI({ baseURL, apiKey, maxRetries: 0 });
   const call = (path: string, init: RequestInit = {}, key = apiKey) =>
-    fetch(`${baseURL}${path}`, {
+    fetch(`${baseURL}/videos${path}`, {
       ...init,
       headers: {
         authorization: `Bearer ${key}`,
@@ -37,8 +32,6 @@ Deno.test("OpenAI's SDK makes videos through the gateway", async (t) => {
         ...Object(init.headers),
       },
     });
-  const create = (body: object) =>
-    call("/videos", { method: "POST", body: JSON.stringify(body) });
   /** Polls at both edges in turn, as a proxy distributes requests. */
   const ended = async (id: string) => {
     let edge = 0;
@@ -48,24 +41,19 @@ Deno.test("OpenAI's SDK makes videos through the gateway", async (t) => {
       const video = await at.videos.retrieve(id);
       assert.ok(isVideo(video), Deno.inspect(video));
       return /^(completed|failed)$/.test(video.status) ? video : undefined;
-    }, { what: `${id} to end`, timeoutMs: 30_000, intervalMs: 200 });
+    }, { what: `${id} to end`, intervalMs: 100 });
   };
   let first = "";
 
-  await t.step("a video is made from words and a picture", async () => {
-    const made = await client.videos.create({
-      ...{ model: MODEL, prompt: "A red kite", seconds: "4" },
-      size: "1280x720",
-    });
+  await t.step("a video is made from words", async () => {
+    const asked = { ...VIDEO, seconds: "4", ...SMALL } as const;
+    const made = await client.videos.create(asked);
     assert.ok(isVideo(made), Deno.inspect(made));
     assert.match(made.id, /^video_[0-9a-f]{32}$/);
-    assert.partialDeepStrictEqual(made, {
-      ...{ model: MODEL, prompt: "A red kite", seconds: "4" },
-      ...{ size: "1280x720", status: "queued", error: null },
-    });
-    const response = await client.videos.downloadContent(made.id)
-      .catch((error: unknown) => error);
-    assert.ok(response instanceof NotFoundError, Deno.inspect(response));
+    const expected = { ...asked, status: "queued", error: null };
+    assert.partialDeepStrictEqual(made, expected);
+    const early = client.videos.downloadContent(made.id);
+    await assert.rejects(early, NotFoundError);
     const video = await ended(made.id);
     assert.equal(video.status, "completed");
     assert.equal(video.progress, 100);
@@ -78,36 +66,28 @@ Deno.test("OpenAI's SDK makes videos through the gateway", async (t) => {
     assert.equal(whole.headers.get("content-type"), "video/mp4");
     const film = Buffer.from(await whole.arrayBuffer());
     assert.equal(film.toString("latin1", 4, 8), "ftyp");
-    assert.equal(whole.headers.get("content-length"), String(film.length));
-    const size = film.length;
-    const rows: [range: string, status: number, from: number, to: number][] = [
-      ["bytes=0-9", 206, 0, 10],
-      ["bytes=100-", 206, 100, size],
-      ["bytes=-7", 206, size - 7, size],
-      ["bytes=0-1,5-6", 200, 0, size],
-      ["lines=1-2", 200, 0, size],
-    ];
-    for (const [range, status, from, to] of rows) {
-      const part = await call(`/videos/${first}/content`, {
-        headers: { range },
-      });
+    const { length } = film;
+    assert.equal(whole.headers.get("content-length"), String(length));
+    const rows: [range: string, status: number, from?: number, to?: number][] =
+      [
+        ["bytes=0-9", 206, 0, 10],
+        ["bytes=100-", 206, 100],
+        ["bytes=-7", 206, length - 7],
+        ["bytes=0-1,5-6", 200],
+        ["lines=1-2", 200],
+        [`bytes=${length}-`, 416],
+      ];
+    for (const [range, status, from = 0, to = length] of rows) {
+      const init = { headers: { range } };
+      const part = await call(`/${first}/content`, init);
       assert.equal(part.status, status, range);
-      const expected = status === 206
-        ? `bytes ${from}-${to - 1}/${size}`
-        : null;
-      assert.equal(part.headers.get("content-range"), expected);
       const bytes = Buffer.from(await part.arrayBuffer());
-      assert.ok(bytes.equals(film.subarray(from, to)), range);
+      if (status === 416) assert.match(`${bytes}`, /"range_not_satisfiable"/);
+      else assert.ok(bytes.equals(film.subarray(from, to)), range);
+      if (status !== 206) continue;
+      const expected = `bytes ${from}-${to - 1}/${length}`;
+      assert.equal(part.headers.get("content-range"), expected);
     }
-    const beyond = { headers: { range: `bytes=${size}-` } };
-    const refused = await call(`/videos/${first}/content`, beyond);
-    assert.equal(refused.status, 416);
-    assert.equal((await refused.json()).error.code, "range_not_satisfiable");
-    const picture = await client.videos.downloadContent(first, {
-      variant: "thumbnail",
-    });
-    assert.equal(picture.headers.get("content-type"), "image/png");
-    await picture.body?.cancel();
   });
 
   await t.step("a video is remixed, listed in pages, deleted", async () => {
@@ -117,22 +97,17 @@ Deno.test("OpenAI's SDK makes videos through the gateway", async (t) => {
     const photo = await client.videos.downloadContent(first, {
       variant: "thumbnail",
     });
-    const file = new File([await photo.arrayBuffer()], "a.png", {
-      type: "image/png",
-    });
+    const type = photo.headers.get("content-type") ?? "";
+    assert.equal(type, "image/png");
+    const file = new File([await photo.arrayBuffer()], "a.png", { type });
     const third = await client.videos.create({
-      ...{ model: MODEL, prompt: "It flies away", input_reference: file },
-      size: "1280x720",
+      ...{ ...VIDEO, input_reference: file, ...SMALL },
     });
     const ids: string[] = [];
     for await (const { id } of client.videos.list({ limit: 2 })) ids.push(id);
     assert.deepEqual(ids, [third.id, remix.id, first]);
-    const page = await call(`/videos?order=asc&limit=1&after=${first}`);
-    const list = await page.json();
+    const list = await (await call("?order=asc&limit=1")).json();
     assert.ok(isList(list), Deno.inspect(list));
-    assert.partialDeepStrictEqual(list, {
-      ...{ first_id: remix.id, last_id: remix.id, has_more: true },
-    });
     assert.deepEqual(await client.videos.delete(third.id), {
       ...{ id: third.id, object: "video.deleted", deleted: true },
     });
@@ -142,146 +117,72 @@ Deno.test("OpenAI's SDK makes videos through the gateway", async (t) => {
   });
 
   await t.step("what is wrong is refused in OpenAI's form", async () => {
-    const video = { model: MODEL, prompt: "A kite" };
-    const noVideo = (await createKey("--scopes", "chat")).key;
+    const { key: noVideo } = await createKey(cluster, "--scopes=chat");
+    const create = (change: object) => {
+      const body = JSON.stringify({ ...VIDEO, ...change });
+      return call("", { method: "POST", body });
+    };
     const reference = (image_url: string) =>
-      create({ ...video, input_reference: { image_url } });
+      create({ input_reference: { image_url } });
     const form = (name: string, value: string | File) => {
       const body = new FormData();
-      for (const [field, text] of Object.entries(video)) {
+      for (const [field, text] of Object.entries(VIDEO)) {
         body.append(field, text);
       }
       body.append(name, value);
-      return call("/videos", { method: "POST", body });
+      return call("", { method: "POST", body });
     };
     const large = new File([new Uint8Array(20 * 2 ** 20 + 1)], "a.png");
-    const rows: [() => Promise<Response>, unknown[]][] = [
-      [() => create({ ...video, seconds: "0" }), [400, "seconds"]],
-      [() => create({ ...video, seconds: 4.5 }), [400, "seconds"]],
-      [() => create({ ...video, seconds: "5" }), [400, "seconds"]],
-      [() => create({ ...video, size: "wide" }), [400, "size"]],
-      [() => create({ ...video, prompt: " " }), [400, "prompt"]],
-      [() => create({ model: MODEL }), [400, "prompt"]],
-      [() => create({ ...video, model: "none" }), [404, null]],
-      [() => create({ ...video, model: "simulated-image-1" }), [404, null]],
-      [() => reference("http://127.0.0.1/a.png"), [
-        400,
-        "input_reference.image_url",
-      ]],
-      [() => reference("data:image/png;base64,!"), [
-        400,
-        "input_reference.image_url",
-      ]],
-      [() => form("input_reference", "a text"), [400, "input_reference"]],
-      [() => form("input_reference", large), [413, null]],
-      [() => form("size", "huge"), [400, "size"]],
-      [() => create({ ...video, prompt: "[simulator: error 503]" }), [
-        503,
-        null,
-      ]],
-      [() => call("/videos?limit=101"), [400, "limit"]],
-      [() => call("/videos?order=up"), [400, "order"]],
-      [() => call(`/videos?after=${"x".repeat(9)}`), [400, "after"]],
-      [() => call(`/videos/${first}/content?variant=all`), [400, "variant"]],
-      [() => call(`/videos/${first}/remix`, { method: "POST", body: "{}" }), [
-        400,
-        "prompt",
-      ]],
-      [() => call(`/videos/${first}`, {}, noVideo), [403, null]],
-      [() => call(`/videos/${first}`, { method: "PUT" }), [405, null]],
-      [() => call("/videos/video_none"), [404, null]],
-      [() => call(`/videos/video_${"0".repeat(32)}`), [404, null]],
+    const remix = { method: "POST", body: "{}" };
+    const rows: [Promise<Response>, refusal: string][] = [
+      [create({ seconds: "0" }), "400 seconds"],
+      [create({ seconds: 4.5 }), "400 seconds"],
+      [create({ seconds: "5" }), "400 seconds"],
+      [create({ size: "wide" }), "400 size"],
+      [create({ prompt: " " }), "400 prompt"],
+      [create({ prompt: undefined }), "400 prompt"],
+      [create({ model: "none" }), "404 null"],
+      [create({ model: "simulated-image-1" }), "404 null"],
+      [reference("http://127.0.0.1/a.png"), "400 input_reference.image_url"],
+      [reference("data:image/png;base64,!"), "400 input_reference.image_url"],
+      [form("input_reference", "a text"), "400 input_reference"],
+      [form("input_reference", large), "413 null"],
+      [form("size", "huge"), "400 size"],
+      [create({ prompt: "[simulator: error 503]" }), "503 null"],
+      [call("?limit=101"), "400 limit"],
+      [call("?order=up"), "400 order"],
+      [call("?after=xxxxxxxxx"), "400 after"],
+      [call(`/${first}/content?variant=all`), "400 variant"],
+      [call(`/${first}/remix`, remix), "400 prompt"],
+      [call(`/${first}`, {}, noVideo), "403 null"],
+      [call(`/${first}`, { method: "PUT" }), "405 null"],
+      [call("/video_none"), "404 null"],
     ];
-    for (const [ask, expected] of rows) {
-      const response = await ask();
-      const text = await response.text();
-      const { error } = JSON.parse(text);
-      assert.deepEqual([response.status, error.param ?? null], expected, text);
+    for (const [asked, refusal] of rows) {
+      const response = await asked;
+      const { error: { param, message } } = await response.json();
+      assert.equal(`${response.status} ${param ?? null}`, refusal, message);
     }
-    const ignored = await create({ ...video, size: SMALL, unknown: true });
+    const ignored = await create({ ...SMALL, unknown: true });
     assert.equal(ignored.status, 200);
     await client.videos.delete((await ignored.json()).id);
   });
 
-  await t.step("another owner's video is an unknown one", async () => {
-    await cluster.owners("invite", "other@example.com");
-    const { key } = await createKey(
-      ...["--scopes", "video", "--owner", "other@example.com"],
-    );
-    const unknown = await call(`/videos/video_${"0".repeat(32)}`, {}, key);
-    const body = await unknown.text();
-    for (const part of ["", "/content"]) {
-      const response = await call(`/videos/${first}${part}`, {}, key);
-      assert.equal(response.status, 404);
-      assert.equal(await response.text(), body);
-    }
-    const deleting = await call(`/videos/${first}`, { method: "DELETE" }, key);
-    assert.equal(deleting.status, 404);
-    await deleting.body?.cancel();
-    const { data } = await (await call("/videos", {}, key)).json();
-    assert.deepEqual(data, []);
-    // The owner's other keys have them, and outlive the one that made them.
-    const sister = await createKey("--scopes", "video");
-    const seen = await call(`/videos/${first}`, {}, sister.key);
-    assert.equal((await seen.json()).status, "completed");
-  });
-
-  await t.step(
-    "limits count a video until it ends, on every edge",
-    async () => {
-      const { key } = await createKey(
-        ...["--scopes", "video", "--video-jobs", "1"],
-        ...["--video-seconds-per-day", "12"],
-      );
-      const at = (edge: number) =>
-        new OpenAI({
-          ...{ baseURL: cluster.baseUrl(edge), apiKey: key, maxRetries: 0 },
-        }).videos;
-      const film = (seconds: "4" | "8" | "12") => ({
-        ...{ model: MODEL, prompt: "A kite", seconds },
-        size: SMALL as "1280x720",
-      });
-      const isRefused = (says: RegExp) => (error: unknown) => {
-        assert.ok(error instanceof RateLimitError, Deno.inspect(error));
-        assert.match(error.message, says);
-        return true;
-      };
-      const { id } = await at(0).create(film("12"));
-      const slots = isRefused(/video seconds per day|videos at the same time/);
-      await assert.rejects(at(1).create(film("4")), slots);
-      await at(1).delete(id);
-      const made = await at(0).create(film("8"));
-      await assert.rejects(
-        at(1).create(film("4")),
-        isRefused(/at the same time/),
-      );
-      await waitFor(
-        async () => (await at(1).retrieve(made.id)).status === "completed",
-        { what: "the film", timeoutMs: 30_000, intervalMs: 200 },
-      );
-      const seconds = isRefused(/video seconds per day/);
-      await assert.rejects(at(0).create(film("8")), seconds);
-      await at(1).delete((await at(0).create(film("4"))).id);
-    },
-  );
-
-  await t.step("each is counted once, also if nobody asks", async () => {
-    const redis = testRedisLink({ url: cluster.state.redis_url });
-    await redis.ready(5_000);
-    const world = { command: (...line: string[]) => redis.command(line) };
-    const names = await world.command("KEYS", `use:*:${keyId}:*`);
-    const [, owner = ""] = /\{(\w+)\}/.exec(String(names)) ?? [];
-    const seconds = async () =>
-      (await usageCounted(world, { ownerId: owner, keyId })).videoSeconds;
-    assert.equal(await seconds(), 8);
-    const response = await create({
-      ...{ model: MODEL, prompt: "Nobody looks", size: SMALL },
+  await t.step("a limit counts a video on every edge", async () => {
+    const options = ["--scopes=video", "--video-jobs=1"];
+    const { key: apiKey } = await createKey(cluster, ...options);
+    const [one, other] = [0, 1].map((edge) => {
+      const baseURL = cluster.baseUrl(edge);
+      return new OpenAI({ baseURL, apiKey, maxRetries: 0 }).videos;
     });
-    assert.equal(response.status, 200);
-    await response.body?.cancel();
-    await waitFor(async () => await seconds() === 12, {
-      ...{ what: "the seconds of all films", timeoutMs: 40_000 },
+    const small = { ...VIDEO, ...SMALL };
+    const made = await one?.create(small);
+    await assert.rejects(async () => await other?.create(small), (error) => {
+      assert.ok(error instanceof RateLimitError, Deno.inspect(error));
+      assert.match(error.message, /videos at the same time/);
+      return true;
     });
-    await redis.close();
+    await other?.delete(made?.id ?? "");
+    assert.equal((await other?.create(small))?.status, "queued");
   });
 });

@@ -1,4 +1,3 @@
-import { Buffer } from "node:buffer";
 import {
   KEY_FIELDS,
   type Limits,
@@ -11,17 +10,16 @@ import {
 import {
   dayLimitField,
   LIMITER_EPOCH_MS,
+  LIMITER_FIELDS,
   parseUsageField,
   USAGE_KINDS,
   type UsageKind,
   type UsageUnit,
 } from "@gateway/shared/keys/limiter_state";
-import type { Log } from "@gateway/shared/process/log";
-import type { RedisLink } from "@gateway/shared/redis/link";
-import type { RedisScript } from "@gateway/shared/redis/script";
+import type { RedisLink, RedisLinkOptions } from "@gateway/shared/redis/link";
 import { startRedisServer } from "./redis_server.ts";
 import { testRedisLink } from "./redis_link.ts";
-import { waitFor } from "./wait_for.ts";
+import { until } from "./wait_for.ts";
 
 /** Properties of a key for a test. Defaults: enabled, chat and models, all models, no limits. */
 export interface KeyOptions {
@@ -37,6 +35,7 @@ export interface KeyOptions {
 
 /** A redis-server with keys in it and links to it. */
 export type RedisWorld = Awaited<ReturnType<typeof startRedisWorld>>;
+type Commands = Pick<RedisWorld, "command">;
 
 const PATIENT_MS = 30_000;
 
@@ -50,22 +49,17 @@ export const DONE = {
 /** What the first key calls the data. */
 export const STORE_NAME = `sto_${"s".repeat(20)}`;
 
+/** `config` has the lines of a redis.conf; the rest is for its links. */
 export async function startRedisWorld(
-  options: {
-    /** Lines of a redis.conf. */
-    config?: string[];
-    log?: Log;
-    scripts?: readonly RedisScript[];
-  } = {},
+  { config = [], ...ofLinks }:
+    & { config?: string[] }
+    & Partial<RedisLinkOptions> = {},
 ) {
-  const redis = await startRedisServer({
-    config: options.config?.join("\n") ?? "",
-  });
+  const redis = await startRedisServer({ config: config.join("\n") });
   const links: RedisLink[] = [];
   /** Opens a further link, as another process would. */
   const open = async (url = redis.url) => {
-    const { config: _, ...ofLink } = options;
-    const link = testRedisLink({ url }, ofLink);
+    const link = testRedisLink({ url }, ofLinks);
     links.push(link);
     await link.ready(PATIENT_MS);
     return link;
@@ -74,50 +68,36 @@ export async function startRedisWorld(
   const link = await open();
   /** Waits for the server if it is away, for as long as a busy machine needs. */
   const command = async (...args: string[]): Promise<unknown> => {
-    await waitFor(() => link.state === "ready", { what: "the test's link" });
+    await until(() => link.state === "ready");
     return await link.command(args, { deadlineMs: PATIENT_MS });
+  };
+  const setHash = async (name: string, fields: Record<string, string>) => {
+    const words = Object.entries(fields).flat();
+    if (words.length > 0) await command("HSET", name, ...words);
   };
   let keyCount = 0;
   return {
     ...{ redis, link, open, command },
     async addKey(key: KeyOptions = {}): Promise<Principal> {
       const number = String(keyCount++).padStart(20, "0");
-      const principal = {
-        keyId: `key_${number}`,
-        ownerId: key.owner ?? `own_${number}`,
-      };
+      const ownerId = key.owner ?? `own_${number}`;
+      const principal = { keyId: `key_${number}`, ownerId };
       await command("SET", STORE_KEY, STORE_NAME, "NX");
-      await command(
-        "HSET",
-        recordKey(principal),
-        ...Object.entries({
-          [KEY_FIELDS.state]: key.state ?? "enabled",
-          [KEY_FIELDS.scopes]: key.scopes ?? "chat,models",
-          [KEY_FIELDS.models]: key.models ?? "",
-          [KEY_FIELDS.expiresAtMs]: String(key.expiresAtMs ?? 0),
-          ...limitFields(key.limits),
-        }).flat(),
-      );
-      const owner = {
+      await setHash(recordKey(principal), {
+        [KEY_FIELDS.state]: key.state ?? "enabled",
+        [KEY_FIELDS.scopes]: key.scopes ?? "chat,models",
+        [KEY_FIELDS.models]: key.models ?? "",
+        [KEY_FIELDS.expiresAtMs]: String(key.expiresAtMs ?? 0),
+        ...limitFields(key.limits),
+      });
+      await setHash(ownerLimitsKey(ownerId), {
         ...key.ownerLimits && limitFields(key.ownerLimits),
         ...key.ownerState && { [KEY_FIELDS.state]: key.ownerState },
-      };
-      if (Object.keys(owner).length > 0) {
-        await command(
-          "HSET",
-          ownerLimitsKey(principal.ownerId),
-          ...Object.entries(owner).flat(),
-        );
-      }
+      });
       return principal;
     },
-    async setKey(principal: Principal, fields: Record<string, string>) {
-      await command(
-        "HSET",
-        recordKey(principal),
-        ...Object.entries(fields).flat(),
-      );
-    },
+    setKey: (principal: Principal, fields: Record<string, string>) =>
+      setHash(recordKey(principal), fields),
     /** The server's clock, Unix ms. */
     async time() {
       const reply = await link.command(["TIME"]);
@@ -139,24 +119,22 @@ export async function scriptCalls(world: RedisWorld): Promise<number> {
 
 function limitFields(limits: Partial<Limits> = {}): Record<string, string> {
   const fields: Readonly<Record<string, string>> = KEY_FIELDS;
+  const all = Object.entries({ ...UNLIMITED, ...limits });
   return Object.fromEntries(
-    Object.entries({ ...UNLIMITED, ...limits })
-      .map(([name, limit]) => [fields[name] ?? name, String(limit)]),
+    all.map(([name, limit]) => [fields[name] ?? name, String(limit)]),
   );
 }
 
-/** Sums of all usage counters of a key. */
-export type UsageCounted = Record<UsageKind, number>;
+/** Sums of all usage counters of a key, over all days and hours. */
+export type UsageCounted = Awaited<ReturnType<typeof usageCounted>>;
 
-/** Adds up what is counted for a key, over all days and hours. */
 export async function usageCounted(
-  world: Pick<RedisWorld, "command">,
+  world: Commands,
   { ownerId, keyId }: Principal,
-): Promise<UsageCounted> {
+) {
   const sums = new Map<string, number>();
   const names = await world.command("KEYS", `use:{${ownerId}}:${keyId}:*`);
-  if (!Array.isArray(names)) throw new Error("KEYS answers an array");
-  for (const name of names) {
+  for (const name of Array.isArray(names) ? names : []) {
     const flat = await world.command("HGETALL", String(name));
     if (!Array.isArray(flat)) throw new Error("HGETALL answers an array");
     for (let at = 0; at < flat.length; at += 2) {
@@ -178,30 +156,24 @@ export async function usageCounted(
   };
 }
 
-/** The packed limiter state, times as Unix ms. */
-export interface LimiterState {
-  lastAtMs: number;
-  requestsTatMs: number;
-  tokensTatMs: number;
-  day: number;
-  dayTokens: number;
-  requestsPerMinute: number;
-  tokensPerMinute: number;
+/** The doubles that a field of a hash is packed of. Null: there is none. */
+async function readDoubles(world: Commands, key: string, field: string) {
+  // Packed bytes do not survive being read as text.
+  const script = `local s = redis.call('HGET', KEYS[1], ARGV[1])
+    return s and string.format(string.rep('%.17g ', #s / 8),
+      struct.unpack('<' .. string.rep('d', #s / 8), s))`;
+  const text = await world.command("EVAL", script, "1", key, field);
+  return typeof text === "string" ? text.trim().split(" ").map(Number) : null;
 }
 
+/** The packed limiter state, times as Unix ms. */
+export type LimiterState = NonNullable<Awaited<ReturnType<typeof readState>>>;
+
 /** Reads the packed state of a `lim:` key. Null: there is none. */
-export async function readState(
-  world: Pick<RedisWorld, "command">,
-  key: string,
-): Promise<LimiterState | null> {
-  // Packed bytes do not survive being read as text: the server writes them as hex.
-  const script = `local s = redis.call('HGET', KEYS[1], 's')
-    return s and (s:gsub('.', function (c) return string.format('%02x', c:byte()) end))`;
-  const hex = await world.command("EVAL", script, "1", key);
-  if (typeof hex !== "string") return null;
-  const bytes = Buffer.from(hex, "hex");
-  const at = (index: number) => bytes.readDoubleLE(index * 8);
-  return {
+export async function readState(world: Commands, key: string) {
+  const doubles = await readDoubles(world, key, LIMITER_FIELDS.state);
+  const at = (index: number) => doubles?.[index] ?? NaN;
+  return doubles && {
     lastAtMs: at(0) + LIMITER_EPOCH_MS,
     requestsTatMs: at(1) + LIMITER_EPOCH_MS,
     tokensTatMs: at(2) + LIMITER_EPOCH_MS,
@@ -213,42 +185,27 @@ export async function readState(
 }
 
 /** Reads what is counted of a unit in a `lim:` key. Null: nothing yet. */
-export async function readUnits(
-  world: Pick<RedisWorld, "command">,
-  key: string,
-  unit: UsageUnit,
-): Promise<{ day: number; count: number } | null> {
-  const script = `local u = redis.call('HGET', KEYS[1], ARGV[1])
-    return u and string.format('%d %d', struct.unpack('<dd', u))`;
-  const field = dayLimitField(unit);
-  const text = await world.command("EVAL", script, "1", key, field);
-  if (typeof text !== "string") return null;
-  const [day = NaN, count = NaN] = text.split(" ").map(Number);
-  return { day, count };
+export async function readUnits(world: Commands, key: string, unit: UsageUnit) {
+  const doubles = await readDoubles(world, key, dayLimitField(unit));
+  return doubles && { day: doubles[0], count: doubles[1] };
 }
 
 /** Writes the packed state of a `lim:` key. */
 export async function writeState(
-  world: RedisWorld,
+  world: Commands,
   key: string,
   state: LimiterState,
 ): Promise<void> {
   const script = `redis.call('HSET', KEYS[1], 's',
     struct.pack('<ddddddd', unpack(ARGV)))`;
-  const relative = (ms: number) => String(ms - LIMITER_EPOCH_MS);
-  await world.command(
-    "EVAL",
-    script,
-    "1",
-    key,
-    relative(state.lastAtMs),
-    relative(state.requestsTatMs),
-    relative(state.tokensTatMs),
-    String(state.day),
-    String(state.dayTokens),
-    String(state.requestsPerMinute),
-    String(state.tokensPerMinute),
-  );
+  const { lastAtMs, requestsTatMs, tokensTatMs, day, dayTokens } = state;
+  const times = [lastAtMs, requestsTatMs, tokensTatMs];
+  const { requestsPerMinute, tokensPerMinute } = state;
+  const doubles = [
+    ...times.map((ms) => ms - LIMITER_EPOCH_MS),
+    ...[day, dayTokens, requestsPerMinute, tokensPerMinute],
+  ];
+  await world.command("EVAL", script, "1", key, ...doubles.map(String));
 }
 
 /**

@@ -14,12 +14,6 @@ export function validatorOf(name: string): (value: unknown) => boolean {
   return (value) => check(value) === true;
 }
 
-/** What of a refusal tells its rule. */
-interface Refused {
-  code: string | null;
-  param: string | null;
-}
-
 /** A lone surrogate in JSON text. */
 const SURROGATE = /\\ud[89a-f]/;
 const isUnclean = (body: unknown) =>
@@ -55,7 +49,10 @@ export const RULE_NAMES: readonly string[] = [
 const takesRequest = validatorOf("ChatCompletionRequest");
 
 /** The rule that allows the refusal of a request; null if the schema refuses it, too. */
-export function ruleBehind(body: unknown, { code, param }: Refused) {
+export function ruleBehind(
+  body: unknown,
+  { code, param }: { code: string | null; param: string | null },
+) {
   if (!takesRequest(body)) return null;
   const [rule] =
     RULES.find(([, codes, params, isBroken = () => true]) =>

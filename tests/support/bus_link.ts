@@ -6,7 +6,7 @@ import {
 } from "@gateway/shared/bus/link_nats";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { createRecordingLog } from "./recording_log.ts";
-import { waitFor } from "./wait_for.ts";
+import { until, waitFor } from "./wait_for.ts";
 
 /** A link of a test: closed with it, and remembering what happened to it. */
 export type TestLink = Awaited<ReturnType<typeof connectTestLink>>;
@@ -20,14 +20,8 @@ export async function connectTestLink(
   options: Partial<Omit<BusOptions, "servers" | "log">> = {},
 ) {
   const log = createRecordingLog();
-  const link = await connectBus({
-    name: "test",
-    now: monotonicNow,
-    random: () => 0,
-    ...options,
-    servers,
-    log,
-  });
+  const defaults = { name: "test", now: monotonicNow, random: () => 0 };
+  const link = await connectBus({ ...defaults, ...options, servers, log });
   /** Every event and every error of the server so far, oldest first. */
   const events: BusEvent[] = [];
   const errors: Error[] = [];
@@ -39,10 +33,9 @@ export async function connectTestLink(
     ...{ link, log, events, errors },
     /** Waits until it is connected again, and returns what the log says of it. */
     async reconnected() {
-      const { server, outageMs } = await waitFor(
-        () => log.find("bus_reconnected"),
-        { what: "the return of the link" },
-      );
+      const what = "the return of the link";
+      const isBack = () => log.find("bus_reconnected");
+      const { server, outageMs } = await waitFor(isBack, { what });
       return { server, outageMs: Number(outageMs) };
     },
     [Symbol.asyncDispose]: () => link.close(),
@@ -50,6 +43,5 @@ export async function connectTestLink(
 }
 
 /** Waits until messages flow. */
-export async function isReady(link: BusLink): Promise<void> {
-  await waitFor(() => link.isReady, { what: "a link that is ready" });
-}
+export const isReady = (link: BusLink): Promise<void> =>
+  until(() => link.isReady);

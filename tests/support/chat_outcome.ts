@@ -21,35 +21,43 @@ export async function outcomeOf(
   answered: Promise<Response>,
 ): Promise<ChatOutcome> {
   const outcome: ChatOutcome = {
-    kind: "broken",
-    status: null,
-    content: "",
-    errorCode: null,
-    retryAfter: null,
+    ...{ kind: "broken", status: null, content: "" },
+    ...{ errorCode: null, retryAfter: null },
   };
-  let response: Response;
+  // It left, or was cut off before any answer.
+  const response = await answered.catch(() => null);
+  if (response === null) return outcome;
+  const { status, headers } = response;
+  outcome.status = status;
+  outcome.retryAfter = headers.get("retry-after");
+  const decoder = new TextDecoder();
+  let text = "";
+  let isWhole = true;
   try {
-    response = await answered;
+    for await (const bytes of response.body ?? []) {
+      text += decoder.decode(bytes, { stream: true });
+    }
   } catch {
-    return outcome; // It left, or was cut off before any answer.
+    isWhole = false; // The connection ended first.
   }
-  outcome.status = response.status;
-  outcome.retryAfter = response.headers.get("retry-after");
-  const type = response.headers.get("content-type") ?? "";
-  const { text, isWhole } = await readText(response);
-  if (type.startsWith("text/event-stream")) readEvents(text, isWhole, outcome);
-  else if (isWhole) readBody(text, outcome);
+  if (headers.get("content-type")?.startsWith("text/event-stream")) {
+    readEvents(text, outcome);
+    if (isWhole) assert.notEqual(outcome.kind, "broken", "no end");
+  } else if (isWhole) {
+    const { error, choices = [] } = JSON.parse(text);
+    outcome.kind = status === 200 ? "complete" : "http_error";
+    outcome.errorCode = error?.code ?? null;
+    const contents: string[] = choices.map(
+      ({ message }: { message: { content: string | null } }) => message.content,
+    );
+    outcome.content = contents.join("|");
+  }
   return outcome;
 }
 
 /** Sends a chat request and reads its answer to the end. */
-export function ask(
-  edge: MiniEdge,
-  body: object,
-  init: { signal?: AbortSignal } = {},
-): Promise<ChatOutcome> {
-  return outcomeOf(chat(edge, body, init));
-}
+export const ask = (...request: Parameters<typeof chat>) =>
+  outcomeOf(chat(...request));
 
 /** Waits for the end of a request, and fails when it is another one in what is given. */
 export async function endsAs(
@@ -72,55 +80,23 @@ export async function begin(
   return { answered, outcome, call };
 }
 
-async function readText(response: Response) {
-  const decoder = new TextDecoder();
-  let text = "";
-  try {
-    for await (const bytes of response.body ?? []) {
-      text += decoder.decode(bytes, { stream: true });
-    }
-    return { text, isWhole: true };
-  } catch {
-    return { text, isWhole: false }; // The connection ended first.
-  }
-}
-
-function readEvents(
-  text: string,
-  isWhole: boolean,
-  outcome: ChatOutcome,
-): void {
+function readEvents(text: string, outcome: ChatOutcome): void {
   const contents: string[] = [];
-  const events = text.split("\n\n");
-  events.pop(); // Nothing, or an event that was cut.
-  for (const event of events) {
+  // Behind the last one is nothing, or an event that was cut.
+  for (const event of text.split("\n\n").slice(0, -1)) {
     if (event.startsWith(":")) continue;
     assert.ok(event.startsWith("data: "), event);
     assert.equal(outcome.kind, "broken", "nothing follows the last event");
     const data = event.slice("data: ".length);
-    if (data === "[DONE]") {
-      outcome.kind = "complete";
-      continue;
-    }
-    const chunk = JSON.parse(data);
-    if (chunk.error !== undefined) {
+    const { error, choices } = data === "[DONE]" ? {} : JSON.parse(data);
+    if (data === "[DONE]") outcome.kind = "complete";
+    else if (error !== undefined) {
       outcome.kind = "sse_error";
-      outcome.errorCode = chunk.error.code;
-      continue;
+      outcome.errorCode = error.code;
     }
-    for (const { index, delta } of chunk.choices) {
+    for (const { index, delta } of choices ?? []) {
       contents[index] = (contents[index] ?? "") + (delta.content ?? "");
     }
-    outcome.content = contents.join("|");
   }
-  if (isWhole) assert.notEqual(outcome.kind, "broken", "an end without a word");
-}
-
-function readBody(text: string, outcome: ChatOutcome): void {
-  const body = JSON.parse(text);
-  outcome.kind = outcome.status === 200 ? "complete" : "http_error";
-  outcome.errorCode = body.error?.code ?? null;
-  const choices: { message: { content: string | null } }[] = body.choices ?? [];
-  outcome.content = choices.map(({ message }) => message.content ?? "")
-    .join("|");
+  outcome.content = contents.join("|");
 }

@@ -22,36 +22,43 @@ export interface ClusterState extends UpState {
   api_key: string;
 }
 
-export interface ClusterOptions {
-  /** Another checkout of this repository, with the same keys in Redis. */
-  root?: string;
-  edges?: number;
-  workers?: number;
-  /** Added to the environment of every service. */
-  env?: Record<string, string>;
-}
-
 export type Cluster = Awaited<ReturnType<typeof startCluster>>;
 
 const ROOT = new URL("../..", import.meta.url).pathname;
 const START_TIMEOUT_MS = 60_000;
 
 /** Starts a cluster and waits until it serves. */
-export async function startCluster(options: ClusterOptions = {}) {
-  const { root = ROOT } = options;
+export async function startCluster(options: {
+  /** Another checkout of this repository, with the same keys in Redis. */
+  root?: string;
+  edges?: number;
+  workers?: number;
+  /** Added to the environment of every service. */
+  env?: Record<string, string>;
+} = {}) {
+  const { root = ROOT, edges = 1, workers = 1 } = options;
+  await using starting = new AsyncDisposableStack();
   const directory = await Deno.makeTempDir({ prefix: "gateway_test_" });
-  const stateFile = `${directory}/run/up.json`;
+  starting.defer(() => Deno.remove(directory, { recursive: true }));
+  const logFiles = `${directory}/run/logs`;
+  await Deno.mkdir(logFiles, { recursive: true });
+  /** Everything the services logged. */
+  const logs = async () => {
+    let text = "";
+    for await (const { name } of Deno.readDir(logFiles)) {
+      text += await Deno.readTextFile(`${logFiles}/${name}`);
+    }
+    return text;
+  };
+  starting.defer(async () =>
+    assertNoKeys(await logs(), "the logs of the services")
+  );
   const launcher = startProcess({
     command: Deno.execPath(),
     args: [
-      "task",
-      "up",
-      "--port=0",
-      "--console-port=0",
-      `--edges=${options.edges ?? 1}`,
-      `--workers=${options.workers ?? 1}`,
-      `--data-dir=${directory}/data`,
-      `--run-dir=${directory}/run`,
+      ...["task", "up", "--port=0", "--console-port=0"],
+      ...[`--edges=${edges}`, `--workers=${workers}`],
+      ...[`--data-dir=${directory}/data`, `--run-dir=${directory}/run`],
     ],
     cwd: root,
     env: { NO_COLOR: "1", ...options.env },
@@ -61,39 +68,31 @@ export async function startCluster(options: ClusterOptions = {}) {
       throw new Error(`The launcher ended early:\n${launcher.output()}`);
     }
     try {
-      return JSON.parse(await Deno.readTextFile(stateFile));
+      return JSON.parse(await Deno.readTextFile(`${directory}/run/up.json`));
     } catch {
       return undefined; // Not written yet.
     }
   };
-  const end = async () => {
+  starting.defer(async () => {
     if (launcher.isRunning) {
       const state = await readState();
       Deno.kill(state?.pid ?? launcher.pid, "SIGTERM");
     }
     await launcher.exited;
-  };
-  const remove = () => Deno.remove(directory, { recursive: true });
-  let state: ClusterState;
-  try {
-    state = await waitFor(readState, {
-      what: () => `the cluster to start:\n${launcher.output()}`,
-      timeoutMs: START_TIMEOUT_MS,
-      intervalMs: 50,
-    });
-  } catch (error) {
-    await end();
-    await remove();
-    throw error;
-  }
+  });
+  let state = await waitFor(readState, {
+    what: () => `the cluster to start:\n${launcher.output()}`,
+    timeoutMs: START_TIMEOUT_MS,
+    intervalMs: 50,
+  });
+  const running = starting.move();
   return {
     get state() {
       return state;
     },
     /** Base URL of edge `index`, as an SDK takes it. */
     baseUrl: (index = 0) => `${state.edge_urls[index] ?? ""}/v1`,
-    /** Everything the services logged. */
-    logs: () => readLogs(`${directory}/run/logs`),
+    logs,
     /** What `deno task keys … --json` prints for the cluster. */
     keys: (...args: string[]) => runCommand(state, ["keys", ...args]),
     owners: (...args: string[]) => runCommand(state, ["owners", ...args]),
@@ -102,12 +101,7 @@ export async function startCluster(options: ClusterOptions = {}) {
       state = await readState() ?? state;
       return state;
     },
-    [Symbol.asyncDispose]: async () => {
-      await end();
-      const text = await readLogs(`${directory}/run/logs`);
-      await remove();
-      assertNoKeys(text, "the logs of the services");
-    },
+    [Symbol.asyncDispose]: () => running.disposeAsync(),
   };
 }
 
@@ -125,18 +119,9 @@ export async function isReplaced(
 }
 
 /** Process `index` of a service, as of the state last read. */
-export function pidOf(cluster: Cluster, service: string, index = 0): number {
-  const pid = cluster.state.pids[service]?.[index];
-  if (pid === undefined) throw new Error(JSON.stringify(cluster.state.pids));
-  return pid;
-}
-
-async function readLogs(directory: string): Promise<string> {
-  let text = "";
-  for await (const entry of Deno.readDir(directory)) {
-    text += await Deno.readTextFile(`${directory}/${entry.name}`);
-  }
-  return text;
+export function pidOf({ state }: Cluster, service: string, index = 0): number {
+  return state.pids[service]?.[index] ??
+    assert.fail(JSON.stringify(state.pids));
 }
 
 /** Runs a command of `keys` or `owners`; services/key-admin/cli_test.ts has the processes. */
@@ -144,16 +129,13 @@ async function runCommand(state: ClusterState, args: string[]) {
   const command = parseCommand({ keys: KEYS, owners: OWNERS }, args);
   assert.ok(typeof command !== "string", "a command, not a help page");
   const address = { url: state.redis_url };
-  const redis = await connectRedis({
-    ...{ address, log: silentLog, waitMs: START_TIMEOUT_MS },
-  });
+  const waitMs = START_TIMEOUT_MS;
+  const redis = await connectRedis({ address, log: silentLog, waitMs });
   try {
     const defaultLimits = { key: UNLIMITED, owner: UNLIMITED };
-    const now = wallNow;
+    const base = { redis, writer: redis, randomBytes, now: wallNow };
     const { json } = await command.run({
-      ...createStores({
-        ...{ redis, writer: redis, randomBytes, now, defaultLimits },
-      }),
+      ...createStores({ ...base, defaultLimits }),
       sendStop: () => assert.fail("no test stops requests by a command"),
       publicUrl: new URL(state.console_url),
       models: state.models,

@@ -1,5 +1,4 @@
 /** Keys made in a running cluster, and requests with them. */
-import assert from "node:assert/strict";
 import {
   createKeyStore,
   type KeyStore,
@@ -15,14 +14,12 @@ import { testRedisLink } from "./redis_link.ts";
 const ACTOR = { by: "test", ip: "127.0.0.1" };
 const READY_MS = 30_000;
 
+const say = (content: string) => [{ role: "user", content }];
 /** A stream that does not end by itself in the time of a test. */
 export const LONG = {
   stream: true,
   max_tokens: 10_000,
-  messages: [{
-    role: "user",
-    content: "[simulator: 10000 tokens] [simulator: 20 tokens per second]",
-  }],
+  messages: say("[simulator: 10000 tokens] [simulator: 20 tokens per second]"),
 };
 
 /** Sends a chat request to edge number `edge`; it asks for one token where `body` does not say otherwise. */
@@ -31,22 +28,19 @@ export function askCluster(
   value: string,
   edge: number,
   body: object = {},
-  signal?: AbortSignal,
+  signal: AbortSignal | null = null,
 ): Promise<Response> {
-  return postChat(cluster.baseUrl(edge), value, {
-    messages: [{ role: "user", content: "[simulator: 1 token]" }],
-    max_tokens: 1,
-    ...body,
-  }, { signal: signal ?? null });
+  const one = { messages: say("[simulator: 1 token]"), max_tokens: 1 };
+  const init = { signal };
+  return postChat(cluster.baseUrl(edge), value, { ...one, ...body }, init);
 }
 
 /** A store of keys and its connection. */
 export type OpenedStore = Awaited<ReturnType<typeof openStoreAt>>;
 
 /** The code under which keys are changed by the console and the command line. */
-export function openStore({ state }: Cluster): Promise<OpenedStore> {
-  return openStoreAt({ url: state.redis_url }, READY_MS);
-}
+export const openStore = ({ state }: Cluster): Promise<OpenedStore> =>
+  openStoreAt({ url: state.redis_url }, READY_MS);
 
 /** The same on the Redis at an address. */
 export async function openStoreAt(
@@ -54,10 +48,8 @@ export async function openStoreAt(
   deadlineMs: number,
   readyMs = READY_MS,
 ) {
-  const [redis, writer] = [0, 1].map(() =>
-    testRedisLink(address, { deadlineMs })
-  );
-  assert.ok(redis && writer);
+  const open = () => testRedisLink(address, { deadlineMs });
+  const [redis, writer] = [open(), open()];
   await Promise.all([redis.ready(readyMs), writer.ready(readyMs)]);
   return {
     store: createKeyStore({ redis, writer, randomBytes }),
@@ -79,18 +71,15 @@ export async function createStoredKey(
   limits: Partial<Limits> = {},
   settings: Partial<KeySettings> = {},
 ) {
-  const made = await store.create({
-    ownerId,
-    actor: ACTOR,
+  const actor = ACTOR;
+  const { key, value } = await store.create({
+    ...{ ownerId, actor },
     settings: {
-      description: "limits",
-      scopes: ["chat", "models"],
-      models: [],
+      ...{ description: "limits", scopes: ["chat", "models"], models: [] },
       limits: { ...UNLIMITED, ...limits },
       expiresAtMs: null,
       ...settings,
     },
   });
-  const target = { ownerId, keyId: made.key.id, version: null, actor: ACTOR };
-  return { value: made.value, target };
+  return { value, target: { ownerId, keyId: key.id, version: null, actor } };
 }

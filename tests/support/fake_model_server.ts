@@ -1,9 +1,13 @@
 /**
- * A model server for tests, on raw TCP so that it can misbehave: every byte that it
- * sends, and every pause, is in the script of the test. It records its requests and
- * when its clients left.
+ * A model server for tests, on raw TCP or within the process, so that it can
+ * misbehave: every byte that it sends, and every pause, is in the script of the test.
+ * It records its requests and when its clients left.
  */
 import { Buffer } from "node:buffer";
+import type {
+  ByteConnection,
+  Connect,
+} from "@gateway/shared/upstream/http_client";
 import { close } from "./tcp_proxy.ts";
 import { waitFor } from "./wait_for.ts";
 
@@ -19,10 +23,9 @@ export type Step =
   /** Closes the connection. */
   | { close: true };
 
+type Steps = Iterable<Step> | AsyncIterable<Step>;
 /** What the server does for a request. */
-export type Reply = (
-  request: FakeRequest,
-) => Iterable<Step> | AsyncIterable<Step>;
+export type Reply = (request: FakeRequest) => Steps;
 
 /** A request that has been read whole. */
 export class FakeRequest {
@@ -40,15 +43,11 @@ export class FakeRequest {
   constructor(
     /** 1 for the first request of the server. */
     readonly number: number,
-    /** 1 for the first connection of the server. */
-    readonly connection: number,
     head: string,
     readonly body: string,
   ) {
     const [first = "", ...lines] = head.trimEnd().split("\r\n");
-    const [method = "", path = ""] = first.split(" ");
-    this.method = method;
-    this.path = path;
+    [this.method = "", this.path = ""] = first.split(" ");
     this.headers = new Map(lines.map((line): [string, string] => {
       const colon = line.indexOf(":");
       return [line.slice(0, colon).toLowerCase(), line.slice(colon + 1).trim()];
@@ -71,15 +70,6 @@ export class FakeRequest {
   }
 }
 
-/** How a server starts. */
-export interface FakeModelServerOptions {
-  reply: Reply;
-  /** What it does for `GET …/models`, by which `up` finds out whether it answers; not one of its `requests`. */
-  models?: Reply;
-  /** PEM texts; with them the server speaks TLS. */
-  tls?: { cert: string; key: string };
-}
-
 export type FakeModelServer = ReturnType<typeof startFakeModelServer>;
 
 const NO_MODELS = [{
@@ -89,53 +79,36 @@ const BLANK_LINE = "\r\n\r\n";
 const encoder = new TextEncoder();
 
 /** Starts a server on a free port of 127.0.0.1. Disposing of it ends every connection. */
-export function startFakeModelServer(options: FakeModelServerOptions) {
-  const { tls, models = () => NO_MODELS } = options;
+export function startFakeModelServer({ reply, models = () => NO_MODELS, tls }: {
+  reply: Reply;
+  /** What it does for `GET …/models`, by which `up` finds out whether it answers; not one of its `requests`. */
+  models?: Reply;
+  /** PEM texts; with them the server speaks TLS. */
+  tls?: { cert: string; key: string };
+}) {
   const where = { hostname: "127.0.0.1", port: 0 };
   const listener = tls === undefined
     ? Deno.listen(where)
     : Deno.listenTls({ ...where, ...tls });
-  const requests: FakeRequest[] = [];
-  const open = new Set<Deno.Conn>();
-  const running = new Set<Promise<void>>();
-  let connections = 0;
-
-  const accept = async () => {
-    for await (const conn of listener) {
-      connections++;
-      open.add(conn);
-      const done = serve(conn, connections).finally(() => {
-        open.delete(conn);
-        running.delete(done);
-      });
-      running.add(done);
-    }
-  };
-
-  const serve = async (conn: Deno.Conn, connection: number) => {
-    if ("setNoDelay" in conn && typeof conn.setNoDelay === "function") {
-      conn.setNoDelay(true);
-    }
-    let script: Promise<void> = Promise.resolve();
-    let last: FakeRequest | undefined;
-    for await (const { head, body } of requestsOf(conn)) {
-      await script;
-      const number = requests.length + 1;
-      const request = new FakeRequest(number, connection, head, body);
-      last = request;
-      const isProbe = request.method === "GET" &&
-        request.path.endsWith("/models");
-      if (!isProbe) requests.push(request);
-      const reply = isProbe ? models : server.reply;
-      script = run(conn, reply(request), request);
-    }
-    if (last?.isOver === false) last.leave();
-    await script;
-    close(conn);
-  };
-
-  const accepting = accept();
   const port = listener.addr.transport === "tcp" ? listener.addr.port : 0;
+  const requests: FakeRequest[] = [];
+  const open = new Map<Deno.Conn, Promise<void>>();
+  let connections = 0;
+  const replyTo: ReplyTo = (head, body) => {
+    const request = new FakeRequest(requests.length + 1, head, body);
+    if (/^GET \S*\/models /.test(head)) return [request, models(request)];
+    requests.push(request);
+    return [request, server.reply(request)];
+  };
+  const accepting = (async () => {
+    for await (const conn of listener) {
+      if ("setNoDelay" in conn && typeof conn.setNoDelay === "function") {
+        conn.setNoDelay(true);
+      }
+      connections++;
+      open.set(conn, serve(conn, replyTo).finally(() => open.delete(conn)));
+    }
+  })();
   const server = {
     port,
     /** `http://127.0.0.1:<port>/v1`, or `https://localhost:<port>/v1` */
@@ -152,7 +125,7 @@ export function startFakeModelServer(options: FakeModelServerOptions) {
       return open.size;
     },
     /** What to do from the next request on. */
-    reply: options.reply,
+    reply,
     /** The request with this number, as soon as it has come. */
     request: (number: number) =>
       waitFor(() => requests[number - 1], {
@@ -161,28 +134,90 @@ export function startFakeModelServer(options: FakeModelServerOptions) {
       }),
     async [Symbol.asyncDispose]() {
       listener.close();
-      for (const conn of open) close(conn);
-      await accepting;
-      await Promise.all(running);
+      for (const conn of open.keys()) close(conn);
+      await Promise.all([accepting, ...open.values()]);
     },
   };
   return server;
 }
 
+/** Makes connections within the process to a server with this script. A packet is made when the last one has been read. */
+export function connectTo(reply: Reply): Connect {
+  let requests = 0;
+  const replyTo: ReplyTo = (head, body) => {
+    const request = new FakeRequest(++requests, head, body);
+    return [request, reply(request)];
+  };
+  return () => {
+    const up = new TransformStream<Uint8Array, Uint8Array>();
+    const down = new TransformStream<Uint8Array, Uint8Array>();
+    void serve(endOf(up.readable, down.writable), replyTo);
+    return Promise.resolve(endOf(down.readable, up.writable));
+  };
+}
+
+function endOf(
+  readable: ReadableStream<Uint8Array>,
+  writable: WritableStream<Uint8Array>,
+): ByteConnection {
+  const [reader, writer] = [readable.getReader(), writable.getWriter()];
+  // The other side is gone: reads and writes say it.
+  for (const { closed } of [reader, writer]) closed.catch(() => {});
+  let rest = new Uint8Array();
+  return {
+    async read(buffer) {
+      while (rest.length === 0) {
+        const { value, done } = await reader.read();
+        if (done) return null;
+        rest = new Uint8Array(value);
+      }
+      const bytes = Math.min(rest.length, buffer.length);
+      buffer.set(rest.subarray(0, bytes));
+      rest = rest.subarray(bytes);
+      return bytes;
+    },
+    async write(bytes) {
+      await writer.write(bytes.slice());
+      return bytes.length;
+    },
+    close() {
+      reader.cancel().catch(() => {});
+      writer.close().catch(() => {});
+    },
+  };
+}
+
+type ReplyTo = (head: string, body: string) => [FakeRequest, Steps];
+
+/** Answers the requests that a connection brings, one after the other. */
+async function serve(conn: ByteConnection, replyTo: ReplyTo): Promise<void> {
+  let script: Promise<void> = Promise.resolve();
+  let last: FakeRequest | undefined;
+  for await (const { head, body } of requestsOf(conn)) {
+    await script;
+    const [request, steps] = replyTo(head, body);
+    last = request;
+    script = run(conn, steps, request);
+  }
+  if (last?.isOver === false) last.leave();
+  await script;
+  close(conn);
+}
+
 /** Runs a script until it ends or the client leaves. */
-async function run(
-  conn: Deno.Conn,
-  steps: Iterable<Step> | AsyncIterable<Step>,
-  request: FakeRequest,
-): Promise<void> {
-  const isGone = () => request.leftAtMs !== null;
+async function run(conn: ByteConnection, steps: Steps, request: FakeRequest) {
+  const { left } = request;
   for await (const step of steps) {
-    if (isGone()) return;
+    if (request.leftAtMs !== null) return;
     if ("send" in step) {
       if (!await writeAll(conn, step.send, request)) return;
-    } else if ("pauseMs" in step) await pause(step.pauseMs, request.left);
-    else if ("until" in step) await Promise.race([step.until, request.left]);
-    else if ("stall" in step) await request.left;
+    } else if ("pauseMs" in step) {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      const timer = setTimeout(resolve, step.pauseMs);
+      await Promise.race([promise, left]);
+      clearTimeout(timer);
+    } else if ("until" in step) await Promise.race([step.until, left]);
+    else if ("stall" in step) await left;
     else {
       request.isOver = true;
       return close(conn);
@@ -193,7 +228,7 @@ async function run(
 
 /** False when the client is gone. */
 async function writeAll(
-  conn: Deno.Conn,
+  conn: ByteConnection,
   data: string | Uint8Array,
   request: FakeRequest,
 ): Promise<boolean> {
@@ -212,15 +247,8 @@ async function writeAll(
   }
 }
 
-async function pause(ms: number, left: Promise<void>): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  const timer = setTimeout(resolve, ms);
-  await Promise.race([promise, left]);
-  clearTimeout(timer);
-}
-
 /** The requests that a connection brings. */
-async function* requestsOf(conn: Deno.Conn) {
+async function* requestsOf(conn: ByteConnection) {
   const buffer = new Uint8Array(64 * 1024);
   let bytes = Buffer.alloc(0);
   for (;;) {

@@ -21,11 +21,7 @@ import {
   type Principal,
   STORE_KEY,
 } from "@gateway/shared/keys/record";
-import {
-  type CallOptions,
-  createRedisLink,
-  type RedisLink,
-} from "@gateway/shared/redis/link";
+import type { CallOptions, RedisLink } from "@gateway/shared/redis/link";
 import {
   type KeyOptions,
   startRedisWorld,
@@ -34,6 +30,7 @@ import {
 import { startMiniEdge, startMiniWorker } from "./mini_cluster.ts";
 import { startNatsServer } from "./nats_server.ts";
 import { assertNoKeys, createRecordingLog } from "./recording_log.ts";
+import { testRedisLink } from "./redis_link.ts";
 import {
   hello,
   type ModelServer,
@@ -41,7 +38,7 @@ import {
   scriptedModelServer,
 } from "./scripted_model_server.ts";
 import { startTcpProxy, type Toxics } from "./tcp_proxy.ts";
-import { until, waitFor } from "./wait_for.ts";
+import { until } from "./wait_for.ts";
 import { postChat } from "./chat_request.ts";
 
 export type GatedEdge = Awaited<ReturnType<typeof startEdge>>;
@@ -52,11 +49,11 @@ export interface TestKey extends Principal {
   readonly value: string;
 }
 
-export interface GatedClusterOptions {
+interface GatedClusterOptions {
   edges?: number;
   door?: Partial<AppDependencies>;
   /** Default {@link KEY_LIMITS}. */
-  unknownKeysPerSecond?: number;
+  unknownPerSecond?: number;
   /** What the backend does; it says "Hello" if left out. */
   onCall?: (call: ScriptedCall) => void;
   /** Another backend, in place of the scripted one. */
@@ -69,54 +66,38 @@ export interface GatedClusterOptions {
   redisConfig?: string[];
 }
 
-export interface AskOptions {
-  edge?: number;
-  body?: object;
-  signal?: AbortSignal | null;
-}
-
 /** Enough that nothing waits for the worker where a test does not mean it to. */
 const SLOTS = 4_096;
 const PATIENT_MS = 30_000;
 /** A worker has 250 ms to answer an offer: no test with limits is about that. */
 const SLOWER = 8;
 const STOP_MS = 2_000;
+/** Errors too, which JSON leaves out. */
+const WHOLE = { depth: 10, iterableLimit: Infinity, strAbbreviateSize: 1e9 };
 
-export async function startGatedCluster(
-  options: GatedClusterOptions = {},
-) {
+export async function startGatedCluster(options: GatedClusterOptions = {}) {
   await using started = new AsyncDisposableStack();
   const config = options.redisConfig ?? [];
   const world = started.use(await startRedisWorld({ config }));
   const { port } = world.redis;
   await world.command("SET", STORE_KEY, STORE_NAME);
   const nats = started.use(await startNatsServer());
-  const backend = scriptedModelServer(options.onCall ?? hello);
   const servers = [nats.server];
-  started.use(
-    await startMiniWorker({
-      servers,
-      backend: options.runsOn ?? backend,
-      slots: SLOTS,
-      slower: SLOWER,
-    }),
-  );
+  const scripted = scriptedModelServer(options.onCall ?? hello);
+  const backend = options.runsOn ?? scripted;
+  const worker = { servers, backend, slots: SLOTS, slower: SLOWER };
+  started.use(await startMiniWorker(worker));
   const redisPort = () => options.redisAt?.(port) ?? port;
   const start = () => startEdge(started, { servers, redisPort, options });
   const first = await start();
   const edges = [first];
   while (edges.length < (options.edges ?? 1)) edges.push(await start());
   /** Writes whose key a value is. */
-  const nameKey = async (
-    { value }: Pick<TestKey, "value">,
-    principal: Principal,
-  ) => {
-    const pair = `${principal.keyId}:${principal.ownerId}`;
-    await world.command("SET", hashKey(hashKeyValue(value)), pair);
-  };
+  const nameKey = (value: string, { keyId, ownerId }: Principal) =>
+    world.command("SET", hashKey(hashKeyValue(value)), `${keyId}:${ownerId}`);
   const resources = started.move();
   return {
-    ...{ edges, world, backend },
+    ...{ edges, world, backend: scripted, nameKey },
     /** The first of them. */
     edge: first,
     /** Between all edges and Redis. */
@@ -127,31 +108,34 @@ export async function startGatedCluster(
     async addKey(keyOptions?: KeyOptions): Promise<TestKey> {
       const value = mintKey(randomBytes);
       const principal = await world.addKey(keyOptions);
-      await nameKey({ value }, principal);
+      await nameKey(value, principal);
       return { ...principal, value };
     },
-    nameKey,
     /** Sends a chat request to edge `index`. */
     ask: (
-      key: TestKey,
-      { edge = 0, body = {}, signal = null }: AskOptions = {},
-    ) =>
-      postChat(
-        edges[edge]?.baseUrl ?? "",
-        key.value,
-        { max_tokens: 16, ...body },
-        { signal },
-      ),
+      { value }: TestKey,
+      { edge = 0, body = {}, signal = null }: {
+        edge?: number;
+        body?: object;
+        signal?: AbortSignal | null;
+      } = {},
+    ) => {
+      const { baseUrl = "" } = edges[edge] ?? {};
+      return postChat(baseUrl, value, { max_tokens: 16, ...body }, { signal });
+    },
+    /** Gets a path below `/v1` of the first edge. */
+    get: ({ value }: TestKey, path: string) =>
+      fetch(`${first.baseUrl}/${path}`, {
+        headers: { authorization: `Bearer ${value}` },
+      }),
     /** Leases of a key in Redis, dead or alive. */
     leases: async (key: TestKey) =>
       Number(await world.command("ZCARD", leaseKey(key))),
     /** Waits until the key and its owner hold no lease and every edge knows that: all is settled. */
     async settled(key: TestKey, timeoutMs?: number) {
       for (const name of [leaseKey(key), ownerLeaseKey(key.ownerId)]) {
-        await waitFor(async () => await world.command("ZCARD", name) === 0, {
-          what: `no leases in ${name}`,
-          ...(timeoutMs === undefined ? {} : { timeoutMs }),
-        });
+        const isFree = async () => await world.command("ZCARD", name) === 0;
+        await until(isFree, timeoutMs);
       }
       // Redis has settled all of them; its last answers may be on their way.
       await until(() => edges.every(({ limiter }) => limiter.unsettled === 0));
@@ -165,13 +149,6 @@ export async function startGatedCluster(
   };
 }
 
-/** Errors too, which JSON leaves out. */
-const WHOLE: Deno.InspectOptions = {
-  depth: 10,
-  iterableLimit: Infinity,
-  strAbbreviateSize: Infinity,
-};
-
 async function startEdge(
   started: AsyncDisposableStack,
   { servers, redisPort, options }: {
@@ -182,33 +159,21 @@ async function startEdge(
 ) {
   const log = createRecordingLog();
   const proxy = started.use(startTcpProxy(redisPort));
-  const link = createRedisLink({
-    address: { url: `redis://${proxy.server}` },
-    log,
-    now: monotonicNow,
-    random: Math.random,
-    scripts: EDGE_SCRIPTS,
-    probe: LIMITER_PROBE,
-  });
+  const url = `redis://${proxy.server}`;
+  const scripts = { scripts: EDGE_SCRIPTS, probe: LIMITER_PROBE };
+  const link = testRedisLink({ url }, { log, ...scripts });
   started.defer(() => link.close());
   await link.ready(PATIENT_MS);
-  const { redisMsMin = PATIENT_MS } = options;
-  const redis = redisMsMin === 0 ? link : patient(link, redisMsMin);
+  const redis = patient(link, options.redisMsMin ?? PATIENT_MS);
+  const common = { redis, now: monotonicNow, random: Math.random, log };
   let admissions = 0;
-  const clocks = { now: monotonicNow, random: Math.random, log };
-  const keys = createKeyLookup({
-    redis,
-    ...clocks,
-    unknownPerSecond: options.unknownKeysPerSecond ??
-      KEY_LIMITS.unknownPerSecond,
-  });
-  const limiter = new Limiter({ redis, ...clocks });
+  const { unknownPerSecond = KEY_LIMITS.unknownPerSecond } = options;
+  const keys = createKeyLookup({ ...common, unknownPerSecond });
+  const limiter = new Limiter(common);
   const admission = createAdmission({
-    limiter,
-    ...clocks,
-    onUnknown: keys.forget,
-    onDecision: ({ result }) => {
-      if (typeof result !== "string" && result.isAdmitted) admissions += 1;
+    ...{ ...common, limiter, onUnknown: keys.forget },
+    onDecision: (decision) => {
+      if (typeof decision !== "string" && decision.isAdmitted) admissions += 1;
     },
   });
   keys.start();
@@ -216,16 +181,10 @@ async function startEdge(
     keys.stop();
     await limiter.stop(STOP_MS);
   });
-  const edge = started.use(
-    await startMiniEdge({
-      servers,
-      door: { keys, admission, ...options.door },
-      log,
-      slower: SLOWER,
-    }),
-  );
+  const door = { keys, admission, ...options.door };
+  const edge = await startMiniEdge({ servers, door, log, slower: SLOWER });
   return {
-    ...{ ...edge, keys, limiter, redis, log },
+    ...{ ...started.use(edge), keys, limiter, redis, log },
     /** Between this edge and Redis. */
     proxy,
     /** Requests that Redis has admitted. */
@@ -237,10 +196,10 @@ async function startEdge(
 
 /** Gives each call this much time at least. */
 function patient(link: RedisLink, ms: number): RedisLink {
-  const given = (options: CallOptions = {}) => ({
-    ...options,
-    deadlineMs: Math.max(ms, options.deadlineMs ?? 0),
-  });
+  const given = (options: CallOptions = {}) =>
+    ms === 0
+      ? options
+      : { ...options, deadlineMs: Math.max(ms, options.deadlineMs ?? 0) };
   return {
     ...link,
     get state() {

@@ -1,5 +1,5 @@
 import { type RunningProcess, startProcess } from "./process.ts";
-import { sleep, waitFor } from "./wait_for.ts";
+import { sleep, until } from "./wait_for.ts";
 import { findFreePorts } from "../../deploy/up/ports.ts";
 
 const START_TIMEOUT_MS = 30_000;
@@ -12,26 +12,21 @@ const PORT_TAKEN = /address already in use/i;
 export type LocalServer = Awaited<ReturnType<typeof startLocalServer>>;
 
 /** How to start one kind of server. */
-export interface LocalServerOptions {
+interface LocalServerOptions {
   command: string;
   /** A fixed port, or a free one is taken. */
-  port: number | undefined;
+  port?: number | undefined;
   /** The command line for this port and directory. May write files there. */
-  args: (port: number, directory: string) => Promise<string[]>;
+  args: (port: number, directory: string) => string[] | Promise<string[]>;
   /** Added to the environment of the server. */
-  env?: Record<string, string>;
+  env?: Record<string, string> | undefined;
   /**
    * Whether this very server serves: another one may sit on the port while ours is
    * about to fail. Refused connections count as no.
    */
-  isReady: (server: StartedServer) => Promise<boolean>;
-}
-
-/** What tells a server from others. */
-export interface StartedServer {
-  port: number;
-  pid: number;
-  directory: string;
+  isReady: (
+    server: { port: number; pid: number; directory: string },
+  ) => Promise<boolean>;
 }
 
 /** Starts a server and returns when it serves. */
@@ -39,9 +34,9 @@ export async function startLocalServer(options: LocalServerOptions) {
   await using starting = new AsyncDisposableStack();
   const directory = await Deno.makeTempDir({ prefix: "gateway_test_" });
   starting.defer(() => Deno.remove(directory, { recursive: true }));
-  const started = await startOnSomePort(options, directory);
-  const { port } = started;
-  let { process } = started;
+  const first = await startOnSomePort(options, directory);
+  const { port } = first;
+  let { process } = first;
   starting.defer(() => process.kill());
   const running = starting.move();
   return {
@@ -59,9 +54,7 @@ export async function startLocalServer(options: LocalServerOptions) {
     /** SIGSTOP, returns when it stands still: connections stay open, nobody answers. */
     freeze: async () => {
       process.signal("SIGSTOP");
-      await waitFor(() => isStopped(process.pid), {
-        what: `${options.command} to stand still`,
-      });
+      await until(() => isStopped(process.pid));
     },
     thaw: () => process.signal("SIGCONT"),
     /** Kills the process if it runs, and starts it on the same port with the same data. */
@@ -79,9 +72,9 @@ async function startOnSomePort(options: LocalServerOptions, directory: string) {
     try {
       return { port, process: await startOn(port, options, directory) };
     } catch (error) {
-      const mayTryAnother = options.port === undefined &&
-        attempt < PORT_ATTEMPTS && PORT_TAKEN.test(String(error));
-      if (!mayTryAnother) throw error;
+      const isTaken = options.port === undefined &&
+        PORT_TAKEN.test(String(error));
+      if (!isTaken || attempt === PORT_ATTEMPTS) throw error;
     }
   }
 }
@@ -91,13 +84,14 @@ async function startOn(
   options: LocalServerOptions,
   directory: string,
 ): Promise<RunningProcess> {
-  const { command, env = {} } = options;
+  const { command, env } = options;
   const args = await options.args(port, directory);
   const process = startProcess({ command, args, env });
   const server = { port, directory, pid: process.pid };
   const isReady = () =>
     options.isReady(server).catch((error) => {
-      if (isConnectionError(error)) return false;
+      if (error instanceof Deno.errors.ConnectionRefused) return false;
+      if (error instanceof Deno.errors.ConnectionReset) return false;
       throw error;
     });
   const deadline = performance.now() + START_TIMEOUT_MS;
@@ -106,14 +100,8 @@ async function startOn(
     await sleep(POLL_INTERVAL_MS);
   }
   await process.kill();
-  throw new Error(
-    `Cannot start ${command} on port ${port}: ${process.output()}`,
-  );
-}
-
-function isConnectionError(error: unknown): boolean {
-  return error instanceof Deno.errors.ConnectionRefused ||
-    error instanceof Deno.errors.ConnectionReset;
+  const why = process.output();
+  throw new Error(`Cannot start ${command} on port ${port}: ${why}`);
 }
 
 /** The signal is sent at once, but threads may run on for a moment. */
@@ -124,10 +112,7 @@ async function isStopped(pid: number): Promise<boolean> {
 }
 
 /** What `Deno.connectTls` wants of a client: whom it trusts and who it is, PEM text. */
-export type ClientTls = Pick<Deno.ConnectTlsOptions, "caCerts"> & {
-  cert: string;
-  key: string;
-};
+type ClientTls = { caCerts: string[]; cert: string; key: string };
 
 /**
  * Connects to a port of this machine, over TLS if `tls` says how, sends `request`

@@ -15,7 +15,7 @@ export function jsonResponse(body: unknown, options: ResponseOptions = {}) {
   const text = typeof body === "string" ? body : JSON.stringify(body);
   const head = responseHead(options, {
     "content-type": "application/json",
-    "content-length": String(new TextEncoder().encode(text).length),
+    "content-length": String(Buffer.byteLength(text)),
   });
   return [{ send: head + text }];
 }
@@ -32,10 +32,8 @@ export function streamHead(options: ResponseOptions = {}): Step {
 
 /** One HTTP chunk. */
 export function chunk(data: string | Uint8Array): Step {
-  const bytes = typeof data === "string"
-    ? new TextEncoder().encode(data)
-    : data;
-  const size = new TextEncoder().encode(`${bytes.length.toString(16)}\r\n`);
+  const bytes = Buffer.from(data);
+  const size = Buffer.from(`${bytes.length.toString(16)}\r\n`);
   return { send: Buffer.concat([size, bytes, Buffer.from("\r\n")]) };
 }
 
@@ -88,63 +86,46 @@ export function usageChunk(prompt: number, completion: number) {
   };
 }
 
-/** What {@link chatReply} says. */
-export interface ChatReplyOptions {
-  /** One per chunk. */
-  words: readonly string[];
-  /** Between words. */
-  betweenMs?: number;
-  /** Answers with no more choices than these, whatever `n` says. */
-  choicesMax?: number;
-}
-
 /** A well-behaved server: streams or answers whole as it was asked, for every `n` up to `choicesMax`. */
 export function chatReply(
-  options: ChatReplyOptions,
+  { words, betweenMs = 0, choicesMax = Infinity }: {
+    /** One per chunk. */
+    words: readonly string[];
+    /** Between words. */
+    betweenMs?: number;
+    /** Answers with no more choices than these, whatever `n` says. */
+    choicesMax?: number;
+  },
 ): (request: Pick<FakeRequest, "json">) => Iterable<Step> {
-  const { choicesMax = Infinity } = options;
-  return (request) => {
+  return function* (request) {
     const asked = request.json();
     const n = Math.min(Number(field(asked, "n") ?? 1), choicesMax);
     const indexes = Array.from({ length: n }, (_, index) => index);
-    return field(asked, "stream") === true
-      ? streamWords(options, indexes)
-      : answerWords(options, indexes);
+    const usage = usageChunk(1, words.length * n);
+    if (field(asked, "stream") !== true) {
+      const pauseMs = betweenMs * (words.length - 1);
+      if (pauseMs > 0) yield { pauseMs };
+      const message = { role: "assistant", content: words.join("") };
+      yield* jsonResponse({
+        ...usage,
+        object: "chat.completion",
+        choices: indexes.map((index) => (
+          { index, message, logprobs: null, finish_reason: "stop" }
+        )),
+      });
+      return;
+    }
+    const say = (delta: unknown, finish: string | null = null) =>
+      indexes.map((index) => chunk(event(choiceChunk(delta, finish, index))));
+    yield streamHead();
+    yield* say({ role: "assistant", content: "" });
+    for (const [position, word] of words.entries()) {
+      if (position > 0 && betweenMs > 0) yield { pauseMs: betweenMs };
+      yield* say({ content: word });
+    }
+    yield* say({}, "stop");
+    yield* [chunk(event(usage)), chunk(event("[DONE]")), lastChunk];
   };
-}
-
-function* streamWords(
-  { words, betweenMs = 0 }: ChatReplyOptions,
-  indexes: readonly number[],
-): Iterable<Step> {
-  const say = (delta: unknown, finish: string | null = null) =>
-    indexes.map((index) => chunk(event(choiceChunk(delta, finish, index))));
-  yield streamHead();
-  yield* say({ role: "assistant", content: "" });
-  for (const [position, word] of words.entries()) {
-    if (position > 0 && betweenMs > 0) yield { pauseMs: betweenMs };
-    yield* say({ content: word });
-  }
-  yield* say({}, "stop");
-  yield chunk(event(usageChunk(1, words.length * indexes.length)));
-  yield chunk(event("[DONE]"));
-  yield lastChunk;
-}
-
-function* answerWords(
-  { words, betweenMs = 0 }: ChatReplyOptions,
-  indexes: readonly number[],
-): Iterable<Step> {
-  const pauseMs = betweenMs * (words.length - 1);
-  if (pauseMs > 0) yield { pauseMs };
-  const message = { role: "assistant", content: words.join("") };
-  yield* jsonResponse({
-    ...usageChunk(1, words.length * indexes.length),
-    object: "chat.completion",
-    choices: indexes.map((index) => (
-      { index, message, logprobs: null, finish_reason: "stop" }
-    )),
-  });
 }
 
 /** A member of what may be an object. */

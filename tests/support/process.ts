@@ -5,7 +5,7 @@ const OUTPUT_CHARS_MAX = 64 * 1024;
 export interface ProcessOptions {
   command: string;
   args: string[];
-  env?: Record<string, string>;
+  env?: Record<string, string> | undefined;
   cwd?: string;
 }
 
@@ -13,31 +13,25 @@ export interface ProcessOptions {
 export type RunningProcess = ReturnType<typeof startProcess>;
 
 /** Starts a process whose output is captured and which cannot outlive `await using`. */
-export function startProcess(options: ProcessOptions) {
-  const child = new Deno.Command(options.command, {
-    args: options.args,
-    ...(options.env === undefined ? {} : { env: options.env }),
-    ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
-    stdin: "null",
-    stdout: "piped",
-    stderr: "piped",
+export function startProcess(
+  { command, args, env = {}, cwd = Deno.cwd() }: ProcessOptions,
+) {
+  const child = new Deno.Command(command, {
+    ...{ args, env, cwd, stdin: "null", stdout: "piped", stderr: "piped" },
   }).spawn();
-
   let output = "";
   let isRunning = true;
-  const append = (text: string) => {
-    output = (output + text).slice(-OUTPUT_CHARS_MAX);
+  const keep = async (stream: ReadableStream<Uint8Array<ArrayBuffer>>) => {
+    for await (const text of stream.pipeThrough(new TextDecoderStream())) {
+      output = (output + text).slice(-OUTPUT_CHARS_MAX);
+    }
   };
   /** Settles when the process has ended and all of its output was read. */
-  const exited = (async () => {
-    const [status] = await Promise.all([
-      child.status.finally(() => isRunning = false),
-      readAll(child.stdout, append),
-      readAll(child.stderr, append),
-    ]);
-    return status;
-  })();
-
+  const exited = Promise.all([
+    child.status.finally(() => isRunning = false),
+    keep(child.stdout),
+    keep(child.stderr),
+  ]).then(([status]) => status);
   /** Does nothing once the process has ended. */
   const signal = (name: Deno.Signal) => {
     try {
@@ -60,9 +54,7 @@ export function startProcess(options: ProcessOptions) {
     exited,
     /** Standard output and standard error in order, the last 64 Ki characters. */
     output: () => output,
-    signal,
-    kill,
-    [Symbol.asyncDispose]: kill,
+    ...{ signal, kill, [Symbol.asyncDispose]: kill },
   };
 }
 
@@ -74,14 +66,5 @@ export async function canRun(command: string, ...args: string[]) {
   } catch (error) {
     if (error instanceof Deno.errors.NotFound) return false;
     throw error;
-  }
-}
-
-async function readAll(
-  stream: ReadableStream<Uint8Array<ArrayBuffer>>,
-  append: (text: string) => void,
-): Promise<void> {
-  for await (const text of stream.pipeThrough(new TextDecoderStream())) {
-    append(text);
   }
 }

@@ -1,21 +1,10 @@
 import type { LogFields, LogLevel } from "@gateway/shared/process/log";
 
-/** One line that would have been written. */
-export interface LogLine {
-  level: LogLevel;
-  event: string;
-  fields: LogFields;
-}
-
 /** A log that keeps its lines for a test to look at. */
-export type RecordingLog = ReturnType<typeof createRecordingLog>;
-
 export function createRecordingLog() {
-  const lines: LogLine[] = [];
-  const keep =
-    (level: LogLevel) => (event: string, fields: LogFields = {}): void => {
-      lines.push({ level, event, fields });
-    };
+  const lines: { level: LogLevel; event: string; fields: LogFields }[] = [];
+  const keep = (level: LogLevel) => (event: string, fields: LogFields = {}) =>
+    void lines.push({ level, event, fields });
   return {
     lines,
     /** The fields of the first line of this event. */

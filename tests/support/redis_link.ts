@@ -6,7 +6,7 @@ import {
   type RedisLink,
   type RedisLinkOptions,
 } from "@gateway/shared/redis/link";
-import { waitFor } from "./wait_for.ts";
+import { until } from "./wait_for.ts";
 
 /** How long a call waits for a connection that was lost on a busy machine. */
 const LOST_MS = 2_000;
@@ -14,8 +14,8 @@ const LOST_MS = 2_000;
 /** The link, whose calls wait if it is not connected at the moment. */
 export function waiting(link: RedisLink): RedisLink {
   const connected = async () => {
-    const isUp = () => link.state !== "offline";
-    await waitFor(isUp, { what: "Redis", timeoutMs: LOST_MS }).catch(() => {
+    if (link.state !== "offline") return;
+    await until(() => link.state !== "offline", LOST_MS).catch(() => {
       // The call says it.
     });
   };
@@ -24,14 +24,8 @@ export function waiting(link: RedisLink): RedisLink {
     get state() {
       return link.state;
     },
-    async command(...call) {
-      if (link.state === "offline") await connected();
-      return await link.command(...call);
-    },
-    async evalScript(...call) {
-      if (link.state === "offline") await connected();
-      return await link.evalScript(...call);
-    },
+    command: (...call) => connected().then(() => link.command(...call)),
+    evalScript: (...call) => connected().then(() => link.evalScript(...call)),
   };
 }
 

@@ -1,15 +1,20 @@
 /** Single services as processes, configured by their environment. */
 import assert from "node:assert/strict";
 import { fileURLToPath } from "node:url";
-import type { SeenRequest } from "../../services/model-simulator/serving/run.ts";
-import type { ServiceName } from "../../deploy/up/services.ts";
+import type { SeenRequest } from "../../services/model-simulator/serving/answer.ts";
+import type { ServiceName } from "../../deploy/up/plan.ts";
 import { Simulator } from "../../services/model-simulator/simulator.ts";
-import { type RunningProcess, startProcess } from "./process.ts";
+import { startProcess } from "./process.ts";
 import { waitFor } from "./wait_for.ts";
 import { postChat } from "./chat_request.ts";
 
-const ROOT = fileURLToPath(new URL("../..", import.meta.url));
+const cwd = fileURLToPath(new URL("../..", import.meta.url));
 const START_MS = 30_000;
+const SERVED_MS = 30_000;
+/** No colours, and any free ports. */
+const QUIET = { NO_COLOR: "1", OPS_PORT: "0", PORT: "0" };
+/** For services that must be told of a model server and never ask it. */
+const NO_MODEL_SERVER = { MODEL_SIMULATOR_URL: "http://127.0.0.1:9/v1" };
 
 /** Variables of one service. */
 export type ServiceEnv = Record<string, string>;
@@ -17,25 +22,21 @@ export type ServiceEnv = Record<string, string>;
 /** A service that is ready. */
 export type RunningServiceProcess = Awaited<ReturnType<typeof startService>>;
 
-/** For services that must be told of a model server and never ask it. */
-const NO_MODEL_SERVER: ServiceEnv = {
-  MODEL_SIMULATOR_URL: "http://127.0.0.1:9/v1",
-};
-
 /**
  * Starts a service on free ports and waits until it is ready. A worker without a
  * model server gets a simulator of its own, at the pace of `SIMULATOR_*`.
  */
-export async function startService(
-  name: ServiceName,
-  env: ServiceEnv,
-) {
+export async function startService(name: ServiceName, env: ServiceEnv) {
   await using starting = new AsyncDisposableStack();
   const hasModels = !name.endsWith("-worker") || "UPSTREAM_BASE_URL" in env ||
     "MODELS_FILE" in env;
+  const pace = {
+    firstTokenMs: Number(env.SIMULATOR_FIRST_TOKEN_MS ?? 0),
+    tokensPerSecond: Number(env.SIMULATOR_TOKENS_PER_SECOND ?? 0),
+  };
   const models = hasModels
     ? NO_MODEL_SERVER
-    : { MODEL_SIMULATOR_URL: starting.use(simulatorAt(env)).url };
+    : { MODEL_SIMULATOR_URL: starting.use(new Simulator({ pace })).url };
   const process = starting.use(
     runDeno(`services/${name}/main.ts`, [], { ...models, ...env }),
   );
@@ -58,57 +59,18 @@ export async function startService(
 export function startSimulator() {
   const asked: SeenRequest[] = [];
   const simulator = new Simulator({ onRequest: (run) => asked.push(run) });
-  return {
-    asked,
-    url: simulator.url,
-    [Symbol.asyncDispose]: () => simulator[Symbol.asyncDispose](),
-  };
-}
-
-function simulatorAt(env: ServiceEnv): Simulator {
-  return new Simulator({
-    pace: {
-      firstTokenMs: Number(env.SIMULATOR_FIRST_TOKEN_MS ?? 0),
-      tokensPerSecond: Number(env.SIMULATOR_TOKENS_PER_SECOND ?? 0),
-    },
-  });
+  const dispose = () => simulator[Symbol.asyncDispose]();
+  return { asked, url: simulator.url, [Symbol.asyncDispose]: dispose };
 }
 
 /** Starts a service without any model server, and waits for nothing. */
-export function startWithoutModels(
-  name: ServiceName,
-  env: ServiceEnv,
-): RunningProcess {
-  return runDeno(`services/${name}/main.ts`, [], {
-    ...env,
-    MODEL_SIMULATOR_URL: "",
-  });
-}
-
-/** Starts a service whose log goes to a file or device, and waits for nothing. */
-export function startServiceLoggingTo(
-  path: string,
-  name: ServiceName,
-  env: ServiceEnv,
-): RunningProcess {
-  return startProcess({
-    command: "sh",
-    args: [
-      ...["-c", 'to=$1; shift; exec "$@" > "$to"', "sh", path],
-      ...[Deno.execPath(), ...denoArguments(`services/${name}/main.ts`)],
-    ],
-    cwd: ROOT,
-    env: { ...QUIET, ...NO_MODEL_SERVER, ...env },
-  });
-}
+export const startWithoutModels = (name: ServiceName, env: ServiceEnv) =>
+  runDeno(`services/${name}/main.ts`, [], { ...env, MODEL_SIMULATOR_URL: "" });
 
 /** Runs `keys … --json` with this environment and returns what it printed. */
 export async function runKeys(env: ServiceEnv, ...args: string[]) {
-  await using process = runDeno(
-    "services/key-admin/cli.ts",
-    ["keys", ...args, "--json"],
-    env,
-  );
+  const words = ["keys", ...args, "--json"];
+  await using process = runDeno("services/key-admin/cli.ts", words, env);
   const { success } = await process.exited;
   assert.ok(success, process.output());
   return process.output();
@@ -134,28 +96,15 @@ export function sendChat(
   return postChat(`${url}/v1`, key, { messages }, init);
 }
 
-/** No colours, and any free ports. */
-const QUIET: ServiceEnv = { NO_COLOR: "1", OPS_PORT: "0", PORT: "0" };
-
 function runDeno(script: string, args: string[], env: ServiceEnv) {
-  return startProcess({
-    command: Deno.execPath(),
-    args: [...denoArguments(script), ...args],
-    cwd: ROOT,
-    env: { ...QUIET, ...env },
-  });
+  const [command = "", ...words] = [...denoCommand(script), ...args];
+  return startProcess({ command, args: words, cwd, env: { ...QUIET, ...env } });
 }
 
-function denoArguments(script: string): string[] {
-  return [
-    ...["run", "--no-check", "--allow-net", "--allow-env", "--allow-read"],
-    ...["--allow-sys", "--allow-ffi", script],
-  ];
-}
-
-/** What an edge that runs as a process of its own answers while Redis changes under it. */
-
-const SERVED_MS = 30_000;
+const denoCommand = (script: string): string[] => [
+  ...[Deno.execPath(), "run", "--no-check", "--allow-net", "--allow-env"],
+  ...["--allow-read", "--allow-sys", "--allow-ffi", script],
+];
 
 /** Status of a chat request, whose answer is thrown away. */
 export async function statusOf(url: string, key: string): Promise<number> {
@@ -168,7 +117,7 @@ export async function statusOf(url: string, key: string): Promise<number> {
 export async function servedStatus(url: string, key: string): Promise<number> {
   return await waitFor(async () => {
     const status = await statusOf(url, key);
-    return status === 503 ? undefined : status;
+    return status !== 503 && status;
   }, { what: `${url} to serve`, timeoutMs: SERVED_MS, intervalMs: 50 });
 }
 

@@ -4,13 +4,7 @@ import { fileURLToPath } from "node:url";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 
-export const SOURCE_FOLDERS = [
-  "bench",
-  "deploy",
-  "services",
-  "shared",
-  "tests",
-];
+export const SOURCE_FOLDERS = "bench deploy services shared tests".split(" ");
 
 export interface SourceFile {
   /** From the root. */
@@ -33,6 +27,5 @@ export function readSources(
   );
 }
 
-export function readSource(path: string): string {
-  return Deno.readTextFileSync(join(ROOT, path));
-}
+export const readSource = (path: string): string =>
+  Deno.readTextFileSync(join(ROOT, path));

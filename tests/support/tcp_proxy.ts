@@ -1,33 +1,22 @@
 import { once } from "node:events";
 import { setTimeout } from "node:timers/promises";
 
-/** Bytes on their way to the server, to the client, or both. */
-export type Direction = "up" | "down" | "both";
-
 /** What the proxy does to the connections that run through it. */
 export interface Toxics {
   /** Every piece arrives this much later; order is kept. */
   delayMs?: number;
   /**
-   * Bytes are no longer taken in this direction, as on a network that drops every
-   * packet: connections stay open, and the sender's buffers fill up.
+   * Bytes are no longer taken on their way to the server, to the client, or both, as on
+   * a network that drops every packet: connections stay open, and the sender's buffers
+   * fill up.
    */
-  blackHole?: Direction;
+  blackHole?: "up" | "down" | "both";
   /** New connections are closed at once. */
   refuse?: boolean;
 }
 
 /** A TCP proxy on 127.0.0.1 that can fail in the ways that networks do. */
 export type TcpProxy = ReturnType<typeof startTcpProxy>;
-
-/** Pieces under way in one direction; enough for 16 MB/s at a delay of 200 ms. */
-const PIECES_UNDER_WAY = 50;
-
-/** Bytes under way, and when they arrive. */
-interface Piece {
-  bytes: Uint8Array;
-  dueAt: number;
-}
 
 /**
  * Starts a proxy from a free port to `target`, a port of this machine. A function
@@ -53,36 +42,27 @@ export function startTcpProxy(
     for (const ending of open) ending.abort();
     wake();
   };
-  const isHeld = (direction: Direction) =>
-    toxics.blackHole === direction || toxics.blackHole === "both";
 
-  const pump = (
+  const pump = async (
     from: Deno.TcpConn,
     to: Deno.TcpConn,
-    { direction, signal }: { direction: Direction; signal: AbortSignal },
+    { isDown, signal }: { isDown: boolean; signal: AbortSignal },
   ) => {
-    const line = new TransformStream<Uint8Array, Piece>(
-      {
-        async transform(read, line) {
-          while (isHeld(direction) && !signal.aborted) await changed.promise;
-          if (signal.aborted) return;
-          const dueAt = performance.now() + (toxics.delayMs ?? 0);
-          const bytes = direction === "down" ? change(read) : read;
-          line.enqueue({ bytes, dueAt });
-        },
-      },
-      undefined,
-      { highWaterMark: PIECES_UNDER_WAY },
-    );
+    const blackHoles = ["both", isDown ? "down" : "up"];
+    const isHeld = () => blackHoles.includes(toxics.blackHole ?? "");
     const writer = to.writable.getWriter();
-    const arrival = new WritableStream<Piece>({
-      async write({ bytes, dueAt }) {
-        const waitMs = dueAt - performance.now();
-        if (waitMs > 0) await sleep(waitMs, signal);
-        await writer.write(bytes);
-      },
-    });
-    return from.readable.pipeThrough(line).pipeTo(arrival);
+    let sent: Promise<unknown> = Promise.resolve();
+    for await (const read of from.readable) {
+      while (isHeld() && !signal.aborted) await changed.promise;
+      if (signal.aborted) return;
+      const { delayMs = 0 } = toxics;
+      const bytes = isDown ? change(read) : read;
+      const due = delayMs && setTimeout(delayMs, undefined, { signal });
+      sent = Promise.all([sent, due]).then(() => writer.write(bytes));
+      sent.catch(() => {}); // The next one says it.
+      if (delayMs === 0) await sent;
+    }
+    await sent;
   };
   const serve = async (client: Deno.TcpConn): Promise<void> => {
     const port = typeof target === "number" ? target : target();
@@ -96,8 +76,8 @@ export function startTcpProxy(
     const { signal } = ending;
     open.add(ending);
     const both = [
-      pump(client, server, { direction: "up", signal }),
-      pump(server, client, { direction: "down", signal }),
+      pump(client, server, { isDown: false, signal }),
+      pump(server, client, { isDown: true, signal }),
     ];
     const aborted = once(signal, "abort");
     await Promise.race([...both, aborted]).catch(() => {});
@@ -141,15 +121,10 @@ export function startTcpProxy(
 }
 
 /** Closes a connection, even if the other side, a stream or the test has done so before. */
-export function close(connection: Deno.Conn): void {
+export function close(connection: Pick<Deno.Conn, "close">): void {
   try {
     connection.close();
   } catch (error) {
     if (!(error instanceof Deno.errors.BadResource)) throw error;
   }
-}
-
-/** Waits, or rejects when the signal aborts. */
-function sleep(ms: number, signal: AbortSignal): Promise<void> {
-  return setTimeout(ms, undefined, { signal });
 }

@@ -1,17 +1,5 @@
 import process from "node:process";
 
-/** How long to wait, how often to look, and what to say when it was in vain. */
-export interface WaitOptions {
-  /** The expected event, for the error message: "the worker to leave the table". */
-  what: string | (() => string);
-  /**
-   * By a {@link startStopwatch}. Generous by default: a slow machine must not fail a
-   * correct program.
-   */
-  timeoutMs?: number;
-  intervalMs?: number;
-}
-
 const TIMEOUT_MS = 30_000;
 const INTERVAL_MS = 5;
 
@@ -25,9 +13,17 @@ const INTERVAL_MS = 5;
  */
 export async function waitFor<T>(
   condition: () => T | Promise<T>,
-  options: WaitOptions,
+  { what, timeoutMs = TIMEOUT_MS, intervalMs = INTERVAL_MS }: {
+    /** The expected event, for the error message: "the worker to leave the table". */
+    what: string | (() => string);
+    /**
+     * By a {@link startStopwatch}. Generous by default: a slow machine must not fail a
+     * correct program.
+     */
+    timeoutMs?: number;
+    intervalMs?: number;
+  },
 ): Promise<Exclude<T, false | undefined | null>> {
-  const { what, timeoutMs = TIMEOUT_MS, intervalMs = INTERVAL_MS } = options;
   using watch = startStopwatch();
   while (true) {
     const value = await condition();
@@ -53,9 +49,8 @@ function holds<T>(value: T): value is Exclude<T, false | undefined | null> {
 }
 
 /** Resolves after `ms`. For pacing a load, never for waiting on an effect. */
-export function sleep(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
-}
+export const sleep = (ms: number): Promise<void> =>
+  new Promise((resolve) => setTimeout(resolve, ms));
 
 /**
  * What a machine that runs other tests at the same time may add to a wait that is

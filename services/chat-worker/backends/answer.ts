@@ -63,16 +63,13 @@ export class Answer {
     this.#begin(delta.tool_calls === undefined ? null : choice);
     this.#deltas += 1;
     if (!this.request.stream) return collect(choice, delta, logprobs);
-    const probabilities = logprobs === undefined
-      ? "null"
-      : JSON.stringify(logprobs);
+    const probabilities = logprobs && JSON.stringify(logprobs);
     this.#addChunk(choice.index, JSON.stringify(delta), probabilities);
   }
 
   finish(choice: Choice, reason: FinishReason): void {
     this.#begin(null);
     choice.finishReason = reason;
-    if (!this.request.stream) return;
     this.#addChunk(choice.index, "{}", "null", `"${reason}"`);
   }
 
@@ -106,13 +103,10 @@ export class Answer {
       `,"model":${JSON.stringify(this.request.model)}` +
       `,"system_fingerprint":${JSON.stringify(this.fingerprint)},"choices":[`;
     this.progress.onBegun();
-    if (!this.request.stream) return;
     for (const choice of this.choices) {
       const content = choice === calling ? "null" : `""`;
-      this.#addChunk(
-        choice.index,
-        `{"role":"assistant","content":${content}}`,
-      );
+      const delta = `{"role":"assistant","content":${content}}`;
+      this.#addChunk(choice.index, delta);
     }
   }
 
@@ -122,6 +116,7 @@ export class Answer {
     logprobs = "null",
     reason = "null",
   ): void {
+    if (!this.request.stream) return;
     const usage = this.request.include_usage ? `,"usage":null` : "";
     this.#lines += `${this.#prefix}{"index":${index},"delta":${delta}` +
       `,"logprobs":${logprobs},"finish_reason":${reason}}]${usage}}\n`;
@@ -133,19 +128,14 @@ export class Answer {
       object: "chat.completion",
       created: this.call.created,
       model: this.request.model,
-      choices: this.choices.map(
-        ({ finishReason, message, logprobs, index }) => {
-          // Content is null beside tool calls or a refusal; an answer without any text is "".
-          const { content, tool_calls: calls, refusal } = message;
-          const isEmpty = calls === undefined && refusal === null;
-          return {
-            index,
-            message: { ...message, content: content ?? (isEmpty ? "" : null) },
-            logprobs,
-            finish_reason: finishReason ?? "stop",
-          };
-        },
-      ),
+      choices: this.choices.map(({ index, message, logprobs, ...choice }) => {
+        // Content is null beside tool calls or a refusal; an answer without any text is "".
+        if (message.tool_calls === undefined && message.refusal === null) {
+          message.content ??= "";
+        }
+        const finish_reason = choice.finishReason ?? "stop";
+        return { index, message, logprobs, finish_reason };
+      }),
       usage,
       system_fingerprint: this.fingerprint,
     };
@@ -156,23 +146,19 @@ export class Answer {
 function collect(
   choice: Choice,
   delta: ChunkDelta,
-  logprobs: Logprobs | undefined,
+  logprobs?: Logprobs,
 ): void {
   const { message } = choice;
   for (const member of TEXTS) {
     const text = delta[member];
     if (text) message[member] = (message[member] ?? "") + text;
   }
-  for (const fragment of delta.tool_calls ?? []) {
-    const { index, id = "", function: { name = "", arguments: text } } =
-      fragment;
+  for (const { index, id = "", function: called } of delta.tool_calls ?? []) {
+    const { name = "", arguments: text = "" } = called;
     const calls = message.tool_calls ??= [];
-    calls[index] ??= {
-      id,
-      type: "function",
-      function: { name, arguments: "" },
-    };
-    calls[index].function.arguments += text ?? "";
+    const empty = { name, arguments: "" };
+    calls[index] ??= { id, type: "function", function: empty };
+    calls[index].function.arguments += text;
   }
   if (logprobs === undefined) return;
   const collected = choice.logprobs ??= { content: null, refusal: null };

@@ -46,17 +46,15 @@ export class ChunkReader {
 
   /** Reads one event, or a whole body. Throws `upstream_invalid` for what is no chunk, and the error of an error chunk. */
   take(payload: string, eventName: string): void {
-    const answer = this.#answer;
-    const redact = this.#redact;
     const chunk = parseJson(payload);
     if (eventName === "error" || (isJsonObject(chunk) && isErrorChunk(chunk))) {
-      throw frameError(chunk, redact);
+      throw frameError(chunk, this.#redact);
     }
     if (!isJsonObject(chunk)) throw invalidAnswer("Not a JSON object");
-    if (answer.fingerprint === null) {
+    if (this.#answer.fingerprint === null) {
       const text = textOf(chunk.system_fingerprint);
-      const isClean = FINGERPRINT.test(text) && redact(text) === text;
-      if (isClean) answer.fingerprint = text;
+      const isClean = FINGERPRINT.test(text) && this.#redact(text) === text;
+      if (isClean) this.#answer.fingerprint = text;
     }
     // Servers that report progress repeat the usage; the last one is the total.
     this.#usage = parseUsage(chunk.usage) ?? this.#usage;
@@ -74,20 +72,16 @@ export class ChunkReader {
     const requested = this.#choices.length;
     const given = this.#choices.filter(isFinished).length;
     if (given === requested) return this.#countedUsage();
-    const isCut = this.#choices.some((each) =>
-      each.hasBegun && !isFinished(each)
-    );
-    if (!isWhole || given === 0 || isCut) {
+    const begun = this.#choices.filter(({ hasBegun }) => hasBegun).length;
+    if (!isWhole || given === 0 || begun > given) {
       throw truncatedAnswer(`${given} of ${requested} choices are finished`);
     }
     const choices = given === 1 ? "one choice" : `${given} choices`;
-    throw new UpstreamError("request", {
-      code: "unsupported_value",
-      message:
-        `The server of this model returns ${choices} per request, but 'n' is ${requested}.`,
-      param: "n",
-      usage: this.#countedUsage(),
-    });
+    const message =
+      `The server of this model returns ${choices} per request, but 'n' is ${requested}.`;
+    const usage = this.#countedUsage();
+    const code = "unsupported_value";
+    throw new UpstreamError("request", { code, message, param: "n", usage });
   }
 
   #takeChoice(said: unknown, position: number): void {
@@ -111,8 +105,7 @@ export class ChunkReader {
     if (word === "") return;
     choice.calls.end();
     this.hasBegun = true;
-    const reason = finishReasonOf(word, choice.calls.hasCalls);
-    this.#answer.finish(choice, reason);
+    this.#answer.finish(choice, finishReasonOf(word, choice.calls.hasCalls));
   }
 
   #deltaOf(choice: Choice, said: unknown): ChunkDelta {
@@ -122,21 +115,22 @@ export class ChunkReader {
     const reasoning = textOf(said.reasoning_content) || textOf(said.reasoning);
     const refusal = textOf(said.refusal);
     const fragments = said.tool_calls ?? null;
-    if (content !== "") delta.content = content;
-    if (reasoning !== "") delta.reasoning_content = reasoning;
-    if (refusal !== "") delta.refusal = refusal;
-    for (const text of [content, reasoning, refusal]) this.#count(text);
+    if (this.#count(content)) delta.content = content;
+    if (this.#count(reasoning)) delta.reasoning_content = reasoning;
+    if (this.#count(refusal)) delta.refusal = refusal;
     if (fragments === null) return delta;
     const calls = choice.calls.take(fragments);
     if (calls.length > 0) delta.tool_calls = calls;
-    for (const call of calls) this.#count(call.function.arguments ?? "");
+    for (const call of calls) this.#count(call.function.arguments);
     return delta;
   }
 
-  #count(text: string): void {
-    if (text === "") return;
+  /** Whether there is any text. */
+  #count(text: string | undefined): boolean {
+    if (!text) return false;
     this.#pieces += 1;
     this.#estimate += textTokens(text);
+    return true;
   }
 
   /** The server's usage, or an estimate if there is none, or if it is 0 although there was an answer. */
@@ -175,11 +169,10 @@ function contentOf(content: unknown): string {
 
 /** The usage that a server reports, or null unless both counts are present and valid. */
 export function parseUsage(value: unknown): Usage | null {
+  if (!isJsonObject(value)) return null;
   const prompt = countIn(value, "prompt_tokens");
   let completion = countIn(value, "completion_tokens");
-  if (!isJsonObject(value) || prompt === null || completion === null) {
-    return null;
-  }
+  if (prompt === null || completion === null) return null;
   const reasoning =
     countIn(value.completion_tokens_details, "reasoning_tokens") ??
       countIn(value, "reasoning_tokens");

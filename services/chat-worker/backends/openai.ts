@@ -1,5 +1,4 @@
 /** The only kind of backend: any server with OpenAI's chat completions API. */
-import type { BackendConfig } from "@gateway/shared/models/catalog";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type { Usage } from "@gateway/shared/openai/completion";
 import type { ResponseHead } from "@gateway/shared/upstream/http_framing";
@@ -7,10 +6,8 @@ import { invalidAnswer, UpstreamError } from "@gateway/shared/upstream/errors";
 import { parseJson } from "@gateway/shared/upstream/json";
 import {
   ModelServer,
-  type ModelServerOptions,
   type ServerResponse,
 } from "@gateway/shared/upstream/model_server";
-import type { RequestEncoder } from "@gateway/shared/upstream/request_encoder";
 import { SseParser } from "@gateway/shared/upstream/sse_parser";
 import type { Answer, Choice } from "./answer.ts";
 import { ChunkReader } from "./chunk_reader.ts";
@@ -24,20 +21,10 @@ const AFTER_FINISH_MS = 5_000;
 const DONE = "[DONE]";
 
 /** One call of `complete` is one attempt; nothing is repeated. */
-export class OpenAiBackend {
-  readonly config: BackendConfig;
-  readonly #server: ModelServer;
-  readonly #encode: RequestEncoder;
-
-  /** Throws an Error if the configuration cannot be used. */
-  constructor(options: ModelServerOptions) {
-    this.config = options.config;
-    this.#server = new ModelServer(options);
-    this.#encode = this.#server.jsonEncoder(
-      "/chat/completions",
-      "text/event-stream, application/json",
-    );
-  }
+export class OpenAiBackend extends ModelServer {
+  readonly #encode = this.encoder("/chat/completions", {
+    accept: "text/event-stream, application/json",
+  });
 
   /**
    * Reads the server's response into `answer`, and returns its usage. A server of one
@@ -64,34 +51,28 @@ export class OpenAiBackend {
     }
   }
 
-  close(): void {
-    this.#server.close();
-  }
-
   #attempt(
     request: ChatRequest,
     choices: readonly Choice[],
     answer: Answer,
     signal: AbortSignal,
   ): Promise<Usage> {
-    const body = encodeRequestBody(request, this.config);
     const { call } = answer;
+    const body = encodeRequestBody(request, this.config);
     const mustBeginSoon = request.stream;
     const sent = { encode: this.#encode, body, call, signal, mustBeginSoon };
-    return this.#server.exchange(sent, async (response) => {
+    return this.exchange(sent, async (response) => {
       const { head, connection } = response;
-      const reader = new ChunkReader(answer, choices, this.#server.redact);
-      let isWhole = true;
+      const reader = new ChunkReader(answer, choices, this.redact);
       const isEvents = isEventStream(head, request.stream);
       // A whole answer is kept in memory, so its size is bounded.
       if (!isEvents || !request.stream) connection.bytesLeft = ANSWER_BYTES_MAX;
       if (isEvents) {
-        isWhole = await this.#readEvents(response, reader, answer);
-      } else {
-        const { between_tokens_ms: betweenTokensMs } = this.config.deadlines;
-        reader.take(await connection.readText(betweenTokensMs), "");
+        return reader.end(await this.#readEvents(response, reader, answer));
       }
-      return reader.end(isWhole);
+      const { between_tokens_ms: betweenTokensMs } = this.config.deadlines;
+      reader.take(await connection.readText(betweenTokensMs), "");
+      return reader.end(true);
     });
   }
 
@@ -133,11 +114,10 @@ export class OpenAiBackend {
           await room;
           deadlines.throwIfEnded();
         } else if (!hasData) continue; // Comments extend no deadline.
-        if (reader.isFinished) {
-          const waitMs = Math.min(betweenTokensMs, AFTER_FINISH_MS);
-          deadlines.arm("afterFinish", waitMs);
-        } else if (reader.hasBegun) {
-          deadlines.arm("betweenTokens", betweenTokensMs);
+        if (reader.hasBegun) {
+          const mostMs = reader.isFinished ? AFTER_FINISH_MS : Infinity;
+          const waitMs = Math.min(betweenTokensMs, mostMs);
+          deadlines.arm("betweenTokens", waitMs);
         }
       }
     } catch (error) {

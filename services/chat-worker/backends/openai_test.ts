@@ -44,32 +44,23 @@ const API_KEY = "upstream-key-0123456789";
 const HEADER_SECRET = "header-secret-0123456789";
 const MIB = 1024 * 1024;
 
-interface RigOptions {
-  dialect?: DialectName;
-  deadlines?: Partial<BackendDeadlines>;
-}
-
 function rig(
   reply: Reply,
-  { dialect = "dashscope", deadlines }: RigOptions = {},
+  { dialect = "dashscope", deadlines }: {
+    dialect?: DialectName;
+    deadlines?: Partial<BackendDeadlines>;
+  } = {},
 ) {
   const server = startFakeModelServer({ reply });
   const backend = new OpenAiBackend({
     config: {
-      type: "openai",
-      name: "fake",
-      base_url: server.baseUrl,
-      model: "upstream-model",
-      weight: 1,
-      preference: 0,
+      ...{ type: "openai", name: "fake", model: "upstream-model" },
+      ...{ base_url: server.baseUrl, weight: 1, preference: 0 },
       headers: { "x-team": HEADER_SECRET },
       dialect: DIALECTS[dialect],
       deadlines: {
-        connect_ms: 2_000,
-        first_token_ms: 5_000,
-        between_tokens_ms: 5_000,
-        total_ms: 10_000,
-        ...deadlines,
+        ...{ connect_ms: 2_000, first_token_ms: 5_000, total_ms: 10_000 },
+        ...{ between_tokens_ms: 5_000, ...deadlines },
       },
     },
     publicModel: "neutral-3.7-plus",
@@ -230,7 +221,6 @@ const begun: Step[] = [streamHead(), chunk(event(hello)), { pauseMs: 20 }];
 /** The error that a caller gets for a fault. */
 const STATUS: Partial<Record<UpstreamFault, number>> = {
   request: 400,
-  rate_limited: 429,
   overloaded: 503,
   timeout: 504,
   deadline: 504,
@@ -244,7 +234,6 @@ type Failure = [
     deadlines?: Partial<BackendDeadlines>;
     /** What was passed on before. */
     text?: string;
-    retryAfterMs?: number;
   },
 ];
 const WHOLE = { stream: false } as const;
@@ -288,24 +277,10 @@ const failures: { [fault in UpstreamFault]?: Failure[] } = {
     ["one choice where two were asked for, in one packet", [
       onePacket(streamResponse(payloads)),
     ], { n: 2 }],
-    ["one choice where two were asked for", [
-      ...begun,
-      ...streamResponse(payloads).slice(1),
-    ], { n: 2, text: "HelloHello wörld 😀" }],
-    [
-      "one whole choice where two were asked for",
-      jsonResponse({ choices: [{ message: {}, finish_reason: "stop" }] }),
-      { n: 2, ...WHOLE },
-    ],
   ],
   credentials: [[
     "a refusal of the key that quotes it",
     jsonResponse(quoting, { status: 401 }),
-  ]],
-  rate_limited: [[
-    "a limit",
-    jsonResponse({}, { status: 429, headers: { "retry-after": "7" } }),
-    { retryAfterMs: 7_000 },
   ]],
   server_error: [
     ["an error frame after the first words", [
@@ -328,18 +303,15 @@ const failures: { [fault in UpstreamFault]?: Failure[] } = {
       ...begun,
       onePacket([chunk(event(hello)), chunk(event("garbage"))]),
     ], { text: "HelloHello" }],
-    ["a whole answer that is no JSON", jsonResponse("<html>"), WHOLE],
   ],
   unreachable: [["a hang-up without a word", [CLOSE]]],
   truncated: [
-    ["a stream without finish reason", streamResponse([hello])],
     ["a connection cut after the first words", [...begun, CLOSE], HELLO],
     ["an event cut in the middle", [
       ...begun,
       chunk(event(hello).slice(0, 20)),
       CLOSE,
     ], HELLO],
-    ["a whole answer without choices", jsonResponse({ choices: [] }), WHOLE],
     ["a whole answer that is cut", [
       head("200 OK\r\ncontent-type: text/json\r\ncontent-length: 50", "{}"),
       CLOSE,
@@ -381,9 +353,6 @@ for (const [fault, cases] of Object.entries(failures)) {
       assert.ok(error instanceof UpstreamError, String(error));
       assert.equal(error.fault, fault);
       assert.equal(error.status, STATUS[error.fault] ?? 502);
-      if (more.retryAfterMs) {
-        assert.equal(error.retryAfterMs, more.retryAfterMs);
-      }
       assertNoSecret(error, r.server);
       r.backend.close();
       await until(() => r.server.openConnections === 0);
@@ -436,10 +405,11 @@ for (const stream of [true, false]) {
 
 Deno.test("complete() ends all parallel requests for choices when one fails", async () => {
   await using r = rig(
-    (request) =>
-      request.number === 2
-        ? [streamHead(), chunk(event(hello)), { close: true }]
-        : [streamHead(), chunk(event(hello)), { stall: true }],
+    ({ number }) => [
+      streamHead(),
+      chunk(event(hello)),
+      number === 2 ? CLOSE : STALL,
+    ],
     { dialect: "ollama" },
   );
   const { error } = await complete(r.backend, chat(true, { n: 3 }));
@@ -447,34 +417,24 @@ Deno.test("complete() ends all parallel requests for choices when one fails", as
   for (const number of [1, 3]) await (await r.server.request(number)).left;
 });
 
-for (const over of [0, 1]) {
-  const verb = over === 0 ? "takes" : "refuses";
-  Deno.test(`API10: complete() ${verb} a whole answer of 32 MiB and ${over} bytes`, async () => {
-    const answer = JSON.stringify({
-      choices: [{ message: { content: "hi" }, finish_reason: "stop" }],
-    });
-    await using r = rig(() => jsonResponse(answer.padEnd(32 * MIB + over)));
-    const { seen, error } = await complete(r.backend, chat(false));
-    if (over === 0) assert.deepEqual(seen, ["hi"]);
-    else assertFault(error, "invalid");
-  });
-}
-
-Deno.test("API10: complete() refuses a whole answer over 32 MiB that comes as events", async () => {
+Deno.test("API10: complete() takes a whole answer of 32 MiB, and refuses a larger one, also if it comes as events", async () => {
+  const choices = [{ message: { content: "hi" }, finish_reason: "stop" }];
+  const whole = (bytes: number) =>
+    jsonResponse(JSON.stringify({ choices }).padEnd(bytes));
   const piece = chunk(event(choiceChunk({ content: "x".repeat(MIB / 2) })));
-  await using r = rig(function* () {
-    yield streamHead();
-    for (let i = 0; i < 80; i++) yield piece;
-    yield lastChunk;
-  });
-  const { error } = await complete(r.backend, chat(false));
-  assertFault(error, "invalid");
+  const events = [streamHead(), ...Array<Step>(80).fill(piece), lastChunk];
+  const replies = [whole(32 * MIB), whole(32 * MIB + 1), events];
+  await using r = rig(({ number }) => replies[number - 1] ?? []);
+  const answer = () => complete(r.backend, chat(false));
+  assert.deepEqual((await answer()).seen, ["hi"]);
+  assertFault((await answer()).error, "invalid");
+  assertFault((await answer()).error, "invalid");
 });
 
 const silentEnds: [name: string, steps: Step[]][] = [
-  ["hangs up", [{ close: true }]],
-  ["cuts its chunks", [{ send: "ff\r\ndata" }, { close: true }]],
-  ["falls silent", [{ stall: true }]],
+  ["hangs up", [CLOSE]],
+  ["cuts its chunks", [{ send: "ff\r\ndata" }, CLOSE]],
+  ["falls silent", [STALL]],
 ];
 
 for (const [name, steps] of silentEnds) {
@@ -499,25 +459,19 @@ function bytesOf(steps: readonly Step[]): number {
 /** The guarantee: a client that leaves is noticed at the model server within 100 ms. */
 const NOTICED_MS = 100;
 const midStream = [streamHead(), chunk(event(hello)), STALL];
-const moments: [
-  name: string,
-  reply: Step[],
-  more?: { stream?: false; tokens?: number },
-][] = [
+const halfOf = (status: string) => [
+  head(`${status}\r\ncontent-length: 50`, "{"),
+  STALL,
+];
+const moments: [name: string, reply: Step[], stream?: false][] = [
   ["while it waits for the head", [STALL]],
-  ["in mid stream", midStream, { tokens: 1 }],
-  ["in the middle of a whole answer", [
-    head("200 OK\r\ncontent-length: 50", "{"),
-    STALL,
-  ], { stream: false }],
-  [
-    "while it waits for the body of a refusal",
-    [head("500 Bad\r\ncontent-length: 50", "{"), STALL],
-  ],
+  ["in mid stream", midStream],
+  ["in the middle of a whole answer", halfOf("200 OK"), false],
+  ["while it waits for the body of a refusal", halfOf("500 Bad")],
 ];
 
-for (const [name, reply, more = {}] of moments) {
-  const { stream = true, tokens = 0 } = more;
+for (const [name, reply, stream = true] of moments) {
+  const tokens = reply === midStream ? 1 : 0;
   Deno.test(`complete() closes the connection when it is aborted ${name}`, async () => {
     await using r = rig(() => reply);
     const controller = new AbortController();
@@ -536,14 +490,6 @@ for (const [name, reply, more = {}] of moments) {
   });
 }
 
-Deno.test("complete() sends no request when it is aborted before", async () => {
-  await using r = rig(chatReply({ words }));
-  const call = recordCall(AbortSignal.abort(new Error("Client left")));
-  const { error } = await complete(r.backend, chat(true), call);
-  assert.match(String(error), /Client left/);
-  assert.equal(r.server.connections, 0);
-});
-
 Deno.test("complete() does not read ahead of its reader, and no deadline but the total counts meanwhile", async () => {
   await using r = rig(function* () {
     yield streamHead();
@@ -559,12 +505,10 @@ Deno.test("complete() does not read ahead of its reader, and no deadline but the
   call.write = (...written) => write(...written) ?? room.promise;
   const completing = complete(r.backend, chat(true), call);
   const request = await r.server.request(1);
-  let before = -1;
-  let stable = 0;
+  const counts: number[] = [];
   await waitFor(() => {
-    stable = request.bytesSent === before ? stable + 1 : 0;
-    before = request.bytesSent;
-    return stable === 100;
+    counts.unshift(request.bytesSent);
+    return counts[0] === counts[100];
   }, { what: "the connections" });
   assert.ok(request.bytesSent < 16 * MIB, `${request.bytesSent}`);
   room.resolve();

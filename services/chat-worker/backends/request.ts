@@ -66,12 +66,9 @@ function put(
   ours = field,
 ): void {
   if (value === undefined || field === "none") return;
-  if (field !== "chat_template_kwargs") {
-    body[field] = value;
-    return;
-  }
-  const given = body[field];
-  body[field] = { ...(isJsonObject(given) ? given : {}), [ours]: value };
+  const given = isJsonObject(body[field]) ? body[field] : {};
+  const isKwargs = field === "chat_template_kwargs";
+  body[field] = isKwargs ? { ...given, [ours]: value } : value;
 }
 
 /** A message that every server accepts: no null content, no empty arguments, `developer` only where supported. */

@@ -20,7 +20,6 @@ const HELD_CHARS_MAX = 64 * 1024;
 
 /** Converts tool calls for SDKs: an index in each fragment, id and name in a call's first one, arguments as text. */
 export class ToolCallFragments {
-  readonly #idPrefix: string;
   readonly #calls: Call[] = [];
   /** The latest call at each index that the server uses. */
   readonly #byIndex = new Map<unknown, Call>();
@@ -28,9 +27,7 @@ export class ToolCallFragments {
   #last: Call | undefined;
 
   /** A call without an id gets one that begins with `idPrefix`. */
-  constructor(idPrefix: string) {
-    this.#idPrefix = idPrefix;
-  }
+  constructor(readonly idPrefix: string) {}
 
   get hasCalls(): boolean {
     return this.#sent > 0;
@@ -77,23 +74,23 @@ export class ToolCallFragments {
     if (name === "") return null;
     call.name = name;
     call.index = this.#sent++;
-    call.id ||= `${this.#idPrefix}_${call.index}`;
+    call.id ||= `${this.idPrefix}_${call.index}`;
+    const called = { name, arguments: call.held };
     return {
       index: call.index,
       id: call.id,
       type: "function",
-      function: { name, arguments: call.held },
+      function: called,
     };
   }
 
   /** The call that a fragment continues, or a new one. */
   #callOf(index: unknown, id: string, name: string, text: string): Call {
-    let known = this.#byIndex.get(index);
-    if (index === null) {
-      known = id === ""
-        ? this.#last
-        : this.#calls.findLast((call) => call.id === id);
-    }
+    const known = index !== null
+      ? this.#byIndex.get(index)
+      : id === ""
+      ? this.#last
+      : this.#calls.findLast((call) => call.id === id);
     if (known === undefined) return this.#open(index, id);
     if (known.name === "" || name === "") return known;
     // A second name starts a new call if it comes with a new id. Without an id, it does

@@ -5,11 +5,10 @@ import {
 import { fieldError } from "@gateway/shared/openai/error";
 import type { Catalog, ModelConfig } from "@gateway/shared/models/catalog";
 import { isJsonObject } from "@gateway/shared/process/error_text";
-import { EVENT_STREAM_HEADERS, JSON_HEADERS } from "../http/responses.ts";
 import { estimateTokens } from "../limits/cost.ts";
 import { parseRequest, requireCleanJson } from "../requests/parse_request.ts";
 import type { Endpoint } from "../requests/run_request.ts";
-import { StreamAnswer, WholeAnswer } from "./answer.ts";
+import { bodyAnswer, EventAnswer } from "./answer.ts";
 
 type Body = { readonly [name: string]: unknown };
 type Messages = ChatRequest["messages"];
@@ -22,13 +21,8 @@ export const CHAT_ENDPOINT: Endpoint<ChatRequest> = {
     const { output_tokens: tokensMax } = catalog.get(request.model) ?? {};
     return estimateTokens(request, tokensMax);
   },
-  answer({ stream }, options) {
-    const own = stream ? EVENT_STREAM_HEADERS : JSON_HEADERS;
-    const headers = { ...own, ...options.headers };
-    return stream
-      ? new StreamAnswer({ ...options, headers })
-      : new WholeAnswer({ ...options, headers });
-  },
+  answer: (options, { request }) =>
+    request.stream ? new EventAnswer(options) : bodyAnswer(options),
 };
 
 /**

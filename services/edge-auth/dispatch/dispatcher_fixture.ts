@@ -1,16 +1,15 @@
 /** A dispatcher whose bus, clock and workers are controlled by the test. */
 import { decodeControl } from "@gateway/shared/bus/control";
 import {
-  encodeAccept,
-  encodeEnd,
   encodeErr,
   encodeFrame,
   encodeFrames,
+  encodeJson,
   encodeRejectFrame,
   FrameType,
   type RejectReason,
 } from "@gateway/shared/bus/frame";
-import { BEAT_VERSION, encodeWorkerBeat } from "@gateway/shared/bus/job";
+import { encodeWorkerBeat } from "@gateway/shared/bus/job";
 import { NoRespondersError } from "@gateway/shared/bus/link";
 import {
   anyWorkerSubject,
@@ -159,7 +158,6 @@ export function setup(options: { queueMax?: number } = {}) {
       dispatcher.onBeatMessage(
         workerBeatSubject(worker),
         encodeWorkerBeat({
-          version: BEAT_VERSION,
           family: "chat",
           slots: Math.max(1, free),
           inFlight: free === 0 ? 1 : 0,
@@ -185,7 +183,7 @@ export function setup(options: { queueMax?: number } = {}) {
         },
       ),
     accept: (worker = "w1", header: Header = {}) =>
-      frame(FrameType.ACCEPT, encodeAccept(worker), header),
+      frame(FrameType.ACCEPT, encodeJson({ worker }), header),
     data: (text: string, sequence: number, header: Header = {}) =>
       frame(FrameType.DATA, new TextEncoder().encode(text), {
         ...header,
@@ -194,7 +192,7 @@ export function setup(options: { queueMax?: number } = {}) {
     end: (sequence: number, worker = "w1", header: Header = {}) =>
       frame(
         FrameType.END,
-        encodeEnd(worker, USAGE),
+        encodeJson({ worker, usage: USAGE }),
         { ...header, sequence, tokens: 2 },
       ),
     err: (sequence: number, retryable: boolean, header: Header = {}) => {

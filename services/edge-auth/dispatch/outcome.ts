@@ -1,8 +1,28 @@
-/** What a run gives to its caller: the answer as it arrives, and how it ended. */
+/** What goes into a run, and what its caller gets: the answer as it arrives, and how it ended. */
 import type { CancelReason } from "@gateway/shared/bus/control";
 import type { RejectReason } from "@gateway/shared/bus/frame";
+import type { JobRequest, UploadEnd } from "@gateway/shared/bus/job";
+import type { ModelKind } from "@gateway/shared/models/kinds";
 import type { Usage } from "@gateway/shared/openai/completion";
 import type { ApiError } from "@gateway/shared/openai/error";
+
+export interface RunJob {
+  requestId: string;
+  keyId: string;
+  kind: ModelKind;
+  request: JobRequest;
+  /** The files that come before the request; `request` then has only its model, which may be a guess. */
+  upload?: Upload | undefined;
+  traceparent?: string | undefined;
+}
+
+/** Files that a client is sending, and the request that follows them. */
+export interface Upload {
+  /** The next bytes, at most a piece; null once the client has sent everything. */
+  next(): Promise<Uint8Array | null>;
+  /** The request; rejects if it is refused. Whoever made the upload answers the client. */
+  end(): Promise<UploadEnd>;
+}
 
 export interface AnswerSink {
   /** Part of the answer was sent to the client, so the attempt cannot be repeated. */

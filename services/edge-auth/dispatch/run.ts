@@ -18,23 +18,12 @@ import {
 } from "@gateway/shared/bus/stream_receiver";
 import { publicRequestId } from "@gateway/shared/process/ids";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
-import type { JobRequest } from "@gateway/shared/bus/job";
 import type { WorkerFamily } from "@gateway/shared/bus/subjects";
-import { familyOf, type ModelKind } from "@gateway/shared/models/kinds";
+import { familyOf } from "@gateway/shared/models/kinds";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
-import { Attempt, type AttemptContext, type Upload } from "./attempt.ts";
-import { type AnswerSink, RunOutcome } from "./outcome.ts";
+import { Attempt, type AttemptContext } from "./attempt.ts";
+import { type AnswerSink, type RunJob, RunOutcome } from "./outcome.ts";
 import type { WaitQueue } from "./wait_queue.ts";
-
-export interface RunJob {
-  requestId: string;
-  keyId: string;
-  kind: ModelKind;
-  request: JobRequest;
-  /** The files that come before the request; `request` then has only its model, which may be a guess. */
-  upload?: Upload;
-  traceparent?: string | undefined;
-}
 
 export interface RunContext extends AttemptContext {
   requestTimeoutMs: number;
@@ -73,6 +62,10 @@ export class Run {
   #requestText: string | null = null;
   #finalFrameByMs = 0;
   readonly #outcome = new RunOutcome();
+  readonly #control: SendControl = (workerId, record) => {
+    if (record.type === "nak") this.#outcome.naks += 1;
+    this.#context.control(familyOf(this.job.kind), workerId, record);
+  };
 
   /** The run looks for a worker when `start` is called. `onOver` is called once, at its end. */
   constructor(
@@ -91,7 +84,7 @@ export class Run {
 
   /** The worker that runs it or was offered it; null while any may accept it. */
   get workerId(): string | null {
-    return this.#attempt?.stream.workerId ?? null;
+    return this.#attempt?.workerId ?? null;
   }
 
   /** Looks for a worker, after the requests that already wait for the model. */
@@ -106,27 +99,18 @@ export class Run {
   offer(): boolean {
     const { bus, workers } = this.#context;
     if (!bus.isConnected) return false;
-    const { model, job: { requestId, kind, request, traceparent } } = this;
-    const family = familyOf(kind);
+    const { model, job } = this;
     const workerId = workers.pick(model, this.#tried);
     // If all known workers are full, wait for one. If none is known, offer the job to
     // the queue group, but only once, since the same worker may reject it every time.
     const mayAskGroup = !this.#hasAskedGroup && !workers.hasWorkerFor(model);
     if (workerId === null && !mayAskGroup) return false;
-    const { upload } = this.job;
-    this.#requestText ??= JSON.stringify(request);
-    const attempt = Attempt.send(this.#context, {
-      requestId,
-      family,
-      request: upload ?? this.#requestText,
-      traceparent,
+    const attempt = Attempt.send(this.#context, job, {
+      text: this.#requestText ??= JSON.stringify(job.request),
       attempt: this.#outcome.offers + 1,
       deadlineMs: this.#leftMs(),
       workerId,
-      control: (to, record) => {
-        if (record.type === "nak") this.#outcome.naks += 1;
-        this.#context.control(family, to, record);
-      },
+      control: this.#control,
       onBodyLost: () => this.onWorkerLost(),
     });
     if (attempt === null) return false;
@@ -141,11 +125,9 @@ export class Run {
     const attempt = this.#attempt;
     if (attempt === null) return false;
     if (this.#state === "cancelling") return this.#onFinalFrame(attempt, frame);
-    const event = attempt.onFrame(frame);
+    const event = attempt.onFrame(frame, this.#context.steadyNow());
     if (event.type === "stray") return false;
-    if (attempt.stream.isAccepted) {
-      this.#outcome.dispatchMs ??= this.#sinceStartMs();
-    }
+    if (attempt.isAccepted) this.#outcome.dispatchMs ??= this.#sinceStartMs();
     // An unnumbered error: the worker may have concluded that this edge is dead.
     if (frame.type === FrameType.ERR && frame.sequence === 0) {
       this.#loseAttempt("The worker that ran the request abandoned it.");
@@ -154,11 +136,11 @@ export class Run {
   }
 
   onNoResponders(number: number): void {
-    const stream = this.#attempt?.stream;
-    if (stream?.attempt !== number || this.#state !== "active") return;
-    if (stream.isAccepted) return;
-    const { workerId } = stream;
-    stream.cancel("not_accepted");
+    const attempt = this.#attempt;
+    if (attempt?.attempt !== number || this.#state !== "active") return;
+    if (attempt.isAccepted) return;
+    const { workerId } = attempt;
+    attempt.cancel("not_accepted");
     if (workerId === null) return this.fail(noWorker());
     this.#leave();
     this.#context.onWorkerMissing(workerId);
@@ -170,12 +152,12 @@ export class Run {
   }
 
   onBusRestored(): void {
-    this.#attempt?.stream.onReconnect(this.#context.steadyNow());
+    this.#attempt?.onReconnect(this.#context.steadyNow());
   }
 
   /** The client's socket took everything up to this frame: the worker may send more. */
   delivered(sequence: number): void {
-    this.#attempt?.stream.delivered(sequence);
+    this.#attempt?.delivered(sequence);
   }
 
   onTick(nowMs: number): void {
@@ -189,8 +171,10 @@ export class Run {
       return this.cancel("deadline", error);
     }
     const attempt = this.#attempt;
-    if (attempt !== null) this.#onEvent(attempt, attempt.onTick());
-    else if (this.#hasWaitedTooLong()) this.#failBusy();
+    if (attempt !== null) {
+      const event = attempt.onTick(this.#context.steadyNow());
+      this.#onEvent(attempt, event);
+    } else if (this.#hasWaitedTooLong()) this.#failBusy();
     if (this.#state === "active") this.#sink.onTick(nowMs);
   }
 
@@ -200,7 +184,7 @@ export class Run {
     this.#state = "cancelling";
     this.#finalFrameByMs = this.#context.now() + FINAL_FRAME_MS;
     Object.assign(this.#outcome, { cancelReason: reason, error });
-    this.#attempt?.stream.cancel(reason);
+    this.#attempt?.cancel(reason);
     if (error !== null) this.#sink.onError(error);
     else this.#sink.onAbandoned();
     if (this.#attempt === null) this.#finish("cancelled");
@@ -293,7 +277,7 @@ export class Run {
   #loseAttempt(message: string): void {
     if (this.#attempt === null) return;
     if (this.#state === "cancelling") return this.#finish("cancelled");
-    this.#attempt.stream.cancel("worker_lost");
+    this.#attempt.cancel("worker_lost");
     if (this.#mayRepeat()) this.#repeat(message);
     else this.fail(new ApiError("worker_lost", message));
   }
@@ -331,7 +315,7 @@ export class Run {
   }
 
   #onFinalFrame(attempt: Attempt, frame: Frame): boolean {
-    if (frame.attempt !== attempt.stream.attempt) return false;
+    if (frame.attempt !== attempt.attempt) return false;
     if (frame.type === FrameType.REJECT) {
       // It never ran, so there is nothing to count.
       this.#finish("cancelled");
@@ -344,12 +328,9 @@ export class Run {
     }
     // A numbered one is repeated until it is acknowledged.
     if (frame.sequence > 0) {
-      const { requestId, kind } = this.job;
-      answerStrayFrame(requestId, frame, (to, record) => {
-        this.#context.control(familyOf(kind), to, record);
-      });
+      answerStrayFrame(this.job.requestId, frame, this.#control);
     }
-    const completionTokens = Math.max(frame.tokens, attempt.stream.tokens);
+    const completionTokens = Math.max(frame.tokens, attempt.tokens);
     this.#finish("cancelled", { completionTokens, isFinal: true });
     return true;
   }
@@ -358,7 +339,7 @@ export class Run {
     const outcome = this.#outcome;
     outcome.workerId = this.workerId;
     outcome.completionTokens = end.usage?.completion_tokens ??
-      this.#attempt?.stream.tokens ?? 0;
+      this.#attempt?.tokens ?? 0;
     outcome.durationMs = this.#sinceStartMs();
     this.#leave();
     this.#state = "over";

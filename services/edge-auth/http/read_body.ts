@@ -1,7 +1,7 @@
 /** Reads request bodies within bounds, and limits what refused ones cost: time, but none of a key's limits. */
 import { Buffer } from "node:buffer";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
-import type { Deadlines } from "@gateway/shared/process/deadlines";
+import type { Deadlines, Timed } from "@gateway/shared/process/deadlines";
 import { remember } from "@gateway/shared/process/bounded_map";
 import {
   BODY_DEADLINES,
@@ -11,12 +11,15 @@ import {
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import type { Exchange } from "./server.ts";
 
-export interface BodyBounds {
-  bodyBytesMax: number;
+export interface HeldBodyBounds {
   bodyBudget: BodyBudget;
-  refusedBodies: Pick<RefusedBodies, "charge" | "wait">;
   deadlines: Deadlines;
   now: MonotonicNow;
+}
+
+export interface BodyBounds extends HeldBodyBounds {
+  bodyBytesMax: number;
+  refusedBodies: Pick<RefusedBodies, "charge" | "wait">;
 }
 
 /**
@@ -34,30 +37,22 @@ export async function readBody(
   // 0 for a chunked body. `node:http` refuses malformed values.
   const length = Number(headers.get("content-length") ?? 0);
   requireJson(headers);
-  const { bodyBytesMax: bytesMax, bodyBudget: budget, deadlines, now } = bounds;
+  const { bodyBytesMax: bytesMax } = bounds;
   if (length > bytesMax) throw tooLarge(bytesMax);
-  const { progressMs, totalMs } = BODY_DEADLINES;
   const body = openBody();
   return await new Promise((resolve, reject) => {
     const pieces: Uint8Array[] = [];
     let size = 0;
-    const totalAtMs = now() + totalMs;
-    const deadline = {
-      expiresAtMs: now() + progressMs,
-      expire: () => refuse(tooSlow()),
-    };
-    const stop = () => {
-      deadlines.remove(deadline);
+    const end = (settle: () => void) => {
       body.off("data", onData).off("end", onEnd).off("close", onClose);
-      budget.release(held);
+      held.release();
+      settle();
     };
     const refuse = (error: ApiError) => {
-      stop();
+      end(() => reject(error));
       // The rest is read and dropped until the connection ends.
       body.resume();
-      reject(error);
     };
-    const held: HeldBody = { keyId, bytes: 0, refuse };
     const onData = (piece: Uint8Array) => {
       size += piece.length;
       if (size > bytesMax) return refuse(tooLarge(bytesMax));
@@ -66,24 +61,21 @@ export async function readBody(
         bounds.refusedBodies.charge(keyId, tookMs);
         return refuse(tooManyPieces());
       }
-      deadline.expiresAtMs = Math.min(now() + progressMs, totalAtMs);
+      held.progressed();
       if (piece.length === length) return void pieces.push(piece);
-      const error = budget.grow(held, piece.length);
+      const error = bounds.bodyBudget.grow(held, piece.length);
       if (error !== null) return refuse(error);
       // Copied, since a small piece may be a view of a large buffer.
       pieces.push(new Uint8Array(piece));
     };
     const onEnd = () => {
-      stop();
       const [only] = pieces;
       const isOne = pieces.length === 1 && only !== undefined;
-      resolve(isOne ? only : Buffer.concat(pieces));
+      end(() => resolve(isOne ? only : Buffer.concat(pieces)));
     };
-    const onClose = () => {
-      stop();
-      resolve(null);
-    };
-    deadlines.add(deadline);
+    const onClose = () => end(() => resolve(null));
+    const { totalMs } = BODY_DEADLINES;
+    const held = new HeldBody(bounds, { keyId, totalMs, refuse });
     body.on("data", onData).once("end", onEnd).once("close", onClose);
     if (body.destroyed) onClose();
   });
@@ -96,26 +88,55 @@ const NO_ENCODING = /^(|identity)$/;
 function requireJson(headers: Exchange["headers"]): void {
   const [type = ""] = (headers.get("content-type") ?? "").split(";", 1);
   if (!JSON_TYPE.test(type.trim().toLowerCase())) {
-    throw new ApiError(
-      "unsupported_media_type",
-      "Unsupported 'Content-Type'. Send the body as JSON, with " +
-        "'Content-Type: application/json'.",
-    );
+    const instead =
+      "Send the body as JSON, with 'Content-Type: application/json'.";
+    throw unsupported("Content-Type", instead);
   }
   const encoding = headers.get("content-encoding") ?? "";
   if (!NO_ENCODING.test(encoding.trim().toLowerCase())) {
-    throw new ApiError(
-      "unsupported_media_type",
-      "Unsupported 'Content-Encoding'. Send the body without compression.",
-    );
+    throw unsupported("Content-Encoding", "Send the body without compression.");
   }
 }
 
-export interface HeldBody {
-  readonly keyId: string;
-  bytes: number;
-  /** Called to refuse it when a newer body needs its memory. */
-  readonly refuse: (error: ApiError) => void;
+function unsupported(header: string, instead: string): ApiError {
+  const message = `Unsupported '${header}'. ${instead}`;
+  return new ApiError("unsupported_media_type", message);
+}
+
+/** A body that is being read: what it holds of the budget, and when its next bytes are due. Must be released once. */
+export class HeldBody implements Timed {
+  bytes = 0;
+  expiresAtMs = Infinity;
+  readonly #totalAtMs: number;
+
+  constructor(
+    readonly bounds: HeldBodyBounds,
+    readonly of: {
+      readonly keyId: string;
+      readonly totalMs: number;
+      /** Called when it is late, or a newer body needs its memory. */
+      readonly refuse: (error: ApiError) => void;
+    },
+  ) {
+    this.#totalAtMs = bounds.now() + of.totalMs;
+    this.progressed();
+    bounds.deadlines.add(this);
+  }
+
+  progressed(): void {
+    const dueMs = this.bounds.now() + BODY_DEADLINES.progressMs;
+    this.expiresAtMs = Math.min(dueMs, this.#totalAtMs);
+  }
+
+  expire(): void {
+    const message = "The request body did not arrive in time.";
+    this.of.refuse(refusal("request_timeout", message));
+  }
+
+  release(): void {
+    this.bounds.deadlines.remove(this);
+    this.bounds.bodyBudget.release(this);
+  }
 }
 
 const SHARE_OF_KEY = 1 / 4;
@@ -133,10 +154,10 @@ export class BodyBudget {
   #bytes = 0;
 
   constructor(
-    { bodiesBytesMax, bodyBytesMax }: {
-      bodiesBytesMax: number;
-      bodyBytesMax: number;
-    },
+    { bodiesBytesMax, bodyBytesMax }: Record<
+      "bodiesBytesMax" | "bodyBytesMax",
+      number
+    >,
   ) {
     this.#processBytesMax = Math.max(bodiesBytesMax, bodyBytesMax);
     this.#keyBytesMax = Math.max(bodiesBytesMax * SHARE_OF_KEY, bodyBytesMax);
@@ -148,12 +169,12 @@ export class BodyBudget {
 
   /** Counts more bytes of a body. Returns the refusal if there is no room for them. */
   grow(body: HeldBody, bytes: number): ApiError | null {
-    const ofKey = (this.#bytesByKey.get(body.keyId) ?? 0) + bytes;
+    const ofKey = (this.#bytesByKey.get(body.of.keyId) ?? 0) + bytes;
     if (ofKey > this.#keyBytesMax) return keyIsFull();
     while (this.#bytes + bytes > this.#processBytesMax) {
       const [oldest = body] = this.#bodies;
       if (oldest === body) return processIsFull();
-      oldest.refuse(processIsFull());
+      oldest.of.refuse(processIsFull());
     }
     this.#bodies.add(body);
     this.#resize(body, bytes);
@@ -166,11 +187,12 @@ export class BodyBudget {
   }
 
   #resize(body: HeldBody, by: number): void {
+    const { keyId } = body.of;
     body.bytes += by;
     this.#bytes += by;
-    const ofKey = (this.#bytesByKey.get(body.keyId) ?? 0) + by;
-    if (ofKey > 0) this.#bytesByKey.set(body.keyId, ofKey);
-    else this.#bytesByKey.delete(body.keyId);
+    const ofKey = (this.#bytesByKey.get(keyId) ?? 0) + by;
+    if (ofKey > 0) this.#bytesByKey.set(keyId, ofKey);
+    else this.#bytesByKey.delete(keyId);
   }
 }
 
@@ -215,11 +237,9 @@ export class RefusedBodies {
   }
 }
 
-const RETRY_AFTER_MS = 1_000;
 const MS_PER_SECOND = 1_000;
+const IN_A_SECOND = { retryAfterMs: MS_PER_SECOND } as const;
 
-export const tooSlow = () =>
-  refusal("request_timeout", "The request body did not arrive in time.");
 const tooLarge = (bytesMax: number) =>
   refusal(
     "request_too_large",
@@ -236,16 +256,15 @@ const keyIsFull = () =>
     "concurrency_limit_exceeded",
     "This API key is sending too many bytes of request bodies at the same " +
       "time. Please try again in 1s.",
-    { retryAfterMs: RETRY_AFTER_MS, reason: "request_bodies" },
+    { ...IN_A_SECOND, reason: "request_bodies" },
   );
 const processIsFull = () =>
   refusal(
     "overloaded",
     "The service has no room for this request body at the moment. " +
       "Please try again shortly.",
-    { retryAfterMs: RETRY_AFTER_MS },
+    IN_A_SECOND,
   );
-
 const tooManyRefused = (waitMs: number) =>
   refusal(
     "rate_limit_exceeded",

@@ -5,21 +5,10 @@
 import { Buffer } from "node:buffer";
 import type { Readable } from "node:stream";
 import { Busboy } from "@fastify/busboy";
-import {
-  BODY_DEADLINES,
-  BUS_LIMITS,
-  UPLOAD_LIMITS,
-} from "@gateway/shared/limits";
-import { ApiError, fieldError } from "@gateway/shared/openai/error";
+import { BUS_LIMITS, UPLOAD_LIMITS } from "@gateway/shared/limits";
+import { type ApiError, fieldError } from "@gateway/shared/openai/error";
 import type { UploadEnd } from "@gateway/shared/bus/job";
-import type { MonotonicNow } from "@gateway/shared/process/clock";
-import type { Deadlines } from "@gateway/shared/process/deadlines";
-import {
-  type BodyBudget,
-  type HeldBody,
-  refusal,
-  tooSlow,
-} from "./read_body.ts";
+import { HeldBody, type HeldBodyBounds, refusal } from "./read_body.ts";
 import type { Exchange } from "./server.ts";
 
 export interface FormBounds {
@@ -29,19 +18,12 @@ export interface FormBounds {
   fileBytesMax: number;
 }
 
-export interface FormDependencies {
-  bodyBudget: BodyBudget;
-  deadlines: Deadlines;
-  now: MonotonicNow;
-}
-
 /** Text by field name; those named `x[]` are lists. */
 export type FormFields = { [name: string]: string | string[] };
 
 /** What an edge holds of an upload: the pieces in flight, and the next one. */
 const HELD_BYTES = (BUS_LIMITS.piecesInFlight + 1) * BUS_LIMITS.pieceBytes;
-/** The media type of forms. */
-export const FORM_TYPE = /^multipart\/form-data\s*(;|$)/i;
+const FORM_TYPE = /^multipart\/form-data\s*(;|$)/i;
 const FIELD_NAME_BYTES_MAX = 100;
 const FILE_NAME_CHARS_MAX = 200;
 const CONTROLS = /\p{Cc}/gu;
@@ -61,13 +43,12 @@ export class Form {
   readonly failed: Promise<never>;
   readonly #begun = Promise.withResolvers<"file" | "end" | "left">();
   readonly #failed = Promise.withResolvers<never>();
+  readonly #bounds: FormBounds;
   readonly #body: Readable;
-  readonly #release: () => void;
+  readonly #held: HeldBody;
+  /** Bytes of files that have arrived and were not taken yet. */
   #pieces: Uint8Array[] = [];
   #bytes = 0;
-  /** The files that have not been read to their end, in the order of the form. */
-  readonly #open: { file: UploadEnd["files"][number]; stream: Readable }[] = [];
-  #hasArrived = false;
   #isAtEnd = false;
   #isOver = false;
   #wake: (() => void) | null = null;
@@ -76,62 +57,59 @@ export class Form {
   constructor(
     { headers, openBody }: Pick<Exchange, "headers" | "openBody">,
     keyId: string,
-    { fileFields, fileBytesMax }: FormBounds,
-    { bodyBudget, deadlines, now }: FormDependencies,
+    bounds: FormBounds,
+    budget: HeldBodyBounds,
   ) {
-    const { bytesMax, fieldBytesMax, totalMs } = UPLOAD_LIMITS;
+    const { bytesMax, totalMs } = UPLOAD_LIMITS;
     if (Number(headers.get("content-length") ?? 0) > bytesMax) {
       throw tooLarge(bytesMax);
     }
-    const parser = createParser(headers, fileBytesMax);
-    const held: HeldBody = {
-      keyId,
-      bytes: 0,
-      refuse: (error) => this.#fail(error),
-    };
-    const refusal = bodyBudget.grow(held, HELD_BYTES);
-    if (refusal !== null) throw refusal;
+    const parser = createParser(headers, bounds.fileBytesMax);
+    const refuse = (error: ApiError) => this.#fail(error);
+    this.#held = new HeldBody(budget, { keyId, totalMs, refuse });
+    const noRoom = budget.bodyBudget.grow(this.#held, HELD_BYTES);
+    if (noRoom !== null) {
+      this.#held.release();
+      throw noRoom;
+    }
+    this.#bounds = bounds;
     this.begun = this.#begun.promise;
     this.failed = this.#failed.promise;
     // A rejection of either must not count as unhandled while it is not awaited.
     this.begun.catch(() => {});
     this.failed.catch(() => {});
-    const totalAtMs = now() + totalMs;
-    const deadline = {
-      expiresAtMs: now() + BODY_DEADLINES.progressMs,
-      expire: () => this.#fail(tooSlow()),
-    };
-    deadlines.add(deadline);
     let size = 0;
-    const body = openBody();
-    this.#body = body;
-    this.#release = () => {
-      deadlines.remove(deadline);
-      bodyBudget.release(held);
-    };
-    body.on("data", (piece: Uint8Array) => {
+    let hasArrived = false;
+    this.#body = openBody();
+    this.#body.on("data", (piece: Uint8Array) => {
+      if (this.#isOver) return;
       size += piece.length;
       if (size > bytesMax) return this.#fail(tooLarge(bytesMax));
-      deadline.expiresAtMs = Math.min(
-        now() + BODY_DEADLINES.progressMs,
-        totalAtMs,
-      );
+      this.#held.progressed();
+      parser.write(piece);
+      if (this.#bytes >= BUS_LIMITS.pieceBytes) this.#body.pause();
     });
-    body.once("end", () => this.#hasArrived = true);
-    body.once("close", () => {
-      if (this.#hasArrived) return;
+    this.#body.once("end", () => {
+      hasArrived = true;
+      if (!this.#isOver) parser.end();
+    });
+    this.#body.once("close", () => {
+      if (hasArrived) return;
       this.#begun.resolve("left");
       this.stop();
     });
+    this.#listen(parser);
+  }
+
+  #listen(parser: ReturnType<typeof createParser>): void {
+    const { fileFields, fileBytesMax } = this.#bounds;
     parser.on("field", (
       name: string,
       value: string,
       isNameCut: boolean,
       isCut: boolean,
     ) => {
-      if (isNameCut || isCut) {
-        return this.#fail(fieldTooLong(name, fieldBytesMax));
-      }
+      if (isNameCut || isCut) return this.#fail(fieldTooLong(name));
       if (fileFields.includes(listName(name))) {
         return this.#fail(notAFile(name));
       }
@@ -155,12 +133,14 @@ export class Form {
         bytes: 0,
       };
       this.files.push(file);
-      this.#open.push({ file, stream });
-      stream.on("readable", () => {
+      stream.on("data", (bytes: Uint8Array) => {
+        if (this.#isOver) return;
+        file.bytes += bytes.length;
+        this.#bytes += bytes.length;
+        this.#pieces.push(bytes);
         this.#begun.resolve("file");
         this.#wake?.();
       });
-      stream.once("end", () => this.#wake?.());
     });
     for (const event of ["partsLimit", "filesLimit", "fieldsLimit"] as const) {
       parser.once(event, () => this.#fail(tooManyParts()));
@@ -171,52 +151,32 @@ export class Form {
       this.#begun.resolve("end");
       this.#wake?.();
     });
-    body.pipe(parser);
   }
 
   /** The next bytes of the files, at most a piece of the bus; null at the end of the form, or once it is over. */
   async next(): Promise<Uint8Array | null> {
-    while (!this.#isOver) {
-      this.#read();
-      const isEnd = this.#isAtEnd && this.#open.length === 0;
-      if (this.#bytes >= BUS_LIMITS.pieceBytes || isEnd) break;
+    const { pieceBytes } = BUS_LIMITS;
+    while (!this.#isOver && !this.#isAtEnd && this.#bytes < pieceBytes) {
       const { promise, resolve } = Promise.withResolvers<void>();
       this.#wake = resolve;
+      this.#body.resume();
       await promise;
     }
     if (this.#isOver || this.#bytes === 0) return null;
     const all = Buffer.concat(this.#pieces);
-    const piece = all.subarray(0, BUS_LIMITS.pieceBytes);
+    const piece = all.subarray(0, pieceBytes);
     const rest = all.subarray(piece.length);
     this.#pieces = rest.length === 0 ? [] : [rest];
     this.#bytes = rest.length;
     return piece;
   }
 
-  /** Takes what the files have, one file after the other, up to a piece. */
-  #read(): void {
-    for (let at = this.#open[0]; at !== undefined; at = this.#open[0]) {
-      const { file, stream } = at;
-      while (this.#bytes < BUS_LIMITS.pieceBytes) {
-        const bytes: unknown = stream.read();
-        if (!(bytes instanceof Uint8Array)) break;
-        file.bytes += bytes.length;
-        this.#bytes += bytes.length;
-        this.#pieces.push(bytes);
-      }
-      if (!stream.readableEnded) return;
-      this.#open.shift();
-    }
-  }
-
   /** Drops whatever else arrives. Idempotent. */
   stop(): void {
     if (this.#isOver) return;
     this.#isOver = true;
-    this.#release();
-    this.#body.unpipe();
+    this.#held.release();
     this.#body.resume();
-    for (const { stream } of this.#open.splice(0)) stream.resume();
     this.#pieces = [];
     this.#wake?.();
   }
@@ -286,7 +246,8 @@ const tooLarge = (bytesMax: number) =>
     `The upload is too large. The limit is ${bytesMax} bytes.`,
   );
 
-function fieldTooLong(name: string, bytesMax: number): ApiError {
+function fieldTooLong(name: string): ApiError {
+  const { fieldBytesMax: bytesMax } = UPLOAD_LIMITS;
   const message = `Invalid '${name}': expected at most ${bytesMax} bytes.`;
   return fieldError("string_above_max_length", name, message);
 }

@@ -30,8 +30,6 @@ export interface Exchange {
   readonly response: ServerResponse;
   /** The connection. It is destroyed and emits `close` as soon as the client disconnects. */
   readonly socket: Socket;
-  /** Calls back when the client disconnects; an error of the callback is reported. Returns a function that removes it. */
-  onLeft(callback: () => void): () => void;
   /** Starts reading the body; a client that waits for `100 Continue` gets it. */
   openBody(): Readable;
 }
@@ -41,7 +39,7 @@ export interface ServerOptions {
   port: number;
   /** Answers the request. If it rejects, the connection is closed. */
   handler: (exchange: Exchange) => Promise<void>;
-  /** Called when a handler has rejected, or a callback of `onLeft` has thrown. */
+  /** Called when a handler has rejected. */
   onError: (error: unknown) => void;
   deadlines: Deadlines;
   now: MonotonicNow;
@@ -157,22 +155,11 @@ async function answer(
     if (awaitsContinue) response.writeContinue();
     return request;
   };
-  const { socket } = request;
-  const onLeft = (callback: () => void) => {
-    const leave = () => {
-      try {
-        callback();
-      } catch (error) {
-        onError(error);
-      }
-    };
-    socket.once("close", leave);
-    return () => void socket.off("close", leave);
-  };
   const span = startServerSpan(head.method, head.headers.get("traceparent"));
   response.once("close", () => span.end(response.statusCode));
   try {
-    const exchange = { ...head, response, socket, onLeft, openBody };
+    const { socket } = request;
+    const exchange = { ...head, response, socket, openBody };
     await span.run(() => handler(exchange));
   } catch (error) {
     onError(error);

@@ -206,23 +206,6 @@ Deno.test("a handler that rejects is reported, and its connection closed", async
   assert.deepEqual(started.errors, [fault]);
 });
 
-Deno.test("onLeft() reports a callback that throws, and calls the others", async () => {
-  await using calls = await startCalls();
-  const socket = await openSocket(calls.server.port);
-  socket.write(requestOf(10).join(""));
-  const { onLeft } = await calls.next();
-  const fault = new Error("a fault in a callback");
-  onLeft(() => {
-    throw fault;
-  });
-  onLeft(() => assert.fail("it was taken back"))();
-  const left = Promise.withResolvers<void>();
-  onLeft(left.resolve);
-  socket.destroy();
-  await left.promise;
-  assert.deepEqual(calls.errors, [fault]);
-});
-
 Deno.test("the head of a request arrives decoded, its repeated fields joined", async () => {
   const seen: unknown[] = [];
   await using started = await start(({ method, path, headers, response }) => {

@@ -21,7 +21,6 @@ import {
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { promptTokens } from "@gateway/shared/openai/tokens";
 import type { RunOutcome } from "../dispatch/outcome.ts";
-import type { Admitted } from "./limiter.ts";
 
 /** What requests without tokens cost: images, characters, or seconds. */
 export interface Units {
@@ -55,9 +54,11 @@ export function estimateTokens(
   return { promptTokens: prompt, totalTokens, units: null };
 }
 
-export const costsOnly = (unit: UsageUnit, count = 0): Estimate => {
-  return { promptTokens: 0, totalTokens: 0, units: { unit, count } };
-};
+export const costsOnly = (unit: UsageUnit, count = 0): Estimate => ({
+  promptTokens: 0,
+  totalTokens: 0,
+  units: { unit, count },
+});
 
 /** Thinking counts as output, and is added where `max_tokens` does not cover both. */
 function thinkingTokens(request: ChatRequest): number {
@@ -127,11 +128,17 @@ export interface Settlement {
   readonly isRelease: boolean;
 }
 
-/** What an admission reserved, and where that is settled. */
-export type Reservation = Pick<
-  Admitted,
-  "id" | "principal" | "model" | "atMs" | "reservedTokens" | "reservedUnits"
->;
+/** What an admission reserved, and where that is settled. Plain data, which is kept with a video. */
+export interface Reservation {
+  /** Of the lease. */
+  readonly id: string;
+  readonly principal: Principal;
+  readonly model: string | null;
+  /** The time of the admission, in Unix ms by Redis' clock. */
+  readonly atMs: number;
+  readonly reservedTokens: number;
+  readonly reservedUnits: Units | null;
+}
 
 /**
  * The settlement of a request that has ended. All counts are integers or null.
@@ -145,12 +152,12 @@ export function settlementOf(
 ): Settlement {
   const { id, principal, model, atMs, reservedTokens } = reservation;
   const { ownerId } = principal;
-  const { promptTokens = 0, completionTokens = 0, kind } = cost ?? {};
+  const { promptTokens = 0, completionTokens = 0, unitsMade = 0, kind } =
+    cost ?? {};
   const used = promptTokens === null || completionTokens === null
     ? reservedTokens
     : promptTokens + completionTokens;
   const { unit, count } = reservation.reservedUnits ?? { unit: null, count: 0 };
-  const { unitsMade = 0 } = cost ?? {};
   const day = usageDay(atMs);
   return {
     leaseId: id,

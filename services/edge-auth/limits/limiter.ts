@@ -28,7 +28,7 @@ import {
   type Units,
   videoKeys,
 } from "./cost.ts";
-import { createLeases, type Lease } from "./leases.ts";
+import { createLeases } from "./leases.ts";
 import {
   isKeyRefusal,
   isLimitName,
@@ -58,16 +58,9 @@ export interface Ask {
 }
 
 /** The request may run. It must be settled exactly once when it has ended. */
-export interface Admitted extends Lease {
+export interface Admitted extends Reservation {
   readonly isAdmitted: true;
-  readonly model: string | null;
-  readonly reservedTokens: number;
-  readonly reservedUnits: Units | null;
-  /** The time of the admission, in Unix ms by Redis' clock. */
-  readonly atMs: number;
   readonly rates: Rates;
-  /** A concurrency limit of the key or the owner applies. */
-  readonly isSlotLimited: boolean;
 }
 
 /** The link's probe: a write that the edge's Redis user is allowed and that changes nothing. */
@@ -161,9 +154,8 @@ export class Limiter {
     ];
     const args = [
       ...[recordKey(principal), ownerLimitsKey(ownerId), ...terms],
-      ...units === null
-        ? ["", "0"]
-        : [dayLimitField(units.unit), String(units.count)],
+      units === null ? "" : dayLimitField(units.unit),
+      String(units?.count ?? 0),
     ];
     try {
       const reply = await this.#redis.evalScript(ADMIT, keys, args, {
@@ -172,7 +164,11 @@ export class Limiter {
           if (!Array.isArray(late) || late[0] === "ok") release?.();
         },
       });
-      return keyRefusalIn(reply) ?? parse(reply);
+      const [status] = Array.isArray(reply) ? reply : [];
+      if (status === "empty") throw storeIsEmpty();
+      return isKeyRefusal(status)
+        ? { isAdmitted: false, reason: status }
+        : parse(reply);
     } catch (error) {
       if (mayHaveAdmitted(error)) release?.();
       throw redisFailure(error);
@@ -193,11 +189,9 @@ export class Limiter {
   async endVideo(reservation: Reservation, seconds: number): Promise<boolean> {
     const { keys, leaseId, terms } = videoSettlement(reservation, seconds);
     const args = [leaseId, "", ...terms];
-    const deadlineMs = this.#deadlineMs;
+    const options = { deadlineMs: this.#deadlineMs };
     try {
-      return await this.#redis.evalScript(SETTLE, keys, args, {
-        deadlineMs,
-      }) === 1;
+      return await this.#redis.evalScript(SETTLE, keys, args, options) === 1;
     } catch (error) {
       throw redisFailure(error);
     }
@@ -225,12 +219,6 @@ function mayHaveAdmitted(error: unknown): boolean {
   return error.reason === "connection_lost";
 }
 
-function keyRefusalIn(reply: RedisReply): Refusal | null {
-  const [status] = Array.isArray(reply) ? reply : [];
-  if (status === "empty") throw storeIsEmpty();
-  return isKeyRefusal(status) ? { isAdmitted: false, reason: status } : null;
-}
-
 function modelsIn(reply: RedisReply): readonly string[] {
   const [status, models] = Array.isArray(reply) ? reply : [];
   if (status !== "ok" || typeof models !== "string") throw malformed(reply);
@@ -239,20 +227,20 @@ function modelsIn(reply: RedisReply): readonly string[] {
 
 function grantIn(
   reply: RedisReply,
-): Pick<Admitted, "isAdmitted" | "atMs" | "rates" | "isSlotLimited"> | Refusal {
+): Pick<Admitted, "isAdmitted" | "atMs" | "rates"> | Refusal {
   const [status, ...fields] = Array.isArray(reply) ? reply : [];
   const numbers = fields.filter((each) => typeof each === "number");
   const [atMs = 0, rl = 0, rr = 0, rt = 0, tl = 0, tr = 0, tt = 0] = numbers;
-  const last = numbers[7];
-  if (last === undefined) throw malformed(reply);
   const rates = { requests: rateOf(rl, rr, rt), tokens: rateOf(tl, tr, tt) };
-  if (status === "ok") {
-    return { isAdmitted: true, atMs, rates, isSlotLimited: last === 1 };
-  }
+  if (numbers.length < 7) throw malformed(reply);
+  if (status === "ok") return { isAdmitted: true, atMs, rates };
   const [of, limit] = String(fields[7]).split(":");
   const isKnown = isLimitName(limit) && (of === "key" || of === "owner");
-  if (status !== "limited" || !isKnown) throw malformed(reply);
-  return { isAdmitted: false, reason: status, limit, of, waitMs: last, rates };
+  const waitMs = numbers[7];
+  if (status !== "limited" || !isKnown || waitMs === undefined) {
+    throw malformed(reply);
+  }
+  return { isAdmitted: false, reason: status, limit, of, waitMs, rates };
 }
 
 function rateOf(limit: number, remaining: number, resetMs: number) {

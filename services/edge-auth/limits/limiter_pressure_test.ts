@@ -19,21 +19,14 @@ import {
   letTimePass,
 } from "../../../tests/support/limits/limiter_clock.ts";
 import {
-  type Admission,
-  CLIENTS_PER_EDGE,
+  CLIENTS,
   DISTURBANCES,
-  passedOf,
   press,
-  type Pressed,
-} from "../../../tests/support/limits/pressure.ts";
-import { seededRandom, seedsOr } from "../../../tests/support/seeded_random.ts";
-import { pressSlots } from "../../../tests/support/limits/slot_pressure.ts";
-import {
-  spanMs,
-  total,
+  pressSlots,
   worstBurst,
   worstWindow,
-} from "../../../tests/support/limits/sliding_window.ts";
+} from "../../../tests/support/limits/pressure.ts";
+import { seededRandom, seedsOr } from "../../../tests/support/seeded_random.ts";
 import { LEASE_MS } from "./scripts.ts";
 
 const SIDES = ["key", "owner"] as const;
@@ -46,8 +39,6 @@ const DURABLE = ["appendonly yes", "appendfsync always"];
 /** Less than a minute: a limit that is full again gives nothing more. Three make one. */
 const LULL_MIN_MS = 25_000;
 const LULL_MAX_MS = 50_000;
-/** Requests that may run at the same time. */
-const CLIENTS = 4 * CLIENTS_PER_EDGE;
 /** Admissions are known to the millisecond. */
 const CLOCK_MS = 1;
 /** A hundredth of an interval is forgiven, and sums of fractions are not exact. */
@@ -76,7 +67,7 @@ function underPressure(
 ) {
   Deno.test(name, async (t) => {
     await using world = await startRedisWorld({ config: DURABLE });
-    await using fleet = await startFleet({ redisPort: () => world.redis.port });
+    await using fleet = await startFleet(() => world.redis.port);
     for (const { side, seed } of casesOf(usualSide)) {
       const stage = { world, fleet, side, seed };
       await t.step(`of the ${side}, TEST_SEED=${seed}`, () => property(stage));
@@ -93,7 +84,7 @@ interface Load {
   isByDay?: true;
 }
 
-async function pressed(stage: Stage, load: Load): Promise<Pressed> {
+async function pressed(stage: Stage, load: Load) {
   const { world, fleet, side, seed } = stage;
   const { limits, largestTokens, usedShare } = load;
   const random = seededRandom(seed);
@@ -101,8 +92,7 @@ async function pressed(stage: Stage, load: Load): Promise<Pressed> {
     side === "key" ? { limits } : { ownerLimits: limits },
   );
   const lull = () => LULL_MIN_MS + random() * (LULL_MAX_MS - LULL_MIN_MS);
-  return await press({
-    ...{ world, fleet, principal, random },
+  return await press({ world, fleet, principal, random }, {
     wantTokens: () => Math.ceil(random() * largestTokens),
     usedTokens: (want) =>
       usedShare === undefined ? null : Math.ceil(want * usedShare(random)),
@@ -166,17 +156,19 @@ for (const [at, minute] of MINUTES.entries()) {
   const { name, perMinute, load, largest, ...rest } = minute;
   underPressure(name, SIDES[at % 2] ?? "key", async (stage) => {
     const run = await pressed(stage, load);
-    const cost = ({ usedTokens }: Admission) =>
-      load.largestTokens === 0 ? 1 : usedTokens;
-    const passed = passedOf(run.admitted, cost);
+    const passed = run.admitted.toSorted((a, b) => a.atMs - b.atMs).map((
+      { atMs, usedTokens },
+    ) => ({ atMs, cost: load.largestTokens === 0 ? 1 : usedTokens }));
+    const spanMs = (passed.at(-1)?.atMs ?? 0) - (passed[0]?.atMs ?? 0);
     // Every window of the run, wherever it begins, and the run as a whole.
     const perMs = perMinute / MINUTE_MS;
     const burst = worstBurst(passed, perMinute);
     const slack = (rest.unsure ?? 0) + CLOCK_MS * perMs + FORGIVEN;
     assert.ok(burst <= perMinute + slack, `a burst of ${burst}`);
-    const due = perMinute + spanMs(passed) * perMs;
-    assert.ok(spanMs(passed) > MINUTE_MS, "more than one minute");
-    const given = total(passed) + (run.unsure + run.lost) * largest;
+    const due = perMinute + spanMs * perMs;
+    assert.ok(spanMs > MINUTE_MS, "more than one minute");
+    const total = passed.reduce((sum, { cost }) => sum + cost, 0);
+    const given = total + run.unsure * largest;
     assert.ok(given >= USED_SHARE * due, `${given} of ${due} due`);
     if (rest.isPaidLater) return;
     // However requests fall, no 60 seconds see more than this.
@@ -199,8 +191,8 @@ underPressure(
     const days = Map.groupBy(run.admitted, ({ round }) => round);
     assert.equal(days.size, DISTURBANCES.length);
     for (const day of days.values()) {
-      const used = total(passedOf(day, ({ usedTokens }) => usedTokens));
-      const given = used + (run.unsure + run.lost + 1) * largestTokens;
+      const used = day.reduce((sum, { usedTokens }) => sum + usedTokens, 0);
+      const given = used + (run.unsure + 1) * largestTokens;
       assert.ok(used <= TOKENS, `${used} of ${TOKENS}`);
       assert.ok(given >= USED_SHARE * TOKENS, `${used} of ${TOKENS}`);
     }
@@ -218,10 +210,11 @@ underPressure(
       side === "key" ? { limits } : { ownerLimits: limits },
     );
     const random = seededRandom(seed);
-    const pressing = { world, fleet, principal, limit, side, random };
+    const pressing = { world, fleet, principal, random };
     for (const disturbance of DISTURBANCES) {
-      const seen = await pressSlots({ ...pressing, disturbance });
-      assert.equal(seen.most, limit, disturbance);
+      const slots = { most: limit, of: side };
+      const seen = await pressSlots(pressing, disturbance, slots);
+      assert.equal(seen.most, limit, disturbance[0]);
       assert.ok(seen.served > limit, `${seen.served} served`);
       for (const taken of seen.takenAtRefusals) assert.equal(taken, limit);
       await world.link.ready(MINUTE_MS);

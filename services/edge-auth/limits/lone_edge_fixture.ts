@@ -1,7 +1,7 @@
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { silentLog } from "@gateway/shared/process/log";
 import type { RedisWorld } from "../../../tests/support/admission_fixture.ts";
-import { aclRules } from "../../../tests/support/deployed/acl_users.ts";
+import { aclRules } from "../../../tests/support/deployed/deployed_stores.ts";
 import { Limiter } from "./limiter.ts";
 
 const USER = "edge-auth";

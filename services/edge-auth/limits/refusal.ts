@@ -4,14 +4,10 @@ import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { HeaderFields } from "../http/responses.ts";
 
-/** What the caller is told, and what counts the refusal: see `failed_requests.ts`. */
-type ErrorText = readonly [
-  code: ErrorCode,
-  text: string,
-  reason: FailureReason | null,
-];
-
-/** Why a key may not be used. `unknown`: it was deleted, or never existed. */
+/**
+ * Why a key may not be used: what the caller is told, and what counts the refusal, see
+ * `failed_requests.ts`. `unknown`: it was deleted, or never existed.
+ */
 const KEY_ERRORS = {
   unknown: ["unauthorized", "unauthorized", null],
   expired: ["unauthorized", "unauthorized", "key_expired"],
@@ -26,31 +22,34 @@ const KEY_ERRORS = {
     "This API key is not allowed to use this model.",
     "model_forbidden",
   ],
-} as const satisfies Record<string, ErrorText>;
+} as const satisfies Record<
+  string,
+  readonly [ErrorCode, message: string, FailureReason | null]
+>;
 
-const REQUESTS = "rate_limit_exceeded";
-const MEDIA = "media_limit_exceeded";
-const AT_ONCE = "concurrency_limit_exceeded";
-/** The limits, each with its name in messages. */
+/** The limits: what counts a refusal, which also is the name in messages unless that follows. */
 const LIMIT_ERRORS = {
-  requests: [REQUESTS, "requests per minute", "requests_per_minute"],
-  tokens: ["token_limit_exceeded", "tokens per minute", "tokens_per_minute"],
-  day: ["daily_limit_exceeded", "tokens per day", "tokens_per_day"],
-  concurrency: [AT_ONCE, "requests at the same time", "concurrency"],
-  images_per_day: [MEDIA, "images per day", "images_per_day"],
-  characters_per_day: [MEDIA, "characters per day", "characters_per_day"],
-  audio_seconds_per_day: [
-    MEDIA,
-    "audio seconds per day",
-    "audio_seconds_per_day",
+  requests: ["rate_limit_exceeded", "requests_per_minute"],
+  tokens: ["token_limit_exceeded", "tokens_per_minute"],
+  day: ["daily_limit_exceeded", "tokens_per_day"],
+  concurrency: [
+    "concurrency_limit_exceeded",
+    "concurrency",
+    "requests at the same time",
   ],
-  video_seconds_per_day: [
-    MEDIA,
-    "video seconds per day",
-    "video_seconds_per_day",
+  images_per_day: ["media_limit_exceeded", "images_per_day"],
+  characters_per_day: ["media_limit_exceeded", "characters_per_day"],
+  audio_seconds_per_day: ["media_limit_exceeded", "audio_seconds_per_day"],
+  video_seconds_per_day: ["media_limit_exceeded", "video_seconds_per_day"],
+  video_jobs: [
+    "concurrency_limit_exceeded",
+    "video_jobs",
+    "videos at the same time",
   ],
-  video_jobs: [AT_ONCE, "videos at the same time", "video_jobs"],
-} as const satisfies Record<string, ErrorText>;
+} as const satisfies Record<
+  string,
+  readonly [ErrorCode, FailureReason, name?: string]
+>;
 
 export type KeyRefusal = keyof typeof KEY_ERRORS;
 export type LimitName = keyof typeof LIMIT_ERRORS;
@@ -130,7 +129,8 @@ export function refusalError(refusal: Refusal): ApiError {
     const [code, message, reason] = KEY_ERRORS[refusal.reason];
     return new ApiError(code, message, { reason });
   }
-  const [code, name, reason] = LIMIT_ERRORS[refusal.limit];
+  const [code, reason, name = reason.replaceAll("_", " ")] =
+    LIMIT_ERRORS[refusal.limit];
   const whose = refusal.of === "key" ? "this API key" : "your account";
   const seconds = Math.ceil(refusal.waitMs) / MS_PER_SECOND;
   return new ApiError(

@@ -30,42 +30,44 @@ const parser =
     return request;
   };
 
+const toMedia: Endpoint<JobRequest>["answer"] = (options, job) =>
+  new MediaAnswer(options, job);
+
 /** `POST /v1/audio/speech`. Costs the characters of the input. */
-export const SPEECH_ENDPOINT: Endpoint<SpeechRequest> = {
+export const SPEECH: Endpoint<SpeechRequest> = {
   kind: "speech",
   parse: parser("speech", speechRequestSchema),
   estimate: ({ input }) => costsOnly("characters", [...input].length),
-  answer: ({ stream }, options) => new MediaAnswer(options, () => stream),
+  answer: toMedia,
 };
 
 /** `POST /v1/images/generations`. Costs images. */
-export const IMAGE_ENDPOINT: Endpoint<ImageRequest> = {
+export const IMAGE: Endpoint<ImageRequest> = {
   kind: "image",
   parse: parser("image", imageRequestSchema),
   estimate: ({ n }) => costsOnly("images", n),
-  answer: ({ stream }, options) => new MediaAnswer(options, () => stream),
+  answer: toMedia,
 };
 
 /** `POST /v1/images/edits` with JSON. */
-export const IMAGE_EDIT_ENDPOINT: Endpoint<ImageRequest> = {
-  ...IMAGE_ENDPOINT,
+export const IMAGE_EDIT: Endpoint<ImageRequest> = {
+  ...IMAGE,
   parse: parser("image", imageEditSchema),
 };
 
 /** `POST /v1/images/edits` with a form. */
 export const IMAGE_EDIT_UPLOAD: UploadEndpoint<ImageRequest> = {
-  ...IMAGE_ENDPOINT,
+  ...IMAGE,
   form: {
     fileFields: ["image", "mask"],
     fileBytesMax: UPLOAD_LIMITS.imageBytesMax,
   },
-  parse({ fields, files }, models) {
+  parse(fields, models, files) {
     const request = parser("image", imageEditFormSchema)(fields, models);
     requireFiles(files, "image", [1, MEDIA_LIMITS.editedImagesMax]);
     requireFiles(files, "mask", [0, 1]);
     return request;
   },
-  answer: (options, isStream) => new MediaAnswer(options, isStream),
 };
 
 /** `POST /v1/audio/transcriptions` and `/v1/audio/translations`. Costs seconds of the recording. */
@@ -79,18 +81,18 @@ function transcriptionEndpoint(
       fileFields: ["file"],
       fileBytesMax: UPLOAD_LIMITS.audioBytesMax,
     },
-    parse({ fields, files }, models) {
+    parse(fields, models, files) {
       const request = parse(fields, models);
       requireFiles(files, "file", [1, 1]);
       return request;
     },
     estimate: () => costsOnly("audioSeconds"),
-    answer: (options, isStream) => new MediaAnswer(options, isStream),
+    answer: toMedia,
   };
 }
 
-export const TRANSCRIPTION_ENDPOINT = transcriptionEndpoint("transcribe");
-export const TRANSLATION_ENDPOINT = transcriptionEndpoint("translate");
+export const TRANSCRIPTION = transcriptionEndpoint("transcribe");
+export const TRANSLATION = transcriptionEndpoint("translate");
 
 /** Refuses a form with fewer or more files of this name. */
 export function requireFiles(

@@ -1,42 +1,40 @@
 /** The requests of `/v1/videos`. */
-import type { Principal } from "@gateway/shared/keys/record";
 import { VIDEO_LIMITS } from "@gateway/shared/limits";
 import { SCOPE_OF_KIND } from "@gateway/shared/models/kinds";
 import { ApiError, fieldError } from "@gateway/shared/openai/error";
 import {
-  type EngineVideo,
   type Video,
   VIDEO_VARIANTS,
   videoRemixSchema,
   type VideoRequest,
   videoRequestSchema,
+  videoSchema,
 } from "@gateway/shared/openai/video";
 import { requestFault } from "@gateway/shared/openai/request_fault";
-import { integer } from "@gateway/shared/openai/fields";
 import * as z from "zod";
 import { keyRevoked } from "../dispatch/dispatcher.ts";
-import { FORM_TYPE } from "../http/read_form.ts";
+import { isForm } from "../http/read_form.ts";
 import {
   abandon,
   internalError,
   sendError,
   sendJson,
 } from "../http/responses.ts";
+import type { RunLease } from "../limits/admission.ts";
 import { costsOnly } from "../limits/cost.ts";
-import { MediaAnswer } from "../media/answer.ts";
+import { MediaAnswer, unreadable } from "../media/answer.ts";
 import { requireFiles } from "../media/endpoints.ts";
+import { WholeAnswer } from "../requests/answer.ts";
 import { parseRequest, requireCleanJson } from "../requests/parse_request.ts";
 import {
-  type AnswerOptions,
   type RunCall,
   runRequest,
   type RunRequestDependencies,
   startRun,
 } from "../requests/run_request.ts";
-import { runUpload } from "../requests/run_upload.ts";
-import { EngineAnswer, unread } from "./ask.ts";
-import type { VideoJob } from "./jobs.ts";
-import { SECONDS_DEFAULT, type VideoKeeper } from "./keeper.ts";
+import { runUpload, type UploadEndpoint } from "../requests/run_upload.ts";
+import { listQuery, type VideoJob } from "./jobs.ts";
+import { engineVideoIn, SECONDS_DEFAULT, type VideoKeeper } from "./keeper.ts";
 
 export interface VideoDependencies extends RunRequestDependencies {
   videos: Omit<VideoKeeper, "start" | "stop">;
@@ -47,53 +45,31 @@ const ID = /^video_[0-9a-f]{32}$/;
 const RANGE = /^bytes=(\d{1,15}-\d{0,15}|-\d{1,15})$/;
 const IF_RANGE = /^[\x20-\x7e]{1,200}$/;
 const SCOPE = SCOPE_OF_KIND.video;
-
-const listQuery = z.object({
-  limit: z.coerce.number().pipe(integer(0, VIDEO_LIMITS.listMax)).default(20),
-  order: z.enum(["asc", "desc"]).default("desc"),
-  after: z.string().exactOptional(),
-});
 const contentQuery = z.object({
   variant: z.enum(VIDEO_VARIANTS).default("video"),
 });
+const wireSchema = z.object(videoSchema.shape);
 
 /** `POST /v1/videos`, as JSON or as a form. */
-export async function createVideo(
+export async function create(
   call: RunCall,
-  principal: Principal,
   deps: VideoDependencies,
 ): Promise<void> {
-  const { catalog: models } = deps;
   const endpoint = creation(deps, null, (given) => {
     const [schema, kind] = [videoRequestSchema, "video"] as const;
-    return parseRequest(given, { schema, kind, models }).request;
+    return parseRequest(given, { schema, kind, models: deps.catalog }).request;
   });
-  const { headers } = call.exchange;
-  if (!FORM_TYPE.test(headers.get("content-type") ?? "")) {
-    return await runRequest(call, principal, endpoint, deps);
-  }
-  await runUpload(call, principal, {
-    ...endpoint,
-    form: {
-      fileFields: ["input_reference"],
-      fileBytesMax: VIDEO_LIMITS.referenceBytesMax,
-    },
-    parse({ fields, files }) {
-      requireFiles(files, "input_reference", [0, 1]);
-      return endpoint.parse(fields);
-    },
-    answer: (options) => endpoint.answer(null, options),
-  }, deps);
+  const run = isForm(call.exchange.headers) ? runUpload : runRequest;
+  await run(call, endpoint, deps);
 }
 
 /** `POST /v1/videos/{id}/remix`. */
-export async function remixVideo(
+export async function remix(
   call: RunCall,
-  principal: Principal,
   deps: VideoDependencies,
   id: string,
 ): Promise<void> {
-  const job = await findJob(principal, id, deps);
+  const job = await findJob(call, deps, id);
   const { model, backend, engineId } = job;
   call.model = model;
   const endpoint = creation(deps, job, (given) => {
@@ -102,7 +78,7 @@ export async function remixVideo(
     const about = { kind: "video", action: "remix", stream: false } as const;
     return { ...about, ...data, model, backend, id: engineId };
   });
-  await runRequest(call, principal, endpoint, deps);
+  await runRequest(call, endpoint, deps);
 }
 
 type Creation = Extract<VideoRequest, { prompt: string }>;
@@ -112,17 +88,18 @@ function creation(
   { videos }: VideoDependencies,
   remixed: VideoJob | null,
   convert: (given: unknown) => Creation,
-) {
+): UploadEndpoint<Creation> {
   let request: Creation | null = null;
   const begin = async (
-    video: EngineVideo | ApiError | null,
-    reservation: AnswerOptions["video"],
+    result: Uint8Array | ApiError,
+    lease: RunLease | null,
   ) => {
-    if (video instanceof ApiError) throw video;
-    if (request === null || reservation === null) throw unread();
+    const video = engineVideoIn(result);
+    const reservation = lease?.video ?? null;
+    if (request === null || reservation === null) throw unreadable();
     if (video === null) {
       await videos.release(reservation);
-      throw unread();
+      throw unreadable();
     }
     const { seconds = remixed?.seconds, size = remixed?.size } =
       request.action === "create" ? request : {};
@@ -134,43 +111,47 @@ function creation(
     return toWire(job, request.prompt);
   };
   return {
-    kind: "video" as const,
-    estimate: (request: VideoRequest) =>
-      costsOnly("videoSeconds", secondsAsked(request, remixed)),
-    parse(given: unknown): Creation {
+    kind: "video",
+    form: {
+      fileFields: ["input_reference"],
+      fileBytesMax: VIDEO_LIMITS.referenceBytesMax,
+    },
+    parse(given, _catalog, files) {
+      requireFiles(files, "input_reference", [0, 1]);
       request = convert(given);
       requireCleanJson(request);
       return request;
     },
-    answer: (_request: unknown, options: AnswerOptions) =>
-      new EngineAnswer(options.run, (said) => {
-        const { out, hold } = options;
-        begin(said, options.video).then(
-          (video) => hold(() => sendJson(out, video, options.headers)),
-          (error: unknown) => hold(() => sendError(out, asApiError(error))),
+    estimate(asked) {
+      const { seconds = remixed?.seconds } = "seconds" in asked ? asked : {};
+      const count = Math.ceil(Number(seconds)) || SECONDS_DEFAULT;
+      return costsOnly("videoSeconds", count);
+    },
+    answer(options) {
+      const { out } = options;
+      const answer: WholeAnswer = new WholeAnswer((result) => {
+        const { lease } = answer;
+        begin(result, lease).then(
+          (video) => sendJson(out, video, lease?.headers),
+          (error: unknown) => {
+            const isKnown = error instanceof ApiError;
+            sendError(out, isKnown ? error : internalError(error));
+          },
         );
-      }, () => abandon(options.out)),
+      }, options);
+      return answer;
+    },
   };
 }
 
-function secondsAsked(request: VideoRequest, remixed: VideoJob | null) {
-  const { seconds = remixed?.seconds } = "seconds" in request ? request : {};
-  return Math.ceil(Number(seconds)) || SECONDS_DEFAULT;
-}
-
-const asApiError = (error: unknown) =>
-  error instanceof ApiError ? error : internalError(error);
-
 /** `GET /v1/videos`: from the registry alone, with the state that an edge last saw. */
-export async function listVideos(
-  { exchange }: RunCall,
-  principal: Principal,
+export async function list(
+  { exchange, principal }: RunCall,
   { videos, admission }: VideoDependencies,
 ): Promise<void> {
   const allowed = await admission.modelsOf(principal, SCOPE);
   const page = readQuery(listQuery, exchange.query);
-  const isShown = isAllowed(allowed);
-  const found = await videos.list(principal.ownerId, page, isShown);
+  const found = await videos.list(principal.ownerId, page, isAllowed(allowed));
   if (found === null) {
     const message = "Invalid 'after': there is no such video.";
     throw fieldError("invalid_value", "after", message);
@@ -184,42 +165,36 @@ export async function listVideos(
 }
 
 /** `GET /v1/videos/{id}`. */
-export async function retrieveVideo(
-  { exchange }: RunCall,
-  principal: Principal,
+export async function retrieve(
+  call: RunCall,
   deps: VideoDependencies,
   id: string,
 ): Promise<void> {
-  const job = await findJob(principal, id, deps);
-  const now = await deps.videos.refresh(job) ?? notFound();
-  sendJson(exchange.response, toWire(now));
+  const job = await currentJob(call, deps, id);
+  sendJson(call.exchange.response, toWire(job));
 }
 
 /** `DELETE /v1/videos/{id}`. */
-export async function deleteVideo(
-  { exchange }: RunCall,
-  principal: Principal,
+export async function remove(
+  call: RunCall,
   deps: VideoDependencies,
   id: string,
 ): Promise<void> {
-  const job = await findJob(principal, id, deps);
   // A video that has completed in the meantime is charged.
-  await deps.videos.remove(await deps.videos.refresh(job) ?? notFound());
+  await deps.videos.remove(await currentJob(call, deps, id));
   const object = "video.deleted";
-  sendJson(exchange.response, { id, object, deleted: true });
+  sendJson(call.exchange.response, { id, object, deleted: true });
 }
 
 /** `GET /v1/videos/{id}/content`. */
-export async function sendVideo(
+export async function sendContent(
   call: RunCall,
-  principal: Principal,
   deps: VideoDependencies,
   id: string,
 ): Promise<void> {
   const { headers, query, socket, response } = call.exchange;
-  const { dispatcher, now } = deps;
-  const askedAtMs = now();
-  const job = await findJob(principal, id, deps);
+  const askedAtMs = deps.now();
+  const job = await findJob(call, deps, id);
   const { variant } = readQuery(contentQuery, query);
   const { status, model, backend, engineId } = await deps.videos.refresh(job) ??
     notFound();
@@ -233,7 +208,9 @@ export async function sendVideo(
     );
   }
   if (socket.destroyed) return abandon(response);
-  if (dispatcher.isStoppedSince(principal.keyId, askedAtMs)) throw keyRevoked();
+  if (deps.dispatcher.isStoppedSince(call.principal.keyId, askedAtMs)) {
+    throw keyRevoked();
+  }
   const range: Record<string, string> = {};
   const [part = "", since] = [headers.get("range"), headers.get("if-range")];
   if (RANGE.test(part)) {
@@ -245,23 +222,38 @@ export async function sendVideo(
     ...{ kind: "video", action: "content", stream: false },
     ...{ model, backend, id: engineId, variant, range },
   };
-  startRun(call, {
-    ...{ principal, kind: "video", request, lease: null },
-    createAnswer: (options) => new MediaAnswer(options, () => false),
-  }, deps);
+  startRun(
+    call,
+    {
+      kind: "video",
+      answer: (options, job) => new MediaAnswer(options, job),
+    },
+    { request, lease: null },
+    deps,
+  );
 }
 
 /** A video that the key may see. Another owner's is answered like an unknown one. */
 async function findJob(
-  principal: Principal,
-  id: string,
+  { principal }: RunCall,
   { videos, admission }: VideoDependencies,
+  id: string,
 ): Promise<VideoJob> {
   const [allowed, job] = await Promise.all([
     admission.modelsOf(principal, SCOPE),
     ID.test(id) ? videos.find(principal.ownerId, id) : null,
   ]);
   return job !== null && isAllowed(allowed)(job) ? job : notFound();
+}
+
+/** The same, as its model server has it now. */
+async function currentJob(
+  call: RunCall,
+  deps: VideoDependencies,
+  id: string,
+): Promise<VideoJob> {
+  const job = await findJob(call, deps, id);
+  return await deps.videos.refresh(job) ?? notFound();
 }
 
 const isAllowed = (models: readonly string[]) => ({ model }: VideoJob) =>
@@ -283,12 +275,5 @@ function readQuery<Schema extends z.ZodType>(
 }
 
 /** A job as clients see it. Its prompt is known only to the request that starts it. */
-function toWire(job: VideoJob, prompt: string | null = null): Video {
-  const { id, model, status, progress, created_at, completed_at } = job;
-  const { expires_at, size, seconds, remixed_from_video_id, error } = job;
-  return {
-    ...{ id, object: "video", model, status, progress, created_at },
-    ...{ completed_at, expires_at, prompt, size, seconds },
-    ...{ remixed_from_video_id, error },
-  };
-}
+const toWire = (job: VideoJob, prompt: string | null = null): Video =>
+  wireSchema.parse({ ...job, object: "video", prompt });

@@ -6,10 +6,12 @@
 import { USAGE_UNITS } from "@gateway/shared/keys/limiter_state";
 import { DUE_JOBS_KEY, jobKey, jobsKey } from "@gateway/shared/keys/record";
 import { VIDEO_LIMITS } from "@gateway/shared/limits";
+import { integer } from "@gateway/shared/openai/fields";
 import { VIDEO_STATUSES, videoSchema } from "@gateway/shared/openai/video";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { defineScript, type RedisScript } from "@gateway/shared/redis/script";
 import * as z from "zod";
+import { redisFailure } from "../limits/refusal.ts";
 
 /** A job, without its prompt. Times that clients see are in Unix seconds, others in ms. */
 const jobSchema = z.object({
@@ -110,15 +112,15 @@ return due
 /** The scripts to load when the link connects. */
 export const VIDEO_SCRIPTS: readonly RedisScript[] = [BEGIN, UPDATE, CLAIM];
 
-/** A page of a list. */
-export interface JobPage {
-  limit: number;
-  order: "asc" | "desc";
+/** The query parameters of a list. */
+export const listQuery = z.object({
+  limit: z.coerce.number().pipe(integer(0, VIDEO_LIMITS.listMax)).default(20),
+  order: z.enum(["asc", "desc"]).default("desc"),
   /** The last id of the page before. */
-  after?: string | undefined;
-}
+  after: z.string().exactOptional(),
+});
 
-/** Its functions reject with the errors of the link. */
+/** Its functions reject with `service_unavailable` if Redis cannot answer. */
 export type VideoJobs = ReturnType<typeof createVideoJobs>;
 
 export function createVideoJobs({ redis, sweepMs = VIDEO_LIMITS.sweepMs }: {
@@ -127,7 +129,13 @@ export function createVideoJobs({ redis, sweepMs = VIDEO_LIMITS.sweepMs }: {
   sweepMs?: number;
 }) {
   const options = { deadlineMs: DEADLINE_MS };
-  const command = (...line: string[]) => redis.command(line, options);
+  const orUnavailable = (cause: unknown) => {
+    throw redisFailure(cause);
+  };
+  const command = (...line: string[]) =>
+    redis.command(line, options).catch(orUnavailable);
+  const run = (script: RedisScript, keys: string[], args: string[]) =>
+    redis.evalScript(script, keys, args, options).catch(orUnavailable);
   const written = (job: VideoJob) => [
     job.status,
     JSON.stringify(job),
@@ -149,20 +157,15 @@ export function createVideoJobs({ redis, sweepMs = VIDEO_LIMITS.sweepMs }: {
       // First, so that every registered job is checked until it ends.
       const dueMs = String(createdAtMs + sweepMs);
       await command("ZADD", DUE_JOBS_KEY, dueMs, `${ownerId}:${id}`);
-      await redis.evalScript(
-        BEGIN,
-        [jobKey(ownerId, id), jobsKey(ownerId)],
-        [
-          ...written(job),
-          ...[id, String(createdAtMs), String(VIDEO_LIMITS.keptMsMax)],
-        ],
-        options,
-      );
+      await run(BEGIN, [jobKey(ownerId, id), jobsKey(ownerId)], [
+        ...written(job),
+        ...[id, String(createdAtMs), String(VIDEO_LIMITS.keptMsMax)],
+      ]);
     },
     /** Writes the state of a job. False if it had ended or was deleted: then nothing is written. */
     async update(job: VideoJob): Promise<boolean> {
-      const keys = [jobKey(ownerOf(job), job.id)];
-      return await redis.evalScript(UPDATE, keys, written(job), options) === 1;
+      return await run(UPDATE, [jobKey(ownerOf(job), job.id)], written(job)) ===
+        1;
     },
     async remove(job: VideoJob): Promise<void> {
       await command("DEL", jobKey(ownerOf(job), job.id));
@@ -174,26 +177,25 @@ export function createVideoJobs({ redis, sweepMs = VIDEO_LIMITS.sweepMs }: {
      */
     async list(
       ownerId: string,
-      { limit, order, after }: JobPage,
+      { limit, order, after }: z.output<typeof listQuery>,
       isShown: (job: VideoJob) => boolean,
     ): Promise<{ jobs: VideoJob[]; hasMore: boolean } | null> {
-      const [rank, range] = order === "asc"
-        ? ["ZRANK", "ZRANGE"] as const
-        : ["ZREVRANK", "ZREVRANGE"] as const;
+      const prefix = order === "asc" ? "Z" : "ZREV";
       const key = jobsKey(ownerId);
-      const last = after === undefined ? -1 : await command(rank, key, after);
+      const last = after === undefined
+        ? -1
+        : await command(`${prefix}RANK`, key, after);
       if (last === null) return null;
       const jobs: VideoJob[] = [];
       for (let at = Number(last) + 1;; at += BATCH) {
-        const ids = await command(range, key, `${at}`, `${at + BATCH - 1}`);
+        const range = [`${at}`, `${at + BATCH - 1}`];
+        const ids = await command(`${prefix}RANGE`, key, ...range);
         if (!Array.isArray(ids) || ids.length === 0) break;
         const found = await Promise.all(
           ids.map((id) => find(ownerId, String(id))),
         );
         // Those that have expired are still in the index.
-        for (const job of found) {
-          if (job !== null && isShown(job)) jobs.push(job);
-        }
+        jobs.push(...found.filter((job) => job !== null).filter(isShown));
         if (jobs.length > limit) break;
       }
       return { jobs: jobs.slice(0, limit), hasMore: jobs.length > limit };
@@ -201,7 +203,7 @@ export function createVideoJobs({ redis, sweepMs = VIDEO_LIMITS.sweepMs }: {
     /** Takes jobs that are due, as owner and id. */
     async claim(): Promise<{ ownerId: string; id: string }[]> {
       const terms = [String(VIDEO_LIMITS.sweptMax), String(sweepMs)];
-      const due = await redis.evalScript(CLAIM, [DUE_JOBS_KEY], terms, options);
+      const due = await run(CLAIM, [DUE_JOBS_KEY], terms);
       return (Array.isArray(due) ? due : []).map((each) => {
         const [ownerId = "", id = ""] = String(each).split(":");
         return { ownerId, id };

@@ -2,14 +2,19 @@
 import { VIDEO_LIMITS } from "@gateway/shared/limits";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
-import type { EngineVideo } from "@gateway/shared/openai/video";
+import { parseJson } from "@gateway/shared/bus/frame";
+import { MediaHeadReader } from "@gateway/shared/bus/media_head";
+import {
+  type EngineVideo,
+  engineVideoSchema,
+} from "@gateway/shared/openai/video";
 import type { WallNow } from "@gateway/shared/process/clock";
 import { newRequestId } from "@gateway/shared/process/ids";
 import type { Log } from "@gateway/shared/process/log";
 import type { Dispatcher } from "../dispatch/dispatcher.ts";
 import type { Limiter } from "../limits/limiter.ts";
-import { redisFailure } from "../limits/refusal.ts";
-import { askEngine, unread } from "./ask.ts";
+import { unreadable } from "../media/answer.ts";
+import { WholeAnswer } from "../requests/answer.ts";
 import { isOver, ownerOf, type VideoJob, type VideoJobs } from "./jobs.ts";
 
 export interface VideoKeeperOptions {
@@ -52,6 +57,14 @@ const isMissing = (error: unknown): boolean =>
 
 export type VideoKeeper = ReturnType<typeof createVideoKeeper>;
 
+/** What a worker says of a video; null if that is nothing, as of a deleted one. Throws the error of a run that failed. */
+export function engineVideoIn(result: Uint8Array | ApiError) {
+  if (result instanceof ApiError) throw result;
+  const read = new MediaHeadReader().push(result);
+  const isRead = read !== null && read !== "invalid";
+  return isRead ? parseJson(engineVideoSchema, read.rest) : null;
+}
+
 /** Errors of its functions are `ApiError`s, `service_unavailable` without Redis. */
 export function createVideoKeeper(options: VideoKeeperOptions) {
   const { jobs, limiter, dispatcher, catalog, wallNow, log, onMade } = options;
@@ -59,12 +72,23 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
   let timer: ReturnType<typeof setInterval> | undefined;
   let sweeping: Promise<void> | null = null;
 
-  const ask = (
+  /** Asks the model server of a job. Null for a deleted video; rejects with an `ApiError`. */
+  const ask = async (
     { model, backend, engineId: id }: VideoJob,
     action: "retrieve" | "delete",
-  ) => {
-    const about = { kind: "video", model, backend, id } as const;
-    return askEngine({ ...about, action, stream: false }, dispatcher);
+  ): Promise<EngineVideo | null> => {
+    const { promise, resolve } = Promise.withResolvers<Uint8Array | ApiError>();
+    const request = { kind: "video", model, backend, id, action } as const;
+    const answer = new WholeAnswer(resolve);
+    answer.run = dispatcher.start(
+      {
+        ...{ requestId: newRequestId(), keyId: "", kind: "video" },
+        request: { ...request, stream: false },
+      },
+      answer,
+      () => {},
+    );
+    return engineVideoIn(await promise);
   };
 
   const hasBackend = ({ model, backend }: VideoJob): boolean =>
@@ -96,7 +120,7 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
     }
     try {
       const video = await ask(job, "retrieve");
-      if (video === null) throw unread();
+      if (video === null) throw unreadable();
       return { ...stated(job, video, nowMs), seenAtMs: nowMs, lostAtMs: null };
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
@@ -199,17 +223,13 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
         ask(job, "delete").catch((error: unknown) =>
           log.warn("video_not_deleted", { model, error })
         );
-        throw redisFailure(error);
+        throw error;
       }
     },
     /** Frees the reservation of a video that was not started. */
     release: (reservation: VideoJob["reservation"]) =>
       limiter.releaseVideo(reservation),
-    refresh: (job: VideoJob) => orUnavailable(refresh(job)),
-    find: (ownerId: string, id: string) =>
-      orUnavailable(jobs.find(ownerId, id)),
-    list: (...query: Parameters<VideoJobs["list"]>) =>
-      orUnavailable(jobs.list(...query)),
+    ...{ refresh, find: jobs.find, list: jobs.list },
     /** Deletes a job at its model server, if that can, and here. One that has not ended is charged unless its model server has deleted it: it may still be made. */
     async remove(job: VideoJob): Promise<void> {
       let seconds = secondsOf(job);
@@ -220,7 +240,7 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
         if (!isMissing(error)) throw error;
       }
       if (!isOver(job)) await limiter.endVideo(job.reservation, seconds);
-      await orUnavailable(jobs.remove(job));
+      await jobs.remove(job);
     },
     /** Starts checking jobs that are due. */
     start(): void {
@@ -257,12 +277,4 @@ function stated(
       ? Math.min(expires_at, job.created_at + keptS)
       : job.expires_at,
   };
-}
-
-async function orUnavailable<Result>(asking: Promise<Result>): Promise<Result> {
-  try {
-    return await asking;
-  } catch (error) {
-    throw redisFailure(error);
-  }
 }

@@ -9,10 +9,13 @@ import {
   REDIS_VARIABLES,
   redisAccess,
 } from "@gateway/shared/process/service_variables";
-import type { DeployedSecrets } from "./deployed_stores.ts";
+import {
+  deployedRedisConfig,
+  type DeployedSecrets,
+  redisTls,
+} from "./deployed_stores.ts";
 import {
   askPort,
-  type ClientTls,
   type LocalServer,
   startLocalServer,
 } from "../local_server.ts";
@@ -22,8 +25,7 @@ import { waitFor } from "../wait_for.ts";
 const DEPLOY = fileURLToPath(new URL("../../../deploy/redis", import.meta.url));
 const SENTINELS = 3;
 const REPLICAS = 2;
-const DOWN_AFTER_MS = 700;
-const FAILOVER_TIMEOUT_MS = 3_000;
+const TIMES = ["DOWN_AFTER_MS=700", "FAILOVER_TIMEOUT_MS=3000"];
 /**
  * Sentinels find each other, and a master that is back, by what they publish every
  * two seconds and ask the servers every ten. The others of their periods stay: a
@@ -32,16 +34,7 @@ const FAILOVER_TIMEOUT_MS = 3_000;
 const PERIODS = "info-period 100 publish-period 100";
 const SETTLED_MS = 30_000;
 
-export type RedisGroup = Awaited<ReturnType<typeof createGroup>>;
-
-/** What a group is started with. */
-export interface GroupOptions {
-  secrets: DeployedSecrets;
-  /** Absent: without TLS. With it there is no port for anything else. */
-  tls?: GroupTls;
-  /** Puts something between the first server and all the others: returns the port by which these know it. */
-  wire?: (port: number) => number;
-}
+export type RedisGroup = Awaited<ReturnType<typeof startRedisGroup>>;
 
 /** Certificates of a group, and whether its clients must have one of their own. */
 export interface GroupTls {
@@ -50,122 +43,60 @@ export interface GroupTls {
 }
 
 /** Starts all six and waits until they know each other. */
-export async function startRedisGroup(options: GroupOptions) {
-  const { secrets, wire = (port) => port } = options;
-  const stack = new AsyncDisposableStack();
-  const servers: LocalServer[] = [];
-  const sentinels: LocalServer[] = [];
-  let firstPort = 0;
-  try {
-    const config = await writeConfig(secrets);
-    for (let index = 0; index <= REPLICAS; index++) {
-      const server = await startScript("node.sh", options, [
-        `REDIS_CONFIG=${config}`,
-        ...(index === 0 ? [] : [`REPLICA_OF=127.0.0.1 ${firstPort}`]),
-      ]);
-      servers.push(stack.use(server));
-      if (index === 0) firstPort = wire(server.port);
-    }
-    for (let index = 0; index < SENTINELS; index++) {
-      const sentinel = await startScript("sentinel.sh", options, [
-        `MASTER=127.0.0.1 ${firstPort}`,
-        `DOWN_AFTER_MS=${DOWN_AFTER_MS}`,
-        `FAILOVER_TIMEOUT_MS=${FAILOVER_TIMEOUT_MS}`,
-      ]);
-      sentinels.push(stack.use(sentinel));
-      const password = await secrets.read("redis_sentinel_password");
-      const said = await askPort(
-        sentinel.port,
-        `AUTH peer ${password}\r\nSENTINEL DEBUG ${PERIODS}\r\nPING\r\n`,
-        await clientOf(options.tls),
-      );
-      if (said !== "+OK\r\n+OK\r\n+PONG\r\n") throw new Error(said);
-    }
-    const group = await createGroup({
-      ...{ servers, sentinels, stack, firstPort },
-      ...options,
-    });
-    await group.settled();
-    return group;
-  } catch (error) {
-    await stack.disposeAsync();
-    throw error;
-  }
-}
-
-/** `redis.conf` with the paths of this machine. */
-async function writeConfig(secrets: DeployedSecrets): Promise<string> {
-  const file = `${secrets.directory}/redis.conf`;
-  const text = await Deno.readTextFile(`${DEPLOY}/redis.conf`);
-  await Deno.writeTextFile(
-    file,
-    text
-      .replace("/run/secrets/redis_users.acl", secrets.path("redis_users.acl"))
-      .replace(/^(dir|port) .*$/gm, "")
-      // A master waits five seconds for more replicas before it sends its data.
-      .concat("\nrepl-diskless-sync-delay 0\n"),
-  );
-  return file;
-}
-
-async function startScript(
-  name: string,
-  { secrets, tls }: GroupOptions,
-  env: string[],
-): Promise<LocalServer> {
-  const client = await clientOf(tls);
-  return await startLocalServer({
-    command: "env",
-    port: undefined,
-    args: (port, directory) =>
-      Promise.resolve([
-        ...[`DATA_DIR=${directory}`, `SECRETS_DIR=${secrets.directory}`],
-        ...[...env, `${DEPLOY}/${name}`],
-        ...portArguments(port, tls),
-        ...["--bind", "127.0.0.1", "--dir", directory],
-      ]),
-    isReady: async ({ port }) =>
-      (await askPort(port, "AUTH health any\r\nPING\r\n", client)).endsWith(
-        "+PONG\r\n",
-      ),
-  });
-}
-
-/** The arguments that `docs/cluster.md` names for TLS between the servers too. */
-function portArguments(port: number, tls: GroupTls | undefined): string[] {
-  if (tls === undefined) return ["--port", String(port)];
-  const { caFile, server, client } = tls.authority;
-  return [
-    ...["--port", "0", "--tls-port", String(port), "--tls-replication", "yes"],
-    ...["--tls-auth-clients", tls.isMutual ? "yes" : "no"],
-    ...["--tls-ca-cert-file", caFile],
-    ...["--tls-cert-file", server.certFile, "--tls-key-file", server.keyFile],
-    ...["--tls-client-cert-file", client.certFile],
-    ...["--tls-client-key-file", client.keyFile],
-  ];
-}
-
-function clientOf(tls: GroupTls | undefined): Promise<ClientTls | undefined> {
-  return tls === undefined
-    ? Promise.resolve(undefined)
-    : clientTls(tls.authority);
-}
-
-interface GroupParts extends GroupOptions {
-  servers: LocalServer[];
-  sentinels: LocalServer[];
-  stack: AsyncDisposableStack;
-  /** By which the others know the first server. */
-  firstPort: number;
-}
-
-async function createGroup(parts: GroupParts) {
-  const { servers, sentinels, secrets, tls, stack, firstPort } = parts;
-  const client = await clientOf(tls);
-  const knownAs = (server: LocalServer) =>
-    String(server === servers[0] ? firstPort : server.port);
-  const ask = ({ port }: LocalServer, lines: string) =>
+export async function startRedisGroup(
+  { secrets, tls, wire = (port) => port }: {
+    secrets: DeployedSecrets;
+    /** Absent: without TLS. With it there is no port for anything else. */
+    tls?: GroupTls;
+    /** Puts something between the first server and all the others: returns the port by which these know it. */
+    wire?: (port: number) => number;
+  },
+) {
+  await using starting = new AsyncDisposableStack();
+  const client = tls && await clientTls(tls.authority);
+  const ask = ({ port }: { port: number }, lines: string) =>
     askPort(port, lines, client);
+  const start = async (script: string, env: string[]) =>
+    starting.use(
+      await startLocalServer({
+        command: "env",
+        args: (port, directory) => [
+          ...[`DATA_DIR=${directory}`, `SECRETS_DIR=${secrets.directory}`],
+          ...[...env, `${DEPLOY}/${script}`, ...portArguments(port, tls)],
+          ...["--bind", "127.0.0.1", "--dir", directory],
+        ],
+        isReady: async (server) =>
+          (await ask(server, "AUTH health any\r\nPING\r\n"))
+            .endsWith("+PONG\r\n"),
+      }),
+    );
+  const config = secrets.path("redis.conf");
+  // A master waits five seconds for more replicas before it sends its data.
+  const delay = "\nrepl-diskless-sync-delay 0\n";
+  await Deno.writeTextFile(config, await deployedRedisConfig(secrets) + delay);
+  const first = await start("node.sh", [`REDIS_CONFIG=${config}`]);
+  /** By which the others know the first server. */
+  const firstPort = wire(first.port);
+  const address = `127.0.0.1 ${firstPort}`;
+  const servers = [first];
+  while (servers.length <= REPLICAS) {
+    const env = [`REDIS_CONFIG=${config}`, `REPLICA_OF=${address}`];
+    servers.push(await start("node.sh", env));
+  }
+  const password = await secrets.read("redis_sentinel_password");
+  const sentinels: LocalServer[] = [];
+  while (sentinels.length < SENTINELS) {
+    const env = [`MASTER=${address}`, ...TIMES];
+    const sentinel = await start("sentinel.sh", env);
+    sentinels.push(sentinel);
+    const said = await ask(
+      sentinel,
+      `AUTH peer ${password}\r\nSENTINEL DEBUG ${PERIODS}\r\nPING\r\n`,
+    );
+    if (said !== "+OK\r\n+OK\r\n+PONG\r\n") throw new Error(said);
+  }
+  const knownAs = (server: LocalServer) =>
+    String(server === first ? firstPort : server.port);
   /** Variables of a service that is this user. */
   const env = (user: "edge" | "admin"): Record<string, string> => ({
     ...tlsVariables(tls),
@@ -177,16 +108,12 @@ async function createGroup(parts: GroupParts) {
   });
   /** What every living sentinel says of the master. */
   const views = async () => {
-    const password = await secrets.read("redis_sentinel_password");
     const asked = sentinels.filter((sentinel) => sentinel.isRunning());
-    return await Promise.all(asked.map(async (sentinel) => {
-      const said = await ask(
-        sentinel,
-        `AUTH peer ${password}\r\nINFO sentinel\r\nPING\r\n`,
-      );
-      return /status=(\w+),address=[\d.]+:(\d+),slaves=(\d+),sentinels=(\d+)/
-        .exec(said) ?? [];
-    }));
+    const question = `AUTH peer ${password}\r\nINFO sentinel\r\nPING\r\n`;
+    const said = await Promise.all(asked.map((each) => ask(each, question)));
+    return said.map((text) =>
+      /status=(\w+),address=[\d.]+:(\d+),slaves=(\d+)/.exec(text) ?? []
+    );
   };
   const named = async () => {
     const ports = new Set((await views()).map(([, , port]) => port));
@@ -195,40 +122,50 @@ async function createGroup(parts: GroupParts) {
       ? servers.find((server) => knownAs(server) === port)
       : undefined;
   };
+  const isSettled = async (replicas: number) => {
+    const all = await views();
+    const master = await named();
+    if (master === undefined || !master.isRunning()) return false;
+    const isAgreed = all.every(([, status, port, known]) =>
+      status === "ok" && port === knownAs(master) &&
+      Number(known) === REPLICAS
+    );
+    const role = await ask(master, "AUTH health any\r\nROLE\r\nPING\r\n");
+    // `*3`, then the name, the offset, and one entry for each replica.
+    const form = `\\$6\\r\\nmaster\\r\\n:\\d+\\r\\n\\*${replicas}\\r\\n`;
+    return isAgreed && new RegExp(form).test(role);
+  };
+  /** Resolves when the sentinels agree on a master that lives, has its replicas, and takes writes. */
+  const settled = async (replicas = REPLICAS) => {
+    await waitFor(() => isSettled(replicas), {
+      ...{ what: "the group to settle", timeoutMs: SETTLED_MS, intervalMs: 50 },
+    });
+  };
+  await settled();
+  const running = starting.move();
   return {
     /** In the order they were started: the first began as master. */
     servers,
-    sentinels,
-    env,
+    ...{ sentinels, env, settled },
     /** The same for a link. */
     address: (user: "edge" | "admin") =>
       redisAccess(parseEnv(REDIS_VARIABLES, env(user), Deno.readTextFileSync)),
     /** The server that all living sentinels name, which may be dead. */
     master: () => waitFor(named, { what: "the sentinels to name one master" }),
-    /** Resolves when the sentinels agree on a master that lives, has its replicas, and takes writes. */
-    settled: async (replicas = REPLICAS) => {
-      await waitFor(async () => {
-        const all = await views();
-        const master = await named();
-        if (master === undefined || !master.isRunning()) return false;
-        const isAgreed = all.every(([, status, port, known]) =>
-          status === "ok" && port === knownAs(master) &&
-          Number(known) === REPLICAS
-        );
-        // `*3`, then the name, the offset, and one entry for each replica.
-        const isComplete = new RegExp(
-          `\\$6\\r\\nmaster\\r\\n:\\d+\\r\\n\\*${replicas}\\r\\n`,
-        )
-          .test(await ask(master, "AUTH health any\r\nROLE\r\nPING\r\n"));
-        return isAgreed && isComplete;
-      }, {
-        what: "the group to settle",
-        timeoutMs: SETTLED_MS,
-        intervalMs: 50,
-      });
-    },
-    [Symbol.asyncDispose]: () => stack.disposeAsync(),
+    [Symbol.asyncDispose]: () => running.disposeAsync(),
   };
+}
+
+/** The arguments that `docs/cluster.md` names for TLS between the servers too. */
+function portArguments(port: number, tls: GroupTls | undefined): string[] {
+  if (tls === undefined) return ["--port", String(port)];
+  const { authority, isMutual } = tls;
+  const { certFile, keyFile } = authority.client;
+  return [
+    ...["--port", "0", "--tls-replication", "yes"],
+    ...redisTls(authority, port, isMutual),
+    ...["--tls-client-cert-file", certFile, "--tls-client-key-file", keyFile],
+  ];
 }
 
 /** How a service is told of the certificates. */
@@ -238,8 +175,7 @@ function tlsVariables(tls: GroupTls | undefined): Record<string, string> {
   return {
     REDIS_URL: "rediss://sentinels",
     REDIS_CA_FILE: caFile,
-    ...(tls.isMutual
-      ? { REDIS_CERT_FILE: client.certFile, REDIS_KEY_FILE: client.keyFile }
-      : {}),
+    ...tls.isMutual &&
+      { REDIS_CERT_FILE: client.certFile, REDIS_KEY_FILE: client.keyFile },
   };
 }

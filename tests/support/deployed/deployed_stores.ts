@@ -1,9 +1,9 @@
 /**
- * NATS and Redis with the very configuration of `compose.yaml`: its files, and
- * passwords made by its script. Only addresses and paths are of this machine.
+ * NATS, Redis and the front proxy with the very configuration of `compose.yaml`: its
+ * files, and passwords made by its script. Only addresses and paths are of this machine.
  */
 import { fileURLToPath } from "node:url";
-import { freePort } from "../local_server.ts";
+import { askPort, freePort, startLocalServer } from "../local_server.ts";
 import { type NatsServer, startNatsServer } from "../nats_server.ts";
 import { startProcess } from "../process.ts";
 import { startRedisServer } from "../redis_server.ts";
@@ -19,11 +19,9 @@ export async function makeSecrets() {
   const directory = await Deno.makeTempDir({ prefix: "gateway_test_" });
   /** Runs the script again: `run("rotate", "redis-edge")`. */
   const run = async (...args: string[]) => {
-    await using script = startProcess({
-      command: `${DEPLOY}/secrets.sh`,
-      args,
-      env: { SECRETS_DIR: directory },
-    });
+    const env = { SECRETS_DIR: directory };
+    const command = `${DEPLOY}/secrets.sh`;
+    await using script = startProcess({ command, args, env });
     const { success } = await script.exited;
     if (!success) throw new Error(`secrets.sh failed: ${script.output()}`);
   };
@@ -49,10 +47,8 @@ export async function startDeployedNats(
 /** `deploy/nats/nats.conf` with the passwords of now. */
 export async function deployedNatsConfig(secrets: DeployedSecrets) {
   const text = await Deno.readTextFile(`${DEPLOY}/nats/nats.conf`);
-  return text.replace(
-    /^include "passwords.conf"$/m,
-    await secrets.read("nats_passwords.conf"),
-  )
+  const passwords = await secrets.read("nats_passwords.conf");
+  return text.replace(/^include "passwords.conf"$/m, passwords)
     .replace(/^http_port: 8222.*$/m, "");
 }
 
@@ -64,20 +60,14 @@ export function natsTls(authority: TestAuthority | undefined): string {
       key_file: "${server.keyFile}", verify: true, timeout: 2 }\n`;
 }
 
-/** A server, and its address over mutual TLS where there is one. */
-export type DeployedRedis = Awaited<ReturnType<typeof startDeployedRedis>>;
-
-/** `deploy/redis/redis.conf` and `users.acl`; with an authority, also over mutual TLS. */
+/** `deploy/redis/redis.conf` and `users.acl`; with an authority, also over mutual TLS, as `url` says. */
 export async function startDeployedRedis(
   secrets: DeployedSecrets,
   authority?: TestAuthority,
 ) {
-  const text = await Deno.readTextFile(`${DEPLOY}/redis/redis.conf`);
   const tlsPort = authority === undefined ? undefined : freePort();
   const server = await startRedisServer({
-    config: text
-      .replace("/run/secrets/redis_users.acl", secrets.path("redis_users.acl"))
-      .replace(/^dir .*$/m, ""),
+    config: await deployedRedisConfig(secrets),
     args: redisTls(authority, tlsPort),
   });
   return {
@@ -87,54 +77,107 @@ export async function startDeployedRedis(
   };
 }
 
+/** `deploy/redis/redis.conf` with the paths of this machine. */
+export async function deployedRedisConfig(secrets: DeployedSecrets) {
+  const text = await Deno.readTextFile(`${DEPLOY}/redis/redis.conf`);
+  const users = secrets.path("redis_users.acl");
+  return text.replace("/run/secrets/redis_users.acl", users)
+    .replace(/^(dir|port) .*$/gm, "");
+}
+
+/**
+ * The rules of one user of `deploy/redis/users.acl` with a password of the test's, as
+ * `ACL SETUSER` takes them: `["edge-auth", "on", ">secret", "resetkeys", …]`. A user
+ * without a password has none.
+ */
+export async function aclRules(user: string, password: string) {
+  const text = await Deno.readTextFile(`${DEPLOY}/redis/users.acl`);
+  const lines = text.replaceAll(/\n +/g, " ").split("\n");
+  const line = lines.find((each) => each.startsWith(`user ${user} `));
+  if (line === undefined) throw new Error(`No user ${user}`);
+  return line.replace(/#@\w+@/, `>${password}`).split(" ").slice(1);
+}
+
 /** The stores of a deployment. */
 export interface DeployedStores {
   secrets: DeployedSecrets;
   nats: NatsServer;
-  redis: DeployedRedis;
+  redis: Awaited<ReturnType<typeof startDeployedRedis>>;
   /** With mutual TLS. */
   authority?: TestAuthority | undefined;
 }
 
+const USERS = {
+  edge: "edge-auth",
+  worker: "chat-worker",
+  media: "media-worker",
+  admin: "key-admin",
+};
+
 /** How compose.yaml tells a service of the stores. */
 export function deployedEnv(
   { secrets, nats, redis, authority }: DeployedStores,
-  service: "edge" | "worker" | "media" | "admin",
+  service: keyof typeof USERS,
 ): Record<string, string> {
-  const user = {
-    edge: "edge-auth",
-    worker: "chat-worker",
-    media: "media-worker",
-    admin: "key-admin",
-  };
-  const env: Record<string, string> = { NATS_URL: `nats://${nats.server}` };
-  const signIn = (store: "NATS" | "REDIS", name: string) => {
-    env[`${store}_${name}`] = user[service];
-    const secret = `${store.toLowerCase()}_${service}_password`;
-    env[`${store}_PASSWORD_FILE`] = secrets.path(secret);
-    if (authority === undefined) return;
-    env[`${store}_CA_FILE`] = authority.caFile;
-    env[`${store}_CERT_FILE`] = authority.client.certFile;
-    env[`${store}_KEY_FILE`] = authority.client.keyFile;
-  };
-  signIn("NATS", "USER");
-  if (service === "worker" || service === "media") return env;
-  env.REDIS_URL = redis.url;
-  signIn("REDIS", "USERNAME");
-  return env;
+  const signIn = (store: "NATS" | "REDIS", name: string) => ({
+    [`${store}_${name}`]: USERS[service],
+    [`${store}_PASSWORD_FILE`]: secrets.path(
+      `${store.toLowerCase()}_${service}_password`,
+    ),
+    ...authority && {
+      [`${store}_CA_FILE`]: authority.caFile,
+      [`${store}_CERT_FILE`]: authority.client.certFile,
+      [`${store}_KEY_FILE`]: authority.client.keyFile,
+    },
+  });
+  const bus = { NATS_URL: `nats://${nats.server}`, ...signIn("NATS", "USER") };
+  return service === "worker" || service === "media"
+    ? bus
+    : { ...bus, REDIS_URL: redis.url, ...signIn("REDIS", "USERNAME") };
 }
 
-/** Arguments of a server that takes clients on `port` over mutual TLS. */
+/** Arguments of a server that takes clients on `port` over TLS, by default mutual. */
 export function redisTls(
   authority: TestAuthority | undefined,
   port: number | undefined,
+  isMutual = true,
 ): string[] {
   if (authority === undefined) return [];
   const { caFile, server } = authority;
   return [
-    ...["--tls-port", String(port), "--tls-auth-clients", "yes"],
+    ...["--tls-port", `${port}`, "--tls-auth-clients", isMutual ? "yes" : "no"],
     ...["--tls-ca-cert-file", caFile],
-    ...["--tls-cert-file", server.certFile],
-    ...["--tls-key-file", server.keyFile],
+    ...["--tls-cert-file", server.certFile, "--tls-key-file", server.keyFile],
   ];
+}
+
+/**
+ * Starts Caddy with the file of `deploy/` before an edge and a console of this machine.
+ * Its certificates for `localhost` and `console.localhost` are of its own authority.
+ */
+export async function startFrontProxy(ports: {
+  httpsPort: number;
+  edgePort: number;
+  edgeReadyPort: number;
+  consolePort: number;
+}) {
+  const server = await startLocalServer({
+    command: "env",
+    args: (healthPort, directory) => [
+      ...["HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"]
+        .map((name) => `${name}=${directory}`),
+      ...[`HTTPS_PORT=${ports.httpsPort}`, `HTTP_PORT=${freePort()}`],
+      ...[`HEALTH_PORT=${healthPort}`, "EDGE_HOST=localhost"],
+      `EDGE_PORT=${ports.edgePort}`,
+      `EDGE_READY_PORT=${ports.edgeReadyPort}`,
+      `CONSOLE_UPSTREAM=127.0.0.1:${ports.consolePort}`,
+      ...["caddy", "run", "--adapter", "caddyfile"],
+      ...["--config", `${DEPLOY}/proxy/Caddyfile`],
+    ],
+    isReady: async ({ port }) =>
+      (await askPort(port, "GET /healthz HTTP/1.0\r\n\r\n")).includes(" 200 "),
+  });
+  const root = `${server.directory}/caddy/pki/authorities/local/root.crt`;
+  /** The authority, as PEM text. */
+  return { ...server, ca: await Deno.readTextFile(root) };
 }

@@ -10,6 +10,7 @@ export interface CertificateFiles {
 export type TestAuthority = Awaited<ReturnType<typeof createTestAuthority>>;
 
 const THIS_MACHINE = "DNS:localhost,IP:127.0.0.1";
+const NO_AUTHORITY = "basicConstraints=critical,CA:FALSE";
 
 /**
  * Makes an authority with one server and one client certificate, using openssl.
@@ -18,23 +19,13 @@ const THIS_MACHINE = "DNS:localhost,IP:127.0.0.1";
  */
 export async function createTestAuthority(serverNames = THIS_MACHINE) {
   const directory = await Deno.makeTempDir({ prefix: "gateway_test_" });
-  const ca = filesIn(directory, "ca");
-  await openssl([
-    ...["req", "-x509", "-subj", "/CN=Test authority", "-days", "2"],
-    ...newKey(ca),
-    ...["-addext", "basicConstraints=critical,CA:TRUE"],
+  const ca = await certify(directory, "Test authority", [
+    "basicConstraints=critical,CA:TRUE",
   ]);
-  const sign = async (name: string, extensions: string[]) => {
-    const files = filesIn(directory, name);
-    await openssl([
-      ...["req", "-x509", "-subj", `/CN=${name}`, "-days", "2"],
-      ...newKey(files),
+  const sign = (name: string, extensions: string[]) =>
+    certify(directory, name, [NO_AUTHORITY, ...extensions], [
       ...["-CA", ca.certFile, "-CAkey", ca.keyFile],
-      ...["basicConstraints=critical,CA:FALSE", ...extensions]
-        .flatMap((extension) => ["-addext", extension]),
     ]);
-    return files;
-  };
   return {
     caFile: ca.certFile,
     /** For the names asked for, `localhost` and `127.0.0.1` by default. */
@@ -50,40 +41,42 @@ export async function createTestAuthority(serverNames = THIS_MACHINE) {
 /** A certificate for `hostname` that is its own authority, and its key, as PEM texts. */
 export async function makeSelfSigned(hostname: string) {
   const directory = await Deno.makeTempDir({ prefix: "gateway_test_" });
-  const files = filesIn(directory, "self");
-  await openssl([
-    ...["req", "-x509", "-subj", `/CN=${hostname}`, "-days", "2"],
-    ...newKey(files),
-    ...["-addext", `subjectAltName=DNS:${hostname}`],
-    ...["-addext", "basicConstraints=critical,CA:FALSE"],
-  ]);
-  const cert = await Deno.readTextFile(files.certFile);
-  const key = await Deno.readTextFile(files.keyFile);
+  const names = `subjectAltName=DNS:${hostname}`;
+  const files = await certify(directory, hostname, [names, NO_AUTHORITY]);
+  const texts = await read(files);
   await Deno.remove(directory, { recursive: true });
-  return { cert, key };
+  return texts;
 }
 
 /** The client of an authority, for a connection of the test's own. */
 export async function clientTls({ caFile, client }: TestAuthority) {
+  const caCerts = [await Deno.readTextFile(caFile)];
+  return { caCerts, ...await read(client) };
+}
+
+async function read({ certFile, keyFile }: CertificateFiles) {
   return {
-    caCerts: [await Deno.readTextFile(caFile)],
-    cert: await Deno.readTextFile(client.certFile),
-    key: await Deno.readTextFile(client.keyFile),
+    cert: await Deno.readTextFile(certFile),
+    key: await Deno.readTextFile(keyFile),
   };
 }
 
-const filesIn = (directory: string, name: string): CertificateFiles => ({
-  certFile: `${directory}/${name}.pem`,
-  keyFile: `${directory}/${name}.key`,
-});
-
-const newKey = ({ certFile, keyFile }: CertificateFiles): string[] => [
-  ...["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"],
-  ...["-keyout", keyFile, "-out", certFile],
-];
-
-async function openssl(args: string[]): Promise<void> {
+async function certify(
+  directory: string,
+  name: string,
+  extensions: string[],
+  more: string[] = [],
+): Promise<CertificateFiles> {
+  const file = `${directory}/${name.replaceAll(" ", "_")}`;
+  const [certFile, keyFile] = [`${file}.pem`, `${file}.key`];
+  const args = [
+    ...["req", "-x509", "-subj", `/CN=${name}`, "-days", "2", "-nodes"],
+    ...["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"],
+    ...["-keyout", keyFile, "-out", certFile, ...more],
+    ...extensions.flatMap((extension) => ["-addext", extension]),
+  ];
   await using process = startProcess({ command: "openssl", args });
   const { success } = await process.exited;
   if (!success) throw new Error(`openssl failed: ${process.output()}`);
+  return { certFile, keyFile };
 }

@@ -3,13 +3,12 @@
  * its own clock. They can be killed and restarted within milliseconds, so that a
  * property can be tried in hundreds of runs.
  */
+import assert from "node:assert/strict";
 import type { Cost, Units } from "../../../services/edge-auth/limits/cost.ts";
 import {
   type Admitted,
-  type Ask,
   Limiter,
 } from "../../../services/edge-auth/limits/limiter.ts";
-import type { Refusal } from "../../../services/edge-auth/limits/refusal.ts";
 import { EDGE_SCRIPTS } from "../../../services/edge-auth/limits/scripts.ts";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import type { Principal } from "@gateway/shared/keys/record";
@@ -23,39 +22,30 @@ import { testRedisLink } from "../redis_link.ts";
 export type FleetEdge = Awaited<ReturnType<typeof startEdge>>;
 export type Fleet = Awaited<ReturnType<typeof startFleet>>;
 
-/** Where a fleet finds Redis: asked for every connection. */
-export interface FleetOptions {
-  redisPort: () => number;
-  /** How long Redis may be silent; long, because a busy machine must not decide about limits. */
-  deadlineMs?: number;
-}
-
 const EDGES = 4;
 const READY_MS = 30_000;
-const DEADLINE_MS = 5_000;
 const HOUR_MS = 3_600_000;
 const STOP_MS = 2_000;
 
-/** Starts edges whose clocks are an hour and more apart. */
-export async function startFleet(options: FleetOptions) {
-  const size = EDGES;
+/**
+ * Starts edges whose clocks are an hour and more apart. They ask `redisPort` for every
+ * connection, and wait long for Redis: a busy machine must not decide about limits.
+ */
+export async function startFleet(redisPort: () => number, deadlineMs = 5_000) {
   let unsure = 0;
   const start = (place: number) =>
-    startEdge(options, {
-      skewMs: (place - size / 2) * HOUR_MS,
+    startEdge({
+      redisPort,
+      deadlineMs,
+      skewMs: (place - EDGES / 2) * HOUR_MS,
       onUnsure: () => unsure += 1,
     });
-  const edges = await Promise.all(
-    Array.from({ length: size }, (_, place) => start(place)),
-  );
+  const edges = await Promise.all([0, 1, 2, 3].map(start));
   /** The edge that stands in this place now. */
-  const at = (place: number): FleetEdge => {
-    const edge = edges[place];
-    if (edge === undefined) throw new Error(`No place ${place}`);
-    return edge;
-  };
+  const at = (place: number): FleetEdge =>
+    edges[place] ?? assert.fail(`No place ${place}`);
   return {
-    size,
+    size: EDGES,
     at,
     /** Kills the edge of a place as `kill -9` does, and puts a new one there. As `kill`. */
     async replace(place: number) {
@@ -80,21 +70,19 @@ export async function startFleet(options: FleetOptions) {
   };
 }
 
-async function startEdge(
-  { redisPort, deadlineMs = DEADLINE_MS }: FleetOptions,
-  { skewMs, onUnsure }: { skewMs: number; onUnsure: () => void },
-) {
+async function startEdge({ redisPort, deadlineMs, skewMs, onUnsure }: {
+  redisPort: () => number;
+  deadlineMs: number;
+  skewMs: number;
+  onUnsure: () => void;
+}) {
   // Of its own, so that this edge alone can be cut off.
   const proxy = startTcpProxy(redisPort);
   const url = `redis://${proxy.server}`;
   const redis = testRedisLink({ url }, { scripts: EDGE_SCRIPTS });
   await redis.ready(READY_MS);
-  const admission = new Limiter({
-    redis,
-    now: () => monotonicNow() + skewMs,
-    log: silentLog,
-    deadlineMs,
-  });
+  const now = () => monotonicNow() + skewMs;
+  const admission = new Limiter({ redis, now, log: silentLog, deadlineMs });
   let isAlive = true;
   return {
     get isAlive() {
@@ -107,11 +95,17 @@ async function startEdge(
       wantTokens = 0,
       wantUnits: Units | null = null,
     ) {
-      const ask: Ask = { scope: "chat", model: "m", wantTokens, wantUnits };
-      const answer = await decide(admission, principal, ask);
-      const isLost = answer === "unsure" || !isAlive;
-      if (isLost) onUnsure();
-      return isLost || answer === "not asked" ? null : answer;
+      const ask = { scope: "chat", model: "m", wantTokens, wantUnits } as const;
+      const answer = await admission.admit(principal, ask).catch((error) => {
+        if (!(error instanceof ApiError)) throw error;
+        const { cause } = error;
+        const isOpen = cause instanceof RedisUnavailableError &&
+          cause.mayHaveRun;
+        return isOpen ? "unsure" : null;
+      });
+      if (answer !== "unsure" && isAlive) return answer;
+      onUnsure();
+      return null;
     },
     settle(admitted: Admitted, outcome: Cost) {
       if (isAlive) admission.settle(admitted, outcome);
@@ -128,20 +122,4 @@ async function startEdge(
       return lost;
     },
   };
-}
-
-async function decide(
-  admission: Limiter,
-  principal: Principal,
-  ask: Ask,
-): Promise<Admitted | Refusal | "unsure" | "not asked"> {
-  try {
-    return await admission.admit(principal, ask);
-  } catch (error) {
-    if (!(error instanceof ApiError)) throw error;
-    const { cause } = error;
-    const mayHaveRun = cause instanceof RedisUnavailableError &&
-      cause.mayHaveRun;
-    return mayHaveRun ? "unsure" : "not asked";
-  }
 }

@@ -9,6 +9,9 @@ import {
 import type { RedisLink } from "@gateway/shared/redis/link";
 import type { RedisWorld } from "../admission_fixture.ts";
 
+const STATE = "local last, req, tok, day, used, rpm, tpm = " +
+  "struct.unpack('<ddddddd', s)";
+
 /**
  * Moves every time in a state back, and leases with it. Redis' clock is the only
  * one that limits know, and they know it only by its distance to what is written:
@@ -19,7 +22,7 @@ local ms = tonumber(ARGV[1])
 for _, key in ipairs({KEYS[1], KEYS[3]}) do
   local s = redis.call('HGET', key, 's')
   if s then
-    local last, req, tok, day, used, rpm, tpm = struct.unpack('<ddddddd', s)
+    ${STATE}
     redis.call('HSET', key, 's',
       struct.pack('<ddddddd', last - ms, req - ms, tok - ms, day, used, rpm, tpm))
   end
@@ -42,23 +45,20 @@ export async function letTimePass(
   link: Pick<RedisLink, "command">,
   { principal, ms }: { principal: Principal; ms: number },
 ): Promise<number> {
-  await link.command([
-    "EVAL",
-    LET_TIME_PASS,
-    "4",
-    limiterKey(principal),
-    leaseKey(principal),
-    ownerLimiterKey(principal.ownerId),
-    ownerLeaseKey(principal.ownerId),
-    String(ms),
-  ], { deadlineMs: DEADLINE_MS });
+  const { ownerId } = principal;
+  const names = [
+    ...[limiterKey(principal), leaseKey(principal)],
+    ...[ownerLimiterKey(ownerId), ownerLeaseKey(ownerId)],
+  ];
+  const command = ["EVAL", LET_TIME_PASS, "4", ...names, String(ms)];
+  await link.command(command, { deadlineMs: DEADLINE_MS });
   return ms;
 }
 
 const LET_DAY_END = `
 local s = redis.call('HGET', KEYS[1], 's')
 if not s then return end
-local last, req, tok, day, used, rpm, tpm = struct.unpack('<ddddddd', s)
+${STATE}
 redis.call('HSET', KEYS[1], 's',
   struct.pack('<ddddddd', last, req, tok, day - 1, used, rpm, tpm))
 for _, unit in ipairs(ARGV) do

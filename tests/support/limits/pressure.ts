@@ -1,154 +1,243 @@
 /**
- * Clients that ask for more than a limit allows, on every edge of a fleet, for
- * minutes of the limit's time, while edges and Redis are killed under them.
+ * Clients on every edge of a fleet that want more than a limit allows, while edges and
+ * Redis are killed under them, and the judges of what they got.
  */
+import assert from "node:assert/strict";
 import type { Admitted } from "../../../services/edge-auth/limits/limiter.ts";
-import type { Principal } from "@gateway/shared/keys/record";
-import type { RedisWorld } from "../admission_fixture.ts";
+import {
+  leaseKey,
+  ownerLeaseKey,
+  type Principal,
+  recordKey,
+} from "@gateway/shared/keys/record";
+import { DONE, type RedisWorld } from "../admission_fixture.ts";
 import type { Fleet, FleetEdge } from "./edge_fleet.ts";
-import type { Passed } from "./sliding_window.ts";
+import { startRedisMonitor } from "./redis_monitor.ts";
 import { sleep, waitFor } from "../wait_for.ts";
 
-/** What can happen to a cluster while it is pressed. */
-export const DISTURBANCES = [
-  "nothing",
-  "an edge is killed",
-  "the scripts are gone",
-  "redis is killed",
-] as const;
-export type Disturbance = typeof DISTURBANCES[number];
-
-export interface PressureOptions {
+interface Stage {
   world: RedisWorld;
   fleet: Fleet;
   principal: Principal;
   random: () => number;
-  /** Tokens the next request reserves. */
-  wantTokens: () => number;
-  /** What a request cost in the end; null: it keeps its reservation and its slot. */
-  usedTokens: (wantTokens: number) => number | null;
-  /** Lets some time pass after a round, and returns how much in ms. */
-  letPass: () => Promise<number>;
 }
 
-/** What the clients saw. Times are Redis' clock and what was let pass beside it. */
-export interface Pressed {
-  readonly admitted: Admission[];
-  /** Requests that may or may not have been counted. */
-  unsure: number;
-  /** Settlements that were lost with their edge: the reservation stays charged. */
-  lost: number;
-}
+/** What can happen while clients press. Returns how many settlements were lost by it. */
+type Disturbance = [
+  name: string,
+  act: (stage: Stage) => number | Promise<number>,
+];
+export const DISTURBANCES: readonly Disturbance[] = [
+  ["nothing", () => 0],
+  [
+    "an edge is killed",
+    ({ fleet, random }) => fleet.replace(Math.floor(random() * fleet.size)),
+  ],
+  ["the scripts are gone", async ({ world }) => {
+    await world.command("SCRIPT", "FLUSH");
+    return 0;
+  }],
+  ["redis is killed", async ({ world }) => {
+    await world.redis.restart();
+    return 0;
+  }],
+];
 
-/** One request that was let in. */
+/** A request that was let in. Times are Redis' clock and what was let pass beside it. */
 export interface Admission {
   readonly atMs: number;
   readonly round: number;
-  readonly wantTokens: number;
   /** What it cost in the end. */
   readonly usedTokens: number;
 }
 
-/** Clients on each edge. */
-export const CLIENTS_PER_EDGE = 3;
-
+const CLIENTS_PER_EDGE = 3;
+/** Requests that may run at the same time. */
+export const CLIENTS = 4 * CLIENTS_PER_EDGE;
 const PRESS_MS = 40;
 /** A limit that is never reached tests nothing. */
 const ROUND_MAX_MS = 60_000;
 const RETRY_MS = 10;
 const READY_MS = 30_000;
 
+async function onEveryEdge(
+  { size }: Fleet,
+  client: (place: number) => Promise<void>,
+): Promise<void> {
+  const places = Array.from({ length: CLIENTS }, (_, index) => index % size);
+  await Promise.all(places.map(client));
+}
+
 /**
  * Presses for a round with each disturbance, from a random one on. In each, clients
  * ask until all of them are refused with nothing left unsettled.
  */
-export async function press(options: PressureOptions): Promise<Pressed> {
-  const { world, fleet, principal, random } = options;
-  const pressed: Pressed = { admitted: [], unsure: 0, lost: 0 };
+export async function press(stage: Stage, options: {
+  /** Tokens the next request reserves. */
+  wantTokens: () => number;
+  /** What a request cost in the end; null: it keeps its reservation and its slot. */
+  usedTokens: (wantTokens: number) => number | null;
+  /** Lets some time pass after a round, and returns how much in ms. */
+  letPass: () => Promise<number>;
+}) {
+  const { world, fleet, principal, random } = stage;
+  const admitted: Admission[] = [];
   const unsureBefore = fleet.unsure;
   const first = Math.floor(random() * DISTURBANCES.length);
   let passedMs = 0;
-  let round = 0;
-  let isOver = false;
-  let endsAtMs = 0;
-
-  const keep = (edge: FleetEdge, decision: Admitted) => {
-    const wantTokens = decision.reservedTokens;
-    const used = options.usedTokens(wantTokens);
-    const atMs = decision.atMs + passedMs;
-    const usedTokens = used ?? wantTokens;
-    pressed.admitted.push({ atMs, round, wantTokens, usedTokens });
-    if (used === null) return;
-    edge.settle(decision, {
-      promptTokens: 0,
-      completionTokens: used,
-      kind: "complete",
-    });
-  };
-
-  const client = async (place: number) => {
-    for (;;) {
-      const wasOver = isOver && fleet.isSettled;
-      const edge = fleet.at(place);
-      const decision = await edge.ask(principal, options.wantTokens());
-      if (performance.now() > endsAtMs) {
-        throw new Error(`Not refused after ${ROUND_MAX_MS} ms of pressure`);
+  let lost = 0;
+  for (let round = 0; round < DISTURBANCES.length; round += 1) {
+    let isOver = false;
+    const endsAtMs = performance.now() + ROUND_MAX_MS;
+    const clients = onEveryEdge(fleet, async (place) => {
+      for (;;) {
+        const wasOver = isOver && fleet.isSettled;
+        const edge = fleet.at(place);
+        const decision = await edge.ask(principal, options.wantTokens());
+        assert.ok(performance.now() < endsAtMs, "not refused in time");
+        if (decision === null) await sleep(RETRY_MS);
+        else if (decision.isAdmitted) {
+          const { reservedTokens } = decision;
+          const used = options.usedTokens(reservedTokens);
+          const atMs = decision.atMs + passedMs;
+          admitted.push({ atMs, round, usedTokens: used ?? reservedTokens });
+          if (used === null) continue;
+          const cost = { promptTokens: 0, completionTokens: used };
+          edge.settle(decision, { ...cost, kind: "complete" });
+        } else if (wasOver) return;
       }
-      if (decision === null) await sleep(RETRY_MS);
-      else if (decision.isAdmitted) keep(edge, decision);
-      else if (wasOver) return;
-    }
-  };
-
-  for (; round < DISTURBANCES.length; round += 1) {
-    isOver = false;
-    endsAtMs = performance.now() + ROUND_MAX_MS;
-    const clients = Array.from(
-      { length: fleet.size * CLIENTS_PER_EDGE },
-      (_, index) => client(index % fleet.size),
-    );
+    });
     await sleep(PRESS_MS * random());
-    const kind = DISTURBANCES[(first + round) % DISTURBANCES.length];
-    pressed.lost += await disturb(kind ?? "nothing", { world, fleet, random });
+    const [, act] = DISTURBANCES[(first + round) % DISTURBANCES.length] ?? [];
+    lost += await act?.(stage) ?? 0;
     await sleep(PRESS_MS * random());
     isOver = true;
-    await Promise.all(clients);
+    await clients;
     await waitFor(() => fleet.isSettled, { what: "all to be settled" });
     await world.link.ready(READY_MS);
     passedMs += await options.letPass();
   }
-  pressed.unsure = fleet.unsure - unsureBefore;
-  return pressed;
+  /** Beside requests that may or may not have been counted, settlements that were lost with their edge: the reservation stays charged. */
+  return { admitted, unsure: fleet.unsure - unsureBefore + lost };
 }
 
-/** Does it, and returns how many settlements were lost by it. */
-export async function disturb(
-  kind: Disturbance,
-  { world, fleet, random }: {
-    world: RedisWorld;
-    fleet: Fleet;
-    random: () => number;
+const SLOTS_MS = 400;
+const HOLD_MS = 40;
+const PAUSE_MS = 5;
+
+/**
+ * Presses against a limit of requests at the same time, and waits until all that can
+ * end has ended. No lease is taken before.
+ */
+export async function pressSlots(
+  stage: Stage,
+  [name, act]: Disturbance,
+  limit: {
+    most: number;
+    of: "key" | "owner";
   },
-): Promise<number> {
-  switch (kind) {
-    case "nothing":
-      return 0;
-    case "an edge is killed":
-      return await fleet.replace(Math.floor(random() * fleet.size));
-    case "the scripts are gone":
-      await world.command("SCRIPT", "FLUSH");
-      return 0;
-    case "redis is killed":
-      await world.redis.kill();
-      await world.redis.restart();
-      return 0;
+) {
+  const { world, fleet, principal, random } = stage;
+  let running = 0;
+  let most = 0;
+  let served = 0;
+  let isOver = false;
+  const isFull = Promise.withResolvers<void>();
+  await using monitor = await startRedisMonitor(world.redis.port);
+  const run = async (edge: FleetEdge, admitted: Admitted) => {
+    running += 1;
+    most = Math.max(most, running);
+    // However slowly the machine asks, the limit is reached.
+    if (most >= limit.most) isFull.resolve();
+    await isFull.promise;
+    await sleep(HOLD_MS * (1 + random()) / 2);
+    // What a killed edge had begun runs on.
+    if (!edge.isAlive) return;
+    // Ended before it is settled: the slot is free only after that.
+    running -= 1;
+    served += 1;
+    edge.settle(admitted, DONE);
+  };
+  const clients = onEveryEdge(fleet, async (place) => {
+    while (!isOver) {
+      const edge = fleet.at(place);
+      const decision = await edge.ask(principal);
+      if (decision?.isAdmitted) await run(edge, decision);
+      // Whoever just had a slot is not always the first to ask again.
+      await sleep(PAUSE_MS * random());
+    }
+  });
+  await waitFor(() => most >= limit.most, { what: "all slots to be taken" });
+  await sleep(SLOTS_MS / 2);
+  await act(stage);
+  await sleep(SLOTS_MS / 2);
+  isOver = true;
+  await clients;
+  await waitFor(() => fleet.isSettled, { what: "all to be settled" });
+  /** Leases that were taken when a request was refused, each time; unknown over a restart. */
+  const takenAtRefusals: number[] = [];
+  if (name === "redis is killed") return { most, served, takenAtRefusals };
+  const record = recordKey(principal);
+  const leases = limit.of === "key"
+    ? leaseKey(principal)
+    : ownerLeaseKey(principal.ownerId);
+  // Follows the leases through what the scripts did.
+  const taken = new Set<string>();
+  let isAsking = false;
+  const decided = () => {
+    if (isAsking) takenAtRefusals.push(taken.size);
+    isAsking = false;
+  };
+  for (const { words } of await monitor.scriptCommands()) {
+    const [command, key] = words;
+    const isAdmission = command === "HMGET" && key === record;
+    if (isAdmission || command === "ZREM") decided();
+    if (isAdmission) isAsking = true;
+    if (key !== leases) continue;
+    const id = words.at(-1) ?? "";
+    if (command === "ZREM") taken.delete(id);
+    if (command !== "ZADD") continue;
+    taken.add(id);
+    isAsking = false;
   }
+  decided();
+  return { most, served, takenAtRefusals };
 }
 
-/** As the judges of windows take it. */
-export function passedOf(
-  admitted: readonly Admission[],
-  cost: (admission: Admission) => number,
-): Passed[] {
-  return admitted.map((each) => ({ atMs: each.atMs, cost: cost(each) }));
+/** What a limit let pass, in order of time. */
+export interface Passed {
+  atMs: number;
+  /** 1 for a request, its tokens for a token limit; less than 0 gives back. */
+  cost: number;
+}
+
+const MS_PER_MINUTE = 60_000;
+
+/**
+ * The most that passed in any window beyond what refills in it at `perMinute`: a
+ * limiter with a burst of 600 holds when this is 600 at most. A window begins and
+ * ends with something that passed, and may be as short as one event.
+ */
+export function worstBurst(passed: readonly Passed[], perMinute: number) {
+  let [worst, sum, best] = [0, 0, Infinity];
+  for (const { atMs, cost } of passed) {
+    const refilled = atMs * perMinute / MS_PER_MINUTE;
+    best = Math.min(best, sum - refilled);
+    sum += cost;
+    worst = Math.max(worst, sum - refilled - best);
+  }
+  return worst;
+}
+
+/** The most that passed in any window of `lengthMs`, both of its ends included. */
+export function worstWindow(passed: readonly Passed[], lengthMs: number) {
+  let [worst, sum, first] = [0, 0, 0];
+  for (const { atMs, cost } of passed) {
+    sum += cost;
+    for (; atMs - (passed[first]?.atMs ?? atMs) > lengthMs; first += 1) {
+      sum -= passed[first]?.cost ?? 0;
+    }
+    worst = Math.max(worst, sum);
+  }
+  return worst;
 }

@@ -26,7 +26,7 @@ import {
   type AuditAction,
   encodeAudit,
 } from "../audit/audit_log.ts";
-import { confirmDurable } from "../store/durability.ts";
+import { durably } from "../store/durability.ts";
 import { asTexts, readHash, type StoreDeps } from "../store/redis.ts";
 import { type PageQuery, readPage } from "./key_page.ts";
 import {
@@ -176,8 +176,8 @@ export type KeyStore = ReturnType<typeof createKeyStore>;
 export function createKeyStore(
   { redis, writer, randomBytes }: Omit<StoreDeps, "now">,
 ) {
-  /** Takes all of the steps or none. Resolves when they are on disk. */
-  async function commit(
+  /** Takes all of the steps or none. */
+  async function take(
     { ownerId, once }: Origin,
     steps: readonly Step[],
     nowMs = 0,
@@ -194,8 +194,10 @@ export function createKeyStore(
     const args = [JSON.stringify(plan)];
     const result = await writer.evalScript(COMMIT_SCRIPT, keys, args);
     if (result !== "done") throw new KeyRefused(refusal.parse(result));
-    await confirmDurable(writer);
   }
+
+  const commit = (origin: Origin, step: Step): Promise<void> =>
+    durably(writer, () => take(origin, [step]));
 
   /** Creates a key, and retires the one that it replaces, if any. A key with a value of its own is unlisted. */
   async function make(
@@ -218,11 +220,8 @@ export function createKeyStore(
       replacedBy: null,
     };
     const lookup = hashKey(key.hash);
-    // The very first key names the store: edges trust lookups only in a named store.
-    await writer.command(["SET", STORE_KEY, mintStoreName(randomBytes), "NX"]);
     const untilMs = mintValue && key.expiresAtMs;
     const end = untilMs ? ["PXAT", String(untilMs)] : [];
-    await writer.command(["SET", lookup, `${id}:${key.ownerId}`, ...end]);
     const { actor } = origin;
     const detail = untilMs
       ? `until ${minuteText(untilMs)}`
@@ -235,12 +234,18 @@ export function createKeyStore(
       const changed = { expiresAtMs, replacedBy };
       steps.push(stepOf("key.rotated", { actor, version }, old, changed));
     }
-    try {
-      await commit(origin, steps, nowMs);
-    } catch (error) {
-      if (error instanceof KeyRefused) await writer.command(["DEL", lookup]);
-      throw error;
-    }
+    const store = ["SET", STORE_KEY, mintStoreName(randomBytes), "NX"];
+    await durably(writer, async () => {
+      // The very first key names the store: edges trust lookups only in a named store.
+      await writer.command(store);
+      await writer.command(["SET", lookup, `${id}:${key.ownerId}`, ...end]);
+      try {
+        await take(origin, steps, nowMs);
+      } catch (error) {
+        if (error instanceof KeyRefused) await writer.command(["DEL", lookup]);
+        throw error;
+      }
+    });
     return { key, value };
   }
 
@@ -250,7 +255,7 @@ export function createKeyStore(
     changed: Partial<KeyRecord>,
   ): Promise<KeyRecord> {
     const before = await store.find(target.ownerId, target.keyId);
-    await commit(target, [stepOf(action, target, before, changed)]);
+    await commit(target, stepOf(action, target, before, changed));
     return { ...before, ...changed, version: before.version + 1 };
   }
 
@@ -324,7 +329,7 @@ export function createKeyStore(
     /** Deletes a key: its record first. */
     async delete(target: Target): Promise<KeyRecord> {
       const key = await store.find(target.ownerId, target.keyId);
-      await commit(target, [stepOf("key.deleted", target, key, {})]);
+      await commit(target, stepOf("key.deleted", target, key, {}));
       // Only cleans up: without the record the lookup is useless.
       await writer.command(["DEL", hashKey(key.hash)]);
       await writer.command(["DEL", failedKey(target)]);

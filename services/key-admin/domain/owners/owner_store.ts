@@ -10,7 +10,7 @@ import { defineScript } from "@gateway/shared/redis/script";
 import { z } from "zod";
 import { decodeLimits, encodeKey } from "../keys/key_record.ts";
 import type { DefaultLimits } from "../keys/settings.ts";
-import { confirmDurable } from "../store/durability.ts";
+import { durably } from "../store/durability.ts";
 import {
   asText,
   type Fields,
@@ -114,8 +114,7 @@ export function createOwnerStore(
 ) {
   /** Writes, and resolves when the write is on disk. */
   const write = async (...command: string[]): Promise<void> => {
-    await writer.command(command);
-    await confirmDurable(writer);
+    await durably(writer, () => writer.command(command));
   };
 
   /**
@@ -196,8 +195,10 @@ export function createOwnerStore(
     /** Makes an operator a mere owner. False for the last operator, who stays one. */
     async takeRole(ownerId: string): Promise<boolean> {
       const keys = [OPERATORS_KEY];
-      const taken = await writer.evalScript(TAKE_ROLE_SCRIPT, keys, [ownerId]);
-      await confirmDurable(writer);
+      const taken = await durably(
+        writer,
+        () => writer.evalScript(TAKE_ROLE_SCRIPT, keys, [ownerId]),
+      );
       return taken === 1;
     },
 
@@ -247,9 +248,7 @@ export function createOwnerStore(
 
     async useRecoveryCode(ownerId: string, code: string): Promise<boolean> {
       const command = ["HDEL", accountKey(ownerId), recoveryField(code)];
-      if (await writer.command(command) !== 1) return false;
-      await confirmDurable(writer);
-      return true;
+      return await durably(writer, () => writer.command(command)) === 1;
     },
 
     /** Gives an owner without an address this one. False when it belongs to another owner. */

@@ -1,4 +1,4 @@
-import { SPEECH_FORMATS } from "@gateway/shared/openai/media";
+import { speechFormat } from "@gateway/shared/openai/media";
 import { TRY_KINDS, type TryKind, type TryRequest } from "./request.ts";
 
 /** A request as code, for programs that have the key in `OPENAI_API_KEY`. */
@@ -102,7 +102,7 @@ export function codeOf(
     AUTHORIZATION,
   };
   const format = String(request.response_format);
-  const speech = Object.hasOwn(SPEECH_FORMATS, format) ? format : "mp3";
+  const speech = speechFormat.catch("mp3").parse(format);
   const program = (language: Language) =>
     PROGRAMS[kind][language].replace("speech.mp3", `speech.${speech}`);
   /** With the client behind the first imports. */

@@ -1,0 +1,340 @@
+// What model servers answer wrongly, slowly or not at all is a clear error, which says
+// no secret; what was made before is charged.
+import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
+import type { BackendDeadlines } from "@gateway/shared/models/catalog";
+import type { MediaRequest } from "@gateway/shared/openai/media";
+import type { Step } from "../../tests/support/fake_model_server.ts";
+import {
+  chunk,
+  event,
+  jsonResponse,
+  lastChunk,
+  streamHead,
+} from "../../tests/support/model_answers.ts";
+import {
+  API_KEY,
+  assertFault,
+  CHARACTERS,
+  CLOSE,
+  eventsIn,
+  head,
+  IMAGE,
+  named,
+  PAUSE,
+  recordCall,
+  SPEECH,
+  SSE,
+  sse,
+  STALL,
+  startServer,
+  TRANSCRIPTION,
+  typed,
+} from "./server_fixture.ts";
+
+type Failure = [
+  name: string,
+  reply: Iterable<Step>,
+  more?: {
+    /** Of the request. */
+    change?: object;
+    deadlines?: Partial<BackendDeadlines>;
+    message?: RegExp;
+    /** The parts that were passed on before: events, or bytes. */
+    parts?: number;
+  },
+];
+type Failures = { readonly [fault: string]: readonly Failure[] };
+
+const PATIENCE = { first_token_ms: 50, between_tokens_ms: 5_000 };
+const IMPATIENCE = { first_token_ms: 5_000, between_tokens_ms: 50 };
+const SOON_OVER = { total_ms: 80, first_token_ms: 20, between_tokens_ms: 20 };
+const error = { message: `No GPU for ${API_KEY}`, code: 500 };
+const garbage: Step[] = [{ send: "\0\xff garbage\r\n\r\n" }];
+const page = [typed("text/html"), chunk("<html>"), lastChunk];
+/** To another server, which must not be called. */
+const redirect = [
+  head(
+    "307 Temporary Redirect\r\nlocation: http://127.0.0.1:9/v1\r\ncontent-length: 0",
+  ),
+];
+const refused = (detail: unknown, status = 400) =>
+  jsonResponse({ detail }, { status });
+const cut = (length: number, body: string | Uint8Array) => [
+  ...[head(`200 OK\r\ncontent-length: ${length}`, body), PAUSE, CLOSE],
+];
+function* endless(type: string, start = ""): Iterable<Step> {
+  yield typed(type);
+  if (start !== "") yield chunk(start);
+  for (;;) yield chunk("A".repeat(1024 * 1024));
+}
+
+const FIRST = Buffer.from([0, 255, 10, 13]);
+const sound = (audio = FIRST.toBase64()) =>
+  named({ type: "speech.audio.delta", audio });
+const heard: Step[] = [typed("audio/mpeg"), chunk(FIRST), PAUSE];
+const heardEvents: Step[] = [streamHead(), chunk(sound()), PAUSE];
+/** Some sound was passed on. */
+const AFTER = { parts: FIRST.length };
+function* endlessSound(): Iterable<Step> {
+  yield typed("audio/mpeg");
+  for (;;) yield* [PAUSE, chunk(FIRST)];
+}
+
+const speech: Failures = {
+  request: [
+    [
+      "Kokoro's refusal of a voice",
+      refused({ error: "validation_error", message: "Voice 'x' not found" }),
+      { message: /^Voice 'x' not found$/ },
+    ],
+    [
+      "a refusal by FastAPI",
+      refused([{ loc: ["body", "speed"], msg: "Too fast" }], 422),
+      { message: /^speed: Too fast$/ },
+    ],
+  ],
+  unknown_model: [[
+    "Kokoro's refusal of the model",
+    refused({ error: "invalid_model", message: "Unsupported model: theirs" }),
+  ]],
+  credentials: [[
+    "a refusal of the key",
+    jsonResponse({ error }, { status: 401 }),
+  ]],
+  overloaded: [["a busy server", refused("Full", 503)]],
+  server_error: [
+    ["a redirect", redirect],
+    ["an error with status 200", jsonResponse({ error }), {
+      message: /^No GPU for \[redacted\]$/,
+    }],
+    [
+      "vLLM-Omni's error event",
+      sse(sound(), named({ type: "speech.audio.error", error })),
+      AFTER,
+    ],
+    [
+      "an error event without a sound before",
+      sse(named({ type: "error", message: "No GPU" })),
+    ],
+  ],
+  invalid: [
+    ["a page", page],
+    ["JSON without sound", jsonResponse({ ok: true })],
+    ["compressed sound", [
+      streamHead({ headers: { "content-encoding": "gzip" } }),
+    ]],
+    ["garbage instead of HTTP", garbage],
+    ["an event that is not JSON", sse(event("garbage"))],
+    [
+      "an event beyond the bound",
+      endless(
+        "text/event-stream",
+        'data: {"type":"speech.audio.delta","audio":"',
+      ),
+    ],
+    ["sound that is not base64", sse(sound(), sound("*")), AFTER],
+    ["a wrong chunk", [...heard, { send: "2\r\nabcdef\r\n" }], AFTER],
+  ],
+  unreachable: [["a hang-up", [CLOSE]]],
+  truncated: [
+    ["no sound", [typed("audio/mpeg"), lastChunk]],
+    ["no sound in events", sse(named({ type: "speech.audio.done" }))],
+    ["sound that is cut", [...heard, CLOSE], AFTER],
+    ["less sound than announced", cut(9, FIRST), AFTER],
+    [
+      "events that are cut",
+      [...heardEvents, chunk(sound().slice(0, 40)), CLOSE],
+      AFTER,
+    ],
+    ["events without a last one", sse(sound(), event("[DONE]")), AFTER],
+  ],
+  timeout: [
+    ["no answer", [STALL], { deadlines: PATIENCE }],
+    ["no sound after the head", [typed("audio/mpeg"), STALL], {
+      deadlines: PATIENCE,
+    }],
+    ["nothing but comments", [
+      streamHead(),
+      ...Array.from({ length: 50 }, () => [chunk(": ping\n\n"), PAUSE]).flat(),
+    ], { deadlines: PATIENCE }],
+    ["sound that stalls", [...heard, STALL], {
+      ...{ ...AFTER, deadlines: IMPATIENCE },
+    }],
+    ["events that stall", [...heardEvents, STALL], {
+      ...{ ...AFTER, deadlines: IMPATIENCE },
+    }],
+  ],
+  deadline: [["sound without end", endlessSound(), {
+    ...{ parts: NaN, deadlines: { total_ms: 150 } },
+  }]],
+};
+
+const b64_json = FIRST.toBase64();
+const completed = (more: object = {}) =>
+  named({ type: "image_generation.completed", b64_json, ...more });
+const partial = named({ type: "image_generation.partial_image", b64_json });
+const STREAM = { change: SSE };
+const PARTLY = { change: { ...SSE, partial_images: 1 } };
+const DRAWN = { ...PARTLY, parts: 1 };
+const drawn: Step[] = [streamHead(), chunk(partial), PAUSE];
+const json = (data: unknown) => jsonResponse({ created: 5, data });
+
+const pictures: Failures = {
+  request: [
+    [
+      "vLLM-Omni's refusal to stream edits",
+      refused("stream=true is only supported for …"),
+      { ...PARTLY, message: /^stream=true is only/ },
+    ],
+    [
+      "an error with status 200",
+      jsonResponse({
+        error: { message: "Unsafe", type: "invalid_request_error" },
+      }),
+      { message: /^Unsafe$/ },
+    ],
+  ],
+  server_error: [
+    ["an error event after a picture", [...drawn, chunk(event({ error }))], {
+      ...{ ...DRAWN, message: /^No GPU for \[redacted\]$/ },
+    }],
+    ["a named error event", sse(named({ type: "error", error })), STREAM],
+  ],
+  invalid: [
+    ["a page", page],
+    ["a picture instead of a document", [
+      head("200 OK\r\ncontent-type: image/png\r\ncontent-length: 4", FIRST),
+    ]],
+    ["garbage", jsonResponse("garbage")],
+    ["a document without data", jsonResponse({ images: [] })],
+    ["data that is no list", json({})],
+    ["a picture without data", json([{}])],
+    ["a picture that is not base64", json([{ b64_json: "*" }])],
+    ["a picture with padding in the middle", json([{ b64_json: "aa=a" }])],
+    [
+      "an event that is not base64",
+      [...drawn, chunk(completed({ b64_json: 'a"b' }))],
+      DRAWN,
+    ],
+    ["an event that is not JSON", [...drawn, chunk(event("garbage"))], DRAWN],
+    ["a document beyond the bound", endless("application/json")],
+    ["an event beyond the bound", endless("text/event-stream"), STREAM],
+  ],
+  truncated: [
+    ["no picture", json([])],
+    ["a document that is cut", cut(99, "{")],
+    [
+      "an event that is cut",
+      [...drawn, chunk(completed().slice(0, 60)), CLOSE],
+      DRAWN,
+    ],
+    ["no finished picture", sse(partial, event("[DONE]")), DRAWN],
+    ["no events", sse(), STREAM],
+    ["no finished picture for a document", sse(partial)],
+  ],
+  timeout: [
+    ["no event after the head", [streamHead(), chunk(": ping\n\n"), STALL], {
+      ...{ ...PARTLY, deadlines: { first_token_ms: 50 } },
+    }],
+    ["an event that stalls", [...drawn, chunk("data: {"), STALL], {
+      ...{ ...DRAWN, deadlines: { between_tokens_ms: 50 } },
+    }],
+    [
+      "a document that stalls",
+      [head("200 OK\r\ncontent-length: 99", "{"), STALL],
+      { deadlines: { between_tokens_ms: 50 } },
+    ],
+  ],
+  deadline: [
+    ["no document", [STALL], { deadlines: SOON_OVER }],
+    ["no finished picture", [streamHead(), STALL], {
+      ...{ ...STREAM, deadlines: SOON_OVER },
+    }],
+  ],
+};
+
+const SAID = { change: SSE, parts: 1 };
+const said: Step[] = [
+  ...[streamHead(), chunk(named({ type: "transcript.text.delta" })), PAUSE],
+];
+
+const transcriptions: Failures = {
+  request: [["a file that is no recording", refused("Not audio")]],
+  server_error: [
+    ["an error with status 200", jsonResponse({ error: { message: "OOM" } })],
+    [
+      "an error event",
+      [...said, chunk(named({ type: "error", message: "OOM" }))],
+      SAID,
+    ],
+  ],
+  invalid: [
+    ["a page", page],
+    ["JSON without a text", jsonResponse({ words: [] })],
+    ["a text beyond the bound", endless("text/plain")],
+    ["an event beyond the bound", endless("text/event-stream", "data: "), {
+      change: SSE,
+    }],
+    ["an event that is not JSON", [...said, chunk(event("garbage"))], SAID],
+  ],
+  truncated: [
+    ["a text that is cut", cut(9, "Hi")],
+    ["events without a last one", [...said, lastChunk], SAID],
+    [
+      "events of vLLM that are cut",
+      [
+        streamHead(),
+        chunk(event({ choices: [{ delta: { content: "H" } }] })),
+        ...[PAUSE, CLOSE],
+      ],
+      SAID,
+    ],
+  ],
+  timeout: [
+    ["no event", [streamHead(), STALL], {
+      ...{ change: SSE, deadlines: { first_token_ms: 50 } },
+    }],
+    ["events that stall", [...said, STALL], {
+      ...{ ...SAID, deadlines: { between_tokens_ms: 50 } },
+    }],
+    [
+      "a text that stalls",
+      [head("200 OK\r\ncontent-length: 9", "Hi"), STALL],
+      { deadlines: { between_tokens_ms: 50 } },
+    ],
+  ],
+  deadline: [["no text", [STALL], { deadlines: SOON_OVER }]],
+};
+
+/** With what is charged for an answer that has begun. */
+const kinds: [string, MediaRequest, made: number, Failures][] = [
+  ["speech", SPEECH, CHARACTERS, speech],
+  ["pictures", IMAGE, 0, pictures],
+  ["transcriptions", TRANSCRIPTION, 2, transcriptions],
+];
+/** Two seconds by its size. */
+const files = [
+  { field: "file", name: "a", type: "", content: Buffer.alloc(16_000) },
+];
+
+for (const [kind, request, made, failures] of kinds) {
+  for (const [fault, cases] of Object.entries(failures)) {
+    for (const [name, reply, more = {}] of cases) {
+      Deno.test(`${kind} fail with ${fault} for ${name}`, async () => {
+        await using r = startServer(() => reply, more);
+        const { parts = 0, change } = more;
+        const changed = { ...request, ...change };
+        const answer = await r.run(changed, recordCall({ files }));
+        const failure = await assertFault(answer.error, fault, r);
+        assert.match(failure.message, more.message ?? /./);
+        assert.equal(answer.made, parts === 0 ? 0 : made);
+        if (changed.stream) assert.equal(eventsIn(answer.text).length, parts);
+        else if (!isNaN(parts)) {
+          assert.deepEqual(answer.body, FIRST.subarray(0, parts));
+        }
+        assert.equal(r.memory.bytes, 0);
+      });
+    }
+  }
+}

@@ -1,0 +1,226 @@
+// What holds for every kind of request: clients that leave, or do not read, and what
+// a pool of model servers repeats.
+import assert from "node:assert/strict";
+import type { JobRequest } from "@gateway/shared/bus/job";
+import type { MediaRequest } from "@gateway/shared/openai/media";
+import { monotonicNow } from "@gateway/shared/process/clock";
+import { BackendPool } from "@gateway/shared/upstream/pool";
+import type { Step } from "../../tests/support/fake_model_server.ts";
+import {
+  chunk,
+  jsonResponse,
+  lastChunk,
+  streamHead,
+} from "../../tests/support/model_answers.ts";
+import { startStopwatch, until } from "../../tests/support/wait_for.ts";
+import { AnswerMemory } from "./answer_memory.ts";
+import { runMedia } from "./media.ts";
+import {
+  CHARACTERS,
+  CLOSE,
+  head,
+  IMAGE,
+  named,
+  PAUSE,
+  recordCall,
+  SPEECH,
+  SSE,
+  sse,
+  STALL,
+  startServer,
+  typed,
+} from "./server_fixture.ts";
+
+const MIB = 1024 * 1024;
+const SOUND = new Uint8Array(16 * 1024).fill(7);
+const b64_json = SOUND.toBase64();
+const delta = named({ type: "speech.audio.delta", audio: b64_json });
+const partial = named({ type: "image_generation.partial_image", b64_json });
+const completed = named({ type: "image_generation.completed", b64_json });
+const partly: MediaRequest = { ...IMAGE, ...SSE, partial_images: 3 };
+const spoken: MediaRequest = { ...SPEECH, ...SSE };
+const begun = head("200 OK\r\ncontent-length: 50", "{");
+const elsewhere = jsonResponse({ data: [{ url: "/a" }] });
+
+/** The guarantee: a client that leaves is noticed at the model server within 100 ms. */
+const NOTICED_MS = 100;
+const moments: [
+  name: string,
+  request: MediaRequest,
+  reply: Step[],
+  hasBegun: boolean,
+][] = [
+  ["before the first sound", SPEECH, [], false],
+  ["within sound", SPEECH, [typed("audio/mpeg"), chunk(SOUND)], true],
+  ["within events of sound", spoken, [streamHead(), chunk(delta)], true],
+  ["within a document", IMAGE, [begun], false],
+  ["after a picture", partly, [streamHead(), chunk(partial)], true],
+  ["while it fetches a picture", IMAGE, elsewhere, false],
+];
+
+for (const [name, request, reply, hasBegun] of moments) {
+  Deno.test(`a model server is left within ${NOTICED_MS} ms by a client that leaves ${name}`, async () => {
+    await using r = startServer(({ method }) =>
+      method === "GET"
+        ? [STALL]
+        : reply === elsewhere
+        ? reply
+        : [...reply, STALL]
+    );
+    const controller = new AbortController();
+    const call = recordCall(controller);
+    const running = r.run(request, call);
+    const asked = await r.fake.request(reply === elsewhere ? 2 : 1);
+    await until(() => (call.bytes > SOUND.length) === hasBegun);
+    using watch = startStopwatch();
+    controller.abort(new Error("Client left"));
+    assert.match(String((await running).error), /Client left/);
+    await asked.left;
+    assert.ok(watch.ms < NOTICED_MS, `Noticed after ${watch.ms} ms`);
+    await until(() => r.fake.openConnections === 0);
+  });
+}
+
+function* many(start: Step, each: Step, end: Step): Iterable<Step> {
+  yield start;
+  for (let index = 0; index < 2_000; index++) yield each;
+  yield end;
+}
+const endless: [
+  name: string,
+  request: MediaRequest,
+  reply: [start: Step, each: Step, end: Step],
+][] = [
+  ["sound", SPEECH, [typed("audio/mpeg"), chunk(SOUND), lastChunk]],
+  ["events of sound", spoken, [
+    ...[streamHead(), chunk(delta)] as const,
+    chunk(named({ type: "speech.audio.done" })),
+  ]],
+  ["pictures", partly, [streamHead(), chunk(partial), chunk(completed)]],
+];
+/** A call of a client that reads nothing until `room` is there. */
+function slowCall(signal?: AbortSignal) {
+  const room = Promise.withResolvers<void>();
+  const call = recordCall(signal && { signal });
+  const { write } = call;
+  call.write = (...written) => write(...written) ?? room.promise;
+  return { call, room };
+}
+
+for (const [name, request, reply] of endless) {
+  Deno.test(`${name} are read as fast as the client takes them, and no deadline but the total counts meanwhile`, async () => {
+    const deadlines = { between_tokens_ms: 400 };
+    await using r = startServer(() => many(...reply), { deadlines });
+    const { call, room } = slowCall();
+    const running = r.run(request, call);
+    const asked = await r.fake.request(1);
+    let before = -1;
+    let stable = 0;
+    await until(() => {
+      stable = asked.bytesSent === before ? stable + 1 : 0;
+      before = asked.bytesSent;
+      return stable === 100;
+    });
+    // What the connections hold: none of it is in this process.
+    assert.ok(asked.bytesSent < 16 * MIB, `${asked.bytesSent}`);
+    assert.ok(call.bytes < 2 * MIB, `${call.bytes}`);
+    room.resolve();
+    assert.equal((await running).error, null);
+    assert.ok(call.bytes > 2_000 * SOUND.length);
+  });
+}
+
+Deno.test("a client that takes nothing and leaves ends the wait for it", async () => {
+  await using r = startServer(() =>
+    many(typed("audio/mpeg"), chunk(SOUND), lastChunk)
+  );
+  const controller = new AbortController();
+  const { call, room } = slowCall(controller.signal);
+  const running = r.run(SPEECH, call);
+  await until(() => call.bytes > 0);
+  controller.abort(new Error("Client left"));
+  // As the job does.
+  room.resolve();
+  assert.match(String((await running).error), /Client left/);
+  await until(() => r.fake.openConnections === 0);
+});
+
+/** Two model servers, the first of which is preferred. */
+function startPool(first: Step[], second: Step[]) {
+  const rigs = [first, second].map((reply, preference) =>
+    startServer(() => reply, {
+      members: { preference, name: `e${preference}` },
+    })
+  );
+  const pool = new BackendPool({
+    backends: rigs.map(({ server }) => server),
+    now: monotonicNow,
+    random: () => 0.5,
+    sleep: () => Promise.resolve(),
+    onAttempt: () => {},
+  });
+  const pools = new Map([["ours", pool]]);
+  return {
+    run: (request: JobRequest, call = recordCall()) =>
+      runMedia(request, call, { pools, memory: new AnswerMemory(1e9) }),
+    requests: () => rigs.map(({ fake }) => fake.requests.length),
+    async [Symbol.asyncDispose]() {
+      for (const rig of rigs) await rig[Symbol.asyncDispose]();
+    },
+  };
+}
+
+const sound = [head("200 OK\r\ncontent-length: 1", "x")];
+const document = jsonResponse({ data: [{ b64_json }] });
+const noSound = [typed("audio/mpeg"), lastChunk];
+const cutSound = [typed("audio/mpeg"), chunk(SOUND), PAUSE, CLOSE];
+const cutEvents = [streamHead(), chunk(partial), PAUSE, CLOSE];
+/** Without `second`, nothing is repeated. */
+const attempts: [
+  name: string,
+  request: MediaRequest,
+  first: Step[],
+  second: Step[] | null,
+  made: number,
+][] = [
+  ["speech that is refused", SPEECH, [CLOSE], sound, CHARACTERS],
+  ["speech without sound", SPEECH, noSound, sound, CHARACTERS],
+  ["a cut document", IMAGE, [head("200 OK", "{"), CLOSE], document, 1],
+  ["events without a picture", partly, sse(), sse(completed), 1],
+  ["sound that is cut", SPEECH, cutSound, null, CHARACTERS],
+  ["events that are cut after a picture", partly, cutEvents, null, 0],
+];
+
+for (const [name, request, first, second, made] of attempts) {
+  const verb = second === null ? "not " : "";
+  Deno.test(`an attempt is ${verb}repeated elsewhere after ${name}`, async () => {
+    await using t = startPool(first, second ?? sound);
+    const call = recordCall();
+    const running = t.run(request, call);
+    if (second === null) {
+      await assert.rejects(running, { code: "upstream_truncated" });
+    } else {
+      assert.deepEqual(await running, { usage: null, tokens: made });
+      assert.notEqual(call.seen().head, null);
+    }
+    assert.equal(call.made, made);
+    assert.deepEqual(t.requests(), [1, second === null ? 0 : 1]);
+  });
+}
+
+Deno.test("a request that no worker of media runs is an error of ours", async () => {
+  const chat = { model: "ours", stream: false };
+  const wrong = [
+    chat,
+    { ...SPEECH, model: "unknown" },
+    { ...chat, kind: "video", prompt: "A fox" },
+    { ...SPEECH, response_format: "m4a" },
+    { ...IMAGE, prompt: 1 },
+    { ...IMAGE, task: undefined },
+  ];
+  await using t = startPool(sound, sound);
+  for (const request of wrong) {
+    await assert.rejects(t.run(request), { code: "internal_error" });
+  }
+  assert.deepEqual(t.requests(), [0, 0]);
+});

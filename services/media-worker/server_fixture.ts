@@ -1,0 +1,204 @@
+/** Model servers for tests, requests to them, and what is passed on of their answers. */
+import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
+import { MediaHeadReader } from "@gateway/shared/bus/media_head";
+import {
+  type BackendConfig,
+  type BackendDeadlines,
+  parseCatalog,
+} from "@gateway/shared/models/catalog";
+import { ApiError } from "@gateway/shared/openai/error";
+import type {
+  ImageRequest,
+  MediaRequest,
+  SpeechRequest,
+  TranscriptionRequest,
+} from "@gateway/shared/openai/media";
+import { monotonicNow } from "@gateway/shared/process/clock";
+import { UpstreamError } from "@gateway/shared/upstream/errors";
+import { ModelServer } from "@gateway/shared/upstream/model_server";
+import type { JobCall } from "@gateway/shared/worker/job";
+import {
+  type FakeRequest,
+  type Reply,
+  startFakeModelServer,
+  type Step,
+} from "../../tests/support/fake_model_server.ts";
+import {
+  chunk,
+  event,
+  lastChunk,
+  streamHead,
+} from "../../tests/support/model_answers.ts";
+import { until } from "../../tests/support/wait_for.ts";
+import { AnswerMemory } from "./answer_memory.ts";
+import { passOn } from "./media.ts";
+import { MediaAnswer } from "./media_answer.ts";
+
+export const API_KEY = "upstream-key-0123456789";
+export const STALL: Step = { stall: true };
+export const CLOSE: Step = { close: true };
+/** So that what was sent before arrives in a packet of its own. */
+export const PAUSE: Step = { pauseMs: 20 };
+export const SSE = { stream: true } as const;
+
+const ABOUT = { model: "ours", stream: false } as const;
+export const SPEECH: SpeechRequest = {
+  ...{ ...ABOUT, kind: "speech", response_format: "mp3" },
+  ...{ input: "Grüße 😀", voice: "alloy" },
+};
+/** Of the text above, as its reader counts them. */
+export const CHARACTERS = 7;
+export const IMAGE: ImageRequest = {
+  ...{ ...ABOUT, kind: "image", task: "generate", prompt: "A red fox", n: 1 },
+};
+export const TRANSCRIPTION: TranscriptionRequest = {
+  ...{ ...ABOUT, kind: "transcription", task: "transcribe" },
+  response_format: "json",
+};
+
+export interface RigOptions {
+  deadlines?: Partial<BackendDeadlines>;
+  /** Further members of the backend. */
+  members?: Partial<BackendConfig>;
+  memory?: AnswerMemory;
+}
+
+export type Rig = ReturnType<typeof startServer>;
+
+/** A model server that answers like this, and the worker's end of it. */
+export function startServer(
+  reply: Reply,
+  { deadlines, members, memory = new AnswerMemory(1e9) }: RigOptions = {},
+) {
+  const fake = startFakeModelServer({ reply });
+  const backend = { type: "openai", base_url: fake.baseUrl, model: "theirs" };
+  const models = [{ id: "ours", kind: "image", backends: [backend] }];
+  const [config] = parseCatalog({ models }).get("ours")?.backends ?? [];
+  assert.ok(config);
+  const times = { ...config.deadlines, ...deadlines };
+  const server = new ModelServer({
+    config: { ...config, ...members, deadlines: times },
+    ...{ publicModel: "ours", apiKey: API_KEY, now: monotonicNow },
+  });
+  return {
+    fake,
+    server,
+    memory,
+    /** Runs a request, and says what the client got and how it ended. */
+    async run(request: MediaRequest, call: RecordedCall = recordCall()) {
+      const progress = { hasSent: false, onBegun: () => {} };
+      const answer = new MediaAnswer(call, progress, request);
+      const error: unknown = await passOn({ request, server, answer, memory })
+        .then(() => null, (thrown) => thrown);
+      if (error === null) assert.equal(answer.made, call.made);
+      const { head, body } = call.seen();
+      const type = head?.content_type ?? "";
+      return {
+        error,
+        head,
+        type,
+        body,
+        text: body.toString(),
+        made: call.made,
+      };
+    },
+    async [Symbol.asyncDispose]() {
+      server.close();
+      await fake[Symbol.asyncDispose]();
+    },
+  };
+}
+
+/** A call that collects what is passed on. */
+export type RecordedCall = ReturnType<typeof recordCall>;
+
+export function recordCall(
+  { signal = new AbortController().signal, files = [] }: Partial<JobCall> = {},
+) {
+  const parts: Uint8Array[] = [];
+  const call = {
+    requestId: "req1",
+    created: 1_767_622_290,
+    signal,
+    files,
+    bytes: 0,
+    made: 0,
+    write(part: string | Uint8Array, made: number): Promise<void> | undefined {
+      const bytes = Buffer.from(part);
+      parts.push(bytes);
+      call.bytes += bytes.length;
+      call.made = made;
+      return undefined;
+    },
+    /** The head and the body of the answer so far. */
+    seen() {
+      const read = new MediaHeadReader().push(Buffer.concat(parts));
+      return read === null || read === "invalid"
+        ? { head: null, body: Buffer.alloc(0) }
+        : { head: read.head, body: Buffer.from(read.rest) };
+    },
+  };
+  return call;
+}
+
+export const codeOf = (error: unknown) =>
+  error instanceof ApiError ? error.code : error;
+
+/** A head, and perhaps the start of a body. */
+export function head(lines: string, body: string | Uint8Array = ""): Step {
+  const start = Buffer.from(`HTTP/1.1 ${lines}\r\n\r\n`);
+  return { send: Buffer.concat([start, Buffer.from(body)]) };
+}
+
+/** The head of an answer in chunks. */
+export const typed = (type: string): Step =>
+  streamHead({ headers: { "content-type": type } });
+
+/** An answer of events. */
+export const sse = (...events: string[]): Step[] => [
+  ...[streamHead(), ...events.map(chunk), lastChunk],
+];
+
+/** An event with its name, as OpenAI sends it. */
+export function named(data: { type: string; [name: string]: unknown }): string {
+  return `event: ${data.type}\n${event(data)}`;
+}
+
+/** What is parsed of an event stream: its data. */
+export function eventsIn(text: string): { [name: string]: unknown }[] {
+  return text.split("\n\n").slice(0, -1).map((block) => {
+    const [name, data = "", ...rest] = block.split("\n");
+    assert.deepEqual(rest, []);
+    const parsed = JSON.parse(data.slice("data: ".length));
+    assert.equal(name, `event: ${parsed.type}`);
+    return parsed;
+  });
+}
+
+/** The fields and files of a form that was sent: names, with texts or media types and names of files. */
+export async function formOf({ body, headers }: FakeRequest) {
+  const type = headers.get("content-type") ?? "";
+  const sent = new Response(body, { headers: { "content-type": type } });
+  return [...await sent.formData()].map(([name, value]) =>
+    typeof value === "string" ? [name, value] : [name, value.type, value.name]
+  );
+}
+
+/** The error of a fault, which holds no secret and, for the caller, no address. */
+export async function assertFault(
+  error: unknown,
+  fault: string,
+  { fake, server }: Rig,
+): Promise<UpstreamError> {
+  assert.ok(error instanceof UpstreamError, Deno.inspect(error));
+  assert.equal(error.fault, fault, error.logText);
+  const told = JSON.stringify(error.toBody());
+  for (const secret of [API_KEY, "127.0.0.1", String(fake.port), "theirs"]) {
+    assert.ok(!told.includes(secret), told);
+  }
+  assert.ok(!Deno.inspect(error, { depth: 10 }).includes(API_KEY));
+  server.close();
+  await until(() => fake.openConnections === 0);
+  return error;
+}
