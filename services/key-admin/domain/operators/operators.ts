@@ -29,27 +29,28 @@ export const OWNER_CHANGES = [
 ];
 export type OwnerChange = typeof OWNER_CHANGES[number];
 
-const LOGGED: Readonly<Record<OwnerChange, AuditAction>> = {
-  reset_password: "account.reset_link_made",
-  remove_second_factor: "account.second_factor_removed",
-  sign_out_everywhere: "session.revoked",
-  make_operator: "owner.role_given",
-  remove_role_of_operator: "owner.role_removed",
-  disable: "owner.disabled",
-  enable: "owner.enabled",
+const isEnabled = ({ isDisabled }: Account) => !isDisabled;
+/** Operators have to lose the role before they are disabled, so that one is always left. */
+const isOrdinary = (one: Account) => isEnabled(one) && !one.isOperator;
+
+/** What the audit log calls a change, and the accounts that allow it. */
+const CHANGES: Readonly<
+  Record<OwnerChange, readonly [AuditAction, (account: Account) => boolean]>
+> = {
+  reset_password: ["account.reset_link_made", isEnabled],
+  remove_second_factor: [
+    "account.second_factor_removed",
+    ({ totpSecret }) => totpSecret !== null,
+  ],
+  sign_out_everywhere: ["session.revoked", isEnabled],
+  make_operator: ["owner.role_given", isOrdinary],
+  remove_role_of_operator: ["owner.role_removed", (one) => one.isOperator],
+  disable: ["owner.disabled", isOrdinary],
+  enable: ["owner.enabled", ({ isDisabled }) => isDisabled],
 };
 
-/** Those that this account allows. Operators have to lose the role before they are disabled, so that one is always left. */
-export const changesOf = (
-  { isDisabled, isOperator, totpSecret }: Account,
-): OwnerChange[] =>
-  OWNER_CHANGES.filter((what) => {
-    if (what === "enable") return isDisabled;
-    if (what === "remove_second_factor") return totpSecret !== null;
-    if (what === "remove_role_of_operator") return isOperator;
-    const isForOthers = what === "disable" || what === "make_operator";
-    return !isDisabled && !(isForOthers && isOperator);
-  });
+export const changesOf = (account: Account): OwnerChange[] =>
+  OWNER_CHANGES.filter((what) => CHANGES[what][1](account));
 
 /**
  * Each change is in the owner's audit log and, with the owner's address, in that of
@@ -118,7 +119,7 @@ export function createOperators({ owners, sessions, links, audit }: {
       await make(what, ownerId, operator.by);
       const link = { kind: "reset", ownerId } as const;
       const secret = what === "reset_password" ? await links.make(link) : null;
-      await note(operator, account, LOGGED[what]);
+      await note(operator, account, CHANGES[what][0]);
       return secret === null ? null : { ...link, email, secret };
     },
 

@@ -35,14 +35,14 @@ Deno.test("ASVS 3.3.1-3.3.4, 7.2.2-7.2.4: each sign-in sets a new cookie of 256 
   client.cookies.set(SESSION, planted);
   const seen = new Set([planted]);
   for (let n = 0; n < 10; n++) {
-    const answer = await signIn(client, ADA);
-    const line = answer.headers.getSetCookie()
+    const { headers } = await signIn(client, ADA);
+    const line = headers.getSetCookie()
       .find((cookie) => cookie.startsWith(`${SESSION}=`)) ?? "";
     assert.match(line, /^__Host-sid=[0-9A-Za-z]{43};/);
     for (const part of ["Path=/", "HttpOnly", "Secure", "SameSite=Lax"]) {
       assert.ok(line.includes(part), line);
     }
-    assert.ok(!/domain=/i.test(line), line);
+    assert.doesNotMatch(line, /domain=/i);
     seen.add(client.cookies.get(SESSION) ?? "");
   }
   assert.equal(seen.size, 11);
@@ -108,17 +108,13 @@ Deno.test("ASVS 6.2.2, 6.2.3, 7.4.3: a new password needs the old one and ends t
   await using site = await startConsole();
   const here = await site.signedIn(ADA);
   const there = await site.signedIn(ADA, "192.0.2.77");
-  const wrong = await here.post("/account/password", {
-    password: "not my password",
-    new_password: "a much better passphrase 7",
-  });
-  assert.equal(wrong.status, 400);
-  const answer = await here.post("/account/password", {
-    password: PASSWORD,
-    new_password: "a much better passphrase 7",
-    end_others: "on",
-  });
-  assert.equal(answer.status, 303);
+  const better = { new_password: "a better passphrase 7", end_others: "on" };
+  for (const [password, status] of [["wrong", 400], [PASSWORD, 303]] as const) {
+    const answer = await here.post("/account/password", {
+      ...{ password, ...better },
+    });
+    assert.equal(answer.status, status);
+  }
   assert.deepEqual(await areSignedIn(here, there), [true, false]);
   assert.equal((await signIn(site.client(), ADA)).status, 401);
 });
