@@ -6,7 +6,7 @@ import { connectBus } from "@gateway/shared/bus/link_nats";
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { newInstanceId } from "@gateway/shared/process/ids";
 import type { Log } from "@gateway/shared/process/log";
-import { observeBus, observeRedis } from "@gateway/shared/process/own_metrics";
+import { observeBus, REDIS_METRICS } from "@gateway/shared/process/own_metrics";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { ApiError } from "@gateway/shared/openai/error";
 import { serve } from "@gateway/shared/process/serve";
@@ -127,7 +127,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
   ];
   observeEdge(registry, { dispatcher, limiter });
   observeBus(registry, bus);
-  observeRedis(registry, () => redis.state === "ready");
+  registry.gauge(REDIS_METRICS.redisReady, () => redis.state === "ready");
   const ops = serveOps({ ...config.ops, notReady, registry });
   return {
     ready: {

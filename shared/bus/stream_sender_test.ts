@@ -157,7 +157,7 @@ Deno.test("invalid records change nothing", () => {
 });
 
 Deno.test("an idle or blocked sender beats with its last sequence number and all tokens, also those that wait", () => {
-  const { sender, did, write, tick, tokens } = start({ windowBytes: 100 });
+  const { did, write, tick, tokens } = start({ windowBytes: 100 });
   write(84, 3, 0);
   write(84, 5, 0);
   assert.deepEqual(did(), ["DATA 1"]);
@@ -168,6 +168,19 @@ Deno.test("an idle or blocked sender beats with its last sequence number and all
   assert.equal(tokens.at(-1), 5);
   tick(idleBeatMs, 2 * idleBeatMs);
   assert.deepEqual(did(), ["BEAT 1"]);
+});
+
+Deno.test("a busy sender beats once a second while it receives nothing", () => {
+  const { sender, did, write, ack } = start();
+  for (const [fromMs, isHeard, beats] of [[0, 0, 2], [3_000, 1, 0]] as const) {
+    for (let at = fromMs; at < fromMs + 3_000; at += tickMs) {
+      write(1, at, at);
+      if (isHeard) ack(1, at);
+      sender.onTick(at);
+    }
+    const isBeat = (action: string) => action.startsWith("BEAT");
+    assert.equal(did().filter(isBeat).length, beats);
+  }
 });
 
 Deno.test("END is repeated until it is acknowledged, and forgotten in the end", () => {

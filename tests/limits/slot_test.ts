@@ -56,10 +56,8 @@ Deno.test("no answer waits for a slow Redis, with or without a limit", async () 
       hello(call);
     },
   });
-  const [limited, free] = [
-    await cluster.addKey({ limits: { concurrency: 1 } }),
-    await cluster.addKey(),
-  ];
+  const limited = await cluster.addKey({ limits: { concurrency: 1 } });
+  const free = await cluster.addKey();
   const tookMs = async (key: typeof free) => {
     cluster.proxy.set({});
     await cluster.settled(key);

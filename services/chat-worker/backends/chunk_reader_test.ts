@@ -187,117 +187,91 @@ Deno.test("finish reasons are OpenAI's, and a stop after tool calls is tool_call
   assert.equal(reasonOf(calling, "length"), "[length]");
 });
 
-/** A fragment as a server sends it: members that are undefined are left out. */
-function given(
-  index?: number,
-  id?: string | null,
-  name?: string | null,
-  text?: unknown,
-): unknown {
-  return { index, id, function: { name, arguments: text } };
+/** A fragment as `index id name arguments`, or `index arguments`; `-`: absent, `""`: empty. */
+function fragmentOf(text: string): object {
+  const words = text.split(" ").map((word) =>
+    word === "-" ? undefined : word === "null" ? null : word.replace(`""`, "")
+  );
+  const [index, id, name] = words.length === 2 ? [words[0]] : words;
+  const called = { name, arguments: words.at(-1) };
+  return { index: index && Number(index), id, function: called };
 }
 
-function first(index: number, id: string, name: string, text: string) {
-  return { index, id, type: "function", function: { name, arguments: text } };
-}
+/** Chunks with fragments: `|` is between chunks, `+` between fragments of one. */
+const fragmentsOf = (text: string): object[][] =>
+  text.split(" | ").map((chunk) => chunk.split(" + ").map(fragmentOf));
 
-function next(index: number, text: string) {
-  return { index, function: { arguments: text } };
-}
-
-const FRAGMENTS = [
-  [first(0, "a", "f", "")],
-  [next(0, '{"x":')],
-  [next(0, "1}")],
-  [first(1, "b", "g", "{}")],
-];
-
-/** Lists of fragments, chunk by chunk, and what clients get of them. */
-const toolCalls: [name: string, given: unknown[][], expected: unknown[][]][] = [
-  ["OpenAI's fragments", FRAGMENTS, FRAGMENTS],
+/** What servers send, and what clients get of it. */
+const toolCalls: [name: string, given: string, expected: string][] = [
   [
-    "a new id in every fragment",
-    [[given(0, "a", "f", "{")], [given(0, "b", null, "}")]],
-    [[first(0, "a", "f", "{")], [next(0, "}")]],
+    "OpenAI's fragments",
+    `0 a f "" | 0 {"x": | 0 1} | 1 b g {}`,
+    `0 a f "" | 0 {"x": | 0 1} | 1 b g {}`,
   ],
-  ["empty id and name in later fragments", [
-    [given(0, "a", "f")],
-    [given(0, "", "", "{}")],
-    [given(0, null, null, null)],
-  ], [[first(0, "a", "f", "")], [next(0, "{}")]]],
+  ["a new id in every fragment", "0 a f { | 0 b null }", "0 a f { | 0 }"],
+  [
+    "empty id and name in later fragments",
+    `0 a f - | 0 "" "" {} | 0 null null null`,
+    `0 a f "" | 0 {}`,
+  ],
   [
     "no type and no index",
-    [
-      [given(undefined, "a", "f", "{")],
-      [given(undefined, undefined, undefined, "}")],
-      [given(undefined, "b", "g", "{")],
-      [given(undefined, "a", undefined, " ")],
-      [given(undefined, "b", undefined, "}")],
-    ],
-    [
-      [first(0, "a", "f", "{")],
-      [next(0, "}")],
-      [first(1, "b", "g", "{")],
-      [next(0, " ")],
-      [next(1, "}")],
-    ],
+    "- a f { | - - - } | - b g { | - a - 1 | - b - }",
+    "0 a f { | 0 } | 1 b g { | 0 1 | 1 }",
   ],
   [
     "whole calls that are all numbered 0",
-    [[given(0, "a", "f", "{}")], [given(0, "b", "f", "{}")]],
-    [[first(0, "a", "f", "{}")], [first(1, "b", "f", "{}")]],
+    "0 a f {} | 0 b f {}",
+    "0 a f {} | 1 b f {}",
   ],
   [
     "whole calls of one function, all numbered 0, without id",
-    [
-      [given(0, "", "f", '{"x":1}'), given(0, "", "f", '{"x":2}')],
-      [given(0, "", "f", "{}")],
-    ],
-    [
-      [
-        first(0, "call_req1_0_0", "f", '{"x":1}'),
-        first(1, "call_req1_0_1", "f", '{"x":2}'),
-      ],
-      [first(2, "call_req1_0_2", "f", "{}")],
-    ],
+    `0 "" f {"x":1} + 0 "" f {"x":2} | 0 "" f {}`,
+    `0 call_req1_0_0 f {"x":1} + 1 call_req1_0_1 f {"x":2} | 2 call_req1_0_2 f {}`,
   ],
   [
     "the name in every fragment, without id",
-    [
-      [given(0, undefined, "f", '{"x":')],
-      [given(0, undefined, "f", "1")],
-      [given(0, undefined, "f", "}")],
-    ],
-    [[first(0, "call_req1_0_0", "f", '{"x":')], [next(0, "1")], [next(0, "}")]],
+    `0 - f {"x": | 0 - f 1 | 0 - f }`,
+    `0 call_req1_0_0 f {"x": | 0 1 | 0 }`,
   ],
   [
     "indexes that begin at 1 and have gaps",
-    [[given(1, "a", "f", "")], [given(4, "b", "g", "")], [next(1, "{}")]],
-    [[first(0, "a", "f", "")], [first(1, "b", "g", "")], [next(0, "{}")]],
+    `1 a f "" | 4 b g "" | 1 {}`,
+    `0 a f "" | 1 b g "" | 0 {}`,
   ],
-  ["arguments as an object", [
-    [given(0, "a", "f", { x: [1] })],
-  ], [[first(0, "a", "f", '{"x":[1]}')]]],
-  [
-    "a name that comes after its arguments",
-    [[{ index: 0, id: "a" }], [next(0, "{")], [given(0, undefined, "f", "}")]],
-    [[first(0, "a", "f", "{}")]],
-  ],
+  ["a name that comes after its arguments", "0 a - { | 0 - f }", "0 a f {}"],
 ];
+
+function readCalls(chunks: readonly unknown[][]): unknown[] {
+  const deltas = chunks.map(calls);
+  const done = [choiceChunk({}, "tool_calls"), usageChunk(3, 2)];
+  return seen(read([...deltas, ...done]));
+}
 
 for (const [name, fragments, expected] of toolCalls) {
   Deno.test(`tool calls with ${name}`, () => {
-    const chunks = fragments.map((calls) => choiceChunk({ tool_calls: calls }));
-    const done = [choiceChunk({}, "tool_calls"), usageChunk(3, 2)];
-    assert.deepEqual(seen(read([...chunks, ...done])), [
-      ...expected.map((calls) => ({ tool_calls: calls })),
-      "[tool_calls]",
-      "3+2",
-    ]);
+    const deltas = fragmentsOf(expected).map((chunk) => ({
+      tool_calls: chunk.map((each) =>
+        "id" in each && each.id ? { ...each, type: "function" } : each
+      ),
+    }));
+    const told = [...deltas, "[tool_calls]", "3+2"];
+    assert.deepEqual(
+      readCalls(fragmentsOf(fragments)),
+      JSON.parse(JSON.stringify(told)),
+    );
   });
 }
 
-function calls(list: unknown): unknown {
+Deno.test("tool calls with arguments as an object", () => {
+  const named = { name: "f", arguments: { x: [1] } };
+  const called = { name: "f", arguments: '{"x":[1]}' };
+  const [delta] = readCalls([[{ index: 0, id: "a", function: named }]]);
+  const call = { index: 0, id: "a", type: "function", function: called };
+  assert.deepEqual(delta, { tool_calls: [call] });
+});
+
+function calls(list: unknown): object {
   return choiceChunk({ tool_calls: list });
 }
 
@@ -349,12 +323,14 @@ const broken: {
     ["tool calls that are no array", [calls({})]],
     ["a tool call that is no object", [calls(["f"])]],
     ["a tool call that never gets its name", [
-      calls([given(0, "a", undefined, "{}")]),
+      calls([fragmentOf("0 a - {}")]),
       choiceChunk({}, "tool_calls"),
     ]],
-    ["endless arguments before a name", [calls([next(0, "x".repeat(65_537))])]],
+    ["endless arguments before a name", [
+      calls([fragmentOf(`0 ${"x".repeat(65_537)}`)]),
+    ]],
     ["129 tool calls", [
-      calls(Array.from({ length: 129 }, (_, i) => given(i, `${i}`, "f"))),
+      calls(Array.from({ length: 129 }, (_, i) => fragmentOf(`${i} ${i} f -`))),
     ]],
   ],
 };
@@ -420,36 +396,33 @@ function usage(prompt: number, completion: number, more: object = {}): Usage {
   };
 }
 
-const DETAILS = {
-  prompt_tokens_details: { cached_tokens: 5 },
-  completion_tokens_details: { reasoning_tokens: 7 },
-};
+const reasoned = (tokens: number) => (
+  { completion_tokens_details: { reasoning_tokens: tokens } }
+);
+const cached = (tokens: number) => (
+  { prompt_tokens_details: { cached_tokens: tokens } }
+);
+const DETAILS = { ...cached(5), ...reasoned(7) };
 
 const usages: [name: string, value: unknown, usage: Usage | null][] = [
   ["three counts", usage(1, 2), usage(1, 2)],
   ["a wrong total", { ...usage(1, 2), total_tokens: 9 }, usage(1, 2)],
-  ["details", {
-    ...usage(5, 7, DETAILS),
-    prompt_tokens_details: { cached_tokens: 5, audio_tokens: 0 },
-  }, usage(5, 7, DETAILS)],
+  ["details", usage(5, 7, DETAILS), usage(5, 7, DETAILS)],
   ["details that cannot be", usage(4, 6, DETAILS), usage(4, 6)],
-  ["reasoning beside the completion", {
-    ...usage(5, 7),
-    total_tokens: 32,
-    completion_tokens_details: { reasoning_tokens: 20 },
-  }, usage(5, 27, { completion_tokens_details: { reasoning_tokens: 20 } })],
   [
-    "details beside the counts, as SGLang and DeepSeek have them",
-    usage(5, 7, {
-      prompt_tokens_details: null,
-      reasoning_tokens: 3,
-      prompt_cache_hit_tokens: 4,
-      prompt_cache_miss_tokens: 1,
-    }),
-    usage(5, 7, {
-      prompt_tokens_details: { cached_tokens: 4 },
-      completion_tokens_details: { reasoning_tokens: 3 },
-    }),
+    "reasoning beside the completion",
+    usage(5, 7, { total_tokens: 32, ...reasoned(20) }),
+    usage(5, 27, reasoned(20)),
+  ],
+  [
+    "details beside the counts, as SGLang has them",
+    usage(5, 7, { prompt_tokens_details: null, reasoning_tokens: 3 }),
+    usage(5, 7, reasoned(3)),
+  ],
+  [
+    "details beside the counts, as DeepSeek has them",
+    usage(5, 7, { prompt_cache_hit_tokens: 4, prompt_cache_miss_tokens: 1 }),
+    usage(5, 7, cached(4)),
   ],
   ["null", null, null],
   ["a negative count", usage(1, -1), null],

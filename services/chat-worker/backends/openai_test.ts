@@ -278,6 +278,10 @@ const failures: { [fault in UpstreamFault]?: Failure[] } = {
       onePacket(streamResponse(payloads)),
     ], { n: 2 }],
   ],
+  credentials: [[
+    "a refusal of the key that quotes it",
+    jsonResponse(quoting, { status: 401 }),
+  ]],
   server_error: [
     ["an error frame after the first words", [
       ...begun,

@@ -15,8 +15,8 @@ const decimal = (min?: number, max?: number) => ({
 const json = (placeholder: string) => ({
   ...{ rows: 5, spellcheck: false, placeholder },
 });
-const { temperatureMin, temperatureMax, topPMin, topPMax } = REQUEST_LIMITS;
-const { imagesMax, speedMin, speedMax } = MEDIA_LIMITS;
+const { temperature, topP } = REQUEST_LIMITS;
+const { imagesMax, speed } = MEDIA_LIMITS;
 const THINKING = [["", "Default"], ["on", "On"], ["off", "Off"]];
 const FORMATS = speechFormat.options.map((name) => [name, name]);
 const RECORDING = {
@@ -31,8 +31,8 @@ export const TRY_FIELDS: Readonly<Record<TryKind, readonly Group[]>> = {
     ["", ["message", "Message", { rows: 4 }]],
     [
       "Parameters",
-      ["temperature", "Temperature", decimal(temperatureMin, temperatureMax)],
-      ["top_p", "Top p", decimal(topPMin, topPMax)],
+      ["temperature", "Temperature", decimal(...temperature)],
+      ["top_p", "Top p", decimal(...topP)],
       ["max_tokens", "Max tokens", decimal(1)],
       ["seed", "Seed", decimal()],
       ["thinking", "Thinking", { options: THINKING }],
@@ -75,7 +75,7 @@ export const TRY_FIELDS: Readonly<Record<TryKind, readonly Group[]>> = {
       "",
       ["voice", "Voice", {}],
       ["response_format", "Format", { options: FORMATS }],
-      ["speed", "Speed", decimal(speedMin, speedMax)],
+      ["speed", "Speed", decimal(...speed)],
     ],
   ],
   transcription: [
