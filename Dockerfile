@@ -6,6 +6,7 @@ FROM ${DENO_IMAGE} AS base
 ENV DENO_DIR=/deno-dir \
     DENO_NO_PROMPT=1 \
     DENO_NO_UPDATE_CHECK=1 \
+    DENO_V8_FLAGS=--max-semi-space-size=4 \
     NO_COLOR=1 \
     HOST=0.0.0.0 \
     OPS_HOST=0.0.0.0 \
@@ -33,15 +34,13 @@ EXPOSE 8080
 ENTRYPOINT ["deno", "run", "--cached-only", "--frozen", "--allow-net", "--allow-env", \
   "--allow-read=/app,/run/secrets,/etc/gateway", "services/edge-auth/main.ts"]
 
-# Its font and its drawing program are files of packages.
 FROM base AS model-simulator
 COPY services/model-simulator services/model-simulator
-RUN deploy/image/packages services/model-simulator/main.ts \
-  services/model-simulator/media/studio_thread.ts
+RUN deploy/image/packages services/model-simulator/main.ts
 USER 10001:10001
 EXPOSE 8090
 ENTRYPOINT ["deno", "run", "--cached-only", "--frozen", "--allow-net", "--allow-env", \
-  "--allow-read=/app,/deno-dir", "services/model-simulator/main.ts"]
+  "--allow-read=/app", "services/model-simulator/main.ts"]
 
 FROM base AS chat-worker
 COPY services/chat-worker services/chat-worker

@@ -9,47 +9,37 @@ const MIB = 1024 * KIB;
 
 /** Bounds of requests. Beyond one: HTTP 400, unless stated otherwise. */
 export const REQUEST_LIMITS = {
-  /** The whole body, default of `BODY_BYTES_MAX`. 20 MiB is enough for a few large images. Beyond: 413. */
+  /** The whole body, default of `BODY_BYTES_MAX`: enough for a few large images. Beyond: 413. */
   bodyBytesMax: 20 * MIB,
   /** All bodies that an edge is reading, default of `BODIES_BYTES_MAX`. Beyond: 503. */
   bodiesBytesMax: 256 * MIB,
   /** The `Authorization` header. Ours has 58 bytes. Beyond: 401. */
   authorizationBytesMax: 8 * KIB,
-  /** Nested arrays and objects. JSON schemas in tools reach about 20. */
-  depthMax: 64,
-  /** Top-level members, known or not: a body with 100,000 distinct keys costs 19 ms to parse. */
+  depthMax: 64, // JSON schemas in tools reach about 20.
+  /** Known or not: a body with 100,000 distinct keys costs 19 ms to parse. */
   topLevelKeysMax: 64,
-  /** Members of all objects in total. 4,096 messages with a tool call each have 37,000. */
+  /** In total. 4,096 messages with a tool call each have 37,000. */
   membersMax: 65_536,
-  /**
-   * Bytes outside of strings, which bound the cost of one body: parsing a megabyte of
-   * brackets takes 17 ms, one of text or of an image 1 ms.
-   */
+  /** Outside of strings: parsing a megabyte of brackets takes 17 ms, one of text 1 ms. */
   structureBytesMax: 2 * MIB,
   messagesMax: 4096,
   contentPartsMax: 1024,
   modelCharsMax: 200,
   toolsMax: 128,
   toolCallsPerMessageMax: 128,
-  toolNameCharsMax: 64,
-  schemaNameCharsMax: 64,
+  nameCharsMax: 64, // Of a tool or a schema.
   stopMax: 16,
   stopCharsMax: 512,
   nMax: 8,
-  temperatureMin: 0,
-  temperatureMax: 2,
-  topPMin: 0,
-  topPMax: 1,
-  penaltyMin: -2,
-  penaltyMax: 2,
+  temperature: [0, 2],
+  topP: [0, 1],
+  penalty: [-2, 2],
   topLogprobsMax: 20,
 } as const;
 
 /** Deadlines for reading a request body. Beyond: 408, and the connection is closed. */
 export const BODY_DEADLINES = {
-  /** No byte for this long. */
-  progressMs: 15_000,
-  /** The whole body. */
+  progressMs: 15_000, // No byte for this long.
   totalMs: 60_000,
 } as const;
 
@@ -58,7 +48,7 @@ export const BODY_DEADLINES = {
  * a piece costs 11 us, however small it is. Beyond: 400, and it counts as a bad body.
  */
 export const BODY_PIECES = {
-  /** Pieces that a body of any size may have: 45 ms, as much as parsing its structure may take. */
+  /** For a body of any size: 45 ms, as much as parsing its structure may take. */
   free: 4_096,
   /** Beyond those, one piece per this many bytes. Packets have more than a thousand. */
   bytesMin: 512,
@@ -66,28 +56,22 @@ export const BODY_PIECES = {
 
 /** CPU time that the refused bodies of one key may take, see `read_request.ts`. Beyond: 429. */
 export const REFUSED_BODIES = {
-  /** Long-term share of one core: parsing a megabyte of hostile JSON takes up to 29 ms. */
+  /** In the long term: parsing a megabyte of hostile JSON takes up to 29 ms. */
   shareOfCore: 1 / 40,
-  /** The largest burst. */
   burstMs: 50,
   /** A request of a key that owes more waits up to this long, then is refused. */
   waitMs: 1_000,
-  /** The time charged per piece of a body with too many pieces. */
-  pieceMs: 0.011,
-  /** Keys remembered; the least recently used is dropped. */
-  keysMax: 10_000,
+  pieceMs: 0.011, // Charged per piece of a body with too many.
+  keysMax: 10_000, // Remembered; the least recently used is dropped.
 } as const;
 
 /** The public HTTP server. */
 export const SERVER_LIMITS = {
-  /** Request line and headers. Beyond: 431. */
-  headBytesMax: 32 * KIB,
-  /** Time to receive them. Beyond: 408. */
-  headMs: 60_000,
-  /** Time to receive a whole request, even one answered before its body was read. */
+  headBytesMax: 32 * KIB, // Request line and headers. Beyond: 431.
+  headMs: 60_000, // To receive them. Beyond: 408.
+  /** To receive a whole request, even one answered before its body was read. */
   requestMs: 120_000,
-  /** How often the server checks for overdue requests. */
-  checkMs: 5_000,
+  checkMs: 5_000, // How often the server looks for overdue requests.
   /** A connection without a request. Longer than proxies keep theirs, so that the proxy closes it first. */
   idleMs: 620_000,
   /** How long a client may continue to send after a response with `Connection: close`. */
@@ -99,12 +83,11 @@ export const SERVER_LIMITS = {
 
 /** Server-sent events to the client. */
 export const SSE_LIMITS = {
-  /** Silence after which a `: keep-alive` comment is sent. Not sooner, because some hand-written clients fail on comments. */
+  /** Silence before a `: keep-alive` comment. Not sooner: some hand-written clients fail on comments. */
   keepAliveMs: 15_000,
-  /** A stream without a first token is opened after this long, default of `STREAM_HEAD_SECONDS`. Many proxies cut a silent connection after 30 to 60 s. */
+  /** A stream without a first token is opened after this long, default of `STREAM_HEAD_SECONDS`: many proxies cut a silent connection after 30 to 60 s. */
   headMs: 20_000,
-  /** A client that reads nothing for this long is disconnected. */
-  slowClientMs: 60_000,
+  slowClientMs: 60_000, // A client that reads nothing is disconnected.
 } as const;
 
 /** The stream protocol between worker and edge, see `bus/frame.ts`. */
@@ -113,8 +96,7 @@ export const STREAM_LIMITS = {
   windowBytes: 256 * KIB,
   /** Payload of one DATA frame: a quarter of the window, well below NATS' default limit of 1 MB. */
   framePayloadBytesMax: 64 * KIB,
-  /** One line (one chunk) of a stream. */
-  lineBytesMax: 1 * MIB,
+  lineBytesMax: 1 * MIB, // One chunk of a stream.
   /** The edge acknowledges after this many delivered bytes or frames, whichever is first. */
   ackBytes: 64 * KIB,
   ackFrames: 32,
@@ -122,19 +104,18 @@ export const STREAM_LIMITS = {
   idleBeatMs: 1_000,
   /** Silence after which the edge requests frames that may be lost. */
   silenceProbeMs: 1_250,
-  /** Without any frame for this long, the edge abandons the stream. Missing beats of the worker usually reveal the loss sooner. */
+  /** Silence after which it abandons the stream. Missing beats of the worker usually reveal the loss sooner. */
   silenceLostMs: 10_000,
   /** At most one NAK per stream in this time, and one replay; doubled up to the maximum while NAKs have no effect. */
   nakIntervalMs: 50,
   nakIntervalMaxMs: 1_000,
-  /** Bytes sent again at once; the rest of a replay follows tick by tick, so that 1,000 streams do not flood a bus that has just recovered. */
+  /** Sent again at once; the rest of a replay follows tick by tick, so that 1,000 streams do not flood a bus that has just recovered. */
   replayBytes: 64 * KIB,
   /** An END without an acknowledgement is repeated this often, until `endForgetMs`. */
   endRetryMs: 1_000,
   /** A worker that receives nothing from the edge for this long abandons the attempt, whether it has ended or not. */
   endForgetMs: 30_000,
-  /** How often both ends check their deadlines. */
-  tickMs: 50,
+  tickMs: 50, // How often both ends check their deadlines.
 } as const;
 
 /** The type of {@link STREAM_LIMITS}, for tests with other values. */
@@ -144,35 +125,27 @@ export type StreamLimits = {
 
 /** Requests for images, speech and transcriptions. The bounds are OpenAI's. */
 export const MEDIA_LIMITS = {
-  /** Of the text to speak, and of its `instructions`. */
-  speechCharsMax: 4_096,
-  speedMin: 0.25,
-  speedMax: 4,
-  /** Of a prompt. */
+  speechCharsMax: 4_096, // Of the text to speak, and of `instructions`.
+  speed: [0.25, 4],
   promptCharsMax: 32_000,
   imagesMax: 10,
-  /** Images that one request edits. */
-  editedImagesMax: 16,
-  /** Of an image within JSON, as OpenAI has it. */
-  dataUrlCharsMax: 20 * MIB,
+  editedImagesMax: 16, // In one request.
+  dataUrlCharsMax: 20 * MIB, // Of an image within JSON.
   /** Of an image to edit: a small file can decode to one that fills the memory of a model server. */
   imagePixelsMax: 50_000_000,
   maskBytesMax: 4 * MIB,
   partialImagesMax: 3,
-  /** Percent. */
-  compressionMax: 100,
+  compressionMax: 100, // Percent.
   /** Of the text of a recording, with the times of its words. */
   transcriptBytesMax: 16 * MIB,
-  /** Values of one list in a form. */
-  formListMax: 16,
-  /** Of names such as that of a voice. */
-  labelCharsMax: 256,
+  formListMax: 16, // Values of one list in a form.
+  labelCharsMax: 256, // Of names such as that of a voice.
   /**
    * The audio of one answer: the longest text, at a quarter of the speed, has 20
    * minutes, which are 230 MB in stereo at 48 kHz. Beyond: 502, or the answer is cut.
    */
   speechBytesMax: 256 * MIB,
-  /** One event with audio in base64, which a worker holds: minutes of audio. Beyond: 502, or the answer is cut. */
+  /** One event with audio in base64, which a worker holds: minutes. Beyond: 502, or the answer is cut. */
   speechEventCharsMax: 32 * MIB,
   /** The images of one answer in base64: ten at a large size. Beyond: 502. */
   imageAnswerBytesMax: 96 * MIB,
@@ -182,45 +155,35 @@ export const MEDIA_LIMITS = {
 
 /** Videos, which are jobs at a model server. */
 export const VIDEO_LIMITS = {
-  /** Of the file of a video. Beyond: the answer is cut. */
-  fileBytesMax: 4 * 1024 * MIB,
-  /** Of the image that a video starts with. Beyond: 413. */
-  referenceBytesMax: 20 * MIB,
+  fileBytesMax: 4 * 1024 * MIB, // Beyond: the answer is cut.
+  referenceBytesMax: 20 * MIB, // The image it starts with. Beyond: 413.
   /** How long a model server may take to report the state of a job, or to delete it. */
   askMs: 15_000,
   /** A model server is asked about a job at most this often, however often clients ask. */
   freshMs: 1_000,
   /** How often edges check a job themselves, so that it ends even if no client asks. */
   sweepMs: 15_000,
-  /** Jobs that an edge checks at a time. */
-  sweptMax: 32,
+  sweptMax: 32, // Jobs that an edge checks at a time.
   /** A job whose model server cannot be reached for this long fails. */
   engineLostMs: 600_000,
-  /** A job that takes longer fails. */
-  jobMs: 86_400_000,
+  jobMs: 86_400_000, // A job that takes longer fails.
   /** How long a job is kept if its model server does not say. */
   keptMs: 7 * 86_400_000,
   keptMsMax: 30 * 86_400_000,
-  /** Of one page of a list, as OpenAI has it. */
-  listMax: 100,
+  listMax: 100, // Of one page of a list, as OpenAI has it.
 } as const;
 
 /** Files that clients upload. They pass through an edge in pieces, and are held by a worker. */
 export const UPLOAD_LIMITS = {
-  /** Of one request. Beyond: 413. */
-  bytesMax: 64 * MIB,
-  /** Of a recording to transcribe, as OpenAI has it. Beyond: 413. */
-  audioBytesMax: 25 * MIB,
-  /** Of an image to edit, as OpenAI has it. Beyond: 413. */
-  imageBytesMax: 50_000_000,
-  /** The whole upload: 64 MiB at 2 Mbit/s. */
-  totalMs: 110_000,
+  bytesMax: 64 * MIB, // Of one request. Beyond this and the next two: 413.
+  audioBytesMax: 25 * MIB, // Of a recording, as OpenAI has it.
+  imageBytesMax: 50_000_000, // Of an image to edit, as OpenAI has it.
+  totalMs: 110_000, // The whole upload: 64 MiB at 5 Mbit/s.
   filesMax: 17,
   fieldsMax: 64,
   fieldBytesMax: 128 * KIB,
   partsMax: 100,
-  /** Headers of one part. */
-  headersMax: 16,
+  headersMax: 16, // Of one part.
   /** All uploads and large requests that a worker holds at a time. Beyond: 503 `overloaded`. */
   workerBytesMax: 512 * MIB,
 } as const;
@@ -229,11 +192,9 @@ export const UPLOAD_LIMITS = {
 export const DISPATCH_LIMITS = {
   workerBeatMs: 250,
   edgeBeatMs: 500,
-  /** A worker without a beat for this long gets no new jobs. */
+  /** Without a beat for so long, a worker gets no new jobs, is probed, is lost with its streams. */
   workerSkipMs: 1_000,
-  /** A worker without a beat for this long is probed. */
   workerProbeMs: 500,
-  /** A worker without a beat for this long is lost, and so are its streams. */
   workerLostMs: 2_000,
   /**
    * A worker without a subscription on the bus for this long is lost. One that loses
@@ -243,15 +204,12 @@ export const DISPATCH_LIMITS = {
   workerMissingMs: 250,
   /** A worker cancels the jobs of an edge that is silent for this long. */
   edgeLostMs: 3_000,
-  /** Requests survive an outage of the bus up to this long. */
-  busLostMs: 10_000,
-  /** A worker has this long to accept or reject a job. */
-  acceptMs: 250,
+  busLostMs: 10_000, // Requests survive an outage of the bus up to this.
+  acceptMs: 250, // For a worker to accept or reject a job.
   workersTriedMax: 3,
   /** A request waits at most this long for a free slot. Beyond: 503 `overloaded`. */
   queueWaitMs: 2_000,
-  /** Waiting requests per edge. */
-  queueMax: 256,
+  queueMax: 256, // Waiting requests per edge.
   /** Attempts of one request that may be lost or unanswered, including the first. */
   attemptsMax: 2,
 } as const;
@@ -271,8 +229,7 @@ export const BUS_LIMITS = {
 export const REFUSAL_LOG = {
   /** Enough to see what the client asks for. Beyond: counted in `refusals`. */
   linesFirst: 3,
-  /** How often the others are summed up. */
-  sumMs: 60_000,
+  sumMs: 60_000, // How often the others are summed up.
   /** Clients and codes at a time, 1 kB each. Beyond: summed up together, by code. */
   clientsMax: 1_000,
 } as const;

@@ -12,30 +12,6 @@ import { roundMs } from "@gateway/shared/process/log";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { CHAT_ENDPOINT } from "./chat/request.ts";
 import {
-  IMAGE_EDIT_ENDPOINT,
-  IMAGE_EDIT_UPLOAD,
-  IMAGE_ENDPOINT,
-  SPEECH_ENDPOINT,
-  TRANSCRIPTION_ENDPOINT,
-  TRANSLATION_ENDPOINT,
-} from "./media/endpoints.ts";
-import {
-  createVideo,
-  deleteVideo,
-  listVideos,
-  remixVideo,
-  retrieveVideo,
-  sendVideo,
-  type VideoDependencies,
-} from "./videos/handlers.ts";
-import { runUpload, type UploadEndpoint } from "./requests/run_upload.ts";
-import {
-  type Endpoint,
-  type RunCall,
-  runRequest,
-} from "./requests/run_request.ts";
-import { modelNotFound } from "./requests/parse_request.ts";
-import {
   allowOrigins,
   internalError,
   JSON_HEADERS,
@@ -49,9 +25,18 @@ import { isForm } from "./http/read_form.ts";
 import { sendReference } from "./http/reference.ts";
 import type { Exchange } from "./http/server.ts";
 import { authenticate, type KeyLookup } from "./keys/authenticate.ts";
+import * as media from "./media/endpoints.ts";
 import type { EdgeMetrics } from "./metrics.ts";
+import { modelNotFound } from "./requests/parse_request.ts";
+import {
+  type Endpoint,
+  type RunCall,
+  runRequest,
+} from "./requests/run_request.ts";
+import { runUpload, type UploadEndpoint } from "./requests/run_upload.ts";
+import * as videos from "./videos/handlers.ts";
 
-export interface AppDependencies extends VideoDependencies {
+export interface AppDependencies extends videos.VideoDependencies {
   keys: Pick<KeyLookup, "find">;
   clientAddress: ClientAddress;
   /** Origins of web pages that may call it; if empty, none may. */
@@ -83,68 +68,48 @@ const form = <R extends JobRequest>(endpoint: UploadEndpoint<R>): Handlers => ({
 });
 const read = (handler: Handler): Handlers => ({ GET: handler, HEAD: handler });
 
-interface Route {
-  /** In metrics. */
-  readonly name: string;
-  /** The whole path, or a pattern with its variable part. */
-  readonly path: string | RegExp;
-  readonly handlers: Handlers;
-  /** In the order of `Allow`. `OPTIONS` needs no key: it reveals only these. */
-  readonly methods: readonly string[];
-}
+const editImage: Handler = (call, deps) =>
+  isForm(call.exchange.headers)
+    ? runUpload(call, media.IMAGE_EDIT_UPLOAD, deps)
+    : runRequest(call, media.IMAGE_EDIT, deps);
 
-function route(
-  name: string,
-  path: string | RegExp,
-  handlers: Handlers,
-): Route {
-  return {
-    name,
-    path,
-    handlers,
-    methods: [...Object.keys(handlers), "OPTIONS"],
-  };
-}
-
-export const ROUTES: readonly Route[] = [
-  route("chat", "/v1/chat/completions", json(CHAT_ENDPOINT)),
-  route("speech", "/v1/audio/speech", json(SPEECH_ENDPOINT)),
-  route("image", "/v1/images/generations", json(IMAGE_ENDPOINT)),
-  route("image_edit", "/v1/images/edits", {
-    POST: (call, deps) =>
-      isForm(call.exchange.headers)
-        ? runUpload(call, IMAGE_EDIT_UPLOAD, deps)
-        : runRequest(call, IMAGE_EDIT_ENDPOINT, deps),
-  }),
-  route(
-    "transcription",
-    "/v1/audio/transcriptions",
-    form(TRANSCRIPTION_ENDPOINT),
-  ),
-  route("translation", "/v1/audio/translations", form(TRANSLATION_ENDPOINT)),
-  route("video", "/v1/videos", { ...read(listVideos), POST: createVideo }),
-  route("video_job", /^\/v1\/videos\/([^/]+)$/, {
-    ...read(retrieveVideo),
-    DELETE: deleteVideo,
-  }),
-  route("video_content", /^\/v1\/videos\/([^/]+)\/content$/, {
-    GET: sendVideo,
-  }),
-  route("video_remix", /^\/v1\/videos\/([^/]+)\/remix$/, {
-    POST: remixVideo,
-  }),
-  route("models", "/v1/models", read(sendModels)),
-  route("model", /^\/v1\/models\/(.+)$/, read(sendModels)),
-];
-const REFERENCE: Route = route(
-  "reference",
-  "/openapi.json",
+/** By their names in metrics. Those with a part that varies have a pattern. */
+export const ROUTES = ([
+  ["chat", "/v1/chat/completions", json(CHAT_ENDPOINT)],
+  ["speech", "/v1/audio/speech", json(media.SPEECH)],
+  ["image", "/v1/images/generations", json(media.IMAGE)],
+  ["image_edit", "/v1/images/edits", { POST: editImage }],
+  ["transcription", "/v1/audio/transcriptions", form(media.TRANSCRIPTION)],
+  ["translation", "/v1/audio/translations", form(media.TRANSLATION)],
+  ["video", "/v1/videos", { ...read(videos.list), POST: videos.create }],
+  ["video_job", /^\/v1\/videos\/([^/]+)$/, {
+    ...read(videos.retrieve),
+    DELETE: videos.remove,
+  }],
+  ["video_content", /^\/v1\/videos\/([^/]+)\/content$/, {
+    GET: videos.sendContent,
+  }],
+  ["video_remix", /^\/v1\/videos\/([^/]+)\/remix$/, { POST: videos.remix }],
+  ["models", "/v1/models", read(sendModels)],
+  ["model", /^\/v1\/models\/(.+)$/, read(sendModels)],
+] satisfies [string, string | RegExp, Handlers][]).map(routeOf);
+const REFERENCE = routeOf([
+  ...["reference", "/openapi.json"] as const,
   read(({ exchange }) => sendReference(exchange)),
-);
+]);
 const OTHER: Route = { name: "other", path: "", handlers: {}, methods: [] };
 const BY_PATH = new Map(
   [...ROUTES, REFERENCE].map((each) => [each.path, each]),
 );
+
+type Route = ReturnType<typeof routeOf>;
+function routeOf(
+  [name, path, handlers]: readonly [string, string | RegExp, Handlers],
+) {
+  // In the order of `Allow`. `OPTIONS` needs no key: it reveals only these.
+  const methods = [...Object.keys(handlers), "OPTIONS"];
+  return { name, path, handlers, methods };
+}
 
 /** A request that may not have a key. */
 interface Call extends Omit<RunCall, "principal"> {

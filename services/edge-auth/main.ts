@@ -6,7 +6,7 @@ import { connectBus } from "@gateway/shared/bus/link_nats";
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { newInstanceId } from "@gateway/shared/process/ids";
 import type { Log } from "@gateway/shared/process/log";
-import { observeBus, observeRedis } from "@gateway/shared/process/own_metrics";
+import { observeBus, REDIS_METRICS } from "@gateway/shared/process/own_metrics";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { ApiError } from "@gateway/shared/openai/error";
 import { serve } from "@gateway/shared/process/serve";
@@ -82,9 +82,8 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     onUnknown: keys.forget,
     onDecision: metrics.decided,
   });
-  const refusals = new RefusalLog({ log, now: wallNow });
-  const writeSums = () => refusals.writeSums();
-  const summing = setInterval(writeSums, REFUSAL_LOG.sumMs);
+  const refusals = new RefusalLog(log);
+  const summing = setInterval(() => refusals.writeSums(), REFUSAL_LOG.sumMs);
   const failedRequests = createFailedRequests({
     ...{ redis, log, now: wallNow },
     catalog: config.catalog,
@@ -105,25 +104,13 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
   // Redis and NATS are available, so proxies may send requests.
   const readyServer = openReadyPort(config);
   const server = await startServer({
-    hostname: config.hostname,
-    port: config.port,
-    deadlines,
-    now: monotonicNow,
+    ...{ ...config, ...common, deadlines },
     handler: createApp({
-      ...config,
-      ...common,
-      keys,
-      admission,
-      failedRequests,
-      videos,
-      dispatcher,
-      deadlines,
-      metrics,
-      refusals,
+      ...{ ...config, ...common, keys, admission, failedRequests, videos },
+      ...{ dispatcher, deadlines, metrics, refusals },
       bodyBudget: new BodyBudget(config),
       refusedBodies: new RefusedBodies(monotonicNow),
       clientAddress: createClientAddress(config.trustedProxies),
-      corsOrigins: config.corsOrigins,
       isDraining: () => isDraining,
     }),
     onError: (error) => log.error("request_fault", { error }),
@@ -140,7 +127,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
   ];
   observeEdge(registry, { dispatcher, limiter });
   observeBus(registry, bus);
-  observeRedis(registry, () => redis.state === "ready");
+  registry.gauge(REDIS_METRICS.redisReady, () => redis.state === "ready");
   const ops = serveOps({ ...config.ops, notReady, registry });
   return {
     ready: {
@@ -158,7 +145,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
       videos.stop();
       await dispatcher.idleWithin(RUNS_END_MS);
       clearInterval(summing);
-      writeSums();
+      refusals.writeSums();
       keys.stop();
       await Promise.all([limiter.stop(SETTLE_MS), failedRequests.stop()]);
       deadlines.close();

@@ -11,7 +11,7 @@ import {
 } from "@gateway/shared/process/metrics";
 import type { Decision } from "./limits/admission.ts";
 import { LIMIT_NAMES } from "./limits/refusal.ts";
-import { unitLabel } from "@gateway/shared/keys/limiter_state";
+import { unitLabel, type UsageUnit } from "@gateway/shared/keys/limiter_state";
 import { UNIT_OF_KIND } from "@gateway/shared/models/kinds";
 import type { RunJob, RunOutcome } from "./dispatch/outcome.ts";
 import type { Dispatcher } from "./dispatch/dispatcher.ts";
@@ -126,77 +126,65 @@ export const EDGE_METRICS = {
   }),
 } as const;
 
-/** Known labels are exported as 0 from the start, because a rate needs an initial value. */
-const RESULTS = ["admitted", "refused", "unavailable", "failed"];
-const REJECTS: readonly RejectReason[] = ["full", "draining", "stale"];
-
 export type EdgeMetrics = ReturnType<typeof createEdgeMetrics>;
 
 export function createEdgeMetrics(registry: MetricRegistry) {
   const metrics = registry.record(EDGE_METRICS);
-  for (const reason of REJECTS) metrics.rejects.with(reason).add(0);
+  // Known labels are exported as 0 from the start, because a rate needs an initial value.
+  const rejects: RejectReason[] = ["full", "draining", "stale"];
+  for (const reason of rejects) metrics.rejects.with(reason).add(0);
   for (const reason of CANCEL_REASONS) metrics.cancels.with(reason).add(0);
-  for (const result of RESULTS) metrics.admissions.with(result).add(0);
+  for (const result of ["admitted", "refused", "unavailable", "failed"]) {
+    metrics.admissions.with(result).add(0);
+  }
   for (const limit of LIMIT_NAMES) {
-    for (const whose of ["key", "owner"]) {
-      metrics.refusals.with(limit, whose).add(0);
-    }
+    metrics.refusals.with(limit, "key").add(0);
+    metrics.refusals.with(limit, "owner").add(0);
   }
   const ended = (route: string, durationMs: number): void =>
     metrics.requestSeconds.with(route).observeMs(durationMs);
+  const countUnits = (model: string, unit: UsageUnit, count: number): void =>
+    metrics.mediaUnits.with(model, unitLabel(unit)).add(count);
   return {
     /** A response was sent, or its client has disconnected. */
     answered: (route: string, status: number): void =>
       metrics.requests.with(route, String(status)).add(),
     ended,
     ran(
-      { kind, request }: Pick<RunJob, "kind" | "request">,
+      { kind, request: { model, stream } }: Pick<RunJob, "kind" | "request">,
       outcome: RunOutcome,
       durationMs: number,
     ): void {
       ended(kind, durationMs);
-      const { model } = request;
       const unit = UNIT_OF_KIND[kind];
-      const isChat = unit === null;
-      const code = outcome.error?.code ?? "";
-      (isChat ? metrics.runs : metrics.mediaRuns).with(
-        model,
-        outcome.kind,
-        code,
-      ).add();
-      if (isChat) {
-        metrics.tokens.with(model, "prompt").add(
-          outcome.usage?.prompt_tokens ?? 0,
-        );
-        metrics.tokens.with(model, "completion").add(outcome.completionTokens);
-      } else {
-        metrics.mediaUnits.with(model, unitLabel(unit)).add(
-          outcome.completionTokens,
-        );
+      const { usage, completionTokens, error, dispatchMs, firstByteMs } =
+        outcome;
+      const runs = unit === null ? metrics.runs : metrics.mediaRuns;
+      runs.with(model, outcome.kind, error?.code ?? "").add();
+      if (unit !== null) countUnits(model, unit, completionTokens);
+      else {
+        metrics.tokens.with(model, "prompt").add(usage?.prompt_tokens ?? 0);
+        metrics.tokens.with(model, "completion").add(completionTokens);
       }
       metrics.retries.add(outcome.repeats);
       metrics.naks.add(outcome.naks);
       for (const reason of outcome.rejects) metrics.rejects.with(reason).add();
-      const { cancelReason, dispatchMs, firstByteMs } = outcome;
+      const { cancelReason } = outcome;
       if (cancelReason !== null) metrics.cancels.with(cancelReason).add();
-      if (dispatchMs !== null) {
-        metrics.dispatchWait.observeMs(dispatchMs);
-      }
+      if (dispatchMs !== null) metrics.dispatchWait.observeMs(dispatchMs);
       if (firstByteMs === null) return;
       const firstMs = durationMs - outcome.durationMs + firstByteMs;
-      if (!isChat) {
-        metrics.mediaFirstByte.with(model).observeMs(firstMs);
-      }
-      if (!isChat || !request.stream) return;
-      metrics.firstToken.with(model).observeMs(firstMs);
-      const gaps = outcome.completionTokens - 1;
-      if (outcome.kind !== "complete" || gaps < 1) return;
+      const first = unit === null ? metrics.firstToken : metrics.mediaFirstByte;
+      if (unit !== null || stream) first.with(model).observeMs(firstMs);
+      const gaps = completionTokens - 1;
+      const isWholeStream = stream && outcome.kind === "complete";
+      if (unit !== null || !isWholeStream || gaps < 1) return;
       const gapMs = (outcome.durationMs - firstByteMs) / gaps;
       metrics.tokenGap.with(model).observeMs(gapMs);
     },
     /** A video has completed. */
     videoMade: (model: string, seconds: number): void =>
-      metrics.mediaUnits.with(model, unitLabel("videoSeconds")).add(seconds),
+      countUnits(model, "videoSeconds", seconds),
     failedRequestsLost: (count: number): void =>
       metrics.failedRequestsLost.add(count),
     decided(decision: Decision, durationMs: number): void {
@@ -230,14 +218,18 @@ export function observeEdge(
   ]);
   registry.gauge(EDGE_METRICS.leases, () => limiter.running);
   registry.gauge(EDGE_METRICS.unsettled, () => limiter.unsettled);
+  const all = () =>
+    WORKER_FAMILIES.map((each) => [each, workers.totals(each)] as const);
   registry.gauge(
     EDGE_METRICS.workers,
-    () => WORKER_FAMILIES.map((each) => [[each], workers.totals(each).workers]),
+    () => all().map(([family, { workers }]) => [[family], workers]),
   );
-  registry.gauge(EDGE_METRICS.slots, () =>
-    WORKER_FAMILIES.flatMap((each) => {
-      const { slots, used } = workers.totals(each);
-      const free = Math.max(0, slots - used);
-      return [[[each, "used"], used], [[each, "free"], free]];
-    }));
+  registry.gauge(
+    EDGE_METRICS.slots,
+    () =>
+      all().flatMap(([family, { slots, used }]) => [
+        [[family, "used"], used],
+        [[family, "free"], Math.max(0, slots - used)],
+      ]),
+  );
 }

@@ -108,21 +108,16 @@ export function addRoutes(
   }
 }
 
-function asRefused(error: unknown, { method, path }: HonoRequest): Refused {
+function asRefused(error: unknown, { method }: HonoRequest): Refused {
   if (error instanceof Refused) return error;
-  if (error instanceof KeyRefused && error.reason === "not_found") {
-    return new Refused(404, error.message);
-  }
   if (error instanceof KeyRefused || error instanceof OperatorRefused) {
-    const page = /^\/(?:keys|people)\/\w{3}_\w+|^\/people/.exec(path);
-    return new Refused(409, error.message, { back: page?.[0] ?? "/keys" });
+    const isMissing = "reason" in error && error.reason === "not_found";
+    return new Refused(isMissing ? 404 : 409, error.message);
   }
   if (error instanceof BadCursor) {
-    const list = /^\/(?:audit|people)(?:\/keys)?/.exec(path);
     return new Refused(
       400,
       "This page of the list does not exist. Start at the newest entries",
-      { back: list?.[0] ?? "/keys" },
     );
   }
   const headers = { "retry-after": "1" };
@@ -161,13 +156,16 @@ function logRefused(
   else log.error("request_failed", { ...line, error });
 }
 
-/** Shows why a request was refused, with a link to continue, and the navigation to those who are signed in. */
+/** Shows why a request was refused, with a link to the section of its page, and the navigation to those who are signed in. */
 function refuse(
   c: ConsoleContext,
-  { status, message, options: { headers = {}, back = "/keys" } }: Refused,
+  { status, message, options: { headers = {}, back } }: Refused,
 ): Response | Promise<Response> {
   const title = status === 404 ? "Not found" : "That did not work";
   const page = { title, status, headers, isCard: true };
+  const section = /^\/(audit|account|people|sign-in|try)\b/.exec(c.req.path)
+    ?.[0];
+  const next = back ?? (status === 404 ? undefined : section) ?? "/keys";
   // Without Redis there is no navigation, which needs it.
   const isInside = c.get("signedIn") !== undefined && status < 500;
   return (isInside ? showPage : showCard)(
@@ -177,9 +175,7 @@ function refuse(
       <p>{message}.</p>
       <p class="help">{status} · request {c.get("requestId")}</p>
       <div class="row">
-        <a class="button primary" href={back}>
-          {back === "/keys" ? "Go to your keys" : "Continue"}
-        </a>
+        <a class="button primary" href={next}>Continue</a>
       </div>
     </>,
   );

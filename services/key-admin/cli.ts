@@ -16,7 +16,7 @@ import { configFrom } from "./config.ts";
 import { KeyRefused } from "./domain/keys/key_store.ts";
 import { OperatorRefused } from "./domain/operators/operators.ts";
 import { createStopSender } from "./domain/keys/notice.ts";
-import { detectDurability, NotDurable } from "./domain/store/durability.ts";
+import { NotDurable } from "./domain/store/durability.ts";
 import { BadCursor, connectRedis } from "./domain/store/redis.ts";
 import { createStores } from "./domain/stores.ts";
 
@@ -40,12 +40,6 @@ async function run(args: string[]): Promise<string> {
   const options = { address, log: silentLog, waitMs: CONNECT_MS };
   const redis = await connectRedis(options);
   try {
-    if (await detectDurability(redis) === "none") {
-      printError(
-        "Warning: this Redis may lose changes in a power failure " +
-          "(set appendonly yes, and appendfsync always unless your user may set it)",
-      );
-    }
     const connections = { redis, writer: redis, randomBytes, now: wallNow };
     const answer = await command.run({
       ...createStores({ ...connections, defaultLimits }),

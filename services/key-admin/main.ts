@@ -2,7 +2,7 @@ import { createClientAddress } from "@gateway/shared/process/client_address";
 import { wallNow } from "@gateway/shared/process/clock";
 import { randomBytes } from "@gateway/shared/process/ids";
 import type { Log } from "@gateway/shared/process/log";
-import { observeRedis } from "@gateway/shared/process/own_metrics";
+import { REDIS_METRICS } from "@gateway/shared/process/own_metrics";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { serveOps } from "@gateway/shared/process/ops_server";
 import { serve } from "@gateway/shared/process/serve";
@@ -71,7 +71,7 @@ async function start(config: Config, log: Log): Promise<RunningService> {
   );
   const notReady = () =>
     [redis, writer].every(({ state }) => state === "ready") ? [] : ["redis"];
-  observeRedis(registry, () => notReady().length === 0);
+  registry.gauge(REDIS_METRICS.redisReady, () => notReady().length === 0);
   const ops = serveOps({ ...config.ops, notReady, registry });
   const durability = await announceDurability(deps);
   await announceSetUp(deps);

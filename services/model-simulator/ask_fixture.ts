@@ -1,7 +1,7 @@
 /** A simulator for tests, with shorthands for requests. */
 import { chatCompletionSchema } from "@gateway/shared/openai/completion";
 import { postChat } from "../../tests/support/chat_request.ts";
-import type { SeenRequest } from "./serving/run.ts";
+import type { SeenRequest } from "./serving/answer.ts";
 import { Simulator, type SimulatorOptions } from "./simulator.ts";
 
 export type Body = Record<string, unknown>;

@@ -2,13 +2,11 @@
 import { type WallNow, wallNow } from "@gateway/shared/process/clock";
 import { type GracefulServer, serve } from "@gateway/shared/process/serve";
 import { chatCompletion } from "./chat/completion.ts";
-import { Studio } from "./media/studio.ts";
 import type { Videos } from "./media/videos.ts";
+import { type Planned, respond, SeenRequest } from "./serving/answer.ts";
 import type { Pace } from "./serving/controls.ts";
 import { HttpError, requestedError } from "./serving/errors.ts";
-import { receive, type Received } from "./serving/fields.ts";
-import { MODELS } from "./serving/models.ts";
-import { type Planned, respond, SeenRequest } from "./serving/run.ts";
+import { MODEL_IDS, receive, type Received } from "./serving/fields.ts";
 
 export interface SimulatorOptions {
   hostname?: string;
@@ -21,11 +19,11 @@ export interface SimulatorOptions {
 }
 
 const ABORT_MS = 1_000;
+const MODELS = Object.values(MODEL_IDS).map((id) => ({
+  ...{ id, object: "model", created: 1_767_225_600, owned_by: "simulator" },
+}));
 
-type Planner = (
-  received: Received,
-  studio: Studio,
-) => Planned | Promise<Planned>;
+type Planner = (received: Received) => Planned | Promise<Planned>;
 
 /** What generates content. Only a request for media loads the code that makes them. */
 const PLANNERS: Readonly<Record<string, Planner>> = {
@@ -36,17 +34,16 @@ const PLANNERS: Readonly<Record<string, Planner>> = {
     (await import("./media/transcription.ts")).write(received, "transcribe"),
   "/v1/audio/translations": async (received) =>
     (await import("./media/transcription.ts")).write(received, "translate"),
-  "/v1/images/generations": async (...given) =>
-    (await import("./media/images.ts")).generations(...given),
-  "/v1/images/edits": async (...given) =>
-    (await import("./media/images.ts")).edits(...given),
+  "/v1/images/generations": async (received) =>
+    (await import("./media/images.ts")).generations(received),
+  "/v1/images/edits": async (received) =>
+    (await import("./media/images.ts")).edits(received),
 };
 
 /** A running simulator. Disposing of it ends every answer. */
 export class Simulator implements AsyncDisposable {
   readonly #options: SimulatorOptions;
   readonly #server: GracefulServer;
-  readonly #studio = new Studio();
   #videos: Videos | undefined;
 
   constructor(options: SimulatorOptions = {}) {
@@ -70,9 +67,8 @@ export class Simulator implements AsyncDisposable {
   }
 
   /** Accepts no more requests, gives answers `graceMs` to end, then cuts them. */
-  async stop(graceMs: number): Promise<void> {
-    await this.#server.stop({ graceMs, abortMs: ABORT_MS });
-    await this.#studio[Symbol.asyncDispose]();
+  stop(graceMs: number): Promise<void> {
+    return this.#server.stop({ graceMs, abortMs: ABORT_MS });
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -88,10 +84,7 @@ export class Simulator implements AsyncDisposable {
     if (/^\/v1\/videos(\/|$)/.test(path)) {
       return this.#generate(request, path, async (received) => {
         const { Videos } = await import("./media/videos.ts");
-        this.#videos ??= new Videos(
-          this.#options.now ?? wallNow,
-          this.#studio,
-        );
+        this.#videos ??= new Videos(this.#options.now ?? wallNow);
         return await this.#videos.plan(request, received);
       });
     }
@@ -118,11 +111,7 @@ export class Simulator implements AsyncDisposable {
     this.#server.stopping.addEventListener("abort", cut, { signal });
     this.#options.onRequest?.(run);
     try {
-      return await respond(
-        run,
-        await plan(received, this.#studio),
-        this.#options.pace ?? {},
-      );
+      return await respond(run, await plan(received), this.#options.pace ?? {});
     } catch (error) {
       run.end(signal.aborted ? "left" : "refused");
       throw error;

@@ -1,16 +1,15 @@
 /**
- * The format of `models.json`: what edges offer, and workers run. An unknown member
- * is a mistake, so that a misspelled bound does not silently keep its default.
- * Descriptions become part of the schema that editors show.
+ * The format of `models.json`: what edges offer, and workers run. An unknown member is
+ * a mistake. Descriptions become part of the schema that editors show.
  */
 import * as z from "zod";
 import { REQUEST_LIMITS } from "../limits.ts";
 import { ConfigError } from "../process/env.ts";
+import { expectationOf } from "../openai/request_fault.ts";
 import {
   clip,
   didYouMean,
   formatPath,
-  listOfValues,
   nameOfType,
 } from "../process/error_text.ts";
 import { dialectMembers, dialectOf } from "./dialects.ts";
@@ -68,35 +67,36 @@ function members<T extends z.core.$ZodLooseShape>(shape: T) {
 }
 
 const positive = z.int().min(1);
+const textOf = (form: RegExp, expected: string) =>
+  z.string().regex(form, { error: `expected ${expected}` });
+/** A mistake that concerns several members. */
+const mistake = (message: string, path: (string | number)[]) => (
+  { code: "custom" as const, message, path }
+);
 
 /** The form of a base URL, as in "expected …". */
-export const BASE_URL_FORM =
-  "a URL that begins with http:// or https://, without user, " +
-  "password, query or fragment";
+export const BASE_URL_FORM = "a URL that begins with http:// or https://, " +
+  "without user, password, query or fragment";
 
 /** The base URL of a model server, without credentials or parameters. */
 export const baseUrlSchema = z.string()
   .refine((text) => {
     const url = URL.parse(text);
     return url !== null && /^https?:$/.test(url.protocol) &&
-      url.hostname !== "" && url.username === "" && url.password === "" &&
-      !/[?#]/.test(text);
+      url.hostname !== "" && !/[?#]/.test(text) &&
+      url.username + url.password === "";
   }, { error: `expected ${BASE_URL_FORM}` })
   .transform((text) => text.replace(/\/+$/, ""))
   .describe("Up to and including /v1, as in http://vllm:8000/v1.");
 
 const headers = z.record(
-  z.string().regex(/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/, {
-    error: "expected the name of a header",
-  }).refine((text) => !RESERVED_HEADERS.test(text), {
-    error: ({ input }) =>
-      /^authorization$/i.test(String(input))
-        ? `the gateway sets this header itself: ${KEY_REMEDY}`
-        : "the gateway sets this header itself: remove it",
-  }),
-  z.string().regex(/^[\x20-\x7e\t]*$/, {
-    error: "expected printable ASCII without line ends",
-  }),
+  textOf(/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/, "the name of a header")
+    .refine((text) => !RESERVED_HEADERS.test(text), {
+      error: ({ input }) =>
+        "the gateway sets this header itself: " +
+        (/^authorization$/i.test(String(input)) ? KEY_REMEDY : "remove it"),
+    }),
+  textOf(/^[\x20-\x7e\t]*$/, "printable ASCII without line ends"),
 ).default({}).describe(
   "Sent with every call. Not for secrets: they belong in the environment.",
 );
@@ -133,16 +133,17 @@ const mediaMembers = {
 /** Any server with OpenAI's API. Several are tried in order of preference. */
 const backend = members({
   type: z.literal("openai"),
-  name: z.string().regex(/^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/, {
-    error: "expected 1 to 64 letters, digits, '.', '_' or '-'",
-  }).optional().describe(
+  name: textOf(
+    /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/,
+    "1 to 64 letters, digits, '.', '_' or '-'",
+  ).optional().describe(
     "Name in logs and metrics, unique within the model. Default: its type and position, such as openai-1.",
   ),
   base_url: baseUrlSchema,
-  api_key_env: z.string().regex(/^[A-Za-z_][A-Za-z0-9_]*$/, {
-    error:
-      `expected the name of an environment variable, not the key: ${KEY_REMEDY}`,
-  }).optional().describe(
+  api_key_env: textOf(
+    /^[A-Za-z_][A-Za-z0-9_]*$/,
+    `the name of an environment variable, not the key: ${KEY_REMEDY}`,
+  ).optional().describe(
     "Environment variable of the worker that holds the API key. If absent, no key is sent.",
   ),
   model: z.string().min(1).regex(/^\P{Cc}*$/u, {
@@ -158,9 +159,9 @@ const backend = members({
   ...mediaMembers,
 }).describe("Any server with OpenAI's API.");
 
-const passField = z.string().regex(
+const passField = textOf(
   /^(?!__proto__$)[A-Za-z_][A-Za-z0-9_.-]{0,63}$/,
-  { error: "expected the name of a request field" },
+  "the name of a request field",
 );
 
 /** The kind of models that a member is for, unless it is for all. */
@@ -207,7 +208,7 @@ const model = members({
       const kind = KIND_OF_MEMBER.get(name) ?? model.kind;
       if (kind === model.kind) continue;
       const message = `only for models of the kind "${kind}"`;
-      context.addIssue({ code: "custom", message, path: [...path, name] });
+      context.addIssue(mistake(message, [...path, name]));
     }
   };
   refuse(model);
@@ -224,13 +225,12 @@ const model = members({
 })).superRefine((model, context) => {
   const { context_tokens = Infinity, output_tokens = 0 } = model;
   if (output_tokens > context_tokens) {
-    const message = "larger than context_tokens";
-    context.addIssue({ code: "custom", message, path: ["output_tokens"] });
+    context.addIssue(mistake("larger than context_tokens", ["output_tokens"]));
   }
-  for (const [index, name] of repeated(model.backends, "name")) {
+  const names = model.backends.map(({ name }) => name);
+  for (const [index, name] of repeated(names)) {
     const message = `another backend of this model is called '${name}' too`;
-    const path = ["backends", index, "name"];
-    context.addIssue({ code: "custom", message, path });
+    context.addIssue(mistake(message, ["backends", index, "name"]));
   }
 });
 
@@ -238,10 +238,9 @@ const file = members({
   $schema: z.string().optional().describe("For editors."),
   models: z.array(model).min(1).max(1_000),
 }).superRefine(({ models }, context) => {
-  for (const [index, id] of repeated(models, "id")) {
+  for (const [index, id] of repeated(models.map(({ id }) => id))) {
     const message = `another model is called '${id}' too`;
-    const path = ["models", index, "id"];
-    context.addIssue({ code: "custom", message, path });
+    context.addIssue(mistake(message, ["models", index, "id"]));
   }
 });
 
@@ -253,29 +252,14 @@ export type Catalog = ReadonlyMap<string, ModelConfig>;
 /** The content of `models.json`. */
 export type CatalogFile = z.input<typeof file>;
 
-/** Position and value of each member whose `name` was seen before. */
-function repeated<Name extends string>(
-  members: readonly { readonly [K in Name]: string }[],
-  name: Name,
-): [number, string][] {
-  const values = members.map((member) => member[name]);
-  return [...values.entries()]
-    .filter(([index, value]) => values.indexOf(value) < index);
-}
+/** Position and value of each name that was there before. */
+const repeated = (names: readonly string[]) =>
+  [...names.entries()].filter(([index, name]) => names.indexOf(name) < index);
 
 /**
  * Converts the parsed `models.json` into a catalog with defaults. Throws a
- * {@link ConfigError} with all mistakes and their paths at once. The smallest file:
- *
- * ```json
- * { "models": [{
- *   "id": "qwen3-8b",
- *   "backends": [{ "type": "openai", "base_url": "http://vllm:8000/v1", "model": "Qwen/Qwen3-8B" }]
- * }] }
- * ```
- *
- * A full one is `deploy/models.example.json`; every member is described in
- * `deploy/models.schema.json`.
+ * {@link ConfigError} with all mistakes and their paths at once. An example is
+ * `deploy/models.example.json`; `deploy/models.schema.json` describes every member.
  */
 export function parseCatalog(json: unknown): Catalog {
   const read = file.safeParse(json, { reportInput: true });
@@ -292,42 +276,19 @@ export function parseCatalog(json: unknown): Catalog {
 
 /** One line for each mistake of the issue, without the value, which may be a secret. */
 function describeIssue(issue: z.core.$ZodIssue): string {
-  if (issue.code === "invalid_key") {
+  const { code, input, message } = issue;
+  if (code === "invalid_key") {
     return issue.issues.map(({ message }) => message).join("\n");
   }
-  if (issue.input === undefined && issue.code !== "custom") return "missing";
-  switch (issue.code) {
-    case "invalid_value":
-      return `expected ${listOfValues(issue.values)}` +
-        didYouMean(String(issue.input), issue.values.map(String));
-    case "invalid_type":
-      return `expected ${TYPES[issue.expected] ?? issue.expected}, ` +
-        `got ${nameOfType(issue.input)}`;
-    case "too_small":
-      return issue.origin === "number" || issue.origin === "int"
-        ? `expected at least ${issue.minimum}`
-        : "must not be empty";
-    case "too_big":
-      return `expected at most ${issue.maximum}${UNITS[issue.origin] ?? ""}`;
-    default:
-      return issue.message;
+  if (input === undefined && code !== "custom") return "missing";
+  if (!/^(invalid_type|invalid_value|too_\w+)$/.test(code)) return message;
+  const { expected } = expectationOf(issue, input);
+  if (code === "invalid_type") {
+    return `expected ${expected}, got ${nameOfType(input)}`;
   }
+  const known = code === "invalid_value" ? issue.values.map(String) : [];
+  return `expected ${expected}${didYouMean(String(input), known)}`;
 }
-
-/** How types are called that zod names otherwise. */
-const TYPES: { readonly [name: string]: string } = {
-  int: "a whole number",
-  number: "a number",
-  string: "a text in quotes",
-  boolean: "true or false",
-  object: "an object",
-  record: "an object",
-  array: "a list in [ ]",
-};
-const UNITS: { readonly [origin: string]: string } = {
-  string: " characters",
-  array: " items",
-};
 
 export function catalogJsonSchema(): { [key: string]: unknown } {
   return z.toJSONSchema(file, { io: "input" });

@@ -50,15 +50,7 @@ export const CATALOG_VARIABLES = {
   ),
 };
 
-/** The catalog of these variables. Throws a {@link ConfigError} with every mistake in the file. */
-export function catalogOf(
-  env: ConfigOf<typeof CATALOG_VARIABLES>,
-  hasUpstreamKey: boolean,
-): Catalog {
-  return requireCatalog(catalogIfGiven(env, hasUpstreamKey));
-}
-
-/** The same catalog. Throws a {@link ConfigError} when there is none. */
+/** A catalog that is needed. Throws a {@link ConfigError} when there is none. */
 export function requireCatalog(catalog: Catalog | undefined): Catalog {
   if (catalog !== undefined) return catalog;
   throw new ConfigError("the environment", [
@@ -67,7 +59,10 @@ export function requireCatalog(catalog: Catalog | undefined): Catalog {
   ]);
 }
 
-/** {@link catalogOf}, or undefined when none of the variables names a model server. */
+export const catalogOf = (...of: Parameters<typeof catalogIfGiven>): Catalog =>
+  requireCatalog(catalogIfGiven(...of));
+
+/** The catalog of these variables, or undefined when none of them names a model server. Throws a {@link ConfigError} with every mistake in the file. */
 export function catalogIfGiven(
   env: ConfigOf<typeof CATALOG_VARIABLES>,
   hasUpstreamKey: boolean,
@@ -110,41 +105,33 @@ export function catalogIfGiven(
 
 /** What the `model-simulator` at this URL simulates, the model of the service specification first. */
 export function catalogFromSimulator(baseUrl: string): Catalog {
-  const simulated = (id: string, rest: Partial<ModelFile>): ModelFile => ({
-    id,
-    owned_by: "simulator",
-    ...rest,
+  const simulated = (
+    id: string,
+    rest: Partial<CatalogFile["models"][number]>,
+  ) => ({
+    ...{ id, owned_by: "simulator", ...rest },
     backends: [
       { type: "openai", name: "simulator", base_url: baseUrl, model: id },
     ],
   });
   return parseCatalog({
     models: [
+      // The bounds of large hosted models.
       simulated(DEFAULT_MODEL_ID, {
-        ...ABILITIES,
-        // The bounds of large hosted models.
-        context_tokens: 200_000,
-        output_tokens: 32_768,
+        ...{ ...ABILITIES, context_tokens: 200_000, output_tokens: 32_768 },
       }),
-      simulated("simulated-speech-1", { kind: "speech" }),
-      simulated("simulated-image-1", { kind: "image" }),
-      simulated("simulated-transcription-1", { kind: "transcription" }),
-      simulated("simulated-video-1", { kind: "video" }),
+      ...(["speech", "image", "transcription", "video"] as const)
+        .map((kind) => simulated(`simulated-${kind}-1`, { kind })),
     ],
   });
 }
-
-type ModelFile = CatalogFile["models"][number];
 
 /** Of a chat server about which nothing is known: it decides itself what it accepts. */
 const ABILITIES = {
   vision: true,
   // Local servers support these in addition to OpenAI's; strict ones refuse them.
   pass_fields: [
-    "top_k",
-    "min_p",
-    "logit_bias",
-    "reasoning_effort",
+    ...["top_k", "min_p", "logit_bias", "reasoning_effort"],
     "chat_template_kwargs",
   ],
 };

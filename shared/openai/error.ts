@@ -14,27 +14,17 @@ export interface ErrorKind {
   wireCode?: string;
 }
 
-const auth = (status: number): ErrorKind => ({
-  status,
-  type: "error",
-  retryable: false,
-});
-const invalid = (status: number, retryable = false): ErrorKind => ({
-  status,
-  type: "invalid_request_error",
-  retryable,
-});
-const limited = (type: "requests" | "tokens", retryable = true): ErrorKind => ({
-  status: 429,
-  type,
-  retryable,
-  wireCode: "rate_limit_exceeded",
-});
-const fault = (status: number, retryable = true): ErrorKind => ({
-  status,
-  type: "server_error",
-  retryable,
-});
+const kind = (type: string, status: number, retryable: boolean): ErrorKind => (
+  { status, type, retryable }
+);
+const auth = (status: number) => kind("error", status, false);
+const invalid = (status: number, retryable = false) =>
+  kind("invalid_request_error", status, retryable);
+const limited = (type: "requests" | "tokens", retryable = true) => (
+  { ...kind(type, 429, retryable), wireCode: "rate_limit_exceeded" }
+);
+const fault = (status: number, retryable = true) =>
+  kind("server_error", status, retryable);
 
 /** Every error code of the gateway itself. */
 export const ERROR_KINDS = {
@@ -125,7 +115,6 @@ export interface ApiErrorOptions {
 /** An error for the caller: its message is sent unchanged, so it names fields and limits but no internals. */
 export class ApiError extends Error {
   override readonly name = "ApiError";
-  readonly code: ErrorCode;
   readonly status: number;
   readonly type: string;
   readonly param: string | null;
@@ -135,20 +124,23 @@ export class ApiError extends Error {
   readonly headers: Readonly<Record<string, string>>;
   readonly reason: FailureReason | null;
 
-  constructor(code: ErrorCode, message: string, options: ApiErrorOptions = {}) {
-    const { cause } = options;
+  constructor(
+    readonly code: ErrorCode,
+    message: string,
+    options: ApiErrorOptions = {},
+  ) {
+    const { cause, param, retryAfterMs, headers, reason } = options;
     super(message, cause === undefined ? undefined : { cause });
     const kind: ErrorKind = ERROR_KINDS[code];
-    this.code = code;
+    const { wireCode = kind.wireCode ?? code } = options;
     this.status = options.status ?? kind.status;
     this.type = options.type ?? kind.type;
-    this.param = options.param ?? null;
-    const { wireCode = kind.wireCode ?? code } = options;
+    this.param = param ?? null;
     this.wireCode = wireCode;
-    this.retryAfterMs = options.retryAfterMs ?? null;
+    this.retryAfterMs = retryAfterMs ?? null;
     this.retryable = kind.retryable;
-    this.headers = options.headers ?? {};
-    this.reason = options.reason ?? null;
+    this.headers = headers ?? {};
+    this.reason = reason ?? null;
   }
 
   /** The JSON body, also used as the data of an SSE error event. */

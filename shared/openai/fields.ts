@@ -1,5 +1,6 @@
 /** The kinds of request fields. {@link TAKES} tells the API reference what a transform hides from zod. */
 import * as z from "zod";
+import { REQUEST_LIMITS } from "../limits.ts";
 import { isJsonObject } from "../process/error_text.ts";
 
 /** Names end up in logs, headers and other people's terminals. Not `\P{Cc}`, which languages of other clients do not know. */
@@ -17,10 +18,8 @@ export const plainText = z.string().regex(NO_CONTROLS, {
 });
 export const nameText = plainText.min(1);
 /** A function or schema name by OpenAI's rule. */
-export const identifier = (charsMax: number) =>
-  z.string().min(1).max(charsMax).regex(IDENTIFIER, {
-    error: `a string that matches '${IDENTIFIER.source}'`,
-  });
+export const identifier = z.string().min(1).max(REQUEST_LIMITS.nameCharsMax)
+  .regex(IDENTIFIER, { error: `a string that matches '${IDENTIFIER.source}'` });
 /** JSON's `1.0` is an integer too: JavaScript cannot tell the two apart. */
 export const integer = (min: number, max = INTEGER_MAX) =>
   z.int().min(min, { error: INTEGER }).max(max, { error: INTEGER });
@@ -28,6 +27,16 @@ export const decimal = (min: number, max: number) =>
   z.number().min(min).max(max);
 /** A JSON Schema, whose content is not checked. */
 export const anyObject = z.record(z.string(), z.unknown());
+
+/** What `read` makes of a value, for a schema of what it should be: fields of forms are text. */
+export function readAs<T extends z.ZodType>(
+  schema: T,
+  read: (value: unknown) => unknown,
+) {
+  const reading = z.preprocess(read, schema);
+  TAKES.add(reading, { schema });
+  return reading;
+}
 
 /** Treats null members of an object as absent: SDKs of typed languages send them. */
 export function nullable<T extends z.ZodType>(schema: T) {

@@ -37,7 +37,7 @@ export function requestFault(
   if (issue.code === "custom") {
     return fieldError("invalid_value", param, issue.message);
   }
-  const { code, expected, got = shown(value) } = describe(issue, value);
+  const { code, expected, got = shown(value) } = expectationOf(issue, value);
   const message = `Invalid '${param}': expected ${expected}, but got ${got}.`;
   return fieldError(code, param, message);
 }
@@ -49,7 +49,7 @@ interface Description {
 }
 
 /** What was expected: by the kind of the issue, or in the schema's words. */
-function describe(issue: Issue, value: unknown): Description {
+export function expectationOf(issue: Issue, value: unknown): Description {
   switch (issue.code) {
     case "invalid_type":
       return { code: "invalid_type", expected: nameOf(issue.expected) };

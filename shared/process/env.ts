@@ -11,13 +11,12 @@ export class ConfigError extends Error {
 
   /** `subject` is where the mistakes are, as in "the environment". */
   constructor(subject: string, readonly mistakes: readonly string[]) {
-    const count = mistakes.length === 1
-      ? "1 mistake"
-      : `${mistakes.length} mistakes`;
-    const lines = mistakes.map((mistake) =>
-      `  - ${mistake.replaceAll("\n", "\n    ")}`
-    );
-    super([`${count} in ${subject}:`, ...lines].join("\n"));
+    const count = mistakes.length;
+    const lines = mistakes.map((mistake) => mistake.replaceAll("\n", "\n    "));
+    const head = `${count} ${
+      count === 1 ? "mistake" : "mistakes"
+    } in ${subject}:`;
+    super([head, ...lines].join("\n  - "));
   }
 }
 
@@ -28,11 +27,11 @@ export type Env = { readonly [name: string]: string | undefined };
 export type Variable<T> = z.ZodType<T, string | undefined>;
 /** Variables by name, made by the functions below, with their meaning in `describe()`. */
 export type Variables = { readonly [name: string]: Variable<unknown> };
-export type ConfigOf<V extends Variables> = {
-  readonly [Name in keyof V]: z.output<V[Name]>;
-};
+export type ConfigOf<V extends Variables> = Readonly<
+  { [Name in keyof V]: z.output<V[Name]> }
+>;
 
-/** Properties of a variable other than its name and meaning. */
+/** What a variable has besides its name and meaning. */
 export interface About {
   /** The valid values, with unit and bounds, as in "expected …". */
   expects: string;
@@ -95,7 +94,7 @@ export function list<T>(
     const words = text.split(",").map((word) => word.trim()).filter(Boolean);
     const values = words.map(parse).filter((value) => value !== null);
     if (values.length < (words.length || 1)) context.addIssue("wrong word");
-    return Object.freeze(values);
+    return values;
   });
   return variable(schema, { expects: `${what} separated by commas` });
 }
@@ -126,9 +125,8 @@ export function hidden<T>(shown: Variable<T>): Variable<T> {
 }
 
 function isUrl(text: string, protocols: readonly string[]): boolean {
-  const parsed = URL.parse(text);
-  return parsed !== null && protocols.includes(parsed.protocol) &&
-    parsed.hostname !== "";
+  const { protocol, hostname } = URL.parse(text) ?? {};
+  return protocols.includes(protocol ?? "") && hostname !== "";
 }
 
 function prefixesOf(protocols: readonly string[]): string {
@@ -160,15 +158,7 @@ export function text(): Variable<string> {
 
 /**
  * Reads a service's configuration from its environment, frozen and typed:
- *
- * ```ts
- * const VARIABLES = {
- *   PORT: port().default(8080).describe("Where clients connect"),
- *   PEPPER: secret().describe("Mixed into session ids"),
- * };
- * const config = parseEnv(VARIABLES, Deno.env.toObject(), Deno.readTextFileSync);
- * ```
- *
+ * `parseEnv({ PORT: port().default(8080).describe("Where clients connect") }, …)`.
  * A variable without `default()` or `optional()` is required. A secret may be in
  * a file: `PEPPER_FILE` names it. Throws a {@link ConfigError} with all mistakes at
  * once, which shows the values, but never those of secrets.
@@ -207,19 +197,18 @@ function readVariable(
   const value = env[name]?.trim() ?? "";
   const fileName = isFile ? name : `${name}_FILE`;
   const path = isFile || isSecret ? env[fileName]?.trim() ?? "" : "";
+  if (path !== "" && !isFile && value !== "") {
+    throw new Error(`${name} and ${fileName} are both set: remove one of them`);
+  }
+  const read = () => readFile(path).trim();
   let shown = `${name}=${quoted(hideUserinfo(value))}`;
   if (isSecret) shown = `${name} (value not shown)`;
   if (value === "") shown = `${name} is missing`;
   let text = value;
   if (path !== "") {
-    if (isSecret && value !== "") {
-      throw new Error(
-        `${name} and ${fileName} are both set: remove one of them`,
-      );
-    }
     shown = `${fileName}=${quoted(path)}`;
     try {
-      text = readFile(path).trim();
+      text = read();
     } catch (error) {
       throw new Error(`${shown}\ncannot read it: ${errorMessage(error)}`);
     }
@@ -228,21 +217,15 @@ function readVariable(
     }
     shown += " (content not shown)";
   }
-  const read = schema.safeParse(text === "" ? undefined : text);
-  if (!read.success) {
-    throw new Error(
-      `${shown}\nexpected ${expects}${
-        didYouMean(text, words)
-      } (${schema.description})`,
-    );
+  const parsed = schema.safeParse(text === "" ? undefined : text);
+  if (parsed.success) {
+    return isReread && path !== "" ? rereading(text, read) : parsed.data;
   }
-  return isReread && path !== ""
-    ? rereading(text, () => readFile(path).trim())
-    : read.data;
+  const expected = `expected ${expects}${didYouMean(text, words)}`;
+  throw new Error(`${shown}\n${expected} (${schema.description})`);
 }
 
-function rereading(first: string, read: () => string): () => string {
-  let last = first;
+function rereading(last: string, read: () => string): () => string {
   return () => {
     try {
       last = read() || last;

@@ -5,8 +5,6 @@ export type LogLevel = typeof LOG_LEVELS[number];
 
 /** Matches our keys and those of other vendors. */
 const SECRET_PATTERN = /\bsk-[A-Za-z0-9_-]{8,}/g;
-const REDACTED = "sk-[redacted]";
-
 /** How many values the first eight hexadecimal digits of a request id have. */
 const REQUEST_ID_HEADS = 2 ** 32;
 
@@ -46,7 +44,7 @@ export function createLog({ service, level, sample = 1, now, write }: {
         if (value instanceof Error) record[name] = describeError(value);
       }
       const line = JSON.stringify(record);
-      write(line.replace(SECRET_PATTERN, REDACTED), isUrgent);
+      write(line.replace(SECRET_PATTERN, "sk-[redacted]"), isUrgent);
     };
   const sampledMax = sample * REQUEST_ID_HEADS;
   const rankMin = LOG_LEVELS.indexOf(level);
@@ -80,28 +78,21 @@ export function roundMs(ms: number): number {
 /** An error as plain data, causes included, so that JSON does not turn it into `{}`. */
 function describeError(error: unknown): LogFields {
   if (!(error instanceof Error)) return { message: String(error) };
-  const { name, message, stack, cause } = error;
-  return {
-    name,
-    message,
-    stack,
-    ...(cause === undefined ? {} : { cause: describeError(cause) }),
-  };
+  const { name, message, stack } = error;
+  const cause = error.cause === undefined
+    ? undefined
+    : describeError(error.cause);
+  return { name, message, stack, cause };
 }
 
 /** Characters buffered for a slow reader; further lines are dropped and counted. */
 const WAITING_CHARS_MAX = 4 * 1024 * 1024;
-
-/** The destination of the bytes: `Deno.stdout` in a service. */
-export interface ByteSink {
-  write(bytes: Uint8Array): Promise<number>;
-}
-
 const LINE_WAIT_MS = 50;
 
 /** Writes lines together, unless one is urgent: a write per line would cost more than all else about it. */
 export function createLineWriter(
-  sink: ByteSink,
+  /** The destination: `Deno.stdout` in a service. */
+  sink: { write(bytes: Uint8Array): Promise<number> },
   /** Called before the next line when lines were lost. */
   onDropped: (count: number) => void,
 ) {

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { newRequestId } from "./ids.ts";
 import {
-  type ByteSink,
   createLineWriter,
   createLog,
   LOG_LEVELS,
@@ -66,14 +65,12 @@ Deno.test("ASVS 16.2.5, 16.4.1: a key never reaches a line, wherever it hides, a
   assert.ok(!/[\r\n]/.test(lines[0] ?? ""));
 });
 
-function recordingSink(
-  bytesPerWrite = Infinity,
-): ByteSink & { text: string; writes: number } {
+function recordingSink(bytesPerWrite = Infinity) {
   const decoder = new TextDecoder();
   return {
     text: "",
     writes: 0,
-    write(bytes) {
+    write(bytes: Uint8Array) {
       const taken = bytes.subarray(0, Math.min(bytes.length, bytesPerWrite));
       this.text += decoder.decode(taken, { stream: true });
       this.writes += 1;

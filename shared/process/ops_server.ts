@@ -4,10 +4,8 @@ import type { MetricRegistry } from "./metrics.ts";
 import { observeProcess } from "./own_metrics.ts";
 import { serve } from "./serve.ts";
 
-const TEXT = { "content-type": "text/plain; charset=utf-8" };
-const PROMETHEUS = {
-  "content-type": "text/plain; version=0.0.4; charset=utf-8",
-};
+const TEXT = "text/plain; charset=utf-8";
+const PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8";
 
 /** Serves `/healthz`, `/readyz` and `/metrics`. Call it when the process starts. */
 export function serveOps(
@@ -30,12 +28,11 @@ export function serveOps(
         case "/healthz":
           return text(`ok ${VERSION}`);
         case "/readyz": {
-          const reasons = notReady();
-          if (reasons.length === 0) return text("ready");
-          return text(`not ready: ${reasons.join(", ")}`, 503);
+          const reasons = notReady().join(", ");
+          return reasons ? text(`not ready: ${reasons}`, 503) : text("ready");
         }
         case "/metrics":
-          return new Response(registry.text(), { headers: PROMETHEUS });
+          return text(registry.text(), 200, PROMETHEUS);
         default:
           return text("not found", 404);
       }
@@ -50,6 +47,7 @@ export function serveOps(
   };
 }
 
-function text(line: string, status = 200): Response {
-  return new Response(`${line}\n`, { status, headers: TEXT });
+function text(lines: string, status = 200, type = TEXT): Response {
+  const headers = { "content-type": type };
+  return new Response(`${lines}\n`, { status, headers });
 }

@@ -28,7 +28,7 @@ export const PROCESS_METRICS = {
     help: "Delay of a timer that is due every 50 ms.",
     buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5],
   }),
-} as const;
+};
 
 export const BUS_METRICS = {
   busConnected: gauge("gateway_bus_connected", {
@@ -46,23 +46,16 @@ export const BUS_METRICS = {
       "Events of the connection: `disconnected`, `reconnected`, `lame_duck`, `refused` (a permission is missing), `error`.",
     labels: ["event"],
   }),
-} as const;
+};
 
 export const REDIS_METRICS = {
   redisReady: gauge("gateway_redis_ready", {
     help: "1 while Redis is available, else 0.",
   }),
-} as const;
+};
 
 const LAG_INTERVAL_MS = 50;
-const MS_PER_SECOND = 1_000;
-const BUS_EVENTS = [
-  "disconnected",
-  "reconnected",
-  "lame_duck",
-  "refused",
-  "error",
-];
+const BUS_EVENTS = "disconnected reconnected lame_duck refused error";
 
 /** Exports {@link PROCESS_METRICS}. Returns a function that stops the measurement of the event loop. */
 export function observeProcess(
@@ -70,26 +63,20 @@ export function observeProcess(
   notReady: () => readonly string[],
   now: MonotonicNow = monotonicNow,
 ): () => void {
-  const metrics = PROCESS_METRICS;
+  const table = PROCESS_METRICS;
   const startedAtMs = wallNow();
   const [version = "", revision = ""] = VERSION.split("+");
-  const build = [version, revision, Deno.version.deno] as const;
-  registry.gauge(metrics.buildInfo, () => [[build, 1]]);
-  registry.gauge(metrics.ready, () => Number(notReady().length === 0));
-  registry.gauge(
-    metrics.notReady,
-    () => notReady().map((reason) => [[reason], 1] as const),
-  );
-  registry.gauge(metrics.startTime, () => startedAtMs / MS_PER_SECOND);
-  registry.gauge(metrics.memory, () => {
+  const build = [version, revision, Deno.version.deno];
+  registry.gauge(table.buildInfo, () => [[build, 1]]);
+  registry.gauge(table.ready, () => notReady().length === 0);
+  registry.gauge(table.notReady, () => notReady().map((why) => [[why], 1]));
+  registry.gauge(table.startTime, () => startedAtMs / 1_000);
+  registry.gauge(table.memory, () => {
     const { rss, heapUsed, external } = Deno.memoryUsage();
-    return [
-      [["rss"], rss],
-      [["heap_used"], heapUsed],
-      [["external"], external],
-    ];
+    const kinds = { rss, heap_used: heapUsed, external };
+    return Object.entries(kinds).map(([kind, bytes]) => [[kind], bytes]);
   });
-  const { eventLoopLag: lag } = registry.record(metrics);
+  const { eventLoopLag: lag } = registry.record(table);
   let dueAtMs = now() + LAG_INTERVAL_MS;
   const timer = setInterval(() => {
     const nowMs = now();
@@ -109,18 +96,11 @@ export function observeBus(
   },
 ): void {
   const { busConnected, busFlowing, busPending } = BUS_METRICS;
-  registry.gauge(busConnected, () => Number(bus.isConnected));
-  registry.gauge(busFlowing, () => Number(bus.isReady));
+  registry.gauge(busConnected, () => bus.isConnected);
+  registry.gauge(busFlowing, () => bus.isReady);
   registry.gauge(busPending, () => bus.pendingBytes);
   const { busEvents: events } = registry.record(BUS_METRICS);
   // Without an initial zero, the first increment is invisible to rate().
-  for (const event of BUS_EVENTS) events.with(event).add(0);
+  for (const event of BUS_EVENTS.split(" ")) events.with(event).add(0);
   bus.onEvent((event) => events.with(event).add());
-}
-
-export function observeRedis(
-  registry: MetricRegistry,
-  isReady: () => boolean,
-): void {
-  registry.gauge(REDIS_METRICS.redisReady, () => Number(isReady()));
 }

@@ -45,10 +45,8 @@ export async function settlesWithin(
   promise: Promise<unknown>,
   timeoutMs: number,
 ): Promise<boolean> {
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const timeout = new Promise<false>((resolve) => {
-    timer = setTimeout(() => resolve(false), timeoutMs);
-  });
+  const { promise: timeout, resolve } = Promise.withResolvers<false>();
+  const timer = setTimeout(() => resolve(false), timeoutMs);
   try {
     return await Promise.race([promise.then(() => true), timeout]);
   } finally {

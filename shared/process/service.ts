@@ -10,10 +10,8 @@ import {
   type LogLevel,
 } from "./log.ts";
 
-/** Exit codes, after sysexits.h. */
 const EXIT_OK = 0;
 const EXIT_FAILED = 1;
-const SIGNALS = ["SIGTERM", "SIGINT"] as const;
 
 export interface RunningService {
   ready: LogFields;
@@ -25,20 +23,18 @@ interface ServiceConfig {
   logSample?: number;
 }
 
-export interface ServiceOptions<Config extends ServiceConfig> {
-  name: string;
-  /** Throws {@link ConfigError}. */
-  readConfig: () => Config;
-  start: (config: Config, log: Log) => Promise<RunningService>;
-}
-
 /**
  * Runs a service until SIGTERM or SIGINT, which drain it; a second signal ends it at
  * once. Ends the process with status 0 after a drain, 78 for configuration mistakes,
  * 1 for everything else. With `--version` it only prints the version.
  */
 export async function runService<Config extends ServiceConfig>(
-  { name, readConfig, start }: ServiceOptions<Config>,
+  { name, readConfig, start }: {
+    name: string;
+    /** Throws {@link ConfigError}. */
+    readConfig: () => Config;
+    start: (config: Config, log: Log) => Promise<RunningService>;
+  },
 ): Promise<never> {
   if (Deno.args.includes("--version")) {
     print(Deno.stdout, versionLine(name));
@@ -94,11 +90,11 @@ function print(to: typeof Deno.stdout, line: string): void {
 /** Resolves with the first signal to stop; a second one ends the process at once. */
 function firstSignal(): Promise<string> {
   const { promise, resolve } = Promise.withResolvers<string>();
-  let count = 0;
-  for (const name of SIGNALS) {
+  let isSecond = false;
+  for (const name of ["SIGTERM", "SIGINT"] as const) {
     Deno.addSignalListener(name, () => {
-      count += 1;
-      if (count > 1) Deno.exit(EXIT_FAILED);
+      if (isSecond) Deno.exit(EXIT_FAILED);
+      isSecond = true;
       resolve(name);
     });
   }

@@ -15,8 +15,8 @@ import {
   TraceFlags,
 } from "@opentelemetry/api";
 
-/** Attributes of a span. Never a key, a prompt or an answer. */
-export type WorkSpanAttributes = Readonly<Record<string, string | number>>;
+/** Never a key, a prompt or an answer. */
+type Attributes = Readonly<Record<string, string | number>>;
 
 export interface WorkSpan {
   /** W3C trace context for work that this span causes; undefined outside of any trace. */
@@ -24,7 +24,7 @@ export interface WorkSpan {
   /** Runs work whose spans become children of this one. */
   run<T>(work: () => T): T;
   /** Ends the span. With an `errorCode` the work has failed. */
-  end(attributes: WorkSpanAttributes, errorCode?: string): void;
+  end(attributes: Attributes, errorCode?: string): void;
 }
 
 const KINDS = {
@@ -42,11 +42,10 @@ export function startServerSpan(method: string, parent: string | undefined) {
   const span = startWorkSpan(method, { kind: "server", parent, attributes });
   return {
     run: span.run,
-    end: (status: number) =>
-      span.end(
-        { "http.response.status_code": status },
-        status >= 500 ? String(status) : undefined,
-      ),
+    end(status: number): void {
+      const errorCode = status >= 500 ? String(status) : undefined;
+      span.end({ "http.response.status_code": status }, errorCode);
+    },
   };
 }
 
@@ -57,7 +56,7 @@ export function startWorkSpan(
     kind: keyof typeof KINDS;
     /** W3C trace context of the cause. A span that is already active takes precedence. */
     parent: string | undefined;
-    attributes: WorkSpanAttributes;
+    attributes: Attributes;
   },
 ): WorkSpan {
   const span = trace.getTracer("gateway").startSpan(
@@ -86,7 +85,7 @@ function contextOf(parent: string | undefined): Context {
 
 /** The span that a `traceparent` names, or null if it is malformed. */
 export function parseTraceparent(text: string): SpanContext | null {
-  const [, traceId = "", spanId = "", flags = ""] = TRACEPARENT.exec(text) ??
+  const [, traceId = "", spanId = "", flags = ""] = text.match(TRACEPARENT) ??
     [];
   const traceFlags = parseInt(flags, HEX) & TraceFlags.SAMPLED;
   const remote = { traceId, spanId, traceFlags, isRemote: true };

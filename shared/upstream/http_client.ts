@@ -102,8 +102,8 @@ export class HttpConnection {
     this.#deadlines = deadlines;
     this.#isSent = this.#isKeepAlive = false;
     void this.#write(request);
-    let head: ResponseHead;
-    do head = await this.#readHead(); while (head.status < 200);
+    let head = await this.#readHead();
+    while (head.status < 200) head = await this.#readHead();
     this.#isKeepAlive = head.isKeepAlive;
     this.#body = new BodyDecoder(head.framing);
     this.bytesLeft = Infinity;
@@ -121,7 +121,7 @@ export class HttpConnection {
       if (piece.length > 0) return piece;
       if (this.#body.isComplete) return null;
       if (await this.#fill()) continue;
-      if (this.#body.endsWithConnection) return null;
+      if (this.#body.framing === "close") return null;
       throw truncatedAnswer("Body cut short");
     }
   }
@@ -233,25 +233,16 @@ export class HttpConnection {
 }
 
 export class HttpClient {
-  readonly #connect: Connect;
-  readonly #connectMs: number;
   /** Ready for a request; the most recently used is last. */
-  readonly #idle: HttpConnection[] = [];
+  readonly idle: HttpConnection[] = [];
   #isClosed = false;
 
-  constructor(connect: Connect, connectMs: number) {
-    this.#connect = connect;
-    this.#connectMs = connectMs;
-  }
-
-  get idleConnections(): number {
-    return this.#idle.length;
-  }
+  constructor(readonly connect: Connect, readonly connectMs: number) {}
 
   /** A connection for one attempt. Rejects with the reason for its end, or `upstream_unreachable`. */
   async connection(deadlines: AttemptDeadlines): Promise<HttpConnection> {
     const { signal } = deadlines;
-    const connection = this.#idle.pop() ?? await this.#open(deadlines);
+    const connection = this.idle.pop() ?? await this.#open(deadlines);
     signal.addEventListener("abort", connection.close, { once: true });
     if (signal.aborted) connection.close();
     deadlines.throwIfEnded();
@@ -261,13 +252,13 @@ export class HttpClient {
   /** Closes the idle connections. Those in use are closed after their responses. */
   close(): void {
     this.#isClosed = true;
-    for (const connection of this.#idle.splice(0)) connection.close();
+    for (const connection of this.idle.splice(0)) connection.close();
   }
 
   async #open(deadlines: AttemptDeadlines): Promise<HttpConnection> {
-    deadlines.arm("connect", this.#connectMs);
+    deadlines.arm("connect", this.connectMs);
     try {
-      const raw = await this.#connect(deadlines.signal);
+      const raw = await this.connect(deadlines.signal);
       return new HttpConnection(raw, this.#keep);
     } catch (cause) {
       deadlines.throwIfEnded();
@@ -276,15 +267,15 @@ export class HttpClient {
   }
 
   #keep = (connection: HttpConnection): void => {
-    if (this.#isClosed || this.#idle.length >= IDLE_CONNECTIONS_MAX) {
+    if (this.#isClosed || this.idle.length >= IDLE_CONNECTIONS_MAX) {
       return connection.close();
     }
-    this.#idle.push(connection);
+    this.idle.push(connection);
     connection.sleep(() => {
-      const index = this.#idle.indexOf(connection);
+      const index = this.idle.indexOf(connection);
       if (index < 0) return; // A request waits for these bytes.
       // The server closed it or sent unexpected data, or it was idle for too long.
-      this.#idle.splice(index, 1);
+      this.idle.splice(index, 1);
       connection.close();
     });
   };

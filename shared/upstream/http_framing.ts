@@ -57,9 +57,8 @@ export function parseResponseHead(text: string): ResponseHead {
     if (name === undefined) throw invalidAnswer("Malformed header line");
     const key = name.toLowerCase();
     const before = fields.get(key);
-    const value = text.trim();
     // Two lengths become one that is malformed.
-    fields.set(key, before === undefined ? value : `${before}, ${value}`);
+    fields.set(key, (before === undefined ? "" : `${before}, `) + text.trim());
   }
   const status = Number(code);
   const field = (name: string) => fields.get(name)?.toLowerCase() ?? "";
@@ -67,8 +66,6 @@ export function parseResponseHead(text: string): ResponseHead {
   // A message with both may come from a broken proxy: use it, then close the connection.
   const isSuspect = fields.has("content-length") &&
     fields.has("transfer-encoding");
-  // A date is compared with the server's own clock (RFC 9110 section 10.2.3).
-  const untilMs = Date.parse(field("retry-after")) - Date.parse(field("date"));
   return {
     status,
     framing: framingOf(status, fields),
@@ -79,8 +76,7 @@ export function parseResponseHead(text: string): ResponseHead {
     contentType: field("content-type").replace(/;.*/s, "").trim(),
     contentEncoding: field("content-encoding"),
     retryAfterMs: clampedMs(field("retry-after-ms"), 1) ??
-      clampedMs(field("retry-after"), MS_PER_SECOND) ??
-      clampedMs(String(untilMs), 1),
+      clampedMs(field("retry-after"), MS_PER_SECOND),
     fileHeaders: Object.fromEntries(
       FILE_HEADERS.flatMap((name) => {
         const value = fields.get(name) ?? "";
@@ -123,9 +119,7 @@ export class BodyDecoder {
   isComplete: boolean;
   /** The position after the last byte that `decode` has used: what follows is not of this body. */
   usedTo = 0;
-  /** The end of the connection is the end of the body. */
-  readonly endsWithConnection: boolean;
-  readonly #isChunked: boolean;
+  readonly framing: BodyFraming;
   /** Payload bytes left in the body, or in the chunk. */
   #left: number;
   /** The next line of framing: that before a chunk, that after it, or one of the trailers. */
@@ -134,8 +128,7 @@ export class BodyDecoder {
   #trailerChars = 0;
 
   constructor(framing: BodyFraming) {
-    this.endsWithConnection = framing === "close";
-    this.#isChunked = framing === "chunked";
+    this.framing = framing;
     this.#left = framing === "close" ? Infinity : Number(framing) || 0;
     this.isComplete = framing === 0;
   }
@@ -159,7 +152,7 @@ export class BodyDecoder {
       end += taken;
       at += taken;
       this.#left -= taken;
-      if (!this.#isChunked) this.isComplete = this.#left === 0;
+      if (this.framing !== "chunked") this.isComplete = this.#left === 0;
     }
     if (this.#line.length + this.#trailerChars > FRAMING_CHARS_MAX) {
       throw invalidAnswer("Chunk extensions or trailers too long");

@@ -71,9 +71,8 @@ interface Slot<Backend> {
 /**
  * The backends of one model. If an attempt fails before the client has received any
  * of it, the next one is tried or, if there is only one, the same again after a
- * moment, within the retry budget. Circuit breakers keep requests away from those
- * that keep failing; if all are open, `service_unavailable`. Those that reported a
- * limit are tried last.
+ * moment, within the retry budget. If all circuit breakers are open,
+ * `service_unavailable`. Those that reported a limit are tried last.
  */
 export class BackendPool<Backend extends PoolBackend> {
   readonly #options: BackendPoolOptions<Backend>;
@@ -156,39 +155,34 @@ export class BackendPool<Backend extends PoolBackend> {
         breaker.begun(enteredAtMs);
       },
     };
-    const end = (
-      result: AttemptResult,
-      outcome: AttemptReport["outcome"],
-      error: unknown,
-    ) => {
-      breaker.end(enteredAtMs, result);
+    let outcome: AttemptReport["outcome"] = "success";
+    let error: unknown = null;
+    try {
+      return { result: await attempt(backend, progress) };
+    } catch (thrown) {
+      error = thrown;
+      outcome = call.signal.aborted ? "aborted" : "internal";
+      if (call.signal.aborted || !(thrown instanceof UpstreamError)) {
+        throw thrown;
+      }
+      outcome = thrown.fault;
+      if (thrown.remedy === "later") {
+        slot.limitedUntilMs = now() + (thrown.retryAfterMs ?? 0);
+      }
+      if (progress.hasSent || thrown.remedy === "none") throw thrown;
+      failures.push(thrown);
+      return null;
+    } finally {
+      breaker.end(enteredAtMs, resultOf(outcome));
       const durationMs = roundMs(now() - enteredAtMs);
       const of = { requestId: call.requestId, backend: backend.config.name };
       onAttempt({ ...of, outcome, durationMs, firstTokenMs, error });
-    };
-    try {
-      const result = await attempt(backend, progress);
-      end("success", "success", null);
-      return { result };
-    } catch (error) {
-      if (call.signal.aborted || !(error instanceof UpstreamError)) {
-        end("ignored", call.signal.aborted ? "aborted" : "internal", error);
-        throw error;
-      }
-      end(resultOf(error), error.fault, error);
-      if (error.remedy === "later") {
-        slot.limitedUntilMs = now() + (error.retryAfterMs ?? 0);
-      }
-      if (progress.hasSent || error.remedy === "none") throw error;
-      failures.push(error);
-      return null;
     }
   }
 
   /**
    * The backends in the order in which to try them: those with a limit last, then by
-   * preference, and among equals at random in proportion to their weights: backends
-   * with the weights 3 and 1 are first in 75 % and 25 % of the cases.
+   * preference, and among equals at random in proportion to their weights.
    */
   #candidates(): readonly Slot<Backend>[] {
     const { now, random } = this.#options;
@@ -227,10 +221,12 @@ export type BreakerState = "closed" | "open" | "half-open";
 /** `ignored`: the attempt shows nothing about the health of the server. */
 export type AttemptResult = "success" | "failure" | "ignored";
 
-/** The result to report to the breaker. A refused request proves that the server is healthy. */
-function resultOf({ fault, remedy }: UpstreamError): AttemptResult {
-  if (fault === "request") return "success";
-  return remedy === "later" ? "ignored" : "failure";
+/** The result to report to the breaker. A refused request proves that the server is healthy, a limit proves nothing. */
+function resultOf(outcome: AttemptReport["outcome"]): AttemptResult {
+  if (/^(success|request)$/.test(outcome)) return "success";
+  return /^(aborted|internal|rate_limited|overloaded)$/.test(outcome)
+    ? "ignored"
+    : "failure";
 }
 
 /**
@@ -241,7 +237,6 @@ function resultOf({ fault, remedy }: UpstreamError): AttemptResult {
  */
 export class CircuitBreaker {
   readonly #now: MonotonicNow;
-  /** Zero or more, while it is closed. */
   #score = 0;
   /** How long it stays open; 0 while it is closed. */
   #openMs = 0;

@@ -3,18 +3,16 @@ import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { type ControlRecord, encodeControl } from "@gateway/shared/bus/control";
 import { decodeFrame, type Frame } from "@gateway/shared/bus/frame";
 import { LineAssembler } from "../../services/edge-auth/chat/sse_lines.ts";
-import { createOutbox, type Outbox } from "@gateway/shared/bus/outbox";
+import { createOutbox } from "@gateway/shared/bus/outbox";
 import {
   answerStrayFrame,
   type LostReason,
   type StreamEvent,
   StreamReceiver,
 } from "@gateway/shared/bus/stream_receiver";
-import { Connection } from "./bus.ts";
-import { Process } from "./process.ts";
-import { makeScript } from "./script.ts";
+import { makeScript } from "./profile.ts";
 import type { Worker } from "./worker.ts";
-import { assertSaid, type AttemptRecord, type World } from "./world.ts";
+import { AttemptRecord, Process, type World } from "./world.ts";
 
 const ATTEMPTS_MAX = 3;
 const LINE_BYTES_MAX = 1_048_576;
@@ -25,55 +23,40 @@ const ROUNDING_MS = 0.001;
 
 /** How a request ended, as its client saw it. */
 export type Outcome =
-  | "complete"
-  | "error"
-  | LostReason
-  | "worker_lost"
-  | "rejected"
-  | "client_gone"
-  | "edge_dead";
+  | ("complete" | "error" | "worker_lost" | "rejected" | LostReason)
+  | ("client_gone" | "edge_dead");
 
 /** A simulated edge-auth: sends jobs, drives receivers, feeds clients. */
-export class Edge {
-  readonly process: Process;
-  readonly connection: Connection;
+export class Edge extends Process {
   readonly requests: Request[] = [];
   reconnectedMs = -Infinity;
   readonly #open = new Map<string, Request>();
   /** Records for the workers, sent at the end of this turn. */
-  readonly #control: Outbox<ControlRecord>;
+  readonly #control = createOutbox<ControlRecord>(
+    (flush) => this.world.scheduler.after(0, () => this.post(flush)),
+    (workerId, records) => {
+      const worker = this.workers.find(({ id }) => id === workerId);
+      assert(worker !== undefined);
+      const message = encodeControl(records);
+      this.world.publish(this, worker, () => worker.onControl(message));
+    },
+  );
 
-  constructor(
-    id: string,
-    readonly world: World,
-    readonly workers: readonly Worker[],
-  ) {
-    const { scheduler, limits } = world;
-    this.process = new Process(id, scheduler, limits.tickMs);
-    this.connection = new Connection(this.process);
-    this.#control = createOutbox(
-      (flush) => scheduler.after(0, () => this.process.post(flush)),
-      (workerId, records) => this.#send(workerId, encodeControl(records)),
-    );
-    this.connection.onReconnect = () => {
-      this.reconnectedMs = scheduler.nowMs;
-      for (const request of [...this.#open.values()]) {
-        request.receiver?.onReconnect(this.process.steadyMs);
-      }
-    };
+  constructor(id: string, world: World, readonly workers: readonly Worker[]) {
+    super(id, world);
   }
 
   /** Requests it still keeps something of. */
   get openCount(): number {
-    return this.process.isDead ? 0 : this.#open.size;
+    return this.isDead ? 0 : this.#open.size;
   }
 
   startRequest(id: string): void {
-    const request = new Request(id, this, this.world);
+    const request = new Request(id, this);
     this.requests.push(request);
-    this.process.post(() => {
+    this.post(() => {
       this.#open.set(id, request);
-      this.process.startTicking(() => this.#tick());
+      this.startTicking();
       request.dispatch();
     });
   }
@@ -83,15 +66,15 @@ export class Edge {
   }
 
   /** Everything it held is gone; its clients see their connections break. */
-  kill(): void {
-    this.process.kill();
+  override kill(): void {
+    super.kill();
     for (const request of this.requests) {
       if (request.outcome === null) request.settle("edge_dead");
     }
     this.#open.clear();
   }
 
-  onStreamMessage(requestId: string, sent: Uint8Array): void {
+  onFrame(requestId: string, sent: Uint8Array): void {
     const message = sent.slice();
     const frame = decodeFrame(message);
     assert(frame !== null);
@@ -110,31 +93,21 @@ export class Edge {
     this.#control.add(workerId, record);
   }
 
-  #send(workerId: string, message: Uint8Array): void {
-    const worker = this.workers.find(({ id }) => id === workerId);
-    assert(worker !== undefined);
-    this.world.bus.publish(this.connection, worker.connection, () => {
-      worker.onControl(message);
-    });
+  override onReconnect(): void {
+    this.reconnectedMs = this.world.nowMs;
+    for (const { receiver } of [...this.#open.values()]) {
+      receiver?.onReconnect(this.steadyMs);
+    }
   }
 
-  /** A worker for a job, dead or alive, and whether the edge chose it. */
-  pickWorker(): { worker: Worker; isChosen: boolean } {
-    const { profile, random } = this.world;
-    const worker = this.workers[random.whole(0, this.workers.length - 1)];
-    assert(worker !== undefined);
-    return { worker, isChosen: !random.chance(profile.anyShare) };
-  }
-
-  #tick(): boolean {
-    const { profile } = this.world;
+  override onTick(): boolean {
+    const { hasBeats } = this.world.profile;
     for (const request of [...this.#open.values()]) {
       request.onTick();
-      const worker = this.workers.find(({ id }) =>
-        id === request.receiver?.workerId
-      );
-      const silenceMs = worker?.process.silenceMs ?? 0;
-      if (profile.hasBeats && silenceMs >= DISPATCH_LIMITS.workerLostMs) {
+      const workerId = request.receiver?.workerId;
+      const worker = this.workers.find(({ id }) => id === workerId);
+      const silenceMs = worker?.silenceMs ?? 0;
+      if (hasBeats && silenceMs >= DISPATCH_LIMITS.workerLostMs) {
         request.loseWorker();
       }
     }
@@ -147,6 +120,7 @@ export class Request {
   receiver: StreamReceiver | null = null;
   outcome: Outcome | null = null;
   record: AttemptRecord | null = null;
+  readonly world: World;
   readonly #clientMs: number;
   #attempt = 0;
   #deliveredBytes = 0;
@@ -156,42 +130,45 @@ export class Request {
   #isClientBusy = false;
   #nakMs = -Infinity;
 
-  constructor(
-    readonly id: string,
-    readonly edge: Edge,
-    readonly world: World,
-  ) {
-    this.#clientMs = world.random.between(0, world.profile.clientMsMax);
+  constructor(readonly id: string, readonly edge: Edge) {
+    this.world = edge.world;
+    const { random, profile } = this.world;
+    this.#clientMs = random.between(0, profile.clientMsMax);
   }
 
-  /** Sends the job to a worker: a new attempt. */
+  /** Sends the job to a worker, dead or alive: a new attempt. */
   dispatch(): void {
     assert.equal(this.#deliveredBytes, 0, "second attempt after a byte");
-    const { bus, limits, log } = this.world;
+    const { edge, id: requestId, world } = this;
+    const { limits, profile, random } = world;
     const attempt = ++this.#attempt;
-    const record = this.#newRecord(`${this.id.slice(-2)}/${attempt}`);
-    const { worker, isChosen } = this.edge.pickWorker();
-    log(`${record.name} goes to ${worker.id}`);
+    const name = `${requestId.slice(-2)}/${attempt}`;
+    const script = makeScript(name, random, profile);
+    // A slow client stops the backend once for each part of the window.
+    const stops = Math.ceil(script.bytes.length / limits.ackBytes) + 1;
+    const settleByMs = Math.max(world.nowMs, profile.quietMs) +
+      script.durationMs + stops * (this.#clientMs + 100) + SETTLE_MS;
+    const record = new AttemptRecord(name, script, settleByMs);
+    const worker = edge.workers[random.whole(0, edge.workers.length - 1)];
+    assert(worker !== undefined);
+    const isChosen = !random.chance(profile.anyShare);
+    world.log(`${name} goes to ${worker.id}`);
     this.record = record;
     this.#nakMs = -Infinity;
     this.receiver = new StreamReceiver({
-      requestId: this.id,
-      attempt,
+      ...{ requestId, attempt, limits, nowMs: edge.steadyMs },
       workerId: isChosen ? worker.id : null,
-      nowMs: this.edge.process.steadyMs,
-      limits,
       control: (workerId, told) => this.#tell(workerId, told, record),
     });
-    bus.publishOnce(this.edge.connection, worker.connection, () => {
-      worker.onJob({ requestId: this.id, attempt, edge: this.edge, record });
-    });
+    const job = { requestId, attempt, edge, record };
+    world.publishOnce(edge, worker, () => worker.onJob(job));
   }
 
   /** A frame of this request. False when it belongs to none of its attempts. */
   onFrame(frame: Frame): boolean {
     const { receiver, record } = this;
     if (receiver === null || record === null) return false;
-    const event = receiver.onFrame(frame, this.edge.process.steadyMs);
+    const event = receiver.onFrame(frame, this.edge.steadyMs);
     if (event.type === "stray") return false;
     assert.equal(this.outcome, null, `${record.name}: after its outcome`);
     this.#onEvent(event, receiver, record);
@@ -201,8 +178,7 @@ export class Request {
   onTick(): void {
     const { receiver, record } = this;
     if (receiver === null || record === null) return;
-    const event = receiver.onTick(this.edge.process.steadyMs);
-    this.#onEvent(event, receiver, record);
+    this.#onEvent(receiver.onTick(this.edge.steadyMs), receiver, record);
   }
 
   /** The client closes its connection. */
@@ -221,36 +197,16 @@ export class Request {
 
   /** The one outcome of the request. */
   settle(outcome: Outcome): void {
-    const { log, scheduler } = this.world;
-    log(`${this.record?.name} is ${outcome}`);
+    const { record, world } = this;
+    world.log(`${record?.name} is ${outcome}`);
     assert.equal(this.outcome, null, `${this.id}: two outcomes`);
     this.outcome = outcome;
     this.edge.close(this);
-    if (this.record === null) return;
-    this.record.unwantedSinceMs = scheduler.nowMs;
-    this.record.isWorkerKnown = this.receiver?.workerId !== null;
-    assert(
-      scheduler.nowMs <= this.record.settleByMs,
-      `${this.record.name}: settled too late`,
-    );
-  }
-
-  #newRecord(name: string): AttemptRecord {
-    const { limits, profile, random, scheduler } = this.world;
-    const script = makeScript(name, random, profile.style, limits);
-    // A slow client stops the backend once for each part of the window.
-    const stops = Math.ceil(script.bytes.length / limits.ackBytes) + 1;
-    return {
-      name,
-      script,
-      saidBytes: 0,
-      saidTokens: 0,
-      hasSaidEnd: false,
-      unwantedSinceMs: null,
-      isWorkerKnown: true,
-      settleByMs: Math.max(scheduler.nowMs, profile.quietMs) +
-        script.durationMs + stops * (this.#clientMs + 100) + SETTLE_MS,
-    };
+    if (record === null) return;
+    record.unwantedSinceMs = world.nowMs;
+    record.isWorkerKnown = this.receiver?.workerId !== null;
+    const isInTime = world.nowMs <= record.settleByMs;
+    assert(isInTime, `${record.name}: settled too late`);
   }
 
   #onEvent(
@@ -258,109 +214,98 @@ export class Request {
     receiver: StreamReceiver,
     record: AttemptRecord,
   ): void {
+    const { script, name } = record;
     const { counts, profile: { weather } } = this.world;
     switch (event.type) {
       case "data":
         assert(receiver.isAccepted);
-        this.#deliver(record, event.payload, event.sequence);
-        return;
+        return this.#deliver(record, event.payload, event.sequence);
       case "rejected":
         counts.rejected++;
-        this.#retryOr("rejected");
-        return;
+        return this.#retryOr("rejected");
       case "ended":
         this.#assertWhole(record, receiver.tokens);
-        assert.equal(record.script.end, "complete");
-        assert.equal(event.usage?.completion_tokens, record.script.tokens);
-        this.settle("complete");
-        return;
+        assert(!script.fails);
+        assert.equal(event.usage?.completion_tokens, script.tokens);
+        return this.settle("complete");
       case "failed":
         this.#assertWhole(record, receiver.tokens);
-        assert.notEqual(record.script.end, "complete");
-        assert.equal(event.failure.error.message, record.name);
+        assert(script.fails);
+        assert.equal(event.failure.error.message, name);
         if (event.failure.retryable) this.#retryOr("error");
         else this.settle("error");
         return;
-      case "lost":
-        this.#assertTokens(record, receiver.tokens);
+      case "lost": {
+        // A cut stream is settled with no less than the client got and no more than was produced.
+        const { tokens } = receiver;
+        const isGot = ({ endByte }: { endByte: number }) =>
+          endByte <= this.#deliveredBytes;
+        const got = script.steps.findLast(isGot)?.tokens ?? 0;
+        assert(tokens >= got, `${name}: ${tokens} tokens`);
+        assert(tokens <= record.saidTokens, `${name}: ${tokens} tokens`);
         if (weather !== "rough") assert.equal(event.reason, "not_accepted");
         if (weather !== "rough") assert.equal(weather, "gentle");
-        this.#retryOr(event.reason);
-        return;
+        return this.#retryOr(event.reason);
+      }
       case "violated":
-        assert.fail(`${record.name}: violation of ${event.violation}`);
+        assert.fail(`${name}: violation of ${event.violation}`);
     }
   }
 
   /** What the worker is told, written down. */
   #tell(workerId: string, told: ControlRecord, record: AttemptRecord): void {
-    const { counts, limits, log, scheduler } = this.world;
-    if (told.type === "cancel") record.unwantedSinceMs ??= scheduler.nowMs;
-    else log(`edge ${told.type}s #${told.sequence} of ${record.name}`);
+    const { counts, limits, nowMs } = this.world;
+    if (told.type === "cancel") record.unwantedSinceMs ??= nowMs;
+    else {
+      this.world.log(`edge ${told.type}s #${told.sequence} of ${record.name}`);
+    }
     if (told.type === "nak") {
       counts.naks++;
-      const pauseMs = scheduler.nowMs - this.#nakMs;
-      assert(
-        pauseMs > limits.nakIntervalMs - ROUNDING_MS ||
-          this.edge.reconnectedMs === scheduler.nowMs,
-        `${record.name}: NAK after ${pauseMs} ms`,
-      );
-      this.#nakMs = scheduler.nowMs;
+      const pauseMs = nowMs - this.#nakMs;
+      const isPaced = pauseMs > limits.nakIntervalMs - ROUNDING_MS ||
+        this.edge.reconnectedMs === nowMs;
+      assert(isPaced, `${record.name}: NAK after ${pauseMs} ms`);
+      this.#nakMs = nowMs;
     }
     this.edge.tellWorker(workerId, told);
   }
 
   #deliver(record: AttemptRecord, payload: Uint8Array, sequence: number): void {
-    assertSaid(record, this.#deliveredBytes, payload);
+    record.assertSaid(this.#deliveredBytes, payload);
     this.#deliveredBytes += payload.length;
     const lines = this.#lines.push(payload);
     assert(lines !== null);
-    assertSaid(record, this.#lineBytes, lines);
+    record.assertSaid(this.#lineBytes, lines);
     this.#lineBytes += lines.length;
-    const undeliveredBytes = this.receiver?.undeliveredBytes ?? 0;
-    assert(
-      undeliveredBytes <= this.world.limits.windowBytes,
-      `${record.name}: edge keeps ${undeliveredBytes} bytes`,
-    );
+    const kept = this.receiver?.undeliveredBytes ?? 0;
+    const isBounded = kept <= this.world.limits.windowBytes;
+    assert(isBounded, `${record.name}: edge keeps ${kept} bytes`);
     this.#untakenSequence = sequence;
-    this.#feedClient();
-  }
-
-  #feedClient(): void {
-    if (this.#clientMs === 0) {
-      this.receiver?.delivered(this.#untakenSequence);
-      return;
-    }
+    if (this.#clientMs === 0) return this.#delivered();
     if (this.#isClientBusy) return;
     this.#isClientBusy = true;
     this.world.scheduler.after(this.#clientMs, () => {
-      this.edge.process.post(() => {
+      this.edge.post(() => {
         this.#isClientBusy = false;
-        this.receiver?.delivered(this.#untakenSequence);
+        this.#delivered();
       });
     });
   }
 
-  #assertWhole(record: AttemptRecord, tokens: number): void {
-    assert(record.hasSaidEnd, `${record.name}: ended before its end`);
-    assert.equal(this.#deliveredBytes, record.script.bytes.length, record.name);
-    assert.equal(this.#lines.unfinishedBytes, 0, record.name);
-    assert.equal(tokens, record.script.tokens, record.name);
+  #delivered(): void {
+    this.receiver?.delivered(this.#untakenSequence);
   }
 
-  /** A cut stream is settled with no less than the client got and no more than was produced. */
-  #assertTokens(record: AttemptRecord, tokens: number): void {
-    const got = record.script.steps.findLast(({ endByte }) =>
-      endByte <= this.#deliveredBytes
-    );
-    assert(tokens >= (got?.tokens ?? 0), `${record.name}: ${tokens} tokens`);
-    assert(tokens <= record.saidTokens, `${record.name}: ${tokens} tokens`);
+  #assertWhole({ name, hasSaidEnd, script }: AttemptRecord, tokens: number) {
+    assert(hasSaidEnd, `${name}: ended before its end`);
+    assert.equal(this.#deliveredBytes, script.bytes.length, name);
+    assert.equal(this.#lines.unfinishedBytes, 0, name);
+    assert.equal(tokens, script.tokens, name);
   }
 
   #retryOr(outcome: Outcome): void {
     if (this.#deliveredBytes > 0 || this.#attempt >= ATTEMPTS_MAX) {
-      this.settle(outcome);
-      return;
+      return this.settle(outcome);
     }
     this.world.counts.retries++;
     this.dispatch();

@@ -1,7 +1,34 @@
+/** What a run is like, and what its backends say. */
 import { STREAM_LIMITS, type StreamLimits } from "@gateway/shared/limits";
-import type { LinkFaults } from "./bus.ts";
-import type { Random } from "./random.ts";
-import type { ScriptStyle } from "./script.ts";
+import { seededRandom } from "../support/seeded_random.ts";
+
+/** Random numbers that a seed repeats. */
+export class Random {
+  /** From 0 up to, not including, 1. */
+  readonly next: () => number;
+
+  constructor(seed: number) {
+    this.next = seededRandom(seed);
+  }
+
+  between(low: number, high: number): number {
+    return low + this.next() * (high - low);
+  }
+
+  /** A whole number from `low` to `high`, both included. */
+  whole(low: number, high: number): number {
+    return low + Math.floor(this.next() * (high - low + 1));
+  }
+
+  /** True in this share of calls. */
+  chance(share: number): boolean {
+    return this.next() < share;
+  }
+
+  pick<T>(values: readonly [T, ...T[]]): T {
+    return values[this.whole(0, values.length - 1)] ?? values[0];
+  }
+}
 
 /**
  * `calm`: nothing goes wrong between the processes. `sleepy`: the same, but edges
@@ -16,18 +43,12 @@ export type Profile = ReturnType<typeof makeProfile>;
 /** Small numbers, so that short answers fill windows and need many replays. */
 const SMALL_LIMITS: StreamLimits = {
   ...STREAM_LIMITS,
-  windowBytes: 8_192,
-  framePayloadBytesMax: 512,
-  ackBytes: 1_024,
-  ackFrames: 8,
-  replayBytes: 512,
+  ...{ windowBytes: 8_192, framePayloadBytesMax: 512, replayBytes: 512 },
+  ...{ ackBytes: 1_024, ackFrames: 8 },
 };
 
 const WEATHERS: readonly [Weather, ...Weather[]] = [
-  "calm",
-  "sleepy",
-  ...["gentle", "gentle"] as const,
-  ...["rough", "rough", "rough"] as const,
+  ...["calm", "sleepy", "gentle", "gentle", "rough", "rough", "rough"] as const,
 ];
 
 /** Makes up a run. */
@@ -40,17 +61,14 @@ export function makeProfile(random: Random) {
   const pauseEndsMs = pauses.map(({ atMs, durationMs }) => atMs + durationMs);
   const isRough = weather === "rough";
   return {
-    weather,
+    ...{ weather, edges, workers, pauses },
     limits: random.chance(0.5) ? STREAM_LIMITS : SMALL_LIMITS,
-    edges,
-    workers,
     requests: random.whole(1, 4),
     style: makeStyle(random),
     link: makeLink(random, weather),
     /** When the bus carries everything again, and when the last pause is over as well. */
     linkFaultsEndMs,
     quietMs: Math.max(linkFaultsEndMs, ...pauseEndsMs),
-    pauses,
     kills: isRough && random.chance(0.4)
       ? [{
         atMs: random.between(0, linkFaultsEndMs),
@@ -68,21 +86,25 @@ export function makeProfile(random: Random) {
   };
 }
 
-function makeStyle(random: Random): ScriptStyle {
+/** What the answers of a run are like. */
+function makeStyle(random: Random) {
   const [stepsMax, waitMsMax] = random.pick<[number, number]>(
     [[80, 5], [60, 50], [20, 400], [8, 2_500]],
   );
   return { stepsMax, waitMsMax, failShare: random.pick([0, 0.3]) };
 }
 
-function makeLink(random: Random, weather: Weather): LinkFaults {
+/** What may happen to a message, as shares of 1. */
+function makeLink(random: Random, weather: Weather) {
   const isClean = weather === "calm" || weather === "sleepy";
   const share = (most: number) =>
     isClean || random.chance(0.4) ? 0 : random.between(0, most);
   return {
     dropShare: share(weather === "rough" ? 0.5 : 0.2),
     duplicateShare: share(0.2),
+    /** Messages that may overtake or be overtaken. */
     reorderShare: share(0.3),
+    /** Longest way of a message. */
     delayMsMax: isClean ? 2 : random.pick([0.5, 2, 80]),
   };
 }
@@ -94,12 +116,7 @@ function makePauses(
   edges: number,
   workers: number,
   untilMs: number,
-): {
-  atMs: number;
-  durationMs: number;
-  kind: "freeze" | "cut";
-  target: number;
-}[] {
+) {
   if (weather === "calm") return [];
   const isSleepy = weather === "sleepy";
   return Array.from({ length: random.whole(isSleepy ? 1 : 0, 3) }, () => ({
@@ -112,3 +129,53 @@ function makePauses(
 
 /** Gentle pauses, three together, stay below silenceLostMs, or nobody could promise to hide them. */
 const PAUSE_MS_MAX = { calm: 0, sleepy: 15_000, gentle: 1_500, rough: 6_000 };
+
+/** All that a backend will say in one attempt. */
+export type Script = ReturnType<typeof makeScript>;
+
+/**
+ * Makes up an answer. The bytes of every attempt of every request differ in every line,
+ * so that no piece can be taken for another.
+ */
+export function makeScript(
+  name: string,
+  random: Random,
+  { style, limits }: Profile,
+) {
+  const fails = random.chance(style.failShare);
+  const retryable = fails && !random.chance(0.5);
+  const count = retryable ? 0 : random.whole(0, style.stepsMax);
+  const steps: {
+    waitMs: number;
+    /** Where in the script's bytes this step's bytes end: it says whole lines. */
+    endByte: number;
+    /** Completion tokens with this step. */
+    tokens: number;
+  }[] = [];
+  let text = "";
+  let tokens = 0;
+  for (let i = 0; i < count; i++) {
+    for (let lines = random.whole(1, 3); lines > 0; lines--) {
+      const prefix = `${name}:${i}:${lines}:`;
+      const bytes = lineBytes(random, limits);
+      const code = 0x61 + (bytes + prefix.length) % 26;
+      text += prefix.padEnd(bytes, String.fromCharCode(code)) + "\n";
+    }
+    tokens += random.whole(1, 5);
+    const waitMs = random.chance(0.3) ? 0 : random.between(0, style.waitMsMax);
+    steps.push({ waitMs, endByte: text.length, tokens });
+  }
+  return {
+    ...{ steps, tokens, fails, retryable },
+    bytes: new TextEncoder().encode(text),
+    /** Time the backend takes if nothing stops it. */
+    durationMs: steps.reduce((sum, { waitMs }) => sum + waitMs, 0),
+  };
+}
+
+/** Mostly the length of a chunk, sometimes longer than a frame, rarely than the window. */
+function lineBytes(random: Random, limits: StreamLimits): number {
+  if (random.chance(0.01)) return Math.floor(limits.windowBytes * 1.3);
+  if (random.chance(0.03)) return Math.floor(limits.framePayloadBytesMax * 1.2);
+  return random.whole(30, 300);
+}

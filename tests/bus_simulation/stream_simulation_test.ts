@@ -2,23 +2,15 @@
  * The promise: what a client gets is a prefix of what the backend said, complete
  * when it ends well; every request has exactly one outcome, in time; and nothing
  * is left behind, whatever the bus and the processes do. Played many times with
- * made-up answers and faults; the seed decides everything.
+ * made-up answers and faults; the seed decides everything. `SIM_SEED=7` plays that
+ * one, with everything that happens; `SIM_SEEDS=20000` so many.
  */
-
 import assert from "node:assert/strict";
 import { simulate } from "./run.ts";
 import { type Counts, noCounts } from "./world.ts";
 
 const COMMAND =
   "deno test --allow-env=SIM_SEED,SIM_SEEDS tests/bus_simulation/stream_simulation_test.ts";
-
-/** `SIM_SEED=7` plays that one, with everything that happens; `SIM_SEEDS=20000` so many. */
-function seeds(): { first: number; count: number; isTold: boolean } {
-  const one = Deno.env.get("SIM_SEED");
-  if (one !== undefined) return { first: Number(one), count: 1, isTold: true };
-  const count = Number(Deno.env.get("SIM_SEEDS") ?? 500);
-  return { first: 1, count, isTold: false };
-}
 
 function tell(text: string): void {
   Deno.stdout.writeSync(new TextEncoder().encode(`${text}\n`));
@@ -28,14 +20,16 @@ function play(seed: number, isTold: boolean): Counts {
   try {
     return simulate(seed, isTold ? tell : () => {});
   } catch (cause) {
-    throw new Error(`Seed ${seed} failed; again: SIM_SEED=${seed} ${COMMAND}`, {
-      cause,
-    });
+    const again = `SIM_SEED=${seed} ${COMMAND}`;
+    throw new Error(`Seed ${seed} failed; again: ${again}`, { cause });
   }
 }
 
 Deno.test("a stream is a prefix of the backend's answer whatever fails in between", () => {
-  const { first, count, isTold } = seeds();
+  const one = Deno.env.get("SIM_SEED");
+  const isTold = one !== undefined;
+  const first = Number(one ?? 1);
+  const count = isTold ? 1 : Number(Deno.env.get("SIM_SEEDS") ?? 500);
   const total = new Map<string, number>(Object.entries(noCounts()));
   for (let seed = first; seed < first + count; seed++) {
     for (const [name, seen] of Object.entries(play(seed, isTold))) {

@@ -2,12 +2,19 @@
 // with a replica, without a restart: acknowledged changes of keys still hold, and
 // limits are exceeded by no more than what was not yet replicated. When two parts are
 // lost at once, requests are served or get 503 with a reason in the log, and a part
-// that is back is used without a restart.
+// that is back is used without a restart. All of that holds if Redis and Sentinel use
+// only TLS, also among themselves; then services trust only the given authority.
 import assert from "node:assert/strict";
+import type { RedisAddress } from "@gateway/shared/redis/link";
 import { startRedisGroup } from "../support/deployed/deployed_redis_group.ts";
 import { makeSecrets } from "../support/deployed/deployed_stores.ts";
 import type { LocalServer } from "../support/local_server.ts";
+import {
+  clientTls,
+  createTestAuthority,
+} from "../support/deployed/test_authority.ts";
 import { startNatsServer } from "../support/nats_server.ts";
+import { testRedisLink } from "../support/redis_link.ts";
 import {
   admittedCount,
   makeKey,
@@ -35,10 +42,20 @@ async function restart(servers: Servers): Promise<void> {
   await Promise.all(servers.map((server) => server?.restart()));
 }
 
+async function assertKeptOut(address: RedisAddress): Promise<void> {
+  const link = testRedisLink(address);
+  await waitFor(() => link.state !== "connecting", { what: "an attempt" });
+  assert.equal(link.state, "offline");
+  await link.close();
+}
+
 Deno.test("losses in a group of Redis servers", async (t) => {
+  await using authority = await createTestAuthority();
+  await using another = await createTestAuthority();
   await using secrets = await makeSecrets();
   await using nats = await startNatsServer();
-  await using group = await startRedisGroup({ secrets });
+  const tls = { authority, isMutual: true };
+  await using group = await startRedisGroup({ secrets, tls });
   const bus = { NATS_URL: `nats://${nats.server}` };
   const edgeEnv = { ...bus, ...group.env("edge") };
   const adminEnv = { ...bus, ...group.env("admin") };
@@ -67,6 +84,19 @@ Deno.test("losses in a group of Redis servers", async (t) => {
     assert.equal(await statusOf(first.url, limited.key), 200);
   }
   const old = await group.master();
+
+  await t.step(
+    "ASVS 12.3.1, 12.3.2, 12.3.4: a client with a wrong certificate, or none, is refused",
+    async () => {
+      const { tlsCert, tlsKey, ...address } = group.address("edge");
+      const { cert, key, caCerts = [] } = await clientTls(another);
+      const own = { ...address, tlsCert: tlsCert ?? "", tlsKey: tlsKey ?? "" };
+      await assertKeptOut(address);
+      await assertKeptOut({ ...own, tlsCert: cert, tlsKey: key });
+      await assertKeptOut({ ...own, tlsCa: caCerts.join("") });
+      await assertKeptOut({ ...own, url: "redis://sentinels" });
+    },
+  );
 
   await t.step("what was acknowledged just before holds after", async () => {
     await disable(disabled);
@@ -147,4 +177,21 @@ Deno.test("losses in a group of Redis servers", async (t) => {
     await becomes(200);
     assert.equal(await statusOf(first.url, disabled.key), 403);
   });
+});
+
+Deno.test("ASVS 12.3.1: a link follows a failover over TLS without client certificates", async () => {
+  await using authority = await createTestAuthority();
+  await using secrets = await makeSecrets();
+  const tls = { authority, isMutual: false };
+  await using group = await startRedisGroup({ secrets, tls });
+  const address = group.address("edge");
+  assert.equal(address.tlsCert, undefined);
+  const link = testRedisLink(address);
+  await link.ready(FAILOVER_MS);
+  await (await group.master()).kill();
+  await waitFor(
+    () => link.command(["ROLE"]).then(() => true, () => false),
+    { what: "the link to follow", timeoutMs: FAILOVER_MS },
+  );
+  await link.close();
 });

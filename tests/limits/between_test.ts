@@ -11,13 +11,19 @@ const ASKED = 20;
 /** The edge notices in a fifth of this that a client has left. */
 const NOTICED_MS = 500;
 
-Deno.test("a client that leaves while it is admitted gives its slot back and runs nothing", async () => {
-  await using cluster = await startGatedCluster();
+/** A key that was served once, and from now on no answer of Redis arrives. */
+async function startCutOff() {
+  const cluster = await startGatedCluster();
   const key = await cluster.addKey({ limits: { concurrency: 1_000 } });
   assert.equal(await statusOf(cluster.ask(key)), 200);
   await cluster.settled(key);
   cluster.proxy.set({ blackHole: "down" });
-  const ran = cluster.backend.calls.length;
+  return { cluster, key, ran: cluster.backend.calls.length };
+}
+
+Deno.test("a client that leaves while it is admitted gives its slot back and runs nothing", async () => {
+  const { cluster, key, ran } = await startCutOff();
+  await using _ = cluster;
   const client = new AbortController();
   const asking = Array.from({ length: ASKED }, async () => {
     await assert.rejects(cluster.ask(key, { signal: client.signal }));
@@ -32,20 +38,13 @@ Deno.test("a client that leaves while it is admitted gives its slot back and run
 });
 
 Deno.test("a notice to stop that overtakes the answer of Redis holds", async () => {
-  await using cluster = await startGatedCluster();
-  const key = await cluster.addKey({ limits: { concurrency: 1_000 } });
-  assert.equal(await statusOf(cluster.ask(key)), 200);
-  await cluster.settled(key);
-  const ran = cluster.backend.calls.length;
-  cluster.proxy.set({ blackHole: "down" });
+  const { cluster, key, ran } = await startCutOff();
+  await using _ = cluster;
   const asking = cluster.ask(key);
   await until(async () => await cluster.leases(key) === 1);
-  cluster.edge.link.publish(
-    keyChangedSubject,
-    new TextEncoder().encode(
-      JSON.stringify({ keyId: key.keyId, action: "stop" }),
-    ),
-  );
+  const notice = JSON.stringify({ keyId: key.keyId, action: "stop" });
+  const bytes = new TextEncoder().encode(notice);
+  cluster.edge.link.publish(keyChangedSubject, bytes);
   await cluster.edge.link.flush();
   cluster.proxy.set({});
   const response = await asking;

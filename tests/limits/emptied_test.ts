@@ -8,7 +8,6 @@ import { randomBytes } from "@gateway/shared/process/ids";
 import { mintKey } from "@gateway/shared/keys/key";
 import { STORE_KEY } from "@gateway/shared/keys/record";
 import {
-  type GatedCluster,
   type GatedEdge,
   startGatedCluster,
   statusOf,
@@ -21,25 +20,32 @@ const RECOVERY_MS = 2_000;
 const ASKED = 30;
 const EDGES = 2;
 
-interface Keys {
-  /** Known to all edges. */
-  seen: TestKey;
-  /** Known to none. */
-  unseen: TestKey;
-  /** Nobody's, known to be so by all edges. */
-  wrong: TestKey;
-}
+type Started = Awaited<ReturnType<typeof startWithKeys>>;
 
 /** A well-formed key that does not exist. */
 function nobodysKey(): TestKey {
   return { keyId: "", ownerId: "", value: mintKey(randomBytes) };
 }
 
+async function startWithKeys() {
+  const cluster = await startGatedCluster({ edges: EDGES });
+  /** Known to all edges. */
+  const seen = await cluster.addKey();
+  /** Known to none. */
+  const unseen = await cluster.addKey();
+  /** Nobody's, known to be so by all edges. */
+  const wrong = nobodysKey();
+  for (let edge = 0; edge < EDGES; edge += 1) {
+    assert.equal(await statusOf(cluster.ask(seen, { edge })), 200);
+    assert.equal(await statusOf(cluster.ask(wrong, { edge })), 401);
+  }
+  for (const { log } of cluster.edges) log.lines.length = 0;
+  const dispose = () => cluster[Symbol.asyncDispose]();
+  return { cluster, seen, unseen, wrong, [Symbol.asyncDispose]: dispose };
+}
+
 /** Asks every edge with every key, and with keys that were never asked for. */
-async function assertUnavailable(
-  cluster: GatedCluster,
-  { seen, unseen }: Keys,
-): Promise<void> {
+async function assertUnavailable({ cluster, seen, unseen }: Started) {
   for (let count = 0; count < ASKED; count += 1) {
     for (const key of [seen, unseen, nobodysKey()]) {
       const response = await cluster.ask(key, { edge: count % EDGES });
@@ -50,98 +56,74 @@ async function assertUnavailable(
     }
   }
   // An endpoint that is not limited asks another script.
-  const models = await fetch(`${cluster.edge.baseUrl}/models`, {
-    headers: { authorization: `Bearer ${seen.value}` },
-  });
-  assert.equal(await statusOf(models), 503);
+  assert.equal(await statusOf(cluster.get(seen, "models")), 503);
 }
 
-async function assertRecovers(cluster: GatedCluster, keys: Keys) {
+async function assertRecovers({ cluster, seen, unseen }: Started) {
   using watch = startStopwatch();
-  for (let edge = 0; edge < EDGES; edge += 1) {
-    for (const key of [keys.seen, keys.unseen]) {
+  const places = cluster.edges.map((_, edge) => ({ edge }));
+  for (const at of places) {
+    for (const key of [seen, unseen]) {
       await waitFor(
-        async () => await statusOf(cluster.ask(key, { edge })) === 200,
+        async () => await statusOf(cluster.ask(key, at)) === 200,
         { what: "service with the data back", intervalMs: 20 },
       );
     }
   }
   assert.ok(watch.ms < RECOVERY_MS, `${watch.ms} ms`);
-  for (let edge = 0; edge < EDGES; edge += 1) {
-    assert.equal(await statusOf(cluster.ask(nobodysKey(), { edge })), 401);
+  for (const at of places) {
+    assert.equal(await statusOf(cluster.ask(nobodysKey(), at)), 401);
   }
 }
 
-/** What the lines of an event since the last look say that it is now. */
-function changes({ log }: GatedEdge, event: string): string[] {
-  return log.lines.filter((line) => line.event === event)
+/** What the lines of an event say that it is now. */
+const changes = ({ log }: GatedEdge, event: string) =>
+  log.lines.filter((line) => line.event === event)
     .map(({ fields }) => String(fields.to));
-}
 
 /** Waits until every edge has said this of its store, and checks that it said nothing else. */
-async function assertSaid(cluster: GatedCluster, expected: string[]) {
+async function assertSaid({ cluster }: Started, expected: string[]) {
   for (const edge of cluster.edges) {
     await until(() => changes(edge, "key_store").length >= expected.length);
     assert.deepEqual(changes(edge, "key_store"), expected);
   }
 }
 
-async function startWithKeys() {
-  const cluster = await startGatedCluster({ edges: EDGES });
-  const keys = {
-    seen: await cluster.addKey(),
-    unseen: await cluster.addKey(),
-    wrong: nobodysKey(),
-  };
-  for (let edge = 0; edge < EDGES; edge += 1) {
-    assert.equal(await statusOf(cluster.ask(keys.seen, { edge })), 200);
-    assert.equal(await statusOf(cluster.ask(keys.wrong, { edge })), 401);
-  }
-  for (const { log } of cluster.edges) log.lines.length = 0;
-  return { cluster, keys };
-}
-
 Deno.test("data lost by a running server and by a restart: 503 until it is back", async () => {
-  const { cluster, keys } = await startWithKeys();
-  await using _ = cluster;
+  await using t = await startWithKeys();
+  const { cluster, wrong } = t;
   const { world } = cluster;
-  const reply = await world.command("CONFIG", "GET", "dir");
-  assert.ok(Array.isArray(reply));
-  const file = `${reply[1]}/dump.rdb`;
+  const file = `${world.redis.directory}/dump.rdb`;
   await world.command("SAVE");
   const data = await Deno.readFile(file);
   await world.command("FLUSHALL");
-  await assertUnavailable(cluster, keys);
-  await assertSaid(cluster, ["missing"]);
+  await assertUnavailable(t);
+  await assertSaid(t, ["missing"]);
   // What was known to be nobody's was forgotten with the data it was not in.
-  assert.equal(await statusOf(cluster.ask(keys.wrong)), 503);
+  assert.equal(await statusOf(cluster.ask(wrong)), 503);
   await world.redis.kill();
   await Deno.remove(file);
   await world.redis.restart();
-  await assertUnavailable(cluster, keys);
-  await assertSaid(cluster, ["missing"]);
+  await assertUnavailable(t);
+  await assertSaid(t, ["missing"]);
   await world.redis.kill();
   await Deno.writeFile(file, data);
   await world.redis.restart();
-  await assertRecovers(cluster, keys);
-  await assertSaid(cluster, ["missing", "present"]);
+  await assertRecovers(t);
+  await assertSaid(t, ["missing", "present"]);
+  const states = ["offline", "ready", "offline", "ready"];
   for (const edge of cluster.edges) {
-    assert.deepEqual(
-      changes(edge, "redis_state"),
-      ["offline", "ready", "offline", "ready"],
-    );
+    assert.deepEqual(changes(edge, "redis_state"), states);
   }
 });
 
 Deno.test("other data in place of the old: what was unknown there is asked for again", async () => {
-  const { cluster, keys } = await startWithKeys();
-  await using _ = cluster;
-  const { keyId, ownerId } = keys.seen;
-  const { wrong } = keys;
+  await using t = await startWithKeys();
+  const { cluster, seen, wrong } = t;
   // A copy of another day, in which somebody has this key.
-  await cluster.nameKey(wrong.value, { keyId, ownerId });
+  await cluster.nameKey(wrong.value, seen);
   assert.equal(await statusOf(cluster.ask(wrong)), 401, "remembered for 30 s");
   await cluster.world.command("SET", STORE_KEY, "sto_other");
-  await assertSaid(cluster, ["replaced"]);
+  await assertSaid(t, ["replaced"]);
   assert.equal(await statusOf(cluster.ask(wrong)), 200);
 });

@@ -4,9 +4,9 @@
  */
 import assert from "node:assert/strict";
 import type { Admitted } from "../../services/edge-auth/limits/limiter.ts";
-import type { Refusal } from "../../services/edge-auth/limits/refusal.ts";
 import { LEASE_MS, SETTLE } from "../../services/edge-auth/limits/scripts.ts";
 import {
+  type Cost,
   settlementOf,
   type Units,
 } from "../../services/edge-auth/limits/cost.ts";
@@ -25,10 +25,10 @@ import {
   readUnits,
   startRedisWorld,
 } from "../support/admission_fixture.ts";
-import { type Fleet, startFleet } from "../support/limits/edge_fleet.ts";
+import { type FleetEdge, startFleet } from "../support/limits/edge_fleet.ts";
 import { letTimePass } from "../support/limits/limiter_clock.ts";
 import { startRedisMonitor } from "../support/limits/redis_monitor.ts";
-import { waitFor } from "../support/wait_for.ts";
+import { until, waitFor } from "../support/wait_for.ts";
 
 const MINUTE_MS = 60_000;
 const RECOVERY_MS = 2_000;
@@ -48,22 +48,27 @@ async function startStage(deadlineMs = PATIENT_MS) {
   return { world, fleet, [Symbol.asyncDispose]: dispose };
 }
 
-/** Asks `count` times at once, on all edges in turn. */
+/** Calls `count` times at once, on all edges in turn. */
+const atOnce = <T>(
+  { fleet }: Stage,
+  count: number,
+  call: (edge: FleetEdge) => Promise<T>,
+): Promise<T[]> =>
+  Promise.all(
+    Array.from({ length: count }, (_, n) => call(fleet.at(n % fleet.size))),
+  );
+
 async function askAtOnce(
-  fleet: Fleet,
+  stage: Stage,
   principal: Principal,
-  { count, wantTokens = 0, wantUnits = null }: {
-    count: number;
-    wantTokens?: number;
-    wantUnits?: Units | null;
-  },
-): Promise<{ admitted: Admitted[]; refused: Refusal[] }> {
-  const decisions = await Promise.all(
-    Array.from(
-      { length: count },
-      (_, index) =>
-        fleet.at(index % fleet.size).ask(principal, wantTokens, wantUnits),
-    ),
+  count: number,
+  wantTokens = 0,
+  wantUnits: Units | null = null,
+) {
+  const decisions = await atOnce(
+    stage,
+    count,
+    (edge) => edge.ask(principal, wantTokens, wantUnits),
   );
   const admitted = decisions.filter((each) => each?.isAdmitted === true);
   const refused = decisions.filter((each) => each?.isAdmitted === false);
@@ -71,39 +76,38 @@ async function askAtOnce(
   return { admitted, refused };
 }
 
+async function ask({ fleet }: Stage, principal: Principal, wantTokens = 0) {
+  return await fleet.at(0).ask(principal, wantTokens) ?? assert.fail("unsure");
+}
+
+async function isAdmitted(...asked: Parameters<typeof ask>) {
+  const decision = await ask(...asked);
+  assert.ok(decision.isAdmitted);
+  return decision;
+}
+
 /** Uses up what a principal may do, and returns the last refusal. */
-async function exhaust({ fleet }: Stage, principal: Principal, wantTokens = 0) {
+async function exhaust(...asked: Parameters<typeof ask>) {
   for (;;) {
-    const decision = await fleet.at(0).ask(principal, wantTokens);
-    assert.ok(decision !== null);
+    const decision = await ask(...asked);
     if (decision.isAdmitted) continue;
     assert.ok(decision.reason === "limited");
     return decision;
   }
 }
 
-async function assertAllUnanswered({ fleet }: Stage, principal: Principal) {
-  for (let place = 0; place < fleet.size; place += 1) {
-    assert.equal(await fleet.at(place).ask(principal), null);
-  }
-}
-
-async function answersAgain({ fleet }: Stage, principal: Principal) {
-  for (let place = 0; place < fleet.size; place += 1) {
-    await waitFor(() => fleet.at(place).ask(principal), {
-      what: `edge ${place} to have an answer`,
-      timeoutMs: RECOVERY_MS,
-    });
-  }
+async function settle({ fleet }: Stage, admitted: Admitted, cost: Cost) {
+  fleet.at(0).settle(admitted, cost);
+  await until(() => fleet.isSettled);
 }
 
 Deno.test("ASVS 2.3.4, 2.4.1, API4: 2,000 requests at once against 600 a minute admit 600, and what refills while they are decided", async () => {
   await using stage = await startStage();
-  const { world, fleet } = stage;
+  const { world } = stage;
   const [perMinute, intervalMs, clockMs] = [600, 100, 2];
   const key = await world.addKey({ limits: { requestsPerMinute: perMinute } });
   await using monitor = await startRedisMonitor(world.redis.port);
-  const { admitted } = await askAtOnce(fleet, key, { count: 2_000 });
+  const { admitted } = await askAtOnce(stage, key, 2_000);
   // When Redis began to decide about each of them, by its own account.
   const decidedAtMs = (await monitor.scriptCommands())
     .filter(({ words: [name, first] }) =>
@@ -120,6 +124,8 @@ Deno.test("ASVS 2.3.4, 2.4.1, API4: 2,000 requests at once against 600 a minute 
 Deno.test("invariants of the limits", async (t) => {
   await using stage = await startStage();
   const { world, fleet } = stage;
+  const pass = (principal: Principal, ms: number) =>
+    letTimePass(world.link, { principal, ms });
 
   await t.step("a leaked lease is free again when it expires", async () => {
     const key = await world.addKey({ limits: { concurrency: 3 } });
@@ -129,25 +135,19 @@ Deno.test("invariants of the limits", async (t) => {
     }
     await fleet.replace(2);
     assert.equal((await exhaust(stage, key)).limit, "concurrency");
-    const lastsMs = takenAtMs + LEASE_MS - await world.time();
-    await letTimePass(world.link, { principal: key, ms: lastsMs - 500 });
+    await pass(key, takenAtMs + LEASE_MS - await world.time() - 500);
     assert.equal((await exhaust(stage, key)).limit, "concurrency");
-    await letTimePass(world.link, { principal: key, ms: 600 });
-    const { admitted } = await askAtOnce(fleet, key, { count: 20 });
-    assert.equal(admitted.length, 3);
+    await pass(key, 600);
+    assert.equal((await askAtOnce(stage, key, 20)).admitted.length, 3);
   });
 
   await t.step("a second settlement does nothing", async () => {
     const limits = {
-      tokensPerMinute: 10_000,
-      tokensPerDay: 10_000,
-      concurrency: 5,
+      ...{ tokensPerMinute: 10_000, tokensPerDay: 10_000, concurrency: 5 },
     };
     const key = await world.addKey({ limits, ownerLimits: limits });
-    const admitted = await fleet.at(0).ask(key, 1_000);
-    assert.ok(admitted?.isAdmitted);
-    fleet.at(0).settle(admitted, DONE);
-    await waitFor(() => fleet.isSettled, { what: "the settlement" });
+    const admitted = await isAdmitted(stage, key, 1_000);
+    await settle(stage, admitted, DONE);
     const before = await fingerprint(world);
     fleet.at(0).settle(admitted, DONE);
     const { leaseId, keys, terms } = settlementOf(admitted, DONE);
@@ -164,65 +164,48 @@ Deno.test("invariants of the limits", async (t) => {
     const begun = await fleet.at(0).ask(key, 0, eight);
     assert.ok(begun?.isAdmitted);
     const cost = { promptTokens: 0, completionTokens: 0, unitsMade: null };
-    fleet.at(0).settle(begun, { ...cost, kind: "complete" });
-    await waitFor(() => fleet.isSettled, { what: "the settlement" });
+    await settle(stage, begun, { ...cost, kind: "complete" });
     // What is kept of it is plain data.
     const kept = JSON.parse(JSON.stringify(begun));
     await fleet.replace(0);
-    const ends = await Promise.all(
-      Array.from(
-        { length: 20 },
-        (_, n) => fleet.at(n % fleet.size).admission.endVideo(kept, 4),
-      ),
-    );
+    const end = ({ admission }: FleetEdge) => admission.endVideo(kept, 4);
+    const ends = await atOnce(stage, 20, end);
     assert.equal(ends.filter(Boolean).length, 1);
     for (const name of [limiterKey(key), ownerLimiterKey(key.ownerId)]) {
       const seconds = await readUnits(world, name, "videoSeconds");
       assert.equal(seconds?.count, 4);
     }
     const six = { ...eight, count: 6 };
-    const ask = { count: 20, wantUnits: six };
-    assert.equal((await askAtOnce(fleet, key, ask)).admitted.length, 1);
+    const { admitted } = await askAtOnce(stage, key, 20, 0, six);
+    assert.equal(admitted.length, 1);
   });
 
   await t.step("a request beyond the bucket leaves a debt", async () => {
     const key = await world.addKey({ limits: { tokensPerMinute: 1_000 } });
-    assert.ok((await fleet.at(0).ask(key, 5_000))?.isAdmitted);
+    await isAdmitted(stage, key, 5_000);
     const { waitMs } = await exhaust(stage, key, 10);
     // 4,000 tokens of debt and the 10 asked for, at 60 ms each.
     assert.ok(Math.abs(waitMs - 240_600) < 1_000, `${waitMs} ms`);
-    await letTimePass(world.link, { principal: key, ms: waitMs });
-    const { admitted } = await askAtOnce(fleet, key, {
-      count: 40,
-      wantTokens: 10,
-    });
+    await pass(key, waitMs);
+    const { admitted } = await askAtOnce(stage, key, 40, 10);
     assert.ok(admitted.length >= 1 && admitted.length <= 2);
   });
 
   await t.step("what is given back bursts once, as refilled", async () => {
     const [perMinute, minutes] = [1_000, 5];
     const key = await world.addKey({ limits: { tokensPerMinute: perMinute } });
-    const use = async (tokens: number, admitted: Admitted) => {
-      fleet.at(0).settle(admitted, {
-        ...DONE,
-        promptTokens: 0,
-        completionTokens: tokens,
-      });
-      await waitFor(() => fleet.isSettled, { what: "the settlement" });
-    };
+    const use = (completionTokens: number, admitted: Admitted) =>
+      settle(stage, admitted, { ...DONE, promptTokens: 0, completionTokens });
     const long: Admitted[] = [];
     for (let minute = 0; minute < minutes; minute += 1) {
-      const admitted = await fleet.at(0).ask(key, perMinute);
-      assert.ok(admitted?.isAdmitted);
-      long.push(admitted);
-      await letTimePass(world.link, { principal: key, ms: MINUTE_MS });
+      long.push(await isAdmitted(stage, key, perMinute));
+      await pass(key, MINUTE_MS);
     }
     let used = 0;
     for (const each of long) {
       await use(0, each);
       for (;;) {
-        const next = await fleet.at(0).ask(key, perMinute / 10);
-        assert.ok(next !== null);
+        const next = await ask(stage, key, perMinute / 10);
         if (!next.isAdmitted) break;
         await use(next.reservedTokens, next);
         used += next.reservedTokens;
@@ -234,17 +217,19 @@ Deno.test("invariants of the limits", async (t) => {
 
   await t.step("ASVS 8.3.2: disable and delete hold at once", async () => {
     const key = await world.addKey();
-    const reasons = async () => {
-      const { admitted, refused } = await askAtOnce(fleet, key, { count: 40 });
-      return [admitted.length, ...new Set(refused.map(({ reason }) => reason))];
+    const decides = async (admits: number, ...reasons: string[]) => {
+      const { admitted, refused } = await askAtOnce(stage, key, 40);
+      assert.equal(admitted.length, admits);
+      const given = new Set(refused.map(({ reason }) => reason));
+      assert.deepEqual([...given], reasons);
     };
-    assert.deepEqual(await reasons(), [40]);
+    await decides(40);
     await world.setKey(key, { state: "disabled" });
-    assert.deepEqual(await reasons(), [0, "disabled"]);
+    await decides(0, "disabled");
     await world.setKey(key, { state: "enabled" });
-    assert.deepEqual(await reasons(), [40]);
+    await decides(40);
     await world.command("DEL", recordKey(key));
-    assert.deepEqual(await reasons(), [0, "unknown"]);
+    await decides(0, "unknown");
   });
 });
 
@@ -273,32 +258,27 @@ const EXHAUST: [
   }],
 ];
 const WIDE: Limits = {
-  requestsPerMinute: 1_000,
-  tokensPerMinute: 1_000_000,
-  tokensPerDay: 1_000_000,
-  concurrency: 1_000,
-  imagesPerDay: 1_000_000,
-  charactersPerDay: 1_000_000,
-  audioSecondsPerDay: 1_000_000,
-  videoSecondsPerDay: 1_000_000,
-  videoJobs: 1_000,
+  ...{ requestsPerMinute: 1_000, concurrency: 1_000, videoJobs: 1_000 },
+  ...{ tokensPerMinute: 1_000_000, tokensPerDay: 1_000_000 },
+  ...{ imagesPerDay: 1_000_000, charactersPerDay: 1_000_000 },
+  ...{ audioSecondsPerDay: 1_000_000, videoSecondsPerDay: 1_000_000 },
 };
 
 Deno.test("each limit admits exactly what it says, and a refusal for it consumes nothing of the others", async () => {
   await using stage = await startStage();
-  const { world, fleet } = stage;
+  const { world } = stage;
   for (const side of ["key", "owner"] as const) {
-    for (const [limits, passes, limit, wantUnits = null] of EXHAUST) {
+    for (const [limits, passes, limit, units = null] of EXHAUST) {
       const tight = { ...WIDE, ...limits };
       const key = await world.addKey({
         limits: side === "key" ? tight : WIDE,
         ownerLimits: side === "owner" ? tight : WIDE,
       });
-      const wantTokens = wantUnits === null ? 100 : 0;
-      const ask = { count: passes, wantTokens, wantUnits };
-      assert.equal((await askAtOnce(fleet, key, ask)).admitted.length, passes);
+      const asked = [units === null ? 100 : 0, units] as const;
+      const { admitted } = await askAtOnce(stage, key, passes, ...asked);
+      assert.equal(admitted.length, passes);
       const before = await fingerprint(world);
-      const { refused } = await askAtOnce(fleet, key, { ...ask, count: 100 });
+      const { refused } = await askAtOnce(stage, key, 100, ...asked);
       for (const refusal of refused) {
         assert.partialDeepStrictEqual(refusal, { limit, of: side });
       }
@@ -311,18 +291,21 @@ Deno.test("each limit admits exactly what it says, and a refusal for it consumes
 Deno.test("limits while Redis fails", async (t) => {
   await using stage = await startStage(1_000);
   const { world, fleet } = stage;
+  const places = Array.from({ length: fleet.size }, (_, place) => place);
 
   await t.step("frozen: no answer, and nothing is kept", async () => {
     const limits = { ...WIDE, concurrency: 40 };
     const key = await world.addKey({ limits, ownerLimits: limits });
     await world.redis.freeze();
-    const unanswered = Array.from(
-      { length: 20 },
-      (_, index) => fleet.at(index % fleet.size).ask(key, 100),
-    );
-    assert.deepEqual(new Set(await Promise.all(unanswered)), new Set([null]));
+    const answers = await atOnce(stage, 20, (edge) => edge.ask(key, 100));
+    assert.deepEqual(new Set(answers), new Set([null]));
     world.redis.thaw();
-    await answersAgain(stage, key);
+    for (const place of places) {
+      await waitFor(() => fleet.at(place).ask(key), {
+        what: `edge ${place} to have an answer`,
+        timeoutMs: RECOVERY_MS,
+      });
+    }
     await waitFor(() => fleet.isSettled, { what: "late answers to be undone" });
     for (const name of [limiterKey(key), ownerLimiterKey(key.ownerId)]) {
       const state = await readState(world, name) ?? assert.fail();
@@ -337,14 +320,13 @@ Deno.test("limits while Redis fails", async (t) => {
 
   await t.step("out of memory: no answer, no slot is lost", async () => {
     const key = await world.addKey({ limits: { concurrency: 2 } });
-    const held = await fleet.at(0).ask(key);
-    assert.ok(held?.isAdmitted);
+    const held = await isAdmitted(stage, key);
     await world.command("CONFIG", "SET", "maxmemory", "1");
-    await assertAllUnanswered(stage, key);
-    fleet.at(0).settle(held, DONE);
-    await waitFor(() => fleet.isSettled, { what: "the slot" });
+    for (const place of places) {
+      assert.equal(await fleet.at(place).ask(key), null);
+    }
+    await settle(stage, held, DONE);
     await world.command("CONFIG", "SET", "maxmemory", "0");
-    const { admitted } = await askAtOnce(fleet, key, { count: 8 });
-    assert.equal(admitted.length, 2);
+    assert.equal((await askAtOnce(stage, key, 8)).admitted.length, 2);
   });
 });

@@ -5,7 +5,6 @@ import { JSON_HEADERS, sendBytes, sendError } from "../http/responses.ts";
 import {
   type AnswerOptions,
   StreamedAnswer,
-  whenSlotIsFree,
   WholeAnswer,
 } from "../requests/answer.ts";
 import { LineAssembler, sseFrame } from "./sse_lines.ts";
@@ -46,10 +45,9 @@ export class EventAnswer extends StreamedAnswer {
 /** An answer as one JSON body. */
 export function bodyAnswer(options: AnswerOptions): WholeAnswer {
   const { out, lease } = options;
-  return new WholeAnswer((result) =>
-    whenSlotIsFree(lease, () => {
-      if (result instanceof ApiError) return sendError(out, result);
-      const headers = { ...JSON_HEADERS, ...lease?.headers };
-      sendBytes(out, result, { headers });
-    }), options);
+  return new WholeAnswer((result) => {
+    if (result instanceof ApiError) return sendError(out, result);
+    const headers = { ...JSON_HEADERS, ...lease?.headers };
+    sendBytes(out, result, { headers });
+  }, options);
 }

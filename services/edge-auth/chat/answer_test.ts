@@ -200,24 +200,3 @@ Deno.test("an answer in one body joins its parts, cut anywhere, and keeps no vie
   assert.equal(told.delivered.length, all.length);
   assert.equal(answer.hasStarted, false);
 });
-
-Deno.test("only the end of an answer, or its error, waits until its slot is free", async () => {
-  for (const kind of ["end", "error"]) {
-    const freed = Promise.withResolvers<void>();
-    const { answer, out } = setup({
-      lease: {
-        ...{ slotFreed: freed.promise, headers: {}, video: null },
-        ...{ settle: () => {}, release: () => {} },
-      },
-    });
-    answer.onPayload(bytes("{}\n"), 1);
-    if (kind === "end") answer.onEnd();
-    else answer.onError(FAILURE);
-    await new Promise((resolve) => setTimeout(resolve));
-    assert.equal(out.writableEnded, false);
-    assert.equal(out.text, "data: {}\n\n");
-    freed.resolve();
-    await new Promise((resolve) => setTimeout(resolve));
-    assert.equal(out.writableEnded, true);
-  }
-});

@@ -27,9 +27,8 @@ import {
   workerBeatWildcard,
 } from "@gateway/shared/bus/subjects";
 import { remember } from "@gateway/shared/process/bounded_map";
-import { type MonotonicNow, SteadyClock } from "@gateway/shared/process/clock";
+import { SteadyClock } from "@gateway/shared/process/clock";
 import { DISPATCH_LIMITS, STREAM_LIMITS } from "@gateway/shared/limits";
-import type { Log } from "@gateway/shared/process/log";
 import { ApiError } from "@gateway/shared/openai/error";
 import { settlesWithin } from "@gateway/shared/process/serve";
 import type { AnswerSink, RunJob, RunOutcome } from "./outcome.ts";
@@ -37,19 +36,13 @@ import { busUnavailable, Run, type RunContext } from "./run.ts";
 import { WaitQueue } from "./wait_queue.ts";
 import { WorkerTable } from "./workers.ts";
 
-export interface DispatcherOptions {
-  bus: Pick<
-    BusLink,
-    "isConnected" | "flowingSinceMs" | "receivedAtMs" | "publish" | "request"
-  >;
-  edgeId: string;
-  now: MonotonicNow;
+export interface DispatcherOptions
+  extends Pick<RunContext, "edgeId" | "now" | "log" | "requestTimeoutMs"> {
+  bus: RunContext["bus"] & Pick<BusLink, "publish">;
   random: () => number;
   scheduleSoon: (flush: () => void) => void;
-  log: Log;
-  /** Requests that may wait for a slot. Default `DISPATCH_LIMITS.queueMax`. */
+  /** Requests that may wait for a slot. */
   queueMax?: number;
-  requestTimeoutMs: number;
   busLostMs?: number;
 }
 
@@ -140,25 +133,22 @@ export class Dispatcher {
   /** Subscribes, and starts beats and ticks. Returns a function that stops these. */
   async join(bus: Pick<BusLink, "subscribe" | "flush">): Promise<() => void> {
     const { edgeId } = this.#options;
-    bus.subscribe(
-      edgeFramesSubject(edgeId),
-      ({ data }) => this.onFrameMessage(data),
-    );
+    bus.subscribe(edgeFramesSubject(edgeId), (message) => {
+      this.onFrameMessage(message.data);
+    });
     bus.subscribe(edgeStreamWildcard(edgeId), (message) => {
       if (isNoResponders(message)) this.onNoResponders(message.subject);
     });
-    bus.subscribe(
-      workerBeatWildcard,
-      ({ subject, data }) => this.onBeatMessage(subject, data),
-    );
+    bus.subscribe(workerBeatWildcard, ({ subject, data }) => {
+      this.onBeatMessage(subject, data);
+    });
     bus.subscribe(keyChangedSubject, ({ data }) => this.onKeyMessage(data));
     await bus.flush();
     // The bus flows from here on: losing it before the first tick counts as an outage.
     this.tick();
     const beat = () => {
-      if (this.#options.bus.isConnected) {
-        this.#options.bus.publish(edgeBeatSubject(edgeId), EMPTY);
-      }
+      const { bus } = this.#options;
+      if (bus.isConnected) bus.publish(edgeBeatSubject(edgeId), EMPTY);
     };
     beat();
     const beats = setInterval(beat, DISPATCH_LIMITS.edgeBeatMs);

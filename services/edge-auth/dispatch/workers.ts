@@ -50,20 +50,14 @@ export class WorkerTable {
 
   /** Processes a beat. Returns whether a slot may have become free. */
   onBeat(id: string, beat: WorkerBeat): boolean {
-    const { family, slots, inFlight, draining } = beat;
+    const { family, slots, inFlight: used, draining } = beat;
+    const models = new Set(beat.models);
     this.#workers.set(id, {
-      id,
-      family,
-      slots,
-      used: inFlight,
-      draining,
-      models: new Set(beat.models),
-      beatAtMs: this.#now(),
-      probedAtMs: -Infinity,
-      pausedUntilMs: 0,
+      ...{ id, family, slots, used, draining, models },
+      ...{ beatAtMs: this.#now(), probedAtMs: -Infinity, pausedUntilMs: 0 },
       missingSinceMs: null,
     });
-    return !draining && inFlight < slots;
+    return !draining && used < slots;
   }
 
   pick(model: string, tried: ReadonlySet<string>): string | null {

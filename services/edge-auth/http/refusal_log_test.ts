@@ -7,13 +7,11 @@ const { linesFirst, clientsMax, sumMs } = REFUSAL_LOG;
 
 function setup() {
   const log = createRecordingLog();
-  let nowMs = 0;
   let requests = 0;
-  const refusals = new RefusalLog({ log, now: () => nowMs });
+  const refusals = new RefusalLog(log);
   return {
-    /** Refuses requests, one a millisecond. */
     refuse(times: number, line: Partial<RefusedRequest> = {}): void {
-      for (let i = 0; i < times; i += 1, nowMs += 1) {
+      for (let i = 0; i < times; i += 1) {
         refusals.add({
           ...{ requestId: `req_${++requests}`, clientAddress: "192.0.2.1" },
           ...{ keyId: undefined, ownerId: undefined },
@@ -37,8 +35,6 @@ Deno.test("RefusalLog writes the first refusals of a client at once and sums up 
   const sum = {
     ...{ clientAddress: "192.0.2.1", keyId: undefined, ownerId: undefined },
     ...{ status: 401, errorCode: "unauthorized", count: 3_000 - linesFirst },
-    firstAt: "1970-01-01T00:00:00.003Z",
-    lastAt: "1970-01-01T00:00:02.999Z",
     lastRequestId: "req_3000",
   };
   assert.deepEqual(t.written("refusals"), [sum]);

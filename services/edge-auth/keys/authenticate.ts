@@ -37,14 +37,14 @@ export async function authenticate(
   return principal;
 }
 
+export type KeyLookup = ReturnType<typeof createKeyLookup>;
+
 /**
  * Finds the principal of the hash of a key. The pair never changes while the key
  * exists, so it is remembered; the admission, which calls Redis every time, detects a
  * key that was disabled. Unknown hashes are remembered as well, to withstand floods:
  * keys are random, so none can have been tried before it was created.
  */
-export type KeyLookup = ReturnType<typeof createKeyLookup>;
-
 export function createKeyLookup({ redis, now, log, unknownPerSecond }: {
   redis: RedisLink;
   now: MonotonicNow;
@@ -81,15 +81,9 @@ export function createKeyLookup({ redis, now, log, unknownPerSecond }: {
     });
   };
 
-  /** The remembered principal of a hash; null: Redis did not know it, undefined: not remembered. */
-  const remembered = (hash: string): Principal | null | undefined => {
-    const principal = known.get(hash);
-    if (principal !== undefined) {
-      remember(known, hash, principal, KEY_LIMITS.lookupEntriesMax);
-      return principal;
-    }
-    const isUnknown = now() < (unknownUntilMs.get(hash) ?? -Infinity);
-    return isUnknown ? null : undefined;
+  const knows = (hash: string, principal: Principal): Principal => {
+    remember(known, hash, principal, KEY_LIMITS.lookupEntriesMax);
+    return principal;
   };
 
   const read = async (hash: string): Promise<Principal | null> => {
@@ -99,36 +93,34 @@ export function createKeyLookup({ redis, now, log, unknownPerSecond }: {
       const reply = await redis.evalScript(FIND, [], args, { deadlineMs });
       const [pair = null, name = null] = Array.isArray(reply) ? reply : [];
       sawStore(name);
-      if (pair === null) {
-        if (name === null) throw storeIsEmpty();
-        const untilMs = now() + KEY_LIMITS.unknownMs;
-        remember(unknownUntilMs, hash, untilMs, KEY_LIMITS.unknownEntriesMax);
-        return null;
-      }
-      const principal = parsePair(String(pair));
-      remember(known, hash, principal, KEY_LIMITS.lookupEntriesMax);
-      return principal;
+      if (pair !== null) return knows(hash, parsePair(String(pair)));
+      if (name === null) throw storeIsEmpty();
+      const untilMs = now() + KEY_LIMITS.unknownMs;
+      remember(unknownUntilMs, hash, untilMs, KEY_LIMITS.unknownEntriesMax);
+      return null;
     } catch (cause) {
       throw redisFailure(cause);
     }
   };
 
   return {
-    remembered,
     /**
      * The principal, or null if there is no such key: one read, which concurrent
      * calls share. Throws `service_unavailable` if Redis cannot answer or has lost
      * its data, `rate_limit_exceeded` after too many unknown keys.
      */
-    find(hash: string, address: () => string): Promise<Principal | null> {
-      const found = remembered(hash);
-      if (found !== undefined) return Promise.resolve(found);
-      const running = reads.get(hash);
-      if (running !== undefined) return running;
-      const reading = limit.run({ address: address(), hash }, () => read(hash))
-        .finally(() => reads.delete(hash));
+    async find(
+      hash: string,
+      address: () => string,
+    ): Promise<Principal | null> {
+      const principal = known.get(hash);
+      if (principal !== undefined) return knows(hash, principal);
+      if (now() < (unknownUntilMs.get(hash) ?? -Infinity)) return null;
+      const reading = reads.get(hash) ??
+        limit.run({ address: address(), hash }, () => read(hash))
+          .finally(() => reads.delete(hash));
       reads.set(hash, reading);
-      return reading;
+      return await reading;
     },
     forget({ keyId }: Principal): void {
       for (const [hash, principal] of known) {
@@ -140,9 +132,7 @@ export function createKeyLookup({ redis, now, log, unknownPerSecond }: {
       lookAtStore();
       watch ??= setInterval(lookAtStore, KEY_LIMITS.storeWatchMs);
     },
-    stop(): void {
-      clearInterval(watch);
-    },
+    stop: (): void => clearInterval(watch),
   };
 }
 

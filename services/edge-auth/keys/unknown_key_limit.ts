@@ -13,8 +13,8 @@ interface Address {
 const RETRY_MS = 1_000;
 const MS_PER_SECOND = 1_000;
 const ENTRIES_MAX = 10_000;
-/** The part of the limit for keys that were refused before: clients with a valid key retry, attackers guess others. */
-const KEPT_FOR_RETRIES = 1 / 4;
+/** One part in so many of the limit is for keys that were refused before: clients with a valid key retry, attackers guess others. */
+const KEPT_PART = 4;
 
 export function createUnknownKeyLimit(
   { perSecond, now }: { perSecond: number; now: MonotonicNow },
@@ -30,11 +30,7 @@ export function createUnknownKeyLimit(
     return address;
   };
 
-  /** The number of unknown keys that may still be looked up. */
-  const left = ({ fullAtMs }: Address): number =>
-    perSecond - Math.max(0, fullAtMs - now()) / intervalMs;
-
-  const ended = (address: Address): void => {
+  const end = (address: Address): void => {
     address.running -= 1;
     if (address.running > 0) return;
     address.idle?.resolve();
@@ -51,13 +47,12 @@ export function createUnknownKeyLimit(
       { address: name, hash }: { address: string; hash: string },
       look: () => Promise<T | null>,
     ): Promise<T | null> {
-      const kept = refused.has(hash)
-        ? 0
-        : Math.floor(perSecond * KEPT_FOR_RETRIES);
+      const kept = refused.has(hash) ? 0 : Math.floor(perSecond / KEPT_PART);
       let address = find(name);
       for (;;) {
         // Read once: nothing would wake those who wait because of an older value.
-        const free = left(address) - kept;
+        const usedMs = Math.max(0, address.fullAtMs - now());
+        const free = perSecond - usedMs / intervalMs - kept;
         if (address.idle === null && free - address.running >= 1) break;
         if (free < 1) {
           remember(refused, hash, true, ENTRIES_MAX);
@@ -76,7 +71,7 @@ export function createUnknownKeyLimit(
         }
         return found;
       } finally {
-        ended(address);
+        end(address);
       }
     },
   };

@@ -1,4 +1,5 @@
 /** Admits requests: returns a lease or throws the HTTP error of the refusal. */
+import { setTimeout as delay } from "node:timers/promises";
 import type { JobRequest } from "@gateway/shared/bus/job";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { KeyScope, Principal } from "@gateway/shared/keys/record";
@@ -12,8 +13,6 @@ import type { Admitted, Limiter } from "./limiter.ts";
 import { rateLimitHeaders, type Refusal, refusalError } from "./refusal.ts";
 
 export interface RunLease {
-  /** Resolves after the first attempt to free the slot. Null without a concurrency limit: nobody waits for it. */
-  readonly slotFreed: Promise<void> | null;
   readonly headers: HeaderFields;
   /** What `endVideo` needs when the video of this request has ended: plain data, kept with the video. Null for other requests. */
   readonly video: Reservation | null;
@@ -34,6 +33,12 @@ export interface AdmissionOptions {
 }
 
 const REFUSED_KEYS_MAX = 10_000;
+/**
+ * A request that finds no free slot is asked for again after these waits. A client
+ * that sends its next request as soon as it has read the end of an answer may be
+ * faster, on another edge, than the settlement that frees its slot.
+ */
+const SLOT_WAITS_MS = [5, 20, 75];
 
 export type Admission = ReturnType<typeof createAdmission>;
 
@@ -55,15 +60,23 @@ export function createAdmission(
   /** Reports a decision. Throws the error of a refusal. */
   const decide = async <T extends Admitted | null>(
     principal: Principal,
-    asking: Promise<T | Refusal>,
+    ask: () => Promise<T | Refusal>,
   ): Promise<T> => {
-    const startedAtMs = now();
+    let startedAtMs = now();
     const report = (decision: Decision) =>
       onDecision?.(decision, now() - startedAtMs);
-    const decision = await asking.catch((error) => {
-      report(error instanceof ApiError ? "unavailable" : "failed");
-      throw error;
-    });
+    const asked = () =>
+      ask().catch((error) => {
+        report(error instanceof ApiError ? "unavailable" : "failed");
+        throw error;
+      });
+    let decision = await asked();
+    for (const waitMs of SLOT_WAITS_MS) {
+      if (!hasNoSlot(decision)) break;
+      await delay(waitMs);
+      startedAtMs = now();
+      decision = await asked();
+    }
     if (decision === null) return decision;
     report(decision);
     return decision.isAdmitted ? decision : refuse(principal, decision);
@@ -75,7 +88,7 @@ export function createAdmission(
       const untilMs = refusedUntilMs.get(principal.keyId);
       if (untilMs === undefined) return;
       if (now() < untilMs) {
-        await decide(principal, limiter.look(principal, kind));
+        await decide(principal, () => limiter.look(principal, kind));
       }
       refusedUntilMs.delete(principal.keyId);
     },
@@ -99,15 +112,13 @@ export function createAdmission(
       const { model } = request;
       const { totalTokens: wantTokens, units: wantUnits } = estimate;
       const ask = { scope, model, wantTokens, wantUnits };
-      const admitted = await decide(principal, limiter.admit(principal, ask));
+      const admitted = await decide(
+        principal,
+        () => limiter.admit(principal, ask),
+      );
       const { id, atMs, reservedTokens, reservedUnits } = admitted;
-      const freed = admitted.isSlotLimited
-        ? Promise.withResolvers<void>()
-        : null;
-      const settle = (cost: Cost) =>
-        void limiter.settle(admitted, cost).then(freed?.resolve);
+      const settle = (cost: Cost) => void limiter.settle(admitted, cost);
       return {
-        slotFreed: freed?.promise ?? null,
         headers: rateLimitHeaders(admitted.rates),
         video: reservedUnits?.unit === "videoSeconds"
           ? { id, principal, model, atMs, reservedTokens, reservedUnits }
@@ -119,3 +130,7 @@ export function createAdmission(
     },
   };
 }
+
+const hasNoSlot = (decision: Admitted | Refusal | null): boolean =>
+  decision?.isAdmitted === false && decision.reason === "limited" &&
+  decision.limit === "concurrency";

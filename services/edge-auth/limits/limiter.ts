@@ -61,8 +61,6 @@ export interface Ask {
 export interface Admitted extends Reservation {
   readonly isAdmitted: true;
   readonly rates: Rates;
-  /** A concurrency limit of the key or the owner applies. */
-  readonly isSlotLimited: boolean;
 }
 
 /** The link's probe: a write that the edge's Redis user is allowed and that changes nothing. */
@@ -229,20 +227,20 @@ function modelsIn(reply: RedisReply): readonly string[] {
 
 function grantIn(
   reply: RedisReply,
-): Pick<Admitted, "isAdmitted" | "atMs" | "rates" | "isSlotLimited"> | Refusal {
+): Pick<Admitted, "isAdmitted" | "atMs" | "rates"> | Refusal {
   const [status, ...fields] = Array.isArray(reply) ? reply : [];
   const numbers = fields.filter((each) => typeof each === "number");
   const [atMs = 0, rl = 0, rr = 0, rt = 0, tl = 0, tr = 0, tt = 0] = numbers;
-  const last = numbers[7];
-  if (last === undefined) throw malformed(reply);
   const rates = { requests: rateOf(rl, rr, rt), tokens: rateOf(tl, tr, tt) };
-  if (status === "ok") {
-    return { isAdmitted: true, atMs, rates, isSlotLimited: last === 1 };
-  }
+  if (numbers.length < 7) throw malformed(reply);
+  if (status === "ok") return { isAdmitted: true, atMs, rates };
   const [of, limit] = String(fields[7]).split(":");
   const isKnown = isLimitName(limit) && (of === "key" || of === "owner");
-  if (status !== "limited" || !isKnown) throw malformed(reply);
-  return { isAdmitted: false, reason: status, limit, of, waitMs: last, rates };
+  const waitMs = numbers[7];
+  if (status !== "limited" || !isKnown || waitMs === undefined) {
+    throw malformed(reply);
+  }
+  return { isAdmitted: false, reason: status, limit, of, waitMs, rates };
 }
 
 function rateOf(limit: number, remaining: number, resetMs: number) {

@@ -60,12 +60,11 @@ return {redis.call('GET', ARGV[1]), redis.call('GET', '${STORE_KEY}')}
  * reply {"unknown"} {"expired"} {"disabled"} {"scope"} {"model"}
  *       {"empty"}     Redis holds no keys at all: its data was lost
  *       {"ok", models} without tokens to reserve: comma-separated ids, empty: all
- *       {"ok" | "limited", now, rl, rr, rt, tl, tr, tt, ...}
+ *       {"ok" | "limited", now, rl, rr, rt, tl, tr, tt}
  *         now         Unix ms of the server
  *         rl rr rt    requests per minute: limit (0: none), remaining, ms until full
  *         tl tr tt    tokens per minute, the same
- *       "ok"      … 1 if the key or the owner has a concurrency limit, else 0
- *       "limited" … which, wait
+ *       "limited" … and which, wait
  *         which       "key" or "owner", a colon, "requests" "tokens" "day" "concurrency"
  *                     "video_jobs" or the limit of the unit
  *         wait        ms until all of the violated limits admit this request
@@ -122,7 +121,7 @@ local want = tonumber(ARGV[5])
 local lease, units = ARGV[6], tonumber(ARGV[8])
 local today = floor(now / 86400000)
 local ends = floor(now) + ${LEASE_MS}
-local wait, which, slots = 0, nil, 0
+local wait, which = 0, nil
 local rates = {0, 0, 0, 0, 0, 0}
 
 local function refuse(limit, ms)
@@ -180,7 +179,6 @@ local function check(who, limits, state, leases, videos)
   if who == 'owner' and conc == 0 then leases = nil end
   local running = leases and call('ZCARD', leases)
   if conc > 0 then
-    slots = 1
     if running >= conc or last > now then
       for _, id in ipairs(call('ZRANGEBYSCORE', leases, '(' .. ends, '+inf')) do
         call('ZADD', leases, ends, id)
@@ -225,7 +223,7 @@ if lease ~= '' then
     call('PEXPIRE', KEYS[at], ${VIDEO_JOB_MS + DEAD_VIDEO_MS})
   end
 end
-return reply('ok', 1, want, slots)
+return reply('ok', 1, want)
 `,
 );
 

@@ -34,7 +34,7 @@ const toMedia: Endpoint<JobRequest>["answer"] = (options, job) =>
   new MediaAnswer(options, job);
 
 /** `POST /v1/audio/speech`. Costs the characters of the input. */
-export const SPEECH_ENDPOINT: Endpoint<SpeechRequest> = {
+export const SPEECH: Endpoint<SpeechRequest> = {
   kind: "speech",
   parse: parser("speech", speechRequestSchema),
   estimate: ({ input }) => costsOnly("characters", [...input].length),
@@ -42,7 +42,7 @@ export const SPEECH_ENDPOINT: Endpoint<SpeechRequest> = {
 };
 
 /** `POST /v1/images/generations`. Costs images. */
-export const IMAGE_ENDPOINT: Endpoint<ImageRequest> = {
+export const IMAGE: Endpoint<ImageRequest> = {
   kind: "image",
   parse: parser("image", imageRequestSchema),
   estimate: ({ n }) => costsOnly("images", n),
@@ -50,14 +50,14 @@ export const IMAGE_ENDPOINT: Endpoint<ImageRequest> = {
 };
 
 /** `POST /v1/images/edits` with JSON. */
-export const IMAGE_EDIT_ENDPOINT: Endpoint<ImageRequest> = {
-  ...IMAGE_ENDPOINT,
+export const IMAGE_EDIT: Endpoint<ImageRequest> = {
+  ...IMAGE,
   parse: parser("image", imageEditSchema),
 };
 
 /** `POST /v1/images/edits` with a form. */
 export const IMAGE_EDIT_UPLOAD: UploadEndpoint<ImageRequest> = {
-  ...IMAGE_ENDPOINT,
+  ...IMAGE,
   form: {
     fileFields: ["image", "mask"],
     fileBytesMax: UPLOAD_LIMITS.imageBytesMax,
@@ -91,8 +91,8 @@ function transcriptionEndpoint(
   };
 }
 
-export const TRANSCRIPTION_ENDPOINT = transcriptionEndpoint("transcribe");
-export const TRANSLATION_ENDPOINT = transcriptionEndpoint("translate");
+export const TRANSCRIPTION = transcriptionEndpoint("transcribe");
+export const TRANSLATION = transcriptionEndpoint("translate");
 
 /** Refuses a form with fewer or more files of this name. */
 export function requireFiles(

@@ -3,7 +3,6 @@ import { Buffer } from "node:buffer";
 import { SSE_LIMITS } from "@gateway/shared/limits";
 import type { ApiError } from "@gateway/shared/openai/error";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
-import { settlesWithin } from "@gateway/shared/process/serve";
 import type { StartedRun } from "../dispatch/dispatcher.ts";
 import type { AnswerSink } from "../dispatch/outcome.ts";
 import {
@@ -13,9 +12,6 @@ import {
   sendError,
 } from "../http/responses.ts";
 import type { RunLease } from "../limits/admission.ts";
-
-/** Redis usually frees a slot within a millisecond; a stalled Redis must not delay answers. */
-export const SLOT_HOLD_MS = 75;
 
 export interface Answer extends AnswerSink {
   /** The run that it comes from, set once that has started. */
@@ -36,17 +32,6 @@ export interface AnswerOptions {
 
 const NOT_STARTED: StartedRun = { delivered() {}, cancel() {} };
 const KEEP_ALIVE = new TextEncoder().encode(": keep-alive\n\n");
-
-/**
- * Sends the end of an answer when its slot is free, if it needs one, or after
- * {@link SLOT_HOLD_MS}. A client with one slot that sends its next request as soon as it
- * has read the end must not be refused because of the previous one, on this edge or another.
- */
-export function whenSlotIsFree(lease: RunLease | null, end: () => void): void {
-  const slotFreed = lease?.slotFreed ?? null;
-  if (slotFreed === null) end();
-  else void settlesWithin(slotFreed, SLOT_HOLD_MS).then(end);
-}
 
 /**
  * An answer that is sent while it arrives, as fast as its client reads it: frames count
@@ -85,22 +70,20 @@ export abstract class StreamedAnswer implements Answer {
   }
 
   onEnd(): void {
-    whenSlotIsFree(this.lease, () => this.#end(this.last));
+    this.#end(this.last);
   }
 
   /** An HTTP error, an event of the stream, or a cut connection, which the client sees. */
   onError(error: ApiError): void {
-    whenSlotIsFree(this.lease, () => {
-      const { out } = this.#options;
-      if (this.isOver) return;
-      if (!out.headersSent) {
-        this.isOver = true;
-        return sendError(out, error);
-      }
-      if (!this.isBetweenEvents) return this.onAbandoned();
-      const data = `data: ${JSON.stringify(error.toBody())}\n\n`;
-      this.#end(new TextEncoder().encode(this.errorHead + data));
-    });
+    const { out } = this.#options;
+    if (this.isOver) return;
+    if (!out.headersSent) {
+      this.isOver = true;
+      return sendError(out, error);
+    }
+    if (!this.isBetweenEvents) return this.onAbandoned();
+    const data = `data: ${JSON.stringify(error.toBody())}\n\n`;
+    this.#end(new TextEncoder().encode(this.errorHead + data));
   }
 
   onAbandoned(): void {

@@ -7,7 +7,6 @@ import {
   clip,
   formatPath,
   isJsonObject,
-  type PathStep,
 } from "@gateway/shared/process/error_text";
 import type * as z from "zod";
 
@@ -80,7 +79,7 @@ export function requireCleanJson(value: unknown): void {
 }
 
 /** The path of the first value that is not clean, or null. The depth of a body is bounded before. */
-function uncleanPath(value: unknown): PathStep[] | null {
+function uncleanPath(value: unknown): PropertyKey[] | null {
   if (typeof value === "string") return value.isWellFormed() ? null : [];
   if (typeof value === "number") return Number.isFinite(value) ? null : [];
   if (typeof value !== "object" || value === null) return null;

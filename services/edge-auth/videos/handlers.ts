@@ -24,7 +24,7 @@ import type { RunLease } from "../limits/admission.ts";
 import { costsOnly } from "../limits/cost.ts";
 import { MediaAnswer, unreadable } from "../media/answer.ts";
 import { requireFiles } from "../media/endpoints.ts";
-import { whenSlotIsFree, WholeAnswer } from "../requests/answer.ts";
+import { WholeAnswer } from "../requests/answer.ts";
 import { parseRequest, requireCleanJson } from "../requests/parse_request.ts";
 import {
   type RunCall,
@@ -51,7 +51,7 @@ const contentQuery = z.object({
 const wireSchema = z.object(videoSchema.shape);
 
 /** `POST /v1/videos`, as JSON or as a form. */
-export async function createVideo(
+export async function create(
   call: RunCall,
   deps: VideoDependencies,
 ): Promise<void> {
@@ -64,7 +64,7 @@ export async function createVideo(
 }
 
 /** `POST /v1/videos/{id}/remix`. */
-export async function remixVideo(
+export async function remix(
   call: RunCall,
   deps: VideoDependencies,
   id: string,
@@ -132,12 +132,12 @@ function creation(
       const answer: WholeAnswer = new WholeAnswer((result) => {
         const { lease } = answer;
         begin(result, lease).then(
-          (video) => () => sendJson(out, video, lease?.headers),
-          (error: unknown) => () => {
+          (video) => sendJson(out, video, lease?.headers),
+          (error: unknown) => {
             const isKnown = error instanceof ApiError;
             sendError(out, isKnown ? error : internalError(error));
           },
-        ).then((send) => whenSlotIsFree(lease, send));
+        );
       }, options);
       return answer;
     },
@@ -145,7 +145,7 @@ function creation(
 }
 
 /** `GET /v1/videos`: from the registry alone, with the state that an edge last saw. */
-export async function listVideos(
+export async function list(
   { exchange, principal }: RunCall,
   { videos, admission }: VideoDependencies,
 ): Promise<void> {
@@ -165,7 +165,7 @@ export async function listVideos(
 }
 
 /** `GET /v1/videos/{id}`. */
-export async function retrieveVideo(
+export async function retrieve(
   call: RunCall,
   deps: VideoDependencies,
   id: string,
@@ -175,7 +175,7 @@ export async function retrieveVideo(
 }
 
 /** `DELETE /v1/videos/{id}`. */
-export async function deleteVideo(
+export async function remove(
   call: RunCall,
   deps: VideoDependencies,
   id: string,
@@ -187,7 +187,7 @@ export async function deleteVideo(
 }
 
 /** `GET /v1/videos/{id}/content`. */
-export async function sendVideo(
+export async function sendContent(
   call: RunCall,
   deps: VideoDependencies,
   id: string,

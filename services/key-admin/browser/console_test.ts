@@ -1,6 +1,6 @@
 import { testInBrowser } from "./chromium_fixture.ts";
 
 testInBrowser(
-  "keys are created, changed and deleted in a browser, and every page looks right",
+  "keys are created, changed and deleted in a browser, and requests tried",
   new URL("console_steps_fixture.ts", import.meta.url),
 );

@@ -1,3 +1,4 @@
+import { usageDay } from "@gateway/shared/keys/limiter_state";
 import { KEY_SCOPES, type Limits } from "@gateway/shared/keys/record";
 import { EXIT_CONFIG } from "@gateway/shared/process/env";
 import { clip } from "@gateway/shared/process/error_text";
@@ -12,6 +13,7 @@ import {
 import { GRACES, graceSchema } from "../domain/keys/key_store.ts";
 import type { SendStop } from "../domain/keys/notice.ts";
 import {
+  LIMITS,
   limitsOf,
   limitWords,
   oneOf,
@@ -56,6 +58,8 @@ export type Command = readonly [
 
 export interface Area {
   title: string;
+  /** What all of its commands take. */
+  options?: readonly OptionName[];
   commands: readonly Command[];
   notes: string;
 }
@@ -81,26 +85,13 @@ const graces = Object.keys(GRACES).join("|");
 const option = <T extends z.ZodType>(value: string, help: string, schema: T) =>
   schema.meta({ title: value, description: help });
 
-const LIMIT_HELP: Readonly<Record<keyof Limits, string>> = {
-  requestsPerMinute: "requests per minute",
-  tokensPerMinute: "tokens per minute",
-  tokensPerDay: "tokens per UTC day",
-  concurrency: "requests at the same time",
-  imagesPerDay: "images per UTC day",
-  charactersPerDay: "characters spoken per UTC day",
-  audioSecondsPerDay: "seconds transcribed per UTC day",
-  videoSecondsPerDay: "seconds of video per UTC day",
-  videoJobs: "videos at the same time",
-};
-
 const OPTIONS = z.object({
   owner: option("<email>", "owner of the keys (the first owner)", email),
   description: option("<text>", "what the key is for", setting.description),
-  ...limitsOf((name) => option("<n>", LIMIT_HELP[name], setting[name])),
+  ...limitsOf((name) => option("<n>", LIMITS[name][2], setting[name])),
   expires: option("<time>", "a day, a time in ISO 8601, or never", expires),
   models: option("<a,b>", 'models that it may use, "" for all', models),
   scopes: option("<a,b>", KEY_SCOPES.join(", "), scopes),
-  force: option("", "accept models that are not configured (yet)", given),
   search: option(
     "<words>",
     "words of a description or an address, or a key's last characters",
@@ -127,6 +118,14 @@ function flagOf(name: string): string {
   return `--${limitWords(name, "-")}`;
 }
 
+/** The page of a list that was asked for. */
+export const queryOf = ({ now, options }: Call) => ({
+  search: options.search ?? "",
+  after: options.after ?? "",
+  rows: options.rows ?? PAGE_ROWS,
+  day: usageDay(now()),
+});
+
 /** The limits that were given; the others as in `before`. */
 export const limitsFrom = (options: Options, before: Limits): Limits =>
   limitsOf((name) => options[name] ?? before[name]);
@@ -146,30 +145,28 @@ export const EXIT_CODES_HELP =
 69 no answer from Redis, or a change not confirmed to be on disk,
 77 the Redis user lacks a permission, ${EXIT_CONFIG} a mistake in the environment.`;
 
-interface ParsedCommand {
-  isJson: boolean;
-  run(deps: CommandDeps): Promise<Answer>;
-}
-
 /** Reads the arguments. Returns the text of a help page if they ask for one; throws {@link UsageError}. */
 export function parseCommand(
   areas: Readonly<Record<string, Area>>,
   args: readonly string[],
-): ParsedCommand | string {
+) {
   let printed = "";
-  let parsed: ParsedCommand | undefined;
+  let parsed:
+    | { isJson: boolean; run: (deps: CommandDeps) => Promise<Answer> }
+    | undefined;
   const print = (text: string) => void (printed += text);
   const version = [versionLine("gateway"), "--version"] as const;
   const program = new Program("gateway").version(...version).exitOverride()
     .configureOutput({ writeOut: print, writeErr: print })
     .showHelpAfterError("(--help lists commands and options)")
     .addHelpText("afterAll", `\n${EXIT_CODES_HELP}`);
-  for (const [areaName, { title, notes, commands }] of Object.entries(areas)) {
-    const area = program.command(areaName).version(...version)
+  for (const [areaName, area] of Object.entries(areas)) {
+    const { title, notes, options: common = [], commands } = area;
+    const group = program.command(areaName).version(...version)
       .description(title).addHelpText("after", `\n${notes}`);
     for (const [usage, help, run, options = []] of commands) {
-      const command = area.command(usage).description(help);
-      for (const option of [...options, "json"] as const) {
+      const command = group.command(usage).description(help);
+      for (const option of [...common, ...options, "json"] as const) {
         const { title, description } = OPTIONS.shape[option].meta() ?? {};
         command.option(`${flagOf(option)} ${title}`, description);
       }

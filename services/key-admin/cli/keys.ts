@@ -1,7 +1,5 @@
-import { usageDay } from "@gateway/shared/keys/limiter_state";
-import type { KeyRecord } from "@gateway/shared/keys/record";
+import type { KeyRecord, Limits } from "@gateway/shared/keys/record";
 import { defined } from "@gateway/shared/process/env";
-import { PAGE_ROWS } from "../domain/keys/key_page.ts";
 import { GRACES, type Target } from "../domain/keys/key_store.ts";
 import {
   type KeySettings,
@@ -17,7 +15,7 @@ import {
   CommandRefused,
   findOwner,
   limitsFrom,
-  type OptionName,
+  queryOf,
   UsageError,
 } from "./command_line.ts";
 
@@ -25,29 +23,7 @@ const SETTING_OPTIONS = [
   ...["description", "expires", "models", "scopes"] as const,
   ...LIMIT_NAMES,
 ];
-const KEY_OPTIONS: OptionName[] = ["owner", ...SETTING_OPTIONS, "force"];
-const LIST_OPTIONS = ["owner", "search", "state", "rows", "after"] as const;
-const ROTATE_OPTIONS = ["owner", "old"] as const;
-const END_OPTIONS = ["owner", "stopRunning"] as const;
-
-export const KEYS: Area = {
-  title: "Manage API keys.",
-  commands: [
-    ["create", "create a key and print it", create, KEY_OPTIONS],
-    ["list", "list keys, newest first", list, LIST_OPTIONS],
-    ["show <id>", "show one key", onKey(show), ["owner"]],
-    ["edit <id>", "change the given settings", onKey(edit), KEY_OPTIONS],
-    ["disable <id>", "refuse its requests", onKey(end("disable")), END_OPTIONS],
-    ["enable <id>", "accept its requests again", onKey(enable), ["owner"]],
-    ["delete <id>", "delete it for good", onKey(end("delete")), END_OPTIONS],
-    ["rotate <id>", "replace it with a new key", onKey(rotate), ROTATE_OPTIONS],
-  ],
-  notes:
-    `Limits of a new key that are not given come from KEY_… in the environment; 0 means
-no limit. A key expires at a time such as 2027-01-31T12:00:00Z or at the end of a day, in UTC.
-"create" adds the owner if the address is new.
-Commands work on the cluster that "deno task up" runs, or on the one at REDIS_URL.`,
-};
+const LIST_OPTIONS = ["search", "state", "rows", "after"] as const;
 
 function onKey(
   run: (call: Call, target: Target) => Promise<KeyRecord | Answer>,
@@ -61,13 +37,12 @@ function onKey(
 }
 
 async function create(call: Call): Promise<Answer> {
-  const { keys, owners, now, defaultLimits, options } = call;
-  const { owner, description } = options;
-  if (description === undefined) {
+  const { keys, owners, now, defaultLimits, options: { owner } } = call;
+  if (call.options.description === undefined) {
     throw new UsageError("--description: Say what the key is for");
   }
   const standard = newSettings(defaultLimits);
-  const settings = { ...standard, ...givenSettings(call, standard) };
+  const settings = { ...standard, ...givenSettings(call, standard.limits) };
   // The output points out a new address, which may be misspelled.
   const isNew = owner !== undefined && await owners.find(owner) === null;
   const ownerId = isNew ? await owners.ensure(owner) : await keyOwner(call);
@@ -90,57 +65,54 @@ const COLUMNS = [
 const NO_KEYS = "No keys found. Create one: keys create --description TEXT";
 
 async function list(call: Call): Promise<Answer> {
-  const { search = "", state = "all", rows = PAGE_ROWS, after = "" } =
-    call.options;
   const nowMs = call.now();
-  const day = usageDay(nowMs);
-  const query = { filter: state, search, rows, after, day };
-  const page = await call.keys.list(await keyOwner(call), query);
-  const { next } = page;
-  const keys = page.rows.map((row) => rowToJson(row, nowMs));
+  const query = { filter: call.options.state ?? "all", ...queryOf(call) };
+  const { rows, next } = await call.keys.list(await keyOwner(call), query);
+  const keys = rows.map((row) => rowToJson(row, nowMs));
+  const more = next === null ? undefined : `\nMore: --after "${next}"`;
   return {
     json: { keys, next },
     table: { rows: keys, columns: COLUMNS },
-    ...next !== null
-      ? { note: `\nMore: --after "${next}"` }
-      : keys.length === 0 && { note: NO_KEYS },
+    note: more ?? (keys.length === 0 ? NO_KEYS : ""),
   };
 }
 
-function show({ keys }: Call, { ownerId, keyId }: Target): Promise<KeyRecord> {
-  return keys.find(ownerId, keyId);
-}
-
-function enable({ keys }: Call, target: Target): Promise<KeyRecord> {
-  return keys.enable(target);
-}
+const show = ({ keys }: Call, { ownerId, keyId }: Target) =>
+  keys.find(ownerId, keyId);
 
 async function edit(call: Call, target: Target): Promise<KeyRecord> {
   const { keys, options } = call;
   if (SETTING_OPTIONS.every((name) => options[name] === undefined)) {
     throw new UsageError("Nothing to change: give an option such as --rpm 60");
   }
-  const before = await keys.find(target.ownerId, target.keyId);
-  const settings = givenSettings(call, before);
-  return await keys.edit({ ...target, version: before.version }, settings);
+  const { limits, version } = await keys.find(target.ownerId, target.keyId);
+  return await keys.edit({ ...target, version }, givenSettings(call, limits));
 }
 
-/** Disables or deletes a key, and stops its running requests if asked to. */
-function end(how: "disable" | "delete") {
-  const state = how === "delete" ? "deleted" : "disabled";
-  return async (call: Call, target: Target): Promise<Answer> => {
-    const { keys, sendStop, options, now } = call;
-    const key = await keys[how](target);
-    if (options.stopRunning) {
-      await sendStop(target).catch((cause) => {
-        throw new CommandRefused(
-          `${key.id} is ${state}, but its running requests could not be stopped: NATS does not answer. Try again with --stop-running when it does`,
-          { cause },
-        );
-      });
-    }
-    return { json: { ...toJson(key, now()), state } };
-  };
+const enable = ({ keys }: Call, target: Target) => keys.enable(target);
+
+const disable = async (call: Call, target: Target) =>
+  await end(call, await call.keys.disable(target), "disabled");
+
+const remove = async (call: Call, target: Target) =>
+  await end(call, await call.keys.delete(target), "deleted");
+
+/** Stops the running requests of a key that was disabled or deleted, if asked to. */
+async function end(
+  { sendStop, options, now }: Call,
+  key: KeyRecord,
+  state: "disabled" | "deleted",
+): Promise<Answer> {
+  const { id: keyId, ownerId } = key;
+  if (options.stopRunning) {
+    await sendStop({ keyId, ownerId }).catch((cause) => {
+      throw new CommandRefused(
+        `${keyId} is ${state}, but its running requests could not be stopped: NATS does not answer. Try again with --stop-running when it does`,
+        { cause },
+      );
+    });
+  }
+  return { json: { ...toJson(key, now()), state } };
 }
 
 async function rotate(
@@ -156,10 +128,6 @@ async function rotate(
   };
 }
 
-const MODELS_UNKNOWN =
-  "Warning: the names of the models were not checked, because the list of models is not known here. " +
-  "Set MODELS_FILE or UPSTREAM_BASE_URL as for the edges";
-
 /** The owner that was named, or the first one. */
 const keyOwner = (call: Call): Promise<string> =>
   call.options.owner === undefined
@@ -169,7 +137,7 @@ const keyOwner = (call: Call): Promise<string> =>
 /** The settings that were given. Limits are replaced together: those not given stay as in `before`. */
 function givenSettings(
   { options, now, models: known, warn }: Call,
-  before: Pick<KeySettings, "limits" | "models">,
+  before: Limits,
 ): Partial<KeySettings> {
   const { description, scopes, models, expires: expiresAtMs } = options;
   if (expiresAtMs && expiresAtMs <= now()) {
@@ -177,15 +145,28 @@ function givenSettings(
       "--expires: The time is in the past. Give a later one, or never",
     );
   }
-  if (models !== undefined && models.length > 0 && !options.force) {
-    if (known === undefined) warn(MODELS_UNKNOWN);
-    const mistake = known && unknownModel(models, [...known, ...before.models]);
-    if (mistake) {
-      throw new UsageError(
-        `--models: ${mistake}\nTo name a model before it is configured, add --force`,
-      );
-    }
-  }
-  const limits = limitsFrom(options, before.limits);
+  const mistake = known && unknownModel(models ?? [], known);
+  if (mistake) warn(`Warning: ${mistake}`);
+  const limits = limitsFrom(options, before);
   return { ...defined({ description, scopes, models, expiresAtMs }), limits };
 }
+
+export const KEYS: Area = {
+  title: "Manage API keys.",
+  options: ["owner"],
+  commands: [
+    ["create", "create a key and print it", create, SETTING_OPTIONS],
+    ["list", "list keys, newest first", list, LIST_OPTIONS],
+    ["show <id>", "show one key", onKey(show)],
+    ["edit <id>", "change the given settings", onKey(edit), SETTING_OPTIONS],
+    ["disable <id>", "refuse its requests", onKey(disable), ["stopRunning"]],
+    ["enable <id>", "accept its requests again", onKey(enable)],
+    ["delete <id>", "delete it for good", onKey(remove), ["stopRunning"]],
+    ["rotate <id>", "replace it with a new key", onKey(rotate), ["old"]],
+  ],
+  notes:
+    `Limits of a new key that are not given come from KEY_… in the environment; 0 means
+no limit. A key expires at a time such as 2027-01-31T12:00:00Z or at the end of a day, in UTC.
+"create" adds the owner if the address is new.
+Commands work on the cluster that "deno task up" runs, or on the one at REDIS_URL.`,
+};

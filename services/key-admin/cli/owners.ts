@@ -1,5 +1,3 @@
-import { usageDay } from "@gateway/shared/keys/limiter_state";
-import { PAGE_ROWS } from "../domain/keys/key_page.ts";
 import { LIMIT_NAMES } from "../domain/keys/settings.ts";
 import type { OwnerChange, OwnerLink } from "../domain/operators/operators.ts";
 import { LINK_TIMES, linkPath } from "../domain/sign_in/links.ts";
@@ -7,53 +5,15 @@ import { type Answer, isoTime, limitsToJson } from "./answer.ts";
 import {
   type Area,
   type Call,
+  type Command,
   COMMAND_LINE,
   CommandRefused,
   findOwner,
   limitsFrom,
+  queryOf,
 } from "./command_line.ts";
 
 const OPERATOR = { ...COMMAND_LINE, ownerId: null };
-
-export const OWNERS: Area = {
-  title: "Manage the owners of API keys.",
-  commands: [
-    ["set-up", "print a link for the first owner (15 minutes)", setUp],
-    ["invite <email>", "print a link for another owner (3 days)", invite],
-    [
-      "reset <email>",
-      "print a link for a new password",
-      change("reset_password"),
-    ],
-    ["list", "list owners, newest first", list, ["search", "rows", "after"]],
-    [
-      "limits <email>",
-      "show or change the limits on all keys of an owner",
-      limits,
-      LIMIT_NAMES,
-    ],
-    [
-      "sign-out <email>",
-      "end all sessions of an owner",
-      change("sign_out_everywhere"),
-    ],
-    ["disable <email>", "disable an owner and their keys", change("disable")],
-    ["enable <email>", "enable an owner and their keys", change("enable")],
-    [
-      "remove-factor <email>",
-      "remove an owner's lost second factor",
-      change("remove_second_factor"),
-    ],
-    ["grant <email>", "make an owner an operator", change("make_operator")],
-    [
-      "revoke <email>",
-      "remove the operator role",
-      change("remove_role_of_operator"),
-    ],
-  ],
-  notes:
-    "A link works once. Give it only to that owner. A limit of 0 means none.",
-};
 
 /** Makes a link for the first owner, who cannot sign in yet. */
 async function setUp(call: Call): Promise<Answer> {
@@ -68,28 +28,22 @@ async function setUp(call: Call): Promise<Answer> {
   return linkAnswer(call, { ...link, secret: await call.links.make(link) });
 }
 
-async function invite(call: Call): Promise<Answer> {
-  return linkAnswer(call, await call.operators.invite(OPERATOR, call.word));
-}
+const invite = async (call: Call) =>
+  linkAnswer(call, await call.operators.invite(OPERATOR, call.word));
 
 function linkAnswer(
   { publicUrl }: Call,
   { ownerId, kind, secret }: Omit<OwnerLink, "email">,
 ): Answer {
   return {
-    json: {
-      owner_id: ownerId,
-      url: new URL(linkPath(secret), publicUrl).href,
-    },
+    json: { owner_id: ownerId, url: `${publicUrl.origin}${linkPath(secret)}` },
     note: `\nThe link works once, within ${LINK_TIMES[kind]}.`,
   };
 }
 
 async function list(call: Call): Promise<Answer> {
-  const { now, options: { search = "", after = "", rows = PAGE_ROWS } } = call;
-  const query = { search, after, rows, day: usageDay(now()) };
-  const page = await call.people.list(query);
-  const owners = page.rows.map(({ account, keys }) => ({
+  const { rows, next } = await call.people.list(queryOf(call));
+  const owners = rows.map(({ account, keys }) => ({
     id: account.ownerId,
     email: account.email,
     created_at: isoTime(account.createdAtMs),
@@ -101,9 +55,9 @@ async function list(call: Call): Promise<Answer> {
     keys,
   }));
   return {
-    json: { owners, next: page.next },
+    json: { owners, next },
     table: { rows: owners, columns: Object.keys(owners[0] ?? {}) },
-    ...page.next !== null && { note: `More: --after ${page.next}` },
+    ...next !== null && { note: `More: --after ${next}` },
   };
 }
 
@@ -118,7 +72,19 @@ async function limits(call: Call): Promise<Answer> {
   return { json: { owner_id: ownerId, email, limits: limitsToJson(after) } };
 }
 
-/** A command that changes an owner, and confirms it or prints a link. */
+/** Commands that change an owner, and confirm it or print a link. */
+const CHANGES: readonly Command[] = ([
+  ["reset", "print a link for a new password", "reset_password"],
+  ["sign-out", "end all sessions of an owner", "sign_out_everywhere"],
+  ["disable", "disable an owner and their keys", "disable"],
+  ["enable", "enable an owner and their keys", "enable"],
+  ["remove-factor", "remove a lost second factor", "remove_second_factor"],
+  ["grant", "make an owner an operator", "make_operator"],
+  ["revoke", "remove the operator role", "remove_role_of_operator"],
+] as const).map((
+  [name, help, what],
+) => [`${name} <email>`, help, change(what)]);
+
 function change(what: OwnerChange) {
   return async (call: Call): Promise<Answer> => {
     const { operators, word: email } = call;
@@ -128,3 +94,16 @@ function change(what: OwnerChange) {
     return { json: { owner_id: ownerId, email, done: what } };
   };
 }
+
+export const OWNERS: Area = {
+  title: "Manage the owners of API keys.",
+  commands: [
+    ["set-up", "print a link for the first owner (15 minutes)", setUp],
+    ["invite <email>", "print a link for another owner (3 days)", invite],
+    ["list", "list owners, newest first", list, ["search", "rows", "after"]],
+    ["limits <email>", "show or change limits", limits, LIMIT_NAMES],
+    ...CHANGES,
+  ],
+  notes:
+    "A link works once. Give it only to that owner. A limit of 0 means none; those of an owner are on all keys together.",
+};

@@ -7,6 +7,7 @@ import {
 } from "../domain/sign_in/password.ts";
 import { TRY_LIMITS } from "../domain/try/key.ts";
 import { isTryKind, TRY_KINDS } from "../domain/try/request.ts";
+import { isSecret } from "../domain/store/secret.ts";
 import { wholeBody } from "../domain/try/whole_body.ts";
 import { type ConsoleContext, type ConsoleEnv, Refused } from "./context.ts";
 import { findSignedIn, FORM_TOKEN } from "./session.ts";
@@ -65,7 +66,7 @@ export const FORM = z.strictObject({
   /** Checked by `localPath`. */
   next: text(300).default(""),
   session: secret,
-  nonce: secret,
+  nonce: one(z.string().refine(isSecret)),
   /** The version of the key that the page showed. */
   version: one(z.string().regex(/^\d{1,15}$/)).transform(Number),
   /** When the old key of a rotation stops working. */

@@ -73,7 +73,7 @@ export const holdGuard = () => {
       throw new Refused(
         503,
         "Try it is handling too many requests. Try again in a minute",
-        { headers: { "retry-after": "60" }, back: "/try" },
+        { headers: { "retry-after": "60" } },
       );
     }
     if (isHeld) held++;

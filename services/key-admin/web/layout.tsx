@@ -34,7 +34,7 @@ const NOT_STOPPED =
 const SIMULATED =
   "No model server is configured: the model simulator answers every request with canned text.";
 
-/** The pages in the navigation. Their names begin the paths of all pages of a section. */
+/** The pages in the navigation. Their names begin the paths of all pages of a section. The last one is for operators. */
 const SECTIONS = [
   ["keys", "API keys"],
   ["try", "Try it"],
@@ -42,29 +42,24 @@ const SECTIONS = [
   ["audit", "Audit log"],
   ["reference", "Reference"],
   ["account", "Account"],
+  ["people", "People"],
 ] as const;
-const FOR_OPERATORS = [...SECTIONS, ["people", "People"]] as const;
 
 interface Page {
   title: string;
   lead?: Child;
+  /** Links and buttons beside the title. */
+  actions?: Child;
   /** Why a form was refused; the status is then 400 unless given. */
   error?: string | null | undefined;
   status?: ContentfulStatusCode;
   headers?: Readonly<Record<string, string>>;
 }
 
-interface ConsolePage extends Page {
-  /** Links and buttons beside the title. */
-  actions?: Child;
-  /** A page with one task is a card. */
-  isCard?: boolean;
-}
-
-/** Answers with a page for signed-in owners: navigation, notices, content. Others get the content. */
+/** Answers with a page for signed-in owners: navigation, notices, content. Others get the content. A page with one task is a card. */
 export async function showPage(
   c: ConsoleContext,
-  { actions, isCard = false, ...page }: ConsolePage,
+  { isCard = false, ...page }: Page & { isCard?: boolean },
   content: Child,
 ): Promise<Response> {
   const { deps } = c.var;
@@ -74,15 +69,7 @@ export async function showPage(
     await detectDurability(deps.redis) === "none" && NOT_DURABLE,
     deps.isSimulated && SIMULATED,
   ];
-  const body = (
-    <>
-      <Heading {...page} actions={actions} />
-      {content}
-    </>
-  );
-  return showDocument(
-    c,
-    page,
+  return showDocument(c, page, content, (body) => (
     <>
       <a class="skip" href="#content">Skip to content</a>
       <header class="top row between">
@@ -92,7 +79,10 @@ export async function showPage(
             <>
               <Tabs
                 label="Main"
-                tabs={signedIn.account.isOperator ? FOR_OPERATORS : SECTIONS}
+                tabs={SECTIONS.slice(
+                  0,
+                  signedIn.account.isOperator ? undefined : -1,
+                )}
                 current={c.req.path.split("/")[1]}
                 to={(name) => `/${name}`}
               />
@@ -111,24 +101,19 @@ export async function showPage(
       </main>
       {/* Not on the pages of strangers, who would learn what to attack. */}
       {signedIn && <footer class="help">Gateway {VERSION}</footer>}
-    </>,
-  );
+    </>
+  ));
 }
 
-/** Answers with a page of one card: sign-in, set-up, refusals. */
+/** Answers with a page of one card, which needs no database: sign-in, set-up, refusals. */
 export const showCard = (c: ConsoleContext, page: Page, content: Child) =>
-  showDocument(
-    c,
-    page,
+  showDocument(c, page, content, (body) => (
     <main id="content" class="alone">
       <Brand icon={c.var.deps.assets.icon} />
       <Notice done={c.req.query("done") ?? ""} />
-      <section class="card">
-        <Heading {...page} />
-        {content}
-      </section>
-    </main>,
-  );
+      <section class="card">{body}</section>
+    </main>
+  ));
 
 const Notice = ({ done }: { done: string }) =>
   Object.hasOwn(NOTICES, done)
@@ -155,27 +140,13 @@ const Brand = ({ icon }: { icon: string }) => (
   </a>
 );
 
-const Heading = (
-  { title, lead, error, actions }: Page & { actions?: Child },
-) => (
-  <>
-    <div class="row between">
-      <div>
-        <h1>
-          <bdi>{title}</bdi>
-        </h1>
-        {lead && <div class="lead">{lead}</div>}
-      </div>
-      {actions}
-    </div>
-    {error && <Banner look="bad">{error}</Banner>}
-  </>
-);
-
+/** `frame`: what is around the title and the content. */
 function showDocument(
   c: ConsoleContext,
-  { title, error, status = error ? 400 : 200, headers = {} }: Page,
+  { title, lead, actions, error, status = error ? 400 : 200, headers = {} }:
+    Page,
   content: Child,
+  frame: (body: Child) => Child,
 ): Response | Promise<Response> {
   const { assets } = c.var.deps;
   const signedIn: SignedIn | undefined = c.get("signedIn");
@@ -193,7 +164,21 @@ function showDocument(
       </head>
       <body>
         <FormToken.Provider value={signedIn?.session.formToken ?? ""}>
-          {content}
+          {frame(
+            <>
+              <div class="row between">
+                <div>
+                  <h1>
+                    <bdi>{title}</bdi>
+                  </h1>
+                  {lead && <div class="lead">{lead}</div>}
+                </div>
+                {actions}
+              </div>
+              {error && <Banner look="bad">{error}</Banner>}
+              {content}
+            </>,
+          )}
         </FormToken.Provider>
       </body>
     </html>

@@ -94,7 +94,7 @@ export function PostForm(
   );
 }
 
-/** A labelled input; `error` or `help` is tied to it by `aria-describedby`. */
+/** A labelled input; `error` or `help` is tied to it by `aria-describedby`. The first one with an error has the focus. */
 export function Field(
   { id, label, error, help, rows, options, value, ...rest }:
     & JSX.IntrinsicElements["input"]
@@ -113,6 +113,7 @@ export function Field(
     name: id,
     "aria-invalid": error && "true",
     "aria-describedby": note && `${id}-${kind}`,
+    autofocus: !!error,
   };
   return (
     <div class="field">

@@ -4,10 +4,18 @@ import { limitWords } from "../domain/keys/settings.ts";
 
 /** Names, numbers and times for people. */
 
+/** Names that say too little about themselves. */
+const LABELS: Readonly<Record<string, string>> = {
+  concurrency: "Requests at the same time",
+  video_jobs: "Videos at the same time",
+  videoJobs: "Videos at the same time",
+};
+
 /** `Tokens per day` for `tokensPerDay`, `tokens_per_day` or `tokens.per.day` */
 export const labelOf = (name: string): string =>
-  name[0]?.toUpperCase() +
-  limitWords(name.slice(1), " ").replaceAll(/[._]/g, " ");
+  LABELS[name] ??
+    name[0]?.toUpperCase() +
+      limitWords(name.slice(1), " ").replaceAll(/[._]/g, " ");
 
 const PERMISSIONS: Readonly<Record<string, string>> = {
   models: "List of models",

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { hashKeyValue } from "@gateway/shared/keys/key";
 import {
   hashKey,
+  KEY_SCOPES,
   type KeyRecord,
   recordKey,
 } from "@gateway/shared/keys/record";
@@ -10,8 +11,12 @@ import { createAskApi } from "../domain/try/edge.ts";
 import { createStores } from "../domain/stores.ts";
 import { TRY_LIMITS, tryKeyValue } from "../domain/try/key.ts";
 import { MODEL_KINDS } from "@gateway/shared/models/kinds";
-import type { KeySettings } from "../domain/keys/settings.ts";
-import { isTryKind, type TryKind } from "../domain/try/request.ts";
+import {
+  exampleFor,
+  isTryKind,
+  TRY_KINDS,
+  type TryKind,
+} from "../domain/try/request.ts";
 import { silence } from "../../../tests/e2e/recording_fixture.ts";
 import {
   type Answer,
@@ -200,144 +205,66 @@ Deno.test("a form of Try it is sent as the request that it describes; a mistake 
   const { site, client } = stage;
   const message = { role: "user", content: "Hello" };
   const system = { role: "system", content: "Be kind" };
-  const schema = { type: "object" };
-  const good: [form: Record<string, string>, sent: Record<string, unknown>][] =
-    [
-      [{}, { messages: [message] }],
-      [{ system: "Be kind" }, { messages: [system, message] }],
-      [{ history: '[{"role":"user","content":"Hello"}]', message: " " }, {
-        messages: [message],
-      }],
-      [{ temperature: "0.5", top_p: "1", max_tokens: "7", seed: "-3" }, {
-        messages: [message],
-        ...{ temperature: 0.5, top_p: 1, max_tokens: 7, seed: -3 },
-      }],
-      [{ thinking: "off", more: '{"stop":["x"],"top_k":3}' }, {
-        messages: [message],
-        ...{ enable_thinking: false, stop: ["x"], top_k: 3 },
-      }],
-      [{ schema: JSON.stringify(schema) }, {
-        messages: [message],
-        response_format: {
-          type: "json_schema",
-          json_schema: { name: "answer", schema, strict: true },
-        },
-      }],
-    ];
-  for (const [form, sent] of good) {
-    await client.post("/try", tryForm("Hello", form));
-    const body = JSON.parse(site.asked.at(-1)?.body ?? "");
-    assert.deepEqual(body, { model: "neutral-3.7-plus", ...sent });
-  }
-  const count = site.asked.length;
-  const bad: [form: Record<string, string>, field: string, said: RegExp][] = [
-    [{ message: " " }, "message", /Write a message/],
-    [{ tools: "[}" }, "tools", /not valid JSON. Unexpected token '}', "\[}"</],
-    [{ tools: "{}" }, "tools", /must be a JSON array/],
-    [{ history: "1" }, "history", /must be a JSON array/],
-    [{ schema: "[]" }, "schema", /must be a JSON object/],
-    [{ more: '{"stream":false}' }, "more", /sets 'stream' itself/],
-    [{ more: '{"n":2}' }, "more", /sets 'n' itself/],
-    [{ temperature: "warm" }, "temperature", /not a number/],
-  ];
-  for (const path of ["/try", "/try/stream"]) {
-    for (const [form, field, said] of bad) {
-      const { status, text } = await client.post(path, tryForm("Hi", form));
-      assert.equal(status, 400);
-      const note = new RegExp(`id="${field}-error">([^]*?</p>)`).exec(text)
-        ?.[1];
-      assert.match(plain(note), said);
-      assert.match(
-        text,
-        new RegExp(`id="${field}" name="${field}" aria-invalid`),
-      );
-    }
-  }
-  const code = await client.post("/try", tryForm("As code", { show: "code" }));
-  assert.match(code.text, /As code/);
-  assert.equal(site.asked.length, count, "nothing was sent");
-});
-
-Deno.test("Try it passes the API's stream and refusals on, and stops the request when the browser leaves", async () => {
-  await using stage = await setup();
-  const { site, client } = stage;
-  const { headers, text } = await client.post("/try/stream", tryForm("Hi"));
-  assert.equal(headers.get("content-type"), "text/event-stream; charset=utf-8");
-  assert.match(text, /^data: \{.*"usage":\{.*data: \[DONE\]\n\n$/s);
-  const refused = await client.post(
-    "/try/stream",
-    tryForm("[simulator: error 503]"),
-  );
-  assert.equal(refused.status, 503);
-  assert.equal(typeof JSON.parse(refused.text).error.message, "string");
-  for (const pace of ["10 tokens per second", "first token 60000 ms"]) {
-    const leaving = new AbortController();
-    const body = new URLSearchParams({
-      form_token: await client.formToken(),
-      ...tryForm(`[simulator: 600 tokens, ${pace}]`),
-    });
-    const answer = client.send("/try/stream", {
-      method: "POST",
-      headers: { origin: ORIGIN, "sec-fetch-site": "same-origin" },
-      ...{ body, signal: leaving.signal },
-    });
-    const count = site.asked.length;
-    await until(() => site.asked.length > count);
-    leaving.abort();
-    await answer.catch(() => {}); // Nobody waits for it.
-    assert.equal(await site.asked.at(-1)?.ended, "left", pace);
-  }
-});
-
-Deno.test("a form for images, speech, a transcription or a video is sent as the request that it describes, and its mistakes are told", async () => {
-  await using stage = await setup();
-  const { site, client } = stage;
-  const good: [
-    kind: TryKind,
-    form: Record<string, string>,
-    path: string,
-    sent: Record<string, unknown>,
-  ][] = [
-    ["image", { prompt: "A kite" }, "/images/generations", {
-      prompt: "A kite",
+  const schema = { type: "object", additionalProperties: false };
+  const speech = { input: "Hi", voice: "echo", response_format: "wav" };
+  type Texts = Record<string, string>;
+  const good: [kind: TryKind, form: Texts, sent: Record<string, unknown>][] = [
+    ["chat", {}, { messages: [message] }],
+    ["chat", { system: "Be kind" }, { messages: [system, message] }],
+    ["chat", { history: '[{"role":"user","content":"Hello"}]', message: " " }, {
+      messages: [message],
     }],
-    [
-      "image",
-      { prompt: "A kite", size: "64x64", n: "2" },
-      "/images/generations",
-      { prompt: "A kite", size: "64x64", n: 2 },
-    ],
-    [
-      "speech",
-      { input: "Hi", voice: "echo", response_format: "wav", speed: "1.5" },
-      "/audio/speech",
-      { input: "Hi", voice: "echo", response_format: "wav", speed: 1.5 },
-    ],
-    ["transcription", { language: "en" }, "/audio/transcriptions", {
+    ["chat", { temperature: "0.5", top_p: "1", max_tokens: "7", seed: "-3" }, {
+      ...{ temperature: 0.5, top_p: 1, max_tokens: 7, seed: -3 },
+      messages: [message],
+    }],
+    ["chat", { thinking: "off", more: '{"stop":["x"],"top_k":3}' }, {
+      ...{ enable_thinking: false, stop: ["x"], top_k: 3 },
+      messages: [message],
+    }],
+    ["chat", { schema: JSON.stringify(schema) }, {
+      messages: [message],
+      response_format: {
+        type: "json_schema",
+        json_schema: { name: "answer", schema, strict: true },
+      },
+    }],
+    ["image", { prompt: "A kite" }, { prompt: "A kite" }],
+    ["image", { prompt: "A kite", size: "64x64", n: "2" }, {
+      ...{ prompt: "A kite", size: "64x64", n: 2 },
+    }],
+    ["speech", { ...speech, speed: "1.5" }, { ...speech, speed: 1.5 }],
+    ["transcription", { language: "en" }, {
       ...{ language: "en", file: "silence.wav" },
     }],
-    ["video", { prompt: "A kite" }, "/videos", { prompt: "A kite" }],
-    [
-      "video",
-      { prompt: "A kite", seconds: "8", size: "64x64" },
-      "/videos",
-      { prompt: "A kite", seconds: "8", size: "64x64" },
-    ],
+    ["video", { prompt: "A kite" }, { prompt: "A kite" }],
+    ["video", { prompt: "A kite", seconds: "8", size: "64x64" }, {
+      ...{ prompt: "A kite", seconds: "8", size: "64x64" },
+    }],
   ];
-  for (const [kind, form, path, sent] of good) {
-    const filled = tryFormOf(kind, form);
+  const filledIn = (kind: TryKind, form: Texts) =>
+    tryFormOf(kind, kind === "chat" ? { message: "Hello", ...form } : form);
+  for (const [kind, form, sent] of good) {
+    const filled = filledIn(kind, form);
     const answer = kind === "transcription"
       ? await upload(client, form)
       : await client.post(`/try?kind=${kind}`, filled);
-    assert.equal(answer.status, 200, answer.text);
     assert.match(answer.text, /data-part="status">200</);
     const asked = site.asked.at(-1);
-    assert.equal(asked?.path, `/v1${path}`);
+    assert.equal(asked?.path, `/v1${TRY_KINDS[kind].path}`);
     const { model } = filled;
     assert.deepEqual(JSON.parse(asked?.body ?? ""), { model, ...sent });
   }
   const count = site.asked.length;
-  const bad: [TryKind, Record<string, string>, string, RegExp][] = [
+  const bad: [kind: TryKind, form: Texts, field: string, said: RegExp][] = [
+    ["chat", { message: " " }, "message", /Write a message/],
+    ["chat", { tools: "[}" }, "tools", /not valid JSON. Unexpected .*"\[}"</],
+    ["chat", { tools: "{}" }, "tools", /must be a JSON array/],
+    ["chat", { history: "1" }, "history", /must be a JSON array/],
+    ["chat", { schema: "[]" }, "schema", /must be a JSON object/],
+    ["chat", { more: '{"stream":false}' }, "more", /sets 'stream' itself/],
+    ["chat", { more: '{"n":2}' }, "more", /sets 'n' itself/],
+    ["chat", { temperature: "warm" }, "temperature", /not a number/],
     ["image", { prompt: " " }, "prompt", /Say what to draw/],
     ["image", { prompt: "A kite", n: "many" }, "n", /not a number/],
     ["speech", { voice: "echo" }, "input", /Write what to say/],
@@ -345,22 +272,59 @@ Deno.test("a form for images, speech, a transcription or a video is sent as the 
     ["transcription", {}, "file", /Choose a recording/],
     ["video", {}, "prompt", /Say what to show/],
   ];
-  for (const [kind, form, field, said] of bad) {
-    const filled = tryFormOf(kind, form);
-    const { status, text } = await client.post(`/try?kind=${kind}`, filled);
-    assert.equal(status, 400);
-    assert.match(text, new RegExp(`id="${field}" name="${field}" aria-inv`));
-    assert.match(
-      new RegExp(`id="${field}-error">([^<]*)<`).exec(text)?.[1] ?? "",
-      said,
-    );
+  for (const path of ["/try", "/try/stream"]) {
+    for (const [kind, form, field, said] of bad) {
+      const { status, text } = await client.post(
+        `${path}?kind=${kind}`,
+        filledIn(kind, form),
+      );
+      assert.equal(status, 400);
+      const note = new RegExp(`id="${field}-error">([^]*?</p>)`).exec(text);
+      assert.match(plain(note?.[1]), said);
+      assert.match(text, new RegExp(`id="${field}" name="${field}" aria-inv`));
+    }
   }
   const unchosen = await upload(client, {}, [new File([], "")]);
   assert.match(unchosen.text, /Choose a recording/);
+  const code = await client.post("/try", tryForm("As code", { show: "code" }));
+  assert.match(code.text, /As code/);
   assert.equal(site.asked.length, count, "nothing was sent");
 });
 
-Deno.test("without a script, pages show images, audio and the text of a recording, and allow their sources only there", async () => {
+Deno.test("Try it passes the API's stream and refusals on, and stops a request when the browser leaves", async () => {
+  await using stage = await setup();
+  const { site, client } = stage;
+  const { headers, text } = await client.post("/try/stream", tryForm("Hi"));
+  assert.equal(headers.get("content-type"), "text/event-stream; charset=utf-8");
+  assert.match(text, /^data: \{.*"usage":\{.*data: \[DONE\]\n\n$/s);
+  const broken = tryForm("[simulator: error 503]");
+  const refused = await client.post("/try/stream", broken);
+  assert.equal(refused.status, 503);
+  assert.equal(typeof JSON.parse(refused.text).error.message, "string");
+  const slow = "[simulator: 600 tokens, 10 tokens per second]";
+  const left = [
+    ["/try/stream", tryForm(slow)],
+    ["/try/stream", tryForm("[simulator: first token 60000 ms]")],
+    ["/try?kind=speech", tryFormOf("speech", { input: slow, voice: "alloy" })],
+  ] as const;
+  for (const [path, form] of left) {
+    const leaving = new AbortController();
+    const form_token = await client.formToken();
+    const answer = client.send(path, {
+      method: "POST",
+      headers: { origin: ORIGIN, "sec-fetch-site": "same-origin" },
+      body: new URLSearchParams({ form_token, ...form }),
+      signal: leaving.signal,
+    });
+    const count = site.asked.length;
+    await until(() => site.asked.length > count);
+    leaving.abort();
+    await answer.catch(() => {}); // Nobody waits for it.
+    assert.equal(await site.asked.at(-1)?.ended, "left", path);
+  }
+});
+
+Deno.test("pages show images, audio and the text of a recording, and allow their sources only there", async () => {
   await using stage = await setup();
   const { site, client } = stage;
   const ask = (kind: TryKind, form: Record<string, string>) =>
@@ -385,7 +349,7 @@ Deno.test("without a script, pages show images, audio and the text of a recordin
     spoken.text,
     /<audio src="data:audio\/mpeg;base64,[^"]+" controls=""><\/audio><a [^>]*download="speech.mp3"/,
   );
-  assert.equal(policyOf(spoken), `${basic}; media-src data: blob:`);
+  assert.equal(policyOf(spoken), `${basic}; media-src data:`);
   const written = await upload(client);
   assert.match(written.text, /data-part="content">I am the gateway/);
   assert.match(written.text, /You sent silence\.wav, 1\.0 seconds long/);
@@ -460,30 +424,6 @@ Deno.test("without a script, a page shows how a video stands, with a button to s
     assert.equal(status, 404, path);
     assert.match(text, /This video does not exist/);
   }
-});
-
-Deno.test("Try it passes images and audio on while they arrive, and stops them when the browser leaves", async () => {
-  await using stage = await setup();
-  const { site, client } = stage;
-  const form = tryFormOf("image", { prompt: "A kite", size: "64x64" });
-  const drawn = await client.post("/try/stream?kind=image", form);
-  assert.match(JSON.parse(drawn.text).data[0].b64_json, /^iVBOR/);
-  const leaving = new AbortController();
-  const input = "[simulator: 600 tokens, 10 tokens per second]";
-  const answer = client.send("/try/stream?kind=speech", {
-    method: "POST",
-    headers: { origin: ORIGIN, "sec-fetch-site": "same-origin" },
-    body: new URLSearchParams({
-      form_token: await client.formToken(),
-      ...tryFormOf("speech", { input, voice: "alloy" }),
-    }),
-    signal: leaving.signal,
-  });
-  const count = site.asked.length;
-  await until(() => site.asked.length > count);
-  leaving.abort();
-  await answer.catch(() => {}); // Nobody waits for it.
-  assert.equal(await site.asked.at(-1)?.ended, "left");
 });
 
 Deno.test("API4, ASVS 3.5.1, 5.2.1: an upload is taken only by Try it, from those who have signed in, with their token and one file, within bounds", async () => {
@@ -566,52 +506,31 @@ Deno.test("the kinds on Try it are those of the models that there are, and a key
     [...(await client.get("/try")).text.matchAll(/href="\/try\?kind=(\w+)"/g)]
       .map(([, kind]) => kind);
   assert.deepEqual(await kinds(), [...MODEL_KINDS.filter(isTryKind)]);
-  const rows: [
-    settings: Partial<KeySettings>,
-    example: RegExp,
-    link: string | undefined,
-  ][] = [
-    [
-      {},
-      /chat\/completions.*neutral-3/s,
-      "/try?kind=chat&model=neutral-3.7-plus",
-    ],
-    [
-      { models: ["large-1"] },
-      /chat\/completions.*large-1/s,
-      "/try?kind=chat&model=large-1",
-    ],
-    [
-      { scopes: ["image"] },
-      /images\/generations.*simulated-image-1/s,
-      "/try?kind=image&model=simulated-image-1",
-    ],
-    [
-      { scopes: ["speech"] },
-      /audio\/speech.*simulated-speech-1.*--output/s,
-      "/try?kind=speech&model=simulated-speech-1",
-    ],
-    [
-      { scopes: ["chat", "speech"], models: ["simulated-transcription-1"] },
-      /audio\/transcriptions.*simulated-transcription-1.*file=@/s,
-      "/try?kind=transcription&model=simulated-transcription-1",
-    ],
-    [
-      { scopes: ["video"] },
-      /\/v1\/videos .*simulated-video-1.*\/v1\/videos\/\$id\/content/s,
-      "/try?kind=video&model=simulated-video-1",
-    ],
-    [{ scopes: ["models"] }, /\/v1\/models -H/, undefined],
-    [{ models: ["gone-1"] }, /\/v1\/models -H/, undefined],
+  const scopes = KEY_SCOPES;
+  const rights: [Pick<KeyRecord, "scopes" | "models">, model?: string][] = [
+    [{ scopes, models: [] }, "neutral-3.7-plus"],
+    [{ scopes, models: ["large-1"] }, "large-1"],
+    [{ scopes: ["image"], models: [] }, "simulated-image-1"],
+    [{ scopes: ["speech"], models: [] }, "simulated-speech-1"],
+    [{ scopes, models: ["simulated-transcription-1"] }, "simulated-tran"],
+    [{ scopes: ["video"], models: [] }, "simulated-video-1"],
+    [{ scopes: ["models"], models: [] }],
+    [{ scopes, models: ["gone-1"] }],
   ];
-  for (const [settings, example, link] of rows) {
+  for (const [settings, model] of rights) {
+    const example = exampleFor(site.deps.catalog, settings);
+    if (model === undefined) assert.equal(example, null);
+    else assert.match(String(example?.request.model), new RegExp(`^${model}`));
     const { id } = await storedKey(site, ownerId, settings);
     const { text } = await client.get(`/keys/${id}`);
-    const shown = /<pre id="curl"[^>]*>([^<]*)</.exec(text)?.[1];
-    assert.match(plain(shown), example);
-    const href = /href="(\/try\?[^"]+)"/.exec(text)?.[1];
-    assert.equal(href && plain(href), link);
-    if (link) assert.equal(await selected(link), link.split("model=")[1]);
+    const curl = plain(/<pre id="curl"[^>]*>([^<]*)</.exec(text)?.[1]);
+    const link = plain(/href="(\/try\?kind=[^"]+)"/.exec(text)?.[1]);
+    const path = example ? TRY_KINDS[example.kind].path : "/models -H";
+    assert.ok(curl.includes(`/v1${path}`) && curl.includes(model ?? ""), curl);
+    assert.equal(
+      link !== "" && await selected(link),
+      example?.request.model ?? false,
+    );
   }
   site.deps.catalog = catalogOfIds(["simulated-speech-1"]);
   assert.deepEqual(await kinds(), [], "one kind needs no choice");

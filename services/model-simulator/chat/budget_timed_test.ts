@@ -4,8 +4,8 @@ import process from "node:process";
 import { chatCompletion } from "./completion.ts";
 import { startAsked } from "../ask_fixture.ts";
 import { HttpError } from "../serving/errors.ts";
-import { MODEL_IDS } from "../serving/models.ts";
-import { Pacing } from "../serving/pacing.ts";
+import { Pacing } from "../serving/answer.ts";
+import { MODEL_IDS } from "../serving/fields.ts";
 
 const BUDGET_MS = 50;
 const model = MODEL_IDS.chat;
@@ -99,11 +99,7 @@ async function longestWork(body: string): Promise<number> {
   };
   try {
     const { controls, answer } = chatCompletion({ text: body });
-    const pacing = new Pacing({
-      controls,
-      pace: { firstTokenMs: 0, tokensPerSecond: 0 },
-      signal: new AbortController().signal,
-    });
+    const pacing = new Pacing(controls, new AbortController().signal);
     for await (const _ of (await answer(pacing)).pieces) lap();
   } catch (error) {
     if (!(error instanceof HttpError)) throw error;

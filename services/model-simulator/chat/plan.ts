@@ -1,7 +1,7 @@
 /** Plans the content of an answer: text, a value for a schema, or tool calls. Pure. */
 import type { Tool } from "@gateway/shared/openai/chat";
 import { type Controls, withoutControls } from "../serving/controls.ts";
-import { checkSchema, type NamedSchema, valueFor } from "./json_schema.ts";
+import { type NamedSchema, valueFor } from "./json_schema.ts";
 import { hashText, type Random, seededRandom, tokenize } from "./language.ts";
 import { type ChatRequest, textOf } from "./request.ts";
 
@@ -61,20 +61,12 @@ export function planChoice(
   return { ...plan, given, tokensWanted };
 }
 
-export function checkSchemas(request: ChatRequest): void {
-  const answer = schemaOfAnswer(request);
-  if (answer !== null) checkSchema(answer);
-  request.tools.map(schemaOfTool).filter(({ isStrict }) => isStrict)
-    .forEach(checkSchema);
-}
-
 function schemaOfAnswer(
   { response_format: format }: ChatRequest,
 ): NamedSchema | null {
   if (format?.type !== "json_schema") return null;
-  const { name, strict, schema = {} } = format.json_schema;
-  const isStrict = strict === true;
-  return { param: "response_format", name, isStrict, schema };
+  const { name, schema = {} } = format.json_schema;
+  return { param: "response_format", name, isChecked: true, schema };
 }
 
 /** Arguments are an object, whatever type the schema states. */
@@ -82,7 +74,7 @@ function schemaOfTool({ function: tool }: Tool, index: number): NamedSchema {
   return {
     param: `tools[${index}].function.parameters`,
     name: tool.name,
-    isStrict: tool.strict === true && tool.parameters !== undefined,
+    isChecked: tool.strict === true,
     schema: { ...tool.parameters, type: "object" },
   };
 }

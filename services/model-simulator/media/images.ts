@@ -3,17 +3,19 @@ import { Buffer } from "node:buffer";
 import { pictureHead } from "@gateway/shared/openai/picture";
 import { wallNow } from "@gateway/shared/process/clock";
 import * as z from "zod";
-import { tokenize } from "../chat/language.ts";
+import { hashText, tokenize } from "../chat/language.ts";
+import {
+  eventAnswer,
+  eventText,
+  type Planned,
+  wholeAnswer,
+} from "../serving/answer.ts";
 import { readControls, withoutControls } from "../serving/controls.ts";
 import { HttpError } from "../serving/errors.ts";
 import { flag, readMedia, type Received } from "../serving/fields.ts";
-import * as run from "../serving/run.ts";
-import type { Scene } from "./picture.ts";
-import type { Studio } from "./studio.ts";
+import { pictureOf, type Scene } from "./picture.ts";
 
 const IMAGES_MAX = 16;
-/** A small file can decode to a huge image. Above the largest that is drawn, and those of most cameras. */
-const PIXELS_MAX = 20_000_000;
 const SIZE_DEFAULT = "1024x1024";
 const SIDE_MIN = 16;
 const SIDE_MAX = 3_840;
@@ -48,40 +50,28 @@ const formEdit = generation.extend({ image: photos });
 const jsonEdit = generation.extend({ images: photos })
   .transform(({ images, ...rest }) => ({ ...rest, image: images }));
 
-type ImageRequest = z.output<typeof generation>;
-
 /** Plans new images. Throws an `HttpError` for an invalid request. */
-export function generations(
-  received: Received,
-  studio: Studio,
-): run.Planned {
+export function generations(received: Received): Planned {
   const request = readMedia("image", generation, received);
-  return planned(request, "image_generation", studio);
+  return planned(request, "image_generation", "");
 }
 
-/** Plans images that show the first given one. Rejects with an `HttpError` for an invalid request. */
-export async function edits(
-  received: Received,
-  studio: Studio,
-): Promise<run.Planned> {
+/** Plans images that depend on the first given one. Rejects with an `HttpError` for an invalid request. */
+export async function edits(received: Received): Promise<Planned> {
   const schema = received.form === undefined ? jsonEdit : formEdit;
   const { image, ...request } = readMedia("image", schema, received);
   const [photo = ""] = await Promise.all(image.map(photoOf));
-  return planned(request, "image_edit", studio, { photo });
+  return planned(request, "image_edit", photo);
 }
 
-/** An image as a `data:` URL. Rejects with an `HttpError` for anything else. */
+/** Tells an image from others. Rejects with an `HttpError` for anything else. */
 export async function photoOf(given: File | string): Promise<string> {
   const bytes = typeof given === "string"
     ? Buffer.from(given.slice(given.indexOf(",") + 1), "base64")
-    : Buffer.from(await given.arrayBuffer());
-  const head = pictureHead(bytes);
-  const isKnown = head !== null && head.type !== "image/webp";
-  if (isKnown && head.width * head.height <= PIXELS_MAX) {
-    return `data:${head.type};base64,${bytes.toString("base64")}`;
-  }
+    : await given.bytes();
+  if (pictureHead(bytes) !== null) return `${hashText(bytes.toBase64())}`;
   const message =
-    "Invalid image: expected a PNG or JPEG file of at most 20 million pixels, or its data: URL.";
+    "Invalid image: expected a PNG, JPEG or WebP file, or its data: URL.";
   throw new HttpError(message, { param: "image" });
 }
 
@@ -97,60 +87,68 @@ export function sizeOf(text: string): { width: number; height: number } {
   throw new HttpError(message, { param: "size" });
 }
 
-const seconds = () => Math.floor(wallNow() / 1_000);
-const numbers = (length: number) => Array.from({ length }).keys();
-
+/** `photo` tells the image that is edited from others; empty for a new one. */
 function planned(
-  request: ImageRequest,
+  request: z.output<typeof generation>,
   event: string,
-  studio: Studio,
-  photo: Pick<Scene, "photo"> = {},
-): run.Planned {
-  const { n, quality, size, partial_images: partials } = request;
-  const scene = { ...size, ...photo, words: withoutControls(request.prompt) };
-  const controls = readControls(request.prompt, "prompt");
-  const draft = async (seed: number, finished = 1) => {
-    const png = await studio.picture({ ...scene, seed, finished });
+  photo: string,
+): Planned {
+  const { n, prompt, quality, size, stream } = request;
+  const scene = { ...size, words: withoutControls(prompt) };
+  const controls = readControls(prompt, "prompt");
+  const draft = (nth: number, finished = 1) => {
+    const png = pictureOf({ ...scene, seed: `${photo}-${nth}`, finished });
     return { b64_json: png.toBase64() };
   };
   const shape = {
     ...{ background: "opaque", output_format: "png", quality },
-    size: `${scene.width}x${scene.height}`,
+    size: `${size.width}x${size.height}`,
   };
+  const time = Math.floor(wallNow() / 1_000);
   const usage = (pictures: number) =>
-    controls.isUsageMissing ? {} : { usage: usageOf(request, scene, pictures) };
+    controls.isUsageMissing ? {} : {
+      usage: usageOf(tokenize(prompt).length, scene, {
+        inputs: photo === "" ? 0 : 1,
+        outputs: pictures,
+      }),
+    };
   return {
     controls,
     answer: (pacing) => {
-      if (!request.stream) {
+      if (!stream) {
         const data: object[] = [];
-        const pictures = numbers(n)
-          .map(async (seed) => data.push(await draft(seed)));
-        const whole = { created: seconds(), data, ...shape, ...usage(n) };
-        return run.wholeAnswer(pacing, pictures, () => JSON.stringify(whole));
+        const pictures = numbers(n).map((nth) => data.push(draft(nth)));
+        const whole = { created: time, data, ...shape, ...usage(n) };
+        return wholeAnswer(pacing.run(pictures), () => JSON.stringify(whole));
       }
-      const rounds = partials + 1;
-      const events = numbers(n * rounds).map(async (step) => {
+      const rounds = request.partial_images + 1;
+      const events = numbers(n * rounds).map((step) => {
         const partial_image_index = step % rounds;
         const finished = (partial_image_index + 1) / rounds;
-        const picture = await draft(Math.floor(step / rounds), finished);
-        const members = { ...picture, created_at: seconds(), ...shape };
         const [name, more] = finished === 1
           ? ["completed", usage(1)] as const
           : ["partial_image", { partial_image_index }] as const;
-        return run.eventText(`${event}.${name}`, { ...members, ...more });
+        return eventText(`${event}.${name}`, {
+          ...draft(Math.floor(step / rounds), finished),
+          ...{ created_at: time, ...shape, ...more },
+        });
       });
-      return run.eventAnswer(pacing, pacing.run(events));
+      return eventAnswer(pacing.run(events));
     },
   };
 }
 
-function usageOf({ prompt }: ImageRequest, scene: Scene, pictures: number) {
-  const pictureTokens = Math.ceil(scene.width * scene.height / TOKEN_SIDE ** 2);
-  const text_tokens = tokenize(prompt).length;
-  const image_tokens = scene.photo === undefined ? 0 : pictureTokens;
+const numbers = (length: number) => Array.from({ length }).keys();
+
+function usageOf(
+  text_tokens: number,
+  { width, height }: Scene,
+  pictures: { inputs: number; outputs: number },
+) {
+  const pictureTokens = Math.ceil(width * height / TOKEN_SIDE ** 2);
+  const image_tokens = pictures.inputs * pictureTokens;
   const input_tokens = text_tokens + image_tokens;
-  const output_tokens = pictures * pictureTokens;
+  const output_tokens = pictures.outputs * pictureTokens;
   return {
     input_tokens,
     input_tokens_details: { text_tokens, image_tokens },

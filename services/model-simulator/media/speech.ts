@@ -1,22 +1,25 @@
 /** `POST /v1/audio/speech`: each character is a tone, so that length and melody follow the text. */
 import { Buffer } from "node:buffer";
+import { Mp3Encoder } from "@breezystack/lamejs";
 import { isJsonObject } from "@gateway/shared/process/error_text";
 import * as z from "zod";
-import { tokenize } from "../chat/language.ts";
+import { hashText, tokenize } from "../chat/language.ts";
+import { eventAnswer, eventText, type Planned } from "../serving/answer.ts";
 import {
   lengthen,
   readControls,
   withoutControls,
 } from "../serving/controls.ts";
 import { readMedia, type Received } from "../serving/fields.ts";
-import * as run from "../serving/run.ts";
-import { AUDIO_TYPES, encodeAudio, SAMPLE_RATE } from "./audio_encoder.ts";
 
-/** The lowest tone of each voice, in Hz. */
-const VOICES: Readonly<Record<string, number>> = {
-  ...{ alloy: 196, echo: 147, fable: 247, nova: 262, onyx: 110, shimmer: 330 },
-};
+const SAMPLE_RATE = 24_000;
+const SAMPLE_BYTES = 2;
+const MP3_KILOBITS_PER_SECOND = 64;
+const TYPES = { mp3: "audio/mpeg", wav: "audio/wav", pcm: "audio/pcm" };
 const INPUT_CHARS_MAX = 4_096;
+/** The lowest tone of a voice. */
+const HZ_MIN = 110;
+const HZ_MAX = 330;
 /** A pentatonic scale of two octaves: semitones that sound well in any order. */
 const SCALE = [0, 2, 4, 7, 9, 12, 14, 16, 19, 21];
 const CHAR_SECONDS = 0.07;
@@ -30,15 +33,17 @@ const schema = z.object({
   input: z.string().min(1).max(INPUT_CHARS_MAX),
   voice: z.preprocess(
     (voice) => isJsonObject(voice) ? voice.id : voice,
-    z.enum(Object.keys(VOICES)),
+    z.string().min(1),
   ),
-  response_format: z.enum(["mp3", "flac", "wav", "pcm"]).default("mp3"),
+  response_format: z.enum(["mp3", "wav", "pcm"]).default("mp3"),
   speed: z.number().min(0.25).max(4).default(1),
   stream_format: z.enum(["audio", "sse"]).default("audio"),
 });
 
+type Format = z.output<typeof schema>["response_format"];
+
 /** Plans the audio of an input. Throws an `HttpError` for an invalid request. */
-export function speech(received: Received): run.Planned {
+export function speech(received: Received): Planned {
   const request = readMedia("speech", schema, received);
   const { input, response_format: format, voice, speed } = request;
   const controls = readControls(input, "input");
@@ -46,31 +51,33 @@ export function speech(received: Received): run.Planned {
   const tokens = lengthen(said, controls);
   const charSamples = Math.round(SAMPLE_RATE * CHAR_SECONDS / speed);
   const samples = tokens.join("").length * charSamples;
+  const lowestHz = HZ_MIN + hashText(voice) % (HZ_MAX - HZ_MIN);
   const input_tokens = tokenize(input).length;
   const output_tokens = tokens.length;
   const total_tokens = input_tokens + output_tokens;
-  const usage = { input_tokens, output_tokens, total_tokens };
-  const done = controls.isUsageMissing ? {} : { usage };
+  const usage = controls.isUsageMissing
+    ? undefined
+    : { input_tokens, output_tokens, total_tokens };
   return {
     controls,
     answer: (pacing) => {
       const sounds = tokens.values()
-        .map((token) => soundOf(token, VOICES[voice] ?? 0, charSamples));
-      const pieces = encodeAudio(format, pacing.run(sounds), samples);
-      if (request.stream_format === "audio") {
-        const contentType = AUDIO_TYPES[format];
-        return { contentType, pieces: pacing.ending(pieces, () => "") };
-      }
-      const end = () => run.eventText("speech.audio.done", done);
-      return run.eventAnswer(pacing, eventsOf(pieces), end);
+        .map((token) => soundOf(token, lowestHz, charSamples));
+      const pieces = encode(format, pacing.run(sounds), samples);
+      return request.stream_format === "audio"
+        ? { contentType: TYPES[format], pieces }
+        : eventAnswer(
+          eventsOf(pieces),
+          () => eventText("speech.audio.done", { usage }),
+        );
     },
   };
 }
 
-async function* eventsOf(pieces: AsyncIterable<Uint8Array>) {
-  for await (const piece of pieces) {
-    const audio = Buffer.from(piece).toString("base64");
-    yield run.eventText("speech.audio.delta", { audio });
+async function* eventsOf(pieces: AsyncIterable<Uint8Array[]>) {
+  for await (const batch of pieces) {
+    const audio = Buffer.concat(batch).toString("base64");
+    yield [eventText("speech.audio.delta", { audio })];
   }
 }
 
@@ -90,4 +97,37 @@ function soundOf(token: string, lowestHz: number, charSamples: number) {
     }
   }
   return sound;
+}
+
+/** Encodes 16-bit mono audio while it is made. The header of a WAV file states `samples`, the total length. */
+async function* encode(
+  format: Format,
+  sounds: AsyncIterable<Int16Array<ArrayBuffer>[]>,
+  samples: number,
+): AsyncGenerator<Uint8Array[]> {
+  const mp3 = new Mp3Encoder(1, SAMPLE_RATE, MP3_KILOBITS_PER_SECOND);
+  if (format === "wav") yield [wavHead(samples)];
+  for await (const batch of sounds) {
+    yield batch.map((sound) =>
+      // The encoder returns signed bytes, whatever its types say.
+      new Uint8Array(format === "mp3" ? mp3.encodeBuffer(sound) : sound.buffer)
+    );
+  }
+  if (format === "mp3") yield [new Uint8Array(mp3.flush())];
+}
+
+/** The 44 bytes before the samples of a WAV file, whose size has 32 bits. */
+function wavHead(samples: number): Buffer {
+  const dataBytes = Math.min(samples * SAMPLE_BYTES, 0xffffffff - 36);
+  const byteRate = SAMPLE_RATE * SAMPLE_BYTES;
+  const head = Buffer.from("RIFF....WAVEfmt ....................data....");
+  head.writeUInt32LE(36 + dataBytes, 4);
+  // The length of this part; PCM; one channel; the rates; bytes and bits of a sample.
+  for (const [at, value] of [16, 0x1_0001, SAMPLE_RATE, byteRate].entries()) {
+    head.writeUInt32LE(value, 16 + 4 * at);
+  }
+  head.writeUInt16LE(SAMPLE_BYTES, 32);
+  head.writeUInt16LE(SAMPLE_BYTES * 8, 34);
+  head.writeUInt32LE(dataBytes, 40);
+  return head;
 }

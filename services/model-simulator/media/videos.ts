@@ -1,7 +1,8 @@
-/** `/v1/videos`: jobs in memory, which advance with time. */
+/** `/v1/videos`: jobs in memory, which advance with time. It has no list: the gateway keeps its own. */
 import type { WallNow } from "@gateway/shared/process/clock";
 import { newRequestId } from "@gateway/shared/process/ids";
 import * as z from "zod";
+import { type Planned, wholeAnswer } from "../serving/answer.ts";
 import {
   type Controls,
   readControls,
@@ -10,15 +11,13 @@ import {
 import { HttpError } from "../serving/errors.ts";
 import {
   checked,
+  MODEL_IDS,
   parseJson,
   readMedia,
   type Received,
 } from "../serving/fields.ts";
-import { MODEL_IDS } from "../serving/models.ts";
-import { type Planned, wholeAnswer } from "../serving/run.ts";
 import { photoField, photoOf, promptField, sizeOf } from "./images.ts";
-import type { Scene } from "./picture.ts";
-import type { Studio } from "./studio.ts";
+import { filmOf, pictureOf, type Scene } from "./picture.ts";
 
 /** The oldest job is forgotten for a new one. */
 const JOBS_MAX = 100;
@@ -39,19 +38,13 @@ const creation = z.object({
   input_reference: photoField.optional(),
 });
 const remixing = z.object({ prompt: promptField });
-const reading = z.object({
-  after: z.string().optional(),
-  limit: z.coerce.number().pipe(z.int().min(1).max(100)).default(20),
-  order: z.enum(["asc", "desc"]).default("desc"),
-  variant: z.enum(["video", "thumbnail"]).default("video"),
-});
-type Reading = z.output<typeof reading>;
+const variants = z.enum(["video", "thumbnail"]).nullable();
 
 interface Order {
   readonly prompt: string;
   readonly seconds: string;
-  readonly scene: Scene;
-  readonly remixed_from_video_id: string | null;
+  readonly scene: Omit<Scene, "words">;
+  readonly remixedFrom: string | null;
 }
 
 interface Job extends Order {
@@ -64,16 +57,14 @@ interface Job extends Order {
 export class Videos {
   readonly #jobs = new Map<string, Job>();
 
-  constructor(readonly now: WallNow, readonly studio: Studio) {}
+  constructor(readonly now: WallNow) {}
 
   /** Plans the answer to any request below `/v1/videos`. Rejects with an `HttpError` for a wrong one. */
   async plan(request: Request, received: Received): Promise<Planned> {
     const { pathname, searchParams } = new URL(request.url);
-    const query = checked(reading, Object.fromEntries(searchParams));
     const [id = "", action = ""] = pathname.split("/").slice(3);
     const what = `${request.method} ${id && ":id"} ${action}`.trim();
     if (what === "POST") return await this.#create(received);
-    if (what === "GET") return json(this.#list(query));
     const job = this.#jobs.get(id);
     if (job === undefined) {
       const message = `Video with id '${id.slice(0, 80)}' not found.`;
@@ -81,18 +72,21 @@ export class Videos {
     }
     switch (what) {
       case "GET :id":
-        return json(this.#wire(job));
-      case "GET :id content":
-        return await this.#content(job, query, request.headers);
+        return whole({}, () => this.#wire(job));
+      case "GET :id content": {
+        const variant = checked(variants, searchParams.get("variant"));
+        return await this.#content(job, variant, request.headers);
+      }
       case "DELETE :id":
         this.#jobs.delete(id);
-        return json({ id, object: "video.deleted", deleted: true });
+        return whole(
+          {},
+          () => ({ id, object: "video.deleted", deleted: true }),
+        );
       case "POST :id remix": {
         const { prompt } = checked(remixing, parseJson(received.text));
         const { seconds, scene } = job;
-        return this.#order({
-          ...{ prompt, seconds, scene, remixed_from_video_id: id },
-        });
+        return this.#order({ prompt, seconds, scene, remixedFrom: id });
       }
       default:
         throw new HttpError("Not Found", { status: 404 });
@@ -101,41 +95,24 @@ export class Videos {
 
   async #create(received: Received): Promise<Planned> {
     const request = readMedia("video", creation, received);
-    const { size, input_reference: given, ...order } = request;
-    const photo = given && { photo: await photoOf(given) };
-    const scene = { words: "", ...size, ...photo };
-    return this.#order({ ...order, scene, remixed_from_video_id: null });
+    const { size, input_reference: given, prompt, seconds } = request;
+    const seed = given === undefined ? "" : await photoOf(given);
+    const scene = { ...size, seed };
+    return this.#order({ prompt, seconds, scene, remixedFrom: null });
   }
 
   #order(order: Order): Planned {
     const controls = readControls(order.prompt, "prompt");
-    const words = withoutControls(order.prompt);
     // The fault is in the file.
     const { break: _, ...own } = controls;
-    const answer: Planned["answer"] = (pacing) => {
-      const job = {
-        ...{ ...order, controls, createdAtMs: this.now() },
-        id: `video_${newRequestId()}`,
-        scene: { ...order.scene, words },
-      };
-      this.#jobs.set(job.id, job);
+    return whole(own, () => {
+      const id = `video_${newRequestId()}`;
+      const job = { ...order, id, controls, createdAtMs: this.now() };
+      this.#jobs.set(id, job);
       const [oldest = ""] = this.#jobs.keys();
       if (this.#jobs.size > JOBS_MAX) this.#jobs.delete(oldest);
-      return wholeAnswer(pacing, [job], () => JSON.stringify(this.#wire(job)));
-    };
-    return { controls: own, answer };
-  }
-
-  #list({ after, limit, order }: Reading): object {
-    const jobs = [...this.#jobs.values()].map((job) => this.#wire(job));
-    if (order === "desc") jobs.reverse();
-    const start = jobs.findIndex(({ id }) => id === after) + 1;
-    const data = jobs.slice(start, start + limit);
-    return {
-      ...{ object: "list", data, has_more: start + limit < jobs.length },
-      first_id: data[0]?.id ?? null,
-      last_id: data.at(-1)?.id ?? null,
-    };
+      return this.#wire(job);
+    });
   }
 
   /** The object for clients, with every member that OpenAI has. */
@@ -154,31 +131,37 @@ export class Videos {
       completed_at: isOver ? created_at + videoSeconds : null,
       expires_at: null,
       size: `${scene.width}x${scene.height}`,
-      remixed_from_video_id: job.remixed_from_video_id,
+      remixed_from_video_id: job.remixedFrom,
       error: isOver && isVideoFailing ? FAILURE : null,
     };
   }
 
-  async #content(job: Job, { variant }: Reading, headers: Headers) {
-    const range = headers.get("range") ?? "";
+  async #content(
+    job: Job,
+    variant: z.output<typeof variants>,
+    headers: Headers,
+  ): Promise<Planned> {
     if (this.#wire(job).status !== "completed") {
       const message =
         "Video is not ready yet, use GET /v1/videos/{video_id} to check status.";
       throw new HttpError(message, { status: 404 });
     }
-    const { scene, seconds, controls } = job;
+    const scene = { ...job.scene, words: withoutControls(job.prompt) };
+    const range = headers.get("range") ?? "";
     if (variant === "thumbnail") {
-      const png = await this.studio.picture(scene);
-      return { controls: {}, answer: partOf(png, range, "image/png") };
+      const answer = partOf(pictureOf(scene), range, "image/png");
+      return { controls: {}, answer };
     }
-    job.film ??= this.studio.film(scene, Number(seconds));
-    return { controls, answer: partOf(await job.film, range, "video/mp4") };
+    job.film ??= filmOf(scene, Number(job.seconds));
+    const answer = partOf(await job.film, range, "video/mp4");
+    return { controls: job.controls, answer };
   }
 }
 
-function json(value: object): Planned {
-  const body = () => JSON.stringify(value);
-  return { controls: {}, answer: (pacing) => wholeAnswer(pacing, [], body) };
+/** The object that `make` returns when the answer is due. */
+function whole(controls: Controls, make: () => object): Planned {
+  const end = () => JSON.stringify(make());
+  return { controls, answer: (pacing) => wholeAnswer(pacing.run([0]), end) };
 }
 
 /** The part of a file that a `Range` names. */
@@ -196,19 +179,19 @@ function partOf(
   if (first >= end) {
     throw new HttpError("Range Not Satisfiable", { status: 416 });
   }
-  const pieces: Uint8Array<ArrayBuffer>[] = [];
-  for (let at = first; at < end; at += PIECE_BYTES) {
-    pieces.push(
-      new Uint8Array(file.slice(at, Math.min(end, at + PIECE_BYTES))),
-    );
-  }
+  const part = file.subarray(first, end);
+  const pieces = Array.from(
+    { length: Math.ceil(part.length / PIECE_BYTES) },
+    (_, nth) => part.subarray(nth * PIECE_BYTES, (nth + 1) * PIECE_BYTES),
+  );
   const headers = {
     "accept-ranges": "bytes",
-    "content-length": String(end - first),
+    "content-length": String(part.length),
     ...named && { "content-range": `bytes ${first}-${end - 1}/${size}` },
   };
+  const status = named ? 206 : 200;
   return (pacing) => ({
-    ...{ contentType, headers, status: named ? 206 : 200 },
-    pieces: pacing.ending(pacing.run(pieces), () => ""),
+    ...{ contentType, headers, status },
+    pieces: pacing.run(pieces),
   });
 }

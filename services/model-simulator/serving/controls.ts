@@ -7,16 +7,18 @@ export interface Pace {
   readonly tokensPerSecond: number;
 }
 
-export type Break = "fail" | "cut" | "stall" | "garbage";
+const BREAKS = ["fail", "cut", "stall", "garbage"] as const;
 
 /** A missing member means the default behaviour. */
-export interface Controls {
+export interface Controls extends Partial<Pace> {
   /** The text of the answer has exactly this many tokens. */
   readonly exactTokens?: number;
   /** The answer is an HTTP error of this status. */
   readonly errorStatus?: number;
-  readonly break?: { readonly type: Break; readonly afterTokens: number };
-  readonly pace?: Partial<Pace>;
+  readonly break?: {
+    readonly type: typeof BREAKS[number];
+    readonly afterTokens: number;
+  };
   readonly isUsageMissing?: boolean;
   /** How long the job of a video takes. */
   readonly videoSeconds?: number;
@@ -30,8 +32,6 @@ type Phrase = readonly [
   numberForm?: RegExp,
 ];
 
-const NUMBER = /\d{1,7}/;
-const BREAKS: readonly Break[] = ["fail", "cut", "stall", "garbage"];
 const PHRASES: readonly Phrase[] = [
   ["200 tokens", (exactTokens) => ({ exactTokens }), /\d{1,6}/],
   ["error 500", (errorStatus) => ({ errorStatus }), /[45]\d\d/],
@@ -39,10 +39,10 @@ const PHRASES: readonly Phrase[] = [
     `${type} after 5 tokens`,
     (afterTokens) => ({ break: { type, afterTokens } }),
   ]),
-  ["first token 2000 ms", (firstTokenMs) => ({ pace: { firstTokenMs } })],
+  ["first token 2000 ms", (firstTokenMs) => ({ firstTokenMs })],
   [
     "12.5 tokens per second",
-    (tokensPerSecond) => ({ pace: { tokensPerSecond } }),
+    (tokensPerSecond) => ({ tokensPerSecond }),
     /\d{1,7}(?:\.\d{1,3})?/,
   ],
   ["video takes 10 s", (videoSeconds) => ({ videoSeconds })],
@@ -51,7 +51,7 @@ const PHRASES: readonly Phrase[] = [
 ];
 
 /** The form of each phrase, and what it sets. */
-const FORMS = PHRASES.map(([example, set, { source } = NUMBER]) => {
+const FORMS = PHRASES.map(([example, set, { source } = /\d{1,7}/]) => {
   const form = example.replace(/[\d.]+/, `(${source})`);
   return [new RegExp(`^${form.replace("tokens", "tokens?")}$`), set] as const;
 });
@@ -62,15 +62,9 @@ const BRACKETS_MAX = 16;
 
 /** Reads phrases such as `[simulator: 200 tokens]`. Throws for an unknown one: a misspelled fault would test nothing. */
 export function readControls(text: string, param = "messages"): Controls {
-  const phrases = text.matchAll(BRACKET).take(BRACKETS_MAX)
-    .flatMap(([, inner = ""]) => inner.split(","));
-  let controls: Controls = {};
-  for (const phrase of phrases) {
-    const { pace, ...others } = controlOf(phrase, param);
-    controls = { ...controls, ...others };
-    if (pace) controls = { ...controls, pace: { ...controls.pace, ...pace } };
-  }
-  return controls;
+  return text.matchAll(BRACKET).take(BRACKETS_MAX)
+    .flatMap(([, inner = ""]) => inner.split(","))
+    .reduce((all, phrase) => ({ ...all, ...controlOf(phrase, param) }), {});
 }
 
 export function withoutControls(text: string): string {
@@ -90,7 +84,7 @@ function controlOf(phrase: string, param: string): Controls {
   const words = phrase.trim().replace(/\s+/g, " ").toLowerCase();
   for (const [form, set] of FORMS) {
     const found = form.exec(words);
-    if (found !== null) return set(Number(found[1] ?? 0));
+    if (found !== null) return set(Number(found[1]));
   }
   const known = PHRASES.map(([example]) => example).join("; ");
   throw new HttpError(

@@ -1,15 +1,13 @@
 import assert from "node:assert/strict";
-import { Buffer } from "node:buffer";
 import { startAsked } from "../ask_fixture.ts";
-import { bytesOf, startMedia } from "../media/ask_media_fixture.ts";
-import { encodeAudio } from "../media/audio_encoder.ts";
+import { bytesOf, recording, startMedia } from "../media/ask_media_fixture.ts";
 import { readControls, withoutControls } from "./controls.ts";
 import { HttpError } from "./errors.ts";
 
 Deno.test("readControls() reads phrases, several in one bracket or in many", () => {
   assert.deepEqual(
     readControls("Hi [simulator: 20 Tokens,  first token 5 ms] there"),
-    { exactTokens: 20, pace: { firstTokenMs: 5 } },
+    { exactTokens: 20, firstTokenMs: 5 },
   );
   assert.deepEqual(
     readControls("[simulator: cut after 3 tokens][simulator: usage missing]"),
@@ -36,12 +34,6 @@ Deno.test("an error on request has the status and body of a real server", async 
   }
 });
 
-async function* silence() {
-  yield await Promise.resolve(new Int16Array(2_400));
-}
-const chunks = await Array.fromAsync(encodeAudio("wav", silence(), 2_400));
-const file = new File([Buffer.concat(chunks)], "memo.wav");
-
 /** A request of each kind, with a phrase for the simulator. */
 const KINDS = {
   "/chat/completions": (content: string, stream: boolean) => ({
@@ -61,7 +53,7 @@ const KINDS = {
     ...{ model: "simulated-image-1", size: "96x64", partial_images: 1, stream },
     ...{ prompt: `A fox ${phrase}` },
   }),
-  "/audio/transcriptions": (prompt: string, stream: boolean) => ({
+  "/audio/transcriptions": (prompt: string, stream: boolean, file: File) => ({
     ...{ model: "simulated-transcription-1", file, prompt, stream },
   }),
 };
@@ -85,8 +77,9 @@ const CASES: Case[] = [
 for (const [path, bodyOf] of Object.entries(KINDS)) {
   Deno.test(`${path} fails where it is asked to`, async () => {
     await using simulator = startMedia();
+    const file = await recording(simulator);
     for (const [phrase, stream, status, text, isCut] of CASES) {
-      const body = bodyOf(`[simulator: ${phrase}]`, stream);
+      const body = bodyOf(`[simulator: ${phrase}]`, stream, file);
       const response = await simulator.post(path, body);
       const received = await bytesOf(response);
       assert.deepEqual([response.status, received.isCut], [status, isCut]);
@@ -100,7 +93,7 @@ for (const [path, bodyOf] of Object.entries(KINDS)) {
       assert.equal(await simulator.seen.at(-1)?.ended, outcome);
     }
     for (const stream of [true, false]) {
-      const body = bodyOf("[simulator: usage missing]", stream);
+      const body = bodyOf("[simulator: usage missing]", stream, file);
       const { bytes } = await bytesOf(await simulator.post(path, body));
       assert.ok(!bytes.includes('"usage":{'));
     }

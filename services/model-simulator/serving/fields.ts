@@ -1,17 +1,29 @@
 /** Reads the fields of a request, from JSON or a form. Pure. */
-import { Buffer } from "node:buffer";
+import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { ApiError } from "@gateway/shared/openai/error";
 import { parseJsonBody } from "@gateway/shared/openai/json_body";
 import { requestFault } from "@gateway/shared/openai/request_fault";
 import * as z from "zod";
 import { HttpError } from "./errors.ts";
-import { checkModel, type Kind } from "./models.ts";
 
-/** The largest JSON body: somewhat more than the gateway accepts by default. */
-const JSON_BYTES_MAX = 32 * 1024 * 1024;
-/** The largest form: an image to edit has up to 50 MB. */
-const FORM_BYTES_MAX = 64 * 1024 * 1024;
-const FORM = /^multipart\/form-data\b/i;
+export const MODEL_IDS = {
+  chat: DEFAULT_MODEL_ID,
+  speech: "simulated-speech-1",
+  image: "simulated-image-1",
+  transcription: "simulated-transcription-1",
+  video: "simulated-video-1",
+} as const;
+
+/** Throws an {@link HttpError} unless a request names the model of its kind. */
+export function checkModel(model: string, kind: keyof typeof MODEL_IDS): void {
+  if (model === MODEL_IDS[kind]) return;
+  const name = model.slice(0, 200);
+  throw new HttpError(`The model \`${name}\` does not exist.`, {
+    status: 404,
+    param: "model",
+    code: "model_not_found",
+  });
+}
 
 const named = z.object({ model: z.string() });
 const anyObject = z.record(z.string(), z.unknown());
@@ -24,47 +36,32 @@ export interface Received {
   readonly form?: Fields;
 }
 
-/** Reads a body. Throws an {@link HttpError} if it is too large or a broken form. */
+/** Reads a body. Throws an {@link HttpError} if it is a broken form. */
 export async function receive(request: Request): Promise<Received> {
   const contentType = request.headers.get("content-type") ?? "";
-  if (!FORM.test(contentType)) {
-    return { text: (await bytesOf(request, JSON_BYTES_MAX)).toString() };
+  if (!/^multipart\/form-data\b/i.test(contentType)) {
+    return { text: await request.text() };
   }
-  const bytes = await bytesOf(request, FORM_BYTES_MAX);
-  const headers = { "content-type": contentType };
-  const form = await new Response(bytes, { headers }).formData()
-    .catch(() => {
-      throw new HttpError("The form is not valid.");
-    });
-  const fields = fieldsOf(form);
+  const form = await request.formData().then(fieldsOf, () => {
+    throw new HttpError("The form is not valid.");
+  });
   const text = JSON.stringify(
-    fields,
+    form,
     (_, value: unknown) => value instanceof File ? value.name : value,
   );
-  return { text, form: fields };
-}
-
-async function bytesOf(request: Request, max: number) {
-  const chunks: Uint8Array[] = [];
-  let size = 0;
-  for await (const chunk of request.body ?? []) {
-    size += chunk.length;
-    if (size > max) {
-      throw new HttpError("The request is too large.", { status: 413 });
-    }
-    chunks.push(chunk);
-  }
-  return Buffer.concat(chunks);
+  return { text, form };
 }
 
 /** A name that occurs twice or ends with `[]` has a list. */
 function fieldsOf(form: FormData): Fields {
-  const names = [...new Set(form.keys())];
-  return Object.fromEntries(names.map((name) => {
-    const [first, ...rest] = form.getAll(name);
-    const isList = name.endsWith("[]") || rest.length > 0;
-    return [name.replace(/\[\]$/, ""), isList ? [first, ...rest] : first];
-  }));
+  const names = new Set(form.keys());
+  return Object.fromEntries(
+    names.values().map((name) => {
+      const [first, ...rest] = form.getAll(name);
+      const isList = name.endsWith("[]") || rest.length > 0;
+      return [name.replace(/\[\]$/, ""), isList ? [first, ...rest] : first];
+    }),
+  );
 }
 
 export const flag = z.preprocess(
@@ -94,13 +91,13 @@ export function checked<Schema extends z.ZodType>(
 
 /** Null means absent. Throws an {@link HttpError} for another kind's model, or that names the first mistake. */
 export function readMedia<Schema extends z.ZodType>(
-  kind: Kind,
+  kind: keyof typeof MODEL_IDS,
   schema: Schema,
   { text, form }: Received,
 ): z.output<Schema> {
   const given = Object.entries(form ?? checked(anyObject, parseJson(text)))
     .filter(([, value]) => value !== null);
   const fields = Object.fromEntries(given);
-  checkModel(checked(named, fields), kind);
+  checkModel(checked(named, fields).model, kind);
   return checked(schema, fields);
 }

@@ -19,7 +19,7 @@ const SCAN_MAX = 5_000;
 /** Not 0-0: Redis refuses a range that ends before it. */
 const STREAM_ID = /^(?!0+-0+$)\d{1,15}-\d{1,10}$/;
 
-/** Actions, as `thing.happened`. Lists are filtered by the part before the dot. */
+/** Lists are filtered by the part before the dot. */
 export type AuditAction =
   | `key.${"created" | "edited" | "disabled" | "enabled" | "deleted"}`
   | `key.${"rotated" | "stop_requested"}`
@@ -54,7 +54,7 @@ const stored = z.object({
 type Fields = z.output<typeof stored>;
 
 /** An entry to write. It never has a key value or its hash. */
-export type AuditEntry = Actor & { action: AuditAction } & Partial<Fields>;
+type AuditEntry = Actor & { action: AuditAction } & Partial<Fields>;
 
 export type AuditRow = ReturnType<typeof decode>;
 
@@ -113,11 +113,17 @@ export function createAuditLog(redis: RedisLink) {
 
     /** The whole log as a file, page by page to bound memory. */
     async *csv(ownerId: string, action: string): AsyncGenerator<string> {
-      yield AUDIT_CSV_HEAD;
+      const names = "time,action,by,ip,key_id,key,description,detail";
+      yield csvHead(names.split(","));
       const query = { action, keyId: "", rows: BATCH };
       for (let before: string | null = ""; before !== null;) {
         const { rows, next } = await log.read(ownerId, { ...query, before });
-        yield rows.map(auditCsvLine).join("");
+        yield rows.map(({ timeMs, by, ip, ...row }) => {
+          const when = new Date(timeMs).toISOString();
+          const { keyId, hint, description, detail } = row;
+          const about = [keyId, hint, description, detail];
+          return csvLine([when, row.action, by, ip, ...about]);
+        }).join("");
         before = next;
       }
     },
@@ -131,15 +137,4 @@ function decode(reply: unknown) {
   const id = asText(idReply);
   const fields = stored.parse(asFields(flat));
   return { id, timeMs: Number(id.split("-")[0]), ...fields };
-}
-
-export const AUDIT_CSV_HEAD: string = csvHead(
-  "time,action,by,ip,key_id,key,description,detail".split(","),
-);
-
-export function auditCsvLine(
-  { timeMs, action, by, ip, keyId, hint, description, detail }: AuditRow,
-): string {
-  const time = new Date(timeMs).toISOString();
-  return csvLine([time, action, by, ip, keyId, hint, description, detail]);
 }

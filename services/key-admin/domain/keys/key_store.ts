@@ -69,13 +69,8 @@ export interface Target extends Origin {
   version: number | null;
 }
 
-const refusal = z.enum(
-  ["not_found", "changed", "too_many", "already_made", "not_rotatable"],
-);
-type Refusal = z.infer<typeof refusal>;
-
 /** Why nothing was changed, as users read it. */
-const REFUSALS: Readonly<Record<Refusal, string>> = {
+const REFUSALS = {
   not_found:
     "This key does not exist. If it was deleted, the audit log says when and by whom",
   changed:
@@ -87,6 +82,10 @@ const REFUSALS: Readonly<Record<Refusal, string>> = {
   not_rotatable:
     "Only an enabled key that has not expired can be rotated. Enable it or move its expiry first, or create a new key",
 };
+type Refusal = keyof typeof REFUSALS;
+const refusal = z.custom<Refusal>((text) =>
+  Object.hasOwn(REFUSALS, String(text))
+);
 
 export class KeyRefused extends Error {
   override name = "KeyRefused";
@@ -184,10 +183,8 @@ export function createKeyStore(
     nowMs = 0,
   ): Promise<void> {
     const plan = {
-      steps,
-      nowMs: String(nowMs),
+      ...{ steps, nowMs: String(nowMs), auditMax: AUDIT_ENTRIES_MAX },
       keysMax: KEY_LIMITS.keysPerOwnerMax,
-      auditMax: AUDIT_ENTRIES_MAX,
       ...once !== undefined && { once: ONCE_SECONDS },
     };
     const keys = [
@@ -216,15 +213,11 @@ export function createKeyStore(
     const value = mintValue?.(id) ?? mintKey(randomBytes);
     const key: KeyRecord = {
       ...settings,
-      id,
-      ownerId: origin.ownerId,
-      state: "enabled",
-      hint: keyHint(value),
-      hash: hashKeyValue(value),
+      ...{ id, ownerId: origin.ownerId, state: "enabled", version: 1 },
+      ...{ hint: keyHint(value), hash: hashKeyValue(value) },
       createdAtMs: nowMs,
       replaces: retired ? [retired.old.id, retired.old.hint] : null,
       replacedBy: null,
-      version: 1,
     };
     const lookup = hashKey(key.hash);
     const untilMs = mintValue && key.expiresAtMs;
@@ -268,9 +261,8 @@ export function createKeyStore(
 
   /** The time by Redis' clock, which decides when keys expire. */
   async function redisTimeMs(): Promise<number> {
-    const time = asTexts(await redis.command(["TIME"]));
-    const [seconds = 0, micros = 0] = time.map(Number);
-    return seconds * 1_000 + Math.floor(micros / 1_000);
+    const [seconds, micros] = asTexts(await redis.command(["TIME"]));
+    return Number(seconds) * 1_000 + Math.floor(Number(micros) / 1_000);
   }
 
   const store = {
@@ -290,9 +282,8 @@ export function createKeyStore(
     /** Those of the ids that are keys of the owner. */
     async present(ownerId: string, ids: Iterable<string>) {
       const reads = Array.from(new Set(ids), (id) => store.get(ownerId, id));
-      return new Set(
-        (await Promise.all(reads)).flatMap((key) => key?.id ?? []),
-      );
+      const found = await Promise.all(reads);
+      return new Set(found.flatMap((key) => key?.id ?? []));
     },
 
     list: (ownerId: string, query: PageQuery) =>

@@ -5,7 +5,7 @@ import {
   type Limits,
 } from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/limits";
-import { type ConfigOf, integer } from "@gateway/shared/process/env";
+import { integer } from "@gateway/shared/process/env";
 import { clip, didYouMean } from "@gateway/shared/process/error_text";
 import { z } from "zod";
 
@@ -15,27 +15,22 @@ export type KeySettings = Pick<
   "description" | "scopes" | "models" | "limits" | "expiresAtMs"
 >;
 
-/** The unit of each limit, its largest value (exact in Lua, readable in a table), and the ending of its variables' names. */
 const FEW_MAX = 1_000_000;
-const REQUESTS = { unit: "requests", max: FEW_MAX } as const;
 const MANY_MAX = 1_000_000_000_000;
-const TOKENS = { unit: "tokens", max: MANY_MAX } as const;
-const SECONDS = { unit: "seconds", max: MANY_MAX } as const;
-const LIMITS = {
-  requestsPerMinute: { ...REQUESTS, variable: "REQUESTS_PER_MINUTE" },
-  tokensPerMinute: { ...TOKENS, variable: "TOKENS_PER_MINUTE" },
-  tokensPerDay: { ...TOKENS, variable: "TOKENS_PER_DAY" },
-  concurrency: { ...REQUESTS, variable: "CONCURRENCY" },
-  imagesPerDay: { unit: "images", max: MANY_MAX, variable: "IMAGES_PER_DAY" },
-  charactersPerDay: {
-    unit: "characters",
-    max: MANY_MAX,
-    variable: "CHARACTERS_PER_DAY",
-  },
-  audioSecondsPerDay: { ...SECONDS, variable: "AUDIO_SECONDS_PER_DAY" },
-  videoSecondsPerDay: { ...SECONDS, variable: "VIDEO_SECONDS_PER_DAY" },
-  videoJobs: { unit: "videos", max: FEW_MAX, variable: "VIDEO_JOBS" },
-} as const;
+/** The unit of each limit, its largest value (exact in Lua, readable in a table), and what it is in words. */
+export const LIMITS: Readonly<
+  Record<keyof Limits, readonly [unit: string, max: number, words: string]>
+> = {
+  requestsPerMinute: ["requests", FEW_MAX, "requests per minute"],
+  tokensPerMinute: ["tokens", MANY_MAX, "tokens per minute"],
+  tokensPerDay: ["tokens", MANY_MAX, "tokens per UTC day"],
+  concurrency: ["requests", FEW_MAX, "requests at the same time"],
+  imagesPerDay: ["images", MANY_MAX, "images per UTC day"],
+  charactersPerDay: ["characters", MANY_MAX, "characters spoken per UTC day"],
+  audioSecondsPerDay: ["seconds", MANY_MAX, "seconds transcribed per UTC day"],
+  videoSecondsPerDay: ["seconds", MANY_MAX, "seconds of video per UTC day"],
+  videoJobs: ["videos", FEW_MAX, "videos at the same time"],
+};
 type LimitName = keyof Limits;
 
 /** A key that needs more may use all. */
@@ -132,7 +127,7 @@ export const limitsOf = <T>(
 export const LIMIT_NAMES = Object.values(limitsOf((name) => name));
 /** Those on images, speech, recordings and videos. */
 export const MEDIA_LIMITS = LIMIT_NAMES.filter((name) =>
-  !/^(requests|tokens)$/.test(LIMITS[name].unit)
+  !/^(requests|tokens)$/.test(LIMITS[name][0])
 );
 
 /** The words of a limit's name: `limitWords("tokensPerDay", "_")` is `tokens_per_day`. */
@@ -141,7 +136,7 @@ export const limitWords = (name: string, separator: string): string =>
 
 /** Empty is no limit, like 0. */
 const limit = (name: LimitName) => {
-  const { max } = LIMITS[name];
+  const [, max] = LIMITS[name];
   const most = max.toLocaleString("en");
   const tooMuch = `At most ${most}; 0 means no limit`;
   return z.string().trim()
@@ -172,42 +167,26 @@ export interface DefaultLimits {
   owner: Limits;
 }
 
-function variable(whose: string, name: LimitName) {
-  const { unit, max } = LIMITS[name];
-  const what = name === "concurrency" || name === "videoJobs"
-    ? `${unit} at the same time`
-    : limitWords(name, " ");
-  return integer(unit, { min: 0, max }).default(0)
-    .describe(`Default limit of ${whose}: ${what}; 0 for none`);
-}
-const OF_KEY = limitsOf((name) => variable("a new key", name));
-const OF_OWNER = limitsOf((name) => variable("all keys of a new owner", name));
+const nameOf = (prefix: string, name: LimitName) =>
+  `${prefix}_${limitWords(name, "_").toUpperCase()}`;
 
-/** The variables behind {@link DefaultLimits}. The command line reads them too. */
+const variablesOf = (prefix: string, whose: string) =>
+  Object.fromEntries(LIMIT_NAMES.map((name) => {
+    const [unit, max, words] = LIMITS[name];
+    const meaning = `Default limit of ${whose}: ${words}; 0 for none`;
+    const variable = integer(unit, { min: 0, max }).default(0);
+    return [nameOf(prefix, name), variable.describe(meaning)];
+  }));
+
+/** The variables behind {@link DefaultLimits}: `KEY_REQUESTS_PER_MINUTE` and so on. */
 export const LIMIT_VARIABLES = {
-  KEY_REQUESTS_PER_MINUTE: OF_KEY.requestsPerMinute,
-  KEY_TOKENS_PER_MINUTE: OF_KEY.tokensPerMinute,
-  KEY_TOKENS_PER_DAY: OF_KEY.tokensPerDay,
-  KEY_CONCURRENCY: OF_KEY.concurrency,
-  KEY_IMAGES_PER_DAY: OF_KEY.imagesPerDay,
-  KEY_CHARACTERS_PER_DAY: OF_KEY.charactersPerDay,
-  KEY_AUDIO_SECONDS_PER_DAY: OF_KEY.audioSecondsPerDay,
-  KEY_VIDEO_SECONDS_PER_DAY: OF_KEY.videoSecondsPerDay,
-  KEY_VIDEO_JOBS: OF_KEY.videoJobs,
-  OWNER_REQUESTS_PER_MINUTE: OF_OWNER.requestsPerMinute,
-  OWNER_TOKENS_PER_MINUTE: OF_OWNER.tokensPerMinute,
-  OWNER_TOKENS_PER_DAY: OF_OWNER.tokensPerDay,
-  OWNER_CONCURRENCY: OF_OWNER.concurrency,
-  OWNER_IMAGES_PER_DAY: OF_OWNER.imagesPerDay,
-  OWNER_CHARACTERS_PER_DAY: OF_OWNER.charactersPerDay,
-  OWNER_AUDIO_SECONDS_PER_DAY: OF_OWNER.audioSecondsPerDay,
-  OWNER_VIDEO_SECONDS_PER_DAY: OF_OWNER.videoSecondsPerDay,
-  OWNER_VIDEO_JOBS: OF_OWNER.videoJobs,
+  ...variablesOf("KEY", "a new key"),
+  ...variablesOf("OWNER", "all keys of a new owner"),
 };
 
 export const defaultLimitsOf = (
-  env: ConfigOf<typeof LIMIT_VARIABLES>,
+  env: Readonly<Record<string, unknown>>,
 ): DefaultLimits => ({
-  key: limitsOf((name) => env[`KEY_${LIMITS[name].variable}`]),
-  owner: limitsOf((name) => env[`OWNER_${LIMITS[name].variable}`]),
+  key: limitsOf((name) => Number(env[nameOf("KEY", name)])),
+  owner: limitsOf((name) => Number(env[nameOf("OWNER", name)])),
 });

@@ -1,8 +1,6 @@
 import {
-  type FailedRequest,
   failedRequestSchema,
   FAILURE_REASONS,
-  type FailureReason,
 } from "@gateway/shared/keys/failed_requests";
 import {
   LIMITER_FIELDS,
@@ -11,7 +9,6 @@ import {
   USAGE_UNITS,
   usageDay,
   usageHour,
-  type UsageUnit,
 } from "@gateway/shared/keys/limiter_state";
 import {
   failedKey,
@@ -33,7 +30,8 @@ import { asList, asNumber, asTexts, readHash } from "../store/redis.ts";
 export const MAIN_COUNTS = [
   ...["requests", "failed", "refused", "inputTokens", "outputTokens"] as const,
 ];
-export type CountName = typeof MAIN_COUNTS[number] | UsageUnit | FailureReason;
+export const COUNTS = [...MAIN_COUNTS, ...USAGE_UNITS, ...FAILURE_REASONS];
+type CountName = typeof COUNTS[number];
 
 export type Counts = { [Name in CountName]?: number };
 
@@ -76,50 +74,56 @@ export async function readUsage(
   const total: Counts = {};
   /** By model; empty: a model that does not exist, or counted by an earlier version. */
   const models = new Map<string, Counts>();
-  const isHourly = bucketMs === HOUR_MS;
   const days = Map.groupBy(buckets, ({ startMs }) => usageDay(startMs));
-  await Promise.all([...days].map(async ([day, ofDay]) => {
-    for (const tally of await readDay(redis, { ownerId, keyId }, day)) {
-      const bucket = ofDay.find(({ startMs }) =>
-        !isHourly || usageHour(startMs) === tally.hour
-      );
-      if (bucket === undefined) continue;
-      const ofModel = models.get(tally.model) ?? {};
-      models.set(tally.model, ofModel);
-      for (const counts of [bucket, total, ofModel]) add(counts, tally);
-    }
-  }));
+  const rows = await readRows(redis, { ownerId, keyId }, [...days.keys()]);
+  for (const { day, hour, model, counts } of rows.values()) {
+    const bucket = days.get(day)?.find(({ startMs }) =>
+      bucketMs !== HOUR_MS || usageHour(startMs) === hour
+    );
+    if (bucket === undefined) continue;
+    const ofModel = models.get(model) ?? {};
+    models.set(model, ofModel);
+    for (const sum of [bucket, total, ofModel]) add(sum, counts);
+  }
   return { range, buckets, total, models };
 }
 
-export interface Tally {
+function add(sum: Counts, counts: Counts): void {
+  for (const name of COUNTS) sum[name] = (sum[name] ?? 0) + (counts[name] ?? 0);
+}
+
+/** What was counted in an hour of a UTC day of requests for a model. */
+export interface UsageRow {
+  day: string;
   hour: string;
   model: string;
-  name: CountName;
-  count: number;
+  counts: Counts;
 }
 
-export function add(sum: Counts, { name, count }: Tally): void {
-  sum[name] = (sum[name] ?? 0) + count;
-}
-
-/** The counters of a UTC day, of a key or of all keys of the owner. */
-export async function readDay(
+/** The counters of these days by day, hour and model, of a key or of all keys of the owner. */
+export async function readRows(
   redis: RedisLink,
   { ownerId, keyId }: { ownerId: string; keyId: string | null },
-  day: string,
-): Promise<Tally[]> {
-  const key = keyId === null
-    ? ownerUsageKey(ownerId, day)
-    : usageKey({ ownerId, keyId }, day);
-  const fields = Object.entries(await readHash(redis, key) ?? {});
-  return fields.flatMap(([field, count]) => {
-    const { hour, counter, model } = parseUsageField(field);
-    const name = NAME_OF_COUNTER.get(counter);
-    // An edge of a later version may count more.
-    if (name === undefined) return [];
-    return [{ hour, model, name, count: asNumber(count) }];
-  });
+  days: readonly string[],
+): Promise<Map<string, UsageRow>> {
+  const rows = new Map<string, UsageRow>();
+  await Promise.all(days.map(async (day) => {
+    const key = keyId === null
+      ? ownerUsageKey(ownerId, day)
+      : usageKey({ ownerId, keyId }, day);
+    const fields = Object.entries(await readHash(redis, key) ?? {});
+    for (const [field, count] of fields) {
+      const { hour, counter, model } = parseUsageField(field);
+      const name = NAME_OF_COUNTER.get(counter);
+      // An edge of a later version may count more.
+      if (name === undefined) continue;
+      const at = `${day} ${hour} ${model}`;
+      const row = rows.get(at) ?? { day, hour, model, counts: {} };
+      row.counts[name] = asNumber(count);
+      rows.set(at, row);
+    }
+  }));
+  return rows;
 }
 
 const NAME_OF_COUNTER: ReadonlyMap<string, CountName> = new Map([
@@ -135,9 +139,9 @@ const NAME_OF_COUNTER: ReadonlyMap<string, CountName> = new Map([
 /** The last requests of a key that were refused or failed, newest first. */
 export async function readFailed(
   redis: RedisLink,
-  { ownerId, id }: Pick<KeyRecord, "ownerId" | "id">,
-): Promise<FailedRequest[]> {
-  const key = failedKey({ ownerId, keyId: id });
+  { ownerId, id: keyId }: Pick<KeyRecord, "ownerId" | "id">,
+) {
+  const key = failedKey({ ownerId, keyId });
   const entries = asTexts(await redis.command(["LRANGE", key, "0", "-1"]));
   return entries.map((text) => failedRequestSchema.parse(JSON.parse(text)))
     .sort((a, b) => b.timeMs - a.timeMs);

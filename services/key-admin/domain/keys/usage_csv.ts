@@ -1,35 +1,18 @@
-import { FAILURE_REASONS } from "@gateway/shared/keys/failed_requests";
-import {
-  USAGE_DAYS_KEPT,
-  USAGE_UNITS,
-} from "@gateway/shared/keys/limiter_state";
+import { USAGE_DAYS_KEPT } from "@gateway/shared/keys/limiter_state";
 import { KEY_FIELDS, type KeyRecord } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { csvHead, csvLine } from "../store/csv.ts";
 import { keysFrom } from "./key_page.ts";
 import { limitWords } from "./settings.ts";
-import { add, type Counts, lastDays, MAIN_COUNTS, readDay } from "./usage.ts";
-
-/** Usage as a file for spreadsheets: a line for each hour, key and model. */
+import { COUNTS, lastDays, readRows, type UsageRow } from "./usage.ts";
 
 const BATCH = 500;
 
-const COUNTS = [...MAIN_COUNTS, ...USAGE_UNITS, ...FAILURE_REASONS];
-
-interface Row {
-  day: string;
-  hour: string;
-  model: string;
-  counts: Counts;
-}
-
-type Rows = Map<string, Row>;
-type KeyCells = readonly [id: string, hint: string, description: string];
-
 /**
- * The lines of one key, or of all keys of an owner when `key` is null, over all days
- * that are kept. What belongs to keys that were deleted, or to "Try it", comes last without
- * names. In bounded memory: key by key.
+ * Usage as a file for spreadsheets: a line for each hour, key and model, of one key or,
+ * when `key` is null, of all keys of an owner, over all days that are kept. What belongs
+ * to keys that were deleted, or to "Try it", comes last without names. In bounded
+ * memory: key by key.
  */
 export async function* usageCsv(
   redis: RedisLink,
@@ -42,51 +25,32 @@ export async function* usageCsv(
     ...COUNTS.map((name) => limitWords(name, "_")),
   ]);
   const days = lastDays(USAGE_DAYS_KEPT, nowMs);
+  const keyId = key?.id ?? null;
+  const all = await readRows(redis, { ownerId, keyId }, days);
   if (key !== null) {
-    const { id: keyId, hint, description } = key;
-    const rows = await readRows(redis, { ownerId, keyId }, days);
-    return yield linesOf(rows, [keyId, hint, description]);
+    return yield linesOf(all, [key.id, key.hint, key.description]);
   }
-  const all = await readRows(redis, { ownerId, keyId: null }, days);
-  const used = new Set([...all.values()].map(({ day }) => day));
+  const used = new Set(Array.from(all.values(), ({ day }) => day));
   for await (const { keyId, fields } of keysFrom(redis, ownerId, 0, BATCH)) {
     const rows = await readRows(redis, { ownerId, keyId }, [...used]);
-    for (const [name, { counts }] of rows) subtract(all.get(name), counts);
-    const { hint, description } = KEY_FIELDS;
-    const names = [fields[hint] ?? "", fields[description] ?? ""] as const;
-    yield linesOf(rows, [keyId, ...names]);
+    for (const [at, { counts }] of rows) {
+      const left = all.get(at)?.counts ?? {};
+      for (const name of COUNTS) {
+        // More may have been counted since the sum was read.
+        left[name] = Math.max(0, (left[name] ?? 0) - (counts[name] ?? 0));
+      }
+    }
+    const { [KEY_FIELDS.hint]: hint, [KEY_FIELDS.description]: text } = fields;
+    yield linesOf(rows, [keyId, hint ?? "", text ?? ""]);
   }
   yield linesOf(all, ["", "", "deleted keys and Try it"]);
 }
 
-async function readRows(
-  redis: RedisLink,
-  of: { ownerId: string; keyId: string | null },
-  days: readonly string[],
-): Promise<Rows> {
-  const rows: Rows = new Map();
-  await Promise.all(days.map(async (day) => {
-    for (const tally of await readDay(redis, of, day)) {
-      const { hour, model } = tally;
-      const name = `${day} ${hour} ${model}`;
-      const row = rows.get(name) ?? { day, hour, model, counts: {} };
-      rows.set(name, row);
-      add(row.counts, tally);
-    }
-  }));
-  return rows;
-}
-
-/** A request may have been counted since the sum was read: nothing becomes negative. */
-function subtract(row: Row | undefined, counts: Counts): void {
-  for (const name of COUNTS) {
-    const left = (row?.counts[name] ?? 0) - (counts[name] ?? 0);
-    if (row !== undefined) row.counts[name] = Math.max(0, left);
-  }
-}
-
 /** Oldest first, without hours in which nothing is left. */
-function linesOf(rows: Rows, names: KeyCells): string {
+function linesOf(
+  rows: ReadonlyMap<string, UsageRow>,
+  names: readonly [id: string, hint: string, description: string],
+): string {
   const sorted = [...rows].sort(([a], [b]) => a < b ? -1 : 1);
   return sorted.map(([, { day, hour, model, counts }]) => {
     const numbers = COUNTS.map((name) => counts[name] ?? 0);

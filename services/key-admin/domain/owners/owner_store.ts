@@ -5,7 +5,6 @@ import {
   type Limits,
   ownerLimitsKey,
 } from "@gateway/shared/keys/record";
-import type { RandomBytes } from "@gateway/shared/process/ids";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { defineScript } from "@gateway/shared/redis/script";
 import { z } from "zod";
@@ -46,34 +45,37 @@ export interface Identity {
   email: string;
 }
 
+const time = z.coerce.number();
+/** An account as it is stored, except for its recovery codes. */
 const stored = z.object({
+  /** Empty: the first owner before set-up. */
   email: z.string().default(""),
-  created_at: z.coerce.number().default(0),
+  created_at: time.default(0),
+  /** argon2id string; null: cannot sign in with a password (yet). */
   password: z.string().nullable().default(null),
+  /** Secret of the authenticator app; null: no second factor. */
   totp: z.string().nullable().default(null),
-  signed_in_at: z.coerce.number().nullable().default(null),
-  /** When an operator removed the second factor, and who it was: `1763800000000 op@example.org`. */
+  /** Null: never, or before this was recorded. */
+  signed_in_at: time.nullable().default(null),
+  /** When an operator removed the second factor, and who it was, until the owner has seen it: `1763800000000 op@example.org`. */
   factor_removed: z.string().default(""),
+}).transform(({ email, created_at, password, totp, ...rest }) => {
+  const [, atMs, by = ""] = /^(\d+) (.*)$/.exec(rest.factor_removed) ?? [];
+  return {
+    ...{ email, createdAtMs: created_at },
+    ...{ passwordHash: password, totpSecret: totp },
+    signedInAtMs: rest.signed_in_at,
+    hasSignedIn: password !== null || rest.signed_in_at !== null,
+    factorRemoved: atMs === undefined ? null : { atMs: Number(atMs), by },
+  };
 });
 
-export interface Account {
+export interface Account extends z.output<typeof stored> {
   ownerId: string;
-  /** Empty: the first owner before set-up. */
-  email: string;
-  createdAtMs: number;
-  /** argon2id string; null: cannot sign in with a password (yet). */
-  passwordHash: string | null;
-  /** Secret of the authenticator app; null: no second factor. */
-  totpSecret: string | null;
   recoveryCodesLeft: number;
-  /** Null: never, or before this was recorded. */
-  signedInAtMs: number | null;
-  /** An operator removed the second factor, and the owner has not dismissed the notice. */
-  factorRemoved: { atMs: number; by: string } | null;
   /** Cannot sign in, and every request with one of the keys is refused. */
   isDisabled: boolean;
   isOperator: boolean;
-  hasSignedIn: boolean;
 }
 
 export const readEmail = async (redis: RedisLink, ownerId: string) =>
@@ -123,15 +125,14 @@ export function createOwnerStore(
   async function make(pointer: string, email: string): Promise<string> {
     const ownerId = mintOwnerId(randomBytes);
     const nowMs = String(now());
-    const account = accountKey(ownerId);
-    const limits = ownerLimitsKey(ownerId);
-    const fields = ["email", email, "created_at", nowMs];
-    await writer.command(["HSET", account, ...fields]);
-    const initial = encodeKey({ limits: defaultLimits.owner });
-    await writer.command(["HSET", limits, ...initial]);
+    const records = [
+      [accountKey(ownerId), "email", email, "created_at", nowMs],
+      [ownerLimitsKey(ownerId), ...encodeKey({ limits: defaultLimits.owner })],
+    ];
+    for (const record of records) await writer.command(["HSET", ...record]);
     const set = await writer.command(["SET", pointer, ownerId, "NX"]);
     if (set === null) {
-      for (const key of [account, limits]) await writer.command(["DEL", key]);
+      for (const [key = ""] of records) await writer.command(["DEL", key]);
       return asText(await writer.command(["GET", pointer]));
     }
     await write("ZADD", OWNERS_KEY, nowMs, ownerId);
@@ -176,21 +177,10 @@ export function createOwnerStore(
         redis.command(["HGET", ownerLimitsKey(ownerId), KEY_FIELDS.state]),
         redis.command(["ZSCORE", OPERATORS_KEY, ownerId]),
       ]);
-      if (fields === null) return null;
-      const { password, signed_in_at, ...rest } = stored.parse(fields);
-      const [, atMs, by = ""] = /^(\d+) (.*)$/.exec(rest.factor_removed) ?? [];
-      return {
-        ownerId,
-        email: rest.email,
-        createdAtMs: rest.created_at,
-        passwordHash: password,
-        totpSecret: rest.totp,
-        recoveryCodesLeft: recoveryFields(fields).length,
-        signedInAtMs: signed_in_at,
-        factorRemoved: atMs === undefined ? null : { atMs: Number(atMs), by },
-        isDisabled: state === "disabled",
-        isOperator: role !== null,
-        hasSignedIn: password !== null || signed_in_at !== null,
+      return fields && {
+        ...stored.parse(fields),
+        ...{ ownerId, recoveryCodesLeft: recoveryFields(fields).length },
+        ...{ isDisabled: state === "disabled", isOperator: role !== null },
       };
     },
 
@@ -221,9 +211,14 @@ export function createOwnerStore(
 
     /** Switches the second factor on and returns the recovery codes, which are shown once. */
     async enableTotp(ownerId: string, secret: string): Promise<string[]> {
+      /** `x4ZqA-9bTr0-…` */
       const codes = Array.from(
         { length: RECOVERY_CODES },
-        () => mintRecoveryCode(randomBytes),
+        () =>
+          randomBase62(RECOVERY_CHARS, randomBytes).replace(
+            /.{5}(?=.)/g,
+            "$&-",
+          ),
       );
       const fields = codes.flatMap((code) => [recoveryField(code), "1"]);
       await write("HSET", accountKey(ownerId), "totp", secret, ...fields);
@@ -275,10 +270,6 @@ export function createOwnerStore(
   };
   return store;
 }
-
-/** `x4ZqA-9bTr0-…` */
-const mintRecoveryCode = (randomBytes: RandomBytes): string =>
-  randomBase62(RECOVERY_CHARS, randomBytes).replace(/.{5}(?=.)/g, "$&-");
 
 const recoveryField = (code: string): string =>
   RECOVERY_FIELD + digest(`recovery ${code.replace(/[^0-9A-Za-z]/g, "")}`);

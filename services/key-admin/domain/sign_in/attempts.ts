@@ -2,7 +2,7 @@ import { siteOf } from "@gateway/shared/process/client_address";
 import type { RandomBytes } from "@gateway/shared/process/ids";
 import { defineScript } from "@gateway/shared/redis/script";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import { asNumber, asTextOrNull } from "../store/redis.ts";
+import { asNumber, asTextOrNull, readText } from "../store/redis.ts";
 import { digest, isSecret, mintSecret } from "../store/secret.ts";
 
 const attemptsKey = (name: string) => `try:${digest(name)}`;
@@ -96,8 +96,7 @@ export async function forgetFailures(redis: RedisLink, attempt: Attempt) {
 /** Where attempts are counted: for the account, or for a device that it signed in from. */
 async function countOf(redis: RedisLink, { email, device }: Attempt) {
   const isKnownDevice = isSecret(device) &&
-    await redis.command(["GET", knownDeviceKey(device)]) ===
-      digest(email);
+    await readText(redis, knownDeviceKey(device)) === digest(email);
   const scope = isKnownDevice ? `device ${device}` : `account ${email}`;
   return { name: attemptsKey(scope), isKnownDevice };
 }
@@ -109,10 +108,8 @@ export async function rememberDevice(
   email: string,
 ): Promise<string> {
   const device = mintSecret(randomBytes);
-  await redis.command([
-    ...["SET", knownDeviceKey(device), digest(email)],
-    ...["EX", String(DEVICE_SECONDS)],
-  ]);
+  const known = [knownDeviceKey(device), digest(email)];
+  await redis.command(["SET", ...known, "EX", String(DEVICE_SECONDS)]);
   return device;
 }
 

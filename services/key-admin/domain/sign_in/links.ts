@@ -2,18 +2,12 @@ import { z } from "zod";
 import { asTextOrNull, type StoreDeps } from "../store/redis.ts";
 import { digest, isSecret, mintSecret } from "../store/secret.ts";
 
-/** What a link lets its holder do, once, and for how long in seconds. */
+/** What a link lets its holder do, once, and for how long in seconds. Who opens one to set up becomes the first owner. */
 export const LINK_SECONDS = {
-  /** Become the first owner, with an address of their choice. For the person at the terminal. */
-  set_up: 15 * 60,
-  invite: 72 * 3_600,
-  reset: 3_600,
-} as const;
-
+  ...{ set_up: 15 * 60, invite: 72 * 3_600, reset: 3_600 },
+};
 export const LINK_TIMES = {
-  set_up: "15 minutes",
-  invite: "3 days",
-  reset: "1 hour",
+  ...{ set_up: "15 minutes", invite: "3 days", reset: "1 hour" },
 };
 
 const linkSchema = z.object({

@@ -64,16 +64,15 @@ export function createSessionStore(
     const session = stored.safeParse(fields).data;
     // It has ended, or an earlier version of this service stored it in a different form.
     if (session === undefined) return null;
-    const nowMs = now();
-    const isOver = nowMs - session.seenAtMs >= SESSION_LIMITS.idleMs ||
-      nowMs - session.createdAtMs >= SESSION_LIMITS.absoluteMs;
+    const isOver = now() - session.seenAtMs >= SESSION_LIMITS.idleMs ||
+      now() - session.createdAtMs >= SESSION_LIMITS.absoluteMs;
     return isOver ? null : { id, ...session };
   };
 
-  const idsOf = async (ownerId: string): Promise<string[]> =>
-    asTexts(
-      await redis.command(["ZREVRANGE", sessionsKey(ownerId), "0", "-1"]),
-    );
+  const idsOf = async (ownerId: string, most = 0) => {
+    const range = [sessionsKey(ownerId), "0", String(most - 1)];
+    return asTexts(await redis.command(["ZREVRANGE", ...range]));
+  };
 
   const store = {
     /** Starts a session and returns the value of its cookie. */
@@ -82,12 +81,8 @@ export function createSessionStore(
       const id = digest(cookie);
       const nowMs = now();
       await store.update(id, {
-        ownerId,
-        formToken: mintSecret(randomBytes),
-        createdAtMs: nowMs,
-        seenAtMs: nowMs,
-        checkedAtMs: nowMs,
-        ip,
+        ...{ ownerId, ip, formToken: mintSecret(randomBytes) },
+        ...{ createdAtMs: nowMs, seenAtMs: nowMs, checkedAtMs: nowMs },
         userAgent: userAgent.slice(0, USER_AGENT_CHARS_MAX),
       });
       const list = sessionsKey(ownerId);
@@ -115,7 +110,7 @@ export function createSessionStore(
 
     /** The sessions of an owner that have not ended, most recently used first. */
     async list(ownerId: string): Promise<Session[]> {
-      const ids = (await idsOf(ownerId)).slice(0, SESSIONS_SHOWN_MAX);
+      const ids = await idsOf(ownerId, SESSIONS_SHOWN_MAX);
       const sessions = await Promise.all(ids.map(read));
       return sessions.filter((session) => session !== null)
         .sort((a, b) => b.seenAtMs - a.seenAtMs);
@@ -140,12 +135,11 @@ export function createSessionStore(
       return isListed;
     },
 
-    /** Ends all sessions of the owner but one and returns how many. */
-    async endOthers(ownerId: string, sessionId: string | null) {
-      const ids = await idsOf(ownerId);
-      const others = ids.filter((id) => id !== sessionId);
-      for (const id of others) await store.end(ownerId, id);
-      return others.length;
+    /** Ends all sessions of the owner but one. */
+    async endOthers(ownerId: string, sessionId: string | null): Promise<void> {
+      for (const id of await idsOf(ownerId)) {
+        if (id !== sessionId) await store.end(ownerId, id);
+      }
     },
   };
   return store;

@@ -22,13 +22,6 @@ interface Credentials extends Attempt, Client {
   code: string;
 }
 
-/** The sign-in was refused. It deliberately has no reason, except for those who proved that the account is theirs. */
-interface NotAdmitted {
-  ok: false;
-  waitMs: number;
-  isDisabled?: boolean;
-}
-
 /** The cookies of a new session, and how many attempts had failed before it. */
 export type Admitted = Awaited<ReturnType<typeof admit>>;
 
@@ -40,21 +33,20 @@ export interface SignInDeps extends StoreDeps {
   log: Log;
 }
 
-/** Tries to sign an owner in. An unknown address, a wrong password and a wrong code look the same and take the same work. */
-export async function signIn(
-  deps: SignInDeps,
-  credentials: Credentials,
-): Promise<Admitted | NotAdmitted> {
+/**
+ * Tries to sign an owner in. An unknown address, a wrong password and a wrong code look
+ * the same and take the same work; only who proved that the account is theirs learns that
+ * it is disabled.
+ */
+export async function signIn(deps: SignInDeps, credentials: Credentials) {
   const { redis, owners, hasher, audit, log } = deps;
   const { ip, password } = credentials;
   const email = parseEmail(credentials.email) ?? "";
   const attempt = { ...credentials, email };
   const waitMs = await takeAttempt(redis, attempt);
-  if (waitMs > 0) return { ok: false, waitMs };
-  const ownerId = email === "" ? null : await owners.find(email);
-  const account = ownerId === null ? null : await owners.read(ownerId);
-  const stored = account?.passwordHash ?? null;
-  const isRight = await hasher.verify(stored, password);
+  if (waitMs > 0) return { ok: false as const, waitMs, isDisabled: false };
+  const account = await owners.read(await owners.find(email) ?? "");
+  const isRight = await hasher.verify(account?.passwordHash ?? null, password);
   const isProved = account !== null && isRight &&
     await checkCode(deps, account, credentials);
   if (isProved) {
@@ -63,13 +55,10 @@ export async function signIn(
       return await admit(deps, account, credentials, failedBefore);
     }
   }
-  const about = { clientAddress: ip, ownerId: account?.ownerId ?? null };
-  log.warn("sign_in_refused", about);
-  if (account !== null) {
-    const entry = { action: "session.refused", by: account.email, ip } as const;
-    await audit.add(account.ownerId, entry);
-  }
-  return { ok: false, waitMs: 0, isDisabled: isProved };
+  const { ownerId = null, email: by = "" } = account ?? {};
+  log.warn("sign_in_refused", { clientAddress: ip, ownerId });
+  if (ownerId) await audit.add(ownerId, { action: "session.refused", by, ip });
+  return { ok: false as const, waitMs: 0, isDisabled: isProved };
 }
 
 export async function admit(

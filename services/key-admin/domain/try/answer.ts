@@ -85,7 +85,7 @@ const UNREADABLE = "The answer is incomplete, or not one of the API.";
 const { heldBytes: bytesMax } = TRY_LIMITS;
 const TOO_LARGE = `The answer has more than ${
   bytesMax / 2 ** 20
-} MiB, which the page shows only with JavaScript. Ask for less.`;
+} MiB, the most that the page shows. Ask for less.`;
 
 /** Reads a whole answer to a request that was sent at `startMs`. */
 export async function readAnswer(

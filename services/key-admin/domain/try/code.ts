@@ -1,24 +1,20 @@
-import { isJsonObject } from "@gateway/shared/process/error_text";
 import { speechFormat } from "@gateway/shared/openai/media";
 import { TRY_KINDS, type TryKind, type TryRequest } from "./request.ts";
 
 /** A request as code, for programs that have the key in `OPENAI_API_KEY`. */
 
-/** The languages of {@link codeOf}. */
 export const LANGUAGES = ["curl", "TypeScript", "Python"] as const;
 type Language = typeof LANGUAGES[number];
 
-/** What to do with the answers. `CALL` is the request, `VIDEO` one about its video, `CLIENT` makes a client, `FIELDS` are the arguments. */
+/** What to do with the answers. `CALL` is the request, `VIDEO` one about its video, `FIELDS` are the arguments. */
 const PROGRAMS: Record<TryKind, Record<Language, string>> = {
   chat: {
     curl: "CALL",
-    TypeScript: `CLIENT
-const stream = await client.chat.completions.create(FIELDS);
+    TypeScript: `const stream = await client.chat.completions.create(FIELDS);
 for await (const chunk of stream) {
   process.stdout.write(chunk.choices[0]?.delta.content ?? "");
 }`,
-    Python: `CLIENT
-stream = client.chat.completions.create(FIELDS)
+    Python: `stream = client.chat.completions.create(FIELDS)
 for chunk in stream:
     if chunk.choices:
         print(chunk.choices[0].delta.content or "", end="", flush=True)`,
@@ -27,39 +23,27 @@ for chunk in stream:
     curl: `CALL |
   jq -r '.data[0].b64_json' | base64 --decode >image-1.png`,
     TypeScript: `import { writeFile } from "node:fs/promises";
-CLIENT
-const { data = [] } = await client.images.generate(FIELDS);
-for (const [index, { b64_json = "" }] of data.entries()) {
-  await writeFile(\`image-\${index + 1}.png\`, b64_json, "base64");
-}`,
+const { data: [image] = [] } = await client.images.generate(FIELDS);
+await writeFile("image-1.png", image?.b64_json ?? "", "base64");`,
     Python: `import base64
-CLIENT
 answer = client.images.generate(FIELDS)
-for index, image in enumerate(answer.data or [], 1):
-    with open(f"image-{index}.png", "wb") as file:
-        file.write(base64.b64decode(image.b64_json or ""))`,
+with open("image-1.png", "wb") as file:
+    file.write(base64.b64decode(answer.data[0].b64_json))`,
   },
   speech: {
     curl: `CALL \\
   --output speech.mp3`,
     TypeScript: `import { writeFile } from "node:fs/promises";
-CLIENT
 const response = await client.audio.speech.create(FIELDS);
 await writeFile("speech.mp3", new Uint8Array(await response.arrayBuffer()));`,
-    Python: `CLIENT
-speech = client.audio.speech.with_streaming_response
-with speech.create(FIELDS) as response:
-    response.stream_to_file("speech.mp3")`,
+    Python: `client.audio.speech.create(FIELDS).write_to_file("speech.mp3")`,
   },
   transcription: {
     curl: "CALL",
     TypeScript: `import { createReadStream } from "node:fs";
-CLIENT
 const { text } = await client.audio.transcriptions.create(FIELDS);
 console.log(text);`,
-    Python: `CLIENT
-answer = client.audio.transcriptions.create(FIELDS)
-print(answer.text)`,
+    Python: `print(client.audio.transcriptions.create(FIELDS).text)`,
   },
   video: {
     curl: `id=$(CALL |
@@ -69,7 +53,6 @@ until VIDEO AUTHORIZATION |
 VIDEO/content AUTHORIZATION \\
   --output video.mp4`,
     TypeScript: `import { writeFile } from "node:fs/promises";
-CLIENT
 let video = await client.videos.create(FIELDS);
 while (video.status === "queued" || video.status === "in_progress") {
   await new Promise((resolve) => setTimeout(resolve, 2_000));
@@ -78,12 +61,7 @@ while (video.status === "queued" || video.status === "in_progress") {
 if (video.status === "failed") throw new Error(video.error?.message);
 const response = await client.videos.downloadContent(video.id);
 await writeFile("video.mp4", new Uint8Array(await response.arrayBuffer()));`,
-    Python: `import time
-CLIENT
-video = client.videos.create(FIELDS)
-while video.status in ("queued", "in_progress"):
-    time.sleep(2)
-    video = client.videos.retrieve(video.id)
+    Python: `video = client.videos.create_and_poll(FIELDS)
 if video.status == "failed":
     raise SystemExit(video.error and video.error.message)
 client.videos.download_content(video.id).write_to_file("video.mp4")`,
@@ -98,56 +76,53 @@ const KNOWN = new Set([
   ...["parallel_tool_calls", "stream", "stream_options"],
 ]);
 
-/** A program that sends the request and prints the text of the answer, or writes its images, audio or video to files. `apiUrl` has no trailing slash. */
+/** A program that sends the request and prints the text of the answer, or writes its first image, audio or video to a file. `apiUrl` has no trailing slash. */
 export function codeOf(
   kind: TryKind,
   request: TryRequest,
   apiUrl: string,
 ): Record<Language, string> {
+  const isKnown = (name: string) => kind !== "chat" || KNOWN.has(name);
   const members = Object.entries(request);
-  const isKnown = ([name]: [string, unknown]) =>
-    kind !== "chat" || KNOWN.has(name);
-  const extra = members.filter((member) => !isKnown(member));
-  const url = JSON.stringify(apiUrl);
+  const extra = members.filter(([name]) => !isKnown(name));
   /** The fields as arguments, those that the packages lack together. */
   const fields = (language: Language, is: string, others: string) =>
     [
-      ...members.filter(isKnown).map(([name, value]) =>
-        name + is + (name === "file"
-          ? opened(value, language)
-          : literal(value, language, "  "))
+      ...members.filter(([name]) => isKnown(name)).map(([name, value]) =>
+        name + is + literal(value, language, name === "file")
       ),
       ...extra.length === 0
         ? []
-        : [others + literal(Object.fromEntries(extra), language, "  ")],
-    ].map((field) => `  ${field},\n`).join("");
+        : [others + literal(Object.fromEntries(extra), language)],
+    ].map((field) => `  ${field.replaceAll("\n", "\n  ")},\n`).join("");
+  const url = JSON.stringify(apiUrl);
+  const parts: Readonly<Record<string, string>> = {
+    CALL: curlOf(kind, request, apiUrl),
+    VIDEO: `curl ${apiUrl}${TRY_KINDS.video.path}/$id`,
+    AUTHORIZATION,
+  };
   const format = String(request.response_format);
   const speech = speechFormat.catch("mp3").parse(format);
-  const filled = (language: Language, parts: Record<string, string>) =>
-    PROGRAMS[kind][language].replace("speech.mp3", `speech.${speech}`)
-      .replace(
-        /CALL|VIDEO|AUTHORIZATION|CLIENT|FIELDS/g,
-        (name) => parts[name] ?? "",
-      );
+  const program = (language: Language) =>
+    PROGRAMS[kind][language].replace("speech.mp3", `speech.${speech}`);
+  /** With the client behind the first imports. */
+  const filled = (language: Language, client: string, fields: string) =>
+    program(language).replace("FIELDS", () => fields)
+      .replace(/^(?!import)/m, () => `${client}\n`);
   return {
-    curl: filled("curl", {
-      CALL: curlOf(kind, request, apiUrl),
-      VIDEO: `curl ${apiUrl}${TRY_KINDS.video.path}/$id`,
-      AUTHORIZATION,
-    }),
-    TypeScript: filled("TypeScript", {
-      CLIENT: `import OpenAI from "openai";
-
-const client = new OpenAI({ baseURL: ${url} });`,
+    curl: program("curl")
+      .replace(/CALL|VIDEO|AUTHORIZATION/g, (name) => parts[name] ?? ""),
+    TypeScript: filled(
+      "TypeScript",
+      `import OpenAI from "openai";\n\nconst client = new OpenAI({ baseURL: ${url} });`,
       // A spread, because the types of the package lack these fields.
-      FIELDS: `{\n${fields("TypeScript", ": ", "...")}}`,
-    }),
-    Python: filled("Python", {
-      CLIENT: `from openai import OpenAI
-
-client = OpenAI(base_url=${url})`,
-      FIELDS: `\n${fields("Python", "=", "extra_body=")}`,
-    }),
+      `{\n${fields("TypeScript", ": ", "...")}}`,
+    ),
+    Python: filled(
+      "Python",
+      `from openai import OpenAI\n\nclient = OpenAI(base_url=${url})`,
+      `\n${fields("Python", "=", "extra_body=")}`,
+    ),
   };
 }
 
@@ -163,11 +138,8 @@ function curlOf(kind: TryKind, request: TryRequest, apiUrl: string): string {
       '-H "Content-Type: application/json"',
       `-d ${quoted(literal(request, "curl"))}`,
     ];
-  return [
-    `curl ${request.stream ? "-N " : ""}${apiUrl}${path}`,
-    AUTHORIZATION,
-    ...sends,
-  ].join(" \\\n  ");
+  const call = `curl ${request.stream ? "-N " : ""}${apiUrl}${path}`;
+  return [call, AUTHORIZATION, ...sends].join(" \\\n  ");
 }
 
 const AUTHORIZATION = '-H "Authorization: Bearer $OPENAI_API_KEY"';
@@ -175,35 +147,27 @@ const AUTHORIZATION = '-H "Authorization: Bearer $OPENAI_API_KEY"';
 /** For a shell. */
 const quoted = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`;
 
-const opened = (name: unknown, language: Language) =>
-  language === "Python"
-    ? `open(${literal(name, language)}, "rb")`
-    : `createReadStream(${literal(name, language)})`;
-
-/** Shorter values stay on one line. */
+/** Shorter lists and objects stay on one line. */
 const LINE_CHARS_MAX = 56;
+/** A list or an object over several lines, each of whose items is on one. */
+const BLOCK = /[[{]\n(?:.*[^[{\n]\n)*? *[\]}]/g;
 
-/** A JSON value in a language; the languages differ only in a few words. */
-function literal(value: unknown, language: Language, margin = ""): string {
-  const inner = `${margin}  `;
-  const block = (open: string, items: string[], close: string) => {
-    const line = `${open}${items.join(", ")}${close}`;
-    return line.length <= LINE_CHARS_MAX
-      ? line
-      : `${open}\n${inner}${items.join(`,\n${inner}`)}\n${margin}${close}`;
-  };
-  if (Array.isArray(value)) {
-    const items = value.map((item) => literal(item, language, inner));
-    return block("[", items, "]");
+/** A JSON value in a language, or the opened file of this name. */
+function literal(value: unknown, language: Language, isFile = false): string {
+  let json = JSON.stringify(value, null, 2);
+  for (let before = ""; before !== json;) {
+    before = json;
+    json = json.replace(BLOCK, (block) => {
+      const line = block.replace(/\n */g, " ").replace(/^(.) | (.)$/g, "$1$2");
+      return line.length <= LINE_CHARS_MAX ? line : block;
+    });
   }
-  if (isJsonObject(value)) {
-    const items = Object.entries(value).map(([name, item]) =>
-      `${JSON.stringify(name)}: ${literal(item, language, inner)}`
-    );
-    return block("{", items, "}");
-  }
-  const text = JSON.stringify(value);
-  return language === "Python" ? PYTHON[text] ?? text : text;
+  if (language !== "Python") return isFile ? `createReadStream(${json})` : json;
+  const python = json.replace(
+    /"(?:[^"\\]|\\.)*"|\w+/g,
+    (word) => PYTHON[word] ?? word,
+  );
+  return isFile ? `open(${python}, "rb")` : python;
 }
 
 const PYTHON: Readonly<Record<string, string>> = {

@@ -1,6 +1,7 @@
 import type { KeyRecord } from "@gateway/shared/keys/record";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import { SCOPE_OF_KIND } from "@gateway/shared/models/kinds";
+import { errorMessage } from "@gateway/shared/process/env";
 import { isJsonObject } from "@gateway/shared/process/error_text";
 
 /** The texts of a filled-in form of the page "Try it", by field. */
@@ -15,14 +16,18 @@ interface Kind {
   path: string;
   /** What a new form says. */
   example: TryValues;
-  /** Reads the fields of a form into those of the request. */
-  read: (form: Form) => TryRequest;
+  /** How the fields of a form are read that are not blank. A mistake is thrown. */
+  fields: Readonly<Record<string, (text: string) => unknown>>;
+  /** What is said to fields that must not be blank. */
+  needed?: TryValues;
+  /** Makes the request of what was read, if that is not the request itself. */
+  toRequest?: (read: TryRequest, errors: Map<string, string>) => TryRequest;
   /** The form has a file, `file`. */
   isUpload?: boolean;
   /** What makes the answer a stream. */
   streamed?: TryRequest;
   /** Facts about an answer, and their labels. */
-  facts?: Readonly<Record<string, string>>;
+  facts?: TryValues;
 }
 
 const TOKENS = { input: "Input tokens", output: "Output tokens" };
@@ -30,52 +35,48 @@ const KINDS = {
   chat: {
     path: "/chat/completions",
     example: { message: "Say hello in three languages." },
-    read: readChat,
+    fields: {
+      ...{ system: String, history: listOf, message: String },
+      ...{ temperature: numberOf, top_p: numberOf, max_tokens: numberOf },
+      ...{ seed: numberOf, thinking: String, tools: listOf },
+      ...{ schema: objectOf, more: moreOf },
+    },
+    toRequest: chatRequest,
     streamed: { stream: true, stream_options: { include_usage: true } },
     facts: {
-      finish: "Finish reason",
-      ...TOKENS,
-      first: "First token after",
+      ...{ finish: "Finish reason", ...TOKENS, first: "First token after" },
     },
   },
   image: {
     path: "/images/generations",
     example: { prompt: "A lighthouse at dusk, in watercolours" },
-    read: ({ need, texts, numbers }) => ({
-      ...need("prompt", "Say what to draw"),
-      ...texts("size"),
-      ...numbers("n"),
-    }),
+    fields: { prompt: String, size: String, n: numberOf },
+    needed: { prompt: "Say what to draw" },
     facts: TOKENS,
   },
   speech: {
     path: "/audio/speech",
     example: { input: "Good morning. How are you?", voice: "alloy" },
-    read: ({ need, texts, numbers }) => ({
-      ...need("input", "Write what to say"),
-      ...need("voice", "Name a voice of the model"),
-      ...texts("response_format"),
-      ...numbers("speed"),
-    }),
+    fields: {
+      ...{ input: String, voice: String },
+      ...{ response_format: String, speed: numberOf },
+    },
+    needed: { input: "Write what to say", voice: "Name a voice of the model" },
     facts: { first: "First audio after" },
   },
   transcription: {
     path: "/audio/transcriptions",
     isUpload: true,
     example: {},
-    read: ({ need, texts }) => ({
-      file: "recording.mp3",
-      ...need("file", "Choose a recording"),
-      ...texts("language"),
-    }),
+    fields: { file: String, language: String },
+    needed: { file: "Choose a recording" },
+    toRequest: (read) => ({ file: "recording.mp3", ...read }),
   },
   video: {
     path: "/videos",
     example: { prompt: "A lighthouse at dusk, its beam sweeping the sea" },
-    read: ({ need, texts }) => ({
-      ...need("prompt", "Say what to show"),
-      ...texts("seconds", "size"),
-    }),
+    fields: { prompt: String, seconds: String, size: String },
+    needed: { prompt: "Say what to show" },
   },
 } satisfies { [kind in keyof typeof SCOPE_OF_KIND]?: Kind };
 export type TryKind = keyof typeof KINDS;
@@ -103,99 +104,84 @@ export function exampleFor(
  * The request of a filled-in form, and its mistakes by field. Only what
  * cannot be sent is a mistake here: the API itself checks the rest, as for any caller.
  */
-export function tryRequest(
-  kind: TryKind,
-  values: TryValues,
-): { request: TryRequest; errors: ReadonlyMap<string, string> } {
-  const form = formOf(values);
-  const request = { model: form.text("model"), ...TRY_KINDS[kind].read(form) };
-  return { request, errors: form.errors };
-}
-
-/** Reads the fields of a form and collects their mistakes. */
-function formOf(values: TryValues) {
+export function tryRequest(kind: TryKind, values: TryValues) {
+  const { fields, needed, toRequest } = TRY_KINDS[kind];
   const errors = new Map<string, string>();
-  const text = (name: string) => values[name] ?? "";
-  const texts = (...names: string[]): Record<string, string> =>
-    Object.fromEntries(
-      names.filter((name) => text(name).trim() !== "")
-        .map((name) => [name, text(name)]),
-    );
-  const json = (name: string): unknown => {
+  const given: Record<string, unknown> = {};
+  for (const [name, read] of Object.entries(fields)) {
+    const text = values[name] ?? "";
+    const complaint = needed?.[name];
     try {
-      return text(name).trim() === "" ? undefined : JSON.parse(text(name));
+      if (text.trim() !== "") given[name] = read(text);
+      else if (complaint) errors.set(name, complaint);
     } catch (error) {
-      const reason = String(error).replace(/^\w+: | is not valid JSON$/g, "");
-      errors.set(name, `This is not valid JSON. ${reason}`);
-      return undefined;
+      errors.set(name, errorMessage(error));
     }
-  };
-  return {
-    ...{ errors, text },
-    /** Those of these fields that are not blank. */
-    texts,
-    /** A field that has to be filled in. */
-    need: (name: string, message: string) => {
-      if (text(name).trim() === "") errors.set(name, message);
-      return texts(name);
-    },
-    numbers: (...names: string[]) => {
-      const numbers = Object.entries(texts(...names))
-        .map(([name, text]) => [name, Number(text)] as const);
-      for (const [name, number] of numbers) {
-        if (!Number.isFinite(number)) errors.set(name, "This is not a number");
-      }
-      return Object.fromEntries(numbers);
-    },
-    list: (name: string): unknown[] => {
-      const value = json(name);
-      if (Array.isArray(value)) return value;
-      if (value !== undefined) errors.set(name, "This must be a JSON array");
-      return [];
-    },
-    object: (name: string) => {
-      const value = json(name);
-      if (isJsonObject(value)) return value;
-      if (value !== undefined) errors.set(name, "This must be a JSON object");
-      return {};
-    },
-  };
-}
-type Form = ReturnType<typeof formOf>;
-
-/** Chat fields that the page sets itself, or of which it shows only one. */
-const OWN = ["model", "messages", "stream", "stream_options", "n"];
-
-function readChat({ errors, text, numbers, list, object }: Form): TryRequest {
-  const says = (role: "system" | "user", content: string) =>
-    content.trim() === "" ? [] : [{ role, content }];
-  const history = list("history");
-  const tools = list("tools");
-  const schema = object("schema");
-  const more = object("more");
-  const own = OWN.find((name) => Object.hasOwn(more, name));
-  if (own !== undefined) {
-    errors.set("more", `The page sets '${own}' itself. Leave it out here`);
   }
-  if (text("message").trim() === "" && text("history").trim() === "") {
+  const members = toRequest?.(given, errors) ?? given;
+  const request: TryRequest = { model: values.model ?? "", ...members };
+  return { request, errors };
+}
+
+function numberOf(text: string): number {
+  const number = Number(text);
+  if (!Number.isFinite(number)) throw new Error("This is not a number");
+  return number;
+}
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch (cause) {
+    const reason = errorMessage(cause).replace(/ is not valid JSON$/, "");
+    throw new Error(`This is not valid JSON. ${reason}`, { cause });
+  }
+}
+
+function listOf(text: string): unknown[] {
+  const value = jsonOf(text);
+  if (!Array.isArray(value)) throw new Error("This must be a JSON array");
+  return value;
+}
+
+function objectOf(text: string): object {
+  const value = jsonOf(text);
+  if (!isJsonObject(value)) throw new Error("This must be a JSON object");
+  return value;
+}
+
+/** Further fields of the request, but none that the page sets itself, or of which it shows only one. */
+function moreOf(text: string): object {
+  const more = objectOf(text);
+  const own = ["model", "messages", "stream", "stream_options", "n"]
+    .find((name) => Object.hasOwn(more, name));
+  if (own === undefined) return more;
+  throw new Error(`The page sets '${own}' itself. Leave it out here`);
+}
+
+function chatRequest(
+  { system, history, message, thinking, schema, more, ...others }: TryRequest,
+  errors: Map<string, string>,
+): TryRequest {
+  const says = (role: "system" | "user", content: unknown) =>
+    content === undefined ? [] : [{ role, content }];
+  if (message === undefined && history === undefined) {
     errors.set("message", "Write a message");
   }
-  const thinking = text("thinking");
   return {
     messages: [
-      ...says("system", text("system")),
-      ...history,
-      ...says("user", text("message")),
+      ...says("system", system),
+      ...Array.isArray(history) ? history : [],
+      ...says("user", message),
     ],
-    ...numbers("temperature", "top_p", "max_tokens", "seed"),
-    ...thinking !== "" && { enable_thinking: thinking === "on" },
-    ...tools.length > 0 && { tools },
-    ...Object.keys(schema).length > 0 && {
+    ...others,
+    ...thinking !== undefined && { enable_thinking: thinking === "on" },
+    ...schema !== undefined && {
       response_format: {
         type: "json_schema",
         json_schema: { name: "answer", schema, strict: true },
       },
     },
-    ...more,
+    ...isJsonObject(more) && more,
   };
 }

@@ -36,9 +36,9 @@ function relative(time) {
 
 each("[data-time]", (element) => {
   const time = new Date(element.dataset.time);
-  const { as, suffix = "" } = element.dataset;
+  const { as } = element.dataset;
   if (as === "relative") element.title = textOf(time, "minute");
-  element.textContent = textOf(time, as) + suffix;
+  element.textContent = textOf(time, as);
 });
 
 // Ignores a second click while the first is on its way. The server also accepts each form only once.
@@ -67,31 +67,13 @@ each("[data-reveal]", (box) => {
   });
 });
 
-// Finds boxes by a part of their text. Ticked ones stay in sight.
-each("[data-find]", (input) => {
-  input.hidden = false;
-  const boxes = document.getElementById(input.dataset.find)
-    .querySelectorAll("label");
-  input.addEventListener("input", () => {
-    const part = input.value.trim().toLowerCase();
-    for (const box of boxes) {
-      const isTicked = box.querySelector("input").checked;
-      box.hidden = !isTicked && !box.textContent.toLowerCase().includes(part);
-    }
-  });
-  // Enter is for the search, not for the form around it.
-  input.addEventListener("keydown", (event) => {
-    if (event.key === "Enter") event.preventDefault();
-  });
-});
-
 // A full key pasted into the search stays out of the address: its end is enough.
+const KEYS = /sk-\S*?([0-9A-Za-z]{4})(?=\s|$)/g;
 each(
   "[data-key-search]",
   (input) =>
     input.form.addEventListener("submit", () => {
-      input.value = input.value
-        .replace(/sk-\S*?([0-9A-Za-z]{4})(?=\s|$)/g, "$1");
+      input.value = input.value.replace(KEYS, "$1");
     }),
 );
 

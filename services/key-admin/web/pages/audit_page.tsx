@@ -1,5 +1,6 @@
 import type { AuditRow } from "../../domain/audit/audit_log.ts";
 import { answerCsv, type ConsoleContext, type Handler } from "../context.ts";
+import { keyName } from "../key_parts.tsx";
 import { showPage } from "../layout.tsx";
 import { address, Noted, Pager, Table, Tabs } from "../lists.tsx";
 import { labelOf, Time } from "../texts.tsx";
@@ -100,18 +101,11 @@ export const AuditTable = ({ rows, caption, present = new Set() }: {
           <Noted note={detail}>{LABELS[action] ?? labelOf(action)}</Noted>
         ),
       ],
-      ["Key", ({ keyId, description, hint }) =>
-        keyId === "" ? "–" : (
-          <>
-            {present.has(keyId)
-              ? (
-                <a href={`/keys/${keyId}`}>
-                  <bdi>{description}</bdi>
-                </a>
-              )
-              : <bdi>{description}</bdi>} <code class="hint">{hint}</code>
-          </>
-        )],
+      [
+        "Key",
+        ({ keyId: id, description, hint }) =>
+          id === "" ? "–" : keyName({ id, description, hint }, present.has(id)),
+      ],
       ["When", (row) => <Time ms={row.timeMs} as="minute" />],
       ["Who", (row) => row.by],
       ["From", (row) => row.ip || "–"],

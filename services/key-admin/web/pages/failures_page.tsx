@@ -14,56 +14,34 @@ import { labelOf, number, Time } from "../texts.tsx";
 
 const { listedMax, daysListed } = FAILED_REQUESTS;
 
-const LIMITED = "rate limited";
-/** A reason behind a number, and as a sentence. */
-type Words = readonly [short: string, text: string];
-
-const limited = (limit: string): Words => [LIMITED, `Limit of ${limit}`];
-const AT_THE_SAME_TIME: Readonly<Record<string, string>> = {
-  concurrency: "requests at the same time",
-  video_jobs: "videos at the same time",
-};
-
 type LimitReason = typeof LIMIT_REASONS[number];
 const OTHERS: Readonly<
-  Record<Exclude<FailureReason, LimitReason | `${LimitReason}.owner`>, Words>
+  Record<Exclude<FailureReason, LimitReason | `${LimitReason}.owner`>, string>
 > = {
-  model_server_limit: limited("the model server"),
-  request_bodies: [LIMITED, "Too many invalid or very large requests at once"],
-  unknown_model: ["unknown model", "The model does not exist"],
-  model_forbidden: ["not allowed", "The key may not use the model"],
-  endpoint_forbidden: ["not allowed", "The key may not use the endpoint"],
-  key_disabled: ["key disabled", "The key was disabled"],
-  key_expired: ["key expired", "The key had expired"],
-  invalid_request: ["invalid", "The request was invalid"],
-  server: ["server error", "The service or the model server failed"],
-  cut: ["cut off", "An error cut the answer off after it had started"],
+  model_server_limit: "Limit of the model server",
+  request_bodies: "Too many invalid or very large requests at once",
+  unknown_model: "The model does not exist",
+  model_forbidden: "The key may not use the model",
+  endpoint_forbidden: "The key may not use the endpoint",
+  key_disabled: "The key was disabled",
+  key_expired: "The key had expired",
+  invalid_request: "The request was invalid",
+  server: "The service or the model server failed",
+  cut: "An error cut the answer off after it had started",
 };
-
-const WORDS: ReadonlyMap<string, Words> = new Map([
-  ...LIMIT_REASONS.flatMap((limit): [string, Words][] => {
-    const name = AT_THE_SAME_TIME[limit] ?? labelOf(limit).toLowerCase();
+const WORDS: ReadonlyMap<string, string> = new Map([
+  ...LIMIT_REASONS.flatMap((limit): [string, string][] => {
+    const name = labelOf(limit).toLowerCase();
     return [
-      [limit, limited(`the key: ${name}`)],
-      [`${limit}.owner`, limited(`all your keys together: ${name}`)],
+      [limit, `Limit of the key: ${name}`],
+      [`${limit}.owner`, `Limit of all your keys together: ${name}`],
     ];
   }),
   ...Object.entries(OTHERS),
 ]);
 /** Also of a reason of a later version. */
-const wordsOf = (reason: string): Words =>
-  WORDS.get(reason) ?? ["other", labelOf(reason)];
-
-/** `18 rate limited, 20 unknown model`; empty if nothing was refused or failed. */
-function summaryOf(counts: Counts): string {
-  const sums = new Map<string, number>();
-  for (const reason of FAILURE_REASONS) {
-    const [short] = wordsOf(reason);
-    sums.set(short, (sums.get(short) ?? 0) + (counts[reason] ?? 0));
-  }
-  return [...sums].filter(([, count]) => count > 0)
-    .map(([short, count]) => `${number(count)} ${short}`).join(", ");
-}
+const wordsOf = (reason: string): string =>
+  WORDS.get(reason) ?? labelOf(reason);
 
 /** Why requests were refused or failed; nothing if none was. `listed` is where the last ones are. */
 export function Failures(
@@ -76,10 +54,7 @@ export function Failures(
       caption="Reasons for refused and failed requests"
       title={
         <div class="row between">
-          <div>
-            <strong>Refused or failed</strong>
-            <p class="help">{summaryOf(counts)}</p>
-          </div>
+          <strong>Refused or failed</strong>
           {listed
             ? <a class="button small" href={listed}>Show requests</a>
             : <span class="help">Each key's page lists its own</span>}
@@ -87,7 +62,7 @@ export function Failures(
       }
       rows={reasons}
       columns={[
-        ["Reason", (reason) => wordsOf(reason)[1]],
+        ["Reason", wordsOf],
         ["Requests", (reason) => number(counts[reason] ?? 0), "num"],
       ]}
     />
@@ -125,11 +100,12 @@ const showFailed: Handler = async (c) => {
             </Noted>
           ),
         ],
-        ["Why", ({ reason, param }) => (
-          <Noted note={param && `Field: ${param}`}>
-            {wordsOf(reason)[1]}
-          </Noted>
-        )],
+        [
+          "Why",
+          ({ reason, param }) => (
+            <Noted note={param && `Field: ${param}`}>{wordsOf(reason)}</Noted>
+          ),
+        ],
         [
           "Status",
           ({ status, code }) => (

@@ -1,6 +1,7 @@
 import { KEY_SCOPES, type KeyRecord } from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/limits";
 import type { Catalog } from "@gateway/shared/models/catalog";
+import type { Child } from "hono/jsx";
 import { z } from "zod";
 import type { CreatedKey } from "../../domain/keys/key_store.ts";
 import {
@@ -11,7 +12,7 @@ import {
   unknownModel,
 } from "../../domain/keys/settings.ts";
 import { type Rate, takeRate } from "../../domain/sign_in/attempts.ts";
-import { digest, isSecret, mintSecret } from "../../domain/store/secret.ts";
+import { digest, mintSecret } from "../../domain/store/secret.ts";
 import {
   actorOf,
   type ConsoleContext,
@@ -23,10 +24,10 @@ import {
 } from "../context.ts";
 import { choice, FORM, list, readForm, text } from "../forms.ts";
 import { showPage } from "../layout.tsx";
-import { Curl, TryLink } from "../key_parts.tsx";
+import { curlFor, tryLink } from "../key_parts.tsx";
 import { Box, Field, PostForm, ShownOnce } from "../parts.tsx";
-import { LimitFields } from "./limits_view.tsx";
-import { labelOf, number, permissionOf } from "../texts.tsx";
+import { limitFields } from "./limits_view.tsx";
+import { number, permissionOf } from "../texts.tsx";
 import { behindPassword } from "../session.ts";
 
 /** Creating and editing a key. */
@@ -37,8 +38,6 @@ export const CREATION_RATE: Rate = { count: 10, perMs: 60_000 };
 /** Upper bounds for the raw text; `SETTING_TEXTS` validates it. */
 const CHARS_MAX = { limit: 20, model: 200 } as const;
 const MODELS_MAX = 1_000;
-/** More models than this can be searched. */
-const MODELS_AT_A_GLANCE = 12;
 
 /** The fields of the form. Limits are named as in the settings. */
 const KEY_FORM = z.strictObject({
@@ -48,27 +47,28 @@ const KEY_FORM = z.strictObject({
   ...limitsOf(() => text(CHARS_MAX.limit)),
   which_models: choice(["all", "these"]),
   models: list(CHARS_MAX.model, MODELS_MAX),
-  /** Of a new key: prevents creating it twice. */
-  nonce: FORM.shape.nonce.default(""),
-  /** Of an edited key: prevents overwriting another change. */
-  version: FORM.shape.version.default(0),
 });
+/** The nonce prevents creating a key twice, the version overwriting another change. */
+const NEW_KEY = KEY_FORM.extend(FORM.pick({ nonce: true }).shape);
+const EDITED_KEY = KEY_FORM.extend(FORM.pick({ version: true }).shape);
 type Values = z.infer<typeof KEY_FORM>;
 
 const newKey: Handler = (c) => {
   const { defaultLimits, randomBytes } = c.var.deps;
-  const values = valuesOf({ ...newSettings(defaultLimits), version: 0 });
-  return showForm(c, null, { ...values, nonce: mintSecret(randomBytes) });
+  const values = valuesOf(newSettings(defaultLimits));
+  return showForm(c, null, values, { nonce: mintSecret(randomBytes) });
 };
 
 const createKey: Handler = async (c) => {
   const { deps: { keys }, signedIn: { session: { ownerId } } } = c.var;
-  const values = readForm(c, KEY_FORM);
+  const { nonce, ...values } = readForm(c, NEW_KEY);
   const { settings, errors } = parse(values, c.var.deps, null);
-  if (settings === undefined) return showForm(c, null, values, errors);
+  if (settings === undefined) {
+    return showForm(c, null, values, { nonce }, errors);
+  }
   const input = { ownerId, settings, actor: actorOf(c) };
   const create = (once: string) => keys.create({ ...input, once });
-  return await answerCreated(c, values.nonce, create);
+  return await answerCreated(c, nonce, create);
 };
 
 export const postKey: Handler = behindPassword(createKey);
@@ -85,12 +85,6 @@ export async function answerCreated(
   replaced?: string,
 ): Promise<Response> {
   const { deps, signedIn: { session: { ownerId } } } = c.var;
-  if (!isSecret(nonce)) {
-    throw new Refused(
-      400,
-      "This form did not come from the console. Open it again and send it from there",
-    );
-  }
   const waitMs = await takeRate(deps.redis, `create ${ownerId}`, CREATION_RATE);
   if (waitMs > 0) {
     const seconds = String(Math.ceil(waitMs / 1_000));
@@ -101,22 +95,18 @@ export async function answerCreated(
     );
   }
   const { key, value } = await create(digest(nonce));
+  const lead = (
+    <>
+      This is the only time the full value of{" "}
+      <strong>
+        <bdi>{key.description}</bdi>
+      </strong>{" "}
+      is shown. If you lose it, you need a new key.
+    </>
+  );
   return showPage(
     c,
-    {
-      title: "Store your key now",
-      lead: (
-        <>
-          This is the only time the full value of{" "}
-          <strong>
-            <bdi>{key.description}</bdi>
-          </strong>{" "}
-          is shown. If you lose it, you need a new key.
-        </>
-      ),
-      status: 201,
-      isCard: true,
-    },
+    { title: "Store your key now", lead, status: 201, isCard: true },
     <ShownOnce label="API key" value={value} next="/keys">
       {replaced && <p>{replaced}</p>}
       <h2>Example request</h2>
@@ -124,26 +114,26 @@ export async function answerCreated(
         Set the environment variable <code>OPENAI_API_KEY</code>{" "}
         of your server to the key. Keep the key out of code and browsers.
       </p>
-      <Curl {...deps} keyRecord={key} />
-      <p class="row">
-        <TryLink {...deps} keyRecord={key} />
-      </p>
+      {curlFor(deps, key)}
+      <p class="row">{tryLink(deps, key)}</p>
     </ShownOnce>,
   );
 }
 
 const editForm: Handler = async (c) => {
   const key = await findKey(c);
-  return showForm(c, key, valuesOf(key));
+  return showForm(c, key, valuesOf(key), { version: key.version });
 };
 
 const editKey: Handler = async (c) => {
   const { keys } = c.var.deps;
   const key = await findKey(c);
-  const values = readForm(c, KEY_FORM);
+  const { version, ...values } = readForm(c, EDITED_KEY);
   const { settings, errors } = parse(values, c.var.deps, key);
-  if (settings === undefined) return showForm(c, key, values, errors);
-  await keys.edit(targetOf(c, values.version), settings);
+  if (settings === undefined) {
+    return showForm(c, key, values, { version }, errors);
+  }
+  await keys.edit(targetOf(c, version), settings);
   return c.redirect(`/keys/${key.id}?done=edited`, 303);
 };
 
@@ -157,9 +147,7 @@ const dayOf = (ms: number | null): string =>
   ms === null ? "" : new Date(ms).toISOString().slice(0, 10);
 
 function valuesOf(
-  { description, scopes, models, limits, expiresAtMs, version }:
-    & KeySettings
-    & Pick<KeyRecord, "version">,
+  { description, scopes, models, limits, expiresAtMs }: KeySettings,
 ): Values {
   return {
     description,
@@ -167,15 +155,13 @@ function valuesOf(
     which_models: models.length === 0 ? "all" : "these",
     models: [...models],
     expires: dayOf(expiresAtMs),
-    version,
-    nonce: "",
     ...limitsOf((name) => limits[name] === 0 ? "" : String(limits[name])),
   };
 }
 
 /** Settings, or errors by field. An edited key may keep its expiry and its models. */
 export function parse(
-  values: Omit<Values, "nonce" | "version">,
+  values: Values,
   { now, catalog }: Pick<ConsoleDeps, "now" | "catalog">,
   kept: Pick<KeyRecord, "expiresAtMs" | "models"> | null,
 ): { settings?: KeySettings; errors: ReadonlyMap<string, string> } {
@@ -213,44 +199,29 @@ async function showForm(
   c: ConsoleContext,
   key: KeyRecord | null,
   values: Values,
+  hidden: { nonce: string } | { version: number },
   errors: ReadonlyMap<string, string> = new Map(),
 ): Promise<Response> {
-  const { deps: { owners }, signedIn: { session: { ownerId } } } = c.var;
-  const ownerLimits = await owners.limits(ownerId);
-  /** A limit above that of the owner has no effect. */
-  const helpOf = (limit: number) =>
-    limit > 0 && { help: `All your keys together: ${number(limit)}` };
-  const title = key === null ? "Create key" : "Edit key";
-  const back = key === null ? "/keys" : `/keys/${key.id}`;
-  const { nonce, version } = values;
-  /** The first field with a mistake has the focus. */
-  const focus = KEY_FORM.keyof().options.find((name) => errors.has(name)) ??
-    "description";
-  const { catalog } = c.var.deps;
-  const served = new Set(["models", ...kindsOf(catalog)]);
+  const { deps: { owners, catalog }, signedIn: { session } } = c.var;
+  const ownerLimits = await owners.limits(session.ownerId);
+  const isNew = key === null;
+  const back = isNew ? "/keys" : `/keys/${key.id}`;
   const common = (
-    id: Exclude<
-      keyof Values,
-      "scopes" | "version" | "models" | "which_models"
-    >,
+    id: "description" | "expires" | keyof typeof ownerLimits,
   ) => ({
-    id,
-    value: values[id],
-    error: errors.get(id),
-    autofocus: focus === id,
-    autocomplete: "off",
+    ...{ id, value: values[id], error: errors.get(id), autocomplete: "off" },
   });
   return showPage(
     c,
     {
-      title,
+      title: isNew ? "Create key" : "Edit key",
       isCard: true,
       error: errors.size === 0 ? null : "Correct the marked fields.",
     },
     <PostForm
-      action={key === null ? "/keys" : `${back}/edit`}
-      hidden={key === null ? { nonce } : { version }}
-      submit={key === null ? "Create key" : "Save changes"}
+      action={isNew ? "/keys" : `${back}/edit`}
+      hidden={hidden}
+      submit={isNew ? "Create key" : "Save changes"}
       cancel={back}
     >
       <Field
@@ -260,6 +231,7 @@ async function showForm(
         maxlength={KEY_LIMITS.descriptionCharsMax * 2}
         placeholder="Billing service, production"
         required
+        autofocus={errors.size === 0 || errors.has("description")}
       />
       <Field
         {...common("expires")}
@@ -267,106 +239,91 @@ async function showForm(
         help="At the end of the day in UTC. Leave empty for never."
         type="date"
       />
-      <fieldset class="field" aria-describedby="scopes-error">
-        <legend>Permissions</legend>
+      <Choices name="scopes" legend="Permissions" error={errors.get("scopes")}>
         <div class="row">
-          {KEY_SCOPES.map((scope, at) => (
+          {KEY_SCOPES.map((scope) => (
             <Box
               name="scopes"
               value={scope}
               checked={values.scopes.includes(scope)}
-              autofocus={at === 0 && focus === "scopes"}
+              autofocus={errors.has("scopes")}
             >
               {permissionOf(scope)}
-              {!served.has(scope) && <span class="faint">(no model yet)</span>}
             </Box>
           ))}
         </div>
-        <p class="help error" id="scopes-error">{errors.get("scopes")}</p>
-      </fieldset>
-      <LimitFields
-        inputOf={(name) => ({ ...common(name), ...helpOf(ownerLimits[name]) })}
-      />
-      <ModelFields
+      </Choices>
+      {limitFields((name) => ({
+        ...common(name),
+        // A limit above that of the owner has no effect.
+        ...ownerLimits[name] > 0 &&
+          { help: `All your keys together: ${number(ownerLimits[name])}` },
+      }))}
+      <ModelChoices
         catalog={catalog}
         kept={key?.models ?? []}
         values={values}
         error={errors.get("models")}
-        autofocus={focus === "models"}
       />
     </PostForm>,
   );
 }
 
-const kindsOf = (catalog: Catalog) =>
-  new Set([...catalog.values()].map(({ kind }) => kind));
+const Choices = ({ name, legend, error, children }: {
+  name: string;
+  legend: string;
+  error: string | undefined;
+  children: Child;
+}) => (
+  <fieldset class="field" aria-describedby={`${name}-error`}>
+    <legend>{legend}</legend>
+    {children}
+    <p class="help error" id={`${name}-error`}>{error}</p>
+  </fieldset>
+);
 
 /** What a model is called that a key names but the list of models no longer has. */
 export const NOT_CONFIGURED = "no longer configured";
 
 /** All models, or those that are ticked. The style sheet shows the boxes when they count. */
-function ModelFields({ catalog, kept, values, error, autofocus }: {
+function ModelChoices({ catalog, kept, values, error }: {
   catalog: Catalog;
   kept: readonly string[];
   values: Pick<Values, "which_models" | "models">;
   error: string | undefined;
-  autofocus: boolean;
 }) {
   const { which_models: which, models: chosen } = values;
   const gone = kept.filter((id) => !catalog.has(id));
-  const way = (value: typeof which, label: string) => (
-    <Box
-      type="radio"
-      name="which_models"
-      value={value}
-      checked={which === value}
-      autofocus={autofocus && which === value}
-    >
-      {label}
-    </Box>
-  );
-  const box = (id: string) => (
-    <Box name="models" value={id} checked={chosen.includes(id)}>
-      <span>{id}</span>
-      {gone.includes(id) && <span class="badge">{labelOf(NOT_CONFIGURED)}
-      </span>}
-    </Box>
-  );
+  const ways = [
+    ["all", "All models, including future ones"],
+    ["these", "Only these models"],
+  ] as const;
   return (
-    <fieldset class="field" aria-describedby="models-error">
-      <legend>Models</legend>
-      {way("all", "All models, including future ones")}
-      {way("these", "Only these models")}
-      <div class="models">
-        {catalog.size > MODELS_AT_A_GLANCE && (
-          <input
-            type="search"
-            data-find="model-list"
-            aria-label={`Find one of ${number(catalog.size)} models`}
-            placeholder="Find models"
-            hidden
-          />
-        )}
-        <div
-          id="model-list"
-          class="card"
-          role="group"
-          aria-label="Models that the key may use"
-          tabindex={0}
+    <Choices name="models" legend="Models" error={error}>
+      {ways.map(([value, label]) => (
+        <Box
+          type="radio"
+          name="which_models"
+          value={value}
+          checked={which === value}
+          autofocus={error !== undefined && which === value}
         >
-          {gone.map(box)}
-          {[...kindsOf(catalog)].map((kind) => (
-            <div role="group" aria-label={labelOf(kind)}>
-              <p class="help" aria-hidden="true">{labelOf(kind)}</p>
-              {[...catalog.values()].filter((model) =>
-                model.kind === kind
-              )
-                .map(({ id }) => box(id))}
-            </div>
-          ))}
-        </div>
+          {label}
+        </Box>
+      ))}
+      <div
+        class="card models"
+        role="group"
+        aria-label="Models that the key may use"
+        tabindex={0}
+      >
+        {[...gone, ...catalog.keys()].map((id) => (
+          <Box name="models" value={id} checked={chosen.includes(id)}>
+            <span>{id}</span>
+            {!catalog.has(id) && <span class="badge">{NOT_CONFIGURED}</span>}
+          </Box>
+        ))}
       </div>
-      <p class="help error" id="models-error">{error}</p>
-    </fieldset>
+    </Choices>
   );
 }

@@ -15,7 +15,14 @@ import { FORM, readForm } from "../forms.ts";
 import { answerCreated, NOT_CONFIGURED } from "./key_form.tsx";
 import { showPage } from "../layout.tsx";
 import { limitsCard } from "./limits_view.tsx";
-import { Curl, LastUse, Rotation, Status, TryLink } from "../key_parts.tsx";
+import {
+  curlFor,
+  keyName,
+  lastUseOf,
+  rotationOf,
+  statusOf,
+  tryLink,
+} from "../key_parts.tsx";
 import { Box, Facts, PostForm } from "../parts.tsx";
 import { Moment, permissionOf, Time } from "../texts.tsx";
 import { behindPassword, localPath } from "../session.ts";
@@ -26,44 +33,35 @@ import { rangeOf, UsageView } from "./usage_page.tsx";
 const HISTORY_ROWS = 10;
 
 const showKey: Handler = async (c) => {
-  const { redis, audit, keys, now, apiUrl, catalog } = c.var.deps;
+  const { deps, deps: { redis, audit, keys, now, catalog } } = c.var;
   const key = await findKey(c);
-  const { ownerId, id, version, description, models } = key;
+  const { ownerId, id, version, models, expiresAtMs, replaces, replacedBy } =
+    key;
   const nowMs = now();
   const about = { action: "key.", keyId: id, before: "", rows: HISTORY_ROWS };
-  const [usage, lastUsedAtMs, history] = await Promise.all([
+  const others = [replaces, replacedBy].flatMap((name) => name?.[0] ?? []);
+  const [usage, ms, history, present] = await Promise.all([
     readUsage(redis, ownerId, id, rangeOf(c), nowMs),
     readLastUse(redis, key),
     audit.read(ownerId, about),
+    keys.present(ownerId, others),
   ]);
-  const linked = await keys.present(
-    ownerId,
-    [key.replaces, key.replacedBy].flatMap((name) => name?.[0] ?? []),
+  const here = `/keys/${id}`;
+  const to = (label: string, page: string, look = "") => (
+    <a class={`button ${look}`} href={`${here}/${page}`}>{label}</a>
   );
   const isEnabled = key.state === "enabled";
-  const to = (label: string, page: string, look = "") => (
-    <a class={`button ${look}`} href={`/keys/${id}/${page}`}>{label}</a>
+  const allowed = models.map((id) =>
+    catalog.has(id) ? id : `${id} (${NOT_CONFIGURED})`
   );
-  const facts = {
-    "Created": <Time ms={key.createdAtMs} as="minute" />,
-    "Last used": <LastUse ms={lastUsedAtMs} keyRecord={key} nowMs={nowMs} />,
-    "Expires": <Moment ms={key.expiresAtMs} nowMs={nowMs} />,
-    "Permissions": key.scopes.map(permissionOf).join(", "),
-    "Models": models.length === 0
-      ? "All"
-      : models.map((id) => catalog.has(id) ? id : `${id} (${NOT_CONFIGURED})`)
-        .join(", "),
-    "Key ID": <code>{id}</code>,
-  };
   return showPage(
     c,
     {
-      title: description,
+      title: key.description,
       lead: (
         <>
-          <code class="hint">{key.hint}</code>{" "}
-          <Status keyRecord={key} nowMs={nowMs} />
-          <Rotation keyRecord={key} nowMs={nowMs} present={linked} />
+          <code class="hint">{key.hint}</code> {statusOf(key, nowMs)}
+          {rotationOf(key, { nowMs, present })}
         </>
       ),
       actions: (
@@ -72,7 +70,7 @@ const showKey: Handler = async (c) => {
           {isEnabled && !isExpired(key, nowMs) && to("Rotate", "ask/rotate")}
           {isEnabled ? to("Disable", "ask/disable") : (
             <PostForm
-              action={`/keys/${id}/enable`}
+              action={`${here}/enable`}
               hidden={{ version }}
               submit="Enable"
               look=""
@@ -83,19 +81,24 @@ const showKey: Handler = async (c) => {
       ),
     },
     <>
-      <Facts facts={facts} />
+      <Facts
+        facts={{
+          "Created": <Time ms={key.createdAtMs} as="minute" />,
+          "Last used": lastUseOf(key, { ms, nowMs }),
+          "Expires": <Moment ms={expiresAtMs} nowMs={nowMs} />,
+          "Permissions": key.scopes.map(permissionOf).join(", "),
+          "Models": allowed.join(", ") || "All",
+          "Key ID": <code>{id}</code>,
+        }}
+      />
       {await limitsCard(c, key)}
       <h2>Usage</h2>
-      <UsageView
-        usage={usage}
-        base={`/keys/${id}`}
-        listed={`/keys/${id}/requests`}
-      />
+      <UsageView usage={usage} base={here} listed={`${here}/requests`} />
       <div class="row between">
         <h2>Example request</h2>
-        <TryLink catalog={catalog} keyRecord={key} />
+        {tryLink(deps, key)}
       </div>
-      <Curl apiUrl={apiUrl} catalog={catalog} keyRecord={key} />
+      {curlFor(deps, key)}
       <p>
         The <a href="/reference">API reference</a> has all fields and errors.
       </p>
@@ -132,40 +135,31 @@ const ask = (question: Question): Handler => async (c) => {
   const { redis, now, randomBytes } = c.var.deps;
   const key = await findKey(c);
   const { title, button, lead } = QUESTIONS[question];
-  const nonce = mintSecret(randomBytes);
   const isRotation = question === "rotate";
   const next = question === "disable" ? c.req.query("next") : undefined;
+  const ms = await readLastUse(redis, key);
   return showPage(
     c,
     { title, lead, isCard: true },
     <>
       <p>
-        <strong>
-          <bdi>{key.description}</bdi>
-        </strong>{" "}
-        <code class="hint">{key.hint}</code>, last used:{" "}
-        <LastUse
-          ms={await readLastUse(redis, key)}
-          keyRecord={key}
-          nowMs={now()}
-        />
+        {keyName(key)}, last used: {lastUseOf(key, { ms, nowMs: now() })}
       </p>
       <PostForm
         action={`/keys/${key.id}/${question}`}
         hidden={{
           version: key.version,
-          ...isRotation ? { nonce } : {},
+          ...isRotation && { nonce: mintSecret(randomBytes) },
           ...next && { next },
         }}
         submit={button}
         look={isRotation ? "primary" : "primary bad"}
         cancel={backOf(next, key.id)}
       >
-        {isRotation && <GraceFields />}
         {question === "delete" && (
           <Box name="sure" required>I understand that this is final</Box>
         )}
-        {!isRotation && (
+        {isRotation ? <GraceFields /> : (
           <Box name="stop_running">
             Also stop requests that are running now
           </Box>
@@ -195,33 +189,30 @@ const backOf = (next: string | undefined, keyId: string): string =>
 /** Makes a change and redirects to the page on which it was started, which confirms it. Deleting needs a ticked box. */
 const change =
   (what: "enable" | "disable" | "delete"): Handler => async (c) => {
+    const isFinal = what === "delete";
     const fields = FORM.pick({ version: true, stop_running: true, next: true });
-    const form = readForm(
+    const { version, stop_running, next } = readForm(
       c,
-      what === "delete" ? fields.extend({ sure: FORM.shape.sure }) : fields,
+      isFinal ? fields.extend({ sure: FORM.shape.sure }) : fields,
     );
-    const key = await c.var.deps.keys[what](targetOf(c, form.version));
-    const done = form.stop_running ? await stopRunning(c, key) : `${what}d`;
-    const back = what === "delete" ? "/keys" : backOf(form.next, key.id);
-    return c.redirect(
-      `${back}${back.includes("?") ? "&" : "?"}done=${done}`,
-      303,
-    );
+    const key = await c.var.deps.keys[what](targetOf(c, version));
+    const done = stop_running ? await stopRunning(c, key) : `${what}d`;
+    const back = isFinal ? "/keys" : backOf(next, key.id);
+    const separator = back.includes("?") ? "&" : "?";
+    return c.redirect(`${back}${separator}done=${done}`, 303);
   };
 
 const rotateKey: Handler = async (c) => {
-  const key = await findKey(c);
-  const form = readForm(
-    c,
-    FORM.pick({ version: true, nonce: true, old: true }),
-  );
-  const { ms, text } = GRACES[form.old];
-  const target = targetOf(c, form.version);
+  const { hint } = await findKey(c);
+  const fields = FORM.pick({ version: true, nonce: true, old: true });
+  const { version, nonce, old } = readForm(c, fields);
+  const { ms, text } = GRACES[old];
+  const target = targetOf(c, version);
   return await answerCreated(
     c,
-    form.nonce,
+    nonce,
     (once) => c.var.deps.keys.rotate({ ...target, once }, ms),
-    `The old key ${key.hint} stops working ${text}.`,
+    `The old key ${hint} stops working ${text}.`,
   );
 };
 

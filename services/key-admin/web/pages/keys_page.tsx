@@ -11,7 +11,13 @@ import type { Handler } from "../context.ts";
 import { postKey } from "./key_form.tsx";
 import { showPage } from "../layout.tsx";
 import { limitsCard } from "./limits_view.tsx";
-import { Curl, LastUse, Rotation, Status } from "../key_parts.tsx";
+import {
+  curlFor,
+  keyName,
+  lastUseOf,
+  rotationOf,
+  statusOf,
+} from "../key_parts.tsx";
 import {
   address,
   type Column,
@@ -26,7 +32,7 @@ import { labelOf, Moment, number, Time } from "../texts.tsx";
 
 /** The list of keys. Searching for the id of a key opens its page. */
 const listKeys: Handler = async (c) => {
-  const { deps: { keys, now, apiUrl, catalog }, signedIn: { session } } = c.var;
+  const { deps, deps: { keys }, signedIn: { session } } = c.var;
   const search = cleanSearch(c.req.query("search") ?? "");
   if (isKeyId(search) && await keys.get(session.ownerId, search) !== null) {
     return c.redirect(`/keys/${search}`, 302);
@@ -34,11 +40,11 @@ const listKeys: Handler = async (c) => {
   const asked = c.req.query("filter");
   const filter = KEY_FILTERS.find((name) => name === asked) ?? "all";
   const after = c.req.query("after") ?? "";
-  const nowMs = now();
+  const nowMs = deps.now();
   const day = usageDay(nowMs);
   const query = { filter, search, after, rows: PAGE_ROWS, day };
   const { rows, next } = await keys.list(session.ownerId, query);
-  const shown = new Set(rows.map(({ key }) => key.id));
+  const present = new Set(rows.map(({ key }) => key.id));
   const to = (filter: KeyFilter, after = "") =>
     address("/keys", { filter: filter === "all" ? "" : filter, search, after });
   const here = to(filter, after);
@@ -58,7 +64,7 @@ const listKeys: Handler = async (c) => {
           title="Create your first key"
           lead="You see its full value once, right after you create it. Store it where your program can read it, then send a first request:"
         >
-          <Curl apiUrl={apiUrl} catalog={catalog} />
+          {curlFor(deps)}
           {create}
         </Empty>
       )
@@ -87,15 +93,12 @@ const listKeys: Handler = async (c) => {
             columns={[
               ["Key", ({ key }) => (
                 <>
-                  <a href={`/keys/${key.id}`}>
-                    <bdi>{key.description}</bdi>
-                  </a>{" "}
-                  <code class="hint">{key.hint}</code>
-                  <Rotation keyRecord={key} nowMs={nowMs} present={shown} />
+                  {keyName(key, true)}
+                  {rotationOf(key, { nowMs, present })}
                 </>
               )],
               ...stateColumns(nowMs),
-              ["Change", ({ key }) => <Switch keyRecord={key} here={here} />],
+              ["Change", ({ key }) => switchOf(key, here)],
             ]}
           />
           <Pager {...{ after, next }} to={(after) => to(filter, after)} />
@@ -117,13 +120,11 @@ export const cleanSearch = (search: string): string =>
 const FILTERS = KEY_FILTERS.map((name) => [name, labelOf(name)] as const);
 
 export const stateColumns = (nowMs: number): readonly Column<KeyRow>[] => [
-  ["Status", ({ key }) => <Status keyRecord={key} nowMs={nowMs} />],
+  ["Status", ({ key }) => statusOf(key, nowMs)],
   ["Created", ({ key }) => <Time ms={key.createdAtMs} as="day" />],
   [
     "Last used",
-    ({ key, lastUsedAtMs }) => (
-      <LastUse ms={lastUsedAtMs} keyRecord={key} nowMs={nowMs} />
-    ),
+    ({ key, lastUsedAtMs: ms }) => lastUseOf(key, { ms, nowMs }),
   ],
   ["Expires", ({ key }) => <Moment ms={key.expiresAtMs} nowMs={nowMs} />],
   ["Requests today", (row) => number(row.totals.requests), "num"],
@@ -131,22 +132,18 @@ export const stateColumns = (nowMs: number): readonly Column<KeyRow>[] => [
 ];
 
 /** Disables a key after a question, or enables it. Both lead back to the list. */
-function Switch({ keyRecord, here }: { keyRecord: KeyRecord; here: string }) {
-  const { id, state, version, description } = keyRecord;
+function switchOf(
+  { id, state, version, description }: KeyRecord,
+  next: string,
+) {
   const what = <span class="hidden">{description}</span>;
+  const question = address(`/keys/${id}/ask/disable`, { next });
   return state === "enabled"
-    ? (
-      <a
-        class="button small"
-        href={address(`/keys/${id}/ask/disable`, { next: here })}
-      >
-        Disable {what}
-      </a>
-    )
+    ? <a class="button small" href={question}>Disable {what}</a>
     : (
       <PostForm
         action={`/keys/${id}/enable`}
-        hidden={{ version, next: here }}
+        hidden={{ version, next }}
         submit={<>Enable {what}</>}
         look="small"
       />

@@ -12,41 +12,29 @@ import { labelOf, number, Time } from "../texts.tsx";
 
 /** Limits in forms; and use against them as bars, of a key and its owner, or of the owner alone. */
 
-const GROUPS = [
-  ["Limits", LIMIT_NAMES.filter((name) => !MEDIA_LIMITS.includes(name))],
-  ["Media", MEDIA_LIMITS],
-] as const;
-
 type LimitInput = Omit<JSX.IntrinsicElements["input"], "id"> & {
   error?: string | undefined;
   help?: string;
 };
 
 /** The fields of all limits. `inputOf`: what is particular about one. */
-export const LimitFields = ({ inputOf }: {
-  inputOf: (name: keyof Limits) => LimitInput;
-}) => (
-  <>
-    {GROUPS.map(([legend, names]) => (
-      <fieldset class="field">
-        <legend>{legend}</legend>
-        <div class="pair">
-          {names.map((name) => (
-            <Field
-              id={name}
-              label={name === "videoJobs" ? AT_ONCE : labelOf(name)}
-              type="number"
-              min={0}
-              placeholder="No limit"
-              {...inputOf(name)}
-            />
-          ))}
-        </div>
-      </fieldset>
-    ))}
-  </>
+export const limitFields = (inputOf: (name: keyof Limits) => LimitInput) => (
+  <fieldset class="field">
+    <legend>Limits</legend>
+    <div class="pair">
+      {LIMIT_NAMES.map((name) => (
+        <Field
+          id={name}
+          label={labelOf(name)}
+          type="number"
+          min={0}
+          placeholder="No limit"
+          {...inputOf(name)}
+        />
+      ))}
+    </div>
+  </fieldset>
 );
-const AT_ONCE = "Videos at the same time";
 
 const DAY_MS = 86_400_000;
 /** From this share of a limit on, its bar warns. */
@@ -61,6 +49,42 @@ export async function limitsCard(c: ConsoleContext, key?: KeyRecord) {
   const { meters, nowMs } = await readMeters(redis, { ownerId, limits }, key);
   if (key === undefined && meters.length === 0) return null;
   const binding = bindingMeter(meters);
+  const barOf = (meter: Meter) => {
+    const { whose, name, limit, used } = meter;
+    const text = `${number(used)} of ${number(limit)}`;
+    const isOver = whose === "key" && limits[name] > 0 && limit > limits[name];
+    return (
+      <div class={`meter ${lookOf(meter)}`}>
+        <p class="between">
+          <span>
+            {WHOSE[whose]}{" "}
+            {meter === binding && <span class="badge">Closest</span>}
+          </span>
+          <span class="num">{text}</span>
+        </p>
+        <svg
+          viewBox="0 0 100 1"
+          preserveAspectRatio="none"
+          role="meter"
+          aria-label={`${labelOf(name)}, ${WHOSE[whose].toLowerCase()}`}
+          aria-valuemin={0}
+          aria-valuemax={limit}
+          aria-valuenow={Math.min(used, limit)}
+          aria-valuetext={text}
+        >
+          <rect width={100 * Math.min(1, used / limit)} height="1" />
+        </svg>
+        <p class="help">{noteOf(meter, nowMs)}</p>
+        {isOver && (
+          <p class="help">
+            This can never be reached: all your keys together are limited to
+            {" "}
+            {number(limits[name])}.
+          </p>
+        )}
+      </div>
+    );
+  };
   return (
     <section class="card">
       <header>
@@ -71,26 +95,28 @@ export async function limitsCard(c: ConsoleContext, key?: KeyRecord) {
             : "A request has to fit every limit of this key, and those that the operator has set for all your keys together."}
         </p>
       </header>
-      {binding && <Binding meter={binding} />}
+      {binding && (
+        <p class={`banner ${lookOf(binding)}`}>
+          <strong>
+            The closest limit: {labelOf(binding.name).toLowerCase()} of{" "}
+            {WHOSE[binding.whose].toLowerCase()}.
+          </strong>{" "}
+          {binding.used >= binding.limit
+            ? `${refused(binding.name)}.`
+            : `${
+              Math.floor(100 * binding.used / binding.limit)
+            }% is used, more than of any other.`}
+        </p>
+      )}
       <div class="split">
-        {LIMIT_NAMES.filter((name) =>
-          !MEDIA_LIMITS.includes(name) ||
-          meters.some((meter) => meter.name === name)
-        ).map((name) => {
+        {LIMIT_NAMES.map((name) => {
           const shown = meters.filter((meter) => meter.name === name);
-          const owner = shown.find(({ whose }) => whose === "owner");
+          if (shown.length === 0 && MEDIA_LIMITS.includes(name)) return null;
           return (
             <div>
               <h3>{labelOf(name)}</h3>
               {shown.length === 0 && <p class="faint">No limit</p>}
-              {shown.map((meter) => (
-                <Bar
-                  meter={meter}
-                  nowMs={nowMs}
-                  isBinding={meter === binding}
-                  ownerLimit={owner?.limit ?? Infinity}
-                />
-              ))}
+              {shown.map(barOf)}
             </div>
           );
         })}
@@ -104,21 +130,6 @@ export async function limitsCard(c: ConsoleContext, key?: KeyRecord) {
   );
 }
 
-function Binding({ meter }: { meter: Meter }) {
-  const { whose, name, limit, used } = meter;
-  const limitName = labelOf(name).toLowerCase();
-  return (
-    <p class={`banner ${lookOf(meter)}`}>
-      <strong>
-        The closest limit: {limitName} of {WHOSE[whose].toLowerCase()}.
-      </strong>{" "}
-      {used >= limit
-        ? `${refused(name)}.`
-        : `${Math.floor(100 * used / limit)}% is used, more than of any other.`}
-    </p>
-  );
-}
-
 const refused = (name: keyof Limits) =>
   MEDIA_LIMITS.includes(name)
     ? "New requests of this kind are refused"
@@ -127,45 +138,6 @@ const refused = (name: keyof Limits) =>
 /** The colour of a meter. Its text says the same. */
 const lookOf = ({ used, limit }: Meter) =>
   used >= limit ? "bad" : used >= WARN_SHARE * limit ? "warn" : "";
-
-function Bar({ meter, nowMs, isBinding, ownerLimit }: {
-  meter: Meter;
-  nowMs: number;
-  isBinding: boolean;
-  ownerLimit: number;
-}) {
-  const { whose, name, limit, used } = meter;
-  const text = `${number(used)} of ${number(limit)}`;
-  return (
-    <div class={`meter ${lookOf(meter)}`}>
-      <p class="between">
-        <span>
-          {WHOSE[whose]} {isBinding && <span class="badge">Closest</span>}
-        </span>
-        <span class="num">{text}</span>
-      </p>
-      <svg
-        viewBox="0 0 100 1"
-        preserveAspectRatio="none"
-        role="meter"
-        aria-label={`${labelOf(name)}, ${WHOSE[whose].toLowerCase()}`}
-        aria-valuemin={0}
-        aria-valuemax={limit}
-        aria-valuenow={Math.min(used, limit)}
-        aria-valuetext={text}
-      >
-        <rect width={100 * Math.min(1, used / limit)} height="1" />
-      </svg>
-      <p class="help">{noteOf(meter, nowMs)}</p>
-      {whose === "key" && limit > ownerLimit && (
-        <p class="help">
-          This can never be reached: all your keys together are limited to{" "}
-          {number(ownerLimit)}.
-        </p>
-      )}
-    </div>
-  );
-}
 
 /** Until when requests are refused, or when nothing is in use any more. */
 function noteOf({ name, limit, used, exact }: Meter, nowMs: number): Child {

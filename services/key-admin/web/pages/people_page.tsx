@@ -23,10 +23,11 @@ import {
   Refused,
 } from "../context.ts";
 import { choice, FORM, readForm, text } from "../forms.ts";
+import { keyName } from "../key_parts.tsx";
 import { showPage } from "../layout.tsx";
 import { address, type Column, Pager, Search, Table, Tabs } from "../lists.tsx";
 import { PostForm, ShownOnce } from "../parts.tsx";
-import { LimitFields } from "./limits_view.tsx";
+import { limitFields } from "./limits_view.tsx";
 import { labelOf, Moment, number, Time } from "../texts.tsx";
 import { behindPassword } from "../session.ts";
 import { cleanSearch, stateColumns } from "./keys_page.tsx";
@@ -118,10 +119,7 @@ const listKeys: Handler = (c) => {
   return showView(c, placeholder, people.keys, [
     ["Key", ({ key }) => (
       <>
-        <strong>
-          <bdi>{key.description}</bdi>
-        </strong>{" "}
-        <code class="hint">{key.hint}</code>
+        {keyName(key)}
         <p class="help">{key.id}</p>
       </>
     )],
@@ -133,9 +131,7 @@ const listKeys: Handler = (c) => {
 const invite: Handler = async (c) => {
   const email = parseEmail(readForm(c, FORM.pick({ email: true })).email);
   if (email === null) {
-    throw new Refused(400, "This is not an e-mail address", {
-      back: "/people",
-    });
+    throw new Refused(400, "This is not an e-mail address");
   }
   const link = await c.var.deps.operators.invite(operatorOf(c), email);
   return await answerLink(c, link);
@@ -201,7 +197,7 @@ async function findPerson(c: ConsoleContext): Promise<OwnerRow> {
   const { people, now } = c.var.deps;
   const row = await people.find(c.req.param("id") ?? "", usageDay(now()));
   if (row !== null) return row;
-  throw new Refused(404, "There is no such owner", { back: "/people" });
+  throw new Refused(404, "There is no such owner");
 }
 
 async function showPerson(
@@ -232,9 +228,7 @@ async function showPerson(
       <section class="card">
         <h2>Limits of all keys together</h2>
         <PostForm action={`${here}/limits`} submit="Save limits" look="">
-          <LimitFields
-            inputOf={(name) => ({ value: String(limits[name] || "") })}
-          />
+          {limitFields((name) => ({ value: String(limits[name] || "") }))}
         </PostForm>
       </section>
       <section class="card">

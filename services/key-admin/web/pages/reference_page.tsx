@@ -10,11 +10,15 @@ import { recognize } from "../session.ts";
 
 /** The reference of the API, from its description in OpenAPI. For everyone, as that is. */
 
-type Bounds = {
-  [Name in `${"min" | "max"}${"imum" | "Length" | "Items"}`]?: number;
-};
-/** The keywords of JSON Schema that the description uses. */
-interface Schema extends Bounds {
+/** The bounds of JSON Schema that the description uses. */
+const RANGES = [
+  ["minimum", "maximum", ""],
+  ["minLength", "maxLength", " characters"],
+  ["minItems", "maxItems", " items"],
+] as const;
+type Bound = typeof RANGES[number][0 | 1] | "exclusiveMinimum";
+/** The keywords that it uses. */
+interface Schema extends Partial<Record<Bound, number>> {
   $ref?: string;
   type?: string | string[];
   description?: string;
@@ -27,7 +31,6 @@ interface Schema extends Bounds {
   properties?: { [name: string]: Schema };
   required?: string[];
   pattern?: string;
-  exclusiveMinimum?: number;
 }
 type Examples = { [name: string]: { value: unknown } };
 interface Operation {
@@ -84,59 +87,54 @@ const showReference: Handler = async (c) => {
 
 export const referenceRoutes = { "/reference": { GET: showReference } };
 
-const OperationCard = (
-  { name, operation }: { name: string; operation: Operation },
-) => {
-  const { description = "", responses, requestBody: { content = {} } = {} } =
-    operation;
+/** An operation, and the schemas that it uses for the first time. */
+function sectionOf(name: string, operation: Operation, names: string[]) {
+  const { operationId, summary, description = "", responses } = operation;
+  const content = operation.requestBody?.content ?? {};
   const examples = Object.values(content).flatMap(({ examples = {} }) =>
     Object.entries(examples)
   );
   return (
-    <section class="card">
-      <code>{name}</code>
-      <Prose text={description} />
-      <Refs label="Request" part={content} />
-      <Refs label="Answer" part={responses[200]} />
-      {examples.map(([id, { value }]) => (
-        <details>
-          <summary>Example: {id}</summary>
-          <Copyable id={id} label={`Example: ${id}`}>
-            {JSON.stringify(value, null, 2)}
-          </Copyable>
-        </details>
-      ))}
-    </section>
+    <>
+      <h2 id={operationId}>{summary}</h2>
+      <section class="card">
+        <code>{name}</code>
+        <Prose text={description} />
+        {refs("Request", content)}
+        {refs("Answer", responses[200])}
+        {examples.map(([id, { value }]) => (
+          <details>
+            <summary>Example: {id}</summary>
+            <Copyable id={id} label={`Example: ${id}`}>
+              {JSON.stringify(value, null, 2)}
+            </Copyable>
+          </details>
+        ))}
+      </section>
+      {names.map((name) => <Shape key={name} name={name} />)}
+    </>
   );
-};
+}
 
-/** The fields of an object. In a request, null means absent. A link to it unfolds it. */
-const Shape = ({ name, isRequest }: { name: string; isRequest: boolean }) => (
+/** The fields of an object. A link to it unfolds it. */
+const Shape = ({ name }: { name: string }) => (
   <details open={name.endsWith("Request")}>
     <summary>{name}</summary>
     <div id={name}>
-      <Prose text={SCHEMAS[name]?.description ?? ""} />
+      <Prose text={SCHEMAS[name]?.description} />
       <Table
         caption={name}
         rows={fieldsOf(SCHEMAS[name] ?? {})}
         columns={[
           ["Field", ({ path }) => <code>{path}</code>],
-          ["Takes", ({ schema, isRequired }) => (
+          ["Value", ({ schema, isRequired }) => (
             <>
-              {takes(schema, isRequest && !isRequired)}
+              {valueOf(schema)}
               {schema.default !== undefined && `, default ${schema.default}`}
-              {isRequired && isRequest && (
-                <>
-                  {", "}
-                  <strong>required</strong>
-                </>
-              )}
+              {isRequired && <strong>, required</strong>}
             </>
           )],
-          [
-            "Meaning",
-            ({ schema }) => <Prose text={schema.description ?? ""} />,
-          ],
+          ["Meaning", ({ schema }) => <Prose text={schema.description} />],
         ]}
       />
     </div>
@@ -161,33 +159,31 @@ const refsIn = (part: unknown): string[] =>
   [...JSON.stringify(part ?? {}).matchAll(/#\/components\/schemas\/(\w+)/g)]
     .map(([, name = ""]) => name);
 const linkTo = (name: string) => <a href={`#${name}`}>{name}</a>;
-const Refs = ({ label, part }: { label: string; part: unknown }) =>
+const refs = (label: string, part: unknown) =>
   refsIn(part).length > 0 && (
     <p>
       {label}: {listed(refsIn(part).map(linkTo))}
     </p>
   );
 
-/** What a schema takes: a type with bounds, values, or other schemas. */
-function takes(schema: Schema, ignoresNull: boolean): Child {
-  const { $ref = "", items, const: value = null } = schema;
-  const counts = (type: unknown) => !ignoresNull || type !== "null";
+/** What a field may be: a type with bounds, values, or other schemas. */
+function valueOf(schema: Schema): Child {
+  const { $ref, type = [], items, const: only, anyOf, oneOf = anyOf } = schema;
   const [ref] = refsIn($ref);
   if (ref) return linkTo(ref);
-  const values = schema.enum ?? (value === null ? [] : [value]);
+  const values = schema.enum ?? (only === undefined ? [] : [only]);
   if (values.length > 0) {
-    return listed(values.map((one) => <code key={one}>{one}</code>));
+    return listed(values.map((one) => <code key={one}>{`${one}`}</code>));
   }
-  const options = (schema.anyOf ?? schema.oneOf ?? [])
-    .filter(({ type }) => counts(type));
-  if (options.length > 0) {
-    return listed(options.map((option) => takes(option, ignoresNull)));
-  }
+  if (oneOf) return listed(oneOf.map(valueOf));
+  const bounds = boundsOf(schema);
+  const [name, ...others] = [type].flat();
   return (
     <>
-      {[schema.type ?? []].flat().filter(counts).join(" or ")}
-      {boundsOf(schema)}
-      {items && <>{" of "}{takes(items, false)}</>}
+      {name}
+      {bounds.length > 0 && ` (${bounds.join(", ")})`}
+      {items && <>{" of "}{valueOf(items)}</>}
+      {others.map((other) => ` or ${other}`)}
     </>
   );
 }
@@ -195,38 +191,26 @@ function takes(schema: Schema, ignoresNull: boolean): Child {
 const listed = (items: Child[]) =>
   items.flatMap((item, at) => at === 0 ? [item] : [" or ", item]);
 
-/** ` (1 to 8)`. The widest bounds of numbers say nothing. */
-function boundsOf(schema: Schema): string {
-  const { exclusiveMinimum: above, pattern, minItems, maxItems } = schema;
-  const units = schema.maxLength ?? schema.minLength ? " characters" : "";
-  const [least, most] = [
-    schema.minimum ?? schema.minLength ?? (minItems || undefined),
-    schema.maximum ?? schema.maxLength ?? maxItems,
-  ].map((bound = Infinity) =>
-    Math.abs(bound) < Number.MAX_SAFE_INTEGER && number(bound)
-  );
-  const range = least && most
-    ? `${least} to ${most}${units}`
-    : (least && `at least ${least}${units}`) ||
-      (most && `at most ${most}${units}`);
-  const bounds = [
-    above !== undefined && `above ${above}`,
-    range,
-    pattern && (PATTERNS[pattern] ?? pattern),
-  ].filter(Boolean);
-  return bounds.length > 0 ? ` (${bounds.join(", ")})` : "";
+/** `1 to 8`. The widest bounds of numbers say nothing. */
+function boundsOf(schema: Schema): string[] {
+  const { exclusiveMinimum: above, pattern } = schema;
+  const said = (bound = Infinity) =>
+    Math.abs(bound) < Number.MAX_SAFE_INTEGER ? number(bound) : "";
+  const ranges = RANGES.flatMap(([least, most, unit]) => {
+    const [from, to] = [said(schema[least]), said(schema[most])];
+    if (from && to) return [`${from} to ${to}${unit}`];
+    const text = (from && `at least ${from}`) || (to && `at most ${to}`);
+    return text ? [text + unit] : [];
+  });
+  return [
+    ...above === undefined ? [] : [`above ${above}`],
+    ...ranges,
+    ...pattern ? [pattern] : [],
+  ];
 }
 
-const PATTERNS: { [pattern: string]: string } = {
-  "^[^\\u0000-\\u001f\\u007f-\\u009f]*$": "no control characters",
-  "^[a-zA-Z0-9_-]+$": "letters, digits, _ and -",
-  "^(?i:https?:\\/\\/|data:image\\/)": "a URL of https, http or data:image",
-  "^chatcmpl-.": "chatcmpl-…",
-  "^(auto|[1-9]\\d{1,4}x[1-9]\\d{1,4})$": "auto, or a size such as 1024x1024",
-};
-
 /** The parts of Markdown that the description uses: paragraphs, lists, `code` and **names**. */
-const Prose = ({ text }: { text: string }) => (
+const Prose = ({ text = "" }: { text?: string | undefined }) => (
   <>
     {text.split("\n\n").filter(Boolean).map((part) =>
       part.startsWith("- ")
@@ -250,28 +234,21 @@ const inline = (text: string): Child =>
       : piece
   );
 
-/** Operations, each followed by the schemas that no operation before it has, errors and headers. */
+/** The operations with the schemas that no earlier one uses, errors and headers. */
 function reference() {
   const shown = new Set<string>();
-  const shapes = (value: unknown, isRequest: boolean): Child[] =>
-    refsIn(value).flatMap((name) => {
+  const newIn = (part: unknown): string[] =>
+    refsIn(part).flatMap((name) => {
       if (shown.has(name)) return [];
       shown.add(name);
-      return [
-        <Shape key={name} name={name} isRequest={isRequest} />,
-        ...shapes(SCHEMAS[name], isRequest),
-      ];
+      return [name, ...newIn(SCHEMAS[name])];
     });
   return (
     <>
-      {OPERATIONS.map(([name, operation]) => (
-        <>
-          <h2 id={operation.operationId}>{operation.summary}</h2>
-          <OperationCard name={name} operation={operation} />
-          {shapes(operation.requestBody, true)}
-          {shapes(operation.responses[200], false)}
-        </>
-      ))}
+      {OPERATIONS.map(([name, operation]) => {
+        const { requestBody, responses } = operation;
+        return sectionOf(name, operation, newIn([requestBody, responses[200]]));
+      })}
       <h2 id="errors">Errors</h2>
       <Table
         caption="Errors"

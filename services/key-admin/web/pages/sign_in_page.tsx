@@ -1,5 +1,4 @@
 import {
-  type Account,
   EMAIL_CHARS_MAX,
   parseEmail,
 } from "../../domain/owners/owner_store.ts";
@@ -64,8 +63,8 @@ function waitText(waitMs: number): string {
 }
 
 const openLink: Handler = async (c) => {
-  const { kind, account } = await findLink(c, "peek");
-  return showLink(c, kind, account);
+  const { kind, account: { email } } = await findLink(c, "peek");
+  return showLink(c, kind, email);
 };
 
 const useLink: Handler = async (c) => {
@@ -73,20 +72,17 @@ const useLink: Handler = async (c) => {
   const { kind, account: { ownerId, ...before } } = await findLink(c, "peek");
   const form = readForm(c, FORM.pick({ email: true, new_password: true }));
   const email = kind === "set_up" ? parseEmail(form.email) : before.email;
-  const again = (email: string, problem: string) =>
-    showLink(c, kind, { ...before, email }, problem);
   if (email === null) {
-    return again(form.email, "This is not an e-mail address.");
+    return showLink(c, kind, form.email, "This is no e-mail address.");
   }
   const holder = await owners.find(email) ?? ownerId;
-  if (holder !== ownerId) {
-    return again(email, "This address belongs to another owner.");
-  }
-  const problem = await passwordProblem(form.new_password, { email });
-  if (problem !== null) return again(email, problem);
+  const problem = holder !== ownerId
+    ? "This address belongs to another owner."
+    : await passwordProblem(form.new_password, { email });
+  if (problem !== null) return showLink(c, kind, email, problem);
   const passwordHash = await hasher.hash(form.new_password);
   await findLink(c, "use");
-  if (!await owners.claim(ownerId, email)) throw linkOver();
+  if (!await owners.claim(ownerId, email)) throw new Refused(404, LINK_OVER);
   await owners.setPassword(ownerId, passwordHash);
   if (kind === "set_up") await owners.giveRole(ownerId);
   await audit.add(ownerId, {
@@ -112,10 +108,10 @@ const beginOidc: Handler = async (c) => {
   const { url, flow } = await provider.begin(callback, askAgain)
     .catch((cause) => {
       deps.log.warn("oidc_unavailable", { error: cause });
-      throw refusal(
+      throw new Refused(
         503,
         `${provider.name} does not answer as expected, so you cannot sign in with it now. Try again in a moment`,
-        cause,
+        { cause },
       );
     });
   writeCookie(c, "oidc", flow);
@@ -127,25 +123,20 @@ const finishOidc: Handler = async (c) => {
   const provider = providerOf(deps);
   const flow = readCookie(c, "oidc");
   writeCookie(c, "oidc", null);
-  if (flow === "") {
-    throw refusal(400, "This sign-in took too long. Start again");
-  }
   const { search } = new URL(c.req.url);
   const returned = new URL(CALLBACK + search, deps.publicUrl);
   const identity = await provider.finish(returned, flow).catch((cause) => {
     deps.log.warn("oidc_refused", { error: cause });
+    const failed =
+      `Signing in with ${provider.name} failed. Start again. If that fails too, ask your operator`;
     throw cause instanceof NotAllowed
-      ? refusal(403, cause.message, cause)
-      : refusal(
-        400,
-        `Signing in with ${provider.name} failed. Start again. If that fails too, ask your operator`,
-        cause,
-      );
+      ? new Refused(403, cause.message, { cause })
+      : new Refused(400, failed, { cause });
   });
   const ownerId = await deps.owners.ofIdentity(identity);
   const account = await deps.owners.read(ownerId);
   if (account === null) throw new Error(`No account of owner ${ownerId}`);
-  if (account.isDisabled) throw refusal(403, DISABLED);
+  if (account.isDisabled) throw new Refused(403, DISABLED);
   const admitted = await admit(deps, account, clientOf(c), 0);
   return await enter(c, admitted, "/keys");
 };
@@ -185,12 +176,8 @@ export const confirmRoutes = {
   },
 };
 
-const linkOver = () =>
-  new Refused(
-    404,
-    "This link was already used or has expired. Sign in if you have an account, or ask for a new link",
-    { back: "/sign-in" },
-  );
+const LINK_OVER =
+  "This link was already used or has expired. Sign in if you have an account, or ask for a new link";
 
 const secretOf = (c: ConsoleContext): string => c.req.param("secret") ?? "";
 
@@ -202,7 +189,7 @@ async function findLink(c: ConsoleContext, how: "peek" | "use") {
   // There may be two set-up links; the second must not take over the account.
   const isVoid = !account || account.isDisabled ||
     (link.kind !== "reset" && account.passwordHash !== null);
-  if (isVoid) throw linkOver();
+  if (isVoid) throw new Refused(404, LINK_OVER);
   return { kind: link.kind, account };
 }
 
@@ -210,9 +197,6 @@ function providerOf({ oidc }: ConsoleDeps): OidcClient {
   if (oidc === null) throw new Refused(404, "This page does not exist");
   return oidc;
 }
-
-const refusal = (status: 400 | 403 | 503, message: string, cause?: unknown) =>
-  new Refused(status, message, { cause, back: "/sign-in" });
 
 /** One form for everything, so that it does not reveal which part was wrong. */
 async function showSignIn(
@@ -293,43 +277,31 @@ function showConfirm(
 }
 
 const LINK_TEXTS = {
-  set_up: {
-    title: "Set up the console",
-    lead:
-      "You are the first owner and an operator. Keys that were created before now belong to you.",
-    submit: "Create account",
-  },
-  invite: {
-    title: "Welcome",
-    lead: "Choose a password for your account.",
-    submit: "Create account",
-  },
-  reset: {
-    title: "New password",
-    lead: "Choose a new password.",
-    submit: "Save and sign in",
-  },
+  set_up: [
+    "Set up the console",
+    "You are the first owner and an operator. Keys that were created before now belong to you.",
+  ],
+  invite: ["Welcome", "Choose a password for your account."],
+  reset: [
+    "New password",
+    "Choose a new password. If you use two-step sign-in, you need a code next.",
+  ],
 } as const;
-/** A reset does not bypass the second factor. */
-const SECOND_STEP = {
-  lead: "Choose a new password. Then sign in with it and a code.",
-  submit: "Save and continue",
-};
 
 function showLink(
   c: ConsoleContext,
   kind: Link["kind"],
-  { email, totpSecret }: Pick<Account, "email" | "totpSecret">,
+  email: string,
   error?: string | null,
 ): Response | Promise<Response> {
-  const { submit, ...texts } = {
-    ...LINK_TEXTS[kind],
-    ...totpSecret !== null && SECOND_STEP,
-  };
+  const [title, lead] = LINK_TEXTS[kind];
   return showCard(
     c,
-    { ...texts, error },
-    <PostForm action={linkPath(secretOf(c))} submit={submit}>
+    { title, lead, error },
+    <PostForm
+      action={linkPath(secretOf(c))}
+      submit={kind === "reset" ? "Save and continue" : "Create account"}
+    >
       <EmailField value={email} readonly={kind !== "set_up"} />
       <NewPasswordField label="Password" autofocus={email !== ""} />
     </PostForm>,

@@ -7,7 +7,7 @@ import type { TryKind } from "../../domain/try/request.ts";
 
 export type TryField = readonly [name: string, label: string, input: object];
 /** Fields in a row. Those with a title are folded until they are used. */
-type Group = readonly [title: string | null, fields: readonly TryField[]];
+type Group = readonly [title: string, ...fields: readonly TryField[]];
 
 const decimal = (min?: number, max?: number) => ({
   ...{ type: "number", step: "any", placeholder: "Default", min, max },
@@ -15,81 +15,80 @@ const decimal = (min?: number, max?: number) => ({
 const json = (placeholder: string) => ({
   ...{ rows: 5, spellcheck: false, placeholder },
 });
-const { temperatureMin, temperatureMax, topPMin, topPMax } = REQUEST_LIMITS;
-const { imagesMax, speedMin, speedMax } = MEDIA_LIMITS;
+const { temperature, topP } = REQUEST_LIMITS;
+const { imagesMax, speed } = MEDIA_LIMITS;
 const THINKING = [["", "Default"], ["on", "On"], ["off", "Off"]];
 const FORMATS = speechFormat.options.map((name) => [name, name]);
+const RECORDING = {
+  ...{ type: "file", accept: "audio/*,video/*" },
+  help: `At most ${TRY_LIMITS.heldBytes / 2 ** 20} MiB.`,
+};
+const VIDEO_HELP = "Stop ends the waiting: the video is still made.";
 
 export const TRY_FIELDS: Readonly<Record<TryKind, readonly Group[]>> = {
   chat: [
-    [null, [["system", "System prompt", { rows: 2 }]]],
-    [null, [["message", "Message", { rows: 4 }]]],
-    ["Parameters", [
-      ["temperature", "Temperature", decimal(temperatureMin, temperatureMax)],
-      ["top_p", "Top p", decimal(topPMin, topPMax)],
+    ["", ["system", "System prompt", { rows: 2 }]],
+    ["", ["message", "Message", { rows: 4 }]],
+    [
+      "Parameters",
+      ["temperature", "Temperature", decimal(...temperature)],
+      ["top_p", "Top p", decimal(...topP)],
       ["max_tokens", "Max tokens", decimal(1)],
       ["seed", "Seed", decimal()],
       ["thinking", "Thinking", { options: THINKING }],
-    ]],
-    ["Tools", [[
+    ],
+    ["Tools", [
       "tools",
       "Tools (JSON)",
-      json(`[{"type": "function", "function": {
-  "name": "get_weather",
-  "parameters": {"type": "object", "properties":
-    {"city": {"type": "string"}}}}}]`),
-    ]]],
-    ["Structured answer", [[
+      json(`[{"type": "function", "function": {"name": "get_weather",
+"parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}]`),
+    ]],
+    ["Structured answer", [
       "schema",
       "JSON schema of the answer",
-      json(`{"type": "object", "properties":
-  {"city": {"type": "string"}},
- "required": ["city"], "additionalProperties": false}`),
-    ]]],
-    ["Earlier messages", [[
+      json(`{"type": "object", "properties": {"city": {"type": "string"}},
+"required": ["city"], "additionalProperties": false}`),
+    ]],
+    ["Earlier messages", [
       "history",
       "Earlier messages (JSON)",
       json(`[{"role": "user", "content": "Hello"},
- {"role": "assistant", "content": "Hi!"}]`),
-    ]]],
-    ["Other fields", [[
+{"role": "assistant", "content": "Hi!"}]`),
+    ]],
+    ["Other fields", [
       "more",
       "Other fields of the request (JSON)",
       json(`{"stop": ["END"], "tool_choice": "required"}`),
-    ]]],
+    ]],
   ],
   image: [
-    [null, [["prompt", "Prompt", { rows: 4 }]]],
-    [null, [
+    ["", ["prompt", "Prompt", { rows: 4 }]],
+    [
+      "",
       ["size", "Size", { placeholder: "1024x1024" }],
-      ["n", "Images", {
-        ...{ type: "number", min: 1, max: imagesMax, placeholder: "1" },
-      }],
-    ]],
+      ["n", "Images", { type: "number", min: 1, max: imagesMax }],
+    ],
   ],
   speech: [
-    [null, [["input", "Text", { rows: 4 }]]],
-    [null, [
+    ["", ["input", "Text", { rows: 4 }]],
+    [
+      "",
       ["voice", "Voice", {}],
       ["response_format", "Format", { options: FORMATS }],
-      ["speed", "Speed", decimal(speedMin, speedMax)],
-    ]],
+      ["speed", "Speed", decimal(...speed)],
+    ],
   ],
   transcription: [
-    [null, [["file", "Recording", {
-      ...{ type: "file", accept: "audio/*,video/*" },
-      help: `At most ${TRY_LIMITS.heldBytes / 2 ** 20} MiB.`,
-    }]]],
-    [null, [["language", "Language", { placeholder: "Such as en" }]]],
+    ["", ["file", "Recording", RECORDING]],
+    ["", ["language", "Language", { placeholder: "Such as en" }]],
   ],
   video: [
-    [null, [["prompt", "Prompt", {
-      ...{ rows: 4, help: "Stop ends the waiting: the video is still made." },
-    }]]],
-    [null, [
+    ["", ["prompt", "Prompt", { rows: 4, help: VIDEO_HELP }]],
+    [
+      "",
       ["seconds", "Seconds", { placeholder: "4" }],
       ["size", "Size", { placeholder: "1280x720" }],
-    ]],
+    ],
   ],
 };
 
@@ -97,11 +96,8 @@ export const TRY_FIELDS: Readonly<Record<TryKind, readonly Group[]>> = {
 export const tryFields = <T>(
   kind: TryKind,
   valueOf: (name: string) => T,
-): Record<string, T> =>
-  Object.fromEntries(
-    [
-      "model",
-      ...TRY_FIELDS[kind].flatMap(([, fields]) => fields)
-        .map(([name]) => name),
-    ].map((name) => [name, valueOf(name)]),
-  );
+): Record<string, T> => {
+  const fields = TRY_FIELDS[kind].flatMap(([, ...fields]) => fields);
+  const names = ["model", ...fields.map(([name]) => name)];
+  return Object.fromEntries(names.map((name) => [name, valueOf(name)]));
+};

@@ -1,7 +1,6 @@
 import { z } from "zod";
 import {
   API_REQUEST_ID,
-  type Medium,
   readAnswer,
   TRY_FACTS,
   type TryAnswer,
@@ -35,17 +34,17 @@ import { TRY_FIELDS, type TryField, tryFields } from "./try_fields.ts";
 
 /**
  * Sends a request through an edge, as callers do. It goes through key-admin, so that
- * its key never reaches a browser. With the script, the answer is streamed into the
- * page; without it, the form leads to a page with the whole answer.
+ * its key never reaches a browser. The form leads to a page with the whole answer; the
+ * script puts that answer into this page, and streams chats.
  */
 
 /** The form guard bounds the whole form. */
 const CHARS_MAX = 32_768;
 
-/** What pages of a kind show beside text, and from where: `data:` without the script. */
+/** Where pages of a kind have what they show beside text. */
 const POLICIES: { readonly [kind in TryKind]?: Record<string, string> } = {
   image: { "img-src": "'self' data:" },
-  speech: { "media-src": "data: blob:" },
+  speech: { "media-src": "data:" },
   video: { "media-src": "'self'" },
 };
 
@@ -58,37 +57,39 @@ function offered({ catalog }: ConsoleDeps): ReadonlyMap<TryKind, string[]> {
   return kinds;
 }
 
-/** The kind in the address, or that of the model in it; otherwise the first one. */
-function kindOf(c: ConsoleContext): TryKind {
-  const kinds = offered(c.var.deps);
+/** The kind in the address, or that of the model in it; otherwise the first one. And the model, or the first of the kind. */
+function askedFor(c: ConsoleContext) {
+  const kinds = [...offered(c.var.deps)];
   const { kind: asked = "", model = "" } = c.req.query();
-  const kind = [...kinds.keys()].find((kind) => kind === asked) ??
-    [...kinds].find(([, models]) => models.includes(model))?.[0] ??
-    [...kinds.keys()][0];
+  const [kind, models] = kinds.find(([kind]) => kind === asked) ??
+    kinds.find(([, models]) => models.includes(model)) ?? kinds[0] ?? [];
   if (kind === undefined) throw new Refused(404, "There is no model to try");
-  return kind;
+  return { kind, model: models?.find((id) => id === model) ?? models?.[0] };
 }
 
 const openTry: Handler = (c) => {
-  const kind = kindOf(c);
-  const asked = c.req.query("model") ?? "";
-  const models = offered(c.var.deps).get(kind) ?? [];
-  const model = models.includes(asked) ? asked : models[0] ?? "";
+  const { kind, model = "" } = askedFor(c);
   return showTry(c, kind, { model, ...TRY_KINDS[kind].example });
 };
 
 /** The posted form, its request and its mistakes. */
 function readTry(c: ConsoleContext) {
-  const kind = kindOf(c);
-  const { show, ...values } = readForm(c, formOf(kind));
+  const { kind } = askedFor(c);
+  const { show, ...values } = readForm(
+    c,
+    z.strictObject({
+      ...tryFields(kind, () => text(CHARS_MAX)),
+      /** Only shows the request as code. */
+      show: choice(["code"]).optional(),
+    }),
+  );
   return { kind, show, values, ...tryRequest(kind, values) };
 }
 
 /** Answers with a page: the whole answer, the mistakes of the form, or only its code. */
 const showAnswer: Handler = async (c) => {
   const { kind, show, values, request, errors } = readTry(c);
-  const isSent = errors.size === 0 && show !== "code";
-  if (!isSent) return showTry(c, kind, values, { errors });
+  if (errors.size > 0 || show) return showTry(c, kind, values, { errors });
   const startMs = performance.now();
   const answer = await readAnswer(await send(c, kind, request), startMs);
   return showTry(c, kind, values, { answer });
@@ -124,8 +125,7 @@ const sendVideo: Handler = async (c) => {
   const { body, status, headers } = await askVideo(c, "/content");
   const isHead = c.req.method === "HEAD";
   if (isHead) await body?.cancel();
-  const passed = VIDEO_HEADERS.map((name) => [name, headers.get(name) ?? ""])
-    .filter(([, value]) => value !== "");
+  const passed = [...headers].filter(([name]) => VIDEO_HEADERS.test(name));
   return new Response(isHead ? null : body, {
     status,
     headers: {
@@ -135,9 +135,7 @@ const sendVideo: Handler = async (c) => {
     },
   });
 };
-const VIDEO_HEADERS = [
-  ...["content-type", "content-length", "content-range", "accept-ranges"],
-];
+const VIDEO_HEADERS = /^content-(type|length|range)$|^accept-ranges$/;
 
 export const tryRoutes = {
   "/try": { GET: openTry, POST: showAnswer },
@@ -158,8 +156,7 @@ async function askVideo(c: ConsoleContext, more = ""): Promise<Response> {
   const response = isId ? await ask(c, { path, range }) : null;
   if (response !== null && response.status !== 404) return response;
   await response?.body?.cancel();
-  const back = address("/try", { kind: "video" });
-  throw new Refused(404, "This video does not exist", { back });
+  throw new Refused(404, "This video does not exist");
 }
 
 /** Asks the API with the key of this session. The request ends when the browser has left. */
@@ -171,40 +168,40 @@ async function ask(c: ConsoleContext, call: TryCall): Promise<Response> {
   return await deps.askApi(call, { key, signal });
 }
 
-const formOf = (kind: TryKind) =>
-  z.strictObject({
-    ...tryFields(kind, () => text(CHARS_MAX)),
-    /** Only shows the request as code. */
-    show: choice(["code"]).optional(),
-  });
-
+/** The page with a form and, once it was sent, with its mistakes or the answer. */
 function showTry(
   c: ConsoleContext,
   kind: TryKind,
   values: TryValues,
-  { errors = new Map(), answer }: {
+  { errors, answer }: {
     errors?: ReadonlyMap<string, string>;
     answer?: TryAnswer;
   } = {},
 ): Promise<Response> {
   const { deps } = c.var;
-  const { streamed, facts } = TRY_KINDS[kind];
+  const { streamed, isUpload } = TRY_KINDS[kind];
   const sent = { ...tryRequest(kind, values).request, ...streamed };
   const code = codeOf(kind, sent, deps.apiUrl);
   const kinds = offered(deps);
-  const buttons = (
-    <>
-      <button type="button" data-stop="" hidden>Stop</button>
-      <button type="submit" name="show" value="code">Show as code</button>
-    </>
+  const field = ([name, label, input]: TryField) => (
+    <Field
+      id={name}
+      label={label}
+      value={values[name]}
+      error={errors?.get(name)}
+      autocomplete="off"
+      {...input}
+    />
   );
+  const isUsed = ([name]: TryField) => errors?.has(name) || values[name];
+  const models = kinds.get(kind) ?? [];
   return showPage(
     c,
     {
       title: "Try it",
       lead:
         `Sends a real request with a key that only this session has: ${TRY_LIMITS.key.requestsPerMinute} requests per minute. It counts towards your usage and your limits.`,
-      error: errors.size === 0 ? null : "Correct the marked fields.",
+      error: errors?.size ? "Correct the marked fields." : null,
       headers: { "content-security-policy": securityPolicy(POLICIES[kind]) },
     },
     <>
@@ -221,27 +218,38 @@ function showTry(
           <PostForm
             id="try"
             action={address("/try", { kind }) + "#answer"}
-            enctype={TRY_KINDS[kind].isUpload
-              ? "multipart/form-data"
-              : undefined}
+            enctype={isUpload ? "multipart/form-data" : undefined}
             submit="Send"
-            more={buttons}
+            more={
+              <>
+                <button type="button" data-stop="" hidden>Stop</button>
+                <button type="submit" name="show" value="code">
+                  Show as code
+                </button>
+              </>
+            }
           >
-            <Fields
-              kind={kind}
-              models={kinds.get(kind) ?? []}
-              values={values}
-              errors={errors}
-            />
+            {/* The script replaces these fields when one has a mistake. */}
+            <div id="fields">
+              {field([
+                "model",
+                "Model",
+                { options: models.map((id) => [id, id]) },
+              ])}
+              {TRY_FIELDS[kind].map(([title, ...fields]) => {
+                const row = <div class="pair">{fields.map(field)}</div>;
+                return title === "" ? row : (
+                  <details open={fields.some(isUsed)}>
+                    <summary>{title}</summary>
+                    {row}
+                  </details>
+                );
+              })}
+            </div>
           </PostForm>
         </section>
         <div>
-          <Answer
-            kind={kind}
-            answer={answer}
-            facts={{ ...facts, ...TRY_FACTS }}
-            subject={values.prompt ?? ""}
-          />
+          <Answer kind={kind} answer={answer} subject={values.prompt ?? ""} />
           <section class="card">
             <div>
               <h2>The same request as code</h2>
@@ -265,51 +273,15 @@ function showTry(
   );
 }
 
-/** The request. The script replaces these fields when one has a mistake. */
-function Fields({ kind, models, values, errors }: {
-  kind: TryKind;
-  models: readonly string[];
-  values: TryValues;
-  errors: ReadonlyMap<string, string>;
-}) {
-  const [focus] = errors.keys();
-  const field = ([name, label, input]: TryField) => (
-    <Field
-      id={name}
-      label={label}
-      value={values[name]}
-      error={errors.get(name)}
-      autofocus={focus === name}
-      autocomplete="off"
-      {...input}
-    />
-  );
-  const isUsed = ([name]: TryField) => errors.has(name) || values[name];
-  return (
-    <div id="fields">
-      {field(["model", "Model", { options: models.map((id) => [id, id]) }])}
-      {TRY_FIELDS[kind].map(([title, fields]) => {
-        const row = <div class="pair">{fields.map(field)}</div>;
-        return title === null ? row : (
-          <details open={fields.some(isUsed)}>
-            <summary>{title}</summary>
-            {row}
-          </details>
-        );
-      })}
-    </div>
-  );
-}
-
 /** The answer, or the places in which the script shows it. The style sheet hides empty ones. */
-function Answer({ kind, answer, facts, subject }: {
+function Answer({ kind, answer, subject }: {
   kind: TryKind;
   answer: TryAnswer | undefined;
-  facts: Readonly<Record<string, string>>;
   /** What images show. */
   subject: string;
 }) {
   const { texts = {}, media = [], again } = answer ?? {};
+  const facts = Object.entries({ ...TRY_KINDS[kind].facts, ...TRY_FACTS });
   return (
     <section class="card" id={answer && "answer"} data-answer="">
       <h2>Answer</h2>
@@ -323,8 +295,13 @@ function Answer({ kind, answer, facts, subject }: {
       </details>
       <div class="text" data-part="content">{texts.content}</div>
       <div data-part="media">
-        {media.map((medium) => (
-          <Shown kind={kind} subject={subject} medium={medium} />
+        {media.map(([url, file]) => (
+          <figure>
+            {kind === "image" && <img src={url} alt={subject} />}
+            {kind === "speech" && <audio src={url} controls />}
+            {kind === "video" && <video src={url} controls />}
+            <a class="button small" href={url} download={file}>Download</a>
+          </figure>
         ))}
       </div>
       <div data-part="again">
@@ -338,39 +315,21 @@ function Answer({ kind, answer, facts, subject }: {
           </button>
         )}
       </div>
-      <template data-medium="">
-        <Shown kind={kind} subject="" medium={["", ""]} />
-      </template>
       <div>
         <p class="help">Tool calls</p>
         <pre class="text" data-part="calls" tabindex={0}>{texts.calls}</pre>
       </div>
       <Facts
         facts={Object.fromEntries(
-          Object.entries(facts).map(([name, label]) => [
+          facts.map(([name, label]) => [
             label,
             <span key={name} data-part={name}>{texts[name]}</span>,
           ]),
         )}
       />
-      <button type="button" data-part="continue" hidden>
+      <button type="button" data-continue="" hidden>
         Continue the conversation
       </button>
     </section>
   );
 }
-
-/** An image, audio or a video. The script fills in copies of an empty one. */
-const Shown = ({ kind, subject, medium: [url, file] }: {
-  kind: TryKind;
-  /** What an image shows. */
-  subject: string;
-  medium: Medium;
-}) => (
-  <figure>
-    {kind === "image" && <img src={url} alt={subject} />}
-    {kind === "speech" && <audio src={url} controls />}
-    {kind === "video" && <video src={url} controls />}
-    <a class="button small" href={url} download={file}>Download</a>
-  </figure>
-);

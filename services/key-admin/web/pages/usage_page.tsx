@@ -64,8 +64,6 @@ const RANGES = {
 /** What was made for requests without tokens. */
 const unitsIn = (counts: Counts) => USAGE_UNITS.filter((unit) => counts[unit]);
 
-const countsIn = ({ total }: Usage) => [...MAIN_COUNTS, ...unitsIn(total)];
-
 const unitsOf = (counts: Counts): string =>
   unitsIn(counts).map((unit) => unitsText(counts[unit] ?? 0, unit)).join(", ");
 
@@ -91,120 +89,114 @@ const countColumns = <T,>({ total }: Usage, countsOf: (row: T) => Counts) => [
 type Series = readonly [
   label: string,
   color: string,
-  of: (bucket: Bucket) => number,
+  of: (counts: Counts) => number,
 ];
-
+const MADE = "var(--accent)";
 const REQUESTS: readonly Series[] = [
+  // A bar cannot have a negative height, whatever the counters say.
   [
     "Successful",
-    "var(--accent)",
-    // A bar cannot have a negative height, whatever the counters say.
+    MADE,
     ({ requests = 0, failed = 0 }) => Math.max(0, requests - failed),
   ],
   ["Failed", "var(--bad)", ({ failed = 0 }) => failed],
   ["Refused", "var(--warn)", ({ refused = 0 }) => refused],
 ];
+const FAINT = "color-mix(in srgb, var(--accent) 50%, var(--surface))";
 const TOKENS: readonly Series[] = [
-  [
-    "Input",
-    "color-mix(in srgb, var(--accent) 50%, var(--surface))",
-    ({ inputTokens = 0 }) => inputTokens,
-  ],
-  ["Output", "var(--accent)", ({ outputTokens = 0 }) => outputTokens],
+  ["Input", FAINT, ({ inputTokens = 0 }) => inputTokens],
+  ["Output", MADE, ({ outputTokens = 0 }) => outputTokens],
 ];
 
 /** Totals, charts and tables. `base` is the address of the page, `listed` that of the last failed requests. */
-export const UsageView = ({ usage, base, listed }: {
+export function UsageView({ usage, base, listed }: {
   usage: Usage;
   base: string;
   listed?: string;
-}) => (
-  <>
-    <div class="row between">
-      <Tabs
-        label="Time"
-        current={usage.range}
-        tabs={[
-          ["24h", "Last 24 hours"],
-          ["30d", "Last 30 days"],
-        ]}
-        to={(range) => `${base}?range=${range}`}
-      />
-      <a class="button small" href={`${base}/export.csv`}>Download CSV</a>
-    </div>
-    <Facts
-      look="totals"
-      facts={Object.fromEntries(
-        countsIn(usage).map((name) => [
-          labelOf(name),
-          number(usage.total[name] ?? 0),
-        ]),
-      )}
-    />
-    {!usage.total.requests && !usage.total.refused
-      ? (
-        <Empty
-          title={`No requests in the last ${RANGES[usage.range].name}`}
-          lead="Requests appear here within seconds."
+}) {
+  const { range, total, models, buckets } = usage;
+  const { name, unit, head } = RANGES[range];
+  const units = unitsIn(total);
+  const charts: readonly (readonly [string, readonly Series[]])[] = [
+    ["Requests", REQUESTS],
+    ["Tokens", TOKENS],
+    ...units.map((unit) => {
+      const label = labelOf(unit);
+      const of = (counts: Counts) => counts[unit] ?? 0;
+      return [label, [[label, MADE, of]]] as const;
+    }),
+  ];
+  return (
+    <>
+      <div class="row between">
+        <Tabs
+          label="Time"
+          current={range}
+          tabs={[
+            ["24h", "Last 24 hours"],
+            ["30d", "Last 30 days"],
+          ]}
+          to={(range) => `${base}?range=${range}`}
         />
-      )
-      : (
-        <>
-          <BarChart what="Requests" usage={usage} series={REQUESTS} />
-          <BarChart what="Tokens" usage={usage} series={TOKENS} />
-          {unitsIn(usage.total).map((unit) => (
-            <BarChart
-              what={labelOf(unit)}
-              usage={usage}
-              series={[[
-                labelOf(unit),
-                "var(--accent)",
-                ({ [unit]: made = 0 }) => made,
-              ]]}
+        <a class="button small" href={`${base}/export.csv`}>Download CSV</a>
+      </div>
+      <Facts
+        look="totals"
+        facts={Object.fromEntries(
+          [...MAIN_COUNTS, ...units].map((name) => [
+            labelOf(name),
+            number(total[name] ?? 0),
+          ]),
+        )}
+      />
+      {!total.requests && !total.refused
+        ? (
+          <Empty
+            title={`No requests in the last ${name}`}
+            lead="Requests appear here within seconds."
+          />
+        )
+        : (
+          <>
+            {charts.map(([what, series]) => barChart(what, usage, series))}
+            <Failures counts={total} listed={listed} />
+            <Table
+              caption="Usage by model, the most used first"
+              title={<strong>By model</strong>}
+              rows={[...models].sort(([, a], [, b]) =>
+                (b.requests ?? 0) - (a.requests ?? 0)
+              )}
+              columns={[
+                [
+                  "Model",
+                  ([model]) =>
+                    model || <span class="faint">No known model</span>,
+                ],
+                ...countColumns(
+                  usage,
+                  ([, counts]: [string, Counts]) => counts,
+                ),
+              ]}
             />
-          ))}
-          <Failures counts={usage.total} listed={listed} />
-          <ModelTable usage={usage} />
-          <UsageTable usage={usage} />
-        </>
-      )}
-  </>
-);
-
-const ModelTable = ({ usage }: { usage: Usage }) => (
-  <Table
-    caption="Usage by model, the most used first"
-    title={<strong>By model</strong>}
-    rows={[...usage.models].sort(([, a], [, b]) =>
-      (b.requests ?? 0) - (a.requests ?? 0)
-    )}
-    columns={[
-      [
-        "Model",
-        ([model]) => model || <span class="faint">No known model</span>,
-      ],
-      ...countColumns(usage, ([, counts]: [string, Counts]) => counts),
-    ]}
-  />
-);
-
-const UsageTable = ({ usage, usage: { range, buckets } }: { usage: Usage }) => (
-  <details>
-    <summary>Show as a table</summary>
-    <Table
-      caption={`Usage per ${RANGES[range].unit}, newest first`}
-      rows={buckets.toReversed()}
-      columns={[
-        [RANGES[range].head, ({ startMs }) =>
-          range === "24h"
-            ? <Time ms={startMs} as="minute" />
-            : DAY.format(startMs)],
-        ...countColumns(usage, (bucket: Bucket) =>
-          bucket),
-      ]}
-    />
-  </details>
-);
+            <details>
+              <summary>Show as a table</summary>
+              <Table
+                caption={`Usage per ${unit}, newest first`}
+                rows={buckets.toReversed()}
+                columns={[
+                  [head, ({ startMs }) =>
+                    range === "24h"
+                      ? <Time ms={startMs} as="minute" />
+                      : DAY.format(startMs)],
+                  ...countColumns(usage, (bucket: Bucket) => bucket),
+                ]}
+              />
+            </details>
+          </>
+        )}
+    </>
+  );
+}
 
 const DAY = new Intl.DateTimeFormat("en", {
   month: "short",
@@ -216,12 +208,13 @@ const DAY = new Intl.DateTimeFormat("en", {
  * A bar chart as SVG, one unit wide for each bucket and one high for each count, and
  * stretched to its box. The table below it has the same numbers for screen readers.
  */
-function BarChart({ what, usage: { buckets, range }, series }: {
-  what: string;
-  usage: Usage;
-  series: readonly Series[];
-}) {
+function barChart(
+  what: string,
+  { buckets, range }: Usage,
+  series: readonly Series[],
+) {
   const { name, unit, last } = RANGES[range];
+  const isHourly = range === "24h";
   const title = `${what} per ${unit}`;
   const sums = buckets.map((bucket) =>
     series.reduce((sum, [, , of]) => sum + of(bucket), 0)
@@ -251,13 +244,18 @@ function BarChart({ what, usage: { buckets, range }, series }: {
         aria-label={`${title}; the same numbers are in the table below`}
       >
         {buckets.map((bucket, at) => {
+          const { startMs } = bucket;
           const counts = series.map(([label, , of]) =>
             `${label} ${number(of(bucket))}`
           );
           let y = most;
           return (
             <g>
-              <title {...titleOf(bucket, range, counts.join(", "))} />
+              {/* SVG has no `<time>`: the hour stays in UTC. */}
+              <title>
+                {isHourly ? minuteText(startMs) : DAY.format(startMs)}
+                {`: ${counts.join(", ")}`}
+              </title>
               {series.map(([, fill, of]) => (
                 <rect
                   fill={fill}
@@ -272,22 +270,11 @@ function BarChart({ what, usage: { buckets, range }, series }: {
         })}
       </svg>
       <p class="between faint">
-        {range === "24h"
+        {isHourly
           ? <Time ms={buckets[0]?.startMs ?? 0} as="minute" />
           : <span>{name} ago, days in UTC</span>}
         <span>{last}</span>
       </p>
     </figure>
   );
-}
-
-/** What a bar shows while the pointer is over it. SVG has no `<time>`, so the script gets the time in attributes. */
-function titleOf({ startMs }: Bucket, range: UsageRange, counts: string) {
-  if (range === "30d") return { children: `${DAY.format(startMs)}: ${counts}` };
-  return {
-    "data-time": new Date(startMs).toISOString(),
-    "data-as": "minute",
-    "data-suffix": `: ${counts}`,
-    children: `${minuteText(startMs)}: ${counts}`,
-  };
 }

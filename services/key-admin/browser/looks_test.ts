@@ -1,0 +1,6 @@
+import { testInBrowser } from "./chromium_fixture.ts";
+
+testInBrowser(
+  "every page of the console looks right in a browser",
+  new URL("looks_steps_fixture.ts", import.meta.url),
+);
