@@ -204,9 +204,7 @@ const pictures: Failures = {
       ...{ ...PARTLY, deadlines: { first_token_ms: 50 } },
     }],
   ],
-  deadline: [
-    ["no document", [STALL], { deadlines: SOON_OVER }],
-  ],
+  deadline: [["no document", [STALL], { deadlines: SOON_OVER }]],
 };
 
 const SAID = { change: SSE, parts: 1 };

@@ -136,10 +136,7 @@ const WRONG_MODEL: Row[] = [
     },
     '.backends[0].stream_format_field: only for models of the kind "speech"',
   ],
-  [
-    { context_tokens: 1.5 },
-    ".context_tokens: expected an integer, got a dec",
-  ],
+  [{ context_tokens: 1.5 }, ".context_tokens: expected an integer, got a dec"],
   [{ context_tokens: 5, output_tokens: 6 }, ".output_tokens: larger than cont"],
   [{ choices: 9 }, ".choices: expected a value <= 8"],
   [{ vision: "yes" }, ".vision: expected a boolean, got a string"],

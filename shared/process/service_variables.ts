@@ -31,9 +31,7 @@ export const SERVICE_VARIABLES = {
   OPS_PORT: port().default(0)
     .describe("Operations port, which must never be public"),
   DRAIN_SECONDS: integer("seconds", { min: 0, max: DAY_SECONDS }).default(600)
-    .describe(
-      "How long running work may take to finish after SIGTERM",
-    ),
+    .describe("How long running work may take to finish after SIGTERM"),
 };
 
 export const REQUEST_LOG_VARIABLES = {
