@@ -18,6 +18,7 @@ const FIELDS: [param: string, refused: unknown[], accepted: unknown[]][] = [
 ];
 
 const says = (message: unknown) => ({ messages: [message] });
+const LONG = { role: "user", content: "word ".repeat(200_000) };
 
 /** Changes to a good request, the field that the error names, and its code. */
 const REFUSED: [change: object, param?: string, code?: string][] = [
@@ -34,11 +35,7 @@ const REFUSED: [change: object, param?: string, code?: string][] = [
   [{ response_format: {} }, "response_format.type"],
   [{ response_format: { type: "xml" } }],
   [{ response_format: { type: "json_schema", json_schema: {} } }],
-  [
-    says({ role: "user", content: "word ".repeat(200_000) }),
-    "messages",
-    "context_length_exceeded",
-  ],
+  [says(LONG), "messages", "context_length_exceeded"],
 ];
 
 export async function validationCases(

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { fileURLToPath } from "node:url";
 import type { SeenRequest } from "../../services/model-simulator/serving/answer.ts";
-import type { ServiceName } from "../../deploy/up/services.ts";
+import type { ServiceName } from "../../deploy/up/plan.ts";
 import { Simulator } from "../../services/model-simulator/simulator.ts";
 import { startProcess } from "./process.ts";
 import { waitFor } from "./wait_for.ts";
@@ -66,21 +66,6 @@ export function startSimulator() {
 /** Starts a service without any model server, and waits for nothing. */
 export const startWithoutModels = (name: ServiceName, env: ServiceEnv) =>
   runDeno(`services/${name}/main.ts`, [], { ...env, MODEL_SIMULATOR_URL: "" });
-
-/** Starts a service whose log goes to a file or device, and waits for nothing. */
-export function startServiceLoggingTo(
-  path: string,
-  name: ServiceName,
-  env: ServiceEnv,
-) {
-  const command = denoCommand(`services/${name}/main.ts`);
-  return startProcess({
-    command: "sh",
-    args: ["-c", 'to=$1; shift; exec "$@" > "$to"', "sh", path, ...command],
-    cwd,
-    env: { ...QUIET, ...NO_MODEL_SERVER, ...env },
-  });
-}
 
 /** Runs `keys … --json` with this environment and returns what it printed. */
 export async function runKeys(env: ServiceEnv, ...args: string[]) {

@@ -204,45 +204,6 @@ async function watched(page: Page): Promise<void> {
   );
 }
 
-async function withoutScript(visit: Visit): Promise<void> {
-  const { page, context } = await signedIn(visit, "plain@example.org", {
-    javaScriptEnabled: false,
-  });
-  await page.goto("/try");
-  await messageOf(page).fill("Without a script");
-  await press(page, "Show as code");
-  await says(page, '"content": "Without a script"');
-  await press(page, "Send");
-  await says(page, "Complete after");
-  assert.match(await part(page, "content").innerText(), /^I am the gateway/);
-  await page.getByText("Tools", { exact: true }).click();
-  await page.getByLabel("Tools (JSON)").fill("[");
-  await press(page, "Send");
-  await says(page, "This is not valid JSON");
-  await follow(page, "Image");
-  await page.getByLabel("Size").fill("64x64");
-  await press(page, "Send");
-  await until(async () => await widthOf(page) === 64);
-  assert.equal((await download(page))[0], "image-1.png");
-  await follow(page, "Speech");
-  await press(page, "Send");
-  await until(async () => await durationOf(page) > 0.5);
-  await follow(page, "Transcription");
-  await page.getByLabel("Recording").setInputFiles(RECORDING);
-  await press(page, "Send");
-  await says(page, "You sent meeting.wav, 2.0 seconds long");
-  await follow(page, "Video");
-  await page.getByLabel("Size").fill("128x64");
-  await press(page, "Send");
-  await says(page, "Not complete");
-  await until(async () => {
-    await press(page, "Refresh");
-    return await page.locator("figure video").isVisible();
-  });
-  await watched(page);
-  await context.close();
-}
-
 browserTest("Try it in a browser", async (visit, t) => {
   const { page, context } = await signedIn(visit, "try@example.org");
   await context.grantPermissions(["clipboard-read", "clipboard-write"], {
@@ -260,5 +221,4 @@ browserTest("Try it in a browser", async (visit, t) => {
     ["answers that end early", endings],
   ];
   for (const [name, step] of steps) await t.step(name, () => step(page, visit));
-  await t.step("without JavaScript", () => withoutScript(visit));
 });

@@ -39,89 +39,48 @@ Deno.test("ASVS 3.4.1-3.4.6, 4.1.1, 14.3.2, 16.3.2, 16.3.3, 16.5.1: every refusa
   const signInWith = (password: string) =>
     signIn(stranger, "nobody@example.org", { password });
   const bearer = { authorization: "Bearer x" };
-  const cases: [
-    status: number,
-    says: string,
-    ask: () => Promise<Answer>,
-    who?: string,
-  ][] = [
+  const confirm = () => client.post("/confirm", { own: "x" });
+  const end = () => client.post("/account/sessions/end", { session: "x" });
+  const enable = () => client.post(`/keys/${keyId}/enable`, { version: "7" });
+  const create = () => client.post("/keys", keyForm("A key", { nonce: "x" }));
+  const break_ = async () => {
+    const record = recordKey({ ownerId, keyId });
+    await site.deps.redis.command(["SET", record, "no record"]);
+    return await client.get(`/keys/${keyId}`);
+  };
+  const kill = async () => {
+    await site.server.kill();
+    return await client.get("/keys");
+  };
+  const FORM = "application/x-www-form-urlencoded";
+  type Case = [number, says: string, ask: () => Promise<Answer>, who?: string];
+  const cases: Case[] = [
+    [400, "unknown field. Reload the page", confirm, ownerId],
+    [400, "password is missing or mal", () => signInWith("x".repeat(129))],
+    [401, "API keys. Sign in with", () => stranger.get("/keys", bearer)],
+    [403, "another site. Open", () => post("text/plain", "https://evil.test")],
+    [403, "earlier session. Reload it", () => post(FORM, ORIGIN)],
+    [404, "session has already ended", end, ownerId],
     [
-      400,
-      "unknown field. Reload the page",
-      () => client.post("/confirm", { own: "x" }),
-      ownerId,
-    ],
-    [
-      400,
-      "password is missing or malformed. Reload",
-      () => signInWith("x".repeat(129)),
-    ],
-    [
-      401,
-      "API keys. Sign in with your e-mail",
-      () => stranger.get("/keys", bearer),
-    ],
-    [
-      403,
-      "another site. Open the console",
-      () => post("text/plain", "https://evil.test"),
-    ],
-    [
-      403,
-      "earlier session. Reload it",
-      () => post("application/x-www-form-urlencoded", ORIGIN),
-    ],
-    [
-      404,
-      "session has already ended",
-      () => client.post("/account/sessions/end", { session: "x" }),
-      ownerId,
-    ],
-    [
-      404,
-      "key does not exist. If it was deleted, the audit log",
+      ...[404, "key does not exist. If it was deleted, the audit log"] as const,
       () => client.get(`/keys/${other.keyId}`),
       ownerId,
     ],
-    [
-      400,
-      "does not exist. Start at the newest",
-      () => client.get("/audit?before=x"),
-      ownerId,
-    ],
-    [
-      400,
-      "nonce is missing or malformed. Reload",
-      () => client.post("/keys", keyForm("A key", { nonce: "x" })),
-      ownerId,
-    ],
+    [400, "Start at the newest", () => client.get("/audit?before=x"), ownerId],
+    [400, "nonce is missing or malformed. Reload", create, ownerId],
     [405, "does not support that method", () => client.get("/sign-out")],
+    [409, "changed in the meantime. Look at its new", enable, ownerId],
     [
-      409,
-      "changed in the meantime. Look at its new settings",
-      () => client.post(`/keys/${keyId}/enable`, { version: "7" }),
-      ownerId,
-    ],
-    [
-      413,
-      "too large. Shorten its texts, or choose fewer models",
+      ...[413, "too large. Shorten its texts, or choose fewer models"] as const,
       () => client.post("/sign-out", { a: "a".repeat(40_000) }),
     ],
     [415, "accepts forms only", () => post("application/json", ORIGIN)],
     [
-      421,
-      "does not answer at this address. Use",
+      ...[421, "does not answer at this address. Use"] as const,
       () => client.get("/keys", { host: "evil.test" }),
     ],
-    [500, "on our side. Try again. If it happens again", async () => {
-      const record = recordKey({ ownerId, keyId });
-      await site.deps.redis.command(["SET", record, "no record"]);
-      return await client.get(`/keys/${keyId}`);
-    }, ownerId],
-    [503, "database is not responding. Try again", async () => {
-      await site.server.kill();
-      return await client.get("/keys");
-    }],
+    [500, "our side. Try again. If it happens again", break_, ownerId],
+    [503, "database is not responding. Try again", kill],
     [503, "The database", () => signInWith(PASSWORD)],
   ];
   for (const [status, says, ask, who = null] of cases) {
