@@ -155,7 +155,7 @@ Deno.test("a wrong request for videos is refused", async () => {
     [{ seconds: "5" }, 400, "seconds"],
     [{ size: "95x64" }, 400, "size"],
     [{ size: "8x64" }, 400, "size"],
-    [{ input_reference: { image_url: "https://x.test/a" } }, 400, "image"],
+    [{ input_reference: new File(["no picture"], "a.png") }, 400, "image"],
   ]);
   const calls: [method: string, path: string, status: number][] = [
     ["GET", "/video_0", 404],
