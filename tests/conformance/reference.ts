@@ -10,7 +10,7 @@ import { statusOf } from "../support/gated_cluster.ts";
 import { waitFor } from "../support/wait_for.ts";
 import {
   assertError,
-  type Context,
+  type Cases,
   createKey,
   type Exchange,
 } from "./context.ts";
@@ -117,10 +117,10 @@ function checkRequest({ sent, response }: Exchange, body: string): void {
   }
 }
 
-export async function referenceCases(
-  t: Deno.TestContext,
-  { cluster, call, chat, post, exchanges }: Context,
-): Promise<void> {
+export const referenceCases: Cases = async (
+  t,
+  { cluster, call, chat, post, exchanges },
+) => {
   await t.step("H60 limits, in headers and refusals", async () => {
     const limits = ["--rpm=2", "--tpm=1000", "--tokens-per-day=1000"];
     const { key } = await createKey(cluster, ...limits);
@@ -228,4 +228,4 @@ export async function referenceCases(
       assert.ok(text.includes(code), `${path} has no ${code}`);
     }
   });
-}
+};
