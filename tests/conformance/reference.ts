@@ -27,7 +27,6 @@ const components: Responses = document.components.responses;
 const { examples, headers: allHeaders } = document.components;
 
 const ROOT = new URL("../../", import.meta.url);
-const FAULTS = "tests/e2e/faults_edge_test.ts";
 /** The codes that need more than requests to one cluster, and a test of each. */
 const SEEN_ELSEWHERE: Named<string> = {
   forbidden: "tests/hostile/http_test.ts",
@@ -40,10 +39,10 @@ const SEEN_ELSEWHERE: Named<string> = {
   service_unavailable: "tests/limits/ledger_test.ts",
   overloaded: "services/edge-auth/dispatch/dispatcher_test.ts",
   no_worker: "tests/e2e/chaos_timed_test.ts",
-  bus_unavailable: FAULTS,
+  bus_unavailable: "tests/e2e/faults_edge_test.ts",
   server_shutdown: "tests/e2e/faults_process_timed_test.ts",
   worker_lost: "services/edge-auth/chat/answer_test.ts",
-  deadline_exceeded: FAULTS,
+  deadline_exceeded: "services/edge-auth/dispatch/dispatcher_test.ts",
   key_revoked: "tests/limits/between_test.ts",
 };
 
