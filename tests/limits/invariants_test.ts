@@ -49,14 +49,14 @@ async function startStage(deadlineMs = PATIENT_MS) {
 }
 
 /** Calls `count` times at once, on all edges in turn. */
-const atOnce = <T>(
-  { fleet }: Stage,
+function atOnce<T>(
+  { fleet: { at, size } }: Stage,
   count: number,
   call: (edge: FleetEdge) => Promise<T>,
-): Promise<T[]> =>
-  Promise.all(
-    Array.from({ length: count }, (_, n) => call(fleet.at(n % fleet.size))),
-  );
+): Promise<T[]> {
+  const places = Array.from({ length: count }, (_, n) => n % size);
+  return Promise.all(places.map((place) => call(at(place))));
+}
 
 async function askAtOnce(
   stage: Stage,
@@ -65,11 +65,8 @@ async function askAtOnce(
   wantTokens = 0,
   wantUnits: Units | null = null,
 ) {
-  const decisions = await atOnce(
-    stage,
-    count,
-    (edge) => edge.ask(principal, wantTokens, wantUnits),
-  );
+  const ask = (edge: FleetEdge) => edge.ask(principal, wantTokens, wantUnits);
+  const decisions = await atOnce(stage, count, ask);
   const admitted = decisions.filter((each) => each?.isAdmitted === true);
   const refused = decisions.filter((each) => each?.isAdmitted === false);
   assert.equal(admitted.length + refused.length, count, "all have an answer");

@@ -67,32 +67,28 @@ function stateChanges({ edge }: GatedCluster): string[] {
 const MAXMEMORY = "CONFIG SET maxmemory";
 type Act = (cluster: GatedCluster) => unknown;
 /** How Redis goes away, how it comes back, what the link says of it, and whether it is looked at for longer than one attempt to find a server that serves. */
-const OUTAGES: [
+type Outage = [
   ...[name: string, begin: Act, end: Act],
   ...[states?: string[], isLong?: true],
-][] = [
+];
+const heal: Act = ({ proxy }) => proxy.set({});
+const OUTAGES: Outage[] = [
   [
     "frozen",
     ({ world }) => world.redis.freeze(),
     ({ world }) => world.redis.thaw(),
     ["ready>stalled", "stalled>ready"],
   ],
-  [
-    "slow by 200 ms",
-    ({ proxy }) => proxy.set({ delayMs: 200 }),
-    ({ proxy }) => proxy.set({}),
-  ],
-  ...(["both", "up", "down"] as const).map((
-    blackHole,
-  ): typeof OUTAGES[number] => [
+  ["slow by 200 ms", ({ proxy }) => proxy.set({ delayMs: 200 }), heal],
+  ...(["both", "up", "down"] as const).map((blackHole): Outage => [
     `half open: packets are lost ${blackHole}`,
     ({ proxy }) => proxy.set({ blackHole }),
-    ({ proxy }) => proxy.set({}),
+    heal,
   ]),
   ...([
     ["a replica", "offline", "REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"],
     ["out of memory", "refusing", `${MAXMEMORY} 1`, `${MAXMEMORY} 0`],
-  ] as const).map(([name, state, begin, end]): typeof OUTAGES[number] => [
+  ] as const).map(([name, state, begin, end]): Outage => [
     name,
     ({ world }) => world.command(...begin.split(" ")),
     ({ world }) => world.command(...end.split(" ")),

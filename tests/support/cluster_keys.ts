@@ -24,8 +24,8 @@ export function askCluster(
   signal: AbortSignal | null = null,
 ): Promise<Response> {
   const one = { messages: say("[simulator: 1 token]"), max_tokens: 1 };
-  const init = { signal };
-  return postChat(cluster.baseUrl(edge), value, { ...one, ...body }, init);
+  const asked = { ...one, ...body };
+  return postChat(cluster.baseUrl(edge), value, asked, { signal });
 }
 
 /** The code under which keys are changed by the console and the command line. */
