@@ -33,7 +33,7 @@ import { startTcpProxy } from "./tcp_proxy.ts";
 import { until } from "./wait_for.ts";
 
 /** A key that every edge of a mini cluster admits. */
-export const TEST_KEY: string = mintKey(randomBytes);
+const TEST_KEY = mintKey(randomBytes);
 
 export type MiniEdge = Awaited<ReturnType<typeof startMiniEdge>>;
 export type MiniWorker = Awaited<ReturnType<typeof startMiniWorker>>;
