@@ -14,7 +14,6 @@ import {
 } from "@gateway/shared/limits";
 import { VERSION } from "@gateway/shared/version";
 import { generatedFiles, SERVICE_VARIABLES } from "../deploy/docs/pages.ts";
-import { billOfMaterials } from "../deploy/docs/sbom.ts";
 import { EXIT_CODES_HELP } from "../services/key-admin/cli/command_line.ts";
 import * as attempts from "../services/key-admin/domain/sign_in/attempts.ts";
 import { LINK_SECONDS } from "../services/key-admin/domain/sign_in/links.ts";
@@ -222,20 +221,6 @@ Deno.test("compose.yaml passes on every variable of the services, and .env.examp
     Object.fromEntries(used),
   );
   assert.match(below("  chat-worker"), /env_file:\n.*model_keys\.env/);
-});
-
-Deno.test("the bill of materials has every package of the lock file", () => {
-  const lock = JSON.parse(readSource("deno.lock"));
-  const { components, dependencies } = billOfMaterials(lock);
-  assert.equal(components.length, Object.keys(lock.npm).length);
-  const refs = new Set(components.map((component) => component["bom-ref"]));
-  const known = dependencies.flatMap(({ dependsOn }) => dependsOn);
-  assert.deepEqual(known.filter((ref) => !refs.has(ref)), []);
-  const redis = components.find(({ name }) => name === "@redis/client");
-  assert.match(redis?.purl ?? "", /^pkg:npm\/%40redis\/client@\d+\.\d+\.\d+$/);
-  const excluded = components.filter(({ scope }) => scope === "excluded");
-  assert.ok(excluded.some(({ name }) => name === "playwright-core"));
-  assert.ok(!excluded.some(({ name }) => name === "zod"));
 });
 
 const number = (value: number) => value.toLocaleString("en");
