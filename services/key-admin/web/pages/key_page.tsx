@@ -61,7 +61,7 @@ const showKey: Handler = async (c) => {
       lead: (
         <>
           <code class="hint">{key.hint}</code> {statusOf(key, nowMs)}
-          {rotationOf(key, { nowMs, present })}
+          {rotationOf(key, present)}
         </>
       ),
       actions: (
