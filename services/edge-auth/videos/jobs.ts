@@ -141,10 +141,7 @@ export function createVideoJobs({ redis, sweepMs = VIDEO_LIMITS.sweepMs }: {
     JSON.stringify(job),
     String(job.expires_at * MS_PER_SECOND),
   ];
-  const find = async (
-    ownerId: string,
-    id: string,
-  ): Promise<VideoJob | null> => {
+  const find = async (ownerId: string, id: string) => {
     const text = await command("HGET", jobKey(ownerId, id), "job");
     return text === null ? null : jobSchema.parse(JSON.parse(String(text)));
   };
