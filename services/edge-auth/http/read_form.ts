@@ -171,7 +171,6 @@ export class Form {
     return piece;
   }
 
-  /** Drops whatever else arrives. Idempotent. */
   stop(): void {
     if (this.#isOver) return;
     this.#isOver = true;

@@ -58,7 +58,6 @@ type Handler = (
 ) => Promise<void>;
 
 export const VIDEOS = {
-  /** Takes JSON or a form. */
   async create(call, deps) {
     const about = { schema: videoRequestSchema, kind: "video" } as const;
     const of = { ...about, models: deps.catalog };
