@@ -210,13 +210,9 @@ export class Worker {
   #onJob({ data, reply = "", subject }: BusMessage): void {
     const { log, family } = this.#dependencies;
     const target = parseEdgeStreamSubject(reply);
-    if (target === null) {
-      const message = "A job names no valid subject for its answer";
-      return log.warn("job_without_reply", { replySubject: reply, message });
-    }
     const message = decodeJob(data);
-    if (message === null) {
-      const message = "A job cannot be read";
+    if (target === null || message === null) {
+      const message = "A job, or the subject for its answer, cannot be read";
       return log.warn("job_unreadable", { replySubject: reply, message });
     }
     if ("mismatchedAttempt" in message) {
