@@ -177,6 +177,7 @@ export class Form {
     this.#held.release();
     this.#body.resume();
     this.#pieces = [];
+    this.#bytes = 0;
     this.#wake?.();
   }
 

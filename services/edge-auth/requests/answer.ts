@@ -176,7 +176,7 @@ export class WholeAnswer extends BaseAnswer {
   }
 
   onPayload(payload: Uint8Array, sequence: number): void {
-    this.#parts.push(payload.slice());
+    this.#parts.push(new Uint8Array(payload));
     this.run.delivered(sequence);
   }
 
