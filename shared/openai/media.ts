@@ -171,9 +171,7 @@ const transcriptionForm = z.object({
     "The language of the recording, such as `en`.",
   ),
   prompt: z.string().max(LIMITS.promptCharsMax).exactOptional()
-    .describe(
-      "Text that precedes the recording, or names that occur in it.",
-    ),
+    .describe("Text that precedes the recording, or names that occur in it."),
   response_format: transcriptionFormat.default("json"),
   temperature: numberIn(decimal(0, 1)).exactOptional(),
   timestamp_granularities: formList(z.enum(["word", "segment"]))

@@ -1,6 +1,6 @@
 /** Cases C: streams. */
 import assert from "node:assert/strict";
-import { assertError, type Context, createKey } from "./context.ts";
+import { assertError, type Cases, createKey } from "./context.ts";
 import { errorBodySchema } from "@gateway/shared/openai/completion";
 import { waitFor } from "../support/wait_for.ts";
 
@@ -9,10 +9,7 @@ const simulates = (controls: string) => [
   { role: "user", content: `[simulator: ${controls}]` },
 ];
 
-export async function streamingCases(
-  t: Deno.TestContext,
-  { cluster, chat, stream }: Context,
-): Promise<void> {
+export const streamingCases: Cases = async (t, { cluster, chat, stream }) => {
   await t.step("C25 data lines and comments, then [DONE]", async () => {
     const { lines, isDone } = await stream();
     assert.ok(isDone);
@@ -114,4 +111,4 @@ export async function streamingCases(
     const lastThought = deltas.findLastIndex(isThought);
     assert.ok(lastThought >= 0 && lastThought < firstText);
   });
-}
+};

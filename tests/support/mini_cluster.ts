@@ -68,7 +68,6 @@ function admitAll(
         return Promise.resolve({
           ...{ headers: {}, video: null },
           settle: (outcome) => settlements.push(outcome),
-          release: () => settlements.push(null),
         });
       },
     },
@@ -126,9 +125,7 @@ export async function startMiniEdge(options: {
   return {
     ...{ id, link, dispatcher },
     baseUrl: `${app.origin}/v1`,
-    /** What was admitted, in order. */
     admitted,
-    /** All settlements. */
     settlements: () => admitted.flatMap(({ settlements }) => settlements),
     [Symbol.asyncDispose]: async () => {
       await app[Symbol.asyncDispose]();
@@ -139,7 +136,6 @@ export async function startMiniEdge(options: {
   };
 }
 
-/** Starts a worker. */
 export async function startMiniWorker(options: {
   servers: string[];
   /** The model server: at an address, or one of `scripted_model_server.ts`. */
@@ -245,7 +241,6 @@ export async function startMiniCluster(options: Partial<EdgeOptions> = {}) {
   };
 }
 
-/** Sends a chat request as a client does. */
 export const chat = (
   edge: MiniEdge,
   body: object,

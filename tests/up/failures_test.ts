@@ -98,7 +98,9 @@ Deno.test("up fails with a clear message", async (t) => {
     ["unknown option", 2, /unknown option '--prot'[^]*up --help/, {
       args: ["--prot", "1"],
     }],
-    ["help", 0, /^Usage: deno task up[^]*--console-port <port>/m, { args: ["--help"] }],
+    ["help", 0, /^Usage: deno task up[^]*--console-port <port>/m, {
+      args: ["--help"],
+    }],
   ];
   for (const [name, code, says, options] of cases) {
     await t.step(name, async () => {

@@ -138,22 +138,19 @@ Deno.test("a key of Try it that is about to end, was disabled or deleted is repl
 });
 
 Deno.test("ASVS 7.4.1: however a session ends, its key of Try it is deleted, with an entry in the audit log", async (t) => {
-  const ends: [name: string, end: (stage: Stage) => Promise<unknown>][] = [
-    ["sign-out", ({ client }) => client.post("/sign-out")],
-    [
-      "sign-out everywhere",
-      ({ client }) => client.post("/account/sessions/end-all"),
-    ],
-    ["a new sign-in of the browser", ({ client }) => signIn(client, EMAIL)],
-    ["another browser ends it", async ({ site }) => {
+  const ends: Record<string, (stage: Stage) => Promise<unknown>> = {
+    "sign-out": ({ client }) => client.post("/sign-out"),
+    "everywhere": ({ client }) => client.post("/account/sessions/end-all"),
+    "a new sign-in of the browser": ({ client }) => signIn(client, EMAIL),
+    "another browser ends it": async ({ site }) => {
       const other = site.client();
       await signIn(other, EMAIL);
       const page = await other.get("/account");
       const session = hiddenField(page.text, "session");
       await other.post("/account/sessions/end", { session });
-    }],
-  ];
-  for (const [name, end] of ends) {
+    },
+  };
+  for (const [name, end] of Object.entries(ends)) {
     await t.step(name, async () => {
       await using stage = await setup();
       const { site, ownerId, send } = stage;
