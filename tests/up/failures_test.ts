@@ -43,7 +43,7 @@ Deno.test("up works without the first key", async () => {
     env: { STAND_IN_FAULT: "keys:dies" },
   });
   assert.equal((await up.state()).api_key, null);
-  await until("the reason", () => /Cannot reach redis/.test(up.printed()));
+  await until("the reason", () => /Cannot bind the flux/.test(up.printed()));
 });
 
 Deno.test("up fails with a clear message", async (t) => {
@@ -98,7 +98,9 @@ Deno.test("up fails with a clear message", async (t) => {
     ["unknown option", 2, /unknown option '--prot'[^]*up --help/, {
       args: ["--prot", "1"],
     }],
-    ["help", 0, /^Usage: deno task up[^]*--console-port <port>/m, { args: ["--help"] }],
+    ["help", 0, /^Usage: deno task up[^]*--console-port <port>/m, {
+      args: ["--help"],
+    }],
   ];
   for (const [name, code, says, options] of cases) {
     await t.step(name, async () => {
