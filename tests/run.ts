@@ -5,7 +5,7 @@
  * | name | runs |
  * | --- | --- |
  * | `*_test.ts` | in parallel with others |
- * | `*_timed_test.ts` | alone, afterwards: it measures time, or fills the machine |
+ * | `*_timed_test.ts` | afterwards, one per core: it measures time, or fills the machine |
  * | `*_long_test.ts` | with `test:long` only |
  *
  * A file that fails is run once more, alone: other work on the machine may have
@@ -25,7 +25,7 @@ const INSTALL = [
   ...["run", "--allow-net", "--allow-env", "--allow-read", "--allow-write"],
   ...["--allow-run", "--allow-sys=uid", "tests/support/install_servers.ts"],
 ];
-/** More than one, because most tests wait for a server as long as they compute. */
+/** Of files that measure no time: most wait for a server as long as they compute. */
 const JOBS_PER_CORE = 2;
 /** Started first, so that the run does not wait for them at the end. */
 const SLOW = /^tests\/|^shared\/redis\/|browser|cli_test|limiter_pressure/;
@@ -82,27 +82,26 @@ async function main(args: readonly string[]): Promise<number> {
 
 async function testAll(): Promise<number> {
   const files = findTests();
-  const alone = files.filter((file) => file.endsWith("_timed_test.ts"));
-  const together = files.filter((file) => !/_(timed|long)_test\./.test(file))
+  const timed = files.filter((file) => file.endsWith("_timed_test.ts"));
+  const others = files.filter((file) => !/_(timed|long)_test\./.test(file))
     .sort((a, b) => Number(SLOW.test(b)) - Number(SLOW.test(a)));
   const startedAtMs = performance.now();
   const seconds = () => Math.round((performance.now() - startedAtMs) / 1_000);
-  let failure = await test(together);
-  const togetherSeconds = seconds();
-  for (const file of alone) failure = await test([file]) || failure;
-  await say(
-    `${togetherSeconds} s in parallel, ${seconds() - togetherSeconds} s alone`,
-  );
-  return failure;
+  const failure = await test(others);
+  const othersSeconds = seconds();
+  const timedFailure = await test(timed, { jobsPerCore: 1 });
+  const timedSeconds = seconds() - othersSeconds;
+  await say(`${othersSeconds} s, and ${timedSeconds} s for those with times`);
+  return failure || timedFailure;
 }
 
-function test(files: readonly string[], signal?: AbortSignal): Promise<number> {
+function test(
+  files: readonly string[],
+  { signal, jobsPerCore }: { signal?: AbortSignal; jobsPerCore?: number } = {},
+): Promise<number> {
+  const env = denoJobs(jobsPerCore);
   return runFiles(files, {
-    args: DENO_TEST,
-    cwd: ROOT,
-    env: denoJobs(),
-    signal,
-    write: say,
+    ...{ args: DENO_TEST, cwd: ROOT, env, signal, write: say },
   });
 }
 
@@ -112,7 +111,7 @@ async function testLong(): Promise<number> {
     name: "the files *_long_test.ts",
     secondsMin: 90,
     run: (signal) =>
-      test(files.filter((file) => file.endsWith("_long_test.ts")), signal),
+      test(files.filter((file) => file.endsWith("_long_test.ts")), { signal }),
   }, {
     name: "deno task test:soak",
     secondsMin: 45,
@@ -161,8 +160,8 @@ async function run(
   return signal?.aborted ? TIME_IS_UP : code;
 }
 
-function denoJobs() {
-  const jobs = JOBS_PER_CORE * navigator.hardwareConcurrency;
+function denoJobs(perCore = JOBS_PER_CORE) {
+  const jobs = perCore * navigator.hardwareConcurrency;
   return { DENO_JOBS: Deno.env.get("DENO_JOBS") ?? String(jobs) };
 }
 

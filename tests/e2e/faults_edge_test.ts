@@ -97,28 +97,6 @@ Deno.test("the bus down for too long: every request ends, and new ones succeed w
   await serves(edge, backend);
 });
 
-Deno.test("a request whose time is over ends wherever it stands", async () => {
-  await using cluster = await startMiniCluster({ requestTimeoutMs: 500 });
-  const { edge } = cluster;
-  const backend = scriptedModelServer((call) => call.say(text("a")));
-  await cluster.addWorker(backend, { slots: 2 });
-  const streamed = await begin(edge, backend);
-  const whole = await begin(edge, backend, {});
-  using watch = startStopwatch();
-  const queued = ask(edge, {});
-  const errorCode = "deadline_exceeded";
-  const late = { kind: "http_error", status: 504 } as const;
-  const cut = { kind: "sse_error", content: "a" } as const;
-  await endsAs(streamed.outcome, { ...cut, errorCode });
-  await endsAs(whole.outcome, { ...late, errorCode });
-  // Its own time runs out, or a slot came free just before.
-  await endsAs(queued, late);
-  assert.ok(watch.ms < 2_000, `took ${watch.ms} ms`);
-  await cluster.idle();
-  for (const { abortedAtMs } of backend.calls) assert.ok(abortedAtMs !== null);
-  assert.equal(edge.settlements().length, 3);
-});
-
 Deno.test("one edge cut off from the bus: its streams end, others never notice", async () => {
   await using cluster = await startMiniCluster();
   const { edge } = cluster;

@@ -16,10 +16,8 @@ const QUIET = { NO_COLOR: "1", OPS_PORT: "0", PORT: "0" };
 /** For services that must be told of a model server and never ask it. */
 const NO_MODEL_SERVER = { MODEL_SIMULATOR_URL: "http://127.0.0.1:9/v1" };
 
-/** Variables of one service. */
 export type ServiceEnv = Record<string, string>;
 
-/** A service that is ready. */
 export type RunningServiceProcess = Awaited<ReturnType<typeof startService>>;
 
 /**
@@ -49,7 +47,6 @@ export async function startService(name: ServiceName, env: ServiceEnv) {
   return {
     process,
     url: `http://127.0.0.1:${ready.port}`,
-    /** The fields of its `ready` line: ports and ids. */
     ready,
     [Symbol.asyncDispose]: () => running.disposeAsync(),
   };
@@ -67,21 +64,6 @@ export function startSimulator() {
 export const startWithoutModels = (name: ServiceName, env: ServiceEnv) =>
   runDeno(`services/${name}/main.ts`, [], { ...env, MODEL_SIMULATOR_URL: "" });
 
-/** Starts a service whose log goes to a file or device, and waits for nothing. */
-export function startServiceLoggingTo(
-  path: string,
-  name: ServiceName,
-  env: ServiceEnv,
-) {
-  const command = denoCommand(`services/${name}/main.ts`);
-  return startProcess({
-    command: "sh",
-    args: ["-c", 'to=$1; shift; exec "$@" > "$to"', "sh", path, ...command],
-    cwd,
-    env: { ...QUIET, ...NO_MODEL_SERVER, ...env },
-  });
-}
-
 /** Runs `keys … --json` with this environment and returns what it printed. */
 export async function runKeys(env: ServiceEnv, ...args: string[]) {
   const words = ["keys", ...args, "--json"];
@@ -91,7 +73,6 @@ export async function runKeys(env: ServiceEnv, ...args: string[]) {
   return process.output();
 }
 
-/** Makes a key with these options of the command line. */
 export async function makeKey(
   env: ServiceEnv,
   ...options: string[]
@@ -100,7 +81,6 @@ export async function makeKey(
   return JSON.parse(await runKeys(env, ...args));
 }
 
-/** Sends a chat request to an edge. */
 export function sendChat(
   url: string,
   key: string,
