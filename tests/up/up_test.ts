@@ -17,11 +17,8 @@ import { freePort } from "../support/local_server.ts";
 Deno.test("up starts everything, prints the URLs, and stops in order on SIGTERM", async () => {
   await using scratch = await makeScratch();
   await using up = startLauncher(scratch, {
-    args: [
-      ...["--port", "0", "--console-port", "0"],
-      ...["--edges", "2", "--workers", "2", "--media-workers", "2"],
-    ],
-    env: { UPSTREAM_API_KEY: "sk-upstream-secret" },
+    args: "--port 0 --console-port 0 --edges 2 --workers 2 --media-workers 2"
+      .split(" "),
   });
   const state = await until("the set-up link", async () => {
     const found = await up.state();
@@ -53,19 +50,6 @@ Deno.test("up starts everything, prints the URLs, and stops in order on SIGTERM"
   ];
   const missing = parts.filter((part) => !up.printed().includes(part));
   assert.deepEqual(missing, [], up.printed());
-  const envOf = (service: string) => standInEnv(state.ops_urls[service]?.[0]);
-  for (const service of ["edge-auth", "key-admin"]) {
-    const env = await envOf(service);
-    assert.equal(env.REDIS_URL, state.redis_url);
-    assert.equal(env.NATS_URL, state.nats_url);
-    assert.equal(env.HOST, "127.0.0.1");
-    assert.equal(env.UPSTREAM_API_KEY, undefined);
-  }
-  assert.equal((await envOf("key-admin")).PUBLIC_URL, state.console_url);
-  const worker = await envOf("chat-worker");
-  assert.equal(worker.UPSTREAM_API_KEY, "sk-upstream-secret");
-  assert.equal(worker.NATS_URL, state.nats_url);
-
   // A frozen process cannot handle the signal until it is woken.
   for (const pid of state.pids["chat-worker"] ?? []) Deno.kill(pid, "SIGSTOP");
   up.signal("SIGTERM");
