@@ -213,14 +213,8 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
         editJson({ images: [{ file_id: "f" }] }),
         "400 missing_required_parameter images[0].image_url",
       ],
-      [
-        editJson({ images: [local] }),
-        "400 invalid_value images[0].image_url",
-      ],
-      [
-        () => post("/audio/speech", SPEECH, noSpeech),
-        "403 forbidden",
-      ],
+      [editJson({ images: [local] }), "400 invalid_value images[0].image_url"],
+      [() => post("/audio/speech", SPEECH, noSpeech), "403 forbidden"],
       [
         () => post("/audio/transcriptions", formOf(hears, file), noSpeech),
         "403 forbidden",

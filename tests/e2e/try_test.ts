@@ -20,10 +20,7 @@ const LETTERS = new Map(
   [["quot", '"'], ["#39", "'"], ["lt", "<"], ["gt", ">"], ["amp", "&"]],
 );
 const plain = (html: string) =>
-  html.replace(
-    /&(quot|#39|lt|gt|amp);/g,
-    (_, name) => LETTERS.get(name) ?? "",
-  );
+  html.replace(/&(quot|#39|lt|gt|amp);/g, (_, name) => LETTERS.get(name) ?? "");
 
 /** The text of an element that has no others inside. */
 const shown = (page: string, mark: string) =>
