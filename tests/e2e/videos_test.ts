@@ -5,7 +5,7 @@
  */
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
-import OpenAI, { NotFoundError, RateLimitError } from "openai";
+import OpenAI, { NotFoundError } from "openai";
 import { createKey } from "../conformance/context.ts";
 import { validatorOf } from "../support/api_document.ts";
 import { startCluster } from "../support/cluster.ts";
@@ -166,23 +166,5 @@ Deno.test("OpenAI's SDK makes videos through the gateway", async (t) => {
     const ignored = await create({ ...SMALL, unknown: true });
     assert.equal(ignored.status, 200);
     await client.videos.delete((await ignored.json()).id);
-  });
-
-  await t.step("a limit counts a video on every edge", async () => {
-    const options = ["--scopes=video", "--video-jobs=1"];
-    const { key: apiKey } = await createKey(cluster, ...options);
-    const [one, other] = [0, 1].map((edge) => {
-      const baseURL = cluster.baseUrl(edge);
-      return new OpenAI({ baseURL, apiKey, maxRetries: 0 }).videos;
-    });
-    const small = { ...VIDEO, ...SMALL };
-    const made = await one?.create(small);
-    await assert.rejects(async () => await other?.create(small), (error) => {
-      assert.ok(error instanceof RateLimitError, Deno.inspect(error));
-      assert.match(error.message, /videos at the same time/);
-      return true;
-    });
-    await other?.delete(made?.id ?? "");
-    assert.equal((await other?.create(small))?.status, "queued");
   });
 });
