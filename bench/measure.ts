@@ -48,15 +48,14 @@ async function withCpuSeconds<T extends { wrong: string[] }>(
   return { ...result, cpu: cpuSeconds(pidsOf(processes())) - before };
 }
 
-/** One request of the smallest body, sent again and again. */
-const smallLoop = (target: Target, connections: number, seconds: number) =>
-  runLoop(target, {
-    ...{ connections, seconds, requests: [chatRequest(target, SMALL_BYTES)] },
-  });
+/** Sends the smallest body again and again. */
+function smallLoop(target: Target, connections: number, seconds: number) {
+  const requests = [chatRequest(target, SMALL_BYTES)];
+  return runLoop(target, { connections, seconds, requests });
+}
 
 export const LOOP_COLUMNS = ["req/s", "CPU s per 1,000", "wrong"];
 
-/** The figures of {@link LOOP_COLUMNS}. */
 export async function measureLoop(
   contender: Contender,
   seconds: number,
@@ -74,7 +73,6 @@ const STREAM_COLUMNS = [
   ...["gap p99 ms", "longest pause p99 ms", "MiB", "s"],
 ];
 
-/** The figures of {@link STREAM_COLUMNS}. */
 export async function measureStreams(
   contender: Contender,
   count: number,

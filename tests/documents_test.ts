@@ -14,7 +14,6 @@ import {
 } from "@gateway/shared/limits";
 import { VERSION } from "@gateway/shared/version";
 import { generatedFiles, SERVICE_VARIABLES } from "../deploy/docs/pages.ts";
-import { billOfMaterials } from "../deploy/docs/sbom.ts";
 import { EXIT_CODES_HELP } from "../services/key-admin/cli/command_line.ts";
 import * as attempts from "../services/key-admin/domain/sign_in/attempts.ts";
 import { LINK_SECONDS } from "../services/key-admin/domain/sign_in/links.ts";
@@ -22,6 +21,7 @@ import * as passwords from "../services/key-admin/domain/sign_in/password.ts";
 import { SESSION_LIMITS } from "../services/key-admin/domain/sign_in/sessions.ts";
 import { TRY_LIMITS } from "../services/key-admin/domain/try/key.ts";
 import { CREATION_RATE } from "../services/key-admin/web/pages/key_form.tsx";
+import { billOfMaterials } from "../deploy/docs/sbom.ts";
 import { readControls } from "../services/model-simulator/serving/controls.ts";
 import { ALERTS } from "./observability/files.ts";
 import {

@@ -7,7 +7,7 @@ import {
 import type { MetricSpec, MetricTable } from "@gateway/shared/process/metrics";
 import { WORKER_METRICS } from "@gateway/shared/worker/metrics";
 import { EDGE_METRICS } from "../../services/edge-auth/metrics.ts";
-import type { ServiceName } from "../up/services.ts";
+import type { ServiceName } from "../up/plan.ts";
 import { CONSOLE_METRICS } from "../../services/key-admin/web/server.ts";
 
 const WORKERS = ["chat-worker", "media-worker"] as const;

@@ -23,9 +23,7 @@ export async function writePrivateFile(
   text: string,
 ): Promise<void> {
   const draft = `${path}.tmp`;
-  // An existing file would keep its mode.
-  await removeFile(draft);
-  await Deno.writeTextFile(draft, text, { mode: OWNER_ONLY, createNew: true });
+  await Deno.writeTextFile(draft, text, { mode: OWNER_ONLY });
   await Deno.rename(draft, path);
 }
 
@@ -61,24 +59,14 @@ export async function lockDir(dir: string): Promise<Deno.FsFile> {
   );
 }
 
-/** A log, mode 0600, that is renamed to `<path>.1` when it reaches its bound. */
-export class LogFile {
-  constructor(
-    readonly path: string,
-    readonly onFailure: (message: string) => void,
-    readonly bytesMax: number = LOG_BYTES_MAX,
-  ) {}
-
-  /** Appends. Never throws: a full disk must not stop a service. */
-  write(bytes: Uint8Array): void {
-    const { path } = this;
-    try {
-      const size = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
-      const isFull = size > 0 && size + bytes.length > this.bytesMax;
-      if (isFull) renameSync(path, `${path}.1`);
-      appendFileSync(path, bytes, { mode: OWNER_ONLY });
-    } catch (error) {
-      this.onFailure(`Cannot write ${path}: ${errorMessage(error)}`);
-    }
-  }
+/** Appends to a log, mode 0600, which is renamed to `<path>.1` when it reaches its bound. */
+export function appendToLog(
+  path: string,
+  bytes: Uint8Array,
+  bytesMax: number = LOG_BYTES_MAX,
+): void {
+  const size = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
+  const isFull = size > 0 && size + bytes.length > bytesMax;
+  if (isFull) renameSync(path, `${path}.1`);
+  appendFileSync(path, bytes, { mode: OWNER_ONLY });
 }

@@ -2,11 +2,9 @@
  * `deno task up`: starts the whole gateway on this machine and stops it again.
  */
 import { ConfigError } from "@gateway/shared/process/env";
-import { versionLine } from "@gateway/shared/version";
-import { parseOptions, ROOT, USAGE } from "./options.ts";
-import type { ProgramName } from "./services.ts";
-import { listenForStop } from "./stop.ts";
-import { createOutput, EXIT, UpError } from "./terminal.ts";
+import { parseOptions, ROOT } from "./options.ts";
+import type { ProgramName } from "./plan.ts";
+import { createOutput, EXIT, listenForStop, UpError } from "./terminal.ts";
 import { runUp } from "./up.ts";
 
 /** Runs the launcher in this process and returns the exit code. Tests pass their own entry files. */
@@ -19,14 +17,17 @@ export async function runCli(
   let out = createOutput(false);
   try {
     const options = parseOptions(Deno.args, cwd);
-    if (options.isHelp || options.isVersion) {
-      out.say(options.isHelp ? USAGE : versionLine("gateway"));
+    if (typeof options === "string") {
+      out.say(options);
       return EXIT.ok;
     }
-    out = createOutput(options.isQuiet);
-    const models = options.models === "" ? {} : { MODELS_FILE: options.models };
-    const env = { ...Deno.env.toObject(), ...models };
-    const stopping = await listenForStop(env);
+    const { quiet = false, models } = options;
+    out = createOutput(quiet);
+    const env = {
+      ...Deno.env.toObject(),
+      ...models === undefined ? {} : { MODELS_FILE: models },
+    };
+    const stopping = await listenForStop();
     await runUp(options, { cwd, scriptOf, env, out, stopping });
     return EXIT.ok;
   } catch (error) {

@@ -1,34 +1,27 @@
 import { resolve } from "node:path";
-import { parseArgs } from "node:util";
-import { errorMessage } from "@gateway/shared/process/env";
-import { didYouMean } from "@gateway/shared/process/error_text";
+import { versionLine } from "@gateway/shared/version";
+import { Command, CommanderError, InvalidArgumentError } from "commander";
 import { EXIT, UpError } from "./terminal.ts";
 
-/** The options of the command, see {@link USAGE}. Paths are absolute. */
-export type UpOptions = ReturnType<typeof parseOptions>;
+/** Paths of directories are absolute. */
+export interface UpOptions {
+  workers: number;
+  mediaWorkers: number;
+  edges: number;
+  port: number;
+  consolePort: number;
+  host: string;
+  models?: string;
+  dataDir: string;
+  runDir: string;
+  quiet?: true;
+}
 
 export const ROOT = resolve(import.meta.dirname ?? ".", "../..");
 
-const INSTANCES = [1, 64] as const;
-const PORTS = [0, 65_535] as const;
-
-export const USAGE = `Starts the gateway on this machine; Ctrl-C stops it.
-
-Usage: deno task up [options]
-
-  --workers N        chat-worker processes, 1 to ${INSTANCES[1]} (1)
-  --media-workers N  media-worker processes, 1 to 64 (1), if models need them
-  --edges N          edge-auth processes, 1 to ${INSTANCES[1]} (1)
-  --port P           port of the first edge, 0 = any free port (8080);
-                     further edges take any free port
-  --console-port P   port of the web console, 0 = any free port (8081)
-  --host ADDRESS     address to listen on (127.0.0.1)
-  --models FILE      list of models and their backends (MODELS_FILE)
-  --data-dir DIR     data that must survive: keys, usage (.data)
-  --run-dir DIR      up.json and logs of this run (.run)
-  --quiet, -q        print warnings and errors only
-  --version          print the version
-  --help, -h         print this
+const NOTES = `
+1 to 64 processes of each kind; media workers only if a model needs them.
+Port 0 is any free port, which further edges take anyway.
 
 Environment:
   NATS_URL, REDIS_URL   use these servers instead of private ones, with
@@ -39,84 +32,50 @@ Environment:
                         without a list of models, a simulator answers
   LOG_LEVEL, SLOTS, DRAIN_SECONDS and all other variables of the services`;
 
-const text = (fallback: string) =>
-  ({ type: "string", default: fallback }) as const;
-const OPTIONS = {
-  workers: text("1"),
-  "media-workers": text("1"),
-  edges: text("1"),
-  port: text("8080"),
-  "console-port": text("8081"),
-  host: text("127.0.0.1"),
-  models: text(""),
-  "data-dir": text(""),
-  "run-dir": text(""),
-  quiet: { type: "boolean", short: "q" },
-  version: { type: "boolean" },
-  help: { type: "boolean", short: "h" },
-} as const;
+const wholeNumber = (min: number, max: number) => (text: string) => {
+  const value = /^\d{1,9}$/.test(text) ? Number(text) : NaN;
+  if (value >= min && value <= max) return value;
+  const range = `It must be a whole number from ${min} to ${max}.`;
+  throw new InvalidArgumentError(range);
+};
+const instances = wholeNumber(1, 64);
+const port = wholeNumber(0, 65_535);
 
-/** Reads the command line, with paths relative to `cwd`. Throws an {@link UpError} for all mistakes at once. */
-export function parseOptions(args: readonly string[], cwd: string) {
-  const values = readWords(args);
-  const mistakes: string[] = [];
-  const number = (
-    name: "workers" | "media-workers" | "edges" | "port" | "console-port",
-    [min, max]: readonly [number, number],
-  ) => {
-    const given = values[name];
-    const value = /^\d{1,9}$/.test(given) ? Number(given) : NaN;
-    if (!(value >= min && value <= max)) {
-      mistakes.push(
-        `--${name} must be a whole number from ${min} to ${max}, got "${given}"`,
+/** Reads the command line, with paths relative to `cwd`. Returns the text that `--help` or `--version` asks for; throws an {@link UpError}. */
+export function parseOptions(
+  args: readonly string[],
+  cwd: string,
+): UpOptions | string {
+  const path = (text: string) => resolve(cwd, text);
+  let printed = "";
+  const print = (text: string) => void (printed += text);
+  const command = new Command("deno task up")
+    .description("Starts the gateway on this machine; Ctrl-C stops it.")
+    .option("--workers <n>", "chat-worker processes", instances, 1)
+    .option("--media-workers <n>", "media-worker processes", instances, 1)
+    .option("--edges <n>", "edge-auth processes", instances, 1)
+    .option("--port <port>", "port of the first edge", port, 8080)
+    .option("--console-port <port>", "port of the web console", port, 8081)
+    .option("--host <address>", "address to listen on", "127.0.0.1")
+    .option("--models <file>", "list of models and backends (MODELS_FILE)")
+    .option("--data-dir <dir>", "keys and usage", path, `${ROOT}/.data`)
+    .option("--run-dir <dir>", "up.json and logs", path, `${ROOT}/.run`)
+    .option("-q, --quiet", "print warnings and errors only")
+    .version(versionLine("gateway"), "--version", "print the version")
+    .addHelpText("after", NOTES)
+    .showHelpAfterError("See: npx -y deno task up --help")
+    .exitOverride().configureOutput({ writeOut: print, writeErr: print });
+  try {
+    const options = command.parse(args, { from: "user" }).opts<UpOptions>();
+    if (options.port !== 0 && options.port === options.consolePort) {
+      command.error(
+        `--port and --console-port are both ${options.port}: give two different ports, or 0 for any free one`,
       );
     }
-    return value;
-  };
-  const options = {
-    workers: number("workers", INSTANCES),
-    mediaWorkers: number("media-workers", INSTANCES),
-    edges: number("edges", INSTANCES),
-    host: values.host,
-    port: number("port", PORTS),
-    consolePort: number("console-port", PORTS),
-    dataDir: resolve(cwd, values["data-dir"] || `${ROOT}/.data`),
-    runDir: resolve(cwd, values["run-dir"] || `${ROOT}/.run`),
-    models: values.models,
-    isQuiet: values.quiet === true,
-    isVersion: values.version === true,
-    isHelp: values.help === true,
-  };
-  if (options.port !== 0 && options.port === options.consolePort) {
-    mistakes.push(
-      `--port and --console-port are both ${options.port}: give two different ports, or 0 for any free one`,
-    );
-  }
-  if (mistakes.length > 0) throw usageError(mistakes.join("\n"));
-  return options;
-}
-
-function readWords(args: readonly string[]) {
-  try {
-    return parseArgs({ args: [...args], options: OPTIONS }).values;
+    return options;
   } catch (error) {
-    throw usageError(wordsMistake(errorMessage(error)));
+    if (!(error instanceof CommanderError)) throw error;
+    if (error.exitCode === 0) return printed.trimEnd();
+    throw new UpError(printed.trimEnd(), EXIT.usage);
   }
-}
-
-/** What `parseArgs` says, without its advice for options of other programs. */
-function wordsMistake(message: string): string {
-  const [what = ""] = message.split(/\. (?=To )|\.\n/);
-  const [, given] = /^Unknown option '(--[^']+)'/.exec(what) ?? [];
-  const names = Object.keys(OPTIONS).map((name) => `--${name}`);
-  return given === undefined
-    ? what.replace(
-      "argument is ambiguous",
-      "needs a value before the next option",
-    )
-    : what + didYouMean(given, names);
-}
-
-function usageError(text: string): UpError {
-  return new UpError(`${text}\nSee: npx -y deno task up --help`, EXIT.usage);
 }

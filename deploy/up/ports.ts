@@ -1,4 +1,5 @@
 import { errorMessage } from "@gateway/shared/process/env";
+import type { UpOptions } from "./options.ts";
 import { UpError } from "./terminal.ts";
 
 export const LOOPBACK = "127.0.0.1";
@@ -31,5 +32,18 @@ export function whyNotFree(
     return undefined;
   } catch (error) {
     return errorMessage(error);
+  }
+}
+
+/** Throws an {@link UpError} that names the option when a port or the address is not available. */
+export function requireFreePorts({ host, port, consolePort }: UpOptions): void {
+  const options = [["--port", port], ["--console-port", consolePort]] as const;
+  for (const [option, port] of options) {
+    const why = whyNotFree(port, host);
+    if (why === undefined) continue;
+    throw new UpError(
+      `Cannot listen on ${host}:${port}: ${why}\n` +
+        `Change it with ${option} or --host (port 0 = any free port)`,
+    );
   }
 }

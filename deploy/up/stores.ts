@@ -1,82 +1,62 @@
+/** The private NATS and Redis servers. */
 import { hideUserinfo } from "@gateway/shared/process/env";
 import type { Cluster } from "./cluster.ts";
 import { makePrivateDir, writePrivateFile } from "./files.ts";
 import { ensureServers, programDirs } from "./install.ts";
 import { ROOT, type UpOptions } from "./options.ts";
+import type { Settings } from "./plan.ts";
 import { findFreePorts, LOOPBACK, whyNotFree } from "./ports.ts";
-import type { Settings } from "./settings.ts";
 import { UpError } from "./terminal.ts";
 import type { UpDeps } from "./up.ts";
 
-interface Store {
-  /** Also the scheme of its URL. */
-  service: string;
-  port: number;
-  args: string[];
-  cwd: string;
-  readyText: string;
-}
-
-/** Starts private NATS and Redis servers, unless their URLs are given. Returns the URLs when they are ready. */
+/** Starts them, unless their URLs are given. Returns the URLs when they are ready. */
 export async function startStores(
   cluster: Cluster,
-  options: UpOptions,
+  { dataDir, runDir }: UpOptions,
   given: Settings,
   { env, out, stopping }: UpDeps,
 ): Promise<{ natsUrl: string; redisUrl: string }> {
+  const here = `${ROOT}/deploy/up`;
+  const redisDir = `${dataDir}/redis`;
   const stores = [
-    { program: "nats-server", url: given.NATS_URL, prepare: natsStore },
-    { program: "redis-server", url: given.REDIS_URL, prepare: redisStore },
+    {
+      ...{ service: "nats", file: "nats-server", url: given.NATS_URL },
+      ...{ cwd: runDir, readyText: "Server is ready" },
+      portOf: () => Promise.resolve(findFreePorts(1)[0]),
+      args: ["-c", `${here}/nats.conf`, "-a", LOOPBACK, "-p"],
+    },
+    {
+      ...{ service: "redis", file: "redis-server", url: given.REDIS_URL },
+      ...{ cwd: redisDir, readyText: "Ready to accept connections" },
+      portOf: () => redisPort(redisDir),
+      args: [`${here}/redis.conf`, "--bind", LOOPBACK, "--port"],
+    },
   ] as const;
   const paths = await ensureServers(
-    stores.flatMap(({ program, url }) => url === undefined ? program : []),
+    stores.flatMap(({ file, url }) => url === undefined ? file : []),
     { dirs: programDirs(env.PATH), isRoot: Deno.uid() === 0, out, stopping },
   );
   const [natsUrl = "", redisUrl = ""] = await Promise.all(
-    stores.map(async ({ program, url, prepare }) => {
+    stores.map(async ({ service, file, url, cwd, ...store }) => {
       if (url !== undefined) {
         out.say(`Using ${hideUserinfo(url)}`);
         return url;
       }
-      out.say(`Starting ${program}`);
-      const { service, port, args, cwd, readyText } = await prepare(options);
-      const file = paths.get(program) ?? "";
-      const unit = { service, name: service, readyText };
-      await cluster.start({ ...unit, program: { file, args, env, cwd } });
+      out.say(`Starting ${file}`);
+      const { portOf, args, readyText } = store;
+      const port = `${await portOf()}`;
+      const path = paths.get(file) ?? "";
+      const program = { file: path, args: [...args, port], env, cwd };
+      await cluster.start({ service, name: service, readyText, program });
       return `${service}://${LOOPBACK}:${port}`;
     }),
   );
   return { natsUrl, redisUrl };
 }
 
-function natsStore({ runDir }: UpOptions): Store {
-  const [port = 0] = findFreePorts(1);
-  const config = `${ROOT}/deploy/up/nats.conf`;
-  return {
-    service: "nats",
-    port,
-    args: ["-c", config, "-a", LOOPBACK, "-p", `${port}`],
-    cwd: runDir,
-    readyText: "Server is ready",
-  };
-}
-
-async function redisStore({ dataDir }: UpOptions): Promise<Store> {
-  const cwd = `${dataDir}/redis`;
-  await makePrivateDir(cwd);
-  const port = await portOf(cwd);
-  const config = `${ROOT}/deploy/up/redis.conf`;
-  return {
-    service: "redis",
-    port,
-    args: [config, "--bind", LOOPBACK, "--port", `${port}`],
-    cwd,
-    readyText: "Ready to accept connections",
-  };
-}
-
 /** A port kept in a file: while a server of an earlier run still has it, no other can destroy the data. */
-async function portOf(dir: string): Promise<number> {
+async function redisPort(dir: string): Promise<number> {
+  await makePrivateDir(dir);
   const file = `${dir}/port`;
   const kept = Number(await Deno.readTextFile(file).catch(() => 0));
   const [port = 0] = kept > 0 ? [kept] : findFreePorts(1);

@@ -1,27 +1,31 @@
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { errorMessage } from "@gateway/shared/process/env";
-import { Cluster } from "./cluster.ts";
+import { Cluster, sleep } from "./cluster.ts";
 import {
   lockDir,
   makePrivateDir,
   removeFile,
   writePrivateFile,
 } from "./files.ts";
-import { checkFirstKey, firstKeyFile, provideFirstKey } from "./first_key.ts";
 import { describeModels } from "./model_servers.ts";
 import type { UpOptions } from "./options.ts";
 import {
   planServices,
   type ProgramContext,
-  requireFreePorts,
+  readSettings,
   serviceProgram,
+  type Settings,
   stopGraceMs,
-} from "./services.ts";
-import { readSettings, type Settings } from "./settings.ts";
+} from "./plan.ts";
+import { requireFreePorts } from "./ports.ts";
 import { startStores } from "./stores.ts";
-import { describeSummary } from "./summary.ts";
-import { sleep } from "./supervise.ts";
 import type { Output } from "./terminal.ts";
+import {
+  checkFirstKey,
+  describeSummary,
+  firstKeyFile,
+  provideFirstKey,
+} from "./welcome.ts";
 
 /** The environment of the launcher, which tests replace. */
 export interface UpDeps extends Omit<ProgramContext, "natsUrl" | "redisUrl"> {
@@ -29,26 +33,9 @@ export interface UpDeps extends Omit<ProgramContext, "natsUrl" | "redisUrl"> {
   stopping: AbortSignal;
 }
 
+type Started = Awaited<ReturnType<typeof startAll>>;
 /** `.run/up.json`: everything needed to call the cluster and to inspect it. */
-export interface UpState {
-  /** Pid of the launcher: SIGTERM to it stops everything. */
-  pid: number;
-  /** Of the first edge, without a path: `http://127.0.0.1:8080`. */
-  edge_url: string;
-  edge_urls: string[];
-  console_url: string;
-  /** One-time link that creates the first owner; null when there is one. */
-  setup_url: string | null;
-  /** Null without a first key that works. */
-  api_key: string | null;
-  nats_url: string;
-  redis_url: string;
-  models: string[];
-  /** Health, readiness and metrics, by service. */
-  ops_urls: { [service: string]: string[] };
-  /** By service; empty for a server that the launcher did not start. */
-  pids: { [service: string]: number[] };
-}
+export type UpState = ReturnType<Started["describe"]>;
 
 /** How often `up.json` is updated, and retried after a full disk. */
 const SAVE_EVERY_MS = 250;
@@ -118,24 +105,32 @@ async function startAll(
   const modelsDescribed = describeModels(settings);
   const urls = await startStores(cluster, options, settings, deps);
   const context = { ...deps, ...urls };
-  const plan = planServices(options, context, settings);
-  out.say(`Starting ${plan.units.map(({ name }) => name).join(", ")}`);
+  const { units, edgeUrls, consoleUrl } = planServices(
+    options,
+    context,
+    settings,
+  );
+  const [edgeUrl = ""] = edgeUrls;
+  out.say(`Starting ${units.map(({ name }) => name).join(", ")}`);
   if (settings.hasSimulator) out.warn(SIMULATOR_WARNING);
   const create = ["keys", "create", "--description", "First key", "--json"];
-  const [edgeUrl = ""] = plan.edgeUrls;
   const keyCreated = provideFirstKey(
     firstKeyFile(options.dataDir, settings.REDIS_URL),
     serviceProgram(context, "keys", {}, create),
     stopping,
   );
-  await Promise.all(plan.units.map((unit) => cluster.start(unit)));
+  await Promise.all(units.map((unit) => cluster.start(unit)));
   const firstKey = await checkFirstKey(edgeUrl, await keyCreated);
-  const describe = (): UpState => ({
+  const describe = () => ({
+    /** Of the launcher: SIGTERM to it stops everything. */
     pid: Deno.pid,
+    /** Of the first edge, without a path: `http://127.0.0.1:8080`. */
     edge_url: edgeUrl,
-    edge_urls: plan.edgeUrls,
-    console_url: plan.consoleUrl,
+    edge_urls: edgeUrls,
+    console_url: consoleUrl,
+    /** One-time link that creates the first owner; null when there is one. */
     setup_url: cluster.setupUrl,
+    /** Null without a first key that works. */
     api_key: firstKey.key ?? null,
     nats_url: urls.natsUrl,
     redis_url: urls.redisUrl,

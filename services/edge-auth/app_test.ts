@@ -1,25 +1,17 @@
 import assert from "node:assert/strict";
 import { createClientAddress } from "@gateway/shared/process/client_address";
-import { createDeadlines } from "@gateway/shared/process/deadlines";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { mintKey } from "@gateway/shared/keys/key";
-import { REQUEST_LIMITS } from "@gateway/shared/limits";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
-import { catalogFromSimulator } from "@gateway/shared/models/catalog_variables";
 import { createRecordingLog } from "../../tests/support/recording_log.ts";
-import { createApp } from "./app.ts";
+import { CATALOG, startApp } from "./app_fixture.ts";
 import { RunOutcome } from "./dispatch/outcome.ts";
-import { BodyBudget, RefusedBodies } from "./http/read_body.ts";
-import { RefusalLog } from "./http/refusal_log.ts";
-import { noVideos } from "./videos/keeper_fixture.ts";
-import { startServer } from "./http/server.ts";
 import { createEdgeMetrics } from "./metrics.ts";
 
 const RUN_MS = 3;
 const LOOKUP_MS = 400;
 const HOST = "127.0.0.1";
-const catalog = catalogFromSimulator("http://127.0.0.1:9/v1");
 
 /** An app whose parts move the clock. */
 async function start({ models = [], isSampled = true }: {
@@ -27,27 +19,16 @@ async function start({ models = [], isSampled = true }: {
   isSampled?: boolean;
 } = {}) {
   let nowMs = 0;
-  const now = () => nowMs;
   const log = { ...createRecordingLog(), isSampled: () => isSampled };
   const registry = new MetricRegistry();
-  const deadlines = createDeadlines(now);
   const drain = { hasBegun: false };
-  const app = createApp({
-    catalog,
-    now,
+  const lease = { headers: {}, video: null, settle: () => {} };
+  const app = await startApp({
+    now: () => nowMs,
     log,
     metrics: createEdgeMetrics(registry),
-    refusals: new RefusalLog(log),
-    deadlines,
-    bodyBytesMax: 1_000,
-    streamHeadMs: 0,
-    bodyBudget: new BodyBudget(REQUEST_LIMITS),
-    refusedBodies: new RefusedBodies(now),
     clientAddress: createClientAddress([{ address: HOST, bits: 32 }]),
-    corsOrigins: [],
     isDraining: () => drain.hasBegun,
-    failedRequests: { add: () => {} },
-    videos: noVideos(catalog),
     keys: {
       find() {
         nowMs += LOOKUP_MS;
@@ -57,13 +38,7 @@ async function start({ models = [], isSampled = true }: {
     admission: {
       modelsOf: () => Promise.resolve(models),
       checkRefused: () => Promise.resolve(),
-      admit: () =>
-        Promise.resolve({
-          headers: {},
-          video: null,
-          settle: () => {},
-          release: () => {},
-        }),
+      admit: () => Promise.resolve(lease),
     },
     dispatcher: {
       isStoppedSince: () => false,
@@ -78,25 +53,9 @@ async function start({ models = [], isSampled = true }: {
       },
     },
   });
-  const server = await startServer({
-    hostname: HOST,
-    port: 0,
-    deadlines,
-    now,
-    handler: app,
-    onError: (error) => assert.fail(String(error)),
-  });
-  return {
-    log,
-    registry,
-    drain,
-    ask: (path: string, init?: RequestInit) =>
-      fetch(`http://${HOST}:${server.port}${path}`, init),
-    async [Symbol.asyncDispose]() {
-      await server.stop({ graceMs: 0, abortMs: 0 });
-      deadlines.close();
-    },
-  };
+  const ask = (path: string, init?: RequestInit) =>
+    fetch(`${app.origin}${path}`, init);
+  return { ...app, log, registry, drain, ask };
 }
 
 /** A request with a key, from behind a proxy. */
@@ -150,7 +109,7 @@ Deno.test("the health check of load balancers needs no key and reveals nothing e
 
 Deno.test("a key is shown the models that it may use, and no others", async () => {
   const rows: [models: string[], listed: string[], status: number][] = [
-    [[], [...catalog.keys()], 200],
+    [[], [...CATALOG.keys()], 200],
     [[DEFAULT_MODEL_ID], [DEFAULT_MODEL_ID], 200],
     [["another-model"], [], 404],
   ];
@@ -202,9 +161,7 @@ Deno.test("GET /openapi.json needs no key, and is sent again only when it has ch
     edge.ask("/openapi.json", { method, headers });
   const whole = await ask("GET");
   const etag = whole.headers.get("etag") ?? "";
-  const text = await whole.text();
-  assert.equal(JSON.parse(text).openapi, "3.1.1");
-  const { length } = new TextEncoder().encode(text);
+  assert.equal((await whole.json()).openapi, "3.1.1");
   const rows: [method: string, known: string, status: number][] = [
     ["HEAD", "", 200],
     ["GET", '"another", W/"third"', 200],
@@ -220,17 +177,13 @@ Deno.test("GET /openapi.json needs no key, and is sent again only when it has ch
     assert.equal(header("cache-control"), "public, max-age=300");
     assert.equal(header("x-content-type-options"), "nosniff");
     assert.match(header("content-type") ?? "", /^application\/json/);
-    assert.equal(header("access-control-allow-origin"), null);
     const isWhole = status === 200 && method === "GET";
     assert.equal((await response.text()).length > 0, isWhole);
-    if (status === 200) assert.equal(header("content-length"), `${length}`);
   }
-  const options = await ask("OPTIONS");
-  assert.deepEqual(
-    [options.status, options.headers.get("allow")],
-    [204, "GET, HEAD, OPTIONS"],
-  );
-  const post = await ask("POST", { "content-type": "application/json" });
-  assert.equal(post.headers.get("allow"), "GET, HEAD, OPTIONS");
-  assert.equal((await post.json()).error.code, "method_not_allowed");
+  for (const [method, status] of [["OPTIONS", 204], ["POST", 405]] as const) {
+    const response = await ask(method);
+    assert.equal(response.status, status);
+    assert.equal(response.headers.get("allow"), "GET, HEAD, OPTIONS");
+    await response.body?.cancel();
+  }
 });

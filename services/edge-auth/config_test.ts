@@ -12,22 +12,6 @@ Deno.test("by default no proxy is trusted and no web page may call", () => {
   assert.equal(config.UNKNOWN_KEYS_PER_SECOND, 20);
 });
 
-Deno.test("lists are split into their elements", () => {
-  const config = read({
-    TRUSTED_PROXIES: "10.0.0.0/8, fd00::/8,192.0.2.1",
-    CORS_ORIGINS: "https://app.example.org,http://localhost:3000",
-  });
-  assert.deepEqual(config.TRUSTED_PROXIES, [
-    { address: "10.0.0.0", bits: 8 },
-    { address: "fd00::", bits: 8 },
-    { address: "192.0.2.1", bits: 32 },
-  ]);
-  assert.deepEqual(config.CORS_ORIGINS, [
-    "https://app.example.org",
-    "http://localhost:3000",
-  ]);
-});
-
 Deno.test("mistakes name the variable", () => {
   const mistakes: [name: string, value: string][] = [
     ["TRUSTED_PROXIES", "proxy.example.org"],

@@ -163,7 +163,8 @@ function refuse(
 ): Response | Promise<Response> {
   const title = status === 404 ? "Not found" : "That did not work";
   const page = { title, status, headers, isCard: true };
-  const section = /^\/(audit|account|people|try)\b/.exec(c.req.path)?.[0];
+  const section = /^\/(audit|account|people|sign-in|try)\b/.exec(c.req.path)
+    ?.[0];
   const next = back ?? (status === 404 ? undefined : section) ?? "/keys";
   // Without Redis there is no navigation, which needs it.
   const isInside = c.get("signedIn") !== undefined && status < 500;

@@ -14,12 +14,10 @@ import {
   LIMITER_EPOCH_MS,
   LIMITER_FIELDS,
   USAGE_KINDS,
-  USAGE_UNITS,
   usageDay,
   usageField,
   usageHour,
   type UsageKind,
-  type UsageUnit,
 } from "@gateway/shared/keys/limiter_state";
 import {
   failedKey,
@@ -314,59 +312,37 @@ const USE_SCRIPT = defineScript(
   `
 local time = redis.call('TIME')
 local now = (time[1] - ${LIMITER_EPOCH_MS / 1000}) * 1000 + time[2] / 1000
-local req, tok, used, running = unpack(ARGV)
-redis.call('HSET', KEYS[1], 's', struct.pack('<ddddddd', now, now + req, now + tok, math.floor(now / 86400000), used, 0, 0))
+local req, tok, used, running, images = unpack(ARGV)
+local day = math.floor(now / 86400000)
+redis.call('HSET', KEYS[1], 's', struct.pack('<ddddddd', now, now + req, now + tok, day, used, 0, 0))
+redis.call('HSET', KEYS[1], '${
+    dayLimitField("images")
+  }', struct.pack('<dd', day, images))
 for n = 1, running do redis.call('ZADD', KEYS[2], now + 3600000, 'lease' .. n) end
 `,
 );
 
-/** Writes the state that admissions leave: how far they reach ahead, tokens of the day, leases. */
+/** Writes the state that admissions leave: how far they reach ahead, tokens and images of the day, leases. */
 export async function useLimits(
   { deps: { redis } }: Site,
   { ownerId, keyId }: { ownerId: string; keyId: string | null },
-  use: {
-    requestsAheadMs: number;
-    tokensAheadMs: number;
-    dayTokens: number;
-    running: number;
+  {
+    requestsAheadMs = 0,
+    tokensAheadMs = 0,
+    dayTokens = 0,
+    running = 0,
+    images = 0,
   },
 ): Promise<void> {
   const keys = keyId === null
     ? [ownerLimiterKey(ownerId), ownerLeaseKey(ownerId)]
     : [limiterKey({ ownerId, keyId }), leaseKey({ ownerId, keyId })];
-  const { requestsAheadMs, tokensAheadMs, dayTokens, running } = use;
-  const args = [requestsAheadMs, tokensAheadMs, dayTokens, running];
+  const args = [requestsAheadMs, tokensAheadMs, dayTokens, running, images];
   await redis.evalScript(USE_SCRIPT, keys, args.map(String));
 }
 
-const USE_UNITS_SCRIPT = defineScript(
-  "test/use_units",
-  `
-local day = math.floor((redis.call('TIME')[1] - ${
-    LIMITER_EPOCH_MS / 1000
-  }) / 86400)
-redis.call('HSET', KEYS[1], ARGV[1], struct.pack('<dd', day, ARGV[2]))
-`,
-);
-
-/** Writes what admissions have counted of a unit today. */
-export async function useUnits(
-  { deps: { redis } }: Site,
-  principal: Principal,
-  unit: UsageUnit,
-  count: number,
-): Promise<void> {
-  const args = [dayLimitField(unit), String(count)];
-  await redis.evalScript(USE_UNITS_SCRIPT, [limiterKey(principal)], args);
-}
-
-const KINDS = [
-  ...["requests", "errors", "refused"] as const,
-  ...["promptTokens", "completionTokens"] as const,
-];
 const COUNTERS = [
-  ...[...KINDS, ...USAGE_UNITS]
-    .map((kind) => [kind, USAGE_KINDS[kind]] as const),
+  ...Object.entries(USAGE_KINDS),
   ...FAILURE_REASONS.map((reason) => [reason, reason] as const),
 ];
 
@@ -379,21 +355,20 @@ export async function useKey(
   model = "",
 ): Promise<void> {
   const day = usageDay(atMs);
-  const counters = [
-    usageKey(principal, day),
-    ownerUsageKey(principal.ownerId, day),
-  ];
-  await Promise.all(
-    counters.flatMap((counter) =>
-      COUNTERS.map(([kind, name]) => {
-        const field = usageField(usageHour(atMs), name, model);
-        const count = String(counts[kind] ?? 0);
-        return redis.command(["HINCRBY", counter, field, count]);
-      })
-    ),
-  );
+  const given: Readonly<Record<string, number>> = counts;
   const used = [LIMITER_FIELDS.lastUsedAtMs, String(atMs)];
   await redis.command(["HSET", limiterKey(principal), ...used]);
+  for (const [kind, name] of COUNTERS) {
+    if (!given[kind]) continue;
+    const field = usageField(usageHour(atMs), name, model);
+    const increment = [field, String(given[kind])];
+    await Promise.all([
+      redis.command(["HINCRBY", usageKey(principal, day), ...increment]),
+      redis.command([
+        ...["HINCRBY", ownerUsageKey(principal.ownerId, day), ...increment],
+      ]),
+    ]);
+  }
 }
 
 /** Lists a request that failed, as an edge does. */

@@ -17,12 +17,11 @@ import { limitsOf } from "./domain/keys/settings.ts";
 
 /**
  * A valid request for every route of the console. The routes come from the
- * console itself, so every test that covers all of them fails for a route that
- * is missing here.
+ * console itself: a test that covers all of them fails for one that it cannot ask.
  */
 
 /** A signed-in owner with a key. */
-export type RouteOwner = Awaited<ReturnType<typeof routeOwner>>;
+type RouteOwner = Awaited<ReturnType<typeof routeOwner>>;
 
 /** A valid request of an owner, and what it leads to. */
 export interface RouteRequest {
@@ -34,185 +33,163 @@ export interface RouteRequest {
   events: readonly AuditAction[];
 }
 
-/** Prepares a valid request. */
-type Make = (
-  site: TestConsole,
-  owner: RouteOwner,
-) => RouteRequest | Promise<RouteRequest>;
+/**
+ * What is particular about the request of a route. By default a GET is answered 200,
+ * a form 303; the id in the path is that of the owner's key, or of somebody else on
+ * pages of operators.
+ */
+type Given = Partial<RouteRequest>;
+type Make =
+  | Given
+  | ((site: TestConsole, owner: RouteOwner) => Given | Promise<Given>);
 
-const get = (path: string, status = 200): RouteRequest => ({
-  ...{ path, form: null, status, events: [] },
-});
-const post = (
-  path: string,
-  form: Form,
-  events: readonly AuditAction[],
-  status = 303,
-): RouteRequest => ({ path, form, status, events });
-/** A GET of a key's page. */
-const ofKey = (page = ""): Make => (_, { keyId }) =>
-  get(`/keys/${keyId}${page}`);
-
-const NEW_PASSWORD = "quite another phrase";
 const INVITED = "invited@example.org";
-const VIDEO = `video_${"0".repeat(32)}`;
+/** There is no such video; `web/try_test.ts` has one. */
+const VIDEO = { path: `/try/videos/video_${"0".repeat(32)}`, status: 404 };
 /** The version of a new key. */
 const version = "1";
 
-const PUBLIC: Record<string, Make> = {
-  "GET /": () => get("/", 302),
-  "GET /assets/:version/:name": ({ deps }) => get(deps.assets.stylesheet),
-  "GET /reference": () => get("/reference"),
-  "GET /sign-in": () => get("/sign-in", 302),
-  "POST /sign-in": (_, { email }) =>
-    post("/sign-in", { email, password: PASSWORD, code: "", next: "/keys" }, [
-      "session.signed_in",
-    ]),
-  "GET /link/:secret": async (site) => get(await invitation(site, INVITED)),
-  "POST /link/:secret": async (site) =>
-    post(
-      await invitation(site, INVITED),
-      { email: "", new_password: PASSWORD },
-      ["account.created", "session.signed_in"],
-    ),
-  // There is no provider here; `sign_in/oidc_test.ts` has one.
-  "GET /sign-in/oidc": () => get("/sign-in/oidc", 404),
-  "GET /sign-in/oidc/callback": () => get("/sign-in/oidc/callback?code=x", 404),
-};
+/** Routes that need no sign-in. */
+export const PUBLIC: readonly string[] = [
+  ...["GET /", "GET /assets/:version/:name", "GET /reference", "GET /sign-in"],
+  ...["POST /sign-in", "GET /sign-in/oidc", "GET /sign-in/oidc/callback"],
+  ...["GET /link/:secret", "POST /link/:secret"],
+];
 
-const PRIVATE: Record<string, Make> = {
-  "GET /keys": () => get("/keys"),
+const REQUESTS: Record<string, Make> = {
+  "GET /": { status: 302 },
+  "GET /assets/:version/:name": ({ deps }) => ({
+    path: deps.assets.stylesheet,
+  }),
+  "GET /sign-in": { status: 302 },
+  "POST /sign-in": (_, { email }) => ({
+    form: { email, password: PASSWORD, code: "", next: "/keys" },
+    events: ["session.signed_in"],
+  }),
+  "GET /link/:secret": async (site) => ({
+    path: await invitation(site, INVITED),
+  }),
+  "POST /link/:secret": async (site) => ({
+    path: await invitation(site, INVITED),
+    form: { email: "", new_password: PASSWORD },
+    events: ["account.created", "session.signed_in"],
+  }),
+  // There is no provider here; `sign_in/oidc_test.ts` has one.
+  "GET /sign-in/oidc": { status: 404 },
+  "GET /sign-in/oidc/callback": { status: 404 },
   "POST /keys": async (_, { client }) => {
     const page = await client.get("/keys/new");
-    const form = keyForm("One more", {
-      nonce: hiddenField(page.text, "nonce"),
-    });
-    return post("/keys", form, ["key.created"], 201);
+    const nonce = hiddenField(page.text, "nonce");
+    const form = keyForm("One more", { nonce });
+    return { form, events: ["key.created"], status: 201 };
   },
-  "GET /keys/new": () => get("/keys/new"),
-  "GET /keys/:id": ofKey(),
-  "GET /keys/:id/edit": ofKey("/edit"),
-  "POST /keys/:id/edit": (_, { keyId }) =>
-    post(`/keys/${keyId}/edit`, keyForm("Renamed", { version }), [
-      "key.edited",
-    ]),
-  "GET /keys/:id/ask/disable": ofKey("/ask/disable"),
-  "GET /keys/:id/ask/delete": ofKey("/ask/delete"),
-  "GET /keys/:id/ask/rotate": ofKey("/ask/rotate"),
+  "POST /keys/:id/edit": {
+    ...{ form: keyForm("Renamed", { version }), events: ["key.edited"] },
+  },
   "POST /keys/:id/enable": async ({ deps }, { ownerId, keyId }) => {
     const actor = { by: "test", ip: "" };
     await deps.keys.disable({ ownerId, keyId, version: null, actor });
-    return post(`/keys/${keyId}/enable`, { version: "2" }, ["key.enabled"]);
+    return { form: { version: "2" }, events: ["key.enabled"] };
   },
-  "POST /keys/:id/disable": (_, { keyId }) =>
-    post(`/keys/${keyId}/disable`, { version, stop_running: "on" }, [
-      "key.disabled",
-      "key.stop_requested",
-    ]),
-  "POST /keys/:id/delete": (_, { keyId }) =>
-    post(`/keys/${keyId}/delete`, { version, sure: "on" }, ["key.deleted"]),
-  "POST /keys/:id/rotate": (_, { keyId }) => {
-    const form = { version, old: "now", nonce: "a".repeat(43) };
-    const events = ["key.created", "key.rotated"] as const;
-    return post(`/keys/${keyId}/rotate`, form, events, 201);
+  "POST /keys/:id/disable": {
+    form: { version, stop_running: "on" },
+    events: ["key.disabled", "key.stop_requested"],
   },
-  "GET /keys/:id/requests": ofKey("/requests"),
-  "GET /keys/:id/export.csv": ofKey("/export.csv"),
-  "GET /try": () => get("/try"),
-  "POST /try": () => post("/try", tryForm("Hi"), ["key.created"], 200),
-  "POST /try/stream": () =>
-    post("/try/stream", tryForm("Hi"), ["key.created"], 200),
-  // There is no such video; `web/try_test.ts` has one.
-  "POST /try/videos/:id": () =>
-    post(`/try/videos/${VIDEO}`, tryForm("Hi"), ["key.created"], 404),
+  "POST /keys/:id/delete": {
+    ...{ form: { version, sure: "on" }, events: ["key.deleted"] },
+  },
+  "POST /keys/:id/rotate": {
+    form: { version, old: "now", nonce: "a".repeat(43) },
+    events: ["key.created", "key.rotated"],
+    status: 201,
+  },
+  "POST /try": { form: tryForm("Hi"), events: ["key.created"], status: 200 },
+  "POST /try/stream": {
+    ...{ form: tryForm("Hi"), events: ["key.created"], status: 200 },
+  },
+  "POST /try/videos/:id": {
+    ...{ ...VIDEO, form: tryForm("Hi"), events: ["key.created"] },
+  },
   "GET /try/videos/:id/content": async (_, { client }) => {
     await client.post("/try", tryForm("Makes the key of the session"));
-    return get(`/try/videos/${VIDEO}/content`, 404);
+    return { path: `${VIDEO.path}/content`, status: 404 };
   },
-  "GET /usage": () => get("/usage"),
-  "GET /usage/export.csv": () => get("/usage/export.csv"),
-  "GET /audit": () => get("/audit"),
-  "GET /audit.csv": () => get("/audit.csv"),
-  "GET /account": () => get("/account"),
-  "POST /account/password": () =>
-    post("/account/password", {
-      password: PASSWORD,
-      new_password: NEW_PASSWORD,
+  "POST /account/password": {
+    form: {
+      ...{ password: PASSWORD, new_password: "quite another phrase" },
       end_others: "on",
-    }, ["session.confirmed", "account.password_changed"]),
-  "GET /account/second-factor": () => get("/account/second-factor"),
+    },
+    events: ["session.confirmed", "account.password_changed"],
+  },
   "POST /account/second-factor": async (site, { client }) => {
     const page = await client.get("/account/second-factor");
     const secret = /secret=([A-Z2-7]{32})/.exec(page.text)?.[1] ?? "";
-    const code = codeOf(site, secret);
-    const events = ["session.confirmed", "account.second_factor_on"] as const;
-    const form = { code, password: PASSWORD };
-    return post("/account/second-factor", form, events, 200);
+    return {
+      form: { code: codeOf(site, secret), password: PASSWORD },
+      events: ["session.confirmed", "account.second_factor_on"],
+      status: 200,
+    };
   },
-  "POST /account/second-factor/off": () =>
-    post("/account/second-factor/off", { password: PASSWORD }, [
-      "session.confirmed",
-      "account.second_factor_off",
-    ]),
+  "POST /account/second-factor/off": {
+    form: { password: PASSWORD },
+    events: ["session.confirmed", "account.second_factor_off"],
+  },
   "POST /account/sessions/end": async ({ deps }, { ownerId }) => {
     const [session] = await deps.sessions.list(ownerId);
     const form = { session: session?.id ?? "" };
-    return post("/account/sessions/end", form, ["session.revoked"]);
+    return { form, events: ["session.revoked"] };
   },
-  "POST /account/sessions/end-all": () =>
-    post("/account/sessions/end-all", {}, ["session.revoked"]),
-  "GET /confirm": () => get("/confirm"),
-  "POST /confirm": () =>
-    post("/confirm", { password: PASSWORD, next: "/keys" }, [
-      "session.confirmed",
-    ]),
+  "POST /account/sessions/end-all": { events: ["session.revoked"] },
+  "POST /confirm": {
+    form: { password: PASSWORD, next: "/keys" },
+    events: ["session.confirmed"],
+  },
   "POST /account/notice": async ({ deps }, { ownerId }) => {
     await deps.owners.disableTotp(ownerId, "op@example.org");
-    return post("/account/notice", {}, []);
+    return {};
   },
-  "POST /sign-out": () => post("/sign-out", {}, ["session.signed_out"]),
-};
-
-/** Somebody else, whom the operator of the request changes. */
-const other = ({ deps }: TestConsole) => deps.owners.ensure(INVITED);
-
-/** Requests of operators. For everybody else these routes do not exist. */
-const OPERATORS: Record<string, Make> = {
-  "GET /people": () => get("/people"),
-  "POST /people": () =>
-    post("/people", { email: "new@example.org" }, ["owner.invited"], 201),
-  "GET /people/keys": () => get("/people/keys"),
-  "GET /people/:id": async (site) => get(`/people/${await other(site)}`),
-  "GET /people/:id/export.csv": async (site) =>
-    get(`/people/${await other(site)}/export.csv`),
-  "POST /people/:id": async (site) =>
-    post(`/people/${await other(site)}`, { what: "disable" }, [
-      "owner.disabled",
-    ]),
-  "POST /people/:id/limits": async (site) => {
-    const limits = { ...limitsOf(() => ""), concurrency: "4" };
-    const path = `/people/${await other(site)}/limits`;
-    const events = ["owner.limits_changed"] as const;
-    return post(path, limits, events);
+  "POST /sign-out": { events: ["session.signed_out"] },
+  "POST /people": {
+    form: { email: "new@example.org" },
+    events: ["owner.invited"],
+    status: 201,
+  },
+  "POST /people/:id": { form: { what: "disable" }, events: ["owner.disabled"] },
+  "POST /people/:id/limits": {
+    form: { ...limitsOf(() => ""), concurrency: "4" },
+    events: ["owner.limits_changed"],
   },
 };
 
 /**
  * Every route of the console: its path (`/keys/:id/edit`), whether it is only for
- * signed-in owners or only for operators, and a valid request. Fails when one is not in the tables above.
+ * signed-in owners or only for operators, and a valid request. Fails when a form is not in the table above.
  */
 export function routeCases({ routes }: TestConsole) {
-  const makers = { ...PUBLIC, ...PRIVATE, ...OPERATORS };
-  assert.deepEqual(
-    Object.keys(makers).sort(),
-    [...routes].sort(),
-    "every route has a valid request here",
+  const unknown = Object.keys(REQUESTS).filter((name) =>
+    !routes.includes(name)
   );
-  return Object.entries(makers).map(([route, request]) => {
+  assert.deepEqual(unknown, [], "no such routes");
+  return routes.map((route) => {
     const [method, pattern = ""] = route.split(" ");
     const isPost = method === "POST";
-    const isForOperators = Object.hasOwn(OPERATORS, route);
-    const isPrivate = isForOperators || Object.hasOwn(PRIVATE, route);
+    const isForOperators = pattern.startsWith("/people");
+    const isPrivate = !PUBLIC.includes(route);
+    const make = REQUESTS[route] ?? (isPost ? assert.fail(route) : {});
+    const request = async (
+      site: TestConsole,
+      owner: RouteOwner,
+    ): Promise<RouteRequest> => {
+      const id = isForOperators
+        ? await site.deps.owners.ensure(INVITED)
+        : owner.keyId;
+      return {
+        path: pattern.replace(":id", id),
+        ...isPost ? { form: {}, status: 303 } : { form: null, status: 200 },
+        events: [],
+        ...typeof make === "function" ? await make(site, owner) : make,
+      };
+    };
     const is = { isPost, isPrivate, isForOperators };
     return [route, { pattern, ...is, request }] as const;
   });

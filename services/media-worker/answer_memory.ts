@@ -7,17 +7,18 @@ export class AnswerMemory {
   constructor(readonly bytesMax: number) {}
 
   /** The share of one answer, which must be released. */
-  open(): HeldBytes {
+  open() {
     let held = 0;
     const set = (bytes: number) => {
       this.bytes += bytes - held;
       held = bytes;
     };
     return {
-      get bytes() {
+      get bytes(): number {
         return held;
       },
-      set: (bytes) => {
+      /** If the process has no room for so many bytes, releases all and throws `overloaded`. */
+      set: (bytes: number): void => {
         set(bytes);
         if (this.bytes <= this.bytesMax) return;
         // At once, so that answers that grow at the same time are not refused, too.
@@ -27,14 +28,9 @@ export class AnswerMemory {
           "The server holds too many images. Please try again shortly.";
         throw new ApiError("overloaded", message, { retryAfterMs: 1_000 });
       },
-      release: () => set(0),
+      release: (): void => set(0),
     };
   }
 }
 
-export interface HeldBytes {
-  readonly bytes: number;
-  /** If the process has no room for so many bytes, releases all and throws `overloaded`. */
-  set(bytes: number): void;
-  release(): void;
-}
+export type HeldBytes = ReturnType<AnswerMemory["open"]>;

@@ -106,9 +106,10 @@ export async function* eventsOf(
       // It may be cut: then the end of the stream is the error to report.
       if (parseJson(rest) !== undefined) onEvent(rest, "");
     } else parser.push(piece);
-    const isData = events.length > 0 || parser.isInEvent;
     const chars = events.reduce((sum, [data]) => sum + data.length, 0);
-    onHeld?.(chars + parser.pendingChars);
+    const heldChars = chars + parser.pendingChars;
+    const isData = events.length > 0 || heldChars > 0;
+    onHeld?.(heldChars);
     for (const [text, name] of events.splice(0)) {
       if (text.length < 16 && text.trim() === DONE) return;
       if (text === "") continue;

@@ -56,78 +56,77 @@ export function transcribe(attempt: Call): Promise<void> {
     accept: `application/json, ${EVENT_STREAM}, text/*`,
     // The text of a recording may not start before the whole recording was processed.
     mustBeginSoon: stream,
-  }, (response) => {
-    const estimate = secondsOf(files[0]?.content ?? new Uint8Array());
-    return response.head.contentType === EVENT_STREAM
-      ? passOnEvents(response, attempt, estimate)
-      : passOnText(response, attempt, estimate);
-  });
+  }, (response) => passOn(response, attempt));
 }
 
-async function passOnText(
+async function passOn(
   response: ServerResponse,
   { request, answer }: Call,
-  estimate: number,
 ): Promise<void> {
+  const [file] = answer.call.files;
+  const estimate = secondsOf(file?.content ?? new Uint8Array());
+  const isJson = JSON_FORMAT.test(request.response_format);
+  const isEvents = response.head.contentType === EVENT_STREAM;
+  const parts = isEvents ? eventsIn(response) : documentIn(response, isJson);
+  let said = "";
+  for await (const { type, data } of parts) {
+    answer.made = estimate;
+    if (type !== DONE) {
+      if (type === DELTA) said += textOf(data.delta);
+      const event = { ...data, type };
+      if (request.stream) await answer.writeEvent(event, response.deadlines);
+      continue;
+    }
+    const seconds = statedSeconds(data) ?? estimate;
+    answer.made = seconds;
+    const text = textOf(data.text) || said;
+    // The usage that the server states, or the seconds of the recording.
+    const usage = isJsonObject(data.usage)
+      ? data.usage
+      : { type: "duration", seconds };
+    if (request.stream) {
+      const done = { ...data, type, text, usage };
+      return await answer.writeEvent(done, response.deadlines);
+    }
+    const document = isEvents ? { text, usage } : { ...data, usage };
+    return await answer.write(isJson ? JSON.stringify(document) : text);
+  }
+}
+
+/** The text of a document, as events of OpenAI. Some servers send text even if JSON was requested, and others the reverse. */
+async function* documentIn(
+  response: ServerResponse,
+  isJson: boolean,
+): AsyncGenerator<ServerEvent> {
   const { contentType } = response.head;
   if (contentType === "text/html") {
     throw invalidAnswer("A web page instead of a transcription");
   }
   const text = await textIn(response, BYTES_MAX);
   const json = JSON_FORMAT.test(contentType) ? parseJson(text) : undefined;
-  // Some servers send text even if JSON was requested, and others the reverse.
-  const body: JsonObject = isJsonObject(json) ? json : { text };
-  throwIfError(body, response.server);
-  const isJson = JSON_FORMAT.test(request.response_format);
-  if (isJson && typeof body.text !== "string") {
+  const data: JsonObject = isJsonObject(json) ? json : { text };
+  throwIfError(data, response.server);
+  if (isJson && typeof data.text !== "string") {
     throw invalidAnswer("A transcription without text");
   }
-  answer.made = statedSeconds(body) ?? estimate;
-  if (request.stream) {
-    const said = textOf(body.text);
-    await answer.writeEvent({ type: DELTA, delta: said });
-    return await answer.writeEvent(doneEvent(said, body, answer.made));
-  }
-  if (isJson) {
-    const usage = usageOf(body, answer.made);
-    return await answer.write(JSON.stringify({ ...body, usage }));
-  }
-  const isText = request.response_format === "text";
-  await answer.write(isText ? textOf(body.text) : text);
+  yield { type: DELTA, data: { delta: textOf(data.text) } };
+  yield { type: DONE, data };
 }
 
-async function passOnEvents(
+/** The events of an answer, with those of other servers as OpenAI's. */
+async function* eventsIn(
   response: ServerResponse,
-  { request, answer }: Call,
-  estimate: number,
-): Promise<void> {
-  answer.made = estimate;
-  let said = "";
+): AsyncGenerator<ServerEvent> {
   let isForeign = false;
-  const finish = (data: JsonObject) => {
-    answer.made = statedSeconds(data) ?? estimate;
-    const text = textOf(data.text) || said;
-    if (request.stream) {
-      const done = doneEvent(text, data, answer.made);
-      return answer.writeEvent(done, response.deadlines);
-    }
-    const usage = usageOf(data, answer.made);
-    const isJson = JSON_FORMAT.test(request.response_format);
-    return answer.write(isJson ? JSON.stringify({ text, usage }) : text);
-  };
-  for await (const each of eventsOf(response, { bytesMax: BYTES_MAX })) {
-    if (each.type === DONE) return await finish(each.data);
-    const foreign = foreignDelta(each);
-    isForeign ||= foreign !== null;
-    const event = foreign === null
-      ? { ...each.data, type: each.type }
-      : { type: DELTA, delta: foreign };
-    if (event.type === DELTA) said += textOf(event.delta);
-    if (request.stream) await answer.writeEvent(event, response.deadlines);
+  for await (const event of eventsOf(response, { bytesMax: BYTES_MAX })) {
+    const delta = foreignDelta(event);
+    isForeign ||= delta !== null;
+    yield delta === null ? event : { type: DELTA, data: { delta } };
+    if (event.type === DONE) return;
   }
   // Such answers have no last event; a broken connection has been noticed already.
   if (!isForeign) throw truncatedAnswer("No last event");
-  await finish({});
+  yield { type: DONE, data: {} };
 }
 
 /** The text in an event of vLLM, which has the form of a chat's chunk, or of speaches, a segment without a type. */
@@ -137,15 +136,6 @@ function foreignDelta({ type, data }: ServerEvent): string | null {
     return textOf(choice.delta.content);
   }
   return type === "" && typeof data.text === "string" ? data.text : null;
-}
-
-function doneEvent(text: string, about: JsonObject, seconds: number) {
-  return { ...about, type: DONE, text, usage: usageOf(about, seconds) };
-}
-
-/** The usage that the server states, or the seconds of the recording. */
-function usageOf({ usage }: JsonObject, seconds: number): unknown {
-  return isJsonObject(usage) ? usage : { type: "duration", seconds };
 }
 
 /** Whole seconds, if the server states the length of the recording. */

@@ -155,10 +155,7 @@ const streams: [
   said: readonly string[],
 ][] = [
   [
-    ...[
-      "events",
-      sse(...deltas, done({ text: "Hi", usage: tokens })),
-    ] as const,
+    ...["events", sse(...deltas, done({ text: "Hi", usage: tokens }))] as const,
     ...[tokens, ["H", "i"]] as const,
   ],
   ["events that say little", sse(...deltas, done({})), two, ["H", "i"]],

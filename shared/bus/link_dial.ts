@@ -116,10 +116,8 @@ export async function dial(
       : errorMessage(error);
     // A server that refuses a certificate closes the connection and may not say why.
     const hint = tls && " (it may require a client certificate that it trusts)";
-    throw new BusUnavailableError(
-      `Cannot reach the bus at "${address}": ${reason}${hint ?? ""}`,
-      { cause: error },
-    );
+    const text = `Cannot reach the bus at "${address}": ${reason}${hint ?? ""}`;
+    throw new BusUnavailableError(text, { cause: error });
   }
 }
 
@@ -131,8 +129,8 @@ function authenticatorOf(credentials: NonNullable<BusOptions["credentials"]>) {
 
 /**
  * The sockets of one connection: TCP and, if required, TLS over it. The client removes
- * all listeners while it dials or closes, and an `error` event without a listener,
- * for example for a refused certificate, would end the process.
+ * all listeners while it dials or closes, and an `error` event without one, for
+ * example for a refused certificate, would end the process.
  */
 export class SocketGuard {
   #sockets: Socket[] = [];
@@ -166,10 +164,8 @@ class LinkTransport extends NodeTransport {
   override dial(
     { hostname, port }: { hostname: string; port: number },
   ): Promise<Socket> {
-    const socket = createConnection(port, hostname);
-    socket.setNoDelay(true);
-    this.#guard(socket);
-    return opened(socket, "connect");
+    const socket = createConnection(port, hostname).setNoDelay(true);
+    return this.#opened(socket, "connect");
   }
 
   override async peekInfo(): Promise<ServerInfo> {
@@ -198,26 +194,19 @@ class LinkTransport extends NodeTransport {
       rejectUnauthorized: true,
       ...defined({ ca, cert, key }),
     });
-    this.#guard(socket);
-    return opened(socket, "secureConnect");
+    return this.#opened(socket, "secureConnect");
   }
 
-  #guard(socket: Socket): void {
+  #opened<S extends Socket>(socket: S, event: string): Promise<S> {
     // The client passes on all of its options, including ours.
     const { options } = this;
     if ("sockets" in options && options.sockets instanceof SocketGuard) {
       options.sockets.add(socket);
     }
+    const { promise, resolve, reject } = Promise.withResolvers<S>();
+    socket.once(event, () => resolve(socket));
+    socket.once("error", reject);
+    socket.once("close", () => reject(new Error("the server closed it")));
+    return promise;
   }
-}
-
-function opened<S extends Socket>(
-  socket: S,
-  event: "connect" | "secureConnect",
-): Promise<S> {
-  const { promise, resolve, reject } = Promise.withResolvers<S>();
-  socket.once(event, () => resolve(socket));
-  socket.once("error", reject);
-  socket.once("close", () => reject(new Error("the server closed it")));
-  return promise;
 }

@@ -39,7 +39,7 @@ const LOG_INTERVAL_MS = 1_000;
 /** Connects to the bus, whose servers need not run yet. Throws {@link BusUnavailableError} if none was reached within `firstConnectMs`. */
 export async function connectBus(options: BusOptions): Promise<BusLink> {
   const link = new BusLink(options);
-  await link.connected;
+  await link.first.promise;
   return link;
 }
 
@@ -47,10 +47,10 @@ export async function connectBus(options: BusOptions): Promise<BusLink> {
 interface Subscribed {
   subject: string;
   handler: BusHandler;
-  options: { queue?: string };
+  queue: { queue?: string };
   /** The subscription on the current connection. */
-  live: Subscription | null;
-  isRefused: boolean;
+  live?: Subscription;
+  isRefused?: boolean;
 }
 
 /** A connection to one server, from its login until it is lost. */
@@ -63,8 +63,8 @@ interface Connection {
 
 /**
  * A connection to the bus that is re-established whenever it is lost, until it is
- * closed. It has one connection of the NATS client at a time, and makes a new one when
- * that is lost: the client's own reconnect waits forever for a server that reads nothing.
+ * closed: with a new client, whose own reconnect waits forever for a server that
+ * reads nothing.
  */
 export class BusLink {
   readonly #options: BusOptions;
@@ -74,9 +74,8 @@ export class BusLink {
   readonly #subscribed = new Set<Subscribed>();
   readonly #listeners: BusListener[] = [];
   readonly #loggedAtMs = new Map<string, number>();
-  readonly #first = Promise.withResolvers<void>();
-  /** Resolves when the first connection works. */
-  readonly connected: Promise<void> = this.#first.promise;
+  /** Settles with the first connection. */
+  readonly first = Promise.withResolvers<void>();
   readonly #closing = Promise.withResolvers<void>();
   readonly #running: Promise<void>;
   #isClosed = false;
@@ -136,17 +135,16 @@ export class BusLink {
   subscribe(
     subject: string,
     handler: BusHandler,
-    options: { queue?: string } = {},
+    queue: { queue?: string } = {},
   ): BusSubscription {
-    const state = { live: null, isRefused: false };
-    const one: Subscribed = { subject, handler, options, ...state };
+    const one: Subscribed = { subject, handler, queue };
     this.#subscribed.add(one);
     if (this.#connection !== null) this.#open(one, this.#connection.client);
     return {
       drain: async () => {
         this.#subscribed.delete(one);
         const { live } = one;
-        if (live === null || live.isClosed() || !this.isConnected) return;
+        if (live?.isClosed() !== false || !this.isConnected) return;
         await this.#inTime(live.drain()).catch((error) =>
           this.#options.log.warn("bus_drain_incomplete", { error, subject })
         );
@@ -217,27 +215,26 @@ export class BusLink {
       if (isStable || failures % servers.length > 0) continue;
       if (this.#lostAtMs === null && now() >= giveUpAtMs) {
         const all = [...reasons.values()].join("; ");
-        return this.#first.reject(new BusUnavailableError(all));
+        return this.first.reject(new BusUnavailableError(all));
       }
       const rounds = Math.floor((failures - 1) / servers.length);
       const waitMs = Math.min(retryMaxMs, retryMs * 2 ** rounds);
       await settlesWithin(this.#closing.promise, waitMs * (1 - random() / 2));
     }
-    this.#first.reject(unavailable("it was closed"));
+    this.first.reject(unavailable("it was closed"));
   }
 
   /** Returns why the server could not be reached, or why the connection ended. */
   async #connectTo(server: string): Promise<string> {
-    const sockets = new SocketGuard();
-    this.#sockets = sockets;
+    const sockets = this.#sockets = new SocketGuard();
     let client: NatsConnection;
     try {
       const { dialMs: timeoutMs } = this.#timing;
       client = await dial(server, this.#options, { timeoutMs, sockets });
-    } catch (error) {
-      const message = errorMessage(error);
-      this.#logSometimes("bus_not_reached", { server, error: message });
-      return message;
+    } catch (thrown) {
+      const error = errorMessage(thrown);
+      this.#logSometimes("bus_not_reached", { server, error });
+      return error;
     }
     const lost = Promise.withResolvers<string>();
     this.#connection = { client, server, lost };
@@ -252,11 +249,11 @@ export class BusLink {
     clearInterval(timer);
     this.#connection = null;
     sockets.destroy();
+    const { log, now } = this.#options;
     const message = `The connection to NATS was lost: ${reason}`;
-    const { log } = this.#options;
     if (!this.#isClosed) log.warn("bus_disconnected", { server, message });
     if (this.#flowingSinceMs !== null) {
-      this.#lostAtMs = this.#options.now();
+      this.#lostAtMs = now();
       this.#emit("disconnected");
     }
     await client.close();
@@ -281,7 +278,7 @@ export class BusLink {
     const { server } = this.#connection;
     if (this.#lostAtMs === null) {
       this.#options.log.info("bus_connected", { server });
-      return this.#first.resolve();
+      return this.first.resolve();
     }
     const outageMs = Math.round(nowMs - this.#lostAtMs);
     this.#options.log.info("bus_reconnected", { server, outageMs });
@@ -290,10 +287,10 @@ export class BusLink {
 
   /** Subscribes on a connection. A handler that throws would end its read loop. */
   #open(one: Subscribed, client: NatsConnection): void {
-    const { subject, options } = one;
+    const { subject, queue } = one;
     one.isRefused = false;
     one.live = client.subscribe(subject, {
-      ...options,
+      ...queue,
       callback: (refused, message) => {
         if (refused !== null) return void (one.isRefused = true);
         this.#onMessage();
@@ -323,8 +320,8 @@ export class BusLink {
         this.#emit("lame_duck");
       } else if (event.type === "error") {
         const { error } = event;
-        const isRefusal = error instanceof PermissionViolationError;
         this.#logSometimes("bus_error", { error });
+        const isRefusal = error instanceof PermissionViolationError;
         this.#emit(isRefusal ? "refused" : "error", error);
       }
     }
@@ -335,11 +332,11 @@ export class BusLink {
   }
 
   #logSometimes(event: string, fields: Record<string, unknown>): void {
-    const { now, log } = this.#options;
+    const nowMs = this.#options.now();
     const atMs = this.#loggedAtMs.get(event) ?? -Infinity;
-    if (now() - atMs < LOG_INTERVAL_MS) return;
-    this.#loggedAtMs.set(event, now());
-    log.error(event, fields);
+    if (nowMs - atMs < LOG_INTERVAL_MS) return;
+    this.#loggedAtMs.set(event, nowMs);
+    this.#options.log.error(event, fields);
   }
 
   #present(): Connection {

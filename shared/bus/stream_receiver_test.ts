@@ -210,10 +210,6 @@ const CASES: { [promise: string]: Case } = {
       ],
     ],
   },
-  "delivered() for a frame that was never handed on is the driver's fault": {
-    after: 2,
-    steps: [[0, (receiver) => assert.throws(() => receiver.delivered(3))]],
-  },
   "more than the window is a violation": {
     isSlow: true,
     steps: [

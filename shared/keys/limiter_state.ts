@@ -60,11 +60,8 @@ export const USAGE_KINDS = {
 
 /** What is counted of requests without tokens. */
 export const USAGE_UNITS = [
-  "images",
-  "characters",
-  "audioSeconds",
-  "videoSeconds",
-] as const;
+  ...["images", "characters", "audioSeconds", "videoSeconds"] as const,
+];
 export type UsageUnit = typeof USAGE_UNITS[number];
 
 /** The limit of a UTC day on a unit, as a field of a record and of the state: `images_per_day`. */
@@ -74,7 +71,6 @@ export const dayLimitField = (unit: UsageUnit) => KEY_FIELDS[`${unit}PerDay`];
 export const unitLabel = (unit: UsageUnit) =>
   dayLimitField(unit).replace("_per_day", "");
 
-/** A counter of {@link USAGE_KINDS}. */
 export type UsageKind = keyof typeof USAGE_KINDS;
 
 export const USAGE_DAYS_KEPT = 40;
@@ -97,21 +93,15 @@ export function parseUsageField(field: string) {
 
 /** The UTC day of a time as in key names: `20261120`. */
 export function usageDay(unixMs: number): string {
-  const date = new Date(unixMs);
-  return String(date.getUTCFullYear()) + twoDigits(date.getUTCMonth() + 1) +
-    twoDigits(date.getUTCDate());
+  return new Date(unixMs).toISOString().slice(0, 10).replaceAll("-", "");
 }
 
 /** The UTC hour of a time as in usage fields: `09`. */
 export function usageHour(unixMs: number): string {
-  return twoDigits(new Date(unixMs).getUTCHours());
+  return new Date(unixMs).toISOString().slice(11, 13);
 }
 
 /** Days from {@link LIMITER_EPOCH_MS} to the UTC day of a time. */
 export function limiterDay(unixMs: number): number {
   return Math.floor((unixMs - LIMITER_EPOCH_MS) / DAY_MS);
-}
-
-function twoDigits(value: number): string {
-  return value < 10 ? `0${value}` : String(value);
 }

@@ -18,16 +18,12 @@ const TABLE: [iso: string, day: string, hour: string, number: number][] = [
   ["2026-11-20T09:05:00.000Z", "20261120", "09", 688],
 ];
 
-for (const [iso, day, hour, number] of TABLE) {
-  Deno.test(`usage of ${iso} is counted under ${day} ${hour}`, () => {
+Deno.test("usage is counted by UTC day and hour, limits by days since a midnight", () => {
+  for (const [iso, day, hour, number] of TABLE) {
     const atMs = Date.parse(iso);
-    assert.equal(usageDay(atMs), day);
-    assert.equal(usageHour(atMs), hour);
-    assert.equal(limiterDay(atMs), number);
-  });
-}
-
-Deno.test("the limiter's epoch is a midnight UTC", () => {
+    const counted = [usageDay(atMs), usageHour(atMs), limiterDay(atMs)];
+    assert.deepEqual(counted, [day, hour, number]);
+  }
   assert.equal(LIMITER_EPOCH_MS % 86_400_000, 0);
 });
 

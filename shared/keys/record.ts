@@ -25,36 +25,22 @@
 export type KeyState = "enabled" | "disabled";
 
 export const KEY_SCOPES = [
-  "chat",
-  "models",
-  "image",
-  "video",
-  "speech",
-] as const;
+  ...["chat", "models", "image", "video", "speech"] as const,
+];
 export type KeyScope = typeof KEY_SCOPES[number];
 
 /** Limits of a key or of an owner. 0 means no limit. */
-export interface Limits {
-  requestsPerMinute: number;
-  tokensPerMinute: number;
-  tokensPerDay: number;
-  concurrency: number;
-  imagesPerDay: number;
-  /** Of text that is spoken. */
-  charactersPerDay: number;
-  /** Of recordings that are transcribed. */
-  audioSecondsPerDay: number;
-  videoSecondsPerDay: number;
-  videoJobs: number;
-}
+export type Limits = typeof UNLIMITED;
 
-export const UNLIMITED: Limits = {
+export const UNLIMITED = {
   requestsPerMinute: 0,
   tokensPerMinute: 0,
   tokensPerDay: 0,
   concurrency: 0,
   imagesPerDay: 0,
+  /** Of text that is spoken. */
   charactersPerDay: 0,
+  /** Of recordings that are transcribed. */
   audioSecondsPerDay: 0,
   videoSecondsPerDay: 0,
   videoJobs: 0,
@@ -119,31 +105,32 @@ export interface Principal {
 
 /** Written with the first API key, and never deleted: without it, Redis has lost its data or never had any. */
 export const STORE_KEY = "store";
+export const DUE_JOBS_KEY = "jobs:due";
+
+const ofKey = (kind: string) => ({ ownerId, keyId }: Principal): string =>
+  `${kind}:{${ownerId}}:${keyId}`;
+const ofOwner = (kind: string) => (ownerId: string): string =>
+  `${kind}:{${ownerId}}`;
 export const hashKey = (sha256: string): string => `hash:${sha256}`;
-export const recordKey = (p: Principal): string =>
-  `key:{${p.ownerId}}:${p.keyId}`;
-export const keysKey = (ownerId: string): string => `keys:{${ownerId}}`;
-export const ownerLimitsKey = (ownerId: string): string => `own:{${ownerId}}`;
-export const limiterKey = (p: Principal): string =>
-  `lim:{${p.ownerId}}:${p.keyId}`;
-export const ownerLimiterKey = (ownerId: string): string => `lim:{${ownerId}}`;
-export const leaseKey = (p: Principal): string =>
-  `lease:{${p.ownerId}}:${p.keyId}`;
-export const ownerLeaseKey = (ownerId: string): string => `lease:{${ownerId}}`;
+export const recordKey = ofKey("key");
+export const keysKey = ofOwner("keys");
+export const ownerLimitsKey = ofOwner("own");
+export const limiterKey = ofKey("lim");
+export const ownerLimiterKey = ofOwner("lim");
+export const leaseKey = ofKey("lease");
+export const ownerLeaseKey = ofOwner("lease");
 export const videoLeaseKey = (p: Principal): string => `${leaseKey(p)}:video`;
 export const ownerVideoLeaseKey = (ownerId: string): string =>
   `${ownerLeaseKey(ownerId)}:video`;
-export const auditKey = (ownerId: string): string => `audit:{${ownerId}}`;
+export const auditKey = ofOwner("audit");
 /** `id` is `video_` and 32 hex digits. */
 export const jobKey = (ownerId: string, id: string): string =>
   `job:{${ownerId}}:${id}`;
-export const jobsKey = (ownerId: string): string => `jobs:{${ownerId}}`;
-export const DUE_JOBS_KEY = "jobs:due";
+export const jobsKey = ofOwner("jobs");
 /** `day` is `yyyymmdd` in UTC. */
 export const usageKey = (p: Principal, day: string): string =>
   `use:{${p.ownerId}}:${p.keyId}:${day}`;
-export const failedKey = (p: Principal): string =>
-  `failed:{${p.ownerId}}:${p.keyId}`;
+export const failedKey = ofKey("failed");
 /** All keys of the owner together, including those deleted since. */
 export const ownerUsageKey = (ownerId: string, day: string): string =>
   `use:{${ownerId}}:${day}`;

@@ -104,33 +104,26 @@ const WRONG: [file: unknown, mistake: string][] = [
 ];
 
 const NAME = { ...openai, name: "a" };
-/** Fields of a model, and the mistake in it. */
-const WRONG_MODEL: [fields: object, mistake: string][] = [
+/** Fields of a model or a backend, and the mistake in it. */
+type Row = [fields: object, mistake: string];
+const WRONG_MODEL: Row[] = [
   [{ id: undefined }, ".id: missing"],
-  [{ id: "" }, ".id: expected letters"],
-  [{ id: "a b" }, ".id: expected letters"],
-  [{ id: "x.>" }, ".id: expected letters"],
-  [{ id: "-m" }, ".id: expected letters"],
+  ...["", "a b", "x.>", "-m"].map((
+    id,
+  ): Row => [{ id }, ".id: expected letters"]),
   [{ id: "m".repeat(201) }, ".id: expected at most 200 characters"],
   [
     { kind: "chta" },
     ".kind: expected 'chat', 'image', 'speech', 'transcription', or 'video', did you mean 'chat'?",
   ],
-  ...["context_tokens", "output_tokens", "choices"].map(
-    (name): [object, string] => [
-      { kind: "image", [name]: 1 },
-      `.${name}: only for models of the kind "chat"`,
-    ],
-  ),
+  [
+    { kind: "image", choices: 1 },
+    '.choices: only for models of the kind "chat"',
+  ],
   [{ kind: "speech", vision: false }, ".vision: only for models of the kind"],
-  [{ kind: "video", pass_fields: [] }, ".pass_fields: only for models of the"],
   [
     { kind: "speech", backends: [{ ...openai, dialect: "vllm" }] },
     '.backends[0].dialect: only for models of the kind "chat"',
-  ],
-  [
-    { kind: "image", backends: [{ ...openai, developer_role: true }] },
-    '.backends[0].developer_role: only for models of the kind "chat"',
   ],
   [
     { backends: [{ ...openai, image_format_field: "none" }] },
@@ -143,16 +136,15 @@ const WRONG_MODEL: [fields: object, mistake: string][] = [
     },
     '.backends[0].stream_format_field: only for models of the kind "speech"',
   ],
-  [
-    { context_tokens: 1.5 },
-    ".context_tokens: expected an integer, got a dec",
-  ],
+  [{ context_tokens: 1.5 }, ".context_tokens: expected an integer, got a dec"],
   [{ context_tokens: 5, output_tokens: 6 }, ".output_tokens: larger than cont"],
   [{ choices: 9 }, ".choices: expected a value <= 8"],
   [{ vision: "yes" }, ".vision: expected a boolean, got a string"],
   [{ visoin: true }, ": unknown member 'visoin', did you mean 'vision'?"],
-  [{ pass_fields: ["__proto__"] }, ".pass_fields[0]: expected the name of a"],
-  [{ pass_fields: ["a b"] }, ".pass_fields[0]: expected the name of a request"],
+  ...["__proto__", "a b"].map((name): Row => [
+    { pass_fields: [name] },
+    ".pass_fields[0]: expected the name of a request",
+  ]),
   [{ backends: [] }, ".backends: expected at least 1 element"],
   [{ backends: [NAME, NAME] }, ".backends[1].name: another backend of this m"],
   [
@@ -161,8 +153,7 @@ const WRONG_MODEL: [fields: object, mistake: string][] = [
   ],
 ];
 
-/** Fields of a backend, and the mistake in it. */
-const WRONG_BACKEND: [fields: object, mistake: string][] = [
+const WRONG_BACKEND: Row[] = [
   [{ type: "anthropic" }, ".type: expected 'openai'"],
   [
     { dialect: "olama" },
@@ -173,10 +164,9 @@ const WRONG_BACKEND: [fields: object, mistake: string][] = [
     ": unknown member 'api_key': put the key in an environment variable of the worker and name that variable in api_key_env",
   ],
   ...["a", "ftp://a", "http://user:pw@a", "http://a/v1?x=1", "http://a/v1#x"]
-    .map((base_url): [object, string] => [
-      { base_url },
-      ".base_url: expected a URL that begins with http",
-    ]),
+    .map((
+      base_url,
+    ): Row => [{ base_url }, ".base_url: expected a URL that be"]),
   [
     { api_key_env: "sk-abc" },
     ".api_key_env: expected the name of an environment variable, not the key: put the key in an environment variable",

@@ -282,41 +282,38 @@ function toRequest(
 }
 
 /** Checks the parsed body of a request and converts it. Does not change it. */
-export const chatRequestSchema = nullable(
-  wireRequest.superRefine((request, { addIssue }) => {
-    const fault = ruleFault(request);
-    if (fault !== null) addIssue({ code: "custom", ...fault });
-  }),
-).transform(toRequest);
+export const chatRequestSchema = nullable(wireRequest.superRefine(checkRules))
+  .transform(toRequest);
 
-/** A broken rule: the field, and a message that is a whole sentence. */
-interface RuleFault {
-  path: PropertyKey[];
-  message: string;
-}
+type Refuse = (message: string, ...path: PropertyKey[]) => void;
 
-/** The first fault between the fields of a request, which a schema cannot express. */
-function ruleFault(request: WireRequest): RuleFault | null {
-  const fault = toolHistoryFault(request.messages) ?? toolChoiceFault(request);
-  if (fault !== null) return fault;
-  const onlyWith = (param: string, other: string): RuleFault => ({
-    path: [param],
-    message:
+/** The rules between the fields of a request, which a schema cannot express. Messages are whole sentences; only the first is told. */
+function checkRules(request: WireRequest, { addIssue }: z.RefinementCtx): void {
+  const refuse: Refuse = (message, ...path) =>
+    addIssue({ code: "custom", path, message });
+  const onlyWith = (param: string, other: string) =>
+    refuse(
       `The '${param}' parameter is only allowed when '${other}' is enabled.`,
-  });
+      param,
+    );
+  checkToolHistory(request.messages, refuse);
+  checkToolChoice(request, refuse);
   if ((request.top_logprobs ?? 0) > 0 && request.logprobs !== true) {
-    return onlyWith("top_logprobs", "logprobs");
+    onlyWith("top_logprobs", "logprobs");
   }
-  return request.stream_options !== undefined && !request.stream
-    ? onlyWith("stream_options", "stream")
-    : null;
+  if (request.stream_options !== undefined && !request.stream) {
+    onlyWith("stream_options", "stream");
+  }
 }
 
 /**
  * Every call of an assistant turn is answered by a `tool` message before the next
  * turn, and every `tool` message answers one. Call ids may repeat in later turns.
  */
-function toolHistoryFault(messages: readonly ChatMessage[]): RuleFault | null {
+function checkToolHistory(
+  messages: readonly ChatMessage[],
+  refuse: Refuse,
+): void {
   let asked: ReadonlySet<string> = new Set();
   let open = new Set<string>();
   let askedAt = 0;
@@ -329,39 +326,39 @@ function toolHistoryFault(messages: readonly ChatMessage[]): RuleFault | null {
     } else if (asked.has(message.tool_call_id ?? "")) {
       open.delete(message.tool_call_id ?? "");
     } else {
-      return {
-        path: ["messages", index],
-        message: "Messages with role 'tool' must respond to a preceding " +
-          "message with 'tool_calls' that contains their 'tool_call_id'.",
-      };
+      return refuse(
+        "Messages with role 'tool' must respond to a preceding message with " +
+          "'tool_calls' that contains their 'tool_call_id'.",
+        ...["messages", index],
+      );
     }
   }
   const [first] = open;
-  return first === undefined ? null : {
-    path: ["messages", askedAt],
-    message:
-      "An assistant message with 'tool_calls' must be followed by tool " +
+  if (first === undefined) return;
+  refuse(
+    "An assistant message with 'tool_calls' must be followed by tool " +
       "messages responding to each 'tool_call_id', but " +
       `'${clip(first)}' has none.`,
-  };
+    ...["messages", askedAt],
+  );
 }
 
-function toolChoiceFault(
+function checkToolChoice(
   { tools = [], tool_choice: choice }: WireRequest,
-): RuleFault | null {
+  refuse: Refuse,
+): void {
   const name = typeof choice === "object" ? choice.function.name : null;
-  if (name === null && choice !== "required") return null;
+  if (name === null && choice !== "required") return;
   if (tools.length === 0) {
-    return {
-      path: ["tool_choice"],
-      message: "'tool_choice' is only allowed when 'tools' are specified.",
-    };
+    const message = "'tool_choice' is only allowed when 'tools' are specified.";
+    return refuse(message, "tool_choice");
   }
-  const isDeclared = name === null ||
-    tools.some((tool) => tool.function.name === name);
-  return isDeclared ? null : {
-    path: ["tool_choice", "function", "name"],
-    message: `Invalid value for 'tool_choice': no function named '${name}' ` +
-      "was specified in the 'tools' parameter.",
-  };
+  if (name === null || tools.some((tool) => tool.function.name === name)) {
+    return;
+  }
+  refuse(
+    `Invalid value for 'tool_choice': no function named '${name}' was ` +
+      "specified in the 'tools' parameter.",
+    ...["tool_choice", "function", "name"],
+  );
 }

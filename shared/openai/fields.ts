@@ -28,6 +28,16 @@ export const decimal = (min: number, max: number) =>
 /** A JSON Schema, whose content is not checked. */
 export const anyObject = z.record(z.string(), z.unknown());
 
+/** What `read` makes of a value, for a schema of what it should be: fields of forms are text. */
+export function readAs<T extends z.ZodType>(
+  schema: T,
+  read: (value: unknown) => unknown,
+) {
+  const reading = z.preprocess(read, schema);
+  TAKES.add(reading, { schema });
+  return reading;
+}
+
 /** Treats null members of an object as absent: SDKs of typed languages send them. */
 export function nullable<T extends z.ZodType>(schema: T) {
   return z.preprocess(withoutNulls, schema);

@@ -2,14 +2,7 @@ import { Buffer, isAscii } from "node:buffer";
 import { REQUEST_LIMITS } from "../limits.ts";
 import { ApiError } from "./error.ts";
 
-const QUOTE = 0x22;
-const COLON = 0x3a;
-const OPEN_BRACKET = 0x5b;
 const BACKSLASH = 0x5c;
-const CLOSE_BRACKET = 0x5d;
-const OPEN_BRACE = 0x7b;
-const CLOSE_BRACE = 0x7d;
-
 const { depthMax, topLevelKeysMax, membersMax, structureBytesMax } =
   REQUEST_LIMITS;
 
@@ -26,18 +19,18 @@ export function guardJson(text: string): void {
   for (let at = 0; at < text.length; at++) {
     if (++structure > structureBytesMax) throw tooComplex();
     switch (text.charCodeAt(at)) {
-      case QUOTE:
+      case 0x22: // "
         at = endOfString(text, at + 1);
         break;
-      case OPEN_BRACKET:
-      case OPEN_BRACE:
+      case 0x5b: // [
+      case 0x7b: // {
         if (++depth > depthMax) throw tooComplex();
         break;
-      case CLOSE_BRACKET:
-      case CLOSE_BRACE:
+      case 0x5d: // ]
+      case 0x7d: // }
         depth--;
         break;
-      case COLON:
+      case 0x3a: // :
         if (depth === 1 && ++topLevelKeys > topLevelKeysMax) throw tooComplex();
         if (++members > membersMax) throw tooComplex();
     }
@@ -60,16 +53,14 @@ function endOfString(text: string, from: number): number {
     if (quote < 0) return text.length;
     let before = quote - 1;
     while (text.charCodeAt(before) === BACKSLASH) before--;
-    const backslashes = quote - 1 - before;
-    if (backslashes % 2 === 0) return quote;
+    if ((quote - before) % 2 === 1) return quote;
     at = quote + 1;
   }
 }
 
 /** Reads bytes as JSON: strictly UTF-8, without a byte order mark. */
-export function decodeJson(bytes: Uint8Array): unknown {
-  return parseJsonBody(decodeUtf8(bytes));
-}
+export const decodeJson = (bytes: Uint8Array): unknown =>
+  parseJsonBody(decodeUtf8(bytes));
 
 /** Throws an {@link ApiError}, 400, with the position of the fault, but never the text around it. */
 export function parseJsonBody(text: string): unknown {

@@ -1,9 +1,8 @@
 /**
  * Requests for images, speech and transcriptions: the schemas of their bodies, and the
- * forms that travel inside the gateway. Field names, bounds and defaults are OpenAI's. Null means
- * absent in every optional field, unknown fields are dropped.
- *
- * Source: OpenAI's API specification, August 2026.
+ * forms that travel inside the gateway. Field names, bounds and defaults are those of
+ * OpenAI's API specification of August 2026. Null means absent, unknown fields are
+ * dropped.
  */
 import * as z from "zod";
 import { MEDIA_LIMITS as LIMITS, REQUEST_LIMITS } from "../limits.ts";
@@ -14,7 +13,7 @@ import {
   nameText,
   nullable,
   plainText,
-  TAKES,
+  readAs,
 } from "./fields.ts";
 import type { VideoRequest } from "./video.ts";
 
@@ -51,33 +50,26 @@ const speechBody = z.object({
   ),
 }).meta({ id: "SpeechRequest" });
 
-/** A request of `POST /v1/audio/speech`. `stream`: as server-sent events. */
-export type SpeechRequest =
-  & Omit<z.output<typeof speechBody>, "stream_format">
-  & { kind: "speech"; stream: boolean };
-
 /** Checks the parsed body of `POST /v1/audio/speech` and converts it. */
 export const speechRequestSchema = nullable(speechBody).transform(
-  ({ stream_format, ...rest }): SpeechRequest => ({
-    ...rest,
-    kind: "speech",
+  ({ stream_format, ...rest }) => ({
+    ...{ ...rest, kind: "speech" as const },
+    /** As server-sent events. */
     stream: stream_format === "sse",
   }),
 );
+export type SpeechRequest = z.output<typeof speechRequestSchema>;
 
-const TRUE_OR_FALSE = { true: true, false: false } as const;
-/** Fields of forms are text: numbers and truth values are read from it. */
 const numberIn = (schema: z.ZodNumber) =>
-  z.preprocess(
+  readAs(
+    schema,
     (value) =>
       typeof value === "string" && value.trim() !== "" ? Number(value) : value,
-    schema,
-  ).register(TAKES, { schema });
-const formBoolean = z.preprocess(
-  (value) =>
-    value === "true" || value === "false" ? TRUE_OR_FALSE[value] : value,
+  );
+const formBoolean = readAs(
   z.boolean(),
-).register(TAKES, { schema: z.boolean() });
+  (value) => value === "true" || (value === "false" ? false : value),
+);
 
 const imageBody = z.object({
   model,
@@ -164,10 +156,10 @@ export const imageEditSchema = nullable(imageEditBody.superRefine(streamRules))
 
 /** `name[]` may be sent once or several times. */
 const formList = <T extends z.ZodType>(element: T) =>
-  z.preprocess(
-    (value) => typeof value === "string" ? [value] : value,
+  readAs(
     z.array(element).max(LIMITS.formListMax),
-  ).register(TAKES, { schema: z.array(element).max(LIMITS.formListMax) });
+    (value) => typeof value === "string" ? [value] : value,
+  );
 
 export const transcriptionFormat = z.enum(
   ["json", "text", "srt", "verbose_json", "vtt"],
@@ -179,9 +171,7 @@ const transcriptionForm = z.object({
     "The language of the recording, such as `en`.",
   ),
   prompt: z.string().max(LIMITS.promptCharsMax).exactOptional()
-    .describe(
-      "Text that precedes the recording, or names that occur in it.",
-    ),
+    .describe("Text that precedes the recording, or names that occur in it."),
   response_format: transcriptionFormat.default("json"),
   temperature: numberIn(decimal(0, 1)).exactOptional(),
   timestamp_granularities: formList(z.enum(["word", "segment"]))
@@ -190,21 +180,13 @@ const transcriptionForm = z.object({
   stream: formBoolean.default(false),
 }).meta({ id: "TranscriptionRequest" });
 
-/** A request of `POST /v1/audio/transcriptions` or, with `task` "translate", `/v1/audio/translations`. */
-export type TranscriptionRequest = z.output<typeof transcriptionForm> & {
-  kind: "transcription";
-  task: "transcribe" | "translate";
-};
-
-/** Checks the fields of a form and converts them. */
-export const transcriptionRequestSchema = (
-  task: TranscriptionRequest["task"],
-) =>
-  transcriptionForm.transform((form): TranscriptionRequest => ({
-    ...form,
-    kind: "transcription",
-    task,
-  }));
+/** Checks the fields of a form of `POST /v1/audio/transcriptions`, or of `/v1/audio/translations`, and converts them. */
+export const transcriptionRequestSchema = (task: "transcribe" | "translate") =>
+  transcriptionForm
+    .transform((form) => ({ ...form, kind: "transcription" as const, task }));
+export type TranscriptionRequest = z.output<
+  ReturnType<typeof transcriptionRequestSchema>
+>;
 
 /** A request that a media worker runs. */
 export type MediaRequest =

@@ -1,5 +1,3 @@
-/** Types and sizes of image files, read from their first bytes. */
-
 /** What the header of an image file says. */
 export interface PictureHead {
   type: "image/png" | "image/jpeg" | "image/webp";

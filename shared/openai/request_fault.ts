@@ -22,11 +22,9 @@ export function requestFault(
   const issue = error?.issues[0];
   const path = issue?.path ?? [];
   if (issue === undefined || path.length === 0) {
-    return new ApiError(
-      "invalid_type",
-      "Invalid request body: expected an object, but got " +
-        `${nameOfType(body)}.`,
-    );
+    const got = nameOfType(body);
+    const message = `Invalid request body: expected an object, but got ${got}.`;
+    return new ApiError("invalid_type", message);
   }
   const param = formatPath(path);
   const value = valueAt(body, path);
@@ -83,31 +81,29 @@ function bounds(
 ): Description {
   const isSmall = issue.code === "too_small";
   const bound = isSmall ? issue.minimum : issue.maximum;
-  if (issue.origin === "array" || issue.origin === "string") {
-    const what = issue.origin === "array" ? "array" : "string";
+  const { origin } = issue;
+  if (origin === "array" || origin === "string") {
+    const what = origin === "array" ? "array" : "string";
     const unit = what === "array" ? "element" : "character";
+    const most = isSmall ? "at least" : "at most";
     return {
       code: isSmall ? `empty_${what}` : `${what}_above_max_length`,
-      expected: `at ${isSmall ? "least" : "most"} ${bound} ${unit}${
-        bound === 1 ? "" : "s"
-      }`,
+      expected: `${most} ${bound} ${unit}${bound === 1 ? "" : "s"}`,
     };
   }
   // The field decides, not the value: for a decimal field, 200 is too large a decimal.
-  const isInteger = issue.origin === "int" || issue.message === INTEGER;
+  const isInteger = origin === "int" || issue.message === INTEGER;
   const kind = isInteger ? "integer" : "decimal";
   const above = issue.inclusive === false ? ">" : ">=";
-  const sign = isSmall ? above : "<=";
   return {
     code: isSmall ? `${kind}_below_min_value` : `${kind}_above_max_value`,
-    expected: `a value ${sign} ${bound}`,
+    expected: `a value ${isSmall ? above : "<="} ${bound}`,
   };
 }
 
 function shown(value: unknown): string {
   if (typeof value === "number") return String(value);
-  if (typeof value === "string" || Array.isArray(value)) {
-    return `${nameOfType(value)} of length ${value.length}`;
-  }
-  return nameOfType(value);
+  return typeof value === "string" || Array.isArray(value)
+    ? `${nameOfType(value)} of length ${value.length}`
+    : nameOfType(value);
 }

@@ -22,11 +22,10 @@ export function textTokens(text: string): number {
 export function promptTokens(
   { messages, tools, response_format: format }: ChatRequest,
 ): number {
-  const schema = format?.type === "json_schema"
-    ? format.json_schema
-    : undefined;
+  const isSchema = format?.type === "json_schema";
   return Math.ceil(
-    sum(messages.map(messageTokens)) + jsonTokens(tools) + jsonTokens(schema),
+    sum(messages.map(messageTokens)) + jsonTokens(tools) +
+      jsonTokens(isSchema ? format.json_schema : undefined),
   );
 }
 
@@ -34,17 +33,13 @@ function messageTokens(
   { content, tool_calls, ...message }: ChatMessage,
 ): number {
   const { name = "", reasoning_content = "", refusal = "" } = message;
-  const texts = [name, reasoning_content, refusal];
-  let images = 0;
-  if (typeof content === "string") texts.push(content);
-  else {
-    for (const part of content ?? []) {
-      if (part.type === "text") texts.push(part.text);
-      else images += 1;
-    }
-  }
-  return TOKENS_PER_MESSAGE + sum(texts.map(textTokens)) +
-    images * TOKENS_PER_IMAGE + jsonTokens(tool_calls);
+  const texts = [name, reasoning_content, refusal].map(textTokens);
+  const parts = typeof content === "string"
+    ? [textTokens(content)]
+    : (content ?? []).map((part) =>
+      part.type === "text" ? textTokens(part.text) : TOKENS_PER_IMAGE
+    );
+  return TOKENS_PER_MESSAGE + sum(texts) + sum(parts) + jsonTokens(tool_calls);
 }
 
 function jsonTokens(value: unknown): number {

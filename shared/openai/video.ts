@@ -1,21 +1,20 @@
 /**
- * Videos: the schemas of requests and answers, and the forms that travel inside the
- * gateway. A video is a job at a model server, which clients poll until it has ended.
- *
- * Source: OpenAI's API specification, August 2026.
+ * Videos: the schemas of requests and answers, after OpenAI's API specification of
+ * August 2026, and the forms that travel inside the gateway. A video is a job at a
+ * model server, which clients poll until it has ended.
  */
 import * as z from "zod";
 import { MEDIA_LIMITS as LIMITS } from "../limits.ts";
-import { nullable, TAKES } from "./fields.ts";
+import { nullable, readAs } from "./fields.ts";
 import { mediaText, model, pictureReference } from "./media.ts";
 
 const wholeSeconds = z.string().regex(/^[1-9]\d{0,2}$/, {
   error: "a whole number of seconds, such as '4'",
 });
-const seconds = z.preprocess(
-  (value) => typeof value === "number" ? String(value) : value,
+const seconds = readAs(
   wholeSeconds,
-).register(TAKES, { schema: wholeSeconds });
+  (value) => typeof value === "number" ? String(value) : value,
+);
 
 const videoBody = z.object({
   model,

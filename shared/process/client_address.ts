@@ -6,8 +6,6 @@ import { remember } from "./bounded_map.ts";
 const HOPS_MAX = 16;
 /** Addresses that are known to be proxies or not. 100 bytes each. */
 const KNOWN_MAX = 10_000;
-const IPV4_BITS = 32;
-const IPV6_BITS = 128;
 const IPV6_GROUPS = 8;
 /** A customer usually has all addresses of a /64. */
 const SITE_GROUPS = 4;
@@ -23,16 +21,10 @@ export interface Network {
   bits: number;
 }
 
-/** The client's address, given the peer's and `X-Forwarded-For`. */
-export type ClientAddress = (
-  peer: string,
-  forwardedFor: string | null,
-) => string;
+export type ClientAddress = ReturnType<typeof createClientAddress>;
 
 /** Reads `X-Forwarded-For` from the right as long as a trusted proxy wrote it (ASVS 4.1.3). */
-export function createClientAddress(
-  trusted: readonly Network[],
-): ClientAddress {
+export function createClientAddress(trusted: readonly Network[]) {
   const proxies = new BlockList();
   for (const { address, bits } of trusted) {
     proxies.addSubnet(address, bits, familyOf(address));
@@ -47,7 +39,7 @@ export function createClientAddress(
     }
     return found;
   };
-  return (peer, forwardedFor) => {
+  return (peer: string, forwardedFor: string | null): string => {
     let client = parseAddress(peer) ?? peer;
     if (trusted.length === 0) return client;
     const hops = forwardedFor?.split(",").slice(-HOPS_MAX) ?? [];
@@ -72,8 +64,8 @@ export function siteOf(text: string): string {
     .slice(1, -1).split("::");
   const before = head.split(":").filter(Boolean);
   const after = tail.split(":").filter(Boolean);
-  const zeros = IPV6_GROUPS - before.length - after.length;
-  const site = [...before, ...Array<string>(zeros).fill("0"), ...after]
+  const zeros = Array(IPV6_GROUPS - before.length - after.length).fill("0");
+  const site = [...before, ...zeros, ...after]
     .slice(0, SITE_GROUPS).map((group) => group.padStart(4, "0"));
   return `${site.join("")}/64`;
 }
@@ -82,7 +74,7 @@ export function siteOf(text: string): string {
 export function parseNetwork(text: string): Network | null {
   const [address = "", length, ...rest] = text.split("/");
   if (isIP(address) === 0 || rest.length > 0) return null;
-  const bitsMax = isIPv4(address) ? IPV4_BITS : IPV6_BITS;
+  const bitsMax = isIPv4(address) ? 32 : 128;
   if (length === undefined) return { address, bits: bitsMax };
   const bits = /^\d{1,3}$/.test(length) ? Number(length) : Infinity;
   return bits > bitsMax ? null : { address, bits };

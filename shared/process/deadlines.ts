@@ -6,14 +6,7 @@ export interface Timed {
   expire(): void;
 }
 
-export interface Deadlines {
-  readonly size: number;
-  /** Its `expiresAtMs` may be postponed while it waits. */
-  add(item: Timed): void;
-  remove(item: Timed): void;
-  /** Stops the timer and removes all items. Nothing expires any more. */
-  close(): void;
-}
+export type Deadlines = ReturnType<typeof createDeadlines>;
 
 /** The timer fires at least this often while any item waits, so that every stall is noticed. */
 const TICK_MS = 25;
@@ -29,7 +22,7 @@ const GRACE_MAX_MS = 1_000;
  * deadlines, up to a second each, and due items are checked again after sockets were
  * read.
  */
-export function createDeadlines(now: MonotonicNow): Deadlines {
+export function createDeadlines(now: MonotonicNow) {
   /** Each with the value of `stalledMs` when it was added. */
   const items = new Map<Timed, number>();
   let stalledMs = 0;
@@ -69,17 +62,19 @@ export function createDeadlines(now: MonotonicNow): Deadlines {
   };
 
   return {
-    get size() {
+    get size(): number {
       return items.size;
     },
-    add(item) {
+    /** Its `expiresAtMs` may be postponed while it waits. */
+    add(item: Timed): void {
       items.set(item, stalledMs);
       if (item.expiresAtMs < firesAtMs) arm(item.expiresAtMs);
     },
-    remove(item) {
+    remove(item: Timed): void {
       items.delete(item);
     },
-    close() {
+    /** Stops the timer and removes all items. Nothing expires any more. */
+    close(): void {
       if (timer !== null) clearTimeout(timer);
       timer = null;
       firesAtMs = Infinity;

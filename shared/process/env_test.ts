@@ -25,46 +25,53 @@ function mistakeOf(
 
 const WORD = env.matching(/^\w+$/);
 
-const KINDS: {
-  [kind: string]: [
-    variable: env.Variable<unknown>,
-    accepted: [text: string, value: unknown][],
-    refused: string[],
-  ];
-} = {
-  "a port": [env.port(), [["0", 0], ["8080", 8080], ["65535", 65_535], [
-    " 80\n",
-    80,
-  ]], ["-1", "65536", "80.5", "http", "8080x", "0x50", "1e3"]],
-  "an integer": [env.integer("milliseconds", { min: 1, max: 10 }), [["1", 1], [
-    "10",
-    10,
-  ], ["+5", 5]], ["0", "11", "-1", "1.0", "five", "Infinity", "NaN"]],
+type Kind = [
+  variable: env.Variable<unknown>,
+  accepted: [text: string, value: unknown][],
+  refused: string[],
+];
+const same = (text: string): [string, string] => [text, text];
+const MS = { min: 1, max: 10 };
+const LARGEST = 2 ** 53 - 1;
+
+const KINDS: { [kind: string]: Kind } = {
+  "a port": [
+    env.port(),
+    [["0", 0], ["8080", 8080], ["65535", 65_535], [" 80\n", 80]],
+    ["-1", "65536", "80.5", "http", "8080x", "0x50", "1e3"],
+  ],
+  "an integer": [
+    env.integer("milliseconds", MS),
+    [["1", 1], ["10", 10], ["+5", 5]],
+    ["0", "11", "-1", "1.0", "five", "Infinity", "NaN"],
+  ],
   "an integer without an upper bound": [
     env.integer("milliseconds", { min: 0 }),
-    [["9007199254740991", 2 ** 53 - 1]],
-    ["9007199254740992", "99999999999999999999999"],
+    [[String(LARGEST), LARGEST]],
+    [String(LARGEST + 1), "99999999999999999999999"],
   ],
   "a share": [
     env.share(),
     [["0", 0], ["0.05", 0.05], [".5", 0.5], ["1", 1]],
     ["-0.1", "1.1", "5%", "1e-3", "."],
   ],
-  "a list": [env.list("words", WORD), [["a", ["a"]], [" a , b,,c ", [
-    "a",
-    "b",
-    "c",
-  ]]], ["a b", "a,*", ","]],
-  "a URL": [env.url(["http:", "https:"]), [
-    ["http://a", "http://a"],
-    ["https://a.b:8080/v1/", "https://a.b:8080/v1/"],
-  ], ["a", "ftp://a", "http://", "//a", "http:a b"]],
-  "URLs": [env.secretUrls(["nats:"]), [
-    ["nats://a:4222", ["nats://a:4222"]],
-    ["nats://a, nats://b", ["nats://a", "nats://b"]],
-  ], ["http://a", "nats://a,b", ","]],
-  "a path": [env.path(), [["/a b/c", "/a b/c"], ["c", "c"]], ["a\0b"]],
-  "a text": [env.text(), [["a b", "a b"]], ["a\nb", "a\u001bb"]],
+  "a list": [
+    env.list("words", WORD),
+    [["a", ["a"]], [" a , b,,c ", ["a", "b", "c"]]],
+    ["a b", "a,*", ","],
+  ],
+  "a URL": [
+    env.url(["http:", "https:"]),
+    [same("http://a"), same("https://a.b:8080/v1/")],
+    ["a", "ftp://a", "http://", "//a", "http:a b"],
+  ],
+  "URLs": [
+    env.secretUrls(["nats:"]),
+    [["nats://a, nats://b", ["nats://a", "nats://b"]]],
+    ["http://a", "nats://a,b", ","],
+  ],
+  "a path": [env.path(), [same("/a b/c"), same("c")], ["a\0b"]],
+  "a text": [env.text(), [same("a b")], ["a\nb", "a\u001bb"]],
 };
 
 for (const [kind, [variable, accepted, refused]] of Object.entries(KINDS)) {

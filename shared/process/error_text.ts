@@ -55,37 +55,25 @@ export function listOfValues(values: readonly unknown[]): string {
   return LIST_FORMAT.format(values.map((value) => `'${String(value)}'`));
 }
 
-/** `, did you mean 'vision'?` for `visoin`: the nearest known word; nothing when none is near. */
+/** `, did you mean 'vision'?` for `visoin`: the known word that it begins, or is but for one typing mistake. */
 export function didYouMean(given: string, known: Iterable<string>): string {
-  const word = given.slice(0, MISSPELLED_CHARS_MAX).toLowerCase();
-  let nearest = "";
-  let least = 2 + Math.floor(word.length / 4);
-  for (const name of known) {
+  const word = given.toLowerCase();
+  const named = [...known].find((name) => {
     const other = name.toLowerCase();
-    const isBeginning = word !== "" && other.startsWith(word);
-    const changes = isBeginning ? 1 : changesBetween(word, other);
-    if (changes < least) [nearest, least] = [name, changes];
-  }
-  return nearest && `, did you mean '${nearest}'?`;
+    return other.startsWith(word) || isMistyped(word, other);
+  });
+  const isNear = word !== "" && named !== undefined;
+  return isNear ? `, did you mean '${named}'?` : "";
 }
 
-const MISSPELLED_CHARS_MAX = 200;
-
-/** How many letters have to be added, removed or replaced (Levenshtein's distance). */
-function changesBetween(from: string, to: string): number {
-  let above = Array.from({ length: to.length + 1 }, (_, at) => at);
-  for (const letter of from) {
-    let changes = (above[0] ?? 0) + 1;
-    const row = [changes];
-    for (let at = 1; at < above.length; at++) {
-      const isSame = letter === to[at - 1];
-      const replaced = (above[at - 1] ?? 0) + (isSame ? 0 : 1);
-      changes = Math.min(replaced, (above[at] ?? 0) + 1, changes + 1);
-      row.push(changes);
-    }
-    above = row;
-  }
-  return above[to.length] ?? 0;
+/** Whether one letter was added, omitted, replaced, or exchanged with the next. */
+function isMistyped(word: string, other: string): boolean {
+  let same = 0;
+  while (same < word.length && word[same] === other[same]) same++;
+  const [given, meant] = [word.slice(same), other.slice(same)];
+  const exchanged = given.slice(1, 2) + given.slice(0, 1) + given.slice(2);
+  return [given.slice(1), exchanged].includes(meant) ||
+    [given, given.slice(1)].includes(meant.slice(1));
 }
 
 /** The value at `path`, or undefined if there is none. Reads own members only. */

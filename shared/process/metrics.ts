@@ -5,40 +5,26 @@ export const ANSWER_SECONDS: readonly number[] = [
   ...[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300],
 ];
 
-type MetricType = "counter" | "gauge" | "histogram";
-type Names = readonly string[];
-
-export interface MetricSpec<
-  Type extends MetricType = MetricType,
-  Labels extends Names = Names,
-> {
-  readonly type: Type;
+export interface MetricSpec {
+  readonly type: "counter" | "gauge" | "histogram";
   /** `gateway_…`, ending in the unit, or in `_total` for a counter. */
   readonly name: string;
   readonly help: string;
-  /** Names whose values are few and known: never an id, a key or text from a caller. */
-  readonly labels: Labels;
+  /** Names whose values are few and known: never an id, a key or text from a caller. If there are none, it is a single number or histogram. */
+  readonly labels: readonly string[];
   /** Upper bounds of a histogram, in ascending order. One more bucket without a bound follows. */
   readonly buckets?: readonly number[];
 }
 
 export type MetricTable = Readonly<Record<string, MetricSpec>>;
 
-/** What a metric has besides its name; without `labels` it is a single number or histogram. */
-type About<Labels extends Names> =
-  & Pick<MetricSpec, "help" | "buckets">
-  & { readonly labels?: Labels };
-
-function row<Type extends MetricType>(type: Type) {
-  function describe<const Labels extends Names = readonly []>(
-    name: string,
-    about: About<Labels>,
-  ): MetricSpec<Type, Labels>;
-  function describe(name: string, about: About<Names>): MetricSpec {
-    return { type, name, labels: [], ...about };
-  }
-  return describe;
-}
+const row = (type: MetricSpec["type"]) =>
+(
+  name: string,
+  about: Omit<MetricSpec, "type" | "name" | "labels"> & {
+    readonly labels?: readonly string[];
+  },
+): MetricSpec => ({ type, name, labels: [], ...about });
 
 /** A number that only increases. */
 export const counter = row("counter");
@@ -46,23 +32,6 @@ export const counter = row("counter");
 export const gauge = row("gauge");
 /** Counts the durations up to each of the bounds, in seconds. */
 export const histogram = row("histogram");
-
-/** The values of a metric's labels, in the order of their names. */
-type Values<Labels extends Names> = {
-  readonly [Index in keyof Labels]: string;
-};
-
-/** The counters and histograms of a table. `with` returns the cell for these label values, which callers may keep. */
-type Recorders<Table extends MetricTable> = {
-  readonly [
-    Name in keyof Table as Table[Name]["type"] extends "gauge" ? never : Name
-  ]: Recorder<
-    Table[Name]["labels"],
-    Pick<Cell, Table[Name]["type"] extends "counter" ? "add" : "observeMs">
-  >;
-};
-type Recorder<Labels extends Names, Cell> = Labels extends readonly [] ? Cell
-  : { with(...values: Values<Labels>): Cell };
 
 /** The number of a counter, or the numbers of a histogram, for one combination of label values. */
 class Cell {
@@ -90,36 +59,77 @@ class Cell {
 /** Does not occur in label values, so that joined values stay distinct. */
 const SEPARATOR = "\u0000";
 
+/** A counter or histogram: itself the only cell if it has no labels. */
+class Recorder extends Cell {
+  readonly cells = new Map<string, Cell>();
+
+  constructor(readonly spec: MetricSpec) {
+    super("", spec.buckets ?? []);
+    if (spec.labels.length === 0) this.cells.set("", this);
+  }
+
+  /** The cell for these values of the labels, in their order. Callers may keep it. */
+  with(...values: readonly string[]): Cell {
+    const key = values.join(SEPARATOR);
+    const known = this.cells.get(key);
+    if (known !== undefined) return known;
+    const cell = new Cell(labelText(this.spec, values), this.bounds);
+    this.cells.set(key, cell);
+    return cell;
+  }
+
+  samples(): string[] {
+    const { name, type } = this.spec;
+    return [...this.cells.values()].flatMap(({ labels, counts, sum }) => {
+      if (type !== "histogram") return sample(name, labels, sum);
+      let count = 0;
+      const buckets = [...this.bounds, "+Inf"].map((bound, index) => {
+        count += counts[index] ?? 0;
+        const le = [labels, `le="${bound}"`].filter(Boolean).join(",");
+        return sample(`${name}_bucket`, le, count);
+      });
+      return [
+        ...buckets,
+        sample(`${name}_sum`, labels, sum),
+        sample(`${name}_count`, labels, count),
+      ];
+    });
+  }
+}
+
 /** All metrics of a process. */
 export class MetricRegistry {
   /** Each with a function that returns its samples. */
   readonly #metrics: [MetricSpec, samples: () => string[]][] = [];
 
   /** Adds the counters and histograms of a table, for what they are to record. */
-  record<Table extends MetricTable>(table: Table): Recorders<Table>;
-  record(table: MetricTable): { readonly [name: string]: unknown } {
+  record<Name extends string>(
+    table: Readonly<Record<Name, MetricSpec>>,
+  ): Readonly<Record<Name, Recorder>>;
+  record(table: MetricTable): Readonly<Record<string, Recorder>> {
     const recorded = Object.entries(table)
       .filter(([, { type }]) => type !== "gauge");
-    return Object.fromEntries(
-      recorded.map(([name, spec]) => [name, this.#recorder(spec)]),
-    );
+    return Object.fromEntries(recorded.map(([name, spec]) => {
+      const recorder = new Recorder(spec);
+      this.#metrics.push([spec, () => recorder.samples()]);
+      return [name, recorder];
+    }));
   }
 
   /** A number for each combination of label values, or just one, read at each scrape. `read` must not throw. */
-  gauge<Labels extends Names>(
-    spec: MetricSpec<"gauge", Labels>,
+  gauge(
+    spec: MetricSpec,
     read: () =>
       | number
       | boolean
-      | Iterable<readonly [Values<Labels>, number]>,
+      | Iterable<readonly [labels: readonly string[], value: number]>,
   ): void {
-    const { name, labels } = spec;
     this.#metrics.push([spec, () => {
       const now = read();
-      if (typeof now !== "object") return [sample(name, "", Number(now))];
+      if (typeof now !== "object") return [sample(spec.name, "", Number(now))];
       return Array.from(
         now,
-        ([values, value]) => sample(name, labelText(labels, values), value),
+        ([labels, value]) => sample(spec.name, labelText(spec, labels), value),
       );
     }]);
   }
@@ -130,50 +140,15 @@ export class MetricRegistry {
       return [head, ...samples()].join("\n");
     }).join("\n\n");
   }
-
-  #recorder(spec: MetricSpec) {
-    const { labels, buckets = [] } = spec;
-    const cells = new Map<string, Cell>();
-    this.#metrics.push([
-      spec,
-      () => [...cells.values()].flatMap((cell) => samplesOf(spec, cell)),
-    ]);
-    const cellOf = (...values: Names): Cell => {
-      const key = values.join(SEPARATOR);
-      const known = cells.get(key);
-      if (known !== undefined) return known;
-      const cell = new Cell(labelText(labels, values), buckets);
-      cells.set(key, cell);
-      return cell;
-    };
-    return labels.length === 0 ? cellOf() : { with: cellOf };
-  }
-}
-
-function samplesOf({ name, type }: MetricSpec, cell: Cell): string[] {
-  const { labels, bounds, counts, sum } = cell;
-  if (type !== "histogram") return [sample(name, labels, sum)];
-  let count = 0;
-  const buckets = [...bounds, "+Inf"].map((bound, index) => {
-    count += counts[index] ?? 0;
-    const le = [labels, `le="${bound}"`].filter(Boolean).join(",");
-    return sample(`${name}_bucket`, le, count);
-  });
-  return [
-    ...buckets,
-    sample(`${name}_sum`, labels, sum),
-    sample(`${name}_count`, labels, count),
-  ];
 }
 
 const sample = (name: string, labels: string, value: number) =>
   `${name}${labels && `{${labels}}`} ${value}`;
 
-function labelText(names: Names, values: Names): string {
-  return names.map((name, index) =>
+const labelText = ({ labels }: MetricSpec, values: readonly string[]) =>
+  labels.map((name, index) =>
     `${name}="${escaped(values[index] ?? "").replaceAll('"', '\\"')}"`
   ).join(",");
-}
 
 const escaped = (text: string) =>
   text.replaceAll("\\", "\\\\").replaceAll("\n", "\\n");

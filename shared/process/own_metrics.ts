@@ -28,7 +28,7 @@ export const PROCESS_METRICS = {
     help: "Delay of a timer that is due every 50 ms.",
     buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5],
   }),
-} as const;
+};
 
 export const BUS_METRICS = {
   busConnected: gauge("gateway_bus_connected", {
@@ -46,13 +46,13 @@ export const BUS_METRICS = {
       "Events of the connection: `disconnected`, `reconnected`, `lame_duck`, `refused` (a permission is missing), `error`.",
     labels: ["event"],
   }),
-} as const;
+};
 
 export const REDIS_METRICS = {
   redisReady: gauge("gateway_redis_ready", {
     help: "1 while Redis is available, else 0.",
   }),
-} as const;
+};
 
 const LAG_INTERVAL_MS = 50;
 const BUS_EVENTS = "disconnected reconnected lame_duck refused error";
@@ -66,13 +66,10 @@ export function observeProcess(
   const table = PROCESS_METRICS;
   const startedAtMs = wallNow();
   const [version = "", revision = ""] = VERSION.split("+");
-  const build = [version, revision, Deno.version.deno] as const;
+  const build = [version, revision, Deno.version.deno];
   registry.gauge(table.buildInfo, () => [[build, 1]]);
   registry.gauge(table.ready, () => notReady().length === 0);
-  registry.gauge(
-    table.notReady,
-    () => notReady().map((reason) => [[reason], 1] as const),
-  );
+  registry.gauge(table.notReady, () => notReady().map((why) => [[why], 1]));
   registry.gauge(table.startTime, () => startedAtMs / 1_000);
   registry.gauge(table.memory, () => {
     const { rss, heapUsed, external } = Deno.memoryUsage();

@@ -1,17 +1,6 @@
 /** An HTTP server that stops gracefully. `Deno.serve` alone would wait for an open stream forever. */
 
-export interface GracefulServer {
-  /** The actual port, also if any free port was requested. */
-  readonly port: number;
-  /** Aborted when the grace period is over; streams must then end. */
-  readonly stopping: AbortSignal;
-  /**
-   * Accepts no more connections, and resolves when every response has ended. After
-   * `graceMs`, `stopping` is aborted, and the rest have `abortMs` to send an error.
-   * Clients that do not read it are cut when the process ends.
-   */
-  stop(options: { graceMs: number; abortMs: number }): Promise<void>;
-}
+export type GracefulServer = ReturnType<typeof serve>;
 
 /** Starts listening. Throws `Deno.errors.AddrInUse` if the port is taken. */
 export function serve({ hostname, port, handler, onError }: {
@@ -22,16 +11,25 @@ export function serve({ hostname, port, handler, onError }: {
     info: Deno.ServeHandlerInfo<Deno.NetAddr>,
   ) => Response | Promise<Response>;
   onError: (error: unknown) => Response | Promise<Response>;
-}): GracefulServer {
+}) {
   const stopping = new AbortController();
   const server = Deno.serve(
     { hostname, port, onListen: () => {}, onError },
     handler,
   );
   return {
+    /** The actual port, also if any free port was requested. */
     port: server.addr.port,
+    /** Aborted when the grace period is over; streams must then end. */
     stopping: stopping.signal,
-    stop: async ({ graceMs, abortMs }) => {
+    /**
+     * Accepts no more connections, and resolves when every response has ended. After
+     * `graceMs`, `stopping` is aborted, and the rest have `abortMs` to send an error.
+     * Clients that do not read it are cut when the process ends.
+     */
+    stop: async (
+      { graceMs, abortMs }: { graceMs: number; abortMs: number },
+    ): Promise<void> => {
       const finished = server.shutdown();
       if (await settlesWithin(finished, graceMs)) return;
       stopping.abort(new Error("The server is shutting down"));

@@ -31,9 +31,7 @@ export const SERVICE_VARIABLES = {
   OPS_PORT: port().default(0)
     .describe("Operations port, which must never be public"),
   DRAIN_SECONDS: integer("seconds", { min: 0, max: DAY_SECONDS }).default(600)
-    .describe(
-      "How long running work may take to finish after SIGTERM",
-    ),
+    .describe("How long running work may take to finish after SIGTERM"),
 };
 
 export const REQUEST_LOG_VARIABLES = {
@@ -117,8 +115,8 @@ export type BusAccess = ReturnType<typeof busAccess>;
 
 /** Throws a {@link ConfigError} if the variables contradict each other. */
 export function busAccess(env: ConfigOf<typeof NATS_VARIABLES>) {
-  const { NATS_USER: user, NATS_PASSWORD: password } = env;
-  const { NATS_NKEY_SEED: nkeySeed } = env;
+  const { NATS_USER: user, NATS_PASSWORD: password, NATS_NKEY_SEED: nkeySeed } =
+    env;
   refuse({
     "NATS_CERT_FILE and NATS_KEY_FILE belong together: set both":
       !env.NATS_CERT_FILE !== !env.NATS_KEY_FILE,
@@ -126,16 +124,15 @@ export function busAccess(env: ConfigOf<typeof NATS_VARIABLES>) {
       !user !== !password,
     "NATS_USER and NATS_NKEY_SEED are both set: choose one": user && nkeySeed,
   });
-  const tls = defined({
-    caFile: env.NATS_CA_FILE,
-    certFile: env.NATS_CERT_FILE,
-    keyFile: env.NATS_KEY_FILE,
-  });
+  const { NATS_CA_FILE: caFile, NATS_CERT_FILE: certFile } = env;
+  const isTls = caFile || certFile;
   return {
     servers: env.NATS_URL,
-    ...(nkeySeed ? { credentials: { nkeySeed } } : {}),
-    ...(user && password ? { credentials: { user, password } } : {}),
-    ...(Object.keys(tls).length > 0 ? { tls } : {}),
+    ...nkeySeed && { credentials: { nkeySeed } },
+    ...user && password && { credentials: { user, password } },
+    ...isTls && {
+      tls: defined({ caFile, certFile, keyFile: env.NATS_KEY_FILE }),
+    },
   };
 }
 
@@ -154,8 +151,7 @@ export function redisAccess(env: ConfigOf<typeof REDIS_VARIABLES>) {
       !env.REDIS_URL.startsWith("rediss:"),
   });
   const sentinels = {
-    name: env.REDIS_SENTINEL_NAME,
-    servers: env.REDIS_SENTINELS,
+    ...{ name: env.REDIS_SENTINEL_NAME, servers: env.REDIS_SENTINELS },
     ...defined({
       username: env.REDIS_SENTINEL_USERNAME,
       password: env.REDIS_SENTINEL_PASSWORD,
@@ -170,7 +166,7 @@ export function redisAccess(env: ConfigOf<typeof REDIS_VARIABLES>) {
       tlsCert: env.REDIS_CERT_FILE,
       tlsKey: env.REDIS_KEY_FILE,
     }),
-    ...(sentinels.servers.length > 0 ? { sentinels } : {}),
+    ...sentinels.servers.length > 0 && { sentinels },
   };
 }
 

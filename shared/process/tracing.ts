@@ -18,14 +18,7 @@ import {
 /** Never a key, a prompt or an answer. */
 type Attributes = Readonly<Record<string, string | number>>;
 
-export interface WorkSpan {
-  /** W3C trace context for work that this span causes; undefined outside of any trace. */
-  readonly traceparent: string | undefined;
-  /** Runs work whose spans become children of this one. */
-  run<T>(work: () => T): T;
-  /** Ends the span. With an `errorCode` the work has failed. */
-  end(attributes: Attributes, errorCode?: string): void;
-}
+export type WorkSpan = ReturnType<typeof startWorkSpan>;
 
 const KINDS = {
   producer: SpanKind.PRODUCER,
@@ -58,16 +51,20 @@ export function startWorkSpan(
     parent: string | undefined;
     attributes: Attributes;
   },
-): WorkSpan {
+) {
   const span = trace.getTracer("gateway").startSpan(
     name,
     { kind: KINDS[kind], attributes },
     contextOf(parent),
   );
   return {
+    /** W3C trace context for work that this span causes; undefined outside of any trace. */
     traceparent: formatTraceparent(span.spanContext()),
-    run: (work) => context.with(trace.setSpan(context.active(), span), work),
-    end(attributes, errorCode) {
+    /** Runs work whose spans become children of this one. */
+    run: <T>(work: () => T): T =>
+      context.with(trace.setSpan(context.active(), span), work),
+    /** Ends the span. With an `errorCode` the work has failed. */
+    end(attributes: Attributes, errorCode?: string): void {
       span.setAttributes(attributes);
       if (errorCode !== undefined) {
         span.setStatus({ code: SpanStatusCode.ERROR, message: errorCode });

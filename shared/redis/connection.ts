@@ -7,14 +7,13 @@ import { settlesWithin } from "../process/serve.ts";
 /** A reply in protocol version 2: bulk and simple strings, integers, nil, arrays. */
 export type RedisReply = string | number | null | RedisReply[];
 
-export interface ServerAddress {
+interface ServerAddress {
   /** `redis://host:port/db`, or `rediss:` for TLS. A user and password in it are used. */
   url: string;
   username?: string;
   password?: string;
-  /** PEM text of the authority to trust with `rediss:`. Default: the system's. */
+  /** PEM texts for `rediss:`. Default of the authority: the system's. */
   tlsCa?: string;
-  /** PEM text of the client's certificate and key, for a server that requires one. */
   tlsCert?: string;
   tlsKey?: string;
   /** Shown by `CLIENT LIST`. Letters, digits, `-`, `_`. */
@@ -121,13 +120,11 @@ export function openConnection(
       if (address.sentinels === undefined || current === null) return;
       if (now() - askedAtMs < RECONSIDER_MS) return;
       askedAtMs = now();
+      const { resolve } = ending;
       const { url } = current;
       asking = findMaster(address).then((master) => {
-        if (current?.url !== url || master === url) return;
-        ending.resolve(new Error("The sentinels name another master"));
-      }, () => {
-        // No sentinel answered: keep the connection.
-      });
+        if (master !== url) resolve(new Error("The sentinels name another"));
+      }, () => {}); // No sentinel answered: keep the connection.
     },
     async close(): Promise<void> {
       isClosed = true;
@@ -185,13 +182,11 @@ export async function findMaster(
     );
     return masterUrl(rest.url, reply, server);
   });
-  try {
-    return await agreed(answers);
-  } catch (cause) {
+  return await agreed(answers).catch((cause) => {
     const detail = `none of ${servers.length} sentinels names it`;
     const text = `Cannot find the master "${name}": ${detail}`;
     throw new Error(text, { cause });
-  }
+  });
 }
 
 type Client = ReturnType<typeof makeClient>;
@@ -229,20 +224,20 @@ function tlsOptions({ tlsCa, tlsCert, tlsKey }: Partial<ServerAddress>) {
 }
 
 /** The answer of a majority at once, otherwise the most frequent one when all have ended. */
-async function agreed(answers: readonly Promise<string>[]): Promise<string> {
+export function agreed(answers: readonly Promise<string>[]): Promise<string> {
   const votes = new Map<string, number>();
-  const majority = Promise.withResolvers<string>();
+  const { promise, resolve } = Promise.withResolvers<string>();
   const counted = answers.map(async (answer) => {
     const url = await answer;
     const count = (votes.get(url) ?? 0) + 1;
     votes.set(url, count);
-    if (count > answers.length / 2) majority.resolve(url);
+    if (count > answers.length / 2) resolve(url);
   });
-  const all = Promise.allSettled(counted).then(() => {
+  void Promise.allSettled(counted).then(() => {
     const [most] = [...votes].toSorted(([, a], [, b]) => b - a);
-    return most?.[0] ?? Promise.any(answers);
+    resolve(most?.[0] ?? Promise.any(answers));
   });
-  return await Promise.race([majority.promise, all]);
+  return promise;
 }
 
 /** `["10.0.0.5", "6379"]`, or nil for a name that this sentinel does not watch. */

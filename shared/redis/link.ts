@@ -84,9 +84,7 @@ export function createRedisLink(options: RedisLinkOptions) {
   };
 
   const connection = openConnection({
-    address,
-    now,
-    random,
+    ...{ address, now, random },
     greeting: [["PING"], ...scripts.map(loadLine)],
     onUp() {
       calls.received();
@@ -129,15 +127,13 @@ export function createRedisLink(options: RedisLinkOptions) {
     const deadlineMs = isSuspected ? PROBE_EVERY_MS : SILENT_MS;
     calls.make(probeLine, { deadlineMs }).then(
       () => enter("ready", {}),
-      (cause) => {
-        const reason = unavailableReason(cause);
+      (error) => {
+        const reason = unavailableReason(error);
         if (reason === "refused" || reason === "denied") {
-          enter("refusing", { reason, error: cause });
-        } else if (calls.silentForMs() >= SILENT_MS) connection.drop(cause);
+          enter("refusing", { reason, error });
+        } else if (calls.silentForMs() >= SILENT_MS) connection.drop(error);
       },
-    ).finally(() => {
-      isProbing = false;
-    });
+    ).finally(() => isProbing = false);
   };
   const heartbeat = setInterval(() => {
     if (state !== "ready" || calls.silentForMs() >= SILENT_MS) probe();
@@ -212,9 +208,7 @@ function unavailableReason(error: unknown) {
   return isDenied(error) ? "denied" : null;
 }
 
-function loadLine(script: RedisScript): readonly string[] {
-  return ["SCRIPT", "LOAD", script.source];
-}
+const loadLine = ({ source }: RedisScript) => ["SCRIPT", "LOAD", source];
 
 /** A call with a longer deadline may block the server, as WAITAOF does. */
 const PATIENT_MS = 1_000;
@@ -229,7 +223,7 @@ function createCalls({ now, send, onAnswer, onSilence }: {
   now: MonotonicNow;
   send: (args: readonly string[]) => Promise<RedisReply>;
   /** A call was answered, refused, or lost with its connection, before its deadline. */
-  onAnswer: (error: RedisUnavailableError | RedisReplyError | null) => void;
+  onAnswer: (error: Error | null) => void;
   onSilence: () => void;
 }) {
   const deadlines = createDeadlines(now);
@@ -263,9 +257,7 @@ function createCalls({ now, send, onAnswer, onSilence }: {
       };
       if (isPatient) patientCalls += 1;
       deadlines.add(timed);
-      const settle = (
-        error: RedisUnavailableError | RedisReplyError | null,
-      ): void => {
+      const settle = (error: Error | null) => {
         deadlines.remove(timed);
         if (isPatient) patientCalls -= 1;
         onAnswer(error);
@@ -278,8 +270,7 @@ function createCalls({ now, send, onAnswer, onSilence }: {
         resolve(reply);
       }, (cause) => {
         const error = classifyRedisError(cause);
-        const isLost = error instanceof RedisUnavailableError &&
-          error.mayHaveRun;
+        const isLost = "mayHaveRun" in error && error.mayHaveRun;
         if (!isLost) receivedAtMs = now();
         if (isAbandoned) return isLost ? onAbandoned?.(null) : undefined;
         settle(error);

@@ -7,7 +7,7 @@ import {
 } from "../openai/error.ts";
 
 /** What may help: nothing, another backend, the same one in a moment, or the same one later. */
-export type Remedy = "none" | "elsewhere" | "again" | "later";
+type Remedy = "none" | "elsewhere" | "again" | "later";
 
 /**
  * The default code and message for callers, and what may help. A rate limit does not
@@ -42,11 +42,7 @@ const FAULTS = {
   /** The answer ended before it was complete. */
   truncated: ["upstream_truncated", "again", "ended its answer too early"],
   /** The answer violates the protocol. */
-  invalid: [
-    "upstream_invalid",
-    "elsewhere",
-    "sent an invalid answer",
-  ],
+  invalid: ["upstream_invalid", "elsewhere", "sent an invalid answer"],
 } as const satisfies {
   [fault: string]: readonly [ErrorCode, Remedy, message: string];
 };
@@ -56,8 +52,8 @@ export type UpstreamFault = keyof typeof FAULTS;
 /** The `Retry-After` for callers if the server sends none. */
 const RETRY_AFTER_MS = 1_000;
 
-/** Deviations of an {@link UpstreamError} from the defaults of its fault. */
-export interface UpstreamErrorOptions extends ApiErrorOptions {
+/** What differs from the defaults of a fault. */
+interface UpstreamErrorOptions extends ApiErrorOptions {
   code?: ErrorCode | undefined;
   /** Shown to the caller, so it must have been redacted. If it is empty, the fault's default is used. */
   message?: string | undefined;
@@ -66,11 +62,13 @@ export interface UpstreamErrorOptions extends ApiErrorOptions {
 
 /** A failed attempt at a model server. `cause` is for the log and holds no credential. */
 export class UpstreamError extends ApiError {
-  readonly fault: UpstreamFault;
   readonly remedy: Remedy;
   readonly usage: Usage | null;
 
-  constructor(fault: UpstreamFault, options: UpstreamErrorOptions = {}) {
+  constructor(
+    readonly fault: UpstreamFault,
+    options: UpstreamErrorOptions = {},
+  ) {
     const [code, remedy, message] = FAULTS[fault];
     const waits = remedy === "later" || fault === "unreachable";
     const waitMs = waits ? RETRY_AFTER_MS : undefined;
@@ -79,7 +77,6 @@ export class UpstreamError extends ApiError {
       options.message || `The model server ${message}`,
       { ...options, retryAfterMs: options.retryAfterMs ?? waitMs },
     );
-    this.fault = fault;
     this.remedy = remedy;
     this.usage = options.usage ?? null;
   }
@@ -92,11 +89,9 @@ export class UpstreamError extends ApiError {
 }
 
 /** The error of an answer that breaks the protocol; `detail` says how, for the log. */
-export function invalidAnswer(detail: string): UpstreamError {
-  return new UpstreamError("invalid", { cause: new Error(detail) });
-}
+export const invalidAnswer = (detail: string): UpstreamError =>
+  new UpstreamError("invalid", { cause: new Error(detail) });
 
 /** The error of an answer cut short; `detail` says where, for the log. */
-export function truncatedAnswer(detail: string): UpstreamError {
-  return new UpstreamError("truncated", { cause: new Error(detail) });
-}
+export const truncatedAnswer = (detail: string): UpstreamError =>
+  new UpstreamError("truncated", { cause: new Error(detail) });

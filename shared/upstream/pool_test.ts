@@ -113,7 +113,14 @@ const bothFailed = (fault: UpstreamFault, code: string): Case => {
 };
 
 const CASES: { [promise: string]: Case[] } = {
-  "takes the first backend": [[[["ok"], ["ok"]], "a1 a2", "a success"]],
+  "takes the first backend, and tries at most three": [
+    [[["ok"], ["ok"]], "a1 a2", "a success"],
+    [
+      [["timeout"], ["timeout"], ["timeout"], ["ok"]],
+      "upstream_timeout",
+      "a timeout, b timeout, c timeout",
+    ],
+  ],
   "goes on to the next backend": [...AGAIN, ...NOT_AGAIN].map(goneOn),
   "does not go on after a refused request, the total deadline, an error of ours or the first word":
     [
@@ -152,12 +159,6 @@ for (const [promise, cases] of Object.entries(CASES)) {
   });
 }
 
-Deno.test("run() tries at most three backends", async () => {
-  const r = rig(...new Array<Act[]>(4).fill(["server_error"]));
-  await ask(r.pool);
-  assert.deepEqual(r.backends.map((b) => b.calls), [1, 1, 1, 0]);
-});
-
 Deno.test("run() avoids a backend whose answers break off, 19 of 20", async () => {
   const acts = Array.from(
     { length: 40 },
@@ -192,19 +193,8 @@ Deno.test("run() retries only within a budget", async () => {
   assert.ok(failed > 0);
 });
 
-Deno.test("run() avoids a failing backend and later returns to it", async () => {
-  const r = rig([...new Array<Act>(5).fill("unreachable"), "ok"], ["ok"]);
-  for (let i = 0; i < 8; i++) assert.equal((await ask(r.pool)).error, null);
-  assert.equal(r.a.calls, 5);
-  const states = { a: "open", b: "closed" };
-  assert.deepEqual(Object.fromEntries(r.pool.breakerStates()), states);
-  r.wait(1_000);
-  assert.equal((await ask(r.pool)).text, "a1 a2");
-  assert.equal(r.pool.breakerStates().get("a"), "closed");
-});
-
-for (const fault of ["rate_limited", "overloaded"] as const) {
-  Deno.test(`run() tries a limited backend last until its wait is over: ${fault}`, async () => {
+Deno.test("run() tries a limited backend last until its wait is over", async () => {
+  for (const fault of ["rate_limited", "overloaded"] as const) {
     const limit = new UpstreamError(fault, { retryAfterMs: 7_000 });
     const r = rig([limit, "ok"], ["ok"]);
     assert.equal((await ask(r.pool)).text, "b1 b2");
@@ -212,8 +202,8 @@ for (const fault of ["rate_limited", "overloaded"] as const) {
     assert.equal((await ask(r.pool)).text, "b1 b2");
     r.wait(1);
     assert.equal((await ask(r.pool)).text, "a1 a2");
-  });
-}
+  }
+});
 
 Deno.test("run() answers 503 at once after five faults of the only backend, never for refusals or limits", async () => {
   const harmless: UpstreamFault[] = ["request", "rate_limited", "overloaded"];
@@ -239,10 +229,7 @@ Deno.test("run() does not count an abort as a failure", async () => {
     assert.match(String((await asking).error), /Client left/);
   }
   assert.equal(r.pool.breakerStates().get("a"), "closed");
-  assert.deepEqual(
-    new Set(r.reports.map((x) => x.outcome)),
-    new Set(["aborted"]),
-  );
+  assert.ok(r.reports.every(({ outcome }) => outcome === "aborted"));
 });
 
 Deno.test("run() stops waiting to ask again when it is aborted", async () => {
@@ -307,12 +294,11 @@ Deno.test("run() goes by preference, and first as often as the weight says", asy
  * wait for the next attempt, and a state is that of the breaker.
  */
 const histories: [promise: string, history: string][] = [
-  ["opens after five failures in a row", "f f f f closed f open =1000"],
   [
     "opens if many attempts fail",
     "f s f s f s f s f s f s f s f s closed f open",
   ],
-  ["counts no attempt that is ignored", "f f f f i i i i i i closed f open"],
+  ["counts no attempt that is ignored", "f f f f i i i closed f open =1000"],
   [
     "forgets failures after successes",
     "f f f f s s s s s s s s f f f f closed",

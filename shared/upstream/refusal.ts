@@ -55,30 +55,19 @@ function anyOf(...patterns: string[]): RegExp {
   return new RegExp(patterns.join("|"), "i");
 }
 
-export interface Refusal {
-  status: number;
-  /** Parsed body or event data, or undefined when it was not JSON. */
-  body: unknown;
-  retryAfterMs?: number | undefined;
-}
-
 /**
  * The fault for each status; any other is a `server_error`. For `request` the message
  * is examined, too, and passed on to the caller. An error within an answer has no
  * status: its type or code in words stands for the first one of the row.
  */
 const FAULTS: readonly [UpstreamFault, statuses: number[], words: RegExp][] = [
-  [
-    "rate_limited",
-    [429, 408, 409, 425],
-    /rate_limit|ratelimit|throttl|too_many/i,
-  ],
+  ["rate_limited", [429, 408, 409, 425], /rate_?limit|throttl|too_many/i],
   ["overloaded", [503, 529], /overloaded/i],
   ["credentials", [401, 402, 403, 407], /auth|permission|api_key/i],
   [
     "request",
     [400, 404, 413, 422],
-    /invalid_request|badrequest|context_length|context_size|invalid_param|validation/i,
+    /invalid_(request|param)|badrequest|context_(length|size)|validation/i,
   ],
 ];
 
@@ -100,7 +89,11 @@ export async function readRefusal(
 }
 
 export function refusalError(
-  { status, body, retryAfterMs }: Refusal,
+  { status, body, retryAfterMs }: Pick<ResponseHead, "status"> & {
+    /** Parsed body or event data, or undefined when it was not JSON. */
+    body: unknown;
+    retryAfterMs?: number | undefined;
+  },
   redact: Redact,
 ): UpstreamError {
   const error = errorMemberOf(body);
@@ -113,15 +106,12 @@ export function refusalError(
   if (fault !== "request") {
     return new UpstreamError(fault, { cause, retryAfterMs });
   }
-  const about = { cause, message, param: clean(error?.param, PARAM, redact) };
-  if (error !== null && isContextLength(error)) {
-    const code = "context_length_exceeded";
-    return new UpstreamError(fault, { ...about, code });
-  }
+  const isTooLong = error !== null && isContextLength(error);
+  const code = status === 413 ? "request_too_large" : undefined;
   return new UpstreamError(fault, {
-    ...about,
-    code: status === 413 ? "request_too_large" : undefined,
-    wireCode: clean(error?.code, CODE, redact),
+    ...{ cause, message, param: clean(error?.param, PARAM, redact) },
+    code: isTooLong ? "context_length_exceeded" : code,
+    wireCode: isTooLong ? undefined : clean(error?.code, CODE, redact),
   });
 }
 
@@ -189,14 +179,12 @@ function errorMemberOf(body: unknown): JsonObject | null {
   }
   const detail = messageOfDetail(body.detail);
   if (detail !== "") return { message: detail };
-  const isFlat = body.object === "error" || typeof body.code === "string" ||
-    typeof body.code === "number";
+  const isFlat = body.object === "error" ||
+    /^(string|number)$/.test(typeof body.code);
   return isFlat && hasMessage(body) ? body : null;
 }
 
-function hasMessage(error: JsonObject): boolean {
-  return typeof error.message === "string";
-}
+const hasMessage = ({ message }: JsonObject) => typeof message === "string";
 
 /** The faults in FastAPI's `detail`, which is a text or a list, or `""`. */
 function messageOfDetail(detail: unknown): string {

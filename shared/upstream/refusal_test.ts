@@ -26,7 +26,9 @@ function told(error: UpstreamError): string {
 const request = (message: string, code = "invalid_request") =>
   `request 400 ${code}: ${message}`;
 const REFUSED = request("The model server refused the request");
-const TOO_LONG = request("Too long", "context_length_exceeded");
+const TOO_LONG_CODE = "context_length_exceeded";
+const TOO_LONG = request("Too long", TOO_LONG_CODE);
+const OVERFLOW = "Requested tokens (700) exceed context window of 512";
 const CREDENTIALS =
   "credentials 502 upstream_error: The model server refused the gateway's credentials";
 const LIMITED =
@@ -54,7 +56,8 @@ const kokoro = (error: string) => ({
   detail: { error, message: "No voice x" },
 });
 
-const refusals: [status: number, body: unknown, told: string][] = [
+type Row = [status: number, body: unknown, told: string];
+const refusals: Row[] = [
   [400, openAi(), request("Too long")],
   [
     422,
@@ -93,23 +96,14 @@ const refusals: [status: number, body: unknown, told: string][] = [
   [400, kokoro("validation_error"), request("No voice x", "validation_error")],
   [400, kokoro("invalid_model"), UNKNOWN_MODEL],
   [500, kokoro("processing_error"), FAILED],
-  ...PERMANENT.map((message): [number, unknown, string] => [
-    500,
-    openAi({ type: "server_error", message }),
-    request(message),
-  ]),
+  ...PERMANENT.map((
+    message,
+  ): Row => [500, openAi({ message }), request(message)]),
   [502, openAi({ message: "invalid JSON schema in format" }), FAILED],
-  [
-    500,
-    openAi({ message: "Requested tokens (700) exceed context window of 512" }),
-    request(
-      "Requested tokens (700) exceed context window of 512",
-      "context_length_exceeded",
-    ),
-  ],
+  [500, openAi({ message: OVERFLOW }), request(OVERFLOW, TOO_LONG_CODE)],
   [400, undefined, REFUSED],
   [400, [], REFUSED],
-  [400, openAi({ code: "context_length_exceeded" }), TOO_LONG],
+  [400, openAi({ code: TOO_LONG_CODE }), TOO_LONG],
   [400, openAi({ type: "exceed_context_size_error", code: 400 }), TOO_LONG],
   // Azure's filter, Groq's call that was no call, Google's array, TGI's shape.
   [
@@ -149,28 +143,21 @@ const refusals: [status: number, body: unknown, told: string][] = [
   [401, openAi({ message: KEY }), CREDENTIALS],
   [402, openAi(), CREDENTIALS],
   [403, openAi(), CREDENTIALS],
-  ...[408, 409, 425].map((status): [number, unknown, string] => [
-    status,
-    undefined,
-    LIMITED,
-  ]),
+  ...[408, 409, 425].map((status): Row => [status, undefined, LIMITED]),
   [429, openAi({ message: KEY }), LIMITED],
-  ...[204, 302, 405, 502, 507].map((status): [number, unknown, string] => [
-    status,
-    openAi(),
-    FAILED,
-  ]),
+  ...[204, 302, 405, 502, 507].map((status): Row => [status, openAi(), FAILED]),
   [500, openAi({ message: KEY }), FAILED],
   [503, undefined, BUSY],
   [503, openAi({ message: `${KEY}: server busy` }), BUSY],
   [529, openAi(), BUSY],
 ];
 
-for (const [status, body, expected] of refusals) {
-  Deno.test(`a refusal ${status} with ${JSON.stringify(body)}`, () => {
-    assert.equal(told(refusalError({ status, body }, clean)), expected);
-  });
-}
+Deno.test("a refusal is told by its status and body", () => {
+  for (const [status, body, expected] of refusals) {
+    const error = refusalError({ status, body }, clean);
+    assert.equal(told(error), expected, `${status} ${JSON.stringify(body)}`);
+  }
+});
 
 /** As servers in use say that they do not have a model, with a name that is ours. */
 const UNKNOWN_MODELS = [
@@ -183,15 +170,15 @@ const UNKNOWN_MODELS = [
   "Unknown model: inner",
 ];
 
-for (const message of UNKNOWN_MODELS) {
-  Deno.test(`a model is unknown, and is named in the log: ${message}`, () => {
+Deno.test("a model is unknown, and is named in the log only", () => {
+  for (const message of UNKNOWN_MODELS) {
     const body = openAi({ message: `${message} (${KEY})` });
     const error = refusalError({ status: 404, body }, clean);
     assert.equal(told(error), UNKNOWN_MODEL);
     const logged = Deno.inspect(error.cause);
     assert.ok(logged.includes(`${message} ([redacted])`), logged);
-  });
-}
+  }
+});
 
 /** As servers in use say that a prompt is too long, with numbers that are ours. */
 const CONTEXT_TOO_LONG = [
@@ -219,7 +206,7 @@ Deno.test("a prompt that is too long has its own code", () => {
   const toldOf = (message: string) =>
     told(refusalError({ status: 400, body: openAi({ message }) }, clean));
   for (const message of CONTEXT_TOO_LONG) {
-    assert.equal(toldOf(message), request(message, "context_length_exceeded"));
+    assert.equal(toldOf(message), request(message, TOO_LONG_CODE));
   }
   for (const message of OTHERS) assert.equal(toldOf(message), request(message));
 });
@@ -248,10 +235,11 @@ const frames: [data: unknown, told: string][] = [
   [openAi({ code: "invalid_api_key" }), CREDENTIALS],
 ];
 
-for (const [data, expected] of frames) {
-  Deno.test(`an error frame with ${JSON.stringify(data)}`, () =>
-    assert.equal(told(frameError(data, clean)), expected));
-}
+Deno.test("an error within an answer is told by what it says", () => {
+  for (const [data, expected] of frames) {
+    assert.equal(told(frameError(data, clean)), expected, JSON.stringify(data));
+  }
+});
 
 Deno.test("refusals tell the wait, one second if none is given", () => {
   for (const status of [429, 503]) {
@@ -311,10 +299,9 @@ const texts: [text: string, clean: string][] = [
   ["  a  ", "a"],
 ];
 
-for (const [text, expected] of texts) {
-  Deno.test(`redact() of ${JSON.stringify(text)}`, () =>
-    assert.equal(redact(text), expected));
-}
+Deno.test("redact() hides secrets, addresses, paths and traces, and nothing else", () => {
+  for (const [text, expected] of texts) assert.equal(redact(text), expected);
+});
 
 Deno.test("API10: redact() clips at 500 characters, and leaves no part of a secret there", () => {
   for (const chars of [499, 500, 501, 100_000]) {

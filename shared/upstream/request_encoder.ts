@@ -31,18 +31,14 @@ export function createRequestEncoder(
   if (!VISIBLE_ASCII.test(apiKey ?? "")) {
     throw new Error("The key of a backend is not visible ASCII");
   }
-  const fixed = [
-    `${method} ${url.pathname}${url.search} HTTP/1.1`,
-    `host: ${url.host}`,
-    `accept: ${accept}`,
-    "accept-encoding: identity",
-    ...(contentType === null ? [] : [`content-type: ${contentType}`]),
-    ...(apiKey === null ? [] : [`authorization: Bearer ${apiKey}`]),
-    ...Object.entries(headers).map(([name, value]) =>
-      `${name.toLowerCase()}: ${value}`
-    ),
-    "content-length: ",
-  ].join("\r\n");
+  const sent = Object.entries({
+    ...{ host: url.host, accept, "accept-encoding": "identity" },
+    ...contentType !== null && { "content-type": contentType },
+    ...apiKey !== null && { authorization: `Bearer ${apiKey}` },
+    ...headers,
+  }).map(([name, value]) => `${name.toLowerCase()}: ${value}\r\n`);
+  const fixed = `${method} ${url.pathname}${url.search} HTTP/1.1\r\n` +
+    `${sent.join("")}content-length: `;
   return (body, { requestId, traceparent = "" }) => {
     const bodyBytes = typeof body === "string" ? encoder.encode(body) : body;
     let head = `${fixed}${bodyBytes.length}\r\n`;

@@ -16,8 +16,6 @@ export class SseParser {
   #data: string | null = null;
   #name = "";
   readonly #charsMax: number;
-  /** Whether the line that is not complete yet is a comment. */
-  #isComment = false;
 
   /** `onEvent` gets every event that has data, with its name or `""`. `charsMax` bounds a line and an event. */
   constructor(
@@ -31,11 +29,6 @@ export class SseParser {
   /** Characters that are kept because their line or event is not complete yet. */
   get pendingChars(): number {
     return this.#line.length + (this.#data?.length ?? 0);
-  }
-
-  /** Part of an event has arrived, and not its end. */
-  get isInEvent(): boolean {
-    return this.#data !== null || (this.#line !== "" && !this.#isComment);
   }
 
   /** Parses the next bytes. Throws `upstream_invalid` if a line, or the data of an event, is too long. */
@@ -60,7 +53,6 @@ export class SseParser {
   }
 
   #keep(piece: string): void {
-    if (this.#line === "") this.#isComment = piece.startsWith(":");
     this.#line += piece;
     this.#checkLength(this.#line);
   }

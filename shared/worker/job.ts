@@ -55,7 +55,7 @@ export interface JobReport {
   outcome: "complete" | "failed" | "cancelled";
   /** Absent when its request never arrived. */
   model?: string;
-  errorCode?: string;
+  errorCode?: string | undefined;
   cancelReason?: CancelReason;
   promptTokens?: number;
   completionTokens: number;
@@ -67,11 +67,7 @@ export interface JobReport {
 export interface JobHost {
   family: WorkerFamily;
   workerId: string;
-  /**
-   * Runs a request of one of the worker's models on its backends. Rejects with an
-   * `UpstreamError`, with any error once the signal has aborted, or with an error of
-   * ours.
-   */
+  /** Runs a request of one of the worker's models on its backends. Rejects with an `UpstreamError`, with any error once the signal has aborted, or with an error of ours. */
   run(request: JobRequest, call: JobCall): Promise<JobCost>;
   models: ReadonlySet<string>;
   now: MonotonicNow;
@@ -95,7 +91,6 @@ const MS_PER_SECOND = 1000;
 const encoder = new TextEncoder();
 
 export class Job {
-  readonly options: JobOptions;
   /** The worker passes control records and the state of the bus to it directly. */
   readonly sender: StreamSender;
   readonly #host: JobHost;
@@ -112,11 +107,10 @@ export class Job {
   /** A frame was sent, from which the edge knows that the job was accepted. */
   #hasSpoken = false;
 
-  constructor(options: JobOptions, host: JobHost) {
+  constructor(readonly options: JobOptions, host: JobHost) {
     const { message: { upload, attempt, traceparent }, requestId } = options;
     const { workerId } = host;
     this.#body = upload ? new UploadAssembly() : null;
-    this.options = options;
     this.#host = host;
     this.#startedAtMs = this.#lastPieceAtMs = host.now();
     this.#report = { outcome: "complete", completionTokens: 0, durationMs: 0 };
@@ -148,9 +142,7 @@ export class Job {
 
   /** Runs the request, or waits for its pieces. Unless `mustAccept`, the next tick accepts it, if need be. */
   start(mustAccept: boolean): void {
-    if (mustAccept || this.#body !== null) {
-      this.sender.accept(this.#host.steadyNow());
-    }
+    if (mustAccept || this.#body !== null) this.#accept();
     const { request } = this.options.message;
     if (request !== undefined) void this.#run(request, []);
   }
@@ -185,7 +177,7 @@ export class Job {
   }
 
   onTick(nowMs: number): void {
-    if (!this.#hasSpoken) this.sender.accept(this.#host.steadyNow());
+    if (!this.#hasSpoken) this.#accept();
     if (nowMs - this.#startedAtMs >= this.options.message.deadlineMs) {
       this.stop("deadline_exceeded", "The request took too long.");
     }
@@ -197,11 +189,12 @@ export class Job {
     this.sender.onTick(this.#host.steadyNow());
   }
 
+  #accept(): void {
+    this.sender.accept(this.#host.steadyNow());
+  }
+
   /** Calls the backend and sends its answer. Never rejects. */
-  async #run(
-    request: JobRequest | null,
-    files: readonly UploadedFile[],
-  ): Promise<void> {
+  async #run(request: JobRequest | null, files: readonly UploadedFile[]) {
     try {
       if (request === null) throw corruptedRequest();
       // A request that arrived in pieces was accepted before its model was known.
@@ -226,18 +219,14 @@ export class Job {
     }
   }
 
-  #write(
-    part: string | Uint8Array,
-    tokens: number,
-  ): Promise<void> | undefined {
+  #write(part: string | Uint8Array, tokens: number) {
     this.#report.completionTokens = tokens;
-    if (part.length === 0) return undefined;
+    if (part.length === 0) return;
     this.#report.firstByteMs ??= this.#elapsedMs();
     const bytes = typeof part === "string" ? encoder.encode(part) : part;
     this.sender.write(bytes, tokens, this.#host.steadyNow());
-    if (this.sender.isWritable || this.sender.isFinished) return undefined;
-    this.#room ??= Promise.withResolvers<void>();
-    return this.#room.promise;
+    if (this.sender.isWritable || this.sender.isFinished) return;
+    return (this.#room ??= Promise.withResolvers()).promise;
   }
 
   #setCost(usage: Usage | null, tokens: number): void {
@@ -271,13 +260,12 @@ export class Job {
   }
 
   /** The error for an unexpected one, of which the client learns nothing. */
-  #ourFault(cause: unknown): ApiError {
+  #ourFault(error: unknown): ApiError {
     const requestId = publicRequestId(this.options.requestId);
-    this.#host.log.error("job_fault", { requestId, error: cause });
-    return new ApiError(
-      "internal_error",
-      "The server had an error while processing your request. Please try again.",
-    );
+    this.#host.log.error("job_fault", { requestId, error });
+    const message =
+      "The server had an error while processing your request. Please try again.";
+    return new ApiError("internal_error", message);
   }
 
   /** Reports how the job ended to the log, the trace and the worker. */
@@ -289,8 +277,7 @@ export class Job {
     this.#growUploads(-this.#uploadBytes);
     // An answer that has just ended is not acknowledged yet: here, finished means cancelled.
     if (this.sender.isFinished) {
-      report.outcome = "cancelled";
-      delete report.errorCode;
+      Object.assign(report, { outcome: "cancelled", errorCode: undefined });
     }
     const { completionTokens, ...rest } = report;
     const [logged, traced] = family === "chat"

@@ -74,8 +74,9 @@ export class Worker {
   inFlight = 0;
   isDraining = false;
   readonly #dependencies: WorkerDependencies;
-  readonly #jobs = new Map<string, Job>();
   readonly #host: JobHost;
+  /** By request id, until their edges have the whole answers. */
+  readonly #jobs = new Map<string, Job>();
   readonly #edgeSeenAtMs = new Map<string, number>();
   readonly #jobSubscriptions: BusSubscription[] = [];
   readonly #clock: SteadyClock;
@@ -144,10 +145,9 @@ export class Worker {
     const control = controlSubject(family, workerId);
     bus.subscribe(control, (m) => this.#onControl(m));
     bus.subscribe(bodyWildcard(family, workerId), (m) => this.#onPiece(m));
-    bus.subscribe(
-      edgeBeatWildcard,
-      ({ subject }) => this.#onEdgeSeen(lastToken(subject)),
-    );
+    bus.subscribe(edgeBeatWildcard, (m) => {
+      this.#onEdgeSeen(lastToken(m.subject));
+    });
     await bus.flush();
     // The bus flows from here on: losing it before the first tick counts as an outage.
     this.#flow.look();
@@ -158,7 +158,7 @@ export class Worker {
   tick(): void {
     const now = this.#dependencies.now();
     this.#clock.tick();
-    if (now - this.#lastTickMs > DISPATCH_LIMITS.acceptMs) this.#wakeUp();
+    this.#wakeUpAt(now);
     this.#lastTickMs = now;
     if (now - this.#lastBeatMs >= DISPATCH_LIMITS.workerBeatMs) this.#beat(now);
     for (const job of this.#jobs.values()) job.onTick(now);
@@ -210,13 +210,9 @@ export class Worker {
   #onJob({ data, reply = "", subject }: BusMessage): void {
     const { log, family } = this.#dependencies;
     const target = parseEdgeStreamSubject(reply);
-    if (target === null) {
-      const message = "A job names no valid subject for its answer";
-      return log.warn("job_without_reply", { replySubject: reply, message });
-    }
     const message = decodeJob(data);
-    if (message === null) {
-      const message = "A job cannot be read";
+    if (target === null || message === null) {
+      const message = "A job, or the subject for its answer, cannot be read";
       return log.warn("job_unreadable", { replySubject: reply, message });
     }
     if ("mismatchedAttempt" in message) {
@@ -238,12 +234,11 @@ export class Worker {
 
   /** Why this job cannot run here now, or null. */
   #refusal(job: JobMessage): RejectReason | null {
-    const asleepMs = this.#dependencies.now() - this.#lastTickMs;
-    if (asleepMs > DISPATCH_LIMITS.acceptMs) this.#wakeUp();
+    const { now, slots, models } = this.#dependencies;
+    this.#wakeUpAt(now());
     if (this.#isWaking) return "stale";
     if (this.isDraining) return "draining";
-    if (this.inFlight >= this.#dependencies.slots) return "full";
-    const { models } = this.#dependencies;
+    if (this.inFlight >= slots) return "full";
     const isUnknown = job.request && !models.has(job.request.model);
     return isUnknown ? "unknown_model" : null;
   }
@@ -266,9 +261,8 @@ export class Worker {
 
   #onPiece({ data, reply = "", subject }: BusMessage): void {
     const piece = decodePiece(data);
-    if (piece === null) return;
-    this.#jobs.get(lastToken(subject))
-      ?.onPiece(piece, () => this.#publish(reply, EMPTY));
+    const job = this.#jobs.get(lastToken(subject));
+    if (piece) job?.onPiece(piece, () => this.#publish(reply, EMPTY));
   }
 
   #onFinished(job: Job): void {
@@ -281,14 +275,15 @@ export class Worker {
     if (this.#jobs.size === 0) this.#onIdle?.();
   }
 
-  /** Rejects the jobs that piled up during a stall, which their edges have sent elsewhere by now. */
-  #wakeUp(): void {
-    if (this.#isWaking) return;
+  /** After a stall, rejects the jobs that piled up, which their edges have sent elsewhere by now. */
+  #wakeUpAt(nowMs: number): void {
+    const stalledMs = Math.round(nowMs - this.#lastTickMs);
+    if (stalledMs <= DISPATCH_LIMITS.acceptMs || this.#isWaking) return;
     this.#isWaking = true;
-    const { metrics, log, now, bus } = this.#dependencies;
+    const { metrics, log, bus } = this.#dependencies;
     metrics.wakeUps.add();
     log.warn("woke_up", {
-      stalledMs: Math.round(now() - this.#lastTickMs),
+      stalledMs,
       message: "This process stood still; it rejects the jobs that piled up",
     });
     bus.flush().catch((error: unknown) =>

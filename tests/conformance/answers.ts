@@ -1,7 +1,7 @@
 /** Cases B: answers without `stream`. */
 import assert from "node:assert/strict";
 import { chatCompletionSchema } from "@gateway/shared/openai/completion";
-import { type Context, M1, MODEL } from "./context.ts";
+import { type Cases, M1, MODEL } from "./context.ts";
 
 const NULLABLE = [
   ...["stream", "stream_options", "temperature", "top_p", "max_tokens"],
@@ -10,10 +10,7 @@ const NULLABLE = [
   ...["parallel_tool_calls", "response_format", "enable_thinking"],
 ];
 
-export async function answerCases(
-  t: Deno.TestContext,
-  { chat, post, call }: Context,
-): Promise<void> {
+export const answerCases: Cases = async (t, { chat, post, call }) => {
   const answer = async (change: object = {}) => {
     const response = await chat(change);
     const text = await response.text();
@@ -25,8 +22,8 @@ export async function answerCases(
   };
 
   await t.step("B11-B13 what the schema does not say", async () => {
-    const { created, model, choices: [choice, ...more], usage } =
-      await answer();
+    const { created, model, choices, usage } = await answer();
+    const [choice, ...more] = choices;
     assert.ok(Math.abs(Date.now() / 1000 - created) < 300);
     assert.equal(model, MODEL);
     assert.deepEqual(more, []);
@@ -52,9 +49,9 @@ export async function answerCases(
   });
   await t.step("B17 stop, a string or an array, ends the text", async () => {
     for (const stop of ["e", ["e"], ["e", "a"]]) {
-      const completion = await answer({ stop });
-      assert.ok(!completion.choices[0]?.message.content?.includes("e"));
-      assert.equal(completion.choices[0]?.finish_reason, "stop");
+      const { choices: [choice] } = await answer({ stop });
+      assert.ok(!choice?.message.content?.includes("e"));
+      assert.equal(choice?.finish_reason, "stop");
     }
   });
   await t.step("B18-B22 what SDKs send is accepted", async () => {
@@ -67,12 +64,8 @@ export async function answerCases(
         messages: [{ role: "developer", content: "Be brief." }, ...M1.messages],
       },
       "unknown members": {
-        store: false,
-        metadata: { a: "b" },
-        user: "u",
-        logit_bias: null,
-        frequency_penalty: 0,
-        zzz: 1,
+        ...{ store: false, metadata: { a: "b" }, user: "u", zzz: 1 },
+        ...{ logit_bias: null, frequency_penalty: 0 },
       },
       "nulls": Object.fromEntries(NULLABLE.map((name) => [name, null])),
       "max_completion_tokens": { max_completion_tokens: 3 },
@@ -93,14 +86,12 @@ export async function answerCases(
     await isOk(await call("/chat/completions/", slash), "trailing slash");
   });
   await t.step("B24 thinking only when asked for", async () => {
-    const thinking = await answer({ enable_thinking: true });
-    const [choice] = thinking.choices;
-    assert.ok(choice?.message.reasoning_content);
-    assert.ok(choice?.message.content);
-    assert.ok(
-      (thinking.usage.completion_tokens_details?.reasoning_tokens ?? 0) > 0,
-    );
+    const { choices, usage } = await answer({ enable_thinking: true });
+    assert.ok(choices[0]?.message.reasoning_content);
+    assert.ok(choices[0]?.message.content);
+    const { reasoning_tokens = 0 } = usage.completion_tokens_details ?? {};
+    assert.ok(reasoning_tokens > 0);
     const plain = await answer({ enable_thinking: false });
     assert.ok(!("reasoning_content" in (plain.choices[0]?.message ?? {})));
   });
-}
+};

@@ -1,7 +1,8 @@
 /** Shared by the conformance cases: a running cluster and shorthands to call it. */
 import assert from "node:assert/strict";
-import type { ChatCompletionChunk } from "@gateway/shared/openai/completion";
+import { Buffer } from "node:buffer";
 import {
+  type ChatCompletionChunk,
   chatCompletionChunkSchema,
   errorBodySchema,
 } from "@gateway/shared/openai/completion";
@@ -21,9 +22,6 @@ export const UNAUTHORIZED = {
   error: { code: "unauthorized", message: "unauthorized", type: "error" },
 };
 
-/** A decoded chunk, or the error event in its place. */
-export type Chunk = ChatCompletionChunk & { error?: unknown };
-
 /** A request and its answer, for the comparison with the description of the API. */
 export interface Exchange {
   method: string;
@@ -35,7 +33,10 @@ export interface Exchange {
   received: Promise<string>;
 }
 
-export type Context = ReturnType<typeof createContext>;
+export type Cases = (
+  t: Deno.TestContext,
+  context: ReturnType<typeof createContext>,
+) => Promise<void>;
 
 export function createContext(cluster: Cluster) {
   const authorization = `Bearer ${cluster.state.api_key}`;
@@ -68,7 +69,6 @@ export function createContext(cluster: Cluster) {
     });
   return {
     ...{ cluster, call, chat, fetch, exchanges },
-    /** Posts text or bytes as they are. */
     post: (
       body: BodyInit,
       headers: Record<string, string> = { "content-type": "application/json" },
@@ -95,18 +95,18 @@ export async function createKey(
 /** Reads a stream to its end and checks what holds for every stream. `content` is of choice 0. */
 export async function readStream(response: Response) {
   assert.equal(response.status, 200);
-  assert.ok(
-    response.headers.get("content-type")?.startsWith("text/event-stream"),
-  );
-  assert.equal(response.headers.get("cache-control"), "no-cache, no-transform");
-  assert.equal(response.headers.get("x-accel-buffering"), "no");
-  assert.equal(response.headers.get("content-length"), null);
+  const header = (name: string) => response.headers.get(name);
+  assert.match(header("content-type") ?? "", /^text\/event-stream/);
+  assert.equal(header("cache-control"), "no-cache, no-transform");
+  assert.equal(header("x-accel-buffering"), "no");
+  assert.equal(header("content-length"), null);
   const lines = (await response.text()).split("\n");
   const data = lines.filter((line) => line.startsWith("data: "))
     .map((line) => line.slice("data: ".length));
   const isDone = data.at(-1) === "[DONE]";
-  const chunks: Chunk[] = (isDone ? data.slice(0, -1) : data)
-    .map((text) => JSON.parse(text));
+  /** Decoded chunks, or the error event in the place of one. */
+  const chunks: (ChatCompletionChunk & { error?: unknown })[] =
+    (isDone ? data.slice(0, -1) : data).map((text) => JSON.parse(text));
   for (const chunk of chunks) {
     if (!("error" in chunk)) chatCompletionChunkSchema.parse(chunk);
   }
@@ -116,17 +116,14 @@ export async function readStream(response: Response) {
   return { response, lines, chunks, isDone, content };
 }
 
-/** What an error answer must look like; `undefined` fields are not looked at. */
-export interface ExpectedError {
-  status: number;
-  code?: string | undefined;
-  param?: string | undefined;
-}
-
-/** Checks an error answer as the cases' `E(status, code, param)` means it. */
+/** Checks an error answer as the cases' `E(status, code, param)` means it; `undefined` fields are not looked at. */
 export async function assertError(
   response: Response,
-  { status, code, param }: ExpectedError,
+  { status, code, param }: {
+    status: number;
+    code?: string | undefined;
+    param?: string | undefined;
+  },
   request = "",
 ): Promise<void> {
   const text = await response.text();
@@ -141,12 +138,9 @@ export async function assertError(
 }
 
 /** Every answer, good or bad, names its request. */
-export function assertRequestId(response: Response, what: string): void {
-  assert.match(
-    response.headers.get("x-request-id") ?? "",
-    /^req_[0-9a-f]{32}$/,
-    what,
-  );
+export function assertRequestId({ headers }: Response, what: string): void {
+  const id = headers.get("x-request-id") ?? "";
+  assert.match(id, /^req_[0-9a-f]{32}$/, what);
 }
 
 /** Sends bytes over a plain socket and returns all that comes back until the end or `quietMs` of silence after the first bytes. */
@@ -159,10 +153,9 @@ export async function rawExchange(
   using connection = await Deno.connect({ hostname, port: Number(port) });
   const writer = connection.writable.getWriter();
   for (const piece of pieces) {
-    if (typeof piece === "string") {
-      await writer.write(new TextEncoder().encode(piece));
-    } else if ("waitMs" in piece) await sleep(piece.waitMs);
-    else await writer.write(piece);
+    if (typeof piece === "object" && "waitMs" in piece) {
+      await sleep(piece.waitMs);
+    } else await writer.write(Buffer.from(piece));
   }
   // Awaited: `using` would close the connection under it.
   return await readUntilQuiet(connection, quietMs);
@@ -176,20 +169,11 @@ export async function readUntilQuiet(connection: Deno.Conn, quietMs: number) {
   const buffer = new Uint8Array(65_536);
   let text = "";
   while (true) {
-    let timer: ReturnType<typeof setTimeout> | undefined;
-    const quiet = new Promise<"quiet">((resolve) => {
-      // A busy machine may take its time to answer at all.
-      const waitMs = text === "" ? PATIENT_MS : quietMs;
-      timer = setTimeout(() => resolve("quiet"), waitMs);
-    });
-    const reading = connection.read(buffer).catch(() => null);
-    const read = await Promise.race([reading, quiet]);
-    clearTimeout(timer);
-    if (read === "quiet") {
-      connection.close();
-      await reading;
-      return text;
-    }
+    // A busy machine may take its time to answer at all.
+    const waitMs = text === "" ? PATIENT_MS : quietMs;
+    const quiet = setTimeout(() => connection.close(), waitMs);
+    const read = await connection.read(buffer).catch(() => null);
+    clearTimeout(quiet);
     if (read === null) return text;
     text += decoder.decode(buffer.subarray(0, read), { stream: true });
   }

@@ -6,29 +6,29 @@ import {
   ruleBehind,
   validatorOf,
 } from "../support/api_document.ts";
+import { statusOf } from "../support/gated_cluster.ts";
 import { waitFor } from "../support/wait_for.ts";
 import {
   assertError,
-  type Context,
+  type Cases,
   createKey,
   type Exchange,
 } from "./context.ts";
 
+type Named<T> = { [name: string]: T };
 interface DescribedResponse {
-  headers: { [name: string]: unknown };
-  content: { [mediaType: string]: { schema: unknown; examples?: object } };
+  headers: object;
+  content: Named<{ examples?: object }>;
 }
-type Responses = { [status: string]: DescribedResponse | undefined };
+type Responses = Named<DescribedResponse | undefined>;
 
-const operations: {
-  [path: string]: { [method: string]: { responses: object } };
-} = document.paths;
+const operations: Named<Named<{ responses: object }>> = document.paths;
 const components: Responses = document.components.responses;
 const { examples, headers: allHeaders } = document.components;
 
 const ROOT = new URL("../../", import.meta.url);
 /** The codes that need more than requests to one cluster, and a test of each. */
-const SEEN_ELSEWHERE: { [code: string]: string } = {
+const SEEN_ELSEWHERE: Named<string> = {
   forbidden: "tests/hostile/http_test.ts",
   unsupported_value: "services/edge-auth/chat/request_test.ts",
   invalid_request: "shared/upstream/refusal_test.ts",
@@ -60,13 +60,10 @@ const isError = validatorOf("Error");
 function describedAnswer(
   { method, url: { pathname }, response: { status } }: Exchange,
 ): DescribedResponse | undefined {
-  const path = pathname.replace(/(.)\/$/, "$1");
-  const template = path.replace(
-    /^\/v1\/(models|videos)\/[^/]+/,
-    "/v1/$1/{id}",
-  );
+  const path = pathname.replace(/(.)\/$/, "$1")
+    .replace(/^\/v1\/(models|videos)\/[^/]+/, "/v1/$1/{id}");
   const name = method === "HEAD" ? "get" : method.toLowerCase();
-  const operation = operations[template]?.[name];
+  const operation = operations[path]?.[name];
   if (operation === undefined) {
     return [401, 404, 405].includes(status) ? components[status] : undefined;
   }
@@ -84,7 +81,7 @@ function codesOf(body: string, among: object = {}): string[] {
 }
 
 /** The schemas of answers by their `object`. */
-const OBJECTS: { [object: string]: string } = {
+const OBJECTS: Named<string> = {
   "video": "Video",
   "video.deleted": "VideoDeleted",
   "model": "Model",
@@ -120,20 +117,18 @@ function checkRequest({ sent, response }: Exchange, body: string): void {
   }
 }
 
-export async function referenceCases(
-  t: Deno.TestContext,
-  { cluster, call, chat, post, exchanges }: Context,
-): Promise<void> {
+export const referenceCases: Cases = async (
+  t,
+  { cluster, call, chat, post, exchanges },
+) => {
   await t.step("H60 limits, in headers and refusals", async () => {
     const limits = ["--rpm=2", "--tpm=1000", "--tokens-per-day=1000"];
     const { key } = await createKey(cluster, ...limits);
     const headers = { authorization: `Bearer ${key}` };
     const statuses: number[] = [];
     for (const change of [{}, { max_tokens: 900, n: 8 }, {}, {}]) {
-      const init = { headers };
-      const response = await chat({ max_tokens: 1, ...change }, init);
-      await response.body?.cancel();
-      statuses.push(response.status);
+      const answer = chat({ max_tokens: 1, ...change }, { headers });
+      statuses.push(await statusOf(answer));
     }
     assert.deepEqual(statuses, [200, 429, 200, 429]);
     const daily = await createKey(cluster, "--tokens-per-day=1");
@@ -177,12 +172,13 @@ export async function referenceCases(
     });
     const { id } = await made.json();
     for (const path of ["", `/${id}`, `/${id}/content`, "/none"]) {
-      const response = await call(`/videos${path}`, { headers });
-      const isThere = path === "" || path === `/${id}`;
-      assert.equal(response.status, isThere ? 200 : 404, path);
+      const { status } = await call(`/videos${path}`, { headers });
+      assert.equal(status, ["", `/${id}`].includes(path) ? 200 : 404, path);
     }
-    const deleted = await call(`/videos/${id}`, { method: "DELETE", headers });
-    assert.equal(deleted.status, 200);
+    const { status } = await call(`/videos/${id}`, {
+      ...{ method: "DELETE", headers },
+    });
+    assert.equal(status, 200);
   });
 
   const seen = { codes: new Set<string>(), headers: new Set<string>() };
@@ -224,13 +220,12 @@ export async function referenceCases(
     assert.deepEqual(unseen, []);
   });
   await t.step("H65 every described code was seen here or has a test", () => {
-    const unseen = Object.keys(examples).filter((code) =>
-      !seen.codes.has(code)
-    );
+    const codes = Object.keys(examples);
+    const unseen = codes.filter((code) => !seen.codes.has(code));
     assert.deepEqual(unseen.sort(), Object.keys(SEEN_ELSEWHERE).sort());
     for (const [code, path] of Object.entries(SEEN_ELSEWHERE)) {
       const text = Deno.readTextFileSync(new URL(path, ROOT));
       assert.ok(text.includes(code), `${path} has no ${code}`);
     }
   });
-}
+};

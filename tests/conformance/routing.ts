@@ -7,21 +7,22 @@ import {
 import {
   assertError,
   assertRequestId,
-  type Context,
+  type Cases,
   M1,
   MODEL,
   rawExchange,
 } from "./context.ts";
 
-export async function routingCases(
-  t: Deno.TestContext,
-  { cluster, call, chat, fetch }: Context,
-): Promise<void> {
+export const routingCases: Cases = async (
+  t,
+  { cluster, call, chat, fetch },
+) => {
   const url = `${cluster.baseUrl()}/chat/completions`;
   const { api_key: key } = cluster.state;
   const body = JSON.stringify({ ...M1, max_tokens: 2 });
   const head = (more: string) =>
-    `POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${key}\r\n${more}\r\n`;
+    "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" +
+    `Authorization: Bearer ${key}\r\n${more}\r\n`;
 
   await t.step("F54 every answer has a request id of its own", async () => {
     const responses = [
@@ -42,9 +43,8 @@ export async function routingCases(
     assert.equal(ids.size, responses.length);
   });
   await t.step("F55 a failing backend leaks nothing", async () => {
-    const response = await chat({
-      messages: [{ role: "user", content: "[simulator: error 500]" }],
-    });
+    const content = "[simulator: error 500]";
+    const response = await chat({ messages: [{ role: "user", content }] });
     const text = await response.text();
     assert.equal(response.status, 502, text);
     assert.ok(JSON.parse(text).error.message);
@@ -53,9 +53,8 @@ export async function routingCases(
   await t.step("G56 models", async () => {
     const list = modelListSchema.parse(await (await call("/models")).json());
     assert.ok(list.data.some((model) => model.id === MODEL));
-    const one = modelSchema.parse(
-      await (await call(`/models/${MODEL}`)).json(),
-    );
+    const response = await call(`/models/${MODEL}`);
+    const one = modelSchema.parse(await response.json());
     assert.deepEqual(one, list.data.find((model) => model.id === MODEL));
     for (const path of ["/models/nope", "/models/a%2Fb%20c"]) {
       const expected = { status: 404, code: "model_not_found" };
@@ -87,13 +86,12 @@ export async function routingCases(
       const response = await fetch(url, { method: "POST", headers });
       return (await response.json()).error.message;
     };
+    const there = "/v1/chat/completions, /v1/audio/speech, " +
+      "/v1/images/generations, /v1/images/edits, /v1/audio/transcriptions, " +
+      "/v1/audio/translations, /v1/videos, and /v1/models";
     assert.equal(
       await hint(`${cluster.baseUrl()}/responses`),
-      "Invalid URL (POST /v1/responses). " +
-        "This service has /v1/chat/completions, /v1/audio/speech, " +
-        "/v1/images/generations, /v1/images/edits, " +
-        "/v1/audio/transcriptions, /v1/audio/translations, /v1/videos, " +
-        "and /v1/models.",
+      `Invalid URL (POST /v1/responses). This service has ${there}.`,
     );
     assert.equal(
       await hint(`${cluster.state.edge_url}/chat/completions?key=${key}`),
@@ -111,14 +109,12 @@ export async function routingCases(
     }
   });
   await t.step("G58 ways of sending a body", async () => {
-    const half = body.length >> 1;
+    const chunk = (text: string) =>
+      `${text.length.toString(16)}\r\n${text}\r\n`;
     const chunked = await rawExchange(url, [
-      head("Transfer-Encoding: chunked\r\n"),
-      `${half.toString(16)}\r\n${body.slice(0, half)}\r\n`,
+      head("Transfer-Encoding: chunked\r\n") + chunk(body.slice(0, 20)),
       { waitMs: 20 },
-      `${(body.length - half).toString(16)}\r\n${
-        body.slice(half)
-      }\r\n0\r\n\r\n`,
+      `${chunk(body.slice(20))}0\r\n\r\n`,
     ]);
     assert.match(chunked, /^HTTP\/1.1 200 /);
     const expecting = await rawExchange(url, [
@@ -138,12 +134,12 @@ export async function routingCases(
     assert.match(reused, /^HTTP\/1.1 400 [\s\S]*HTTP\/1.1 200 /);
   });
   await t.step("G59 nothing is compressed", async () => {
-    const response = await chat({ stream: true, max_tokens: 30 }, {
-      headers: { "accept-encoding": "gzip, deflate, br" },
-    });
+    const headers = { "accept-encoding": "gzip, deflate, br" };
+    const body = { stream: true, max_tokens: 30 };
+    const response = await chat(body, { headers });
     assert.equal(response.headers.get("content-encoding"), null);
     let pieces = 0;
     for await (const _piece of response.body ?? []) pieces += 1;
     assert.ok(pieces > 1, `${pieces} pieces`);
   });
-}
+};

@@ -1,17 +1,15 @@
 /** Cases C: streams. */
 import assert from "node:assert/strict";
-import { assertError, type Context, createKey } from "./context.ts";
+import { assertError, type Cases, createKey } from "./context.ts";
 import { errorBodySchema } from "@gateway/shared/openai/completion";
 import { waitFor } from "../support/wait_for.ts";
 
+const WITH_USAGE = { stream_options: { include_usage: true } };
 const simulates = (controls: string) => [
   { role: "user", content: `[simulator: ${controls}]` },
 ];
 
-export async function streamingCases(
-  t: Deno.TestContext,
-  { cluster, chat, stream }: Context,
-): Promise<void> {
+export const streamingCases: Cases = async (t, { cluster, chat, stream }) => {
   await t.step("C25 data lines and comments, then [DONE]", async () => {
     const { lines, isDone } = await stream();
     assert.ok(isDone);
@@ -37,8 +35,7 @@ export async function streamingCases(
   });
   await t.step("C29 a stream says what the whole answer says", async () => {
     const change = { seed: 42, max_tokens: 50 };
-    const usage = { stream_options: { include_usage: true } };
-    const { content, chunks } = await stream({ ...change, ...usage });
+    const { content, chunks } = await stream({ ...change, ...WITH_USAGE });
     const whole = await (await chat(change)).json();
     assert.equal(content, whole.choices[0].message.content);
     assert.deepEqual(chunks.at(-1)?.usage, whole.usage);
@@ -46,15 +43,13 @@ export async function streamingCases(
   await t.step("C30-C31 usage when asked for, in its own chunk", async () => {
     const plain = await stream();
     assert.ok(plain.chunks.every((chunk) => !("usage" in chunk)));
-    const { chunks } = await stream({
-      stream_options: { include_usage: true },
-    });
+    const { chunks } = await stream(WITH_USAGE);
     assert.ok(chunks.at(-1)?.usage, "alone, as the schema says");
     assert.ok(chunks.slice(0, -1).every((chunk) => chunk.usage === null));
   });
   await t.step("C32 stream_options without stream: 400", async () => {
-    const response = await chat({ stream_options: { include_usage: true } });
-    await assertError(response, { status: 400, param: "stream_options" });
+    const expected = { status: 400, param: "stream_options" };
+    await assertError(await chat(WITH_USAGE), expected);
   });
   await t.step("C33 n streams advance together", async () => {
     const { chunks } = await stream({ n: 2 });
@@ -69,13 +64,10 @@ export async function streamingCases(
   });
   await t.step("C34 chunks come as they are made", async () => {
     const startedAtMs = performance.now();
-    const response = await chat({
-      stream: true,
-      messages: simulates("20 tokens, 40 tokens per second"),
-    });
-    assert.ok(response.body);
+    const messages = simulates("20 tokens, 40 tokens per second");
+    const response = await chat({ stream: true, messages });
     const arrivals: number[] = [];
-    for await (const _bytes of response.body) {
+    for await (const _bytes of response.body ?? []) {
       arrivals.push(performance.now() - startedAtMs);
     }
     const [first = 0] = arrivals;
@@ -88,9 +80,8 @@ export async function streamingCases(
     await assertError(response, { status: 400, param: "temperature" });
   });
   await t.step("C36 a late failure is one error frame, no [DONE]", async () => {
-    const { chunks, isDone } = await stream({
-      messages: simulates("fail after 5 tokens"),
-    });
+    const messages = simulates("fail after 5 tokens");
+    const { chunks, isDone } = await stream({ messages });
     assert.ok(!isDone);
     const { error } = errorBodySchema.parse(chunks.at(-1));
     assert.ok("param" in error);
@@ -99,10 +90,9 @@ export async function streamingCases(
     const created = await createKey(cluster, "--concurrency=1");
     const headers = { authorization: `Bearer ${created.key}` };
     const client = new AbortController();
-    const response = await chat({
-      stream: true,
-      messages: simulates("500 tokens, 20 tokens per second"),
-    }, { headers, signal: client.signal });
+    const messages = simulates("500 tokens, 20 tokens per second");
+    const init = { headers, signal: client.signal };
+    const response = await chat({ stream: true, messages }, init);
     assert.equal(response.status, 200);
     client.abort();
     await assert.rejects(response.text());
@@ -110,21 +100,15 @@ export async function streamingCases(
       const next = await chat({ max_tokens: 1 }, { headers });
       await next.body?.cancel();
       return next.status === 200;
-    }, {
-      what: "the slot of the client that left",
-      timeoutMs: 2_000,
-      intervalMs: 20,
-    });
+    }, { what: "the slot", timeoutMs: 2_000, intervalMs: 20 });
   });
   await t.step("C38 thinking comes first and is never null", async () => {
     const { chunks } = await stream({ enable_thinking: true });
-    const deltas = chunks.flatMap((chunk) => chunk.choices).map((choice) =>
-      choice.delta
-    );
+    const choices = chunks.flatMap((chunk) => chunk.choices);
+    const deltas = choices.map(({ delta }) => delta);
     const firstText = deltas.findIndex((delta) => Boolean(delta.content));
-    const lastThought = deltas.findLastIndex((delta) =>
-      "reasoning_content" in delta
-    );
+    const isThought = (delta: object) => "reasoning_content" in delta;
+    const lastThought = deltas.findLastIndex(isThought);
     assert.ok(lastThought >= 0 && lastThought < firstText);
   });
-}
+};

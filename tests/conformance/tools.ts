@@ -1,28 +1,23 @@
 /** Cases D: tools. */
 import assert from "node:assert/strict";
-import { assertError, type Context } from "./context.ts";
+import { assertError, type Cases } from "./context.ts";
 
-const tool = (name: string, parameters?: object) => ({
+const tool = (name: string, more: object = {}) => ({
   type: "function",
-  function: {
-    name,
-    description: `Calls ${name}`,
-    ...(parameters && { parameters }),
-  },
+  function: { name, description: `Calls ${name}`, ...more },
 });
 const WEATHER = tool("get_weather", {
-  type: "object",
-  properties: {
-    city: { type: "string" },
-    days: { type: "integer", minimum: 1, maximum: 9 },
+  parameters: {
+    type: "object",
+    properties: {
+      city: { type: "string" },
+      days: { type: "integer", minimum: 1, maximum: 9 },
+    },
+    required: ["city", "days"],
   },
-  required: ["city", "days"],
 });
-const CALL = {
-  id: "call_1",
-  type: "function",
-  function: { name: "get_weather", arguments: '{"city":"Rome","days":1}' },
-};
+const CALLED = { name: "get_weather", arguments: '{"city":"Rome","days":1}' };
+const CALL = { id: "call_1", type: "function", function: CALLED };
 const QUESTION = { role: "user", content: "What is the weather in Rome?" };
 const ASKED = { role: "assistant", content: null, tool_calls: [CALL] };
 const ANSWERED = { role: "tool", tool_call_id: "call_1", content: "sunny" };
@@ -32,10 +27,7 @@ const REQUIRED = {
   tool_choice: "required",
 };
 
-export async function toolCases(
-  t: Deno.TestContext,
-  { chat, stream }: Context,
-): Promise<void> {
+export const toolCases: Cases = async (t, { chat, stream }) => {
   const choiceOf = async (change: object) => {
     const response = await chat(change);
     const text = await response.text();
@@ -57,16 +49,11 @@ export async function toolCases(
   });
   await t.step("D40 a named tool is called, none calls none", async () => {
     const tools = [WEATHER, tool("f")];
-    const named = await choiceOf({
-      tools,
-      tool_choice: { type: "function", function: { name: "f" } },
-    });
+    const chosen = { type: "function", function: { name: "f" } };
+    const named = await choiceOf({ tools, tool_choice: chosen });
     assert.equal(named.message.tool_calls[0].function.name, "f");
-    const none = await choiceOf({
-      messages: [QUESTION],
-      tools,
-      tool_choice: "none",
-    });
+    const messages = [QUESTION];
+    const none = await choiceOf({ messages, tools, tool_choice: "none" });
     assert.ok(!("tool_calls" in none.message));
     assert.ok(none.message.content);
   });
@@ -79,34 +66,27 @@ export async function toolCases(
     assert.equal(firsts[0], fragments[0]);
     assert.equal(firsts[0]?.type, "function");
     assert.equal(firsts[0]?.function.name, "get_weather");
-    const text = fragments.map((fragment) => fragment.function.arguments ?? "")
-      .join("");
-    assert.equal(typeof JSON.parse(text).city, "string");
+    const pieces = fragments.map((each) => each.function.arguments ?? "");
+    assert.equal(typeof JSON.parse(pieces.join("")).city, "string");
     assert.equal(choices.at(-1)?.finish_reason, "tool_calls");
   });
   await t.step("D42 a tool's result is answered with text", async () => {
-    const choice = await choiceOf({
-      messages: [QUESTION, ASKED, ANSWERED],
-      tools: [WEATHER],
-    });
+    const messages = [QUESTION, ASKED, ANSWERED];
+    const choice = await choiceOf({ messages, tools: [WEATHER] });
     assert.ok(choice.message.content);
   });
   await t.step("D43 inconsistent histories: 400", async () => {
-    const unasked = [QUESTION, ANSWERED];
-    const unanswered = [QUESTION, ASKED, QUESTION];
-    for (const messages of [unasked, unanswered]) {
+    for (const rest of [[ANSWERED], [ASKED, QUESTION]]) {
+      const messages = [QUESTION, ...rest];
       await assertError(await chat({ messages }), { status: 400 });
     }
   });
   await t.step("D44 bad tools: 400", async () => {
     const many = Array.from({ length: 129 }, (_, i) => tool(`f${i}`));
     const undeclared = { type: "function", function: { name: "g" } };
+    const bad = { tools: [tool("bad name!")] };
     const rows: [change: object, code?: string, param?: string][] = [
-      [
-        { tools: [tool("bad name!")] },
-        "invalid_value",
-        "tools[0].function.name",
-      ],
+      [bad, "invalid_value", "tools[0].function.name"],
       [{ tools: many }, "array_above_max_length", "tools"],
       [{ tools: [WEATHER], tool_choice: undeclared }],
       [{ tool_choice: "required" }],
@@ -115,4 +95,4 @@ export async function toolCases(
       await assertError(await chat(change), { status: 400, code, param });
     }
   });
-}
+};

@@ -19,6 +19,7 @@ const BODY = JSON.stringify({
   messages: [{ role: "user", content: "ping" }],
 });
 const CHUNKED = "2\r\n{}\r\n0\r\n\r\n";
+const EXTENDED = CHUNKED.replace("2", `2;${"a".repeat(20_000)}`);
 const LENGTH = `Content-Length: ${BODY.length}\r\n`;
 const H2C = "Connection: Upgrade, HTTP2-Settings\r\n" +
   "Upgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n";
@@ -30,16 +31,12 @@ const bearer = (value: string) => `Authorization: Bearer ${value}\r\n`;
 const request = (line: string, headers: string, body = "") =>
   `${line}\r\n${headers}\r\n${body}`;
 
-interface Answer {
-  /** 0: the connection was closed without an answer. */
-  status: number;
-  head: string;
-  body: string;
-}
+type Answer = Awaited<ReturnType<typeof send>>;
 
-async function send(url: string, bytes: string | Uint8Array): Promise<Answer> {
+async function send(url: string, bytes: string | Uint8Array) {
   const text = await rawExchange(url, [bytes], QUIET_MS);
   const [head = "", ...rest] = text.split("\r\n\r\n");
+  /** 0: the connection was closed without an answer. */
   const status = Number(/^HTTP\/1\.[01] (\d{3}) /.exec(head)?.[1] ?? 0);
   return { status, head, body: rest.join("\r\n\r\n") };
 }
@@ -55,6 +52,7 @@ function assertOwnError({ head, body }: Answer, what: string): void {
 /** What is sent, and the status; 0: closed without an answer. */
 type Row = [name: string, sent: string | Uint8Array, status: number];
 
+const EXPECTING = "Content-Length: 100\r\nExpect: 100-continue\r\n";
 const MODELS = "GET /v1/models HTTP/1.1";
 const CHAT = "POST /v1/chat/completions HTTP/1.1";
 
@@ -89,15 +87,7 @@ function unauthenticated(key: TestKey): Row[] {
     ["26 escaped root", get("", "GET /%76%31/models HTTP/1.1"), 401],
     ["27 TRACE", get("", "TRACE /v1/models HTTP/1.1"), 401],
     ["unknown path", get("", "GET /v1/nope HTTP/1.1"), 401],
-    [
-      "29 expecting 100",
-      request(
-        CHAT,
-        `${HOST}${CLOSE}${bearer("sk-x")}Content-Length: 100\r\n` +
-          "Expect: 100-continue\r\n",
-      ),
-      401,
-    ],
+    ["29 expecting 100", get(bearer("sk-x") + EXPECTING, CHAT), 401],
   ];
 }
 
@@ -140,11 +130,7 @@ function authenticated(key: TestKey): Row[] {
     ["20 bad chunk size", post(chunked, "zz\r\n{}\r\n0\r\n\r\n"), 400],
     ["20 huge chunk size", post(chunked, `${"f".repeat(17)}\r\n{}`), 400],
     ["20 chunk too short", post(chunked, "1\r\n{}\r\n0\r\n\r\n"), 400],
-    [
-      "21 chunk extension",
-      post(chunked, `2;${"a".repeat(20_000)}\r\n{}\r\n0\r\n\r\n`),
-      400,
-    ],
+    ["21 chunk extension", post(chunked, EXTENDED), 400],
     ["23 two hosts", request(MODELS, HOST + all), 400],
     ["25 //", get("GET //v1/models"), 404],
     ["25 ..", get("GET /v1/../v1/models"), 404],
@@ -168,11 +154,7 @@ function authenticated(key: TestKey): Row[] {
     ["HTTP/2 with prior knowledge", H2_PREFACE, 400],
     ["23 no host", request(MODELS, CLOSE + bearer(key.value)), 400],
     ["22 bare LF", `GET /v1/models HTTP/1.1\nHost: x\n${CLOSE}\n`, 400],
-    [
-      "23 a path as host",
-      request(MODELS, `Host: x/v1/models?\r\n${CLOSE}`),
-      400,
-    ],
+    ["23 a path", request(MODELS, `Host: x/v1/models?\r\n${CLOSE}`), 400],
     ["TLS", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400],
     ["no request", "hello\r\n\r\n", 400],
     ["HTTP/3.0", request("GET /v1/models HTTP/3.0", all), 400],
@@ -206,8 +188,7 @@ Deno.test("ASVS 1.5.3, 4.1.4, 4.2.1, 13.4.4, API2: bad requests over a raw socke
     for (let count = 0; count < 5; count += 1) {
       assert.equal((await send(url, sent)).body, UNAUTHORIZED);
     }
-    const after = await scriptCalls(cluster.world);
-    assert.equal(after, before + 1);
+    assert.equal(await scriptCalls(cluster.world), before + 1);
   });
 
   for (const [name, sent, status] of authenticated(key)) {
@@ -228,11 +209,8 @@ Deno.test("ASVS 1.5.3, 4.1.4, 4.2.1, 13.4.4, API2: bad requests over a raw socke
       [await cluster.addKey({ models: "other" }), 403, "forbidden", 400],
     ] as const;
     for (const [key, status, code, ofBadBody = status] of rows) {
-      const post = (body: string) =>
-        send(
-          url,
-          request(CHAT, HOST + CLOSE + bearer(key.value) + LENGTH, body),
-        );
+      const headers = HOST + CLOSE + bearer(key.value) + LENGTH;
+      const post = (body: string) => send(url, request(CHAT, headers, body));
       const answer = await post(BODY);
       assert.equal(answer.status, status);
       assert.equal(JSON.parse(answer.body).error.code, code);
@@ -258,12 +236,9 @@ Deno.test("ASVS 1.5.3, 4.1.4, 4.2.1, 13.4.4, API2: bad requests over a raw socke
 
   await t.step("a body of a GET is not taken for a request", async () => {
     const inner = request("GET /v1/smuggled HTTP/1.1", HOST);
-    const sent = request(
-      MODELS,
-      `${HOST}${bearer(key.value)}Content-Length: ${inner.length}\r\n`,
-      inner,
-    );
-    const answer = await send(url, sent);
+    const length = `Content-Length: ${inner.length}\r\n`;
+    const headers = HOST + bearer(key.value) + length;
+    const answer = await send(url, request(MODELS, headers, inner));
     assert.equal(answer.status, 200);
     assert.ok(!answer.body.includes("HTTP/1.1"), answer.body);
   });
@@ -271,21 +246,18 @@ Deno.test("ASVS 1.5.3, 4.1.4, 4.2.1, 13.4.4, API2: bad requests over a raw socke
   await t.step("none of them caused an internal error or logged a key", () => {
     const faults = edge.log.lines.filter(({ level }) => level !== "info");
     assert.deepEqual(faults, []);
-    const text = JSON.stringify(edge.log.lines);
-    assert.ok(!text.includes(key.value));
-    assert.ok(!text.includes("api_key"), "the query is not logged");
-    const longest = Math.max(
-      ...edge.log.lines.map((line) => JSON.stringify(line).length),
-    );
-    assert.ok(longest < 1_000, `${longest} characters`);
+    for (const line of edge.log.lines.map((each) => JSON.stringify(each))) {
+      assert.ok(!line.includes(key.value));
+      assert.ok(!line.includes("api_key"), "the query is not logged");
+      assert.ok(line.length < 1_000, `${line.length} characters`);
+    }
   });
 });
 
 Deno.test("pages may call only from listed origins", async () => {
   const app = "https://app.example.org";
-  await using cluster = await startGatedCluster({
-    door: { corsOrigins: [app] },
-  });
+  const door = { corsOrigins: [app] };
+  await using cluster = await startGatedCluster({ door });
   const { value } = await cluster.addKey({ limits: { requestsPerMinute: 1 } });
   const send = async (origin: string, init: RequestInit) => {
     const headers = { ...init.headers, origin };

@@ -8,7 +8,6 @@ import { monotonicNow } from "@gateway/shared/process/clock";
 import { createRecordingLog } from "./recording_log.ts";
 import { until, waitFor } from "./wait_for.ts";
 
-/** A link of a test: closed with it, and remembering what happened to it. */
 export type TestLink = Awaited<ReturnType<typeof connectTestLink>>;
 
 /**
@@ -42,6 +41,5 @@ export async function connectTestLink(
   };
 }
 
-/** Waits until messages flow. */
 export const isReady = (link: BusLink): Promise<void> =>
   until(() => link.isReady);

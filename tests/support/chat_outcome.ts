@@ -4,7 +4,6 @@ import { chat, type MiniEdge } from "./mini_cluster.ts";
 import type { ScriptedModelServer } from "./scripted_model_server.ts";
 import { waitFor } from "./wait_for.ts";
 
-/** The end of a request as its client sees it. */
 export interface ChatOutcome {
   /** `broken`: the connection ended without an error event, or the client left. */
   kind: "complete" | "http_error" | "sse_error" | "broken";
@@ -55,7 +54,6 @@ export async function outcomeOf(
   return outcome;
 }
 
-/** Sends a chat request and reads its answer to the end. */
 export const ask = (...request: Parameters<typeof chat>) =>
   outcomeOf(chat(...request));
 

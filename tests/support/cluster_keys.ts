@@ -1,4 +1,3 @@
-/** Keys made in a running cluster, and requests with them. */
 import {
   createKeyStore,
   type KeyStore,
@@ -35,7 +34,6 @@ export function askCluster(
   return postChat(cluster.baseUrl(edge), value, { ...one, ...body }, init);
 }
 
-/** A store of keys and its connection. */
 export type OpenedStore = Awaited<ReturnType<typeof openStoreAt>>;
 
 /** The code under which keys are changed by the console and the command line. */
@@ -61,7 +59,6 @@ export async function openStoreAt(
   };
 }
 
-/** A key in the store: its full value, and what names it to the store. */
 export type StoredKey = Awaited<ReturnType<typeof createStoredKey>>;
 
 /** Makes a key that may do everything within its limits. */

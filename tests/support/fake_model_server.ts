@@ -59,7 +59,6 @@ export class FakeRequest {
     return this.#left.promise;
   }
 
-  /** The body as JSON. */
   json(): unknown {
     return JSON.parse(this.body);
   }
@@ -116,11 +115,9 @@ export function startFakeModelServer({ reply, models = () => NO_MODELS, tls }: {
       ? `http://127.0.0.1:${port}/v1`
       : `https://localhost:${port}/v1`,
     requests,
-    /** Accepted so far. */
     get connections() {
       return connections;
     },
-    /** Open now. */
     get openConnections() {
       return open.size;
     },
@@ -247,7 +244,6 @@ async function writeAll(
   }
 }
 
-/** The requests that a connection brings. */
 async function* requestsOf(conn: ByteConnection) {
   const buffer = new Uint8Array(64 * 1024);
   let bytes = Buffer.alloc(0);

@@ -9,14 +9,9 @@ import {
   CONTROL_WAIT_MS,
   Dispatcher,
 } from "../../services/edge-auth/dispatch/dispatcher.ts";
-import {
-  type AppDependencies,
-  createApp,
-} from "../../services/edge-auth/app.ts";
-import { createClientAddress } from "@gateway/shared/process/client_address";
-import { createDeadlines } from "@gateway/shared/process/deadlines";
+import type { AppDependencies } from "../../services/edge-auth/app.ts";
+import { startApp } from "../../services/edge-auth/app_fixture.ts";
 import type { RunOutcome } from "../../services/edge-auth/dispatch/outcome.ts";
-import { createEdgeMetrics } from "../../services/edge-auth/metrics.ts";
 import { Worker, WORKER_TICK_MS } from "@gateway/shared/worker/worker";
 import { createWorkerMetrics } from "@gateway/shared/worker/metrics";
 import { runCompletion } from "../../services/chat-worker/completion.ts";
@@ -25,31 +20,17 @@ import { connectBus } from "@gateway/shared/bus/link_nats";
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { newInstanceId, randomBytes } from "@gateway/shared/process/ids";
 import { mintKey } from "@gateway/shared/keys/key";
-import {
-  DISPATCH_LIMITS,
-  REQUEST_LIMITS,
-  SSE_LIMITS,
-} from "@gateway/shared/limits";
+import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { type Log, silentLog } from "@gateway/shared/process/log";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { catalogFromSimulator } from "@gateway/shared/models/catalog_variables";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import type { AttemptProgress } from "@gateway/shared/upstream/pool";
-import {
-  BodyBudget,
-  RefusedBodies,
-} from "../../services/edge-auth/http/read_body.ts";
-import { noVideos } from "../../services/edge-auth/videos/keeper_fixture.ts";
-import { RefusalLog } from "../../services/edge-auth/http/refusal_log.ts";
-import { startServer } from "../../services/edge-auth/http/server.ts";
 import type { ModelServer } from "./scripted_model_server.ts";
 import { postChat } from "./chat_request.ts";
 import { startNatsServer } from "./nats_server.ts";
 import { startTcpProxy } from "./tcp_proxy.ts";
 import { until, waitFor } from "./wait_for.ts";
-
-/** The model of the specification. Edges read only its abilities, so no server is at that address. */
-const CATALOG = catalogFromSimulator("http://127.0.0.1:9/v1");
 
 /** A key that every edge of a mini cluster admits. */
 export const TEST_KEY: string = mintKey(randomBytes);
@@ -87,7 +68,6 @@ function admitAll(
         return Promise.resolve({
           ...{ headers: {}, video: null },
           settle: (outcome) => settlements.push(outcome),
-          release: () => settlements.push(null),
         });
       },
     },
@@ -132,43 +112,23 @@ export async function startMiniEdge(options: {
     busLostMs: options.busLostMs ?? DISPATCH_LIMITS.busLostMs,
   });
   const admitted: Admitted[] = [];
-  const deadlines = createDeadlines(now);
   const leaveBus = await dispatcher.join(link);
-  const handler = createApp({
-    ...{ catalog: CATALOG, ...admitAll(admitted), now, log, deadlines },
+  const app = await startApp({
+    ...{ ...admitAll(admitted), log },
     dispatcher: {
       start: (...run) => dispatcher.start(...run),
       isStoppedSince: (keyId, sinceMs) =>
         dispatcher.isStoppedSince(keyId, sinceMs / slower),
     },
-    bodyBytesMax: REQUEST_LIMITS.bodyBytesMax,
-    streamHeadMs: SSE_LIMITS.headMs,
-    bodyBudget: new BodyBudget(REQUEST_LIMITS),
-    // Debts are paid at once: on a busy machine any body may take long.
-    refusedBodies: new RefusedBodies(() => 1_000 * now()),
-    metrics: createEdgeMetrics(new MetricRegistry()),
-    refusals: new RefusalLog(log),
-    clientAddress: createClientAddress([]),
-    corsOrigins: [],
-    isDraining: () => false,
-    failedRequests: { add: () => {} },
-    videos: noVideos(CATALOG),
     ...options.door,
-  });
-  const server = await startServer({
-    ...{ hostname: "127.0.0.1", port: 0, deadlines, now, handler },
-    onError: (error) => log.error("request_fault", { error }),
   });
   return {
     ...{ id, link, dispatcher },
-    baseUrl: `http://127.0.0.1:${server.port}/v1`,
-    /** What was admitted, in order. */
+    baseUrl: `${app.origin}/v1`,
     admitted,
-    /** All settlements. */
     settlements: () => admitted.flatMap(({ settlements }) => settlements),
     [Symbol.asyncDispose]: async () => {
-      await server.stop({ graceMs: 2_000, abortMs: 100 });
-      deadlines.close();
+      await app[Symbol.asyncDispose]();
       leaveBus();
       await link.close();
       soon.clear();
@@ -176,7 +136,6 @@ export async function startMiniEdge(options: {
   };
 }
 
-/** Starts a worker. */
 export async function startMiniWorker(options: {
   servers: string[];
   /** The model server: at an address, or one of `scripted_model_server.ts`. */
@@ -282,7 +241,6 @@ export async function startMiniCluster(options: Partial<EdgeOptions> = {}) {
   };
 }
 
-/** Sends a chat request as a client does. */
 export const chat = (
   edge: MiniEdge,
   body: object,

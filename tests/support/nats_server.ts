@@ -1,7 +1,6 @@
 import { askPort, startLocalServer } from "./local_server.ts";
 import { waitFor } from "./wait_for.ts";
 
-/** A nats-server on 127.0.0.1. */
 export type NatsServer = Awaited<ReturnType<typeof startNatsServer>>;
 
 const RELOAD_OUTCOME = /(Reloaded|Failed to reload) server configuration.*/g;

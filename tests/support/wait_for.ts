@@ -62,7 +62,6 @@ export const SCHEDULING_ALLOWANCE_MS = 60;
 const LOOK_MS = 5;
 const US_PER_MS = 1_000;
 
-/** Milliseconds since its start in which this process could run. */
 export interface Stopwatch extends Disposable {
   readonly ms: number;
 }

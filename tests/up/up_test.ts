@@ -11,6 +11,7 @@ import {
   stopOrder,
   until,
 } from "./stand_ins/launcher.ts";
+import { freePort } from "../support/local_server.ts";
 import { askRedis } from "./stand_ins/words.ts";
 
 /** Promise: one command provides a URL and a key, and Ctrl-C leaves no process. */
@@ -48,7 +49,7 @@ Deno.test("up starts everything, prints the URLs, and stops in order on SIGTERM"
     state.api_key ?? "no key",
     `${state.setup_url}\n`,
     `curl -N ${state.edge_url}/v1/chat/completions`,
-    `"model":"stand-in-1","stream":true`,
+    `"model":"neutral-3.7-plus","stream":true`,
     `${scratch.path}/run/logs`,
   ];
   const missing = parts.filter((part) => !up.printed().includes(part));
@@ -109,14 +110,14 @@ Deno.test("up keeps data and first key across a restart, and reports a deleted k
 
 Deno.test("up starts a simulator, with a warning, only when no model server is given", async () => {
   await using scratch = await makeScratch();
-  for (const given of ["", "http://127.0.0.1:1/v1"]) {
+  for (const given of ["", `http://127.0.0.1:${freePort()}/v1`]) {
     await using up = startLauncher(scratch, {
       env: { UPSTREAM_BASE_URL: given },
     });
     const { ops_urls, pids } = await up.state();
     const answers = given === ""
       ? /Models +neutral-3.7-plus -> built-in simulator \(not a real model\)/
-      : /neutral-3.7-plus -> http:\S+:1\/v1 : not reachable \(connection refused\)/;
+      : /neutral-3.7-plus -> http:\S+\/v1 : not reachable \(connection refused\)/;
     await until("what answers", () => answers.test(up.printed()));
     const worker = await standInEnv(ops_urls["chat-worker"]?.[0]);
     if (given !== "") {

@@ -71,109 +71,71 @@ const CALL = {
   function: { name: "f", arguments: '{"a":' },
 };
 
-const streams: [
-  name: string,
-  change: Partial<ChatRequest>,
-  parts: Part[],
-  chunks: object[],
-][] = [
-  [
-    "with include_usage null in every chunk and the usage in one of its own",
-    { include_usage: true },
-    [[0, { content: "x" }], [0, "length"]],
-    [
-      chunk([role(0)], { usage: null }),
-      chunk([choice(0, { content: "x" })], { usage: null }),
-      chunk([choice(0, {}, "length")], { usage: null }),
-      chunk([], { usage: USAGE }),
-    ],
-  ],
-  [
-    "the role chunks of all choices before the first delta of any",
-    { n: 2 },
-    [[1, { content: 'b "c"\n' }], [1, "stop"], [0, "stop"]],
-    [
-      chunk([role(0)]),
-      chunk([role(1)]),
-      chunk([choice(1, { content: 'b "c"\n' })]),
-      chunk([choice(1, {}, "stop")]),
-      chunk([choice(0, {}, "stop")]),
-    ],
-  ],
-  [
-    "null content beside the role where it begins with a tool call",
-    {},
-    [[0, { tool_calls: [CALL] }], [0, "tool_calls"]],
-    [
-      chunk([role(0, null)]),
-      chunk([choice(0, { tool_calls: [CALL] })]),
-      chunk([choice(0, {}, "tool_calls")]),
-    ],
-  ],
-  [
-    "a role chunk and a finish chunk where nothing was said",
-    {},
-    [[0, "length"]],
-    [chunk([role(0)]), chunk([choice(0, {}, "length")])],
-  ],
-];
+Deno.test("a stream begins with the role chunks of all choices; usage is null in all chunks but the last", () => {
+  const parts: Part[] = [[1, { content: 'b "c"\n' }], [1, "stop"], [
+    0,
+    "length",
+  ]];
+  const choices = [
+    role(0),
+    role(1),
+    choice(1, { content: 'b "c"\n' }),
+    choice(1, {}, "stop"),
+    choice(0, {}, "length"),
+  ];
+  assert.deepEqual(encode({ n: 2, include_usage: true }, parts), [
+    ...choices.map((one) => chunk([one], { usage: null })),
+    chunk([], { usage: USAGE }),
+  ]);
+});
 
-for (const [name, change, parts, chunks] of streams) {
-  Deno.test(`a stream is ${name}`, () =>
-    assert.deepEqual(encode(change, parts), chunks));
-}
+Deno.test("content is null beside the role in a stream that begins with a tool call", () => {
+  const parts: Part[] = [[0, { tool_calls: [CALL] }], [0, "tool_calls"]];
+  assert.deepEqual(encode({}, parts), [
+    chunk([role(0, null)]),
+    chunk([choice(0, { tool_calls: [CALL] })]),
+    chunk([choice(0, {}, "tool_calls")]),
+  ]);
+});
 
 Deno.test("a whole response joins deltas, reasoning, tool calls and log probabilities", () => {
-  const probabilities = (token: number) => ({
-    content: [token],
-    refusal: null,
-  });
-  assert.deepEqual(
-    encode({ stream: false, n: 2 }, [
-      [0, { reasoning_content: "let me " }],
-      [0, { reasoning_content: "think" }],
-      [0, { content: "Hel" }, probabilities(1)],
-      [0, { content: "lo" }, probabilities(2)],
-      [1, { tool_calls: [CALL] }],
-      [1, { tool_calls: [{ index: 0, function: { arguments: "1}" } }] }],
-      [1, "tool_calls"],
-      [0, "stop"],
-    ]),
-    [{
-      ...IDENTITY,
-      object: "chat.completion",
-      choices: [
-        {
-          index: 0,
-          message: {
-            role: "assistant",
-            content: "Hello",
-            refusal: null,
-            reasoning_content: "let me think",
-          },
-          logprobs: { content: [1, 2], refusal: null },
-          finish_reason: "stop",
-        },
-        {
-          index: 1,
-          message: {
-            role: "assistant",
-            content: null,
-            refusal: null,
-            tool_calls: [{
-              id: "call_1",
-              type: "function",
-              function: { name: "f", arguments: '{"a":1}' },
-            }],
-          },
-          logprobs: null,
-          finish_reason: "tool_calls",
-        },
-      ],
-      usage: USAGE,
-      system_fingerprint: null,
-    }],
+  const probabilities = (token: number) => (
+    { content: [token], refusal: null }
   );
+  const [whole] = encode({ stream: false, n: 2 }, [
+    [0, { reasoning_content: "let me " }],
+    [0, { reasoning_content: "think" }],
+    [0, { content: "Hel" }, probabilities(1)],
+    [0, { content: "lo" }, probabilities(2)],
+    [1, { tool_calls: [CALL] }],
+    [1, { tool_calls: [{ index: 0, function: { arguments: "1}" } }] }],
+    [1, "tool_calls"],
+    [0, "stop"],
+  ]);
+  const message = { role: "assistant", refusal: null };
+  const spoken = { content: "Hello", reasoning_content: "let me think" };
+  const { index: _, ...call } = CALL;
+  const called = { ...call, function: { name: "f", arguments: '{"a":1}' } };
+  assert.deepEqual(whole, {
+    ...IDENTITY,
+    object: "chat.completion",
+    choices: [
+      {
+        index: 0,
+        message: { ...message, ...spoken },
+        logprobs: { content: [1, 2], refusal: null },
+        finish_reason: "stop",
+      },
+      {
+        index: 1,
+        message: { ...message, content: null, tool_calls: [called] },
+        logprobs: null,
+        finish_reason: "tool_calls",
+      },
+    ],
+    usage: USAGE,
+    system_fingerprint: null,
+  });
   assert.partialDeepStrictEqual(encode({ stream: false }, [[0, "length"]]), [
     { choices: [{ message: { content: "" } }] },
   ]);

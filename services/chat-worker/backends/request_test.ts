@@ -17,14 +17,16 @@ const tool = {
 };
 
 function toolCall(text: string): ToolCall {
-  return {
-    id: "c",
-    type: "function",
-    function: { name: "f", arguments: text },
-  };
+  const called = { name: "f", arguments: text };
+  return { id: "c", type: "function", function: called };
 }
+const refusing = { role: "assistant", refusal: "No" } as const;
+const calling = (...texts: string[]) => (
+  { role: "assistant", tool_calls: texts.map(toolCall) } as const
+);
 
 const EVERY_FIELD = {
+  n: 2,
   temperature: 0,
   top_p: 0.5,
   max_tokens: 7,
@@ -61,7 +63,6 @@ const cases: {
     dialect: { stream_usage: false },
     body: { stream: true },
   },
-  { name: "n above one", request: { n: 2 }, body: { n: 2 } },
   { name: "every known field", request: EVERY_FIELD, body: EVERY_FIELD },
   {
     name: "thinking beside other arguments of the chat template",
@@ -76,26 +77,14 @@ const cases: {
     name: "text for content that is null, an object for no arguments",
     request: {
       messages: [
-        { role: "assistant", content: null, refusal: "No" },
-        { role: "assistant", content: "", refusal: "No" },
-        {
-          role: "assistant",
-          content: null,
-          tool_calls: [toolCall(""), toolCall('{"a":1}')],
-        },
-        { role: "user", content: "hi" },
+        { ...refusing, content: null },
+        { ...calling("", '{"a":1}'), content: null },
       ],
     },
     body: {
       messages: [
-        { role: "assistant", content: "", refusal: "No" },
-        { role: "assistant", content: "", refusal: "No" },
-        {
-          role: "assistant",
-          content: "",
-          tool_calls: [toolCall("{}"), toolCall('{"a":1}')],
-        },
-        { role: "user", content: "hi" },
+        { ...refusing, content: "" },
+        { ...calling("{}", '{"a":1}'), content: "" },
       ],
     },
   },

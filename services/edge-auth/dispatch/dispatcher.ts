@@ -25,24 +25,32 @@ import {
   lastToken,
   parseEdgeStreamSubject,
   workerBeatWildcard,
+  type WorkerFamily,
 } from "@gateway/shared/bus/subjects";
 import { remember } from "@gateway/shared/process/bounded_map";
-import { SteadyClock } from "@gateway/shared/process/clock";
+import { type MonotonicNow, SteadyClock } from "@gateway/shared/process/clock";
 import { DISPATCH_LIMITS, STREAM_LIMITS } from "@gateway/shared/limits";
+import type { Log } from "@gateway/shared/process/log";
 import { ApiError } from "@gateway/shared/openai/error";
 import { settlesWithin } from "@gateway/shared/process/serve";
 import type { AnswerSink, RunJob, RunOutcome } from "./outcome.ts";
-import { busUnavailable, Run, type RunContext } from "./run.ts";
+import { busUnavailable, Run } from "./run.ts";
 import { WaitQueue } from "./wait_queue.ts";
 import { WorkerTable } from "./workers.ts";
 
-export interface DispatcherOptions
-  extends Pick<RunContext, "edgeId" | "now" | "log" | "requestTimeoutMs"> {
-  bus: RunContext["bus"] & Pick<BusLink, "publish">;
+export interface DispatcherOptions {
+  bus: Pick<
+    BusLink,
+    "isConnected" | "flowingSinceMs" | "receivedAtMs" | "publish" | "request"
+  >;
+  edgeId: string;
+  now: MonotonicNow;
   random: () => number;
   scheduleSoon: (flush: () => void) => void;
+  log: Log;
   /** Requests that may wait for a slot. */
   queueMax?: number;
+  requestTimeoutMs: number;
   busLostMs?: number;
 }
 
@@ -63,41 +71,30 @@ const STOPPED_KEYS_MAX = 1_000;
 
 export class Dispatcher {
   readonly workers: WorkerTable;
-  readonly #options: DispatcherOptions;
+  readonly queue: WaitQueue<Run>;
+  readonly options: DispatcherOptions;
   readonly #clock: SteadyClock;
-  readonly #context: RunContext;
   readonly #runs = new Map<string, Run>();
-  readonly #queue: WaitQueue<Run>;
   readonly #control: Outbox<ControlRecord>;
   readonly #flow: FlowWatch;
   readonly #stoppedAtMs = new Map<string, number>();
   #onIdle: (() => void) | null = null;
 
   constructor(options: DispatcherOptions) {
-    this.#options = options;
-    const { bus, now, random } = options;
+    this.options = options;
+    const { bus, now, random, queueMax = DISPATCH_LIMITS.queueMax } = options;
     this.#clock = new SteadyClock(now);
-    const steadyNow = () => this.#clock.now();
-    this.#queue = new WaitQueue(options.queueMax ?? DISPATCH_LIMITS.queueMax);
-    this.workers = new WorkerTable({ now: steadyNow, random });
+    this.queue = new WaitQueue(queueMax);
+    this.workers = new WorkerTable({ now: () => this.steadyNow(), random });
     this.#flow = new FlowWatch(bus, now);
     this.#control = createOutbox(options.scheduleSoon, (subject, records) => {
-      this.#tryPublish(subject, encodeControl(records));
+      this.publish(subject, encodeControl(records));
     });
-    this.#context = {
-      ...options,
-      steadyNow,
-      workers: this.workers,
-      queue: this.#queue,
-      publish: (...message) => this.#tryPublish(...message),
-      control: (family, workerId, record) =>
-        this.#control.add(controlSubject(family, workerId), record),
-      // At the end of this turn: the run that freed the slot has not finished yet.
-      onSlotFreed: () => {
-        if (this.waiting > 0) queueMicrotask(() => this.#queue.offer());
-      },
-      onWorkerMissing: (workerId) => this.#onMissing(workerId),
-    };
+  }
+
+  /** Excludes the time in which this process was stalled. */
+  steadyNow(): number {
+    return this.#clock.now();
   }
 
   get running(): number {
@@ -105,7 +102,7 @@ export class Dispatcher {
   }
 
   get waiting(): number {
-    return this.#queue.length;
+    return this.queue.length;
   }
 
   /** Workers for which control records are waiting. */
@@ -119,8 +116,8 @@ export class Dispatcher {
     sink: AnswerSink,
     onEnded: (outcome: RunOutcome) => void,
   ): StartedRun {
-    const run: Run = new Run(this.#context, job, sink, (outcome) => {
-      this.#queue.remove(run);
+    const run: Run = new Run(this, job, sink, (outcome) => {
+      this.queue.remove(run);
       this.#runs.delete(job.requestId);
       if (this.#runs.size === 0) this.#onIdle?.();
       onEnded(outcome);
@@ -132,7 +129,7 @@ export class Dispatcher {
 
   /** Subscribes, and starts beats and ticks. Returns a function that stops these. */
   async join(bus: Pick<BusLink, "subscribe" | "flush">): Promise<() => void> {
-    const { edgeId } = this.#options;
+    const { edgeId } = this.options;
     bus.subscribe(edgeFramesSubject(edgeId), (message) => {
       this.onFrameMessage(message.data);
     });
@@ -147,7 +144,7 @@ export class Dispatcher {
     // The bus flows from here on: losing it before the first tick counts as an outage.
     this.tick();
     const beat = () => {
-      const { bus } = this.#options;
+      const { bus } = this.options;
       if (bus.isConnected) bus.publish(edgeBeatSubject(edgeId), EMPTY);
     };
     beat();
@@ -163,14 +160,14 @@ export class Dispatcher {
     const frames = decodeFrames(data);
     if (frames === null) {
       const message = "A message of a worker could not be read";
-      this.#options.log.warn("frame_unreadable", { message });
+      this.options.log.warn("frame_unreadable", { message });
     }
     for (const [requestId, frame] of frames ?? []) {
       const isTaken = this.#runs.get(requestId)?.onFrame(frame) ?? false;
       if (isTaken) continue;
       answerStrayFrame(requestId, frame, (workerId, record) => {
         const family = this.workers.familyOf(workerId);
-        this.#context.control(family, workerId, record);
+        this.control(family, workerId, record);
       });
     }
   }
@@ -188,7 +185,7 @@ export class Dispatcher {
   onBeatMessage(subject: string, data: Uint8Array): void {
     const beat = decodeWorkerBeat(data);
     if (beat === null) return;
-    if (this.workers.onBeat(lastToken(subject), beat)) this.#queue.offer();
+    if (this.workers.onBeat(lastToken(subject), beat)) this.queue.offer();
   }
 
   /** Cancels every run. Clients that are still connected get this error. */
@@ -201,7 +198,7 @@ export class Dispatcher {
     const notice = parseJson(stopNoticeSchema, data);
     if (notice === null) return;
     const { keyId } = notice;
-    const nowMs = this.#options.now();
+    const nowMs = this.options.now();
     remember(this.#stoppedAtMs, keyId, nowMs, STOPPED_KEYS_MAX);
     let requests = 0;
     this.#forEach((run) => {
@@ -209,7 +206,7 @@ export class Dispatcher {
       run.cancel("key_revoked", keyRevoked());
       requests += 1;
     });
-    this.#options.log.info("key_requests_stopped", { keyId, requests });
+    this.options.log.info("key_requests_stopped", { keyId, requests });
   }
 
   /** Whether the requests of a key were stopped at `sinceMs` or later. */
@@ -227,10 +224,10 @@ export class Dispatcher {
   /** Advances time. Must be called every `STREAM_LIMITS.tickMs`. */
   tick(): void {
     this.#clock.tick();
-    const nowMs = this.#options.now();
+    const nowMs = this.options.now();
     this.#followBus();
     // A worker's pause may have ended.
-    this.#queue.offer();
+    this.queue.offer();
     this.#forEach((run) => run.onTick(nowMs));
   }
 
@@ -238,10 +235,10 @@ export class Dispatcher {
     if (this.#flow.look()) {
       this.workers.onBusRestored();
       this.#forEach((run) => run.onBusRestored());
-      this.#queue.offer();
+      this.queue.offer();
     }
     const { lostForMs } = this.#flow;
-    const { busLostMs = DISPATCH_LIMITS.busLostMs } = this.#options;
+    const { busLostMs = DISPATCH_LIMITS.busLostMs } = this.options;
     if (lostForMs >= busLostMs) {
       this.#forEach((run) => run.fail(busUnavailable()));
     }
@@ -256,21 +253,27 @@ export class Dispatcher {
   #probe(workerId: string): void {
     const family = this.workers.familyOf(workerId);
     const subject = controlSubject(family, workerId);
-    this.#options.bus.request(subject, CONTROL_PROBE, {
+    this.options.bus.request(subject, CONTROL_PROBE, {
       timeoutMs: PROBE_TIMEOUT_MS,
     }).then(() => this.workers.onAnswer(workerId), (error: unknown) => {
-      if (error instanceof NoRespondersError) this.#onMissing(workerId);
+      if (error instanceof NoRespondersError) this.onWorkerMissing(workerId);
     });
   }
 
-  #onMissing(workerId: string): void {
+  /** The bus has no subscriber for a worker. */
+  onWorkerMissing(workerId: string): void {
     if (this.workers.onMissing(workerId)) this.#onLost(workerId);
+  }
+
+  /** Offers it to those that wait, at the end of this turn: the run that freed it has not finished yet. */
+  onSlotFreed(): void {
+    if (this.waiting > 0) queueMicrotask(() => this.queue.offer());
   }
 
   #onLost(workerId: string): void {
     const runs = [...this.#runs.values()]
       .filter((run) => run.workerId === workerId);
-    this.#options.log.warn("worker_lost", {
+    this.options.log.warn("worker_lost", {
       workerId,
       requests: runs.length,
       message: "A worker stopped responding; another one takes its requests, " +
@@ -283,14 +286,20 @@ export class Dispatcher {
     for (const run of [...this.#runs.values()]) event(run);
   }
 
-  #tryPublish(subject: string, payload: Uint8Array, reply?: string): boolean {
+  /** Sends a control record to a worker, together with others. */
+  control(family: WorkerFamily, workerId: string, record: ControlRecord): void {
+    this.#control.add(controlSubject(family, workerId), record);
+  }
+
+  /** False if the bus cannot send it now. */
+  publish(subject: string, payload: Uint8Array, reply?: string): boolean {
     try {
       const options = reply === undefined ? {} : { reply };
-      this.#options.bus.publish(subject, payload, options);
+      this.options.bus.publish(subject, payload, options);
       return true;
     } catch (error) {
       // Acknowledgements are repeated and jobs wait; the bus link logs its own state.
-      this.#options.log.debug("publish_failed", { subject, error });
+      this.options.log.debug("publish_failed", { subject, error });
       return false;
     }
   }

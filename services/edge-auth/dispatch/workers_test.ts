@@ -17,14 +17,8 @@ function setup() {
   const table = new WorkerTable({ now: () => clock.ms, random: Math.random });
   const beat = (id: string, change: Change = {}) =>
     table.onBeat(id, {
-      ...{
-        version: 2,
-        family: "chat",
-        slots: 10,
-        inFlight: 0,
-        draining: false,
-      },
-      models: [MODEL],
+      ...{ version: 2, family: "chat", slots: 10, inFlight: 0 },
+      ...{ draining: false, models: [MODEL] },
       ...change,
     });
   const pick = (tried = NOBODY) => table.pick(MODEL, tried);
@@ -75,19 +69,6 @@ Deno.test("a burst between two beats spreads over all workers", () => {
   for (const [id, count] of sent) {
     assert.ok(count > 24 && count < 40, `${id} got ${count} of 256`);
   }
-});
-
-Deno.test("pick() skips a worker that rejected a job as full, until its next beat or the time it stated", () => {
-  const { clock, table, beat, pick } = setup();
-  beat("a");
-  table.pause("a", 200);
-  clock.ms += 199;
-  assert.equal(pick(), null);
-  clock.ms += 1;
-  assert.equal(pick(), "a");
-  table.pause("a", 10_000);
-  beat("a");
-  assert.equal(pick(), "a");
 });
 
 Deno.test("pick() skips a worker that is silent, until the silence starts anew after an outage of the bus", () => {

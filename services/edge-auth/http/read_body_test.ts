@@ -216,7 +216,9 @@ Deno.test("a key spends 50 ms on refused bodies at once, then 25 ms a second, an
   let nowMs = 1_000_000;
   const refused = new RefusedBodies(() => nowMs);
   const waits = (keyId: string, retryAfterMs: number) =>
-    assert.throws(() => refused.require(keyId), { status: 429, retryAfterMs });
+    assert.throws(() => refused.require(keyId), {
+      ...{ status: 429, retryAfterMs, reason: "request_bodies" },
+    });
   refused.charge("a", 20);
   refused.charge("a", 30);
   refused.require("a");

@@ -94,7 +94,10 @@ export interface Cost {
  * spoken, or seconds. The request that begins a video keeps its reservation, which
  * is settled when the video has ended; it stays charged if the client has left.
  */
-export function costOf(run: RunOutcome, estimate: Estimate): Cost {
+export function costOf(run: RunOutcome | null, estimate: Estimate): Cost {
+  if (run === null) {
+    return { promptTokens: 0, completionTokens: 0, kind: "cancelled" };
+  }
   const { kind, usage, completionTokens, cancelReason, isFinal } = run;
   const cost = (prompt: number | null, completion: number | null): Cost => ({
     promptTokens: prompt,

@@ -24,11 +24,6 @@ const TABLE: [refused: Refusal, status: number, code: string][] = [
   [no("disabled"), 403, "unauthorized"],
   [no("model"), 403, "forbidden"],
   [limited("requests"), 429, "rate_limit_exceeded"],
-  [limited("tokens"), 429, "rate_limit_exceeded"],
-  [limited("day"), 429, "rate_limit_exceeded"],
-  [limited("concurrency"), 429, "rate_limit_exceeded"],
-  [limited("images_per_day"), 429, "rate_limit_exceeded"],
-  [limited("video_jobs"), 429, "rate_limit_exceeded"],
 ];
 
 Deno.test("refusalError() by reason", () => {

@@ -120,7 +120,7 @@ export async function admit<Request extends JobRequest>(
   });
   const isStopped = dispatcher.isStoppedSince(principal.keyId, askedAtMs);
   const hasLeft = exchange.socket.destroyed;
-  if (isStopped || hasLeft) lease.release();
+  if (isStopped || hasLeft) lease.settle(null);
   if (isStopped) throw keyRevoked();
   return hasLeft ? null : lease;
 }

@@ -34,7 +34,7 @@ import {
 } from "../requests/run_request.ts";
 import { runUpload, type UploadEndpoint } from "../requests/run_upload.ts";
 import { listQuery, type VideoJob } from "./jobs.ts";
-import { engineVideoIn, SECONDS_DEFAULT, type VideoKeeper } from "./keeper.ts";
+import { engineVideoIn, secondsOf, type VideoKeeper } from "./keeper.ts";
 
 export interface VideoDependencies extends RunRequestDependencies {
   videos: Omit<VideoKeeper, "start" | "stop">;
@@ -124,8 +124,7 @@ function creation(
     },
     estimate(asked) {
       const { seconds = remixed?.seconds } = "seconds" in asked ? asked : {};
-      const count = Math.ceil(Number(seconds)) || SECONDS_DEFAULT;
-      return costsOnly("videoSeconds", count);
+      return costsOnly("videoSeconds", secondsOf(seconds));
     },
     answer(options) {
       const { out } = options;

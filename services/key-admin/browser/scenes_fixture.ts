@@ -1,7 +1,6 @@
-import assert from "node:assert/strict";
 import type { Page } from "playwright-core";
 import { FAILURE_REASONS } from "@gateway/shared/keys/failed_requests";
-import { type KeyRecord, UNLIMITED } from "@gateway/shared/keys/record";
+import { UNLIMITED } from "@gateway/shared/keys/record";
 import {
   codeOf,
   fail,
@@ -9,12 +8,10 @@ import {
   storedKey,
   useKey,
   useLimits,
-  useUnits,
 } from "../console_fixture.ts";
-import type { TryKind } from "../domain/try/request.ts";
-import { recording } from "../../../tests/e2e/recording_fixture.ts";
+import type { KeySettings } from "../domain/keys/settings.ts";
 import { linkPath } from "../domain/sign_in/links.ts";
-import { openWindow, press, signedIn, type Visit } from "./site_fixture.ts";
+import { openWindow, signedIn, type Visit } from "./site_fixture.ts";
 
 /** The users of the console and its data. */
 export type Stage = Awaited<ReturnType<typeof setStage>>;
@@ -31,19 +28,6 @@ const OTHER_DEVICE = {
 };
 const DAY_MS = 86_400_000;
 const HOUR_MS = 3_600_000;
-/** Hours ago: each of the last day, and one of each earlier day of a month. */
-const HOURS_OF_USE = [
-  ...Array.from({ length: 29 }, (_, days) => (29 - days) * 24),
-  ...Array.from({ length: 24 }, (_, hours) => 23 - hours),
-];
-const DESCRIPTIONS = [
-  "Support assistant, production",
-  "Nightly summaries of long meetings and everything that was said in them",
-  "Staging",
-  "数据分析服务",
-  "Mobile backend 🔑",
-];
-
 /** Fills the console with owners, keys and usage. */
 export async function setStage(visit: Visit) {
   const { site } = visit;
@@ -55,65 +39,63 @@ export async function setStage(visit: Visit) {
   await owners.ensure(LONG_EMAIL);
   const { page: stranger } = await openWindow(visit);
   await site.deps.sessions.start(ownerId, OTHER_DEVICE);
-  const keys: KeyRecord[] = [];
-  for (const [n, description] of DESCRIPTIONS.entries()) {
-    const limits = { tokensPerMinute: 0, concurrency: 0 };
-    keys.push(
-      await storedKey(site, ownerId, {
-        description,
-        models: n === 0 ? ["neutral-3.7-plus"] : [],
-        limits: {
-          ...UNLIMITED,
-          ...n === 0 ? { concurrency: 4, tokensPerMinute: 60_000 } : limits,
-          requestsPerMinute: (n + 1) * 60,
-          tokensPerDay: n * 100_000,
-          ...n === 0 && { imagesPerDay: 250, videoJobs: 2 },
-        },
-        expiresAtMs: n === 1 ? Date.now() + DAY_MS : null,
-      }),
-    );
-  }
-  const [key = assert.fail(), , disabled = assert.fail(), rotated] = keys;
-  await site.deps.owners.setLimits(ownerId, {
-    ...UNLIMITED,
-    ...{ requestsPerMinute: 50, tokensPerMinute: 200_000 },
-    ...{ tokensPerDay: 5_000_000, concurrency: 0 },
+  const make = (description: string, settings: Partial<KeySettings> = {}) =>
+    storedKey(site, ownerId, { description, ...settings });
+  const key = await make("Support assistant, production", {
+    models: ["neutral-3.7-plus"],
+    limits: {
+      ...{ ...UNLIMITED, requestsPerMinute: 60, tokensPerMinute: 60_000 },
+      ...{ concurrency: 4, imagesPerDay: 250, videoJobs: 2 },
+    },
+  });
+  await make(
+    "Nightly summaries of long meetings and all that was said in them",
+    {
+      expiresAtMs: Date.now() + DAY_MS,
+    },
+  );
+  const disabled = await make("Staging");
+  const rotated = await make("数据分析服务 🔑");
+  await owners.setLimits(ownerId, {
+    ...{ ...UNLIMITED, requestsPerMinute: 50, tokensPerMinute: 200_000 },
+    tokensPerDay: 5_000_000,
   });
   for (const keyId of [key.id, null]) {
     await useLimits(site, { ownerId, keyId }, {
       ...{ requestsAheadMs: 20_000, tokensAheadMs: keyId ? 72_000 : 25_000 },
-      ...{ dayTokens: 4_812_345, running: 1 },
+      ...{ dayTokens: 4_812_345, running: 1, images: 210 },
     });
   }
-  await useUnits(site, { ownerId, keyId: key.id }, "images", 210);
   const actor = { by: EMAIL, ip: OTHER_DEVICE.ip };
   const target = { ownerId, keyId: disabled.id, version: null, actor };
   await site.deps.keys.disable(target);
-  await site.deps.keys.rotate({ ...target, keyId: rotated?.id ?? "" }, DAY_MS);
-  for (const ago of HOURS_OF_USE) {
+  await site.deps.keys.rotate({ ...target, keyId: rotated.id }, DAY_MS);
+  for (let ago = 0; ago < 24; ago += 2) {
     const requests = Math.round(60 * (1 + Math.sin(ago / 4)));
-    const used = { ownerId, keyId: key.id };
-    const atMs = Date.now() - ago * HOUR_MS;
-    await useKey(site, used, atMs, {
-      ...{ requests, errors: Math.round(requests / 30) },
-      ...{ promptTokens: requests * 812, completionTokens: requests * 344 },
-      ...{ cut: Math.round(requests / 30) },
-    }, "neutral-3.7-plus");
-    await useKey(site, used, atMs, {
-      ...{ requests: ago, promptTokens: 90 * ago, completionTokens: 40 * ago },
-      ...{ refused: 4, requests_per_minute: 1, "tokens_per_day.owner": 3 },
-    }, "qwen/qwen3-235b-a22b-instruct");
-    const made = [
-      ["image", { images: requests }],
-      ["speech", { characters: 800 * ago }],
-      ["transcription", { audioSeconds: 30 * ago }],
-      ["video", { videoSeconds: 4 * ago }],
+    const errors = Math.round(requests / 30);
+    const used = [
+      ["neutral-3.7-plus", {
+        ...{ requests, errors, cut: errors },
+        ...{ promptTokens: requests * 812, completionTokens: requests * 344 },
+      }],
+      ["qwen/qwen3-235b-a22b-instruct", {
+        ...{
+          requests: ago,
+          promptTokens: 90 * ago,
+          completionTokens: 40 * ago,
+        },
+        ...{ refused: 4, requests_per_minute: 1, "tokens_per_day.owner": 3 },
+      }],
+      ["simulated-image-1", { requests, images: requests }],
+      ["simulated-speech-1", { requests, characters: 800 * ago }],
+      ["simulated-transcription-1", { requests, audioSeconds: 30 * ago }],
+      ["simulated-video-1", { requests, videoSeconds: 4 * ago }],
+      ["", { refused: 2, unknown_model: 2 }],
     ] as const;
-    for (const [kind, counts] of made) {
-      const model = `simulated-${kind}-1`;
-      await useKey(site, used, atMs, { requests, ...counts }, model);
+    const atMs = Date.now() - ago * HOUR_MS;
+    for (const [model, counts] of used) {
+      await useKey(site, { ownerId, keyId: key.id }, atMs, counts, model);
     }
-    await useKey(site, used, atMs, { refused: 2, unknown_model: 2 });
   }
   for (const [n, reason] of FAILURE_REASONS.entries()) {
     await fail(site, { ownerId, keyId: key.id }, {
@@ -123,16 +105,11 @@ export async function setStage(visit: Visit) {
         { status: 400, code: "invalid_type", param: "messages[0].content" },
     });
   }
-  /** A key that was never used; the first one is in use. */
-  const unused = await storedKey(site, ownerId, {
-    description: "Not used yet",
-  });
-  const limited = await storedKey(site, ownerId, {
-    description: "Translations",
+  const limited = await make("Translations", {
     models: ["old-model-2", "small-1", "qwen/qwen3-235b-a22b-instruct"],
   });
   return {
-    ...{ site, owner, ownerId, key, unused, limited },
+    ...{ site, owner, ownerId, key, limited },
     ...{ newcomer: newcomer.page, stranger, operator: operator.page },
   };
 }
@@ -169,7 +146,7 @@ const at = (
 const ofKey = (
   name: string,
   page = "",
-  which: "key" | "unused" | "limited" = "key",
+  which: "key" | "limited" = "key",
 ) => at(name, (stage) => `/keys/${stage[which].id}${page}`);
 
 /** Every page, and every state that looks different, in an order in which each can be reached. */
@@ -194,41 +171,11 @@ export const SCENES: readonly Scene[] = [
     shows: "Store your key now",
   }),
   ofKey("key"),
-  ofKey("key-unused", "", "unused"),
+  ofKey("key-unused", "", "limited"),
   ofKey("key-requests", "/requests"),
   ofKey("ask-rotate", "/ask/rotate"),
-  ofKey("ask-delete", "/ask/delete", "unused"),
+  ofKey("ask-delete", "/ask/delete", "limited"),
   at("try", "/try"),
-  ["try-answer", (stage) => tryChat(stage, { thinking: "on" }, /^stop$/)],
-  ["try-calls", (stage) => tryChat(stage, { tools: TOOLS }, "tool_calls")],
-  [
-    "try-refused",
-    (stage) => tryChat(stage, { model: "small-1" }, "does not exist"),
-  ],
-  [
-    "try-errors",
-    (stage) => tryChat(stage, { tools: "[}" }, "This is not valid JSON"),
-  ],
-  ["try-image", (stage) => {
-    const fields = { prompt: "A lighthouse at dusk", size: "512x256", n: "2" };
-    return tryOut(stage, "image", fields);
-  }],
-  ["try-speech", (stage) => tryOut(stage, "speech", { input: "Good morning" })],
-  [
-    "try-transcription",
-    (stage) => tryOut(stage, "transcription", { file: "" }),
-  ],
-  ["try-video-waiting", async (stage) => {
-    const prompt = "A red kite [simulator: video takes 3600 s]";
-    const page = await tryOut(stage, "video", { prompt }, "Queued, 0%");
-    await press(page, "Stop");
-    await page.getByText("Stopped by you").waitFor();
-    return page;
-  }],
-  [
-    "try-video",
-    (stage) => tryOut(stage, "video", { prompt: "A kite", size: "512x256" }),
-  ],
   at("usage", "/usage", { click: "summary", shows: "Hour from" }),
   at("audit", "/audit"),
   // The link unfolds what it leads to.
@@ -305,62 +252,4 @@ async function unavailable({ stranger, newcomer, site }: Stage): Promise<Page> {
   }
   await newcomer.getByText("503").waitFor();
   return newcomer;
-}
-
-const TOOLS = JSON.stringify([
-  {
-    type: "function",
-    function: {
-      name: "get_weather",
-      parameters: {
-        type: "object",
-        properties: { city: { type: "string" } },
-        required: ["city"],
-      },
-    },
-  },
-]);
-
-/** As a browser takes it from a disk. */
-export const RECORDING = {
-  name: "meeting.wav",
-  mimeType: "audio/wav",
-  buffer: recording(64_044),
-};
-
-/** What the page says of an answer that is complete. */
-const DONE = /^\d+(\.\d\d)? s$/;
-
-/** Sends a request for a chat from the page "Try it". */
-const tryChat = (
-  stage: Stage,
-  fields: Readonly<Record<string, string>>,
-  shows: string | RegExp,
-): Promise<Page> =>
-  tryOut(stage, "chat", {
-    system: "You are a weather service. Answer briefly.",
-    message: "What is the weather in Rome? Use get_weather.",
-    ...fields,
-  }, shows);
-
-/** Sends a request for a kind of models from the page "Try it". */
-async function tryOut(
-  { owner }: Stage,
-  kind: TryKind,
-  fields: Readonly<Record<string, string>>,
-  shows: string | RegExp = DONE,
-): Promise<Page> {
-  await owner.goto(`/try?kind=${kind}`);
-  for (const [field, text] of Object.entries(fields)) {
-    const input = owner.locator(`#${field}`);
-    if (!await input.isVisible()) {
-      await owner.locator("details", { has: input }).locator("summary").click();
-    }
-    const isChoice = ["model", "thinking"].includes(field);
-    if (field === "file") await input.setInputFiles(RECORDING);
-    else await (isChoice ? input.selectOption(text) : input.fill(text));
-  }
-  await press(owner, "Send");
-  await owner.getByText(shows).first().waitFor();
-  return owner;
 }

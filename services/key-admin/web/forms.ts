@@ -5,10 +5,10 @@ import {
   PASSWORD_CHARS_MAX,
   passwordChars,
 } from "../domain/sign_in/password.ts";
+import { wholeBody } from "../domain/try/edge.ts";
 import { TRY_LIMITS } from "../domain/try/key.ts";
 import { isTryKind, TRY_KINDS } from "../domain/try/request.ts";
 import { isSecret } from "../domain/store/secret.ts";
-import { wholeBody } from "../domain/try/whole_body.ts";
 import { type ConsoleContext, type ConsoleEnv, Refused } from "./context.ts";
 import { findSignedIn, FORM_TOKEN } from "./session.ts";
 

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { hashKeyValue } from "@gateway/shared/keys/key";
 import {
   hashKey,
+  KEY_SCOPES,
   type KeyRecord,
   recordKey,
 } from "@gateway/shared/keys/record";
@@ -10,8 +11,12 @@ import { createAskApi } from "../domain/try/edge.ts";
 import { createStores } from "../domain/stores.ts";
 import { TRY_LIMITS, tryKeyValue } from "../domain/try/key.ts";
 import { MODEL_KINDS } from "@gateway/shared/models/kinds";
-import type { KeySettings } from "../domain/keys/settings.ts";
-import { isTryKind, TRY_KINDS, type TryKind } from "../domain/try/request.ts";
+import {
+  exampleFor,
+  isTryKind,
+  TRY_KINDS,
+  type TryKind,
+} from "../domain/try/request.ts";
 import { silence } from "../../../tests/e2e/recording_fixture.ts";
 import {
   type Answer,
@@ -133,22 +138,19 @@ Deno.test("a key of Try it that is about to end, was disabled or deleted is repl
 });
 
 Deno.test("ASVS 7.4.1: however a session ends, its key of Try it is deleted, with an entry in the audit log", async (t) => {
-  const ends: [name: string, end: (stage: Stage) => Promise<unknown>][] = [
-    ["sign-out", ({ client }) => client.post("/sign-out")],
-    [
-      "sign-out everywhere",
-      ({ client }) => client.post("/account/sessions/end-all"),
-    ],
-    ["a new sign-in of the browser", ({ client }) => signIn(client, EMAIL)],
-    ["another browser ends it", async ({ site }) => {
+  const ends: Record<string, (stage: Stage) => Promise<unknown>> = {
+    "sign-out": ({ client }) => client.post("/sign-out"),
+    "everywhere": ({ client }) => client.post("/account/sessions/end-all"),
+    "a new sign-in of the browser": ({ client }) => signIn(client, EMAIL),
+    "another browser ends it": async ({ site }) => {
       const other = site.client();
       await signIn(other, EMAIL);
       const page = await other.get("/account");
       const session = hiddenField(page.text, "session");
       await other.post("/account/sessions/end", { session });
-    }],
-  ];
-  for (const [name, end] of ends) {
+    },
+  };
+  for (const [name, end] of Object.entries(ends)) {
     await t.step(name, async () => {
       await using stage = await setup();
       const { site, ownerId, send } = stage;
@@ -501,45 +503,31 @@ Deno.test("the kinds on Try it are those of the models that there are, and a key
     [...(await client.get("/try")).text.matchAll(/href="\/try\?kind=(\w+)"/g)]
       .map(([, kind]) => kind);
   assert.deepEqual(await kinds(), [...MODEL_KINDS.filter(isTryKind)]);
-  const rows: [Partial<KeySettings>, example: RegExp, link?: string][] = [
-    [{}, /chat\/completions.*neutral-3/s, "chat&model=neutral-3.7-plus"],
-    [
-      { models: ["large-1"] },
-      /chat\/completions.*large-1/s,
-      "chat&model=large-1",
-    ],
-    [
-      { scopes: ["image"] },
-      /images\/generations.*simulated-image-1/s,
-      "image&model=simulated-image-1",
-    ],
-    [
-      { scopes: ["speech"] },
-      /audio\/speech.*simulated-speech-1.*--output/s,
-      "speech&model=simulated-speech-1",
-    ],
-    [
-      { scopes: ["chat", "speech"], models: ["simulated-transcription-1"] },
-      /audio\/transcriptions.*simulated-transcription-1.*file=@/s,
-      "transcription&model=simulated-transcription-1",
-    ],
-    [
-      { scopes: ["video"] },
-      /\/v1\/videos .*simulated-video-1.*\/v1\/videos\/\$id\/content/s,
-      "video&model=simulated-video-1",
-    ],
-    [{ scopes: ["models"] }, /\/v1\/models -H/],
-    [{ models: ["gone-1"] }, /\/v1\/models -H/],
+  const scopes = KEY_SCOPES;
+  const rights: [Pick<KeyRecord, "scopes" | "models">, model?: string][] = [
+    [{ scopes, models: [] }, "neutral-3.7-plus"],
+    [{ scopes, models: ["large-1"] }, "large-1"],
+    [{ scopes: ["image"], models: [] }, "simulated-image-1"],
+    [{ scopes: ["speech"], models: [] }, "simulated-speech-1"],
+    [{ scopes, models: ["simulated-transcription-1"] }, "simulated-tran"],
+    [{ scopes: ["video"], models: [] }, "simulated-video-1"],
+    [{ scopes: ["models"], models: [] }],
+    [{ scopes, models: ["gone-1"] }],
   ];
-  for (const [settings, example, link] of rows) {
+  for (const [settings, model] of rights) {
+    const example = exampleFor(site.deps.catalog, settings);
+    if (model === undefined) assert.equal(example, null);
+    else assert.match(String(example?.request.model), new RegExp(`^${model}`));
     const { id } = await storedKey(site, ownerId, settings);
     const { text } = await client.get(`/keys/${id}`);
-    const shown = /<pre id="curl"[^>]*>([^<]*)</.exec(text)?.[1];
-    assert.match(plain(shown), example);
-    const href = /href="\/try\?kind=([^"]+)"/.exec(text)?.[1];
-    assert.equal(href && plain(href), link);
-    const page = link && `/try?kind=${link}`;
-    if (page) assert.equal(await selected(page), page.split("model=")[1]);
+    const curl = plain(/<pre id="curl"[^>]*>([^<]*)</.exec(text)?.[1]);
+    const link = plain(/href="(\/try\?kind=[^"]+)"/.exec(text)?.[1]);
+    const path = example ? TRY_KINDS[example.kind].path : "/models -H";
+    assert.ok(curl.includes(`/v1${path}`) && curl.includes(model ?? ""), curl);
+    assert.equal(
+      link !== "" && await selected(link),
+      example?.request.model ?? false,
+    );
   }
   site.deps.catalog = catalogOfIds(["simulated-speech-1"]);
   assert.deepEqual(await kinds(), [], "one kind needs no choice");

@@ -85,41 +85,20 @@ Deno.test("usage by model and the reasons of failures are the same on the pages 
   const [earlier, unknown, drawn, heard, known, said, shown] = lines.map(
     counted,
   );
-  const ofModel = { ...hour, ...named };
+  const ofModel = { ...hour, ...named, key: "" };
   assert.deepEqual(
     [drawn, heard, said, shown].map((line) => ({ ...line, key: "" })),
     [
-      { ...ofModel, key: "", model: "draw-1", requests: "6", images: "12" },
+      { ...ofModel, model: "draw-1", requests: "6", images: "12" },
+      { ...ofModel, model: "hear-1", requests: "3", audio_seconds: "95" },
+      { ...ofModel, model: "say-1", requests: "4", characters: "3400" },
       {
-        ...ofModel,
-        key: "",
-        model: "hear-1",
-        requests: "3",
-        audio_seconds: "95",
-      },
-      {
-        ...ofModel,
-        key: "",
-        model: "say-1",
-        requests: "4",
-        characters: "3400",
-      },
-      {
-        ...ofModel,
-        key: "",
-        model: "show-1",
-        requests: "2",
-        input_tokens: "7",
-        images: "1",
-        video_seconds: "8",
+        ...{ ...ofModel, model: "show-1", requests: "2", input_tokens: "7" },
+        ...{ images: "1", video_seconds: "8" },
       },
     ],
   );
-  assert.partialDeepStrictEqual(earlier, {
-    ...named,
-    requests: "3",
-    model: "",
-  });
+  assert.partialDeepStrictEqual(earlier, { ...named, requests: "3" });
   assert.partialDeepStrictEqual(unknown, {
     ...{ ...hour, ...named, model: "", refused: "20", unknown_model: "20" },
   });
@@ -171,5 +150,55 @@ Deno.test("the last refused and failed requests of a key are listed, newest firs
   assert.match(
     plain,
     /req_third Of a later version 429 – .*req_second .*req_first The request was invalid Field: n 400 invalid_type /,
+  );
+});
+
+Deno.test("a day by hours and a month by days: the totals are the sums of the table, and a chart has a bar for each", async () => {
+  await using site = await startConsole();
+  // Half past the hour: no hour ends while its numbers are compared.
+  site.clock.nowMs += HOUR_MS / 2 - site.deps.now() % HOUR_MS;
+  const { client, ownerId, keyId } = await routeOwner(site, 1);
+  const { id: old } = await storedKey(site, ownerId);
+  const uses = [
+    [keyId, 0, 1_234, 56, 1_234_567, 654_321],
+    [keyId, 20, 100, 4, 1_000, 2_000],
+    [old, 12 * 24, 5_000, 40, 70_000, 80_000],
+    [old, 40 * 24, 9_000, 90, 90_000, 90_000],
+  ] as const;
+  for (const [keyId, agoHours, ...counts] of uses) {
+    const [requests, errors, promptTokens, completionTokens] = counts;
+    const atMs = site.deps.now() - agoHours * HOUR_MS;
+    await useKey(site, { ownerId, keyId }, atMs, {
+      ...{ requests, errors, promptTokens, completionTokens },
+    });
+  }
+  const day = ["1,334", "60", "0", "1,235,567", "656,321"];
+  const month = ["6,334", "100", "0", "1,305,567", "736,321"];
+  const cases = [
+    ["/usage", 24, day, /class="between faint"><time[^>]*>.{16} UTC</],
+    ["/usage?range=30d", 30, month, /class="between faint"><span>30 days ago/],
+    [`/keys/${old}?range=30d`, 30, ["5,000", "40", "0", "70,000", "80,000"]],
+  ] as const;
+  for (const [path, bars, totals, start = /days in UTC/] of cases) {
+    const { text } = await client.get(path);
+    const tiles = [...text.matchAll(/<dd>([\d,]+)<\/dd>/g)].map(([, n]) => n);
+    assert.deepEqual(tiles, totals);
+    const [table = ""] = /Show as a table.*?<\/table>/s.exec(text) ?? [];
+    const cells = [...table.matchAll(/<td class="num"[^>]*>([\d,]+)</g)]
+      .map(([, cell = ""]) => Number(cell.replaceAll(",", "")));
+    assert.equal(cells.length, bars * totals.length);
+    const sums = totals.map((_, column) =>
+      cells.filter((_, at) => at % totals.length === column)
+        .reduce((sum, cell) => sum + cell, 0).toLocaleString("en-US")
+    );
+    assert.deepEqual(sums, totals);
+    assert.equal(text.match(/<title>[^<]*: Successful/g)?.length, bars);
+    assert.match(text, start);
+  }
+  const recent = (await client.get("/usage")).text;
+  assert.match(recent, /: Successful 1,178, Failed 56, Refused 0</);
+  assert.match(
+    await textOf(client, `/keys/${old}`),
+    /No requests in the last 24 hours/,
   );
 });

@@ -135,14 +135,8 @@ export class Writer {
     const ranked = softmax(logits.map((logit) => logit / temperature))
       .map((share, index) => ({ share, index }));
     if (top_p < 1) ranked.sort((a, b) => b.share - a.share);
-    let sum = 0;
-    const kept = ranked.filter(({ share }, rank) => {
-      const isKept = rank === 0 || sum < top_p;
-      if (isKept) sum += share;
-      return isKept;
-    });
-    let rest = this.random() * sum;
-    const chosen = kept.find(({ share }) => (rest -= share) < 0);
+    let rest = this.random() * top_p;
+    const chosen = ranked.find(({ share }) => (rest -= share) < 0);
     return (chosen ?? ranked[0])?.index ?? 0;
   }
 

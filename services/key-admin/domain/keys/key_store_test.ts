@@ -124,22 +124,6 @@ Deno.test("ASVS 11.5.1, API2: a key is stored as its hash, and its full value no
   assert.ok(!audit.includes(key.hash) && !audit.includes(value));
 });
 
-Deno.test("ASVS 2.3.3: a change to an old version is refused and changes nothing", async () => {
-  await using t = await setup();
-  const { key } = await create(t.store);
-  await t.store.disable(at(key.id, 1));
-  const old = at(key.id, 1);
-  await refuses(
-    "changed",
-    () => t.store.enable(old),
-    () => t.store.edit(old, { description: "Other" }),
-    () => t.store.delete(old),
-    () => t.store.rotate(old, 0),
-  );
-  const now = await t.store.get(OWNER, key.id);
-  assert.deepEqual([now?.state, now?.version], ["disabled", 2]);
-});
-
 Deno.test("ASVS 2.3.4: one of several concurrent changes to the same version wins; without a version all take effect", async () => {
   await using t = await setup();
   const { key } = await create(t.store);

@@ -62,7 +62,6 @@ const KINDS = {
       ...{ response_format: String, speed: numberOf },
     },
     needed: { input: "Write what to say", voice: "Name a voice of the model" },
-    facts: { first: "First audio after" },
   },
   transcription: {
     path: "/audio/transcriptions",

@@ -3,7 +3,7 @@ import type { Child } from "hono/jsx";
 import { renderSVG } from "uqr";
 import type { AuditAction } from "../../domain/audit/audit_log.ts";
 import { passwordProblem } from "../../domain/sign_in/password.ts";
-import { SESSION_LIMITS } from "../../domain/sign_in/sessions.ts";
+import { type Session, SESSION_LIMITS } from "../../domain/sign_in/sessions.ts";
 import {
   mintTotpSecret,
   totpStep,
@@ -41,9 +41,6 @@ const changePassword: Handler = async (c) => {
   return c.redirect("/account?done=password", 303);
 };
 
-const ISSUER = "Gateway";
-const QUIET_MODULES = 4;
-
 const setUpSecondFactor: Handler = async (c) => {
   const { deps, signedIn: { account, session } } = c.var;
   if (account.passwordHash === null || account.totpSecret !== null) {
@@ -70,7 +67,7 @@ const turnOnSecondFactor: Handler = async (c) => {
   if (!await deps.owners.useTotpStep(ownerId, step)) {
     return c.redirect("/account", 303);
   }
-  const codes = await deps.owners.enableTotp(ownerId, secret);
+  const codes = (await deps.owners.enableTotp(ownerId, secret)).join("\n");
   await note(c, "account.second_factor_on");
   return await showPage(
     c,
@@ -80,11 +77,7 @@ const turnOnSecondFactor: Handler = async (c) => {
         "Two-step sign-in is on. If you lose the app, each of these codes lets you sign in once. They are shown only now.",
       isCard: true,
     },
-    <ShownOnce
-      label="Recovery codes"
-      value={codes.join("\n")}
-      next="/account"
-    />,
+    <ShownOnce label="Recovery codes" value={codes} next="/account" />,
   );
 };
 
@@ -152,9 +145,8 @@ const note = (c: ConsoleContext, action: AuditAction): Promise<void> =>
 async function showAccount(c: ConsoleContext, error?: string) {
   const { deps, signedIn: { session: { id, ownerId }, account } } = c.var;
   const listed = await deps.sessions.list(ownerId);
-  const sessions = listed.toSorted((a, b) =>
-    Number(b.id === id) - Number(a.id === id)
-  );
+  const here = listed.find((session) => session.id === id);
+  const others = listed.filter((session) => session !== here);
   return showPage(
     c,
     { title: "Account", lead: account.email, error },
@@ -164,9 +156,7 @@ async function showAccount(c: ConsoleContext, error?: string) {
         help="Use a long password that you use nowhere else."
       >
         <PostForm action="/account/password" submit="Change password" look="">
-          {account.passwordHash !== null && (
-            <PasswordField id="current_password" />
-          )}
+          {account.passwordHash && <PasswordField id="current_password" />}
           <NewPasswordField label="New password" />
           <Box name="end_others" checked>Sign out everywhere else</Box>
         </PostForm>
@@ -202,26 +192,20 @@ async function showAccount(c: ConsoleContext, error?: string) {
           SESSION_LIMITS.idleMs / 60_000
         } minutes without use.`}
       >
-        {sessions.map((session) => (
-          <div class="row between session">
-            <div>
-              <strong>{deviceName(session.userAgent)}</strong>{" "}
-              {session.id === id && <span class="badge good">This device</span>}
-              <p class="help">
-                {session.ip} · signed in{" "}
-                <Time ms={session.createdAtMs} as="day" /> · last seen{" "}
-                <Time ms={session.seenAtMs} as="relative" />
-              </p>
-            </div>
-            {session.id !== id && (
-              <PostForm
-                action="/account/sessions/end"
-                hidden={{ session: session.id }}
-                submit="Sign out"
-                look="small"
-              />
-            )}
-          </div>
+        {here && (
+          <Device {...here}>
+            <span class="badge good">This device</span>
+          </Device>
+        )}
+        {others.map((session) => (
+          <Device {...session}>
+            <PostForm
+              action="/account/sessions/end"
+              hidden={{ session: session.id }}
+              submit="Sign out"
+              look="small"
+            />
+          </Device>
         ))}
         <PostForm
           action="/account/sessions/end-all"
@@ -244,11 +228,7 @@ function showSetUp(c: ConsoleContext, secret: string, error?: string) {
         Scan this with an authenticator app, or{" "}
         <a href={uri}>open it on this device</a>.
       </p>
-      <div
-        class="qr"
-        role="img"
-        aria-label="QR code for your authenticator app"
-      >
+      <div class="qr" role="img" aria-label="QR code for your app">
         {raw(renderSVG(uri, { ecc: "M", border: QUIET_MODULES }))}
       </div>
       <p class="faint">
@@ -266,7 +246,6 @@ function showSetUp(c: ConsoleContext, secret: string, error?: string) {
           inputmode="numeric"
           pattern="[0-9 ]*"
           title="Six digits"
-          maxlength={10}
           autocomplete="one-time-code"
           autofocus
         />
@@ -275,6 +254,8 @@ function showSetUp(c: ConsoleContext, secret: string, error?: string) {
     </>,
   );
 }
+const ISSUER = "Gateway";
+const QUIET_MODULES = 4;
 
 /** A section with its explanation on the left and its controls on the right. */
 const Topic = (
@@ -289,14 +270,28 @@ const Topic = (
   </section>
 );
 
+const Device = (
+  { userAgent, ip, createdAtMs, seenAtMs, children }: Session & {
+    children: Child;
+  },
+) => (
+  <div class="row between session">
+    <div>
+      <strong>{deviceName(userAgent)}</strong>
+      <p class="help">
+        {ip} · signed in <Time ms={createdAtMs} as="day" /> · last seen{" "}
+        <Time ms={seenAtMs} as="relative" />
+      </p>
+    </div>
+    {children}
+  </div>
+);
+
 const BROWSERS = ["Edg", "Firefox", "Chrome", "Safari"];
 const SYSTEMS = ["iPhone", "iPad", "Android", "Windows", "Mac OS X", "Linux"];
 
 /** `Firefox on Windows`, as far as the user agent shows. */
-function deviceName(userAgent: string): string {
-  const find = (names: readonly string[]) =>
-    names.find((name) => userAgent.includes(name));
-  const browser = find(BROWSERS)?.replace("Edg", "Edge") ?? "A browser";
-  const system = find(SYSTEMS);
-  return system === undefined ? browser : `${browser} on ${system}`;
-}
+const deviceName = (userAgent: string): string =>
+  [BROWSERS, SYSTEMS].flatMap((names) =>
+    names.find((name) => userAgent.includes(name)) ?? []
+  ).join(" on ").replace(/^Edg\b/, "Edge") || "A browser";

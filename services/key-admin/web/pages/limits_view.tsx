@@ -62,18 +62,14 @@ export async function limitsCard(c: ConsoleContext, key?: KeyRecord) {
           </span>
           <span class="num">{text}</span>
         </p>
-        <svg
-          viewBox="0 0 100 1"
-          preserveAspectRatio="none"
-          role="meter"
+        <meter
           aria-label={`${labelOf(name)}, ${WHOSE[whose].toLowerCase()}`}
-          aria-valuemin={0}
-          aria-valuemax={limit}
-          aria-valuenow={Math.min(used, limit)}
-          aria-valuetext={text}
-        >
-          <rect width={100 * Math.min(1, used / limit)} height="1" />
-        </svg>
+          max={limit}
+          low={WARN_SHARE * limit}
+          high={limit - 0.5}
+          optimum={0}
+          value={Math.min(used, limit)}
+        />
         <p class="help">{noteOf(meter, nowMs)}</p>
         {isOver && (
           <p class="help">

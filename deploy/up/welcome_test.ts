@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { describeSummary } from "./summary.ts";
+import { describeSummary } from "./welcome.ts";
 
 const STATE = {
   edge_urls: ["http://127.0.0.1:8080", "http://127.0.0.1:40001"],
@@ -12,9 +12,8 @@ const answering = { servers: "http://vllm/v1", isAnswering: true };
 Deno.test("describeSummary() prints a curl command that a shell reads correctly", async () => {
   const text = describeSummary(
     STATE,
-    { key: "sk-CgTest", models: ["speaks", "down", "it's-a-model"] },
+    { key: "sk-CgTest" },
     [
-      { id: "not-allowed", kind: "chat", ...answering },
       { id: "speaks", kind: "speech", ...answering },
       {
         id: "down",
@@ -27,7 +26,7 @@ Deno.test("describeSummary() prints a curl command that a shell reads correctly"
     RUN,
   );
   assert.match(text, /^Ready in 1\.2 s\n/);
-  assert.match(text, /Models +not-allowed -> http:\/\/vllm\/v1\n/);
+  assert.match(text, /Models +speaks -> http:\/\/vllm\/v1\n/);
   assert.match(text, /\n +http:\/\/127\.0\.0\.1:40001\/v1\n/);
   const line = text.split("\n").find((line) => line.trim().startsWith("curl"));
   const { stdout } = await new Deno.Command("sh", {

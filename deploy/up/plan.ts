@@ -1,10 +1,17 @@
+/** What `up` starts: read from the environment, then planned as processes. */
+import { resolve } from "node:path";
 import type { WorkerFamily } from "@gateway/shared/bus/subjects";
 import { familyOf } from "@gateway/shared/models/kinds";
+import {
+  CATALOG_VARIABLES,
+  catalogFromSimulator,
+  catalogIfGiven,
+  UPSTREAM_KEY_ENV,
+} from "@gateway/shared/models/catalog_variables";
+import { parseEnv, secret } from "@gateway/shared/process/env";
+import type { Program, Unit } from "./cluster.ts";
 import { ROOT, type UpOptions } from "./options.ts";
-import { findFreePorts, LOOPBACK, whyNotFree } from "./ports.ts";
-import type { ModelSettings } from "./settings.ts";
-import type { Program, Unit } from "./supervise.ts";
-import { UpError } from "./terminal.ts";
+import { findFreePorts, LOOPBACK } from "./ports.ts";
 
 export type ServiceName =
   | "edge-auth"
@@ -27,34 +34,39 @@ export interface ProgramContext {
   redisUrl: string;
 }
 
+const hidden = secret().optional();
+const VARIABLES = {
+  NATS_URL: hidden,
+  REDIS_URL: hidden,
+  [UPSTREAM_KEY_ENV]: hidden,
+  ...CATALOG_VARIABLES,
+};
 /** Shorter than for a rollout: Ctrl-C should not wait for a long answer. */
 const DRAIN_SECONDS = "10";
 const STOP_MS = 5_000;
-
-const SET_HERE = [
-  "NATS_URL_FILE",
-  "REDIS_URL",
-  "REDIS_URL_FILE",
-  "HOST",
-  "PORT",
-];
+/** Not inherited: set here, or passed on as the URL that was read from the file. */
+const SET_HERE = /^(NATS_URL_FILE|REDIS_URL|REDIS_URL_FILE|HOST|PORT)$/;
 /** Only chat workers call that model server. */
-const CHAT_WORKER_ONLY = ["UPSTREAM_API_KEY", "UPSTREAM_API_KEY_FILE"];
-
+const CHAT_WORKER_ONLY = /^UPSTREAM_API_KEY(_FILE)?$/;
 /** Variables that name a file: passwords, certificates, the list of models. */
 const FILE_VARIABLE = /^(MODELS|(NATS|REDIS|UPSTREAM|OIDC)_\w+)_FILE$/;
 
-/** Throws an {@link UpError} that names the option when a port or the address is not available. */
-export function requireFreePorts({ host, port, consolePort }: UpOptions): void {
-  const options = [["--port", port], ["--console-port", consolePort]] as const;
-  for (const [option, port] of options) {
-    const why = whyNotFree(port, host);
-    if (why === undefined) continue;
-    throw new UpError(
-      `Cannot listen on ${host}:${port}: ${why}\n` +
-        `Change it with ${option} or --host (port 0 = any free port)`,
-    );
-  }
+export type Settings = ReturnType<typeof readSettings>;
+
+/** Reads the environment and the files that it names, relative to `cwd`. Throws a `ConfigError` with all mistakes. */
+export function readSettings(env: Environment, cwd: string) {
+  const readFile = (path: string) => Deno.readTextFileSync(resolve(cwd, path));
+  const values = parseEnv(VARIABLES, env, readFile);
+  const { [UPSTREAM_KEY_ENV]: upstreamKey } = values;
+  const given = catalogIfGiven(values, upstreamKey !== undefined);
+  return {
+    ...values,
+    hasSimulator: given === undefined,
+    catalog: given ?? catalogFromSimulator("http://simulator/v1"),
+    /** The key of a model server that this variable holds. */
+    keyOf: (variable: string) =>
+      variable === UPSTREAM_KEY_ENV ? upstreamKey : env[variable]?.trim(),
+  };
 }
 
 /**
@@ -65,7 +77,7 @@ export function requireFreePorts({ host, port, consolePort }: UpOptions): void {
 export function planServices(
   { host, port, consolePort, edges, workers, mediaWorkers }: UpOptions,
   context: ProgramContext,
-  { hasSimulator, catalog }: Omit<ModelSettings, "keyOf">,
+  { hasSimulator, catalog }: Pick<Settings, "hasSimulator" | "catalog">,
 ) {
   const { env } = context;
   const [simulatorPort = 0, freePort = 0, ...freePorts] = findFreePorts(
@@ -75,39 +87,35 @@ export function planServices(
   // The first edge gets the port that was asked for, unless that is 0.
   const edgePorts = port === 0 ? freePorts : freePorts.with(0, port);
   const edgeUrls = edgePorts.map((each) => httpUrl(host, each));
+  const [edgeUrl = ""] = edgeUrls;
   const consoleUrl = httpUrl(host, consolePort || freePort);
   const simulatorUrl = `${httpUrl(LOOPBACK, simulatorPort)}/v1`;
   const shared = hasSimulator ? { MODEL_SIMULATOR_URL: simulatorUrl } : {};
-  const unitsOf = (
-    service: ServiceName,
-    variables: readonly Environment[],
-  ): Unit[] =>
-    variables.map((own, nth) => ({
-      name: nth === 0 ? service : `${service}-${nth + 1}`,
-      service,
-      program: serviceProgram(context, service, { ...shared, ...own }),
-    }));
+  const families = [...catalog.values()].map(({ kind }) => familyOf(kind));
+  const copies = (family: WorkerFamily, count: number) =>
+    Array(families.includes(family) ? count : 0).fill({});
   const at = (host: string, port: number) => ({ HOST: host, PORT: `${port}` });
-  const simulators = hasSimulator ? [at(LOOPBACK, simulatorPort)] : [];
   const console = {
     ...at(host, consolePort || freePort),
     PUBLIC_URL: env.PUBLIC_URL ?? consoleUrl,
-    API_URL: env.API_URL ?? `${edgeUrls[0]}/v1`,
-    EDGE_URL: env.EDGE_URL ?? `${edgeUrls[0]}/v1`,
+    API_URL: env.API_URL ?? `${edgeUrl}/v1`,
+    EDGE_URL: env.EDGE_URL ?? `${edgeUrl}/v1`,
   };
-  const families = [...catalog.values()].map(({ kind }) => familyOf(kind));
-  const workersOf = (family: WorkerFamily, count: number) =>
-    unitsOf(
-      `${family}-worker`,
-      Array(families.includes(family) ? count : 0).fill({}),
-    );
-  const units = [
-    ...unitsOf("model-simulator", simulators),
-    ...unitsOf("key-admin", [console]),
-    ...workersOf("chat", workers),
-    ...workersOf("media", mediaWorkers),
-    ...unitsOf("edge-auth", edgePorts.map((each) => at(host, each))),
+  /** The variables of each process of a service. */
+  const processes: [ServiceName, Environment[]][] = [
+    ["model-simulator", hasSimulator ? [at(LOOPBACK, simulatorPort)] : []],
+    ["key-admin", [console]],
+    ["chat-worker", copies("chat", workers)],
+    ["media-worker", copies("media", mediaWorkers)],
+    ["edge-auth", edgePorts.map((each) => at(host, each))],
   ];
+  const units = processes.flatMap(([service, variables]) =>
+    variables.map((own, nth): Unit => ({
+      name: nth === 0 ? service : `${service}-${nth + 1}`,
+      service,
+      program: serviceProgram(context, service, { ...shared, ...own }),
+    }))
+  );
   return { units, edgeUrls, consoleUrl };
 }
 
@@ -120,20 +128,21 @@ export function serviceProgram(
 ): Program {
   const isWorker = name === "chat-worker" || name === "media-worker";
   const isConsole = name === "key-admin";
-  const env: Record<string, string> = { DRAIN_SECONDS, ...given };
-  const dropped = name === "chat-worker"
-    ? SET_HERE
-    : [...SET_HERE, ...CHAT_WORKER_ONLY];
-  for (const variable of dropped) delete env[variable];
-  Object.assign(env, {
+  const inherited = Object.entries(given).filter(([variable]) =>
+    !SET_HERE.test(variable) &&
+    (name === "chat-worker" || !CHAT_WORKER_ONLY.test(variable))
+  );
+  const env: Record<string, string> = {
+    DRAIN_SECONDS,
     // A larger young generation takes 100 MiB more under load, and gains no speed.
-    DENO_V8_FLAGS: given.DENO_V8_FLAGS ?? "--max-semi-space-size=4",
+    DENO_V8_FLAGS: "--max-semi-space-size=4",
+    ...Object.fromEntries(inherited),
     OTEL_SERVICE_NAME: name,
     OPS_PORT: "0",
     NATS_URL: natsUrl,
     ...isWorker ? {} : { REDIS_URL: redisUrl },
     ...own,
-  });
+  };
   // Not the data directory, which holds a key.
   const paths = [
     `${ROOT}/services`,
@@ -143,13 +152,11 @@ export function serviceProgram(
     ...Object.keys(env).filter((variable) => FILE_VARIABLE.test(variable))
       .flatMap((variable) => env[variable] || []),
   ];
-  // Deno cannot express a path with a comma in this list; then allow all paths.
-  const isListable = paths.every((path) => !path.includes(","));
-  const read = isListable ? `--allow-read=${paths.join()}` : "--allow-read";
   return {
     file: Deno.execPath(),
     args: [
-      ...["run", "--no-prompt", "--allow-net", "--allow-env", read],
+      ...["run", "--no-prompt", "--allow-net", "--allow-env"],
+      `--allow-read=${paths.join()}`,
       ...isConsole ? ["--allow-ffi"] : [],
       scriptOf(name),
       ...args,

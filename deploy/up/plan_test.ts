@@ -1,12 +1,12 @@
 import assert from "node:assert/strict";
-import { parseOptions, ROOT } from "./options.ts";
+import { ROOT } from "./options.ts";
 import { parseCatalog } from "@gateway/shared/models/catalog";
 import {
   httpUrl,
   planServices,
   type ProgramContext,
   serviceProgram,
-} from "./services.ts";
+} from "./plan.ts";
 
 const ENV = {
   NATS_CA_FILE: "/etc/pki/ca.pem",
@@ -60,12 +60,6 @@ Deno.test("only chat workers get the key of the model server, and URLs are passe
   );
 });
 
-Deno.test("a path with a comma is not split into two permissions", () => {
-  const context = contextOf({ NATS_CA_FILE: "/etc/a,/etc/b" });
-  const program = serviceProgram(context, "chat-worker");
-  assert.deepEqual(readable(program), ["--allow-read"]);
-});
-
 Deno.test("httpUrl() returns a URL that can be called", () => {
   for (const host of ["127.0.0.1", "0.0.0.0", "::"]) {
     assert.equal(httpUrl(host, 1), "http://127.0.0.1:1");
@@ -74,10 +68,10 @@ Deno.test("httpUrl() returns a URL that can be called", () => {
 });
 
 Deno.test("planServices() starts the workers that the models need", () => {
-  const options = parseOptions(
-    ["--workers", "2", "--media-workers=3", "--port=0", "--console-port=0"],
-    "/",
-  );
+  const options = {
+    ...{ workers: 2, mediaWorkers: 3, edges: 1, host: "127.0.0.1", port: 0 },
+    ...{ consolePort: 0, dataDir: "/data", runDir: "/run" },
+  };
   const backends = [{ type: "openai", base_url: "http://a/v1", model: "m" }];
   const rows: [kinds: string[], chat: number, media: number][] = [
     [["chat"], 2, 0],

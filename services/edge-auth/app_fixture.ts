@@ -1,0 +1,69 @@
+/** The app of an edge, of which a test gives the parts that matter to it. */
+import assert from "node:assert/strict";
+import { REQUEST_LIMITS, SSE_LIMITS } from "@gateway/shared/limits";
+import { catalogFromSimulator } from "@gateway/shared/models/catalog_variables";
+import { createClientAddress } from "@gateway/shared/process/client_address";
+import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
+import { createDeadlines } from "@gateway/shared/process/deadlines";
+import { type Log, silentLog } from "@gateway/shared/process/log";
+import { MetricRegistry } from "@gateway/shared/process/metrics";
+import { RedisUnavailableError } from "@gateway/shared/redis/errors";
+import { type AppDependencies, createApp } from "./app.ts";
+import { BodyBudget, RefusedBodies } from "./http/read_body.ts";
+import { RefusalLog } from "./http/refusal_log.ts";
+import { startServer } from "./http/server.ts";
+import { createEdgeMetrics } from "./metrics.ts";
+import { createVideoJobs } from "./videos/jobs.ts";
+import { createVideoKeeper } from "./videos/keeper.ts";
+
+/** The models of the simulator. Edges read only their abilities, so no server is at that address. */
+export const CATALOG = catalogFromSimulator("http://127.0.0.1:9/v1");
+
+const refuse = () =>
+  Promise.reject(new RedisUnavailableError("offline", "there is none"));
+/** The videos of an edge that has no Redis. */
+const noVideos = createVideoKeeper({
+  jobs: createVideoJobs({ redis: { command: refuse, evalScript: refuse } }),
+  limiter: { endVideo: refuse, releaseVideo: refuse },
+  dispatcher: { start: () => assert.fail("There is no video") },
+  ...{ catalog: CATALOG, wallNow, log: silentLog, onMade: () => {} },
+});
+
+/** Serves what `given` does not change: without videos, and with the bounds that are usual. */
+export async function startApp(
+  given:
+    & Pick<AppDependencies, "dispatcher" | "keys" | "admission">
+    & Partial<AppDependencies>,
+) {
+  const { now = monotonicNow, log = silentLog }: {
+    now?: () => number;
+    log?: Log;
+  } = given;
+  const deadlines = createDeadlines(now);
+  const handler = createApp({
+    ...{ catalog: CATALOG, videos: noVideos, now, log, deadlines },
+    bodyBytesMax: REQUEST_LIMITS.bodyBytesMax,
+    streamHeadMs: SSE_LIMITS.headMs,
+    bodyBudget: new BodyBudget(REQUEST_LIMITS),
+    // Debts are paid at once: on a busy machine any body may take long.
+    refusedBodies: new RefusedBodies(() => 1_000 * now()),
+    metrics: createEdgeMetrics(new MetricRegistry()),
+    refusals: new RefusalLog(log),
+    clientAddress: createClientAddress([]),
+    corsOrigins: [],
+    isDraining: () => false,
+    failedRequests: { add: () => {} },
+    ...given,
+  });
+  const server = await startServer({
+    ...{ hostname: "127.0.0.1", port: 0, deadlines, now, handler },
+    onError: (error) => log.error("request_fault", { error }),
+  });
+  return {
+    origin: `http://127.0.0.1:${server.port}`,
+    async [Symbol.asyncDispose]() {
+      await server.stop({ graceMs: 2_000, abortMs: 100 });
+      deadlines.close();
+    },
+  };
+}
