@@ -197,7 +197,6 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
       ],
       [edit(draws), "400 missing_required_parameter image"],
       [edit(picture), "400 missing_required_parameter model"],
-      [edit(["model", "no-such"], picture), "404 model_not_found"],
       [edit(hears, picture), "404 model_not_found"],
       [edit(draws, picture, ["n", "11"]), "400 integer_above_max_value n"],
       [edit(draws, ["image", "text"]), "400 invalid_type image"],
@@ -208,7 +207,6 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
       ],
       [edit(draws, ...Array(17).fill(picture)), "400 invalid_value image"],
       [editJson({}), "400 missing_required_parameter images"],
-      [editJson({ images: [] }), "400 empty_array images"],
       [
         editJson({ images: [{ file_id: "f" }] }),
         "400 missing_required_parameter images[0].image_url",
