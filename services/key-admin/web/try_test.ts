@@ -259,6 +259,7 @@ Deno.test("a form of Try it is sent as the request that it describes; a mistake 
     ["chat", { tools: "{}" }, "tools", /must be a JSON array/],
     ["chat", { history: "1" }, "history", /must be a JSON array/],
     ["chat", { schema: "[]" }, "schema", /must be a JSON object/],
+    ["chat", { history: "[".repeat(65) }, "history", /too complex/],
     ["chat", { more: '{"stream":false}' }, "more", /sets 'stream' itself/],
     ["chat", { more: '{"n":2}' }, "more", /sets 'n' itself/],
     ["chat", { temperature: "warm" }, "temperature", /not a number/],
