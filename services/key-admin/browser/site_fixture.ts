@@ -66,12 +66,6 @@ export interface Visit {
 }
 
 let launched: Promise<Browser> | undefined;
-
-function launch(): Promise<Browser> {
-  const executablePath = findChromium() ?? assert.fail("no Chromium");
-  return chromium.launch({ executablePath, args: CHROMIUM_ARGS });
-}
-
 Deno.test.afterAll(async () => await (await launched)?.close());
 
 /** Registers a test with its own console. Fails when a page reported an error. */
@@ -87,7 +81,9 @@ export function browserTest(
     fn: async (t) => {
       await using site = await startSite();
       const faults: string[] = [];
-      await steps({ site, browser: await (launched ??= launch()), faults }, t);
+      const executablePath = findChromium() ?? assert.fail("no Chromium");
+      launched ??= chromium.launch({ executablePath, args: CHROMIUM_ARGS });
+      await steps({ site, browser: await launched, faults }, t);
       assert.deepEqual(faults, []);
     },
   });

@@ -69,6 +69,8 @@ export async function showPage(
     await detectDurability(deps.redis) === "none" && NOT_DURABLE,
     deps.isSimulated && SIMULATED,
   ];
+  const isOperator = signedIn?.account.isOperator;
+  const sections = SECTIONS.slice(0, isOperator ? undefined : -1);
   return showDocument(c, page, content, (body) => (
     <>
       <a class="skip" href="#content">Skip to content</a>
@@ -79,10 +81,7 @@ export async function showPage(
             <>
               <Tabs
                 label="Main"
-                tabs={SECTIONS.slice(
-                  0,
-                  signedIn.account.isOperator ? undefined : -1,
-                )}
+                tabs={sections}
                 current={c.req.path.split("/")[1]}
                 to={(name) => `/${name}`}
               />

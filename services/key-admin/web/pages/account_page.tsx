@@ -275,7 +275,7 @@ const Device = (
     children: Child;
   },
 ) => (
-  <div class="row between session">
+  <div class="row between">
     <div>
       <strong>{deviceName(userAgent)}</strong>
       <p class="help">
