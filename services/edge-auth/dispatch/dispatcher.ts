@@ -17,14 +17,9 @@ import type { BusLink } from "@gateway/shared/bus/link_nats";
 import { createOutbox, type Outbox } from "@gateway/shared/bus/outbox";
 import { answerStrayFrame } from "@gateway/shared/bus/stream_receiver";
 import {
-  controlSubject,
-  edgeBeatSubject,
-  edgeFramesSubject,
-  edgeStreamWildcard,
-  keyChangedSubject,
   lastToken,
   parseEdgeStreamSubject,
-  workerBeatWildcard,
+  subjects,
   type WorkerFamily,
 } from "@gateway/shared/bus/subjects";
 import { remember } from "@gateway/shared/process/bounded_map";
@@ -129,22 +124,22 @@ export class Dispatcher {
   /** Subscribes, and starts beats and ticks. Returns a function that stops these. */
   async join(bus: Pick<BusLink, "subscribe" | "flush">): Promise<() => void> {
     const { edgeId } = this.options;
-    bus.subscribe(edgeFramesSubject(edgeId), (message) => {
+    bus.subscribe(subjects.edgeFrames(edgeId), (message) => {
       this.onFrameMessage(message.data);
     });
-    bus.subscribe(edgeStreamWildcard(edgeId), (message) => {
+    bus.subscribe(subjects.edgeStreams(edgeId), (message) => {
       if (isNoResponders(message)) this.onNoResponders(message.subject);
     });
-    bus.subscribe(workerBeatWildcard, ({ subject, data }) => {
+    bus.subscribe(subjects.workerBeats, ({ subject, data }) => {
       this.onBeatMessage(subject, data);
     });
-    bus.subscribe(keyChangedSubject, ({ data }) => this.onKeyMessage(data));
+    bus.subscribe(subjects.keyChanged, ({ data }) => this.onKeyMessage(data));
     await bus.flush();
     // The bus flows from here on: losing it before the first tick counts as an outage.
     this.tick();
     const beat = () => {
       const { bus } = this.options;
-      if (bus.isConnected) bus.publish(edgeBeatSubject(edgeId), EMPTY);
+      if (bus.isConnected) bus.publish(subjects.edgeBeat(edgeId), EMPTY);
     };
     beat();
     const timers = [
@@ -248,7 +243,7 @@ export class Dispatcher {
   /** Asks a worker whether it is alive. A timeout proves little: its beats decide. */
   #probe(workerId: string): void {
     const family = this.workers.familyOf(workerId);
-    const subject = controlSubject(family, workerId);
+    const subject = subjects.control(family, workerId);
     this.options.bus.request(subject, CONTROL_PROBE, {
       timeoutMs: PROBE_TIMEOUT_MS,
     }).then(() => this.workers.onAnswer(workerId), (error: unknown) => {
@@ -283,7 +278,7 @@ export class Dispatcher {
 
   /** Sends a control record to a worker, together with others. */
   control(family: WorkerFamily, workerId: string, record: ControlRecord): void {
-    this.#control.add(controlSubject(family, workerId), record);
+    this.#control.add(subjects.control(family, workerId), record);
   }
 
   /** False if the bus cannot send it now. */
