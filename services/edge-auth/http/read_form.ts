@@ -87,6 +87,7 @@ export class Form {
       if (size > bytesMax) return this.#fail(tooLarge(bytesMax));
       this.#held.progressed();
       parser.write(piece);
+      if (this.#bytes >= BUS_LIMITS.pieceBytes) this.#body.pause();
     });
     this.#body.once("end", () => {
       hasArrived = true;
@@ -137,7 +138,6 @@ export class Form {
         file.bytes += bytes.length;
         this.#bytes += bytes.length;
         this.#pieces.push(bytes);
-        if (this.#bytes >= BUS_LIMITS.pieceBytes) this.#body.pause();
         this.#begun.resolve("file");
         this.#wake?.();
       });
@@ -177,6 +177,7 @@ export class Form {
     this.#held.release();
     this.#body.resume();
     this.#pieces = [];
+    this.#bytes = 0;
     this.#wake?.();
   }
 
