@@ -7,12 +7,7 @@ import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import OpenAI from "openai";
 import { createKey } from "../conformance/context.ts";
-import {
-  type Cluster,
-  isReplaced,
-  pidOf,
-  startCluster,
-} from "../support/cluster.ts";
+import { isReplaced, pidOf, startCluster } from "../support/cluster.ts";
 import { waitFor } from "../support/wait_for.ts";
 import { recording, silence } from "./recording_fixture.ts";
 
@@ -40,10 +35,8 @@ const formOf = (...fields: readonly Field[]) => {
 
 /** The first bytes of a PNG file of this size: as much as is checked before an engine reads it. */
 function pngHead(width: number, height: number): File {
-  const head = Buffer.from(
-    "\x89PNG\r\n\x1a\n\0\0\0\rIHDR".padEnd(24),
-    "latin1",
-  );
+  const start = "\x89PNG\r\n\x1a\n\0\0\0\rIHDR".padEnd(24);
+  const head = Buffer.from(start, "latin1");
   head.writeUInt32BE(width, 16);
   head.writeUInt32BE(height, 20);
   return new File([head], "b.png", { type: "image/png" });
@@ -51,36 +44,6 @@ function pngHead(width: number, height: number): File {
 
 const assertPng = (base64: string | undefined) =>
   assert.match(base64 ?? "", /^iVBORw0KGgo/);
-
-/** An upload of a recording whose bytes the test writes. */
-async function open(cluster: Cluster, key: string, bytes: number) {
-  const boundary = "b0und4ry";
-  const part = (more: string) =>
-    `--${boundary}\r\ncontent-disposition: form-data; ${more}\r\n\r\n`;
-  const head = part('name="file"; filename="a.wav"');
-  const tail = `\r\n${part('name="model"')}${RECORDING}\r\n--${boundary}--\r\n`;
-  const { hostname, port } = new URL(cluster.baseUrl());
-  const connection = await Deno.connect({ hostname, port: Number(port) });
-  const write = async (part: string | Uint8Array) => {
-    const all = Buffer.from(part);
-    for (let at = 0; at < all.length;) {
-      at += await connection.write(all.subarray(at));
-    }
-  };
-  await write(
-    "POST /v1/audio/transcriptions HTTP/1.1\r\nhost: x\r\n" +
-      `authorization: Bearer ${key}\r\nconnection: close\r\n` +
-      `content-type: multipart/form-data; boundary=${boundary}\r\n` +
-      `content-length: ${head.length + bytes + tail.length}\r\n\r\n${head}`,
-  );
-  return {
-    write,
-    end: () => write(tail),
-    leave: () => connection.close(),
-    /** The response; closes the connection. */
-    answer: () => new Response(connection.readable).text(),
-  };
-}
 
 Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", async (t) => {
   await using cluster = await startCluster();
@@ -218,24 +181,23 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
       ],
       [speech({ speed: 5 }), "400 decimal_above_max_value speed"],
       [speech({ response_format: "ogg" }), "400 invalid_value response_format"],
-      [speech({ model: "no-such" }), "404 model_not_found null"],
-      [speech({ model: IMAGE.model }), "404 model_not_found null"],
-      [chat({ model: IMAGE.model }), "404 model_not_found null"],
-      [speech({ input: "[simulator: error 500]" }), "502 upstream_error null"],
+      [speech({ model: "no-such" }), "404 model_not_found"],
+      [speech({ model: IMAGE.model }), "404 model_not_found"],
+      [chat({ model: IMAGE.model }), "404 model_not_found"],
+      [speech({ input: "[simulator: error 500]" }), "502 upstream_error"],
       [image({ n: 11 }), "400 integer_above_max_value n"],
       [image({ response_format: "url" }), "400 invalid_value response_format"],
       [image({ partial_images: 1 }), "400 invalid_value partial_images"],
       [record(hears), "400 missing_required_parameter file"],
       [record(file), "400 missing_required_parameter model"],
-      [record(file, ["model", "no-such"]), "404 model_not_found null"],
+      [record(file, ["model", "no-such"]), "404 model_not_found"],
       [
         record(hears, ["file", new File(["no sound"], "c.txt")]),
         "400 invalid_request file",
       ],
       [edit(draws), "400 missing_required_parameter image"],
       [edit(picture), "400 missing_required_parameter model"],
-      [edit(["model", "no-such"], picture), "404 model_not_found null"],
-      [edit(hears, picture), "404 model_not_found null"],
+      [edit(hears, picture), "404 model_not_found"],
       [edit(draws, picture, ["n", "11"]), "400 integer_above_max_value n"],
       [edit(draws, ["image", "text"]), "400 invalid_type image"],
       // The model may be the last part, and two files are checked like one.
@@ -245,28 +207,21 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
       ],
       [edit(draws, ...Array(17).fill(picture)), "400 invalid_value image"],
       [editJson({}), "400 missing_required_parameter images"],
-      [editJson({ images: [] }), "400 empty_array images"],
       [
         editJson({ images: [{ file_id: "f" }] }),
         "400 missing_required_parameter images[0].image_url",
       ],
-      [
-        editJson({ images: [local] }),
-        "400 invalid_value images[0].image_url",
-      ],
-      [
-        () => post("/audio/speech", SPEECH, noSpeech),
-        "403 forbidden null",
-      ],
+      [editJson({ images: [local] }), "400 invalid_value images[0].image_url"],
+      [() => post("/audio/speech", SPEECH, noSpeech), "403 forbidden"],
       [
         () => post("/audio/transcriptions", formOf(hears, file), noSpeech),
-        "403 forbidden null",
+        "403 forbidden",
       ],
     ];
     for (const [ask, refusal] of rows) {
       const response = await ask();
       const { error: { code, param, message } } = await response.json();
-      const found = `${response.status} ${code} ${param ?? null}`;
+      const found = [response.status, code, param ?? ""].join(" ").trim();
       assert.equal(found, refusal, message);
     }
   });
@@ -324,42 +279,61 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
     assert.doesNotMatch(events, /speech\.audio\.done/);
   });
 
-  const beginUpload = async (bytes = 4 * MIB) => {
-    const upload = await open(cluster, apiKey, bytes);
-    await upload.write(recording(MIB));
+  /** Sends the first MiB of a recording, and the rest when the test says so. */
+  const beginUpload = async (mib = 4) => {
+    const file = new File([recording(mib * MIB)], "a.wav");
+    const form = new Response(formOf(["file", file], ["model", RECORDING]));
+    const bytes = await form.bytes();
+    const upload = {
+      sentMib: 0,
+      rest: Promise.withResolvers<void>(),
+      leaving: new AbortController(),
+    };
+    const pieces = async function* () {
+      for (; upload.sentMib <= mib; upload.sentMib += 1) {
+        if (upload.sentMib === 1) await upload.rest.promise;
+        const at = upload.sentMib * MIB;
+        yield bytes.subarray(at, at + MIB);
+      }
+    };
+    const answered = fetch(`${baseURL}/audio/transcriptions`, {
+      method: "POST",
+      body: ReadableStream.from(pieces()),
+      headers: {
+        authorization: `Bearer ${apiKey}`,
+        "content-type": form.headers.get("content-type") ?? "",
+      },
+      signal: upload.leaving.signal,
+    });
+    answered.catch(() => {}); // It may leave before the answer.
     await becomeInFlight(1);
-    return upload;
+    return Object.assign(upload, { answered });
   };
 
   await t.step("an edge holds no more than the worker takes", async () => {
     const mib = 24;
-    const upload = await beginUpload(mib * MIB);
+    const upload = await beginUpload(mib);
     const worker = pidOf(cluster, "media-worker");
-    let written = 1;
     let before = 0;
     Deno.kill(worker, "SIGSTOP");
-    const writing = (async () => {
-      for (; written < mib; written += 1) {
-        await upload.write(new Uint8Array(MIB));
-      }
-    })();
+    upload.rest.resolve();
     await waitFor(() => {
-      const isPaused = written === before;
-      before = written;
+      const isPaused = upload.sentMib === before;
+      before = upload.sentMib;
       return isPaused;
     }, { what: "the upload to pause", intervalMs: 200 });
     Deno.kill(worker, "SIGCONT");
     // The buffers of the kernel take some of it.
     assert.ok(before < mib - MIB_OF_KERNEL, `${before} MiB of ${mib}`);
-    await writing;
-    await upload.end();
-    assert.match(await upload.answer(), /^HTTP\/1\.1 200 [^]*"text":/);
+    const response = await upload.answered;
+    assert.equal(response.status, 200);
+    assert.match((await response.json()).text, /a\.wav/);
     await becomeInFlight(0);
   });
 
   await t.step("a client that leaves gives the slot back", async () => {
     const upload = await beginUpload();
-    upload.leave();
+    upload.leaving.abort();
     await becomeInFlight(0);
   });
 
@@ -367,10 +341,12 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
     const upload = await beginUpload();
     const pid = pidOf(cluster, "media-worker");
     Deno.kill(pid, "SIGKILL");
-    assert.match(await upload.answer(), /^HTTP\/1\.1 502 [^]*"worker_lost"/);
+    const response = await upload.answered;
+    assert.equal(response.status, 502);
+    assert.equal((await response.json()).error.code, "worker_lost");
     await isReplaced(cluster, "media-worker", pid);
+    const form = formOf(["model", RECORDING], ["file", silence()]);
     await waitFor(async () => {
-      const form = formOf(["model", RECORDING], ["file", silence()]);
       const response = await post("/audio/transcriptions", form);
       await response.text();
       return response.status === 200;

@@ -54,6 +54,7 @@ function rig(
       ...{ type: "openai", name: "fake", model: "upstream-model" },
       ...{ base_url: server.baseUrl, weight: 1, preference: 0 },
       headers: { "x-team": HEADER_SECRET },
+      ...{ image_format_field: "none", stream_format_field: "none" },
       dialect: DIALECTS[dialect],
       deadlines: {
         ...{ connect_ms: 2_000, first_token_ms: 5_000, total_ms: 10_000 },

@@ -43,7 +43,6 @@ export interface DispatcherOptions {
   random: () => number;
   scheduleSoon: (flush: () => void) => void;
   log: Log;
-  /** Requests that may wait for a slot. */
   queueMax?: number;
   requestTimeoutMs: number;
   busLostMs?: number;
@@ -143,12 +142,11 @@ export class Dispatcher {
       if (bus.isConnected) bus.publish(subjects.edgeBeat(edgeId), EMPTY);
     };
     beat();
-    const beats = setInterval(beat, DISPATCH_LIMITS.edgeBeatMs);
-    const ticks = setInterval(() => this.tick(), STREAM_LIMITS.tickMs);
-    return () => {
-      clearInterval(beats);
-      clearInterval(ticks);
-    };
+    const timers = [
+      setInterval(beat, DISPATCH_LIMITS.edgeBeatMs),
+      setInterval(() => this.tick(), STREAM_LIMITS.tickMs),
+    ];
+    return () => timers.forEach((timer) => clearInterval(timer));
   }
 
   onFrameMessage(data: Uint8Array): void {
@@ -167,7 +165,6 @@ export class Dispatcher {
     }
   }
 
-  /** The bus reports that a job had no subscriber. */
   onNoResponders(replySubject: string): void {
     const target = parseEdgeStreamSubject(replySubject);
     if (target === null) return;
@@ -204,7 +201,6 @@ export class Dispatcher {
     this.options.log.info("key_requests_stopped", { keyId, requests });
   }
 
-  /** Whether the requests of a key were stopped at `sinceMs` or later. */
   isStoppedSince(keyId: string, sinceMs: number): boolean {
     return (this.#stoppedAtMs.get(keyId) ?? -Infinity) >= sinceMs;
   }
@@ -255,7 +251,6 @@ export class Dispatcher {
     });
   }
 
-  /** The bus has no subscriber for a worker. */
   onWorkerMissing(workerId: string): void {
     if (this.workers.onMissing(workerId)) this.#onLost(workerId);
   }
@@ -266,8 +261,8 @@ export class Dispatcher {
   }
 
   #onLost(workerId: string): void {
-    const runs = [...this.#runs.values()]
-      .filter((run) => run.workerId === workerId);
+    const runs = this.#runs.values().filter((run) => run.workerId === workerId)
+      .toArray();
     this.options.log.warn("worker_lost", {
       workerId,
       requests: runs.length,
