@@ -1,7 +1,6 @@
 /** Runs one chat completion on the backends of its model. */
 import type { JobRequest } from "@gateway/shared/bus/job";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
-import type { PoolBackend } from "@gateway/shared/upstream/pool";
 import {
   corruptedRequest,
   type JobCall,
@@ -11,8 +10,6 @@ import type { Pools } from "@gateway/shared/worker/service";
 import * as z from "zod";
 import { Answer } from "./backends/answer.ts";
 import type { OpenAiBackend } from "./backends/openai.ts";
-
-export type ChatBackend = PoolBackend & Pick<OpenAiBackend, "complete">;
 
 /** The fields that this service relies on: the edge has checked them all. */
 const reliedOn = z.object({
@@ -29,7 +26,7 @@ function isChatRequest(request: JobRequest): request is ChatRequest {
 export async function runCompletion(
   request: JobRequest,
   call: JobCall,
-  pools: Pools<ChatBackend>,
+  pools: Pools<OpenAiBackend>,
 ): Promise<JobCost> {
   const pool = pools.get(request.model);
   if (pool === undefined || !isChatRequest(request)) throw corruptedRequest();
