@@ -136,7 +136,6 @@ export async function startRival(
   };
 }
 
-/** Runs the command, unless the folder says that this very command has run. */
 async function install(command: string, cwd: string): Promise<void> {
   const mark = `${cwd}/installed_by`;
   await Deno.mkdir(cwd, { recursive: true });

@@ -5,7 +5,6 @@
 
 import { sleep } from "../tests/support/wait_for.ts";
 
-/** Where requests go. */
 export interface Target {
   name: string;
   /** Up to and including `/v1`; connections are divided among several. */
@@ -17,14 +16,6 @@ export interface Target {
 export interface Pace {
   tokens: number;
   paceMs: number;
-}
-
-/** Each connection sends its next request after the last answer, one at least. */
-export interface Loop {
-  connections: number;
-  seconds: number;
-  /** Sent in turn. */
-  requests: readonly Uint8Array[];
 }
 
 const encoder = new TextEncoder();
@@ -41,31 +32,27 @@ const STREAM_END_CHARS = 64;
 
 /** The bytes of one chat request whose body has about `bodyBytes`. */
 export function chatRequest(
-  target: Target,
+  { baseUrls: [baseUrl = ""], headers: ofTarget }: Target,
   bodyBytes: number,
   pace?: Pace,
 ): Uint8Array {
-  const url = new URL(target.baseUrls[0] ?? "");
-  const text = SENTENCE.repeat(
-    Math.ceil((bodyBytes - AROUND_BYTES) / SENTENCE.length),
-  );
-  const order = pace === undefined
-    ? ""
-    : `[${pace.tokens} tokens, ${pace.paceMs} ms]`;
+  const { host, pathname } = new URL(baseUrl);
+  const sentences = Math.ceil((bodyBytes - AROUND_BYTES) / SENTENCE.length);
+  const order = pace && `[${pace.tokens} tokens, ${pace.paceMs} ms]`;
+  const content = SENTENCE.repeat(sentences) + (order ?? "");
   const body = JSON.stringify({
     model: MODEL,
-    messages: [{ role: "user", content: text + order }],
+    messages: [{ role: "user", content }],
     max_tokens: 100,
     stream: pace !== undefined,
   });
   const headers = Object.entries({
-    host: url.host,
-    "content-type": "application/json",
+    ...{ host, "content-type": "application/json" },
     "content-length": String(body.length),
-    ...target.headers,
+    ...ofTarget,
   }).map(([name, value]) => `${name}: ${value}\r\n`).join("");
   return encoder.encode(
-    `POST ${url.pathname}/chat/completions HTTP/1.1\r\n${headers}\r\n${body}`,
+    `POST ${pathname}/chat/completions HTTP/1.1\r\n${headers}\r\n${body}`,
   );
 }
 
@@ -99,10 +86,7 @@ class Client {
     this.#connection = undefined;
   }
 
-  async #tryExchange(
-    request: Uint8Array,
-    onRead: () => void,
-  ): Promise<string | undefined> {
+  async #tryExchange(request: Uint8Array, onRead: () => void) {
     const connection = this.#connection ??= await Deno.connect(this.#address);
     connection.setNoDelay(true);
     for (let at = 0; at < request.length;) {
@@ -152,59 +136,57 @@ async function runClients(
   return { wrong, seconds: (performance.now() - startedAtMs) / 1_000 };
 }
 
-export async function runLoop(target: Target, loop: Loop) {
-  const { connections, seconds, requests } = loop;
+/** Each connection sends its next request, in turn one of these, after the last answer; one at least. */
+export async function runLoop(
+  target: Target,
+  { connections, seconds, requests }: {
+    connections: number;
+    seconds: number;
+    requests: readonly Uint8Array[];
+  },
+) {
   const endsAtMs = performance.now() + seconds * 1_000;
   const latenciesMs: number[] = [];
   let next = 0;
-  const result = await runClients(
-    target,
-    connections,
-    async (client, _, wrong) => {
-      let nowMs = performance.now();
-      do {
-        const sentAtMs = nowMs;
-        const request = requests[next++ % requests.length] ?? new Uint8Array();
-        const problem = await client.exchange(request);
-        nowMs = performance.now();
-        if (problem === undefined) latenciesMs.push(nowMs - sentAtMs);
-        else wrong.push(problem);
-      } while (nowMs < endsAtMs);
-    },
-  );
-  latenciesMs.sort((a, b) => a - b);
-  return { ...result, latenciesMs };
+  const run = async (client: Client, _: number, wrong: string[]) => {
+    let nowMs = performance.now();
+    do {
+      const sentAtMs = nowMs;
+      const request = requests[next++ % requests.length] ?? new Uint8Array();
+      const problem = await client.exchange(request);
+      nowMs = performance.now();
+      if (problem === undefined) latenciesMs.push(nowMs - sentAtMs);
+      else wrong.push(problem);
+    } while (nowMs < endsAtMs);
+  };
+  const result = await runClients(target, connections, run);
+  return { ...result, latenciesMs: latenciesMs.sort((a, b) => a - b) };
 }
 
 /** Opens the streams in half of the time of one, so that all are open in the second half. */
 export async function runStreams(target: Target, count: number, pace: Pace) {
   const request = chatRequest(target, 200, pace);
   const lengthMs = pace.tokens * pace.paceMs;
-  /** Between any two reads of a stream. */
-  const gapsMs: number[] = [];
-  /** The longest of each stream. */
-  const pausesMs: number[] = [];
-  const result = await runClients(
-    target,
-    count,
-    async (client, index, wrong) => {
-      await sleep(lengthMs / 2 * index / count);
-      let lastMs = NaN;
-      let pauseMs = 0;
-      const onRead = () => {
-        const nowMs = performance.now();
-        if (!Number.isNaN(lastMs)) {
-          gapsMs.push(nowMs - lastMs);
-          pauseMs = Math.max(pauseMs, nowMs - lastMs);
-        }
-        lastMs = nowMs;
-      };
-      const timeoutMs = lengthMs + ANSWER_MS_MAX;
-      const problem = await client.exchange(request, onRead, timeoutMs);
-      if (problem !== undefined) wrong.push(problem);
-      pausesMs.push(pauseMs);
-    },
-  );
+  /** Between any two reads of a stream, and the longest of each stream. */
+  const [gapsMs, pausesMs]: [number[], number[]] = [[], []];
+  const run = async (client: Client, index: number, wrong: string[]) => {
+    await sleep(lengthMs / 2 * index / count);
+    let lastMs = NaN;
+    let pauseMs = 0;
+    const onRead = () => {
+      const nowMs = performance.now();
+      if (!Number.isNaN(lastMs)) {
+        gapsMs.push(nowMs - lastMs);
+        pauseMs = Math.max(pauseMs, nowMs - lastMs);
+      }
+      lastMs = nowMs;
+    };
+    const timeoutMs = lengthMs + ANSWER_MS_MAX;
+    const problem = await client.exchange(request, onRead, timeoutMs);
+    if (problem !== undefined) wrong.push(problem);
+    pausesMs.push(pauseMs);
+  };
+  const result = await runClients(target, count, run);
   for (const each of [gapsMs, pausesMs]) each.sort((a, b) => a - b);
   return { ...result, gapsMs, pausesMs };
 }

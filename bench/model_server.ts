@@ -12,15 +12,11 @@ const decoder = new TextDecoder("latin1");
 
 const COMMON = { id: "chatcmpl-bench", created: 1_767_225_600, model: "bench" };
 const USAGE = { prompt_tokens: 20, completion_tokens: 9, total_tokens: 29 };
-const MESSAGE = {
-  role: "assistant",
-  content: "Of course. What can I do for you?",
-};
+const content = "Of course. What can I do for you?";
+const message = { role: "assistant", content };
 const WHOLE = JSON.stringify({
-  ...COMMON,
-  object: "chat.completion",
-  choices: [{ index: 0, message: MESSAGE, finish_reason: "stop" }],
-  usage: USAGE,
+  ...{ ...COMMON, object: "chat.completion", usage: USAGE },
+  choices: [{ index: 0, message, finish_reason: "stop" }],
 });
 const HEAD = "HTTP/1.1 200 OK\r\ncontent-type: ";
 const ANSWER = encoder.encode(

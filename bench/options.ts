@@ -1,4 +1,3 @@
-/** The options of both commands. */
 import { parseArgs } from "node:util";
 
 const USAGE = `Usage: deno task bench [options]

@@ -27,22 +27,14 @@ import {
   type TestRedis,
 } from "../services/key-admin/redis_fixture.ts";
 import { detectDurability } from "../services/key-admin/domain/store/durability.ts";
+import { sleep } from "../tests/support/wait_for.ts";
+import { print } from "./options.ts";
+import { run } from "./processes.ts";
 
 const SECONDS = Number(Deno.args[0] ?? 3);
 const WRITERS = 32;
 /** How many losses are printed. */
 const SHOWN = 10;
-
-/** Builds the library. Its path goes into LD_PRELOAD. */
-async function buildLibrary(folder: string): Promise<string> {
-  const library = `${folder}/power_loss.so`;
-  const source = new URL("power_loss.c", import.meta.url).pathname;
-  const { code, stderr } = await new Deno.Command("gcc", {
-    args: ["-shared", "-fPIC", "-O2", "-o", library, source, "-ldl"],
-  }).output();
-  if (code !== 0) throw new Error(new TextDecoder().decode(stderr));
-  return library;
-}
 
 /** Cuts every append-only file to what was flushed. Returns the number of bytes lost. */
 function cutToFlushed(folder: string): number {
@@ -67,59 +59,41 @@ function readOrZero(path: string): string {
   }
 }
 
-interface Mode {
-  fsync: string;
-  /** What users have beside all permissions. */
-  but?: string;
-}
+/** How Redis flushes, and what users have beside all permissions. */
+const MODES = [["always"], ["everysec"], ["everysec", "-config|set"]];
 
-const MODES: readonly Mode[] = [
-  { fsync: "always" },
-  { fsync: "everysec" },
-  { fsync: "everysec", but: "-config|set" },
-];
-
-async function tryMode(
-  { fsync, but }: Mode,
-  library: string,
-): Promise<boolean> {
+async function tryMode([fsync = "", but = ""]: string[], library: string) {
   await using redis = await startRedis(
     ["--appendonly", "yes", "--appendfsync", fsync],
     { LD_PRELOAD: library },
   );
   const store = await openStore(redis);
-  if (but !== undefined) {
-    await store.link.command(["ACL", "SETUSER", "default", but]);
-  }
+  if (but) await store.link.command(["ACL", "SETUSER", "default", but]);
   const promise = await detectDurability(store.link);
   const ledger = emptyLedger();
   const writers = Array.from(
     { length: WRITERS },
     () => changeKeys(store.keys, ledger, () => false),
   );
-  await new Promise((resolve) => setTimeout(resolve, SECONDS * 1_000));
+  await sleep(SECONDS * 1_000);
   await redis.kill();
   await Promise.all(writers);
   const cutBytes = cutToFlushed(redis.directory);
   await redis.restart();
   const after = await openStore(redis);
   const { lost, harmless } = await findLost(after.link, after.keys, ledger);
-  const isKept = promise === "none" || lost.length === 0;
+  const isBroken = promise !== "none" && lost.length > 0;
   const counts = Object.entries(ledger.counts)
     .map(([kind, count]) => `${kind} ${count}`).join(", ");
-  print(
-    `\nappendfsync ${fsync} ${but ?? ""}, promise "${promise}"\n` +
-      `  acknowledged changes: ${counts}\n` +
-      `  keys looked up: ${ledger.known.size}; unflushed bytes cut: ${cutBytes}\n` +
-      `  records, look-ups and audit logs lost: ${lost.length}` +
-      `${
-        isKept ? "" : "  PROMISE BROKEN"
-      }; dead look-ups left: ${harmless.length}`,
-  );
-  for (const one of promise === "none" ? [] : lost.slice(0, SHOWN)) {
-    print(`  ${one}`);
-  }
-  return isKept;
+  print(`
+appendfsync ${fsync} ${but}, promise "${promise}"
+  acknowledged changes: ${counts}
+  keys looked up: ${ledger.known.size}; unflushed bytes cut: ${cutBytes}
+  records, look-ups and audit logs lost: ${lost.length}${
+    isBroken ? "  PROMISE BROKEN" : ""
+  }; dead look-ups left: ${harmless.length}`);
+  for (const one of isBroken ? lost.slice(0, SHOWN) : []) print(`  ${one}`);
+  if (isBroken) Deno.exitCode = 1;
 }
 
 async function openStore(redis: TestRedis) {
@@ -127,16 +101,13 @@ async function openStore(redis: TestRedis) {
   return { link, keys: createKeyStore({ redis: link, writer, randomBytes }) };
 }
 
-function print(line: string): void {
-  Deno.stdout.writeSync(new TextEncoder().encode(`${line}\n`));
-}
-
 const folder = await Deno.makeTempDir({ prefix: "power-loss-" });
 try {
-  const library = await buildLibrary(folder);
-  for (const mode of MODES) {
-    if (!(await tryMode(mode, library))) Deno.exitCode = 1;
-  }
+  const library = `${folder}/power_loss.so`;
+  const source = new URL("power_loss.c", import.meta.url).pathname;
+  const flags = ["-shared", "-fPIC", "-O2", "-ldl"];
+  await run("gcc", [...flags, "-o", library, source]);
+  for (const mode of MODES) await tryMode(mode, library);
 } finally {
   await Deno.remove(folder, { recursive: true });
 }

@@ -30,7 +30,6 @@ export function residentMib(pids: readonly number[]): number {
   return kib.reduce((sum, each) => sum + each, 0) / KIB_PER_MIB;
 }
 
-/** A process and all its descendants. */
 export function withDescendants(pid: number): number[] {
   const all = [pid];
   for (const parent of all) {

@@ -27,14 +27,14 @@ export class Report {
 
   add(table: Table): void {
     this.#tables.push(table);
-    const { title, rows, notes = [] } = table;
-    const plain = rows.filter(({ name }) => !GOVERNED.test(name));
-    const governed = rows.filter((row) =>
-      row.name.startsWith(OURS) || !plain.includes(row)
-    );
-    print(`\n${title}${render(table, plain)}`);
-    if (plain.length < rows.length) {
-      print(`  keys and limits checked by all:${render(table, governed)}`);
+    const { title, columns, rows, notes = [] } = table;
+    const isGoverned = ({ name }: Row) => GOVERNED.test(name);
+    const plain = rows.filter((row) => !isGoverned(row));
+    print(`\n${title}${render(columns, plain)}`);
+    if (rows.some(isGoverned)) {
+      const ours = plain.filter(({ name }) => name.startsWith(OURS));
+      const all = [...ours, ...rows.filter(isGoverned)];
+      print(`  keys and limits checked by all:${render(columns, all)}`);
     }
     for (const note of notes) print(`  ${note}`);
   }
@@ -55,7 +55,7 @@ export class Report {
 }
 
 /** The medians of the rows; the first column also as a ratio to this gateway's. */
-function render({ columns }: Table, rows: readonly Row[]): string {
+function render(columns: readonly string[], rows: readonly Row[]): string {
   const ours = rows.find(({ name }) => name === OURS)?.rounds ?? [];
   const [base = NaN] = medians(ours);
   const head = ["", ...columns, `${OURS} = 1`];

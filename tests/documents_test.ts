@@ -21,6 +21,7 @@ import * as passwords from "../services/key-admin/domain/sign_in/password.ts";
 import { SESSION_LIMITS } from "../services/key-admin/domain/sign_in/sessions.ts";
 import { TRY_LIMITS } from "../services/key-admin/domain/try/key.ts";
 import { CREATION_RATE } from "../services/key-admin/web/pages/key_form.tsx";
+import { billOfMaterials } from "../deploy/docs/sbom.ts";
 import { readControls } from "../services/model-simulator/serving/controls.ts";
 import { ALERTS } from "./observability/files.ts";
 import {
@@ -221,6 +222,20 @@ Deno.test("compose.yaml passes on every variable of the services, and .env.examp
     Object.fromEntries(used),
   );
   assert.match(below("  chat-worker"), /env_file:\n.*model_keys\.env/);
+});
+
+Deno.test("the bill of materials has every package of the lock file", () => {
+  const lock = JSON.parse(readSource("deno.lock"));
+  const { components, dependencies } = billOfMaterials(lock);
+  assert.equal(components.length, Object.keys(lock.npm).length);
+  const refs = new Set(components.map((component) => component["bom-ref"]));
+  const known = dependencies.flatMap(({ dependsOn }) => dependsOn);
+  assert.deepEqual(known.filter((ref) => !refs.has(ref)), []);
+  const redis = components.find(({ name }) => name === "@redis/client");
+  assert.match(redis?.purl ?? "", /^pkg:npm\/%40redis\/client@\d+\.\d+\.\d+$/);
+  const excluded = components.filter(({ scope }) => scope === "excluded");
+  assert.ok(excluded.some(({ name }) => name === "playwright-core"));
+  assert.ok(!excluded.some(({ name }) => name === "zod"));
 });
 
 const number = (value: number) => value.toLocaleString("en");

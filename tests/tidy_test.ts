@@ -34,7 +34,8 @@ const SOURCES_OF_IMPURITY = [
   "shared/process/ids.ts",
 ];
 
-const ENVIRONMENT = /\bDeno\.env\b/;
+const SKIPPED =
+  /\b(?:(?:ignore|only)\s*:(?!\s*false\b)|Deno\.test\.(?:ignore|only)\b)/;
 const PROCESS = /\bDeno\.(serve|exit|addSignalListener|exitCode)\b/;
 const IMPORT = /^(?:import|export)\b[\w\s{},*$]*?\bfrom\s*["']([^"']+)["']/gm;
 const BARE_IMPORT = /^import\s*["']([^"']+)["']/gm;
@@ -60,18 +61,6 @@ const all = readSources(SOURCE_FOLDERS, /\.tsx?$/);
 const production = all.filter(({ path }) => !TEST.test(path));
 const program = production.filter(({ path }) => !path.startsWith("deploy/"));
 
-/** Fails with each file that breaks the rule. */
-function forbid(
-  files: readonly SourceFile[],
-  rule: (file: SourceFile) => readonly string[],
-): void {
-  assert.ok(files.length > 0);
-  assert.deepEqual(
-    files.flatMap((file) => rule(file).map((what) => `${file.path}: ${what}`)),
-    [],
-  );
-}
-
 /** What a file imports, as it is written. */
 const importsOf = ({ text }: SourceFile) =>
   [IMPORT, BARE_IMPORT, DYNAMIC_IMPORT].flatMap((form) =>
@@ -80,15 +69,119 @@ const importsOf = ({ text }: SourceFile) =>
 /** Targets of a file's imports. */
 const targets = (file: SourceFile) =>
   importsOf(file).map((specifier) => targetOf(file, specifier));
+const within = (files: readonly SourceFile[], form: RegExp) =>
+  files.filter(({ path }) => form.test(path));
+const outside = (files: readonly SourceFile[], form: RegExp) =>
+  files.filter(({ path }) => !form.test(path));
 
-Deno.test("services never import each other", () => {
-  forbid(all.filter(({ path }) => path.startsWith("services/")), (file) => {
-    const [own] = /^services\/[^/]+\//.exec(file.path) ?? [""];
-    return targets(file).filter((target) =>
-      target.startsWith("services/") && !target.startsWith(own)
+/** The rooms of ARCHITECTURE.md that a library is confined to. */
+const LIBRARY_ROOMS: Record<string, RegExp> = {
+  nats: /^shared\/bus\/link/,
+  redis: /^shared\/redis\//,
+  "@opentelemetry/api": /^shared\/process\/tracing\.ts$/,
+  "h264-mp4-encoder": /^services\/model-simulator\/media\/picture\.ts$/,
+  "@breezystack/lamejs": /^services\/model-simulator\/media\/speech\.ts$/,
+  mediabunny: /^services\/model-simulator\/media\//,
+  hono: /^services\/key-admin\//,
+  "@fastify/busboy": /^services\/edge-auth\/http\/read_form\.ts$/,
+};
+
+/** Files, and what of each breaks the rule. */
+const RULES: {
+  [rule: string]: readonly [
+    files: readonly SourceFile[],
+    faultsOf: (file: SourceFile) => readonly string[],
+  ];
+} = {
+  "services never import each other": [
+    within(all, /^services\//),
+    (file) => {
+      const [own] = /^services\/[^/]+\//.exec(file.path) ?? [""];
+      return targets(file).filter((target) =>
+        target.startsWith("services/") && !target.startsWith(own)
+      );
+    },
+  ],
+  "shared imports no service": [
+    within(production, /^shared\//),
+    (file) => targets(file).filter((to) => /^(services|deploy)\//.test(to)),
+  ],
+  "nothing that runs imports tests or bench": [
+    production,
+    (file) => targets(file).filter((to) => /^(tests|bench)\//.test(to)),
+  ],
+  "key-admin's domain imports neither the console nor the command line": [
+    within(production, /^services\/key-admin\/(domain|cli|web)\//),
+    (file) => {
+      const [, , room] = file.path.split("/");
+      const allowed = new RegExp(`^services/key-admin/(domain|${room})/`);
+      return targets(file).filter((target) =>
+        target.startsWith("services/") && !allowed.test(target)
+      );
+    },
+  ],
+  "a library is used in its room only": [
+    production,
+    (file) =>
+      Object.entries(LIBRARY_ROOMS).flatMap(([library, room]) =>
+        room.test(file.path)
+          ? []
+          : importsOf(file).filter((name) =>
+            name === library || name.startsWith(`${library}/`)
+          )
+      ),
+  ],
+  "services and tests import only what shared exports": [
+    outside(all, /^shared\//),
+    (file) =>
+      importsOf(file).filter((name) =>
+        name.startsWith(".") && targetOf(file, name).startsWith("shared/")
+      ),
+  ],
+  "protocol and policy code is pure": [
+    PURE_ROOMS.flatMap((room) => {
+      const files = within(production, room);
+      assert.ok(files.length > 0, String(room));
+      return files;
+    }),
+    (file) => {
+      const imports = importsOf(file).filter((name) =>
+        !/^(\.|@gateway\/)/.test(name) && !PURE_IMPORTS.test(name)
+      );
+      if (SOURCES_OF_IMPURITY.includes(file.path)) return imports;
+      return [...imports, ...codeOf(file).match(IMPURE_WORDS) ?? []];
+    },
+  ],
+  "only config.ts reads the environment of a service": [
+    outside(program, /^services\/[^/]+\/(config|cli)\.ts$/),
+    (file) => codeOf(file).match(/\bDeno\.env\b/) ?? [],
+  ],
+  "only main.ts and the lifecycle of a service touch the process": [
+    outside(
+      program,
+      /^services\/[^/]+\/(main|cli)\.ts$|^shared\/process\/serv(e|ice)\.ts$/,
+    ),
+    (file) => codeOf(file).match(PROCESS) ?? [],
+  ],
+  "packages come through the root import map only": [
+    all,
+    (file) => importsOf(file).filter((name) => /^(npm|jsr|https?):/.test(name)),
+  ],
+  "no test is skipped or run alone": [
+    outside(within(all, TEST), /tidy_test\.ts$/),
+    (file) => codeOf(file).match(SKIPPED) ?? [],
+  ],
+};
+
+for (const [rule, [files, faultsOf]] of Object.entries(RULES)) {
+  Deno.test(rule, () => {
+    assert.ok(files.length > 0);
+    const faults = files.flatMap((file) =>
+      faultsOf(file).map((what) => `${file.path}: ${what}`)
     );
+    assert.deepEqual(faults, []);
   });
-});
+}
 
 Deno.test("folders do not import each other in a cycle", () => {
   const reached = new Map<string, Set<string>>();
@@ -108,104 +201,4 @@ Deno.test("folders do not import each other in a cycle", () => {
   }
   const circles = [...reached].filter(([from, to]) => to.has(from));
   assert.deepEqual(circles.map(([folder]) => folder), []);
-});
-
-Deno.test("shared imports no service, and nothing that runs imports tests or bench", () => {
-  forbid(production, (file) => {
-    const forbidden = file.path.startsWith("shared/")
-      ? /^(services|tests|bench|deploy)\//
-      : /^(tests|bench)\//;
-    return targets(file).filter((target) => forbidden.test(target));
-  });
-});
-
-Deno.test("key-admin's domain imports neither the console nor the command line", () => {
-  forbid(production, (file) => {
-    const [, room] =
-      /^services\/key-admin\/(domain|cli|web)\//.exec(file.path) ?? [];
-    if (room === undefined) return [];
-    const allowed = new RegExp(`^services/key-admin/(domain|${room})/`);
-    return targets(file).filter((target) =>
-      target.startsWith("services/") && !allowed.test(target)
-    );
-  });
-});
-
-/** The rooms of ARCHITECTURE.md that a library is confined to. */
-const LIBRARY_ROOMS: Record<string, RegExp> = {
-  nats: /^shared\/bus\/link/,
-  redis: /^shared\/redis\//,
-  "@opentelemetry/api": /^shared\/process\/tracing\.ts$/,
-  "h264-mp4-encoder": /^services\/model-simulator\/media\/picture\.ts$/,
-  "@breezystack/lamejs": /^services\/model-simulator\/media\/speech\.ts$/,
-  mediabunny: /^services\/model-simulator\/media\//,
-  hono: /^services\/key-admin\//,
-  "@fastify/busboy": /^services\/edge-auth\/http\/read_form\.ts$/,
-};
-
-Deno.test("a library is used in its room only", () => {
-  for (const [library, room] of Object.entries(LIBRARY_ROOMS)) {
-    const users = production.filter((file) =>
-      importsOf(file).some((name) =>
-        name === library || name.startsWith(`${library}/`)
-      )
-    );
-    forbid(users, ({ path }) => room.test(path) ? [] : [library]);
-  }
-});
-
-Deno.test("services and tests import only what shared exports", () => {
-  forbid(
-    all.filter(({ path }) => !path.startsWith("shared/")),
-    (file) =>
-      importsOf(file).filter((specifier) =>
-        specifier.startsWith(".") &&
-        targetOf(file, specifier).startsWith("shared/")
-      ),
-  );
-});
-
-Deno.test("protocol and policy code is pure", () => {
-  for (const room of PURE_ROOMS) {
-    forbid(production.filter(({ path }) => room.test(path)), (file) => {
-      const imports = importsOf(file).filter((specifier) =>
-        !/^(\.|@gateway\/)/.test(specifier) && !PURE_IMPORTS.test(specifier)
-      );
-      if (SOURCES_OF_IMPURITY.includes(file.path)) return imports;
-      return [...imports, ...codeOf(file).match(IMPURE_WORDS) ?? []];
-    });
-  }
-});
-
-Deno.test("only config.ts reads the environment of a service", () => {
-  const free = /^services\/[^/]+\/(config|cli)\.ts$/;
-  forbid(
-    program.filter(({ path }) => !free.test(path)),
-    (file) => codeOf(file).match(ENVIRONMENT) ?? [],
-  );
-});
-
-Deno.test("only main.ts and the lifecycle of a service touch the process", () => {
-  const free =
-    /^services\/[^/]+\/(main|cli)\.ts$|^shared\/process\/serv(e|ice)\.ts$/;
-  forbid(
-    program.filter(({ path }) => !free.test(path)),
-    (file) => codeOf(file).match(PROCESS) ?? [],
-  );
-});
-
-Deno.test("packages come through the root import map only", () => {
-  forbid(
-    all,
-    (file) => importsOf(file).filter((name) => /^(npm|jsr|https?):/.test(name)),
-  );
-});
-
-Deno.test("no test is skipped or run alone", () => {
-  const skipped =
-    /\b(?:(?:ignore|only)\s*:(?!\s*false\b)|Deno\.test\.(?:ignore|only)\b)/;
-  const tests = all.filter(({ path }) =>
-    TEST.test(path) && !path.endsWith("tidy_test.ts")
-  );
-  forbid(tests, (file) => codeOf(file).match(skipped) ?? []);
 });

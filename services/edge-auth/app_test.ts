@@ -22,7 +22,7 @@ async function start({ models = [], isSampled = true }: {
   const log = { ...createRecordingLog(), isSampled: () => isSampled };
   const registry = new MetricRegistry();
   const drain = { hasBegun: false };
-  const lease = { headers: {}, video: null };
+  const lease = { headers: {}, video: null, settle: () => {} };
   const app = await startApp({
     now: () => nowMs,
     log,
@@ -38,8 +38,7 @@ async function start({ models = [], isSampled = true }: {
     admission: {
       modelsOf: () => Promise.resolve(models),
       checkRefused: () => Promise.resolve(),
-      admit: () =>
-        Promise.resolve({ ...lease, settle: () => {}, release: () => {} }),
+      admit: () => Promise.resolve(lease),
     },
     dispatcher: {
       isStoppedSince: () => false,

@@ -1,5 +1,9 @@
 import { wallNow } from "@gateway/shared/process/clock";
-import { ConfigError, EXIT_CONFIG } from "@gateway/shared/process/env";
+import {
+  ConfigError,
+  errorMessage,
+  EXIT_CONFIG,
+} from "@gateway/shared/process/env";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { silentLog } from "@gateway/shared/process/log";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
@@ -40,9 +44,9 @@ async function run(args: string[]): Promise<string> {
   const options = { address, log: silentLog, waitMs: CONNECT_MS };
   const redis = await connectRedis(options);
   try {
-    const connections = { redis, writer: redis, randomBytes, now: wallNow };
+    const stores = { redis, writer: redis, randomBytes, now: wallNow };
     const answer = await command.run({
-      ...createStores({ ...connections, defaultLimits }),
+      ...createStores({ ...stores, defaultLimits }),
       sendStop: createStopSender(bus, silentLog),
       publicUrl: publicUrl ?? new URL(`http://127.0.0.1:${port}`),
       models: cluster.models,
@@ -94,27 +98,24 @@ const EXIT_CODES = [
   [ConfigError, EXIT_CONFIG],
 ] as const;
 
+const ACL_HINT =
+  "Use the user key-admin of deploy/redis/users.acl, in its newest version";
 const REDIS_HINT =
   `Is "deno task up" still running in this folder? If not, check REDIS_…: host, port, user and password`;
 
 /** The exit code and the text for stderr. Rethrows an unexpected error. */
-function describeFailure(error: unknown): { code: number; text: string } {
-  if (!(error instanceof Error)) throw error;
-  const { message: text } = error;
+function describeFailure(error: unknown): [code: number, text: string] {
+  const text = errorMessage(error);
   if (isDenied(error)) {
-    return {
-      code: 77,
-      text:
-        `The Redis user lacks a permission: ${text}\nUse the user key-admin of deploy/redis/users.acl, in its newest version`,
-    };
+    return [77, `The Redis user lacks a permission: ${text}\n${ACL_HINT}`];
   }
   if (error instanceof RedisUnavailableError) {
     const why = error.cause instanceof Error ? `: ${error.cause.message}` : "";
-    return { code: 69, text: `${text}${why}\n${REDIS_HINT}` };
+    return [69, `${text}${why}\n${REDIS_HINT}`];
   }
   const [, code] = EXIT_CODES.find(([kind]) => error instanceof kind) ?? [];
   if (code === undefined) throw error;
-  return { code, text };
+  return [code, text];
 }
 
 function printError(text: string): void {
@@ -125,7 +126,7 @@ try {
   const text = await run(Deno.args);
   await Deno.stdout.write(new TextEncoder().encode(`${text}\n`));
 } catch (error) {
-  const { code, text } = describeFailure(error);
+  const [code, text] = describeFailure(error);
   Deno.exitCode = code;
   printError(text);
 }

@@ -5,12 +5,6 @@ import { freePort, startRedis } from "./redis_fixture.ts";
 
 const CLI = fileURLToPath(new URL("cli.ts", import.meta.url));
 
-interface Outcome {
-  code: number;
-  out: string;
-  err: string;
-}
-
 /** The command line as `docker compose exec -T` runs it: no input, no terminal. */
 async function run(env: Record<string, string>, args: string[], cwd?: string) {
   const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
@@ -19,16 +13,13 @@ async function run(env: Record<string, string>, args: string[], cwd?: string) {
       ...["--allow-sys", CLI, ...args],
     ],
     env: { NATS_URL: `nats://127.0.0.1:${freePort()}`, NO_COLOR: "1", ...env },
-    ...(cwd === undefined ? {} : { cwd }),
+    ...cwd && { cwd },
     stdin: "null",
-    stdout: "piped",
-    stderr: "piped",
   }).output();
-  return {
-    code,
-    out: new TextDecoder().decode(stdout),
-    err: new TextDecoder().decode(stderr),
-  };
+  const [out, err] = [stdout, stderr].map((bytes) =>
+    new TextDecoder().decode(bytes)
+  );
+  return { code, out: out ?? "", err: err ?? "" };
 }
 
 Deno.test("keys: distinguishes a stopped cluster from none at all", async () => {

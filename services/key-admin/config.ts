@@ -31,7 +31,6 @@ import { defaultLimitsOf, LIMIT_VARIABLES } from "./domain/keys/settings.ts";
 import type { OidcConfig } from "./domain/sign_in/oidc.ts";
 
 const DEFAULT_PORT = 8081;
-const MS_PER_SECOND = 1_000;
 const LOOPBACK = ["localhost", "127.0.0.1", "[::1]"];
 
 /** Whether passwords may be sent to an origin: it has TLS, or is this machine. */
@@ -109,7 +108,7 @@ export function configFrom(variables: Env, readFile: (path: string) => string) {
       env.MODELS_FILE === undefined && env.UPSTREAM_BASE_URL === undefined,
     /** Its keys of model servers are not needed here. */
     catalog: catalogIfGiven(env, false),
-    drainMs: env.DRAIN_SECONDS * MS_PER_SECOND,
+    drainMs: env.DRAIN_SECONDS * 1_000,
   };
 }
 
@@ -118,9 +117,7 @@ function oidcOf(env: ConfigOf<typeof CONSOLE_VARIABLES>): OidcConfig | null {
   if (OIDC_ISSUER === undefined) return null;
   // Without OIDC_ALLOWED anyone with an account at the provider could sign in.
   const missing = Object.entries({
-    OIDC_CLIENT_ID,
-    OIDC_CLIENT_SECRET,
-    OIDC_ALLOWED: env.OIDC_ALLOWED,
+    ...{ OIDC_CLIENT_ID, OIDC_CLIENT_SECRET, OIDC_ALLOWED: env.OIDC_ALLOWED },
   }).filter(([, value]) => value.length === 0)
     .map(([name]) => `${name} is needed with OIDC_ISSUER`);
   if (missing.length > 0) throw new ConfigError("the environment", missing);

@@ -47,20 +47,17 @@ async function start(config: Config, log: Log): Promise<RunningService> {
       return new Response("Something went wrong on our side\n", FAILED);
     },
   });
-  const { defaultLimits } = config;
-  const connections = { redis, writer, randomBytes, now: wallNow };
+  const { defaultLimits, apiUrl, isSimulated, catalog } = config;
+  const stores = { redis, writer, randomBytes, now: wallNow, defaultLimits };
   const deps: ConsoleDeps = {
-    ...createStores({ ...connections, defaultLimits }),
-    log,
+    ...createStores(stores),
+    ...{ log, apiUrl, isSimulated, catalog },
     sendStop: createStopSender(config.bus, log),
     hasher: await createPasswordHasher(),
     assets: await readAssets(),
     oidc: config.oidc === null ? null : createOidcClient(config.oidc),
     publicUrl: config.publicUrl ?? new URL(`http://127.0.0.1:${server.port}`),
-    apiUrl: config.apiUrl,
     askApi: createAskApi(config.edgeUrl, log),
-    isSimulated: config.isSimulated,
-    catalog: config.catalog,
   };
   handler.resolve(
     createHandler(createConsole(deps), {
@@ -73,14 +70,13 @@ async function start(config: Config, log: Log): Promise<RunningService> {
     [redis, writer].every(({ state }) => state === "ready") ? [] : ["redis"];
   registry.gauge(REDIS_METRICS.redisReady, () => notReady().length === 0);
   const ops = serveOps({ ...config.ops, notReady, registry });
-  const durability = await announceDurability(deps);
+  const durability = await detectDurability(redis);
+  if (durability === "none") log.error("not_durable", NOT_DURABLE);
   await announceSetUp(deps);
   return {
     ready: {
-      port: server.port,
-      opsPort: ops.port,
+      ...{ port: server.port, opsPort: ops.port, durability },
       publicUrl: deps.publicUrl.origin,
-      durability,
     },
     stop: async () => {
       const graceMs = Math.min(config.drainMs, DRAIN_MS_MAX);
@@ -100,17 +96,11 @@ const FAILED = {
   },
 };
 
-async function announceDurability({ log, redis }: ConsoleDeps) {
-  const durability = await detectDurability(redis);
-  if (durability === "none") {
-    log.error("not_durable", {
-      message: "Changes of keys may be lost in a power failure",
-      remedy:
-        "Set appendonly yes, and allow the Redis user to set appendfsync, or set it to always",
-    });
-  }
-  return durability;
-}
+const NOT_DURABLE = {
+  message: "Changes of keys may be lost in a power failure",
+  remedy:
+    "Set appendonly yes, and allow the Redis user to set appendfsync, or set it to always",
+};
 
 /** While the first owner cannot sign in, every start prints a new set-up link. */
 async function announceSetUp(deps: ConsoleDeps): Promise<void> {

@@ -55,8 +55,7 @@ export const CONTROL_PROBE: Uint8Array = Uint8Array.of(CONTROL_VERSION);
 
 /** One message with these records: up to 40,000, with the default limit of a NATS server. */
 export function encodeControl(records: readonly ControlRecord[]): Uint8Array {
-  const bytes = 1 + records.length * CONTROL_RECORD_BYTES;
-  const message = new Uint8Array(bytes);
+  const message = new Uint8Array(1 + records.length * CONTROL_RECORD_BYTES);
   message[0] = CONTROL_VERSION;
   let at = 1;
   for (const record of records) {

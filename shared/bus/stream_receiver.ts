@@ -130,9 +130,6 @@ export class StreamReceiver {
   delivered(sequence: number): void {
     const count = sequence - this.#takenSequence;
     if (this.isOver || count <= 0) return;
-    if (count > this.#undelivered.length) {
-      throw new Error(`Frame ${sequence} was not delivered yet`);
-    }
     for (const bytes of this.#undelivered.splice(0, count)) {
       this.undeliveredBytes -= bytes;
       this.#unackedBytes += bytes;

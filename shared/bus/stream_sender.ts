@@ -41,23 +41,25 @@ export interface StreamSenderHandlers {
 
 /** The sending end of one attempt. Created when the worker accepts the job. */
 export class StreamSender {
+  isFinished = false;
+  /** Numbered frames sent so far, including repeats. */
+  framesSent = 0;
+  /** Bytes kept here: less than the window plus the last write. */
+  bufferedBytes = 0;
   readonly #of: { attempt: number; workerId: string };
   readonly #limits: StreamLimits;
   readonly #handlers: StreamSenderHandlers;
   readonly #slab = new ByteSlab();
   /** Numbered frames that are not acknowledged, whether sent or not. */
   readonly #frames: Uint8Array[] = [];
-  #bytes = 0;
   #firstKept = 1;
   #next = 1;
   #highestSent = 0;
   /** Of the frames that were sent but not acknowledged: at most the window plus one END or ERR. */
   #windowBytes = 0;
-  #framesSent = 0;
   /** Completion tokens of everything written, whether sent or not. */
   #tokens = 0;
   #isEnded = false;
-  #isFinished = false;
   /** Whether the driver saw `isWritable` as false and waits for `writable`. */
   #isBlocked = false;
   #sentMs: number;
@@ -90,32 +92,18 @@ export class StreamSender {
 
   /** Whether the driver should continue to read from its backend. False after the end. */
   get isWritable(): boolean {
-    return !this.#isEnded && !this.#isFinished &&
-      this.#bytes < this.#limits.windowBytes;
-  }
-
-  get isFinished(): boolean {
-    return this.#isFinished;
-  }
-
-  /** Numbered frames sent so far, including repeats. */
-  get framesSent(): number {
-    return this.#framesSent;
+    return !this.#isEnded && !this.isFinished &&
+      this.bufferedBytes < this.#limits.windowBytes;
   }
 
   /** Frames among them that had been sent before. */
   get framesRepeated(): number {
-    return this.#framesSent - this.#highestSent;
-  }
-
-  /** Bytes kept here: less than the window plus the last write. */
-  get bufferedBytes(): number {
-    return this.#bytes;
+    return this.framesSent - this.#highestSent;
   }
 
   /** Reports that the job runs here. The next BEAT makes up for a lost ACCEPT. */
   accept(nowMs: number): void {
-    if (!this.#isFinished) this.#sendUnnumbered(FrameType.ACCEPT, nowMs);
+    if (!this.isFinished) this.#sendUnnumbered(FrameType.ACCEPT, nowMs);
   }
 
   /**
@@ -124,7 +112,7 @@ export class StreamSender {
    * is a bug of the caller.
    */
   write(payload: Uint8Array, tokens: number, nowMs: number): void {
-    if (this.#isFinished) return;
+    if (this.isFinished) return;
     const { framePayloadBytesMax } = this.#limits;
     for (let at = 0; at < payload.length; at += framePayloadBytesMax) {
       const end = at + framePayloadBytesMax;
@@ -150,7 +138,7 @@ export class StreamSender {
 
   /** Handles a record of the edge. Ignores one for another attempt. */
   onControl(record: ControlRecord, nowMs: number): void {
-    if (record.attempt !== this.#of.attempt || this.#isFinished) return;
+    if (record.attempt !== this.#of.attempt || this.isFinished) return;
     if (record.type === "cancel") return this.cancel(record.reason);
     this.#heardMs = nowMs;
     if (record.type === "ack") this.#onAck(record.sequence, nowMs);
@@ -158,17 +146,17 @@ export class StreamSender {
   }
 
   cancel(reason: CancelReason): void {
-    if (!this.#isFinished) this.#finish("cancelled", reason);
+    if (!this.isFinished) this.#finish("cancelled", reason);
   }
 
   /** The bus works again after an outage: the BEAT shows the edge what it may have missed. */
   onReconnect(nowMs: number): void {
-    if (!this.#isFinished) this.#beat(nowMs);
+    if (!this.isFinished) this.#beat(nowMs);
   }
 
   /** Must be called every `tickMs`. */
   onTick(nowMs: number): void {
-    if (this.#isFinished) return;
+    if (this.isFinished) return;
     const { endForgetMs, endRetryMs } = this.#limits;
     const end = this.#isEnded ? this.#frames.at(-1) : undefined;
     if (nowMs - this.#heardMs >= endForgetMs) {
@@ -187,7 +175,7 @@ export class StreamSender {
     if (sequence > this.#highestSent) return;
     const acknowledged = Math.max(0, sequence - this.#firstKept + 1);
     for (const frame of this.#frames.splice(0, acknowledged)) {
-      this.#bytes -= frame.length;
+      this.bufferedBytes -= frame.length;
       this.#windowBytes -= frame.length;
     }
     this.#firstKept += acknowledged;
@@ -224,7 +212,7 @@ export class StreamSender {
     tokens: number,
     nowMs: number,
   ): void {
-    if (this.#isFinished) return;
+    if (this.isFinished) return;
     this.#tokens = tokens;
     this.#append(type, payload);
     this.#isEnded = true;
@@ -237,7 +225,7 @@ export class StreamSender {
     writeFrameHeader(this.#headerOf(type, this.#lastKept + 1), frame);
     frame.set(payload, FRAME_HEADER_BYTES);
     this.#frames.push(frame);
-    this.#bytes += frame.length;
+    this.bufferedBytes += frame.length;
   }
 
   #sendNew(nowMs: number): void {
@@ -292,15 +280,15 @@ export class StreamSender {
   }
 
   #sendNumbered(frame: Uint8Array, nowMs: number): void {
-    this.#framesSent += 1;
+    this.framesSent += 1;
     this.#sentMs = nowMs;
     this.#handlers.sendFrame(frame);
   }
 
   #finish(outcome: SenderOutcome, reason: CancelReason | null): void {
-    this.#isFinished = true;
+    this.isFinished = true;
     this.#frames.length = 0;
-    this.#bytes = 0;
+    this.bufferedBytes = 0;
     this.#handlers.finished(outcome, reason);
   }
 }

@@ -224,7 +224,7 @@ function tlsOptions({ tlsCa, tlsCert, tlsKey }: Partial<ServerAddress>) {
 }
 
 /** The answer of a majority at once, otherwise the most frequent one when all have ended. */
-function agreed(answers: readonly Promise<string>[]): Promise<string> {
+export function agreed(answers: readonly Promise<string>[]): Promise<string> {
   const votes = new Map<string, number>();
   const { promise, resolve } = Promise.withResolvers<string>();
   const counted = answers.map(async (answer) => {

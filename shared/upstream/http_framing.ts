@@ -66,6 +66,8 @@ export function parseResponseHead(text: string): ResponseHead {
   // A message with both may come from a broken proxy: use it, then close the connection.
   const isSuspect = fields.has("content-length") &&
     fields.has("transfer-encoding");
+  // A date is compared with the server's own clock (RFC 9110 section 10.2.3).
+  const untilMs = Date.parse(field("retry-after")) - Date.parse(field("date"));
   return {
     status,
     framing: framingOf(status, fields),
@@ -76,7 +78,8 @@ export function parseResponseHead(text: string): ResponseHead {
     contentType: field("content-type").replace(/;.*/s, "").trim(),
     contentEncoding: field("content-encoding"),
     retryAfterMs: clampedMs(field("retry-after-ms"), 1) ??
-      clampedMs(field("retry-after"), MS_PER_SECOND),
+      clampedMs(field("retry-after"), MS_PER_SECOND) ??
+      clampedMs(String(untilMs), 1),
     fileHeaders: Object.fromEntries(
       FILE_HEADERS.flatMap((name) => {
         const value = fields.get(name) ?? "";

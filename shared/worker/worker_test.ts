@@ -19,23 +19,19 @@ import {
   parseReject,
 } from "../bus/frame.ts";
 import type { BusHandler } from "../bus/link.ts";
-import {
-  bodySubject,
-  bodyWildcard,
-  controlSubject,
-  edgeBeatSubject,
-  edgeBeatWildcard,
-  edgeFramesSubject,
-  edgeStreamSubject,
-  jobSubject,
-} from "../bus/subjects.ts";
+import { subjects } from "../bus/subjects.ts";
 import { DISPATCH_LIMITS, UPLOAD_LIMITS } from "../limits.ts";
 import { silentLog } from "../process/log.ts";
 import { MetricRegistry } from "../process/metrics.ts";
 import { UpstreamError } from "../upstream/errors.ts";
 import type { JobHost } from "./job.ts";
 import { createWorkerMetrics } from "./metrics.ts";
-import { BUSY_JOBS_MIN, Worker, WORKER_TICK_MS } from "./worker.ts";
+import {
+  BUSY_JOBS_MIN,
+  Worker,
+  WORKER_TICK_MS,
+  type WorkerDependencies,
+} from "./worker.ts";
 
 const WORKER = "w1";
 const EDGE = "e1";
@@ -43,10 +39,6 @@ const MODEL = "m";
 const FAMILY = "media";
 const REQUEST = { model: MODEL, stream: true };
 const idOf = (number: number) => number.toString(16).padStart(32, "0");
-const cancelOf = (requestId: string, attempt: number) => {
-  return { type: "cancel", reason: "client_gone", requestId, attempt } as const;
-};
-
 type Run = JobHost["run"];
 type Call = Parameters<Run>[1];
 
@@ -70,35 +62,30 @@ function silentBackend(hold: Promise<void> = Promise.resolve()) {
 async function setup(options: { slots?: number; run?: Run } = {}) {
   const clock = { ms: 0 };
   const handlers = new Map<string, BusHandler>();
-  const frames: (Frame & { requestId: string })[] = [];
+  const frames: Frame[] = [];
   const flushes: (() => void)[] = [];
   const soon: (() => void)[] = [];
-  let flowingSinceMs: number | null = 0;
+  const flow: { flowingSinceMs: number | null } = { flowingSinceMs: 0 };
+  const bus: WorkerDependencies["bus"] = Object.assign(flow, {
+    isConnected: true,
+    publish(subject: string, payload: Uint8Array) {
+      // Anything else is a beat or the answer to a piece.
+      if (subject !== subjects.edgeFrames(EDGE)) return;
+      for (const [, frame] of decodeFrames(payload) ?? []) frames.push(frame);
+    },
+    subscribe(subject: string, handler: BusHandler) {
+      handlers.set(subject, handler);
+      return { drain: () => Promise.resolve() };
+    },
+    flush: () => new Promise<void>((resolve) => flushes.push(resolve)),
+  });
   const deliver = (
-    subject: string,
+    subscription: string,
     data: Uint8Array,
-    reply = "",
-    subscription = subject,
+    { subject = subscription, reply = "" } = {},
   ) => handlers.get(subscription)?.({ subject, data, reply });
   const worker = new Worker({
-    bus: {
-      isConnected: true,
-      get flowingSinceMs() {
-        return flowingSinceMs;
-      },
-      publish: (subject, payload) => {
-        // Anything else is a beat or the answer to a piece.
-        if (subject !== edgeFramesSubject(EDGE)) return;
-        for (const [requestId, frame] of decodeFrames(payload) ?? []) {
-          frames.push({ requestId, ...frame });
-        }
-      },
-      subscribe: (subject, handler) => {
-        handlers.set(subject, handler);
-        return { drain: () => Promise.resolve() };
-      },
-      flush: () => new Promise<void>((resolve) => flushes.push(resolve)),
-    },
+    bus,
     family: FAMILY,
     workerId: WORKER,
     slots: options.slots ?? 2,
@@ -119,29 +106,27 @@ async function setup(options: { slots?: number; run?: Run } = {}) {
   await started;
   const offer = (id: number, job: Partial<JobMessage>) => {
     const envelope = { version: JOB_VERSION, attempt: 1, deadlineMs: 60_000 };
-    const reply = edgeStreamSubject(EDGE, idOf(id), 1);
-    deliver(
-      jobSubject(FAMILY, WORKER),
-      encodeJson({ ...envelope, ...job }),
-      reply,
-    );
+    const message = encodeJson({ ...envelope, ...job });
+    const reply = subjects.edgeStream(EDGE, idOf(id), 1);
+    deliver(subjects.job(FAMILY, WORKER), message, { reply });
   };
   const deliverPiece = (id: number, message: Uint8Array) =>
-    deliver(
-      bodySubject(FAMILY, WORKER, idOf(id)),
-      message,
-      "_INBOX.1",
-      bodyWildcard(FAMILY, WORKER),
-    );
+    deliver(subjects.bodies(FAMILY, WORKER), message, {
+      subject: subjects.body(FAMILY, WORKER, idOf(id)),
+    });
+  const control = (record: ControlRecord) =>
+    deliver(subjects.control(FAMILY, WORKER), encodeControl([record]));
   return {
     clock,
     frames,
     soon,
     worker,
     endFlushes,
-    deafen: (isDeaf: boolean) => flowingSinceMs = isDeaf ? null : clock.ms,
+    deafen: (isDeaf: boolean) => flow.flowingSinceMs = isDeaf ? null : clock.ms,
     edgeBeats: () =>
-      deliver(edgeBeatSubject(EDGE), Uint8Array.of(), "", edgeBeatWildcard),
+      deliver(subjects.edgeBeats, Uint8Array.of(), {
+        subject: subjects.edgeBeat(EDGE),
+      }),
     job: (id: number, { attempt = 1, model = MODEL } = {}) =>
       offer(id, { attempt, request: { ...REQUEST, model } }),
     announce: (id: number) => offer(id, { upload: true }),
@@ -149,8 +134,12 @@ async function setup(options: { slots?: number; run?: Run } = {}) {
       deliverPiece(id, encodePiece(bytes, 1, index)),
     endPieces: (id: number) =>
       deliverPiece(id, encodeUploadEnd({ files: [] }, 1)),
-    control: (...records: ControlRecord[]) =>
-      deliver(controlSubject(FAMILY, WORKER), encodeControl(records)),
+    ack: (id: number, sequence: number) =>
+      control({ type: "ack", requestId: idOf(id), attempt: 1, sequence }),
+    cancel(id: number, attempt = 1) {
+      const of = { requestId: idOf(id), attempt };
+      control({ type: "cancel", reason: "client_gone", ...of });
+    },
     tickTo: (ms: number) => {
       while (clock.ms < ms) {
         clock.ms = Math.min(ms, clock.ms + WORKER_TICK_MS);
@@ -181,7 +170,7 @@ Deno.test("a worker refuses what it cannot run now, and says why", async () => {
   t.job(3);
   assert.deepEqual(reasonsOf(t.frames), ["unknown_model", "full"]);
   assert.equal(t.worker.inFlight, 1);
-  t.control(cancelOf(idOf(2), 1));
+  t.cancel(2);
   await turns();
   const drained = t.worker.drain(1_000);
   t.job(4);
@@ -207,7 +196,7 @@ Deno.test("a slot is taken until the backend has really stopped", async () => {
   const t = await setup({ slots: 1, run });
   t.job(1);
   await turns();
-  t.control(cancelOf(idOf(1), 1));
+  t.cancel(1);
   assert.deepEqual(aborted(), [true]);
   t.job(2);
   assert.deepEqual(reasonsOf(t.frames), ["full"]);
@@ -226,9 +215,9 @@ Deno.test("a second attempt of a request stops the first, and each gives its slo
   await turns();
   assert.deepEqual(aborted(), [true, false]);
   assert.equal(t.worker.inFlight, 1);
-  t.control(cancelOf(idOf(1), 1));
+  t.cancel(1);
   assert.deepEqual(aborted(), [true, false], "meant the first attempt");
-  t.control(cancelOf(idOf(1), 2));
+  t.cancel(1, 2);
   await turns();
   assert.equal(t.worker.inFlight, 0);
 });
@@ -240,7 +229,7 @@ Deno.test("a request whose body comes in pieces gives its slot back in any case"
   const halves = [body.subarray(0, 99), body.subarray(99)] as const;
   type Rig = Awaited<ReturnType<typeof setup>>;
   const cases: [how: string, error: string, end: (t: Rig) => void][] = [
-    ["cancelled", "worker_lost", (t) => t.control(cancelOf(idOf(1), 1))],
+    ["cancelled", "worker_lost", (t) => t.cancel(1)],
     ["incomplete for too long", "worker_lost", (t) => {
       for (let ms = 0; ms <= UPLOAD_LIMITS.totalMs; ms += 500) {
         t.edgeBeats();
@@ -259,7 +248,7 @@ Deno.test("a request whose body comes in pieces gives its slot back in any case"
     assert.equal(t.worker.inFlight, 0, how);
     assert.deepEqual(codesOf(t.frames), [error], how);
     t.piece(1, halves[1], 1);
-    t.control(cancelOf(idOf(1), 1));
+    t.cancel(1);
     assert.equal(t.worker.inFlight, 0, how);
   }
 });
@@ -311,7 +300,7 @@ Deno.test("a job that must stop does so although its client takes nothing", asyn
   // The client takes it all after all: the error is the end of it.
   for (let sequence = 1; t.worker.unfinished > 0; sequence += 1) {
     assert.ok(sequence < 100);
-    t.control({ type: "ack", requestId: idOf(1), attempt: 1, sequence });
+    t.ack(1, sequence);
   }
   assert.deepEqual(codesOf(t.frames), ["server_shutdown"]);
   await drained;
@@ -354,7 +343,7 @@ Deno.test("tokens of a busy worker wait for each other, but for no other frame",
   assert.deepEqual(sent(), [FrameType.DATA, FrameType.DATA]);
   write(0, 3);
   assert.equal(t.soon.length, 1, "scheduled again");
-  t.control(cancelOf(idOf(2), 1));
+  t.cancel(2);
   await turns();
   assert.equal(t.soon.length, 1, "once");
   t.soon.shift()?.();

@@ -46,7 +46,6 @@ export class Edge extends Process {
     super(id, world);
   }
 
-  /** Requests it still keeps something of. */
   get openCount(): number {
     return this.isDead ? 0 : this.#open.size;
   }
@@ -115,7 +114,6 @@ export class Edge extends Process {
   }
 }
 
-/** One request of a client, over all its attempts. */
 export class Request {
   receiver: StreamReceiver | null = null;
   outcome: Outcome | null = null;
@@ -181,7 +179,6 @@ export class Request {
     this.#onEvent(receiver.onTick(this.edge.steadyMs), receiver, record);
   }
 
-  /** The client closes its connection. */
   leave(): void {
     if (this.outcome !== null) return;
     this.receiver?.cancel("client_gone");
@@ -195,7 +192,6 @@ export class Request {
     this.#retryOr("worker_lost");
   }
 
-  /** The one outcome of the request. */
   settle(outcome: Outcome): void {
     const { record, world } = this;
     world.log(`${record?.name} is ${outcome}`);

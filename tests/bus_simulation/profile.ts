@@ -4,7 +4,6 @@ import { seededRandom } from "../support/seeded_random.ts";
 
 /** Random numbers that a seed repeats. */
 export class Random {
-  /** From 0 up to, not including, 1. */
   readonly next: () => number;
 
   constructor(seed: number) {
@@ -20,7 +19,6 @@ export class Random {
     return low + Math.floor(this.next() * (high - low + 1));
   }
 
-  /** True in this share of calls. */
   chance(share: number): boolean {
     return this.next() < share;
   }
@@ -37,7 +35,6 @@ export class Random {
  */
 export type Weather = "calm" | "sleepy" | "gentle" | "rough";
 
-/** What one run is like. */
 export type Profile = ReturnType<typeof makeProfile>;
 
 /** Small numbers, so that short answers fill windows and need many replays. */
@@ -51,7 +48,6 @@ const WEATHERS: readonly [Weather, ...Weather[]] = [
   ...["calm", "sleepy", "gentle", "gentle", "rough", "rough", "rough"] as const,
 ];
 
-/** Makes up a run. */
 export function makeProfile(random: Random) {
   const weather = random.pick(WEATHERS);
   const edges = random.whole(1, 2);

@@ -21,7 +21,6 @@ const STOP_MS = 2_500;
 /** A worker is done with an attempt at the latest this long after the edge. */
 const GRACE_MS = 35_000;
 
-/** A request on its way to a worker. */
 export interface Job {
   requestId: string;
   attempt: number;
@@ -33,7 +32,6 @@ export interface Job {
 export class Worker extends Process {
   readonly #runs = new Map<string, Run>();
 
-  /** Attempts it still keeps something of. */
   get runCount(): number {
     return this.isDead ? 0 : this.#runs.size;
   }

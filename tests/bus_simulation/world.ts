@@ -13,7 +13,6 @@ export class Scheduler {
     return this.#events.length === 0;
   }
 
-  /** Plans `run` for `delayMs` from now. */
   after(delayMs: number, run: () => void): void {
     this.at(this.nowMs + delayMs, run);
   }
@@ -30,7 +29,6 @@ export class Scheduler {
     this.#events.splice(low, 0, { atMs, run });
   }
 
-  /** Runs the next event. False when there is none before `untilMs`. */
   step(untilMs: number): boolean {
     const first = this.#events.at(-1);
     if (first === undefined || first.atMs > untilMs) return false;
@@ -41,7 +39,6 @@ export class Scheduler {
   }
 }
 
-/** What the parts of a simulated run share. */
 export class World {
   readonly random: Random;
   readonly profile: ReturnType<typeof makeProfile>;
@@ -146,7 +143,6 @@ export abstract class Process {
     return this.world.nowMs - this.#silentSinceMs;
   }
 
-  /** Something happens to the process. */
   post(run: () => void): void {
     if (this.isDead) return;
     if (this.isFrozen) this.#inbox.push(run);
@@ -161,7 +157,6 @@ export abstract class Process {
     this.#planTick();
   }
 
-  /** Everything it held is gone. */
   kill(): void {
     this.#silentSinceMs ??= this.world.nowMs;
     this.isDead = true;
@@ -242,7 +237,6 @@ export class AttemptRecord {
 /** How often things happened: a simulation that never sees a fault proves nothing. */
 export type Counts = ReturnType<typeof noCounts>;
 
-/** All zero. */
 export const noCounts = () => ({
   ...{ complete: 0, error: 0, lost: 0, rejected: 0, clientGone: 0 },
   ...{ edgeDead: 0, retries: 0, naks: 0, resentFrames: 0, strayAnswers: 0 },

@@ -14,13 +14,10 @@ import {
 } from "./sdk_checks.ts";
 
 const SIMULATOR: ModelServerTraits = {
-  name: "the simulator",
-  dialect: "openai",
-  isModel: true,
+  ...{ name: "the simulator", dialect: "openai", isModel: true },
   tools: "calls",
   refused: {
-    content: "[simulator: error 429]",
-    status: 429,
+    ...{ content: "[simulator: error 429]", status: 429 },
     code: "rate_limit_exceeded",
   },
 };
@@ -51,8 +48,7 @@ Deno.test("the official openai package for JavaScript", async (t) => {
       tools: [{
         type: "function",
         function: {
-          ...WEATHER_TOOL.function,
-          parse: JSON.parse,
+          ...{ ...WEATHER_TOOL.function, parse: JSON.parse },
           function: ({ city }: { city: string }) => {
             cities.push(city);
             return "sunny";
@@ -72,9 +68,9 @@ Deno.test("the official openai package for JavaScript", async (t) => {
         json_schema: { name: "place", strict: true, schema: PLACE },
       },
     });
-    const parsed: unknown = completion.choices[0]?.message.parsed;
-    assert.equal(typeof Reflect.get(Object(parsed), "city"), "string");
-    assert.ok(Number.isInteger(Reflect.get(Object(parsed), "population")));
+    const { city, population } = Object(completion.choices[0]?.message.parsed);
+    assert.equal(typeof city, "string");
+    assert.ok(Number.isInteger(population));
   });
 
   await t.step("each error class", async () => {

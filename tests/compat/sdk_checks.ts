@@ -34,20 +34,27 @@ export const WEATHER_TOOL = {
   },
 };
 const CHOSEN = { type: "function", function: { name: "get_weather" } } as const;
+const WITH_TOOL = {
+  ...{ tools: [WEATHER_TOOL], tool_choice: CHOSEN, max_tokens: 60 },
+};
 /** A mock counts tokens as it likes; a model's answers vary. */
 const QUESTION = "What is the capital of France? Answer in one sentence.";
 const WEATHER = "How is the weather in Rome?";
 /** What an answer of 700 tokens takes on a slow machine, at least. */
 const LONG_MS = 5_000;
 
-/** A request with one message. */
 export function says(content: string) {
   return { model: MODEL, messages: [{ role: "user" as const, content }] };
 }
 
-type Check = (client: OpenAI, traits: ModelServerTraits) => Promise<void>;
+type Body = OpenAI.ChatCompletionCreateParamsNonStreaming;
+type Checks = {
+  [name: string]: (client: OpenAI, traits: ModelServerTraits) => Promise<void>;
+};
 
-/** Runs all checks that a server of this kind can pass. */
+const ask = (client: OpenAI, content: string, more: Partial<Body> = {}) =>
+  client.chat.completions.create({ ...says(content), ...more });
+
 export async function checkSdk(
   t: Deno.TestContext,
   client: OpenAI,
@@ -63,11 +70,7 @@ export async function checkSdk(
   }
 }
 
-/** A stream, put together by the SDK, and how many chunks it had. */
-async function stream(
-  client: OpenAI,
-  body: OpenAI.ChatCompletionCreateParamsNonStreaming,
-) {
+async function stream(client: OpenAI, body: Body) {
   let chunks = 0;
   const runner = client.chat.completions.stream({
     ...body,
@@ -85,10 +88,8 @@ function assertUsage(
   assert.ok(usage);
   assert.ok(usage.prompt_tokens > 0);
   assert.ok(usage.completion_tokens >= tokensMin);
-  assert.equal(
-    usage.total_tokens,
-    usage.prompt_tokens + usage.completion_tokens,
-  );
+  const sum = usage.prompt_tokens + usage.completion_tokens;
+  assert.equal(usage.total_tokens, sum);
 }
 
 /** A call of the tool with arguments that can be read. */
@@ -100,7 +101,7 @@ function assertToolCall(choice: OpenAI.ChatCompletion.Choice | undefined) {
   assert.equal(typeof JSON.parse(call.function.arguments), "object");
 }
 
-const CHECKS: { [name: string]: Check } = {
+const CHECKS: Checks = {
   async "models: its own name is not listed"(client) {
     const { data } = await client.models.list();
     // The simulator has models of other kinds, too.
@@ -113,8 +114,8 @@ const CHECKS: { [name: string]: Check } = {
   },
 
   async "a whole answer with usage"(client) {
-    const body = { ...says(QUESTION), max_tokens: 30, temperature: 0 };
-    const answer = await client.chat.completions.create(body);
+    const bounds = { max_tokens: 30, temperature: 0 };
+    const answer = await ask(client, QUESTION, bounds);
     assert.equal(answer.model, MODEL);
     assert.match(String(answer._request_id), /^req_[0-9a-f]{32}$/);
     assert.ok(answer.choices[0]?.message.content);
@@ -132,8 +133,7 @@ const CHECKS: { [name: string]: Check } = {
   },
 
   async "three choices, whole"(client, { isModel }) {
-    const body = { ...says(QUESTION), n: 3, max_tokens: 10 };
-    const answer = client.chat.completions.create(body);
+    const answer = ask(client, QUESTION, { n: 3, max_tokens: 10 });
     if (!isModel) {
       // It is spoken to as OpenAI, and has one choice to give.
       await assert.rejects(answer, { status: 400, param: "n" });
@@ -147,17 +147,12 @@ const CHECKS: { [name: string]: Check } = {
 
   async "repetition_penalty"(client, { dialect }) {
     const answer = async (penalty: number) => {
+      // The small model goes on with this text unless repeating is penalized.
+      const content = `Repeat: ${"tree ".repeat(10)}`;
+      const bounds = { max_tokens: 40, temperature: 0, seed: 1 };
       // A field of the specification that OpenAI's package does not know.
-      const body = {
-        // The small model goes on with this text unless repeating is penalized.
-        ...says(`Repeat: ${"tree ".repeat(10)}`),
-        max_tokens: 40,
-        temperature: 0,
-        seed: 1,
-        repetition_penalty: penalty,
-      };
-      const { choices } = await client.chat.completions.create(body);
-      return choices[0]?.message.content;
+      const change = { ...bounds, repetition_penalty: penalty };
+      return (await ask(client, content, change)).choices[0]?.message.content;
     };
     const [without, much] = [await answer(1), await answer(1.8)];
     if (dialect === "llama.cpp") assert.notEqual(without, much);
@@ -166,24 +161,15 @@ const CHECKS: { [name: string]: Check } = {
 
   async "the roles system and developer"(client) {
     for (const role of ["system", "developer"] as const) {
-      const { messages, model } = says(QUESTION);
-      const answer = await client.chat.completions.create({
-        model,
-        messages: [{ role, content: "You are brief." }, ...messages],
-        max_tokens: 10,
-      });
+      const brief = { role, content: "You are brief." };
+      const messages = [brief, ...says(QUESTION).messages];
+      const answer = await ask(client, "", { messages, max_tokens: 10 });
       assert.ok(answer.choices[0]?.message.content, role);
     }
   },
 
   async "tools, and a history with them"(client, { tools }) {
-    const question = says(WEATHER);
-    const answer = client.chat.completions.create({
-      ...question,
-      tools: [WEATHER_TOOL],
-      tool_choice: CHOSEN,
-      max_tokens: 60,
-    });
+    const answer = ask(client, WEATHER, WITH_TOOL);
     if (tools === "calls") assertToolCall((await answer).choices[0]);
     else {
       await assert.rejects(answer, (error) => {
@@ -192,23 +178,14 @@ const CHECKS: { [name: string]: Check } = {
         return true;
       });
     }
-    const after = await client.chat.completions.create({
-      model: MODEL,
-      messages: [
-        ...question.messages,
-        {
-          role: "assistant",
-          content: null,
-          tool_calls: [{
-            id: "call_1",
-            type: "function",
-            function: { name: "get_weather", arguments: '{"city":"Rome"}' },
-          }],
-        },
-        { role: "tool", tool_call_id: "call_1", content: "sunny" },
-      ],
-      max_tokens: 20,
-    });
+    const called = { name: "get_weather", arguments: '{"city":"Rome"}' };
+    const call = { id: "call_1", type: "function", function: called } as const;
+    const messages: Body["messages"] = [
+      ...says(WEATHER).messages,
+      { role: "assistant", content: null, tool_calls: [call] },
+      { role: "tool", tool_call_id: "call_1", content: "sunny" },
+    ];
+    const after = await ask(client, "", { messages, max_tokens: 20 });
     assert.equal(typeof after.choices[0]?.message.content, "string");
   },
 
@@ -242,16 +219,16 @@ const CHECKS: { [name: string]: Check } = {
     }
     endless.controller.abort();
     const startedAtMs = performance.now();
-    await client.chat.completions.create({ ...says("Hi"), max_tokens: 1 });
+    await ask(client, "Hi", { max_tokens: 1 });
     assert.ok(performance.now() - startedAtMs < LONG_MS);
   },
 };
 
 /** A mock neither counts nor stops as a model does. */
-const OF_MODELS: { [name: string]: Check } = {
+const OF_MODELS: Checks = {
   async "max_tokens"(client) {
-    const body = { ...says("Count to one hundred."), max_tokens: 5 };
-    const answer = await client.chat.completions.create(body);
+    const bounds = { max_tokens: 5 };
+    const answer = await ask(client, "Count to one hundred.", bounds);
     assert.equal(answer.choices[0]?.finish_reason, "length");
     assert.equal(answer.usage?.completion_tokens, 5);
   },
@@ -265,23 +242,17 @@ const OF_MODELS: { [name: string]: Check } = {
   },
 
   async "stop"(client) {
-    const body = { ...says(QUESTION), max_tokens: 60, temperature: 0 };
-    const { choices: [choice] } = await client.chat.completions.create({
-      ...body,
-      stop: ["a"],
-    });
+    const change = { max_tokens: 60, temperature: 0, stop: ["a"] };
+    const { choices: [choice] } = await ask(client, QUESTION, change);
     assert.equal(choice?.message.content?.includes("a"), false);
     assert.equal(choice?.finish_reason, "stop");
   },
 };
 
-const OF_TOOLS: { [name: string]: Check } = {
+const OF_TOOLS: Checks = {
   async "tools, streamed"(client) {
     const { choices } = await stream(client, {
-      ...says(WEATHER),
-      tools: [WEATHER_TOOL],
-      tool_choice: CHOSEN,
-      max_tokens: 60,
+      ...{ ...says(WEATHER), ...WITH_TOOL },
     });
     assertToolCall(choices[0]);
   },

@@ -1,7 +1,7 @@
 /** Cases B: answers without `stream`. */
 import assert from "node:assert/strict";
 import { chatCompletionSchema } from "@gateway/shared/openai/completion";
-import { type Context, M1, MODEL } from "./context.ts";
+import { type Cases, M1, MODEL } from "./context.ts";
 
 const NULLABLE = [
   ...["stream", "stream_options", "temperature", "top_p", "max_tokens"],
@@ -10,10 +10,7 @@ const NULLABLE = [
   ...["parallel_tool_calls", "response_format", "enable_thinking"],
 ];
 
-export async function answerCases(
-  t: Deno.TestContext,
-  { chat, post, call }: Context,
-): Promise<void> {
+export const answerCases: Cases = async (t, { chat, post, call }) => {
   const answer = async (change: object = {}) => {
     const response = await chat(change);
     const text = await response.text();
@@ -97,4 +94,4 @@ export async function answerCases(
     const plain = await answer({ enable_thinking: false });
     assert.ok(!("reasoning_content" in (plain.choices[0]?.message ?? {})));
   });
-}
+};

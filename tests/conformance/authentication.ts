@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import {
   assertRequestId,
-  type Context,
+  type Cases,
   createKey,
   M1,
   rawExchange,
@@ -25,10 +25,10 @@ async function assertUnauthorized(
   assertRequestId(response, what);
 }
 
-export async function authenticationCases(
-  t: Deno.TestContext,
-  { cluster, call, fetch }: Context,
-): Promise<void> {
+export const authenticationCases: Cases = async (
+  t,
+  { cluster, call, fetch },
+) => {
   const base = cluster.baseUrl();
   const url = `${base}/chat/completions`;
   const key = cluster.state.api_key;
@@ -95,4 +95,4 @@ export async function authenticationCases(
     ]);
     assert.match(answer, /^HTTP\/1.1 401 /);
   });
-}
+};

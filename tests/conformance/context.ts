@@ -33,7 +33,10 @@ export interface Exchange {
   received: Promise<string>;
 }
 
-export type Context = ReturnType<typeof createContext>;
+export type Cases = (
+  t: Deno.TestContext,
+  context: ReturnType<typeof createContext>,
+) => Promise<void>;
 
 export function createContext(cluster: Cluster) {
   const authorization = `Bearer ${cluster.state.api_key}`;
@@ -66,7 +69,6 @@ export function createContext(cluster: Cluster) {
     });
   return {
     ...{ cluster, call, chat, fetch, exchanges },
-    /** Posts text or bytes as they are. */
     post: (
       body: BodyInit,
       headers: Record<string, string> = { "content-type": "application/json" },

@@ -7,10 +7,10 @@ import {
   validatorOf,
 } from "../support/api_document.ts";
 import { statusOf } from "../support/gated_cluster.ts";
-import { waitFor } from "../support/wait_for.ts";
+import { until } from "../support/wait_for.ts";
 import {
   assertError,
-  type Context,
+  type Cases,
   createKey,
   type Exchange,
 } from "./context.ts";
@@ -27,7 +27,6 @@ const components: Responses = document.components.responses;
 const { examples, headers: allHeaders } = document.components;
 
 const ROOT = new URL("../../", import.meta.url);
-const FAULTS = "tests/e2e/faults_edge_test.ts";
 /** The codes that need more than requests to one cluster, and a test of each. */
 const SEEN_ELSEWHERE: Named<string> = {
   forbidden: "tests/hostile/http_test.ts",
@@ -40,10 +39,10 @@ const SEEN_ELSEWHERE: Named<string> = {
   service_unavailable: "tests/limits/ledger_test.ts",
   overloaded: "services/edge-auth/dispatch/dispatcher_test.ts",
   no_worker: "tests/e2e/chaos_timed_test.ts",
-  bus_unavailable: FAULTS,
+  bus_unavailable: "tests/e2e/faults_edge_test.ts",
   server_shutdown: "tests/e2e/faults_process_timed_test.ts",
   worker_lost: "services/edge-auth/chat/answer_test.ts",
-  deadline_exceeded: FAULTS,
+  deadline_exceeded: "services/edge-auth/dispatch/dispatcher_test.ts",
   key_revoked: "tests/limits/between_test.ts",
 };
 
@@ -118,10 +117,10 @@ function checkRequest({ sent, response }: Exchange, body: string): void {
   }
 }
 
-export async function referenceCases(
-  t: Deno.TestContext,
-  { cluster, call, chat, post, exchanges }: Context,
-): Promise<void> {
+export const referenceCases: Cases = async (
+  t,
+  { cluster, call, chat, post, exchanges },
+) => {
   await t.step("H60 limits, in headers and refusals", async () => {
     const limits = ["--rpm=2", "--tpm=1000", "--tokens-per-day=1000"];
     const { key } = await createKey(cluster, ...limits);
@@ -135,11 +134,11 @@ export async function referenceCases(
     const daily = await createKey(cluster, "--tokens-per-day=1");
     const init = { headers: { authorization: `Bearer ${daily.key}` } };
     // The first request is counted when it has ended.
-    await waitFor(async () => {
+    await until(async () => {
       const response = await chat({ max_tokens: 1 }, init);
       await response.body?.cancel();
       return response.headers.get("x-should-retry") === "false";
-    }, { what: "the day's tokens to be used up", timeoutMs: 2_000 });
+    }, 2_000);
   });
   await t.step("H60 other failures", async () => {
     for (const controls of ["garbage after 0 tokens", "cut after 5 tokens"]) {
@@ -229,4 +228,4 @@ export async function referenceCases(
       assert.ok(text.includes(code), `${path} has no ${code}`);
     }
   });
-}
+};

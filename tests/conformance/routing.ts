@@ -7,16 +7,16 @@ import {
 import {
   assertError,
   assertRequestId,
-  type Context,
+  type Cases,
   M1,
   MODEL,
   rawExchange,
 } from "./context.ts";
 
-export async function routingCases(
-  t: Deno.TestContext,
-  { cluster, call, chat, fetch }: Context,
-): Promise<void> {
+export const routingCases: Cases = async (
+  t,
+  { cluster, call, chat, fetch },
+) => {
   const url = `${cluster.baseUrl()}/chat/completions`;
   const { api_key: key } = cluster.state;
   const body = JSON.stringify({ ...M1, max_tokens: 2 });
@@ -142,4 +142,4 @@ export async function routingCases(
     for await (const _piece of response.body ?? []) pieces += 1;
     assert.ok(pieces > 1, `${pieces} pieces`);
   });
-}
+};

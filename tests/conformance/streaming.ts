@@ -1,18 +1,16 @@
 /** Cases C: streams. */
 import assert from "node:assert/strict";
-import { assertError, type Context, createKey } from "./context.ts";
+import { assertError, type Cases, createKey } from "./context.ts";
 import { errorBodySchema } from "@gateway/shared/openai/completion";
-import { waitFor } from "../support/wait_for.ts";
+import { statusOf } from "../support/gated_cluster.ts";
+import { until } from "../support/wait_for.ts";
 
 const WITH_USAGE = { stream_options: { include_usage: true } };
 const simulates = (controls: string) => [
   { role: "user", content: `[simulator: ${controls}]` },
 ];
 
-export async function streamingCases(
-  t: Deno.TestContext,
-  { cluster, chat, stream }: Context,
-): Promise<void> {
+export const streamingCases: Cases = async (t, { cluster, chat, stream }) => {
   await t.step("C25 data lines and comments, then [DONE]", async () => {
     const { lines, isDone } = await stream();
     assert.ok(isDone);
@@ -99,11 +97,8 @@ export async function streamingCases(
     assert.equal(response.status, 200);
     client.abort();
     await assert.rejects(response.text());
-    await waitFor(async () => {
-      const next = await chat({ max_tokens: 1 }, { headers });
-      await next.body?.cancel();
-      return next.status === 200;
-    }, { what: "the slot", timeoutMs: 2_000, intervalMs: 20 });
+    const next = () => chat({ max_tokens: 1 }, { headers });
+    await until(async () => await statusOf(next()) === 200, 2_000);
   });
   await t.step("C38 thinking comes first and is never null", async () => {
     const { chunks } = await stream({ enable_thinking: true });
@@ -114,4 +109,4 @@ export async function streamingCases(
     const lastThought = deltas.findLastIndex(isThought);
     assert.ok(lastThought >= 0 && lastThought < firstText);
   });
-}
+};

@@ -1,6 +1,6 @@
 /** Cases D: tools. */
 import assert from "node:assert/strict";
-import { assertError, type Context } from "./context.ts";
+import { assertError, type Cases } from "./context.ts";
 
 const tool = (name: string, more: object = {}) => ({
   type: "function",
@@ -16,11 +16,8 @@ const WEATHER = tool("get_weather", {
     required: ["city", "days"],
   },
 });
-const CALL = {
-  id: "call_1",
-  type: "function",
-  function: { name: "get_weather", arguments: '{"city":"Rome","days":1}' },
-};
+const CALLED = { name: "get_weather", arguments: '{"city":"Rome","days":1}' };
+const CALL = { id: "call_1", type: "function", function: CALLED };
 const QUESTION = { role: "user", content: "What is the weather in Rome?" };
 const ASKED = { role: "assistant", content: null, tool_calls: [CALL] };
 const ANSWERED = { role: "tool", tool_call_id: "call_1", content: "sunny" };
@@ -30,10 +27,7 @@ const REQUIRED = {
   tool_choice: "required",
 };
 
-export async function toolCases(
-  t: Deno.TestContext,
-  { chat, stream }: Context,
-): Promise<void> {
+export const toolCases: Cases = async (t, { chat, stream }) => {
   const choiceOf = async (change: object) => {
     const response = await chat(change);
     const text = await response.text();
@@ -82,9 +76,8 @@ export async function toolCases(
     assert.ok(choice.message.content);
   });
   await t.step("D43 inconsistent histories: 400", async () => {
-    const unasked = [QUESTION, ANSWERED];
-    const unanswered = [QUESTION, ASKED, QUESTION];
-    for (const messages of [unasked, unanswered]) {
+    for (const rest of [[ANSWERED], [ASKED, QUESTION]]) {
+      const messages = [QUESTION, ...rest];
       await assertError(await chat({ messages }), { status: 400 });
     }
   });
@@ -102,4 +95,4 @@ export async function toolCases(
       await assertError(await chat(change), { status: 400, code, param });
     }
   });
-}
+};

@@ -1,6 +1,6 @@
 /** Cases E: what is refused, and with which error. */
 import assert from "node:assert/strict";
-import { assertError, type Context } from "./context.ts";
+import { assertError, type Cases } from "./context.ts";
 
 /** Values around the bounds of a field, and of the wrong type. */
 const FIELDS: [param: string, refused: unknown[], accepted: unknown[]][] = [
@@ -38,10 +38,7 @@ const REFUSED: [change: object, param?: string, code?: string][] = [
   [says(LONG), "messages", "context_length_exceeded"],
 ];
 
-export async function validationCases(
-  t: Deno.TestContext,
-  { chat }: Context,
-): Promise<void> {
+export const validationCases: Cases = async (t, { chat }) => {
   const refuses = async (change: object, param?: string, code?: string) => {
     const what = JSON.stringify(change).slice(0, 80);
     await assertError(await chat(change), { status: 400, param, code }, what);
@@ -71,4 +68,4 @@ export async function validationCases(
     assert.equal(typeof JSON.parse(choices[0].message.content), "object");
   });
   // E50 and E51, bodies that are no request or too large: tests/hostile.
-}
+};

@@ -51,10 +51,11 @@ Deno.test("an edge that is asked to stop loses no request after a positive check
   let completeLate = 0;
   let isTold = false;
   const failures: string[] = [];
-  const askAndSend = async (content: string, isKept: boolean) => {
-    using client = Deno.createHttpClient({
-      poolMaxIdlePerHost: isKept ? 1 : 0,
-    });
+  const clients = Array.from({ length: CLIENTS }, async (_, index) => {
+    const isKept = index % 4 < 2;
+    const content = index % 2 === 0 ? "hello" : LARGE;
+    const poolMaxIdlePerHost = isKept ? 1 : 0;
+    using client = Deno.createHttpClient({ poolMaxIdlePerHost });
     while (await acceptsRequests(readyPort)) {
       try {
         const answer = await sendChat(edge.url, key, content, { client });
@@ -66,14 +67,7 @@ Deno.test("an edge that is asked to stop loses no request after a positive check
         failures.push(String(error));
       }
     }
-  };
-  const clients = Promise.all(
-    Array.from(
-      { length: CLIENTS },
-      (_, index) =>
-        askAndSend(index % 2 === 0 ? "hello" : LARGE, index % 4 < 2),
-    ),
-  );
+  });
   await waitFor(() => complete >= CLIENTS, {
     what: () => `answers: ${failures}`,
   });
@@ -82,7 +76,7 @@ Deno.test("an edge that is asked to stop loses no request after a positive check
   await until(async () => !(await acceptsRequests(readyPort)));
   const announced = await sendChat(edge.url, key, "hello");
   assert.equal(announced.status, 200, await announced.text());
-  await clients;
+  await Promise.all(clients);
   const { code } = await edge.process.exited;
 
   assert.deepEqual(failures, []);

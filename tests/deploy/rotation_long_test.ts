@@ -7,7 +7,6 @@ import { connectTestLink } from "../support/bus_link.ts";
 import {
   deployedEnv,
   deployedNatsConfig,
-  type DeployedStores,
   makeSecrets,
   startDeployedNats,
   startDeployedRedis,
@@ -26,7 +25,6 @@ import { testRedisLink } from "../support/redis_link.ts";
 const LANES = 6;
 /** Requests that must succeed after a step before the next one begins. */
 const PROOF_ANSWERS = 30;
-const STEP_MS = 30_000;
 /** A request that gets 503 is retried, as SDKs do. */
 const ATTEMPTS_MAX = 5;
 const RETRY_MS = 500;
@@ -36,82 +34,46 @@ const PACE: ServiceEnv = {
   SIMULATOR_TOKENS_PER_SECOND: "60",
 };
 
-/** Clients that repeat a request which gets 503, as SDKs do. */
-class Load {
-  complete = 0;
-  readonly failures: string[] = [];
-  readonly #repeated: string[] = [];
-  readonly #running: Promise<unknown>;
-  #isOver = false;
-
-  /** `url`: where a proxy would send new requests. */
-  constructor(public url: string, key: string) {
-    this.#running = Promise.all(
-      Array.from({ length: LANES }, async () => {
-        while (!this.#isOver) {
-          await this.#ask(key).catch((error) =>
-            this.failures.push(String(error))
-          );
-        }
-      }),
-    );
-  }
-
-  async #ask(key: string): Promise<void> {
+/** Clients that repeat a request which gets 503, as SDKs do, at the edge where a proxy would send it. */
+function startLoad(url: string, key: string) {
+  const load = { url, complete: 0, failures: [] as string[] };
+  const repeated: string[] = [];
+  let isOver = false;
+  const ask = async () => {
     for (let attempt = 1;; attempt++) {
-      const answer = await sendChat(this.url, key, "[simulator: 20 tokens]");
+      const answer = await sendChat(load.url, key, "[simulator: 20 tokens]");
       const text = await answer.text();
-      if (answer.status === 200) {
-        this.complete += 1;
-        return;
-      }
+      if (answer.status === 200) return void (load.complete += 1);
       if (answer.status !== 503 || attempt === ATTEMPTS_MAX) {
-        this.failures.push(`${answer.status} ${text}`);
-        return;
+        throw new Error(`${answer.status} ${text}`);
       }
-      this.#repeated.push(text);
+      repeated.push(text);
       await sleep(RETRY_MS);
     }
-  }
-
-  /** Failures, and retries for another reason than a slow Redis. */
-  busTrouble(): string[] {
-    const slow = /service_unavailable/;
-    return this.failures.concat(this.#repeated.filter((x) => !slow.test(x)));
-  }
-
-  stop(): Promise<unknown> {
-    this.#isOver = true;
-    return this.#running;
-  }
-}
-
-async function moreAnswers(load: Load): Promise<void> {
-  const wanted = load.complete + PROOF_ANSWERS;
-  await waitFor(() => load.complete >= wanted, {
-    what: () => `answers; so far ${load.failures.join("\n")}`,
-    timeoutMs: STEP_MS,
+  };
+  const running = Promise.all(Array.from({ length: LANES }, async () => {
+    while (!isOver) {
+      await ask().catch((error) => load.failures.push(String(error)));
+    }
+  }));
+  return Object.assign(load, {
+    /** Waits until it goes on. */
+    async goesOn() {
+      const wanted = load.complete + PROOF_ANSWERS;
+      await waitFor(() => load.complete >= wanted, {
+        what: () => `answers; so far ${load.failures.join("\n")}`,
+      });
+    },
+    /** Failures, and retries for another reason than a slow Redis. */
+    busTrouble() {
+      const slow = /service_unavailable/;
+      return load.failures.concat(repeated.filter((x) => !slow.test(x)));
+    },
+    stop() {
+      isOver = true;
+      return running;
+    },
   });
-}
-
-const envOf = (
-  stores: DeployedStores,
-  service: Parameters<typeof deployedEnv>[1],
-) => ({ ...PACE, ...deployedEnv(stores, service) });
-
-/** Signs in as the operator, with the current password. */
-async function asOperator(
-  { secrets, redis }: DeployedStores,
-  ...command: string[]
-): Promise<void> {
-  const link = testRedisLink({
-    url: redis.url,
-    username: "operator",
-    password: await secrets.read("redis_operator_password"),
-  });
-  await link.ready(STEP_MS);
-  await link.command(command);
-  await link.close();
 }
 
 const reconnections = ({ process }: RunningServiceProcess): number =>
@@ -122,35 +84,34 @@ Deno.test("passwords are rotated under load without a failed request", async (t)
   await using nats = await startDeployedNats(secrets);
   await using redis = await startDeployedRedis(secrets);
   const stores = { secrets, nats, redis };
-  await using edge = await startService("edge-auth", envOf(stores, "edge"));
-  await using worker = await startService(
-    "chat-worker",
-    envOf(stores, "worker"),
-  );
-  await using media = await startService(
-    "media-worker",
-    envOf(stores, "media"),
-  );
-  const { key } = await makeKey(envOf(stores, "admin"));
-  const load = new Load(edge.url, key);
-  await moreAnswers(load);
+  const envOf = (service: "edge" | "worker" | "media" | "admin") => ({
+    ...{ ...PACE, ...deployedEnv(stores, service) },
+  });
+  await using edge = await startService("edge-auth", envOf("edge"));
+  await using worker = await startService("chat-worker", envOf("worker"));
+  await using media = await startService("media-worker", envOf("media"));
+  /** As the operator, with the current password. */
+  const loadUsers = async () => {
+    const password = await secrets.read("redis_operator_password");
+    const address = { url: redis.url, username: "operator", password };
+    const link = testRedisLink(address);
+    await link.ready(30_000);
+    await link.command(["ACL", "LOAD"]);
+    await link.close();
+  };
+  const { key } = await makeKey(envOf("admin"));
+  const load = startLoad(edge.url, key);
+  await load.goesOn();
 
-  for (
-    const [name, service] of [
-      ["nats-edge", edge],
-      ["nats-worker", worker],
-      ["nats-media", media],
-    ] as const
-  ) {
-    await t.step(`${name}: the service takes the new one`, async () => {
+  for (const [name, service] of Object.entries({ edge, worker, media })) {
+    await t.step(`nats-${name}: the service takes the new one`, async () => {
       const before = reconnections(service);
-      await secrets.run("rotate", name);
+      await secrets.run("rotate", `nats-${name}`);
       await nats.reload(await deployedNatsConfig(secrets));
       await waitFor(() => reconnections(service) > before, {
-        what: () => `${name} to be used: ${service.process.output()}`,
-        timeoutMs: STEP_MS,
+        what: () => `${name} to use it: ${service.process.output()}`,
       });
-      await moreAnswers(load);
+      await load.goesOn();
       assert.deepEqual(load.busTrouble(), []);
     });
   }
@@ -159,8 +120,8 @@ Deno.test("passwords are rotated under load without a failed request", async (t)
     const old = await secrets.read("nats_admin_password");
     await secrets.run("rotate", "nats-admin");
     await nats.reload(await deployedNatsConfig(secrets));
-    const { id } = await makeKey(envOf(stores, "admin"));
-    await runKeys(envOf(stores, "admin"), "disable", id, "--stop-running");
+    const { id } = await makeKey(envOf("admin"));
+    await runKeys(envOf("admin"), "disable", id, "--stop-running");
     await assert.rejects(
       connectTestLink([nats.server], {
         credentials: { user: "key-admin", password: old },
@@ -175,16 +136,16 @@ Deno.test("passwords are rotated under load without a failed request", async (t)
   // have to be retried here.
   await t.step("redis-edge: both are valid, then the new one", async () => {
     await secrets.run("rotate", "redis-edge");
-    await asOperator(stores, "ACL", "LOAD");
-    await moreAnswers(load);
+    await loadUsers();
+    await load.goesOn();
     assert.deepEqual(load.failures, []);
-    await using fresh = await startService("edge-auth", envOf(stores, "edge"));
+    await using fresh = await startService("edge-auth", envOf("edge"));
     load.url = fresh.url;
     edge.process.signal("SIGTERM");
     await edge.process.exited;
     await secrets.run("retire");
-    await asOperator(stores, "ACL", "LOAD");
-    await moreAnswers(load);
+    await loadUsers();
+    await load.goesOn();
     await load.stop();
     assert.deepEqual(load.failures, []);
   });

@@ -88,34 +88,28 @@ const FOR_NOBODY = ("KEYS *;SCAN 0;RANDOMKEY;EVAL return 0;SCRIPT FLUSH;" +
   "CLIENT KILL TYPE normal;MONITOR;MODULE LIST;MIGRATE h 1 k 0 1;" +
   "GET somebody:else;SET somebody:else x").split(";");
 
-/** A command and the positions of its keys. */
-interface KeyedCommand {
-  words: string[];
-  argsMin: number;
-  firstKey: number;
-  lastKey: number;
-}
+type KeyedCommand = ReturnType<typeof keyedCommands>[number];
 
-/** An entry of what COMMAND answers: name, arity, flags, first key, last key, …, subcommands. */
-const commandEntry = z.array(z.unknown()).transform((entry) => {
-  const [name, arity, flags, first, last, , , , , subcommands] = entry;
-  return {
-    words: String(name).split("|"),
-    argsMin: Math.abs(Number(arity)),
-    firstKey: Number(first),
-    lastKey: Number(last),
-    hasKeys: Number(first) > 0 || String(flags).includes("movablekeys"),
-    subcommands,
-  };
-});
-
-/** Every command of the server that takes keys, subcommands too. */
-function keyedCommands(entries: unknown): KeyedCommand[] {
-  const commands = z.array(commandEntry).parse(entries ?? []);
-  return commands.flatMap(({ hasKeys, subcommands, ...command }) => [
-    ...hasKeys ? [command] : [],
-    ...keyedCommands(subcommands),
-  ]);
+/**
+ * Every command of the server that takes keys, subcommands too, with the positions of
+ * its keys. An entry of what COMMAND answers: name, arity, flags, first key, last key, …,
+ * subcommands.
+ */
+function keyedCommands(reply: unknown) {
+  const entries = z.array(z.array(z.unknown()));
+  const commands = entries.parse(reply);
+  const subcommands = commands.flatMap((entry) =>
+    entries.parse(entry[9] ?? [])
+  );
+  return [...commands, ...subcommands]
+    .filter(([, , flags, first]) =>
+      Number(first) > 0 || String(flags).includes("movablekeys")
+    ).map(([name, arity, , first, last]) => ({
+      words: String(name).split("|"),
+      argsMin: Math.abs(Number(arity)),
+      firstKey: Number(first),
+      lastKey: Number(last),
+    }));
 }
 
 /** A call with the key wherever the command takes one. All other arguments are "1". */

@@ -29,10 +29,9 @@ async function startPair() {
   const config = (own: number, other: number) =>
     `cluster { name: c, listen: "127.0.0.1:${own}", routes: ["nats://127.0.0.1:${other}"] }
      lame_duck_duration: "30s", lame_duck_grace_period: "100ms"`;
-  const start = (own: number, other: number) =>
-    startNatsServer({ config: config(own, other) });
-  const a = stack.use(await start(routeA, routeB));
-  const b = stack.use(await start(routeB, routeA));
+  const start = async (own: number, other: number) =>
+    stack.use(await startNatsServer({ config: config(own, other) }));
+  const [a, b] = [await start(routeA, routeB), await start(routeB, routeA)];
   // Servers are tried in the order given: so it is known who is where.
   const edge = stack.use(
     await startMiniEdge({ servers: [a.server, b.server] }),
@@ -50,23 +49,19 @@ async function startPair() {
   };
 }
 
+const isWhole = (seed: number, tokens: number) => ({
+  ...{ kind: "complete" as const, content: answerOf(seed, tokens) },
+});
+
 /** A stream in the middle, and a check that it ends whole. */
 async function beginStream({ edge, backend }: Pair) {
   const outcome = ask(edge, { stream: true, seed: 1, max_tokens: TOKENS });
   await waitFor(() => (backend.produced.get(1) ?? 0) > 10, { what: "tokens" });
-  return async () =>
-    assert.partialDeepStrictEqual(await outcome, {
-      kind: "complete",
-      content: answerOf(1, TOKENS),
-    });
+  return () => endsAs(outcome, isWhole(1, TOKENS));
 }
 
-async function askFew({ edge }: Pair, seed: number): Promise<void> {
-  await endsAs(ask(edge, { seed, max_tokens: FEW }), {
-    kind: "complete",
-    content: answerOf(seed, FEW),
-  });
-}
+const askFew = ({ edge }: Pair, seed: number) =>
+  endsAs(ask(edge, { seed, max_tokens: FEW }), isWhole(seed, FEW));
 
 Deno.test("one server of a cluster killed: streams go on at the other", async () => {
   await using pair = await startPair();

@@ -178,20 +178,3 @@ Deno.test("losses in a group of Redis servers", async (t) => {
     assert.equal(await statusOf(first.url, disabled.key), 403);
   });
 });
-
-Deno.test("ASVS 12.3.1: a link follows a failover over TLS without client certificates", async () => {
-  await using authority = await createTestAuthority();
-  await using secrets = await makeSecrets();
-  const tls = { authority, isMutual: false };
-  await using group = await startRedisGroup({ secrets, tls });
-  const address = group.address("edge");
-  assert.equal(address.tlsCert, undefined);
-  const link = testRedisLink(address);
-  await link.ready(FAILOVER_MS);
-  await (await group.master()).kill();
-  await waitFor(
-    () => link.command(["ROLE"]).then(() => true, () => false),
-    { what: "the link to follow", timeoutMs: FAILOVER_MS },
-  );
-  await link.close();
-});

@@ -5,7 +5,7 @@
  */
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
-import OpenAI, { NotFoundError, RateLimitError } from "openai";
+import OpenAI, { NotFoundError } from "openai";
 import { createKey } from "../conformance/context.ts";
 import { validatorOf } from "../support/api_document.ts";
 import { startCluster } from "../support/cluster.ts";
@@ -141,48 +141,30 @@ Deno.test("OpenAI's SDK makes videos through the gateway", async (t) => {
       [create({ size: "wide" }), "400 size"],
       [create({ prompt: " " }), "400 prompt"],
       [create({ prompt: undefined }), "400 prompt"],
-      [create({ model: "none" }), "404 null"],
-      [create({ model: "simulated-image-1" }), "404 null"],
+      [create({ model: "none" }), "404"],
+      [create({ model: "simulated-image-1" }), "404"],
       [reference("http://127.0.0.1/a.png"), "400 input_reference.image_url"],
       [reference("data:image/png;base64,!"), "400 input_reference.image_url"],
       [form("input_reference", "a text"), "400 input_reference"],
-      [form("input_reference", large), "413 null"],
+      [form("input_reference", large), "413"],
       [form("size", "huge"), "400 size"],
-      [create({ prompt: "[simulator: error 503]" }), "503 null"],
+      [create({ prompt: "[simulator: error 503]" }), "503"],
       [call("?limit=101"), "400 limit"],
       [call("?order=up"), "400 order"],
       [call("?after=xxxxxxxxx"), "400 after"],
       [call(`/${first}/content?variant=all`), "400 variant"],
       [call(`/${first}/remix`, remix), "400 prompt"],
-      [call(`/${first}`, {}, noVideo), "403 null"],
-      [call(`/${first}`, { method: "PUT" }), "405 null"],
-      [call("/video_none"), "404 null"],
+      [call(`/${first}`, {}, noVideo), "403"],
+      [call(`/${first}`, { method: "PUT" }), "405"],
+      [call("/video_none"), "404"],
     ];
     for (const [asked, refusal] of rows) {
       const response = await asked;
       const { error: { param, message } } = await response.json();
-      assert.equal(`${response.status} ${param ?? null}`, refusal, message);
+      assert.equal([response.status, param].join(" ").trim(), refusal, message);
     }
     const ignored = await create({ ...SMALL, unknown: true });
     assert.equal(ignored.status, 200);
     await client.videos.delete((await ignored.json()).id);
-  });
-
-  await t.step("a limit counts a video on every edge", async () => {
-    const options = ["--scopes=video", "--video-jobs=1"];
-    const { key: apiKey } = await createKey(cluster, ...options);
-    const [one, other] = [0, 1].map((edge) => {
-      const baseURL = cluster.baseUrl(edge);
-      return new OpenAI({ baseURL, apiKey, maxRetries: 0 }).videos;
-    });
-    const small = { ...VIDEO, ...SMALL };
-    const made = await one?.create(small);
-    await assert.rejects(async () => await other?.create(small), (error) => {
-      assert.ok(error instanceof RateLimitError, Deno.inspect(error));
-      assert.match(error.message, /videos at the same time/);
-      return true;
-    });
-    await other?.delete(made?.id ?? "");
-    assert.equal((await other?.create(small))?.status, "queued");
   });
 });

@@ -2,8 +2,9 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import OpenAI, { APIError } from "openai";
+import { createKey } from "../conformance/context.ts";
 import { startCluster } from "../support/cluster.ts";
-import { waitFor } from "../support/wait_for.ts";
+import { until } from "../support/wait_for.ts";
 import { type ForeignServer, installedServers } from "./servers.ts";
 
 const PIXEL = "red pixel";
@@ -16,9 +17,8 @@ for (const software of await installedServers()) {
     const models = await Deno.makeTempFile({ suffix: ".json" });
     await Deno.writeTextFile(models, modelsOf(server));
     await using cluster = await startCluster({ env: { MODELS_FILE: models } });
-    const scopes = "models,image,speech,video";
-    const options = ["--description", "media", "--scopes", scopes, "--json"];
-    const { key } = JSON.parse(await cluster.keys("create", ...options));
+    const scopes = "--scopes=models,image,speech,video";
+    const { key } = await createKey(cluster, scopes);
     const client = new OpenAI({
       ...{ baseURL: cluster.baseUrl(), apiKey: key, maxRetries: 0 },
     });
@@ -52,10 +52,8 @@ async function checkMedia(t: Deno.TestContext, client: OpenAI): Promise<void> {
     assert.match(drawn?.revised_prompt ?? "", new RegExp(PIXEL));
     const stream = await client.images.generate({ ...image, stream: true });
     const events = await Array.fromAsync(stream);
-    assert.deepEqual(events.map(({ type }) => type), [
-      "image_generation.completed",
-    ]);
     const [event] = events;
+    assert.equal(events.length, 1);
     assert.ok(event?.type === "image_generation.completed");
     assert.equal(event.b64_json, drawn?.b64_json);
     assert.ok(event.usage.total_tokens > 0);
@@ -94,24 +92,21 @@ async function checkMedia(t: Deno.TestContext, client: OpenAI): Promise<void> {
   await t.step("transcriptions in the formats that it has", async () => {
     const file = new File([new Uint8Array(16_000)], "a.mp3");
     const ask = { model: "transcription", file };
-    const { text } = await client.audio.transcriptions.create(ask);
-    assert.equal(text, TEXT);
-    const verbose = await client.audio.transcriptions.create({
-      ...{ ...ask, response_format: "verbose_json" },
+    const { transcriptions, translations } = client.audio;
+    assert.equal((await transcriptions.create(ask)).text, TEXT);
+    const as = <F extends "verbose_json" | "text">(response_format: F) => ({
+      ...{ ...ask, response_format },
     });
+    const verbose = await transcriptions.create(as("verbose_json"));
     assert.equal(verbose.duration, 2.5);
-    const plain = await client.audio.transcriptions.create({
-      ...{ ...ask, response_format: "text" },
-    });
+    const plain = await transcriptions.create(as("text"));
     assert.equal(String(plain).trim(), TEXT);
-    const stream = await client.audio.transcriptions.create({
-      ...{ ...ask, stream: true },
-    });
+    const stream = await transcriptions.create({ ...ask, stream: true });
     const events = await Array.fromAsync(stream);
     const deltas = events.map((event) => "delta" in event ? event.delta : "");
     assert.equal(deltas.join(""), TEXT);
     assert.equal(events.at(-1)?.type, "transcript.text.done");
-    const translated = await client.audio.translations.create(ask);
+    const translated = await translations.create(ask);
     assert.equal(translated.text, "Good morning, translated.");
   });
   await t.step("a video whose file is elsewhere", async () => {
@@ -120,10 +115,8 @@ async function checkMedia(t: Deno.TestContext, client: OpenAI): Promise<void> {
       size: "1280x720",
     });
     assert.match(made.id, /^video_[0-9a-f]{32}$/);
-    await waitFor(async () => {
-      const { status } = await client.videos.retrieve(made.id);
-      return status === "completed";
-    }, { what: "the video", timeoutMs: 10_000 });
+    const retrieve = () => client.videos.retrieve(made.id);
+    await until(async () => (await retrieve()).status === "completed", 10_000);
     const { data } = await client.videos.list();
     assert.deepEqual(data.map(({ id }) => id), [made.id]);
     // It has no path for files, and names one on a host that is not its own.

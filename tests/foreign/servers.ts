@@ -8,18 +8,12 @@ const CACHE = Deno.env.get("XDG_CACHE_HOME") ??
   `${Deno.env.get("HOME") ?? "/tmp"}/.cache`;
 
 export const FOREIGN_DIR: string = `${CACHE}/chat-gateway-foreign`;
-export const LLAMA_PYTHON: string =
-  `${FOREIGN_DIR}/llama-cpp-python/bin/python`;
+const LLAMA_PYTHON: string = `${FOREIGN_DIR}/llama-cpp-python/bin/python`;
 const AIMOCK: string = `${FOREIGN_DIR}/aimock/node_modules/.bin/llmock`;
 const OLLAMA: string = `${FOREIGN_DIR}/ollama/bin/ollama`;
 
-/** A running server. */
-export interface ForeignServer extends AsyncDisposable {
-  baseUrl: string;
-  model: string;
-}
+export type ForeignServer = Awaited<ReturnType<typeof start>>;
 
-/** A server that can be started. */
 export interface ForeignSoftware extends ModelServerTraits {
   program: string;
   /** It has pictures, speech and transcriptions, too. */
@@ -30,28 +24,20 @@ export interface ForeignSoftware extends ModelServerTraits {
 const START_MS = 60_000;
 const CONTEXT_TOKENS = 1_024;
 const MODEL = "smollm2";
-const LONG_PROMPT = "word ".repeat(2 * CONTEXT_TOKENS);
 
-/** Those that are installed. */
 export async function installedServers(): Promise<ForeignSoftware[]> {
-  const installed: ForeignSoftware[] = [];
-  for (const software of SOFTWARE) {
-    if (await exists(software.program)) installed.push(software);
-  }
-  return installed;
+  const areThere = SOFTWARE.map(({ program }) => exists(program));
+  const found = await Promise.all(areThere);
+  return SOFTWARE.filter((_, index) => found[index]);
 }
 
 const SOFTWARE: readonly ForeignSoftware[] = [
   {
-    name: "llama-cpp-python",
-    program: LLAMA_PYTHON,
-    dialect: "llama.cpp",
-    isModel: true,
-    tools: "calls",
+    ...{ name: "llama-cpp-python", program: LLAMA_PYTHON },
+    ...{ dialect: "llama.cpp", isModel: true, tools: "calls" },
     refused: {
-      content: LONG_PROMPT,
-      status: 400,
-      code: "context_length_exceeded",
+      ...{ content: "word ".repeat(2 * CONTEXT_TOKENS) },
+      ...{ status: 400, code: "context_length_exceeded" },
     },
     start: async () => {
       const port = freePort();
@@ -68,12 +54,8 @@ const SOFTWARE: readonly ForeignSoftware[] = [
     },
   },
   {
-    name: "aimock",
-    program: AIMOCK,
-    hasMedia: true,
-    dialect: "openai",
-    isModel: false,
-    tools: "calls",
+    ...{ name: "aimock", program: AIMOCK, hasMedia: true },
+    ...{ dialect: "openai", isModel: false, tools: "calls" },
     refused: { content: "limit", status: 429, code: "rate_limit_exceeded" },
     start: async () => {
       const port = freePort();
@@ -85,11 +67,8 @@ const SOFTWARE: readonly ForeignSoftware[] = [
     },
   },
   {
-    name: "Ollama",
-    program: OLLAMA,
-    dialect: "ollama",
-    isModel: true,
-    tools: "refuses",
+    ...{ name: "Ollama", program: OLLAMA },
+    ...{ dialect: "ollama", isModel: true, tools: "refuses" },
     refused: { content: "", status: 400, code: "invalid_request" },
     start: async () => {
       const port = freePort();
@@ -100,18 +79,15 @@ const SOFTWARE: readonly ForeignSoftware[] = [
         OLLAMA_MODELS: `${home}/models`,
         OLLAMA_CONTEXT_LENGTH: `${CONTEXT_TOKENS}`,
       };
-      const server = await start(port, MODEL, {
-        command: OLLAMA,
-        args: ["serve"],
-        env,
-      }, () => Deno.remove(home, { recursive: true }));
+      const serve = { command: OLLAMA, args: ["serve"], env };
+      const remove = () => Deno.remove(home, { recursive: true });
+      const server = await start(port, MODEL, serve, remove);
       const modelfile = `${home}/Modelfile`;
       await Deno.writeTextFile(modelfile, `FROM ${await smolLmWeights()}\n`);
-      const { success, stderr } = await new Deno.Command(OLLAMA, {
-        args: ["create", MODEL, "-f", modelfile],
-        env,
-      }).output();
-      if (!success) throw new Error(new TextDecoder().decode(stderr));
+      const args = ["create", MODEL, "-f", modelfile];
+      await using create = startProcess({ command: OLLAMA, args, env });
+      const { success } = await create.exited;
+      if (!success) throw new Error(create.output());
       return server;
     },
   },
@@ -122,16 +98,17 @@ async function start(
   model: string,
   options: ProcessOptions,
   cleanUp: () => Promise<void> = () => Promise.resolve(),
-): Promise<ForeignServer> {
+) {
   const process = startProcess(options);
   const baseUrl = `http://127.0.0.1:${port}/v1`;
   await waitFor(async () => {
     if (!process.isRunning) throw new Error(process.output());
-    return await answers(`${baseUrl}/models`);
+    const response = await fetch(`${baseUrl}/models`).catch(() => null);
+    await response?.body?.cancel();
+    return response?.ok; // Null: not listening yet.
   }, { what: () => process.output(), timeoutMs: START_MS, intervalMs: 100 });
   return {
-    baseUrl,
-    model,
+    ...{ baseUrl, model },
     async [Symbol.asyncDispose]() {
       // A server with processes of its own must be able to end them.
       process.signal("SIGTERM");
@@ -141,17 +118,6 @@ async function start(
   };
 }
 
-async function answers(url: string): Promise<boolean> {
-  try {
-    const response = await fetch(url);
-    await response.body?.cancel();
-    return response.ok;
-  } catch {
-    return false; // Not listening yet.
-  }
-}
-
-/** Whether a file is there. */
 export async function exists(path: string): Promise<boolean> {
   try {
     await Deno.stat(path);

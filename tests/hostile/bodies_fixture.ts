@@ -6,7 +6,6 @@ export const MESSAGES = `"messages":[{"role":"user","content":"x"}]`;
 /** A good body with more in it. */
 export const members = (more: string) => `{${MODEL},${MESSAGES},${more}}`;
 export const encoder = new TextEncoder();
-/** The members of an object. */
 export const keys = (count: number) =>
   Array.from({ length: count }, (_, at) => `"k${at}":1`).join();
 const MANY_KEYS = `{${keys(100_000)}}`;
@@ -26,7 +25,6 @@ export const headOf = (key: string, framing: string) =>
   "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" +
   `Authorization: Bearer ${key}\r\n${framing}\r\n\r\n`;
 
-/** Sends a body as a chat request. */
 export function postBody(baseUrl: string, key: string, body: BodyInit) {
   const headers = {
     authorization: `Bearer ${key}`,

@@ -33,7 +33,6 @@ export interface KeyOptions {
   expiresAtMs?: number;
 }
 
-/** A redis-server with keys in it and links to it. */
 export type RedisWorld = Awaited<ReturnType<typeof startRedisWorld>>;
 type Commands = Pick<RedisWorld, "command">;
 
@@ -166,7 +165,6 @@ async function readDoubles(world: Commands, key: string, field: string) {
   return typeof text === "string" ? text.trim().split(" ").map(Number) : null;
 }
 
-/** The packed limiter state, times as Unix ms. */
 export type LimiterState = NonNullable<Awaited<ReturnType<typeof readState>>>;
 
 /** Reads the packed state of a `lim:` key. Null: there is none. */
@@ -190,7 +188,6 @@ export async function readUnits(world: Commands, key: string, unit: UsageUnit) {
   return doubles && { day: doubles[0], count: doubles[1] };
 }
 
-/** Writes the packed state of a `lim:` key. */
 export async function writeState(
   world: Commands,
   key: string,

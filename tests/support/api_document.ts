@@ -40,7 +40,6 @@ const RULES: [
   ["Size", /^(invalid_json|request_too_large)$/, /^/],
 ];
 
-/** The names of all of them. */
 export const RULE_NAMES: readonly string[] = [
   ...document.paths["/v1/chat/completions"].post.description
     .matchAll(/^- \*\*(\w+)\*\*/gm),

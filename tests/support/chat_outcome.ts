@@ -2,9 +2,8 @@
 import assert from "node:assert/strict";
 import { chat, type MiniEdge } from "./mini_cluster.ts";
 import type { ScriptedModelServer } from "./scripted_model_server.ts";
-import { waitFor } from "./wait_for.ts";
+import { until } from "./wait_for.ts";
 
-/** The end of a request as its client sees it. */
 export interface ChatOutcome {
   /** `broken`: the connection ended without an error event, or the client left. */
   kind: "complete" | "http_error" | "sse_error" | "broken";
@@ -55,7 +54,6 @@ export async function outcomeOf(
   return outcome;
 }
 
-/** Sends a chat request and reads its answer to the end. */
 export const ask = (...request: Parameters<typeof chat>) =>
   outcomeOf(chat(...request));
 
@@ -76,7 +74,7 @@ export async function begin(
   const number = backend.calls.length;
   const answered = chat(edge, body);
   const outcome = outcomeOf(answered);
-  const call = await waitFor(() => backend.calls[number], { what: "the call" });
+  const call = await until(() => backend.calls[number]);
   return { answered, outcome, call };
 }
 

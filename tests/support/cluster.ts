@@ -27,7 +27,6 @@ export type Cluster = Awaited<ReturnType<typeof startCluster>>;
 const ROOT = new URL("../..", import.meta.url).pathname;
 const START_TIMEOUT_MS = 60_000;
 
-/** Starts a cluster and waits until it serves. */
 export async function startCluster(options: {
   /** Another checkout of this repository, with the same keys in Redis. */
   root?: string;
@@ -42,7 +41,6 @@ export async function startCluster(options: {
   starting.defer(() => Deno.remove(directory, { recursive: true }));
   const logFiles = `${directory}/run/logs`;
   await Deno.mkdir(logFiles, { recursive: true });
-  /** Everything the services logged. */
   const logs = async () => {
     let text = "";
     for await (const { name } of Deno.readDir(logFiles)) {

@@ -9,7 +9,6 @@ import {
 } from "../../services/key-admin/console_fixture.ts";
 import type { Cluster } from "./cluster.ts";
 
-/** A key that was made on the console. */
 export interface ConsoleKey {
   id: string;
   value: string;

@@ -9,7 +9,7 @@ import type {
   Connect,
 } from "@gateway/shared/upstream/http_client";
 import { close } from "./tcp_proxy.ts";
-import { waitFor } from "./wait_for.ts";
+import { until } from "./wait_for.ts";
 
 /** One thing the server does for a request, in order. */
 export type Step =
@@ -39,6 +39,8 @@ export class FakeRequest {
   bytesSent = 0;
   isOver = false;
   readonly #left = Promise.withResolvers<void>();
+  /** Settles when the client closes the connection before the script is over; never otherwise. */
+  readonly left = this.#left.promise;
 
   constructor(
     /** 1 for the first request of the server. */
@@ -54,12 +56,6 @@ export class FakeRequest {
     }));
   }
 
-  /** Settles when the client closes the connection before the script is over; never otherwise. */
-  get left(): Promise<void> {
-    return this.#left.promise;
-  }
-
-  /** The body as JSON. */
   json(): unknown {
     return JSON.parse(this.body);
   }
@@ -116,22 +112,16 @@ export function startFakeModelServer({ reply, models = () => NO_MODELS, tls }: {
       ? `http://127.0.0.1:${port}/v1`
       : `https://localhost:${port}/v1`,
     requests,
-    /** Accepted so far. */
     get connections() {
       return connections;
     },
-    /** Open now. */
     get openConnections() {
       return open.size;
     },
     /** What to do from the next request on. */
     reply,
     /** The request with this number, as soon as it has come. */
-    request: (number: number) =>
-      waitFor(() => requests[number - 1], {
-        what: `request ${number}`,
-        intervalMs: 1,
-      }),
+    request: (number: number) => until(() => requests[number - 1]),
     async [Symbol.asyncDispose]() {
       listener.close();
       for (const conn of open.keys()) close(conn);
@@ -247,7 +237,6 @@ async function writeAll(
   }
 }
 
-/** The requests that a connection brings. */
 async function* requestsOf(conn: ByteConnection) {
   const buffer = new Uint8Array(64 * 1024);
   let bytes = Buffer.alloc(0);

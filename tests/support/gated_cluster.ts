@@ -45,7 +45,6 @@ export type GatedEdge = Awaited<ReturnType<typeof startEdge>>;
 export type GatedCluster = Awaited<ReturnType<typeof startGatedCluster>>;
 
 export interface TestKey extends Principal {
-  /** The full value. */
   readonly value: string;
 }
 

@@ -11,7 +11,6 @@ const PORT_TAKEN = /address already in use/i;
 /** A server of the machine, on a port and with a directory of its own. */
 export type LocalServer = Awaited<ReturnType<typeof startLocalServer>>;
 
-/** How to start one kind of server. */
 interface LocalServerOptions {
   command: string;
   /** A fixed port, or a free one is taken. */
@@ -29,7 +28,6 @@ interface LocalServerOptions {
   ) => Promise<boolean>;
 }
 
-/** Starts a server and returns when it serves. */
 export async function startLocalServer(options: LocalServerOptions) {
   await using starting = new AsyncDisposableStack();
   const directory = await Deno.makeTempDir({ prefix: "gateway_test_" });

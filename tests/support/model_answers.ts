@@ -3,7 +3,6 @@ import type { FakeRequest, Step } from "./fake_model_server.ts";
 
 /** Builders of what a model server says, right or wrong, for `startFakeModelServer`. */
 
-/** How a response is wrapped. */
 export interface ResponseOptions {
   status?: number;
   /** Beside the content type and the framing. */
@@ -20,7 +19,6 @@ export function jsonResponse(body: unknown, options: ResponseOptions = {}) {
   return [{ send: head + text }];
 }
 
-/** The head of a chunked event stream. */
 export function streamHead(options: ResponseOptions = {}): Step {
   return {
     send: responseHead(options, {
@@ -30,14 +28,12 @@ export function streamHead(options: ResponseOptions = {}): Step {
   };
 }
 
-/** One HTTP chunk. */
 export function chunk(data: string | Uint8Array): Step {
   const bytes = Buffer.from(data);
   const size = Buffer.from(`${bytes.length.toString(16)}\r\n`);
   return { send: Buffer.concat([size, bytes, Buffer.from("\r\n")]) };
 }
 
-/** The end of a chunked body. */
 export const lastChunk: Step = { send: "0\r\n\r\n" };
 
 /** `data: …` and a blank line. A string is sent as it is. */
@@ -58,7 +54,6 @@ export function streamResponse(
   ];
 }
 
-/** A chunk with one choice. */
 export function choiceChunk(
   delta: unknown,
   finishReason: string | null = null,
@@ -73,7 +68,6 @@ export function choiceChunk(
   };
 }
 
-/** The chunk that carries usage. */
 export function usageChunk(prompt: number, completion: number) {
   return {
     ...choiceChunk({}),

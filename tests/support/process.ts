@@ -1,7 +1,6 @@
 /** The last part of what a process wrote, kept for error messages. */
 const OUTPUT_CHARS_MAX = 64 * 1024;
 
-/** What to start. */
 export interface ProcessOptions {
   command: string;
   args: string[];
@@ -9,7 +8,6 @@ export interface ProcessOptions {
   cwd?: string;
 }
 
-/** A process that this test started. Disposing kills it and waits until it is gone. */
 export type RunningProcess = ReturnType<typeof startProcess>;
 
 /** Starts a process whose output is captured and which cannot outlive `await using`. */

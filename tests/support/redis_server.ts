@@ -1,6 +1,5 @@
 import { askPort, startLocalServer } from "./local_server.ts";
 
-/** A redis-server on 127.0.0.1. */
 export type RedisServer = Awaited<ReturnType<typeof startRedisServer>>;
 
 /**

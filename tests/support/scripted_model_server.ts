@@ -18,7 +18,6 @@ export interface ModelServer {
   readonly connect: Connect;
 }
 
-/** One request, held by the test. */
 export interface ScriptedCall {
   /** As the worker sent it. */
   readonly request: ChatRequest;
@@ -38,10 +37,8 @@ export type ScriptedModelServer = ReturnType<typeof scriptedModelServer>;
 export const usageOf = (completion: number): Usage =>
   usageChunk(1, completion).usage;
 
-/** Text of the first choice. */
 export const text = (content: string): unknown => choiceChunk({ content });
 
-/** Answers "Hello" at once. */
 export function hello(call: ScriptedCall): void {
   call.say(text("Hello"));
   call.end();
@@ -127,7 +124,6 @@ export type TokenBackend = ReturnType<typeof tokenBackend>;
 /** Token `index` of the answer to the request with this seed. */
 const tokenOf = (seed: number, index: number) => `${seed}.${index} `;
 
-/** The whole answer. */
 export function answerOf(seed: number, tokens: number): string {
   return Array.from({ length: tokens }, (_, index) => tokenOf(seed, index))
     .join("");
@@ -138,7 +134,6 @@ export function answerOf(seed: number, tokens: number): string {
  * `max_tokens` how much. It counts what it makes, as the ledger to compare with.
  */
 export function tokenBackend(options: {
-  /** Pause before each token. */
   tokenMs: number;
   /** Fails before this token of a request; null: never. */
   failsAt?: (seed: number) => number | null;

@@ -1,4 +1,3 @@
-/** The sources of the repository, for tests of its rules. */
 import { join } from "node:path/posix";
 import { fileURLToPath } from "node:url";
 

@@ -15,7 +15,6 @@ export interface Toxics {
   refuse?: boolean;
 }
 
-/** A TCP proxy on 127.0.0.1 that can fail in the ways that networks do. */
 export type TcpProxy = ReturnType<typeof startTcpProxy>;
 
 /**

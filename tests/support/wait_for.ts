@@ -37,12 +37,10 @@ export async function waitFor<T>(
 }
 
 /** {@link waitFor} whose message is the text of the condition. */
-export async function until(
-  condition: () => boolean | Promise<boolean>,
+export const until = <T>(
+  condition: () => T | Promise<T>,
   timeoutMs = TIMEOUT_MS,
-): Promise<void> {
-  await waitFor(condition, { what: () => `${condition}`, timeoutMs });
-}
+) => waitFor(condition, { what: () => `${condition}`, timeoutMs });
 
 function holds<T>(value: T): value is Exclude<T, false | undefined | null> {
   return value !== false && value !== undefined && value !== null;
@@ -62,7 +60,6 @@ export const SCHEDULING_ALLOWANCE_MS = 60;
 const LOOK_MS = 5;
 const US_PER_MS = 1_000;
 
-/** Milliseconds since its start in which this process could run. */
 export interface Stopwatch extends Disposable {
   readonly ms: number;
 }

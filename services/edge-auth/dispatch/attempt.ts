@@ -6,41 +6,17 @@ import {
   encodeWholeJob,
   JOB_VERSION,
 } from "@gateway/shared/bus/job";
-import type { BusLink } from "@gateway/shared/bus/link_nats";
 import {
   type SendControl,
   type StreamEvent,
   StreamReceiver,
 } from "@gateway/shared/bus/stream_receiver";
-import {
-  anyWorkerSubject,
-  bodySubject,
-  edgeStreamSubject,
-  jobSubject,
-} from "@gateway/shared/bus/subjects";
+import { subjects } from "@gateway/shared/bus/subjects";
 import { BUS_LIMITS } from "@gateway/shared/limits";
 import { familyOf } from "@gateway/shared/models/kinds";
-import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { publicRequestId } from "@gateway/shared/process/ids";
-import type { Log } from "@gateway/shared/process/log";
+import type { Dispatcher } from "./dispatcher.ts";
 import type { RunJob, Upload } from "./outcome.ts";
-import type { WorkerTable } from "./workers.ts";
-
-export interface AttemptContext {
-  bus: Pick<
-    BusLink,
-    "isConnected" | "flowingSinceMs" | "receivedAtMs" | "request"
-  >;
-  edgeId: string;
-  now: MonotonicNow;
-  /** Excludes the time in which this process was stalled. */
-  steadyNow: MonotonicNow;
-  log: Log;
-  workers: WorkerTable;
-  /** False if the bus cannot send it now. */
-  publish: (subject: string, payload: Uint8Array, reply: string) => boolean;
-  onSlotFreed: () => void;
-}
 
 export interface Offer {
   /** The request as JSON. A large one follows once a worker has accepted the job. */
@@ -60,7 +36,7 @@ const PIECE_TIMEOUT_MS = 2_000;
 
 /** A job that was sent. Holds a slot of its worker until `leave` is called. */
 export class Attempt extends StreamReceiver {
-  readonly #context: AttemptContext;
+  readonly #dispatcher: Dispatcher;
   readonly #job: RunJob;
   readonly #onBodyLost: () => void;
   /** What follows once a worker has accepted the job. */
@@ -69,7 +45,7 @@ export class Attempt extends StreamReceiver {
 
   /** Sends the job. Returns null if the bus cannot send it now. */
   static send(
-    context: AttemptContext,
+    dispatcher: Dispatcher,
     job: RunJob,
     offer: Offer,
   ): Attempt | null {
@@ -84,38 +60,38 @@ export class Attempt extends StreamReceiver {
     const { upload = null } = job;
     const whole = upload === null ? encodeWholeJob(head, text) : null;
     const subject = workerId === null
-      ? anyWorkerSubject(familyOf(kind))
-      : jobSubject(familyOf(kind), workerId);
-    const isSent = context.publish(
+      ? subjects.anyWorker(familyOf(kind))
+      : subjects.job(familyOf(kind), workerId);
+    const isSent = dispatcher.publish(
       subject,
       whole ?? encodeJson({ ...head, upload: true }),
-      edgeStreamSubject(context.edgeId, requestId, attempt),
+      subjects.edgeStream(dispatcher.options.edgeId, requestId, attempt),
     );
     if (!isSent) return null;
-    if (workerId !== null) context.workers.onSent(workerId);
+    if (workerId !== null) dispatcher.workers.onSent(workerId);
     const rest = whole === null ? upload ?? uploadOf(text) : null;
-    return new Attempt(context, job, offer, rest);
+    return new Attempt(dispatcher, job, offer, rest);
   }
 
   private constructor(
-    context: AttemptContext,
+    dispatcher: Dispatcher,
     job: RunJob,
     { attempt, workerId, control, onBodyLost }: Offer,
     upload: Upload | null,
   ) {
     const { requestId } = job;
-    const nowMs = context.steadyNow();
+    const nowMs = dispatcher.steadyNow();
     super({ requestId, attempt, workerId, control, nowMs });
-    this.#context = context;
+    this.#dispatcher = dispatcher;
     this.#job = job;
     this.#onBodyLost = onBodyLost;
     this.#upload = upload;
-    this.#offeredAtMs = context.now();
+    this.#offeredAtMs = dispatcher.options.now();
   }
 
   /** The bus has failed since the job was sent, so it may not have arrived. */
   get mayBeUndelivered(): boolean {
-    const { flowingSinceMs } = this.#context.bus;
+    const { flowingSinceMs } = this.#dispatcher.options.bus;
     return flowingSinceMs === null || flowingSinceMs > this.#offeredAtMs;
   }
 
@@ -129,7 +105,7 @@ export class Attempt extends StreamReceiver {
   }
 
   override onTick(nowMs: number): StreamEvent {
-    const { bus } = this.#context;
+    const { bus } = this.#dispatcher.options;
     // A worker does not have to answer while the bus delivers nothing at all.
     const isBusSilent = bus.isConnected && bus.receivedAtMs < this.#offeredAtMs;
     if (isBusSilent && !this.isAccepted) return { type: "nothing" };
@@ -139,16 +115,16 @@ export class Attempt extends StreamReceiver {
   /** Frees the slot of the worker that runs the job or was offered it. Must be called once. */
   leave(): void {
     if (this.workerId === null) return;
-    this.#context.workers.onEnded(this.workerId);
-    this.#context.onSlotFreed();
+    this.#dispatcher.workers.onEnded(this.workerId);
+    this.#dispatcher.onSlotFreed();
   }
 
   /** Sends an upload in pieces, several at a time, each acknowledged. */
   async #send(upload: Upload, workerId: string): Promise<void> {
-    const { bus, log } = this.#context;
+    const { bus, log } = this.#dispatcher.options;
     const { requestId, kind } = this.#job;
     const { attempt } = this;
-    const subject = bodySubject(familyOf(kind), workerId, requestId);
+    const subject = subjects.body(familyOf(kind), workerId, requestId);
     const send = (piece: Uint8Array) =>
       bus.request(subject, piece, { timeoutMs: PIECE_TIMEOUT_MS });
     try {

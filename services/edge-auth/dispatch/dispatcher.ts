@@ -17,32 +17,34 @@ import type { BusLink } from "@gateway/shared/bus/link_nats";
 import { createOutbox, type Outbox } from "@gateway/shared/bus/outbox";
 import { answerStrayFrame } from "@gateway/shared/bus/stream_receiver";
 import {
-  controlSubject,
-  edgeBeatSubject,
-  edgeFramesSubject,
-  edgeStreamWildcard,
-  keyChangedSubject,
   lastToken,
   parseEdgeStreamSubject,
-  workerBeatWildcard,
+  subjects,
+  type WorkerFamily,
 } from "@gateway/shared/bus/subjects";
 import { remember } from "@gateway/shared/process/bounded_map";
-import { SteadyClock } from "@gateway/shared/process/clock";
+import { type MonotonicNow, SteadyClock } from "@gateway/shared/process/clock";
 import { DISPATCH_LIMITS, STREAM_LIMITS } from "@gateway/shared/limits";
+import type { Log } from "@gateway/shared/process/log";
 import { ApiError } from "@gateway/shared/openai/error";
 import { settlesWithin } from "@gateway/shared/process/serve";
 import type { AnswerSink, RunJob, RunOutcome } from "./outcome.ts";
-import { busUnavailable, Run, type RunContext } from "./run.ts";
+import { busUnavailable, Run } from "./run.ts";
 import { WaitQueue } from "./wait_queue.ts";
 import { WorkerTable } from "./workers.ts";
 
-export interface DispatcherOptions
-  extends Pick<RunContext, "edgeId" | "now" | "log" | "requestTimeoutMs"> {
-  bus: RunContext["bus"] & Pick<BusLink, "publish">;
+export interface DispatcherOptions {
+  bus: Pick<
+    BusLink,
+    "isConnected" | "flowingSinceMs" | "receivedAtMs" | "publish" | "request"
+  >;
+  edgeId: string;
+  now: MonotonicNow;
   random: () => number;
   scheduleSoon: (flush: () => void) => void;
-  /** Requests that may wait for a slot. */
+  log: Log;
   queueMax?: number;
+  requestTimeoutMs: number;
   busLostMs?: number;
 }
 
@@ -63,41 +65,30 @@ const STOPPED_KEYS_MAX = 1_000;
 
 export class Dispatcher {
   readonly workers: WorkerTable;
-  readonly #options: DispatcherOptions;
+  readonly queue: WaitQueue<Run>;
+  readonly options: DispatcherOptions;
   readonly #clock: SteadyClock;
-  readonly #context: RunContext;
   readonly #runs = new Map<string, Run>();
-  readonly #queue: WaitQueue<Run>;
   readonly #control: Outbox<ControlRecord>;
   readonly #flow: FlowWatch;
   readonly #stoppedAtMs = new Map<string, number>();
   #onIdle: (() => void) | null = null;
 
   constructor(options: DispatcherOptions) {
-    this.#options = options;
-    const { bus, now, random } = options;
+    this.options = options;
+    const { bus, now, random, queueMax = DISPATCH_LIMITS.queueMax } = options;
     this.#clock = new SteadyClock(now);
-    const steadyNow = () => this.#clock.now();
-    this.#queue = new WaitQueue(options.queueMax ?? DISPATCH_LIMITS.queueMax);
-    this.workers = new WorkerTable({ now: steadyNow, random });
+    this.queue = new WaitQueue(queueMax);
+    this.workers = new WorkerTable({ now: () => this.steadyNow(), random });
     this.#flow = new FlowWatch(bus, now);
     this.#control = createOutbox(options.scheduleSoon, (subject, records) => {
-      this.#tryPublish(subject, encodeControl(records));
+      this.publish(subject, encodeControl(records));
     });
-    this.#context = {
-      ...options,
-      steadyNow,
-      workers: this.workers,
-      queue: this.#queue,
-      publish: (...message) => this.#tryPublish(...message),
-      control: (family, workerId, record) =>
-        this.#control.add(controlSubject(family, workerId), record),
-      // At the end of this turn: the run that freed the slot has not finished yet.
-      onSlotFreed: () => {
-        if (this.waiting > 0) queueMicrotask(() => this.#queue.offer());
-      },
-      onWorkerMissing: (workerId) => this.#onMissing(workerId),
-    };
+  }
+
+  /** Excludes the time in which this process was stalled. */
+  steadyNow(): number {
+    return this.#clock.now();
   }
 
   get running(): number {
@@ -105,7 +96,7 @@ export class Dispatcher {
   }
 
   get waiting(): number {
-    return this.#queue.length;
+    return this.queue.length;
   }
 
   /** Workers for which control records are waiting. */
@@ -119,8 +110,8 @@ export class Dispatcher {
     sink: AnswerSink,
     onEnded: (outcome: RunOutcome) => void,
   ): StartedRun {
-    const run: Run = new Run(this.#context, job, sink, (outcome) => {
-      this.#queue.remove(run);
+    const run: Run = new Run(this, job, sink, (outcome) => {
+      this.queue.remove(run);
       this.#runs.delete(job.requestId);
       if (this.#runs.size === 0) this.#onIdle?.();
       onEnded(outcome);
@@ -132,50 +123,48 @@ export class Dispatcher {
 
   /** Subscribes, and starts beats and ticks. Returns a function that stops these. */
   async join(bus: Pick<BusLink, "subscribe" | "flush">): Promise<() => void> {
-    const { edgeId } = this.#options;
-    bus.subscribe(edgeFramesSubject(edgeId), (message) => {
+    const { edgeId } = this.options;
+    bus.subscribe(subjects.edgeFrames(edgeId), (message) => {
       this.onFrameMessage(message.data);
     });
-    bus.subscribe(edgeStreamWildcard(edgeId), (message) => {
+    bus.subscribe(subjects.edgeStreams(edgeId), (message) => {
       if (isNoResponders(message)) this.onNoResponders(message.subject);
     });
-    bus.subscribe(workerBeatWildcard, ({ subject, data }) => {
+    bus.subscribe(subjects.workerBeats, ({ subject, data }) => {
       this.onBeatMessage(subject, data);
     });
-    bus.subscribe(keyChangedSubject, ({ data }) => this.onKeyMessage(data));
+    bus.subscribe(subjects.keyChanged, ({ data }) => this.onKeyMessage(data));
     await bus.flush();
     // The bus flows from here on: losing it before the first tick counts as an outage.
     this.tick();
     const beat = () => {
-      const { bus } = this.#options;
-      if (bus.isConnected) bus.publish(edgeBeatSubject(edgeId), EMPTY);
+      const { bus } = this.options;
+      if (bus.isConnected) bus.publish(subjects.edgeBeat(edgeId), EMPTY);
     };
     beat();
-    const beats = setInterval(beat, DISPATCH_LIMITS.edgeBeatMs);
-    const ticks = setInterval(() => this.tick(), STREAM_LIMITS.tickMs);
-    return () => {
-      clearInterval(beats);
-      clearInterval(ticks);
-    };
+    const timers = [
+      setInterval(beat, DISPATCH_LIMITS.edgeBeatMs),
+      setInterval(() => this.tick(), STREAM_LIMITS.tickMs),
+    ];
+    return () => timers.forEach((timer) => clearInterval(timer));
   }
 
   onFrameMessage(data: Uint8Array): void {
     const frames = decodeFrames(data);
     if (frames === null) {
       const message = "A message of a worker could not be read";
-      this.#options.log.warn("frame_unreadable", { message });
+      this.options.log.warn("frame_unreadable", { message });
     }
     for (const [requestId, frame] of frames ?? []) {
       const isTaken = this.#runs.get(requestId)?.onFrame(frame) ?? false;
       if (isTaken) continue;
       answerStrayFrame(requestId, frame, (workerId, record) => {
         const family = this.workers.familyOf(workerId);
-        this.#context.control(family, workerId, record);
+        this.control(family, workerId, record);
       });
     }
   }
 
-  /** The bus reports that a job had no subscriber. */
   onNoResponders(replySubject: string): void {
     const target = parseEdgeStreamSubject(replySubject);
     if (target === null) return;
@@ -188,7 +177,7 @@ export class Dispatcher {
   onBeatMessage(subject: string, data: Uint8Array): void {
     const beat = decodeWorkerBeat(data);
     if (beat === null) return;
-    if (this.workers.onBeat(lastToken(subject), beat)) this.#queue.offer();
+    if (this.workers.onBeat(lastToken(subject), beat)) this.queue.offer();
   }
 
   /** Cancels every run. Clients that are still connected get this error. */
@@ -201,7 +190,7 @@ export class Dispatcher {
     const notice = parseJson(stopNoticeSchema, data);
     if (notice === null) return;
     const { keyId } = notice;
-    const nowMs = this.#options.now();
+    const nowMs = this.options.now();
     remember(this.#stoppedAtMs, keyId, nowMs, STOPPED_KEYS_MAX);
     let requests = 0;
     this.#forEach((run) => {
@@ -209,10 +198,9 @@ export class Dispatcher {
       run.cancel("key_revoked", keyRevoked());
       requests += 1;
     });
-    this.#options.log.info("key_requests_stopped", { keyId, requests });
+    this.options.log.info("key_requests_stopped", { keyId, requests });
   }
 
-  /** Whether the requests of a key were stopped at `sinceMs` or later. */
   isStoppedSince(keyId: string, sinceMs: number): boolean {
     return (this.#stoppedAtMs.get(keyId) ?? -Infinity) >= sinceMs;
   }
@@ -227,10 +215,10 @@ export class Dispatcher {
   /** Advances time. Must be called every `STREAM_LIMITS.tickMs`. */
   tick(): void {
     this.#clock.tick();
-    const nowMs = this.#options.now();
+    const nowMs = this.options.now();
     this.#followBus();
     // A worker's pause may have ended.
-    this.#queue.offer();
+    this.queue.offer();
     this.#forEach((run) => run.onTick(nowMs));
   }
 
@@ -238,10 +226,10 @@ export class Dispatcher {
     if (this.#flow.look()) {
       this.workers.onBusRestored();
       this.#forEach((run) => run.onBusRestored());
-      this.#queue.offer();
+      this.queue.offer();
     }
     const { lostForMs } = this.#flow;
-    const { busLostMs = DISPATCH_LIMITS.busLostMs } = this.#options;
+    const { busLostMs = DISPATCH_LIMITS.busLostMs } = this.options;
     if (lostForMs >= busLostMs) {
       this.#forEach((run) => run.fail(busUnavailable()));
     }
@@ -255,22 +243,27 @@ export class Dispatcher {
   /** Asks a worker whether it is alive. A timeout proves little: its beats decide. */
   #probe(workerId: string): void {
     const family = this.workers.familyOf(workerId);
-    const subject = controlSubject(family, workerId);
-    this.#options.bus.request(subject, CONTROL_PROBE, {
+    const subject = subjects.control(family, workerId);
+    this.options.bus.request(subject, CONTROL_PROBE, {
       timeoutMs: PROBE_TIMEOUT_MS,
     }).then(() => this.workers.onAnswer(workerId), (error: unknown) => {
-      if (error instanceof NoRespondersError) this.#onMissing(workerId);
+      if (error instanceof NoRespondersError) this.onWorkerMissing(workerId);
     });
   }
 
-  #onMissing(workerId: string): void {
+  onWorkerMissing(workerId: string): void {
     if (this.workers.onMissing(workerId)) this.#onLost(workerId);
   }
 
+  /** Offers it to those that wait, at the end of this turn: the run that freed it has not finished yet. */
+  onSlotFreed(): void {
+    if (this.waiting > 0) queueMicrotask(() => this.queue.offer());
+  }
+
   #onLost(workerId: string): void {
-    const runs = [...this.#runs.values()]
-      .filter((run) => run.workerId === workerId);
-    this.#options.log.warn("worker_lost", {
+    const runs = this.#runs.values().filter((run) => run.workerId === workerId)
+      .toArray();
+    this.options.log.warn("worker_lost", {
       workerId,
       requests: runs.length,
       message: "A worker stopped responding; another one takes its requests, " +
@@ -283,14 +276,20 @@ export class Dispatcher {
     for (const run of [...this.#runs.values()]) event(run);
   }
 
-  #tryPublish(subject: string, payload: Uint8Array, reply?: string): boolean {
+  /** Sends a control record to a worker, together with others. */
+  control(family: WorkerFamily, workerId: string, record: ControlRecord): void {
+    this.#control.add(subjects.control(family, workerId), record);
+  }
+
+  /** False if the bus cannot send it now. */
+  publish(subject: string, payload: Uint8Array, reply?: string): boolean {
     try {
       const options = reply === undefined ? {} : { reply };
-      this.#options.bus.publish(subject, payload, options);
+      this.options.bus.publish(subject, payload, options);
       return true;
     } catch (error) {
       // Acknowledgements are repeated and jobs wait; the bus link logs its own state.
-      this.#options.log.debug("publish_failed", { subject, error });
+      this.options.log.debug("publish_failed", { subject, error });
       return false;
     }
   }

@@ -18,22 +18,11 @@ import {
 } from "@gateway/shared/bus/stream_receiver";
 import { publicRequestId } from "@gateway/shared/process/ids";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
-import type { WorkerFamily } from "@gateway/shared/bus/subjects";
 import { familyOf } from "@gateway/shared/models/kinds";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
-import { Attempt, type AttemptContext } from "./attempt.ts";
+import { Attempt } from "./attempt.ts";
+import type { Dispatcher } from "./dispatcher.ts";
 import { type AnswerSink, type RunJob, RunOutcome } from "./outcome.ts";
-import type { WaitQueue } from "./wait_queue.ts";
-
-export interface RunContext extends AttemptContext {
-  requestTimeoutMs: number;
-  queue: WaitQueue<Run>;
-  control: (
-    family: WorkerFamily,
-    ...record: Parameters<SendControl>
-  ) => void;
-  onWorkerMissing: (workerId: string) => void;
-}
 
 /** A worker has this long to report how much a cancelled request cost. */
 const FINAL_FRAME_MS = 1_000;
@@ -49,7 +38,7 @@ export class Run {
   readonly model: string;
   /** When it last started looking for a worker: its place in the queue. */
   sinceMs: number;
-  readonly #context: RunContext;
+  readonly #dispatcher: Dispatcher;
   readonly #sink: AnswerSink;
   readonly #onOver: (outcome: RunOutcome) => void;
   readonly #startedAtMs: number;
@@ -64,22 +53,22 @@ export class Run {
   readonly #outcome = new RunOutcome();
   readonly #control: SendControl = (workerId, record) => {
     if (record.type === "nak") this.#outcome.naks += 1;
-    this.#context.control(familyOf(this.job.kind), workerId, record);
+    this.#dispatcher.control(familyOf(this.job.kind), workerId, record);
   };
 
   /** The run looks for a worker when `start` is called. `onOver` is called once, at its end. */
   constructor(
-    context: RunContext,
+    dispatcher: Dispatcher,
     job: RunJob,
     sink: AnswerSink,
     onOver: (outcome: RunOutcome) => void,
   ) {
-    this.#context = context;
+    this.#dispatcher = dispatcher;
     this.job = job;
     this.model = job.request.model;
     this.#sink = sink;
     this.#onOver = onOver;
-    this.sinceMs = this.#startedAtMs = context.now();
+    this.sinceMs = this.#startedAtMs = dispatcher.options.now();
   }
 
   /** The worker that runs it or was offered it; null while any may accept it. */
@@ -89,7 +78,7 @@ export class Run {
 
   /** Looks for a worker, after the requests that already wait for the model. */
   start(): void {
-    const { queue, workers } = this.#context;
+    const { queue, workers } = this.#dispatcher;
     const { model } = this;
     if (queue.hasWaiting(model) && workers.hasWorkerFor(model)) this.#wait();
     else this.#search();
@@ -97,7 +86,7 @@ export class Run {
 
   /** Sends the job to a worker that has not been tried yet. False if none has a free slot. */
   offer(): boolean {
-    const { bus, workers } = this.#context;
+    const { options: { bus }, workers } = this.#dispatcher;
     if (!bus.isConnected) return false;
     const { model, job } = this;
     const workerId = workers.pick(model, this.#tried);
@@ -105,7 +94,7 @@ export class Run {
     // the queue group, but only once, since the same worker may reject it every time.
     const mayAskGroup = !this.#hasAskedGroup && !workers.hasWorkerFor(model);
     if (workerId === null && !mayAskGroup) return false;
-    const attempt = Attempt.send(this.#context, job, {
+    const attempt = Attempt.send(this.#dispatcher, job, {
       text: this.#requestText ??= JSON.stringify(job.request),
       attempt: this.#outcome.offers + 1,
       deadlineMs: this.#leftMs(),
@@ -125,7 +114,7 @@ export class Run {
     const attempt = this.#attempt;
     if (attempt === null) return false;
     if (this.#state === "cancelling") return this.#onFinalFrame(attempt, frame);
-    const event = attempt.onFrame(frame, this.#context.steadyNow());
+    const event = attempt.onFrame(frame, this.#dispatcher.steadyNow());
     if (event.type === "stray") return false;
     if (attempt.isAccepted) this.#outcome.dispatchMs ??= this.#sinceStartMs();
     // An unnumbered error: the worker may have concluded that this edge is dead.
@@ -143,7 +132,7 @@ export class Run {
     attempt.cancel("not_accepted");
     if (workerId === null) return this.fail(noWorker());
     this.#leave();
-    this.#context.onWorkerMissing(workerId);
+    this.#dispatcher.onWorkerMissing(workerId);
     this.#search();
   }
 
@@ -152,7 +141,7 @@ export class Run {
   }
 
   onBusRestored(): void {
-    this.#attempt?.onReconnect(this.#context.steadyNow());
+    this.#attempt?.onReconnect(this.#dispatcher.steadyNow());
   }
 
   /** The client's socket took everything up to this frame: the worker may send more. */
@@ -172,7 +161,7 @@ export class Run {
     }
     const attempt = this.#attempt;
     if (attempt !== null) {
-      const event = attempt.onTick(this.#context.steadyNow());
+      const event = attempt.onTick(this.#dispatcher.steadyNow());
       this.#onEvent(attempt, event);
     } else if (this.#hasWaitedTooLong()) this.#failBusy();
     if (this.#state === "active") this.#sink.onTick(nowMs);
@@ -182,7 +171,7 @@ export class Run {
   cancel(reason: CancelReason, error: ApiError | null = null): void {
     if (this.#state !== "active") return;
     this.#state = "cancelling";
-    this.#finalFrameByMs = this.#context.now() + FINAL_FRAME_MS;
+    this.#finalFrameByMs = this.#dispatcher.options.now() + FINAL_FRAME_MS;
     Object.assign(this.#outcome, { cancelReason: reason, error });
     this.#attempt?.cancel(reason);
     if (error !== null) this.#sink.onError(error);
@@ -207,17 +196,22 @@ export class Run {
   #wait(): void {
     this.#tried.clear();
     const isQueued = !this.#hasWaitedTooLong() &&
-      this.#context.queue.push(this);
+      this.#dispatcher.queue.push(this);
     if (!isQueued) this.#failBusy();
   }
 
   #hasWaitedTooLong(): boolean {
-    return this.#context.now() - this.sinceMs >= DISPATCH_LIMITS.queueWaitMs;
+    return this.#dispatcher.options.now() - this.sinceMs >=
+      DISPATCH_LIMITS.queueWaitMs;
   }
 
   /** No worker had a free slot in time. */
   #failBusy(): void {
-    this.fail(this.#context.bus.isConnected ? overloaded() : busUnavailable());
+    this.fail(
+      this.#dispatcher.options.bus.isConnected
+        ? overloaded()
+        : busUnavailable(),
+    );
   }
 
   #onEvent(attempt: Attempt, event: StreamEvent): void {
@@ -237,7 +231,7 @@ export class Run {
           ? this.#onUnanswered(attempt)
           : this.#loseAttempt("The worker of the request stopped responding.");
       case "violated":
-        this.#context.log.error("stream_violation", {
+        this.#dispatcher.options.log.error("stream_violation", {
           requestId: publicRequestId(this.job.requestId),
           workerId: this.workerId,
           violation: event.violation,
@@ -250,7 +244,7 @@ export class Run {
     this.#outcome.rejects.push(reason);
     this.#leave();
     this.#tried.add(worker);
-    this.#context.workers.pause(worker, retryAfterMs ?? REJECTED_MS);
+    this.#dispatcher.workers.pause(worker, retryAfterMs ?? REJECTED_MS);
     this.#search();
   }
 
@@ -265,7 +259,7 @@ export class Run {
     const { workerId } = this;
     this.#leave();
     if (workerId !== null) {
-      this.#context.workers.pause(workerId, UNRESPONSIVE_MS);
+      this.#dispatcher.workers.pause(workerId, UNRESPONSIVE_MS);
     }
     // If the offer was lost, that says nothing about the worker.
     if (mayBeUndelivered) return this.#wait();
@@ -293,7 +287,7 @@ export class Run {
   #repeat(message: string): void {
     this.#noteRepeat(this.workerId, message);
     this.#sink.onRestart();
-    this.sinceMs = this.#context.now();
+    this.sinceMs = this.#dispatcher.options.now();
     this.#tried.clear();
     this.#leave();
     this.#search();
@@ -303,7 +297,7 @@ export class Run {
     this.#outcome.repeats += 1;
     const requestId = publicRequestId(this.job.requestId);
     const line = { requestId, workerId, message };
-    this.#context.log.warn("attempt_repeated", line);
+    this.#dispatcher.options.log.warn("attempt_repeated", line);
   }
 
   /** Gives up the attempt. The next one is made by another worker. */
@@ -351,11 +345,11 @@ export class Run {
   }
 
   #sinceStartMs(): number {
-    return this.#context.now() - this.#startedAtMs;
+    return this.#dispatcher.options.now() - this.#startedAtMs;
   }
 
   #leftMs(): number {
-    return this.#context.requestTimeoutMs - this.#sinceStartMs();
+    return this.#dispatcher.options.requestTimeoutMs - this.#sinceStartMs();
   }
 }
 

@@ -3,6 +3,7 @@
  * disconnects, in every state of a request; `Deno.serve` (2.9.6) does not while a
  * handler is running. It does not support HTTP/2 and ignores upgrade requests.
  */
+import { once } from "node:events";
 import {
   createServer,
   type IncomingMessage,
@@ -39,7 +40,6 @@ export interface ServerOptions {
   port: number;
   /** Answers the request. If it rejects, the connection is closed. */
   handler: (exchange: Exchange) => Promise<void>;
-  /** Called when a handler has rejected. */
   onError: (error: unknown) => void;
   deadlines: Deadlines;
   now: MonotonicNow;
@@ -82,25 +82,16 @@ export async function startServer(
     // node:http calls this after the last response of a connection.
     socket.destroySoon = () => isClosing ? end(socket) : linger(socket);
   });
-  const accept = (
-    request: IncomingMessage,
-    response: ServerResponse,
-    awaitsContinue: boolean,
-  ) => {
-    const { socket } = request;
-    change(socket, 1);
-    response.once("close", () => change(socket, -1));
-    void answer(request, response, { awaitsContinue, ...options });
-  };
-  server.on("request", (request, response) => accept(request, response, false));
-  server.on(
-    "checkContinue",
-    (request, response) => accept(request, response, true),
-  );
-  await new Promise<void>((resolve, reject) => {
-    server.once("error", reject);
-    server.listen(options.port, options.hostname, resolve);
-  });
+  const accept =
+    (awaitsContinue: boolean) =>
+    (request: IncomingMessage, response: ServerResponse) => {
+      const { socket } = request;
+      change(socket, 1);
+      response.once("close", () => change(socket, -1));
+      void answer(request, response, { awaitsContinue, ...options });
+    };
+  server.on("request", accept(false)).on("checkContinue", accept(true));
+  await once(server.listen(options.port, options.hostname), "listening");
   const address = server.address();
   if (address === null || typeof address === "string") {
     throw new Error("The server has no port");
@@ -109,9 +100,7 @@ export async function startServer(
     port: address.port,
     stopping: stopping.signal,
     async stop({ graceMs, abortMs }) {
-      const closed = new Promise<void>((resolve) =>
-        server.close(() => resolve())
-      );
+      const closed = once(server.close(), "close");
       isClosing = true;
       for (const [socket, count] of requests) if (count === 0) end(socket);
       if (await settlesWithin(closed, graceMs)) return;
@@ -188,12 +177,11 @@ function watchRest(
 
 /** A valid `Host` header. Anything else could be taken for a path. */
 const HOST = /^[\w.:[\]-]*$/;
-const ORIGIN = /^https?:\/\/[^/?#]*/i;
-
-type Head = Pick<Exchange, "method" | "path" | "query" | "headers">;
+/** The path and the query of a request target, perhaps after an origin. */
+const TARGET = /^(?:https?:\/\/[^/?#]*)?([^?#]*)(?:\?([^#]*))?/i;
 
 /** Reads the head of a request; null if HTTP/1.1 forbids it. */
-function headOf(request: IncomingMessage): Head | null {
+function headOf(request: IncomingMessage) {
   const { rawHeaders, httpVersion, url = "/", method = "GET" } = request;
   const headers = new Map<string, string>();
   for (let at = 0; at < rawHeaders.length; at += 2) {
@@ -206,16 +194,14 @@ function headOf(request: IncomingMessage): Head | null {
   if (encoding.toLowerCase() !== "chunked") return null;
   const host = headers.get("host") ?? (httpVersion === "1.0" ? "" : null);
   if (host === null || !HOST.test(host)) return null;
-  const [, query = ""] = /\?([^#]*)/.exec(url) ?? [];
-  return { method, headers, query, path: pathOf(url.replace(ORIGIN, "")) };
+  const [, path = "", query = ""] = TARGET.exec(url) ?? [];
+  return { method, headers, query, path: decoded(path) };
 }
 
-/** The path of a request target, decoded if possible, without a trailing slash. */
-function pathOf(target: string): string {
-  const [given = ""] = target.split(/[?#]/, 1);
-  const path = given.length > 1 && given.endsWith("/")
-    ? given.slice(0, -1)
-    : given;
+/** A path, decoded if possible, without a trailing slash. */
+function decoded(given: string): string {
+  const isSlashed = given.length > 1 && given.endsWith("/");
+  const path = isSlashed ? given.slice(0, -1) : given;
   if (!path.includes("%")) return path;
   try {
     return decodeURIComponent(path);

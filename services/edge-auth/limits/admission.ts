@@ -8,7 +8,7 @@ import { ApiError } from "@gateway/shared/openai/error";
 import type { RunOutcome } from "../dispatch/outcome.ts";
 import type { HeaderFields } from "../http/responses.ts";
 import { remember } from "@gateway/shared/process/bounded_map";
-import { type Cost, costOf, type Estimate, type Reservation } from "./cost.ts";
+import { costOf, type Estimate, type Reservation } from "./cost.ts";
 import type { Admitted, Limiter } from "./limiter.ts";
 import { rateLimitHeaders, type Refusal, refusalError } from "./refusal.ts";
 
@@ -16,10 +16,8 @@ export interface RunLease {
   readonly headers: HeaderFields;
   /** What `endVideo` needs when the video of this request has ended: plain data, kept with the video. Null for other requests. */
   readonly video: Reservation | null;
-  /** Charges the cost of the run. Does not block or throw. */
-  settle(outcome: RunOutcome): void;
-  /** Returns everything that was taken; no worker ran the request. */
-  release(): void;
+  /** Charges the cost of the run, or returns everything that was taken: null, no worker ran the request. Does not block or throw. */
+  settle(outcome: RunOutcome | null): void;
 }
 
 /** `unavailable`: Redis could not answer. `failed`: an internal error, such as a corrupt record. */
@@ -117,15 +115,13 @@ export function createAdmission(
         () => limiter.admit(principal, ask),
       );
       const { id, atMs, reservedTokens, reservedUnits } = admitted;
-      const settle = (cost: Cost) => void limiter.settle(admitted, cost);
       return {
         headers: rateLimitHeaders(admitted.rates),
         video: reservedUnits?.unit === "videoSeconds"
           ? { id, principal, model, atMs, reservedTokens, reservedUnits }
           : null,
-        settle: (outcome) => settle(costOf(outcome, estimate)),
-        release: () =>
-          settle({ promptTokens: 0, completionTokens: 0, kind: "cancelled" }),
+        settle: (outcome) =>
+          void limiter.settle(admitted, costOf(outcome, estimate)),
       };
     },
   };

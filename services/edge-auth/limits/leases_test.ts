@@ -94,7 +94,7 @@ Deno.test("all leases of an edge are renewed in one round trip", async () => {
   const { leases, clock } = started;
   for (let number = 0; number < 500; number += 1) {
     const principal = { keyId: `key_${number % 100}`, ownerId: "own_b" };
-    leases.hold({ id: `${number}`, principal });
+    leases.hold({ id: `of others ${number}`, principal });
   }
   // The largest key takes several calls, at the same time.
   for (let number = 0; number < 500; number += 1) {

@@ -66,7 +66,7 @@ async function upload<Request extends JobRequest>(
     const request = endpoint.parse(fields, deps.catalog, files);
     const lease = await admit(call, endpoint, request, deps);
     // The run may have failed in the meantime.
-    if (hasEnded) lease?.release();
+    if (hasEnded) lease?.settle(null);
     else answer.lease = lease;
     job.request = request;
     over.resolve();

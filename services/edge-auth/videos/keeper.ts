@@ -7,6 +7,7 @@ import { MediaHeadReader } from "@gateway/shared/bus/media_head";
 import {
   type EngineVideo,
   engineVideoSchema,
+  type VideoRequest,
 } from "@gateway/shared/openai/video";
 import type { WallNow } from "@gateway/shared/process/clock";
 import { newRequestId } from "@gateway/shared/process/ids";
@@ -24,7 +25,6 @@ export interface VideoKeeperOptions {
   catalog: Catalog;
   wallNow: WallNow;
   log: Log;
-  /** A job has completed. */
   onMade: (model: string, seconds: number) => void;
   /** Default {@link VIDEO_LIMITS}. */
   limits?: Partial<
@@ -36,7 +36,7 @@ const MS_PER_SECOND = 1_000;
 /** How often an edge looks for jobs that are due. */
 const LOOK_MS = 5_000;
 /** OpenAI's default, for requests and model servers that state no length: an unknown length is not free. */
-export const SECONDS_DEFAULT = 4;
+const SECONDS_DEFAULT = 4;
 /** The model server is at fault, not the gateway. */
 const ENGINE_FAULTS: readonly ErrorCode[] = [
   "upstream_error",
@@ -48,9 +48,8 @@ const ENGINE_FAULTS: readonly ErrorCode[] = [
 ];
 
 /** The length of a video in whole seconds. */
-function secondsOf({ seconds }: VideoJob): number {
-  return Math.ceil(Number(seconds)) || SECONDS_DEFAULT;
-}
+export const secondsOf = (seconds: string | null | undefined): number =>
+  Math.ceil(Number(seconds)) || SECONDS_DEFAULT;
 
 const isMissing = (error: unknown): boolean =>
   error instanceof ApiError && error.code === "not_found";
@@ -78,12 +77,12 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
     action: "retrieve" | "delete",
   ): Promise<EngineVideo | null> => {
     const { promise, resolve } = Promise.withResolvers<Uint8Array | ApiError>();
-    const request = { kind: "video", model, backend, id, action } as const;
+    const about = { kind: "video", model, backend, id } as const;
+    const request: VideoRequest = { ...about, action, stream: false };
     const answer = new WholeAnswer(resolve);
     answer.run = dispatcher.start(
       {
-        ...{ requestId: newRequestId(), keyId: "", kind: "video" },
-        request: { ...request, stream: false },
+        ...{ requestId: newRequestId(), keyId: "", kind: "video", request },
       },
       answer,
       () => {},
@@ -140,7 +139,7 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
     if (isOver(next)) {
       // Settle first: if this edge is lost before the update, another one checks the job again.
       const isMade = next.status === "completed";
-      const seconds = isMade ? secondsOf(next) : 0;
+      const seconds = isMade ? secondsOf(next.seconds) : 0;
       if (await limiter.endVideo(next.reservation, seconds)) {
         const { id, model, status, error, reservation } = next;
         log.info("video", {
@@ -156,7 +155,6 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
       : await jobs.find(ownerOf(job), job.id);
   };
 
-  /** What is being asked now, by the ids of the jobs. */
   const asking = new Map<string, Promise<VideoJob | null>>();
 
   /** Asks the model server for the state of a job, unless it is known. Null if the job was deleted in the meantime. */
@@ -171,14 +169,13 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
     return await asked;
   };
 
-  const sweepOne = async (ownerId: string, id: string): Promise<void> => {
-    const job = await jobs.find(ownerId, id);
-    const next = job && await refresh(job);
-    if (next === null || isOver(next)) await jobs.release(ownerId, id);
-  };
   const sweep = async (): Promise<void> => {
     const due = await jobs.claim();
-    await Promise.all(due.map(({ ownerId, id }) => sweepOne(ownerId, id)));
+    await Promise.all(due.map(async ({ ownerId, id }) => {
+      const job = await jobs.find(ownerId, id);
+      const next = job && await refresh(job);
+      if (next === null || isOver(next)) await jobs.release(ownerId, id);
+    }));
   };
 
   return {
@@ -227,12 +224,11 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
       }
     },
     /** Frees the reservation of a video that was not started. */
-    release: (reservation: VideoJob["reservation"]) =>
-      limiter.releaseVideo(reservation),
+    release: limiter.releaseVideo.bind(limiter),
     ...{ refresh, find: jobs.find, list: jobs.list },
     /** Deletes a job at its model server, if that can, and here. One that has not ended is charged unless its model server has deleted it: it may still be made. */
     async remove(job: VideoJob): Promise<void> {
-      let seconds = secondsOf(job);
+      let seconds = secondsOf(job.seconds);
       try {
         if (hasBackend(job)) await ask(job, "delete").then(() => seconds = 0);
       } catch (error) {
@@ -242,7 +238,6 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
       if (!isOver(job)) await limiter.endVideo(job.reservation, seconds);
       await jobs.remove(job);
     },
-    /** Starts checking jobs that are due. */
     start(): void {
       timer ??= setInterval(() => {
         sweeping ??= sweep().catch((error: unknown) =>
@@ -250,9 +245,7 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
         ).finally(() => sweeping = null);
       }, limits.lookMs);
     },
-    stop(): void {
-      clearInterval(timer);
-    },
+    stop: (): void => clearInterval(timer),
   };
 }
 

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import type { Page } from "playwright-core";
 import { PASSWORD, storedKey } from "../console_fixture.ts";
-import { linkPath } from "../domain/sign_in/links.ts";
 import { until } from "../redis_fixture.ts";
 import {
   browserTest,
@@ -20,33 +19,10 @@ import {
 /** Distance of a click from the corner of a button, in px. */
 const INSET = 10;
 
-/** How many keys the owner has. */
-async function countKeys({ site }: Visit, ownerId: string) {
-  const { rows } = await site.deps.keys.list(ownerId, {
-    ...{ filter: "all", search: "", after: "" },
-    ...{ rows: 10, day: "20261120" },
-  });
-  return rows.length;
-}
-
-async function firstOwner(visit: Visit): Promise<void> {
-  const { owners, links } = visit.site.deps;
-  const { page, context } = await openWindow(visit);
-  const ownerId = await owners.first();
-  await page.goto(linkPath(await links.make({ kind: "set_up", ownerId })));
-  await page.getByLabel("E-mail").fill("ada@example.org");
-  await page.getByLabel("Password").fill(PASSWORD);
-  await press(page, "Create account");
-  await page.waitForURL("**/keys");
-  await context.close();
-}
-
 /** The same pages with and without the script. */
 async function wholeLife(visit: Visit, javaScriptEnabled: boolean) {
   const email = `life-${javaScriptEnabled}@example.org`;
-  const { page, context, ownerId } = await signedIn(visit, email, {
-    javaScriptEnabled,
-  });
+  const { page, context } = await signedIn(visit, email, { javaScriptEnabled });
   await follow(page, "Create key");
   await page.getByLabel("Description").fill("Billing service");
   await page.getByLabel("Expires").fill("2099-01-31");
@@ -90,7 +66,7 @@ async function wholeLife(visit: Visit, javaScriptEnabled: boolean) {
 
   await follow(page, "Rotate");
   await page.getByLabel("in 7 days").check();
-  await press(page, "Create the new key");
+  await press(page, "Rotate key");
   await says(page, "stops working in 7 days");
   assert.notEqual(await storeKey(page), value);
 
@@ -101,7 +77,7 @@ async function wholeLife(visit: Visit, javaScriptEnabled: boolean) {
   await page.getByLabel("I understand").check();
   await press(page, "Delete key");
   await says(page, "The key is deleted");
-  assert.equal(await countKeys(visit, ownerId), 1);
+  assert.equal(await page.locator("tbody tr").count(), 1);
   await context.close();
 }
 
@@ -143,7 +119,7 @@ async function shownOnce(visit: Visit): Promise<void> {
 
 /** The second click, while the answer to the first one is on its way, sends nothing. */
 async function doubleClick(visit: Visit): Promise<void> {
-  const { page, context, ownerId } = await signedIn(visit, "twice@example.org");
+  const { page, context } = await signedIn(visit, "twice@example.org");
   await page.goto("/keys/new");
   await page.getByLabel("Description").fill("Clicked twice");
   let sent = 0;
@@ -164,7 +140,6 @@ async function doubleClick(visit: Visit): Promise<void> {
   held.resolve();
   await says(page, "Store your key now");
   assert.equal(sent, 1);
-  assert.equal(await countKeys(visit, ownerId), 1);
   await context.close();
 }
 
@@ -292,7 +267,6 @@ async function keyboardOnly(visit: Visit): Promise<void> {
 
 browserTest("keys in a browser", async (visit, t) => {
   const steps: [name: string, step: (visit: Visit) => Promise<void>][] = [
-    ["the first owner signs up", firstOwner],
     ["the lifecycle of a key", () => wholeLife(visit, true)],
     ["the same without JavaScript", () => wholeLife(visit, false)],
     ["an operator invites and helps, without JavaScript", inviteAndHelp],

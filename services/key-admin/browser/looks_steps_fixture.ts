@@ -1,74 +1,11 @@
 import assert from "node:assert/strict";
-import axe from "axe-core";
 import type { Page } from "playwright-core";
 import { browserTest, openWindow, type Visit } from "./site_fixture.ts";
 import { storedKey, useKey } from "../console_fixture.ts";
+import { HEIGHT, inspect, OVERFLOW } from "./inspect_fixture.ts";
 import { SCENES, setStage, type Stage } from "./scenes_fixture.ts";
 
-/**
- * Checks every page in light and wide, and in dark and narrow: all rules of axe,
- * nothing cut off. Screenshots go to the folder `CONSOLE_SCREENSHOTS`.
- */
-
-/** The rules of axe that depend on colours or on the width; the others read only the page. */
-const LOOK_RULES = [
-  ...["color-contrast", "scrollable-region-focusable", "target-size"],
-];
-const LOOKS = [
-  { name: "light", colorScheme: "light", width: 1280, rules: undefined },
-  { name: "dark", colorScheme: "dark", width: 390, rules: LOOK_RULES },
-] as const;
-const HEIGHT = 844;
-
-interface Finding {
-  id: string;
-  impact: string;
-  nodes: { html: string }[];
-}
-
-/** Serious and critical findings of axe, of some rules or of all. */
-async function audit(page: Page, runOnly?: string[]): Promise<string[]> {
-  const options = JSON.stringify({ resultTypes: ["violations"], runOnly });
-  // Each bar of a chart is many elements without text or role.
-  const context = JSON.stringify({ exclude: [["svg g"]] });
-  const result = await page.evaluate(
-    `axe.run(${context}, ${options})` +
-      ".then((result) => JSON.stringify(result.violations))",
-  );
-  const found: Finding[] = JSON.parse(String(result));
-  return found
-    .filter(({ impact }) => impact === "serious" || impact === "critical")
-    .map(({ id, nodes }) => `${id} ${nodes[0]?.html}`);
-}
-
-/** A page, or a table in it, that has to be scrolled sideways, and numbers on two lines. */
-const OVERFLOW = `[
-  ...[document.documentElement, ...document.querySelectorAll(".table-box")]
-    .map((box) => box.scrollWidth - box.clientWidth)
-    .filter((pixels) => pixels > 0)
-    .map((pixels) => pixels + "px too wide"),
-  ...[...document.querySelectorAll(".totals dd, td.num")].filter((number) => {
-    const text = document.createRange();
-    text.selectNodeContents(number);
-    return text.getClientRects().length > 1;
-  }).map((number) => number.innerText + " is broken"),
-].join()`;
-
-async function inspect(page: Page, scene: string): Promise<void> {
-  const folder = Deno.env.get("CONSOLE_SCREENSHOTS");
-  // The debugger evaluates it, so the page's policy need not allow it.
-  await page.evaluate(axe.source);
-  for (const { name, colorScheme, width, rules } of LOOKS) {
-    await page.emulateMedia({ colorScheme });
-    await page.setViewportSize({ width, height: HEIGHT });
-    if (folder !== undefined) {
-      const path = `${folder}/${scene}-${name}.png`;
-      await page.screenshot({ path, fullPage: true });
-    }
-    assert.deepEqual(await audit(page, rules), [], name);
-    assert.equal(await page.evaluate(OVERFLOW), "", name);
-  }
-}
+/** Every page as people see it; those of answers on Try it are in `try_steps_fixture.ts`. Run by `looks_test.ts`. */
 
 /** The system's font, those of Debian, and wide ones. Chromium takes the next that is installed. */
 const FONTS = [

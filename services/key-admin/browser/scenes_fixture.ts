@@ -10,10 +10,8 @@ import {
   useLimits,
 } from "../console_fixture.ts";
 import type { KeySettings } from "../domain/keys/settings.ts";
-import type { TryKind } from "../domain/try/request.ts";
-import { recording } from "../../../tests/e2e/recording_fixture.ts";
 import { linkPath } from "../domain/sign_in/links.ts";
-import { openWindow, press, signedIn, type Visit } from "./site_fixture.ts";
+import { openWindow, signedIn, type Visit } from "./site_fixture.ts";
 
 /** The users of the console and its data. */
 export type Stage = Awaited<ReturnType<typeof setStage>>;
@@ -72,7 +70,7 @@ export async function setStage(visit: Visit) {
   const target = { ownerId, keyId: disabled.id, version: null, actor };
   await site.deps.keys.disable(target);
   await site.deps.keys.rotate({ ...target, keyId: rotated.id }, DAY_MS);
-  for (let ago = 0; ago < 24; ago += 2) {
+  for (let ago = 22; ago >= 0; ago -= 2) {
     const requests = Math.round(60 * (1 + Math.sin(ago / 4)));
     const errors = Math.round(requests / 30);
     const used = [
@@ -178,36 +176,6 @@ export const SCENES: readonly Scene[] = [
   ofKey("ask-rotate", "/ask/rotate"),
   ofKey("ask-delete", "/ask/delete", "limited"),
   at("try", "/try"),
-  ["try-answer", (stage) => tryChat(stage, { thinking: "on" }, /^stop$/)],
-  ["try-calls", (stage) => tryChat(stage, { tools: TOOLS }, "tool_calls")],
-  [
-    "try-refused",
-    (stage) => tryChat(stage, { model: "small-1" }, "does not exist"),
-  ],
-  [
-    "try-errors",
-    (stage) => tryChat(stage, { tools: "[}" }, "This is not valid JSON"),
-  ],
-  ["try-image", (stage) => {
-    const fields = { prompt: "A lighthouse at dusk", size: "512x256", n: "2" };
-    return tryOut(stage, "image", fields);
-  }],
-  ["try-speech", (stage) => tryOut(stage, "speech", { input: "Good morning" })],
-  [
-    "try-transcription",
-    (stage) => tryOut(stage, "transcription", { file: "" }),
-  ],
-  ["try-video-waiting", async (stage) => {
-    const prompt = "A red kite [simulator: video takes 3600 s]";
-    const page = await tryOut(stage, "video", { prompt }, "Queued, 0%");
-    await press(page, "Stop");
-    await page.getByText("Stopped by you").waitFor();
-    return page;
-  }],
-  [
-    "try-video",
-    (stage) => tryOut(stage, "video", { prompt: "A kite", size: "512x256" }),
-  ],
   at("usage", "/usage", { click: "summary", shows: "Hour from" }),
   at("audit", "/audit"),
   // The link unfolds what it leads to.
@@ -284,62 +252,4 @@ async function unavailable({ stranger, newcomer, site }: Stage): Promise<Page> {
   }
   await newcomer.getByText("503").waitFor();
   return newcomer;
-}
-
-const TOOLS = JSON.stringify([
-  {
-    type: "function",
-    function: {
-      name: "get_weather",
-      parameters: {
-        type: "object",
-        properties: { city: { type: "string" } },
-        required: ["city"],
-      },
-    },
-  },
-]);
-
-/** As a browser takes it from a disk. */
-export const RECORDING = {
-  name: "meeting.wav",
-  mimeType: "audio/wav",
-  buffer: recording(64_044),
-};
-
-/** What the page says of an answer that is complete. */
-const DONE = /^\d+(\.\d\d)? s$/;
-
-/** Sends a request for a chat from the page "Try it". */
-const tryChat = (
-  stage: Stage,
-  fields: Readonly<Record<string, string>>,
-  shows: string | RegExp,
-): Promise<Page> =>
-  tryOut(stage, "chat", {
-    system: "You are a weather service. Answer briefly.",
-    message: "What is the weather in Rome? Use get_weather.",
-    ...fields,
-  }, shows);
-
-/** Sends a request for a kind of models from the page "Try it". */
-async function tryOut(
-  { owner }: Stage,
-  kind: TryKind,
-  fields: Readonly<Record<string, string>>,
-  shows: string | RegExp = DONE,
-): Promise<Page> {
-  await owner.goto(`/try?kind=${kind}`);
-  for (const [field, text] of Object.entries(fields)) {
-    const input = owner.locator(`#${field}`);
-    if (!await input.isVisible()) {
-      await owner.locator("details", { has: input }).locator("summary").click();
-    }
-    const isChoice = ["model", "thinking"].includes(field);
-    if (field === "file") await input.setInputFiles(RECORDING);
-    else await (isChoice ? input.selectOption(text) : input.fill(text));
-  }
-  await press(owner, "Send");
-  await owner.getByText(shows).first().waitFor();
-  return owner;
 }

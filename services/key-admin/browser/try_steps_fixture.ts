@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import type { Page } from "playwright-core";
 import { until } from "../redis_fixture.ts";
-import { RECORDING } from "./scenes_fixture.ts";
+import { recording } from "../../../tests/e2e/recording_fixture.ts";
+import { inspect } from "./inspect_fixture.ts";
 import {
   browserTest,
   follow,
@@ -12,6 +13,17 @@ import {
 } from "./site_fixture.ts";
 
 /** The page "Try it" in the browser. Run by `console_test.ts`. */
+
+/** As a browser takes it from a disk. */
+const RECORDING = {
+  name: "meeting.wav",
+  mimeType: "audio/wav",
+  buffer: recording(64_044),
+};
+const TOOLS = JSON.stringify([{
+  type: "function",
+  function: { name: "get_weather", parameters: { type: "object" } },
+}]);
 
 /** A part of the answer. */
 const part = (page: Page, name: string) =>
@@ -36,7 +48,7 @@ async function streams(page: Page, { site }: Visit): Promise<void> {
   assert.match(await part(page, "first").innerText(), /^\d+\.\d\d s$/);
 }
 
-/** A mistake is told at its field, which gets the focus; nothing is sent. */
+/** A mistake is told at its field, which gets the focus, and nothing is sent; then a tool is called. */
 async function mistake(page: Page, { site }: Visit): Promise<void> {
   const count = site.asked.length;
   await page.getByText("Tools", { exact: true }).click();
@@ -47,11 +59,15 @@ async function mistake(page: Page, { site }: Visit): Promise<void> {
   const focused = await page.evaluate("document.activeElement.id");
   assert.equal(focused, "tools");
   assert.equal(site.asked.length, count);
-  await tools.fill("");
-  await messageOf(page).fill("[simulator: 1 token]");
+  await inspect(page, "try-errors");
+  await tools.fill(TOOLS);
+  await messageOf(page).fill("Use get_weather");
   await press(page, "Send");
-  await says(page, "Complete after");
+  await says(page, "tool_calls");
+  assert.match(await part(page, "calls").innerText(), /"get_weather"/);
   assert.ok(!await page.getByText("This is not valid JSON").isVisible());
+  await inspect(page, "try-calls");
+  await tools.fill("");
 }
 
 /** The code follows the form, and the answer becomes part of the next request. */
@@ -61,7 +77,11 @@ async function conversation(page: Page, { site }: Visit): Promise<void> {
   await page.getByLabel("System prompt").fill("Be kind");
   const code = page.locator("#code-TypeScript");
   await code.getByText('"content": "First question"').waitFor();
+  await page.getByText("Parameters", { exact: true }).click();
+  await page.getByLabel("Thinking").selectOption("On");
   await messageOf(page).press("Control+Enter");
+  await page.getByText("Continue the conversation").waitFor();
+  await inspect(page, "try-answer");
   await press(page, "Continue the conversation");
   await messageOf(page).fill("Second question");
   await press(page, "Send");
@@ -88,6 +108,7 @@ async function endings(page: Page, { site }: Visit): Promise<void> {
   await messageOf(page).fill("[simulator: error 429]");
   await press(page, "Send");
   await says(page, "rate_limit_exceeded: ");
+  await inspect(page, "try-refused");
   const ownerId = await site.deps.owners.ensure("try@example.org");
   await site.deps.sessions.endOthers(ownerId, null);
   await press(page, "Send");
@@ -125,6 +146,7 @@ async function images(page: Page): Promise<void> {
   await until(async () => await widthOf(page) === 128);
   assert.equal(await page.getByAltText("A red kite").count(), 2);
   assert.equal(await part(page, "status").innerText(), "200");
+  await inspect(page, "try-image");
   const [name, size] = await download(page);
   assert.equal(name, "image-1.png");
   assert.ok(size > 100, `${size}`);
@@ -137,6 +159,7 @@ async function speech(page: Page, { site }: Visit): Promise<void> {
   await page.getByLabel("Format").selectOption("wav");
   await press(page, "Send");
   await until(async () => await durationOf(page) > 0.5);
+  await inspect(page, "try-speech");
   const [name, size] = await download(page);
   assert.equal(name, "speech.wav");
   assert.ok(size > 10_000, `${size}`);
@@ -162,6 +185,7 @@ async function transcription(page: Page): Promise<void> {
   await says(page, "You sent meeting.wav, 2.0 seconds long");
   await says(page, "Complete after");
   assert.ok(!await page.getByText("Choose a recording").isVisible());
+  await inspect(page, "try-transcription");
 }
 
 /** A video can be watched and saved once it is made; Stop ends only the waiting. */
@@ -175,6 +199,7 @@ async function video(page: Page): Promise<void> {
   await press(page, "Stop");
   await says(page, "Stopped by you");
   assert.equal(await part(page, "total").innerText(), "Not complete");
+  await inspect(page, "try-video-waiting");
   await press(page, "Refresh");
   await says(page, "Queued, 0%");
   await press(page, "Stop");
@@ -182,6 +207,7 @@ async function video(page: Page): Promise<void> {
   await press(page, "Send");
   await watched(page);
   assert.equal(await part(page, "state").innerText(), "");
+  await inspect(page, "try-video");
   const [name, size] = await download(page);
   assert.equal(name, "video.mp4");
   assert.ok(size > 1_000, `${size}`);

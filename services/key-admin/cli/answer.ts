@@ -50,25 +50,20 @@ export const rowToJson = (row: KeyRow, nowMs: number) => ({
 
 /** The answer as text: a table, or one line per member of the object. */
 export function textOf({ json, table, note }: Answer): string {
-  const cells = table === undefined
+  const lines = table === undefined
     ? Object.entries(json).map(([name, value]) => [name, cellOf(value)])
-    : [
+    : table.rows.map((row) => table.columns.map((name) => cellOf(row[name])));
+  if (table && lines.length > 0) {
+    lines.unshift(
       table.columns.map((name) => name.toUpperCase().replaceAll("_", " ")),
-      ...table.rows.map((row) =>
-        table.columns.map((name) => cellOf(row[name]))
-      ),
-    ];
-  const lines = table?.rows.length === 0 ? [] : aligned(cells);
-  if (note) lines.push(note);
-  return lines.join("\n");
-}
-
-function aligned(lines: readonly (readonly string[])[]): string[] {
+    );
+  }
   const width = (column: number) =>
     Math.max(...lines.map((line) => line[column]?.length ?? 0));
-  return lines.map((line) =>
+  const aligned = lines.map((line) =>
     line.map((cell, at) => cell.padEnd(width(at))).join("  ").trimEnd()
   );
+  return [...aligned, ...note ? [note] : []].join("\n");
 }
 
 function cellOf(value: unknown): string {

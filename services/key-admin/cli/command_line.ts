@@ -101,6 +101,7 @@ const OPTIONS = z.object({
   rows: option("<n>", `rows of a page (${PAGE_ROWS})`, rows),
   after: option("<cursor>", "continue at the cursor that list printed", text),
   old: option(`<${graces}>`, "how long the old key works (24h)", graceSchema),
+  force: option("", "accept models that are not configured (yet)", given),
   stopRunning: option("", "also stop requests that are running now", given),
   json: option("", "print one JSON object", given),
 });

@@ -54,24 +54,14 @@ Deno.test("keys edit changes the given settings and keeps the others", async (t)
   const rows: [args: string[], changed: Partial<KeyJson>][] = [
     [["--description", "Ci of Ada"], { description: "Ci of Ada" }],
     [["--scopes", "models, chat"], { scopes: ["chat", "models"] }],
-    [["--models", "large-1,small-1"], { models: ["large-1", "small-1"] }],
+    [["--models", "new-1", "--force"], { models: ["new-1"] }],
+    [["--models", "new-1,small-1"], { models: ["new-1", "small-1"] }],
     [["--models", ""], { models: [] }],
     [["--rpm", "0"], { limits }],
     [["--tpm", "5000", "--concurrency", "2"], { limits: more }],
-    [
-      [
-        ...["--images-per-day", "1", "--characters-per-day", "2"],
-        ...["--audio-seconds-per-day", "3", "--video-seconds-per-day", "4"],
-        ...["--video-jobs", "5"],
-      ],
-      {
-        limits: {
-          ...{ ...more, images_per_day: 1, characters_per_day: 2 },
-          ...{ audio_seconds_per_day: 3, video_seconds_per_day: 4 },
-          video_jobs: 5,
-        },
-      },
-    ],
+    [["--images-per-day", "1", "--video-jobs", "5"], {
+      limits: { ...more, images_per_day: 1, video_jobs: 5 },
+    }],
     [["--expires", "never"], { expires_at: null }],
     [["--expires", "2098-12-31T23:59:59+02:00"], {
       expires_at: "2098-12-31T21:59:59.000Z",
@@ -88,16 +78,17 @@ Deno.test("keys edit changes the given settings and keeps the others", async (t)
   }
 });
 
-Deno.test("keys create accepts a model that is not configured, with a warning", async () => {
+Deno.test("keys create accepts any model, with a warning, while the list of models is not known", async () => {
   await using site = await startConsole(AS_DEPLOYED);
   const warnings: string[] = [];
-  const more = { warn: (text: string) => void warnings.push(text) };
-  const args = ["keys", "create", "--description", "Ci", "--models", "smal-1"];
+  const more = {
+    models: undefined,
+    warn: (text: string) => void warnings.push(text),
+  };
+  const args = ["keys", "create", "--description", "Ci", "--models", "any-1"];
   const { json } = await run({ ...site, more }, ...args);
-  assert.deepEqual(json.models, ["smal-1"]);
-  assert.deepEqual(warnings, [
-    "Warning: There is no model 'smal-1', did you mean 'small-1'?",
-  ]);
+  assert.deepEqual(json.models, ["any-1"]);
+  assert.match(warnings.join(), /not checked.* Set MODELS_FILE/);
 });
 
 Deno.test("keys list shows what the console shows, in pages", async () => {
@@ -105,24 +96,13 @@ Deno.test("keys list shows what the console shows, in pages", async () => {
   for (const name of ["One", "Two", "Three"]) {
     await create(site, "--description", name, "--expires", "2099-01-01");
   }
-  const list = async (...args: string[]) => {
-    const { json, text } = await run(site, "keys", "list", "--rows=2", ...args);
-    const rows: Record<string, unknown>[] = Array.isArray(json.keys)
-      ? json.keys
-      : [];
-    return { json, text, rows };
-  };
-  const first = await list();
-  assert.deepEqual(first.rows.map((row) => row.description), ["Three", "Two"]);
-  assert.match(first.text, /LAST USED AT[\s\S]*More: --after/);
-  const last = await list("--after", String(first.json.next));
-  assert.equal(last.json.next, null);
-  const { description, last_used_at, expires_at, ...row } = last.rows[0] ?? {};
-  assert.deepEqual(
-    [description, last_used_at, expires_at],
-    ["One", null, "2099-01-01T23:59:59.000Z"],
+  const { json, text } = await run(site, "keys", "list", "--rows=2");
+  assert.match(text, /LAST USED AT.* Three\n.* Two\n\nMore: --after/s);
+  const rest = ["keys", "list", "--after", String(json.next)];
+  assert.match(
+    JSON.stringify((await run(site, ...rest)).json),
+    /^{"keys":\[{[^}]*"description":"One".*"expires_at":"2099-01-01T23:59:59.000Z".*"last_used_at":null,"requests_today":0,"tokens_today":0}\],"next":null}$/,
   );
-  assert.deepEqual([row.requests_today, row.tokens_today], [0, 0]);
 });
 
 Deno.test("ASVS 15.3.1: the command line creates, changes and deletes a key, and prints its value only on creation", async (t) => {
@@ -150,11 +130,8 @@ Deno.test("ASVS 15.3.1: the command line creates, changes and deletes a key, and
       const all = JSON.stringify(json) + text;
       assert.match(all, shown);
       assert.ok(!all.includes(value.slice(5, -4)));
-      assert.ok(
-        !/"hash":/.test(all) && !/[A-Za-z0-9_-]{43}/.test(
-          all.replace(/sk-\w+/g, ""),
-        ),
-      );
+      const others = all.replace(/sk-\w+/g, "");
+      assert.doesNotMatch(others, /"hash":|[A-Za-z0-9_-]{43}/);
       assert.equal(isWellFormedKey(String(json.key)), args[0] === "rotate");
     });
   }
@@ -220,10 +197,8 @@ Deno.test("owners list, limits and sign-out", async () => {
 
 Deno.test("owners grant, revoke, disable, enable and remove-factor act as an operator does", async () => {
   await using site = await startConsole(AS_DEPLOYED);
-  await site.deps.owners.enableTotp(
-    await site.addOwner(ADA),
-    "GEZDGNBVGY3TQOJQ",
-  );
+  const ada = await site.addOwner(ADA);
+  await site.deps.owners.enableTotp(ada, "GEZDGNBVGY3TQOJQ");
   const after = async (command: string) => {
     await run(site, "owners", command, ADA);
     const { json } = await run(site, "owners", "list", "--search", "ada@");
@@ -268,12 +243,9 @@ Deno.test("every new key and owner gets the operator's default limits, unless a 
   await owners.ensure(ADA);
   assert.deepEqual(await owners.limits(ownerId), key);
   const { text } = await (await site.signedIn(ADA)).get("/keys/new");
-  const fields = Object.keys(key).map((field) => {
-    const input = new RegExp(`<input[^>]*name="${field}"[^>]*>`).exec(text);
-    return /value="([^"]*)"/.exec(input?.[0] ?? assert.fail(field))?.[1] ?? "";
-  });
-  const shown = ["600", "100000", "", "10", "100", "", "", "", ""];
-  assert.deepEqual(fields, shown, "the console's form");
+  const fields = [...text.matchAll(/<input[^>]*type="number"[^>]*>/g)];
+  const shown = fields.map(([field]) => /value="([^"]*)"/.exec(field)?.[1]);
+  assert.deepEqual(shown, ["600", "100000", "", "10", "100", "", "", "", ""]);
 });
 
 Deno.test("mistakes are explained", async (t) => {
@@ -282,28 +254,22 @@ Deno.test("mistakes are explained", async (t) => {
   const described = ["keys", "create", "--description", "a"];
   const usage: [args: string[], says: RegExp][] = [
     [["keys"], /Commands:/],
-    [["keys", "frobnicate"], /unknown command 'frobnicate'/],
-    [["keys", "--bogus"], /unknown option '--bogus'/],
     [["keys", "create"], /^--description: Say what/],
     [["keys", "create", "--description", "a\nb"], /Line breaks/],
     [
       [...described, "--rpm", "-1", "--owner", "me"],
       /^--owner: Not an e-mail.*\n--rpm: A whole number from 0 to 1,000,000; 0 means/,
     ],
-    [[...described, "--scopes", "x,y"], /^--scopes: Scopes are [a-z, ]+$/],
-    [[...described, "--scopes", "caht"], /, did you mean 'chat'\?$/],
-    [
-      [...described, "--tokens-per-day", "9".repeat(15)],
-      /^--tokens-per-day: At most 1,000,000,000,000; 0 means no limit$/,
-    ],
+    [[...described, "--scopes", "caht"], /^--scopes: .*did you mean 'chat'\?$/],
     [[...described, "--models", "a<b"], /^--models: Model/],
+    [
+      [...described, "--models", "smal-1"],
+      /^--models: There is no model 'smal-1', did you mean 'small-1'\?\n.* add --force$/,
+    ],
     [[...described, "--expires", "soon"], /^--expires: A day such as/],
     [[...described, "--expires", "2020"], /past\. Give a later one, or never$/],
-    [["keys", "create", "two", "words"], /too many arguments/],
     [["keys", "list", "--state", "odd"], /^--state: One of all, enabled/],
-    [["keys", "list", "--state", "enable"], /, did you mean 'enabled'\?$/],
     [["keys", "list", "--rows", "201"], /^--rows: .* from 1 to 200$/],
-    [["keys", "show"], /missing required argument 'id'/],
     [["keys", "edit", "key_x"], /Nothing to change/],
     [
       ["keys", "rotate", "key_x", "--old", "toString"],
@@ -314,8 +280,6 @@ Deno.test("mistakes are explained", async (t) => {
       ["owners", "invite", "x"],
       /Not an e-mail address, such as ada@example\.org: x/,
     ],
-    [["owners", "invite", ADA, "--rpm", "5"], /unknown option '--rpm'/],
-    [["owners", "limits", ADA, "--rpm", "9999999"], /At most/],
   ];
   const noOwner = ["--owner", "no@example.org"];
   const rows = [

@@ -1,4 +1,4 @@
-import type { KeyRecord, Limits } from "@gateway/shared/keys/record";
+import type { KeyRecord } from "@gateway/shared/keys/record";
 import { defined } from "@gateway/shared/process/env";
 import { GRACES, type Target } from "../domain/keys/key_store.ts";
 import {
@@ -23,6 +23,7 @@ const SETTING_OPTIONS = [
   ...["description", "expires", "models", "scopes"] as const,
   ...LIMIT_NAMES,
 ];
+const KEY_OPTIONS = [...SETTING_OPTIONS, "force"] as const;
 const LIST_OPTIONS = ["search", "state", "rows", "after"] as const;
 
 function onKey(
@@ -42,7 +43,7 @@ async function create(call: Call): Promise<Answer> {
     throw new UsageError("--description: Say what the key is for");
   }
   const standard = newSettings(defaultLimits);
-  const settings = { ...standard, ...givenSettings(call, standard.limits) };
+  const settings = { ...standard, ...givenSettings(call, standard) };
   // The output points out a new address, which may be misspelled.
   const isNew = owner !== undefined && await owners.find(owner) === null;
   const ownerId = isNew ? await owners.ensure(owner) : await keyOwner(call);
@@ -85,8 +86,9 @@ async function edit(call: Call, target: Target): Promise<KeyRecord> {
   if (SETTING_OPTIONS.every((name) => options[name] === undefined)) {
     throw new UsageError("Nothing to change: give an option such as --rpm 60");
   }
-  const { limits, version } = await keys.find(target.ownerId, target.keyId);
-  return await keys.edit({ ...target, version }, givenSettings(call, limits));
+  const before = await keys.find(target.ownerId, target.keyId);
+  const settings = givenSettings(call, before);
+  return await keys.edit({ ...target, version: before.version }, settings);
 }
 
 const enable = ({ keys }: Call, target: Target) => keys.enable(target);
@@ -128,6 +130,10 @@ async function rotate(
   };
 }
 
+const MODELS_UNKNOWN =
+  "Warning: the names of the models were not checked, because the list of models is not known here. " +
+  "Set MODELS_FILE or UPSTREAM_BASE_URL as for the edges";
+
 /** The owner that was named, or the first one. */
 const keyOwner = (call: Call): Promise<string> =>
   call.options.owner === undefined
@@ -137,7 +143,7 @@ const keyOwner = (call: Call): Promise<string> =>
 /** The settings that were given. Limits are replaced together: those not given stay as in `before`. */
 function givenSettings(
   { options, now, models: known, warn }: Call,
-  before: Limits,
+  before: Pick<KeySettings, "limits" | "models">,
 ): Partial<KeySettings> {
   const { description, scopes, models, expires: expiresAtMs } = options;
   if (expiresAtMs && expiresAtMs <= now()) {
@@ -145,9 +151,16 @@ function givenSettings(
       "--expires: The time is in the past. Give a later one, or never",
     );
   }
-  const mistake = known && unknownModel(models ?? [], known);
-  if (mistake) warn(`Warning: ${mistake}`);
-  const limits = limitsFrom(options, before);
+  if (models !== undefined && models.length > 0 && !options.force) {
+    if (known === undefined) warn(MODELS_UNKNOWN);
+    const mistake = known && unknownModel(models, [...known, ...before.models]);
+    if (mistake) {
+      throw new UsageError(
+        `--models: ${mistake}\nTo name a model before it is configured, add --force`,
+      );
+    }
+  }
+  const limits = limitsFrom(options, before.limits);
   return { ...defined({ description, scopes, models, expiresAtMs }), limits };
 }
 
@@ -155,10 +168,10 @@ export const KEYS: Area = {
   title: "Manage API keys.",
   options: ["owner"],
   commands: [
-    ["create", "create a key and print it", create, SETTING_OPTIONS],
+    ["create", "create a key and print it", create, KEY_OPTIONS],
     ["list", "list keys, newest first", list, LIST_OPTIONS],
     ["show <id>", "show one key", onKey(show)],
-    ["edit <id>", "change the given settings", onKey(edit), SETTING_OPTIONS],
+    ["edit <id>", "change the given settings", onKey(edit), KEY_OPTIONS],
     ["disable <id>", "refuse its requests", onKey(disable), ["stopRunning"]],
     ["enable <id>", "accept its requests again", onKey(enable)],
     ["delete <id>", "delete it for good", onKey(remove), ["stopRunning"]],

@@ -95,7 +95,7 @@ Deno.test("the audit log names deleted keys and links to those that exist", asyn
   assert.match(text, /Key deleted[\s\S]*<bdi>Secret project 1<\/bdi>/);
 });
 
-Deno.test("the audit log shows the entries that match a filter, newest first and without gaps, as pages and as CSV", async (t) => {
+Deno.test("the audit log shows the entries that match a filter, newest first and without gaps, as pages and as CSV", async () => {
   await using site = await startConsole();
   const { client, ownerId } = await routeOwner(site, 1);
   const actions = [
@@ -109,31 +109,24 @@ Deno.test("the audit log shows the entries that match a filter, newest first and
     const entry = { action, by: "ada@example.org", ip: "" };
     await site.deps.audit.add(ownerId, { ...entry, detail: `entry ${n}.` });
   }
-  const cases = [
-    ["", all],
-    ...["key.", "session.", "account."].map((action, rest) =>
-      [action, all.filter((n) => n % 3 === rest)] as const
-    ),
-    ["nonsense", all],
-  ] as const;
-  for (const [action, expected] of cases) {
-    await t.step(action || "everything", async () => {
-      const seen: number[] = [];
-      let next: string | undefined = `/audit?action=${action}`;
-      for (let pages = 0; next !== undefined && pages < 10; pages++) {
-        const { text } = await client.get(next);
-        const details = detailsOf(text);
-        assert.ok(details.length <= 50);
-        seen.push(...details);
-        next = /href="([^"]*before=[^"]*)"[^>]*>Older/.exec(text)?.[1]
-          ?.replaceAll("&amp;", "&");
-      }
-      assert.deepEqual(seen, expected);
-      const csv = await client.get(`/audit.csv?action=${action}`);
-      assert.match(csv.text, /^\uFEFF?time,action,by,ip,key_id,key,/);
-      assert.deepEqual(detailsOf(csv.text), expected);
-      assert.match(csv.headers.get("content-type") ?? "", /^text\/csv; char/);
-      assert.match(csv.headers.get("content-disposition") ?? "", /attachment/);
-    });
+  const filters = ["key.", "session.", "account.", "", "nonsense"];
+  for (const [rest, action] of filters.entries()) {
+    const expected = all.filter((n) => rest > 2 || n % 3 === rest);
+    const seen: number[] = [];
+    let next: string | undefined = `/audit?action=${action}`;
+    for (let pages = 0; next !== undefined && pages < 10; pages++) {
+      const { text } = await client.get(next);
+      const details = detailsOf(text);
+      assert.ok(details.length <= 50);
+      seen.push(...details);
+      next = /href="([^"]*before=[^"]*)"[^>]*>Older/.exec(text)?.[1]
+        ?.replaceAll("&amp;", "&");
+    }
+    assert.deepEqual(seen, expected, action);
+    const { text, headers } = await client.get(`/audit.csv?action=${action}`);
+    assert.match(text, /^\uFEFF?time,action,by,ip,key_id,key,/);
+    assert.deepEqual(detailsOf(text), expected, action);
+    assert.match(headers.get("content-type") ?? "", /^text\/csv; char/);
+    assert.match(headers.get("content-disposition") ?? "", /attachment/);
   }
 });

@@ -189,9 +189,9 @@ Deno.test("a key's models are chosen from those that exist, and examples name on
   assert.match(refused.text, /no model &#39;model-7&#39;, did you mean/);
 });
 
-Deno.test("ASVS 1.2.1, 3.2.2 (XSS): a hostile description is text on every page", async (t) => {
+Deno.test("ASVS 1.2.1, 3.2.2 (XSS): a hostile description is text on every page", async () => {
   await using site = await startConsole();
-  const owner = await site.signedIn(ADA);
+  const { client, ownerId } = await routeOwner(site, 1);
   const hostile = [
     `<img src=x onerror=alert(1)>`,
     `"><script>alert(1)</script>`,
@@ -199,39 +199,29 @@ Deno.test("ASVS 1.2.1, 3.2.2 (XSS): a hostile description is text on every page"
     `javascript:alert(1)//</title>`,
   ];
   for (const description of hostile) {
-    await t.step(description, async () => {
-      const { id } = await makeKey(owner, description);
-      site.answers.length = 0;
-      const paths = [`/keys/${id}`, `/keys/${id}/edit`, "/keys", "/audit"];
-      const search = `/keys?search=${encodeURIComponent(description)}`;
-      for (const path of [...paths, `/keys/${id}/ask/delete`, search]) {
-        assert.equal((await owner.get(path)).status, 200);
-      }
-      const all = site.answers.join("\n");
-      assert.ok(!/<img src=x|<script>|\sonmouseover='|\/\/<\/title>/.test(all));
-    });
+    const { id } = await storedKey(site, ownerId, { description });
+    const search = `/keys?search=${encodeURIComponent(description)}`;
+    const paths = ["", "/edit", "/ask/delete"].map((end) =>
+      `/keys/${id}${end}`
+    );
+    for (const path of [...paths, "/keys", "/audit", search]) {
+      const { status, text } = await client.get(path);
+      assert.equal(status, 200);
+      assert.ok(
+        !/<img src=x|<script>|\sonmouseover='|\/\/<\/title>/.test(text),
+      );
+    }
   }
-});
-
-Deno.test("when running requests cannot be stopped, the page reports it and the key is disabled", async () => {
-  await using site = await startConsole();
-  const { client, ownerId, keyId } = await routeOwner(site, 1);
-  site.stops.fails = true;
-  const form = { version: "1", stop_running: "on" };
-  const answer = await client.post(`/keys/${keyId}/disable`, form);
-  const page = await client.get(answer.headers.get("location") ?? "");
-  assert.match(page.text, /could not be stopped/);
-  const key = await site.deps.keys.get(ownerId, keyId);
-  assert.equal(key?.state, "disabled");
 });
 
 Deno.test("a cursor that did not come from a page is 400", async () => {
   await using site = await startConsole();
   const owner = await site.signedIn(ADA);
-  const keys = ["x", "%2B", "%5B%3Aall"].map((at) => `/keys?after=${at}`);
-  const audit = ["0-0", "00-0", "x", "1", "-1-0", "1-0-0"]
-    .map((at) => `/audit?before=${at}`);
-  for (const path of [...keys, ...audit]) {
+  const paths = [
+    ...["x", "%2B", "%5B%3Aall"].map((at) => `/keys?after=${at}`),
+    ...["0-0", "00-0", "1", "-1-0", "1-0-0"].map((at) => `/audit?before=${at}`),
+  ];
+  for (const path of paths) {
     assert.equal((await owner.get(path)).status, 400, path);
   }
   assert.equal((await owner.get("/audit?before=0-1")).status, 200);
@@ -253,7 +243,7 @@ Deno.test("the console warns while the model simulator answers, and while Redis 
   assert.ok(!warnings.test((await other.get("/keys")).text));
 });
 
-Deno.test("limits are shown with their use, the one that binds first, and those that can never be reached", async () => {
+Deno.test("limits are shown with their use, and the one that binds first", async () => {
   await using site = await startConsole();
   const { client, ownerId } = await routeOwner(site, 1);
   const of = async (path: string) => (await client.get(path)).text;
@@ -268,15 +258,11 @@ Deno.test("limits are shown with their use, the one that binds first, and those 
   const [key, page] = [{ ownerId, keyId }, `/keys/${keyId}`];
   const unused = await of(page);
   assert.ok(!unused.includes("The closest limit"));
-  assert.match(unused, /can never be reached.*limited to 50\./s);
   assert.match(
     unused,
-    /role="meter" aria-label="Tokens per day, this key" aria-valuemin="0" aria-valuemax="1000" aria-valuenow="0" aria-valuetext="0 of 1,000"/,
+    />0 of 1,000<.*<meter aria-label="Tokens per day, this key" max="1000"[^>]* value="0"/,
   );
-  assert.match(
-    unused,
-    /aria-label="Videos at the[^>]* aria-valuetext="0 of 2"/,
-  );
+  assert.match(unused, />0 of 2<.*<meter aria-label="Videos at the same/);
   assert.ok(!unused.includes("Characters per day"), "there is no such limit");
   await useLimits(site, key, { dayTokens: 1_234, running: 2 });
   const used = await of(page);
@@ -284,10 +270,10 @@ Deno.test("limits are shown with their use, the one that binds first, and those 
     used,
     /closest limit: tokens per day of this key.*requests are refused/s,
   );
-  assert.match(used, /aria-valuenow="1000" aria-valuetext="1,234 of 1,000"/);
+  assert.match(used, />1,234 of 1,000<.*<meter [^>]* value="1000"/);
   // 59.9 of 60 requests are in use, so the next one is refused for 0.9 s.
   await useLimits(site, key, { requestsAheadMs: 59_900 });
-  assert.match(await of(page), /60 of 60".*refused for at least 1 s/s);
+  assert.match(await of(page), />60 of 60<.*refused for at least 1 s/s);
   await useLimits(site, key, { images: 4 });
   assert.match(
     await of(page),
@@ -299,7 +285,7 @@ Deno.test("limits are shown with their use, the one that binds first, and those 
   assert.match(await of(`${page}/edit`), /All your keys together: 50</);
 });
 
-Deno.test("a change leads back to where it was started, with a notice, and to no other site", async () => {
+Deno.test("a change leads back to where it was started, and to no other site, with a notice, also when running requests could not be stopped", async () => {
   await using site = await startConsole();
   const { client, ownerId, keyId } = await routeOwner(site, 1);
   const list = "/keys?filter=enabled&search=secret+project";
@@ -324,6 +310,12 @@ Deno.test("a change leads back to where it was started, with a notice, and to no
     assert.equal(answer.headers.get("location"), location);
     assert.match((await client.get(location)).text, /The key is (en|dis)abled/);
   }
+  site.stops.fails = true;
+  const { version } = await site.deps.keys.find(ownerId, keyId);
+  const stop = { version: String(version), stop_running: "on" };
+  const answer = await client.post(`/keys/${keyId}/disable`, stop);
+  const page = await client.get(answer.headers.get("location") ?? "");
+  assert.match(page.text, /could not be stopped.*Disabled</s);
 });
 
 Deno.test("the two keys of a rotation name each other, even when one is deleted", async () => {
@@ -337,7 +329,7 @@ Deno.test("the two keys of a rotation name each other, even when one is deleted"
     const { text } = await client.get(path);
     for (const part of texts) assert.ok(text.includes(part), part);
   };
-  const by = `Replaced by <a href="/keys/${id}">${hint}</a>, ends `;
+  const by = `Replaced by <a href="/keys/${id}">${hint}</a>`;
   const replaces = `Replaces <a href="/keys/${keyId}">${old.hint}</a>`;
   await has(`/keys/${keyId}`, by, "Expires soon<");
   await has(`/keys/${id}`, replaces, "Enabled<");
@@ -348,8 +340,7 @@ Deno.test("the two keys of a rotation name each other, even when one is deleted"
   }
   const next = await keys.rotate({ ...target, keyId: id }, 0);
   await keys.delete({ ...target, keyId: next.key.id });
-  site.clock.nowMs = Date.now() + 60_000;
-  await has(`/keys/${id}`, `Replaced by ${next.key.hint}, ended `);
+  await has(`/keys/${id}`, `Replaced by ${next.key.hint}<`);
 });
 
 Deno.test("a key whose last use is no longer known is not called unused", async () => {

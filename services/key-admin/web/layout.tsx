@@ -98,9 +98,9 @@ export async function showPage(
         <Notice done={c.req.query("done") ?? ""} />
         {signedIn && <FactorRemoved {...signedIn.account} />}
         {isCard ? <section class="card narrow">{body}</section> : body}
+        {/* Not on the pages of strangers, who would learn what to attack. */}
+        {signedIn && <footer class="help">Gateway {VERSION}</footer>}
       </main>
-      {/* Not on the pages of strangers, who would learn what to attack. */}
-      {signedIn && <footer class="help">Gateway {VERSION}</footer>}
     </>
   ));
 }

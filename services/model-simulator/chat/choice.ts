@@ -3,9 +3,9 @@ import type {
   FinishReason,
 } from "@gateway/shared/openai/completion";
 import {
+  type LogprobEntry,
   type Random,
   type Sampled,
-  type TokenLogprob,
   Writer,
 } from "./language.ts";
 import type { Plan, PlannedCall } from "./plan.ts";
@@ -18,14 +18,8 @@ export interface Step {
   finish?: FinishReason;
 }
 
-export interface LogprobEntry extends TokenLogprob {
-  bytes: number[];
-  top_logprobs: { token: string; logprob: number; bytes: number[] }[];
-}
-
 /** A text without a requested length ends with the first sentence after this many tokens to twice as many. */
 const TEXT_TOKENS = 40;
-const encoder = new TextEncoder();
 
 /** The steps of a choice: one per token, the last with `finish`. */
 export function* runChoice(
@@ -59,9 +53,9 @@ function* runCalls(
     yield { delta: { tool_calls: [call] } };
     for (const [at, token] of tokens.entries()) {
       const call = { index, function: { arguments: token } };
-      const delta = { tool_calls: [call] };
       const isLast = index === calls.length - 1 && at === tokens.length - 1;
-      yield isLast ? { delta, finish: "tool_calls" } : { delta };
+      const finish = isLast ? { finish: "tool_calls" } as const : {};
+      yield { delta: { tool_calls: [call] }, ...finish };
     }
   }
 }
@@ -73,7 +67,7 @@ function* runText(
   tokensMax: number,
 ): Generator<Step> {
   const writer = new Writer(request, random, subject);
-  const text = new StoppedText(request.stop ?? []);
+  const send = holdingStops(request.stop ?? []);
   const endAfter = given.length + TEXT_TOKENS * (1 + random());
   for (let count = 1;; count++) {
     const known = given[count - 1];
@@ -82,64 +76,37 @@ function* runText(
       ? count > endAfter && sampled.token === "."
       : count >= tokensWanted;
     const isLast = isDone || count >= tokensMax;
-    const { content, tokens } = text.add(sampled, isLast);
-    const delta = { content };
-    const step = request.logprobs
-      ? { delta, logprobs: tokens.map(entryOf) }
-      : { delta };
-    if (isLast || text.isStopped) {
-      const isComplete = isDone || text.isStopped;
-      return yield { ...step, finish: isComplete ? "stop" : "length" };
-    }
+    const { content, logprobs, isStopped } = send(sampled, isLast);
+    const step = { delta: { content }, logprobs };
+    if (isDone || isStopped) return yield { ...step, finish: "stop" };
+    if (isLast) return yield { ...step, finish: "length" };
     yield step;
   }
 }
 
-/** Text that ends before the first stop sequence, and holds back what may begin one. */
-class StoppedText {
-  isStopped = false;
-  readonly #stops: readonly string[];
-  #text = "";
-  /** The tokens that begin in `#text`, and where. */
-  #tokens: { at: number; sampled: Sampled }[] = [];
-
-  constructor(stops: readonly string[]) {
-    this.#stops = stops;
-  }
-
-  /** Adds a token. Returns the text that can be sent now, and the tokens that begin in it. */
-  add(sampled: Sampled, isLast: boolean) {
-    this.#tokens.push({ at: this.#text.length, sampled });
-    this.#text += sampled.token;
-    const end = this.#endOfSafeText(isLast);
-    const content = this.#text.slice(0, end);
-    const { sent = [], held = [] } = Object.groupBy(
-      this.#tokens,
-      ({ at }) => at < end ? "sent" : "held",
-    );
-    this.#text = this.#text.slice(end);
-    this.#tokens = held.map(({ at, sampled }) => ({ at: at - end, sampled }));
-    return { content, tokens: sent.map(({ sampled }) => sampled) };
-  }
-
-  #endOfSafeText(isLast: boolean): number {
-    const found = this.#stops.map((stop) => this.#text.indexOf(stop))
+/** Takes tokens, and returns the text that can be sent: not what may begin a stop sequence, and nothing from one on. */
+function holdingStops(stops: readonly string[]) {
+  let text = "";
+  /** The tokens that begin in `text`, and where. */
+  let tokens: { at: number; sampled: Sampled }[] = [];
+  return (sampled: Sampled, isLast: boolean) => {
+    tokens.push({ at: text.length, sampled });
+    text += sampled.token;
+    const found = stops.map((stop) => text.indexOf(stop))
       .filter((at) => at >= 0);
-    this.isStopped = found.length > 0;
-    if (this.isStopped) return Math.min(...found);
-    if (isLast || this.#stops.length === 0) return this.#text.length;
-    let end = 0;
-    const mayBegin = (stop: string) => stop.startsWith(this.#text.slice(end));
-    while (!this.#stops.some(mayBegin)) end += 1;
-    return end;
-  }
-}
-
-function entryOf({ token, logprob, top }: Sampled): LogprobEntry {
-  const withBytes = (one: TokenLogprob) => ({
-    token: one.token,
-    logprob: one.logprob,
-    bytes: [...encoder.encode(one.token)],
-  });
-  return { ...withBytes({ token, logprob }), top_logprobs: top.map(withBytes) };
+    const isStopped = found.length > 0;
+    let end = Math.min(...found, text.length);
+    if (!isStopped && !isLast) {
+      end = 0;
+      const mayBegin = (stop: string) => stop.startsWith(text.slice(end));
+      while (end < text.length && !stops.some(mayBegin)) end += 1;
+    }
+    const sent = tokens.filter(({ at }) => at < end);
+    tokens = tokens.slice(sent.length)
+      .map(({ at, sampled }) => ({ at: at - end, sampled }));
+    const content = text.slice(0, end);
+    text = text.slice(end);
+    const logprobs = sent.flatMap(({ sampled }) => sampled.logprobs);
+    return { content, isStopped, logprobs };
+  };
 }

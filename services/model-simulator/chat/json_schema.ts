@@ -79,24 +79,18 @@ class ValueMaker {
     const isSmall = depth >= VALUE_DEPTH_SMALL;
     const options = [...listOf(schema.anyOf), ...listOf(schema.oneOf)];
     if (options.length > 0) return this.#alternative(options, depth, isSmall);
-    const type = typeOf(schema);
-    switch (type) {
-      case "object":
-        return this.#object(schema, depth, isSmall);
-      case "array":
-        return this.#array(schema, depth, isSmall);
-      case "string":
-        return this.#string(schema);
-      case "integer":
-      case "number":
-        return this.#number(schema, type === "integer" ? 1 : 0);
-      case "boolean":
-        return this.random() < 0.5;
-      case "null":
-        return null;
-      default:
-        throw this.#fault("'type' is unknown");
-    }
+    const makers: Record<string, () => unknown> = {
+      object: () => this.#object(schema, depth, isSmall),
+      array: () => this.#array(schema, depth, isSmall),
+      string: () => this.#string(schema),
+      integer: () => this.#number(schema, 1),
+      number: () => this.#number(schema, 0),
+      boolean: () => this.random() < 0.5,
+      null: () => null,
+    };
+    const maker = makers[typeOf(schema)];
+    if (maker === undefined) throw this.#fault("'type' is unknown");
+    return maker();
   }
 
   #spend(cost: number): void {
@@ -199,12 +193,12 @@ class ValueMaker {
 }
 
 /** The type of the value to generate: the first one named, or the one that the keywords imply. */
-function typeOf(schema: Schema): unknown {
-  const types = [schema.type ?? []].flat();
-  const named = types.find((type) => type !== "null") ?? types[0];
-  if (named !== undefined) return named;
-  if (schema.properties !== undefined) return "object";
-  return schema.items === undefined ? "string" : "array";
+function typeOf({ type, properties, items }: Schema): string {
+  const types = [type ?? []].flat();
+  const named = types.find((each) => each !== "null") ?? types[0];
+  if (named !== undefined) return String(named);
+  if (properties !== undefined) return "object";
+  return items === undefined ? "string" : "array";
 }
 
 /** Alternatives with nothing nested in them come before others. */

@@ -1,5 +1,4 @@
 /** Requests for media, with the official client and without. */
-import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import OpenAI from "openai";
 import { startAsked } from "../ask_fixture.ts";
@@ -20,7 +19,6 @@ export function startMedia(options: SimulatorOptions = {}) {
     [Symbol.asyncDispose]: () => asked[Symbol.asyncDispose](),
   };
 }
-export type Media = ReturnType<typeof startMedia>;
 
 function formOf(fields: object): FormData {
   const form = new FormData();
@@ -31,21 +29,15 @@ function formOf(fields: object): FormData {
 }
 
 /** A recording of about 2.5 seconds: 25 characters are spoken in 70 ms each. */
-export async function recording({ post }: Media, response_format = "wav") {
+export async function recording(
+  { post }: ReturnType<typeof startMedia>,
+  response_format = "wav",
+) {
   const response = await post("/audio/speech", {
     ...{ model: "simulated-speech-1", voice: "alloy", response_format },
     ...{ input: "x".repeat(25), speed: 0.7 },
   });
   return new File([await response.blob()], `memo.${response_format}`);
-}
-
-/** The data of the events of a stream. */
-export async function eventsOf(response: Response) {
-  const blocks = (await response.text()).split("\n\n").filter(Boolean);
-  return blocks.map((block) => {
-    const [, name, data = ""] = /^event: (.*)\ndata: (.*)$/.exec(block) ?? [];
-    return { name, ...JSON.parse(data) };
-  });
 }
 
 /** What arrives before the connection is closed, and whether it is cut. */
@@ -56,24 +48,5 @@ export async function bytesOf(response: Response) {
     return { bytes: Buffer.concat(chunks), isCut: false };
   } catch {
     return { bytes: Buffer.concat(chunks), isCut: true };
-  }
-}
-
-/** Changes of a good request that are refused, with the status and the name of the field. */
-export type Refusals = readonly [
-  change: object,
-  status: number,
-  param: string | null,
-][];
-
-export async function assertRefused(
-  send: (change: object) => Promise<Response>,
-  cases: Refusals,
-): Promise<void> {
-  for (const [change, status, param] of cases) {
-    const response = await send(change);
-    const { error } = await response.json();
-    const what = JSON.stringify(change).slice(0, 100);
-    assert.deepEqual([response.status, error.param], [status, param], what);
   }
 }

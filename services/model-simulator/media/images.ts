@@ -1,5 +1,4 @@
 /** `POST /v1/images/generations` and `/v1/images/edits`. */
-import { Buffer } from "node:buffer";
 import { pictureHead } from "@gateway/shared/openai/picture";
 import { wallNow } from "@gateway/shared/process/clock";
 import * as z from "zod";
@@ -13,9 +12,8 @@ import {
 import { readControls, withoutControls } from "../serving/controls.ts";
 import { HttpError } from "../serving/errors.ts";
 import { flag, readMedia, type Received } from "../serving/fields.ts";
-import { pictureOf, type Scene } from "./picture.ts";
+import { pictureOf } from "./picture.ts";
 
-const IMAGES_MAX = 16;
 const SIZE_DEFAULT = "1024x1024";
 const SIDE_MIN = 16;
 const SIDE_MAX = 3_840;
@@ -27,28 +25,20 @@ const count = (min: number, max: number) =>
 
 /** The text of a request for an image. */
 export const promptField = z.string().min(1).max(32_000);
-/** A file of a form, or what JSON has instead: the `data:` URL of one. */
-export const photoField = z.union([
-  z.instanceof(File),
-  z.object({ image_url: z.string() }).transform((given) => given.image_url),
-]);
-const photos = z.preprocess(
-  (value) => Array.isArray(value) ? value : [value],
-  z.array(photoField).min(1).max(IMAGES_MAX),
-);
+/** A file of a form: the gateway sends images in no other way. */
+export const photoField = z.instanceof(File);
 const generation = z.object({
   prompt: promptField,
   n: count(1, 10).default(1),
   size: z.string().default("auto").transform(sizeOf),
   quality: z.string().default("auto"),
-  response_format: z.enum(["b64_json"]).optional(),
   output_format: z.enum(["png"]).optional(),
   stream: flag,
   partial_images: count(0, 3).default(0),
 });
-const formEdit = generation.extend({ image: photos });
-const jsonEdit = generation.extend({ images: photos })
-  .transform(({ images, ...rest }) => ({ ...rest, image: images }));
+const edit = generation.extend({
+  image: z.preprocess((value) => [value].flat(), z.array(photoField)),
+});
 
 /** Plans new images. Throws an `HttpError` for an invalid request. */
 export function generations(received: Received): Planned {
@@ -58,20 +48,16 @@ export function generations(received: Received): Planned {
 
 /** Plans images that depend on the first given one. Rejects with an `HttpError` for an invalid request. */
 export async function edits(received: Received): Promise<Planned> {
-  const schema = received.form === undefined ? jsonEdit : formEdit;
-  const { image, ...request } = readMedia("image", schema, received);
+  const { image, ...request } = readMedia("image", edit, received);
   const [photo = ""] = await Promise.all(image.map(photoOf));
   return planned(request, "image_edit", photo);
 }
 
 /** Tells an image from others. Rejects with an `HttpError` for anything else. */
-export async function photoOf(given: File | string): Promise<string> {
-  const bytes = typeof given === "string"
-    ? Buffer.from(given.slice(given.indexOf(",") + 1), "base64")
-    : await given.bytes();
+export async function photoOf(given: File): Promise<string> {
+  const bytes = await given.bytes();
   if (pictureHead(bytes) !== null) return `${hashText(bytes.toBase64())}`;
-  const message =
-    "Invalid image: expected a PNG, JPEG or WebP file, or its data: URL.";
+  const message = "Invalid image: expected a PNG, JPEG or WebP file.";
   throw new HttpError(message, { param: "image" });
 }
 
@@ -105,13 +91,19 @@ function planned(
     size: `${size.width}x${size.height}`,
   };
   const time = Math.floor(wallNow() / 1_000);
-  const usage = (pictures: number) =>
-    controls.isUsageMissing ? {} : {
-      usage: usageOf(tokenize(prompt).length, scene, {
-        inputs: photo === "" ? 0 : 1,
-        outputs: pictures,
-      }),
-    };
+  const pictureTokens = Math.ceil(size.width * size.height / TOKEN_SIDE ** 2);
+  const text_tokens = tokenize(prompt).length;
+  const image_tokens = photo === "" ? 0 : pictureTokens;
+  const input_tokens = text_tokens + image_tokens;
+  const usage = (pictures: number) => {
+    const output_tokens = pictures * pictureTokens;
+    const total_tokens = input_tokens + output_tokens;
+    const input_tokens_details = { text_tokens, image_tokens };
+    const counts = { input_tokens, input_tokens_details, output_tokens };
+    return controls.isUsageMissing
+      ? {}
+      : { usage: { ...counts, total_tokens } };
+  };
   return {
     controls,
     answer: (pacing) => {
@@ -139,20 +131,3 @@ function planned(
 }
 
 const numbers = (length: number) => Array.from({ length }).keys();
-
-function usageOf(
-  text_tokens: number,
-  { width, height }: Scene,
-  pictures: { inputs: number; outputs: number },
-) {
-  const pictureTokens = Math.ceil(width * height / TOKEN_SIDE ** 2);
-  const image_tokens = pictures.inputs * pictureTokens;
-  const input_tokens = text_tokens + image_tokens;
-  const output_tokens = pictures.outputs * pictureTokens;
-  return {
-    input_tokens,
-    input_tokens_details: { text_tokens, image_tokens },
-    output_tokens,
-    total_tokens: input_tokens + output_tokens,
-  };
-}

@@ -1,10 +1,10 @@
-/** `POST /v1/audio/speech`: each character is a tone, so that length and melody follow the text. */
+/** `POST /v1/audio/speech`: each character is a tone, so that length and melody follow the text. The gateway makes events of it. */
 import { Buffer } from "node:buffer";
 import { Mp3Encoder } from "@breezystack/lamejs";
 import { isJsonObject } from "@gateway/shared/process/error_text";
 import * as z from "zod";
 import { hashText, tokenize } from "../chat/language.ts";
-import { eventAnswer, eventText, type Planned } from "../serving/answer.ts";
+import type { Planned } from "../serving/answer.ts";
 import {
   lengthen,
   readControls,
@@ -37,7 +37,6 @@ const schema = z.object({
   ),
   response_format: z.enum(["mp3", "wav", "pcm"]).default("mp3"),
   speed: z.number().min(0.25).max(4).default(1),
-  stream_format: z.enum(["audio", "sse"]).default("audio"),
 });
 
 type Format = z.output<typeof schema>["response_format"];
@@ -52,33 +51,15 @@ export function speech(received: Received): Planned {
   const charSamples = Math.round(SAMPLE_RATE * CHAR_SECONDS / speed);
   const samples = tokens.join("").length * charSamples;
   const lowestHz = HZ_MIN + hashText(voice) % (HZ_MAX - HZ_MIN);
-  const input_tokens = tokenize(input).length;
-  const output_tokens = tokens.length;
-  const total_tokens = input_tokens + output_tokens;
-  const usage = controls.isUsageMissing
-    ? undefined
-    : { input_tokens, output_tokens, total_tokens };
   return {
     controls,
     answer: (pacing) => {
       const sounds = tokens.values()
         .map((token) => soundOf(token, lowestHz, charSamples));
       const pieces = encode(format, pacing.run(sounds), samples);
-      return request.stream_format === "audio"
-        ? { contentType: TYPES[format], pieces }
-        : eventAnswer(
-          eventsOf(pieces),
-          () => eventText("speech.audio.done", { usage }),
-        );
+      return { contentType: TYPES[format], pieces };
     },
   };
-}
-
-async function* eventsOf(pieces: AsyncIterable<Uint8Array[]>) {
-  for await (const batch of pieces) {
-    const audio = Buffer.concat(batch).toString("base64");
-    yield [eventText("speech.audio.delta", { audio })];
-  }
 }
 
 /** The tones of the characters of a token. A space is silent. */
@@ -117,17 +98,16 @@ async function* encode(
 }
 
 /** The 44 bytes before the samples of a WAV file, whose size has 32 bits. */
-function wavHead(samples: number): Buffer {
-  const dataBytes = Math.min(samples * SAMPLE_BYTES, 0xffffffff - 36);
-  const byteRate = SAMPLE_RATE * SAMPLE_BYTES;
-  const head = Buffer.from("RIFF....WAVEfmt ....................data....");
-  head.writeUInt32LE(36 + dataBytes, 4);
-  // The length of this part; PCM; one channel; the rates; bytes and bits of a sample.
-  for (const [at, value] of [16, 0x1_0001, SAMPLE_RATE, byteRate].entries()) {
-    head.writeUInt32LE(value, 16 + 4 * at);
-  }
-  head.writeUInt16LE(SAMPLE_BYTES, 32);
-  head.writeUInt16LE(SAMPLE_BYTES * 8, 34);
-  head.writeUInt32LE(dataBytes, 40);
-  return head;
+function wavHead(samples: number): Uint8Array {
+  const size = Math.min(samples * SAMPLE_BYTES, 0xffffffff - 36);
+  const numbers = (...values: number[]) =>
+    Buffer.from(Uint32Array.from(values).buffer);
+  // The length of this part; PCM in one channel; the rates; 2 bytes of 16 bits.
+  const rates = [SAMPLE_RATE, SAMPLE_RATE * SAMPLE_BYTES];
+  const about = numbers(16, 0x0001_0001, ...rates, 0x0010_0002);
+  return Buffer.concat([
+    ...[Buffer.from("RIFF"), numbers(36 + size)],
+    ...[Buffer.from("WAVEfmt "), about],
+    ...[Buffer.from("data"), numbers(size)],
+  ]);
 }

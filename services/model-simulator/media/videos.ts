@@ -2,7 +2,7 @@
 import type { WallNow } from "@gateway/shared/process/clock";
 import { newRequestId } from "@gateway/shared/process/ids";
 import * as z from "zod";
-import { type Planned, wholeAnswer } from "../serving/answer.ts";
+import { type Pacing, type Planned, wholeAnswer } from "../serving/answer.ts";
 import {
   type Controls,
   readControls,
@@ -41,16 +41,16 @@ const remixing = z.object({ prompt: promptField });
 const variants = z.enum(["video", "thumbnail"]).nullable();
 
 interface Order {
-  readonly prompt: string;
-  readonly seconds: string;
-  readonly scene: Omit<Scene, "words">;
-  readonly remixedFrom: string | null;
+  prompt: string;
+  seconds: string;
+  scene: Omit<Scene, "words">;
+  remixedFrom: string | null;
 }
 
 interface Job extends Order {
-  readonly id: string;
-  readonly controls: Controls;
-  readonly createdAtMs: number;
+  id: string;
+  controls: Controls;
+  createdAtMs: number;
   film?: Promise<Uint8Array>;
 }
 
@@ -149,12 +149,10 @@ export class Videos {
     const scene = { ...job.scene, words: withoutControls(job.prompt) };
     const range = headers.get("range") ?? "";
     if (variant === "thumbnail") {
-      const answer = partOf(pictureOf(scene), range, "image/png");
-      return { controls: {}, answer };
+      return partOf(pictureOf(scene), range, { contentType: "image/png" });
     }
-    job.film ??= filmOf(scene, Number(job.seconds));
-    const answer = partOf(await job.film, range, "video/mp4");
-    return { controls: job.controls, answer };
+    const film = await (job.film ??= filmOf(scene, Number(job.seconds)));
+    return partOf(film, range, { contentType: "video/mp4", ...job });
   }
 }
 
@@ -168,30 +166,28 @@ function whole(controls: Controls, make: () => object): Planned {
 function partOf(
   file: Uint8Array,
   range: string,
-  contentType: string,
-): Planned["answer"] {
+  { contentType, controls = {} }: { contentType: string; controls?: Controls },
+): Planned {
   const [named, from = "", to = ""] = /^bytes=(\d*)-(\d*)$/.exec(range) ?? [];
   const size = file.length;
-  const first = from === "" && to !== ""
-    ? Math.max(0, size - Number(to))
-    : Number(from);
-  const end = from === "" || to === "" ? size : Math.min(size, Number(to) + 1);
+  const isTail = from === "" && to !== "";
+  const first = isTail ? Math.max(0, size - Number(to)) : Number(from);
+  const end = isTail || to === "" ? size : Math.min(size, Number(to) + 1);
   if (first >= end) {
     throw new HttpError("Range Not Satisfiable", { status: 416 });
   }
-  const part = file.subarray(first, end);
-  const pieces = Array.from(
-    { length: Math.ceil(part.length / PIECE_BYTES) },
-    (_, nth) => part.subarray(nth * PIECE_BYTES, (nth + 1) * PIECE_BYTES),
-  );
-  const headers = {
-    "accept-ranges": "bytes",
-    "content-length": String(part.length),
-    ...named && { "content-range": `bytes ${first}-${end - 1}/${size}` },
+  const pieces: Uint8Array[] = [];
+  for (let at = first; at < end; at += PIECE_BYTES) {
+    pieces.push(file.subarray(at, Math.min(end, at + PIECE_BYTES)));
+  }
+  const head = {
+    ...{ contentType, status: named ? 206 : 200 },
+    headers: {
+      "accept-ranges": "bytes",
+      "content-length": String(end - first),
+      ...named && { "content-range": `bytes ${first}-${end - 1}/${size}` },
+    },
   };
-  const status = named ? 206 : 200;
-  return (pacing) => ({
-    ...{ contentType, headers, status },
-    pieces: pacing.run(pieces),
-  });
+  const answer = (pacing: Pacing) => ({ ...head, pieces: pacing.run(pieces) });
+  return { controls, answer };
 }

@@ -28,25 +28,20 @@ export class HttpError extends Error {
   }
 }
 
-const KINDS: { [status: number]: [message: string, fields: ErrorFields] } = {
-  401: ["Incorrect API key.", { code: "invalid_api_key" }],
-  403: ["No access to this model.", {
-    ...{ type: "permission_error", code: "forbidden" },
-  }],
-  404: ["No such model.", { code: "model_not_found" }],
-  429: ["Rate limit reached.", {
-    ...{ type: "rate_limit_error", code: "rate_limit_exceeded" },
-  }],
-  503: ["The server is overloaded.", {
-    ...{ type: "server_error", code: "service_unavailable" },
-  }],
-  529: ["Overloaded", { type: "overloaded_error", code: "overloaded_error" }],
+const TYPES: { [status: number]: string } = {
+  403: "permission_error",
+  429: "rate_limit_error",
+  529: "overloaded_error",
+};
+const CODES: { [status: number]: string } = {
+  401: "invalid_api_key",
+  404: "model_not_found",
+  429: "rate_limit_exceeded",
 };
 
 export function requestedError(status: number): HttpError {
-  const [message, fields] = KINDS[status] ??
-    (status < 500
-      ? ["Refused on request.", {}]
-      : ["Failed on request.", { type: "server_error" }]);
-  return new HttpError(message, { status, ...fields });
+  const type = status < 500 ? "invalid_request_error" : "server_error";
+  return new HttpError("Failed on request.", {
+    ...{ status, type: TYPES[status] ?? type, code: CODES[status] ?? null },
+  });
 }

@@ -44,11 +44,6 @@ const KINDS = {
     },
     stream_options: stream ? { include_usage: true } : undefined,
   }),
-  "/audio/speech": (phrase: string, stream: boolean) => ({
-    ...{ model: "simulated-speech-1", voice: "alloy", response_format: "pcm" },
-    ...{ input: `Two words ${phrase}` },
-    stream_format: stream ? "sse" : "audio",
-  }),
   "/images/generations": (phrase: string, stream: boolean) => ({
     ...{ model: "simulated-image-1", size: "96x64", partial_images: 1, stream },
     ...{ prompt: `A fox ${phrase}` },

@@ -42,7 +42,6 @@ export interface GroupTls {
   isMutual: boolean;
 }
 
-/** Starts all six and waits until they know each other. */
 export async function startRedisGroup(
   { secrets, tls, wire = (port) => port }: {
     secrets: DeployedSecrets;

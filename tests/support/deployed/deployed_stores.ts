@@ -11,10 +11,8 @@ import type { TestAuthority } from "./test_authority.ts";
 
 const DEPLOY = fileURLToPath(new URL("../../../deploy", import.meta.url));
 
-/** Secret files as `deploy/secrets.sh` makes them. */
 export type DeployedSecrets = Awaited<ReturnType<typeof makeSecrets>>;
 
-/** Makes all secrets in a directory of its own. */
 export async function makeSecrets() {
   const directory = await Deno.makeTempDir({ prefix: "gateway_test_" });
   /** Runs the script again: `run("rotate", "redis-edge")`. */
@@ -26,7 +24,6 @@ export async function makeSecrets() {
     if (!success) throw new Error(`secrets.sh failed: ${script.output()}`);
   };
   await run();
-  /** Path of a file: `nats_edge_password`. */
   const path = (name: string) => `${directory}/${name}`;
   return {
     ...{ directory, path, run },
@@ -98,7 +95,6 @@ export async function aclRules(user: string, password: string) {
   return line.replace(/#@\w+@/, `>${password}`).split(" ").slice(1);
 }
 
-/** The stores of a deployment. */
 export interface DeployedStores {
   secrets: DeployedSecrets;
   nats: NatsServer;
@@ -178,6 +174,5 @@ export async function startFrontProxy(ports: {
       (await askPort(port, "GET /healthz HTTP/1.0\r\n\r\n")).includes(" 200 "),
   });
   const root = `${server.directory}/caddy/pki/authorities/local/root.crt`;
-  /** The authority, as PEM text. */
   return { ...server, ca: await Deno.readTextFile(root) };
 }

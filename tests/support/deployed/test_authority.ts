@@ -1,12 +1,10 @@
 import { startProcess } from "../process.ts";
 
-/** A certificate and its key, as PEM files. */
 export interface CertificateFiles {
   certFile: string;
   keyFile: string;
 }
 
-/** A certificate authority of a test, and what it signed. The files go with it. */
 export type TestAuthority = Awaited<ReturnType<typeof createTestAuthority>>;
 
 const THIS_MACHINE = "DNS:localhost,IP:127.0.0.1";
@@ -48,7 +46,6 @@ export async function makeSelfSigned(hostname: string) {
   return texts;
 }
 
-/** The client of an authority, for a connection of the test's own. */
 export async function clientTls({ caFile, client }: TestAuthority) {
   const caCerts = [await Deno.readTextFile(caFile)];
   return { caCerts, ...await read(client) };

@@ -18,7 +18,6 @@ import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { startTcpProxy } from "../tcp_proxy.ts";
 import { testRedisLink } from "../redis_link.ts";
 
-/** One life of an edge. */
 export type FleetEdge = Awaited<ReturnType<typeof startEdge>>;
 export type Fleet = Awaited<ReturnType<typeof startFleet>>;
 

@@ -29,11 +29,8 @@ const CURSOR = /^(\d{1,16})-(key_\w{1,64})$/;
 
 /** Which keys to list. `with_expiry` are those that have expired or will. */
 export const KEY_FILTERS = [
-  "all",
-  "enabled",
-  "disabled",
-  "with_expiry",
-] as const;
+  ...["all", "enabled", "disabled", "with_expiry"] as const,
+];
 export type KeyFilter = typeof KEY_FILTERS[number];
 
 export interface PageQuery {
@@ -64,22 +61,21 @@ export async function readPage(
   const batch = isSearch ? BATCH : rows + 1;
   const start = await positionAfter(redis, ownerId, after);
   const found: KeyRecord[] = [];
+  const page = async (next: string | null) => ({
+    rows: await Promise.all(found.map((key) => readRow(redis, key, day))),
+    next,
+  });
   let examined = 0;
-  let cursor = "";
-  let next: string | null = null;
+  let last = "";
   const listed = keysFrom(redis, ownerId, start, batch);
-  for await (const { keyId, cursor: at, fields } of listed) {
-    if (found.length === rows || examined === examinedMax) {
-      next = cursor;
-      break;
-    }
+  for await (const { keyId, cursor, fields } of listed) {
+    if (found.length === rows || examined === examinedMax) return page(last);
     examined++;
-    cursor = at;
+    last = cursor;
     if (!isWanted(fields, filter, words)) continue;
     found.push(decodeKey({ ownerId, keyId }, fields));
   }
-  const read = found.map((key) => readRow(redis, key, day));
-  return { rows: await Promise.all(read), next };
+  return page(null);
 }
 
 /** How many keys come before the page after a cursor. */
@@ -89,7 +85,6 @@ async function positionAfter(
   cursor: string,
 ): Promise<number> {
   if (cursor === "") return 0;
-  // Cursors come from URLs.
   const [, time = "", keyId = ""] = CURSOR.exec(cursor) ?? [];
   if (!isKeyId(keyId)) throw new BadCursor();
   const list = keysKey(ownerId);
@@ -136,10 +131,10 @@ function isWanted(fields: Fields, filter: KeyFilter, words: string[]): boolean {
 }
 
 export async function readRow(redis: RedisLink, key: KeyRecord, day: string) {
-  const { ownerId, id: keyId } = key;
+  const counters = usageKey({ ...key, keyId: key.id }, day);
   return {
     key,
     lastUsedAtMs: await readLastUse(redis, key),
-    totals: await readTotals(redis, [usageKey({ ownerId, keyId }, day)]),
+    totals: await readTotals(redis, [counters]),
   };
 }

@@ -60,9 +60,8 @@ export function decodeKey(
 }
 
 /** The limits of a key or an owner. An owner without any has no hash, hence no fields. */
-export function decodeLimits(fields: Fields): Limits {
-  return limitsOf((name) => whole.parse(fields[KEY_FIELDS[name]] ?? 0));
-}
+export const decodeLimits = (fields: Fields): Limits =>
+  limitsOf((name) => whole.parse(fields[KEY_FIELDS[name]] ?? 0));
 
 /** The differences, for the audit log: `description "a" → "b", tokens per day 0 → 5000`. */
 export const describeChange = (before: KeyRecord, after: KeyRecord): string =>
@@ -72,7 +71,7 @@ export const describeChange = (before: KeyRecord, after: KeyRecord): string =>
 export const describeLimits = (before: Limits, after: Limits): string =>
   differences(limitTexts(before), limitTexts(after));
 
-type Texts = Readonly<Record<string, string>>;
+type Texts = Readonly<Record<string, string | number>>;
 
 const differences = (before: Texts, after: Texts): string =>
   Object.entries(after)
@@ -81,8 +80,7 @@ const differences = (before: Texts, after: Texts): string =>
 
 const limitTexts = (limits: Limits): Texts =>
   Object.fromEntries(
-    Object.entries(limits)
-      .map(([name, value]) => [limitWords(name, " "), String(value)]),
+    Object.entries(limits).map(([name, to]) => [limitWords(name, " "), to]),
   );
 
 const settingTexts = (

@@ -21,8 +21,7 @@ import { defineScript } from "@gateway/shared/redis/script";
 import { asList, asNumber } from "../store/redis.ts";
 import { LIMIT_NAMES } from "./settings.ts";
 
-/** Use against the limits of a key and of its owner, from the state that the edges keep. */
-
+/** Use against a limit of a key or of its owner, from the state that the edges keep. */
 export interface Meter {
   whose: "key" | "owner";
   name: keyof Limits;
@@ -36,14 +35,10 @@ export interface Meter {
 /**
  * Reads the time and the states at one moment.
  *
- * ```
- * KEYS  1 lim:{owner}   2 lease:{owner}   3 lease:{owner}:video   4 to 6 the same of a key
- * ARGV  fields of units in the state
- *
- * reply {unix ms, numbers of the owner, numbers of the key}
- *         numbers: running requests, videos being made, the first five of the state,
- *         day and count of each unit; 0: never used
- * ```
+ * KEYS: `lim:…`, `lease:…` and `lease:…:video` of the owner, and of a key.
+ * ARGV: the fields of units in the state.
+ * Reply: unix ms, and for each numbers: running requests, videos being made, the first
+ * five of the state, day and count of each unit; 0: never used.
  */
 const METERS_SCRIPT = defineScript(
   "key-admin/meters",
@@ -76,16 +71,15 @@ return reply
 const TOLERANCE = 0.01;
 
 /**
- * What a state says about limits, as the admission script counts: `numbers` as the
- * script above returns them, `nowMs` the time by Redis' clock. Use per minute falls
- * evenly with time, and tokens beyond their limit are debt: with 60 requests per
- * minute, 10 are used right after a burst of 10, and 5 five seconds later.
+ * What the numbers of a state say about limits, as the admission script counts. Use per
+ * minute falls evenly with time, and tokens beyond their limit are debt: with 60 requests
+ * per minute, 10 are used right after a burst of 10, and 5 five seconds later.
  */
 function limitUse(
   numbers: readonly number[],
   limits: Limits,
   nowMs: number,
-): Record<keyof Limits, number> {
+): Limits {
   const now = nowMs - LIMITER_EPOCH_MS;
   const [running = 0, videos = 0, ...state] = numbers;
   const [lastAtMs = 0, requestsAtMs = 0, tokensAtMs = 0, ...days] = state;
@@ -95,8 +89,7 @@ function limitUse(
     Math.max(0, fullAtMs - ahead - now) * limit / 60_000;
   const ofDay = (nth: number) => {
     const [day = 0, count = 0] = days.slice(2 * nth);
-    const daysAhead = day - limiterDay(nowMs);
-    return daysAhead === 0 || daysAhead === 1 ? count : 0;
+    return [0, 1].includes(day - limiterDay(nowMs)) ? count : 0;
   };
   const made = (unit: UsageUnit) => ofDay(1 + USAGE_UNITS.indexOf(unit));
   return {
@@ -118,38 +111,24 @@ export async function readMeters(
   { ownerId, limits }: { ownerId: string; limits: Limits },
   key?: Pick<KeyRecord, "id" | "limits">,
 ) {
+  const ids = { ownerId, keyId: key?.id ?? "" };
   const names = [
-    ownerLimiterKey(ownerId),
-    ownerLeaseKey(ownerId),
+    ...[ownerLimiterKey(ownerId), ownerLeaseKey(ownerId)],
     ownerVideoLeaseKey(ownerId),
+    ...key ? [limiterKey(ids), leaseKey(ids), videoLeaseKey(ids)] : [],
   ];
-  if (key !== undefined) {
-    const ids = { ownerId, keyId: key.id };
-    names.push(limiterKey(ids), leaseKey(ids), videoLeaseKey(ids));
-  }
   const fields = USAGE_UNITS.map(dayLimitField);
-  const [time, ofOwner, ofKey] = asList(
-    await redis.evalScript(METERS_SCRIPT, names, fields),
-  );
-  const nowMs = asNumber(time);
-  const metersOf = (
-    whose: Meter["whose"],
-    limits: Limits,
-    reply: unknown,
-  ): Meter[] => {
-    const used = limitUse(asList(reply).map(asNumber), limits, nowMs);
-    return LIMIT_NAMES.map((name) => ({
+  const reply = asList(await redis.evalScript(METERS_SCRIPT, names, fields));
+  const nowMs = asNumber(reply[0]);
+  const metersOf = (whose: Meter["whose"], limits: Limits, state: unknown) => {
+    const used = limitUse(asList(state).map(asNumber), limits, nowMs);
+    return LIMIT_NAMES.map((name): Meter => ({
       ...{ whose, name, limit: limits[name], exact: used[name] },
       used: Math.max(0, Math.ceil(used[name] - TOLERANCE)),
     })).filter(({ limit }) => limit > 0);
   };
-  return {
-    nowMs,
-    meters: [
-      ...key === undefined ? [] : metersOf("key", key.limits, ofKey),
-      ...metersOf("owner", limits, ofOwner),
-    ],
-  };
+  const ofKey = key ? metersOf("key", key.limits, reply[2]) : [];
+  return { nowMs, meters: [...ofKey, ...metersOf("owner", limits, reply[1])] };
 }
 
 /** The limit of which the largest share is used: it refuses requests first. Undefined while none is used. */

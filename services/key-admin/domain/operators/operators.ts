@@ -29,27 +29,28 @@ export const OWNER_CHANGES = [
 ];
 export type OwnerChange = typeof OWNER_CHANGES[number];
 
-const LOGGED: Readonly<Record<OwnerChange, AuditAction>> = {
-  reset_password: "account.reset_link_made",
-  remove_second_factor: "account.second_factor_removed",
-  sign_out_everywhere: "session.revoked",
-  make_operator: "owner.role_given",
-  remove_role_of_operator: "owner.role_removed",
-  disable: "owner.disabled",
-  enable: "owner.enabled",
+const isEnabled = ({ isDisabled }: Account) => !isDisabled;
+/** Operators have to lose the role before they are disabled, so that one is always left. */
+const isOrdinary = (one: Account) => isEnabled(one) && !one.isOperator;
+
+/** What the audit log calls a change, and the accounts that allow it. */
+const CHANGES: Readonly<
+  Record<OwnerChange, readonly [AuditAction, (account: Account) => boolean]>
+> = {
+  reset_password: ["account.reset_link_made", isEnabled],
+  remove_second_factor: [
+    "account.second_factor_removed",
+    ({ totpSecret }) => totpSecret !== null,
+  ],
+  sign_out_everywhere: ["session.revoked", isEnabled],
+  make_operator: ["owner.role_given", isOrdinary],
+  remove_role_of_operator: ["owner.role_removed", (one) => one.isOperator],
+  disable: ["owner.disabled", isOrdinary],
+  enable: ["owner.enabled", ({ isDisabled }) => isDisabled],
 };
 
-/** Those that this account allows. Operators have to lose the role before they are disabled, so that one is always left. */
-export const changesOf = (
-  { isDisabled, isOperator, totpSecret }: Account,
-): OwnerChange[] =>
-  OWNER_CHANGES.filter((what) => {
-    if (what === "enable") return isDisabled;
-    if (what === "remove_second_factor") return totpSecret !== null;
-    if (what === "remove_role_of_operator") return isOperator;
-    const isForOthers = what === "disable" || what === "make_operator";
-    return !isDisabled && !(isForOthers && isOperator);
-  });
+export const changesOf = (account: Account): OwnerChange[] =>
+  OWNER_CHANGES.filter((what) => CHANGES[what][1](account));
 
 /**
  * Each change is in the owner's audit log and, with the owner's address, in that of
@@ -80,11 +81,7 @@ export function createOperators({ owners, sessions, links, audit }: {
     await audit.add(operatorId, { action, by, ip, detail: whom });
   }
 
-  /** Makes a change. Returns the secret of a link, if it is one. */
   async function make(what: OwnerChange, ownerId: string, by: string) {
-    if (what === "reset_password") {
-      return await links.make({ kind: "reset", ownerId });
-    }
     if (what === "remove_second_factor") await owners.disableTotp(ownerId, by);
     if (what === "make_operator") await owners.giveRole(ownerId);
     if (what === "enable") await owners.setState(ownerId, "enabled");
@@ -92,11 +89,11 @@ export function createOperators({ owners, sessions, links, audit }: {
     if (what === "disable" || what === "sign_out_everywhere") {
       await sessions.endOthers(ownerId, null);
     }
-    if (what !== "remove_role_of_operator") return null;
-    if (await owners.takeRole(ownerId)) return null;
-    throw new OperatorRefused(
-      "The last operator stays one. Make somebody else an operator first",
-    );
+    if (what === "remove_role_of_operator" && !await owners.takeRole(ownerId)) {
+      throw new OperatorRefused(
+        "The last operator stays one. Make somebody else an operator first",
+      );
+    }
   }
 
   return {
@@ -108,19 +105,22 @@ export function createOperators({ owners, sessions, links, audit }: {
     ): Promise<OwnerLink | null> {
       const account = await find(ownerId);
       const { email } = account;
-      const isSelf = operator.ownerId === ownerId;
-      if (isSelf || !changesOf(account).includes(what)) {
+      if (operator.ownerId === ownerId) {
         throw new OperatorRefused(
-          isSelf
-            ? "This is your own account. Use the page Account, or ask another operator"
-            : `You cannot ${
-              what.replaceAll("_", " ")
-            }: ${email} is not in such a state`,
+          "This is your own account. Use the page Account, or ask another operator",
         );
       }
-      const secret = await make(what, ownerId, operator.by);
-      await note(operator, account, LOGGED[what]);
-      return secret === null ? null : { kind: "reset", ownerId, email, secret };
+      if (!changesOf(account).includes(what)) {
+        const words = what.replaceAll("_", " ");
+        throw new OperatorRefused(
+          `You cannot ${words}: ${email} is not in such a state`,
+        );
+      }
+      await make(what, ownerId, operator.by);
+      const link = { kind: "reset", ownerId } as const;
+      const secret = what === "reset_password" ? await links.make(link) : null;
+      await note(operator, account, CHANGES[what][0]);
+      return secret === null ? null : { ...link, email, secret };
     },
 
     /** Makes a link for an owner who cannot sign in yet, and the owner if the address is new. */

@@ -136,27 +136,6 @@ Deno.test("the last operator keeps the role, also if two take it from each other
   assert.equal(accounts.filter((one) => one?.isOperator).length, 1);
 });
 
-Deno.test("ASVS 7.5.3: an hour after the password was entered, every change of an owner asks for it again", async () => {
-  const { site, ownerId, read } = await startPeople();
-  await using _ = site;
-  const client = await site.signedIn(OP);
-  for (let minutes = 0; minutes < 60; minutes += 20) {
-    site.clock.nowMs += 20 * 60_000;
-    assert.equal((await client.get("/people")).status, 200);
-  }
-  const requests: [path: string, form: Record<string, string>][] = [
-    ["/people", { email: "new@example.org" }],
-    [`/people/${ownerId}`, { what: "disable" }],
-    [`/people/${ownerId}/limits`, { concurrency: "1" }],
-  ];
-  for (const [path, form] of requests) {
-    const next = encodeURIComponent(path.replace("/limits", ""));
-    const { headers } = await client.post(path, form);
-    assert.equal(headers.get("location"), `/confirm?next=${next}`);
-  }
-  assert.equal((await read()).isDisabled, false);
-});
-
 Deno.test("API3: the pages of operators have no hash of a key or a password, and no secret of a second factor", async () => {
   const { site, ownerId } = await startPeople();
   await using _ = site;

@@ -1,3 +1,4 @@
+import pLimit from "p-limit";
 import { isKeyId } from "@gateway/shared/keys/key";
 import { keysKey, ownerUsageKey } from "@gateway/shared/keys/record";
 import {
@@ -122,15 +123,11 @@ export function createPeople(
     /** The owners who used most in the last days in UTC, today included. */
     async top(by: keyof Totals, days: number): Promise<Page<OwnerRow>> {
       const dates = lastDays(days, now());
-      const ids = await ownerIds();
-      const used: { ownerId: string; totals: Totals }[] = [];
-      for (let at = 0; at < ids.length; at += BATCH) {
-        const batch = ids.slice(at, at + BATCH).map(async (ownerId) => {
-          const names = dates.map((day) => ownerUsageKey(ownerId, day));
-          return { ownerId, totals: await readTotals(redis, names) };
-        });
-        used.push(...await Promise.all(batch));
-      }
+      const atOnce = pLimit(BATCH);
+      const used = await atOnce.map(await ownerIds(), async (ownerId) => {
+        const names = dates.map((day) => ownerUsageKey(ownerId, day));
+        return { ownerId, totals: await readTotals(redis, names) };
+      });
       const most = used.filter(({ totals }) => totals[by] > 0)
         .sort((a, b) => b.totals[by] - a.totals[by]).slice(0, TOP_MAX);
       const rows = await Promise.all(most.map(async ({ ownerId, totals }) => {

@@ -113,9 +113,8 @@ export function createOwnerStore(
   { redis, writer, randomBytes, now, defaultLimits }: OwnerStoreDeps,
 ) {
   /** Writes, and resolves when the write is on disk. */
-  const write = async (...command: string[]): Promise<void> => {
-    await durably(writer, () => writer.command(command));
-  };
+  const write = (...command: string[]) =>
+    durably(writer, () => writer.command(command));
 
   /**
    * The pointer to the owner is written last and only once: one of several calls
@@ -189,37 +188,29 @@ export function createOwnerStore(
       await redis.command(["HSET", accountKey(ownerId), ...field]);
     },
 
-    giveRole: (ownerId: string): Promise<void> =>
+    giveRole: (ownerId: string) =>
       write("ZADD", OPERATORS_KEY, "NX", String(now()), ownerId),
 
     /** Makes an operator a mere owner. False for the last operator, who stays one. */
     async takeRole(ownerId: string): Promise<boolean> {
-      const keys = [OPERATORS_KEY];
-      const taken = await durably(
-        writer,
-        () => writer.evalScript(TAKE_ROLE_SCRIPT, keys, [ownerId]),
-      );
-      return taken === 1;
+      const take = () =>
+        writer.evalScript(TAKE_ROLE_SCRIPT, [OPERATORS_KEY], [ownerId]);
+      return await durably(writer, take) === 1;
     },
 
     /** Refuses every request with a key of the owner from the next one on, or no longer. */
-    setState: (ownerId: string, state: KeyState): Promise<void> =>
+    setState: (ownerId: string, state: KeyState) =>
       write("HSET", ownerLimitsKey(ownerId), KEY_FIELDS.state, state),
 
-    setPassword: (ownerId: string, passwordHash: string): Promise<void> =>
+    setPassword: (ownerId: string, passwordHash: string) =>
       write("HSET", accountKey(ownerId), "password", passwordHash),
 
     /** Switches the second factor on and returns the recovery codes, which are shown once. */
     async enableTotp(ownerId: string, secret: string): Promise<string[]> {
-      /** `x4ZqA-9bTr0-…` */
-      const codes = Array.from(
-        { length: RECOVERY_CODES },
-        () =>
-          randomBase62(RECOVERY_CHARS, randomBytes).replace(
-            /.{5}(?=.)/g,
-            "$&-",
-          ),
-      );
+      const codes = Array.from({ length: RECOVERY_CODES }, () => {
+        const code = randomBase62(RECOVERY_CHARS, randomBytes);
+        return code.replace(/.{5}(?=.)/g, "$&-"); // `x4ZqA-9bTr0-…`
+      });
       const fields = codes.flatMap((code) => [recoveryField(code), "1"]);
       await write("HSET", accountKey(ownerId), "totp", secret, ...fields);
       return codes;
@@ -247,8 +238,8 @@ export function createOwnerStore(
     },
 
     async useRecoveryCode(ownerId: string, code: string): Promise<boolean> {
-      const command = ["HDEL", accountKey(ownerId), recoveryField(code)];
-      return await durably(writer, () => writer.command(command)) === 1;
+      const field = recoveryField(code);
+      return await write("HDEL", accountKey(ownerId), field) === 1;
     },
 
     /** Gives an owner without an address this one. False when it belongs to another owner. */
@@ -265,7 +256,7 @@ export function createOwnerStore(
     limits: async (ownerId: string): Promise<Limits> =>
       decodeLimits(await readHash(redis, ownerLimitsKey(ownerId)) ?? {}),
 
-    setLimits: (ownerId: string, limits: Limits): Promise<void> =>
+    setLimits: (ownerId: string, limits: Limits) =>
       write("HSET", ownerLimitsKey(ownerId), ...encodeKey({ limits })),
   };
   return store;

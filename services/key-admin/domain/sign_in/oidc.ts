@@ -73,17 +73,11 @@ export function createOidcClient(
       if (!verifier || !state || !nonce) {
         throw new Error("The flow cookie is malformed");
       }
-      const tokens = await oidc.authorizationCodeGrant(
-        await provider(),
-        returned,
-        {
-          pkceCodeVerifier: verifier,
-          expectedState: state,
-          expectedNonce: nonce,
-          idTokenExpected: true,
-        },
-      );
-      const claims = tokens.claims();
+      const expected = { expectedState: state, expectedNonce: nonce };
+      const claims = (await oidc.authorizationCodeGrant(
+        ...[await provider(), returned] as const,
+        { pkceCodeVerifier: verifier, idTokenExpected: true, ...expected },
+      )).claims();
       if (claims === undefined) {
         throw new NotAllowed("The provider returned no identity");
       }

@@ -12,15 +12,12 @@ export function startProvider() {
   let nonce = "";
   let challenge = "";
   const token = (claims: Record<string, unknown>) => {
-    const encode = (value: unknown) =>
-      Buffer.from(JSON.stringify(value)).toString("base64url");
-    const body = `${encode({ alg: "RS256", kid: "k1", typ: "JWT" })}.${
-      encode(claims)
-    }`;
-    const key = provider.forges ? others.privateKey : keys.privateKey;
-    return `${body}.${
-      sign("sha256", Buffer.from(body), key).toString("base64url")
-    }`;
+    const body = [{ alg: "RS256", kid: "k1", typ: "JWT" }, claims]
+      .map((part) => Buffer.from(JSON.stringify(part)).toString("base64url"))
+      .join(".");
+    const { privateKey } = provider.forges ? others : keys;
+    const signature = sign("sha256", Buffer.from(body), privateKey);
+    return `${body}.${signature.toString("base64url")}`;
   };
   const exchange = async (request: Request): Promise<Response> => {
     const form = new URLSearchParams(await request.text());
@@ -32,14 +29,9 @@ export function startProvider() {
       access_token: "not used",
       token_type: "bearer",
       id_token: token({
-        iss: provider.issuer,
-        aud: CLIENT_ID,
-        sub: "subject-1",
-        iat: nowS,
-        exp: nowS + 300,
-        nonce,
-        email: "ada@example.org",
-        email_verified: true,
+        ...{ iss: provider.issuer, aud: CLIENT_ID, sub: "subject-1", nonce },
+        ...{ iat: nowS, exp: nowS + 300 },
+        ...{ email: "ada@example.org", email_verified: true },
         ...provider.claims,
       }),
     });

@@ -17,10 +17,10 @@ const pathOf = ({ pathname, search }: URL) => pathname + search;
 async function comeBack(
   provider: TestProvider,
   client: TestClient,
-  change: (back: URL) => void = () => {},
+  change?: (back: URL) => void,
 ) {
   const back = provider.authorize(await begin(client));
-  change(back);
+  change?.(back);
   return await client.get(pathOf(back));
 }
 

@@ -1,7 +1,7 @@
 import { videoSchema } from "@gateway/shared/openai/video";
 import { z } from "zod";
 import { TRY_LIMITS } from "./key.ts";
-import { wholeBody } from "./whole_body.ts";
+import { wholeBody } from "./edge.ts";
 
 /** Facts about every answer, and their labels. Kinds have more of them. */
 export const TRY_FACTS = {
@@ -62,18 +62,17 @@ const transcript = z.object({ text: z.string() })
   .transform(({ text }) => ({ content: text }));
 const STATES = {
   ...{ queued: "Queued", in_progress: "In progress", failed: "Failed" },
-} as const;
-const video = videoSchema.transform((
-  { id, status, progress, created_at, completed_at },
-) => {
+};
+const video = videoSchema.transform(({ id, status, progress, ...times }) => {
   const path = `/try/videos/${id}`;
   if (status === "completed") {
     const media: Medium[] = [[`${path}/content`, "video.mp4"]];
-    return { total: `${(completed_at ?? 0) - created_at} s`, media };
+    const seconds = (times.completed_at ?? 0) - times.created_at;
+    return { total: `${seconds} s`, media };
   }
   const state = `${STATES[status]}, ${progress}%`;
-  const isOver = status === "failed";
-  return { state, total: "Not complete", ...!isOver && { again: path } };
+  const again = status === "failed" ? undefined : path;
+  return { state, total: "Not complete", again };
 });
 /** A video that has failed is one, too. */
 const refused = z.object({
@@ -92,7 +91,7 @@ export async function readAnswer(
   response: Response,
   startMs: number,
 ): Promise<TryAnswer> {
-  const tooLarge = new Error(TOO_LARGE);
+  const tooLarge = new Error();
   const bytes = await wholeBody(response.body, { bytesMax, tooLarge })
     .catch((error) => error === tooLarge ? TOO_LARGE : UNREADABLE);
   const type = response.headers.get("content-type") ?? "";
@@ -107,10 +106,11 @@ export async function readAnswer(
     const file = `speech.${type === "audio/mpeg" ? "mp3" : type.slice(6)}`;
     return { texts: facts, media: [[url, file]] };
   }
-  const { data } = answered.safeParse(isWhole && parse(bytes.toString()));
-  if (data === undefined || "error" in data) {
-    const unreadable = isWhole ? UNREADABLE : bytes;
-    const { code = "", message = unreadable } = data?.error ?? {};
+  const message = isWhole ? UNREADABLE : bytes;
+  const data = answered.safeParse(isWhole && parse(bytes.toString())).data ??
+    { error: { code: "", message } };
+  if ("error" in data) {
+    const { code, message } = data.error;
     const error = `${code || response.status}: ${message}`;
     return { texts: { ...facts, error }, media: [] };
   }

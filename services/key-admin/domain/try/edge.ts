@@ -1,3 +1,4 @@
+import { Buffer } from "node:buffer";
 import type { Log } from "@gateway/shared/process/log";
 import { TRY_LIMITS } from "./key.ts";
 import type { TryRequest } from "./request.ts";
@@ -51,9 +52,9 @@ export function createAskApi(edgeUrl: string, log: Log): AskApi {
 function formOf(request: TryRequest, file: File): FormData {
   const form = new FormData();
   for (const [name, value] of Object.entries(request)) {
-    if (name !== "file") form.append(name, String(value));
+    form.set(name, String(value));
   }
-  form.append("file", file);
+  form.set("file", file);
   return form;
 }
 
@@ -62,3 +63,25 @@ const UNREACHABLE =
 
 const refusal = (status: number, code: string, message: string): Response =>
   Response.json({ error: { message, code } }, { status });
+
+/** Reads a whole body. Rejects with `tooLarge` once it has more bytes, and if it is cut. */
+export async function wholeBody(
+  body: ReadableStream<Uint8Array> | null,
+  { bytesMax, tooLarge, signal }: {
+    bytesMax: number;
+    tooLarge: Error;
+    signal?: AbortSignal;
+  },
+): Promise<Buffer<ArrayBuffer>> {
+  const chunks: Uint8Array[] = [];
+  let bytes = 0;
+  const sink = new WritableStream<Uint8Array>({
+    write: (chunk) => {
+      bytes += chunk.length;
+      if (bytes > bytesMax) throw tooLarge;
+      chunks.push(chunk);
+    },
+  });
+  await body?.pipeTo(sink, { ...signal && { signal } });
+  return Buffer.concat(chunks);
+}

@@ -5,24 +5,16 @@ import type { Handler } from "../context.ts";
 import { showPage } from "../layout.tsx";
 import { Noted, Table } from "../lists.tsx";
 import { Copyable, Facts } from "../parts.tsx";
-import { number } from "../texts.tsx";
+import { labelOf } from "../texts.tsx";
 import { recognize } from "../session.ts";
 
 /** The reference of the API, from its description in OpenAPI. For everyone, as that is. */
 
-/** The bounds of JSON Schema that the description uses. */
-const RANGES = [
-  ["minimum", "maximum", ""],
-  ["minLength", "maxLength", " characters"],
-  ["minItems", "maxItems", " items"],
-] as const;
-type Bound = typeof RANGES[number][0 | 1] | "exclusiveMinimum";
-/** The keywords that it uses. */
-interface Schema extends Partial<Record<Bound, number>> {
+/** JSON Schema, as far as the description uses it; the other keywords are bounds. */
+interface Schema {
   $ref?: string;
   type?: string | string[];
   description?: string;
-  default?: number | boolean | string;
   const?: string | boolean;
   enum?: (string | null)[];
   anyOf?: Schema[];
@@ -30,7 +22,7 @@ interface Schema extends Partial<Record<Bound, number>> {
   items?: Schema;
   properties?: { [name: string]: Schema };
   required?: string[];
-  pattern?: string;
+  [bound: string]: unknown;
 }
 type Examples = { [name: string]: { value: unknown } };
 interface Operation {
@@ -130,7 +122,6 @@ const Shape = ({ name }: { name: string }) => (
           ["Value", ({ schema, isRequired }) => (
             <>
               {valueOf(schema)}
-              {schema.default !== undefined && `, default ${schema.default}`}
               {isRequired && <strong>, required</strong>}
             </>
           )],
@@ -166,48 +157,28 @@ const refs = (label: string, part: unknown) =>
     </p>
   );
 
-/** What a field may be: a type with bounds, values, or other schemas. */
+/** What a field may be: types or values with their bounds, or other schemas. */
 function valueOf(schema: Schema): Child {
-  const { $ref, type = [], items, const: only, anyOf, oneOf = anyOf } = schema;
+  const { $ref, type = [], enum: values, const: only, items } = schema;
   const [ref] = refsIn($ref);
   if (ref) return linkTo(ref);
-  const values = schema.enum ?? (only === undefined ? [] : [only]);
-  if (values.length > 0) {
-    return listed(values.map((one) => <code key={one}>{`${one}`}</code>));
-  }
-  if (oneOf) return listed(oneOf.map(valueOf));
-  const bounds = boundsOf(schema);
-  const [name, ...others] = [type].flat();
+  const options = schema.oneOf ?? schema.anyOf;
+  if (options) return listed(options.map(valueOf));
+  const names = [values ?? only ?? type].flat();
+  const bounds = Object.entries(schema).filter(([name]) => BOUND.test(name))
+    .map(([name, bound]) => `${labelOf(name).toLowerCase()} ${bound}`);
   return (
     <>
-      {name}
+      {listed(names.map((name) => <code key={name}>{String(name)}</code>))}
       {bounds.length > 0 && ` (${bounds.join(", ")})`}
       {items && <>{" of "}{valueOf(items)}</>}
-      {others.map((other) => ` or ${other}`)}
     </>
   );
 }
+const BOUND = /^(min|max|exclusive|pattern|default|format)/;
 
 const listed = (items: Child[]) =>
   items.flatMap((item, at) => at === 0 ? [item] : [" or ", item]);
-
-/** `1 to 8`. The widest bounds of numbers say nothing. */
-function boundsOf(schema: Schema): string[] {
-  const { exclusiveMinimum: above, pattern } = schema;
-  const said = (bound = Infinity) =>
-    Math.abs(bound) < Number.MAX_SAFE_INTEGER ? number(bound) : "";
-  const ranges = RANGES.flatMap(([least, most, unit]) => {
-    const [from, to] = [said(schema[least]), said(schema[most])];
-    if (from && to) return [`${from} to ${to}${unit}`];
-    const text = (from && `at least ${from}`) || (to && `at most ${to}`);
-    return text ? [text + unit] : [];
-  });
-  return [
-    ...above === undefined ? [] : [`above ${above}`],
-    ...ranges,
-    ...pattern ? [pattern] : [],
-  ];
-}
 
 /** The parts of Markdown that the description uses: paragraphs, lists, `code` and **names**. */
 const Prose = ({ text = "" }: { text?: string | undefined }) => (

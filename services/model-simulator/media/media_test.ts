@@ -1,0 +1,254 @@
+/** What tests/e2e/media_test.ts and videos_test.ts do not show through the gateway: the files themselves, and refusals. */
+import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
+import { ALL_FORMATS, BufferSource, Input } from "mediabunny";
+import { bytesOf, recording, startMedia } from "./ask_media_fixture.ts";
+import { draw } from "./picture.ts";
+
+const speech = {
+  ...{ model: "simulated-speech-1", voice: "alloy" },
+  input: "The river is wide.",
+};
+const image = {
+  model: "simulated-image-1",
+  prompt: "A red fox",
+  size: "96x64",
+};
+const text = { model: "simulated-transcription-1" };
+/** A job that is ready at once. */
+const video = {
+  ...{ model: "simulated-video-1", size: "96x64" },
+  prompt: "A fox [simulator: video takes 0 s]",
+};
+
+Deno.test("draw() shows the words, and shapes that depend on them", () => {
+  const small = { words: "A red fox", width: 96, height: 64 };
+  const pixels = draw(small);
+  assert.deepEqual(draw(small), pixels);
+  const changes = [{ words: "A red box" }, { seed: "1" }, { finished: 0.5 }];
+  for (const change of changes) {
+    assert.notDeepEqual(draw({ ...small, ...change }), pixels);
+  }
+  const whitePixels = (words: string) =>
+    draw({ words, width: 400, height: 400 })
+      .reduce((sum, pixel) => sum + +(pixel === 0xffffffff), 0);
+  const none = whitePixels("");
+  const [one, two] = [whitePixels("W") - none, whitePixels("w W") - none];
+  assert.ok(one > 10 && two === 2 * one, `${one}, ${two}`);
+  // The end of a long text is not shown.
+  assert.ok(whitePixels("WW ".repeat(400)) < 100 * one);
+});
+
+Deno.test("images are PNG files of the size, which differ", async () => {
+  await using simulator = startMedia();
+  const make = async (change: object = {}) =>
+    await simulator.client.images.generate({ ...image, n: 2, ...change });
+  const { data = [], size, usage, created } = await make();
+  assert.ok(Math.abs(created - Date.now() / 1_000) < 60);
+  assert.equal(size, "96x64");
+  assert.deepEqual(usage, {
+    ...{ input_tokens: 3, output_tokens: 12, total_tokens: 15 },
+    input_tokens_details: { text_tokens: 3, image_tokens: 0 },
+  });
+  const files = [data, (await make()).data, (await make({ prompt: "B" })).data]
+    .flatMap((data = []) => data.map(({ b64_json }) => b64_json));
+  assert.equal(new Set(files).size, 4);
+  const auto = await make({ n: 1, size: "auto" });
+  const png = Buffer.from(auto.data?.[0]?.b64_json ?? "", "base64");
+  assert.equal(png.toString("latin1", 1, 4), "PNG");
+  assert.deepEqual([png.readUInt32BE(16), png.readUInt32BE(20)], [1024, 1024]);
+});
+
+Deno.test("speech has the length of its text, and a melody of text and voice", async () => {
+  await using simulator = startMedia();
+  const speak = async (change: object) =>
+    (await bytesOf(
+      await simulator.post("/audio/speech", { ...speech, ...change }),
+    )).bytes;
+  const pcm = (change: object = {}) =>
+    speak({ response_format: "pcm", ...change });
+  /** 18 characters, each 70 ms. */
+  const seconds = 1.26;
+  for (const speed of [1, 2]) {
+    const source = new BufferSource(await speak({ speed }));
+    const mp3 = new Input({ source, formats: ALL_FORMATS });
+    const off = await mp3.computeDuration() - seconds / speed;
+    assert.ok(Math.abs(off) < 0.1, `${off}`);
+  }
+  const sound = await pcm();
+  assert.equal(sound.length, 2 * 24_000 * seconds);
+  const samples = new Int16Array(new Uint8Array(sound).buffer);
+  const loudest = samples.reduce((max, each) => Math.max(max, each), 0);
+  assert.ok(loudest > 5_000 && loudest < 20_000, `${loudest}`);
+  assert.deepEqual(sound, await pcm());
+  assert.notDeepEqual(sound, await pcm({ voice: { id: "nova" } }));
+  assert.notDeepEqual(sound, await pcm({ input: "A river is narrow." }));
+  const wav = await pcm({ response_format: "wav" });
+  assert.deepEqual(wav.subarray(44), sound);
+  // A phrase is not spoken, and sets the length.
+  const input = "Tick [simulator: 5 tokens]";
+  assert.equal((await pcm({ input })).length, 2 * 24_000 * 5 * 4 * 0.07);
+});
+
+Deno.test("a transcription names the file and its length, in each format", async () => {
+  await using simulator = startMedia();
+  const file = await recording(simulator);
+  const prompt = "[simulator: 31 tokens]";
+  const ask = async (response_format: string, task = "transcriptions") => {
+    const fields = { ...text, file, prompt, response_format };
+    const response = await simulator.post(`/audio/${task}`, fields);
+    return await response.text();
+  };
+  const said = "I am the gateway's model simulator, not a real model. " +
+    "You sent memo.wav, 2.5 seconds long. Here is a passage instead";
+  const usage = { type: "duration", seconds: 3 };
+  assert.deepEqual(JSON.parse(await ask("json")), { text: said, usage });
+  assert.equal(await ask("text"), `${said}\n`);
+  const span = (point: string) =>
+    `00:00:00${point}000 --> 00:00:02${point}500\n${said}\n`;
+  assert.equal(await ask("srt"), `1\n${span(",")}`);
+  assert.equal(await ask("vtt"), `WEBVTT\n\n${span(".")}`);
+  assert.deepEqual(JSON.parse(await ask("verbose_json", "translations")), {
+    ...{ task: "translate", language: "en", duration: 2.5, text: said, usage },
+    segments: [{ id: 0, start: 0, end: 2.5, text: said }],
+  });
+});
+
+/** A simulator whose clock stands still until it is set. */
+function startVideos() {
+  let now = 1_800_000_000_000;
+  const simulator = startMedia({ now: () => now });
+  return {
+    ...simulator,
+    wait: (seconds: number) => now += seconds * 1_000,
+    create: async (change: object) =>
+      await (await simulator.post("/videos", { ...video, ...change })).json(),
+    get: (path: string, method = "GET") =>
+      fetch(`${simulator.url}/videos/${path}`, { method }),
+  };
+}
+
+Deno.test("a video job advances with time, with every member of OpenAI's object", async () => {
+  await using simulator = startVideos();
+  const { model } = video;
+  const job = await simulator.create({ prompt: "A fox" });
+  assert.match(job.id, /^video_[0-9a-f]{32}$/);
+  const expected = {
+    ...{ id: job.id, object: "video", model, prompt: "A fox", seconds: "4" },
+    ...{ status: "queued", progress: 0, size: "96x64", error: null },
+    ...{ created_at: 1_800_000_000, expires_at: null },
+    ...{ completed_at: null, remixed_from_video_id: null },
+  };
+  assert.deepEqual(job, expected);
+  const completed_at = 1_800_000_002;
+  const states: [wait: number, change: object, content: number][] = [
+    [0.4, { status: "queued", progress: 20 }, 404],
+    [0.2, { status: "in_progress", progress: 30 }, 404],
+    [1.3, { status: "in_progress", progress: 95 }, 404],
+    [0.2, { status: "completed", progress: 100, completed_at }, 200],
+  ];
+  for (const [wait, change, content] of states) {
+    simulator.wait(wait);
+    const state = await (await simulator.get(job.id)).json();
+    assert.deepEqual(state, { ...expected, ...change });
+    const { status, body } = await simulator.get(`${job.id}/content`);
+    await body?.cancel();
+    assert.equal(status, content);
+  }
+});
+
+Deno.test("a video takes as long, and fails, as its prompt asks", async () => {
+  await using simulator = startVideos();
+  const asked = async (phrase: string) =>
+    await simulator.create({ prompt: `A fox [simulator: ${phrase}]` });
+  const slow = await asked("video takes 10 s");
+  const failing = await asked("video fails");
+  simulator.wait(9);
+  const { progress } = await (await simulator.get(slow.id)).json();
+  assert.equal(progress, 90);
+  const { status, error } = await (await simulator.get(failing.id)).json();
+  assert.deepEqual([status, error.code], ["failed", "video_generation_failed"]);
+  assert.equal((await asked("error 429")).error.type, "rate_limit_error");
+  const { id } = await asked("video takes 0 s, cut after 0 tokens");
+  const cut = await bytesOf(await simulator.get(`${id}/content`));
+  assert.deepEqual([cut.isCut, cut.bytes.length], [true, 0]);
+});
+
+Deno.test("a video is an MP4 file of the size and length, until a hundred others are made", async () => {
+  await using simulator = startVideos();
+  const { id } = await simulator.create({});
+  const film = await simulator.get(`${id}/content`);
+  const source = new BufferSource(await film.arrayBuffer());
+  const input = new Input({ source, formats: ALL_FORMATS });
+  const track = await input.getPrimaryVideoTrack();
+  const found = [track?.codec, track?.codedWidth, track?.codedHeight];
+  assert.deepEqual(found, ["avc", 96, 64]);
+  assert.equal(await input.computeDuration(), 4);
+  const statusAfter = async (count: number) => {
+    for (let made = 0; made < count; made++) await simulator.create({});
+    const response = await simulator.get(id);
+    await response.body?.cancel();
+    return response.status;
+  };
+  assert.deepEqual([await statusAfter(99), await statusAfter(1)], [200, 404]);
+});
+
+Deno.test("a wrong request for media is refused", async () => {
+  await using simulator = startMedia();
+  const file = await recording(simulator);
+  const named = (bytes: BlobPart[]) => new File(bytes, "memo.wav");
+  const bad = new File(["no picture"], "a.png");
+  const cases: [
+    path: string,
+    good: object,
+    refused: [change: object, param: string, status?: number][],
+  ][] = [
+    ["/audio/speech", speech, [
+      [{ model: "neutral-3.7-plus" }, "model", 404],
+      [{ voice: null }, "voice"],
+      [{ input: "" }, "input"],
+      [{ input: "x".repeat(4_097) }, "input"],
+      [{ input: "[simulator: sing]" }, "input"],
+      [{ response_format: "flac" }, "response_format"],
+      [{ speed: 4.1 }, "speed"],
+    ]],
+    ["/images/generations", image, [
+      [{ model: "dall-e-3" }, "model", 404],
+      [{ prompt: "" }, "prompt"],
+      [{ n: 11 }, "n"],
+      [{ size: "15x64" }, "size"],
+      [{ size: "4096x64" }, "size"],
+      [{ size: "large" }, "size"],
+      [{ output_format: "webp" }, "output_format"],
+      [{ partial_images: 4 }, "partial_images"],
+    ]],
+    ["/images/edits", image, [
+      [{ image: bad }, "image"],
+      [{ image: "a.png" }, "image[0]"],
+    ]],
+    ["/audio/transcriptions", { ...text, file }, [
+      [{ file: "memo.wav" }, "file"],
+      [{ file: named(["no sound"]) }, "file"],
+      [{ file: named([file.slice(0, 20)]) }, "file"],
+      [{ response_format: "xml" }, "response_format"],
+    ]],
+    ["/videos", video, [
+      [{ model: "sora-2" }, "model", 404],
+      [{ seconds: "5" }, "seconds"],
+      [{ size: "95x64" }, "size"],
+      [{ input_reference: bad }, "image"],
+    ]],
+  ];
+  for (const [path, good, refused] of cases) {
+    for (const [change, param, status = 400] of refused) {
+      const response = await simulator.post(path, { ...good, ...change });
+      const { error } = await response.json();
+      const what = `${path} ${JSON.stringify(change).slice(0, 100)}`;
+      assert.deepEqual([response.status, error.param], [status, param], what);
+    }
+  }
+  const broken = await simulator.post("/images/edits", {}, {
+    headers: { "content-type": "multipart/form-data; boundary=x" },
+  });
+  assert.match(await broken.text(), /The form is not valid/);
+});
