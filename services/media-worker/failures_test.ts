@@ -50,7 +50,6 @@ const PATIENCE = { first_token_ms: 50, between_tokens_ms: 5_000 };
 const IMPATIENCE = { first_token_ms: 5_000, between_tokens_ms: 50 };
 const SOON_OVER = { total_ms: 80, first_token_ms: 20, between_tokens_ms: 20 };
 const error = { message: `No GPU for ${API_KEY}`, code: 500 };
-const garbage: Step[] = [{ send: "\0\xff garbage\r\n\r\n" }];
 const page = [typed("text/html"), chunk("<html>"), lastChunk];
 /** To another server, which must not be called. */
 const redirect = [
