@@ -6,19 +6,29 @@ import {
   startModelServer,
   startRival,
 } from "./contenders.ts";
+import { percentile } from "./figures.ts";
 import { growth } from "./growth.ts";
+import { chatRequest, runLoop } from "./load.ts";
 import {
-  addedLatency,
-  idleMemory,
+  CONNECTIONS,
+  inTurn,
+  LOOP_COLUMNS,
   measureLoop,
-  pacedStreams,
-  sendsPerAnswer,
-  wholeAnswers,
+  measureStreams,
+  PACE,
+  SMALL_BYTES,
+  STALL_MS,
+  STREAM_COLUMNS,
 } from "./measure.ts";
-import { runCommand } from "./options.ts";
-import { Report } from "./report.ts";
+import { type Options, runCommand } from "./options.ts";
+import { countSends, pidsOf, residentMib } from "./processes.ts";
+import { Report, type Row, type Table } from "./report.ts";
+
+type Contenders = readonly Contender[];
 
 const BODY_BYTES = [200, 20 * 1_024, 200 * 1_024];
+/** Who takes twice as long as the pace says gets no more streams. */
+const SECONDS_MAX = 2 * 1.5 * PACE.tokens * PACE.paceMs / 1_000;
 
 await runCommand(async (options) => {
   const report = new Report();
@@ -49,3 +59,92 @@ await runCommand(async (options) => {
   report.add(await growth(modelUrl, options));
   await report.end(options);
 });
+
+function idleMemory(contenders: Contenders): Table {
+  const rows = contenders.flatMap(({ name, processes }) => [
+    { name, rounds: [[residentMib(pidsOf(processes()))]] },
+    ...Object.entries(processes()).map(([role, pids]) => ({
+      name: `${name}: ${role}`,
+      rounds: [[residentMib(pids)]],
+    })),
+  ]);
+  return { title: "Resident memory, idle", columns: ["MiB"], rows };
+}
+
+async function wholeAnswers(all: Contenders, bytes: number, options: Options) {
+  const rows = await inTurn(all, options, (contender) => {
+    const requests = [chatRequest(contender, bytes)];
+    return measureLoop(contender, options.seconds, requests);
+  });
+  const title =
+    `Whole answers, bodies of ${bytes} B, ${CONNECTIONS} connections`;
+  return { title, columns: LOOP_COLUMNS, rows };
+}
+
+/** Sends the smallest body again and again. */
+function smallLoop(target: Contender, connections: number, seconds: number) {
+  const requests = [chatRequest(target, SMALL_BYTES)];
+  return runLoop(target, { connections, seconds, requests });
+}
+
+/** What a gateway adds to the latency of the model server, asked just before. */
+async function addedLatency(
+  modelServer: Contender,
+  gateways: Contenders,
+  options: Options,
+) {
+  const latencies = async (contender: Contender) => {
+    const { latenciesMs } = await smallLoop(contender, 1, options.seconds / 2);
+    return [0.5, 0.99].map((share) => percentile(latenciesMs, share));
+  };
+  const rows = await inTurn(gateways, options, async (gateway) => {
+    const own = await latencies(modelServer);
+    const through = await latencies(gateway);
+    return [...through.map((ms, i) => ms - (own[i] ?? NaN)), ...own];
+  });
+  const title = "Latency added at one connection, and the model server's own";
+  const columns = ["p50 ms", "p99 ms", "own p50 ms", "own p99 ms"];
+  return { title, columns, rows };
+}
+
+async function sendsPerAnswer(
+  contenders: Contenders,
+  { seconds, stopping }: Options,
+) {
+  const rows: Row[] = [];
+  const notes: string[] = [];
+  for (const contender of contenders) {
+    stopping.throwIfAborted();
+    const load = () => smallLoop(contender, CONNECTIONS, seconds);
+    try {
+      const { sent, result } = await countSends(contender.processes(), load);
+      rows.push(...sent.map(([role, count]) => ({
+        name: `${contender.name}: ${role}`,
+        rounds: [[count / result.latenciesMs.length]],
+      })));
+    } catch (error) {
+      notes.push(`${contender.name} left out: ${error}`);
+    }
+  }
+  const title =
+    `Sends and writes per whole answer, ${CONNECTIONS} connections (strace)`;
+  return { title, columns: ["per answer"], rows, notes };
+}
+
+/** A table for each number of streams, as it is ready. */
+async function* pacedStreams(contenders: Contenders, options: Options) {
+  const notes: string[] = [];
+  let left = contenders;
+  for (const count of options.streams) {
+    const measure = (each: Contender) => measureStreams(each, count);
+    const rows = await inTurn(left, options, measure);
+    const title = `${count} streams at a time, ${PACE.tokens} tokens at ` +
+      `${PACE.paceMs} ms; a pause over ${STALL_MS} ms is a stall`;
+    yield { title, columns: STREAM_COLUMNS, rows, notes: [...notes] };
+    const slow = rows.filter(({ rounds }) =>
+      rounds.some((figures) => (figures.at(-1) ?? 0) > SECONDS_MAX)
+    ).map(({ name }) => name);
+    left = left.filter(({ name }) => !slow.includes(name));
+    notes.push(...slow.map((name) => `${name} left out: too slow before`));
+  }
+}

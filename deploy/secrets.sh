@@ -33,34 +33,26 @@ sha256() {
 write() { cat >"$1" && chmod 444 "$1"; }
 overwrite() { [ ! -e "$1" ] || chmod 644 "$1"; write "$1"; }
 
-hash_of() {
-  file=$(file_of "$1")
-  sha256 <"$file"
-}
-
 # "#hash", or "#hash #old-hash" while an old password is valid.
 hashes_of() {
-  printf '#%s' "$(hash_of "$1")"
-  old=$(file_of "$1").old
-  [ ! -e "$old" ] || printf ' #%s' "$(sha256 <"$old")"
+  file=$(file_of "$1")
+  printf '#%s' "$(sha256 <"$file")"
+  [ ! -e "$file.old" ] || printf ' #%s' "$(sha256 <"$file.old")"
 }
 
+upper() { printf %s "$1" | tr '[:lower:]' '[:upper:]'; }
+
 render() {
-  {
-    printf 'NATS_EDGE_PASSWORD: "%s"\n' "$(cat "$(file_of nats-edge)")"
-    printf 'NATS_WORKER_PASSWORD: "%s"\n' "$(cat "$(file_of nats-worker)")"
-    printf 'NATS_MEDIA_PASSWORD: "%s"\n' "$(cat "$(file_of nats-media)")"
-    printf 'NATS_ADMIN_PASSWORD: "%s"\n' "$(cat "$(file_of nats-admin)")"
-  } | overwrite "$dir/nats_passwords.conf"
+  for user in edge worker media admin; do
+    printf 'NATS_%s_PASSWORD: "%s"\n' "$(upper "$user")" "$(cat "$(file_of "nats-$user")")"
+  done | overwrite "$dir/nats_passwords.conf"
+  set --
+  for user in edge admin operator replica sentinel; do
+    set -- "$@" -e "s/#@REDIS_$(upper "$user")_SHA256@/$(hashes_of "redis-$user")/"
+  done
   # Redis accepts neither comments nor a user on several lines.
   sed -e '/^#/d' -e ':join' -e '$!N' -e 's/\n  */ /' -e 't join' -e 'P' -e 'D' \
-    "$here/redis/users.acl" \
-    | sed -e "s/#@REDIS_EDGE_SHA256@/$(hashes_of redis-edge)/" \
-      -e "s/#@REDIS_ADMIN_SHA256@/$(hashes_of redis-admin)/" \
-      -e "s/#@REDIS_OPERATOR_SHA256@/$(hashes_of redis-operator)/" \
-      -e "s/#@REDIS_REPLICA_SHA256@/$(hashes_of redis-replica)/" \
-      -e "s/#@REDIS_SENTINEL_SHA256@/$(hashes_of redis-sentinel)/" \
-    | overwrite "$dir/redis_users.acl"
+    "$here/redis/users.acl" | sed "$@" | overwrite "$dir/redis_users.acl"
 }
 
 case "${1:-make}" in

@@ -5,10 +5,8 @@ Writes a CycloneDX list of the packages in deno.lock to FILE (sbom.cdx.json).
 `;
 
 /** Packages that only tests and benchmarks use; so do their dependencies. */
-const TEST_PACKAGES = [
-  ...["@seriousme/openapi-schema-validator", "ajv"],
-  ...["axe-core", "openai", "playwright-core"],
-];
+const TEST_PACKAGES =
+  /^(@seriousme\/openapi-schema-validator|ajv|axe-core|openai|playwright-core)@/;
 
 /** The part of deno.lock that is read. */
 export interface LockFile {
@@ -25,54 +23,43 @@ export interface LockFile {
 
 /** The bill of materials. It has no date, so the same lock gives the same text. */
 export function billOfMaterials({ specifiers, npm }: LockFile) {
-  const packages = Object.entries(npm).map(([id, entry]) => {
-    const { dependencies = [], optionalDependencies = [] } = entry;
-    const needs = [...dependencies, ...optionalDependencies];
-    return { id, ...nameAndVersion(id), ...entry, needs };
-  });
   /** A dependency with a single version is locked by its name alone. */
-  const byName = new Map(packages.map((one) => [one.name, one.id]));
-  const idOf = (need: string) => need in npm ? need : byName.get(need) ?? need;
+  const byName = new Map(Object.keys(npm).map((id) => [nameOf(id), id]));
+  const needsOf = (id: string) => {
+    const { dependencies = [], optionalDependencies = [] } = npm[id] ?? {};
+    return [...dependencies, ...optionalDependencies]
+      .map((need) => need in npm ? need : byName.get(need) ?? need);
+  };
   const required = new Set(
     Object.entries(specifiers).map(([specifier, version]) =>
-      `${nameAndVersion(specifier.replace("npm:", "")).name}@${version}`
-    ).filter((id) => !TEST_PACKAGES.includes(nameAndVersion(id).name)),
+      `${nameOf(specifier.replace("npm:", ""))}@${version}`
+    ).filter((id) => !TEST_PACKAGES.test(id)),
   );
   // A set grows while it is walked.
   for (const id of required) {
-    for (const need of packages.find((one) => one.id === id)?.needs ?? []) {
-      required.add(idOf(need));
-    }
+    for (const need of needsOf(id)) required.add(need);
   }
   return {
     bomFormat: "CycloneDX",
     specVersion: "1.6",
-    components: packages.map(({ id, name, version, integrity }) => ({
-      type: "library",
-      "bom-ref": id,
-      name,
-      version,
-      scope: required.has(id) ? "required" : "excluded",
-      purl: `pkg:npm/${name.replace("@", "%40")}@${version}`,
-      hashes: [{
-        alg: "SHA-512",
-        content: Uint8Array.fromBase64(integrity.replace("sha512-", ""))
-          .toHex(),
-      }],
-    })),
-    dependencies: packages.map(({ id, needs }) => ({
-      ref: id,
-      dependsOn: needs.map(idOf),
-    })),
+    components: Object.entries(npm).map(([id, { integrity }]) => {
+      const name = nameOf(id);
+      // What follows was resolved with a peer: `@redis/client@6.3.1_zod@4.6.7`.
+      const [version = ""] = id.slice(name.length + 1).split("_");
+      const hash = Uint8Array.fromBase64(integrity.replace("sha512-", ""));
+      return {
+        ...{ type: "library", "bom-ref": id, name, version },
+        scope: required.has(id) ? "required" : "excluded",
+        purl: `pkg:npm/${name.replace("@", "%40")}@${version}`,
+        hashes: [{ alg: "SHA-512", content: hash.toHex() }],
+      };
+    }),
+    dependencies: Object.keys(npm)
+      .map((ref) => ({ ref, dependsOn: needsOf(ref) })),
   };
 }
 
-/** Of `@redis/client@6.3.1_zod@4.6.7`, which was resolved with a peer. */
-function nameAndVersion(id: string): { name: string; version: string } {
-  const at = id.indexOf("@", 1);
-  const [version = ""] = id.slice(at + 1).split("_");
-  return { name: id.slice(0, at), version };
-}
+const nameOf = (id: string) => id.slice(0, id.indexOf("@", 1));
 
 if (import.meta.main) {
   const [file = "sbom.cdx.json", ...others] = Deno.args;

@@ -190,18 +190,19 @@ export class Cluster {
     this.#watcher.stdin.write(`${groups.join(" ")}\n`);
   }
 
-  async #copy(output: ReadableStream<Uint8Array>, kept: Kept): Promise<void> {
-    const decoder = new TextDecoder();
+  async #copy(
+    output: ReadableStream<Uint8Array<ArrayBuffer>>,
+    kept: Kept,
+  ): Promise<void> {
     let rest = "";
-    for await (const bytes of output) {
+    for await (const text of output.pipeThrough(new TextDecoderStream())) {
       try {
-        appendToLog(kept.log, bytes);
+        appendToLog(kept.log, text);
       } catch (error) {
         // A full disk must not stop a service.
         this.out.warn(`Cannot write ${kept.log}: ${errorMessage(error)}`);
       }
-      const text = rest + decoder.decode(bytes, { stream: true });
-      const lines = text.split("\n");
+      const lines = `${rest}${text}`.split("\n");
       rest = lines.pop() ?? "";
       for (const line of lines) this.#readLine(line, kept);
     }

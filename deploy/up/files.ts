@@ -62,11 +62,11 @@ export async function lockDir(dir: string): Promise<Deno.FsFile> {
 /** Appends to a log, mode 0600, which is renamed to `<path>.1` when it reaches its bound. */
 export function appendToLog(
   path: string,
-  bytes: Uint8Array,
+  text: string,
   bytesMax: number = LOG_BYTES_MAX,
 ): void {
   const size = statSync(path, { throwIfNoEntry: false })?.size ?? 0;
-  const isFull = size > 0 && size + bytes.length > bytesMax;
+  const isFull = size > 0 && size + text.length > bytesMax;
   if (isFull) renameSync(path, `${path}.1`);
-  appendFileSync(path, bytes, { mode: OWNER_ONLY });
+  appendFileSync(path, text, { mode: OWNER_ONLY });
 }

@@ -12,9 +12,7 @@ Deno.test("appendToLog() keeps within its bound and keeps one older file", async
   for (const [writes, now, before] of cases) {
     await using scratch = await makeScratch();
     const path = `${scratch.path}/x.log`;
-    for (const text of writes) {
-      appendToLog(path, new TextEncoder().encode(text), 10);
-    }
+    for (const text of writes) appendToLog(path, text, 10);
     assert.equal(((await Deno.stat(path)).mode ?? 0) & 0o777, 0o600);
     assert.equal(await Deno.readTextFile(path), now);
     const older = await Deno.readTextFile(`${path}.1`).catch(() => null);

@@ -1,63 +1,47 @@
 import assert from "node:assert/strict";
-import { ROOT } from "./options.ts";
 import { parseCatalog } from "@gateway/shared/models/catalog";
+import { ROOT } from "./options.ts";
 import {
   httpUrl,
   planServices,
   type ProgramContext,
+  type ProgramName,
   serviceProgram,
 } from "./plan.ts";
 
-const ENV = {
-  NATS_CA_FILE: "/etc/pki/ca.pem",
-  REDIS_PASSWORD_FILE: "/run/secrets/redis",
-  UPSTREAM_API_KEY_FILE: "/run/secrets/upstream",
-  REDIS_CERT_FILE: "",
-  OTHER_FILE: "/etc/shadow",
-  NATS_URL_FILE: "/run/secrets/nats_url",
-};
-const OWN = [`${ROOT}/services`, `${ROOT}/shared`];
-
-function contextOf(env: Record<string, string>): ProgramContext {
-  return {
-    cwd: "/home/ada",
-    scriptOf: (name) => name,
-    env,
-    natsUrl: "nats://nats",
-    redisUrl: "redis://redis",
-  };
-}
-
-const readable = ({ args }: { args: readonly string[] }) =>
-  args.filter((arg) => arg.startsWith("--allow-read"));
-
-Deno.test("a service may read only the files that its variables name", () => {
-  const context = contextOf(ENV);
-  const stores = ["/etc/pki/ca.pem", "/run/secrets/redis"];
-  assert.deepEqual(readable(serviceProgram(context, "edge-auth")), [
-    `--allow-read=${[...OWN, ...stores].join()}`,
-  ]);
-  assert.deepEqual(readable(serviceProgram(context, "chat-worker")), [
-    `--allow-read=${[...OWN, ...stores, "/run/secrets/upstream"].join()}`,
-  ]);
+const contextOf = (env: Record<string, string> = {}): ProgramContext => ({
+  ...{ cwd: "/home/ada", scriptOf: (name) => name, env },
+  ...{ natsUrl: "nats://nats", redisUrl: "redis://redis" },
 });
 
-Deno.test("only chat workers get the key of the model server, and URLs are passed on as URLs", () => {
-  const context = contextOf({ ...ENV, UPSTREAM_API_KEY: "secret" });
-  const { env: worker } = serviceProgram(context, "chat-worker");
-  for (const name of ["edge-auth", "media-worker"] as const) {
-    const { env } = serviceProgram(context, name);
-    assert.deepEqual(
-      [env.UPSTREAM_API_KEY, env.UPSTREAM_API_KEY_FILE],
-      [undefined, undefined],
-    );
-    assert.equal(env.REDIS_URL === undefined, name === "media-worker");
+Deno.test("a service may read only the files that its variables name, and only chat workers get the key of the model server", () => {
+  const context = contextOf({
+    NATS_CA_FILE: "/etc/pki/ca.pem",
+    REDIS_PASSWORD_FILE: "/run/secrets/redis",
+    UPSTREAM_API_KEY_FILE: "/run/secrets/upstream",
+    UPSTREAM_API_KEY: "secret",
+    REDIS_CERT_FILE: "",
+    OTHER_FILE: "/etc/shadow",
+    NATS_URL_FILE: "/run/secrets/nats_url",
+  });
+  const files = [`${ROOT}/services`, `${ROOT}/shared`, "/etc/pki/ca.pem"];
+  files.push("/run/secrets/redis");
+  const upstream = "/run/secrets/upstream";
+  const cases: [name: ProgramName, readable: string[], redis?: string][] = [
+    ["edge-auth", files, "redis://redis"],
+    ["media-worker", files],
+    ["chat-worker", [...files, upstream]],
+  ];
+  for (const [name, readable, redis] of cases) {
+    const { args, env } = serviceProgram(context, name);
+    assert.ok(args.includes(`--allow-read=${readable.join()}`), args.join(" "));
+    const key = name === "chat-worker" ? "secret" : undefined;
+    assert.equal(env.UPSTREAM_API_KEY, key);
+    assert.equal(env.REDIS_URL, redis);
+    // A URL from a file is passed on as a URL.
+    const nats = [env.NATS_URL, env.NATS_URL_FILE];
+    assert.deepEqual(nats, ["nats://nats", undefined]);
   }
-  assert.equal(worker.UPSTREAM_API_KEY, "secret");
-  assert.deepEqual(
-    [worker.NATS_URL, worker.NATS_URL_FILE],
-    ["nats://nats", undefined],
-  );
 });
 
 Deno.test("httpUrl() returns a URL that can be called", () => {
@@ -73,22 +57,17 @@ Deno.test("planServices() starts the workers that the models need", () => {
     ...{ consolePort: 0, dataDir: "/data", runDir: "/run" },
   };
   const backends = [{ type: "openai", base_url: "http://a/v1", model: "m" }];
-  const rows: [kinds: string[], chat: number, media: number][] = [
-    [["chat"], 2, 0],
-    [["speech", "image"], 0, 3],
-    [["chat", "video"], 2, 3],
+  const rows: [kinds: string[], workers: string[]][] = [
+    [["chat"], ["chat-worker", "chat-worker-2"]],
+    [["speech", "image"], ["media-worker", "media-worker-2", "media-worker-3"]],
   ];
-  for (const [kinds, chat, media] of rows) {
+  for (const [kinds, workers] of rows) {
     const models = kinds.map((kind) => ({ id: kind, kind, backends }));
-    const { units } = planServices(options, contextOf({}), {
+    const { units } = planServices(options, contextOf(), {
       hasSimulator: false,
       catalog: parseCatalog({ models }),
     });
-    const count = (name: string) =>
-      units.filter(({ service }) => service === name).length;
-    assert.deepEqual(
-      [count("chat-worker"), count("media-worker")],
-      [chat, media],
-    );
+    const names = units.map(({ name }) => name);
+    assert.deepEqual(names, ["key-admin", ...workers, "edge-auth"]);
   }
 });

@@ -34,9 +34,9 @@ import {
   runRequest,
 } from "./requests/run_request.ts";
 import { runUpload, type UploadEndpoint } from "./requests/run_upload.ts";
-import * as videos from "./videos/handlers.ts";
+import { type VideoDependencies, VIDEOS } from "./videos/handlers.ts";
 
-export interface AppDependencies extends videos.VideoDependencies {
+export interface AppDependencies extends VideoDependencies {
   keys: Pick<KeyLookup, "find">;
   clientAddress: ClientAddress;
   /** Origins of web pages that may call it; if empty, none may. */
@@ -81,15 +81,15 @@ export const ROUTES = ([
   ["image_edit", "/v1/images/edits", { POST: editImage }],
   ["transcription", "/v1/audio/transcriptions", form(media.TRANSCRIPTION)],
   ["translation", "/v1/audio/translations", form(media.TRANSLATION)],
-  ["video", "/v1/videos", { ...read(videos.list), POST: videos.create }],
+  ["video", "/v1/videos", { ...read(VIDEOS.list), POST: VIDEOS.create }],
   ["video_job", /^\/v1\/videos\/([^/]+)$/, {
-    ...read(videos.retrieve),
-    DELETE: videos.remove,
+    ...read(VIDEOS.retrieve),
+    DELETE: VIDEOS.remove,
   }],
   ["video_content", /^\/v1\/videos\/([^/]+)\/content$/, {
-    GET: videos.sendContent,
+    GET: VIDEOS.sendContent,
   }],
-  ["video_remix", /^\/v1\/videos\/([^/]+)\/remix$/, { POST: videos.remix }],
+  ["video_remix", /^\/v1\/videos\/([^/]+)\/remix$/, { POST: VIDEOS.remix }],
   ["models", "/v1/models", read(sendModels)],
   ["model", /^\/v1\/models\/(.+)$/, read(sendModels)],
 ] satisfies [string, string | RegExp, Handlers][]).map(routeOf);

@@ -84,7 +84,14 @@ export function createConsole(deps: ConsoleDeps): Hono<ConsoleEnv> {
   });
   app.onError((error, c) => {
     const refused = asRefused(error, c.req);
-    logRefused(c, refused, error);
+    const { status, message } = refused;
+    const signedIn: SignedIn | undefined = c.get("signedIn");
+    const ownerId = signedIn?.session.ownerId ?? null;
+    const [requestId, clientAddress] = [c.var.requestId, c.env.remoteIp];
+    const line = { requestId, status, ownerId, clientAddress, message };
+    // Who was refused what (ASVS 16.3.2, 16.3.3), and failures with their cause.
+    if (status < 500) deps.log.warn("request_refused", line);
+    else deps.log.error("request_failed", { ...line, error });
     return refuse(c, refused);
   });
   return app;
@@ -139,21 +146,6 @@ function asRefused(error: unknown, { method }: HonoRequest): Refused {
     500,
     "Something went wrong on our side. Try again. If it happens again, give your operator the request id below",
   );
-}
-
-/** Logs who was refused what (ASVS 16.3.2, 16.3.3), and failures with their cause. */
-function logRefused(
-  c: ConsoleContext,
-  { status, message }: Refused,
-  error: unknown,
-): void {
-  const { requestId, deps: { log } } = c.var;
-  const signedIn: SignedIn | undefined = c.get("signedIn");
-  const ownerId = signedIn?.session.ownerId ?? null;
-  const clientAddress = c.env.remoteIp;
-  const line = { requestId, status, ownerId, clientAddress, message };
-  if (status < 500) log.warn("request_refused", line);
-  else log.error("request_failed", { ...line, error });
 }
 
 /** Shows why a request was refused, with a link to the section of its page, and the navigation to those who are signed in. */

@@ -46,7 +46,6 @@ import {
 import { startRedis } from "./redis_fixture.ts";
 import { linkPath } from "./domain/sign_in/links.ts";
 import type { PasswordHasher } from "./domain/sign_in/password.ts";
-import type { OidcClient } from "./domain/sign_in/oidc.ts";
 import { asTexts } from "./domain/store/redis.ts";
 import { createAskApi } from "./domain/try/edge.ts";
 import { isTryKind, type TryKind } from "./domain/try/request.ts";
@@ -71,8 +70,7 @@ export interface Answer {
 export type Form = Record<string, string | string[]>;
 
 /** Differences from the default console. */
-export interface TestConsoleOptions {
-  oidc?: OidcClient | null;
+interface Options extends Partial<Pick<ConsoleDeps, "oidc" | "isSimulated">> {
   /** Of the Redis server; by default it keeps every change. */
   settings?: string[];
   /** Wraps the connection for changes. */
@@ -80,7 +78,6 @@ export interface TestConsoleOptions {
   defaultLimits?: DefaultLimits;
   /** The user in Redis, from `deploy/redis/users.acl`. */
   redisUser?: string;
-  isSimulated?: boolean;
   /** The ids of the models that are configured. */
   models?: string[];
 }
@@ -94,7 +91,7 @@ export async function startConsole(
     redisUser,
     isSimulated = false,
     models = [DEFAULT_MODEL_ID, "small-1", "large-1", ...MEDIA_MODELS],
-  }: TestConsoleOptions = {},
+  }: Options = {},
 ) {
   const server = await startRedis(settings);
   const administrator = await server.connect();

@@ -101,7 +101,12 @@ export async function findLost(
 ): Promise<{ lost: string[]; harmless: string[] }> {
   const lost: string[] = [];
   const harmless: string[] = [];
-  const audited = await readAudit(redis);
+  const line = ["XRANGE", auditKey(OWNER), "-", "+"];
+  const entries = await redis.command(line, { deadlineMs: 10_000 });
+  const audited = Map.groupBy(
+    asList(entries).map((entry) => asFields(asList(entry)[1])),
+    ({ key }) => key,
+  );
   for (const [keyId, { key, actions }] of known) {
     const isDeleted = actions.includes("key.deleted");
     const record = await store.get(OWNER, keyId);
@@ -113,22 +118,10 @@ export async function findLost(
     if (!isDeleted && owner !== `${keyId}:${OWNER}`) {
       lost.push(`look-up of ${keyId}`);
     }
-    if (!isDeepStrictEqual(audited.get(keyId), actions)) {
-      lost.push(`audit of ${keyId}: ${audited.get(keyId)}, not ${actions}`);
+    const logged = audited.get(keyId)?.map(({ action }) => action);
+    if (!isDeepStrictEqual(logged, actions)) {
+      lost.push(`audit of ${keyId}: ${logged}, not ${actions}`);
     }
   }
   return { lost, harmless };
-}
-
-/** The audit entries of every key, oldest first. */
-async function readAudit(redis: RedisLink): Promise<Map<string, string[]>> {
-  const entries = await redis.command(["XRANGE", auditKey(OWNER), "-", "+"], {
-    deadlineMs: 10_000,
-  });
-  const audited = new Map<string, string[]>();
-  for (const entry of asList(entries)) {
-    const { key = "", action = "" } = asFields(asList(entry)[1]);
-    audited.set(key, [...audited.get(key) ?? [], action]);
-  }
-  return audited;
 }

@@ -104,8 +104,7 @@ const hasPartials = ({ stream, partial_images = 0 }: ImageRequest) =>
 
 /** What a server is asked for. Images are always requested in base64. */
 function encodeRequest({ request, server, answer }: Attempt<ImageRequest>) {
-  const { model, image_format_field: format = "response_format" } =
-    server.config;
+  const { model, image_format_field: format } = server.config;
   const isPartly = hasPartials(request);
   // `auto` means the same as no option, and some servers refuse it.
   const chosen = <T>(option: T) => option === "auto" ? undefined : option;

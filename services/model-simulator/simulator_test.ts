@@ -78,33 +78,14 @@ Deno.test("GET /v1/models and /health", async () => {
 
 Deno.test("a wrong request is refused as model servers do", async () => {
   await using simulator = startAsked();
-  const tool = (name: string) => ({ type: "function", function: { name } });
   const json_schema = { name: "x", schema: { pattern: "a+" } };
-  const cases: [change: object, status: number, param: string | null][] = [
+  const response_format = { type: "json_schema", json_schema };
+  const cases: [change: object, status: number, param: string][] = [
     [{ model: "gpt-9" }, 404, "model"],
-    [{ messages: [] }, 400, "messages"],
     [{ messages: [{ role: "king", content: "" }] }, 400, "messages[0].role"],
     [{ temperature: 2.1 }, 400, "temperature"],
-    [{ temperature: "hot" }, 400, "temperature"],
-    [{ top_p: 1.1 }, 400, "top_p"],
-    [{ presence_penalty: -2.1 }, 400, "presence_penalty"],
-    [{ repetition_penalty: 0 }, 400, "repetition_penalty"],
-    [{ max_tokens: 0 }, 400, "max_tokens"],
-    [{ n: 0 }, 400, "n"],
-    [{ top_logprobs: 3 }, 400, "top_logprobs"],
-    [{ stream_options: {} }, 400, "stream_options"],
     [{ tool_choice: "required" }, 400, "tool_choice"],
-    [
-      { tools: [tool("f")], tool_choice: tool("g") },
-      400,
-      "tool_choice.function.name",
-    ],
-    [{ response_format: { type: "xml" } }, 400, "response_format.type"],
-    [
-      { response_format: { type: "json_schema", json_schema } },
-      400,
-      "response_format",
-    ],
+    [{ response_format }, 400, "response_format"],
   ];
   for (const [change, status, param] of cases) {
     const response = await simulator.post({ ...change });
@@ -113,15 +94,11 @@ Deno.test("a wrong request is refused as model servers do", async () => {
     assert.equal(error.type, "invalid_request_error");
     assert.equal(error.param, param);
   }
-  const bodies: [body: BodyInit, status: number][] = [
-    ["{", 400],
-    // Sent in chunks, without a length.
-    [ReadableStream.from([new Uint8Array(1)]), 400],
-  ];
-  for (const [body, status] of bodies) {
+  // Sent in chunks, without a length.
+  for (const body of ["{", ReadableStream.from([new Uint8Array(1)])]) {
     const url = `${simulator.url}/chat/completions`;
     const response = await fetch(url, { method: "POST", body });
     await response.body?.cancel();
-    assert.equal(response.status, status);
+    assert.equal(response.status, 400);
   }
 });

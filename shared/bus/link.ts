@@ -51,9 +51,6 @@ export type BusEvent =
   /** Any other error that the server reports. */
   | "error";
 
-/** Receives every event, with the server's error for the last two. Must not throw. */
-export type BusListener = (event: BusEvent, error?: Error) => void;
-
 /** The connection is down, or was lost before a reply. A request may still have been received and handled. */
 export class BusUnavailableError extends Error {
   override readonly name = "BusUnavailableError";

@@ -168,12 +168,10 @@ class LinkTransport extends NodeTransport {
     return this.#opened(socket, "connect");
   }
 
-  override async peekInfo(): Promise<ServerInfo> {
-    try {
-      return await super.peekInfo();
-    } catch (error) {
+  override peekInfo(): Promise<ServerInfo> {
+    return super.peekInfo().catch((error) => {
       throw error ?? new Error("the server closed it without an INFO");
-    }
+    });
   }
 
   /** One write for all messages of this turn of the event loop: alone, the client makes one for each microtask. */

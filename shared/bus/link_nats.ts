@@ -12,7 +12,6 @@ import { settlesWithin } from "../process/serve.ts";
 import {
   type BusEvent,
   type BusHandler,
-  type BusListener,
   type BusMessage,
   type BusSubscription,
   BusUnavailableError,
@@ -72,7 +71,7 @@ export class BusLink {
   readonly #clock: SteadyClock;
   readonly #echo: string;
   readonly #subscribed = new Set<Subscribed>();
-  readonly #listeners: BusListener[] = [];
+  readonly #listeners: ((event: BusEvent, error?: Error) => void)[] = [];
   readonly #loggedAtMs = new Map<string, number>();
   /** Settles with the first connection. */
   readonly first = Promise.withResolvers<void>();
@@ -178,7 +177,8 @@ export class BusLink {
     await this.#inTime(this.#present().client.flush());
   }
 
-  onEvent(listener: BusListener): void {
+  /** The listener receives every event, with the server's error for the last two. Must not throw. */
+  onEvent(listener: (event: BusEvent, error?: Error) => void): void {
     this.#listeners.push(listener);
   }
 

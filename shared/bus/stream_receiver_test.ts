@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { DISPATCH_LIMITS, STREAM_LIMITS } from "../limits.ts";
+import { STREAM_LIMITS } from "../limits.ts";
 import { ApiError } from "../openai/error.ts";
 import type { ControlRecord } from "./control.ts";
 import {
@@ -18,7 +18,6 @@ import {
 } from "./stream_receiver.ts";
 
 const ATTEMPT = 2;
-const { acceptMs } = DISPATCH_LIMITS;
 const {
   ackFrames,
   ackBytes,
@@ -138,17 +137,6 @@ const CASES: { [promise: string]: Case } = {
       [nakIntervalMs, 3_000, ...Array<string>(5).fill("nak w1 2")],
     ],
   },
-  "a BEAT is answered with what was taken, even nothing, and shows a lost tail":
-    {
-      isSlow: true,
-      steps: [
-        [1, beat(0), "ack w1 0"],
-        [2, data(1), "data 1"],
-        [3, beat(1), "ack w1 0"],
-        [4, (receiver) => receiver.delivered(1)],
-        [5, beat(3), "ack w1 1", "nak w1 2"],
-      ],
-    },
   "silence is probed with a NAK of the next frame": {
     after: 1,
     steps: [
@@ -157,36 +145,6 @@ const CASES: { [promise: string]: Case } = {
       [silenceProbeMs, 2 * silenceProbeMs, "nak w1 2"],
       [2 * silenceProbeMs, beat(1), "ack w1 1"],
       [2 * silenceProbeMs, 3 * silenceProbeMs - tickMs],
-    ],
-  },
-  "a worker that stays silent is lost and cancelled": {
-    after: 1,
-    steps: [[silenceLostMs - 2 * tickMs, silenceLostMs - tickMs, "nak w1 2"], [
-      silenceLostMs - tickMs,
-      silenceLostMs,
-      "cancel w1 worker_lost",
-      "lost silent",
-    ]],
-  },
-  "a worker that does not accept in time is lost and cancelled": {
-    steps: [
-      [0, acceptMs - tickMs],
-      [0, (receiver) => receiver.onReconnect(1)],
-      [
-        acceptMs - tickMs,
-        acceptMs,
-        "cancel w1 not_accepted",
-        "lost not_accepted",
-      ],
-    ],
-  },
-  "a job for any worker belongs to the one that names itself": {
-    workerId: null,
-    steps: [
-      // Nobody could be asked or acknowledged.
-      [1, data(1)],
-      [2, beat(1, "w7"), "ack w7 0", "nak w7 1"],
-      [3, data(1), "data 1"],
     ],
   },
   "reconnecting asks at once, whatever was asked before": {

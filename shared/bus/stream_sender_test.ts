@@ -15,7 +15,6 @@ const {
   idleBeatMs,
   nakIntervalMs,
   endRetryMs,
-  endForgetMs,
   tickMs,
 } = STREAM_LIMITS;
 
@@ -78,41 +77,6 @@ Deno.test("a sender numbers its frames from 1 and finishes when END is acknowled
   assert.deepEqual(did(), []);
   ack(3, 5);
   assert.deepEqual(did(), ["finished acked null"]);
-});
-
-Deno.test("the window stops the driver and an ACK lets it go on", () => {
-  const { sender, did, write, ack } = start({
-    windowBytes: 100,
-    framePayloadBytesMax: 34,
-  });
-  write(34, 1, 1);
-  assert.equal(sender.isWritable, true);
-  write(40, 2, 2);
-  assert.equal(sender.isWritable, false);
-  assert.deepEqual(did(), ["DATA 1", "DATA 2"]);
-  ack(1, 3);
-  assert.deepEqual(did(), ["DATA 3", "writable"]);
-  ack(1, 3);
-  assert.deepEqual(did(), [], "told once");
-  assert.equal(sender.isWritable, true);
-});
-
-Deno.test("a NAK sends again from the number it names; a long replay goes on tick by tick, and new frames queue behind it", () => {
-  const { sender, did, write, ack, nak } = start({ replayBytes: 100 });
-  for (let i = 1; i <= 6; i++) write(34, i, i);
-  did();
-  nak(6, 10);
-  assert.deepEqual(did(), ["DATA 6"]);
-  nak(1, 100);
-  assert.deepEqual(did(), ["DATA 1", "DATA 2"]);
-  write(34, 7, 101);
-  assert.deepEqual(did(), []);
-  sender.onTick(150);
-  assert.deepEqual(did(), ["DATA 3", "DATA 4"]);
-  ack(6, 160);
-  assert.deepEqual(did(), ["DATA 7"]);
-  write(34, 8, 201);
-  assert.deepEqual(did(), ["DATA 8"], "caught up");
 });
 
 Deno.test("a NAK for the next frame is a probe and answered by a BEAT", () => {
@@ -181,20 +145,6 @@ Deno.test("a busy sender beats once a second while it receives nothing", () => {
     const isBeat = (action: string) => action.startsWith("BEAT");
     assert.equal(did().filter(isBeat).length, beats);
   }
-});
-
-Deno.test("END is repeated until it is acknowledged, and forgotten in the end", () => {
-  const { sender, did, write, tick } = start();
-  write(10, 1, 0);
-  sender.end(null, 1, 0);
-  did();
-  tick(0, endForgetMs - tickMs);
-  const repeats = did();
-  assert.equal(repeats.length, endForgetMs / endRetryMs - 1);
-  assert(repeats.every((action) => action === "END 2"));
-  tick(endForgetMs - tickMs, endForgetMs);
-  assert.deepEqual(did(), ["finished forgotten null"]);
-  assert.equal(sender.bufferedBytes, 0);
 });
 
 Deno.test("write() and a second end() after the end are the driver's fault", () => {

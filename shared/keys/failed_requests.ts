@@ -1,7 +1,7 @@
 import { z } from "zod";
 
 /** Limits that refuse requests; with `.owner`, those of all keys of the owner together. */
-export const LIMIT_REASONS = [
+const LIMIT_REASONS = [
   ...["requests_per_minute", "tokens_per_minute"] as const,
   ...["tokens_per_day", "concurrency"] as const,
   ...["images_per_day", "characters_per_day"] as const,

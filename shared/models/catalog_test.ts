@@ -42,6 +42,8 @@ Deno.test("parseCatalog() fills in the defaults", () => {
         total_ms: 600_000,
       },
       dialect: DIALECTS.dashscope,
+      image_format_field: "response_format",
+      stream_format_field: "none",
     }],
   });
   assert.equal(catalog.get("s")?.backends[1]?.name, "openai-2");
@@ -115,26 +117,6 @@ const WRONG_MODEL: Row[] = [
   [
     { kind: "chta" },
     ".kind: expected 'chat', 'image', 'speech', 'transcription', or 'video', did you mean 'chat'?",
-  ],
-  [
-    { kind: "image", choices: 1 },
-    '.choices: only for models of the kind "chat"',
-  ],
-  [{ kind: "speech", vision: false }, ".vision: only for models of the kind"],
-  [
-    { kind: "speech", backends: [{ ...openai, dialect: "vllm" }] },
-    '.backends[0].dialect: only for models of the kind "chat"',
-  ],
-  [
-    { backends: [{ ...openai, image_format_field: "none" }] },
-    '.backends[0].image_format_field: only for models of the kind "image"',
-  ],
-  [
-    {
-      kind: "image",
-      backends: [{ ...openai, stream_format_field: "stream_format" }],
-    },
-    '.backends[0].stream_format_field: only for models of the kind "speech"',
   ],
   [{ context_tokens: 1.5 }, ".context_tokens: expected an integer, got a dec"],
   [{ context_tokens: 5, output_tokens: 6 }, ".output_tokens: larger than cont"],

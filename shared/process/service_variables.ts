@@ -21,8 +21,6 @@ import {
 } from "./env.ts";
 import { LOG_LEVELS } from "./log.ts";
 
-const DAY_SECONDS = 86_400;
-
 export const SERVICE_VARIABLES = {
   LOG_LEVEL: choice(LOG_LEVELS).default("info")
     .describe("Lines below this level are not written"),
@@ -30,7 +28,7 @@ export const SERVICE_VARIABLES = {
     .describe("Address of the operations port: health, readiness, metrics"),
   OPS_PORT: port().default(0)
     .describe("Operations port, which must never be public"),
-  DRAIN_SECONDS: integer("seconds", { min: 0, max: DAY_SECONDS }).default(600)
+  DRAIN_SECONDS: integer("seconds", { min: 0, max: 86_400 }).default(600)
     .describe("How long running work may take to finish after SIGTERM"),
 };
 
@@ -61,10 +59,8 @@ export const NATS_VARIABLES = {
 };
 
 export const REDIS_VARIABLES = {
-  REDIS_URL: hidden(url(["redis:", "rediss:"])).default(
-    "redis://127.0.0.1:6379",
-  )
-    .describe(
+  REDIS_URL: hidden(url(["redis:", "rediss:"]))
+    .default("redis://127.0.0.1:6379").describe(
       "The Redis server; may contain user and password. With REDIS_SENTINELS its host is ignored",
     ),
   REDIS_USERNAME: text().optional().describe("Redis user of this service"),

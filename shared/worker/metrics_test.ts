@@ -25,27 +25,14 @@ Deno.test("jobs, attempts and frames are counted at their end", async () => {
   const registry = new MetricRegistry();
   const metrics = createWorkerMetrics(registry);
   metrics.ended(COMPLETE);
-  metrics.ended({
-    ...COMPLETE,
-    outcome: "failed",
-    errorCode: "upstream_error",
-    completionTokens: 2,
-  });
+  const failed = { outcome: "failed", errorCode: "upstream_error" } as const;
+  metrics.ended({ ...COMPLETE, ...failed, completionTokens: 2 });
   const { model: _, ...early } = COMPLETE;
   metrics.ended({ ...early, outcome: "cancelled", completionTokens: 0 });
   metrics.framesSent.add(9);
-  const attempt = {
-    requestId: "r",
-    backend: "b",
-    durationMs: 250,
-    error: null,
-  };
-  metrics.attempted("m", { ...attempt, outcome: "success", firstTokenMs: 100 });
-  metrics.attempted("m", {
-    ...attempt,
-    outcome: "timeout",
-    firstTokenMs: null,
-  });
+  const of = { requestId: "r", backend: "b", durationMs: 250, error: null };
+  metrics.attempted("m", { ...of, outcome: "success", firstTokenMs: 100 });
+  metrics.attempted("m", { ...of, outcome: "timeout", firstTokenMs: null });
   assert.deepEqual(await samples(registry), [
     'jobs_total{model="m",outcome="complete",code=""} 1',
     'jobs_total{model="m",outcome="failed",code="upstream_error"} 1',
@@ -67,11 +54,8 @@ Deno.test("jobs, attempts and frames are counted at their end", async () => {
 
 Deno.test("what models without tokens make is counted in their units, not as tokens", async () => {
   const registry = new MetricRegistry();
-  const backends = [{
-    type: "openai" as const,
-    base_url: "http://127.0.0.1/v1",
-    model: "b",
-  }];
+  const type = "openai" as const;
+  const backends = [{ type, base_url: "http://127.0.0.1/v1", model: "b" }];
   const models = MODEL_KINDS.map((kind) => ({ id: kind, kind, backends }));
   const metrics = createWorkerMetrics(registry, parseCatalog({ models }));
   for (const model of MODEL_KINDS) metrics.ended({ ...COMPLETE, model });

@@ -24,15 +24,9 @@ import {
 import type { BusLink } from "../bus/link_nats.ts";
 import { createOutbox, type Outbox } from "../bus/outbox.ts";
 import {
-  anyWorkerSubject,
-  bodyWildcard,
-  controlSubject,
-  edgeBeatWildcard,
-  edgeFramesSubject,
-  jobSubject,
   lastToken,
   parseEdgeStreamSubject,
-  workerBeatSubject,
+  subjects,
 } from "../bus/subjects.ts";
 import { DISPATCH_LIMITS, UPLOAD_LIMITS } from "../limits.ts";
 import { SteadyClock } from "../process/clock.ts";
@@ -106,7 +100,7 @@ export class Worker {
       const mayWait = request?.stream && this.#jobs.size >= BUSY_JOBS_MIN;
       dependencies.schedule(flush, mayWait ? FRAME_WAIT_MS : 0);
     }, (edgeId, frames) => {
-      const subject = edgeFramesSubject(edgeId);
+      const subject = subjects.edgeFrames(edgeId);
       for (const each of encodeFrames(frames)) this.#publish(subject, each);
     });
     this.#host = {
@@ -137,15 +131,15 @@ export class Worker {
     const { bus, family, workerId } = this.#dependencies;
     const onJob = (message: BusMessage) => this.#onJob(message);
     this.#jobSubscriptions.push(
-      bus.subscribe(jobSubject(family, workerId), onJob),
-      bus.subscribe(anyWorkerSubject(family), onJob, {
+      bus.subscribe(subjects.job(family, workerId), onJob),
+      bus.subscribe(subjects.anyWorker(family), onJob, {
         queue: `${family}-worker`,
       }),
     );
-    const control = controlSubject(family, workerId);
+    const control = subjects.control(family, workerId);
     bus.subscribe(control, (m) => this.#onControl(m));
-    bus.subscribe(bodyWildcard(family, workerId), (m) => this.#onPiece(m));
-    bus.subscribe(edgeBeatWildcard, (m) => {
+    bus.subscribe(subjects.bodies(family, workerId), (m) => this.#onPiece(m));
+    bus.subscribe(subjects.edgeBeats, (m) => {
       this.#onEdgeSeen(lastToken(m.subject));
     });
     await bus.flush();
@@ -229,7 +223,7 @@ export class Worker {
     this.#jobs.set(requestId, job);
     this.inFlight += 1;
     this.#onEdgeSeen(edgeId);
-    job.start(subject === anyWorkerSubject(family));
+    job.start(subject === subjects.anyWorker(family));
   }
 
   /** Why this job cannot run here now, or null. */
@@ -297,7 +291,7 @@ export class Worker {
     const { workerId, family, slots, models } = this.#dependencies;
     const { inFlight, isDraining: draining } = this;
     const beat = { family, slots, inFlight, draining, models: [...models] };
-    this.#publish(workerBeatSubject(workerId), encodeWorkerBeat(beat));
+    this.#publish(subjects.workerBeat(workerId), encodeWorkerBeat(beat));
   }
 
   #publish(subject: string, payload: Uint8Array): void {

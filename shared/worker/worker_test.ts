@@ -19,16 +19,7 @@ import {
   parseReject,
 } from "../bus/frame.ts";
 import type { BusHandler } from "../bus/link.ts";
-import {
-  bodySubject,
-  bodyWildcard,
-  controlSubject,
-  edgeBeatSubject,
-  edgeBeatWildcard,
-  edgeFramesSubject,
-  edgeStreamSubject,
-  jobSubject,
-} from "../bus/subjects.ts";
+import { subjects } from "../bus/subjects.ts";
 import { DISPATCH_LIMITS, UPLOAD_LIMITS } from "../limits.ts";
 import { silentLog } from "../process/log.ts";
 import { MetricRegistry } from "../process/metrics.ts";
@@ -79,7 +70,7 @@ async function setup(options: { slots?: number; run?: Run } = {}) {
     isConnected: true,
     publish(subject: string, payload: Uint8Array) {
       // Anything else is a beat or the answer to a piece.
-      if (subject !== edgeFramesSubject(EDGE)) return;
+      if (subject !== subjects.edgeFrames(EDGE)) return;
       for (const [, frame] of decodeFrames(payload) ?? []) frames.push(frame);
     },
     subscribe(subject: string, handler: BusHandler) {
@@ -116,15 +107,15 @@ async function setup(options: { slots?: number; run?: Run } = {}) {
   const offer = (id: number, job: Partial<JobMessage>) => {
     const envelope = { version: JOB_VERSION, attempt: 1, deadlineMs: 60_000 };
     const message = encodeJson({ ...envelope, ...job });
-    const reply = edgeStreamSubject(EDGE, idOf(id), 1);
-    deliver(jobSubject(FAMILY, WORKER), message, { reply });
+    const reply = subjects.edgeStream(EDGE, idOf(id), 1);
+    deliver(subjects.job(FAMILY, WORKER), message, { reply });
   };
   const deliverPiece = (id: number, message: Uint8Array) =>
-    deliver(bodyWildcard(FAMILY, WORKER), message, {
-      subject: bodySubject(FAMILY, WORKER, idOf(id)),
+    deliver(subjects.bodies(FAMILY, WORKER), message, {
+      subject: subjects.body(FAMILY, WORKER, idOf(id)),
     });
   const control = (record: ControlRecord) =>
-    deliver(controlSubject(FAMILY, WORKER), encodeControl([record]));
+    deliver(subjects.control(FAMILY, WORKER), encodeControl([record]));
   return {
     clock,
     frames,
@@ -133,8 +124,8 @@ async function setup(options: { slots?: number; run?: Run } = {}) {
     endFlushes,
     deafen: (isDeaf: boolean) => flow.flowingSinceMs = isDeaf ? null : clock.ms,
     edgeBeats: () =>
-      deliver(edgeBeatWildcard, Uint8Array.of(), {
-        subject: edgeBeatSubject(EDGE),
+      deliver(subjects.edgeBeats, Uint8Array.of(), {
+        subject: subjects.edgeBeat(EDGE),
       }),
     job: (id: number, { attempt = 1, model = MODEL } = {}) =>
       offer(id, { attempt, request: { ...REQUEST, model } }),

@@ -7,7 +7,7 @@ import {
   validatorOf,
 } from "../support/api_document.ts";
 import { statusOf } from "../support/gated_cluster.ts";
-import { waitFor } from "../support/wait_for.ts";
+import { until } from "../support/wait_for.ts";
 import {
   assertError,
   type Cases,
@@ -134,11 +134,11 @@ export const referenceCases: Cases = async (
     const daily = await createKey(cluster, "--tokens-per-day=1");
     const init = { headers: { authorization: `Bearer ${daily.key}` } };
     // The first request is counted when it has ended.
-    await waitFor(async () => {
+    await until(async () => {
       const response = await chat({ max_tokens: 1 }, init);
       await response.body?.cancel();
       return response.headers.get("x-should-retry") === "false";
-    }, { what: "the day's tokens to be used up", timeoutMs: 2_000 });
+    }, 2_000);
   });
   await t.step("H60 other failures", async () => {
     for (const controls of ["garbage after 0 tokens", "cut after 5 tokens"]) {

@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import { assertError, type Cases, createKey } from "./context.ts";
 import { errorBodySchema } from "@gateway/shared/openai/completion";
-import { waitFor } from "../support/wait_for.ts";
+import { statusOf } from "../support/gated_cluster.ts";
+import { until } from "../support/wait_for.ts";
 
 const WITH_USAGE = { stream_options: { include_usage: true } };
 const simulates = (controls: string) => [
@@ -96,11 +97,8 @@ export const streamingCases: Cases = async (t, { cluster, chat, stream }) => {
     assert.equal(response.status, 200);
     client.abort();
     await assert.rejects(response.text());
-    await waitFor(async () => {
-      const next = await chat({ max_tokens: 1 }, { headers });
-      await next.body?.cancel();
-      return next.status === 200;
-    }, { what: "the slot", timeoutMs: 2_000, intervalMs: 20 });
+    const next = () => chat({ max_tokens: 1 }, { headers });
+    await until(async () => await statusOf(next()) === 200, 2_000);
   });
   await t.step("C38 thinking comes first and is never null", async () => {
     const { chunks } = await stream({ enable_thinking: true });

@@ -4,15 +4,7 @@
  * or is flooded, harms no other edge, and its own requests end in time.
  */
 import assert from "node:assert/strict";
-import {
-  anyWorkerSubject,
-  bodySubject,
-  controlSubject,
-  edgeFramesSubject,
-  edgeStreamSubject,
-  jobSubject,
-  workerBeatSubject,
-} from "@gateway/shared/bus/subjects";
+import { subjects } from "@gateway/shared/bus/subjects";
 import { encodeFrame, encodeJson, FrameType } from "@gateway/shared/bus/frame";
 import { ask, begin, endsAs } from "../support/chat_outcome.ts";
 import {
@@ -144,15 +136,15 @@ Deno.test("garbage on every subject harms nothing", async () => {
   call.say(text("a"));
   await answered;
   const requestId = "0".repeat(32);
-  const subjects = [
-    anyWorkerSubject("chat"),
-    jobSubject("chat", worker.id),
-    controlSubject("chat", worker.id),
-    bodySubject("chat", worker.id, requestId),
-    edgeFramesSubject(edge.id),
-    edgeStreamSubject(edge.id, requestId, 1),
-    edgeStreamSubject(edge.id, "not-an-id", 1),
-    workerBeatSubject("stranger"),
+  const targets = [
+    subjects.anyWorker("chat"),
+    subjects.job("chat", worker.id),
+    subjects.control("chat", worker.id),
+    subjects.body("chat", worker.id, requestId),
+    subjects.edgeFrames(edge.id),
+    subjects.edgeStream(edge.id, requestId, 1),
+    subjects.edgeStream(edge.id, "not-an-id", 1),
+    subjects.workerBeat("stranger"),
   ];
   const beat = encodeFrame(
     { type: FrameType.BEAT, sequence: 9, attempt: 1, tokens: 1 },
@@ -171,9 +163,9 @@ Deno.test("garbage on every subject harms nothing", async () => {
         (_, at) => at === 0 ? 1 + below(2) : below(256),
       )),
   ];
-  const replies = [edgeStreamSubject(edge.id, requestId, 1), "nonsense"];
+  const replies = [subjects.edgeStream(edge.id, requestId, 1), "nonsense"];
   for (const payload of payloads) {
-    for (const subject of subjects) {
+    for (const subject of targets) {
       for (const reply of replies) {
         edge.link.publish(subject, payload, { reply });
       }

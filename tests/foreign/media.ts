@@ -4,7 +4,7 @@ import { Buffer } from "node:buffer";
 import OpenAI, { APIError } from "openai";
 import { createKey } from "../conformance/context.ts";
 import { startCluster } from "../support/cluster.ts";
-import { waitFor } from "../support/wait_for.ts";
+import { until } from "../support/wait_for.ts";
 import { type ForeignServer, installedServers } from "./servers.ts";
 
 const PIXEL = "red pixel";
@@ -115,10 +115,8 @@ async function checkMedia(t: Deno.TestContext, client: OpenAI): Promise<void> {
       size: "1280x720",
     });
     assert.match(made.id, /^video_[0-9a-f]{32}$/);
-    await waitFor(async () => {
-      const { status } = await client.videos.retrieve(made.id);
-      return status === "completed";
-    }, { what: "the video", timeoutMs: 10_000 });
+    const retrieve = () => client.videos.retrieve(made.id);
+    await until(async () => (await retrieve()).status === "completed", 10_000);
     const { data } = await client.videos.list();
     assert.deepEqual(data.map(({ id }) => id), [made.id]);
     // It has no path for files, and names one on a host that is not its own.

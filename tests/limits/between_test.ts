@@ -3,7 +3,7 @@
  * client has left, and that its key was stopped.
  */
 import assert from "node:assert/strict";
-import { keyChangedSubject } from "@gateway/shared/bus/subjects";
+import { subjects } from "@gateway/shared/bus/subjects";
 import { startGatedCluster, statusOf } from "../support/gated_cluster.ts";
 import { until } from "../support/wait_for.ts";
 
@@ -44,7 +44,7 @@ Deno.test("a notice to stop that overtakes the answer of Redis holds", async () 
   await until(async () => await cluster.leases(key) === 1);
   const notice = JSON.stringify({ keyId: key.keyId, action: "stop" });
   const bytes = new TextEncoder().encode(notice);
-  cluster.edge.link.publish(keyChangedSubject, bytes);
+  cluster.edge.link.publish(subjects.keyChanged, bytes);
   await cluster.edge.link.flush();
   cluster.proxy.set({});
   const response = await asking;

@@ -13,7 +13,7 @@ import {
   statusOf,
   type TestKey,
 } from "../support/gated_cluster.ts";
-import { startStopwatch, until, waitFor } from "../support/wait_for.ts";
+import { startStopwatch, until } from "../support/wait_for.ts";
 
 const RECOVERY_MS = 2_000;
 /** More than may fail to authenticate from one address. */
@@ -64,10 +64,7 @@ async function assertRecovers({ cluster, seen, unseen }: Started) {
   const places = cluster.edges.map((_, edge) => ({ edge }));
   for (const at of places) {
     for (const key of [seen, unseen]) {
-      await waitFor(
-        async () => await statusOf(cluster.ask(key, at)) === 200,
-        { what: "service with the data back", intervalMs: 20 },
-      );
+      await until(async () => await statusOf(cluster.ask(key, at)) === 200);
     }
   }
   assert.ok(watch.ms < RECOVERY_MS, `${watch.ms} ms`);

@@ -18,7 +18,7 @@ import {
 import { startRedisServer } from "../support/redis_server.ts";
 import { hello, text } from "../support/scripted_model_server.ts";
 import { startTcpProxy } from "../support/tcp_proxy.ts";
-import { sleep, until, waitFor } from "../support/wait_for.ts";
+import { sleep, until } from "../support/wait_for.ts";
 
 const EDGES = 4;
 const CLIENTS = 12;
@@ -133,9 +133,9 @@ Deno.test("the master is lost, its replica takes over", async () => {
   movedTo = replica.port;
   // Every edge is answered by Redis again, in time.
   await Promise.all(cluster.edges.map((_, edge) =>
-    waitFor(
+    until(
       async () => await statusOf(cluster.ask(slots, { edge })) !== 503,
-      { what: "an edge to recover", timeoutMs: RECOVERY_MS, intervalMs: 10 },
+      RECOVERY_MS,
     )
   ));
   await assertOnEveryEdge(disabled, 403);

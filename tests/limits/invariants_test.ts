@@ -28,7 +28,7 @@ import {
 import { type FleetEdge, startFleet } from "../support/limits/edge_fleet.ts";
 import { letTimePass } from "../support/limits/limiter_clock.ts";
 import { startRedisMonitor } from "../support/limits/redis_monitor.ts";
-import { until, waitFor } from "../support/wait_for.ts";
+import { until } from "../support/wait_for.ts";
 
 const MINUTE_MS = 60_000;
 const RECOVERY_MS = 2_000;
@@ -49,14 +49,14 @@ async function startStage(deadlineMs = PATIENT_MS) {
 }
 
 /** Calls `count` times at once, on all edges in turn. */
-const atOnce = <T>(
-  { fleet }: Stage,
+function atOnce<T>(
+  { fleet: { at, size } }: Stage,
   count: number,
   call: (edge: FleetEdge) => Promise<T>,
-): Promise<T[]> =>
-  Promise.all(
-    Array.from({ length: count }, (_, n) => call(fleet.at(n % fleet.size))),
-  );
+): Promise<T[]> {
+  const places = Array.from({ length: count }, (_, n) => n % size);
+  return Promise.all(places.map((place) => call(at(place))));
+}
 
 async function askAtOnce(
   stage: Stage,
@@ -65,11 +65,8 @@ async function askAtOnce(
   wantTokens = 0,
   wantUnits: Units | null = null,
 ) {
-  const decisions = await atOnce(
-    stage,
-    count,
-    (edge) => edge.ask(principal, wantTokens, wantUnits),
-  );
+  const ask = (edge: FleetEdge) => edge.ask(principal, wantTokens, wantUnits);
+  const decisions = await atOnce(stage, count, ask);
   const admitted = decisions.filter((each) => each?.isAdmitted === true);
   const refused = decisions.filter((each) => each?.isAdmitted === false);
   assert.equal(admitted.length + refused.length, count, "all have an answer");
@@ -301,12 +298,9 @@ Deno.test("limits while Redis fails", async (t) => {
     assert.deepEqual(new Set(answers), new Set([null]));
     world.redis.thaw();
     for (const place of places) {
-      await waitFor(() => fleet.at(place).ask(key), {
-        what: `edge ${place} to have an answer`,
-        timeoutMs: RECOVERY_MS,
-      });
+      await until(() => fleet.at(place).ask(key), RECOVERY_MS);
     }
-    await waitFor(() => fleet.isSettled, { what: "late answers to be undone" });
+    await until(() => fleet.isSettled);
     for (const name of [limiterKey(key), ownerLimiterKey(key.ownerId)]) {
       const state = await readState(world, name) ?? assert.fail();
       assert.equal(state.dayTokens, 0);

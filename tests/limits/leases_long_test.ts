@@ -5,24 +5,26 @@
  * owner hold for all keys together, on every edge.
  */
 import assert from "node:assert/strict";
+import { hashKeyValue } from "@gateway/shared/keys/key";
 import {
+  hashKey,
   leaseKey,
   limiterKey,
   ownerLeaseKey,
   ownerLimitsKey,
+  type Principal,
 } from "@gateway/shared/keys/record";
 import { LEASE_MS } from "../../services/edge-auth/limits/scripts.ts";
 import { readState, usageCounted } from "../support/admission_fixture.ts";
 import { createKey } from "../conformance/context.ts";
 import { type Cluster, pidOf, startCluster } from "../support/cluster.ts";
-import {
-  askCluster,
-  createStoredKey,
-  LONG,
-  openStore,
-  type StoredKey,
-} from "../support/cluster_keys.ts";
+import { askCluster, LONG, openStore } from "../support/cluster_keys.ts";
 import { sleep, until, waitFor } from "../support/wait_for.ts";
+
+interface StoredKey {
+  value: string;
+  target: Principal;
+}
 
 const [PAUSED, STEADY, KILLED] = [0, 1, 2];
 const EDGES = 3;
@@ -57,11 +59,17 @@ Deno.test("leases over 30 seconds: a steady, a paused and a killed edge", async 
     await ownerLimitsHold(cluster);
   });
   await using opened = await openStore(cluster);
-  const { store, redis } = opened;
+  const { redis } = opened;
   const command = (...args: string[]) => redis.command(args);
-  const keyOf = (owner: string, concurrency: number) => {
-    const limits = { tokensPerDay: TOKENS_PER_DAY, concurrency };
-    return createStoredKey(store, `own_${owner.repeat(20)}`, limits);
+  const keyOf = async (owner: string, concurrency: number) => {
+    const { key: value } = await createKey(
+      cluster,
+      ...[`--owner=${owner}@example.org`, `--concurrency=${concurrency}`],
+      `--tokens-per-day=${TOKENS_PER_DAY}`,
+    );
+    const found = await command("GET", hashKey(hashKeyValue(value)));
+    const [keyId = "", ownerId = ""] = String(found).split(":");
+    return { value, target: { keyId, ownerId } };
   };
   const steady = await keyOf("S", 1);
   const paused = await keyOf("P", 1);

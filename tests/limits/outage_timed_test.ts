@@ -16,7 +16,6 @@ import {
   sleep,
   startStopwatch,
   until,
-  waitFor,
 } from "../support/wait_for.ts";
 
 /** The promise, for the whole answer to a request. */
@@ -52,11 +51,8 @@ async function assertUnavailable(
   assert.equal(typeof reasons.at(-1), "string", "the log says why");
 }
 
-async function isServed(cluster: GatedCluster, key: TestKey) {
-  const what = `service to ${key.keyId}`;
-  const isAdmitted = async () => await statusOf(cluster.ask(key)) === 200;
-  await waitFor(isAdmitted, { what, intervalMs: 20 });
-}
+const isServed = (cluster: GatedCluster, key: TestKey) =>
+  until(async () => await statusOf(cluster.ask(key)) === 200);
 
 /** Changes of the link's state since the last look, as `from>to`. */
 function stateChanges({ edge }: GatedCluster): string[] {
@@ -71,32 +67,28 @@ function stateChanges({ edge }: GatedCluster): string[] {
 const MAXMEMORY = "CONFIG SET maxmemory";
 type Act = (cluster: GatedCluster) => unknown;
 /** How Redis goes away, how it comes back, what the link says of it, and whether it is looked at for longer than one attempt to find a server that serves. */
-const OUTAGES: [
+type Outage = [
   ...[name: string, begin: Act, end: Act],
   ...[states?: string[], isLong?: true],
-][] = [
+];
+const heal: Act = ({ proxy }) => proxy.set({});
+const OUTAGES: Outage[] = [
   [
     "frozen",
     ({ world }) => world.redis.freeze(),
     ({ world }) => world.redis.thaw(),
     ["ready>stalled", "stalled>ready"],
   ],
-  [
-    "slow by 200 ms",
-    ({ proxy }) => proxy.set({ delayMs: 200 }),
-    ({ proxy }) => proxy.set({}),
-  ],
-  ...(["both", "up", "down"] as const).map((
-    blackHole,
-  ): typeof OUTAGES[number] => [
+  ["slow by 200 ms", ({ proxy }) => proxy.set({ delayMs: 200 }), heal],
+  ...(["both", "up", "down"] as const).map((blackHole): Outage => [
     `half open: packets are lost ${blackHole}`,
     ({ proxy }) => proxy.set({ blackHole }),
-    ({ proxy }) => proxy.set({}),
+    heal,
   ]),
   ...([
     ["a replica", "offline", "REPLICAOF 127.0.0.1 1", "REPLICAOF NO ONE"],
     ["out of memory", "refusing", `${MAXMEMORY} 1`, `${MAXMEMORY} 0`],
-  ] as const).map(([name, state, begin, end]): typeof OUTAGES[number] => [
+  ] as const).map(([name, state, begin, end]): Outage => [
     name,
     ({ world }) => world.command(...begin.split(" ")),
     ({ world }) => world.command(...end.split(" ")),

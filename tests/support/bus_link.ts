@@ -6,7 +6,7 @@ import {
 } from "@gateway/shared/bus/link_nats";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { createRecordingLog } from "./recording_log.ts";
-import { until, waitFor } from "./wait_for.ts";
+import { until } from "./wait_for.ts";
 
 export type TestLink = Awaited<ReturnType<typeof connectTestLink>>;
 
@@ -32,14 +32,12 @@ export async function connectTestLink(
     ...{ link, log, events, errors },
     /** Waits until it is connected again, and returns what the log says of it. */
     async reconnected() {
-      const what = "the return of the link";
-      const isBack = () => log.find("bus_reconnected");
-      const { server, outageMs } = await waitFor(isBack, { what });
+      const fields = await until(() => log.find("bus_reconnected"));
+      const { server, outageMs } = fields;
       return { server, outageMs: Number(outageMs) };
     },
     [Symbol.asyncDispose]: () => link.close(),
   };
 }
 
-export const isReady = (link: BusLink): Promise<void> =>
-  until(() => link.isReady);
+export const isReady = (link: BusLink) => until(() => link.isReady);

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { chat, type MiniEdge } from "./mini_cluster.ts";
 import type { ScriptedModelServer } from "./scripted_model_server.ts";
-import { waitFor } from "./wait_for.ts";
+import { until } from "./wait_for.ts";
 
 export interface ChatOutcome {
   /** `broken`: the connection ended without an error event, or the client left. */
@@ -74,7 +74,7 @@ export async function begin(
   const number = backend.calls.length;
   const answered = chat(edge, body);
   const outcome = outcomeOf(answered);
-  const call = await waitFor(() => backend.calls[number], { what: "the call" });
+  const call = await until(() => backend.calls[number]);
   return { answered, outcome, call };
 }
 

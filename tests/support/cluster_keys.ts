@@ -1,16 +1,10 @@
-import {
-  createKeyStore,
-  type KeyStore,
-} from "../../services/key-admin/domain/keys/key_store.ts";
+import { createKeyStore } from "../../services/key-admin/domain/keys/key_store.ts";
 import { randomBytes } from "@gateway/shared/process/ids";
-import { type Limits, UNLIMITED } from "@gateway/shared/keys/record";
-import type { KeySettings } from "../../services/key-admin/domain/keys/settings.ts";
 import type { RedisAddress } from "@gateway/shared/redis/link";
 import type { Cluster } from "./cluster.ts";
 import { postChat } from "./chat_request.ts";
 import { testRedisLink } from "./redis_link.ts";
 
-const ACTOR = { by: "test", ip: "127.0.0.1" };
 const READY_MS = 30_000;
 
 const say = (content: string) => [{ role: "user", content }];
@@ -30,14 +24,12 @@ export function askCluster(
   signal: AbortSignal | null = null,
 ): Promise<Response> {
   const one = { messages: say("[simulator: 1 token]"), max_tokens: 1 };
-  const init = { signal };
-  return postChat(cluster.baseUrl(edge), value, { ...one, ...body }, init);
+  const asked = { ...one, ...body };
+  return postChat(cluster.baseUrl(edge), value, asked, { signal });
 }
 
-export type OpenedStore = Awaited<ReturnType<typeof openStoreAt>>;
-
 /** The code under which keys are changed by the console and the command line. */
-export const openStore = ({ state }: Cluster): Promise<OpenedStore> =>
+export const openStore = ({ state }: Cluster) =>
   openStoreAt({ url: state.redis_url }, READY_MS);
 
 /** The same on the Redis at an address. */
@@ -57,26 +49,4 @@ export async function openStoreAt(
       await Promise.all([redis.close(), writer.close()]);
     },
   };
-}
-
-export type StoredKey = Awaited<ReturnType<typeof createStoredKey>>;
-
-/** Makes a key that may do everything within its limits. */
-export async function createStoredKey(
-  store: KeyStore,
-  ownerId: string,
-  limits: Partial<Limits> = {},
-  settings: Partial<KeySettings> = {},
-) {
-  const actor = ACTOR;
-  const { key, value } = await store.create({
-    ...{ ownerId, actor },
-    settings: {
-      ...{ description: "limits", scopes: ["chat", "models"], models: [] },
-      limits: { ...UNLIMITED, ...limits },
-      expiresAtMs: null,
-      ...settings,
-    },
-  });
-  return { value, target: { ownerId, keyId: key.id, version: null, actor } };
 }

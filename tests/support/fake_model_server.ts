@@ -9,7 +9,7 @@ import type {
   Connect,
 } from "@gateway/shared/upstream/http_client";
 import { close } from "./tcp_proxy.ts";
-import { waitFor } from "./wait_for.ts";
+import { until } from "./wait_for.ts";
 
 /** One thing the server does for a request, in order. */
 export type Step =
@@ -39,6 +39,8 @@ export class FakeRequest {
   bytesSent = 0;
   isOver = false;
   readonly #left = Promise.withResolvers<void>();
+  /** Settles when the client closes the connection before the script is over; never otherwise. */
+  readonly left = this.#left.promise;
 
   constructor(
     /** 1 for the first request of the server. */
@@ -52,11 +54,6 @@ export class FakeRequest {
       const colon = line.indexOf(":");
       return [line.slice(0, colon).toLowerCase(), line.slice(colon + 1).trim()];
     }));
-  }
-
-  /** Settles when the client closes the connection before the script is over; never otherwise. */
-  get left(): Promise<void> {
-    return this.#left.promise;
   }
 
   json(): unknown {
@@ -124,11 +121,7 @@ export function startFakeModelServer({ reply, models = () => NO_MODELS, tls }: {
     /** What to do from the next request on. */
     reply,
     /** The request with this number, as soon as it has come. */
-    request: (number: number) =>
-      waitFor(() => requests[number - 1], {
-        what: `request ${number}`,
-        intervalMs: 1,
-      }),
+    request: (number: number) => until(() => requests[number - 1]),
     async [Symbol.asyncDispose]() {
       listener.close();
       for (const conn of open.keys()) close(conn);

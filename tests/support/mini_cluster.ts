@@ -30,7 +30,7 @@ import type { ModelServer } from "./scripted_model_server.ts";
 import { postChat } from "./chat_request.ts";
 import { startNatsServer } from "./nats_server.ts";
 import { startTcpProxy } from "./tcp_proxy.ts";
-import { until, waitFor } from "./wait_for.ts";
+import { until } from "./wait_for.ts";
 
 /** A key that every edge of a mini cluster admits. */
 export const TEST_KEY: string = mintKey(randomBytes);
@@ -223,11 +223,8 @@ export async function startMiniCluster(options: Partial<EdgeOptions> = {}) {
     /** Something between the bus and the one that connects to its `server`. */
     addProxy: () => running.use(startTcpProxy(nats.port)),
     /** Waits until the edge knows so many workers. */
-    knows: async (workers: number) => {
-      const { workers: table } = edge.dispatcher;
-      const what = `${workers} workers`;
-      await waitFor(() => table.totals().workers === workers, { what });
-    },
+    knows: (workers: number) =>
+      until(() => edge.dispatcher.workers.totals().workers === workers),
     /** Waits until nothing runs or waits at its edges and living workers. */
     idle: async () => {
       for (const { dispatcher } of edges) {

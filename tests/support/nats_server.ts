@@ -1,5 +1,5 @@
 import { askPort, startLocalServer } from "./local_server.ts";
-import { waitFor } from "./wait_for.ts";
+import { until } from "./wait_for.ts";
 
 export type NatsServer = Awaited<ReturnType<typeof startNatsServer>>;
 
@@ -42,8 +42,7 @@ export async function startNatsServer(
       const reloads = () => server.output().match(RELOAD_OUTCOME) ?? [];
       const before = reloads().length;
       server.signal("SIGHUP");
-      const what = "the server to read its configuration";
-      const said = await waitFor(() => reloads()[before], { what });
+      const said = await until(() => reloads()[before]);
       if (said.startsWith("Failed")) throw new Error(said);
     },
     /** Asks the server to retire: it tells its clients, then cuts them off one by one. */

@@ -37,12 +37,10 @@ export async function waitFor<T>(
 }
 
 /** {@link waitFor} whose message is the text of the condition. */
-export async function until(
-  condition: () => boolean | Promise<boolean>,
+export const until = <T>(
+  condition: () => T | Promise<T>,
   timeoutMs = TIMEOUT_MS,
-): Promise<void> {
-  await waitFor(condition, { what: () => `${condition}`, timeoutMs });
-}
+) => waitFor(condition, { what: () => `${condition}`, timeoutMs });
 
 function holds<T>(value: T): value is Exclude<T, false | undefined | null> {
   return value !== false && value !== undefined && value !== null;

@@ -43,7 +43,7 @@ Deno.test("up works without the first key", async () => {
     env: { STAND_IN_FAULT: "keys:dies" },
   });
   assert.equal((await up.state()).api_key, null);
-  await until("the reason", () => /Cannot reach redis/.test(up.printed()));
+  await until("the reason", () => /Cannot bind the flux/.test(up.printed()));
 });
 
 Deno.test("up fails with a clear message", async (t) => {
@@ -56,54 +56,47 @@ Deno.test("up fails with a clear message", async (t) => {
     { mode: 0o755 },
   );
   const fault = (STAND_IN_FAULT: string) => ({ env: { STAND_IN_FAULT } });
-  const port = (edge: string, console: string) => ({
-    args: ["--port", edge, "--console-port", console],
-  });
+  const args = (text: string) => ({ args: text.split(" ") });
+  const broken = `${programs.path}:${Deno.env.get("PATH")}`;
   const cases: [
-    ...[name: string, code: number, says: RegExp],
+    code: number,
+    says: RegExp,
     options: Pick<LauncherOptions, "args" | "env">,
   ][] = [
     [
-      ...["busy port", 1] as const,
+      1,
       new RegExp(`listen on 127.0.0.1:${busy}: .*in use[^]*--port`),
-      port(busy, "0"),
+      args(`--port ${busy} --console-port 0`),
     ],
-    ["busy console port", 1, /--console-port/, port("0", busy)],
+    [1, /with --console-port/, args(`--port 0 --console-port ${busy}`)],
+    // An address that is not this machine's.
+    [1, /listen on 192\.0\.2\.1:0/, args("--host 192.0.2.1 --port 0")],
     [
-      ...["service with a mistake in its configuration", 78] as const,
+      78,
       /chat-worker[^]*SLOTS must be a whole number/,
       fault("chat-worker:misconfigured"),
     ],
     [
-      ...["service that keeps dying", 1] as const,
+      1,
       // Nothing of the log of earlier runs.
       /key-admin does not start: it ended with exit code 1\n {2}Cannot bind the[^]*logs\/key-admin\.log/,
       fault("key-admin:dies"),
     ],
     [
-      ...["server that cannot be started", 1] as const,
+      1,
       /nats does not start: it cannot be started: /,
-      { env: { PATH: `${programs.path}:${Deno.env.get("PATH")}` } },
+      { env: { PATH: broken } },
     ],
     [
-      ...["address in a file that is not there", 78] as const,
+      78,
       /REDIS_URL_FILE="\/nowhere\/redis"\n +cannot read it/,
       { env: { REDIS_URL_FILE: "/nowhere/redis" } },
     ],
-    [
-      ...["address that is not this machine's", 1] as const,
-      /Cannot listen on 192\.0\.2\.1:0/,
-      { args: ["--host", "192.0.2.1", "--port", "0"] },
-    ],
-    ["unknown option", 2, /unknown option '--prot'[^]*up --help/, {
-      args: ["--prot", "1"],
-    }],
-    ["help", 0, /^Usage: deno task up[^]*--console-port <port>/m, {
-      args: ["--help"],
-    }],
+    [2, /unknown option '--prot'[^]*up --help/, args("--prot 1")],
+    [0, /^Usage: deno task up[^]*--console-port <port>/m, args("--help")],
   ];
-  for (const [name, code, says, options] of cases) {
-    await t.step(name, async () => {
+  for (const [code, says, options] of cases) {
+    await t.step(String(says), async () => {
       await using scratch = await makeScratch();
       const logs = `${scratch.path}/run/logs`;
       await Deno.mkdir(logs, { recursive: true });

@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { startStopwatch } from "../support/wait_for.ts";
 import {
   allPids,
-  isRunning,
   LAUNCHER,
   makeScratch,
   readState,
@@ -125,7 +124,7 @@ Deno.test("up outlives its terminal under nohup, and only then", async (t) => {
         const [worker] = (await readState(scratch))?.pids["chat-worker"] ?? [];
         if (worker === undefined) return false;
         if (worker !== state.pids["chat-worker"]?.[0]) return true;
-        if (await isRunning(worker)) Deno.kill(worker, "SIGKILL");
+        for (const pid of await running([worker])) Deno.kill(pid, "SIGKILL");
       });
     });
   }

@@ -34,11 +34,7 @@ import {
   type UpstreamFault,
 } from "@gateway/shared/upstream/errors";
 import { OpenAiBackend } from "./openai.ts";
-import {
-  startStopwatch,
-  until,
-  waitFor,
-} from "../../../tests/support/wait_for.ts";
+import { until, waitFor } from "../../../tests/support/wait_for.ts";
 
 const API_KEY = "upstream-key-0123456789";
 const HEADER_SECRET = "header-secret-0123456789";
@@ -57,6 +53,7 @@ function rig(
       ...{ type: "openai", name: "fake", model: "upstream-model" },
       ...{ base_url: server.baseUrl, weight: 1, preference: 0 },
       headers: { "x-team": HEADER_SECRET },
+      ...{ image_format_field: "none", stream_format_field: "none" },
       dialect: DIALECTS[dialect],
       deadlines: {
         ...{ connect_ms: 2_000, first_token_ms: 5_000, total_ms: 10_000 },
@@ -449,46 +446,21 @@ for (const [name, steps] of silentEnds) {
   });
 }
 
-function bytesOf(steps: readonly Step[]): number {
-  return steps.reduce(
-    (sum, step) => sum + ("send" in step ? step.send.length : 0),
-    0,
-  );
-}
-
-/** The guarantee: a client that leaves is noticed at the model server within 100 ms. */
-const NOTICED_MS = 100;
-const midStream = [streamHead(), chunk(event(hello)), STALL];
-const halfOf = (status: string) => [
-  head(`${status}\r\ncontent-length: 50`, "{"),
-  STALL,
-];
-const moments: [name: string, reply: Step[], stream?: false][] = [
-  ["while it waits for the head", [STALL]],
-  ["in mid stream", midStream],
-  ["in the middle of a whole answer", halfOf("200 OK"), false],
-  ["while it waits for the body of a refusal", halfOf("500 Bad")],
-];
-
-for (const [name, reply, stream = true] of moments) {
-  const tokens = reply === midStream ? 1 : 0;
-  Deno.test(`complete() closes the connection when it is aborted ${name}`, async () => {
-    await using r = rig(() => reply);
+// The other moments: tests/e2e/client_leaves_test.ts.
+Deno.test("complete() closes the connection when it is aborted in the middle of a whole answer, or of a refusal", async () => {
+  for (const status of ["200 OK", "500 Bad"]) {
+    const half = head(`${status}\r\ncontent-length: 50`, "{");
+    await using r = rig(() => [half, STALL]);
     const controller = new AbortController();
     const call = recordCall(controller.signal);
-    const running = complete(r.backend, chat(stream), call);
+    const running = complete(r.backend, chat(false), call);
     const request = await r.server.request(1);
-    await until(() => request.bytesSent === bytesOf(reply));
-    await waitFor(() => call.tokens === tokens, { what: "the tokens" });
-    using watch = startStopwatch();
+    await until(() => request.bytesSent > 0);
     controller.abort(new Error("Client left"));
-    const { error } = await running;
-    assert.ok(error instanceof Error);
-    assert.equal(error.message, "Client left");
+    assert.match(String((await running).error), /Client left/);
     await request.left;
-    assert.ok(watch.ms < NOTICED_MS, `Noticed after ${watch.ms} ms`);
-  });
-}
+  }
+});
 
 Deno.test("complete() does not read ahead of its reader, and no deadline but the total counts meanwhile", async () => {
   await using r = rig(function* () {

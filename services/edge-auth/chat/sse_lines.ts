@@ -14,7 +14,6 @@ export class LineAssembler {
     this.#lineBytesMax = lineBytesMax;
   }
 
-  /** Bytes of the unfinished line; 0 at the end of a complete answer. */
   get unfinishedBytes(): number {
     return this.#pieceBytes;
   }

@@ -11,12 +11,7 @@ import {
   type StreamEvent,
   StreamReceiver,
 } from "@gateway/shared/bus/stream_receiver";
-import {
-  anyWorkerSubject,
-  bodySubject,
-  edgeStreamSubject,
-  jobSubject,
-} from "@gateway/shared/bus/subjects";
+import { subjects } from "@gateway/shared/bus/subjects";
 import { BUS_LIMITS } from "@gateway/shared/limits";
 import { familyOf } from "@gateway/shared/models/kinds";
 import { publicRequestId } from "@gateway/shared/process/ids";
@@ -65,12 +60,12 @@ export class Attempt extends StreamReceiver {
     const { upload = null } = job;
     const whole = upload === null ? encodeWholeJob(head, text) : null;
     const subject = workerId === null
-      ? anyWorkerSubject(familyOf(kind))
-      : jobSubject(familyOf(kind), workerId);
+      ? subjects.anyWorker(familyOf(kind))
+      : subjects.job(familyOf(kind), workerId);
     const isSent = dispatcher.publish(
       subject,
       whole ?? encodeJson({ ...head, upload: true }),
-      edgeStreamSubject(dispatcher.options.edgeId, requestId, attempt),
+      subjects.edgeStream(dispatcher.options.edgeId, requestId, attempt),
     );
     if (!isSent) return null;
     if (workerId !== null) dispatcher.workers.onSent(workerId);
@@ -129,7 +124,7 @@ export class Attempt extends StreamReceiver {
     const { bus, log } = this.#dispatcher.options;
     const { requestId, kind } = this.#job;
     const { attempt } = this;
-    const subject = bodySubject(familyOf(kind), workerId, requestId);
+    const subject = subjects.body(familyOf(kind), workerId, requestId);
     const send = (piece: Uint8Array) =>
       bus.request(subject, piece, { timeoutMs: PIECE_TIMEOUT_MS });
     try {

@@ -17,14 +17,9 @@ import type { BusLink } from "@gateway/shared/bus/link_nats";
 import { createOutbox, type Outbox } from "@gateway/shared/bus/outbox";
 import { answerStrayFrame } from "@gateway/shared/bus/stream_receiver";
 import {
-  controlSubject,
-  edgeBeatSubject,
-  edgeFramesSubject,
-  edgeStreamWildcard,
-  keyChangedSubject,
   lastToken,
   parseEdgeStreamSubject,
-  workerBeatWildcard,
+  subjects,
   type WorkerFamily,
 } from "@gateway/shared/bus/subjects";
 import { remember } from "@gateway/shared/process/bounded_map";
@@ -48,7 +43,6 @@ export interface DispatcherOptions {
   random: () => number;
   scheduleSoon: (flush: () => void) => void;
   log: Log;
-  /** Requests that may wait for a slot. */
   queueMax?: number;
   requestTimeoutMs: number;
   busLostMs?: number;
@@ -130,30 +124,29 @@ export class Dispatcher {
   /** Subscribes, and starts beats and ticks. Returns a function that stops these. */
   async join(bus: Pick<BusLink, "subscribe" | "flush">): Promise<() => void> {
     const { edgeId } = this.options;
-    bus.subscribe(edgeFramesSubject(edgeId), (message) => {
+    bus.subscribe(subjects.edgeFrames(edgeId), (message) => {
       this.onFrameMessage(message.data);
     });
-    bus.subscribe(edgeStreamWildcard(edgeId), (message) => {
+    bus.subscribe(subjects.edgeStreams(edgeId), (message) => {
       if (isNoResponders(message)) this.onNoResponders(message.subject);
     });
-    bus.subscribe(workerBeatWildcard, ({ subject, data }) => {
+    bus.subscribe(subjects.workerBeats, ({ subject, data }) => {
       this.onBeatMessage(subject, data);
     });
-    bus.subscribe(keyChangedSubject, ({ data }) => this.onKeyMessage(data));
+    bus.subscribe(subjects.keyChanged, ({ data }) => this.onKeyMessage(data));
     await bus.flush();
     // The bus flows from here on: losing it before the first tick counts as an outage.
     this.tick();
     const beat = () => {
       const { bus } = this.options;
-      if (bus.isConnected) bus.publish(edgeBeatSubject(edgeId), EMPTY);
+      if (bus.isConnected) bus.publish(subjects.edgeBeat(edgeId), EMPTY);
     };
     beat();
-    const beats = setInterval(beat, DISPATCH_LIMITS.edgeBeatMs);
-    const ticks = setInterval(() => this.tick(), STREAM_LIMITS.tickMs);
-    return () => {
-      clearInterval(beats);
-      clearInterval(ticks);
-    };
+    const timers = [
+      setInterval(beat, DISPATCH_LIMITS.edgeBeatMs),
+      setInterval(() => this.tick(), STREAM_LIMITS.tickMs),
+    ];
+    return () => timers.forEach((timer) => clearInterval(timer));
   }
 
   onFrameMessage(data: Uint8Array): void {
@@ -172,7 +165,6 @@ export class Dispatcher {
     }
   }
 
-  /** The bus reports that a job had no subscriber. */
   onNoResponders(replySubject: string): void {
     const target = parseEdgeStreamSubject(replySubject);
     if (target === null) return;
@@ -209,7 +201,6 @@ export class Dispatcher {
     this.options.log.info("key_requests_stopped", { keyId, requests });
   }
 
-  /** Whether the requests of a key were stopped at `sinceMs` or later. */
   isStoppedSince(keyId: string, sinceMs: number): boolean {
     return (this.#stoppedAtMs.get(keyId) ?? -Infinity) >= sinceMs;
   }
@@ -252,7 +243,7 @@ export class Dispatcher {
   /** Asks a worker whether it is alive. A timeout proves little: its beats decide. */
   #probe(workerId: string): void {
     const family = this.workers.familyOf(workerId);
-    const subject = controlSubject(family, workerId);
+    const subject = subjects.control(family, workerId);
     this.options.bus.request(subject, CONTROL_PROBE, {
       timeoutMs: PROBE_TIMEOUT_MS,
     }).then(() => this.workers.onAnswer(workerId), (error: unknown) => {
@@ -260,7 +251,6 @@ export class Dispatcher {
     });
   }
 
-  /** The bus has no subscriber for a worker. */
   onWorkerMissing(workerId: string): void {
     if (this.workers.onMissing(workerId)) this.#onLost(workerId);
   }
@@ -271,8 +261,8 @@ export class Dispatcher {
   }
 
   #onLost(workerId: string): void {
-    const runs = [...this.#runs.values()]
-      .filter((run) => run.workerId === workerId);
+    const runs = this.#runs.values().filter((run) => run.workerId === workerId)
+      .toArray();
     this.options.log.warn("worker_lost", {
       workerId,
       requests: runs.length,
@@ -288,7 +278,7 @@ export class Dispatcher {
 
   /** Sends a control record to a worker, together with others. */
   control(family: WorkerFamily, workerId: string, record: ControlRecord): void {
-    this.#control.add(controlSubject(family, workerId), record);
+    this.#control.add(subjects.control(family, workerId), record);
   }
 
   /** False if the bus cannot send it now. */

@@ -11,12 +11,7 @@ import {
 } from "@gateway/shared/bus/frame";
 import { encodeWorkerBeat } from "@gateway/shared/bus/job";
 import { NoRespondersError } from "@gateway/shared/bus/link";
-import {
-  anyWorkerSubject,
-  edgeStreamSubject,
-  lastToken,
-  workerBeatSubject,
-} from "@gateway/shared/bus/subjects";
+import { lastToken, subjects } from "@gateway/shared/bus/subjects";
 import { STREAM_LIMITS } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
 import { silentLog } from "@gateway/shared/process/log";
@@ -59,7 +54,7 @@ export function setup(options: { queueMax?: number } = {}) {
     const [requestId, attempt] = reply.split(".").slice(-2);
     const request = numberOf(requestId);
     attempts.set(request, Number(attempt));
-    const worker = subject === anyWorkerSubject("chat")
+    const worker = subject === subjects.anyWorker("chat")
       ? "anybody"
       : lastToken(subject);
     events.push(`offer ${worker} ${request}.${attempt}`);
@@ -156,7 +151,7 @@ export function setup(options: { queueMax?: number } = {}) {
     /** A beat with this many free slots. */
     beat: (worker: string, free = 1) =>
       dispatcher.onBeatMessage(
-        workerBeatSubject(worker),
+        subjects.workerBeat(worker),
         encodeWorkerBeat({
           family: "chat",
           slots: Math.max(1, free),
@@ -213,7 +208,7 @@ export function setup(options: { queueMax?: number } = {}) {
     },
     noResponders: (header: Header = {}) =>
       dispatcher.onNoResponders(
-        edgeStreamSubject(EDGE, idOf(header.request ?? 1), attemptOf(header)),
+        subjects.edgeStream(EDGE, idOf(header.request ?? 1), attemptOf(header)),
       ),
     /** In small steps, because one large step would look like a stall of this process. Probes are answered in between. */
     async tickTo(ms: number, onTick: () => void = () => {}): Promise<void> {

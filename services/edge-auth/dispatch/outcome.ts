@@ -51,7 +51,6 @@ export class RunOutcome {
   error: ApiError | null = null;
   /** The worker that ran it or was offered it last. */
   workerId: string | null = null;
-  /** Job messages sent. */
   offers = 0;
   /** From the start of the run until a worker accepted it; null if none did. */
   dispatchMs: number | null = null;
@@ -61,6 +60,5 @@ export class RunOutcome {
   repeats = 0;
   rejects: RejectReason[] = [];
   naks = 0;
-  /** Why it was stopped before its end, or null. */
   cancelReason: CancelReason | null = null;
 }

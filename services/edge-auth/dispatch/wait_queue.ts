@@ -22,11 +22,8 @@ export class WaitQueue<T extends Waiting> {
   /** Adds an item ahead of those that have waited less. False if the queue is full. */
   push(item: T): boolean {
     if (this.length >= this.lengthMax) return false;
-    const { sinceMs } = item;
-    const before = this.#waiting.findLastIndex((each) =>
-      each.sinceMs <= sinceMs
-    );
-    this.#waiting.splice(before + 1, 0, item);
+    const isOlder = ({ sinceMs }: T) => sinceMs <= item.sinceMs;
+    this.#waiting.splice(this.#waiting.findLastIndex(isOlder) + 1, 0, item);
     return true;
   }
 

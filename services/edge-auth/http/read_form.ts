@@ -87,7 +87,6 @@ export class Form {
       if (size > bytesMax) return this.#fail(tooLarge(bytesMax));
       this.#held.progressed();
       parser.write(piece);
-      if (this.#bytes >= BUS_LIMITS.pieceBytes) this.#body.pause();
     });
     this.#body.once("end", () => {
       hasArrived = true;
@@ -138,6 +137,7 @@ export class Form {
         file.bytes += bytes.length;
         this.#bytes += bytes.length;
         this.#pieces.push(bytes);
+        if (this.#bytes >= BUS_LIMITS.pieceBytes) this.#body.pause();
         this.#begun.resolve("file");
         this.#wake?.();
       });
@@ -171,7 +171,6 @@ export class Form {
     return piece;
   }
 
-  /** Drops whatever else arrives. Idempotent. */
   stop(): void {
     if (this.#isOver) return;
     this.#isOver = true;

@@ -40,7 +40,6 @@ export interface ServerOptions {
   port: number;
   /** Answers the request. If it rejects, the connection is closed. */
   handler: (exchange: Exchange) => Promise<void>;
-  /** Called when a handler has rejected. */
   onError: (error: unknown) => void;
   deadlines: Deadlines;
   now: MonotonicNow;

@@ -20,7 +20,7 @@ import {
 } from "@gateway/shared/keys/record";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { promptTokens } from "@gateway/shared/openai/tokens";
-import type { RunOutcome } from "../dispatch/outcome.ts";
+import { RunOutcome } from "../dispatch/outcome.ts";
 
 /** What requests without tokens cost: images, characters, or seconds. */
 export interface Units {
@@ -45,12 +45,12 @@ export function estimateTokens(
   request: ChatRequest,
   outputTokensMax = Infinity,
 ): Estimate {
-  const outputTokens = Math.min(
-    request.max_tokens ?? OUTPUT_TOKENS_DEFAULT + thinkingTokens(request),
-    outputTokensMax,
-  );
+  const { thinking_budget = OUTPUT_TOKENS_DEFAULT, n } = request;
+  // Thinking counts as output, and is added where `max_tokens` does not cover both.
+  const thinking = request.enable_thinking === true ? thinking_budget : 0;
+  const wanted = request.max_tokens ?? OUTPUT_TOKENS_DEFAULT + thinking;
   const prompt = promptTokens(request);
-  const totalTokens = prompt + outputTokens * request.n;
+  const totalTokens = prompt + Math.min(wanted, outputTokensMax) * n;
   return { promptTokens: prompt, totalTokens, units: null };
 }
 
@@ -59,12 +59,6 @@ export const costsOnly = (unit: UsageUnit, count = 0): Estimate => ({
   totalTokens: 0,
   units: { unit, count },
 });
-
-/** Thinking counts as output, and is added where `max_tokens` does not cover both. */
-function thinkingTokens(request: ChatRequest): number {
-  if (request.enable_thinking !== true) return 0;
-  return request.thinking_budget ?? OUTPUT_TOKENS_DEFAULT;
-}
 
 /** The cost to settle. Null: unknown, so the reservation stays charged. */
 export interface Cost {
@@ -95,24 +89,20 @@ export interface Cost {
  * is settled when the video has ended; it stays charged if the client has left.
  */
 export function costOf(run: RunOutcome | null, estimate: Estimate): Cost {
-  if (run === null) {
-    return { promptTokens: 0, completionTokens: 0, kind: "cancelled" };
-  }
-  const { kind, usage, completionTokens, cancelReason, isFinal } = run;
-  const cost = (prompt: number | null, completion: number | null): Cost => ({
-    promptTokens: prompt,
-    completionTokens: completion,
-    kind,
+  const { kind, usage, completionTokens, cancelReason, isFinal, dispatchMs } =
+    run ?? NEVER_RAN;
+  const cost = (promptTokens: number | null, completion: number | null) => ({
+    ...{ promptTokens, completionTokens: completion, kind },
   });
   // Closing the connection does not stop a video that the model server has started.
   const mayRunOn = kind === "cancelled" &&
     estimate.units?.unit === "videoSeconds";
-  const isUnknown = run.dispatchMs !== null && completionTokens === 0 &&
+  const isUnknown = dispatchMs !== null && completionTokens === 0 &&
     (kind === "complete" || cancelReason !== null && (!isFinal || mayRunOn));
   if (estimate.units !== null) {
     return { ...cost(0, 0), unitsMade: isUnknown ? null : completionTokens };
   }
-  if (run.dispatchMs === null) return cost(0, 0);
+  if (dispatchMs === null) return cost(0, 0);
   // A prompt has at least one token, so a usage of 0 means that it was not counted.
   if (usage !== null && usage.prompt_tokens + usage.completion_tokens > 0) {
     return cost(usage.prompt_tokens, usage.completion_tokens);
@@ -121,6 +111,10 @@ export function costOf(run: RunOutcome | null, estimate: Estimate): Cost {
   if (completionTokens === 0 && cancelReason === null) return cost(0, 0);
   return cost(estimate.promptTokens, completionTokens);
 }
+
+const NEVER_RAN = Object.assign(new RunOutcome(), {
+  kind: "cancelled" as const,
+});
 
 export interface Settlement {
   readonly leaseId: string;

@@ -53,7 +53,6 @@ export interface Ask {
   model: string | null;
   /** Tokens to reserve, see `cost.ts`. 0: token limits do not apply. */
   wantTokens: number;
-  /** What it costs instead of tokens. */
   wantUnits?: Units | null;
 }
 

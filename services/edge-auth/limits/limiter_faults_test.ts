@@ -8,7 +8,7 @@ import {
   limiterKey,
   ownerLeaseKey,
 } from "@gateway/shared/keys/record";
-import { type Log, silentLog } from "@gateway/shared/process/log";
+import { silentLog } from "@gateway/shared/process/log";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import {
@@ -22,33 +22,22 @@ import { sleep, until } from "../../../tests/support/wait_for.ts";
 import { startTcpProxy } from "../../../tests/support/tcp_proxy.ts";
 import { type Admitted, Limiter } from "./limiter.ts";
 
-const RECOVERY_MS = 2_000;
 const FULL = {
-  requestsPerMinute: 1_000,
-  tokensPerMinute: 60_000,
-  tokensPerDay: 1_000_000,
-  concurrency: 100,
+  ...{ requestsPerMinute: 1_000, tokensPerMinute: 60_000 },
+  ...{ tokensPerDay: 1_000_000, concurrency: 100 },
 };
 
-/** An edge with a link of its own, and a key with all limits. */
-async function stage(
-  world: RedisWorld,
-  { redis, log = silentLog }: { redis?: RedisLink; log?: Log } = {},
-) {
-  const limiter = new Limiter({
-    redis: redis ?? await world.open(),
-    now: monotonicNow,
-    log,
-  });
+/** An edge with this link, and a key with all limits. */
+async function stage(world: RedisWorld, redis: RedisLink) {
+  const limiter = new Limiter({ redis, now: monotonicNow, log: silentLog });
   const key = await world.addKey({ limits: FULL, ownerLimits: FULL });
   const ask = () =>
     limiter.admit(key, { scope: "chat", model: "m", wantTokens: 100 });
+  const leases = (name: string) => world.command("ZCARD", name);
   return {
-    limiter,
-    key,
-    ask,
+    ...{ limiter, key, ask },
     /** Admits while Redis works; on a busy machine it may be silent for a moment. */
-    async admitted(count = 1): Promise<Admitted[]> {
+    async admitted(count: number): Promise<Admitted[]> {
       const all: Admitted[] = [];
       await until(async () => {
         const decision = await ask().catch(() => null);
@@ -58,24 +47,10 @@ async function stage(
       return all;
     },
     settled: () => until(() => limiter.unsettled === 0),
-    assertUnavailable: () =>
-      assert.rejects(
-        ask(),
-        (error) => error instanceof ApiError && error.status === 503,
-      ),
-    admitsAgain: () =>
-      until(
-        () => ask().then((each) => each.isAdmitted, () => false),
-        RECOVERY_MS,
-      ),
-    used: async () => (await usageCounted(world, key)).requests,
     dayTokens: async () => (await readState(world, limiterKey(key)))?.dayTokens,
     async noLeases() {
-      for (const name of [leaseKey(key), ownerLeaseKey(key.ownerId)]) {
-        await until(
-          async () => Number(await world.command("ZCARD", name)) === 0,
-        );
-      }
+      await until(async () => await leases(leaseKey(key)) === 0);
+      await until(async () => await leases(ownerLeaseKey(key.ownerId)) === 0);
     },
   };
 }
@@ -83,36 +58,30 @@ async function stage(
 Deno.test("a connection cut under an admission: its lease is undone on the next connection", async () => {
   await using world = await startRedisWorld();
   await using proxy = startTcpProxy(world.redis.port);
-  const redis = await world.open(`redis://${proxy.server}`);
-  const t = await stage(world, { redis });
-  for (const each of await t.admitted()) t.limiter.settle(each, DONE);
-  await t.settled();
+  const t = await stage(world, await world.open(`redis://${proxy.server}`));
+  for (const each of await t.admitted(1)) await t.limiter.settle(each, DONE);
   proxy.set({ blackHole: "down" });
-  const pending = t.assertUnavailable();
-  await until(
-    async () => Number(await world.command("ZCARD", leaseKey(t.key))) === 1,
-  );
+  const pending = assert.rejects(t.ask(), { status: 503 });
+  await until(async () => await world.command("ZCARD", leaseKey(t.key)) === 1);
   proxy.cut();
   proxy.set({});
   await pending;
   await t.noLeases();
-  await t.admitsAgain();
+  await t.admitted(1);
   await t.limiter.stop(1_000);
 });
 
 Deno.test("a malformed reply is a fault, and what it may have admitted is returned", async () => {
   await using world = await startRedisWorld();
   const link = await world.open();
-  const redis: RedisLink = {
+  const t = await stage(world, {
     ...link,
-    evalScript: async (script, ...call) => {
+    async evalScript(script, ...call) {
       const reply = await link.evalScript(script, ...call);
-      return Array.isArray(reply) && script.name === "admit"
-        ? reply.slice(0, 5)
-        : reply;
+      const isCut = Array.isArray(reply) && script.name === "admit";
+      return isCut ? reply.slice(0, 5) : reply;
     },
-  };
-  const t = await stage(world, { redis });
+  });
   const isFault = (error: unknown) =>
     error instanceof Error && !(error instanceof ApiError);
   await assert.rejects(t.ask(), isFault);
@@ -124,7 +93,7 @@ Deno.test("a malformed reply is a fault, and what it may have admitted is return
 
 Deno.test("settlements made while Redis is frozen arrive once each", async () => {
   await using world = await startRedisWorld();
-  const t = await stage(world);
+  const t = await stage(world, await world.open());
   const running = await t.admitted(50);
   const [first = assert.fail()] = running;
   await t.limiter.settle(first, DONE);
@@ -135,7 +104,7 @@ Deno.test("settlements made while Redis is frozen arrive once each", async () =>
   assert.equal(t.limiter.unsettled, 49);
   world.redis.thaw();
   await t.settled();
-  assert.equal(await t.used(), 50);
+  assert.equal((await usageCounted(world, t.key)).requests, 50);
   assert.equal(await t.dayTokens(), 50 * 100);
   await t.noLeases();
   assert.equal(await t.limiter.stop(1_000), 0);

@@ -120,34 +120,31 @@ interface Minute {
   isPaidLater?: true;
 }
 
-const limits = { tokensPerMinute: TOKENS };
-const OF_TOKENS = {
-  perMinute: TOKENS,
-  load: { limits, largestTokens: LARGEST },
-  largest: LARGEST,
+const ofTokens = {
+  limits: { tokensPerMinute: TOKENS },
+  largestTokens: LARGEST,
 };
+const OF_TOKENS = { perMinute: TOKENS, load: ofTokens, largest: LARGEST };
 const MINUTES: Minute[] = [
   {
     name: "requests per minute hold in every window",
-    perMinute: 600,
+    ...{ perMinute: 600, largest: 1 },
     load: { limits: { requestsPerMinute: 600 }, largestTokens: 0 },
-    largest: 1,
   },
   { name: "tokens per minute hold in every window", ...OF_TOKENS },
   {
     name:
       "tokens reserved high and settled low: sum of settled tokens in any 60 s <= 2 x limit + largest request, and all are given out",
     ...OF_TOKENS,
-    load: { ...OF_TOKENS.load, usedShare: (random) => 0.3 + 0.7 * random() },
+    load: { ...ofTokens, usedShare: (random) => 0.3 + 0.7 * random() },
     unsure: CLIENTS * LARGEST,
   },
   {
     name:
       "tokens reserved low and settled high are paid back by later requests",
     ...OF_TOKENS,
-    load: { ...OF_TOKENS.load, usedShare: (random) => 3 * random() },
-    largest: 3 * LARGEST,
-    unsure: 3 * CLIENTS * LARGEST,
+    load: { ...ofTokens, usedShare: (random) => 3 * random() },
+    ...{ largest: 3 * LARGEST, unsure: 3 * CLIENTS * LARGEST },
     isPaidLater: true,
   },
 ];

@@ -33,17 +33,43 @@ export interface AnswerOptions {
 const NOT_STARTED: StartedRun = { delivered() {}, cancel() {} };
 const KEEP_ALIVE = new TextEncoder().encode(": keep-alive\n\n");
 
+/** What all answers have in common. */
+abstract class BaseAnswer implements Answer {
+  hasStarted = false;
+  run = NOT_STARTED;
+  lease: RunLease | null;
+  /** Nothing more is sent. */
+  protected isOver = false;
+  /** Null: there is no client. */
+  readonly #out: ResponseOutput | null;
+
+  constructor(options: Pick<AnswerOptions, "out" | "lease"> | null) {
+    this.#out = options?.out ?? null;
+    this.lease = options?.lease ?? null;
+  }
+
+  abstract onPayload(payload: Uint8Array, sequence: number): void;
+  abstract onRestart(): void;
+  abstract onEnd(): void;
+  abstract onError(error: ApiError): void;
+  abstract onTick(nowMs: number): void;
+
+  onAbandoned(): void {
+    if (!this.isOver && this.#out !== null) abandon(this.#out);
+    this.isOver = true;
+  }
+
+  detach(): void {
+    this.isOver = true;
+  }
+}
+
 /**
  * An answer that is sent while it arrives, as fast as its client reads it: frames count
  * as delivered once the socket has taken them, which lets the worker send more. An
  * event stream gets comments while nothing arrives, since proxies cut silent connections.
  */
-export abstract class StreamedAnswer implements Answer {
-  run = NOT_STARTED;
-  lease: RunLease | null;
-  hasStarted = false;
-  /** Nothing more is written. */
-  protected isOver = false;
+export abstract class StreamedAnswer extends BaseAnswer {
   /** The last bytes of a complete answer. */
   protected readonly last?: Uint8Array;
   /** What comes before the data of an event with an error. */
@@ -56,13 +82,10 @@ export abstract class StreamedAnswer implements Answer {
   #blockedSinceMs: number | null = null;
 
   constructor(options: AnswerOptions) {
+    super(options);
     this.#options = options;
-    this.lease = options.lease;
     this.#lastWrittenAtMs = options.now();
   }
-
-  abstract onPayload(payload: Uint8Array, sequence: number): void;
-  abstract onRestart(): void;
 
   /** It is an event stream, and the last byte written ended an event. */
   protected get isBetweenEvents(): boolean {
@@ -86,12 +109,6 @@ export abstract class StreamedAnswer implements Answer {
     this.#end(new TextEncoder().encode(this.errorHead + data));
   }
 
-  onAbandoned(): void {
-    if (this.isOver) return;
-    this.isOver = true;
-    abandon(this.#options.out);
-  }
-
   onTick(nowMs: number): void {
     if (this.isOver) return;
     const { out, headMs } = this.#options;
@@ -106,10 +123,6 @@ export abstract class StreamedAnswer implements Answer {
     if (!isSilent || !this.isBetweenEvents) return;
     this.open();
     this.write(KEEP_ALIVE);
-  }
-
-  detach(): void {
-    this.isOver = true;
   }
 
   /** Writes the head, unless it was written. */
@@ -149,41 +162,32 @@ export abstract class StreamedAnswer implements Answer {
 }
 
 /** An answer that is needed as a whole. Nothing is sent before, so until then another worker may take over. */
-export class WholeAnswer implements Answer {
-  readonly hasStarted = false;
-  run = NOT_STARTED;
-  lease: RunLease | null = null;
+export class WholeAnswer extends BaseAnswer {
   readonly #onOver: (result: Uint8Array | ApiError) => void;
-  readonly #out: ResponseOutput | undefined;
   #parts: Uint8Array[] = [];
-  #isOver = false;
 
   /** `onOver` is called once, unless the client leaves. Without options there is no client. */
   constructor(
     onOver: (result: Uint8Array | ApiError) => void,
-    options?: AnswerOptions,
+    options: AnswerOptions | null = null,
   ) {
+    super(options);
     this.#onOver = onOver;
-    this.#out = options?.out;
-    this.lease = options?.lease ?? null;
   }
 
   onPayload(payload: Uint8Array, sequence: number): void {
-    this.#parts.push(payload.slice());
+    this.#parts.push(new Uint8Array(payload));
     this.run.delivered(sequence);
   }
 
   onEnd(): void {
-    this.#end(Buffer.concat(this.#parts));
+    if (!this.isOver) this.#onOver(Buffer.concat(this.#parts));
+    this.isOver = true;
   }
 
   onError(error: ApiError): void {
-    this.#end(error);
-  }
-
-  onAbandoned(): void {
-    if (!this.#isOver && this.#out !== undefined) abandon(this.#out);
-    this.#isOver = true;
+    if (!this.isOver) this.#onOver(error);
+    this.isOver = true;
   }
 
   onRestart(): void {
@@ -191,13 +195,4 @@ export class WholeAnswer implements Answer {
   }
 
   onTick(): void {}
-
-  detach(): void {
-    this.#isOver = true;
-  }
-
-  #end(result: Uint8Array | ApiError): void {
-    if (!this.#isOver) this.#onOver(result);
-    this.#isOver = true;
-  }
 }

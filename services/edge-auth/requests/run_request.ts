@@ -28,16 +28,13 @@ import type { Answer, AnswerOptions } from "./answer.ts";
 
 /** What differs between endpoints. */
 export interface Endpoint<Request extends JobRequest> {
-  /** The kind of its models. */
   kind: ModelKind;
   /**
    * Checks a parsed body, or the fields and files of a form, and converts it. Throws an
    * `ApiError` for its first fault.
    */
   parse(body: unknown, catalog: Catalog, files: UploadEnd["files"]): Request;
-  /** What a request may cost. */
   estimate(request: Request, catalog: Catalog): Estimate;
-  /** The receiver of the answer, which sends it to the client. */
   answer(options: AnswerOptions, job: Pick<RunJob, "request">): Answer;
 }
 

@@ -50,36 +50,107 @@ const contentQuery = z.object({
 });
 const wireSchema = z.object(videoSchema.shape);
 
-/** `POST /v1/videos`, as JSON or as a form. */
-export async function create(
-  call: RunCall,
-  deps: VideoDependencies,
-): Promise<void> {
-  const endpoint = creation(deps, null, (given) => {
-    const [schema, kind] = [videoRequestSchema, "video"] as const;
-    return parseRequest(given, { schema, kind, models: deps.catalog }).request;
-  });
-  const run = isForm(call.exchange.headers) ? runUpload : runRequest;
-  await run(call, endpoint, deps);
-}
-
-/** `POST /v1/videos/{id}/remix`. */
-export async function remix(
+/** Answers a request of a known key. `id` is the part of the path that varies. */
+type Handler = (
   call: RunCall,
   deps: VideoDependencies,
   id: string,
-): Promise<void> {
-  const job = await findJob(call, deps, id);
-  const { model, backend, engineId } = job;
-  call.model = model;
-  const endpoint = creation(deps, job, (given) => {
-    const { data, error } = videoRemixSchema.safeParse(given);
-    if (data === undefined) throw requestFault(given, error);
-    const about = { kind: "video", action: "remix", stream: false } as const;
-    return { ...about, ...data, model, backend, id: engineId };
-  });
-  await runRequest(call, endpoint, deps);
-}
+) => Promise<void>;
+
+export const VIDEOS = {
+  async create(call, deps) {
+    const about = { schema: videoRequestSchema, kind: "video" } as const;
+    const of = { ...about, models: deps.catalog };
+    const endpoint = creation(
+      deps,
+      null,
+      (given) => parseRequest(given, of).request,
+    );
+    const run = isForm(call.exchange.headers) ? runUpload : runRequest;
+    await run(call, endpoint, deps);
+  },
+  async remix(call, deps, id) {
+    const job = await findJob(call, deps, id);
+    const { model, backend, engineId } = job;
+    call.model = model;
+    const endpoint = creation(deps, job, (given) => {
+      const { data, error } = videoRemixSchema.safeParse(given);
+      if (data === undefined) throw requestFault(given, error);
+      const about = { kind: "video", action: "remix", stream: false } as const;
+      return { ...about, ...data, model, backend, id: engineId };
+    });
+    await runRequest(call, endpoint, deps);
+  },
+  /** From the registry alone, with the state that an edge last saw. */
+  async list({ exchange, principal }, { videos, admission }) {
+    const allowed = await admission.modelsOf(principal, SCOPE);
+    const page = readQuery(listQuery, exchange.query);
+    const isShown = isAllowed(allowed);
+    const found = await videos.list(principal.ownerId, page, isShown);
+    if (found === null) {
+      const message = "Invalid 'after': there is no such video.";
+      throw fieldError("invalid_value", "after", message);
+    }
+    const data = found.jobs.map((job) => toWire(job));
+    sendJson(exchange.response, {
+      ...{ object: "list", data, has_more: found.hasMore },
+      first_id: data[0]?.id ?? null,
+      last_id: data.at(-1)?.id ?? null,
+    });
+  },
+  async retrieve(call, deps, id) {
+    const job = await currentJob(call, deps, id);
+    sendJson(call.exchange.response, toWire(job));
+  },
+  async remove(call, deps, id) {
+    // A video that has completed in the meantime is charged.
+    await deps.videos.remove(await currentJob(call, deps, id));
+    const object = "video.deleted";
+    sendJson(call.exchange.response, { id, object, deleted: true });
+  },
+  async sendContent(call, deps, id) {
+    const { headers, query, socket, response } = call.exchange;
+    const askedAtMs = deps.now();
+    const job = await currentJob(call, deps, id);
+    const { status, model, backend, engineId } = job;
+    const { variant } = readQuery(contentQuery, query);
+    if (status !== "completed") {
+      throw new ApiError(
+        "not_found",
+        status === "failed"
+          ? "This video failed, so it has no file."
+          : "Video is not ready yet, use GET /v1/videos/{video_id} to check " +
+            "status.",
+      );
+    }
+    if (socket.destroyed) return abandon(response);
+    if (deps.dispatcher.isStoppedSince(call.principal.keyId, askedAtMs)) {
+      throw keyRevoked();
+    }
+    const range: Record<string, string> = {};
+    const [part = "", since] = [headers.get("range"), headers.get("if-range")];
+    if (RANGE.test(part)) {
+      range.range = part;
+      if (since !== undefined && IF_RANGE.test(since)) {
+        range["if-range"] = since;
+      }
+    }
+    call.model = model;
+    const request: VideoRequest = {
+      ...{ kind: "video", action: "content", stream: false },
+      ...{ model, backend, id: engineId, variant, range },
+    };
+    startRun(
+      call,
+      {
+        kind: "video",
+        answer: (options, job) => new MediaAnswer(options, job),
+      },
+      { request, lease: null },
+      deps,
+    );
+  },
+} satisfies Record<string, Handler>;
 
 type Creation = Extract<VideoRequest, { prompt: string }>;
 
@@ -141,95 +212,6 @@ function creation(
       return answer;
     },
   };
-}
-
-/** `GET /v1/videos`: from the registry alone, with the state that an edge last saw. */
-export async function list(
-  { exchange, principal }: RunCall,
-  { videos, admission }: VideoDependencies,
-): Promise<void> {
-  const allowed = await admission.modelsOf(principal, SCOPE);
-  const page = readQuery(listQuery, exchange.query);
-  const found = await videos.list(principal.ownerId, page, isAllowed(allowed));
-  if (found === null) {
-    const message = "Invalid 'after': there is no such video.";
-    throw fieldError("invalid_value", "after", message);
-  }
-  const data = found.jobs.map((job) => toWire(job));
-  sendJson(exchange.response, {
-    ...{ object: "list", data, has_more: found.hasMore },
-    first_id: data[0]?.id ?? null,
-    last_id: data.at(-1)?.id ?? null,
-  });
-}
-
-/** `GET /v1/videos/{id}`. */
-export async function retrieve(
-  call: RunCall,
-  deps: VideoDependencies,
-  id: string,
-): Promise<void> {
-  const job = await currentJob(call, deps, id);
-  sendJson(call.exchange.response, toWire(job));
-}
-
-/** `DELETE /v1/videos/{id}`. */
-export async function remove(
-  call: RunCall,
-  deps: VideoDependencies,
-  id: string,
-): Promise<void> {
-  // A video that has completed in the meantime is charged.
-  await deps.videos.remove(await currentJob(call, deps, id));
-  const object = "video.deleted";
-  sendJson(call.exchange.response, { id, object, deleted: true });
-}
-
-/** `GET /v1/videos/{id}/content`. */
-export async function sendContent(
-  call: RunCall,
-  deps: VideoDependencies,
-  id: string,
-): Promise<void> {
-  const { headers, query, socket, response } = call.exchange;
-  const askedAtMs = deps.now();
-  const job = await findJob(call, deps, id);
-  const { variant } = readQuery(contentQuery, query);
-  const { status, model, backend, engineId } = await deps.videos.refresh(job) ??
-    notFound();
-  if (status !== "completed") {
-    throw new ApiError(
-      "not_found",
-      status === "failed"
-        ? "This video failed, so it has no file."
-        : "Video is not ready yet, use GET /v1/videos/{video_id} to check " +
-          "status.",
-    );
-  }
-  if (socket.destroyed) return abandon(response);
-  if (deps.dispatcher.isStoppedSince(call.principal.keyId, askedAtMs)) {
-    throw keyRevoked();
-  }
-  const range: Record<string, string> = {};
-  const [part = "", since] = [headers.get("range"), headers.get("if-range")];
-  if (RANGE.test(part)) {
-    range.range = part;
-    if (since !== undefined && IF_RANGE.test(since)) range["if-range"] = since;
-  }
-  call.model = model;
-  const request: VideoRequest = {
-    ...{ kind: "video", action: "content", stream: false },
-    ...{ model, backend, id: engineId, variant, range },
-  };
-  startRun(
-    call,
-    {
-      kind: "video",
-      answer: (options, job) => new MediaAnswer(options, job),
-    },
-    { request, lease: null },
-    deps,
-  );
 }
 
 /** A video that the key may see. Another owner's is answered like an unknown one. */

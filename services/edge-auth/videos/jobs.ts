@@ -27,7 +27,6 @@ const jobSchema = z.object({
       .nullable(),
   }),
   backend: z.string(),
-  /** The job's id at the backend. */
   engineId: z.string(),
   createdAtMs: z.number(),
   /** When the model server last reported the state. */
@@ -116,7 +115,6 @@ export const VIDEO_SCRIPTS: readonly RedisScript[] = [BEGIN, UPDATE, CLAIM];
 export const listQuery = z.object({
   limit: z.coerce.number().pipe(integer(0, VIDEO_LIMITS.listMax)).default(20),
   order: z.enum(["asc", "desc"]).default("desc"),
-  /** The last id of the page before. */
   after: z.string().exactOptional(),
 });
 
@@ -141,16 +139,12 @@ export function createVideoJobs({ redis, sweepMs = VIDEO_LIMITS.sweepMs }: {
     JSON.stringify(job),
     String(job.expires_at * MS_PER_SECOND),
   ];
-  const find = async (
-    ownerId: string,
-    id: string,
-  ): Promise<VideoJob | null> => {
+  const find = async (ownerId: string, id: string) => {
     const text = await command("HGET", jobKey(ownerId, id), "job");
     return text === null ? null : jobSchema.parse(JSON.parse(String(text)));
   };
   return {
     find,
-    /** Registers a job. Resolves when Redis has it. */
     async begin(job: VideoJob): Promise<void> {
       const { id, createdAtMs } = job;
       const ownerId = ownerOf(job);
@@ -209,7 +203,6 @@ export function createVideoJobs({ redis, sweepMs = VIDEO_LIMITS.sweepMs }: {
         return { ownerId, id };
       });
     },
-    /** Edges stop checking the job. */
     async release(ownerId: string, id: string): Promise<void> {
       await command("ZREM", DUE_JOBS_KEY, `${ownerId}:${id}`);
     },

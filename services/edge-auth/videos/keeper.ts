@@ -25,7 +25,6 @@ export interface VideoKeeperOptions {
   catalog: Catalog;
   wallNow: WallNow;
   log: Log;
-  /** A job has completed. */
   onMade: (model: string, seconds: number) => void;
   /** Default {@link VIDEO_LIMITS}. */
   limits?: Partial<
@@ -156,7 +155,6 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
       : await jobs.find(ownerOf(job), job.id);
   };
 
-  /** What is being asked now, by the ids of the jobs. */
   const asking = new Map<string, Promise<VideoJob | null>>();
 
   /** Asks the model server for the state of a job, unless it is known. Null if the job was deleted in the meantime. */
@@ -240,7 +238,6 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
       if (!isOver(job)) await limiter.endVideo(job.reservation, seconds);
       await jobs.remove(job);
     },
-    /** Starts checking jobs that are due. */
     start(): void {
       timer ??= setInterval(() => {
         sweeping ??= sweep().catch((error: unknown) =>

@@ -66,7 +66,7 @@ async function wholeLife(visit: Visit, javaScriptEnabled: boolean) {
 
   await follow(page, "Rotate");
   await page.getByLabel("in 7 days").check();
-  await press(page, "Create the new key");
+  await press(page, "Rotate key");
   await says(page, "stops working in 7 days");
   assert.notEqual(await storeKey(page), value);
 

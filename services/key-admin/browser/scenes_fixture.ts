@@ -70,7 +70,7 @@ export async function setStage(visit: Visit) {
   const target = { ownerId, keyId: disabled.id, version: null, actor };
   await site.deps.keys.disable(target);
   await site.deps.keys.rotate({ ...target, keyId: rotated.id }, DAY_MS);
-  for (let ago = 0; ago < 24; ago += 2) {
+  for (let ago = 22; ago >= 0; ago -= 2) {
     const requests = Math.round(60 * (1 + Math.sin(ago / 4)));
     const errors = Math.round(requests / 30);
     const used = [

@@ -27,12 +27,10 @@ export function readForm<T extends z.ZodType>(
   const parsed = schema.safeParse(Object.fromEntries(values));
   if (parsed.success) return parsed.data;
   // The message repeats nothing that was sent.
-  const [{ code, path: [name] } = { code: null, path: [] }] =
-    parsed.error.issues;
-  const mistake = code === "unrecognized_keys"
-    ? "The form has an unknown field"
-    : `The field ${String(name)} is missing or malformed`;
-  throw new Refused(400, `${mistake}. Reload the page and send it again`);
+  throw new Refused(
+    400,
+    "The form has a missing, malformed or unknown field. Reload the page and send it again",
+  );
 }
 
 /** A field that occurs once, from which `schema` reads a value. */
@@ -83,10 +81,9 @@ const UPLOAD_MS = 40_000;
 const NOT_UTF8 =
   "The form is not valid UTF-8. Reload the page and send it again";
 const TOO_LARGE =
-  "The form is too large. Shorten its texts, or choose fewer models";
-const LARGE_FILE = `The file is too large: the console takes ${
-  TRY_LIMITS.heldBytes / 2 ** 20
-} MiB. A program may send more`;
+  `The form is too large. Shorten its texts, or choose fewer models or a file of at most ${
+    TRY_LIMITS.heldBytes / 2 ** 20
+  } MiB`;
 const TOO_SLOW =
   "The form did not arrive in time. Check your connection and send it again";
 
@@ -107,7 +104,7 @@ export const formGuard = (timeoutMs: number = FORM_MS) =>
       if (takesFile && isOf("multipart/form-data")) {
         c.set("form", await readUpload(c, type));
       } else if (isOf("application/x-www-form-urlencoded")) {
-        const body = await readBody(c, timeoutMs, FORM_BYTES_MAX, TOO_LARGE);
+        const body = await readBody(c, timeoutMs, FORM_BYTES_MAX);
         const text = await whole(() => UTF8.decode(body));
         c.set("form", new URLSearchParams(text));
       } else throw new Refused(415, "The console accepts forms only");
@@ -120,7 +117,7 @@ async function readUpload(c: ConsoleContext, type: string) {
   const form = new URLSearchParams();
   if (await findSignedIn(c) === null) return form;
   const bytesMax = TRY_LIMITS.heldBytes + FORM_BYTES_MAX;
-  const body = await readBody(c, UPLOAD_MS, bytesMax, LARGE_FILE);
+  const body = await readBody(c, UPLOAD_MS, bytesMax);
   const headers = { "content-type": type };
   const fields = await whole(() => new Response(body, { headers }).formData());
   for (const [name, value] of fields) {
@@ -146,9 +143,8 @@ async function readBody(
   c: ConsoleContext,
   timeoutMs: number,
   bytesMax: number,
-  message: string,
 ) {
-  const tooLarge = new Refused(413, message);
+  const tooLarge = new Refused(413, TOO_LARGE);
   const signal = AbortSignal.timeout(timeoutMs);
   try {
     return await wholeBody(c.req.raw.body, { bytesMax, tooLarge, signal });

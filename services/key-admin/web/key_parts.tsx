@@ -65,26 +65,15 @@ export function statusOf(key: KeyRecord, nowMs: number) {
 
 /** The other key of a rotation, with a link if it is one of those `present`. */
 export function rotationOf(
-  key: KeyRecord,
-  { nowMs, present }: { nowMs: number; present: ReadonlySet<string> },
+  { replaces, replacedBy }: KeyRecord,
+  present: ReadonlySet<string>,
 ) {
-  const { replaces, replacedBy, expiresAtMs } = key;
   const named = ([id, hint]: KeyName) =>
     present.has(id) ? <a href={`/keys/${id}`}>{hint}</a> : hint;
   return (
     <>
       {replaces && <p class="help">Replaces {named(replaces)}</p>}
-      {replacedBy && (
-        <p class="help">
-          Replaced by {named(replacedBy)}
-          {expiresAtMs !== null && (
-            <>
-              , {isExpired(key, nowMs) ? "ended" : "ends"}{" "}
-              <Moment ms={expiresAtMs} nowMs={nowMs} />
-            </>
-          )}
-        </p>
-      )}
+      {replacedBy && <p class="help">Replaced by {named(replacedBy)}</p>}
     </>
   );
 }

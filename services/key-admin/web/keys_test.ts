@@ -243,7 +243,7 @@ Deno.test("the console warns while the model simulator answers, and while Redis 
   assert.ok(!warnings.test((await other.get("/keys")).text));
 });
 
-Deno.test("limits are shown with their use, the one that binds first, and those that can never be reached", async () => {
+Deno.test("limits are shown with their use, and the one that binds first", async () => {
   await using site = await startConsole();
   const { client, ownerId } = await routeOwner(site, 1);
   const of = async (path: string) => (await client.get(path)).text;
@@ -258,7 +258,6 @@ Deno.test("limits are shown with their use, the one that binds first, and those 
   const [key, page] = [{ ownerId, keyId }, `/keys/${keyId}`];
   const unused = await of(page);
   assert.ok(!unused.includes("The closest limit"));
-  assert.match(unused, /can never be reached.*limited to 50\./s);
   assert.match(
     unused,
     />0 of 1,000<.*<meter aria-label="Tokens per day, this key" max="1000"[^>]* value="0"/,
@@ -330,7 +329,7 @@ Deno.test("the two keys of a rotation name each other, even when one is deleted"
     const { text } = await client.get(path);
     for (const part of texts) assert.ok(text.includes(part), part);
   };
-  const by = `Replaced by <a href="/keys/${id}">${hint}</a>, ends `;
+  const by = `Replaced by <a href="/keys/${id}">${hint}</a>`;
   const replaces = `Replaces <a href="/keys/${keyId}">${old.hint}</a>`;
   await has(`/keys/${keyId}`, by, "Expires soon<");
   await has(`/keys/${id}`, replaces, "Enabled<");
@@ -341,8 +340,7 @@ Deno.test("the two keys of a rotation name each other, even when one is deleted"
   }
   const next = await keys.rotate({ ...target, keyId: id }, 0);
   await keys.delete({ ...target, keyId: next.key.id });
-  site.clock.nowMs = Date.now() + 60_000;
-  await has(`/keys/${id}`, `Replaced by ${next.key.hint}, ended `);
+  await has(`/keys/${id}`, `Replaced by ${next.key.hint}<`);
 });
 
 Deno.test("a key whose last use is no longer known is not called unused", async () => {

@@ -57,7 +57,7 @@ Deno.test("ASVS 3.4.1-3.4.6, 4.1.1, 14.3.2, 16.3.2, 16.3.3, 16.5.1: every refusa
   type Case = [number, says: string, ask: () => Promise<Answer>, who?: string];
   const cases: Case[] = [
     [400, "unknown field. Reload the page", confirm, ownerId],
-    [400, "password is missing or mal", () => signInWith("x".repeat(129))],
+    [400, "missing, malformed or unknown", () => signInWith("x".repeat(129))],
     [401, "API keys. Sign in with", () => stranger.get("/keys", bearer)],
     [403, "another site. Open", () => post("text/plain", "https://evil.test")],
     [403, "earlier session. Reload it", () => post(FORM, ORIGIN)],
@@ -68,11 +68,14 @@ Deno.test("ASVS 3.4.1-3.4.6, 4.1.1, 14.3.2, 16.3.2, 16.3.3, 16.5.1: every refusa
       ownerId,
     ],
     [400, "Start at the newest", () => client.get("/audit?before=x"), ownerId],
-    [400, "nonce is missing or malformed. Reload", create, ownerId],
+    [400, "missing, malformed or unknown field", create, ownerId],
     [405, "does not support that method", () => client.get("/sign-out")],
     [409, "changed in the meantime. Look at its new", enable, ownerId],
     [
-      ...[413, "too large. Shorten its texts, or choose fewer models"] as const,
+      ...[
+        413,
+        "too large. Shorten its texts, or choose fewer models or",
+      ] as const,
       () => client.post("/sign-out", { a: "a".repeat(40_000) }),
     ],
     [415, "accepts forms only", () => post("application/json", ORIGIN)],

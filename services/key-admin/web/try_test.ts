@@ -259,6 +259,7 @@ Deno.test("a form of Try it is sent as the request that it describes; a mistake 
     ["chat", { tools: "{}" }, "tools", /must be a JSON array/],
     ["chat", { history: "1" }, "history", /must be a JSON array/],
     ["chat", { schema: "[]" }, "schema", /must be a JSON object/],
+    ["chat", { history: "[".repeat(65) }, "history", /too complex/],
     ["chat", { more: '{"stream":false}' }, "more", /sets 'stream' itself/],
     ["chat", { more: '{"n":2}' }, "more", /sets 'n' itself/],
     ["chat", { temperature: "warm" }, "temperature", /not a number/],
@@ -321,34 +322,30 @@ Deno.test("Try it passes the API's stream and refusals on, and stops a request w
   }
 });
 
-Deno.test("pages show images, audio and the text of a recording, and allow their sources only there", async () => {
+Deno.test("pages show images, audio and the text of a recording, within bounds, and allow their sources only there", async () => {
   await using stage = await setup();
   const { site, client } = stage;
   const ask = (kind: TryKind, form: Record<string, string>) =>
     client.post(`/try?kind=${kind}`, tryFormOf(kind, form));
+  const speak = () => ask("speech", { input: "Hi", voice: "alloy" });
   const policyOf = ({ headers }: Answer) =>
     headers.get("content-security-policy") ?? "";
   const basic = policyOf(await client.get("/try"));
-  assert.match(basic, /img-src 'self';/);
   assert.doesNotMatch(basic, /data:|blob:|media-src/);
   const drawn = await ask("image", { prompt: `<A "kite">`, size: "64x64" });
   assert.match(
     drawn.text,
-    /<img src="data:image\/png;base64,iVBOR[^"]*" alt="&lt;A &quot;kite&quot;&gt;"\/><a [^>]*href="data:image\/png[^"]*" download="image-1.png"/,
+    /<img src="data:image\/png;base64,iVBOR[^"]*" alt="&lt;A &quot;kite&quot;&gt;"\/><a [^>]*href="data:image\/png[^"]*" download="image-1.png".*data-part="output">\d+</s,
   );
-  assert.match(drawn.text, /data-part="output">\d+</);
-  assert.equal(
-    policyOf(drawn),
-    basic.replace("img-src 'self'", "img-src 'self' data:"),
-  );
-  const spoken = await ask("speech", { input: "Hi", voice: "alloy" });
+  const images = "img-src 'self'";
+  assert.equal(policyOf(drawn), basic.replace(images, `${images} data:`));
+  const spoken = await speak();
   assert.match(
     spoken.text,
     /<audio src="data:audio\/mpeg;base64,[^"]+" controls=""><\/audio><a [^>]*download="speech.mp3"/,
   );
   assert.equal(policyOf(spoken), `${basic}; media-src data:`);
   const written = await upload(client);
-  assert.match(written.text, /data-part="content">I am the gateway/);
   assert.match(written.text, /You sent silence\.wav, 1\.0 seconds long/);
   assert.equal(policyOf(written), basic);
   assert.match(
@@ -360,7 +357,7 @@ Deno.test("pages show images, audio and the text of a recording, and allow their
     const body = new Uint8Array(size);
     const headers = { "content-type": "audio/wav" };
     site.deps.askApi = () => Promise.resolve(new Response(body, { headers }));
-    return ask("speech", { input: "Hi", voice: "alloy" });
+    return speak();
   };
   const most = await whole(heldBytes);
   assert.match(most.text, /<audio src="data:audio\/wav;base64,AAAA/);
@@ -432,13 +429,15 @@ Deno.test("API4, ASVS 3.5.1, 5.2.1: an upload is taken only by Try it, from thos
   const stranger = await upload(site.client(), {}, sized(2 * heldBytes));
   assert.equal(stranger.status, 302, "it was not read");
   assert.match(stranger.headers.get("location") ?? "", /^\/sign-in/);
-  const cases: [
+  type Form = Record<string, string>;
+  type Case = [
     name: string,
     status: number,
     files: File[],
-    more?: Record<string, string>,
+    more?: Form,
     path?: string,
-  ][] = [
+  ];
+  const cases: Case[] = [
     ["another token", 403, [silence()], { form_token: "x" }],
     ["an unknown field", 400, [silence()], { owner: "x" }],
     ["two files", 400, [silence(), silence()]],
@@ -470,10 +469,7 @@ Deno.test("API4, ASVS 3.5.1, 5.2.1: an upload is taken only by Try it, from thos
     answers.push(answer);
     return answer.promise;
   };
-  const held = Array.from(
-    { length: heldAtOnce },
-    () => upload(client),
-  );
+  const held = Array.from({ length: heldAtOnce }, () => upload(client));
   await until(() => answers.length === heldAtOnce);
   const busy = await upload(client);
   assert.equal(busy.status, 503);

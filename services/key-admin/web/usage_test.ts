@@ -64,7 +64,7 @@ Deno.test("usage by model and the reasons of failures are the same on the pages 
     const text = await textOf(client, path);
     assert.match(
       text,
-      /key: requests per minute 10 Limit of all your keys together: tokens per day 8 The model does not exist 20 The service or the model server failed 5 /,
+      /Requests per minute 10 Tokens per day, all your keys together 8 Unknown model 20 The service or the model server failed 5 /,
     );
     assert.match(text, /llama3\.2:70b 1,500 5 18 7 9 – /);
     assert.match(text, /Refused 38 /);
@@ -149,7 +149,7 @@ Deno.test("the last refused and failed requests of a key are listed, newest firs
   const plain = await textOf(client, list);
   assert.match(
     plain,
-    /req_third Of a later version 429 – .*req_second .*req_first The request was invalid Field: n 400 invalid_type /,
+    /req_third Of a later version 429 – .*req_second .*req_first Invalid request Field: n 400 invalid_type /,
   );
 });
 

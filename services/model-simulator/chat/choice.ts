@@ -3,9 +3,9 @@ import type {
   FinishReason,
 } from "@gateway/shared/openai/completion";
 import {
+  type LogprobEntry,
   type Random,
   type Sampled,
-  type TokenLogprob,
   Writer,
 } from "./language.ts";
 import type { Plan, PlannedCall } from "./plan.ts";
@@ -18,14 +18,8 @@ export interface Step {
   finish?: FinishReason;
 }
 
-export interface LogprobEntry extends TokenLogprob {
-  bytes: number[];
-  top_logprobs: { token: string; logprob: number; bytes: number[] }[];
-}
-
 /** A text without a requested length ends with the first sentence after this many tokens to twice as many. */
 const TEXT_TOKENS = 40;
-const encoder = new TextEncoder();
 
 /** The steps of a choice: one per token, the last with `finish`. */
 export function* runChoice(
@@ -82,11 +76,8 @@ function* runText(
       ? count > endAfter && sampled.token === "."
       : count >= tokensWanted;
     const isLast = isDone || count >= tokensMax;
-    const { content, tokens, isStopped } = send(sampled, isLast);
-    const delta = { content };
-    const step = request.logprobs
-      ? { delta, logprobs: tokens.map(entryOf) }
-      : { delta };
+    const { content, logprobs, isStopped } = send(sampled, isLast);
+    const step = { delta: { content }, logprobs };
     if (isDone || isStopped) return yield { ...step, finish: "stop" };
     if (isLast) return yield { ...step, finish: "length" };
     yield step;
@@ -115,15 +106,7 @@ function holdingStops(stops: readonly string[]) {
       .map(({ at, sampled }) => ({ at: at - end, sampled }));
     const content = text.slice(0, end);
     text = text.slice(end);
-    return { content, isStopped, tokens: sent.map(({ sampled }) => sampled) };
+    const logprobs = sent.flatMap(({ sampled }) => sampled.logprobs);
+    return { content, isStopped, logprobs };
   };
-}
-
-function entryOf({ token, logprob, top }: Sampled): LogprobEntry {
-  const withBytes = (one: TokenLogprob) => ({
-    token: one.token,
-    logprob: one.logprob,
-    bytes: [...encoder.encode(one.token)],
-  });
-  return { ...withBytes({ token, logprob }), top_logprobs: top.map(withBytes) };
 }

@@ -13,7 +13,8 @@ import {
 import { readControls } from "../serving/controls.ts";
 import { HttpError } from "../serving/errors.ts";
 import { checkModel, type Received } from "../serving/fields.ts";
-import { type LogprobEntry, runChoice, type Step } from "./choice.ts";
+import { runChoice, type Step } from "./choice.ts";
+import type { LogprobEntry } from "./language.ts";
 import { planChoice, randomFor } from "./plan.ts";
 import { type ChatRequest, parseRequest, textOf } from "./request.ts";
 

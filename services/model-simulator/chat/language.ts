@@ -38,16 +38,24 @@ interface Candidate {
   readonly places: readonly number[];
 }
 
-export interface TokenLogprob {
-  readonly token: string;
-  readonly logprob: number;
+interface TokenLogprob {
+  token: string;
+  logprob: number;
+  bytes: number[];
 }
 
-export interface Sampled extends TokenLogprob {
-  /** The most likely tokens, best first. Empty unless requested. */
-  readonly top: readonly TokenLogprob[];
+export interface LogprobEntry extends TokenLogprob {
+  /** The most likely tokens, best first. */
+  top_logprobs: TokenLogprob[];
 }
 
+export interface Sampled {
+  token: string;
+  /** Only if requested. */
+  logprobs: LogprobEntry[];
+}
+
+const encoder = new TextEncoder();
 const END_OF_PASSAGE = "\n";
 /** Bonus of the token that comes next in the passage. */
 const WRITTEN_BONUS = 4;
@@ -140,23 +148,25 @@ export class Writer {
     return (chosen ?? ranked[0])?.index ?? 0;
   }
 
-  /** Writes a token, if requested with its log probability and the most likely ones. */
   #write(
     candidates: readonly Candidate[],
     logits: readonly number[],
     chosen: number,
   ): Sampled {
-    const { logprobs: isWanted, top_logprobs: topCount } = this.request;
     const token = candidates[chosen]?.token ?? "";
     this.#said.set(token, (this.#said.get(token) ?? 0) + 1);
-    if (isWanted !== true) return { token, logprob: 0, top: [] };
-    const all = softmax(logits).map((share, index) => ({
-      token: candidates[index]?.token ?? "",
-      logprob: Math.log(share),
-    }));
-    const top = all.toSorted((a, b) => b.logprob - a.logprob);
-    const logprob = all[chosen]?.logprob ?? 0;
-    return { token, logprob, top: top.slice(0, topCount) };
+    const { logprobs: isWanted, top_logprobs: topCount } = this.request;
+    if (isWanted !== true) return { token, logprobs: [] };
+    const all = softmax(logits).map((share, index) => {
+      const { token = "" } = candidates[index] ?? {};
+      const bytes = [...encoder.encode(token)];
+      return { token, logprob: Math.log(share), bytes };
+    });
+    const top_logprobs = all.toSorted((a, b) => b.logprob - a.logprob)
+      .slice(0, topCount);
+    const logprobs = all.slice(chosen, chosen + 1)
+      .map((own) => ({ ...own, top_logprobs }));
+    return { token, logprobs };
   }
 }
 

@@ -23,7 +23,7 @@ export interface Plan {
 
 const QUOTE_CHARS = 80;
 const LOOK_CHARS = 2_000;
-const WORD_CHARS_MIN = 4;
+const LONG_WORD = /[\p{L}\p{N}]{4,}/gu;
 const CALLS_MAX = 4;
 
 /** Plans one choice; of its calls only those that fit into `tokensMax`. Throws an `HttpError` for an unsupported schema. */
@@ -122,14 +122,12 @@ function wantedTools(request: ChatRequest, asked: string): NamedSchema[] {
   const tools = request.tools.map(schemaOfTool);
   if (choice === "none") return [];
   if (typeof choice === "object") {
-    return tools.filter(({ name }) => name === choice.function.name)
-      .slice(0, 1);
+    const chosen = tools.find(({ name }) => name === choice.function.name);
+    return chosen === undefined ? [] : [chosen];
   }
-  const words = new Set(wordsOf(asked.slice(0, LOOK_CHARS)));
+  const words = wordsOf(asked.slice(0, LOOK_CHARS));
   const meant = tools.filter(({ name }) =>
-    wordsOf(name).some((word) =>
-      word.length >= WORD_CHARS_MIN && words.has(word)
-    )
+    !words.isDisjointFrom(wordsOf(name))
   );
   if (choice === "required") {
     return meant.length > 0 ? meant : tools.slice(0, 1);
@@ -137,10 +135,10 @@ function wantedTools(request: ChatRequest, asked: string): NamedSchema[] {
   return messages.at(-1)?.role === "user" ? meant : [];
 }
 
-/** `getWeather_now` becomes `get`, `weather` and `now`. */
-function wordsOf(text: string): string[] {
+/** The longer words: `getWeather_now` has `weather`. */
+function wordsOf(text: string): Set<string> {
   const spaced = text.replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase();
-  return spaced.split(/[^\p{L}\p{N}]+/u);
+  return new Set(spaced.match(LONG_WORD));
 }
 
 /** The random numbers of one choice: from the request's seed, if it has one, and always the same ones at temperature 0. */

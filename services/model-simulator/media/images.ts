@@ -14,7 +14,6 @@ import { HttpError } from "../serving/errors.ts";
 import { flag, readMedia, type Received } from "../serving/fields.ts";
 import { pictureOf } from "./picture.ts";
 
-const IMAGES_MAX = 16;
 const SIZE_DEFAULT = "1024x1024";
 const SIDE_MIN = 16;
 const SIDE_MAX = 3_840;
@@ -33,16 +32,12 @@ const generation = z.object({
   n: count(1, 10).default(1),
   size: z.string().default("auto").transform(sizeOf),
   quality: z.string().default("auto"),
-  response_format: z.enum(["b64_json"]).optional(),
   output_format: z.enum(["png"]).optional(),
   stream: flag,
   partial_images: count(0, 3).default(0),
 });
 const edit = generation.extend({
-  image: z.preprocess(
-    (value) => [value].flat(),
-    z.array(photoField).min(1).max(IMAGES_MAX),
-  ),
+  image: z.preprocess((value) => [value].flat(), z.array(photoField)),
 });
 
 /** Plans new images. Throws an `HttpError` for an invalid request. */

@@ -219,7 +219,6 @@ Deno.test("a wrong request for media is refused", async () => {
       [{ size: "15x64" }, "size"],
       [{ size: "4096x64" }, "size"],
       [{ size: "large" }, "size"],
-      [{ response_format: "url" }, "response_format"],
       [{ output_format: "webp" }, "output_format"],
       [{ partial_images: 4 }, "partial_images"],
     ]],

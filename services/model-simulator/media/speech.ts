@@ -98,17 +98,16 @@ async function* encode(
 }
 
 /** The 44 bytes before the samples of a WAV file, whose size has 32 bits. */
-function wavHead(samples: number): Buffer {
-  const dataBytes = Math.min(samples * SAMPLE_BYTES, 0xffffffff - 36);
-  const byteRate = SAMPLE_RATE * SAMPLE_BYTES;
-  const head = Buffer.from("RIFF....WAVEfmt ....................data....");
-  head.writeUInt32LE(36 + dataBytes, 4);
-  // The length of this part; PCM; one channel; the rates; bytes and bits of a sample.
-  for (const [at, value] of [16, 0x1_0001, SAMPLE_RATE, byteRate].entries()) {
-    head.writeUInt32LE(value, 16 + 4 * at);
-  }
-  head.writeUInt16LE(SAMPLE_BYTES, 32);
-  head.writeUInt16LE(SAMPLE_BYTES * 8, 34);
-  head.writeUInt32LE(dataBytes, 40);
-  return head;
+function wavHead(samples: number): Uint8Array {
+  const size = Math.min(samples * SAMPLE_BYTES, 0xffffffff - 36);
+  const numbers = (...values: number[]) =>
+    Buffer.from(Uint32Array.from(values).buffer);
+  // The length of this part; PCM in one channel; the rates; 2 bytes of 16 bits.
+  const rates = [SAMPLE_RATE, SAMPLE_RATE * SAMPLE_BYTES];
+  const about = numbers(16, 0x0001_0001, ...rates, 0x0010_0002);
+  return Buffer.concat([
+    ...[Buffer.from("RIFF"), numbers(36 + size)],
+    ...[Buffer.from("WAVEfmt "), about],
+    ...[Buffer.from("data"), numbers(size)],
+  ]);
 }

@@ -54,12 +54,11 @@ export async function receive(request: Request): Promise<Received> {
 
 /** A name that occurs twice or ends with `[]` has a list. */
 function fieldsOf(form: FormData): Fields {
-  const names = new Set(form.keys());
   return Object.fromEntries(
-    names.values().map((name) => {
-      const [first, ...rest] = form.getAll(name);
-      const isList = name.endsWith("[]") || rest.length > 0;
-      return [name.replace(/\[\]$/, ""), isList ? [first, ...rest] : first];
+    [...form.keys()].map((name) => {
+      const values = form.getAll(name);
+      const isList = name.endsWith("[]") || values.length > 1;
+      return [name.replace(/\[\]$/, ""), isList ? values : values[0]];
     }),
   );
 }

@@ -13,7 +13,7 @@ import {
 import { DONE, type RedisWorld } from "../admission_fixture.ts";
 import type { Fleet, FleetEdge } from "./edge_fleet.ts";
 import { startRedisMonitor } from "./redis_monitor.ts";
-import { sleep, waitFor } from "../wait_for.ts";
+import { sleep, until } from "../wait_for.ts";
 
 interface Stage {
   world: RedisWorld;
@@ -108,12 +108,12 @@ export async function press(stage: Stage, options: {
       }
     });
     await sleep(PRESS_MS * random());
-    const [, act] = DISTURBANCES[(first + round) % DISTURBANCES.length] ?? [];
-    lost += await act?.(stage) ?? 0;
+    const next = DISTURBANCES[(first + round) % DISTURBANCES.length];
+    lost += await next?.[1](stage) ?? 0;
     await sleep(PRESS_MS * random());
     isOver = true;
     await clients;
-    await waitFor(() => fleet.isSettled, { what: "all to be settled" });
+    await until(() => fleet.isSettled);
     await world.link.ready(READY_MS);
     passedMs += await options.letPass();
   }
@@ -132,10 +132,7 @@ const PAUSE_MS = 5;
 export async function pressSlots(
   stage: Stage,
   [name, act]: Disturbance,
-  limit: {
-    most: number;
-    of: "key" | "owner";
-  },
+  limit: { most: number; of: "key" | "owner" },
 ) {
   const { world, fleet, principal, random } = stage;
   let running = 0;
@@ -167,13 +164,13 @@ export async function pressSlots(
       await sleep(PAUSE_MS * random());
     }
   });
-  await waitFor(() => most >= limit.most, { what: "all slots to be taken" });
+  await until(() => most >= limit.most);
   await sleep(SLOTS_MS / 2);
   await act(stage);
   await sleep(SLOTS_MS / 2);
   isOver = true;
   await clients;
-  await waitFor(() => fleet.isSettled, { what: "all to be settled" });
+  await until(() => fleet.isSettled);
   /** Leases that were taken when a request was refused, each time; unknown over a restart. */
   const takenAtRefusals: number[] = [];
   if (name === "redis is killed") return { most, served, takenAtRefusals };

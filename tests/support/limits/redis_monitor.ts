@@ -1,6 +1,6 @@
 /** The commands of Redis' scripts, in order, according to MONITOR. */
 import { close } from "../tcp_proxy.ts";
-import { waitFor } from "../wait_for.ts";
+import { until } from "../wait_for.ts";
 
 /** `+1790000000.123456 [0 lua] "ZADD" …` */
 const SECONDS = /^\+?(\d+\.\d+) /;
@@ -19,7 +19,7 @@ export async function startRedisMonitor(port: number) {
     // However the connection ends, nothing more will come.
   });
   await connection.write(encoder.encode("MONITOR\r\n"));
-  await waitFor(() => text.startsWith("+OK"), { what: "MONITOR" });
+  await until(() => text.startsWith("+OK"));
   let marks = 0;
   return {
     /** What scripts have run so far, oldest first: when, in Unix ms of the server, the command and its arguments. */
@@ -27,11 +27,9 @@ export async function startRedisMonitor(port: number) {
       const mark = `monitor-mark-${marks++}`;
       using other = await Deno.connect(address);
       await other.write(encoder.encode(`ECHO ${mark}\r\n`));
-      await waitFor(() => text.includes(mark), { what: "the monitor's mark" });
-      const lines = text.split("\r\n").filter((line) =>
-        line.includes(" lua] ")
-      );
-      return lines.map((line) => ({
+      await until(() => text.includes(mark));
+      const isOfScript = (line: string) => line.includes(" lua] ");
+      return text.split("\r\n").filter(isOfScript).map((line) => ({
         atMs: Number(SECONDS.exec(line)?.[1]) * 1_000,
         words: [...line.matchAll(WORD)].map(([, word = ""]) => word),
       }));

@@ -1,10 +1,8 @@
 /** Starts the launcher with stand-ins in its own process and directory. */
 import type { UpState } from "../../../deploy/up/up.ts";
+import { askPort } from "../../support/local_server.ts";
 import { startProcess } from "../../support/process.ts";
 import { waitFor } from "../../support/wait_for.ts";
-
-/** A launcher that runs, or ran. */
-export type Launcher = ReturnType<typeof startLauncher>;
 
 /** A scratch directory for one test, with `data` and `run`. */
 export type Scratch = Awaited<ReturnType<typeof makeScratch>>;
@@ -19,8 +17,8 @@ export async function makeScratch() {
 }
 
 export interface LauncherOptions {
-  args?: readonly string[] | undefined;
-  env?: Readonly<Record<string, string>> | undefined;
+  args?: readonly string[];
+  env?: Readonly<Record<string, string>>;
   /** Replaces the command that starts the launcher, for example with `deno task up`. */
   command?: readonly string[];
   cwd?: string;
@@ -31,7 +29,7 @@ export const LAUNCHER = [
   ...[Deno.execPath(), "run", "--allow-all", `${import.meta.dirname}/up.ts`],
 ];
 
-/** Starts the launcher on free ports. Disposing stops it and asserts that no process is left. */
+/** Starts the launcher on free ports. Disposing stops it. */
 export function startLauncher(
   scratch: Scratch,
   { command = LAUNCHER, args, env, cwd = "/" }: LauncherOptions = {},
@@ -77,9 +75,7 @@ export async function readState(
 }
 
 /** All pids of a state in one list. */
-export function allPids(state: UpState): number[] {
-  return Object.values(state.pids).flat();
-}
+export const allPids = ({ pids }: UpState) => Object.values(pids).flat();
 
 /** Waits until `look` returns something other than undefined or false. */
 export function until<T>(what: string, look: () => T | Promise<T>) {
@@ -91,21 +87,12 @@ export async function untilEnded(pids: readonly number[]): Promise<void> {
   await until("the end of all", async () => (await running(pids)).length === 0);
 }
 
-/** Whether a process runs. A zombie does not. */
-export async function isRunning(pid: number): Promise<boolean> {
-  const isLinux = Deno.build.os === "linux";
-  const { stdout } = await new Deno.Command(isLinux ? "cat" : "ps", {
-    args: isLinux ? [`/proc/${pid}/stat`] : ["-o", "stat=", "-p", String(pid)],
-  }).output();
-  const text = new TextDecoder().decode(stdout);
-  const state = text.slice(text.lastIndexOf(")") + 1).trim();
-  return state !== "" && !state.startsWith("Z");
-}
-
-/** Those of `pids` that run. */
+/** Those of `pids` that run. Zombies do not. */
 export async function running(pids: readonly number[]): Promise<number[]> {
-  const are = await Promise.all(pids.map(isRunning));
-  return pids.filter((_, i) => are[i]);
+  const ps = ["-o", "pid=,stat=", "-p", pids.join()];
+  const { stdout } = await new Deno.Command("ps", { args: ps }).output();
+  const lines = new TextDecoder().decode(stdout).matchAll(/(\d+) +[^Z\s]/g);
+  return [...lines].map(([, pid]) => Number(pid));
 }
 
 /** The environment of a stand-in, from its operations port. */
@@ -115,13 +102,17 @@ export async function standInEnv(
   return await (await fetch(url)).json();
 }
 
-/** The services in the order in which they were asked to stop, by their logs. */
+/** Sends one line, such as `GET kept`, to a Redis and returns its reply. */
+export const askRedis = (url = "", line: string) =>
+  askPort(Number(new URL(url).port), `${line}\r\n`);
+
+/** The services in the order in which they were asked to stop. */
 export async function stopOrder(scratch: Scratch): Promise<string[]> {
   const stops = await findInLogs(scratch, /"event":"stopped","at_ms":(\d+)/);
   return stops.sort((a, b) => a.value - b.value).map(({ service }) => service);
 }
 
-/** The pids of the stand-ins that have started, by their logs. */
+/** The pids of the stand-ins that have started. */
 export async function startedPids(scratch: Scratch): Promise<number[]> {
   const starts = await findInLogs(scratch, /"event":"starting","pid":(\d+)/);
   return starts.map(({ value }) => value);
@@ -131,9 +122,9 @@ async function findInLogs(scratch: Scratch, number: RegExp) {
   const found: { service: string; value: number }[] = [];
   const logs = `${scratch.path}/run/logs`;
   for await (const { name } of Deno.readDir(logs)) {
-    const [, value] = number.exec(await Deno.readTextFile(`${logs}/${name}`)) ??
-      [];
+    const text = await Deno.readTextFile(`${logs}/${name}`);
     const service = name.replace(/(-\d+)?\.log$/, "");
+    const value = number.exec(text)?.[1];
     if (value !== undefined) found.push({ service, value: Number(value) });
   }
   return found;

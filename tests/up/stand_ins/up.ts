@@ -1,7 +1,4 @@
 /** The real launcher with stand-ins for the services. */
 import { runCli } from "../../../deploy/up/main.ts";
 
-const here = import.meta.dirname;
-Deno.exit(
-  await runCli((name) => `${here}/${name === "keys" ? name : "service"}.ts`),
-);
+Deno.exit(await runCli(() => `${import.meta.dirname}/service.ts`));

@@ -1,5 +1,5 @@
 import { connectBus } from "@gateway/shared/bus/link_nats";
-import { keyChangedSubject } from "@gateway/shared/bus/subjects";
+import { subjects } from "@gateway/shared/bus/subjects";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import type { Log } from "@gateway/shared/process/log";
 import {
@@ -34,7 +34,7 @@ export function createStopSender(access: BusAccess, log: Log): SendStop {
     });
     try {
       const notice = JSON.stringify({ keyId, ownerId, action: "stop" });
-      bus.publish(keyChangedSubject, new TextEncoder().encode(notice));
+      bus.publish(subjects.keyChanged, new TextEncoder().encode(notice));
       await bus.flush();
     } finally {
       await bus.close();

@@ -23,12 +23,15 @@ for chunk in stream:
     curl: `CALL |
   jq -r '.data[0].b64_json' | base64 --decode >image-1.png`,
     TypeScript: `import { writeFile } from "node:fs/promises";
-const { data: [image] = [] } = await client.images.generate(FIELDS);
-await writeFile("image-1.png", image?.b64_json ?? "", "base64");`,
+const { data = [] } = await client.images.generate(FIELDS);
+for (const [index, { b64_json = "" }] of data.entries()) {
+  await writeFile(\`image-\${index + 1}.png\`, b64_json, "base64");
+}`,
     Python: `import base64
 answer = client.images.generate(FIELDS)
-with open("image-1.png", "wb") as file:
-    file.write(base64.b64decode(answer.data[0].b64_json))`,
+for index, image in enumerate(answer.data or [], 1):
+    with open(f"image-{index}.png", "wb") as file:
+        file.write(base64.b64decode(image.b64_json or ""))`,
   },
   speech: {
     curl: `CALL \\
@@ -76,7 +79,7 @@ const KNOWN = new Set([
   ...["parallel_tool_calls", "stream", "stream_options"],
 ]);
 
-/** A program that sends the request and prints the text of the answer, or writes its first image, audio or video to a file. `apiUrl` has no trailing slash. */
+/** A program that sends the request and prints the text of the answer, or writes its images, audio or video to files. `apiUrl` has no trailing slash. */
 export function codeOf(
   kind: TryKind,
   request: TryRequest,

@@ -1,6 +1,7 @@
 import type { KeyRecord } from "@gateway/shared/keys/record";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import { SCOPE_OF_KIND } from "@gateway/shared/models/kinds";
+import { guardJson } from "@gateway/shared/openai/json_body";
 import { errorMessage } from "@gateway/shared/process/env";
 import { isJsonObject } from "@gateway/shared/process/error_text";
 
@@ -129,6 +130,8 @@ function numberOf(text: string): number {
 }
 
 function jsonOf(text: string): unknown {
+  // Code shows each level further to the right: thousands would be gigabytes.
+  guardJson(text);
   try {
     return JSON.parse(text);
   } catch (cause) {

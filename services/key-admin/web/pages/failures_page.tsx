@@ -1,8 +1,4 @@
-import {
-  FAILURE_REASONS,
-  type FailureReason,
-  LIMIT_REASONS,
-} from "@gateway/shared/keys/failed_requests";
+import { FAILURE_REASONS } from "@gateway/shared/keys/failed_requests";
 import { FAILED_REQUESTS } from "@gateway/shared/limits";
 import { type Counts, readFailed } from "../../domain/keys/usage.ts";
 import { findKey, type Handler } from "../context.ts";
@@ -14,34 +10,20 @@ import { labelOf, number, Time } from "../texts.tsx";
 
 const { listedMax, daysListed } = FAILED_REQUESTS;
 
-type LimitReason = typeof LIMIT_REASONS[number];
-const OTHERS: Readonly<
-  Record<Exclude<FailureReason, LimitReason | `${LimitReason}.owner`>, string>
-> = {
+/** Reasons whose names say too little. */
+const REASONS: Readonly<Record<string, string>> = {
   model_server_limit: "Limit of the model server",
   request_bodies: "Too many invalid or very large requests at once",
-  unknown_model: "The model does not exist",
-  model_forbidden: "The key may not use the model",
-  endpoint_forbidden: "The key may not use the endpoint",
-  key_disabled: "The key was disabled",
-  key_expired: "The key had expired",
-  invalid_request: "The request was invalid",
   server: "The service or the model server failed",
   cut: "An error cut the answer off after it had started",
 };
-const WORDS: ReadonlyMap<string, string> = new Map([
-  ...LIMIT_REASONS.flatMap((limit): [string, string][] => {
-    const name = labelOf(limit).toLowerCase();
-    return [
-      [limit, `Limit of the key: ${name}`],
-      [`${limit}.owner`, `Limit of all your keys together: ${name}`],
-    ];
-  }),
-  ...Object.entries(OTHERS),
-]);
-/** Also of a reason of a later version. */
-const wordsOf = (reason: string): string =>
-  WORDS.get(reason) ?? labelOf(reason);
+
+/** A reason in words: a limit and whose it is, or what was wrong. Also one of a later version. */
+function wordsOf(reason: string): string {
+  const [name = "", whose] = reason.split(".");
+  const words = REASONS[name] ?? labelOf(name);
+  return whose === "owner" ? `${words}, all your keys together` : words;
+}
 
 /** Why requests were refused or failed; nothing if none was. `listed` is where the last ones are. */
 export function Failures(

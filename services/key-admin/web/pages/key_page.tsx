@@ -24,7 +24,7 @@ import {
   tryLink,
 } from "../key_parts.tsx";
 import { Box, Facts, PostForm } from "../parts.tsx";
-import { Moment, permissionOf, Time } from "../texts.tsx";
+import { labelOf, Moment, permissionOf, Time } from "../texts.tsx";
 import { behindPassword, localPath } from "../session.ts";
 import { rangeOf, UsageView } from "./usage_page.tsx";
 
@@ -61,7 +61,7 @@ const showKey: Handler = async (c) => {
       lead: (
         <>
           <code class="hint">{key.hint}</code> {statusOf(key, nowMs)}
-          {rotationOf(key, { nowMs, present })}
+          {rotationOf(key, present)}
         </>
       ),
       actions: (
@@ -109,24 +109,12 @@ const showKey: Handler = async (c) => {
 };
 
 const QUESTIONS = {
-  disable: {
-    title: "Disable this key?",
-    button: "Disable key",
-    lead:
-      "Every request with this key is refused as soon as you confirm. You can enable it again at any time.",
-  },
-  delete: {
-    title: "Delete this key?",
-    button: "Delete key",
-    lead:
-      "The key stops working at once and cannot be restored. Its entries in the audit log are kept.",
-  },
-  rotate: {
-    title: "Rotate this key",
-    button: "Create the new key",
-    lead:
-      "You get a new key with the same settings. Put it into your program while the old key still works.",
-  },
+  disable:
+    "Every request with this key is refused as soon as you confirm. You can enable it again at any time.",
+  delete:
+    "The key stops working at once and cannot be restored. Its entries in the audit log are kept.",
+  rotate:
+    "You get a new key with the same settings. Put it into your program while the old key still works.",
 } as const;
 type Question = keyof typeof QUESTIONS;
 
@@ -134,13 +122,13 @@ type Question = keyof typeof QUESTIONS;
 const ask = (question: Question): Handler => async (c) => {
   const { redis, now, randomBytes } = c.var.deps;
   const key = await findKey(c);
-  const { title, button, lead } = QUESTIONS[question];
+  const verb = labelOf(question);
   const isRotation = question === "rotate";
   const next = question === "disable" ? c.req.query("next") : undefined;
   const ms = await readLastUse(redis, key);
   return showPage(
     c,
-    { title, lead, isCard: true },
+    { title: `${verb} this key?`, lead: QUESTIONS[question], isCard: true },
     <>
       <p>
         {keyName(key)}, last used: {lastUseOf(key, { ms, nowMs: now() })}
@@ -152,7 +140,7 @@ const ask = (question: Question): Handler => async (c) => {
           ...isRotation && { nonce: mintSecret(randomBytes) },
           ...next && { next },
         }}
-        submit={button}
+        submit={`${verb} key`}
         look={isRotation ? "primary" : "primary bad"}
         cancel={backOf(next, key.id)}
       >

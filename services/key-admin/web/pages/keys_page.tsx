@@ -94,7 +94,7 @@ const listKeys: Handler = async (c) => {
               ["Key", ({ key }) => (
                 <>
                   {keyName(key, true)}
-                  {rotationOf(key, { nowMs, present })}
+                  {rotationOf(key, present)}
                 </>
               )],
               ...stateColumns(nowMs),

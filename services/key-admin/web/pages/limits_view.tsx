@@ -49,38 +49,6 @@ export async function limitsCard(c: ConsoleContext, key?: KeyRecord) {
   const { meters, nowMs } = await readMeters(redis, { ownerId, limits }, key);
   if (key === undefined && meters.length === 0) return null;
   const binding = bindingMeter(meters);
-  const barOf = (meter: Meter) => {
-    const { whose, name, limit, used } = meter;
-    const text = `${number(used)} of ${number(limit)}`;
-    const isOver = whose === "key" && limits[name] > 0 && limit > limits[name];
-    return (
-      <div class={`meter ${lookOf(meter)}`}>
-        <p class="between">
-          <span>
-            {WHOSE[whose]}{" "}
-            {meter === binding && <span class="badge">Closest</span>}
-          </span>
-          <span class="num">{text}</span>
-        </p>
-        <meter
-          aria-label={`${labelOf(name)}, ${WHOSE[whose].toLowerCase()}`}
-          max={limit}
-          low={WARN_SHARE * limit}
-          high={limit - 0.5}
-          optimum={0}
-          value={Math.min(used, limit)}
-        />
-        <p class="help">{noteOf(meter, nowMs)}</p>
-        {isOver && (
-          <p class="help">
-            This can never be reached: all your keys together are limited to
-            {" "}
-            {number(limits[name])}.
-          </p>
-        )}
-      </div>
-    );
-  };
   return (
     <section class="card">
       <header>
@@ -112,7 +80,7 @@ export async function limitsCard(c: ConsoleContext, key?: KeyRecord) {
             <div>
               <h3>{labelOf(name)}</h3>
               {shown.length === 0 && <p class="faint">No limit</p>}
-              {shown.map(barOf)}
+              {shown.map((meter) => barOf(meter, nowMs))}
             </div>
           );
         })}
@@ -123,6 +91,27 @@ export async function limitsCard(c: ConsoleContext, key?: KeyRecord) {
         minute refills evenly: 60 per minute is one each second.
       </p>
     </section>
+  );
+}
+
+function barOf(meter: Meter, nowMs: number) {
+  const { whose, name, limit, used } = meter;
+  return (
+    <div class="meter">
+      <p class="between">
+        <span>{WHOSE[whose]}</span>
+        <span class="num">{number(used)} of {number(limit)}</span>
+      </p>
+      <meter
+        aria-label={`${labelOf(name)}, ${WHOSE[whose].toLowerCase()}`}
+        max={limit}
+        low={WARN_SHARE * limit}
+        high={limit - 0.5}
+        optimum={0}
+        value={Math.min(used, limit)}
+      />
+      <p class="help">{noteOf(meter, nowMs)}</p>
+    </div>
   );
 }
 

@@ -165,14 +165,13 @@ function valueOf(schema: Schema): Child {
   const options = schema.oneOf ?? schema.anyOf;
   if (options) return listed(options.map(valueOf));
   const names = [values ?? only ?? type].flat();
-  const bounds = Object.entries(schema).filter(([name]) => BOUND.test(name));
+  const bounds = Object.entries(schema).filter(([name]) => BOUND.test(name))
+    .map(([name, bound]) => `${labelOf(name).toLowerCase()} ${bound}`);
   return (
     <>
       {listed(names.map((name) => <code key={name}>{String(name)}</code>))}
+      {bounds.length > 0 && ` (${bounds.join(", ")})`}
       {items && <>{" of "}{valueOf(items)}</>}
-      {bounds.map(([name, bound]) =>
-        `, ${labelOf(name).toLowerCase()} ${bound}`
-      )}
     </>
   );
 }

@@ -1,4 +1,3 @@
-import { MEDIA_LIMITS, REQUEST_LIMITS } from "@gateway/shared/limits";
 import { speechFormat } from "@gateway/shared/openai/media";
 import { TRY_LIMITS } from "../../domain/try/key.ts";
 import type { TryKind } from "../../domain/try/request.ts";
@@ -9,14 +8,11 @@ export type TryField = readonly [name: string, label: string, input: object];
 /** Fields in a row. Those with a title are folded until they are used. */
 type Group = readonly [title: string, ...fields: readonly TryField[]];
 
-const decimal = (min?: number, max?: number) => ({
-  ...{ type: "number", step: "any", placeholder: "Default", min, max },
-});
+/** The API checks the bounds of numbers, as for any caller. */
+const NUMBER = { type: "number", step: "any", placeholder: "Default" };
 const json = (placeholder: string) => ({
   ...{ rows: 5, spellcheck: false, placeholder },
 });
-const { temperature, topP } = REQUEST_LIMITS;
-const { imagesMax, speed } = MEDIA_LIMITS;
 const THINKING = [["", "Default"], ["on", "On"], ["off", "Off"]];
 const FORMATS = speechFormat.options.map((name) => [name, name]);
 const RECORDING = {
@@ -31,10 +27,10 @@ export const TRY_FIELDS: Readonly<Record<TryKind, readonly Group[]>> = {
     ["", ["message", "Message", { rows: 4 }]],
     [
       "Parameters",
-      ["temperature", "Temperature", decimal(...temperature)],
-      ["top_p", "Top p", decimal(...topP)],
-      ["max_tokens", "Max tokens", decimal(1)],
-      ["seed", "Seed", decimal()],
+      ["temperature", "Temperature", NUMBER],
+      ["top_p", "Top p", NUMBER],
+      ["max_tokens", "Max tokens", NUMBER],
+      ["seed", "Seed", NUMBER],
       ["thinking", "Thinking", { options: THINKING }],
     ],
     ["Tools", [
@@ -66,7 +62,7 @@ export const TRY_FIELDS: Readonly<Record<TryKind, readonly Group[]>> = {
     [
       "",
       ["size", "Size", { placeholder: "1024x1024" }],
-      ["n", "Images", { type: "number", min: 1, max: imagesMax }],
+      ["n", "Images", NUMBER],
     ],
   ],
   speech: [
@@ -75,7 +71,7 @@ export const TRY_FIELDS: Readonly<Record<TryKind, readonly Group[]>> = {
       "",
       ["voice", "Voice", {}],
       ["response_format", "Format", { options: FORMATS }],
-      ["speed", "Speed", decimal(...speed)],
+      ["speed", "Speed", NUMBER],
     ],
   ],
   transcription: [

@@ -86,13 +86,18 @@ function readTry(c: ConsoleContext) {
   return { kind, show, values, ...tryRequest(kind, values) };
 }
 
-/** Answers with a page: the whole answer, the mistakes of the form, or only its code. */
+/** Answers with a page: the whole answer or how the video in the path stands, the mistakes of the form, or only its code. */
 const showAnswer: Handler = async (c) => {
   const { kind, show, values, request, errors } = readTry(c);
-  if (errors.size > 0 || show) return showTry(c, kind, values, { errors });
+  const isLook = c.req.param("id") !== undefined;
+  if (!isLook && (errors.size > 0 || show)) {
+    return showTry(c, kind, values, { errors });
+  }
   const startMs = performance.now();
-  const answer = await readAnswer(await send(c, kind, request), startMs);
-  return showTry(c, kind, values, { answer });
+  const response = await (isLook ? askVideo(c) : send(c, kind, request));
+  const answer = await readAnswer(response, startMs);
+  const again = isLook && !response.ok ? c.req.path : answer.again;
+  return showTry(c, kind, values, { answer: { ...answer, again } });
 };
 
 /** Passes the answer of the API on unchanged. Mistakes of the form are answered as by {@link showAnswer}. */
@@ -108,16 +113,6 @@ const streamAnswer: Handler = async (c) => {
       [API_REQUEST_ID]: headers.get("x-request-id") ?? "",
     },
   });
-};
-
-/** Shows the page again with how the video in the path stands. A form asks, so that what it says is kept. */
-const showVideo: Handler = async (c) => {
-  const { kind, values } = readTry(c);
-  const startMs = performance.now();
-  const response = await askVideo(c);
-  const answer = await readAnswer(response, startMs);
-  const again = response.ok ? answer.again : c.req.path;
-  return showTry(c, kind, values, { answer: { ...answer, again } });
 };
 
 /** Passes the file of the video in the path on, or the part that a player asks for. */
@@ -140,7 +135,7 @@ const VIDEO_HEADERS = /^content-(type|length|range)$|^accept-ranges$/;
 export const tryRoutes = {
   "/try": { GET: openTry, POST: showAnswer },
   "/try/stream": { POST: streamAnswer },
-  "/try/videos/:id": { POST: showVideo },
+  "/try/videos/:id": { POST: showAnswer },
   "/try/videos/:id/content": { GET: sendVideo },
 };
 
