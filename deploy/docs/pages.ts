@@ -1,4 +1,5 @@
 /** Writes the generated pages and the schema of the models file: `deno task docs`. */
+import { execFileSync } from "node:child_process";
 import { catalogJsonSchema } from "@gateway/shared/models/catalog";
 import { DIALECT_NAMES, DIALECTS } from "@gateway/shared/models/dialects";
 import {
@@ -55,7 +56,7 @@ export async function generatedFiles(): Promise<Map<string, string>> {
   const files = new Map<string, string>();
   for (const [path, generate] of Object.entries(GENERATORS)) {
     const text = await generate(await read(path));
-    files.set(path, await formatted(text, path));
+    files.set(path, formatted(text, path));
   }
   return files;
 }
@@ -66,11 +67,12 @@ const read = (path: string) => Deno.readTextFile(new URL(path, ROOT));
 function variablesPage(present: string): string {
   const [introduction = ""] = present.split("<!-- deno-fmt-ignore-start -->");
   const tables = Object.entries(SERVICE_VARIABLES).map(([name, variables]) =>
-    `## ${name}\n\n${markdownTable(variableRows(variables))}`
+    `## ${name}\n\n${markdownTable(variableRows(variables))}\n`
   );
-  return `${introduction}<!-- deno-fmt-ignore-start -->\n\n${
-    tables.join("\n")
-  }\n<!-- deno-fmt-ignore-end -->\n`;
+  return `${introduction}<!-- deno-fmt-ignore-start -->
+
+${tables.join("")}<!-- deno-fmt-ignore-end -->
+`;
 }
 
 function variableRows(variables: Variables): string[][] {
@@ -146,18 +148,9 @@ function markdownTable(
 }
 
 /** A text, formatted by `deno fmt` as the file at `path` would be. */
-async function formatted(text: string, path: string): Promise<string> {
-  const formatter = new Deno.Command(Deno.execPath(), {
-    args: ["fmt", `--ext=${path.split(".").at(-1)}`, "-"],
-    stdin: "piped",
-    stdout: "piped",
-  }).spawn();
-  const writer = formatter.stdin.getWriter();
-  await writer.write(new TextEncoder().encode(text));
-  await writer.close();
-  const { success, stdout } = await formatter.output();
-  if (!success) throw new Error(`Cannot format ${path}`);
-  return new TextDecoder().decode(stdout);
+function formatted(input: string, path: string): string {
+  const args = ["fmt", `--ext=${path.split(".").at(-1)}`, "-"];
+  return execFileSync(Deno.execPath(), args, { input, encoding: "utf8" });
 }
 
 if (import.meta.main) {

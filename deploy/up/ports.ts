@@ -11,15 +11,15 @@ const ATTEMPTS = 1_000;
 /** Different TCP ports that are free now. Another process may take one before the caller does. */
 export function findFreePorts(count: number, hostname = LOOPBACK): number[] {
   const ports = new Set<number>();
-  for (let attempt = 0; attempt < ATTEMPTS; attempt++) {
-    const port = FIRST_PORT +
-      Math.floor(Math.random() * (LAST_PORT - FIRST_PORT));
+  for (let attempt = 0; ports.size < count; attempt++) {
+    if (attempt === ATTEMPTS) {
+      throw new UpError(`Cannot find ${count} free ports: stop other programs`);
+    }
+    const span = LAST_PORT - FIRST_PORT;
+    const port = FIRST_PORT + Math.floor(Math.random() * span);
     if (whyNotFree(port, hostname) === undefined) ports.add(port);
-    if (ports.size === count) return [...ports];
   }
-  throw new UpError(
-    `Cannot find ${count} free ports between ${FIRST_PORT} and ${LAST_PORT}: stop programs that use many`,
-  );
+  return [...ports];
 }
 
 /** Why no server could listen on the port now; `undefined` if one could. 0 checks the address only. */

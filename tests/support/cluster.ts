@@ -18,9 +18,7 @@ import { assertNoKeys } from "./recording_log.ts";
 import { waitFor } from "./wait_for.ts";
 
 /** The launcher's description of a running cluster, with a first key. */
-export interface ClusterState extends UpState {
-  api_key: string;
-}
+type ClusterState = UpState & { api_key: string };
 
 export type Cluster = Awaited<ReturnType<typeof startCluster>>;
 

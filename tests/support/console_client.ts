@@ -1,7 +1,6 @@
 /** The console of a cluster, as a browser without a script uses it. */
 import assert from "node:assert/strict";
 import {
-  type Answer,
   createClient,
   type Form,
   makeKey,
@@ -9,12 +8,8 @@ import {
 } from "../../services/key-admin/console_fixture.ts";
 import type { Cluster } from "./cluster.ts";
 
-export interface ConsoleKey {
-  id: string;
-  value: string;
-  /** As the last page showed it; every change needs the current one. */
-  version: number;
-}
+/** Its version is the one that the last page showed; every change needs the current one. */
+export type ConsoleKey = Awaited<ReturnType<typeof createKey>>;
 
 /** Signs the first owner of a cluster up, or whom `link` is for, and stays signed in. */
 export async function openConsole(
@@ -43,9 +38,9 @@ export async function inviteOwner(
   const { text } = await operator.post("/people", { email });
   const link = matchIn(text, /(http:\S+\/link\/\w+)/);
   const browser = await openConsole(cluster, link);
-  const { text: people } = await operator.get("/people");
-  const form = new RegExp(`/people/(own_\\w+)">${email}`);
-  return { browser, ownerId: matchIn(people, form) };
+  const people = (await operator.get("/people")).text;
+  const ownerId = matchIn(people, RegExp(`/people/(own_\\w+)">${email}`));
+  return { browser, ownerId };
 }
 
 export async function createKey(browser: TestClient, description: string) {
@@ -58,7 +53,7 @@ export async function changeKey(
   key: ConsoleKey,
   what: "disable" | "enable" | "delete",
   more: Form = {},
-): Promise<Answer> {
+) {
   const form = { version: String(key.version), ...more };
   const answer = await browser.post(`/keys/${key.id}/${what}`, form);
   assert.equal(answer.status, 303, answer.text);

@@ -33,7 +33,7 @@ import { startTcpProxy } from "./tcp_proxy.ts";
 import { until } from "./wait_for.ts";
 
 /** A key that every edge of a mini cluster admits. */
-export const TEST_KEY: string = mintKey(randomBytes);
+const TEST_KEY = mintKey(randomBytes);
 
 export type MiniEdge = Awaited<ReturnType<typeof startMiniEdge>>;
 export type MiniWorker = Awaited<ReturnType<typeof startMiniWorker>>;
@@ -94,7 +94,6 @@ export async function startMiniEdge(options: {
   servers: string[];
   /** How many times longer its runs wait for workers. */
   slower?: number;
-  requestTimeoutMs?: number;
   busLostMs?: number;
   log?: Log;
   /** What of the app differs: keys and admission (every key is admitted if left out), models, hosts, bounds. */
@@ -108,7 +107,7 @@ export async function startMiniEdge(options: {
     ...{ bus: link, edgeId: id, random: Math.random, log },
     now: () => now() / slower,
     scheduleSoon: (flush) => soon.schedule(flush, CONTROL_WAIT_MS),
-    requestTimeoutMs: options.requestTimeoutMs ?? 60_000,
+    requestTimeoutMs: 60_000,
     busLostMs: options.busLostMs ?? DISPATCH_LIMITS.busLostMs,
   });
   const admitted: Admitted[] = [];

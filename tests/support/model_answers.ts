@@ -3,10 +3,11 @@ import type { FakeRequest, Step } from "./fake_model_server.ts";
 
 /** Builders of what a model server says, right or wrong, for `startFakeModelServer`. */
 
-export interface ResponseOptions {
+type Fields = { [name: string]: string };
+interface ResponseOptions {
   status?: number;
   /** Beside the content type and the framing. */
-  headers?: { [name: string]: string };
+  headers?: Fields;
 }
 
 /** A JSON response with a content length. A string is sent as it is. */
@@ -130,12 +131,10 @@ export function field(value: unknown, name: string): unknown {
 }
 
 function responseHead(
-  options: ResponseOptions,
-  fixed: { [name: string]: string },
-): string {
-  const headers = { ...fixed, ...options.headers };
-  const lines = Object.entries(headers).map(([name, value]) =>
-    `${name}: ${value}\r\n`
-  );
-  return `HTTP/1.1 ${options.status ?? 200} Status\r\n${lines.join("")}\r\n`;
+  { status = 200, headers }: ResponseOptions,
+  fixed: Fields,
+) {
+  const lines = Object.entries({ ...fixed, ...headers })
+    .map(([name, value]) => `${name}: ${value}\r\n`);
+  return `HTTP/1.1 ${status} Status\r\n${lines.join("")}\r\n`;
 }

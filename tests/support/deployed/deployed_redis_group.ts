@@ -37,7 +37,7 @@ const SETTLED_MS = 30_000;
 export type RedisGroup = Awaited<ReturnType<typeof startRedisGroup>>;
 
 /** Certificates of a group, and whether its clients must have one of their own. */
-export interface GroupTls {
+interface GroupTls {
   authority: TestAuthority;
   isMutual: boolean;
 }

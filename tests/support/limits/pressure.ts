@@ -43,17 +43,8 @@ export const DISTURBANCES: readonly Disturbance[] = [
   }],
 ];
 
-/** A request that was let in. Times are Redis' clock and what was let pass beside it. */
-export interface Admission {
-  readonly atMs: number;
-  readonly round: number;
-  /** What it cost in the end. */
-  readonly usedTokens: number;
-}
-
-const CLIENTS_PER_EDGE = 3;
-/** Requests that may run at the same time. */
-export const CLIENTS = 4 * CLIENTS_PER_EDGE;
+/** Three on each edge: requests that may run at the same time. */
+export const CLIENTS = 12;
 const PRESS_MS = 40;
 /** A limit that is never reached tests nothing. */
 const ROUND_MAX_MS = 60_000;
@@ -81,7 +72,8 @@ export async function press(stage: Stage, options: {
   letPass: () => Promise<number>;
 }) {
   const { world, fleet, principal, random } = stage;
-  const admitted: Admission[] = [];
+  /** Times are Redis' clock and what was let pass beside it; tokens are what it cost in the end. */
+  const admitted: { atMs: number; round: number; usedTokens: number }[] = [];
   const unsureBefore = fleet.unsure;
   const first = Math.floor(random() * DISTURBANCES.length);
   let passedMs = 0;
@@ -201,12 +193,8 @@ export async function pressSlots(
   return { most, served, takenAtRefusals };
 }
 
-/** What a limit let pass, in order of time. */
-export interface Passed {
-  atMs: number;
-  /** 1 for a request, its tokens for a token limit; less than 0 gives back. */
-  cost: number;
-}
+/** What a limit let pass, in order of time: 1 for a request, its tokens for a token limit; less than 0 gives back. */
+type Passed = readonly { atMs: number; cost: number }[];
 
 const MS_PER_MINUTE = 60_000;
 
@@ -215,7 +203,7 @@ const MS_PER_MINUTE = 60_000;
  * limiter with a burst of 600 holds when this is 600 at most. A window begins and
  * ends with something that passed, and may be as short as one event.
  */
-export function worstBurst(passed: readonly Passed[], perMinute: number) {
+export function worstBurst(passed: Passed, perMinute: number) {
   let [worst, sum, best] = [0, 0, Infinity];
   for (const { atMs, cost } of passed) {
     const refilled = atMs * perMinute / MS_PER_MINUTE;
@@ -227,7 +215,7 @@ export function worstBurst(passed: readonly Passed[], perMinute: number) {
 }
 
 /** The most that passed in any window of `lengthMs`, both of its ends included. */
-export function worstWindow(passed: readonly Passed[], lengthMs: number) {
+export function worstWindow(passed: Passed, lengthMs: number) {
   let [worst, sum, first] = [0, 0, 0];
   for (const { atMs, cost } of passed) {
     sum += cost;
