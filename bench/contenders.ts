@@ -3,16 +3,16 @@ import * as z from "zod";
 import { createKey } from "../tests/conformance/context.ts";
 import { startCluster } from "../tests/support/cluster.ts";
 import { freePort } from "../tests/support/local_server.ts";
-import { type RunningProcess, startProcess } from "../tests/support/process.ts";
+import {
+  CACHE,
+  installOnce,
+  type RunningProcess,
+  startProcess,
+} from "../tests/support/process.ts";
 import { startRedisServer } from "../tests/support/redis_server.ts";
 import { waitFor } from "../tests/support/wait_for.ts";
 import { chatRequest, runLoop, type Target } from "./load.ts";
-import {
-  lastLines,
-  type Processes,
-  run,
-  withDescendants,
-} from "./processes.ts";
+import { lastLines, type Processes, withDescendants } from "./processes.ts";
 import { OURS } from "./report.ts";
 
 export interface Contender extends Target, AsyncDisposable {
@@ -42,8 +42,6 @@ const rivalSchema = z.strictObject({
 const INSTALL_MS_MAX = 10 * 60_000;
 const START_MS_MAX = 120_000;
 const BENCH = new URL(".", import.meta.url).pathname;
-const CACHE = Deno.env.get("XDG_CACHE_HOME") ??
-  `${Deno.env.get("HOME") ?? "/tmp"}/.cache`;
 const SCRATCH = `${CACHE}/gateway-bench`;
 /** Never reached: counted, but nothing is refused. */
 const LIMITS = [
@@ -98,7 +96,8 @@ export async function startRival(
 ): Promise<Contender> {
   await using starting = new AsyncDisposableStack();
   const cwd = `${SCRATCH}/${rival.folder}`;
-  await install(rival.install, cwd);
+  const signal = AbortSignal.timeout(INSTALL_MS_MAX);
+  await installOnce(rival.folder, rival.install, { cwd, signal });
   const port = rival.port ?? freePort();
   const redis = rival.redis ? starting.use(await startRedisServer()) : null;
   const env = {
@@ -134,15 +133,6 @@ export async function startRival(
     }),
     [Symbol.asyncDispose]: () => started.disposeAsync(),
   };
-}
-
-async function install(command: string, cwd: string): Promise<void> {
-  const mark = `${cwd}/installed_by`;
-  await Deno.mkdir(cwd, { recursive: true });
-  if (await Deno.readTextFile(mark).catch(() => "") === command) return;
-  const signal = AbortSignal.timeout(INSTALL_MS_MAX);
-  await run("sh", ["-c", command], { cwd, signal });
-  await Deno.writeTextFile(mark, command);
 }
 
 /** Ends what a shell started before itself, so that nothing is left behind. */

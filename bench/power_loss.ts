@@ -28,8 +28,7 @@ import {
 } from "../services/key-admin/redis_fixture.ts";
 import { detectDurability } from "../services/key-admin/domain/store/durability.ts";
 import { sleep } from "../tests/support/wait_for.ts";
-import { print } from "./options.ts";
-import { run } from "./processes.ts";
+import { print, runProcess } from "../tests/support/process.ts";
 
 const SECONDS = Number(Deno.args[0] ?? 3);
 const WRITERS = 32;
@@ -106,7 +105,7 @@ try {
   const library = `${folder}/power_loss.so`;
   const source = new URL("power_loss.c", import.meta.url).pathname;
   const flags = ["-shared", "-fPIC", "-O2", "-ldl"];
-  await run("gcc", [...flags, "-o", library, source]);
+  await runProcess("gcc", [...flags, "-o", library, source]);
   for (const mode of MODES) await tryMode(mode, library);
 } finally {
   await Deno.remove(folder, { recursive: true });

@@ -56,21 +56,6 @@ function read(path: string): string {
   }
 }
 
-/** Runs a program and returns what it printed. Throws the end of that if it fails. */
-export async function run(
-  command: string,
-  args: string[],
-  options: Pick<Deno.CommandOptions, "cwd" | "signal"> = {},
-): Promise<string> {
-  const { success, stdout, stderr } = await new Deno.Command(command, {
-    args,
-    ...options,
-  }).output();
-  const text = (bytes: Uint8Array) => new TextDecoder().decode(bytes).trim();
-  if (!success) throw new Error(`${command}: ${lastLines(text(stderr))}`);
-  return text(stdout);
-}
-
 export const lastLines = (text: string): string =>
   text.trim().split("\n").slice(-3).join(" ");
 

@@ -1,7 +1,7 @@
 /** Tables: shown as they come, and kept as JSON. */
 import { medians } from "./figures.ts";
-import { type Options, print } from "./options.ts";
-import { run } from "./processes.ts";
+import { print, runProcess } from "../tests/support/process.ts";
+import type { Options } from "./options.ts";
 
 export interface Row {
   name: string;
@@ -45,8 +45,8 @@ export class Report {
     const report = {
       startedAt: this.#startedAt,
       command: Deno.args.join(" "),
-      commit: await run("git", ["describe", "--always", "--dirty"]),
-      machine: await run("sh", ["-c", "uname -sr; lscpu; free -m"]),
+      commit: await runProcess("git", ["describe", "--always", "--dirty"]),
+      machine: await runProcess("sh", ["-c", "uname -sr; lscpu; free -m"]),
       loadAverageBefore: this.#loadAverage,
       tables: this.#tables,
     };

@@ -8,8 +8,13 @@ import assert from "node:assert/strict";
 import { hashKeyValue } from "@gateway/shared/keys/key";
 import { hashKey, leaseKey } from "@gateway/shared/keys/record";
 import { outcomeOf } from "../support/chat_outcome.ts";
-import { type Cluster, startCluster } from "../support/cluster.ts";
-import { askCluster, LONG, openStore } from "../support/cluster_keys.ts";
+import {
+  askCluster,
+  type Cluster,
+  LONG,
+  openRedis,
+  startCluster,
+} from "../support/cluster.ts";
 import type {
   Form,
   TestClient,
@@ -144,8 +149,7 @@ Deno.test("the console takes effect on every edge", async (t) => {
   });
 
   await t.step("running requests end within a second", async () => {
-    await using opened = await openStore(cluster);
-    const { redis } = opened;
+    const redis = await openRedis(cluster);
     const others = [await createWatched(browser, "Somebody else's")];
     const key = await createWatched(browser, "Stopped");
     const pair = await redis.command(["GET", hashKey(hashKeyValue(key.value))]);
@@ -193,6 +197,7 @@ Deno.test("the console takes effect on every edge", async (t) => {
     }
     const counts = await load.stop();
     assert.deepEqual([...counts.keys()], [200], "the load noticed nothing");
+    await redis.close();
   });
 
   await t.step("an owner is disabled: the next request is 403", async () => {

@@ -13,8 +13,12 @@ import {
   endsAs,
   outcomeOf,
 } from "../support/chat_outcome.ts";
-import { isReplaced, pidOf, startCluster } from "../support/cluster.ts";
-import { askCluster } from "../support/cluster_keys.ts";
+import {
+  askCluster,
+  isReplaced,
+  pidOf,
+  startCluster,
+} from "../support/cluster.ts";
 import { startRedisServer } from "../support/redis_server.ts";
 import {
   type Reply,

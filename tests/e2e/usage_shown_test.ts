@@ -8,8 +8,7 @@ import { estimateTokens } from "../../services/edge-auth/limits/cost.ts";
 import type { TestClient } from "../../services/key-admin/console_fixture.ts";
 import { createKey } from "../conformance/context.ts";
 import { chatRequest } from "../support/chat_request.ts";
-import { type Cluster, startCluster } from "../support/cluster.ts";
-import { askCluster } from "../support/cluster_keys.ts";
+import { askCluster, type Cluster, startCluster } from "../support/cluster.ts";
 import { matchIn, openConsole } from "../support/console_client.ts";
 import { waitFor } from "../support/wait_for.ts";
 

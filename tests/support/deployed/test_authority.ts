@@ -1,4 +1,4 @@
-import { startProcess } from "../process.ts";
+import { runProcess } from "../process.ts";
 
 export interface CertificateFiles {
   certFile: string;
@@ -72,8 +72,6 @@ async function certify(
     ...["-keyout", keyFile, "-out", certFile, ...more],
     ...extensions.flatMap((extension) => ["-addext", extension]),
   ];
-  await using process = startProcess({ command: "openssl", args });
-  const { success } = await process.exited;
-  if (!success) throw new Error(`openssl failed: ${process.output()}`);
+  await runProcess("openssl", args);
   return { certFile, keyFile };
 }
