@@ -63,17 +63,17 @@ function render(columns: readonly string[], rows: readonly Row[]): string {
     const values = medians(rounds);
     return [name, ...[...values, (values[0] ?? NaN) / base].map(format)];
   });
-  return [head, ...cells].map((row) =>
-    row.map((text, i) =>
-      i === 0 ? `\n  ${text.padEnd(24)}` : text.padStart(head[i]?.length ?? 0)
-    ).join("  ")
-  ).join("");
+  const widths = head.map((text) => text.length);
+  return [head, ...cells].map(([name = "", ...values]) => {
+    const padded = values.map((text, i) => text.padStart(widths[i + 1] ?? 0));
+    return `\n  ${[name.padEnd(24), ...padded].join("  ")}`;
+  }).join("");
 }
 
-/** Three digits that mean something, and nothing where there is no figure. */
-function format(value: number): string {
-  if (Number.isNaN(value)) return "";
-  return Math.abs(value) >= 100
+/** Three significant digits, and nothing where there is no figure. */
+const format = (value: number): string =>
+  Number.isNaN(value)
+    ? ""
+    : Math.abs(value) >= 100
     ? value.toFixed(0)
     : String(Number(value.toPrecision(3)));
-}

@@ -4,6 +4,7 @@
 // whose certificate that authority has not signed. Without TLS:
 // tests/deploy/rotation_long_test.ts and deploy/compose_test.
 import assert from "node:assert/strict";
+import { callApi } from "../support/chat_request.ts";
 import {
   deployedEnv,
   makeSecrets,
@@ -43,15 +44,7 @@ Deno.test("the services work as deployed", async (t) => {
   const { id, key } = await makeKey(adminEnv, scopes);
   /** Sends a request, which succeeds. */
   const call = async (method: string, path: string, body?: object) => {
-    const isForm = body instanceof FormData;
-    const response = await fetch(`${url}/v1/${path}`, {
-      method,
-      ...body && { body: isForm ? body : JSON.stringify(body) },
-      headers: {
-        authorization: `Bearer ${key}`,
-        ...body && !isForm && { "content-type": "application/json" },
-      },
-    });
+    const response = await callApi(`${url}/v1/${path}`, key, body, { method });
     assert.equal(response.status, 200, said());
     return response;
   };

@@ -6,12 +6,7 @@
 import assert from "node:assert/strict";
 import { startFakeModelServer } from "../support/fake_model_server.ts";
 import { chat, startMiniCluster } from "../support/mini_cluster.ts";
-import {
-  choiceChunk,
-  chunk,
-  event,
-  streamHead,
-} from "../support/model_answers.ts";
+import { choiceChunk, streamResponse } from "../support/model_answers.ts";
 import { startStopwatch, until, waitFor } from "../support/wait_for.ts";
 
 const CANCEL_MS = 100;
@@ -25,10 +20,8 @@ Deno.test("a client that leaves ends the call of the model server", async (t) =>
   let state = "";
   await using server = startFakeModelServer({
     reply: function* () {
-      if (state === "streaming") {
-        yield streamHead();
-        yield chunk(event(choiceChunk({ role: "assistant", content: "one" })));
-      }
+      const begun = streamResponse([choiceChunk({ content: "one" })]);
+      if (state === "streaming") yield* begun.slice(0, 2);
       yield { stall: true };
     },
   });

@@ -8,6 +8,7 @@ import assert from "node:assert/strict";
 import { hashKeyValue } from "@gateway/shared/keys/key";
 import { hashKey, leaseKey } from "@gateway/shared/keys/record";
 import { outcomeOf } from "../support/chat_outcome.ts";
+import { callApi } from "../support/chat_request.ts";
 import {
   askCluster,
   type Cluster,
@@ -79,9 +80,7 @@ function startLoad(cluster: Cluster, keys: readonly WatchedKey[]) {
     const since = key.phases.length - 1;
     const response = isChat
       ? await askCluster(cluster, key.value, edge)
-      : await fetch(`${cluster.baseUrl(edge)}/models`, {
-        headers: { authorization: `Bearer ${key.value}` },
-      });
+      : await callApi(`${cluster.baseUrl(edge)}/models`, key.value);
     // Read, so that the connection serves the next.
     await response.arrayBuffer();
     const { status } = response;

@@ -27,10 +27,7 @@ import {
 import {
   chatReply,
   choiceChunk,
-  chunk,
-  event,
-  lastChunk,
-  streamHead,
+  streamResponse,
   usageChunk,
 } from "../support/model_answers.ts";
 import {
@@ -63,14 +60,12 @@ const answersHello = chatReply({ words: ["Hel", "lo"], betweenMs: 20 });
 let proceed = Promise.withResolvers<void>();
 
 const answersInTwo: Reply = function* () {
-  yield streamHead();
-  yield chunk(event(choiceChunk({ role: "assistant", content: "one" })));
+  const contents = ["one", " two"].map((content) => choiceChunk({ content }));
+  const end = [choiceChunk({}, "stop"), usageChunk(1, 2)];
+  const steps = streamResponse([...contents, ...end]);
+  yield* steps.slice(0, 2);
   yield { until: proceed.promise };
-  yield chunk(event(choiceChunk({ content: " two" })));
-  yield chunk(event(choiceChunk({}, "stop")));
-  yield chunk(event(usageChunk(1, 2)));
-  yield chunk(event("[DONE]"));
-  yield lastChunk;
+  yield* steps.slice(2);
 };
 
 /** Holds processes still while something is done. */
@@ -103,12 +98,13 @@ Deno.test("processes that fail", async (t) => {
   const areReady = () =>
     waitFor(async () => {
       const { ops_urls } = await cluster.refresh();
-      const statuses = (ops_urls["chat-worker"] ?? []).map(async (url) => {
+      const urls = ops_urls["chat-worker"] ?? [];
+      const areOk = urls.map(async (url) => {
         const response = await fetch(`${url}/readyz`).catch(() => null);
         await response?.body?.cancel();
-        return response?.status; // None: it is gone, or not there yet.
+        return response?.ok; // Null: it is gone, or not there yet.
       });
-      return (await Promise.all(statuses)).every((status) => status === 200);
+      return (await Promise.all(areOk)).every((isOk) => isOk);
     }, { what: "two workers that are ready", intervalMs: PAUSE_MS });
   const ask = (edge: number, body: object = {}, key = cluster.state.api_key) =>
     outcomeOf(askCluster(cluster, key, edge, body));

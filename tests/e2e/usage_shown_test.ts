@@ -129,17 +129,13 @@ Deno.test("the console shows what was used, and why requests were refused or fai
     ["/usage", { ...ofRequests, cut: FAILING, key_disabled: 1 }],
   ];
   for (const [path, counts] of reasons) {
-    const read = async () => {
-      const sums = await sumsOf(browser, path);
-      return Object.keys(counts).map(sums);
-    };
     // Edges write these once a second.
     const wanted = Object.values(counts);
-    await waitFor(
-      async () => (await read()).every((sum, at) => sum >= (wanted[at] ?? 0)),
-      { what: () => `the reasons on ${path}: ${Object.keys(counts)}` },
-    );
-    assert.deepEqual(await read(), wanted, path);
+    const read = await waitFor(async () => {
+      const sums = Object.keys(counts).map(await sumsOf(browser, path));
+      return sums.every((sum, at) => sum >= (wanted[at] ?? 0)) && sums;
+    }, { what: () => `the reasons on ${path}: ${Object.keys(counts)}` });
+    assert.deepEqual(read, wanted, path);
   }
   const { text } = await browser.get(`/keys/${two.id}/requests`);
   const id = refused.headers.get("x-request-id");

@@ -5,6 +5,7 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { usageCounted } from "../support/admission_fixture.ts";
+import { callApi } from "../support/chat_request.ts";
 import { startNatsServer } from "../support/nats_server.ts";
 import { testRedisLink } from "../support/redis_link.ts";
 import { startRedisServer } from "../support/redis_server.ts";
@@ -36,24 +37,14 @@ Deno.test("a video survives the death of any process", async (t) => {
   const edges = [await start("edge-auth"), await start("edge-auth")];
   const workers = [await start("media-worker"), await start("media-worker")];
   const { key, id: keyId } = await makeKey(env, "--scopes=video");
-  const call = (edge: number, path: string, init: RequestInit = {}) =>
-    fetch(`${edges[edge]?.url}/v1/videos${path}`, {
-      ...init,
-      headers: {
-        authorization: `Bearer ${key}`,
-        "content-type": "application/json",
-        ...Object(init.headers),
-      },
-    });
+  const call = (edge: number, path: string, body?: object, init = {}) =>
+    callApi(`${edges[edge]?.url}/v1/videos${path}`, key, body, init);
   const create = (edge: number, phrase: string) =>
     call(edge, "", {
-      method: "POST",
-      body: JSON.stringify({
-        model: "simulated-video-1",
-        prompt: `A kite [simulator: ${phrase}]`,
-        // The file has two pieces, for `stall after 1 tokens`.
-        ...{ seconds: "4", size: "360x240" },
-      }),
+      model: "simulated-video-1",
+      prompt: `A kite [simulator: ${phrase}]`,
+      // The file has two pieces, for `stall after 1 tokens`.
+      ...{ seconds: "4", size: "360x240" },
     });
   /** The id of the video that was started. */
   const begun = async (created: Promise<Response>): Promise<string> => {
@@ -158,7 +149,9 @@ Deno.test("a video survives the death of any process", async (t) => {
     await isMade(0, id);
     videos += 1;
     const content = (edge: number, from: number) =>
-      call(edge, `/${id}/content`, { headers: { range: `bytes=${from}-` } });
+      call(edge, `/${id}/content`, undefined, {
+        headers: { range: `bytes=${from}-` },
+      });
     for (const kill of [replaceBusyWorker, replaceEdge]) {
       const response = await content(0, 0);
       assert.equal(response.status, 206);

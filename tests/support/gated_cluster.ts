@@ -39,7 +39,7 @@ import {
 } from "./scripted_model_server.ts";
 import { startTcpProxy, type Toxics } from "./tcp_proxy.ts";
 import { until } from "./wait_for.ts";
-import { postChat } from "./chat_request.ts";
+import { callApi, postChat } from "./chat_request.ts";
 
 export type GatedEdge = Awaited<ReturnType<typeof startEdge>>;
 export type GatedCluster = Awaited<ReturnType<typeof startGatedCluster>>;
@@ -124,9 +124,7 @@ export async function startGatedCluster(options: GatedClusterOptions = {}) {
     },
     /** Gets a path below `/v1` of the first edge. */
     get: ({ value }: TestKey, path: string) =>
-      fetch(`${first.baseUrl}/${path}`, {
-        headers: { authorization: `Bearer ${value}` },
-      }),
+      callApi(`${first.baseUrl}/${path}`, value),
     /** Leases of a key in Redis, dead or alive. */
     leases: async (key: TestKey) =>
       Number(await world.command("ZCARD", leaseKey(key))),
