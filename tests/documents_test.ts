@@ -1,7 +1,5 @@
-/**
- * Guarantee: the documents say what the code does. What they repeat of it is generated
- * (`deno task docs`), compared, or checked to exist.
- */
+// Promise: the documents say what the code does. What they repeat of it is generated
+// (`deno task docs`), compared, or checked to exist.
 import assert from "node:assert/strict";
 import { join } from "node:path/posix";
 import {

@@ -1,17 +1,9 @@
-/**
- * Runs the tests: `deno task test` the usual ones, `deno task test:long` the long
- * ones. A file's name says how it runs:
- *
- * | name | runs |
- * | --- | --- |
- * | `*_test.ts` | in parallel with others |
- * | `*_timed_test.ts` | afterwards, one per core: it measures time, or fills the machine |
- * | `*_long_test.ts` | with `test:long` only |
- *
- * A file that fails is run once more, alone: other work on the machine may have
- * taken what it needs. The lines about its first failure begin with `first run | `.
- * `LONG_SECONDS_MAX` bounds `test:long`; its last lines name the parts left out.
- */
+// Runs the tests: `deno task test` the usual ones, `deno task test:long` the long ones.
+// CONTRIBUTING.md says how the name of a file decides how it runs.
+//
+// A file that fails is run once more, alone: other work on the machine may have
+// taken what it needs. The lines about its first failure begin with `first run | `.
+// `LONG_SECONDS_MAX` bounds `test:long`; its last lines name the parts left out.
 import { resolve } from "node:path";
 import { runFiles, TIME_IS_UP } from "./run_files.ts";
 import { print } from "./support/process.ts";
@@ -22,16 +14,10 @@ const DENO_TEST = [
   ...["test", "--no-check", "--allow-net", "--allow-env", "--allow-read"],
   ...["--allow-write", "--allow-run", "--allow-sys", "--allow-ffi"],
 ];
-const INSTALL = [
-  ...["run", "--allow-net", "--allow-env", "--allow-read", "--allow-write"],
-  ...["--allow-run", "--allow-sys=uid", "tests/support/install_servers.ts"],
-];
+const INSTALL = ["run", "--allow-all", "tests/support/install_servers.ts"];
 /** Of files that measure no time: most wait for a server as long as they compute. */
 const JOBS_PER_CORE = 2;
-/**
- * Started first in their folders, so that the run does not wait for them at the end.
- * Deno starts with the folders that have the longest paths, whatever order is given.
- */
+/** Started first in their folders, so that the run does not wait for them at the end. */
 const SLOW =
   /e2e\/(faults_process|videos_faults|faults_edge)|cli_test|limiter_pressure/;
 const SOAK_MINUTES = "0.5";

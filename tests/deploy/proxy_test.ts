@@ -1,8 +1,6 @@
-/**
- * Guarantee: behind `deploy/proxy/Caddyfile`, which terminates TLS, the API streams,
- * a client is identified by its own address and not by one that it claims, and the
- * console protects browsers: cookies for its host only, forms from its own pages only.
- */
+// Promise: behind `deploy/proxy/Caddyfile`, which terminates TLS, the API streams,
+// a client is identified by its own address and not by one that it claims, and the
+// console protects browsers: cookies for its host only, forms from its own pages only.
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import type { IncomingMessage } from "node:http";

@@ -1,10 +1,8 @@
-/**
- * Guarantee: processes that are killed, frozen or told to stop end what they ran
- * in the promised way and time, seen from the client and from the model server. If
- * there is another worker, the loss of one only delays a request without a byte
- * sent, its replacement not even that, and the model server is not called for an
- * answer that was already given.
- */
+// Promise: processes that are killed, frozen or told to stop end what they ran
+// in the promised way and time, seen from the client and from the model server. If
+// there is another worker, the loss of one only delays a request without a byte
+// sent, its replacement not even that, and the model server is not called for an
+// answer that was already given.
 import assert from "node:assert/strict";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { createKey } from "../conformance/context.ts";

@@ -1,8 +1,6 @@
-/**
- * Guarantee: OpenAI's SDK speaks, draws and transcribes through the gateway as it does
- * with OpenAI: whole, streamed, refused and broken off. Whatever becomes of an upload,
- * its worker gets the slot back, and an edge never holds a whole file.
- */
+// Promise: OpenAI's SDK speaks, draws and transcribes through the gateway as it does
+// with OpenAI: whole, streamed, refused and broken off. Whatever becomes of an upload,
+// its worker gets the slot back, and an edge never holds a whole file.
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import OpenAI from "openai";

@@ -1,9 +1,7 @@
-/**
- * Guarantee: a new stack is ready before the first key exists, so that scripts can wait
- * for it; it admits no request, and the first key works at once. A service that is cut
- * off from the bus fails its readiness check in time, and passes it again when it is
- * reconnected, without a restart.
- */
+// Promise: a new stack is ready before the first key exists, so that scripts can wait
+// for it; it admits no request, and the first key works at once. A service that is cut
+// off from the bus fails its readiness check in time, and passes it again when it is
+// reconnected, without a restart.
 import assert from "node:assert/strict";
 import { mintKey } from "@gateway/shared/keys/key";
 import { randomBytes } from "@gateway/shared/process/ids";

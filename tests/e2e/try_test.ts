@@ -1,8 +1,6 @@
-/**
- * Guarantee: the console's page "Try it" sends a real request through an edge, and the
- * code that it shows does the same with a key of the reader's. Its limits, and browsers
- * that leave: `services/key-admin/web/try_test.ts`.
- */
+// Promise: the console's page "Try it" sends a real request through an edge, and the
+// code that it shows does the same with a key of the reader's. Its limits, and browsers
+// that leave: `services/key-admin/web/try_test.ts`.
 import assert from "node:assert/strict";
 import { LANGUAGES } from "../../services/key-admin/domain/try/code.ts";
 import {

@@ -1,8 +1,6 @@
-/**
- * Guarantee: the usage that the console shows for a key and for all keys is exactly the
- * sum of what its clients received: requests, tokens in and out, failures and why.
- * Nothing is counted twice or left out between the worker, the edge and Redis.
- */
+// Promise: the usage that the console shows for a key and for all keys is exactly the
+// sum of what its clients received: requests, tokens in and out, failures and why.
+// Nothing is counted twice or left out between the worker, the edge and Redis.
 import assert from "node:assert/strict";
 import { estimateTokens } from "../../services/edge-auth/limits/cost.ts";
 import type { TestClient } from "../../services/key-admin/console_fixture.ts";

@@ -1,7 +1,5 @@
-/**
- * Guarantee: a video survives whatever process is killed while it is started, made or
- * downloaded. Its client gets it or a clear error, and it is counted once.
- */
+// Promise: a video survives whatever process is killed while it is started, made or
+// downloaded. Its client gets it or a clear error, and it is counted once.
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { usageCounted } from "../support/admission_fixture.ts";

@@ -1,8 +1,6 @@
-/**
- * Guarantee: OpenAI's SDK makes, watches, downloads, changes and deletes videos through
- * the gateway as it does with OpenAI. What a video costs, and who may see it:
- * `services/edge-auth/videos/videos_test.ts`.
- */
+// Promise: OpenAI's SDK makes, watches, downloads, changes and deletes videos through
+// the gateway as it does with OpenAI. What a video costs, and who may see it:
+// `services/edge-auth/videos/videos_test.ts`.
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import OpenAI, { NotFoundError } from "openai";

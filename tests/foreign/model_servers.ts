@@ -1,8 +1,6 @@
-/**
- * Guarantee: the gateway works with model servers that nobody here wrote, which show
- * what our own stand-ins cannot: chat, and images, speech, transcriptions and videos,
- * with OpenAI's SDK. Run by `deno task test:foreign`.
- */
+// Promise: the gateway works with model servers that nobody here wrote, which show
+// what our own stand-ins cannot: chat, and images, speech, transcriptions and videos,
+// with OpenAI's SDK. Run by `deno task test:foreign`.
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import OpenAI, { APIError } from "openai";

@@ -1,9 +1,7 @@
-/**
- * Guarantee, with processes and clocks as they are: a stream keeps its slot for as
- * long as it runs; an edge that is killed gives its slots back in 30 s and settles
- * nothing twice; one that stood still for longer settles late, once. Limits of an
- * owner hold for all keys together, on every edge.
- */
+// Guarantee, with processes and clocks as they are: a stream keeps its slot for as
+// long as it runs; an edge that is killed gives its slots back in 30 s and settles
+// nothing twice; one that stood still for longer settles late, once. Limits of an
+// owner hold for all keys together, on every edge.
 import assert from "node:assert/strict";
 import { hashKeyValue } from "@gateway/shared/keys/key";
 import {

@@ -1,8 +1,6 @@
-/**
- * Guarantee: code, dashboard and alerts have the same metrics, Prometheus accepts its
- * configuration, and each alert fires when it should and not otherwise.
- * `tests/e2e/observability_test.ts` tests that a running cluster exports the metrics.
- */
+// Promise: code, dashboard and alerts have the same metrics, Prometheus accepts its
+// configuration, and each alert fires when it should and not otherwise.
+// `tests/e2e/observability_test.ts` tests that a running cluster exports the metrics.
 import assert from "node:assert/strict";
 import { METRIC_TABLES } from "../../deploy/docs/metrics.ts";
 import { canRun, leaveOut, runProcess } from "../support/process.ts";

@@ -205,10 +205,7 @@ export async function writeState(
   await world.command("EVAL", script, "1", key, ...doubles.map(String));
 }
 
-/**
- * A digest of all that the server keeps, byte by byte: equal before and after a
- * call that changed nothing. Expiry times are not in it.
- */
+/** A digest of all data of the server but expiry times: a call that changes nothing leaves it equal. */
 export async function fingerprint(world: RedisWorld): Promise<string> {
   const script = `local all = {}
     for _, key in ipairs(redis.call('KEYS', '*')) do

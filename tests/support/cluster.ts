@@ -1,7 +1,5 @@
-/**
- * The whole product as an operator starts it: the launcher, private stores, every
- * service a process of its own, on free ports and in a directory of its own.
- */
+// The whole product as an operator starts it: the launcher, private stores, every
+// service a process of its own, on free ports and in a directory of its own.
 import assert from "node:assert/strict";
 import { UNLIMITED } from "@gateway/shared/keys/record";
 import { wallNow } from "@gateway/shared/process/clock";

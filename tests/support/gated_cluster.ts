@@ -1,7 +1,5 @@
-/**
- * Edges with the real admission: a Redis, a NATS server, a worker whose backend is the
- * test's, and any number of edges, each with a connection of its own to Redis.
- */
+// Edges with the real admission: a Redis, a NATS server, a worker whose backend is the
+// test's, and any number of edges, each with a connection of its own to Redis.
 import { createKeyLookup } from "../../services/edge-auth/keys/authenticate.ts";
 import { createAdmission } from "../../services/edge-auth/limits/admission.ts";
 import {

@@ -1,8 +1,6 @@
-/**
- * A Redis master with two replicas and three sentinels, started by the scripts of
- * `compose.cluster.yaml` with its users. Only addresses, paths and the time after
- * which a silent master counts as gone are of this machine.
- */
+// A Redis master with two replicas and three sentinels, started by the scripts of
+// `compose.cluster.yaml` with its users. Only addresses, paths and the time after
+// which a silent master counts as gone are of this machine.
 import { fileURLToPath } from "node:url";
 import { parseEnv } from "@gateway/shared/process/env";
 import {

@@ -1,7 +1,5 @@
-/**
- * NATS, Redis and the front proxy with the very configuration of `compose.yaml`: its
- * files, and passwords made by its script. Only addresses and paths are of this machine.
- */
+// NATS, Redis and the front proxy with the very configuration of `compose.yaml`: its
+// files, and passwords made by its script. Only addresses and paths are of this machine.
 import { fileURLToPath } from "node:url";
 import { askPort, freePort, startLocalServer } from "../local_server.ts";
 import { type NatsServer, startNatsServer } from "../nats_server.ts";
@@ -79,11 +77,7 @@ export async function deployedRedisConfig(secrets: DeployedSecrets) {
     .replace(/^(dir|port) .*$/gm, "");
 }
 
-/**
- * The rules of one user of `deploy/redis/users.acl` with a password of the test's, as
- * `ACL SETUSER` takes them: `["edge-auth", "on", ">secret", "resetkeys", …]`. A user
- * without a password has none.
- */
+/** The rules of one user of `deploy/redis/users.acl` with this password, as `ACL SETUSER` takes them. */
 export async function aclRules(user: string, password: string) {
   const text = await Deno.readTextFile(`${DEPLOY}/redis/users.acl`);
   const lines = text.replaceAll(/\n +/g, " ").split("\n");
@@ -149,10 +143,7 @@ export function redisTls(
   ];
 }
 
-/**
- * Starts Caddy with the file of `deploy/` before an edge and a console of this machine.
- * Its certificates for `localhost` and `console.localhost` are of its own authority.
- */
+/** Starts Caddy with the file of `deploy/` before an edge and a console; its certificates are of its own authority. */
 export async function startFrontProxy(ports: {
   httpsPort: number;
   edgePort: number;

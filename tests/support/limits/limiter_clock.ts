@@ -37,10 +37,7 @@ return 1`;
 const DEADLINE_MS = 30_000;
 const DAY_MS = 86_400_000;
 
-/**
- * Lets `ms` pass for the limits of a key and of its owner, except that no day
- * ends by it. Minutes of a run then fit into seconds of a test. Returns `ms`.
- */
+/** Lets `ms` pass for the limits of a key and of its owner, but ends no day. Returns `ms`. */
 export async function letTimePass(
   link: Pick<RedisLink, "command">,
   { principal, ms }: { principal: Principal; ms: number },

@@ -1,7 +1,5 @@
-/**
- * Clients on every edge of a fleet that want more than a limit allows, while edges and
- * Redis are killed under them, and the judges of what they got.
- */
+// Clients on every edge of a fleet that want more than a limit allows, while edges and
+// Redis are killed under them, and the judges of what they got.
 import assert from "node:assert/strict";
 import type { Admitted } from "../../../services/edge-auth/limits/limiter.ts";
 import {
@@ -59,10 +57,7 @@ async function onEveryEdge(
   await Promise.all(places.map(client));
 }
 
-/**
- * Presses for a round with each disturbance, from a random one on. In each, clients
- * ask until all of them are refused with nothing left unsettled.
- */
+/** Presses for a round with each disturbance: clients ask until all are refused and nothing is left unsettled. */
 export async function press(stage: Stage, options: {
   /** Tokens the next request reserves. */
   wantTokens: () => number;
@@ -117,10 +112,7 @@ const SLOTS_MS = 400;
 const HOLD_MS = 40;
 const PAUSE_MS = 5;
 
-/**
- * Presses against a limit of requests at the same time, and waits until all that can
- * end has ended. No lease is taken before.
- */
+/** Presses against a limit of concurrent requests, and waits until all that can end has ended. */
 export async function pressSlots(
   stage: Stage,
   [name, act]: Disturbance,
