@@ -3,12 +3,7 @@ import * as z from "zod";
 import { createKey } from "../tests/conformance/context.ts";
 import { startCluster } from "../tests/support/cluster.ts";
 import { freePort } from "../tests/support/local_server.ts";
-import {
-  CACHE,
-  installOnce,
-  type RunningProcess,
-  startProcess,
-} from "../tests/support/process.ts";
+import * as programs from "../tests/support/process.ts";
 import { startRedisServer } from "../tests/support/redis_server.ts";
 import { waitFor } from "../tests/support/wait_for.ts";
 import { chatRequest, runLoop, type Target } from "./load.ts";
@@ -42,7 +37,7 @@ const rivalSchema = z.strictObject({
 const INSTALL_MS_MAX = 10 * 60_000;
 const START_MS_MAX = 120_000;
 const BENCH = new URL(".", import.meta.url).pathname;
-const SCRATCH = `${CACHE}/gateway-bench`;
+const SCRATCH = `${programs.CACHE}/gateway-bench`;
 /** Never reached: counted, but nothing is refused. */
 const LIMITS = [
   ...["--rpm=1000000", "--tpm=1000000000"],
@@ -97,7 +92,7 @@ export async function startRival(
   await using starting = new AsyncDisposableStack();
   const cwd = `${SCRATCH}/${rival.folder}`;
   const signal = AbortSignal.timeout(INSTALL_MS_MAX);
-  await installOnce(rival.folder, rival.install, { cwd, signal });
+  await programs.installOnce(rival.folder, rival.install, { cwd, signal });
   const port = rival.port ?? freePort();
   const redis = rival.redis ? starting.use(await startRedisServer()) : null;
   const env = {
@@ -105,7 +100,7 @@ export async function startRival(
     REDIS_PORT: `${redis?.port}`,
   };
   const args = ["-c", rival.command];
-  const shell = startProcess({ command: "sh", args, cwd, env });
+  const shell = programs.startProcess({ command: "sh", args, cwd, env });
   starting.defer(() => endAll(shell));
   const headers = JSON.stringify(rival.headers)
     .replaceAll("$MODEL_URL", modelUrl);
@@ -136,7 +131,7 @@ export async function startRival(
 }
 
 /** Ends what a shell started before itself, so that nothing is left behind. */
-async function endAll(shell: RunningProcess): Promise<void> {
+async function endAll(shell: programs.RunningProcess): Promise<void> {
   const pids = shell.isRunning ? withDescendants(shell.pid) : [];
   for (const pid of pids.reverse()) {
     try {

@@ -35,7 +35,7 @@ const API = /\bAPI\d+\b/g;
 /** `3.4.1-3.4.3` -> `3.4.1`, `3.4.2`, `3.4.3`. */
 function idsOf(item: string): string[] {
   const [, section, first, last = first] =
-    /^(.*\.)(\d+)(?:-.*\.(\d+))?$/.exec(item) ?? [];
+    /^([\d.]+\.)(\d+)(?:-[\d.]+\.(\d+))?$/.exec(item) ?? [];
   if (section === undefined) return [item];
   const length = Number(last) - Number(first) + 1;
   return Array.from({ length }, (_, n) => `${section}${Number(first) + n}`);

@@ -22,12 +22,7 @@ import {
   type Reply,
   startFakeModelServer,
 } from "../support/fake_model_server.ts";
-import {
-  chatReply,
-  choiceChunk,
-  streamResponse,
-  usageChunk,
-} from "../support/model_answers.ts";
+import * as answers from "../support/model_answers.ts";
 import {
   sleep,
   startStopwatch,
@@ -52,15 +47,17 @@ const HELLO: Outcome = { kind: "complete", content: "Hello" };
 const LOST: Outcome = { kind: "sse_error", errorCode: "worker_lost" };
 const CUT: Outcome = { ...LOST, content: "one" };
 
-const answersHello = chatReply({ words: ["Hel", "lo"], betweenMs: 20 });
+const answersHello = answers.chatReply({ words: ["Hel", "lo"], betweenMs: 20 });
 
 /** Lets the model server say the rest of its answers. */
 let proceed = Promise.withResolvers<void>();
 
 const answersInTwo: Reply = function* () {
-  const contents = ["one", " two"].map((content) => choiceChunk({ content }));
-  const end = [choiceChunk({}, "stop"), usageChunk(1, 2)];
-  const steps = streamResponse([...contents, ...end]);
+  const contents = ["one", " two"].map((content) =>
+    answers.choiceChunk({ content })
+  );
+  const end = [answers.choiceChunk({}, "stop"), answers.usageChunk(1, 2)];
+  const steps = answers.streamResponse([...contents, ...end]);
   yield* steps.slice(0, 2);
   yield { until: proceed.promise };
   yield* steps.slice(2);

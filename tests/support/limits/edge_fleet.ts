@@ -27,13 +27,11 @@ const STOP_MS = 2_000;
 /** Starts edges whose clocks are hours apart, and which wait long for Redis: a busy machine must not decide about limits. */
 export async function startFleet(redisPort: () => number, deadlineMs = 5_000) {
   let unsure = 0;
-  const start = (place: number) =>
-    startEdge({
-      redisPort,
-      deadlineMs,
-      skewMs: (place - EDGES / 2) * HOUR_MS,
-      onUnsure: () => unsure += 1,
-    });
+  const start = (place: number) => {
+    const skewMs = (place - EDGES / 2) * HOUR_MS;
+    const onUnsure = () => unsure += 1;
+    return startEdge({ redisPort, deadlineMs, skewMs, onUnsure });
+  };
   const edges = await Promise.all([0, 1, 2, 3].map(start));
   /** The edge that stands in this place now. */
   const at = (place: number): FleetEdge =>

@@ -2,12 +2,7 @@
 // Redis are killed under them, and the judges of what they got.
 import assert from "node:assert/strict";
 import type { Admitted } from "../../../services/edge-auth/limits/limiter.ts";
-import {
-  leaseKey,
-  ownerLeaseKey,
-  type Principal,
-  recordKey,
-} from "@gateway/shared/keys/record";
+import * as records from "@gateway/shared/keys/record";
 import { DONE, type RedisWorld } from "../admission_fixture.ts";
 import type { Fleet, FleetEdge } from "./edge_fleet.ts";
 import { startRedisMonitor } from "./redis_monitor.ts";
@@ -16,7 +11,7 @@ import { sleep, until } from "../wait_for.ts";
 interface Stage {
   world: RedisWorld;
   fleet: Fleet;
-  principal: Principal;
+  principal: records.Principal;
   random: () => number;
 }
 
@@ -158,10 +153,10 @@ export async function pressSlots(
   /** Leases that were taken when a request was refused, each time; unknown over a restart. */
   const takenAtRefusals: number[] = [];
   if (name === "redis is killed") return { most, served, takenAtRefusals };
-  const record = recordKey(principal);
+  const record = records.recordKey(principal);
   const leases = limit.of === "key"
-    ? leaseKey(principal)
-    : ownerLeaseKey(principal.ownerId);
+    ? records.leaseKey(principal)
+    : records.ownerLeaseKey(principal.ownerId);
   // Follows the leases through what the scripts did.
   const taken = new Set<string>();
   let isAsking = false;
