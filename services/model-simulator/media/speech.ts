@@ -39,8 +39,6 @@ const schema = z.object({
   speed: z.number().min(0.25).max(4).default(1),
 });
 
-type Format = z.output<typeof schema>["response_format"];
-
 /** Plans the audio of an input. Throws an `HttpError` for an invalid request. */
 export function speech(received: Received): Planned {
   const request = readMedia("speech", schema, received);
@@ -51,15 +49,17 @@ export function speech(received: Received): Planned {
   const charSamples = Math.round(SAMPLE_RATE * CHAR_SECONDS / speed);
   const samples = tokens.join("").length * charSamples;
   const lowestHz = HZ_MIN + hashText(voice) % (HZ_MAX - HZ_MIN);
-  return {
-    controls,
-    answer: (pacing) => {
-      const sounds = tokens.values()
-        .map((token) => soundOf(token, lowestHz, charSamples));
-      const pieces = encode(format, pacing.run(sounds), samples);
-      return { contentType: TYPES[format], pieces };
-    },
-  };
+  const mp3 = new Mp3Encoder(1, SAMPLE_RATE, MP3_KILOBITS_PER_SECOND);
+  const pieces = tokens.values().map((token, index) => {
+    const sound = soundOf(token, lowestHz, charSamples);
+    // The encoder returns signed bytes, whatever its types say.
+    if (format === "mp3") return new Uint8Array(mp3.encodeBuffer(sound));
+    const bytes = Buffer.from(sound.buffer);
+    const isHead = format === "wav" && index === 0;
+    return isHead ? Buffer.concat([wavHead(samples), bytes]) : bytes;
+  });
+  const end = () => format === "mp3" ? new Uint8Array(mp3.flush()) : "";
+  return { controls, contentType: TYPES[format], pieces, end };
 }
 
 /** The tones of the characters of a token. A space is silent. */
@@ -78,23 +78,6 @@ function soundOf(token: string, lowestHz: number, charSamples: number) {
     }
   }
   return sound;
-}
-
-/** Encodes 16-bit mono audio while it is made. The header of a WAV file states `samples`, the total length. */
-async function* encode(
-  format: Format,
-  sounds: AsyncIterable<Int16Array<ArrayBuffer>[]>,
-  samples: number,
-): AsyncGenerator<Uint8Array[]> {
-  const mp3 = new Mp3Encoder(1, SAMPLE_RATE, MP3_KILOBITS_PER_SECOND);
-  if (format === "wav") yield [wavHead(samples)];
-  for await (const batch of sounds) {
-    yield batch.map((sound) =>
-      // The encoder returns signed bytes, whatever its types say.
-      new Uint8Array(format === "mp3" ? mp3.encodeBuffer(sound) : sound.buffer)
-    );
-  }
-  if (format === "mp3") yield [new Uint8Array(mp3.flush())];
 }
 
 /** The 44 bytes before the samples of a WAV file, whose size has 32 bits. */

@@ -57,13 +57,9 @@ export async function write(
     .map((delta) => eventText("transcript.text.delta", { delta }));
   const done = () => eventText("transcript.text.done", { text, usage });
   const type = format.endsWith("json") ? undefined : "text/plain";
-  return {
-    controls,
-    answer: (pacing) =>
-      stream
-        ? eventAnswer(pacing.run(events), done)
-        : wholeAnswer(pacing.run(tokens), body, type),
-  };
+  return stream
+    ? eventAnswer(controls, events, done)
+    : wholeAnswer(controls, tokens, body, type);
 }
 
 /** The length of a recording. Rejects with an `HttpError` for other files. */

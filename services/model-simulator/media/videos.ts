@@ -2,7 +2,7 @@
 import type { WallNow } from "@gateway/shared/process/clock";
 import { newRequestId } from "@gateway/shared/process/ids";
 import * as z from "zod";
-import { type Pacing, type Planned, wholeAnswer } from "../serving/answer.ts";
+import { type Planned, wholeAnswer } from "../serving/answer.ts";
 import {
   type Controls,
   readControls,
@@ -158,8 +158,7 @@ export class Videos {
 
 /** The object that `make` returns when the answer is due. */
 function whole(controls: Controls, make: () => object): Planned {
-  const end = () => JSON.stringify(make());
-  return { controls, answer: (pacing) => wholeAnswer(pacing.run([0]), end) };
+  return wholeAnswer(controls, [0], () => JSON.stringify(make()));
 }
 
 /** The part of a file that a `Range` names. */
@@ -180,14 +179,12 @@ function partOf(
   for (let at = first; at < end; at += PIECE_BYTES) {
     pieces.push(file.subarray(at, Math.min(end, at + PIECE_BYTES)));
   }
-  const head = {
-    ...{ contentType, status: named ? 206 : 200 },
+  return {
+    ...{ controls, contentType, status: named ? 206 : 200, pieces },
     headers: {
       "accept-ranges": "bytes",
       "content-length": String(end - first),
       ...named && { "content-range": `bytes ${first}-${end - 1}/${size}` },
     },
   };
-  const answer = (pacing: Pacing) => ({ ...head, pieces: pacing.run(pieces) });
-  return { controls, answer };
 }
