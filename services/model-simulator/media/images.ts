@@ -125,4 +125,4 @@ function planned(
   return eventAnswer(controls, events);
 }
 
-const numbers = (length: number) => Array.from({ length }).keys();
+export const numbers = (length: number) => Array.from({ length }).keys();

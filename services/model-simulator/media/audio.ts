@@ -1,16 +1,24 @@
-/** `POST /v1/audio/speech`: each character is a tone, so that length and melody follow the text. The gateway makes events of it. */
+/** Audio: speech is a melody of the text and the voice; transcriptions describe the file and go on with a passage. */
 import { Buffer } from "node:buffer";
 import { Mp3Encoder } from "@breezystack/lamejs";
 import { isJsonObject } from "@gateway/shared/process/error_text";
+import { ALL_FORMATS, BlobSource, Input } from "mediabunny";
 import * as z from "zod";
 import { hashText, tokenize } from "../chat/language.ts";
-import type { Planned } from "../serving/answer.ts";
+import PASSAGES from "../chat/passages.json" with { type: "json" };
+import {
+  eventAnswer,
+  eventText,
+  type Planned,
+  wholeAnswer,
+} from "../serving/answer.ts";
 import {
   lengthen,
   readControls,
   withoutControls,
 } from "../serving/controls.ts";
-import { readMedia, type Received } from "../serving/fields.ts";
+import { HttpError } from "../serving/errors.ts";
+import { flag, readMedia, type Received } from "../serving/fields.ts";
 
 const SAMPLE_RATE = 24_000;
 const SAMPLE_BYTES = 2;
@@ -29,7 +37,7 @@ const LOUDNESS = 9_000;
 /** Spoken if the input has only phrases for the simulator. */
 const NOTHING = "I am the gateway's model simulator.";
 
-const schema = z.object({
+const spoken = z.object({
   input: z.string().min(1).max(INPUT_CHARS_MAX),
   voice: z.preprocess(
     (voice) => isJsonObject(voice) ? voice.id : voice,
@@ -41,7 +49,7 @@ const schema = z.object({
 
 /** Plans the audio of an input. Throws an `HttpError` for an invalid request. */
 export function speech(received: Received): Planned {
-  const request = readMedia("speech", schema, received);
+  const request = readMedia("speech", spoken, received);
   const { input, response_format: format, voice, speed } = request;
   const controls = readControls(input, "input");
   const said = tokenize(withoutControls(input) || NOTHING);
@@ -93,4 +101,64 @@ function wavHead(samples: number): Uint8Array {
     ...[Buffer.from("WAVEfmt "), about],
     ...[Buffer.from("data"), numbers(size)],
   ]);
+}
+
+const transcription = z.object({
+  file: z.instanceof(File, { error: "a file" }),
+  prompt: z.string().default(""),
+  language: z.string().default("en"),
+  response_format: z.enum(["json", "text", "srt", "verbose_json", "vtt"])
+    .default("json"),
+  stream: flag,
+});
+
+/** Plans the text of a recording. Rejects with an `HttpError` for an invalid request. */
+export async function transcribe(
+  received: Received,
+  task: "transcribe" | "translate" = "transcribe",
+): Promise<Planned> {
+  const request = readMedia("transcription", transcription, received);
+  const { file, language, response_format: format, stream } = request;
+  const controls = readControls(request.prompt, "prompt");
+  const duration = await secondsOf(file);
+  const passage = PASSAGES[hashText(file.name) % PASSAGES.length];
+  const said = tokenize(
+    "I am the gateway's model simulator, not a real model. You sent " +
+      `${file.name.slice(0, 80)}, ${duration.toFixed(1)} seconds long. ` +
+      `Here is a passage instead. ${passage}`,
+  );
+  const tokens = lengthen(said, controls);
+  const text = tokens.join("");
+  const usage = controls.isUsageMissing
+    ? undefined
+    : { type: "duration", seconds: Math.ceil(duration) };
+  const body = () => {
+    const end = new Date(duration * 1_000).toISOString().slice(11, 23);
+    const cue = `00:00:00.000 --> ${end}\n${text}\n`;
+    if (format === "text") return `${text}\n`;
+    if (format === "vtt") return `WEBVTT\n\n${cue}`;
+    if (format === "srt") return `1\n${cue.replace(/\.(?=\d{3}\b)/g, ",")}`;
+    const segments = [{ id: 0, start: 0, end: duration, text }];
+    const verbose = { task, language, duration, segments };
+    const more = format === "verbose_json" ? verbose : {};
+    return JSON.stringify({ text, usage, ...more });
+  };
+  const events = tokens.values()
+    .map((delta) => eventText("transcript.text.delta", { delta }));
+  const done = () => eventText("transcript.text.done", { text, usage });
+  const type = format.endsWith("json") ? undefined : "text/plain";
+  return stream
+    ? eventAnswer(controls, events, done)
+    : wholeAnswer(controls, tokens, body, type);
+}
+
+/** The length of a recording. Rejects with an `HttpError` for other files. */
+async function secondsOf(file: File): Promise<number> {
+  const source = new BlobSource(file);
+  const input = new Input({ formats: ALL_FORMATS, source });
+  const track = await input.getPrimaryAudioTrack().catch(() => null);
+  const seconds = await track?.computeDuration().catch(() => 0);
+  if (seconds) return seconds;
+  const message = "Invalid file format: expected a recording.";
+  throw new HttpError(message, { param: "file" });
 }
