@@ -1,4 +1,5 @@
 /** The routes of the public API, and what happens before and after each. */
+import document from "@gateway/shared/openai/openapi" with { type: "json" };
 import type { JobRequest } from "@gateway/shared/bus/job";
 import type { Principal } from "@gateway/shared/keys/record";
 import type { ModelObject } from "@gateway/shared/openai/completion";
@@ -22,7 +23,6 @@ import {
 } from "./http/responses.ts";
 import type { RefusalLog } from "./http/refusal_log.ts";
 import { isForm } from "./http/read_form.ts";
-import { sendReference } from "./http/reference.ts";
 import type { Exchange } from "./http/server.ts";
 import { authenticate, type KeyLookup } from "./keys/authenticate.ts";
 import * as media from "./media/endpoints.ts";
@@ -93,10 +93,9 @@ export const ROUTES = ([
   ["models", "/v1/models", read(sendModels)],
   ["model", /^\/v1\/models\/(.+)$/, read(sendModels)],
 ] satisfies [string, string | RegExp, Handlers][]).map(routeOf);
-const REFERENCE = routeOf([
-  ...["reference", "/openapi.json"] as const,
-  read(({ exchange }) => sendReference(exchange)),
-]);
+/** The description of the API. It needs no key: it is the same everywhere, without a secret. */
+const REFERENCE = routeOf(["reference", "/openapi.json", read(sendReference)]);
+const REFERENCE_BYTES = new TextEncoder().encode(JSON.stringify(document));
 const OTHER: Route = { name: "other", path: "", handlers: {}, methods: [] };
 const BY_PATH = new Map(
   [...ROUTES, REFERENCE].map((each) => [each.path, each]),
@@ -184,7 +183,7 @@ async function answer(call: Call, deps: AppDependencies): Promise<void> {
   const handler = route.handlers[method];
   if (route === REFERENCE) {
     if (handler === undefined) throw notAllowed(exchange, route);
-    return sendReference(exchange);
+    return sendReference(call);
   }
   if (path !== "/v1" && !path.startsWith("/v1/")) {
     throw notFound(exchange, "All paths begin with /v1.");
@@ -202,6 +201,12 @@ async function answer(call: Call, deps: AppDependencies): Promise<void> {
   );
   const list = new Intl.ListFormat("en").format(paths);
   throw notFound(exchange, `This service has ${list}.`);
+}
+
+function sendReference({ exchange: { response } }: Pick<RunCall, "exchange">) {
+  // Browsers see a new version after five minutes.
+  const headers = { ...JSON_HEADERS, "cache-control": "public, max-age=300" };
+  sendBytes(response, REFERENCE_BYTES, { headers });
 }
 
 /** Answers with the models that the key may use, or one of them. */

@@ -1,16 +1,7 @@
 /** Checks in Redis whether a request is within the rights and limits of its key and of its owner. */
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { newRequestId } from "@gateway/shared/process/ids";
-import {
-  type KeyScope,
-  leaseKey,
-  limiterKey,
-  ownerLeaseKey,
-  ownerLimiterKey,
-  ownerLimitsKey,
-  type Principal,
-  recordKey,
-} from "@gateway/shared/keys/record";
+import * as record from "@gateway/shared/keys/record";
 import { dayLimitField } from "@gateway/shared/keys/limiter_state";
 import { KEY_LIMITS } from "@gateway/shared/limits";
 import {
@@ -48,7 +39,7 @@ export interface LimiterOptions {
 }
 
 export interface Ask {
-  scope: KeyScope;
+  scope: record.KeyScope;
   /** A model id of the catalog, or null where none is involved. */
   model: string | null;
   /** Tokens to reserve, see `cost.ts`. 0: token limits do not apply. */
@@ -65,7 +56,7 @@ export interface Admitted extends Reservation {
 /** The link's probe: a write that the edge's Redis user is allowed and that changes nothing. */
 export const LIMITER_PROBE: readonly string[] = [
   "ZADD",
-  ownerLeaseKey("probe"),
+  record.ownerLeaseKey("probe"),
   "XX",
   "0",
   "probe",
@@ -99,7 +90,7 @@ export class Limiter {
   }
 
   async admit(
-    principal: Principal,
+    principal: record.Principal,
     { scope, model, wantTokens, wantUnits = null }: Ask,
   ): Promise<Admitted | Refusal> {
     const id = `${this.#leasePrefix}.${(this.#leaseCount++).toString(36)}`;
@@ -119,7 +110,10 @@ export class Limiter {
   }
 
   /** The refusal that the smallest request of a kind would get now, or null. Consumes nothing. */
-  async look(principal: Principal, kind: ModelKind): Promise<Refusal | null> {
+  async look(
+    principal: record.Principal,
+    kind: ModelKind,
+  ): Promise<Refusal | null> {
     const unit = UNIT_OF_KIND[kind];
     const terms = [SCOPE_OF_KIND[kind], "", unit === null ? "1" : "0", ""];
     const units = unit && { unit, count: 0 };
@@ -129,15 +123,15 @@ export class Limiter {
 
   /** The models that the key may use (empty: all), without its limits. Consumes nothing. */
   rightsOf(
-    principal: Principal,
-    scope: KeyScope | null,
+    principal: record.Principal,
+    scope: record.KeyScope | null,
   ): Promise<readonly string[] | Refusal> {
     return this.#ask(principal, [scope ?? "", "", "", ""], modelsIn);
   }
 
   /** Runs the admission script. `terms` are its arguments from the third to the sixth. */
   async #ask<T>(
-    principal: Principal,
+    principal: record.Principal,
     terms: readonly string[],
     parse: (reply: RedisReply) => T,
     { units = null, release }: { units?: Units | null; release?: () => void } =
@@ -145,14 +139,18 @@ export class Limiter {
   ): Promise<T | Refusal> {
     const { ownerId } = principal;
     const keys = [
-      limiterKey(principal),
-      leaseKey(principal),
-      ownerLimiterKey(ownerId),
-      ownerLeaseKey(ownerId),
+      record.limiterKey(principal),
+      record.leaseKey(principal),
+      record.ownerLimiterKey(ownerId),
+      record.ownerLeaseKey(ownerId),
       ...videoKeys(principal, units?.unit ?? null),
     ];
     const args = [
-      ...[recordKey(principal), ownerLimitsKey(ownerId), ...terms],
+      ...[
+        record.recordKey(principal),
+        record.ownerLimitsKey(ownerId),
+        ...terms,
+      ],
       units === null ? "" : dayLimitField(units.unit),
       String(units?.count ?? 0),
     ];

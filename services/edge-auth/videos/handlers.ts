@@ -59,13 +59,11 @@ type Handler = (
 
 export const VIDEOS = {
   async create(call, deps) {
-    const about = { schema: videoRequestSchema, kind: "video" } as const;
-    const of = { ...about, models: deps.catalog };
-    const endpoint = creation(
-      deps,
-      null,
-      (given) => parseRequest(given, of).request,
-    );
+    const { catalog: models } = deps;
+    const endpoint = creation(deps, null, (given) => {
+      const [schema, kind] = [videoRequestSchema, "video"] as const;
+      return parseRequest(given, { schema, kind, models }).request;
+    });
     const run = isForm(call.exchange.headers) ? runUpload : runRequest;
     await run(call, endpoint, deps);
   },
@@ -166,8 +164,8 @@ function creation(
     lease: RunLease | null,
   ) => {
     const video = engineVideoIn(result);
-    const reservation = lease?.video ?? null;
-    if (request === null || reservation === null) throw unreadable();
+    if (request === null || lease === null) throw unreadable();
+    const { reservation } = lease;
     if (video === null) {
       await videos.release(reservation);
       throw unreadable();

@@ -136,7 +136,8 @@ export function createVideoJobs({ redis, sweepMs = VIDEO_LIMITS.sweepMs }: {
     redis.evalScript(script, keys, args, options).catch(orUnavailable);
   const written = (job: VideoJob) => [
     job.status,
-    JSON.stringify(job),
+    // Only the fields of the schema: an admission has more than its reservation.
+    JSON.stringify(jobSchema.parse(job)),
     String(job.expires_at * MS_PER_SECOND),
   ];
   const find = async (ownerId: string, id: string) => {

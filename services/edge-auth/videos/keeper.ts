@@ -81,9 +81,7 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
     const request: VideoRequest = { ...about, action, stream: false };
     const answer = new WholeAnswer(resolve);
     answer.run = dispatcher.start(
-      {
-        ...{ requestId: newRequestId(), keyId: "", kind: "video", request },
-      },
+      { requestId: newRequestId(), keyId: "", kind: "video", request },
       answer,
       () => {},
     );
