@@ -30,6 +30,7 @@ import type { EdgeMetrics } from "./metrics.ts";
 import { modelNotFound } from "./requests/parse_request.ts";
 import {
   type Endpoint,
+  type Handler,
   type RunCall,
   runRequest,
 } from "./requests/run_request.ts";
@@ -47,13 +48,7 @@ export interface AppDependencies extends VideoDependencies {
   refusals: Pick<RefusalLog, "add">;
 }
 
-/** Answers a request of a known key. `id` is the variable part of the path. */
-type Handler = (
-  call: RunCall,
-  deps: AppDependencies,
-  id: string,
-) => void | Promise<void>;
-type Handlers = { readonly [method: string]: Handler };
+type Handlers = { readonly [method: string]: Handler<AppDependencies> };
 
 const PATH_CHARS_MAX = 200;
 /** Liveness checks of load balancers. Not logged. */
@@ -66,9 +61,12 @@ const json = <R extends JobRequest>(endpoint: Endpoint<R>): Handlers => ({
 const form = <R extends JobRequest>(endpoint: UploadEndpoint<R>): Handlers => ({
   POST: (call, deps) => runUpload(call, endpoint, deps),
 });
-const read = (handler: Handler): Handlers => ({ GET: handler, HEAD: handler });
+const read = (handler: Handler<AppDependencies>): Handlers => ({
+  GET: handler,
+  HEAD: handler,
+});
 
-const editImage: Handler = (call, deps) =>
+const editImage: Handler<AppDependencies> = (call, deps) =>
   isForm(call.exchange.headers)
     ? runUpload(call, media.IMAGE_EDIT_UPLOAD, deps)
     : runRequest(call, media.IMAGE_EDIT, deps);

@@ -220,18 +220,14 @@ const UNITS: [
   second: number,
   which: string | null,
 ][] = [
-  ["images", 9, 1, null],
-  ["images", 9, 2, "images_per_day"],
   ["images", 10, 1, "images_per_day"],
   // Larger than the whole budget, which is not used yet.
   ["images", 11, 1, "images_per_day"],
-  ["characters", 9, 1, null],
   ["characters", 9, 2, "characters_per_day"],
   // Of recordings, nothing is known before they have run.
   ["audioSeconds", 0, 0, null],
   ["audioSeconds", 9, 0, null],
   ["audioSeconds", 10, 0, "audio_seconds_per_day"],
-  ["videoSeconds", 9, 1, null],
   ["videoSeconds", 9, 2, "video_seconds_per_day"],
 ];
 const PER_DAY = {

@@ -13,15 +13,6 @@ import {
 } from "../http/responses.ts";
 import type { RunLease } from "../limits/admission.ts";
 
-export interface Answer extends AnswerSink {
-  /** The run that it comes from, set once that has started. */
-  run: StartedRun;
-  /** Null until an upload has ended. */
-  lease: RunLease | null;
-  /** Nothing is sent from now on: somebody else answers the client. */
-  detach(): void;
-}
-
 export interface AnswerOptions {
   out: ResponseOutput;
   lease: RunLease | null;
@@ -34,9 +25,11 @@ const NOT_STARTED: StartedRun = { delivered() {}, cancel() {} };
 const KEEP_ALIVE = new TextEncoder().encode(": keep-alive\n\n");
 
 /** What all answers have in common. */
-abstract class BaseAnswer implements Answer {
+export abstract class Answer implements AnswerSink {
   hasStarted = false;
+  /** The run that it comes from, set once that has started. */
   run = NOT_STARTED;
+  /** Null until an upload has ended. */
   lease: RunLease | null;
   /** Nothing more is sent. */
   protected isOver = false;
@@ -59,6 +52,7 @@ abstract class BaseAnswer implements Answer {
     this.isOver = true;
   }
 
+  /** Nothing is sent from now on: somebody else answers the client. */
   detach(): void {
     this.isOver = true;
   }
@@ -69,7 +63,7 @@ abstract class BaseAnswer implements Answer {
  * as delivered once the socket has taken them, which lets the worker send more. An
  * event stream gets comments while nothing arrives, since proxies cut silent connections.
  */
-export abstract class StreamedAnswer extends BaseAnswer {
+export abstract class StreamedAnswer extends Answer {
   /** The last bytes of a complete answer. */
   protected readonly last?: Uint8Array;
   /** What comes before the data of an event with an error. */
@@ -162,7 +156,7 @@ export abstract class StreamedAnswer extends BaseAnswer {
 }
 
 /** An answer that is needed as a whole. Nothing is sent before, so until then another worker may take over. */
-export class WholeAnswer extends BaseAnswer {
+export class WholeAnswer extends Answer {
   readonly #onOver: (result: Uint8Array | ApiError) => void;
   #parts: Uint8Array[] = [];
 

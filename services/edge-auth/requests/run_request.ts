@@ -64,6 +64,13 @@ export interface RunCall {
   hasRun: boolean;
 }
 
+/** Answers a request of a known key. `id` is the part of the path that varies. */
+export type Handler<Dependencies> = (
+  call: RunCall,
+  deps: Dependencies,
+  id: string,
+) => void | Promise<void>;
+
 /**
  * Answers one request. Resolves when its run has started or the client has disconnected.
  * Rejects with an `ApiError` if the request is refused.

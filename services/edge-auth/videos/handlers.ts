@@ -27,6 +27,7 @@ import { requireFiles } from "../media/endpoints.ts";
 import { WholeAnswer } from "../requests/answer.ts";
 import { parseRequest, requireCleanJson } from "../requests/parse_request.ts";
 import {
+  type Handler,
   type RunCall,
   runRequest,
   type RunRequestDependencies,
@@ -49,13 +50,6 @@ const contentQuery = z.object({
   variant: z.enum(VIDEO_VARIANTS).default("video"),
 });
 const wireSchema = z.object(videoSchema.shape);
-
-/** Answers a request of a known key. `id` is the part of the path that varies. */
-type Handler = (
-  call: RunCall,
-  deps: VideoDependencies,
-  id: string,
-) => Promise<void>;
 
 export const VIDEOS = {
   async create(call, deps) {
@@ -148,7 +142,7 @@ export const VIDEOS = {
       deps,
     );
   },
-} satisfies Record<string, Handler>;
+} satisfies Record<string, Handler<VideoDependencies>>;
 
 type Creation = Extract<VideoRequest, { prompt: string }>;
 

@@ -27,9 +27,7 @@ export interface VideoKeeperOptions {
   log: Log;
   onMade: (model: string, seconds: number) => void;
   /** Default {@link VIDEO_LIMITS}. */
-  limits?: Partial<
-    Record<"engineLostMs" | "freshMs" | "jobMs" | "lookMs", number>
-  >;
+  limits?: Partial<Record<"engineLostMs" | "freshMs" | "lookMs", number>>;
 }
 
 const MS_PER_SECOND = 1_000;
@@ -169,10 +167,11 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
 
   const sweep = async (): Promise<void> => {
     const due = await jobs.claim();
-    await Promise.all(due.map(async ({ ownerId, id }) => {
+    await Promise.all(due.map(async (each) => {
+      const [ownerId = "", id = ""] = each.split(":");
       const job = await jobs.find(ownerId, id);
       const next = job && await refresh(job);
-      if (next === null || isOver(next)) await jobs.release(ownerId, id);
+      if (next === null || isOver(next)) await jobs.release(each);
     }));
   };
 
