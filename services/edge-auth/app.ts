@@ -12,15 +12,7 @@ import { newRequestId, publicRequestId } from "@gateway/shared/process/ids";
 import { roundMs } from "@gateway/shared/process/log";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { CHAT_ENDPOINT } from "./chat/request.ts";
-import {
-  allowOrigins,
-  internalError,
-  JSON_HEADERS,
-  REQUEST_ID_HEADER,
-  sendBytes,
-  sendError,
-  sendJson,
-} from "./http/responses.ts";
+import * as http from "./http/responses.ts";
 import type { RefusalLog } from "./http/refusal_log.ts";
 import { isForm } from "./http/read_form.ts";
 import type { Exchange } from "./http/server.ts";
@@ -145,12 +137,14 @@ export function createApp(
       hasRun: false,
     };
     const requestId = publicRequestId(call.requestId);
-    response.setHeader(REQUEST_ID_HEADER, requestId);
+    response.setHeader(http.REQUEST_ID_HEADER, requestId);
     if (deps.isDraining()) response.setHeader("connection", "close");
     if (HEALTH.includes(path) && (method === "GET" || method === "HEAD")) {
       const type = "text/plain; charset=utf-8";
-      const headers = { ...JSON_HEADERS, "content-type": type };
-      return sendBytes(response, new TextEncoder().encode("ok\n"), { headers });
+      const headers = { ...http.JSON_HEADERS, "content-type": type };
+      return http.sendBytes(response, new TextEncoder().encode("ok\n"), {
+        headers,
+      });
     }
     response.once("close", () => {
       deps.metrics.answered(call.route.name, response.statusCode);
@@ -161,9 +155,9 @@ export function createApp(
     } catch (error) {
       const isFault = !(error instanceof ApiError);
       if (isFault) deps.log.error("request_fault", { requestId, error });
-      failure = isFault ? internalError(error) : error;
+      failure = isFault ? http.internalError(error) : error;
       if (response.headersSent) response.destroy();
-      else sendError(response, failure);
+      else http.sendError(response, failure);
     }
     finish(call, failure, deps);
   };
@@ -172,7 +166,7 @@ export function createApp(
 async function answer(call: Call, deps: AppDependencies): Promise<void> {
   const { exchange, route, id } = call;
   const { method, path, headers, response } = exchange;
-  allowOrigins(deps.corsOrigins, exchange);
+  http.allowOrigins(deps.corsOrigins, exchange);
   if (method === "OPTIONS" && route !== OTHER) {
     const allow = route.methods.join(", ");
     response.writeHead(NO_CONTENT, { allow }).end();
@@ -203,8 +197,11 @@ async function answer(call: Call, deps: AppDependencies): Promise<void> {
 
 function sendReference({ exchange: { response } }: Pick<RunCall, "exchange">) {
   // Browsers see a new version after five minutes.
-  const headers = { ...JSON_HEADERS, "cache-control": "public, max-age=300" };
-  sendBytes(response, REFERENCE_BYTES, { headers });
+  const headers = {
+    ...http.JSON_HEADERS,
+    "cache-control": "public, max-age=300",
+  };
+  http.sendBytes(response, REFERENCE_BYTES, { headers });
 }
 
 /** Answers with the models that the key may use, or one of them. */
@@ -219,11 +216,11 @@ async function sendModels(
     .map(({ id, created, owned_by }): ModelObject => (
       { id, object: "model", created, owned_by }
     ));
-  if (id === "") return sendJson(response, { object: "list", data });
+  if (id === "") return http.sendJson(response, { object: "list", data });
   const model = data.find((model) => model.id === id);
   // Also for a model that the key may not use.
   if (model === undefined) throw modelNotFound(id);
-  sendJson(response, model);
+  http.sendJson(response, model);
 }
 
 /** Counts the request and logs it, unless its run does that at its end. */

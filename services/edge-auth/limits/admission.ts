@@ -16,7 +16,7 @@ export interface RunLease {
   readonly headers: HeaderFields;
   /** What `endVideo` needs when the video of this request has ended. */
   readonly reservation: Reservation;
-  /** Charges the cost of the run, or returns everything that was taken: null, no worker ran the request. Does not block or throw. */
+  /** Charges the cost of the run. Null: no worker ran the request, so everything is returned. Does not block or throw. */
   settle(outcome: RunOutcome | null): void;
 }
 

@@ -43,7 +43,7 @@ export type FailedRequests = ReturnType<typeof createFailedRequests>;
 /**
  * Sums up failed requests in memory and writes them once a second, so that a flood of
  * them is one call per key and second. While Redis is unavailable, they are kept. What
- * exceeds the memory, and what a failed call may have written, is counted as lost.
+ * does not fit into memory, or may have been written by a failed call, counts as lost.
  */
 export function createFailedRequests({ redis, catalog, now, log, onLost }: {
   redis: Pick<RedisLink, "state" | "evalScript">;

@@ -20,14 +20,7 @@ import {
   videoKeys,
 } from "./cost.ts";
 import { createLeases } from "./leases.ts";
-import {
-  isKeyRefusal,
-  isLimitName,
-  type Rates,
-  redisFailure,
-  type Refusal,
-  storeIsEmpty,
-} from "./refusal.ts";
+import * as refusal from "./refusal.ts";
 import { ADMIT, SETTLE } from "./scripts.ts";
 
 export interface LimiterOptions {
@@ -50,7 +43,7 @@ export interface Ask {
 /** The request may run. It must be settled exactly once when it has ended. */
 export interface Admitted extends Reservation {
   readonly isAdmitted: true;
-  readonly rates: Rates;
+  readonly rates: refusal.Rates;
 }
 
 /** The link's probe: a write that the edge's Redis user is allowed and that changes nothing. */
@@ -92,7 +85,7 @@ export class Limiter {
   async admit(
     principal: record.Principal,
     { scope, model, wantTokens, wantUnits = null }: Ask,
-  ): Promise<Admitted | Refusal> {
+  ): Promise<Admitted | refusal.Refusal> {
     const id = `${this.#leasePrefix}.${(this.#leaseCount++).toString(36)}`;
     const reserved = { reservedTokens: wantTokens, reservedUnits: wantUnits };
     const lease = { id, principal, model, ...reserved };
@@ -113,7 +106,7 @@ export class Limiter {
   async look(
     principal: record.Principal,
     kind: ModelKind,
-  ): Promise<Refusal | null> {
+  ): Promise<refusal.Refusal | null> {
     const unit = UNIT_OF_KIND[kind];
     const terms = [SCOPE_OF_KIND[kind], "", unit === null ? "1" : "0", ""];
     const units = unit && { unit, count: 0 };
@@ -125,7 +118,7 @@ export class Limiter {
   rightsOf(
     principal: record.Principal,
     scope: record.KeyScope | null,
-  ): Promise<readonly string[] | Refusal> {
+  ): Promise<readonly string[] | refusal.Refusal> {
     return this.#ask(principal, [scope ?? "", "", "", ""], modelsIn);
   }
 
@@ -136,7 +129,7 @@ export class Limiter {
     parse: (reply: RedisReply) => T,
     { units = null, release }: { units?: Units | null; release?: () => void } =
       {},
-  ): Promise<T | Refusal> {
+  ): Promise<T | refusal.Refusal> {
     const { ownerId } = principal;
     const keys = [
       record.limiterKey(principal),
@@ -162,13 +155,13 @@ export class Limiter {
         },
       });
       const [status] = Array.isArray(reply) ? reply : [];
-      if (status === "empty") throw storeIsEmpty();
-      return isKeyRefusal(status)
+      if (status === "empty") throw refusal.storeIsEmpty();
+      return refusal.isKeyRefusal(status)
         ? { isAdmitted: false, reason: status }
         : parse(reply);
     } catch (error) {
       if (mayHaveAdmitted(error)) release?.();
-      throw redisFailure(error);
+      throw refusal.redisFailure(error);
     }
   }
 
@@ -190,7 +183,7 @@ export class Limiter {
     try {
       return await this.#redis.evalScript(SETTLE, keys, args, options) === 1;
     } catch (error) {
-      throw redisFailure(error);
+      throw refusal.redisFailure(error);
     }
   }
 
@@ -224,7 +217,7 @@ function modelsIn(reply: RedisReply): readonly string[] {
 
 function grantIn(
   reply: RedisReply,
-): Pick<Admitted, "isAdmitted" | "atMs" | "rates"> | Refusal {
+): Pick<Admitted, "isAdmitted" | "atMs" | "rates"> | refusal.Refusal {
   const [status, ...fields] = Array.isArray(reply) ? reply : [];
   const numbers = fields.filter((each) => typeof each === "number");
   const [atMs = 0, rl = 0, rr = 0, rt = 0, tl = 0, tr = 0, tt = 0] = numbers;
@@ -232,7 +225,8 @@ function grantIn(
   if (numbers.length < 7) throw malformed(reply);
   if (status === "ok") return { isAdmitted: true, atMs, rates };
   const [of, limit] = String(fields[7]).split(":");
-  const isKnown = isLimitName(limit) && (of === "key" || of === "owner");
+  const isKnown = refusal.isLimitName(limit) &&
+    (of === "key" || of === "owner");
   const waitMs = numbers[7];
   if (status !== "limited" || !isKnown || waitMs === undefined) {
     throw malformed(reply);

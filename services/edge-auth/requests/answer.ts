@@ -5,16 +5,11 @@ import type { ApiError } from "@gateway/shared/openai/error";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { StartedRun } from "../dispatch/dispatcher.ts";
 import type { AnswerSink } from "../dispatch/outcome.ts";
-import {
-  abandon,
-  EVENT_STREAM_HEADERS,
-  type ResponseOutput,
-  sendError,
-} from "../http/responses.ts";
+import * as http from "../http/responses.ts";
 import type { RunLease } from "../limits/admission.ts";
 
 export interface AnswerOptions {
-  out: ResponseOutput;
+  out: http.ResponseOutput;
   lease: RunLease | null;
   now: MonotonicNow;
   /** A stream is opened after this long even without a first byte; 0: never. */
@@ -34,7 +29,7 @@ export abstract class Answer implements AnswerSink {
   /** Nothing more is sent. */
   protected isOver = false;
   /** Null: there is no client. */
-  readonly #out: ResponseOutput | null;
+  readonly #out: http.ResponseOutput | null;
 
   constructor(options: Pick<AnswerOptions, "out" | "lease"> | null) {
     this.#out = options?.out ?? null;
@@ -48,7 +43,7 @@ export abstract class Answer implements AnswerSink {
   abstract onTick(nowMs: number): void;
 
   onAbandoned(): void {
-    if (!this.isOver && this.#out !== null) abandon(this.#out);
+    if (!this.isOver && this.#out !== null) http.abandon(this.#out);
     this.isOver = true;
   }
 
@@ -96,7 +91,7 @@ export abstract class StreamedAnswer extends Answer {
     if (this.isOver) return;
     if (!out.headersSent) {
       this.isOver = true;
-      return sendError(out, error);
+      return http.sendError(out, error);
     }
     if (!this.isBetweenEvents) return this.onAbandoned();
     const data = `data: ${JSON.stringify(error.toBody())}\n\n`;
@@ -120,7 +115,7 @@ export abstract class StreamedAnswer extends Answer {
   }
 
   /** Writes the head, unless it was written. */
-  protected open(headers = EVENT_STREAM_HEADERS, status = 200): void {
+  protected open(headers = http.EVENT_STREAM_HEADERS, status = 200): void {
     const { out } = this.#options;
     if (out.headersSent) return;
     out.writeHead(status, { ...headers, ...this.lease?.headers });

@@ -60,7 +60,7 @@ export interface RunCall {
   readonly principal: Principal;
   /** As the client named it; null until the body was read. */
   model: string | null;
-  /** It runs: it is then counted and logged at the end of the run. */
+  /** Set once it runs: it is then counted and logged when the run ends. */
   hasRun: boolean;
 }
 
