@@ -45,7 +45,7 @@ const MAY: Record<string, Record<string, string>> = {
     hash: "set del",
     store: "set",
     barrier: "set",
-    fsync: "del zadd zrem zcard zcount zscore",
+    fsync: "del sadd srem scard",
     key: "evalsha pexpireat del hmget hgetall hset",
     keys: "evalsha zadd zrem zcard zcount zrevrank zrevrange",
     lim: "evalsha hget",
