@@ -50,7 +50,6 @@ const PATIENCE = { first_token_ms: 50, between_tokens_ms: 5_000 };
 const IMPATIENCE = { first_token_ms: 5_000, between_tokens_ms: 50 };
 const SOON_OVER = { total_ms: 80, first_token_ms: 20, between_tokens_ms: 20 };
 const error = { message: `No GPU for ${API_KEY}`, code: 500 };
-const garbage: Step[] = [{ send: "\0\xff garbage\r\n\r\n" }];
 const page = [typed("text/html"), chunk("<html>"), lastChunk];
 /** To another server, which must not be called. */
 const redirect = [
@@ -141,8 +140,9 @@ const speech: Failures = {
     }],
     ["nothing but comments", [
       streamHead(),
-      ...Array.from({ length: 50 }, () => [chunk(": ping\n\n"), PAUSE]).flat(),
-    ], { deadlines: PATIENCE }],
+      ...Array.from({ length: 25 }, () => [": pi", "ng\n\n"]).flat()
+        .flatMap((piece) => [chunk(piece), PAUSE]),
+    ], { deadlines: { ...PATIENCE, between_tokens_ms: 100 } }],
     ["sound that stalls", [...heard, STALL], {
       ...{ ...AFTER, deadlines: IMPATIENCE },
     }],

@@ -39,7 +39,6 @@ const partial = named({ type: "image_generation.partial_image", b64_json });
 const completed = named({ type: "image_generation.completed", b64_json });
 const partly: MediaRequest = { ...IMAGE, ...SSE, partial_images: 3 };
 const spoken: MediaRequest = { ...SPEECH, ...SSE };
-const begun = head("200 OK\r\ncontent-length: 50", "{");
 const elsewhere = jsonResponse({ data: [{ url: "/a" }] });
 
 /** The guarantee: a client that leaves is noticed at the model server within 100 ms. */
@@ -53,7 +52,6 @@ const moments: [
   ["before the first sound", SPEECH, [], false],
   ["within sound", SPEECH, [typed("audio/mpeg"), chunk(SOUND)], true],
   ["within events of sound", spoken, [streamHead(), chunk(delta)], true],
-  ["within a document", IMAGE, [begun], false],
   ["after a picture", partly, [streamHead(), chunk(partial)], true],
   ["while it fetches a picture", IMAGE, elsewhere, false],
 ];
@@ -92,10 +90,6 @@ const endless: [
   reply: [start: Step, each: Step, end: Step],
 ][] = [
   ["sound", SPEECH, [typed("audio/mpeg"), chunk(SOUND), lastChunk]],
-  ["events of sound", spoken, [
-    ...[streamHead(), chunk(delta)] as const,
-    chunk(named({ type: "speech.audio.done" })),
-  ]],
   ["pictures", partly, [streamHead(), chunk(partial), chunk(completed)]],
 ];
 /** A call of a client that reads nothing until `room` is there. */

@@ -1,14 +1,5 @@
 /** The variables that define which models an installation offers, for all services that need the list. */
-import {
-  choice,
-  ConfigError,
-  type ConfigOf,
-  errorMessage,
-  file,
-  integer,
-  text,
-  variable,
-} from "../process/env.ts";
+import * as read from "../process/env.ts";
 import {
   BACKEND_DEADLINE_DEFAULTS,
   BASE_URL_FORM,
@@ -25,20 +16,20 @@ export const UPSTREAM_KEY_ENV = "UPSTREAM_API_KEY";
 
 const MS_PER_SECOND = 1_000;
 const { total_ms, first_token_ms } = BACKEND_DEADLINE_DEFAULTS;
-const baseUrl = () => variable(baseUrlSchema, { expects: BASE_URL_FORM });
+const baseUrl = () => read.variable(baseUrlSchema, { expects: BASE_URL_FORM });
 
 export const CATALOG_VARIABLES = {
-  MODELS_FILE: file().optional()
+  MODELS_FILE: read.file().optional()
     .describe(
       "List of models and their backends; takes precedence over UPSTREAM_*",
     ),
   UPSTREAM_BASE_URL: baseUrl().optional()
     .describe("An OpenAI-compatible model server, up to and including /v1"),
-  UPSTREAM_MODEL: text().default(DEFAULT_MODEL_ID)
+  UPSTREAM_MODEL: read.text().default(DEFAULT_MODEL_ID)
     .describe("The model's name at UPSTREAM_BASE_URL"),
-  UPSTREAM_DIALECT: choice(DIALECT_NAMES).default(DIALECT_DEFAULT)
+  UPSTREAM_DIALECT: read.choice(DIALECT_NAMES).default(DIALECT_DEFAULT)
     .describe("Dialect of the server at UPSTREAM_BASE_URL"),
-  UPSTREAM_FIRST_TOKEN_SECONDS: integer("seconds", {
+  UPSTREAM_FIRST_TOKEN_SECONDS: read.integer("seconds", {
     min: 1,
     // The whole answer must not take longer.
     max: total_ms / MS_PER_SECOND,
@@ -50,10 +41,10 @@ export const CATALOG_VARIABLES = {
   ),
 };
 
-/** A catalog that is needed. Throws a {@link ConfigError} when there is none. */
+/** A catalog that is needed. Throws a `ConfigError` when there is none. */
 export function requireCatalog(catalog: Catalog | undefined): Catalog {
   if (catalog !== undefined) return catalog;
-  throw new ConfigError("the environment", [
+  throw new read.ConfigError("the environment", [
     "no model server: set MODELS_FILE, UPSTREAM_BASE_URL or, to try the " +
     "gateway without one, MODEL_SIMULATOR_URL",
   ]);
@@ -62,9 +53,9 @@ export function requireCatalog(catalog: Catalog | undefined): Catalog {
 export const catalogOf = (...of: Parameters<typeof catalogIfGiven>): Catalog =>
   requireCatalog(catalogIfGiven(...of));
 
-/** The catalog of these variables, or undefined when none of them names a model server. Throws a {@link ConfigError} with every mistake in the file. */
+/** The catalog of these variables, or undefined when none of them names a model server. Throws a `ConfigError` with every mistake in the file. */
 export function catalogIfGiven(
-  env: ConfigOf<typeof CATALOG_VARIABLES>,
+  env: read.ConfigOf<typeof CATALOG_VARIABLES>,
   hasUpstreamKey: boolean,
 ): Catalog | undefined {
   if (env.MODELS_FILE !== undefined) {
@@ -72,8 +63,8 @@ export function catalogIfGiven(
     try {
       json = JSON.parse(env.MODELS_FILE);
     } catch (error) {
-      throw new ConfigError("the models file", [
-        `it is not valid JSON: ${errorMessage(error)}`,
+      throw new read.ConfigError("the models file", [
+        `it is not valid JSON: ${read.errorMessage(error)}`,
       ]);
     }
     return parseCatalog(json);

@@ -64,7 +64,8 @@ export function siteOf(text: string): string {
     .slice(1, -1).split("::");
   const before = head.split(":").filter(Boolean);
   const after = tail.split(":").filter(Boolean);
-  const zeros = Array(IPV6_GROUPS - before.length - after.length).fill("0");
+  const zeros = Array<string>(IPV6_GROUPS - before.length - after.length)
+    .fill("0");
   const site = [...before, ...zeros, ...after]
     .slice(0, SITE_GROUPS).map((group) => group.padStart(4, "0"));
   return `${site.join("")}/64`;

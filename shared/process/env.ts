@@ -20,7 +20,7 @@ export class ConfigError extends Error {
   }
 }
 
-/** The environment as plain data. An empty value counts as absent. */
+/** The environment. An empty value counts as absent. */
 export type Env = { readonly [name: string]: string | undefined };
 
 /** The schema of a variable's text, which is trimmed and never empty. */

@@ -1,39 +1,21 @@
 /** The variables that several services share. */
 import { parseNetwork } from "./client_address.ts";
-import {
-  changingSecret,
-  choice,
-  ConfigError,
-  type ConfigOf,
-  defined,
-  file,
-  hidden,
-  integer,
-  list,
-  matching,
-  path,
-  port,
-  secret,
-  secretUrls,
-  share,
-  text,
-  url,
-} from "./env.ts";
+import * as read from "./env.ts";
 import { LOG_LEVELS } from "./log.ts";
 
 export const SERVICE_VARIABLES = {
-  LOG_LEVEL: choice(LOG_LEVELS).default("info")
+  LOG_LEVEL: read.choice(LOG_LEVELS).default("info")
     .describe("Lines below this level are not written"),
-  OPS_HOST: text().default("127.0.0.1")
+  OPS_HOST: read.text().default("127.0.0.1")
     .describe("Address of the operations port: health, readiness, metrics"),
-  OPS_PORT: port().default(0)
+  OPS_PORT: read.port().default(0)
     .describe("Operations port, which must never be public"),
-  DRAIN_SECONDS: integer("seconds", { min: 0, max: 86_400 }).default(600)
+  DRAIN_SECONDS: read.integer("seconds", { min: 0, max: 86_400 }).default(600)
     .describe("How long running work may take to finish after SIGTERM"),
 };
 
 export const REQUEST_LOG_VARIABLES = {
-  LOG_SAMPLE: share().default(1).describe(
+  LOG_SAMPLE: read.share().default(1).describe(
     "Share of the requests that end well whose log lines are written, the same requests in all services; failures always are",
   ),
 };
@@ -42,50 +24,57 @@ const OWN_CERTIFICATE =
   "PEM file of the certificate of this service, for mutual TLS";
 
 export const NATS_VARIABLES = {
-  NATS_URL: secretUrls(["nats:", "tls:"]).default(["nats://127.0.0.1:4222"])
+  NATS_URL: read.secretUrls(["nats:", "tls:"]).default([
+    "nats://127.0.0.1:4222",
+  ])
     .describe("All servers of the NATS cluster; may contain user and password"),
-  NATS_USER: text().optional().describe("NATS user of this service"),
-  NATS_PASSWORD: changingSecret().optional().describe(
+  NATS_USER: read.text().optional().describe("NATS user of this service"),
+  NATS_PASSWORD: read.changingSecret().optional().describe(
     "Password of NATS_USER; if it is in a file, it is read again for each connection",
   ),
-  NATS_NKEY_SEED: secret().optional()
+  NATS_NKEY_SEED: read.secret().optional()
     .describe("Seed of an nkey, instead of user and password"),
-  NATS_CA_FILE: path().optional().describe(
+  NATS_CA_FILE: read.path().optional().describe(
     "PEM file of the authorities to trust; if set, TLS is required",
   ),
-  NATS_CERT_FILE: path().optional().describe(OWN_CERTIFICATE),
-  NATS_KEY_FILE: path().optional()
+  NATS_CERT_FILE: read.path().optional().describe(OWN_CERTIFICATE),
+  NATS_KEY_FILE: read.path().optional()
     .describe("PEM file of the key of NATS_CERT_FILE"),
 };
 
 export const REDIS_VARIABLES = {
-  REDIS_URL: hidden(url(["redis:", "rediss:"]))
+  REDIS_URL: read.hidden(read.url(["redis:", "rediss:"]))
     .default("redis://127.0.0.1:6379").describe(
       "The Redis server; may contain user and password. With REDIS_SENTINELS its host is ignored",
     ),
-  REDIS_USERNAME: text().optional().describe("Redis user of this service"),
-  REDIS_PASSWORD: secret().optional().describe("Password of REDIS_USERNAME"),
-  REDIS_CA_FILE: file().optional()
+  REDIS_USERNAME: read.text().optional().describe("Redis user of this service"),
+  REDIS_PASSWORD: read.secret().optional().describe(
+    "Password of REDIS_USERNAME",
+  ),
+  REDIS_CA_FILE: read.file().optional()
     .describe("PEM file of the authorities to trust with rediss://"),
-  REDIS_CERT_FILE: file().optional().describe(OWN_CERTIFICATE),
-  REDIS_KEY_FILE: file().optional()
+  REDIS_CERT_FILE: read.file().optional().describe(OWN_CERTIFICATE),
+  REDIS_KEY_FILE: read.file().optional()
     .describe("PEM file of the key of REDIS_CERT_FILE"),
-  REDIS_SENTINELS: list(
+  REDIS_SENTINELS: read.list(
     "host:port of each,",
-    matching(/^([\w.-]+|\[[\da-fA-F:.]+\]):\d{1,5}$/),
+    read.matching(/^([\w.-]+|\[[\da-fA-F:.]+\]):\d{1,5}$/),
   ).default([]).describe(
     "Redis Sentinels; the service follows the master through a failover",
   ),
-  REDIS_SENTINEL_NAME: text().default("gateway")
+  REDIS_SENTINEL_NAME: read.text().default("gateway")
     .describe("Name of the master at the sentinels"),
-  REDIS_SENTINEL_USERNAME: text().optional()
+  REDIS_SENTINEL_USERNAME: read.text().optional()
     .describe("Sentinel user of this service"),
-  REDIS_SENTINEL_PASSWORD: secret().optional()
+  REDIS_SENTINEL_PASSWORD: read.secret().optional()
     .describe("Password of REDIS_SENTINEL_USERNAME"),
 };
 
 export const PROXY_VARIABLES = {
-  TRUSTED_PROXIES: list("IP addresses or networks (10.0.0.0/8)", parseNetwork)
+  TRUSTED_PROXIES: read.list(
+    "IP addresses or networks (10.0.0.0/8)",
+    parseNetwork,
+  )
     .default([]).describe(
       "Addresses or networks of the proxies whose X-Forwarded-For is trusted",
     ),
@@ -93,8 +82,8 @@ export const PROXY_VARIABLES = {
 
 export function listenVariables(defaultPort: number) {
   return {
-    HOST: text().default("0.0.0.0").describe("Address to listen on"),
-    PORT: port().default(defaultPort).describe("Port for clients"),
+    HOST: read.text().default("0.0.0.0").describe("Address to listen on"),
+    PORT: read.port().default(defaultPort).describe("Port for clients"),
   };
 }
 
@@ -109,8 +98,8 @@ export const INBOX_PREFIXES = {
 /** The part of the bus options that the operator configures. */
 export type BusAccess = ReturnType<typeof busAccess>;
 
-/** Throws a {@link ConfigError} if the variables contradict each other. */
-export function busAccess(env: ConfigOf<typeof NATS_VARIABLES>) {
+/** Throws a `ConfigError` if the variables contradict each other. */
+export function busAccess(env: read.ConfigOf<typeof NATS_VARIABLES>) {
   const { NATS_USER: user, NATS_PASSWORD: password, NATS_NKEY_SEED: nkeySeed } =
     env;
   refuse({
@@ -127,13 +116,13 @@ export function busAccess(env: ConfigOf<typeof NATS_VARIABLES>) {
     ...nkeySeed && { credentials: { nkeySeed } },
     ...user && password && { credentials: { user, password } },
     ...isTls && {
-      tls: defined({ caFile, certFile, keyFile: env.NATS_KEY_FILE }),
+      tls: read.defined({ caFile, certFile, keyFile: env.NATS_KEY_FILE }),
     },
   };
 }
 
-/** Throws a {@link ConfigError} if the variables contradict each other. */
-export function redisAccess(env: ConfigOf<typeof REDIS_VARIABLES>) {
+/** Throws a `ConfigError` if the variables contradict each other. */
+export function redisAccess(env: read.ConfigOf<typeof REDIS_VARIABLES>) {
   refuse({
     "REDIS_CERT_FILE and REDIS_KEY_FILE belong together: set both":
       !env.REDIS_CERT_FILE !== !env.REDIS_KEY_FILE,
@@ -148,14 +137,14 @@ export function redisAccess(env: ConfigOf<typeof REDIS_VARIABLES>) {
   });
   const sentinels = {
     ...{ name: env.REDIS_SENTINEL_NAME, servers: env.REDIS_SENTINELS },
-    ...defined({
+    ...read.defined({
       username: env.REDIS_SENTINEL_USERNAME,
       password: env.REDIS_SENTINEL_PASSWORD,
     }),
   };
   return {
     url: env.REDIS_URL,
-    ...defined({
+    ...read.defined({
       username: env.REDIS_USERNAME,
       password: env.REDIS_PASSWORD,
       tlsCa: env.REDIS_CA_FILE,
@@ -166,8 +155,8 @@ export function redisAccess(env: ConfigOf<typeof REDIS_VARIABLES>) {
   };
 }
 
-/** Throws a {@link ConfigError} with the mistakes whose condition is true. */
+/** Throws a `ConfigError` with the mistakes whose condition is true. */
 function refuse(mistakes: { readonly [text: string]: unknown }): void {
   const made = Object.keys(mistakes).filter((text) => mistakes[text]);
-  if (made.length > 0) throw new ConfigError("the environment", made);
+  if (made.length > 0) throw new read.ConfigError("the environment", made);
 }

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { createRecordingLog } from "../../tests/support/recording_log.ts";
 import { freePort } from "../../tests/support/local_server.ts";
 import { testRedisLink } from "../../tests/support/redis_link.ts";
 import { startRedisServer } from "../../tests/support/redis_server.ts";
@@ -7,20 +8,20 @@ import {
   startStopwatch,
   until,
 } from "../../tests/support/wait_for.ts";
-import { type Log, silentLog } from "../process/log.ts";
 import { RedisReplyError, RedisUnavailableError } from "./errors.ts";
-import type { RedisLink, RedisReply } from "./link.ts";
+import type { RedisLink, RedisLinkOptions, RedisReply } from "./link.ts";
 import { defineScript } from "./script.ts";
 
 const DEADLINE_MS = 300;
 const RECOVERY_MS = 2_000;
-/** For a server that is there, on a machine that is busy. */
+/** For a server that is up, on a busy machine. */
 const PATIENT_MS = 30_000;
 
-async function openReady(url: string): Promise<RedisLink> {
-  const link = testRedisLink({ url }, { deadlineMs: DEADLINE_MS });
+/** A link that is ready, and is closed with the test. */
+async function openReady(url: string, options: Partial<RedisLinkOptions> = {}) {
+  const link = testRedisLink({ url }, { deadlineMs: DEADLINE_MS, ...options });
   await link.ready(PATIENT_MS);
-  return link;
+  return Object.assign(link, { [Symbol.asyncDispose]: () => link.close() });
 }
 
 /** Settles a call and says how long it took and why it failed. */
@@ -52,9 +53,9 @@ const INCREMENT = defineScript(
   "return redis.call('INCRBY', KEYS[1], ARGV[1])",
 );
 
-Deno.test("link carries commands, replies of each type, and error replies, and close() lets running calls end", async () => {
+Deno.test("a link carries commands, replies of each type, and error replies, until it is closed", async () => {
   await using redis = await startRedisServer();
-  const link = await openReady(redis.url);
+  await using link = await openReady(redis.url);
   assert.equal(await link.command(["SET", "a", "1"]), "OK");
   assert.equal(await link.command(["INCR", "a"]), 2);
   assert.equal(await link.command(["GET", "none"]), null);
@@ -65,18 +66,15 @@ Deno.test("link carries commands, replies of each type, and error replies, and c
       error instanceof RedisReplyError && /^WRONGTYPE /.test(error.message),
   );
   assert.equal(link.state, "ready");
-  const running = link.command(["INCR", "a"]);
   await link.close();
-  assert.equal(await running, 3);
   assert.equal((await timed(link.command(["PING"]))).reason, "closed");
 });
 
-Deno.test("link signs in with user and password, and says why it cannot", async () => {
+Deno.test("a link signs in with user and password, or gives the reason why it cannot", async () => {
   await using redis = await startRedisServer({
     config: "user default off\nuser edge on >secret ~* +@all\n",
   });
-  const events: unknown[] = [];
-  const log = { ...silentLog, warn: (...line: unknown[]) => events.push(line) };
+  const log = createRecordingLog();
   const { url } = redis;
   const user = { url, username: "edge", password: "secret" };
   const wrong = testRedisLink({ ...user, password: "wrong" }, { log });
@@ -85,11 +83,8 @@ Deno.test("link signs in with user and password, and says why it cannot", async 
     assert.ok(error instanceof RedisUnavailableError);
     return /WRONGPASS/.test(String(error.cause));
   });
-  assert.equal(events.length, 1, "one line per change of state");
-  assert.match(
-    JSON.stringify(events, (_, v) => v instanceof Error ? v.message : v),
-    /WRONGPASS/,
-  );
+  assert.equal(log.lines.length, 1, "one line per change of state");
+  assert.match(String(log.lines[0]?.fields["error"]), /WRONGPASS/);
   await wrong.close();
 
   const inOptions = testRedisLink({ ...user, clientName: "edge-1" });
@@ -97,43 +92,30 @@ Deno.test("link signs in with user and password, and says why it cannot", async 
   assert.equal(await inOptions.command(["CLIENT", "GETNAME"]), "edge-1");
   await inOptions.close();
 
-  const inUrl = await openReady(url.replace("//", "//edge:secret@"));
-  await inUrl.close();
+  await using _inUrl = await openReady(url.replace("//", "//edge:secret@"));
 });
 
-Deno.test("evalScript() loads an unknown script, and again after the cache was flushed", async () => {
+Deno.test("scripts are loaded with each connection, and again if the server has lost them", async () => {
   await using redis = await startRedisServer();
-  const link = await openReady(redis.url);
-  const replies = await Promise.all(
-    Array.from({ length: 50 }, () => link.evalScript(INCREMENT, ["n"], ["1"])),
-  );
-  assert.deepEqual(replies.at(-1), 50);
-  await link.command(["SCRIPT", "FLUSH"]);
-  assert.equal(await link.evalScript(INCREMENT, ["n"], ["2"]), 52);
-  await link.close();
-});
-
-Deno.test("scripts named at the start are there from the first call, also after a restart", async () => {
-  await using redis = await startRedisServer();
-  const events: string[] = [];
-  const info: Log["info"] = (event) => void events.push(event);
-  const link = testRedisLink({ url: redis.url }, {
-    log: { ...silentLog, info },
-    scripts: [INCREMENT],
-  });
-  await link.ready(PATIENT_MS);
+  const log = createRecordingLog();
+  const scripts = [INCREMENT];
+  await using link = await openReady(redis.url, { log, scripts });
   assert.equal(await link.evalScript(INCREMENT, ["n"], ["1"]), 1);
   await redis.kill();
   await redis.restart();
   await answersAgain(link);
   assert.equal(await link.evalScript(INCREMENT, ["n"], ["1"]), 1);
-  assert.ok(!events.includes("redis_script_load"), events.join());
-  await link.close();
+  assert.equal(log.find("redis_script_load"), undefined);
+  await link.command(["SCRIPT", "FLUSH"]);
+  const replies = await Promise.all(
+    Array.from({ length: 50 }, () => link.evalScript(INCREMENT, ["n"], ["1"])),
+  );
+  assert.equal(replies.at(-1), 51);
 });
 
-Deno.test("a frozen server costs one deadline, then nothing, is disconnected, and found again when it wakes", async () => {
+Deno.test("calls to a frozen server time out once, are then refused at once, and work again when it thaws", async () => {
   await using redis = await startRedisServer();
-  const link = await openReady(redis.url);
+  await using link = await openReady(redis.url);
   await redis.freeze();
   const first = await Promise.all(
     Array.from({ length: 20 }, () => timed(link.command(["INCR", "n"]))),
@@ -151,12 +133,11 @@ Deno.test("a frozen server costs one deadline, then nothing, is disconnected, an
   redis.thaw();
   await answersAgain(link);
   assert.equal(link.state, "ready");
-  await link.close();
 });
 
-Deno.test("a late answer reaches the caller that gave the call up", async () => {
+Deno.test("a late reply reaches the caller that abandoned the call", async () => {
   await using redis = await startRedisServer();
-  const link = await openReady(redis.url);
+  await using link = await openReady(redis.url);
   const late: (RedisReply | null)[] = [];
   await redis.freeze();
   const result = await timed(
@@ -167,7 +148,6 @@ Deno.test("a late answer reaches the caller that gave the call up", async () => 
   redis.thaw();
   await until(() => late.length > 0);
   assert.deepEqual(late, [1]);
-  await link.close();
 });
 
 /**
@@ -180,7 +160,7 @@ const ALLOW_BUSY = "enable-debug-command yes";
 
 Deno.test("the tail of a burst waits while the server answers, and no longer", async () => {
   await using redis = await startRedisServer({ config: ALLOW_BUSY });
-  const link = await openReady(redis.url);
+  await using link = await openReady(redis.url);
   const startedAtMs = performance.now();
   const burst = await Promise.all(
     Array.from({ length: 6 }, () => timed(link.command(BUSY))),
@@ -190,21 +170,27 @@ Deno.test("the tail of a burst waits while the server answers, and no longer", a
   await redis.freeze();
   assertWithinBudget(await timed(link.command(["PING"])));
   redis.thaw();
+});
+
+Deno.test("close() waits for running calls within their own deadlines", async () => {
+  await using redis = await startRedisServer({ config: ALLOW_BUSY });
+  await using link = await openReady(redis.url, { deadlineMs: 50 });
+  const running = link.command(BUSY, { deadlineMs: DEADLINE_MS });
   await link.close();
+  assert.equal(await running, "OK");
 });
 
 Deno.test("a blocking call with a long deadline is not taken for an outage", async () => {
   await using redis = await startRedisServer();
-  const link = await openReady(redis.url);
+  await using link = await openReady(redis.url);
   const reply = await link.command(["BLPOP", "empty", "1.2"], {
     deadlineMs: 3_000,
   });
   assert.equal(reply, null);
   assert.equal(link.state, "ready");
-  await link.close();
 });
 
-Deno.test("a link to nowhere says so, and close() leaves nothing behind", async () => {
+Deno.test("a link without a server refuses calls, and close() leaves nothing behind", async () => {
   const link = testRedisLink({ url: `redis://127.0.0.1:${freePort()}` });
   assert.equal((await timed(link.command(["PING"]))).reason, "offline");
   await assert.rejects(link.ready(50), RedisUnavailableError);

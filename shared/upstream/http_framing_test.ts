@@ -104,25 +104,19 @@ Deno.test("parseResponseHead() reads the wait from either header", () => {
 const INVALID = { fault: "invalid" };
 
 Deno.test("parseResponseHead() refuses malformed heads", () => {
+  const lines = ["", "ICY 200 OK", "HTTP/2 200 OK", "HTTP/1.1 20 OK"];
+  const lengths = [
+    "1\r\ncontent-length: 2",
+    "+1",
+    "-1",
+    "1, 1",
+    "9".repeat(16),
+  ];
   const malformed = [
-    "\r\n\r\n",
-    "ICY 200 OK\r\n\r\n",
-    "HTTP/2 200 OK\r\n\r\n",
-    "HTTP/1.1 20 OK\r\n\r\n",
-    "HTTP/1.1 2000 OK\r\n\r\n",
-    ...[
-      "abc",
-      ": a",
-      "a b: c",
-      "a : c",
-      "a: b\r\n c: d",
-      "content-length: 1\r\ncontent-length: 2",
-      "content-length: +1",
-      "content-length: -1",
-      "content-length: 1, 1",
-      `content-length: ${"9".repeat(16)}`,
-      "transfer-encoding: gzip, chunked",
-    ].map(withHeaders),
+    ...[...lines, "HTTP/1.1 2000 OK"].map((line) => `${line}\r\n\r\n`),
+    ...["abc", ": a", "a b: c", "a : c", "a: b\r\n c: d"].map(withHeaders),
+    ...lengths.map((length) => withHeaders(`content-length: ${length}`)),
+    withHeaders("transfer-encoding: gzip, chunked"),
   ];
   for (const text of malformed) {
     assert.throws(() => parseResponseHead(text), INVALID, text);
@@ -135,10 +129,7 @@ const ends: [text: string, end: number][] = [
   ["a\r\n\nb", 4],
   ["a\n\r\nb", 4],
   ["a\r\nb: c\r\n\r\n", 11],
-  ["a\r\nb", -1],
-  ["a\r\n\r", -1],
-  ["a\r\n", -1],
-  ["", -1],
+  ...["a\r\nb", "a\r\n\r", ""].map((text): [string, number] => [text, -1]),
 ];
 
 Deno.test("findHeadEnd() finds the blank line, however it came", () => {
@@ -219,14 +210,8 @@ Deno.test("BodyDecoder takes bodies, however they are cut", () => {
 
 Deno.test("BodyDecoder refuses malformed chunks", () => {
   const malformed = [
-    "\r\nhello",
-    "xyz\r\n",
-    "-5\r\nhello",
-    "0x5\r\nhello",
-    "00000005\r\nhello",
-    "4\r\nhello\r\n",
-    "5\rhello\n",
-    "1\r\na\rb\n",
+    ...["\r\nhello", "xyz\r\n", "-5\r\nhello", "0x5\r\nhello"],
+    ...["00000005\r\nhello", "4\r\nhello\r\n", "5\rhello\n", "1\r\na\rb\n"],
     `1;${"x".repeat(17_000)}`,
     `0\r\n${"a: b\r\n".repeat(5_000)}`,
   ];

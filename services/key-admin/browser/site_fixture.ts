@@ -9,12 +9,8 @@ import {
 import { isWellFormedKey } from "@gateway/shared/keys/key";
 import { serve } from "@gateway/shared/process/serve";
 import { CHROMIUM_ARGS, findChromium } from "./chromium_fixture.ts";
-import {
-  MEDIA_MODELS,
-  PASSWORD,
-  startConsole,
-  type TestConsole,
-} from "../console_fixture.ts";
+import type { TestConsole } from "../console_fixture.ts";
+import { MEDIA_MODELS, PASSWORD, startConsole } from "../console_fixture.ts";
 import { createConsole } from "../app.tsx";
 
 /**
@@ -66,12 +62,6 @@ export interface Visit {
 }
 
 let launched: Promise<Browser> | undefined;
-
-function launch(): Promise<Browser> {
-  const executablePath = findChromium() ?? assert.fail("no Chromium");
-  return chromium.launch({ executablePath, args: CHROMIUM_ARGS });
-}
-
 Deno.test.afterAll(async () => await (await launched)?.close());
 
 /** Registers a test with its own console. Fails when a page reported an error. */
@@ -87,7 +77,9 @@ export function browserTest(
     fn: async (t) => {
       await using site = await startSite();
       const faults: string[] = [];
-      await steps({ site, browser: await (launched ??= launch()), faults }, t);
+      const executablePath = findChromium() ?? assert.fail("no Chromium");
+      launched ??= chromium.launch({ executablePath, args: CHROMIUM_ARGS });
+      await steps({ site, browser: await launched, faults }, t);
       assert.deepEqual(faults, []);
     },
   });
