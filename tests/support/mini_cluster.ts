@@ -14,8 +14,10 @@ import { startApp } from "../../services/edge-auth/app_fixture.ts";
 import type { RunOutcome } from "../../services/edge-auth/dispatch/outcome.ts";
 import { Worker, WORKER_TICK_MS } from "@gateway/shared/worker/worker";
 import { createWorkerMetrics } from "@gateway/shared/worker/metrics";
-import { runCompletion } from "../../services/chat-worker/completion.ts";
-import { OpenAiBackend } from "../../services/chat-worker/backends/openai.ts";
+import {
+  OpenAiBackend,
+  runCompletion,
+} from "../../services/chat-worker/backends/openai.ts";
 import { connectBus } from "@gateway/shared/bus/link_nats";
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { newInstanceId, randomBytes } from "@gateway/shared/process/ids";
