@@ -85,6 +85,9 @@ export function browserTest(
   });
 }
 
+/** The options of a window that may copy and paste. */
+export const CLIPBOARD = { permissions: ["clipboard-read", "clipboard-write"] };
+
 /** A new window, signed out. */
 export async function openWindow(
   { browser, faults, site }: Visit,
