@@ -35,7 +35,7 @@ import { tryRoutes } from "./web/pages/try_page.tsx";
 import { peopleRoutes } from "./web/pages/people_page.tsx";
 import { usageRoutes } from "./web/pages/usage_page.tsx";
 
-/** The console's own files; their paths name their content. */
+/** The console's own files. Their paths contain a digest of the content. */
 const asset: Handler = (c) => {
   const file = c.var.deps.assets.files.get(c.req.path);
   if (file === undefined) throw new Refused(404, "This file does not exist");

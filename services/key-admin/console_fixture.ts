@@ -104,7 +104,7 @@ export async function startConsole(
   const now = () => clock.nowMs;
   const write = (line: string) => logLines.push(line);
   const log = createLog({ service: "key-admin", level: "debug", now, write });
-  /** What reached the API, for which the simulator stands: it takes any key. */
+  /** Stands in for the API, records what reached it, and takes any key. */
   const api = startSimulator();
   const deps: ConsoleDeps = {
     ...createStores({
@@ -180,7 +180,7 @@ export const MEDIA_MODELS = MODEL_KINDS.filter(isTryKind)
 
 const BACKEND = { type: "openai", base_url: "http://model.test/v1" };
 
-/** Models with these ids: the simulator's, others chat. */
+/** A catalog of these ids: those of the simulator keep their kind, the others are chat models. */
 export const catalogOfIds = (ids: readonly string[]) =>
   parseCatalog({
     models: ids.map((id) => ({

@@ -303,7 +303,7 @@ function showLink(
   );
 }
 
-/** Focused until filled in. */
+/** An e-mail address, which has the focus while it is empty. */
 export const EmailField = (
   { value, readonly = false }: { value: string; readonly?: boolean },
 ) => (
