@@ -107,9 +107,8 @@ export async function* eventsOf(
       if (parseJson(rest) !== undefined) onEvent(rest, "");
     } else parser.push(piece);
     const chars = events.reduce((sum, [data]) => sum + data.length, 0);
-    const heldChars = chars + parser.pendingChars;
-    const isData = events.length > 0 || heldChars > 0;
-    onHeld?.(heldChars);
+    const isData = events.length > 0 || parser.isInEvent;
+    onHeld?.(chars + parser.pendingChars);
     for (const [text, name] of events.splice(0)) {
       if (text.length < 16 && text.trim() === DONE) return;
       if (text === "") continue;

@@ -140,8 +140,9 @@ const speech: Failures = {
     }],
     ["nothing but comments", [
       streamHead(),
-      ...Array.from({ length: 50 }, () => [chunk(": ping\n\n"), PAUSE]).flat(),
-    ], { deadlines: PATIENCE }],
+      ...Array.from({ length: 25 }, () => [": pi", "ng\n\n"]).flat()
+        .flatMap((piece) => [chunk(piece), PAUSE]),
+    ], { deadlines: { ...PATIENCE, between_tokens_ms: 100 } }],
     ["sound that stalls", [...heard, STALL], {
       ...{ ...AFTER, deadlines: IMPATIENCE },
     }],

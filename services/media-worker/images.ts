@@ -238,7 +238,7 @@ async function fetchPicture(address: string, call: Call): Promise<string> {
     if (!(error instanceof UpstreamError) || error.fault !== "request") {
       throw error;
     }
-    throw invalidAnswer(`An image that is refused:  ${error.logText}`);
+    throw invalidAnswer(`An image that is refused: ${error.logText}`);
   }
 }
 

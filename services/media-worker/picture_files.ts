@@ -83,7 +83,7 @@ function requireMask(mask: Picture, picture: Picture | undefined): void {
   }
   if (type !== "image/png") throw fault(param, "expected a PNG file");
   if (size === picture?.size) return;
-  const needed = `expected the size of the image,  ${picture?.size}`;
+  const needed = `expected the size of the image, ${picture?.size}`;
   throw fault(param, `${needed}, but got ${size}`);
 }
 

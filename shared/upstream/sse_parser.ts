@@ -31,6 +31,11 @@ export class SseParser {
     return this.#line.length + (this.#data?.length ?? 0);
   }
 
+  /** Part of an event has arrived, and not only of a comment. */
+  get isInEvent(): boolean {
+    return this.#data !== null || /^[^:]/.test(this.#line);
+  }
+
   /** Parses the next bytes. Throws `upstream_invalid` if a line, or the data of an event, is too long. */
   push(bytes: Uint8Array): void {
     const text = this.#decoder.decode(bytes, { stream: true });

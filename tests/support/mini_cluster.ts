@@ -59,6 +59,10 @@ function admitAll(
   admitted: Admitted[],
 ): Pick<AppDependencies, "keys" | "admission"> {
   const principal = { keyId: "key_test", ownerId: "own_test" };
+  const reservation = {
+    ...{ id: "l1", principal, model: null, atMs: 0 },
+    ...{ reservedTokens: 0, reservedUnits: null },
+  };
   return {
     keys: { find: () => Promise.resolve(principal) },
     admission: {
@@ -68,7 +72,7 @@ function admitAll(
         const settlements: Admitted["settlements"] = [];
         admitted.push({ request, settlements });
         return Promise.resolve({
-          ...{ headers: {}, video: null },
+          ...{ headers: {}, reservation },
           settle: (outcome) => settlements.push(outcome),
         });
       },
