@@ -160,9 +160,9 @@ export class Worker {
       }
       this.#beat(now);
     }
+    const { busLostMs = DISPATCH_LIMITS.busLostMs } = this.#dependencies;
     const { lostForMs } = this.#flow;
-    const busLostMs = this.#dependencies.busLostMs ?? DISPATCH_LIMITS.busLostMs;
-    const isBusGone = lostForMs > 0 && lostForMs >= busLostMs;
+    const isBusGone = lostForMs >= busLostMs;
     if (lostForMs > 0 && !isBusGone) return;
     const oldestMs = this.#clock.now() - DISPATCH_LIMITS.edgeLostMs;
     for (const [edge, seenAtMs] of this.#edgeSeenAtMs) {
