@@ -2,7 +2,7 @@
 // configuration, and each alert fires when it should and not otherwise.
 // `tests/e2e/observability_test.ts` tests that a running cluster exports the metrics.
 import assert from "node:assert/strict";
-import { METRIC_TABLES } from "../../deploy/docs/metrics.ts";
+import { METRIC_TABLES } from "../../deploy/docs/pages.ts";
 import { canRun, leaveOut, runProcess } from "../support/process.ts";
 import { readSource } from "../support/source_files.ts";
 import { ALERTS, EXPRESSIONS } from "./files.ts";
