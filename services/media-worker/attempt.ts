@@ -6,11 +6,11 @@ import { invalidAnswer } from "@gateway/shared/upstream/errors";
 import * as json from "@gateway/shared/upstream/json";
 import type {
   ModelServer,
+  RequestOptions,
   ServerRequest,
   ServerResponse,
 } from "@gateway/shared/upstream/model_server";
 import { frameError } from "@gateway/shared/upstream/refusal";
-import type { RequestOptions } from "@gateway/shared/upstream/request_encoder";
 import { SseParser } from "@gateway/shared/upstream/sse_parser";
 import type { AnswerMemory } from "./answer_memory.ts";
 import type { MediaAnswer } from "./media_answer.ts";
@@ -26,7 +26,7 @@ export interface Attempt<Request extends MediaRequest = MediaRequest> {
 /** A request to a model server, by default `POST` with JSON. */
 interface Ask
   extends
-    Partial<Omit<RequestOptions, "apiKey">>,
+    RequestOptions,
     Partial<Omit<ServerRequest, "encode" | "call" | "signal">> {
   /** A path below the base URL, or another URL of the server. */
   to: string | URL;
