@@ -43,7 +43,7 @@ export function ask<Result>(
   return server.exchange(sent, read);
 }
 
-/** The body of an answer, piece by piece, each as soon as the one before has been handled. */
+/** The pieces of a body. Each is read when the one before has been handled. */
 export async function* piecesOf(
   { connection, deadlines, server }: ServerResponse,
   bytesMax: number,

@@ -28,7 +28,7 @@ const NOT_BASE64 = /[^A-Za-z0-9+/]/;
 const PADDING = /^={1,2}$/;
 const DATA_URL = /^data:[^,]{0,200};base64,/;
 const DATA_URL_CHARS_MAX = 256;
-/** Written at once. */
+/** Characters written at a time. */
 const PIECE_CHARS = 64 * 1024;
 /** What an answer may say about its images, and what events say by default. */
 const ABOUT = [
@@ -37,7 +37,7 @@ const ABOUT = [
   ["quality", "auto"],
   ["size", "auto"],
 ] as const;
-/** The events of model servers, whichever of the two endpoints they name. */
+/** Events of model servers, whichever of the two endpoints their names refer to. */
 const EVENT = /^image_(?:generation|edit)\.(completed|partial_image)$/;
 const EVENT_PREFIX = { generate: "image_generation", edit: "image_edit" };
 

@@ -20,7 +20,7 @@ import {
 import { encodeForm } from "./form.ts";
 import { EVENT_STREAM } from "./media_answer.ts";
 
-/** The usual rate of speech in MP3 files, to estimate the length of a recording that nobody states. */
+/** The usual rate of speech in MP3 files, to estimate the length of a recording if it is not stated. */
 const BYTES_PER_SECOND = 8_000;
 const BYTES_MAX = MEDIA_LIMITS.transcriptBytesMax;
 const DELTA = "transcript.text.delta";

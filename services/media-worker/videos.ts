@@ -22,7 +22,7 @@ type Call = Attempt<VideoRequest>;
 /** A request for a file of a job. */
 type FileCall = Attempt<Extract<VideoRequest, { action: "content" }>>;
 
-/** Of what a model server says about a job. */
+/** The largest description of a job. */
 const OBJECT_BYTES_MAX = 256 * 1024;
 const ID_CHARS_MAX = 1_024;
 const TEXT_CHARS_MAX = 1_000;

@@ -18,12 +18,6 @@ const VISIBLE_ASCII = /^[\x20-\x7e\t]*$/;
 const ID = /^[\w-]{1,128}$/;
 const encoder = new TextEncoder();
 
-/** Creates an encoded request with this body, for one call. */
-export type RequestEncoder = (
-  body: string | Uint8Array,
-  call: Pick<BackendCall, "requestId" | "traceparent">,
-) => Uint8Array;
-
 /** The kind of a request, by default `POST` of JSON. */
 export interface RequestOptions {
   method?: "GET" | "POST" | "DELETE";
@@ -48,7 +42,7 @@ export interface ModelServerOptions {
 
 /** One request to a model server. */
 export interface ServerRequest {
-  encode: RequestEncoder;
+  encode: ReturnType<ModelServer["encoder"]>;
   body: string | Uint8Array;
   call: BackendCall;
   /** Ends the request when it aborts. Default: that of the call. */
@@ -109,8 +103,8 @@ export class ModelServer {
       accept = "application/json",
       contentType = method === "POST" ? "application/json" : null,
       headers,
-    }: RequestOptions = {},
-  ): RequestEncoder {
+    }: RequestOptions,
+  ) {
     const url = typeof to === "string"
       ? new URL(`${this.config.base_url}${to}`)
       : to;
@@ -123,7 +117,13 @@ export class ModelServer {
     }).map(([name, value]) => `${name.toLowerCase()}: ${value}\r\n`);
     const fixed = `${method} ${url.pathname}${url.search} HTTP/1.1\r\n` +
       `${sent.join("")}content-length: `;
-    return (body, { requestId, traceparent = "" }) => {
+    return (
+      body: string | Uint8Array,
+      { requestId, traceparent = "" }: Pick<
+        BackendCall,
+        "requestId" | "traceparent"
+      >,
+    ): Uint8Array => {
       const bodyBytes = typeof body === "string" ? encoder.encode(body) : body;
       let head = `${fixed}${bodyBytes.length}\r\n`;
       if (ID.test(requestId)) head += `x-request-id: ${requestId}\r\n`;
