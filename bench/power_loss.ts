@@ -67,13 +67,14 @@ async function tryMode([fsync = "", but = ""]: string[], library: string) {
     ["--appendonly", "yes", "--appendfsync", fsync],
     { LD_PRELOAD: library },
   );
-  const store = await openStore(redis);
+  // As two processes, of which one may switch back while the other one flushes.
+  const [store, other] = [await openStore(redis), await openStore(redis)];
   if (but) await store.link.command(["ACL", "SETUSER", "default", but]);
   const promise = await detectDurability(store.link);
   const ledger = emptyLedger();
   const writers = Array.from(
     { length: WRITERS },
-    () => changeKeys(store.keys, ledger, () => false),
+    (_, n) => changeKeys((n % 2 ? store : other).keys, ledger, () => false),
   );
   await sleep(SECONDS * 1_000);
   await redis.kill();

@@ -45,7 +45,7 @@ export async function describeModels(
 async function probeServer(
   url: string,
   headers: Record<string, string>,
-  keyName = UPSTREAM_KEY_ENV,
+  keyName: string | undefined,
 ) {
   const signal = AbortSignal.timeout(PROBE_MS_MAX);
   try {
@@ -54,8 +54,11 @@ async function probeServer(
     await body?.cancel();
     const isRefused = status === 401 || status === 403;
     const hint = status === 404 ? ", does the URL lack /v1?" : "";
+    const key = keyName
+      ? `check the key in ${keyName}`
+      : `it wants a key: set ${UPSTREAM_KEY_ENV}, or api_key_env in the models file`;
     const answers = isRefused
-      ? `${status}, check the key in ${keyName}`
+      ? `${status}, ${key}`
       : ok
       ? "answers"
       : `answers ${status} to GET /models${hint}`;

@@ -27,7 +27,11 @@ Deno.test("describeModels() says of each model what answers, or why nothing does
   ][] = [
     [[url, "GOOD"], "answers", true],
     [[url, "BAD"], "401, check the key in BAD", false],
-    [[url], "401, check the key in UPSTREAM_API_KEY", false],
+    [
+      [url],
+      "401, it wants a key: set UPSTREAM_API_KEY, or api_key_env in the models file",
+      false,
+    ],
     [[`${url}/none`], missing, true],
     [[`${url}/busy`], "answers 503 to GET /models", false],
     [[`${url}/stall`], "no answer in 2 s", false],

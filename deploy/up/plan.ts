@@ -152,11 +152,13 @@ export function serviceProgram(
     ...Object.keys(env).filter((variable) => FILE_VARIABLE.test(variable))
       .flatMap((variable) => env[variable] || []),
   ];
+  // Deno cannot express a path with a comma in the list.
+  const isListable = paths.every((path) => !path.includes(","));
   return {
     file: Deno.execPath(),
     args: [
       ...["run", "--no-prompt", "--allow-net", "--allow-env"],
-      `--allow-read=${paths.join()}`,
+      isListable ? `--allow-read=${paths.join()}` : "--allow-read",
       ...isConsole ? ["--allow-ffi"] : [],
       scriptOf(name),
       ...args,

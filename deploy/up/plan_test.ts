@@ -44,6 +44,12 @@ Deno.test("a service may read only the files that its variables name, and only c
   }
 });
 
+Deno.test("serviceProgram() allows all paths if one has a comma", () => {
+  const context = contextOf({ MODELS_FILE: "/Acme, Inc/models.json" });
+  const { args } = serviceProgram(context, "edge-auth");
+  assert.ok(args.includes("--allow-read"));
+});
+
 Deno.test("httpUrl() returns a URL that can be called", () => {
   for (const host of ["127.0.0.1", "0.0.0.0", "::"]) {
     assert.equal(httpUrl(host, 1), "http://127.0.0.1:1");

@@ -44,8 +44,9 @@ export async function provideFirstKey(
       .map((bytes) => new TextDecoder().decode(bytes).trim());
     const lastLines = errors.split("\n").slice(-ERROR_LINES).join("\n  ");
     if (!success) throw new Error(lastLines);
+    const created = CREATED.parse(JSON.parse(text));
     await writePrivateFile(path, text);
-    return CREATED.parse(JSON.parse(text));
+    return created;
   } catch (error) {
     return { note: `No key: ${errorMessage(error)}\n  ${HOW_TO_CREATE}` };
   }

@@ -1,7 +1,6 @@
 /** Wires the chat worker. */
 import { runWorkerService } from "@gateway/shared/worker/service";
-import { OpenAiBackend } from "./backends/openai.ts";
-import { runCompletion } from "./completion.ts";
+import { OpenAiBackend, runCompletion } from "./backends/openai.ts";
 import { readConfig } from "./config.ts";
 
 await runWorkerService({

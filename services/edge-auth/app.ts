@@ -1,4 +1,5 @@
 /** The routes of the public API, and what happens before and after each. */
+import document from "@gateway/shared/openai/openapi" with { type: "json" };
 import type { JobRequest } from "@gateway/shared/bus/job";
 import type { Principal } from "@gateway/shared/keys/record";
 import type { ModelObject } from "@gateway/shared/openai/completion";
@@ -11,18 +12,9 @@ import { newRequestId, publicRequestId } from "@gateway/shared/process/ids";
 import { roundMs } from "@gateway/shared/process/log";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { CHAT_ENDPOINT } from "./chat/request.ts";
-import {
-  allowOrigins,
-  internalError,
-  JSON_HEADERS,
-  REQUEST_ID_HEADER,
-  sendBytes,
-  sendError,
-  sendJson,
-} from "./http/responses.ts";
+import * as http from "./http/responses.ts";
 import type { RefusalLog } from "./http/refusal_log.ts";
 import { isForm } from "./http/read_form.ts";
-import { sendReference } from "./http/reference.ts";
 import type { Exchange } from "./http/server.ts";
 import { authenticate, type KeyLookup } from "./keys/authenticate.ts";
 import * as media from "./media/endpoints.ts";
@@ -30,6 +22,7 @@ import type { EdgeMetrics } from "./metrics.ts";
 import { modelNotFound } from "./requests/parse_request.ts";
 import {
   type Endpoint,
+  type Handler,
   type RunCall,
   runRequest,
 } from "./requests/run_request.ts";
@@ -47,13 +40,7 @@ export interface AppDependencies extends VideoDependencies {
   refusals: Pick<RefusalLog, "add">;
 }
 
-/** Answers a request of a known key. `id` is the variable part of the path. */
-type Handler = (
-  call: RunCall,
-  deps: AppDependencies,
-  id: string,
-) => void | Promise<void>;
-type Handlers = { readonly [method: string]: Handler };
+type Handlers = { readonly [method: string]: Handler<AppDependencies> };
 
 const PATH_CHARS_MAX = 200;
 /** Liveness checks of load balancers. Not logged. */
@@ -66,9 +53,12 @@ const json = <R extends JobRequest>(endpoint: Endpoint<R>): Handlers => ({
 const form = <R extends JobRequest>(endpoint: UploadEndpoint<R>): Handlers => ({
   POST: (call, deps) => runUpload(call, endpoint, deps),
 });
-const read = (handler: Handler): Handlers => ({ GET: handler, HEAD: handler });
+const read = (handler: Handler<AppDependencies>): Handlers => ({
+  GET: handler,
+  HEAD: handler,
+});
 
-const editImage: Handler = (call, deps) =>
+const editImage: Handler<AppDependencies> = (call, deps) =>
   isForm(call.exchange.headers)
     ? runUpload(call, media.IMAGE_EDIT_UPLOAD, deps)
     : runRequest(call, media.IMAGE_EDIT, deps);
@@ -93,10 +83,9 @@ export const ROUTES = ([
   ["models", "/v1/models", read(sendModels)],
   ["model", /^\/v1\/models\/(.+)$/, read(sendModels)],
 ] satisfies [string, string | RegExp, Handlers][]).map(routeOf);
-const REFERENCE = routeOf([
-  ...["reference", "/openapi.json"] as const,
-  read(({ exchange }) => sendReference(exchange)),
-]);
+/** The description of the API. It needs no key: it is the same everywhere, without a secret. */
+const REFERENCE = routeOf(["reference", "/openapi.json", read(sendReference)]);
+const REFERENCE_BYTES = new TextEncoder().encode(JSON.stringify(document));
 const OTHER: Route = { name: "other", path: "", handlers: {}, methods: [] };
 const BY_PATH = new Map(
   [...ROUTES, REFERENCE].map((each) => [each.path, each]),
@@ -148,12 +137,14 @@ export function createApp(
       hasRun: false,
     };
     const requestId = publicRequestId(call.requestId);
-    response.setHeader(REQUEST_ID_HEADER, requestId);
+    response.setHeader(http.REQUEST_ID_HEADER, requestId);
     if (deps.isDraining()) response.setHeader("connection", "close");
     if (HEALTH.includes(path) && (method === "GET" || method === "HEAD")) {
       const type = "text/plain; charset=utf-8";
-      const headers = { ...JSON_HEADERS, "content-type": type };
-      return sendBytes(response, new TextEncoder().encode("ok\n"), { headers });
+      const headers = { ...http.JSON_HEADERS, "content-type": type };
+      return http.sendBytes(response, new TextEncoder().encode("ok\n"), {
+        headers,
+      });
     }
     response.once("close", () => {
       deps.metrics.answered(call.route.name, response.statusCode);
@@ -164,9 +155,9 @@ export function createApp(
     } catch (error) {
       const isFault = !(error instanceof ApiError);
       if (isFault) deps.log.error("request_fault", { requestId, error });
-      failure = isFault ? internalError(error) : error;
+      failure = isFault ? http.internalError(error) : error;
       if (response.headersSent) response.destroy();
-      else sendError(response, failure);
+      else http.sendError(response, failure);
     }
     finish(call, failure, deps);
   };
@@ -175,7 +166,7 @@ export function createApp(
 async function answer(call: Call, deps: AppDependencies): Promise<void> {
   const { exchange, route, id } = call;
   const { method, path, headers, response } = exchange;
-  allowOrigins(deps.corsOrigins, exchange);
+  http.allowOrigins(deps.corsOrigins, exchange);
   if (method === "OPTIONS" && route !== OTHER) {
     const allow = route.methods.join(", ");
     response.writeHead(NO_CONTENT, { allow }).end();
@@ -184,7 +175,7 @@ async function answer(call: Call, deps: AppDependencies): Promise<void> {
   const handler = route.handlers[method];
   if (route === REFERENCE) {
     if (handler === undefined) throw notAllowed(exchange, route);
-    return sendReference(exchange);
+    return sendReference(call);
   }
   if (path !== "/v1" && !path.startsWith("/v1/")) {
     throw notFound(exchange, "All paths begin with /v1.");
@@ -204,6 +195,15 @@ async function answer(call: Call, deps: AppDependencies): Promise<void> {
   throw notFound(exchange, `This service has ${list}.`);
 }
 
+function sendReference({ exchange: { response } }: Pick<RunCall, "exchange">) {
+  // Browsers see a new version after five minutes.
+  const headers = {
+    ...http.JSON_HEADERS,
+    "cache-control": "public, max-age=300",
+  };
+  http.sendBytes(response, REFERENCE_BYTES, { headers });
+}
+
 /** Answers with the models that the key may use, or one of them. */
 async function sendModels(
   { principal, exchange: { response } }: RunCall,
@@ -216,11 +216,11 @@ async function sendModels(
     .map(({ id, created, owned_by }): ModelObject => (
       { id, object: "model", created, owned_by }
     ));
-  if (id === "") return sendJson(response, { object: "list", data });
+  if (id === "") return http.sendJson(response, { object: "list", data });
   const model = data.find((model) => model.id === id);
   // Also for a model that the key may not use.
   if (model === undefined) throw modelNotFound(id);
-  sendJson(response, model);
+  http.sendJson(response, model);
 }
 
 /** Counts the request and logs it, unless its run does that at its end. */

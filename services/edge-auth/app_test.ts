@@ -5,7 +5,10 @@ import { mintKey } from "@gateway/shared/keys/key";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { createRecordingLog } from "../../tests/support/recording_log.ts";
+import { ApiError } from "@gateway/shared/openai/error";
+import type { AppDependencies } from "./app.ts";
 import { CATALOG, startApp } from "./app_fixture.ts";
+import type { RunLease } from "./limits/admission.ts";
 import { RunOutcome } from "./dispatch/outcome.ts";
 import { createEdgeMetrics } from "./metrics.ts";
 
@@ -13,16 +16,27 @@ const RUN_MS = 3;
 const LOOKUP_MS = 400;
 const HOST = "127.0.0.1";
 
+const PRINCIPAL = { keyId: "key_a", ownerId: "own_a" };
+const LEASE: RunLease = {
+  headers: {},
+  reservation: {
+    ...{ id: "l1", principal: PRINCIPAL, model: null, atMs: 0 },
+    ...{ reservedTokens: 0, reservedUnits: null },
+  },
+  settle: () => {},
+};
+
 /** An app whose parts move the clock. */
-async function start({ models = [], isSampled = true }: {
+async function start({ models = [], isSampled = true, ...given }: {
   models?: readonly string[];
   isSampled?: boolean;
+  admit?: AppDependencies["admission"]["admit"];
+  start?: AppDependencies["dispatcher"]["start"];
 } = {}) {
   let nowMs = 0;
   const log = { ...createRecordingLog(), isSampled: () => isSampled };
   const registry = new MetricRegistry();
   const drain = { hasBegun: false };
-  const lease = { headers: {}, video: null, settle: () => {} };
   const app = await startApp({
     now: () => nowMs,
     log,
@@ -32,13 +46,14 @@ async function start({ models = [], isSampled = true }: {
     keys: {
       find() {
         nowMs += LOOKUP_MS;
-        return Promise.resolve({ keyId: "key_a", ownerId: "own_a" });
+        return Promise.resolve(PRINCIPAL);
       },
     },
     admission: {
       modelsOf: () => Promise.resolve(models),
       checkRefused: () => Promise.resolve(),
-      admit: () => Promise.resolve(lease),
+      admit: () => Promise.resolve(LEASE),
+      ...given,
     },
     dispatcher: {
       isStoppedSince: () => false,
@@ -51,6 +66,7 @@ async function start({ models = [], isSampled = true }: {
         });
         return { delivered: () => {}, cancel: () => {} };
       },
+      ...given,
     },
   });
   const ask = (path: string, init?: RequestInit) =>
@@ -125,6 +141,38 @@ Deno.test("a key is shown the models that it may use, and no others", async () =
   }
 });
 
+Deno.test("an upload whose run fails while it is admitted gives back what was reserved", async () => {
+  const settled = Promise.withResolvers<RunOutcome | null>();
+  const { promise: lease, resolve: decide } = Promise.withResolvers<RunLease>();
+  await using edge = await start({
+    admit: () => lease,
+    start({ upload }, sink, onEnded) {
+      const fail = async () => {
+        while (await upload?.next() instanceof Uint8Array);
+        const end = upload?.end();
+        const error = new ApiError("worker_lost", "It was lost.");
+        sink.onError(error);
+        onEnded(Object.assign(new RunOutcome(), { kind: "failed", error }));
+        decide({ ...LEASE, settle: settled.resolve });
+        await end;
+      };
+      fail().catch(settled.reject);
+      return { delivered: () => {}, cancel: () => {} };
+    },
+  });
+  const { id } =
+    CATALOG.values().find(({ kind }) => kind === "transcription") ??
+      assert.fail();
+  const body = new FormData();
+  body.append("model", id);
+  body.append("file", new Blob(["sound"]), "a.wav");
+  const headers = { authorization: `Bearer ${mintKey(randomBytes)}` };
+  const path = "/v1/audio/transcriptions";
+  const response = await edge.ask(path, { method: "POST", headers, body });
+  assert.equal(response.status, 502, await response.text());
+  assert.equal(await settled.promise, null);
+});
+
 Deno.test("a line about a request says who sent it and from where; only lines about failures are certain", async () => {
   const client = { clientAddress: "203.0.113.9" };
   const owner = { keyId: "key_a", ownerId: "own_a" };
@@ -155,30 +203,17 @@ Deno.test("a line about a request says who sent it and from where; only lines ab
   }
 });
 
-Deno.test("GET /openapi.json needs no key, and is sent again only when it has changed", async () => {
+Deno.test("GET /openapi.json needs no key, and may be cached", async () => {
   await using edge = await start();
-  const ask = (method: string, headers: HeadersInit = {}) =>
-    edge.ask("/openapi.json", { method, headers });
-  const whole = await ask("GET");
-  const etag = whole.headers.get("etag") ?? "";
-  assert.equal((await whole.json()).openapi, "3.1.1");
-  const rows: [method: string, known: string, status: number][] = [
-    ["HEAD", "", 200],
-    ["GET", '"another", W/"third"', 200],
-    ["GET", etag, 304],
-    ["HEAD", `"another", W/${etag}`, 304],
-    ["GET", "*", 304],
-  ];
-  for (const [method, known, status] of rows) {
-    const response = await ask(method, known ? { "if-none-match": known } : {});
-    const header = (name: string) => response.headers.get(name);
-    assert.equal(response.status, status, known);
-    assert.equal(header("etag"), etag);
-    assert.equal(header("cache-control"), "public, max-age=300");
-    assert.equal(header("x-content-type-options"), "nosniff");
-    assert.match(header("content-type") ?? "", /^application\/json/);
-    const isWhole = status === 200 && method === "GET";
-    assert.equal((await response.text()).length > 0, isWhole);
+  const ask = (method: string) => edge.ask("/openapi.json", { method });
+  for (const method of ["GET", "HEAD"]) {
+    const response = await ask(method);
+    const { status, headers } = response;
+    assert.equal(status, 200);
+    assert.equal(headers.get("cache-control"), "public, max-age=300");
+    assert.equal(headers.get("x-content-type-options"), "nosniff");
+    assert.match(headers.get("content-type") ?? "", /^application\/json/);
+    assert.equal(await response.text() !== "", method === "GET");
   }
   for (const [method, status] of [["OPTIONS", 204], ["POST", 405]] as const) {
     const response = await ask(method);

@@ -11,16 +11,7 @@ import {
   CATALOG_VARIABLES,
   catalogOf,
 } from "@gateway/shared/models/catalog_variables";
-import {
-  busAccess,
-  listenVariables,
-  NATS_VARIABLES,
-  PROXY_VARIABLES,
-  REDIS_VARIABLES,
-  redisAccess,
-  REQUEST_LOG_VARIABLES,
-  SERVICE_VARIABLES,
-} from "@gateway/shared/process/service_variables";
+import * as common from "@gateway/shared/process/service_variables";
 
 const DEFAULT_PORT = 8080;
 const MS_PER_SECOND = 1_000;
@@ -29,11 +20,11 @@ const KIB = 1_024;
 const GIB = KIB ** 3;
 
 export const EDGE_VARIABLES = {
-  ...listenVariables(DEFAULT_PORT),
-  ...SERVICE_VARIABLES,
-  ...REQUEST_LOG_VARIABLES,
-  ...NATS_VARIABLES,
-  ...REDIS_VARIABLES,
+  ...common.listenVariables(DEFAULT_PORT),
+  ...common.SERVICE_VARIABLES,
+  ...common.REQUEST_LOG_VARIABLES,
+  ...common.NATS_VARIABLES,
+  ...common.REDIS_VARIABLES,
   ...CATALOG_VARIABLES,
   BODY_BYTES_MAX: integer("bytes", { min: KIB, max: GIB / 4 })
     .default(REQUEST_LIMITS.bodyBytesMax)
@@ -53,7 +44,7 @@ export const EDGE_VARIABLES = {
     .default(KEY_LIMITS.unknownPerSecond).describe(
       "Unknown keys that an edge looks up for one client address, per second; beyond that 429",
     ),
-  ...PROXY_VARIABLES,
+  ...common.PROXY_VARIABLES,
   READY_PORT: port().optional().describe(
     "A port that is open only while this edge accepts requests: a proxy that connects to it before forwarding each request loses none",
   ),
@@ -83,8 +74,8 @@ export function readConfig() {
     hostname: env.HOST,
     port: env.PORT,
     ops: { hostname: env.OPS_HOST, port: env.OPS_PORT },
-    bus: busAccess(env),
-    redis: { ...redisAccess(env), clientName: "edge-auth" },
+    bus: common.busAccess(env),
+    redis: { ...common.redisAccess(env), clientName: "edge-auth" },
     // The edge needs the list of models, but not the keys of their backends.
     catalog: catalogOf(env, false),
     bodyBytesMax: env.BODY_BYTES_MAX,

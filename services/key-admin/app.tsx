@@ -148,16 +148,17 @@ function asRefused(error: unknown, { method }: HonoRequest): Refused {
   );
 }
 
-/** Shows why a request was refused, with a link to the section of its page, and the navigation to those who are signed in. */
+const SECTION = /^(\/(?:account|audit|keys|people|sign-in|try))(\/\w{3}_\w+)?/;
+
+/** Shows why a request was refused, with a link to the page of its key or owner or to its section, and the navigation to those who are signed in. */
 function refuse(
   c: ConsoleContext,
   { status, message, options: { headers = {}, back } }: Refused,
 ): Response | Promise<Response> {
   const title = status === 404 ? "Not found" : "That did not work";
   const page = { title, status, headers, isCard: true };
-  const section = /^\/(audit|account|people|sign-in|try)\b/.exec(c.req.path)
-    ?.[0];
-  const next = back ?? (status === 404 ? undefined : section) ?? "/keys";
+  const [, section = "/keys", id = ""] = SECTION.exec(c.req.path) ?? [];
+  const next = back ?? (status === 404 ? section : section + id);
   // Without Redis there is no navigation, which needs it.
   const isInside = c.get("signedIn") !== undefined && status < 500;
   return (isInside ? showPage : showCard)(

@@ -38,11 +38,8 @@ import { assertNoKeys } from "../../tests/support/recording_log.ts";
 import { startSimulator } from "../../tests/support/service_processes.ts";
 import { createStores } from "./domain/stores.ts";
 import type { StopNotice } from "./domain/keys/notice.ts";
-import {
-  type DefaultLimits,
-  type KeySettings,
-  limitsOf,
-} from "./domain/keys/settings.ts";
+import type { DefaultLimits, KeySettings } from "./domain/keys/settings.ts";
+import { limitsOf } from "./domain/keys/settings.ts";
 import { startRedis } from "./redis_fixture.ts";
 import { linkPath } from "./domain/sign_in/links.ts";
 import type { PasswordHasher } from "./domain/sign_in/password.ts";

@@ -1,10 +1,6 @@
 import { isDeepStrictEqual } from "node:util";
-import {
-  auditKey,
-  hashKey,
-  type KeyRecord,
-  UNLIMITED,
-} from "@gateway/shared/keys/record";
+import type { KeyRecord } from "@gateway/shared/keys/record";
+import { auditKey, hashKey, UNLIMITED } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { KeyRefused, type KeyStore } from "./domain/keys/key_store.ts";
 import { asFields, asList } from "./domain/store/redis.ts";

@@ -2,14 +2,14 @@
 import { chatCompletionSchema } from "@gateway/shared/openai/completion";
 import { postChat } from "../../tests/support/chat_request.ts";
 import type { SeenRequest } from "./serving/answer.ts";
-import { Simulator, type SimulatorOptions } from "./simulator.ts";
+import { serveSimulator, type SimulatorOptions } from "./simulator.ts";
 
 export type Body = Record<string, unknown>;
 
 export function startAsked(options: SimulatorOptions = {}) {
   /** Every completion request. */
   const seen: SeenRequest[] = [];
-  const simulator = new Simulator({
+  const simulator = serveSimulator({
     ...options,
     onRequest: (request) => seen.push(request),
   });

@@ -7,12 +7,12 @@ import {
   runService,
 } from "@gateway/shared/process/service";
 import { readConfig, type SimulatorConfig } from "./config.ts";
-import { Simulator } from "./simulator.ts";
+import { serveSimulator } from "./simulator.ts";
 
 await runService({ name: "model-simulator", readConfig, start });
 
 function start(config: SimulatorConfig, log: Log): Promise<RunningService> {
-  const simulator = new Simulator({ ...config.listen, pace: config.pace });
+  const simulator = serveSimulator({ ...config.listen, pace: config.pace });
   let isStopping = false;
   const ops = serveOps({
     ...config.ops,

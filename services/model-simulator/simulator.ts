@@ -1,6 +1,6 @@
 /** The simulator as an HTTP server with OpenAI's endpoints, and `/health`. */
 import { type WallNow, wallNow } from "@gateway/shared/process/clock";
-import { type GracefulServer, serve } from "@gateway/shared/process/serve";
+import { serve } from "@gateway/shared/process/serve";
 import { chatCompletion } from "./chat/completion.ts";
 import type { Videos } from "./media/videos.ts";
 import { type Planned, respond, SeenRequest } from "./serving/answer.ts";
@@ -29,11 +29,11 @@ type Planner = (received: Received) => Planned | Promise<Planned>;
 const PLANNERS: Readonly<Record<string, Planner>> = {
   "/v1/chat/completions": chatCompletion,
   "/v1/audio/speech": async (received) =>
-    (await import("./media/speech.ts")).speech(received),
+    (await import("./media/audio.ts")).speech(received),
   "/v1/audio/transcriptions": async (received) =>
-    (await import("./media/transcription.ts")).write(received, "transcribe"),
+    (await import("./media/audio.ts")).transcribe(received),
   "/v1/audio/translations": async (received) =>
-    (await import("./media/transcription.ts")).write(received, "translate"),
+    (await import("./media/audio.ts")).transcribe(received, "translate"),
   "/v1/images/generations": async (received) =>
     (await import("./media/images.ts")).generations(received),
   "/v1/images/edits": async (received) =>
@@ -41,51 +41,37 @@ const PLANNERS: Readonly<Record<string, Planner>> = {
 };
 
 /** A running simulator. Disposing of it ends every answer. */
-export class Simulator implements AsyncDisposable {
-  readonly #options: SimulatorOptions;
-  readonly #server: GracefulServer;
-  #videos: Videos | undefined;
-
-  constructor(options: SimulatorOptions = {}) {
-    this.#options = options;
-    this.#server = serve({
-      hostname: options.hostname ?? "127.0.0.1",
-      port: options.port ?? 0,
-      handler: (request) => this.#answer(request),
-      onError: (error) =>
-        (error instanceof HttpError ? error : requestedError(500)).toResponse(),
-    });
-  }
-
-  get port(): number {
-    return this.#server.port;
-  }
-
-  /** `http://127.0.0.1:<port>/v1` */
-  get url(): string {
-    return `http://127.0.0.1:${this.port}/v1`;
-  }
-
+export function serveSimulator(
+  { hostname = "127.0.0.1", port = 0, pace = {}, onRequest, now = wallNow }:
+    SimulatorOptions = {},
+) {
+  let videos: Videos | undefined;
+  const server = serve({
+    ...{ hostname, port, handler },
+    onError: (error) =>
+      (error instanceof HttpError ? error : requestedError(500)).toResponse(),
+  });
   /** Accepts no more requests, gives answers `graceMs` to end, then cuts them. */
-  stop(graceMs: number): Promise<void> {
-    return this.#server.stop({ graceMs, abortMs: ABORT_MS });
-  }
+  const stop = (graceMs: number) => server.stop({ graceMs, abortMs: ABORT_MS });
+  return {
+    port: server.port,
+    /** `http://127.0.0.1:<port>/v1` */
+    url: `http://127.0.0.1:${server.port}/v1`,
+    stop,
+    [Symbol.asyncDispose]: () => stop(0),
+  };
 
-  [Symbol.asyncDispose](): Promise<void> {
-    return this.stop(0);
-  }
-
-  #answer(request: Request): Response | Promise<Response> {
+  function handler(request: Request): Response | Promise<Response> {
     const path = new URL(request.url).pathname.replace(/\/$/, "");
     const planner = PLANNERS[path];
     if (request.method === "POST" && planner !== undefined) {
-      return this.#generate(request, path, planner);
+      return generate(request, path, planner);
     }
     if (/^\/v1\/videos(\/|$)/.test(path)) {
-      return this.#generate(request, path, async (received) => {
+      return generate(request, path, async (received) => {
         const { Videos } = await import("./media/videos.ts");
-        this.#videos ??= new Videos(this.#options.now ?? wallNow);
-        return await this.#videos.plan(request, received);
+        videos ??= new Videos(now);
+        return await videos.plan(request, received);
       });
     }
     if (request.method === "GET") {
@@ -99,7 +85,7 @@ export class Simulator implements AsyncDisposable {
     throw new HttpError("Not Found", { status: 404 });
   }
 
-  async #generate(
+  async function generate(
     request: Request,
     path: string,
     plan: Planner,
@@ -108,10 +94,10 @@ export class Simulator implements AsyncDisposable {
     const run = new SeenRequest(path, received.text);
     const { signal } = run.leaving;
     const cut = () => run.end("left");
-    this.#server.stopping.addEventListener("abort", cut, { signal });
-    this.#options.onRequest?.(run);
+    server.stopping.addEventListener("abort", cut, { signal });
+    onRequest?.(run);
     try {
-      return await respond(run, await plan(received), this.#options.pace ?? {});
+      return await respond(run, await plan(received), pace);
     } catch (error) {
       run.end(signal.aborted ? "left" : "refused");
       throw error;

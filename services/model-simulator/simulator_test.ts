@@ -78,14 +78,18 @@ Deno.test("GET /v1/models and /health", async () => {
 
 Deno.test("a wrong request is refused as model servers do", async () => {
   await using simulator = startAsked();
-  const json_schema = { name: "x", schema: { pattern: "a+" } };
+  const open = { type: "object" };
+  const json_schema = { name: "x", strict: true, schema: open };
   const response_format = { type: "json_schema", json_schema };
+  const strict = { name: "x", strict: true, parameters: open };
+  const tools = [{ type: "function", function: strict }];
   const cases: [change: object, status: number, param: string][] = [
     [{ model: "gpt-9" }, 404, "model"],
     [{ messages: [{ role: "king", content: "" }] }, 400, "messages[0].role"],
     [{ temperature: 2.1 }, 400, "temperature"],
     [{ tool_choice: "required" }, 400, "tool_choice"],
     [{ response_format }, 400, "response_format"],
+    [{ tools }, 400, "tools[0].function.parameters"],
   ];
   for (const [change, status, param] of cases) {
     const response = await simulator.post({ ...change });

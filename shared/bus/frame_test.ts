@@ -18,24 +18,13 @@ import {
   parseWorker,
 } from "./frame.ts";
 
-Deno.test("encodeFrame() writes the documented 16 bytes, then the payload", () => {
-  const frame = encodeFrame(
-    {
-      type: FrameType.DATA,
-      sequence: 0x01020304,
-      attempt: 2,
-      tokens: 0xfffefdfc,
-    },
-    Uint8Array.of(7, 8),
-  );
+Deno.test("decodeFrame() reads what encodeFrame() writes: the documented 16 bytes, then the payload", () => {
+  const payload = Uint8Array.of(7, 8);
+  const numbers = { sequence: 0x01020304, attempt: 2, tokens: 0xfffefdfc };
   assert.deepEqual(
-    [...frame],
+    [...encodeFrame({ type: FrameType.DATA, ...numbers }, payload)],
     [1, 3, 0, 0, 1, 2, 3, 4, 0, 0, 0, 2, 0xff, 0xfe, 0xfd, 0xfc, 7, 8],
   );
-});
-
-Deno.test("decodeFrame() reads back what encodeFrame() wrote", () => {
-  const payload = Uint8Array.of(1, 2, 3);
   for (const type of Object.values(FrameType)) {
     for (const number of [0, 1, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff]) {
       const numbers = { sequence: number, attempt: number, tokens: number };
@@ -140,14 +129,14 @@ const changedErr = (change: object) => {
   return bytesOf(JSON.stringify({ ...JSON.parse(text), ...change }));
 };
 
-Deno.test("parseErr() reads a code it does not know as internal_error", () => {
+Deno.test("parseErr() reads an unknown code as internal_error", () => {
   for (const code of ["brand_new", "toString", "__proto__"]) {
     const parsed = parseErr(changedErr({ code }));
     assert.equal(parsed?.error.code, "internal_error", code);
   }
 });
 
-Deno.test("REJECT is a frame without a sequence number; a reason that is not known is read as other", () => {
+Deno.test("REJECT is a frame without a sequence number; an unknown reason is read as other", () => {
   const reject = { worker: "w1", reason: "full", retryAfterMs: 200 } as const;
   const frame = decodeFrame(encodeRejectFrame(3, reject));
   assert(frame !== null);
@@ -159,7 +148,7 @@ Deno.test("REJECT is a frame without a sequence number; a reason that is not kno
   assert.equal(parseReject(newer)?.reason, "other");
 });
 
-Deno.test("a payload that is not what it should be parses to null", () => {
+Deno.test("a malformed payload parses to null", () => {
   const table: [name: string, payload: Uint8Array][] = [
     ["nothing", new Uint8Array(0)],
     ["no UTF-8", Uint8Array.of(0x22, 0xff, 0x22)],
@@ -179,7 +168,7 @@ Deno.test("a payload that is not what it should be parses to null", () => {
   }
 });
 
-Deno.test("parseEnd() and parseErr() refuse numbers that cannot be", () => {
+Deno.test("parseEnd() and parseErr() refuse impossible numbers", () => {
   const end = (usage: unknown) =>
     bytesOf(JSON.stringify({ worker: "w1", usage }));
   assert.notEqual(parseEnd(end(USAGE)), null);

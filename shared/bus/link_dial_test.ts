@@ -65,24 +65,23 @@ Deno.test("connectBus() gives up at its deadline, with a reason for each server"
   );
 });
 
-const IMPOSTORS: [string, string, RegExp][] = [
-  ["an HTTP server", "HTTP/1.1 400 Bad Request\r\n\r\n", /unexpected response/],
-  ["a greeting without JSON", "INFO hello\r\n", /JSON/],
-  ["a server that hangs up", "INF", /closed it without an INFO/],
-];
-
-for (const [name, words, reason] of IMPOSTORS) {
-  Deno.test(`connectBus() says what is wrong with ${name}`, async () => {
+Deno.test("connectBus() says what is wrong with a server that is not NATS", async () => {
+  const impostors: [greeting: string, why: RegExp][] = [
+    ["HTTP/1.1 400 Bad Request\r\n\r\n", /unexpected response/],
+    ["INFO hello\r\n", /JSON/],
+    ["INF", /closed it without an INFO/],
+  ];
+  for (const [greeting, why] of impostors) {
     using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
     const serving = (async () => {
       const connection = await listener.accept();
-      await connection.write(new TextEncoder().encode(words));
+      await connection.write(new TextEncoder().encode(greeting));
       connection.close();
     })();
-    await assertRefused(`127.0.0.1:${listener.addr.port}`, reason);
+    await assertRefused(`127.0.0.1:${listener.addr.port}`, why);
     await serving;
-  });
-}
+  }
+});
 
 Deno.test("connectBus() skips a server that hangs, which stays in the pool", async () => {
   await using hanging = await startNatsServer();
@@ -97,7 +96,7 @@ Deno.test("connectBus() skips a server that hangs, which stays in the pool", asy
   assert.equal((await test.reconnected()).server, hanging.server);
 });
 
-Deno.test("connectBus() closes the connection to a server that sends nothing", async () => {
+Deno.test("connectBus() closes the connection to a server that never sends anything", async () => {
   await using nats = await startNatsServer();
   await using proxy = startTcpProxy(nats.port);
   proxy.set({ blackHole: "down" });
@@ -125,7 +124,7 @@ Deno.test("a link that is closed while it dials leaves no connection behind", as
 const passwords = (password: string) =>
   `authorization { users: [ { user: edge, password: "${password}" } ] }`;
 
-Deno.test("a user with the right password can connect, others get the reason, and the process goes on", async () => {
+Deno.test("the right password connects, any other login is refused with the reason and does no harm", async () => {
   await using nats = await startNatsServer({ config: passwords("right") });
   await using test = await connectTestLink([nats.server], {
     credentials: { user: "edge", password: "right" },
@@ -189,7 +188,7 @@ const EDGE = {
   inboxPrefix: "_INBOX_edge",
 };
 
-Deno.test("a denied publish is reported and logged, a denied subscription makes the link not ready as well", async () => {
+Deno.test("a denied publish is reported and logged; a denied subscription also makes the link not ready", async () => {
   await using nats = await startNatsServer({ config: EDGE_PERMISSIONS });
   await using test = await connectTestLink([nats.server], EDGE);
   test.link.publish("forbidden.one", NOTHING);
@@ -222,7 +221,7 @@ const mutualTls = (server: CertificateFiles, caFile: string) =>
   `tls { cert_file: "${server.certFile}", key_file: "${server.keyFile}",
     ca_file: "${caFile}", verify: true, timeout: 2 }`;
 
-Deno.test("TLS: a self-made authority and client certificates are accepted, anything else is refused with the reason", async (t) => {
+Deno.test("TLS: certificates of our own authority are accepted, anything else is refused with the reason", async (t) => {
   await using authority = await createTestAuthority();
   await using stranger = await createTestAuthority();
   await using misnamed = await createTestAuthority("DNS:nats.example");

@@ -52,14 +52,6 @@ interface Subscribed {
   isRefused?: boolean;
 }
 
-/** A connection to one server, from its login until it is lost. */
-interface Connection {
-  client: NatsConnection;
-  server: string;
-  /** Resolves with the reason when it is lost. */
-  lost: PromiseWithResolvers<string>;
-}
-
 /**
  * A connection to the bus that is re-established whenever it is lost, until it is
  * closed: with a new client, whose own reconnect waits forever for a server that
@@ -75,12 +67,14 @@ export class BusLink {
   readonly #loggedAtMs = new Map<string, number>();
   /** Settles with the first connection. */
   readonly first = Promise.withResolvers<void>();
-  readonly #closing = Promise.withResolvers<void>();
+  /** Ends the current connection, with the reason, or the pause before the next. */
+  #ending = Promise.withResolvers<string>();
   readonly #running: Promise<void>;
   #isClosed = false;
   /** The sockets of the current connection, or of the one that is being made. */
   #sockets = new SocketGuard();
-  #connection: Connection | null = null;
+  /** Set from the login until the connection is lost. */
+  #connection: { client: NatsConnection; server: string } | null = null;
   #lostAtMs: number | null = null;
   #flowingSinceMs: number | null = null;
   receivedAtMs = -Infinity;
@@ -127,7 +121,7 @@ export class BusLink {
     payload: Uint8Array,
     options?: { reply?: string },
   ): void {
-    this.#present().client.publish(subject, payload, options);
+    this.#present().publish(subject, payload, options);
   }
 
   /** The subject may contain `*` and `>`; with `queue`, each message goes to one member. Works while disconnected. */
@@ -161,7 +155,7 @@ export class BusLink {
     payload: Uint8Array,
     { timeoutMs: timeout }: { timeoutMs: number },
   ): Promise<BusMessage> {
-    const { client } = this.#present();
+    const client = this.#present();
     try {
       return await client.request(subject, payload, { timeout });
     } catch (cause) {
@@ -174,7 +168,7 @@ export class BusLink {
 
   /** Resolves when the server has received everything published before: the only back-pressure. */
   async flush(): Promise<void> {
-    await this.#inTime(this.#present().client.flush());
+    await this.#inTime(this.#present().flush());
   }
 
   /** The listener receives every event, with the server's error for the last two. Must not throw. */
@@ -192,8 +186,7 @@ export class BusLink {
 
   async close(): Promise<void> {
     this.#isClosed = true;
-    this.#closing.resolve();
-    this.#connection?.lost.resolve("it was closed");
+    this.#ending.resolve("it was closed");
     this.#sockets.destroy();
     await this.#running;
   }
@@ -208,6 +201,7 @@ export class BusLink {
     for (let turn = 0; !this.#isClosed; turn++) {
       const server = servers[turn % servers.length] ?? "";
       reasons.set(server, await this.#connectTo(server));
+      if (this.#isClosed) break;
       const sinceMs = this.#flowingSinceMs;
       this.#flowingSinceMs = null;
       failures = sinceMs === null ? failures + 1 : 0;
@@ -219,7 +213,8 @@ export class BusLink {
       }
       const rounds = Math.floor((failures - 1) / servers.length);
       const waitMs = Math.min(retryMaxMs, retryMs * 2 ** rounds);
-      await settlesWithin(this.#closing.promise, waitMs * (1 - random() / 2));
+      this.#ending = Promise.withResolvers();
+      await settlesWithin(this.#ending.promise, waitMs * (1 - random() / 2));
     }
     this.first.reject(unavailable("it was closed"));
   }
@@ -236,16 +231,16 @@ export class BusLink {
       this.#logSometimes("bus_not_reached", { server, error });
       return error;
     }
-    const lost = Promise.withResolvers<string>();
-    this.#connection = { client, server, lost };
-    void client.closed().then(() => lost.resolve("it was cut"));
+    const { promise: lost, resolve } = this.#ending = Promise.withResolvers();
+    this.#connection = { client, server };
+    void client.closed().then(() => resolve("it was cut"));
     this.#receivedSteadyMs = this.#clock.now();
     const reading = this.#read(client.status());
     client.subscribe(this.#echo, { callback: () => this.#onMessage() });
     for (const one of this.#subscribed) this.#open(one, client);
     const timer = setInterval(() => this.#sendEcho(), this.#timing.echoMs);
     this.#sendEcho();
-    const reason = await lost.promise;
+    const reason = await lost;
     clearInterval(timer);
     this.#connection = null;
     sockets.destroy();
@@ -258,7 +253,7 @@ export class BusLink {
     }
     await client.close();
     await reading;
-    return `Cannot stay with the bus at "${server}": ${reason}`;
+    return `Lost the connection to the bus at "${server}": ${reason}`;
   }
 
   #sendEcho(): void {
@@ -266,7 +261,7 @@ export class BusLink {
     const silenceMs = this.#clock.now() - this.#receivedSteadyMs;
     if (silenceMs >= this.#timing.silentMs) {
       const reason = `a message to "${this.#echo}" did not come back`;
-      this.#connection?.lost.resolve(reason);
+      this.#ending.resolve(reason);
     } else if (this.isConnected) this.publish(this.#echo, new Uint8Array());
   }
 
@@ -306,7 +301,7 @@ export class BusLink {
   /** Awaits a promise of the client until a deadline or the loss of its connection. */
   async #inTime(work: Promise<void>): Promise<void> {
     const { flushMs } = this.#timing;
-    const loss = this.#present().lost.promise.then((reason) => {
+    const loss = this.#ending.promise.then((reason) => {
       throw unavailable(reason);
     });
     if (await settlesWithin(Promise.race([work, loss]), flushMs)) return;
@@ -339,9 +334,11 @@ export class BusLink {
     this.#options.log.error(event, fields);
   }
 
-  #present(): Connection {
-    if (this.#connection !== null && this.isConnected) return this.#connection;
-    throw unavailable("it is not connected");
+  #present(): NatsConnection {
+    if (this.#connection === null || !this.isConnected) {
+      throw unavailable("it is not connected");
+    }
+    return this.#connection.client;
   }
 }
 

@@ -13,7 +13,7 @@ const bytes = (text: string) => new TextEncoder().encode(text);
 const text = (data: Uint8Array) => new TextDecoder().decode(data);
 const NOTHING = new Uint8Array();
 
-Deno.test("publish() delivers to wildcards and to one of a queue group, in order, with reply; the server says when nobody is there", async () => {
+Deno.test("publish() delivers in order, to wildcards and to one member of a queue group; the server reports a missing subscriber", async () => {
   await using nats = await startNatsServer();
   await using alice = await connectTestLink([nats.server]);
   await using bob = await connectTestLink([nats.server]);
@@ -70,7 +70,7 @@ Deno.test("neither a handler that throws nor a payload over max_payload harms an
   assert.match(String(line?.["error"]), /a bug/);
 });
 
-Deno.test("request() resolves with the answer to this very question, and without a subscriber fails at once", async () => {
+Deno.test("request() resolves with the reply to its own message, and fails at once without a subscriber", async () => {
   await using nats = await startNatsServer();
   await using asker = await connectTestLink([nats.server]);
   await using answerer = await connectTestLink([nats.server]);
@@ -183,7 +183,7 @@ Deno.test("a killed server: everything fails at once, and works again when it is
   assert.deepEqual(test.events, ["disconnected", "reconnected"]);
 });
 
-Deno.test("a frozen server is found, waits end, and the link returns when it thaws", async () => {
+Deno.test("a frozen server is noticed, calls fail, and the link reconnects when it thaws", async () => {
   await using nats = await startNatsServer();
   await using test = await connectTestLink([nats.server], { timing: QUICK });
   const { link } = test;
@@ -224,7 +224,7 @@ Deno.test("a server that reads nothing is left in spite of a backlog", async () 
   assert.equal(link.pendingBytes, 0);
 });
 
-Deno.test("a server that retires is announced, and left without a lost message", async () => {
+Deno.test("a retiring server is announced, and left for another one", async () => {
   await using first = await startNatsServer({
     config: `lame_duck_duration: "30s", lame_duck_grace_period: "100ms"`,
   });

@@ -147,7 +147,7 @@ const CASES: { [promise: string]: Case } = {
       [2 * silenceProbeMs, 3 * silenceProbeMs - tickMs],
     ],
   },
-  "reconnecting asks at once, whatever was asked before": {
+  "a reconnect sends a NAK at once, however recent the last one": {
     after: 1,
     steps: [[0, data(3), "nak w1 2"], [0, nakIntervalMs, "nak w1 2"], [
       nakIntervalMs,
@@ -155,7 +155,7 @@ const CASES: { [promise: string]: Case } = {
       "nak w1 2",
     ]],
   },
-  "what the client took is acknowledged after ackFrames or ackBytes": {
+  "what the client has taken is acknowledged after ackFrames or ackBytes": {
     after: ackFrames - 1,
     steps: [
       [0, data(ackFrames), `data ${ackFrames}`, `ack w1 ${ackFrames}`],
@@ -228,7 +228,7 @@ Deno.test("receiver: a broken payload and a second worker are violations", () =>
   }
 });
 
-Deno.test("a stray frame that names its worker is answered, the end by an ACK, the rest by a CANCEL", () => {
+Deno.test("a stray frame that names its worker is answered: an end with an ACK, others with a CANCEL", () => {
   const table: [Frame, ...did: string[]][] = [
     [end(7), "ack w1 7"],
     [err(7), "ack w1 7"],

@@ -11,12 +11,7 @@ const FAILURE = {
   retryable: true,
   usage: null,
 };
-const {
-  idleBeatMs,
-  nakIntervalMs,
-  endRetryMs,
-  tickMs,
-} = STREAM_LIMITS;
+const { idleBeatMs, nakIntervalMs, endRetryMs, tickMs } = STREAM_LIMITS;
 
 const NAMES = new Map(
   Object.entries(FrameType).map(([name, type]) => [type, name]),
@@ -147,7 +142,7 @@ Deno.test("a busy sender beats once a second while it receives nothing", () => {
   }
 });
 
-Deno.test("write() and a second end() after the end are the driver's fault", () => {
+Deno.test("write() and a second end() throw after the end", () => {
   const { sender, write } = start();
   sender.end(null, 0, 0);
   assert.equal(sender.isWritable, false);

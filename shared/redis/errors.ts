@@ -1,33 +1,28 @@
 import { ErrorReply } from "redis";
 
-/**
- * Why Redis could not serve a call.
- *
- * | reason | meaning | may have been executed |
- * | --- | --- | --- |
- * | `offline` | not connected; nothing was sent | no |
- * | `circuit_open` | connected, but it has stopped answering; nothing was sent | no |
- * | `closed` | this process has closed the link | no |
- * | `deadline` | sent, but no reply in time | yes |
- * | `connection_lost` | sent, but the connection was lost before the reply | yes |
- * | `read_only` | it is a replica: a failover is in progress | no |
- * | `refused` | it replied that it cannot execute commands now | no |
- * | `empty` | it holds none of our data; set by the caller that checked | no |
- */
+/** Why Redis could not serve a call. */
 export type UnavailableReason =
+  /** Not connected, so nothing was sent. */
   | "offline"
+  /** Connected, but it has stopped answering, so nothing was sent. */
   | "circuit_open"
+  /** This process has closed the link. */
   | "closed"
+  /** Sent, but no reply in time. */
   | "deadline"
+  /** Sent, but the connection was lost before the reply. */
   | "connection_lost"
+  /** It is a replica: a failover is in progress. */
   | "read_only"
+  /** It replied that it cannot execute commands now. */
   | "refused"
+  /** It holds none of our data; set by the caller that checked. */
   | "empty";
 
 /** Redis cannot serve the call now; the same call may succeed later. */
 export class RedisUnavailableError extends Error {
   override readonly name = "RedisUnavailableError";
-  /** False: the call certainly changed nothing. True: it is unknown. */
+  /** Whether the call may have been executed. */
   readonly mayHaveRun: boolean;
 
   constructor(

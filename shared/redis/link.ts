@@ -1,3 +1,4 @@
+import { setTimeout as delay } from "node:timers/promises";
 import type { MonotonicNow } from "../process/clock.ts";
 import { createDeadlines, type Timed } from "../process/deadlines.ts";
 import type { Log } from "../process/log.ts";
@@ -37,13 +38,13 @@ export interface RedisLinkOptions
 
 /** The states, and what they mean to those who ask the service. Each change is logged as `redis_state`, with its reason. */
 const STATES = {
-  connecting: "Redis was not reached yet",
+  connecting: "Redis has not been reached yet",
   ready: "Redis is available",
   refusing: "Redis refuses commands; requests get 503 until it accepts them",
   stalled: "Redis does not answer; requests get 503 until it does",
-  /** Also while there is one to a replica only. */
+  /** Also while only a replica is connected. */
   offline: "No connection to Redis; requests get 503 until there is one",
-  closed: "The service stops",
+  closed: "The service is stopping",
 };
 export type RedisLinkState = keyof typeof STATES;
 
@@ -52,6 +53,8 @@ const DEADLINE_MS = 100;
 const SILENT_CALLS_MAX = 5;
 /** How often the server is probed while the link is not ready. */
 const PROBE_EVERY_MS = 200;
+/** How often a link that is closing checks whether calls are running. */
+const CLOSING_CHECK_MS = 5;
 /** An idle connection is probed after this long. A socket timeout would not do: writing counts as activity. */
 const SILENT_MS = 1_000;
 
@@ -155,7 +158,7 @@ export function createRedisLink(options: RedisLinkOptions) {
     get state() {
       return state;
     },
-    /** Runs any command. A blocking one (WAITAOF) delays the calls after it, so it needs a link of its own. */
+    /** Runs any command. A blocking one (WAIT) delays the calls after it, so it needs a link of its own. */
     command,
     /** Runs a script by its hash, and loads it first if the server does not have it. */
     evalScript(
@@ -186,14 +189,12 @@ export function createRedisLink(options: RedisLinkOptions) {
       const detail = `not ready after ${timeoutMs} ms`;
       throw new RedisUnavailableError("offline", detail, downCause);
     },
-    /** Waits for running calls, except those that block the server, then closes the connection. */
+    /** Waits until every running call is answered or out of time, then closes the connection. */
     async close(): Promise<void> {
       if (state === "closed") return;
       enter("closed", {});
       clearInterval(heartbeat);
-      await calls.make(["PING"], { deadlineMs: defaultDeadlineMs })
-        .catch(() => {}); // Without an answer there will be none to calls before it.
-      calls.close();
+      await calls.close();
       await connection.close();
     },
   };
@@ -210,7 +211,7 @@ function unavailableReason(error: unknown) {
 
 const loadLine = ({ source }: RedisScript) => ["SCRIPT", "LOAD", source];
 
-/** A call with a longer deadline may block the server, as WAITAOF does. */
+/** A call with a longer deadline may block the server, as WAIT does. */
 const PATIENT_MS = 1_000;
 /**
  * A burst is answered in order, and on a busy machine its last calls take longer than
@@ -284,7 +285,10 @@ function createCalls({ now, send, onAnswer, onSilence }: {
     silentForMs: () => patientCalls > 0 ? 0 : now() - receivedAtMs,
     /** Notes that the server has answered outside of a call. */
     received: () => void (receivedAtMs = now()),
-    /** Stops the timer. */
-    close: () => deadlines.close(),
+    /** Resolves when no call is running. */
+    async close() {
+      while (deadlines.size > 0) await delay(CLOSING_CHECK_MS);
+      deadlines.close();
+    },
   };
 }

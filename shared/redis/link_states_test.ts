@@ -1,6 +1,6 @@
-// Promise: whatever happens to the server, each change of the link's state is one
-// line of the log, with its reason: one when it goes bad, one when it is good
-// again, however many calls fail in between.
+// Promise: whatever happens to the server, each change of the link's state is one log
+// line with its reason: one when it fails and one when it has recovered, however many
+// calls fail in between.
 
 import assert from "node:assert/strict";
 import { createRecordingLog } from "../../tests/support/recording_log.ts";
@@ -16,7 +16,7 @@ import { defineScript } from "./script.ts";
 import { testRedisLink } from "../../tests/support/redis_link.ts";
 
 const RECOVERY_MS = 2_000;
-/** For a server that is there, on a machine that is busy. */
+/** For a server that is up, on a busy machine. */
 const PATIENT_MS = 30_000;
 /** Long enough for several probes and attempts to connect. */
 const BAD_MS = 400;
@@ -26,7 +26,7 @@ const CALLS_AT_ONCE = 5;
 const CALL_EVERY_MS = 20;
 const PASSWORD = "secret";
 const USER = ["worker", "on", `>${PASSWORD}`, "~*", "&*", "+@all"];
-/** Reads its data slowly, and says so meanwhile. */
+/** Loads its data slowly, and replies LOADING meanwhile. */
 const CONFIG = ` user ${USER.join(" ")}
 key-load-delay 100000
 loading-process-events-interval-bytes 1024
@@ -46,7 +46,7 @@ interface World {
 
 interface Row {
   name: string;
-  /** What the log says of the bad time: the new state, and why. */
+  /** What the log says of the failure: the new state, and why. */
   said: readonly [state: string, why: RegExp];
   spoil(world: World): Promise<unknown>;
   mend(world: World): Promise<unknown>;
@@ -80,7 +80,7 @@ const ROWS: Row[] = [
     mend: ({ admin }) => admin("CONFIG", "SET", "maxmemory", "0"),
   },
   {
-    name: "started again and loading its data for a second (LOADING)",
+    name: "restarted and loading its data for a second (LOADING)",
     said: ["offline", /LOADING|ECONNREFUSED|closed|reset/i],
     async spoil({ admin, redis }) {
       const value = "x".repeat(2_000);
@@ -92,26 +92,26 @@ const ROWS: Row[] = [
     mend: () => restart,
   },
   {
-    name: "a script may not do its work any more (NOPERM)",
+    name: "denied a command in a script (NOPERM)",
     said: ["refusing", /^denied .*(NOPERM|can't|ACL failure)/],
     spoil: ({ admin }) => admin("ACL", "SETUSER", "worker", "-zadd"),
     mend: ({ admin }) => admin("ACL", "SETUSER", "worker", "+zadd"),
   },
   {
-    name: "nothing may be done any more (NOPERM)",
+    name: "denied every command (NOPERM)",
     said: ["refusing", /^denied .*NOPERM/],
     spoil: ({ admin }) => admin("ACL", "SETUSER", "worker", "-@all"),
     mend: ({ admin }) => admin("ACL", "SETUSER", "worker", "+@all"),
   },
   {
-    name: "the user is gone (NOAUTH, WRONGPASS)",
+    name: "without its user (NOAUTH, WRONGPASS)",
     said: ["offline", /closed|reset|WRONGPASS/i],
     spoil: ({ admin }) => admin("ACL", "DELUSER", "worker"),
     mend: ({ admin }) => admin("ACL", "SETUSER", ...USER),
   },
 ];
 
-Deno.test("error replies that mean not now make Redis unavailable, others do not", () => {
+Deno.test('error replies that mean "not now" make Redis unavailable, others do not', () => {
   const table: [string, string | null][] = [
     ["READONLY MASTERDOWN", "read_only"],
     ["LOADING OOM MISCONF NOREPLICAS BUSY CLUSTERDOWN TRYAGAIN", "refused"],

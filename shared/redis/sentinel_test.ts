@@ -1,5 +1,5 @@
 // Promise: a link follows the master that the sentinels name, without a restart and
-// without a call that outlives its deadline, whatever happened to the old one.
+// without a call that outlives its deadline, whatever has happened to the old one.
 import assert from "node:assert/strict";
 import { startRedisGroup } from "../../tests/support/deployed/deployed_redis_group.ts";
 import { makeSecrets } from "../../tests/support/deployed/deployed_stores.ts";
@@ -24,7 +24,7 @@ const CALL_MS_MAX = 1_000;
 /** The sentinels' 0.7 s of silence, their vote, and the way to the new master. */
 const FAILOVER_MS = 15_000;
 
-/** Writes until one write is taken; every single one ends in time. */
+/** Writes until one write succeeds; every attempt ends in time. */
 async function writesAgain(link: RedisLink): Promise<void> {
   await waitFor(async () => {
     using watch = startStopwatch();

@@ -52,7 +52,7 @@ Deno.test("jobs, attempts and frames are counted at their end", async () => {
   ]);
 });
 
-Deno.test("what models without tokens make is counted in their units, not as tokens", async () => {
+Deno.test("the output of models without tokens is counted in their units", async () => {
   const registry = new MetricRegistry();
   const type = "openai" as const;
   const backends = [{ type, base_url: "http://127.0.0.1/v1", model: "b" }];
@@ -69,7 +69,7 @@ Deno.test("what models without tokens make is counted in their units, not as tok
   ]);
 });
 
-Deno.test("gauges show slots, what runs, and the breakers", async () => {
+Deno.test("gauges show slots, running jobs, and breakers", async () => {
   const registry = new MetricRegistry();
   observeWorker(registry, {
     worker: { inFlight: 3, isDraining: true },

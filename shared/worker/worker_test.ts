@@ -1,6 +1,6 @@
 /**
- * Guarantee: a worker gives every slot back, whatever becomes of a job, and takes
- * no edge for dead while it was itself deaf.
+ * Promise: a worker frees every slot, whatever becomes of a job, and considers no edge
+ * dead because it could not hear it.
  */
 import assert from "node:assert/strict";
 import {
@@ -42,7 +42,7 @@ const idOf = (number: number) => number.toString(16).padStart(32, "0");
 type Run = JobHost["run"];
 type Call = Parameters<Run>[1];
 
-/** A backend that says one thing until it is stopped, and then as long as `hold` lasts. */
+/** A backend that sends one line, and ends when it is stopped and `hold` has resolved. */
 function silentBackend(hold: Promise<void> = Promise.resolve()) {
   const calls: Call[] = [];
   const run: Run = async (_request, call) => {
@@ -178,7 +178,7 @@ Deno.test("a worker refuses what it cannot run now, and says why", async () => {
   await drained;
 });
 
-Deno.test("a worker that slept refuses the pile, until a flush says it is behind", async () => {
+Deno.test("a worker that was stalled rejects the jobs that piled up, until a flush proves that all are read", async () => {
   const t = await setup();
   t.clock.ms = DISPATCH_LIMITS.acceptMs + 1;
   t.job(1);
@@ -206,7 +206,7 @@ Deno.test("a slot is taken until the backend has really stopped", async () => {
   assert.equal(errorsOf(t.frames).length, 1, "one frame with its cost");
 });
 
-Deno.test("a second attempt of a request stops the first, and each gives its slot back", async () => {
+Deno.test("a second attempt of a request stops the first, and each frees its slot", async () => {
   const { run, aborted } = silentBackend();
   const t = await setup({ run });
   t.job(1);
@@ -222,7 +222,7 @@ Deno.test("a second attempt of a request stops the first, and each gives its slo
   assert.equal(t.worker.inFlight, 0);
 });
 
-Deno.test("a request whose body comes in pieces gives its slot back in any case", async () => {
+Deno.test("a request whose body comes in pieces frees its slot in any case", async () => {
   const content = "x".repeat(100);
   const request = { ...REQUEST, messages: [{ role: "user", content }] };
   const body = new TextEncoder().encode(JSON.stringify(request));
@@ -271,7 +271,7 @@ Deno.test("a job of a silent edge is cancelled, unless the worker is deaf itself
   assert.equal(t.worker.inFlight, 0);
 });
 
-Deno.test("a worker that stood still does not count that against its edges", async () => {
+Deno.test("a worker that was stalled does not take its edges for silent", async () => {
   const { run, aborted } = silentBackend();
   const t = await setup({ run });
   t.job(1);
@@ -282,7 +282,7 @@ Deno.test("a worker that stood still does not count that against its edges", asy
   assert.deepEqual(aborted(), [false]);
 });
 
-Deno.test("a job that must stop does so although its client takes nothing", async () => {
+Deno.test("a job that must stop does so although its client reads nothing", async () => {
   const chunk = "x".repeat(60_000);
   const t = await setup({
     async run(_request, { signal, write }) {
@@ -306,7 +306,7 @@ Deno.test("a job that must stop does so although its client takes nothing", asyn
   await drained;
 });
 
-Deno.test("what a backend fails with is told, and what was at fault with us is not", async () => {
+Deno.test("the error of a backend reaches the client, that of an internal fault does not", async () => {
   const usage = { prompt_tokens: 1, completion_tokens: 7, total_tokens: 8 };
   const theirs = new UpstreamError("invalid", { message: "Bad", usage });
   const failures: [Error, code: string, message: RegExp, object | null][] = [
@@ -324,7 +324,7 @@ Deno.test("what a backend fails with is told, and what was at fault with us is n
   }
 });
 
-Deno.test("tokens of a busy worker wait for each other, but for no other frame", async () => {
+Deno.test("tokens of a busy worker wait for each other, but no other frame waits for them", async () => {
   const { run, calls } = silentBackend();
   const t = await setup({ slots: 100, run });
   const write = (job: number, tokens: number) =>

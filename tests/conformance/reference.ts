@@ -48,7 +48,7 @@ const SEEN_ELSEWHERE: Named<string> = {
 
 /** Headers of HTTP itself, of caches and browsers. */
 const USUAL = new Set([
-  ...["cache-control", "content-length", "content-type", "date", "etag"],
+  ...["cache-control", "content-length", "content-type", "date"],
   ...["connection", "keep-alive", "transfer-encoding", "vary"],
   ...["x-accel-buffering", "x-content-type-options"],
 ]);

@@ -14,8 +14,10 @@ import { startApp } from "../../services/edge-auth/app_fixture.ts";
 import type { RunOutcome } from "../../services/edge-auth/dispatch/outcome.ts";
 import { Worker, WORKER_TICK_MS } from "@gateway/shared/worker/worker";
 import { createWorkerMetrics } from "@gateway/shared/worker/metrics";
-import { runCompletion } from "../../services/chat-worker/completion.ts";
-import { OpenAiBackend } from "../../services/chat-worker/backends/openai.ts";
+import {
+  OpenAiBackend,
+  runCompletion,
+} from "../../services/chat-worker/backends/openai.ts";
 import { connectBus } from "@gateway/shared/bus/link_nats";
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { newInstanceId, randomBytes } from "@gateway/shared/process/ids";
@@ -57,6 +59,10 @@ function admitAll(
   admitted: Admitted[],
 ): Pick<AppDependencies, "keys" | "admission"> {
   const principal = { keyId: "key_test", ownerId: "own_test" };
+  const reservation = {
+    ...{ id: "l1", principal, model: null, atMs: 0 },
+    ...{ reservedTokens: 0, reservedUnits: null },
+  };
   return {
     keys: { find: () => Promise.resolve(principal) },
     admission: {
@@ -66,7 +72,7 @@ function admitAll(
         const settlements: Admitted["settlements"] = [];
         admitted.push({ request, settlements });
         return Promise.resolve({
-          ...{ headers: {}, video: null },
+          ...{ headers: {}, reservation },
           settle: (outcome) => settlements.push(outcome),
         });
       },

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { fileURLToPath } from "node:url";
 import type { SeenRequest } from "../../services/model-simulator/serving/answer.ts";
 import type { ServiceName } from "../../deploy/up/plan.ts";
-import { Simulator } from "../../services/model-simulator/simulator.ts";
+import { serveSimulator } from "../../services/model-simulator/simulator.ts";
 import { startProcess } from "./process.ts";
 import { waitFor } from "./wait_for.ts";
 import { postChat } from "./chat_request.ts";
@@ -34,7 +34,7 @@ export async function startService(name: ServiceName, env: ServiceEnv) {
   };
   const models = hasModels
     ? NO_MODEL_SERVER
-    : { MODEL_SIMULATOR_URL: starting.use(new Simulator({ pace })).url };
+    : { MODEL_SIMULATOR_URL: starting.use(serveSimulator({ pace })).url };
   const process = starting.use(
     runDeno(`services/${name}/main.ts`, [], { ...models, ...env }),
   );
@@ -55,7 +55,7 @@ export async function startService(name: ServiceName, env: ServiceEnv) {
 /** A simulator in this process, and the requests that reached it. */
 export function startSimulator() {
   const asked: SeenRequest[] = [];
-  const simulator = new Simulator({ onRequest: (run) => asked.push(run) });
+  const simulator = serveSimulator({ onRequest: (run) => asked.push(run) });
   const dispose = () => simulator[Symbol.asyncDispose]();
   return { asked, url: simulator.url, [Symbol.asyncDispose]: dispose };
 }

@@ -92,7 +92,11 @@ Deno.test("up fails with a clear message", async (t) => {
       /REDIS_URL_FILE="\/nowhere\/redis"\n +cannot read it/,
       { env: { REDIS_URL_FILE: "/nowhere/redis" } },
     ],
-    [2, /unknown option '--prot'[^]*up --help/, args("--prot 1")],
+    [
+      2,
+      /Unknown option '--prot', did you mean '--port'[^]*up --help/,
+      args("--prot 1"),
+    ],
     [0, /^Usage: deno task up[^]*--console-port <port>/m, args("--help")],
   ];
   for (const [code, says, options] of cases) {

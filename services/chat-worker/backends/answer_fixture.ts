@@ -41,7 +41,7 @@ export function recordCall(signal: AbortSignal = new AbortController().signal) {
   return call;
 }
 
-/** What an attempt reports when nobody asks. */
+/** The progress of an attempt that nobody watches. */
 export const noProgress = (): AttemptProgress => ({
   hasSent: false,
   onBegun: () => {},

@@ -1,4 +1,4 @@
-/** What real servers send, and what a client receives. Each case was seen in the wild. */
+/** What real servers send, and what a client receives. Each case has been seen in practice. */
 import assert from "node:assert/strict";
 import type { Usage } from "@gateway/shared/openai/completion";
 import { promptTokens, textTokens } from "@gateway/shared/openai/tokens";
@@ -89,7 +89,7 @@ const endings: [name: string, chunks: unknown[], seen: unknown[], n?: 2][] = [
   ["a finish chunk without a delta", [
     ...[choice({ index: 0, finish_reason: "stop" }), usageChunk(3, 2)],
   ], ended],
-  ["what comes after a finish as a repeat", [
+  ["repeats after the finish reason", [
     ...[say("a", "stop"), say("a", "stop"), choiceChunk({}, "length")],
     usageChunk(3, 2),
   ], ["a", ...ended]],
@@ -138,13 +138,13 @@ const endings: [name: string, chunks: unknown[], seen: unknown[], n?: 2][] = [
     { ...say("a"), usage: { ...counted, completion_tokens: 1 } },
     { ...say("b", "stop"), usage: counted },
   ], ["a", "b", ...ended]],
-  ["no usage, by estimate: what a long piece looks like", [
+  ["no usage, which is estimated from the text", [
     ...[say(SENTENCE), stop],
   ], [SENTENCE, "[stop]", `${PROMPT}+${Math.ceil(textTokens(SENTENCE))}`]],
-  ["usage that cannot be, by estimate", [
+  ["impossible usage, which is estimated instead", [
     ...[say("a", "stop"), usageChunk(3, -2), usageChunk(1.5, 2)],
   ], ["a", "[stop]", `${PROMPT}+1`]],
-  ["nothing said and nothing counted", [stop, usageChunk(3, 0)], [
+  ["no text and no tokens", [stop, usageChunk(3, 0)], [
     ...["[stop]", "3+0"],
   ]],
 ];
@@ -350,7 +350,7 @@ Deno.test("fewer choices in a complete response are a fault of 'n', with their u
   assert.throws(() => read([stop], 2, false), { code: "upstream_truncated" });
 });
 
-Deno.test("an error event throws, whatever it holds, and is redacted", () => {
+Deno.test("an error event throws, whatever its data, and is redacted", () => {
   const events = [
     ['{"message":"secret","code":"x"}', "[redacted]"],
     ["Internal Server Error", "The model server failed"],
@@ -399,7 +399,7 @@ const usages: [name: string, value: unknown, usage: Usage | null][] = [
   ["three counts", usage(1, 2), usage(1, 2)],
   ["a wrong total", { ...usage(1, 2), total_tokens: 9 }, usage(1, 2)],
   ["details", usage(5, 7, DETAILS), usage(5, 7, DETAILS)],
-  ["details that cannot be", usage(4, 6, DETAILS), usage(4, 6)],
+  ["impossible details", usage(4, 6, DETAILS), usage(4, 6)],
   [
     "reasoning beside the completion",
     usage(5, 7, { total_tokens: 32, ...reasoned(20) }),

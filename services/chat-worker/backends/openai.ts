@@ -1,4 +1,5 @@
-/** The only kind of backend: any server with OpenAI's chat completions API. */
+/** Runs chat completions on the only kind of backend: any server with OpenAI's API. */
+import type { JobRequest } from "@gateway/shared/bus/job";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type { Usage } from "@gateway/shared/openai/completion";
 import type { ResponseHead } from "@gateway/shared/upstream/http_framing";
@@ -9,7 +10,14 @@ import {
   type ServerResponse,
 } from "@gateway/shared/upstream/model_server";
 import { SseParser } from "@gateway/shared/upstream/sse_parser";
-import type { Answer, Choice } from "./answer.ts";
+import {
+  corruptedRequest,
+  type JobCall,
+  type JobCost,
+} from "@gateway/shared/worker/job";
+import type { Pools } from "@gateway/shared/worker/service";
+import * as z from "zod";
+import { Answer, type Choice } from "./answer.ts";
 import { ChunkReader } from "./chunk_reader.ts";
 import { encodeRequestBody } from "./request.ts";
 
@@ -19,6 +27,34 @@ const ANSWER_BYTES_MAX = 32 * KIB * KIB;
 /** After the last finish reason only usage and `[DONE]` follow, which do not justify a long wait. */
 const AFTER_FINISH_MS = 5_000;
 const DONE = "[DONE]";
+
+/** The fields that this service relies on: the edge has checked them all. */
+const reliedOn = z.object({
+  messages: z.array(z.unknown()),
+  include_usage: z.boolean(),
+  n: z.number(),
+});
+
+function isChatRequest(request: JobRequest): request is ChatRequest {
+  return reliedOn.safeParse(request).success;
+}
+
+/** Runs a request until its answer is complete. Rejects like {@link BackendPool.run}. */
+export async function runCompletion(
+  request: JobRequest,
+  call: JobCall,
+  pools: Pools<OpenAiBackend>,
+): Promise<JobCost> {
+  const pool = pools.get(request.model);
+  if (pool === undefined || !isChatRequest(request)) throw corruptedRequest();
+  const usage = await pool.run(call, async (backend, progress) => {
+    const answer = new Answer(request, call, progress);
+    const usage = await backend.complete(answer);
+    answer.end(usage);
+    return usage;
+  });
+  return { usage, tokens: usage.completion_tokens };
+}
 
 /** One call of `complete` is one attempt; nothing is repeated. */
 export class OpenAiBackend extends ModelServer {

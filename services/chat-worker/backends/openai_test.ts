@@ -79,7 +79,7 @@ function chat(stream: boolean, more: Partial<ChatRequest> = {}): ChatRequest {
   return requestWith({ stream, include_usage: false, ...more });
 }
 
-/** `seen` is as `seen()` says of a stream; the content of a whole answer. */
+/** Returns what was {@link seen} of a stream, or the contents of a whole answer. */
 async function complete(
   backend: OpenAiBackend,
   request: ChatRequest,
@@ -117,23 +117,6 @@ const payloads = [
   choiceChunk({}, "stop"),
   usageChunk(1, 3),
 ];
-
-Deno.test("complete() sends requests as configured", async () => {
-  await using r = rig(chatReply({ words }));
-  await complete(r.backend, chat(true, { temperature: 0.5 }));
-  const asked = await r.server.request(1);
-  assert.equal(asked.path, "/v1/chat/completions");
-  assert.equal(asked.headers.get("authorization"), `Bearer ${API_KEY}`);
-  assert.equal(asked.headers.get("x-team"), HEADER_SECRET);
-  assert.equal(asked.headers.get("x-request-id"), "req1");
-  assert.deepEqual(asked.json(), {
-    model: "upstream-model",
-    messages: [{ role: "user", content: "hi" }],
-    stream: true,
-    stream_options: { include_usage: true },
-    temperature: 0.5,
-  });
-});
 
 /** The bytes of a whole stream, to be cut and framed in different ways. */
 const body = payloads.map(event).join("") + event("[DONE]");
@@ -207,7 +190,7 @@ Deno.test("complete() accepts a whole answer and a stream, whichever was request
 const hello = choiceChunk({ content: "Hello" });
 /** The first words, in a packet of their own. */
 const begun: Step[] = [streamHead(), chunk(event(hello)), { pauseMs: 20 }];
-/** The error that a caller gets for a fault. */
+/** The status that a caller gets for a fault, if not 502. */
 const STATUS: Partial<Record<UpstreamFault, number>> = {
   request: 400,
   overloaded: 503,
@@ -237,9 +220,6 @@ const say = (data: unknown) => chunk(event(data));
 const half = (status: string) =>
   head(`${status}\r\ncontent-type: text/json\r\ncontent-length: 50`, "{");
 const refusal = (status: number) => jsonResponse(quoting, { status });
-const headOf = (name: string, value: string) => [
-  streamHead({ headers: { [name]: value } }),
-];
 const outOfMemory = { error: { message: `Out of memory at ${API_KEY}` } };
 const roleOnly = say(choiceChunk({ role: "assistant", content: "" }));
 const comments = Array.from({ length: 50 }, (): Step[] => [
@@ -279,8 +259,9 @@ const failures: { [fault in UpstreamFault]?: Failure[] } = {
     ], { deadlines: { connect_ms: 50 } }],
   ],
   invalid: [
-    ["a page instead of an answer", headOf("content-type", "text/html")],
-    ["an answer in gzip", headOf("content-encoding", "gzip")],
+    ["a page instead of an answer", [
+      streamHead({ headers: { "content-type": "text/html" } }),
+    ]],
     ["garbage in the packet of the first words", [
       onePacket(streamResponse([hello, "garbage"])),
     ]],
@@ -333,7 +314,7 @@ for (const [fault, cases] of Object.entries(failures)) {
   }
 }
 
-/** The guarantee: nothing an error carries, for the caller or for the log, holds a credential; nothing for the caller holds an address. */
+/** Nothing in an error, for the caller or for the log, holds a credential; nothing for the caller holds an address. */
 function assertNoSecret(error: UpstreamError, server: FakeModelServer): void {
   const told = JSON.stringify(error.toBody()) + error.message + error.param;
   const logged = Deno.inspect(error, { depth: 10 });
@@ -356,7 +337,7 @@ Deno.test("complete() fails with unreachable, and no address in the message, whe
 });
 
 for (const stream of [true, false]) {
-  Deno.test(`complete() asks a server of one choice three times for n = 3, ${stream ? "streamed" : "whole"}`, async () => {
+  Deno.test(`complete() sends three requests for n = 3 to a server of one choice, ${stream ? "streamed" : "whole"}`, async () => {
     await using r = rig(chatReply({ words, betweenMs: 5, choicesMax: 1 }), {
       dialect: "llama.cpp",
     });
@@ -404,6 +385,7 @@ Deno.test("API10: complete() takes a whole answer of 32 MiB, and refuses a large
   assertFault((await answer()).error, "invalid");
 });
 
+/** What a server does after the last finish reason instead of sending `[DONE]`. */
 const silentEnds: [name: string, steps: Step[]][] = [
   ["hangs up", [CLOSE]],
   ["cuts its chunks", [{ send: "ff\r\ndata" }, CLOSE]],
@@ -411,7 +393,7 @@ const silentEnds: [name: string, steps: Step[]][] = [
 ];
 
 for (const [name, steps] of silentEnds) {
-  Deno.test(`complete() is content when a server ${name} after the last finish reason`, async () => {
+  Deno.test(`complete() succeeds although a server ${name} after the last finish reason`, async () => {
     const finished = chunk(event(choiceChunk({}, "stop")));
     await using r = rig(() => [...begun, finished, { pauseMs: 20 }, ...steps], {
       deadlines: { between_tokens_ms: 1_000 },

@@ -58,7 +58,7 @@ const cases: {
     body: { stream: true, stream_options: { include_usage: true } },
   },
   {
-    name: "no wish for usage that the server does not know",
+    name: "no request for usage to a server that does not know it",
     request: { stream: true },
     dialect: { stream_usage: false },
     body: { stream: true },
@@ -74,7 +74,7 @@ const cases: {
     body: { chat_template_kwargs: { x: 1, enable_thinking: true } },
   },
   {
-    name: "text for content that is null, an object for no arguments",
+    name: "empty text for null content, and an empty object for no arguments",
     request: {
       messages: [
         { ...refusing, content: null },
@@ -89,7 +89,7 @@ const cases: {
     },
   },
   {
-    name: "fields let through, which replace none of the known",
+    name: "extra fields, which replace no known ones",
     request: { extra: { top_k: 5, model: "evil", stream: true, messages: [] } },
     body: { top_k: 5 },
   },

@@ -1,4 +1,4 @@
-/** The two ways of an answer to a client: events, or one body. A failure is an HTTP error until something was sent. */
+/** The two forms of an answer: events, or one body. Until something was sent, a failure is an HTTP error. */
 import { STREAM_LIMITS } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
 import { JSON_HEADERS, sendBytes, sendError } from "../http/responses.ts";

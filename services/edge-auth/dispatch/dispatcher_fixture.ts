@@ -1,14 +1,6 @@
 /** A dispatcher whose bus, clock and workers are controlled by the test. */
 import { decodeControl } from "@gateway/shared/bus/control";
-import {
-  encodeErr,
-  encodeFrame,
-  encodeFrames,
-  encodeJson,
-  encodeRejectFrame,
-  FrameType,
-  type RejectReason,
-} from "@gateway/shared/bus/frame";
+import * as frames from "@gateway/shared/bus/frame";
 import { encodeWorkerBeat } from "@gateway/shared/bus/job";
 import { NoRespondersError } from "@gateway/shared/bus/link";
 import { lastToken, subjects } from "@gateway/shared/bus/subjects";
@@ -102,19 +94,19 @@ export function setup(options: { queueMax?: number } = {}) {
   });
 
   const send = (request: number, frame: Uint8Array) =>
-    encodeFrames([[idOf(request), frame]]).forEach((data) =>
+    frames.encodeFrames([[idOf(request), frame]]).forEach((data) =>
       dispatcher.onFrameMessage(data)
     );
   const attemptOf = ({ request = 1, attempt }: Header) =>
     attempt ?? attempts.get(request) ?? 0;
   const frame = (
-    type: typeof FrameType[keyof typeof FrameType],
+    type: typeof frames.FrameType[keyof typeof frames.FrameType],
     payload: Uint8Array,
     { sequence = 0, tokens = 0, ...header }: Header,
   ) => {
     const attempt = attemptOf(header);
     const head = { type, sequence, attempt, tokens };
-    send(header.request ?? 1, encodeFrame(head, payload));
+    send(header.request ?? 1, frames.encodeFrame(head, payload));
   };
   const sinkOf = (request: number): AnswerSink => {
     let hasStarted = false;
@@ -178,25 +170,25 @@ export function setup(options: { queueMax?: number } = {}) {
         },
       ),
     accept: (worker = "w1", header: Header = {}) =>
-      frame(FrameType.ACCEPT, encodeJson({ worker }), header),
+      frame(frames.FrameType.ACCEPT, frames.encodeJson({ worker }), header),
     data: (text: string, sequence: number, header: Header = {}) =>
-      frame(FrameType.DATA, new TextEncoder().encode(text), {
+      frame(frames.FrameType.DATA, new TextEncoder().encode(text), {
         ...header,
         sequence,
       }),
     end: (sequence: number, worker = "w1", header: Header = {}) =>
       frame(
-        FrameType.END,
-        encodeJson({ worker, usage: USAGE }),
+        frames.FrameType.END,
+        frames.encodeJson({ worker, usage: USAGE }),
         { ...header, sequence, tokens: 2 },
       ),
     err: (sequence: number, retryable: boolean, header: Header = {}) => {
       const error = new ApiError("upstream_error", "It failed.");
-      const payload = encodeErr("w1", { error, retryable, usage: null });
-      frame(FrameType.ERR, payload, { ...header, sequence });
+      const payload = frames.encodeErr("w1", { error, retryable, usage: null });
+      frame(frames.FrameType.ERR, payload, { ...header, sequence });
     },
     reject: (
-      reason: RejectReason,
+      reason: frames.RejectReason,
       worker = "w1",
       { retryAfterMs = null, ...header }: Header & {
         retryAfterMs?: number | null;
@@ -204,7 +196,7 @@ export function setup(options: { queueMax?: number } = {}) {
     ) => {
       const attempt = attemptOf(header);
       const reject = { worker, reason, retryAfterMs };
-      send(header.request ?? 1, encodeRejectFrame(attempt, reject));
+      send(header.request ?? 1, frames.encodeRejectFrame(attempt, reject));
     },
     noResponders: (header: Header = {}) =>
       dispatcher.onNoResponders(

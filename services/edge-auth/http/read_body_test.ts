@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { PassThrough } from "node:stream";
-import type { Deadlines, Timed } from "@gateway/shared/process/deadlines";
 import { BODY_PIECES, REFUSED_BODIES } from "@gateway/shared/limits";
+import { testDeadlines } from "./body_fixture.ts";
 import { BodyBudget, readBody, RefusedBodies } from "./read_body.ts";
 
 const BYTES_MAX = 200_000;
@@ -12,16 +12,7 @@ const TOTAL_MS = 60_000;
 function setup(
   budget = new BodyBudget({ bodiesBytesMax: 1e9, bodyBytesMax: BYTES_MAX }),
 ) {
-  const clock = { ms: 0 };
-  const due = new Set<Timed>();
-  const deadlines: Deadlines = {
-    get size() {
-      return due.size;
-    },
-    add: (item) => void due.add(item),
-    remove: (item) => void due.delete(item),
-    close: () => {},
-  };
+  const { deadlines, now, pass } = testDeadlines();
   const charged: number[] = [];
   return {
     budget,
@@ -36,7 +27,7 @@ function setup(
         bodyBytesMax: BYTES_MAX,
         bodyBudget: budget,
         deadlines,
-        now: () => clock.ms,
+        now,
         refusedBodies: {
           charge: (_keyId, tookMs) => void charged.push(tookMs),
           wait: () => Promise.resolve(),
@@ -50,11 +41,10 @@ function setup(
     },
     async wait(ms: number) {
       await new Promise((resolve) => setTimeout(resolve));
-      clock.ms += ms;
-      for (const item of due) if (item.expiresAtMs <= clock.ms) item.expire();
+      pass(ms);
     },
     assertIdle() {
-      assert.equal(due.size, 0);
+      assert.equal(deadlines.size, 0);
       assert.equal(budget.bytes, 0);
     },
   };

@@ -37,10 +37,6 @@ export class Form {
   readonly fields: FormFields = Object.create(null);
   /** The files so far; the bytes of the last one may still grow. */
   readonly files: UploadEnd["files"] = [];
-  /** Resolves at the first byte of a file or at the end of the form, or when the client has left; rejects with an `ApiError`. */
-  readonly begun: Promise<"file" | "end" | "left">;
-  /** Rejects with the `ApiError` for a form that is not acceptable; else it is never settled. */
-  readonly failed: Promise<never>;
   readonly #begun = Promise.withResolvers<"file" | "end" | "left">();
   readonly #failed = Promise.withResolvers<never>();
   readonly #bounds: FormBounds;
@@ -73,8 +69,6 @@ export class Form {
       throw noRoom;
     }
     this.#bounds = bounds;
-    this.begun = this.#begun.promise;
-    this.failed = this.#failed.promise;
     // A rejection of either must not count as unhandled while it is not awaited.
     this.begun.catch(() => {});
     this.failed.catch(() => {});
@@ -101,33 +95,33 @@ export class Form {
     this.#listen(parser);
   }
 
+  /** Resolves at the first byte of a file or at the end of the form, or when the client has left; rejects with an `ApiError`. */
+  get begun(): Promise<"file" | "end" | "left"> {
+    return this.#begun.promise;
+  }
+
+  /** Rejects with the `ApiError` for a form that is not acceptable; else it is never settled. */
+  get failed(): Promise<never> {
+    return this.#failed.promise;
+  }
+
   #listen(parser: ReturnType<typeof createParser>): void {
     const { fileFields, fileBytesMax } = this.#bounds;
-    parser.on("field", (
-      name: string,
-      value: string,
-      isNameCut: boolean,
-      isCut: boolean,
-    ) => {
+    parser.on("field", (name, value, isNameCut, isCut) => {
       if (isNameCut || isCut) return this.#fail(fieldTooLong(name));
       if (fileFields.includes(listName(name))) {
         return this.#fail(notAFile(name));
       }
       this.#addField(name, value);
     });
-    parser.on("file", (
-      field: string,
-      stream: Readable,
-      name: string | undefined,
-      _encoding: string,
-      type: string,
-    ) => {
+    parser.on("file", (field, stream, name, _encoding, type) => {
       stream.once("limit", () => this.#fail(tooLarge(fileBytesMax)));
       stream.once("error", () => this.#fail(malformed()));
       // A file that is not expected is read and dropped, like an unknown field.
       if (!fileFields.includes(listName(field))) return void stream.resume();
       const file = {
         field: listName(field),
+        // Without a name it is undefined, whatever its type says.
         name: (name ?? "").replace(CONTROLS, "").slice(0, FILE_NAME_CHARS_MAX),
         type: type.replace(CONTROLS, ""),
         bytes: 0,

@@ -7,7 +7,7 @@ import {
   UPLOAD_LIMITS,
 } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
-import type { Deadlines, Timed } from "@gateway/shared/process/deadlines";
+import { testDeadlines } from "./body_fixture.ts";
 import { BodyBudget } from "./read_body.ts";
 import { Form } from "./read_form.ts";
 
@@ -33,20 +33,7 @@ function encode(parts: readonly Part[], end = `--${BOUNDARY}--\r\n`): Buffer {
 }
 
 function setup(headers: Record<string, string> = {}) {
-  const clock = { ms: 0 };
-  const due = new Set<Timed>();
-  const deadlines: Deadlines = {
-    get size() {
-      return due.size;
-    },
-    add: (item) => void due.add(item),
-    remove: (item) => void due.delete(item),
-    close: () => {},
-  };
-  const wait = (ms: number) => {
-    clock.ms += ms;
-    for (const item of due) if (item.expiresAtMs <= clock.ms) item.expire();
-  };
+  const { deadlines, now, pass } = testDeadlines();
   const bodyBudget = new BodyBudget({ bodiesBytesMax: 1e9, bodyBytesMax: 1e6 });
   const body = new PassThrough();
   const type = `multipart/form-data; boundary=${BOUNDARY}`;
@@ -57,7 +44,7 @@ function setup(headers: Record<string, string> = {}) {
     },
     "key_a",
     { fileFields: ["file", "image"], fileBytesMax: FILE_BYTES_MAX },
-    { bodyBudget, deadlines, now: () => clock.ms },
+    { bodyBudget, deadlines, now },
   );
   const codeOf = () =>
     form.failed.catch((error: unknown) =>
@@ -77,7 +64,7 @@ function setup(headers: Record<string, string> = {}) {
     form.stop();
     assert.deepEqual([deadlines.size, bodyBudget.bytes], [0, 0]);
   };
-  return { body, form, wait, codeOf, drain, finish };
+  return { body, form, pass, codeOf, drain, finish };
 }
 
 const SOUND = "\0\x01RIFF\r\n--\r\n".repeat(5_000);
@@ -197,7 +184,7 @@ Deno.test("a form that stalls is refused, and a client that leaves is noticed", 
   const stalled = setup();
   stalled.body.write(encode([["model", "m"]], ""));
   await new Promise((resolve) => setTimeout(resolve));
-  stalled.wait(BODY_DEADLINES.progressMs);
+  stalled.pass(BODY_DEADLINES.progressMs);
   assert.equal(await stalled.codeOf(), "request_timeout");
   stalled.finish();
   const left = setup();

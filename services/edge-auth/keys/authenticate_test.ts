@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { hashKeyValue, mintKey } from "@gateway/shared/keys/key";
 import { hashKey, STORE_KEY } from "@gateway/shared/keys/record";
-import { ApiError } from "@gateway/shared/openai/error";
 import { randomBytes } from "@gateway/shared/process/ids";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import {
@@ -88,7 +87,7 @@ Deno.test("find() rejects an entry that is not a pair of ids", async () => {
   }
 });
 
-Deno.test("authenticate() looks up only well-formed keys, and treats unknown and malformed ones alike", async () => {
+Deno.test("authenticate() looks up only well-formed keys", async () => {
   const unknown = mintKey(randomBytes);
   const asked: string[] = [];
   const lookup = {
@@ -99,15 +98,10 @@ Deno.test("authenticate() looks up only well-formed keys, and treats unknown and
   };
   const found = await authenticate(`Bearer ${KEY}`, ADDRESS, lookup);
   assert.equal(found, PRINCIPAL);
-  const bodies = new Set<string>();
   for (const header of [`Bearer ${unknown}`, "Bearer sk-wrong", ""]) {
-    await assert.rejects(authenticate(header, ADDRESS, lookup), (error) => {
-      assert.ok(error instanceof ApiError);
-      bodies.add(JSON.stringify(error.toBody()));
-      return error.status === 401;
-    });
+    const refused = authenticate(header, ADDRESS, lookup);
+    await assert.rejects(refused, { status: 401 });
   }
-  assert.equal(bodies.size, 1);
   assert.deepEqual(
     asked,
     [KEY, unknown].map((value) => `${hashKeyValue(value)} from ${ADDRESS()}`),

@@ -13,7 +13,7 @@ interface Address {
 const RETRY_MS = 1_000;
 const MS_PER_SECOND = 1_000;
 const ENTRIES_MAX = 10_000;
-/** One part in so many of the limit is for keys that were refused before: clients with a valid key retry, attackers guess others. */
+/** One in this many look-ups is reserved for keys that were refused before: clients with a valid key retry it, attackers guess another. */
 const KEPT_PART = 4;
 
 export function createUnknownKeyLimit(

@@ -52,17 +52,6 @@ Deno.test("look-ups that find a key do not count, however many there are at once
   assert.deepEqual([...answers], ["found"]);
 });
 
-Deno.test("an existing key is found at its second try from an address that keeps guessing", async () => {
-  const { clock, ask, guess } = setup();
-  await guess(100);
-  assert.equal(await ask("good", true), "refused");
-  for (let passed = 0; passed < 1_000; passed += 10) {
-    clock.ms += 10;
-    await guess(10);
-  }
-  assert.equal(await ask("good", true), "found");
-});
-
 Deno.test("a look-up that waits is not overtaken by those that come later", async () => {
   const limit = createUnknownKeyLimit({ perSecond: PER_SECOND, now: () => 0 });
   const started: string[] = [];

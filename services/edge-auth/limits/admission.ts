@@ -14,9 +14,9 @@ import { rateLimitHeaders, type Refusal, refusalError } from "./refusal.ts";
 
 export interface RunLease {
   readonly headers: HeaderFields;
-  /** What `endVideo` needs when the video of this request has ended: plain data, kept with the video. Null for other requests. */
-  readonly video: Reservation | null;
-  /** Charges the cost of the run, or returns everything that was taken: null, no worker ran the request. Does not block or throw. */
+  /** What `endVideo` needs when the video of this request has ended. */
+  readonly reservation: Reservation;
+  /** Charges the cost of the run. Null: no worker ran the request, so everything is returned. Does not block or throw. */
   settle(outcome: RunOutcome | null): void;
 }
 
@@ -114,12 +114,9 @@ export function createAdmission(
         principal,
         () => limiter.admit(principal, ask),
       );
-      const { id, atMs, reservedTokens, reservedUnits } = admitted;
       return {
         headers: rateLimitHeaders(admitted.rates),
-        video: reservedUnits?.unit === "videoSeconds"
-          ? { id, principal, model, atMs, reservedTokens, reservedUnits }
-          : null,
+        reservation: admitted,
         settle: (outcome) =>
           void limiter.settle(admitted, costOf(outcome, estimate)),
       };

@@ -7,13 +7,7 @@ import {
   LIMITER_EPOCH_MS,
   limiterDay,
 } from "@gateway/shared/keys/limiter_state";
-import {
-  leaseKey,
-  limiterKey,
-  type Limits,
-  ownerLeaseKey,
-  type Principal,
-} from "@gateway/shared/keys/record";
+import * as record from "@gateway/shared/keys/record";
 import { silentLog } from "@gateway/shared/process/log";
 import {
   DONE,
@@ -31,7 +25,7 @@ const HOUR_MS = 3_600_000;
 const MINUTE_MS = 60_000;
 const ASK: Ask = { scope: "chat", model: "m", wantTokens: 100 };
 /** Each admits ten requests of {@link ASK}. */
-const LIMITS: { name: string; limits: Partial<Limits> }[] = [
+const LIMITS: { name: string; limits: Partial<record.Limits> }[] = [
   { name: "requests", limits: { requestsPerMinute: 10 } },
   { name: "tokens", limits: { tokensPerMinute: 1_000 } },
   { name: "concurrency", limits: { concurrency: 10 } },
@@ -39,7 +33,7 @@ const LIMITS: { name: string; limits: Partial<Limits> }[] = [
 const BURST = 10;
 
 /** Asks until it is refused. */
-async function drain(admission: Limiter, key: Principal) {
+async function drain(admission: Limiter, key: record.Principal) {
   const running: Admitted[] = [];
   while (true) {
     const decision = await admission.admit(key, ASK);
@@ -57,9 +51,9 @@ for (const side of ["key", "owner"] as const) {
   Deno.test(`the clock of Redis jumps under limits of the ${side}`, async (t) => {
     await using world = await startRedisWorld();
     await using admission = await loneEdge(world);
-    const addKey = (limits: Partial<Limits>) =>
+    const addKey = (limits: Partial<record.Limits>) =>
       world.addKey(side === "key" ? { limits } : { ownerLimits: limits });
-    const jump = (principal: Principal, ms: number) =>
+    const jump = (principal: record.Principal, ms: number) =>
       letTimePass(world.link, { principal, ms });
 
     for (const { name, limits } of LIMITS) {
@@ -96,7 +90,9 @@ for (const side of ["key", "owner"] as const) {
       await jump(key, -HOUR_MS);
       await using living = await loneEdge(world);
       assert.equal((await drain(living, key)).count, 0);
-      const name = side === "key" ? leaseKey(key) : ownerLeaseKey(key.ownerId);
+      const name = side === "key"
+        ? record.leaseKey(key)
+        : record.ownerLeaseKey(key.ownerId);
       const [, score] = Object(
         await world.command("ZRANGE", name, "0", "-1", "WITHSCORES"),
       );
@@ -127,7 +123,12 @@ for (const side of ["key", "owner"] as const) {
         await Promise.all(
           running.map((request) => admission.settle(request, DONE)),
         );
-        for (const name of [leaseKey(key), ownerLeaseKey(key.ownerId)]) {
+        for (
+          const name of [
+            record.leaseKey(key),
+            record.ownerLeaseKey(key.ownerId),
+          ]
+        ) {
           assert.equal(await world.command("ZCARD", name), 0);
         }
       }
@@ -140,9 +141,9 @@ Deno.test("clock of Redis, tokens per day: back over midnight, the budget of the
   await using admission = await loneEdge(world);
   const key = await world.addKey({ limits: { tokensPerDay: 1_000 } });
   assert.ok((await admission.admit(key, ASK)).isAdmitted);
-  const state = await readState(world, limiterKey(key)) ?? assert.fail();
+  const state = await readState(world, record.limiterKey(key)) ?? assert.fail();
   const today = limiterDay(await world.time());
-  await writeState(world, limiterKey(key), {
+  await writeState(world, record.limiterKey(key), {
     ...state,
     lastAtMs: state.lastAtMs + HOUR_MS,
     day: today + 1,
@@ -152,10 +153,10 @@ Deno.test("clock of Redis, tokens per day: back over midnight, the budget of the
   assert.equal(count, 2);
   assert.ok(waitMs <= 48 * HOUR_MS, `told to wait ${waitMs} ms`);
   // At the real midnight the day is the one that is counted already.
-  const tomorrow = await readState(world, limiterKey(key));
+  const tomorrow = await readState(world, record.limiterKey(key));
   assert.equal(tomorrow?.day, today + 1);
   assert.equal(tomorrow?.dayTokens, 1_000);
   // Back by days: at most one more budget.
-  await writeState(world, limiterKey(key), { ...state, day: today + 3 });
+  await writeState(world, record.limiterKey(key), { ...state, day: today + 3 });
   assert.equal((await drain(admission, key)).count, BURST);
 });

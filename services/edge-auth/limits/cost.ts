@@ -1,30 +1,13 @@
 /** The estimated cost of a request before it runs, its actual cost afterwards, and the settlement of both. */
-import {
-  dayLimitField,
-  limiterDay,
-  USAGE_KINDS,
-  usageDay,
-  usageHour,
-  type UsageUnit,
-} from "@gateway/shared/keys/limiter_state";
-import {
-  leaseKey,
-  limiterKey,
-  ownerLeaseKey,
-  ownerLimiterKey,
-  ownerUsageKey,
-  ownerVideoLeaseKey,
-  type Principal,
-  usageKey,
-  videoLeaseKey,
-} from "@gateway/shared/keys/record";
+import * as state from "@gateway/shared/keys/limiter_state";
+import * as record from "@gateway/shared/keys/record";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { promptTokens } from "@gateway/shared/openai/tokens";
 import { RunOutcome } from "../dispatch/outcome.ts";
 
 /** What requests without tokens cost: images, characters, or seconds. */
 export interface Units {
-  unit: UsageUnit;
+  unit: state.UsageUnit;
   count: number;
 }
 
@@ -54,7 +37,7 @@ export function estimateTokens(
   return { promptTokens: prompt, totalTokens, units: null };
 }
 
-export const costsOnly = (unit: UsageUnit, count = 0): Estimate => ({
+export const costsOnly = (unit: state.UsageUnit, count = 0): Estimate => ({
   promptTokens: 0,
   totalTokens: 0,
   units: { unit, count },
@@ -129,7 +112,7 @@ export interface Settlement {
 export interface Reservation {
   /** Of the lease. */
   readonly id: string;
-  readonly principal: Principal;
+  readonly principal: record.Principal;
   readonly model: string | null;
   /** The time of the admission, in Unix ms by Redis' clock. */
   readonly atMs: number;
@@ -155,31 +138,33 @@ export function settlementOf(
     ? reservedTokens
     : promptTokens + completionTokens;
   const { unit, count } = reservation.reservedUnits ?? { unit: null, count: 0 };
-  const day = usageDay(atMs);
+  const day = state.usageDay(atMs);
   return {
     leaseId: id,
     keys: [
-      limiterKey(principal),
-      isVideo ? videoLeaseKey(principal) : leaseKey(principal),
-      ownerLimiterKey(ownerId),
-      isVideo ? ownerVideoLeaseKey(ownerId) : ownerLeaseKey(ownerId),
-      usageKey(principal, day),
-      ownerUsageKey(ownerId, day),
+      record.limiterKey(principal),
+      isVideo ? record.videoLeaseKey(principal) : record.leaseKey(principal),
+      record.ownerLimiterKey(ownerId),
+      isVideo
+        ? record.ownerVideoLeaseKey(ownerId)
+        : record.ownerLeaseKey(ownerId),
+      record.usageKey(principal, day),
+      record.ownerUsageKey(ownerId, day),
       ...isVideo ? [] : videoKeys(principal, unit),
     ],
     terms: [
       String(used - reservedTokens),
       cost === null ? "1" : "0",
-      cost === null ? "" : String(limiterDay(atMs)),
-      cost === null ? "" : usageHour(atMs),
+      cost === null ? "" : String(state.limiterDay(atMs)),
+      cost === null ? "" : state.usageHour(atMs),
       isVideo ? "0" : "1",
       String(promptTokens ?? 0),
       String(completionTokens ?? 0),
       kind === "failed" ? "1" : "0",
       model ?? "",
-      unit === null ? "" : USAGE_KINDS[unit],
+      unit === null ? "" : state.USAGE_KINDS[unit],
       String(unitsMade ?? 0),
-      unit === null ? "" : dayLimitField(unit),
+      unit === null ? "" : state.dayLimitField(unit),
       String((unitsMade ?? count) - count),
       kind === "complete" ? "1" : "0",
     ],
@@ -188,7 +173,13 @@ export function settlementOf(
 }
 
 /** The leases of the videos of a key and its owner, if that is what a request makes. */
-export const videoKeys = (principal: Principal, unit: UsageUnit | null) =>
+export const videoKeys = (
+  principal: record.Principal,
+  unit: state.UsageUnit | null,
+) =>
   unit === "videoSeconds"
-    ? [videoLeaseKey(principal), ownerVideoLeaseKey(principal.ownerId)]
+    ? [
+      record.videoLeaseKey(principal),
+      record.ownerVideoLeaseKey(principal.ownerId),
+    ]
     : [];

@@ -3,19 +3,8 @@ import type {
   FailedRequest,
   FailureReason,
 } from "@gateway/shared/keys/failed_requests";
-import {
-  USAGE_KINDS,
-  usageDay,
-  usageField,
-  usageHour,
-} from "@gateway/shared/keys/limiter_state";
-import {
-  failedKey,
-  ownerUsageKey,
-  type Principal,
-  recordKey,
-  usageKey,
-} from "@gateway/shared/keys/record";
+import * as state from "@gateway/shared/keys/limiter_state";
+import * as record from "@gateway/shared/keys/record";
 import { FAILED_REQUESTS, REQUEST_LIMITS } from "@gateway/shared/limits";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import type { ApiError } from "@gateway/shared/openai/error";
@@ -37,7 +26,7 @@ export interface Failure {
 
 /** The counts of one key and day that are not written yet. */
 interface Batch {
-  principal: Principal;
+  principal: record.Principal;
   day: string;
   requests: number;
   counts: Map<string, number>;
@@ -54,7 +43,7 @@ export type FailedRequests = ReturnType<typeof createFailedRequests>;
 /**
  * Sums up failed requests in memory and writes them once a second, so that a flood of
  * them is one call per key and second. While Redis is unavailable, they are kept. What
- * exceeds the memory, and what a failed call may have written, is counted as lost.
+ * does not fit into memory, or may have been written by a failed call, counts as lost.
  */
 export function createFailedRequests({ redis, catalog, now, log, onLost }: {
   redis: Pick<RedisLink, "state" | "evalScript">;
@@ -76,12 +65,14 @@ export function createFailedRequests({ redis, catalog, now, log, onLost }: {
     batches.delete(name);
     held -= sizeOf(batch);
     const keys = [
-      usageKey(principal, day),
-      ownerUsageKey(principal.ownerId, day),
-      failedKey(principal),
+      record.usageKey(principal, day),
+      record.ownerUsageKey(principal.ownerId, day),
+      record.failedKey(principal),
     ];
     const args = [
-      ...[recordKey(principal), counts.size, ...counts].flat().map(String),
+      ...[record.recordKey(principal), counts.size, ...counts].flat().map(
+        String,
+      ),
       ...entries.map((entry) => JSON.stringify(entry)),
     ];
     try {
@@ -109,12 +100,15 @@ export function createFailedRequests({ redis, catalog, now, log, onLost }: {
 
   return {
     /** Records a request, unless its key does not exist. Does not block or throw. */
-    add(principal: Principal, { requestId, error, model, how }: Failure): void {
+    add(
+      principal: record.Principal,
+      { requestId, error, model, how }: Failure,
+    ): void {
       const reason = reasonOf(error, how);
       if (reason === null) return;
       if (held >= heldMax) return void (lost += 1);
       const timeMs = now();
-      const day = usageDay(timeMs);
+      const day = state.usageDay(timeMs);
       const name = `${principal.keyId} ${day}`;
       const batch: Batch = batches.get(name) ??
         { principal, day, requests: 0, counts: new Map(), entries: [] };
@@ -122,9 +116,9 @@ export function createFailedRequests({ redis, catalog, now, log, onLost }: {
       held -= sizeOf(batch);
       batch.requests += 1;
       const known = model !== null && catalog.has(model) ? model : "";
-      const { refused } = USAGE_KINDS;
+      const { refused } = state.USAGE_KINDS;
       for (const counter of how === "refused" ? [reason, refused] : [reason]) {
-        const field = usageField(usageHour(timeMs), counter, known);
+        const field = state.usageField(state.usageHour(timeMs), counter, known);
         batch.counts.set(field, (batch.counts.get(field) ?? 0) + 1);
       }
       batch.entries.push({

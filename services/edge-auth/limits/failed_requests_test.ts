@@ -4,13 +4,7 @@ import {
   FAILURE_REASONS,
   type FailureReason,
 } from "@gateway/shared/keys/failed_requests";
-import {
-  failedKey,
-  ownerUsageKey,
-  type Principal,
-  recordKey,
-  usageKey,
-} from "@gateway/shared/keys/record";
+import * as redisKeys from "@gateway/shared/keys/record";
 import { FAILED_REQUESTS } from "@gateway/shared/limits";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
@@ -31,7 +25,7 @@ import {
 } from "./refusal.ts";
 
 const { listedMax, heldMax } = FAILED_REQUESTS;
-const KEY: Principal = { keyId: "key_a", ownerId: "own_a" };
+const KEY: redisKeys.Principal = { keyId: "key_a", ownerId: "own_a" };
 const MODEL = "small:1";
 const NOW_MS = Date.UTC(2026, 0, 1, 10, 30);
 const DAY = "20260101";
@@ -90,8 +84,13 @@ async function hash(world: RedisWorld, name: string) {
   return counts;
 }
 
-async function listed(world: RedisWorld, key: Principal) {
-  const list = await world.command("LRANGE", failedKey(key), "0", "-1");
+async function listed(world: RedisWorld, key: redisKeys.Principal) {
+  const list = await world.command(
+    "LRANGE",
+    redisKeys.failedKey(key),
+    "0",
+    "-1",
+  );
   assert.ok(Array.isArray(list));
   return list.map((text) => failedRequestSchema.parse(JSON.parse(text)));
 }
@@ -146,7 +145,10 @@ Deno.test("ASVS 16.2.5: each reason is counted by hour and model for key and own
   for (const [error, reason, how = "refused"] of REASONS) {
     seen.add(reason);
     const key = await world.addKey();
-    const names = [usageKey(key, DAY), ownerUsageKey(key.ownerId, DAY)];
+    const names = [
+      redisKeys.usageKey(key, DAY),
+      redisKeys.ownerUsageKey(key.ownerId, DAY),
+    ];
     failed.add(key, failure(error, { how }));
     await failed.flush();
     const counts = {
@@ -163,7 +165,7 @@ Deno.test("ASVS 16.2.5: each reason is counted by hour and model for key and own
       ...{ code: error.wireCode, param: null },
       status: how === "cut" ? 200 : error.status,
     }]);
-    const ttlS = Number(await world.command("TTL", failedKey(key)));
+    const ttlS = Number(await world.command("TTL", redisKeys.failedKey(key)));
     assert.ok(ttlS > 6 * 86_400 && ttlS <= 7 * 86_400, `${ttlS} s`);
   }
   assert.deepEqual([...seen].sort(), [...FAILURE_REASONS].sort());
@@ -187,16 +189,20 @@ Deno.test("the list has the last 200 of all edges, a model that does not exist n
   assert.equal(list.length, listedMax);
   assert.equal(list.filter(({ timeMs }) => timeMs > NOW_MS).length, 150);
   assert.equal(list[0]?.model?.length, 201, "clipped");
-  assert.deepEqual(await hash(world, usageKey(key, DAY)), {
+  assert.deepEqual(await hash(world, redisKeys.usageKey(key, DAY)), {
     "10:unknown_model": 300,
     "10:ref": 300,
   });
-  await world.command("DEL", failedKey(key), recordKey(key));
+  await world.command(
+    "DEL",
+    redisKeys.failedKey(key),
+    redisKeys.recordKey(key),
+  );
   edges[0]?.add(key, UNKNOWN_MODEL);
   edges[0]?.add(key, failure(errorOf("unauthorized")));
   await edges[0]?.flush();
-  assert.equal(await world.command("EXISTS", failedKey(key)), 0);
-  const counts = await hash(world, ownerUsageKey(key.ownerId, DAY));
+  assert.equal(await world.command("EXISTS", redisKeys.failedKey(key)), 0);
+  const counts = await hash(world, redisKeys.ownerUsageKey(key.ownerId, DAY));
   assert.equal(counts["10:ref"], 301);
 });
 
@@ -214,8 +220,11 @@ Deno.test("API4: a flood of refusals is one write per key and flush, and nothing
     redis.writes;
   assert.equal(redis.writes.length, 2);
   assert.deepEqual([use, ownerUse, list, recordName, counters], [
-    ...[usageKey(KEY, DAY), ownerUsageKey(KEY.ownerId, DAY)],
-    ...[failedKey(KEY), recordKey(KEY), "2"],
+    ...[
+      redisKeys.usageKey(KEY, DAY),
+      redisKeys.ownerUsageKey(KEY.ownerId, DAY),
+    ],
+    ...[redisKeys.failedKey(KEY), redisKeys.recordKey(KEY), "2"],
   ]);
   const fields = [`10:invalid_request:${MODEL}`, `10:ref:${MODEL}`];
   assert.deepEqual(
@@ -232,7 +241,7 @@ Deno.test("API4: a flood of refusals is one write per key and flush, and nothing
   add(KEY, UNKNOWN_MODEL);
   await flush();
   assert.deepEqual(redis.writes.slice(2).map(([name]) => name), [
-    ...[usageKey(KEY, DAY), usageKey(KEY, "20260102")],
+    ...[redisKeys.usageKey(KEY, DAY), redisKeys.usageKey(KEY, "20260102")],
   ]);
 });
 
@@ -251,7 +260,7 @@ Deno.test("while Redis is away, failures are kept; what it may have written, and
   await flush();
   const [write = []] = redis.writes;
   assert.deepEqual(write.slice(3, 7), [
-    ...[recordKey(KEY), "1", `10:server:${MODEL}`, "3"],
+    ...[redisKeys.recordKey(KEY), "1", `10:server:${MODEL}`, "3"],
   ]);
   const ids = write.slice(7).map((text) => JSON.parse(text).requestId);
   assert.deepEqual(ids, ["req_first", "req_second", "req_third"]);

@@ -1,16 +1,7 @@
 /** Checks in Redis whether a request is within the rights and limits of its key and of its owner. */
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { newRequestId } from "@gateway/shared/process/ids";
-import {
-  type KeyScope,
-  leaseKey,
-  limiterKey,
-  ownerLeaseKey,
-  ownerLimiterKey,
-  ownerLimitsKey,
-  type Principal,
-  recordKey,
-} from "@gateway/shared/keys/record";
+import * as record from "@gateway/shared/keys/record";
 import { dayLimitField } from "@gateway/shared/keys/limiter_state";
 import { KEY_LIMITS } from "@gateway/shared/limits";
 import {
@@ -29,14 +20,7 @@ import {
   videoKeys,
 } from "./cost.ts";
 import { createLeases } from "./leases.ts";
-import {
-  isKeyRefusal,
-  isLimitName,
-  type Rates,
-  redisFailure,
-  type Refusal,
-  storeIsEmpty,
-} from "./refusal.ts";
+import * as refusal from "./refusal.ts";
 import { ADMIT, SETTLE } from "./scripts.ts";
 
 export interface LimiterOptions {
@@ -48,7 +32,7 @@ export interface LimiterOptions {
 }
 
 export interface Ask {
-  scope: KeyScope;
+  scope: record.KeyScope;
   /** A model id of the catalog, or null where none is involved. */
   model: string | null;
   /** Tokens to reserve, see `cost.ts`. 0: token limits do not apply. */
@@ -59,13 +43,13 @@ export interface Ask {
 /** The request may run. It must be settled exactly once when it has ended. */
 export interface Admitted extends Reservation {
   readonly isAdmitted: true;
-  readonly rates: Rates;
+  readonly rates: refusal.Rates;
 }
 
 /** The link's probe: a write that the edge's Redis user is allowed and that changes nothing. */
 export const LIMITER_PROBE: readonly string[] = [
   "ZADD",
-  ownerLeaseKey("probe"),
+  record.ownerLeaseKey("probe"),
   "XX",
   "0",
   "probe",
@@ -99,9 +83,9 @@ export class Limiter {
   }
 
   async admit(
-    principal: Principal,
+    principal: record.Principal,
     { scope, model, wantTokens, wantUnits = null }: Ask,
-  ): Promise<Admitted | Refusal> {
+  ): Promise<Admitted | refusal.Refusal> {
     const id = `${this.#leasePrefix}.${(this.#leaseCount++).toString(36)}`;
     const reserved = { reservedTokens: wantTokens, reservedUnits: wantUnits };
     const lease = { id, principal, model, ...reserved };
@@ -119,7 +103,10 @@ export class Limiter {
   }
 
   /** The refusal that the smallest request of a kind would get now, or null. Consumes nothing. */
-  async look(principal: Principal, kind: ModelKind): Promise<Refusal | null> {
+  async look(
+    principal: record.Principal,
+    kind: ModelKind,
+  ): Promise<refusal.Refusal | null> {
     const unit = UNIT_OF_KIND[kind];
     const terms = [SCOPE_OF_KIND[kind], "", unit === null ? "1" : "0", ""];
     const units = unit && { unit, count: 0 };
@@ -129,30 +116,34 @@ export class Limiter {
 
   /** The models that the key may use (empty: all), without its limits. Consumes nothing. */
   rightsOf(
-    principal: Principal,
-    scope: KeyScope | null,
-  ): Promise<readonly string[] | Refusal> {
+    principal: record.Principal,
+    scope: record.KeyScope | null,
+  ): Promise<readonly string[] | refusal.Refusal> {
     return this.#ask(principal, [scope ?? "", "", "", ""], modelsIn);
   }
 
   /** Runs the admission script. `terms` are its arguments from the third to the sixth. */
   async #ask<T>(
-    principal: Principal,
+    principal: record.Principal,
     terms: readonly string[],
     parse: (reply: RedisReply) => T,
     { units = null, release }: { units?: Units | null; release?: () => void } =
       {},
-  ): Promise<T | Refusal> {
+  ): Promise<T | refusal.Refusal> {
     const { ownerId } = principal;
     const keys = [
-      limiterKey(principal),
-      leaseKey(principal),
-      ownerLimiterKey(ownerId),
-      ownerLeaseKey(ownerId),
+      record.limiterKey(principal),
+      record.leaseKey(principal),
+      record.ownerLimiterKey(ownerId),
+      record.ownerLeaseKey(ownerId),
       ...videoKeys(principal, units?.unit ?? null),
     ];
     const args = [
-      ...[recordKey(principal), ownerLimitsKey(ownerId), ...terms],
+      ...[
+        record.recordKey(principal),
+        record.ownerLimitsKey(ownerId),
+        ...terms,
+      ],
       units === null ? "" : dayLimitField(units.unit),
       String(units?.count ?? 0),
     ];
@@ -164,13 +155,13 @@ export class Limiter {
         },
       });
       const [status] = Array.isArray(reply) ? reply : [];
-      if (status === "empty") throw storeIsEmpty();
-      return isKeyRefusal(status)
+      if (status === "empty") throw refusal.storeIsEmpty();
+      return refusal.isKeyRefusal(status)
         ? { isAdmitted: false, reason: status }
         : parse(reply);
     } catch (error) {
       if (mayHaveAdmitted(error)) release?.();
-      throw redisFailure(error);
+      throw refusal.redisFailure(error);
     }
   }
 
@@ -192,7 +183,7 @@ export class Limiter {
     try {
       return await this.#redis.evalScript(SETTLE, keys, args, options) === 1;
     } catch (error) {
-      throw redisFailure(error);
+      throw refusal.redisFailure(error);
     }
   }
 
@@ -226,7 +217,7 @@ function modelsIn(reply: RedisReply): readonly string[] {
 
 function grantIn(
   reply: RedisReply,
-): Pick<Admitted, "isAdmitted" | "atMs" | "rates"> | Refusal {
+): Pick<Admitted, "isAdmitted" | "atMs" | "rates"> | refusal.Refusal {
   const [status, ...fields] = Array.isArray(reply) ? reply : [];
   const numbers = fields.filter((each) => typeof each === "number");
   const [atMs = 0, rl = 0, rr = 0, rt = 0, tl = 0, tr = 0, tt = 0] = numbers;
@@ -234,7 +225,8 @@ function grantIn(
   if (numbers.length < 7) throw malformed(reply);
   if (status === "ok") return { isAdmitted: true, atMs, rates };
   const [of, limit] = String(fields[7]).split(":");
-  const isKnown = isLimitName(limit) && (of === "key" || of === "owner");
+  const isKnown = refusal.isLimitName(limit) &&
+    (of === "key" || of === "owner");
   const waitMs = numbers[7];
   if (status !== "limited" || !isKnown || waitMs === undefined) {
     throw malformed(reply);

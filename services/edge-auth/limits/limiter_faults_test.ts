@@ -3,11 +3,7 @@
 
 import assert from "node:assert/strict";
 import { monotonicNow } from "@gateway/shared/process/clock";
-import {
-  leaseKey,
-  limiterKey,
-  ownerLeaseKey,
-} from "@gateway/shared/keys/record";
+import * as record from "@gateway/shared/keys/record";
 import { silentLog } from "@gateway/shared/process/log";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { RedisLink } from "@gateway/shared/redis/link";
@@ -47,10 +43,13 @@ async function stage(world: RedisWorld, redis: RedisLink) {
       return all;
     },
     settled: () => until(() => limiter.unsettled === 0),
-    dayTokens: async () => (await readState(world, limiterKey(key)))?.dayTokens,
+    dayTokens: async () =>
+      (await readState(world, record.limiterKey(key)))?.dayTokens,
     async noLeases() {
-      await until(async () => await leases(leaseKey(key)) === 0);
-      await until(async () => await leases(ownerLeaseKey(key.ownerId)) === 0);
+      await until(async () => await leases(record.leaseKey(key)) === 0);
+      await until(async () =>
+        await leases(record.ownerLeaseKey(key.ownerId)) === 0
+      );
     },
   };
 }
@@ -62,7 +61,9 @@ Deno.test("a connection cut under an admission: its lease is undone on the next 
   for (const each of await t.admitted(1)) await t.limiter.settle(each, DONE);
   proxy.set({ blackHole: "down" });
   const pending = assert.rejects(t.ask(), { status: 503 });
-  await until(async () => await world.command("ZCARD", leaseKey(t.key)) === 1);
+  await until(async () =>
+    await world.command("ZCARD", record.leaseKey(t.key)) === 1
+  );
   proxy.cut();
   proxy.set({});
   await pending;

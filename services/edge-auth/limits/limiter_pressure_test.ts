@@ -18,14 +18,7 @@ import {
   letDayEnd,
   letTimePass,
 } from "../../../tests/support/limits/limiter_clock.ts";
-import {
-  CLIENTS,
-  DISTURBANCES,
-  press,
-  pressSlots,
-  worstBurst,
-  worstWindow,
-} from "../../../tests/support/limits/pressure.ts";
+import * as pressure from "../../../tests/support/limits/pressure.ts";
 import { seededRandom, seedsOr } from "../../../tests/support/seeded_random.ts";
 import { LEASE_MS } from "./scripts.ts";
 
@@ -92,7 +85,7 @@ async function pressed(stage: Stage, load: Load) {
     side === "key" ? { limits } : { ownerLimits: limits },
   );
   const lull = () => LULL_MIN_MS + random() * (LULL_MAX_MS - LULL_MIN_MS);
-  return await press({ world, fleet, principal, random }, {
+  return await pressure.press({ world, fleet, principal, random }, {
     wantTokens: () => Math.ceil(random() * largestTokens),
     usedTokens: (want) =>
       usedShare === undefined ? null : Math.ceil(want * usedShare(random)),
@@ -137,14 +130,14 @@ const MINUTES: Minute[] = [
       "tokens reserved high and settled low: sum of settled tokens in any 60 s <= 2 x limit + largest request, and all are given out",
     ...OF_TOKENS,
     load: { ...ofTokens, usedShare: (random) => 0.3 + 0.7 * random() },
-    unsure: CLIENTS * LARGEST,
+    unsure: pressure.CLIENTS * LARGEST,
   },
   {
     name:
       "tokens reserved low and settled high are paid back by later requests",
     ...OF_TOKENS,
     load: { ...ofTokens, usedShare: (random) => 3 * random() },
-    ...{ largest: 3 * LARGEST, unsure: 3 * CLIENTS * LARGEST },
+    ...{ largest: 3 * LARGEST, unsure: 3 * pressure.CLIENTS * LARGEST },
     isPaidLater: true,
   },
 ];
@@ -159,7 +152,7 @@ for (const [at, minute] of MINUTES.entries()) {
     const spanMs = (passed.at(-1)?.atMs ?? 0) - (passed[0]?.atMs ?? 0);
     // Every window of the run, wherever it begins, and the run as a whole.
     const perMs = perMinute / MINUTE_MS;
-    const burst = worstBurst(passed, perMinute);
+    const burst = pressure.worstBurst(passed, perMinute);
     const slack = (rest.unsure ?? 0) + CLOCK_MS * perMs + FORGIVEN;
     assert.ok(burst <= perMinute + slack, `a burst of ${burst}`);
     const due = perMinute + spanMs * perMs;
@@ -169,7 +162,7 @@ for (const [at, minute] of MINUTES.entries()) {
     assert.ok(given >= USED_SHARE * due, `${given} of ${due} due`);
     if (rest.isPaidLater) return;
     // However requests fall, no 60 seconds see more than this.
-    const most = worstWindow(passed, MINUTE_MS);
+    const most = pressure.worstWindow(passed, MINUTE_MS);
     assert.ok(most <= 2 * perMinute + largest, `${most} in a minute`);
   });
 }
@@ -186,7 +179,7 @@ underPressure(
       isByDay: true,
     });
     const days = Map.groupBy(run.admitted, ({ round }) => round);
-    assert.equal(days.size, DISTURBANCES.length);
+    assert.equal(days.size, pressure.DISTURBANCES.length);
     for (const day of days.values()) {
       const used = day.reduce((sum, { usedTokens }) => sum + usedTokens, 0);
       const given = used + (run.unsure + 1) * largestTokens;
@@ -208,9 +201,9 @@ underPressure(
     );
     const random = seededRandom(seed);
     const pressing = { world, fleet, principal, random };
-    for (const disturbance of DISTURBANCES) {
+    for (const disturbance of pressure.DISTURBANCES) {
       const slots = { most: limit, of: side };
-      const seen = await pressSlots(pressing, disturbance, slots);
+      const seen = await pressure.pressSlots(pressing, disturbance, slots);
       assert.equal(seen.most, limit, disturbance[0]);
       assert.ok(seen.served > limit, `${seen.served} served`);
       for (const taken of seen.takenAtRefusals) assert.equal(taken, limit);

@@ -5,8 +5,8 @@ import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { HeaderFields } from "../http/responses.ts";
 
 /**
- * Why a key may not be used: what the caller is told, and what counts the refusal, see
- * `failed_requests.ts`. `unknown`: it was deleted, or never existed.
+ * Why a key may not be used: what the caller is told, and the reason under which
+ * `failed_requests.ts` counts it. `unknown`: it was deleted, or never existed.
  */
 const KEY_ERRORS = {
   unknown: ["unauthorized", "unauthorized", null],
@@ -27,7 +27,7 @@ const KEY_ERRORS = {
   readonly [ErrorCode, message: string, FailureReason | null]
 >;
 
-/** The limits: what counts a refusal, which also is the name in messages unless that follows. */
+/** The limits: the error, the reason under which it is counted, and the name in messages where that differs. */
 const LIMIT_ERRORS = {
   requests: ["rate_limit_exceeded", "requests_per_minute"],
   tokens: ["token_limit_exceeded", "tokens_per_minute"],

@@ -1,14 +1,5 @@
 /** The endpoints that media workers run. */
-import {
-  imageEditFormSchema,
-  imageEditSchema,
-  type ImageRequest,
-  imageRequestSchema,
-  type SpeechRequest,
-  speechRequestSchema,
-  type TranscriptionRequest,
-  transcriptionRequestSchema,
-} from "@gateway/shared/openai/media";
+import * as wire from "@gateway/shared/openai/media";
 import { MEDIA_LIMITS, UPLOAD_LIMITS } from "@gateway/shared/limits";
 import type { JobRequest } from "@gateway/shared/bus/job";
 import type { Catalog } from "@gateway/shared/models/catalog";
@@ -34,36 +25,36 @@ const toMedia: Endpoint<JobRequest>["answer"] = (options, job) =>
   new MediaAnswer(options, job);
 
 /** `POST /v1/audio/speech`. Costs the characters of the input. */
-export const SPEECH: Endpoint<SpeechRequest> = {
+export const SPEECH: Endpoint<wire.SpeechRequest> = {
   kind: "speech",
-  parse: parser("speech", speechRequestSchema),
+  parse: parser("speech", wire.speechRequestSchema),
   estimate: ({ input }) => costsOnly("characters", [...input].length),
   answer: toMedia,
 };
 
 /** `POST /v1/images/generations`. Costs images. */
-export const IMAGE: Endpoint<ImageRequest> = {
+export const IMAGE: Endpoint<wire.ImageRequest> = {
   kind: "image",
-  parse: parser("image", imageRequestSchema),
+  parse: parser("image", wire.imageRequestSchema),
   estimate: ({ n }) => costsOnly("images", n),
   answer: toMedia,
 };
 
 /** `POST /v1/images/edits` with JSON. */
-export const IMAGE_EDIT: Endpoint<ImageRequest> = {
+export const IMAGE_EDIT: Endpoint<wire.ImageRequest> = {
   ...IMAGE,
-  parse: parser("image", imageEditSchema),
+  parse: parser("image", wire.imageEditSchema),
 };
 
 /** `POST /v1/images/edits` with a form. */
-export const IMAGE_EDIT_UPLOAD: UploadEndpoint<ImageRequest> = {
+export const IMAGE_EDIT_UPLOAD: UploadEndpoint<wire.ImageRequest> = {
   ...IMAGE,
   form: {
     fileFields: ["image", "mask"],
     fileBytesMax: UPLOAD_LIMITS.imageBytesMax,
   },
   parse(fields, models, files) {
-    const request = parser("image", imageEditFormSchema)(fields, models);
+    const request = parser("image", wire.imageEditFormSchema)(fields, models);
     requireFiles(files, "image", [1, MEDIA_LIMITS.editedImagesMax]);
     requireFiles(files, "mask", [0, 1]);
     return request;
@@ -72,9 +63,9 @@ export const IMAGE_EDIT_UPLOAD: UploadEndpoint<ImageRequest> = {
 
 /** `POST /v1/audio/transcriptions` and `/v1/audio/translations`. Costs seconds of the recording. */
 function transcriptionEndpoint(
-  task: TranscriptionRequest["task"],
-): UploadEndpoint<TranscriptionRequest> {
-  const parse = parser("transcription", transcriptionRequestSchema(task));
+  task: wire.TranscriptionRequest["task"],
+): UploadEndpoint<wire.TranscriptionRequest> {
+  const parse = parser("transcription", wire.transcriptionRequestSchema(task));
   return {
     kind: "transcription",
     form: {

@@ -5,25 +5,11 @@ import type { ApiError } from "@gateway/shared/openai/error";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { StartedRun } from "../dispatch/dispatcher.ts";
 import type { AnswerSink } from "../dispatch/outcome.ts";
-import {
-  abandon,
-  EVENT_STREAM_HEADERS,
-  type ResponseOutput,
-  sendError,
-} from "../http/responses.ts";
+import * as http from "../http/responses.ts";
 import type { RunLease } from "../limits/admission.ts";
 
-export interface Answer extends AnswerSink {
-  /** The run that it comes from, set once that has started. */
-  run: StartedRun;
-  /** Null until an upload has ended. */
-  lease: RunLease | null;
-  /** Nothing is sent from now on: somebody else answers the client. */
-  detach(): void;
-}
-
 export interface AnswerOptions {
-  out: ResponseOutput;
+  out: http.ResponseOutput;
   lease: RunLease | null;
   now: MonotonicNow;
   /** A stream is opened after this long even without a first byte; 0: never. */
@@ -34,14 +20,16 @@ const NOT_STARTED: StartedRun = { delivered() {}, cancel() {} };
 const KEEP_ALIVE = new TextEncoder().encode(": keep-alive\n\n");
 
 /** What all answers have in common. */
-abstract class BaseAnswer implements Answer {
+export abstract class Answer implements AnswerSink {
   hasStarted = false;
+  /** The run that it comes from, set once that has started. */
   run = NOT_STARTED;
+  /** Null until an upload has ended. */
   lease: RunLease | null;
   /** Nothing more is sent. */
   protected isOver = false;
   /** Null: there is no client. */
-  readonly #out: ResponseOutput | null;
+  readonly #out: http.ResponseOutput | null;
 
   constructor(options: Pick<AnswerOptions, "out" | "lease"> | null) {
     this.#out = options?.out ?? null;
@@ -55,10 +43,11 @@ abstract class BaseAnswer implements Answer {
   abstract onTick(nowMs: number): void;
 
   onAbandoned(): void {
-    if (!this.isOver && this.#out !== null) abandon(this.#out);
+    if (!this.isOver && this.#out !== null) http.abandon(this.#out);
     this.isOver = true;
   }
 
+  /** Nothing is sent from now on: somebody else answers the client. */
   detach(): void {
     this.isOver = true;
   }
@@ -69,7 +58,7 @@ abstract class BaseAnswer implements Answer {
  * as delivered once the socket has taken them, which lets the worker send more. An
  * event stream gets comments while nothing arrives, since proxies cut silent connections.
  */
-export abstract class StreamedAnswer extends BaseAnswer {
+export abstract class StreamedAnswer extends Answer {
   /** The last bytes of a complete answer. */
   protected readonly last?: Uint8Array;
   /** What comes before the data of an event with an error. */
@@ -102,7 +91,7 @@ export abstract class StreamedAnswer extends BaseAnswer {
     if (this.isOver) return;
     if (!out.headersSent) {
       this.isOver = true;
-      return sendError(out, error);
+      return http.sendError(out, error);
     }
     if (!this.isBetweenEvents) return this.onAbandoned();
     const data = `data: ${JSON.stringify(error.toBody())}\n\n`;
@@ -126,7 +115,7 @@ export abstract class StreamedAnswer extends BaseAnswer {
   }
 
   /** Writes the head, unless it was written. */
-  protected open(headers = EVENT_STREAM_HEADERS, status = 200): void {
+  protected open(headers = http.EVENT_STREAM_HEADERS, status = 200): void {
     const { out } = this.#options;
     if (out.headersSent) return;
     out.writeHead(status, { ...headers, ...this.lease?.headers });
@@ -162,7 +151,7 @@ export abstract class StreamedAnswer extends BaseAnswer {
 }
 
 /** An answer that is needed as a whole. Nothing is sent before, so until then another worker may take over. */
-export class WholeAnswer extends BaseAnswer {
+export class WholeAnswer extends Answer {
   readonly #onOver: (result: Uint8Array | ApiError) => void;
   #parts: Uint8Array[] = [];
 

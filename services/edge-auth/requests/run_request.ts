@@ -60,9 +60,16 @@ export interface RunCall {
   readonly principal: Principal;
   /** As the client named it; null until the body was read. */
   model: string | null;
-  /** It runs: it is then counted and logged at the end of the run. */
+  /** Set once it runs: it is then counted and logged when the run ends. */
   hasRun: boolean;
 }
+
+/** Answers a request of a known key. `id` is the part of the path that varies. */
+export type Handler<Dependencies> = (
+  call: RunCall,
+  deps: Dependencies,
+  id: string,
+) => void | Promise<void>;
 
 /**
  * Answers one request. Resolves when its run has started or the client has disconnected.

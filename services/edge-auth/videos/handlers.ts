@@ -2,24 +2,12 @@
 import { VIDEO_LIMITS } from "@gateway/shared/limits";
 import { SCOPE_OF_KIND } from "@gateway/shared/models/kinds";
 import { ApiError, fieldError } from "@gateway/shared/openai/error";
-import {
-  type Video,
-  VIDEO_VARIANTS,
-  videoRemixSchema,
-  type VideoRequest,
-  videoRequestSchema,
-  videoSchema,
-} from "@gateway/shared/openai/video";
+import * as wire from "@gateway/shared/openai/video";
 import { requestFault } from "@gateway/shared/openai/request_fault";
 import * as z from "zod";
 import { keyRevoked } from "../dispatch/dispatcher.ts";
 import { isForm } from "../http/read_form.ts";
-import {
-  abandon,
-  internalError,
-  sendError,
-  sendJson,
-} from "../http/responses.ts";
+import * as http from "../http/responses.ts";
 import type { RunLease } from "../limits/admission.ts";
 import { costsOnly } from "../limits/cost.ts";
 import { MediaAnswer, unreadable } from "../media/answer.ts";
@@ -27,6 +15,7 @@ import { requireFiles } from "../media/endpoints.ts";
 import { WholeAnswer } from "../requests/answer.ts";
 import { parseRequest, requireCleanJson } from "../requests/parse_request.ts";
 import {
+  type Handler,
   type RunCall,
   runRequest,
   type RunRequestDependencies,
@@ -46,26 +35,17 @@ const RANGE = /^bytes=(\d{1,15}-\d{0,15}|-\d{1,15})$/;
 const IF_RANGE = /^[\x20-\x7e]{1,200}$/;
 const SCOPE = SCOPE_OF_KIND.video;
 const contentQuery = z.object({
-  variant: z.enum(VIDEO_VARIANTS).default("video"),
+  variant: z.enum(wire.VIDEO_VARIANTS).default("video"),
 });
-const wireSchema = z.object(videoSchema.shape);
-
-/** Answers a request of a known key. `id` is the part of the path that varies. */
-type Handler = (
-  call: RunCall,
-  deps: VideoDependencies,
-  id: string,
-) => Promise<void>;
+const wireSchema = z.object(wire.videoSchema.shape);
 
 export const VIDEOS = {
   async create(call, deps) {
-    const about = { schema: videoRequestSchema, kind: "video" } as const;
-    const of = { ...about, models: deps.catalog };
-    const endpoint = creation(
-      deps,
-      null,
-      (given) => parseRequest(given, of).request,
-    );
+    const { catalog: models } = deps;
+    const endpoint = creation(deps, null, (given) => {
+      const [schema, kind] = [wire.videoRequestSchema, "video"] as const;
+      return parseRequest(given, { schema, kind, models }).request;
+    });
     const run = isForm(call.exchange.headers) ? runUpload : runRequest;
     await run(call, endpoint, deps);
   },
@@ -74,7 +54,7 @@ export const VIDEOS = {
     const { model, backend, engineId } = job;
     call.model = model;
     const endpoint = creation(deps, job, (given) => {
-      const { data, error } = videoRemixSchema.safeParse(given);
+      const { data, error } = wire.videoRemixSchema.safeParse(given);
       if (data === undefined) throw requestFault(given, error);
       const about = { kind: "video", action: "remix", stream: false } as const;
       return { ...about, ...data, model, backend, id: engineId };
@@ -92,7 +72,7 @@ export const VIDEOS = {
       throw fieldError("invalid_value", "after", message);
     }
     const data = found.jobs.map((job) => toWire(job));
-    sendJson(exchange.response, {
+    http.sendJson(exchange.response, {
       ...{ object: "list", data, has_more: found.hasMore },
       first_id: data[0]?.id ?? null,
       last_id: data.at(-1)?.id ?? null,
@@ -100,13 +80,13 @@ export const VIDEOS = {
   },
   async retrieve(call, deps, id) {
     const job = await currentJob(call, deps, id);
-    sendJson(call.exchange.response, toWire(job));
+    http.sendJson(call.exchange.response, toWire(job));
   },
   async remove(call, deps, id) {
     // A video that has completed in the meantime is charged.
     await deps.videos.remove(await currentJob(call, deps, id));
     const object = "video.deleted";
-    sendJson(call.exchange.response, { id, object, deleted: true });
+    http.sendJson(call.exchange.response, { id, object, deleted: true });
   },
   async sendContent(call, deps, id) {
     const { headers, query, socket, response } = call.exchange;
@@ -123,7 +103,7 @@ export const VIDEOS = {
             "status.",
       );
     }
-    if (socket.destroyed) return abandon(response);
+    if (socket.destroyed) return http.abandon(response);
     if (deps.dispatcher.isStoppedSince(call.principal.keyId, askedAtMs)) {
       throw keyRevoked();
     }
@@ -136,7 +116,7 @@ export const VIDEOS = {
       }
     }
     call.model = model;
-    const request: VideoRequest = {
+    const request: wire.VideoRequest = {
       ...{ kind: "video", action: "content", stream: false },
       ...{ model, backend, id: engineId, variant, range },
     };
@@ -150,9 +130,9 @@ export const VIDEOS = {
       deps,
     );
   },
-} satisfies Record<string, Handler>;
+} satisfies Record<string, Handler<VideoDependencies>>;
 
-type Creation = Extract<VideoRequest, { prompt: string }>;
+type Creation = Extract<wire.VideoRequest, { prompt: string }>;
 
 /** The endpoint that starts a job, for one request. The seconds are counted when the video completes. */
 function creation(
@@ -166,8 +146,8 @@ function creation(
     lease: RunLease | null,
   ) => {
     const video = engineVideoIn(result);
-    const reservation = lease?.video ?? null;
-    if (request === null || reservation === null) throw unreadable();
+    if (request === null || lease === null) throw unreadable();
+    const { reservation } = lease;
     if (video === null) {
       await videos.release(reservation);
       throw unreadable();
@@ -202,10 +182,10 @@ function creation(
       const answer: WholeAnswer = new WholeAnswer((result) => {
         const { lease } = answer;
         begin(result, lease).then(
-          (video) => sendJson(out, video, lease?.headers),
+          (video) => http.sendJson(out, video, lease?.headers),
           (error: unknown) => {
             const isKnown = error instanceof ApiError;
-            sendError(out, isKnown ? error : internalError(error));
+            http.sendError(out, isKnown ? error : http.internalError(error));
           },
         );
       }, options);
@@ -227,7 +207,7 @@ async function findJob(
   return job !== null && isAllowed(allowed)(job) ? job : notFound();
 }
 
-/** The same, as its model server has it now. */
+/** The same, in its current state. */
 async function currentJob(
   call: RunCall,
   deps: VideoDependencies,
@@ -256,5 +236,5 @@ function readQuery<Schema extends z.ZodType>(
 }
 
 /** A job as clients see it. Its prompt is known only to the request that starts it. */
-const toWire = (job: VideoJob, prompt: string | null = null): Video =>
+const toWire = (job: VideoJob, prompt: string | null = null): wire.Video =>
   wireSchema.parse({ ...job, object: "video", prompt });

@@ -136,7 +136,8 @@ export function createVideoJobs({ redis, sweepMs = VIDEO_LIMITS.sweepMs }: {
     redis.evalScript(script, keys, args, options).catch(orUnavailable);
   const written = (job: VideoJob) => [
     job.status,
-    JSON.stringify(job),
+    // Only the fields of the schema: an admission has more than its reservation.
+    JSON.stringify(jobSchema.parse(job)),
     String(job.expires_at * MS_PER_SECOND),
   ];
   const find = async (ownerId: string, id: string) => {
@@ -194,17 +195,15 @@ export function createVideoJobs({ redis, sweepMs = VIDEO_LIMITS.sweepMs }: {
       }
       return { jobs: jobs.slice(0, limit), hasMore: jobs.length > limit };
     },
-    /** Takes jobs that are due, as owner and id. */
-    async claim(): Promise<{ ownerId: string; id: string }[]> {
+    /** Takes jobs that are due, as `<owner>:<id>`. */
+    async claim(): Promise<string[]> {
       const terms = [String(VIDEO_LIMITS.sweptMax), String(sweepMs)];
       const due = await run(CLAIM, [DUE_JOBS_KEY], terms);
-      return (Array.isArray(due) ? due : []).map((each) => {
-        const [ownerId = "", id = ""] = String(each).split(":");
-        return { ownerId, id };
-      });
+      return (Array.isArray(due) ? due : []).map(String);
     },
-    async release(ownerId: string, id: string): Promise<void> {
-      await command("ZREM", DUE_JOBS_KEY, `${ownerId}:${id}`);
+    /** Nobody needs to check this one any more. */
+    async release(due: string): Promise<void> {
+      await command("ZREM", DUE_JOBS_KEY, due);
     },
   };
 }

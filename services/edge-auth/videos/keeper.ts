@@ -4,11 +4,7 @@ import type { Catalog } from "@gateway/shared/models/catalog";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import { parseJson } from "@gateway/shared/bus/frame";
 import { MediaHeadReader } from "@gateway/shared/bus/media_head";
-import {
-  type EngineVideo,
-  engineVideoSchema,
-  type VideoRequest,
-} from "@gateway/shared/openai/video";
+import * as wire from "@gateway/shared/openai/video";
 import type { WallNow } from "@gateway/shared/process/clock";
 import { newRequestId } from "@gateway/shared/process/ids";
 import type { Log } from "@gateway/shared/process/log";
@@ -27,9 +23,7 @@ export interface VideoKeeperOptions {
   log: Log;
   onMade: (model: string, seconds: number) => void;
   /** Default {@link VIDEO_LIMITS}. */
-  limits?: Partial<
-    Record<"engineLostMs" | "freshMs" | "jobMs" | "lookMs", number>
-  >;
+  limits?: Partial<Record<"engineLostMs" | "freshMs" | "lookMs", number>>;
 }
 
 const MS_PER_SECOND = 1_000;
@@ -56,12 +50,12 @@ const isMissing = (error: unknown): boolean =>
 
 export type VideoKeeper = ReturnType<typeof createVideoKeeper>;
 
-/** What a worker says of a video; null if that is nothing, as of a deleted one. Throws the error of a run that failed. */
+/** A worker's report on a video; null if it has none, as for a deleted one. Throws the error of a failed run. */
 export function engineVideoIn(result: Uint8Array | ApiError) {
   if (result instanceof ApiError) throw result;
   const read = new MediaHeadReader().push(result);
   const isRead = read !== null && read !== "invalid";
-  return isRead ? parseJson(engineVideoSchema, read.rest) : null;
+  return isRead ? parseJson(wire.engineVideoSchema, read.rest) : null;
 }
 
 /** Errors of its functions are `ApiError`s, `service_unavailable` without Redis. */
@@ -75,15 +69,13 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
   const ask = async (
     { model, backend, engineId: id }: VideoJob,
     action: "retrieve" | "delete",
-  ): Promise<EngineVideo | null> => {
+  ): Promise<wire.EngineVideo | null> => {
     const { promise, resolve } = Promise.withResolvers<Uint8Array | ApiError>();
     const about = { kind: "video", model, backend, id } as const;
-    const request: VideoRequest = { ...about, action, stream: false };
+    const request: wire.VideoRequest = { ...about, action, stream: false };
     const answer = new WholeAnswer(resolve);
     answer.run = dispatcher.start(
-      {
-        ...{ requestId: newRequestId(), keyId: "", kind: "video", request },
-      },
+      { requestId: newRequestId(), keyId: "", kind: "video", request },
       answer,
       () => {},
     );
@@ -107,7 +99,7 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
       : failed(job, message);
   };
 
-  /** The current state of a job, or the last known one if its model server cannot be asked. */
+  /** The current state of a job, or the last known one while its model server cannot be asked. */
   const look = async (job: VideoJob): Promise<VideoJob> => {
     const nowMs = wallNow();
     if (nowMs - job.createdAtMs > limits.jobMs) {
@@ -171,10 +163,11 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
 
   const sweep = async (): Promise<void> => {
     const due = await jobs.claim();
-    await Promise.all(due.map(async ({ ownerId, id }) => {
+    await Promise.all(due.map(async (each) => {
+      const [ownerId = "", id = ""] = each.split(":");
       const job = await jobs.find(ownerId, id);
       const next = job && await refresh(job);
-      if (next === null || isOver(next)) await jobs.release(ownerId, id);
+      if (next === null || isOver(next)) await jobs.release(each);
     }));
   };
 
@@ -184,7 +177,7 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
      * to delete it, and the client gets an error, so that no job runs unregistered.
      */
     async begin(
-      video: EngineVideo,
+      video: wire.EngineVideo,
       about: Pick<
         VideoJob,
         | "reservation"
@@ -252,7 +245,7 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
 /** The job, updated with what its model server says. */
 function stated(
   job: VideoJob,
-  { status, progress, error, ...video }: EngineVideo,
+  { status, progress, error, ...video }: wire.EngineVideo,
   nowMs: number,
 ): VideoJob {
   const expires_at = video.expires_at ?? 0;

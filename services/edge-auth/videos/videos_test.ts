@@ -3,14 +3,7 @@
 import assert from "node:assert/strict";
 import { encodeMediaHead } from "@gateway/shared/bus/media_head";
 import { mintKey } from "@gateway/shared/keys/key";
-import {
-  DUE_JOBS_KEY,
-  jobKey,
-  limiterKey,
-  ownerVideoLeaseKey,
-  type Principal,
-  videoLeaseKey,
-} from "@gateway/shared/keys/record";
+import * as record from "@gateway/shared/keys/record";
 import { VIDEO_LIMITS } from "@gateway/shared/limits";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import type { EngineVideo, VideoRequest } from "@gateway/shared/openai/video";
@@ -103,7 +96,7 @@ async function startEdge(
     ...more,
   });
   /** Whose key the next request has. */
-  let principal: Principal = { keyId: "", ownerId: "" };
+  let principal: record.Principal = { keyId: "", ownerId: "" };
   const app = await startApp({
     ...{ videos, dispatcher, ...clocks },
     keys: { find: () => Promise.resolve(principal) },
@@ -111,7 +104,7 @@ async function startEdge(
   });
   const authorization = `Bearer ${mintKey(randomBytes)}`;
   const ask = async (
-    key: Principal,
+    key: record.Principal,
     method: string,
     path: string,
     body?: object,
@@ -127,7 +120,7 @@ async function startEdge(
   return Object.assign(rig, {
     ...{ ask, videos, jobs, log, redis },
     /** Starts a video, and returns its id. */
-    async begin(key: Principal, change: object = {}): Promise<string> {
+    async begin(key: record.Principal, change: object = {}): Promise<string> {
       const asked = { model: MODEL, prompt: PROMPT, seconds: "8", ...change };
       const { status, body } = await ask(key, "POST", "", asked);
       assert.equal(status, 200, JSON.stringify(body));
@@ -142,19 +135,25 @@ async function startEdge(
 }
 
 /** Videos that hold a slot of a key and its owner. */
-async function slotsHeld(world: World, key: Principal): Promise<number[]> {
-  const names = [videoLeaseKey(key), ownerVideoLeaseKey(key.ownerId)];
+async function slotsHeld(
+  world: World,
+  key: record.Principal,
+): Promise<number[]> {
+  const names = [
+    record.videoLeaseKey(key),
+    record.ownerVideoLeaseKey(key.ownerId),
+  ];
   const counts = names.map((name) => world.command("ZCARD", name));
   return (await Promise.all(counts)).map(Number);
 }
 
-const slotsFreed = (world: World, key: Principal) =>
+const slotsFreed = (world: World, key: record.Principal) =>
   waitFor(
     async () => (await slotsHeld(world, key)).every((held) => held === 0),
     { what: "free slots" },
   );
 
-const secondsCounted = async (world: World, key: Principal) =>
+const secondsCounted = async (world: World, key: record.Principal) =>
   (await usageCounted(world, key)).videoSeconds;
 
 const nsfw = { code: "nsfw", message: "No." };
@@ -279,7 +278,7 @@ Deno.test("one edge looks after a video that nobody asks for, also if the edge t
     edge.videos.start();
   }
   const isReleased = async () =>
-    await world.command("ZCARD", DUE_JOBS_KEY) === 0;
+    await world.command("ZCARD", record.DUE_JOBS_KEY) === 0;
   await waitFor(isReleased, { what: "the video to end" });
   assert.equal(await secondsCounted(world, key), 8);
   assert.equal(one.asked.length + other.asked.length, 1);
@@ -287,7 +286,7 @@ Deno.test("one edge looks after a video that nobody asks for, also if the edge t
   assert.equal(body.status, "completed");
   // One that was deleted or has expired needs nobody either.
   const another = await one.begin(key);
-  await world.command("DEL", jobKey(key.ownerId, another));
+  await world.command("DEL", record.jobKey(key.ownerId, another));
   await waitFor(isReleased, { what: "nothing to be due" });
 });
 
@@ -320,7 +319,7 @@ Deno.test("a video that cannot be registered is deleted at its engine, and holds
   await waitFor(() => edge.redis.state === "offline", { what: "the outage" });
   proxy.set({});
   await slotsFreed(world, key);
-  const made = await readUnits(world, limiterKey(key), "videoSeconds");
+  const made = await readUnits(world, record.limiterKey(key), "videoSeconds");
   assert.equal(made?.count, 0);
   assert.ok(!JSON.stringify(edge.log.lines).includes(PROMPT));
 });
@@ -421,7 +420,7 @@ Deno.test("a page shows the videos of the owner that the key may see, and no oth
   }
   const [first = "", second = "", third = "", fourth = ""] = ids;
   // Its record has expired, not yet its place in the index.
-  await world.command("DEL", jobKey(key.ownerId, second));
+  await world.command("DEL", record.jobKey(key.ownerId, second));
   const rows: [query: string, ids: string[], hasMore: boolean][] = [
     ["", [fourth, third, first], false],
     ["?limit=3", [fourth, third, first], false],

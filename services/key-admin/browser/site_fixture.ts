@@ -9,12 +9,8 @@ import {
 import { isWellFormedKey } from "@gateway/shared/keys/key";
 import { serve } from "@gateway/shared/process/serve";
 import { CHROMIUM_ARGS, findChromium } from "./chromium_fixture.ts";
-import {
-  MEDIA_MODELS,
-  PASSWORD,
-  startConsole,
-  type TestConsole,
-} from "../console_fixture.ts";
+import type { TestConsole } from "../console_fixture.ts";
+import { MEDIA_MODELS, PASSWORD, startConsole } from "../console_fixture.ts";
 import { createConsole } from "../app.tsx";
 
 /**

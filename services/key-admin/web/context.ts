@@ -90,7 +90,7 @@ export const targetOf = (c: ConsoleContext, version: number): Target => ({
 
 interface RefusedOptions extends ErrorOptions {
   headers?: Readonly<Record<string, string>>;
-  /** Where the page's button leads; by default to the section of the page. */
+  /** Where the page's button leads; by default to the page of the key or owner, or to the section. */
   back?: string;
 }
 

@@ -1,12 +1,7 @@
 import assert from "node:assert/strict";
 import { isDeepStrictEqual } from "node:util";
-import {
-  type Answer,
-  type Form,
-  makeKey,
-  ORIGIN,
-  startConsole,
-} from "../console_fixture.ts";
+import type { Answer, Form } from "../console_fixture.ts";
+import { makeKey, ORIGIN, startConsole } from "../console_fixture.ts";
 import {
   checkHeaders,
   entries,

@@ -105,22 +105,22 @@ export const formGuard = (timeoutMs: number = FORM_MS) =>
         c.set("form", await readUpload(c, type));
       } else if (isOf("application/x-www-form-urlencoded")) {
         const body = await readBody(c, timeoutMs, FORM_BYTES_MAX);
-        const text = await whole(() => UTF8.decode(body));
-        c.set("form", new URLSearchParams(text));
+        const text = orRefuse(400, NOT_UTF8, () => UTF8.decode(body));
+        c.set("form", new URLSearchParams(await text));
       } else throw new Refused(415, "The console accepts forms only");
     }
     await next();
   });
 
-/** The fields of a form with a file, of which the form has the name. Strangers are asked to sign in: theirs is not read. */
+/** The fields of a form with a file, of which the form gets the name. Those of strangers are not read: they are asked to sign in. */
 async function readUpload(c: ConsoleContext, type: string) {
   const form = new URLSearchParams();
   if (await findSignedIn(c) === null) return form;
   const bytesMax = TRY_LIMITS.heldBytes + FORM_BYTES_MAX;
   const body = await readBody(c, UPLOAD_MS, bytesMax);
-  const headers = { "content-type": type };
-  const fields = await whole(() => new Response(body, { headers }).formData());
-  for (const [name, value] of fields) {
+  const response = new Response(body, { headers: { "content-type": type } });
+  const fields = orRefuse(400, NOT_UTF8, () => response.formData());
+  for (const [name, value] of await fields) {
     const isFile = value instanceof File;
     if (isFile) c.set("file", value);
     form.append(name, isFile ? value.name : value);
@@ -130,25 +130,24 @@ async function readUpload(c: ConsoleContext, type: string) {
 
 const UTF8 = new TextDecoder("utf-8", { fatal: true });
 
-/** What `read` makes of a body, unless that is malformed. */
-async function whole<T>(read: () => T | Promise<T>): Promise<T> {
+/** What `work` returns. If it fails, the form is refused with this message, unless it was refused already. */
+async function orRefuse<T>(
+  status: 400 | 408,
+  message: string,
+  work: () => T | Promise<T>,
+): Promise<T> {
   try {
-    return await read();
+    return await work();
   } catch (cause) {
-    throw new Refused(400, NOT_UTF8, { cause });
+    if (cause instanceof Refused) throw cause;
+    throw new Refused(status, message, { cause });
   }
 }
 
-async function readBody(
-  c: ConsoleContext,
-  timeoutMs: number,
-  bytesMax: number,
-) {
-  const tooLarge = new Refused(413, TOO_LARGE);
-  const signal = AbortSignal.timeout(timeoutMs);
-  try {
-    return await wholeBody(c.req.raw.body, { bytesMax, tooLarge, signal });
-  } catch (cause) {
-    throw cause === tooLarge ? cause : new Refused(408, TOO_SLOW, { cause });
-  }
-}
+const readBody = (c: ConsoleContext, timeoutMs: number, bytesMax: number) =>
+  orRefuse(408, TOO_SLOW, () =>
+    wholeBody(c.req.raw.body, {
+      bytesMax,
+      tooLarge: new Refused(413, TOO_LARGE),
+      signal: AbortSignal.timeout(timeoutMs),
+    }));

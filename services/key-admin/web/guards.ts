@@ -48,7 +48,7 @@ export const baseHeaders = createMiddleware<ConsoleEnv>(async (c, next) => {
   if (!headers.has("cache-control")) headers.set("cache-control", "no-store");
 });
 
-/** Answers only under the configured name, against DNS rebinding and poisoned links. */
+/** Answers only requests for the configured name, against DNS rebinding and poisoned links. */
 export const hostGuard = createMiddleware<ConsoleEnv>(async (c, next) => {
   const { host, origin } = c.var.deps.publicUrl;
   if (!URL.canParse(c.req.url)) {
@@ -64,7 +64,7 @@ export const hostGuard = createMiddleware<ConsoleEnv>(async (c, next) => {
   await next();
 });
 
-/** Bounds the memory for uploads and whole answers of the page "Try it", which come with a form for it. */
+/** Bounds the memory that uploads and whole answers of the page "Try it" take. */
 export const holdGuard = () => {
   let held = 0;
   return createMiddleware<ConsoleEnv>(async (c, next) => {

@@ -1,9 +1,6 @@
 import { LAST_USE_DAYS_KEPT } from "@gateway/shared/keys/limiter_state";
-import {
-  KEY_SCOPES,
-  type KeyName,
-  type KeyRecord,
-} from "@gateway/shared/keys/record";
+import type { KeyName, KeyRecord } from "@gateway/shared/keys/record";
+import { KEY_SCOPES } from "@gateway/shared/keys/record";
 import { isExpired } from "../domain/keys/key_record.ts";
 import { codeOf } from "../domain/try/code.ts";
 import { exampleFor } from "../domain/try/request.ts";

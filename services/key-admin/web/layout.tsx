@@ -9,7 +9,7 @@ import { Tabs } from "./lists.tsx";
 import { Banner, FormToken, PostForm } from "./parts.tsx";
 import { Time } from "./texts.tsx";
 
-/** Notices after a change. The URL contains their name, never their text. */
+/** Notices after a change. The URL contains the name, never the text. */
 const NOTICES: Readonly<Record<string, string>> = {
   enabled: "The key is enabled.",
   disabled: "The key is disabled. Requests with it are refused from now on.",
@@ -97,7 +97,7 @@ export async function showPage(
         <Notice done={c.req.query("done") ?? ""} />
         {signedIn && <FactorRemoved {...signedIn.account} />}
         {isCard ? <section class="card narrow">{body}</section> : body}
-        {/* Not on the pages of strangers, who would learn what to attack. */}
+        {/* Hidden from strangers: the version tells what to attack. */}
         {signedIn && <footer class="help">Gateway {VERSION}</footer>}
       </main>
     </>
@@ -124,9 +124,9 @@ const FactorRemoved = ({ factorRemoved }: Account) =>
   factorRemoved && (
     <section class="banner warn between" aria-label="Notice">
       <p>
-        An operator ({factorRemoved.by}) removed your second factor,{" "}
-        <Time ms={factorRemoved.atMs} as="minute" />. Since then your password
-        alone was enough to sign in.{" "}
+        An operator ({factorRemoved.by}) removed your second factor on{" "}
+        <Time ms={factorRemoved.atMs} as="minute" />. Since then, your password
+        alone has been enough to sign in.{" "}
         <a href="/account/second-factor">Set up two-step sign-in</a>
       </p>
       <PostForm action="/account/notice" submit="Dismiss" look="small" />

@@ -1,6 +1,6 @@
 import type { Child } from "hono/jsx";
 
-/** Lists: what to show of them, their rows, and the way to further ones. */
+/** Lists: their filters, searches, rows and further pages. */
 
 /** Tabs that are links; the current one is marked. */
 export const Tabs = <T extends string>({ label, tabs, current, to }: {
@@ -25,10 +25,10 @@ export type Column<T> = readonly [
   kind?: "num",
 ];
 
-/** A table in a box, which shows rows as cards on narrow pages; without rows, what is said instead. The first column names the row. */
+/** A table, whose rows become cards on narrow pages; without rows, `empty`. The first column names the row. */
 export const Table = <T,>({ caption, title, columns, rows, empty }: {
   caption: string;
-  /** The same for everybody, in its place. */
+  /** A visible caption instead. */
   title?: Child;
   columns: readonly Column<T>[];
   rows: readonly T[];

@@ -50,7 +50,7 @@ const neverFlushed = (
   command: (args, options) => {
     const replies = new Map<string | undefined, RedisReply>([
       ["CONFIG", ["appendonly", "yes", "appendfsync", "everysec"]],
-      ["ZSCORE", null],
+      ["SREM", 0],
     ]);
     const [name, action] = args;
     const isAnswered = disk.fails && action !== "SET" && replies.has(name);

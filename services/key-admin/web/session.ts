@@ -80,11 +80,11 @@ export async function recognize(c: ConsoleContext): Promise<void> {
   if (signedIn !== null) c.set("signedIn", signedIn);
 }
 
-/** Lets only operators through; for everybody else there is no such page (API5). */
+/** Lets only operators through; for everybody else the page does not exist (API5). */
 export const forOperators = (handler: Handler): Handler =>
   behindSignIn((c) => {
     if (c.var.signedIn.account.isOperator) return handler(c);
-    throw new Refused(404, "This page does not exist");
+    throw new Refused(404, "This page does not exist", { back: "/keys" });
   });
 
 /** Whether the password was entered within the last hour (ASVS 7.5.3). */

@@ -4,7 +4,7 @@ import { limitWords } from "../domain/keys/settings.ts";
 
 /** Names, numbers and times for people. */
 
-/** Names that say too little about themselves. */
+/** Labels of names that are not clear enough. */
 const LABELS: Readonly<Record<string, string>> = {
   concurrency: "Requests at the same time",
   video_jobs: "Videos at the same time",

@@ -1,22 +1,14 @@
 import assert from "node:assert/strict";
 import { hashKeyValue } from "@gateway/shared/keys/key";
-import {
-  hashKey,
-  KEY_SCOPES,
-  type KeyRecord,
-  recordKey,
-} from "@gateway/shared/keys/record";
+import type { KeyRecord } from "@gateway/shared/keys/record";
+import { hashKey, KEY_SCOPES, recordKey } from "@gateway/shared/keys/record";
 import { asNumber } from "../domain/store/redis.ts";
 import { createAskApi } from "../domain/try/edge.ts";
 import { createStores } from "../domain/stores.ts";
 import { TRY_LIMITS, tryKeyValue } from "../domain/try/key.ts";
 import { MODEL_KINDS } from "@gateway/shared/models/kinds";
-import {
-  exampleFor,
-  isTryKind,
-  TRY_KINDS,
-  type TryKind,
-} from "../domain/try/request.ts";
+import type { TryKind } from "../domain/try/request.ts";
+import { exampleFor, isTryKind, TRY_KINDS } from "../domain/try/request.ts";
 import { silence } from "../../../tests/e2e/recording_fixture.ts";
 import {
   type Answer,

@@ -1,13 +1,8 @@
 import assert from "node:assert/strict";
 import { usageDay, usageHour } from "@gateway/shared/keys/limiter_state";
 import { failedKey } from "@gateway/shared/keys/record";
-import {
-  fail,
-  startConsole,
-  storedKey,
-  type TestClient,
-  useKey,
-} from "../console_fixture.ts";
+import type { TestClient } from "../console_fixture.ts";
+import { fail, startConsole, storedKey, useKey } from "../console_fixture.ts";
 import { routeOwner } from "../routes_fixture.ts";
 
 /** Guarantee: owners see what was used and why requests failed, on pages and in files, in the same numbers. */
@@ -132,7 +127,7 @@ Deno.test("the last refused and failed requests of a key are listed, newest firs
   await using site = await startConsole();
   const { client, ownerId, keyId } = await routeOwner(site, 1);
   const list = `/keys/${keyId}/requests`;
-  assert.match(await textOf(client, list), /None was refused or failed/);
+  assert.match(await textOf(client, list), /None were refused or failed/);
   const [nowMs, key] = [site.deps.now(), { ownerId, keyId }];
   await fail(site, key, { timeMs: nowMs, requestId: "req_second" });
   await fail(site, key, {

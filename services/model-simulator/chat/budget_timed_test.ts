@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import process from "node:process";
 import { chatCompletion } from "./completion.ts";
 import { HttpError } from "../serving/errors.ts";
-import { Pacing } from "../serving/answer.ts";
+import { batchesOf, SeenRequest } from "../serving/answer.ts";
 import { MODEL_IDS } from "../serving/fields.ts";
 
 const BUDGET_MS = 50;
@@ -43,12 +43,25 @@ const LARGE = {
   properties: { a: { minItems: 200, items: { type: "string" } } },
   required: ["a"],
 };
+/** As wide as strict mode allows. */
+const WIDE = {
+  type: "object",
+  properties: Object.fromEntries(many(1_999, (i) => [`p${i}`, {}])),
+  required: many(1_999, (i) => `p${i}`),
+  additionalProperties: false,
+};
 const BODIES: Record<string, object> = {
   "128 tools": {
     prompt: many(128, (i) => `tool${i}`).join(" "),
     tools: many(128, (i) => ({
       type: "function",
       function: { name: `tool${i}`, parameters: LARGE },
+    })),
+  },
+  "128 strict tools": {
+    tools: many(128, (i) => ({
+      type: "function",
+      function: { name: `tool${i}`, strict: true, parameters: WIDE },
     })),
   },
   "8 choices": { n: 8, ...tool(LARGE) },
@@ -88,9 +101,8 @@ async function longestWork(body: string): Promise<number> {
     startedAt = process.cpuUsage();
   };
   try {
-    const { controls, answer } = chatCompletion({ text: body });
-    const pacing = new Pacing(controls, new AbortController().signal);
-    for await (const _ of (await answer(pacing)).pieces) lap();
+    const planned = chatCompletion({ text: body });
+    for await (const _ of batchesOf(planned, new SeenRequest("", ""))) lap();
   } catch (error) {
     if (!(error instanceof HttpError)) throw error;
   }

@@ -3,19 +3,13 @@ import type { ChunkDelta } from "@gateway/shared/openai/completion";
 import { promptTokens } from "@gateway/shared/openai/tokens";
 import { wallNow } from "@gateway/shared/process/clock";
 import { newRequestId } from "@gateway/shared/process/ids";
-import {
-  type Answer,
-  eventAnswer,
-  type Pacing,
-  type Planned,
-  wholeAnswer,
-} from "../serving/answer.ts";
-import { readControls } from "../serving/controls.ts";
+import { eventAnswer, type Planned, wholeAnswer } from "../serving/answer.ts";
+import { type Controls, readControls } from "../serving/controls.ts";
 import { HttpError } from "../serving/errors.ts";
 import { checkModel, type Received } from "../serving/fields.ts";
 import { runChoice, type Step } from "./choice.ts";
 import type { LogprobEntry } from "./language.ts";
-import { planChoice, randomFor } from "./plan.ts";
+import { checkSchemas, planChoice, randomFor } from "./plan.ts";
 import { type ChatRequest, parseRequest, textOf } from "./request.ts";
 
 const CONTEXT_TOKENS = 200_000;
@@ -28,17 +22,12 @@ export function chatCompletion({ text }: Received): Planned {
   checkModel(request.model, "chat");
   // Only phrases in the last user message count.
   const asked = request.messages.findLast(({ role }) => role === "user");
-  return {
-    controls: asked === undefined ? {} : readControls(textOf(asked)),
-    answer: (pacing) => answerOf(request, pacing),
-  };
-}
-
-function answerOf(request: ChatRequest, pacing: Pacing): Answer {
+  const controls = asked === undefined ? {} : readControls(textOf(asked));
   const { stream, include_usage: hasUsage } = request;
-  const { isUsageMissing = false } = pacing.controls;
+  const { isUsageMissing = false } = controls;
   const promptCount = countPrompt(request);
-  const choices = choicesOf(request, pacing);
+  checkSchemas(request);
+  const choices = choicesOf(request, controls);
   const said = choices.map((): Step[] => []);
   const head = {
     id: `chatcmpl-${newRequestId()}`,
@@ -86,15 +75,14 @@ function answerOf(request: ChatRequest, pacing: Pacing): Answer {
       yield events;
     }
   }
-  const pieces = pacing.run(rounds());
   if (!stream) {
-    return wholeAnswer(pieces, () =>
+    return wholeAnswer(controls, rounds(), () =>
       json("chat.completion", {
         choices: said.map(wholeChoice),
         usage: isUsageMissing ? undefined : usageOf(promptCount, said.flat()),
       }));
   }
-  return eventAnswer(pieces, () => {
+  return eventAnswer(controls, rounds(), () => {
     const usage = hasUsage && !isUsageMissing
       ? event({ choices: [], usage: usageOf(promptCount, said.flat()) })
       : "";
@@ -112,7 +100,7 @@ function countPrompt(request: ChatRequest): number {
   );
 }
 
-function choicesOf(request: ChatRequest, { controls }: Pacing) {
+function choicesOf(request: ChatRequest, controls: Controls) {
   const { max_tokens: tokensMax = OUTPUT_TOKENS } = request;
   const newCallId = () => `call_${newRequestId()}`;
   return Array.from({ length: request.n }, (_, index) => {

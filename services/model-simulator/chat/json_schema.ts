@@ -1,4 +1,4 @@
-/** Generates values for JSON schemas, within bounds, since schemas come from callers. Pure. */
+/** Checks JSON schemas and generates values for them, within bounds, since schemas come from callers. Pure. */
 import { isJsonObject, valueAt } from "@gateway/shared/process/error_text";
 import { HttpError } from "../serving/errors.ts";
 import { type Random, someWords } from "./language.ts";
@@ -9,8 +9,8 @@ export interface NamedSchema {
   /** For example `response_format`. */
   readonly param: string;
   readonly name: string;
-  /** Refuses keywords that have no effect here, since a value might break them. */
-  readonly isChecked: boolean;
+  /** Every object must be closed, and all its properties required. */
+  readonly isStrict: boolean;
   readonly schema: Schema;
 }
 
@@ -21,6 +21,11 @@ const KEYWORDS: ReadonlySet<string> = new Set([
   ...["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"],
   ...["multipleOf", "minItems", "maxItems", "minLength", "maxLength"],
 ]);
+const TYPES: ReadonlySet<unknown> = new Set([
+  ...["string", "number", "integer", "boolean", "object", "array", "null"],
+]);
+/** About as many as real servers allow. */
+const SCHEMAS_MAX = 2_000;
 const REFERENCE_CHARS_MAX = 1_000;
 /** Below this depth of a value, everything is as small as the schema allows. */
 const VALUE_DEPTH_SMALL = 5;
@@ -47,6 +52,67 @@ const FORMATS: ReadonlyMap<unknown, string> = new Map([
   ["uri", "https://example.com/"],
 ]);
 
+/** Throws an {@link HttpError} for a keyword that {@link valueFor} would ignore, and in strict mode for what OpenAI's refuses. */
+export function checkSchema(named: NamedSchema): void {
+  const { schema: root, isStrict } = named;
+  if (isStrict && root.type !== "object") {
+    throw faultIn(named, "the root must be of type 'object'");
+  }
+  const schemas: unknown[] = [root];
+  // The list grows while it is walked.
+  for (const schema of schemas) {
+    const fault = schemas.length > SCHEMAS_MAX
+      ? "it is too large"
+      : faultOf(schema, isStrict);
+    if (fault !== undefined) throw faultIn(named, fault);
+    const { $ref, items, anyOf, ...groups } = objectOf(schema);
+    if ($ref !== undefined) targetOf($ref, named);
+    const { properties, $defs, definitions } = groups;
+    const members = [properties, $defs, definitions].map(objectOf);
+    const inner = [...members.flatMap(Object.values), ...listOf(anyOf)];
+    schemas.push(...inner.slice(0, SCHEMAS_MAX));
+    if (items !== undefined) schemas.push(items);
+  }
+}
+
+function faultOf(schema: unknown, isStrict: boolean): string | undefined {
+  if (!isJsonObject(schema)) return "a schema must be an object";
+  const unknown = Object.keys(schema).find((name) => !KEYWORDS.has(name));
+  if (unknown !== undefined) {
+    return `'${unknown.slice(0, 64)}' is not permitted`;
+  }
+  const types = [schema.type ?? []].flat();
+  if (!types.every((type) => TYPES.has(type))) return "'type' is unknown";
+  if (!isStrict || !types.includes("object")) return undefined;
+  if (schema.additionalProperties !== false) {
+    return "'additionalProperties' is required to be supplied and to be false";
+  }
+  const required = new Set(listOf(schema.required));
+  const missing = Object.keys(objectOf(schema.properties))
+    .find((name) => !required.has(name));
+  return missing === undefined
+    ? undefined
+    : "'required' is required to be supplied and to be an array including " +
+      `every key in properties. Missing '${missing.slice(0, 64)}'`;
+}
+
+function faultIn({ param, name }: NamedSchema, why: string): HttpError {
+  const message = `Invalid schema for ${param} '${name}': ${why}.`;
+  return new HttpError(message, { param, code: "invalid_json_schema" });
+}
+
+/** What a reference within the schema leads to. */
+function targetOf(reference: unknown, named: NamedSchema): unknown {
+  const [root, ...steps] = String(reference).slice(0, REFERENCE_CHARS_MAX)
+    .split("/");
+  const path = steps.map((step) =>
+    step.replaceAll("~1", "/").replaceAll("~0", "~")
+  );
+  const found = root === "#" ? valueAt(named.schema, path) : undefined;
+  if (found === undefined) throw faultIn(named, "'$ref' leads nowhere");
+  return found;
+}
+
 /** A value that the schema allows. Throws an {@link HttpError} if none is found within bounds. */
 export function valueFor(named: NamedSchema, random: Random): unknown {
   return new ValueMaker(named, random).make(named.schema, 0);
@@ -60,14 +126,9 @@ class ValueMaker {
   make(value: unknown, depth: number): unknown {
     this.#spend(1);
     if (depth > VALUE_DEPTH_MAX) throw this.#fault("it never ends");
-    if (!isJsonObject(value)) throw this.#fault("a schema must be an object");
-    const schema: Schema = value;
-    const unknown = Object.keys(schema).find((name) => !KEYWORDS.has(name));
-    if (unknown !== undefined && this.named.isChecked) {
-      throw this.#fault(`'${unknown.slice(0, 64)}' is not permitted`);
-    }
+    const schema = objectOf(value);
     if (schema.$ref !== undefined) {
-      return this.make(this.#target(schema.$ref), depth + 1);
+      return this.make(targetOf(schema.$ref, this.named), depth + 1);
     }
     const fixed = "const" in schema
       ? schema.const
@@ -86,11 +147,8 @@ class ValueMaker {
       integer: () => this.#number(schema, 1),
       number: () => this.#number(schema, 0),
       boolean: () => this.random() < 0.5,
-      null: () => null,
     };
-    const maker = makers[typeOf(schema)];
-    if (maker === undefined) throw this.#fault("'type' is unknown");
-    return maker();
+    return makers[typeOf(schema)]?.() ?? null;
   }
 
   #spend(cost: number): void {
@@ -100,18 +158,6 @@ class ValueMaker {
 
   #oneOf(values: unknown[]): unknown {
     return values[Math.floor(this.random() * values.length)];
-  }
-
-  /** What a reference within the schema leads to. */
-  #target(reference: unknown): unknown {
-    const [root, ...steps] = String(reference).slice(0, REFERENCE_CHARS_MAX)
-      .split("/");
-    const path = steps.map((step) =>
-      step.replaceAll("~1", "/").replaceAll("~0", "~")
-    );
-    const found = root === "#" ? valueAt(this.named.schema, path) : undefined;
-    if (found === undefined) throw this.#fault("'$ref' leads nowhere");
-    return found;
   }
 
   /** A value of the first alternative that has one. If it must be small, tries the simplest first. */
@@ -133,8 +179,7 @@ class ValueMaker {
 
   #object(schema: Schema, depth: number, isSmall: boolean): unknown {
     const required = new Set(listOf(schema.required));
-    const { properties } = schema;
-    const members = isJsonObject(properties) ? Object.entries(properties) : [];
+    const members = Object.entries(objectOf(schema.properties));
     this.#spend(required.size + members.length);
     return Object.fromEntries(
       members.filter(([name]) => required.has(name) || !isSmall)
@@ -186,9 +231,7 @@ class ValueMaker {
   }
 
   #fault(why: string): HttpError {
-    const { param, name } = this.named;
-    const message = `Invalid schema for ${param} '${name}': ${why}.`;
-    return new HttpError(message, { param, code: "invalid_json_schema" });
+    return faultIn(this.named, why);
   }
 }
 
@@ -203,9 +246,13 @@ function typeOf({ type, properties, items }: Schema): string {
 
 /** Alternatives with nothing nested in them come before others. */
 function weightOf(option: unknown): number {
-  const { type, $ref } = isJsonObject(option) ? option : {};
+  const { type, $ref } = objectOf(option);
   if (type === "null") return 0;
   return $ref === undefined && type !== "object" ? 1 : 2;
+}
+
+function objectOf(value: unknown): Schema {
+  return isJsonObject(value) ? value : {};
 }
 
 function listOf(value: unknown): unknown[] {

@@ -1,12 +1,13 @@
 import assert from "node:assert/strict";
 import { startAsked } from "../ask_fixture.ts";
-import { valueFor } from "./json_schema.ts";
+import { checkSchema, valueFor } from "./json_schema.ts";
 import { seededRandom } from "./language.ts";
 
-const value = (schema: Record<string, unknown>, seed = 1, isChecked = true) => {
-  const named = { param: "response_format", name: "x", isChecked, schema };
-  return valueFor(named, seededRandom(seed));
-};
+const named = (schema: Record<string, unknown>, isStrict = false) => ({
+  ...{ param: "response_format", name: "x", isStrict, schema },
+});
+const value = (schema: Record<string, unknown>, seed = 1) =>
+  valueFor(named(schema), seededRandom(seed));
 const closed = (properties: Record<string, unknown>) => ({
   type: "object",
   properties,
@@ -78,14 +79,33 @@ Deno.test("valueFor() fills required properties always, and ends a recursion", (
   }
 });
 
-Deno.test("valueFor() refuses what has no value, and keywords that it does not know", () => {
+Deno.test("checkSchema() refuses what is outside of the strict subset", () => {
   const cases: [schema: Record<string, unknown>, reason: RegExp][] = [
     [closed({ a: { type: "string", pattern: "a+" } }), /'pattern' is not perm/],
-    [closed({ a: { allOf: [] } }), /'allOf' is not permitted/],
-    [closed({ a: { type: "int" } }), /'type' is unknown/],
+    [closed({ a: { anyOf: [{ allOf: [] }] } }), /'allOf' is not permitted/],
+    [closed({ a: { items: { type: "int" } } }), /'type' is unknown/],
     [closed({ a: { $ref: "#/$defs/none" } }), /'\$ref' leads nowhere/],
     [closed({ a: { $ref: "other.json" } }), /'\$ref' leads nowhere/],
     [closed({ a: 7 }), /must be an object/],
+  ];
+  const strictOnly: typeof cases = [
+    [{ type: "array" }, /the root must be of type 'object'/],
+    [{ type: "object" }, /'additionalProperties' is required/],
+    [closed({ a: { type: ["object", "null"] } }), /'additionalProperties' is/],
+    [{ ...closed({ a: {}, b: {} }), required: ["a"] }, /Missing 'b'/],
+  ];
+  for (const [schema, message] of [...cases, ...strictOnly]) {
+    const refusal = { status: 400, message };
+    assert.throws(() => checkSchema(named(schema, true)), refusal);
+  }
+  for (const [schema, message] of cases) {
+    assert.throws(() => checkSchema(named(schema)), { status: 400, message });
+  }
+  for (const [schema] of strictOnly) checkSchema(named(schema));
+});
+
+Deno.test("valueFor() refuses what has no value", () => {
+  const cases: [schema: Record<string, unknown>, reason: RegExp][] = [
     [closed({ a: { $ref: "#" } }), /never ends/],
     [{ $ref: "#" }, /never ends/],
     [{ type: "integer", minimum: 1.2, maximum: 1.8 }, /no number is in bounds/],
@@ -95,7 +115,6 @@ Deno.test("valueFor() refuses what has no value, and keywords that it does not k
   for (const [schema, message] of cases) {
     assert.throws(() => value(schema), { status: 400, message });
   }
-  assert.equal(typeof value({ pattern: "a+" }, 1, false), "string");
 });
 
 Deno.test("response_format makes the text JSON, cut only by max_tokens", async () => {

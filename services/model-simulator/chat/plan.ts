@@ -1,7 +1,7 @@
 /** Plans the content of an answer: text, a value for a schema, or tool calls. Pure. */
 import type { Tool } from "@gateway/shared/openai/chat";
 import { type Controls, withoutControls } from "../serving/controls.ts";
-import { type NamedSchema, valueFor } from "./json_schema.ts";
+import { checkSchema, type NamedSchema, valueFor } from "./json_schema.ts";
 import { hashText, type Random, seededRandom, tokenize } from "./language.ts";
 import { type ChatRequest, textOf } from "./request.ts";
 
@@ -61,12 +61,21 @@ export function planChoice(
   return { ...plan, given, tokensWanted };
 }
 
+/** Throws an `HttpError` for a schema that the simulator or OpenAI's strict mode does not support. */
+export function checkSchemas(request: ChatRequest): void {
+  const tools = request.tools.map(schemaOfTool);
+  const answer = schemaOfAnswer(request) ?? [];
+  [answer, tools.filter(({ isStrict }) => isStrict)].flat()
+    .forEach(checkSchema);
+}
+
 function schemaOfAnswer(
   { response_format: format }: ChatRequest,
 ): NamedSchema | null {
   if (format?.type !== "json_schema") return null;
-  const { name, schema = {} } = format.json_schema;
-  return { param: "response_format", name, isChecked: true, schema };
+  const { name, strict, schema = {} } = format.json_schema;
+  const isStrict = strict === true;
+  return { param: "response_format", name, isStrict, schema };
 }
 
 /** Arguments are an object, whatever type the schema states. */
@@ -74,7 +83,7 @@ function schemaOfTool({ function: tool }: Tool, index: number): NamedSchema {
   return {
     param: `tools[${index}].function.parameters`,
     name: tool.name,
-    isChecked: tool.strict === true,
+    isStrict: tool.strict === true && tool.parameters !== undefined,
     schema: { ...tool.parameters, type: "object" },
   };
 }

@@ -104,30 +104,25 @@ function planned(
       ? {}
       : { usage: { ...counts, total_tokens } };
   };
-  return {
-    controls,
-    answer: (pacing) => {
-      if (!stream) {
-        const data: object[] = [];
-        const pictures = numbers(n).map((nth) => data.push(draft(nth)));
-        const whole = { created: time, data, ...shape, ...usage(n) };
-        return wholeAnswer(pacing.run(pictures), () => JSON.stringify(whole));
-      }
-      const rounds = request.partial_images + 1;
-      const events = numbers(n * rounds).map((step) => {
-        const partial_image_index = step % rounds;
-        const finished = (partial_image_index + 1) / rounds;
-        const [name, more] = finished === 1
-          ? ["completed", usage(1)] as const
-          : ["partial_image", { partial_image_index }] as const;
-        return eventText(`${event}.${name}`, {
-          ...draft(Math.floor(step / rounds), finished),
-          ...{ created_at: time, ...shape, ...more },
-        });
-      });
-      return eventAnswer(pacing.run(events));
-    },
-  };
+  if (!stream) {
+    const data: object[] = [];
+    const pictures = numbers(n).map((nth) => data.push(draft(nth)));
+    const whole = { created: time, data, ...shape, ...usage(n) };
+    return wholeAnswer(controls, pictures, () => JSON.stringify(whole));
+  }
+  const rounds = request.partial_images + 1;
+  const events = numbers(n * rounds).map((step) => {
+    const partial_image_index = step % rounds;
+    const finished = (partial_image_index + 1) / rounds;
+    const [name, more] = finished === 1
+      ? ["completed", usage(1)] as const
+      : ["partial_image", { partial_image_index }] as const;
+    return eventText(`${event}.${name}`, {
+      ...draft(Math.floor(step / rounds), finished),
+      ...{ created_at: time, ...shape, ...more },
+    });
+  });
+  return eventAnswer(controls, events);
 }
 
-const numbers = (length: number) => Array.from({ length }).keys();
+export const numbers = (length: number) => Array.from({ length }).keys();

@@ -2,7 +2,7 @@
 import type { WallNow } from "@gateway/shared/process/clock";
 import { newRequestId } from "@gateway/shared/process/ids";
 import * as z from "zod";
-import { type Pacing, type Planned, wholeAnswer } from "../serving/answer.ts";
+import { type Planned, wholeAnswer } from "../serving/answer.ts";
 import {
   type Controls,
   readControls,
@@ -16,7 +16,7 @@ import {
   readMedia,
   type Received,
 } from "../serving/fields.ts";
-import { photoField, photoOf, promptField, sizeOf } from "./images.ts";
+import { numbers, photoField, photoOf, promptField, sizeOf } from "./images.ts";
 import { filmOf, pictureOf, type Scene } from "./picture.ts";
 
 /** The oldest job is forgotten for a new one. */
@@ -64,7 +64,13 @@ export class Videos {
     const { pathname, searchParams } = new URL(request.url);
     const [id = "", action = ""] = pathname.split("/").slice(3);
     const what = `${request.method} ${id && ":id"} ${action}`.trim();
-    if (what === "POST") return await this.#create(received);
+    if (what === "POST") {
+      const request = readMedia("video", creation, received);
+      const { size, input_reference: given, ...asked } = request;
+      const seed = given === undefined ? "" : await photoOf(given);
+      const scene = { ...size, seed };
+      return this.#order({ ...asked, scene, remixedFrom: null });
+    }
     const job = this.#jobs.get(id);
     if (job === undefined) {
       const message = `Video with id '${id.slice(0, 80)}' not found.`;
@@ -72,17 +78,12 @@ export class Videos {
     }
     switch (what) {
       case "GET :id":
-        return whole({}, () => this.#wire(job));
-      case "GET :id content": {
-        const variant = checked(variants, searchParams.get("variant"));
-        return await this.#content(job, variant, request.headers);
-      }
+        return whole(() => this.#wire(job));
+      case "GET :id content":
+        return await this.#content(job, searchParams, request.headers);
       case "DELETE :id":
         this.#jobs.delete(id);
-        return whole(
-          {},
-          () => ({ id, object: "video.deleted", deleted: true }),
-        );
+        return whole(() => ({ id, object: "video.deleted", deleted: true }));
       case "POST :id remix": {
         const { prompt } = checked(remixing, parseJson(received.text));
         const { seconds, scene } = job;
@@ -93,26 +94,18 @@ export class Videos {
     }
   }
 
-  async #create(received: Received): Promise<Planned> {
-    const request = readMedia("video", creation, received);
-    const { size, input_reference: given, prompt, seconds } = request;
-    const seed = given === undefined ? "" : await photoOf(given);
-    const scene = { ...size, seed };
-    return this.#order({ prompt, seconds, scene, remixedFrom: null });
-  }
-
   #order(order: Order): Planned {
     const controls = readControls(order.prompt, "prompt");
     // The fault is in the file.
     const { break: _, ...own } = controls;
-    return whole(own, () => {
+    return whole(() => {
       const id = `video_${newRequestId()}`;
       const job = { ...order, id, controls, createdAtMs: this.now() };
       this.#jobs.set(id, job);
       const [oldest = ""] = this.#jobs.keys();
       if (this.#jobs.size > JOBS_MAX) this.#jobs.delete(oldest);
       return this.#wire(job);
-    });
+    }, own);
   }
 
   /** The object for clients, with every member that OpenAI has. */
@@ -138,9 +131,10 @@ export class Videos {
 
   async #content(
     job: Job,
-    variant: z.output<typeof variants>,
+    searchParams: URLSearchParams,
     headers: Headers,
   ): Promise<Planned> {
+    const variant = checked(variants, searchParams.get("variant"));
     if (this.#wire(job).status !== "completed") {
       const message =
         "Video is not ready yet, use GET /v1/videos/{video_id} to check status.";
@@ -157,9 +151,8 @@ export class Videos {
 }
 
 /** The object that `make` returns when the answer is due. */
-function whole(controls: Controls, make: () => object): Planned {
-  const end = () => JSON.stringify(make());
-  return { controls, answer: (pacing) => wholeAnswer(pacing.run([0]), end) };
+function whole(make: () => object, controls: Controls = {}): Planned {
+  return wholeAnswer(controls, [0], () => JSON.stringify(make()));
 }
 
 /** The part of a file that a `Range` names. */
@@ -176,18 +169,17 @@ function partOf(
   if (first >= end) {
     throw new HttpError("Range Not Satisfiable", { status: 416 });
   }
-  const pieces: Uint8Array[] = [];
-  for (let at = first; at < end; at += PIECE_BYTES) {
-    pieces.push(file.subarray(at, Math.min(end, at + PIECE_BYTES)));
-  }
-  const head = {
-    ...{ contentType, status: named ? 206 : 200 },
+  const count = Math.ceil((end - first) / PIECE_BYTES);
+  const part = file.subarray(first, end);
+  const pieces = numbers(count).map((nth) =>
+    part.subarray(nth * PIECE_BYTES, (nth + 1) * PIECE_BYTES)
+  );
+  return {
+    ...{ controls, contentType, status: named ? 206 : 200, pieces },
     headers: {
       "accept-ranges": "bytes",
       "content-length": String(end - first),
       ...named && { "content-range": `bytes ${first}-${end - 1}/${size}` },
     },
   };
-  const answer = (pacing: Pacing) => ({ ...head, pieces: pacing.run(pieces) });
-  return { controls, answer };
 }

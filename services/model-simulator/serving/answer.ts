@@ -28,22 +28,16 @@ export class SeenRequest {
   }
 }
 
-/** Pieces that are due at the same time. */
-type Batches<Piece> = AsyncGenerator<Piece[]>;
-
+/** An answer, and how it is to be sent. */
 export interface Planned {
   readonly controls: Controls;
-  /** Rejects with an `HttpError` for what the simulator does not support. */
-  readonly answer: (pacing: Pacing) => Answer | Promise<Answer>;
-}
-
-export interface Answer {
   readonly status?: number;
   readonly contentType: string;
   readonly headers?: Record<string, string>;
-  readonly pieces: Batches<string | Uint8Array>;
+  /** One for each token, made when it is due. */
+  readonly pieces: Iterable<string | Uint8Array>;
   /** Makes what follows the last piece. */
-  readonly end?: () => string;
+  readonly end?: () => string | Uint8Array;
 }
 
 const EVENT_STREAM = "text/event-stream; charset=utf-8";
@@ -54,56 +48,40 @@ const GARBAGE = "data: <html>502 Bad Gateway</html>\n\n";
 /** The longest time it works before it yields to the event loop. */
 const WORK_MS_MAX = 2;
 
-/** When the pieces of an answer are sent, and how it fails on request. */
-export class Pacing {
-  isBroken = false;
-
-  constructor(
-    readonly controls: Controls,
-    /** Aborted when the client has disconnected. */
-    readonly signal: AbortSignal,
-  ) {}
-
-  /** The pieces as they become due, one for each token, until they end or the answer breaks. */
-  async *run<Piece>(pieces: Iterable<Piece>): Batches<Piece> {
-    const { firstTokenMs = 0, tokensPerSecond = 0, break: fault } =
-      this.controls;
-    const stepMs = tokensPerSecond === 0 ? 0 : 1_000 / tokensPerSecond;
-    let startedAt = monotonicNow();
-    let dueAt = startedAt + firstTokenMs;
-    let batch: Piece[] = [];
-    let count = 0;
-    for (const piece of pieces) {
-      if (count === fault?.afterTokens) break;
-      const now = monotonicNow();
-      if (dueAt > now || now - startedAt >= WORK_MS_MAX) {
-        if (batch.length > 0) yield batch;
-        await sleep(dueAt - monotonicNow(), this.signal);
-        batch = [];
-        startedAt = monotonicNow();
-      }
-      batch.push(piece);
-      count += 1;
-      dueAt += stepMs;
+/** The pieces that are due at the same time, until the answer ends, or breaks as requested. */
+export async function* batchesOf(
+  { pieces, end = () => "", controls }: Planned,
+  run: SeenRequest,
+): AsyncGenerator<(string | Uint8Array)[]> {
+  const { firstTokenMs = 0, tokensPerSecond = 0, break: fault } = controls;
+  const { signal } = run.leaving;
+  const stepMs = tokensPerSecond === 0 ? 0 : 1_000 / tokensPerSecond;
+  let startedAt = monotonicNow();
+  let dueAt = startedAt + firstTokenMs;
+  let batch: (string | Uint8Array)[] = [];
+  let count = 0;
+  for (const piece of pieces) {
+    if (count === fault?.afterTokens) break;
+    const now = monotonicNow();
+    if (dueAt > now || now - startedAt >= WORK_MS_MAX) {
+      if (batch.length > 0) yield batch;
+      await sleep(dueAt - monotonicNow(), signal);
+      batch = [];
+      startedAt = monotonicNow();
     }
-    if (batch.length > 0) yield batch;
-    if (count === fault?.afterTokens) await this.#break(fault);
+    batch.push(piece);
+    count += 1;
+    dueAt += stepMs;
   }
-
-  /** Ends the connection, never settles, or leaves {@link faultText} to be sent. */
-  async #break({ type }: NonNullable<Controls["break"]>): Promise<void> {
-    // Lets the client read what was sent before the fault.
-    await sleep(BREAK_PAUSE_MS, this.signal);
-    this.isBroken = true;
-    if (type === "cut") throw new Error("Cut on request");
-    if (type === "stall") await sleep(STALL_MS, this.signal);
-  }
-
-  get faultText(): string {
-    return this.controls.break?.type === "fail"
-      ? `data: ${JSON.stringify(requestedError(500).body)}\n\n`
-      : GARBAGE;
-  }
+  if (batch.length > 0) yield batch;
+  if (count !== fault?.afterTokens) return yield [end()];
+  // Lets the client read what was sent before the fault.
+  await sleep(BREAK_PAUSE_MS, signal);
+  if (fault.type === "stall") await sleep(STALL_MS, signal);
+  run.end("broken");
+  if (fault.type === "cut") throw new Error("Cut on request");
+  const error = JSON.stringify(requestedError(500).body);
+  yield [fault.type === "fail" ? `data: ${error}\n\n` : GARBAGE];
 }
 
 /** Waits for at least one turn of the event loop. Rejects when the signal aborts. */
@@ -117,76 +95,67 @@ export function eventText(type: string, members: object): string {
 }
 
 export function eventAnswer(
-  pieces: Batches<string>,
+  controls: Controls,
+  pieces: Iterable<string>,
   end?: () => string,
-): Answer {
-  return { contentType: EVENT_STREAM, pieces, ...end && { end } };
+): Planned {
+  return { controls, contentType: EVENT_STREAM, pieces, ...end && { end } };
 }
 
 /** An answer that is sent when all its pieces are made, by default as JSON. */
 export function wholeAnswer(
-  pieces: Batches<unknown>,
+  controls: Controls,
+  pieces: Iterable<unknown>,
   end: () => string,
   contentType = "application/json",
-): Answer {
-  async function* silence(): Batches<string> {
-    for await (const _ of pieces);
-    yield [];
-  }
-  return { contentType, pieces: silence(), end };
+): Planned {
+  const silence = Iterator.from(pieces).map(() => "");
+  return { controls, contentType, pieces: silence, end };
 }
 
 /** Sends the answer at its pace, or fails as the phrases for the simulator say. */
 export async function respond(
   run: SeenRequest,
-  { controls, answer }: Planned,
+  { controls: own, ...planned }: Planned,
   pace: Partial<Pace>,
 ): Promise<Response> {
-  const { signal } = run.leaving;
-  if (controls.errorStatus !== undefined) {
-    await sleep(controls.firstTokenMs ?? 0, signal);
-    throw requestedError(controls.errorStatus);
+  const controls = { ...pace, ...own };
+  const { errorStatus, firstTokenMs = 0 } = controls;
+  if (errorStatus !== undefined) {
+    await sleep(firstTokenMs, run.leaving.signal);
+    throw requestedError(errorStatus);
   }
-  const pacing = new Pacing({ ...pace, ...controls }, signal);
-  const made = await answer(pacing);
-  const { contentType, status = 200, headers } = made;
+  const batches = batchesOf({ ...planned, controls }, run);
+  const { contentType, status = 200, headers } = planned;
   if (controls.break?.type === "fail" && contentType !== EVENT_STREAM) {
-    for await (const _ of made.pieces);
-    run.end("broken");
+    for await (const _ of batches);
     throw requestedError(500);
   }
   const all = { "content-type": contentType, "cache-control": "no-cache" };
-  const body = bodyOf(made, run, pacing);
+  const body = bodyOf(batches, run);
   return new Response(body, { status, headers: { ...all, ...headers } });
 }
 
 /** Sends the head at once: only then does the server notice when the client disconnects. */
-function bodyOf(
-  { pieces, end = () => "" }: Answer,
-  run: SeenRequest,
-  pacing: Pacing,
-) {
-  const encoder = new TextEncoder();
+function bodyOf(batches: ReturnType<typeof batchesOf>, run: SeenRequest) {
   return new ReadableStream<Uint8Array>({
     async pull(controller) {
       try {
-        const { value, done } = await pieces.next();
-        const last = () => pacing.isBroken ? pacing.faultText : end();
-        const bytes = (done ? [last()] : value).map((piece) =>
-          typeof piece === "string" ? encoder.encode(piece) : piece
-        );
-        controller.enqueue(Buffer.concat(bytes));
-        if (done !== true) return;
+        const { value, done } = await batches.next();
+        if (!done) {
+          const bytes = value.map((piece) => Buffer.from(piece));
+          return controller.enqueue(Buffer.concat(bytes));
+        }
       } catch (error) {
-        run.end(pacing.isBroken ? "broken" : "left");
+        run.end("left");
         throw error;
       }
-      run.end(pacing.isBroken ? "broken" : "complete");
+      run.end("complete");
       controller.close();
     },
     async cancel() {
       run.end("left");
-      await pieces.return(undefined);
+      await batches.return(undefined);
     },
   });
 }

@@ -26,7 +26,7 @@ import {
   type AuditAction,
   encodeAudit,
 } from "../audit/audit_log.ts";
-import { durably } from "../store/durability.ts";
+import { createPersist } from "../store/durability.ts";
 import { asTexts, readHash, type StoreDeps } from "../store/redis.ts";
 import { type PageQuery, readPage } from "./key_page.ts";
 import {
@@ -176,6 +176,8 @@ export type KeyStore = ReturnType<typeof createKeyStore>;
 export function createKeyStore(
   { redis, writer, randomBytes }: Omit<StoreDeps, "now">,
 ) {
+  const persist = createPersist(writer);
+
   /** Takes all of the steps or none. */
   async function take(
     { ownerId, once }: Origin,
@@ -196,8 +198,10 @@ export function createKeyStore(
     if (result !== "done") throw new KeyRefused(refusal.parse(result));
   }
 
-  const commit = (origin: Origin, step: Step): Promise<void> =>
-    durably(writer, () => take(origin, [step]));
+  async function commit(origin: Origin, step: Step): Promise<void> {
+    await take(origin, [step]);
+    await persist();
+  }
 
   /** Creates a key, and retires the one that it replaces, if any. A key with a value of its own is unlisted. */
   async function make(
@@ -235,17 +239,16 @@ export function createKeyStore(
       steps.push(stepOf("key.rotated", { actor, version }, old, changed));
     }
     const store = ["SET", STORE_KEY, mintStoreName(randomBytes), "NX"];
-    await durably(writer, async () => {
-      // The very first key names the store: edges trust lookups only in a named store.
-      await writer.command(store);
-      await writer.command(["SET", lookup, `${id}:${key.ownerId}`, ...end]);
-      try {
-        await take(origin, steps, nowMs);
-      } catch (error) {
-        if (error instanceof KeyRefused) await writer.command(["DEL", lookup]);
-        throw error;
-      }
-    });
+    // The very first key names the store: edges trust lookups only in a named store.
+    await writer.command(store);
+    await writer.command(["SET", lookup, `${id}:${key.ownerId}`, ...end]);
+    try {
+      await take(origin, steps, nowMs);
+    } catch (error) {
+      if (error instanceof KeyRefused) await writer.command(["DEL", lookup]);
+      throw error;
+    }
+    await persist();
     return { key, value };
   }
 

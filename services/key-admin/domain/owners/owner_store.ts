@@ -10,7 +10,7 @@ import { defineScript } from "@gateway/shared/redis/script";
 import { z } from "zod";
 import { decodeLimits, encodeKey } from "../keys/key_record.ts";
 import type { DefaultLimits } from "../keys/settings.ts";
-import { durably } from "../store/durability.ts";
+import { createPersist } from "../store/durability.ts";
 import {
   asText,
   type Fields,
@@ -112,9 +112,14 @@ export type OwnerStore = ReturnType<typeof createOwnerStore>;
 export function createOwnerStore(
   { redis, writer, randomBytes, now, defaultLimits }: OwnerStoreDeps,
 ) {
+  const persist = createPersist(writer);
+
   /** Writes, and resolves when the write is on disk. */
-  const write = (...command: string[]) =>
-    durably(writer, () => writer.command(command));
+  async function write(...command: string[]) {
+    const reply = await writer.command(command);
+    await persist();
+    return reply;
+  }
 
   /**
    * The pointer to the owner is written last and only once: one of several calls
@@ -193,9 +198,10 @@ export function createOwnerStore(
 
     /** Makes an operator a mere owner. False for the last operator, who stays one. */
     async takeRole(ownerId: string): Promise<boolean> {
-      const take = () =>
-        writer.evalScript(TAKE_ROLE_SCRIPT, [OPERATORS_KEY], [ownerId]);
-      return await durably(writer, take) === 1;
+      const names = [OPERATORS_KEY];
+      const taken = await writer.evalScript(TAKE_ROLE_SCRIPT, names, [ownerId]);
+      await persist();
+      return taken === 1;
     },
 
     /** Refuses every request with a key of the owner from the next one on, or no longer. */

@@ -4,12 +4,12 @@ import { asFields, asList, asNumber } from "./redis.ts";
 
 /**
  * How a change of a key survives a loss of power:
- * - `switched`: `appendfsync` is switched to `always` while a key changes;
+ * - `switched`: `appendfsync` is switched to `always` until the change is on disk;
  * - `always`: the operator has set that for all writes;
  * - `none`: neither is possible, or unknown.
  *
- * With `always`, Redis answers a write only after it is on disk. That halves the
- * requests that edges can admit, whose counters may well lose the last second.
+ * With `always`, Redis answers a write only after all writes so far are on disk. That
+ * halves the requests that edges can admit, whose counters may well lose the last second.
  * WAITAOF is not used: it waits up to a second for the next flush, and Redis 7.4 and
  * every Valkey up to 9.1 answer it before the write is on disk (redis/redis#13793).
  */
@@ -20,23 +20,18 @@ export class NotDurable extends Error {
   override name = "NotDurable";
 }
 
-/**
- * Who needs `always` now: a mark for each change in progress, by the time in ms at
- * which it began. Whoever finds none switches back to `everysec`, and deletes the key.
- */
-const SWITCH_KEY = "fsync";
+/** A mark for each flush in progress. Whoever switches back to `everysec` deletes all of them. */
+const MARKS_KEY = "fsync";
 const ON = ["CONFIG", "SET", "appendfsync", "always"];
 const OFF = ["CONFIG", "SET", "appendfsync", "everysec"];
 const CONFIRM_MS = 3_000;
-/** A mark that is older belongs to a process that was killed. */
-const MARK_MS_MAX = 30_000;
-/** More are needed only if others switch back at the same moments. */
-const ATTEMPTS_MAX = 100;
+/** More than one is needed only if other processes switch back at the same moments. */
+const ATTEMPTS_MAX = 300;
 
 export const detectDurability = async (redis: RedisLink): Promise<Durability> =>
   (await askServer(redis)).durability;
 
-/** Asked at each change: changes are rare, and an operator may have changed the settings. */
+/** Asked after each change: changes are rare, and an operator may have changed the settings. */
 async function askServer(
   redis: RedisLink,
 ): Promise<{ durability: Durability; replicas: number }> {
@@ -49,16 +44,18 @@ async function askServer(
   // Redis before 7.0 takes one pattern only. An invalid value changes nothing, but a
   // user who may set it is told so.
   const [file, wanted, refusal, marks] = await Promise.all([
-    ask("CONFIG", "GET", "append*"),
+    ask("CONFIG", "GET", "*append*"),
     ask("CONFIG", "GET", replicasName),
     ask("CONFIG", "SET", "appendfsync", "?"),
-    ask("ZCARD", SWITCH_KEY),
+    ask("SCARD", MARKS_KEY),
   ]);
   const config = asFields([file, wanted].flatMap(listOrNothing));
   const replicas = Number(config[replicasName] ?? 0);
   const maySwitch = /appendfsync/.test(String(refusal)) &&
     typeof marks === "number";
-  if (config.appendonly !== "yes") return { durability: "none", replicas };
+  if (
+    config.appendonly !== "yes" || config["no-appendfsync-on-rewrite"] === "yes"
+  ) return { durability: "none", replicas };
   if (config.appendfsync === "always" && !(maySwitch && marks > 0)) {
     return { durability: "always", replicas };
   }
@@ -69,67 +66,44 @@ const listOrNothing = (reply: RedisReply) =>
   Array.isArray(reply) ? asList(reply) : [];
 
 /**
- * Runs `write`, which changes keys or owners over this connection, and resolves when
- * all of it is on disk, if the server can do that, and on as many replicas as its
- * `min-replicas-to-write` says. Throws {@link NotDurable} if it is not.
+ * Makes a function that resolves when all that was written over this connection is on
+ * disk, if the server can do that, and on as many replicas as its
+ * `min-replicas-to-write` says. It throws {@link NotDurable} if it is not. One flush
+ * serves all calls before it begins.
  */
-export async function durably<T>(
-  redis: RedisLink,
-  write: () => Promise<T>,
-): Promise<T> {
-  const { durability, replicas } = await askServer(redis);
-  const result = durability === "switched"
-    ? await withSwitch(redis, write)
-    : await write();
-  if (replicas > 0) await waitForReplicas(redis, replicas);
-  return result;
-}
-
-async function withSwitch<T>(
-  redis: RedisLink,
-  write: () => Promise<T>,
-): Promise<T> {
-  const mark = crypto.randomUUID();
-  const switchOn = async () => {
-    // Sent together. The mark is a write itself, so the reply to the second comes after a flush.
-    const time = String(Date.now());
-    await Promise.all(
-      [["ZADD", SWITCH_KEY, time, mark], ON].map((each) => redis.command(each)),
-    );
+export function createPersist(redis: RedisLink): () => Promise<void> {
+  let next: Promise<void> | null = null;
+  let last = Promise.resolve();
+  const persist = async () => {
+    next = null;
+    const { durability, replicas } = await askServer(redis);
+    if (durability === "switched") await flush(redis);
+    if (replicas > 0) await waitForReplicas(redis, replicas);
   };
-  const isMarked = async () =>
-    await redis.command(["ZSCORE", SWITCH_KEY, mark]) !== null;
-  await switchOn();
-  try {
-    const result = await write();
-    // While the mark is there, nobody has switched back since it was set: the server
-    // has flushed the write before it answered. Otherwise, flush it now.
-    for (let left = ATTEMPTS_MAX; !await isMarked(); left -= 1) {
-      if (left === 0) throw notDurable("not on the disk of Redis");
-      await switchOn();
-    }
-    return result;
-  } finally {
-    await switchBack(redis, mark);
-  }
+  return () => next ??= last = last.catch(() => {}).then(persist);
 }
 
-/** Removes a mark, and switches back if no other is left. Without an answer, `always` stays, which is slower but safe. */
-async function switchBack(redis: RedisLink, mark: string): Promise<void> {
-  const oldest = String(Date.now() - MARK_MS_MAX);
-  try {
-    const [, others] = await Promise.all([
-      redis.command(["ZREM", SWITCH_KEY, mark]),
-      redis.command(["ZCOUNT", SWITCH_KEY, oldest, "+inf"]),
+async function flush(redis: RedisLink): Promise<void> {
+  const mark = crypto.randomUUID();
+  for (let left = ATTEMPTS_MAX; left > 0; left -= 1) {
+    // The mark is a write itself, so the reply comes after a flush, unless another
+    // process switches back at the same moment, and deletes the mark.
+    await atOnce(redis, ["SADD", MARKS_KEY, mark], ON);
+    const [isMarked] = await Promise.all([
+      redis.command(["SREM", MARKS_KEY, mark]),
+      // Without an answer, `always` stays until the next change, which is slower but safe.
+      atOnce(redis, ["DEL", MARKS_KEY], OFF).catch(() => {}),
     ]);
-    if (others !== 0) return;
-    // A change that has begun in the meantime misses its mark, and flushes again.
-    const together = [["MULTI"], ["DEL", SWITCH_KEY], OFF, ["EXEC"]];
-    await Promise.all(together.map((each) => redis.command(each)));
-  } catch {
-    // The change is made and on disk. The next one switches back.
+    if (isMarked === 1) return;
   }
+  throw notDurable("not on the disk of Redis");
 }
+
+/** Runs commands in one transaction. */
+const atOnce = (redis: RedisLink, ...commands: string[][]) =>
+  Promise.all(
+    [["MULTI"], ...commands, ["EXEC"]].map((each) => redis.command(each)),
+  );
 
 async function waitForReplicas(
   redis: RedisLink,

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
-import { startRedis, type TestRedis } from "../../redis_fixture.ts";
-import { detectDurability, durably } from "./durability.ts";
+import { startRedis } from "../../redis_fixture.ts";
+import { createPersist, detectDurability } from "./durability.ts";
 import { asFields } from "./redis.ts";
 
 const FILE = ["--appendonly", "yes"];
@@ -27,23 +27,17 @@ function withReplies(link: RedisLink, replies: Record<string, RedisReply>) {
   return { link: { ...link, command }, sent };
 }
 
-const change = (link: RedisLink, key = "changed") =>
-  link.command(["SET", key, "1"]);
-
-/** A user who may change everything but the server's settings. */
-async function withoutSettings(redis: TestRedis): Promise<RedisLink> {
-  const link = await redis.connect();
-  const rights = ["on", "nopass", "~*", "+@all", "-config|set"];
-  await link.command(["ACL", "SETUSER", "default", ...rights]);
-  return link;
-}
-
 Deno.test("detectDurability() reports what the server can guarantee", async (t) => {
   const cases: [name: string, settings: string[], expected: string][] = [
     ["every second", EVERYSEC, "switched"],
     ["never flushed", [...FILE, "--appendfsync", "no"], "switched"],
     ["always", ALWAYS, "always"],
     ["no file", ["--appendonly", "no"], "none"],
+    [
+      "no flush while the file is rewritten",
+      [...ALWAYS, "--no-appendfsync-on-rewrite", "yes"],
+      "none",
+    ],
   ];
   for (const [name, settings, expected] of cases) {
     await t.step(name, async () => {
@@ -53,74 +47,65 @@ Deno.test("detectDurability() reports what the server can guarantee", async (t) 
   }
   await t.step("no permission to switch", async () => {
     await using redis = await startRedis(EVERYSEC);
-    const link = await withoutSettings(redis);
+    const link = await redis.connect();
+    await link.command(["ACL", "SETUSER", "default", "-config|set"]);
     assert.equal(await detectDurability(link), "none");
-    assert.equal(await durably(link, () => change(link)), "OK");
+    await createPersist(link)();
   });
 });
 
-Deno.test("durably() has every write flushed while a change is made, however many overlap", async () => {
+Deno.test("persist() has everything flushed at once, despite the mark of a killed process, and switches back", async () => {
   await using redis = await startRedis(EVERYSEC);
-  const links = await Promise.all([redis.connect(), redis.connect()]);
-  const [first, second] = links;
-  const isFirstDone = Promise.withResolvers<void>();
-  const both = links.map((link) =>
-    durably(link, async () => {
-      assert.equal(await appendfsync(link), "always");
-      await change(link);
-      if (link === second) await isFirstDone.promise;
-      assert.equal(await appendfsync(link), "always", "the other is not done");
-    })
-  );
-  await both[0];
-  assert.equal(await detectDurability(first), "switched");
-  isFirstDone.resolve();
-  await both[1];
-  assert.equal(await appendfsync(first), "everysec");
-  assert.equal(await first.command(["EXISTS", "fsync"]), 0);
-});
-
-Deno.test("durably() switches back after a refused change, and despite the mark of a killed process", async () => {
-  await using redis = await startRedis(EVERYSEC);
-  const link = await redis.connect();
-  await link.command(["ZADD", "fsync", String(Date.now() - 31_000), "killed"]);
-  await link.command(["CONFIG", "SET", "appendfsync", "always"]);
-  const refused = () => Promise.reject(new Error("refused"));
-  await assert.rejects(durably(link, refused), /refused/);
-  assert.equal(await appendfsync(link), "everysec");
-});
-
-Deno.test("durably() flushes again if somebody switched back in the meantime", async () => {
-  await using redis = await startRedis(EVERYSEC);
-  const other = await redis.connect();
   const { link, sent } = withReplies(await redis.connect(), {});
-  await durably(link, async () => {
-    await change(link);
-    await other.command(["DEL", "fsync"]);
-    await other.command(["CONFIG", "SET", "appendfsync", "everysec"]);
-  });
-  const words = sent.map((line) => line.split(" ")[0]);
-  assert.equal(words.filter((word) => word === "ZADD").length, 2);
-  assert.ok(words.lastIndexOf("ZADD") < words.lastIndexOf("ZSCORE"));
-  assert.equal(await appendfsync(other), "everysec");
+  await link.command(["SADD", "fsync", "killed"]);
+  await link.command(["CONFIG", "SET", "appendfsync", "always"]);
+  assert.equal(await detectDurability(link), "switched");
+  const persist = createPersist(link);
+  await Promise.all(Array.from({ length: 20 }, persist));
+  const flushes = sent.flatMap((line, at) =>
+    line.startsWith("SADD fsync ") ? [sent.slice(at - 1, at + 3)] : []
+  ).slice(1);
+  assert.equal(flushes.length, 1, "one for all");
+  const [begin, , ...rest] = flushes[0] ?? [];
+  const on = ["MULTI", "CONFIG SET appendfsync always", "EXEC"];
+  assert.deepEqual([begin, ...rest], on);
+  await persist();
+  assert.equal(await appendfsync(link), "everysec");
+  assert.equal(await link.command(["EXISTS", "fsync"]), 0);
 });
 
-Deno.test("durably() leaves a server alone that flushes every write", async () => {
+Deno.test("persist() flushes again if another process switched back at the same moment", async () => {
+  await using redis = await startRedis(EVERYSEC);
+  const real = await redis.connect();
+  let isFirst = true;
+  const command: RedisLink["command"] = async (args, options) => {
+    if (args[0] === "SREM" && isFirst) {
+      isFirst = false;
+      await real.command(["DEL", "fsync"]);
+      await real.command(["CONFIG", "SET", "appendfsync", "everysec"]);
+    }
+    return await real.command(args, options);
+  };
+  const { link, sent } = withReplies({ ...real, command }, {});
+  await createPersist(link)();
+  assert.equal(sent.filter((line) => line.startsWith("SADD")).length, 2);
+  assert.equal(await appendfsync(real), "everysec");
+});
+
+Deno.test("persist() leaves a server alone that flushes every write", async () => {
   await using redis = await startRedis(ALWAYS);
   const { link, sent } = withReplies(await redis.connect(), {});
-  await durably(link, () => change(link));
-  assert.ok(!sent.some((line) => /ZADD|(always|everysec)$/.test(line)));
+  await createPersist(link)();
+  assert.ok(!sent.some((line) => /SADD|(always|everysec)$/.test(line)));
   assert.equal(await appendfsync(link), "always");
 });
 
-Deno.test("durably() acknowledges no change that is not on disk or on enough replicas", async (t) => {
+Deno.test("persist() acknowledges no change that is not on disk or on enough replicas", async (t) => {
   await using redis = await startRedis(EVERYSEC);
   const real = await redis.connect();
   await t.step("not on disk", async () => {
-    const { link } = withReplies(real, { ZSCORE: null });
-    await assert.rejects(durably(link, () => change(link)), {
-      name: "NotDurable",
-    });
+    const { link } = withReplies(real, { SREM: 0 });
+    await assert.rejects(createPersist(link)(), { name: "NotDurable" });
   });
   const cases: [wanted: number, reached: number, isConfirmed: boolean][] = [
     [0, 0, true],
@@ -139,7 +124,7 @@ Deno.test("durably() acknowledges no change that is not on disk or on enough rep
         "CONFIG GET": settings,
         WAIT: reached,
       });
-      const changed = durably(link, () => change(link));
+      const changed = createPersist(link)();
       if (isConfirmed) await changed;
       else await assert.rejects(changed, { name: "NotDurable" });
       const waits = sent.filter((line) => line.startsWith("WAIT "));

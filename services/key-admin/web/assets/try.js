@@ -10,8 +10,8 @@ const isUpload = form.enctype === "multipart/form-data";
 const isChat = "message" in form.elements;
 const LOST =
   "The connection was lost before the answer was complete. Send the request again.";
-/** Between two looks at a video. */
-const LOOK_MS = 2_000;
+/** Between two requests for the progress of a video. */
+const POLL_MS = 2_000;
 
 /** Ends the request that is running; null without one. */
 let running = null;
@@ -25,14 +25,14 @@ const seconds = (sinceMs) =>
   `${((performance.now() - sinceMs) / 1000).toFixed(2)} s`;
 const parse = (html) => new DOMParser().parseFromString(html, "text/html");
 
-/** The path at which a video is looked at that is still being made. */
+/** Where to ask about a video that is still being made; null otherwise. */
 const videoPath = () => {
   const button = part("again").querySelector("button");
   return button && new URL(button.formAction).pathname;
 };
 const pause = (signal) =>
   new Promise((resolve) => {
-    setTimeout(resolve, LOOK_MS);
+    setTimeout(resolve, POLL_MS);
     signal.addEventListener("abort", resolve);
   });
 
@@ -95,7 +95,7 @@ async function* eventsOf(body) {
   }
 }
 
-/** Shows a page of the console: the answer, or what it says against the form. */
+/** Shows a page of the console: the answer, or why the form was refused. */
 function showAnswerOf(page) {
   const given = page.getElementById("answer");
   if (given) return box.replaceChildren(...given.childNodes);
@@ -198,8 +198,8 @@ function continueConversation() {
 
 form.addEventListener("submit", (event) => {
   event.preventDefault();
-  const isLook = event.submitter?.hasAttribute("formaction");
-  if (running === null) send(isLook ? videoPath() : undefined);
+  const isRefresh = event.submitter?.hasAttribute("formaction");
+  if (running === null) send(isRefresh ? videoPath() : undefined);
 });
 // Without an answer the code stays as it is.
 form.addEventListener("change", () => refreshCode().catch(() => {}));

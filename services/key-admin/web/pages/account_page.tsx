@@ -9,12 +9,8 @@ import {
   totpStep,
   totpUri,
 } from "../../domain/sign_in/totp.ts";
-import {
-  actorOf,
-  type ConsoleContext,
-  type Handler,
-  Refused,
-} from "../context.ts";
+import type { ConsoleContext, Handler } from "../context.ts";
+import { actorOf, Refused } from "../context.ts";
 import { FORM, readForm } from "../forms.ts";
 import { showPage } from "../layout.tsx";
 import { Box, Field, PasswordField, PostForm, ShownOnce } from "../parts.tsx";
@@ -82,7 +78,7 @@ const turnOnSecondFactor: Handler = async (c) => {
 };
 
 const WRONG_CODE =
-  "The code is wrong. Codes change every 30 seconds. Check the clock of your device.";
+  "The code is wrong. Codes change every 30 seconds. Check that the clock of your device is right.";
 
 const turnOffSecondFactor: Handler = async (c) => {
   const { deps, signedIn: { account } } = c.var;

@@ -15,10 +15,10 @@ const REASONS: Readonly<Record<string, string>> = {
   model_server_limit: "Limit of the model server",
   request_bodies: "Too many invalid or very large requests at once",
   server: "The service or the model server failed",
-  cut: "An error cut the answer off after it had started",
+  cut: "An error cut off the answer after it had started",
 };
 
-/** A reason in words: a limit and whose it is, or what was wrong. Also one of a later version. */
+/** A reason in words: a limit and whose it is, or what was wrong. It may be from a later version. */
 function wordsOf(reason: string): string {
   const [name = "", whose] = reason.split(".");
   const words = REASONS[name] ?? labelOf(name);
@@ -71,7 +71,7 @@ const showFailed: Handler = async (c) => {
       rows={await readFailed(c.var.deps.redis, key)}
       empty={{
         title: "No requests",
-        lead: `None was refused or failed in the last ${daysListed} days.`,
+        lead: `None were refused or failed in the last ${daysListed} days.`,
       }}
       columns={[
         [

@@ -13,21 +13,14 @@ import {
 } from "../../domain/keys/settings.ts";
 import { type Rate, takeRate } from "../../domain/sign_in/attempts.ts";
 import { digest, mintSecret } from "../../domain/store/secret.ts";
-import {
-  actorOf,
-  type ConsoleContext,
-  type ConsoleDeps,
-  findKey,
-  type Handler,
-  Refused,
-  targetOf,
-} from "../context.ts";
+import type { ConsoleContext, ConsoleDeps, Handler } from "../context.ts";
+import { actorOf, findKey, Refused, targetOf } from "../context.ts";
 import { choice, FORM, list, readForm, text } from "../forms.ts";
 import { showPage } from "../layout.tsx";
 import { curlFor, tryLink } from "../key_parts.tsx";
 import { Box, Field, PostForm, ShownOnce } from "../parts.tsx";
 import { limitFields } from "./limits_view.tsx";
-import { number, permissionOf } from "../texts.tsx";
+import { labelOf, number, permissionOf } from "../texts.tsx";
 import { behindPassword } from "../session.ts";
 
 /** Creating and editing a key. */
@@ -48,7 +41,7 @@ const KEY_FORM = z.strictObject({
   which_models: choice(["all", "these"]),
   models: list(CHARS_MAX.model, MODELS_MAX),
 });
-/** The nonce prevents creating a key twice, the version overwriting another change. */
+/** The nonce keeps a form from creating two keys; the version, from overwriting another change. */
 const NEW_KEY = KEY_FORM.extend(FORM.pick({ nonce: true }).shape);
 const EDITED_KEY = KEY_FORM.extend(FORM.pick({ version: true }).shape);
 type Values = z.infer<typeof KEY_FORM>;
@@ -111,8 +104,9 @@ export async function answerCreated(
       {replaced && <p>{replaced}</p>}
       <h2>Example request</h2>
       <p>
-        Set the environment variable <code>OPENAI_API_KEY</code>{" "}
-        of your server to the key. Keep the key out of code and browsers.
+        On your server, set the environment variable <code>OPENAI_API_KEY</code>
+        {" "}
+        to the key. Keep the key out of code and browsers.
       </p>
       {curlFor(deps, key)}
       <p class="row">{tryLink(deps, key)}</p>
@@ -236,7 +230,7 @@ async function showForm(
       <Field
         {...common("expires")}
         label="Expires"
-        help="At the end of the day in UTC. Leave empty for never."
+        help="At the end of this day in UTC. Leave empty if it should never expire."
         type="date"
       />
       <Choices name="scopes" legend="Permissions" error={errors.get("scopes")}>
@@ -282,10 +276,10 @@ const Choices = ({ name, legend, error, children }: {
   </fieldset>
 );
 
-/** What a model is called that a key names but the list of models no longer has. */
+/** Marks a model that a key names and the list of models no longer has. */
 export const NOT_CONFIGURED = "no longer configured";
 
-/** All models, or those that are ticked. The style sheet shows the boxes when they count. */
+/** All models, or those that are ticked, by kind. The style sheet shows the boxes when they count. */
 function ModelChoices({ catalog, kept, values, error }: {
   catalog: Catalog;
   kept: readonly string[];
@@ -294,6 +288,10 @@ function ModelChoices({ catalog, kept, values, error }: {
 }) {
   const { which_models: which, models: chosen } = values;
   const gone = kept.filter((id) => !catalog.has(id));
+  const groups = Map.groupBy(
+    [...gone, ...catalog.keys()],
+    (id) => labelOf(catalog.get(id)?.kind ?? NOT_CONFIGURED),
+  );
   const ways = [
     ["all", "All models, including future ones"],
     ["these", "Only these models"],
@@ -317,11 +315,15 @@ function ModelChoices({ catalog, kept, values, error }: {
         aria-label="Models that the key may use"
         tabindex={0}
       >
-        {[...gone, ...catalog.keys()].map((id) => (
-          <Box name="models" value={id} checked={chosen.includes(id)}>
-            <span>{id}</span>
-            {!catalog.has(id) && <span class="badge">{NOT_CONFIGURED}</span>}
-          </Box>
+        {[...groups].map(([title, ids]) => (
+          <fieldset>
+            <legend>{title}</legend>
+            {ids.map((id) => (
+              <Box name="models" value={id} checked={chosen.includes(id)}>
+                {id}
+              </Box>
+            ))}
+          </fieldset>
         ))}
       </div>
     </Choices>

@@ -4,13 +4,8 @@ import { GRACES } from "../../domain/keys/key_store.ts";
 import { readLastUse, readUsage } from "../../domain/keys/usage.ts";
 import { mintSecret } from "../../domain/store/secret.ts";
 import { AuditTable } from "./audit_page.tsx";
-import {
-  actorOf,
-  type ConsoleContext,
-  findKey,
-  type Handler,
-  targetOf,
-} from "../context.ts";
+import type { ConsoleContext, Handler } from "../context.ts";
+import { actorOf, findKey, targetOf } from "../context.ts";
 import { FORM, readForm } from "../forms.ts";
 import { answerCreated, NOT_CONFIGURED } from "./key_form.tsx";
 import { showPage } from "../layout.tsx";
@@ -100,7 +95,7 @@ const showKey: Handler = async (c) => {
       </div>
       {curlFor(deps, key)}
       <p>
-        The <a href="/reference">API reference</a> has all fields and errors.
+        The <a href="/reference">API reference</a> lists all fields and errors.
       </p>
       <h2>History</h2>
       <AuditTable rows={history.rows} caption="What happened to this key" />
@@ -112,7 +107,7 @@ const QUESTIONS = {
   disable:
     "Every request with this key is refused as soon as you confirm. You can enable it again at any time.",
   delete:
-    "The key stops working at once and cannot be restored. Its entries in the audit log are kept.",
+    "The key stops working immediately and cannot be restored. Its entries in the audit log are kept.",
   rotate:
     "You get a new key with the same settings. Put it into your program while the old key still works.",
 } as const;

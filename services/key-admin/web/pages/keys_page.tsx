@@ -1,12 +1,8 @@
 import { isKeyId } from "@gateway/shared/keys/key";
 import { usageDay } from "@gateway/shared/keys/limiter_state";
 import type { KeyRecord } from "@gateway/shared/keys/record";
-import {
-  KEY_FILTERS,
-  type KeyFilter,
-  type KeyRow,
-  PAGE_ROWS,
-} from "../../domain/keys/key_page.ts";
+import type { KeyFilter, KeyRow } from "../../domain/keys/key_page.ts";
+import { KEY_FILTERS, PAGE_ROWS } from "../../domain/keys/key_page.ts";
 import type { Handler } from "../context.ts";
 import { postKey } from "./key_form.tsx";
 import { showPage } from "../layout.tsx";
@@ -18,15 +14,8 @@ import {
   rotationOf,
   statusOf,
 } from "../key_parts.tsx";
-import {
-  address,
-  type Column,
-  Empty,
-  Pager,
-  Search,
-  Table,
-  Tabs,
-} from "../lists.tsx";
+import type { Column } from "../lists.tsx";
+import { address, Empty, Pager, Search, Table, Tabs } from "../lists.tsx";
 import { PostForm } from "../parts.tsx";
 import { labelOf, Moment, number, Time } from "../texts.tsx";
 
@@ -87,7 +76,7 @@ const listKeys: Handler = async (c) => {
               title: "No keys found",
               lead: next === null
                 ? "No key matches. Try fewer or shorter words, or another filter."
-                : "No match among the keys searched so far. Older searches the rest.",
+                : "No match among the keys searched so far. Choose Older to search the rest.",
               children: <a class="button" href="/keys">Show all keys</a>,
             }}
             columns={[

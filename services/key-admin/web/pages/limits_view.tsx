@@ -1,10 +1,7 @@
 import type { Child, JSX } from "hono/jsx";
 import type { KeyRecord, Limits } from "@gateway/shared/keys/record";
-import {
-  bindingMeter,
-  type Meter,
-  readMeters,
-} from "../../domain/keys/limit_use.ts";
+import type { Meter } from "../../domain/keys/limit_use.ts";
+import { bindingMeter, readMeters } from "../../domain/keys/limit_use.ts";
 import { LIMIT_NAMES, MEDIA_LIMITS } from "../../domain/keys/settings.ts";
 import type { ConsoleContext } from "../context.ts";
 import { Field } from "../parts.tsx";
@@ -42,7 +39,7 @@ const WARN_SHARE = 0.8;
 
 const WHOSE = { key: "This key", owner: "All your keys" } as const;
 
-/** A card with use against the limits of a key and its owner, or of the owner alone: then nothing if the operator has set none. */
+/** A card with use against the limits of a key and its owner, or of the owner alone; the latter only if the operator has set any. */
 export async function limitsCard(c: ConsoleContext, key?: KeyRecord) {
   const { deps: { redis, owners }, signedIn: { session: { ownerId } } } = c.var;
   const limits = await owners.limits(ownerId);
@@ -56,7 +53,7 @@ export async function limitsCard(c: ConsoleContext, key?: KeyRecord) {
         <p class="help">
           {key === undefined
             ? "Set by the operator. They apply to all your keys together, whatever the limits of each key."
-            : "A request has to fit every limit of this key, and those that the operator has set for all your keys together."}
+            : "A request must pass every limit of this key and those that the operator set for all your keys together."}
         </p>
       </header>
       {binding && (
@@ -69,7 +66,7 @@ export async function limitsCard(c: ConsoleContext, key?: KeyRecord) {
             ? `${refused(binding.name)}.`
             : `${
               Math.floor(100 * binding.used / binding.limit)
-            }% is used, more than of any other.`}
+            }% is used, more than of any other limit.`}
         </p>
       )}
       <div class="split">
@@ -86,7 +83,7 @@ export async function limitsCard(c: ConsoleContext, key?: KeyRecord) {
         })}
       </div>
       <p class="help">
-        At{" "}
+        As of{" "}
         <Time ms={nowMs} as="minute" />; reload for newer numbers. A limit per
         minute refills evenly: 60 per minute is one each second.
       </p>
@@ -134,15 +131,15 @@ function noteOf({ name, limit, used, exact }: Meter, nowMs: number): Child {
     const endMs = (Math.floor(nowMs / DAY_MS) + 1) * DAY_MS;
     return (
       <>
-        {isFull ? `${refused(name)} until` : "Starts again at"}{" "}
+        {isFull ? `${refused(name)} until` : "Resets at"}{" "}
         <Time ms={endMs} as="minute" />
       </>
     );
   }
   const secondsFor = (count: number) =>
     number(Math.max(1, Math.ceil(60 * count / limit)));
-  if (used === 0) return "Nothing in use now";
+  if (used === 0) return "Not in use now";
   return isFull
     ? `New requests are refused for at least ${secondsFor(exact - limit + 1)} s`
-    : `All free again in ${secondsFor(exact)} s`;
+    : `Fully available in ${secondsFor(exact)} s`;
 }

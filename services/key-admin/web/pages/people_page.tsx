@@ -15,13 +15,8 @@ import type { OwnerRow, PeopleQuery } from "../../domain/operators/people.ts";
 import { parseEmail } from "../../domain/owners/owner_store.ts";
 import type { Page } from "../../domain/store/redis.ts";
 import { LINK_TIMES, linkPath } from "../../domain/sign_in/links.ts";
-import {
-  answerCsv,
-  type ConsoleContext,
-  type Handler,
-  operatorOf,
-  Refused,
-} from "../context.ts";
+import type { ConsoleContext, Handler } from "../context.ts";
+import { answerCsv, operatorOf, Refused } from "../context.ts";
 import { choice, FORM, readForm, text } from "../forms.ts";
 import { keyName } from "../key_parts.tsx";
 import { showPage } from "../layout.tsx";
@@ -36,7 +31,7 @@ import { rangeOf, UsageView } from "./usage_page.tsx";
 
 /** What operators see of all owners, and what they change about an account. */
 
-/** The views: their addresses, and for those of the owners who use most, which total of how many days. */
+/** The views by address. `top` names a total and its days: the owners who use most come first. */
 const VIEWS = [
   ["/people", "Owners"],
   ["/people?top=tokens-1", "Most tokens today"],
@@ -47,7 +42,7 @@ const VIEWS = [
 ] as const;
 const TOP = /^(tokens|requests)-(1|30)$/;
 
-/** A view of people with its search: the page that the address asks for. */
+/** One view with its search: the page of it that the address asks for. */
 async function showView<T>(
   c: ConsoleContext,
   placeholder: string,
@@ -72,7 +67,7 @@ async function showView<T>(
           <PostForm action="/people" submit="Create the link">
             <p class="lead">
               You get a link that works once, within 3 days. Whoever opens it
-              first chooses the password of the account.
+              first chooses the password.
             </p>
             <EmailField value="" />
           </PostForm>
@@ -178,14 +173,14 @@ const CHANGES: Readonly<Record<OwnerChange, string>> = {
   reset_password:
     "You get a link that works once, within 1 hour. Whoever opens it first chooses the new password. Two-step sign-in stays on.",
   remove_second_factor:
-    "For an owner who has lost the authenticator app and the recovery codes. Make sure that it is really the owner who asks: afterwards the password alone is enough to sign in. The owner is told who removed it, and when.",
+    "For an owner who has lost the authenticator app and the recovery codes. Make sure that it is really the owner who asks: afterwards, the password alone is enough to sign in. The owner is told who removed it, and when.",
   sign_out_everywhere:
     "Ends all sessions of this owner. The keys keep working.",
   make_operator:
-    "Operators see all owners and keys. They invite, reset and disable owners, set their limits, and make others operators.",
+    "Operators see all owners and keys. They invite and disable owners, reset their passwords, set their limits, and make others operators.",
   remove_role_of_operator: "The owner keeps the account and the keys.",
   disable:
-    "The owner is signed out and cannot sign in, and every request with one of the keys is refused from now on. Running requests finish. Nothing is deleted; you can enable the owner again at any time.",
+    "The owner is signed out and cannot sign in, and every request with one of the owner's keys is refused from now on. Running requests finish. Nothing is deleted; you can enable the owner again at any time.",
   enable: "The owner can sign in again, and the enabled keys work again.",
 };
 
@@ -197,7 +192,7 @@ async function findPerson(c: ConsoleContext): Promise<OwnerRow> {
   const { people, now } = c.var.deps;
   const row = await people.find(c.req.param("id") ?? "", usageDay(now()));
   if (row !== null) return row;
-  throw new Refused(404, "There is no such owner");
+  throw new Refused(404, "This owner does not exist");
 }
 
 async function showPerson(
@@ -236,7 +231,7 @@ async function showPerson(
         {signedIn.session.ownerId === ownerId
           ? (
             <p>
-              It is your own: see <a href="/account">Account</a>.
+              This is your own account: see <a href="/account">Account</a>.
             </p>
           )
           : changesOf(row.account).map((what) => {

@@ -8,7 +8,7 @@ import { Copyable, Facts } from "../parts.tsx";
 import { labelOf } from "../texts.tsx";
 import { recognize } from "../session.ts";
 
-/** The reference of the API, from its description in OpenAPI. For everyone, as that is. */
+/** The API reference, made from the OpenAPI document. Like that, it needs no sign-in. */
 
 /** JSON Schema, as far as the description uses it; the other keywords are bounds. */
 interface Schema {
@@ -165,7 +165,8 @@ function valueOf(schema: Schema): Child {
   const options = schema.oneOf ?? schema.anyOf;
   if (options) return listed(options.map(valueOf));
   const names = [values ?? only ?? type].flat();
-  const bounds = Object.entries(schema).filter(([name]) => BOUND.test(name))
+  const bounds = Object.entries(schema)
+    .filter(([name, bound]) => BOUND.test(name) && !ANY.test(`${bound}`))
     .map(([name, bound]) => `${labelOf(name).toLowerCase()} ${bound}`);
   return (
     <>
@@ -176,11 +177,13 @@ function valueOf(schema: Schema): Child {
   );
 }
 const BOUND = /^(min|max|exclusive|pattern|default|format)/;
+/** What says nothing: the largest numbers, and any length. */
+const ANY = /^-?9007199254740991$|^0$/;
 
 const listed = (items: Child[]) =>
   items.flatMap((item, at) => at === 0 ? [item] : [" or ", item]);
 
-/** The parts of Markdown that the description uses: paragraphs, lists, `code` and **names**. */
+/** Renders the Markdown that the document uses: paragraphs, lists, `code` and **names**. */
 const Prose = ({ text = "" }: { text?: string | undefined }) => (
   <>
     {text.split("\n\n").filter(Boolean).map((part) =>

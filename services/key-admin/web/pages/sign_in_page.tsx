@@ -9,13 +9,8 @@ import {
   passwordProblem,
 } from "../../domain/sign_in/password.ts";
 import { admit, checkAgain, signIn } from "../../domain/sign_in/sign_in.ts";
-import {
-  clientOf,
-  type ConsoleContext,
-  type ConsoleDeps,
-  type Handler,
-  Refused,
-} from "../context.ts";
+import type { ConsoleContext, ConsoleDeps, Handler } from "../context.ts";
+import { clientOf, Refused } from "../context.ts";
 import { FORM, readForm } from "../forms.ts";
 import { showCard } from "../layout.tsx";
 import { Box, Field, PasswordField, PostForm } from "../parts.tsx";
@@ -73,7 +68,7 @@ const useLink: Handler = async (c) => {
   const form = readForm(c, FORM.pick({ email: true, new_password: true }));
   const email = kind === "set_up" ? parseEmail(form.email) : before.email;
   if (email === null) {
-    return showLink(c, kind, form.email, "This is no e-mail address.");
+    return showLink(c, kind, form.email, "This is not an e-mail address.");
   }
   const holder = await owners.find(email) ?? ownerId;
   const problem = holder !== ownerId
@@ -110,7 +105,7 @@ const beginOidc: Handler = async (c) => {
       deps.log.warn("oidc_unavailable", { error: cause });
       throw new Refused(
         503,
-        `${provider.name} does not answer as expected, so you cannot sign in with it now. Try again in a moment`,
+        `${provider.name} does not respond as expected, so you cannot sign in with it now. Try again in a moment`,
         { cause },
       );
     });
@@ -233,7 +228,7 @@ async function showSignIn(
         <Field
           id="code"
           label="Code"
-          help="If you use two-step sign-in: from your authenticator app, or a recovery code."
+          help="Only for two-step sign-in: from your authenticator app, or a recovery code."
           autocomplete="one-time-code"
           spellcheck={false}
           maxlength={40}
@@ -261,7 +256,7 @@ function showConfirm(
     {
       title: "Confirm your password",
       lead:
-        "You last entered your password over an hour ago. Enter it again to create, rotate or delete keys.",
+        "You last entered your password over an hour ago. Enter it again to continue.",
       error,
     },
     <PostForm
@@ -284,7 +279,7 @@ const LINK_TEXTS = {
   invite: ["Welcome", "Choose a password for your account."],
   reset: [
     "New password",
-    "Choose a new password. If you use two-step sign-in, you need a code next.",
+    "Choose a new password. With two-step sign-in, you need a code next.",
   ],
 } as const;
 

@@ -2,10 +2,10 @@ import { speechFormat } from "@gateway/shared/openai/media";
 import { TRY_LIMITS } from "../../domain/try/key.ts";
 import type { TryKind } from "../../domain/try/request.ts";
 
-/** The fields of the page "Try it" below the model: what they are called and what may be entered. */
+/** The fields of the page "Try it" below the model: their names, labels and inputs. */
 
 export type TryField = readonly [name: string, label: string, input: object];
-/** Fields in a row. Those with a title are folded until they are used. */
+/** Fields in a row. A group with a title is folded until it is used. */
 type Group = readonly [title: string, ...fields: readonly TryField[]];
 
 /** The API checks the bounds of numbers, as for any caller. */
@@ -19,7 +19,7 @@ const RECORDING = {
   ...{ type: "file", accept: "audio/*,video/*" },
   help: `At most ${TRY_LIMITS.heldBytes / 2 ** 20} MiB.`,
 };
-const VIDEO_HELP = "Stop ends the waiting: the video is still made.";
+const VIDEO_HELP = "Stop only ends the wait: the video is still made.";
 
 export const TRY_FIELDS: Readonly<Record<TryKind, readonly Group[]>> = {
   chat: [

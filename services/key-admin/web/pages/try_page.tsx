@@ -16,13 +16,8 @@ import {
   tryRequest,
   type TryValues,
 } from "../../domain/try/request.ts";
-import {
-  actorOf,
-  type ConsoleContext,
-  type ConsoleDeps,
-  type Handler,
-  Refused,
-} from "../context.ts";
+import type { ConsoleContext, ConsoleDeps, Handler } from "../context.ts";
+import { actorOf, Refused } from "../context.ts";
 import { choice, readForm, text } from "../forms.ts";
 import { securityPolicy } from "../guards.ts";
 import { showPage } from "../layout.tsx";
@@ -41,14 +36,14 @@ import { TRY_FIELDS, type TryField, tryFields } from "./try_fields.ts";
 /** The form guard bounds the whole form. */
 const CHARS_MAX = 32_768;
 
-/** Where pages of a kind have what they show beside text. */
+/** What else the pages of a kind load, and from where. */
 const POLICIES: { readonly [kind in TryKind]?: Record<string, string> } = {
   image: { "img-src": "'self' data:" },
   speech: { "media-src": "data:" },
   video: { "media-src": "'self'" },
 };
 
-/** The kinds of models that there are, with the ids of their models. */
+/** The kinds of the configured models, with the ids of these models. */
 function offered({ catalog }: ConsoleDeps): ReadonlyMap<TryKind, string[]> {
   const kinds = new Map<TryKind, string[]>();
   for (const { id, kind } of catalog.values()) {
@@ -57,7 +52,7 @@ function offered({ catalog }: ConsoleDeps): ReadonlyMap<TryKind, string[]> {
   return kinds;
 }
 
-/** The kind in the address, or that of the model in it; otherwise the first one. And the model, or the first of the kind. */
+/** The kind in the address, that of the model in it, or the first one; and the model in the address, or the first of that kind. */
 function askedFor(c: ConsoleContext) {
   const kinds = [...offered(c.var.deps)];
   const { kind: asked = "", model = "" } = c.req.query();
@@ -86,21 +81,21 @@ function readTry(c: ConsoleContext) {
   return { kind, show, values, ...tryRequest(kind, values) };
 }
 
-/** Answers with a page: the whole answer or how the video in the path stands, the mistakes of the form, or only its code. */
+/** Answers with a page: the whole answer, the progress of the video in the path, the mistakes of the form, or only its code. */
 const showAnswer: Handler = async (c) => {
   const { kind, show, values, request, errors } = readTry(c);
-  const isLook = c.req.param("id") !== undefined;
-  if (!isLook && (errors.size > 0 || show)) {
+  const isRefresh = c.req.param("id") !== undefined;
+  if (!isRefresh && (errors.size > 0 || show)) {
     return showTry(c, kind, values, { errors });
   }
   const startMs = performance.now();
-  const response = await (isLook ? askVideo(c) : send(c, kind, request));
+  const response = await (isRefresh ? askVideo(c) : send(c, kind, request));
   const answer = await readAnswer(response, startMs);
-  const again = isLook && !response.ok ? c.req.path : answer.again;
+  const again = isRefresh && !response.ok ? c.req.path : answer.again;
   return showTry(c, kind, values, { answer: { ...answer, again } });
 };
 
-/** Passes the answer of the API on unchanged. Mistakes of the form are answered as by {@link showAnswer}. */
+/** Passes on the answer of the API unchanged. Mistakes of the form are answered as by {@link showAnswer}. */
 const streamAnswer: Handler = async (c) => {
   const { kind, values, request, errors } = readTry(c);
   if (errors.size > 0) return showTry(c, kind, values, { errors });
@@ -115,7 +110,7 @@ const streamAnswer: Handler = async (c) => {
   });
 };
 
-/** Passes the file of the video in the path on, or the part that a player asks for. */
+/** Passes on the file of the video in the path, or the part that a player asks for. */
 const sendVideo: Handler = async (c) => {
   const { body, status, headers } = await askVideo(c, "/content");
   const isHead = c.req.method === "HEAD";
@@ -195,7 +190,7 @@ function showTry(
     {
       title: "Try it",
       lead:
-        `Sends a real request with a key that only this session has: ${TRY_LIMITS.key.requestsPerMinute} requests per minute. It counts towards your usage and your limits.`,
+        `Sends real requests, up to ${TRY_LIMITS.key.requestsPerMinute} per minute, with a key that only this session has. They count towards your usage and your limits.`,
       error: errors?.size ? "Correct the marked fields." : null,
       headers: { "content-security-policy": securityPolicy(POLICIES[kind]) },
     },
@@ -249,7 +244,7 @@ function showTry(
             <div>
               <h2>The same request as code</h2>
               <p class="help">
-                With a key of your own in <code>OPENAI_API_KEY</code>.
+                It takes a key of yours from <code>OPENAI_API_KEY</code>.
               </p>
             </div>
             {LANGUAGES.map((language, at) => (
@@ -268,7 +263,7 @@ function showTry(
   );
 }
 
-/** The answer, or the places in which the script shows it. The style sheet hides empty ones. */
+/** The answer, or the empty elements in which the script shows it. The style sheet hides those. */
 function Answer({ kind, answer, subject }: {
   kind: TryKind;
   answer: TryAnswer | undefined;

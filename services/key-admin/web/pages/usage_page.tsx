@@ -9,12 +9,8 @@ import {
   type UsageRange,
 } from "../../domain/keys/usage.ts";
 import { usageCsv } from "../../domain/keys/usage_csv.ts";
-import {
-  answerCsv,
-  type ConsoleContext,
-  findKey,
-  type Handler,
-} from "../context.ts";
+import type { ConsoleContext, Handler } from "../context.ts";
+import { answerCsv, findKey } from "../context.ts";
 import { showPage } from "../layout.tsx";
 import { Failures } from "./failures_page.tsx";
 import { limitsCard } from "./limits_view.tsx";
