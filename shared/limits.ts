@@ -18,7 +18,7 @@ export const REQUEST_LIMITS = {
   depthMax: 64, // JSON schemas in tools reach about 20.
   /** Known or not: a body with 100,000 distinct keys costs 19 ms to parse. */
   topLevelKeysMax: 64,
-  /** In total. 4,096 messages with a tool call each have 37,000. */
+  /** Of all objects. 4,096 messages with a tool call each have 37,000. */
   membersMax: 65_536,
   /** Outside of strings: parsing a megabyte of brackets takes 17 ms, one of text 1 ms. */
   structureBytesMax: 2 * MIB,
@@ -192,10 +192,9 @@ export const UPLOAD_LIMITS = {
 export const DISPATCH_LIMITS = {
   workerBeatMs: 250,
   edgeBeatMs: 500,
-  /** Without a beat for so long, a worker gets no new jobs, is probed, is lost with its streams. */
-  workerSkipMs: 1_000,
-  workerProbeMs: 500,
-  workerLostMs: 2_000,
+  workerProbeMs: 500, // Without a beat for this long, a worker is probed,
+  workerSkipMs: 1_000, // then gets no new jobs,
+  workerLostMs: 2_000, // and then is lost, with its streams.
   /**
    * A worker without a subscription on the bus for this long is lost. One that loses
    * its connection, or its NATS server, is back within some tens of milliseconds, and
@@ -204,7 +203,7 @@ export const DISPATCH_LIMITS = {
   workerMissingMs: 250,
   /** A worker cancels the jobs of an edge that is silent for this long. */
   edgeLostMs: 3_000,
-  busLostMs: 10_000, // Requests survive an outage of the bus up to this.
+  busLostMs: 10_000, // Requests survive a bus outage of this length.
   acceptMs: 250, // For a worker to accept or reject a job.
   workersTriedMax: 3,
   /** A request waits at most this long for a free slot. Beyond: 503 `overloaded`. */

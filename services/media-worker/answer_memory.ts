@@ -1,6 +1,6 @@
 import { ApiError } from "@gateway/shared/openai/error";
 
-/** Bounds the bytes of images that this process holds: a few of the largest would otherwise end all requests. */
+/** Bounds the bytes of images that this process holds: a few of the largest would exhaust its memory. */
 export class AnswerMemory {
   bytes = 0;
 

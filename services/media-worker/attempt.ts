@@ -1,20 +1,16 @@
-/** One attempt to run a request at a model server, and what all kinds of requests read of its answers. */
+/** One attempt to run a request at a model server, and the reading of its answer, for all kinds of requests. */
 import type { MediaRequest } from "@gateway/shared/openai/media";
 import { textTokens } from "@gateway/shared/openai/tokens";
 import { isJsonObject } from "@gateway/shared/process/error_text";
 import { invalidAnswer } from "@gateway/shared/upstream/errors";
-import {
-  type JsonObject,
-  parseJson,
-  textOf,
-} from "@gateway/shared/upstream/json";
+import * as json from "@gateway/shared/upstream/json";
 import type {
   ModelServer,
+  RequestOptions,
   ServerRequest,
   ServerResponse,
 } from "@gateway/shared/upstream/model_server";
 import { frameError } from "@gateway/shared/upstream/refusal";
-import type { RequestOptions } from "@gateway/shared/upstream/request_encoder";
 import { SseParser } from "@gateway/shared/upstream/sse_parser";
 import type { AnswerMemory } from "./answer_memory.ts";
 import type { MediaAnswer } from "./media_answer.ts";
@@ -27,10 +23,10 @@ export interface Attempt<Request extends MediaRequest = MediaRequest> {
   memory: AnswerMemory;
 }
 
-/** What is asked of a model server, by default with `POST` and JSON. */
-interface Asked
+/** A request to a model server, by default `POST` with JSON. */
+interface Ask
   extends
-    Partial<Omit<RequestOptions, "apiKey">>,
+    RequestOptions,
     Partial<Omit<ServerRequest, "encode" | "call" | "signal">> {
   /** A path below the base URL, or another URL of the server. */
   to: string | URL;
@@ -39,7 +35,7 @@ interface Asked
 /** Sends one request of an attempt, and returns what `read` makes of the response. */
 export function ask<Result>(
   { server, answer: { call } }: Attempt,
-  { to, body = "", mustBeginSoon = true, totalMs, statuses, ...like }: Asked,
+  { to, body = "", mustBeginSoon = true, totalMs, statuses, ...like }: Ask,
   read: (response: ServerResponse) => Promise<Result>,
 ): Promise<Result> {
   const encode = server.encoder(to, like);
@@ -47,7 +43,7 @@ export function ask<Result>(
   return server.exchange(sent, read);
 }
 
-/** The body of an answer, piece by piece, each as soon as the one before has been handled. */
+/** The pieces of a body. Each is read when the one before has been handled. */
 export async function* piecesOf(
   { connection, deadlines, server }: ServerResponse,
   bytesMax: number,
@@ -74,7 +70,7 @@ export function textIn(
 export interface ServerEvent {
   /** Its `type`, or the name of the event. */
   type: string;
-  data: JsonObject;
+  data: json.JsonObject;
 }
 
 const DONE = "[DONE]";
@@ -104,7 +100,7 @@ export async function* eventsOf(
       isOver = true;
       const rest = parser.end();
       // It may be cut: then the end of the stream is the error to report.
-      if (parseJson(rest) !== undefined) onEvent(rest, "");
+      if (json.parseJson(rest) !== undefined) onEvent(rest, "");
     } else parser.push(piece);
     const chars = events.reduce((sum, [data]) => sum + data.length, 0);
     const isData = events.length > 0 || parser.isInEvent;
@@ -112,9 +108,9 @@ export async function* eventsOf(
     for (const [text, name] of events.splice(0)) {
       if (text.length < 16 && text.trim() === DONE) return;
       if (text === "") continue;
-      const data = parseJson(text);
+      const data = json.parseJson(text);
       if (!isJsonObject(data)) throw invalidAnswer("An event that is not JSON");
-      const type = textOf(data.type) || name;
+      const type = json.textOf(data.type) || name;
       if (/(^|\.)error$/.test(type)) throw frameError(data, server.redact);
       throwIfError(data, server);
       yield { type, data };
@@ -124,15 +120,18 @@ export async function* eventsOf(
 }
 
 /** Throws the error that a body or event with status 200 reports, if it does. */
-export function throwIfError(data: JsonObject, { redact }: ModelServer): void {
+export function throwIfError(
+  data: json.JsonObject,
+  { redact }: ModelServer,
+): void {
   const { error } = data;
-  if (isJsonObject(error) || textOf(error) !== "") {
+  if (isJsonObject(error) || json.textOf(error) !== "") {
     throw frameError(data, redact);
   }
 }
 
 /** The usage that the server states or, since clients rely on this member, an estimate of the input. */
-export function usageOf(stated: unknown, input: string): JsonObject {
+export function usageOf(stated: unknown, input: string): json.JsonObject {
   if (isJsonObject(stated) && typeof stated.total_tokens === "number") {
     return stated;
   }

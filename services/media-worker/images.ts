@@ -9,11 +9,7 @@ import {
   truncatedAnswer,
   UpstreamError,
 } from "@gateway/shared/upstream/errors";
-import {
-  type JsonObject,
-  parseJson,
-  textOf,
-} from "@gateway/shared/upstream/json";
+import * as json from "@gateway/shared/upstream/json";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
 import type { HeldBytes } from "./answer_memory.ts";
 import {
@@ -32,16 +28,16 @@ const NOT_BASE64 = /[^A-Za-z0-9+/]/;
 const PADDING = /^={1,2}$/;
 const DATA_URL = /^data:[^,]{0,200};base64,/;
 const DATA_URL_CHARS_MAX = 256;
-/** Written at once. */
+/** Characters written at a time. */
 const PIECE_CHARS = 64 * 1024;
-/** What an answer says about its images, and what events say if the server does not. */
+/** What an answer may say about its images, and what events say by default. */
 const ABOUT = [
   ["background", "auto"],
   ["output_format", "png"],
   ["quality", "auto"],
   ["size", "auto"],
 ] as const;
-/** The events of model servers, whichever of the two endpoints they name. */
+/** Events of model servers, whichever of the two endpoints their names refer to. */
 const EVENT = /^image_(?:generation|edit)\.(completed|partial_image)$/;
 const EVENT_PREFIX = { generate: "image_generation", edit: "image_edit" };
 
@@ -56,13 +52,13 @@ interface Call extends Attempt<ImageRequest> {
 /** An image, and what its server says about it. */
 interface Picture {
   base64: string;
-  data: JsonObject;
+  data: json.JsonObject;
 }
 
 /** The images of an answer, and what else it says. */
 interface Whole {
-  items: JsonObject[];
-  about: JsonObject;
+  items: json.JsonObject[];
+  about: json.JsonObject;
 }
 
 /**
@@ -149,7 +145,7 @@ async function read(
   if (!/^$|json$/.test(contentType)) {
     throw invalidAnswer(`${contentType} instead of images`);
   }
-  const about = parseJson((await readBytes(response, call)).toString());
+  const about = json.parseJson((await readBytes(response, call)).toString());
   if (!isJsonObject(about)) throw invalidAnswer("An answer that is not JSON");
   throwIfError(about, response.server);
   return wholeOf(about);
@@ -168,7 +164,7 @@ async function readBytes(
   return Buffer.concat(pieces);
 }
 
-function wholeOf(about: JsonObject): Whole {
+function wholeOf(about: json.JsonObject): Whole {
   const { data } = about;
   if (!Array.isArray(data)) throw invalidAnswer("An answer without data");
   return { items: data.filter(isJsonObject), about };
@@ -180,7 +176,7 @@ async function readEvents(
   call: Call,
 ): Promise<Whole | null> {
   const { request, answer, held } = call;
-  const items: JsonObject[] = [];
+  const items: json.JsonObject[] = [];
   const onHeld = (chars: number) => held.set(chars);
   const events = eventsOf(response, { bytesMax: BYTES_MAX, onHeld });
   for await (const { type, data } of events) {
@@ -202,9 +198,9 @@ async function readEvents(
 }
 
 /** The image in base64. If the server only sends its URL, it is fetched from that server. */
-async function base64Of(data: JsonObject, call: Call): Promise<string> {
-  const inline = textOf(data.b64_json);
-  const given = inline || textOf(data.url);
+async function base64Of(data: json.JsonObject, call: Call): Promise<string> {
+  const inline = json.textOf(data.b64_json);
+  const given = inline || json.textOf(data.url);
   if (given === "") throw invalidAnswer("An image without data");
   const prefix = DATA_URL.exec(given.slice(0, DATA_URL_CHARS_MAX))?.[0] ?? "";
   if (inline === "" && prefix === "") return await fetchPicture(given, call);
@@ -263,9 +259,9 @@ async function writeEvent(
   deadlines?: AttemptDeadlines,
 ): Promise<void> {
   const { request } = call;
-  const after: JsonObject = { created_at: secondsOf(data, call) };
+  const after: json.JsonObject = { created_at: secondsOf(data, call) };
   for (const [name, preset] of ABOUT) {
-    after[name] = textOf(data[name]) || (request[name] ?? preset);
+    after[name] = json.textOf(data[name]) || (request[name] ?? preset);
   }
   if (kind === "completed") after.usage = usageOf(data.usage, request.prompt);
   else after.partial_image_index = Number(data.partial_image_index) || 0;
@@ -277,20 +273,22 @@ async function writeEvent(
 
 async function writeDocument(
   pictures: readonly Picture[],
-  about: JsonObject,
+  about: json.JsonObject,
   call: Call,
 ): Promise<void> {
   const created = secondsOf(about, call);
   let before = `{"created":${created},"data":[{"b64_json":"`;
   for (const { base64, data } of pictures) {
-    const revised = textOf(data.revised_prompt);
+    const revised = json.textOf(data.revised_prompt);
     const prompt = `,"revised_prompt":${JSON.stringify(revised)}`;
     const after = `"${revised === "" ? "" : prompt}}`;
     await writePicture([before, base64, after], call);
     before = `,{"b64_json":"`;
   }
-  const rest: JsonObject = {};
-  for (const [name] of ABOUT) rest[name] = textOf(about[name]) || undefined;
+  const rest: json.JsonObject = {};
+  for (const [name] of ABOUT) {
+    rest[name] = json.textOf(about[name]) || undefined;
+  }
   if (isJsonObject(about.usage)) rest.usage = about.usage;
   const tail = JSON.stringify(rest).slice(1);
   await call.answer.write(tail === "}" ? "]}" : `],${tail}`);
@@ -298,7 +296,7 @@ async function writeDocument(
 
 /** When it was made in Unix seconds, by default when it was requested. */
 function secondsOf(
-  { created, created_at }: JsonObject,
+  { created, created_at }: json.JsonObject,
   { answer }: Call,
 ): number {
   const stated = created_at ?? created;

@@ -41,7 +41,7 @@ const b64_json = PNG.toBase64();
 /** 8 MiB, as large as one of 3840 x 2160. */
 const LARGE = Buffer.alloc(6 * MIB, 7).toBase64();
 const usage = { input_tokens: 3, output_tokens: 9, total_tokens: 12 };
-/** What is made of no usage: the tokens that "A red fox" is likely to have. */
+/** Without a stated usage: the tokens that "A red fox" is likely to have. */
 const estimated = { input_tokens: 3, output_tokens: 0, total_tokens: 3 };
 const about = {
   ...{ background: "opaque", output_format: "webp" },

@@ -22,34 +22,26 @@ import { speak } from "./speech.ts";
 import { transcribe } from "./transcription.ts";
 import { passOnVideo } from "./videos.ts";
 
+const text = z.string();
+const requestOf = (kind: MediaRequest["kind"], fields: z.ZodRawShape) =>
+  z.object({ ...fields, kind: z.literal(kind) });
 /** The fields that this service relies on: the edge has checked them all. */
 const reliedOn = z.union([
-  z.object({
-    kind: z.literal("speech"),
-    input: z.string(),
-    response_format: speechFormat,
-  }),
-  z.object({
-    kind: z.literal("image"),
+  requestOf("speech", { input: text, response_format: speechFormat }),
+  requestOf("image", {
     task: z.enum(["generate", "edit"]),
-    prompt: z.string(),
+    prompt: text,
     n: z.number(),
   }),
-  z.object({
-    kind: z.literal("transcription"),
+  requestOf("transcription", {
     task: z.enum(["transcribe", "translate"]),
     response_format: transcriptionFormat,
   }),
-  z.object({
-    kind: z.literal("video"),
-    action: z.literal("create"),
-    prompt: z.string(),
-  }),
-  z.object({
-    kind: z.literal("video"),
+  requestOf("video", { action: z.literal("create"), prompt: text }),
+  requestOf("video", {
     action: z.enum(["retrieve", "content", "delete", "remix"]),
-    backend: z.string(),
-    id: z.string(),
+    backend: text,
+    id: text,
   }),
 ]);
 

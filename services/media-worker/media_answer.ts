@@ -8,7 +8,7 @@ import type { JsonObject } from "@gateway/shared/upstream/json";
 import type { AttemptProgress } from "@gateway/shared/upstream/pool";
 import type { JobCall } from "@gateway/shared/worker/job";
 
-/** Passed on at once: a quarter of the credit window. */
+/** Bytes passed on at a time: a quarter of the credit window. */
 const PIECE_BYTES_MAX = 64 * 1024;
 
 /** The media type of an answer with `stream`. */

@@ -57,7 +57,7 @@ export const TRANSCRIPTION: TranscriptionRequest = {
   response_format: "json",
 };
 
-export interface RigOptions {
+interface RigOptions {
   deadlines?: Partial<BackendDeadlines>;
   /** Further members of the backend. */
   members?: Partial<BackendConfig>;
@@ -155,7 +155,7 @@ export function head(lines: string, body: string | Uint8Array = ""): Step {
 export const typed = (type: string): Step =>
   streamHead({ headers: { "content-type": type } });
 
-/** An answer of events. */
+/** An answer made of events. */
 export const sse = (...events: string[]): Step[] => [
   ...[streamHead(), ...events.map(chunk), lastChunk],
 ];
@@ -165,7 +165,7 @@ export function named(data: { type: string; [name: string]: unknown }): string {
   return `event: ${data.type}\n${event(data)}`;
 }
 
-/** What is parsed of an event stream: its data. */
+/** The data of the events in a stream. */
 export function eventsIn(text: string): { [name: string]: unknown }[] {
   return text.split("\n\n").slice(0, -1).map((block) => {
     const [name, data = "", ...rest] = block.split("\n");
@@ -185,7 +185,7 @@ export async function formOf({ body, headers }: FakeRequest) {
   );
 }
 
-/** The error of a fault, which holds no secret and, for the caller, no address. */
+/** Asserts the fault of an error, which reveals no secret and, to the caller, no address. */
 export async function assertFault(
   error: unknown,
   fault: string,

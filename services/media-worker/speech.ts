@@ -5,11 +5,7 @@ import {
   invalidAnswer,
   truncatedAnswer,
 } from "@gateway/shared/upstream/errors";
-import {
-  type JsonObject,
-  parseJson,
-  textOf,
-} from "@gateway/shared/upstream/json";
+import * as json from "@gateway/shared/upstream/json";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
 import {
   ask,
@@ -68,8 +64,8 @@ async function passOn(
     usage = await readEvents(response, pass);
   } else if (/json$|^text\//.test(contentType)) {
     // The body may say what is wrong.
-    const body = parseJson(await textIn(response, OTHER_BYTES_MAX));
-    const about: JsonObject = Object(body);
+    const body = json.parseJson(await textIn(response, OTHER_BYTES_MAX));
+    const about: json.JsonObject = Object(body);
     throwIfError(about, response.server);
     throw invalidAnswer(`${contentType} instead of audio`);
   } else {
@@ -94,7 +90,7 @@ async function readEvents(
   });
   for await (const { type, data } of events) {
     if (type === "speech.audio.delta") {
-      await pass(fromBase64(textOf(data.audio)));
+      await pass(fromBase64(json.textOf(data.audio)));
     }
     // speaches calls it `token_usage`.
     if (type === "speech.audio.done") return data.usage ?? data.token_usage;

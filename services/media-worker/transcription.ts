@@ -7,11 +7,7 @@ import {
   invalidAnswer,
   truncatedAnswer,
 } from "@gateway/shared/upstream/errors";
-import {
-  type JsonObject,
-  parseJson,
-  textOf,
-} from "@gateway/shared/upstream/json";
+import * as json from "@gateway/shared/upstream/json";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
 import {
   ask,
@@ -24,7 +20,7 @@ import {
 import { encodeForm } from "./form.ts";
 import { EVENT_STREAM } from "./media_answer.ts";
 
-/** The usual rate of speech in MP3 files, to estimate the length of a recording that nobody states. */
+/** The usual rate of speech in MP3 files, to estimate the length of a recording if it is not stated. */
 const BYTES_PER_SECOND = 8_000;
 const BYTES_MAX = MEDIA_LIMITS.transcriptBytesMax;
 const DELTA = "transcript.text.delta";
@@ -72,14 +68,14 @@ async function passOn(
   for await (const { type, data } of parts) {
     answer.made = estimate;
     if (type !== DONE) {
-      if (type === DELTA) said += textOf(data.delta);
+      if (type === DELTA) said += json.textOf(data.delta);
       const event = { ...data, type };
       if (request.stream) await answer.writeEvent(event, response.deadlines);
       continue;
     }
     const seconds = statedSeconds(data) ?? estimate;
     answer.made = seconds;
-    const text = textOf(data.text) || said;
+    const text = json.textOf(data.text) || said;
     // The usage that the server states, or the seconds of the recording.
     const usage = isJsonObject(data.usage)
       ? data.usage
@@ -103,13 +99,15 @@ async function* documentIn(
     throw invalidAnswer("A web page instead of a transcription");
   }
   const text = await textIn(response, BYTES_MAX);
-  const json = JSON_FORMAT.test(contentType) ? parseJson(text) : undefined;
-  const data: JsonObject = isJsonObject(json) ? json : { text };
+  const parsed = JSON_FORMAT.test(contentType)
+    ? json.parseJson(text)
+    : undefined;
+  const data: json.JsonObject = isJsonObject(parsed) ? parsed : { text };
   throwIfError(data, response.server);
   if (isJson && typeof data.text !== "string") {
     throw invalidAnswer("A transcription without text");
   }
-  yield { type: DELTA, data: { delta: textOf(data.text) } };
+  yield { type: DELTA, data: { delta: json.textOf(data.text) } };
   yield { type: DONE, data };
 }
 
@@ -133,13 +131,13 @@ async function* eventsIn(
 function foreignDelta({ type, data }: ServerEvent): string | null {
   const [choice] = Array.isArray(data.choices) ? data.choices : [];
   if (isJsonObject(choice) && isJsonObject(choice.delta)) {
-    return textOf(choice.delta.content);
+    return json.textOf(choice.delta.content);
   }
   return type === "" && typeof data.text === "string" ? data.text : null;
 }
 
 /** Whole seconds, if the server states the length of the recording. */
-function statedSeconds({ usage, duration }: JsonObject): number | null {
+function statedSeconds({ usage, duration }: json.JsonObject): number | null {
   const stated = isJsonObject(usage) && usage.type === "duration"
     ? usage.seconds
     : duration;

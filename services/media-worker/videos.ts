@@ -7,11 +7,7 @@ import type {
 } from "@gateway/shared/openai/video";
 import { clip, isJsonObject } from "@gateway/shared/process/error_text";
 import { invalidAnswer, UpstreamError } from "@gateway/shared/upstream/errors";
-import {
-  type JsonObject,
-  parseJson,
-  textOf,
-} from "@gateway/shared/upstream/json";
+import * as json from "@gateway/shared/upstream/json";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
 import {
   ask,
@@ -26,11 +22,11 @@ type Call = Attempt<VideoRequest>;
 /** A request for a file of a job. */
 type FileCall = Attempt<Extract<VideoRequest, { action: "content" }>>;
 
-/** Of what a model server says about a job. */
+/** The largest description of a job. */
 const OBJECT_BYTES_MAX = 256 * 1024;
 const ID_CHARS_MAX = 1_024;
 const TEXT_CHARS_MAX = 1_000;
-/** No video is longer: another number is none, and would be charged. */
+/** No video is longer. A larger number would be charged, so it is ignored. */
 const SECONDS_MAX = 86_400;
 const MADE = [200, 201, 202];
 /** How model servers say that there is no such path, method or job. */
@@ -98,7 +94,7 @@ async function jobOf(call: Call): Promise<EngineVideo | null> {
   }
 }
 
-/** What the model server says about a job. */
+/** Asks the model server about a job. */
 async function retrieve({ id }: { id: string }, call: Call) {
   const data = await ask(call, {
     ...{ to: pathOf(id), method: "GET", totalMs: VIDEO_LIMITS.askMs },
@@ -116,29 +112,29 @@ const missing = () =>
     message: "The model server does not have this video.",
   });
 
-async function readObject(response: ServerResponse): Promise<JsonObject> {
-  const data = parseJson(await textIn(response, OBJECT_BYTES_MAX));
+async function readObject(response: ServerResponse): Promise<json.JsonObject> {
+  const data = json.parseJson(await textIn(response, OBJECT_BYTES_MAX));
   if (!isJsonObject(data)) throw invalidAnswer("A video that is not JSON");
   return data;
 }
 
-/** What the model server says, in one form. */
-function toVideo(data: JsonObject, { server }: Call): EngineVideo {
+/** Converts what a model server says about a job. */
+function toVideo(data: json.JsonObject, { server }: Call): EngineVideo {
   const { redact } = server;
-  const said = textOf(data.status).toLowerCase();
+  const said = json.textOf(data.status).toLowerCase();
   const [status] = STATUSES.find(([, names]) => names.test(said)) ?? [];
   if (status === undefined) {
     throwIfError(data, server);
     throw invalidAnswer(`A video with the status "${clip(said)}"`);
   }
-  const id = textOf(data.id);
+  const id = json.textOf(data.id);
   if (!/^(?!\.{1,2}$)[^\p{Cc}\p{Cs}]+$/u.test(id) || id.length > ID_CHARS_MAX) {
     throw invalidAnswer("A video without an id");
   }
-  const error: JsonObject = isJsonObject(data.error)
+  const error: json.JsonObject = isJsonObject(data.error)
     ? data.error
     : { message: data.error };
-  const told = clip(redact(textOf(error.message)), TEXT_CHARS_MAX);
+  const told = clip(redact(json.textOf(error.message)), TEXT_CHARS_MAX);
   const progress = Math.floor(Number(data.progress ?? 0));
   const seconds = textOrNumber(data.seconds);
   return {
@@ -153,7 +149,7 @@ function toVideo(data: JsonObject, { server }: Call): EngineVideo {
       : null,
     size: textOrNumber(data.size),
     error: status !== "failed" ? null : {
-      code: redact(textOf(error.code)).slice(0, 100) || "video_failed",
+      code: redact(json.textOf(error.code)).slice(0, 100) || "video_failed",
       message: told || "The model server could not make this video.",
     },
   };
@@ -166,7 +162,7 @@ function timeOf(value: unknown): number | null {
 }
 
 function textOrNumber(value: unknown): string | null {
-  const text = typeof value === "number" ? String(value) : textOf(value);
+  const text = typeof value === "number" ? String(value) : json.textOf(value);
   return text.slice(0, 20) || null;
 }
 
@@ -176,11 +172,11 @@ async function passOnFile(call: FileCall): Promise<void> {
   const query = variant === "video" ? "" : `?variant=${variant}`;
   if (await isPassedOn(`${pathOf(id)}/content${query}`, call)) return;
   // Some servers only send the URL of the video.
-  const { url }: JsonObject = variant === "video"
+  const { url }: json.JsonObject = variant === "video"
     ? await retrieve(request, call)
     : {};
-  if (textOf(url) === "") throw missing();
-  const own = server.ownUrl(textOf(url));
+  if (json.textOf(url) === "") throw missing();
+  const own = server.ownUrl(json.textOf(url));
   if (own === null) throw invalidAnswer("A video on another server");
   if (!await isPassedOn(own, call)) throw missing();
 }

@@ -1,4 +1,4 @@
-// Promise: whatever a model server says of a video becomes one form or a clear error,
+// Promise: whatever a model server says about a video becomes one form or a clear error,
 // and nothing is fetched from anywhere but that server.
 import assert from "node:assert/strict";
 import type { VideoRequest } from "@gateway/shared/openai/video";
@@ -98,7 +98,7 @@ const states: [said: object, told: object][] = [
   }],
 ];
 
-Deno.test("what servers call the states of a video becomes one form", async () => {
+Deno.test("the states of a video are converted to one form", async () => {
   for (const [said, told] of states) {
     await using r = startServer(() => json({ id: "v", ...said }));
     const { error, text } = await r.run(retrieve);
@@ -160,7 +160,7 @@ const faults: { [code: string]: Fault[] } = {
 };
 
 for (const [code, cases] of Object.entries(faults)) {
-  Deno.test(`a server that answers wrongly about a video is the error ${code}`, async () => {
+  Deno.test(`a wrong answer about a video becomes the error ${code}`, async () => {
     for (const [what, request, reply] of cases) {
       await using r = startServer(() => reply, {
         deadlines: { first_token_ms: 200, between_tokens_ms: 200 },
@@ -172,7 +172,7 @@ for (const [code, cases] of Object.entries(faults)) {
   });
 }
 
-Deno.test("a job that was deleted is told from one that was not", async () => {
+Deno.test("the deletion of a job is answered with null", async () => {
   await using r = startServer(() => [
     head("204 No Content\r\ncontent-length: 0"),
   ]);
@@ -201,7 +201,7 @@ Deno.test("a film is passed on as its server sends it, with the part that was as
   }
 });
 
-Deno.test("a film that its server only points to is fetched from this server, and from no other", async () => {
+Deno.test("a film behind a URL is fetched from its own server, and from no other", async () => {
   await using stranger = startFakeModelServer({ reply: () => film() });
   const rows: [url: string, code: string | null][] = [
     ["/files/v.mp4", null],

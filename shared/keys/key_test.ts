@@ -8,7 +8,6 @@ import {
   isKeyId,
   isOwnerId,
   isWellFormedKey,
-  KEY_LENGTH,
   keyHint,
   mintKey,
   mintKeyId,
@@ -31,7 +30,6 @@ Deno.test("ASVS 6.5.2, 11.5.1: mintKey() gives 51 characters that isWellFormedKe
   const seen = new Set<string>();
   for (let round = 0; round < 5_000; round++) {
     const key = mintKey(randomBytes);
-    assert.equal(key.length, KEY_LENGTH);
     assert.match(key, FORM);
     assert.ok(isWellFormedKey(key), key);
     seen.add(key);

@@ -19,8 +19,8 @@ import { KEY_FIELDS } from "./record.ts";
  * 6  tokens per minute        0: none
  * ```
  *
- * States of earlier versions lack the last two and are admitted by as they are, so
- * that limits hold while edges are upgraded.
+ * States of earlier versions lack the last two and are used as they are, so that
+ * limits hold while edges are upgraded.
  *
  * What requests without tokens make is counted in a further field for each unit, which
  * is named as its limit in the record ({@link dayLimitField}): two doubles, the day

@@ -241,7 +241,7 @@ export type Catalog = ReadonlyMap<string, ModelConfig>;
 /** The content of `models.json`. */
 export type CatalogFile = z.input<typeof file>;
 
-/** Position and value of each name that was there before. */
+/** Position and value of each name that occurred before. */
 const repeated = (names: readonly string[]) =>
   [...names.entries()].filter(([index, name]) => names.indexOf(name) < index);
 

@@ -1,4 +1,4 @@
-/** How the requests differ that model servers accept. A backend names its dialect, and may override fields of it. */
+/** Differences between the requests that model servers accept. A backend names its dialect and may override parts of it. */
 import * as z from "zod";
 
 /** The members in `models.json`. `none`: the server has no such field, so it is not sent. */

@@ -21,7 +21,7 @@ export const SCOPE_OF_KIND: Readonly<Record<ModelKind, KeyScope>> = {
   video: "video",
 };
 
-/** What requests for a model of this kind cost; null: tokens. */
+/** The unit that requests for a model of this kind cost; null: tokens. */
 export const UNIT_OF_KIND: Readonly<Record<ModelKind, UsageUnit | null>> = {
   chat: null,
   image: "images",

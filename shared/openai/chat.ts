@@ -287,7 +287,7 @@ export const chatRequestSchema = nullable(wireRequest.superRefine(checkRules))
 
 type Refuse = (message: string, ...path: PropertyKey[]) => void;
 
-/** The rules between the fields of a request, which a schema cannot express. Messages are whole sentences; only the first is told. */
+/** The rules between the fields of a request, which a schema cannot express. Messages are whole sentences; only the first is reported. */
 function checkRules(request: WireRequest, { addIssue }: z.RefinementCtx): void {
   const refuse: Refuse = (message, ...path) =>
     addIssue({ code: "custom", path, message });

@@ -28,7 +28,7 @@ export const decimal = (min: number, max: number) =>
 /** A JSON Schema, whose content is not checked. */
 export const anyObject = z.record(z.string(), z.unknown());
 
-/** What `read` makes of a value, for a schema of what it should be: fields of forms are text. */
+/** Converts a value with `read` before the schema checks it: form fields are text. */
 export function readAs<T extends z.ZodType>(
   schema: T,
   read: (value: unknown) => unknown,
@@ -88,12 +88,11 @@ export function stringOr<S extends z.ZodType, T extends z.ZodType>(
 ) {
   return z.unknown().transform((value, context): z.output<S> | z.output<T> => {
     if (typeof value === "string") return checked(text, value, context);
-    if (isObject(value)) return checked(other, value, context);
+    if (typeof value === "object" && value !== null) {
+      return checked(other, value, context);
+    }
     const expected = `string or ${otherName}`;
     context.issues.push({ code: "invalid_type", expected, input: undefined });
     return z.NEVER;
   }).register(TAKES, { schema: z.union([text, other]) });
 }
-
-const isObject = (value: unknown) =>
-  typeof value === "object" && value !== null;

@@ -11,11 +11,9 @@ export class ConfigError extends Error {
 
   /** `subject` is where the mistakes are, as in "the environment". */
   constructor(subject: string, readonly mistakes: readonly string[]) {
-    const count = mistakes.length;
+    const { length } = mistakes;
     const lines = mistakes.map((mistake) => mistake.replaceAll("\n", "\n    "));
-    const head = `${count} ${
-      count === 1 ? "mistake" : "mistakes"
-    } in ${subject}:`;
+    const head = `${length} mistake${length === 1 ? "" : "s"} in ${subject}:`;
     super([head, ...lines].join("\n  - "));
   }
 }
@@ -31,7 +29,7 @@ export type ConfigOf<V extends Variables> = Readonly<
   { [Name in keyof V]: z.output<V[Name]> }
 >;
 
-/** What a variable has besides its name and meaning. */
+/** Properties of a variable, besides its name and meaning. */
 export interface About {
   /** The valid values, with unit and bounds, as in "expected …". */
   expects: string;

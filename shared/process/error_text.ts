@@ -55,7 +55,7 @@ export function listOfValues(values: readonly unknown[]): string {
   return LIST_FORMAT.format(values.map((value) => `'${String(value)}'`));
 }
 
-/** `, did you mean 'vision'?` for `visoin`: the known word that it begins, or is but for one typing mistake. */
+/** `, did you mean 'vision'?` for `visoin`: the first known word that begins like this, or differs by one typing mistake. */
 export function didYouMean(given: string, known: Iterable<string>): string {
   const word = given.toLowerCase();
   const named = [...known].find((name) => {

@@ -102,7 +102,7 @@ export class MetricRegistry {
   /** Each with a function that returns its samples. */
   readonly #metrics: [MetricSpec, samples: () => string[]][] = [];
 
-  /** Adds the counters and histograms of a table, for what they are to record. Its gauges are not among them. */
+  /** Adds the counters and histograms of a table, not its gauges, and returns what records them. */
   record<Name extends string>(
     table: Readonly<Record<Name, MetricSpec>>,
   ): Readonly<Record<Name, Recorder>>;

@@ -24,9 +24,8 @@ const OWN_CERTIFICATE =
   "PEM file of the certificate of this service, for mutual TLS";
 
 export const NATS_VARIABLES = {
-  NATS_URL: read.secretUrls(["nats:", "tls:"]).default([
-    "nats://127.0.0.1:4222",
-  ])
+  NATS_URL: read.secretUrls(["nats:", "tls:"])
+    .default(["nats://127.0.0.1:4222"])
     .describe("All servers of the NATS cluster; may contain user and password"),
   NATS_USER: read.text().optional().describe("NATS user of this service"),
   NATS_PASSWORD: read.changingSecret().optional().describe(
@@ -71,11 +70,9 @@ export const REDIS_VARIABLES = {
 };
 
 export const PROXY_VARIABLES = {
-  TRUSTED_PROXIES: read.list(
-    "IP addresses or networks (10.0.0.0/8)",
-    parseNetwork,
-  )
-    .default([]).describe(
+  TRUSTED_PROXIES: read
+    .list("IP addresses or networks (10.0.0.0/8)", parseNetwork).default([])
+    .describe(
       "Addresses or networks of the proxies whose X-Forwarded-For is trusted",
     ),
 };

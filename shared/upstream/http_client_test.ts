@@ -129,7 +129,7 @@ Deno.test("a server that hangs up within the head, or switches protocols, is at 
   }
 });
 
-Deno.test("send() takes a head of up to 16 KiB", async () => {
+Deno.test("HttpClient takes a head of up to 16 KiB", async () => {
   const start = `${ok}content-length: 0\r\nx: `;
   for (const more of [0, 1]) {
     const filler = "a".repeat(16 * 1024 - start.length - 4 + more);
@@ -150,7 +150,7 @@ Deno.test("a connection is not used again that the response closes, or is follow
   }
 });
 
-Deno.test("send() notices when a server ends an idle connection", async () => {
+Deno.test("HttpClient notices when a server ends an idle connection", async () => {
   const hangUp = Promise.withResolvers<void>();
   await using r = rig(function* () {
     yield* jsonResponse({});
@@ -204,7 +204,7 @@ Deno.test("release() gives up a connection whose body goes on", async () => {
   assert.ok(request.bytesSent < 8 * 1024 * 1024);
 });
 
-Deno.test("send() takes an answer that comes before the request is out", async () => {
+Deno.test("HttpClient takes an answer that comes before the request is out", async () => {
   using listener = Deno.listen(ANY_PORT);
   const served = listener.accept().then(async (conn) => {
     await conn.read(new Uint8Array(1024));
@@ -223,7 +223,7 @@ Deno.test("send() takes an answer that comes before the request is out", async (
   conn.close();
 });
 
-Deno.test("send() times out on a server that stops reading the request", async () => {
+Deno.test("HttpClient times out on a server that stops reading the request", async () => {
   using listener = Deno.listen(ANY_PORT);
   const accepted = listener.accept();
   const client = clientOf(listener.addr.port);
@@ -234,7 +234,7 @@ Deno.test("send() times out on a server that stops reading the request", async (
   (await accepted).close();
 });
 
-Deno.test("send() gives up connecting after connectMs, or when aborted", async () => {
+Deno.test("HttpClient gives up connecting after connectMs, or when aborted", async () => {
   using listener = Deno.listen({ ...ANY_PORT, tcpBacklog: 1 });
   const { port } = listener.addr;
   const connect = createConnect(new URL(`http://127.0.0.1:${port}`));
@@ -259,7 +259,7 @@ Deno.test("send() gives up connecting after connectMs, or when aborted", async (
   for (const conn of held) conn.close();
 });
 
-Deno.test("send() closes a connection that is made in spite of the abort", async () => {
+Deno.test("HttpClient closes a connection that is made in spite of the abort", async () => {
   const made = Promise.withResolvers<ByteConnection>();
   let closed = 0;
   const connect: Connect = () => made.promise;

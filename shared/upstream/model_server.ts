@@ -12,12 +12,22 @@ import {
 import type { ResponseHead } from "./http_framing.ts";
 import type { BackendCall } from "./pool.ts";
 import { createRedact, type Redact } from "./redact.ts";
-import {
-  createRequestEncoder,
-  type RequestEncoder,
-  type RequestOptions,
-} from "./request_encoder.ts";
 import { readRefusal } from "./refusal.ts";
+
+const VISIBLE_ASCII = /^[\x20-\x7e\t]*$/;
+const ID = /^[\w-]{1,128}$/;
+const encoder = new TextEncoder();
+
+/** The kind of a request, by default `POST` of JSON. */
+export interface RequestOptions {
+  method?: "GET" | "POST" | "DELETE";
+  /** The media types that are understood. */
+  accept?: string;
+  /** Null for a request without a body. */
+  contentType?: string | null;
+  /** Sent besides those of the models file, which were checked with it. */
+  headers?: { readonly [name: string]: string };
+}
 
 export interface ModelServerOptions {
   config: BackendConfig;
@@ -32,7 +42,7 @@ export interface ModelServerOptions {
 
 /** One request to a model server. */
 export interface ServerRequest {
-  encode: RequestEncoder;
+  encode: ReturnType<ModelServer["encoder"]>;
   body: string | Uint8Array;
   call: BackendCall;
   /** Ends the request when it aborts. Default: that of the call. */
@@ -60,15 +70,20 @@ export class ModelServer {
   readonly now: MonotonicNow;
   /** Up to and including `/v1`, without a slash at the end. */
   readonly #baseUrl: URL;
-  readonly #apiKey: string | null;
+  readonly #credential: { authorization?: string };
   readonly #client: HttpClient;
 
-  /** Throws an Error if the key cannot be sent. */
+  /** Throws an Error if the key cannot be sent, without showing it. */
   constructor({ config, apiKey, publicModel, ...options }: ModelServerOptions) {
+    if (!VISIBLE_ASCII.test(apiKey ?? "")) {
+      throw new Error("The key of a backend is not visible ASCII");
+    }
     this.config = config;
     this.now = options.now;
     this.#baseUrl = new URL(config.base_url);
-    this.#apiKey = apiKey;
+    this.#credential = apiKey === null
+      ? {}
+      : { authorization: `Bearer ${apiKey}` };
     this.#client = new HttpClient(
       options.connect ?? createConnect(this.#baseUrl),
       config.deadlines.connect_ms,
@@ -78,11 +93,9 @@ export class ModelServer {
       baseUrl: this.#baseUrl,
       model: { theirs: config.model, ours: publicModel },
     });
-    // Refuses the key now, and not with the first request.
-    this.encoder("", {});
   }
 
-  /** Encodes requests, by default `POST` of JSON, to a path below the base URL or to another URL of this server. */
+  /** Encodes requests to a path below the base URL or to another URL of this server, the constant part only once. */
   encoder(
     to: string | URL,
     {
@@ -90,15 +103,38 @@ export class ModelServer {
       accept = "application/json",
       contentType = method === "POST" ? "application/json" : null,
       headers,
-    }: Partial<Omit<RequestOptions, "apiKey">>,
-  ): RequestEncoder {
+    }: RequestOptions,
+  ) {
     const url = typeof to === "string"
       ? new URL(`${this.config.base_url}${to}`)
       : to;
-    return createRequestEncoder(url, {
-      ...{ method, accept, contentType, apiKey: this.#apiKey },
-      headers: { ...this.config.headers, ...headers },
-    });
+    const sent = Object.entries({
+      ...{ host: url.host, accept, "accept-encoding": "identity" },
+      ...contentType !== null && { "content-type": contentType },
+      ...this.#credential,
+      ...this.config.headers,
+      ...headers,
+    }).map(([name, value]) => `${name.toLowerCase()}: ${value}\r\n`);
+    const fixed = `${method} ${url.pathname}${url.search} HTTP/1.1\r\n` +
+      `${sent.join("")}content-length: `;
+    return (
+      body: string | Uint8Array,
+      { requestId, traceparent = "" }: Pick<
+        BackendCall,
+        "requestId" | "traceparent"
+      >,
+    ): Uint8Array => {
+      const bodyBytes = typeof body === "string" ? encoder.encode(body) : body;
+      let head = `${fixed}${bodyBytes.length}\r\n`;
+      if (ID.test(requestId)) head += `x-request-id: ${requestId}\r\n`;
+      if (ID.test(traceparent)) head += `traceparent: ${traceparent}\r\n`;
+      head += "\r\n";
+      // The head is ASCII: one byte per character.
+      const request = new Uint8Array(head.length + bodyBytes.length);
+      encoder.encodeInto(head, request);
+      request.set(bodyBytes, head.length);
+      return request;
+    };
   }
 
   /** A URL that the server has sent, relative or not; null if it is on another server, which is never asked. */

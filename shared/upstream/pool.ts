@@ -221,7 +221,7 @@ export type BreakerState = "closed" | "open" | "half-open";
 /** `ignored`: the attempt shows nothing about the health of the server. */
 export type AttemptResult = "success" | "failure" | "ignored";
 
-/** The result to report to the breaker. A refused request proves that the server is healthy, a limit proves nothing. */
+/** What an outcome says about the health of the server: a refused request proves it, a limit proves nothing. */
 function resultOf(outcome: AttemptReport["outcome"]): AttemptResult {
   if (/^(success|request)$/.test(outcome)) return "success";
   return /^(aborted|internal|rate_limited|overloaded)$/.test(outcome)

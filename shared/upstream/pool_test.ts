@@ -13,7 +13,7 @@ import {
   type PoolBackend,
 } from "./pool.ts";
 
-/** What a fake backend does with one call after the other; the last goes on for ever. */
+/** What a fake backend does in each call; the last act is repeated. */
 type Act =
   | "ok"
   /** Words, then this fault. */
@@ -266,7 +266,7 @@ Deno.test("run() reports how long it took, to the first token and in all", async
   }]);
 });
 
-Deno.test("run() goes by preference, and first as often as the weight says", async () => {
+Deno.test("run() prefers backends by preference, then in proportion to their weights", async () => {
   const make = (name: string, weight: number, preference: number) =>
     Object.assign(new Fake(name, ["ok"]), {
       config: { name, weight, preference },

@@ -14,7 +14,7 @@ const UNKNOWN_MODEL_CODE = /^(model_?not_?found|invalid_model)$/i;
 const UNKNOWN_MODEL =
   /^(the )?(requested )?model\b.* (not found|not exist|not available)|^(no such|unknown) model\b/i;
 
-/** Of servers without the path: LocalAI's, and others' with an error in OpenAI's form. */
+/** Answers of servers without the requested path: LocalAI's, and others in OpenAI's form. */
 const UNKNOWN_PATH = /^(code=404, message=)?not found\.?$/i;
 
 const CONTEXT_LENGTH = anyOf(

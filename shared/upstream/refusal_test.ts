@@ -41,7 +41,7 @@ const FAILED = "server_error 502 upstream_error: The model server failed";
 const failed = (message: string) =>
   `server_error 502 upstream_error: ${message}`;
 
-/** Servers whose fault 500 says that the request is refused each time. */
+/** Messages with status 500 about requests that are refused every time. */
 const PERMANENT = [
   "Unexpected message role.",
   "Conversation roles must alternate user/assistant/user/assistant/...",
@@ -64,7 +64,7 @@ const refusals: Row[] = [
     openAi({ param: "messages[0].content", code: "string_above_max_length" }),
     "request 400 string_above_max_length messages[0].content: Too long",
   ],
-  // What is not clean, or holds the key.
+  // Members that are malformed or contain the key.
   [400, openAi({ param: "a b", code: "<script>" }), request("Too long")],
   [400, openAi({ code: KEY }), request("Too long")],
   [
@@ -136,7 +136,7 @@ const refusals: Row[] = [
     openAi({ message: "The model's tool 'f' was not found" }),
     request("The model's tool 'f' was not found"),
   ],
-  // A path that is unknown, which is not the caller's.
+  // An unknown path is not the caller's fault.
   [404, { detail: "Not Found" }, FAILED],
   [404, openAi({ message: "code=404, message=Not Found" }), FAILED],
   [404, openAi({ message: "Not Found" }), FAILED],
@@ -152,14 +152,14 @@ const refusals: Row[] = [
   [529, openAi(), BUSY],
 ];
 
-Deno.test("a refusal is told by its status and body", () => {
+Deno.test("refusalError() goes by the status and the body of a refusal", () => {
   for (const [status, body, expected] of refusals) {
     const error = refusalError({ status, body }, clean);
     assert.equal(told(error), expected, `${status} ${JSON.stringify(body)}`);
   }
 });
 
-/** As servers in use say that they do not have a model, with a name that is ours. */
+/** Messages of real servers about unknown models. */
 const UNKNOWN_MODELS = [
   "model 'inner' not found",
   'model "inner" not found, try pulling it first',
@@ -170,7 +170,7 @@ const UNKNOWN_MODELS = [
   "Unknown model: inner",
 ];
 
-Deno.test("a model is unknown, and is named in the log only", () => {
+Deno.test("the name of an unknown model appears in the log only", () => {
   for (const message of UNKNOWN_MODELS) {
     const body = openAi({ message: `${message} (${KEY})` });
     const error = refusalError({ status: 404, body }, clean);
@@ -180,7 +180,7 @@ Deno.test("a model is unknown, and is named in the log only", () => {
   }
 });
 
-/** As servers in use say that a prompt is too long, with numbers that are ours. */
+/** Messages of real servers about prompts that are too long. */
 const CONTEXT_TOO_LONG = [
   "This model's maximum context length is 8 tokens. However, you asked for 9.",
   "The decoder prompt (length 9) is longer than the maximum model length of 8.",
@@ -235,13 +235,13 @@ const frames: [data: unknown, told: string][] = [
   [openAi({ code: "invalid_api_key" }), CREDENTIALS],
 ];
 
-Deno.test("an error within an answer is told by what it says", () => {
+Deno.test("frameError() goes by what an error within an answer says", () => {
   for (const [data, expected] of frames) {
     assert.equal(told(frameError(data, clean)), expected, JSON.stringify(data));
   }
 });
 
-Deno.test("refusals tell the wait, one second if none is given", () => {
+Deno.test("a refusal says how long to wait, by default one second", () => {
   for (const status of [429, 503]) {
     for (const wait of [{}, { retryAfterMs: 9_000 }]) {
       const error = refusalError({ status, body: null, ...wait }, clean);

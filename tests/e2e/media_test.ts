@@ -264,8 +264,8 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
     assert.doesNotMatch(events, /speech\.audio\.done/);
   });
 
-  /** Sends the first MiB of a recording, and the rest when the test says so. */
-  const beginUpload = async (mib = 4) => {
+  /** Sends the first MiB of a recording, or more, and the rest when the test says so. */
+  const beginUpload = async (mib = 4, stopMib = 1) => {
     const file = new File([recording(mib * MIB)], "a.wav");
     const form = new Response(formOf(["file", file], ["model", RECORDING]));
     const bytes = await form.bytes();
@@ -276,7 +276,7 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
     };
     const pieces = async function* () {
       for (; upload.sentMib <= mib; upload.sentMib += 1) {
-        if (upload.sentMib === 1) await upload.rest.promise;
+        if (upload.sentMib === stopMib) await upload.rest.promise;
         const at = upload.sentMib * MIB;
         yield bytes.subarray(at, at + MIB);
       }
@@ -323,7 +323,10 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
   });
 
   await t.step("its worker killed: an error, the next one works", async () => {
-    const upload = await beginUpload();
+    const stopMib = MIB_OF_KERNEL + 1;
+    const upload = await beginUpload(2 * stopMib, stopMib);
+    // So much has left the client only once the worker has accepted the job.
+    await waitFor(() => upload.sentMib === stopMib, { what: "the upload" });
     const pid = pidOf(cluster, "media-worker");
     Deno.kill(pid, "SIGKILL");
     const response = await upload.answered;

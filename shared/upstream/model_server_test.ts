@@ -1,0 +1,67 @@
+import assert from "node:assert/strict";
+import { parseCatalog } from "../models/catalog.ts";
+import { ModelServer, type RequestOptions } from "./model_server.ts";
+
+const TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+
+interface Sent extends RequestOptions {
+  apiKey?: string;
+  body?: string;
+  call?: { requestId?: string; traceparent?: string };
+}
+
+function encode(
+  { apiKey, body = "", call, headers = {}, ...options }: Sent,
+): string[] {
+  const [config] = parseCatalog({
+    models: [{
+      id: "m",
+      backends: [
+        { type: "openai", base_url: "http://gpu:8000/v1", model: "m", headers },
+      ],
+    }],
+  }).get("m")?.backends ?? [];
+  assert.ok(config);
+  const server = new ModelServer({
+    ...{ config, apiKey: apiKey ?? null, publicModel: "m", now: () => 0 },
+  });
+  const encodeRequest = server.encoder("/x?api-version=1", options);
+  const bytes = encodeRequest(body, { requestId: "r1", ...call });
+  return new TextDecoder().decode(bytes).split("\r\n");
+}
+
+const host = (accept: string) => [
+  ...["host: gpu:8000", `accept: ${accept}`, "accept-encoding: identity"],
+];
+
+Deno.test("ModelServer writes head, credential, configured headers, trace and body", () => {
+  const post = { apiKey: "k", headers: { "X-Team": "a b" }, body: '"é😀"' };
+  const call = { traceparent: TRACEPARENT };
+  assert.deepEqual(encode({ ...post, call }), [
+    "POST /v1/x?api-version=1 HTTP/1.1",
+    ...host("application/json"),
+    "content-type: application/json",
+    "authorization: Bearer k",
+    "x-team: a b",
+    "content-length: 8",
+    "x-request-id: r1",
+    `traceparent: ${TRACEPARENT}`,
+    "",
+    '"é😀"',
+  ]);
+  const get = { method: "GET", accept: "*/*" } as const;
+  const start = ["GET /v1/x?api-version=1 HTTP/1.1", ...host("*/*")];
+  const rest = ["content-length: 0", "x-request-id: r1", "", ""];
+  assert.deepEqual(encode(get), [...start, ...rest]);
+  for (const id of ["a\r\nx: y", "a b", "", "é"]) {
+    const call = { requestId: id, traceparent: id };
+    const sent = [...start, "content-length: 0", "", ""];
+    assert.deepEqual(encode({ ...get, call }), sent);
+  }
+});
+
+Deno.test("ModelServer refuses a key that no header can have, and does not show it", () => {
+  for (const apiKey of ["secret\r\nx: y", "sécret"]) {
+    assert.throws(() => encode({ apiKey }), /^(?!.*cret).*visible ASCII/s);
+  }
+});
