@@ -216,12 +216,14 @@ export class StreamReceiver {
       : this.#violate("window");
   }
 
-  #onEnd({ type, payload, sequence }: Frame): StreamEvent {
+  #onEnd({ type, payload, sequence, tokens }: Frame): StreamEvent {
     const failure = type === FrameType.ERR ? parseErr(payload) : null;
     const end = type === FrameType.ERR ? failure : parseEnd(payload);
     if (end === null) return this.#violate("payload");
     if (end.worker !== this.workerId) return this.#violate("worker");
     this.isOver = true;
+    // Exact, where earlier frames may have had an estimate.
+    this.tokens = tokens;
     this.#send({ type: "ack", sequence });
     return failure === null
       ? { type: "ended", usage: end.usage }
