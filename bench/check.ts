@@ -6,8 +6,8 @@ import {
 } from "./contenders.ts";
 import { compareCosts } from "./figures.ts";
 import { CONNECTIONS, inTurn, measureLoop, measureStreams } from "./measure.ts";
-import { print, runCommand } from "./options.ts";
-import { run } from "./processes.ts";
+import { print, runProcess } from "../tests/support/process.ts";
+import { runCommand } from "./options.ts";
 import { OURS, Report } from "./report.ts";
 
 const TOLERANCE = 0.1;
@@ -19,9 +19,9 @@ await runCommand(async (options) => {
   if (ref === undefined) throw new Error("Which commit? See --help");
   await using cleanUp = new AsyncDisposableStack();
   const root = await Deno.makeTempDir({ prefix: "gateway_bench_" });
-  await run("git", ["worktree", "add", "--detach", root, ref]);
+  await runProcess("git", ["worktree", "add", "--detach", root, ref]);
   cleanUp.defer(async () => {
-    await run("git", ["worktree", "remove", "--force", root]);
+    await runProcess("git", ["worktree", "remove", "--force", root]);
   });
   await using model = await startModelServer();
   const [url = ""] = model.baseUrls;

@@ -3,16 +3,11 @@ import * as z from "zod";
 import { createKey } from "../tests/conformance/context.ts";
 import { startCluster } from "../tests/support/cluster.ts";
 import { freePort } from "../tests/support/local_server.ts";
-import { type RunningProcess, startProcess } from "../tests/support/process.ts";
+import * as programs from "../tests/support/process.ts";
 import { startRedisServer } from "../tests/support/redis_server.ts";
 import { waitFor } from "../tests/support/wait_for.ts";
 import { chatRequest, runLoop, type Target } from "./load.ts";
-import {
-  lastLines,
-  type Processes,
-  run,
-  withDescendants,
-} from "./processes.ts";
+import { lastLines, type Processes, withDescendants } from "./processes.ts";
 import { OURS } from "./report.ts";
 
 export interface Contender extends Target, AsyncDisposable {
@@ -42,9 +37,7 @@ const rivalSchema = z.strictObject({
 const INSTALL_MS_MAX = 10 * 60_000;
 const START_MS_MAX = 120_000;
 const BENCH = new URL(".", import.meta.url).pathname;
-const CACHE = Deno.env.get("XDG_CACHE_HOME") ??
-  `${Deno.env.get("HOME") ?? "/tmp"}/.cache`;
-const SCRATCH = `${CACHE}/gateway-bench`;
+const SCRATCH = `${programs.CACHE}/gateway-bench`;
 /** Never reached: counted, but nothing is refused. */
 const LIMITS = [
   ...["--rpm=1000000", "--tpm=1000000000"],
@@ -98,7 +91,8 @@ export async function startRival(
 ): Promise<Contender> {
   await using starting = new AsyncDisposableStack();
   const cwd = `${SCRATCH}/${rival.folder}`;
-  await install(rival.install, cwd);
+  const signal = AbortSignal.timeout(INSTALL_MS_MAX);
+  await programs.installOnce(rival.folder, rival.install, { cwd, signal });
   const port = rival.port ?? freePort();
   const redis = rival.redis ? starting.use(await startRedisServer()) : null;
   const env = {
@@ -106,7 +100,7 @@ export async function startRival(
     REDIS_PORT: `${redis?.port}`,
   };
   const args = ["-c", rival.command];
-  const shell = startProcess({ command: "sh", args, cwd, env });
+  const shell = programs.startProcess({ command: "sh", args, cwd, env });
   starting.defer(() => endAll(shell));
   const headers = JSON.stringify(rival.headers)
     .replaceAll("$MODEL_URL", modelUrl);
@@ -136,17 +130,8 @@ export async function startRival(
   };
 }
 
-async function install(command: string, cwd: string): Promise<void> {
-  const mark = `${cwd}/installed_by`;
-  await Deno.mkdir(cwd, { recursive: true });
-  if (await Deno.readTextFile(mark).catch(() => "") === command) return;
-  const signal = AbortSignal.timeout(INSTALL_MS_MAX);
-  await run("sh", ["-c", command], { cwd, signal });
-  await Deno.writeTextFile(mark, command);
-}
-
 /** Ends what a shell started before itself, so that nothing is left behind. */
-async function endAll(shell: RunningProcess): Promise<void> {
+async function endAll(shell: programs.RunningProcess): Promise<void> {
   const pids = shell.isRunning ? withDescendants(shell.pid) : [];
   for (const pid of pids.reverse()) {
     try {

@@ -1,30 +1,15 @@
 /** `deno task bench`, see `README.md` beside this file. */
-import {
-  type Contender,
-  readRivals,
-  startGateway,
-  startModelServer,
-  startRival,
-} from "./contenders.ts";
+import * as contenders from "./contenders.ts";
 import { percentile } from "./figures.ts";
 import { growth } from "./growth.ts";
 import { chatRequest, runLoop } from "./load.ts";
-import {
-  CONNECTIONS,
-  inTurn,
-  LOOP_COLUMNS,
-  measureLoop,
-  measureStreams,
-  PACE,
-  SMALL_BYTES,
-  STALL_MS,
-  STREAM_COLUMNS,
-} from "./measure.ts";
+import * as measure from "./measure.ts";
 import { type Options, runCommand } from "./options.ts";
 import { countSends, pidsOf, residentMib } from "./processes.ts";
 import { Report, type Row, type Table } from "./report.ts";
 
-type Contenders = readonly Contender[];
+type Contenders = readonly contenders.Contender[];
+const { CONNECTIONS, PACE, STALL_MS } = measure;
 
 const BODY_BYTES = [200, 20 * 1_024, 200 * 1_024];
 /** Who takes twice as long as the pace says gets no more streams. */
@@ -32,23 +17,25 @@ const SECONDS_MAX = 2 * 1.5 * PACE.tokens * PACE.paceMs / 1_000;
 
 await runCommand(async (options) => {
   const report = new Report();
-  await using direct = await startModelServer();
+  await using direct = await contenders.startModelServer();
   const [modelUrl = ""] = direct.baseUrls;
   // Everybody beside everybody.
   await using running = new AsyncDisposableStack();
-  const gateways: Contender[] = [running.use(await startGateway(modelUrl))];
+  const gateways: contenders.Contender[] = [
+    running.use(await contenders.startGateway(modelUrl)),
+  ];
   const notes: string[] = [];
-  for (const rival of await readRivals(options.rivals)) {
+  for (const rival of await contenders.readRivals(options.rivals)) {
     if (options.beside?.includes(rival.name) === false) continue;
     try {
-      gateways.push(running.use(await startRival(rival, modelUrl)));
+      gateways.push(running.use(await contenders.startRival(rival, modelUrl)));
     } catch (error) {
       notes.push(`${rival.name} left out: ${error}`);
     }
   }
   report.add({ ...idleMemory(gateways), notes });
   const all = [direct, ...gateways];
-  for (const each of all) await measureLoop(each, 1);
+  for (const each of all) await measure.measureLoop(each, 1);
   for (const bodyBytes of BODY_BYTES) {
     report.add(await wholeAnswers(all, bodyBytes, options));
   }
@@ -72,32 +59,36 @@ function idleMemory(contenders: Contenders): Table {
 }
 
 async function wholeAnswers(all: Contenders, bytes: number, options: Options) {
-  const rows = await inTurn(all, options, (contender) => {
+  const rows = await measure.inTurn(all, options, (contender) => {
     const requests = [chatRequest(contender, bytes)];
-    return measureLoop(contender, options.seconds, requests);
+    return measure.measureLoop(contender, options.seconds, requests);
   });
   const title =
     `Whole answers, bodies of ${bytes} B, ${CONNECTIONS} connections`;
-  return { title, columns: LOOP_COLUMNS, rows };
+  return { title, columns: measure.LOOP_COLUMNS, rows };
 }
 
 /** Sends the smallest body again and again. */
-function smallLoop(target: Contender, connections: number, seconds: number) {
-  const requests = [chatRequest(target, SMALL_BYTES)];
+function smallLoop(
+  target: contenders.Contender,
+  connections: number,
+  seconds: number,
+) {
+  const requests = [chatRequest(target, measure.SMALL_BYTES)];
   return runLoop(target, { connections, seconds, requests });
 }
 
 /** What a gateway adds to the latency of the model server, asked just before. */
 async function addedLatency(
-  modelServer: Contender,
+  modelServer: contenders.Contender,
   gateways: Contenders,
   options: Options,
 ) {
-  const latencies = async (contender: Contender) => {
+  const latencies = async (contender: contenders.Contender) => {
     const { latenciesMs } = await smallLoop(contender, 1, options.seconds / 2);
     return [0.5, 0.99].map((share) => percentile(latenciesMs, share));
   };
-  const rows = await inTurn(gateways, options, async (gateway) => {
+  const rows = await measure.inTurn(gateways, options, async (gateway) => {
     const own = await latencies(modelServer);
     const through = await latencies(gateway);
     return [...through.map((ms, i) => ms - (own[i] ?? NaN)), ...own];
@@ -136,11 +127,12 @@ async function* pacedStreams(contenders: Contenders, options: Options) {
   const notes: string[] = [];
   let left = contenders;
   for (const count of options.streams) {
-    const measure = (each: Contender) => measureStreams(each, count);
-    const rows = await inTurn(left, options, measure);
+    const measureOne = (each: contenders.Contender) =>
+      measure.measureStreams(each, count);
+    const rows = await measure.inTurn(left, options, measureOne);
     const title = `${count} streams at a time, ${PACE.tokens} tokens at ` +
       `${PACE.paceMs} ms; a pause over ${STALL_MS} ms is a stall`;
-    yield { title, columns: STREAM_COLUMNS, rows, notes: [...notes] };
+    yield { title, columns: measure.STREAM_COLUMNS, rows, notes: [...notes] };
     const slow = rows.filter(({ rounds }) =>
       rounds.some((figures) => (figures.at(-1) ?? 0) > SECONDS_MAX)
     ).map(({ name }) => name);

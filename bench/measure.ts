@@ -2,7 +2,8 @@
 import type { Contender } from "./contenders.ts";
 import { percentile } from "./figures.ts";
 import { chatRequest, type Pace, runLoop, runStreams } from "./load.ts";
-import { type Options, print } from "./options.ts";
+import { print } from "../tests/support/process.ts";
+import type { Options } from "./options.ts";
 import { cpuSeconds, pidsOf, residentMib } from "./processes.ts";
 import type { Row } from "./report.ts";
 

@@ -1,4 +1,5 @@
 import { parseArgs } from "node:util";
+import { print } from "../tests/support/process.ts";
 
 const USAGE = `Usage: deno task bench [options]
   This gateway beside others, with the same model server behind all.
@@ -69,8 +70,4 @@ function read(args: string[]) {
     if (!(each > 0)) throw new Error("Only numbers above 0. See --help");
   }
   return options;
-}
-
-export function print(line: string): void {
-  Deno.stdout.writeSync(new TextEncoder().encode(`${line}\n`));
 }

@@ -11,23 +11,22 @@ export type Processes = Readonly<Record<string, readonly number[]>>;
 export const pidsOf = (processes: Processes): number[] =>
   Object.values(processes).flat();
 
+const sum = (numbers: unknown[]) =>
+  numbers.reduce<number>((total, each) => total + Number(each ?? 0), 0);
+
 /** CPU seconds, user and system, that these processes have used so far. */
 export function cpuSeconds(pids: readonly number[]): number {
-  let ticks = 0;
-  for (const pid of pids) {
-    // After the name, user and system time are the 12th and 13th fields.
-    const fields = fieldsOf(read(`/proc/${pid}/stat`));
-    ticks += Number(fields[11] ?? 0) + Number(fields[12] ?? 0);
-  }
-  return ticks / TICKS_PER_SECOND;
+  // After the name, user and system time are the 12th and 13th fields.
+  const ticks = pids.flatMap((pid) => statOf(pid).slice(11, 13));
+  return sum(ticks) / TICKS_PER_SECOND;
 }
 
 /** Resident memory of these processes together, in MiB. */
 export function residentMib(pids: readonly number[]): number {
   const kib = pids.map((pid) =>
-    Number(/VmRSS:\s+(\d+)/.exec(read(`/proc/${pid}/status`))?.[1] ?? 0)
+    /VmRSS:\s+(\d+)/.exec(read(`/proc/${pid}/status`))?.[1]
   );
-  return kib.reduce((sum, each) => sum + each, 0) / KIB_PER_MIB;
+  return sum(kib) / KIB_PER_MIB;
 }
 
 export function withDescendants(pid: number): number[] {
@@ -35,7 +34,7 @@ export function withDescendants(pid: number): number[] {
   for (const parent of all) {
     for (const { name } of Deno.readDirSync(`/proc`)) {
       if (!/^\d+$/.test(name)) continue;
-      const [, ppid] = fieldsOf(read(`/proc/${name}/stat`));
+      const [, ppid] = statOf(name);
       if (Number(ppid) === parent) all.push(Number(name));
     }
   }
@@ -43,7 +42,8 @@ export function withDescendants(pid: number): number[] {
 }
 
 /** The fields after the name, which may contain spaces, and its bracket. */
-function fieldsOf(stat: string): string[] {
+function statOf(pid: number | string): string[] {
+  const stat = read(`/proc/${pid}/stat`);
   return stat.slice(stat.lastIndexOf(")") + 2).split(" ");
 }
 
@@ -54,21 +54,6 @@ function read(path: string): string {
   } catch {
     return "";
   }
-}
-
-/** Runs a program and returns what it printed. Throws the end of that if it fails. */
-export async function run(
-  command: string,
-  args: string[],
-  options: Pick<Deno.CommandOptions, "cwd" | "signal"> = {},
-): Promise<string> {
-  const { success, stdout, stderr } = await new Deno.Command(command, {
-    args,
-    ...options,
-  }).output();
-  const text = (bytes: Uint8Array) => new TextDecoder().decode(bytes).trim();
-  if (!success) throw new Error(`${command}: ${lastLines(text(stderr))}`);
-  return text(stdout);
 }
 
 export const lastLines = (text: string): string =>

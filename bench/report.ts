@@ -1,7 +1,7 @@
 /** Tables: shown as they come, and kept as JSON. */
 import { medians } from "./figures.ts";
-import { type Options, print } from "./options.ts";
-import { run } from "./processes.ts";
+import { print, runProcess } from "../tests/support/process.ts";
+import type { Options } from "./options.ts";
 
 export interface Row {
   name: string;
@@ -45,8 +45,8 @@ export class Report {
     const report = {
       startedAt: this.#startedAt,
       command: Deno.args.join(" "),
-      commit: await run("git", ["describe", "--always", "--dirty"]),
-      machine: await run("sh", ["-c", "uname -sr; lscpu; free -m"]),
+      commit: await runProcess("git", ["describe", "--always", "--dirty"]),
+      machine: await runProcess("sh", ["-c", "uname -sr; lscpu; free -m"]),
       loadAverageBefore: this.#loadAverage,
       tables: this.#tables,
     };
@@ -63,17 +63,17 @@ function render(columns: readonly string[], rows: readonly Row[]): string {
     const values = medians(rounds);
     return [name, ...[...values, (values[0] ?? NaN) / base].map(format)];
   });
-  return [head, ...cells].map((row) =>
-    row.map((text, i) =>
-      i === 0 ? `\n  ${text.padEnd(24)}` : text.padStart(head[i]?.length ?? 0)
-    ).join("  ")
-  ).join("");
+  const widths = head.map((text) => text.length);
+  return [head, ...cells].map(([name = "", ...values]) => {
+    const padded = values.map((text, i) => text.padStart(widths[i + 1] ?? 0));
+    return `\n  ${[name.padEnd(24), ...padded].join("  ")}`;
+  }).join("");
 }
 
-/** Three digits that mean something, and nothing where there is no figure. */
-function format(value: number): string {
-  if (Number.isNaN(value)) return "";
-  return Math.abs(value) >= 100
+/** Three significant digits, and nothing where there is no figure. */
+const format = (value: number): string =>
+  Number.isNaN(value)
+    ? ""
+    : Math.abs(value) >= 100
     ? value.toFixed(0)
     : String(Number(value.toPrecision(3)));
-}

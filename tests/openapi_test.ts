@@ -1,4 +1,4 @@
-/** Guarantee: the description of the API is valid OpenAPI, whole, and its examples work. */
+// Promise: the description of the API is valid OpenAPI, whole, and its examples work.
 import assert from "node:assert/strict";
 import document from "@gateway/shared/openai/openapi" with { type: "json" };
 import { Validator } from "@seriousme/openapi-schema-validator";

@@ -1,19 +1,12 @@
-/**
- * Runs the tests: `deno task test` the usual ones, `deno task test:long` the long
- * ones. A file's name says how it runs:
- *
- * | name | runs |
- * | --- | --- |
- * | `*_test.ts` | in parallel with others |
- * | `*_timed_test.ts` | afterwards, one per core: it measures time, or fills the machine |
- * | `*_long_test.ts` | with `test:long` only |
- *
- * A file that fails is run once more, alone: other work on the machine may have
- * taken what it needs. The lines about its first failure begin with `first run | `.
- * `LONG_SECONDS_MAX` bounds `test:long`; its last lines name the parts left out.
- */
+// Runs the tests: `deno task test` the usual ones, `deno task test:long` the long ones.
+// CONTRIBUTING.md says how the name of a file decides how it runs.
+//
+// A file that fails is run once more, alone: other work on the machine may have
+// taken what it needs. The lines about its first failure begin with `first run | `.
+// `LONG_SECONDS_MAX` bounds `test:long`; its last lines name the parts left out.
 import { resolve } from "node:path";
 import { runFiles, TIME_IS_UP } from "./run_files.ts";
+import { print } from "./support/process.ts";
 import { readSources, SOURCE_FOLDERS } from "./support/source_files.ts";
 
 const ROOT = resolve(import.meta.dirname ?? ".", "..");
@@ -21,28 +14,18 @@ const DENO_TEST = [
   ...["test", "--no-check", "--allow-net", "--allow-env", "--allow-read"],
   ...["--allow-write", "--allow-run", "--allow-sys", "--allow-ffi"],
 ];
-const INSTALL = [
-  ...["run", "--allow-net", "--allow-env", "--allow-read", "--allow-write"],
-  ...["--allow-run", "--allow-sys=uid", "tests/support/install_servers.ts"],
-];
+const INSTALL = ["run", "--allow-all", "tests/support/install_servers.ts"];
 /** Of files that measure no time: most wait for a server as long as they compute. */
 const JOBS_PER_CORE = 2;
-/**
- * Started first in their folders, so that the run does not wait for them at the end.
- * Deno starts with the folders that have the longest paths, whatever order is given.
- */
+/** Started first in their folders, so that the run does not wait for them at the end. */
 const SLOW =
   /e2e\/(faults_process|videos_faults|faults_edge)|cli_test|limiter_pressure/;
 const SOAK_MINUTES = "0.5";
 /** Exit code of the compose test if it cannot run. */
 const CANNOT_RUN = 77;
 
-interface Part {
-  name: string;
-  /** The part is skipped if less time than this is left. */
-  secondsMin: number;
-  run: (signal: AbortSignal) => Promise<number>;
-}
+/** Of the long tests; it is left out if less than its `secondsMin` are left. */
+type Part = (signal: AbortSignal) => Promise<number>;
 
 const USAGE = `Usage: deno task test [folders, files and options of deno test]
        deno task ok             format, lint, types, and the tests
@@ -53,13 +36,7 @@ const USAGE = `Usage: deno task test [folders, files and options of deno test]
 /** What other tasks than `test` run before or instead of the tests. */
 const COMMANDS: { [task: string]: readonly (readonly string[])[] } = {
   ok: [["fmt", "--check"], ["lint"], ["check", "."]],
-  foreign: [
-    ["run", "--allow-all", "tests/foreign/install.ts"],
-    [
-      ...[...DENO_TEST, "tests/foreign/model_servers.ts"],
-      "tests/foreign/media.ts",
-    ],
-  ],
+  foreign: [[...DENO_TEST, "tests/foreign/model_servers.ts"]],
   soak: [["run", "--allow-run", "--allow-env", "tests/limits/soak.ts"]],
 };
 
@@ -67,7 +44,7 @@ Deno.exit(await main(Deno.args));
 
 async function main(args: readonly string[]): Promise<number> {
   if (args.includes("--help")) {
-    await say(USAGE);
+    print(USAGE);
     return 0;
   }
   const [task = "", ...rest] = args;
@@ -89,12 +66,12 @@ async function testAll(): Promise<number> {
   const timed = files.filter((file) => file.endsWith("_timed_test.ts"));
   const others = files.filter((file) => !/_(timed|long)_test\./.test(file));
   const startedAtMs = performance.now();
-  const seconds = () => Math.round((performance.now() - startedAtMs) / 1_000);
   const failure = await test(others);
-  const othersSeconds = seconds();
+  const timedAtMs = performance.now();
   const timedFailure = await test(timed, { jobsPerCore: 1 });
-  const timedSeconds = seconds() - othersSeconds;
-  await say(`${othersSeconds} s, and ${timedSeconds} s for those with times`);
+  const lengths = [timedAtMs - startedAtMs, performance.now() - timedAtMs];
+  const [ofOthers, ofTimed] = lengths.map((ms) => Math.round(ms / 1_000));
+  print(`${ofOthers} s, and ${ofTimed} s for timed tests`);
   return failure || timedFailure;
 }
 
@@ -104,46 +81,38 @@ function test(
 ): Promise<number> {
   const env = denoJobs(jobsPerCore);
   return runFiles(files, {
-    ...{ args: DENO_TEST, cwd: ROOT, env, signal, write: say },
+    ...{ args: DENO_TEST, cwd: ROOT, env, signal, write: print },
   });
 }
 
 async function testLong(): Promise<number> {
-  const files = findTests();
-  const parts: Part[] = [{
-    name: "the files *_long_test.ts",
-    secondsMin: 90,
-    run: (signal) =>
-      test(files.filter((file) => file.endsWith("_long_test.ts")), { signal }),
-  }, {
-    name: "deno task test:soak",
-    secondsMin: 45,
-    run: (signal) =>
-      run(Deno.execPath(), ["task", "test:soak", SOAK_MINUTES], signal),
-  }, {
-    name: "deno task test:compose",
-    secondsMin: 240,
-    run: (signal) => run("deploy/compose_test/run.sh", [], signal),
-  }];
+  const files = findTests().filter((file) => file.endsWith("_long_test.ts"));
+  const soak = ["task", "test:soak", SOAK_MINUTES];
+  const compose = "deploy/compose_test/run.sh";
+  const parts: [name: string, secondsMin: number, run: Part][] = [
+    ["the files *_long_test.ts", 90, (signal) => test(files, { signal })],
+    ["test:soak", 45, (signal) => run(Deno.execPath(), soak, signal)],
+    ["test:compose", 240, (signal) => run(compose, [], signal)],
+  ];
   const endsAtMs = performance.now() +
     1_000 * Number(Deno.env.get("LONG_SECONDS_MAX") ?? 3_600);
   const leftOut: string[] = [];
   let failure = 0;
-  for (const { name, secondsMin, run } of parts) {
+  for (const [name, secondsMin, run] of parts) {
     const leftMs = endsAtMs - performance.now();
     const left = `${Math.round(leftMs / 1_000)} s were left`;
     if (leftMs < secondsMin * 1_000) {
       leftOut.push(`${name}: ${left}, it needs at least ${secondsMin} s`);
       continue;
     }
-    await say(`\n== ${name}`);
+    print(`\n== ${name}`);
     const code = await run(AbortSignal.timeout(leftMs));
     if (code === CANNOT_RUN) {
       leftOut.push(`${name}: it cannot run here, see above`);
     } else if (code === TIME_IS_UP) leftOut.push(`${name}: not done, ${left}`);
     else failure ||= code;
   }
-  for (const line of leftOut) await say(`Left out: ${line}`);
+  for (const line of leftOut) print(`Left out: ${line}`);
   return failure;
 }
 
@@ -171,8 +140,4 @@ function denoJobs(perCore = JOBS_PER_CORE) {
 function findTests(): string[] {
   return readSources(SOURCE_FOLDERS, /_test\.tsx?$/).map(({ path }) => path)
     .sort().sort((a, b) => Number(SLOW.test(b)) - Number(SLOW.test(a)));
-}
-
-async function say(line: string): Promise<void> {
-  await Deno.stdout.write(new TextEncoder().encode(`${line}\n`));
 }

@@ -22,7 +22,7 @@ export interface TestRun {
   cwd: string;
   env?: { [name: string]: string };
   signal?: AbortSignal | undefined;
-  write: (line: string) => Promise<void>;
+  write: (line: string) => void;
 }
 
 /**
@@ -46,20 +46,20 @@ export async function runFiles(
     if (failure) failed.add(failure[1] ?? failure[2] ?? "");
     isReport ||= line === " ERRORS ";
     if (SUMMARY.test(line)) summary = line;
-    return write(failure || isReport ? `first run | ${line}` : line);
+    write(failure || isReport ? `first run | ${line}` : line);
   });
   if (signal?.aborted) return TIME_IS_UP;
   if (code === 0 || summary === "") return code;
   if (failed.size === 0 || failed.size > RUN_AGAIN_MAX) {
-    await write(summary);
+    write(summary);
     return code;
   }
   const [, total] = SUMMARY.exec(summary) ?? [];
   const kept = Number(total) - passed.filter((file) => failed.has(file)).length;
-  if (kept > 0) await write(`ok | ${kept} passed | 0 failed`);
+  if (kept > 0) write(`ok | ${kept} passed | 0 failed`);
   let failure = 0;
   for (const file of failed) {
-    await write(`\n${file} failed and is run again`);
+    write(`\n${file} failed and is run again`);
     failure = await runDeno([file], run, write) || failure;
   }
   return failure;
@@ -69,7 +69,7 @@ export async function runFiles(
 async function runDeno(
   files: readonly string[],
   { args, cwd, env, signal }: TestRun,
-  write: (line: string) => Promise<void>,
+  write: (line: string) => void,
 ): Promise<number> {
   const child = spawn(Deno.execPath(), [...args, ...files], {
     cwd,
@@ -86,7 +86,7 @@ async function runDeno(
   if (signal?.aborted) stop();
   signal?.addEventListener("abort", stop);
   const exited = once(child, "exit");
-  for await (const line of lines) await write(line);
+  for await (const line of lines) write(line);
   const [code] = await exited;
   signal?.removeEventListener("abort", stop);
   return typeof code === "number" ? code : 1;

@@ -58,27 +58,26 @@ async function runAll(names: readonly string[]) {
     const lines: string[] = [];
     const code = await runFiles(names, {
       ...{ args: ARGS, cwd },
-      write: (line) => Promise.resolve(void lines.push(line)),
+      write: (line) => lines.push(line),
     });
-    const sum = (word: string) =>
-      lines.reduce((total, line) => {
-        const found = new RegExp(`^(?:ok|FAILED) \\|.* (\\d+) ${word}`).exec(
-          line,
-        );
-        return total + Number(found?.[1] ?? 0);
-      }, 0);
+    const sum = (word: string) => {
+      const form = new RegExp(`^(?:ok|FAILED) \\|.* (\\d+) ${word}`);
+      return lines.reduce(
+        (n, line) => n + Number(form.exec(line)?.[1] ?? 0),
+        0,
+      );
+    };
     return { code, passed: sum("passed"), failed: sum("failed"), lines };
   } finally {
     await Deno.remove(cwd, { recursive: true });
   }
 }
 
-for (
-  const [what, names, passed, failed] of [
-    ["once", Object.keys(FILES).filter((name) => !FILES[name]?.[1]), 7, 0],
-    ["twice", Object.keys(FILES), 8, 1],
-  ] as const
-) {
+const ROWS = [
+  ["once", Object.keys(FILES).filter((name) => !FILES[name]?.[1]), 7, 0],
+  ["twice", Object.keys(FILES), 8, 1],
+] as const;
+for (const [what, names, passed, failed] of ROWS) {
   Deno.test(`a run with files that fail ${what}: ${passed} passed, ${failed} failed`, async () => {
     const { lines, ...run } = await runAll(names);
     const output = lines.join("\n");
@@ -96,7 +95,7 @@ Deno.test("a run that is aborted ends, whatever its files wait for", async () =>
     const aborted = new AbortController();
     const code = await runFiles(["hangs_test.ts"], {
       ...{ args: ARGS, cwd, signal: aborted.signal },
-      write: () => Promise.resolve(aborted.abort()),
+      write: () => aborted.abort(),
     });
     assert.equal(code, TIME_IS_UP);
   } finally {

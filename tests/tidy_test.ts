@@ -1,7 +1,5 @@
-/**
- * The rules of ARCHITECTURE.md that a machine can check: what may import what, and
- * what may touch the process.
- */
+// The rules of ARCHITECTURE.md that a machine can check: what may import what, and
+// what may touch the process.
 import assert from "node:assert/strict";
 import { dirname, join } from "node:path/posix";
 import {

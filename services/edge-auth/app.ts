@@ -81,7 +81,7 @@ export const ROUTES = ([
   }],
   ["video_remix", /^\/v1\/videos\/([^/]+)\/remix$/, { POST: VIDEOS.remix }],
   ["models", "/v1/models", read(sendModels)],
-  ["model", /^\/v1\/models\/(.+)$/, read(sendModels)],
+  ["model", /^\/v1\/models\/(.+)$/s, read(sendModels)],
 ] satisfies [string, string | RegExp, Handlers][]).map(routeOf);
 /** The description of the API. It needs no key: it is the same everywhere, without a secret. */
 const REFERENCE = routeOf(["reference", "/openapi.json", read(sendReference)]);

@@ -138,6 +138,8 @@ Deno.test("a key is shown the models that it may use, and no others", async () =
     const response = await get(`/v1/models/${DEFAULT_MODEL_ID}`);
     assert.equal(response.status, status);
     await response.body?.cancel();
+    const { error } = await (await get("/v1/models/two%0Alines")).json();
+    assert.equal(error.code, "model_not_found");
   }
 });
 

@@ -206,12 +206,14 @@ export class StreamReceiver {
       : this.#violate("window");
   }
 
-  #onEnd({ type, payload, sequence }: wire.Frame): StreamEvent {
+  #onEnd({ type, payload, sequence, tokens }: wire.Frame): StreamEvent {
     const failure = type === wire.FrameType.ERR ? wire.parseErr(payload) : null;
     const end = type === wire.FrameType.ERR ? failure : wire.parseEnd(payload);
     if (end === null) return this.#violate("payload");
     if (end.worker !== this.workerId) return this.#violate("worker");
     this.isOver = true;
+    // Exact, where earlier frames may have had an estimate.
+    this.tokens = tokens;
     this.#send({ type: "ack", sequence });
     return failure === null
       ? { type: "ended", usage: end.usage }

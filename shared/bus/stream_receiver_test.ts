@@ -211,6 +211,18 @@ Deno.test("receiver: DATA, END, ERR and BEAT imply acceptance", () => {
   }
 });
 
+Deno.test("receiver: the end states the exact count, even below an earlier estimate", () => {
+  const receiver = new StreamReceiver({
+    ...{ requestId: "r", attempt: ATTEMPT, workerId: "w1", nowMs: 0 },
+    control: () => {},
+  });
+  receiver.onFrame({ ...data(1), tokens: 10 }, 0);
+  receiver.onFrame({ ...beat(1), tokens: 7 }, 0);
+  assert.equal(receiver.tokens, 10);
+  receiver.onFrame({ ...end(2), tokens: 4 }, 0);
+  assert.equal(receiver.tokens, 4);
+});
+
 Deno.test("receiver: a broken payload and a second worker are violations", () => {
   const { DATA: _, ...types } = wire.FrameType;
   const table: [wire.Frame, string][] = [

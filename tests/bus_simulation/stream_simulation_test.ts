@@ -1,10 +1,8 @@
-/**
- * The promise: what a client gets is a prefix of what the backend said, complete
- * when it ends well; every request has exactly one outcome, in time; and nothing
- * is left behind, whatever the bus and the processes do. Played many times with
- * made-up answers and faults; the seed decides everything. `SIM_SEED=7` plays that
- * one, with everything that happens; `SIM_SEEDS=20000` so many.
- */
+// The promise: what a client gets is a prefix of what the backend said, complete
+// when it ends well; every request has exactly one outcome, in time; and nothing
+// is left behind, whatever the bus and the processes do. Played many times with
+// made-up answers and faults; the seed decides everything. `SIM_SEED=7` plays that
+// one, with everything that happens; `SIM_SEEDS=20000` so many.
 import assert from "node:assert/strict";
 import { simulate } from "./run.ts";
 import { type Counts, noCounts } from "./world.ts";

@@ -1,7 +1,5 @@
-/**
- * Guarantee: an unmodified OpenAI SDK works against the gateway when its base URL
- * is changed and nothing else. Runs the official npm package against a cluster.
- */
+// Promise: an unmodified OpenAI SDK works against the gateway when its base URL
+// is changed and nothing else. Runs the official npm package against a cluster.
 import assert from "node:assert/strict";
 import OpenAI from "openai";
 import { createKey } from "../conformance/context.ts";

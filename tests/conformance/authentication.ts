@@ -1,7 +1,5 @@
-/**
- * Cases A: who may call. What else is no credential, and where else one is not
- * accepted: tests/hostile/http_test.ts.
- */
+// Cases A: who may call. What else is no credential, and where else one is not
+// accepted: tests/hostile/http_test.ts.
 import assert from "node:assert/strict";
 import {
   assertRequestId,

@@ -1,7 +1,5 @@
-/**
- * Guarantee: the wire contract of an OpenAI-compatible service, case by case, as
- * collected from the SDKs, OpenAI's schema and the suites of other servers.
- */
+// Promise: the wire contract of an OpenAI-compatible service, case by case, as
+// collected from the SDKs, OpenAI's schema and the suites of other servers.
 import { startCluster } from "../support/cluster.ts";
 import { answerCases } from "./answers.ts";
 import { authenticationCases } from "./authentication.ts";

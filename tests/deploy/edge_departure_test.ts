@@ -30,9 +30,7 @@ async function acceptsRequests(port: number): Promise<boolean> {
 
 Deno.test("an edge that is asked to stop loses no request after a positive check", async () => {
   await using nats = await startNatsServer();
-  await using redis = await startRedisServer({
-    args: ["--appendonly", "yes", "--appendfsync", "always"],
-  });
+  await using redis = await startRedisServer();
   const env = {
     NATS_URL: `nats://${nats.server}`,
     REDIS_URL: redis.url,

@@ -1,6 +1,7 @@
 // Promise: an image contains the packages that its service imports, and no others.
 import assert from "node:assert/strict";
 import { fileURLToPath } from "node:url";
+import { runProcess } from "../support/process.ts";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 const OF_TESTS = ["ajv", "axe-core", "openai", "playwright-core"];
@@ -16,23 +17,17 @@ const IMAGES: { [service: string]: string[] } = {
 const nameOf = (specifier: string) =>
   specifier.replace(/^npm:\/?/, "").replace(/@[\d.]+\/?$/, "");
 
-async function run(command: string, args: string[], cwd: string) {
-  const { success, stderr } = await new Deno.Command(command, { args, cwd })
-    .output();
-  assert.ok(success, new TextDecoder().decode(stderr));
-}
-
 for (const [service, needs] of Object.entries(IMAGES)) {
   Deno.test(`the image of ${service} contains only the packages it imports`, async () => {
     const directory = await Deno.makeTempDir({ prefix: "gateway_test_" });
     try {
       // What its build copies, without tests and their fixtures.
       const sources = ["deno.json", "deno.lock", "shared", "services"];
-      await run("cp", ["-R", ...sources, directory], ROOT);
+      await runProcess("cp", ["-R", ...sources, directory], { cwd: ROOT });
       const main = `services/${service}/main.ts`;
       const allow = ["--allow-read", "--allow-write", "--allow-run"];
       const slim = ["run", ...allow, `${ROOT}/deploy/image/slim.ts`, main];
-      await run(Deno.execPath(), slim, directory);
+      await runProcess(Deno.execPath(), slim, { cwd: directory });
       const read = async (name: string) =>
         JSON.parse(await Deno.readTextFile(`${directory}/${name}`));
       const { imports } = await read("deno.json");

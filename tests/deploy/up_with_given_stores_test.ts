@@ -2,7 +2,11 @@
 // certificate, and whose certificate is signed by a private authority.
 import assert from "node:assert/strict";
 import { startCluster } from "../support/cluster.ts";
-import { natsTls, redisTls } from "../support/deployed/deployed_stores.ts";
+import {
+  natsTls,
+  redisTls,
+  tlsVariables,
+} from "../support/deployed/deployed_stores.ts";
 import { createTestAuthority } from "../support/deployed/test_authority.ts";
 import { freePort } from "../support/local_server.ts";
 import { startNatsServer } from "../support/nats_server.ts";
@@ -30,29 +34,23 @@ Deno.test("up uses given servers with passwords over mutual TLS", async (t) => {
   await using scratch = await makeScratch();
   const passwordFile = `${scratch.path}/password`;
   await Deno.writeTextFile(passwordFile, `${PASSWORD}\n`);
-  const { caFile, client } = authority;
-  const withoutCa = {
-    NATS_URL: `tls://${nats.server}`,
-    NATS_USER: USER,
+  const env = {
+    ...tlsVariables("NATS", authority),
+    ...{ NATS_URL: `tls://${nats.server}`, NATS_USER: USER },
     NATS_PASSWORD_FILE: passwordFile,
-    NATS_CA_FILE: caFile,
-    NATS_CERT_FILE: client.certFile,
-    NATS_KEY_FILE: client.keyFile,
-    REDIS_URL: `rediss://127.0.0.1:${tlsPort}`,
-    REDIS_USERNAME: USER,
+    ...tlsVariables("REDIS", authority),
+    ...{ REDIS_URL: `rediss://127.0.0.1:${tlsPort}`, REDIS_USERNAME: USER },
     REDIS_PASSWORD_FILE: passwordFile,
-    REDIS_CERT_FILE: client.certFile,
-    REDIS_KEY_FILE: client.keyFile,
   };
   await t.step("creates a key and answers", async () => {
-    const env = { ...withoutCa, REDIS_CA_FILE: caFile };
     await using cluster = await startCluster({ env });
     const { edge_url, api_key, pids } = cluster.state;
     assert.deepEqual([pids.nats, pids.redis], [[], []]);
     assert.equal(await servedStatus(edge_url, api_key), 200);
   });
   await t.step("says at once that the authority is unknown", async () => {
-    await using up = startLauncher(scratch, { command: UP, env: withoutCa });
+    const wrong = { ...env, REDIS_CA_FILE: "" };
+    await using up = startLauncher(scratch, { command: UP, env: wrong });
     const says = /redis_state: .*certificate/;
     await until("the reason", () => says.test(up.printed()));
   });

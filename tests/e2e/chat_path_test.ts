@@ -1,4 +1,4 @@
-/** Guarantee: requests and answers of any size pass, and nobody waits without need. */
+// Promise: requests and answers of any size pass, and nobody waits without need.
 import assert from "node:assert/strict";
 import { ask, endsAs } from "../support/chat_outcome.ts";
 import { startMiniCluster } from "../support/mini_cluster.ts";

@@ -1,17 +1,10 @@
-/**
- * Guarantee: in whatever state the request of a client that leaves is, the
- * connection to the model server is closed within 100 ms. In how many ways a client
- * can leave is shown by `services/edge-auth/http/server_test.ts`.
- */
+// Promise: in whatever state the request of a client that leaves is, the
+// connection to the model server is closed within 100 ms. In how many ways a client
+// can leave is shown by `services/edge-auth/http/server_test.ts`.
 import assert from "node:assert/strict";
 import { startFakeModelServer } from "../support/fake_model_server.ts";
 import { chat, startMiniCluster } from "../support/mini_cluster.ts";
-import {
-  choiceChunk,
-  chunk,
-  event,
-  streamHead,
-} from "../support/model_answers.ts";
+import { choiceChunk, streamResponse } from "../support/model_answers.ts";
 import { startStopwatch, until, waitFor } from "../support/wait_for.ts";
 
 const CANCEL_MS = 100;
@@ -25,10 +18,8 @@ Deno.test("a client that leaves ends the call of the model server", async (t) =>
   let state = "";
   await using server = startFakeModelServer({
     reply: function* () {
-      if (state === "streaming") {
-        yield streamHead();
-        yield chunk(event(choiceChunk({ role: "assistant", content: "one" })));
-      }
+      const begun = streamResponse([choiceChunk({ content: "one" })]);
+      if (state === "streaming") yield* begun.slice(0, 2);
       yield { stall: true };
     },
   });

@@ -1,15 +1,19 @@
-/**
- * Guarantee (promise 3): what the console says of a key holds for the next request
- * on every edge, under load too, and so does what it says of an owner; "also stop
- * requests now running" ends every running request of the key within a second of the
- * click, and nobody else's.
- */
+// Promise 3: what the console says of a key holds for the next request
+// on every edge, under load too, and so does what it says of an owner; "also stop
+// requests now running" ends every running request of the key within a second of the
+// click, and nobody else's.
 import assert from "node:assert/strict";
 import { hashKeyValue } from "@gateway/shared/keys/key";
 import { hashKey, leaseKey } from "@gateway/shared/keys/record";
 import { outcomeOf } from "../support/chat_outcome.ts";
-import { type Cluster, startCluster } from "../support/cluster.ts";
-import { askCluster, LONG, openStore } from "../support/cluster_keys.ts";
+import { callApi } from "../support/chat_request.ts";
+import {
+  askCluster,
+  type Cluster,
+  LONG,
+  openRedis,
+  startCluster,
+} from "../support/cluster.ts";
 import type {
   Form,
   TestClient,
@@ -74,9 +78,7 @@ function startLoad(cluster: Cluster, keys: readonly WatchedKey[]) {
     const since = key.phases.length - 1;
     const response = isChat
       ? await askCluster(cluster, key.value, edge)
-      : await fetch(`${cluster.baseUrl(edge)}/models`, {
-        headers: { authorization: `Bearer ${key.value}` },
-      });
+      : await callApi(`${cluster.baseUrl(edge)}/models`, key.value);
     // Read, so that the connection serves the next.
     await response.arrayBuffer();
     const { status } = response;
@@ -144,8 +146,7 @@ Deno.test("the console takes effect on every edge", async (t) => {
   });
 
   await t.step("running requests end within a second", async () => {
-    await using opened = await openStore(cluster);
-    const { redis } = opened;
+    const redis = await openRedis(cluster);
     const others = [await createWatched(browser, "Somebody else's")];
     const key = await createWatched(browser, "Stopped");
     const pair = await redis.command(["GET", hashKey(hashKeyValue(key.value))]);
@@ -193,6 +194,7 @@ Deno.test("the console takes effect on every edge", async (t) => {
     }
     const counts = await load.stop();
     assert.deepEqual([...counts.keys()], [200], "the load noticed nothing");
+    await redis.close();
   });
 
   await t.step("an owner is disabled: the next request is 403", async () => {

@@ -1,8 +1,6 @@
-/**
- * Guarantee: while the bus is frozen or away, running answers pause or end with one
- * error, and no process counts as dead because of it. An edge that loses the bus,
- * or is flooded, harms no other edge, and its own requests end in time.
- */
+// Promise: while the bus is frozen or away, running answers pause or end with one
+// error, and no process counts as dead because of it. An edge that loses the bus,
+// or is flooded, harms no other edge, and its own requests end in time.
 import assert from "node:assert/strict";
 import { subjects } from "@gateway/shared/bus/subjects";
 import { encodeFrame, encodeJson, FrameType } from "@gateway/shared/bus/frame";

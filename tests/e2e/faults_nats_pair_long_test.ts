@@ -1,7 +1,5 @@
-/**
- * Guarantee: the loss of one server of a NATS cluster, for whatever reason, causes
- * only a pause: streams and requests continue at the other server.
- */
+// Promise: the loss of one server of a NATS cluster, for whatever reason, causes
+// only a pause: streams and requests continue at the other server.
 import assert from "node:assert/strict";
 import { BUS_TIMING } from "@gateway/shared/bus/link_nats";
 import { ask, endsAs } from "../support/chat_outcome.ts";

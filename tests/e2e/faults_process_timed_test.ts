@@ -1,10 +1,8 @@
-/**
- * Guarantee: processes that are killed, frozen or told to stop end what they ran
- * in the promised way and time, seen from the client and from the model server. If
- * there is another worker, the loss of one only delays a request without a byte
- * sent, its replacement not even that, and the model server is not called for an
- * answer that was already given.
- */
+// Promise: processes that are killed, frozen or told to stop end what they ran
+// in the promised way and time, seen from the client and from the model server. If
+// there is another worker, the loss of one only delays a request without a byte
+// sent, its replacement not even that, and the model server is not called for an
+// answer that was already given.
 import assert from "node:assert/strict";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { createKey } from "../conformance/context.ts";
@@ -13,22 +11,18 @@ import {
   endsAs,
   outcomeOf,
 } from "../support/chat_outcome.ts";
-import { isReplaced, pidOf, startCluster } from "../support/cluster.ts";
-import { askCluster } from "../support/cluster_keys.ts";
+import {
+  askCluster,
+  isReplaced,
+  pidOf,
+  startCluster,
+} from "../support/cluster.ts";
 import { startRedisServer } from "../support/redis_server.ts";
 import {
   type Reply,
   startFakeModelServer,
 } from "../support/fake_model_server.ts";
-import {
-  chatReply,
-  choiceChunk,
-  chunk,
-  event,
-  lastChunk,
-  streamHead,
-  usageChunk,
-} from "../support/model_answers.ts";
+import * as answers from "../support/model_answers.ts";
 import {
   sleep,
   startStopwatch,
@@ -53,20 +47,20 @@ const HELLO: Outcome = { kind: "complete", content: "Hello" };
 const LOST: Outcome = { kind: "sse_error", errorCode: "worker_lost" };
 const CUT: Outcome = { ...LOST, content: "one" };
 
-const answersHello = chatReply({ words: ["Hel", "lo"], betweenMs: 20 });
+const answersHello = answers.chatReply({ words: ["Hel", "lo"], betweenMs: 20 });
 
 /** Lets the model server say the rest of its answers. */
 let proceed = Promise.withResolvers<void>();
 
 const answersInTwo: Reply = function* () {
-  yield streamHead();
-  yield chunk(event(choiceChunk({ role: "assistant", content: "one" })));
+  const contents = ["one", " two"].map((content) =>
+    answers.choiceChunk({ content })
+  );
+  const end = [answers.choiceChunk({}, "stop"), answers.usageChunk(1, 2)];
+  const steps = answers.streamResponse([...contents, ...end]);
+  yield* steps.slice(0, 2);
   yield { until: proceed.promise };
-  yield chunk(event(choiceChunk({ content: " two" })));
-  yield chunk(event(choiceChunk({}, "stop")));
-  yield chunk(event(usageChunk(1, 2)));
-  yield chunk(event("[DONE]"));
-  yield lastChunk;
+  yield* steps.slice(2);
 };
 
 /** Holds processes still while something is done. */
@@ -99,12 +93,13 @@ Deno.test("processes that fail", async (t) => {
   const areReady = () =>
     waitFor(async () => {
       const { ops_urls } = await cluster.refresh();
-      const statuses = (ops_urls["chat-worker"] ?? []).map(async (url) => {
+      const urls = ops_urls["chat-worker"] ?? [];
+      const areOk = urls.map(async (url) => {
         const response = await fetch(`${url}/readyz`).catch(() => null);
         await response?.body?.cancel();
-        return response?.status; // None: it is gone, or not there yet.
+        return response?.ok; // Null: it is gone, or not there yet.
       });
-      return (await Promise.all(statuses)).every((status) => status === 200);
+      return (await Promise.all(areOk)).every((isOk) => isOk);
     }, { what: "two workers that are ready", intervalMs: PAUSE_MS });
   const ask = (edge: number, body: object = {}, key = cluster.state.api_key) =>
     outcomeOf(askCluster(cluster, key, edge, body));

@@ -1,7 +1,5 @@
-/**
- * Guarantee: if a worker fails, a client that has received nothing does not notice;
- * any other gets one error, in time.
- */
+// Promise: if a worker fails, a client that has received nothing does not notice;
+// any other gets one error, in time.
 import assert from "node:assert/strict";
 import { ask, begin, endsAs } from "../support/chat_outcome.ts";
 import { startMiniCluster } from "../support/mini_cluster.ts";

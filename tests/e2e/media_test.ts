@@ -1,12 +1,11 @@
-/**
- * Guarantee: OpenAI's SDK speaks, draws and transcribes through the gateway as it does
- * with OpenAI: whole, streamed, refused and broken off. Whatever becomes of an upload,
- * its worker gets the slot back, and an edge never holds a whole file.
- */
+// Promise: OpenAI's SDK speaks, draws and transcribes through the gateway as it does
+// with OpenAI: whole, streamed, refused and broken off. Whatever becomes of an upload,
+// its worker gets the slot back, and an edge never holds a whole file.
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import OpenAI from "openai";
 import { createKey } from "../conformance/context.ts";
+import { callApi } from "../support/chat_request.ts";
 import { isReplaced, pidOf, startCluster } from "../support/cluster.ts";
 import { waitFor } from "../support/wait_for.ts";
 import { recording, silence } from "./recording_fixture.ts";
@@ -52,17 +51,8 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
   const baseURL = cluster.baseUrl();
   const client = new OpenAI({ baseURL, apiKey, maxRetries: 0 });
   /** Posts a form, or JSON. */
-  const post = (path: string, body: FormData | object, key = apiKey) =>
-    fetch(`${baseURL}${path}`, {
-      method: "POST",
-      body: body instanceof FormData ? body : JSON.stringify(body),
-      headers: {
-        authorization: `Bearer ${key}`,
-        ...body instanceof FormData
-          ? {}
-          : { "content-type": "application/json" },
-      },
-    });
+  const post = (path: string, body: object, key = apiKey) =>
+    callApi(`${baseURL}${path}`, key, body);
   const becomeInFlight = (count: number) =>
     waitFor(async () => {
       const { ops_urls } = await cluster.refresh();
@@ -173,12 +163,13 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
     const picture: Field = ["image", pngHead(64, 64)];
     const { key: noSpeech } = await createKey(cluster, "--scopes=chat,models");
     const local = { image_url: "https://127.0.0.1/a.png" };
+    const text: Field = ["file", new File(["no sound"], "c.txt")];
+    const wrongMask: Field = ["mask", pngHead(64, 63)];
+    const long = "x".repeat(4_097);
+    const missing = "400 missing_required_parameter";
     const rows: [ask: () => Promise<Response>, refusal: string][] = [
       [speech({ input: "" }), "400 empty_string input"],
-      [
-        speech({ input: "x".repeat(4_097) }),
-        "400 string_above_max_length input",
-      ],
+      [speech({ input: long }), "400 string_above_max_length input"],
       [speech({ speed: 5 }), "400 decimal_above_max_value speed"],
       [speech({ response_format: "ogg" }), "400 invalid_value response_format"],
       [speech({ model: "no-such" }), "404 model_not_found"],
@@ -188,28 +179,22 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
       [image({ n: 11 }), "400 integer_above_max_value n"],
       [image({ response_format: "url" }), "400 invalid_value response_format"],
       [image({ partial_images: 1 }), "400 invalid_value partial_images"],
-      [record(hears), "400 missing_required_parameter file"],
-      [record(file), "400 missing_required_parameter model"],
+      [record(hears), `${missing} file`],
+      [record(file), `${missing} model`],
       [record(file, ["model", "no-such"]), "404 model_not_found"],
-      [
-        record(hears, ["file", new File(["no sound"], "c.txt")]),
-        "400 invalid_request file",
-      ],
-      [edit(draws), "400 missing_required_parameter image"],
-      [edit(picture), "400 missing_required_parameter model"],
+      [record(hears, text), "400 invalid_request file"],
+      [edit(draws), `${missing} image`],
+      [edit(picture), `${missing} model`],
       [edit(hears, picture), "404 model_not_found"],
       [edit(draws, picture, ["n", "11"]), "400 integer_above_max_value n"],
       [edit(draws, ["image", "text"]), "400 invalid_type image"],
       // The model may be the last part, and two files are checked like one.
-      [
-        edit(picture, ["mask", pngHead(64, 63)], draws),
-        "400 invalid_value mask",
-      ],
+      [edit(picture, wrongMask, draws), "400 invalid_value mask"],
       [edit(draws, ...Array(17).fill(picture)), "400 invalid_value image"],
-      [editJson({}), "400 missing_required_parameter images"],
+      [editJson({}), `${missing} images`],
       [
         editJson({ images: [{ file_id: "f" }] }),
-        "400 missing_required_parameter images[0].image_url",
+        `${missing} images[0].image_url`,
       ],
       [editJson({ images: [local] }), "400 invalid_value images[0].image_url"],
       [() => post("/audio/speech", SPEECH, noSpeech), "403 forbidden"],

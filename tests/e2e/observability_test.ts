@@ -1,8 +1,6 @@
-/**
- * Guarantee: what happens to a request can be seen. One trace reaches from the
- * caller to the model server, one id finds every line about it, and every metric
- * that is documented is exported.
- */
+// Promise: what happens to a request can be seen. One trace reaches from the
+// caller to the model server, one id finds every line about it, and every metric
+// that is documented is exported.
 import assert from "node:assert/strict";
 import { newRequestId } from "@gateway/shared/process/ids";
 import { METRIC_TABLES } from "../../deploy/docs/pages.ts";
@@ -19,16 +17,16 @@ const goodReply = chatReply({ words: ["one", " two", " three"] });
 /** What the metrics of a service say after the requests below. */
 const SHOWN: [service: ServiceName, lines: RegExp[]][] = [
   ["edge-auth", [
-    /^gateway_requests_total\{route="chat",status="200"\} 1$/m,
+    /^gateway_requests_total\{route="chat",status="200"\} 2$/m,
     /outcome="failed",code="upstream_error"\} 1$/m,
-    /^gateway_time_between_tokens_seconds_count\{.*\} 1$/m,
+    /^gateway_time_between_tokens_seconds_count\{.*\} 2$/m,
     /^gateway_tokens_total\{.*kind="completion"\} [1-9]\d*$/m,
-    /^gateway_admissions_total\{result="admitted"\} 2$/m,
+    /^gateway_admissions_total\{result="admitted"\} 3$/m,
     /^gateway_known_slots\{family="chat",state="free"\} 1024$/m,
     /^gateway_redis_ready 1$/m,
   ]],
   ["chat-worker", [
-    /^gateway_jobs_total\{.*outcome="complete".*\} 1$/m,
+    /^gateway_jobs_total\{.*outcome="complete".*\} 2$/m,
     /^gateway_bus_flowing 1$/m,
     /^gateway_backend_attempts_total\{.*outcome="server_error"\} [12]$/m,
   ]],
@@ -42,9 +40,9 @@ Deno.test("a request can be seen from the caller to the model server", async (t)
     env: { ...traces.env, UPSTREAM_BASE_URL: model.baseUrl },
   });
   /** Sends a request of a new trace. */
-  const ask = async (stream: boolean) => {
+  const ask = async (stream: boolean, flags = "01") => {
     const traceId = newRequestId();
-    const headers = { traceparent: `00-${traceId}-${CALLER_SPAN}-01` };
+    const headers = { traceparent: `00-${traceId}-${CALLER_SPAN}-${flags}` };
     const { api_key: key } = cluster.state;
     const asked = postChat(cluster.baseUrl(), key, { stream }, { headers });
     const response = await asked;
@@ -55,7 +53,10 @@ Deno.test("a request can be seen from the caller to the model server", async (t)
   const traceOfLast = () =>
     model.requests.at(-1)?.headers.get("traceparent") ?? "";
 
-  await t.step("in one trace", async () => {
+  await t.step("in one trace, if the caller samples it", async () => {
+    const unsampled = await ask(true, "00");
+    const passedOn = new RegExp(`^00-${unsampled.traceId}-\\w{16}-00$`);
+    assert.match(traceOfLast(), passedOn);
     const { traceId, requestId } = await ask(true);
     const run = await traces.span(traceId, "chat");
     const job = await traces.span(traceId, "chat job");
@@ -72,6 +73,8 @@ Deno.test("a request can be seen from the caller to the model server", async (t)
       assert.equal(attributes["gateway.outcome"], "complete");
       assert.notEqual(status?.code, 2);
     }
+    const traced = traces.spans.map((span) => span.traceId);
+    assert.ok(!traced.includes(unsampled.traceId));
   });
 
   await t.step("by one id in every log", async () => {

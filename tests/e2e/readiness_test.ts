@@ -1,9 +1,7 @@
-/**
- * Guarantee: a new stack is ready before the first key exists, so that scripts can wait
- * for it; it admits no request, and the first key works at once. A service that is cut
- * off from the bus fails its readiness check in time, and passes it again when it is
- * reconnected, without a restart.
- */
+// Promise: a new stack is ready before the first key exists, so that scripts can wait
+// for it; it admits no request, and the first key works at once. A service that is cut
+// off from the bus fails its readiness check in time, and passes it again when it is
+// reconnected, without a restart.
 import assert from "node:assert/strict";
 import { mintKey } from "@gateway/shared/keys/key";
 import { randomBytes } from "@gateway/shared/process/ids";
@@ -21,8 +19,6 @@ import { waitFor } from "../support/wait_for.ts";
 
 /** Finding the loss takes 1.2 s, a dial that waited for the network 2 s; the rest is for a busy machine. */
 const TOLD_MS = 6_000;
-/** Without it the command line warns, and what it prints is more than JSON. */
-const DURABLE = ["--appendonly", "yes", "--appendfsync", "always"];
 
 /** What the operator's port says: the status, and what is missing. */
 async function readiness({ ready }: RunningServiceProcess, path = "readyz") {
@@ -40,12 +36,9 @@ async function waitUntil(service: RunningServiceProcess, wanted: RegExp) {
 
 Deno.test("a new stack", async (t) => {
   await using nats = await startNatsServer();
-  await using redis = await startRedisServer({ args: DURABLE });
+  await using redis = await startRedisServer();
   await using proxy = startTcpProxy(nats.port);
-  const env = {
-    NATS_URL: `nats://${proxy.server}`,
-    REDIS_URL: redis.url,
-  };
+  const env = { NATS_URL: `nats://${proxy.server}`, REDIS_URL: redis.url };
   await using worker = await startService("chat-worker", env);
   await using edge = await startService("edge-auth", env);
   const services = [edge, worker];

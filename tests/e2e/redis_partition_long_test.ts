@@ -7,12 +7,14 @@ import {
   changeKeys,
   emptyLedger,
 } from "../../services/key-admin/key_changes_fixture.ts";
-import { openStoreAt } from "../support/cluster_keys.ts";
 import { startRedisGroup } from "../support/deployed/deployed_redis_group.ts";
 import {
   type DeployedSecrets,
   makeSecrets,
 } from "../support/deployed/deployed_stores.ts";
+import { createKeyStore } from "../../services/key-admin/domain/keys/key_store.ts";
+import { randomBytes } from "@gateway/shared/process/ids";
+import { testRedisLink } from "../support/redis_link.ts";
 import { startNatsServer } from "../support/nats_server.ts";
 import {
   admittedCount,
@@ -102,11 +104,19 @@ Deno.test("a Redis master that was cut off", async (t) => {
   await using _outside = outside;
   await using _inside = inside;
   const admin = seeing("admin", parted.within);
+  await using links = new AsyncDisposableStack();
   /** The store of keys as key-admin has it that asks these sentinels. */
-  const openStore = (servers: readonly string[]) => {
+  const openStore = async (servers: readonly string[]) => {
     const { sentinels = assert.fail(), ...address } = group.address("admin");
     const seen = { ...address, sentinels: { ...sentinels, servers } };
-    return openStoreAt(seen, WRITE_MS, FAILOVER_MS);
+    const open = async () => {
+      const link = testRedisLink(seen, { deadlineMs: WRITE_MS });
+      links.defer(() => link.close());
+      await link.ready(FAILOVER_MS);
+      return link;
+    };
+    const [redis, writer] = [await open(), await open()];
+    return createKeyStore({ redis, writer, randomBytes });
   };
   const kept = await makeKey(admin);
   const limited = await makeKey(admin, `--rpm=${LIMIT}`);
@@ -118,12 +128,12 @@ Deno.test("a Redis master that was cut off", async (t) => {
     assert.equal(await statusOf(inside.url, limited.key), 200);
   }
 
-  await using within = await openStore(parted.within);
+  const within = await openStore(parted.within);
   const ledger = emptyLedger();
   let isOver = false;
   const writers = Array.from(
     { length: WRITERS },
-    () => changeKeys(within.store, ledger, () => isOver),
+    () => changeKeys(within, ledger, () => isOver),
   );
   await waitFor(() => ledger.counts.delete >= WRITERS, {
     what: "acknowledged changes of every kind",
@@ -165,9 +175,9 @@ Deno.test("a Redis master that was cut off", async (t) => {
     assert.equal(await servedStatus(inside.url, kept.key), 200);
     isOver = true;
     await Promise.all(writers);
-    await using after = await openStore(parted.open);
+    const after = await openStore(parted.open);
     for (const { key, actions } of ledger.known.values()) {
-      const found = await after.store.get(key.ownerId, key.id);
+      const found = await after.get(key.ownerId, key.id);
       const isDeleted = actions.includes("key.deleted");
       assert.deepEqual(found, isDeleted ? null : key);
     }

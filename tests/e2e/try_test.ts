@@ -1,8 +1,6 @@
-/**
- * Guarantee: the console's page "Try it" sends a real request through an edge, and the
- * code that it shows does the same with a key of the reader's. Its limits, and browsers
- * that leave: `services/key-admin/web/try_test.ts`.
- */
+// Promise: the console's page "Try it" sends a real request through an edge, and the
+// code that it shows does the same with a key of the reader's. Its limits, and browsers
+// that leave: `services/key-admin/web/try_test.ts`.
 import assert from "node:assert/strict";
 import { LANGUAGES } from "../../services/key-admin/domain/try/code.ts";
 import {
@@ -12,6 +10,7 @@ import {
 } from "../../services/key-admin/console_fixture.ts";
 import { startCluster } from "../support/cluster.ts";
 import { matchIn, openConsole } from "../support/console_client.ts";
+import { runProcess } from "../support/process.ts";
 import { waitFor } from "../support/wait_for.ts";
 import { silence } from "./recording_fixture.ts";
 
@@ -33,16 +32,12 @@ Deno.test("Try it, from the console through an edge", async (t) => {
   const browser = await openConsole(cluster);
   const cwd = await Deno.makeTempDir({ prefix: "gateway_try_" });
   ended.defer(() => Deno.remove(cwd, { recursive: true }));
-  const run = async (command: string, ...args: string[]) => {
-    const { code, stdout, stderr } = await new Deno.Command(command, {
-      ...{ args, cwd },
-      env: { OPENAI_API_KEY: cluster.state.api_key, NO_COLOR: "1" },
+  const env = { OPENAI_API_KEY: cluster.state.api_key, NO_COLOR: "1" };
+  const run = (command: string, args: string[]) =>
+    runProcess(command, args, {
+      ...{ cwd, env },
       signal: AbortSignal.timeout(60_000),
-    }).output();
-    const text = (bytes: Uint8Array) => new TextDecoder().decode(bytes);
-    assert.equal(code, 0, text(stderr));
-    return text(stdout);
-  };
+    });
   const read = (name: string) => Deno.readFile(`${cwd}/${name}`);
   const file = silence();
   await Deno.writeFile(`${cwd}/${file.name}`, await file.bytes());
@@ -78,9 +73,9 @@ Deno.test("Try it, from the console through an edge", async (t) => {
   }
   await Deno.writeTextFile(`${cwd}/main.ts`, main);
   const args = ["run", "-A", "--check", `--config=${CONFIG}`, "main.ts"];
-  const printed = (await run(Deno.execPath(), ...args)).split(/\n= (\w+)\n/);
+  const printed = (await run(Deno.execPath(), args)).split(/\n= (\w+)\n/);
   const printedBy = (kind: string) => printed[printed.indexOf(kind) + 1];
-  const curl = (kind: string) => run("sh", "-c", curls[kind] ?? "");
+  const curl = (kind: string) => run("sh", ["-c", curls[kind] ?? ""]);
 
   await t.step("a chat", async () => {
     const said = contentOf(pages.chat.text);

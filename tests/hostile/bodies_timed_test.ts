@@ -1,4 +1,4 @@
-/** Guarantee: hostile bodies do not slow down other callers, and do not fill the memory. */
+// Promise: hostile bodies do not slow down other callers, and do not fill the memory.
 import assert from "node:assert/strict";
 import process from "node:process";
 import { createKey } from "../conformance/context.ts";

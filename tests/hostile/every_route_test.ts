@@ -1,7 +1,5 @@
-/**
- * Guarantee: the rules of the public API hold on every path, including those that are
- * added later: the routes are read from the code.
- */
+// Promise: the rules of the public API hold on every path, including those that are
+// added later: the routes are read from the code.
 import assert from "node:assert/strict";
 import { ROUTES } from "../../services/edge-auth/app.ts";
 import { createKeyStore } from "../../services/key-admin/domain/keys/key_store.ts";

@@ -1,7 +1,5 @@
-/**
- * Guarantee: guessing keys reveals nothing and costs next to nothing. Inputs 15 and 16
- * of the project's list of bad inputs.
- */
+// Promise: guessing keys reveals nothing and costs next to nothing. Inputs 15 and 16
+// of the project's list of bad inputs.
 import assert from "node:assert/strict";
 import {
   createClientAddress,

@@ -1,7 +1,5 @@
-/**
- * Guarantee: two events during the admission of a request are not lost: that its
- * client has left, and that its key was stopped.
- */
+// Promise: two events during the admission of a request are not lost: that its
+// client has left, and that its key was stopped.
 import assert from "node:assert/strict";
 import { subjects } from "@gateway/shared/bus/subjects";
 import { startGatedCluster, statusOf } from "../support/gated_cluster.ts";

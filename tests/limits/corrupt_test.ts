@@ -1,4 +1,4 @@
-/** Guarantee: a key whose data in Redis is corrupt or deleted is not served, and says so. */
+// Promise: a key whose data in Redis is corrupt or deleted is not served, and says so.
 import assert from "node:assert/strict";
 import { hashKey, recordKey } from "@gateway/shared/keys/record";
 import { hashKeyValue } from "@gateway/shared/keys/key";

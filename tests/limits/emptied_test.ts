@@ -1,8 +1,6 @@
-/**
- * Guarantee: a Redis that answers but has lost its data makes no key unknown. All
- * edges answer 503 while it is empty, never 401 and never 429, and serve again within
- * two seconds after the data is back, without a restart.
- */
+// Promise: a Redis that answers but has lost its data makes no key unknown. All
+// edges answer 503 while it is empty, never 401 and never 429, and serve again within
+// two seconds after the data is back, without a restart.
 import assert from "node:assert/strict";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { mintKey } from "@gateway/shared/keys/key";

@@ -1,7 +1,5 @@
-/**
- * Guarantee: the promises of the limits, one by one, with four edges that share
- * nothing but Redis and whose clocks are hours apart.
- */
+// Promise: the promises of the limits, one by one, with four edges that share
+// nothing but Redis and whose clocks are hours apart.
 import assert from "node:assert/strict";
 import type { Admitted } from "../../services/edge-auth/limits/limiter.ts";
 import { LEASE_MS, SETTLE } from "../../services/edge-auth/limits/scripts.ts";

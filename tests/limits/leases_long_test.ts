@@ -1,9 +1,7 @@
-/**
- * Guarantee, with processes and clocks as they are: a stream keeps its slot for as
- * long as it runs; an edge that is killed gives its slots back in 30 s and settles
- * nothing twice; one that stood still for longer settles late, once. Limits of an
- * owner hold for all keys together, on every edge.
- */
+// Guarantee, with processes and clocks as they are: a stream keeps its slot for as
+// long as it runs; an edge that is killed gives its slots back in 30 s and settles
+// nothing twice; one that stood still for longer settles late, once. Limits of an
+// owner hold for all keys together, on every edge.
 import assert from "node:assert/strict";
 import { hashKeyValue } from "@gateway/shared/keys/key";
 import {
@@ -17,8 +15,14 @@ import {
 import { LEASE_MS } from "../../services/edge-auth/limits/scripts.ts";
 import { readState, usageCounted } from "../support/admission_fixture.ts";
 import { createKey } from "../conformance/context.ts";
-import { type Cluster, pidOf, startCluster } from "../support/cluster.ts";
-import { askCluster, LONG, openStore } from "../support/cluster_keys.ts";
+import {
+  askCluster,
+  type Cluster,
+  LONG,
+  openRedis,
+  pidOf,
+  startCluster,
+} from "../support/cluster.ts";
 import { sleep, until, waitFor } from "../support/wait_for.ts";
 
 interface StoredKey {
@@ -58,8 +62,7 @@ Deno.test("leases over 30 seconds: a steady, a paused and a killed edge", async 
   await t.step("limits of an owner hold for all keys together", async () => {
     await ownerLimitsHold(cluster);
   });
-  await using opened = await openStore(cluster);
-  const { redis } = opened;
+  const redis = await openRedis(cluster);
   const command = (...args: string[]) => redis.command(args);
   const keyOf = async (owner: string, concurrency: number) => {
     const { key: value } = await createKey(

@@ -1,4 +1,4 @@
-/** Guarantee: the console's meters show what the admission counts. */
+// Promise: the console's meters show what the admission counts.
 import assert from "node:assert/strict";
 import {
   LAST_USE_DAYS_KEPT,

@@ -1,7 +1,5 @@
-/**
- * Guarantee: a slot never stays with a request that is over, whichever way it ended,
- * and nothing else of it stays either.
- */
+// Promise: a slot never stays with a request that is over, whichever way it ended,
+// and nothing else of it stays either.
 import assert from "node:assert/strict";
 import v8 from "node:v8";
 import vm from "node:vm";

@@ -1,7 +1,5 @@
-/**
- * Guarantee: without Redis no request is admitted and no key is called invalid: 503
- * at once, and service again within two seconds after Redis is back, without a restart.
- */
+// Promise: without Redis no request is admitted and no key is called invalid: 503
+// at once, and service again within two seconds after Redis is back, without a restart.
 import assert from "node:assert/strict";
 import { usageCounted } from "../support/admission_fixture.ts";
 import {

@@ -1,7 +1,5 @@
-/**
- * Guarantee: a client with one slot may send its next request as soon as it has
- * the end of the last answer, to any edge, and is never refused because of that.
- */
+// Promise: a client with one slot may send its next request as soon as it has
+// the end of the last answer, to any edge, and is never refused because of that.
 import assert from "node:assert/strict";
 import type { KeyOptions } from "../support/admission_fixture.ts";
 import { startGatedCluster } from "../support/gated_cluster.ts";

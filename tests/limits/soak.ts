@@ -1,8 +1,6 @@
-/**
- * Repeats the property tests of the limits with new seeds until the time is up or
- * one of them fails: `deno task test:soak 5` for five minutes. Ends with the seed
- * that failed, which `TEST_SEED` repeats.
- */
+// Repeats the property tests of the limits with new seeds until the time is up or
+// one of them fails: `deno task test:soak 5` for five minutes. Ends with the seed
+// that failed, which `TEST_SEED` repeats.
 import { randomInt } from "node:crypto";
 
 const FILES = [

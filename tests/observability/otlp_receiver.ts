@@ -1,8 +1,6 @@
 /** Receives traces as an OpenTelemetry collector does, and keeps their spans. */
 import { waitFor } from "../support/wait_for.ts";
 
-export type OtlpReceiver = ReturnType<typeof startOtlpReceiver>;
-
 interface Attribute {
   key: string;
   value: { stringValue?: string };
@@ -25,8 +23,6 @@ interface TraceExport {
     scopeSpans: { spans: Span[] }[];
   }[];
 }
-
-const EXPORT_EVERY_MS = "100";
 
 const textsOf = (attributes: readonly Attribute[] = []) =>
   Object.fromEntries(
@@ -59,7 +55,7 @@ export function startOtlpReceiver() {
       OTEL_TRACES_SAMPLER: "parentbased_always_on",
       OTEL_EXPORTER_OTLP_PROTOCOL: "http/json",
       OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${server.addr.port}`,
-      OTEL_BSP_SCHEDULE_DELAY: EXPORT_EVERY_MS,
+      OTEL_BSP_SCHEDULE_DELAY: "100",
     },
     spans,
     /** Waits for a span of this trace with this name. */

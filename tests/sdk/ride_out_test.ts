@@ -1,9 +1,7 @@
-/**
- * Guarantee: a program that uses the official OpenAI SDK as it comes, with its
- * default retries, does not notice a limit of a second, nor a restart of Redis:
- * no error reaches it, whether it streams or not, through a front that sends its
- * connections to one edge and the other in turn.
- */
+// Promise: a program that uses the official OpenAI SDK as it comes, with its
+// default retries, does not notice a limit of a second, nor a restart of Redis:
+// no error reaches it, whether it streams or not, through a front that sends its
+// connections to one edge and the other in turn.
 import assert from "node:assert/strict";
 import OpenAI from "openai";
 import { limiterKey } from "@gateway/shared/keys/record";

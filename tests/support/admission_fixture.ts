@@ -7,15 +7,7 @@ import {
   STORE_KEY,
   UNLIMITED,
 } from "@gateway/shared/keys/record";
-import {
-  dayLimitField,
-  LIMITER_EPOCH_MS,
-  LIMITER_FIELDS,
-  parseUsageField,
-  USAGE_KINDS,
-  type UsageKind,
-  type UsageUnit,
-} from "@gateway/shared/keys/limiter_state";
+import * as limiter from "@gateway/shared/keys/limiter_state";
 import type { RedisLink, RedisLinkOptions } from "@gateway/shared/redis/link";
 import { startRedisServer } from "./redis_server.ts";
 import { testRedisLink } from "./redis_link.ts";
@@ -137,11 +129,12 @@ export async function usageCounted(
     const flat = await world.command("HGETALL", String(name));
     if (!Array.isArray(flat)) throw new Error("HGETALL answers an array");
     for (let at = 0; at < flat.length; at += 2) {
-      const { counter } = parseUsageField(String(flat[at]));
+      const { counter } = limiter.parseUsageField(String(flat[at]));
       sums.set(counter, (sums.get(counter) ?? 0) + Number(flat[at + 1]));
     }
   }
-  const sum = (kind: UsageKind) => sums.get(USAGE_KINDS[kind]) ?? 0;
+  const sum = (kind: limiter.UsageKind) =>
+    sums.get(limiter.USAGE_KINDS[kind]) ?? 0;
   return {
     requests: sum("requests"),
     promptTokens: sum("promptTokens"),
@@ -169,12 +162,12 @@ export type LimiterState = NonNullable<Awaited<ReturnType<typeof readState>>>;
 
 /** Reads the packed state of a `lim:` key. Null: there is none. */
 export async function readState(world: Commands, key: string) {
-  const doubles = await readDoubles(world, key, LIMITER_FIELDS.state);
+  const doubles = await readDoubles(world, key, limiter.LIMITER_FIELDS.state);
   const at = (index: number) => doubles?.[index] ?? NaN;
   return doubles && {
-    lastAtMs: at(0) + LIMITER_EPOCH_MS,
-    requestsTatMs: at(1) + LIMITER_EPOCH_MS,
-    tokensTatMs: at(2) + LIMITER_EPOCH_MS,
+    lastAtMs: at(0) + limiter.LIMITER_EPOCH_MS,
+    requestsTatMs: at(1) + limiter.LIMITER_EPOCH_MS,
+    tokensTatMs: at(2) + limiter.LIMITER_EPOCH_MS,
     day: at(3),
     dayTokens: at(4),
     requestsPerMinute: at(5),
@@ -183,8 +176,12 @@ export async function readState(world: Commands, key: string) {
 }
 
 /** Reads what is counted of a unit in a `lim:` key. Null: nothing yet. */
-export async function readUnits(world: Commands, key: string, unit: UsageUnit) {
-  const doubles = await readDoubles(world, key, dayLimitField(unit));
+export async function readUnits(
+  world: Commands,
+  key: string,
+  unit: limiter.UsageUnit,
+) {
+  const doubles = await readDoubles(world, key, limiter.dayLimitField(unit));
   return doubles && { day: doubles[0], count: doubles[1] };
 }
 
@@ -199,16 +196,13 @@ export async function writeState(
   const times = [lastAtMs, requestsTatMs, tokensTatMs];
   const { requestsPerMinute, tokensPerMinute } = state;
   const doubles = [
-    ...times.map((ms) => ms - LIMITER_EPOCH_MS),
+    ...times.map((ms) => ms - limiter.LIMITER_EPOCH_MS),
     ...[day, dayTokens, requestsPerMinute, tokensPerMinute],
   ];
   await world.command("EVAL", script, "1", key, ...doubles.map(String));
 }
 
-/**
- * A digest of all that the server keeps, byte by byte: equal before and after a
- * call that changed nothing. Expiry times are not in it.
- */
+/** A digest of all data of the server but expiry times: a call that changes nothing leaves it equal. */
 export async function fingerprint(world: RedisWorld): Promise<string> {
   const script = `local all = {}
     for _, key in ipairs(redis.call('KEYS', '*')) do

@@ -10,10 +10,7 @@ import { until } from "./wait_for.ts";
 
 export type TestLink = Awaited<ReturnType<typeof connectTestLink>>;
 
-/**
- * Connects to servers of this machine. Without `random`, servers are tried in the
- * order given and reconnects have no jitter.
- */
+/** Connects to servers of this machine, by default in the order given and without jitter. */
 export async function connectTestLink(
   servers: readonly string[],
   options: Partial<Omit<BusOptions, "servers" | "log">> = {},

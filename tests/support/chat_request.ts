@@ -14,25 +14,35 @@ export function chatRequest(part: Partial<ChatRequest> = {}): ChatRequest {
   };
 }
 
-/** Sends a chat request as a client does; its only message is "ping" where `body` has none. Headers of `init` come on top. */
+type CallOptions = Omit<RequestInit, "body"> & { client?: Deno.HttpClient };
+
+/** Sends a request with a key: with a body a POST, as JSON where it is no form. Headers of `init` come on top. */
+export function callApi(
+  url: string,
+  key: string,
+  body?: object,
+  init: CallOptions = {},
+): Promise<Response> {
+  const isJson = body !== undefined && !(body instanceof FormData);
+  return fetch(url, {
+    ...body && { method: "POST", body: isJson ? JSON.stringify(body) : body },
+    ...init,
+    headers: {
+      authorization: `Bearer ${key}`,
+      ...isJson && { "content-type": "application/json" },
+      ...Object(init.headers),
+    },
+  });
+}
+
+/** Sends a chat request; its only message is "ping" where `body` has none. */
 export function postChat(
   baseUrl: string,
   key: string,
   body: object = {},
-  init: RequestInit & { client?: Deno.HttpClient } = {},
+  init?: CallOptions,
 ): Promise<Response> {
-  return fetch(`${baseUrl}/chat/completions`, {
-    ...init,
-    method: "POST",
-    headers: {
-      authorization: `Bearer ${key}`,
-      "content-type": "application/json",
-      ...Object(init.headers),
-    },
-    body: JSON.stringify({
-      model: DEFAULT_MODEL_ID,
-      messages: [{ role: "user", content: "ping" }],
-      ...body,
-    }),
-  });
+  const messages = [{ role: "user", content: "ping" }];
+  const asked = { model: DEFAULT_MODEL_ID, messages, ...body };
+  return callApi(`${baseUrl}/chat/completions`, key, asked, init);
 }

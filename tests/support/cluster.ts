@@ -1,7 +1,5 @@
-/**
- * The whole product as an operator starts it: the launcher, private stores, every
- * service a process of its own, on free ports and in a directory of its own.
- */
+// The whole product as an operator starts it: the launcher, private stores, every
+// service a process of its own, on free ports and in a directory of its own.
 import assert from "node:assert/strict";
 import { UNLIMITED } from "@gateway/shared/keys/record";
 import { wallNow } from "@gateway/shared/process/clock";
@@ -12,9 +10,12 @@ import { KEYS } from "../../services/key-admin/cli/keys.ts";
 import { OWNERS } from "../../services/key-admin/cli/owners.ts";
 import { connectRedis } from "../../services/key-admin/domain/store/redis.ts";
 import { createStores } from "../../services/key-admin/domain/stores.ts";
+import type { RedisLink } from "@gateway/shared/redis/link";
+import { postChat } from "./chat_request.ts";
 import { startProcess } from "./process.ts";
 import type { UpState } from "../../deploy/up/up.ts";
 import { assertNoKeys } from "./recording_log.ts";
+import { testRedisLink } from "./redis_link.ts";
 import { waitFor } from "./wait_for.ts";
 
 /** The launcher's description of a running cluster, with a first key. */
@@ -118,6 +119,34 @@ export async function isReplaced(
 export function pidOf({ state }: Cluster, service: string, index = 0): number {
   return state.pids[service]?.[index] ??
     assert.fail(JSON.stringify(state.pids));
+}
+
+const say = (content: string) => [{ role: "user", content }];
+/** A stream that does not end by itself in the time of a test. */
+export const LONG = {
+  stream: true,
+  max_tokens: 10_000,
+  messages: say("[simulator: 10000 tokens] [simulator: 20 tokens per second]"),
+};
+
+/** Sends a chat request to edge number `edge`; it asks for one token where `body` does not say otherwise. */
+export function askCluster(
+  cluster: Cluster,
+  value: string,
+  edge: number,
+  body: object = {},
+  signal: AbortSignal | null = null,
+): Promise<Response> {
+  const one = { messages: say("[simulator: 1 token]"), max_tokens: 1 };
+  const asked = { ...one, ...body };
+  return postChat(cluster.baseUrl(edge), value, asked, { signal });
+}
+
+/** A link with all permissions to the Redis of a cluster. */
+export async function openRedis({ state }: Cluster): Promise<RedisLink> {
+  const link = testRedisLink({ url: state.redis_url });
+  await link.ready(START_TIMEOUT_MS);
+  return link;
 }
 
 /** Runs a command of `keys` or `owners`; services/key-admin/cli_test.ts has the processes. */

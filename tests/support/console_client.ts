@@ -8,7 +8,6 @@ import {
 } from "../../services/key-admin/console_fixture.ts";
 import type { Cluster } from "./cluster.ts";
 
-/** Its version is the one that the last page showed; every change needs the current one. */
 export type ConsoleKey = Awaited<ReturnType<typeof createKey>>;
 
 /** Signs the first owner of a cluster up, or whom `link` is for, and stays signed in. */
@@ -43,9 +42,11 @@ export async function inviteOwner(
   return { browser, ownerId };
 }
 
-export async function createKey(browser: TestClient, description: string) {
-  return { ...await makeKey(browser, description), version: 1 };
-}
+/** A key with its version, which every change must name and raises. */
+export const createKey = async (browser: TestClient, description: string) => ({
+  ...await makeKey(browser, description),
+  version: 1,
+});
 
 /** Resolves when the console has acknowledged the change. */
 export async function changeKey(

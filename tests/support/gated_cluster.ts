@@ -1,7 +1,5 @@
-/**
- * Edges with the real admission: a Redis, a NATS server, a worker whose backend is the
- * test's, and any number of edges, each with a connection of its own to Redis.
- */
+// Edges with the real admission: a Redis, a NATS server, a worker whose backend is the
+// test's, and any number of edges, each with a connection of its own to Redis.
 import { createKeyLookup } from "../../services/edge-auth/keys/authenticate.ts";
 import { createAdmission } from "../../services/edge-auth/limits/admission.ts";
 import {
@@ -14,13 +12,7 @@ import { monotonicNow } from "@gateway/shared/process/clock";
 import { KEY_LIMITS } from "@gateway/shared/limits";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { hashKeyValue, mintKey } from "@gateway/shared/keys/key";
-import {
-  hashKey,
-  leaseKey,
-  ownerLeaseKey,
-  type Principal,
-  STORE_KEY,
-} from "@gateway/shared/keys/record";
+import * as records from "@gateway/shared/keys/record";
 import type { CallOptions, RedisLink } from "@gateway/shared/redis/link";
 import {
   type KeyOptions,
@@ -31,20 +23,15 @@ import { startMiniEdge, startMiniWorker } from "./mini_cluster.ts";
 import { startNatsServer } from "./nats_server.ts";
 import { assertNoKeys, createRecordingLog } from "./recording_log.ts";
 import { testRedisLink } from "./redis_link.ts";
-import {
-  hello,
-  type ModelServer,
-  type ScriptedCall,
-  scriptedModelServer,
-} from "./scripted_model_server.ts";
+import * as scripted from "./scripted_model_server.ts";
 import { startTcpProxy, type Toxics } from "./tcp_proxy.ts";
 import { until } from "./wait_for.ts";
-import { postChat } from "./chat_request.ts";
+import { callApi, postChat } from "./chat_request.ts";
 
 export type GatedEdge = Awaited<ReturnType<typeof startEdge>>;
 export type GatedCluster = Awaited<ReturnType<typeof startGatedCluster>>;
 
-export interface TestKey extends Principal {
+export interface TestKey extends records.Principal {
   readonly value: string;
 }
 
@@ -54,9 +41,9 @@ interface GatedClusterOptions {
   /** Default {@link KEY_LIMITS}. */
   unknownPerSecond?: number;
   /** What the backend does; it says "Hello" if left out. */
-  onCall?: (call: ScriptedCall) => void;
+  onCall?: (call: scripted.ScriptedCall) => void;
   /** Another backend, in place of the scripted one. */
-  runsOn?: ModelServer;
+  runsOn?: scripted.ModelServer;
   /** Where the edges find Redis, which was started on `port`: asked for every connection. */
   redisAt?: (port: number) => number;
   /** How long edges wait for Redis at least; if left out, as long as a busy machine needs. */
@@ -79,24 +66,28 @@ export async function startGatedCluster(options: GatedClusterOptions = {}) {
   const config = options.redisConfig ?? [];
   const world = started.use(await startRedisWorld({ config }));
   const { port } = world.redis;
-  await world.command("SET", STORE_KEY, STORE_NAME);
+  await world.command("SET", records.STORE_KEY, STORE_NAME);
   const nats = started.use(await startNatsServer());
   const servers = [nats.server];
-  const scripted = scriptedModelServer(options.onCall ?? hello);
-  const backend = options.runsOn ?? scripted;
+  const { onCall = scripted.hello } = options;
+  const model = scripted.scriptedModelServer(onCall);
+  const backend = options.runsOn ?? model;
   const worker = { servers, backend, slots: SLOTS, slower: SLOWER };
   started.use(await startMiniWorker(worker));
-  const redisPort = () => options.redisAt?.(port) ?? port;
-  const start = () => startEdge(started, { servers, redisPort, options });
+  const start = () => startEdge(started, { ...options, servers, port });
   const first = await start();
   const edges = [first];
   while (edges.length < (options.edges ?? 1)) edges.push(await start());
   /** Writes whose key a value is. */
-  const nameKey = (value: string, { keyId, ownerId }: Principal) =>
-    world.command("SET", hashKey(hashKeyValue(value)), `${keyId}:${ownerId}`);
+  const nameKey = (value: string, { keyId, ownerId }: records.Principal) =>
+    world.command(
+      "SET",
+      records.hashKey(hashKeyValue(value)),
+      `${keyId}:${ownerId}`,
+    );
   const resources = started.move();
   return {
-    ...{ edges, world, backend: scripted, nameKey },
+    ...{ edges, world, backend: model, nameKey },
     /** The first of them. */
     edge: first,
     /** Between all edges and Redis. */
@@ -124,15 +115,18 @@ export async function startGatedCluster(options: GatedClusterOptions = {}) {
     },
     /** Gets a path below `/v1` of the first edge. */
     get: ({ value }: TestKey, path: string) =>
-      fetch(`${first.baseUrl}/${path}`, {
-        headers: { authorization: `Bearer ${value}` },
-      }),
+      callApi(`${first.baseUrl}/${path}`, value),
     /** Leases of a key in Redis, dead or alive. */
     leases: async (key: TestKey) =>
-      Number(await world.command("ZCARD", leaseKey(key))),
+      Number(await world.command("ZCARD", records.leaseKey(key))),
     /** Waits until the key and its owner hold no lease and every edge knows that: all is settled. */
     async settled(key: TestKey, timeoutMs?: number) {
-      for (const name of [leaseKey(key), ownerLeaseKey(key.ownerId)]) {
+      for (
+        const name of [
+          records.leaseKey(key),
+          records.ownerLeaseKey(key.ownerId),
+        ]
+      ) {
         const isFree = async () => await world.command("ZCARD", name) === 0;
         await until(isFree, timeoutMs);
       }
@@ -150,14 +144,11 @@ export async function startGatedCluster(options: GatedClusterOptions = {}) {
 
 async function startEdge(
   started: AsyncDisposableStack,
-  { servers, redisPort, options }: {
-    servers: string[];
-    redisPort: () => number;
-    options: GatedClusterOptions;
-  },
+  options: GatedClusterOptions & { servers: string[]; port: number },
 ) {
+  const { servers, port, redisAt = () => port } = options;
   const log = createRecordingLog();
-  const proxy = started.use(startTcpProxy(redisPort));
+  const proxy = started.use(startTcpProxy(() => redisAt(port)));
   const url = `redis://${proxy.server}`;
   const scripts = { scripts: EDGE_SCRIPTS, probe: LIMITER_PROBE };
   const link = testRedisLink({ url }, { log, ...scripts });

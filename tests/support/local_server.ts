@@ -19,10 +19,7 @@ interface LocalServerOptions {
   args: (port: number, directory: string) => string[] | Promise<string[]>;
   /** Added to the environment of the server. */
   env?: Record<string, string> | undefined;
-  /**
-   * Whether this very server serves: another one may sit on the port while ours is
-   * about to fail. Refused connections count as no.
-   */
+  /** Whether this very server serves, and not another one on its port. A refused connection means no. */
   isReady: (
     server: { port: number; pid: number; directory: string },
   ) => Promise<boolean>;
@@ -112,11 +109,7 @@ async function isStopped(pid: number): Promise<boolean> {
 /** What `Deno.connectTls` wants of a client: whom it trusts and who it is, PEM text. */
 type ClientTls = { caCerts: string[]; cert: string; key: string };
 
-/**
- * Connects to a port of this machine, over TLS if `tls` says how, sends `request`
- * (nothing if empty) and returns the first bytes of the answer as text, empty if
- * there was none.
- */
+/** Sends `request` to a port of this machine, over TLS with `tls`, and returns the first bytes of the answer as text. */
 export async function askPort(port: number, request: string, tls?: ClientTls) {
   const address = { hostname: "127.0.0.1", port };
   using connection = tls === undefined
@@ -130,11 +123,7 @@ export async function askPort(port: number, request: string, tls?: ClientTls) {
   return new TextDecoder().decode(buffer.subarray(0, length));
 }
 
-/**
- * Returns a TCP port of 127.0.0.1 on which nobody listens now. Another process
- * may take it before the caller does, so a caller that starts a server must be
- * ready to try again.
- */
+/** A TCP port of 127.0.0.1 on which nobody listens now, though another process may take it next. */
 export function freePort(): number {
   const [port = 0] = findFreePorts(1);
   return port;

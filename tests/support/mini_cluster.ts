@@ -1,9 +1,7 @@
-/**
- * Edges and workers in this process, connected by a real nats-server: everything
- * between the HTTP server and the backend runs as in production, while the test
- * controls both ends. There is no Redis, and every key is admitted, unless a test
- * provides its own admission.
- */
+// Edges and workers in this process, connected by a real nats-server: everything
+// between the HTTP server and the backend runs as in production, while the test
+// controls both ends. There is no Redis, and every key is admitted, unless a test
+// provides its own admission.
 import assert from "node:assert/strict";
 import {
   CONTROL_WAIT_MS,
@@ -91,7 +89,7 @@ function createTimers() {
       }, waitMs);
       timers.add(timer);
     },
-    clear: () => timers.forEach((timer) => clearTimeout(timer)),
+    clear: () => timers.forEach(clearTimeout),
   };
 }
 

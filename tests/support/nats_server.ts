@@ -5,11 +5,7 @@ export type NatsServer = Awaited<ReturnType<typeof startNatsServer>>;
 
 const RELOAD_OUTCOME = /(Reloaded|Failed to reload) server configuration.*/g;
 
-/**
- * Starts a nats-server, ready to serve in some tens of milliseconds.
- *
- * @param options.config Text of the configuration file: permissions, TLS, limits. Not the port.
- */
+/** Starts a nats-server; `config` is the text of its configuration file, without the port. */
 export async function startNatsServer(
   options: { port?: number; config?: string } = {},
 ) {

@@ -56,13 +56,53 @@ export function startProcess(
   };
 }
 
+/** Runs a program to its end and returns its standard output. Fails if the program does. */
+export async function runProcess(
+  command: string,
+  args: readonly string[],
+  options: Pick<Deno.CommandOptions, "env" | "cwd" | "signal"> = {},
+): Promise<string> {
+  const program = new Deno.Command(command, { ...options, args: [...args] });
+  const { success, stdout, stderr } = await program.output();
+  const [out = "", err = ""] = [stdout, stderr].map((bytes) =>
+    new TextDecoder().decode(bytes)
+  );
+  if (!success) throw new Error(`${command} failed: ${out}${err}`);
+  return out;
+}
+
 /** Whether a program is on this machine and runs with these arguments. */
-export async function canRun(command: string, ...args: string[]) {
-  try {
-    await using process = startProcess({ command, args });
-    return (await process.exited).success;
-  } catch (error) {
-    if (error instanceof Deno.errors.NotFound) return false;
-    throw error;
-  }
+export const canRun = (command: string, ...args: string[]) =>
+  runProcess(command, args).then(() => true, () => false);
+
+/**
+ * Says that tests are left out because a program is missing, in a line that CI
+ * repeats at its end. CI itself must have every program, and fails.
+ */
+export function leaveOut(tests: string, program: string): void {
+  const line = `Left out: ${tests}: ${program} is missing`;
+  if (Deno.env.has("CI")) throw new Error(line);
+  print(line);
+}
+
+export function print(line: string): void {
+  Deno.stdout.writeSync(new TextEncoder().encode(`${line}\n`));
+}
+
+/** The user's folder for what programs can download again. */
+export const CACHE: string = Deno.env.get("XDG_CACHE_HOME") ??
+  `${Deno.env.get("HOME") ?? "/tmp"}/.cache`;
+
+/** Runs a shell script in a folder, unless it was the last one to succeed there under this name. */
+export async function installOnce(
+  name: string,
+  script: string,
+  { cwd, signal }: { cwd: string; signal?: AbortSignal },
+): Promise<void> {
+  const mark = `${cwd}/.installed-${name}`;
+  await Deno.mkdir(cwd, { recursive: true });
+  if (await Deno.readTextFile(mark).catch(() => "") === script) return;
+  print(`Installing ${name} into ${cwd}`);
+  await runProcess("sh", ["-exc", script], { cwd, ...signal && { signal } });
+  await Deno.writeTextFile(mark, script);
 }

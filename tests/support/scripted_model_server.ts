@@ -1,7 +1,5 @@
-/**
- * Model servers whose connections are within the process, so that a worker runs as in
- * production and a server says exactly what its worker reads.
- */
+// Model servers whose connections are within the process, so that a worker runs as in
+// production and a server says exactly what its worker reads.
 import type { Connect } from "@gateway/shared/upstream/http_client";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type { Usage } from "@gateway/shared/openai/completion";
@@ -129,10 +127,7 @@ export function answerOf(seed: number, tokens: number): string {
     .join("");
 }
 
-/**
- * A server whose answer follows from the request: `seed` says what it says and
- * `max_tokens` how much. It counts what it makes, as the ledger to compare with.
- */
+/** A server whose answer follows from `seed` and `max_tokens`. It counts the tokens it makes, to compare with usage. */
 export function tokenBackend(options: {
   tokenMs: number;
   /** Fails before this token of a request; null: never. */

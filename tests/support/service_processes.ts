@@ -4,15 +4,21 @@ import { fileURLToPath } from "node:url";
 import type { SeenRequest } from "../../services/model-simulator/serving/answer.ts";
 import type { ServiceName } from "../../deploy/up/plan.ts";
 import { serveSimulator } from "../../services/model-simulator/simulator.ts";
-import { startProcess } from "./process.ts";
+import { runProcess, startProcess } from "./process.ts";
 import { waitFor } from "./wait_for.ts";
 import { postChat } from "./chat_request.ts";
 
 const cwd = fileURLToPath(new URL("../..", import.meta.url));
 const START_MS = 30_000;
 const SERVED_MS = 30_000;
-/** No colours, and any free ports. */
-const QUIET = { NO_COLOR: "1", OPS_PORT: "0", PORT: "0" };
+const RUN = [
+  ...["run", "--no-check", "--allow-net", "--allow-env", "--allow-read"],
+  ...["--allow-sys", "--allow-ffi"],
+];
+/** Without colours, and on any free ports. */
+const inRoot = (env: ServiceEnv) => ({
+  ...{ cwd, env: { NO_COLOR: "1", OPS_PORT: "0", PORT: "0", ...env } },
+});
 /** For services that must be told of a model server and never ask it. */
 const NO_MODEL_SERVER = { MODEL_SIMULATOR_URL: "http://127.0.0.1:9/v1" };
 
@@ -35,9 +41,7 @@ export async function startService(name: ServiceName, env: ServiceEnv) {
   const models = hasModels
     ? NO_MODEL_SERVER
     : { MODEL_SIMULATOR_URL: starting.use(serveSimulator({ pace })).url };
-  const process = starting.use(
-    runDeno(`services/${name}/main.ts`, [], { ...models, ...env }),
-  );
+  const process = starting.use(startMain(name, { ...models, ...env }));
   const line = await waitFor(
     () => /^.*"event":"ready".*$/m.exec(process.output())?.[0],
     { what: () => `${name}: ${process.output()}`, timeoutMs: START_MS },
@@ -62,15 +66,18 @@ export function startSimulator() {
 
 /** Starts a service without any model server, and waits for nothing. */
 export const startWithoutModels = (name: ServiceName, env: ServiceEnv) =>
-  runDeno(`services/${name}/main.ts`, [], { ...env, MODEL_SIMULATOR_URL: "" });
+  startMain(name, { ...env, MODEL_SIMULATOR_URL: "" });
 
 /** Runs `keys … --json` with this environment and returns what it printed. */
 export async function runKeys(env: ServiceEnv, ...args: string[]) {
-  const words = ["keys", ...args, "--json"];
-  await using process = runDeno("services/key-admin/cli.ts", words, env);
-  const { success } = await process.exited;
-  assert.ok(success, process.output());
-  return process.output();
+  const words = [
+    ...RUN,
+    "services/key-admin/cli.ts",
+    "keys",
+    ...args,
+    "--json",
+  ];
+  return await runProcess(Deno.execPath(), words, inRoot(env));
 }
 
 export async function makeKey(
@@ -91,15 +98,11 @@ export function sendChat(
   return postChat(`${url}/v1`, key, { messages }, init);
 }
 
-function runDeno(script: string, args: string[], env: ServiceEnv) {
-  const [command = "", ...words] = [...denoCommand(script), ...args];
-  return startProcess({ command, args: words, cwd, env: { ...QUIET, ...env } });
-}
-
-const denoCommand = (script: string): string[] => [
-  ...[Deno.execPath(), "run", "--no-check", "--allow-net", "--allow-env"],
-  ...["--allow-read", "--allow-sys", "--allow-ffi", script],
-];
+const startMain = (name: ServiceName, env: ServiceEnv) =>
+  startProcess({
+    ...{ command: Deno.execPath(), ...inRoot(env) },
+    args: [...RUN, `services/${name}/main.ts`],
+  });
 
 /** Status of a chat request, whose answer is thrown away. */
 export async function statusOf(url: string, key: string): Promise<number> {

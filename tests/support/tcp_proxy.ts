@@ -5,11 +5,7 @@ import { setTimeout } from "node:timers/promises";
 export interface Toxics {
   /** Every piece arrives this much later; order is kept. */
   delayMs?: number;
-  /**
-   * Bytes are no longer taken on their way to the server, to the client, or both, as on
-   * a network that drops every packet: connections stay open, and the sender's buffers
-   * fill up.
-   */
+  /** Takes no bytes to the server, to the client, or both, like a network that drops every packet. */
   blackHole?: "up" | "down" | "both";
   /** New connections are closed at once. */
   refuse?: boolean;
@@ -18,10 +14,8 @@ export interface Toxics {
 export type TcpProxy = ReturnType<typeof startTcpProxy>;
 
 /**
- * Starts a proxy from a free port to `target`, a port of this machine. A function
- * is asked for every new connection, so that an address can move to another
- * server, or go around several; open connections stay where they are. `change`
- * rewrites what comes down.
+ * Starts a proxy from a free port to `target`, a port of this machine; a function is
+ * asked anew for every connection. `change` rewrites what comes down.
  */
 export function startTcpProxy(
   target: number | (() => number),

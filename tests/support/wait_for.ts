@@ -4,22 +4,15 @@ const TIMEOUT_MS = 30_000;
 const INTERVAL_MS = 5;
 
 /**
- * Looks at `condition` until it holds and returns what it then said.
- *
- * A condition does not hold while it returns `false`, `undefined` or `null`. One
- * that throws ends the wait: an unexpected error must not look like slowness.
- *
- * @throws Error naming `what` after `timeoutMs`.
+ * Waits until `condition` returns something other than `false`, `undefined` or `null`,
+ * and returns that. Fails after `timeoutMs`, and at once if the condition throws.
  */
 export async function waitFor<T>(
   condition: () => T | Promise<T>,
   { what, timeoutMs = TIMEOUT_MS, intervalMs = INTERVAL_MS }: {
     /** The expected event, for the error message: "the worker to leave the table". */
     what: string | (() => string);
-    /**
-     * By a {@link startStopwatch}. Generous by default: a slow machine must not fail a
-     * correct program.
-     */
+    /** By a {@link startStopwatch}; generous, because a slow machine must not fail a correct program. */
     timeoutMs?: number;
     intervalMs?: number;
   },
@@ -50,11 +43,7 @@ function holds<T>(value: T): value is Exclude<T, false | undefined | null> {
 export const sleep = (ms: number): Promise<void> =>
   new Promise((resolve) => setTimeout(resolve, ms));
 
-/**
- * What a machine that runs other tests at the same time may add to a wait that is
- * promised to be short: some turns of a busy event loop. The same everywhere, so
- * that no test forgives more than another.
- */
+/** What other tests on the machine may add to a short wait: some turns of a busy event loop. */
 export const SCHEDULING_ALLOWANCE_MS = 60;
 
 const LOOK_MS = 5;

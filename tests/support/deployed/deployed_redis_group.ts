@@ -1,8 +1,6 @@
-/**
- * A Redis master with two replicas and three sentinels, started by the scripts of
- * `compose.cluster.yaml` with its users. Only addresses, paths and the time after
- * which a silent master counts as gone are of this machine.
- */
+// A Redis master with two replicas and three sentinels, started by the scripts of
+// `compose.cluster.yaml` with its users. Only addresses, paths and the time after
+// which a silent master counts as gone are of this machine.
 import { fileURLToPath } from "node:url";
 import { parseEnv } from "@gateway/shared/process/env";
 import {
@@ -13,6 +11,7 @@ import {
   deployedRedisConfig,
   type DeployedSecrets,
   redisTls,
+  tlsVariables,
 } from "./deployed_stores.ts";
 import {
   askPort,
@@ -36,23 +35,17 @@ const SETTLED_MS = 30_000;
 
 export type RedisGroup = Awaited<ReturnType<typeof startRedisGroup>>;
 
-/** Certificates of a group, and whether its clients must have one of their own. */
-interface GroupTls {
-  authority: TestAuthority;
-  isMutual: boolean;
-}
-
 export async function startRedisGroup(
   { secrets, tls, wire = (port) => port }: {
     secrets: DeployedSecrets;
-    /** Absent: without TLS. With it there is no port for anything else. */
-    tls?: GroupTls;
+    /** With it, all speak mutual TLS and nothing else. */
+    tls?: TestAuthority;
     /** Puts something between the first server and all the others: returns the port by which these know it. */
     wire?: (port: number) => number;
   },
 ) {
   await using starting = new AsyncDisposableStack();
-  const client = tls && await clientTls(tls.authority);
+  const client = tls && await clientTls(tls);
   const ask = ({ port }: { port: number }, lines: string) =>
     askPort(port, lines, client);
   const start = async (script: string, env: string[]) =>
@@ -98,7 +91,8 @@ export async function startRedisGroup(
     String(server === first ? firstPort : server.port);
   /** Variables of a service that is this user. */
   const env = (user: "edge" | "admin"): Record<string, string> => ({
-    ...tlsVariables(tls),
+    ...tls &&
+      { REDIS_URL: "rediss://sentinels", ...tlsVariables("REDIS", tls) },
     REDIS_SENTINELS: sentinels.map(({ port }) => `127.0.0.1:${port}`).join(),
     REDIS_SENTINEL_USERNAME: "lookup",
     REDIS_SENTINEL_PASSWORD_FILE: secrets.path("redis_lookup_password"),
@@ -125,10 +119,8 @@ export async function startRedisGroup(
     const all = await views();
     const master = await named();
     if (master === undefined || !master.isRunning()) return false;
-    const isAgreed = all.every(([, status, port, known]) =>
-      status === "ok" && port === knownAs(master) &&
-      Number(known) === REPLICAS
-    );
+    const agreed = `ok ${knownAs(master)} ${REPLICAS}`;
+    const isAgreed = all.every(([, ...view]) => view.join(" ") === agreed);
     const role = await ask(master, "AUTH health any\r\nROLE\r\nPING\r\n");
     // `*3`, then the name, the offset, and one entry for each replica.
     const form = `\\$6\\r\\nmaster\\r\\n:\\d+\\r\\n\\*${replicas}\\r\\n`;
@@ -156,25 +148,11 @@ export async function startRedisGroup(
 }
 
 /** The arguments that `docs/cluster.md` names for TLS between the servers too. */
-function portArguments(port: number, tls: GroupTls | undefined): string[] {
+function portArguments(port: number, tls: TestAuthority | undefined): string[] {
   if (tls === undefined) return ["--port", String(port)];
-  const { authority, isMutual } = tls;
-  const { certFile, keyFile } = authority.client;
+  const { certFile, keyFile } = tls.client;
   return [
-    ...["--port", "0", "--tls-replication", "yes"],
-    ...redisTls(authority, port, isMutual),
+    ...["--port", "0", "--tls-replication", "yes", ...redisTls(tls, port)],
     ...["--tls-client-cert-file", certFile, "--tls-client-key-file", keyFile],
   ];
-}
-
-/** How a service is told of the certificates. */
-function tlsVariables(tls: GroupTls | undefined): Record<string, string> {
-  if (tls === undefined) return {};
-  const { caFile, client } = tls.authority;
-  return {
-    REDIS_URL: "rediss://sentinels",
-    REDIS_CA_FILE: caFile,
-    ...tls.isMutual &&
-      { REDIS_CERT_FILE: client.certFile, REDIS_KEY_FILE: client.keyFile },
-  };
 }

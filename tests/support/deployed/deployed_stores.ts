@@ -1,11 +1,9 @@
-/**
- * NATS, Redis and the front proxy with the very configuration of `compose.yaml`: its
- * files, and passwords made by its script. Only addresses and paths are of this machine.
- */
+// NATS, Redis and the front proxy with the very configuration of `compose.yaml`: its
+// files, and passwords made by its script. Only addresses and paths are of this machine.
 import { fileURLToPath } from "node:url";
 import { askPort, freePort, startLocalServer } from "../local_server.ts";
 import { type NatsServer, startNatsServer } from "../nats_server.ts";
-import { startProcess } from "../process.ts";
+import { runProcess } from "../process.ts";
 import { startRedisServer } from "../redis_server.ts";
 import type { TestAuthority } from "./test_authority.ts";
 
@@ -16,12 +14,9 @@ export type DeployedSecrets = Awaited<ReturnType<typeof makeSecrets>>;
 export async function makeSecrets() {
   const directory = await Deno.makeTempDir({ prefix: "gateway_test_" });
   /** Runs the script again: `run("rotate", "redis-edge")`. */
-  const run = async (...args: string[]) => {
+  const run = (...args: string[]) => {
     const env = { SECRETS_DIR: directory };
-    const command = `${DEPLOY}/secrets.sh`;
-    await using script = startProcess({ command, args, env });
-    const { success } = await script.exited;
-    if (!success) throw new Error(`secrets.sh failed: ${script.output()}`);
+    return runProcess(`${DEPLOY}/secrets.sh`, args, { env });
   };
   await run();
   const path = (name: string) => `${directory}/${name}`;
@@ -82,11 +77,7 @@ export async function deployedRedisConfig(secrets: DeployedSecrets) {
     .replace(/^(dir|port) .*$/gm, "");
 }
 
-/**
- * The rules of one user of `deploy/redis/users.acl` with a password of the test's, as
- * `ACL SETUSER` takes them: `["edge-auth", "on", ">secret", "resetkeys", …]`. A user
- * without a password has none.
- */
+/** The rules of one user of `deploy/redis/users.acl` with this password, as `ACL SETUSER` takes them. */
 export async function aclRules(user: string, password: string) {
   const text = await Deno.readTextFile(`${DEPLOY}/redis/users.acl`);
   const lines = text.replaceAll(/\n +/g, " ").split("\n");
@@ -120,11 +111,7 @@ export function deployedEnv(
     [`${store}_PASSWORD_FILE`]: secrets.path(
       `${store.toLowerCase()}_${service}_password`,
     ),
-    ...authority && {
-      [`${store}_CA_FILE`]: authority.caFile,
-      [`${store}_CERT_FILE`]: authority.client.certFile,
-      [`${store}_KEY_FILE`]: authority.client.keyFile,
-    },
+    ...authority && tlsVariables(store, authority),
   });
   const bus = { NATS_URL: `nats://${nats.server}`, ...signIn("NATS", "USER") };
   return service === "worker" || service === "media"
@@ -132,25 +119,31 @@ export function deployedEnv(
     : { ...bus, REDIS_URL: redis.url, ...signIn("REDIS", "USERNAME") };
 }
 
-/** Arguments of a server that takes clients on `port` over TLS, by default mutual. */
+/** How a service is told of its certificates. */
+export const tlsVariables = (
+  store: "NATS" | "REDIS",
+  { caFile, client: { certFile, keyFile } }: TestAuthority,
+): Record<string, string> => ({
+  [`${store}_CA_FILE`]: caFile,
+  [`${store}_CERT_FILE`]: certFile,
+  [`${store}_KEY_FILE`]: keyFile,
+});
+
+/** Arguments of a server that takes clients on `port` over mutual TLS. */
 export function redisTls(
   authority: TestAuthority | undefined,
   port: number | undefined,
-  isMutual = true,
 ): string[] {
   if (authority === undefined) return [];
   const { caFile, server } = authority;
   return [
-    ...["--tls-port", `${port}`, "--tls-auth-clients", isMutual ? "yes" : "no"],
+    ...["--tls-port", `${port}`, "--tls-auth-clients", "yes"],
     ...["--tls-ca-cert-file", caFile],
     ...["--tls-cert-file", server.certFile, "--tls-key-file", server.keyFile],
   ];
 }
 
-/**
- * Starts Caddy with the file of `deploy/` before an edge and a console of this machine.
- * Its certificates for `localhost` and `console.localhost` are of its own authority.
- */
+/** Starts Caddy with the file of `deploy/` before an edge and a console; its certificates are of its own authority. */
 export async function startFrontProxy(ports: {
   httpsPort: number;
   edgePort: number;

@@ -1,4 +1,4 @@
-import { startProcess } from "../process.ts";
+import { runProcess } from "../process.ts";
 
 export interface CertificateFiles {
   certFile: string;
@@ -10,11 +10,7 @@ export type TestAuthority = Awaited<ReturnType<typeof createTestAuthority>>;
 const THIS_MACHINE = "DNS:localhost,IP:127.0.0.1";
 const NO_AUTHORITY = "basicConstraints=critical,CA:FALSE";
 
-/**
- * Makes an authority with one server and one client certificate, using openssl.
- *
- * @param serverNames As openssl writes them: `DNS:nats.example,IP:10.0.0.1`.
- */
+/** Makes an authority with one server and one client certificate. Names are as openssl writes them: `DNS:nats.example`. */
 export async function createTestAuthority(serverNames = THIS_MACHINE) {
   const directory = await Deno.makeTempDir({ prefix: "gateway_test_" });
   const ca = await certify(directory, "Test authority", [
@@ -72,8 +68,6 @@ async function certify(
     ...["-keyout", keyFile, "-out", certFile, ...more],
     ...extensions.flatMap((extension) => ["-addext", extension]),
   ];
-  await using process = startProcess({ command: "openssl", args });
-  const { success } = await process.exited;
-  if (!success) throw new Error(`openssl failed: ${process.output()}`);
+  await runProcess("openssl", args);
   return { certFile, keyFile };
 }

@@ -1,8 +1,6 @@
-/**
- * Edges reduced to their limits: an admission with its own connection to Redis and
- * its own clock. They can be killed and restarted within milliseconds, so that a
- * property can be tried in hundreds of runs.
- */
+// Edges reduced to their limits: an admission with its own connection to Redis and
+// its own clock. They can be killed and restarted within milliseconds, so that a
+// property can be tried in hundreds of runs.
 import assert from "node:assert/strict";
 import type { Cost, Units } from "../../../services/edge-auth/limits/cost.ts";
 import {
@@ -26,19 +24,14 @@ const READY_MS = 30_000;
 const HOUR_MS = 3_600_000;
 const STOP_MS = 2_000;
 
-/**
- * Starts edges whose clocks are an hour and more apart. They ask `redisPort` for every
- * connection, and wait long for Redis: a busy machine must not decide about limits.
- */
+/** Starts edges whose clocks are hours apart, and which wait long for Redis: a busy machine must not decide about limits. */
 export async function startFleet(redisPort: () => number, deadlineMs = 5_000) {
   let unsure = 0;
-  const start = (place: number) =>
-    startEdge({
-      redisPort,
-      deadlineMs,
-      skewMs: (place - EDGES / 2) * HOUR_MS,
-      onUnsure: () => unsure += 1,
-    });
+  const start = (place: number) => {
+    const skewMs = (place - EDGES / 2) * HOUR_MS;
+    const onUnsure = () => unsure += 1;
+    return startEdge({ redisPort, deadlineMs, skewMs, onUnsure });
+  };
   const edges = await Promise.all([0, 1, 2, 3].map(start));
   /** The edge that stands in this place now. */
   const at = (place: number): FleetEdge =>
@@ -109,10 +102,7 @@ async function startEdge({ redisPort, deadlineMs, skewMs, onUnsure }: {
     settle(admitted: Admitted, outcome: Cost) {
       if (isAlive) admission.settle(admitted, outcome);
     },
-    /**
-     * What was on its way is lost, leases stay behind, nothing is settled any more.
-     * Returns how many settlements had not arrived for certain.
-     */
+    /** Loses what is on its way, and leaves its leases behind. Returns how many settlements may be lost. */
     async kill() {
       isAlive = false;
       await proxy[Symbol.asyncDispose]();

@@ -1,11 +1,5 @@
 import { dayLimitField, USAGE_UNITS } from "@gateway/shared/keys/limiter_state";
-import {
-  leaseKey,
-  limiterKey,
-  ownerLeaseKey,
-  ownerLimiterKey,
-  type Principal,
-} from "@gateway/shared/keys/record";
+import * as records from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import type { RedisWorld } from "../admission_fixture.ts";
 
@@ -37,18 +31,15 @@ return 1`;
 const DEADLINE_MS = 30_000;
 const DAY_MS = 86_400_000;
 
-/**
- * Lets `ms` pass for the limits of a key and of its owner, except that no day
- * ends by it. Minutes of a run then fit into seconds of a test. Returns `ms`.
- */
+/** Lets `ms` pass for the limits of a key and of its owner, but ends no day. Returns `ms`. */
 export async function letTimePass(
   link: Pick<RedisLink, "command">,
-  { principal, ms }: { principal: Principal; ms: number },
+  { principal, ms }: { principal: records.Principal; ms: number },
 ): Promise<number> {
   const { ownerId } = principal;
   const names = [
-    ...[limiterKey(principal), leaseKey(principal)],
-    ...[ownerLimiterKey(ownerId), ownerLeaseKey(ownerId)],
+    ...[records.limiterKey(principal), records.leaseKey(principal)],
+    ...[records.ownerLimiterKey(ownerId), records.ownerLeaseKey(ownerId)],
   ];
   const command = ["EVAL", LET_TIME_PASS, "4", ...names, String(ms)];
   await link.command(command, { deadlineMs: DEADLINE_MS });
@@ -70,10 +61,13 @@ for _, unit in ipairs(ARGV) do
 end`;
 
 /** Lets midnight UTC pass for the budgets of a key and of its owner. Returns a day in ms. */
-export async function letDayEnd(world: RedisWorld, principal: Principal) {
+export async function letDayEnd(
+  world: RedisWorld,
+  principal: records.Principal,
+) {
   const units = USAGE_UNITS.map(dayLimitField);
-  const owner = ownerLimiterKey(principal.ownerId);
-  for (const name of [limiterKey(principal), owner]) {
+  const owner = records.ownerLimiterKey(principal.ownerId);
+  for (const name of [records.limiterKey(principal), owner]) {
     await world.command("EVAL", LET_DAY_END, "1", name, ...units);
   }
   return DAY_MS;

@@ -1,15 +1,8 @@
-/**
- * Clients on every edge of a fleet that want more than a limit allows, while edges and
- * Redis are killed under them, and the judges of what they got.
- */
+// Clients on every edge of a fleet that want more than a limit allows, while edges and
+// Redis are killed under them, and the judges of what they got.
 import assert from "node:assert/strict";
 import type { Admitted } from "../../../services/edge-auth/limits/limiter.ts";
-import {
-  leaseKey,
-  ownerLeaseKey,
-  type Principal,
-  recordKey,
-} from "@gateway/shared/keys/record";
+import * as records from "@gateway/shared/keys/record";
 import { DONE, type RedisWorld } from "../admission_fixture.ts";
 import type { Fleet, FleetEdge } from "./edge_fleet.ts";
 import { startRedisMonitor } from "./redis_monitor.ts";
@@ -18,7 +11,7 @@ import { sleep, until } from "../wait_for.ts";
 interface Stage {
   world: RedisWorld;
   fleet: Fleet;
-  principal: Principal;
+  principal: records.Principal;
   random: () => number;
 }
 
@@ -59,10 +52,7 @@ async function onEveryEdge(
   await Promise.all(places.map(client));
 }
 
-/**
- * Presses for a round with each disturbance, from a random one on. In each, clients
- * ask until all of them are refused with nothing left unsettled.
- */
+/** Presses for a round with each disturbance: clients ask until all are refused and nothing is left unsettled. */
 export async function press(stage: Stage, options: {
   /** Tokens the next request reserves. */
   wantTokens: () => number;
@@ -117,10 +107,7 @@ const SLOTS_MS = 400;
 const HOLD_MS = 40;
 const PAUSE_MS = 5;
 
-/**
- * Presses against a limit of requests at the same time, and waits until all that can
- * end has ended. No lease is taken before.
- */
+/** Presses against a limit of concurrent requests, and waits until all that can end has ended. */
 export async function pressSlots(
   stage: Stage,
   [name, act]: Disturbance,
@@ -166,10 +153,10 @@ export async function pressSlots(
   /** Leases that were taken when a request was refused, each time; unknown over a restart. */
   const takenAtRefusals: number[] = [];
   if (name === "redis is killed") return { most, served, takenAtRefusals };
-  const record = recordKey(principal);
+  const record = records.recordKey(principal);
   const leases = limit.of === "key"
-    ? leaseKey(principal)
-    : ownerLeaseKey(principal.ownerId);
+    ? records.leaseKey(principal)
+    : records.ownerLeaseKey(principal.ownerId);
   // Follows the leases through what the scripts did.
   const taken = new Set<string>();
   let isAsking = false;

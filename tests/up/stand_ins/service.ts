@@ -1,8 +1,6 @@
-/**
- * A stand-in for every service: it implements the launcher's contract (environment,
- * `ready` line, SIGTERM, exit codes) and nothing else. Its operations port returns
- * its environment. As `keys create`, it makes one key, whose state is in Redis.
- */
+// A stand-in for every service: it implements the launcher's contract (environment,
+// `ready` line, SIGTERM, exit codes) and nothing else. Its operations port returns
+// its environment. As `keys create`, it makes one key, whose state is in Redis.
 import { askRedis } from "./launcher.ts";
 
 const env = Deno.env.toObject();

@@ -1,9 +1,10 @@
-/**
- * Guarantee: code, dashboard and alerts have the same metrics.
- * `tests/e2e/observability_test.ts` tests that a running cluster exports them.
- */
+// Promise: code, dashboard and alerts have the same metrics, Prometheus accepts its
+// configuration, and each alert fires when it should and not otherwise.
+// `tests/e2e/observability_test.ts` tests that a running cluster exports the metrics.
 import assert from "node:assert/strict";
 import { METRIC_TABLES } from "../../deploy/docs/pages.ts";
+import { canRun, leaveOut, runProcess } from "../support/process.ts";
+import { readSource } from "../support/source_files.ts";
 import { ALERTS, EXPRESSIONS } from "./files.ts";
 
 const SPECS = METRIC_TABLES.flatMap(({ table }) => Object.values(table));
@@ -29,9 +30,8 @@ const metricsIn = (expression: string) =>
 /** Fails if an expression names a label that its metrics do not have, or a counter without its rate. */
 function check(expression: string): void {
   const labels = new Set(OTHER_LABELS);
-  for (
-    const { series, metric: { type, labels: own } } of metricsIn(expression)
-  ) {
+  for (const { series, metric } of metricsIn(expression)) {
+    const { type, labels: own } = metric;
     for (const label of own) labels.add(label);
     const rate = new RegExp(`\\b(?:rate|increase)\\(${series}\\b`);
     if (type === "histogram") continue;
@@ -64,13 +64,14 @@ Deno.test("dashboard and alerts use only metrics and labels that exist", () => {
   assert.ok(EXPRESSIONS.length > 30 && ALERTS.length > 20);
   const expressions = ALERTS.map(({ expression }) => expression);
   for (const expression of [...EXPRESSIONS, ...expressions]) check(expression);
-  for (
-    const mistaken of [
-      ...["gateway_naks_total", "rate(gateway_nacks_total[5m])"],
-      ...["rate(gateway_leases[5m])", "gateway_leases_sum"],
-      ...["sum by (colour) (gateway_leases)", 'gateway_leases{colour="red"}'],
-    ]
-  ) assert.throws(() => check(mistaken), assert.AssertionError, mistaken);
+  const mistakes = [
+    ...["gateway_naks_total", "rate(gateway_nacks_total[5m])"],
+    ...["rate(gateway_leases[5m])", "gateway_leases_sum"],
+    ...["sum by (colour) (gateway_leases)", 'gateway_leases{colour="red"}'],
+  ];
+  for (const mistake of mistakes) {
+    assert.throws(() => check(mistake), assert.AssertionError, mistake);
+  }
 });
 
 Deno.test("the dashboard shows every metric", () => {
@@ -79,3 +80,25 @@ Deno.test("the dashboard shows every metric", () => {
   const known = new Set([...shown, "gateway_not_ready"]);
   assert.deepEqual([...METRICS.keys()].filter((name) => !known.has(name)), []);
 });
+
+Deno.test("each alert has a case where it fires and one where it must not", () => {
+  const cases = readSource("deploy/observability/alerts_test.yml")
+    .split(/alertname: /).slice(1).map((text) => {
+      const [name = ""] = /^\w+/.exec(text) ?? [];
+      return `${name} ${/exp_alerts: \[\]/.test(text) ? "silent" : "fires"}`;
+    });
+  const wanted = ALERTS.flatMap(({ name }) => [
+    ...[`${name} fires`, `${name} silent`],
+  ]);
+  assert.deepEqual([...new Set(cases)].sort(), wanted.sort());
+});
+
+const PROMTOOL = ["check config prometheus.yml", "test rules alerts_test.yml"];
+if (await canRun("promtool", "--version")) {
+  const cwd = new URL("../../deploy/observability", import.meta.url);
+  for (const line of PROMTOOL) {
+    Deno.test(`promtool ${line}`, async () => {
+      await runProcess("promtool", line.split(" "), { cwd });
+    });
+  }
+} else leaveOut("the alerts", "promtool");
