@@ -6,7 +6,6 @@ import {
 } from "@gateway/shared/process/service_variables";
 
 const DEFAULT_PORT = 8090;
-const MS_PER_SECOND = 1_000;
 
 export const SIMULATOR_VARIABLES = {
   ...SERVICE_VARIABLES,
@@ -35,6 +34,6 @@ export function readConfig() {
       firstTokenMs: env.SIMULATOR_FIRST_TOKEN_MS,
       tokensPerSecond: env.SIMULATOR_TOKENS_PER_SECOND,
     },
-    drainMs: env.DRAIN_SECONDS * MS_PER_SECOND,
+    drainMs: env.DRAIN_SECONDS * 1_000,
   };
 }

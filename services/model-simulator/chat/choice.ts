@@ -2,6 +2,7 @@ import type {
   ChunkDelta,
   FinishReason,
 } from "@gateway/shared/openai/completion";
+import { newRequestId } from "@gateway/shared/process/ids";
 import { type Random, type Sampled, Writer } from "./language.ts";
 import type { Plan, PlannedCall } from "./plan.ts";
 import type { ChatRequest } from "./request.ts";
@@ -20,11 +21,10 @@ const TEXT_TOKENS = 40;
 export function* runChoice(
   request: ChatRequest,
   plan: Plan,
-  { random, tokensMax, newCallId }: {
+  { random, tokensMax }: {
     random: Random;
     /** The limit of reasoning, content and calls together. */
     tokensMax: number;
-    newCallId: () => string;
   },
 ): Generator<Step> {
   for (const [index, token] of plan.reasoning.entries()) {
@@ -32,18 +32,15 @@ export function* runChoice(
     if (index + 1 >= tokensMax) return yield { delta, finish: "length" };
     yield { delta };
   }
-  if (plan.calls.length > 0) return yield* runCalls(plan.calls, newCallId);
+  if (plan.calls.length > 0) return yield* runCalls(plan.calls);
   const textMax = tokensMax - plan.reasoning.length;
   yield* runText(request, plan, random, textMax);
 }
 
 /** The calls were planned so that they fit into the token limit. */
-function* runCalls(
-  calls: readonly PlannedCall[],
-  newCallId: () => string,
-): Generator<Step> {
+function* runCalls(calls: readonly PlannedCall[]): Generator<Step> {
   for (const [index, { name, tokens }] of calls.entries()) {
-    const head = { id: newCallId(), type: "function" } as const;
+    const head = { id: `call_${newRequestId()}`, type: "function" } as const;
     const call = { index, ...head, function: { name, arguments: "" } };
     yield { delta: { tool_calls: [call] } };
     for (const [at, token] of tokens.entries()) {

@@ -101,11 +101,10 @@ function countPrompt(request: ChatRequest): number {
 
 function choicesOf(request: ChatRequest, controls: Controls) {
   const { max_tokens: tokensMax = OUTPUT_TOKENS } = request;
-  const newCallId = () => `call_${newRequestId()}`;
   return Array.from({ length: request.n }, (_, index) => {
     const random = randomFor(request, index, Math.random());
     const plan = planChoice(request, controls, { random, tokensMax });
-    return runChoice(request, plan, { random, tokensMax, newCallId });
+    return runChoice(request, plan, { random, tokensMax });
   });
 }
 
