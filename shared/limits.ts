@@ -54,7 +54,7 @@ export const BODY_PIECES = {
   bytesMin: 512,
 } as const;
 
-/** CPU time that the refused bodies of one key may take, see `read_request.ts`. Beyond: 429. */
+/** CPU time that the refused bodies of one key may take, see `read_body.ts`. Beyond: 429. */
 export const REFUSED_BODIES = {
   /** In the long term: parsing a megabyte of hostile JSON takes up to 29 ms. */
   shareOfCore: 1 / 40,

@@ -43,7 +43,7 @@ const ANSWERS = [
 
 interface JsonSchema {
   type?: string | string[];
-  description?: string;
+  description?: string | undefined;
   default?: unknown;
   enum?: unknown[];
   anyOf?: JsonSchema[];
@@ -146,9 +146,6 @@ function orNull(member: JsonSchema): JsonSchema {
   }
   const { description, default: initial, ...rest } = member;
   const { anyOf = [rest] } = rest;
-  const about = {
-    ...description === undefined ? {} : { description },
-    ...initial === undefined ? {} : { default: initial },
-  };
-  return { ...about, anyOf: [...anyOf, { type: "null" }] };
+  const types = [...anyOf, { type: "null" }];
+  return { description, default: initial, anyOf: types };
 }

@@ -8,13 +8,21 @@ import {
   isErrorCode,
 } from "@gateway/shared/openai/error";
 import { aboutOf, type Variables } from "@gateway/shared/process/env";
+import type { MetricSpec, MetricTable } from "@gateway/shared/process/metrics";
+import {
+  BUS_METRICS,
+  PROCESS_METRICS,
+  REDIS_METRICS,
+} from "@gateway/shared/process/own_metrics";
+import { WORKER_METRICS } from "@gateway/shared/worker/metrics";
 import * as z from "zod";
 import { CHAT_WORKER_VARIABLES } from "../../services/chat-worker/config.ts";
 import { EDGE_VARIABLES } from "../../services/edge-auth/config.ts";
+import { EDGE_METRICS } from "../../services/edge-auth/metrics.ts";
+import { CONSOLE_METRICS } from "../../services/key-admin/web/server.ts";
 import { CONSOLE_VARIABLES } from "../../services/key-admin/config.ts";
 import { MEDIA_WORKER_VARIABLES } from "../../services/media-worker/config.ts";
 import { SIMULATOR_VARIABLES } from "../../services/model-simulator/config.ts";
-import { metricRows } from "./metrics.ts";
 import { openApiDocument } from "./openapi.ts";
 
 const ROOT = new URL("../../", import.meta.url);
@@ -27,16 +35,30 @@ export const SERVICE_VARIABLES = {
   "model-simulator": SIMULATOR_VARIABLES,
 } as const;
 
+const WORKERS = ["chat-worker", "media-worker"] as const;
+
+/** Every metric by the services that export it, in the order of the page. */
+export const METRIC_TABLES: readonly {
+  services: readonly (keyof typeof SERVICE_VARIABLES)[];
+  table: MetricTable;
+}[] = [
+  { services: ["edge-auth"], table: EDGE_METRICS },
+  { services: WORKERS, table: WORKER_METRICS },
+  { services: ["key-admin"], table: CONSOLE_METRICS },
+  { services: ["edge-auth", ...WORKERS], table: BUS_METRICS },
+  { services: ["edge-auth", "key-admin"], table: REDIS_METRICS },
+  {
+    services: ["edge-auth", ...WORKERS, "key-admin", "model-simulator"],
+    table: PROCESS_METRICS,
+  },
+];
+
 /** Generates each file from the code and, where prose belongs to it, from its present text. */
 const GENERATORS: {
   [path: string]: (present: string) => string | Promise<string>;
 } = {
   "docs/reference/variables.md": variablesPage,
-  "docs/reference/metrics.md": (present) =>
-    withTable(present, [
-      ["Metric", "Type", "Labels", "Exported by", "Meaning"],
-      ...metricRows(),
-    ]),
+  "docs/reference/metrics.md": (present) => withTable(present, metricRows()),
   "docs/errors.md": errorsPage,
   "docs/models.md": dialectsPage,
   "deploy/models.schema.json": () => JSON.stringify(catalogJsonSchema()),
@@ -48,8 +70,8 @@ const GENERATORS: {
 
 const USAGE = `Usage: deno task docs
 
-Writes from the code:
-${Object.keys(GENERATORS).map((path) => `  ${path}\n`).join("")}`;
+Writes from the code: ${Object.keys(GENERATORS).join(", ")}
+`;
 
 /** Paths from the root, with the text that each file should have. */
 export async function generatedFiles(): Promise<Map<string, string>> {
@@ -87,6 +109,19 @@ function variableRows(variables: Variables): string[][] {
     return [names, schema.description ?? "", expects, preset];
   });
   return [["Variable", "Meaning", "Value", "Default"], ...rows];
+}
+
+function metricRows(): string[][] {
+  const rows = METRIC_TABLES.flatMap(({ services, table }) =>
+    Object.values(table).map(({ name, type, labels, help }: MetricSpec) => [
+      `\`${name}\``,
+      type,
+      labels.map((label) => `\`${label}\``).join(", ") || "–",
+      services.join(", "),
+      help,
+    ])
+  );
+  return [["Metric", "Type", "Labels", "Exported by", "Meaning"], ...rows];
 }
 
 /** One row per code. What it means and what to do is kept from the page. */

@@ -1,34 +1,18 @@
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { errorMessage } from "@gateway/shared/process/env";
 import { Cluster, sleep } from "./cluster.ts";
-import {
-  lockDir,
-  makePrivateDir,
-  removeFile,
-  writePrivateFile,
-} from "./files.ts";
+import * as files from "./files.ts";
 import { describeModels } from "./model_servers.ts";
 import type { UpOptions } from "./options.ts";
-import {
-  planServices,
-  type ProgramContext,
-  readSettings,
-  serviceProgram,
-  type Settings,
-  stopGraceMs,
-} from "./plan.ts";
+import * as plan from "./plan.ts";
 import { requireFreePorts } from "./ports.ts";
 import { startStores } from "./stores.ts";
 import type { Output } from "./terminal.ts";
-import {
-  checkFirstKey,
-  describeSummary,
-  firstKeyFile,
-  provideFirstKey,
-} from "./welcome.ts";
+import * as welcome from "./welcome.ts";
 
 /** The environment of the launcher, which tests replace. */
-export interface UpDeps extends Omit<ProgramContext, "natsUrl" | "redisUrl"> {
+export interface UpDeps
+  extends Omit<plan.ProgramContext, "natsUrl" | "redisUrl"> {
   out: Output;
   stopping: AbortSignal;
 }
@@ -53,20 +37,20 @@ export async function runUp(options: UpOptions, deps: UpDeps): Promise<void> {
   const logsDir = `${runDir}/logs`;
   await using cleanup = new AsyncDisposableStack();
   for (const dir of new Set([options.dataDir, runDir])) {
-    cleanup.use(await lockDir(dir));
+    cleanup.use(await files.lockDir(dir));
   }
-  await removeFile(stateFile);
-  await makePrivateDir(logsDir);
-  const settings = readSettings(deps.env, deps.cwd);
+  await files.removeFile(stateFile);
+  await files.makePrivateDir(logsDir);
+  const settings = plan.readSettings(deps.env, deps.cwd);
   requireFreePorts(options);
 
   const cluster = new Cluster(out, logsDir, stateFile);
   const starting = startAll(cluster, options, settings, deps);
   cleanup.defer(async () => {
     // Clients should not find addresses that are about to close.
-    await removeFile(stateFile).catch(() => {});
+    await files.removeFile(stateFile).catch(() => {});
     out.say("Stopping");
-    await cluster.stop(stopGraceMs(deps.env));
+    await cluster.stop(plan.stopGraceMs(deps.env));
     // An interrupted start ends before the locks are released, with an error.
     await starting.catch(() => {});
   });
@@ -80,14 +64,16 @@ export async function runUp(options: UpOptions, deps: UpDeps): Promise<void> {
   const save = async () => {
     const text = `${JSON.stringify(describe(), null, 2)}\n`;
     try {
-      if (text !== saved) await writePrivateFile(stateFile, text);
+      if (text !== saved) await files.writePrivateFile(stateFile, text);
       saved = text;
     } catch (error) {
       out.warn(`Cannot write ${stateFile}: ${errorMessage(error)}`);
     }
   };
   await save();
-  out.say(describeSummary(describe(), firstKey, models, { runDir, seconds }));
+  out.say(
+    welcome.describeSummary(describe(), firstKey, models, { runDir, seconds }),
+  );
   while (!stopping.aborted) {
     await sleep(SAVE_EVERY_MS, stopping);
     await save();
@@ -98,14 +84,14 @@ export async function runUp(options: UpOptions, deps: UpDeps): Promise<void> {
 async function startAll(
   cluster: Cluster,
   options: UpOptions,
-  settings: Settings,
+  settings: plan.Settings,
   deps: UpDeps,
 ) {
   const { out, stopping } = deps;
   const modelsDescribed = describeModels(settings);
   const urls = await startStores(cluster, options, settings, deps);
   const context = { ...deps, ...urls };
-  const { units, edgeUrls, consoleUrl } = planServices(
+  const { units, edgeUrls, consoleUrl } = plan.planServices(
     options,
     context,
     settings,
@@ -114,13 +100,13 @@ async function startAll(
   out.say(`Starting ${units.map(({ name }) => name).join(", ")}`);
   if (settings.hasSimulator) out.warn(SIMULATOR_WARNING);
   const create = ["keys", "create", "--description", "First key", "--json"];
-  const keyCreated = provideFirstKey(
-    firstKeyFile(options.dataDir, settings.REDIS_URL),
-    serviceProgram(context, "keys", {}, create),
+  const keyCreated = welcome.provideFirstKey(
+    welcome.firstKeyFile(options.dataDir, settings.REDIS_URL),
+    plan.serviceProgram(context, "keys", {}, create),
     stopping,
   );
   await Promise.all(units.map((unit) => cluster.start(unit)));
-  const firstKey = await checkFirstKey(edgeUrl, await keyCreated);
+  const firstKey = await welcome.checkFirstKey(edgeUrl, await keyCreated);
   const describe = () => ({
     /** Of the launcher: SIGTERM to it stops everything. */
     pid: Deno.pid,

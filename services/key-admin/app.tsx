@@ -18,10 +18,10 @@ import {
 import { formGuard } from "./web/forms.ts";
 import {
   baseHeaders,
-  crossSiteGuard,
+  checkHost,
+  checkNoKey,
+  checkSite,
   holdGuard,
-  hostGuard,
-  noKeys,
 } from "./web/guards.ts";
 import { failureRoutes } from "./web/pages/failures_page.tsx";
 import { keyFormRoutes } from "./web/pages/key_form.tsx";
@@ -35,7 +35,7 @@ import { tryRoutes } from "./web/pages/try_page.tsx";
 import { peopleRoutes } from "./web/pages/people_page.tsx";
 import { usageRoutes } from "./web/pages/usage_page.tsx";
 
-/** The console's own files; their paths name their content. */
+/** The console's own files. Their paths contain a digest of the content. */
 const asset: Handler = (c) => {
   const file = c.var.deps.assets.files.get(c.req.path);
   if (file === undefined) throw new Refused(404, "This file does not exist");
@@ -68,11 +68,13 @@ const ROUTES: Routes = {
 
 export function createConsole(deps: ConsoleDeps): Hono<ConsoleEnv> {
   const app = new Hono<ConsoleEnv>();
-  app.use(async (c, next) => {
+  app.use(baseHeaders, async (c, next) => {
     c.set("deps", deps);
+    checkHost(c);
+    checkNoKey(c);
+    checkSite(c);
     await next();
   });
-  app.use(baseHeaders, hostGuard, noKeys, crossSiteGuard);
   app.use("/try", holdGuard());
   app.use(formGuard());
   addRoutes(app, PUBLIC_ROUTES, (handler) => handler);

@@ -1,31 +1,11 @@
 /** The one place of this service that reads the environment. */
-import {
-  ConfigError,
-  type ConfigOf,
-  type Env,
-  list,
-  matching,
-  parseEnv,
-  secret,
-  text,
-  url,
-  type Variable,
-  variable,
-} from "@gateway/shared/process/env";
+import * as env from "@gateway/shared/process/env";
 import {
   CATALOG_VARIABLES,
   catalogIfGiven,
   requireCatalog,
 } from "@gateway/shared/models/catalog_variables";
-import {
-  busAccess,
-  listenVariables,
-  NATS_VARIABLES,
-  PROXY_VARIABLES,
-  REDIS_VARIABLES,
-  redisAccess,
-  SERVICE_VARIABLES,
-} from "@gateway/shared/process/service_variables";
+import * as shared from "@gateway/shared/process/service_variables";
 import * as z from "zod";
 import { defaultLimitsOf, LIMIT_VARIABLES } from "./domain/keys/settings.ts";
 import type { OidcConfig } from "./domain/sign_in/oidc.ts";
@@ -41,7 +21,7 @@ function isSafeOrigin(text: string): boolean {
     (url.protocol === "http:" && LOOPBACK.includes(url.hostname));
 }
 
-const PUBLIC_URL: Variable<URL> = variable(
+const PUBLIC_URL: env.Variable<URL> = env.variable(
   z.string().refine(isSafeOrigin).transform((text) => new URL(text)),
   {
     expects:
@@ -50,28 +30,28 @@ const PUBLIC_URL: Variable<URL> = variable(
 );
 
 export const CONSOLE_VARIABLES = {
-  ...listenVariables(DEFAULT_PORT),
-  ...SERVICE_VARIABLES,
-  ...NATS_VARIABLES,
-  ...REDIS_VARIABLES,
+  ...shared.listenVariables(DEFAULT_PORT),
+  ...shared.SERVICE_VARIABLES,
+  ...shared.NATS_VARIABLES,
+  ...shared.REDIS_VARIABLES,
   PUBLIC_URL: PUBLIC_URL.optional()
     .describe("Origin of the console as browsers see it"),
-  API_URL: url(["http:", "https:"]).default("http://127.0.0.1:8080/v1")
+  API_URL: env.url(["http:", "https:"]).default("http://127.0.0.1:8080/v1")
     .describe("Base URL of the API in the console's examples"),
-  EDGE_URL: url(["http:", "https:"]).optional()
+  EDGE_URL: env.url(["http:", "https:"]).optional()
     .describe(
       "Base URL of the API for this service itself, which sends the requests of the page Try it; `API_URL` if not set",
     ),
-  ...PROXY_VARIABLES,
-  OIDC_ISSUER: url(["https:", "http:"]).optional()
+  ...shared.PROXY_VARIABLES,
+  OIDC_ISSUER: env.url(["https:", "http:"]).optional()
     .describe("OpenID Connect provider whose users may sign in"),
-  OIDC_CLIENT_ID: text().optional()
+  OIDC_CLIENT_ID: env.text().optional()
     .describe("The console's name at the provider"),
-  OIDC_CLIENT_SECRET: secret().optional()
+  OIDC_CLIENT_SECRET: env.secret().optional()
     .describe("The console's secret at the provider"),
-  OIDC_ALLOWED: list("a list", matching(/^/)).default([])
+  OIDC_ALLOWED: env.list("a list", env.matching(/^/)).default([])
     .describe("E-mail addresses and @domains that may sign in"),
-  OIDC_NAME: text().default("your organisation")
+  OIDC_NAME: env.text().default("your organisation")
     .describe("Name of the provider on the sign-in page"),
   ...LIMIT_VARIABLES,
   ...CATALOG_VARIABLES,
@@ -86,46 +66,53 @@ export function readConfig() {
 }
 
 /** Reads the configuration from any environment. Only the service needs a catalog. */
-export function configFrom(variables: Env, readFile: (path: string) => string) {
-  const env = parseEnv(CONSOLE_VARIABLES, variables, readFile);
+export function configFrom(
+  variables: env.Env,
+  readFile: (path: string) => string,
+) {
+  const values = env.parseEnv(CONSOLE_VARIABLES, variables, readFile);
   return {
-    logLevel: env.LOG_LEVEL,
-    hostname: env.HOST,
-    port: env.PORT,
-    ops: { hostname: env.OPS_HOST, port: env.OPS_PORT },
-    redis: redisAccess(env),
-    bus: busAccess(env),
+    logLevel: values.LOG_LEVEL,
+    hostname: values.HOST,
+    port: values.PORT,
+    ops: { hostname: values.OPS_HOST, port: values.OPS_PORT },
+    redis: shared.redisAccess(values),
+    bus: shared.busAccess(values),
     /** Null: the address that the console listens on. */
-    publicUrl: env.PUBLIC_URL ?? null,
+    publicUrl: values.PUBLIC_URL ?? null,
     /** Without a trailing slash. */
-    apiUrl: env.API_URL.replace(/\/$/, ""),
+    apiUrl: values.API_URL.replace(/\/$/, ""),
     /** Without a trailing slash. */
-    edgeUrl: (env.EDGE_URL ?? env.API_URL).replace(/\/$/, ""),
-    trustedProxies: env.TRUSTED_PROXIES,
-    oidc: oidcOf(env),
-    defaultLimits: defaultLimitsOf(env),
-    isSimulated: env.MODEL_SIMULATOR_URL !== undefined &&
-      env.MODELS_FILE === undefined && env.UPSTREAM_BASE_URL === undefined,
+    edgeUrl: (values.EDGE_URL ?? values.API_URL).replace(/\/$/, ""),
+    trustedProxies: values.TRUSTED_PROXIES,
+    oidc: oidcOf(values),
+    defaultLimits: defaultLimitsOf(values),
+    isSimulated: values.MODEL_SIMULATOR_URL !== undefined &&
+      values.MODELS_FILE === undefined &&
+      values.UPSTREAM_BASE_URL === undefined,
     /** Its keys of model servers are not needed here. */
-    catalog: catalogIfGiven(env, false),
-    drainMs: env.DRAIN_SECONDS * 1_000,
+    catalog: catalogIfGiven(values, false),
+    drainMs: values.DRAIN_SECONDS * 1_000,
   };
 }
 
-function oidcOf(env: ConfigOf<typeof CONSOLE_VARIABLES>): OidcConfig | null {
-  const { OIDC_ISSUER, OIDC_CLIENT_ID = "", OIDC_CLIENT_SECRET = "" } = env;
+function oidcOf(
+  values: env.ConfigOf<typeof CONSOLE_VARIABLES>,
+): OidcConfig | null {
+  const { OIDC_ISSUER, OIDC_ALLOWED, OIDC_NAME: name } = values;
+  const { OIDC_CLIENT_ID = "", OIDC_CLIENT_SECRET = "" } = values;
   if (OIDC_ISSUER === undefined) return null;
   // Without OIDC_ALLOWED anyone with an account at the provider could sign in.
-  const missing = Object.entries({
-    ...{ OIDC_CLIENT_ID, OIDC_CLIENT_SECRET, OIDC_ALLOWED: env.OIDC_ALLOWED },
-  }).filter(([, value]) => value.length === 0)
+  const needed = { OIDC_CLIENT_ID, OIDC_CLIENT_SECRET, OIDC_ALLOWED };
+  const missing = Object.entries(needed)
+    .filter(([, value]) => value.length === 0)
     .map(([name]) => `${name} is needed with OIDC_ISSUER`);
-  if (missing.length > 0) throw new ConfigError("the environment", missing);
+  if (missing.length > 0) throw new env.ConfigError("the environment", missing);
   return {
     issuer: new URL(OIDC_ISSUER),
     clientId: OIDC_CLIENT_ID,
     clientSecret: OIDC_CLIENT_SECRET,
-    allowed: env.OIDC_ALLOWED.map((item) => item.toLowerCase()),
-    name: env.OIDC_NAME,
+    allowed: OIDC_ALLOWED.map((item) => item.toLowerCase()),
+    name,
   };
 }

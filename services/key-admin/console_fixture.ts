@@ -102,13 +102,9 @@ export async function startConsole(
   /** The texts of all responses. */
   const answers: string[] = [];
   const now = () => clock.nowMs;
-  const log = createLog({
-    service: "key-admin",
-    level: "debug",
-    now,
-    write: (line) => logLines.push(line),
-  });
-  /** What reached the API, for which the simulator stands: it takes any key. */
+  const write = (line: string) => logLines.push(line);
+  const log = createLog({ service: "key-admin", level: "debug", now, write });
+  /** Stands in for the API, records what reached it, and takes any key. */
   const api = startSimulator();
   const deps: ConsoleDeps = {
     ...createStores({
@@ -182,17 +178,15 @@ const simulated = (kind: ModelKind) => `simulated-${kind}-1`;
 export const MEDIA_MODELS = MODEL_KINDS.filter(isTryKind)
   .filter((kind) => kind !== "chat").map(simulated);
 
-/** Models with these ids: the simulator's, others chat. */
+const BACKEND = { type: "openai", base_url: "http://model.test/v1" };
+
+/** A catalog of these ids: those of the simulator keep their kind, the others are chat models. */
 export const catalogOfIds = (ids: readonly string[]) =>
   parseCatalog({
     models: ids.map((id) => ({
       id,
       kind: MODEL_KINDS.find((kind) => simulated(kind) === id) ?? "chat",
-      backends: [{
-        type: "openai",
-        base_url: "http://model.test/v1",
-        model: id,
-      }],
+      backends: [{ ...BACKEND, model: id }],
     })),
   });
 
@@ -212,30 +206,22 @@ return all
 );
 
 /** Sends the sign-in form. */
-export function signIn(
+export const signIn = (
   client: TestClient,
   email: string,
   { password = PASSWORD, code = "" } = {},
-): Promise<Answer> {
-  return client.post("/sign-in", { email, password, code, next: "/keys" });
-}
+): Promise<Answer> =>
+  client.post("/sign-in", { email, password, code, next: "/keys" });
 
 /** Whether the browser has a session. */
 export const isSignedIn = async (client: TestClient): Promise<boolean> =>
   (await client.get("/keys")).status === 200;
 
 /** The form of a new key, as the page sends it. */
-export function keyForm(description: string, more: Form = {}): Form {
-  return {
-    description,
-    expires: "",
-    scopes: ["chat", "models"],
-    which_models: "all",
-    models: [],
-    ...limitsOf(() => ""),
-    ...more,
-  };
-}
+export const keyForm = (description: string, more: Form = {}): Form => ({
+  ...{ description, expires: "", scopes: ["chat", "models"] },
+  ...{ which_models: "all", models: [], ...limitsOf(() => ""), ...more },
+});
 
 /** The form of the page "Try it" with this message. */
 export const tryForm = (
@@ -265,9 +251,8 @@ export async function upload(
   const body = new FormData();
   for (const [name, value] of Object.entries(form)) body.append(name, value);
   for (const file of files) body.append("file", file);
-  return await client.send(path, {
-    ...{ method: "POST", headers: { "sec-fetch-site": "same-origin" }, body },
-  });
+  const headers = { "sec-fetch-site": "same-origin" };
+  return await client.send(path, { method: "POST", headers, body });
 }
 
 /** Creates a key through the pages and returns its id and value. */
@@ -350,18 +335,18 @@ export async function useKey(
 ): Promise<void> {
   const day = usageDay(atMs);
   const given: Readonly<Record<string, number>> = counts;
+  const keys = [
+    usageKey(principal, day),
+    ownerUsageKey(principal.ownerId, day),
+  ];
   const used = [LIMITER_FIELDS.lastUsedAtMs, String(atMs)];
   await redis.command(["HSET", limiterKey(principal), ...used]);
   for (const [kind, name] of COUNTERS) {
     if (!given[kind]) continue;
     const field = usageField(usageHour(atMs), name, model);
-    const increment = [field, String(given[kind])];
-    await Promise.all([
-      redis.command(["HINCRBY", usageKey(principal, day), ...increment]),
-      redis.command([
-        ...["HINCRBY", ownerUsageKey(principal.ownerId, day), ...increment],
-      ]),
-    ]);
+    for (const key of keys) {
+      await redis.command(["HINCRBY", key, field, String(given[kind])]);
+    }
   }
 }
 
@@ -377,8 +362,7 @@ export async function fail(
     requestId: "req_0636f2a1b3c4d5e60636f2a1b3c4d5e6",
     ...given,
   };
-  const text = JSON.stringify(entry);
-  await redis.command(["LPUSH", failedKey(principal), text]);
+  await redis.command(["LPUSH", failedKey(principal), JSON.stringify(entry)]);
 }
 
 /** The current code of two-step sign-in by the console's clock, or one of a later step. */
@@ -397,10 +381,9 @@ export async function invitation(
 }
 
 /** The value of a hidden field of a page. */
-export function hiddenField(page: string, name: string): string {
-  const found = new RegExp(`name="${name}" value="([^"]*)"`).exec(page)?.[1];
-  return found ?? assert.fail(`no field ${name} in ${page}`);
-}
+export const hiddenField = (page: string, name: string): string =>
+  new RegExp(`name="${name}" value="([^"]*)"`).exec(page)?.[1] ??
+    assert.fail(`no field ${name} in ${page}`);
 
 /** A browser without a script, at a console of this origin. Redirects are not followed. */
 export function createClient(
@@ -457,12 +440,10 @@ export function createClient(
 }
 
 /** Passwords in clear: only for tests that are not about hashing. */
-function quickHasher(counts: { verified: number }): PasswordHasher {
-  return {
-    hash: (password) => Promise.resolve(`quick ${password}`),
-    verify: (stored, password) => {
-      counts.verified++;
-      return Promise.resolve(stored === `quick ${password}`);
-    },
-  };
-}
+const quickHasher = (counts: { verified: number }): PasswordHasher => ({
+  hash: (password) => Promise.resolve(`quick ${password}`),
+  verify: (stored, password) => {
+    counts.verified++;
+    return Promise.resolve(stored === `quick ${password}`);
+  },
+});

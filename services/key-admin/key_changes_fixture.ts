@@ -15,15 +15,9 @@ const SETTINGS = {
 };
 const GRACE_MS = 3_600_000;
 
-/** The lifecycle of a key, in this order, and its entries in the audit log. */
-const CHANGES = [
-  ["edit", "key.edited"],
-  ["disable", "key.disabled"],
-  ["enable", "key.enabled"],
-  ["rotate", "key.rotated"],
-  ["delete", "key.deleted"],
-] as const;
-type Change = typeof CHANGES[number][0];
+/** The lifecycle of a key, in this order. */
+const CHANGES = ["edit", "disable", "enable", "rotate", "delete"] as const;
+type Change = typeof CHANGES[number];
 
 /** The acknowledged changes. */
 export interface Ledger {
@@ -32,7 +26,6 @@ export interface Ledger {
   counts: Record<Change | "create", number>;
 }
 
-/** An empty ledger. */
 export const emptyLedger = (): Ledger => ({
   known: new Map(),
   counts: { create: 0, edit: 0, disable: 0, enable: 0, rotate: 0, delete: 0 },
@@ -53,12 +46,12 @@ export async function changeKeys(
       let actions = ["key.created"];
       note(key, actions);
       counts.create++;
-      for (const [kind, action] of CHANGES.slice(0, length % 6)) {
+      for (const kind of CHANGES.slice(0, length % 6)) {
         known.delete(key.id);
         const { next, made } = await change(store, kind, key);
         if (made !== undefined) note(made, ["key.created"]);
         key = next;
-        actions = [...actions, action];
+        actions = [...actions, `key.${kind.replace(/e?$/, "ed")}`];
         note(key, actions);
         counts[kind]++;
       }

@@ -21,8 +21,6 @@ export const SIMULATOR_VARIABLES = {
   }).default(0).describe("Pace of the simulator, 0 for no limit"),
 };
 
-export type SimulatorConfig = ReturnType<typeof readConfig>;
-
 export function readConfig() {
   const env = parseEnv(
     SIMULATOR_VARIABLES,

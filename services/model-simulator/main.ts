@@ -1,34 +1,32 @@
 /** Wires the simulator: a model server for trials and tests, without a real model. */
-import type { Log } from "@gateway/shared/process/log";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { serveOps } from "@gateway/shared/process/ops_server";
-import {
-  type RunningService,
-  runService,
-} from "@gateway/shared/process/service";
-import { readConfig, type SimulatorConfig } from "./config.ts";
+import { runService } from "@gateway/shared/process/service";
+import { readConfig } from "./config.ts";
 import { serveSimulator } from "./simulator.ts";
 
-await runService({ name: "model-simulator", readConfig, start });
-
-function start(config: SimulatorConfig, log: Log): Promise<RunningService> {
-  const simulator = serveSimulator({ ...config.listen, pace: config.pace });
-  let isStopping = false;
-  const ops = serveOps({
-    ...config.ops,
-    notReady: () => isStopping ? ["stopping"] : [],
-    registry: new MetricRegistry(),
-  });
-  log.warn("no_real_model", {
-    message: "Answers are canned text from a simulator. " +
-      "Set UPSTREAM_BASE_URL or MODELS_FILE for a real model.",
-  });
-  return Promise.resolve({
-    ready: { port: simulator.port, opsPort: ops.port },
-    stop: async () => {
-      isStopping = true;
-      await simulator.stop(config.drainMs);
-      await ops.stop();
-    },
-  });
-}
+await runService({
+  name: "model-simulator",
+  readConfig,
+  start(config, log) {
+    const simulator = serveSimulator({ ...config.listen, pace: config.pace });
+    let isStopping = false;
+    const ops = serveOps({
+      ...config.ops,
+      notReady: () => isStopping ? ["stopping"] : [],
+      registry: new MetricRegistry(),
+    });
+    log.warn("no_real_model", {
+      message: "Answers are canned text from a simulator. " +
+        "Set UPSTREAM_BASE_URL or MODELS_FILE for a real model.",
+    });
+    return Promise.resolve({
+      ready: { port: simulator.port, opsPort: ops.port },
+      stop: async () => {
+        isStopping = true;
+        await simulator.stop(config.drainMs);
+        await ops.stop();
+      },
+    });
+  },
+});

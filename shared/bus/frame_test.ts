@@ -1,53 +1,41 @@
 import assert from "node:assert/strict";
 import { ApiError } from "../openai/error.ts";
 import { BUS_LIMITS, STREAM_LIMITS } from "../limits.ts";
-import {
-  decodeFrame,
-  decodeFrames,
-  encodeErr,
-  encodeFrame,
-  encodeFrames,
-  encodeJson,
-  encodeRejectFrame,
-  type Failure,
-  FRAME_HEADER_BYTES,
-  FrameType,
-  parseEnd,
-  parseErr,
-  parseReject,
-  parseWorker,
-} from "./frame.ts";
+import * as wire from "./frame.ts";
 
 Deno.test("decodeFrame() reads what encodeFrame() writes: the documented 16 bytes, then the payload", () => {
   const payload = Uint8Array.of(7, 8);
   const numbers = { sequence: 0x01020304, attempt: 2, tokens: 0xfffefdfc };
   assert.deepEqual(
-    [...encodeFrame({ type: FrameType.DATA, ...numbers }, payload)],
+    [...wire.encodeFrame({ type: wire.FrameType.DATA, ...numbers }, payload)],
     [1, 3, 0, 0, 1, 2, 3, 4, 0, 0, 0, 2, 0xff, 0xfe, 0xfd, 0xfc, 7, 8],
   );
-  for (const type of Object.values(FrameType)) {
+  for (const type of Object.values(wire.FrameType)) {
     for (const number of [0, 1, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff]) {
       const numbers = { sequence: number, attempt: number, tokens: number };
       const frame = { type, ...numbers, payload };
-      assert.deepEqual(decodeFrame(encodeFrame(frame, payload)), frame);
+      assert.deepEqual(
+        wire.decodeFrame(wire.encodeFrame(frame, payload)),
+        frame,
+      );
     }
   }
 });
 
 Deno.test("decodeFrame() returns null for what is no frame of this version", () => {
-  const good = encodeFrame(
-    { type: FrameType.BEAT, sequence: 1, attempt: 1, tokens: 0 },
+  const good = wire.encodeFrame(
+    { type: wire.FrameType.BEAT, sequence: 1, attempt: 1, tokens: 0 },
     new Uint8Array(0),
   );
   const table: Uint8Array[] = [
     new Uint8Array(0),
-    good.subarray(0, FRAME_HEADER_BYTES - 1),
+    good.subarray(0, wire.FRAME_HEADER_BYTES - 1),
     ...[0, 2].map((version) => good.with(0, version)),
     ...[0, 7, 255].map((type) => good.with(1, type)),
   ];
-  for (const message of table) assert.equal(decodeFrame(message), null);
-  assert.notEqual(decodeFrame(good), null);
-  assert.notEqual(decodeFrame(good.with(2, 0xff)), null, "flags");
+  for (const message of table) assert.equal(wire.decodeFrame(message), null);
+  assert.notEqual(wire.decodeFrame(good), null);
+  assert.notEqual(wire.decodeFrame(good.with(2, 0xff)), null, "flags");
 });
 
 Deno.test("a message carries frames of several requests, and many frames take several", () => {
@@ -55,21 +43,28 @@ Deno.test("a message carries frames of several requests, and many frames take se
     const { framePayloadBytesMax: most } = STREAM_LIMITS;
     const payload = new Uint8Array(index % 3 === 0 ? most : 7).fill(index);
     const header = { sequence: index, attempt: 1, tokens: 0 };
-    const frame = { type: FrameType.DATA, ...header, payload };
+    const frame = { type: wire.FrameType.DATA, ...header, payload };
     return [index.toString(16).padStart(32, "0"), frame] as const;
   });
   const encoded = sent.map(([requestId, frame]) =>
-    [requestId, encodeFrame(frame, frame.payload)] as const
+    [requestId, wire.encodeFrame(frame, frame.payload)] as const
   );
-  assert.equal(encodeFrames(encoded.slice(1, 4)).length, 1);
-  const messages = encodeFrames(encoded);
+  assert.equal(wire.encodeFrames(encoded.slice(1, 4)).length, 1);
+  const messages = wire.encodeFrames(encoded);
   assert.ok(messages.every(({ length }) => length <= BUS_LIMITS.batchBytesMax));
-  assert.deepEqual(messages.flatMap((each) => decodeFrames(each) ?? []), sent);
+  assert.deepEqual(
+    messages.flatMap((each) => wire.decodeFrames(each) ?? []),
+    sent,
+  );
 
-  const [good = new Uint8Array()] = encodeFrames(encoded.slice(1, 2));
-  assert.equal(decodeFrames(good.with(0, 1)), null, "another version");
+  const [good = new Uint8Array()] = wire.encodeFrames(encoded.slice(1, 2));
+  assert.equal(wire.decodeFrames(good.with(0, 1)), null, "another version");
   for (const cut of [0, 2, 20, 21, 40, good.length - 1]) {
-    assert.equal(decodeFrames(good.subarray(0, cut)), null, `cut at ${cut}`);
+    assert.equal(
+      wire.decodeFrames(good.subarray(0, cut)),
+      null,
+      `cut at ${cut}`,
+    );
   }
 });
 
@@ -77,7 +72,7 @@ const bytesOf = (text: string): Uint8Array => new TextEncoder().encode(text);
 
 const USAGE = { prompt_tokens: 3, completion_tokens: 4, total_tokens: 7 };
 
-const FAILURE: Failure = {
+const FAILURE: wire.Failure = {
   error: new ApiError("overloaded", "Busy", { retryAfterMs: 1_000.5 }),
   retryable: true,
   usage: USAGE,
@@ -90,8 +85,8 @@ Deno.test("END carries the usage", () => {
     completion_tokens_details: { reasoning_tokens: 2 },
   }];
   for (const usage of table) {
-    const payload = encodeJson({ worker: "w1", usage });
-    assert.deepEqual(parseEnd(payload), { worker: "w1", usage });
+    const payload = wire.encodeJson({ worker: "w1", usage });
+    assert.deepEqual(wire.parseEnd(payload), { worker: "w1", usage });
   }
 });
 
@@ -107,7 +102,7 @@ Deno.test("ERR carries an ApiError to the edge", () => {
     }),
   ];
   for (const error of errors) {
-    const parsed = parseErr(encodeErr("w1", { ...FAILURE, error }));
+    const parsed = wire.parseErr(wire.encodeErr("w1", { ...FAILURE, error }));
     const rest = { worker: "w1", retryable: true, usage: USAGE };
     assert.deepEqual(parsed, { ...rest, error });
     assert.deepEqual(parsed?.error.toBody(), error.toBody());
@@ -118,34 +113,34 @@ Deno.test("encodeErr() cuts texts so that the frame fits", () => {
   const long = "\u0001".repeat(100_000);
   const options = { type: long, param: long, wireCode: long };
   const error = new ApiError("overloaded", long, options);
-  const payload = encodeErr("w1", { ...FAILURE, error });
+  const payload = wire.encodeErr("w1", { ...FAILURE, error });
   assert(payload.length <= STREAM_LIMITS.framePayloadBytesMax);
-  assert.notEqual(parseErr(payload), null);
+  assert.notEqual(wire.parseErr(payload), null);
 });
 
 /** An ERR with some of its fields changed. */
 const changedErr = (change: object) => {
-  const text = new TextDecoder().decode(encodeErr("w1", FAILURE));
+  const text = new TextDecoder().decode(wire.encodeErr("w1", FAILURE));
   return bytesOf(JSON.stringify({ ...JSON.parse(text), ...change }));
 };
 
 Deno.test("parseErr() reads an unknown code as internal_error", () => {
   for (const code of ["brand_new", "toString", "__proto__"]) {
-    const parsed = parseErr(changedErr({ code }));
+    const parsed = wire.parseErr(changedErr({ code }));
     assert.equal(parsed?.error.code, "internal_error", code);
   }
 });
 
 Deno.test("REJECT is a frame without a sequence number; an unknown reason is read as other", () => {
   const reject = { worker: "w1", reason: "full", retryAfterMs: 200 } as const;
-  const frame = decodeFrame(encodeRejectFrame(3, reject));
+  const frame = wire.decodeFrame(wire.encodeRejectFrame(3, reject));
   assert(frame !== null);
   const { payload, ...header } = frame;
-  const { REJECT: type } = FrameType;
+  const { REJECT: type } = wire.FrameType;
   assert.deepEqual(header, { type, sequence: 0, attempt: 3, tokens: 0 });
-  assert.deepEqual(parseReject(payload), reject);
+  assert.deepEqual(wire.parseReject(payload), reject);
   const newer = bytesOf(JSON.stringify({ ...reject, reason: "moon" }));
-  assert.equal(parseReject(newer)?.reason, "other");
+  assert.equal(wire.parseReject(newer)?.reason, "other");
 });
 
 Deno.test("a malformed payload parses to null", () => {
@@ -161,21 +156,21 @@ Deno.test("a malformed payload parses to null", () => {
     ["a long worker id", bytesOf(`{"worker":"${"a".repeat(65)}"}`)],
   ];
   for (const [name, payload] of table) {
-    assert.equal(parseWorker(payload), null, name);
-    assert.equal(parseReject(payload), null, name);
-    assert.equal(parseEnd(payload), null, name);
-    assert.equal(parseErr(payload), null, name);
+    assert.equal(wire.parseWorker(payload), null, name);
+    assert.equal(wire.parseReject(payload), null, name);
+    assert.equal(wire.parseEnd(payload), null, name);
+    assert.equal(wire.parseErr(payload), null, name);
   }
 });
 
 Deno.test("parseEnd() and parseErr() refuse impossible numbers", () => {
   const end = (usage: unknown) =>
     bytesOf(JSON.stringify({ worker: "w1", usage }));
-  assert.notEqual(parseEnd(end(USAGE)), null);
-  assert.equal(parseEnd(end({ ...USAGE, total_tokens: -1 })), null);
-  assert.equal(parseEnd(end({ ...USAGE, total_tokens: 1.5 })), null);
-  assert.equal(parseEnd(end({ ...USAGE, total_tokens: "7" })), null);
+  assert.notEqual(wire.parseEnd(end(USAGE)), null);
+  assert.equal(wire.parseEnd(end({ ...USAGE, total_tokens: -1 })), null);
+  assert.equal(wire.parseEnd(end({ ...USAGE, total_tokens: 1.5 })), null);
+  assert.equal(wire.parseEnd(end({ ...USAGE, total_tokens: "7" })), null);
   for (const [status, isRead] of [[399, 0], [400, 1], [599, 1], [600, 0]]) {
-    assert.equal(parseErr(changedErr({ status })) !== null, isRead === 1);
+    assert.equal(wire.parseErr(changedErr({ status })) !== null, isRead === 1);
   }
 });

@@ -1,15 +1,6 @@
 import { createConnection, type Socket } from "node:net";
 import { connect as connectTls, type TLSSocket } from "node:tls";
-import {
-  type ConnectionOptions,
-  type NatsConnection,
-  NatsConnectionImpl,
-  nkeyAuthenticator,
-  type ServerInfo,
-  setTransportFactory,
-  TimeoutError,
-  usernamePasswordAuthenticator,
-} from "nats";
+import * as nats from "nats";
 import { nodeResolveHost, NodeTransport } from "nats/lib/node_transport.js";
 import type { MonotonicNow } from "../process/clock.ts";
 import type { Log } from "../process/log.ts";
@@ -86,9 +77,9 @@ export async function dial(
   address: string,
   options: BusOptions,
   { timeoutMs, sockets }: { timeoutMs: number; sockets: SocketGuard },
-): Promise<NatsConnection> {
+): Promise<nats.NatsConnection> {
   const { name, inboxPrefix, credentials, tls } = options;
-  const guarded: ConnectionOptions & { sockets: SocketGuard } = {
+  const guarded: nats.ConnectionOptions & { sockets: SocketGuard } = {
     servers: [address],
     name,
     timeout: timeoutMs,
@@ -103,15 +94,15 @@ export async function dial(
       authenticator: credentials && authenticatorOf(credentials),
     }),
   };
-  setTransportFactory({
+  nats.setTransportFactory({
     factory: () => new LinkTransport(),
     dnsResolveFn: nodeResolveHost,
   });
   try {
-    return await NatsConnectionImpl.connect(guarded);
+    return await nats.NatsConnectionImpl.connect(guarded);
   } catch (error) {
     sockets.destroy();
-    const reason = error instanceof TimeoutError
+    const reason = error instanceof nats.TimeoutError
       ? sockets.error?.message ?? `no answer within ${timeoutMs} ms`
       : errorMessage(error);
     // A server that refuses a certificate closes the connection and may not say why.
@@ -123,8 +114,11 @@ export async function dial(
 
 function authenticatorOf(credentials: NonNullable<BusOptions["credentials"]>) {
   return "nkeySeed" in credentials
-    ? nkeyAuthenticator(new TextEncoder().encode(credentials.nkeySeed))
-    : usernamePasswordAuthenticator(credentials.user, credentials.password);
+    ? nats.nkeyAuthenticator(new TextEncoder().encode(credentials.nkeySeed))
+    : nats.usernamePasswordAuthenticator(
+      credentials.user,
+      credentials.password,
+    );
 }
 
 /**
@@ -168,7 +162,7 @@ class LinkTransport extends NodeTransport {
     return this.#opened(socket, "connect");
   }
 
-  override peekInfo(): Promise<ServerInfo> {
+  override peekInfo(): Promise<nats.ServerInfo> {
     return super.peekInfo().catch((error) => {
       throw error ?? new Error("the server closed it without an INFO");
     });

@@ -1,11 +1,4 @@
-import {
-  createInbox,
-  type NatsConnection,
-  PermissionViolationError,
-  RequestError,
-  type Status,
-  type Subscription,
-} from "nats";
+import * as nats from "nats";
 import { SteadyClock } from "../process/clock.ts";
 import { errorMessage } from "../process/env.ts";
 import { settlesWithin } from "../process/serve.ts";
@@ -48,7 +41,7 @@ interface Subscribed {
   handler: BusHandler;
   queue: { queue?: string };
   /** The subscription on the current connection. */
-  live?: Subscription;
+  live?: nats.Subscription;
   isRefused?: boolean;
 }
 
@@ -74,7 +67,7 @@ export class BusLink {
   /** The sockets of the current connection, or of the one that is being made. */
   #sockets = new SocketGuard();
   /** Set from the login until the connection is lost. */
-  #connection: { client: NatsConnection; server: string } | null = null;
+  #connection: { client: nats.NatsConnection; server: string } | null = null;
   #lostAtMs: number | null = null;
   #flowingSinceMs: number | null = null;
   receivedAtMs = -Infinity;
@@ -85,7 +78,7 @@ export class BusLink {
     this.#options = readServers(options);
     this.#timing = { ...BUS_TIMING, ...options.timing };
     this.#clock = new SteadyClock(options.now);
-    this.#echo = `${createInbox(options.inboxPrefix)}.echo`;
+    this.#echo = `${nats.createInbox(options.inboxPrefix)}.echo`;
     this.#running = this.#run();
   }
 
@@ -160,7 +153,7 @@ export class BusLink {
       return await client.request(subject, payload, { timeout });
     } catch (cause) {
       const what = `Cannot request "${subject}"`;
-      throw cause instanceof RequestError && cause.isNoResponders()
+      throw cause instanceof nats.RequestError && cause.isNoResponders()
         ? new NoRespondersError(`${what}: it has no subscriber`)
         : new BusUnavailableError(`${what}: ${cause}`, { cause });
     }
@@ -222,7 +215,7 @@ export class BusLink {
   /** Returns why the server could not be reached, or why the connection ended. */
   async #connectTo(server: string): Promise<string> {
     const sockets = this.#sockets = new SocketGuard();
-    let client: NatsConnection;
+    let client: nats.NatsConnection;
     try {
       const { dialMs: timeoutMs } = this.#timing;
       client = await dial(server, this.#options, { timeoutMs, sockets });
@@ -281,7 +274,7 @@ export class BusLink {
   }
 
   /** Subscribes on a connection. A handler that throws would end its read loop. */
-  #open(one: Subscribed, client: NatsConnection): void {
+  #open(one: Subscribed, client: nats.NatsConnection): void {
     const { subject, queue } = one;
     one.isRefused = false;
     one.live = client.subscribe(subject, {
@@ -308,7 +301,7 @@ export class BusLink {
     throw unavailable(`no answer within ${flushMs} ms`);
   }
 
-  async #read(events: AsyncIterable<Status>): Promise<void> {
+  async #read(events: AsyncIterable<nats.Status>): Promise<void> {
     for await (const event of events) {
       if (event.type === "ldm") {
         this.#options.log.info("bus_lame_duck", { server: event.server });
@@ -316,7 +309,7 @@ export class BusLink {
       } else if (event.type === "error") {
         const { error } = event;
         this.#logSometimes("bus_error", { error });
-        const isRefusal = error instanceof PermissionViolationError;
+        const isRefusal = error instanceof nats.PermissionViolationError;
         this.#emit(isRefusal ? "refused" : "error", error);
       }
     }
@@ -334,7 +327,7 @@ export class BusLink {
     this.#options.log.error(event, fields);
   }
 
-  #present(): NatsConnection {
+  #present(): nats.NatsConnection {
     if (this.#connection === null || !this.isConnected) {
       throw unavailable("it is not connected");
     }

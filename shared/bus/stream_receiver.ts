@@ -23,17 +23,7 @@ import {
 } from "../limits.ts";
 import type { Usage } from "../openai/completion.ts";
 import type { CancelReason, ControlAction, ControlRecord } from "./control.ts";
-import {
-  type Failure,
-  type Frame,
-  FRAME_HEADER_BYTES,
-  FrameType,
-  parseEnd,
-  parseErr,
-  parseReject,
-  parseWorker,
-  type RejectPayload,
-} from "./frame.ts";
+import * as wire from "./frame.ts";
 
 /** `not_accepted`: no frame of the job within `acceptMs`. `silent`: accepted, then nothing for `silenceLostMs`. */
 export type LostReason = "not_accepted" | "silent";
@@ -47,10 +37,10 @@ export type StreamEvent =
   | { type: "stray" }
   /** The next bytes, a view: copy what you keep. Call `delivered(sequence)` when the client's socket has taken them. */
   | { type: "data"; payload: Uint8Array; sequence: number }
-  | { type: "rejected"; reject: RejectPayload }
+  | { type: "rejected"; reject: wire.RejectPayload }
   | { type: "ended"; usage: Usage | null }
   /** The answer failed; what was delivered is incomplete. */
-  | { type: "failed"; failure: Failure }
+  | { type: "failed"; failure: wire.Failure }
   | { type: "lost"; reason: LostReason }
   /** The worker violates the protocol: a bug or another version. */
   | { type: "violated"; violation: Violation };
@@ -111,15 +101,15 @@ export class StreamReceiver {
     this.#frameMs = this.#lastNakMs = options.nowMs;
   }
 
-  onFrame(frame: Frame, nowMs: number): StreamEvent {
+  onFrame(frame: wire.Frame, nowMs: number): StreamEvent {
     if (this.isOver || frame.attempt !== this.attempt) return STRAY;
     this.#frameMs = nowMs;
     this.tokens = Math.max(this.tokens, frame.tokens);
     switch (frame.type) {
-      case FrameType.REJECT:
+      case wire.FrameType.REJECT:
         return this.#onReject(frame);
-      case FrameType.ACCEPT:
-      case FrameType.BEAT:
+      case wire.FrameType.ACCEPT:
+      case wire.FrameType.BEAT:
         return this.#onSign(frame, nowMs);
       default:
         return this.#onNumbered(frame, nowMs);
@@ -174,27 +164,27 @@ export class StreamReceiver {
     return NOTHING;
   }
 
-  #onSign(frame: Frame, nowMs: number): StreamEvent {
-    const workerId = parseWorker(frame.payload);
+  #onSign(frame: wire.Frame, nowMs: number): StreamEvent {
+    const workerId = wire.parseWorker(frame.payload);
     if (workerId === null) return this.#violate("payload");
     this.workerId ??= workerId;
     if (this.workerId !== workerId) return this.#violate("worker");
     this.isAccepted = true;
     // Repeats an ACK that may have been lost, and shows that the edge is alive.
-    if (frame.type === FrameType.BEAT) this.#ack();
+    if (frame.type === wire.FrameType.BEAT) this.#ack();
     return this.#noteGap(frame.sequence, nowMs);
   }
 
-  #onReject(frame: Frame): StreamEvent {
+  #onReject(frame: wire.Frame): StreamEvent {
     // An answer that has begun can end only with END or ERR.
     if (this.#expected > 1) return NOTHING;
-    const reject = parseReject(frame.payload);
+    const reject = wire.parseReject(frame.payload);
     if (reject === null) return this.#violate("payload");
     this.isOver = true;
     return { type: "rejected", reject };
   }
 
-  #onNumbered(frame: Frame, nowMs: number): StreamEvent {
+  #onNumbered(frame: wire.Frame, nowMs: number): StreamEvent {
     // Frames cannot be requested or acknowledged before the worker is known: the next
     // BEAT names it, and states how far the answer has got.
     if (this.workerId === null) return NOTHING;
@@ -207,8 +197,8 @@ export class StreamReceiver {
     this.#nextNakMs = this.#known >= this.#expected
       ? nowMs + 2 * nakIntervalMs
       : Math.min(this.#nextNakMs, nowMs + nakIntervalMs);
-    if (type !== FrameType.DATA) return this.#onEnd(frame);
-    const bytes = FRAME_HEADER_BYTES + payload.length;
+    if (type !== wire.FrameType.DATA) return this.#onEnd(frame);
+    const bytes = wire.FRAME_HEADER_BYTES + payload.length;
     this.#undelivered.push(bytes);
     this.undeliveredBytes += bytes;
     return this.undeliveredBytes <= windowBytes
@@ -216,9 +206,9 @@ export class StreamReceiver {
       : this.#violate("window");
   }
 
-  #onEnd({ type, payload, sequence }: Frame): StreamEvent {
-    const failure = type === FrameType.ERR ? parseErr(payload) : null;
-    const end = type === FrameType.ERR ? failure : parseEnd(payload);
+  #onEnd({ type, payload, sequence }: wire.Frame): StreamEvent {
+    const failure = type === wire.FrameType.ERR ? wire.parseErr(payload) : null;
+    const end = type === wire.FrameType.ERR ? failure : wire.parseEnd(payload);
     if (end === null) return this.#violate("payload");
     if (end.worker !== this.workerId) return this.#violate("worker");
     this.isOver = true;
@@ -274,16 +264,16 @@ export class StreamReceiver {
  */
 export function answerStrayFrame(
   requestId: string,
-  { type, attempt, sequence, payload }: Frame,
+  { type, attempt, sequence, payload }: wire.Frame,
   control: SendControl,
 ): void {
-  if (type === FrameType.DATA || type === FrameType.REJECT) return;
-  const workerId = parseWorker(payload);
+  if (type === wire.FrameType.DATA || type === wire.FrameType.REJECT) return;
+  const workerId = wire.parseWorker(payload);
   if (workerId === null) return;
   control(workerId, {
     requestId,
     attempt,
-    ...(type === FrameType.END || type === FrameType.ERR
+    ...(type === wire.FrameType.END || type === wire.FrameType.ERR
       ? { type: "ack", sequence }
       : { type: "cancel", reason: "unknown_stream" }),
   });

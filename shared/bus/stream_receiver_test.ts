@@ -2,14 +2,7 @@ import assert from "node:assert/strict";
 import { STREAM_LIMITS } from "../limits.ts";
 import { ApiError } from "../openai/error.ts";
 import type { ControlRecord } from "./control.ts";
-import {
-  decodeFrame,
-  encodeErr,
-  encodeJson,
-  encodeRejectFrame,
-  type Frame,
-  FrameType,
-} from "./frame.ts";
+import * as wire from "./frame.ts";
 import {
   answerStrayFrame,
   type StreamEvent,
@@ -28,30 +21,38 @@ const {
   windowBytes,
 } = STREAM_LIMITS;
 
-const frameOf = (type: FrameType, sequence: number, payload: Uint8Array) => (
+const frameOf = (
+  type: wire.FrameType,
+  sequence: number,
+  payload: Uint8Array,
+) => (
   { type, sequence, attempt: ATTEMPT, tokens: 0, payload }
 );
 
 const data = (sequence: number, bytes = 4) =>
-  frameOf(FrameType.DATA, sequence, new Uint8Array(bytes));
+  frameOf(wire.FrameType.DATA, sequence, new Uint8Array(bytes));
 const end = (sequence: number, worker = "w1") =>
-  frameOf(FrameType.END, sequence, encodeJson({ worker, usage: null }));
+  frameOf(
+    wire.FrameType.END,
+    sequence,
+    wire.encodeJson({ worker, usage: null }),
+  );
 const err = (sequence: number) => {
   const error = new ApiError("upstream_error", "No");
-  const payload = encodeErr("w1", { error, retryable: true, usage: null });
-  return frameOf(FrameType.ERR, sequence, payload);
+  const payload = wire.encodeErr("w1", { error, retryable: true, usage: null });
+  return frameOf(wire.FrameType.ERR, sequence, payload);
 };
 const accept = (worker = "w1") =>
-  frameOf(FrameType.ACCEPT, 0, encodeJson({ worker }));
+  frameOf(wire.FrameType.ACCEPT, 0, wire.encodeJson({ worker }));
 const beat = (sequence: number, worker = "w1") =>
-  frameOf(FrameType.BEAT, sequence, encodeJson({ worker }));
+  frameOf(wire.FrameType.BEAT, sequence, wire.encodeJson({ worker }));
 const reject = () => {
   const rejection = { worker: "w1", reason: "full", retryAfterMs: 5 } as const;
-  const frame = decodeFrame(encodeRejectFrame(ATTEMPT, rejection));
+  const frame = wire.decodeFrame(wire.encodeRejectFrame(ATTEMPT, rejection));
   assert(frame !== null);
   return frame;
 };
-const broken = (type: FrameType) => frameOf(type, 1, new Uint8Array(0));
+const broken = (type: wire.FrameType) => frameOf(type, 1, new Uint8Array(0));
 
 /** `ack w1 7`, `cancel w1 client_gone` */
 function said(worker: string, record: ControlRecord): string {
@@ -60,7 +61,7 @@ function said(worker: string, record: ControlRecord): string {
 }
 
 /** What happens to a receiver: a frame, the time until which it ticks, or a call. */
-type Happening = Frame | number | ((receiver: StreamReceiver) => void);
+type Happening = wire.Frame | number | ((receiver: StreamReceiver) => void);
 
 /** When, what, and what came of it: control records and events as short texts. */
 type Step = [nowMs: number, happening: Happening, ...did: string[]];
@@ -196,7 +197,7 @@ for (const [promise, each] of Object.entries(CASES)) {
 }
 
 Deno.test("receiver: DATA, END, ERR and BEAT imply acceptance", () => {
-  const table: [frame: Frame, ...did: string[]][] = [
+  const table: [frame: wire.Frame, ...did: string[]][] = [
     [data(1), "data 1"],
     [end(1), "ack w1 1", "ended"],
     [err(1), "ack w1 1", "failed upstream_error"],
@@ -211,9 +212,9 @@ Deno.test("receiver: DATA, END, ERR and BEAT imply acceptance", () => {
 });
 
 Deno.test("receiver: a broken payload and a second worker are violations", () => {
-  const { DATA: _, ...types } = FrameType;
-  const table: [Frame, string][] = [
-    ...Object.values(types).map((type): [Frame, string] => [
+  const { DATA: _, ...types } = wire.FrameType;
+  const table: [wire.Frame, string][] = [
+    ...Object.values(types).map((type): [wire.Frame, string] => [
       broken(type),
       "payload",
     ]),
@@ -229,14 +230,14 @@ Deno.test("receiver: a broken payload and a second worker are violations", () =>
 });
 
 Deno.test("a stray frame that names its worker is answered: an end with an ACK, others with a CANCEL", () => {
-  const table: [Frame, ...did: string[]][] = [
+  const table: [wire.Frame, ...did: string[]][] = [
     [end(7), "ack w1 7"],
     [err(7), "ack w1 7"],
     [beat(7), "cancel w1 unknown_stream"],
     [accept(), "cancel w1 unknown_stream"],
     [data(7)],
     [reject()],
-    [broken(FrameType.END)],
+    [broken(wire.FrameType.END)],
   ];
   for (const [frame, ...did] of table) {
     const told: string[] = [];

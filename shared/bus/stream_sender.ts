@@ -16,16 +16,7 @@ import { STREAM_LIMITS, type StreamLimits } from "../limits.ts";
 import type { Usage } from "../openai/completion.ts";
 import { ByteSlab } from "./byte_slab.ts";
 import type { CancelReason, ControlRecord } from "./control.ts";
-import {
-  encodeErr,
-  encodeFrame,
-  encodeJson,
-  type Failure,
-  FRAME_HEADER_BYTES,
-  type FrameHeader,
-  FrameType,
-  writeFrameHeader,
-} from "./frame.ts";
+import * as wire from "./frame.ts";
 
 /** `acked`: the edge has all. `cancelled`: it needs no more. `forgotten`: it was silent for `endForgetMs`. */
 export type SenderOutcome = "acked" | "cancelled" | "forgotten";
@@ -46,9 +37,7 @@ export class StreamSender {
   framesSent = 0;
   /** Bytes kept here: less than the window plus the last write. */
   bufferedBytes = 0;
-  readonly #of: { attempt: number; workerId: string };
   readonly #limits: StreamLimits;
-  readonly #handlers: StreamSenderHandlers;
   readonly #slab = new ByteSlab();
   /** Numbered frames that are not acknowledged, whether sent or not. */
   readonly #frames: Uint8Array[] = [];
@@ -68,17 +57,15 @@ export class StreamSender {
   #replayMs = -Infinity;
 
   constructor(
-    of: {
+    readonly of: {
       attempt: number;
       workerId: string;
       nowMs: number;
       limits?: StreamLimits;
     },
-    handlers: StreamSenderHandlers,
+    readonly handlers: StreamSenderHandlers,
   ) {
-    this.#of = of;
     this.#limits = of.limits ?? STREAM_LIMITS;
-    this.#handlers = handlers;
     this.#sentMs = this.#heardMs = this.#beatMs = of.nowMs;
   }
 
@@ -103,7 +90,7 @@ export class StreamSender {
 
   /** Reports that the job runs here. The next BEAT makes up for a lost ACCEPT. */
   accept(nowMs: number): void {
-    if (!this.isFinished) this.#sendUnnumbered(FrameType.ACCEPT, nowMs);
+    if (!this.isFinished) this.#sendUnnumbered(wire.FrameType.ACCEPT, nowMs);
   }
 
   /**
@@ -118,7 +105,7 @@ export class StreamSender {
       const end = at + framePayloadBytesMax;
       // The tokens count once the last byte is written.
       if (end >= payload.length) this.#tokens = tokens;
-      this.#append(FrameType.DATA, payload.subarray(at, end));
+      this.#append(wire.FrameType.DATA, payload.subarray(at, end));
     }
     this.#sendNew(nowMs);
     if (!this.isWritable) this.#isBlocked = true;
@@ -126,19 +113,19 @@ export class StreamSender {
 
   /** The answer is complete; `usage` is the backend's count. END is repeated until it is acknowledged. */
   end(usage: Usage | null, tokens: number, nowMs: number): void {
-    const payload = encodeJson({ worker: this.#of.workerId, usage });
-    this.#close(FrameType.END, payload, tokens, nowMs);
+    const payload = wire.encodeJson({ worker: this.of.workerId, usage });
+    this.#close(wire.FrameType.END, payload, tokens, nowMs);
   }
 
   /** The answer failed. ERR follows everything written, and is repeated like END. */
-  fail(error: Failure, tokens: number, nowMs: number): void {
-    const payload = encodeErr(this.#of.workerId, error);
-    this.#close(FrameType.ERR, payload, tokens, nowMs);
+  fail(error: wire.Failure, tokens: number, nowMs: number): void {
+    const payload = wire.encodeErr(this.of.workerId, error);
+    this.#close(wire.FrameType.ERR, payload, tokens, nowMs);
   }
 
   /** Handles a record of the edge. Ignores one for another attempt. */
   onControl(record: ControlRecord, nowMs: number): void {
-    if (record.attempt !== this.#of.attempt || this.isFinished) return;
+    if (record.attempt !== this.of.attempt || this.isFinished) return;
     if (record.type === "cancel") return this.cancel(record.reason);
     this.#heardMs = nowMs;
     if (record.type === "ack") this.#onAck(record.sequence, nowMs);
@@ -186,7 +173,7 @@ export class StreamSender {
     this.#sendNew(nowMs);
     if (this.#isBlocked && this.isWritable) {
       this.#isBlocked = false;
-      this.#handlers.writable();
+      this.handlers.writable();
     }
   }
 
@@ -207,7 +194,7 @@ export class StreamSender {
   }
 
   #close(
-    type: FrameType,
+    type: wire.FrameType,
     payload: Uint8Array,
     tokens: number,
     nowMs: number,
@@ -219,11 +206,11 @@ export class StreamSender {
     this.#sendNew(nowMs);
   }
 
-  #append(type: FrameType, payload: Uint8Array): void {
+  #append(type: wire.FrameType, payload: Uint8Array): void {
     if (this.#isEnded) throw new Error("Cannot write: the answer has ended");
-    const frame = this.#slab.take(FRAME_HEADER_BYTES + payload.length);
-    writeFrameHeader(this.#headerOf(type, this.#lastKept + 1), frame);
-    frame.set(payload, FRAME_HEADER_BYTES);
+    const frame = this.#slab.take(wire.FRAME_HEADER_BYTES + payload.length);
+    wire.writeFrameHeader(this.#headerOf(type, this.#lastKept + 1), frame);
+    frame.set(payload, wire.FRAME_HEADER_BYTES);
     this.#frames.push(frame);
     this.bufferedBytes += frame.length;
   }
@@ -264,31 +251,31 @@ export class StreamSender {
 
   #beat(nowMs: number): void {
     this.#beatMs = nowMs;
-    this.#sendUnnumbered(FrameType.BEAT, nowMs);
+    this.#sendUnnumbered(wire.FrameType.BEAT, nowMs);
   }
 
-  #sendUnnumbered(type: FrameType, nowMs: number): void {
+  #sendUnnumbered(type: wire.FrameType, nowMs: number): void {
     this.#sentMs = nowMs;
     const header = this.#headerOf(type, this.#highestSent);
-    const payload = encodeJson({ worker: this.#of.workerId });
-    this.#handlers.sendFrame(encodeFrame(header, payload));
+    const payload = wire.encodeJson({ worker: this.of.workerId });
+    this.handlers.sendFrame(wire.encodeFrame(header, payload));
   }
 
-  #headerOf(type: FrameType, sequence: number): FrameHeader {
-    const { attempt } = this.#of;
+  #headerOf(type: wire.FrameType, sequence: number): wire.FrameHeader {
+    const { attempt } = this.of;
     return { type, sequence, attempt, tokens: this.#tokens };
   }
 
   #sendNumbered(frame: Uint8Array, nowMs: number): void {
     this.framesSent += 1;
     this.#sentMs = nowMs;
-    this.#handlers.sendFrame(frame);
+    this.handlers.sendFrame(frame);
   }
 
   #finish(outcome: SenderOutcome, reason: CancelReason | null): void {
     this.isFinished = true;
     this.#frames.length = 0;
     this.bufferedBytes = 0;
-    this.#handlers.finished(outcome, reason);
+    this.handlers.finished(outcome, reason);
   }
 }

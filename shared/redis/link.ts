@@ -8,13 +8,7 @@ import {
   openConnection,
   type RedisReply,
 } from "./connection.ts";
-import {
-  classifyRedisError,
-  isDenied,
-  RedisReplyError,
-  RedisUnavailableError,
-  type UnavailableReason,
-} from "./errors.ts";
+import * as errors from "./errors.ts";
 import type { RedisScript } from "./script.ts";
 
 export type { RedisAddress, RedisReply } from "./connection.ts";
@@ -171,7 +165,7 @@ export function createRedisLink(options: RedisLinkOptions) {
       const { length } = keys;
       const line = ["EVALSHA", script.sha, String(length), ...keys, ...args];
       return command(line, callOptions).catch(async (error) => {
-        const isMissing = error instanceof RedisReplyError &&
+        const isMissing = error instanceof errors.RedisReplyError &&
           error.message.startsWith("NOSCRIPT");
         if (!isMissing) throw error;
         log.info("redis_script_load", { script: script.name });
@@ -187,7 +181,7 @@ export function createRedisLink(options: RedisLinkOptions) {
     async ready(timeoutMs: number): Promise<void> {
       if (await settlesWithin(answered.promise, timeoutMs)) return;
       const detail = `not ready after ${timeoutMs} ms`;
-      throw new RedisUnavailableError("offline", detail, downCause);
+      throw new errors.RedisUnavailableError("offline", detail, downCause);
     },
     /** Waits until every running call is answered or out of time, then closes the connection. */
     async close(): Promise<void> {
@@ -200,13 +194,13 @@ export function createRedisLink(options: RedisLinkOptions) {
   };
 }
 
-const refused = (reason: UnavailableReason, detail: string) =>
-  Promise.reject(new RedisUnavailableError(reason, detail));
+const refused = (reason: errors.UnavailableReason, detail: string) =>
+  Promise.reject(new errors.RedisUnavailableError(reason, detail));
 
 /** Why the server is unavailable according to a call's result; null if it is not. */
 function unavailableReason(error: unknown) {
-  if (error instanceof RedisUnavailableError) return error.reason;
-  return isDenied(error) ? "denied" : null;
+  if (error instanceof errors.RedisUnavailableError) return error.reason;
+  return errors.isDenied(error) ? "denied" : null;
 }
 
 const loadLine = ({ source }: RedisScript) => ["SCRIPT", "LOAD", source];
@@ -253,7 +247,7 @@ function createCalls({ now, send, onAnswer, onSilence }: {
           if (isPatient) patientCalls -= 1;
           onSilence();
           const detail = `no answer within ${deadlineMs} ms`;
-          reject(new RedisUnavailableError("deadline", detail));
+          reject(new errors.RedisUnavailableError("deadline", detail));
         },
       };
       if (isPatient) patientCalls += 1;
@@ -270,7 +264,7 @@ function createCalls({ now, send, onAnswer, onSilence }: {
         settle(null);
         resolve(reply);
       }, (cause) => {
-        const error = classifyRedisError(cause);
+        const error = errors.classifyRedisError(cause);
         const isLost = "mayHaveRun" in error && error.mayHaveRun;
         if (!isLost) receivedAtMs = now();
         if (isAbandoned) return isLost ? onAbandoned?.(null) : undefined;

@@ -7,19 +7,14 @@ import {
 import { familyOf } from "../models/kinds.ts";
 import type { WorkerFamily } from "../bus/subjects.ts";
 import { ConfigError, type ConfigOf, type Env } from "../process/env.ts";
-import {
-  busAccess,
-  NATS_VARIABLES,
-  REQUEST_LOG_VARIABLES,
-  SERVICE_VARIABLES,
-} from "../process/service_variables.ts";
+import * as variables from "../process/service_variables.ts";
 
 const MS_PER_SECOND = 1_000;
 
 export const WORKER_VARIABLES = {
-  ...SERVICE_VARIABLES,
-  ...REQUEST_LOG_VARIABLES,
-  ...NATS_VARIABLES,
+  ...variables.SERVICE_VARIABLES,
+  ...variables.REQUEST_LOG_VARIABLES,
+  ...variables.NATS_VARIABLES,
   ...CATALOG_VARIABLES,
 };
 
@@ -45,7 +40,7 @@ export function workerConfig(
     logLevel: settings.LOG_LEVEL,
     logSample: settings.LOG_SAMPLE,
     ops: { hostname: settings.OPS_HOST, port: settings.OPS_PORT },
-    bus: busAccess(settings),
+    bus: variables.busAccess(settings),
     catalog,
     /** Keys of model servers by the name of the variable that holds them. */
     backendKeys: keysOf(catalog, { ...env, [UPSTREAM_KEY_ENV]: upstreamKey }),

@@ -1,13 +1,7 @@
 /** A job that has a slot: its request runs on a backend, and a sender repeats what is lost of the answer. */
 import type { CancelReason } from "../bus/control.ts";
 import { encodeErr, encodeFrame, FrameType } from "../bus/frame.ts";
-import {
-  type BodyPiece,
-  type JobMessage,
-  type JobRequest,
-  UploadAssembly,
-  type UploadedFile,
-} from "../bus/job.ts";
+import * as jobs from "../bus/job.ts";
 import { StreamSender } from "../bus/stream_sender.ts";
 import { UPLOAD_LIMITS } from "../limits.ts";
 import type { Usage } from "../openai/completion.ts";
@@ -24,7 +18,7 @@ import type { BackendCall } from "../upstream/pool.ts";
 export interface JobCall extends BackendCall {
   /** Unix seconds, the same for every attempt at a model server. */
   created: number;
-  files: readonly UploadedFile[];
+  files: readonly jobs.UploadedFile[];
   /**
    * Sends the next part of the answer: lines, each ended by `\n`, or bytes; `tokens`
    * counts what was generated so far. If the buffer is full, returns a promise that
@@ -46,7 +40,7 @@ export interface FrameTarget {
 }
 
 export interface JobOptions extends FrameTarget {
-  message: JobMessage;
+  message: jobs.JobMessage;
 }
 
 /** How a job ended, for the log and the metrics. Final once its slot is free. */
@@ -68,7 +62,7 @@ export interface JobHost {
   family: WorkerFamily;
   workerId: string;
   /** Runs a request of one of the worker's models on its backends. Rejects with an `UpstreamError`, with any error once the signal has aborted, or with an error of ours. */
-  run(request: JobRequest, call: JobCall): Promise<JobCost>;
+  run(request: jobs.JobRequest, call: JobCall): Promise<JobCost>;
   models: ReadonlySet<string>;
   now: MonotonicNow;
   wallNow: WallNow;
@@ -99,7 +93,7 @@ export class Job {
   readonly #startedAtMs: number;
   readonly #report: JobReport;
   /** The request and its files, while their pieces arrive. */
-  #body: UploadAssembly | null;
+  #body: jobs.UploadAssembly | null;
   #lastPieceAtMs: number;
   #uploadBytes = 0;
   /** Resolves when the sender can accept data again. */
@@ -110,7 +104,7 @@ export class Job {
   constructor(readonly options: JobOptions, host: JobHost) {
     const { message: { upload, attempt, traceparent }, requestId } = options;
     const { workerId } = host;
-    this.#body = upload ? new UploadAssembly() : null;
+    this.#body = upload ? new jobs.UploadAssembly() : null;
     this.#host = host;
     this.#startedAtMs = this.#lastPieceAtMs = host.now();
     this.#report = { outcome: "complete", completionTokens: 0, durationMs: 0 };
@@ -148,7 +142,7 @@ export class Job {
   }
 
   /** Adds a piece, and acknowledges it if it is valid. */
-  onPiece(piece: BodyPiece, acknowledge: () => void): void {
+  onPiece(piece: jobs.BodyPiece, acknowledge: () => void): void {
     const body = this.#body;
     if (body === null || this.options.message.attempt !== piece.attempt) return;
     this.#lastPieceAtMs = this.#host.now();
@@ -194,7 +188,10 @@ export class Job {
   }
 
   /** Calls the backend and sends its answer. Never rejects. */
-  async #run(request: JobRequest | null, files: readonly UploadedFile[]) {
+  async #run(
+    request: jobs.JobRequest | null,
+    files: readonly jobs.UploadedFile[],
+  ) {
     try {
       if (request === null) throw corruptedRequest();
       // A request that arrived in pieces was accepted before its model was known.

@@ -79,11 +79,7 @@ export const WORKER_METRICS = {
   }),
 } as const;
 
-const BREAKER_VALUES: Record<BreakerState, number> = {
-  closed: 0,
-  "half-open": 0.5,
-  open: 1,
-};
+const BREAKER_VALUES = { closed: 0, "half-open": 0.5, open: 1 } as const;
 
 export type WorkerMetrics = ReturnType<typeof createWorkerMetrics>;
 

@@ -4,18 +4,8 @@
  * edge knows better which other worker has a free slot.
  */
 import { decodeControl } from "../bus/control.ts";
-import {
-  encodeFrames,
-  encodeRejectFrame,
-  type FrameOf,
-  type RejectReason,
-} from "../bus/frame.ts";
-import {
-  decodeJob,
-  decodePiece,
-  encodeWorkerBeat,
-  type JobMessage,
-} from "../bus/job.ts";
+import * as wire from "../bus/frame.ts";
+import * as jobs from "../bus/job.ts";
 import {
   type BusMessage,
   type BusSubscription,
@@ -81,7 +71,7 @@ export class Worker {
    * carries a dozen: messages, here, in the bus and at the edge, are most of the cost
    * of a token.
    */
-  readonly #outbox: Outbox<FrameOf<Uint8Array>>;
+  readonly #outbox: Outbox<wire.FrameOf<Uint8Array>>;
   /** Set until a flush proves that all jobs that piled up during a stall have been read. */
   #isWaking = false;
   #lastTickMs: number;
@@ -101,7 +91,9 @@ export class Worker {
       dependencies.schedule(flush, mayWait ? FRAME_WAIT_MS : 0);
     }, (edgeId, frames) => {
       const subject = subjects.edgeFrames(edgeId);
-      for (const each of encodeFrames(frames)) this.#publish(subject, each);
+      for (const each of wire.encodeFrames(frames)) {
+        this.#publish(subject, each);
+      }
     });
     this.#host = {
       ...dependencies,
@@ -168,9 +160,9 @@ export class Worker {
       }
       this.#beat(now);
     }
+    const { busLostMs = DISPATCH_LIMITS.busLostMs } = this.#dependencies;
     const { lostForMs } = this.#flow;
-    const busLostMs = this.#dependencies.busLostMs ?? DISPATCH_LIMITS.busLostMs;
-    const isBusGone = lostForMs > 0 && lostForMs >= busLostMs;
+    const isBusGone = lostForMs >= busLostMs;
     if (lostForMs > 0 && !isBusGone) return;
     const oldestMs = this.#clock.now() - DISPATCH_LIMITS.edgeLostMs;
     for (const [edge, seenAtMs] of this.#edgeSeenAtMs) {
@@ -204,7 +196,7 @@ export class Worker {
   #onJob({ data, reply = "", subject }: BusMessage): void {
     const { log, family } = this.#dependencies;
     const target = parseEdgeStreamSubject(reply);
-    const message = decodeJob(data);
+    const message = jobs.decodeJob(data);
     if (target === null || message === null) {
       const message = "A job, or the subject for its answer, cannot be read";
       return log.warn("job_unreadable", { replySubject: reply, message });
@@ -227,7 +219,7 @@ export class Worker {
   }
 
   /** Why this job cannot run here now, or null. */
-  #refusal(job: JobMessage): RejectReason | null {
+  #refusal(job: jobs.JobMessage): wire.RejectReason | null {
     const { now, slots, models } = this.#dependencies;
     this.#wakeUpAt(now());
     if (this.#isWaking) return "stale";
@@ -237,12 +229,12 @@ export class Worker {
     return isUnknown ? "unknown_model" : null;
   }
 
-  #reject(to: FrameTarget, attempt: number, reason: RejectReason): void {
+  #reject(to: FrameTarget, attempt: number, reason: wire.RejectReason): void {
     this.#dependencies.metrics.jobRejects.with(reason).add();
     const worker = this.#dependencies.workerId;
     const retryAfterMs = reason === "full" ? FULL_RETRY_MS : null;
     const payload = { worker, reason, retryAfterMs };
-    this.#host.sendFrame(to, encodeRejectFrame(attempt, payload));
+    this.#host.sendFrame(to, wire.encodeRejectFrame(attempt, payload));
   }
 
   #onControl({ data, reply = "" }: BusMessage): void {
@@ -254,7 +246,7 @@ export class Worker {
   }
 
   #onPiece({ data, reply = "", subject }: BusMessage): void {
-    const piece = decodePiece(data);
+    const piece = jobs.decodePiece(data);
     const job = this.#jobs.get(lastToken(subject));
     if (piece) job?.onPiece(piece, () => this.#publish(reply, EMPTY));
   }
@@ -291,7 +283,7 @@ export class Worker {
     const { workerId, family, slots, models } = this.#dependencies;
     const { inFlight, isDraining: draining } = this;
     const beat = { family, slots, inFlight, draining, models: [...models] };
-    this.#publish(subjects.workerBeat(workerId), encodeWorkerBeat(beat));
+    this.#publish(subjects.workerBeat(workerId), jobs.encodeWorkerBeat(beat));
   }
 
   #publish(subject: string, payload: Uint8Array): void {

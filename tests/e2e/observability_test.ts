@@ -5,7 +5,7 @@
  */
 import assert from "node:assert/strict";
 import { newRequestId } from "@gateway/shared/process/ids";
-import { METRIC_TABLES } from "../../deploy/docs/metrics.ts";
+import { METRIC_TABLES } from "../../deploy/docs/pages.ts";
 import type { ServiceName } from "../../deploy/up/plan.ts";
 import { startOtlpReceiver } from "../observability/otlp_receiver.ts";
 import { postChat } from "../support/chat_request.ts";

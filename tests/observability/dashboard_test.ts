@@ -3,7 +3,7 @@
  * `tests/e2e/observability_test.ts` tests that a running cluster exports them.
  */
 import assert from "node:assert/strict";
-import { METRIC_TABLES } from "../../deploy/docs/metrics.ts";
+import { METRIC_TABLES } from "../../deploy/docs/pages.ts";
 import { ALERTS, EXPRESSIONS } from "./files.ts";
 
 const SPECS = METRIC_TABLES.flatMap(({ table }) => Object.values(table));

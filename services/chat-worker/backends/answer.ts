@@ -4,14 +4,7 @@
  * file has all rules about the shape of an answer that SDKs depend on.
  */
 import type { ChatRequest } from "@gateway/shared/openai/chat";
-import type {
-  ChatCompletion,
-  ChunkDelta,
-  FinishReason,
-  Logprobs,
-  ResponseMessage,
-  Usage,
-} from "@gateway/shared/openai/completion";
+import type * as openai from "@gateway/shared/openai/completion";
 import type { AttemptProgress } from "@gateway/shared/upstream/pool";
 import type { JobCall } from "@gateway/shared/worker/job";
 import { ToolCallFragments } from "./tool_calls.ts";
@@ -25,10 +18,10 @@ export interface Choice {
   readonly index: number;
   /** The server has sent something for it. */
   hasBegun: boolean;
-  finishReason: FinishReason | null;
+  finishReason: openai.FinishReason | null;
   readonly calls: ToolCallFragments;
   /** Filled for a whole response only; a stream keeps nothing. */
-  message: ResponseMessage;
+  message: openai.ResponseMessage;
   logprobs: { content: unknown[] | null; refusal: unknown[] | null } | null;
 }
 
@@ -59,7 +52,11 @@ export class Answer {
   }
 
   /** Adds a delta to a choice. Each call counts as one token until the usage is known. */
-  addDelta(choice: Choice, delta: ChunkDelta, logprobs?: Logprobs): void {
+  addDelta(
+    choice: Choice,
+    delta: openai.ChunkDelta,
+    logprobs?: openai.Logprobs,
+  ): void {
     this.#begin(delta.tool_calls === undefined ? null : choice);
     this.#deltas += 1;
     if (!this.request.stream) return collect(choice, delta, logprobs);
@@ -67,7 +64,7 @@ export class Answer {
     this.#addChunk(choice.index, JSON.stringify(delta), probabilities);
   }
 
-  finish(choice: Choice, reason: FinishReason): void {
+  finish(choice: Choice, reason: openai.FinishReason): void {
     this.#begin(null);
     choice.finishReason = reason;
     this.#addChunk(choice.index, "{}", "null", `"${reason}"`);
@@ -82,7 +79,7 @@ export class Answer {
   }
 
   /** Passes on the last lines, once every choice has finished. */
-  end(usage: Usage): void {
+  end(usage: openai.Usage): void {
     if (!this.request.stream) this.#lines = this.#wholeResponse(usage);
     else if (this.request.include_usage) {
       this.#lines += `${this.#prefix}],"usage":${JSON.stringify(usage)}}\n`;
@@ -122,8 +119,8 @@ export class Answer {
       `,"logprobs":${logprobs},"finish_reason":${reason}}]${usage}}\n`;
   }
 
-  #wholeResponse(usage: Usage): string {
-    const completion: ChatCompletion = {
+  #wholeResponse(usage: openai.Usage): string {
+    const completion: openai.ChatCompletion = {
       id: `chatcmpl-${this.call.requestId}`,
       object: "chat.completion",
       created: this.call.created,
@@ -145,8 +142,8 @@ export class Answer {
 
 function collect(
   choice: Choice,
-  delta: ChunkDelta,
-  logprobs?: Logprobs,
+  delta: openai.ChunkDelta,
+  logprobs?: openai.Logprobs,
 ): void {
   const { message } = choice;
   for (const member of TEXTS) {

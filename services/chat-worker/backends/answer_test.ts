@@ -1,10 +1,6 @@
 import assert from "node:assert/strict";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
-import type {
-  ChunkDelta,
-  Logprobs,
-  Usage,
-} from "@gateway/shared/openai/completion";
+import type * as openai from "@gateway/shared/openai/completion";
 import { Answer } from "./answer.ts";
 import {
   noProgress,
@@ -13,7 +9,7 @@ import {
   requestWith,
 } from "./answer_fixture.ts";
 
-const USAGE: Usage = {
+const USAGE: openai.Usage = {
   prompt_tokens: 5,
   completion_tokens: 3,
   total_tokens: 8,
@@ -26,7 +22,7 @@ const IDENTITY = {
 
 /** What an answer is made of: a delta, or a finish reason. */
 type Part =
-  | [index: number, delta: ChunkDelta, logprobs?: Logprobs]
+  | [index: number, delta: openai.ChunkDelta, logprobs?: openai.Logprobs]
   | [index: number, reason: "stop" | "length" | "tool_calls"];
 
 function newAnswer(change: Partial<ChatRequest>) {

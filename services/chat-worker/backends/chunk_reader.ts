@@ -1,9 +1,5 @@
 /** Reads the response of a model server, chunk by chunk or as a whole, into an answer. */
-import type {
-  ChunkDelta,
-  FinishReason,
-  Usage,
-} from "@gateway/shared/openai/completion";
+import type * as openai from "@gateway/shared/openai/completion";
 import { promptTokens, textTokens } from "@gateway/shared/openai/tokens";
 import { isJsonObject } from "@gateway/shared/process/error_text";
 import type { Answer, Choice } from "./answer.ts";
@@ -26,35 +22,32 @@ const FINGERPRINT = /^[\w.:@+-]{1,128}$/;
 export class ChunkReader {
   /** The model has sent content or a finish reason. */
   hasBegun = false;
-  readonly #answer: Answer;
-  readonly #choices: readonly Choice[];
-  readonly #redact: Redact;
-  #usage: Usage | null = null;
+  #usage: openai.Usage | null = null;
   #pieces = 0;
   #estimate = 0;
 
   /** `choices` are those of the answer that this response is about. */
-  constructor(answer: Answer, choices: readonly Choice[], redact: Redact) {
-    this.#answer = answer;
-    this.#choices = choices;
-    this.#redact = redact;
-  }
+  constructor(
+    readonly answer: Answer,
+    readonly choices: readonly Choice[],
+    readonly redact: Redact,
+  ) {}
 
   get isFinished(): boolean {
-    return this.#choices.every(isFinished);
+    return this.choices.every(isFinished);
   }
 
   /** Reads one event, or a whole body. Throws `upstream_invalid` for what is no chunk, and the error of an error chunk. */
   take(payload: string, eventName: string): void {
     const chunk = parseJson(payload);
     if (eventName === "error" || (isJsonObject(chunk) && isErrorChunk(chunk))) {
-      throw frameError(chunk, this.#redact);
+      throw frameError(chunk, this.redact);
     }
     if (!isJsonObject(chunk)) throw invalidAnswer("Not a JSON object");
-    if (this.#answer.fingerprint === null) {
+    if (this.answer.fingerprint === null) {
       const text = textOf(chunk.system_fingerprint);
-      const isClean = FINGERPRINT.test(text) && this.#redact(text) === text;
-      if (isClean) this.#answer.fingerprint = text;
+      const isClean = FINGERPRINT.test(text) && this.redact(text) === text;
+      if (isClean) this.answer.fingerprint = text;
     }
     // Servers that report progress repeat the usage; the last one is the total.
     this.#usage = parseUsage(chunk.usage) ?? this.#usage;
@@ -68,11 +61,11 @@ export class ChunkReader {
    * server that calls a response complete (`isWhole`) but never began some of the
    * choices does not support so many: a fault of the request.
    */
-  end(isWhole: boolean): Usage {
-    const requested = this.#choices.length;
-    const given = this.#choices.filter(isFinished).length;
+  end(isWhole: boolean): openai.Usage {
+    const requested = this.choices.length;
+    const given = this.choices.filter(isFinished).length;
     if (given === requested) return this.#countedUsage();
-    const begun = this.#choices.filter(({ hasBegun }) => hasBegun).length;
+    const begun = this.choices.filter(({ hasBegun }) => hasBegun).length;
     if (!isWhole || given === 0 || begun > given) {
       throw truncatedAnswer(`${given} of ${requested} choices are finished`);
     }
@@ -87,9 +80,9 @@ export class ChunkReader {
   #takeChoice(said: unknown, position: number): void {
     if (!isJsonObject(said)) throw invalidAnswer("Choice is not an object");
     const index = said.index ?? position;
-    const choice = typeof index === "number" ? this.#choices[index] : undefined;
+    const choice = typeof index === "number" ? this.choices[index] : undefined;
     if (choice === undefined) {
-      throw invalidAnswer(`Choice outside 0..${this.#choices.length - 1}`);
+      throw invalidAnswer(`Choice outside 0..${this.choices.length - 1}`);
     }
     choice.hasBegun = true;
     // Clients ignore anything that follows the finish reason of a choice.
@@ -99,17 +92,17 @@ export class ChunkReader {
     const logprobs = isJsonObject(said.logprobs) ? said.logprobs : undefined;
     if (logprobs !== undefined || Object.keys(delta).length > 0) {
       this.hasBegun = true;
-      this.#answer.addDelta(choice, delta, logprobs);
+      this.answer.addDelta(choice, delta, logprobs);
     }
     const word = textOf(said.finish_reason);
     if (word === "") return;
     choice.calls.end();
     this.hasBegun = true;
-    this.#answer.finish(choice, finishReasonOf(word, choice.calls.hasCalls));
+    this.answer.finish(choice, finishReasonOf(word, choice.calls.hasCalls));
   }
 
-  #deltaOf(choice: Choice, said: unknown): ChunkDelta {
-    const delta: ChunkDelta = {};
+  #deltaOf(choice: Choice, said: unknown): openai.ChunkDelta {
+    const delta: openai.ChunkDelta = {};
     if (!isJsonObject(said)) return delta;
     const content = contentOf(said.content);
     const reasoning = textOf(said.reasoning_content) || textOf(said.reasoning);
@@ -134,12 +127,12 @@ export class ChunkReader {
   }
 
   /** The server's usage, or an estimate if there is none, or if it is 0 although there was an answer. */
-  #countedUsage(): Usage {
+  #countedUsage(): openai.Usage {
     const usage = this.#usage;
     if (usage !== null && (usage.completion_tokens > 0 || this.#pieces === 0)) {
       return usage;
     }
-    const prompt = promptTokens(this.#answer.request);
+    const prompt = promptTokens(this.answer.request);
     const completion = Math.max(Math.ceil(this.#estimate), this.#pieces);
     return {
       prompt_tokens: prompt,
@@ -168,7 +161,7 @@ function contentOf(content: unknown): string {
 }
 
 /** The usage that a server reports, or null unless both counts are present and valid. */
-export function parseUsage(value: unknown): Usage | null {
+export function parseUsage(value: unknown): openai.Usage | null {
   if (!isJsonObject(value)) return null;
   const prompt = countIn(value, "prompt_tokens");
   let completion = countIn(value, "completion_tokens");
@@ -180,7 +173,7 @@ export function parseUsage(value: unknown): Usage | null {
   if (value.total_tokens === prompt + completion + (reasoning ?? 0)) {
     completion += reasoning ?? 0;
   }
-  const usage: Usage = {
+  const usage: openai.Usage = {
     prompt_tokens: prompt,
     completion_tokens: completion,
     total_tokens: prompt + completion,
@@ -205,7 +198,7 @@ function countIn(holder: unknown, name: string): number | null {
 }
 
 /** The words of various servers for OpenAI's finish reasons, which are a closed enum in SDKs. */
-const REASONS: readonly [FinishReason, RegExp][] = [
+const REASONS: readonly [openai.FinishReason, RegExp][] = [
   [
     "length",
     /^(length|max_tokens|max_length|max_output_tokens|model_length|model_context_window_exceeded)$/,
@@ -224,7 +217,10 @@ const FAILURE =
  * since agents depend on that word; an unknown word becomes `stop`. Throws
  * `upstream_truncated` for a reason that means failure.
  */
-function finishReasonOf(word: string, hasToolCalls: boolean): FinishReason {
+function finishReasonOf(
+  word: string,
+  hasToolCalls: boolean,
+): openai.FinishReason {
   const known = word.toLowerCase();
   if (FAILURE.test(known)) {
     throw truncatedAnswer(`Model server gave the finish reason ${known}`);

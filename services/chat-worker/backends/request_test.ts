@@ -45,65 +45,54 @@ const EVERY_FIELD = {
   top_logprobs: 0,
 };
 
-const cases: {
-  name: string;
-  request: Partial<ChatRequest>;
-  dialect?: Partial<Dialect>;
-  body: { [name: string]: unknown };
-}[] = [
-  { name: "only what was given", request: {}, body: {} },
-  {
-    name: "usage in every stream",
-    request: { stream: true },
-    body: { stream: true, stream_options: { include_usage: true } },
-  },
-  {
-    name: "no request for usage to a server that does not know it",
-    request: { stream: true },
-    dialect: { stream_usage: false },
-    body: { stream: true },
-  },
-  { name: "every known field", request: EVERY_FIELD, body: EVERY_FIELD },
-  {
-    name: "thinking beside other arguments of the chat template",
-    request: {
+type Case = [
+  name: string,
+  request: Partial<ChatRequest>,
+  body: object,
+  dialect?: Partial<Dialect>,
+];
+const withUsage = { stream: true, stream_options: { include_usage: true } };
+
+const cases: Case[] = [
+  ["only what was given", {}, {}],
+  ["usage in every stream", { stream: true }, withUsage],
+  [
+    "no request for usage to a server that does not know it",
+    { stream: true },
+    { stream: true },
+    { stream_usage: false },
+  ],
+  ["every known field", EVERY_FIELD, EVERY_FIELD],
+  [
+    "thinking beside other arguments of the chat template",
+    {
       enable_thinking: true,
       extra: { chat_template_kwargs: { x: 1, enable_thinking: false } },
     },
-    dialect: { thinking_field: "chat_template_kwargs" },
-    body: { chat_template_kwargs: { x: 1, enable_thinking: true } },
-  },
-  {
-    name: "empty text for null content, and an empty object for no arguments",
-    request: {
+    { chat_template_kwargs: { x: 1, enable_thinking: true } },
+    { thinking_field: "chat_template_kwargs" },
+  ],
+  [
+    "empty text for null content, and an empty object for no arguments",
+    {
       messages: [
         { ...refusing, content: null },
         { ...calling("", '{"a":1}'), content: null },
       ],
     },
-    body: {
+    {
       messages: [
         { ...refusing, content: "" },
         { ...calling("{}", '{"a":1}'), content: "" },
       ],
     },
-  },
-  {
-    name: "extra fields, which replace no known ones",
-    request: { extra: { top_k: 5, model: "evil", stream: true, messages: [] } },
-    body: { top_k: 5 },
-  },
+  ],
+  [
+    "extra fields, which replace no known ones",
+    { extra: { top_k: 5, model: "evil", stream: true, messages: [] } },
+    { top_k: 5 },
+  ],
 ];
-
-for (const { name, request, dialect: more, body } of cases) {
-  Deno.test(`encodeRequestBody() sends ${name}`, () => {
-    const text = encodeRequestBody({ ...plain, ...request }, {
-      model: "org/upstream",
-      dialect: { ...DIALECTS.dashscope, ...more },
-    });
-    assert.deepEqual(JSON.parse(text), { ...base, ...body });
-  });
-}
 
 const asked: Partial<ChatRequest> = {
   messages: [{ role: "developer", content: "Be brief" }],
@@ -131,17 +120,17 @@ const spoken: Record<DialectName, { [name: string]: unknown }> = {
   openai: { messages: asked.messages, max_completion_tokens: 7 },
 };
 
-for (const name of DIALECT_NAMES) {
-  Deno.test(`encodeRequestBody() speaks ${name}`, () => {
-    const text = encodeRequestBody({ ...plain, ...asked }, {
-      model: "m",
-      dialect: DIALECTS[name],
+const everyDialect = DIALECT_NAMES.map((name): Case => {
+  const body = { ...withUsage, ...spoken[name] };
+  return [`what ${name} knows`, asked, body, DIALECTS[name]];
+});
+
+for (const [name, request, body, dialect] of [...cases, ...everyDialect]) {
+  Deno.test(`encodeRequestBody() sends ${name}`, () => {
+    const text = encodeRequestBody({ ...plain, ...request }, {
+      model: "org/upstream",
+      dialect: { ...DIALECTS.dashscope, ...dialect },
     });
-    assert.deepEqual(JSON.parse(text), {
-      model: "m",
-      stream: true,
-      stream_options: { include_usage: true },
-      ...spoken[name],
-    });
+    assert.deepEqual(JSON.parse(text), { ...base, ...body });
   });
 }

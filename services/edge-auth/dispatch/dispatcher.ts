@@ -43,7 +43,6 @@ export interface DispatcherOptions {
   random: () => number;
   scheduleSoon: (flush: () => void) => void;
   log: Log;
-  queueMax?: number;
   requestTimeoutMs: number;
   busLostMs?: number;
 }
@@ -76,9 +75,9 @@ export class Dispatcher {
 
   constructor(options: DispatcherOptions) {
     this.options = options;
-    const { bus, now, random, queueMax = DISPATCH_LIMITS.queueMax } = options;
+    const { bus, now, random } = options;
     this.#clock = new SteadyClock(now);
-    this.queue = new WaitQueue(queueMax);
+    this.queue = new WaitQueue(DISPATCH_LIMITS.queueMax);
     this.workers = new WorkerTable({ now: () => this.steadyNow(), random });
     this.#flow = new FlowWatch(bus, now);
     this.#control = createOutbox(options.scheduleSoon, (subject, records) => {

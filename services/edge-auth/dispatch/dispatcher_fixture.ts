@@ -26,7 +26,7 @@ interface Header {
 }
 
 /** `events` lists what the dispatcher did, in order; see `take`. */
-export function setup(options: { queueMax?: number } = {}) {
+export function setup() {
   const clock = { ms: 0 };
   const bus = {
     flowingSinceMs: 0 as number | null,
@@ -89,7 +89,6 @@ export function setup(options: { queueMax?: number } = {}) {
     random: () => 0,
     scheduleSoon: (flush) => void soon.push(flush),
     log: silentLog,
-    queueMax: options.queueMax ?? 100,
     requestTimeoutMs: TIMEOUT_MS,
   });
 

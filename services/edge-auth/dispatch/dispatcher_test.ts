@@ -10,6 +10,7 @@ import { setup, type Stage, TIMEOUT_MS, USAGE } from "./dispatcher_fixture.ts";
 
 const {
   acceptMs,
+  queueMax,
   queueWaitMs,
   workerLostMs,
   workerMissingMs,
@@ -304,17 +305,20 @@ Deno.test("a new request does not overtake one that waits", async () => {
 });
 
 Deno.test("a request that waits too long, or finds the queue full, fails because all workers are busy", async () => {
-  const t = setup({ queueMax: 1 });
+  const t = setup();
   t.beat("w1", 0);
-  t.ask(1);
-  t.ask(2);
-  assert.deepEqual(await t.take(), ["error overloaded 2", "over failed 2"]);
+  const last = queueMax + 1;
+  for (let request = 1; request <= last; request += 1) t.ask(request);
+  assert.deepEqual(await t.take(), [
+    `error overloaded ${last}`,
+    `over failed ${last}`,
+  ]);
   await t.tickTo(queueWaitMs - 1, () => t.beat("w1", 0));
   assert.equal(t.outcomes.size, 1);
   await t.tickTo(queueWaitMs);
   assert.equal(t.outcomes.get(1)?.error?.code, "overloaded");
-  t.ask(3);
-  assert.equal(t.outcomes.has(3), false, "its place is free again");
+  t.ask(last + 1);
+  assert.equal(t.outcomes.has(last + 1), false, "there is room again");
 });
 
 Deno.test("a silent worker is probed, and lost if it has no subscriber for long enough", async () => {

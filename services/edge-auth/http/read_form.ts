@@ -116,7 +116,7 @@ export class Form {
     });
     parser.on("file", (field, stream, name, _encoding, type) => {
       stream.once("limit", () => this.#fail(tooLarge(fileBytesMax)));
-      stream.once("error", () => this.#fail(malformed()));
+      stream.on("error", () => this.#fail(malformed()));
       // A file that is not expected is read and dropped, like an unknown field.
       if (!fileFields.includes(listName(field))) return void stream.resume();
       const file = {
@@ -139,7 +139,7 @@ export class Form {
     for (const event of ["partsLimit", "filesLimit", "fieldsLimit"] as const) {
       parser.once(event, () => this.#fail(tooManyParts()));
     }
-    parser.once("error", () => this.#fail(malformed()));
+    parser.on("error", () => this.#fail(malformed()));
     parser.once("finish", () => {
       this.#isAtEnd = true;
       this.#begun.resolve("end");

@@ -123,12 +123,8 @@ for (const side of ["key", "owner"] as const) {
         await Promise.all(
           running.map((request) => admission.settle(request, DONE)),
         );
-        for (
-          const name of [
-            record.leaseKey(key),
-            record.ownerLeaseKey(key.ownerId),
-          ]
-        ) {
+        const ofOwner = record.ownerLeaseKey(key.ownerId);
+        for (const name of [record.leaseKey(key), ofOwner]) {
           assert.equal(await world.command("ZCARD", name), 0);
         }
       }

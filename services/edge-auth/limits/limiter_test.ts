@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import * as meters from "@gateway/shared/keys/limiter_state";
 import * as record from "@gateway/shared/keys/record";
+import type { Principal } from "@gateway/shared/keys/record";
 import {
   DONE,
   type KeyOptions,
@@ -39,7 +40,7 @@ function test(
 }
 
 function stageOf(world: RedisWorld, edge: Limiter) {
-  const refused = async (key: record.Principal, ask: Partial<Ask> = {}) => {
+  const refused = async (key: Principal, ask: Partial<Ask> = {}) => {
     const decision = await edge.admit(key, { ...ASK, ...ask });
     assert.ok(!decision.isAdmitted, "should have been refused");
     return decision;
@@ -48,29 +49,51 @@ function stageOf(world: RedisWorld, edge: Limiter) {
     world,
     edge,
     refused,
-    async admitted(key: record.Principal, ask?: Partial<Ask>) {
+    async admitted(key: Principal, ask?: Partial<Ask>) {
       const decision = await edge.admit(key, { ...ASK, ...ask });
       assert.ok(decision.isAdmitted, JSON.stringify(decision));
       return decision;
     },
-    async limited(key: record.Principal, ask?: Partial<Ask>) {
+    async limited(key: Principal, ask?: Partial<Ask>) {
       const refusal = await refused(key, ask);
       assert.ok(refusal.reason === "limited", refusal.reason);
       const { of, limit, waitMs } = refusal;
       return { which: `${of}:${limit}`, waitMs };
     },
-    async state(key: record.Principal) {
+    async state(key: Principal) {
       return await readState(world, record.limiterKey(key)) ?? assert.fail();
     },
-    /** Requests, prompt tokens, completion tokens and errors of the hour and the model. */
-    async usage(name: string, { atMs }: Admitted) {
-      const fields = ["req", "in", "out", "err"];
+    /** What is used of the day's budgets of a key and its owner. Null: tokens. */
+    ofDay: (key: Principal, unit: meters.UsageUnit | null) =>
+      Promise.all(
+        metersOf(key).map(async (name) =>
+          unit === null
+            ? (await readState(world, name))?.dayTokens
+            : (await readUnits(world, name, unit))?.count
+        ),
+      ),
+    /** What is counted of these kinds in the hour of the request, for its key and its owner. */
+    async usage({ principal, atMs }: Admitted, kinds: readonly string[]) {
       const hour = meters.usageHour(atMs);
-      const of = fields.map((kind) => `${hour}:${kind}:${ASK.model}`);
-      return await world.command("HMGET", name, ...of);
+      const fields = kinds.map((kind) => `${hour}:${kind}:${ASK.model}`);
+      const day = meters.usageDay(atMs);
+      const ofKey = record.usageKey(principal, day);
+      const ofOwner = record.ownerUsageKey(principal.ownerId, day);
+      const counted: unknown[] = [];
+      for (const name of [ofKey, ofOwner]) {
+        counted.push(await world.command("HMGET", name, ...fields));
+        const ttlS = Number(await world.command("TTL", name));
+        assert.ok(ttlS > 39 * 86_400 && ttlS <= 40 * 86_400, `${ttlS} s`);
+      }
+      return counted;
     },
   };
 }
+
+const metersOf = (key: Principal) => [
+  record.limiterKey(key),
+  record.ownerLimiterKey(key.ownerId),
+];
 
 function close(actual: number, expected: number, slack: number): void {
   const isClose = Math.abs(actual - expected) <= slack;
@@ -78,7 +101,7 @@ function close(actual: number, expected: number, slack: number): void {
 }
 
 /** Everything the admission may have written for a principal. */
-async function footprint(world: RedisWorld, p: record.Principal) {
+async function footprint(world: RedisWorld, p: Principal) {
   return {
     key: await readState(world, record.limiterKey(p)),
     owner: await readState(world, record.ownerLimiterKey(p.ownerId)),
@@ -266,45 +289,53 @@ test("the day's budget of each unit: its bounds, apart from other units and toke
   assert.equal(which, "key:images_per_day", "counts what was used before");
 });
 
-test("units are settled once: what was made stays charged and is counted, the rest is returned", async (t) => {
-  const rows: [Partial<Cost>, charged: number, counted: string | null][] = [
-    [{ kind: "complete", unitsMade: 3 }, 3, "3"],
-    [{ kind: "complete", unitsMade: 12 }, 12, "12"],
-    [{ kind: "failed", unitsMade: 0 }, 0, null],
-    [{ kind: "failed", unitsMade: 2 }, 2, "2"],
-    // Not known: the reservation stays.
-    [{ kind: "cancelled", unitsMade: null }, 8, null],
-    // No worker ran it.
-    [{ kind: "cancelled" }, 0, null],
-  ];
-  for (const unit of ["images", "characters", "audioSeconds"] as const) {
+/** What a request has cost, what is charged for the day, and how many requests, units and errors are counted. */
+const UNIT_COSTS: Settled[] = [
+  [{ kind: "complete", unitsMade: 3 }, 3, ["1", "3", null]],
+  [{ kind: "complete", unitsMade: 12 }, 12, ["1", "12", null]],
+  [{ kind: "failed", unitsMade: 0 }, 0, ["1", null, "1"]],
+  [{ kind: "failed", unitsMade: 2 }, 2, ["1", "2", "1"]],
+  // Not known: the reservation stays.
+  [{ kind: "cancelled", unitsMade: null }, 8, ["1", null, null]],
+  // No worker ran it.
+  [{ kind: "cancelled" }, 0, ["1", null, null]],
+];
+/** The same with requests, prompt tokens, completion tokens and errors. */
+const TOKEN_COSTS: Settled[] = [
+  [tokens("complete", 100, 400), 500, ["1", "100", "400", null]],
+  [tokens("failed", 0, 0), 0, ["1", null, null, "1"]],
+  [tokens("cancelled", 10, 5), 15, ["1", "10", "5", null]],
+  [tokens("cancelled", null, null), 100, ["1", null, null, null]],
+];
+type Settled = [Partial<Cost>, charged: number, counted: (string | null)[]];
+
+function tokens(
+  kind: Cost["kind"],
+  promptTokens: number | null,
+  completionTokens: number | null,
+): Cost {
+  return { kind, promptTokens, completionTokens };
+}
+
+test("a request is settled once: what it used stays charged and is counted, the rest is returned", async (t) => {
+  const limits = { ...PER_DAY, tokensPerDay: 10_000, concurrency: 10 };
+  for (const unit of [null, "images", "characters", "audioSeconds"] as const) {
+    const [reserved, rows, ask, kinds] = unit === null
+      ? [100, TOKEN_COSTS, {}, ["req", "in", "out", "err"]] as const
+      : [8, UNIT_COSTS, asks(unit, 8), [
+        ...["req", meters.USAGE_KINDS[unit], "err"],
+      ]] as const;
     for (const [cost, charged, counted] of rows) {
-      const limits = PER_DAY;
       const key = await t.world.addKey({ limits, ownerLimits: limits });
-      const request = await t.admitted(key, asks(unit, 8));
-      const ofDay = () =>
-        Promise.all(
-          [record.limiterKey(key), record.ownerLimiterKey(key.ownerId)].map(
-            async (name) => (await readUnits(t.world, name, unit))?.count,
-          ),
-        );
-      assert.deepEqual(await ofDay(), [8, 8]);
+      const request = await t.admitted(key, ask);
+      assert.deepEqual(await t.ofDay(key, unit), [reserved, reserved]);
       const ended = { ...DONE, promptTokens: 0, completionTokens: 0, ...cost };
       await t.edge.settle(request, ended);
       await t.edge.settle(request, ended);
-      assert.deepEqual(await ofDay(), [charged, charged]);
-      const day = meters.usageDay(request.atMs);
-      const field = `${meters.usageHour(request.atMs)}:${
-        meters.USAGE_KINDS[unit]
-      }:${ASK.model}`;
-      for (
-        const use of [
-          record.usageKey(key, day),
-          record.ownerUsageKey(key.ownerId, day),
-        ]
-      ) {
-        assert.equal(await t.world.command("HGET", use, field), counted);
-      }
+      assert.deepEqual(await t.ofDay(key, unit), [charged, charged]);
+      assert.deepEqual(await t.usage(request, kinds), [counted, counted]);
+      const { keyLeases, ownerLeases } = await footprint(t.world, key);
+      assert.deepEqual([keyLeases, ownerLeases], [0, 0]);
     }
   }
 });
@@ -331,14 +362,9 @@ test("a video holds its slot and its seconds until it has ended, and is counted 
     assert.equal(await t.edge.endVideo(begun, 5), true);
     assert.equal(await t.edge.endVideo(begun, 5), false);
     assert.equal(await t.edge.endVideo(third, 0), true);
-    const name = side === "limits"
-      ? record.limiterKey(key)
-      : record.ownerLimiterKey(key.ownerId);
-    assert.equal((await readUnits(t.world, name, "videoSeconds"))?.count, 5);
-    const use = record.usageKey(key, meters.usageDay(begun.atMs));
-    const hour = meters.usageHour(begun.atMs);
-    const fields = ["req", "vis"].map((kind) => `${hour}:${kind}:${ASK.model}`);
-    const counted = await t.world.command("HMGET", use, ...fields);
+    const [ofKey, ofOwner] = await t.ofDay(key, "videoSeconds");
+    assert.equal(side === "limits" ? ofKey : ofOwner, 5);
+    const [counted] = await t.usage(begun, ["req", "vis"]);
     assert.deepEqual(counted, ["3", "5"]);
     // One that its engine never ends, or that no edge could register, ends by itself.
     const lost = await t.admitted(key, ask);
@@ -351,13 +377,8 @@ test("a video holds its slot and its seconds until it has ended, and is counted 
       record.ownerVideoLeaseKey(key.ownerId),
     ];
     for (const name of names) {
-      const held = await t.world.command(
-        "ZRANGE",
-        name,
-        "0",
-        "-1",
-        "WITHSCORES",
-      );
+      const all = ["ZRANGE", name, "0", "-1", "WITHSCORES"];
+      const held = await t.world.command(...all);
       assert.ok(Array.isArray(held));
       const [, startsByMs, , endsByMs] = held.map(Number);
       close((startsByMs ?? 0) - nowMs, 15 * 60_000, 60_000);
@@ -407,51 +428,6 @@ test("rates show the tighter of key and owner, this request counted", async (t) 
   assert.ok(refusal.reason === "limited");
   assert.equal(refusal.rates.requests?.remaining, 59);
   assert.equal(refusal.rates.tokens?.remaining, 900);
-});
-
-/** What a request of each kind cost, what is charged for the day, and what is counted. */
-const COSTS: [
-  kind: Cost["kind"],
-  tokens: readonly [prompt: number | null, completion: number | null],
-  dayTokens: number,
-  usage: (string | null)[],
-][] = [
-  ["complete", [100, 400], 500, ["1", "100", "400", null]],
-  ["failed", [0, 0], 0, ["1", null, null, "1"]],
-  ["cancelled", [10, 5], 15, ["1", "10", "5", null]],
-  // Not known: the reservation stays.
-  ["cancelled", [null, null], 100, ["1", null, null, null]],
-];
-
-test("settle() by cost", async (t) => {
-  for (const [kind, tokens, dayTokens, usage] of COSTS) {
-    const [promptTokens, completionTokens] = tokens;
-    const limits = { tokensPerDay: 10_000, concurrency: 10 };
-    const key = await t.world.addKey({ limits, ownerLimits: limits });
-    const request = await t.admitted(key);
-    await t.edge.settle(request, { kind, promptTokens, completionTokens });
-    for (
-      const name of [
-        record.limiterKey(key),
-        record.ownerLimiterKey(key.ownerId),
-      ]
-    ) {
-      assert.equal((await readState(t.world, name))?.dayTokens, dayTokens);
-    }
-    const day = meters.usageDay(request.atMs);
-    for (
-      const use of [
-        record.usageKey(key, day),
-        record.ownerUsageKey(key.ownerId, day),
-      ]
-    ) {
-      assert.deepEqual(await t.usage(use, request), usage);
-      const ttlS = Number(await t.world.command("TTL", use));
-      assert.ok(ttlS > 39 * 86_400 && ttlS <= 40 * 86_400, `${ttlS} s`);
-    }
-    const { keyLeases, ownerLeases } = await footprint(t.world, key);
-    assert.deepEqual([keyLeases, ownerLeases], [0, 0]);
-  }
 });
 
 test("last use is written as Unix ms, and all that admissions write expires by itself", async (t) => {

@@ -10,8 +10,7 @@ import { isForm } from "../http/read_form.ts";
 import * as http from "../http/responses.ts";
 import type { RunLease } from "../limits/admission.ts";
 import { costsOnly } from "../limits/cost.ts";
-import { MediaAnswer, unreadable } from "../media/answer.ts";
-import { requireFiles } from "../media/endpoints.ts";
+import { MediaAnswer, requireFiles, unreadable } from "../media/endpoints.ts";
 import { WholeAnswer } from "../requests/answer.ts";
 import { parseRequest, requireCleanJson } from "../requests/parse_request.ts";
 import {

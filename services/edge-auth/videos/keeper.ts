@@ -10,7 +10,7 @@ import { newRequestId } from "@gateway/shared/process/ids";
 import type { Log } from "@gateway/shared/process/log";
 import type { Dispatcher } from "../dispatch/dispatcher.ts";
 import type { Limiter } from "../limits/limiter.ts";
-import { unreadable } from "../media/answer.ts";
+import { unreadable } from "../media/endpoints.ts";
 import { WholeAnswer } from "../requests/answer.ts";
 import { isOver, ownerOf, type VideoJob, type VideoJobs } from "./jobs.ts";
 

@@ -4,6 +4,7 @@ import { PASSWORD, storedKey } from "../console_fixture.ts";
 import { until } from "../redis_fixture.ts";
 import {
   browserTest,
+  CLIPBOARD,
   follow,
   openWindow,
   press,
@@ -22,7 +23,7 @@ const INSET = 10;
 /** The same pages with and without the script. */
 async function wholeLife(visit: Visit, javaScriptEnabled: boolean) {
   const email = `life-${javaScriptEnabled}@example.org`;
-  const { page, context } = await signedIn(visit, email, { javaScriptEnabled });
+  const { page } = await signedIn(visit, email, { javaScriptEnabled });
   await follow(page, "Create key");
   await page.getByLabel("Description").fill("Billing service");
   await page.getByLabel("Expires").fill("2099-01-31");
@@ -78,15 +79,11 @@ async function wholeLife(visit: Visit, javaScriptEnabled: boolean) {
   await press(page, "Delete key");
   await says(page, "The key is deleted");
   assert.equal(await page.locator("tbody tr").count(), 1);
-  await context.close();
 }
 
 /** A value shown once: a button copies it, leaving the page needs a confirmation, going back does not show it. */
 async function shownOnce(visit: Visit): Promise<void> {
-  const { page, context } = await signedIn(visit, "once@example.org");
-  await context.grantPermissions(["clipboard-read", "clipboard-write"], {
-    origin: visit.site.origin,
-  });
+  const { page } = await signedIn(visit, "once@example.org", CLIPBOARD);
   await follow(page, "Create key");
   await page.getByLabel("Description").fill("Shown once");
   await press(page, "Create key");
@@ -114,12 +111,11 @@ async function shownOnce(visit: Visit): Promise<void> {
   await assert.rejects(page.goBack(), /ERR_CACHE_MISS/);
   await page.waitForURL("chrome-error://**");
   assert.ok(!(await page.content()).includes(value));
-  await context.close();
 }
 
 /** The second click, while the answer to the first one is on its way, sends nothing. */
 async function doubleClick(visit: Visit): Promise<void> {
-  const { page, context } = await signedIn(visit, "twice@example.org");
+  const { page } = await signedIn(visit, "twice@example.org");
   await page.goto("/keys/new");
   await page.getByLabel("Description").fill("Clicked twice");
   let sent = 0;
@@ -140,7 +136,6 @@ async function doubleClick(visit: Visit): Promise<void> {
   held.resolve();
   await says(page, "Store your key now");
   assert.equal(sent, 1);
-  await context.close();
 }
 
 /** Invited by an operator, the owner signs in elsewhere, loses the second factor, and is told who removed it. */
@@ -148,20 +143,24 @@ async function inviteAndHelp(visit: Visit): Promise<void> {
   const { owners } = visit.site.deps;
   const options = { javaScriptEnabled: false };
   const email = "invited@example.org";
-  const operator = await signedIn(visit, "op@example.org", options);
-  assert.equal(await operator.page.getByText("People").count(), 0);
-  await owners.giveRole(operator.ownerId);
-  await operator.page.reload();
-  await follow(operator.page, "People");
-  await operator.page.getByText("Invite somebody").click();
-  await operator.page.getByLabel("E-mail").fill(email);
-  await press(operator.page, "Create the link");
-  const link = await operator.page.locator("#value").innerText();
-  await operator.page.getByLabel("I have passed it on").check();
-  await press(operator.page, "Done");
-  await says(operator.page, "Not signed in yet");
+  const { page: operator, ownerId: operatorId } = await signedIn(
+    visit,
+    "op@example.org",
+    options,
+  );
+  assert.equal(await operator.getByText("People").count(), 0);
+  await owners.giveRole(operatorId);
+  await operator.reload();
+  await follow(operator, "People");
+  await operator.getByText("Invite somebody").click();
+  await operator.getByLabel("E-mail").fill(email);
+  await press(operator, "Create link");
+  const link = await operator.locator("#value").innerText();
+  await operator.getByLabel("I have passed it on").check();
+  await press(operator, "Done");
+  await says(operator, "Not signed in yet");
 
-  const { page, context } = await openWindow(visit, options);
+  const { page } = await openWindow(visit, options);
   await page.goto(link);
   await page.getByLabel("Password").fill(PASSWORD);
   await press(page, "Create account");
@@ -169,15 +168,15 @@ async function inviteAndHelp(visit: Visit): Promise<void> {
   const ownerId = await owners.find(email) ?? assert.fail();
   await owners.enableTotp(ownerId, "GEZDGNBVGY3TQOJQ");
 
-  await operator.page.reload();
-  await operator.page.getByText("Remove second factor").first().click();
-  await press(operator.page, "Remove second factor");
+  await operator.reload();
+  await operator.getByText("Remove second factor").first().click();
+  await press(operator, "Remove second factor");
   await says(
-    operator.page,
+    operator,
     "The change is in the owner's audit log and in yours",
   );
-  await follow(operator.page, "Audit log");
-  await says(operator.page, email);
+  await follow(operator, "Audit log");
+  await says(operator, email);
 
   await page.goto("/usage");
   await says(page, "An operator (op@example.org) removed your second factor");
@@ -187,8 +186,6 @@ async function inviteAndHelp(visit: Visit): Promise<void> {
   await follow(page, "Audit log");
   await says(page, "Second factor removed");
   await says(page, "op@example.org");
-  await context.close();
-  await operator.context.close();
 }
 
 /** The same key on two sides of the date line, and for a reader whose language is not English. */
@@ -200,11 +197,8 @@ async function zones(visit: Visit): Promise<void> {
     ["Europe/Berlin", "de-DE", "1 Feb 2099", "en-GB"],
   ] as const;
   for (const [timezoneId, locale, ends, shownIn] of cases) {
-    const { page, context, ownerId } = await signedIn(
-      visit,
-      "zone@example.org",
-      { timezoneId, locale },
-    );
+    const reader = { timezoneId, locale };
+    const { page, ownerId } = await signedIn(visit, "zone@example.org", reader);
     const key = await storedKey(visit.site, ownerId, { expiresAtMs: endMs });
     await page.goto(`/keys/${key.id}`);
     await says(page, ends);
@@ -215,7 +209,6 @@ async function zones(visit: Visit): Promise<void> {
       timeZone: timezoneId,
     });
     assert.equal(await created.textContent(), inZone.format(key.createdAtMs));
-    await context.close();
   }
 }
 
@@ -236,7 +229,7 @@ async function tabTo(page: Page, name: string): Promise<void> {
 
 /** Created, stored and disabled without a mouse. */
 async function keyboardOnly(visit: Visit): Promise<void> {
-  const { page, context } = await signedIn(visit, "keyboard@example.org");
+  const { page } = await signedIn(visit, "keyboard@example.org");
   const reach = async (name: string) => {
     await tabTo(page, name);
     await page.keyboard.press("Enter");
@@ -257,7 +250,6 @@ async function keyboardOnly(visit: Visit): Promise<void> {
   await title(page, "Disable this key?");
   await reach("Disable key");
   await says(page, "The key is disabled");
-  await context.close();
 }
 
 browserTest("keys in a browser", async (visit, t) => {

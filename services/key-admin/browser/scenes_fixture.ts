@@ -48,12 +48,9 @@ export async function setStage(visit: Visit) {
       ...{ concurrency: 4, imagesPerDay: 250, videoJobs: 2 },
     },
   });
-  await make(
-    "Nightly summaries of long meetings and all that was said in them",
-    {
-      expiresAtMs: Date.now() + DAY_MS,
-    },
-  );
+  const long =
+    "Nightly summaries of long meetings and all that was said in them";
+  await make(long, { expiresAtMs: Date.now() + DAY_MS });
   const disabled = await make("Staging");
   const rotated = await make("数据分析服务 🔑");
   await owners.setLimits(ownerId, {
@@ -79,11 +76,7 @@ export async function setStage(visit: Visit) {
         ...{ promptTokens: requests * 812, completionTokens: requests * 344 },
       }],
       ["qwen/qwen3-235b-a22b-instruct", {
-        ...{
-          requests: ago,
-          promptTokens: 90 * ago,
-          completionTokens: 40 * ago,
-        },
+        ...{ requests: ago, promptTokens: 90 * ago, completionTokens: ago },
         ...{ refused: 4, requests_per_minute: 1, "tokens_per_day.owner": 3 },
       }],
       ["simulated-image-1", { requests, images: requests }],
@@ -197,7 +190,7 @@ export const SCENES: readonly Scene[] = [
     await operator.goto("/people");
     await operator.getByText("Invite somebody").click();
     await operator.locator("#email").fill("new@example.org");
-    await operator.getByText("Create the link").click();
+    await operator.getByText("Create link").click();
     await operator.getByText("Pass this link on").waitFor();
     return operator;
   }],
@@ -219,15 +212,18 @@ export const SCENES: readonly Scene[] = [
     click: "main button",
     shows: "is wrong",
   }),
-  at("reset-refused", async ({ ownerId, site: { deps: { links } } }) => {
-    return linkPath(await links.make({ kind: "reset", ownerId }));
-  }, {
-    who: "stranger",
-    // Long enough for the browser, but easy to guess.
-    fill: { new_password: "passwordpassword" },
-    click: "main button",
-    shows: "too common",
-  }),
+  at(
+    "reset-refused",
+    async ({ ownerId, site: { deps: { links } } }) =>
+      linkPath(await links.make({ kind: "reset", ownerId })),
+    {
+      who: "stranger",
+      // Long enough for the browser, but easy to guess.
+      fill: { new_password: "passwordpassword" },
+      click: "main button",
+      shows: "too common",
+    },
+  ),
   ["unavailable", unavailable],
 ];
 

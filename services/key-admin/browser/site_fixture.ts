@@ -21,7 +21,7 @@ export interface Site extends TestConsole {
   origin: string;
 }
 
-/** So many that they can be searched, with names of all lengths. */
+/** Enough for a list that scrolls, with names of all lengths. */
 const MODELS = [
   ...["neutral-3.7-plus", "small-1", "large-1", "llama3.2:70b"],
   ...["mistral-large", "qwen/qwen3-235b-a22b-instruct", "deepseek-v3"],
@@ -84,6 +84,9 @@ export function browserTest(
     },
   });
 }
+
+/** The options of a window that may copy and paste. */
+export const CLIPBOARD = { permissions: ["clipboard-read", "clipboard-write"] };
 
 /** A new window, signed out. */
 export async function openWindow(

@@ -3,8 +3,15 @@ import type { Page } from "playwright-core";
 import { until } from "../redis_fixture.ts";
 import { recording } from "../../../tests/e2e/recording_fixture.ts";
 import { inspect } from "./inspect_fixture.ts";
-import type { Visit } from "./site_fixture.ts";
-import { browserTest, follow, press, says, signedIn } from "./site_fixture.ts";
+import {
+  browserTest,
+  CLIPBOARD,
+  follow,
+  press,
+  says,
+  signedIn,
+  type Visit,
+} from "./site_fixture.ts";
 
 /** The page "Try it" in the browser. Run by `console_test.ts`. */
 
@@ -109,24 +116,23 @@ async function endings(page: Page, { site }: Visit): Promise<void> {
   await page.waitForURL("**/sign-in**");
 }
 
-/** The width of the first image, once the browser can show it. */
-const widthOf = async (page: Page) =>
-  Number(
-    await page.evaluate("document.querySelector('figure img')?.naturalWidth"),
-  );
-/** Seconds of sound that the browser can play, once it can. */
-const durationOf = async (page: Page) =>
-  Number(
-    await page.evaluate("document.querySelector('figure audio')?.duration"),
+/** Waits until a property of the first element in a figure is as wanted. */
+const figure = (page: Page, wanted: string) =>
+  until(async () =>
+    await page.evaluate(
+      `(({ firstChild: it } = {}) => it && ${wanted})(
+        document.querySelector("figure") ?? undefined)`,
+    ) === true
   );
 
 /** What a click on the first "Download" saves. */
-async function download(page: Page): Promise<[name: string, bytes: number]> {
+async function downloads(page: Page, name: string, bytesMin: number) {
   const saved = page.waitForEvent("download");
   await page.getByRole("link", { name: "Download" }).first().click();
   const file = await saved;
+  assert.equal(file.suggestedFilename(), name);
   const { size } = await Deno.stat(await file.path());
-  return [file.suggestedFilename(), size];
+  assert.ok(size > bytesMin, `${size}`);
 }
 
 /** Another kind is a link away; its images are shown, described, and can be saved. */
@@ -137,29 +143,24 @@ async function images(page: Page): Promise<void> {
   await page.getByLabel("Images").fill("2");
   await press(page, "Send");
   await page.locator("#code-curl").getByText('"n": 2').waitFor();
-  await until(async () => await widthOf(page) === 128);
+  await figure(page, "it.naturalWidth === 128");
   assert.equal(await page.getByAltText("A red kite").count(), 2);
   assert.equal(await part(page, "status").innerText(), "200");
   await inspect(page, "try-image");
-  const [name, size] = await download(page);
-  assert.equal(name, "image-1.png");
-  assert.ok(size > 100, `${size}`);
+  await downloads(page, "image-1.png", 100);
 }
 
 /** Speech can be played and saved; Stop ends it at the API. */
 async function speech(page: Page, { site }: Visit): Promise<void> {
   await follow(page, "Speech");
-  await page.getByLabel("Text").fill("Good morning.");
+  const text = page.getByLabel("Text");
+  await text.fill("Good morning.");
   await page.getByLabel("Format").selectOption("wav");
   await press(page, "Send");
-  await until(async () => await durationOf(page) > 0.5);
+  await figure(page, "it.duration > 0.5");
   await inspect(page, "try-speech");
-  const [name, size] = await download(page);
-  assert.equal(name, "speech.wav");
-  assert.ok(size > 10_000, `${size}`);
-  await page.getByLabel("Text").fill(
-    "[simulator: 600 tokens, 20 tokens per second]",
-  );
+  await downloads(page, "speech.wav", 10_000);
+  await text.fill("[simulator: 600 tokens, 20 tokens per second]");
   const count = site.asked.length;
   await press(page, "Send");
   await until(() => site.asked.length > count);
@@ -199,36 +200,23 @@ async function video(page: Page): Promise<void> {
   await press(page, "Stop");
   await prompt.fill("A red kite");
   await press(page, "Send");
-  await watched(page);
+  await page.locator("figure video").waitFor();
+  // It can be played from a moment that was not shown yet.
+  await page.evaluate("document.querySelector('video').currentTime = 3");
+  await figure(
+    page,
+    "!it.seeking && it.readyState > 1 && it.currentTime === 3 && it.videoWidth === 128",
+  );
   assert.equal(await part(page, "state").innerText(), "");
   await inspect(page, "try-video");
-  const [name, size] = await download(page);
-  assert.equal(name, "video.mp4");
-  assert.ok(size > 1_000, `${size}`);
+  await downloads(page, "video.mp4", 1_000);
   await prompt.fill("[simulator: video fails]");
   await press(page, "Send");
   await says(page, "video_generation_failed: ");
 }
 
-/** The video can be played from a moment that was not shown yet. */
-async function watched(page: Page): Promise<void> {
-  await page.locator("figure video").waitFor();
-  const player = "document.querySelector('figure video')";
-  await page.evaluate(`${player}.currentTime = 3`);
-  await until(async () =>
-    await page.evaluate(
-      `(({ seeking, readyState, currentTime, videoWidth }) =>
-        !seeking && readyState > 1 && currentTime === 3 && videoWidth === 128
-      )(${player})`,
-    ) === true
-  );
-}
-
 browserTest("Try it in a browser", async (visit, t) => {
-  const { page, context } = await signedIn(visit, "try@example.org");
-  await context.grantPermissions(["clipboard-read", "clipboard-write"], {
-    origin: visit.site.origin,
-  });
+  const { page } = await signedIn(visit, "try@example.org", CLIPBOARD);
   await page.goto("/try");
   const steps: [name: string, step: typeof streams][] = [
     ["streamed text, and Stop", streams],

@@ -38,7 +38,7 @@ export interface CommandDeps extends Stores {
   publicUrl: URL;
   /** The ids of all models, if they are known here. */
   models: readonly string[] | undefined;
-  /** Tells the operator something beside the answer. */
+  /** Tells the operator something in addition to the answer. */
   warn: (text: string) => void;
 }
 

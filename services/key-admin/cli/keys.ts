@@ -8,16 +8,7 @@ import {
   unknownModel,
 } from "../domain/keys/settings.ts";
 import { type Answer, rowToJson, toJson } from "./answer.ts";
-import {
-  type Area,
-  type Call,
-  COMMAND_LINE,
-  CommandRefused,
-  findOwner,
-  limitsFrom,
-  queryOf,
-  UsageError,
-} from "./command_line.ts";
+import * as cli from "./command_line.ts";
 
 const SETTING_OPTIONS = [
   ...["description", "expires", "models", "scopes"] as const,
@@ -27,20 +18,20 @@ const KEY_OPTIONS = [...SETTING_OPTIONS, "force"] as const;
 const LIST_OPTIONS = ["search", "state", "rows", "after"] as const;
 
 function onKey(
-  run: (call: Call, target: Target) => Promise<KeyRecord | Answer>,
+  run: (call: cli.Call, target: Target) => Promise<KeyRecord | Answer>,
 ) {
-  return async (call: Call): Promise<Answer> => {
+  return async (call: cli.Call): Promise<Answer> => {
     const ids = { ownerId: await keyOwner(call), keyId: call.word };
-    const target = { ...ids, version: null, actor: COMMAND_LINE };
+    const target = { ...ids, version: null, actor: cli.COMMAND_LINE };
     const result = await run(call, target);
     return "json" in result ? result : { json: toJson(result, call.now()) };
   };
 }
 
-async function create(call: Call): Promise<Answer> {
+async function create(call: cli.Call): Promise<Answer> {
   const { keys, owners, now, defaultLimits, options: { owner } } = call;
   if (call.options.description === undefined) {
-    throw new UsageError("--description: Say what the key is for");
+    throw new cli.UsageError("--description: Say what the key is for");
   }
   const standard = newSettings(defaultLimits);
   const settings = { ...standard, ...givenSettings(call, standard) };
@@ -50,7 +41,7 @@ async function create(call: Call): Promise<Answer> {
   const invite = isNew
     ? `\nThe owner ${owner} is new. To let them sign in: owners invite ${owner}`
     : "";
-  const input = { ownerId, settings, actor: COMMAND_LINE };
+  const input = { ownerId, settings, actor: cli.COMMAND_LINE };
   const { key, value } = await keys.create(input);
   return {
     json: { ...toJson(key, now()), key: value },
@@ -65,9 +56,9 @@ const COLUMNS = [
 
 const NO_KEYS = "No keys found. Create one: keys create --description TEXT";
 
-async function list(call: Call): Promise<Answer> {
+async function list(call: cli.Call): Promise<Answer> {
   const nowMs = call.now();
-  const query = { filter: call.options.state ?? "all", ...queryOf(call) };
+  const query = { filter: call.options.state ?? "all", ...cli.queryOf(call) };
   const { rows, next } = await call.keys.list(await keyOwner(call), query);
   const keys = rows.map((row) => rowToJson(row, nowMs));
   const more = next === null ? undefined : `\nMore: --after "${next}"`;
@@ -78,37 +69,39 @@ async function list(call: Call): Promise<Answer> {
   };
 }
 
-const show = ({ keys }: Call, { ownerId, keyId }: Target) =>
+const show = ({ keys }: cli.Call, { ownerId, keyId }: Target) =>
   keys.find(ownerId, keyId);
 
-async function edit(call: Call, target: Target): Promise<KeyRecord> {
+async function edit(call: cli.Call, target: Target): Promise<KeyRecord> {
   const { keys, options } = call;
   if (SETTING_OPTIONS.every((name) => options[name] === undefined)) {
-    throw new UsageError("Nothing to change: give an option such as --rpm 60");
+    throw new cli.UsageError(
+      "Nothing to change: give an option such as --rpm 60",
+    );
   }
   const before = await keys.find(target.ownerId, target.keyId);
   const settings = givenSettings(call, before);
   return await keys.edit({ ...target, version: before.version }, settings);
 }
 
-const enable = ({ keys }: Call, target: Target) => keys.enable(target);
+const enable = ({ keys }: cli.Call, target: Target) => keys.enable(target);
 
-const disable = async (call: Call, target: Target) =>
+const disable = async (call: cli.Call, target: Target) =>
   await end(call, await call.keys.disable(target), "disabled");
 
-const remove = async (call: Call, target: Target) =>
+const remove = async (call: cli.Call, target: Target) =>
   await end(call, await call.keys.delete(target), "deleted");
 
 /** Stops the running requests of a key that was disabled or deleted, if asked to. */
 async function end(
-  { sendStop, options, now }: Call,
+  { sendStop, options, now }: cli.Call,
   key: KeyRecord,
   state: "disabled" | "deleted",
 ): Promise<Answer> {
   const { id: keyId, ownerId } = key;
   if (options.stopRunning) {
     await sendStop({ keyId, ownerId }).catch((cause) => {
-      throw new CommandRefused(
+      throw new cli.CommandRefused(
         `${keyId} is ${state}, but its running requests could not be stopped: NATS does not answer. Try again with --stop-running when it does`,
         { cause },
       );
@@ -118,7 +111,7 @@ async function end(
 }
 
 async function rotate(
-  { keys, now, options: { old = "24h" } }: Call,
+  { keys, now, options: { old = "24h" } }: cli.Call,
   target: Target,
 ): Promise<Answer> {
   const { ms, text } = GRACES[old];
@@ -135,19 +128,19 @@ const MODELS_UNKNOWN =
   "Set MODELS_FILE or UPSTREAM_BASE_URL as for the edges";
 
 /** The owner that was named, or the first one. */
-const keyOwner = (call: Call): Promise<string> =>
+const keyOwner = (call: cli.Call): Promise<string> =>
   call.options.owner === undefined
     ? call.owners.first()
-    : findOwner(call, call.options.owner);
+    : cli.findOwner(call, call.options.owner);
 
 /** The settings that were given. Limits are replaced together: those not given stay as in `before`. */
 function givenSettings(
-  { options, now, models: known, warn }: Call,
+  { options, now, models: known, warn }: cli.Call,
   before: Pick<KeySettings, "limits" | "models">,
 ): Partial<KeySettings> {
   const { description, scopes, models, expires: expiresAtMs } = options;
   if (expiresAtMs && expiresAtMs <= now()) {
-    throw new UsageError(
+    throw new cli.UsageError(
       "--expires: The time is in the past. Give a later one, or never",
     );
   }
@@ -155,16 +148,16 @@ function givenSettings(
     if (known === undefined) warn(MODELS_UNKNOWN);
     const mistake = known && unknownModel(models, [...known, ...before.models]);
     if (mistake) {
-      throw new UsageError(
+      throw new cli.UsageError(
         `--models: ${mistake}\nTo name a model before it is configured, add --force`,
       );
     }
   }
-  const limits = limitsFrom(options, before.limits);
+  const limits = cli.limitsFrom(options, before.limits);
   return { ...defined({ description, scopes, models, expiresAtMs }), limits };
 }
 
-export const KEYS: Area = {
+export const KEYS: cli.Area = {
   title: "Manage API keys.",
   options: ["owner"],
   commands: [

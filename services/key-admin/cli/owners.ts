@@ -2,24 +2,15 @@ import { LIMIT_NAMES } from "../domain/keys/settings.ts";
 import type { OwnerChange, OwnerLink } from "../domain/operators/operators.ts";
 import { LINK_TIMES, linkPath } from "../domain/sign_in/links.ts";
 import { type Answer, isoTime, limitsToJson } from "./answer.ts";
-import {
-  type Area,
-  type Call,
-  type Command,
-  COMMAND_LINE,
-  CommandRefused,
-  findOwner,
-  limitsFrom,
-  queryOf,
-} from "./command_line.ts";
+import * as cli from "./command_line.ts";
 
-const OPERATOR = { ...COMMAND_LINE, ownerId: null };
+const OPERATOR = { ...cli.COMMAND_LINE, ownerId: null };
 
 /** Makes a link for the first owner, who cannot sign in yet. */
-async function setUp(call: Call): Promise<Answer> {
+async function setUp(call: cli.Call): Promise<Answer> {
   const account = await call.owners.setUpAccount();
   if (account !== null) {
-    throw new CommandRefused(
+    throw new cli.CommandRefused(
       `The console is already set up: its first owner is ${account.email}. "owners invite" adds others, "owners reset" replaces a forgotten password`,
     );
   }
@@ -28,11 +19,11 @@ async function setUp(call: Call): Promise<Answer> {
   return linkAnswer(call, { ...link, secret: await call.links.make(link) });
 }
 
-const invite = async (call: Call) =>
+const invite = async (call: cli.Call) =>
   linkAnswer(call, await call.operators.invite(OPERATOR, call.word));
 
 function linkAnswer(
-  { publicUrl }: Call,
+  { publicUrl }: cli.Call,
   { ownerId, kind, secret }: Omit<OwnerLink, "email">,
 ): Answer {
   return {
@@ -41,8 +32,8 @@ function linkAnswer(
   };
 }
 
-async function list(call: Call): Promise<Answer> {
-  const { rows, next } = await call.people.list(queryOf(call));
+async function list(call: cli.Call): Promise<Answer> {
+  const { rows, next } = await call.people.list(cli.queryOf(call));
   const owners = rows.map(({ account, keys }) => ({
     id: account.ownerId,
     email: account.email,
@@ -61,11 +52,11 @@ async function list(call: Call): Promise<Answer> {
   };
 }
 
-async function limits(call: Call): Promise<Answer> {
+async function limits(call: cli.Call): Promise<Answer> {
   const { owners, operators, options, word: email } = call;
-  const ownerId = await findOwner(call, email);
+  const ownerId = await cli.findOwner(call, email);
   const before = await owners.limits(ownerId);
-  const after = limitsFrom(options, before);
+  const after = cli.limitsFrom(options, before);
   if (LIMIT_NAMES.some((name) => options[name] !== undefined)) {
     await operators.setLimits(OPERATOR, ownerId, after);
   }
@@ -73,7 +64,7 @@ async function limits(call: Call): Promise<Answer> {
 }
 
 /** Commands that change an owner, and confirm it or print a link. */
-const CHANGES: readonly Command[] = ([
+const CHANGES: readonly cli.Command[] = ([
   ["reset", "print a link for a new password", "reset_password"],
   ["sign-out", "end all sessions of an owner", "sign_out_everywhere"],
   ["disable", "disable an owner and their keys", "disable"],
@@ -86,16 +77,16 @@ const CHANGES: readonly Command[] = ([
 ) => [`${name} <email>`, help, change(what)]);
 
 function change(what: OwnerChange) {
-  return async (call: Call): Promise<Answer> => {
+  return async (call: cli.Call): Promise<Answer> => {
     const { operators, word: email } = call;
-    const ownerId = await findOwner(call, email);
+    const ownerId = await cli.findOwner(call, email);
     const link = await operators.change(OPERATOR, ownerId, what);
     if (link !== null) return linkAnswer(call, link);
     return { json: { owner_id: ownerId, email, done: what } };
   };
 }
 
-export const OWNERS: Area = {
+export const OWNERS: cli.Area = {
   title: "Manage the owners of API keys.",
   commands: [
     ["set-up", "print a link for the first owner (15 minutes)", setUp],

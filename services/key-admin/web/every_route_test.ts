@@ -14,8 +14,8 @@ import {
 import { addRoutes, createConsole } from "../app.tsx";
 
 /**
- * Guarantee: on no route can anything be seen or changed but by the owner's own
- * form, sent from our own pages; and that one request does what it says.
+ * Guarantee: on every route, only the owner's own request, sent from our own pages,
+ * shows or changes anything, and it does what it says.
  */
 
 const FORM_TYPE = "application/x-www-form-urlencoded";
@@ -83,7 +83,7 @@ Deno.test("every route", async (t) => {
       const right = await request(site, owner);
       const { path, status, events } = right;
       const formToken = await client.formToken();
-      // Stores when the session was last used, which its refused requests then do not.
+      // Records the last use of this session, so that its refused requests change nothing.
       await other.client.get("/keys");
       const before = await site.stored();
       const send = (headers: Record<string, string>, body: BodyInit) =>
@@ -173,7 +173,7 @@ Deno.test("every route", async (t) => {
           }
           const type = { "content-type": FORM_TYPE };
           for (const [name, status, body] of BODIES) {
-            // Without its token, a private form is not looked into further.
+            // Without its token, a private form is refused before its fields are read.
             const wanted = isPrivate && name === "32 KiB" ? 403 : status;
             refuses(await send({ ...OURS, ...type }, body), wanted, name);
           }

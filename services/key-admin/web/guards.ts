@@ -2,10 +2,10 @@ import { isWellFormedKey } from "@gateway/shared/keys/key";
 import { newRequestId } from "@gateway/shared/process/ids";
 import { createMiddleware } from "hono/factory";
 import { TRY_LIMITS } from "../domain/try/key.ts";
-import { type ConsoleEnv, Refused } from "./context.ts";
+import { type ConsoleContext, type ConsoleEnv, Refused } from "./context.ts";
 import { readCookie } from "./session.ts";
 
-/** The middleware that every request passes, in the order of `app.tsx`. */
+/** What every request passes, in the order of `app.tsx`. */
 
 /** What a page may load and do. `more`: other sources of images or audio. */
 export const securityPolicy = (more: Readonly<Record<string, string>> = {}) =>
@@ -49,7 +49,7 @@ export const baseHeaders = createMiddleware<ConsoleEnv>(async (c, next) => {
 });
 
 /** Answers only requests for the configured name, against DNS rebinding and poisoned links. */
-export const hostGuard = createMiddleware<ConsoleEnv>(async (c, next) => {
+export function checkHost(c: ConsoleContext): void {
   const { host, origin } = c.var.deps.publicUrl;
   if (!URL.canParse(c.req.url)) {
     throw new Refused(400, "The Host header is malformed", { back: origin });
@@ -61,8 +61,7 @@ export const hostGuard = createMiddleware<ConsoleEnv>(async (c, next) => {
       { back: origin },
     );
   }
-  await next();
-});
+}
 
 /** Bounds the memory that uploads and whole answers of the page "Try it" take. */
 export const holdGuard = () => {
@@ -86,7 +85,7 @@ export const holdGuard = () => {
 };
 
 /** API keys are for the API (API5) and are refused here, both as a bearer credential and as a cookie. */
-export const noKeys = createMiddleware<ConsoleEnv>(async (c, next) => {
+export function checkNoKey(c: ConsoleContext): void {
   const isKey = c.req.header("authorization") !== undefined ||
     isWellFormedKey(readCookie(c, "sid"));
   if (isKey) {
@@ -95,15 +94,14 @@ export const noKeys = createMiddleware<ConsoleEnv>(async (c, next) => {
       "The console does not accept API keys. Sign in with your e-mail address instead",
     );
   }
-  await next();
-});
+}
 
 /**
  * Lets a change through only from our own pages (ASVS 3.5.1). Browsers send the
  * origin of a request in `Sec-Fetch-Site`, older ones in `Origin`; a request with
  * neither is refused. Forms also carry the session's token.
  */
-export const crossSiteGuard = createMiddleware<ConsoleEnv>(async (c, next) => {
+export function checkSite(c: ConsoleContext): void {
   const site = c.req.header("sec-fetch-site");
   const origin = c.req.header("origin");
   const isOurs = (site ?? "same-origin") === "same-origin" &&
@@ -115,5 +113,4 @@ export const crossSiteGuard = createMiddleware<ConsoleEnv>(async (c, next) => {
       "This request came from another site. Open the console and try again there",
     );
   }
-  await next();
-});
+}

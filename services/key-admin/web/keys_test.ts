@@ -316,6 +316,8 @@ Deno.test("a change leads back to where it was started, and to no other site, wi
   const answer = await client.post(`/keys/${keyId}/disable`, stop);
   const page = await client.get(answer.headers.get("location") ?? "");
   assert.match(page.text, /could not be stopped.*Disabled</s);
+  const refused = await client.post(`/keys/${keyId}/enable`, { version: "1" });
+  assert.ok(refused.text.includes(`href="/keys/${keyId}">Continue`));
 });
 
 Deno.test("the two keys of a rotation name each other, even when one is deleted", async () => {

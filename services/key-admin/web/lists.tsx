@@ -78,7 +78,7 @@ export const Empty = ({ title, lead, children }: Saying) => (
   </section>
 );
 
-/** A cell of two lines; without a note, of one. */
+/** A cell with a note in a second line, if there is one. */
 export const Noted = ({ note, children }: { note: Child; children: Child }) => (
   <>
     {children}
@@ -86,7 +86,7 @@ export const Noted = ({ note, children }: { note: Child; children: Child }) => (
   </>
 );
 
-/** Links to other pages of a list that begins with the newest rows, where there are any. */
+/** Links to the newest and to older rows, where there are any. */
 export const Pager = ({ after, next, to }: {
   /** The cursor of this page; empty: the first. */
   after: string;

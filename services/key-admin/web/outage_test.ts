@@ -41,7 +41,7 @@ Deno.test("ASVS 16.5.1, 16.5.2, 16.5.3: without Redis the console answers 503 wi
   await until(async () => (await client.get("/keys")).status === 200);
 });
 
-/** A server that flushes nothing: somebody always switches back. */
+/** A server on which no flush is confirmed: somebody keeps switching it back. */
 const neverFlushed = (
   link: RedisLink,
   disk: { fails: boolean },

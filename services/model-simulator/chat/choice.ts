@@ -2,19 +2,14 @@ import type {
   ChunkDelta,
   FinishReason,
 } from "@gateway/shared/openai/completion";
-import {
-  type LogprobEntry,
-  type Random,
-  type Sampled,
-  Writer,
-} from "./language.ts";
+import { type Random, type Sampled, Writer } from "./language.ts";
 import type { Plan, PlannedCall } from "./plan.ts";
 import type { ChatRequest } from "./request.ts";
 
 /** The output of one step; the content is empty while a stop sequence may have begun. */
 export interface Step {
   delta: ChunkDelta;
-  logprobs?: LogprobEntry[];
+  logprobs?: object[];
   finish?: FinishReason;
 }
 

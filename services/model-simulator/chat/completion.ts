@@ -8,7 +8,6 @@ import { type Controls, readControls } from "../serving/controls.ts";
 import { HttpError } from "../serving/errors.ts";
 import { checkModel, type Received } from "../serving/fields.ts";
 import { runChoice, type Step } from "./choice.ts";
-import type { LogprobEntry } from "./language.ts";
 import { checkSchemas, planChoice, randomFor } from "./plan.ts";
 import { type ChatRequest, parseRequest, textOf } from "./request.ts";
 
@@ -123,7 +122,7 @@ function usageOf(prompt_tokens: number, steps: readonly Step[]) {
   };
 }
 
-function wireOf(content: readonly LogprobEntry[]) {
+function wireOf(content: readonly object[]) {
   return content.length > 0 ? { content } : null;
 }
 

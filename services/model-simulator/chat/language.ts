@@ -38,21 +38,10 @@ interface Candidate {
   readonly places: readonly number[];
 }
 
-interface TokenLogprob {
-  token: string;
-  logprob: number;
-  bytes: number[];
-}
-
-export interface LogprobEntry extends TokenLogprob {
-  /** The most likely tokens, best first. */
-  top_logprobs: TokenLogprob[];
-}
-
 export interface Sampled {
   token: string;
-  /** Only if requested. */
-  logprobs: LogprobEntry[];
+  /** OpenAI's entry for it, if requested. */
+  logprobs: object[];
 }
 
 const encoder = new TextEncoder();

@@ -63,10 +63,9 @@ export function planChoice(
 
 /** Throws an `HttpError` for a schema that the simulator or OpenAI's strict mode does not support. */
 export function checkSchemas(request: ChatRequest): void {
-  const tools = request.tools.map(schemaOfTool);
-  const answer = schemaOfAnswer(request) ?? [];
-  [answer, tools.filter(({ isStrict }) => isStrict)].flat()
-    .forEach(checkSchema);
+  const tools = request.tools.map(schemaOfTool)
+    .filter(({ isStrict }) => isStrict);
+  [schemaOfAnswer(request) ?? [], tools].flat().forEach(checkSchema);
 }
 
 function schemaOfAnswer(

@@ -96,11 +96,9 @@ export function pictureOf(scene: Scene): Uint8Array {
     const at = y * rowBytes;
     pixels.copy(rows, at + y + 1, at, at + rowBytes);
   }
-  const head = Buffer.alloc(13);
-  head.writeUInt32BE(width, 0);
-  head.writeUInt32BE(height, 4);
   // Eight bits each of red, green, blue and opacity.
-  head.set([8, 6], 8);
+  const form = Buffer.from([8, 6, 0, 0, 0]);
+  const head = Buffer.concat([bigEndian(width), bigEndian(height), form]);
   return Buffer.concat([
     Buffer.from("\x89PNG\r\n\x1a\n", "latin1"),
     chunkOf("IHDR", head),
@@ -112,14 +110,13 @@ export function pictureOf(scene: Scene): Uint8Array {
 
 /** Its size, type, data and checksum. */
 function chunkOf(type: string, data: Uint8Array | string = ""): Buffer {
-  const content = Buffer.from(data);
-  const chunk = Buffer.alloc(12 + content.length);
-  chunk.writeUInt32BE(content.length);
-  chunk.write(type, 4);
-  content.copy(chunk, 8);
-  chunk.writeUInt32BE(crc32(chunk.subarray(4, -4)), 8 + content.length);
-  return chunk;
+  const named = Buffer.concat([Buffer.from(type), Buffer.from(data)]);
+  const size = bigEndian(named.length - type.length);
+  return Buffer.concat([size, named, bigEndian(crc32(named))]);
 }
+
+const bigEndian = (number: number) =>
+  Buffer.from(Uint32Array.of(number).buffer).reverse();
 
 /** An MP4 file of this image, under a white bar that grows until the end. Width and height are even. */
 export async function filmOf(scene: Scene, seconds: number) {

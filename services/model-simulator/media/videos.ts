@@ -40,15 +40,12 @@ const creation = z.object({
 const remixing = z.object({ prompt: promptField });
 const variants = z.enum(["video", "thumbnail"]).nullable();
 
-interface Order {
+interface Job {
+  id: string;
   prompt: string;
   seconds: string;
   scene: Omit<Scene, "words">;
   remixedFrom: string | null;
-}
-
-interface Job extends Order {
-  id: string;
   controls: Controls;
   createdAtMs: number;
   film?: Promise<Uint8Array>;
@@ -94,7 +91,9 @@ export class Videos {
     }
   }
 
-  #order(order: Order): Planned {
+  #order(
+    order: Pick<Job, "prompt" | "seconds" | "scene" | "remixedFrom">,
+  ): Planned {
     const controls = readControls(order.prompt, "prompt");
     // The fault is in the file.
     const { break: _, ...own } = controls;

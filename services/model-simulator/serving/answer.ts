@@ -21,8 +21,7 @@ export class SeenRequest {
 
   /** The first outcome counts. */
   end(outcome: Outcome): void {
-    if (this.outcome !== undefined) return;
-    this.outcome = outcome;
+    this.outcome ??= outcome;
     this.#ended.resolve(outcome);
     this.leaving.abort();
   }
@@ -119,12 +118,12 @@ export async function respond(
   { controls: own, ...planned }: Planned,
   pace: Partial<Pace>,
 ): Promise<Response> {
-  const controls = { ...pace, ...own };
-  const { errorStatus, firstTokenMs = 0 } = controls;
+  const { errorStatus, firstTokenMs = 0 } = own;
   if (errorStatus !== undefined) {
     await sleep(firstTokenMs, run.leaving.signal);
     throw requestedError(errorStatus);
   }
+  const controls = { ...pace, ...own };
   const batches = batchesOf({ ...planned, controls }, run);
   const { contentType, status = 200, headers } = planned;
   if (controls.break?.type === "fail" && contentType !== EVENT_STREAM) {
@@ -132,8 +131,8 @@ export async function respond(
     throw requestedError(500);
   }
   const all = { "content-type": contentType, "cache-control": "no-cache" };
-  const body = bodyOf(batches, run);
-  return new Response(body, { status, headers: { ...all, ...headers } });
+  const init = { status, headers: { ...all, ...headers } };
+  return new Response(bodyOf(batches, run), init);
 }
 
 /** Sends the head at once: only then does the server notice when the client disconnects. */

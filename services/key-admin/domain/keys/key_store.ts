@@ -178,8 +178,8 @@ export function createKeyStore(
 ) {
   const persist = createPersist(writer);
 
-  /** Takes all of the steps or none. */
-  async function take(
+  /** Takes all of the steps or none. Resolves when they are on disk. */
+  async function commit(
     { ownerId, once }: Origin,
     steps: readonly Step[],
     nowMs = 0,
@@ -196,10 +196,6 @@ export function createKeyStore(
     const args = [JSON.stringify(plan)];
     const result = await writer.evalScript(COMMIT_SCRIPT, keys, args);
     if (result !== "done") throw new KeyRefused(refusal.parse(result));
-  }
-
-  async function commit(origin: Origin, step: Step): Promise<void> {
-    await take(origin, [step]);
     await persist();
   }
 
@@ -238,17 +234,15 @@ export function createKeyStore(
       const changed = { expiresAtMs, replacedBy };
       steps.push(stepOf("key.rotated", { actor, version }, old, changed));
     }
-    const store = ["SET", STORE_KEY, mintStoreName(randomBytes), "NX"];
     // The very first key names the store: edges trust lookups only in a named store.
-    await writer.command(store);
+    await writer.command(["SET", STORE_KEY, mintStoreName(randomBytes), "NX"]);
     await writer.command(["SET", lookup, `${id}:${key.ownerId}`, ...end]);
     try {
-      await take(origin, steps, nowMs);
+      await commit(origin, steps, nowMs);
     } catch (error) {
       if (error instanceof KeyRefused) await writer.command(["DEL", lookup]);
       throw error;
     }
-    await persist();
     return { key, value };
   }
 
@@ -258,7 +252,7 @@ export function createKeyStore(
     changed: Partial<KeyRecord>,
   ): Promise<KeyRecord> {
     const before = await store.find(target.ownerId, target.keyId);
-    await commit(target, stepOf(action, target, before, changed));
+    await commit(target, [stepOf(action, target, before, changed)]);
     return { ...before, ...changed, version: before.version + 1 };
   }
 
@@ -332,7 +326,7 @@ export function createKeyStore(
     /** Deletes a key: its record first. */
     async delete(target: Target): Promise<KeyRecord> {
       const key = await store.find(target.ownerId, target.keyId);
-      await commit(target, stepOf("key.deleted", target, key, {}));
+      await commit(target, [stepOf("key.deleted", target, key, {})]);
       // Only cleans up: without the record the lookup is useless.
       await writer.command(["DEL", hashKey(key.hash)]);
       await writer.command(["DEL", failedKey(target)]);

@@ -37,8 +37,8 @@ export interface Meter {
  *
  * KEYS: `lim:…`, `lease:…` and `lease:…:video` of the owner, and of a key.
  * ARGV: the fields of units in the state.
- * Reply: unix ms, and for each numbers: running requests, videos being made, the first
- * five of the state, day and count of each unit; 0: never used.
+ * Reply: unix ms, then the numbers of each: running requests, videos being made, the
+ * first five of the state, day and count of each unit; 0: never used.
  */
 const METERS_SCRIPT = defineScript(
   "key-admin/meters",

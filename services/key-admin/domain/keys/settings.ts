@@ -98,7 +98,7 @@ export function unknownModel(
 /** More names do not help whoever misspelled one. */
 const MODELS_SHOWN_CHARS_MAX = 300;
 
-/** Empty or `never`: null. A day ends at midnight in UTC. Whether the time is over is checked elsewhere. */
+/** Empty or `never`: null. A day ends at midnight in UTC. Whether the time is in the past is checked elsewhere. */
 const expires = z.string()
   .transform((text) =>
     /^\d{4}-\d\d-\d\d$/.test(text) ? `${text}T23:59:59Z` : text

@@ -54,8 +54,8 @@ export const changesOf = (account: Account): OwnerChange[] =>
 
 /**
  * Each change is in the owner's audit log and, with the owner's address, in that of
- * the operator. Operators change nothing but limits of their own, because the page
- * Account asks for the password each time.
+ * the operator. Of their own accounts, operators can change only the limits here, because
+ * the page Account asks for the password each time.
  */
 export function createOperators({ owners, sessions, links, audit }: {
   owners: OwnerStore;
@@ -113,7 +113,7 @@ export function createOperators({ owners, sessions, links, audit }: {
       if (!changesOf(account).includes(what)) {
         const words = what.replaceAll("_", " ");
         throw new OperatorRefused(
-          `You cannot ${words}: ${email} is not in such a state`,
+          `${email} is in a state that does not allow this: ${words}`,
         );
       }
       await make(what, ownerId, operator.by);

@@ -2,7 +2,7 @@ import { z } from "zod";
 import { asTextOrNull, type StoreDeps } from "../store/redis.ts";
 import { digest, isSecret, mintSecret } from "../store/secret.ts";
 
-/** What a link lets its holder do, once, and for how long in seconds. Who opens one to set up becomes the first owner. */
+/** What a link lets its holder do, once, and for how long in seconds. Whoever opens a set-up link becomes the first owner. */
 export const LINK_SECONDS = {
   ...{ set_up: 15 * 60, invite: 72 * 3_600, reset: 3_600 },
 };

@@ -5,9 +5,9 @@ import { digest, isSecret, mintSecret } from "../store/secret.ts";
 
 /** Times of a session (ASVS 7.3.1, 7.3.2). */
 export const SESSION_LIMITS = {
-  /** A session ends after this long without a request, */
+  /** A session ends after this long without a request. */
   idleMs: 30 * 60_000,
-  /** and after this long in any case. */
+  /** A session ends after this long in any case. */
   absoluteMs: 12 * 3_600_000,
   /** Creating or deleting a key asks for the password again if it was last entered longer ago. */
   freshMs: 3_600_000,

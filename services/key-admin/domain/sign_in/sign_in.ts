@@ -35,8 +35,8 @@ export interface SignInDeps extends StoreDeps {
 
 /**
  * Tries to sign an owner in. An unknown address, a wrong password and a wrong code look
- * the same and take the same work; only who proved that the account is theirs learns that
- * it is disabled.
+ * the same and take the same work; only somebody who proved that the account is theirs
+ * learns that it is disabled.
  */
 export async function signIn(deps: SignInDeps, credentials: Credentials) {
   const { redis, owners, hasher, audit, log } = deps;

@@ -32,9 +32,7 @@ export const detectDurability = async (redis: RedisLink): Promise<Durability> =>
   (await askServer(redis)).durability;
 
 /** Asked after each change: changes are rare, and an operator may have changed the settings. */
-async function askServer(
-  redis: RedisLink,
-): Promise<{ durability: Durability; replicas: number }> {
+async function askServer(redis: RedisLink) {
   const replicasName = "min-replicas-to-write";
   const ask = (...command: string[]) =>
     redis.command(command).catch((error: unknown) => {
@@ -50,16 +48,16 @@ async function askServer(
     ask("SCARD", MARKS_KEY),
   ]);
   const config = asFields([file, wanted].flatMap(listOrNothing));
-  const replicas = Number(config[replicasName] ?? 0);
   const maySwitch = /appendfsync/.test(String(refusal)) &&
     typeof marks === "number";
-  if (
-    config.appendonly !== "yes" || config["no-appendfsync-on-rewrite"] === "yes"
-  ) return { durability: "none", replicas };
-  if (config.appendfsync === "always" && !(maySwitch && marks > 0)) {
-    return { durability: "always", replicas };
-  }
-  return { durability: maySwitch ? "switched" : "none", replicas };
+  const isAlways = config.appendfsync === "always" &&
+    !(maySwitch && marks > 0);
+  const isKept = config.appendonly === "yes" &&
+    config["no-appendfsync-on-rewrite"] !== "yes";
+  let durability: Durability = "none";
+  if (isKept && isAlways) durability = "always";
+  else if (isKept && maySwitch) durability = "switched";
+  return { durability, replicas: Number(config[replicasName] ?? 0) };
 }
 
 const listOrNothing = (reply: RedisReply) =>
@@ -105,10 +103,7 @@ const atOnce = (redis: RedisLink, ...commands: string[][]) =>
     [["MULTI"], ...commands, ["EXEC"]].map((each) => redis.command(each)),
   );
 
-async function waitForReplicas(
-  redis: RedisLink,
-  replicas: number,
-): Promise<void> {
+async function waitForReplicas(redis: RedisLink, replicas: number) {
   // WAIT covers the writes of its own connection only.
   const line = ["WAIT", String(replicas), String(CONFIRM_MS)];
   const deadlineMs = CONFIRM_MS + 1_000;

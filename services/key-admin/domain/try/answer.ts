@@ -80,7 +80,7 @@ const refused = z.object({
 });
 const answered = z.union([refused, chat, images, transcript, video]);
 
-const UNREADABLE = "The answer is incomplete, or not one of the API.";
+const UNREADABLE = "The answer is incomplete, or did not come from the API.";
 const { heldBytes: bytesMax } = TRY_LIMITS;
 const TOO_LARGE = `The answer has more than ${
   bytesMax / 2 ** 20

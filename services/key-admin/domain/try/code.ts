@@ -88,7 +88,7 @@ export function codeOf(
   const isKnown = (name: string) => kind !== "chat" || KNOWN.has(name);
   const members = Object.entries(request);
   const extra = members.filter(([name]) => !isKnown(name));
-  /** The fields as arguments, those that the packages lack together. */
+  /** The fields as arguments; those that the packages lack are grouped. */
   const fields = (language: Language, is: string, others: string) =>
     [
       ...members.filter(([name]) => isKnown(name)).map(([name, value]) =>
@@ -108,7 +108,7 @@ export function codeOf(
   const speech = speechFormat.catch("mp3").parse(format);
   const program = (language: Language) =>
     PROGRAMS[kind][language].replace("speech.mp3", `speech.${speech}`);
-  /** With the client behind the first imports. */
+  /** With the client after the first imports. */
   const filled = (language: Language, client: string, fields: string) =>
     program(language).replace("FIELDS", () => fields)
       .replace(/^(?!import)/m, () => `${client}\n`);
@@ -152,7 +152,7 @@ const quoted = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`;
 
 /** Shorter lists and objects stay on one line. */
 const LINE_CHARS_MAX = 56;
-/** A list or an object over several lines, each of whose items is on one. */
+/** A list or an object over several lines, with one item on each. */
 const BLOCK = /[[{]\n(?:.*[^[{\n]\n)*? *[\]}]/g;
 
 /** A JSON value in a language, or the opened file of this name. */

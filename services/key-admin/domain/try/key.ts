@@ -14,9 +14,9 @@ import type { Stores } from "../stores.ts";
 
 /** Bounds of what one session may try, for a person rather than a program. */
 export const TRY_LIMITS = {
-  /** How long the key works. The next request after that gets a new one, */
+  /** How long the key works. */
   keyMs: 10 * 60_000,
-  /** and so does one of a key that works no longer than this. */
+  /** A request gets a new key if the old one works no longer than this. */
   renewMs: 60_000,
   /** In addition to the limits of the owner. There are no daily ones, since the key lives for minutes. */
   key: {

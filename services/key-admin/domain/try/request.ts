@@ -17,11 +17,11 @@ interface Kind {
   path: string;
   /** What a new form says. */
   example: TryValues;
-  /** How the fields of a form are read that are not blank. A mistake is thrown. */
+  /** How to read the fields of a form that are not blank. Throws a mistake. */
   fields: Readonly<Record<string, (text: string) => unknown>>;
-  /** What is said to fields that must not be blank. */
+  /** What to say about fields that must not be blank. */
   needed?: TryValues;
-  /** Makes the request of what was read, if that is not the request itself. */
+  /** Turns what was read into the request, if it is not the request already. */
   toRequest?: (read: TryRequest, errors: Map<string, string>) => TryRequest;
   /** The form has a file, `file`. */
   isUpload?: boolean;
@@ -130,7 +130,7 @@ function numberOf(text: string): number {
 }
 
 function jsonOf(text: string): unknown {
-  // Code shows each level further to the right: thousands would be gigabytes.
+  // Code samples indent each level: thousands of levels would take gigabytes.
   guardJson(text);
   try {
     return JSON.parse(text);

@@ -1,5 +1,5 @@
-// Adds to plain links and forms. Everything works without this script: times are
-// then in UTC, and copying is done by hand.
+// Enhances plain links and forms. Everything works without this script, but times are
+// in UTC and copying is done by hand.
 
 function each(selector, action) {
   for (const element of document.querySelectorAll(selector)) action(element);

@@ -10,14 +10,7 @@ import { FORM, readForm } from "../forms.ts";
 import { answerCreated, NOT_CONFIGURED } from "./key_form.tsx";
 import { showPage } from "../layout.tsx";
 import { limitsCard } from "./limits_view.tsx";
-import {
-  curlFor,
-  keyName,
-  lastUseOf,
-  rotationOf,
-  statusOf,
-  tryLink,
-} from "../key_parts.tsx";
+import * as view from "../key_parts.tsx";
 import { Box, Facts, PostForm } from "../parts.tsx";
 import { labelOf, Moment, permissionOf, Time } from "../texts.tsx";
 import { behindPassword, localPath } from "../session.ts";
@@ -55,8 +48,8 @@ const showKey: Handler = async (c) => {
       title: key.description,
       lead: (
         <>
-          <code class="hint">{key.hint}</code> {statusOf(key, nowMs)}
-          {rotationOf(key, present)}
+          <code class="hint">{key.hint}</code> {view.statusOf(key, nowMs)}
+          {view.rotationOf(key, present)}
         </>
       ),
       actions: (
@@ -79,7 +72,7 @@ const showKey: Handler = async (c) => {
       <Facts
         facts={{
           "Created": <Time ms={key.createdAtMs} as="minute" />,
-          "Last used": lastUseOf(key, { ms, nowMs }),
+          "Last used": view.lastUseOf(key, { ms, nowMs }),
           "Expires": <Moment ms={expiresAtMs} nowMs={nowMs} />,
           "Permissions": key.scopes.map(permissionOf).join(", "),
           "Models": allowed.join(", ") || "All",
@@ -91,9 +84,9 @@ const showKey: Handler = async (c) => {
       <UsageView usage={usage} base={here} listed={`${here}/requests`} />
       <div class="row between">
         <h2>Example request</h2>
-        {tryLink(deps, key)}
+        {view.tryLink(deps, key)}
       </div>
-      {curlFor(deps, key)}
+      {view.curlFor(deps, key)}
       <p>
         The <a href="/reference">API reference</a> lists all fields and errors.
       </p>
@@ -126,7 +119,8 @@ const ask = (question: Question): Handler => async (c) => {
     { title: `${verb} this key?`, lead: QUESTIONS[question], isCard: true },
     <>
       <p>
-        {keyName(key)}, last used: {lastUseOf(key, { ms, nowMs: now() })}
+        {view.keyName(key)}, last used:{" "}
+        {view.lastUseOf(key, { ms, nowMs: now() })}
       </p>
       <PostForm
         action={`/keys/${key.id}/${question}`}

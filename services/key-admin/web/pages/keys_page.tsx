@@ -7,13 +7,7 @@ import type { Handler } from "../context.ts";
 import { postKey } from "./key_form.tsx";
 import { showPage } from "../layout.tsx";
 import { limitsCard } from "./limits_view.tsx";
-import {
-  curlFor,
-  keyName,
-  lastUseOf,
-  rotationOf,
-  statusOf,
-} from "../key_parts.tsx";
+import * as view from "../key_parts.tsx";
 import type { Column } from "../lists.tsx";
 import { address, Empty, Pager, Search, Table, Tabs } from "../lists.tsx";
 import { PostForm } from "../parts.tsx";
@@ -53,7 +47,7 @@ const listKeys: Handler = async (c) => {
           title="Create your first key"
           lead="You see its full value once, right after you create it. Store it where your program can read it, then send a first request:"
         >
-          {curlFor(deps)}
+          {view.curlFor(deps)}
           {create}
         </Empty>
       )
@@ -82,8 +76,8 @@ const listKeys: Handler = async (c) => {
             columns={[
               ["Key", ({ key }) => (
                 <>
-                  {keyName(key, true)}
-                  {rotationOf(key, present)}
+                  {view.keyName(key, true)}
+                  {view.rotationOf(key, present)}
                 </>
               )],
               ...stateColumns(nowMs),
@@ -109,11 +103,11 @@ export const cleanSearch = (search: string): string =>
 const FILTERS = KEY_FILTERS.map((name) => [name, labelOf(name)] as const);
 
 export const stateColumns = (nowMs: number): readonly Column<KeyRow>[] => [
-  ["Status", ({ key }) => statusOf(key, nowMs)],
+  ["Status", ({ key }) => view.statusOf(key, nowMs)],
   ["Created", ({ key }) => <Time ms={key.createdAtMs} as="day" />],
   [
     "Last used",
-    ({ key, lastUsedAtMs: ms }) => lastUseOf(key, { ms, nowMs }),
+    ({ key, lastUsedAtMs: ms }) => view.lastUseOf(key, { ms, nowMs }),
   ],
   ["Expires", ({ key }) => <Moment ms={key.expiresAtMs} nowMs={nowMs} />],
   ["Requests today", (row) => number(row.totals.requests), "num"],

@@ -1,4 +1,4 @@
-import type { Child, JSX } from "hono/jsx";
+import type { Child } from "hono/jsx";
 import type { KeyRecord, Limits } from "@gateway/shared/keys/record";
 import type { Meter } from "../../domain/keys/limit_use.ts";
 import { bindingMeter, readMeters } from "../../domain/keys/limit_use.ts";
@@ -9,12 +9,9 @@ import { labelOf, number, Time } from "../texts.tsx";
 
 /** Limits in forms; and use against them as bars, of a key and its owner, or of the owner alone. */
 
-type LimitInput = Omit<JSX.IntrinsicElements["input"], "id"> & {
-  error?: string | undefined;
-  help?: string;
-};
+type LimitInput = Omit<Parameters<typeof Field>[0], "id" | "label">;
 
-/** The fields of all limits. `inputOf`: what is particular about one. */
+/** The fields of all limits. `inputOf` returns the value of one, and what is special about it. */
 export const limitFields = (inputOf: (name: keyof Limits) => LimitInput) => (
   <fieldset class="field">
     <legend>Limits</legend>

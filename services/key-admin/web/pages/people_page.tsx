@@ -64,7 +64,7 @@ async function showView<T>(
       <section class="card">
         <details>
           <summary>Invite somebody</summary>
-          <PostForm action="/people" submit="Create the link">
+          <PostForm action="/people" submit="Create link">
             <p class="lead">
               You get a link that works once, within 3 days. Whoever opens it
               first chooses the password.

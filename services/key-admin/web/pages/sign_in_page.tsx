@@ -105,7 +105,7 @@ const beginOidc: Handler = async (c) => {
       deps.log.warn("oidc_unavailable", { error: cause });
       throw new Refused(
         503,
-        `${provider.name} does not respond as expected, so you cannot sign in with it now. Try again in a moment`,
+        `${provider.name} does not answer as expected, so you cannot sign in with it now. Try again in a moment`,
         { cause },
       );
     });
@@ -303,7 +303,7 @@ function showLink(
   );
 }
 
-/** Focused until filled in. */
+/** An e-mail address, which has the focus while it is empty. */
 export const EmailField = (
   { value, readonly = false }: { value: string; readonly?: boolean },
 ) => (

@@ -244,7 +244,7 @@ function showTry(
             <div>
               <h2>The same request as code</h2>
               <p class="help">
-                It takes a key of yours from <code>OPENAI_API_KEY</code>.
+                It uses the key in <code>OPENAI_API_KEY</code>.
               </p>
             </div>
             {LANGUAGES.map((language, at) => (

@@ -57,13 +57,13 @@ const RANGES = {
   "30d": { name: "30 days", unit: "day", head: "Day (UTC)", last: "Today" },
 } as const;
 
-/** What was made for requests without tokens. */
+/** The units other than tokens that were counted. */
 const unitsIn = (counts: Counts) => USAGE_UNITS.filter((unit) => counts[unit]);
 
 const unitsOf = (counts: Counts): string =>
   unitsIn(counts).map((unit) => unitsText(counts[unit] ?? 0, unit)).join(", ");
 
-/** Columns of numbers, and one of all units. What makes something else has no tokens. */
+/** A column for each count, and one for all units. Beside units, no tokens are shown instead of 0. */
 const countColumns = <T,>({ total }: Usage, countsOf: (row: T) => Counts) => [
   ...MAIN_COUNTS.map((name): Column<T> => [
     labelOf(name),
