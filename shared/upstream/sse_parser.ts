@@ -16,6 +16,8 @@ export class SseParser {
   #data: string | null = null;
   #name = "";
   readonly #charsMax: number;
+  /** Whether the incomplete line is a comment. A flag, because looking at a long line copies it. */
+  #isComment = false;
 
   /** `onEvent` gets every event that has data, with its name or `""`. `charsMax` bounds a line and an event. */
   constructor(
@@ -33,7 +35,7 @@ export class SseParser {
 
   /** Part of an event has arrived, and not only of a comment. */
   get isInEvent(): boolean {
-    return this.#data !== null || /^[^:]/.test(this.#line);
+    return this.#data !== null || (this.#line !== "" && !this.#isComment);
   }
 
   /** Parses the next bytes. Throws `upstream_invalid` if a line, or the data of an event, is too long. */
@@ -58,6 +60,7 @@ export class SseParser {
   }
 
   #keep(piece: string): void {
+    if (this.#line === "") this.#isComment = piece.startsWith(":");
     this.#line += piece;
     this.#checkLength(this.#line);
   }

@@ -63,6 +63,8 @@ Deno.test("leases over 30 seconds: a steady, a paused and a killed edge", async 
     await ownerLimitsHold(cluster);
   });
   const redis = await openRedis(cluster);
+  await using closing = new AsyncDisposableStack();
+  closing.defer(() => redis.close());
   const command = (...args: string[]) => redis.command(args);
   const keyOf = async (owner: string, concurrency: number) => {
     const { key: value } = await createKey(
