@@ -17,7 +17,7 @@ const ROOMS: { [room: string]: readonly [bound: number, target: number] } = {
   "services/media-worker": [1_335, 1_300],
   "services/key-admin": [9_560, 6_300],
   "services/model-simulator": [2_100, 2_100],
-  "shared": [9_130, 9_100],
+  "shared": [9_132, 9_100],
   "deploy": [2_050, 2_050],
 };
 const PRODUCTION: readonly [bound: number, target: number] = [31_260, 30_000];
