@@ -22,10 +22,8 @@ import {
   emptyLedger,
   findLost,
 } from "../services/key-admin/key_changes_fixture.ts";
-import {
-  startRedis,
-  type TestRedis,
-} from "../services/key-admin/redis_fixture.ts";
+import type { TestRedis } from "../services/key-admin/redis_fixture.ts";
+import { startRedis } from "../services/key-admin/redis_fixture.ts";
 import { detectDurability } from "../services/key-admin/domain/store/durability.ts";
 import { sleep } from "../tests/support/wait_for.ts";
 import { print, runProcess } from "../tests/support/process.ts";

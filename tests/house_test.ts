@@ -4,11 +4,8 @@
  */
 import assert from "node:assert/strict";
 import { dirname } from "node:path/posix";
-import {
-  readSources,
-  SOURCE_FOLDERS,
-  type SourceFile,
-} from "./support/source_files.ts";
+import type { SourceFile } from "./support/source_files.ts";
+import { readSources, SOURCE_FOLDERS } from "./support/source_files.ts";
 
 /** Lines of production code: [bound, target]. */
 const ROOMS: { [room: string]: readonly [bound: number, target: number] } = {

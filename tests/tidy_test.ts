@@ -2,11 +2,8 @@
 // what may touch the process.
 import assert from "node:assert/strict";
 import { dirname, join } from "node:path/posix";
-import {
-  readSources,
-  SOURCE_FOLDERS,
-  type SourceFile,
-} from "./support/source_files.ts";
+import type { SourceFile } from "./support/source_files.ts";
+import { readSources, SOURCE_FOLDERS } from "./support/source_files.ts";
 
 /** Protocol and policy code: no Deno, no sockets, no timers, no stores. */
 const PURE_ROOMS = [

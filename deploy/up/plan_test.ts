@@ -1,13 +1,8 @@
 import assert from "node:assert/strict";
 import { parseCatalog } from "@gateway/shared/models/catalog";
 import { ROOT } from "./options.ts";
-import {
-  httpUrl,
-  planServices,
-  type ProgramContext,
-  type ProgramName,
-  serviceProgram,
-} from "./plan.ts";
+import type { ProgramContext, ProgramName } from "./plan.ts";
+import { httpUrl, planServices, serviceProgram } from "./plan.ts";
 
 const contextOf = (env: Record<string, string> = {}): ProgramContext => ({
   ...{ cwd: "/home/ada", scriptOf: (name) => name, env },

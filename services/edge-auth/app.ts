@@ -4,10 +4,8 @@ import type { JobRequest } from "@gateway/shared/bus/job";
 import type { Principal } from "@gateway/shared/keys/record";
 import type { ModelObject } from "@gateway/shared/openai/completion";
 import { ApiError } from "@gateway/shared/openai/error";
-import {
-  type ClientAddress,
-  siteOf,
-} from "@gateway/shared/process/client_address";
+import type { ClientAddress } from "@gateway/shared/process/client_address";
+import { siteOf } from "@gateway/shared/process/client_address";
 import { newRequestId, publicRequestId } from "@gateway/shared/process/ids";
 import { roundMs } from "@gateway/shared/process/log";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
@@ -20,12 +18,8 @@ import { authenticate, type KeyLookup } from "./keys/authenticate.ts";
 import * as media from "./media/endpoints.ts";
 import type { EdgeMetrics } from "./metrics.ts";
 import { modelNotFound } from "./requests/parse_request.ts";
-import {
-  type Endpoint,
-  type Handler,
-  type RunCall,
-  runRequest,
-} from "./requests/run_request.ts";
+import type { Endpoint, Handler, RunCall } from "./requests/run_request.ts";
+import { runRequest } from "./requests/run_request.ts";
 import { runUpload, type UploadEndpoint } from "./requests/run_upload.ts";
 import { type VideoDependencies, VIDEOS } from "./videos/handlers.ts";
 

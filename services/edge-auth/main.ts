@@ -12,10 +12,8 @@ import { ApiError } from "@gateway/shared/openai/error";
 import { serve } from "@gateway/shared/process/serve";
 import { serveOps } from "@gateway/shared/process/ops_server";
 import { createRedisLink } from "@gateway/shared/redis/link";
-import {
-  type RunningService,
-  runService,
-} from "@gateway/shared/process/service";
+import type { RunningService } from "@gateway/shared/process/service";
+import { runService } from "@gateway/shared/process/service";
 import { INBOX_PREFIXES } from "@gateway/shared/process/service_variables";
 import { createApp } from "./app.ts";
 import { CONTROL_WAIT_MS, Dispatcher } from "./dispatch/dispatcher.ts";

@@ -19,15 +19,14 @@ import {
   usageHour,
   type UsageKind,
 } from "@gateway/shared/keys/limiter_state";
+import type { KeyRecord, Principal } from "@gateway/shared/keys/record";
 import {
   failedKey,
-  type KeyRecord,
   leaseKey,
   limiterKey,
   ownerLeaseKey,
   ownerLimiterKey,
   ownerUsageKey,
-  type Principal,
   UNLIMITED,
   usageKey,
 } from "@gateway/shared/keys/record";

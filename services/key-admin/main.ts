@@ -6,10 +6,8 @@ import { REDIS_METRICS } from "@gateway/shared/process/own_metrics";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { serveOps } from "@gateway/shared/process/ops_server";
 import { serve } from "@gateway/shared/process/serve";
-import {
-  type RunningService,
-  runService,
-} from "@gateway/shared/process/service";
+import type { RunningService } from "@gateway/shared/process/service";
+import { runService } from "@gateway/shared/process/service";
 import { type Config, readConfig } from "./config.ts";
 import { createStopSender } from "./domain/keys/notice.ts";
 import { linkPath } from "./domain/sign_in/links.ts";

@@ -1,10 +1,8 @@
 import { silentLog } from "@gateway/shared/process/log";
 import type { RedisAddress, RedisLink } from "@gateway/shared/redis/link";
 import { aclRules } from "../../tests/support/deployed/deployed_stores.ts";
-import {
-  type RedisServer,
-  startRedisServer,
-} from "../../tests/support/redis_server.ts";
+import type { RedisServer } from "../../tests/support/redis_server.ts";
+import { startRedisServer } from "../../tests/support/redis_server.ts";
 import { waiting } from "../../tests/support/redis_link.ts";
 import { connectRedis } from "./domain/store/redis.ts";
 

@@ -12,14 +12,8 @@ import {
 import * as json from "@gateway/shared/upstream/json";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
 import type { HeldBytes } from "./answer_memory.ts";
-import {
-  ask,
-  type Attempt,
-  eventsOf,
-  piecesOf,
-  throwIfError,
-  usageOf,
-} from "./attempt.ts";
+import type { Attempt } from "./attempt.ts";
+import { ask, eventsOf, piecesOf, throwIfError, usageOf } from "./attempt.ts";
 import { encodeForm } from "./form.ts";
 import { EVENT_STREAM } from "./media_answer.ts";
 

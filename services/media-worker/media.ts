@@ -6,11 +6,8 @@ import {
   transcriptionFormat,
 } from "@gateway/shared/openai/media";
 import type { ModelServer } from "@gateway/shared/upstream/model_server";
-import {
-  corruptedRequest,
-  type JobCall,
-  type JobCost,
-} from "@gateway/shared/worker/job";
+import type { JobCall, JobCost } from "@gateway/shared/worker/job";
+import { corruptedRequest } from "@gateway/shared/worker/job";
 import type { Pools } from "@gateway/shared/worker/service";
 import * as z from "zod";
 import type { AnswerMemory } from "./answer_memory.ts";

@@ -1,7 +1,5 @@
-import {
-  encodeMediaHead,
-  type MediaHead,
-} from "@gateway/shared/bus/media_head";
+import type { MediaHead } from "@gateway/shared/bus/media_head";
+import { encodeMediaHead } from "@gateway/shared/bus/media_head";
 import type { MediaRequest } from "@gateway/shared/openai/media";
 import type { AttemptDeadlines } from "@gateway/shared/upstream/attempt_deadlines";
 import type { JsonObject } from "@gateway/shared/upstream/json";

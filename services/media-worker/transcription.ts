@@ -9,14 +9,8 @@ import {
 } from "@gateway/shared/upstream/errors";
 import * as json from "@gateway/shared/upstream/json";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
-import {
-  ask,
-  type Attempt,
-  eventsOf,
-  type ServerEvent,
-  textIn,
-  throwIfError,
-} from "./attempt.ts";
+import type { Attempt, ServerEvent } from "./attempt.ts";
+import { ask, eventsOf, textIn, throwIfError } from "./attempt.ts";
 import { encodeForm } from "./form.ts";
 import { EVENT_STREAM } from "./media_answer.ts";
 

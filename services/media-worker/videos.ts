@@ -9,13 +9,8 @@ import { clip, isJsonObject } from "@gateway/shared/process/error_text";
 import { invalidAnswer, UpstreamError } from "@gateway/shared/upstream/errors";
 import * as json from "@gateway/shared/upstream/json";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
-import {
-  ask,
-  type Attempt,
-  piecesOf,
-  textIn,
-  throwIfError,
-} from "./attempt.ts";
+import type { Attempt } from "./attempt.ts";
+import { ask, piecesOf, textIn, throwIfError } from "./attempt.ts";
 import { encodeForm } from "./form.ts";
 
 type Call = Attempt<VideoRequest>;

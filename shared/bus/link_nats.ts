@@ -2,22 +2,15 @@ import * as nats from "nats";
 import { SteadyClock } from "../process/clock.ts";
 import { errorMessage } from "../process/env.ts";
 import { settlesWithin } from "../process/serve.ts";
-import {
-  type BusEvent,
-  type BusHandler,
-  type BusMessage,
-  type BusSubscription,
-  BusUnavailableError,
-  NoRespondersError,
+import type {
+  BusEvent,
+  BusHandler,
+  BusMessage,
+  BusSubscription,
 } from "./link.ts";
-import {
-  BUS_TIMING,
-  type BusOptions,
-  type BusTiming,
-  dial,
-  readServers,
-  SocketGuard,
-} from "./link_dial.ts";
+import { BusUnavailableError, NoRespondersError } from "./link.ts";
+import type { BusOptions, BusTiming } from "./link_dial.ts";
+import { BUS_TIMING, dial, readServers, SocketGuard } from "./link_dial.ts";
 
 export { BUS_TIMING, type BusOptions } from "./link_dial.ts";
 

@@ -16,11 +16,8 @@
  * and ERR are acknowledged on arrival: nothing is sent again after them, and the
  * worker need not wait for the slowest client.
  */
-import {
-  DISPATCH_LIMITS,
-  STREAM_LIMITS,
-  type StreamLimits,
-} from "../limits.ts";
+import type { StreamLimits } from "../limits.ts";
+import { DISPATCH_LIMITS, STREAM_LIMITS } from "../limits.ts";
 import type { Usage } from "../openai/completion.ts";
 import type { CancelReason, ControlAction, ControlRecord } from "./control.ts";
 import * as wire from "./frame.ts";

@@ -3,12 +3,8 @@ import { STREAM_LIMITS } from "../limits.ts";
 import { ApiError } from "../openai/error.ts";
 import type { ControlRecord } from "./control.ts";
 import * as wire from "./frame.ts";
-import {
-  answerStrayFrame,
-  type StreamEvent,
-  StreamReceiver,
-  type StreamReceiverOptions,
-} from "./stream_receiver.ts";
+import type { StreamEvent, StreamReceiverOptions } from "./stream_receiver.ts";
+import { answerStrayFrame, StreamReceiver } from "./stream_receiver.ts";
 
 const ATTEMPT = 2;
 const {

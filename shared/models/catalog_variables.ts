@@ -1,11 +1,10 @@
 /** The variables that define which models an installation offers, for all services that need the list. */
 import * as read from "../process/env.ts";
+import type { Catalog, CatalogFile } from "./catalog.ts";
 import {
   BACKEND_DEADLINE_DEFAULTS,
   BASE_URL_FORM,
   baseUrlSchema,
-  type Catalog,
-  type CatalogFile,
   DEFAULT_MODEL_ID,
   parseCatalog,
 } from "./catalog.ts";

@@ -1,10 +1,6 @@
 import assert from "node:assert/strict";
-import {
-  createClientAddress,
-  type Network,
-  parseNetwork,
-  siteOf,
-} from "./client_address.ts";
+import type { Network } from "./client_address.ts";
+import { createClientAddress, parseNetwork, siteOf } from "./client_address.ts";
 
 function networks(...texts: string[]): Network[] {
   return texts.map((text) => {

@@ -1,11 +1,7 @@
 import assert from "node:assert/strict";
 import { newRequestId } from "./ids.ts";
-import {
-  createLineWriter,
-  createLog,
-  LOG_LEVELS,
-  type LogLevel,
-} from "./log.ts";
+import type { LogLevel } from "./log.ts";
+import { createLineWriter, createLog, LOG_LEVELS } from "./log.ts";
 
 function setup(level: LogLevel, sample?: number) {
   const lines: string[] = [];

@@ -2,13 +2,8 @@
 import { VERSION, versionLine } from "../version.ts";
 import { wallNow } from "./clock.ts";
 import { ConfigError, EXIT_CONFIG } from "./env.ts";
-import {
-  createLineWriter,
-  createLog,
-  type Log,
-  type LogFields,
-  type LogLevel,
-} from "./log.ts";
+import type { Log, LogFields, LogLevel } from "./log.ts";
+import { createLineWriter, createLog } from "./log.ts";
 
 const EXIT_OK = 0;
 const EXIT_FAILED = 1;

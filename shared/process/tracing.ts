@@ -3,12 +3,11 @@
  * and the work they cause. Without it nothing is recorded, and a caller's trace
  * context is passed on unchanged.
  */
+import type { Context, SpanContext } from "@opentelemetry/api";
 import {
-  type Context,
   context,
   isSpanContextValid,
   ROOT_CONTEXT,
-  type SpanContext,
   SpanKind,
   SpanStatusCode,
   trace,

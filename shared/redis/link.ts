@@ -3,11 +3,8 @@ import type { MonotonicNow } from "../process/clock.ts";
 import { createDeadlines, type Timed } from "../process/deadlines.ts";
 import type { Log } from "../process/log.ts";
 import { settlesWithin } from "../process/serve.ts";
-import {
-  type ConnectionOptions,
-  openConnection,
-  type RedisReply,
-} from "./connection.ts";
+import type { ConnectionOptions, RedisReply } from "./connection.ts";
+import { openConnection } from "./connection.ts";
 import * as errors from "./errors.ts";
 import type { RedisScript } from "./script.ts";
 

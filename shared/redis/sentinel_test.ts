@@ -3,11 +3,8 @@
 import assert from "node:assert/strict";
 import { startRedisGroup } from "../../tests/support/deployed/deployed_redis_group.ts";
 import { makeSecrets } from "../../tests/support/deployed/deployed_stores.ts";
-import {
-  askPort,
-  freePort,
-  type LocalServer,
-} from "../../tests/support/local_server.ts";
+import type { LocalServer } from "../../tests/support/local_server.ts";
+import { askPort, freePort } from "../../tests/support/local_server.ts";
 import { testRedisLink } from "../../tests/support/redis_link.ts";
 import {
   startStopwatch,

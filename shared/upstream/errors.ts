@@ -1,10 +1,7 @@
 /** The faults of model servers, and how each is answered and remedied. */
 import type { Usage } from "../openai/completion.ts";
-import {
-  ApiError,
-  type ApiErrorOptions,
-  type ErrorCode,
-} from "../openai/error.ts";
+import type { ApiErrorOptions, ErrorCode } from "../openai/error.ts";
+import { ApiError } from "../openai/error.ts";
 
 /** What may help: nothing, another backend, the same one in a moment, or the same one later. */
 type Remedy = "none" | "elsewhere" | "again" | "later";

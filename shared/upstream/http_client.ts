@@ -5,12 +5,8 @@
  */
 import type { AttemptDeadlines } from "./attempt_deadlines.ts";
 import { invalidAnswer, truncatedAnswer, UpstreamError } from "./errors.ts";
-import {
-  BodyDecoder,
-  findHeadEnd,
-  parseResponseHead,
-  type ResponseHead,
-} from "./http_framing.ts";
+import type { ResponseHead } from "./http_framing.ts";
+import { BodyDecoder, findHeadEnd, parseResponseHead } from "./http_framing.ts";
 
 /** Size of a connection's read buffer, and therefore the largest response head. */
 const READ_BUFFER_BYTES = 16 * 1024;

@@ -1,10 +1,8 @@
 import assert from "node:assert/strict";
 import { mock } from "node:test";
 import { monotonicNow } from "../process/clock.ts";
-import {
-  type Reply,
-  startFakeModelServer,
-} from "../../tests/support/fake_model_server.ts";
+import type { Reply } from "../../tests/support/fake_model_server.ts";
+import { startFakeModelServer } from "../../tests/support/fake_model_server.ts";
 import {
   chunk,
   jsonResponse,
@@ -15,13 +13,8 @@ import { makeSelfSigned } from "../../tests/support/deployed/test_authority.ts";
 import { everySplit } from "./bytes_fixture.ts";
 import { AttemptDeadlines } from "./attempt_deadlines.ts";
 import type { UpstreamFault } from "./errors.ts";
-import {
-  type ByteConnection,
-  type Connect,
-  createConnect,
-  HttpClient,
-  type HttpConnection,
-} from "./http_client.ts";
+import type { ByteConnection, Connect, HttpConnection } from "./http_client.ts";
+import { createConnect, HttpClient } from "./http_client.ts";
 import { startStopwatch, until } from "../../tests/support/wait_for.ts";
 
 const encoder = new TextEncoder();

@@ -1,12 +1,7 @@
 import assert from "node:assert/strict";
 import { everySplit } from "./bytes_fixture.ts";
-import {
-  BodyDecoder,
-  type BodyFraming,
-  findHeadEnd,
-  parseResponseHead,
-  type ResponseHead,
-} from "./http_framing.ts";
+import type { BodyFraming, ResponseHead } from "./http_framing.ts";
+import { BodyDecoder, findHeadEnd, parseResponseHead } from "./http_framing.ts";
 
 const usual: ResponseHead = {
   status: 200,

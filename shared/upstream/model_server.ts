@@ -3,12 +3,8 @@ import type { BackendConfig } from "../models/catalog.ts";
 import type { MonotonicNow } from "../process/clock.ts";
 import { AttemptDeadlines } from "./attempt_deadlines.ts";
 import { invalidAnswer } from "./errors.ts";
-import {
-  type Connect,
-  createConnect,
-  HttpClient,
-  type HttpConnection,
-} from "./http_client.ts";
+import type { Connect, HttpConnection } from "./http_client.ts";
+import { createConnect, HttpClient } from "./http_client.ts";
 import type { ResponseHead } from "./http_framing.ts";
 import type { BackendCall } from "./pool.ts";
 import { createRedact, type Redact } from "./redact.ts";

@@ -4,14 +4,13 @@ import { monotonicNow } from "../process/clock.ts";
 import { ApiError } from "../openai/error.ts";
 import { seededRandom } from "../../tests/support/seeded_random.ts";
 import { UpstreamError, type UpstreamFault } from "./errors.ts";
-import {
-  type AttemptProgress,
-  type AttemptReport,
-  type AttemptResult,
-  BackendPool,
-  CircuitBreaker,
-  type PoolBackend,
+import type {
+  AttemptProgress,
+  AttemptReport,
+  AttemptResult,
+  PoolBackend,
 } from "./pool.ts";
+import { BackendPool, CircuitBreaker } from "./pool.ts";
 
 /** What a fake backend does in each call; the last act is repeated. */
 type Act =

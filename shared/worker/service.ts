@@ -14,11 +14,8 @@ import { type RunningService, runService } from "../process/service.ts";
 import { INBOX_PREFIXES } from "../process/service_variables.ts";
 import { UpstreamError } from "../upstream/errors.ts";
 import type { ModelServerOptions } from "../upstream/model_server.ts";
-import {
-  type AttemptReport,
-  BackendPool,
-  type PoolBackend,
-} from "../upstream/pool.ts";
+import type { AttemptReport, PoolBackend } from "../upstream/pool.ts";
+import { BackendPool } from "../upstream/pool.ts";
 import type { WorkerConfig } from "./config.ts";
 import type { JobCall, JobCost } from "./job.ts";
 import { createWorkerMetrics, observeWorker } from "./metrics.ts";

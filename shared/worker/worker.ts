@@ -6,11 +6,8 @@
 import { decodeControl } from "../bus/control.ts";
 import * as wire from "../bus/frame.ts";
 import * as jobs from "../bus/job.ts";
-import {
-  type BusMessage,
-  type BusSubscription,
-  FlowWatch,
-} from "../bus/link.ts";
+import type { BusMessage, BusSubscription } from "../bus/link.ts";
+import { FlowWatch } from "../bus/link.ts";
 import type { BusLink } from "../bus/link_nats.ts";
 import { createOutbox, type Outbox } from "../bus/outbox.ts";
 import {

@@ -3,12 +3,8 @@
  * dead because it could not hear it.
  */
 import assert from "node:assert/strict";
-import {
-  encodePiece,
-  encodeUploadEnd,
-  JOB_VERSION,
-  type JobMessage,
-} from "../bus/job.ts";
+import type { JobMessage } from "../bus/job.ts";
+import { encodePiece, encodeUploadEnd, JOB_VERSION } from "../bus/job.ts";
 import { type ControlRecord, encodeControl } from "../bus/control.ts";
 import * as wire from "../bus/frame.ts";
 import type { BusHandler } from "../bus/link.ts";
@@ -19,12 +15,8 @@ import { MetricRegistry } from "../process/metrics.ts";
 import { UpstreamError } from "../upstream/errors.ts";
 import type { JobHost } from "./job.ts";
 import { createWorkerMetrics } from "./metrics.ts";
-import {
-  BUSY_JOBS_MIN,
-  Worker,
-  WORKER_TICK_MS,
-  type WorkerDependencies,
-} from "./worker.ts";
+import type { WorkerDependencies } from "./worker.ts";
+import { BUSY_JOBS_MIN, Worker, WORKER_TICK_MS } from "./worker.ts";
 
 const WORKER = "w1";
 const EDGE = "e1";

@@ -8,10 +8,8 @@ import {
   FRAME_HEADER_BYTES,
   FrameType,
 } from "@gateway/shared/bus/frame";
-import {
-  type SenderOutcome,
-  StreamSender,
-} from "@gateway/shared/bus/stream_sender";
+import type { SenderOutcome } from "@gateway/shared/bus/stream_sender";
+import { StreamSender } from "@gateway/shared/bus/stream_sender";
 import { usageOf } from "../support/scripted_model_server.ts";
 import type { Edge } from "./edge.ts";
 import { type AttemptRecord, Process } from "./world.ts";

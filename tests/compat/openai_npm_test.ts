@@ -4,12 +4,8 @@ import assert from "node:assert/strict";
 import OpenAI from "openai";
 import { createKey } from "../conformance/context.ts";
 import { startCluster } from "../support/cluster.ts";
-import {
-  checkSdk,
-  type ModelServerTraits,
-  says,
-  WEATHER_TOOL,
-} from "./sdk_checks.ts";
+import type { ModelServerTraits } from "./sdk_checks.ts";
+import { checkSdk, says, WEATHER_TOOL } from "./sdk_checks.ts";
 
 const SIMULATOR: ModelServerTraits = {
   ...{ name: "the simulator", dialect: "openai", isModel: true },

@@ -8,12 +8,8 @@ import {
 } from "../support/api_document.ts";
 import { statusOf } from "../support/gated_cluster.ts";
 import { until } from "../support/wait_for.ts";
-import {
-  assertError,
-  type Cases,
-  createKey,
-  type Exchange,
-} from "./context.ts";
+import type { Cases, Exchange } from "./context.ts";
+import { assertError, createKey } from "./context.ts";
 
 type Named<T> = { [name: string]: T };
 interface DescribedResponse {

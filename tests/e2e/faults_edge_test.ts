@@ -5,11 +5,8 @@ import assert from "node:assert/strict";
 import { subjects } from "@gateway/shared/bus/subjects";
 import { encodeFrame, encodeJson, FrameType } from "@gateway/shared/bus/frame";
 import { ask, begin, endsAs } from "../support/chat_outcome.ts";
-import {
-  chat,
-  type MiniEdge,
-  startMiniCluster,
-} from "../support/mini_cluster.ts";
+import type { MiniEdge } from "../support/mini_cluster.ts";
+import { chat, startMiniCluster } from "../support/mini_cluster.ts";
 import { connectTo } from "../support/fake_model_server.ts";
 import { event } from "../support/model_answers.ts";
 import {

@@ -6,11 +6,8 @@
 import assert from "node:assert/strict";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { createKey } from "../conformance/context.ts";
-import {
-  type ChatOutcome,
-  endsAs,
-  outcomeOf,
-} from "../support/chat_outcome.ts";
+import type { ChatOutcome } from "../support/chat_outcome.ts";
+import { endsAs, outcomeOf } from "../support/chat_outcome.ts";
 import {
   askCluster,
   isReplaced,
@@ -18,18 +15,11 @@ import {
   startCluster,
 } from "../support/cluster.ts";
 import { startRedisServer } from "../support/redis_server.ts";
-import {
-  type Reply,
-  startFakeModelServer,
-} from "../support/fake_model_server.ts";
+import type { Reply } from "../support/fake_model_server.ts";
+import { startFakeModelServer } from "../support/fake_model_server.ts";
 import * as answers from "../support/model_answers.ts";
-import {
-  sleep,
-  startStopwatch,
-  type Stopwatch,
-  until,
-  waitFor,
-} from "../support/wait_for.ts";
+import type { Stopwatch } from "../support/wait_for.ts";
+import { sleep, startStopwatch, until, waitFor } from "../support/wait_for.ts";
 
 /** What a busy machine may add to any promise. */
 const NOISE_MS = 1_500;

@@ -8,10 +8,8 @@ import {
   emptyLedger,
 } from "../../services/key-admin/key_changes_fixture.ts";
 import { startRedisGroup } from "../support/deployed/deployed_redis_group.ts";
-import {
-  type DeployedSecrets,
-  makeSecrets,
-} from "../support/deployed/deployed_stores.ts";
+import type { DeployedSecrets } from "../support/deployed/deployed_stores.ts";
+import { makeSecrets } from "../support/deployed/deployed_stores.ts";
 import { createKeyStore } from "../../services/key-admin/domain/keys/key_store.ts";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { testRedisLink } from "../support/redis_link.ts";

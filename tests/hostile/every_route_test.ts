@@ -9,10 +9,8 @@ import { randomBytes } from "@gateway/shared/process/ids";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { catalogFromSimulator } from "@gateway/shared/models/catalog_variables";
 import { startFakeModelServer } from "../support/fake_model_server.ts";
-import {
-  type GatedCluster,
-  startGatedCluster,
-} from "../support/gated_cluster.ts";
+import type { GatedCluster } from "../support/gated_cluster.ts";
+import { startGatedCluster } from "../support/gated_cluster.ts";
 import { chat, startMiniCluster } from "../support/mini_cluster.ts";
 import { chatReply } from "../support/model_answers.ts";
 

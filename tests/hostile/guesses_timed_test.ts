@@ -9,11 +9,8 @@ import { randomBytes } from "@gateway/shared/process/ids";
 import { hashKeyValue, mintKey } from "@gateway/shared/keys/key";
 import { hashKey, recordKey } from "@gateway/shared/keys/record";
 import { scriptCalls } from "../support/admission_fixture.ts";
-import {
-  type GatedCluster,
-  startGatedCluster,
-  statusOf,
-} from "../support/gated_cluster.ts";
+import type { GatedCluster } from "../support/gated_cluster.ts";
+import { startGatedCluster, statusOf } from "../support/gated_cluster.ts";
 import { sleep } from "../support/wait_for.ts";
 
 const GUESSES_PER_ROUND = 50;

@@ -5,12 +5,8 @@ import assert from "node:assert/strict";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { mintKey } from "@gateway/shared/keys/key";
 import { STORE_KEY } from "@gateway/shared/keys/record";
-import {
-  type GatedEdge,
-  startGatedCluster,
-  statusOf,
-  type TestKey,
-} from "../support/gated_cluster.ts";
+import type { GatedEdge, TestKey } from "../support/gated_cluster.ts";
+import { startGatedCluster, statusOf } from "../support/gated_cluster.ts";
 import { startStopwatch, until } from "../support/wait_for.ts";
 
 const RECOVERY_MS = 2_000;

@@ -7,12 +7,8 @@ import assert from "node:assert/strict";
 import { hashKey, limiterKey, recordKey } from "@gateway/shared/keys/record";
 import { hashKeyValue } from "@gateway/shared/keys/key";
 import { readState } from "../support/admission_fixture.ts";
-import {
-  type GatedCluster,
-  startGatedCluster,
-  statusOf,
-  type TestKey,
-} from "../support/gated_cluster.ts";
+import type { GatedCluster, TestKey } from "../support/gated_cluster.ts";
+import { startGatedCluster, statusOf } from "../support/gated_cluster.ts";
 import { startRedisServer } from "../support/redis_server.ts";
 import { hello, text } from "../support/scripted_model_server.ts";
 import { startTcpProxy } from "../support/tcp_proxy.ts";

@@ -3,17 +3,13 @@
 import assert from "node:assert/strict";
 import type { Admitted } from "../../services/edge-auth/limits/limiter.ts";
 import { LEASE_MS, SETTLE } from "../../services/edge-auth/limits/scripts.ts";
-import {
-  type Cost,
-  settlementOf,
-  type Units,
-} from "../../services/edge-auth/limits/cost.ts";
+import type { Cost, Units } from "../../services/edge-auth/limits/cost.ts";
+import { settlementOf } from "../../services/edge-auth/limits/cost.ts";
+import type { Limits, Principal } from "@gateway/shared/keys/record";
 import {
   leaseKey,
   limiterKey,
-  type Limits,
   ownerLimiterKey,
-  type Principal,
   recordKey,
 } from "@gateway/shared/keys/record";
 import {

@@ -11,12 +11,8 @@ import {
   writeState,
 } from "../support/admission_fixture.ts";
 import { type ChatOutcome, outcomeOf } from "../support/chat_outcome.ts";
-import {
-  type GatedCluster,
-  startGatedCluster,
-  statusOf,
-  type TestKey,
-} from "../support/gated_cluster.ts";
+import type { GatedCluster, TestKey } from "../support/gated_cluster.ts";
+import { startGatedCluster, statusOf } from "../support/gated_cluster.ts";
 import { seededRandom, seedsOr } from "../support/seeded_random.ts";
 import { tokenBackend } from "../support/scripted_model_server.ts";
 import { sleep, until } from "../support/wait_for.ts";

@@ -4,11 +4,8 @@ import {
   LAST_USE_DAYS_KEPT,
   USAGE_UNITS,
 } from "@gateway/shared/keys/limiter_state";
-import {
-  limiterKey,
-  type Limits,
-  UNLIMITED,
-} from "@gateway/shared/keys/record";
+import type { Limits } from "@gateway/shared/keys/record";
+import { limiterKey, UNLIMITED } from "@gateway/shared/keys/record";
 import { loneEdge } from "../../services/edge-auth/limits/lone_edge_fixture.ts";
 import {
   bindingMeter,

@@ -5,11 +5,8 @@ import v8 from "node:v8";
 import vm from "node:vm";
 import { limiterKey, ownerLimiterKey } from "@gateway/shared/keys/record";
 import { readState, usageCounted } from "../support/admission_fixture.ts";
-import {
-  type GatedCluster,
-  startGatedCluster,
-  type TestKey,
-} from "../support/gated_cluster.ts";
+import type { GatedCluster, TestKey } from "../support/gated_cluster.ts";
+import { startGatedCluster } from "../support/gated_cluster.ts";
 import { text } from "../support/scripted_model_server.ts";
 import { sleep, until } from "../support/wait_for.ts";
 

@@ -2,12 +2,8 @@
 // at once, and service again within two seconds after Redis is back, without a restart.
 import assert from "node:assert/strict";
 import { usageCounted } from "../support/admission_fixture.ts";
-import {
-  type GatedCluster,
-  startGatedCluster,
-  statusOf,
-  type TestKey,
-} from "../support/gated_cluster.ts";
+import type { GatedCluster, TestKey } from "../support/gated_cluster.ts";
+import { startGatedCluster, statusOf } from "../support/gated_cluster.ts";
 import { text } from "../support/scripted_model_server.ts";
 import {
   SCHEDULING_ALLOWANCE_MS,

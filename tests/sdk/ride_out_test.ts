@@ -6,11 +6,8 @@ import assert from "node:assert/strict";
 import OpenAI from "openai";
 import { limiterKey } from "@gateway/shared/keys/record";
 import { readState, writeState } from "../support/admission_fixture.ts";
-import {
-  startGatedCluster,
-  statusOf,
-  type TestKey,
-} from "../support/gated_cluster.ts";
+import type { TestKey } from "../support/gated_cluster.ts";
+import { startGatedCluster, statusOf } from "../support/gated_cluster.ts";
 import { startTcpProxy } from "../support/tcp_proxy.ts";
 import { sleep, until, waitFor } from "../support/wait_for.ts";
 

@@ -1,8 +1,7 @@
+import type { Limits, Principal } from "@gateway/shared/keys/record";
 import {
   KEY_FIELDS,
-  type Limits,
   ownerLimitsKey,
-  type Principal,
   recordKey,
   STORE_KEY,
   UNLIMITED,

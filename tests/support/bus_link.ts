@@ -1,9 +1,6 @@
 import type { BusEvent } from "@gateway/shared/bus/link";
-import {
-  type BusLink,
-  type BusOptions,
-  connectBus,
-} from "@gateway/shared/bus/link_nats";
+import type { BusLink, BusOptions } from "@gateway/shared/bus/link_nats";
+import { connectBus } from "@gateway/shared/bus/link_nats";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { createRecordingLog } from "./recording_log.ts";
 import { until } from "./wait_for.ts";

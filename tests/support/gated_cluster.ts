@@ -14,11 +14,8 @@ import { randomBytes } from "@gateway/shared/process/ids";
 import { hashKeyValue, mintKey } from "@gateway/shared/keys/key";
 import * as records from "@gateway/shared/keys/record";
 import type { CallOptions, RedisLink } from "@gateway/shared/redis/link";
-import {
-  type KeyOptions,
-  startRedisWorld,
-  STORE_NAME,
-} from "./admission_fixture.ts";
+import type { KeyOptions } from "./admission_fixture.ts";
+import { startRedisWorld, STORE_NAME } from "./admission_fixture.ts";
 import { startMiniEdge, startMiniWorker } from "./mini_cluster.ts";
 import { startNatsServer } from "./nats_server.ts";
 import { assertNoKeys, createRecordingLog } from "./recording_log.ts";

@@ -8,11 +8,8 @@ import {
   truncatedAnswer,
   UpstreamError,
 } from "@gateway/shared/upstream/errors";
-import {
-  type JsonObject,
-  parseJson,
-  textOf,
-} from "@gateway/shared/upstream/json";
+import type { JsonObject } from "@gateway/shared/upstream/json";
+import { parseJson, textOf } from "@gateway/shared/upstream/json";
 import type { Redact } from "@gateway/shared/upstream/redact";
 import { frameError } from "@gateway/shared/upstream/refusal";
 

@@ -5,16 +5,11 @@ import type { Usage } from "@gateway/shared/openai/completion";
 import type { ResponseHead } from "@gateway/shared/upstream/http_framing";
 import { invalidAnswer, UpstreamError } from "@gateway/shared/upstream/errors";
 import { parseJson } from "@gateway/shared/upstream/json";
-import {
-  ModelServer,
-  type ServerResponse,
-} from "@gateway/shared/upstream/model_server";
+import type { ServerResponse } from "@gateway/shared/upstream/model_server";
+import { ModelServer } from "@gateway/shared/upstream/model_server";
 import { SseParser } from "@gateway/shared/upstream/sse_parser";
-import {
-  corruptedRequest,
-  type JobCall,
-  type JobCost,
-} from "@gateway/shared/worker/job";
+import type { JobCall, JobCost } from "@gateway/shared/worker/job";
+import { corruptedRequest } from "@gateway/shared/worker/job";
 import type { Pools } from "@gateway/shared/worker/service";
 import * as z from "zod";
 import { Answer, type Choice } from "./answer.ts";

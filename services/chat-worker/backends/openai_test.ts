@@ -30,10 +30,8 @@ import {
   requestWith,
   seen,
 } from "./answer_fixture.ts";
-import {
-  UpstreamError,
-  type UpstreamFault,
-} from "@gateway/shared/upstream/errors";
+import type { UpstreamFault } from "@gateway/shared/upstream/errors";
+import { UpstreamError } from "@gateway/shared/upstream/errors";
 import { OpenAiBackend } from "./openai.ts";
 import { until, waitFor } from "../../../tests/support/wait_for.ts";
 

@@ -2,11 +2,8 @@
 import { STREAM_LIMITS } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
 import { JSON_HEADERS, sendBytes, sendError } from "../http/responses.ts";
-import {
-  type AnswerOptions,
-  StreamedAnswer,
-  WholeAnswer,
-} from "../requests/answer.ts";
+import type { AnswerOptions } from "../requests/answer.ts";
+import { StreamedAnswer, WholeAnswer } from "../requests/answer.ts";
 import { LineAssembler, sseFrame } from "./sse_lines.ts";
 
 const DONE = new TextEncoder().encode("data: [DONE]\n\n");

@@ -1,7 +1,5 @@
-import {
-  type ChatRequest,
-  chatRequestSchema,
-} from "@gateway/shared/openai/chat";
+import type { ChatRequest } from "@gateway/shared/openai/chat";
+import { chatRequestSchema } from "@gateway/shared/openai/chat";
 import { fieldError } from "@gateway/shared/openai/error";
 import type { Catalog, ModelConfig } from "@gateway/shared/models/catalog";
 import { isJsonObject } from "@gateway/shared/process/error_text";

@@ -1,11 +1,7 @@
 /** The runs of an edge and what they share. Routes every frame to its run and drives their timers. */
 import { z } from "zod";
-import {
-  type CancelReason,
-  CONTROL_PROBE,
-  type ControlRecord,
-  encodeControl,
-} from "@gateway/shared/bus/control";
+import type { CancelReason, ControlRecord } from "@gateway/shared/bus/control";
+import { CONTROL_PROBE, encodeControl } from "@gateway/shared/bus/control";
 import { decodeFrames, parseJson } from "@gateway/shared/bus/frame";
 import { decodeWorkerBeat } from "@gateway/shared/bus/job";
 import {

@@ -5,12 +5,8 @@
  * many tokens it had generated.
  */
 import type { CancelReason } from "@gateway/shared/bus/control";
-import {
-  type Failure,
-  type Frame,
-  FrameType,
-  type RejectPayload,
-} from "@gateway/shared/bus/frame";
+import type { Failure, Frame, RejectPayload } from "@gateway/shared/bus/frame";
+import { FrameType } from "@gateway/shared/bus/frame";
 import {
   answerStrayFrame,
   type SendControl,

@@ -4,20 +4,15 @@
  * handler is running. It does not support HTTP/2 and ignores upgrade requests.
  */
 import { once } from "node:events";
-import {
-  createServer,
-  type IncomingMessage,
-  type ServerResponse,
-} from "node:http";
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { createServer } from "node:http";
 import type { Socket } from "node:net";
 import type { Readable } from "node:stream";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { Deadlines } from "@gateway/shared/process/deadlines";
 import { SERVER_LIMITS } from "@gateway/shared/limits";
-import {
-  type GracefulServer,
-  settlesWithin,
-} from "@gateway/shared/process/serve";
+import type { GracefulServer } from "@gateway/shared/process/serve";
+import { settlesWithin } from "@gateway/shared/process/serve";
 import { startServerSpan } from "@gateway/shared/process/tracing";
 
 export interface Exchange {

@@ -6,11 +6,8 @@ import {
   isOwnerId,
   isWellFormedKey,
 } from "@gateway/shared/keys/key";
-import {
-  hashKey,
-  type Principal,
-  STORE_KEY,
-} from "@gateway/shared/keys/record";
+import type { Principal } from "@gateway/shared/keys/record";
+import { hashKey, STORE_KEY } from "@gateway/shared/keys/record";
 import { KEY_LIMITS, REQUEST_LIMITS } from "@gateway/shared/limits";
 import type { Log } from "@gateway/shared/process/log";
 import type { RedisLink } from "@gateway/shared/redis/link";

@@ -3,10 +3,8 @@ import { hashKeyValue, mintKey } from "@gateway/shared/keys/key";
 import { hashKey, STORE_KEY } from "@gateway/shared/keys/record";
 import { randomBytes } from "@gateway/shared/process/ids";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import {
-  type RedisWorld,
-  startRedisWorld,
-} from "../../../tests/support/admission_fixture.ts";
+import type { RedisWorld } from "../../../tests/support/admission_fixture.ts";
+import { startRedisWorld } from "../../../tests/support/admission_fixture.ts";
 import { createRecordingLog } from "../../../tests/support/recording_log.ts";
 import { edgeLink } from "../limits/lone_edge_fixture.ts";
 import { authenticate, createKeyLookup } from "./authenticate.ts";

@@ -9,20 +9,13 @@ import { FAILED_REQUESTS } from "@gateway/shared/limits";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import {
-  type RedisWorld,
-  startRedisWorld,
-} from "../../../tests/support/admission_fixture.ts";
+import type { RedisWorld } from "../../../tests/support/admission_fixture.ts";
+import { startRedisWorld } from "../../../tests/support/admission_fixture.ts";
 import { createRecordingLog } from "../../../tests/support/recording_log.ts";
 import { createFailedRequests, type Failure } from "./failed_requests.ts";
 import { edgeLink } from "./lone_edge_fixture.ts";
-import {
-  isLimitName,
-  type KeyRefusal,
-  LIMIT_NAMES,
-  type LimitName,
-  refusalError,
-} from "./refusal.ts";
+import type { KeyRefusal, LimitName } from "./refusal.ts";
+import { isLimitName, LIMIT_NAMES, refusalError } from "./refusal.ts";
 
 const { listedMax, heldMax } = FAILED_REQUESTS;
 const KEY: redisKeys.Principal = { keyId: "key_a", ownerId: "own_a" };

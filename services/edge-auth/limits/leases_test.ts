@@ -1,11 +1,8 @@
 import assert from "node:assert/strict";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { LIMITER_EPOCH_MS } from "@gateway/shared/keys/limiter_state";
-import {
-  leaseKey,
-  ownerLeaseKey,
-  type Principal,
-} from "@gateway/shared/keys/record";
+import type { Principal } from "@gateway/shared/keys/record";
+import { leaseKey, ownerLeaseKey } from "@gateway/shared/keys/record";
 import { type Log, silentLog } from "@gateway/shared/process/log";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink } from "@gateway/shared/redis/link";

@@ -4,21 +4,13 @@ import { newRequestId } from "@gateway/shared/process/ids";
 import * as record from "@gateway/shared/keys/record";
 import { dayLimitField } from "@gateway/shared/keys/limiter_state";
 import { KEY_LIMITS } from "@gateway/shared/limits";
-import {
-  type ModelKind,
-  SCOPE_OF_KIND,
-  UNIT_OF_KIND,
-} from "@gateway/shared/models/kinds";
+import type { ModelKind } from "@gateway/shared/models/kinds";
+import { SCOPE_OF_KIND, UNIT_OF_KIND } from "@gateway/shared/models/kinds";
 import type { Log } from "@gateway/shared/process/log";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
-import {
-  type Cost,
-  type Reservation,
-  settlementOf,
-  type Units,
-  videoKeys,
-} from "./cost.ts";
+import type { Cost, Reservation, Units } from "./cost.ts";
+import { settlementOf, videoKeys } from "./cost.ts";
 import { createLeases } from "./leases.ts";
 import * as refusal from "./refusal.ts";
 import { ADMIT, SETTLE } from "./scripts.ts";

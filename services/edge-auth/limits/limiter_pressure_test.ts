@@ -6,14 +6,10 @@
 
 import assert from "node:assert/strict";
 import type { Limits } from "@gateway/shared/keys/record";
-import {
-  type RedisWorld,
-  startRedisWorld,
-} from "../../../tests/support/admission_fixture.ts";
-import {
-  type Fleet,
-  startFleet,
-} from "../../../tests/support/limits/edge_fleet.ts";
+import type { RedisWorld } from "../../../tests/support/admission_fixture.ts";
+import { startRedisWorld } from "../../../tests/support/admission_fixture.ts";
+import type { Fleet } from "../../../tests/support/limits/edge_fleet.ts";
+import { startFleet } from "../../../tests/support/limits/edge_fleet.ts";
 import {
   letDayEnd,
   letTimePass,

@@ -14,11 +14,8 @@ import { type Log, roundMs } from "@gateway/shared/process/log";
 import { startWorkSpan } from "@gateway/shared/process/tracing";
 import { type Dispatcher, keyRevoked } from "../dispatch/dispatcher.ts";
 import type { RunJob, RunOutcome, Upload } from "../dispatch/outcome.ts";
-import {
-  type BodyBounds,
-  readBody,
-  type RefusedBodies,
-} from "../http/read_body.ts";
+import type { BodyBounds, RefusedBodies } from "../http/read_body.ts";
+import { readBody } from "../http/read_body.ts";
 import { abandon } from "../http/responses.ts";
 import type { Exchange } from "../http/server.ts";
 import type { Admission, RunLease } from "../limits/admission.ts";

@@ -7,13 +7,12 @@ import type { JobRequest, UploadEnd } from "@gateway/shared/bus/job";
 import { SCOPE_OF_KIND } from "@gateway/shared/models/kinds";
 import { Form, type FormBounds } from "../http/read_form.ts";
 import { abandon } from "../http/responses.ts";
-import {
-  admit,
-  type Endpoint,
-  type RunCall,
-  type RunRequestDependencies,
-  startRun,
+import type {
+  Endpoint,
+  RunCall,
+  RunRequestDependencies,
 } from "./run_request.ts";
+import { admit, startRun } from "./run_request.ts";
 
 export type UploadEndpoint<Request extends JobRequest> =
   & Endpoint<Request>

@@ -13,13 +13,12 @@ import { costsOnly } from "../limits/cost.ts";
 import { MediaAnswer, requireFiles, unreadable } from "../media/endpoints.ts";
 import { WholeAnswer } from "../requests/answer.ts";
 import { parseRequest, requireCleanJson } from "../requests/parse_request.ts";
-import {
-  type Handler,
-  type RunCall,
-  runRequest,
-  type RunRequestDependencies,
-  startRun,
+import type {
+  Handler,
+  RunCall,
+  RunRequestDependencies,
 } from "../requests/run_request.ts";
+import { runRequest, startRun } from "../requests/run_request.ts";
 import { runUpload, type UploadEndpoint } from "../requests/run_upload.ts";
 import { listQuery, type VideoJob } from "./jobs.ts";
 import { engineVideoIn, secondsOf, type VideoKeeper } from "./keeper.ts";

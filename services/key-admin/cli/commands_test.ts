@@ -5,12 +5,8 @@
 import assert from "node:assert/strict";
 import { isWellFormedKey } from "@gateway/shared/keys/key";
 import { type Limits, UNLIMITED } from "@gateway/shared/keys/record";
-import {
-  PASSWORD,
-  signIn,
-  startConsole,
-  type TestConsole,
-} from "../console_fixture.ts";
+import type { TestConsole } from "../console_fixture.ts";
+import { PASSWORD, signIn, startConsole } from "../console_fixture.ts";
 import { textOf, type toJson } from "./answer.ts";
 import { type CommandDeps, parseCommand } from "./command_line.ts";
 import { KEYS } from "./keys.ts";

@@ -1,8 +1,7 @@
 import assert from "node:assert/strict";
 import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
+import type { Answer, Form } from "../console_fixture.ts";
 import {
-  type Answer,
-  type Form,
   hiddenField,
   keyForm,
   PASSWORD,

@@ -10,15 +10,14 @@ import { MODEL_KINDS } from "@gateway/shared/models/kinds";
 import type { TryKind } from "../domain/try/request.ts";
 import { exampleFor, isTryKind, TRY_KINDS } from "../domain/try/request.ts";
 import { silence } from "../../../tests/e2e/recording_fixture.ts";
+import type { Answer, TestClient } from "../console_fixture.ts";
 import {
-  type Answer,
   catalogOfIds,
   hiddenField,
   ORIGIN,
   signIn,
   startConsole,
   storedKey,
-  type TestClient,
   tryForm,
   tryFormOf,
   upload,

@@ -1,8 +1,6 @@
 /** Reads chat completion requests as common model servers do. Pure. */
-import {
-  type ChatMessage,
-  chatRequestSchema,
-} from "@gateway/shared/openai/chat";
+import type { ChatMessage } from "@gateway/shared/openai/chat";
+import { chatRequestSchema } from "@gateway/shared/openai/chat";
 import * as z from "zod";
 import { checked, parseJson } from "../serving/fields.ts";
 

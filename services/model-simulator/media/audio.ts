@@ -6,12 +6,8 @@ import { ALL_FORMATS, BlobSource, Input } from "mediabunny";
 import * as z from "zod";
 import { hashText, tokenize } from "../chat/language.ts";
 import PASSAGES from "../chat/passages.json" with { type: "json" };
-import {
-  eventAnswer,
-  eventText,
-  type Planned,
-  wholeAnswer,
-} from "../serving/answer.ts";
+import type { Planned } from "../serving/answer.ts";
+import { eventAnswer, eventText, wholeAnswer } from "../serving/answer.ts";
 import {
   lengthen,
   readControls,

@@ -3,12 +3,8 @@ import { pictureHead } from "@gateway/shared/openai/picture";
 import { wallNow } from "@gateway/shared/process/clock";
 import * as z from "zod";
 import { hashText, tokenize } from "../chat/language.ts";
-import {
-  eventAnswer,
-  eventText,
-  type Planned,
-  wholeAnswer,
-} from "../serving/answer.ts";
+import type { Planned } from "../serving/answer.ts";
+import { eventAnswer, eventText, wholeAnswer } from "../serving/answer.ts";
 import { readControls, withoutControls } from "../serving/controls.ts";
 import { HttpError } from "../serving/errors.ts";
 import { flag, readMedia, type Received } from "../serving/fields.ts";

@@ -3,19 +3,11 @@ import type { WallNow } from "@gateway/shared/process/clock";
 import { newRequestId } from "@gateway/shared/process/ids";
 import * as z from "zod";
 import { type Planned, wholeAnswer } from "../serving/answer.ts";
-import {
-  type Controls,
-  readControls,
-  withoutControls,
-} from "../serving/controls.ts";
+import type { Controls } from "../serving/controls.ts";
+import { readControls, withoutControls } from "../serving/controls.ts";
 import { HttpError } from "../serving/errors.ts";
-import {
-  checked,
-  MODEL_IDS,
-  parseJson,
-  readMedia,
-  type Received,
-} from "../serving/fields.ts";
+import type { Received } from "../serving/fields.ts";
+import { checked, MODEL_IDS, parseJson, readMedia } from "../serving/fields.ts";
 import { numbers, photoField, photoOf, promptField, sizeOf } from "./images.ts";
 import { filmOf, pictureOf, type Scene } from "./picture.ts";
 

@@ -13,11 +13,8 @@ import {
   redisTls,
   tlsVariables,
 } from "./deployed_stores.ts";
-import {
-  askPort,
-  type LocalServer,
-  startLocalServer,
-} from "../local_server.ts";
+import type { LocalServer } from "../local_server.ts";
+import { askPort, startLocalServer } from "../local_server.ts";
 import { clientTls, type TestAuthority } from "./test_authority.ts";
 import { waitFor } from "../wait_for.ts";
 

@@ -3,10 +3,8 @@
 // property can be tried in hundreds of runs.
 import assert from "node:assert/strict";
 import type { Cost, Units } from "../../../services/edge-auth/limits/cost.ts";
-import {
-  type Admitted,
-  Limiter,
-} from "../../../services/edge-auth/limits/limiter.ts";
+import type { Admitted } from "../../../services/edge-auth/limits/limiter.ts";
+import { Limiter } from "../../../services/edge-auth/limits/limiter.ts";
 import { EDGE_SCRIPTS } from "../../../services/edge-auth/limits/scripts.ts";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import type { Principal } from "@gateway/shared/keys/record";

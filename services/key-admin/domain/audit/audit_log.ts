@@ -2,13 +2,8 @@ import { auditKey } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { z } from "zod";
 import { csvHead, csvLine } from "../store/csv.ts";
-import {
-  asFields,
-  asList,
-  asText,
-  BadCursor,
-  type Page,
-} from "../store/redis.ts";
+import type { Page } from "../store/redis.ts";
+import { asFields, asList, asText, BadCursor } from "../store/redis.ts";
 
 /** About this many entries are kept per owner; the oldest are dropped. */
 export const AUDIT_ENTRIES_MAX = 500_000;

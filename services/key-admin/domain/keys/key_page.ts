@@ -7,14 +7,8 @@ import {
   usageKey,
 } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import {
-  asFields,
-  asNumber,
-  BadCursor,
-  type Fields,
-  type Page,
-  readHash,
-} from "../store/redis.ts";
+import type { Fields, Page } from "../store/redis.ts";
+import { asFields, asNumber, BadCursor, readHash } from "../store/redis.ts";
 import { decodeKey } from "./key_record.ts";
 import { readLastUse, readTotals } from "./usage.ts";
 

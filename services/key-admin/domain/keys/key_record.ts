@@ -1,9 +1,5 @@
-import {
-  KEY_FIELDS,
-  KEY_SCOPES,
-  type KeyRecord,
-  type Limits,
-} from "@gateway/shared/keys/record";
+import type { KeyRecord, Limits } from "@gateway/shared/keys/record";
+import { KEY_FIELDS, KEY_SCOPES } from "@gateway/shared/keys/record";
 import { z } from "zod";
 import type { Fields } from "../store/redis.ts";
 import { limitsOf, limitWords } from "./settings.ts";

@@ -6,13 +6,12 @@ import {
   mintKeyId,
   mintStoreName,
 } from "@gateway/shared/keys/key";
+import type { KeyName, KeyRecord } from "@gateway/shared/keys/record";
 import {
   auditKey,
   failedKey,
   hashKey,
   KEY_FIELDS,
-  type KeyName,
-  type KeyRecord,
   keysKey,
   recordKey,
   STORE_KEY,
@@ -20,12 +19,8 @@ import {
 import { KEY_LIMITS } from "@gateway/shared/limits";
 import { defineScript } from "@gateway/shared/redis/script";
 import { z } from "zod";
-import {
-  type Actor,
-  AUDIT_ENTRIES_MAX,
-  type AuditAction,
-  encodeAudit,
-} from "../audit/audit_log.ts";
+import type { Actor, AuditAction } from "../audit/audit_log.ts";
+import { AUDIT_ENTRIES_MAX, encodeAudit } from "../audit/audit_log.ts";
 import { createPersist } from "../store/durability.ts";
 import { asTexts, readHash, type StoreDeps } from "../store/redis.ts";
 import { type PageQuery, readPage } from "./key_page.ts";

@@ -6,11 +6,10 @@ import {
   USAGE_UNITS,
   type UsageUnit,
 } from "@gateway/shared/keys/limiter_state";
+import type { KeyRecord, Limits } from "@gateway/shared/keys/record";
 import {
-  type KeyRecord,
   leaseKey,
   limiterKey,
-  type Limits,
   ownerLeaseKey,
   ownerLimiterKey,
   ownerVideoLeaseKey,

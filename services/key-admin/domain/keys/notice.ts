@@ -2,10 +2,8 @@ import { connectBus } from "@gateway/shared/bus/link_nats";
 import { subjects } from "@gateway/shared/bus/subjects";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import type { Log } from "@gateway/shared/process/log";
-import {
-  type BusAccess,
-  INBOX_PREFIXES,
-} from "@gateway/shared/process/service_variables";
+import type { BusAccess } from "@gateway/shared/process/service_variables";
+import { INBOX_PREFIXES } from "@gateway/shared/process/service_variables";
 
 /** Makes every edge end the running requests of a key. */
 export type StopNotice = { keyId: string; ownerId: string };

@@ -1,9 +1,5 @@
-import {
-  KEY_SCOPES,
-  type KeyRecord,
-  type KeyScope,
-  type Limits,
-} from "@gateway/shared/keys/record";
+import type { KeyRecord, KeyScope, Limits } from "@gateway/shared/keys/record";
+import { KEY_SCOPES } from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/limits";
 import { integer } from "@gateway/shared/process/env";
 import { clip, didYouMean } from "@gateway/shared/process/error_text";

@@ -1,27 +1,14 @@
 import pLimit from "p-limit";
 import { isKeyId } from "@gateway/shared/keys/key";
 import { keysKey, ownerUsageKey } from "@gateway/shared/keys/record";
-import {
-  type KeyRow,
-  type PageQuery,
-  readPage,
-  readRow,
-} from "../keys/key_page.ts";
+import type { KeyRow, PageQuery } from "../keys/key_page.ts";
+import { readPage, readRow } from "../keys/key_page.ts";
 import type { KeyStore } from "../keys/key_store.ts";
 import { lastDays, readTotals, type Totals } from "../keys/usage.ts";
-import {
-  type Account,
-  OWNERS_KEY,
-  type OwnerStore,
-  readEmail,
-} from "../owners/owner_store.ts";
-import {
-  asNumber,
-  asTexts,
-  BadCursor,
-  type Page,
-  type StoreDeps,
-} from "../store/redis.ts";
+import type { Account, OwnerStore } from "../owners/owner_store.ts";
+import { OWNERS_KEY, readEmail } from "../owners/owner_store.ts";
+import type { Page, StoreDeps } from "../store/redis.ts";
+import { asNumber, asTexts, BadCursor } from "../store/redis.ts";
 
 /** What operators see of all owners. docs/evidence/limits.md has what it takes to read. */
 

@@ -1,23 +1,14 @@
 import { mintOwnerId, randomBase62 } from "@gateway/shared/keys/key";
-import {
-  KEY_FIELDS,
-  type KeyState,
-  type Limits,
-  ownerLimitsKey,
-} from "@gateway/shared/keys/record";
+import type { KeyState, Limits } from "@gateway/shared/keys/record";
+import { KEY_FIELDS, ownerLimitsKey } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { defineScript } from "@gateway/shared/redis/script";
 import { z } from "zod";
 import { decodeLimits, encodeKey } from "../keys/key_record.ts";
 import type { DefaultLimits } from "../keys/settings.ts";
 import { createPersist } from "../store/durability.ts";
-import {
-  asText,
-  type Fields,
-  readHash,
-  readText,
-  type StoreDeps,
-} from "../store/redis.ts";
+import type { Fields, StoreDeps } from "../store/redis.ts";
+import { asText, readHash, readText } from "../store/redis.ts";
 import { digest } from "../store/secret.ts";
 
 const accountKey = (ownerId: string) => `acct:{${ownerId}}`;

@@ -3,12 +3,8 @@ import { randomBytes } from "@gateway/shared/process/ids";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { startRedis } from "../../redis_fixture.ts";
 import { asTexts } from "../store/redis.ts";
-import {
-  type Attempt,
-  forgetFailures,
-  rememberDevice,
-  takeAttempt,
-} from "./attempts.ts";
+import type { Attempt } from "./attempts.ts";
+import { forgetFailures, rememberDevice, takeAttempt } from "./attempts.ts";
 
 Deno.test("ASVS 6.1.1, 6.3.1: the wait doubles with each failure and ends with a success", async () => {
   await using server = await startRedis();

@@ -1,10 +1,7 @@
 import assert from "node:assert/strict";
 import { createHash, generateKeyPairSync, sign } from "node:crypto";
-import {
-  startConsole,
-  storedKey,
-  type TestClient,
-} from "../../console_fixture.ts";
+import type { TestClient } from "../../console_fixture.ts";
+import { startConsole, storedKey } from "../../console_fixture.ts";
 import { createOidcClient } from "./oidc.ts";
 
 type TestProvider = ReturnType<typeof startProvider>;

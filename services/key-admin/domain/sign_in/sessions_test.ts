@@ -2,8 +2,8 @@ import assert from "node:assert/strict";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink } from "@gateway/shared/redis/link";
+import type { Form, TestClient } from "../../console_fixture.ts";
 import {
-  type Form,
   hiddenField,
   isSignedIn,
   keyForm,
@@ -11,7 +11,6 @@ import {
   signIn,
   startConsole,
   storedKey,
-  type TestClient,
 } from "../../console_fixture.ts";
 import { startRedis } from "../../redis_fixture.ts";
 import { limitsOf } from "../keys/settings.ts";

@@ -1,16 +1,9 @@
 import type { Log } from "@gateway/shared/process/log";
 import type { AuditLog } from "../audit/audit_log.ts";
-import {
-  type Account,
-  type OwnerStore,
-  parseEmail,
-} from "../owners/owner_store.ts";
-import {
-  type Attempt,
-  forgetFailures,
-  rememberDevice,
-  takeAttempt,
-} from "./attempts.ts";
+import type { Account, OwnerStore } from "../owners/owner_store.ts";
+import { parseEmail } from "../owners/owner_store.ts";
+import type { Attempt } from "./attempts.ts";
+import { forgetFailures, rememberDevice, takeAttempt } from "./attempts.ts";
 import type { StoreDeps } from "../store/redis.ts";
 import type { PasswordHasher } from "./password.ts";
 import type { Client, SessionStore } from "./sessions.ts";

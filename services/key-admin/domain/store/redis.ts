@@ -1,10 +1,7 @@
 import { monotonicNow, type WallNow } from "@gateway/shared/process/clock";
 import type { RandomBytes } from "@gateway/shared/process/ids";
-import {
-  createRedisLink,
-  type RedisLink,
-  type RedisLinkOptions,
-} from "@gateway/shared/redis/link";
+import type { RedisLink, RedisLinkOptions } from "@gateway/shared/redis/link";
+import { createRedisLink } from "@gateway/shared/redis/link";
 import { z } from "zod";
 
 /** The connection of the stores, and its untyped replies: each reader throws when a reply has an unexpected type. */

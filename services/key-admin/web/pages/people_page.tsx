@@ -5,12 +5,11 @@ import { PAGE_ROWS } from "../../domain/keys/key_page.ts";
 import { limitsOf, SETTING_TEXTS } from "../../domain/keys/settings.ts";
 import { readUsage } from "../../domain/keys/usage.ts";
 import { usageCsv } from "../../domain/keys/usage_csv.ts";
-import {
-  changesOf,
-  OWNER_CHANGES,
-  type OwnerChange,
-  type OwnerLink,
+import type {
+  OwnerChange,
+  OwnerLink,
 } from "../../domain/operators/operators.ts";
+import { changesOf, OWNER_CHANGES } from "../../domain/operators/operators.ts";
 import type { OwnerRow, PeopleQuery } from "../../domain/operators/people.ts";
 import { parseEmail } from "../../domain/owners/owner_store.ts";
 import type { Page } from "../../domain/store/redis.ts";

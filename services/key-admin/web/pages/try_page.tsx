@@ -8,14 +8,12 @@ import {
 import { codeOf, LANGUAGES } from "../../domain/try/code.ts";
 import type { TryCall } from "../../domain/try/edge.ts";
 import { TRY_LIMITS, tryKeyValue } from "../../domain/try/key.ts";
-import {
-  isTryKind,
-  TRY_KINDS,
-  type TryKind,
-  type TryRequest,
-  tryRequest,
-  type TryValues,
+import type {
+  TryKind,
+  TryRequest,
+  TryValues,
 } from "../../domain/try/request.ts";
+import { isTryKind, TRY_KINDS, tryRequest } from "../../domain/try/request.ts";
 import type { ConsoleContext, ConsoleDeps, Handler } from "../context.ts";
 import { actorOf, Refused } from "../context.ts";
 import { choice, readForm, text } from "../forms.ts";

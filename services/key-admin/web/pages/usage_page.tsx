@@ -1,13 +1,12 @@
 import { USAGE_UNITS } from "@gateway/shared/keys/limiter_state";
 import { minuteText } from "../../domain/keys/key_record.ts";
-import {
-  type Bucket,
-  type Counts,
-  MAIN_COUNTS,
-  readUsage,
-  type Usage,
-  type UsageRange,
+import type {
+  Bucket,
+  Counts,
+  Usage,
+  UsageRange,
 } from "../../domain/keys/usage.ts";
+import { MAIN_COUNTS, readUsage } from "../../domain/keys/usage.ts";
 import { usageCsv } from "../../domain/keys/usage_csv.ts";
 import type { ConsoleContext, Handler } from "../context.ts";
 import { answerCsv, findKey } from "../context.ts";
