@@ -18,9 +18,7 @@ import { authenticate, type KeyLookup } from "./keys/authenticate.ts";
 import * as media from "./media/endpoints.ts";
 import type { EdgeMetrics } from "./metrics.ts";
 import { modelNotFound } from "./requests/parse_request.ts";
-import type { Endpoint, Handler, RunCall } from "./requests/run_request.ts";
-import { runRequest } from "./requests/run_request.ts";
-import { runUpload, type UploadEndpoint } from "./requests/run_upload.ts";
+import * as requests from "./requests/run_request.ts";
 import { type VideoDependencies, VIDEOS } from "./videos/handlers.ts";
 
 export interface AppDependencies extends VideoDependencies {
@@ -34,28 +32,26 @@ export interface AppDependencies extends VideoDependencies {
   refusals: Pick<RefusalLog, "add">;
 }
 
-type Handlers = { readonly [method: string]: Handler<AppDependencies> };
+type Handler = requests.Handler<AppDependencies>;
+type Handlers = { readonly [method: string]: Handler };
 
 const PATH_CHARS_MAX = 200;
 /** Liveness checks of load balancers. Not logged. */
 const HEALTH = ["/health", "/healthz"];
 const NO_CONTENT = 204;
 
-const json = <R extends JobRequest>(endpoint: Endpoint<R>): Handlers => ({
-  POST: (call, deps) => runRequest(call, endpoint, deps),
+const json = <R extends JobRequest>(of: requests.Endpoint<R>): Handlers => ({
+  POST: (call, deps) => requests.runRequest(call, of, deps),
 });
-const form = <R extends JobRequest>(endpoint: UploadEndpoint<R>): Handlers => ({
-  POST: (call, deps) => runUpload(call, endpoint, deps),
-});
-const read = (handler: Handler<AppDependencies>): Handlers => ({
-  GET: handler,
-  HEAD: handler,
-});
+const form = <R extends JobRequest>(
+  of: requests.UploadEndpoint<R>,
+): Handlers => ({ POST: (call, deps) => requests.runUpload(call, of, deps) });
+const read = (handler: Handler): Handlers => ({ GET: handler, HEAD: handler });
 
-const editImage: Handler<AppDependencies> = (call, deps) =>
+const editImage: Handler = (call, deps) =>
   isForm(call.exchange.headers)
-    ? runUpload(call, media.IMAGE_EDIT_UPLOAD, deps)
-    : runRequest(call, media.IMAGE_EDIT, deps);
+    ? requests.runUpload(call, media.IMAGE_EDIT_UPLOAD, deps)
+    : requests.runRequest(call, media.IMAGE_EDIT, deps);
 
 /** By their names in metrics. Those with a part that varies have a pattern. */
 export const ROUTES = ([
@@ -95,7 +91,7 @@ function routeOf(
 }
 
 /** A request that may not have a key. */
-interface Call extends Omit<RunCall, "principal"> {
+interface Call extends Omit<requests.RunCall, "principal"> {
   readonly route: Route;
   readonly id: string;
   principal?: Principal;
@@ -189,18 +185,16 @@ async function answer(call: Call, deps: AppDependencies): Promise<void> {
   throw notFound(exchange, `This service has ${list}.`);
 }
 
-function sendReference({ exchange: { response } }: Pick<RunCall, "exchange">) {
+function sendReference({ exchange: { response } }: Pick<Call, "exchange">) {
   // Browsers see a new version after five minutes.
-  const headers = {
-    ...http.JSON_HEADERS,
-    "cache-control": "public, max-age=300",
-  };
+  const caching = { "cache-control": "public, max-age=300" };
+  const headers = { ...http.JSON_HEADERS, ...caching };
   http.sendBytes(response, REFERENCE_BYTES, { headers });
 }
 
 /** Answers with the models that the key may use, or one of them. */
 async function sendModels(
-  { principal, exchange: { response } }: RunCall,
+  { principal, exchange: { response } }: requests.RunCall,
   { admission, catalog }: AppDependencies,
   id: string,
 ): Promise<void> {

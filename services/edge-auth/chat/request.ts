@@ -37,7 +37,7 @@ export function parseChatRequest(given: unknown, models: Catalog): ChatRequest {
   requireVision(request.messages, model);
   requireModelBounds(request, body, model);
   const extra = passedFields(body, model.pass_fields);
-  requireCleanJson({ ...request, ...extra });
+  requireCleanJson(extra);
   if (Object.keys(extra).length > 0) request.extra = extra;
   return request;
 }

@@ -12,8 +12,8 @@ import { HeldBody, type HeldBodyBounds, refusal } from "./read_body.ts";
 import type { Exchange } from "./server.ts";
 
 export interface FormBounds {
-  /** The fields that are files; all others are text. */
-  fileFields: readonly string[];
+  /** The fields that are files, and how many there must be at least and at most. */
+  files: Readonly<Record<string, readonly [min: number, max: number]>>;
   /** Of one file. Beyond: 413. */
   fileBytesMax: number;
 }
@@ -38,7 +38,11 @@ export class Form {
   /** The files so far; the bytes of the last one may still grow. */
   readonly files: UploadEnd["files"] = [];
   readonly #begun = Promise.withResolvers<"file" | "end" | "left">();
+  /** Resolves at the first byte of a file or at the end of the form, or when the client has left; rejects with an `ApiError`. */
+  readonly begun = this.#begun.promise;
   readonly #failed = Promise.withResolvers<never>();
+  /** Rejects with the `ApiError` for a form that is not acceptable; else it is never settled. */
+  readonly failed = this.#failed.promise;
   readonly #bounds: FormBounds;
   readonly #body: Readable;
   readonly #held: HeldBody;
@@ -95,30 +99,19 @@ export class Form {
     this.#listen(parser);
   }
 
-  /** Resolves at the first byte of a file or at the end of the form, or when the client has left; rejects with an `ApiError`. */
-  get begun(): Promise<"file" | "end" | "left"> {
-    return this.#begun.promise;
-  }
-
-  /** Rejects with the `ApiError` for a form that is not acceptable; else it is never settled. */
-  get failed(): Promise<never> {
-    return this.#failed.promise;
-  }
-
   #listen(parser: ReturnType<typeof createParser>): void {
-    const { fileFields, fileBytesMax } = this.#bounds;
+    const { files, fileBytesMax } = this.#bounds;
+    const isFile = (name: string) => Object.hasOwn(files, listName(name));
     parser.on("field", (name, value, isNameCut, isCut) => {
       if (isNameCut || isCut) return this.#fail(fieldTooLong(name));
-      if (fileFields.includes(listName(name))) {
-        return this.#fail(notAFile(name));
-      }
+      if (isFile(name)) return this.#fail(notAFile(name));
       this.#addField(name, value);
     });
     parser.on("file", (field, stream, name, _encoding, type) => {
       stream.once("limit", () => this.#fail(tooLarge(fileBytesMax)));
       stream.on("error", () => this.#fail(malformed()));
       // A file that is not expected is read and dropped, like an unknown field.
-      if (!fileFields.includes(listName(field))) return void stream.resume();
+      if (!isFile(field)) return void stream.resume();
       const file = {
         field: listName(field),
         // Without a name it is undefined, whatever its type says.
@@ -163,6 +156,21 @@ export class Form {
     this.#pieces = rest.length === 0 ? [] : [rest];
     this.#bytes = rest.length;
     return piece;
+  }
+
+  /** Throws an `ApiError` if the form has fewer or more files of a name than it may have. */
+  requireFiles(): void {
+    for (const [name, [min, max]] of Object.entries(this.#bounds.files)) {
+      const { length } = this.files.filter(({ field }) => field === name);
+      if (length < min) {
+        const message = `Missing required parameter: '${name}'.`;
+        throw fieldError("missing_required_parameter", name, message);
+      }
+      if (length <= max) continue;
+      const most = max === 1 ? "one file" : `at most ${max} files`;
+      const message = `Invalid '${name}': expected ${most}.`;
+      throw fieldError("invalid_value", name, message);
+    }
   }
 
   stop(): void {

@@ -43,7 +43,7 @@ function setup(headers: Record<string, string> = {}) {
       openBody: () => body,
     },
     "key_a",
-    { fileFields: ["file", "image"], fileBytesMax: FILE_BYTES_MAX },
+    { files: { file: [1, 1], image: [0, 9] }, fileBytesMax: FILE_BYTES_MAX },
     { bodyBudget, deadlines, now },
   );
   const codeOf = () =>

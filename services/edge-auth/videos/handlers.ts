@@ -3,27 +3,20 @@ import { VIDEO_LIMITS } from "@gateway/shared/limits";
 import { SCOPE_OF_KIND } from "@gateway/shared/models/kinds";
 import { ApiError, fieldError } from "@gateway/shared/openai/error";
 import * as wire from "@gateway/shared/openai/video";
-import { requestFault } from "@gateway/shared/openai/request_fault";
 import * as z from "zod";
 import { keyRevoked } from "../dispatch/dispatcher.ts";
 import { isForm } from "../http/read_form.ts";
 import * as http from "../http/responses.ts";
 import type { RunLease } from "../limits/admission.ts";
 import { costsOnly } from "../limits/cost.ts";
-import { MediaAnswer, requireFiles, unreadable } from "../media/endpoints.ts";
+import { answerAsMade, unreadable } from "../media/endpoints.ts";
 import { WholeAnswer } from "../requests/answer.ts";
-import { parseRequest, requireCleanJson } from "../requests/parse_request.ts";
-import type {
-  Handler,
-  RunCall,
-  RunRequestDependencies,
-} from "../requests/run_request.ts";
-import { runRequest, startRun } from "../requests/run_request.ts";
-import { runUpload, type UploadEndpoint } from "../requests/run_upload.ts";
+import { parseFields, parseRequest } from "../requests/parse_request.ts";
+import * as requests from "../requests/run_request.ts";
 import { listQuery, type VideoJob } from "./jobs.ts";
 import { engineVideoIn, secondsOf, type VideoKeeper } from "./keeper.ts";
 
-export interface VideoDependencies extends RunRequestDependencies {
+export interface VideoDependencies extends requests.RunRequestDependencies {
   videos: Omit<VideoKeeper, "start" | "stop">;
 }
 
@@ -44,7 +37,9 @@ export const VIDEOS = {
       const [schema, kind] = [wire.videoRequestSchema, "video"] as const;
       return parseRequest(given, { schema, kind, models }).request;
     });
-    const run = isForm(call.exchange.headers) ? runUpload : runRequest;
+    const run = isForm(call.exchange.headers)
+      ? requests.runUpload
+      : requests.runRequest;
     await run(call, endpoint, deps);
   },
   async remix(call, deps, id) {
@@ -52,12 +47,11 @@ export const VIDEOS = {
     const { model, backend, engineId } = job;
     call.model = model;
     const endpoint = creation(deps, job, (given) => {
-      const { data, error } = wire.videoRemixSchema.safeParse(given);
-      if (data === undefined) throw requestFault(given, error);
+      const asked = parseFields(wire.videoRemixSchema, given);
       const about = { kind: "video", action: "remix", stream: false } as const;
-      return { ...about, ...data, model, backend, id: engineId };
+      return { ...about, ...asked, model, backend, id: engineId };
     });
-    await runRequest(call, endpoint, deps);
+    await requests.runRequest(call, endpoint, deps);
   },
   /** From the registry alone, with the state that an edge last saw. */
   async list({ exchange, principal }, { videos, admission }) {
@@ -118,17 +112,10 @@ export const VIDEOS = {
       ...{ kind: "video", action: "content", stream: false },
       ...{ model, backend, id: engineId, variant, range },
     };
-    startRun(
-      call,
-      {
-        kind: "video",
-        answer: (options, job) => new MediaAnswer(options, job),
-      },
-      { request, lease: null },
-      deps,
-    );
+    const endpoint = { kind: "video", answer: answerAsMade } as const;
+    requests.startRun(call, endpoint, { request, lease: null }, deps);
   },
-} satisfies Record<string, Handler<VideoDependencies>>;
+} satisfies Record<string, requests.Handler<VideoDependencies>>;
 
 type Creation = Extract<wire.VideoRequest, { prompt: string }>;
 
@@ -137,7 +124,7 @@ function creation(
   { videos }: VideoDependencies,
   remixed: VideoJob | null,
   convert: (given: unknown) => Creation,
-): UploadEndpoint<Creation> {
+): requests.UploadEndpoint<Creation> {
   let request: Creation | null = null;
   const begin = async (
     result: Uint8Array | ApiError,
@@ -162,15 +149,10 @@ function creation(
   return {
     kind: "video",
     form: {
-      fileFields: ["input_reference"],
+      files: { input_reference: [0, 1] },
       fileBytesMax: VIDEO_LIMITS.referenceBytesMax,
     },
-    parse(given, _catalog, files) {
-      requireFiles(files, "input_reference", [0, 1]);
-      request = convert(given);
-      requireCleanJson(request);
-      return request;
-    },
+    parse: (given) => request = convert(given),
     estimate(asked) {
       const { seconds = remixed?.seconds } = "seconds" in asked ? asked : {};
       return costsOnly("videoSeconds", secondsOf(seconds));
@@ -194,7 +176,7 @@ function creation(
 
 /** A video that the key may see. Another owner's is answered like an unknown one. */
 async function findJob(
-  { principal }: RunCall,
+  { principal }: requests.RunCall,
   { videos, admission }: VideoDependencies,
   id: string,
 ): Promise<VideoJob> {
@@ -207,7 +189,7 @@ async function findJob(
 
 /** The same, in its current state. */
 async function currentJob(
-  call: RunCall,
+  call: requests.RunCall,
   deps: VideoDependencies,
   id: string,
 ): Promise<VideoJob> {
@@ -222,16 +204,8 @@ function notFound(): never {
   throw new ApiError("not_found", "There is no video with this id.");
 }
 
-/** The query parameters. Throws an `ApiError` for the first invalid one. */
-function readQuery<Schema extends z.ZodType>(
-  schema: Schema,
-  query: string,
-): z.output<Schema> {
-  const given = Object.fromEntries(new URLSearchParams(query));
-  const { data, error } = schema.safeParse(given);
-  if (data === undefined) throw requestFault(given, error);
-  return data;
-}
+const readQuery = <Query>(schema: z.ZodType<Query>, query: string): Query =>
+  parseFields(schema, Object.fromEntries(new URLSearchParams(query)));
 
 /** A job as clients see it. Its prompt is known only to the request that starts it. */
 const toWire = (job: VideoJob, prompt: string | null = null): wire.Video =>
