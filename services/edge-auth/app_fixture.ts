@@ -10,7 +10,7 @@ import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { type AppDependencies, createApp } from "./app.ts";
 import { BodyBudget, RefusedBodies } from "./http/read_body.ts";
-import { RefusalLog } from "./http/refusal_log.ts";
+import { createRefusalLog } from "./http/refusal_log.ts";
 import { startServer } from "./http/server.ts";
 import { createEdgeMetrics } from "./metrics.ts";
 import { createVideoJobs } from "./videos/jobs.ts";
@@ -48,7 +48,7 @@ export async function startApp(
     // Debts are paid at once: on a busy machine any body may take long.
     refusedBodies: new RefusedBodies(() => 1_000 * now()),
     metrics: createEdgeMetrics(new MetricRegistry()),
-    refusals: new RefusalLog(log),
+    refusals: createRefusalLog(log),
     clientAddress: createClientAddress([]),
     corsOrigins: [],
     isDraining: () => false,

@@ -20,7 +20,7 @@ import { CONTROL_WAIT_MS, Dispatcher } from "./dispatch/dispatcher.ts";
 import { type EdgeConfig, readConfig } from "./config.ts";
 import { createDeadlines } from "@gateway/shared/process/deadlines";
 import { BodyBudget, RefusedBodies } from "./http/read_body.ts";
-import { RefusalLog } from "./http/refusal_log.ts";
+import { createRefusalLog } from "./http/refusal_log.ts";
 import { startServer } from "./http/server.ts";
 import { createEdgeMetrics, observeEdge } from "./metrics.ts";
 import { createKeyLookup } from "./keys/authenticate.ts";
@@ -80,7 +80,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     onUnknown: keys.forget,
     onDecision: metrics.decided,
   });
-  const refusals = new RefusalLog(log);
+  const refusals = createRefusalLog(log);
   const summing = setInterval(() => refusals.writeSums(), REFUSAL_LOG.sumMs);
   const failedRequests = createFailedRequests({
     ...{ redis, log, now: wallNow },
@@ -123,7 +123,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     ...(redis.state === "ready" ? [] : ["redis"]),
     ...(isDraining ? ["stopping"] : []),
   ];
-  observeEdge(registry, { dispatcher, limiter });
+  observeEdge(registry, { dispatcher, leases: limiter.leases });
   observeBus(registry, bus);
   registry.gauge(REDIS_METRICS.redisReady, () => redis.state === "ready");
   const ops = serveOps({ ...config.ops, notReady, registry });
@@ -145,7 +145,10 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
       clearInterval(summing);
       refusals.writeSums();
       keys.stop();
-      await Promise.all([limiter.stop(SETTLE_MS), failedRequests.stop()]);
+      await Promise.all([
+        limiter.leases.stop(SETTLE_MS),
+        failedRequests.stop(),
+      ]);
       deadlines.close();
       stopBeating();
       await bus.drain();

@@ -128,7 +128,9 @@ export async function startGatedCluster(options: GatedClusterOptions = {}) {
         await until(isFree, timeoutMs);
       }
       // Redis has settled all of them; its last answers may be on their way.
-      await until(() => edges.every(({ limiter }) => limiter.unsettled === 0));
+      await until(() =>
+        edges.every(({ limiter }) => limiter.leases.unsettled === 0)
+      );
     },
     [Symbol.asyncDispose]: async () => {
       await resources.disposeAsync();
@@ -166,7 +168,7 @@ async function startEdge(
   keys.start();
   started.defer(async () => {
     keys.stop();
-    await limiter.stop(STOP_MS);
+    await limiter.leases.stop(STOP_MS);
   });
   const door = { keys, admission, ...options.door };
   const edge = await startMiniEdge({ servers, door, log, slower: SLOWER });

@@ -6,29 +6,20 @@ import {
   encodeWholeJob,
   JOB_VERSION,
 } from "@gateway/shared/bus/job";
-import {
-  type SendControl,
-  type StreamEvent,
-  StreamReceiver,
-} from "@gateway/shared/bus/stream_receiver";
+import type { StreamEvent } from "@gateway/shared/bus/stream_receiver";
+import { StreamReceiver } from "@gateway/shared/bus/stream_receiver";
 import { subjects } from "@gateway/shared/bus/subjects";
 import { BUS_LIMITS } from "@gateway/shared/limits";
 import { familyOf } from "@gateway/shared/models/kinds";
 import { publicRequestId } from "@gateway/shared/process/ids";
-import type { Dispatcher } from "./dispatcher.ts";
-import type { RunJob, Upload } from "./outcome.ts";
+import type { Upload } from "./outcome.ts";
+import type { Run } from "./run.ts";
 
-export interface Offer {
-  /** The request as JSON. A large one follows once a worker has accepted the job. */
-  text: string;
+interface Offer {
   /** Which offer of the job this is, from 1. */
   attempt: number;
-  deadlineMs: number;
   /** Null: any worker may accept it. */
   workerId: string | null;
-  control: SendControl;
-  /** The worker accepted the job but does not acknowledge the request. */
-  onBodyLost: () => void;
 }
 
 /** A worker has this long to acknowledge a piece of a large request. */
@@ -36,28 +27,26 @@ const PIECE_TIMEOUT_MS = 2_000;
 
 /** A job that was sent. Holds a slot of its worker until `leave` is called. */
 export class Attempt extends StreamReceiver {
-  readonly #dispatcher: Dispatcher;
-  readonly #job: RunJob;
-  readonly #onBodyLost: () => void;
+  readonly #run: Run;
   /** What follows once a worker has accepted the job. */
   readonly #upload: Upload | null;
   readonly #offeredAtMs: number;
 
-  /** Sends the job. Returns null if the bus cannot send it now. */
+  /** Sends the job, with the request as JSON: a large one follows once a worker has accepted the job. Null if the bus cannot send it now. */
   static send(
-    dispatcher: Dispatcher,
-    job: RunJob,
-    offer: Offer,
+    run: Run,
+    text: string,
+    { deadlineMs, ...offer }: Offer & { deadlineMs: number },
   ): Attempt | null {
-    const { requestId, kind, traceparent } = job;
-    const { text, attempt, workerId } = offer;
+    const { dispatcher } = run;
+    const { requestId, kind, traceparent, upload = null } = run.job;
+    const { attempt, workerId } = offer;
     const head = {
       version: JOB_VERSION,
       attempt,
-      deadlineMs: Math.max(1, Math.ceil(offer.deadlineMs)),
+      deadlineMs: Math.max(1, Math.ceil(deadlineMs)),
       ...(traceparent === undefined ? {} : { traceparent }),
     };
-    const { upload = null } = job;
     const whole = upload === null ? encodeWholeJob(head, text) : null;
     const subject = workerId === null
       ? subjects.anyWorker(familyOf(kind))
@@ -70,28 +59,20 @@ export class Attempt extends StreamReceiver {
     if (!isSent) return null;
     if (workerId !== null) dispatcher.workers.onSent(workerId);
     const rest = whole === null ? upload ?? uploadOf(text) : null;
-    return new Attempt(dispatcher, job, offer, rest);
+    return new Attempt(run, offer, rest);
   }
 
-  private constructor(
-    dispatcher: Dispatcher,
-    job: RunJob,
-    { attempt, workerId, control, onBodyLost }: Offer,
-    upload: Upload | null,
-  ) {
-    const { requestId } = job;
-    const nowMs = dispatcher.steadyNow();
-    super({ requestId, attempt, workerId, control, nowMs });
-    this.#dispatcher = dispatcher;
-    this.#job = job;
-    this.#onBodyLost = onBodyLost;
+  private constructor(run: Run, offer: Offer, upload: Upload | null) {
+    const { control, dispatcher, job: { requestId } } = run;
+    super({ ...offer, requestId, control, nowMs: dispatcher.steadyNow() });
+    this.#run = run;
     this.#upload = upload;
     this.#offeredAtMs = dispatcher.options.now();
   }
 
   /** The bus has failed since the job was sent, so it may not have arrived. */
   get mayBeUndelivered(): boolean {
-    const { flowingSinceMs } = this.#dispatcher.options.bus;
+    const { flowingSinceMs } = this.#run.dispatcher.options.bus;
     return flowingSinceMs === null || flowingSinceMs > this.#offeredAtMs;
   }
 
@@ -105,7 +86,7 @@ export class Attempt extends StreamReceiver {
   }
 
   override onTick(nowMs: number): StreamEvent {
-    const { bus } = this.#dispatcher.options;
+    const { bus } = this.#run.dispatcher.options;
     // A worker does not have to answer while the bus delivers nothing at all.
     const isBusSilent = bus.isConnected && bus.receivedAtMs < this.#offeredAtMs;
     if (isBusSilent && !this.isAccepted) return { type: "nothing" };
@@ -115,14 +96,14 @@ export class Attempt extends StreamReceiver {
   /** Frees the slot of the worker that runs the job or was offered it. Must be called once. */
   leave(): void {
     if (this.workerId === null) return;
-    this.#dispatcher.workers.onEnded(this.workerId);
-    this.#dispatcher.onSlotFreed();
+    this.#run.dispatcher.workers.onEnded(this.workerId);
+    this.#run.dispatcher.onSlotFreed();
   }
 
   /** Sends an upload in pieces, several at a time, each acknowledged. */
   async #send(upload: Upload, workerId: string): Promise<void> {
-    const { bus, log } = this.#dispatcher.options;
-    const { requestId, kind } = this.#job;
+    const { dispatcher: { options: { bus, log } }, job } = this.#run;
+    const { requestId, kind } = job;
     const { attempt } = this;
     const subject = subjects.body(familyOf(kind), workerId, requestId);
     const send = (piece: Uint8Array) =>
@@ -150,7 +131,7 @@ export class Attempt extends StreamReceiver {
         message: "A large request could not be sent to its worker",
         error,
       });
-      if (!this.isOver) this.#onBodyLost();
+      if (!this.isOver) this.#run.onWorkerLost();
     }
   }
 }

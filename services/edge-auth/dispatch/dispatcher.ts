@@ -26,7 +26,6 @@ import { ApiError } from "@gateway/shared/openai/error";
 import { settlesWithin } from "@gateway/shared/process/serve";
 import type { AnswerSink, RunJob, RunOutcome } from "./outcome.ts";
 import { busUnavailable, Run } from "./run.ts";
-import { WaitQueue } from "./wait_queue.ts";
 import { WorkerTable } from "./workers.ts";
 
 export interface DispatcherOptions {
@@ -60,7 +59,7 @@ const STOPPED_KEYS_MAX = 1_000;
 
 export class Dispatcher {
   readonly workers: WorkerTable;
-  readonly queue: WaitQueue<Run>;
+  readonly queue = new WaitQueue(DISPATCH_LIMITS.queueMax);
   readonly options: DispatcherOptions;
   readonly #clock: SteadyClock;
   readonly #runs = new Map<string, Run>();
@@ -73,7 +72,6 @@ export class Dispatcher {
     this.options = options;
     const { bus, now, random } = options;
     this.#clock = new SteadyClock(now);
-    this.queue = new WaitQueue(DISPATCH_LIMITS.queueMax);
     this.workers = new WorkerTable({ now: () => this.steadyNow(), random });
     this.#flow = new FlowWatch(bus, now);
     this.#control = createOutbox(options.scheduleSoon, (subject, records) => {
@@ -293,4 +291,50 @@ export class Dispatcher {
 /** The error of a request whose key was disabled together with its running requests. */
 export function keyRevoked(): ApiError {
   return new ApiError("key_revoked", "The API key was revoked.");
+}
+
+interface Waiting {
+  readonly model: string;
+  readonly sinceMs: number;
+  /** Starts it, or returns false if there is no free slot for its model. */
+  offer(): boolean;
+}
+
+/** Requests that wait for a free slot: first come, first served. */
+export class WaitQueue {
+  readonly #waiting: Waiting[] = [];
+
+  constructor(readonly lengthMax: number) {}
+
+  get length(): number {
+    return this.#waiting.length;
+  }
+
+  hasWaiting(model: string): boolean {
+    return this.#waiting.some((item) => item.model === model);
+  }
+
+  /** Adds an item ahead of those that have waited less. False if the queue is full. */
+  push(item: Waiting): boolean {
+    if (this.length >= this.lengthMax) return false;
+    const isOlder = ({ sinceMs }: Waiting) => sinceMs <= item.sinceMs;
+    this.#waiting.splice(this.#waiting.findLastIndex(isOlder) + 1, 0, item);
+    return true;
+  }
+
+  remove(item: Waiting): void {
+    const index = this.#waiting.indexOf(item);
+    if (index >= 0) this.#waiting.splice(index, 1);
+  }
+
+  /** Offers the items, the oldest first. If one does not start, later ones for its model are not offered. */
+  offer(): void {
+    const refused = new Set<string>();
+    for (const item of [...this.#waiting]) {
+      // It may have been removed in the meantime.
+      if (refused.has(item.model) || !this.#waiting.includes(item)) continue;
+      if (item.offer()) this.remove(item);
+      else refused.add(item.model);
+    }
+  }
 }

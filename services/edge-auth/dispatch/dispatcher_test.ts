@@ -6,6 +6,7 @@
  */
 import assert from "node:assert/strict";
 import { BUS_LIMITS, DISPATCH_LIMITS } from "@gateway/shared/limits";
+import { WaitQueue } from "./dispatcher.ts";
 import { setup, type Stage, TIMEOUT_MS, USAGE } from "./dispatcher_fixture.ts";
 
 const {
@@ -423,4 +424,41 @@ Deno.test("control records for one worker are sent together, and nothing is kept
   await t.take();
   assert.equal(t.controlMessages(), 1);
   assert.equal(t.dispatcher.outboxes, 0);
+});
+
+Deno.test("offer() goes in order of arrival, and skips items after a refused one of the same model and items that were removed", () => {
+  let asked = "";
+  let takes = (_name: string) => false;
+  const item = (name: string, sinceMs: number, model = "m") => ({
+    model,
+    sinceMs,
+    offer() {
+      asked += name;
+      return takes(name);
+    },
+  });
+  const queue = new WaitQueue(1_000);
+  const offer = (taking: typeof takes) => {
+    takes = taking;
+    asked = "";
+    queue.offer();
+    return asked;
+  };
+  const [a, b, c, d] = [item("a", 1), item("b", 2), item("c", 3), item("d", 4)];
+  const [x, y] = [item("x", 0, "full"), item("y", 1, "full")];
+  for (const each of [d, b, a, c, x, y]) queue.push(each);
+  assert.equal(offer((name) => name === "a"), "xab");
+  assert.equal(queue.length, 5);
+  assert.equal(queue.hasWaiting("full"), true);
+  // One that was refused is again before those that came later.
+  queue.push(a);
+  queue.remove(x);
+  queue.remove(y);
+  assert.equal(queue.hasWaiting("full"), false);
+  const removesC = (name: string) => {
+    if (name === "b") queue.remove(c);
+    return true;
+  };
+  assert.equal(offer(removesC), "abd");
+  assert.equal(queue.length, 0);
 });

@@ -18,13 +18,9 @@ import type { WorkerFamily } from "@gateway/shared/bus/subjects";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 
-interface Worker {
+/** `inFlight` as of the last beat, and what this edge has sent and seen end since. */
+interface Worker extends Omit<WorkerBeat, "models"> {
   readonly id: string;
-  readonly family: WorkerFamily;
-  slots: number;
-  /** As of the last beat, and what this edge has sent and seen end since. */
-  used: number;
-  draining: boolean;
   models: ReadonlySet<string>;
   beatAtMs: number;
   probedAtMs: number;
@@ -50,21 +46,19 @@ export class WorkerTable {
 
   /** Processes a beat. Returns whether a slot may have become free. */
   onBeat(id: string, beat: WorkerBeat): boolean {
-    const { family, slots, inFlight: used, draining } = beat;
-    const models = new Set(beat.models);
     this.#workers.set(id, {
-      ...{ id, family, slots, used, draining, models },
+      ...{ ...beat, id, models: new Set(beat.models) },
       ...{ beatAtMs: this.#now(), probedAtMs: -Infinity, pausedUntilMs: 0 },
       missingSinceMs: null,
     });
-    return !draining && used < slots;
+    return !beat.draining && beat.inFlight < beat.slots;
   }
 
   pick(model: string, tried: ReadonlySet<string>): string | null {
     const nowMs = this.#now();
     const candidates = this.#workers.values().filter((worker) =>
       isAlive(worker, nowMs) && worker.models.has(model) &&
-      worker.pausedUntilMs <= nowMs && worker.used < worker.slots &&
+      worker.pausedUntilMs <= nowMs && worker.inFlight < worker.slots &&
       !tried.has(worker.id)
     ).toArray();
     const first = this.#draw(candidates);
@@ -72,7 +66,7 @@ export class WorkerTable {
     if (first === undefined) return null;
     if (second === undefined) return first.id;
     const isSecondEmptier =
-      second.used / second.slots < first.used / first.slots;
+      second.inFlight / second.slots < first.inFlight / first.slots;
     return isSecondEmptier ? second.id : first.id;
   }
 
@@ -90,13 +84,13 @@ export class WorkerTable {
   /** Counts a job that was sent, so that a burst between two beats is spread out. */
   onSent(id: string): void {
     const worker = this.#workers.get(id);
-    if (worker !== undefined) worker.used += 1;
+    if (worker !== undefined) worker.inFlight += 1;
   }
 
   onEnded(id: string): void {
     const worker = this.#workers.get(id);
     if (worker === undefined) return;
-    worker.used = Math.max(0, worker.used - 1);
+    worker.inFlight = Math.max(0, worker.inFlight - 1);
     worker.pausedUntilMs = 0;
   }
 
@@ -165,7 +159,7 @@ export class WorkerTable {
       if (family !== undefined && worker.family !== family) continue;
       totals.workers += 1;
       totals.slots += worker.slots;
-      totals.used += worker.used;
+      totals.used += worker.inFlight;
     }
     return totals;
   }

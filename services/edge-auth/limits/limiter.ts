@@ -53,9 +53,9 @@ export const LIMITER_PROBE: readonly string[] = [
  * has lost its data: it never admits without an answer.
  */
 export class Limiter {
+  readonly leases: ReturnType<typeof createLeases>;
   readonly #redis: RedisLink;
   readonly #deadlineMs: number;
-  readonly #leases: ReturnType<typeof createLeases>;
   // 128 random bits, so that the lease ids of different processes never collide.
   readonly #leasePrefix = newRequestId();
   #leaseCount = 0;
@@ -63,15 +63,7 @@ export class Limiter {
   constructor(options: LimiterOptions) {
     this.#redis = options.redis;
     this.#deadlineMs = options.deadlineMs ?? KEY_LIMITS.checkMs;
-    this.#leases = createLeases(options);
-  }
-
-  get running(): number {
-    return this.#leases.running;
-  }
-
-  get unsettled(): number {
-    return this.#leases.unsettled;
+    this.leases = createLeases(options);
   }
 
   async admit(
@@ -83,14 +75,14 @@ export class Limiter {
     const lease = { id, principal, model, ...reserved };
     /** Undoes an admission whose reply was malformed, late or lost. */
     const release = () =>
-      void this.#leases.settle(settlementOf({ ...lease, atMs: 0 }, null));
+      void this.leases.settle(settlementOf({ ...lease, atMs: 0 }, null));
     const terms = [scope, model ?? "", String(wantTokens), id];
     const grant = await this.#ask(principal, terms, grantIn, {
       units: wantUnits,
       release,
     });
     if (!grant.isAdmitted) return grant;
-    this.#leases.hold(lease);
+    this.leases.hold(lease);
     return { ...grant, ...lease };
   }
 
@@ -159,8 +151,8 @@ export class Limiter {
 
   /** Frees the slot, charges the actual use. Resolves after the first attempt; delivery is retried until it succeeds. */
   async settle(admitted: Admitted, cost: Cost): Promise<void> {
-    if (!this.#leases.release(admitted.id)) return;
-    await this.#leases.settle(settlementOf(admitted, cost));
+    if (!this.leases.release(admitted.id)) return;
+    await this.leases.settle(settlementOf(admitted, cost));
   }
 
   /**
@@ -181,12 +173,7 @@ export class Limiter {
 
   /** Returns the reservation of a video that no edge follows: delivered like a settlement. */
   releaseVideo(reservation: Reservation): Promise<void> {
-    return this.#leases.settle(videoSettlement(reservation, 0));
-  }
-
-  /** Waits for settlements to be delivered, at most `timeoutMs`. Returns the number that were not. */
-  stop(timeoutMs: number): Promise<number> {
-    return this.#leases.stop(timeoutMs);
+    return this.leases.settle(videoSettlement(reservation, 0));
   }
 }
 

@@ -42,7 +42,7 @@ async function stage(world: RedisWorld, redis: RedisLink) {
       });
       return all;
     },
-    settled: () => until(() => limiter.unsettled === 0),
+    settled: () => until(() => limiter.leases.unsettled === 0),
     dayTokens: async () =>
       (await readState(world, record.limiterKey(key)))?.dayTokens,
     async noLeases() {
@@ -69,7 +69,7 @@ Deno.test("a connection cut under an admission: its lease is undone on the next 
   await pending;
   await t.noLeases();
   await t.admitted(1);
-  await t.limiter.stop(1_000);
+  await t.limiter.leases.stop(1_000);
 });
 
 Deno.test("a malformed reply is a fault, and what it may have admitted is returned", async () => {
@@ -89,7 +89,7 @@ Deno.test("a malformed reply is a fault, and what it may have admitted is return
   await t.settled();
   await t.noLeases();
   assert.equal(await t.dayTokens(), 0);
-  await t.limiter.stop(1_000);
+  await t.limiter.leases.stop(1_000);
 });
 
 Deno.test("settlements made while Redis is frozen arrive once each", async () => {
@@ -102,11 +102,11 @@ Deno.test("settlements made while Redis is frozen arrive once each", async () =>
   for (const request of running) t.limiter.settle(request, DONE);
   // Longer than a settlement's deadline: each is sent again, uncertain of the first.
   await sleep(1_300);
-  assert.equal(t.limiter.unsettled, 49);
+  assert.equal(t.limiter.leases.unsettled, 49);
   world.redis.thaw();
   await t.settled();
   assert.equal((await usageCounted(world, t.key)).requests, 50);
   assert.equal(await t.dayTokens(), 50 * 100);
   await t.noLeases();
-  assert.equal(await t.limiter.stop(1_000), 0);
+  assert.equal(await t.limiter.leases.stop(1_000), 0);
 });

@@ -410,7 +410,7 @@ test("the state of an earlier version still limits, and a broken one is a fault"
   assert.equal((await t.limited(key)).which, "key:requests");
   await cut(4 * 8);
   await assert.rejects(t.edge.admit(key, ASK), /too short/);
-  await until(() => t.edge.unsettled === 0);
+  await until(() => t.edge.leases.unsettled === 0);
 });
 
 test("rates show the tighter of key and owner, this request counted", async (t) => {

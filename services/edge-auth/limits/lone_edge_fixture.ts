@@ -27,6 +27,6 @@ export async function loneEdge(world: RedisWorld) {
     // These tests must also pass on a busy machine.
     deadlineMs: 1_000,
   });
-  const stop = async () => void await limiter.stop(1_000);
+  const stop = async () => void await limiter.leases.stop(1_000);
   return Object.assign(limiter, { [Symbol.asyncDispose]: stop });
 }

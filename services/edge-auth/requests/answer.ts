@@ -26,8 +26,8 @@ export abstract class Answer implements AnswerSink {
   run = NOT_STARTED;
   /** Null until an upload has ended. */
   lease: RunLease | null;
-  /** Nothing more is sent. */
-  protected isOver = false;
+  /** Nothing more is sent: the answer has ended, or somebody else answers the client. */
+  isOver = false;
   /** Null: there is no client. */
   readonly #out: http.ResponseOutput | null;
 
@@ -44,11 +44,6 @@ export abstract class Answer implements AnswerSink {
 
   onAbandoned(): void {
     if (!this.isOver && this.#out !== null) http.abandon(this.#out);
-    this.isOver = true;
-  }
-
-  /** Nothing is sent from now on: somebody else answers the client. */
-  detach(): void {
     this.isOver = true;
   }
 }

@@ -184,7 +184,7 @@ async function upload<Request extends JobRequest>(
     await Promise.race([over.promise, form.failed]);
   } catch (error) {
     call.hasRun = false;
-    answer.detach();
+    answer.isOver = true;
     answer.run.cancel("other");
     throw error;
   }

@@ -129,7 +129,7 @@ async function startEdge(
     async [Symbol.asyncDispose]() {
       videos.stop();
       await app[Symbol.asyncDispose]();
-      await limiter.stop(1_000);
+      await limiter.leases.stop(1_000);
     },
   });
 }

@@ -45,7 +45,7 @@ export async function startFleet(redisPort: () => number, deadlineMs = 5_000) {
     },
     /** All settlements of living edges have reached Redis. */
     get isSettled() {
-      return edges.every(({ admission }) => admission.unsettled === 0);
+      return edges.every(({ admission }) => admission.leases.unsettled === 0);
     },
     /** Requests so far that may or may not have been counted. */
     get unsure() {
@@ -53,7 +53,7 @@ export async function startFleet(redisPort: () => number, deadlineMs = 5_000) {
     },
     async [Symbol.asyncDispose]() {
       await Promise.all(edges.map(async (edge) => {
-        await edge.admission.stop(STOP_MS);
+        await edge.admission.leases.stop(STOP_MS);
         await edge.kill();
       }));
     },
@@ -104,7 +104,7 @@ async function startEdge({ redisPort, deadlineMs, skewMs, onUnsure }: {
     async kill() {
       isAlive = false;
       await proxy[Symbol.asyncDispose]();
-      const lost = await admission.stop(0);
+      const lost = await admission.leases.stop(0);
       await redis.close();
       return lost;
     },
