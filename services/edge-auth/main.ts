@@ -19,14 +19,14 @@ import { createApp } from "./app.ts";
 import { CONTROL_WAIT_MS, Dispatcher } from "./dispatch/dispatcher.ts";
 import { type EdgeConfig, readConfig } from "./config.ts";
 import { createDeadlines } from "@gateway/shared/process/deadlines";
-import { BodyBudget, RefusedBodies } from "./http/read_body.ts";
+import { createBodyBudget, RefusedBodies } from "./http/read_body.ts";
 import { createRefusalLog } from "./http/refusal_log.ts";
 import { startServer } from "./http/server.ts";
 import { createEdgeMetrics, observeEdge } from "./metrics.ts";
 import { createKeyLookup } from "./keys/authenticate.ts";
 import { createAdmission } from "./limits/admission.ts";
 import { createFailedRequests } from "./limits/failed_requests.ts";
-import { Limiter, LIMITER_PROBE } from "./limits/limiter.ts";
+import { createLimiter, LIMITER_PROBE } from "./limits/limiter.ts";
 import { EDGE_SCRIPTS } from "./limits/scripts.ts";
 import { createVideoJobs, VIDEO_SCRIPTS } from "./videos/jobs.ts";
 import { createVideoKeeper } from "./videos/keeper.ts";
@@ -73,7 +73,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     redis,
     unknownPerSecond: config.unknownKeysPerSecond,
   });
-  const limiter = new Limiter({ redis, ...common });
+  const limiter = createLimiter({ redis, ...common });
   const admission = createAdmission({
     ...common,
     limiter,
@@ -106,7 +106,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     handler: createApp({
       ...{ ...config, ...common, keys, admission, failedRequests, videos },
       ...{ dispatcher, deadlines, metrics, refusals },
-      bodyBudget: new BodyBudget(config),
+      bodyBudget: createBodyBudget(config),
       refusedBodies: new RefusedBodies(monotonicNow),
       clientAddress: createClientAddress(config.trustedProxies),
       isDraining: () => isDraining,

@@ -3,7 +3,7 @@
 import { createKeyLookup } from "../../services/edge-auth/keys/authenticate.ts";
 import { createAdmission } from "../../services/edge-auth/limits/admission.ts";
 import {
-  Limiter,
+  createLimiter,
   LIMITER_PROBE,
 } from "../../services/edge-auth/limits/limiter.ts";
 import { EDGE_SCRIPTS } from "../../services/edge-auth/limits/scripts.ts";
@@ -158,7 +158,7 @@ async function startEdge(
   let admissions = 0;
   const { unknownPerSecond = KEY_LIMITS.unknownPerSecond } = options;
   const keys = createKeyLookup({ ...common, unknownPerSecond });
-  const limiter = new Limiter(common);
+  const limiter = createLimiter(common);
   const admission = createAdmission({
     ...{ ...common, limiter, onUnknown: keys.forget },
     onDecision: (decision) => {

@@ -141,59 +141,53 @@ export class HeldBody implements Timed {
 
 const SHARE_OF_KEY = 1 / 4;
 
+export type BodyBudget = ReturnType<typeof createBodyBudget>;
+
 /**
  * How many bytes of request bodies the process and each key may hold at a time. A
  * body that exceeds its key's share is refused (429). If the process has no room, the
  * oldest body is refused (503), so that slow senders do not keep out new ones.
  */
-export class BodyBudget {
-  readonly #processBytesMax: number;
-  readonly #keyBytesMax: number;
-  readonly #bodies = new Set<HeldBody>();
-  readonly #bytesByKey = new Map<string, number>();
-  #bytes = 0;
+export function createBodyBudget({ bodiesBytesMax, bodyBytesMax }: {
+  bodiesBytesMax: number;
+  bodyBytesMax: number;
+}) {
+  const processBytesMax = Math.max(bodiesBytesMax, bodyBytesMax);
+  const keyBytesMax = Math.max(bodiesBytesMax * SHARE_OF_KEY, bodyBytesMax);
+  const bodies = new Set<HeldBody>();
+  const bytesByKey = new Map<string, number>();
+  let processBytes = 0;
 
-  constructor(
-    { bodiesBytesMax, bodyBytesMax }: Record<
-      "bodiesBytesMax" | "bodyBytesMax",
-      number
-    >,
-  ) {
-    this.#processBytesMax = Math.max(bodiesBytesMax, bodyBytesMax);
-    this.#keyBytesMax = Math.max(bodiesBytesMax * SHARE_OF_KEY, bodyBytesMax);
-  }
-
-  get bytes(): number {
-    return this.#bytes;
-  }
-
-  /** Counts more bytes of a body. Returns the refusal if there is no room for them. */
-  grow(body: HeldBody, bytes: number): ApiError | null {
-    const ofKey = (this.#bytesByKey.get(body.of.keyId) ?? 0) + bytes;
-    if (ofKey > this.#keyBytesMax) return keyIsFull();
-    while (this.#bytes + bytes > this.#processBytesMax) {
-      const [oldest = body] = this.#bodies;
-      if (oldest === body) return processIsFull();
-      oldest.of.refuse(processIsFull());
-    }
-    this.#bodies.add(body);
-    this.#resize(body, bytes);
-    return null;
-  }
-
-  release(body: HeldBody): void {
-    this.#bodies.delete(body);
-    this.#resize(body, -body.bytes);
-  }
-
-  #resize(body: HeldBody, by: number): void {
+  const resize = (body: HeldBody, by: number) => {
     const { keyId } = body.of;
     body.bytes += by;
-    this.#bytes += by;
-    const ofKey = (this.#bytesByKey.get(keyId) ?? 0) + by;
-    if (ofKey > 0) this.#bytesByKey.set(keyId, ofKey);
-    else this.#bytesByKey.delete(keyId);
-  }
+    processBytes += by;
+    const ofKey = (bytesByKey.get(keyId) ?? 0) + by;
+    if (ofKey > 0) bytesByKey.set(keyId, ofKey);
+    else bytesByKey.delete(keyId);
+  };
+  return {
+    get bytes(): number {
+      return processBytes;
+    },
+    /** Counts more bytes of a body. Returns the refusal if there is no room for them. */
+    grow(body: HeldBody, bytes: number): ApiError | null {
+      const ofKey = (bytesByKey.get(body.of.keyId) ?? 0) + bytes;
+      if (ofKey > keyBytesMax) return keyIsFull();
+      while (processBytes + bytes > processBytesMax) {
+        const [oldest = body] = bodies;
+        if (oldest === body) return processIsFull();
+        oldest.of.refuse(processIsFull());
+      }
+      bodies.add(body);
+      resize(body, bytes);
+      return null;
+    },
+    release(body: HeldBody): void {
+      bodies.delete(body);
+      resize(body, -body.bytes);
+    },
+  };
 }
 
 const { shareOfCore, burstMs, keysMax } = REFUSED_BODIES;

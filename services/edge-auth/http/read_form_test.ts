@@ -8,7 +8,7 @@ import {
 } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
 import { testDeadlines } from "./body_fixture.ts";
-import { BodyBudget } from "./read_body.ts";
+import { createBodyBudget } from "./read_body.ts";
 import { Form } from "./read_form.ts";
 
 const BOUNDARY = "----b0und4ry";
@@ -34,7 +34,10 @@ function encode(parts: readonly Part[], end = `--${BOUNDARY}--\r\n`): Buffer {
 
 function setup(headers: Record<string, string> = {}) {
   const { deadlines, now, pass } = testDeadlines();
-  const bodyBudget = new BodyBudget({ bodiesBytesMax: 1e9, bodyBytesMax: 1e6 });
+  const bodyBudget = createBodyBudget({
+    bodiesBytesMax: 1e9,
+    bodyBytesMax: 1e6,
+  });
   const body = new PassThrough();
   const type = `multipart/form-data; boundary=${BOUNDARY}`;
   const form = new Form(

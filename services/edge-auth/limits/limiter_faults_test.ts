@@ -16,7 +16,7 @@ import {
 } from "../../../tests/support/admission_fixture.ts";
 import { sleep, until } from "../../../tests/support/wait_for.ts";
 import { startTcpProxy } from "../../../tests/support/tcp_proxy.ts";
-import { type Admitted, Limiter } from "./limiter.ts";
+import { type Admitted, createLimiter } from "./limiter.ts";
 
 const FULL = {
   ...{ requestsPerMinute: 1_000, tokensPerMinute: 60_000 },
@@ -25,7 +25,7 @@ const FULL = {
 
 /** An edge with this link, and a key with all limits. */
 async function stage(world: RedisWorld, redis: RedisLink) {
-  const limiter = new Limiter({ redis, now: monotonicNow, log: silentLog });
+  const limiter = createLimiter({ redis, now: monotonicNow, log: silentLog });
   const key = await world.addKey({ limits: FULL, ownerLimits: FULL });
   const ask = () =>
     limiter.admit(key, { scope: "chat", model: "m", wantTokens: 100 });

@@ -36,7 +36,7 @@ local time = call('TIME')
 local now = (time[1] - ${LIMITER_EPOCH_MS / 1000}) * 1000 + time[2] / 1000
 `;
 
-export const FIND: RedisScript = defineScript(
+export const FIND = defineScript(
   "find",
   `
 return {redis.call('GET', ARGV[1]), redis.call('GET', '${STORE_KEY}')}
@@ -91,7 +91,7 @@ return {redis.call('GET', ARGV[1]), redis.call('GET', '${STORE_KEY}')}
  * 30 s. Refusals do this too: a key that is only refused would otherwise never
  * recover. A clock that has been set forward counts as time that has passed.
  */
-export const ADMIT: RedisScript = defineScript(
+export const ADMIT = defineScript(
   "admit",
   `${NOW}
 local unit = ARGV[7]
@@ -237,7 +237,7 @@ return reply('ok', 1, want)
  * ARGV  the lease ids
  * ```
  */
-export const RENEW: RedisScript = defineScript(
+export const RENEW = defineScript(
   "renew",
   `${NOW}
 for _, leases in ipairs(KEYS) do
@@ -275,7 +275,7 @@ end
  * not recreated. The lease is removed first, because a script that has already
  * written may continue when memory is full.
  */
-export const SETTLE: RedisScript = defineScript(
+export const SETTLE = defineScript(
   "settle",
   `${NOW}
 if call('ZREM', KEYS[2], ARGV[1]) == 0 and ARGV[2] ~= '1' then return 0 end
@@ -295,10 +295,6 @@ local function correct(state)
   if not onDay or onDay == day then used = max(0, used + tokens) end
   call('HSET', state, 's', struct.pack('<ddddddd', last, req, tok, day, used, rpm, tpm))
 end
-if tokens ~= 0 or requests ~= 0 then
-  correct(KEYS[1])
-  correct(KEYS[3])
-end
 local unit, units = ARGV[14], tonumber(ARGV[15])
 local function correctUnits(state)
   local u = call('HGET', state, unit)
@@ -307,9 +303,9 @@ local function correctUnits(state)
   if onDay and onDay ~= day then return end
   call('HSET', state, unit, struct.pack('<dd', day, max(0, made + units)))
 end
-if units ~= 0 then
-  correctUnits(KEYS[1])
-  correctUnits(KEYS[3])
+for at = 1, 3, 2 do
+  if tokens ~= 0 or requests ~= 0 then correct(KEYS[at]) end
+  if units ~= 0 then correctUnits(KEYS[at]) end
 end
 
 local hour = ARGV[6]
@@ -339,7 +335,7 @@ return 1
  *       the entries of the list, oldest first
  * ```
  */
-export const RECORD_FAILED: RedisScript = defineScript(
+export const RECORD_FAILED = defineScript(
   "record_failed",
   `
 local call = redis.call

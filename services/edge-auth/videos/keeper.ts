@@ -217,7 +217,7 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
       }
     },
     /** Frees the reservation of a video that was not started. */
-    release: limiter.releaseVideo.bind(limiter),
+    release: limiter.releaseVideo,
     ...{ refresh, find: jobs.find, list: jobs.list },
     /** Deletes a job at its model server, if that can, and here. One that has not ended is charged unless its model server has deleted it: it may still be made. */
     async remove(job: VideoJob): Promise<void> {

@@ -22,7 +22,7 @@ import type { AppDependencies } from "../app.ts";
 import { CATALOG, startApp } from "../app_fixture.ts";
 import { RunOutcome } from "../dispatch/outcome.ts";
 import { createAdmission } from "../limits/admission.ts";
-import { Limiter } from "../limits/limiter.ts";
+import { createLimiter } from "../limits/limiter.ts";
 import { redisFailure } from "../limits/refusal.ts";
 import { EDGE_SCRIPTS } from "../limits/scripts.ts";
 import { createVideoJobs, VIDEO_SCRIPTS } from "./jobs.ts";
@@ -59,7 +59,7 @@ async function startEdge(
     /** The requests of its keys are stopped. */
     isStopped: false,
   };
-  const limiter = new Limiter({ redis, ...clocks, deadlineMs: 10_000 });
+  const limiter = createLimiter({ redis, ...clocks, deadlineMs: 10_000 });
   const dispatcher: AppDependencies["dispatcher"] = {
     isStoppedSince: () => rig.isStopped,
     start({ request }, sink, onEnded) {
