@@ -26,7 +26,7 @@ import { ApiError } from "@gateway/shared/openai/error";
 import { settlesWithin } from "@gateway/shared/process/serve";
 import type { AnswerSink, RunJob, RunOutcome } from "./outcome.ts";
 import { busUnavailable, Run } from "./run.ts";
-import { WorkerTable } from "./workers.ts";
+import { createWorkerTable, type WorkerTable } from "./workers.ts";
 
 export interface DispatcherOptions {
   bus: Pick<
@@ -72,7 +72,7 @@ export class Dispatcher {
     this.options = options;
     const { bus, now, random } = options;
     this.#clock = new SteadyClock(now);
-    this.workers = new WorkerTable({ now: () => this.steadyNow(), random });
+    this.workers = createWorkerTable({ now: () => this.steadyNow(), random });
     this.#flow = new FlowWatch(bus, now);
     this.#control = createOutbox(options.scheduleSoon, (subject, records) => {
       this.publish(subject, encodeControl(records));

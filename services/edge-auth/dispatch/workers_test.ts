@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
-import { WorkerTable } from "./workers.ts";
+import { createWorkerTable } from "./workers.ts";
 
 const MODEL = "neutral-3.7-plus";
 const NOBODY: ReadonlySet<string> = new Set();
@@ -14,7 +14,7 @@ interface Change {
 
 function setup() {
   const clock = { ms: 1_000 };
-  const table = new WorkerTable({ now: () => clock.ms, random: Math.random });
+  const table = createWorkerTable({ now: () => clock.ms, random: Math.random });
   const beat = (id: string, change: Change = {}) =>
     table.onBeat(id, {
       ...{ version: 2, family: "chat", slots: 10, inFlight: 0 },

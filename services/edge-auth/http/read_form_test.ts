@@ -9,7 +9,7 @@ import {
 import { ApiError } from "@gateway/shared/openai/error";
 import { testDeadlines } from "./body_fixture.ts";
 import { createBodyBudget } from "./read_body.ts";
-import { Form } from "./read_form.ts";
+import { readForm } from "./read_form.ts";
 
 const BOUNDARY = "----b0und4ry";
 const FILE_BYTES_MAX = 1_000_000;
@@ -40,15 +40,18 @@ function setup(headers: Record<string, string> = {}) {
   });
   const body = new PassThrough();
   const type = `multipart/form-data; boundary=${BOUNDARY}`;
-  const form = new Form(
-    {
-      headers: new Map(Object.entries({ "content-type": type, ...headers })),
-      openBody: () => body,
+  const exchange = {
+    headers: new Map(Object.entries({ "content-type": type, ...headers })),
+    openBody: () => body,
+  };
+  const form = readForm(exchange, {
+    keyId: "key_a",
+    bounds: {
+      files: { file: [1, 1], image: [0, 9] },
+      fileBytesMax: FILE_BYTES_MAX,
     },
-    "key_a",
-    { files: { file: [1, 1], image: [0, 9] }, fileBytesMax: FILE_BYTES_MAX },
-    { bodyBudget, deadlines, now },
-  );
+    budget: { bodyBudget, deadlines, now },
+  });
   const codeOf = () =>
     form.failed.catch((error: unknown) =>
       error instanceof ApiError ? error.code : String(error)

@@ -16,7 +16,7 @@ import { type Dispatcher, keyRevoked } from "../dispatch/dispatcher.ts";
 import type { RunJob, RunOutcome, Upload } from "../dispatch/outcome.ts";
 import type { BodyBounds, RefusedBodies } from "../http/read_body.ts";
 import { readBody } from "../http/read_body.ts";
-import { Form, type FormBounds } from "../http/read_form.ts";
+import { type Form, type FormBounds, readForm } from "../http/read_form.ts";
 import { abandon } from "../http/responses.ts";
 import type { Exchange } from "../http/server.ts";
 import type { Admission, RunLease } from "../limits/admission.ts";
@@ -118,11 +118,12 @@ export async function runUpload<Request extends JobRequest>(
 ): Promise<void> {
   const { exchange, principal } = call;
   const { admission, refusedBodies, catalog, deadlines } = deps;
-  const { kind } = endpoint;
+  const { kind, form: bounds } = endpoint;
+  const { keyId } = principal;
   await admission.checkRefused(principal, kind);
   await admission.modelsOf(principal, SCOPE_OF_KIND[kind]);
-  await refusedBodies.wait(principal.keyId, deadlines);
-  const form = new Form(exchange, principal.keyId, endpoint.form, deps);
+  await refusedBodies.wait(keyId, deadlines);
+  const form = readForm(exchange, { keyId, bounds, budget: deps });
   try {
     if (await form.begun === "left") return abandon(exchange.response);
     // If the model comes later, it is any of the kind: all workers of a kind run all its models.
