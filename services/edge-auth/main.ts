@@ -37,7 +37,6 @@ const ABORT_MS = 1_000;
 const RUNS_END_MS = 1_500;
 /** Redis may be started after the services. */
 const START_MS = 30_000;
-const STOP_AT_ONCE = { graceMs: 0, abortMs: 0 };
 /** Remaining settlements must reach Redis within this time. */
 const SETTLE_MS = 3_000;
 
@@ -137,7 +136,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     stop: async () => {
       // Requests of proxies that have not noticed yet still arrive and are served.
       isDraining = true;
-      await readyServer?.stop(STOP_AT_ONCE);
+      await readyServer?.stop({ graceMs: 0, abortMs: 0 });
       await delay(config.drainLeadMs);
       await server.stop({ graceMs: config.drainMs, abortMs: ABORT_MS });
       videos.stop();
@@ -158,10 +157,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
   };
 }
 
-/**
- * Announces to proxies whether this edge accepts requests. A port rather than a path,
- * because proxies try another edge on their own only when they cannot connect.
- */
+/** A port rather than a path, because proxies try another edge on their own only when they cannot connect. */
 function openReadyPort({ hostname, readyPort: port }: EdgeConfig) {
   if (port === undefined) return undefined;
   const answer = () => new Response(null, { status: 204 });

@@ -1,11 +1,6 @@
 /** One offer of a job to a worker, and the answer that may follow. */
 import { encodeJson, type Frame } from "@gateway/shared/bus/frame";
-import {
-  encodePiece,
-  encodeUploadEnd,
-  encodeWholeJob,
-  JOB_VERSION,
-} from "@gateway/shared/bus/job";
+import * as wire from "@gateway/shared/bus/job";
 import type { StreamEvent } from "@gateway/shared/bus/stream_receiver";
 import { StreamReceiver } from "@gateway/shared/bus/stream_receiver";
 import { subjects } from "@gateway/shared/bus/subjects";
@@ -32,7 +27,7 @@ export class Attempt extends StreamReceiver {
   readonly #upload: Upload | null;
   readonly #offeredAtMs: number;
 
-  /** Sends the job, with the request as JSON: a large one follows once a worker has accepted the job. Null if the bus cannot send it now. */
+  /** Sends the job with its request as JSON; a large one follows once it is accepted. Null: the bus is down. */
   static send(
     run: Run,
     text: string,
@@ -42,12 +37,12 @@ export class Attempt extends StreamReceiver {
     const { requestId, kind, traceparent, upload = null } = run.job;
     const { attempt, workerId } = offer;
     const head = {
-      version: JOB_VERSION,
+      version: wire.JOB_VERSION,
       attempt,
       deadlineMs: Math.max(1, Math.ceil(deadlineMs)),
       ...(traceparent === undefined ? {} : { traceparent }),
     };
-    const whole = upload === null ? encodeWholeJob(head, text) : null;
+    const whole = upload === null ? wire.encodeWholeJob(head, text) : null;
     const subject = workerId === null
       ? subjects.anyWorker(familyOf(kind))
       : subjects.job(familyOf(kind), workerId);
@@ -113,7 +108,7 @@ export class Attempt extends StreamReceiver {
       for (let index = 0;; index += 1) {
         const bytes = await upload.next();
         if (bytes === null || this.isOver) break;
-        const sent = send(encodePiece(bytes, attempt, index));
+        const sent = send(wire.encodePiece(bytes, attempt, index));
         // Its failure is reported by the await below, perhaps some pieces later.
         sent.catch(() => {});
         sending.push(sent);
@@ -123,7 +118,7 @@ export class Attempt extends StreamReceiver {
       if (this.isOver) return;
       const end = await upload.end().catch(() => null);
       // Null: it was refused, and its run is cancelled.
-      if (end !== null) await send(encodeUploadEnd(end, attempt));
+      if (end !== null) await send(wire.encodeUploadEnd(end, attempt));
     } catch (error) {
       log.warn("body_upload_failed", {
         requestId: publicRequestId(requestId),

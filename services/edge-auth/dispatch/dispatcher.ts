@@ -4,11 +4,7 @@ import type { CancelReason, ControlRecord } from "@gateway/shared/bus/control";
 import { CONTROL_PROBE, encodeControl } from "@gateway/shared/bus/control";
 import { decodeFrames, parseJson } from "@gateway/shared/bus/frame";
 import { decodeWorkerBeat } from "@gateway/shared/bus/job";
-import {
-  FlowWatch,
-  isNoResponders,
-  NoRespondersError,
-} from "@gateway/shared/bus/link";
+import * as link from "@gateway/shared/bus/link";
 import type { BusLink } from "@gateway/shared/bus/link_nats";
 import { createOutbox, type Outbox } from "@gateway/shared/bus/outbox";
 import { answerStrayFrame } from "@gateway/shared/bus/stream_receiver";
@@ -64,7 +60,7 @@ export class Dispatcher {
   readonly #clock: SteadyClock;
   readonly #runs = new Map<string, Run>();
   readonly #control: Outbox<ControlRecord>;
-  readonly #flow: FlowWatch;
+  readonly #flow: link.FlowWatch;
   readonly #stoppedAtMs = new Map<string, number>();
   #onIdle: (() => void) | null = null;
 
@@ -73,7 +69,7 @@ export class Dispatcher {
     const { bus, now, random } = options;
     this.#clock = new SteadyClock(now);
     this.workers = createWorkerTable({ now: () => this.steadyNow(), random });
-    this.#flow = new FlowWatch(bus, now);
+    this.#flow = new link.FlowWatch(bus, now);
     this.#control = createOutbox(options.scheduleSoon, (subject, records) => {
       this.publish(subject, encodeControl(records));
     });
@@ -121,7 +117,7 @@ export class Dispatcher {
       this.onFrameMessage(message.data);
     });
     bus.subscribe(subjects.edgeStreams(edgeId), (message) => {
-      if (isNoResponders(message)) this.onNoResponders(message.subject);
+      if (link.isNoResponders(message)) this.onNoResponders(message.subject);
     });
     bus.subscribe(subjects.workerBeats, ({ subject, data }) => {
       this.onBeatMessage(subject, data);
@@ -240,7 +236,9 @@ export class Dispatcher {
     this.options.bus.request(subject, CONTROL_PROBE, {
       timeoutMs: PROBE_TIMEOUT_MS,
     }).then(() => this.workers.onAnswer(workerId), (error: unknown) => {
-      if (error instanceof NoRespondersError) this.onWorkerMissing(workerId);
+      if (error instanceof link.NoRespondersError) {
+        this.onWorkerMissing(workerId);
+      }
     });
   }
 

@@ -1,8 +1,6 @@
 /**
  * One request from its admission to its end: waiting for a slot, offered to a worker,
- * running there. A lost attempt is repeated once if the client has not received a
- * byte. A cancelled run is kept for a moment: the final frame of its worker says how
- * many tokens it had generated.
+ * running there. A lost attempt is repeated once if the client has not received a byte.
  */
 import type { CancelReason } from "@gateway/shared/bus/control";
 import type { Failure, Frame, RejectPayload } from "@gateway/shared/bus/frame";
@@ -20,7 +18,7 @@ import { Attempt } from "./attempt.ts";
 import type { Dispatcher } from "./dispatcher.ts";
 import { type AnswerSink, type RunJob, RunOutcome } from "./outcome.ts";
 
-/** A worker has this long to report how much a cancelled request cost. */
+/** A cancelled run waits this long for the final frame of its worker, which says what it cost. */
 const FINAL_FRAME_MS = 1_000;
 /** A worker that did not answer gets no jobs for this long, or until its next beat. */
 const UNRESPONSIVE_MS = 1_000;

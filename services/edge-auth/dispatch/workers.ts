@@ -1,17 +1,11 @@
 /**
  * The workers that are alive and how busy they are, according to their beats.
  *
- * Workers are picked by the power of two choices: of two drawn at random, the one
- * with more free slots. That keeps queues short even if beats are seconds old, when
- * "always the least busy" would send every job to the same worker.
- *
  * A worker that is silent for {@link DISPATCH_LIMITS.workerLostMs} is lost, with all
  * its jobs. A killed process is detected sooner: a worker that is silent for a moment
  * is probed, and the bus replies at once if it has no subscriber. If it still has none
- * after {@link DISPATCH_LIMITS.workerMissingMs}, the worker is lost.
- *
- * Neither proves anything during an outage of the bus: the dispatcher does not call
- * `sweep` then, and calls `onBusRestored` afterwards.
+ * after {@link DISPATCH_LIMITS.workerMissingMs}, the worker is lost. Neither proves
+ * anything during an outage of the bus: then the dispatcher does not call `sweep`.
  */
 import type { WorkerBeat } from "@gateway/shared/bus/job";
 import type { WorkerFamily } from "@gateway/shared/bus/subjects";
@@ -60,6 +54,7 @@ export function createWorkerTable(
       });
       return !beat.draining && beat.inFlight < beat.slots;
     },
+    /** Of two drawn at random, the emptier one: with old beats, the least busy of all would get every job. */
     pick(model: string, tried: ReadonlySet<string>): string | null {
       const nowMs = now();
       const candidates = workers.values().filter((worker) =>

@@ -152,9 +152,9 @@ export function readForm(
     fields,
     /** The files so far; the bytes of the last one may still grow. */
     files,
-    /** Resolves at the first byte of a file or at the end of the form, or when the client has left; rejects with an `ApiError`. */
+    /** Resolves at the first byte of a file, at the end of the form, or when the client has left. */
     begun: begun.promise,
-    /** Rejects with the `ApiError` for a form that is not acceptable; else it is never settled. */
+    /** Rejects, as `begun` does, with the `ApiError` for a form that is not acceptable; else never settled. */
     failed: failed.promise,
     /** The next bytes of the files, at most a piece of the bus; null at the end of the form, or once it is over. */
     async next(): Promise<Uint8Array | null> {

@@ -25,9 +25,8 @@ export type Decision = Admitted | Refusal | "unavailable" | "failed";
 
 const REFUSED_KEYS_MAX = 10_000;
 /**
- * A request that finds no free slot is asked for again after these waits. A client
- * that sends its next request as soon as it has read the end of an answer may be
- * faster, on another edge, than the settlement that frees its slot.
+ * A request without a free slot is asked for again after these waits: a client may be
+ * faster, on another edge, than the settlement of the request that it has just read.
  */
 const SLOT_WAITS_MS = [5, 20, 75];
 

@@ -11,7 +11,7 @@ export interface Units {
   count: number;
 }
 
-/** What a request may cost, estimated before it runs. The difference is settled when the actual usage is known. */
+/** What a request may cost, estimated before it runs. */
 export interface Estimate {
   promptTokens: number;
   /** The tokens to reserve: the prompt, and the answer of each of the `n` choices. */
@@ -121,7 +121,6 @@ export interface Reservation {
 }
 
 /**
- * The settlement of a request that has ended. All counts are integers or null.
  * Without a cost, it undoes an admission that may or may not have happened, including
  * the request it counted. `isVideo`: of the video that the request has started.
  */

@@ -42,9 +42,8 @@ export const LIMITER_PROBE: readonly string[] = [
 export type Limiter = ReturnType<typeof createLimiter>;
 
 /**
- * Checks keys and limits in Redis, so every edge decides the same, with one round
- * trip each. Throws `service_unavailable` within 150 ms when Redis cannot answer or
- * has lost its data: it never admits without an answer.
+ * Checks keys and limits in Redis, with one round trip each. Throws
+ * `service_unavailable` within 150 ms when Redis cannot answer or has lost its data.
  */
 export function createLimiter(
   { redis, now, log, deadlineMs = KEY_LIMITS.checkMs }: {
@@ -144,9 +143,8 @@ export function createLimiter(
     },
 
     /**
-     * Ends a video that an admitted request has started: frees its slot, and charges the
-     * seconds that were made (0: it failed) instead of those reserved. False if it had
-     * ended before. Throws `service_unavailable` like `admit`; may then be repeated.
+     * Ends a video that a request has started: frees its slot, charges the seconds that
+     * were made (0: it failed). False if it had ended before. May be repeated if it throws.
      */
     async endVideo(reservation: Reservation, seconds: number) {
       const { keys, leaseId, terms } = videoSettlement(reservation, seconds);

@@ -67,11 +67,7 @@ export const TRANSLATION = fromRecording("translate");
 
 const LINE_END = 0x0a;
 
-/**
- * An answer as its model server sends it: audio, or a document with images. The first
- * byte opens the 200. A failure after that cuts the connection, which every client
- * treats as an error; in an event stream it is an event.
- */
+/** An answer as its model server sends it. A failure after its first byte is an event, or cuts the connection. */
 class MediaAnswer extends StreamedAnswer {
   protected override readonly errorHead = "event: error\n";
   readonly #job: Pick<RunJob, "request">;

@@ -48,11 +48,7 @@ export abstract class Answer implements AnswerSink {
   }
 }
 
-/**
- * An answer that is sent while it arrives, as fast as its client reads it: frames count
- * as delivered once the socket has taken them, which lets the worker send more. An
- * event stream gets comments while nothing arrives, since proxies cut silent connections.
- */
+/** An answer that is sent while it arrives: the worker may send more once the socket has taken a frame. */
 export abstract class StreamedAnswer extends Answer {
   /** The last bytes of a complete answer. */
   protected readonly last?: Uint8Array;

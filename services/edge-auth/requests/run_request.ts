@@ -70,10 +70,7 @@ export type Handler<Dependencies> = (
   id: string,
 ) => void | Promise<void>;
 
-/**
- * Answers one request. Resolves when its run has started or the client has disconnected.
- * Rejects with an `ApiError` if the request is refused.
- */
+/** Resolves when the run has started or the client has left; rejects with an `ApiError` of a refusal. */
 export async function runRequest<Request extends JobRequest>(
   call: RunCall,
   endpoint: Endpoint<Request>,
@@ -106,10 +103,8 @@ export async function runRequest<Request extends JobRequest>(
 }
 
 /**
- * Answers a request that uploads files, as `runRequest` does. The bytes go to a worker
- * while they arrive, so that an edge never holds a whole file. The request itself is
- * known once the form has ended: it is checked and admitted then, and only then does
- * the worker run it.
+ * As `runRequest`, for uploads: their bytes go to a worker while they arrive. The
+ * request is checked, admitted and run once the form has ended: only then it is known.
  */
 export async function runUpload<Request extends JobRequest>(
   call: RunCall,
@@ -191,10 +186,7 @@ async function upload<Request extends JobRequest>(
   }
 }
 
-/**
- * Admits a request. Null if its client has disconnected in the meantime; throws the
- * `ApiError` of a refusal.
- */
+/** Null if the client has disconnected in the meantime. Throws the `ApiError` of a refusal. */
 async function admit<Request extends JobRequest>(
   { exchange, principal }: RunCall,
   { kind, estimate }: Pick<Endpoint<Request>, "kind" | "estimate">,

@@ -172,10 +172,7 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
   };
 
   return {
-    /**
-     * Registers the job that a model server has started. If that fails, the server is asked
-     * to delete it, and the client gets an error, so that no job runs unregistered.
-     */
+    /** Registers the job that a model server has started, or deletes it there: none runs unregistered. */
     async begin(
       video: wire.EngineVideo,
       about: Pick<
