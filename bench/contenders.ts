@@ -6,14 +6,13 @@ import { freePort } from "../tests/support/local_server.ts";
 import * as programs from "../tests/support/process.ts";
 import { startRedisServer } from "../tests/support/redis_server.ts";
 import { waitFor } from "../tests/support/wait_for.ts";
-import { chatRequest, runLoop, type Target } from "./load.ts";
+import { runLoop, type Target } from "./load.ts";
 import { lastLines, type Processes, withDescendants } from "./processes.ts";
 import { OURS } from "./report.ts";
 
 export interface Contender extends Target, AsyncDisposable {
   processes: () => Processes;
 }
-export type Gateway = Awaited<ReturnType<typeof startGateway>>;
 
 const rivalSchema = z.strictObject({
   /** Ends in `-limits` if keys and limits are checked. */
@@ -76,7 +75,7 @@ export async function startGateway(
   });
   const { key } = await createKey(cluster, ...LIMITS);
   return {
-    ...{ name, cluster, key },
+    name,
     baseUrls: cluster.state.edge_urls.map((_, i) => cluster.baseUrl(i)),
     headers: { authorization: `Bearer ${key}` },
     processes: () => cluster.state.pids,
@@ -109,11 +108,10 @@ export async function startRival(
     baseUrls: [`http://127.0.0.1:${port}/v1`],
     headers: JSON.parse(headers),
   };
-  const requests = [chatRequest(target, 200)];
   await waitFor(async () => {
     if (!shell.isRunning) throw new Error(lastLines(shell.output()));
-    const once = { connections: 1, seconds: 0, requests };
-    return (await runLoop(target, once)).latenciesMs.length === 1;
+    const once = await runLoop(target, { connections: 1, seconds: 0 });
+    return once.latenciesMs.length === 1;
   }, {
     what: () => `an answer: ${lastLines(shell.output())}`,
     timeoutMs: START_MS_MAX,

@@ -2,7 +2,7 @@
 import * as contenders from "./contenders.ts";
 import { percentile } from "./figures.ts";
 import { growth } from "./growth.ts";
-import { chatRequest, runLoop } from "./load.ts";
+import { runLoop } from "./load.ts";
 import * as measure from "./measure.ts";
 import { type Options, runCommand } from "./options.ts";
 import { countSends, pidsOf, residentMib } from "./processes.ts";
@@ -59,23 +59,15 @@ function idleMemory(contenders: Contenders): Table {
 }
 
 async function wholeAnswers(all: Contenders, bytes: number, options: Options) {
-  const rows = await measure.inTurn(all, options, (contender) => {
-    const requests = [chatRequest(contender, bytes)];
-    return measure.measureLoop(contender, options.seconds, requests);
-  });
+  const change = { bodyBytes: bytes };
+  const rows = await measure.inTurn(
+    all,
+    options,
+    (each) => measure.measureLoop(each, options.seconds, change),
+  );
   const title =
     `Whole answers, bodies of ${bytes} B, ${CONNECTIONS} connections`;
   return { title, columns: measure.LOOP_COLUMNS, rows };
-}
-
-/** Sends the smallest body again and again. */
-function smallLoop(
-  target: contenders.Contender,
-  connections: number,
-  seconds: number,
-) {
-  const requests = [chatRequest(target, measure.SMALL_BYTES)];
-  return runLoop(target, { connections, seconds, requests });
 }
 
 /** What a gateway adds to the latency of the model server, asked just before. */
@@ -85,7 +77,8 @@ async function addedLatency(
   options: Options,
 ) {
   const latencies = async (contender: contenders.Contender) => {
-    const { latenciesMs } = await smallLoop(contender, 1, options.seconds / 2);
+    const loop = { connections: 1, seconds: options.seconds / 2 };
+    const { latenciesMs } = await runLoop(contender, loop);
     return [0.5, 0.99].map((share) => percentile(latenciesMs, share));
   };
   const rows = await measure.inTurn(gateways, options, async (gateway) => {
@@ -106,7 +99,8 @@ async function sendsPerAnswer(
   const notes: string[] = [];
   for (const contender of contenders) {
     stopping.throwIfAborted();
-    const load = () => smallLoop(contender, CONNECTIONS, seconds);
+    const load = () =>
+      runLoop(contender, { connections: CONNECTIONS, seconds });
     try {
       const { sent, result } = await countSends(contender.processes(), load);
       rows.push(...sent.map(([role, count]) => ({
