@@ -3,7 +3,8 @@
  * sent and however it leaves, and does not wait for a client that reads nothing.
  */
 import assert from "node:assert/strict";
-import { connect, type Socket } from "node:net";
+import { once } from "node:events";
+import { connect } from "node:net";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { createDeadlines } from "@gateway/shared/process/deadlines";
 import { startStopwatch, waitFor } from "../../../tests/support/wait_for.ts";
@@ -61,15 +62,11 @@ function requestOf(bodyBytes: number | null): [head: string, body: string] {
   ];
 }
 
-function openSocket(port: number, allowHalfOpen = false): Promise<Socket> {
-  return new Promise((resolve, reject) => {
-    const where = { port, host: "127.0.0.1", allowHalfOpen };
-    const socket = connect(where, () => {
-      socket.setNoDelay(true);
-      resolve(socket);
-    });
-    socket.on("error", reject);
-  });
+async function openSocket(port: number, allowHalfOpen = false) {
+  const where = { port, host: "127.0.0.1", allowHalfOpen, noDelay: true };
+  const socket = connect(where);
+  await once(socket, "connect");
+  return socket;
 }
 
 for (const bodyBytes of [null, 0, 600, 100_000]) {
@@ -119,15 +116,12 @@ Deno.test("a client that still sends when its connection ends gets the answer, a
     socket.on("error", (error) => faults.push(error));
     let text = "";
     socket.on("data", (data) => text += data);
-    const ended = new Promise<void>((resolve) => socket.on("end", resolve));
-    const closed = new Promise<void>((resolve) => socket.on("close", resolve));
+    const closed = once(socket, "close");
     socket.write(head);
-    await Promise.race([ended, closed]);
+    await Promise.race([once(socket, "end"), closed]);
     // What it had begun before it could know.
     for (let piece = 0; piece < 20 && !socket.destroyed; piece += 1) {
-      await new Promise<void>((resolve) =>
-        socket.write("a".repeat(10_000), () => resolve())
-      );
+      await new Promise((resolve) => socket.write("a".repeat(10_000), resolve));
     }
     socket.end();
     await closed;
@@ -154,19 +148,15 @@ Deno.test("a body that is not read does not hold up the next request of the conn
 });
 
 Deno.test("a client that does not read the end of its answer is disconnected", async () => {
-  const ended = Promise.withResolvers<void>();
   const left = Promise.withResolvers<void>();
   await using started = await start(({ response, socket }) => {
     socket.once("close", () => left.resolve());
     response.end(new Uint8Array(32 * 1024 * 1024));
-    ended.resolve();
     return Promise.resolve();
   }, { rest: { restMs: 50, restBytesPerMs: 1_000_000 } });
-  const connection = await Deno.connect({ port: started.server.port });
+  using connection = await Deno.connect({ port: started.server.port });
   await connection.write(new TextEncoder().encode(requestOf(null)[0]));
-  await ended.promise;
   await left.promise;
-  connection.close();
 });
 
 Deno.test("stop() lets a running answer end, and waits for no idle connection", async () => {
@@ -191,7 +181,7 @@ Deno.test("stop() cuts responses that ignore the end of the grace period", async
   await using calls = await startCalls();
   const { server, next } = calls;
   const socket = await openSocket(server.port);
-  const closed = new Promise((resolve) => socket.on("close", resolve));
+  const closed = once(socket, "close");
   socket.write(requestOf(10).join(""));
   await next();
   await server.stop({ graceMs: 10, abortMs: 10 });

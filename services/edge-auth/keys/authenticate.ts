@@ -38,7 +38,7 @@ export type KeyLookup = ReturnType<typeof createKeyLookup>;
  * keys are random, so none can have been tried before it was created.
  */
 export function createKeyLookup({ redis, now, log, unknownPerSecond }: {
-  redis: RedisLink;
+  redis: Pick<RedisLink, "state" | "command" | "evalScript">;
   now: MonotonicNow;
   log: Log;
   unknownPerSecond: number;

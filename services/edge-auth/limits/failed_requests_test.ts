@@ -67,28 +67,26 @@ function fakeRedis() {
   return redis;
 }
 
+async function listOf(world: RedisWorld, ...command: string[]) {
+  const list = await world.command(...command);
+  assert.ok(Array.isArray(list));
+  return list.map(String);
+}
+
 async function hash(world: RedisWorld, name: string) {
-  const flat = await world.command("HGETALL", name);
-  assert.ok(Array.isArray(flat));
-  const counts: Record<string, number> = {};
-  for (let at = 0; at < flat.length; at += 2) {
-    counts[String(flat[at])] = Number(flat[at + 1]);
-  }
-  return counts;
+  const flat = await listOf(world, "HGETALL", name);
+  return Object.fromEntries(
+    flat.flatMap((field, at) => at % 2 ? [] : [[field, Number(flat[at + 1])]]),
+  );
 }
 
 async function listed(world: RedisWorld, key: redisKeys.Principal) {
-  const list = await world.command(
-    "LRANGE",
-    redisKeys.failedKey(key),
-    "0",
-    "-1",
-  );
-  assert.ok(Array.isArray(list));
+  const name = redisKeys.failedKey(key);
+  const list = await listOf(world, "LRANGE", name, "0", "-1");
   return list.map((text) => failedRequestSchema.parse(JSON.parse(text)));
 }
 
-const limited = (limit: LimitName, of: "key" | "owner"): ApiError =>
+const limited = (limit: LimitName, of: "key" | "owner") =>
   refusalError({
     ...{ isAdmitted: false, reason: "limited", limit, of, waitMs: 1 },
     rates: { requests: null, tokens: null },
@@ -96,22 +94,14 @@ const limited = (limit: LimitName, of: "key" | "owner"): ApiError =>
 const refused = (reason: KeyRefusal): ApiError =>
   refusalError({ isAdmitted: false, reason });
 
-const REASONS: [
-  error: ApiError,
-  reason: FailureReason,
-  how?: Failure["how"],
-][] = [
-  ...LIMIT_NAMES.filter(isLimitName).flatMap(
-    (limit, at): [ApiError, FailureReason][] => {
-      const reason = FAILURE_REASONS[at] ?? assert.fail();
-      const owners = FAILURE_REASONS[at + LIMIT_NAMES.length] ?? assert.fail();
-      assert.equal(owners, `${reason}.owner`);
-      return [
-        [limited(limit, "key"), reason],
-        [limited(limit, "owner"), owners],
-      ];
-    },
-  ),
+type Reason = [error: ApiError, reason: FailureReason, how?: Failure["how"]];
+const REASONS: Reason[] = [
+  ...LIMIT_NAMES.filter(isLimitName).flatMap((limit, at): Reason[] => {
+    const reason = FAILURE_REASONS[at] ?? assert.fail();
+    const owners = FAILURE_REASONS[at + LIMIT_NAMES.length] ?? assert.fail();
+    assert.equal(owners, `${reason}.owner`);
+    return [[limited(limit, "key"), reason], [limited(limit, "owner"), owners]];
+  }),
   [refused("expired"), "key_expired"],
   [refused("disabled"), "key_disabled"],
   [refused("scope"), "endpoint_forbidden"],
@@ -186,15 +176,12 @@ Deno.test("the list has the last 200 of all edges, a model that does not exist n
     "10:unknown_model": 300,
     "10:ref": 300,
   });
-  await world.command(
-    "DEL",
-    redisKeys.failedKey(key),
-    redisKeys.recordKey(key),
-  );
+  const names = [redisKeys.failedKey(key), redisKeys.recordKey(key)];
+  await world.command("DEL", ...names);
   edges[0]?.add(key, UNKNOWN_MODEL);
   edges[0]?.add(key, failure(errorOf("unauthorized")));
   await edges[0]?.flush();
-  assert.equal(await world.command("EXISTS", redisKeys.failedKey(key)), 0);
+  assert.equal(await world.command("EXISTS", ...names), 0);
   const counts = await hash(world, redisKeys.ownerUsageKey(key.ownerId, DAY));
   assert.equal(counts["10:ref"], 301);
 });
