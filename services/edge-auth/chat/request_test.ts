@@ -2,11 +2,7 @@ import assert from "node:assert/strict";
 import { REQUEST_LIMITS } from "@gateway/shared/limits";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
-import {
-  assertDescribed,
-  RULE_NAMES,
-  ruleBehind,
-} from "../../../tests/support/api_document.ts";
+import * as described from "../../../tests/support/api_document.ts";
 import { callOf, catalog, ping, weatherTool } from "./request_fixture.ts";
 import { parseChatRequest } from "./request.ts";
 
@@ -23,7 +19,7 @@ const PONG: ChatRequest = {
 /** What the request with these fields becomes. The description of the API allows it, too. */
 function parse(fields: Fields): ChatRequest {
   const body = { ...ping, ...fields };
-  assertDescribed(body);
+  described.assertDescribed(body);
   return parseChatRequest(body, catalog);
 }
 
@@ -33,7 +29,7 @@ function refusalOf(body: unknown): ApiError {
     parseChatRequest(body, catalog);
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
-    ruleBehind(body, error);
+    described.ruleBehind(body, error);
     return error;
   }
   throw new Error(`accepted ${JSON.stringify(body)?.slice(0, 200)}`);
@@ -485,8 +481,8 @@ Deno.test("the description of the API names every rule that its schema does not 
   };
   for (const [rule, fields] of Object.entries(broken)) {
     const body = { ...ping, ...fields };
-    assert.equal(ruleBehind(body, refusalOf(body)), rule);
+    assert.equal(described.ruleBehind(body, refusalOf(body)), rule);
   }
   // The size is checked before the body is parsed: json_body_test.ts.
-  assert.deepEqual([...Object.keys(broken), "Size"], RULE_NAMES);
+  assert.deepEqual([...Object.keys(broken), "Size"], described.RULE_NAMES);
 });

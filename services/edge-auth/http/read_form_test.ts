@@ -1,11 +1,7 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { PassThrough } from "node:stream";
-import {
-  BODY_DEADLINES,
-  BUS_LIMITS,
-  UPLOAD_LIMITS,
-} from "@gateway/shared/limits";
+import * as limits from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
 import { testDeadlines } from "./body_fixture.ts";
 import { createBodyBudget } from "./read_body.ts";
@@ -62,7 +58,7 @@ function setup(headers: Record<string, string> = {}) {
     for (;;) {
       const piece = await form.next();
       if (piece === null) return Buffer.concat(pieces);
-      assert.ok(piece.length <= BUS_LIMITS.pieceBytes);
+      assert.ok(piece.length <= limits.BUS_LIMITS.pieceBytes);
       pieces.push(piece);
     }
   };
@@ -119,7 +115,7 @@ Deno.test("a client is read only as fast as its pieces are taken", async () => {
     await new Promise((resolve) => setTimeout(resolve));
     if (isFull) {
       const taken = form.files[0]?.bytes ?? 0;
-      assert.ok(taken < 2 * BUS_LIMITS.pieceBytes, `${taken}`);
+      assert.ok(taken < 2 * limits.BUS_LIMITS.pieceBytes, `${taken}`);
       body.end(bytes.subarray(at + 64_000));
     }
   }
@@ -130,7 +126,7 @@ Deno.test("a client is read only as fast as its pieces are taken", async () => {
 
 const many = (count: number, part: (index: number) => Part): Part[] =>
   Array.from({ length: count }, (_, index) => part(index));
-const { fieldsMax, filesMax, fieldBytesMax, bytesMax } = UPLOAD_LIMITS;
+const { fieldsMax, filesMax, fieldBytesMax, bytesMax } = limits.UPLOAD_LIMITS;
 const fields = (count: number) => many(count, (i) => [`f${i}`, "v"]);
 const files = (count: number) => many(count, () => ["image[]", "v", WAV]);
 const large = "x".repeat(FILE_BYTES_MAX + 1);
@@ -190,7 +186,7 @@ Deno.test("a form that stalls is refused, and a client that leaves is noticed", 
   const stalled = setup();
   stalled.body.write(encode([["model", "m"]], ""));
   await new Promise((resolve) => setTimeout(resolve));
-  stalled.pass(BODY_DEADLINES.progressMs);
+  stalled.pass(limits.BODY_DEADLINES.progressMs);
   assert.equal(await stalled.codeOf(), "request_timeout");
   stalled.finish();
   const left = setup();

@@ -1,9 +1,5 @@
 import assert from "node:assert/strict";
-import {
-  failedRequestSchema,
-  FAILURE_REASONS,
-  type FailureReason,
-} from "@gateway/shared/keys/failed_requests";
+import * as failures from "@gateway/shared/keys/failed_requests";
 import * as redisKeys from "@gateway/shared/keys/record";
 import { FAILED_REQUESTS } from "@gateway/shared/limits";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
@@ -83,7 +79,9 @@ async function hash(world: RedisWorld, name: string) {
 async function listed(world: RedisWorld, key: redisKeys.Principal) {
   const name = redisKeys.failedKey(key);
   const list = await listOf(world, "LRANGE", name, "0", "-1");
-  return list.map((text) => failedRequestSchema.parse(JSON.parse(text)));
+  return list.map((text) =>
+    failures.failedRequestSchema.parse(JSON.parse(text))
+  );
 }
 
 const limited = (limit: LimitName, of: "key" | "owner") =>
@@ -94,11 +92,16 @@ const limited = (limit: LimitName, of: "key" | "owner") =>
 const refused = (reason: KeyRefusal): ApiError =>
   refusalError({ isAdmitted: false, reason });
 
-type Reason = [error: ApiError, reason: FailureReason, how?: Failure["how"]];
+type Reason = [
+  error: ApiError,
+  reason: failures.FailureReason,
+  how?: Failure["how"],
+];
 const REASONS: Reason[] = [
   ...LIMIT_NAMES.filter(isLimitName).flatMap((limit, at): Reason[] => {
-    const reason = FAILURE_REASONS[at] ?? assert.fail();
-    const owners = FAILURE_REASONS[at + LIMIT_NAMES.length] ?? assert.fail();
+    const reason = failures.FAILURE_REASONS[at] ?? assert.fail();
+    const owners = failures.FAILURE_REASONS[at + LIMIT_NAMES.length] ??
+      assert.fail();
     assert.equal(owners, `${reason}.owner`);
     return [[limited(limit, "key"), reason], [limited(limit, "owner"), owners]];
   }),
@@ -151,7 +154,7 @@ Deno.test("ASVS 16.2.5: each reason is counted by hour and model for key and own
     const ttlS = Number(await world.command("TTL", redisKeys.failedKey(key)));
     assert.ok(ttlS > 6 * 86_400 && ttlS <= 7 * 86_400, `${ttlS} s`);
   }
-  assert.deepEqual([...seen].sort(), [...FAILURE_REASONS].sort());
+  assert.deepEqual([...seen].sort(), [...failures.FAILURE_REASONS].sort());
   assert.deepEqual(failed.lost, []);
 });
 

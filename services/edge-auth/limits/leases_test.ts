@@ -6,11 +6,7 @@ import { leaseKey, ownerLeaseKey } from "@gateway/shared/keys/record";
 import { type Log, silentLog } from "@gateway/shared/process/log";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import {
-  type RedisWorld,
-  scriptCalls,
-  startRedisWorld,
-} from "../../../tests/support/admission_fixture.ts";
+import * as fixture from "../../../tests/support/admission_fixture.ts";
 import { freePort } from "../../../tests/support/local_server.ts";
 import { startStopwatch, until } from "../../../tests/support/wait_for.ts";
 import { startTcpProxy } from "../../../tests/support/tcp_proxy.ts";
@@ -47,11 +43,11 @@ const settlement = (id: string) =>
     atMs: Date.UTC(2026, 0, 1, 10),
   }, { promptTokens: 2, completionTokens: 3, kind: "complete" });
 
-const countedTokens = (world: RedisWorld) =>
+const countedTokens = (world: fixture.RedisWorld) =>
   world.command("HGET", `use:{${KEY.ownerId}}:${KEY.keyId}:20260101`, "10:out");
 
 Deno.test("renewal extends leases after ten seconds, at key and owner, takes lost ones again, and leaves ended ones alone", async () => {
-  await using world = await startRedisWorld();
+  await using world = await fixture.startRedisWorld();
   await using started = startLeases(await edgeLink(world));
   const { leases, clock } = started;
   const names = [leaseKey(KEY), ownerLeaseKey(KEY.ownerId)];
@@ -84,7 +80,7 @@ Deno.test("renewal extends leases after ten seconds, at key and owner, takes los
 });
 
 Deno.test("all leases of an edge are renewed in one round trip", async () => {
-  await using world = await startRedisWorld({ scripts: [RENEW] });
+  await using world = await fixture.startRedisWorld({ scripts: [RENEW] });
   await using proxy = startTcpProxy(world.redis.port);
   const link = await world.open(`redis://${proxy.server}`);
   await using started = startLeases(link);
@@ -99,18 +95,18 @@ Deno.test("all leases of an edge are renewed in one round trip", async () => {
   }
   clock.skewMs = 10_000;
   proxy.set({ delayMs: ONE_WAY_MS });
-  const before = await scriptCalls(world);
+  const before = await fixture.scriptCalls(world);
   using watch = startStopwatch();
   assert.equal(await leases.renew(), true);
   assert.ok(watch.ms < 4 * ONE_WAY_MS, `${watch.ms} ms`);
   assert.equal(await leases.renew(), true, "none is due again");
-  assert.equal(await scriptCalls(world) - before, 100 + 3);
+  assert.equal(await fixture.scriptCalls(world) - before, 100 + 3);
   assert.equal(await world.command("ZCARD", leaseKey(KEY)), 500);
   assert.equal(await world.command("ZCARD", ownerLeaseKey("own_b")), 500);
 });
 
 Deno.test("a renewal that fails is reported and repeated", async () => {
-  await using world = await startRedisWorld();
+  await using world = await fixture.startRedisWorld();
   await using started = startLeases(await world.open());
   const { leases, clock } = started;
   leases.hold(lease("a"));
@@ -138,7 +134,7 @@ Deno.test("settlements are bounded: beyond it the oldest are dropped and logged"
 });
 
 Deno.test("a settlement that Redis refuses is repeated until it is not, and logged once", async () => {
-  await using world = await startRedisWorld();
+  await using world = await fixture.startRedisWorld();
   const { leases, errors } = startLeases(world.link);
   const name = leaseKey(KEY);
   await world.command("SET", name, "not a set");
@@ -152,7 +148,7 @@ Deno.test("a settlement that Redis refuses is repeated until it is not, and logg
 });
 
 Deno.test("a settlement whose lease Redis has lost is still counted, once", async () => {
-  await using world = await startRedisWorld();
+  await using world = await fixture.startRedisWorld();
   let calls = 0;
   const { leases, errors } = startLeases({
     ...world.link,

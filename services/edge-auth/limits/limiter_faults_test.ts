@@ -7,13 +7,7 @@ import * as record from "@gateway/shared/keys/record";
 import { silentLog } from "@gateway/shared/process/log";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import {
-  DONE,
-  readState,
-  type RedisWorld,
-  startRedisWorld,
-  usageCounted,
-} from "../../../tests/support/admission_fixture.ts";
+import * as fixture from "../../../tests/support/admission_fixture.ts";
 import { sleep, until } from "../../../tests/support/wait_for.ts";
 import { startTcpProxy } from "../../../tests/support/tcp_proxy.ts";
 import { type Admitted, createLimiter } from "./limiter.ts";
@@ -24,7 +18,7 @@ const FULL = {
 };
 
 /** An edge with this link, and a key with all limits. */
-async function stage(world: RedisWorld, redis: RedisLink) {
+async function stage(world: fixture.RedisWorld, redis: RedisLink) {
   const limiter = createLimiter({ redis, now: monotonicNow, log: silentLog });
   const key = await world.addKey({ limits: FULL, ownerLimits: FULL });
   const ask = () =>
@@ -44,7 +38,7 @@ async function stage(world: RedisWorld, redis: RedisLink) {
     },
     settled: () => until(() => limiter.leases.unsettled === 0),
     dayTokens: async () =>
-      (await readState(world, record.limiterKey(key)))?.dayTokens,
+      (await fixture.readState(world, record.limiterKey(key)))?.dayTokens,
     async noLeases() {
       await until(async () => await leases(record.leaseKey(key)) === 0);
       await until(async () =>
@@ -55,10 +49,12 @@ async function stage(world: RedisWorld, redis: RedisLink) {
 }
 
 Deno.test("a connection cut under an admission: its lease is undone on the next connection", async () => {
-  await using world = await startRedisWorld();
+  await using world = await fixture.startRedisWorld();
   await using proxy = startTcpProxy(world.redis.port);
   const t = await stage(world, await world.open(`redis://${proxy.server}`));
-  for (const each of await t.admitted(1)) await t.limiter.settle(each, DONE);
+  for (const each of await t.admitted(1)) {
+    await t.limiter.settle(each, fixture.DONE);
+  }
   proxy.set({ blackHole: "down" });
   const pending = assert.rejects(t.ask(), { status: 503 });
   await until(async () =>
@@ -73,7 +69,7 @@ Deno.test("a connection cut under an admission: its lease is undone on the next 
 });
 
 Deno.test("a malformed reply is a fault, and what it may have admitted is returned", async () => {
-  await using world = await startRedisWorld();
+  await using world = await fixture.startRedisWorld();
   const link = await world.open();
   const t = await stage(world, {
     ...link,
@@ -93,19 +89,19 @@ Deno.test("a malformed reply is a fault, and what it may have admitted is return
 });
 
 Deno.test("settlements made while Redis is frozen arrive once each", async () => {
-  await using world = await startRedisWorld();
+  await using world = await fixture.startRedisWorld();
   const t = await stage(world, await world.open());
   const running = await t.admitted(50);
   const [first = assert.fail()] = running;
-  await t.limiter.settle(first, DONE);
+  await t.limiter.settle(first, fixture.DONE);
   await world.redis.freeze();
-  for (const request of running) t.limiter.settle(request, DONE);
+  for (const request of running) t.limiter.settle(request, fixture.DONE);
   // Longer than a settlement's deadline: each is sent again, uncertain of the first.
   await sleep(1_300);
   assert.equal(t.limiter.leases.unsettled, 49);
   world.redis.thaw();
   await t.settled();
-  assert.equal((await usageCounted(world, t.key)).requests, 50);
+  assert.equal((await fixture.usageCounted(world, t.key)).requests, 50);
   assert.equal(await t.dayTokens(), 50 * 100);
   await t.noLeases();
   assert.equal(await t.limiter.leases.stop(1_000), 0);

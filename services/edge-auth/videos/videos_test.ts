@@ -9,11 +9,7 @@ import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import type { EngineVideo, VideoRequest } from "@gateway/shared/openai/video";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { randomBytes } from "@gateway/shared/process/ids";
-import {
-  readUnits,
-  startRedisWorld,
-  usageCounted,
-} from "../../../tests/support/admission_fixture.ts";
+import * as fixture from "../../../tests/support/admission_fixture.ts";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { createRecordingLog } from "../../../tests/support/recording_log.ts";
 import { startTcpProxy } from "../../../tests/support/tcp_proxy.ts";
@@ -33,10 +29,10 @@ const PROMPT = "a secret prompt";
 const LOST_MS = 1_000;
 
 type Reply = Partial<EngineVideo> | ErrorCode | "nothing";
-type World = Awaited<ReturnType<typeof startRedisWorld>>;
+type World = Awaited<ReturnType<typeof fixture.startRedisWorld>>;
 
 const startWorld = () =>
-  startRedisWorld({ scripts: [...EDGE_SCRIPTS, ...VIDEO_SCRIPTS] });
+  fixture.startRedisWorld({ scripts: [...EDGE_SCRIPTS, ...VIDEO_SCRIPTS] });
 const isVideo = (request: object): request is VideoRequest =>
   "action" in request;
 
@@ -134,17 +130,31 @@ async function startEdge(
   });
 }
 
+/** A test with one edge and a key for videos. */
+function test(
+  name: string,
+  body: (
+    stage: {
+      world: World;
+      edge: Awaited<ReturnType<typeof startEdge>>;
+      key: record.Principal;
+    },
+  ) => Promise<void>,
+): void {
+  Deno.test(name, async () => {
+    await using world = await startWorld();
+    await using edge = await startEdge(world);
+    await body({ world, edge, key: await world.addKey({ scopes: "video" }) });
+  });
+}
+
 /** Videos that hold a slot of a key and its owner. */
-async function slotsHeld(
-  world: World,
-  key: record.Principal,
-): Promise<number[]> {
-  const names = [
-    record.videoLeaseKey(key),
-    record.ownerVideoLeaseKey(key.ownerId),
-  ];
-  const counts = names.map((name) => world.command("ZCARD", name));
-  return (await Promise.all(counts)).map(Number);
+function slotsHeld(world: World, key: record.Principal): Promise<number[]> {
+  const owners = record.ownerVideoLeaseKey(key.ownerId);
+  const names = [record.videoLeaseKey(key), owners];
+  return Promise.all(
+    names.map(async (name) => Number(await world.command("ZCARD", name))),
+  );
 }
 
 const slotsFreed = (world: World, key: record.Principal) =>
@@ -154,7 +164,7 @@ const slotsFreed = (world: World, key: record.Principal) =>
   );
 
 const secondsCounted = async (world: World, key: record.Principal) =>
-  (await usageCounted(world, key)).videoSeconds;
+  (await fixture.usageCounted(world, key)).videoSeconds;
 
 const nsfw = { code: "nsfw", message: "No." };
 /** What its engine says after so long, and what its client sees; seconds if it has completed, its error if it has failed. */
@@ -228,10 +238,7 @@ Deno.test("how a video ends, and what it costs", async (t) => {
   assert.ok(!kept.includes(PROMPT), "the registry keeps no prompt");
 });
 
-Deno.test("a video that its engine refuses holds no slot", async () => {
-  await using world = await startWorld();
-  await using edge = await startEdge(world);
-  const key = await world.addKey({ scopes: "video" });
+test("a video that its engine refuses holds no slot", async ({ world, edge, key }) => {
   const rows: [reply: Reply, status: number][] = [
     ["invalid_request", 400],
     ["overloaded", 503],
@@ -248,10 +255,7 @@ Deno.test("a video that its engine refuses holds no slot", async () => {
   await slotsFreed(world, key);
 });
 
-Deno.test("a video whose backend is not in the list fails, unless the list is just older than those of others", async () => {
-  await using world = await startWorld();
-  await using edge = await startEdge(world);
-  const key = await world.addKey({ scopes: "video" });
+test("a video whose backend is not in the list fails, unless the list is just older than those of others", async ({ edge, key }) => {
   edge.engine = () => ({ backend: "another" });
   const id = await edge.begin(key);
   const { body: first } = await edge.ask(key, "GET", `/${id}`);
@@ -319,15 +323,16 @@ Deno.test("a video that cannot be registered is deleted at its engine, and holds
   await waitFor(() => edge.redis.state === "offline", { what: "the outage" });
   proxy.set({});
   await slotsFreed(world, key);
-  const made = await readUnits(world, record.limiterKey(key), "videoSeconds");
+  const made = await fixture.readUnits(
+    world,
+    record.limiterKey(key),
+    "videoSeconds",
+  );
   assert.equal(made?.count, 0);
   assert.ok(!JSON.stringify(edge.log.lines).includes(PROMPT));
 });
 
-Deno.test("an edge whose clock was ahead leaves no video that nobody asks about", async () => {
-  await using world = await startWorld();
-  await using edge = await startEdge(world);
-  const key = await world.addKey({ scopes: "video" });
+test("an edge whose clock was ahead leaves no video that nobody asks about", async ({ edge, key }) => {
   edge.aheadMs = 3_600_000;
   const id = await edge.begin(key);
   edge.engine = () => "upstream_unreachable";
@@ -340,10 +345,7 @@ Deno.test("an edge whose clock was ahead leaves no video that nobody asks about"
   assert.equal(body.status, "failed");
 });
 
-Deno.test("clients that ask for a video at the same time cost its engine one question", async () => {
-  await using world = await startWorld();
-  await using edge = await startEdge(world);
-  const key = await world.addKey({ scopes: "video" });
+test("clients that ask for a video at the same time cost its engine one question", async ({ edge, key }) => {
   const id = await edge.begin(key);
   const job = await edge.videos.find(key.ownerId, id) ?? assert.fail();
   for (const questions of [1, 2]) {
@@ -357,10 +359,7 @@ Deno.test("clients that ask for a video at the same time cost its engine one que
   }
 });
 
-Deno.test("a key that is revoked while a video is looked up downloads nothing", async () => {
-  await using world = await startWorld();
-  await using edge = await startEdge(world);
-  const key = await world.addKey({ scopes: "video" });
+test("a key that is revoked while a video is looked up downloads nothing", async ({ edge, key }) => {
   const id = await edge.begin(key);
   edge.engine = () => {
     edge.isStopped = true;
@@ -372,10 +371,7 @@ Deno.test("a key that is revoked while a video is looked up downloads nothing", 
   assert.ok(edge.asked.every(({ action }) => action !== "content"));
 });
 
-Deno.test("deleting: at the engine first; what had not ended costs nothing if that has deleted it", async () => {
-  await using world = await startWorld();
-  await using edge = await startEdge(world);
-  const key = await world.addKey({ scopes: "video" });
+test("deleting: at the engine first; what had not ended costs nothing if that has deleted it", async ({ world, edge, key }) => {
   const rows: [
     running: Reply,
     deleting: Reply,
@@ -403,13 +399,8 @@ Deno.test("deleting: at the engine first; what had not ended costs nothing if th
   assert.deepEqual(await slotsHeld(world, key), [1, 1]);
 });
 
-Deno.test("a page shows the videos of the owner that the key may see, and no others", async () => {
-  await using world = await startWorld();
-  await using edge = await startEdge(world);
-  const [key, stranger] = [
-    await world.addKey({ scopes: "video" }),
-    await world.addKey({ scopes: "video" }),
-  ];
+test("a page shows the videos of the owner that the key may see, and no others", async ({ world, edge, key }) => {
+  const stranger = await world.addKey({ scopes: "video" });
   const sister = await world.addKey({
     ...{ scopes: "video", owner: key.ownerId, models: "another-model" },
   });
