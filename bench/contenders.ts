@@ -61,17 +61,11 @@ export async function startModelServer(): Promise<Contender> {
 /** This gateway as `deno task up` starts it, with its own NATS and Redis, and a key with limits. */
 export async function startGateway(
   modelUrl: string,
-  { name = OURS, instances = 1, root, env }: {
-    name?: string;
-    root?: string;
-    instances?: number;
-    env?: Record<string, string>;
-  } = {},
+  { name = OURS, root }: { name?: string; root?: string } = {},
 ) {
   const cluster = await startCluster({
     ...root === undefined ? {} : { root },
-    ...{ edges: instances, workers: instances },
-    env: { UPSTREAM_BASE_URL: modelUrl, ...env },
+    env: { UPSTREAM_BASE_URL: modelUrl },
   });
   const { key } = await createKey(cluster, ...LIMITS);
   return {

@@ -137,16 +137,14 @@ async function runClients(
   return { wrong, seconds: (performance.now() - startedAtMs) / 1_000 };
 }
 
-export interface Loop {
-  connections: number;
-  seconds: number;
-  bodyBytes?: number;
-}
-
 /** Each connection sends its next request after the last answer; one at least. */
 export async function runLoop(
   target: Target,
-  { connections, seconds, bodyBytes = SMALL_BYTES }: Loop,
+  { connections, seconds, bodyBytes = SMALL_BYTES }: {
+    connections: number;
+    seconds: number;
+    bodyBytes?: number | undefined;
+  },
 ) {
   const request = chatRequest(target, bodyBytes);
   const endsAtMs = performance.now() + seconds * 1_000;

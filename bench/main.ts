@@ -1,7 +1,6 @@
 /** `deno task bench`, see `README.md` beside this file. */
 import * as contenders from "./contenders.ts";
 import { percentile } from "./figures.ts";
-import { growth } from "./growth.ts";
 import { runLoop } from "./load.ts";
 import * as measure from "./measure.ts";
 import { type Options, runCommand } from "./options.ts";
@@ -42,8 +41,6 @@ await runCommand(async (options) => {
   report.add(await addedLatency(direct, gateways, options));
   report.add(await sendsPerAnswer(gateways, options));
   for await (const table of pacedStreams(all, options)) report.add(table);
-  await running.disposeAsync();
-  report.add(await growth(modelUrl, options));
   await report.end(options);
 });
 
@@ -59,12 +56,9 @@ function idleMemory(contenders: Contenders): Table {
 }
 
 async function wholeAnswers(all: Contenders, bytes: number, options: Options) {
-  const change = { bodyBytes: bytes };
-  const rows = await measure.inTurn(
-    all,
-    options,
-    (each) => measure.measureLoop(each, options.seconds, change),
-  );
+  const measureOne = (each: contenders.Contender) =>
+    measure.measureLoop(each, options.seconds, bytes);
+  const rows = await measure.inTurn(all, options, measureOne);
   const title =
     `Whole answers, bodies of ${bytes} B, ${CONNECTIONS} connections`;
   return { title, columns: measure.LOOP_COLUMNS, rows };

@@ -1,7 +1,7 @@
 /** How contenders are measured: in turn, round after round. */
 import type { Contender } from "./contenders.ts";
 import { percentile } from "./figures.ts";
-import { type Loop, type Pace, runLoop, runStreams } from "./load.ts";
+import { type Pace, runLoop, runStreams } from "./load.ts";
 import { print } from "../tests/support/process.ts";
 import type { Options } from "./options.ts";
 import { cpuSeconds, pidsOf, residentMib } from "./processes.ts";
@@ -45,10 +45,10 @@ export const LOOP_COLUMNS = ["req/s", "CPU s per 1,000", "wrong"];
 export async function measureLoop(
   contender: Contender,
   seconds: number,
-  change: Partial<Loop> = {},
+  bodyBytes?: number,
 ): Promise<number[]> {
-  const options = { connections: CONNECTIONS, seconds, ...change };
-  const loop = runLoop(contender, options);
+  const load = { connections: CONNECTIONS, seconds, bodyBytes };
+  const loop = runLoop(contender, load);
   const result = await withCpuSeconds(contender, loop);
   const { latenciesMs: { length: answers }, cpu, wrong } = result;
   return [answers / result.seconds, cpu / answers * 1_000, wrong.length];
