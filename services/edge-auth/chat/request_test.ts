@@ -224,8 +224,9 @@ Deno.test("parseChatRequest() accepts lists and names on their bounds", () => {
   parse({ messages, tools, stop: Array(16).fill("s".repeat(512)) });
 });
 
-const user = (content: unknown) => ({ messages: [{ role: "user", content }] });
 const message = (fields: object) => ({ messages: [fields] });
+const says = (role: unknown, content: unknown) => message({ role, content });
+const user = (content: unknown) => says("user", content);
 const image = (image_url: unknown) => ({
   model: "seer",
   ...user([{ type: "image_url", image_url }]),
@@ -243,6 +244,7 @@ const format = (json_schema: unknown) => ({
 });
 const empty = { role: "user", content: "" };
 const called = { role: "assistant", content: null, tool_calls: [callOf("a")] };
+const calls = (...tool_calls: unknown[]) => message({ ...called, tool_calls });
 const callWith = (args: unknown) => ({
   ...callOf("a"),
   function: { name: "f", arguments: args },
@@ -272,16 +274,13 @@ const REFUSED: { [Code in ErrorCode]?: [param: string | null, Fields][] } = {
   invalid_type: [
     ["model", { model: null }],
     ["messages", { messages: "hi" }],
-    ["messages[0].role", message({ role: 7, content: "x" })],
+    ["messages[0].role", says(7, "x")],
     ["messages[0].name", message({ role: "user", content: "x", name: 7 })],
     ["messages[0].content", user(null)],
     [PART, user(["x"])],
     [`${PART}.text`, user([{ type: "text", text: null }])],
     [`${PART}.image_url`, image("https://a")],
-    [
-      "messages[0].tool_calls[0].function.arguments",
-      message({ ...called, tool_calls: [callWith({})] }),
-    ],
+    ["messages[0].tool_calls[0].function.arguments", calls(callWith({}))],
     [PARAMETERS, parameters([])],
     ["tools[0].function.strict", tool({ name: "f", strict: "yes" })],
     ["tool_choice", choose(7)],
@@ -290,22 +289,16 @@ const REFUSED: { [Code in ErrorCode]?: [param: string | null, Fields][] } = {
     ["response_format", { response_format: "json" }],
     ["response_format.json_schema.schema", format({ name: "a", schema: true })],
     ["stream", { stream: "true" }],
-    ["stream_options.include_usage", {
-      stream: true,
-      stream_options: { include_usage: "yes" },
-    }],
+    ["stream_options.include_usage", { stream_options: { include_usage: 7 } }],
   ],
   invalid_value: [
     ["model", { model: "\r\nPUB evil 1\r\nx" }],
-    ["messages[0].role", message({ role: "bogus", content: "x" })],
+    ["messages[0].role", says("bogus", "x")],
     ["messages[0].name", message({ role: "user", content: "", name: "a\0" })],
-    ["messages[0].content", message({ role: "assistant", content: null })],
+    ["messages[0].content", says("assistant", null)],
     ["messages[0].content", user("a\ud800b")],
     [`${PART}.type`, user([{ type: "input_audio" }])],
-    [
-      `${PART}.type`,
-      message({ role: "system", content: [{ type: "image_url" }] }),
-    ],
+    [`${PART}.type`, says("system", [{ type: "image_url" }])],
     [`${PART}.image_url.url`, image({ url: "file:///etc/passwd" })],
     [`${PART}.image_url.url`, image({ url: "data:image/png;base64,\udfff" })],
     [`${PART}.image_url.detail`, image({ url: "https://a", detail: "ultra" })],
@@ -346,15 +339,12 @@ const REFUSED: { [Code in ErrorCode]?: [param: string | null, Fields][] } = {
   ],
   empty_array: [
     ["messages", { messages: [] }],
-    ["messages[0].tool_calls", message({ ...called, tool_calls: [] })],
+    ["messages[0].tool_calls", calls()],
   ],
   array_above_max_length: [
     ["messages", { messages: Array(4_097).fill(empty) }],
     ["messages[0].content", user(Array(1_025).fill(parts[0]))],
-    [
-      "messages[0].tool_calls",
-      message({ ...called, tool_calls: Array(129).fill(callOf("a")) }),
-    ],
+    ["messages[0].tool_calls", calls(...Array(129).fill(callOf("a")))],
     ["tools", { tools: Array(129).fill(weatherTool) }],
     ["stop", { stop: Array(17).fill("a") }],
   ],

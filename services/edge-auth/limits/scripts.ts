@@ -1,5 +1,5 @@
 /** The Lua scripts that find keys, admit, renew, settle and record failures. They use only Redis' clock. */
-import { defineScript, type RedisScript } from "@gateway/shared/redis/script";
+import { defineScript } from "@gateway/shared/redis/script";
 import * as state from "@gateway/shared/keys/limiter_state";
 import { STORE_KEY } from "@gateway/shared/keys/record";
 import { FAILED_REQUESTS } from "@gateway/shared/limits";
@@ -340,10 +340,4 @@ call('EXPIRE', KEYS[3], ${FAILED_REQUESTS.daysListed * 86_400})
 `,
 );
 
-export const EDGE_SCRIPTS: readonly RedisScript[] = [
-  FIND,
-  ADMIT,
-  RENEW,
-  SETTLE,
-  RECORD_FAILED,
-];
+export const EDGE_SCRIPTS = [FIND, ADMIT, RENEW, SETTLE, RECORD_FAILED];
