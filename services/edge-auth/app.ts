@@ -38,6 +38,8 @@ type Handlers = { readonly [method: string]: Handler };
 const PATH_CHARS_MAX = 200;
 /** Liveness checks of load balancers. Not logged. */
 const HEALTH = ["/health", "/healthz"];
+const OK = new TextEncoder().encode("ok\n");
+const TEXT = "text/plain; charset=utf-8";
 const NO_CONTENT = 204;
 
 const json = <R extends JobRequest>(of: requests.Endpoint<R>): Handlers => ({
@@ -101,18 +103,15 @@ function find(path: string): Pick<Call, "route" | "id"> {
   const whole = BY_PATH.get(path);
   if (whole !== undefined) return { route: whole, id: "" };
   for (const route of ROUTES) {
-    const [, id] = typeof route.path === "string"
-      ? []
-      : route.path.exec(path) ?? [];
+    if (typeof route.path === "string") continue;
+    const id = route.path.exec(path)?.[1];
     if (id !== undefined) return { route, id };
   }
   return { route: OTHER, id: "" };
 }
 
-export function createApp(
-  deps: AppDependencies,
-): (exchange: Exchange) => Promise<void> {
-  return async (exchange) => {
+export function createApp(deps: AppDependencies) {
+  return async (exchange: Exchange): Promise<void> => {
     const { method, path, response } = exchange;
     const call: Call = {
       exchange,
@@ -130,11 +129,8 @@ export function createApp(
     response.setHeader(http.REQUEST_ID_HEADER, requestId);
     if (deps.isDraining()) response.setHeader("connection", "close");
     if (HEALTH.includes(path) && (method === "GET" || method === "HEAD")) {
-      const type = "text/plain; charset=utf-8";
-      const headers = { ...http.JSON_HEADERS, "content-type": type };
-      return http.sendBytes(response, new TextEncoder().encode("ok\n"), {
-        headers,
-      });
+      const headers = { ...http.BYTES_HEADERS, "content-type": TEXT };
+      return http.sendBytes(response, OK, { headers });
     }
     response.once("close", () => {
       deps.metrics.answered(call.route.name, response.statusCode);
