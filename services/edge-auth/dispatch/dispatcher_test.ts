@@ -180,20 +180,7 @@ Deno.test("without a subscriber: no_worker at once; if the chosen worker is miss
   assert.deepEqual(await t.take(), ["offer w2 2.3"]);
 });
 
-Deno.test("a lost attempt is not repeated after the first byte", async () => {
-  const begun = await running("w1", "w2");
-  begun.data("a\n", 1, { tokens: 7 });
-  begun.err(0, false);
-  assert.deepEqual(await begun.take(), [
-    "payload a\n 1",
-    "error worker_lost 1",
-    "over failed 1",
-    "cancel w1 1.1 worker_lost",
-  ]);
-  assert.equal(begun.outcomes.get(1)?.completionTokens, 7);
-  assert.equal(begun.outcomes.get(1)?.isFinal, false);
-});
-
+// After the first byte nothing is repeated: tests/e2e/faults_worker_test.ts.
 Deno.test("a fault of the worker is repeated elsewhere, one of the backend is not", async () => {
   const ours = await running("w1", "w2");
   ours.err(1, true);

@@ -119,7 +119,6 @@ export function createLimiter(
       leases.hold(lease);
       return { ...grant, ...lease };
     },
-
     /** The refusal that the smallest request of a kind would get now, or null. Consumes nothing. */
     async look(
       principal: record.Principal,
@@ -131,17 +130,14 @@ export function createLimiter(
       const grant = await ask(principal, terms, grantIn, { units });
       return grant.isAdmitted ? null : grant;
     },
-
     /** The models that the key may use (empty: all), without its limits. Consumes nothing. */
     rightsOf: (principal: record.Principal, scope: record.KeyScope | null) =>
       ask(principal, [scope ?? "", "", "", ""], modelsIn),
-
     /** Frees the slot, charges the actual use. Resolves after the first attempt; delivery is retried until it succeeds. */
     async settle(admitted: Admitted, cost: Cost): Promise<void> {
       if (!leases.release(admitted.id)) return;
       await leases.settle(settlementOf(admitted, cost));
     },
-
     /**
      * Ends a video that a request has started: frees its slot, charges the seconds that
      * were made (0: it failed). False if it had ended before. May be repeated if it throws.
@@ -156,7 +152,6 @@ export function createLimiter(
         throw refusal.redisFailure(error);
       }
     },
-
     /** Returns the reservation of a video that no edge follows: delivered like a settlement. */
     releaseVideo: (reservation: Reservation) =>
       leases.settle(videoSettlement(reservation, 0)),

@@ -11,6 +11,7 @@ import { monotonicNow } from "@gateway/shared/process/clock";
 import { randomBytes } from "@gateway/shared/process/ids";
 import * as fixture from "../../../tests/support/admission_fixture.ts";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
+import { callApi } from "../../../tests/support/chat_request.ts";
 import { createRecordingLog } from "../../../tests/support/recording_log.ts";
 import { startTcpProxy } from "../../../tests/support/tcp_proxy.ts";
 import { waitFor } from "../../../tests/support/wait_for.ts";
@@ -25,6 +26,7 @@ import { createVideoJobs, VIDEO_SCRIPTS } from "./jobs.ts";
 import { createVideoKeeper, type VideoKeeperOptions } from "./keeper.ts";
 
 const MODEL = "simulated-video-1";
+const KEY = mintKey(randomBytes);
 const PROMPT = "a secret prompt";
 const LOST_MS = 1_000;
 
@@ -98,7 +100,6 @@ async function startEdge(
     keys: { find: () => Promise.resolve(principal) },
     admission: createAdmission({ limiter, ...clocks, onUnknown: () => {} }),
   });
-  const authorization = `Bearer ${mintKey(randomBytes)}`;
   const ask = async (
     key: record.Principal,
     method: string,
@@ -106,11 +107,8 @@ async function startEdge(
     body?: object,
   ) => {
     principal = key;
-    const response = await fetch(`${app.origin}/v1/videos${path}`, {
-      method,
-      headers: { authorization, "content-type": "application/json" },
-      ...body && { body: JSON.stringify(body) },
-    });
+    const url = `${app.origin}/v1/videos${path}`;
+    const response = await callApi(url, KEY, body, { method });
     return { status: response.status, body: await response.json() };
   };
   return Object.assign(rig, {
