@@ -1,16 +1,12 @@
 import assert from "node:assert/strict";
+import type { WorkerBeat } from "@gateway/shared/bus/job";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { createWorkerTable } from "./workers.ts";
 
 const MODEL = "neutral-3.7-plus";
 const NOBODY: ReadonlySet<string> = new Set();
 
-interface Change {
-  slots?: number;
-  inFlight?: number;
-  draining?: boolean;
-  models?: string[];
-}
+type Change = Partial<WorkerBeat>;
 
 function setup() {
   const clock = { ms: 1_000 };
