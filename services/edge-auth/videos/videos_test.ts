@@ -52,8 +52,8 @@ async function startEdge(
     /** How far its clock is ahead. */
     aheadMs: 0,
     asked: [] as VideoRequest[],
-    engine: (_asked: VideoRequest): Reply => ({}),
     made: [] as number[],
+    engine: (_asked: VideoRequest): Reply => ({}),
     /** The requests of its keys are stopped. */
     isStopped: false,
   };
@@ -112,10 +112,10 @@ async function startEdge(
     return { status: response.status, body: await response.json() };
   };
   return Object.assign(rig, {
-    ...{ ask, videos, jobs, log, redis },
+    ...{ ask, videos, log, redis },
     /** Starts a video, and returns its id. */
-    async begin(key: record.Principal, change: object = {}): Promise<string> {
-      const asked = { model: MODEL, prompt: PROMPT, seconds: "8", ...change };
+    async begin(key: record.Principal): Promise<string> {
+      const asked = { model: MODEL, prompt: PROMPT, seconds: "8" };
       const { status, body } = await ask(key, "POST", "", asked);
       assert.equal(status, 200, JSON.stringify(body));
       return body.id;
@@ -128,17 +128,14 @@ async function startEdge(
   });
 }
 
+interface Stage {
+  world: World;
+  edge: Awaited<ReturnType<typeof startEdge>>;
+  key: record.Principal;
+}
+
 /** A test with one edge and a key for videos. */
-function test(
-  name: string,
-  body: (
-    stage: {
-      world: World;
-      edge: Awaited<ReturnType<typeof startEdge>>;
-      key: record.Principal;
-    },
-  ) => Promise<void>,
-): void {
+function test(name: string, body: (stage: Stage) => Promise<void>): void {
   Deno.test(name, async () => {
     await using world = await startWorld();
     await using edge = await startEdge(world);
@@ -218,6 +215,7 @@ Deno.test("how a video ends, and what it costs", async (t) => {
       const isOver = /^(completed|failed)$/.test(status);
       assert.deepEqual(await slotsHeld(world, key), isOver ? [0, 0] : [1, 1]);
       assert.equal(await secondsCounted(world, key), seconds);
+      assert.deepEqual(edge.made.splice(0), seconds === 0 ? [] : [seconds]);
       // Whatever the engine says from now on.
       if (!isOver) return;
       edge.engine = () => ({ status: "completed", seconds: "12" });
