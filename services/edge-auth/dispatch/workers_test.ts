@@ -4,7 +4,6 @@ import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { createWorkerTable } from "./workers.ts";
 
 const MODEL = "neutral-3.7-plus";
-const NOBODY: ReadonlySet<string> = new Set();
 
 type Change = Partial<WorkerBeat>;
 
@@ -17,7 +16,7 @@ function setup() {
       ...{ draining: false, models: [MODEL] },
       ...change,
     });
-  const pick = (tried = NOBODY) => table.pick(MODEL, tried);
+  const pick = (tried = new Set<string>()) => table.pick(MODEL, tried);
   return { clock, table, beat, pick };
 }
 

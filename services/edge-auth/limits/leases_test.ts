@@ -28,19 +28,16 @@ const ONE_WAY_MS = 100;
 const lease = (id: string) => ({ id, principal: KEY });
 
 /** Leases by a clock that the test moves on. */
-function startLeases(redis: RedisLink, unsettledMax?: number) {
+function startLeases(redis: RedisLink, unsettledMax = 50_000) {
   const clock = { skewMs: 0 };
   const errors: [event: string, fields: unknown][] = [];
   const error: Log["error"] = (event, fields) => errors.push([event, fields]);
   const leases = createLeases({
-    redis,
+    ...{ redis, unsettledMax, log: { ...silentLog, error } },
     now: () => monotonicNow() + clock.skewMs,
-    log: { ...silentLog, error },
-    ...(unsettledMax === undefined ? {} : { unsettledMax }),
   });
   const stop = async () => void await leases.stop(0);
-  const parts = { leases, clock, errors };
-  return { ...parts, [Symbol.asyncDispose]: stop };
+  return { leases, clock, errors, [Symbol.asyncDispose]: stop };
 }
 
 const settlement = (id: string) =>
