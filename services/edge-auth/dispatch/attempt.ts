@@ -13,6 +13,7 @@ import type { Run } from "./run.ts";
 interface Offer {
   /** Which offer of the job this is, from 1. */
   attempt: number;
+  deadlineMs: number;
   /** Null: any worker may accept it. */
   workerId: string | null;
 }
@@ -28,14 +29,10 @@ export class Attempt extends StreamReceiver {
   readonly #offeredAtMs: number;
 
   /** Sends the job with its request as JSON; a large one follows once it is accepted. Null: the bus is down. */
-  static send(
-    run: Run,
-    text: string,
-    { deadlineMs, ...offer }: Offer & { deadlineMs: number },
-  ): Attempt | null {
+  static send(run: Run, text: string, offer: Offer): Attempt | null {
     const { dispatcher } = run;
     const { requestId, kind, traceparent, upload = null } = run.job;
-    const { attempt, workerId } = offer;
+    const { attempt, deadlineMs, workerId } = offer;
     const head = {
       version: wire.JOB_VERSION,
       attempt,
@@ -57,9 +54,14 @@ export class Attempt extends StreamReceiver {
     return new Attempt(run, offer, rest);
   }
 
-  private constructor(run: Run, offer: Offer, upload: Upload | null) {
+  private constructor(
+    run: Run,
+    { attempt, workerId }: Offer,
+    upload: Upload | null,
+  ) {
     const { control, dispatcher, job: { requestId } } = run;
-    super({ ...offer, requestId, control, nowMs: dispatcher.steadyNow() });
+    const nowMs = dispatcher.steadyNow();
+    super({ requestId, attempt, workerId, control, nowMs });
     this.#run = run;
     this.#upload = upload;
     this.#offeredAtMs = dispatcher.options.now();

@@ -100,12 +100,11 @@ export const VIDEOS = {
       throw keyRevoked();
     }
     const range: Record<string, string> = {};
-    const [part = "", since] = [headers.get("range"), headers.get("if-range")];
+    const part = headers.get("range") ?? "";
+    const since = headers.get("if-range") ?? "";
     if (RANGE.test(part)) {
       range.range = part;
-      if (since !== undefined && IF_RANGE.test(since)) {
-        range["if-range"] = since;
-      }
+      if (IF_RANGE.test(since)) range["if-range"] = since;
     }
     call.model = model;
     const request: wire.VideoRequest = {
