@@ -15,7 +15,7 @@ export interface Contender extends Target, AsyncDisposable {
 }
 
 const rivalSchema = z.strictObject({
-  /** Ends in `-limits` if keys and limits are checked. */
+  /** Ends in `-limits` if keys and limits are checked, as this gateway does. */
   name: z.string(),
   /** Below the scratch folder; rivals with the same software share it. */
   folder: z.string(),
