@@ -55,7 +55,7 @@ const STOPPED_KEYS_MAX = 1_000;
 
 export class Dispatcher {
   readonly workers: WorkerTable;
-  readonly queue = new WaitQueue(DISPATCH_LIMITS.queueMax);
+  readonly queue = new WaitQueue();
   readonly options: DispatcherOptions;
   readonly #clock: SteadyClock;
   readonly #runs = new Map<string, Run>();
@@ -302,8 +302,6 @@ interface Waiting {
 export class WaitQueue {
   readonly #waiting: Waiting[] = [];
 
-  constructor(readonly lengthMax: number) {}
-
   get length(): number {
     return this.#waiting.length;
   }
@@ -314,7 +312,7 @@ export class WaitQueue {
 
   /** Adds an item ahead of those that have waited less. False if the queue is full. */
   push(item: Waiting): boolean {
-    if (this.length >= this.lengthMax) return false;
+    if (this.length >= DISPATCH_LIMITS.queueMax) return false;
     const isOlder = ({ sinceMs }: Waiting) => sinceMs <= item.sinceMs;
     this.#waiting.splice(this.#waiting.findLastIndex(isOlder) + 1, 0, item);
     return true;

@@ -423,7 +423,7 @@ Deno.test("a queue offers in order of arrival, and skips what was removed and wh
       return takes(name);
     },
   });
-  const queue = new WaitQueue(1_000);
+  const queue = new WaitQueue();
   const offer = (taking: typeof takes) => {
     [takes, asked] = [taking, ""];
     queue.offer();
