@@ -109,6 +109,7 @@ const fields = (count: number) => many(count, (i) => [`f${i}`, "v"]);
 const files = (count: number) => many(count, () => ["image[]", "v", WAV]);
 const large = "x".repeat(FILE_BYTES_MAX + 1);
 const long = "x".repeat(fieldBytesMax + 1);
+const cut = String(encode([["file", SOUND, WAV]], ""));
 const REFUSED: [name: string, code: string, parts: Part[] | string][] = [
   ["a file over its bound", "request_too_large", [["file", large, WAV]]],
   ["too many fields", "invalid_request", fields(fieldsMax + 1)],
@@ -116,11 +117,7 @@ const REFUSED: [name: string, code: string, parts: Part[] | string][] = [
   ["ten thousand parts", "invalid_request", fields(10_000)],
   ["a field over its bound", "string_above_max_length", [["prompt", long]]],
   ["a text instead of a file", "invalid_type", [["file", "path/to/file"]]],
-  [
-    "a form without its end",
-    "invalid_request",
-    `${encode([["file", SOUND, WAV]], "")}`,
-  ],
+  ["a form without its end", "invalid_request", cut],
   ["no form at all", "invalid_request", '{"model":"m"}'],
 ];
 

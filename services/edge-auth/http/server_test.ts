@@ -95,12 +95,11 @@ for (const bodyBytes of [null, 0, 600, 100_000]) {
 }
 
 Deno.test("a client that still sends when its connection ends gets the answer, and no reset", async () => {
-  for (
-    const head of [
-      "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
-      "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999\r\n\r\n",
-    ]
-  ) {
+  const heads = [
+    "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
+    "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999\r\n\r\n",
+  ];
+  for (const head of heads) {
     await using started = await start(({ response }) => {
       response.setHeader("connection", "close");
       response.end("the answer");

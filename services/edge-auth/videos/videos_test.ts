@@ -163,10 +163,8 @@ const secondsCounted = async (world: World, key: record.Principal) =>
 
 const nsfw = { code: "nsfw", message: "No." };
 /** What its engine says after so long, and what its client sees; seconds if it has completed, its error if it has failed. */
-const ends: [
-  ...[what: string, reply: Reply, status: string],
-  ...[end?: number | RegExp, aheadMs?: number],
-][] = [
+type End = [status: string, end?: number | RegExp, aheadMs?: number];
+const ends: [what: string, reply: Reply, ...End][] = [
   ["waits", { progress: 3 }, "queued"],
   ["runs", { status: "in_progress" }, "in_progress"],
   [
@@ -368,12 +366,8 @@ test("a key that is revoked while a video is looked up downloads nothing", async
 });
 
 test("deleting: at the engine first; what had not ended costs nothing if that has deleted it", async ({ world, edge, key }) => {
-  const rows: [
-    running: Reply,
-    deleting: Reply,
-    status: number,
-    seconds: number,
-  ][] = [
+  type Row = [running: Reply, deleting: Reply, status: number, cost: number];
+  const rows: Row[] = [
     [{ status: "in_progress" }, "nothing", 200, 0],
     [{ status: "in_progress" }, "upstream_error", 502, 0],
     [{ status: "completed" }, "nothing", 200, 8],
