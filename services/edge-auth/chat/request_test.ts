@@ -376,42 +376,27 @@ for (const [code, rows] of Object.entries(REFUSED)) {
 }
 
 Deno.test("parseChatRequest() reports what was expected, and the value if it is not private", () => {
-  const rows: [Fields, message: string][] = [
-    [
-      { temperature: 200 },
-      "Invalid 'temperature': expected a value <= 2, but got 200.",
-    ],
-    [{ n: 1.5 }, "Invalid 'n': expected an integer, but got 1.5."],
-    [
-      { repetition_penalty: 0 },
-      "Invalid 'repetition_penalty': expected a value > 0, but got 0.",
-    ],
-    [
-      { max_tokens: 99_999 },
-      "Invalid 'max_tokens': expected a value <= 32768, but got 99999.",
-    ],
-    [
-      { stop: 7 },
-      "Invalid 'stop': expected a string or an array of strings, but got 7.",
-    ],
+  const roles = "'system', 'developer', 'user', 'assistant', or 'tool'";
+  const rows: [Fields, param: string, expected: string][] = [
+    [{ temperature: 200 }, "temperature", "a value <= 2, but got 200"],
+    [{ n: 1.5 }, "n", "an integer, but got 1.5"],
+    [{ repetition_penalty: 0 }, "repetition_penalty", "a value > 0, but got 0"],
+    [{ max_tokens: 9e6 }, "max_tokens", "a value <= 32768, but got 9000000"],
+    [{ stop: 7 }, "stop", "a string or an array of strings, but got 7"],
     [
       { stop: Array(17).fill("secret") },
-      "Invalid 'stop': expected at most 16 elements, but got an array of length 17.",
+      "stop",
+      "at most 16 elements, but got an array of length 17",
     ],
-    [
-      message({ role: "bogus" }),
-      "Invalid 'messages[0].role': expected 'system', 'developer', 'user', " +
-      "'assistant', or 'tool', but got 'bogus'.",
-    ],
-    [
-      user([["secret"]]),
-      `Invalid '${PART}': expected an object, but got an array of length 1.`,
-    ],
-    [{ model: undefined }, "Missing required parameter: 'model'."],
+    [says("bogus", "x"), "messages[0].role", `${roles}, but got 'bogus'`],
+    [user([["secret"]]), PART, "an object, but got an array of length 1"],
   ];
-  for (const [fields, text] of rows) {
-    assert.equal(refusalOf({ ...ping, ...fields }).message, text);
+  for (const [fields, param, expected] of rows) {
+    const { message } = refusalOf({ ...ping, ...fields });
+    assert.equal(message, `Invalid '${param}': expected ${expected}.`);
   }
+  const { message } = refusalOf({ ...ping, model: undefined });
+  assert.equal(message, "Missing required parameter: 'model'.");
 });
 
 Deno.test("parseChatRequest() reports the first fault in OpenAI's order", () => {
