@@ -3,13 +3,15 @@ import * as state from "@gateway/shared/keys/limiter_state";
 import * as record from "@gateway/shared/keys/record";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { promptTokens } from "@gateway/shared/openai/tokens";
+import * as z from "zod";
 import { RunOutcome } from "../dispatch/outcome.ts";
 
 /** What requests without tokens cost: images, characters, or seconds. */
-export interface Units {
-  unit: state.UsageUnit;
-  count: number;
-}
+const unitsSchema = z.object({
+  unit: z.enum(state.USAGE_UNITS),
+  count: z.number(),
+});
+export type Units = z.output<typeof unitsSchema>;
 
 /** What a request may cost, estimated before it runs. */
 export interface Estimate {
@@ -109,16 +111,17 @@ export interface Settlement {
 }
 
 /** What an admission reserved, and where that is settled. Plain data, which is kept with a video. */
-export interface Reservation {
+export const reservationSchema = z.object({
   /** Of the lease. */
-  readonly id: string;
-  readonly principal: record.Principal;
-  readonly model: string | null;
+  id: z.string(),
+  principal: z.object({ keyId: z.string(), ownerId: z.string() }),
+  model: z.string().nullable(),
   /** The time of the admission, in Unix ms by Redis' clock. */
-  readonly atMs: number;
-  readonly reservedTokens: number;
-  readonly reservedUnits: Units | null;
-}
+  atMs: z.number(),
+  reservedTokens: z.number(),
+  reservedUnits: unitsSchema.nullable(),
+});
+export type Reservation = z.output<typeof reservationSchema>;
 
 /**
  * Without a cost, it undoes an admission that may or may not have happened, including

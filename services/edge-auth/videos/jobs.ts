@@ -1,5 +1,4 @@
 /** The registry of videos in Redis. A job belongs to an owner, so it outlives the key that created it. */
-import { USAGE_UNITS } from "@gateway/shared/keys/limiter_state";
 import { DUE_JOBS_KEY, jobKey, jobsKey } from "@gateway/shared/keys/record";
 import { VIDEO_LIMITS } from "@gateway/shared/limits";
 import { integer } from "@gateway/shared/openai/fields";
@@ -7,21 +6,14 @@ import { VIDEO_STATUSES, videoSchema } from "@gateway/shared/openai/video";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { defineScript, type RedisScript } from "@gateway/shared/redis/script";
 import * as z from "zod";
+import { reservationSchema } from "../limits/cost.ts";
 import { redisFailure } from "../limits/refusal.ts";
 
 /** A job, without its prompt. Times that clients see are in Unix seconds, others in ms. */
 const jobSchema = z.object({
   ...videoSchema.omit({ object: true, prompt: true }).shape,
   /** What its key and owner are charged when it ends. */
-  reservation: z.object({
-    id: z.string(),
-    principal: z.object({ keyId: z.string(), ownerId: z.string() }),
-    model: z.string().nullable(),
-    atMs: z.number(),
-    reservedTokens: z.number(),
-    reservedUnits: z.object({ unit: z.enum(USAGE_UNITS), count: z.number() })
-      .nullable(),
-  }),
+  reservation: reservationSchema,
   backend: z.string(),
   engineId: z.string(),
   createdAtMs: z.number(),
