@@ -92,7 +92,7 @@ Deno.test("a wrong request is refused as model servers do", async () => {
     [{ tools }, 400, "tools[0].function.parameters"],
   ];
   for (const [change, status, param] of cases) {
-    const response = await simulator.post({ ...change });
+    const response = await simulator.chat({ ...change });
     const { error } = await response.json();
     assert.equal(response.status, status, JSON.stringify(error));
     assert.equal(error.type, "invalid_request_error");

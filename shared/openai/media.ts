@@ -31,7 +31,7 @@ export const mediaText = (charsMax: number) =>
     error: "text that is not blank",
   });
 
-const speechBody = z.object({
+export const speechBody = z.object({
   model,
   input: mediaText(LIMITS.speechCharsMax).describe("The text to speak."),
   voice: z.preprocess(
@@ -99,7 +99,7 @@ export const pictureReference = nullable(z.object({
     error: "a data: URL of a PNG, JPEG or WebP file in base64",
   }).describe("A `data:` URL: the gateway fetches no images."),
 }));
-const imageEditForm = imageBody.omit({ style: true }).extend({
+export const imageEditForm = imageBody.omit({ style: true }).extend({
   n: numberIn(imageBody.shape.n.unwrap()).default(1),
   output_compression: numberIn(integer(0, LIMITS.compressionMax))
     .exactOptional(),
@@ -165,7 +165,7 @@ export const transcriptionFormat = z.enum(
   ["json", "text", "srt", "verbose_json", "vtt"],
 );
 
-const transcriptionForm = z.object({
+export const transcriptionForm = z.object({
   model,
   language: label.exactOptional().describe(
     "The language of the recording, such as `en`.",

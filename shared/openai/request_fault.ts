@@ -11,6 +11,16 @@ import { INTEGER } from "./fields.ts";
 
 type Issue = z.core.$ZodIssue;
 
+/** The value as the schema converts it. Throws the {@link requestFault} of an invalid one. */
+export function checked<Schema extends z.ZodType>(
+  schema: Schema,
+  value: unknown,
+): z.output<Schema> {
+  const { success, data, error } = schema.safeParse(value);
+  if (!success) throw requestFault(value, error);
+  return data;
+}
+
 /**
  * The first issue as an error with OpenAI's code and `param` path. The message shows
  * numbers and (clipped) the values of enumerations, but no other text.

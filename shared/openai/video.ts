@@ -16,7 +16,7 @@ const seconds = readAs(
   (value) => typeof value === "number" ? String(value) : value,
 );
 
-const videoBody = z.object({
+export const videoBody = z.object({
   model,
   prompt: mediaText(LIMITS.promptCharsMax).describe("What the video shows."),
   seconds: seconds.exactOptional().describe(

@@ -1,6 +1,6 @@
 /** Checks JSON schemas and generates values for them, within bounds, since schemas come from callers. Pure. */
+import { ApiError } from "@gateway/shared/openai/error";
 import { isJsonObject, valueAt } from "@gateway/shared/process/error_text";
-import { HttpError } from "../serving/errors.ts";
 import { type Random, someWords } from "./language.ts";
 
 type Schema = { readonly [keyword: string]: unknown };
@@ -52,7 +52,7 @@ const FORMATS: ReadonlyMap<unknown, string> = new Map([
   ["uri", "https://example.com/"],
 ]);
 
-/** Throws an {@link HttpError} for a keyword that {@link valueFor} would ignore, and in strict mode for what OpenAI's refuses. */
+/** Throws an {@link ApiError} for a keyword that {@link valueFor} would ignore, and in strict mode for what OpenAI's refuses. */
 export function checkSchema(named: NamedSchema): void {
   const { schema: root, isStrict } = named;
   if (isStrict && root.type !== "object") {
@@ -96,9 +96,10 @@ function faultOf(schema: unknown, isStrict: boolean): string | undefined {
       `every key in properties. Missing '${missing.slice(0, 64)}'`;
 }
 
-function faultIn({ param, name }: NamedSchema, why: string): HttpError {
+function faultIn({ param, name }: NamedSchema, why: string): ApiError {
   const message = `Invalid schema for ${param} '${name}': ${why}.`;
-  return new HttpError(message, { param, code: "invalid_json_schema" });
+  const wireCode = "invalid_json_schema";
+  return new ApiError("invalid_value", message, { param, wireCode });
 }
 
 /** What a reference within the schema leads to. */
@@ -113,7 +114,7 @@ function targetOf(reference: unknown, named: NamedSchema): unknown {
   return found;
 }
 
-/** A value that the schema allows. Throws an {@link HttpError} if none is found within bounds. */
+/** A value that the schema allows. Throws an {@link ApiError} if none is found within bounds. */
 export function valueFor(named: NamedSchema, random: Random): unknown {
   return new ValueMaker(named, random).make(named.schema, 0);
 }
@@ -170,7 +171,7 @@ class ValueMaker {
       try {
         return this.make(option, depth + 1);
       } catch (error) {
-        if (!(error instanceof HttpError)) throw error;
+        if (!(error instanceof ApiError)) throw error;
         this.#spend(FAILED_COST);
       }
     }
@@ -230,7 +231,7 @@ class ValueMaker {
     return found;
   }
 
-  #fault(why: string): HttpError {
+  #fault(why: string): ApiError {
     return faultIn(this.named, why);
   }
 }

@@ -2,7 +2,8 @@
 import type { ChatMessage } from "@gateway/shared/openai/chat";
 import { chatRequestSchema } from "@gateway/shared/openai/chat";
 import * as z from "zod";
-import { checked, parseJson } from "../serving/fields.ts";
+import { parseJsonBody } from "@gateway/shared/openai/json_body";
+import { checked } from "@gateway/shared/openai/request_fault";
 
 /** Fields of common model servers that OpenAI does not have. */
 const ownFields = z.object({
@@ -23,9 +24,9 @@ const DEFAULTS = {
 
 export type ChatRequest = ReturnType<typeof parseRequest>;
 
-/** Reads the JSON of a request. Throws an {@link HttpError} that names the first mistake. */
+/** Reads the JSON of a request. Throws an `ApiError` that names the first mistake. */
 export function parseRequest(text: string) {
-  const json = parseJson(text);
+  const json = parseJsonBody(text);
   const common = checked(chatRequestSchema, json);
   const { chat_template_kwargs, reasoning_effort } = checked(ownFields, json);
   const { enable_thinking = chat_template_kwargs?.enable_thinking } = common;

@@ -2,8 +2,7 @@
 import { Buffer } from "node:buffer";
 import { setTimeout } from "node:timers/promises";
 import { monotonicNow } from "@gateway/shared/process/clock";
-import type { Controls, Pace } from "./controls.ts";
-import { requestedError } from "./errors.ts";
+import { type Controls, type Pace, requestedError } from "./controls.ts";
 
 /** `broken`: by a requested fault; `left`: the client disconnected before the end. */
 export type Outcome = "complete" | "refused" | "broken" | "left";
@@ -79,7 +78,7 @@ export async function* batchesOf(
   if (fault.type === "stall") await sleep(STALL_MS, signal);
   run.end("broken");
   if (fault.type === "cut") throw new Error("Cut on request");
-  const error = JSON.stringify(requestedError(500).body);
+  const error = JSON.stringify(requestedError(500).toBody());
   yield [fault.type === "fail" ? `data: ${error}\n\n` : GARBAGE];
 }
 

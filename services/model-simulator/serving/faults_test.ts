@@ -1,8 +1,7 @@
+import { ApiError } from "@gateway/shared/openai/error";
 import assert from "node:assert/strict";
-import { startAsked } from "../ask_fixture.ts";
-import { bytesOf, recording, startMedia } from "../media/ask_media_fixture.ts";
+import { bytesOf, recording, startAsked } from "../ask_fixture.ts";
 import { readControls, withoutControls } from "./controls.ts";
-import { HttpError } from "./errors.ts";
 
 Deno.test("readControls() reads phrases, several in one bracket or in many", () => {
   assert.deepEqual(
@@ -14,7 +13,7 @@ Deno.test("readControls() reads phrases, several in one bracket or in many", () 
     { break: { type: "cut", afterTokens: 3 }, isUsageMissing: true },
   );
   assert.deepEqual(readControls("[simulator 5 tokens] [other: 1]"), {});
-  assert.throws(() => readControls("[simulator: 5 pieces]"), HttpError);
+  assert.throws(() => readControls("[simulator: 5 pieces]"), ApiError);
   const rest = withoutControls(
     "Hi [simulator: 1 token] [simulator: not closed",
   );
@@ -25,7 +24,7 @@ Deno.test("an error on request has the status and body of a real server", async 
   await using simulator = startAsked();
   for (const status of [400, 401, 403, 404, 429, 500, 503, 529]) {
     const prompt = `[simulator: error ${status}]`;
-    const response = await simulator.post({ prompt, stream: true });
+    const response = await simulator.chat({ prompt, stream: true });
     const { error } = await response.json();
     assert.equal(response.status, status);
     assert.equal(typeof error.message, "string");
@@ -71,7 +70,7 @@ const CASES: Case[] = [
 
 for (const [path, bodyOf] of Object.entries(KINDS)) {
   Deno.test(`${path} fails where it is asked to`, async () => {
-    await using simulator = startMedia();
+    await using simulator = startAsked();
     const file = await recording(simulator);
     for (const [phrase, stream, status, text, isCut] of CASES) {
       const body = bodyOf(`[simulator: ${phrase}]`, stream, file);
@@ -100,7 +99,7 @@ Deno.test("tokens come at the pace that was asked for", async () => {
   const prompt =
     "[simulator: 11 tokens, first token 100 ms, 50 tokens per second]";
   const startedAt = performance.now();
-  const response = await simulator.post({ prompt, stream: true });
+  const response = await simulator.chat({ prompt, stream: true });
   const reader = response.body?.getReader();
   await reader?.read();
   assert.ok(performance.now() - startedAt >= 95);
