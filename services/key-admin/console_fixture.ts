@@ -30,8 +30,7 @@ import {
   UNLIMITED,
   usageKey,
 } from "@gateway/shared/keys/record";
-import type { RedisLink } from "@gateway/shared/redis/link";
-import { defineScript } from "@gateway/shared/redis/script";
+import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
 import { silence } from "../../tests/e2e/recording_fixture.ts";
 import { assertNoKeys } from "../../tests/support/recording_log.ts";
 import { startSimulator } from "../../tests/support/service_processes.ts";

@@ -10,7 +10,7 @@ import {
 } from "../../tests/support/wait_for.ts";
 import { RedisReplyError, RedisUnavailableError } from "./errors.ts";
 import type { RedisLink, RedisLinkOptions, RedisReply } from "./link.ts";
-import { defineScript } from "./script.ts";
+import { defineScript } from "./link.ts";
 
 const DEADLINE_MS = 300;
 const RECOVERY_MS = 2_000;

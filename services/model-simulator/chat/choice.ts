@@ -1,4 +1,4 @@
-/** A choice: its planned content (text, a value for a schema, or tool calls), written token by token. */
+/** A choice: its planned content (text, a value for a schema, or tool calls), written token by token. Pure. */
 import type { Tool } from "@gateway/shared/openai/chat";
 import type {
   ChunkDelta,
@@ -51,15 +51,16 @@ const CALLS_MAX = 4;
 export function choiceOf(
   request: ChatRequest,
   controls: Controls,
-  { index, tokensMax }: {
+  { index, otherSeed, tokensMax }: {
     index: number;
+    /** For a request without one. */
+    otherSeed: number;
     /** The limit of reasoning, content and calls together. */
     tokensMax: number;
   },
 ): Generator<Step> {
   // Always the same numbers with a seed, and at temperature 0.
-  const otherSeed = request.temperature === 0 ? 0 : Math.random();
-  const seed = request.seed ?? otherSeed;
+  const seed = request.seed ?? (request.temperature === 0 ? 0 : otherSeed);
   const start = hashText(`${seed} ${hashText(questionOf(request))}`);
   const random = seededRandom(start + Math.imul(index, 0x9e3779b1));
   const plan = planChoice(request, controls, { random, tokensMax });

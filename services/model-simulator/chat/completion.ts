@@ -26,10 +26,10 @@ export function chatCompletion({ text }: Received): Planned {
   const promptCount = countPrompt(request);
   checkSchemas(request);
   const { max_tokens: tokensMax = OUTPUT_TOKENS } = request;
-  const choices = Array.from(
-    { length: request.n },
-    (_, index) => choiceOf(request, controls, { index, tokensMax }),
-  );
+  const choices = Array.from({ length: request.n }, (_, index) => {
+    const otherSeed = Math.random();
+    return choiceOf(request, controls, { index, otherSeed, tokensMax });
+  });
   const said = choices.map((): Step[] => []);
   const head = {
     id: `chatcmpl-${newRequestId()}`,

@@ -17,8 +17,7 @@ import {
   ownerUsageKey,
   usageKey,
 } from "@gateway/shared/keys/record";
-import type { RedisLink } from "@gateway/shared/redis/link";
-import { defineScript } from "@gateway/shared/redis/script";
+import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
 import { asList, asNumber, asTexts, readHash } from "../store/redis.ts";
 
 /**
