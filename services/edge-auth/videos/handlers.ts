@@ -2,7 +2,7 @@
 import { VIDEO_LIMITS } from "@gateway/shared/limits";
 import { SCOPE_OF_KIND } from "@gateway/shared/models/kinds";
 import { ApiError, fieldError } from "@gateway/shared/openai/error";
-import * as wire from "@gateway/shared/openai/video";
+import * as wire from "@gateway/shared/openai/media";
 import { checked } from "@gateway/shared/openai/request_fault";
 import * as z from "zod";
 import { keyRevoked } from "../dispatch/dispatcher.ts";

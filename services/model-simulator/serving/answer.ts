@@ -9,8 +9,6 @@ export type Outcome = "complete" | "refused" | "broken" | "left";
 
 /** A request for generated content, as tests see it. */
 export class SeenRequest {
-  /** Undefined while it runs. */
-  outcome: Outcome | undefined;
   readonly leaving = new AbortController();
   readonly #ended = Promise.withResolvers<Outcome>();
   readonly ended = this.#ended.promise;
@@ -20,7 +18,6 @@ export class SeenRequest {
 
   /** The first outcome counts. */
   end(outcome: Outcome): void {
-    this.outcome ??= outcome;
     this.#ended.resolve(outcome);
     this.leaving.abort();
   }
