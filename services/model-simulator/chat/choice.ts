@@ -29,15 +29,11 @@ interface PlannedCall {
   readonly tokens: readonly string[];
 }
 
-interface Plan {
-  readonly reasoning: readonly string[];
+interface PlannedText {
   /** Written as is; if `tokensWanted` is larger, sampled text follows. */
   readonly given: readonly string[];
-  /** Tokens of the text, 0 for calls; null: until the end of a sentence, see `TEXT_TOKENS`. */
+  /** Null: until the end of a sentence, see `TEXT_TOKENS`. */
   readonly tokensWanted: number | null;
-  readonly calls: readonly PlannedCall[];
-  /** Depends on the question but not on the seed. */
-  readonly subject: number;
 }
 
 /** A text without a requested length ends with the first sentence after this many tokens to twice as many. */
@@ -59,12 +55,27 @@ export function choiceOf(
     tokensMax: number;
   },
 ): Generator<Step> {
+  const asked = questionOf(request);
+  const subject = hashText(asked);
   // Always the same numbers with a seed, and at temperature 0.
   const seed = request.seed ?? (request.temperature === 0 ? 0 : otherSeed);
-  const start = hashText(`${seed} ${hashText(questionOf(request))}`);
+  const start = hashText(`${seed} ${subject}`);
   const random = seededRandom(start + Math.imul(index, 0x9e3779b1));
-  const plan = planChoice(request, controls, { random, tokensMax });
-  return runChoice(request, plan, { random, tokensMax });
+  const quote = quoteOf(asked);
+  const thoughts = request.isThinking
+    ? tokenize(
+      `The user says ${quote}. I am a simulator, so I do not know the answer. ` +
+        "I will say what I am and go on with a passage.",
+    ).slice(0, request.thinking_budget)
+    : [];
+  const room = tokensMax - thoughts.length;
+  const calls = planCalls(request, asked, { random, room });
+  const content = calls.length > 0 ? runCalls(calls) : runText(
+    planText(request, controls, { quote, random }),
+    new Writer(request, random, subject),
+    { stops: request.stop ?? [], random, tokensMax: room },
+  );
+  return runChoice(thoughts, content, tokensMax);
 }
 
 /** Throws an `ApiError` for a schema that the simulator or OpenAI's strict mode does not support. */
@@ -74,24 +85,11 @@ export function checkSchemas(request: ChatRequest): void {
   [schemaOfAnswer(request) ?? [], tools].flat().forEach(checkSchema);
 }
 
-/** Plans only calls that fit into `tokensMax`. */
-function planChoice(
+function planText(
   request: ChatRequest,
-  controls: Controls,
-  { random, tokensMax }: { random: Random; tokensMax: number },
-): Plan {
-  const asked = questionOf(request);
-  const quote = quoteOf(asked);
-  const reasoning = request.isThinking
-    ? tokenize(
-      `The user says ${quote}. I am a simulator, so I do not know the answer. ` +
-        "I will say what I am and go on with a passage.",
-    ).slice(0, request.thinking_budget)
-    : [];
-  const room = tokensMax - reasoning.length;
-  const plan = { reasoning, given: [], calls: [], subject: hashText(asked) };
-  const calls = planCalls(request, asked, { random, room });
-  if (calls.length > 0) return { ...plan, calls, tokensWanted: 0 };
+  { exactTokens, break: fault }: Controls,
+  { quote, random }: { quote: string; random: Random },
+): PlannedText {
   const format = request.response_format?.type ?? "text";
   if (format !== "text") {
     const named = schemaOfAnswer(request);
@@ -100,13 +98,12 @@ function planChoice(
       ? valueFor(named, random)
       : { simulator, asked: quote.slice(1, -1) };
     const given = tokenize(JSON.stringify(value));
-    return { ...plan, given, tokensWanted: given.length };
+    return { given, tokensWanted: given.length };
   }
   const given = tokenize(openingOf(request, quote));
-  const { exactTokens, break: fault } = controls;
   // A text that has to break off is planned one token longer than that.
   const tokensWanted = exactTokens ?? (fault ? fault.afterTokens + 1 : null);
-  return { ...plan, given, tokensWanted };
+  return { given, tokensWanted };
 }
 
 function schemaOfAnswer(
@@ -148,6 +145,7 @@ function openingOf({ messages }: ChatRequest, quote: string): string {
     `You asked: ${quote}.${told} Here is a passage instead.\n\n`;
 }
 
+/** The calls that fit into `room`. */
 function planCalls(
   request: ChatRequest,
   asked: string,
@@ -171,8 +169,7 @@ function wantedTools(request: ChatRequest, asked: string): NamedSchema[] {
   const tools = request.tools.map(schemaOfTool);
   if (choice === "none") return [];
   if (typeof choice === "object") {
-    const chosen = tools.find(({ name }) => name === choice.function.name);
-    return chosen === undefined ? [] : [chosen];
+    return tools.filter(({ name }) => name === choice.function.name);
   }
   const words = wordsOf(asked.slice(0, LOOK_CHARS));
   const meant = tools.filter(({ name }) =>
@@ -191,18 +188,16 @@ function wordsOf(text: string): Set<string> {
 }
 
 function* runChoice(
-  request: ChatRequest,
-  plan: Plan,
-  { random, tokensMax }: { random: Random; tokensMax: number },
+  thoughts: readonly string[],
+  content: Generator<Step>,
+  tokensMax: number,
 ): Generator<Step> {
-  for (const [index, token] of plan.reasoning.entries()) {
+  for (const [index, token] of thoughts.entries()) {
     const delta = { reasoning_content: token };
     if (index + 1 >= tokensMax) return yield { delta, finish: "length" };
     yield { delta };
   }
-  if (plan.calls.length > 0) return yield* runCalls(plan.calls);
-  const textMax = tokensMax - plan.reasoning.length;
-  yield* runText(request, plan, random, textMax);
+  yield* content;
 }
 
 /** The calls were planned so that they fit into the token limit. */
@@ -221,13 +216,15 @@ function* runCalls(calls: readonly PlannedCall[]): Generator<Step> {
 }
 
 function* runText(
-  request: ChatRequest,
-  { given, subject, tokensWanted }: Plan,
-  random: Random,
-  tokensMax: number,
+  { given, tokensWanted }: PlannedText,
+  writer: Writer,
+  { stops, random, tokensMax }: {
+    stops: readonly string[];
+    random: Random;
+    tokensMax: number;
+  },
 ): Generator<Step> {
-  const writer = new Writer(request, random, subject);
-  const send = holdingStops(request.stop ?? []);
+  const send = holdingStops(stops);
   const endAfter = given.length + TEXT_TOKENS * (1 + random());
   for (let count = 1;; count++) {
     const known = given[count - 1];
