@@ -1,6 +1,6 @@
 /** The requests of `/v1/videos`. */
 import { VIDEO_LIMITS } from "@gateway/shared/limits";
-import { SCOPE_OF_KIND } from "@gateway/shared/models/kinds";
+import { scopeOf } from "@gateway/shared/models/kinds";
 import { ApiError, fieldError } from "@gateway/shared/openai/error";
 import * as wire from "@gateway/shared/openai/media";
 import { checked } from "@gateway/shared/openai/request_fault";
@@ -31,7 +31,7 @@ const ID = /^video_[0-9a-f]{32}$/;
 /** One part of a file. Other ranges are ignored, as RFC 9110 allows: the answer is the whole file. */
 const RANGE = /^bytes=(\d{1,15}-\d{0,15}|-\d{1,15})$/;
 const IF_RANGE = /^[\x20-\x7e]{1,200}$/;
-const SCOPE = SCOPE_OF_KIND.video;
+const SCOPE = scopeOf("video");
 const contentQuery = z.object({
   variant: z.enum(wire.VIDEO_VARIANTS).default("video"),
 });
