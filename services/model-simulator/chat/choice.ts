@@ -15,7 +15,7 @@ import {
   tokenize,
   Writer,
 } from "./language.ts";
-import { type ChatRequest, textOf } from "./request.ts";
+import { type ChatRequest, lastAsked, textOf } from "./request.ts";
 
 /** The output of one step; the content is empty while a stop sequence may have begun. */
 export interface Step {
@@ -55,14 +55,14 @@ export function choiceOf(
     tokensMax: number;
   },
 ): Generator<Step> {
-  const asked = questionOf(request);
+  const asked = withoutControls(lastAsked(request));
   const subject = hashText(asked);
   // Always the same numbers with a seed, and at temperature 0.
   const seed = request.seed ?? (request.temperature === 0 ? 0 : otherSeed);
   const start = hashText(`${seed} ${subject}`);
   const random = seededRandom(start + Math.imul(index, 0x9e3779b1));
   const quote = quoteOf(asked);
-  const thoughts = request.isThinking
+  const thoughts = request.enable_thinking
     ? tokenize(
       `The user says ${quote}. I am a simulator, so I do not know the answer. ` +
         "I will say what I am and go on with a passage.",
@@ -123,12 +123,6 @@ function schemaOfTool({ function: tool }: Tool, index: number): NamedSchema {
     isStrict: tool.strict === true && tool.parameters !== undefined,
     schema: { ...tool.parameters, type: "object" },
   };
-}
-
-/** The last message of the user, without phrases for the simulator. */
-function questionOf({ messages }: ChatRequest): string {
-  const message = messages.findLast(({ role }) => role === "user");
-  return message === undefined ? "" : withoutControls(textOf(message));
 }
 
 function quoteOf(text: string): string {

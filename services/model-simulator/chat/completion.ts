@@ -8,7 +8,7 @@ import { eventAnswer, type Planned, wholeAnswer } from "../serving/answer.ts";
 import { readControls } from "../serving/controls.ts";
 import { checkModel, type Received } from "../serving/fields.ts";
 import { checkSchemas, choiceOf, type Step } from "./choice.ts";
-import { type ChatRequest, parseRequest, textOf } from "./request.ts";
+import { lastAsked, parseRequest } from "./request.ts";
 
 const CONTEXT_TOKENS = 200_000;
 /** The longest answer if the request sets no limit. */
@@ -19,11 +19,16 @@ export function chatCompletion({ text }: Received): Planned {
   const request = parseRequest(text);
   checkModel(request.model, "chat");
   // Only phrases in the last user message count.
-  const asked = request.messages.findLast(({ role }) => role === "user");
-  const controls = asked === undefined ? {} : readControls(textOf(asked));
+  const controls = readControls(lastAsked(request));
   const { stream, include_usage: hasUsage } = request;
   const { isUsageMissing = false } = controls;
-  const promptCount = countPrompt(request);
+  const promptCount = promptTokens(request);
+  if (promptCount > CONTEXT_TOKENS) {
+    const message =
+      `This model's maximum context length is ${CONTEXT_TOKENS} tokens. ` +
+      `However, your messages have ${promptCount} tokens.`;
+    throw fieldError("context_length_exceeded", "messages", message);
+  }
   checkSchemas(request);
   const { max_tokens: tokensMax = OUTPUT_TOKENS } = request;
   const choices = Array.from({ length: request.n }, (_, index) => {
@@ -90,17 +95,6 @@ export function chatCompletion({ text }: Received): Planned {
       : "";
     return `${usage}data: [DONE]\n\n`;
   });
-}
-
-function countPrompt(request: ChatRequest): number {
-  const count = promptTokens(request);
-  if (count <= CONTEXT_TOKENS) return count;
-  throw fieldError(
-    "context_length_exceeded",
-    "messages",
-    `This model's maximum context length is ${CONTEXT_TOKENS} tokens. ` +
-      `However, your messages have ${count} tokens.`,
-  );
 }
 
 function usageOf(prompt_tokens: number, steps: readonly Step[]) {

@@ -140,9 +140,8 @@ export async function transcribe(
 async function secondsOf(file: File): Promise<number> {
   const source = new BlobSource(file);
   const input = new Input({ formats: ALL_FORMATS, source });
-  const track = await input.getPrimaryAudioTrack().catch(() => null);
-  const seconds = await track?.computeDuration().catch(() => 0);
-  if (seconds) return seconds;
+  const seconds = await input.computeDuration().catch(() => 0);
+  if (seconds > 0) return seconds;
   const message = "Invalid file format: expected a recording.";
   throw fieldError("invalid_request", "file", message);
 }
