@@ -3,7 +3,6 @@ import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { ALL_FORMATS, BufferSource, Input } from "mediabunny";
 import { bytesOf, recording, startAsked } from "../ask_fixture.ts";
-import { draw } from "./picture.ts";
 
 const speech = {
   ...{ model: "simulated-speech-1", voice: "alloy" },
@@ -20,16 +19,6 @@ const video = {
   ...{ model: "simulated-video-1", size: "96x64" },
   prompt: "A fox [simulator: video takes 0 s]",
 };
-
-Deno.test("draw() shows colours that depend on the words", () => {
-  const small = { words: "A red fox", width: 96, height: 64 };
-  const pixels = draw(small);
-  assert.deepEqual(draw(small), pixels);
-  const changes = [{ words: "A red box" }, { seed: "1" }, { finished: 0.5 }];
-  for (const change of changes) {
-    assert.notDeepEqual(draw({ ...small, ...change }), pixels);
-  }
-});
 
 Deno.test("images are PNG files of the size, which differ", async () => {
   await using simulator = startAsked();

@@ -26,7 +26,7 @@ const FRAMES_PER_SECOND = 1;
 const BAR_SHARE = 0.05;
 
 /** The colour of each pixel, row by row: red, green, blue and opacity from the lowest byte. */
-export function draw(
+function draw(
   { words, width, height, seed = "", finished = 1 }: Scene,
 ): Pixels {
   const random = seededRandom(hashText(`${seed} ${words}`));

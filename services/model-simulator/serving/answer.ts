@@ -128,29 +128,19 @@ export async function respond(
   }
   const all = { "content-type": contentType, "cache-control": "no-cache" };
   const init = { status, headers: { ...all, ...headers } };
-  return new Response(bodyOf(batches, run), init);
+  return new Response(ReadableStream.from(bytesOf(batches, run)), init);
 }
 
-/** Sends the head at once: only then does the server notice when the client disconnects. */
-function bodyOf(batches: ReturnType<typeof batchesOf>, run: SeenRequest) {
-  return new ReadableStream<Uint8Array>({
-    async pull(controller) {
-      try {
-        const { value, done } = await batches.next();
-        if (!done) {
-          const bytes = value.map((piece) => Buffer.from(piece));
-          return controller.enqueue(Buffer.concat(bytes));
-        }
-      } catch (error) {
-        run.end("left");
-        throw error;
-      }
-      run.end("complete");
-      controller.close();
-    },
-    async cancel() {
-      run.end("left");
-      await batches.return(undefined);
-    },
-  });
+async function* bytesOf(
+  batches: ReturnType<typeof batchesOf>,
+  run: SeenRequest,
+): AsyncGenerator<Uint8Array> {
+  try {
+    for await (const batch of batches) {
+      yield Buffer.concat(batch.map((piece) => Buffer.from(piece)));
+    }
+    run.end("complete");
+  } finally {
+    run.end("left");
+  }
 }
