@@ -98,9 +98,7 @@ export function serveSimulator(
     const run = new SeenRequest(path, received.text);
     const { signal } = run.leaving;
     const cut = () => run.end("left");
-    for (const cause of [server.stopping, request.signal]) {
-      cause.addEventListener("abort", cut, { signal });
-    }
+    server.stopping.addEventListener("abort", cut, { signal });
     onRequest?.(run);
     try {
       return await respond(run, await plan(received), pace);
