@@ -1,4 +1,7 @@
+import { VERSION } from "@gateway/shared/version";
 import assert from "node:assert/strict";
+import { postChat } from "../../tests/support/chat_request.ts";
+import { startService } from "../../tests/support/service_processes.ts";
 import { startAsked } from "./ask_fixture.ts";
 
 Deno.test("an answer begins by naming the simulator and quoting the question", async () => {
@@ -105,4 +108,30 @@ Deno.test("a wrong request is refused as model servers do", async () => {
     await response.body?.cancel();
     assert.equal(response.status, 400);
   }
+});
+
+Deno.test("a simulator process identifies itself and its version, and drains", async () => {
+  await using service = await startService("model-simulator", {
+    SIMULATOR_TOKENS_PER_SECOND: "40",
+  });
+  assert.match(service.process.output(), /"event":"no_real_model"/);
+  const ops = `http://127.0.0.1:${service.ready.opsPort}`;
+  assert.equal(await (await fetch(`${ops}/readyz`)).text(), "ready\n");
+  assert.equal(service.ready.version, VERSION);
+  const health = await fetch(`${ops}/healthz`);
+  assert.equal(await health.text(), `ok ${VERSION}\n`);
+  const metrics = await fetch(`${ops}/metrics`);
+  const [version, revision = ""] = VERSION.split("+");
+  const labels = `version="${version}",revision="${revision}"`;
+  const build = `gateway_build_info{${labels},deno="${Deno.version.deno}"} 1\n`;
+  assert.ok((await metrics.text()).includes(build), build);
+  const response = await postChat(`${service.url}/v1`, "none", {
+    messages: [{ role: "user", content: "[simulator: 20 tokens]" }],
+    stream: true,
+  });
+  service.process.signal("SIGTERM");
+  const text = await response.text();
+  assert.equal(text.match(/"content":"[^"]/g)?.length, 20);
+  assert.ok(text.endsWith("data: [DONE]\n\n"));
+  assert.equal((await service.process.exited).code, 0);
 });
