@@ -187,11 +187,10 @@ export type TranscriptionRequest = z.output<
   ReturnType<typeof transcriptionRequestSchema>
 >;
 
-const wholeSeconds = z.string().regex(/^[1-9]\d{0,2}$/, {
-  error: "a whole number of seconds, such as '4'",
-});
 const seconds = readAs(
-  wholeSeconds,
+  z.string().regex(/^[1-9]\d{0,2}$/, {
+    error: "a whole number of seconds, such as '4'",
+  }),
   (value) => typeof value === "number" ? String(value) : value,
 );
 

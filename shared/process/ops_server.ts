@@ -152,10 +152,7 @@ export function observeProcess(
   return () => clearInterval(timer);
 }
 
-export function observeBus(
-  registry: MetricRegistry,
-  bus: Bus,
-): void {
+export function observeBus(registry: MetricRegistry, bus: Bus): void {
   const { busConnected, busFlowing, busPending } = BUS_METRICS;
   registry.gauge(busConnected, () => bus.isConnected);
   registry.gauge(busFlowing, () => bus.isReady);
