@@ -5,12 +5,10 @@ import { createLog } from "@gateway/shared/process/log";
 import { DEFAULT_MODEL_ID, parseCatalog } from "@gateway/shared/models/catalog";
 import { MODEL_KINDS, type ModelKind } from "@gateway/shared/models/kinds";
 import {
+  dayLimitField,
   type FailedRequest,
   FAILURE_REASONS,
   type FailureReason,
-} from "@gateway/shared/keys/failed_requests";
-import {
-  dayLimitField,
   LIMITER_EPOCH_MS,
   LIMITER_FIELDS,
   USAGE_KINDS,

@@ -1,8 +1,6 @@
 import {
   failedRequestSchema,
   FAILURE_REASONS,
-} from "@gateway/shared/keys/failed_requests";
-import {
   LIMITER_FIELDS,
   parseUsageField,
   USAGE_KINDS,
