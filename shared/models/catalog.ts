@@ -80,9 +80,8 @@ export const baseUrlSchema = z.string()
 const headers = z.record(
   textOf(/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/, "the name of a header")
     .refine((text) => !RESERVED_HEADERS.test(text), {
-      error: ({ input }) =>
-        "the gateway sets this header itself: " +
-        (/^authorization$/i.test(String(input)) ? KEY_REMEDY : "remove it"),
+      error:
+        `the gateway sets this header itself: remove it, or, for a key, ${KEY_REMEDY}`,
     }),
   textOf(/^[\x20-\x7e\t]*$/, "printable ASCII without line ends"),
 ).default({}).describe(

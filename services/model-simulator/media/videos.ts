@@ -3,6 +3,7 @@ import { ApiError } from "@gateway/shared/openai/error";
 import { parseJsonBody } from "@gateway/shared/openai/json_body";
 import { checked } from "@gateway/shared/openai/request_fault";
 import { videoBody, videoRemixSchema } from "@gateway/shared/openai/media";
+import { remember } from "@gateway/shared/process/bounded_map";
 import type { WallNow } from "@gateway/shared/process/clock";
 import { newRequestId } from "@gateway/shared/process/ids";
 import * as z from "zod";
@@ -95,9 +96,7 @@ export class Videos {
     return whole(() => {
       const id = `video_${newRequestId()}`;
       const job = { ...order, id, controls, createdAtMs: this.now() };
-      this.#jobs.set(id, job);
-      const [oldest = ""] = this.#jobs.keys();
-      if (this.#jobs.size > JOBS_MAX) this.#jobs.delete(oldest);
+      remember(this.#jobs, id, job, JOBS_MAX);
       return this.#wire(job);
     }, own);
   }
