@@ -70,19 +70,15 @@ async function isWell(stack: Stack, container: string): Promise<boolean> {
 /** Kills a container under load and starts it again. */
 async function lose(stack: Stack, key: string, victim: Victim): Promise<Load> {
   const load = startLoad(stack, key, STREAMS);
-  const goOn = async (what: string) => {
-    const before = load.complete;
-    await until(what, () => load.complete >= before + ANSWERS);
-  };
   try {
-    await goOn("answers");
+    await load.answers(ANSWERS);
     const service = await victim.service(stack);
     const [container = ""] = await stack.containers(service);
     await stack.docker("kill", container);
-    await goOn(`answers without ${victim.name}`);
+    await load.answers(ANSWERS, `answers without ${victim.name}`);
     await stack.docker("start", container);
     await until(`${victim.name} to be back`, () => isWell(stack, container));
-    await goOn(`answers with ${victim.name}`);
+    await load.answers(ANSWERS, `answers with ${victim.name}`);
   } finally {
     await load.stop();
   }

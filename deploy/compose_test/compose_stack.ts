@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { mintKey } from "@gateway/shared/keys/key";
 import { randomBytes } from "@gateway/shared/process/ids";
 import OpenAI from "openai";
-import { send, startLoad } from "./load.ts";
+import { type Load, send, startLoad } from "./load.ts";
 import { say, type Stack, startStack, until } from "./stack.ts";
 
 const STREAMS = 8;
@@ -20,21 +20,28 @@ const MIB = 1024 * 1024;
 const CHAT_BYTES_MAX = 20 * MIB;
 const PROXY_BYTES_MAX = 64 * MIB;
 
-/** Runs requests during an action; none of them may fail. */
-async function underLoad(stack: Stack, key: string, what: () => Promise<void>) {
+/** Runs requests during an action, and until `more` of them are complete. */
+async function underLoad(
+  stack: Stack,
+  key: string,
+  what: () => Promise<unknown>,
+  more = STREAMS,
+): Promise<Load> {
   const load = startLoad(stack, key, STREAMS);
   try {
-    await until("answers", () => load.complete >= STREAMS);
+    await load.answers(STREAMS);
     await what();
-    const before = load.complete;
-    await until("more answers", () => load.complete >= before + STREAMS);
+    await load.answers(more);
   } finally {
     await load.stop();
   }
+  return load;
+}
+
+async function assertNoneFailed(load: Load): Promise<void> {
   assert.equal(load.failures.length, 0, await load.report());
   assert.ok(load.late <= LATE_MAX, await load.report());
   say(`${load.complete} complete, ${load.late} to be tried again`);
-  return load.complete;
 }
 
 Deno.test("the compose stack", async (t) => {
@@ -191,16 +198,17 @@ Deno.test("the compose stack", async (t) => {
   });
 
   await t.step("scales workers 1 -> 4 -> 2 without a failure", async () => {
-    const complete = await underLoad(stack, key, async () => {
+    const load = await underLoad(stack, key, async () => {
       await stack.scale(1, 4);
       await stack.scale(1, 2);
     });
+    await assertNoneFailed(load);
     assert.equal((await stack.containers("chat-worker")).length, 2);
-    assert.ok(complete > 2 * STREAMS);
+    assert.ok(load.complete > 2 * STREAMS);
   });
 
   await t.step("scales edges 1 -> 3 -> 2, and all of them work", async () => {
-    await underLoad(stack, key, async () => {
+    const load = await underLoad(stack, key, async () => {
       await stack.scale(3, 2);
       await until("every edge to answer", async () => {
         const edges = await stack.containers("edge-auth");
@@ -211,23 +219,14 @@ Deno.test("the compose stack", async (t) => {
       });
       await stack.scale(2, 2);
     });
+    await assertNoneFailed(load);
   });
 
   await t.step("survives the loss of a worker, and of an edge", async () => {
     for (const service of ["chat-worker", "edge-auth"]) {
       const [victim = ""] = await stack.containers(service);
-      const load = startLoad(stack, key, STREAMS);
-      try {
-        await until("answers", () => load.complete >= STREAMS);
-        await stack.docker("kill", victim);
-        const before = load.complete;
-        await until(
-          "answers again",
-          () => load.complete >= before + 2 * STREAMS,
-        );
-      } finally {
-        await load.stop();
-      }
+      const kill = () => stack.docker("kill", victim);
+      const load = await underLoad(stack, key, kill, 2 * STREAMS);
       // Only requests that ran there, or were sent there while it died, are lost;
       // refused ones can be retried.
       assert.ok(

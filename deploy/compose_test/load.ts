@@ -1,6 +1,6 @@
 /** Sends requests as a client of the stack, one or many. */
 import { sleep } from "../../tests/support/wait_for.ts";
-import type { Stack } from "./stack.ts";
+import { type Stack, until } from "./stack.ts";
 
 const MODEL = "neutral-3.7-plus";
 const REQUEST_MS = 30_000;
@@ -99,6 +99,11 @@ export function startLoad(stack: Stack, key: string, streams: number) {
     failures,
     /** Of these, refusals that an SDK would not retry. */
     notRetryable,
+    /** Waits for so many more complete responses. */
+    answers: async (more: number, what = "answers") => {
+      const enough = load.complete + more;
+      await until(what, () => load.complete >= enough);
+    },
     /** Lets the running requests end. */
     stop: async () => {
       isStopping = true;
