@@ -2,7 +2,6 @@ import type * as z from "zod";
 import {
   clip,
   formatPath,
-  listOfValues,
   nameOfType,
   valueAt,
 } from "../process/error_text.ts";
@@ -79,8 +78,11 @@ function nameOf(type: string): string {
   return type === "object" || type === "record" ? "an object" : `a ${type}`;
 }
 
+/** `'a'`, `'a' or 'b'`, `'a', 'b', or 'c'`. */
+const LIST = new Intl.ListFormat("en", { type: "disjunction" });
+
 function oneOf(supported: readonly unknown[], value: unknown): Description {
-  const expected = listOfValues(supported);
+  const expected = LIST.format(supported.map((each) => `'${each}'`));
   return typeof value === "string"
     ? { code: "invalid_value", expected, got: `'${clip(value)}'` }
     : { code: "invalid_type", expected };

@@ -126,7 +126,7 @@ class ValueMaker {
 
   make(value: unknown, depth: number): unknown {
     this.#spend(1);
-    if (depth > VALUE_DEPTH_MAX) throw this.#fault("it never ends");
+    if (depth > VALUE_DEPTH_MAX) throw faultIn(this.named, "it never ends");
     const schema = objectOf(value);
     if (schema.$ref !== undefined) {
       return this.make(targetOf(schema.$ref, this.named), depth + 1);
@@ -154,7 +154,9 @@ class ValueMaker {
 
   #spend(cost: number): void {
     this.#cost += cost;
-    if (this.#cost > VALUE_COST_MAX) throw this.#fault("it is too large");
+    if (this.#cost > VALUE_COST_MAX) {
+      throw faultIn(this.named, "it is too large");
+    }
   }
 
   #oneOf(values: unknown[]): unknown {
@@ -175,7 +177,7 @@ class ValueMaker {
         this.#spend(FAILED_COST);
       }
     }
-    throw this.#fault("none of its alternatives has a value");
+    throw faultIn(this.named, "none of its alternatives has a value");
   }
 
   #object(schema: Schema, depth: number, isSmall: boolean): unknown {
@@ -191,7 +193,7 @@ class ValueMaker {
   #array(schema: Schema, depth: number, isSmall: boolean): unknown {
     const min = numberOf(schema.minItems, 0);
     const max = numberOf(schema.maxItems, Infinity);
-    if (min > max) throw this.#fault("no number of items is in bounds");
+    if (min > max) throw faultIn(this.named, "no number of items is in bounds");
     this.#spend(min);
     const more = isSmall ? 0 : 1 + Math.floor(this.random() * MORE_ITEMS_MAX);
     return Array.from(
@@ -227,12 +229,10 @@ class ValueMaker {
     ).find((number) =>
       number >= min && number <= max && number > above && number < below
     );
-    if (found === undefined) throw this.#fault("no number is in bounds");
+    if (found === undefined) {
+      throw faultIn(this.named, "no number is in bounds");
+    }
     return found;
-  }
-
-  #fault(why: string): ApiError {
-    return faultIn(this.named, why);
   }
 }
 
