@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import * as failures from "@gateway/shared/keys/failed_requests";
+import * as state from "@gateway/shared/keys/limiter_state";
 import * as redisKeys from "@gateway/shared/keys/record";
 import { FAILED_REQUESTS } from "@gateway/shared/limits";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
@@ -79,9 +79,7 @@ async function hash(world: RedisWorld, name: string) {
 async function listed(world: RedisWorld, key: redisKeys.Principal) {
   const name = redisKeys.failedKey(key);
   const list = await listOf(world, "LRANGE", name, "0", "-1");
-  return list.map((text) =>
-    failures.failedRequestSchema.parse(JSON.parse(text))
-  );
+  return list.map((text) => state.failedRequestSchema.parse(JSON.parse(text)));
 }
 
 const limited = (limit: LimitName, of: "key" | "owner") =>
@@ -94,13 +92,13 @@ const refused = (reason: KeyRefusal): ApiError =>
 
 type Reason = [
   error: ApiError,
-  reason: failures.FailureReason,
+  reason: state.FailureReason,
   how?: Failure["how"],
 ];
 const REASONS: Reason[] = [
   ...LIMIT_NAMES.filter(isLimitName).flatMap((limit, at): Reason[] => {
-    const reason = failures.FAILURE_REASONS[at] ?? assert.fail();
-    const owners = failures.FAILURE_REASONS[at + LIMIT_NAMES.length] ??
+    const reason = state.FAILURE_REASONS[at] ?? assert.fail();
+    const owners = state.FAILURE_REASONS[at + LIMIT_NAMES.length] ??
       assert.fail();
     assert.equal(owners, `${reason}.owner`);
     return [[limited(limit, "key"), reason], [limited(limit, "owner"), owners]];
@@ -154,7 +152,7 @@ Deno.test("ASVS 16.2.5: each reason is counted by hour and model for key and own
     const ttlS = Number(await world.command("TTL", redisKeys.failedKey(key)));
     assert.ok(ttlS > 6 * 86_400 && ttlS <= 7 * 86_400, `${ttlS} s`);
   }
-  assert.deepEqual([...seen].sort(), [...failures.FAILURE_REASONS].sort());
+  assert.deepEqual([...seen].sort(), [...state.FAILURE_REASONS].sort());
   assert.deepEqual(failed.lost, []);
 });
 

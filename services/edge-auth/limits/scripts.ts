@@ -1,5 +1,5 @@
 /** The Lua scripts that find keys, admit, renew, settle and record failures. They use only Redis' clock. */
-import { defineScript } from "@gateway/shared/redis/script";
+import { defineScript } from "@gateway/shared/redis/link";
 import * as state from "@gateway/shared/keys/limiter_state";
 import { STORE_KEY } from "@gateway/shared/keys/record";
 import { FAILED_REQUESTS } from "@gateway/shared/limits";

@@ -49,17 +49,6 @@ export function parseRequest<Request>(
   return { request, model };
 }
 
-/** Checks what names no model, such as a query. Throws an {@link ApiError} for the first fault. */
-export function parseFields<Fields>(
-  schema: z.ZodType<Fields>,
-  given: unknown,
-): Fields {
-  const { data, error } = schema.safeParse(given);
-  if (data === undefined) throw requestFault(given, error);
-  requireCleanJson(data);
-  return data;
-}
-
 /** The 404 for a model that does not exist or that the key may not use. */
 export function modelNotFound(id: string): ApiError {
   const name = clip(id, REQUEST_LIMITS.modelCharsMax);

@@ -5,7 +5,7 @@
 import type { JobRequest, UploadEnd } from "@gateway/shared/bus/job";
 import type { Principal } from "@gateway/shared/keys/record";
 import type { Catalog } from "@gateway/shared/models/catalog";
-import { type ModelKind, SCOPE_OF_KIND } from "@gateway/shared/models/kinds";
+import { type ModelKind, scopeOf } from "@gateway/shared/models/kinds";
 import { ApiError } from "@gateway/shared/openai/error";
 import { decodeJson } from "@gateway/shared/openai/json_body";
 import { isJsonObject } from "@gateway/shared/process/error_text";
@@ -82,7 +82,7 @@ export async function runRequest<Request extends JobRequest>(
   const read = await readRequest(call, endpoint, deps).catch(
     async (error: unknown) => {
       // A key that may not use the endpoint at all gets the error for that instead.
-      const scope = SCOPE_OF_KIND[endpoint.kind];
+      const scope = scopeOf(endpoint.kind);
       if (error instanceof ApiError) await admission.modelsOf(principal, scope);
       throw error;
     },
@@ -116,7 +116,7 @@ export async function runUpload<Request extends JobRequest>(
   const { kind, form: bounds } = endpoint;
   const { keyId } = principal;
   await admission.checkRefused(principal, kind);
-  await admission.modelsOf(principal, SCOPE_OF_KIND[kind]);
+  await admission.modelsOf(principal, scopeOf(kind));
   await refusedBodies.wait(keyId, deadlines);
   const form = readForm(exchange, { keyId, bounds, budget: deps });
   try {
@@ -195,7 +195,7 @@ async function admit<Request extends JobRequest>(
 ): Promise<RunLease | null> {
   const askedAtMs = now();
   const lease = await admission.admit(principal, {
-    scope: SCOPE_OF_KIND[kind],
+    scope: scopeOf(kind),
     request,
     estimate: estimate(request, catalog),
   });
