@@ -95,7 +95,6 @@ function routeOf(
 /** A request that may not have a key. */
 interface Call extends Omit<requests.RunCall, "principal"> {
   readonly route: Route;
-  readonly id: string;
   principal?: Principal;
 }
 
@@ -150,7 +149,7 @@ export function createApp(deps: AppDependencies) {
 }
 
 async function answer(call: Call, deps: AppDependencies): Promise<void> {
-  const { exchange, route, id } = call;
+  const { exchange, route } = call;
   const { method, path, headers, response } = exchange;
   http.allowOrigins(deps.corsOrigins, exchange);
   if (method === "OPTIONS" && route !== OTHER) {
@@ -171,7 +170,7 @@ async function answer(call: Call, deps: AppDependencies): Promise<void> {
   const credential = headers.get("authorization") ?? "";
   const principal = await authenticate(credential, address, deps.keys);
   const known = Object.assign(call, { principal });
-  if (handler !== undefined) return await handler(known, deps, id);
+  if (handler !== undefined) return await handler(known, deps);
   await deps.admission.modelsOf(principal, null);
   if (route !== OTHER) throw notAllowed(exchange, route);
   const paths = ROUTES.flatMap(({ path }) =>
@@ -190,9 +189,8 @@ function sendReference({ exchange: { response } }: Pick<Call, "exchange">) {
 
 /** Answers with the models that the key may use, or one of them. */
 async function sendModels(
-  { principal, exchange: { response } }: requests.RunCall,
+  { id, principal, exchange: { response } }: requests.RunCall,
   { admission, catalog }: AppDependencies,
-  id: string,
 ): Promise<void> {
   const allowed = await admission.modelsOf(principal, "models");
   const data = [...catalog.values()]

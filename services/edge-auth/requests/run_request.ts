@@ -53,6 +53,8 @@ export interface RunRequestDependencies extends BodyBounds {
 export interface RunCall {
   readonly exchange: Exchange;
   readonly requestId: string;
+  /** The part of the path that varies, or empty. */
+  readonly id: string;
   /** The client's address, also when it has left. */
   readonly clientAddress: string;
   readonly startedAtMs: number;
@@ -63,11 +65,10 @@ export interface RunCall {
   hasRun: boolean;
 }
 
-/** Answers a request of a known key. `id` is the part of the path that varies. */
+/** Answers a request of a known key. */
 export type Handler<Dependencies> = (
   call: RunCall,
   deps: Dependencies,
-  id: string,
 ) => void | Promise<void>;
 
 /** Resolves when the run has started or the client has left; rejects with an `ApiError` of a refusal. */

@@ -43,8 +43,8 @@ export const VIDEOS = {
       : requests.runRequest;
     await run(call, endpoint, deps);
   },
-  async remix(call, deps, id) {
-    const job = await findJob(call, deps, id);
+  async remix(call, deps) {
+    const job = await findJob(call, deps);
     const { model, backend, engineId } = job;
     call.model = model;
     const endpoint = creation(deps, job, (given) => {
@@ -72,20 +72,20 @@ export const VIDEOS = {
       last_id: data.at(-1)?.id ?? null,
     });
   },
-  async retrieve(call, deps, id) {
-    const job = await currentJob(call, deps, id);
+  async retrieve(call, deps) {
+    const job = await currentJob(call, deps);
     http.sendJson(call.exchange.response, toWire(job));
   },
-  async remove(call, deps, id) {
+  async remove(call, deps) {
     // A video that has completed in the meantime is charged.
-    await deps.videos.remove(await currentJob(call, deps, id));
-    const object = "video.deleted";
-    http.sendJson(call.exchange.response, { id, object, deleted: true });
+    await deps.videos.remove(await currentJob(call, deps));
+    const deleted = { id: call.id, object: "video.deleted", deleted: true };
+    http.sendJson(call.exchange.response, deleted);
   },
-  async sendContent(call, deps, id) {
+  async sendContent(call, deps) {
     const { headers, query, socket, response } = call.exchange;
     const askedAtMs = deps.now();
-    const job = await currentJob(call, deps, id);
+    const job = await currentJob(call, deps);
     const { status, model, backend, engineId } = job;
     const { variant } = checked(contentQuery, membersOf(query));
     if (status !== "completed") {
@@ -177,9 +177,8 @@ function creation(
 
 /** A video that the key may see. Another owner's is answered like an unknown one. */
 async function findJob(
-  { principal }: requests.RunCall,
+  { id, principal }: requests.RunCall,
   { videos, admission }: VideoDependencies,
-  id: string,
 ): Promise<VideoJob> {
   const [allowed, job] = await Promise.all([
     admission.modelsOf(principal, SCOPE),
@@ -192,9 +191,8 @@ async function findJob(
 async function currentJob(
   call: requests.RunCall,
   deps: VideoDependencies,
-  id: string,
 ): Promise<VideoJob> {
-  const job = await findJob(call, deps, id);
+  const job = await findJob(call, deps);
   return await deps.videos.refresh(job) ?? notFound();
 }
 
