@@ -22,10 +22,8 @@ export function testBudget({ bodiesBytesMax = 1e9, bodyBytesMax = 1e6 } = {}) {
   return {
     bodyBudget,
     deadlines: {
-      size: 0,
       add: (item: Timed) => void due.add(item),
       remove: (item: Timed) => void due.delete(item),
-      close: () => {},
     },
     now: () => nowMs,
     pass(ms: number): void {

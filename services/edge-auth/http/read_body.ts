@@ -9,7 +9,7 @@ import type { Exchange } from "./server.ts";
 
 export interface HeldBodyBounds {
   bodyBudget: BodyBudget;
-  deadlines: Deadlines;
+  deadlines: Pick<Deadlines, "add" | "remove">;
   now: MonotonicNow;
 }
 
