@@ -2,8 +2,6 @@
 import { Buffer } from "node:buffer";
 import { MEDIA_LIMITS } from "@gateway/shared/limits";
 import type { ImageRequest } from "@gateway/shared/openai/media";
-import { isJsonObject } from "@gateway/shared/process/error_text";
-import type { AttemptDeadlines } from "@gateway/shared/upstream/attempt_deadlines";
 import {
   invalidAnswer,
   truncatedAnswer,
@@ -11,11 +9,9 @@ import {
 } from "@gateway/shared/upstream/errors";
 import * as json from "@gateway/shared/upstream/json";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
-import type { HeldBytes } from "./answer_memory.ts";
-import type { Attempt } from "./attempt.ts";
-import { ask, eventsOf, piecesOf, throwIfError, usageOf } from "./attempt.ts";
+import type { Attempt, HeldBytes } from "./attempt.ts";
+import * as attempts from "./attempt.ts";
 import { encodeForm } from "./form.ts";
-import { EVENT_STREAM } from "./media_answer.ts";
 
 const BYTES_MAX = MEDIA_LIMITS.imageAnswerBytesMax;
 const NOT_BASE64 = /[^A-Za-z0-9+/]/;
@@ -67,9 +63,9 @@ export async function draw(attempt: Attempt<ImageRequest>): Promise<void> {
   const call = { ...attempt, held, endsAtMs: server.now() + total_ms };
   try {
     // Null: the images were passed on as they arrived.
-    const whole = await ask(attempt, {
+    const whole = await attempts.ask(attempt, {
       ...encodeRequest(attempt),
-      accept: `${EVENT_STREAM}, application/json`,
+      accept: `${attempts.EVENT_STREAM}, application/json`,
       // The first bytes of a complete image take as long as the image.
       mustBeginSoon: hasPartials(request),
     }, (response) => read(response, call));
@@ -85,7 +81,7 @@ export async function draw(attempt: Attempt<ImageRequest>): Promise<void> {
       ? writeEvent("completed", { ...first, data: whole.about }, call)
       : writeDocument(pictures, whole.about, call));
   } finally {
-    held.release();
+    held.set(0);
   }
 }
 
@@ -135,13 +131,17 @@ async function read(
   call: Call,
 ): Promise<Whole | null> {
   const { contentType } = response.head;
-  if (contentType === EVENT_STREAM) return await readEvents(response, call);
+  if (contentType === attempts.EVENT_STREAM) {
+    return await readEvents(response, call);
+  }
   if (!/^$|json$/.test(contentType)) {
     throw invalidAnswer(`${contentType} instead of images`);
   }
   const about = json.parseJson((await readBytes(response, call)).toString());
-  if (!isJsonObject(about)) throw invalidAnswer("An answer that is not JSON");
-  throwIfError(about, response.server);
+  if (!json.isJsonObject(about)) {
+    throw invalidAnswer("An answer that is not JSON");
+  }
+  attempts.throwIfError(about, response.server);
   return wholeOf(about);
 }
 
@@ -151,7 +151,7 @@ async function readBytes(
   { held }: Call,
 ): Promise<Buffer> {
   const pieces: Uint8Array[] = [];
-  for await (const piece of piecesOf(response, BYTES_MAX)) {
+  for await (const piece of attempts.piecesOf(response, BYTES_MAX)) {
     pieces.push(piece.slice());
     held.set(held.bytes + piece.length);
   }
@@ -161,7 +161,7 @@ async function readBytes(
 function wholeOf(about: json.JsonObject): Whole {
   const { data } = about;
   if (!Array.isArray(data)) throw invalidAnswer("An answer without data");
-  return { items: data.filter(isJsonObject), about };
+  return { items: data.filter(json.isJsonObject), about };
 }
 
 /** Passes on the images of events. If the client wants a document, returns the final ones instead. */
@@ -172,7 +172,7 @@ async function readEvents(
   const { request, answer, held } = call;
   const items: json.JsonObject[] = [];
   const onHeld = (chars: number) => held.set(chars);
-  const events = eventsOf(response, { bytesMax: BYTES_MAX, onHeld });
+  const events = attempts.eventsOf(response, { bytesMax: BYTES_MAX, onHeld });
   for await (const { type, data } of events) {
     // The last event of vLLM-Omni is a whole answer.
     if (type === "image") return wholeOf(data);
@@ -182,7 +182,7 @@ async function readEvents(
     if (request.stream) {
       const base64 = await base64Of(data, call);
       if (isLast) answer.made = 1;
-      await writeEvent(kind, { base64, data }, call, response.deadlines);
+      await writeEvent(kind, { base64, data }, call);
       if (isLast) return null;
     } else if (isLast && items.push(data) === request.n) break;
   }
@@ -213,7 +213,7 @@ async function fetchPicture(address: string, call: Call): Promise<string> {
   const to = server.ownUrl(address);
   if (to === null) throw invalidAnswer("An image on another server");
   try {
-    const picture = await ask(call, {
+    const picture = await attempts.ask(call, {
       ...{ to, method: "GET", accept: "image/*" },
       totalMs: Math.max(0, endsAtMs - server.now()),
     }, (response) => {
@@ -236,13 +236,12 @@ async function fetchPicture(address: string, call: Call): Promise<string> {
 async function writePicture(
   [before, base64, after]: readonly [string, string, string],
   { answer }: Call,
-  deadlines?: AttemptDeadlines,
 ): Promise<void> {
-  await answer.write(before, deadlines);
+  await answer.write(before);
   for (let at = 0; at < base64.length; at += PIECE_CHARS) {
-    await answer.write(base64.slice(at, at + PIECE_CHARS), deadlines);
+    await answer.write(base64.slice(at, at + PIECE_CHARS));
   }
-  await answer.write(after, deadlines);
+  await answer.write(after);
 }
 
 /** `kind` is `completed` or `partial_image`. */
@@ -250,19 +249,19 @@ async function writeEvent(
   kind: string,
   { base64, data }: Picture,
   call: Call,
-  deadlines?: AttemptDeadlines,
 ): Promise<void> {
   const { request } = call;
   const after: json.JsonObject = { created_at: secondsOf(data, call) };
   for (const [name, preset] of ABOUT) {
     after[name] = json.textOf(data[name]) || (request[name] ?? preset);
   }
-  if (kind === "completed") after.usage = usageOf(data.usage, request.prompt);
-  else after.partial_image_index = Number(data.partial_image_index) || 0;
+  if (kind === "completed") {
+    after.usage = attempts.usageOf(data.usage, request.prompt);
+  } else after.partial_image_index = Number(data.partial_image_index) || 0;
   const type = `${EVENT_PREFIX[request.task]}.${kind}`;
   const before = `event: ${type}\ndata: {"type":"${type}","b64_json":"`;
   const end = `",${JSON.stringify(after).slice(1)}\n\n`;
-  await writePicture([before, base64, end], call, deadlines);
+  await writePicture([before, base64, end], call);
 }
 
 async function writeDocument(
@@ -283,7 +282,7 @@ async function writeDocument(
   for (const [name] of ABOUT) {
     rest[name] = json.textOf(about[name]) || undefined;
   }
-  if (isJsonObject(about.usage)) rest.usage = about.usage;
+  if (json.isJsonObject(about.usage)) rest.usage = about.usage;
   const tail = JSON.stringify(rest).slice(1);
   await call.answer.write(tail === "}" ? "]}" : `],${tail}`);
 }

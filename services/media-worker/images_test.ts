@@ -15,7 +15,7 @@ import {
   jsonResponse,
   lastChunk,
 } from "../../tests/support/model_answers.ts";
-import { AnswerMemory } from "./answer_memory.ts";
+import { AnswerMemory } from "./attempt.ts";
 import {
   API_KEY,
   assertFault,
@@ -371,7 +371,7 @@ Deno.test("API4: pictures beyond the memory of the process are refused, and may 
     const refused = await r.run({ ...IMAGE, ...SSE });
     assert.equal(codeOf(refused.error), "overloaded");
     assert.equal(refused.body.length, 0);
-    held.release();
+    held.set(0);
     assert.equal(memory.bytes, 0);
     assert.equal((await r.run({ ...IMAGE, ...SSE })).error, null);
   }

@@ -13,7 +13,7 @@ import {
   streamHead,
 } from "../../tests/support/model_answers.ts";
 import { startStopwatch, until } from "../../tests/support/wait_for.ts";
-import { AnswerMemory } from "./answer_memory.ts";
+import { AnswerMemory } from "./attempt.ts";
 import { runMedia } from "./media.ts";
 import {
   CHARACTERS,
@@ -153,10 +153,9 @@ function startPool(first: Step[], second: Step[]) {
     sleep: () => Promise.resolve(),
     onAttempt: () => {},
   });
-  const pools = new Map([["ours", pool]]);
   return {
     run: (request: JobRequest, call = recordCall()) =>
-      runMedia(request, call, { pools, memory: new AnswerMemory(1e9) }),
+      runMedia(request, call, { pool, memory: new AnswerMemory(1e9) }),
     requests: () => rigs.map(({ fake }) => fake.requests.length),
     async [Symbol.asyncDispose]() {
       for (const rig of rigs) await rig[Symbol.asyncDispose]();
@@ -206,7 +205,6 @@ Deno.test("a request that no worker of media runs is an error of ours", async ()
   const chat = { model: "ours", stream: false };
   const wrong = [
     chat,
-    { ...SPEECH, model: "unknown" },
     { ...chat, kind: "video", prompt: "A fox" },
     { ...SPEECH, response_format: "m4a" },
     { ...IMAGE, prompt: 1 },

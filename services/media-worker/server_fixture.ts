@@ -31,9 +31,8 @@ import {
   streamHead,
 } from "../../tests/support/model_answers.ts";
 import { until } from "../../tests/support/wait_for.ts";
-import { AnswerMemory } from "./answer_memory.ts";
+import { AnswerMemory, MediaAnswer } from "./attempt.ts";
 import { passOn } from "./media.ts";
-import { MediaAnswer } from "./media_answer.ts";
 
 export const API_KEY = "upstream-key-0123456789";
 export const STALL: Step = { stall: true };

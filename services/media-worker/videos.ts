@@ -5,7 +5,7 @@ import type {
   VideoRequest,
   VideoStatus,
 } from "@gateway/shared/openai/video";
-import { clip, isJsonObject } from "@gateway/shared/process/error_text";
+import { clip } from "@gateway/shared/process/error_text";
 import { invalidAnswer, UpstreamError } from "@gateway/shared/upstream/errors";
 import * as json from "@gateway/shared/upstream/json";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
@@ -109,7 +109,7 @@ const missing = () =>
 
 async function readObject(response: ServerResponse): Promise<json.JsonObject> {
   const data = json.parseJson(await textIn(response, OBJECT_BYTES_MAX));
-  if (!isJsonObject(data)) throw invalidAnswer("A video that is not JSON");
+  if (!json.isJsonObject(data)) throw invalidAnswer("A video that is not JSON");
   return data;
 }
 
@@ -126,7 +126,7 @@ function toVideo(data: json.JsonObject, { server }: Call): EngineVideo {
   if (!/^(?!\.{1,2}$)[^\p{Cc}\p{Cs}]+$/u.test(id) || id.length > ID_CHARS_MAX) {
     throw invalidAnswer("A video without an id");
   }
-  const error: json.JsonObject = isJsonObject(data.error)
+  const error: json.JsonObject = json.isJsonObject(data.error)
     ? data.error
     : { message: data.error };
   const told = clip(redact(json.textOf(error.message)), TEXT_CHARS_MAX);
@@ -202,7 +202,7 @@ function isPassedOn(to: string | URL, call: FileCall): Promise<boolean> {
       status: status === 206 ? 206 : 200,
     };
     for await (const piece of piecesOf(response, VIDEO_LIMITS.fileBytesMax)) {
-      await answer.write(piece, response.deadlines);
+      await answer.write(piece);
     }
     // An empty file has only the head.
     await answer.write("");

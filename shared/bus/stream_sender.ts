@@ -14,7 +14,6 @@
 
 import { STREAM_LIMITS, type StreamLimits } from "../limits.ts";
 import type { Usage } from "../openai/completion.ts";
-import { ByteSlab } from "./byte_slab.ts";
 import type { CancelReason, ControlRecord } from "./control.ts";
 import * as wire from "./frame.ts";
 
@@ -24,7 +23,7 @@ export type SenderOutcome = "acked" | "cancelled" | "forgotten";
 export interface StreamSenderHandlers {
   /** Publishes this frame on the edge's stream subject. Its bytes never change afterwards. */
   sendFrame(frame: Uint8Array): void;
-  /** Called when `isWritable` is true again. */
+  /** Called after an acknowledgement if `isWritable`, which may have been false before. */
   writable(): void;
   /** Called once, at the end: stops the backend if it is running, and drops the sender. */
   finished(outcome: SenderOutcome, reason: CancelReason | null): void;
@@ -49,8 +48,6 @@ export class StreamSender {
   /** Completion tokens of everything written, whether sent or not. */
   #tokens = 0;
   #isEnded = false;
-  /** Whether the driver saw `isWritable` as false and waits for `writable`. */
-  #isBlocked = false;
   #sentMs: number;
   #heardMs: number;
   #beatMs: number;
@@ -108,7 +105,6 @@ export class StreamSender {
       this.#append(wire.FrameType.DATA, payload.subarray(at, end));
     }
     this.#sendNew(nowMs);
-    if (!this.isWritable) this.#isBlocked = true;
   }
 
   /** The answer is complete; `usage` is the backend's count. END is repeated until it is acknowledged. */
@@ -171,10 +167,7 @@ export class StreamSender {
       return this.#finish("acked", null);
     }
     this.#sendNew(nowMs);
-    if (this.#isBlocked && this.isWritable) {
-      this.#isBlocked = false;
-      this.handlers.writable();
-    }
+    if (this.isWritable) this.handlers.writable();
   }
 
   /** The edge requests `fromSequence` and what follows, if these frames exist. */
@@ -277,5 +270,30 @@ export class StreamSender {
     this.#frames.length = 0;
     this.bufferedBytes = 0;
     this.handlers.finished(outcome, reason);
+  }
+}
+
+/** Slabs grow up to this size, from {@link SLAB_BYTES_MIN}, so that short answers use little memory. */
+const SLAB_BYTES_MAX = 8_192;
+const SLAB_BYTES_MIN = 512;
+
+/**
+ * Cuts many small arrays from a few large ones: V8 allocates each array outside its
+ * heap, at six times the cost. A slab lives as long as any piece of it, so pieces of
+ * one must be released together: a slab for each stream.
+ */
+export class ByteSlab {
+  #slab: Uint8Array<ArrayBuffer> = new Uint8Array(0);
+  #used = 0;
+
+  /** Returns a piece of `bytes` zeros. Large ones are arrays of their own. */
+  take(bytes: number): Uint8Array<ArrayBuffer> {
+    if (bytes > SLAB_BYTES_MAX / 4) return new Uint8Array(bytes);
+    if (this.#used + bytes > this.#slab.length) {
+      const doubled = Math.max(SLAB_BYTES_MIN, 2 * this.#slab.length, bytes);
+      this.#slab = new Uint8Array(Math.min(doubled, SLAB_BYTES_MAX));
+      this.#used = 0;
+    }
+    return this.#slab.subarray(this.#used, this.#used += bytes);
   }
 }

@@ -7,8 +7,7 @@ import type { Connect, HttpConnection } from "./http_client.ts";
 import { createConnect, HttpClient } from "./http_client.ts";
 import type { ResponseHead } from "./http_framing.ts";
 import type { BackendCall } from "./pool.ts";
-import { createRedact, type Redact } from "./redact.ts";
-import { readRefusal } from "./refusal.ts";
+import { createRedact, readRefusal, type Redact } from "./refusal.ts";
 
 const VISIBLE_ASCII = /^[\x20-\x7e\t]*$/;
 const ID = /^[\w-]{1,128}$/;

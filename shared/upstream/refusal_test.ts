@@ -1,8 +1,7 @@
 /** Error responses of real servers, and the errors that callers get. */
 import assert from "node:assert/strict";
 import type { UpstreamError } from "./errors.ts";
-import { createRedact } from "./redact.ts";
-import { frameError, refusalError } from "./refusal.ts";
+import { createRedact, frameError, refusalError } from "./refusal.ts";
 
 const KEY = "the-key-of-the-model-server";
 const clean = createRedact({

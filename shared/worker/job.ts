@@ -58,12 +58,17 @@ export interface JobReport {
   durationMs: number;
 }
 
+/** Runs a request on the backends of its model. Rejects with an `UpstreamError`, with any error once the signal has aborted, or with an error of ours. */
+export type RunRequest = (
+  request: jobs.JobRequest,
+  call: JobCall,
+) => Promise<JobCost>;
+
 export interface JobHost {
   family: WorkerFamily;
   workerId: string;
-  /** Runs a request of one of the worker's models on its backends. Rejects with an `UpstreamError`, with any error once the signal has aborted, or with an error of ours. */
-  run(request: jobs.JobRequest, call: JobCall): Promise<JobCost>;
-  models: ReadonlySet<string>;
+  /** By the id of the model. */
+  runners: ReadonlyMap<string, RunRequest>;
   now: MonotonicNow;
   wallNow: WallNow;
   log: Log;
@@ -194,13 +199,14 @@ export class Job {
   ) {
     try {
       if (request === null) throw corruptedRequest();
+      const run = this.#host.runners.get(request.model);
       // A request that arrived in pieces was accepted before its model was known.
-      if (!this.#host.models.has(request.model)) {
+      if (run === undefined) {
         const message = "No worker runs this model at the moment.";
         throw new ApiError("no_worker", message);
       }
       this.#report.model = request.model;
-      const { usage, tokens } = await this.#host.run(request, {
+      const { usage, tokens } = await run(request, {
         requestId: this.options.requestId,
         created: Math.floor(this.#host.wallNow() / MS_PER_SECOND),
         files,

@@ -1,7 +1,6 @@
 /** The life of a worker service: bus, backends, jobs, drain. */
 import { setTimeout as delay } from "node:timers/promises";
 import { connectBus } from "../bus/link_nats.ts";
-import type { JobRequest } from "../bus/job.ts";
 import type { WorkerFamily } from "../bus/subjects.ts";
 import type { ModelConfig } from "../models/catalog.ts";
 import { monotonicNow, wallNow } from "../process/clock.ts";
@@ -17,14 +16,14 @@ import type { ModelServerOptions } from "../upstream/model_server.ts";
 import type { AttemptReport, PoolBackend } from "../upstream/pool.ts";
 import { BackendPool } from "../upstream/pool.ts";
 import type { WorkerConfig } from "./config.ts";
-import type { JobCall, JobCost } from "./job.ts";
+import type { RunRequest } from "./job.ts";
 import { createWorkerMetrics, observeWorker } from "./metrics.ts";
 import { Worker, WORKER_TICK_MS } from "./worker.ts";
 
-/** The backends of each model, by the model's id. */
-export type Pools<Backend extends PoolBackend> = ReadonlyMap<
-  string,
-  Pick<BackendPool<Backend>, "run">
+/** The backends of a model. */
+export type Pool<Backend extends PoolBackend> = Pick<
+  BackendPool<Backend>,
+  "run"
 >;
 
 /** What distinguishes the worker of one family. */
@@ -35,10 +34,8 @@ export interface WorkerServiceOptions<Backend extends PoolBackend> {
   createBackend: (options: ModelServerOptions) => Backend;
   /** Runs a request, see `JobHost`. */
   run: (
-    request: JobRequest,
-    call: JobCall,
-    pools: Pools<Backend>,
-  ) => Promise<JobCost>;
+    ...of: [...Parameters<RunRequest>, Pool<Backend>]
+  ) => ReturnType<RunRequest>;
 }
 
 export function runWorkerService<Backend extends PoolBackend>(
@@ -81,8 +78,12 @@ async function start<Backend extends PoolBackend>(
     family,
     workerId,
     slots: config.slots,
-    models: new Set(pools.keys()),
-    run: (request, call) => run(request, call, pools),
+    runners: new Map(
+      [...pools].map(([model, pool]) => [
+        model,
+        (request, call) => run(request, call, pool),
+      ]),
+    ),
     now: monotonicNow,
     wallNow,
     log,

@@ -217,12 +217,12 @@ export class Worker {
 
   /** Why this job cannot run here now, or null. */
   #refusal(job: jobs.JobMessage): wire.RejectReason | null {
-    const { now, slots, models } = this.#dependencies;
+    const { now, slots, runners } = this.#dependencies;
     this.#wakeUpAt(now());
     if (this.#isWaking) return "stale";
     if (this.isDraining) return "draining";
     if (this.inFlight >= slots) return "full";
-    const isUnknown = job.request && !models.has(job.request.model);
+    const isUnknown = job.request && !runners.has(job.request.model);
     return isUnknown ? "unknown_model" : null;
   }
 
@@ -277,9 +277,10 @@ export class Worker {
 
   #beat(now: number): void {
     this.#lastBeatMs = now;
-    const { workerId, family, slots, models } = this.#dependencies;
+    const { workerId, family, slots, runners } = this.#dependencies;
     const { inFlight, isDraining: draining } = this;
-    const beat = { family, slots, inFlight, draining, models: [...models] };
+    const models = [...runners.keys()];
+    const beat = { family, slots, inFlight, draining, models };
     this.#publish(subjects.workerBeat(workerId), jobs.encodeWorkerBeat(beat));
   }
 

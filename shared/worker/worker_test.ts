@@ -13,7 +13,7 @@ import { DISPATCH_LIMITS, UPLOAD_LIMITS } from "../limits.ts";
 import { silentLog } from "../process/log.ts";
 import { MetricRegistry } from "../process/metrics.ts";
 import { UpstreamError } from "../upstream/errors.ts";
-import type { JobHost } from "./job.ts";
+import type { RunRequest } from "./job.ts";
 import { createWorkerMetrics } from "./metrics.ts";
 import type { WorkerDependencies } from "./worker.ts";
 import { BUSY_JOBS_MIN, Worker, WORKER_TICK_MS } from "./worker.ts";
@@ -24,13 +24,12 @@ const MODEL = "m";
 const FAMILY = "media";
 const REQUEST = { model: MODEL, stream: true };
 const idOf = (number: number) => number.toString(16).padStart(32, "0");
-type Run = JobHost["run"];
-type Call = Parameters<Run>[1];
+type Call = Parameters<RunRequest>[1];
 
 /** A backend that sends one line, and ends when it is stopped and `hold` has resolved. */
 function silentBackend(hold: Promise<void> = Promise.resolve()) {
   const calls: Call[] = [];
-  const run: Run = async (_request, call) => {
+  const run: RunRequest = async (_request, call) => {
     calls.push(call);
     void call.write("a\n", 1);
     await new Promise((resolve) => call.signal.onabort = resolve);
@@ -44,7 +43,7 @@ function silentBackend(hold: Promise<void> = Promise.resolve()) {
   };
 }
 
-async function setup(options: { slots?: number; run?: Run } = {}) {
+async function setup(options: { slots?: number; run?: RunRequest } = {}) {
   const clock = { ms: 0 };
   const handlers = new Map<string, BusHandler>();
   const frames: wire.Frame[] = [];
@@ -76,8 +75,7 @@ async function setup(options: { slots?: number; run?: Run } = {}) {
     family: FAMILY,
     workerId: WORKER,
     slots: options.slots ?? 2,
-    models: new Set([MODEL]),
-    run: options.run ?? silentBackend().run,
+    runners: new Map([[MODEL, options.run ?? silentBackend().run]]),
     now: () => clock.ms,
     wallNow: () => 0,
     schedule: (flush, waitMs) => waitMs === 0 ? flush() : void soon.push(flush),

@@ -1,7 +1,6 @@
 /** Reads the response of a model server, chunk by chunk or as a whole, into an answer. */
 import type * as openai from "@gateway/shared/openai/completion";
 import { promptTokens, textTokens } from "@gateway/shared/openai/tokens";
-import { isJsonObject } from "@gateway/shared/process/error_text";
 import type { Answer, Choice } from "./answer.ts";
 import {
   invalidAnswer,
@@ -9,9 +8,8 @@ import {
   UpstreamError,
 } from "@gateway/shared/upstream/errors";
 import type { JsonObject } from "@gateway/shared/upstream/json";
-import { parseJson, textOf } from "@gateway/shared/upstream/json";
-import type { Redact } from "@gateway/shared/upstream/redact";
-import { frameError } from "@gateway/shared/upstream/refusal";
+import { isJsonObject, parseJson, textOf } from "@gateway/shared/upstream/json";
+import { frameError, type Redact } from "@gateway/shared/upstream/refusal";
 
 const FINGERPRINT = /^[\w.:@+-]{1,128}$/;
 
