@@ -169,22 +169,20 @@ export class MediaAnswer {
   /** Those of the response that is being read, which rest while a slow client is waited for. */
   deadlines: AttemptDeadlines | null = null;
   #isOpen = false;
-  readonly #progress: AttemptProgress;
 
   constructor(
     readonly call: JobCall,
-    progress: AttemptProgress,
+    readonly progress: AttemptProgress,
     request: MediaRequest,
   ) {
-    this.#progress = progress;
     this.head = { content_type: mediaTypeOf(request) };
   }
 
   /** The model server has started to answer: nothing is repeated from now on. */
   begin(): void {
-    if (this.#progress.hasSent) return;
-    this.#progress.hasSent = true;
-    this.#progress.onBegun();
+    if (this.progress.hasSent) return;
+    this.progress.hasSent = true;
+    this.progress.onBegun();
   }
 
   /**

@@ -72,7 +72,6 @@ export class StreamReceiver {
   tokens = 0;
   /** Bytes delivered that the client has not received, including frame headers. */
   undeliveredBytes = 0;
-  readonly #options: StreamReceiverOptions;
   readonly #limits: StreamLimits;
   #frameMs: number;
   /** The number of the next frame, and the highest number known to exist. */
@@ -89,9 +88,8 @@ export class StreamReceiver {
   /** Bytes that the client has received since the last acknowledgement. */
   #unackedBytes = 0;
 
-  constructor(options: StreamReceiverOptions) {
+  constructor(readonly options: StreamReceiverOptions) {
     this.attempt = options.attempt;
-    this.#options = options;
     this.#limits = options.limits ?? STREAM_LIMITS;
     this.#nakDelayMs = this.#limits.nakIntervalMs;
     this.workerId = options.workerId;
@@ -148,7 +146,7 @@ export class StreamReceiver {
   onTick(nowMs: number): StreamEvent {
     if (this.isOver) return NOTHING;
     if (!this.isAccepted) {
-      const isInTime = nowMs - this.#options.nowMs < DISPATCH_LIMITS.acceptMs;
+      const isInTime = nowMs - this.options.nowMs < DISPATCH_LIMITS.acceptMs;
       return isInTime ? NOTHING : this.#lose("not_accepted", "not_accepted");
     }
     const { silenceLostMs, silenceProbeMs } = this.#limits;
@@ -250,7 +248,7 @@ export class StreamReceiver {
   }
 
   #send(action: ControlAction): void {
-    const { control, requestId } = this.#options;
+    const { control, requestId } = this.options;
     if (this.workerId === null) return;
     control(this.workerId, { ...action, requestId, attempt: this.attempt });
   }

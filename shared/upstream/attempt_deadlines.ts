@@ -6,8 +6,6 @@ export class AttemptDeadlines {
   readonly #end = new AbortController();
   /** Aborts when the attempt ends: with the reason of the call's signal, or with an `upstream_timeout`. */
   readonly signal = this.#end.signal;
-  readonly #now: MonotonicNow;
-  readonly #callSignal: AbortSignal;
   readonly #totalAt: number;
   #phase = "";
   #phaseAt = Infinity;
@@ -15,9 +13,11 @@ export class AttemptDeadlines {
   #timerAt = Infinity;
 
   /** Starts the attempt, which may take `totalMs` in total. */
-  constructor(now: MonotonicNow, callSignal: AbortSignal, totalMs: number) {
-    this.#now = now;
-    this.#callSignal = callSignal;
+  constructor(
+    readonly now: MonotonicNow,
+    readonly callSignal: AbortSignal,
+    totalMs: number,
+  ) {
     this.#totalAt = now() + totalMs;
     if (callSignal.aborted) this.#onAbort();
     else {
@@ -29,7 +29,7 @@ export class AttemptDeadlines {
   /** Starts `phase`, which must end within `ms`, and replaces the previous phase. */
   arm(phase: string, ms: number): void {
     this.#phase = phase;
-    this.#phaseAt = this.#now() + ms;
+    this.#phaseAt = this.now() + ms;
     if (!this.signal.aborted) this.#schedule();
   }
 
@@ -41,7 +41,7 @@ export class AttemptDeadlines {
   /** Throws the reason for the end if the attempt is over. */
   throwIfEnded(): void {
     // A stream that never pauses may delay the timer.
-    if (this.#now() >= this.#totalAt) this.#onTimer();
+    if (this.now() >= this.#totalAt) this.#onTimer();
     this.signal.throwIfAborted();
   }
 
@@ -49,15 +49,15 @@ export class AttemptDeadlines {
   dispose(): void {
     clearTimeout(this.#timer);
     this.#timerAt = -Infinity;
-    this.#callSignal.removeEventListener("abort", this.#onAbort);
+    this.callSignal.removeEventListener("abort", this.#onAbort);
   }
 
-  #onAbort = () => this.#end.abort(this.#callSignal.reason);
+  #onAbort = () => this.#end.abort(this.callSignal.reason);
 
   #onTimer = () => {
     this.#timerAt = Infinity;
     if (this.signal.aborted) return;
-    if (this.#now() < Math.min(this.#phaseAt, this.#totalAt)) {
+    if (this.now() < Math.min(this.#phaseAt, this.#totalAt)) {
       return this.#schedule();
     }
     const isTotal = this.#totalAt <= this.#phaseAt;
@@ -73,7 +73,7 @@ export class AttemptDeadlines {
     if (at >= this.#timerAt) return;
     clearTimeout(this.#timer);
     this.#timerAt = at;
-    const waitMs = Math.max(0, Math.ceil(at - this.#now()));
+    const waitMs = Math.max(0, Math.ceil(at - this.now()));
     this.#timer = setTimeout(this.#onTimer, waitMs);
   }
 }

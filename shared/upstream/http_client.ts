@@ -64,8 +64,6 @@ export class HttpConnection {
   isOpen = true;
   /** Bytes of the body that may still be read: a longer body is invalid. */
   bytesLeft = Infinity;
-  readonly #raw: ByteConnection;
-  readonly #onReusable: (connection: HttpConnection) => void;
   /** Of these, `[from, to)` was received but not used yet. */
   readonly #buffer = new Uint8Array(READ_BUFFER_BYTES);
   #from = 0;
@@ -79,12 +77,9 @@ export class HttpConnection {
 
   /** `onReusable` is called when a response was released and the connection can be reused. */
   constructor(
-    raw: ByteConnection,
-    onReusable: (connection: HttpConnection) => void,
-  ) {
-    this.#raw = raw;
-    this.#onReusable = onReusable;
-  }
+    readonly raw: ByteConnection,
+    readonly onReusable: (connection: HttpConnection) => void,
+  ) {}
 
   /**
    * Sends a request and resolves with the head of the first response that is not
@@ -150,7 +145,7 @@ export class HttpConnection {
     }
     const isReusable = this.isOpen && this.#isSent && this.#isKeepAlive &&
       this.#body.isComplete && this.#from === this.#to;
-    if (isReusable) this.#onReusable(this);
+    if (isReusable) this.onReusable(this);
     else this.close();
   }
 
@@ -161,7 +156,7 @@ export class HttpConnection {
    */
   sleep(onEnd: () => void): void {
     this.#from = this.#to = 0;
-    this.#idleRead = this.#raw.read(this.#buffer);
+    this.#idleRead = this.raw.read(this.#buffer);
     this.#idleRead.then(onEnd, onEnd);
     this.#idleTimer = setTimeout(onEnd, IDLE_MS);
     // The timer must not keep the process alive.
@@ -173,13 +168,13 @@ export class HttpConnection {
     if (!this.isOpen) return;
     this.isOpen = false;
     clearTimeout(this.#idleTimer);
-    this.#raw.close();
+    this.raw.close();
   };
 
   async #write(bytes: Uint8Array): Promise<void> {
     try {
       for (let at = 0; at < bytes.length;) {
-        at += await this.#raw.write(at === 0 ? bytes : bytes.subarray(at));
+        at += await this.raw.write(at === 0 ? bytes : bytes.subarray(at));
       }
       this.#isSent = true;
     } catch {
@@ -213,7 +208,7 @@ export class HttpConnection {
     const space = at === 0 ? this.#buffer : this.#buffer.subarray(at);
     let bytes: number | null = null;
     try {
-      bytes = await (this.#idleRead ?? this.#raw.read(space));
+      bytes = await (this.#idleRead ?? this.raw.read(space));
     } catch {
       // As if it had been closed.
     }

@@ -122,7 +122,6 @@ export class BodyDecoder {
   isComplete: boolean;
   /** The position after the last byte that `decode` has used: what follows is not of this body. */
   usedTo = 0;
-  readonly framing: BodyFraming;
   /** Payload bytes left in the body, or in the chunk. */
   #left: number;
   /** The next line of framing: that before a chunk, that after it, or one of the trailers. */
@@ -130,8 +129,7 @@ export class BodyDecoder {
   #line = "";
   #trailerChars = 0;
 
-  constructor(framing: BodyFraming) {
-    this.framing = framing;
+  constructor(readonly framing: BodyFraming) {
     this.#left = framing === "close" ? Infinity : Number(framing) || 0;
     this.isComplete = framing === 0;
   }

@@ -92,7 +92,6 @@ const encoder = new TextEncoder();
 export class Job {
   /** The worker passes control records and the state of the bus to it directly. */
   readonly sender: StreamSender;
-  readonly #host: JobHost;
   readonly #span: WorkSpan;
   readonly #abort = new AbortController();
   readonly #startedAtMs: number;
@@ -106,11 +105,10 @@ export class Job {
   /** A frame was sent, from which the edge knows that the job was accepted. */
   #hasSpoken = false;
 
-  constructor(readonly options: JobOptions, host: JobHost) {
+  constructor(readonly options: JobOptions, readonly host: JobHost) {
     const { message: { upload, attempt, traceparent }, requestId } = options;
     const { workerId } = host;
     this.#body = upload ? new jobs.UploadAssembly() : null;
-    this.#host = host;
     this.#startedAtMs = this.#lastPieceAtMs = host.now();
     this.#report = { outcome: "complete", completionTokens: 0, durationMs: 0 };
     this.#span = startWorkSpan(`${host.family} job`, {
@@ -150,7 +148,7 @@ export class Job {
   onPiece(piece: jobs.BodyPiece, acknowledge: () => void): void {
     const body = this.#body;
     if (body === null || this.options.message.attempt !== piece.attempt) return;
-    this.#lastPieceAtMs = this.#host.now();
+    this.#lastPieceAtMs = this.host.now();
     if (!this.#growUploads(piece.bytes.length)) {
       const message = "No worker has room for this upload at the moment.";
       return this.stop("overloaded", message);
@@ -185,11 +183,11 @@ export class Job {
     if (this.#body !== null && silentMs >= UPLOAD_LIMITS.totalMs) {
       this.stop("worker_lost", "The request did not arrive in time.");
     }
-    this.sender.onTick(this.#host.steadyNow());
+    this.sender.onTick(this.host.steadyNow());
   }
 
   #accept(): void {
-    this.sender.accept(this.#host.steadyNow());
+    this.sender.accept(this.host.steadyNow());
   }
 
   /** Calls the backend and sends its answer. Never rejects. */
@@ -199,7 +197,7 @@ export class Job {
   ) {
     try {
       if (request === null) throw corruptedRequest();
-      const run = this.#host.runners.get(request.model);
+      const run = this.host.runners.get(request.model);
       // A request that arrived in pieces was accepted before its model was known.
       if (run === undefined) {
         const message = "No worker runs this model at the moment.";
@@ -208,14 +206,14 @@ export class Job {
       this.#report.model = request.model;
       const { usage, tokens } = await run(request, {
         requestId: this.options.requestId,
-        created: Math.floor(this.#host.wallNow() / MS_PER_SECOND),
+        created: Math.floor(this.host.wallNow() / MS_PER_SECOND),
         files,
         signal: this.#abort.signal,
         write: (part, tokens) => this.#write(part, tokens),
         traceparent: this.#span.traceparent,
       });
       this.#setCost(usage, tokens);
-      this.sender.end(usage, tokens, this.#host.steadyNow());
+      this.sender.end(usage, tokens, this.host.steadyNow());
       this.#freeSlot();
     } catch (error) {
       this.#fail(error);
@@ -227,7 +225,7 @@ export class Job {
     if (part.length === 0) return;
     this.#report.firstByteMs ??= this.#elapsedMs();
     const bytes = typeof part === "string" ? encoder.encode(part) : part;
-    this.sender.write(bytes, tokens, this.#host.steadyNow());
+    this.sender.write(bytes, tokens, this.host.steadyNow());
     if (this.sender.isWritable || this.sender.isFinished) return;
     return (this.#room ??= Promise.withResolvers()).promise;
   }
@@ -253,11 +251,11 @@ export class Job {
       const { attempt } = this.options.message;
       const header = { type: FrameType.ERR, sequence: 0, attempt, tokens };
       const failure = { error, retryable: false, usage: null };
-      const payload = encodeErr(this.#host.workerId, failure);
-      this.#host.sendFrame(this.options, encodeFrame(header, payload));
+      const payload = encodeErr(this.host.workerId, failure);
+      this.host.sendFrame(this.options, encodeFrame(header, payload));
     } else {
       const failure = { error, retryable, usage };
-      this.sender.fail(failure, tokens, this.#host.steadyNow());
+      this.sender.fail(failure, tokens, this.host.steadyNow());
     }
     this.#freeSlot();
   }
@@ -265,7 +263,7 @@ export class Job {
   /** The error for an unexpected one, of which the client learns nothing. */
   #ourFault(error: unknown): ApiError {
     const requestId = publicRequestId(this.options.requestId);
-    this.#host.log.error("job_fault", { requestId, error });
+    this.host.log.error("job_fault", { requestId, error });
     const message =
       "The server had an error while processing your request. Please try again.";
     return new ApiError("internal_error", message);
@@ -274,7 +272,7 @@ export class Job {
   /** Reports how the job ended to the log, the trace and the worker. */
   #freeSlot(): void {
     const { requestId, edgeId, message: { attempt } } = this.options;
-    const { log, family } = this.#host;
+    const { log, family } = this.host;
     const report = this.#report;
     report.durationMs = this.#elapsedMs();
     this.#growUploads(-this.#uploadBytes);
@@ -296,17 +294,17 @@ export class Job {
       "gen_ai.usage.input_tokens": report.promptTokens ?? 0,
       [traced]: completionTokens,
     }, report.errorCode);
-    this.#host.onSlotFree(report);
+    this.host.onSlotFree(report);
   }
 
   #growUploads(bytes: number): boolean {
-    if (!this.#host.growUploads(bytes)) return false;
+    if (!this.host.growUploads(bytes)) return false;
     this.#uploadBytes += bytes;
     return true;
   }
 
   #elapsedMs(): number {
-    return roundMs(this.#host.now() - this.#startedAtMs);
+    return roundMs(this.host.now() - this.#startedAtMs);
   }
 
   #resume(): void {

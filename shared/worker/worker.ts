@@ -22,9 +22,9 @@ import { type FrameTarget, Job, type JobHost } from "./job.ts";
 import type { WorkerMetrics } from "./metrics.ts";
 
 export interface WorkerDependencies extends
-  Omit<
+  Pick<
     JobHost,
-    "steadyNow" | "growUploads" | "sendFrame" | "onSlotFree" | "onFinished"
+    "family" | "workerId" | "runners" | "now" | "wallNow" | "log"
   > {
   bus: Pick<
     BusLink,
@@ -54,7 +54,6 @@ const EMPTY = new Uint8Array(0);
 export class Worker {
   inFlight = 0;
   isDraining = false;
-  readonly #dependencies: WorkerDependencies;
   readonly #host: JobHost;
   /** By request id, until their edges have the whole answers. */
   readonly #jobs = new Map<string, Job>();
@@ -76,8 +75,7 @@ export class Worker {
   #uploadBytes = 0;
   #onIdle: (() => void) | null = null;
 
-  constructor(dependencies: WorkerDependencies) {
-    this.#dependencies = dependencies;
+  constructor(readonly dependencies: WorkerDependencies) {
     const { now } = dependencies;
     this.#lastTickMs = now();
     this.#clock = new SteadyClock(now);
@@ -117,7 +115,7 @@ export class Worker {
 
   /** Subscribes to jobs. Resolves when the bus has registered the subscriptions. */
   async start(): Promise<void> {
-    const { bus, family, workerId } = this.#dependencies;
+    const { bus, family, workerId } = this.dependencies;
     const onJob = (message: BusMessage) => this.#onJob(message);
     this.#jobSubscriptions.push(
       bus.subscribe(subjects.job(family, workerId), onJob),
@@ -134,12 +132,12 @@ export class Worker {
     await bus.flush();
     // The bus flows from here on: losing it before the first tick counts as an outage.
     this.#flow.look();
-    this.#beat(this.#dependencies.now());
+    this.#beat(this.dependencies.now());
   }
 
   /** Advances time: beats, deadlines, repeats, lost edges. */
   tick(): void {
-    const now = this.#dependencies.now();
+    const now = this.dependencies.now();
     this.#clock.tick();
     this.#wakeUpAt(now);
     this.#lastTickMs = now;
@@ -157,7 +155,7 @@ export class Worker {
       }
       this.#beat(now);
     }
-    const { busLostMs = DISPATCH_LIMITS.busLostMs } = this.#dependencies;
+    const { busLostMs = DISPATCH_LIMITS.busLostMs } = this.dependencies;
     const { lostForMs } = this.#flow;
     const isBusGone = lostForMs >= busLostMs;
     if (lostForMs > 0 && !isBusGone) return;
@@ -178,7 +176,7 @@ export class Worker {
   /** Finishes the running jobs, and stops the rest after `graceMs`. Resolves at the latest {@link ABORT_MS} later. */
   async drain(graceMs: number): Promise<void> {
     this.isDraining = true;
-    this.#beat(this.#dependencies.now());
+    this.#beat(this.dependencies.now());
     if (!await this.#isIdleWithin(graceMs)) {
       for (const job of this.#jobs.values()) {
         job.stop("server_shutdown", "The server is shutting down.");
@@ -191,7 +189,7 @@ export class Worker {
   }
 
   #onJob({ data, reply = "", subject }: BusMessage): void {
-    const { log, family } = this.#dependencies;
+    const { log, family } = this.dependencies;
     const target = parseEdgeStreamSubject(reply);
     const message = jobs.decodeJob(data);
     if (target === null || message === null) {
@@ -217,7 +215,7 @@ export class Worker {
 
   /** Why this job cannot run here now, or null. */
   #refusal(job: jobs.JobMessage): wire.RejectReason | null {
-    const { now, slots, runners } = this.#dependencies;
+    const { now, slots, runners } = this.dependencies;
     this.#wakeUpAt(now());
     if (this.#isWaking) return "stale";
     if (this.isDraining) return "draining";
@@ -227,8 +225,8 @@ export class Worker {
   }
 
   #reject(to: FrameTarget, attempt: number, reason: wire.RejectReason): void {
-    this.#dependencies.metrics.jobRejects.with(reason).add();
-    const worker = this.#dependencies.workerId;
+    this.dependencies.metrics.jobRejects.with(reason).add();
+    const worker = this.dependencies.workerId;
     const retryAfterMs = reason === "full" ? FULL_RETRY_MS : null;
     const payload = { worker, reason, retryAfterMs };
     this.#host.sendFrame(to, wire.encodeRejectFrame(attempt, payload));
@@ -249,7 +247,7 @@ export class Worker {
   }
 
   #onFinished(job: Job): void {
-    const { metrics } = this.#dependencies;
+    const { metrics } = this.dependencies;
     metrics.framesSent.add(job.sender.framesSent);
     metrics.framesRepeated.add(job.sender.framesRepeated);
     const { requestId } = job.options;
@@ -263,7 +261,7 @@ export class Worker {
     const stalledMs = Math.round(nowMs - this.#lastTickMs);
     if (stalledMs <= DISPATCH_LIMITS.acceptMs || this.#isWaking) return;
     this.#isWaking = true;
-    const { metrics, log, bus } = this.#dependencies;
+    const { metrics, log, bus } = this.dependencies;
     metrics.wakeUps.add();
     log.warn("woke_up", {
       stalledMs,
@@ -277,7 +275,7 @@ export class Worker {
 
   #beat(now: number): void {
     this.#lastBeatMs = now;
-    const { workerId, family, slots, runners } = this.#dependencies;
+    const { workerId, family, slots, runners } = this.dependencies;
     const { inFlight, isDraining: draining } = this;
     const models = [...runners.keys()];
     const beat = { family, slots, inFlight, draining, models };
@@ -285,12 +283,12 @@ export class Worker {
   }
 
   #publish(subject: string, payload: Uint8Array): void {
-    if (!this.#dependencies.bus.isConnected || subject === "") return;
+    if (!this.dependencies.bus.isConnected || subject === "") return;
     try {
-      this.#dependencies.bus.publish(subject, payload);
+      this.dependencies.bus.publish(subject, payload);
     } catch (error) {
       // Frames are repeated from the replay buffer, beats by the next beat.
-      this.#dependencies.log.debug("publish_failed", { subject, error });
+      this.dependencies.log.debug("publish_failed", { subject, error });
     }
   }
 
