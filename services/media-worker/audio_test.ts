@@ -8,19 +8,19 @@ import type {
 import type { Step } from "../../tests/support/fake_model_server.ts";
 import {
   chunk,
+  CLOSE,
   event,
+  head,
   jsonResponse,
   lastChunk,
 } from "../../tests/support/model_answers.ts";
+import { recordCall } from "../../tests/support/recorded_call.ts";
 import {
   API_KEY,
   CHARACTERS,
-  CLOSE,
   eventsIn,
   formOf,
-  head,
   named,
-  recordCall,
   SPEECH,
   SSE,
   sse,

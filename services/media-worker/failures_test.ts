@@ -7,26 +7,26 @@ import type { MediaRequest } from "@gateway/shared/openai/media";
 import type { Step } from "../../tests/support/fake_model_server.ts";
 import {
   chunk,
+  CLOSE,
   event,
+  head,
   jsonResponse,
   lastChunk,
+  STALL,
   streamHead,
 } from "../../tests/support/model_answers.ts";
+import { recordCall } from "../../tests/support/recorded_call.ts";
 import {
   API_KEY,
   assertFault,
   CHARACTERS,
-  CLOSE,
   eventsIn,
-  head,
   IMAGE,
   named,
   PAUSE,
-  recordCall,
   SPEECH,
   SSE,
   sse,
-  STALL,
   startServer,
   TRANSCRIPTION,
   typed,

@@ -11,25 +11,25 @@ import type {
   Step,
 } from "../../tests/support/fake_model_server.ts";
 import {
+  CLOSE,
   event,
+  head,
   jsonResponse,
   lastChunk,
+  STALL,
 } from "../../tests/support/model_answers.ts";
+import { recordCall } from "../../tests/support/recorded_call.ts";
 import { AnswerMemory } from "./attempt.ts";
 import {
   API_KEY,
   assertFault,
-  CLOSE,
   codeOf,
   eventsIn,
   formOf,
-  head,
   IMAGE,
   named,
-  recordCall,
   SSE,
   sse,
-  STALL,
   startServer,
   typed,
 } from "./server_fixture.ts";

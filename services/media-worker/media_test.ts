@@ -8,25 +8,26 @@ import { BackendPool } from "@gateway/shared/upstream/pool";
 import type { Step } from "../../tests/support/fake_model_server.ts";
 import {
   chunk,
+  CLOSE,
+  head,
   jsonResponse,
   lastChunk,
+  STALL,
   streamHead,
 } from "../../tests/support/model_answers.ts";
+import { recordCall, slowCall } from "../../tests/support/recorded_call.ts";
 import { startStopwatch, until } from "../../tests/support/wait_for.ts";
 import { AnswerMemory } from "./attempt.ts";
 import { runMedia } from "./media.ts";
 import {
   CHARACTERS,
-  CLOSE,
-  head,
   IMAGE,
   named,
   PAUSE,
-  recordCall,
+  read,
   SPEECH,
   SSE,
   sse,
-  STALL,
   startServer,
   typed,
 } from "./server_fixture.ts";
@@ -92,15 +93,6 @@ const endless: [
   ["sound", SPEECH, [typed("audio/mpeg"), chunk(SOUND), lastChunk]],
   ["pictures", partly, [streamHead(), chunk(partial), chunk(completed)]],
 ];
-/** A call of a client that reads nothing until `room` is there. */
-function slowCall(signal?: AbortSignal) {
-  const room = Promise.withResolvers<void>();
-  const call = recordCall(signal && { signal });
-  const { write } = call;
-  call.write = (...written) => write(...written) ?? room.promise;
-  return { call, room };
-}
-
 for (const [name, request, reply] of endless) {
   Deno.test(`${name} are read as fast as the client takes them, and no deadline but the total counts meanwhile`, async () => {
     const deadlines = { between_tokens_ms: 400 };
@@ -194,9 +186,9 @@ for (const [name, request, first, second, made] of attempts) {
       await assert.rejects(running, { code: "upstream_truncated" });
     } else {
       assert.deepEqual(await running, { usage: null, tokens: made });
-      assert.notEqual(call.seen().head, null);
+      assert.notEqual(read(call).head, null);
     }
-    assert.equal(call.made, made);
+    assert.equal(call.tokens, made);
     assert.deepEqual(t.requests(), [1, second === null ? 0 : 1]);
   });
 }

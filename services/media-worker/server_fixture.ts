@@ -17,7 +17,6 @@ import type {
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { UpstreamError } from "@gateway/shared/upstream/errors";
 import { ModelServer } from "@gateway/shared/upstream/model_server";
-import type { JobCall } from "@gateway/shared/worker/job";
 import {
   type FakeRequest,
   type Reply,
@@ -30,13 +29,16 @@ import {
   lastChunk,
   streamHead,
 } from "../../tests/support/model_answers.ts";
+import {
+  noProgress,
+  recordCall,
+  type RecordedCall,
+} from "../../tests/support/recorded_call.ts";
 import { until } from "../../tests/support/wait_for.ts";
 import { AnswerMemory, MediaAnswer } from "./attempt.ts";
 import { passOn } from "./media.ts";
 
 export const API_KEY = "upstream-key-0123456789";
-export const STALL: Step = { stall: true };
-export const CLOSE: Step = { close: true };
 /** So that what was sent before arrives in a packet of its own. */
 export const PAUSE: Step = { pauseMs: 20 };
 export const SSE = { stream: true } as const;
@@ -86,21 +88,14 @@ export function startServer(
     memory,
     /** Runs a request, and says what the client got and how it ended. */
     async run(request: MediaRequest, call: RecordedCall = recordCall()) {
-      const progress = { hasSent: false, onBegun: () => {} };
-      const answer = new MediaAnswer(call, progress, request);
+      const answer = new MediaAnswer(call, noProgress(), request);
       const error: unknown = await passOn({ request, server, answer, memory })
         .then(() => null, (thrown) => thrown);
-      if (error === null) assert.equal(answer.made, call.made);
-      const { head, body } = call.seen();
+      if (error === null) assert.equal(answer.made, call.tokens);
+      const { head, body } = read(call);
       const type = head?.content_type ?? "";
-      return {
-        error,
-        head,
-        type,
-        body,
-        text: body.toString(),
-        made: call.made,
-      };
+      const text = body.toString();
+      return { error, head, type, body, text, made: call.tokens };
     },
     async [Symbol.asyncDispose]() {
       server.close();
@@ -109,46 +104,16 @@ export function startServer(
   };
 }
 
-/** A call that collects what is passed on. */
-export type RecordedCall = ReturnType<typeof recordCall>;
-
-export function recordCall(
-  { signal = new AbortController().signal, files = [] }: Partial<JobCall> = {},
-) {
-  const parts: Uint8Array[] = [];
-  const call = {
-    requestId: "req1",
-    created: 1_767_622_290,
-    signal,
-    files,
-    bytes: 0,
-    made: 0,
-    write(part: string | Uint8Array, made: number): Promise<void> | undefined {
-      const bytes = Buffer.from(part);
-      parts.push(bytes);
-      call.bytes += bytes.length;
-      call.made = made;
-      return undefined;
-    },
-    /** The head and the body of the answer so far. */
-    seen() {
-      const read = new MediaHeadReader().push(Buffer.concat(parts));
-      return read === null || read === "invalid"
-        ? { head: null, body: Buffer.alloc(0) }
-        : { head: read.head, body: Buffer.from(read.rest) };
-    },
-  };
-  return call;
+/** The head and the body of an answer so far. */
+export function read(call: RecordedCall) {
+  const read = new MediaHeadReader().push(call.answer());
+  return read === null || read === "invalid"
+    ? { head: null, body: Buffer.alloc(0) }
+    : { head: read.head, body: Buffer.from(read.rest) };
 }
 
 export const codeOf = (error: unknown) =>
   error instanceof ApiError ? error.code : error;
-
-/** A head, and perhaps the start of a body. */
-export function head(lines: string, body: string | Uint8Array = ""): Step {
-  const start = Buffer.from(`HTTP/1.1 ${lines}\r\n\r\n`);
-  return { send: Buffer.concat([start, Buffer.from(body)]) };
-}
 
 /** The head of an answer in chunks. */
 export const typed = (type: string): Step =>

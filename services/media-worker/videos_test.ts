@@ -5,16 +5,14 @@ import type { VideoRequest } from "@gateway/shared/openai/video";
 import { UpstreamError } from "@gateway/shared/upstream/errors";
 import { startFakeModelServer } from "../../tests/support/fake_model_server.ts";
 import type { Step } from "../../tests/support/fake_model_server.ts";
-import { jsonResponse } from "../../tests/support/model_answers.ts";
 import {
   CLOSE,
-  codeOf,
-  formOf,
   head,
-  recordCall,
+  jsonResponse,
   STALL,
-  startServer,
-} from "./server_fixture.ts";
+} from "../../tests/support/model_answers.ts";
+import { recordCall } from "../../tests/support/recorded_call.ts";
+import { codeOf, formOf, startServer } from "./server_fixture.ts";
 
 const ABOUT = { kind: "video", model: "ours", stream: false } as const;
 const create: VideoRequest = {

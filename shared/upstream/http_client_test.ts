@@ -1,8 +1,11 @@
 import assert from "node:assert/strict";
 import { mock } from "node:test";
 import { monotonicNow } from "../process/clock.ts";
-import type { Reply } from "../../tests/support/fake_model_server.ts";
-import { startFakeModelServer } from "../../tests/support/fake_model_server.ts";
+import {
+  connectTo,
+  type Reply,
+  startFakeModelServer,
+} from "../../tests/support/fake_model_server.ts";
 import {
   chunk,
   jsonResponse,
@@ -80,22 +83,6 @@ async function exchange(
   }
 }
 
-/** A connection that brings the given pieces, then ends. */
-function scripted(pieces: readonly Uint8Array[]): Connect {
-  const rest = [...pieces];
-  return () =>
-    Promise.resolve({
-      read(buffer) {
-        const piece = rest.shift();
-        if (piece === undefined) return Promise.resolve(null);
-        buffer.set(piece);
-        return Promise.resolve(piece.length);
-      },
-      write: (bytes) => Promise.resolve(bytes.length),
-      close: () => {},
-    });
-}
-
 const ok = "HTTP/1.1 200 OK\r\n";
 
 Deno.test("a response with interim ones before it is read however it is cut", async () => {
@@ -103,7 +90,10 @@ Deno.test("a response with interim ones before it is read however it is cut", as
     `link: </x>\r\n\r\n${ok}transfer-encoding: chunked\r\n\r\n` +
     "3\r\nhel\r\n2;x=y\r\nlo\r\n0\r\na: b\r\n\r\n";
   for (const pieces of everySplit(text)) {
-    const client = new HttpClient(scripted(pieces), 2_000);
+    const client = new HttpClient(
+      connectTo(() => pieces.map((send) => ({ send }))),
+      2_000,
+    );
     assert.deepEqual(await exchange(client), { status: 200, body: "hello" });
     client.close();
   }

@@ -6,8 +6,7 @@ import {
   choiceChunk,
   usageChunk,
 } from "../../../tests/support/model_answers.ts";
-import { Answer } from "./answer.ts";
-import { noProgress, recordCall, requestWith, seen } from "./answer_fixture.ts";
+import { linesOf, newAnswer, requestWith, seen } from "./answer_fixture.ts";
 import { ChunkReader, parseUsage } from "./chunk_reader.ts";
 import type { UpstreamFault } from "@gateway/shared/upstream/errors";
 
@@ -16,22 +15,20 @@ const SENTENCE =
   "All of it comes in one piece, as from a server that does not stream.";
 
 function newReader(n = 1) {
-  const request = requestWith({ n });
-  const call = recordCall();
-  const answer = new Answer(request, call, noProgress());
+  const { answer, call } = newAnswer({ n });
   const redact = (text: string) => text.replaceAll("secret", "[redacted]");
   const reader = new ChunkReader(answer, answer.choices, redact);
   return { reader, answer, call };
 }
 
-function read(chunks: readonly unknown[], n = 1, isWhole = true): string {
+function read(chunks: readonly unknown[], n = 1, isWhole = true) {
   const { reader, answer, call } = newReader(n);
   for (const chunk of chunks) {
     const text = typeof chunk === "string" ? chunk : JSON.stringify(chunk);
     reader.take(text, "");
   }
   answer.end(reader.end(isWhole));
-  return call.lines;
+  return call;
 }
 
 /** A chunk whose one choice is exactly this. */
@@ -369,11 +366,11 @@ Deno.test("a fingerprint is passed on unless it is malformed or contains a secre
   ];
   for (const [said, expected] of fingerprints) {
     const chunks = [choiceChunk({ role: "assistant" }), say("Hi"), ...end];
-    const lines = read(
+    const call = read(
       chunks.map((each) => ({ ...each, system_fingerprint: said })),
     );
-    for (const line of lines.trim().split("\n")) {
-      assert.equal(JSON.parse(line).system_fingerprint, expected);
+    for (const { system_fingerprint } of linesOf(call)) {
+      assert.equal(system_fingerprint, expected);
     }
   }
 });

@@ -15,21 +15,18 @@ import {
   chatReply,
   choiceChunk,
   chunk,
+  CLOSE,
   event,
+  head,
   jsonResponse,
   lastChunk,
+  STALL,
   streamHead,
   streamResponse,
   usageChunk,
 } from "../../../tests/support/model_answers.ts";
-import { Answer } from "./answer.ts";
-import {
-  noProgress,
-  parsed,
-  recordCall,
-  requestWith,
-  seen,
-} from "./answer_fixture.ts";
+import { recordCall, slowCall } from "../../../tests/support/recorded_call.ts";
+import { linesOf, newAnswer, requestWith, seen } from "./answer_fixture.ts";
 import type { UpstreamFault } from "@gateway/shared/upstream/errors";
 import { UpstreamError } from "@gateway/shared/upstream/errors";
 import { OpenAiBackend } from "./openai.ts";
@@ -83,7 +80,7 @@ async function complete(
   request: ChatRequest,
   call = recordCall(),
 ) {
-  const answer = new Answer(request, call, noProgress());
+  const { answer } = newAnswer(request, call);
   let error: unknown = null;
   try {
     answer.end(await backend.complete(answer));
@@ -91,9 +88,9 @@ async function complete(
     error = thrown;
   }
   const whole = () =>
-    parsed(call.lines).map((line) => chatCompletionSchema.parse(line))
+    linesOf(call).map((line) => chatCompletionSchema.parse(line))
       .flatMap(({ choices }) => choices.map(({ message }) => message.content));
-  return { seen: request.stream ? seen(call.lines) : whole(), error, call };
+  return { seen: request.stream ? seen(call) : whole(), error, call };
 }
 
 function textOf(seen: readonly unknown[]): string {
@@ -132,8 +129,6 @@ const EVENT_STREAM = "content-type: text/event-stream\r\n\r\n";
 const chunks = payloads.map(event).join("");
 const OPENROUTER = ": OPENROUTER PROCESSING\n\n";
 
-const CLOSE: Step = { close: true };
-const STALL: Step = { stall: true };
 const hello = choiceChunk({ content: "Hello" });
 /** The first words, in a packet of their own. */
 const begun: Step[] = [streamHead(), chunk(event(hello)), { pauseMs: 20 }];
@@ -220,9 +215,6 @@ type Failure = [
 const WHOLE = { stream: false } as const;
 const HELLO = { text: "Hello" };
 const quoting = { error: { message: `${API_KEY} ${HEADER_SECRET}` } };
-const head = (lines: string, body = ""): Step => ({
-  send: `HTTP/1.1 ${lines}\r\n\r\n${body}`,
-});
 const say = (data: unknown) => chunk(event(data));
 const half = (status: string) =>
   head(`${status}\r\ncontent-type: text/json\r\ncontent-length: 50`, "{");
@@ -397,8 +389,7 @@ Deno.test("complete() closes the connection when it is aborted in the middle of 
   for (const status of ["200 OK", "500 Bad"]) {
     await using r = rig(() => [half(status), STALL]);
     const controller = new AbortController();
-    const call = recordCall(controller.signal);
-    const running = complete(r.backend, chat(false), call);
+    const running = complete(r.backend, chat(false), recordCall(controller));
     const request = await r.server.request(1);
     await until(() => request.bytesSent > 0);
     controller.abort(new Error("Client left"));
@@ -415,10 +406,7 @@ Deno.test("complete() does not read ahead of its reader, and no deadline but the
     }
     yield* [stop, lastChunk];
   }, { deadlines: { between_tokens_ms: 400 } });
-  const room = Promise.withResolvers<void>();
-  const call = recordCall();
-  const { write } = call;
-  call.write = (...written) => write(...written) ?? room.promise;
+  const { call, room } = slowCall();
   const completing = complete(r.backend, chat(true), call);
   const request = await r.server.request(1);
   const counts: number[] = [];
