@@ -1,8 +1,6 @@
 /** One attempt to run a request at a model server: reading the server's answer and passing it on, for all kinds of requests. */
-import {
-  encodeMediaHead,
-  type MediaHead,
-} from "@gateway/shared/bus/media_head";
+import type { MediaHead } from "@gateway/shared/bus/media_head";
+import { encodeMediaHead } from "@gateway/shared/bus/media_head";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { MediaRequest } from "@gateway/shared/openai/media";
 import { textTokens } from "@gateway/shared/openai/tokens";
@@ -10,12 +8,7 @@ import type { AttemptDeadlines } from "@gateway/shared/upstream/attempt_deadline
 import { invalidAnswer } from "@gateway/shared/upstream/errors";
 import type { JsonObject } from "@gateway/shared/upstream/json";
 import { isJsonObject, parseJson, textOf } from "@gateway/shared/upstream/json";
-import type {
-  ModelServer,
-  RequestOptions,
-  ServerRequest,
-  ServerResponse,
-} from "@gateway/shared/upstream/model_server";
+import type * as upstream from "@gateway/shared/upstream/model_server";
 import type { AttemptProgress } from "@gateway/shared/upstream/pool";
 import { frameError } from "@gateway/shared/upstream/refusal";
 import { SseParser } from "@gateway/shared/upstream/sse_parser";
@@ -25,7 +18,7 @@ const encoder = new TextEncoder();
 
 export interface Attempt<Request extends MediaRequest = MediaRequest> {
   request: Request;
-  server: ModelServer;
+  server: upstream.ModelServer;
   answer: MediaAnswer;
   /** Shared by all model servers of the process. */
   memory: AnswerMemory;
@@ -34,8 +27,8 @@ export interface Attempt<Request extends MediaRequest = MediaRequest> {
 /** A request to a model server, by default `POST` with JSON. */
 interface Ask
   extends
-    RequestOptions,
-    Partial<Omit<ServerRequest, "encode" | "call" | "signal">> {
+    upstream.RequestOptions,
+    Partial<Omit<upstream.ServerRequest, "encode" | "call" | "signal">> {
   /** A path below the base URL, or another URL of the server. */
   to: string | URL;
 }
@@ -44,7 +37,7 @@ interface Ask
 export function ask<Result>(
   { server, answer }: Attempt,
   { to, body = "", mustBeginSoon = true, totalMs, statuses, ...like }: Ask,
-  read: (response: ServerResponse) => Promise<Result>,
+  read: (response: upstream.ServerResponse) => Promise<Result>,
 ): Promise<Result> {
   const { call, deadlines } = answer;
   const encode = server.encoder(to, like);
@@ -61,7 +54,7 @@ export function ask<Result>(
 
 /** The pieces of a body. Each is read when the one before has been handled. */
 export async function* piecesOf(
-  { connection, deadlines, server }: ServerResponse,
+  { connection, deadlines, server }: upstream.ServerResponse,
   bytesMax: number,
 ): AsyncGenerator<Uint8Array> {
   connection.bytesLeft = bytesMax;
@@ -76,7 +69,7 @@ export async function* piecesOf(
 
 /** The body of an answer as text. */
 export function textIn(
-  { connection, server }: ServerResponse,
+  { connection, server }: upstream.ServerResponse,
   bytesMax: number,
 ): Promise<string> {
   connection.bytesLeft = bytesMax;
@@ -97,7 +90,7 @@ const DONE = "[DONE]";
  * Rejects with an `UpstreamError` for an error event, or anything that is not JSON.
  */
 export async function* eventsOf(
-  { connection, deadlines, server }: ServerResponse,
+  { connection, deadlines, server }: upstream.ServerResponse,
   { bytesMax, eventCharsMax = bytesMax, onHeld }: {
     bytesMax: number;
     eventCharsMax?: number;
@@ -138,7 +131,7 @@ export async function* eventsOf(
 /** Throws the error that a body or event with status 200 reports, if it does. */
 export function throwIfError(
   data: JsonObject,
-  { redact }: ModelServer,
+  { redact }: upstream.ModelServer,
 ): void {
   const { error } = data;
   if (isJsonObject(error) || textOf(error) !== "") {

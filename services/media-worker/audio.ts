@@ -1,10 +1,7 @@
 /** Requests under `/audio`: the sound of a text, and the text of a recording. */
 import { Buffer } from "node:buffer";
 import { MEDIA_LIMITS } from "@gateway/shared/limits";
-import type {
-  SpeechRequest,
-  TranscriptionRequest,
-} from "@gateway/shared/openai/media";
+import type * as media from "@gateway/shared/openai/media";
 import {
   invalidAnswer,
   truncatedAnswer,
@@ -20,11 +17,8 @@ const OTHER_BYTES_MAX = 64 * 1024;
 /** The formats that vLLM-Omni can stream. */
 const STREAMED = /^(pcm|wav)$/;
 
-/**
- * Passes on the audio of a model server from its first byte: as it is or, with `stream`,
- * as events, whichever of the two the server sends.
- */
-export function speak(attempt: Attempt<SpeechRequest>): Promise<void> {
+/** Passes on audio as it arrives or, with `stream`, as events, whichever of the two the server sends. */
+export function speak(attempt: Attempt<media.SpeechRequest>): Promise<void> {
   const { request, server: { config } } = attempt;
   // The format is always stated, because model servers have different defaults.
   const { input, voice, response_format, speed, instructions } = request;
@@ -46,7 +40,7 @@ export function speak(attempt: Attempt<SpeechRequest>): Promise<void> {
 
 async function passOnSound(
   response: ServerResponse,
-  { request, answer }: Attempt<SpeechRequest>,
+  { request, answer }: Attempt<media.SpeechRequest>,
 ): Promise<void> {
   const { contentType } = response.head;
   const pass = async (sound: Uint8Array) => {
@@ -109,12 +103,9 @@ const DELTA = "transcript.text.delta";
 const DONE = "transcript.text.done";
 const JSON_FORMAT = /json$/;
 
-/**
- * Passes on the text of a model server: in the requested format or, with `stream`, as
- * events, whichever of the two the server sends.
- */
+/** Passes on a text in the requested format or, with `stream`, as events, whichever of the two the server sends. */
 export function transcribe(
-  attempt: Attempt<TranscriptionRequest>,
+  attempt: Attempt<media.TranscriptionRequest>,
 ): Promise<void> {
   const { request, server, answer: { call: { files } } } = attempt;
   const { language, prompt, response_format, temperature, stream } = request;
@@ -139,7 +130,7 @@ export function transcribe(
 
 async function passOnText(
   response: ServerResponse,
-  { request, answer }: Attempt<TranscriptionRequest>,
+  { request, answer }: Attempt<media.TranscriptionRequest>,
 ): Promise<void> {
   const [file] = answer.call.files;
   const estimate = secondsOf(file?.content ?? new Uint8Array());

@@ -52,9 +52,8 @@ interface Whole {
 }
 
 /**
- * Passes on the images of a model server: in one document or, with `stream`, as events,
- * whichever of the two the server sends. Rejects with an `UpstreamError`, or with
- * `overloaded` if there is no memory for them.
+ * Passes on images in one document or, with `stream`, as events, whichever of the two the
+ * server sends. Rejects with `overloaded` if there is no memory for them.
  */
 export async function draw(attempt: Attempt<ImageRequest>): Promise<void> {
   const { request, server, memory, answer } = attempt;

@@ -1,7 +1,7 @@
 /** Runs one request on the model servers of its model. */
 import type { JobRequest } from "@gateway/shared/bus/job";
+import type { MediaRequest } from "@gateway/shared/openai/media";
 import {
-  type MediaRequest,
   speechFormat,
   transcriptionFormat,
 } from "@gateway/shared/openai/media";

@@ -1,10 +1,6 @@
 /** Videos: requests about jobs to model servers, and their answers. */
 import { VIDEO_LIMITS } from "@gateway/shared/limits";
-import type {
-  EngineVideo,
-  VideoRequest,
-  VideoStatus,
-} from "@gateway/shared/openai/video";
+import type * as video from "@gateway/shared/openai/video";
 import { clip } from "@gateway/shared/process/error_text";
 import { invalidAnswer, UpstreamError } from "@gateway/shared/upstream/errors";
 import * as json from "@gateway/shared/upstream/json";
@@ -13,9 +9,9 @@ import type { Attempt } from "./attempt.ts";
 import { ask, piecesOf, textIn, throwIfError } from "./attempt.ts";
 import { encodeForm } from "./form.ts";
 
-type Call = Attempt<VideoRequest>;
+type Call = Attempt<video.VideoRequest>;
 /** A request for a file of a job. */
-type FileCall = Attempt<Extract<VideoRequest, { action: "content" }>>;
+type FileCall = Attempt<Extract<video.VideoRequest, { action: "content" }>>;
 
 /** The largest description of a job. */
 const OBJECT_BYTES_MAX = 256 * 1024;
@@ -29,18 +25,14 @@ const MISSING = [404, 405, 501];
 const FILE_TYPE = /^((video|image)\/[\w.+-]+|application\/octet-stream)$/;
 
 /** What model servers call the four states. */
-const STATUSES: readonly [VideoStatus, RegExp][] = [
+const STATUSES: readonly [video.VideoStatus, RegExp][] = [
   ["queued", /^(queued|pending|submitted|created)$/],
   ["in_progress", /^(in_progress|processing|running|generating)$/],
   ["completed", /^(completed|succeeded|success)$/],
   ["failed", /^(failed|error|cancell?ed|expired)$/],
 ];
 
-/**
- * Sends a request to the model server, and passes on its answer: the bytes of a video,
- * an {@link EngineVideo}, or null for one that was deleted. Rejects with an
- * `UpstreamError`, `not_found` if the server does not have what was requested.
- */
+/** Passes on the bytes of a video, an {@link video.EngineVideo}, or null for one that was deleted. */
 export async function passOnVideo(call: Call): Promise<void> {
   const { request, answer } = call;
   if (request.action === "content") {
@@ -51,7 +43,7 @@ export async function passOnVideo(call: Call): Promise<void> {
 
 const pathOf = (id: string) => `/videos/${encodeURIComponent(id)}`;
 
-async function jobOf(call: Call): Promise<EngineVideo | null> {
+async function jobOf(call: Call): Promise<video.EngineVideo | null> {
   const { request, server: { config: { model } }, answer } = call;
   // The job that was started: another attempt would start a second one.
   const started = async (response: ServerResponse) => {
@@ -114,7 +106,7 @@ async function readObject(response: ServerResponse): Promise<json.JsonObject> {
 }
 
 /** Converts what a model server says about a job. */
-function toVideo(data: json.JsonObject, { server }: Call): EngineVideo {
+function toVideo(data: json.JsonObject, { server }: Call): video.EngineVideo {
   const { redact } = server;
   const said = json.textOf(data.status).toLowerCase();
   const [status] = STATUSES.find(([, names]) => names.test(said)) ?? [];

@@ -10,11 +10,7 @@
  */
 import type { MonotonicNow } from "../process/clock.ts";
 
-/**
- * One received message, decoded on access. `data` is a view that keeps the whole
- * piece in memory, up to 64 KiB, that was read from the socket: copy what is needed
- * after the handler returns.
- */
+/** One received message. `data` is a view of up to 64 KiB that were read from the socket: copy what is needed later. */
 export interface BusMessage {
   readonly subject: string;
   readonly data: Uint8Array;

@@ -39,9 +39,8 @@ interface Subscribed {
 }
 
 /**
- * A connection to the bus that is re-established whenever it is lost, until it is
- * closed: with a new client, whose own reconnect waits forever for a server that
- * reads nothing.
+ * A connection that is made anew whenever it is lost, until it is closed: the client's
+ * own reconnect waits forever for a server that reads nothing.
  */
 export class BusLink {
   readonly #options: BusOptions;
@@ -132,9 +131,8 @@ export class BusLink {
   }
 
   /**
-   * Resolves with the first reply. Throws {@link NoRespondersError} if there is no
-   * subscriber, else {@link BusUnavailableError}: while disconnected, or after
-   * `timeoutMs`, and then it may have been handled.
+   * Resolves with the first reply. Throws {@link NoRespondersError}, or after `timeoutMs`
+   * and while disconnected {@link BusUnavailableError}: it may have been handled.
    */
   async request(
     subject: string,

@@ -3,18 +3,16 @@
  * acknowledges what the client has received, requests lost frames, and detects a
  * worker that does not accept the job or falls silent.
  *
- * A pure state machine: events are method calls with their time, and each returns
- * its result. An attempt ends with one of the events `rejected`, `ended`, `failed`,
- * `lost` and `violated`, or by `cancel()`; nothing follows.
+ * A pure state machine: events are method calls with their time, and each returns its
+ * result. After `rejected`, `ended`, `failed`, `lost`, `violated` or `cancel()`, nothing
+ * follows.
  *
- * Order. Frames after a gap are dropped and requested again: a bus that keeps the
- * order per connection loses only runs of frames, so keeping the few that arrive
- * before a NAK takes effect would not be worth the memory.
+ * Frames after a gap are dropped and requested again: a bus that keeps the order per
+ * connection loses only runs of frames, so keeping a few would not be worth the memory.
  *
- * Credit. An ACK means that the client's socket accepted everything up to a frame, so
- * a slow client stops the worker and at most `windowBytes` wait at the edge. Only END
- * and ERR are acknowledged on arrival: nothing is sent again after them, and the
- * worker need not wait for the slowest client.
+ * An ACK means that the client's socket accepted everything up to a frame, so a slow
+ * client stops the worker. Only END and ERR are acknowledged on arrival: nothing is sent
+ * again after them, and the worker need not wait for the slowest client.
  */
 import type { StreamLimits } from "../limits.ts";
 import { DISPATCH_LIMITS, STREAM_LIMITS } from "../limits.ts";

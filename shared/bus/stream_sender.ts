@@ -91,9 +91,8 @@ export class StreamSender {
   }
 
   /**
-   * Sends a copy of the next bytes; `tokens` counts all completion tokens up to their
-   * end. Does nothing once the attempt is over. Throws after `end` or `fail`, which
-   * is a bug of the caller.
+   * Sends a copy of the next bytes; `tokens` counts all completion tokens up to their end.
+   * Does nothing once the attempt is over, and throws after `end` or `fail`.
    */
   write(payload: Uint8Array, tokens: number, nowMs: number): void {
     if (this.isFinished) return;

@@ -82,9 +82,8 @@ export class HttpConnection {
   ) {}
 
   /**
-   * Sends a request and resolves with the head of the first response that is not
-   * interim. Rejects with the reason for the attempt's end, `upstream_unreachable`
-   * without any answer, `upstream_truncated` or `upstream_invalid`.
+   * Sends a request and resolves with the first head that is not interim. Rejects with the
+   * reason for the attempt's end, or an `UpstreamError`.
    */
   async exchange(
     request: Uint8Array,

@@ -178,10 +178,7 @@ export class BackendPool<Backend extends PoolBackend> {
     }
   }
 
-  /**
-   * The backends in the order in which to try them: those with a limit last, then by
-   * preference, and among equals at random in proportion to their weights.
-   */
+  /** In the order in which to try them: those with a limit last, then by preference, and among equals at random by weight. */
   #candidates(): readonly Slot<Backend>[] {
     const { now, random } = this.options;
     const nowMs = now();

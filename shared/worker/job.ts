@@ -20,9 +20,8 @@ export interface JobCall extends BackendCall {
   created: number;
   files: readonly jobs.UploadedFile[];
   /**
-   * Sends the next part of the answer: lines, each ended by `\n`, or bytes; `tokens`
-   * counts what was generated so far. If the buffer is full, returns a promise that
-   * resolves when there is space again.
+   * Sends the next part: lines, each ended by `\n`, or bytes; `tokens` counts all so far.
+   * If the buffer is full, returns a promise that resolves when there is space again.
    */
   write(part: string | Uint8Array, tokens: number): Promise<void> | undefined;
 }
@@ -141,7 +140,7 @@ export class Job {
   start(mustAccept: boolean): void {
     if (mustAccept || this.#body !== null) this.#accept();
     const { request } = this.options.message;
-    if (request !== undefined) void this.#run(request, []);
+    if (request !== undefined) void this.#run({ request, files: [] });
   }
 
   /** Adds a piece, and acknowledges it if it is valid. */
@@ -158,9 +157,9 @@ export class Job {
       return this.stop("worker_lost", "Part of the request was corrupted.");
     }
     acknowledge();
-    if (added !== "complete") return;
+    if (added === "more") return;
     this.#body = null;
-    void this.#run(body.request, body.files);
+    void this.#run(added);
   }
 
   /** Stops the backend, or the wait for the request. The edge sends the error to the client. */
@@ -191,10 +190,7 @@ export class Job {
   }
 
   /** Calls the backend and sends its answer. Never rejects. */
-  async #run(
-    request: jobs.JobRequest | null,
-    files: readonly jobs.UploadedFile[],
-  ) {
+  async #run({ request, files }: jobs.UploadedRequest) {
     try {
       if (request === null) throw corruptedRequest();
       const run = this.host.runners.get(request.model);

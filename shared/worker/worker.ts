@@ -10,11 +10,7 @@ import type { BusMessage, BusSubscription } from "../bus/link.ts";
 import { FlowWatch } from "../bus/link.ts";
 import type { BusLink } from "../bus/link_nats.ts";
 import { createOutbox, type Outbox } from "../bus/outbox.ts";
-import {
-  lastToken,
-  parseEdgeStreamSubject,
-  subjects,
-} from "../bus/subjects.ts";
+import { lastToken, parseEdgeStream, subjects } from "../bus/subjects.ts";
 import { DISPATCH_LIMITS, UPLOAD_LIMITS } from "../limits.ts";
 import { SteadyClock } from "../process/clock.ts";
 import { settlesWithin } from "../process/serve.ts";
@@ -62,10 +58,8 @@ export class Worker {
   readonly #clock: SteadyClock;
   readonly #flow: FlowWatch;
   /**
-   * Frames that will be published together at the end of this turn of the event loop,
-   * by edge. When many jobs run, a token waits a moment for more, so that one message
-   * carries a dozen: messages, here, in the bus and at the edge, are most of the cost
-   * of a token.
+   * Frames, by edge, that one message carries at the end of this turn of the event loop or,
+   * when many jobs run, a moment later: messages are most of the cost of a token.
    */
   readonly #outbox: Outbox<wire.FrameOf<Uint8Array>>;
   /** Set until a flush proves that all jobs that piled up during a stall have been read. */
@@ -190,7 +184,7 @@ export class Worker {
 
   #onJob({ data, reply = "", subject }: BusMessage): void {
     const { log, family } = this.dependencies;
-    const target = parseEdgeStreamSubject(reply);
+    const target = parseEdgeStream(reply);
     const message = jobs.decodeJob(data);
     if (target === null || message === null) {
       const message = "A job, or the subject for its answer, cannot be read";

@@ -52,9 +52,8 @@ export class ChunkReader {
   }
 
   /**
-   * Returns the usage at the end of the response, or throws `upstream_truncated`. A
-   * server that calls a response complete (`isWhole`) but never began some of the
-   * choices does not support so many: a fault of the request.
+   * Returns the usage at the end, or throws `upstream_truncated`. If a response is whole
+   * but lacks choices, the server does not support so many: a fault of the request.
    */
   end(isWhole: boolean): openai.Usage {
     const requested = this.choices.length;

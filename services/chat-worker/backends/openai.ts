@@ -107,11 +107,7 @@ export class OpenAiBackend extends ModelServer {
     });
   }
 
-  /**
-   * Reads an event stream up to `[DONE]`, or to its end; returns whether `[DONE]`
-   * came. A stream that breaks off after every choice has finished is complete, too:
-   * the client has the whole answer.
-   */
+  /** Reads events up to `[DONE]`, and says whether it came. A stream that breaks off after every choice has finished is whole, too. */
   async #readEvents(
     { connection, deadlines }: ServerResponse,
     reader: ChunkReader,
