@@ -16,7 +16,6 @@ import {
 } from "../../tests/support/model_answers.ts";
 import { recordCall } from "../../tests/support/recorded_call.ts";
 import {
-  API_KEY,
   CHARACTERS,
   eventsIn,
   formOf,
@@ -63,8 +62,6 @@ Deno.test("a server is sent what the client chose, and always the format", async
     await r.run({ ...SPEECH, ...change });
     const request = await r.fake.request(1);
     assert.equal(`${request.method} ${request.path}`, "POST /v1/audio/speech");
-    assert.equal(request.headers.get("authorization"), `Bearer ${API_KEY}`);
-    assert.equal(request.headers.get("x-request-id"), "req1");
     assert.deepEqual(request.json(), sent);
   }
 });
@@ -176,7 +173,6 @@ Deno.test("a server is sent a form with the model first and the file last; for e
     response_format: "vtt",
   });
   assert.equal(`${asked.method} ${asked.path}`, "POST /v1/audio/translations");
-  assert.equal(asked.headers.get("authorization"), `Bearer ${API_KEY}`);
   assert.match(asked.body, new RegExp("\0{16000}"));
   assert.deepEqual(await formOf(asked), [
     ["model", "theirs"],

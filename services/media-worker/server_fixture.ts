@@ -29,11 +29,8 @@ import {
   lastChunk,
   streamHead,
 } from "../../tests/support/model_answers.ts";
-import {
-  noProgress,
-  recordCall,
-  type RecordedCall,
-} from "../../tests/support/recorded_call.ts";
+import type { RecordedCall } from "../../tests/support/recorded_call.ts";
+import { noProgress, recordCall } from "../../tests/support/recorded_call.ts";
 import { until } from "../../tests/support/wait_for.ts";
 import { AnswerMemory, MediaAnswer } from "./attempt.ts";
 import { passOn } from "./media.ts";

@@ -142,17 +142,12 @@ const faults: { [code: string]: Fault[] } = {
     ["no way to delete", remove, json({}, 501)],
   ],
   upstream_timeout: [
-    ["a stall", retrieve, [STALL]],
     ["a film that stalls", content, [part("video/mp4"), STALL]],
   ],
   upstream_truncated: [
-    ["a cut", retrieve, [head("200 OK\r\ncontent-length: 9", "{"), CLOSE]],
     ["a film that is cut", content, [part("video/mp4"), CLOSE]],
   ],
   upstream_error: [
-    ["a redirect", retrieve, [
-      head("302 Found\r\nlocation: /x\r\ncontent-length: 0"),
-    ]],
     ["a failed deletion", remove, json({}, 500)],
   ],
 };
