@@ -161,8 +161,12 @@ const text = (type: string, body: string): Step[] => [
 ];
 const hi = jsonResponse({ text: "Hi" });
 const DELTA = "transcript.text.delta";
-const deltas = ["H", "i"].map((delta) => named({ type: DELTA, delta }));
+const HI = ["H", "i"];
+const deltas = HI.map((delta) => named({ type: DELTA, delta }));
 const done = (more: object) => named({ type: "transcript.text.done", ...more });
+const VERBOSE = { response_format: "verbose_json" } as const;
+const TEXT = { response_format: "text" } as const;
+const VTT = { response_format: "vtt" } as const;
 const two = { type: "duration", seconds: 2 };
 const five = { type: "duration", seconds: 5 };
 
@@ -170,7 +174,7 @@ Deno.test("a server is sent a form with the model first and the file last; for e
   const { asked } = await transcribe(hi, {
     ...{ task: "translate", language: "de", prompt: "Grüße", temperature: 0.5 },
     ...{ timestamp_granularities: ["word", "segment"], stream: true },
-    response_format: "vtt",
+    ...VTT,
   });
   assert.equal(`${asked.method} ${asked.path}`, "POST /v1/audio/translations");
   assert.match(asked.body, new RegExp("\0{16000}"));
@@ -185,11 +189,13 @@ Deno.test("a server is sent a form with the model first and the file last; for e
     ["timestamp_granularities[]", "segment"],
     ["file", "audio/mpeg", "a%22b.mp3"],
   ]);
-  const plain = await transcribe(hi, { response_format: "vtt" });
+  const plain = await transcribe(hi, VTT);
   assert.deepEqual((await formOf(plain.asked))[1], ["response_format", "vtt"]);
 });
 
-const verbose = { response_format: "verbose_json" } as const;
+const JSON_TYPE = "application/json";
+const verbose = (duration: unknown) => jsonResponse({ text: "Hi", duration });
+const hiInEvents = sse(...deltas, done({ text: "Hi" }), event("[DONE]"));
 const documents: [
   name: string,
   reply: Step[],
@@ -197,44 +203,20 @@ const documents: [
   type: string,
   body: unknown,
 ][] = [
-  ["JSON without usage", hi, {}, "application/json", {
-    text: "Hi",
-    usage: two,
+  ["JSON without usage", hi, {}, JSON_TYPE, { text: "Hi", usage: two }],
+  ["verbose JSON, whose length counts", verbose(4.2), VERBOSE, JSON_TYPE, {
+    ...{ text: "Hi", duration: 4.2, usage: five },
   }],
-  [
-    "verbose JSON, whose length counts",
-    jsonResponse({ text: "Hi", duration: 4.2, words: [] }),
-    ...[verbose, "application/json"] as const,
-    { text: "Hi", duration: 4.2, words: [], usage: five },
-  ],
-  [
-    "vLLM's verbose JSON, whose length is a text",
-    jsonResponse({ text: "Hi", duration: "4.2" }),
-    ...[verbose, "application/json"] as const,
-    { text: "Hi", duration: "4.2", usage: five },
-  ],
-  ["a text instead of JSON", text("text/plain", "Hi"), {}, "application/json", {
+  ["verbose JSON, whose length is a text", verbose("4.2"), VERBOSE, JSON_TYPE, {
+    ...{ text: "Hi", duration: "4.2", usage: five },
+  }],
+  ["a text instead of JSON", text("text/plain", "Hi"), {}, JSON_TYPE, {
     ...{ text: "Hi", usage: two },
   }],
-  [
-    ...["JSON instead of a text", hi, { response_format: "text" }] as const,
-    ...["text/plain", "Hi"] as const,
-  ],
-  [
-    ...["subtitles", text("text/vtt", "WEBVTT\n")] as const,
-    ...[{ response_format: "vtt" }, "text/vtt", "WEBVTT\n"] as const,
-  ],
-  [
-    ...["silence", jsonResponse({ text: "" })] as const,
-    ...[{ response_format: "text" }, "text/plain", ""] as const,
-  ],
-  [
-    ...[
-      "events",
-      sse(...deltas, done({ text: "Hi" }), event("[DONE]")),
-    ] as const,
-    ...[{}, "application/json", { text: "Hi", usage: two }] as const,
-  ],
+  ["JSON instead of a text", hi, TEXT, "text/plain", "Hi"],
+  ["subtitles", text("text/vtt", "WEBVTT\n"), VTT, "text/vtt", "WEBVTT\n"],
+  ["silence", jsonResponse({ text: "" }), TEXT, "text/plain", ""],
+  ["events", hiInEvents, {}, JSON_TYPE, { text: "Hi", usage: two }],
 ];
 
 for (const [name, reply, change, type, body] of documents) {
@@ -243,18 +225,18 @@ for (const [name, reply, change, type, body] of documents) {
     assert.equal(answer.type, `${type}; charset=utf-8`);
     const isJson = type.endsWith("json");
     assert.deepEqual(isJson ? JSON.parse(answer.text) : answer.text, body);
-    assert.equal(answer.made, change === verbose ? 5 : 2);
+    assert.equal(answer.made, change === VERBOSE ? 5 : 2);
   });
 }
 
 /** vLLM's events are like those of a chat, those of speaches have no type. */
-const ofVllm = ["H", "i"].map((content) =>
+const ofVllm = HI.map((content) =>
   event({
     ...{ id: "t1", object: "transcription.chunk", model: "theirs" },
     choices: [{ delta: { content }, finish_reason: null }],
   })
 );
-const ofSpeaches = ["H", "i"].map((text) => event({ text }));
+const ofSpeaches = HI.map((text) => event({ text }));
 const tokens = { type: "tokens", total_tokens: 9 };
 const streams: [
   name: string,
@@ -262,14 +244,11 @@ const streams: [
   usage: object,
   said: readonly string[],
 ][] = [
-  [
-    ...["events", sse(...deltas, done({ text: "Hi", usage: tokens }))] as const,
-    ...[tokens, ["H", "i"]] as const,
-  ],
-  ["events that say little", sse(...deltas, done({})), two, ["H", "i"]],
+  ["events", sse(...deltas, done({ text: "Hi", usage: tokens })), tokens, HI],
+  ["events that say little", sse(...deltas, done({})), two, HI],
   ["a whole transcription", hi, two, ["Hi"]],
-  ["vLLM's events", sse(...ofVllm, event("[DONE]")), two, ["H", "i"]],
-  ["the events of speaches", sse(...ofSpeaches), two, ["H", "i"]],
+  ["vLLM's events", sse(...ofVllm, event("[DONE]")), two, HI],
+  ["the events of speaches", sse(...ofSpeaches), two, HI],
 ];
 
 for (const [name, reply, usage, said] of streams) {
