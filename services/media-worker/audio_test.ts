@@ -13,6 +13,7 @@ import {
   head,
   jsonResponse,
   lastChunk,
+  typed,
 } from "../../tests/support/model_answers.ts";
 import { recordCall } from "../../tests/support/recorded_call.ts";
 import {
@@ -25,7 +26,6 @@ import {
   sse,
   startServer,
   TRANSCRIPTION,
-  typed,
 } from "./server_fixture.ts";
 
 const SOUND = Buffer.from([0, 255, 10, 13, 10, 200, 1, 2, 3]);

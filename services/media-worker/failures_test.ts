@@ -12,8 +12,10 @@ import {
   head,
   jsonResponse,
   lastChunk,
+  PAUSE,
   STALL,
   streamHead,
+  typed,
 } from "../../tests/support/model_answers.ts";
 import { recordCall } from "../../tests/support/recorded_call.ts";
 import {
@@ -23,13 +25,11 @@ import {
   eventsIn,
   IMAGE,
   named,
-  PAUSE,
   SPEECH,
   SSE,
   sse,
   startServer,
   TRANSCRIPTION,
-  typed,
 } from "./server_fixture.ts";
 
 type Failure = [

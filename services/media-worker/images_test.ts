@@ -17,6 +17,7 @@ import {
   jsonResponse,
   lastChunk,
   STALL,
+  typed,
 } from "../../tests/support/model_answers.ts";
 import { recordCall } from "../../tests/support/recorded_call.ts";
 import { AnswerMemory } from "./attempt.ts";
@@ -31,7 +32,6 @@ import {
   SSE,
   sse,
   startServer,
-  typed,
 } from "./server_fixture.ts";
 
 const MIB = 1024 * 1024;

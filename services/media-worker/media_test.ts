@@ -12,8 +12,10 @@ import {
   head,
   jsonResponse,
   lastChunk,
+  PAUSE,
   STALL,
   streamHead,
+  typed,
 } from "../../tests/support/model_answers.ts";
 import { recordCall, slowCall } from "../../tests/support/recorded_call.ts";
 import { startStopwatch, until } from "../../tests/support/wait_for.ts";
@@ -23,13 +25,11 @@ import {
   CHARACTERS,
   IMAGE,
   named,
-  PAUSE,
   read,
   SPEECH,
   SSE,
   sse,
   startServer,
-  typed,
 } from "./server_fixture.ts";
 
 const MIB = 1024 * 1024;

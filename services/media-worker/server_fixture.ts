@@ -36,8 +36,6 @@ import { AnswerMemory, MediaAnswer } from "./attempt.ts";
 import { passOn } from "./media.ts";
 
 export const API_KEY = "upstream-key-0123456789";
-/** So that what was sent before arrives in a packet of its own. */
-export const PAUSE: Step = { pauseMs: 20 };
 export const SSE = { stream: true } as const;
 
 const ABOUT = { model: "ours", stream: false } as const;
@@ -111,10 +109,6 @@ export function read(call: RecordedCall) {
 
 export const codeOf = (error: unknown) =>
   error instanceof ApiError ? error.code : error;
-
-/** The head of an answer in chunks. */
-export const typed = (type: string): Step =>
-  streamHead({ headers: { "content-type": type } });
 
 /** An answer made of events. */
 export const sse = (...events: string[]): Step[] => [

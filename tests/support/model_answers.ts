@@ -37,6 +37,12 @@ export function head(lines: string, body: string | Uint8Array = ""): Step {
 
 export const STALL: Step = { stall: true };
 export const CLOSE: Step = { close: true };
+/** So that what was sent before arrives in a packet of its own. */
+export const PAUSE: Step = { pauseMs: 20 };
+
+/** The head of an answer in chunks. */
+export const typed = (type: string): Step =>
+  streamHead({ headers: { "content-type": type } });
 
 export function chunk(data: string | Uint8Array): Step {
   const bytes = Buffer.from(data);
