@@ -40,8 +40,12 @@ function say(content: string, reason: string | null = null, index = 0) {
   return choiceChunk({ content }, reason, index);
 }
 
+const saying = (content: string) => ({ delta: { content } });
 const part = (text: string) => ({ type: "text", text });
-const A_LOGPROBS = { content: [{ token: "a" }] };
+const thinking = { type: "thinking", thinking: [] };
+const parts = [thinking, "x", part("a"), part("b")];
+const LOGPROBS = { logprobs: { content: [{ token: "a" }] } };
+const STOP = { finish_reason: "stop" };
 const stop = choiceChunk({}, "stop");
 const end = [stop, usageChunk(3, 2)];
 const ended = ["[stop]", "3+2"];
@@ -63,29 +67,22 @@ const answers: [name: string, chunks: unknown[], seen: unknown[]][] = [
     ...[say("a"), { choices: [] }, { choices: null }, say("b")],
   ], ["a", "b"]],
   ["the whole so far beside each delta, as Perplexity sends it", [
-    choice({ delta: { content: "a" }, message: { content: "za" } }),
+    choice({ ...saying("a"), message: { content: "za" } }),
   ], ["a"]],
   ["reasoning under both names", [
     choiceChunk({ reasoning_content: "a", content: null }),
     choiceChunk({ reasoning: "b" }),
     choiceChunk({ reasoning: "c", reasoning_content: "c" }),
-    say("d"),
-  ], [...["a", "b", "c"].map((text) => ({ reasoning_content: text })), "d"]],
-  ["content in parts", [
-    choiceChunk({
-      content: [{ type: "thinking", thinking: [] }, "x", part("a"), part("b")],
-    }),
-  ], ["ab"]],
-  ["log probabilities", [
-    choice({ delta: { content: "a" }, logprobs: A_LOGPROBS }),
-  ], [{ content: "a", logprobs: A_LOGPROBS }]],
+  ], ["a", "b", "c"].map((text) => ({ reasoning_content: text }))],
+  ["content in parts", [choiceChunk({ content: parts })], ["ab"]],
+  ["log probabilities", [choice({ ...saying("a"), ...LOGPROBS })], [
+    { content: "a", ...LOGPROBS },
+  ]],
 ];
 
 /** Whole answers whose end is not the usual one. */
 const endings: [name: string, chunks: unknown[], seen: unknown[], n?: 2][] = [
-  ["a finish chunk without a delta", [
-    ...[choice({ index: 0, finish_reason: "stop" }), usageChunk(3, 2)],
-  ], ended],
+  ["a finish chunk without a delta", [choice(STOP), usageChunk(3, 2)], ended],
   ["repeats after the finish reason", [
     ...[say("a", "stop"), say("a", "stop"), choiceChunk({}, "length")],
     usageChunk(3, 2),
@@ -96,7 +93,7 @@ const endings: [name: string, chunks: unknown[], seen: unknown[], n?: 2][] = [
       say("a", null, 1),
       {
         choices: [
-          { index: 0, delta: { content: "b" } },
+          { index: 0, ...saying("b") },
           { index: 1, delta: {}, finish_reason: "length" },
         ],
       },
@@ -108,11 +105,7 @@ const endings: [name: string, chunks: unknown[], seen: unknown[], n?: 2][] = [
   [
     "two choices without index",
     [
-      {
-        choices: ["a", "b"].map((content) => (
-          { delta: { content }, finish_reason: "stop" }
-        )),
-      },
+      { choices: ["a", "b"].map((text) => ({ ...saying(text), ...STOP })) },
       usageChunk(3, 2),
     ],
     ["a", "[stop]", "1:b", "1:[stop]", "3+2"],
@@ -135,15 +128,13 @@ const endings: [name: string, chunks: unknown[], seen: unknown[], n?: 2][] = [
     { ...say("a"), usage: { ...counted, completion_tokens: 1 } },
     { ...say("b", "stop"), usage: counted },
   ], ["a", "b", ...ended]],
-  ["no usage, which is estimated from the text", [
-    ...[say(SENTENCE), stop],
-  ], [SENTENCE, "[stop]", `${PROMPT}+${Math.ceil(textTokens(SENTENCE))}`]],
+  ["no usage, which is estimated from the text", [say(SENTENCE), stop], [
+    ...[SENTENCE, "[stop]", `${PROMPT}+${Math.ceil(textTokens(SENTENCE))}`],
+  ]],
   ["impossible usage, which is estimated instead", [
     ...[say("a", "stop"), usageChunk(3, -2), usageChunk(1.5, 2)],
   ], ["a", "[stop]", `${PROMPT}+1`]],
-  ["no text and no tokens", [stop, usageChunk(3, 0)], [
-    ...["[stop]", "3+0"],
-  ]],
+  ["no text and no tokens", [stop, usageChunk(3, 0)], ["[stop]", "3+0"]],
 ];
 
 const usual = answers.map(([name, chunks, seen]): typeof endings[number] => {
@@ -271,6 +262,7 @@ Deno.test("tool calls with arguments as an object", () => {
 function calls(list: unknown): object {
   return choiceChunk({ tool_calls: list });
 }
+const calling = (fragment: string) => calls([fragmentOf(fragment)]);
 
 const broken: {
   [fault in UpstreamFault]?: [name: string, chunks: unknown[], n?: number][];
@@ -283,12 +275,10 @@ const broken: {
     ], 2],
     ["none of two choices begun", [usageChunk(3, 0)], 2],
     ["an empty finish reason", [choiceChunk({}, "")]],
-    ["DeepSeek's finish reason for no room", [
+    ["DeepSeek's reason for no room", [
       say("a", "insufficient_system_resource"),
     ]],
-    ["Gemini's finish reason for a broken call", [
-      choiceChunk({}, "MALFORMED_FUNCTION_CALL"),
-    ]],
+    ["Gemini's reason for a broken call", [say("", "MALFORMED_FUNCTION_CALL")]],
   ],
   request: [
     ["vLLM's error", [{ object: "error", message: "Bad", code: 400 }]],
@@ -309,13 +299,8 @@ const broken: {
     ["an index that is no integer", [choiceChunk({}, null, 0.5)]],
     ["tool calls that are no array", [calls({})]],
     ["a tool call that is no object", [calls(["f"])]],
-    ["a tool call that never gets its name", [
-      calls([fragmentOf("0 a - {}")]),
-      choiceChunk({}, "tool_calls"),
-    ]],
-    ["endless arguments before a name", [
-      calls([fragmentOf(`0 ${"x".repeat(65_537)}`)]),
-    ]],
+    ["a tool call that never gets its name", [calling("0 a - {}"), stop]],
+    ["endless arguments before a name", [calling(`0 ${"x".repeat(65_537)}`)]],
     ["129 tool calls", [
       calls(Array.from({ length: 129 }, (_, i) => fragmentOf(`${i} ${i} f -`))),
     ]],
