@@ -56,9 +56,7 @@ Deno.test("a server is sent what the client chose, and always the format", async
     [pcm, members, { ...plain, ...pcm, stream_format: "audio" }],
   ];
   for (const [change, members, sent] of rows) {
-    await using r = startServer(() => [head("200 OK", "x"), CLOSE], {
-      members,
-    });
+    await using r = startServer(() => [head("200 OK", "x"), CLOSE], members);
     await r.run({ ...SPEECH, ...change });
     const request = await r.fake.request(1);
     assert.equal(`${request.method} ${request.path}`, "POST /v1/audio/speech");

@@ -207,7 +207,7 @@ for (const [kind, request, made, failures] of kinds) {
   for (const [fault, cases] of Object.entries(failures)) {
     for (const [name, reply, more = {}] of cases) {
       Deno.test(`${kind} fail with ${fault} for ${name}`, async () => {
-        await using r = startServer(() => reply, more);
+        await using r = startServer(() => reply, { deadlines: more.deadlines });
         const { parts = 0, change } = more;
         const changed = { ...request, ...change };
         const answer = await r.run(changed, recordCall({ files }));

@@ -87,7 +87,7 @@ Deno.test("a server is sent what the client chose, and asked for base64", async 
     }],
   ];
   for (const [change, members, sent] of rows) {
-    await using r = startServer(() => json(one), { members });
+    await using r = startServer(() => json(one), members);
     await r.run({ ...IMAGE, ...change });
     const { method, path, ...request } = await r.fake.request(1);
     assert.equal(`${method} ${path}`, "POST /v1/images/generations");
@@ -344,7 +344,7 @@ Deno.test("API4: pictures beyond the memory of the process are refused, and may 
     sse(completed({ b64_json: LARGE })),
   ];
   for (const reply of large) {
-    await using r = startServer(() => reply, { memory });
+    await using r = startServer(() => reply, {}, memory);
     held.set(2 * MIB);
     const refused = await r.run({ ...IMAGE, ...SSE });
     assert.equal(codeOf(refused.error), "overloaded");

@@ -134,9 +134,7 @@ Deno.test("a client that takes nothing and leaves ends the wait for it", async (
 /** Two model servers, the first of which is preferred. */
 function startPool(first: Step[], second: Step[]) {
   const rigs = [first, second].map((reply, preference) =>
-    startServer(() => reply, {
-      members: { preference, name: `e${preference}` },
-    })
+    startServer(() => reply, { preference, name: `e${preference}` })
   );
   const pool = new BackendPool({
     backends: rigs.map(({ server }) => server),

@@ -2,11 +2,6 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { MediaHeadReader } from "@gateway/shared/bus/media_head";
-import {
-  type BackendConfig,
-  type BackendDeadlines,
-  parseCatalog,
-} from "@gateway/shared/models/catalog";
 import { ApiError } from "@gateway/shared/openai/error";
 import type {
   ImageRequest,
@@ -18,6 +13,8 @@ import { monotonicNow } from "@gateway/shared/process/clock";
 import { UpstreamError } from "@gateway/shared/upstream/errors";
 import { ModelServer } from "@gateway/shared/upstream/model_server";
 import {
+  backendAt,
+  type BackendChange,
   type FakeRequest,
   type Reply,
   startFakeModelServer,
@@ -53,28 +50,17 @@ export const TRANSCRIPTION: TranscriptionRequest = {
   response_format: "json",
 };
 
-interface RigOptions {
-  deadlines?: Partial<BackendDeadlines>;
-  /** Further members of the backend. */
-  members?: Partial<BackendConfig>;
-  memory?: AnswerMemory;
-}
-
 export type Rig = ReturnType<typeof startServer>;
 
 /** A model server that answers like this, and the worker's end of it. */
 export function startServer(
   reply: Reply,
-  { deadlines, members, memory = new AnswerMemory(1e9) }: RigOptions = {},
+  change: BackendChange = {},
+  memory: AnswerMemory = new AnswerMemory(1e9),
 ) {
   const fake = startFakeModelServer({ reply });
-  const backend = { type: "openai", base_url: fake.baseUrl, model: "theirs" };
-  const models = [{ id: "ours", kind: "image", backends: [backend] }];
-  const [config] = parseCatalog({ models }).get("ours")?.backends ?? [];
-  assert.ok(config);
-  const times = { ...config.deadlines, ...deadlines };
   const server = new ModelServer({
-    config: { ...config, ...members, deadlines: times },
+    config: backendAt(fake.baseUrl, change),
     ...{ publicModel: "ours", apiKey: API_KEY, now: monotonicNow },
   });
   return {

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { parseCatalog } from "../models/catalog.ts";
+import { backendAt } from "../../tests/support/fake_model_server.ts";
 import { ModelServer, type RequestOptions } from "./model_server.ts";
 
 const TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -13,15 +13,7 @@ interface Sent extends RequestOptions {
 function encode(
   { apiKey, body = "", call, headers = {}, ...options }: Sent,
 ): string[] {
-  const [config] = parseCatalog({
-    models: [{
-      id: "m",
-      backends: [
-        { type: "openai", base_url: "http://gpu:8000/v1", model: "m", headers },
-      ],
-    }],
-  }).get("m")?.backends ?? [];
-  assert.ok(config);
+  const config = backendAt("http://gpu:8000/v1", { headers });
   const server = new ModelServer({
     ...{ config, apiKey: apiKey ?? null, publicModel: "m", now: () => 0 },
   });

@@ -6,6 +6,7 @@ import { type DialectName, DIALECTS } from "@gateway/shared/models/dialects";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { chatCompletionSchema } from "@gateway/shared/openai/completion";
 import {
+  backendAt,
   type FakeModelServer,
   type Reply,
   startFakeModelServer,
@@ -46,21 +47,11 @@ function rig(
   } = {},
 ) {
   const server = startFakeModelServer({ reply });
+  const headers = { "x-team": HEADER_SECRET };
+  const change = { headers, dialect: DIALECTS[dialect], deadlines };
   const backend = new OpenAiBackend({
-    config: {
-      ...{ type: "openai", name: "fake", model: "upstream-model" },
-      ...{ base_url: server.baseUrl, weight: 1, preference: 0 },
-      headers: { "x-team": HEADER_SECRET },
-      ...{ image_format_field: "none", stream_format_field: "none" },
-      dialect: DIALECTS[dialect],
-      deadlines: {
-        ...{ connect_ms: 2_000, first_token_ms: 5_000, total_ms: 10_000 },
-        ...{ between_tokens_ms: 5_000, ...deadlines },
-      },
-    },
-    publicModel: "neutral-3.7-plus",
-    apiKey: API_KEY,
-    now: monotonicNow,
+    config: backendAt(server.baseUrl, change),
+    ...{ publicModel: "ours", apiKey: API_KEY, now: monotonicNow },
   });
   return {
     server,
