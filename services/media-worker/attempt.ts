@@ -24,7 +24,6 @@ export interface Attempt<Request extends MediaRequest = MediaRequest> {
   memory: AnswerMemory;
 }
 
-/** A request to a model server, by default `POST` with JSON. */
 interface Ask
   extends
     upstream.RequestOptions,
@@ -67,7 +66,6 @@ export async function* piecesOf(
   }
 }
 
-/** The body of an answer as text. */
 export function textIn(
   { connection, server }: upstream.ServerResponse,
   bytesMax: number,
@@ -151,7 +149,6 @@ export function usageOf(stated: unknown, input: string): JsonObject {
 /** Bytes passed on at a time: a quarter of the credit window. */
 const PIECE_BYTES_MAX = 64 * 1024;
 
-/** The media type of an answer with `stream`. */
 export const EVENT_STREAM = "text/event-stream";
 
 /** The answer to one attempt: its head, then bytes. Nothing is sent before the model server has made something. */

@@ -18,7 +18,6 @@ const NOT_BASE64 = /[^A-Za-z0-9+/]/;
 const PADDING = /^={1,2}$/;
 const DATA_URL = /^data:[^,]{0,200};base64,/;
 const DATA_URL_CHARS_MAX = 256;
-/** Characters written at a time. */
 const PIECE_CHARS = 64 * 1024;
 /** What an answer may say about its images, and what events say by default. */
 const ABOUT = [
@@ -31,9 +30,7 @@ const ABOUT = [
 const EVENT = /^image_(?:generation|edit)\.(completed|partial_image)$/;
 const EVENT_PREFIX = { generate: "image_generation", edit: "image_edit" };
 
-/** One attempt to get images. */
 interface Call extends Attempt<ImageRequest> {
-  /** Counts the memory of this answer. */
   held: HeldBytes;
   /** The end of the attempt, by the clock of the server. */
   endsAtMs: number;

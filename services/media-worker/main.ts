@@ -1,4 +1,3 @@
-/** Wires the media worker. */
 import { MEDIA_LIMITS } from "@gateway/shared/limits";
 import { ModelServer } from "@gateway/shared/upstream/model_server";
 import { runWorkerService } from "@gateway/shared/worker/service";

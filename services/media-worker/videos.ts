@@ -10,10 +10,8 @@ import { ask, piecesOf, textIn, throwIfError } from "./attempt.ts";
 import { encodeForm } from "./form.ts";
 
 type Call = Attempt<video.VideoRequest>;
-/** A request for a file of a job. */
 type FileCall = Attempt<Extract<video.VideoRequest, { action: "content" }>>;
 
-/** The largest description of a job. */
 const OBJECT_BYTES_MAX = 256 * 1024;
 const ID_CHARS_MAX = 1_024;
 const TEXT_CHARS_MAX = 1_000;
@@ -81,7 +79,6 @@ async function jobOf(call: Call): Promise<video.EngineVideo | null> {
   }
 }
 
-/** Asks the model server about a job. */
 async function retrieve({ id }: { id: string }, call: Call) {
   const data = await ask(call, {
     ...{ to: pathOf(id), method: "GET", totalMs: VIDEO_LIMITS.askMs },
@@ -105,7 +102,6 @@ async function readObject(response: ServerResponse): Promise<json.JsonObject> {
   return data;
 }
 
-/** Converts what a model server says about a job. */
 function toVideo(data: json.JsonObject, { server }: Call): video.EngineVideo {
   const { redact } = server;
   const said = json.textOf(data.status).toLowerCase();

@@ -28,7 +28,6 @@ const versionSchema = z.object({
 const jobSchema = versionSchema.extend({
   /** The edge ends the request this long after it sent the job. */
   deadlineMs: z.int().min(1),
-  /** W3C trace context of the request. */
   traceparent: z.string().max(100).exactOptional(),
   /** Set when the request follows in pieces: it is too large for one message, or files come before it. */
   upload: z.literal(true).exactOptional(),
@@ -93,7 +92,6 @@ export function encodePiece(
   return message;
 }
 
-/** The message that ends the pieces. */
 export const encodeUploadEnd = (end: UploadEnd, attempt: number): Uint8Array =>
   encodePiece(encodeJson(end), attempt, UPLOAD_END_INDEX);
 
@@ -112,7 +110,6 @@ const uploadEndSchema = z.object({
   request: requestSchema.exactOptional(),
   /** Whose bytes the pieces had, in this order. */
   files: z.array(z.object({
-    /** Of the form. */
     field: z.string(),
     name: z.string(),
     /** Its media type as the client stated it. */
@@ -124,7 +121,6 @@ const uploadEndSchema = z.object({
 /** What follows the pieces of an upload. */
 export type UploadEnd = z.infer<typeof uploadEndSchema>;
 
-/** A file that a client has sent. */
 export type UploadedFile = Omit<UploadEnd["files"][number], "bytes"> & {
   content: Uint8Array;
 };
@@ -173,7 +169,6 @@ const workerBeatSchema = z.object({
   inFlight: z.int().min(0),
   /** It accepts no new jobs and will exit. */
   draining: z.boolean(),
-  /** Ids of the models it can run. */
   models: z.array(z.string()),
 });
 

@@ -34,7 +34,6 @@ export interface BusSubscription {
   drain(): Promise<void>;
 }
 
-/** An event of the connection. */
 export type BusEvent =
   /** Nothing can be sent; messages in flight may be lost. */
   | "disconnected"
@@ -44,7 +43,6 @@ export type BusEvent =
   | "lame_duck"
   /** The server denies a subject: its permissions are wrong. */
   | "refused"
-  /** Any other error that the server reports. */
   | "error";
 
 /** The connection is down, or was lost before a reply. A request may still have been received and handled. */
@@ -52,7 +50,6 @@ export class BusUnavailableError extends Error {
   override readonly name = "BusUnavailableError";
 }
 
-/** The subject of a request has no subscriber. */
 export class NoRespondersError extends Error {
   override readonly name = "NoRespondersError";
 }

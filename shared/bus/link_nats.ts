@@ -50,7 +50,6 @@ export class BusLink {
   readonly #subscribed = new Set<Subscribed>();
   readonly #listeners: ((event: BusEvent, error?: Error) => void)[] = [];
   readonly #loggedAtMs = new Map<string, number>();
-  /** Settles with the first connection. */
   readonly first = Promise.withResolvers<void>();
   /** Ends the current connection, with the reason, or the pause before the next. */
   #ending = Promise.withResolvers<string>();
@@ -84,7 +83,6 @@ export class BusLink {
     return this.isConnected ? this.#flowingSinceMs : null;
   }
 
-  /** Whether messages flow, the backlog is small, and no subject was refused. */
   get isReady(): boolean {
     return this.flowingSinceMs !== null &&
       this.pendingBytes <= BACKLOG_BYTES_MAX &&

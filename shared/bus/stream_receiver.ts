@@ -34,7 +34,6 @@ export type StreamEvent =
   | { type: "data"; payload: Uint8Array; sequence: number }
   | { type: "rejected"; reject: wire.RejectPayload }
   | { type: "ended"; usage: Usage | null }
-  /** The answer failed; what was delivered is incomplete. */
   | { type: "failed"; failure: wire.Failure }
   | { type: "lost"; reason: LostReason }
   /** The worker violates the protocol: a bug or another version. */
@@ -125,7 +124,6 @@ export class StreamReceiver {
     }
   }
 
-  /** Ends the attempt: the edge does not need the rest. */
   cancel(reason: CancelReason): void {
     if (this.isOver) return;
     this.isOver = true;

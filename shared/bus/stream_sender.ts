@@ -29,7 +29,6 @@ export interface StreamSenderHandlers {
   finished(outcome: SenderOutcome, reason: CancelReason | null): void;
 }
 
-/** The sending end of one attempt. Created when the worker accepts the job. */
 export class StreamSender {
   isFinished = false;
   /** Numbered frames sent so far, including repeats. */
@@ -118,7 +117,6 @@ export class StreamSender {
     this.#close(wire.FrameType.ERR, payload, tokens, nowMs);
   }
 
-  /** Handles a record of the edge. Ignores one for another attempt. */
   onControl(record: ControlRecord, nowMs: number): void {
     if (record.attempt !== this.of.attempt || this.isFinished) return;
     if (record.type === "cancel") return this.cancel(record.reason);

@@ -12,7 +12,6 @@ export class AttemptDeadlines {
   #timer: ReturnType<typeof setTimeout> | undefined;
   #timerAt = Infinity;
 
-  /** Starts the attempt, which may take `totalMs` in total. */
   constructor(
     readonly now: MonotonicNow,
     readonly callSignal: AbortSignal,
@@ -38,7 +37,6 @@ export class AttemptDeadlines {
     this.#phaseAt = Infinity;
   }
 
-  /** Throws the reason for the end if the attempt is over. */
   throwIfEnded(): void {
     // A stream that never pauses may delay the timer.
     if (this.now() >= this.#totalAt) this.#onTimer();

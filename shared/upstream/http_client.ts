@@ -10,7 +10,6 @@ import { BodyDecoder, findHeadEnd, parseResponseHead } from "./http_framing.ts";
 
 /** Size of a connection's read buffer, and therefore the largest response head. */
 const READ_BUFFER_BYTES = 16 * 1024;
-/** Idle connections kept for later requests. */
 const IDLE_CONNECTIONS_MAX = 256;
 /** Idle connections are closed after this long: below the 60 s or more that load balancers allow. */
 const IDLE_MS = 30_000;

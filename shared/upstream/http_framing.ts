@@ -118,7 +118,6 @@ const FRAMING_CHARS_MAX = 16 * 1024;
 
 /** Removes the framing of a body in place: `5\r\nhello\r\n0\r\n\r\n` becomes `hello` (RFC 9112, section 7.1). */
 export class BodyDecoder {
-  /** Nothing more belongs to the body. */
   isComplete: boolean;
   /** The position after the last byte that `decode` has used: what follows is not of this body. */
   usedTo = 0;

@@ -16,7 +16,6 @@ const encoder = new TextEncoder();
 /** The kind of a request, by default `POST` of JSON. */
 export interface RequestOptions {
   method?: "GET" | "POST" | "DELETE";
-  /** The media types that are understood. */
   accept?: string;
   /** Null for a request without a body. */
   contentType?: string | null;
@@ -35,7 +34,6 @@ export interface ModelServerOptions {
   connect?: Connect;
 }
 
-/** One request to a model server. */
 export interface ServerRequest {
   encode: ReturnType<ModelServer["encoder"]>;
   body: string | Uint8Array;

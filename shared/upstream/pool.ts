@@ -18,7 +18,6 @@ export interface PoolBackend {
   close(): void;
 }
 
-/** The call that a pool runs. */
 export interface BackendCall {
   /** 32 hex digits, sent to the model server unchanged: llama-cpp-python accepts only UUIDs. */
   requestId: string;
@@ -246,7 +245,6 @@ export class CircuitBreaker {
     return this.waitMs > 0 ? "open" : "half-open";
   }
 
-  /** Milliseconds until an attempt is permitted. */
   get waitMs(): number {
     return Math.max(0, this.#nextAtMs - this.now());
   }

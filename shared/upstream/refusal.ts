@@ -70,7 +70,6 @@ const FAULTS: readonly [UpstreamFault, statuses: number[], words: RegExp][] = [
   ],
 ];
 
-/** Reads the body of an error response, and returns the error for the caller. */
 export async function readRefusal(
   { status, retryAfterMs }: ResponseHead,
   response: HttpConnection,
@@ -240,7 +239,6 @@ const CONTROLS = /\p{Cc}+/gu;
  */
 export function createRedact(
   { secrets, baseUrl, model }: {
-    /** Credentials and header values. */
     secrets: readonly string[];
     baseUrl: URL;
     /** The model's name at the server, and its name for callers. */

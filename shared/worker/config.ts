@@ -14,7 +14,6 @@ export const WORKER_VARIABLES = {
   ...catalogs.CATALOG_VARIABLES,
 };
 
-/** The configuration of a worker, in the units and shapes that its code uses. */
 export type WorkerConfig = ReturnType<typeof workerConfig>;
 
 /** The configuration of a worker of this family. Throws a {@link ConfigError} with every mistake. */

@@ -32,7 +32,6 @@ export interface JobCost {
   usage: Usage | null;
 }
 
-/** Whom a frame is for. */
 export interface FrameTarget {
   edgeId: string;
   requestId: string;

@@ -20,13 +20,11 @@ import type { RunRequest } from "./job.ts";
 import { createWorkerMetrics, observeWorker } from "./metrics.ts";
 import { Worker, WORKER_TICK_MS } from "./worker.ts";
 
-/** The backends of a model. */
 export type Pool<Backend extends PoolBackend> = Pick<
   BackendPool<Backend>,
   "run"
 >;
 
-/** Runs the worker of one family. */
 export function runWorkerService<Backend extends PoolBackend>(
   { family, readConfig, createBackend, run }: {
     family: WorkerFamily;

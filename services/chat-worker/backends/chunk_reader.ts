@@ -21,7 +21,6 @@ export class ChunkReader {
   #pieces = 0;
   #estimate = 0;
 
-  /** `choices` are those of the answer that this response is about. */
   constructor(
     readonly answer: Answer,
     readonly choices: readonly Choice[],
@@ -183,7 +182,6 @@ export function parseUsage(value: unknown): openai.Usage | null {
   return usage;
 }
 
-/** A member that is a safe integer of 0 or more, or null. */
 function countIn(holder: unknown, name: string): number | null {
   const value = isJsonObject(holder) ? holder[name] : undefined;
   return typeof value === "number" && Number.isSafeInteger(value) && value >= 0
