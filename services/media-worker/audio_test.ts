@@ -136,7 +136,6 @@ const WAV = Buffer.concat([
   Buffer.alloc(8_000),
 ]);
 
-/** What the client gets of an answer, and what the server was asked. */
 async function transcribe(
   reply: Iterable<Step>,
   change: Partial<TranscriptionRequest> = {},

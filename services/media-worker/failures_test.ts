@@ -36,7 +36,6 @@ type Failure = [
   name: string,
   reply: Iterable<Step>,
   more?: {
-    /** Of the request. */
     change?: object;
     deadlines?: Partial<BackendDeadlines>;
     message?: RegExp;
@@ -55,6 +54,10 @@ const SOON_OVER = {
 const error = { message: `No GPU for ${API_KEY}`, code: 500 };
 const NO_GPU = { message: /^No GPU for \[redacted\]$/ };
 const page = [typed("text/html"), chunk("<html>"), lastChunk];
+/** To another server, which must not be called. */
+const redirect = [
+  head("307 Moved\r\nlocation: http://127.0.0.1:9/\r\ncontent-length: 0"),
+];
 const cut = (length: number, body: string | Uint8Array) => [
   ...[head(`200 OK\r\ncontent-length: ${length}`, body), PAUSE, CLOSE],
 ];
@@ -74,7 +77,6 @@ const heard: Step[] = [typed("audio/mpeg"), chunk(FIRST), PAUSE];
 const heardEvents: Step[] = [streamHead(), chunk(sound()), PAUSE];
 const cutEvent = chunk(sound().slice(0, 40));
 const broken = named({ type: "speech.audio.error", error });
-/** Some sound was passed on. */
 const AFTER = { parts: FIRST.length };
 const STALLED = { ...AFTER, deadlines: IMPATIENCE };
 const comments = Array.from({ length: 25 }, () => [": pi", "ng\n\n"]).flat()
@@ -91,6 +93,7 @@ const speech: Failures = {
     }],
   ],
   server_error: [
+    ["a redirect", redirect],
     ["an error with status 200", jsonResponse({ error }), NO_GPU],
     ["vLLM-Omni's error event", sse(sound(), broken), AFTER],
     ["an error event without a sound before", sse(named({ type: "error" }))],

@@ -131,7 +131,6 @@ Deno.test("a client that takes nothing and leaves ends the wait for it", async (
   await until(() => r.fake.openConnections === 0);
 });
 
-/** Two model servers, the first of which is preferred. */
 function startPool(first: Step[], second: Step[]) {
   const rigs = [first, second].map((reply, preference) =>
     startServer(() => reply, { preference, name: `e${preference}` })

@@ -85,7 +85,6 @@ export function startServer(
   };
 }
 
-/** The head and the body of an answer so far. */
 export function read(call: RecordedCall) {
   const read = new MediaHeadReader().push(call.answer());
   return read === null || read === "invalid"
@@ -96,7 +95,6 @@ export function read(call: RecordedCall) {
 export const codeOf = (error: unknown) =>
   error instanceof ApiError ? error.code : error;
 
-/** An answer made of events. */
 export const sse = (...events: string[]): Step[] => [
   ...[streamHead(), ...events.map(chunk), lastChunk],
 ];
@@ -106,7 +104,6 @@ export function named(data: { type: string; [name: string]: unknown }): string {
   return `event: ${data.type}\n${event(data)}`;
 }
 
-/** The data of the events in a stream. */
 export function eventsIn(text: string): { [name: string]: unknown }[] {
   return text.split("\n\n").slice(0, -1).map((block) => {
     const [name, data = "", ...rest] = block.split("\n");

@@ -109,7 +109,6 @@ Deno.test("encodeErr() cuts texts so that the frame fits", () => {
   assert.notEqual(wire.parseErr(payload), null);
 });
 
-/** An ERR with some of its fields changed. */
 const changedErr = (change: object) => {
   const text = new TextDecoder().decode(wire.encodeErr("w1", FAILURE));
   return wire.encodeJson({ ...JSON.parse(text), ...change });

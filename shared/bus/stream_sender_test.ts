@@ -41,7 +41,6 @@ function start(limits: Partial<StreamLimits> = {}) {
     finished: (outcome, reason) =>
       actions.push(`finished ${outcome} ${reason}`),
   });
-  /** The actions since the last call. */
   const did = () => actions.splice(0);
   const write = (bytes: number, count: number, nowMs: number) =>
     sender.write(new Uint8Array(bytes), count, nowMs);

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { AttemptDeadlines } from "./attempt_deadlines.ts";
 
-/** The deadlines of an attempt by a clock that the test sets. */
 function start(signal = new AbortController().signal) {
   const clock = { ms: 0 };
   const deadlines = new AttemptDeadlines(() => clock.ms, signal, 60_000);

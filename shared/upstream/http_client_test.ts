@@ -50,7 +50,6 @@ function newDeadlines(signal = new AbortController().signal): AttemptDeadlines {
   return new AttemptDeadlines(monotonicNow, signal, 5_000);
 }
 
-/** A response whose body is still to be read. */
 async function begin(
   client: HttpClient,
   deadlines = newDeadlines(),

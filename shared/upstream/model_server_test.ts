@@ -42,14 +42,10 @@ Deno.test("ModelServer writes head, credential, configured headers, trace and bo
     '"é😀"',
   ]);
   const get = { method: "GET", accept: "*/*" } as const;
-  const start = ["GET /v1/x?api-version=1 HTTP/1.1", ...host("*/*")];
-  const rest = ["content-length: 0", "x-request-id: r1", "", ""];
-  assert.deepEqual(encode(get), [...start, ...rest]);
-  for (const id of ["a\r\nx: y", "a b", "", "é"]) {
-    const call = { requestId: id, traceparent: id };
-    const sent = [...start, "content-length: 0", "", ""];
-    assert.deepEqual(encode({ ...get, call }), sent);
-  }
+  assert.deepEqual(encode(get), [
+    ...["GET /v1/x?api-version=1 HTTP/1.1", ...host("*/*")],
+    ...["content-length: 0", "x-request-id: r1", "", ""],
+  ]);
 });
 
 Deno.test("ModelServer refuses a key that no header can have, and does not show it", () => {

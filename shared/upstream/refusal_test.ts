@@ -137,7 +137,6 @@ Deno.test("refusalError() goes by the status and the body of a refusal", () => {
   }
 });
 
-/** Messages of real servers about unknown models. */
 const UNKNOWN_MODELS = [
   "model 'inner' not found",
   'model "inner" not found, try pulling it first',
@@ -158,7 +157,6 @@ Deno.test("the name of an unknown model appears in the log only", () => {
   }
 });
 
-/** Messages of real servers about prompts that are too long. */
 const CONTEXT_TOO_LONG = [
   "This model's maximum context length is 8 tokens. However, you asked for 9.",
   "The decoder prompt (length 9) is longer than the maximum model length of 8.",

@@ -57,9 +57,10 @@ export interface JobReport {
 }
 
 /** Runs a request on the backends of its model. Rejects with an `UpstreamError`, with any error once the signal has aborted, or with an error of ours. */
-export type RunRequest = (
+export type RunRequest<More extends unknown[] = []> = (
   request: jobs.JobRequest,
   call: JobCall,
+  ...more: More
 ) => Promise<JobCost>;
 
 export interface JobHost {

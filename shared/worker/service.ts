@@ -31,10 +31,7 @@ export function runWorkerService<Backend extends PoolBackend>(
     /** Throws `ConfigError`. */
     readConfig: () => WorkerConfig;
     createBackend: (options: ModelServerOptions) => Backend;
-    /** Runs a request, see `JobHost`. */
-    run: (
-      ...of: [...Parameters<RunRequest>, Pool<Backend>]
-    ) => ReturnType<RunRequest>;
+    run: RunRequest<[Pool<Backend>]>;
   },
 ): Promise<never> {
   const name = `${family}-worker`;

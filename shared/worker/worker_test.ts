@@ -126,7 +126,6 @@ async function setup(options: { slots?: number; run?: RunRequest } = {}) {
   };
 }
 
-/** Lets everything that is ready run. */
 const turns = () => new Promise<void>((resolve) => setTimeout(resolve));
 
 const reasonsOf = (frames: wire.Frame[]) =>

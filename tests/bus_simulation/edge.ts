@@ -16,7 +16,6 @@ const SETTLE_MS = 12_000;
 /** Sums of fractions of milliseconds. */
 const ROUNDING_MS = 0.001;
 
-/** How a request ended, as its client saw it. */
 export type Outcome =
   | ("complete" | "error" | "worker_lost" | "rejected" | receiving.LostReason)
   | ("client_gone" | "edge_dead");
@@ -180,7 +179,6 @@ export class Request {
     this.settle("client_gone");
   }
 
-  /** The worker's beats have stopped. */
   loseWorker(): void {
     if (this.outcome !== null || this.receiver?.isOver !== false) return;
     this.receiver.cancel("worker_lost");
@@ -244,7 +242,6 @@ export class Request {
     }
   }
 
-  /** What the worker is told, written down. */
   #tell(workerId: string, told: ControlRecord, record: AttemptRecord): void {
     const { counts, limits, nowMs } = this.world;
     if (told.type === "cancel") record.unwantedSinceMs ??= nowMs;

@@ -15,7 +15,6 @@ export function requestWith(change: Partial<ChatRequest> = {}): ChatRequest {
   };
 }
 
-/** The answer to such a request. */
 export function newAnswer(
   change: Partial<ChatRequest> = {},
   call = recorded.recordCall(),
@@ -24,7 +23,6 @@ export function newAnswer(
   return { call, answer: new Answer(requestWith(change), call, progress) };
 }
 
-/** The lines that were passed on, parsed. */
 export const linesOf = (call: recorded.RecordedCall) =>
   call.answer().toString().split("\n").slice(0, -1)
     .map((line) => JSON.parse(line));

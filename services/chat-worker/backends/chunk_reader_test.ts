@@ -146,7 +146,6 @@ for (const [name, chunks, expected, n] of [...usual, ...endings]) {
   });
 }
 
-/** OpenAI's finish reason for each word of a server. */
 const REASONS = {
   stop: ["stop", "eos", "STOP", "eos_token", "stop_sequence", "COMPLETE", "?"],
   length: [
@@ -189,7 +188,6 @@ function fragmentOf(text: string): object {
 const fragmentsOf = (text: string): object[][] =>
   text.split(" | ").map((chunk) => chunk.split(" + ").map(fragmentOf));
 
-/** What servers send, and what clients get of it. */
 const toolCalls: [name: string, given: string, expected: string][] = [
   [
     "OpenAI's fragments",

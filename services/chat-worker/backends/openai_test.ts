@@ -106,7 +106,6 @@ const payloads = [
   usageChunk(1, 3),
 ];
 
-/** The bytes of a whole stream, to be cut and framed in different ways. */
 const body = payloads.map(event).join("") + event("[DONE]");
 
 function onePacket(steps: readonly Step[]): Step {
@@ -116,7 +115,6 @@ function onePacket(steps: readonly Step[]): Step {
   return { send: Buffer.concat(sends) };
 }
 
-/** A chunked stream with this text. */
 const streamOf = (text: string, head = streamHead()) => [
   ...[head, chunk(text), lastChunk],
 ];
@@ -189,7 +187,6 @@ type Failure = [
     stream?: false;
     n?: number;
     deadlines?: Partial<BackendDeadlines>;
-    /** What was passed on before. */
     text?: string;
   },
 ];
@@ -231,7 +228,11 @@ const failures: { [fault in UpstreamFault]?: Failure[] } = {
   ],
   credentials: [["a refusal of the key that quotes it", refusal(401)]],
   server_error: [
-    ["an error frame after words", [...begun, say(outOfMemory)], HELLO],
+    [
+      "an error frame after the first words",
+      [...begun, say(outOfMemory)],
+      HELLO,
+    ],
   ],
   overloaded: [
     ["a refusal whose body never comes", [BUSY, STALL], {
