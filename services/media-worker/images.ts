@@ -36,17 +36,16 @@ interface Call extends Attempt<ImageRequest> {
   endsAtMs: number;
 }
 
-/** An image, and what its server says about it. */
-interface Picture {
-  base64: string;
+/** An image as its server sends it. */
+interface Part {
+  /** `completed` or `partial_image`. */
+  kind: string;
   data: json.JsonObject;
-}
-
-/** The images of an answer, and what else it says. */
-interface Whole {
-  items: json.JsonObject[];
+  /** Where the server describes it: beside the images of a document, else with it. */
   about: json.JsonObject;
 }
+
+type Picture = Part & { base64: string };
 
 /**
  * Passes on images in one document or, with `stream`, as events, whichever of the two the
@@ -57,25 +56,30 @@ export async function draw(attempt: Attempt<ImageRequest>): Promise<void> {
   const { total_ms } = server.config.deadlines;
   const held = memory.open();
   const call = { ...attempt, held, endsAtMs: server.now() + total_ms };
+  const imagesMax = request.stream ? 1 : request.n;
+  const pictures: Picture[] = [];
   try {
-    // Null: the images were passed on as they arrived.
-    const whole = await attempts.ask(attempt, {
+    await attempts.ask(attempt, {
       ...encodeRequest(attempt),
       accept: `${attempts.EVENT_STREAM}, application/json`,
       // The first bytes of a complete image take as long as the image.
       mustBeginSoon: hasPartials(request),
-    }, (response) => read(response, call));
-    if (whole === null) return;
-    const pictures: Picture[] = [];
-    for (const data of whole.items.slice(0, request.n)) {
-      pictures.push({ data, base64: await base64Of(data, call) });
-    }
-    const [first] = pictures;
-    if (first === undefined) throw truncatedAnswer("No image");
+    }, async (response) => {
+      for await (const part of partsOf(response, call)) {
+        const isLast = part.kind === "completed";
+        if (!isLast && !request.stream) continue;
+        const picture = { ...part, base64: await base64Of(part.data, call) };
+        if (request.stream) {
+          if (isLast) answer.made = 1;
+          await writeEvent(picture, call);
+        }
+        if (isLast && pictures.push(picture) === imagesMax) return;
+      }
+    });
+    if (pictures.length === 0) throw truncatedAnswer("No final image");
+    if (request.stream) return;
     answer.made = pictures.length;
-    await (request.stream
-      ? writeEvent("completed", { ...first, data: whole.about }, call)
-      : writeDocument(pictures, whole.about, call));
+    await writeDocument(pictures, call);
   } finally {
     held.set(0);
   }
@@ -122,23 +126,40 @@ function encodeRequest({ request, server, answer }: Attempt<ImageRequest>) {
   return { to: "/images/edits", ...encodeForm(fields, named) };
 }
 
-async function read(
+/** The images of an answer, one by one. */
+async function* partsOf(
   response: ServerResponse,
   call: Call,
-): Promise<Whole | null> {
+): AsyncGenerator<Part> {
   const { contentType } = response.head;
   if (contentType === attempts.EVENT_STREAM) {
-    return await readEvents(response, call);
+    const onHeld = (chars: number) => call.held.set(chars);
+    const events = attempts.eventsOf(response, { bytesMax: BYTES_MAX, onHeld });
+    for await (const { type, data } of events) {
+      // The last event of vLLM-Omni is a whole answer.
+      if (type === "image") return yield* partsIn(data);
+      const [, kind] = EVENT.exec(type) ?? [];
+      if (kind !== undefined) yield { kind, data, about: data };
+    }
+    return;
   }
   if (!/^$|json$/.test(contentType)) {
     throw invalidAnswer(`${contentType} instead of images`);
   }
   const about = json.parseJson((await readBytes(response, call)).toString());
+  response.deadlines.rest(); // The whole answer is here.
   if (!json.isJsonObject(about)) {
     throw invalidAnswer("An answer that is not JSON");
   }
   attempts.throwIfError(about, response.server);
-  return wholeOf(about);
+  yield* partsIn(about);
+}
+
+function partsIn(about: json.JsonObject): Part[] {
+  const { data } = about;
+  if (!Array.isArray(data)) throw invalidAnswer("An answer without data");
+  return data.filter(json.isJsonObject)
+    .map((data) => ({ kind: "completed", data, about }));
 }
 
 /** A whole body, kept outside of the heap of JavaScript until it is complete. */
@@ -152,39 +173,6 @@ async function readBytes(
     held.set(held.bytes + piece.length);
   }
   return Buffer.concat(pieces);
-}
-
-function wholeOf(about: json.JsonObject): Whole {
-  const { data } = about;
-  if (!Array.isArray(data)) throw invalidAnswer("An answer without data");
-  return { items: data.filter(json.isJsonObject), about };
-}
-
-/** Passes on the images of events. If the client wants a document, returns the final ones instead. */
-async function readEvents(
-  response: ServerResponse,
-  call: Call,
-): Promise<Whole | null> {
-  const { request, answer, held } = call;
-  const items: json.JsonObject[] = [];
-  const onHeld = (chars: number) => held.set(chars);
-  const events = attempts.eventsOf(response, { bytesMax: BYTES_MAX, onHeld });
-  for await (const { type, data } of events) {
-    // The last event of vLLM-Omni is a whole answer.
-    if (type === "image") return wholeOf(data);
-    const [, kind] = EVENT.exec(type) ?? [];
-    if (kind === undefined) continue;
-    const isLast = kind === "completed";
-    if (request.stream) {
-      const base64 = await base64Of(data, call);
-      if (isLast) answer.made = 1;
-      await writeEvent(kind, { base64, data }, call);
-      if (isLast) return null;
-    } else if (isLast && items.push(data) === request.n) break;
-  }
-  const [about] = items;
-  if (about === undefined) throw truncatedAnswer("No final image");
-  return { items, about };
 }
 
 /** The image in base64. If the server only sends its URL, it is fetched from that server. */
@@ -240,20 +228,18 @@ async function writePicture(
   await answer.write(after);
 }
 
-/** `kind` is `completed` or `partial_image`. */
 async function writeEvent(
-  kind: string,
-  { base64, data }: Picture,
+  { kind, base64, about }: Picture,
   call: Call,
 ): Promise<void> {
   const { request } = call;
-  const after: json.JsonObject = { created_at: secondsOf(data, call) };
+  const after: json.JsonObject = { created_at: secondsOf(about, call) };
   for (const [name, preset] of ABOUT) {
-    after[name] = json.textOf(data[name]) || (request[name] ?? preset);
+    after[name] = json.textOf(about[name]) || (request[name] ?? preset);
   }
   if (kind === "completed") {
-    after.usage = attempts.usageOf(data.usage, request.prompt);
-  } else after.partial_image_index = Number(data.partial_image_index) || 0;
+    after.usage = attempts.usageOf(about.usage, request.prompt);
+  } else after.partial_image_index = Number(about.partial_image_index) || 0;
   const type = `${EVENT_PREFIX[request.task]}.${kind}`;
   const before = `event: ${type}\ndata: {"type":"${type}","b64_json":"`;
   const end = `",${JSON.stringify(after).slice(1)}\n\n`;
@@ -262,9 +248,9 @@ async function writeEvent(
 
 async function writeDocument(
   pictures: readonly Picture[],
-  about: json.JsonObject,
   call: Call,
 ): Promise<void> {
+  const about = pictures[0]?.about ?? {};
   const created = secondsOf(about, call);
   let before = `{"created":${created},"data":[{"b64_json":"`;
   for (const { base64, data } of pictures) {
