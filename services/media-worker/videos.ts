@@ -1,6 +1,6 @@
 /** Videos: requests about jobs to model servers, and their answers. */
 import { VIDEO_LIMITS } from "@gateway/shared/limits";
-import type * as video from "@gateway/shared/openai/video";
+import type * as media from "@gateway/shared/openai/media";
 import { clip } from "@gateway/shared/process/error_text";
 import { invalidAnswer, UpstreamError } from "@gateway/shared/upstream/errors";
 import * as json from "@gateway/shared/upstream/json";
@@ -9,8 +9,8 @@ import type { Attempt } from "./attempt.ts";
 import { ask, piecesOf, textIn, throwIfError } from "./attempt.ts";
 import { encodeForm } from "./form.ts";
 
-type Call = Attempt<video.VideoRequest>;
-type FileCall = Attempt<Extract<video.VideoRequest, { action: "content" }>>;
+type Call = Attempt<media.VideoRequest>;
+type FileCall = Attempt<Extract<media.VideoRequest, { action: "content" }>>;
 
 const OBJECT_BYTES_MAX = 256 * 1024;
 const ID_CHARS_MAX = 1_024;
@@ -23,14 +23,14 @@ const MISSING = [404, 405, 501];
 const FILE_TYPE = /^((video|image)\/[\w.+-]+|application\/octet-stream)$/;
 
 /** What model servers call the four states. */
-const STATUSES: readonly [video.VideoStatus, RegExp][] = [
+const STATUSES: readonly [media.VideoStatus, RegExp][] = [
   ["queued", /^(queued|pending|submitted|created)$/],
   ["in_progress", /^(in_progress|processing|running|generating)$/],
   ["completed", /^(completed|succeeded|success)$/],
   ["failed", /^(failed|error|cancell?ed|expired)$/],
 ];
 
-/** Passes on the bytes of a video, an {@link video.EngineVideo}, or null for one that was deleted. */
+/** Passes on the bytes of a video, an {@link media.EngineVideo}, or null for one that was deleted. */
 export async function passOnVideo(call: Call): Promise<void> {
   const { request, answer } = call;
   if (request.action === "content") {
@@ -41,7 +41,7 @@ export async function passOnVideo(call: Call): Promise<void> {
 
 const pathOf = (id: string) => `/videos/${encodeURIComponent(id)}`;
 
-async function jobOf(call: Call): Promise<video.EngineVideo | null> {
+async function jobOf(call: Call): Promise<media.EngineVideo | null> {
   const { request, server: { config: { model } }, answer } = call;
   // The job that was started: another attempt would start a second one.
   const started = async (response: ServerResponse) => {
@@ -102,7 +102,7 @@ async function readObject(response: ServerResponse): Promise<json.JsonObject> {
   return data;
 }
 
-function toVideo(data: json.JsonObject, { server }: Call): video.EngineVideo {
+function toVideo(data: json.JsonObject, { server }: Call): media.EngineVideo {
   const { redact } = server;
   const said = json.textOf(data.status).toLowerCase();
   const [status] = STATUSES.find(([, names]) => names.test(said)) ?? [];
