@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { mock } from "node:test";
 import { monotonicNow } from "../process/clock.ts";
+import { createDeadlines } from "../process/deadlines.ts";
 import {
   connectTo,
   type Reply,
@@ -47,7 +48,9 @@ function rig(reply: Reply) {
 }
 
 function newDeadlines(signal = new AbortController().signal): AttemptDeadlines {
-  return new AttemptDeadlines(monotonicNow, signal, 5_000);
+  const watched = createDeadlines(monotonicNow);
+  watched.closeWhenIdle();
+  return new AttemptDeadlines(watched, monotonicNow, signal, 5_000);
 }
 
 async function begin(

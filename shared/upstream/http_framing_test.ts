@@ -24,7 +24,7 @@ const headers: [lines: string, head: Partial<ResponseHead>][] = [
   }],
   ["Connection: Close", { isKeepAlive: false }],
   ["Content-Type: Text/Html; charset=utf-8", { contentType: "text/html" }],
-  ["Content-Encoding: GZIP", { contentEncoding: "gzip" }],
+  ["Content-Encoding: GZIP\r\nRetry-After-Ms: 2", { contentEncoding: "gzip" }],
   ['ETag: "A1"\r\nContent-Range: bytes 0-1/9\r\nLast-Modified: \u00e9', {
     fileHeaders: { "etag": '"A1"', "content-range": "bytes 0-1/9" },
   }],
@@ -43,8 +43,8 @@ const heads: [text: string, head: Partial<ResponseHead>][] = [
   ["HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\n\r\n", {}],
 ];
 
-function withHeaders(lines: string): string {
-  return `HTTP/1.1 200 OK\r\n${lines}${lines === "" ? "" : "\r\n"}\r\n`;
+function withHeaders(lines: string, status = "200 OK"): string {
+  return `HTTP/1.1 ${status}\r\n${lines}${lines === "" ? "" : "\r\n"}\r\n`;
 }
 
 Deno.test("parseResponseHead() reads heads as servers send them", () => {
@@ -75,7 +75,7 @@ const waits: [seconds: string, ms: string, waitMs?: number][] = [
 Deno.test("parseResponseHead() reads the wait from either header", () => {
   for (const [seconds, ms, waitMs] of waits) {
     const lines = `retry-after: ${seconds}\r\nretry-after-ms: ${ms}`;
-    const head = parseResponseHead(withHeaders(lines));
+    const head = parseResponseHead(withHeaders(lines, "429 Busy"));
     assert.equal(head.retryAfterMs, waitMs, lines);
   }
 });
@@ -88,7 +88,9 @@ Deno.test("parseResponseHead() refuses malformed heads", () => {
   const lengths = [two, "+1", "-1", "1, 1", "9".repeat(16)];
   const malformed = [
     ...[...lines, "HTTP/1.1 2000 OK"].map((line) => `${line}\r\n\r\n`),
-    ...["abc", ": a", "a b: c", "a : c", "a: b\r\n c: d"].map(withHeaders),
+    ...["abc", ": a", "a b: c", "a : c", "a: b\r\n c: d"].map((line) =>
+      withHeaders(line)
+    ),
     ...lengths.map((length) => withHeaders(`content-length: ${length}`)),
     withHeaders("transfer-encoding: gzip, chunked"),
   ];
