@@ -6,16 +6,17 @@ import { freePort } from "../tests/support/local_server.ts";
 import * as programs from "../tests/support/process.ts";
 import { startRedisServer } from "../tests/support/redis_server.ts";
 import { waitFor } from "../tests/support/wait_for.ts";
-import { runLoop, type Target } from "./load.ts";
+import { chatRequest, runLoop, type Target } from "./load.ts";
 import { lastLines, type Processes, withDescendants } from "./processes.ts";
 import { OURS } from "./report.ts";
 
 export interface Contender extends Target, AsyncDisposable {
   processes: () => Processes;
 }
+export type Gateway = Awaited<ReturnType<typeof startGateway>>;
 
 const rivalSchema = z.strictObject({
-  /** Ends in `-limits` if keys and limits are checked, as this gateway does. */
+  /** Ends in `-limits` if keys and limits are checked. */
   name: z.string(),
   /** Below the scratch folder; rivals with the same software share it. */
   folder: z.string(),
@@ -61,15 +62,21 @@ export async function startModelServer(): Promise<Contender> {
 /** This gateway as `deno task up` starts it, with its own NATS and Redis, and a key with limits. */
 export async function startGateway(
   modelUrl: string,
-  { name = OURS, root }: { name?: string; root?: string } = {},
+  { name = OURS, instances = 1, root, env }: {
+    name?: string;
+    root?: string;
+    instances?: number;
+    env?: Record<string, string>;
+  } = {},
 ) {
   const cluster = await startCluster({
     ...root === undefined ? {} : { root },
-    env: { UPSTREAM_BASE_URL: modelUrl },
+    ...{ edges: instances, workers: instances },
+    env: { UPSTREAM_BASE_URL: modelUrl, ...env },
   });
   const { key } = await createKey(cluster, ...LIMITS);
   return {
-    name,
+    ...{ name, cluster, key },
     baseUrls: cluster.state.edge_urls.map((_, i) => cluster.baseUrl(i)),
     headers: { authorization: `Bearer ${key}` },
     processes: () => cluster.state.pids,
@@ -102,10 +109,11 @@ export async function startRival(
     baseUrls: [`http://127.0.0.1:${port}/v1`],
     headers: JSON.parse(headers),
   };
+  const requests = [chatRequest(target, 200)];
   await waitFor(async () => {
     if (!shell.isRunning) throw new Error(lastLines(shell.output()));
-    const once = await runLoop(target, { connections: 1, seconds: 0 });
-    return once.latenciesMs.length === 1;
+    const once = { connections: 1, seconds: 0, requests };
+    return (await runLoop(target, once)).latenciesMs.length === 1;
   }, {
     what: () => `an answer: ${lastLines(shell.output())}`,
     timeoutMs: START_MS_MAX,

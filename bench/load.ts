@@ -22,7 +22,6 @@ const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 const MODEL = "neutral-3.7-plus";
 const SENTENCE = "The quick brown fox jumps over the lazy dog, again. ";
-const SMALL_BYTES = 200;
 /** What the JSON around the prompt takes. */
 const AROUND_BYTES = 130;
 const BUFFER_BYTES = 64 * 1_024;
@@ -32,7 +31,7 @@ const ANSWER_MS_MAX = 60_000;
 const STREAM_END_CHARS = 64;
 
 /** The bytes of one chat request whose body has about `bodyBytes`. */
-function chatRequest(
+export function chatRequest(
   { baseUrls: [baseUrl = ""], headers: ofTarget }: Target,
   bodyBytes: number,
   pace?: Pace,
@@ -137,22 +136,23 @@ async function runClients(
   return { wrong, seconds: (performance.now() - startedAtMs) / 1_000 };
 }
 
-/** Each connection sends its next request after the last answer; one at least. */
+/** Each connection sends its next request, in turn one of these, after the last answer; one at least. */
 export async function runLoop(
   target: Target,
-  { connections, seconds, bodyBytes = SMALL_BYTES }: {
+  { connections, seconds, requests }: {
     connections: number;
     seconds: number;
-    bodyBytes?: number | undefined;
+    requests: readonly Uint8Array[];
   },
 ) {
-  const request = chatRequest(target, bodyBytes);
   const endsAtMs = performance.now() + seconds * 1_000;
   const latenciesMs: number[] = [];
+  let next = 0;
   const run = async (client: Client, _: number, wrong: string[]) => {
     let nowMs = performance.now();
     do {
       const sentAtMs = nowMs;
+      const request = requests[next++ % requests.length] ?? new Uint8Array();
       const problem = await client.exchange(request);
       nowMs = performance.now();
       if (problem === undefined) latenciesMs.push(nowMs - sentAtMs);
@@ -165,7 +165,7 @@ export async function runLoop(
 
 /** Opens the streams in half of the time of one, so that all are open in the second half. */
 export async function runStreams(target: Target, count: number, pace: Pace) {
-  const request = chatRequest(target, SMALL_BYTES, pace);
+  const request = chatRequest(target, 200, pace);
   const lengthMs = pace.tokens * pace.paceMs;
   /** Between any two reads of a stream, and the longest of each stream. */
   const [gapsMs, pausesMs]: [number[], number[]] = [[], []];

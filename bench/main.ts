@@ -1,7 +1,8 @@
 /** `deno task bench`, see `README.md` beside this file. */
 import * as contenders from "./contenders.ts";
 import { percentile } from "./figures.ts";
-import { runLoop } from "./load.ts";
+import { growth } from "./growth.ts";
+import { chatRequest, runLoop } from "./load.ts";
 import * as measure from "./measure.ts";
 import { type Options, runCommand } from "./options.ts";
 import { countSends, pidsOf, residentMib } from "./processes.ts";
@@ -41,6 +42,8 @@ await runCommand(async (options) => {
   report.add(await addedLatency(direct, gateways, options));
   report.add(await sendsPerAnswer(gateways, options));
   for await (const table of pacedStreams(all, options)) report.add(table);
+  await running.disposeAsync();
+  report.add(await growth(modelUrl, options));
   await report.end(options);
 });
 
@@ -56,12 +59,23 @@ function idleMemory(contenders: Contenders): Table {
 }
 
 async function wholeAnswers(all: Contenders, bytes: number, options: Options) {
-  const measureOne = (each: contenders.Contender) =>
-    measure.measureLoop(each, options.seconds, bytes);
-  const rows = await measure.inTurn(all, options, measureOne);
+  const rows = await measure.inTurn(all, options, (contender) => {
+    const requests = [chatRequest(contender, bytes)];
+    return measure.measureLoop(contender, options.seconds, requests);
+  });
   const title =
     `Whole answers, bodies of ${bytes} B, ${CONNECTIONS} connections`;
   return { title, columns: measure.LOOP_COLUMNS, rows };
+}
+
+/** Sends the smallest body again and again. */
+function smallLoop(
+  target: contenders.Contender,
+  connections: number,
+  seconds: number,
+) {
+  const requests = [chatRequest(target, measure.SMALL_BYTES)];
+  return runLoop(target, { connections, seconds, requests });
 }
 
 /** What a gateway adds to the latency of the model server, asked just before. */
@@ -71,8 +85,7 @@ async function addedLatency(
   options: Options,
 ) {
   const latencies = async (contender: contenders.Contender) => {
-    const loop = { connections: 1, seconds: options.seconds / 2 };
-    const { latenciesMs } = await runLoop(contender, loop);
+    const { latenciesMs } = await smallLoop(contender, 1, options.seconds / 2);
     return [0.5, 0.99].map((share) => percentile(latenciesMs, share));
   };
   const rows = await measure.inTurn(gateways, options, async (gateway) => {
@@ -93,8 +106,7 @@ async function sendsPerAnswer(
   const notes: string[] = [];
   for (const contender of contenders) {
     stopping.throwIfAborted();
-    const load = () =>
-      runLoop(contender, { connections: CONNECTIONS, seconds });
+    const load = () => smallLoop(contender, CONNECTIONS, seconds);
     try {
       const { sent, result } = await countSends(contender.processes(), load);
       rows.push(...sent.map(([role, count]) => ({

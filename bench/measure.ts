@@ -1,7 +1,7 @@
 /** How contenders are measured: in turn, round after round. */
 import type { Contender } from "./contenders.ts";
 import { percentile } from "./figures.ts";
-import { type Pace, runLoop, runStreams } from "./load.ts";
+import { chatRequest, type Pace, runLoop, runStreams } from "./load.ts";
 import { print } from "../tests/support/process.ts";
 import type { Options } from "./options.ts";
 import { cpuSeconds, pidsOf, residentMib } from "./processes.ts";
@@ -11,6 +11,7 @@ export const CONNECTIONS = 32;
 export const PACE: Pace = { tokens: 100, paceMs: 20 };
 /** A pause between two reads that is longer is a stall. */
 export const STALL_MS = 10 * PACE.paceMs;
+export const SMALL_BYTES = 200;
 
 /** Measures all in turn, `rounds` times. */
 export async function inTurn(
@@ -45,10 +46,10 @@ export const LOOP_COLUMNS = ["req/s", "CPU s per 1,000", "wrong"];
 export async function measureLoop(
   contender: Contender,
   seconds: number,
-  bodyBytes?: number,
+  requests = [chatRequest(contender, SMALL_BYTES)],
+  connections = CONNECTIONS,
 ): Promise<number[]> {
-  const load = { connections: CONNECTIONS, seconds, bodyBytes };
-  const loop = runLoop(contender, load);
+  const loop = runLoop(contender, { connections, seconds, requests });
   const result = await withCpuSeconds(contender, loop);
   const { latenciesMs: { length: answers }, cpu, wrong } = result;
   return [answers / result.seconds, cpu / answers * 1_000, wrong.length];

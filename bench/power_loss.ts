@@ -11,7 +11,11 @@
  */
 import { randomBytes } from "@gateway/shared/process/ids";
 import { createKeyStore } from "../services/key-admin/domain/keys/key_store.ts";
-import * as changes from "../services/key-admin/key_changes_fixture.ts";
+import {
+  changeKeys,
+  emptyLedger,
+  findLost,
+} from "../services/key-admin/key_changes_fixture.ts";
 import type { TestRedis } from "../services/key-admin/redis_fixture.ts";
 import { startRedis } from "../services/key-admin/redis_fixture.ts";
 import { detectDurability } from "../services/key-admin/domain/store/durability.ts";
@@ -51,11 +55,10 @@ async function tryMode([fsync = "", but = ""]: string[], library: string) {
   const [store, other] = [await openStore(redis), await openStore(redis)];
   if (but) await store.link.command(["ACL", "SETUSER", "default", but]);
   const promise = await detectDurability(store.link);
-  const ledger = changes.emptyLedger();
+  const ledger = emptyLedger();
   const writers = Array.from(
     { length: WRITERS },
-    (_, n) =>
-      changes.changeKeys((n % 2 ? store : other).keys, ledger, () => false),
+    (_, n) => changeKeys((n % 2 ? store : other).keys, ledger, () => false),
   );
   await sleep(SECONDS * 1_000);
   await redis.kill();
@@ -63,11 +66,7 @@ async function tryMode([fsync = "", but = ""]: string[], library: string) {
   const cutBytes = await cutToFlushed(redis.directory);
   await redis.restart();
   const after = await openStore(redis);
-  const { lost, harmless } = await changes.findLost(
-    after.link,
-    after.keys,
-    ledger,
-  );
+  const { lost, harmless } = await findLost(after.link, after.keys, ledger);
   const counts = Object.entries(ledger.counts)
     .map(([kind, count]) => `${kind} ${count}`).join(", ");
   print(`

@@ -16,8 +16,9 @@ export interface Table {
   notes?: readonly string[];
 }
 
-/** The name of this gateway. */
+/** The name of this gateway. It and rivals with keys and limits have a table of their own. */
 export const OURS = "gateway";
+const GOVERNED = /-limits/;
 
 export function startReport() {
   const tables: Table[] = [];
@@ -27,7 +28,14 @@ export function startReport() {
   const add = (table: Table) => {
     tables.push(table);
     const { title, columns, rows, notes = [] } = table;
-    print(`\n${title}${render(columns, rows)}`);
+    const isGoverned = ({ name }: Row) => GOVERNED.test(name);
+    const plain = rows.filter((row) => !isGoverned(row));
+    print(`\n${title}${render(columns, plain)}`);
+    if (rows.some(isGoverned)) {
+      const ours = plain.filter(({ name }) => name.startsWith(OURS));
+      const all = [...ours, ...rows.filter(isGoverned)];
+      print(`  keys and limits checked by all:${render(columns, all)}`);
+    }
     for (const note of notes) print(`  ${note}`);
   };
   const end = async ({ json }: Options) => {
