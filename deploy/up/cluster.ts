@@ -4,6 +4,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { errorMessage } from "@gateway/shared/process/env";
 import { settlesWithin } from "@gateway/shared/process/serve";
+import { parseJson } from "@gateway/shared/upstream/json";
 import * as z from "zod";
 import { appendToLog } from "./files.ts";
 import { ROOT } from "./options.ts";
@@ -211,7 +212,9 @@ export class Cluster {
 
   #readLine(line: string, kept: Kept): void {
     const { name, readyText, child } = kept;
-    const event = EVENT_LINE.test(line) ? parseEvent(line) : undefined;
+    const event = EVENT_LINE.test(line)
+      ? EVENT.safeParse(parseJson(line)).data
+      : undefined;
     const isReady = readyText === undefined
       ? event?.event === "ready"
       : line.includes(readyText);
@@ -265,15 +268,6 @@ function failureOf({ name, lastLines, log }: Kept, how: string, code: number) {
     `Its log: ${log}`,
   ].join("\n");
   return new UpError(message, code === EXIT.config ? code : EXIT.failed);
-}
-
-/** The event of a log line; `undefined` if the line is something else. */
-function parseEvent(line: string) {
-  try {
-    return EVENT.parse(JSON.parse(line));
-  } catch {
-    return undefined;
-  }
 }
 
 /** Resolves after `ms`, or at once when `signal` aborts. Never rejects. */

@@ -27,14 +27,6 @@ export async function writePrivateFile(
   await Deno.rename(draft, path);
 }
 
-export async function removeFile(path: string): Promise<void> {
-  try {
-    await Deno.remove(path);
-  } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
-  }
-}
-
 /**
  * Locks a directory until the returned file is closed; throws an {@link UpError} when
  * another launcher holds it. The kernel releases the lock with the process. The file

@@ -7,7 +7,7 @@ import { ROOT, type UpOptions } from "./options.ts";
 import type { Settings } from "./plan.ts";
 import { findFreePorts, LOOPBACK, whyNotFree } from "./ports.ts";
 import { UpError } from "./terminal.ts";
-import type { UpDeps } from "./up.ts";
+import type { UpDeps } from "./main.ts";
 
 /** Starts them, unless their URLs are given. Returns the URLs when they are ready. */
 export async function startStores(

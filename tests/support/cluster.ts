@@ -13,7 +13,7 @@ import { createStores } from "../../services/key-admin/domain/stores.ts";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { postChat } from "./chat_request.ts";
 import { startProcess } from "./process.ts";
-import type { UpState } from "../../deploy/up/up.ts";
+import type { UpState } from "../../deploy/up/main.ts";
 import { assertNoKeys } from "./recording_log.ts";
 import { testRedisLink } from "./redis_link.ts";
 import { waitFor } from "./wait_for.ts";

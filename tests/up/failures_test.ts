@@ -94,7 +94,7 @@ Deno.test("up fails with a clear message", async (t) => {
     ],
     [
       2,
-      /Unknown option '--prot', did you mean '--port'[^]*up --help/,
+      /unknown option '--prot'[^]*--port[^]*up --help/,
       args("--prot 1"),
     ],
     [0, /^Usage: deno task up[^]*--console-port <port>/m, args("--help")],
