@@ -1,21 +1,6 @@
-import {
-  hashKeyValue,
-  isKeyId,
-  keyHint,
-  mintKey,
-  mintKeyId,
-  mintStoreName,
-} from "@gateway/shared/keys/key";
+import * as form from "@gateway/shared/keys/key";
 import type { KeyName, KeyRecord } from "@gateway/shared/keys/record";
-import {
-  auditKey,
-  failedKey,
-  hashKey,
-  KEY_FIELDS,
-  keysKey,
-  recordKey,
-  STORE_KEY,
-} from "@gateway/shared/keys/record";
+import * as record from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/limits";
 import { defineScript } from "@gateway/shared/redis/script";
 import { z } from "zod";
@@ -48,7 +33,6 @@ export const graceSchema = z.enum(
 
 /** A form sent twice within this time creates one key. */
 const ONCE_SECONDS = 24 * 3600;
-const onceKey = (ownerId: string, once: string) => `once:{${ownerId}}:${once}`;
 
 /** The owner of the keys, and who changes them. */
 interface Origin {
@@ -56,6 +40,12 @@ interface Origin {
   actor: Actor;
   /** Digest of the form's nonce: a second change with the same one is refused. */
   once?: string | undefined;
+}
+
+interface Creation extends Origin {
+  settings: KeySettings;
+  /** A key with a value of its own that is in no list, counts towards no number of keys, and is deleted by Redis after this time. */
+  unlisted?: { lifeMs: number; mintValue: (keyId: string) => string };
 }
 
 export interface Target extends Origin {
@@ -123,7 +113,7 @@ for i, step in ipairs(plan.steps) do
   if step.action == 'key.created' then
     if not step.untilMs and redis.call('ZCARD', KEYS[1]) >= plan.keysMax then return 'too_many' end
   else
-    local stored = redis.call('HMGET', KEYS[3 + i], '${KEY_FIELDS.version}', '${KEY_FIELDS.state}', '${KEY_FIELDS.expiresAtMs}')
+    local stored = redis.call('HMGET', KEYS[3 + i], '${record.KEY_FIELDS.version}', '${record.KEY_FIELDS.state}', '${record.KEY_FIELDS.expiresAtMs}')
     local version, expiry = tonumber(stored[1]), tonumber(stored[3])
     if not version then return 'not_found' end
     if step.version > 0 and step.version ~= version then return 'changed' end
@@ -143,7 +133,7 @@ for i, step in ipairs(plan.steps) do
     elseif step.action == 'key.created' then
       redis.call('ZADD', KEYS[1], plan.nowMs, step.keyId)
     else
-      redis.call('HSET', KEYS[3 + i], '${KEY_FIELDS.version}', step.next)
+      redis.call('HSET', KEYS[3 + i], '${record.KEY_FIELDS.version}', step.next)
     end
   end
   redis.call('XADD', KEYS[2], 'MAXLEN', '~', plan.auditMax, '*', unpack(step.audit))
@@ -185,8 +175,9 @@ export function createKeyStore(
       ...once !== undefined && { once: ONCE_SECONDS },
     };
     const keys = [
-      ...[keysKey(ownerId), auditKey(ownerId), onceKey(ownerId, once ?? "")],
-      ...steps.map(({ keyId }) => recordKey({ ownerId, keyId })),
+      ...[record.keysKey(ownerId), record.auditKey(ownerId)],
+      `once:{${ownerId}}:${once ?? ""}`,
+      ...steps.map(({ keyId }) => record.recordKey({ ownerId, keyId })),
     ];
     const args = [JSON.stringify(plan)];
     const result = await writer.evalScript(COMMIT_SCRIPT, keys, args);
@@ -194,34 +185,30 @@ export function createKeyStore(
     await persist();
   }
 
-  /** Creates a key, and retires the one that it replaces, if any. A key with a value of its own is unlisted. */
+  /** Creates a key, and retires the one that it replaces, if any. */
   async function make(
-    origin: Origin,
-    settings: KeySettings,
+    { settings, unlisted, ...origin }: Creation,
     nowMs: number,
-    { retired, mintValue }: {
-      retired?: { old: KeyRecord; version: number; expiresAtMs: number };
-      mintValue?: (keyId: string) => string;
-    } = {},
+    retired?: { old: KeyRecord; version: number; expiresAtMs: number },
   ): Promise<CreatedKey> {
-    const id = mintKeyId(randomBytes);
-    const value = mintValue?.(id) ?? mintKey(randomBytes);
+    const id = form.mintKeyId(randomBytes);
+    const value = unlisted?.mintValue(id) ?? form.mintKey(randomBytes);
+    const untilMs = unlisted && nowMs + unlisted.lifeMs;
     const key: KeyRecord = {
       ...settings,
       ...{ id, ownerId: origin.ownerId, state: "enabled", version: 1 },
-      ...{ hint: keyHint(value), hash: hashKeyValue(value) },
+      ...{ hint: form.keyHint(value), hash: form.hashKeyValue(value) },
       createdAtMs: nowMs,
+      expiresAtMs: untilMs ?? settings.expiresAtMs,
       replaces: retired ? [retired.old.id, retired.old.hint] : null,
       replacedBy: null,
     };
-    const lookup = hashKey(key.hash);
-    const untilMs = mintValue && key.expiresAtMs;
+    const lookup = record.hashKey(key.hash);
     const end = untilMs ? ["PXAT", String(untilMs)] : [];
     const { actor } = origin;
-    const detail = untilMs
-      ? `until ${minuteText(untilMs)}`
-      : retired && `replaces ${retired.old.id}`;
-    const created = stepOf("key.created", { actor }, key, key, detail ?? "");
+    let detail = retired ? `replaces ${retired.old.id}` : "";
+    if (untilMs) detail = `until ${minuteText(untilMs)}`;
+    const created = stepOf("key.created", { actor }, key, key, detail);
     const steps = [{ ...created, ...untilMs && { untilMs } }];
     if (retired !== undefined) {
       const { old, version, expiresAtMs } = retired;
@@ -230,7 +217,8 @@ export function createKeyStore(
       steps.push(stepOf("key.rotated", { actor, version }, old, changed));
     }
     // The very first key names the store: edges trust lookups only in a named store.
-    await writer.command(["SET", STORE_KEY, mintStoreName(randomBytes), "NX"]);
+    const storeName = form.mintStoreName(randomBytes);
+    await writer.command(["SET", record.STORE_KEY, storeName, "NX"]);
     await writer.command(["SET", lookup, `${id}:${key.ownerId}`, ...end]);
     try {
       await commit(origin, steps, nowMs);
@@ -258,10 +246,13 @@ export function createKeyStore(
   }
 
   const store = {
-    async get(ownerId: string, keyId: string): Promise<KeyRecord | null> {
-      if (!isKeyId(keyId)) return null;
+    async get(
+      ownerId: string,
+      keyId: string,
+    ): Promise<KeyRecord | null> {
+      if (!form.isKeyId(keyId)) return null;
       const ids = { ownerId, keyId };
-      const fields = await readHash(redis, recordKey(ids));
+      const fields = await readHash(redis, record.recordKey(ids));
       return fields === null ? null : decodeKey(ids, fields);
     },
 
@@ -281,22 +272,8 @@ export function createKeyStore(
     list: (ownerId: string, query: PageQuery) =>
       readPage(redis, ownerId, query),
 
-    create: async (
-      { settings, ...origin }: Origin & { settings: KeySettings },
-    ): Promise<CreatedKey> => make(origin, settings, await redisTimeMs()),
-
-    /** Creates a key that works for this long, is in no list and counts towards no number of keys. Then Redis deletes it. */
-    async createUnlisted(
-      { settings, lifeMs, mintValue, ...origin }: Origin & {
-        settings: Omit<KeySettings, "expiresAtMs">;
-        lifeMs: number;
-        mintValue: (keyId: string) => string;
-      },
-    ): Promise<CreatedKey> {
-      const nowMs = await redisTimeMs();
-      const ending = { ...settings, expiresAtMs: nowMs + lifeMs };
-      return await make(origin, ending, nowMs, { mintValue });
-    },
+    create: async (creation: Creation): Promise<CreatedKey> =>
+      make(creation, await redisTimeMs()),
 
     /** Creates a key with the same settings; the old one expires after `graceMs`. Only an enabled key that has not expired can be rotated. */
     async rotate(target: Target, graceMs: number): Promise<CreatedKey> {
@@ -306,7 +283,7 @@ export function createKeyStore(
       const expiresAtMs = Math.min(old.expiresAtMs ?? endMs, endMs);
       const version = target.version ?? old.version;
       const retired = { old, version, expiresAtMs };
-      return await make(target, old, nowMs, { retired });
+      return await make({ ...target, settings: old }, nowMs, retired);
     },
 
     edit: (target: Target, settings: Partial<KeySettings>) =>
@@ -323,8 +300,8 @@ export function createKeyStore(
       const key = await store.find(target.ownerId, target.keyId);
       await commit(target, [stepOf("key.deleted", target, key, {})]);
       // Only cleans up: without the record the lookup is useless.
-      await writer.command(["DEL", hashKey(key.hash)]);
-      await writer.command(["DEL", failedKey(target)]);
+      await writer.command(["DEL", record.hashKey(key.hash)]);
+      await writer.command(["DEL", record.failedKey(target)]);
       return key;
     },
   };

@@ -1,20 +1,6 @@
-import {
-  dayLimitField,
-  LIMITER_EPOCH_MS,
-  LIMITER_FIELDS,
-  limiterDay,
-  USAGE_UNITS,
-  type UsageUnit,
-} from "@gateway/shared/keys/limiter_state";
+import * as limiter from "@gateway/shared/keys/limiter_state";
 import type { KeyRecord, Limits } from "@gateway/shared/keys/record";
-import {
-  leaseKey,
-  limiterKey,
-  ownerLeaseKey,
-  ownerLimiterKey,
-  ownerVideoLeaseKey,
-  videoLeaseKey,
-} from "@gateway/shared/keys/record";
+import * as record from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { defineScript } from "@gateway/shared/redis/script";
 import { asList, asNumber } from "../store/redis.ts";
@@ -49,7 +35,7 @@ local reply = {nowMs}
 for at = 1, #KEYS, 3 do
   local numbers = {}
   for leases = at + 1, at + 2 do
-    table.insert(numbers, call('ZCOUNT', KEYS[leases], nowMs - ${LIMITER_EPOCH_MS}, '+inf'))
+    table.insert(numbers, call('ZCOUNT', KEYS[leases], nowMs - ${limiter.LIMITER_EPOCH_MS}, '+inf'))
   end
   local function read(field, count)
     local packed = call('HGET', KEYS[at], field) or ''
@@ -58,7 +44,7 @@ for at = 1, #KEYS, 3 do
       table.insert(numbers, string.format('%.17g', number))
     end
   end
-  read('${LIMITER_FIELDS.state}', 5)
+  read('${limiter.LIMITER_FIELDS.state}', 5)
   for _, field in ipairs(ARGV) do read(field, 2) end
   table.insert(reply, numbers)
 end
@@ -79,7 +65,7 @@ function limitUse(
   limits: Limits,
   nowMs: number,
 ): Limits {
-  const now = nowMs - LIMITER_EPOCH_MS;
+  const now = nowMs - limiter.LIMITER_EPOCH_MS;
   const [running = 0, videos = 0, ...state] = numbers;
   const [lastAtMs = 0, requestsAtMs = 0, tokensAtMs = 0, ...days] = state;
   // A clock that was set back moves the times of the state with it.
@@ -88,9 +74,10 @@ function limitUse(
     Math.max(0, fullAtMs - ahead - now) * limit / 60_000;
   const ofDay = (nth: number) => {
     const [day = 0, count = 0] = days.slice(2 * nth);
-    return [0, 1].includes(day - limiterDay(nowMs)) ? count : 0;
+    return [0, 1].includes(day - limiter.limiterDay(nowMs)) ? count : 0;
   };
-  const made = (unit: UsageUnit) => ofDay(1 + USAGE_UNITS.indexOf(unit));
+  const made = (unit: limiter.UsageUnit) =>
+    ofDay(1 + limiter.USAGE_UNITS.indexOf(unit));
   return {
     requestsPerMinute: perMinute(requestsAtMs, limits.requestsPerMinute),
     tokensPerMinute: perMinute(tokensAtMs, limits.tokensPerMinute),
@@ -112,14 +99,21 @@ export async function readMeters(
 ) {
   const ids = { ownerId, keyId: key?.id ?? "" };
   const names = [
-    ...[ownerLimiterKey(ownerId), ownerLeaseKey(ownerId)],
-    ownerVideoLeaseKey(ownerId),
-    ...key ? [limiterKey(ids), leaseKey(ids), videoLeaseKey(ids)] : [],
+    ...[record.ownerLimiterKey(ownerId), record.ownerLeaseKey(ownerId)],
+    record.ownerVideoLeaseKey(ownerId),
   ];
-  const fields = USAGE_UNITS.map(dayLimitField);
+  if (key !== undefined) {
+    names.push(record.limiterKey(ids), record.leaseKey(ids));
+    names.push(record.videoLeaseKey(ids));
+  }
+  const fields = limiter.USAGE_UNITS.map(limiter.dayLimitField);
   const reply = asList(await redis.evalScript(METERS_SCRIPT, names, fields));
   const nowMs = asNumber(reply[0]);
-  const metersOf = (whose: Meter["whose"], limits: Limits, state: unknown) => {
+  const metersOf = (
+    whose: Meter["whose"],
+    limits: Limits,
+    state: unknown,
+  ) => {
     const used = limitUse(asList(state).map(asNumber), limits, nowMs);
     return LIMIT_NAMES.map((name): Meter => ({
       ...{ whose, name, limit: limits[name], exact: used[name] },
