@@ -7,8 +7,8 @@ import { isWellFormedKey } from "@gateway/shared/keys/key";
 import { type Limits, UNLIMITED } from "@gateway/shared/keys/record";
 import type { TestConsole } from "../console_fixture.ts";
 import { PASSWORD, signIn, startConsole } from "../console_fixture.ts";
-import { textOf, type toJson } from "./answer.ts";
-import { type CommandDeps, parseCommand } from "./command_line.ts";
+import type { CommandDeps, toJson } from "./command_line.ts";
+import { parseCommand, textOf } from "./command_line.ts";
 import { KEYS } from "./keys.ts";
 import { OWNERS } from "./owners.ts";
 

@@ -7,7 +7,6 @@ import {
   newSettings,
   unknownModel,
 } from "../domain/keys/settings.ts";
-import { type Answer, rowToJson, toJson } from "./answer.ts";
 import * as cli from "./command_line.ts";
 
 const SETTING_OPTIONS = [
@@ -18,17 +17,17 @@ const KEY_OPTIONS = [...SETTING_OPTIONS, "force"] as const;
 const LIST_OPTIONS = ["search", "state", "rows", "after"] as const;
 
 function onKey(
-  run: (call: cli.Call, target: Target) => Promise<KeyRecord | Answer>,
+  run: (call: cli.Call, target: Target) => Promise<KeyRecord | cli.Answer>,
 ) {
-  return async (call: cli.Call): Promise<Answer> => {
+  return async (call: cli.Call): Promise<cli.Answer> => {
     const ids = { ownerId: await keyOwner(call), keyId: call.word };
     const target = { ...ids, version: null, actor: cli.COMMAND_LINE };
     const result = await run(call, target);
-    return "json" in result ? result : { json: toJson(result, call.now()) };
+    return "json" in result ? result : { json: cli.toJson(result, call.now()) };
   };
 }
 
-async function create(call: cli.Call): Promise<Answer> {
+async function create(call: cli.Call): Promise<cli.Answer> {
   const { keys, owners, now, defaultLimits, options: { owner } } = call;
   if (call.options.description === undefined) {
     throw new cli.UsageError("--description: Say what the key is for");
@@ -44,7 +43,7 @@ async function create(call: cli.Call): Promise<Answer> {
   const input = { ownerId, settings, actor: cli.COMMAND_LINE };
   const { key, value } = await keys.create(input);
   return {
-    json: { ...toJson(key, now()), key: value },
+    json: { ...cli.toJson(key, now()), key: value },
     note: `\nStore the key now: it is not shown again.${invite}`,
   };
 }
@@ -56,11 +55,16 @@ const COLUMNS = [
 
 const NO_KEYS = "No keys found. Create one: keys create --description TEXT";
 
-async function list(call: cli.Call): Promise<Answer> {
+async function list(call: cli.Call): Promise<cli.Answer> {
   const nowMs = call.now();
   const query = { filter: call.options.state ?? "all", ...cli.queryOf(call) };
   const { rows, next } = await call.keys.list(await keyOwner(call), query);
-  const keys = rows.map((row) => rowToJson(row, nowMs));
+  const keys = rows.map(({ key, lastUsedAtMs, totals }) => ({
+    ...cli.toJson(key, nowMs),
+    last_used_at: cli.isoTime(lastUsedAtMs),
+    requests_today: totals.requests,
+    tokens_today: totals.tokens,
+  }));
   const more = next === null ? undefined : `\nMore: --after "${next}"`;
   return {
     json: { keys, next },
@@ -97,7 +101,7 @@ async function end(
   { sendStop, options, now }: cli.Call,
   key: KeyRecord,
   state: "disabled" | "deleted",
-): Promise<Answer> {
+): Promise<cli.Answer> {
   const { id: keyId, ownerId } = key;
   if (options.stopRunning) {
     await sendStop({ keyId, ownerId }).catch((cause) => {
@@ -107,17 +111,17 @@ async function end(
       );
     });
   }
-  return { json: { ...toJson(key, now()), state } };
+  return { json: { ...cli.toJson(key, now()), state } };
 }
 
 async function rotate(
   { keys, now, options: { old = "24h" } }: cli.Call,
   target: Target,
-): Promise<Answer> {
+): Promise<cli.Answer> {
   const { ms, text } = GRACES[old];
   const { key, value } = await keys.rotate(target, ms);
   return {
-    json: { ...toJson(key, now()), key: value },
+    json: { ...cli.toJson(key, now()), key: value },
     note:
       `\nStore the new key now: it is not shown again. The old key stops working ${text}.`,
   };
