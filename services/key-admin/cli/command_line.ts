@@ -144,7 +144,8 @@ export async function findOwner({ owners }: Call, email: string) {
 }
 
 /** 69 and 77 are from sysexits.h. */
-const EXIT_CODES_HELP = `Exit codes: 0 done, 1 refused, 2 invalid command line,
+export const EXIT_CODES_HELP =
+  `Exit codes: 0 done, 1 refused, 2 invalid command line,
 69 no answer from Redis, or a change not confirmed to be on disk,
 77 the Redis user lacks a permission, ${EXIT_CONFIG} a mistake in the environment.`;
 

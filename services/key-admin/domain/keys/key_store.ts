@@ -97,11 +97,9 @@ interface Step {
 }
 
 /**
- * One lifecycle change, all or nothing: records, list and audit entries of one
- * owner, which share a slot.
+ * One lifecycle change, all or nothing.
  *
- * KEYS: 1 `keys:{owner}`, 2 `audit:{owner}`, 3 the `once` key, then one record
- * per step.
+ * KEYS: 1 `keys:{owner}`, 2 `audit:{owner}`, 3 the `once` key, then a record per step.
  * ARGV: 1 the plan as JSON, see `commit`.
  */
 const COMMIT_SCRIPT = defineScript(
@@ -144,17 +142,13 @@ return 'done'
 );
 
 /**
- * The lifecycle of API keys. Each change is one atomic script over the owner's
- * slot and is acknowledged only when it is on disk, if the server can confirm
- * that (`store/durability.ts`).
+ * The lifecycle of API keys. Each change is one atomic script over the owner's slot and
+ * is acknowledged only when it is on disk, if the server can confirm that. A refused
+ * change throws {@link KeyRefused}.
  *
- * The lookup `hash:<sha256>` is in another slot, so it cannot be part of that
- * script. It is written before the record and deleted after it: a crash between
- * the two leaves at most a lookup without a record, which admission answers with
- * 401 (as it does while an edge remembers the lookup). Key ids are never reused.
- *
- * A refused change throws {@link KeyRefused}; any other returns the changed key,
- * or the deleted key as it was.
+ * The lookup `hash:<sha256>` is in another slot, so it is written before the record and
+ * deleted after it: a crash between the two leaves at most a lookup without a record,
+ * which admission answers with 401. Key ids are never reused.
  */
 export type KeyStore = ReturnType<typeof createKeyStore>;
 
@@ -295,7 +289,6 @@ export function createKeyStore(
     enable: (target: Target) =>
       update(target, "key.enabled", { state: "enabled" }),
 
-    /** Deletes a key: its record first. */
     async delete(target: Target): Promise<KeyRecord> {
       const key = await store.find(target.ownerId, target.keyId);
       await commit(target, [stepOf("key.deleted", target, key, {})]);

@@ -18,8 +18,6 @@ export interface Meter {
 }
 
 /**
- * Reads the time and the states at one moment.
- *
  * KEYS: `lim:…`, `lease:…` and `lease:…:video` of the owner, and of a key.
  * ARGV: the fields of units in the state.
  * Reply: unix ms, then the numbers of each: running requests, videos being made, the
