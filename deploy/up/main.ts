@@ -45,10 +45,8 @@ export async function runCli(
     }
     const { quiet = false, models } = options;
     out = createOutput(quiet);
-    const env = {
-      ...Deno.env.toObject(),
-      ...models === undefined ? {} : { MODELS_FILE: models },
-    };
+    const given = Deno.env.toObject();
+    const env = models ? { ...given, MODELS_FILE: models } : given;
     const stopping = await listenForStop();
     await runUp(options, { cwd, scriptOf, env, out, stopping });
     return EXIT.ok;

@@ -41,7 +41,6 @@ async function run(args: string[]): Promise<string> {
       sendStop: createStopSender(bus, silentLog),
       publicUrl: publicUrl ?? new URL(`http://127.0.0.1:${port}`),
       models: cluster.models,
-      warn: printError,
     });
     return command.isJson ? JSON.stringify(answer.json) : cli.textOf(answer);
   } finally {
@@ -49,11 +48,7 @@ async function run(args: string[]): Promise<string> {
   }
 }
 
-/**
- * The configuration of the cluster: the service's variables, or the file that `deno
- * task up` wrote. Throws a `ConfigError` for invalid variables, and
- * {@link CommandRefused} when neither is there.
- */
+/** The configuration of the cluster: the service's variables, or the file that `deno task up` wrote. */
 function findCluster() {
   const given = Deno.env.toObject();
   if (given.REDIS_URL || given.REDIS_URL_FILE || given.REDIS_SENTINELS) {
@@ -109,15 +104,11 @@ function describeFailure(error: unknown): [code: number, text: string] {
   return [code, text];
 }
 
-function printError(text: string): void {
-  Deno.stderr.writeSync(new TextEncoder().encode(`${text}\n`));
-}
-
 try {
   const text = await run(Deno.args);
   await Deno.stdout.write(new TextEncoder().encode(`${text}\n`));
 } catch (error) {
   const [code, text] = describeFailure(error);
   Deno.exitCode = code;
-  printError(text);
+  await Deno.stderr.write(new TextEncoder().encode(`${text}\n`));
 }

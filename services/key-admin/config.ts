@@ -1,10 +1,6 @@
 /** The one place of this service that reads the environment. */
 import * as env from "@gateway/shared/process/env";
-import {
-  CATALOG_VARIABLES,
-  catalogIfGiven,
-  requireCatalog,
-} from "@gateway/shared/models/catalog_variables";
+import * as models from "@gateway/shared/models/catalog_variables";
 import * as shared from "@gateway/shared/process/service_variables";
 import * as z from "zod";
 import { defaultLimitsOf, LIMIT_VARIABLES } from "./domain/keys/settings.ts";
@@ -54,7 +50,7 @@ export const CONSOLE_VARIABLES = {
   OIDC_NAME: env.text().default("your organisation")
     .describe("Name of the provider on the sign-in page"),
   ...LIMIT_VARIABLES,
-  ...CATALOG_VARIABLES,
+  ...models.CATALOG_VARIABLES,
 };
 
 export type Config = ReturnType<typeof readConfig>;
@@ -62,7 +58,7 @@ export type Config = ReturnType<typeof readConfig>;
 /** Reads the environment of this process. Throws a `ConfigError` with every mistake. */
 export function readConfig() {
   const config = configFrom(Deno.env.toObject(), Deno.readTextFileSync);
-  return { ...config, catalog: requireCatalog(config.catalog) };
+  return { ...config, catalog: models.requireCatalog(config.catalog) };
 }
 
 /** Reads the configuration from any environment. Only the service needs a catalog. */
@@ -91,7 +87,7 @@ export function configFrom(
       values.MODELS_FILE === undefined &&
       values.UPSTREAM_BASE_URL === undefined,
     /** Its keys of model servers are not needed here. */
-    catalog: catalogIfGiven(values, false),
+    catalog: models.catalogIfGiven(values, false),
     drainMs: values.DRAIN_SECONDS * 1_000,
   };
 }

@@ -127,10 +127,6 @@ async function rotate(
   };
 }
 
-const MODELS_UNKNOWN =
-  "Warning: the names of the models were not checked, because the list of models is not known here. " +
-  "Set MODELS_FILE or UPSTREAM_BASE_URL as for the edges";
-
 /** The owner that was named, or the first one. */
 const keyOwner = (call: cli.Call): Promise<string> =>
   call.options.owner === undefined
@@ -139,7 +135,7 @@ const keyOwner = (call: cli.Call): Promise<string> =>
 
 /** The settings that were given. Limits are replaced together: those not given stay as in `before`. */
 function givenSettings(
-  { options, now, models: known, warn }: cli.Call,
+  { options, now, models: known }: cli.Call,
   before: Pick<KeySettings, "limits" | "models">,
 ): Partial<KeySettings> {
   const { description, scopes, models, expires: expiresAtMs } = options;
@@ -148,14 +144,12 @@ function givenSettings(
       "--expires: The time is in the past. Give a later one, or never",
     );
   }
-  if (models !== undefined && models.length > 0 && !options.force) {
-    if (known === undefined) warn(MODELS_UNKNOWN);
-    const mistake = known && unknownModel(models, [...known, ...before.models]);
-    if (mistake) {
-      throw new cli.UsageError(
-        `--models: ${mistake}\nTo name a model before it is configured, add --force`,
-      );
-    }
+  const mistake = models && known && !options.force &&
+    unknownModel(models, [...known, ...before.models]);
+  if (mistake) {
+    throw new cli.UsageError(
+      `--models: ${mistake}\nTo name a model before it is configured, add --force`,
+    );
   }
   const limits = cli.limitsFrom(options, before.limits);
   return { ...defined({ description, scopes, models, expiresAtMs }), limits };
