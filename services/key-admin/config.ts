@@ -76,9 +76,8 @@ export function configFrom(
     bus: shared.busAccess(values),
     /** Null: the address that the console listens on. */
     publicUrl: values.PUBLIC_URL ?? null,
-    /** Without a trailing slash. */
+    /** Both without a trailing slash. */
     apiUrl: values.API_URL.replace(/\/$/, ""),
-    /** Without a trailing slash. */
     edgeUrl: (values.EDGE_URL ?? values.API_URL).replace(/\/$/, ""),
     trustedProxies: values.TRUSTED_PROXIES,
     oidc: oidcOf(values),

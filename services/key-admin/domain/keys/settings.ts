@@ -33,10 +33,7 @@ type LimitName = keyof Limits;
 const MODELS_MAX = 100;
 const MODEL_ID = /^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}$/;
 
-/**
- * Controls, code points that are not characters, line separators, annotations, and
- * marks that change the direction of text.
- */
+/** Controls, code points that are not characters, line separators, annotations, and marks that change the direction of text. */
 const FORBIDDEN =
   /[\p{Cc}\p{Cs}\p{Noncharacter_Code_Point}\uFFF9-\uFFFB\u2028\u2029\u061C\u200E\u200F\u202A-\u202E\u2066-\u2069]/u;
 /** Something visible: not only spaces, joiners and invisible letters (U+3164). */
