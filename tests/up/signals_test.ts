@@ -4,18 +4,15 @@ import {
   allPids,
   LAUNCHER,
   makeScratch,
-  readState,
   running,
   startLauncher,
-  stopOrder,
   until,
   untilEnded,
 } from "./stand_ins/launcher.ts";
 
 /** Promise: no process is left, whichever process of the chain is killed. */
 Deno.test("up leaves no process when the launcher is killed with -9", async () => {
-  await using scratch = await makeScratch();
-  await using up = startLauncher(scratch, {
+  await using up = startLauncher({
     env: { STAND_IN_FAULT: "edge-auth:deaf" },
   });
   const state = await up.state();
@@ -25,10 +22,7 @@ Deno.test("up leaves no process when the launcher is killed with -9", async () =
   up.signal("SIGKILL");
   await untilEnded(allPids(state));
   assert.ok(watch.ms < 5_000);
-  await until(
-    "the end of up.json",
-    async () => await readState(scratch) === undefined,
-  );
+  await until("the end of up.json", async () => !await up.readState());
 });
 
 Deno.test("up stops in order when the runner above it is killed with -9", async (t) => {
@@ -46,16 +40,15 @@ Deno.test("up stops in order when the runner above it is killed with -9", async 
     await t.step(name, async () => {
       await using scratch = await makeScratch();
       await Deno.writeTextFile(`${scratch.path}/deno.json`, task);
-      await using up = startLauncher(scratch, {
-        command,
-        cwd: scratch.path,
+      await using up = startLauncher({
+        ...{ command, dir: scratch.path },
         env: { INIT_CWD: scratch.path },
       });
       const state = await up.state();
       assert.notEqual(state.pid, up.pid);
       up.signal("SIGKILL");
       await untilEnded([state.pid, ...allPids(state)]);
-      assert.deepEqual(await stopOrder(scratch), [
+      assert.deepEqual(await up.stopOrder(), [
         ...["edge-auth", "media-worker", "chat-worker", "key-admin"],
         "model-simulator",
       ]);
@@ -64,8 +57,7 @@ Deno.test("up stops in order when the runner above it is killed with -9", async 
 });
 
 Deno.test("up does not start on the data of a Redis that still runs", async () => {
-  await using scratch = await makeScratch();
-  await using up = startLauncher(scratch);
+  await using up = startLauncher();
   const state = await up.state();
   // The launcher and its watcher, before the watcher can react.
   const own = allPids(state);
@@ -80,28 +72,27 @@ Deno.test("up does not start on the data of a Redis that still runs", async () =
   up.signal("SIGKILL");
   await up.exitCode;
   try {
-    await using next = startLauncher(scratch);
+    await using next = startLauncher({ dir: up.path });
     const { port } = new URL(state.redis_url);
     const refusal = new RegExp(`may still use[^]*port ${port} is busy`);
-    await until("the refusal", () => refusal.test(next.printed()));
+    await next.prints(refusal);
     assert.equal(await next.exitCode, 1);
   } finally {
     for (const pid of allPids(state)) Deno.kill(pid, "SIGKILL");
   }
-  await using next = startLauncher(scratch);
+  await using next = startLauncher({ dir: up.path });
   await next.state();
 });
 
 Deno.test("up exits at once at a second Ctrl-C", async () => {
-  await using scratch = await makeScratch();
-  await using up = startLauncher(scratch, {
+  await using up = startLauncher({
     env: { STAND_IN_FAULT: "edge-auth:deaf" },
   });
   const state = await up.state();
   up.signal("SIGINT");
   // The same Ctrl-C, passed on by a runner, is not a second one.
   up.signal("SIGINT");
-  await until("the start of the stop", () => /Stopping/.test(up.printed()));
+  await up.prints(/Stopping/);
   await new Promise((resolve) => setTimeout(resolve, 400));
   assert.equal((await running(state.pids["edge-auth"] ?? [])).length, 1);
   up.signal("SIGINT");
@@ -112,16 +103,14 @@ Deno.test("up exits at once at a second Ctrl-C", async () => {
 Deno.test("up outlives its terminal under nohup, and only then", async (t) => {
   for (const nohup of [true, false]) {
     await t.step(nohup ? "nohup" : "plain", async () => {
-      await using scratch = await makeScratch();
-      await using up = startLauncher(scratch, {
-        command: [...(nohup ? ["nohup"] : []), ...LAUNCHER],
-      });
+      const command = [...nohup ? ["nohup"] : [], ...LAUNCHER];
+      await using up = startLauncher({ command });
       const state = await up.state();
       up.signal("SIGHUP");
       if (!nohup) return assert.equal(await up.exitCode, 0);
       await until("a restart after the hang-up", async () => {
         // The launcher shows that it is alive by what it does.
-        const [worker] = (await readState(scratch))?.pids["chat-worker"] ?? [];
+        const [worker] = (await up.readState())?.pids["chat-worker"] ?? [];
         if (worker === undefined) return false;
         if (worker !== state.pids["chat-worker"]?.[0]) return true;
         for (const pid of await running([worker])) Deno.kill(pid, "SIGKILL");
