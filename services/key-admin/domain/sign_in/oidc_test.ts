@@ -32,7 +32,7 @@ function startProvider() {
       access_token: "not used",
       token_type: "bearer",
       id_token: token({
-        ...{ iss: provider.issuer, aud: CLIENT_ID, sub: "subject-1", nonce },
+        ...{ iss: issuer, aud: CLIENT_ID, sub: "subject-1", nonce },
         ...{ iat: nowS, exp: nowS + 300 },
         ...{ email: "ada@example.org", email_verified: true },
         ...provider.claims,
@@ -44,29 +44,25 @@ function startProvider() {
     (request): Response | Promise<Response> => {
       if (provider.isBroken) return Response.json({});
       const { pathname } = new URL(request.url);
-      if (pathname === "/.well-known/openid-configuration") {
-        return Response.json({
-          issuer: provider.issuer,
-          authorization_endpoint: `${provider.issuer}/authorize`,
-          token_endpoint: `${provider.issuer}/token`,
-          jwks_uri: `${provider.issuer}/jwks`,
-          response_types_supported: ["code"],
-          subject_types_supported: ["public"],
-          id_token_signing_alg_values_supported: ["RS256"],
-        });
-      }
+      if (pathname === "/token") return exchange(request);
       if (pathname === "/jwks") {
         const jwk = keys.publicKey.export({ format: "jwk" });
         return Response.json({ keys: [{ ...jwk, kid: "k1", use: "sig" }] });
       }
-      if (pathname === "/token") return exchange(request);
-      return new Response("Not found", { status: 404 });
+      return Response.json({
+        issuer,
+        authorization_endpoint: `${issuer}/authorize`,
+        token_endpoint: `${issuer}/token`,
+        jwks_uri: `${issuer}/jwks`,
+        response_types_supported: ["code"],
+        subject_types_supported: ["public"],
+        id_token_signing_alg_values_supported: ["RS256"],
+      });
     },
   );
   const issuer = `http://127.0.0.1:${server.addr.port}`;
   const claims: Record<string, unknown> = {};
   const provider = {
-    issuer,
     /** The console's client of it. */
     client: createOidcClient({
       issuer: new URL(issuer),
@@ -173,12 +169,10 @@ Deno.test("ASVS 10.1.2, 10.2.1, 10.5.1, 10.5.3, 10.5.4: any mismatch refuses the
     ["an allowed domain in front", { email: "@corp.test@evil.test" }, 403],
   ];
   for (const [name, wrong, status] of claims) {
-    await t.step(name, async () => {
-      provider.claims = wrong;
-      const client = site.client();
-      assert.equal((await comeBack(provider, client)).status, status);
-      assert.equal((await client.get("/keys")).status, 302);
-    });
+    provider.claims = wrong;
+    const client = site.client();
+    assert.equal((await comeBack(provider, client)).status, status, name);
+    assert.equal((await client.get("/keys")).status, 302, name);
   }
   provider.claims = {};
   await t.step("a signature by another key", async () => {
@@ -197,10 +191,8 @@ Deno.test("ASVS 10.1.2, 10.2.1, 10.5.1, 10.5.3, 10.5.4: any mismatch refuses the
     }],
   ];
   for (const [name, change] of urls) {
-    await t.step(name, async () => {
-      const answer = await comeBack(provider, site.client(), change);
-      assert.equal(answer.status, 400);
-    });
+    const answer = await comeBack(provider, site.client(), change);
+    assert.equal(answer.status, 400, name);
   }
   await t.step("a cookie that is not ours", async () => {
     const client = site.client();
