@@ -61,6 +61,11 @@ const GENERATORS: {
   "shared/openai/openapi.json": apiDescription,
 };
 
+const USAGE = `Usage: deno task docs
+
+Writes from the code: ${Object.keys(GENERATORS).join(", ")}
+`;
+
 /** Paths from the root, with the text that each file should have. */
 export async function generatedFiles(): Promise<Map<string, string>> {
   const files = new Map<string, string>();
@@ -295,7 +300,11 @@ function orNull(member: JsonSchema): JsonSchema {
 }
 
 if (import.meta.main) {
-  for (const [path, text] of await generatedFiles()) {
-    await Deno.writeTextFile(new URL(path, ROOT), text);
+  if (Deno.args.length > 0) {
+    await Deno.stdout.write(new TextEncoder().encode(USAGE));
+  } else {
+    for (const [path, text] of await generatedFiles()) {
+      await Deno.writeTextFile(new URL(path, ROOT), text);
+    }
   }
 }

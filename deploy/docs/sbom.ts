@@ -1,4 +1,8 @@
-/** Lists the packages of the lock file as CycloneDX 1.6: `deno task sbom [FILE]`. */
+/** Lists the packages of the lock file as CycloneDX 1.6: `deno task sbom`. */
+const USAGE = `Usage: deno task sbom [FILE]
+
+Writes a CycloneDX list of the packages in deno.lock to FILE (sbom.cdx.json).
+`;
 
 /** Packages that only tests and benchmarks use; so do their dependencies. */
 const TEST_PACKAGES =
@@ -59,7 +63,11 @@ const nameOf = (id: string) => id.slice(0, id.indexOf("@", 1));
 
 if (import.meta.main) {
   const [file = "sbom.cdx.json"] = Deno.args;
-  const lock = new URL("../../deno.lock", import.meta.url);
-  const bill = billOfMaterials(JSON.parse(await Deno.readTextFile(lock)));
-  await Deno.writeTextFile(file, `${JSON.stringify(bill, null, 2)}\n`);
+  if (file.startsWith("-")) {
+    await Deno.stdout.write(new TextEncoder().encode(USAGE));
+  } else {
+    const lock = new URL("../../deno.lock", import.meta.url);
+    const bill = billOfMaterials(JSON.parse(await Deno.readTextFile(lock)));
+    await Deno.writeTextFile(file, `${JSON.stringify(bill, null, 2)}\n`);
+  }
 }

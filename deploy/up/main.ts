@@ -36,15 +36,14 @@ export async function runCli(
 ): Promise<number> {
   // `deno task` runs in the root and sets INIT_CWD to the operator's directory.
   const cwd = Deno.env.get("INIT_CWD") || Deno.cwd();
-  let out = createOutput(false);
+  const out = createOutput();
   try {
     const options = parseOptions(Deno.args, cwd);
     if (typeof options === "string") {
       out.say(options);
       return EXIT.ok;
     }
-    const { quiet = false, models } = options;
-    out = createOutput(quiet);
+    const { models } = options;
     const given = Deno.env.toObject();
     const env = models ? { ...given, MODELS_FILE: models } : given;
     const stopping = await listenForStop();

@@ -2,7 +2,7 @@
 import { ensureServers, programDirs } from "../../deploy/up/install.ts";
 import { createOutput, UpError } from "../../deploy/up/terminal.ts";
 
-const out = createOutput(false);
+const out = createOutput();
 try {
   await ensureServers(["nats-server", "redis-server"], {
     dirs: programDirs(Deno.env.get("PATH")),
