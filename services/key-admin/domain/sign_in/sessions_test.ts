@@ -53,7 +53,7 @@ Deno.test("ASVS 3.3.1-3.3.4, 7.2.2-7.2.4: each sign-in sets a new cookie of 256 
   }
 });
 
-Deno.test("ASVS 7.3.1, 7.3.2: a session ends exactly at its bounds", async (t) => {
+Deno.test("ASVS 7.3.1, 7.3.2: a session ends exactly at its bounds", async () => {
   const busy = 20 * MINUTE_MS;
   const { idleMs, absoluteMs } = SESSION_LIMITS;
   const cases: [name: string, stepMs: number, lastMs: number, isIn: boolean][] =
@@ -65,17 +65,15 @@ Deno.test("ASVS 7.3.1, 7.3.2: a session ends exactly at its bounds", async (t) =
     ];
   await using site = await startConsole();
   for (const [n, [name, stepMs, lastMs, stays]] of cases.entries()) {
-    await t.step(name, async () => {
-      const client = await site.signedIn(`owner${n}@example.org`);
-      const startMs = site.clock.nowMs;
-      const busyMs = stepMs === 0 ? 0 : SESSION_LIMITS.absoluteMs;
-      for (let atMs = stepMs; atMs < busyMs; atMs += stepMs) {
-        site.clock.nowMs = startMs + atMs;
-        assert.equal(await isSignedIn(client), true, `${atMs}`);
-      }
-      site.clock.nowMs = startMs + lastMs;
-      assert.equal(await isSignedIn(client), stays);
-    });
+    const client = await site.signedIn(`owner${n}@example.org`);
+    const startMs = site.clock.nowMs;
+    const busyMs = stepMs === 0 ? 0 : absoluteMs;
+    for (let atMs = stepMs; atMs < busyMs; atMs += stepMs) {
+      site.clock.nowMs = startMs + atMs;
+      assert.equal(await isSignedIn(client), true, `${atMs}`);
+    }
+    site.clock.nowMs = startMs + lastMs;
+    assert.equal(await isSignedIn(client), stays, name);
   }
 });
 
