@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import {
   allPids,
   askRedis,
-  makeScratch,
   running,
   standInEnv,
   startLauncher,
@@ -59,32 +58,24 @@ Deno.test("up starts everything, prints the URLs, and stops in order on SIGTERM"
   ]);
 });
 
-Deno.test("up keeps data and first key across a restart, and reports a deleted key", async (t) => {
-  await using scratch = await makeScratch();
-  let key: string | null = null;
-  await t.step("first run", async () => {
-    await using up = startLauncher({ dir: scratch.path });
-    const { api_key, redis_url } = await up.state();
-    key = api_key;
-    assert.match(key ?? "", /^sk-Cg/);
-    assert.match(await askRedis(redis_url, "SET kept yes"), /OK/);
-    // Ctrl-C at the terminal.
-    up.signal("SIGINT");
-    assert.equal(await up.exitCode, 0);
-  });
-  await t.step("second run", async () => {
-    await using up = startLauncher({ dir: scratch.path });
+Deno.test("up keeps data and first key across a restart, and reports a deleted key", async () => {
+  await using first = startLauncher();
+  const { api_key: key, redis_url } = await first.state();
+  assert.match(key ?? "", /^sk-Cg/);
+  assert.match(await askRedis(redis_url, "SET kept yes"), /OK/);
+  // Ctrl-C at the terminal.
+  first.signal("SIGINT");
+  assert.equal(await first.exitCode, 0);
+  {
+    await using up = startLauncher({ dir: first.path });
     const { api_key, redis_url } = await up.state();
     assert.equal(api_key, key);
     assert.match(await askRedis(redis_url, "GET kept"), /yes/);
     await askRedis(redis_url, "FLUSHALL");
-  });
-  await t.step("after the key was deleted", async () => {
-    await using up = startLauncher({ dir: scratch.path });
-    assert.equal((await up.state()).api_key, null);
-    const note = /first key no longer works[^]*deno task keys create/;
-    await up.prints(note);
-  });
+  }
+  await using up = startLauncher({ dir: first.path });
+  assert.equal((await up.state()).api_key, null);
+  await up.prints(/first key no longer works[^]*deno task keys create/);
 });
 
 Deno.test("up starts a simulator, with a warning, only when no model server is given", async () => {
