@@ -126,24 +126,25 @@ Deno.test("ASVS 15.3.1: the command line creates, changes and deletes a key, and
 
 Deno.test("owners set-up, invite and reset print links, while they apply", async () => {
   await using site = await startConsole(AS_DEPLOYED);
-  const follow = async (path: string, email: string, password = PASSWORD) => {
+  const follow = async (
+    args: string[],
+    { email = ADA, new_password = PASSWORD } = {},
+  ) => {
+    const { text } = await run(site, "owners", ...args);
+    const [, path = text] = /https:\/\/console\.test(\S+)/.exec(text) ?? [];
     const client = site.client();
-    const form = { email, new_password: password };
-    assert.equal((await client.post(path, form)).status, 303);
+    const { status } = await client.post(path, { email, new_password });
+    assert.equal(status, 303, text);
     return client;
   };
-  const link = async (...args: string[]) => {
-    const { text } = await run(site, "owners", ...args);
-    return /https:\/\/console\.test(\S+)/.exec(text)?.[1] ?? assert.fail(text);
-  };
-  await follow(await link("set-up"), "first@example.org");
+  await follow(["set-up"], { email: "first@example.org" });
   const again = run(site, "owners", "set-up");
   await assert.rejects(again, /is already set up: .* first@/);
-  const old = await follow(await link("invite", "Ada@Example.org"), ADA);
+  const old = await follow(["invite", "Ada@Example.org"]);
   assert.equal((await signIn(site.client(), ADA)).status, 303);
   await assert.rejects(run(site, "owners", "invite", ADA), /can sign in/);
-  const reset = await link("reset", ADA);
-  const fresh = await follow(reset, ADA, "quite another phrase");
+  const chosen = { new_password: "quite another phrase" };
+  const fresh = await follow(["reset", ADA], chosen);
   const log = await fresh.get("/audit?action=account.");
   assert.match(log.text, /Password reset link created.*command line/s);
   assert.equal((await old.get("/keys")).status, 302, "its session is over");

@@ -31,13 +31,11 @@ export async function connectRedis(
     deadlineMs: DEADLINE_MS,
     probe: ["SET", "barrier", "1", "EX", "60"],
   });
-  try {
-    await link.ready(waitMs);
-    return link;
-  } catch (cause) {
+  await link.ready(waitMs).catch(async (error) => {
     await link.close();
-    throw cause;
-  }
+    throw error;
+  });
+  return link;
 }
 
 /** A cursor that did not come from a page. */

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { ensureServers } from "./install.ts";
+import { ensureServers } from "./stores.ts";
 import { makeScratch } from "../../tests/up/stand_ins/launcher.ts";
 
 const SERVERS = ["nats-server", "redis-server"];
