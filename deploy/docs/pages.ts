@@ -170,9 +170,7 @@ function withTable(page: string, rows: readonly (readonly string[])[]): string {
   return page.replace(table, () => markdownTable(rows));
 }
 
-function markdownTable(
-  [head = [], ...rows]: readonly (readonly string[])[],
-): string {
+function markdownTable([head = [], ...rows]: readonly (readonly string[])[]) {
   return [head, head.map(() => "---"), ...rows]
     .map((cells) => `| ${cells.join(" | ")} |\n`).join("");
 }

@@ -191,10 +191,7 @@ export class Cluster {
     this.#watcher.stdin.write(`${groups.join(" ")}\n`);
   }
 
-  async #copy(
-    output: ReadableStream<Uint8Array<ArrayBuffer>>,
-    kept: Kept,
-  ): Promise<void> {
+  async #copy(output: ReadableStream<Uint8Array<ArrayBuffer>>, kept: Kept) {
     let rest = "";
     for await (const text of output.pipeThrough(new TextDecoderStream())) {
       try {

@@ -31,9 +31,7 @@ const SIMULATOR_WARNING =
   "Use UPSTREAM_BASE_URL or --models to serve a real model";
 
 /** Runs the launcher in this process and returns the exit code. Tests pass their own entry files. */
-export async function runCli(
-  scriptOf: (name: plan.ProgramName) => string,
-): Promise<number> {
+export async function runCli(scriptOf: (name: plan.ProgramName) => string) {
   // `deno task` runs in the root and sets INIT_CWD to the operator's directory.
   const cwd = Deno.env.get("INIT_CWD") || Deno.cwd();
   const out = createOutput();

@@ -109,10 +109,7 @@ or use servers that run elsewhere:
   }));
 }
 
-function findProgram(
-  name: string,
-  dirs: readonly string[],
-): string | undefined {
+function findProgram(name: string, dirs: readonly string[]) {
   return dirs.map((dir) => `${dir}/${name}`).find((path) => {
     try {
       const { isFile, mode } = Deno.statSync(path);

@@ -57,10 +57,7 @@ export async function provideFirstKey(
 }
 
 /** A key that the edge refuses is neither shown nor replaced. Never rejects. */
-export async function checkFirstKey(
-  edgeUrl: string,
-  firstKey: FirstKey,
-): Promise<FirstKey> {
+export async function checkFirstKey(edgeUrl: string, firstKey: FirstKey) {
   if (firstKey.key === undefined) return firstKey;
   const answer = await fetch(`${edgeUrl}/v1/models`, {
     headers: { authorization: `Bearer ${firstKey.key}` },

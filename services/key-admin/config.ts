@@ -4,7 +4,6 @@ import * as models from "@gateway/shared/models/catalog_variables";
 import * as shared from "@gateway/shared/process/service_variables";
 import * as z from "zod";
 import { defaultLimitsOf, LIMIT_VARIABLES } from "./domain/keys/settings.ts";
-import type { OidcConfig } from "./domain/sign_in/oidc.ts";
 
 const DEFAULT_PORT = 8081;
 const LOOPBACK = ["localhost", "127.0.0.1", "[::1]"];
@@ -91,9 +90,7 @@ export function configFrom(
   };
 }
 
-function oidcOf(
-  values: env.ConfigOf<typeof CONSOLE_VARIABLES>,
-): OidcConfig | null {
+function oidcOf(values: env.ConfigOf<typeof CONSOLE_VARIABLES>) {
   const { OIDC_ISSUER, OIDC_ALLOWED, OIDC_NAME: name } = values;
   const { OIDC_CLIENT_ID = "", OIDC_CLIENT_SECRET = "" } = values;
   if (OIDC_ISSUER === undefined) return null;

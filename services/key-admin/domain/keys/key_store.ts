@@ -240,10 +240,7 @@ export function createKeyStore(
   }
 
   const store = {
-    async get(
-      ownerId: string,
-      keyId: string,
-    ): Promise<KeyRecord | null> {
+    async get(ownerId: string, keyId: string) {
       if (!form.isKeyId(keyId)) return null;
       const ids = { ownerId, keyId };
       const fields = await readHash(redis, record.recordKey(ids));
@@ -266,8 +263,7 @@ export function createKeyStore(
     list: (ownerId: string, query: PageQuery) =>
       readPage(redis, ownerId, query),
 
-    create: async (creation: Creation): Promise<CreatedKey> =>
-      make(creation, await redisTimeMs()),
+    create: async (creation: Creation) => make(creation, await redisTimeMs()),
 
     /** Creates a key with the same settings; the old one expires after `graceMs`. Only an enabled key that has not expired can be rotated. */
     async rotate(target: Target, graceMs: number): Promise<CreatedKey> {

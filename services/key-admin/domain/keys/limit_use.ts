@@ -58,11 +58,7 @@ const TOLERANCE = 0.01;
  * minute falls evenly with time, and tokens beyond their limit are debt: with 60 requests
  * per minute, 10 are used right after a burst of 10, and 5 five seconds later.
  */
-function limitUse(
-  numbers: readonly number[],
-  limits: Limits,
-  nowMs: number,
-): Limits {
+function limitUse(numbers: readonly number[], limits: Limits, nowMs: number) {
   const now = nowMs - limiter.LIMITER_EPOCH_MS;
   const [running = 0, videos = 0, ...state] = numbers;
   const [lastAtMs = 0, requestsAtMs = 0, tokensAtMs = 0, ...days] = state;
@@ -107,11 +103,7 @@ export async function readMeters(
   const fields = limiter.USAGE_UNITS.map(limiter.dayLimitField);
   const reply = asList(await redis.evalScript(METERS_SCRIPT, names, fields));
   const nowMs = asNumber(reply[0]);
-  const metersOf = (
-    whose: Meter["whose"],
-    limits: Limits,
-    state: unknown,
-  ) => {
+  const metersOf = (whose: Meter["whose"], limits: Limits, state: unknown) => {
     const used = limitUse(asList(state).map(asNumber), limits, nowMs);
     return LIMIT_NAMES.map((name): Meter => ({
       ...{ whose, name, limit: limits[name], exact: used[name] },

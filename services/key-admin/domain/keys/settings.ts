@@ -79,10 +79,7 @@ const models = z.string()
   );
 
 /** What is wrong with these model ids, if one is not among the known ones. */
-export function unknownModel(
-  ids: readonly string[],
-  known: readonly string[],
-): string | undefined {
+export function unknownModel(ids: readonly string[], known: readonly string[]) {
   const id = ids.find((id) => !known.includes(id));
   if (id === undefined) return undefined;
   const hint = didYouMean(id, known) || `. There are ${known.join(", ")}`;
@@ -102,9 +99,7 @@ const expires = z.string()
     "A day such as 2027-01-31, a time such as 2027-01-31T12:00:00Z, or never",
   );
 
-export const limitsOf = <T>(
-  valueOf: (name: LimitName) => T,
-): Record<LimitName, T> => ({
+export const limitsOf = <T>(valueOf: (name: LimitName) => T) => ({
   requestsPerMinute: valueOf("requestsPerMinute"),
   tokensPerMinute: valueOf("tokensPerMinute"),
   tokensPerDay: valueOf("tokensPerDay"),

@@ -98,11 +98,7 @@ export function createOperators({ owners, sessions, links, audit }: {
 
   return {
     /** Changes somebody else's account. Returns the link, if that is what was asked for. */
-    async change(
-      operator: Operator,
-      ownerId: string,
-      what: OwnerChange,
-    ): Promise<OwnerLink | null> {
+    async change(operator: Operator, ownerId: string, what: OwnerChange) {
       const account = await find(ownerId);
       const { email } = account;
       if (operator.ownerId === ownerId) {

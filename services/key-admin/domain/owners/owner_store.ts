@@ -129,8 +129,7 @@ export function createOwnerStore(
 
   const store = {
     /** The owner of an address (as {@link parseEmail} returns it), or null. */
-    find: (email: string): Promise<string | null> =>
-      readText(redis, mailKey(email)),
+    find: (email: string) => readText(redis, mailKey(email)),
 
     ensure: async (email: string): Promise<string> =>
       await store.find(email) ?? await make(mailKey(email), email),

@@ -65,8 +65,7 @@ export async function createPasswordHasher() {
 const normal = (password: string): string => password.normalize("NFKC");
 
 /** The length of a password in characters, in the form that is hashed. */
-export const passwordChars = (password: string): number =>
-  [...normal(password)].length;
+export const passwordChars = (password: string) => [...normal(password)].length;
 
 /** The problem with a new password, or null. Only its length and how guessable it is count (ASVS 6.2). */
 export async function passwordProblem(

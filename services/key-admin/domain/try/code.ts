@@ -80,11 +80,7 @@ const KNOWN = new Set([
 ]);
 
 /** A program that sends the request and prints the text of the answer, or writes its images, audio or video to files. `apiUrl` has no trailing slash. */
-export function codeOf(
-  kind: TryKind,
-  request: TryRequest,
-  apiUrl: string,
-): Record<Language, string> {
+export function codeOf(kind: TryKind, request: TryRequest, apiUrl: string) {
   const isKnown = (name: string) => kind !== "chat" || KNOWN.has(name);
   const members = Object.entries(request);
   const extra = members.filter(([name]) => !isKnown(name));
