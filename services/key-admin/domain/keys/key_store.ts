@@ -2,6 +2,7 @@ import * as form from "@gateway/shared/keys/key";
 import type { KeyName, KeyRecord } from "@gateway/shared/keys/record";
 import * as record from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/limits";
+import { keysOf } from "@gateway/shared/process/env";
 import { defineScript } from "@gateway/shared/redis/script";
 import { z } from "zod";
 import type { Actor, AuditAction } from "../audit/audit_log.ts";
@@ -24,11 +25,10 @@ export const GRACES = {
   "24h": { ms: 86_400_000, text: "in 24 hours" },
   "7d": { ms: 7 * 86_400_000, text: "in 7 days" },
 } as const;
-type Grace = keyof typeof GRACES;
 
 export const graceSchema = z.enum(
-  ["now", "1h", "24h", "7d"] satisfies Grace[],
-  `One of ${Object.keys(GRACES).join(", ")}`,
+  keysOf(GRACES),
+  `One of ${keysOf(GRACES).join(", ")}`,
 );
 
 /** A form sent twice within this time creates one key. */

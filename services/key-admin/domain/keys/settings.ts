@@ -1,7 +1,7 @@
 import type { KeyRecord, KeyScope, Limits } from "@gateway/shared/keys/record";
 import { KEY_SCOPES } from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/limits";
-import { integer } from "@gateway/shared/process/env";
+import { integer, keysOf } from "@gateway/shared/process/env";
 import { clip, didYouMean } from "@gateway/shared/process/error_text";
 import { z } from "zod";
 
@@ -99,20 +99,14 @@ const expires = z.string()
     "A day such as 2027-01-31, a time such as 2027-01-31T12:00:00Z, or never",
   );
 
-export const limitsOf = <T>(valueOf: (name: LimitName) => T) => ({
-  requestsPerMinute: valueOf("requestsPerMinute"),
-  tokensPerMinute: valueOf("tokensPerMinute"),
-  tokensPerDay: valueOf("tokensPerDay"),
-  concurrency: valueOf("concurrency"),
-  imagesPerDay: valueOf("imagesPerDay"),
-  charactersPerDay: valueOf("charactersPerDay"),
-  audioSecondsPerDay: valueOf("audioSecondsPerDay"),
-  videoSecondsPerDay: valueOf("videoSecondsPerDay"),
-  videoJobs: valueOf("videoJobs"),
-});
-
 /** The limits in the order in which they are shown. */
-export const LIMIT_NAMES = Object.values(limitsOf((name) => name));
+export const LIMIT_NAMES = keysOf(LIMITS);
+
+export function limitsOf<T>(of: (name: LimitName) => T): Record<LimitName, T>;
+export function limitsOf(of: (name: LimitName) => unknown): object {
+  return Object.fromEntries(LIMIT_NAMES.map((name) => [name, of(name)]));
+}
+
 /** Those on images, speech, recordings and videos. */
 export const MEDIA_LIMITS = LIMIT_NAMES.filter((name) =>
   !/^(requests|tokens)$/.test(LIMITS[name][0])
