@@ -1,12 +1,11 @@
 import assert from "node:assert/strict";
-import { startStopwatch } from "../support/wait_for.ts";
+import { startStopwatch, until } from "../support/wait_for.ts";
 import {
   allPids,
   LAUNCHER,
   makeScratch,
   running,
   startLauncher,
-  until,
   untilEnded,
 } from "./stand_ins/launcher.ts";
 
@@ -22,7 +21,7 @@ Deno.test("up leaves no process when the launcher is killed with -9", async () =
   up.signal("SIGKILL");
   await untilEnded(allPids(state));
   assert.ok(watch.ms < 5_000);
-  await until("the end of up.json", async () => !await up.readState());
+  await until(async () => !await up.readState());
 });
 
 Deno.test("up stops in order when the runner above it is killed with -9", async (t) => {
@@ -106,7 +105,7 @@ Deno.test("up outlives its terminal under nohup, and only then", async () => {
   await using up = startLauncher({ command: ["nohup", ...LAUNCHER] });
   const { pids: { "chat-worker": [first] = [] } } = await up.state();
   up.signal("SIGHUP");
-  await until("a restart after the hang-up", async () => {
+  await until(async () => {
     // The launcher shows that it is alive by what it does.
     const [worker] = (await up.readState())?.pids["chat-worker"] ?? [];
     if (worker === undefined) return false;

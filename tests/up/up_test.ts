@@ -5,9 +5,9 @@ import {
   running,
   standInEnv,
   startLauncher,
-  until,
 } from "./stand_ins/launcher.ts";
 import { freePort } from "../support/local_server.ts";
+import { until } from "../support/wait_for.ts";
 
 /** Promise: one command provides a URL and a key, and Ctrl-C leaves no process. */
 Deno.test("up starts everything, prints the URLs, and stops in order on SIGTERM", async () => {
@@ -15,7 +15,7 @@ Deno.test("up starts everything, prints the URLs, and stops in order on SIGTERM"
     args: "--port 0 --console-port 0 --edges 2 --workers 2 --media-workers 2"
       .split(" "),
   });
-  const state = await until("the set-up link", async () => {
+  const state = await until(async () => {
     const found = await up.state();
     return found.setup_url !== null && found;
   });
@@ -105,7 +105,7 @@ Deno.test("up stops while it starts", async () => {
   await using up = startLauncher({
     env: { STAND_IN_FAULT: "edge-auth:never-ready" },
   });
-  const pids = await until("the services", async () => {
+  const pids = await until(async () => {
     const found = await up.startedPids().catch(() => []);
     return found.length === 5 && found;
   });
@@ -121,7 +121,7 @@ Deno.test("up restarts a service that dies, on the same port", async () => {
   for (const service of services) {
     for (const pid of before.pids[service] ?? []) Deno.kill(pid, "SIGKILL");
   }
-  const after = await until("new processes in up.json", async () => {
+  const after = await until(async () => {
     const state = await up.readState();
     return services.every((service) => {
       const [pid] = state?.pids[service] ?? [];
@@ -149,7 +149,7 @@ Deno.test("up retries to write up.json, and can stop meanwhile", async () => {
   await up.prints(/Cannot write .*up.json/);
   assert.equal(up.printed().split("Cannot write").length, 2);
   await Deno.remove(draft, { recursive: true });
-  const [pid = 0] = await until("the new pid", async () => {
+  const [pid = 0] = await until(async () => {
     const pids = (await up.readState())?.pids["chat-worker"] ?? [];
     return pids.length > 0 && !pids.includes(worker) && pids;
   });

@@ -2,7 +2,7 @@
 import type { UpState } from "../../../deploy/up/main.ts";
 import { askPort } from "../../support/local_server.ts";
 import { startProcess } from "../../support/process.ts";
-import { waitFor } from "../../support/wait_for.ts";
+import { until, waitFor } from "../../support/wait_for.ts";
 
 /** Creates a directory that is removed with the test. */
 export async function makeScratch() {
@@ -69,10 +69,10 @@ export function startLauncher(
     signal: child.signal,
     /** Waits until it has printed this. */
     prints: (what: RegExp) =>
-      until(String(what), () => what.test(child.output())),
+      waitFor(() => what.test(child.output()), { what: String(what) }),
     /** Waits for `up.json` and returns its content. */
     state: () =>
-      until("up.json", () => {
+      until(() => {
         if (child.isRunning) return readState();
         throw new Error(`The launcher ended:\n${child.output()}`);
       }),
@@ -98,14 +98,9 @@ export function startLauncher(
 /** All pids of a state in one list. */
 export const allPids = ({ pids }: UpState) => Object.values(pids).flat();
 
-/** Waits until `look` returns something other than undefined or false. */
-export function until<T>(what: string, look: () => T | Promise<T>) {
-  return waitFor(look, { what, intervalMs: 20 });
-}
-
 /** Waits until none of `pids` runs. */
 export async function untilEnded(pids: readonly number[]): Promise<void> {
-  await until("the end of all", async () => (await running(pids)).length === 0);
+  await until(async () => (await running(pids)).length === 0);
 }
 
 /** Those of `pids` that run. Zombies do not. */
@@ -117,9 +112,7 @@ export async function running(pids: readonly number[]): Promise<number[]> {
 }
 
 /** The environment of a stand-in, from its operations port. */
-export async function standInEnv(
-  url = "",
-): Promise<{ [name: string]: string }> {
+export async function standInEnv(url = ""): Promise<Record<string, string>> {
   return await (await fetch(url)).json();
 }
 
