@@ -26,7 +26,7 @@ Deno.test("up works without the first key, and shows warnings of services, repea
   assert.equal(log.split("redis_slow").length - 1, 3);
 });
 
-Deno.test("up fails with a clear message", async (t) => {
+Deno.test("up fails with a clear message", async () => {
   using listener = Deno.listen({ hostname: "127.0.0.1", port: 0 });
   const busy = String(listener.addr.port);
   await using programs = await makeScratch();
@@ -75,15 +75,13 @@ Deno.test("up fails with a clear message", async (t) => {
     [0, /^Usage: deno task up[^]*--console-port <port>/m, args("--help")],
   ];
   for (const [code, says, options] of cases) {
-    await t.step(String(says), async () => {
-      await using scratch = await makeScratch();
-      const logs = `${scratch.path}/run/logs`;
-      await Deno.mkdir(logs, { recursive: true });
-      await Deno.writeTextFile(`${logs}/key-admin.log`, "Of an earlier run\n");
-      await using up = startLauncher({ ...options, dir: scratch.path });
-      assert.equal(await up.exitCode, code, up.printed());
-      assert.match(up.printed(), says);
-      assert.equal(await up.readState(), undefined);
-    });
+    await using scratch = await makeScratch();
+    const logs = `${scratch.path}/run/logs`;
+    await Deno.mkdir(logs, { recursive: true });
+    await Deno.writeTextFile(`${logs}/key-admin.log`, "Of an earlier run\n");
+    await using up = startLauncher({ ...options, dir: scratch.path });
+    assert.equal(await up.exitCode, code, up.printed());
+    assert.match(up.printed(), says);
+    assert.equal(await up.readState(), undefined);
   }
 });
