@@ -1,4 +1,4 @@
-import * as form from "@gateway/shared/keys/key";
+import * as apiKey from "@gateway/shared/keys/key";
 import type { KeyName, KeyRecord } from "@gateway/shared/keys/record";
 import * as record from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/limits";
@@ -185,13 +185,13 @@ export function createKeyStore(
     nowMs: number,
     retired?: { old: KeyRecord; version: number; expiresAtMs: number },
   ): Promise<CreatedKey> {
-    const id = form.mintKeyId(randomBytes);
-    const value = unlisted?.mintValue(id) ?? form.mintKey(randomBytes);
+    const id = apiKey.mintKeyId(randomBytes);
+    const value = unlisted?.mintValue(id) ?? apiKey.mintKey(randomBytes);
     const untilMs = unlisted && nowMs + unlisted.lifeMs;
     const key: KeyRecord = {
       ...settings,
       ...{ id, ownerId: origin.ownerId, state: "enabled", version: 1 },
-      ...{ hint: form.keyHint(value), hash: form.hashKeyValue(value) },
+      ...{ hint: apiKey.keyHint(value), hash: apiKey.hashKeyValue(value) },
       createdAtMs: nowMs,
       expiresAtMs: untilMs ?? settings.expiresAtMs,
       replaces: retired ? [retired.old.id, retired.old.hint] : null,
@@ -211,7 +211,7 @@ export function createKeyStore(
       steps.push(stepOf("key.rotated", { actor, version }, old, changed));
     }
     // The very first key names the store: edges trust lookups only in a named store.
-    const storeName = form.mintStoreName(randomBytes);
+    const storeName = apiKey.mintStoreName(randomBytes);
     await writer.command(["SET", record.STORE_KEY, storeName, "NX"]);
     await writer.command(["SET", lookup, `${id}:${key.ownerId}`, ...end]);
     try {
@@ -241,7 +241,7 @@ export function createKeyStore(
 
   const store = {
     async get(ownerId: string, keyId: string) {
-      if (!form.isKeyId(keyId)) return null;
+      if (!apiKey.isKeyId(keyId)) return null;
       const ids = { ownerId, keyId };
       const fields = await readHash(redis, record.recordKey(ids));
       return fields === null ? null : decodeKey(ids, fields);
