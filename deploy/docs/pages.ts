@@ -7,10 +7,9 @@ import * as completion from "@gateway/shared/openai/completion";
 import * as errors from "@gateway/shared/openai/error";
 import { TAKES } from "@gateway/shared/openai/fields";
 import * as media from "@gateway/shared/openai/media";
-import * as video from "@gateway/shared/openai/video";
 import { aboutOf, type Variables } from "@gateway/shared/process/env";
 import type { MetricSpec, MetricTable } from "@gateway/shared/process/metrics";
-import * as metrics from "@gateway/shared/process/own_metrics";
+import * as metrics from "@gateway/shared/process/ops_server";
 import { WORKER_METRICS } from "@gateway/shared/worker/metrics";
 import * as z from "zod";
 import { CHAT_WORKER_VARIABLES } from "../../services/chat-worker/config.ts";
@@ -185,13 +184,13 @@ const REQUESTS = [
   ...[chatRequestSchema, media.speechRequestSchema, media.imageRequestSchema],
   ...[media.imageEditFormSchema, media.imageEditSchema],
   media.transcriptionRequestSchema("transcribe"),
-  ...[video.videoRequestSchema, video.videoRemixSchema],
+  ...[media.videoRequestSchema, media.videoRemixSchema],
 ];
 const ANSWERS = [
   ...[completion.chatCompletionSchema, completion.chatCompletionChunkSchema],
   ...[completion.errorBodySchema, completion.modelListSchema],
-  ...[completion.modelSchema, video.videoSchema, video.videoListSchema],
-  video.videoDeletedSchema,
+  ...[completion.modelSchema, media.videoSchema, media.videoListSchema],
+  media.videoDeletedSchema,
 ];
 
 interface JsonSchema {

@@ -13,7 +13,7 @@ import {
   nameOfType,
 } from "../process/error_text.ts";
 import { dialectMembers, dialectOf } from "./dialects.ts";
-import { MODEL_KINDS, type ModelKind } from "./kinds.ts";
+import { MODEL_KINDS } from "./kinds.ts";
 
 /** The model of the service specification. */
 export const DEFAULT_MODEL_ID = "neutral-3.7-plus";
@@ -23,18 +23,6 @@ const WEIGHT_MAX = 10_000;
 const UNIX_SECONDS_MAX = 2 ** 32 - 1;
 /** 1 January 2026. Clients show this time and sort by it. */
 const CREATED_DEFAULT = 1_767_225_600;
-
-/** How long a backend may take by default, in milliseconds. */
-export const BACKEND_DEADLINE_DEFAULTS = {
-  /** TCP and TLS within one region take under 100; a retry of a lost packet takes 1,000 to 3,000. */
-  connect_ms: 5_000,
-  /** Enough for a long prompt on a busy server. */
-  first_token_ms: 60_000,
-  /** Enough for a model that thinks without output, or for a preempted batch. */
-  between_tokens_ms: 30_000,
-  /** The default timeout of OpenAI's SDKs. */
-  total_ms: 600_000,
-} as const;
 
 /** Headers of the connection, and those that the worker itself sends. */
 const RESERVED_HEADERS = new RegExp(
@@ -92,31 +80,32 @@ export const baseUrlSchema = z.string()
 const headers = z.record(
   textOf(/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/, "the name of a header")
     .refine((text) => !RESERVED_HEADERS.test(text), {
-      error: ({ input }) =>
-        "the gateway sets this header itself: " +
-        (/^authorization$/i.test(String(input)) ? KEY_REMEDY : "remove it"),
+      error:
+        `the gateway sets this header itself: remove it, or, for a key, ${KEY_REMEDY}`,
     }),
   textOf(/^[\x20-\x7e\t]*$/, "printable ASCII without line ends"),
 ).default({}).describe(
   "Sent with every call. Not for secrets: they belong in the environment.",
 );
 
-const deadline = (
-  name: keyof typeof BACKEND_DEADLINE_DEFAULTS,
-  description: string,
-) =>
-  positive.max(DEADLINE_MAX_MS).default(BACKEND_DEADLINE_DEFAULTS[name])
-    .describe(description);
+const deadline = (defaultMs: number, description: string) =>
+  positive.max(DEADLINE_MAX_MS).default(defaultMs).describe(description);
 
 const deadlines = members({
-  connect_ms: deadline("connect_ms", "The connection, including TLS."),
+  // TCP and TLS within one region take under 100 ms; a retry of a lost packet takes 1 to 3 s.
+  connect_ms: deadline(5_000, "The connection, including TLS."),
+  // Enough for a long prompt on a busy server.
   first_token_ms: deadline(
-    "first_token_ms",
+    60_000,
     "From the connection to the first token of a stream.",
   ),
-  between_tokens_ms: deadline("between_tokens_ms", "Between two tokens."),
-  total_ms: deadline("total_ms", "The whole answer."),
+  // Enough for a model that thinks without output, or for a preempted batch.
+  between_tokens_ms: deadline(30_000, "Between two tokens."),
+  // The default timeout of OpenAI's SDKs.
+  total_ms: deadline(600_000, "The whole answer."),
 }).prefault({}).describe("How long the server may take, in milliseconds.");
+
+export const BACKEND_DEADLINE_DEFAULTS = deadlines.parse({});
 
 /** Any server with OpenAI's API. Several are tried in order of preference. */
 const backend = members({
@@ -144,12 +133,12 @@ const backend = members({
   headers,
   deadlines,
   ...dialectMembers,
-  image_format_field: z.enum(["response_format", "none"]).optional()
-    .meta({ default: "response_format" }).describe(
+  image_format_field: z.enum(["response_format", "none"])
+    .default("response_format").describe(
       "The field that requests images in base64; none for a server that refuses it, such as OpenAI's with its GPT models.",
     ),
-  stream_format_field: z.enum(["stream_format", "none"]).optional()
-    .meta({ default: "none" }).describe(
+  stream_format_field: z.enum(["stream_format", "none"]).default("none")
+    .describe(
       "stream_format: pcm and wav at normal speed are requested with stream_format audio, without which vLLM-Omni sends no audio until all of it is made.",
     ),
 }).describe("Any server with OpenAI's API.");
@@ -158,15 +147,6 @@ const passField = textOf(
   /^(?!__proto__$)[A-Za-z_][A-Za-z0-9_.-]{0,63}$/,
   "the name of a request field",
 );
-
-/** The kind of models that a member is for, unless it is for all. */
-const KIND_OF_MEMBER = new Map<string, ModelKind>([
-  ...["context_tokens", "output_tokens", "choices", "vision", "pass_fields"]
-    .concat(Object.keys(dialectMembers))
-    .map((name): [string, ModelKind] => [name, "chat"]),
-  ["image_format_field", "image"],
-  ["stream_format_field", "speech"],
-]);
 
 const model = members({
   // No blanks, no wildcards, nothing that needs quoting.
@@ -185,27 +165,13 @@ const model = members({
     .describe("Upper bound of max_tokens. If absent, the backend decides."),
   choices: positive.max(REQUEST_LIMITS.nMax).optional()
     .describe("Upper bound of n. If absent, the backend decides."),
-  vision: z.boolean().optional().meta({ default: false })
-    .describe("Image parts are accepted."),
-  pass_fields: z.array(passField).max(64).optional().meta({ default: [] })
-    .describe(
-      "Additional request fields that are passed on unchanged, such as top_k.",
-    ),
+  vision: z.boolean().default(false).describe("Image parts are accepted."),
+  pass_fields: z.array(passField).max(64).default([]).describe(
+    "Additional request fields that are passed on unchanged, such as top_k.",
+  ),
   backends: z.array(backend).min(1).max(64).describe("Servers of the model."),
-}).superRefine(({ kind, ...model }, context) => {
-  const refuse = (members: object, ...path: (string | number)[]) => {
-    for (const name of Object.keys(members)) {
-      const other = KIND_OF_MEMBER.get(name) ?? kind;
-      if (other === kind) continue;
-      const message = `only for models of the kind "${other}"`;
-      context.addIssue(mistake(message, [...path, name]));
-    }
-  };
-  refuse(model);
-  model.backends.forEach((each, index) => refuse(each, "backends", index));
 }).transform((model) => ({
-  ...{ ...model, vision: model.vision ?? false },
-  pass_fields: model.pass_fields ?? [],
+  ...model,
   backends: model.backends.map((backend, index) => ({
     ...backend,
     name: backend.name ?? `${backend.type}-${index + 1}`,

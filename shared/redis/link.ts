@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import type { MonotonicNow } from "../process/clock.ts";
 import { createDeadlines, type Timed } from "../process/deadlines.ts";
@@ -6,9 +7,18 @@ import { settlesWithin } from "../process/serve.ts";
 import type { ConnectionOptions, RedisReply } from "./connection.ts";
 import { openConnection } from "./connection.ts";
 import * as errors from "./errors.ts";
-import type { RedisScript } from "./script.ts";
 
 export type { RedisAddress, RedisReply } from "./connection.ts";
+
+/** A Lua script and the hash under which Redis caches it. */
+export type RedisScript = Readonly<ReturnType<typeof defineScript>>;
+
+/** Identifies a script by its content, so that edges of two versions can share a server. */
+export function defineScript(name: string, source: string) {
+  /** SHA-1 in lower-case hex, for EVALSHA. */
+  const sha = createHash("sha1").update(source).digest("hex");
+  return { name, source, sha };
+}
 
 export interface CallOptions {
   /** How long the server may be silent, up to five times as long while it answers others. Default: the link's. */
@@ -158,7 +168,6 @@ export function createRedisLink(options: RedisLinkOptions) {
       args: readonly string[],
       callOptions: CallOptions = {},
     ): Promise<RedisReply> {
-      const sentAtMs = now();
       const { length } = keys;
       const line = ["EVALSHA", script.sha, String(length), ...keys, ...args];
       return command(line, callOptions).catch(async (error) => {
@@ -166,12 +175,9 @@ export function createRedisLink(options: RedisLinkOptions) {
           error.message.startsWith("NOSCRIPT");
         if (!isMissing) throw error;
         log.info("redis_script_load", { script: script.name });
-        const wholeMs = callOptions.deadlineMs ?? defaultDeadlineMs;
-        const deadlineMs = Math.max(1, wholeMs - (now() - sentAtMs));
-        const loading = command(loadLine(script), { deadlineMs });
+        const loading = command(loadLine(script));
         // Executed in this order.
-        const again = command(line, { ...callOptions, deadlineMs });
-        return (await Promise.all([again, loading]))[0];
+        return (await Promise.all([command(line, callOptions), loading]))[0];
       });
     },
     /** Resolves when the server has replied, even with an error; rejects after `timeoutMs` with `RedisUnavailableError`, whose cause is the error of the last attempt. */

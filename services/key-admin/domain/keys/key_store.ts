@@ -3,7 +3,7 @@ import type { KeyName, KeyRecord } from "@gateway/shared/keys/record";
 import * as record from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/limits";
 import { keysOf } from "@gateway/shared/process/env";
-import { defineScript } from "@gateway/shared/redis/script";
+import { defineScript } from "@gateway/shared/redis/link";
 import { z } from "zod";
 import type { Actor, AuditAction } from "../audit/audit_log.ts";
 import { AUDIT_ENTRIES_MAX, encodeAudit } from "../audit/audit_log.ts";

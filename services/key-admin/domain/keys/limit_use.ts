@@ -1,8 +1,7 @@
 import * as limiter from "@gateway/shared/keys/limiter_state";
 import type { KeyRecord, Limits } from "@gateway/shared/keys/record";
 import * as record from "@gateway/shared/keys/record";
-import type { RedisLink } from "@gateway/shared/redis/link";
-import { defineScript } from "@gateway/shared/redis/script";
+import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
 import { asList, asNumber } from "../store/redis.ts";
 import { LIMIT_NAMES } from "./settings.ts";
 

@@ -1,4 +1,4 @@
-import { videoSchema } from "@gateway/shared/openai/video";
+import { videoSchema } from "@gateway/shared/openai/media";
 import { parseJson } from "@gateway/shared/upstream/json";
 import { z } from "zod";
 import { TRY_LIMITS } from "./key.ts";
