@@ -13,7 +13,7 @@ import {
   nameOfType,
 } from "../process/error_text.ts";
 import { dialectMembers, dialectOf } from "./dialects.ts";
-import { MODEL_KINDS } from "./kinds.ts";
+import { MODEL_KINDS, type ModelKind } from "./kinds.ts";
 
 /** The model of the service specification. */
 export const DEFAULT_MODEL_ID = "neutral-3.7-plus";
@@ -133,12 +133,12 @@ const backend = members({
   headers,
   deadlines,
   ...dialectMembers,
-  image_format_field: z.enum(["response_format", "none"])
-    .default("response_format").describe(
+  image_format_field: z.enum(["response_format", "none"]).optional()
+    .meta({ default: "response_format" }).describe(
       "The field that requests images in base64; none for a server that refuses it, such as OpenAI's with its GPT models.",
     ),
-  stream_format_field: z.enum(["stream_format", "none"]).default("none")
-    .describe(
+  stream_format_field: z.enum(["stream_format", "none"]).optional()
+    .meta({ default: "none" }).describe(
       "stream_format: pcm and wav at normal speed are requested with stream_format audio, without which vLLM-Omni sends no audio until all of it is made.",
     ),
 }).describe("Any server with OpenAI's API.");
@@ -147,6 +147,15 @@ const passField = textOf(
   /^(?!__proto__$)[A-Za-z_][A-Za-z0-9_.-]{0,63}$/,
   "the name of a request field",
 );
+
+/** The kind of models that a member is for, unless it is for all. */
+const KIND_OF_MEMBER = new Map<string, ModelKind>([
+  ...["context_tokens", "output_tokens", "choices", "vision", "pass_fields"]
+    .concat(Object.keys(dialectMembers))
+    .map((name): [string, ModelKind] => [name, "chat"]),
+  ["image_format_field", "image"],
+  ["stream_format_field", "speech"],
+]);
 
 const model = members({
   // No blanks, no wildcards, nothing that needs quoting.
@@ -165,13 +174,27 @@ const model = members({
     .describe("Upper bound of max_tokens. If absent, the backend decides."),
   choices: positive.max(REQUEST_LIMITS.nMax).optional()
     .describe("Upper bound of n. If absent, the backend decides."),
-  vision: z.boolean().default(false).describe("Image parts are accepted."),
-  pass_fields: z.array(passField).max(64).default([]).describe(
-    "Additional request fields that are passed on unchanged, such as top_k.",
-  ),
+  vision: z.boolean().optional().meta({ default: false })
+    .describe("Image parts are accepted."),
+  pass_fields: z.array(passField).max(64).optional().meta({ default: [] })
+    .describe(
+      "Additional request fields that are passed on unchanged, such as top_k.",
+    ),
   backends: z.array(backend).min(1).max(64).describe("Servers of the model."),
+}).superRefine(({ kind, ...model }, context) => {
+  const refuse = (members: object, ...path: (string | number)[]) => {
+    for (const name of Object.keys(members)) {
+      const other = KIND_OF_MEMBER.get(name) ?? kind;
+      if (other === kind) continue;
+      const message = `only for models of the kind "${other}"`;
+      context.addIssue(mistake(message, [...path, name]));
+    }
+  };
+  refuse(model);
+  model.backends.forEach((each, index) => refuse(each, "backends", index));
 }).transform((model) => ({
-  ...model,
+  ...{ ...model, vision: model.vision ?? false },
+  pass_fields: model.pass_fields ?? [],
   backends: model.backends.map((backend, index) => ({
     ...backend,
     name: backend.name ?? `${backend.type}-${index + 1}`,

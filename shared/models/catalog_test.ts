@@ -3,6 +3,8 @@ import { ConfigError } from "../process/env.ts";
 import { DEFAULT_MODEL_ID, parseCatalog } from "./catalog.ts";
 import { DIALECTS } from "./dialects.ts";
 
+const DEPLOY = new URL("../../deploy/", import.meta.url);
+
 const openai = { type: "openai", base_url: "http://a/v1", model: "m" };
 const minimal = { id: "m", backends: [openai] };
 
@@ -40,8 +42,6 @@ Deno.test("parseCatalog() fills in the defaults", () => {
         total_ms: 600_000,
       },
       dialect: DIALECTS.dashscope,
-      image_format_field: "response_format",
-      stream_format_field: "none",
     }],
   });
   assert.equal(catalog.get("s")?.backends[1]?.name, "openai-2");
@@ -116,6 +116,16 @@ const WRONG_MODEL: Row[] = [
     { kind: "chta" },
     ".kind: expected 'chat', 'image', 'speech', 'transcription', or 'video', did you mean 'chat'?",
   ],
+  [{ kind: "image", choices: 1 }, '.choices: only for models of the kind "ch'],
+  [{ kind: "speech", vision: false }, ".vision: only for models of the kind"],
+  [{ kind: "video", pass_fields: [] }, ".pass_fields: only for models of the"],
+  ...Object.entries({
+    ...{ dialect: "vllm", developer_role: true },
+    stream_format_field: "stream_format",
+  }).map(([name, value]): Row => [
+    { kind: "image", backends: [{ ...openai, [name]: value }] },
+    `.backends[0].${name}: only for models of the kind "`,
+  ]),
   [{ context_tokens: 1.5 }, ".context_tokens: expected an integer, got a dec"],
   [{ context_tokens: 5, output_tokens: 6 }, ".output_tokens: larger than cont"],
   [{ choices: 9 }, ".choices: expected a value <= 8"],
@@ -134,6 +144,10 @@ const WRONG_MODEL: Row[] = [
 ];
 
 const WRONG_BACKEND: Row[] = [
+  [
+    { image_format_field: "none" },
+    '.image_format_field: only for models of the kind "image"',
+  ],
   [{ type: "anthropic" }, ".type: expected 'openai'"],
   [
     { dialect: "olama" },
@@ -200,8 +214,11 @@ Deno.test("parseCatalog() reports all mistakes at once, and never a value that m
   assert.ok(!mistakes.join().includes("hunter2"));
 });
 
+async function readJson(name: string): Promise<unknown> {
+  return JSON.parse(await Deno.readTextFile(new URL(name, DEPLOY)));
+}
+
 Deno.test("deploy/models.example.json is a good file", async () => {
-  const file = new URL("../../deploy/models.example.json", import.meta.url);
-  const catalog = parseCatalog(JSON.parse(await Deno.readTextFile(file)));
+  const catalog = parseCatalog(await readJson("models.example.json"));
   assert.ok(catalog.has(DEFAULT_MODEL_ID));
 });

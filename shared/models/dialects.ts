@@ -101,12 +101,13 @@ export const DIALECT_DEFAULT: DialectName = "dashscope";
 
 /** The members of a backend that choose its dialect. */
 export const dialectMembers = {
-  dialect: z.enum(DIALECT_NAMES).default(DIALECT_DEFAULT).describe(
-    "The request format of the server; the members below override it one by one.",
-  ),
+  dialect: z.enum(DIALECT_NAMES).optional()
+    .meta({ default: DIALECT_DEFAULT }).describe(
+      "The request format of the server; the members below override it one by one.",
+    ),
   ...fields.partial().shape,
 };
 
 /** The dialect that these members of a backend define. */
-export const dialectOf = (members: { dialect: DialectName }) =>
-  fields.parse({ ...DIALECTS[members.dialect], ...members });
+export const dialectOf = (members: { dialect?: DialectName | undefined }) =>
+  fields.parse({ ...DIALECTS[members.dialect ?? DIALECT_DEFAULT], ...members });

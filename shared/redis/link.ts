@@ -168,6 +168,7 @@ export function createRedisLink(options: RedisLinkOptions) {
       args: readonly string[],
       callOptions: CallOptions = {},
     ): Promise<RedisReply> {
+      const sentAtMs = now();
       const { length } = keys;
       const line = ["EVALSHA", script.sha, String(length), ...keys, ...args];
       return command(line, callOptions).catch(async (error) => {
@@ -175,9 +176,12 @@ export function createRedisLink(options: RedisLinkOptions) {
           error.message.startsWith("NOSCRIPT");
         if (!isMissing) throw error;
         log.info("redis_script_load", { script: script.name });
-        const loading = command(loadLine(script));
+        const wholeMs = callOptions.deadlineMs ?? defaultDeadlineMs;
+        const deadlineMs = Math.max(1, wholeMs - (now() - sentAtMs));
+        const loading = command(loadLine(script), { deadlineMs });
         // Executed in this order.
-        return (await Promise.all([command(line, callOptions), loading]))[0];
+        const again = command(line, { ...callOptions, deadlineMs });
+        return (await Promise.all([again, loading]))[0];
       });
     },
     /** Resolves when the server has replied, even with an error; rejects after `timeoutMs` with `RedisUnavailableError`, whose cause is the error of the last attempt. */
