@@ -12,11 +12,11 @@ import {
 import type { BusLink } from "@gateway/shared/bus/link_nats";
 import { createOutbox, type Outbox } from "@gateway/shared/bus/outbox";
 import { answerStrayFrame } from "@gateway/shared/bus/stream_receiver";
+import type { WorkerFamily } from "@gateway/shared/bus/subjects";
 import {
   lastToken,
-  parseEdgeStreamSubject,
+  parseEdgeStream,
   subjects,
-  type WorkerFamily,
 } from "@gateway/shared/bus/subjects";
 import { remember } from "@gateway/shared/process/bounded_map";
 import { type MonotonicNow, SteadyClock } from "@gateway/shared/process/clock";
@@ -161,7 +161,7 @@ export class Dispatcher {
   }
 
   onNoResponders(replySubject: string): void {
-    const target = parseEdgeStreamSubject(replySubject);
+    const target = parseEdgeStream(replySubject);
     if (target === null) return;
     // Just after an outage of the bus, a worker may not have reconnected yet.
     this.#followBus();
