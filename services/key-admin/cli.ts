@@ -1,19 +1,10 @@
 import { wallNow } from "@gateway/shared/process/clock";
-import {
-  ConfigError,
-  errorMessage,
-  EXIT_CONFIG,
-} from "@gateway/shared/process/env";
+import * as env from "@gateway/shared/process/env";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { silentLog } from "@gateway/shared/process/log";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { z } from "zod";
-import { textOf } from "./cli/answer.ts";
-import {
-  CommandRefused,
-  parseCommand,
-  UsageError,
-} from "./cli/command_line.ts";
+import * as cli from "./cli/command_line.ts";
 import { KEYS } from "./cli/keys.ts";
 import { OWNERS } from "./cli/owners.ts";
 import { configFrom } from "./config.ts";
@@ -37,7 +28,7 @@ const upFile = z.object({
 });
 
 async function run(args: string[]): Promise<string> {
-  const command = parseCommand({ keys: KEYS, owners: OWNERS }, args);
+  const command = cli.parseCommand({ keys: KEYS, owners: OWNERS }, args);
   if (typeof command === "string") return command;
   const cluster = findCluster();
   const { redis: address, defaultLimits, bus, publicUrl, port } = cluster;
@@ -50,29 +41,24 @@ async function run(args: string[]): Promise<string> {
       sendStop: createStopSender(bus, silentLog),
       publicUrl: publicUrl ?? new URL(`http://127.0.0.1:${port}`),
       models: cluster.models,
-      warn: printError,
     });
-    return command.isJson ? JSON.stringify(answer.json) : textOf(answer);
+    return command.isJson ? JSON.stringify(answer.json) : cli.textOf(answer);
   } finally {
     await redis.close();
   }
 }
 
-/**
- * The configuration of the cluster: the service's variables, or the file that `deno
- * task up` wrote. Throws a `ConfigError` for invalid variables, and
- * {@link CommandRefused} when neither is there.
- */
+/** The configuration of the cluster: the service's variables, or the file that `deno task up` wrote. */
 function findCluster() {
-  const env = Deno.env.toObject();
-  if (env.REDIS_URL || env.REDIS_URL_FILE || env.REDIS_SENTINELS) {
-    const config = configFrom(env, Deno.readTextFileSync);
+  const given = Deno.env.toObject();
+  if (given.REDIS_URL || given.REDIS_URL_FILE || given.REDIS_SENTINELS) {
+    const config = configFrom(given, Deno.readTextFileSync);
     return { ...config, models: config.catalog && [...config.catalog.keys()] };
   }
   const { redis_url, nats_url, console_url, models } = readUpFile();
   // The launcher has read the list of models: with `--models`, no variable names it.
   const found = { REDIS_URL: redis_url, NATS_URL: nats_url, MODELS_FILE: "" };
-  const variables = { PUBLIC_URL: console_url, ...env, ...found };
+  const variables = { PUBLIC_URL: console_url, ...given, ...found };
   return { ...configFrom(variables, Deno.readTextFileSync), models };
 }
 
@@ -80,7 +66,7 @@ function readUpFile() {
   try {
     return upFile.parse(JSON.parse(Deno.readTextFileSync(UP_FILE)));
   } catch (cause) {
-    throw new CommandRefused(
+    throw new cli.CommandRefused(
       `No cluster is running here: start one with "npx -y deno task up", or set REDIS_URL`,
       { cause },
     );
@@ -89,13 +75,13 @@ function readUpFile() {
 
 /** The exit codes of expected errors; see `EXIT_CODES_HELP`. */
 const EXIT_CODES = [
-  [CommandRefused, 1],
+  [cli.CommandRefused, 1],
   [KeyRefused, 1],
   [OperatorRefused, 1],
-  [UsageError, 2],
+  [cli.UsageError, 2],
   [BadCursor, 2],
   [NotDurable, 69],
-  [ConfigError, EXIT_CONFIG],
+  [env.ConfigError, env.EXIT_CONFIG],
 ] as const;
 
 const ACL_HINT =
@@ -105,7 +91,7 @@ const REDIS_HINT =
 
 /** The exit code and the text for stderr. Rethrows an unexpected error. */
 function describeFailure(error: unknown): [code: number, text: string] {
-  const text = errorMessage(error);
+  const text = env.errorMessage(error);
   if (isDenied(error)) {
     return [77, `The Redis user lacks a permission: ${text}\n${ACL_HINT}`];
   }
@@ -118,15 +104,11 @@ function describeFailure(error: unknown): [code: number, text: string] {
   return [code, text];
 }
 
-function printError(text: string): void {
-  Deno.stderr.writeSync(new TextEncoder().encode(`${text}\n`));
-}
-
 try {
   const text = await run(Deno.args);
   await Deno.stdout.write(new TextEncoder().encode(`${text}\n`));
 } catch (error) {
   const [code, text] = describeFailure(error);
   Deno.exitCode = code;
-  printError(text);
+  await Deno.stderr.write(new TextEncoder().encode(`${text}\n`));
 }
