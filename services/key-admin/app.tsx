@@ -23,10 +23,8 @@ import {
   checkSite,
   holdGuard,
 } from "./web/guards.ts";
-import { failureRoutes } from "./web/pages/failures_page.tsx";
 import { keyFormRoutes } from "./web/pages/key_form.tsx";
-import { keyRoutes } from "./web/pages/key_page.tsx";
-import { keyListRoutes } from "./web/pages/keys_page.tsx";
+import { keyRoutes } from "./web/pages/keys_page.tsx";
 import { showCard, showPage } from "./web/layout.tsx";
 import { behindSignIn, forOperators, recognize } from "./web/session.ts";
 import { confirmRoutes, signInRoutes } from "./web/pages/sign_in_page.tsx";
@@ -55,10 +53,8 @@ const PUBLIC_ROUTES: Routes = {
 
 /** If two routes match, the first one answers. */
 const ROUTES: Routes = {
-  ...keyListRoutes,
   ...keyFormRoutes,
   ...keyRoutes,
-  ...failureRoutes,
   ...tryRoutes,
   ...usageRoutes,
   ...auditRoutes,

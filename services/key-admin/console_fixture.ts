@@ -239,31 +239,34 @@ export const tryFormOf = (
 });
 
 /** Sends the form for a transcription, with files. */
-export async function upload(
+export function upload(
   client: TestClient,
   given: Record<string, string> = {},
   files: File[] = [silence()],
   path = "/try?kind=transcription",
 ): Promise<Answer> {
-  const { file: _, ...fields } = tryFormOf("transcription", given);
-  const form = { form_token: await client.formToken(), ...fields };
+  const { file: _, ...form } = tryFormOf("transcription", given);
   const body = new FormData();
   for (const [name, value] of Object.entries(form)) body.append(name, value);
   for (const file of files) body.append("file", file);
   const headers = { "sec-fetch-site": "same-origin" };
-  return await client.send(path, { method: "POST", headers, body });
+  return client.send(path, { method: "POST", headers, body });
 }
 
-/** Creates a key through the pages and returns its id and value. */
-export async function makeKey(client: TestClient, description: string) {
-  const form = await client.get("/keys/new");
-  const nonce = hiddenField(form.text, "nonce");
-  const answer = await client.post("/keys", keyForm(description, { nonce }));
-  assert.equal(answer.status, 201, answer.text);
-  const value = /sk-Cg[0-9A-Za-z]{46}/.exec(answer.text)?.[0] ?? "";
+/** Creates a key through the pages. */
+export async function makeKey(
+  client: TestClient,
+  description: string,
+  more: Form = {},
+) {
+  const nonce = hiddenField((await client.get("/keys/new")).text, "nonce");
+  const form = keyForm(description, { nonce, ...more });
+  const { status, text } = await client.post("/keys/new", form);
+  assert.equal(status, 201, text);
+  const value = /sk-Cg[0-9A-Za-z]{46}/.exec(text)?.[0] ?? "";
   const list = await client.get("/keys");
   const id = /\/keys\/(key_[0-9A-Za-z]{20})/.exec(list.text)?.[1] ?? "";
-  return { id, value };
+  return { id, value, text };
 }
 
 type Site = Pick<TestConsole, "deps">;
@@ -389,9 +392,7 @@ export function createClient(
   fetch: (request: Request) => Promise<Answer>,
   origin = ORIGIN,
 ) {
-  const session = origin === ORIGIN ? "__Host-sid" : "sid";
   const cookies = new Map<string, string>();
-  let token = { session: "", value: "no session" };
   /** Sends exactly this request, with the cookies. */
   const send = async (path: string, init: RequestInit) => {
     const headers = new Headers(init.headers);
@@ -413,30 +414,21 @@ export function createClient(
   };
   const get = (path: string, headers: Record<string, string> = {}) =>
     send(path, { headers });
-  /** The session's token, from a page that has it. */
-  const formToken = async () => {
-    const signedIn = cookies.get(session) ?? "";
-    if (token.session === signedIn) return token.value;
-    const page = await get("/usage");
-    if (page.status !== 200) return "no session";
-    token = { session: signedIn, value: hiddenField(page.text, "form_token") };
-    return token.value;
-  };
-  /** Sends a form as our own page does, with the session's token. */
-  const post = async (path: string, form: Form = {}) => {
-    const body = new URLSearchParams();
-    const isPrivate = !/^\/(sign-in|link\/)/.test(path);
-    if (isPrivate && cookies.has(session)) {
-      body.set("form_token", await formToken());
-    }
-    for (const [name, value] of Object.entries(form)) {
-      for (const one of [value].flat()) body.append(name, one);
-    }
+  /** Sends a form as our own page does. */
+  const post = (path: string, form: Form = {}) => {
     const headers = { origin, "sec-fetch-site": "same-origin" };
-    return await send(path, { method: "POST", headers, body });
+    return send(path, { method: "POST", headers, body: fieldsOf(form) });
   };
-  return { cookies, send, get, post, formToken };
+  return { cookies, send, get, post };
 }
+
+/** The body of a form. */
+export const fieldsOf = (form: Form): URLSearchParams =>
+  new URLSearchParams(
+    Object.entries(form).flatMap(([name, values]) =>
+      [values].flat().map((value) => [name, value])
+    ),
+  );
 
 /** Passwords in clear: only for tests that are not about hashing. */
 const quickHasher = (counts: { verified: number }): PasswordHasher => ({

@@ -77,7 +77,7 @@ const REQUESTS: Record<string, Make> = {
   // There is no provider here; `sign_in/oidc_test.ts` has one.
   "GET /sign-in/oidc": { status: 404 },
   "GET /sign-in/oidc/callback": { status: 404 },
-  "POST /keys": async (_, { client }) => {
+  "POST /keys/new": async (_, { client }) => {
     const page = await client.get("/keys/new");
     const nonce = hiddenField(page.text, "nonce");
     const form = keyForm("One more", { nonce });

@@ -120,7 +120,7 @@ async function doubleClick(visit: Visit): Promise<void> {
   await page.getByLabel("Description").fill("Clicked twice");
   let sent = 0;
   const held = Promise.withResolvers<void>();
-  await page.route(/\/keys$/, async (route) => {
+  await page.route(/\/keys\/new$/, async (route) => {
     const response = await route.fetch();
     sent++;
     await held.promise;

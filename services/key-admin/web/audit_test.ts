@@ -30,8 +30,8 @@ Deno.test("ASVS 16.3.1: a refused change changes nothing and leaves no audit ent
   const { client, ownerId, keyId } = await routeOwner(site, 1);
   const nonce = "n".repeat(43);
   const refused: [path: string, form: Parameters<typeof client.post>[1]][] = [
-    ["/keys", keyForm("", { nonce })],
-    ["/keys", keyForm("A key", { nonce: "not one of ours" })],
+    ["/keys/new", keyForm("", { nonce })],
+    ["/keys/new", keyForm("A key", { nonce: "not one of ours" })],
     [`/keys/${keyId}/edit`, keyForm("Renamed", { version: "9" })],
     [`/keys/${keyId}/disable`, { version: "9" }],
     [`/keys/${keyId}/enable`, { version: "9" }],
@@ -42,7 +42,6 @@ Deno.test("ASVS 16.3.1: a refused change changes nothing and leaves no audit ent
     ["/account/password", { new_password: "short" }],
     ["/account/sessions/end", { session: "x" }],
   ];
-  await client.formToken();
   const before = await site.stored(`*${keyId}*`);
   const earlier = (await entries(site, ownerId)).length;
   for (const [path, form] of refused) {

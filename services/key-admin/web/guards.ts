@@ -99,7 +99,7 @@ export function checkNoKey(c: ConsoleContext): void {
 /**
  * Lets a change through only from our own pages (ASVS 3.5.1). Browsers send the
  * origin of a request in `Sec-Fetch-Site`, older ones in `Origin`; a request with
- * neither is refused. Forms also carry the session's token.
+ * neither is refused.
  */
 export function checkSite(c: ConsoleContext): void {
   const site = c.req.header("sec-fetch-site");

@@ -141,7 +141,7 @@ Deno.test("a refused form has the focus at its first mistake", async () => {
   const nonce = hiddenField((await owner.get("/keys/new")).text, "nonce");
   const models = { which_models: "these", models: ["a;b"] };
   const form = keyForm("A key", { nonce, tokensPerDay: "x", ...models });
-  const { status, text } = await owner.post("/keys", form);
+  const { status, text } = await owner.post("/keys/new", form);
   assert.equal(status, 400);
   const [focused = ""] = /<input[^>]* autofocus=""[^>]*>/.exec(text) ?? [];
   assert.match(focused, /name="tokensPerDay".*value="x"/);
@@ -163,7 +163,7 @@ Deno.test("a key's models are chosen from those that exist, and examples name on
   const nonce = hiddenField(fresh, "nonce");
   const chosen = { which_models: "these", models: ["model-7", "model-8"] };
   const form = keyForm("Two", { nonce, ...chosen });
-  const made = await owner.post("/keys", form);
+  const made = await owner.post("/keys/new", form);
   assert.equal(made.status, 201, made.text);
   assert.match(made.text, /&quot;model&quot;: &quot;model-7&quot;/);
   const id = /\/keys\/(key_[0-9A-Za-z]{20})/.exec(await page("/keys"))?.[1];

@@ -6,7 +6,7 @@ import { detectDurability } from "../domain/store/durability.ts";
 import type { ConsoleContext, SignedIn } from "./context.ts";
 import type { Account } from "../domain/owners/owner_store.ts";
 import { Tabs } from "./lists.tsx";
-import { Banner, FormToken, PostForm } from "./parts.tsx";
+import { Banner, PostForm } from "./parts.tsx";
 import { Time } from "./texts.tsx";
 
 /** Notices after a change. The URL contains the name, never the text. */
@@ -70,8 +70,10 @@ export async function showPage(
     deps.isSimulated && SIMULATED,
   ];
   const isOperator = signedIn?.account.isOperator;
-  const sections = SECTIONS.slice(0, isOperator ? undefined : -1);
-  return showDocument(c, page, content, (body) => (
+  const body = bodyOf(page, content);
+  return showDocument(
+    c,
+    page,
     <>
       <a class="skip" href="#content">Skip to content</a>
       <header class="top row between">
@@ -81,7 +83,7 @@ export async function showPage(
             <>
               <Tabs
                 label="Main"
-                tabs={sections}
+                tabs={SECTIONS.slice(0, isOperator ? undefined : -1)}
                 current={c.req.path.split("/")[1]}
                 to={(name) => `/${name}`}
               />
@@ -94,30 +96,49 @@ export async function showPage(
         {warnings.map((text) =>
           text && <Banner key={text} look="warn">{text}</Banner>
         )}
-        <Notice done={c.req.query("done") ?? ""} />
+        <Notice c={c} />
         {signedIn && <FactorRemoved {...signedIn.account} />}
         {isCard ? <section class="card narrow">{body}</section> : body}
         {/* Hidden from strangers: the version tells what to attack. */}
         {signedIn && <footer class="help">Gateway {VERSION}</footer>}
       </main>
-    </>
-  ));
+    </>,
+  );
 }
 
 /** Answers with a page of one card, which needs no database: sign-in, set-up, refusals. */
 export const showCard = (c: ConsoleContext, page: Page, content: Child) =>
-  showDocument(c, page, content, (body) => (
+  showDocument(
+    c,
+    page,
     <main id="content" class="alone">
       <Brand icon={c.var.deps.assets.icon} />
-      <Notice done={c.req.query("done") ?? ""} />
-      <section class="card">{body}</section>
-    </main>
-  ));
+      <Notice c={c} />
+      <section class="card">{bodyOf(page, content)}</section>
+    </main>,
+  );
 
-const Notice = ({ done }: { done: string }) =>
-  Object.hasOwn(NOTICES, done)
-    ? <Banner look="good">{NOTICES[done]}</Banner>
-    : null;
+const bodyOf = ({ title, lead, actions, error }: Page, content: Child) => (
+  <>
+    <div class="row between">
+      <div>
+        <h1>
+          <bdi>{title}</bdi>
+        </h1>
+        {lead && <div class="lead">{lead}</div>}
+      </div>
+      {actions}
+    </div>
+    {error && <Banner look="bad">{error}</Banner>}
+    {content}
+  </>
+);
+
+function Notice({ c }: { c: ConsoleContext }) {
+  const done = c.req.query("done") ?? "";
+  const text = Object.hasOwn(NOTICES, done) && NOTICES[done];
+  return text && <Banner look="good">{text}</Banner>;
+}
 
 /** Tells the owner that an operator removed the second factor, until it is dismissed. */
 const FactorRemoved = ({ factorRemoved }: Account) =>
@@ -139,16 +160,12 @@ const Brand = ({ icon }: { icon: string }) => (
   </a>
 );
 
-/** `frame`: what is around the title and the content. */
 function showDocument(
   c: ConsoleContext,
-  { title, lead, actions, error, status = error ? 400 : 200, headers = {} }:
-    Page,
-  content: Child,
-  frame: (body: Child) => Child,
+  { title, error, status = error ? 400 : 200, headers = {} }: Page,
+  body: Child,
 ): Response | Promise<Response> {
   const { assets } = c.var.deps;
-  const signedIn: SignedIn | undefined = c.get("signedIn");
   const page = (
     <html lang="en">
       <head>
@@ -161,25 +178,7 @@ function showDocument(
         <link rel="stylesheet" href={assets.stylesheet} />
         <script src={assets.script} defer />
       </head>
-      <body>
-        <FormToken.Provider value={signedIn?.session.formToken ?? ""}>
-          {frame(
-            <>
-              <div class="row between">
-                <div>
-                  <h1>
-                    <bdi>{title}</bdi>
-                  </h1>
-                  {lead && <div class="lead">{lead}</div>}
-                </div>
-                {actions}
-              </div>
-              {error && <Banner look="bad">{error}</Banner>}
-              {content}
-            </>,
-          )}
-        </FormToken.Provider>
-      </body>
+      <body>{body}</body>
     </html>
   );
   return c.html(html`<!DOCTYPE html>${page}`, status, headers);

@@ -4,11 +4,7 @@ import { renderSVG } from "uqr";
 import type { AuditAction } from "../../domain/audit/audit_log.ts";
 import { passwordProblem } from "../../domain/sign_in/password.ts";
 import { type Session, SESSION_LIMITS } from "../../domain/sign_in/sessions.ts";
-import {
-  mintTotpSecret,
-  totpStep,
-  totpUri,
-} from "../../domain/sign_in/totp.ts";
+import * as totp from "../../domain/sign_in/totp.ts";
 import type { ConsoleContext, Handler } from "../context.ts";
 import { actorOf, Refused } from "../context.ts";
 import { FORM, readForm } from "../forms.ts";
@@ -42,7 +38,7 @@ const setUpSecondFactor: Handler = async (c) => {
   if (account.passwordHash === null || account.totpSecret !== null) {
     return c.redirect("/account", 302);
   }
-  const secret = mintTotpSecret(deps.randomBytes);
+  const secret = totp.mintTotpSecret(deps.randomBytes);
   await deps.sessions.update(session.id, { totpSecret: secret });
   return await showSetUp(c, secret);
 };
@@ -54,7 +50,7 @@ const turnOnSecondFactor: Handler = async (c) => {
   if (secret === "" || account.totpSecret !== null) {
     return c.redirect("/account", 303);
   }
-  const step = totpStep(secret, form.code.replace(/\s/g, ""), deps.now());
+  const step = totp.totpStep(secret, form.code.replace(/\s/g, ""), deps.now());
   const error = await checkPassword(c, form.password);
   if (error !== null || step === null) {
     return await showSetUp(c, secret, error ?? WRONG_CODE);
@@ -131,11 +127,10 @@ export const accountRoutes = {
   "/sign-out": { POST: signOut(false) },
 };
 
-const note = (c: ConsoleContext, action: AuditAction): Promise<void> =>
-  c.var.deps.audit.add(c.var.signedIn.account.ownerId, {
-    action,
-    ...actorOf(c),
-  });
+function note(c: ConsoleContext, action: AuditAction): Promise<void> {
+  const { deps: { audit }, signedIn: { account } } = c.var;
+  return audit.add(account.ownerId, { action, ...actorOf(c) });
+}
 
 /** The account page, or why one of its forms was refused. */
 async function showAccount(c: ConsoleContext, error?: string) {
@@ -215,7 +210,7 @@ async function showAccount(c: ConsoleContext, error?: string) {
 
 /** Shows the secret for the app and asks for a code as proof. */
 function showSetUp(c: ConsoleContext, secret: string, error?: string) {
-  const uri = totpUri(secret, c.var.signedIn.account.email, ISSUER);
+  const uri = totp.totpUri(secret, c.var.signedIn.account.email, ISSUER);
   return showPage(
     c,
     { title: "Two-step sign-in", error, isCard: true },

@@ -18,7 +18,7 @@ import { actorOf, findKey, Refused, targetOf } from "../context.ts";
 import { choice, FORM, list, readForm, text } from "../forms.ts";
 import { showPage } from "../layout.tsx";
 import { curlFor, tryLink } from "../key_parts.tsx";
-import { Box, Field, PostForm, ShownOnce } from "../parts.tsx";
+import { Box, Choices, Field, PostForm, ShownOnce } from "../parts.tsx";
 import { limitFields } from "./limits_view.tsx";
 import { labelOf, number, permissionOf } from "../texts.tsx";
 import { behindPassword } from "../session.ts";
@@ -63,8 +63,6 @@ const createKey: Handler = async (c) => {
   const create = (once: string) => keys.create({ ...input, once });
   return await answerCreated(c, nonce, create);
 };
-
-export const postKey: Handler = behindPassword(createKey);
 
 /**
  * Creates a key once for each nonce and answers with the only page that shows its
@@ -132,7 +130,7 @@ const editKey: Handler = async (c) => {
 };
 
 export const keyFormRoutes = {
-  "/keys/new": { GET: behindPassword(newKey) },
+  "/keys/new": { GET: behindPassword(newKey), POST: behindPassword(createKey) },
   "/keys/:id/edit": { GET: editForm, POST: editKey },
 };
 
@@ -213,7 +211,7 @@ async function showForm(
       error: errors.size === 0 ? null : "Correct the marked fields.",
     },
     <PostForm
-      action={isNew ? "/keys" : `${back}/edit`}
+      action={c.req.path}
       hidden={hidden}
       submit={isNew ? "Create key" : "Save changes"}
       cancel={back}
@@ -233,7 +231,7 @@ async function showForm(
         help="At the end of this day in UTC. Leave empty if it should never expire."
         type="date"
       />
-      <Choices name="scopes" legend="Permissions" error={errors.get("scopes")}>
+      <Choices id="scopes" legend="Permissions" error={errors.get("scopes")}>
         <div class="row">
           {KEY_SCOPES.map((scope) => (
             <Box
@@ -263,19 +261,6 @@ async function showForm(
   );
 }
 
-const Choices = ({ name, legend, error, children }: {
-  name: string;
-  legend: string;
-  error: string | undefined;
-  children: Child;
-}) => (
-  <fieldset class="field" aria-describedby={`${name}-error`}>
-    <legend>{legend}</legend>
-    {children}
-    <p class="help error" id={`${name}-error`}>{error}</p>
-  </fieldset>
-);
-
 /** Marks a model that a key names and the list of models no longer has. */
 export const NOT_CONFIGURED = "no longer configured";
 
@@ -297,7 +282,7 @@ function ModelChoices({ catalog, kept, values, error }: {
     ["these", "Only these models"],
   ] as const;
   return (
-    <Choices name="models" legend="Models" error={error}>
+    <Choices id="models" legend="Models" error={error}>
       {ways.map(([value, label]) => (
         <Box
           type="radio"
