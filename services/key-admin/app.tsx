@@ -16,13 +16,7 @@ import {
   type SignedIn,
 } from "./web/context.ts";
 import { formGuard } from "./web/forms.ts";
-import {
-  baseHeaders,
-  checkHost,
-  checkNoKey,
-  checkSite,
-  holdGuard,
-} from "./web/guards.ts";
+import { baseHeaders, checkHost, checkSite, holdGuard } from "./web/guards.ts";
 import { keyFormRoutes } from "./web/pages/key_form.tsx";
 import { keyRoutes } from "./web/pages/keys_page.tsx";
 import { showCard, showPage } from "./web/layout.tsx";
@@ -67,7 +61,6 @@ export function createConsole(deps: ConsoleDeps): Hono<ConsoleEnv> {
   app.use(baseHeaders, async (c, next) => {
     c.set("deps", deps);
     checkHost(c);
-    checkNoKey(c);
     checkSite(c);
     await next();
   });

@@ -1,9 +1,7 @@
-import { isWellFormedKey } from "@gateway/shared/keys/key";
 import { newRequestId } from "@gateway/shared/process/ids";
 import { createMiddleware } from "hono/factory";
 import { TRY_LIMITS } from "../domain/try/key.ts";
 import { type ConsoleContext, type ConsoleEnv, Refused } from "./context.ts";
-import { readCookie } from "./session.ts";
 
 /** What every request passes, in the order of `app.tsx`. */
 
@@ -83,18 +81,6 @@ export const holdGuard = () => {
     }
   });
 };
-
-/** API keys are for the API (API5) and are refused here, both as a bearer credential and as a cookie. */
-export function checkNoKey(c: ConsoleContext): void {
-  const isKey = c.req.header("authorization") !== undefined ||
-    isWellFormedKey(readCookie(c, "sid"));
-  if (isKey) {
-    throw new Refused(
-      401,
-      "The console does not accept API keys. Sign in with your e-mail address instead",
-    );
-  }
-}
 
 /**
  * Lets a change through only from our own pages (ASVS 3.5.1). Browsers send the
