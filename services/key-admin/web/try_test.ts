@@ -7,13 +7,12 @@ import { createAskApi } from "../domain/try/edge.ts";
 import { createStores } from "../domain/stores.ts";
 import { TRY_LIMITS, tryKeyValue } from "../domain/try/key.ts";
 import { MODEL_KINDS } from "@gateway/shared/models/kinds";
-import type { TryKind } from "../domain/try/request.ts";
-import { exampleFor, isTryKind, TRY_KINDS } from "../domain/try/request.ts";
+import type { TryKind, TryRequest, TryValues } from "../domain/try/request.ts";
+import * as requests from "../domain/try/request.ts";
 import { silence } from "../../../tests/e2e/recording_fixture.ts";
 import type { Answer, TestClient } from "../console_fixture.ts";
 import {
   catalogOfIds,
-  hiddenField,
   ORIGIN,
   signIn,
   startConsole,
@@ -128,35 +127,21 @@ Deno.test("a key of Try it that is about to end, was disabled or deleted is repl
   }
 });
 
-Deno.test("ASVS 7.4.1: however a session ends, its key of Try it is deleted, with an entry in the audit log", async (t) => {
-  const ends: Record<string, (stage: Stage) => Promise<unknown>> = {
-    "sign-out": ({ client }) => client.post("/sign-out"),
-    "everywhere": ({ client }) => client.post("/account/sessions/end-all"),
-    "a new sign-in of the browser": ({ client }) => signIn(client, EMAIL),
-    "another browser ends it": async ({ site }) => {
-      const other = site.client();
-      await signIn(other, EMAIL);
-      const page = await other.get("/account");
-      const session = hiddenField(page.text, "session");
-      await other.post("/account/sessions/end", { session });
-    },
-  };
-  for (const [name, end] of Object.entries(ends)) {
-    await t.step(name, async () => {
-      await using stage = await setup();
-      const { site, ownerId, send } = stage;
-      const value = await send();
-      const { id } = await recordOf(stage, value) ?? assert.fail(name);
-      await end(stage);
-      assert.equal(await recordOf(stage, value), null);
-      const changes = (await entries(site, ownerId))
-        .filter(({ keyId }) => keyId === id)
-        .map(({ action, by, detail }) => [action, by, detail.slice(0, 6)]);
-      assert.deepEqual(changes, [
-        ["key.created", EMAIL, "until "],
-        ["key.deleted", "end of the session", ""],
-      ]);
-    });
+Deno.test("ASVS 7.4.1: when a session ends, alone or with all others, its key of Try it is deleted, with an entry in the audit log", async () => {
+  for (const end of ["/sign-out", "/account/sessions/end-all"]) {
+    await using stage = await setup();
+    const { site, client, ownerId, send } = stage;
+    const value = await send();
+    const { id } = await recordOf(stage, value) ?? assert.fail(end);
+    await client.post(end);
+    assert.equal(await recordOf(stage, value), null);
+    const changes = (await entries(site, ownerId))
+      .filter(({ keyId }) => keyId === id)
+      .map(({ action, by, detail }) => [action, by, detail.slice(0, 6)]);
+    assert.deepEqual(changes, [
+      ["key.created", EMAIL, "until "],
+      ["key.deleted", "end of the session", ""],
+    ]);
   }
 });
 type Stage = Awaited<ReturnType<typeof setup>>;
@@ -188,65 +173,48 @@ Deno.test("the page without a script shows the whole answer: thinking, text, too
   assert.match(site.logLines.join(), /"edge_unreachable".*refused/i);
 });
 
-Deno.test("a form of Try it is sent as the request that it describes; a mistake is told at its field and sends nothing", async () => {
-  await using stage = await setup();
-  const { site, client } = stage;
-  const message = { role: "user", content: "Hello" };
-  const system = { role: "system", content: "Be kind" };
+Deno.test("tryRequest() makes of a form the request that it describes, or tells its mistakes", () => {
+  const messages = [{ role: "user", content: "Hello" }];
   const schema = { type: "object", additionalProperties: false };
+  const json_schema = { name: "answer", schema, strict: true };
+  const kite = { prompt: "A kite" };
   const speech = { input: "Hi", voice: "echo", response_format: "wav" };
-  type Texts = Record<string, string>;
-  const good: [kind: TryKind, form: Texts, sent: Record<string, unknown>][] = [
-    ["chat", {}, { messages: [message] }],
-    ["chat", { system: "Be kind" }, { messages: [system, message] }],
-    ["chat", { history: '[{"role":"user","content":"Hello"}]', message: " " }, {
-      messages: [message],
+  const good: [kind: TryKind, form: TryValues, sent: TryRequest][] = [
+    ["chat", { system: "Be kind" }, {
+      messages: [{ role: "system", content: "Be kind" }, ...messages],
     }],
+    ["chat", { history: JSON.stringify(messages), message: " " }, { messages }],
     ["chat", { temperature: "0.5", top_p: "1", max_tokens: "7", seed: "-3" }, {
-      ...{ temperature: 0.5, top_p: 1, max_tokens: 7, seed: -3 },
-      messages: [message],
+      ...{ messages, temperature: 0.5, top_p: 1, max_tokens: 7, seed: -3 },
     }],
     ["chat", { thinking: "off", more: '{"stop":["x"],"top_k":3}' }, {
-      ...{ enable_thinking: false, stop: ["x"], top_k: 3 },
-      messages: [message],
+      ...{ messages, enable_thinking: false, stop: ["x"], top_k: 3 },
     }],
     ["chat", { schema: JSON.stringify(schema) }, {
-      messages: [message],
-      response_format: {
-        type: "json_schema",
-        json_schema: { name: "answer", schema, strict: true },
-      },
+      messages,
+      response_format: { type: "json_schema", json_schema },
     }],
-    ["image", { prompt: "A kite" }, { prompt: "A kite" }],
-    ["image", { prompt: "A kite", size: "64x64", n: "2" }, {
-      ...{ prompt: "A kite", size: "64x64", n: 2 },
+    ["image", kite, kite],
+    ["image", { ...kite, size: "64x64", n: "2" }, {
+      ...{ ...kite, size: "64x64", n: 2 },
     }],
     ["speech", { ...speech, speed: "1.5" }, { ...speech, speed: 1.5 }],
-    ["transcription", { language: "en" }, {
-      ...{ language: "en", file: "silence.wav" },
+    ["transcription", { file: "a.wav", language: "en" }, {
+      ...{ file: "a.wav", language: "en" },
     }],
-    ["video", { prompt: "A kite" }, { prompt: "A kite" }],
-    ["video", { prompt: "A kite", seconds: "8", size: "64x64" }, {
-      ...{ prompt: "A kite", seconds: "8", size: "64x64" },
-    }],
+    ["video", { ...kite, seconds: "8" }, { ...kite, seconds: "8" }],
   ];
-  const filledIn = (kind: TryKind, form: Texts) =>
-    tryFormOf(kind, kind === "chat" ? { message: "Hello", ...form } : form);
+  const read = (kind: TryKind, form: TryValues) => {
+    const message = kind === "chat" && { message: "Hello" };
+    return requests.tryRequest(kind, { model: "a", ...message, ...form });
+  };
   for (const [kind, form, sent] of good) {
-    const filled = filledIn(kind, form);
-    const answer = kind === "transcription"
-      ? await upload(client, form)
-      : await client.post(`/try?kind=${kind}`, filled);
-    assert.match(answer.text, /data-part="status">200</);
-    const asked = site.asked.at(-1);
-    assert.equal(asked?.path, `/v1${TRY_KINDS[kind].path}`);
-    const { model } = filled;
-    assert.deepEqual(JSON.parse(asked?.body ?? ""), { model, ...sent });
+    const { request, errors } = read(kind, form);
+    assert.deepEqual([request, errors.size], [{ model: "a", ...sent }, 0]);
   }
-  const count = site.asked.length;
-  const bad: [kind: TryKind, form: Texts, field: string, said: RegExp][] = [
+  const bad: [kind: TryKind, form: TryValues, field: string, said: RegExp][] = [
     ["chat", { message: " " }, "message", /Write a message/],
-    ["chat", { tools: "[}" }, "tools", /not valid JSON. Unexpected .*"\[}"</],
+    ["chat", { tools: "[}" }, "tools", /not valid JSON. Unexpected .*"\[}"$/],
     ["chat", { tools: "{}" }, "tools", /must be a JSON array/],
     ["chat", { history: "1" }, "history", /must be a JSON array/],
     ["chat", { schema: "[]" }, "schema", /must be a JSON object/],
@@ -255,29 +223,39 @@ Deno.test("a form of Try it is sent as the request that it describes; a mistake 
     ["chat", { more: '{"n":2}' }, "more", /sets 'n' itself/],
     ["chat", { temperature: "warm" }, "temperature", /not a number/],
     ["image", { prompt: " " }, "prompt", /Say what to draw/],
-    ["image", { prompt: "A kite", n: "many" }, "n", /not a number/],
     ["speech", { voice: "echo" }, "input", /Write what to say/],
     ["speech", { input: "Hi" }, "voice", /Name a voice/],
     ["transcription", {}, "file", /Choose a recording/],
     ["video", {}, "prompt", /Say what to show/],
   ];
+  for (const [kind, form, field, said] of bad) {
+    const { errors } = read(kind, form);
+    assert.deepEqual([...errors.keys()], [field]);
+    assert.match(errors.get(field) ?? "", said);
+  }
+});
+
+Deno.test("Try it sends its form to the API, unless the form has a mistake, which is told at its field, or is only shown as code", async () => {
+  await using stage = await setup();
+  const { site, client } = stage;
+  const written = await upload(client, { language: "en" });
+  assert.match(written.text, /data-part="status">200</);
+  const [{ path, body } = assert.fail()] = site.asked;
+  assert.equal(path, "/v1/audio/transcriptions");
+  const model = "simulated-transcription-1";
+  const sent = { model, file: "silence.wav", language: "en" };
+  assert.deepEqual(JSON.parse(body), sent);
   for (const path of ["/try", "/try/stream"]) {
-    for (const [kind, form, field, said] of bad) {
-      const { status, text } = await client.post(
-        `${path}?kind=${kind}`,
-        filledIn(kind, form),
-      );
-      assert.equal(status, 400);
-      const note = new RegExp(`id="${field}-error">([^]*?</p>)`).exec(text);
-      assert.match(plain(note?.[1]), said);
-      assert.match(text, new RegExp(`id="${field}" name="${field}" aria-inv`));
-    }
+    const { status, text } = await client.post(path, tryForm(" "));
+    assert.equal(status, 400);
+    assert.match(text, /id="message" name="message" aria-invalid="true"/);
+    assert.match(text, /id="message-error">Write a message</);
   }
   const unchosen = await upload(client, {}, [new File([], "")]);
   assert.match(unchosen.text, /Choose a recording/);
   const code = await client.post("/try", tryForm("As code", { show: "code" }));
   assert.match(code.text, /As code/);
-  assert.equal(site.asked.length, count, "nothing was sent");
+  assert.equal(site.asked.length, 1, "nothing was sent");
 });
 
 Deno.test("Try it passes the API's stream and refusals on, and stops a request when the browser leaves", async () => {
@@ -487,7 +465,7 @@ Deno.test("the kinds on Try it are those of the models that there are, and a key
   const kinds = async () =>
     [...(await client.get("/try")).text.matchAll(/href="\/try\?kind=(\w+)"/g)]
       .map(([, kind]) => kind);
-  assert.deepEqual(await kinds(), [...MODEL_KINDS.filter(isTryKind)]);
+  assert.deepEqual(await kinds(), [...MODEL_KINDS.filter(requests.isTryKind)]);
   const scopes = KEY_SCOPES;
   const rights: [Pick<KeyRecord, "scopes" | "models">, model?: string][] = [
     [{ scopes, models: [] }, "neutral-3.7-plus"],
@@ -500,14 +478,14 @@ Deno.test("the kinds on Try it are those of the models that there are, and a key
     [{ scopes, models: ["gone-1"] }],
   ];
   for (const [settings, model] of rights) {
-    const example = exampleFor(site.deps.catalog, settings);
+    const example = requests.exampleFor(site.deps.catalog, settings);
     if (model === undefined) assert.equal(example, null);
     else assert.match(String(example?.request.model), new RegExp(`^${model}`));
     const { id } = await storedKey(site, ownerId, settings);
     const { text } = await client.get(`/keys/${id}`);
     const curl = plain(/<pre id="curl"[^>]*>([^<]*)</.exec(text)?.[1]);
     const link = plain(/href="(\/try\?kind=[^"]+)"/.exec(text)?.[1]);
-    const path = example ? TRY_KINDS[example.kind].path : "/models -H";
+    const path = example ? requests.TRY_KINDS[example.kind].path : "/models -H";
     assert.ok(curl.includes(`/v1${path}`) && curl.includes(model ?? ""), curl);
     assert.equal(
       link !== "" && await selected(link),
