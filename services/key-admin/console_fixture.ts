@@ -66,7 +66,8 @@ export interface Answer {
 export type Form = Record<string, string | string[]>;
 
 /** Differences from the default console. */
-interface Options extends Partial<Pick<ConsoleDeps, "oidc" | "isSimulated">> {
+interface Options
+  extends Partial<Pick<ConsoleDeps, "oidc" | "isSimulated" | "catalog">> {
   /** Of the Redis server; by default it keeps every change. */
   settings?: string[];
   /** Wraps the connection for changes. */
@@ -74,28 +75,25 @@ interface Options extends Partial<Pick<ConsoleDeps, "oidc" | "isSimulated">> {
   defaultLimits?: DefaultLimits;
   /** The user in Redis, from `deploy/redis/users.acl`. */
   redisUser?: string;
-  /** The ids of the models that are configured. */
-  models?: string[];
 }
+
+const MODELS = [DEFAULT_MODEL_ID, "small-1", "large-1"];
 
 export async function startConsole(
   {
-    oidc = null,
     settings,
     writer = (link) => link,
     defaultLimits = { key: UNLIMITED, owner: UNLIMITED },
     redisUser,
-    isSimulated = false,
-    models = [DEFAULT_MODEL_ID, "small-1", "large-1", ...MEDIA_MODELS],
+    ...given
   }: Options = {},
 ) {
   const server = await startRedis(settings);
   const administrator = await server.connect();
   /** Wall time of the console in ms; tests add to it. */
   const clock = { nowMs: Date.now() };
-  const sent: StopNotice[] = [];
-  /** The stop notices to edges. `fails` makes the next ones fail. */
-  const stops = { sent, fails: false };
+  /** The stop notices to edges. */
+  const stops: StopNotice[] = [];
   const hashing = { verified: 0 };
   const logLines: string[] = [];
   /** The texts of all responses. */
@@ -111,20 +109,17 @@ export async function startConsole(
       writer: writer(await server.connect(redisUser)),
       ...{ randomBytes, now, defaultLimits },
     }),
-    sendStop: (notice) => {
-      if (stops.fails) return Promise.reject(new Error("No answer"));
-      stops.sent.push(notice);
-      return Promise.resolve();
-    },
+    sendStop: (notice) => Promise.resolve(void stops.push(notice)),
     hasher: quickHasher(hashing),
     assets: await readAssets(),
-    oidc,
+    oidc: null,
     log,
     publicUrl: new URL(ORIGIN),
     apiUrl: "https://api.test/v1",
     askApi: createAskApi(api.url, log),
-    isSimulated,
-    catalog: catalogOfIds(models),
+    isSimulated: false,
+    catalog: catalogOfIds([...MODELS, ...MEDIA_MODELS]),
+    ...given,
   };
   const app = createConsole(deps);
   /** A browser without cookies, from an address. */

@@ -15,6 +15,9 @@ import {
   type Visit,
 } from "./site_fixture.ts";
 
+/** Run in the same process: starting a browser costs as much as twenty pages. */
+import "./try_steps_fixture.ts";
+
 /** The lifecycle of keys in the browser. Run by `console_test.ts`. */
 
 /** Distance of a click from the corner of a button, in px. */
@@ -42,7 +45,7 @@ async function wholeLife(visit: Visit, javaScriptEnabled: boolean) {
   await page.getByLabel("Also stop requests").check();
   await press(page, "Disable key");
   await says(page, "running requests are being stopped");
-  assert.ok(visit.site.stops.sent.length > 0);
+  assert.ok(visit.site.stops.length > 0);
   await press(page, "Enable");
   await says(page, "The key is enabled");
 
@@ -50,20 +53,14 @@ async function wholeLife(visit: Visit, javaScriptEnabled: boolean) {
   await page.getByLabel("Description").fill("Billing, renamed");
   await page.getByLabel("Tokens per day").fill("10000");
   const model = page.getByLabel("mistral-large");
-  const other = page.getByLabel("phi-4");
   assert.ok(!await model.isVisible(), "all models, so none to choose");
   await page.getByLabel("Only these models").check();
   await model.check();
-  await other.check();
   await press(page, "Save changes");
   await says(page, "Your changes are saved");
   await title(page, "Billing, renamed");
   await says(page, "10,000");
-  await says(page, "mistral-large, phi-4");
-  assert.match(
-    await page.getByLabel("Example request").innerText(),
-    /"model": "mistral-large"/,
-  );
+  await says(page, '"model": "mistral-large"');
 
   await follow(page, "Rotate");
   await page.getByLabel("in 7 days").check();
@@ -171,10 +168,7 @@ async function inviteAndHelp(visit: Visit): Promise<void> {
   await operator.reload();
   await operator.getByText("Remove second factor").first().click();
   await press(operator, "Remove second factor");
-  await says(
-    operator,
-    "The change is in the owner's audit log and in yours",
-  );
+  await says(operator, "The change is in the owner's audit log and in yours");
   await follow(operator, "Audit log");
   await says(operator, email);
 

@@ -8,9 +8,14 @@ import {
 } from "playwright-core";
 import { isWellFormedKey } from "@gateway/shared/keys/key";
 import { serve } from "@gateway/shared/process/serve";
-import { CHROMIUM_ARGS, findChromium } from "./chromium_fixture.ts";
+import { findChromium } from "./chromium_fixture.ts";
 import type { TestConsole } from "../console_fixture.ts";
-import { MEDIA_MODELS, PASSWORD, startConsole } from "../console_fixture.ts";
+import {
+  catalogOfIds,
+  MEDIA_MODELS,
+  PASSWORD,
+  startConsole,
+} from "../console_fixture.ts";
 import { createConsole } from "../app.tsx";
 
 /**
@@ -31,7 +36,7 @@ const MODELS = [
 
 /** The console of the other tests, on a real socket. */
 async function startSite(): Promise<Site> {
-  const behind = await startConsole({ models: MODELS });
+  const behind = await startConsole({ catalog: catalogOfIds(MODELS) });
   const app = Promise.withResolvers<ReturnType<typeof createConsole>>();
   const server = serve({
     hostname: "127.0.0.1",
@@ -60,6 +65,13 @@ export interface Visit {
   /** Errors of scripts and violations of the content security policy. */
   faults: string[];
 }
+
+/** Without a window and without requests to its vendor. */
+const CHROMIUM_ARGS = [
+  ...["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"],
+  ...["--disable-background-networking", "--disable-component-update"],
+  "--disable-sync",
+];
 
 let launched: Promise<Browser> | undefined;
 Deno.test.afterAll(async () => await (await launched)?.close());

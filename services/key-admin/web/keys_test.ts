@@ -144,7 +144,7 @@ Deno.test("a refused form has the focus at its first mistake", async () => {
 
 Deno.test("a key's models are chosen from those that exist, and examples name one that it may use", async () => {
   const models = Array.from({ length: 9 }, (_, n) => `model-${n}`);
-  await using site = await startConsole({ models });
+  await using site = await startConsole({ catalog: catalogOfIds(models) });
   const owner = await site.signedIn(ADA);
   const page = async (path: string) => (await owner.get(path)).text;
   assert.match(await page("/keys"), /&quot;model&quot;: &quot;model-0&quot;/);
@@ -296,7 +296,7 @@ Deno.test("a change leads back to where it was started, and to no other site, wi
     assert.equal(answer.headers.get("location"), location);
     assert.match((await client.get(location)).text, /The key is (en|dis)abled/);
   }
-  site.stops.fails = true;
+  site.deps.sendStop = () => Promise.reject(new Error("No answer"));
   const { version } = await site.deps.keys.find(ownerId, keyId);
   const stop = { version: String(version), stop_running: "on" };
   const answer = await client.post(`/keys/${keyId}/disable`, stop);
