@@ -9,27 +9,8 @@ import {
   FAILURE_REASONS,
   type FailureReason,
 } from "@gateway/shared/keys/failed_requests";
-import {
-  dayLimitField,
-  LIMITER_EPOCH_MS,
-  LIMITER_FIELDS,
-  USAGE_KINDS,
-  usageDay,
-  usageField,
-  usageHour,
-  type UsageKind,
-} from "@gateway/shared/keys/limiter_state";
-import type { KeyRecord, Principal } from "@gateway/shared/keys/record";
-import {
-  failedKey,
-  leaseKey,
-  limiterKey,
-  ownerLeaseKey,
-  ownerLimiterKey,
-  ownerUsageKey,
-  UNLIMITED,
-  usageKey,
-} from "@gateway/shared/keys/record";
+import * as limiter from "@gateway/shared/keys/limiter_state";
+import * as records from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { defineScript } from "@gateway/shared/redis/script";
 import { silence } from "../../tests/e2e/recording_fixture.ts";
@@ -83,7 +64,7 @@ export async function startConsole(
   {
     settings,
     writer = (link) => link,
-    defaultLimits = { key: UNLIMITED, owner: UNLIMITED },
+    defaultLimits = { key: records.UNLIMITED, owner: records.UNLIMITED },
     redisUser,
     ...given
   }: Options = {},
@@ -271,12 +252,12 @@ export async function storedKey(
   { deps }: Site,
   ownerId: string,
   settings: Partial<KeySettings> = {},
-): Promise<KeyRecord> {
+): Promise<records.KeyRecord> {
   const made = await deps.keys.create({
     ownerId,
     settings: {
       ...{ description: "A key", scopes: ["chat", "models"], models: [] },
-      ...{ limits: UNLIMITED, expiresAtMs: null, ...settings },
+      ...{ limits: records.UNLIMITED, expiresAtMs: null, ...settings },
     },
     actor: { by: "test", ip: "192.0.2.7" },
   });
@@ -287,12 +268,14 @@ const USE_SCRIPT = defineScript(
   "test/use",
   `
 local time = redis.call('TIME')
-local now = (time[1] - ${LIMITER_EPOCH_MS / 1000}) * 1000 + time[2] / 1000
+local now = (time[1] - ${
+    limiter.LIMITER_EPOCH_MS / 1000
+  }) * 1000 + time[2] / 1000
 local req, tok, used, running, images = unpack(ARGV)
 local day = math.floor(now / 86400000)
 redis.call('HSET', KEYS[1], 's', struct.pack('<ddddddd', now, now + req, now + tok, day, used, 0, 0))
 redis.call('HSET', KEYS[1], '${
-    dayLimitField("images")
+    limiter.dayLimitField("images")
   }', struct.pack('<dd', day, images))
 for n = 1, running do redis.call('ZADD', KEYS[2], now + 3600000, 'lease' .. n) end
 `,
@@ -311,36 +294,39 @@ export async function useLimits(
   },
 ): Promise<void> {
   const keys = keyId === null
-    ? [ownerLimiterKey(ownerId), ownerLeaseKey(ownerId)]
-    : [limiterKey({ ownerId, keyId }), leaseKey({ ownerId, keyId })];
+    ? [records.ownerLimiterKey(ownerId), records.ownerLeaseKey(ownerId)]
+    : [
+      records.limiterKey({ ownerId, keyId }),
+      records.leaseKey({ ownerId, keyId }),
+    ];
   const args = [requestsAheadMs, tokensAheadMs, dayTokens, running, images];
   await redis.evalScript(USE_SCRIPT, keys, args.map(String));
 }
 
 const COUNTERS = [
-  ...Object.entries(USAGE_KINDS),
+  ...Object.entries(limiter.USAGE_KINDS),
   ...FAILURE_REASONS.map((reason) => [reason, reason] as const),
 ];
 
 /** Counts as an edge does, in the hour of `atMs`: for the key and for its owner. */
 export async function useKey(
   { deps: { redis } }: Site,
-  principal: Principal,
+  principal: records.Principal,
   atMs: number,
-  counts: Readonly<Partial<Record<UsageKind | FailureReason, number>>>,
+  counts: Readonly<Partial<Record<limiter.UsageKind | FailureReason, number>>>,
   model = "",
 ): Promise<void> {
-  const day = usageDay(atMs);
+  const day = limiter.usageDay(atMs);
   const given: Readonly<Record<string, number>> = counts;
   const keys = [
-    usageKey(principal, day),
-    ownerUsageKey(principal.ownerId, day),
+    records.usageKey(principal, day),
+    records.ownerUsageKey(principal.ownerId, day),
   ];
-  const used = [LIMITER_FIELDS.lastUsedAtMs, String(atMs)];
-  await redis.command(["HSET", limiterKey(principal), ...used]);
+  const used = [limiter.LIMITER_FIELDS.lastUsedAtMs, String(atMs)];
+  await redis.command(["HSET", records.limiterKey(principal), ...used]);
   for (const [kind, name] of COUNTERS) {
     if (!given[kind]) continue;
-    const field = usageField(usageHour(atMs), name, model);
+    const field = limiter.usageField(limiter.usageHour(atMs), name, model);
     for (const key of keys) {
       await redis.command(["HINCRBY", key, field, String(given[kind])]);
     }
@@ -350,7 +336,7 @@ export async function useKey(
 /** Lists a request that failed, as an edge does. */
 export async function fail(
   { deps: { redis } }: Site,
-  principal: Principal,
+  principal: records.Principal,
   given: Partial<FailedRequest>,
 ): Promise<void> {
   const entry: FailedRequest = {
@@ -359,7 +345,11 @@ export async function fail(
     requestId: "req_0636f2a1b3c4d5e60636f2a1b3c4d5e6",
     ...given,
   };
-  await redis.command(["LPUSH", failedKey(principal), JSON.stringify(entry)]);
+  await redis.command([
+    "LPUSH",
+    records.failedKey(principal),
+    JSON.stringify(entry),
+  ]);
 }
 
 /** The current code of two-step sign-in by the console's clock, or one of a later step. */

@@ -39,11 +39,14 @@ export const baseHeaders = createMiddleware<ConsoleEnv>(async (c, next) => {
   c.set("requestId", requestId);
   await next();
   const { headers } = c.res;
-  for (const [name, value] of Object.entries(SECURITY_HEADERS)) {
+  const all = {
+    ...SECURITY_HEADERS,
+    "x-request-id": requestId,
+    "cache-control": "no-store",
+  };
+  for (const [name, value] of Object.entries(all)) {
     if (!headers.has(name)) headers.set(name, value);
   }
-  headers.set("x-request-id", requestId);
-  if (!headers.has("cache-control")) headers.set("cache-control", "no-store");
 });
 
 /** Answers only requests for the configured name, against DNS rebinding and poisoned links. */

@@ -116,7 +116,7 @@ async function receive(response, startMs) {
   if (response.headers.get("content-type").startsWith("text/html")) {
     return showAnswerOf(parse(await response.text()));
   }
-  show("request", response.headers.get("x-api-request-id") ?? "");
+  show("request", response.headers.get("x-request-id") ?? "");
   show("status", response.status);
   if (response.ok) {
     for await (const data of eventsOf(response.body)) {
