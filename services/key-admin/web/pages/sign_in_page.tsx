@@ -12,7 +12,7 @@ import { admit, checkAgain, signIn } from "../../domain/sign_in/sign_in.ts";
 import type { ConsoleContext, ConsoleDeps, Handler } from "../context.ts";
 import { clientOf, Refused } from "../context.ts";
 import { FORM, readForm } from "../forms.ts";
-import { showCard } from "../layout.tsx";
+import { showPage } from "../layout.tsx";
 import { Box, Field, PasswordField, PostForm } from "../parts.tsx";
 import {
   enter,
@@ -196,9 +196,9 @@ async function showSignIn(
 ): Promise<Response> {
   const { oidc, owners } = c.var.deps;
   const isSetUp = await owners.setUpAccount() !== null;
-  return showCard(
+  return showPage(
     c,
-    { title: "Sign in", error, status },
+    { title: "Sign in", error, status, isCard: true },
     <>
       {!isSetUp && (
         <p>
@@ -245,13 +245,14 @@ function showConfirm(
 ): Response | Promise<Response> {
   const { account: { email, passwordHash } } = c.var.signedIn;
   if (passwordHash === null) return c.redirect("/sign-in/oidc?again=1", 302);
-  return showCard(
+  return showPage(
     c,
     {
       title: "Confirm your password",
       lead:
         "You last entered your password over an hour ago. Enter it again to continue.",
       error,
+      isCard: true,
     },
     <PostForm
       action="/confirm"
@@ -284,9 +285,9 @@ function showLink(
   error?: string | null,
 ): Response | Promise<Response> {
   const [title, lead] = LINK_TEXTS[kind];
-  return showCard(
+  return showPage(
     c,
-    { title, lead, error },
+    { title, lead, error, isCard: true },
     <PostForm
       action={c.req.path}
       submit={kind === "reset" ? "Save and continue" : "Create account"}
