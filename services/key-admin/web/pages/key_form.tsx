@@ -28,18 +28,14 @@ import { behindPassword } from "../session.ts";
 /** A person creates a few keys in a row; a script uses the command line (API6). */
 export const CREATION_RATE: Rate = { count: 10, perMs: 60_000 };
 
-/** Upper bounds for the raw text; `SETTING_TEXTS` validates it. */
-const CHARS_MAX = { limit: 20, model: 200 } as const;
-const MODELS_MAX = 1_000;
-
-/** The fields of the form. Limits are named as in the settings. */
+/** The fields of the form with bounds of the raw text, which `SETTING_TEXTS` validates. Limits are named as in the settings. */
 const KEY_FORM = z.strictObject({
   description: text(1_000),
   expires: text(20),
   scopes: list(20, KEY_SCOPES.length),
-  ...limitsOf(() => text(CHARS_MAX.limit)),
+  ...limitsOf(() => text(20)),
   which_models: choice(["all", "these"]),
-  models: list(CHARS_MAX.model, MODELS_MAX),
+  models: list(200, 1_000),
 });
 /** The nonce keeps a form from creating two keys; the version, from overwriting another change. */
 const NEW_KEY = KEY_FORM.extend(FORM.pick({ nonce: true }).shape);

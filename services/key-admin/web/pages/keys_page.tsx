@@ -68,10 +68,8 @@ const listKeys: Handler = async (c) => {
             <Tabs label="Filter" current={filter} tabs={FILTERS} to={to} />
             <Search
               action="/keys"
-              label="Find keys"
-              search={search}
               placeholder="Description or last 4 characters"
-              hidden={{ filter }}
+              {...{ search, hidden: { filter } }}
             />
           </div>
           <Table

@@ -76,7 +76,7 @@ async function showView<T>(
           current={address(path, { top })}
           to={(view) => view}
         />
-        <Search action={path} label="Search" {...{ search, placeholder }} />
+        <Search action={path} {...{ search, placeholder }} />
       </div>
       <Table
         caption="Newest first, days in UTC"
