@@ -293,12 +293,10 @@ export async function useLimits(
     images = 0,
   },
 ): Promise<void> {
+  const ids = { ownerId, keyId: keyId ?? "" };
   const keys = keyId === null
     ? [records.ownerLimiterKey(ownerId), records.ownerLeaseKey(ownerId)]
-    : [
-      records.limiterKey({ ownerId, keyId }),
-      records.leaseKey({ ownerId, keyId }),
-    ];
+    : [records.limiterKey(ids), records.leaseKey(ids)];
   const args = [requestsAheadMs, tokensAheadMs, dayTokens, running, images];
   await redis.evalScript(USE_SCRIPT, keys, args.map(String));
 }
@@ -318,10 +316,8 @@ export async function useKey(
 ): Promise<void> {
   const day = limiter.usageDay(atMs);
   const given: Readonly<Record<string, number>> = counts;
-  const keys = [
-    records.usageKey(principal, day),
-    records.ownerUsageKey(principal.ownerId, day),
-  ];
+  const ofOwner = records.ownerUsageKey(principal.ownerId, day);
+  const keys = [records.usageKey(principal, day), ofOwner];
   const used = [limiter.LIMITER_FIELDS.lastUsedAtMs, String(atMs)];
   await redis.command(["HSET", records.limiterKey(principal), ...used]);
   for (const [kind, name] of COUNTERS) {
@@ -345,11 +341,8 @@ export async function fail(
     requestId: "req_0636f2a1b3c4d5e60636f2a1b3c4d5e6",
     ...given,
   };
-  await redis.command([
-    "LPUSH",
-    records.failedKey(principal),
-    JSON.stringify(entry),
-  ]);
+  const list = records.failedKey(principal);
+  await redis.command(["LPUSH", list, JSON.stringify(entry)]);
 }
 
 /** The current code of two-step sign-in by the console's clock, or one of a later step. */

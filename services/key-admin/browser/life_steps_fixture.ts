@@ -140,13 +140,10 @@ async function inviteAndHelp(visit: Visit): Promise<void> {
   const { owners } = visit.site.deps;
   const options = { javaScriptEnabled: false };
   const email = "invited@example.org";
-  const { page: operator, ownerId: operatorId } = await signedIn(
-    visit,
-    "op@example.org",
-    options,
-  );
+  const op = await signedIn(visit, "op@example.org", options);
+  const operator = op.page;
   assert.equal(await operator.getByText("People").count(), 0);
-  await owners.giveRole(operatorId);
+  await owners.giveRole(op.ownerId);
   await operator.reload();
   await follow(operator, "People");
   await operator.getByText("Invite somebody").click();
@@ -169,17 +166,11 @@ async function inviteAndHelp(visit: Visit): Promise<void> {
   await operator.getByText("Remove second factor").first().click();
   await press(operator, "Remove second factor");
   await says(operator, "The change is in the owner's audit log and in yours");
-  await follow(operator, "Audit log");
-  await says(operator, email);
-
   await page.goto("/usage");
   await says(page, "An operator (op@example.org) removed your second factor");
   await press(page, "Dismiss");
   await title(page, "Account");
   assert.equal(await page.getByText("removed your second factor").count(), 0);
-  await follow(page, "Audit log");
-  await says(page, "Second factor removed");
-  await says(page, "op@example.org");
 }
 
 /** The same key on two sides of the date line, and for a reader whose language is not English. */
