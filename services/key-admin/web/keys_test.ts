@@ -22,7 +22,7 @@ Deno.test("ASVS 16.2.5, API3: a key is found by its end when its value is search
   const owner = await site.signedIn(ADA);
   const { id, value } = await makeKey(owner, "Billing");
   const found = await owner.get(`/keys?search=${value}`);
-  assert.ok(found.text.includes("Billing</bdi>"));
+  assert.ok(found.text.includes(">Billing</a>"));
   for (const path of ["/keys", `/keys/${id}`, `/keys/${id}/edit`, "/audit"]) {
     assert.equal((await owner.get(path)).status, 200);
   }

@@ -79,9 +79,7 @@ export async function showPage(
     <>
       <div class="row between">
         <div>
-          <h1>
-            <bdi>{title}</bdi>
-          </h1>
+          <h1 dir="auto">{title}</h1>
           {lead && <div class="lead">{lead}</div>}
         </div>
         {actions}

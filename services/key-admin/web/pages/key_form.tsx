@@ -85,9 +85,7 @@ export async function answerCreated(
   const lead = (
     <>
       This is the only time the full value of{" "}
-      <strong>
-        <bdi>{key.description}</bdi>
-      </strong>{" "}
+      <strong dir="auto">{key.description}</strong>{" "}
       is shown. If you lose it, you need a new key.
     </>
   );

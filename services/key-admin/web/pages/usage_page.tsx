@@ -50,9 +50,9 @@ const showFailed: Handler = async (c) => {
       lead: (
         <>
           The last {listedMax} of{" "}
-          <a href={`/keys/${key.id}`}>
-            <bdi>{key.description}</bdi>
-          </a>, kept for {daysListed} days. Nothing of their content is stored.
+          <a href={`/keys/${key.id}`} dir="auto">{key.description}</a>, kept for
+          {" "}
+          {daysListed} days. Nothing of their content is stored.
         </>
       ),
     },
