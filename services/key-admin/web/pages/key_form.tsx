@@ -1,7 +1,6 @@
 import { KEY_SCOPES, type KeyRecord } from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/limits";
 import type { Catalog } from "@gateway/shared/models/catalog";
-import type { Child } from "hono/jsx";
 import { z } from "zod";
 import type { CreatedKey } from "../../domain/keys/key_store.ts";
 import {

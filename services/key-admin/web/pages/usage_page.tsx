@@ -1,3 +1,4 @@
+import type { FailedRequest } from "@gateway/shared/keys/failed_requests";
 import { FAILURE_REASONS } from "@gateway/shared/keys/failed_requests";
 import { USAGE_UNITS } from "@gateway/shared/keys/limiter_state";
 import { FAILED_REQUESTS } from "@gateway/shared/limits";
@@ -63,32 +64,31 @@ const showFailed: Handler = async (c) => {
         title: "No requests",
         lead: `None were refused or failed in the last ${daysListed} days.`,
       }}
-      columns={[
-        [
-          "Request",
-          ({ timeMs, requestId }) => (
-            <Noted note={<code>{requestId}</code>}>
-              <Time ms={timeMs} as="minute" />
-            </Noted>
-          ),
-        ],
-        [
-          "Why",
-          ({ reason, param }) => (
-            <Noted note={param && `Field: ${param}`}>{wordsOf(reason)}</Noted>
-          ),
-        ],
-        [
-          "Status",
-          ({ status, code }) => (
-            <Noted note={code && <code>{code}</code>}>{status}</Noted>
-          ),
-        ],
-        ["Model", ({ model }) => model ?? "–"],
-      ]}
+      columns={FAILED_COLUMNS}
     />,
   );
 };
+
+const FAILED_COLUMNS: readonly Column<FailedRequest>[] = [
+  ["Request", ({ timeMs, requestId }) => (
+    <Noted note={<code>{requestId}</code>}>
+      <Time ms={timeMs} as="minute" />
+    </Noted>
+  )],
+  [
+    "Why",
+    ({ reason, param }) => (
+      <Noted note={param && `Field: ${param}`}>{wordsOf(reason)}</Noted>
+    ),
+  ],
+  [
+    "Status",
+    ({ status, code }) => (
+      <Noted note={code && <code>{code}</code>}>{status}</Noted>
+    ),
+  ],
+  ["Model", ({ model }) => model ?? "–"],
+];
 
 export const usageRoutes = {
   "/usage": { GET: showUsage },
@@ -210,7 +210,7 @@ export async function usageView(
               caption="Usage by model, the most used first"
               title={<strong>By model</strong>}
               rows={ofModels.map(([model, counts]): Row => [
-                model || <span class="faint">No known model</span>,
+                model || <span key="" class="faint">No known model</span>,
                 counts,
               ])}
               columns={countColumns("Model", total)}
@@ -221,7 +221,7 @@ export async function usageView(
                 caption={`Usage per ${unit}, newest first`}
                 rows={buckets.toReversed().map((bucket): Row => [
                   range === "24h"
-                    ? <Time ms={bucket.startMs} as="minute" />
+                    ? <Time key="" ms={bucket.startMs} as="minute" />
                     : DAY.format(bucket.startMs),
                   bucket,
                 ])}
