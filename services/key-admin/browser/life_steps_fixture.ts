@@ -147,7 +147,7 @@ async function inviteAndHelp(visit: Visit): Promise<void> {
   await operator.reload();
   await follow(operator, "People");
   await operator.getByText("Invite somebody").click();
-  await operator.getByLabel("E-mail").fill(email);
+  await operator.getByLabel("E-mail", { exact: true }).fill(email);
   await press(operator, "Create link");
   const link = await operator.locator("#value").innerText();
   await operator.getByLabel("I have passed it on").check();
