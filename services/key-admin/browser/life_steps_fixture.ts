@@ -41,12 +41,12 @@ async function wholeLife(visit: Visit, javaScriptEnabled: boolean) {
   await follow(page, "Billing service");
   await says(page, javaScriptEnabled ? "Jan 31, 2099" : "2099-01-31");
 
-  await follow(page, "Disable");
+  await follow(page, "Disable Billing service");
   await page.getByLabel("Also stop requests").check();
   await press(page, "Disable key");
   await says(page, "running requests are being stopped");
   assert.ok(visit.site.stops.length > 0);
-  await press(page, "Enable");
+  await press(page, "Enable Billing service");
   await says(page, "The key is enabled");
 
   await follow(page, "Edit");
@@ -231,7 +231,7 @@ async function keyboardOnly(visit: Visit): Promise<void> {
   await title(page, "API keys");
   await reach("By keyboard");
   await title(page, "By keyboard");
-  await reach("Disable");
+  await reach("Disable By keyboard");
   await title(page, "Disable this key?");
   await reach("Disable key");
   await says(page, "The key is disabled");

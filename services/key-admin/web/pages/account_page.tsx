@@ -135,9 +135,9 @@ function note(c: ConsoleContext, action: AuditAction): Promise<void> {
 /** The account page, or why one of its forms was refused. */
 async function showAccount(c: ConsoleContext, error?: string) {
   const { deps, signedIn: { session: { id, ownerId }, account } } = c.var;
-  const listed = await deps.sessions.list(ownerId);
-  const here = listed.find((session) => session.id === id);
-  const others = listed.filter((session) => session !== here);
+  const isHere = (session: Session) => session.id === id;
+  const listed = (await deps.sessions.list(ownerId))
+    .toSorted((a, b) => Number(isHere(b)) - Number(isHere(a)));
   return showPage(
     c,
     { title: "Account", lead: account.email, error },
@@ -183,19 +183,18 @@ async function showAccount(c: ConsoleContext, error?: string) {
           SESSION_LIMITS.idleMs / 60_000
         } minutes without use.`}
       >
-        {here && (
-          <Device {...here}>
-            <span class="badge good">This device</span>
-          </Device>
-        )}
-        {others.map((session) => (
+        {listed.map((session) => (
           <Device {...session}>
-            <PostForm
-              action="/account/sessions/end"
-              hidden={{ session: session.id }}
-              submit="Sign out"
-              look="small"
-            />
+            {isHere(session)
+              ? <span class="badge good">This device</span>
+              : (
+                <PostForm
+                  action="/account/sessions/end"
+                  hidden={{ session: session.id }}
+                  submit="Sign out"
+                  look="small"
+                />
+              )}
           </Device>
         ))}
         <PostForm

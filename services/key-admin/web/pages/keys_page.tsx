@@ -90,7 +90,7 @@ const listKeys: Handler = async (c) => {
                 </>
               )],
               ...stateColumns(nowMs),
-              ["Change", ({ key }) => switchOf(key, here)],
+              ["Change", ({ key }) => switchOf(key, "small", here)],
             ]}
           />
           <Pager {...{ after, next }} to={(after) => to(filter, after)} />
@@ -119,21 +119,22 @@ export const stateColumns = (nowMs: number): readonly Column<KeyRow>[] => [
   ["Tokens today", (row) => number(row.totals.tokens), "num"],
 ];
 
-/** Disables a key after a question, or enables it. Both lead back to the list. */
+/** Disables a key after a question, or enables it. Both lead back to its page, or to `next`. */
 function switchOf(
   { id, state, version, description }: KeyRecord,
-  next: string,
+  look = "",
+  next = "",
 ) {
   const what = <span class="hidden">{description}</span>;
   const question = address(`/keys/${id}/ask/disable`, { next });
   return state === "enabled"
-    ? <a class="button small" href={question}>Disable {what}</a>
+    ? <a class={`button ${look}`} href={question}>Disable {what}</a>
     : (
       <PostForm
         action={`/keys/${id}/enable`}
         hidden={{ version, next }}
         submit={<>Enable {what}</>}
-        look="small"
+        look={look}
       />
     );
 }
@@ -143,7 +144,7 @@ const HISTORY_ROWS = 10;
 const showKey: Handler = async (c) => {
   const { deps, deps: { redis, audit, keys, now, catalog } } = c.var;
   const key = await findKey(c);
-  const { ownerId, id, version, replaces, replacedBy } = key;
+  const { ownerId, id, replaces, replacedBy } = key;
   const nowMs = now();
   const about = { action: "key.", keyId: id, before: "", rows: HISTORY_ROWS };
   const others = [replaces, replacedBy].flatMap((name) => name?.[0] ?? []);
@@ -158,7 +159,7 @@ const showKey: Handler = async (c) => {
   const to = (label: string, page: string, look = "") => (
     <a class={`button ${look}`} href={`${here}/${page}`}>{label}</a>
   );
-  const isEnabled = key.state === "enabled";
+  const isEnabled = key.state === "enabled" && !isExpired(key, nowMs);
   const allowed = key.models.map((id) =>
     catalog.has(id) ? id : `${id} (${NOT_CONFIGURED})`
   );
@@ -175,15 +176,8 @@ const showKey: Handler = async (c) => {
       actions: (
         <div class="row">
           {to("Edit", "edit")}
-          {isEnabled && !isExpired(key, nowMs) && to("Rotate", "ask/rotate")}
-          {isEnabled ? to("Disable", "ask/disable") : (
-            <PostForm
-              action={`${here}/enable`}
-              hidden={{ version }}
-              submit="Enable"
-              look=""
-            />
-          )}
+          {isEnabled && to("Rotate", "ask/rotate")}
+          {switchOf(key)}
           {to("Delete", "ask/delete", "bad")}
         </div>
       ),
