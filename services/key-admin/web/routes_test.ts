@@ -119,7 +119,7 @@ Deno.test("ASVS 1.3.2, 3.6.1: no script evaluates code, and the console serves i
   assert.ok(script !== undefined && !builds.test(script.body));
 });
 
-Deno.test("ASVS 3.5.4, API9: only the configured host is answered (DNS rebinding, absolute form); a malformed one is 400, with all headers and a log line", async () => {
+Deno.test("ASVS 3.5.4, API9: only the configured host is answered (DNS rebinding, absolute form); all others, malformed ones too, get 421, with all headers and a log line", async () => {
   await using site = await startConsole();
   const client = site.client();
   for (const host of ["evil.test", "console.test:8443", "localhost", ""]) {
@@ -146,9 +146,9 @@ Deno.test("ASVS 3.5.4, API9: only the configured host is answered (DNS rebinding
     );
   for (const host of ["a b", "[::1", "%", "a:99999", "<x>", "..:x"]) {
     const answer = await ask("/sign-in", host);
-    assert.match(answer, /^HTTP\/1\.1 400 /, host);
+    assert.match(answer, /^HTTP\/1\.1 421 /, host);
     assert.match(answer, /^content-security-policy: default-src 'none'/m);
-    assert.match(site.logLines.at(-1) ?? "", /"status":400/);
+    assert.match(site.logLines.at(-1) ?? "", /"status":421/);
   }
   // The console's own files have no log line.
   site.logLines.length = 0;
