@@ -77,8 +77,6 @@ export async function startConsole(
   const stops: StopNotice[] = [];
   const hashing = { verified: 0 };
   const logLines: string[] = [];
-  /** The texts of all responses. */
-  const answers: string[] = [];
   const now = () => clock.nowMs;
   const write = (line: string) => logLines.push(line);
   const log = createLog({ service: "key-admin", level: "debug", now, write });
@@ -108,7 +106,6 @@ export async function startConsole(
     createClient(async (request) => {
       const response = await app.fetch(request, { remoteIp: ip });
       const text = await response.text();
-      answers.push(text);
       // Only the response that creates a key contains it.
       if (response.status !== 201) {
         assertNoKeys(text, `an answer: ${request.url}`);
@@ -122,7 +119,7 @@ export async function startConsole(
     return ownerId;
   };
   return {
-    ...{ deps, server, clock, stops, hashing, logLines, answers },
+    ...{ deps, server, clock, stops, hashing, logLines },
     asked: api.asked,
     /** Every route of the console: `POST /keys/:id/edit`. */
     routes: app.routes

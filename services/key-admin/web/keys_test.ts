@@ -23,11 +23,11 @@ Deno.test("ASVS 16.2.5, API3: a key is found by its end when its value is search
   const { id, value } = await makeKey(owner, "Billing");
   const found = await owner.get(`/keys?search=${value}`);
   assert.ok(found.text.includes(">Billing</a>"));
+  const key = await site.deps.keys.find(await site.addOwner(ADA), id);
   for (const path of ["/keys", `/keys/${id}`, `/keys/${id}/edit`, "/audit"]) {
-    assert.equal((await owner.get(path)).status, 200);
+    const { status, text } = await owner.get(path);
+    assert.ok(status === 200 && !text.includes(key.hash), path);
   }
-  const key = await site.deps.keys.get(await site.addOwner(ADA), id);
-  assert.ok(!site.answers.join("").includes(`${key?.hash}`));
   const log = site.logLines.join("\n");
   for (const secret of [...owner.cookies.values(), "battery staple"]) {
     assert.ok(!log.includes(secret));
