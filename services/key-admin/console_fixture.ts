@@ -119,7 +119,7 @@ export async function startConsole(
     return ownerId;
   };
   return {
-    ...{ deps, server, clock, stops, hashing, logLines },
+    ...{ app, deps, server, clock, stops, hashing, logLines },
     asked: api.asked,
     /** Every route of the console: `POST /keys/:id/edit`. */
     routes: app.routes

@@ -16,7 +16,6 @@ import { recordKey } from "@gateway/shared/keys/record";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { serve } from "@gateway/shared/process/serve";
 import { askPort } from "../../../tests/support/local_server.ts";
-import { createConsole } from "../app.tsx";
 import { CREATION_RATE } from "./pages/key_form.tsx";
 import { Hono } from "hono";
 import { checkHeaders, routeOwner } from "../routes_fixture.ts";
@@ -132,7 +131,7 @@ Deno.test("ASVS 3.5.4, API9: only the configured host is answered (DNS rebinding
   const server = serve({
     hostname: "127.0.0.1",
     port: 0,
-    handler: createHandler(createConsole(site.deps), {
+    handler: createHandler(site.app, {
       clientAddress: createClientAddress([]),
       log: site.deps.log,
       registry: new MetricRegistry(),

@@ -29,6 +29,9 @@ import { entries } from "../routes_fixture.ts";
 const EMAIL = "ada@example.org";
 const SLACK_MS = 20_000;
 
+const plain = (html = "") =>
+  html.replaceAll("&quot;", '"').replaceAll("&amp;", "&");
+
 /** A console with an owner, and the keys that reached the API. */
 async function setup() {
   const site = await startConsole({ redisUser: "key-admin" });
@@ -91,10 +94,6 @@ Deno.test("API2, API4, API6, ASVS 14.2.1: the key of Try it is one per session, 
   await signIn(second, EMAIL);
   assert.notEqual(await send(second), value, "of another session");
 });
-
-const plain = (html = "") =>
-  html.replaceAll("&quot;", '"').replaceAll("&#39;", "'")
-    .replaceAll("&amp;", "&");
 
 /** Everything in Redis as text. */
 const DUMP = `
