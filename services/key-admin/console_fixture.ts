@@ -4,15 +4,9 @@ import { randomBytes } from "@gateway/shared/process/ids";
 import { createLog } from "@gateway/shared/process/log";
 import { DEFAULT_MODEL_ID, parseCatalog } from "@gateway/shared/models/catalog";
 import { MODEL_KINDS, type ModelKind } from "@gateway/shared/models/kinds";
-import {
-  type FailedRequest,
-  FAILURE_REASONS,
-  type FailureReason,
-} from "@gateway/shared/keys/failed_requests";
 import * as limiter from "@gateway/shared/keys/limiter_state";
 import * as records from "@gateway/shared/keys/record";
-import type { RedisLink } from "@gateway/shared/redis/link";
-import { defineScript } from "@gateway/shared/redis/script";
+import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
 import { silence } from "../../tests/e2e/recording_fixture.ts";
 import { assertNoKeys } from "../../tests/support/recording_log.ts";
 import { startSimulator } from "../../tests/support/service_processes.ts";
@@ -300,7 +294,7 @@ export async function useLimits(
 
 const COUNTERS = [
   ...Object.entries(limiter.USAGE_KINDS),
-  ...FAILURE_REASONS.map((reason) => [reason, reason] as const),
+  ...limiter.FAILURE_REASONS.map((reason) => [reason, reason] as const),
 ];
 
 /** Counts as an edge does, in the hour of `atMs`: for the key and for its owner. */
@@ -308,7 +302,9 @@ export async function useKey(
   { deps: { redis } }: Site,
   principal: records.Principal,
   atMs: number,
-  counts: Readonly<Partial<Record<limiter.UsageKind | FailureReason, number>>>,
+  counts: Readonly<
+    Partial<Record<limiter.UsageKind | limiter.FailureReason, number>>
+  >,
   model = "",
 ): Promise<void> {
   const day = limiter.usageDay(atMs);
@@ -330,9 +326,9 @@ export async function useKey(
 export async function fail(
   { deps: { redis } }: Site,
   principal: records.Principal,
-  given: Partial<FailedRequest>,
+  given: Partial<limiter.FailedRequest>,
 ): Promise<void> {
-  const entry: FailedRequest = {
+  const entry: limiter.FailedRequest = {
     ...{ timeMs: 0, status: 429, reason: "tokens_per_minute" },
     ...{ code: "rate_limit_exceeded", param: null, model: "small-1" },
     requestId: "req_0636f2a1b3c4d5e60636f2a1b3c4d5e6",

@@ -1,6 +1,8 @@
-import type { FailedRequest } from "@gateway/shared/keys/failed_requests";
-import { FAILURE_REASONS } from "@gateway/shared/keys/failed_requests";
-import { USAGE_UNITS } from "@gateway/shared/keys/limiter_state";
+import type { FailedRequest } from "@gateway/shared/keys/limiter_state";
+import {
+  FAILURE_REASONS,
+  USAGE_UNITS,
+} from "@gateway/shared/keys/limiter_state";
 import { FAILED_REQUESTS } from "@gateway/shared/limits";
 import type { Child } from "hono/jsx";
 import { minuteText } from "../../domain/keys/key_record.ts";
