@@ -41,6 +41,7 @@ export async function runCli(scriptOf: (name: plan.ProgramName) => string) {
       out.say(options);
       return EXIT.ok;
     }
+    if (options.quiet) out.say = () => {};
     const { models } = options;
     const given = Deno.env.toObject();
     const env = models ? { ...given, MODELS_FILE: models } : given;

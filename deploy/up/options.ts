@@ -14,6 +14,7 @@ export interface UpOptions {
   models?: string;
   dataDir: string;
   runDir: string;
+  quiet?: true;
 }
 
 export const ROOT = resolve(import.meta.dirname ?? ".", "../..");
@@ -56,6 +57,7 @@ export function parseOptions(args: readonly string[], cwd: string) {
     .option("--models <file>", "list of models and backends (MODELS_FILE)")
     .option("--data-dir <dir>", "keys and usage", path, `${ROOT}/.data`)
     .option("--run-dir <dir>", "up.json and logs", path, `${ROOT}/.run`)
+    .option("-q, --quiet", "print warnings and errors only")
     .version(versionLine("gateway"), "--version", "print the version")
     .addHelpText("after", NOTES)
     .showHelpAfterError("See: npx -y deno task up --help")

@@ -17,6 +17,7 @@ Deno.test("parseOptions() reads the given options and fills in the defaults", ()
     ["--host 0.0.0.0", { host: "0.0.0.0" }],
     ["--data-dir d --run-dir /r", { dataDir: "/home/ann/d", runDir: "/r" }],
     ["--models ../m.json", { models: "../m.json" }],
+    ["-q", { quiet: true }],
   ];
   for (const [args, change] of cases) {
     const words = args.split(" ").filter(Boolean);

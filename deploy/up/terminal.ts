@@ -37,7 +37,7 @@ export function createOutput() {
     }
   };
   return {
-    /** Progress and results. */
+    /** Progress and results; nothing with `--quiet`. */
     say: (text: string) => print(Deno.stdout, text),
     /** Warnings and errors, only one of a kind in a while. */
     warn: (text: string, kind = text) => {
