@@ -41,6 +41,7 @@ async function run(args: string[]): Promise<string> {
       sendStop: createStopSender(bus, silentLog),
       publicUrl: publicUrl ?? new URL(`http://127.0.0.1:${port}`),
       models: cluster.models,
+      warn: printError,
     });
     return command.isJson ? JSON.stringify(answer.json) : cli.textOf(answer);
   } finally {
@@ -104,11 +105,15 @@ function describeFailure(error: unknown): [code: number, text: string] {
   return [code, text];
 }
 
+function printError(text: string): void {
+  Deno.stderr.writeSync(new TextEncoder().encode(`${text}\n`));
+}
+
 try {
   const text = await run(Deno.args);
   await Deno.stdout.write(new TextEncoder().encode(`${text}\n`));
 } catch (error) {
   const [code, text] = describeFailure(error);
   Deno.exitCode = code;
-  await Deno.stderr.write(new TextEncoder().encode(`${text}\n`));
+  printError(text);
 }

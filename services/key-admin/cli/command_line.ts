@@ -39,6 +39,8 @@ export interface CommandDeps extends Stores {
   publicUrl: URL;
   /** The ids of all models; undefined if the list is not known here, so that any is accepted. */
   models: readonly string[] | undefined;
+  /** Tells the operator something in addition to the answer. */
+  warn: (text: string) => void;
 }
 
 export interface Call extends CommandDeps {

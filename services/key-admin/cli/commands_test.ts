@@ -26,7 +26,8 @@ async function run(
   const command = parseCommand({ keys: KEYS, owners: OWNERS }, args);
   assert.ok(typeof command !== "string", "a command, not a help page");
   const models = ["small-1", "large-1"];
-  const answer = await command.run({ models, ...deps });
+  const warn = (text: string) => assert.fail(text);
+  const answer = await command.run({ models, warn, ...deps });
   const printed: KeyJson & Record<string, unknown> = JSON.parse(
     JSON.stringify(answer.json),
   );
@@ -71,11 +72,14 @@ Deno.test("keys edit changes the given settings and keeps the others", async () 
   }
 });
 
-Deno.test("keys create accepts any model while the list of models is not known", async () => {
+Deno.test("keys create accepts any model, with a warning, while the list of models is not known", async () => {
   await using site = await startConsole(AS_DEPLOYED);
-  const deps = { ...site.deps, models: undefined };
+  const warnings: string[] = [];
+  const warn = (text: string) => void warnings.push(text);
+  const deps = { ...site.deps, models: undefined, warn };
   const args = ["keys", "create", "--description", "Ci", "--models", "any-1"];
   assert.deepEqual((await run({ deps }, ...args)).json.models, ["any-1"]);
+  assert.match(warnings.join(), /not checked.* Set MODELS_FILE/);
 });
 
 Deno.test("keys list shows what the console shows, in pages", async () => {

@@ -127,6 +127,10 @@ async function rotate(
   };
 }
 
+const MODELS_UNKNOWN =
+  "Warning: the names of the models were not checked, because the list of models is not known here. " +
+  "Set MODELS_FILE or UPSTREAM_BASE_URL as for the edges";
+
 /** The owner that was named, or the first one. */
 const keyOwner = (call: cli.Call): Promise<string> =>
   call.options.owner === undefined
@@ -135,7 +139,7 @@ const keyOwner = (call: cli.Call): Promise<string> =>
 
 /** The settings that were given. Limits are replaced together: those not given stay as in `before`. */
 function givenSettings(
-  { options, now, models: known }: cli.Call,
+  { options, now, models: known, warn }: cli.Call,
   before: Pick<KeySettings, "limits" | "models">,
 ): Partial<KeySettings> {
   const { description, scopes, models, expires: expiresAtMs } = options;
@@ -144,6 +148,7 @@ function givenSettings(
       "--expires: The time is in the past. Give a later one, or never",
     );
   }
+  if (models?.length && !known && !options.force) warn(MODELS_UNKNOWN);
   const mistake = models && known && !options.force &&
     unknownModel(models, [...known, ...before.models]);
   if (mistake) {
