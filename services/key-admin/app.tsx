@@ -16,7 +16,7 @@ import {
   type SignedIn,
 } from "./web/context.ts";
 import { formGuard } from "./web/forms.ts";
-import { baseHeaders, checkHost, checkSite, holdGuard } from "./web/guards.ts";
+import * as guards from "./web/guards.ts";
 import { keyFormRoutes } from "./web/pages/key_form.tsx";
 import { keyRoutes } from "./web/pages/keys_page.tsx";
 import { showPage } from "./web/layout.tsx";
@@ -58,13 +58,14 @@ const ROUTES: Routes = {
 
 export function createConsole(deps: ConsoleDeps): Hono<ConsoleEnv> {
   const app = new Hono<ConsoleEnv>();
-  app.use(baseHeaders, async (c, next) => {
+  app.use(guards.baseHeaders, async (c, next) => {
     c.set("deps", deps);
-    checkHost(c);
-    checkSite(c);
+    guards.checkHost(c);
+    guards.checkNoKey(c);
+    guards.checkSite(c);
     await next();
   });
-  app.use("/try", holdGuard());
+  app.use("/try", guards.holdGuard());
   app.use(formGuard());
   addRoutes(app, PUBLIC_ROUTES, (handler) => handler);
   addRoutes(app, ROUTES);

@@ -241,6 +241,13 @@ Deno.test("every route", async (t) => {
             refuses(answer, 404, "another owner");
             if (isForOperators) assert.match(answer.text, /This page does not/);
           }
+          const sendWith = (headers: Record<string, string>) =>
+            site.client().send(path, {
+              ...{ method, headers: { ...OURS, ...headers } },
+              ...isPost && { body: fieldsOf(form) },
+            });
+          const bearer = { authorization: `bearer ${value}` };
+          refuses(await sendWith(bearer), 401, "an API key");
           if (!isPrivate) return;
           // A secret in the URL grants nothing and is not passed on, since proxies log URLs.
           const session = client.cookies.get("__Host-sid") ?? "";
@@ -248,15 +255,7 @@ Deno.test("every route", async (t) => {
           const queries = ["", `?api_key=${value}`, `?__Host-sid=${session}`];
           const strangers = [
             ...queries.map((query) => ask(site.client(), { query })),
-            ...[
-              { authorization: `bearer ${value}` },
-              { cookie: `__Host-sid=${value}` },
-            ].map((headers) =>
-              site.client().send(path, {
-                ...{ method, headers: { ...OURS, ...headers } },
-                ...isPost && { body: fieldsOf(form) },
-              })
-            ),
+            sendWith({ cookie: `__Host-sid=${value}` }),
           ];
           for (const answer of await Promise.all(strangers)) {
             refuses(answer, 302, "a stranger");

@@ -62,6 +62,15 @@ export function checkHost(c: ConsoleContext): void {
   }
 }
 
+/** API keys are for the API (API5): a program with the wrong address learns that here. */
+export function checkNoKey(c: ConsoleContext): void {
+  if (!/^bearer sk-/i.test(c.req.header("authorization") ?? "")) return;
+  throw new Refused(
+    401,
+    "The console does not accept API keys. Sign in with your e-mail address instead",
+  );
+}
+
 /** Bounds the memory that uploads and whole answers of the page "Try it" take. */
 export const holdGuard = () => {
   let held = 0;
