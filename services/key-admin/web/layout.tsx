@@ -93,13 +93,14 @@ export async function showPage(
       <head>
         <meta charset="utf-8" />
         <meta name="viewport" content="width=device-width, initial-scale=1" />
+        <meta name="color-scheme" content="light dark" />
         <meta name="robots" content="noindex" />
         <title>{`${title} · Gateway`}</title>
         <link rel="icon" href={assets.icon} type="image/svg+xml" />
         <link rel="stylesheet" href={assets.stylesheet} />
         <script src={assets.script} defer />
       </head>
-      <body>
+      <body class={!signedIn && more.isCard ? "alone" : ""}>
         <a class="skip" href="#content">Skip to content</a>
         <header class="top row between">
           <a class="brand row" href="/keys">
@@ -117,7 +118,7 @@ export async function showPage(
                 <PostForm action="/sign-out" submit="Sign out" look="small" />
               </>
             )
-            : c.req.path !== "/sign-in" &&
+            : !more.isCard &&
               <a class="button small" href="/sign-in">Sign in</a>}
         </header>
         <main id="content" tabindex={-1}>
