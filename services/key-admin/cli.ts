@@ -36,10 +36,14 @@ const upFile = z.object({
   models: z.array(z.string()).optional(),
 });
 
-async function run(args: string[]): Promise<string> {
+/** Runs a command with these variables, and returns what it prints. */
+export async function run(
+  args: string[],
+  env: Record<string, string>,
+): Promise<string> {
   const command = parseCommand({ keys: KEYS, owners: OWNERS }, args);
   if (typeof command === "string") return command;
-  const cluster = findCluster();
+  const cluster = findCluster(env);
   const { redis: address, defaultLimits, bus, publicUrl, port } = cluster;
   const options = { address, log: silentLog, waitMs: CONNECT_MS };
   const redis = await connectRedis(options);
@@ -63,8 +67,7 @@ async function run(args: string[]): Promise<string> {
  * task up` wrote. Throws a `ConfigError` for invalid variables, and
  * {@link CommandRefused} when neither is there.
  */
-function findCluster() {
-  const env = Deno.env.toObject();
+function findCluster(env: Record<string, string>) {
   if (env.REDIS_URL || env.REDIS_URL_FILE || env.REDIS_SENTINELS) {
     const config = configFrom(env, Deno.readTextFileSync);
     return { ...config, models: config.catalog && [...config.catalog.keys()] };
@@ -122,11 +125,13 @@ function printError(text: string): void {
   Deno.stderr.writeSync(new TextEncoder().encode(`${text}\n`));
 }
 
-try {
-  const text = await run(Deno.args);
-  await Deno.stdout.write(new TextEncoder().encode(`${text}\n`));
-} catch (error) {
-  const [code, text] = describeFailure(error);
-  Deno.exitCode = code;
-  printError(text);
+if (import.meta.main) {
+  try {
+    const text = await run(Deno.args, Deno.env.toObject());
+    await Deno.stdout.write(new TextEncoder().encode(`${text}\n`));
+  } catch (error) {
+    const [code, text] = describeFailure(error);
+    Deno.exitCode = code;
+    printError(text);
+  }
 }

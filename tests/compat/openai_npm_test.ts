@@ -2,7 +2,6 @@
 // is changed and nothing else. Runs the official npm package against a cluster.
 import assert from "node:assert/strict";
 import OpenAI from "openai";
-import { createKey } from "../conformance/context.ts";
 import { startCluster } from "../support/cluster.ts";
 import type { ModelServerTraits } from "./sdk_checks.ts";
 import { checkSdk, says, WEATHER_TOOL } from "./sdk_checks.ts";
@@ -68,7 +67,7 @@ Deno.test("the official openai package for JavaScript", async (t) => {
   });
 
   await t.step("each error class", async () => {
-    const created = await createKey(cluster);
+    const created = await cluster.createKey();
     const keyed = sdkOf(created.key);
     const ask = (change: object = {}, sdk = keyed) =>
       sdk.chat.completions.create({ ...PING, ...change });
@@ -90,7 +89,7 @@ Deno.test("the official openai package for JavaScript", async (t) => {
   });
 
   await t.step("a 429 raises RateLimitError or is ridden out", async () => {
-    const { key } = await createKey(cluster, "--concurrency=1");
+    const { key } = await cluster.createKey("--concurrency=1");
     const impatient = sdkOf(key, 0).chat.completions;
     const holding = await impatient.create({
       ...says("[simulator: 20 tokens, 20 tokens per second]"),

@@ -4,7 +4,6 @@ import assert from "node:assert/strict";
 import {
   assertRequestId,
   type Cases,
-  createKey,
   M1,
   rawExchange,
   UNAUTHORIZED,
@@ -57,7 +56,7 @@ export const authenticationCases: Cases = async (
     }
   });
   await t.step("A6 disabled 403, enabled 200, deleted 401", async () => {
-    const created = await createKey(cluster);
+    const created = await cluster.createKey();
     const authorization = `Bearer ${created.key}`;
     const becomes = async (status: number) => {
       const response = await ask({ authorization });

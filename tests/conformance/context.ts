@@ -83,15 +83,6 @@ export function createContext(cluster: Cluster) {
   };
 }
 
-/** Creates a key with these options of the command line. */
-export async function createKey(
-  cluster: Cluster,
-  ...options: string[]
-): Promise<{ id: string; key: string }> {
-  const args = ["create", "--description=test", "--json", ...options];
-  return JSON.parse(await cluster.keys(...args));
-}
-
 /** Reads a stream to its end and checks what holds for every stream. `content` is of choice 0. */
 export async function readStream(response: Response) {
   assert.equal(response.status, 200);

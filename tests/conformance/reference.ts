@@ -9,7 +9,7 @@ import {
 import { statusOf } from "../support/gated_cluster.ts";
 import { until } from "../support/wait_for.ts";
 import type { Cases, Exchange } from "./context.ts";
-import { assertError, createKey } from "./context.ts";
+import { assertError } from "./context.ts";
 
 type Named<T> = { [name: string]: T };
 interface DescribedResponse {
@@ -119,7 +119,7 @@ export const referenceCases: Cases = async (
 ) => {
   await t.step("H60 limits, in headers and refusals", async () => {
     const limits = ["--rpm=2", "--tpm=1000", "--tokens-per-day=1000"];
-    const { key } = await createKey(cluster, ...limits);
+    const { key } = await cluster.createKey(...limits);
     const headers = { authorization: `Bearer ${key}` };
     const statuses: number[] = [];
     for (const change of [{}, { max_tokens: 900, n: 8 }, {}, {}]) {
@@ -127,7 +127,7 @@ export const referenceCases: Cases = async (
       statuses.push(await statusOf(answer));
     }
     assert.deepEqual(statuses, [200, 429, 200, 429]);
-    const daily = await createKey(cluster, "--tokens-per-day=1");
+    const daily = await cluster.createKey("--tokens-per-day=1");
     const init = { headers: { authorization: `Bearer ${daily.key}` } };
     // The first request is counted when it has ended.
     await until(async () => {
@@ -159,7 +159,7 @@ export const referenceCases: Cases = async (
     assert.deepEqual(await response.json(), document);
   });
   await t.step("H62 videos", async () => {
-    const { key } = await createKey(cluster, "--scopes=video");
+    const { key } = await cluster.createKey("--scopes=video");
     const headers = { authorization: `Bearer ${key}` };
     const asked = { model: "simulated-video-1", prompt: "A kite" };
     const made = await call("/videos", {

@@ -1,6 +1,6 @@
 /** Cases C: streams. */
 import assert from "node:assert/strict";
-import { assertError, type Cases, createKey } from "./context.ts";
+import { assertError, type Cases } from "./context.ts";
 import { errorBodySchema } from "@gateway/shared/openai/completion";
 import { statusOf } from "../support/gated_cluster.ts";
 import { until } from "../support/wait_for.ts";
@@ -88,7 +88,7 @@ export const streamingCases: Cases = async (t, { cluster, chat, stream }) => {
     assert.ok("param" in error);
   });
   await t.step("C37 a client that leaves frees its slot", async () => {
-    const created = await createKey(cluster, "--concurrency=1");
+    const created = await cluster.createKey("--concurrency=1");
     const headers = { authorization: `Bearer ${created.key}` };
     const client = new AbortController();
     const messages = simulates("500 tokens, 20 tokens per second");

@@ -5,7 +5,6 @@
 // answer that was already given.
 import assert from "node:assert/strict";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
-import { createKey } from "../conformance/context.ts";
 import type { ChatOutcome } from "../support/chat_outcome.ts";
 import { endsAs, outcomeOf } from "../support/chat_outcome.ts";
 import {
@@ -189,7 +188,7 @@ Deno.test("processes that fail", async (t) => {
 
   await t.step("a stopping edge: streams end with an error", async () => {
     // A key for one request at once: free again only when that one is settled.
-    const { key } = await createKey(cluster, "--concurrency=1");
+    const { key } = await cluster.createKey("--concurrency=1");
     const begun = await begin(1, key);
     assert.equal((await ask(0, {}, key)).status, 429);
     const edge = pidOf(cluster, "edge-auth", 1);

@@ -4,7 +4,6 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import OpenAI from "openai";
-import { createKey } from "../conformance/context.ts";
 import { callApi } from "../support/chat_request.ts";
 import { isReplaced, pidOf, startCluster } from "../support/cluster.ts";
 import { waitFor } from "../support/wait_for.ts";
@@ -47,7 +46,7 @@ const assertPng = (base64: string | undefined) =>
 Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", async (t) => {
   await using cluster = await startCluster();
   const scopes = "--scopes=chat,models,speech,image";
-  const { key: apiKey } = await createKey(cluster, scopes);
+  const { key: apiKey } = await cluster.createKey(scopes);
   const baseURL = cluster.baseUrl();
   const client = new OpenAI({ baseURL, apiKey, maxRetries: 0 });
   /** Posts a form, or JSON. */
@@ -161,7 +160,7 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
     const file: Field = ["file", silence()];
     const draws: Field = ["model", IMAGE.model];
     const picture: Field = ["image", pngHead(64, 64)];
-    const { key: noSpeech } = await createKey(cluster, "--scopes=chat,models");
+    const { key: noSpeech } = await cluster.createKey("--scopes=chat,models");
     const local = { image_url: "https://127.0.0.1/a.png" };
     const text: Field = ["file", new File(["no sound"], "c.txt")];
     const wrongMask: Field = ["mask", pngHead(64, 63)];
@@ -214,7 +213,7 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
   await t.step("the limits of a day are kept", async () => {
     const limits = "--images-per-day=2 --characters-per-day=20 " +
       "--audio-seconds-per-day=1 --scopes=speech,image";
-    const { key } = await createKey(cluster, ...limits.split(" "));
+    const { key } = await cluster.createKey(...limits.split(" "));
     const draw = (change: object) => () =>
       post("/images/generations", { ...IMAGE, ...change }, key);
     const picture: Field = ["image", pngHead(64, 64)];

@@ -4,7 +4,6 @@
 import assert from "node:assert/strict";
 import { estimateTokens } from "../../services/edge-auth/limits/cost.ts";
 import type { TestClient } from "../../services/key-admin/console_fixture.ts";
-import { createKey } from "../conformance/context.ts";
 import { chatRequest } from "../support/chat_request.ts";
 import { askCluster, type Cluster, startCluster } from "../support/cluster.ts";
 import { matchIn, openConsole } from "../support/console_client.ts";
@@ -98,7 +97,7 @@ async function refuse(cluster: Cluster, value: string): Promise<Usage> {
 Deno.test("the console shows what was used, and why requests were refused or failed", async () => {
   await using cluster = await startCluster({ edges: EDGES });
   const browser = await openConsole(cluster);
-  const [one, two] = [await createKey(cluster), await createKey(cluster)];
+  const [one, two] = [await cluster.createKey(), await cluster.createKey()];
   const ofOne = sum([
     ...await complete(cluster, one.key),
     ...await fail(cluster, one.key),

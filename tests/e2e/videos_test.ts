@@ -4,7 +4,6 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import OpenAI, { NotFoundError } from "openai";
-import { createKey } from "../conformance/context.ts";
 import { validatorOf } from "../support/api_document.ts";
 import { callApi } from "../support/chat_request.ts";
 import { startCluster } from "../support/cluster.ts";
@@ -18,7 +17,7 @@ const isList = validatorOf("VideoList");
 
 Deno.test("OpenAI's SDK makes videos through the gateway", async (t) => {
   await using cluster = await startCluster({ edges: 2 });
-  const { key: apiKey } = await createKey(cluster, "--scopes=video");
+  const { key: apiKey } = await cluster.createKey("--scopes=video");
   const baseURL = cluster.baseUrl();
   const client = new OpenAI({ baseURL, apiKey, maxRetries: 0 });
   const call = (path: string, body?: object, init = {}, key = apiKey) =>
@@ -108,7 +107,7 @@ Deno.test("OpenAI's SDK makes videos through the gateway", async (t) => {
   });
 
   await t.step("what is wrong is refused in OpenAI's form", async () => {
-    const { key: noVideo } = await createKey(cluster, "--scopes=chat");
+    const { key: noVideo } = await cluster.createKey("--scopes=chat");
     const create = (change: object) => call("", { ...VIDEO, ...change });
     const reference = (image_url: string) =>
       create({ input_reference: { image_url } });

@@ -5,7 +5,6 @@ import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import OpenAI, { APIError } from "openai";
 import { checkSdk } from "../compat/sdk_checks.ts";
-import { createKey } from "../conformance/context.ts";
 import { startCluster } from "../support/cluster.ts";
 import { until } from "../support/wait_for.ts";
 import { type ForeignServer, installedServers } from "./servers.ts";
@@ -28,7 +27,7 @@ for (const software of installed) {
       await using server = await software.start();
       await using cluster = await startCluster({ env: envOf(server) });
       const scopes = "--scopes=chat,models,image,speech,video";
-      const { key: apiKey } = await createKey(cluster, scopes);
+      const { key: apiKey } = await cluster.createKey(scopes);
       const baseURL = cluster.baseUrl();
       await check(t, new OpenAI({ baseURL, apiKey, maxRetries: 0 }));
     });

@@ -1,7 +1,6 @@
 // Promise: hostile bodies do not slow down other callers, and do not fill the memory.
 import assert from "node:assert/strict";
 import process from "node:process";
-import { createKey } from "../conformance/context.ts";
 import { startCluster } from "../support/cluster.ts";
 import { startGatedCluster, statusOf } from "../support/gated_cluster.ts";
 import { BodyBudget } from "../../services/edge-auth/http/read_body.ts";
@@ -38,7 +37,7 @@ Deno.test("API4: hostile bodies of four keys at once do not slow down the reques
   await using cluster = await startCluster({ edges: 2 });
   const post = (key: string, body: Uint8Array<ArrayBuffer>, edge = 0) =>
     statusOf(postBody(cluster.baseUrl(edge), key, body));
-  const { key: victim } = await createKey(cluster);
+  const { key: victim } = await cluster.createKey();
   const good = encoder.encode(members('"max_tokens":1'));
   for (let count = 0; count < 100; count += 1) {
     await until(async () => await post(victim, good, count % 2) === 200);
@@ -54,7 +53,7 @@ Deno.test("API4: hostile bodies of four keys at once do not slow down the reques
   };
   const attacks: Promise<void>[] = [];
   for (let count = 0; count < ATTACKERS; count += 1) {
-    const { key } = await createKey(cluster);
+    const { key } = await cluster.createKey();
     for (let each = 0; each < CONNECTIONS_EACH; each += 1) {
       attacks.push(attack(key));
     }

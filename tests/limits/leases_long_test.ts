@@ -14,7 +14,6 @@ import {
 } from "@gateway/shared/keys/record";
 import { LEASE_MS } from "../../services/edge-auth/limits/scripts.ts";
 import { readState, usageCounted } from "../support/admission_fixture.ts";
-import { createKey } from "../conformance/context.ts";
 import {
   askCluster,
   type Cluster,
@@ -44,7 +43,7 @@ const START_MS = 10_000;
 
 async function ownerLimitsHold(cluster: Cluster): Promise<void> {
   const email = "ada@example.org";
-  const make = () => createKey(cluster, `--owner=${email}`);
+  const make = () => cluster.createKey(`--owner=${email}`);
   const keys = [await make(), await make()];
   await cluster.owners("limits", email, "--rpm=5");
   for (let number = 0; number < 6; number += 1) {
@@ -67,11 +66,10 @@ Deno.test("leases over 30 seconds: a steady, a paused and a killed edge", async 
   closing.defer(() => redis.close());
   const command = (...args: string[]) => redis.command(args);
   const keyOf = async (owner: string, concurrency: number) => {
-    const { key: value } = await createKey(
-      cluster,
-      ...[`--owner=${owner}@example.org`, `--concurrency=${concurrency}`],
-      `--tokens-per-day=${TOKENS_PER_DAY}`,
-    );
+    const { key: value } = await cluster.createKey(...[
+      `--owner=${owner}@example.org`,
+      `--concurrency=${concurrency}`,
+    ], `--tokens-per-day=${TOKENS_PER_DAY}`);
     const found = await command("GET", hashKey(hashKeyValue(value)));
     const [keyId = "", ownerId = ""] = String(found).split(":");
     return { value, target: { keyId, ownerId } };

@@ -1,21 +1,14 @@
 // The whole product as an operator starts it: the launcher, private stores, every
 // service a process of its own, on free ports and in a directory of its own.
 import assert from "node:assert/strict";
-import { UNLIMITED } from "@gateway/shared/keys/record";
-import { wallNow } from "@gateway/shared/process/clock";
-import { randomBytes } from "@gateway/shared/process/ids";
-import { silentLog } from "@gateway/shared/process/log";
-import { parseCommand } from "../../services/key-admin/cli/command_line.ts";
-import { KEYS } from "../../services/key-admin/cli/keys.ts";
-import { OWNERS } from "../../services/key-admin/cli/owners.ts";
-import { connectRedis } from "../../services/key-admin/domain/store/redis.ts";
-import { createStores } from "../../services/key-admin/domain/stores.ts";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import { postChat } from "./chat_request.ts";
-import { startProcess } from "./process.ts";
 import type { UpState } from "../../deploy/up/up.ts";
+import { run } from "../../services/key-admin/cli.ts";
+import { postChat } from "./chat_request.ts";
+import { owning, startProcess } from "./process.ts";
 import { assertNoKeys } from "./recording_log.ts";
 import { testRedisLink } from "./redis_link.ts";
+import { makeKey, runKeys } from "./service_processes.ts";
 import { waitFor } from "./wait_for.ts";
 
 /** The launcher's description of a running cluster, with a first key. */
@@ -82,24 +75,27 @@ export async function startCluster(options: {
     timeoutMs: START_TIMEOUT_MS,
     intervalMs: 50,
   });
-  const running = starting.move();
-  return {
+  const variables = () => ({
+    ...{ REDIS_URL: state.redis_url, NATS_URL: state.nats_url },
+    PUBLIC_URL: state.console_url,
+  });
+  return owning(starting, {
     get state() {
       return state;
     },
     /** Base URL of edge `index`, as an SDK takes it. */
     baseUrl: (index = 0) => `${state.edge_urls[index] ?? ""}/v1`,
     logs,
+    createKey: (...options: string[]) => makeKey(variables(), ...options),
     /** What `deno task keys … --json` prints for the cluster. */
-    keys: (...args: string[]) => runCommand(state, ["keys", ...args]),
-    owners: (...args: string[]) => runCommand(state, ["owners", ...args]),
+    keys: (...args: string[]) => runKeys(variables(), ...args),
+    owners: (...args: string[]) => run(["owners", ...args], variables()),
     /** Reads the state anew: pids change when a service was restarted. */
     refresh: async () => {
       state = await readState() ?? state;
       return state;
     },
-    [Symbol.asyncDispose]: () => running.disposeAsync(),
-  };
+  });
 }
 
 /** Waits until another process of the service runs in the place of this one. */
@@ -147,27 +143,4 @@ export async function openRedis({ state }: Cluster): Promise<RedisLink> {
   const link = testRedisLink({ url: state.redis_url });
   await link.ready(START_TIMEOUT_MS);
   return link;
-}
-
-/** Runs a command of `keys` or `owners`; services/key-admin/cli_test.ts has the processes. */
-async function runCommand(state: ClusterState, args: string[]) {
-  const command = parseCommand({ keys: KEYS, owners: OWNERS }, args);
-  assert.ok(typeof command !== "string", "a command, not a help page");
-  const address = { url: state.redis_url };
-  const waitMs = START_TIMEOUT_MS;
-  const redis = await connectRedis({ address, log: silentLog, waitMs });
-  try {
-    const defaultLimits = { key: UNLIMITED, owner: UNLIMITED };
-    const base = { redis, writer: redis, randomBytes, now: wallNow };
-    const { json } = await command.run({
-      ...createStores({ ...base, defaultLimits }),
-      sendStop: () => assert.fail("no test stops requests by a command"),
-      publicUrl: new URL(state.console_url),
-      models: state.models,
-      warn: (text) => assert.fail(text),
-    });
-    return JSON.stringify(json);
-  } finally {
-    await redis.close();
-  }
 }

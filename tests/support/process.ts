@@ -56,6 +56,13 @@ export function startProcess(
   };
 }
 
+/** What ends all of these parts, last first, when it is disposed of. */
+export function owning<T extends object>(parts: AsyncDisposableStack, it: T) {
+  const owned = parts.move();
+  const end = () => owned.disposeAsync();
+  return Object.assign(it, { [Symbol.asyncDispose]: end });
+}
+
 /** Runs a program to its end and returns its standard output. Fails if the program does. */
 export async function runProcess(
   command: string,
