@@ -7,13 +7,7 @@ import { hashKeyValue } from "@gateway/shared/keys/key";
 import { hashKey, leaseKey } from "@gateway/shared/keys/record";
 import { outcomeOf } from "../support/chat_outcome.ts";
 import { callApi } from "../support/chat_request.ts";
-import {
-  askCluster,
-  type Cluster,
-  LONG,
-  openRedis,
-  startCluster,
-} from "../support/cluster.ts";
+import { type Cluster, LONG, startCluster } from "../support/cluster.ts";
 import type {
   Form,
   TestClient,
@@ -77,7 +71,7 @@ function startLoad(cluster: Cluster, keys: readonly WatchedKey[]) {
   const ask = async (key: WatchedKey, edge: number, isChat = true) => {
     const since = key.phases.length - 1;
     const response = isChat
-      ? await askCluster(cluster, key.value, edge)
+      ? await cluster.ask(key.value, edge)
       : await callApi(`${cluster.baseUrl(edge)}/models`, key.value);
     // Read, so that the connection serves the next.
     await response.arrayBuffer();
@@ -146,7 +140,7 @@ Deno.test("the console takes effect on every edge", async (t) => {
   });
 
   await t.step("running requests end within a second", async () => {
-    const redis = await openRedis(cluster);
+    const redis = await cluster.openRedis();
     const others = [await createWatched(browser, "Somebody else's")];
     const key = await createWatched(browser, "Stopped");
     const pair = await redis.command(["GET", hashKey(hashKeyValue(key.value))]);
@@ -159,7 +153,7 @@ Deno.test("the console takes effect on every edge", async (t) => {
     const startAll = (stream: boolean) =>
       EDGES.map((edge) => {
         const body = { ...LONG, stream };
-        const answered = askCluster(cluster, key.value, edge, body);
+        const answered = cluster.ask(key.value, edge, body);
         const ended = outcomeOf(answered)
           .then((outcome) => ({ outcome, atMs: performance.now() }));
         return { answered, ended };
@@ -204,7 +198,7 @@ Deno.test("the console takes effect on every edge", async (t) => {
     for (const [what, status] of [["disable", 403], ["enable", 200]] as const) {
       await browser.post(path, { what });
       for (const edge of EDGES) {
-        const answer = await askCluster(cluster, value, edge);
+        const answer = await cluster.ask(value, edge);
         await answer.body?.cancel();
         assert.equal(answer.status, status);
       }

@@ -21,7 +21,7 @@ import {
   usageOf,
 } from "../support/scripted_model_server.ts";
 import { seededRandom } from "../support/seeded_random.ts";
-import { sleep, startStopwatch, until, waitFor } from "../support/wait_for.ts";
+import { sleep, startStopwatch, until } from "../support/wait_for.ts";
 
 const BUS_UNAVAILABLE = {
   kind: "http_error",
@@ -96,8 +96,8 @@ Deno.test("one edge cut off from the bus: its streams end, others never notice",
   await cluster.addWorker(backend);
   const cut = ask(lost, { stream: true, seed: 1, max_tokens: 1_000 });
   const whole = ask(edge, { stream: true, seed: 2, max_tokens: 150 });
-  await waitFor(() => backend.running === 2, { what: "both calls" });
-  await waitFor(() => (backend.produced.get(1) ?? 0) > 5, { what: "tokens" });
+  await until(() => backend.running === 2);
+  await until(() => (backend.produced.get(1) ?? 0) > 5);
   using watch = startStopwatch();
   proxy.set({ refuse: true });
   proxy.cut();
@@ -195,11 +195,11 @@ Deno.test("a client that reads nothing stops its own backend and no other", asyn
   });
   const reader = await chat(edge, { stream: true, seed: 1 });
   let before = -1;
-  await waitFor(async () => {
+  await until(async () => {
     before = said;
     await sleep(200);
     return said > 0 && said === before;
-  }, { what: "the backend to pause" });
+  });
   // The window, the queue of the response, and the buffers of the kernel.
   assert.ok(said < 20_000_000, `${said} bytes for a client that reads nothing`);
   using watch = startStopwatch();

@@ -7,12 +7,7 @@ import assert from "node:assert/strict";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import type { ChatOutcome } from "../support/chat_outcome.ts";
 import { endsAs, outcomeOf } from "../support/chat_outcome.ts";
-import {
-  askCluster,
-  isReplaced,
-  pidOf,
-  startCluster,
-} from "../support/cluster.ts";
+import { startCluster } from "../support/cluster.ts";
 import { startRedisServer } from "../support/redis_server.ts";
 import type { Reply } from "../support/fake_model_server.ts";
 import { startFakeModelServer } from "../support/fake_model_server.ts";
@@ -78,7 +73,7 @@ Deno.test("processes that fail", async (t) => {
       REDIS_URL: redis.url,
     },
   });
-  const workers = () => [0, 1].map((at) => pidOf(cluster, "chat-worker", at));
+  const workers = () => [0, 1].map((at) => cluster.pid("chat-worker", at));
   const areReady = () =>
     waitFor(async () => {
       const { ops_urls } = await cluster.refresh();
@@ -91,12 +86,12 @@ Deno.test("processes that fail", async (t) => {
       return (await Promise.all(areOk)).every((isOk) => isOk);
     }, { what: "two workers that are ready", intervalMs: PAUSE_MS });
   const ask = (edge: number, body: object = {}, key = cluster.state.api_key) =>
-    outcomeOf(askCluster(cluster, key, edge, body));
+    outcomeOf(cluster.ask(key, edge, body));
   /** A stream whose first token is there, and its request at the model server. */
   const begin = async (edge: number, key = cluster.state.api_key) => {
     proceed = Promise.withResolvers();
     const number = server.requests.length + 1;
-    const response = await askCluster(cluster, key, edge, { stream: true });
+    const response = await cluster.ask(key, edge, { stream: true });
     assert.equal(response.status, 200);
     return {
       answer: outcomeOf(Promise.resolve(response)),
@@ -104,10 +99,7 @@ Deno.test("processes that fail", async (t) => {
     };
   };
   const isLeft = ({ upstream }: Awaited<ReturnType<typeof begin>>) =>
-    waitFor(() => upstream.leftAtMs, {
-      what: "the call to be stopped",
-      timeoutMs: 10_000,
-    });
+    until(() => upstream.leftAtMs, 10_000);
   const completes = async (edge: number, key?: string) => {
     const { answer } = await begin(edge, key);
     proceed.resolve();
@@ -136,10 +128,8 @@ Deno.test("processes that fail", async (t) => {
       await areReady();
       const enough = served + SERVED_MIN;
       Deno.kill(old, "SIGTERM");
-      await isReplaced(cluster, "chat-worker", old);
-      await waitFor(() => failures.length > 0 || served >= enough, {
-        what: `${SERVED_MIN} requests while a worker was replaced`,
-      });
+      await cluster.isReplaced("chat-worker", old);
+      await until(() => failures.length > 0 || served >= enough);
     }
     await areReady();
     isOver = true;
@@ -174,7 +164,7 @@ Deno.test("processes that fail", async (t) => {
 
   await t.step("a frozen edge slows no other, and continues", async () => {
     const { answer } = await begin(1);
-    await whileFrozen([pidOf(cluster, "edge-auth", 1)], async () => {
+    await whileFrozen([cluster.pid("edge-auth", 1)], async () => {
       proceed.resolve();
       using watch = startStopwatch();
       for (let number = 0; number < REQUESTS; number += 1) {
@@ -191,12 +181,12 @@ Deno.test("processes that fail", async (t) => {
     const { key } = await cluster.createKey("--concurrency=1");
     const begun = await begin(1, key);
     assert.equal((await ask(0, {}, key)).status, 429);
-    const edge = pidOf(cluster, "edge-auth", 1);
+    const edge = cluster.pid("edge-auth", 1);
     // So that nobody says what the request had cost before the edge is done.
     await whileFrozen(workers(), async () => {
       Deno.kill(edge, "SIGTERM");
       await endsAs(begun.answer, { ...CUT, errorCode: "server_shutdown" });
-      await isReplaced(cluster, "edge-auth", edge);
+      await cluster.isReplaced("edge-auth", edge);
     });
     await isLeft(begun);
     await completes(0, key);
@@ -209,7 +199,7 @@ Deno.test("processes that fail", async (t) => {
   await t.step("a worker frozen while idle is passed over", async () => {
     await allSayHello(askMany()); // Both workers are known, and warm.
     const before = server.requests.length;
-    await whileFrozen([pidOf(cluster, "chat-worker")], async () => {
+    await whileFrozen([cluster.pid("chat-worker")], async () => {
       using watch = startStopwatch();
       await allSayHello(askMany());
       assertWithin(DISPATCH_LIMITS.acceptMs, watch);
@@ -221,7 +211,7 @@ Deno.test("processes that fail", async (t) => {
   });
 
   await t.step("key-admin frozen: keys go on working", async () => {
-    const frozen = [pidOf(cluster, "key-admin")];
+    const frozen = [cluster.pid("key-admin")];
     await whileFrozen(frozen, () => allSayHello(askMany()));
   });
 
@@ -232,7 +222,7 @@ Deno.test("processes that fail", async (t) => {
     server.reply = answersInTwo;
     const { api_key: key } = cluster.state;
     const streams = many((number) =>
-      askCluster(cluster, key, number % 2, { stream: true })
+      cluster.ask(key, number % 2, { stream: true })
     );
     await Promise.all(streams); // Their heads come with their first words.
     const begun = streams.map(outcomeOf);
@@ -244,7 +234,7 @@ Deno.test("processes that fail", async (t) => {
     const answers = askMany();
     await until(() => server.requests.length === before + REQUESTS);
     using watch = startStopwatch();
-    Deno.kill(pidOf(cluster, "chat-worker"), "SIGKILL");
+    Deno.kill(cluster.pid("chat-worker"), "SIGKILL");
     const first = server.requests.slice(before);
     const lost = () => first.filter(({ leftAtMs }) => leftAtMs !== null);
     const isRepeated = () =>
@@ -269,7 +259,7 @@ Deno.test("processes that fail", async (t) => {
   await t.step("a killed edge: its calls stop in four seconds", async () => {
     const begun = await begin(0);
     using watch = startStopwatch();
-    Deno.kill(pidOf(cluster, "edge-auth", 0), "SIGKILL");
+    Deno.kill(cluster.pid("edge-auth", 0), "SIGKILL");
     assert.equal((await begun.answer).kind, "broken");
     await isLeft(begun);
     assertWithin(DISPATCH_LIMITS.edgeLostMs + 1_000, watch);

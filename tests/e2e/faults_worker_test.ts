@@ -11,7 +11,7 @@ import {
   tokenBackend,
   usageOf,
 } from "../support/scripted_model_server.ts";
-import { sleep, startStopwatch, until, waitFor } from "../support/wait_for.ts";
+import { sleep, startStopwatch, until } from "../support/wait_for.ts";
 
 Deno.test("a worker that died unnoticed: its requests run elsewhere within half a second", async () => {
   await using cluster = await startMiniCluster();
@@ -52,7 +52,7 @@ Deno.test("a worker killed mid-stream: one error within a second, settled with w
     isFinal: false,
   });
   assert.deepEqual(more, []);
-  await waitFor(() => edge.dispatcher.outboxes === 0, { what: "the outbox" });
+  await until(() => edge.dispatcher.outboxes === 0);
 });
 
 Deno.test("a stream opened with keep-alives before its first token: another worker may still answer", async () => {
@@ -99,7 +99,7 @@ Deno.test("the connection of the only worker is cut and back after two failed di
     () => ask(edge, { stream: true, seed: 2, max_tokens: 5 }),
   );
   proxy.cut();
-  await waitFor(() => proxy.refusals() >= 2, { what: "the dials" });
+  await until(() => proxy.refusals() >= 2);
   proxy.set({});
   for (const answer of asked) {
     await endsAs(answer, { kind: "complete", content: answerOf(2, 5) });

@@ -5,8 +5,8 @@ import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import OpenAI from "openai";
 import { callApi } from "../support/chat_request.ts";
-import { isReplaced, pidOf, startCluster } from "../support/cluster.ts";
-import { waitFor } from "../support/wait_for.ts";
+import { startCluster } from "../support/cluster.ts";
+import { until, waitFor } from "../support/wait_for.ts";
 import { recording, silence } from "./recording_fixture.ts";
 
 const SPEECH = {
@@ -53,12 +53,12 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
   const post = (path: string, body: object, key = apiKey) =>
     callApi(`${baseURL}${path}`, key, body);
   const becomeInFlight = (count: number) =>
-    waitFor(async () => {
+    until(async () => {
       const { ops_urls } = await cluster.refresh();
       const metrics = await fetch(`${ops_urls["media-worker"]?.[0]}/metrics`);
       const line = new RegExp(`^gateway_worker_in_flight ${count}$`, "m");
       return line.test(await metrics.text());
-    }, { what: `${count} jobs in flight` });
+    });
 
   await t.step("speech comes in the format that was asked for", async () => {
     const wav = { ...SPEECH, response_format: "wav" } as const;
@@ -230,9 +230,9 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
     const bad = { prompt: "[simulator: error 400]", n: 2 };
     assert.ok(await isDone(draw(bad), 400));
     // What a failure had reserved is given back when it is settled.
-    await waitFor(() => isDone(draw({}), 200), { what: "the refund" });
+    await until(() => isDone(draw({}), 200));
     // How long a recording is, is known when it has been transcribed.
-    await waitFor(() => isDone(record, 429), { what: "the seconds" });
+    await until(() => isDone(record, 429));
     assert.ok(await isDone(draw({}), 200));
     assert.ok(await isDone(say("x".repeat(20)), 200));
     const refused: [ask: () => Promise<Response>, limit: string][] = [
@@ -297,7 +297,7 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
   await t.step("an edge holds no more than the worker takes", async () => {
     const mib = 24;
     const upload = await beginUpload(mib);
-    const worker = pidOf(cluster, "media-worker");
+    const worker = cluster.pid("media-worker");
     let before = 0;
     Deno.kill(worker, "SIGSTOP");
     upload.rest.resolve();
@@ -325,18 +325,18 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
     const stopMib = MIB_OF_KERNEL + 1;
     const upload = await beginUpload(2 * stopMib, stopMib);
     // So much has left the client only once the worker has accepted the job.
-    await waitFor(() => upload.sentMib === stopMib, { what: "the upload" });
-    const pid = pidOf(cluster, "media-worker");
+    await until(() => upload.sentMib === stopMib);
+    const pid = cluster.pid("media-worker");
     Deno.kill(pid, "SIGKILL");
     const response = await upload.answered;
     assert.equal(response.status, 502);
     assert.equal((await response.json()).error.code, "worker_lost");
-    await isReplaced(cluster, "media-worker", pid);
+    await cluster.isReplaced("media-worker", pid);
     const form = formOf(["model", RECORDING], ["file", silence()]);
-    await waitFor(async () => {
+    await until(async () => {
       const response = await post("/audio/transcriptions", form);
       await response.text();
       return response.status === 200;
-    }, { what: "the new worker to transcribe" });
+    });
   });
 });

@@ -10,7 +10,7 @@ import { postChat } from "../support/chat_request.ts";
 import { startCluster } from "../support/cluster.ts";
 import { startFakeModelServer } from "../support/fake_model_server.ts";
 import { chatReply, jsonResponse } from "../support/model_answers.ts";
-import { waitFor } from "../support/wait_for.ts";
+import { until, waitFor } from "../support/wait_for.ts";
 
 const CALLER_SPAN = "b7ad6b7169203331";
 const goodReply = chatReply({ words: ["one", " two", " three"] });
@@ -89,13 +89,13 @@ Deno.test("a request can be seen from the caller to the model server", async (t)
       "chat-worker job failed",
       "edge-auth chat failed",
     ];
-    await waitFor(async () => {
+    await until(async () => {
       const said = (await cluster.logs()).split("\n")
         .filter((line) => line.includes(requestId))
         .map((line) => JSON.parse(line))
         .map(({ service, event, outcome }) => `${service} ${event} ${outcome}`);
       return [...new Set(said)].sort().join() === expected.join();
-    }, { what: `${expected}` });
+    });
     const asked = model.requests.slice(before);
     assert.ok(asked.length > 0);
     for (const { headers } of asked) {

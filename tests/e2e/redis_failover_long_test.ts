@@ -44,7 +44,7 @@ async function restart(servers: Servers): Promise<void> {
 
 async function assertKeptOut(address: RedisAddress): Promise<void> {
   const link = testRedisLink(address);
-  await waitFor(() => link.state !== "connecting", { what: "an attempt" });
+  await until(() => link.state !== "connecting");
   assert.equal(link.state, "offline");
   await link.close();
 }
@@ -118,11 +118,11 @@ Deno.test("losses in a group of Redis servers", async (t) => {
   await t.step("the console and the command line go on", async () => {
     // Writes are refused until the other replica follows the new master.
     await group.settled(1);
-    await waitFor(async () => {
+    await until(async () => {
       const response = await fetch(admin.url, { redirect: "manual" });
       await response.body?.cancel();
       return response.status < 400;
-    }, { what: "the console", timeoutMs: FAILOVER_MS });
+    }, FAILOVER_MS);
     const made = await makeKey(adminEnv);
     for (const url of edges) assert.equal(await statusOf(url, made.key), 200);
   });

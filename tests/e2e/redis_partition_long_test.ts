@@ -23,7 +23,7 @@ import {
   statusOf,
 } from "../support/service_processes.ts";
 import { startTcpProxy, type TcpProxy } from "../support/tcp_proxy.ts";
-import { waitFor } from "../support/wait_for.ts";
+import { until, waitFor } from "../support/wait_for.ts";
 
 const FAILOVER_MS = 30_000;
 const WRITE_MS = 2_000;
@@ -133,10 +133,7 @@ Deno.test("a Redis master that was cut off", async (t) => {
     { length: WRITERS },
     () => changeKeys(within, ledger, () => isOver),
   );
-  await waitFor(() => ledger.counts.delete >= WRITERS, {
-    what: "acknowledged changes of every kind",
-    timeoutMs: FAILOVER_MS,
-  });
+  await until(() => ledger.counts.delete >= WRITERS, FAILOVER_MS);
   parted.cut();
   const cutAtMs = performance.now();
 

@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { estimateTokens } from "../../services/edge-auth/limits/cost.ts";
 import type { TestClient } from "../../services/key-admin/console_fixture.ts";
 import { chatRequest } from "../support/chat_request.ts";
-import { askCluster, type Cluster, startCluster } from "../support/cluster.ts";
+import { type Cluster, startCluster } from "../support/cluster.ts";
 import { matchIn, openConsole } from "../support/console_client.ts";
 import { waitFor } from "../support/wait_for.ts";
 
@@ -47,7 +47,7 @@ const simulates = (controls: string) => [
 function complete(cluster: Cluster, value: string): Promise<Usage[]> {
   return Promise.all(Array.from({ length: COMPLETE }, async (_, number) => {
     const stream = number % 2 === 0;
-    const response = await askCluster(cluster, value, number % EDGES, {
+    const response = await cluster.ask(value, number % EDGES, {
       messages: simulates(`${number + 1} tokens`),
       max_tokens: 100,
       n: 1 + number % 3,
@@ -70,7 +70,7 @@ async function fail(cluster: Cluster, value: string): Promise<Usage[]> {
   const usages: Usage[] = [];
   for (let number = 0; number < FAILING; number += 1) {
     const ask = async (body: object) =>
-      await (await askCluster(cluster, value, number % EDGES, body)).text();
+      await (await cluster.ask(value, number % EDGES, body)).text();
     assert.match(await ask({ messages: simulates("error 400") }), /^\{"error"/);
     const body = { messages, max_tokens: 50, stream: true };
     assert.match(await ask(body), /data: \{"error"/);
@@ -87,7 +87,7 @@ async function refuse(cluster: Cluster, value: string): Promise<Usage> {
     [`${value}x`, {}, 401],
   ];
   for (const [key, body, status] of rows) {
-    const response = await askCluster(cluster, key, 0, body);
+    const response = await cluster.ask(key, 0, body);
     await response.body?.cancel();
     assert.equal(response.status, status);
   }
@@ -105,7 +105,7 @@ Deno.test("the console shows what was used, and why requests were refused or fai
   ]);
   const completed = await complete(cluster, two.key);
   await cluster.keys("disable", two.id);
-  const refused = await askCluster(cluster, two.key, 0);
+  const refused = await cluster.ask(two.key, 0);
   await refused.body?.cancel();
   const ofTwo = sum([...completed, [0, 0, 1]]);
   const ofAll = sum([ofOne, ofTwo]);

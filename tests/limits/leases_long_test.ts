@@ -14,14 +14,7 @@ import {
 } from "@gateway/shared/keys/record";
 import { LEASE_MS } from "../../services/edge-auth/limits/scripts.ts";
 import { readState, usageCounted } from "../support/admission_fixture.ts";
-import {
-  askCluster,
-  type Cluster,
-  LONG,
-  openRedis,
-  pidOf,
-  startCluster,
-} from "../support/cluster.ts";
+import { type Cluster, LONG, startCluster } from "../support/cluster.ts";
 import { sleep, until, waitFor } from "../support/wait_for.ts";
 
 interface StoredKey {
@@ -48,7 +41,7 @@ async function ownerLimitsHold(cluster: Cluster): Promise<void> {
   await cluster.owners("limits", email, "--rpm=5");
   for (let number = 0; number < 6; number += 1) {
     const { key = "" } = keys[number % 2] ?? {};
-    const answer = await askCluster(cluster, key, number % EDGES);
+    const answer = await cluster.ask(key, number % EDGES);
     assert.equal(answer.status, number < 5 ? 200 : 429);
     const text = await answer.text();
     if (number === 5) assert.match(text, /for your account/);
@@ -61,7 +54,7 @@ Deno.test("leases over 30 seconds: a steady, a paused and a killed edge", async 
   await t.step("limits of an owner hold for all keys together", async () => {
     await ownerLimitsHold(cluster);
   });
-  const redis = await openRedis(cluster);
+  const redis = await cluster.openRedis();
   await using closing = new AsyncDisposableStack();
   closing.defer(() => redis.close());
   const command = (...args: string[]) => redis.command(args);
@@ -91,7 +84,7 @@ Deno.test("leases over 30 seconds: a steady, a paused and a killed edge", async 
   const run = async (key: StoredKey, edge: number) => {
     const { signal } = client;
     const response = await waitFor(async () => {
-      const answer = await askCluster(cluster, key.value, edge, LONG, signal);
+      const answer = await cluster.ask(key.value, edge, LONG, signal);
       if (answer.status === 200) return answer;
       await answer.body?.cancel();
       return undefined;
@@ -100,7 +93,7 @@ Deno.test("leases over 30 seconds: a steady, a paused and a killed edge", async 
   };
   /** A busy machine may not ask Redis in time: then nothing was consumed. */
   const tryOn = async (key: StoredKey): Promise<number> => {
-    const response = await askCluster(cluster, key.value, STEADY);
+    const response = await cluster.ask(key.value, STEADY);
     const { error } = await response.json();
     return error?.code === "service_unavailable"
       ? await tryOn(key)
@@ -114,7 +107,7 @@ Deno.test("leases over 30 seconds: a steady, a paused and a killed edge", async 
   const state = async ({ target }: StoredKey) =>
     await readState({ command }, limiterKey(target)) ?? assert.fail("no state");
   const signal = (edge: number, name: Deno.Signal) =>
-    Deno.kill(pidOf(cluster, "edge-auth", edge), name);
+    Deno.kill(cluster.pid("edge-auth", edge), name);
 
   await run(steady, STEADY);
   await run(paused, PAUSED);

@@ -26,7 +26,7 @@ export interface ScriptedCall {
   /** Finishes every choice and ends the answer. */
   end(usage?: Usage): void;
   /** Fails: with status 500, or an error event when something was said. */
-  fail(message?: string): void;
+  fail(): void;
 }
 
 export type ScriptedModelServer = ReturnType<typeof scriptedModelServer>;
@@ -57,8 +57,8 @@ export function finishes(n: number, usage: Usage): unknown[] {
 }
 
 /** Fails the request after something was said, or before. */
-function failure(message: string, hasSaid: boolean): Step[] {
-  const error = { error: { message } };
+function failure(hasSaid: boolean): Step[] {
+  const error = { error: { message: "The model server failed." } };
   return hasSaid
     ? [{ send: event(error) }, CLOSE]
     : jsonResponse(error, { status: 500 });
@@ -69,55 +69,40 @@ export function scriptedModelServer(
   onCall: (call: ScriptedCall) => void = () => {},
 ) {
   const calls: ScriptedCall[] = [];
-  const reply = (asked: FakeRequest) => {
-    const request: ChatRequest = JSON.parse(asked.body);
-    const steps: Step[] = [];
-    let wake = () => {};
-    let hasSaid = false;
-    let isOver = false;
-    const push = (...more: Step[]) => {
-      steps.push(...more);
-      wake();
-    };
-    const say = (...chunks: unknown[]) => {
-      const head = hasSaid ? "" : STREAM_HEAD;
-      hasSaid = true;
-      push({ send: head + chunks.map(event).join("") });
-    };
-    const call: ScriptedCall = {
-      request,
-      get abortedAtMs() {
-        return asked.leftAtMs;
+  const reply = (asked: FakeRequest) =>
+    new ReadableStream<Step>({
+      start(steps) {
+        const request: ChatRequest = JSON.parse(asked.body);
+        let hasSaid = false;
+        const say = (...chunks: unknown[]) => {
+          const head = hasSaid ? "" : STREAM_HEAD;
+          hasSaid = true;
+          steps.enqueue({ send: head + chunks.map(event).join("") });
+        };
+        const call: ScriptedCall = {
+          request,
+          get abortedAtMs() {
+            return asked.leftAtMs;
+          },
+          say,
+          end(usage = usageOf(1)) {
+            say(...finishes(request.n ?? 1, usage));
+            steps.enqueue(CLOSE);
+            steps.close();
+          },
+          fail() {
+            for (const step of failure(hasSaid)) steps.enqueue(step);
+            steps.close();
+          },
+        };
+        // It may have ended before.
+        asked.left.then(() => steps.close()).catch(() => {});
+        calls.push(call);
+        onCall(call);
       },
-      say,
-      end(usage = usageOf(1)) {
-        isOver = true;
-        say(...finishes(request.n ?? 1, usage));
-        push(CLOSE);
-      },
-      fail(message = "Out of memory") {
-        isOver = true;
-        push(...failure(message, hasSaid));
-      },
-    };
-    calls.push(call);
-    onCall(call);
-    return (async function* () {
-      while (steps.length > 0 || !isOver) {
-        const step = steps.shift();
-        if (step !== undefined) yield step;
-        else {
-          const { promise, resolve } = Promise.withResolvers<void>();
-          wake = resolve;
-          yield { until: promise };
-        }
-      }
-    })();
-  };
+    });
   return { calls, connect: connectTo(reply) };
 }
-
-export type TokenBackend = ReturnType<typeof tokenBackend>;
 
 /** Token `index` of the answer to the request with this seed. */
 const tokenOf = (seed: number, index: number) => `${seed}.${index} `;
@@ -151,7 +136,7 @@ export function tokenBackend(options: {
         for (let index = 0; index < max_tokens; index += 1) {
           yield { pauseMs: options.tokenMs };
           if (index === failsAt) {
-            return yield* failure("The model server failed.", index > 0);
+            return yield* failure(index > 0);
           }
           const token = event(text(tokenOf(seed, index)));
           yield { send: (index === 0 ? STREAM_HEAD : "") + token };
