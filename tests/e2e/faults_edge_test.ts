@@ -7,18 +7,14 @@ import { encodeFrame, encodeJson, FrameType } from "@gateway/shared/bus/frame";
 import { ask, begin, endsAs } from "../support/chat_outcome.ts";
 import type { MiniEdge } from "../support/mini_cluster.ts";
 import { chat, startMiniCluster } from "../support/mini_cluster.ts";
-import { connectTo } from "../support/fake_model_server.ts";
-import { event } from "../support/model_answers.ts";
+import { connectTo, type FakeRequest } from "../support/fake_model_server.ts";
+import { chatReply } from "../support/model_answers.ts";
 import {
   answerOf,
-  finishes,
   hello,
   type ScriptedModelServer,
   scriptedModelServer,
-  STREAM_HEAD,
-  text,
   tokenBackend,
-  usageOf,
 } from "../support/scripted_model_server.ts";
 import { seededRandom } from "../support/seeded_random.ts";
 import { sleep, startStopwatch, until } from "../support/wait_for.ts";
@@ -42,18 +38,18 @@ Deno.test("a frozen bus: answers pause, no edge or worker is considered dead", a
   const backend = scriptedModelServer();
   await cluster.addWorker(backend);
   const { answered, outcome, call } = await begin(edge, backend);
-  call.say(text("before "));
+  call.say("before ");
   await answered;
   await nats.freeze();
-  call.say(text("during "));
+  call.say("during ");
   const newcomer = ask(edge, {});
   // Longer than it takes to miss a worker (2 s) and an edge (3 s).
   await sleep(3_500);
   assert.equal(call.abortedAtMs, null, "the worker gave its edge up");
   nats.thaw();
   await endsAs(newcomer, BUS_UNAVAILABLE);
-  call.say(text("after"));
-  call.end(usageOf(3));
+  call.say("after");
+  call.end(3);
   await endsAs(outcome, { kind: "complete", content: "before during after" });
   await cluster.idle();
 });
@@ -62,7 +58,7 @@ Deno.test("the bus down for too long: every request ends, and new ones succeed w
   const busLostMs = 1_000;
   await using cluster = await startMiniCluster({ busLostMs });
   const { edge, nats } = cluster;
-  const backend = scriptedModelServer((call) => call.say(text("a")));
+  const backend = scriptedModelServer((call) => call.say("a"));
   const worker = await cluster.addWorker(backend, { busLostMs });
   const streamed = await begin(edge, backend);
   await streamed.answered;
@@ -128,7 +124,7 @@ Deno.test("garbage on every subject harms nothing", async () => {
   const backend = scriptedModelServer();
   const worker = await cluster.addWorker(backend);
   const { answered, outcome, call } = await begin(edge, backend);
-  call.say(text("a"));
+  call.say("a");
   await answered;
   const requestId = "0".repeat(32);
   const targets = [
@@ -167,8 +163,8 @@ Deno.test("garbage on every subject harms nothing", async () => {
     }
   }
   await edge.link.flush();
-  call.say(text("b"));
-  call.end(usageOf(2));
+  call.say("b");
+  call.end(2);
   await endsAs(outcome, { kind: "complete", content: "ab" });
   await cluster.idle();
   await serves(edge, backend);
@@ -177,27 +173,21 @@ Deno.test("garbage on every subject harms nothing", async () => {
 Deno.test("a client that reads nothing stops its own backend and no other", async () => {
   await using cluster = await startMiniCluster();
   const { edge } = cluster;
-  let said = 0;
-  const chunk = "x".repeat(4_000);
+  const [hello, endless] = [["Hello"], Array(10_000).fill("x".repeat(4_000))];
+  let unread: FakeRequest | undefined;
   await cluster.addWorker({
-    connect: connectTo(function* ({ body }) {
-      const isEndless = JSON.parse(body).seed === 1;
-      yield { send: STREAM_HEAD };
-      while (isEndless) {
-        yield { pauseMs: 0 };
-        said += chunk.length;
-        yield { send: event(text(chunk)) };
-      }
-      const hello = [text("Hello"), ...finishes(1, usageOf(1))];
-      yield { send: hello.map(event).join("") };
-      yield { close: true };
+    connect: connectTo((request) => {
+      const isEndless = JSON.parse(request.body).seed === 1;
+      if (isEndless) unread = request;
+      return chatReply({ words: isEndless ? endless : hello })(request);
     }),
   });
   const reader = await chat(edge, { stream: true, seed: 1 });
-  let before = -1;
+  let [said, before] = [0, -1];
   await until(async () => {
     before = said;
     await sleep(200);
+    said = unread?.bytesSent ?? 0;
     return said > 0 && said === before;
   });
   // The window, the queue of the response, and the buffers of the kernel.

@@ -7,9 +7,7 @@ import {
   answerOf,
   hello,
   scriptedModelServer,
-  text,
   tokenBackend,
-  usageOf,
 } from "../support/scripted_model_server.ts";
 import { sleep, startStopwatch, until } from "../support/wait_for.ts";
 
@@ -31,7 +29,7 @@ Deno.test("a worker that died unnoticed: its requests run elsewhere within half 
 Deno.test("a worker killed mid-stream: one error within a second, settled with what came", async () => {
   await using cluster = await startMiniCluster();
   const { edge } = cluster;
-  const backend = scriptedModelServer((call) => call.say(text("a"), text("b")));
+  const backend = scriptedModelServer((call) => call.say("a", "b"));
   const doomed = await cluster.addWorker(backend);
   const { answered, outcome } = await begin(edge, backend);
   await answered;
@@ -69,7 +67,7 @@ Deno.test("a stream opened with keep-alives before its first token: another work
 Deno.test("a worker cut off from the bus: its streams end, and it stops its backends", async () => {
   await using cluster = await startMiniCluster();
   const proxy = cluster.addProxy();
-  const backend = scriptedModelServer((call) => call.say(text("a")));
+  const backend = scriptedModelServer((call) => call.say("a"));
   await cluster.addWorker(backend, {
     servers: [proxy.server],
     busLostMs: 1_000,
@@ -102,20 +100,26 @@ Deno.test("the connection of the only worker is cut and back after two failed di
   await until(() => proxy.refusals() >= 2);
   proxy.set({});
   for (const answer of asked) {
-    await endsAs(answer, { kind: "complete", content: answerOf(2, 5) });
+    await endsAs(answer, {
+      kind: "complete",
+      content: answerOf(2, 5),
+    });
   }
-  await endsAs(running, { kind: "complete", content: answerOf(1, 100) });
+  await endsAs(running, {
+    kind: "complete",
+    content: answerOf(1, 100),
+  });
 });
 
 Deno.test("the whole process is stalled for two seconds: a pause, nothing else", async () => {
   await using cluster = await startMiniCluster();
-  const backend = scriptedModelServer((call) => call.say(text("a")));
+  const backend = scriptedModelServer((call) => call.say("a"));
   await cluster.addWorker(backend);
   const { answered, outcome, call } = await begin(cluster.edge, backend);
   await answered;
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2_200);
-  call.say(text("b"));
+  call.say("b");
   await sleep(0);
-  call.end(usageOf(2));
+  call.end(2);
   await endsAs(outcome, { kind: "complete", content: "ab" });
 });

@@ -10,7 +10,7 @@ import { readState } from "../support/admission_fixture.ts";
 import type { GatedCluster, TestKey } from "../support/gated_cluster.ts";
 import { startGatedCluster, statusOf } from "../support/gated_cluster.ts";
 import { startRedisServer } from "../support/redis_server.ts";
-import { hello, text } from "../support/scripted_model_server.ts";
+import { hello } from "../support/scripted_model_server.ts";
 import { startTcpProxy } from "../support/tcp_proxy.ts";
 import { sleep, until } from "../support/wait_for.ts";
 
@@ -80,7 +80,7 @@ Deno.test("the master is lost, its replica takes over", async () => {
     redisAt: (port) => movedTo ?? port,
     onCall: (call) =>
       call.request.messages[0]?.content === "hold"
-        ? call.say(text("held"))
+        ? call.say("held")
         : hello(call),
   });
   const { world, backend } = cluster;

@@ -7,7 +7,6 @@ import { limiterKey, ownerLimiterKey } from "@gateway/shared/keys/record";
 import { readState, usageCounted } from "../support/admission_fixture.ts";
 import type { GatedCluster, TestKey } from "../support/gated_cluster.ts";
 import { startGatedCluster } from "../support/gated_cluster.ts";
-import { text } from "../support/scripted_model_server.ts";
 import { sleep, until } from "../support/wait_for.ts";
 
 const CLIENTS = 50;
@@ -28,7 +27,7 @@ Deno.test("10,000 clients that leave at any moment leave nothing behind, and eac
     onCall(call) {
       // Some answers begin, none ends.
       if (cluster.backend.calls.length % 2 === 0) {
-        call.say(text("begun"), text("going on"));
+        call.say("begun", "going on");
       }
       awaited.get(call.request.seed ?? -1)?.();
     },
