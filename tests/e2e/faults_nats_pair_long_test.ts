@@ -6,6 +6,7 @@ import { ask, endsAs } from "../support/chat_outcome.ts";
 import { freePort } from "../support/local_server.ts";
 import { startMiniEdge, startMiniWorker } from "../support/mini_cluster.ts";
 import { startNatsServer } from "../support/nats_server.ts";
+import { owning } from "../support/process.ts";
 import { answerOf, tokenBackend } from "../support/scripted_model_server.ts";
 import { until } from "../support/wait_for.ts";
 
@@ -38,13 +39,9 @@ async function startPair() {
   const servers = [b.server, a.server];
   stack.use(await startMiniWorker({ servers, backend }));
   await until(() => edge.dispatcher.workers.totals().workers === 1);
-  const owned = stack.move();
-  return {
-    /** Whom each is connected to. */
-    serverOf: { edge: a, worker: b },
-    ...{ edge, backend },
-    [Symbol.asyncDispose]: () => owned.disposeAsync(),
-  };
+  /** Whom each is connected to. */
+  const serverOf = { edge: a, worker: b };
+  return owning(stack, { serverOf, edge, backend });
 }
 
 const isWhole = (seed: number, tokens: number) => ({

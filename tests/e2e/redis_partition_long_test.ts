@@ -12,6 +12,7 @@ import type { DeployedSecrets } from "../support/deployed/deployed_stores.ts";
 import { makeSecrets } from "../support/deployed/deployed_stores.ts";
 import { createKeyStore } from "../../services/key-admin/domain/keys/key_store.ts";
 import { randomBytes } from "@gateway/shared/process/ids";
+import { owning } from "../support/process.ts";
 import { testRedisLink } from "../support/redis_link.ts";
 import { startNatsServer } from "../support/nats_server.ts";
 import {
@@ -64,12 +65,8 @@ async function startParted(secrets: DeployedSecrets) {
   const open = views(ownPort);
   /** Is on the side of the first master, with news that end with the cut. */
   const within = views((named) => isCut ? first.port : ownPort(named));
-  const resources = started.move();
-  return {
-    group,
-    open,
-    within,
-    first,
+  return owning(started, {
+    ...{ group, open, within },
     cut() {
       isCut = true;
       wire.set({ blackHole: "both" });
@@ -79,8 +76,7 @@ async function startParted(secrets: DeployedSecrets) {
       wire.set({});
       wire.cut();
     },
-    [Symbol.asyncDispose]: () => resources.disposeAsync(),
-  };
+  });
 }
 
 Deno.test("a Redis master that was cut off", async (t) => {

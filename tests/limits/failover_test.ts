@@ -9,6 +9,7 @@ import { hashKeyValue } from "@gateway/shared/keys/key";
 import { readState } from "../support/admission_fixture.ts";
 import type { GatedCluster, TestKey } from "../support/gated_cluster.ts";
 import { startGatedCluster, statusOf } from "../support/gated_cluster.ts";
+import { owning } from "../support/process.ts";
 import { startRedisServer } from "../support/redis_server.ts";
 import { hello } from "../support/scripted_model_server.ts";
 import { startTcpProxy } from "../support/tcp_proxy.ts";
@@ -34,8 +35,7 @@ async function startReplica({ world }: GatedCluster) {
     link.command(args, { deadlineMs: PATIENT_MS });
   const info = async () => String(await command("INFO", "replication"));
   await until(async () => /master_link_status:up/.test(await info()));
-  const resources = started.move();
-  return {
+  return owning(started, {
     ...{ port, command },
     /** Between it and its master. */
     wire,
@@ -46,8 +46,7 @@ async function startReplica({ world }: GatedCluster) {
       const wanted = offsetIn(await world.command("INFO", "replication"));
       await until(async () => offsetIn(await info()) >= wanted);
     },
-    [Symbol.asyncDispose]: () => resources.disposeAsync(),
-  };
+  });
 }
 
 /** Clients that ask on all edges until they are told to end. */

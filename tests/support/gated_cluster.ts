@@ -18,6 +18,7 @@ import type { KeyOptions } from "./admission_fixture.ts";
 import { startRedisWorld, STORE_NAME } from "./admission_fixture.ts";
 import { startMiniEdge, startMiniWorker } from "./mini_cluster.ts";
 import { startNatsServer } from "./nats_server.ts";
+import { owning } from "./process.ts";
 import { assertNoKeys, createRecordingLog } from "./recording_log.ts";
 import { testRedisLink } from "./redis_link.ts";
 import * as scripted from "./scripted_model_server.ts";
@@ -60,6 +61,12 @@ const WHOLE = { depth: 10, iterableLimit: Infinity, strAbbreviateSize: 1e9 };
 
 export async function startGatedCluster(options: GatedClusterOptions = {}) {
   await using started = new AsyncDisposableStack();
+  const edges: GatedEdge[] = [];
+  started.defer(() => {
+    for (const { log } of edges) {
+      assertNoKeys(Deno.inspect(log.lines, WHOLE), "the log of an edge");
+    }
+  });
   const config = options.redisConfig ?? [];
   const world = started.use(await startRedisWorld({ config }));
   const { port } = world.redis;
@@ -73,17 +80,14 @@ export async function startGatedCluster(options: GatedClusterOptions = {}) {
   started.use(await startMiniWorker(worker));
   const start = () => startEdge(started, { ...options, servers, port });
   const first = await start();
-  const edges = [first];
+  edges.push(first);
   while (edges.length < (options.edges ?? 1)) edges.push(await start());
   /** Writes whose key a value is. */
   const nameKey = (value: string, { keyId, ownerId }: records.Principal) =>
     world.command(
-      "SET",
-      records.hashKey(hashKeyValue(value)),
-      `${keyId}:${ownerId}`,
+      ...["SET", records.hashKey(hashKeyValue(value)), `${keyId}:${ownerId}`],
     );
-  const resources = started.move();
-  return {
+  return owning(started, {
     ...{ edges, world, backend: model, nameKey },
     /** The first of them. */
     edge: first,
@@ -118,25 +122,15 @@ export async function startGatedCluster(options: GatedClusterOptions = {}) {
       Number(await world.command("ZCARD", records.leaseKey(key))),
     /** Waits until the key and its owner hold no lease and every edge knows that: all is settled. */
     async settled(key: TestKey, timeoutMs?: number) {
-      for (
-        const name of [
-          records.leaseKey(key),
-          records.ownerLeaseKey(key.ownerId),
-        ]
-      ) {
+      const ofOwner = records.ownerLeaseKey(key.ownerId);
+      for (const name of [records.leaseKey(key), ofOwner]) {
         const isFree = async () => await world.command("ZCARD", name) === 0;
         await until(isFree, timeoutMs);
       }
       // Redis has settled all of them; its last answers may be on their way.
       await until(() => edges.every(({ limiter }) => limiter.unsettled === 0));
     },
-    [Symbol.asyncDispose]: async () => {
-      await resources.disposeAsync();
-      for (const { log } of edges) {
-        assertNoKeys(Deno.inspect(log.lines, WHOLE), "the log of an edge");
-      }
-    },
-  };
+  });
 }
 
 async function startEdge(

@@ -1,4 +1,4 @@
-import { type RunningProcess, startProcess } from "./process.ts";
+import { owning, type RunningProcess, startProcess } from "./process.ts";
 import { sleep, until } from "./wait_for.ts";
 import { findFreePorts } from "../../deploy/up/ports.ts";
 
@@ -33,8 +33,7 @@ export async function startLocalServer(options: LocalServerOptions) {
   const { port } = first;
   let { process } = first;
   starting.defer(() => process.kill());
-  const running = starting.move();
-  return {
+  return owning(starting, {
     port,
     /** Removed when the server is disposed, kept over `restart()`. */
     directory,
@@ -57,8 +56,7 @@ export async function startLocalServer(options: LocalServerOptions) {
       await process.kill();
       process = await startOn(port, options, directory);
     },
-    [Symbol.asyncDispose]: () => running.disposeAsync(),
-  };
+  });
 }
 
 async function startOnSomePort(options: LocalServerOptions, directory: string) {

@@ -29,6 +29,7 @@ import type { AttemptProgress } from "@gateway/shared/upstream/pool";
 import type { ModelServer } from "./scripted_model_server.ts";
 import { postChat } from "./chat_request.ts";
 import { startNatsServer } from "./nats_server.ts";
+import { owning } from "./process.ts";
 import { startTcpProxy } from "./tcp_proxy.ts";
 import { until } from "./wait_for.ts";
 
@@ -205,10 +206,10 @@ export async function startMiniCluster(options: Partial<EdgeOptions> = {}) {
   const nats = starting.use(await startNatsServer());
   const servers = [nats.server];
   const edge = starting.use(await startMiniEdge({ servers, ...options }));
-  const running = starting.move();
+  const running = starting.use(new AsyncDisposableStack());
   const edges = [edge];
   const workers: MiniWorker[] = [];
-  return {
+  return owning(starting, {
     ...{ nats, edge },
     addEdge: async (options?: Partial<EdgeOptions>) => {
       const more = await startMiniEdge({ servers, ...options });
@@ -237,8 +238,7 @@ export async function startMiniCluster(options: Partial<EdgeOptions> = {}) {
         await until(() => worker.inFlight + worker.unfinished === 0);
       }
     },
-    [Symbol.asyncDispose]: () => running.disposeAsync(),
-  };
+  });
 }
 
 export const chat = (
