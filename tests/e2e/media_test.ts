@@ -6,7 +6,8 @@ import { Buffer } from "node:buffer";
 import OpenAI from "openai";
 import { callApi } from "../support/chat_request.ts";
 import { startCluster } from "../support/cluster.ts";
-import { until, waitFor } from "../support/wait_for.ts";
+import { statusOf } from "../support/gated_cluster.ts";
+import { sleep, until } from "../support/wait_for.ts";
 import { recording, silence } from "./recording_fixture.ts";
 
 const SPEECH = {
@@ -143,19 +144,17 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
   });
 
   await t.step("what is wrong is refused in OpenAI's form", async () => {
-    const json = (path: string, whole: object) => (change: object) => () =>
+    const json = (path: string, whole: object) => (change: object) =>
       post(path, { ...whole, ...change });
     const speech = json("/audio/speech", SPEECH);
     const image = json("/images/generations", IMAGE);
     const editJson = json("/images/edits", IMAGE);
-    const chat = json("/chat/completions", {
-      messages: [{ role: "user", content: "hi" }],
-    });
-    const form = (path: string) => (...fields: Field[]) => () =>
-      post(path, formOf(...fields));
-    const record = form("/audio/transcriptions");
+    const messages = [{ role: "user", content: "hi" }];
+    const chat = json("/chat/completions", { messages });
+    const record = (...fields: Field[]) =>
+      post("/audio/transcriptions", formOf(...fields));
     const edit = (...fields: Field[]) =>
-      form("/images/edits")(["prompt", "Sky"], ...fields);
+      post("/images/edits", formOf(["prompt", "Sky"], ...fields));
     const hears: Field = ["model", RECORDING];
     const file: Field = ["file", silence()];
     const draws: Field = ["model", IMAGE.model];
@@ -166,7 +165,9 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
     const wrongMask: Field = ["mask", pngHead(64, 63)];
     const long = "x".repeat(4_097);
     const missing = "400 missing_required_parameter";
-    const rows: [ask: () => Promise<Response>, refusal: string][] = [
+    const form = formOf(hears, file);
+    const aFile = { images: [{ file_id: "f" }] };
+    const rows: [asked: Promise<Response>, refusal: string][] = [
       [speech({ input: "" }), "400 empty_string input"],
       [speech({ input: long }), "400 string_above_max_length input"],
       [speech({ speed: 5 }), "400 decimal_above_max_value speed"],
@@ -191,19 +192,13 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
       [edit(picture, wrongMask, draws), "400 invalid_value mask"],
       [edit(draws, ...Array(17).fill(picture)), "400 invalid_value image"],
       [editJson({}), `${missing} images`],
-      [
-        editJson({ images: [{ file_id: "f" }] }),
-        `${missing} images[0].image_url`,
-      ],
+      [editJson(aFile), `${missing} images[0].image_url`],
       [editJson({ images: [local] }), "400 invalid_value images[0].image_url"],
-      [() => post("/audio/speech", SPEECH, noSpeech), "403 forbidden"],
-      [
-        () => post("/audio/transcriptions", formOf(hears, file), noSpeech),
-        "403 forbidden",
-      ],
+      [post("/audio/speech", SPEECH, noSpeech), "403 forbidden"],
+      [post("/audio/transcriptions", form, noSpeech), "403 forbidden"],
     ];
-    for (const [ask, refusal] of rows) {
-      const response = await ask();
+    for (const [asked, refusal] of rows) {
+      const response = await asked;
       const { error: { code, param, message } } = await response.json();
       const found = [response.status, code, param ?? ""].join(" ").trim();
       assert.equal(found, refusal, message);
@@ -214,35 +209,29 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
     const limits = "--images-per-day=2 --characters-per-day=20 " +
       "--audio-seconds-per-day=1 --scopes=speech,image";
     const { key } = await cluster.createKey(...limits.split(" "));
-    const draw = (change: object) => () =>
+    const draw = (change = {}) =>
       post("/images/generations", { ...IMAGE, ...change }, key);
-    const picture: Field = ["image", pngHead(64, 64)];
-    const sent = formOf(...Object.entries(IMAGE), picture);
-    const say = (input: string) => () =>
+    const say = (input: string) =>
       post("/audio/speech", { ...SPEECH, input }, key);
     const form = formOf(["model", RECORDING], ["file", silence()]);
     const record = () => post("/audio/transcriptions", form, key);
-    const isDone = async (ask: () => Promise<Response>, status: number) => {
-      const response = await ask();
-      await response.text();
-      return response.status === status;
-    };
     const bad = { prompt: "[simulator: error 400]", n: 2 };
-    assert.ok(await isDone(draw(bad), 400));
+    assert.equal(await statusOf(draw(bad)), 400);
     // What a failure had reserved is given back when it is settled.
-    await until(() => isDone(draw({}), 200));
+    await until(async () => await statusOf(draw()) === 200);
     // How long a recording is, is known when it has been transcribed.
-    await until(() => isDone(record, 429));
-    assert.ok(await isDone(draw({}), 200));
-    assert.ok(await isDone(say("x".repeat(20)), 200));
-    const refused: [ask: () => Promise<Response>, limit: string][] = [
-      [draw({}), "images"],
-      [() => post("/images/edits", sent, key), "images"],
+    await until(async () => await statusOf(record()) === 429);
+    assert.equal(await statusOf(draw()), 200);
+    assert.equal(await statusOf(say("x".repeat(20))), 200);
+    const edit = formOf(...Object.entries(IMAGE), ["image", pngHead(64, 64)]);
+    const refused = [
+      [draw(), "images"],
+      [post("/images/edits", edit, key), "images"],
       [say("x"), "characters"],
-      [record, "audio seconds"],
-    ];
-    for (const [ask, limit] of refused) {
-      const response = await ask();
+      [record(), "audio seconds"],
+    ] as const;
+    for (const [asked, limit] of refused) {
+      const response = await asked;
       const { error } = await response.json();
       assert.equal(error.code, "rate_limit_exceeded");
       const form = new RegExp(`^Limit of ${limit} per day reached for this`);
@@ -301,11 +290,11 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
     let before = 0;
     Deno.kill(worker, "SIGSTOP");
     upload.rest.resolve();
-    await waitFor(() => {
-      const isPaused = before > 1 && upload.sentMib === before;
+    await until(async () => {
       before = upload.sentMib;
-      return isPaused;
-    }, { what: "the upload to pause", intervalMs: 200 });
+      await sleep(200);
+      return before > 1 && upload.sentMib === before;
+    });
     Deno.kill(worker, "SIGCONT");
     // The buffers of the kernel take some of it.
     assert.ok(before < mib - MIB_OF_KERNEL, `${before} MiB of ${mib}`);
@@ -333,10 +322,7 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
     assert.equal((await response.json()).error.code, "worker_lost");
     await cluster.isReplaced("media-worker", pid);
     const form = formOf(["model", RECORDING], ["file", silence()]);
-    await until(async () => {
-      const response = await post("/audio/transcriptions", form);
-      await response.text();
-      return response.status === 200;
-    });
+    const again = () => statusOf(post("/audio/transcriptions", form));
+    await until(async () => await again() === 200);
   });
 });

@@ -5,12 +5,11 @@ import assert from "node:assert/strict";
 import { newRequestId } from "@gateway/shared/process/ids";
 import { METRIC_TABLES } from "../../deploy/docs/pages.ts";
 import type { ServiceName } from "../../deploy/up/plan.ts";
-import { startOtlpReceiver } from "../observability/otlp_receiver.ts";
 import { postChat } from "../support/chat_request.ts";
 import { startCluster } from "../support/cluster.ts";
 import { startFakeModelServer } from "../support/fake_model_server.ts";
 import { chatReply, jsonResponse } from "../support/model_answers.ts";
-import { until, waitFor } from "../support/wait_for.ts";
+import { until } from "../support/wait_for.ts";
 
 const CALLER_SPAN = "b7ad6b7169203331";
 const goodReply = chatReply({ words: ["one", " two", " three"] });
@@ -60,9 +59,8 @@ Deno.test("a request can be seen from the caller to the model server", async (t)
     const { traceId, requestId } = await ask(true);
     const run = await traces.span(traceId, "chat");
     const job = await traces.span(traceId, "chat job");
-    const served = await waitFor(
-      () => traces.spans.find(({ spanId }) => spanId === run.parentSpanId),
-      { what: "the span of the HTTP server" },
+    const served = await until(() =>
+      traces.spans.find(({ spanId }) => spanId === run.parentSpanId)
     );
     assert.equal(served.parentSpanId, CALLER_SPAN);
     assert.equal(job.parentSpanId, run.spanId);
@@ -121,3 +119,69 @@ Deno.test("a request can be seen from the caller to the model server", async (t)
     }
   });
 });
+
+interface Attribute {
+  key: string;
+  value: { stringValue?: string };
+}
+
+/** The part of a span in OTLP/JSON that tests read. */
+interface Span {
+  name: string;
+  traceId: string;
+  spanId: string;
+  parentSpanId?: string;
+  attributes?: Attribute[];
+  /** 2: it has failed. */
+  status?: { code?: number };
+}
+
+interface TraceExport {
+  resourceSpans: {
+    resource: { attributes: Attribute[] };
+    scopeSpans: { spans: Span[] }[];
+  }[];
+}
+
+const textsOf = (attributes: readonly Attribute[] = []) =>
+  Object.fromEntries(
+    attributes.map(({ key, value }) => [key, value.stringValue]),
+  );
+
+const spansOf = ({ resourceSpans }: TraceExport) =>
+  resourceSpans.flatMap(({ resource, scopeSpans }) =>
+    scopeSpans.flatMap(({ spans }) => spans).map((span) => ({
+      ...span,
+      service: textsOf(resource.attributes)["service.name"],
+      attributes: textsOf(span.attributes),
+    }))
+  );
+
+/** Receives traces on a free port as an OpenTelemetry collector does, and keeps their spans. */
+function startOtlpReceiver() {
+  const spans: ReturnType<typeof spansOf> = [];
+  const address = { hostname: "127.0.0.1", port: 0, onListen: () => {} };
+  const server = Deno.serve(address, async (request) => {
+    const body = await request.json();
+    if (request.url.endsWith("/v1/traces")) spans.push(...spansOf(body));
+    return Response.json({});
+  });
+  return {
+    /** The variables with which a service soon sends its traces here. */
+    env: {
+      OTEL_DENO: "true",
+      OTEL_DENO_CONSOLE: "ignore",
+      OTEL_TRACES_SAMPLER: "parentbased_always_on",
+      OTEL_EXPORTER_OTLP_PROTOCOL: "http/json",
+      OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${server.addr.port}`,
+      OTEL_BSP_SCHEDULE_DELAY: "100",
+    },
+    spans,
+    /** Waits for a span of this trace with this name. */
+    span: (traceId: string, name: string) =>
+      until(() =>
+        spans.find((span) => span.traceId === traceId && span.name === name)
+      ),
+    [Symbol.asyncDispose]: () => server.shutdown(),
+  };
+}
