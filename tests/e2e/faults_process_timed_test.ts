@@ -1,17 +1,19 @@
-// Promise: processes that are killed, frozen or told to stop end what they ran
-// in the promised way and time, seen from the client and from the model server. If
-// there is another worker, the loss of one only delays a request without a byte
-// sent, its replacement not even that, and the model server is not called for an
-// answer that was already given.
+// Promise: processes that are killed, frozen or told to stop end what they ran in the
+// promised way and time, for the client and for the model server, which is not called
+// for an answer that was already given. If there is another worker, the loss of one
+// only delays a request without a byte sent, and its replacement not even that.
 import assert from "node:assert/strict";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
-import type { ChatOutcome } from "../support/chat_outcome.ts";
-import { endsAs, outcomeOf } from "../support/chat_outcome.ts";
+import {
+  type ChatOutcome,
+  endsAs,
+  outcomeOf,
+} from "../support/chat_outcome.ts";
 import { startCluster } from "../support/cluster.ts";
+import { statusOf } from "../support/gated_cluster.ts";
 import { startRedisServer } from "../support/redis_server.ts";
-import type { Reply } from "../support/fake_model_server.ts";
 import { startFakeModelServer } from "../support/fake_model_server.ts";
-import * as answers from "../support/model_answers.ts";
+import { chatReply } from "../support/model_answers.ts";
 import type { Stopwatch } from "../support/wait_for.ts";
 import { sleep, startStopwatch, until, waitFor } from "../support/wait_for.ts";
 
@@ -26,26 +28,20 @@ const REPEATED_MS = 750;
 const PAUSE_MS = 100;
 /** By the others, while one worker is replaced. */
 const SERVED_MIN = 30;
-type Outcome = Partial<ChatOutcome>;
-const HELLO: Outcome = { kind: "complete", content: "Hello" };
-const LOST: Outcome = { kind: "sse_error", errorCode: "worker_lost" };
-const CUT: Outcome = { ...LOST, content: "one" };
-
-const answersHello = answers.chatReply({ words: ["Hel", "lo"], betweenMs: 20 });
+const HELLO = { kind: "complete", content: "Hello" } as const;
+const LOST = { kind: "sse_error", errorCode: "worker_lost" } as const;
+const CUT = { ...LOST, content: "one" };
 
 /** Lets the model server say the rest of its answers. */
 let proceed = Promise.withResolvers<void>();
-
-const answersInTwo: Reply = function* () {
-  const contents = ["one", " two"].map((content) =>
-    answers.choiceChunk({ content })
-  );
-  const end = [answers.choiceChunk({}, "stop"), answers.usageChunk(1, 2)];
-  const steps = answers.streamResponse([...contents, ...end]);
-  yield* steps.slice(0, 2);
-  yield { until: proceed.promise };
-  yield* steps.slice(2);
-};
+const answersHello = chatReply({
+  words: ["Hel", "lo"],
+  between: () => ({ pauseMs: 20 }),
+});
+const answersInTwo = chatReply({
+  words: ["one", " two"],
+  between: () => ({ until: proceed.promise }),
+});
 
 /** Holds processes still while something is done. */
 async function whileFrozen(pids: readonly number[], work: () => Promise<void>) {
@@ -77,13 +73,11 @@ Deno.test("processes that fail", async (t) => {
   const areReady = () =>
     waitFor(async () => {
       const { ops_urls } = await cluster.refresh();
-      const urls = ops_urls["chat-worker"] ?? [];
-      const areOk = urls.map(async (url) => {
-        const response = await fetch(`${url}/readyz`).catch(() => null);
-        await response?.body?.cancel();
-        return response?.ok; // Null: it is gone, or not there yet.
-      });
-      return (await Promise.all(areOk)).every((isOk) => isOk);
+      const statuses = ops_urls["chat-worker"]?.map((url) =>
+        // It is gone, or not there yet.
+        statusOf(fetch(`${url}/readyz`)).catch(() => null)
+      ) ?? [];
+      return (await Promise.all(statuses)).every((status) => status === 200);
     }, { what: "two workers that are ready", intervalMs: PAUSE_MS });
   const ask = (edge: number, body: object = {}, key = cluster.state.api_key) =>
     outcomeOf(cluster.ask(key, edge, body));
@@ -168,12 +162,11 @@ Deno.test("processes that fail", async (t) => {
       proceed.resolve();
       using watch = startStopwatch();
       for (let number = 0; number < REQUESTS; number += 1) {
-        const outcome = await ask(0, { stream: true });
-        assert.equal(outcome.kind, "complete");
+        await endsAs(ask(0, { stream: true }), { kind: "complete" });
       }
       assertWithin(0, watch);
     });
-    assert.equal((await answer).kind, "complete");
+    await endsAs(answer, { kind: "complete" });
   });
 
   await t.step("a stopping edge: streams end with an error", async () => {
@@ -248,8 +241,8 @@ Deno.test("processes that fail", async (t) => {
       proceed.resolve();
     }
     await allSayHello(answers);
-    const cut = (await Promise.all(begun))
-      .filter(({ kind }) => kind !== "complete");
+    const ended = await Promise.all(begun);
+    const cut = ended.filter(({ kind }) => kind !== "complete");
     for (const outcome of cut) assert.partialDeepStrictEqual(outcome, CUT);
     assert.ok(cut.length > 0 && cut.length < REQUESTS, `${cut.length} cut`);
     assert.ok(isRepeated(), `${server.requests.length - before} calls`);

@@ -83,11 +83,11 @@ export function usageChunk(prompt: number, completion: number) {
 
 /** A well-behaved server: streams or answers whole as it was asked, for every `n` up to `choicesMax`. */
 export function chatReply(
-  { words, betweenMs = 0, choicesMax = Infinity }: {
+  { words, between = () => ({ pauseMs: 0 }), choicesMax = Infinity }: {
     /** One per chunk. */
     words: readonly string[];
-    /** Between words. */
-    betweenMs?: number;
+    /** What is done between words. */
+    between?: () => Step;
     /** Answers with no more choices than these, whatever `n` says. */
     choicesMax?: number;
   },
@@ -98,8 +98,7 @@ export function chatReply(
     const indexes = Array.from({ length: n }, (_, index) => index);
     const usage = usageChunk(1, words.length * n);
     if (field(asked, "stream") !== true) {
-      const pauseMs = betweenMs * (words.length - 1);
-      if (pauseMs > 0) yield { pauseMs };
+      for (const _ of words.slice(1)) yield between();
       const message = { role: "assistant", content: words.join("") };
       yield* jsonResponse({
         ...usage,
@@ -115,7 +114,7 @@ export function chatReply(
     yield streamHead();
     yield* say({ role: "assistant", content: "" });
     for (const [position, word] of words.entries()) {
-      if (position > 0 && betweenMs > 0) yield { pauseMs: betweenMs };
+      if (position > 0) yield between();
       yield* say({ content: word });
     }
     yield* say({}, "stop");
