@@ -11,7 +11,7 @@ import {
 import { startCluster } from "../support/cluster.ts";
 import { matchIn, openConsole } from "../support/console_client.ts";
 import { runProcess } from "../support/process.ts";
-import { waitFor } from "../support/wait_for.ts";
+import { until } from "../support/wait_for.ts";
 import { silence } from "./recording_fixture.ts";
 
 const CONFIG = new URL("../../deno.json", import.meta.url).pathname;
@@ -107,9 +107,9 @@ Deno.test("Try it, from the console through an edge", async (t) => {
     const bytes = await read("video.mp4");
     assert.equal(new TextDecoder().decode(bytes.subarray(4, 8)), "ftyp");
     const again = plain(matchIn(pages.video.text, /formaction="([^"#]+)/));
-    await waitFor(async () => {
+    await until(async () => {
       const { text } = await browser.post(again, tryFormOf("video", film));
       return /<video src="[^"]+"/.test(text);
-    }, { what: "the video on the page" });
+    });
   });
 });

@@ -58,15 +58,14 @@ Deno.test("OpenAI's SDK makes videos through the gateway", async (t) => {
     assert.equal(film.toString("latin1", 4, 8), "ftyp");
     const { length } = film;
     assert.equal(whole.headers.get("content-length"), String(length));
-    const rows: [range: string, status: number, from?: number, to?: number][] =
-      [
-        ["bytes=0-9", 206, 0, 10],
-        ["bytes=100-", 206, 100],
-        ["bytes=-7", 206, length - 7],
-        ["bytes=0-1,5-6", 200],
-        ["lines=1-2", 200],
-        [`bytes=${length}-`, 416],
-      ];
+    const rows = [
+      ["bytes=0-9", 206, 0, 10],
+      ["bytes=100-", 206, 100],
+      ["bytes=-7", 206, length - 7],
+      ["bytes=0-1,5-6", 200],
+      ["lines=1-2", 200],
+      [`bytes=${length}-`, 416],
+    ] as const;
     for (const [range, status, from = 0, to = length] of rows) {
       const init = { headers: { range } };
       const part = await call(`/${first}/content`, undefined, init);
@@ -84,9 +83,8 @@ Deno.test("OpenAI's SDK makes videos through the gateway", async (t) => {
     const remix = await client.videos.remix(first, { prompt: "A blue kite" });
     assert.equal(remix.remixed_from_video_id, first);
     assert.equal((await ended(remix.id)).status, "completed");
-    const photo = await client.videos.downloadContent(first, {
-      variant: "thumbnail",
-    });
+    const variant = "thumbnail" as const;
+    const photo = await client.videos.downloadContent(first, { variant });
     const type = photo.headers.get("content-type") ?? "";
     assert.equal(type, "image/png");
     const file = new File([await photo.arrayBuffer()], "a.png", { type });

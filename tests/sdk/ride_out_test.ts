@@ -9,7 +9,7 @@ import { readState, writeState } from "../support/admission_fixture.ts";
 import type { TestKey } from "../support/gated_cluster.ts";
 import { startGatedCluster, statusOf } from "../support/gated_cluster.ts";
 import { startTcpProxy } from "../support/tcp_proxy.ts";
-import { sleep, until, waitFor } from "../support/wait_for.ts";
+import { sleep, until } from "../support/wait_for.ts";
 
 const MINUTE_MS = 60_000;
 const CALLS = 10;
@@ -107,7 +107,7 @@ Deno.test("the official SDK rides out a limit and a restart of Redis", async (t)
     await call();
     await world.redis.kill();
     said.push(say(client, false), say(client, true));
-    await waitFor(() => statuses.includes(503), { what: "the outage" });
+    await until(() => statuses.includes(503));
     await world.redis.restart();
     await call();
     assert.deepEqual(new Set(await Promise.all(said)), new Set(["Hello"]));
