@@ -16,12 +16,12 @@ async function startCutOff() {
   assert.equal(await statusOf(cluster.ask(key)), 200);
   await cluster.settled(key);
   cluster.proxy.set({ blackHole: "down" });
-  return { cluster, key, ran: cluster.backend.calls.length };
+  return Object.assign(cluster, { key, ran: cluster.backend.calls.length });
 }
 
 Deno.test("a client that leaves while it is admitted gives its slot back and runs nothing", async () => {
-  const { cluster, key, ran } = await startCutOff();
-  await using _ = cluster;
+  await using cluster = await startCutOff();
+  const { key, ran } = cluster;
   const client = new AbortController();
   const asking = Array.from({ length: ASKED }, async () => {
     await assert.rejects(cluster.ask(key, { signal: client.signal }));
@@ -36,8 +36,8 @@ Deno.test("a client that leaves while it is admitted gives its slot back and run
 });
 
 Deno.test("a notice to stop that overtakes the answer of Redis holds", async () => {
-  const { cluster, key, ran } = await startCutOff();
-  await using _ = cluster;
+  await using cluster = await startCutOff();
+  const { key, ran } = cluster;
   const asking = cluster.ask(key);
   await until(async () => await cluster.leases(key) === 1);
   const notice = JSON.stringify({ keyId: key.keyId, action: "stop" });

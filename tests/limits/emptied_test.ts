@@ -34,12 +34,12 @@ async function startWithKeys() {
     assert.equal(await statusOf(cluster.ask(wrong, { edge })), 401);
   }
   for (const { log } of cluster.edges) log.lines.length = 0;
-  const dispose = () => cluster[Symbol.asyncDispose]();
-  return { cluster, seen, unseen, wrong, [Symbol.asyncDispose]: dispose };
+  return Object.assign(cluster, { seen, unseen, wrong });
 }
 
 /** Asks every edge with every key, and with keys that were never asked for. */
-async function assertUnavailable({ cluster, seen, unseen }: Started) {
+async function assertUnavailable(cluster: Started) {
+  const { seen, unseen } = cluster;
   for (let count = 0; count < ASKED; count += 1) {
     for (const key of [seen, unseen, nobodysKey()]) {
       const response = await cluster.ask(key, { edge: count % EDGES });
@@ -53,11 +53,11 @@ async function assertUnavailable({ cluster, seen, unseen }: Started) {
   assert.equal(await statusOf(cluster.get(seen, "models")), 503);
 }
 
-async function assertRecovers({ cluster, seen, unseen }: Started) {
+async function assertRecovers(cluster: Started) {
   using watch = startStopwatch();
   const places = cluster.edges.map((_, edge) => ({ edge }));
   for (const at of places) {
-    for (const key of [seen, unseen]) {
+    for (const key of [cluster.seen, cluster.unseen]) {
       await until(async () => await statusOf(cluster.ask(key, at)) === 200);
     }
   }
@@ -73,35 +73,34 @@ const changes = ({ log }: GatedEdge, event: string) =>
     .map(({ fields }) => String(fields.to));
 
 /** Waits until every edge has said this of its store, and checks that it said nothing else. */
-async function assertSaid({ cluster }: Started, expected: string[]) {
-  for (const edge of cluster.edges) {
+async function assertSaid({ edges }: Started, expected: string[]) {
+  for (const edge of edges) {
     await until(() => changes(edge, "key_store").length >= expected.length);
     assert.deepEqual(changes(edge, "key_store"), expected);
   }
 }
 
 Deno.test("data lost by a running server and by a restart: 503 until it is back", async () => {
-  await using t = await startWithKeys();
-  const { cluster, wrong } = t;
-  const { world } = cluster;
+  await using cluster = await startWithKeys();
+  const { world, wrong } = cluster;
   const file = `${world.redis.directory}/dump.rdb`;
   await world.command("SAVE");
   const data = await Deno.readFile(file);
   await world.command("FLUSHALL");
-  await assertUnavailable(t);
-  await assertSaid(t, ["missing"]);
+  await assertUnavailable(cluster);
+  await assertSaid(cluster, ["missing"]);
   // What was known to be nobody's was forgotten with the data it was not in.
   assert.equal(await statusOf(cluster.ask(wrong)), 503);
   await world.redis.kill();
   await Deno.remove(file);
   await world.redis.restart();
-  await assertUnavailable(t);
-  await assertSaid(t, ["missing"]);
+  await assertUnavailable(cluster);
+  await assertSaid(cluster, ["missing"]);
   await world.redis.kill();
   await Deno.writeFile(file, data);
   await world.redis.restart();
-  await assertRecovers(t);
-  await assertSaid(t, ["missing", "present"]);
+  await assertRecovers(cluster);
+  await assertSaid(cluster, ["missing", "present"]);
   const states = ["offline", "ready", "offline", "ready"];
   for (const edge of cluster.edges) {
     assert.deepEqual(changes(edge, "redis_state"), states);
@@ -109,12 +108,12 @@ Deno.test("data lost by a running server and by a restart: 503 until it is back"
 });
 
 Deno.test("other data in place of the old: what was unknown there is asked for again", async () => {
-  await using t = await startWithKeys();
-  const { cluster, seen, wrong } = t;
+  await using cluster = await startWithKeys();
+  const { seen, wrong } = cluster;
   // A copy of another day, in which somebody has this key.
   await cluster.nameKey(wrong.value, seen);
   assert.equal(await statusOf(cluster.ask(wrong)), 401, "remembered for 30 s");
   await cluster.world.command("SET", STORE_KEY, "sto_other");
-  await assertSaid(t, ["replaced"]);
+  await assertSaid(cluster, ["replaced"]);
   assert.equal(await statusOf(cluster.ask(wrong)), 200);
 });

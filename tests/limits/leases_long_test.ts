@@ -1,25 +1,16 @@
-// Guarantee, with processes and clocks as they are: a stream keeps its slot for as
-// long as it runs; an edge that is killed gives its slots back in 30 s and settles
-// nothing twice; one that stood still for longer settles late, once. Limits of an
-// owner hold for all keys together, on every edge.
+// Promise, with processes and clocks as they are: a stream keeps its slot as long as it
+// runs; a killed edge gives its slots back in 30 s and settles nothing twice; one that
+// stood still for longer settles late, once. Limits of an owner hold on every edge.
 import assert from "node:assert/strict";
 import { hashKeyValue } from "@gateway/shared/keys/key";
-import {
-  hashKey,
-  leaseKey,
-  limiterKey,
-  ownerLeaseKey,
-  ownerLimitsKey,
-  type Principal,
-} from "@gateway/shared/keys/record";
+import * as records from "@gateway/shared/keys/record";
 import { LEASE_MS } from "../../services/edge-auth/limits/scripts.ts";
 import { readState, usageCounted } from "../support/admission_fixture.ts";
 import { type Cluster, LONG, startCluster } from "../support/cluster.ts";
-import { sleep, until, waitFor } from "../support/wait_for.ts";
+import { sleep, until } from "../support/wait_for.ts";
 
-interface StoredKey {
+interface StoredKey extends records.Principal {
   value: string;
-  target: Principal;
 }
 
 const [PAUSED, STEADY, KILLED] = [0, 1, 2];
@@ -55,24 +46,22 @@ Deno.test("leases over 30 seconds: a steady, a paused and a killed edge", async 
     await ownerLimitsHold(cluster);
   });
   const redis = await cluster.openRedis();
-  await using closing = new AsyncDisposableStack();
-  closing.defer(() => redis.close());
   const command = (...args: string[]) => redis.command(args);
   const keyOf = async (owner: string, concurrency: number) => {
     const { key: value } = await cluster.createKey(...[
       `--owner=${owner}@example.org`,
       `--concurrency=${concurrency}`,
     ], `--tokens-per-day=${TOKENS_PER_DAY}`);
-    const found = await command("GET", hashKey(hashKeyValue(value)));
+    const found = await command("GET", records.hashKey(hashKeyValue(value)));
     const [keyId = "", ownerId = ""] = String(found).split(":");
-    return { value, target: { keyId, ownerId } };
+    return { value, keyId, ownerId };
   };
   const steady = await keyOf("S", 1);
   const paused = await keyOf("P", 1);
   const one = await keyOf("K", SLOTS_EACH);
   const two = await keyOf("K", SLOTS_EACH);
   const killed = [one, two];
-  const ofOwner = ownerLimitsKey(one.target.ownerId);
+  const ofOwner = records.ownerLimitsKey(one.ownerId);
   await command("HSET", ofOwner, "conc", String(2 * SLOTS_EACH));
   const onBoth = <T>(act: (key: StoredKey) => Promise<T>): Promise<T[]> =>
     Promise.all(
@@ -83,12 +72,11 @@ Deno.test("leases over 30 seconds: a steady, a paused and a killed edge", async 
   const ends: Promise<unknown>[] = [];
   const run = async (key: StoredKey, edge: number) => {
     const { signal } = client;
-    const response = await waitFor(async () => {
+    const response = await until(async () => {
       const answer = await cluster.ask(key.value, edge, LONG, signal);
       if (answer.status === 200) return answer;
       await answer.body?.cancel();
-      return undefined;
-    }, { what: "a stream to begin", timeoutMs: START_MS });
+    }, START_MS);
     ends.push(response.text().catch(() => null));
   };
   /** A busy machine may not ask Redis in time: then nothing was consumed. */
@@ -99,21 +87,21 @@ Deno.test("leases over 30 seconds: a steady, a paused and a killed edge", async 
       ? await tryOn(key)
       : response.status;
   };
-  const usage = async ({ target }: StoredKey) => {
-    const counted = await usageCounted({ command }, target);
+  const usage = async (key: StoredKey) => {
+    const counted = await usageCounted({ command }, key);
     const { requests, promptTokens, completionTokens } = counted;
     return { requests, tokens: promptTokens + completionTokens };
   };
-  const state = async ({ target }: StoredKey) =>
-    await readState({ command }, limiterKey(target)) ?? assert.fail("no state");
+  const state = async (key: StoredKey) =>
+    await readState({ command }, records.limiterKey(key)) ?? assert.fail();
   const signal = (edge: number, name: Deno.Signal) =>
     Deno.kill(cluster.pid("edge-auth", edge), name);
 
   await run(steady, STEADY);
   await run(paused, PAUSED);
   await onBoth((key) => run(key, KILLED));
-  for (const { target } of killed) {
-    const leases = () => command("ZCARD", leaseKey(target));
+  for (const key of killed) {
+    const leases = () => command("ZCARD", records.leaseKey(key));
     await until(async () => await leases() === SLOTS_EACH);
   }
   const reserved = [await state(one), await state(two)];
@@ -157,8 +145,8 @@ Deno.test("leases over 30 seconds: a steady, a paused and a killed edge", async 
     const counted = await usage(paused);
     assert.equal(counted.requests, 2, "the stream and the one after it");
     assert.equal((await state(paused)).dayTokens, counted.tokens);
-    const { target } = paused;
-    for (const name of [leaseKey(target), ownerLeaseKey(target.ownerId)]) {
+    const ofOwner = records.ownerLeaseKey(paused.ownerId);
+    for (const name of [records.leaseKey(paused), ofOwner]) {
       assert.equal(await command("ZCARD", name), 0);
     }
   });
