@@ -11,21 +11,6 @@ import {
 } from "../support/scripted_model_server.ts";
 import { sleep, startStopwatch, until } from "../support/wait_for.ts";
 
-Deno.test("a worker that died unnoticed: its requests run elsewhere within half a second", async () => {
-  await using cluster = await startMiniCluster();
-  const { edge } = cluster;
-  const doomed = await cluster.addWorker(scriptedModelServer());
-  await cluster.addWorker(scriptedModelServer(hello));
-  await cluster.knows(2);
-  await doomed.kill();
-  using watch = startStopwatch();
-  const answers = await Promise.all(
-    Array.from({ length: 20 }, () => ask(edge, {})),
-  );
-  assert.ok(watch.ms < 1_000, `took ${watch.ms} ms`);
-  for (const answer of answers) assert.equal(answer.kind, "complete");
-});
-
 Deno.test("a worker killed mid-stream: one error within a second, settled with what came", async () => {
   await using cluster = await startMiniCluster();
   const { edge } = cluster;

@@ -226,9 +226,6 @@ export async function startMiniCluster(options: Partial<EdgeOptions> = {}) {
     },
     /** Something between the bus and the one that connects to its `server`. */
     addProxy: () => running.use(startTcpProxy(nats.port)),
-    /** Waits until the edge knows so many workers. */
-    knows: (workers: number) =>
-      until(() => edge.dispatcher.workers.totals().workers === workers),
     /** Waits until nothing runs or waits at its edges and living workers. */
     idle: async () => {
       for (const { dispatcher } of edges) {
