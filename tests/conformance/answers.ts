@@ -1,6 +1,5 @@
 /** Cases B: answers without `stream`. */
 import assert from "node:assert/strict";
-import { chatCompletionSchema } from "@gateway/shared/openai/completion";
 import { type Cases, M1, MODEL } from "./context.ts";
 
 const NULLABLE = [
@@ -10,13 +9,7 @@ const NULLABLE = [
   ...["parallel_tool_calls", "response_format", "enable_thinking"],
 ];
 
-export const answerCases: Cases = async (t, { chat, post, call }) => {
-  const answer = async (change: object = {}) => {
-    const response = await chat(change);
-    const text = await response.text();
-    assert.equal(response.status, 200, text);
-    return chatCompletionSchema.parse(JSON.parse(text));
-  };
+export const answerCases: Cases = async (t, { answer, post, call }) => {
   const isOk = async (response: Response, what: string) => {
     assert.equal(response.status, 200, `${what}: ${await response.text()}`);
   };
@@ -55,24 +48,19 @@ export const answerCases: Cases = async (t, { chat, post, call }) => {
     }
   });
   await t.step("B18-B22 what SDKs send is accepted", async () => {
-    const accepted: Record<string, object> = {
-      "temperature and top_p": { temperature: 0.7, top_p: 0.9 },
-      "text parts": {
-        messages: [{ role: "user", content: [{ type: "text", text: "ping" }] }],
-      },
-      "developer role": {
-        messages: [{ role: "developer", content: "Be brief." }, ...M1.messages],
-      },
-      "unknown members": {
-        ...{ store: false, metadata: { a: "b" }, user: "u", zzz: 1 },
-        ...{ logit_bias: null, frequency_penalty: 0 },
-      },
-      "nulls": Object.fromEntries(NULLABLE.map((name) => [name, null])),
-      "max_completion_tokens": { max_completion_tokens: 3 },
-    };
-    for (const [what, change] of Object.entries(accepted)) {
-      await isOk(await chat({ max_tokens: 5, ...change }), what);
-    }
+    const parts = [{ type: "text", text: "ping" }];
+    const developer = { role: "developer", content: "Be brief." };
+    const accepted = [
+      { temperature: 0.7, top_p: 0.9 },
+      { messages: [{ role: "user", content: parts }] },
+      { messages: [developer, ...M1.messages] },
+      // Unknown members.
+      { store: false, metadata: { a: "b" }, user: "u", zzz: 1 },
+      { logit_bias: null, frequency_penalty: 0 },
+      Object.fromEntries(NULLABLE.map((name) => [name, null])),
+      { max_completion_tokens: 3 },
+    ];
+    for (const change of accepted) await answer({ max_tokens: 5, ...change });
   });
   await t.step("B23 headers do not matter", async () => {
     const body = JSON.stringify({ ...M1, max_tokens: 3 });

@@ -6,6 +6,7 @@ import {
   ruleBehind,
   validatorOf,
 } from "../support/api_document.ts";
+import { simulates } from "../support/cluster.ts";
 import { statusOf } from "../support/gated_cluster.ts";
 import { until } from "../support/wait_for.ts";
 import type { Cases, Exchange } from "./context.ts";
@@ -138,9 +139,8 @@ export const referenceCases: Cases = async (
   });
   await t.step("H60 other failures", async () => {
     for (const controls of ["garbage after 0 tokens", "cut after 5 tokens"]) {
-      const content = `[simulator: ${controls}]`;
-      const failing = { messages: [{ role: "user", content }] };
-      await assertError(await chat(failing), { status: 502 }, controls);
+      const messages = simulates(controls);
+      await assertError(await chat({ messages }), { status: 502 }, controls);
     }
     const large = " ".repeat(20 << 20) + "{}";
     const expected: [BodyInit, type: string, status: number, code: string][] = [

@@ -2,15 +2,16 @@
 import assert from "node:assert/strict";
 import { assertError, type Cases } from "./context.ts";
 import { errorBodySchema } from "@gateway/shared/openai/completion";
+import { simulates } from "../support/cluster.ts";
 import { statusOf } from "../support/gated_cluster.ts";
 import { until } from "../support/wait_for.ts";
 
 const WITH_USAGE = { stream_options: { include_usage: true } };
-const simulates = (controls: string) => [
-  { role: "user", content: `[simulator: ${controls}]` },
-];
 
-export const streamingCases: Cases = async (t, { cluster, chat, stream }) => {
+export const streamingCases: Cases = async (
+  t,
+  { cluster, answer, chat, stream },
+) => {
   await t.step("C25 data lines and comments, then [DONE]", async () => {
     const { lines, isDone } = await stream();
     assert.ok(isDone);
@@ -37,9 +38,9 @@ export const streamingCases: Cases = async (t, { cluster, chat, stream }) => {
   await t.step("C29 a stream says what the whole answer says", async () => {
     const change = { seed: 42, max_tokens: 50 };
     const { content, chunks } = await stream({ ...change, ...WITH_USAGE });
-    const whole = await (await chat(change)).json();
-    assert.equal(content, whole.choices[0].message.content);
-    assert.deepEqual(chunks.at(-1)?.usage, whole.usage);
+    const { choices: [choice], usage } = await answer(change);
+    assert.equal(content, choice?.message.content);
+    assert.deepEqual(chunks.at(-1)?.usage, usage);
   });
   await t.step("C30-C31 usage when asked for, in its own chunk", async () => {
     const plain = await stream();

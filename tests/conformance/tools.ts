@@ -27,20 +27,13 @@ const REQUIRED = {
   tool_choice: "required",
 };
 
-export const toolCases: Cases = async (t, { chat, stream }) => {
-  const choiceOf = async (change: object) => {
-    const response = await chat(change);
-    const text = await response.text();
-    assert.equal(response.status, 200, text);
-    return JSON.parse(text).choices[0];
-  };
-
+export const toolCases: Cases = async (t, { answer, chat, stream }) => {
   await t.step("D39 tool_choice required calls a declared tool", async () => {
-    const choice = await choiceOf(REQUIRED);
-    assert.equal(choice.finish_reason, "tool_calls");
+    const { choices: [choice] } = await answer(REQUIRED);
+    assert.equal(choice?.finish_reason, "tool_calls");
     assert.equal(choice.message.content, null);
-    const [call] = choice.message.tool_calls;
-    assert.ok(call.id);
+    const [call] = choice.message.tool_calls ?? [];
+    assert.ok(call?.id);
     assert.equal(call.type, "function");
     assert.equal(call.function.name, "get_weather");
     const { city, days } = JSON.parse(call.function.arguments);
@@ -50,11 +43,11 @@ export const toolCases: Cases = async (t, { chat, stream }) => {
   await t.step("D40 a named tool is called, none calls none", async () => {
     const tools = [WEATHER, tool("f")];
     const chosen = { type: "function", function: { name: "f" } };
-    const named = await choiceOf({ tools, tool_choice: chosen });
-    assert.equal(named.message.tool_calls[0].function.name, "f");
-    const messages = [QUESTION];
-    const none = await choiceOf({ messages, tools, tool_choice: "none" });
-    assert.ok(!("tool_calls" in none.message));
+    const { choices: [named] } = await answer({ tools, tool_choice: chosen });
+    assert.equal(named?.message.tool_calls?.[0]?.function.name, "f");
+    const change = { messages: [QUESTION], tools, tool_choice: "none" };
+    const { choices: [none] } = await answer(change);
+    assert.ok(none && !("tool_calls" in none.message));
     assert.ok(none.message.content);
   });
   await t.step("D41 streamed fragments: id, type and name once", async () => {
@@ -72,8 +65,8 @@ export const toolCases: Cases = async (t, { chat, stream }) => {
   });
   await t.step("D42 a tool's result is answered with text", async () => {
     const messages = [QUESTION, ASKED, ANSWERED];
-    const choice = await choiceOf({ messages, tools: [WEATHER] });
-    assert.ok(choice.message.content);
+    const { choices: [choice] } = await answer({ messages, tools: [WEATHER] });
+    assert.ok(choice?.message.content);
   });
   await t.step("D43 inconsistent histories: 400", async () => {
     for (const rest of [[ANSWERED], [ASKED, QUESTION]]) {

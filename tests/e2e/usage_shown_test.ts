@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { estimateTokens } from "../../services/edge-auth/limits/cost.ts";
 import type { TestClient } from "../../services/key-admin/console_fixture.ts";
 import { chatRequest } from "../support/chat_request.ts";
-import { type Cluster, startCluster } from "../support/cluster.ts";
+import { type Cluster, simulates, startCluster } from "../support/cluster.ts";
 import { statusOf } from "../support/gated_cluster.ts";
 import { matchIn, openConsole } from "../support/console_client.ts";
 import { until } from "../support/wait_for.ts";
@@ -38,10 +38,6 @@ async function sumsOf(browser: TestClient, path: string) {
   return (name: string) =>
     lines.reduce((sum, line) => sum + Number(line[names.indexOf(name)]), 0);
 }
-
-const simulates = (controls: string) => [
-  { role: "user" as const, content: `[simulator: ${controls}]` },
-];
 
 /** Requests that complete; what the model server counted is in the answers. */
 function complete(cluster: Cluster, value: string): Promise<Usage[]> {

@@ -121,11 +121,14 @@ export async function startCluster(options: {
   });
 }
 
-const say = (content: string) => [{ role: "user", content }];
-const ONE = { messages: say("[simulator: 1 token]"), max_tokens: 1 };
+/** The messages of a request that tells the simulator what to do. */
+export const simulates = (controls: string) => [
+  { role: "user" as const, content: `[simulator: ${controls}]` },
+];
+const ONE = { messages: simulates("1 token"), max_tokens: 1 };
 /** A stream that does not end by itself in the time of a test. */
 export const LONG = {
   stream: true,
   max_tokens: 10_000,
-  messages: say("[simulator: 10000 tokens] [simulator: 20 tokens per second]"),
+  messages: simulates("10000 tokens, 20 tokens per second"),
 };
