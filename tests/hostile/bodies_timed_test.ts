@@ -157,7 +157,7 @@ Deno.test("API4: sixty large bodies that stop before their last byte do not fill
     await Promise.all(Array.from({ length: 10 }, holdOne));
     assert.ok(bodyBudget.bytes <= HELD_BY_KEY_BYTES, `${bodyBudget.bytes}`);
     // The clients are in this process too, and may keep it from Redis for a moment.
-    await until(async () => await statusOf(cluster.ask(victim)) === 200);
+    await until(async () => await cluster.status(victim) === 200);
   }
   const growth = Deno.memoryUsage().rss - before;
   assert.ok(growth < GROWTH_BYTES_MAX, `${growth} bytes more`);

@@ -2,7 +2,7 @@
 // client has left, and that its key was stopped.
 import assert from "node:assert/strict";
 import { subjects } from "@gateway/shared/bus/subjects";
-import { startGatedCluster, statusOf } from "../support/gated_cluster.ts";
+import { startGatedCluster } from "../support/gated_cluster.ts";
 import { until } from "../support/wait_for.ts";
 
 const ASKED = 20;
@@ -13,7 +13,7 @@ const NOTICED_MS = 500;
 async function startCutOff() {
   const cluster = await startGatedCluster();
   const key = await cluster.addKey({ limits: { concurrency: 1_000 } });
-  assert.equal(await statusOf(cluster.ask(key)), 200);
+  assert.equal(await cluster.status(key), 200);
   await cluster.settled(key);
   cluster.proxy.set({ blackHole: "down" });
   return Object.assign(cluster, { key, ran: cluster.backend.calls.length });
@@ -32,7 +32,7 @@ Deno.test("a client that leaves while it is admitted gives its slot back and run
   cluster.proxy.set({ delayMs: NOTICED_MS });
   await cluster.settled(key);
   assert.equal(cluster.backend.calls.length, ran);
-  assert.equal(await statusOf(cluster.ask(key)), 200);
+  assert.equal(await cluster.status(key), 200);
 });
 
 Deno.test("a notice to stop that overtakes the answer of Redis holds", async () => {

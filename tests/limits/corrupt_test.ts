@@ -44,7 +44,7 @@ Deno.test("corrupt data in Redis is a fault and no outage: 500, its cause in the
         await world.command("COPY", `kept:${each}`, each);
       }
       await cluster.settled(key);
-      assert.equal(await statusOf(cluster.ask(key)), 200);
+      assert.equal(await cluster.status(key), 200);
       assert.equal(edge.redis.state, "ready");
     });
   }
@@ -57,22 +57,22 @@ Deno.test("corrupt data in Redis is a fault and no outage: 500, its cause in the
     const entry = hashKey(hashKeyValue(other.value));
     await world.command("DEL", entry);
     await world.command("LPUSH", entry, "x");
-    assert.equal(await statusOf(cluster.ask(other)), 500);
+    assert.equal(await cluster.status(other), 500);
   });
 });
 
 Deno.test("a key that was deleted is forgotten, and asked for once more", async () => {
   await using cluster = await startGatedCluster();
   const key = await cluster.addKey();
-  assert.equal(await statusOf(cluster.ask(key)), 200);
+  assert.equal(await cluster.status(key), 200);
   const { world } = cluster;
   const hash = hashKeyValue(key.value);
   await world.command("DEL", recordKey(key));
   await world.command("DEL", hashKey(hash));
-  assert.equal(await statusOf(cluster.ask(key)), 401);
+  assert.equal(await cluster.status(key), 401);
   for (const reads of [1, 0]) {
     const before = await scriptCalls(world);
-    assert.equal(await statusOf(cluster.ask(key)), 401);
+    assert.equal(await cluster.status(key), 401);
     assert.equal(await scriptCalls(world) - before, reads);
   }
 });

@@ -30,8 +30,8 @@ async function startWithKeys() {
   /** Nobody's, known to be so by all edges. */
   const wrong = nobodysKey();
   for (let edge = 0; edge < EDGES; edge += 1) {
-    assert.equal(await statusOf(cluster.ask(seen, { edge })), 200);
-    assert.equal(await statusOf(cluster.ask(wrong, { edge })), 401);
+    assert.equal(await cluster.status(seen, { edge }), 200);
+    assert.equal(await cluster.status(wrong, { edge }), 401);
   }
   for (const { log } of cluster.edges) log.lines.length = 0;
   return Object.assign(cluster, { seen, unseen, wrong });
@@ -58,12 +58,12 @@ async function assertRecovers(cluster: Started) {
   const places = cluster.edges.map((_, edge) => ({ edge }));
   for (const at of places) {
     for (const key of [cluster.seen, cluster.unseen]) {
-      await until(async () => await statusOf(cluster.ask(key, at)) === 200);
+      await until(async () => await cluster.status(key, at) === 200);
     }
   }
   assert.ok(watch.ms < RECOVERY_MS, `${watch.ms} ms`);
   for (const at of places) {
-    assert.equal(await statusOf(cluster.ask(nobodysKey(), at)), 401);
+    assert.equal(await cluster.status(nobodysKey(), at), 401);
   }
 }
 
@@ -90,7 +90,7 @@ Deno.test("data lost by a running server and by a restart: 503 until it is back"
   await assertUnavailable(cluster);
   await assertSaid(cluster, ["missing"]);
   // What was known to be nobody's was forgotten with the data it was not in.
-  assert.equal(await statusOf(cluster.ask(wrong)), 503);
+  assert.equal(await cluster.status(wrong), 503);
   await world.redis.kill();
   await Deno.remove(file);
   await world.redis.restart();
@@ -112,8 +112,8 @@ Deno.test("other data in place of the old: what was unknown there is asked for a
   const { seen, wrong } = cluster;
   // A copy of another day, in which somebody has this key.
   await cluster.nameKey(wrong.value, seen);
-  assert.equal(await statusOf(cluster.ask(wrong)), 401, "remembered for 30 s");
+  assert.equal(await cluster.status(wrong), 401, "remembered for 30 s");
   await cluster.world.command("SET", STORE_KEY, "sto_other");
   await assertSaid(cluster, ["replaced"]);
-  assert.equal(await statusOf(cluster.ask(wrong)), 200);
+  assert.equal(await cluster.status(wrong), 200);
 });

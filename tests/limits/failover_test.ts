@@ -8,7 +8,7 @@ import { hashKey, limiterKey, recordKey } from "@gateway/shared/keys/record";
 import { hashKeyValue } from "@gateway/shared/keys/key";
 import { readState } from "../support/admission_fixture.ts";
 import type { GatedCluster, TestKey } from "../support/gated_cluster.ts";
-import { startGatedCluster, statusOf } from "../support/gated_cluster.ts";
+import { startGatedCluster } from "../support/gated_cluster.ts";
 import { owning } from "../support/process.ts";
 import { startRedisServer } from "../support/redis_server.ts";
 import { hello } from "../support/scripted_model_server.ts";
@@ -55,7 +55,7 @@ function startPressing(cluster: GatedCluster, key: TestKey) {
   let isOver = false;
   const clients = Array.from({ length: CLIENTS }, async (_, index) => {
     while (!isOver) {
-      const status = await statusOf(cluster.ask(key, { edge: index % EDGES }));
+      const status = await cluster.status(key, { edge: index % EDGES });
       statuses.push(status);
       if (status !== 200) await sleep(5);
     }
@@ -85,7 +85,7 @@ Deno.test("the master is lost, its replica takes over", async () => {
   const { world, backend } = cluster;
   const assertOnEveryEdge = async (key: TestKey, status: number) => {
     for (let edge = 0; edge < EDGES; edge += 1) {
-      assert.equal(await statusOf(cluster.ask(key, { edge })), status);
+      assert.equal(await cluster.status(key, { edge }), status);
     }
   };
   await using replica = await startReplica(cluster);
@@ -104,7 +104,7 @@ Deno.test("the master is lost, its replica takes over", async () => {
   const held = await Promise.all(
     [0, 1].map((edge) => cluster.ask(slots, { edge, body: hold })),
   );
-  assert.equal(await statusOf(cluster.ask(key)), 200);
+  assert.equal(await cluster.status(key), 200);
   const began = await readState(world, limiterKey(key)) ?? assert.fail();
   await replica.caughtUp();
 
@@ -127,7 +127,7 @@ Deno.test("the master is lost, its replica takes over", async () => {
   // Every edge is answered by Redis again, in time.
   await Promise.all(cluster.edges.map((_, edge) =>
     until(
-      async () => await statusOf(cluster.ask(slots, { edge })) !== 503,
+      async () => await cluster.status(slots, { edge }) !== 503,
       RECOVERY_MS,
     )
   ));
@@ -144,6 +144,6 @@ Deno.test("the master is lost, its replica takes over", async () => {
   assert.deepEqual(new Set(pressing.statuses), new Set([200, 429, 503]));
 
   for (const answer of held) await answer.body?.cancel();
-  await until(async () => await statusOf(cluster.ask(slots)) === 200);
+  await until(async () => await cluster.status(slots) === 200);
   assert.ok(backend.calls.length >= admitted);
 });

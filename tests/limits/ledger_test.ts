@@ -12,7 +12,7 @@ import {
 } from "../support/admission_fixture.ts";
 import { type ChatOutcome, outcomeOf } from "../support/chat_outcome.ts";
 import type { GatedCluster, TestKey } from "../support/gated_cluster.ts";
-import { startGatedCluster, statusOf } from "../support/gated_cluster.ts";
+import { startGatedCluster } from "../support/gated_cluster.ts";
 import { seededRandom, seedsOr } from "../support/seeded_random.ts";
 import { tokenBackend } from "../support/scripted_model_server.ts";
 import { sleep, until } from "../support/wait_for.ts";
@@ -61,7 +61,7 @@ async function openBooks(cluster: GatedCluster): Promise<TestKey> {
   };
   const key = await cluster.addKey({ limits, ownerLimits });
   const body = { seed: FIRST_SEED, max_tokens: 1 };
-  assert.equal(await statusOf(cluster.ask(key, { body })), 200);
+  assert.equal(await cluster.status(key, { body }), 200);
   await cluster.settled(key);
   for (const name of Object.values(namesOf(key))) {
     const state = await readState(world, name) ?? assert.fail();

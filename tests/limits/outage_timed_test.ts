@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { usageCounted } from "../support/admission_fixture.ts";
 import type { GatedCluster, TestKey } from "../support/gated_cluster.ts";
-import { startGatedCluster, statusOf } from "../support/gated_cluster.ts";
+import { startGatedCluster } from "../support/gated_cluster.ts";
 import {
   SCHEDULING_ALLOWANCE_MS,
   sleep,
@@ -45,7 +45,7 @@ async function assertUnavailable(
 }
 
 const isServed = (cluster: GatedCluster, key: TestKey) =>
-  until(async () => await statusOf(cluster.ask(key)) === 200);
+  until(async () => await cluster.status(key) === 200);
 
 /** Changes of the link's state since the last look, as `from>to`. */
 function stateChanges({ edge }: GatedCluster): string[] {
@@ -136,7 +136,7 @@ Deno.test("ASVS 16.5.2, 16.5.3: Redis unavailable in every possible way: 503, ne
     let served = 0;
     // On a slow machine Redis itself may now and then take the other 55 ms, too.
     await until(async () => {
-      const status = await statusOf(cluster.ask(await cluster.addKey()));
+      const status = await cluster.status(await cluster.addKey());
       assert.ok(status === 200 || status === 503, `${status}`);
       if (status === 200) served += 1;
       return served === REQUESTS;

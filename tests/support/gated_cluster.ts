@@ -87,8 +87,20 @@ export async function startGatedCluster(options: GatedClusterOptions = {}) {
     world.command(
       ...["SET", records.hashKey(hashKeyValue(value)), `${keyId}:${ownerId}`],
     );
+  /** Sends a chat request to edge `edge`. */
+  const ask = (
+    { value }: TestKey,
+    { edge = 0, body = {}, signal = null }: {
+      edge?: number;
+      body?: object;
+      signal?: AbortSignal | null;
+    } = {},
+  ) => {
+    const { baseUrl = "" } = edges[edge] ?? {};
+    return postChat(baseUrl, value, { max_tokens: 16, ...body }, { signal });
+  };
   return owning(started, {
-    ...{ edges, world, backend: model, nameKey },
+    ...{ edges, world, backend: model, nameKey, ask },
     /** The first of them. */
     edge: first,
     /** Between all edges and Redis. */
@@ -102,18 +114,8 @@ export async function startGatedCluster(options: GatedClusterOptions = {}) {
       await nameKey(value, principal);
       return { ...principal, value };
     },
-    /** Sends a chat request to edge `index`. */
-    ask: (
-      { value }: TestKey,
-      { edge = 0, body = {}, signal = null }: {
-        edge?: number;
-        body?: object;
-        signal?: AbortSignal | null;
-      } = {},
-    ) => {
-      const { baseUrl = "" } = edges[edge] ?? {};
-      return postChat(baseUrl, value, { max_tokens: 16, ...body }, { signal });
-    },
+    /** The status of its answer. */
+    status: (...asked: Parameters<typeof ask>) => statusOf(ask(...asked)),
     /** Gets a path below `/v1` of the first edge. */
     get: ({ value }: TestKey, path: string) =>
       callApi(`${first.baseUrl}/${path}`, value),
