@@ -93,11 +93,11 @@ export function chatReply(
   },
 ): (request: Pick<FakeRequest, "json">) => Iterable<Step> {
   return function* (request) {
-    const asked = request.json();
-    const n = Math.min(Number(field(asked, "n") ?? 1), choicesMax);
+    const { n: asked = 1, stream = false } = Object(request.json());
+    const n = Math.min(asked, choicesMax);
     const indexes = Array.from({ length: n }, (_, index) => index);
     const usage = usageChunk(1, words.length * n);
-    if (field(asked, "stream") !== true) {
+    if (!stream) {
       for (const _ of words.slice(1)) yield between();
       const message = { role: "assistant", content: words.join("") };
       yield* jsonResponse({
@@ -120,13 +120,6 @@ export function chatReply(
     yield* say({}, "stop");
     yield* [chunk(event(usage)), chunk(event("[DONE]")), lastChunk];
   };
-}
-
-/** A member of what may be an object. */
-export function field(value: unknown, name: string): unknown {
-  return typeof value === "object" && value !== null
-    ? Reflect.get(value, name)
-    : undefined;
 }
 
 function responseHead(
