@@ -35,7 +35,7 @@ const around = (...values: number[]) => {
 
 /**
  * A body, the status, and the field that the error must name. The bounds of fields are
- * in tests/conformance/validation.ts and services/edge-auth/chat/request_test.ts.
+ * in tests/conformance/requests.ts and services/edge-auth/chat/request_test.ts.
  */
 const ROWS: [string, BodyInit, number, string?][] = [
   ["36 empty", "", 400],
