@@ -1,6 +1,6 @@
-// Promise: under random leaving clients, killed workers and restarts of the bus
-// every request ends in exactly one way, with a beginning of its own answer, is
-// settled once, and leaves nothing behind.
+// Promise: under random leaving clients, killed workers and restarts of the bus every
+// request ends in exactly one way, with a beginning of its own answer, is settled once,
+// and leaves nothing behind.
 import assert from "node:assert/strict";
 import { ask, type ChatOutcome } from "../support/chat_outcome.ts";
 import { startMiniCluster } from "../support/mini_cluster.ts";

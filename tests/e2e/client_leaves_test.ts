@@ -1,6 +1,6 @@
-// Promise: in whatever state the request of a client that leaves is, the
-// connection to the model server is closed within 100 ms. In how many ways a client
-// can leave is shown by `services/edge-auth/http/server_test.ts`.
+// Promise: in whatever state the request of a client that leaves is, the connection to
+// the model server is closed within 100 ms. In how many ways a client can leave is
+// shown by `services/edge-auth/http/server_test.ts`.
 import assert from "node:assert/strict";
 import { startFakeModelServer } from "../support/fake_model_server.ts";
 import { chat, startMiniCluster } from "../support/mini_cluster.ts";

@@ -1,7 +1,6 @@
-// Promise 3: what the console says of a key holds for the next request
-// on every edge, under load too, and so does what it says of an owner; "also stop
-// requests now running" ends every running request of the key within a second of the
-// click, and nobody else's.
+// Promise 3: what the console says of a key or an owner holds for the next request on
+// every edge, under load too; "also stop requests now running" ends every running
+// request of the key within a second of the click, and nobody else's.
 import assert from "node:assert/strict";
 import { hashKeyValue } from "@gateway/shared/keys/key";
 import { hashKey, leaseKey } from "@gateway/shared/keys/record";

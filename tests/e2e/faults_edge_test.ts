@@ -1,6 +1,6 @@
-// Promise: while the bus is frozen or away, running answers pause or end with one
-// error, and no process counts as dead because of it. An edge that loses the bus,
-// or is flooded, harms no other edge, and its own requests end in time.
+// Promise: while the bus is frozen or away, running answers pause or end with one error,
+// and no process counts as dead because of it. An edge that loses the bus or is flooded
+// harms no other edge, and its own requests end in time.
 import assert from "node:assert/strict";
 import { ask, begin, endsAs } from "../support/chat_outcome.ts";
 import type { MiniEdge } from "../support/mini_cluster.ts";

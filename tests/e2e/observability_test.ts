@@ -1,6 +1,5 @@
-// Promise: what happens to a request can be seen. One trace reaches from the
-// caller to the model server, one id finds every line about it, and every metric
-// that is documented is exported.
+// Promise: one trace reaches from the caller to the model server, one id finds every
+// line about a request, and every metric that is documented is exported.
 import assert from "node:assert/strict";
 import { newRequestId } from "@gateway/shared/process/ids";
 import { METRIC_TABLES } from "../../deploy/docs/pages.ts";

@@ -5,6 +5,7 @@ import assert from "node:assert/strict";
 import { mintKey } from "@gateway/shared/keys/key";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { startNatsServer } from "../support/nats_server.ts";
+import { makeTempDir } from "../support/process.ts";
 import { startRedisServer } from "../support/redis_server.ts";
 import {
   makeKey,
@@ -67,7 +68,8 @@ Deno.test("a new stack", async (t) => {
 
 Deno.test("a worker without models of its kinds says so: the media worker waits for better ones, the chat worker stops", async () => {
   await using nats = await startNatsServer();
-  const file = await Deno.makeTempFile({ suffix: ".json" });
+  await using directory = await makeTempDir();
+  const file = `${directory.path}/models.json`;
   const has = (kind: string) => {
     const address = { base_url: "http://127.0.0.1:9/v1", model: "m" };
     const backends = [{ type: "openai", ...address }];
@@ -75,17 +77,13 @@ Deno.test("a worker without models of its kinds says so: the media worker waits 
     return Deno.writeTextFile(file, JSON.stringify({ models }));
   };
   const env = { NATS_URL: `nats://${nats.server}`, MODELS_FILE: file };
-  try {
-    await has("chat");
-    await using media = await startService("media-worker", env);
-    assert.match(await readiness(media), /^200/);
-    const warnings = media.process.output().match(/"level":"warn".*/g) ?? [];
-    assert.match(warnings.join("\n"), /^.*"no_models".*$/);
-    await has("speech");
-    await using chat = startWithoutModels("chat-worker", env);
-    assert.equal((await chat.exited).code, 78);
-    assert.match(chat.output(), /none has the kind "chat"[^]*media-worker/);
-  } finally {
-    await Deno.remove(file);
-  }
+  await has("chat");
+  await using media = await startService("media-worker", env);
+  assert.match(await readiness(media), /^200/);
+  const warnings = media.process.output().match(/"level":"warn".*/g) ?? [];
+  assert.match(warnings.join("\n"), /^.*"no_models".*$/);
+  await has("speech");
+  await using chat = startWithoutModels("chat-worker", env);
+  assert.equal((await chat.exited).code, 78);
+  assert.match(chat.output(), /none has the kind "chat"[^]*media-worker/);
 });

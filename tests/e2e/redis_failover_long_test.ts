@@ -1,9 +1,8 @@
 // Promise: when the Redis master dies, edges, the console and the command line continue
-// with a replica, without a restart: acknowledged changes of keys still hold, and
-// limits are exceeded by no more than what was not yet replicated. When two parts are
-// lost at once, requests are served or get 503 with a reason in the log, and a part
-// that is back is used without a restart. All of that holds if Redis and Sentinel use
-// only TLS, also among themselves; then services trust only the given authority.
+// with a replica, without a restart: acknowledged changes still hold, and limits are
+// exceeded by no more than what was not yet replicated. When two parts are lost at
+// once, requests are served or get 503 with a reason in the log. All of that holds if
+// Redis and Sentinel use only TLS; then services trust only the given authority.
 import assert from "node:assert/strict";
 import type { RedisAddress } from "@gateway/shared/redis/link";
 import { startRedisGroup } from "../support/deployed/deployed_redis_group.ts";

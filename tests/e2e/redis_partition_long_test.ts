@@ -1,7 +1,7 @@
-// Promise: a Redis master that is cut off from its replicas and sentinels, and that an
-// edge and key-admin still reach, acknowledges no change that is lost, admits for some
-// seconds what was left of the limits and no more, and keeps no service that can reach
-// the new master; services behind the cut recover after it, without a restart.
+// Promise: a Redis master that is cut off from its replicas, and that an edge and
+// key-admin still reach, acknowledges no change that is lost, admits for some seconds
+// what was left of the limits, and keeps no service that can reach the new master;
+// services behind the cut recover after it, without a restart.
 import assert from "node:assert/strict";
 import {
   changeKeys,

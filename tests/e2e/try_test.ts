@@ -10,7 +10,7 @@ import {
 } from "../../services/key-admin/console_fixture.ts";
 import { startCluster } from "../support/cluster.ts";
 import { matchIn, openConsole } from "../support/console_client.ts";
-import { runProcess } from "../support/process.ts";
+import { makeTempDir, runProcess } from "../support/process.ts";
 import { until } from "../support/wait_for.ts";
 import { silence } from "./recording_fixture.ts";
 
@@ -28,10 +28,9 @@ const contentOf = (page: string) => shown(page, 'data-part="content"');
 
 Deno.test("Try it, from the console through an edge", async (t) => {
   await using cluster = await startCluster();
-  await using ended = new AsyncDisposableStack();
   const browser = await openConsole(cluster);
-  const cwd = await Deno.makeTempDir({ prefix: "gateway_try_" });
-  ended.defer(() => Deno.remove(cwd, { recursive: true }));
+  await using directory = await makeTempDir();
+  const { path: cwd } = directory;
   const env = { OPENAI_API_KEY: cluster.state.api_key, NO_COLOR: "1" };
   const run = (command: string, args: string[]) =>
     runProcess(command, args, {

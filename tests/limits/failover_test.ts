@@ -1,7 +1,6 @@
-// Promise: when Redis fails over to a replica, the edges find the new master
-// within two seconds of the address leading there, by themselves. Replication is
-// asynchronous: admissions that had not reached the replica are forgotten and may
-// be given out again, and no more than these. What had reached it holds: limits,
+// Promise: when Redis fails over to a replica, the edges find the new master by
+// themselves, within two seconds of the address leading there. Only admissions that had
+// not reached the replica may be given out again. What had reached it holds: limits,
 // disabled and deleted keys, the slots of running requests.
 import assert from "node:assert/strict";
 import { hashKey, limiterKey, recordKey } from "@gateway/shared/keys/record";

@@ -1,7 +1,6 @@
-// Promise: what a key and its owner are charged in Redis is what the backend
-// made: in the bucket of the minute, in the budget of the day, and in the usage
-// that the console shows. To the token for answers that ended, well or not;
-// within one chunk for those that were cut.
+// Promise: what a key and its owner are charged in Redis, in the minute, in the day and
+// in the usage that the console shows, is what the backend made: to the token for
+// answers that ended, well or not; within one chunk for those that were cut.
 import assert from "node:assert/strict";
 import { limiterKey, ownerLimiterKey } from "@gateway/shared/keys/record";
 import {

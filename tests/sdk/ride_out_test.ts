@@ -1,7 +1,6 @@
-// Promise: a program that uses the official OpenAI SDK as it comes, with its default
-// retries, does not notice a restart of Redis: no error reaches it, whether it streams
-// or not, through a front that sends its connections to one edge and the other in turn.
-// That it rides out a limit: `tests/compat/openai_npm_test.ts`.
+// Promise: a program that uses the official OpenAI SDK with its default retries does not
+// notice a restart of Redis, whether it streams or not, through a front that sends its
+// connections to one edge and the other in turn.
 import assert from "node:assert/strict";
 import OpenAI from "openai";
 import { startGatedCluster } from "../support/gated_cluster.ts";

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import type { UpState } from "../../deploy/up/up.ts";
 import { run } from "../../services/key-admin/cli.ts";
 import { postChat } from "./chat_request.ts";
-import { owning, startProcess } from "./process.ts";
+import { makeTempDir, owning, startProcess } from "./process.ts";
 import { assertNoKeys } from "./recording_log.ts";
 import { testRedisLink } from "./redis_link.ts";
 import { makeKey, runKeys } from "./service_processes.ts";
@@ -29,8 +29,7 @@ export async function startCluster(options: {
 } = {}) {
   const { root = ROOT, edges = 1, workers = 1 } = options;
   await using starting = new AsyncDisposableStack();
-  const directory = await Deno.makeTempDir({ prefix: "gateway_test_" });
-  starting.defer(() => Deno.remove(directory, { recursive: true }));
+  const { path: directory } = starting.use(await makeTempDir());
   const logFiles = `${directory}/run/logs`;
   await Deno.mkdir(logFiles, { recursive: true });
   const logs = async () => {

@@ -1,6 +1,5 @@
-// A model server for tests, on raw TCP or within the process, so that it can
-// misbehave: every byte that it sends, and every pause, is in the script of the test.
-// It records its requests and when its clients left.
+// A model server on raw TCP or within the process that can misbehave: every byte that it
+// sends, and every pause, is in the script of the test. It records its requests.
 import { Buffer } from "node:buffer";
 import type {
   ByteConnection,

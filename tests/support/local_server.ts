@@ -1,4 +1,4 @@
-import { owning, type RunningProcess, startProcess } from "./process.ts";
+import * as processes from "./process.ts";
 import { sleep, until } from "./wait_for.ts";
 import { findFreePorts } from "../../deploy/up/ports.ts";
 
@@ -27,13 +27,12 @@ interface LocalServerOptions {
 
 export async function startLocalServer(options: LocalServerOptions) {
   await using starting = new AsyncDisposableStack();
-  const directory = await Deno.makeTempDir({ prefix: "gateway_test_" });
-  starting.defer(() => Deno.remove(directory, { recursive: true }));
+  const { path: directory } = starting.use(await processes.makeTempDir());
   const first = await startOnSomePort(options, directory);
   const { port } = first;
   let { process } = first;
   starting.defer(() => process.kill());
-  return owning(starting, {
+  return processes.owning(starting, {
     port,
     /** Removed when the server is disposed, kept over `restart()`. */
     directory,
@@ -76,10 +75,10 @@ async function startOn(
   port: number,
   options: LocalServerOptions,
   directory: string,
-): Promise<RunningProcess> {
+): Promise<processes.RunningProcess> {
   const { command, env } = options;
   const args = await options.args(port, directory);
-  const process = startProcess({ command, args, env });
+  const process = processes.startProcess({ command, args, env });
   const server = { port, directory, pid: process.pid };
   const isReady = () =>
     options.isReady(server).catch((error) => {

@@ -1,7 +1,6 @@
-// Edges and workers in this process, connected by a real nats-server: everything
-// between the HTTP server and the backend runs as in production, while the test
-// controls both ends. There is no Redis, and every key is admitted, unless a test
-// provides its own admission.
+// Edges and workers in this process, connected by a real nats-server, between an HTTP
+// client and a model server of the test. There is no Redis, and every key is admitted,
+// unless a test provides its own admission.
 import assert from "node:assert/strict";
 import {
   CONTROL_WAIT_MS,

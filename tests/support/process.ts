@@ -56,6 +56,13 @@ export function startProcess(
   };
 }
 
+/** A directory that is removed when it is disposed of. */
+export async function makeTempDir() {
+  const path = await Deno.makeTempDir({ prefix: "gateway_test_" });
+  const remove = () => Deno.remove(path, { recursive: true });
+  return { path, [Symbol.asyncDispose]: remove };
+}
+
 /** What ends all of these parts, last first, when it is disposed of. */
 export function owning<T extends object>(parts: AsyncDisposableStack, it: T) {
   const owned = parts.move();
