@@ -33,13 +33,10 @@ const MINUTE_MS = 60_000;
 
 type Servers = readonly (LocalServer | undefined)[];
 
-async function kill(servers: Servers): Promise<void> {
-  await Promise.all(servers.map((server) => server?.kill()));
-}
-
-async function restart(servers: Servers): Promise<void> {
-  await Promise.all(servers.map((server) => server?.restart()));
-}
+const kill = (servers: Servers) =>
+  Promise.all(servers.map((server) => server?.kill()));
+const restart = (servers: Servers) =>
+  Promise.all(servers.map((server) => server?.restart()));
 
 async function assertKeptOut(address: RedisAddress): Promise<void> {
   const link = testRedisLink(address);

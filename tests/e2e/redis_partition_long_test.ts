@@ -8,11 +8,9 @@ import {
   emptyLedger,
 } from "../../services/key-admin/key_changes_fixture.ts";
 import { startRedisGroup } from "../support/deployed/deployed_redis_group.ts";
-import type { DeployedSecrets } from "../support/deployed/deployed_stores.ts";
 import { makeSecrets } from "../support/deployed/deployed_stores.ts";
 import { createKeyStore } from "../../services/key-admin/domain/keys/key_store.ts";
 import { randomBytes } from "@gateway/shared/process/ids";
-import { owning } from "../support/process.ts";
 import { testRedisLink } from "../support/redis_link.ts";
 import { startNatsServer } from "../support/nats_server.ts";
 import {
@@ -23,8 +21,8 @@ import {
   startService,
   statusOf,
 } from "../support/service_processes.ts";
-import { startTcpProxy, type TcpProxy } from "../support/tcp_proxy.ts";
-import { until, waitFor } from "../support/wait_for.ts";
+import { startTcpProxy } from "../support/tcp_proxy.ts";
+import { until } from "../support/wait_for.ts";
 
 const FAILOVER_MS = 30_000;
 const WRITE_MS = 2_000;
@@ -38,74 +36,45 @@ const LIMIT = 12;
 const BEFORE = 4;
 const MINUTE_MS = 60_000;
 
-/** The group, its first master behind a wire that can be cut, and both sides' news of it. */
-async function startParted(secrets: DeployedSecrets) {
-  await using started = new AsyncDisposableStack();
-  const wires: TcpProxy[] = [];
-  const group = started.use(
-    await startRedisGroup({
-      secrets,
-      wire(port) {
-        const wire = started.use(startTcpProxy(port));
-        wires.push(wire);
-        return wire.port;
-      },
-    }),
-  );
-  const [wire] = wires;
-  const [first] = group.servers;
-  assert.ok(wire !== undefined && first !== undefined);
+Deno.test("a Redis master that was cut off", async (t) => {
+  await using own = new AsyncDisposableStack();
+  const secrets = own.use(await makeSecrets());
+  const nats = own.use(await startNatsServer());
+  let firstPort = 0;
+  /** Between the first master and the rest of the group. */
+  const wire = own.use(startTcpProxy(() => firstPort));
+  const wired = (port: number) => {
+    firstPort = port;
+    return wire.port;
+  };
+  const group = own.use(await startRedisGroup({ secrets, wire: wired }));
   let isCut = false;
   const views = (rename: (named: number) => number) =>
     group.sentinels.map(({ port }) =>
-      started.use(startTcpProxy(port, renaming(rename))).server
+      own.use(startTcpProxy(port, renaming(rename))).server
     );
-  const ownPort = (named: number) => named === wire.port ? first.port : named;
+  const ownPort = (named: number) => named === wire.port ? firstPort : named;
   /** Reaches everything; only the servers and sentinels do not reach each other. */
   const open = views(ownPort);
   /** Is on the side of the first master, with news that end with the cut. */
-  const within = views((named) => isCut ? first.port : ownPort(named));
-  return owning(started, {
-    ...{ group, open, within },
-    cut() {
-      isCut = true;
-      wire.set({ blackHole: "both" });
-    },
-    heal() {
-      isCut = false;
-      wire.set({});
-      wire.cut();
-    },
-  });
-}
-
-Deno.test("a Redis master that was cut off", async (t) => {
-  await using secrets = await makeSecrets();
-  await using nats = await startNatsServer();
-  await using parted = await startParted(secrets);
-  const { group } = parted;
+  const behind = views((named) => isCut ? firstPort : ownPort(named));
   const bus = { NATS_URL: `nats://${nats.server}` };
   const seeing = (user: "edge" | "admin", views: readonly string[]) => ({
-    ...bus,
-    ...group.env(user),
+    ...{ ...bus, ...group.env(user) },
     REDIS_SENTINELS: views.join(","),
   });
-  await using _worker = await startService("chat-worker", bus);
-  const [outside, inside] = await Promise.all([
-    startService("edge-auth", seeing("edge", parted.open)),
-    startService("edge-auth", seeing("edge", parted.within)),
-  ]);
-  await using _outside = outside;
-  await using _inside = inside;
-  const admin = seeing("admin", parted.within);
-  await using links = new AsyncDisposableStack();
+  own.use(await startService("chat-worker", bus));
+  const startEdge = async (views: readonly string[]) =>
+    own.use(await startService("edge-auth", seeing("edge", views)));
+  const [outside, inside] = [await startEdge(open), await startEdge(behind)];
+  const admin = seeing("admin", behind);
   /** The store of keys as key-admin has it that asks these sentinels. */
   const openStore = async (servers: readonly string[]) => {
     const { sentinels = assert.fail(), ...address } = group.address("admin");
     const seen = { ...address, sentinels: { ...sentinels, servers } };
     const open = async () => {
       const link = testRedisLink(seen, { deadlineMs: WRITE_MS });
-      links.defer(() => link.close());
+      own.defer(() => link.close());
       await link.ready(FAILOVER_MS);
       return link;
     };
@@ -122,7 +91,7 @@ Deno.test("a Redis master that was cut off", async (t) => {
     assert.equal(await statusOf(inside.url, limited.key), 200);
   }
 
-  const within = await openStore(parted.within);
+  const within = await openStore(behind);
   const ledger = emptyLedger();
   let isOver = false;
   const writers = Array.from(
@@ -130,17 +99,15 @@ Deno.test("a Redis master that was cut off", async (t) => {
     () => changeKeys(within, ledger, () => isOver),
   );
   await until(() => ledger.counts.delete >= WRITERS, FAILOVER_MS);
-  parted.cut();
+  isCut = true;
+  wire.set({ blackHole: "both" });
   const cutAtMs = performance.now();
 
   await t.step("admits what was left, and stops", async () => {
     const rest = await admittedCount(inside.url, limited.key, LIMIT);
     assert.ok(rest >= LIMIT - BEFORE, `${rest} admitted`);
-    await waitFor(async () => await statusOf(inside.url, kept.key) === 503, {
-      what: "the old master to stop",
-      timeoutMs: FAILOVER_MS,
-      intervalMs: 20,
-    });
+    const stops = async () => await statusOf(inside.url, kept.key) === 503;
+    await until(stops, FAILOVER_MS);
     const tookMs = performance.now() - cutAtMs;
     assert.ok(tookMs < STOPS_MS + SLACK_MS, `${tookMs} ms`);
   });
@@ -162,11 +129,13 @@ Deno.test("a Redis master that was cut off", async (t) => {
   });
 
   await t.step("takes back who was with it, and nothing is lost", async () => {
-    parted.heal();
+    isCut = false;
+    wire.set({});
+    wire.cut();
     assert.equal(await servedStatus(inside.url, kept.key), 200);
     isOver = true;
     await Promise.all(writers);
-    const after = await openStore(parted.open);
+    const after = await openStore(open);
     for (const { key, actions } of ledger.known.values()) {
       const found = await after.get(key.ownerId, key.id);
       const isDeleted = actions.includes("key.deleted");
