@@ -11,95 +11,6 @@ import { until } from "../support/wait_for.ts";
 
 const CALLER_SPAN = "b7ad6b7169203331";
 const goodReply = chatReply({ words: ["one", " two", " three"] });
-const SERVICES = ["edge-auth", "chat-worker", "key-admin"] as const;
-
-Deno.test("a request can be seen from the caller to the model server", async (t) => {
-  await using traces = startOtlpReceiver();
-  await using model = startFakeModelServer({ reply: goodReply });
-  await using cluster = await startCluster({
-    env: { ...traces.env, UPSTREAM_BASE_URL: model.baseUrl },
-  });
-  /** Sends a request of a new trace. */
-  const ask = async (stream: boolean, flags = "01") => {
-    const traceId = newRequestId();
-    const headers = { traceparent: `00-${traceId}-${CALLER_SPAN}-${flags}` };
-    const { api_key: key } = cluster.state;
-    const asked = postChat(cluster.baseUrl(), key, { stream }, { headers });
-    const response = await asked;
-    await response.text();
-    const requestId = response.headers.get("x-request-id") ?? "";
-    return { traceId, requestId, status: response.status };
-  };
-  const traceOfLast = () =>
-    model.requests.at(-1)?.headers.get("traceparent") ?? "";
-
-  await t.step("in one trace, if the caller samples it", async () => {
-    const unsampled = await ask(true, "00");
-    const passedOn = new RegExp(`^00-${unsampled.traceId}-\\w{16}-00$`);
-    assert.match(traceOfLast(), passedOn);
-    const { traceId, requestId } = await ask(true);
-    const run = await traces.span(traceId, "chat");
-    const job = await traces.span(traceId, "chat job");
-    const served = await until(() =>
-      traces.spans.find(({ spanId }) => spanId === run.parentSpanId)
-    );
-    assert.equal(served.parentSpanId, CALLER_SPAN);
-    assert.equal(job.parentSpanId, run.spanId);
-    assert.deepEqual([run.service, job.service], ["edge-auth", "chat-worker"]);
-    assert.equal(traceOfLast(), `00-${traceId}-${job.spanId}-01`);
-    for (const { attributes, status } of [run, job]) {
-      assert.equal(attributes["gateway.request_id"], requestId);
-      assert.equal(attributes["gateway.outcome"], "complete");
-      assert.notEqual(status?.code, 2);
-    }
-    const traced = traces.spans.map((span) => span.traceId);
-    assert.ok(!traced.includes(unsampled.traceId));
-  });
-
-  await t.step("by one id in every log", async () => {
-    const before = model.requests.length;
-    const error = { message: "no" };
-    model.reply = () => jsonResponse({ error }, { status: 500 });
-    const { traceId, requestId, status } = await ask(false);
-    model.reply = goodReply;
-    assert.equal(status, 502);
-    const expected = [
-      "chat-worker backend_attempt_failed server_error",
-      "chat-worker job failed",
-      "edge-auth chat failed",
-    ];
-    await until(async () => {
-      const said = (await cluster.logs()).split("\n")
-        .filter((line) => line.includes(requestId))
-        .map((line) => JSON.parse(line))
-        .map(({ service, event, outcome }) => `${service} ${event} ${outcome}`);
-      return [...new Set(said)].sort().join() === expected.join();
-    });
-    const asked = model.requests.slice(before);
-    assert.ok(asked.length > 0);
-    for (const { headers } of asked) {
-      assert.equal(`req_${headers.get("x-request-id")}`, requestId);
-    }
-    assert.equal((await traces.span(traceId, "chat")).status?.code, 2);
-  });
-
-  await t.step("in metrics as documented", async () => {
-    for (const service of SERVICES) {
-      const [url = ""] = cluster.state.ops_urls[service] ?? [];
-      const text = await (await fetch(`${url}/metrics`)).text();
-      const exported = [...text.matchAll(/^# TYPE (\w+ \w+)$/gm)]
-        .map(([, metric]) => metric).sort();
-      const documented = METRIC_TABLES
-        .filter(({ services }) => services.includes(service))
-        .flatMap(({ table }) => Object.values(table))
-        .map(({ name, type }) => `${name} ${type}`).sort();
-      assert.deepEqual(exported, documented, service);
-      assert.match(text, /^gateway_event_loop_lag_seconds_count [1-9]/m);
-      assert.doesNotMatch(text, /sk-|NaN|undefined/);
-    }
-  });
-});
-
 interface Attribute {
   key: string;
   value: { stringValue?: string };
@@ -137,31 +48,108 @@ const spansOf = ({ resourceSpans }: TraceExport) =>
     }))
   );
 
-/** Receives traces on a free port as an OpenTelemetry collector does, and keeps their spans. */
-function startOtlpReceiver() {
+const SERVICES = ["edge-auth", "chat-worker", "key-admin"] as const;
+
+Deno.test("a request can be seen from the caller to the model server", async (t) => {
   const spans: ReturnType<typeof spansOf> = [];
   const address = { hostname: "127.0.0.1", port: 0, onListen: () => {} };
-  const server = Deno.serve(address, async (request) => {
+  await using collector = Deno.serve(address, async (request) => {
     const body = await request.json();
     if (request.url.endsWith("/v1/traces")) spans.push(...spansOf(body));
     return Response.json({});
   });
-  return {
-    /** The variables with which a service soon sends its traces here. */
+  /** Waits for a span of this trace with this name. */
+  const spanOf = (traceId: string, name: string) =>
+    until(() => spans.find((s) => s.traceId === traceId && s.name === name));
+  await using model = startFakeModelServer({ reply: goodReply });
+  await using cluster = await startCluster({
     env: {
+      UPSTREAM_BASE_URL: model.baseUrl,
       OTEL_DENO: "true",
       OTEL_DENO_CONSOLE: "ignore",
       OTEL_TRACES_SAMPLER: "parentbased_always_on",
       OTEL_EXPORTER_OTLP_PROTOCOL: "http/json",
-      OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${server.addr.port}`,
+      OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${collector.addr.port}`,
       OTEL_BSP_SCHEDULE_DELAY: "100",
     },
-    spans,
-    /** Waits for a span of this trace with this name. */
-    span: (traceId: string, name: string) =>
-      until(() =>
-        spans.find((span) => span.traceId === traceId && span.name === name)
-      ),
-    [Symbol.asyncDispose]: () => server.shutdown(),
+  });
+  /** Sends a request of a new trace. */
+  const ask = async (stream: boolean, flags = "01") => {
+    const traceId = newRequestId();
+    const headers = { traceparent: `00-${traceId}-${CALLER_SPAN}-${flags}` };
+    const { api_key: key } = cluster.state;
+    const asked = postChat(cluster.baseUrl(), key, { stream }, { headers });
+    const response = await asked;
+    await response.text();
+    const requestId = response.headers.get("x-request-id") ?? "";
+    return { traceId, requestId, status: response.status };
   };
-}
+  const traceOfLast = () =>
+    model.requests.at(-1)?.headers.get("traceparent") ?? "";
+
+  await t.step("in one trace, if the caller samples it", async () => {
+    const unsampled = await ask(true, "00");
+    const passedOn = new RegExp(`^00-${unsampled.traceId}-\\w{16}-00$`);
+    assert.match(traceOfLast(), passedOn);
+    const { traceId, requestId } = await ask(true);
+    const run = await spanOf(traceId, "chat");
+    const job = await spanOf(traceId, "chat job");
+    const served = await until(() =>
+      spans.find(({ spanId }) => spanId === run.parentSpanId)
+    );
+    assert.equal(served.parentSpanId, CALLER_SPAN);
+    assert.equal(job.parentSpanId, run.spanId);
+    assert.deepEqual([run.service, job.service], ["edge-auth", "chat-worker"]);
+    assert.equal(traceOfLast(), `00-${traceId}-${job.spanId}-01`);
+    for (const { attributes, status } of [run, job]) {
+      assert.equal(attributes["gateway.request_id"], requestId);
+      assert.equal(attributes["gateway.outcome"], "complete");
+      assert.notEqual(status?.code, 2);
+    }
+    const traced = spans.map((span) => span.traceId);
+    assert.ok(!traced.includes(unsampled.traceId));
+  });
+
+  await t.step("by one id in every log", async () => {
+    const before = model.requests.length;
+    const error = { message: "no" };
+    model.reply = () => jsonResponse({ error }, { status: 500 });
+    const { traceId, requestId, status } = await ask(false);
+    model.reply = goodReply;
+    assert.equal(status, 502);
+    const expected = [
+      "chat-worker backend_attempt_failed server_error",
+      "chat-worker job failed",
+      "edge-auth chat failed",
+    ];
+    await until(async () => {
+      const said = (await cluster.logs()).split("\n")
+        .filter((line) => line.includes(requestId))
+        .map((line) => JSON.parse(line))
+        .map(({ service, event, outcome }) => `${service} ${event} ${outcome}`);
+      return [...new Set(said)].sort().join() === expected.join();
+    });
+    const asked = model.requests.slice(before);
+    assert.ok(asked.length > 0);
+    for (const { headers } of asked) {
+      assert.equal(`req_${headers.get("x-request-id")}`, requestId);
+    }
+    assert.equal((await spanOf(traceId, "chat")).status?.code, 2);
+  });
+
+  await t.step("in metrics as documented", async () => {
+    for (const service of SERVICES) {
+      const [url = ""] = cluster.state.ops_urls[service] ?? [];
+      const text = await (await fetch(`${url}/metrics`)).text();
+      const exported = [...text.matchAll(/^# TYPE (\w+ \w+)$/gm)]
+        .map(([, metric]) => metric).sort();
+      const documented = METRIC_TABLES
+        .filter(({ services }) => services.includes(service))
+        .flatMap(({ table }) => Object.values(table))
+        .map(({ name, type }) => `${name} ${type}`).sort();
+      assert.deepEqual(exported, documented, service);
+      assert.match(text, /^gateway_event_loop_lag_seconds_count [1-9]/m);
+      assert.doesNotMatch(text, /sk-|NaN|undefined/);
+    }
+  });
+});
