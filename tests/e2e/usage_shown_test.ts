@@ -75,27 +75,23 @@ async function fail(cluster: Cluster, value: string): Promise<Usage[]> {
   return usages;
 }
 
-/** Requests that are refused; one with an unknown key is nobody's. */
-async function refuse(cluster: Cluster, value: string): Promise<Usage> {
-  const rows: [key: string, body: object, status: number][] = [
-    [value, { max_tokens: -1 }, 400],
-    [value, { model: "no-such-model" }, 404],
-    [`${value}x`, {}, 401],
-  ];
-  for (const [key, body, status] of rows) {
-    assert.equal(await statusOf(cluster.ask(key, 0, body)), status);
-  }
-  return [0, 0, 2];
-}
-
 Deno.test("the console shows what was used, and why requests were refused or failed", async () => {
   await using cluster = await startCluster({ edges: EDGES });
   const browser = await openConsole(cluster);
   const [one, two] = [await cluster.createKey(), await cluster.createKey()];
+  const refusals = [
+    [one.key, { max_tokens: -1 }, 400],
+    [one.key, { model: "no-such-model" }, 404],
+    // One with an unknown key is nobody's.
+    [`${one.key}x`, {}, 401],
+  ] as const;
+  for (const [key, body, status] of refusals) {
+    assert.equal(await statusOf(cluster.ask(key, 0, body)), status);
+  }
   const ofOne = sum([
     ...await complete(cluster, one.key),
     ...await fail(cluster, one.key),
-    await refuse(cluster, one.key),
+    [0, 0, 2],
   ]);
   const completed = await complete(cluster, two.key);
   await cluster.keys("disable", two.id);

@@ -33,22 +33,6 @@ const START_MS = 60_000;
 const CONTEXT_TOKENS = 1_024;
 const MODEL = "smollm2";
 
-/** Installs what can be had here, and says of the rest why it is left out. */
-async function installedServers(): Promise<ForeignSoftware[]> {
-  const installed: ForeignSoftware[] = [];
-  for (const software of SOFTWARE) {
-    try {
-      await programs.installOnce(software.name, software.install, { cwd });
-      installed.push(software);
-    } catch (error) {
-      // The last command, or what it said.
-      const reason = String(error).trim().split("\n").at(-1);
-      programs.print(`Left out: ${software.name}: ${reason}`);
-    }
-  }
-  return installed;
-}
-
 const SOFTWARE: readonly ForeignSoftware[] = [
   {
     ...{ name: LLAMA, dialect: "llama.cpp", isModel: true, tools: "calls" },
@@ -162,10 +146,17 @@ async function smolLmWeights(): Promise<string> {
 const PIXEL = "red pixel";
 const TEXT = "Good morning from a mock.";
 
-const installed = await installedServers();
-if (installed.length === 0) throw new Error("No model server is installed");
-
-for (const software of installed) {
+let installed = 0;
+for (const software of SOFTWARE) {
+  try {
+    await programs.installOnce(software.name, software.install, { cwd });
+    installed += 1;
+  } catch (error) {
+    // The last command, or what it said.
+    const reason = String(error).trim().split("\n").at(-1);
+    programs.print(`Left out: ${software.name}: ${reason}`);
+    continue;
+  }
   const { name, dialect, hasMedia } = software;
   /** Runs `check` on a cluster in front of the server. */
   const test = (
@@ -193,6 +184,7 @@ for (const software of installed) {
     return { MODELS_FILE: file };
   }, checkMedia);
 }
+if (installed === 0) throw new Error("No model server is installed");
 
 /** A models file with one model of each kind, named like the kind. */
 function modelsOf({ baseUrl }: ForeignServer): string {

@@ -6,7 +6,7 @@ import { hashKeyValue } from "@gateway/shared/keys/key";
 import * as records from "@gateway/shared/keys/record";
 import { LEASE_MS } from "../../services/edge-auth/limits/scripts.ts";
 import { readState, usageCounted } from "../support/admission_fixture.ts";
-import { type Cluster, LONG, startCluster } from "../support/cluster.ts";
+import { LONG, startCluster } from "../support/cluster.ts";
 import { sleep, until } from "../support/wait_for.ts";
 
 interface StoredKey extends records.Principal {
@@ -25,25 +25,21 @@ const PAUSE_MS = LEASE_MS + 2_000;
 const QUIET_MS = 1_500;
 const START_MS = 10_000;
 
-async function ownerLimitsHold(cluster: Cluster): Promise<void> {
-  const email = "ada@example.org";
-  const make = () => cluster.createKey(`--owner=${email}`);
-  const keys = [await make(), await make()];
-  await cluster.owners("limits", email, "--rpm=5");
-  for (let number = 0; number < 6; number += 1) {
-    const { key = "" } = keys[number % 2] ?? {};
-    const answer = await cluster.ask(key, number % EDGES);
-    assert.equal(answer.status, number < 5 ? 200 : 429);
-    const text = await answer.text();
-    if (number === 5) assert.match(text, /for your account/);
-  }
-}
-
 Deno.test("leases over 30 seconds: a steady, a paused and a killed edge", async (t) => {
   const env = { SLOTS: "4096" };
   await using cluster = await startCluster({ edges: EDGES, env });
   await t.step("limits of an owner hold for all keys together", async () => {
-    await ownerLimitsHold(cluster);
+    const email = "ada@example.org";
+    const make = () => cluster.createKey(`--owner=${email}`);
+    const keys = [await make(), await make()];
+    await cluster.owners("limits", email, "--rpm=5");
+    for (let number = 0; number < 6; number += 1) {
+      const { key = "" } = keys[number % 2] ?? {};
+      const answer = await cluster.ask(key, number % EDGES);
+      assert.equal(answer.status, number < 5 ? 200 : 429);
+      const text = await answer.text();
+      if (number === 5) assert.match(text, /for your account/);
+    }
   });
   const redis = await cluster.openRedis();
   const command = (...args: string[]) => redis.command(args);
