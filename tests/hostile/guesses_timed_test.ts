@@ -9,6 +9,7 @@ import { randomBytes } from "@gateway/shared/process/ids";
 import { hashKeyValue, mintKey } from "@gateway/shared/keys/key";
 import { hashKey, recordKey } from "@gateway/shared/keys/record";
 import { scriptCalls } from "../support/admission_fixture.ts";
+import { callApi } from "../support/chat_request.ts";
 import type { GatedCluster } from "../support/gated_cluster.ts";
 import { startGatedCluster, statusOf } from "../support/gated_cluster.ts";
 import { sleep } from "../support/wait_for.ts";
@@ -20,11 +21,10 @@ const PER_SECOND = 20;
 const ATTACKER = "192.0.2.1";
 const NEIGHBOUR = "192.0.2.2";
 
-function ask(cluster: GatedCluster, value: string, address: string) {
-  return fetch(`${cluster.edge.baseUrl}/models`, {
-    headers: { authorization: `Bearer ${value}`, "x-forwarded-for": address },
+const ask = ({ edge }: GatedCluster, value: string, address: string) =>
+  callApi(`${edge.baseUrl}/models`, value, undefined, {
+    headers: { "x-forwarded-for": address },
   });
-}
 
 Deno.test("15 a thousand wrong keys a second from one address cost 20 reads a second, and good keys behind it are found", async () => {
   const proxy = parseNetwork("127.0.0.1") ?? assert.fail();
@@ -45,12 +45,6 @@ Deno.test("15 a thousand wrong keys a second from one address cost 20 reads a se
     statuses.set(status, (statuses.get(status) ?? 0) + 1);
   };
   const guesses: Promise<void>[] = [];
-  const attack = async () => {
-    for (let round = 0; round < ROUNDS; round += 1) {
-      guesses.push(...Array.from({ length: GUESSES_PER_ROUND }, guess));
-      await sleep(ROUND_MS);
-    }
-  };
   /** As an SDK does it. */
   const askAgain = async (value: string) => {
     for (let tries = 1;; tries += 1) {
@@ -59,12 +53,17 @@ Deno.test("15 a thousand wrong keys a second from one address cost 20 reads a se
       await sleep(1_000);
     }
   };
-  const attacked = attack();
+  const attack = (async () => {
+    for (let round = 0; round < ROUNDS; round += 1) {
+      guesses.push(...Array.from({ length: GUESSES_PER_ROUND }, guess));
+      await sleep(ROUND_MS);
+    }
+  })();
   await sleep(ROUND_MS);
   assert.equal(await statusOf(ask(cluster, known.value, ATTACKER)), 200);
   assert.equal(await statusOf(ask(cluster, neighbour.value, NEIGHBOUR)), 200);
   assert.equal(await askAgain(fresh.value), 200);
-  await attacked;
+  await attack;
   await Promise.all(guesses);
   const seconds = (performance.now() - startedAtMs) / 1_000;
   const looked = statuses.get(401) ?? 0;
