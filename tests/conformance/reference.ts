@@ -36,7 +36,7 @@ const SEEN_ELSEWHERE: Named<string> = {
   service_unavailable: "tests/limits/ledger_test.ts",
   overloaded: "services/edge-auth/dispatch/dispatcher_test.ts",
   no_worker: "tests/e2e/chaos_timed_test.ts",
-  bus_unavailable: "tests/e2e/faults_edge_test.ts",
+  bus_unavailable: "tests/e2e/faults_bus_test.ts",
   server_shutdown: "tests/e2e/faults_process_timed_test.ts",
   worker_lost: "services/edge-auth/chat/answer_test.ts",
   deadline_exceeded: "services/edge-auth/dispatch/dispatcher_test.ts",
