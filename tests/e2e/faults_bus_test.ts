@@ -4,17 +4,13 @@
 // loses the bus or is flooded harms no other edge, and its own requests end in time.
 import assert from "node:assert/strict";
 import { ask, begin, endsAs } from "../support/chat_outcome.ts";
-import {
-  chat,
-  type MiniEdge,
-  startMiniCluster,
-} from "../support/mini_cluster.ts";
+import type { MiniCluster, MiniEdge } from "../support/mini_cluster.ts";
+import { chat, startMiniCluster } from "../support/mini_cluster.ts";
 import { connectTo, type FakeRequest } from "../support/fake_model_server.ts";
 import { chatReply } from "../support/model_answers.ts";
 import {
   answerOf,
   hello,
-  type ScriptedModelServer,
   scriptedModelServer,
   tokenBackend,
 } from "../support/scripted_model_server.ts";
@@ -27,31 +23,35 @@ const BUS_UNAVAILABLE = {
   retryAfter: "1",
 } as const;
 
-async function serves(edge: MiniEdge, backend: ScriptedModelServer) {
-  const { call, outcome } = await begin(edge, backend, {});
-  call.end();
-  await endsAs(outcome, { kind: "complete" });
+const WORKER_LOST = { kind: "sse_error", errorCode: "worker_lost" } as const;
+
+/** A worker whose server says "a" to every request, and a stream that has got it: from now on nothing is repeated. */
+async function startStream(
+  { edge, addWorker }: MiniCluster,
+  options?: Parameters<MiniCluster["addWorker"]>[1],
+) {
+  const backend = scriptedModelServer((call) => call.say("a"));
+  const worker = await addWorker(backend, options);
+  const begun = await begin(edge, backend);
+  await begun.answered;
+  return { ...begun, backend, worker };
 }
 
 Deno.test("a frozen bus: answers pause, no edge or worker is considered dead", async () => {
   await using cluster = await startMiniCluster();
   const { edge, nats } = cluster;
-  const backend = scriptedModelServer();
-  await cluster.addWorker(backend);
-  const { answered, outcome, call } = await begin(edge, backend);
-  call.say("before ");
-  await answered;
+  const { outcome, call } = await startStream(cluster);
   await nats.freeze();
-  call.say("during ");
+  call.say(" during");
   const newcomer = ask(edge, {});
   // Longer than it takes to miss a worker (2 s) and an edge (3 s).
   await sleep(3_500);
   assert.equal(call.abortedAtMs, null, "the worker gave its edge up");
   nats.thaw();
   await endsAs(newcomer, BUS_UNAVAILABLE);
-  call.say("after");
+  call.say(" after");
   call.end(3);
-  await endsAs(outcome, { kind: "complete", content: "before during after" });
+  await endsAs(outcome, { kind: "complete", content: "a during after" });
   await cluster.idle();
 });
 
@@ -59,14 +59,13 @@ Deno.test("the bus down for too long: every request ends, and new ones succeed w
   const busLostMs = 1_000;
   await using cluster = await startMiniCluster({ busLostMs });
   const { edge, nats } = cluster;
-  const backend = scriptedModelServer((call) => call.say("a"));
-  const worker = await cluster.addWorker(backend, { busLostMs });
-  const streamed = await begin(edge, backend);
-  await streamed.answered;
+  const { backend, worker, outcome } = await startStream(cluster, {
+    busLostMs,
+  });
   const whole = await begin(edge, backend, {});
   await nats.kill();
   const newcomer = ask(edge, {});
-  await endsAs(streamed.outcome, {
+  await endsAs(outcome, {
     kind: "sse_error",
     errorCode: "bus_unavailable",
     content: "a",
@@ -78,7 +77,9 @@ Deno.test("the bus down for too long: every request ends, and new ones succeed w
   assert.equal(edge.settlements().length, 3);
   await nats.restart();
   await until(() => edge.link.isConnected && worker.link.isConnected);
-  await serves(edge, backend);
+  const later = await begin(edge, backend, {});
+  later.call.end();
+  await endsAs(later.outcome, { kind: "complete" });
 });
 
 Deno.test("one edge cut off from the bus: its streams end, others never notice", async () => {
@@ -153,22 +154,15 @@ Deno.test("a client that reads nothing stops its own backend and no other", asyn
 Deno.test("a worker killed mid-stream: one error within a second, settled with what came", async () => {
   await using cluster = await startMiniCluster();
   const { edge } = cluster;
-  const backend = scriptedModelServer((call) => call.say("a", "b"));
-  const doomed = await cluster.addWorker(backend);
-  const { answered, outcome } = await begin(edge, backend);
-  await answered;
+  const { worker, outcome } = await startStream(cluster);
   using watch = startStopwatch();
-  await doomed.kill();
-  await endsAs(outcome, {
-    kind: "sse_error",
-    errorCode: "worker_lost",
-    content: "ab",
-  });
+  await worker.kill();
+  await endsAs(outcome, { ...WORKER_LOST, content: "a" });
   assert.ok(watch.ms < 1_000, `took ${watch.ms} ms`);
   const [settled, ...more] = edge.settlements();
   assert.partialDeepStrictEqual(settled, {
     usage: null,
-    completionTokens: 2,
+    completionTokens: 1,
     kind: "failed",
     cancelReason: null,
     isFinal: false,
@@ -191,16 +185,11 @@ Deno.test("a stream opened with keep-alives before its first token: another work
 Deno.test("a worker cut off from the bus: its streams end, and it stops its backends", async () => {
   await using cluster = await startMiniCluster();
   const proxy = cluster.addProxy();
-  const backend = scriptedModelServer((call) => call.say("a"));
-  await cluster.addWorker(backend, {
-    servers: [proxy.server],
-    busLostMs: 1_000,
-  });
-  const { answered, outcome, call } = await begin(cluster.edge, backend);
-  await answered; // The 200 comes with the first byte: from now on nothing is repeated.
+  const own = { servers: [proxy.server], busLostMs: 1_000 };
+  const { outcome, call } = await startStream(cluster, own);
   proxy.set({ refuse: true });
   proxy.cut();
-  await endsAs(outcome, { kind: "sse_error", errorCode: "worker_lost" });
+  await endsAs(outcome, WORKER_LOST);
   await cluster.idle();
   assert.ok(call.abortedAtMs);
 });
@@ -237,10 +226,7 @@ Deno.test("the connection of the only worker is cut and back after two failed di
 
 Deno.test("the whole process is stalled for two seconds: a pause, nothing else", async () => {
   await using cluster = await startMiniCluster();
-  const backend = scriptedModelServer((call) => call.say("a"));
-  await cluster.addWorker(backend);
-  const { answered, outcome, call } = await begin(cluster.edge, backend);
-  await answered;
+  const { outcome, call } = await startStream(cluster);
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2_200);
   call.say("b");
   await sleep(0);

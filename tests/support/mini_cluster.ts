@@ -36,7 +36,8 @@ import { until } from "./wait_for.ts";
 const TEST_KEY = mintKey(randomBytes);
 
 export type MiniEdge = Awaited<ReturnType<typeof startMiniEdge>>;
-export type MiniWorker = Awaited<ReturnType<typeof startMiniWorker>>;
+export type MiniCluster = Awaited<ReturnType<typeof startMiniCluster>>;
+type MiniWorker = Awaited<ReturnType<typeof startMiniWorker>>;
 type EdgeOptions = Parameters<typeof startMiniEdge>[0];
 type WorkerOptions = Parameters<typeof startMiniWorker>[0];
 
