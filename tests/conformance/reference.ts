@@ -30,7 +30,7 @@ const SEEN_ELSEWHERE: Named<string> = {
   unsupported_value: "services/edge-auth/chat/request_test.ts",
   invalid_request: "shared/upstream/refusal_test.ts",
   request_timeout: "services/edge-auth/http/responses_test.ts",
-  internal_error: "tests/limits/corrupt_test.ts",
+  internal_error: "tests/limits/lost_data_test.ts",
   upstream_unreachable: "shared/upstream/pool_test.ts",
   upstream_timeout: "shared/upstream/pool_test.ts",
   service_unavailable: "tests/limits/ledger_test.ts",
