@@ -144,7 +144,7 @@ Deno.test("the console takes effect on every edge", async (t) => {
     const load = startLoad(cluster, others);
     /** Streams or whole answers on each edge, and how and when they end. */
     const startAll = (stream: boolean) =>
-      EDGES.flatMap((edge) => Array(RUNNING).fill(edge)).map((edge) => {
+      EDGES.flatMap((edge) => Array<number>(RUNNING).fill(edge)).map((edge) => {
         const body = { ...LONG, stream };
         const answered = cluster.ask(key.value, edge, body);
         const ended = outcomeOf(answered)

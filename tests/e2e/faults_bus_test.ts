@@ -127,13 +127,13 @@ Deno.test("thirty processes come back to a restarted bus, and serve within a sec
 Deno.test("a client that reads nothing stops its own backend and no other", async () => {
   await using cluster = await startMiniCluster();
   const { edge } = cluster;
-  const [hello, endless] = [["Hello"], Array(10_000).fill("x".repeat(4_000))];
+  const endless = Array<string>(10_000).fill("x".repeat(4_000));
   let unread: FakeRequest | undefined;
   await cluster.addWorker({
     connect: connectTo((request) => {
       const isEndless = JSON.parse(request.body).seed === 1;
       if (isEndless) unread = request;
-      return chatReply({ words: isEndless ? endless : hello })(request);
+      return chatReply({ words: isEndless ? endless : ["Hello"] })(request);
     }),
   });
   const reader = await chat(edge, { stream: true, seed: 1 });
@@ -242,7 +242,7 @@ Deno.test("a request of almost 20 MiB, and an answer of many megabytes with a ch
   await using cluster = await startMiniCluster();
   const content = SIXTEEN.repeat(20 * 1024 * 64 - 64);
   const chunks = [
-    ...Array(5_000).fill(SIXTEEN.repeat(64)),
+    ...Array<string>(5_000).fill(SIXTEEN.repeat(64)),
     "é".repeat(300_000),
   ];
   await cluster.addWorker(scriptedModelServer((call) => {

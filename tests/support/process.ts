@@ -63,7 +63,7 @@ export async function makeTempDir() {
   return { path, [Symbol.asyncDispose]: remove };
 }
 
-/** What ends all of these parts, last first, when it is disposed of. */
+/** Lets `it` end all of these parts, the last one first, when it is disposed of. */
 export function owning<T extends object>(parts: AsyncDisposableStack, it: T) {
   const owned = parts.move();
   const end = () => owned.disposeAsync();

@@ -8,12 +8,9 @@ import * as fixture from "../admission_fixture.ts";
 const DEADLINE_MS = 30_000;
 const DAY_MS = 86_400_000;
 
-const limitersOf = (principal: records.Principal) => [
-  ...[
-    records.limiterKey(principal),
-    records.ownerLimiterKey(principal.ownerId),
-  ],
-];
+const limitersOf = (
+  key: records.Principal,
+) => [records.limiterKey(key), records.ownerLimiterKey(key.ownerId)];
 
 /** Lets `ms` pass for the limits of a key and of its owner, whose requests have ended, but ends no day. Returns `ms`. */
 export async function letTimePass(
