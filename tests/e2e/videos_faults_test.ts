@@ -2,11 +2,9 @@
 // downloaded. Its client gets it or a clear error, and it is counted once.
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
-import { usageCounted } from "../support/admission_fixture.ts";
+import { startRedisWorld, usageCounted } from "../support/admission_fixture.ts";
 import { callApi } from "../support/chat_request.ts";
 import { startNatsServer } from "../support/nats_server.ts";
-import { testRedisLink } from "../support/redis_link.ts";
-import { startRedisServer } from "../support/redis_server.ts";
 import * as services from "../support/service_processes.ts";
 import { until, waitFor } from "../support/wait_for.ts";
 
@@ -17,8 +15,9 @@ interface Video {
 
 Deno.test("a video survives the death of any process", async (t) => {
   await using stack = new AsyncDisposableStack();
-  const args = ["--appendonly", "yes", "--appendfsync", "always"];
-  const redis = stack.use(await startRedisServer({ args }));
+  const config = ["appendonly yes", "appendfsync always"];
+  const world = stack.use(await startRedisWorld({ config }));
+  const { redis } = world;
   const nats = stack.use(await startNatsServer());
   const simulator = stack.use(services.startSimulator());
   const env = {
@@ -67,17 +66,11 @@ Deno.test("a video survives the death of any process", async (t) => {
     const { data } = await (await call(edge, "?order=asc")).json();
     return data.map(({ id }: Video) => id);
   };
-  const link = testRedisLink({ url: redis.url });
-  stack.defer(() => link.close());
-  await link.ready(30_000);
-  const command = (...line: string[]) => link.command(line);
-  const record = String(await command("KEYS", `key:*:${keyId}`));
+  const record = String(await world.command("KEYS", `key:*:${keyId}`));
   const [, ownerId = ""] = /\{(\w+)\}/.exec(record) ?? [];
   let videos = 0;
   const areCounted = async () => {
-    const { videoSeconds } = await usageCounted({ command }, {
-      ...{ ownerId, keyId },
-    });
+    const { videoSeconds } = await usageCounted(world, { ownerId, keyId });
     assert.equal(videoSeconds, 4 * videos);
   };
   /** Replaces the worker that runs a request now. */
