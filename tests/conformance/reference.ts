@@ -40,7 +40,7 @@ const SEEN_ELSEWHERE: Named<string> = {
   server_shutdown: "tests/e2e/faults_process_timed_test.ts",
   worker_lost: "services/edge-auth/chat/answer_test.ts",
   deadline_exceeded: "services/edge-auth/dispatch/dispatcher_test.ts",
-  key_revoked: "tests/limits/between_test.ts",
+  key_revoked: "tests/limits/slot_test.ts",
 };
 
 /** Headers of HTTP itself, of caches and browsers. */

@@ -38,10 +38,9 @@ async function assertUnavailable(
     const boundMs = REFUSED_MS + SCHEDULING_ALLOWANCE_MS;
     assert.ok(tookMs <= boundMs, `${tookMs} ms`);
   }
-  const { edge } = cluster;
-  const reasons = edge.log.lines.filter(({ event }) => event === "request")
-    .map(({ fields }) => fields.redis);
-  assert.equal(typeof reasons.at(-1), "string", "the log says why");
+  const { lines } = cluster.edge.log;
+  const said = lines.findLast(({ event }) => event === "request");
+  assert.equal(typeof said?.fields.redis, "string", "the log says why");
 }
 
 const isServed = (cluster: GatedCluster, key: TestKey) =>
