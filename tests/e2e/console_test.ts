@@ -10,13 +10,13 @@ import {
   tryFormOf,
   upload,
 } from "../../services/key-admin/console_fixture.ts";
+import { LANGUAGES } from "../../services/key-admin/domain/try/code.ts";
 import { chatRequest } from "../support/chat_request.ts";
 import { type Cluster, simulates, startCluster } from "../support/cluster.ts";
-import { statusOf } from "../support/gated_cluster.ts";
 import { matchIn, openConsole } from "../support/console_client.ts";
-import { until } from "../support/wait_for.ts";
-import { LANGUAGES } from "../../services/key-admin/domain/try/code.ts";
+import { statusOf } from "../support/gated_cluster.ts";
 import { makeTempDir, runProcess } from "../support/process.ts";
+import { until } from "../support/wait_for.ts";
 import { silence } from "./recording_fixture.ts";
 
 const EDGES = 2;

@@ -5,9 +5,9 @@
 // Requests and answers of any size pass.
 import assert from "node:assert/strict";
 import { ask, begin, endsAs } from "../support/chat_outcome.ts";
+import { connectTo, type FakeRequest } from "../support/fake_model_server.ts";
 import type { MiniCluster, MiniEdge } from "../support/mini_cluster.ts";
 import { chat, startMiniCluster } from "../support/mini_cluster.ts";
-import { connectTo, type FakeRequest } from "../support/fake_model_server.ts";
 import { chatReply } from "../support/model_answers.ts";
 import {
   answerOf,

@@ -3,9 +3,10 @@
 // seconds after the data is back, without a restart. A key whose data is corrupt or
 // deleted is not served, and says so.
 import assert from "node:assert/strict";
-import { randomBytes } from "@gateway/shared/process/ids";
 import { hashKeyValue, mintKey } from "@gateway/shared/keys/key";
 import { hashKey, recordKey, STORE_KEY } from "@gateway/shared/keys/record";
+import { randomBytes } from "@gateway/shared/process/ids";
+import { scriptCalls } from "../support/admission_fixture.ts";
 import {
   type GatedEdge,
   startGatedCluster,
@@ -13,7 +14,6 @@ import {
   type TestKey,
 } from "../support/gated_cluster.ts";
 import { startStopwatch, until } from "../support/wait_for.ts";
-import { scriptCalls } from "../support/admission_fixture.ts";
 
 const RECOVERY_MS = 2_000;
 /** More than may fail to authenticate from one address. */

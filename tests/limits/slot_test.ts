@@ -2,11 +2,11 @@
 // has the end of the last answer, and is never refused because of that. Two events
 // during an admission are not lost: that its client has left, and that its key was stopped.
 import assert from "node:assert/strict";
-import { type KeyOptions } from "../support/admission_fixture.ts";
+import { subjects } from "@gateway/shared/bus/subjects";
+import type { KeyOptions } from "../support/admission_fixture.ts";
 import { startGatedCluster } from "../support/gated_cluster.ts";
 import { hello } from "../support/scripted_model_server.ts";
 import { startStopwatch, until } from "../support/wait_for.ts";
-import { subjects } from "@gateway/shared/bus/subjects";
 
 const REQUESTS = 100;
 const FAILURES = 40;
