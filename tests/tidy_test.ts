@@ -51,7 +51,7 @@ function codeOf({ text }: SourceFile): string {
   return text.replace(/\/\*[\s\S]*?\*\//g, "").replace(/^\s*\/\/.*$/gm, "");
 }
 
-const TEST = /_(test|fixture)\.tsx?$|^(tests|bench)\//;
+const TEST = /_(test|fixture)\.tsx?$|^(tests|bench|deploy\/compose_test)\//;
 const all = readSources(SOURCE_FOLDERS, /\.tsx?$/);
 const production = all.filter(({ path }) => !TEST.test(path));
 const program = production.filter(({ path }) => !path.startsWith("deploy/"));

@@ -4,10 +4,8 @@
 // PROMETHEUS_IMAGE, OTEL_IMAGE, GRAFANA_IMAGE and OLLAMA_IMAGE.
 import assert from "node:assert/strict";
 import { findFreePorts } from "../up/ports.ts";
-import { Grafana, type Panel } from "./grafana.ts";
 import { send, startLoad } from "./load.ts";
-import { startStack } from "./stack.ts";
-import { gateway, say, until } from "./steps.ts";
+import { say, startStack, until } from "./stack.ts";
 
 const STREAMS = 4;
 const TARGETS = 4;
@@ -18,59 +16,119 @@ const DASHBOARD = new URL(
 const TOKENS_MAX = 32;
 const OLLAMA_MODEL = Deno.env.get("OLLAMA_MODEL") ?? "llama3.2";
 
+const ANSWER_MS = 10_000;
+const SOURCE = "prometheus";
+
+/** A panel in the JSON of a dashboard. */
+interface Panel {
+  type: string;
+  title: string;
+  targets?: { refId: string; expr: string }[];
+}
+
+/** The points of a response: each frame is a list of columns, the first of them times. */
+interface QueryAnswer {
+  results: Record<
+    string,
+    { error?: string; frames?: { data: { values: unknown[][] } }[] }
+  >;
+}
+
+/** Grafana's HTTP API as its user `admin`. */
+function grafanaAt(url: string, password: string) {
+  const headers = {
+    authorization: `Basic ${btoa(`admin:${password}`)}`,
+    "content-type": "application/json",
+  };
+  const ask = (path: string, init: RequestInit = {}) =>
+    fetch(`${url}${path}`, {
+      ...{ ...init, headers },
+      signal: AbortSignal.timeout(ANSWER_MS),
+    });
+  const json = async (path: string, init?: RequestInit) => {
+    const response = await ask(path, init);
+    const text = await response.text();
+    if (response.ok) return JSON.parse(text);
+    throw new Error(`${path}: ${response.status} ${text}`);
+  };
+  /** Runs a panel's queries as its page does, and counts the points. Throws on a query that fails. */
+  const points = async ({ title, targets = [] }: Panel): Promise<number> => {
+    const datasource = { type: SOURCE, uid: SOURCE };
+    const window = { maxDataPoints: 200, intervalMs: 10_000 };
+    const queries = targets.map((each) => ({ ...each, ...window, datasource }));
+    const { results }: QueryAnswer = await json("/api/ds/query", {
+      method: "POST",
+      body: JSON.stringify({ from: "now-15m", to: "now", queries }),
+    });
+    let points = 0;
+    for (const { error, frames = [] } of Object.values(results)) {
+      if (error !== undefined) throw new Error(`${title}: ${error}`);
+      for (const { data } of frames) points += data.values[0]?.length ?? 0;
+    }
+    return points;
+  };
+  const status = async (path: string) => {
+    const response = await ask(path);
+    await response.body?.cancel();
+    return response.status;
+  };
+  return { json, points, status };
+}
+
 Deno.test("the profile observability", async (t) => {
   const [port = 0] = findFreePorts(1);
   await using stack = await startStack({
-    env: {
-      COMPOSE_PROFILES: "observability",
-      GRAFANA_PORT: String(port),
-      SIMULATOR_TOKENS_PER_SECOND: "100",
-      OTEL_DENO: "true",
-    },
+    COMPOSE_PROFILES: "observability",
+    GRAFANA_PORT: String(port),
+    SIMULATOR_TOKENS_PER_SECOND: "100",
+    OTEL_DENO: "true",
   });
-  await stack.scale({ edges: 2, workers: 1 });
-  const made = await gateway(stack, "keys", "create", "--description", "test");
+  await stack.scale(2, 1);
+  const made = await stack.createKey();
   const load = startLoad(stack, made.key, STREAMS);
   try {
     const password = await stack.secret("grafana_admin_password");
-    const grafana = new Grafana(`http://127.0.0.1:${port}`, password);
+    const url = `http://127.0.0.1:${port}`;
+    const grafana = grafanaAt(url, password);
+    const source = `/api/datasources/uid/${SOURCE}/health`;
+    const targets =
+      `/api/datasources/proxy/uid/${SOURCE}/api/v1/targets?state=active`;
 
-    await t.step(
-      "Grafana accepts only its password",
-      async () => {
-        const stranger = new Grafana(`http://127.0.0.1:${port}`, "admin");
-        assert.equal(await stranger.status("/api/org"), 401);
-        assert.equal(await grafana.status("/api/org"), 200);
-        assert.equal((await grafana.dataSourceHealth()).status, "OK");
-      },
-    );
+    await t.step("Grafana accepts only its password", async () => {
+      assert.equal(await grafanaAt(url, "admin").status("/api/org"), 401);
+      assert.equal(await grafana.status("/api/org"), 200);
+      assert.equal((await grafana.json(source)).status, "OK");
+    });
 
     await t.step("Prometheus finds every container", async () => {
       await until("all targets to be up", async () => {
-        const targets = await grafana.targets();
-        return targets.length === TARGETS &&
-          targets.every(({ health }) => health === "up");
+        const { data } = await grafana.json(targets);
+        const up = data.activeTargets.map(({ health }: { health: string }) =>
+          health === "up"
+        );
+        return up.length === TARGETS && !up.includes(false);
       });
     });
 
     await t.step("the dashboard exists, and each panel has data", async () => {
-      const shown = await grafana.dashboard();
+      const { dashboard }: { dashboard: { panels: Panel[] } } = await grafana
+        .json("/api/dashboards/uid/gateway");
       const file: { panels: Panel[] } = JSON.parse(
         await Deno.readTextFile(DASHBOARD),
       );
       assert.deepEqual(
-        shown.panels.map(({ title }) => title),
+        dashboard.panels.map(({ title }) => title),
         file.panels.map(({ title }) => title),
       );
-      const panels = shown.panels.filter(({ type }) => type !== "row");
+      const panels = dashboard.panels.filter(({ type }) => type !== "row");
       for (const panel of panels) {
         await until(
           `data for "${panel.title}"`,
           async () => await grafana.points(panel) > 0,
         );
       }
-      say(`${panels.length} panels`);
-      say(`Grafana ${await grafana.version()}`);
+      const { version } = await grafana.json("/api/health");
+      say(`${panels.length} panels, Grafana ${version}`);
     });
 
     await t.step("traces arrive at the collector", async () => {
@@ -87,15 +145,13 @@ Deno.test("the profile observability", async (t) => {
 
 Deno.test("the profile ollama", async (t) => {
   await using stack = await startStack({
-    env: {
-      COMPOSE_PROFILES: "ollama",
-      UPSTREAM_BASE_URL: "http://ollama:11434/v1",
-      UPSTREAM_MODEL: OLLAMA_MODEL,
-      UPSTREAM_DIALECT: "ollama",
-      UPSTREAM_FIRST_TOKEN_SECONDS: "300",
-    },
+    COMPOSE_PROFILES: "ollama",
+    UPSTREAM_BASE_URL: "http://ollama:11434/v1",
+    UPSTREAM_MODEL: OLLAMA_MODEL,
+    UPSTREAM_DIALECT: "ollama",
+    UPSTREAM_FIRST_TOKEN_SECONDS: "300",
   });
-  const made = await gateway(stack, "keys", "create", "--description", "test");
+  const made = await stack.createKey();
   const ollama = (...args: string[]) =>
     stack.compose("exec", "-T", "ollama", "ollama", ...args);
   // An image for a machine without a registry contains its model.

@@ -3,8 +3,7 @@
 // and everything works again within seconds.
 import assert from "node:assert/strict";
 import { type Load, startLoad } from "./load.ts";
-import { type Stack, startStack } from "./stack.ts";
-import { gateway, reportOf, say, statusWith, until } from "./steps.ts";
+import { say, type Stack, startStack, until } from "./stack.ts";
 
 const STREAMS = 8;
 /** Requests that must succeed after a loss, and again after the return. */
@@ -12,43 +11,6 @@ const ANSWERS = 3 * STREAMS;
 const MS_PER_SECOND = 1_000;
 const SHOWN_MAX = 3;
 const SERVERS = ["redis", "redis-2", "redis-3"];
-
-interface Victim {
-  name: string;
-  container: (stack: Stack) => Promise<string>;
-  /** Requests that may end early, or be refused for another reason than a missed deadline. */
-  failuresMax: number;
-  lateMax: number;
-}
-
-async function first(stack: Stack, service: string): Promise<string> {
-  const [id = ""] = await stack.containers(service);
-  return id;
-}
-
-/** The Redis server that is master now, or the first one that is not. */
-async function redisServer(stack: Stack, isMaster: boolean): Promise<string> {
-  for (const service of SERVERS) {
-    const role = await stack.compose(
-      ...["exec", "-T", service, "redis-cli", "--no-auth-warning"],
-      ...["--user", "health", "--pass", "none", "role"],
-    );
-    if (role.startsWith("master") === isMaster) {
-      return await first(stack, service);
-    }
-  }
-  throw new Error("No Redis server has this role");
-}
-
-function one(service: string, failuresMax = 0): Victim {
-  return {
-    name: service,
-    container: (stack) => first(stack, service),
-    failuresMax,
-    lateMax: LATE_MAX,
-  };
-}
-
 /** Requests that run there, and those sent there while it dies. */
 const RUNNING_MAX = 2 * STREAMS;
 /** Requests that may miss a deadline while containers start on a busy machine. */
@@ -56,27 +18,45 @@ const LATE_MAX = 2 * STREAMS;
 /** Without a master, every request is refused at once and retried. */
 const LATE_IN_FAILOVER_MAX = 2_000;
 
+interface Victim {
+  name: string;
+  service: (stack: Stack) => string | Promise<string>;
+  /** Requests that may end early, or be refused for another reason than a missed deadline. */
+  failuresMax: number;
+  lateMax: number;
+}
+
+/** The Redis server that is master now, or the first one that is not. */
+const redisServer = (isMaster: boolean) => async (stack: Stack) => {
+  for (const service of SERVERS) {
+    const role = await stack.compose(
+      ...["exec", "-T", service, "redis-cli", "--no-auth-warning"],
+      ...["--user", "health", "--pass", "none", "role"],
+    );
+    if (role.startsWith("master") === isMaster) return service;
+  }
+  throw new Error("No Redis server has this role");
+};
+
+const one = (name: string, more: Partial<Victim> = {}): Victim => ({
+  ...{ name, service: () => name, failuresMax: 0, lateMax: LATE_MAX },
+  ...more,
+});
+
 const VICTIMS: Victim[] = [
   one("nats"),
   one("nats-2"),
   one("nats-3"),
-  {
-    name: "the Redis master",
-    container: (stack) => redisServer(stack, true),
-    failuresMax: 0,
+  one("the Redis master", {
+    service: redisServer(true),
     lateMax: LATE_IN_FAILOVER_MAX,
-  },
-  {
-    name: "a Redis replica",
-    container: (stack) => redisServer(stack, false),
-    failuresMax: 0,
-    lateMax: LATE_MAX,
-  },
+  }),
+  one("a Redis replica", { service: redisServer(false) }),
   one("redis-sentinel-1"),
   one("redis-sentinel-2"),
   one("redis-sentinel-3"),
-  one("edge-auth", RUNNING_MAX),
-  one("chat-worker", RUNNING_MAX),
+  one("edge-auth", { failuresMax: RUNNING_MAX }),
+  one("chat-worker", { failuresMax: RUNNING_MAX }),
   one("key-admin"),
 ];
 
@@ -90,18 +70,15 @@ async function isWell(stack: Stack, container: string): Promise<boolean> {
 /** Kills a container under load and starts it again. */
 async function lose(stack: Stack, key: string, victim: Victim): Promise<Load> {
   const load = startLoad(stack, key, STREAMS);
-  const goOn = async (what: string) => {
-    const before = load.complete;
-    await until(what, () => load.complete >= before + ANSWERS);
-  };
   try {
-    await goOn("answers");
-    const container = await victim.container(stack);
+    await load.answers(ANSWERS);
+    const service = await victim.service(stack);
+    const [container = ""] = await stack.containers(service);
     await stack.docker("kill", container);
-    await goOn(`answers without ${victim.name}`);
+    await load.answers(ANSWERS, `answers without ${victim.name}`);
     await stack.docker("start", container);
     await until(`${victim.name} to be back`, () => isWell(stack, container));
-    await goOn(`answers with ${victim.name}`);
+    await load.answers(ANSWERS, `answers with ${victim.name}`);
   } finally {
     await load.stop();
   }
@@ -109,16 +86,13 @@ async function lose(stack: Stack, key: string, victim: Victim): Promise<Load> {
 }
 
 Deno.test("the redundant cluster", async (t) => {
-  await using stack = await startStack({
-    files: ["compose.yaml", "compose.cluster.yaml"],
-    env: { SIMULATOR_TOKENS_PER_SECOND: "40" },
-  });
-  const made = await gateway(stack, "keys", "create", "--description", "test");
-  const stopped = await gateway(
-    stack,
-    ...["keys", "create", "--description", "stopped"],
+  await using stack = await startStack(
+    { SIMULATOR_TOKENS_PER_SECOND: "40" },
+    ["compose.yaml", "compose.cluster.yaml"],
   );
-  await gateway(stack, "keys", "disable", stopped.id);
+  const made = await stack.createKey();
+  const stopped = await stack.createKey("stopped");
+  await stack.gateway("keys", "disable", stopped.id);
 
   for (const victim of VICTIMS) {
     await t.step(`survives the loss of ${victim.name}`, async () => {
@@ -132,31 +106,28 @@ Deno.test("the redundant cluster", async (t) => {
       assert.ok(
         load.failures.length <= victim.failuresMax &&
           load.late <= victim.lateMax && load.notRetryable.length === 0,
-        await reportOf(stack, load),
+        await load.report(),
       );
-      assert.equal(await statusWith(stack, stopped.key), 403);
-      const other = await gateway(
-        stack,
-        ...["keys", "create", "--description", "after a loss"],
-      );
-      assert.equal(await statusWith(stack, other.key), 200);
+      assert.equal(await stack.statusWith(stopped.key), 403);
+      const other = await stack.createKey("after a loss");
+      assert.equal(await stack.statusWith(other.key), 200);
     });
   }
 
   await t.step("is restored from a backup, whoever was master", async () => {
     const file = await Deno.makeTempFile({ suffix: ".rdb" });
     await stack.script("backup.sh", file);
-    await gateway(stack, "keys", "delete", made.id);
-    assert.equal(await statusWith(stack, made.key), 401);
+    await stack.gateway("keys", "delete", made.id);
+    assert.equal(await stack.statusWith(made.key), 401);
     await stack.script("restore.sh", file);
     await Deno.remove(file);
     await until(
       "the key to be back",
-      async () => await statusWith(stack, made.key) === 200,
+      async () => await stack.statusWith(made.key) === 200,
     );
-    await until("changes to be acknowledged", async () => {
-      const making = gateway(stack, "keys", "create", "--description", "again");
-      return await making.then(() => true, () => false);
-    });
+    await until(
+      "changes to be acknowledged",
+      () => stack.createKey("again").then(() => true, () => false),
+    );
   });
 });

@@ -5,19 +5,10 @@ import assert from "node:assert/strict";
 import { mintKey } from "@gateway/shared/keys/key";
 import { randomBytes } from "@gateway/shared/process/ids";
 import OpenAI from "openai";
-import { send, startLoad } from "./load.ts";
-import { type Stack, startStack } from "./stack.ts";
-import {
-  fromInside,
-  gateway,
-  reportOf,
-  say,
-  statusWith,
-  until,
-} from "./steps.ts";
+import { type Load, send, startLoad } from "./load.ts";
+import { say, type Stack, startStack, until } from "./stack.ts";
 
 const STREAMS = 8;
-const TOKENS_PER_SECOND = 40;
 /** Requests that may miss a deadline while containers start on a busy machine. */
 const LATE_MAX = 2 * STREAMS;
 /** Reads of some twenty events; from a proxy that buffers they come in one or two. */
@@ -29,37 +20,37 @@ const MIB = 1024 * 1024;
 const CHAT_BYTES_MAX = 20 * MIB;
 const PROXY_BYTES_MAX = 64 * MIB;
 
-/** The status of a request with an unknown key. */
-function unknownKeyStatus(stack: Stack): Promise<number> {
-  return statusWith(stack, mintKey(randomBytes));
-}
-
-/** Runs requests during an action; none of them may fail. */
-async function underLoad(stack: Stack, key: string, what: () => Promise<void>) {
+/** Runs requests during an action, and until `more` of them are complete. */
+async function underLoad(
+  stack: Stack,
+  key: string,
+  what: () => Promise<unknown>,
+  more = STREAMS,
+): Promise<Load> {
   const load = startLoad(stack, key, STREAMS);
   try {
-    await until("answers", () => load.complete >= STREAMS);
+    await load.answers(STREAMS);
     await what();
-    const before = load.complete;
-    await until("more answers", () => load.complete >= before + STREAMS);
+    await load.answers(more);
   } finally {
     await load.stop();
   }
-  assert.equal(load.failures.length, 0, await reportOf(stack, load));
-  assert.ok(load.late <= LATE_MAX, await reportOf(stack, load));
+  return load;
+}
+
+async function assertNoneFailed(load: Load): Promise<void> {
+  assert.equal(load.failures.length, 0, await load.report());
+  assert.ok(load.late <= LATE_MAX, await load.report());
   say(`${load.complete} complete, ${load.late} to be tried again`);
-  return load.complete;
 }
 
 Deno.test("the compose stack", async (t) => {
   await using stack = await startStack({
-    env: {
-      SIMULATOR_TOKENS_PER_SECOND: String(TOKENS_PER_SECOND),
-      DRAIN_SECONDS: "20",
-      STOP_GRACE_PERIOD: "30s",
-    },
+    SIMULATOR_TOKENS_PER_SECOND: "40",
+    DRAIN_SECONDS: "20",
+    STOP_GRACE_PERIOD: "30s",
   });
-  const made = await gateway(stack, "keys", "create", "--description", "test");
+  const made = await stack.createKey();
   const key: string = made.key;
 
   await t.step("streams through the proxy, unbuffered", async () => {
@@ -198,26 +189,27 @@ Deno.test("the compose stack", async (t) => {
   await t.step("counts unknown keys by client, not by proxy", async () => {
     const guesses = Array.from(
       { length: GUESSES },
-      () => unknownKeyStatus(stack),
+      () => stack.statusWith(mintKey(randomBytes)),
     );
-    assert.equal(await fromInside(stack, mintKey(randomBytes)), 401);
+    assert.equal(await stack.statusInside(mintKey(randomBytes)), 401);
     const statuses = new Set(await Promise.all(guesses));
     assert.deepEqual([...statuses].sort(), [401, 429]);
-    assert.equal(await statusWith(stack, key), 200);
+    assert.equal(await stack.statusWith(key), 200);
   });
 
   await t.step("scales workers 1 -> 4 -> 2 without a failure", async () => {
-    const complete = await underLoad(stack, key, async () => {
-      await stack.scale({ edges: 1, workers: 4 });
-      await stack.scale({ edges: 1, workers: 2 });
+    const load = await underLoad(stack, key, async () => {
+      await stack.scale(1, 4);
+      await stack.scale(1, 2);
     });
+    await assertNoneFailed(load);
     assert.equal((await stack.containers("chat-worker")).length, 2);
-    assert.ok(complete > 2 * STREAMS);
+    assert.ok(load.complete > 2 * STREAMS);
   });
 
   await t.step("scales edges 1 -> 3 -> 2, and all of them work", async () => {
-    await underLoad(stack, key, async () => {
-      await stack.scale({ edges: 3, workers: 2 });
+    const load = await underLoad(stack, key, async () => {
+      await stack.scale(3, 2);
       await until("every edge to answer", async () => {
         const edges = await stack.containers("edge-auth");
         const logs = await Promise.all(
@@ -225,30 +217,21 @@ Deno.test("the compose stack", async (t) => {
         );
         return logs.every((text) => text.includes(`"event":"chat"`));
       });
-      await stack.scale({ edges: 2, workers: 2 });
+      await stack.scale(2, 2);
     });
+    await assertNoneFailed(load);
   });
 
   await t.step("survives the loss of a worker, and of an edge", async () => {
     for (const service of ["chat-worker", "edge-auth"]) {
       const [victim = ""] = await stack.containers(service);
-      const load = startLoad(stack, key, STREAMS);
-      try {
-        await until("answers", () => load.complete >= STREAMS);
-        await stack.docker("kill", victim);
-        const before = load.complete;
-        await until(
-          "answers again",
-          () => load.complete >= before + 2 * STREAMS,
-        );
-      } finally {
-        await load.stop();
-      }
+      const kill = () => stack.docker("kill", victim);
+      const load = await underLoad(stack, key, kill, 2 * STREAMS);
       // Only requests that ran there, or were sent there while it died, are lost;
       // refused ones can be retried.
       assert.ok(
         load.failures.length <= 2 * STREAMS && load.notRetryable.length === 0,
-        await reportOf(stack, load),
+        await load.report(),
       );
       await stack.docker("start", victim);
     }
@@ -261,16 +244,16 @@ Deno.test("the compose stack", async (t) => {
     await stack.compose("start");
     await until(
       "the key to work",
-      async () => await statusWith(stack, key).catch(() => 0) === 200,
+      async () => await stack.statusWith(key).catch(() => 0) === 200,
     );
 
-    await gateway(stack, "keys", "delete", made.id);
-    assert.equal(await statusWith(stack, key), 401);
+    await stack.gateway("keys", "delete", made.id);
+    assert.equal(await stack.statusWith(key), 401);
     await stack.script("restore.sh", file);
     await Deno.remove(file);
     await until(
       "the key to be back",
-      async () => await statusWith(stack, key).catch(() => 0) === 200,
+      async () => await stack.statusWith(key).catch(() => 0) === 200,
     );
   });
 });

@@ -1,5 +1,6 @@
 /** Sends requests as a client of the stack, one or many. */
-import type { Stack } from "./stack.ts";
+import { sleep } from "../../tests/support/wait_for.ts";
+import { type Stack, until } from "./stack.ts";
 
 const MODEL = "neutral-3.7-plus";
 const REQUEST_MS = 30_000;
@@ -7,34 +8,30 @@ const REQUEST_MS = 30_000;
 const CHARS_SHOWN = 300;
 /** A refused client waits a little, as SDKs do. */
 const RETRY_MS = 100;
+const REPORTED_MAX = 5;
 
-/** The kinds of request, sent in turn: a stream, one JSON response, and one with a large body. */
-export const KINDS = ["stream", "whole", "large"] as const;
-/** 600 kB: still being sent when an edge stops, and in pieces on the bus. */
-const LARGE = "word ".repeat(120_000);
 const QUESTION = "Count from one to twenty.";
-const CONTENTS = { stream: QUESTION, whole: QUESTION, large: LARGE };
+/** The kinds of request, sent in turn: a stream, one JSON response, and one with a large body. */
+const CONTENTS = {
+  stream: QUESTION,
+  whole: QUESTION,
+  /** 600 kB: still being sent when an edge stops, and in pieces on the bus. */
+  large: "word ".repeat(120_000),
+};
+const KINDS = ["stream", "whole", "large"] as const;
 
-/** A response. */
-export interface Answer {
-  status: number;
-  text: string;
-  /** The header `Retry-After`. */
-  retryAfter: string | null;
-  /** Milliseconds from the request to each read from the socket. */
-  readsAtMs: number[];
-}
+type Answer = Awaited<ReturnType<typeof send>>;
 
 /** Sends one chat request, with more fields if given, and reads the response to its end. */
 export async function send(
-  stack: Stack,
+  { url, client }: Stack,
   key: string,
   kind: typeof KINDS[number],
   fields: Record<string, unknown> = {},
-): Promise<Answer> {
+) {
   const startMs = performance.now();
-  const response = await fetch(`${stack.url}/v1/chat/completions`, {
-    client: stack.client,
+  const response = await fetch(`${url}/v1/chat/completions`, {
+    client,
     method: "POST",
     signal: AbortSignal.timeout(REQUEST_MS),
     headers: {
@@ -48,6 +45,7 @@ export async function send(
       messages: [{ role: "user", content: CONTENTS[kind] }],
     }),
   });
+  /** Milliseconds from the request to each read from the socket. */
   const readsAtMs: number[] = [];
   let text = "";
   const decoder = new TextDecoder();
@@ -55,12 +53,8 @@ export async function send(
     readsAtMs.push(performance.now() - startMs);
     text += decoder.decode(bytes, { stream: true });
   }
-  return {
-    status: response.status,
-    text,
-    retryAfter: response.headers.get("retry-after"),
-    readsAtMs,
-  };
+  const retryAfter = response.headers.get("retry-after");
+  return { status: response.status, text, retryAfter, readsAtMs };
 }
 
 /** Whether the response is complete. */
@@ -91,72 +85,71 @@ export type Load = ReturnType<typeof startLoad>;
 /** Keeps `streams` requests running, of every kind. */
 export function startLoad(stack: Stack, key: string, streams: number) {
   let isStopping = false;
-  let complete = 0;
   let completeAtMs = performance.now();
-  let longestPauseMs = 0;
-  let late = 0;
-  const completed = () => {
-    const nowMs = performance.now();
-    longestPauseMs = Math.max(longestPauseMs, nowMs - completeAtMs);
-    completeAtMs = nowMs;
-    complete += 1;
-  };
   const failures: string[] = [];
   const notRetryable: string[] = [];
-  const one = async (first: number) => {
-    for (let turn = first; !isStopping; turn++) {
-      const kind = KINDS[turn % KINDS.length] ?? "stream";
-      try {
-        const answer = await send(stack, key, kind);
-        if (isComplete(answer)) {
-          completed();
-        } else if (isLate(answer)) {
-          late += 1;
-          await pause(RETRY_MS);
-        } else {
-          const { status, retryAfter, text } = answer;
-          const line = `${kind} ${status} retry-after ${retryAfter} ${
-            text.slice(-CHARS_SHOWN)
-          }`;
-          failures.push(line);
-          if (!isRetryable(answer)) notRetryable.push(line);
-          await pause(RETRY_MS);
-        }
-      } catch (error) {
-        // Cut off: a stream that had begun, or a request that had arrived in part.
-        failures.push(`${kind} ${error}`);
-        await pause(RETRY_MS);
-      }
-    }
-  };
-  const running = Promise.all(
-    Array.from({ length: streams }, (_, index) => one(index)),
-  );
-  return {
+  const load = {
     /** Requests with a complete response. */
-    get complete() {
-      return complete;
-    },
+    complete: 0,
     /** The longest time without a complete response. */
-    get longestPauseMs() {
-      return longestPauseMs;
-    },
+    longestPauseMs: 0,
     /** Requests for which Redis or the workers missed a deadline. Not among the failures. */
-    get late() {
-      return late;
-    },
+    late: 0,
     /** Other failures, one line each. */
     failures,
     /** Of these, refusals that an SDK would not retry. */
     notRetryable,
+    /** Waits for so many more complete responses. */
+    answers: async (more: number, what = "answers") => {
+      const enough = load.complete + more;
+      await until(what, () => load.complete >= enough);
+    },
     /** Lets the running requests end. */
     stop: async () => {
       isStopping = true;
       await running;
     },
+    /** The failures, with the log of the proxy. */
+    report: async () =>
+      [
+        `${failures.length} failed, ${load.late} late, ${load.complete} complete`,
+        ...notRetryable.map((line) => `not retryable: ${line}`),
+        ...failures.slice(0, REPORTED_MAX),
+        await stack.compose("logs", "--tail", "5", "proxy"),
+      ].join("\n"),
   };
-}
-
-function pause(ms: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, ms));
+  /** Whether the next request follows at once. */
+  const count = (kind: string, answer: Answer): boolean => {
+    if (isComplete(answer)) {
+      const nowMs = performance.now();
+      load.longestPauseMs = Math.max(load.longestPauseMs, nowMs - completeAtMs);
+      completeAtMs = nowMs;
+      load.complete += 1;
+      return true;
+    }
+    const { status, retryAfter, text } = answer;
+    const line = `${kind} ${status} retry-after ${retryAfter} ${
+      text.slice(-CHARS_SHOWN)
+    }`;
+    if (isLate(answer)) load.late += 1;
+    else failures.push(line);
+    if (!isRetryable(answer)) notRetryable.push(line);
+    return false;
+  };
+  const one = async (first: number) => {
+    for (let turn = first; !isStopping; turn++) {
+      const kind = KINDS[turn % KINDS.length] ?? "stream";
+      try {
+        if (count(kind, await send(stack, key, kind))) continue;
+      } catch (error) {
+        // Cut off: a stream that had begun, or a request that had arrived in part.
+        failures.push(`${kind} ${error}`);
+      }
+      await sleep(RETRY_MS);
+    }
+  };
+  const running = Promise.all(
+    Array.from({ length: streams }, (_, index) => one(index)),
+  );
+  return load;
 }

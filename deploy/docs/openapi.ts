@@ -19,14 +19,12 @@ import {
   imageRequestSchema,
   speechRequestSchema,
   transcriptionRequestSchema,
-} from "@gateway/shared/openai/media";
-import {
   videoDeletedSchema,
   videoListSchema,
   videoRemixSchema,
   videoRequestSchema,
   videoSchema,
-} from "@gateway/shared/openai/video";
+} from "@gateway/shared/openai/media";
 import * as z from "zod";
 
 const REQUESTS = [

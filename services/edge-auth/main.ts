@@ -6,7 +6,6 @@ import { connectBus } from "@gateway/shared/bus/link_nats";
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { newInstanceId } from "@gateway/shared/process/ids";
 import type { Log } from "@gateway/shared/process/log";
-import { observeBus, REDIS_METRICS } from "@gateway/shared/process/own_metrics";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { ApiError } from "@gateway/shared/openai/error";
 import { serve } from "@gateway/shared/process/serve";
@@ -118,15 +117,11 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
       "shutdown",
       new ApiError("server_shutdown", "The server is shutting down."),
     ));
-  const notReady = () => [
-    ...(bus.isReady ? [] : ["bus"]),
-    ...(redis.state === "ready" ? [] : ["redis"]),
-    ...(isDraining ? ["stopping"] : []),
-  ];
   observeEdge(registry, { dispatcher, limiter });
-  observeBus(registry, bus);
-  registry.gauge(REDIS_METRICS.redisReady, () => redis.state === "ready");
-  const ops = serveOps({ ...config.ops, notReady, registry });
+  const ops = serveOps({
+    ...{ ...config.ops, registry, bus, redis: [redis] },
+    isStopping: () => isDraining,
+  });
   return {
     ready: {
       edgeId,

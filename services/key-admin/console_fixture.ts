@@ -5,12 +5,10 @@ import { createLog } from "@gateway/shared/process/log";
 import { DEFAULT_MODEL_ID, parseCatalog } from "@gateway/shared/models/catalog";
 import { MODEL_KINDS, type ModelKind } from "@gateway/shared/models/kinds";
 import {
+  dayLimitField,
   type FailedRequest,
   FAILURE_REASONS,
   type FailureReason,
-} from "@gateway/shared/keys/failed_requests";
-import {
-  dayLimitField,
   LIMITER_EPOCH_MS,
   LIMITER_FIELDS,
   USAGE_KINDS,
@@ -30,8 +28,7 @@ import {
   UNLIMITED,
   usageKey,
 } from "@gateway/shared/keys/record";
-import type { RedisLink } from "@gateway/shared/redis/link";
-import { defineScript } from "@gateway/shared/redis/script";
+import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
 import { silence } from "../../tests/e2e/recording_fixture.ts";
 import { assertNoKeys } from "../../tests/support/recording_log.ts";
 import { startSimulator } from "../../tests/support/service_processes.ts";

@@ -2,7 +2,6 @@ import { createClientAddress } from "@gateway/shared/process/client_address";
 import { wallNow } from "@gateway/shared/process/clock";
 import { randomBytes } from "@gateway/shared/process/ids";
 import type { Log } from "@gateway/shared/process/log";
-import { REDIS_METRICS } from "@gateway/shared/process/own_metrics";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { serveOps } from "@gateway/shared/process/ops_server";
 import { serve } from "@gateway/shared/process/serve";
@@ -64,10 +63,7 @@ async function start(config: Config, log: Log): Promise<RunningService> {
       registry,
     }),
   );
-  const notReady = () =>
-    [redis, writer].every(({ state }) => state === "ready") ? [] : ["redis"];
-  registry.gauge(REDIS_METRICS.redisReady, () => notReady().length === 0);
-  const ops = serveOps({ ...config.ops, notReady, registry });
+  const ops = serveOps({ ...config.ops, registry, redis: [redis, writer] });
   const durability = await detectDurability(redis);
   if (durability === "none") log.error("not_durable", NOT_DURABLE);
   await announceSetUp(deps);

@@ -3,10 +3,9 @@ import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { MEDIA_LIMITS } from "@gateway/shared/limits";
 import type { ImageRequest } from "@gateway/shared/openai/media";
-import { pictureHead } from "@gateway/shared/openai/picture";
 import { UpstreamError } from "@gateway/shared/upstream/errors";
 import { IMAGE } from "./server_fixture.ts";
-import { pictureFiles } from "./picture_files.ts";
+import { pictureFiles, pictureHead } from "./picture_files.ts";
 
 const latin = (text: string) => Buffer.from(text, "latin1");
 const u32 = (...values: number[]) =>

@@ -4,7 +4,7 @@ import type {
   EngineVideo,
   VideoRequest,
   VideoStatus,
-} from "@gateway/shared/openai/video";
+} from "@gateway/shared/openai/media";
 import { clip, isJsonObject } from "@gateway/shared/process/error_text";
 import { invalidAnswer, UpstreamError } from "@gateway/shared/upstream/errors";
 import * as json from "@gateway/shared/upstream/json";

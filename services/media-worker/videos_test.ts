@@ -1,7 +1,7 @@
 // Promise: whatever a model server says about a video becomes one form or a clear error,
 // and nothing is fetched from anywhere but that server.
 import assert from "node:assert/strict";
-import type { VideoRequest } from "@gateway/shared/openai/video";
+import type { VideoRequest } from "@gateway/shared/openai/media";
 import { UpstreamError } from "@gateway/shared/upstream/errors";
 import { startFakeModelServer } from "../../tests/support/fake_model_server.ts";
 import type { Step } from "../../tests/support/fake_model_server.ts";

@@ -1,43 +1,75 @@
 /** A simulator for tests, with shorthands for requests. */
 import { chatCompletionSchema } from "@gateway/shared/openai/completion";
-import { postChat } from "../../tests/support/chat_request.ts";
+import { Buffer } from "node:buffer";
+import { callApi, postChat } from "../../tests/support/chat_request.ts";
 import type { SeenRequest } from "./serving/answer.ts";
 import { serveSimulator, type SimulatorOptions } from "./simulator.ts";
 
 export type Body = Record<string, unknown>;
 
 export function startAsked(options: SimulatorOptions = {}) {
-  /** Every completion request. */
+  /** Every request for generated content. */
   const seen: SeenRequest[] = [];
   const simulator = serveSimulator({
     ...options,
     onRequest: (request) => seen.push(request),
   });
+  const { url } = simulator;
   /** Posts a chat request; a `prompt` becomes its only message. */
-  const post = (
-    { prompt = "ping", ...body }: Body,
-    init: RequestInit = {},
-  ): Promise<Response> => {
-    const messages = [{ role: "user", content: prompt }];
-    return postChat(simulator.url, "none", { messages, ...body }, init);
-  };
+  const chat = ({ prompt = "ping", ...body }: Body) =>
+    postChat(url, "none", {
+      messages: [{ role: "user", content: prompt }],
+      ...body,
+    });
   /** A whole answer, checked against the schema that the gateway promises. */
-  const ask = async (body: Body = {}) => {
-    const text = await (await post(body)).text();
-    return chatCompletionSchema.parse(JSON.parse(text));
-  };
+  const ask = async (body: Body = {}) =>
+    chatCompletionSchema.parse(await (await chat(body)).json());
   return {
-    url: simulator.url,
-    ...{ seen, post, ask },
+    ...{ url, seen, chat, ask },
+    /** Posts JSON, or a form if a field is a file. */
+    post: (path: string, fields: object, init: RequestInit = {}) => {
+      const isForm = Object.values(fields).some((each) => each instanceof File);
+      const body = isForm ? formOf(fields) : fields;
+      return callApi(`${url}${path}`, "none", body, init);
+    },
     /** The text of the first choice of a whole answer. */
     text: async (body?: Body) =>
       (await ask(body)).choices[0]?.message.content ?? "none",
     /** The data lines of a stream. */
     stream: async (body?: Body) => {
-      const response = await post({ ...body, stream: true });
+      const response = await chat({ ...body, stream: true });
       return (await response.text()).split("\n\n")
         .filter((line) => line !== "").map((line) => line.slice(6));
     },
     [Symbol.asyncDispose]: () => simulator[Symbol.asyncDispose](),
   };
+}
+
+function formOf(fields: object): FormData {
+  const form = new FormData();
+  for (const [name, value] of Object.entries(fields)) {
+    form.set(name, value instanceof File ? value : String(value));
+  }
+  return form;
+}
+
+/** A recording of about 2.5 seconds: 25 characters are spoken in 70 ms each. */
+export async function recording({ post }: ReturnType<typeof startAsked>) {
+  const response = await post("/audio/speech", {
+    ...{ model: "simulated-speech-1", voice: "alloy", response_format: "wav" },
+    ...{ input: "x".repeat(25), speed: 0.7 },
+  });
+  return new File([await response.blob()], "memo.wav");
+}
+
+/** What arrives before the connection is closed, and whether it is cut. */
+export async function bytesOf(response: Response) {
+  const chunks: Uint8Array[] = [];
+  let isCut = false;
+  try {
+    for await (const chunk of response.body ?? []) chunks.push(chunk);
+  } catch {
+    isCut = true;
+  }
+  return { bytes: Buffer.concat(chunks), isCut };
 }

@@ -13,7 +13,7 @@ await runService({
     let isStopping = false;
     const ops = serveOps({
       ...config.ops,
-      notReady: () => isStopping ? ["stopping"] : [],
+      isStopping: () => isStopping,
       registry: new MetricRegistry(),
     });
     log.warn("no_real_model", {

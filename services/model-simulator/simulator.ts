@@ -1,11 +1,11 @@
 /** The simulator as an HTTP server with OpenAI's endpoints, and `/health`. */
+import { ApiError } from "@gateway/shared/openai/error";
 import { type WallNow, wallNow } from "@gateway/shared/process/clock";
 import { serve } from "@gateway/shared/process/serve";
 import { chatCompletion } from "./chat/completion.ts";
 import type { Videos } from "./media/videos.ts";
 import { type Planned, respond, SeenRequest } from "./serving/answer.ts";
-import type { Pace } from "./serving/controls.ts";
-import { HttpError, requestedError } from "./serving/errors.ts";
+import { type Pace, requestedError } from "./serving/controls.ts";
 import { MODEL_IDS, receive, type Received } from "./serving/fields.ts";
 
 export interface SimulatorOptions {
@@ -48,8 +48,12 @@ export function serveSimulator(
   let videos: Videos | undefined;
   const server = serve({
     ...{ hostname, port, handler },
-    onError: (error) =>
-      (error instanceof HttpError ? error : requestedError(500)).toResponse(),
+    onError: (fault) => {
+      const error = fault instanceof ApiError ? fault : requestedError(500);
+      const { status, retryAfterMs } = error;
+      const headers = retryAfterMs === null ? {} : { "retry-after": "1" };
+      return Response.json(error.toBody(), { status, headers });
+    },
   });
   /** Accepts no more requests, gives answers `graceMs` to end, then cuts them. */
   const stop = (graceMs: number) => server.stop({ graceMs, abortMs: ABORT_MS });
@@ -82,7 +86,7 @@ export function serveSimulator(
       const model = MODELS.find(({ id }) => path === `/v1/models/${id}`);
       if (model !== undefined) return Response.json(model);
     }
-    throw new HttpError("Not Found", { status: 404 });
+    throw new ApiError("not_found", "Not Found");
   }
 
   async function generate(

@@ -1,4 +1,8 @@
+import { catalogFromSimulator } from "@gateway/shared/models/catalog_variables";
+import { VERSION } from "@gateway/shared/version";
 import assert from "node:assert/strict";
+import { postChat } from "../../tests/support/chat_request.ts";
+import { startService } from "../../tests/support/service_processes.ts";
 import { startAsked } from "./ask_fixture.ts";
 
 Deno.test("an answer begins by naming the simulator and quoting the question", async () => {
@@ -58,13 +62,8 @@ Deno.test("GET /v1/models and /health", async () => {
   await using simulator = startAsked();
   const get = (path: string) => fetch(new URL(path, simulator.url));
   const { data } = await (await get("/v1/models")).json();
-  assert.deepEqual(data.map(({ id }: { id: string }) => id), [
-    "neutral-3.7-plus",
-    "simulated-speech-1",
-    "simulated-image-1",
-    "simulated-transcription-1",
-    "simulated-video-1",
-  ]);
+  const ids = data.map(({ id }: { id: string }) => id);
+  assert.deepEqual(ids, [...catalogFromSimulator(simulator.url).keys()]);
   assert.equal(data[0].owned_by, "simulator");
   const one = await get("/v1/models/neutral-3.7-plus");
   assert.deepEqual(await one.json(), data[0]);
@@ -92,7 +91,7 @@ Deno.test("a wrong request is refused as model servers do", async () => {
     [{ tools }, 400, "tools[0].function.parameters"],
   ];
   for (const [change, status, param] of cases) {
-    const response = await simulator.post({ ...change });
+    const response = await simulator.chat({ ...change });
     const { error } = await response.json();
     assert.equal(response.status, status, JSON.stringify(error));
     assert.equal(error.type, "invalid_request_error");
@@ -105,4 +104,30 @@ Deno.test("a wrong request is refused as model servers do", async () => {
     await response.body?.cancel();
     assert.equal(response.status, 400);
   }
+});
+
+Deno.test("a simulator process identifies itself and its version, and drains", async () => {
+  await using service = await startService("model-simulator", {
+    SIMULATOR_TOKENS_PER_SECOND: "40",
+  });
+  assert.match(service.process.output(), /"event":"no_real_model"/);
+  const ops = `http://127.0.0.1:${service.ready.opsPort}`;
+  assert.equal(await (await fetch(`${ops}/readyz`)).text(), "ready\n");
+  assert.equal(service.ready.version, VERSION);
+  const health = await fetch(`${ops}/healthz`);
+  assert.equal(await health.text(), `ok ${VERSION}\n`);
+  const metrics = await fetch(`${ops}/metrics`);
+  const [version, revision = ""] = VERSION.split("+");
+  const labels = `version="${version}",revision="${revision}"`;
+  const build = `gateway_build_info{${labels},deno="${Deno.version.deno}"} 1\n`;
+  assert.ok((await metrics.text()).includes(build), build);
+  const response = await postChat(`${service.url}/v1`, "none", {
+    messages: [{ role: "user", content: "[simulator: 20 tokens]" }],
+    stream: true,
+  });
+  service.process.signal("SIGTERM");
+  const text = await response.text();
+  assert.equal(text.match(/"content":"[^"]/g)?.length, 20);
+  assert.ok(text.endsWith("data: [DONE]\n\n"));
+  assert.equal((await service.process.exited).code, 0);
 });

@@ -55,17 +55,13 @@ export function keyHint(value: string): string {
   return `${PREFIX}…${value.slice(-HINT_TAIL_CHARS)}`;
 }
 
-/** `key_` and 20 base62 characters. */
-export const mintKeyId = (randomBytes: RandomBytes): string =>
-  `key_${randomBase62(ID_CHARS, randomBytes)}`;
-
-/** `own_` and 20 base62 characters. */
-export const mintOwnerId = (randomBytes: RandomBytes): string =>
-  `own_${randomBase62(ID_CHARS, randomBytes)}`;
-
-/** `sto_` and 20 base62 characters: the name of one set of data in Redis. */
-export const mintStoreName = (randomBytes: RandomBytes): string =>
-  `sto_${randomBase62(ID_CHARS, randomBytes)}`;
+/** Makes ids of `prefix` and 20 base62 characters. */
+const idMint = (prefix: string) => (randomBytes: RandomBytes): string =>
+  prefix + randomBase62(ID_CHARS, randomBytes);
+export const mintKeyId = idMint("key_");
+export const mintOwnerId = idMint("own_");
+/** The name of one set of data in Redis. */
+export const mintStoreName = idMint("sto_");
 
 /** Whether `text` has the form of a key id, so that it may become part of a Redis key name. */
 export const isKeyId = (text: string): boolean =>

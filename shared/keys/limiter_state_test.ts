@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
-import { FAILURE_REASONS } from "./failed_requests.ts";
 import {
   type Counter,
+  FAILURE_REASONS,
   LIMITER_EPOCH_MS,
   limiterDay,
   parseUsageField,

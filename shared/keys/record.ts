@@ -13,7 +13,7 @@
  * | `lease:{owner}:<key id>`, `lease:{owner}` | zset | running requests by lease expiry |
  * | `lease:{owner}:<key id>:video`, `lease:{owner}:video` | zset | the same of videos that are being made |
  * | `use:{owner}:<key id>:<yyyymmdd>`, `use:{owner}:<yyyymmdd>` | hash | counters per hour of the UTC day and model, of key and of owner, see `limiter_state.ts` |
- * | `failed:{owner}:<key id>` | list | the last requests that were refused or failed, see `failed_requests.ts` |
+ * | `failed:{owner}:<key id>` | list | the last requests that were refused or failed, see `limiter_state.ts` |
  * | `job:{owner}:<video id>` | hash | `status`, and `job`: the video as JSON, without its prompt, see `videos/jobs.ts` of the edge |
  * | `jobs:{owner}` | zset | ids of videos by creation time in ms |
  * | `jobs:due` | zset | `<owner id>:<video id>` of those that have not ended, by the time in ms at which an edge looks after them |

@@ -24,18 +24,6 @@ const UNIX_SECONDS_MAX = 2 ** 32 - 1;
 /** 1 January 2026. Clients show this time and sort by it. */
 const CREATED_DEFAULT = 1_767_225_600;
 
-/** How long a backend may take by default, in milliseconds. */
-export const BACKEND_DEADLINE_DEFAULTS = {
-  /** TCP and TLS within one region take under 100; a retry of a lost packet takes 1,000 to 3,000. */
-  connect_ms: 5_000,
-  /** Enough for a long prompt on a busy server. */
-  first_token_ms: 60_000,
-  /** Enough for a model that thinks without output, or for a preempted batch. */
-  between_tokens_ms: 30_000,
-  /** The default timeout of OpenAI's SDKs. */
-  total_ms: 600_000,
-} as const;
-
 /** Headers of the connection, and those that the worker itself sends. */
 const RESERVED_HEADERS = new RegExp(
   "^(accept|authorization|connection|expect|host|keep-alive|te|trailer|upgrade|" +
@@ -92,31 +80,32 @@ export const baseUrlSchema = z.string()
 const headers = z.record(
   textOf(/^[!#$%&'*+.^_`|~0-9A-Za-z-]+$/, "the name of a header")
     .refine((text) => !RESERVED_HEADERS.test(text), {
-      error: ({ input }) =>
-        "the gateway sets this header itself: " +
-        (/^authorization$/i.test(String(input)) ? KEY_REMEDY : "remove it"),
+      error:
+        `the gateway sets this header itself: remove it, or, for a key, ${KEY_REMEDY}`,
     }),
   textOf(/^[\x20-\x7e\t]*$/, "printable ASCII without line ends"),
 ).default({}).describe(
   "Sent with every call. Not for secrets: they belong in the environment.",
 );
 
-const deadline = (
-  name: keyof typeof BACKEND_DEADLINE_DEFAULTS,
-  description: string,
-) =>
-  positive.max(DEADLINE_MAX_MS).default(BACKEND_DEADLINE_DEFAULTS[name])
-    .describe(description);
+const deadline = (defaultMs: number, description: string) =>
+  positive.max(DEADLINE_MAX_MS).default(defaultMs).describe(description);
 
 const deadlines = members({
-  connect_ms: deadline("connect_ms", "The connection, including TLS."),
+  // TCP and TLS within one region take under 100 ms; a retry of a lost packet takes 1 to 3 s.
+  connect_ms: deadline(5_000, "The connection, including TLS."),
+  // Enough for a long prompt on a busy server.
   first_token_ms: deadline(
-    "first_token_ms",
+    60_000,
     "From the connection to the first token of a stream.",
   ),
-  between_tokens_ms: deadline("between_tokens_ms", "Between two tokens."),
-  total_ms: deadline("total_ms", "The whole answer."),
+  // Enough for a model that thinks without output, or for a preempted batch.
+  between_tokens_ms: deadline(30_000, "Between two tokens."),
+  // The default timeout of OpenAI's SDKs.
+  total_ms: deadline(600_000, "The whole answer."),
 }).prefault({}).describe("How long the server may take, in milliseconds.");
+
+export const BACKEND_DEADLINE_DEFAULTS = deadlines.parse({});
 
 /** Any server with OpenAI's API. Several are tried in order of preference. */
 const backend = members({

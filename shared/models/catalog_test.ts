@@ -173,7 +173,7 @@ const WRONG_BACKEND: Row[] = [
   [{ headers: { a: "x\r\ny" } }, ".headers.a: expected printable ASCII"],
   [
     { headers: { Authorization: "x" } },
-    ".headers.Authorization: the gateway sets this header itself: put the key in an environment",
+    ".headers.Authorization: the gateway sets this header itself: remove it, or, for a key, put the key",
   ],
   [
     { deadlines: { total_ms: 86_400_001 } },

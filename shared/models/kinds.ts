@@ -13,13 +13,8 @@ export const MODEL_KINDS = [
 export type ModelKind = typeof MODEL_KINDS[number];
 
 /** The right that a key needs. */
-export const SCOPE_OF_KIND: Readonly<Record<ModelKind, KeyScope>> = {
-  chat: "chat",
-  image: "image",
-  speech: "speech",
-  transcription: "speech",
-  video: "video",
-};
+export const scopeOf = (kind: ModelKind): KeyScope =>
+  kind === "transcription" ? "speech" : kind;
 
 /** The unit that requests for a model of this kind cost; null: tokens. */
 export const UNIT_OF_KIND: Readonly<Record<ModelKind, UsageUnit | null>> = {
@@ -31,6 +26,5 @@ export const UNIT_OF_KIND: Readonly<Record<ModelKind, UsageUnit | null>> = {
 };
 
 /** The workers that run a model of this kind. */
-export function familyOf(kind: ModelKind): WorkerFamily {
-  return kind === "chat" ? "chat" : "media";
-}
+export const familyOf = (kind: ModelKind): WorkerFamily =>
+  kind === "chat" ? "chat" : "media";

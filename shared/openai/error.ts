@@ -3,7 +3,7 @@
  * OpenAI's shape, except for authentication failures, whose body is fixed by the
  * service specification.
  */
-import type { FailureReason } from "../keys/failed_requests.ts";
+import type { FailureReason } from "../keys/limiter_state.ts";
 import type { ErrorBody } from "./completion.ts";
 
 export interface ErrorKind {

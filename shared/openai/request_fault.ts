@@ -2,7 +2,6 @@ import type * as z from "zod";
 import {
   clip,
   formatPath,
-  listOfValues,
   nameOfType,
   valueAt,
 } from "../process/error_text.ts";
@@ -10,6 +9,16 @@ import { ApiError, type ErrorCode, fieldError } from "./error.ts";
 import { INTEGER } from "./fields.ts";
 
 type Issue = z.core.$ZodIssue;
+
+/** The value as the schema converts it. Throws the {@link requestFault} of an invalid one. */
+export function checked<Schema extends z.ZodType>(
+  schema: Schema,
+  value: unknown,
+): z.output<Schema> {
+  const { success, data, error } = schema.safeParse(value);
+  if (!success) throw requestFault(value, error);
+  return data;
+}
 
 /**
  * The first issue as an error with OpenAI's code and `param` path. The message shows
@@ -69,8 +78,11 @@ function nameOf(type: string): string {
   return type === "object" || type === "record" ? "an object" : `a ${type}`;
 }
 
+/** `'a'`, `'a' or 'b'`, `'a', 'b', or 'c'`. */
+const LIST = new Intl.ListFormat("en", { type: "disjunction" });
+
 function oneOf(supported: readonly unknown[], value: unknown): Description {
-  const expected = listOfValues(supported);
+  const expected = LIST.format(supported.map((each) => `'${each}'`));
   return typeof value === "string"
     ? { code: "invalid_value", expected, got: `'${clip(value)}'` }
     : { code: "invalid_type", expected };

@@ -59,15 +59,12 @@ export function createClientAddress(trusted: readonly Network[]) {
 export function siteOf(text: string): string {
   const address = parseAddress(text);
   if (address === null || isIPv4(address)) return address ?? text;
-  // `URL` writes an address in its shortest form.
-  const [head = "", tail = ""] = new URL(`http://[${address}]`).hostname
-    .slice(1, -1).split("::");
-  const before = head.split(":").filter(Boolean);
-  const after = tail.split(":").filter(Boolean);
-  const zeros = Array<string>(IPV6_GROUPS - before.length - after.length)
-    .fill("0");
-  const site = [...before, ...zeros, ...after]
-    .slice(0, SITE_GROUPS).map((group) => group.padStart(4, "0"));
+  // `URL` writes an address in its shortest form, zeros as "::".
+  const short = new URL(`http://[${address}]`).hostname.slice(1, -1);
+  const zeros = IPV6_GROUPS - short.split(":").filter(Boolean).length;
+  const site = short.replace("::", `:${"0:".repeat(zeros)}`).split(":")
+    .filter(Boolean).slice(0, SITE_GROUPS)
+    .map((group) => group.padStart(4, "0"));
   return `${site.join("")}/64`;
 }
 

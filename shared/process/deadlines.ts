@@ -29,6 +29,7 @@ export function createDeadlines(now: MonotonicNow) {
   let timer: ReturnType<typeof setTimeout> | null = null;
   let firesAtMs = Infinity;
   let isSecondLook = false;
+  let isClosing = false;
 
   const arm = (atMs: number) => {
     if (timer !== null) clearTimeout(timer);
@@ -60,25 +61,32 @@ export function createDeadlines(now: MonotonicNow) {
     }
     if (items.size > 0 && nextMs < firesAtMs) arm(nextMs);
   };
+  const close = () => {
+    if (timer !== null) clearTimeout(timer);
+    timer = null;
+    firesAtMs = Infinity;
+    items.clear();
+  };
 
   return {
     get size(): number {
       return items.size;
     },
-    /** Its `expiresAtMs` may be postponed while it waits. */
+    /** Its `expiresAtMs` may change while it waits, which takes effect within 25 ms. */
     add(item: Timed): void {
       items.set(item, stalledMs);
       if (item.expiresAtMs < firesAtMs) arm(item.expiresAtMs);
     },
     remove(item: Timed): void {
       items.delete(item);
+      if (isClosing && items.size === 0) close();
+    },
+    /** Stops the timer as soon as no item waits any more. */
+    closeWhenIdle(): void {
+      isClosing = true;
+      if (items.size === 0) close();
     },
     /** Stops the timer and removes all items. Nothing expires any more. */
-    close(): void {
-      if (timer !== null) clearTimeout(timer);
-      timer = null;
-      firesAtMs = Infinity;
-      items.clear();
-    },
+    close,
   };
 }

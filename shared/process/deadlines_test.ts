@@ -3,12 +3,14 @@ import { sleep, until } from "../../tests/support/wait_for.ts";
 import { monotonicNow } from "./clock.ts";
 import { createDeadlines } from "./deadlines.ts";
 
-function item(inMs: number, log: string[], name: string) {
-  return {
-    expiresAtMs: monotonicNow() + inMs,
-    expire: () => void log.push(name),
-  };
-}
+const item = (
+  inMs: number,
+  log: string[],
+  name: string,
+  now = monotonicNow,
+) => (
+  { expiresAtMs: now() + inMs, expire: () => void log.push(name) }
+);
 
 Deno.test("deadlines expire in order of time, those removed or closed never", async () => {
   const deadlines = createDeadlines(monotonicNow);
@@ -30,10 +32,7 @@ Deno.test("a deadline that was moved later expires then, and one may remove anot
   let nowMs = 0;
   const deadlines = createDeadlines(() => nowMs);
   const log: string[] = [];
-  const at = (expiresAtMs: number, name: string) => ({
-    expiresAtMs,
-    expire: () => void log.push(name),
-  });
+  const at = (ms: number, name: string) => item(ms, log, name, () => nowMs);
   const moved = at(10, "moved");
   const other = at(17, "removed by another");
   const first = at(15, "first");

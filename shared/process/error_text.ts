@@ -48,13 +48,6 @@ const TYPE_NAMES: { readonly [type: string]: string } = {
   object: "an object",
 };
 
-const LIST_FORMAT = new Intl.ListFormat("en", { type: "disjunction" });
-
-/** `'a'`, `'a' or 'b'`, `'a', 'b', or 'c'`. */
-export function listOfValues(values: readonly unknown[]): string {
-  return LIST_FORMAT.format(values.map((value) => `'${String(value)}'`));
-}
-
 /** `, did you mean 'vision'?` for `visoin`: the first known word that begins like this, or differs by one typing mistake. */
 export function didYouMean(given: string, known: Iterable<string>): string {
   const word = given.toLowerCase();

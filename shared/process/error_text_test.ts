@@ -3,7 +3,6 @@ import {
   clip,
   didYouMean,
   formatPath,
-  listOfValues,
   nameOfType,
   valueAt,
 } from "./error_text.ts";
@@ -76,13 +75,6 @@ Deno.test("didYouMean() names the nearest word, if one is near", () => {
     assert.equal(didYouMean(given, known), expected, given.slice(0, 30));
   }
   assert.equal(didYouMean("vllm", []), "");
-});
-
-Deno.test("listOfValues() writes lists as sentences do", () => {
-  assert.equal(listOfValues([]), "");
-  assert.equal(listOfValues(["a"]), "'a'");
-  assert.equal(listOfValues(["a", "b"]), "'a' or 'b'");
-  assert.equal(listOfValues(["a", 1, "c"]), "'a', '1', or 'c'");
 });
 
 Deno.test("valueAt() follows own members only", () => {

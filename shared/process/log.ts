@@ -61,14 +61,10 @@ export function createLog({ service, level, sample = 1, now, write }: {
 }
 
 /** A log that drops everything: for commands with output of their own, and for tests. */
-export const silentLog: Log = {
-  debug() {},
-  info() {},
-  warn() {},
-  error() {},
-  notice() {},
-  isSampled: () => true,
-};
+export const silentLog = createLog({
+  ...{ service: "", level: "error", now: () => 0 },
+  write() {},
+});
 
 /** A duration rounded to tenths of a millisecond, as log lines show it. */
 export function roundMs(ms: number): number {

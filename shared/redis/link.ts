@@ -1,3 +1,4 @@
+import { createHash } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import type { MonotonicNow } from "../process/clock.ts";
 import { createDeadlines, type Timed } from "../process/deadlines.ts";
@@ -6,9 +7,18 @@ import { settlesWithin } from "../process/serve.ts";
 import type { ConnectionOptions, RedisReply } from "./connection.ts";
 import { openConnection } from "./connection.ts";
 import * as errors from "./errors.ts";
-import type { RedisScript } from "./script.ts";
 
 export type { RedisAddress, RedisReply } from "./connection.ts";
+
+/** A Lua script and the hash under which Redis caches it. */
+export type RedisScript = Readonly<ReturnType<typeof defineScript>>;
+
+/** Identifies a script by its content, so that edges of two versions can share a server. */
+export function defineScript(name: string, source: string) {
+  /** SHA-1 in lower-case hex, for EVALSHA. */
+  const sha = createHash("sha1").update(source).digest("hex");
+  return { name, source, sha };
+}
 
 export interface CallOptions {
   /** How long the server may be silent, up to five times as long while it answers others. Default: the link's. */

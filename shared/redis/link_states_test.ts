@@ -9,8 +9,7 @@ import type { RedisServer } from "../../tests/support/redis_server.ts";
 import { startRedisServer } from "../../tests/support/redis_server.ts";
 import { sleep, startStopwatch, until } from "../../tests/support/wait_for.ts";
 import { classifyRedisError, RedisReplyError } from "./errors.ts";
-import type { RedisLink } from "./link.ts";
-import { defineScript } from "./script.ts";
+import { defineScript, type RedisLink } from "./link.ts";
 import { testRedisLink } from "../../tests/support/redis_link.ts";
 
 const RECOVERY_MS = 2_000;

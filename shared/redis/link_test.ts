@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
 import { createRecordingLog } from "../../tests/support/recording_log.ts";
-import { freePort } from "../../tests/support/local_server.ts";
 import { testRedisLink } from "../../tests/support/redis_link.ts";
 import { startRedisServer } from "../../tests/support/redis_server.ts";
 import {
@@ -10,7 +9,7 @@ import {
 } from "../../tests/support/wait_for.ts";
 import { RedisReplyError, RedisUnavailableError } from "./errors.ts";
 import type { RedisLink, RedisLinkOptions, RedisReply } from "./link.ts";
-import { defineScript } from "./script.ts";
+import { defineScript } from "./link.ts";
 
 const DEADLINE_MS = 300;
 const RECOVERY_MS = 2_000;
@@ -188,13 +187,4 @@ Deno.test("a blocking call with a long deadline is not taken for an outage", asy
   });
   assert.equal(reply, null);
   assert.equal(link.state, "ready");
-});
-
-Deno.test("a link without a server refuses calls, and close() leaves nothing behind", async () => {
-  const link = testRedisLink({ url: `redis://127.0.0.1:${freePort()}` });
-  assert.equal((await timed(link.command(["PING"]))).reason, "offline");
-  await assert.rejects(link.ready(50), RedisUnavailableError);
-  await until(() => link.state === "offline");
-  await link.close();
-  assert.equal(link.state, "closed");
 });

@@ -1,36 +1,45 @@
 import type { MonotonicNow } from "../process/clock.ts";
+import type { Deadlines, Timed } from "../process/deadlines.ts";
 import { UpstreamError } from "./errors.ts";
 
-/** Ends one attempt when its signal aborts or a deadline passes. One timer: a token only writes a number. */
-export class AttemptDeadlines {
+/** Ends one attempt when its signal aborts or a deadline passes. A token only writes a number. */
+export class AttemptDeadlines implements Timed {
   readonly #end = new AbortController();
   /** Aborts when the attempt ends: with the reason of the call's signal, or with an `upstream_timeout`. */
   readonly signal = this.#end.signal;
   readonly #now: MonotonicNow;
+  readonly #deadlines: Deadlines;
   readonly #callSignal: AbortSignal;
   readonly #totalAt: number;
   #phase = "";
   #phaseAt = Infinity;
-  #timer: ReturnType<typeof setTimeout> | undefined;
-  #timerAt = Infinity;
 
   /** Starts the attempt, which may take `totalMs` in total. */
-  constructor(now: MonotonicNow, callSignal: AbortSignal, totalMs: number) {
+  constructor(
+    deadlines: Deadlines,
+    now: MonotonicNow,
+    callSignal: AbortSignal,
+    totalMs: number,
+  ) {
+    this.#deadlines = deadlines;
     this.#now = now;
     this.#callSignal = callSignal;
     this.#totalAt = now() + totalMs;
     if (callSignal.aborted) this.#onAbort();
     else {
       callSignal.addEventListener("abort", this.#onAbort, { once: true });
-      this.#schedule();
+      deadlines.add(this);
     }
+  }
+
+  get expiresAtMs(): number {
+    return Math.min(this.#phaseAt, this.#totalAt);
   }
 
   /** Starts `phase`, which must end within `ms`, and replaces the previous phase. */
   arm(phase: string, ms: number): void {
     this.#phase = phase;
     this.#phaseAt = this.#now() + ms;
-    if (!this.signal.aborted) this.#schedule();
   }
 
   /** Suspends the phase while the response is not read. The total deadline remains. */
@@ -41,39 +50,26 @@ export class AttemptDeadlines {
   /** Throws the reason for the end if the attempt is over. */
   throwIfEnded(): void {
     // A stream that never pauses may delay the timer.
-    if (this.#now() >= this.#totalAt) this.#onTimer();
+    if (this.#now() >= this.#totalAt) this.expire();
     this.signal.throwIfAborted();
   }
 
-  /** Stops the timer and removes the listener of the signal. Must be called. */
-  dispose(): void {
-    clearTimeout(this.#timer);
-    this.#timerAt = -Infinity;
-    this.#callSignal.removeEventListener("abort", this.#onAbort);
-  }
-
-  #onAbort = () => this.#end.abort(this.#callSignal.reason);
-
-  #onTimer = () => {
-    this.#timerAt = Infinity;
+  /** Ends the attempt because its earliest deadline has passed. */
+  expire(): void {
     if (this.signal.aborted) return;
-    if (this.#now() < Math.min(this.#phaseAt, this.#totalAt)) {
-      return this.#schedule();
-    }
     const isTotal = this.#totalAt <= this.#phaseAt;
     const cause = new Error(
       `Deadline passed: ${isTotal ? "total" : this.#phase}`,
     );
     const fault = isTotal ? "deadline" : "timeout";
     this.#end.abort(new UpstreamError(fault, { cause }));
-  };
-
-  #schedule(): void {
-    const at = Math.min(this.#phaseAt, this.#totalAt);
-    if (at >= this.#timerAt) return;
-    clearTimeout(this.#timer);
-    this.#timerAt = at;
-    const waitMs = Math.max(0, Math.ceil(at - this.#now()));
-    this.#timer = setTimeout(this.#onTimer, waitMs);
   }
+
+  /** Stops watching the deadlines and the signal. Must be called. */
+  dispose(): void {
+    this.#deadlines.remove(this);
+    this.#callSignal.removeEventListener("abort", this.#onAbort);
+  }
+
+  #onAbort = () => this.#end.abort(this.#callSignal.reason);
 }

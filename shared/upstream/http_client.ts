@@ -12,8 +12,11 @@ import { BodyDecoder, findHeadEnd, parseResponseHead } from "./http_framing.ts";
 const READ_BUFFER_BYTES = 16 * 1024;
 /** Idle connections kept for later requests. */
 const IDLE_CONNECTIONS_MAX = 256;
-/** Idle connections are closed after this long: below the 60 s or more that load balancers allow. */
-const IDLE_MS = 30_000;
+/**
+ * A connection is closed when it was idle during all of one such period: after 20 to
+ * 40 s, below the 60 s or more that load balancers allow.
+ */
+const IDLE_PERIOD_MS = 20_000;
 /** The unread rest of a body that is still read in order to keep the connection. */
 const DRAIN_BYTES_MAX = 64 * 1024;
 const DRAIN_MS = 1_000;
@@ -75,7 +78,6 @@ export class HttpConnection {
   #isKeepAlive = false;
   #body = new BodyDecoder(0);
   #idleRead: Promise<number | null> | null = null;
-  #idleTimer: ReturnType<typeof setTimeout> | undefined;
 
   /** `onReusable` is called when a response was released and the connection can be reused. */
   constructor(
@@ -157,22 +159,18 @@ export class HttpConnection {
   /**
    * Reads ahead while the connection is idle, so that its end is noticed at once and
    * not by the next request. Calls `onEnd` when this read ends, which is also the
-   * first read of the next response, or when the idle timeout expires.
+   * first read of the next response.
    */
   sleep(onEnd: () => void): void {
     this.#from = this.#to = 0;
     this.#idleRead = this.#raw.read(this.#buffer);
     this.#idleRead.then(onEnd, onEnd);
-    this.#idleTimer = setTimeout(onEnd, IDLE_MS);
-    // The timer must not keep the process alive.
-    this.#idleTimer.unref();
   }
 
   /** Closes at once. May be called repeatedly. */
   close = (): void => {
     if (!this.isOpen) return;
     this.isOpen = false;
-    clearTimeout(this.#idleTimer);
     this.#raw.close();
   };
 
@@ -207,7 +205,6 @@ export class HttpConnection {
 
   /** Reads more bytes; returns false when the connection is closed or lost. */
   async #fill(): Promise<boolean> {
-    clearTimeout(this.#idleTimer);
     // Of a head that is not complete yet, all bytes are kept.
     const at = this.#from === this.#to ? 0 : this.#to;
     const space = at === 0 ? this.#buffer : this.#buffer.subarray(at);
@@ -231,6 +228,9 @@ export class HttpConnection {
 export class HttpClient {
   /** Ready for a request; the most recently used is last. */
   readonly idle: HttpConnection[] = [];
+  /** The first so many have been idle since the last {@link IDLE_PERIOD_MS} began. */
+  #unused = 0;
+  #sweep: ReturnType<typeof setInterval> | undefined;
   #isClosed = false;
 
   constructor(readonly connect: Connect, readonly connectMs: number) {}
@@ -239,6 +239,7 @@ export class HttpClient {
   async connection(deadlines: AttemptDeadlines): Promise<HttpConnection> {
     const { signal } = deadlines;
     const connection = this.idle.pop() ?? await this.#open(deadlines);
+    this.#unused = Math.min(this.#unused, this.idle.length);
     signal.addEventListener("abort", connection.close, { once: true });
     if (signal.aborted) connection.close();
     deadlines.throwIfEnded();
@@ -248,7 +249,17 @@ export class HttpClient {
   /** Closes the idle connections. Those in use are closed after their responses. */
   close(): void {
     this.#isClosed = true;
+    clearInterval(this.#sweep);
     for (const connection of this.idle.splice(0)) connection.close();
+  }
+
+  #closeUnused(): void {
+    const unused = this.idle.splice(0, this.#unused);
+    for (const connection of unused) connection.close();
+    this.#unused = this.idle.length;
+    if (this.#unused > 0) return;
+    clearInterval(this.#sweep);
+    this.#sweep = undefined;
   }
 
   async #open(deadlines: AttemptDeadlines): Promise<HttpConnection> {
@@ -267,11 +278,17 @@ export class HttpClient {
       return connection.close();
     }
     this.idle.push(connection);
+    if (this.#sweep === undefined) {
+      this.#sweep = setInterval(() => this.#closeUnused(), IDLE_PERIOD_MS);
+      // The timer must not keep the process alive.
+      this.#sweep.unref();
+    }
     connection.sleep(() => {
       const index = this.idle.indexOf(connection);
       if (index < 0) return; // A request waits for these bytes.
-      // The server closed it or sent unexpected data, or it was idle for too long.
+      // The server closed it or sent unexpected data.
       this.idle.splice(index, 1);
+      if (index < this.#unused) this.#unused -= 1;
       connection.close();
     });
   };

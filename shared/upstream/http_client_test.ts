@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { mock } from "node:test";
 import { monotonicNow } from "../process/clock.ts";
+import { createDeadlines } from "../process/deadlines.ts";
 import type { Reply } from "../../tests/support/fake_model_server.ts";
 import { startFakeModelServer } from "../../tests/support/fake_model_server.ts";
 import {
@@ -44,7 +45,9 @@ function rig(reply: Reply) {
 }
 
 function newDeadlines(signal = new AbortController().signal): AttemptDeadlines {
-  return new AttemptDeadlines(monotonicNow, signal, 5_000);
+  const watched = createDeadlines(monotonicNow);
+  watched.closeWhenIdle();
+  return new AttemptDeadlines(watched, monotonicNow, signal, 5_000);
 }
 
 /** A response whose body is still to be read. */

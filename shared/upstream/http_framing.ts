@@ -25,7 +25,7 @@ export interface ResponseHead {
   /** Media type in lower case, without parameters; `""` when absent. */
   contentType: string;
   contentEncoding: string;
-  /** The wait that `retry-after-ms` or `retry-after` asks for, clamped to 1..60 s. */
+  /** The wait that `retry-after-ms` or `retry-after` of a refusal asks for, clamped to 1..60 s. */
   retryAfterMs: number | undefined;
   /** Those of {@link FILE_HEADERS} that it has. */
   fileHeaders: Partial<Record<typeof FILE_HEADERS[number], string>>;
@@ -66,8 +66,6 @@ export function parseResponseHead(text: string): ResponseHead {
   // A message with both may come from a broken proxy: use it, then close the connection.
   const isSuspect = fields.has("content-length") &&
     fields.has("transfer-encoding");
-  // A date is compared with the server's own clock (RFC 9110 section 10.2.3).
-  const untilMs = Date.parse(field("retry-after")) - Date.parse(field("date"));
   return {
     status,
     framing: framingOf(status, fields),
@@ -77,16 +75,28 @@ export function parseResponseHead(text: string): ResponseHead {
         : connection.includes("keep-alive")),
     contentType: field("content-type").replace(/;.*/s, "").trim(),
     contentEncoding: field("content-encoding"),
-    retryAfterMs: clampedMs(field("retry-after-ms"), 1) ??
-      clampedMs(field("retry-after"), MS_PER_SECOND) ??
-      clampedMs(String(untilMs), 1),
-    fileHeaders: Object.fromEntries(
-      FILE_HEADERS.flatMap((name) => {
-        const value = fields.get(name) ?? "";
-        return VISIBLE_ASCII.test(value) ? [[name, value]] : [];
-      }),
-    ),
+    retryAfterMs: status < 300 ? undefined : retryAfterMs(field),
+    fileHeaders: fileHeadersOf(fields),
   };
+}
+
+function fileHeadersOf(
+  fields: ReadonlyMap<string, string>,
+): ResponseHead["fileHeaders"] {
+  const headers: ResponseHead["fileHeaders"] = {};
+  for (const name of FILE_HEADERS) {
+    const value = fields.get(name);
+    if (value && VISIBLE_ASCII.test(value)) headers[name] = value;
+  }
+  return headers;
+}
+
+function retryAfterMs(field: (name: string) => string): number | undefined {
+  // A date is compared with the server's own clock (RFC 9110 section 10.2.3).
+  const untilMs = Date.parse(field("retry-after")) - Date.parse(field("date"));
+  return clampedMs(field("retry-after-ms"), 1) ??
+    clampedMs(field("retry-after"), MS_PER_SECOND) ??
+    clampedMs(String(untilMs), 1);
 }
 
 /** A wait, or `undefined` if the text is not a number. */

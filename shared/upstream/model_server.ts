@@ -1,6 +1,7 @@
 /** One model server with OpenAI's HTTP API: its address, key and deadlines. */
 import type { BackendConfig } from "../models/catalog.ts";
 import type { MonotonicNow } from "../process/clock.ts";
+import { createDeadlines } from "../process/deadlines.ts";
 import { AttemptDeadlines } from "./attempt_deadlines.ts";
 import { invalidAnswer } from "./errors.ts";
 import type { Connect, HttpConnection } from "./http_client.ts";
@@ -68,6 +69,7 @@ export class ModelServer {
   readonly #baseUrl: URL;
   readonly #credential: { authorization?: string };
   readonly #client: HttpClient;
+  readonly #deadlines;
 
   /** Throws an Error if the key cannot be sent, without showing it. */
   constructor({ config, apiKey, publicModel, ...options }: ModelServerOptions) {
@@ -76,6 +78,7 @@ export class ModelServer {
     }
     this.config = config;
     this.now = options.now;
+    this.#deadlines = createDeadlines(options.now);
     this.#baseUrl = new URL(config.base_url);
     this.#credential = apiKey === null
       ? {}
@@ -147,7 +150,12 @@ export class ModelServer {
     const { encode, body, call, signal = call.signal } = request;
     const { connect_ms, first_token_ms, total_ms } = this.config.deadlines;
     const { totalMs = total_ms, statuses = [200] } = request;
-    const deadlines = new AttemptDeadlines(this.now, signal, totalMs);
+    const deadlines = new AttemptDeadlines(
+      this.#deadlines,
+      this.now,
+      signal,
+      totalMs,
+    );
     let connection: HttpConnection | null = null;
     let isDone = false;
     try {
@@ -175,5 +183,6 @@ export class ModelServer {
   /** Closes idle connections. Running requests continue. */
   close(): void {
     this.#client.close();
+    this.#deadlines.closeWhenIdle();
   }
 }

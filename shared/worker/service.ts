@@ -7,7 +7,6 @@ import type { ModelConfig } from "../models/catalog.ts";
 import { monotonicNow, wallNow } from "../process/clock.ts";
 import { newInstanceId, publicRequestId } from "../process/ids.ts";
 import type { Log } from "../process/log.ts";
-import { observeBus } from "../process/own_metrics.ts";
 import { MetricRegistry } from "../process/metrics.ts";
 import { serveOps } from "../process/ops_server.ts";
 import { type RunningService, runService } from "../process/service.ts";
@@ -93,13 +92,11 @@ async function start<Backend extends PoolBackend>(
   const ticker = setInterval(() => worker.tick(), WORKER_TICK_MS);
   await worker.start();
   let isStopping = false;
-  const notReady = () => [
-    ...(bus.isReady ? [] : ["bus"]),
-    ...(isStopping ? ["stopping"] : []),
-  ];
   observeWorker(registry, { worker, slots: config.slots, backends: pools });
-  observeBus(registry, bus);
-  const ops = serveOps({ ...config.ops, notReady, registry });
+  const ops = serveOps({
+    ...{ ...config.ops, registry, bus },
+    isStopping: () => isStopping,
+  });
   return {
     ready: { workerId, opsPort: ops.port, slots: config.slots },
     stop: async () => {

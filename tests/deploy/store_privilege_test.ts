@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import * as z from "zod";
 import { RedisReplyError } from "@gateway/shared/redis/errors";
 import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
-import { defineScript } from "@gateway/shared/redis/script";
+import { defineScript } from "@gateway/shared/redis/link";
 import { askPort } from "../support/local_server.ts";
 import {
   aclRules,

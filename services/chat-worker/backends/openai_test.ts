@@ -337,6 +337,7 @@ Deno.test("complete() fails with unreachable, and no address in the message, whe
   const r = rig(() => []);
   await r.server[Symbol.asyncDispose]();
   const { error } = await complete(r.backend, chat(true));
+  r.backend.close();
   const failure = assertFault(error, "unreachable");
   assertNoSecret(failure, r.server);
   // SDKs repeat a 502 by themselves.

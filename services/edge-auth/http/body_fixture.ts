@@ -11,6 +11,7 @@ export function testDeadlines() {
     },
     add: (item) => void due.add(item),
     remove: (item) => void due.delete(item),
+    closeWhenIdle: () => {},
     close: () => {},
   };
   return {

@@ -1,8 +1,4 @@
 /** Counts the requests of each key that were refused or failed, and lists the last ones. */
-import type {
-  FailedRequest,
-  FailureReason,
-} from "@gateway/shared/keys/failed_requests";
 import * as state from "@gateway/shared/keys/limiter_state";
 import * as record from "@gateway/shared/keys/record";
 import { FAILED_REQUESTS, REQUEST_LIMITS } from "@gateway/shared/limits";
@@ -30,7 +26,7 @@ interface Batch {
   day: string;
   requests: number;
   counts: Map<string, number>;
-  entries: FailedRequest[];
+  entries: state.FailedRequest[];
 }
 
 const DEADLINE_MS = 1_000;
@@ -151,7 +147,7 @@ const sizeOf = ({ counts, entries }: Batch) => counts.size + entries.length;
 function reasonOf(
   { reason, code, status }: ApiError,
   how: Failure["how"],
-): FailureReason | null {
+): state.FailureReason | null {
   if (reason !== null || code === "unauthorized") return reason;
   if (code === "key_revoked") return "key_disabled";
   if (code === "model_not_found") return "unknown_model";

@@ -3,7 +3,7 @@ import {
   failedRequestSchema,
   FAILURE_REASONS,
   type FailureReason,
-} from "@gateway/shared/keys/failed_requests";
+} from "@gateway/shared/keys/limiter_state";
 import * as redisKeys from "@gateway/shared/keys/record";
 import { FAILED_REQUESTS } from "@gateway/shared/limits";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";

@@ -5,7 +5,7 @@ import * as record from "@gateway/shared/keys/record";
 import { dayLimitField } from "@gateway/shared/keys/limiter_state";
 import { KEY_LIMITS } from "@gateway/shared/limits";
 import type { ModelKind } from "@gateway/shared/models/kinds";
-import { SCOPE_OF_KIND, UNIT_OF_KIND } from "@gateway/shared/models/kinds";
+import { scopeOf, UNIT_OF_KIND } from "@gateway/shared/models/kinds";
 import type { Log } from "@gateway/shared/process/log";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
@@ -100,7 +100,7 @@ export class Limiter {
     kind: ModelKind,
   ): Promise<refusal.Refusal | null> {
     const unit = UNIT_OF_KIND[kind];
-    const terms = [SCOPE_OF_KIND[kind], "", unit === null ? "1" : "0", ""];
+    const terms = [scopeOf(kind), "", unit === null ? "1" : "0", ""];
     const units = unit && { unit, count: 0 };
     const grant = await this.#ask(principal, terms, grantIn, { units });
     return grant.isAdmitted ? null : grant;

@@ -1,5 +1,5 @@
 /** Why a request may not run, the HTTP errors that say so, and the state of the limits. */
-import type { FailureReason } from "@gateway/shared/keys/failed_requests";
+import type { FailureReason } from "@gateway/shared/keys/limiter_state";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { HeaderFields } from "../http/responses.ts";

@@ -1,5 +1,5 @@
 /** The Lua scripts that find keys, admit, renew, settle and record failures. They use only Redis' clock. */
-import { defineScript, type RedisScript } from "@gateway/shared/redis/script";
+import { defineScript, type RedisScript } from "@gateway/shared/redis/link";
 import {
   LAST_USE_DAYS_KEPT,
   LIMITER_EPOCH_MS,

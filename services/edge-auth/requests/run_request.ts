@@ -5,7 +5,7 @@
 import type { JobRequest, UploadEnd } from "@gateway/shared/bus/job";
 import type { Principal } from "@gateway/shared/keys/record";
 import type { Catalog } from "@gateway/shared/models/catalog";
-import { type ModelKind, SCOPE_OF_KIND } from "@gateway/shared/models/kinds";
+import { type ModelKind, scopeOf } from "@gateway/shared/models/kinds";
 import { ApiError } from "@gateway/shared/openai/error";
 import { decodeJson } from "@gateway/shared/openai/json_body";
 import { isJsonObject } from "@gateway/shared/process/error_text";
@@ -83,7 +83,7 @@ export async function runRequest<Request extends JobRequest>(
   const read = await readRequest(call, endpoint, deps).catch(
     async (error: unknown) => {
       // A key that may not use the endpoint at all gets the error for that instead.
-      const scope = SCOPE_OF_KIND[endpoint.kind];
+      const scope = scopeOf(endpoint.kind);
       if (error instanceof ApiError) await admission.modelsOf(principal, scope);
       throw error;
     },
@@ -115,7 +115,7 @@ export async function admit<Request extends JobRequest>(
 ): Promise<RunLease | null> {
   const askedAtMs = now();
   const lease = await admission.admit(principal, {
-    scope: SCOPE_OF_KIND[kind],
+    scope: scopeOf(kind),
     request,
     estimate: estimate(request, catalog),
   });

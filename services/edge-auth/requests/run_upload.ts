@@ -4,7 +4,7 @@
  * it is checked and admitted then, and only then does the worker run it.
  */
 import type { JobRequest, UploadEnd } from "@gateway/shared/bus/job";
-import { SCOPE_OF_KIND } from "@gateway/shared/models/kinds";
+import { scopeOf } from "@gateway/shared/models/kinds";
 import { Form, type FormBounds } from "../http/read_form.ts";
 import { abandon } from "../http/responses.ts";
 import type {
@@ -28,7 +28,7 @@ export async function runUpload<Request extends JobRequest>(
   const { admission, refusedBodies, catalog, deadlines } = deps;
   const { kind } = endpoint;
   await admission.checkRefused(principal, kind);
-  await admission.modelsOf(principal, SCOPE_OF_KIND[kind]);
+  await admission.modelsOf(principal, scopeOf(kind));
   await refusedBodies.wait(principal.keyId, deadlines);
   const form = new Form(exchange, principal.keyId, endpoint.form, deps);
   try {

@@ -1,9 +1,9 @@
 /** The requests of `/v1/videos`. */
 import { VIDEO_LIMITS } from "@gateway/shared/limits";
-import { SCOPE_OF_KIND } from "@gateway/shared/models/kinds";
+import { scopeOf } from "@gateway/shared/models/kinds";
 import { ApiError, fieldError } from "@gateway/shared/openai/error";
-import * as wire from "@gateway/shared/openai/video";
-import { requestFault } from "@gateway/shared/openai/request_fault";
+import * as wire from "@gateway/shared/openai/media";
+import { checked } from "@gateway/shared/openai/request_fault";
 import * as z from "zod";
 import { keyRevoked } from "../dispatch/dispatcher.ts";
 import { isForm } from "../http/read_form.ts";
@@ -31,7 +31,7 @@ const ID = /^video_[0-9a-f]{32}$/;
 /** One part of a file. Other ranges are ignored, as RFC 9110 allows: the answer is the whole file. */
 const RANGE = /^bytes=(\d{1,15}-\d{0,15}|-\d{1,15})$/;
 const IF_RANGE = /^[\x20-\x7e]{1,200}$/;
-const SCOPE = SCOPE_OF_KIND.video;
+const SCOPE = scopeOf("video");
 const contentQuery = z.object({
   variant: z.enum(wire.VIDEO_VARIANTS).default("video"),
 });
@@ -52,17 +52,16 @@ export const VIDEOS = {
     const { model, backend, engineId } = job;
     call.model = model;
     const endpoint = creation(deps, job, (given) => {
-      const { data, error } = wire.videoRemixSchema.safeParse(given);
-      if (data === undefined) throw requestFault(given, error);
+      const { prompt } = checked(wire.videoRemixSchema, given);
       const about = { kind: "video", action: "remix", stream: false } as const;
-      return { ...about, ...data, model, backend, id: engineId };
+      return { ...about, prompt, model, backend, id: engineId };
     });
     await runRequest(call, endpoint, deps);
   },
   /** From the registry alone, with the state that an edge last saw. */
   async list({ exchange, principal }, { videos, admission }) {
     const allowed = await admission.modelsOf(principal, SCOPE);
-    const page = readQuery(listQuery, exchange.query);
+    const page = checked(listQuery, membersOf(exchange.query));
     const isShown = isAllowed(allowed);
     const found = await videos.list(principal.ownerId, page, isShown);
     if (found === null) {
@@ -91,7 +90,7 @@ export const VIDEOS = {
     const askedAtMs = deps.now();
     const job = await currentJob(call, deps, id);
     const { status, model, backend, engineId } = job;
-    const { variant } = readQuery(contentQuery, query);
+    const { variant } = checked(contentQuery, membersOf(query));
     if (status !== "completed") {
       throw new ApiError(
         "not_found",
@@ -222,16 +221,8 @@ function notFound(): never {
   throw new ApiError("not_found", "There is no video with this id.");
 }
 
-/** The query parameters. Throws an `ApiError` for the first invalid one. */
-function readQuery<Schema extends z.ZodType>(
-  schema: Schema,
-  query: string,
-): z.output<Schema> {
-  const given = Object.fromEntries(new URLSearchParams(query));
-  const { data, error } = schema.safeParse(given);
-  if (data === undefined) throw requestFault(given, error);
-  return data;
-}
+const membersOf = (query: string) =>
+  Object.fromEntries(new URLSearchParams(query));
 
 /** A job as clients see it. Its prompt is known only to the request that starts it. */
 const toWire = (job: VideoJob, prompt: string | null = null): wire.Video =>

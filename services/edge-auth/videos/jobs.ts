@@ -7,9 +7,9 @@ import { USAGE_UNITS } from "@gateway/shared/keys/limiter_state";
 import { DUE_JOBS_KEY, jobKey, jobsKey } from "@gateway/shared/keys/record";
 import { VIDEO_LIMITS } from "@gateway/shared/limits";
 import { integer } from "@gateway/shared/openai/fields";
-import { VIDEO_STATUSES, videoSchema } from "@gateway/shared/openai/video";
+import { VIDEO_STATUSES, videoSchema } from "@gateway/shared/openai/media";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import { defineScript, type RedisScript } from "@gateway/shared/redis/script";
+import { defineScript, type RedisScript } from "@gateway/shared/redis/link";
 import * as z from "zod";
 import { redisFailure } from "../limits/refusal.ts";
 

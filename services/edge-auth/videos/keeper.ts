@@ -4,7 +4,7 @@ import type { Catalog } from "@gateway/shared/models/catalog";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import { parseJson } from "@gateway/shared/bus/frame";
 import { MediaHeadReader } from "@gateway/shared/bus/media_head";
-import * as wire from "@gateway/shared/openai/video";
+import * as wire from "@gateway/shared/openai/media";
 import type { WallNow } from "@gateway/shared/process/clock";
 import { newRequestId } from "@gateway/shared/process/ids";
 import type { Log } from "@gateway/shared/process/log";

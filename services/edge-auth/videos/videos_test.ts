@@ -6,7 +6,7 @@ import { mintKey } from "@gateway/shared/keys/key";
 import * as record from "@gateway/shared/keys/record";
 import { VIDEO_LIMITS } from "@gateway/shared/limits";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
-import type { EngineVideo, VideoRequest } from "@gateway/shared/openai/video";
+import type { EngineVideo, VideoRequest } from "@gateway/shared/openai/media";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { randomBytes } from "@gateway/shared/process/ids";
 import {

@@ -1,5 +1,5 @@
 import type { Page } from "playwright-core";
-import { FAILURE_REASONS } from "@gateway/shared/keys/failed_requests";
+import { FAILURE_REASONS } from "@gateway/shared/keys/limiter_state";
 import { UNLIMITED } from "@gateway/shared/keys/record";
 import {
   codeOf,

@@ -1,8 +1,8 @@
 /** Guarantee: no request keeps the simulator from its other answers for more than 50 ms. */
+import { ApiError } from "@gateway/shared/openai/error";
 import assert from "node:assert/strict";
 import process from "node:process";
 import { chatCompletion } from "./completion.ts";
-import { HttpError } from "../serving/errors.ts";
 import { batchesOf, SeenRequest } from "../serving/answer.ts";
 import { MODEL_IDS } from "../serving/fields.ts";
 
@@ -104,7 +104,7 @@ async function longestWork(body: string): Promise<number> {
     const planned = chatCompletion({ text: body });
     for await (const _ of batchesOf(planned, new SeenRequest("", ""))) lap();
   } catch (error) {
-    if (!(error instanceof HttpError)) throw error;
+    if (!(error instanceof ApiError)) throw error;
   }
   lap();
   return longest;

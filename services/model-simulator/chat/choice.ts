@@ -1,11 +1,21 @@
+/** A choice: its planned content (text, a value for a schema, or tool calls), written token by token. Pure. */
+import type { Tool } from "@gateway/shared/openai/chat";
 import type {
   ChunkDelta,
   FinishReason,
 } from "@gateway/shared/openai/completion";
 import { newRequestId } from "@gateway/shared/process/ids";
-import { type Random, type Sampled, Writer } from "./language.ts";
-import type { Plan, PlannedCall } from "./plan.ts";
-import type { ChatRequest } from "./request.ts";
+import { type Controls, withoutControls } from "../serving/controls.ts";
+import { checkSchema, type NamedSchema, valueFor } from "./json_schema.ts";
+import {
+  hashText,
+  type Random,
+  type Sampled,
+  seededRandom,
+  tokenize,
+  Writer,
+} from "./language.ts";
+import { type ChatRequest, lastAsked, textOf } from "./request.ts";
 
 /** The output of one step; the content is empty while a stop sequence may have begun. */
 export interface Step {
@@ -14,27 +24,174 @@ export interface Step {
   finish?: FinishReason;
 }
 
+interface PlannedCall {
+  readonly name: string;
+  readonly tokens: readonly string[];
+}
+
+interface PlannedText {
+  /** Written as is; if `tokensWanted` is larger, sampled text follows. */
+  readonly given: readonly string[];
+  /** Null: until the end of a sentence, see `TEXT_TOKENS`. */
+  readonly tokensWanted: number | null;
+}
+
 /** A text without a requested length ends with the first sentence after this many tokens to twice as many. */
 const TEXT_TOKENS = 40;
+const QUOTE_CHARS = 80;
+const LOOK_CHARS = 2_000;
+const LONG_WORD = /[\p{L}\p{N}]{4,}/gu;
+const CALLS_MAX = 4;
 
-/** The steps of a choice: one per token, the last with `finish`. */
-export function* runChoice(
+/** Plans a choice and returns its steps: one per token, the last with `finish`. Throws an `ApiError` for an unsupported schema. */
+export function choiceOf(
   request: ChatRequest,
-  plan: Plan,
-  { random, tokensMax }: {
-    random: Random;
+  controls: Controls,
+  { index, otherSeed, tokensMax }: {
+    index: number;
+    /** For a request without one. */
+    otherSeed: number;
     /** The limit of reasoning, content and calls together. */
     tokensMax: number;
   },
 ): Generator<Step> {
-  for (const [index, token] of plan.reasoning.entries()) {
+  const asked = withoutControls(lastAsked(request));
+  const subject = hashText(asked);
+  // Always the same numbers with a seed, and at temperature 0.
+  const seed = request.seed ?? (request.temperature === 0 ? 0 : otherSeed);
+  const start = hashText(`${seed} ${subject}`);
+  const random = seededRandom(start + Math.imul(index, 0x9e3779b1));
+  const quote = quoteOf(asked);
+  const thoughts = request.enable_thinking
+    ? tokenize(
+      `The user says ${quote}. I am a simulator, so I do not know the answer. ` +
+        "I will say what I am and go on with a passage.",
+    ).slice(0, request.thinking_budget)
+    : [];
+  const room = tokensMax - thoughts.length;
+  const calls = planCalls(request, asked, { random, room });
+  const content = calls.length > 0 ? runCalls(calls) : runText(
+    planText(request, controls, { quote, random }),
+    new Writer(request, random, subject),
+    { stops: request.stop ?? [], random, tokensMax: room },
+  );
+  return runChoice(thoughts, content, tokensMax);
+}
+
+/** Throws an `ApiError` for a schema that the simulator or OpenAI's strict mode does not support. */
+export function checkSchemas(request: ChatRequest): void {
+  const tools = request.tools.map(schemaOfTool)
+    .filter(({ isStrict }) => isStrict);
+  [schemaOfAnswer(request) ?? [], tools].flat().forEach(checkSchema);
+}
+
+function planText(
+  request: ChatRequest,
+  { exactTokens, break: fault }: Controls,
+  { quote, random }: { quote: string; random: Random },
+): PlannedText {
+  const format = request.response_format?.type ?? "text";
+  if (format !== "text") {
+    const named = schemaOfAnswer(request);
+    const simulator = "This is the gateway's model simulator.";
+    const value = named
+      ? valueFor(named, random)
+      : { simulator, asked: quote.slice(1, -1) };
+    const given = tokenize(JSON.stringify(value));
+    return { given, tokensWanted: given.length };
+  }
+  const given = tokenize(openingOf(request, quote));
+  // A text that has to break off is planned one token longer than that.
+  const tokensWanted = exactTokens ?? (fault ? fault.afterTokens + 1 : null);
+  return { given, tokensWanted };
+}
+
+function schemaOfAnswer(
+  { response_format: format }: ChatRequest,
+): NamedSchema | null {
+  if (format?.type !== "json_schema") return null;
+  const { name, strict, schema = {} } = format.json_schema;
+  const isStrict = strict === true;
+  return { param: "response_format", name, isStrict, schema };
+}
+
+/** Arguments are an object, whatever type the schema states. */
+function schemaOfTool({ function: tool }: Tool, index: number): NamedSchema {
+  return {
+    param: `tools[${index}].function.parameters`,
+    name: tool.name,
+    isStrict: tool.strict === true && tool.parameters !== undefined,
+    schema: { ...tool.parameters, type: "object" },
+  };
+}
+
+function quoteOf(text: string): string {
+  const start = text.slice(0, QUOTE_CHARS).replace(/\s+/g, " ");
+  return `"${start}${text.length > QUOTE_CHARS ? "…" : ""}"`;
+}
+
+function openingOf({ messages }: ChatRequest, quote: string): string {
+  const last = messages.at(-1);
+  const told = last?.role === "tool"
+    ? ` The tool answered: ${quoteOf(textOf(last))}.`
+    : "";
+  return "I am the gateway's model simulator, not a real model. " +
+    `You asked: ${quote}.${told} Here is a passage instead.\n\n`;
+}
+
+/** The calls that fit into `room`. */
+function planCalls(
+  request: ChatRequest,
+  asked: string,
+  { random, room }: { random: Random; room: number },
+): PlannedCall[] {
+  const calls: PlannedCall[] = [];
+  let left = room;
+  const callsMax = request.parallel_tool_calls === false ? 1 : CALLS_MAX;
+  for (const named of wantedTools(request, asked)) {
+    if (calls.length === callsMax) break;
+    const tokens = tokenize(JSON.stringify(valueFor(named, random)));
+    if (tokens.length + 1 > left) continue;
+    left -= tokens.length + 1;
+    calls.push({ name: named.name, tokens });
+  }
+  return calls;
+}
+
+function wantedTools(request: ChatRequest, asked: string): NamedSchema[] {
+  const { tool_choice: choice, messages } = request;
+  const tools = request.tools.map(schemaOfTool);
+  if (choice === "none") return [];
+  if (typeof choice === "object") {
+    return tools.filter(({ name }) => name === choice.function.name);
+  }
+  const words = wordsOf(asked.slice(0, LOOK_CHARS));
+  const meant = tools.filter(({ name }) =>
+    !words.isDisjointFrom(wordsOf(name))
+  );
+  if (choice === "required") {
+    return meant.length > 0 ? meant : tools.slice(0, 1);
+  }
+  return messages.at(-1)?.role === "user" ? meant : [];
+}
+
+/** The longer words: `getWeather_now` has `weather`. */
+function wordsOf(text: string): Set<string> {
+  const spaced = text.replace(/([a-z])([A-Z])/g, "$1 $2").toLowerCase();
+  return new Set(spaced.match(LONG_WORD));
+}
+
+function* runChoice(
+  thoughts: readonly string[],
+  content: Generator<Step>,
+  tokensMax: number,
+): Generator<Step> {
+  for (const [index, token] of thoughts.entries()) {
     const delta = { reasoning_content: token };
     if (index + 1 >= tokensMax) return yield { delta, finish: "length" };
     yield { delta };
   }
-  if (plan.calls.length > 0) return yield* runCalls(plan.calls);
-  const textMax = tokensMax - plan.reasoning.length;
-  yield* runText(request, plan, random, textMax);
+  yield* content;
 }
 
 /** The calls were planned so that they fit into the token limit. */
@@ -53,13 +210,15 @@ function* runCalls(calls: readonly PlannedCall[]): Generator<Step> {
 }
 
 function* runText(
-  request: ChatRequest,
-  { given, subject, tokensWanted }: Plan,
-  random: Random,
-  tokensMax: number,
+  { given, tokensWanted }: PlannedText,
+  writer: Writer,
+  { stops, random, tokensMax }: {
+    stops: readonly string[];
+    random: Random;
+    tokensMax: number;
+  },
 ): Generator<Step> {
-  const writer = new Writer(request, random, subject);
-  const send = holdingStops(request.stop ?? []);
+  const send = holdingStops(stops);
   const endAfter = given.length + TEXT_TOKENS * (1 + random());
   for (let count = 1;; count++) {
     const known = given[count - 1];

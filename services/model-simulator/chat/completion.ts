@@ -1,32 +1,40 @@
 /** `POST /v1/chat/completions`: its choices in parallel, at their pace, as chunks or whole. */
 import type { ChunkDelta } from "@gateway/shared/openai/completion";
+import { fieldError } from "@gateway/shared/openai/error";
 import { promptTokens } from "@gateway/shared/openai/tokens";
 import { wallNow } from "@gateway/shared/process/clock";
 import { newRequestId } from "@gateway/shared/process/ids";
 import { eventAnswer, type Planned, wholeAnswer } from "../serving/answer.ts";
-import { type Controls, readControls } from "../serving/controls.ts";
-import { HttpError } from "../serving/errors.ts";
+import { readControls } from "../serving/controls.ts";
 import { checkModel, type Received } from "../serving/fields.ts";
-import { runChoice, type Step } from "./choice.ts";
-import { checkSchemas, planChoice, randomFor } from "./plan.ts";
-import { type ChatRequest, parseRequest, textOf } from "./request.ts";
+import { checkSchemas, choiceOf, type Step } from "./choice.ts";
+import { lastAsked, parseRequest } from "./request.ts";
 
 const CONTEXT_TOKENS = 200_000;
 /** The longest answer if the request sets no limit. */
 const OUTPUT_TOKENS = 32_768;
 
-/** Plans the answer. Throws an `HttpError` for a wrong request. */
+/** Plans the answer. Throws an `ApiError` for a wrong request. */
 export function chatCompletion({ text }: Received): Planned {
   const request = parseRequest(text);
   checkModel(request.model, "chat");
   // Only phrases in the last user message count.
-  const asked = request.messages.findLast(({ role }) => role === "user");
-  const controls = asked === undefined ? {} : readControls(textOf(asked));
+  const controls = readControls(lastAsked(request));
   const { stream, include_usage: hasUsage } = request;
   const { isUsageMissing = false } = controls;
-  const promptCount = countPrompt(request);
+  const promptCount = promptTokens(request);
+  if (promptCount > CONTEXT_TOKENS) {
+    const message =
+      `This model's maximum context length is ${CONTEXT_TOKENS} tokens. ` +
+      `However, your messages have ${promptCount} tokens.`;
+    throw fieldError("context_length_exceeded", "messages", message);
+  }
   checkSchemas(request);
-  const choices = choicesOf(request, controls);
+  const { max_tokens: tokensMax = OUTPUT_TOKENS } = request;
+  const choices = Array.from({ length: request.n }, (_, index) => {
+    const otherSeed = Math.random();
+    return choiceOf(request, controls, { index, otherSeed, tokensMax });
+  });
   const said = choices.map((): Step[] => []);
   const head = {
     id: `chatcmpl-${newRequestId()}`,
@@ -86,25 +94,6 @@ export function chatCompletion({ text }: Received): Planned {
       ? event({ choices: [], usage: usageOf(promptCount, said.flat()) })
       : "";
     return `${usage}data: [DONE]\n\n`;
-  });
-}
-
-function countPrompt(request: ChatRequest): number {
-  const count = promptTokens(request);
-  if (count <= CONTEXT_TOKENS) return count;
-  throw new HttpError(
-    `This model's maximum context length is ${CONTEXT_TOKENS} tokens. ` +
-      `However, your messages have ${count} tokens.`,
-    { param: "messages", code: "context_length_exceeded" },
-  );
-}
-
-function choicesOf(request: ChatRequest, controls: Controls) {
-  const { max_tokens: tokensMax = OUTPUT_TOKENS } = request;
-  return Array.from({ length: request.n }, (_, index) => {
-    const random = randomFor(request, index, Math.random());
-    const plan = planChoice(request, controls, { random, tokensMax });
-    return runChoice(request, plan, { random, tokensMax });
   });
 }
 

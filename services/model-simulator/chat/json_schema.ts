@@ -1,6 +1,6 @@
 /** Checks JSON schemas and generates values for them, within bounds, since schemas come from callers. Pure. */
+import { ApiError } from "@gateway/shared/openai/error";
 import { isJsonObject, valueAt } from "@gateway/shared/process/error_text";
-import { HttpError } from "../serving/errors.ts";
 import { type Random, someWords } from "./language.ts";
 
 type Schema = { readonly [keyword: string]: unknown };
@@ -52,7 +52,7 @@ const FORMATS: ReadonlyMap<unknown, string> = new Map([
   ["uri", "https://example.com/"],
 ]);
 
-/** Throws an {@link HttpError} for a keyword that {@link valueFor} would ignore, and in strict mode for what OpenAI's refuses. */
+/** Throws an {@link ApiError} for a keyword that {@link valueFor} would ignore, and in strict mode for what OpenAI's refuses. */
 export function checkSchema(named: NamedSchema): void {
   const { schema: root, isStrict } = named;
   if (isStrict && root.type !== "object") {
@@ -96,9 +96,10 @@ function faultOf(schema: unknown, isStrict: boolean): string | undefined {
       `every key in properties. Missing '${missing.slice(0, 64)}'`;
 }
 
-function faultIn({ param, name }: NamedSchema, why: string): HttpError {
+function faultIn({ param, name }: NamedSchema, why: string): ApiError {
   const message = `Invalid schema for ${param} '${name}': ${why}.`;
-  return new HttpError(message, { param, code: "invalid_json_schema" });
+  const wireCode = "invalid_json_schema";
+  return new ApiError("invalid_value", message, { param, wireCode });
 }
 
 /** What a reference within the schema leads to. */
@@ -113,7 +114,7 @@ function targetOf(reference: unknown, named: NamedSchema): unknown {
   return found;
 }
 
-/** A value that the schema allows. Throws an {@link HttpError} if none is found within bounds. */
+/** A value that the schema allows. Throws an {@link ApiError} if none is found within bounds. */
 export function valueFor(named: NamedSchema, random: Random): unknown {
   return new ValueMaker(named, random).make(named.schema, 0);
 }
@@ -125,7 +126,7 @@ class ValueMaker {
 
   make(value: unknown, depth: number): unknown {
     this.#spend(1);
-    if (depth > VALUE_DEPTH_MAX) throw this.#fault("it never ends");
+    if (depth > VALUE_DEPTH_MAX) throw faultIn(this.named, "it never ends");
     const schema = objectOf(value);
     if (schema.$ref !== undefined) {
       return this.make(targetOf(schema.$ref, this.named), depth + 1);
@@ -153,7 +154,9 @@ class ValueMaker {
 
   #spend(cost: number): void {
     this.#cost += cost;
-    if (this.#cost > VALUE_COST_MAX) throw this.#fault("it is too large");
+    if (this.#cost > VALUE_COST_MAX) {
+      throw faultIn(this.named, "it is too large");
+    }
   }
 
   #oneOf(values: unknown[]): unknown {
@@ -170,11 +173,11 @@ class ValueMaker {
       try {
         return this.make(option, depth + 1);
       } catch (error) {
-        if (!(error instanceof HttpError)) throw error;
+        if (!(error instanceof ApiError)) throw error;
         this.#spend(FAILED_COST);
       }
     }
-    throw this.#fault("none of its alternatives has a value");
+    throw faultIn(this.named, "none of its alternatives has a value");
   }
 
   #object(schema: Schema, depth: number, isSmall: boolean): unknown {
@@ -190,7 +193,7 @@ class ValueMaker {
   #array(schema: Schema, depth: number, isSmall: boolean): unknown {
     const min = numberOf(schema.minItems, 0);
     const max = numberOf(schema.maxItems, Infinity);
-    if (min > max) throw this.#fault("no number of items is in bounds");
+    if (min > max) throw faultIn(this.named, "no number of items is in bounds");
     this.#spend(min);
     const more = isSmall ? 0 : 1 + Math.floor(this.random() * MORE_ITEMS_MAX);
     return Array.from(
@@ -226,12 +229,10 @@ class ValueMaker {
     ).find((number) =>
       number >= min && number <= max && number > above && number < below
     );
-    if (found === undefined) throw this.#fault("no number is in bounds");
+    if (found === undefined) {
+      throw faultIn(this.named, "no number is in bounds");
+    }
     return found;
-  }
-
-  #fault(why: string): HttpError {
-    return faultIn(this.named, why);
   }
 }
 

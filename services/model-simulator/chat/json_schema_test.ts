@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { startAsked } from "../ask_fixture.ts";
 import { checkSchema, valueFor } from "./json_schema.ts";
 import { seededRandom } from "./language.ts";
 
@@ -115,24 +114,4 @@ Deno.test("valueFor() refuses what has no value", () => {
   for (const [schema, message] of cases) {
     assert.throws(() => value(schema), { status: 400, message });
   }
-});
-
-Deno.test("response_format makes the text JSON, cut only by max_tokens", async () => {
-  await using simulator = startAsked();
-  const schema = closed({
-    city: { type: "string" },
-    people: { type: "integer", minimum: 0 },
-  });
-  const json_schema = { name: "place", strict: true, schema };
-  const asked = { response_format: { type: "json_schema", json_schema } };
-  const place = JSON.parse(await simulator.text(asked));
-  assert.equal(typeof place.city, "string");
-  assert.ok(Number.isInteger(place.people));
-  const plain = await simulator.text({
-    prompt: "Why?",
-    response_format: { type: "json_object" },
-  });
-  assert.equal(JSON.parse(plain).asked, "Why?");
-  const { choices } = await simulator.ask({ ...asked, max_tokens: 3 });
-  assert.equal(choices[0]?.finish_reason, "length");
 });

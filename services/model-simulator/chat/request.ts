@@ -1,15 +1,8 @@
-/** Reads chat completion requests as common model servers do. Pure. */
+/** Reads chat completion requests. Pure. */
 import type { ChatMessage } from "@gateway/shared/openai/chat";
 import { chatRequestSchema } from "@gateway/shared/openai/chat";
-import * as z from "zod";
-import { checked, parseJson } from "../serving/fields.ts";
-
-/** Fields of common model servers that OpenAI does not have. */
-const ownFields = z.object({
-  chat_template_kwargs: z.object({ enable_thinking: z.boolean().nullish() })
-    .nullish(),
-  reasoning_effort: z.string().nullish(),
-});
+import { parseJsonBody } from "@gateway/shared/openai/json_body";
+import { checked } from "@gateway/shared/openai/request_fault";
 
 const DEFAULTS = {
   temperature: 1,
@@ -23,21 +16,19 @@ const DEFAULTS = {
 
 export type ChatRequest = ReturnType<typeof parseRequest>;
 
-/** Reads the JSON of a request. Throws an {@link HttpError} that names the first mistake. */
-export function parseRequest(text: string) {
-  const json = parseJson(text);
-  const common = checked(chatRequestSchema, json);
-  const { chat_template_kwargs, reasoning_effort } = checked(ownFields, json);
-  const { enable_thinking = chat_template_kwargs?.enable_thinking } = common;
-  return {
-    ...DEFAULTS,
-    ...common,
-    isThinking: enable_thinking ?? (reasoning_effort ?? "none") !== "none",
-  };
-}
+/** Throws an `ApiError` that names the first mistake. */
+export const parseRequest = (text: string) => (
+  { ...DEFAULTS, ...checked(chatRequestSchema, parseJsonBody(text)) }
+);
 
 export function textOf({ content }: ChatMessage): string {
   if (content === null || typeof content === "string") return content ?? "";
   return content.map((part) => part.type === "text" ? part.text : "")
     .join("\n");
+}
+
+/** The last message of the user. */
+export function lastAsked({ messages }: ChatRequest): string {
+  const message = messages.findLast(({ role }) => role === "user");
+  return message === undefined ? "" : textOf(message);
 }

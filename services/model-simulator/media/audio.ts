@@ -1,7 +1,8 @@
 /** Audio: speech is a melody of the text and the voice; transcriptions describe the file and go on with a passage. */
 import { Buffer } from "node:buffer";
 import { Mp3Encoder } from "@breezystack/lamejs";
-import { isJsonObject } from "@gateway/shared/process/error_text";
+import { fieldError } from "@gateway/shared/openai/error";
+import { speechBody, transcriptionForm } from "@gateway/shared/openai/media";
 import { ALL_FORMATS, BlobSource, Input } from "mediabunny";
 import * as z from "zod";
 import { hashText, tokenize } from "../chat/language.ts";
@@ -13,14 +14,12 @@ import {
   readControls,
   withoutControls,
 } from "../serving/controls.ts";
-import { HttpError } from "../serving/errors.ts";
-import { flag, readMedia, type Received } from "../serving/fields.ts";
+import { readMedia, type Received } from "../serving/fields.ts";
 
 const SAMPLE_RATE = 24_000;
 const SAMPLE_BYTES = 2;
 const MP3_KILOBITS_PER_SECOND = 64;
 const TYPES = { mp3: "audio/mpeg", wav: "audio/wav", pcm: "audio/pcm" };
-const INPUT_CHARS_MAX = 4_096;
 /** The lowest tone of a voice. */
 const HZ_MIN = 110;
 const HZ_MAX = 330;
@@ -33,20 +32,14 @@ const LOUDNESS = 9_000;
 /** Spoken if the input has only phrases for the simulator. */
 const NOTHING = "I am the gateway's model simulator.";
 
-const spoken = z.object({
-  input: z.string().min(1).max(INPUT_CHARS_MAX),
-  voice: z.preprocess(
-    (voice) => isJsonObject(voice) ? voice.id : voice,
-    z.string().min(1),
-  ),
+const spoken = speechBody.extend({
   response_format: z.enum(["mp3", "wav", "pcm"]).default("mp3"),
-  speed: z.number().min(0.25).max(4).default(1),
 });
 
-/** Plans the audio of an input. Throws an `HttpError` for an invalid request. */
+/** Plans the audio of an input. Throws an `ApiError` for an invalid request. */
 export function speech(received: Received): Planned {
   const request = readMedia("speech", spoken, received);
-  const { input, response_format: format, voice, speed } = request;
+  const { input, response_format: format, voice, speed = 1 } = request;
   const controls = readControls(input, "input");
   const said = tokenize(withoutControls(input) || NOTHING);
   const tokens = lengthen(said, controls);
@@ -99,23 +92,18 @@ function wavHead(samples: number): Uint8Array {
   ]);
 }
 
-const transcription = z.object({
+const transcription = transcriptionForm.extend({
   file: z.instanceof(File, { error: "a file" }),
-  prompt: z.string().default(""),
-  language: z.string().default("en"),
-  response_format: z.enum(["json", "text", "srt", "verbose_json", "vtt"])
-    .default("json"),
-  stream: flag,
 });
 
-/** Plans the text of a recording. Rejects with an `HttpError` for an invalid request. */
+/** Plans the text of a recording. Rejects with an `ApiError` for an invalid request. */
 export async function transcribe(
   received: Received,
   task: "transcribe" | "translate" = "transcribe",
 ): Promise<Planned> {
   const request = readMedia("transcription", transcription, received);
-  const { file, language, response_format: format, stream } = request;
-  const controls = readControls(request.prompt, "prompt");
+  const { file, language = "en", response_format: format, stream } = request;
+  const controls = readControls(request.prompt ?? "", "prompt");
   const duration = await secondsOf(file);
   const passage = PASSAGES[hashText(file.name) % PASSAGES.length];
   const said = tokenize(
@@ -148,13 +136,12 @@ export async function transcribe(
     : wholeAnswer(controls, tokens, body, type);
 }
 
-/** The length of a recording. Rejects with an `HttpError` for other files. */
+/** The length of a recording. Rejects with an `ApiError` for other files. */
 async function secondsOf(file: File): Promise<number> {
   const source = new BlobSource(file);
   const input = new Input({ formats: ALL_FORMATS, source });
-  const track = await input.getPrimaryAudioTrack().catch(() => null);
-  const seconds = await track?.computeDuration().catch(() => 0);
-  if (seconds) return seconds;
+  const seconds = await input.computeDuration().catch(() => 0);
+  if (seconds > 0) return seconds;
   const message = "Invalid file format: expected a recording.";
-  throw new HttpError(message, { param: "file" });
+  throw fieldError("invalid_request", "file", message);
 }

@@ -1,13 +1,13 @@
 /** `POST /v1/images/generations` and `/v1/images/edits`. */
-import { pictureHead } from "@gateway/shared/openai/picture";
+import { fieldError } from "@gateway/shared/openai/error";
+import { imageEditForm } from "@gateway/shared/openai/media";
 import { wallNow } from "@gateway/shared/process/clock";
 import * as z from "zod";
 import { hashText, tokenize } from "../chat/language.ts";
 import type { Planned } from "../serving/answer.ts";
 import { eventAnswer, eventText, wholeAnswer } from "../serving/answer.ts";
 import { readControls, withoutControls } from "../serving/controls.ts";
-import { HttpError } from "../serving/errors.ts";
-import { flag, readMedia, type Received } from "../serving/fields.ts";
+import { readMedia, type Received } from "../serving/fields.ts";
 import { pictureOf } from "./picture.ts";
 
 const SIZE_DEFAULT = "1024x1024";
@@ -16,48 +16,34 @@ const SIDE_MAX = 3_840;
 /** A token of usage is a square of this side. */
 const TOKEN_SIDE = 32;
 
-const count = (min: number, max: number) =>
-  z.coerce.number().pipe(z.int().min(min).max(max));
-
-/** The text of a request for an image. */
-export const promptField = z.string().min(1).max(32_000);
 /** A file of a form: the gateway sends images in no other way. */
 export const photoField = z.instanceof(File);
-const generation = z.object({
-  prompt: promptField,
-  n: count(1, 10).default(1),
+const generation = imageEditForm.extend({
   size: z.string().default("auto").transform(sizeOf),
-  quality: z.string().default("auto"),
   output_format: z.enum(["png"]).optional(),
-  stream: flag,
-  partial_images: count(0, 3).default(0),
 });
 const edit = generation.extend({
   image: z.preprocess((value) => [value].flat(), z.array(photoField)),
 });
 
-/** Plans new images. Throws an `HttpError` for an invalid request. */
+/** Plans new images. Throws an `ApiError` for an invalid request. */
 export function generations(received: Received): Planned {
   const request = readMedia("image", generation, received);
   return planned(request, "image_generation", "");
 }
 
-/** Plans images that depend on the first given one. Rejects with an `HttpError` for an invalid request. */
+/** Plans images that depend on the first given one. Rejects with an `ApiError` for an invalid request. */
 export async function edits(received: Received): Promise<Planned> {
   const { image, ...request } = readMedia("image", edit, received);
   const [photo = ""] = await Promise.all(image.map(photoOf));
   return planned(request, "image_edit", photo);
 }
 
-/** Tells an image from others. Rejects with an `HttpError` for anything else. */
-export async function photoOf(given: File): Promise<string> {
-  const bytes = await given.bytes();
-  if (pictureHead(bytes) !== null) return `${hashText(bytes.toBase64())}`;
-  const message = "Invalid image: expected a PNG, JPEG or WebP file.";
-  throw new HttpError(message, { param: "image" });
-}
+/** Tells an image from others. */
+export const photoOf = async (given: File): Promise<string> =>
+  String(hashText((await given.bytes()).toBase64()));
 
-/** Width and height of a text such as `1024x1024` or `auto`. Throws an `HttpError` for any other text. */
+/** Width and height of a text such as `1024x1024` or `auto`. Throws an `ApiError` for any other text. */
 export function sizeOf(text: string): { width: number; height: number } {
   const size = text === "auto" ? SIZE_DEFAULT : text;
   const found = /^(\d{1,4})x(\d{1,4})$/.exec(size) ?? [];
@@ -66,7 +52,7 @@ export function sizeOf(text: string): { width: number; height: number } {
   if (isLarge && Math.max(width, height) <= SIDE_MAX) return { width, height };
   const sides = `a width and a height from ${SIDE_MIN} to ${SIDE_MAX}`;
   const message = `Invalid 'size': expected ${sides}, like '${SIZE_DEFAULT}'.`;
-  throw new HttpError(message, { param: "size" });
+  throw fieldError("invalid_value", "size", message);
 }
 
 /** `photo` tells the image that is edited from others; empty for a new one. */
@@ -75,7 +61,8 @@ function planned(
   event: string,
   photo: string,
 ): Planned {
-  const { n, prompt, quality, size, stream } = request;
+  const { n, prompt, quality = "auto", size, stream, partial_images = 0 } =
+    request;
   const scene = { ...size, words: withoutControls(prompt) };
   const controls = readControls(prompt, "prompt");
   const draft = (nth: number, finished = 1) => {
@@ -106,7 +93,7 @@ function planned(
     const whole = { created: time, data, ...shape, ...usage(n) };
     return wholeAnswer(controls, pictures, () => JSON.stringify(whole));
   }
-  const rounds = request.partial_images + 1;
+  const rounds = partial_images + 1;
   const events = numbers(n * rounds).map((step) => {
     const partial_image_index = step % rounds;
     const finished = (partial_image_index + 1) / rounds;

@@ -2,8 +2,7 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { ALL_FORMATS, BufferSource, Input } from "mediabunny";
-import { bytesOf, recording, startMedia } from "./ask_media_fixture.ts";
-import { draw } from "./picture.ts";
+import { bytesOf, recording, startAsked } from "../ask_fixture.ts";
 
 const speech = {
   ...{ model: "simulated-speech-1", voice: "alloy" },
@@ -21,46 +20,33 @@ const video = {
   prompt: "A fox [simulator: video takes 0 s]",
 };
 
-Deno.test("draw() shows the words, and shapes that depend on them", () => {
-  const small = { words: "A red fox", width: 96, height: 64 };
-  const pixels = draw(small);
-  assert.deepEqual(draw(small), pixels);
-  const changes = [{ words: "A red box" }, { seed: "1" }, { finished: 0.5 }];
-  for (const change of changes) {
-    assert.notDeepEqual(draw({ ...small, ...change }), pixels);
-  }
-  const whitePixels = (words: string) =>
-    draw({ words, width: 400, height: 400 })
-      .reduce((sum, pixel) => sum + +(pixel === 0xffffffff), 0);
-  const none = whitePixels("");
-  const [one, two] = [whitePixels("W") - none, whitePixels("w W") - none];
-  assert.ok(one > 10 && two === 2 * one, `${one}, ${two}`);
-  // The end of a long text is not shown.
-  assert.ok(whitePixels("WW ".repeat(400)) < 100 * one);
-});
-
 Deno.test("images are PNG files of the size, which differ", async () => {
-  await using simulator = startMedia();
-  const make = async (change: object = {}) =>
-    await simulator.client.images.generate({ ...image, n: 2, ...change });
-  const { data = [], size, usage, created } = await make();
+  await using simulator = startAsked();
+  const make = async (change: object = {}) => {
+    const fields = { ...image, n: 2, ...change };
+    return await (await simulator.post("/images/generations", fields)).json();
+  };
+  const { data, size, usage, created } = await make();
   assert.ok(Math.abs(created - Date.now() / 1_000) < 60);
   assert.equal(size, "96x64");
   assert.deepEqual(usage, {
     ...{ input_tokens: 3, output_tokens: 12, total_tokens: 15 },
     input_tokens_details: { text_tokens: 3, image_tokens: 0 },
   });
-  const files = [data, (await make()).data, (await make({ prompt: "B" })).data]
-    .flatMap((data = []) => data.map(({ b64_json }) => b64_json));
+  const others = [
+    ...(await make()).data,
+    ...(await make({ prompt: "B" })).data,
+  ];
+  const files = [...data, ...others].map(({ b64_json }) => b64_json);
   assert.equal(new Set(files).size, 4);
   const auto = await make({ n: 1, size: "auto" });
-  const png = Buffer.from(auto.data?.[0]?.b64_json ?? "", "base64");
+  const png = Buffer.from(auto.data[0].b64_json, "base64");
   assert.equal(png.toString("latin1", 1, 4), "PNG");
   assert.deepEqual([png.readUInt32BE(16), png.readUInt32BE(20)], [1024, 1024]);
 });
 
 Deno.test("speech has the length of its text, and a melody of text and voice", async () => {
-  await using simulator = startMedia();
+  await using simulator = startAsked();
   const speak = async (change: object) =>
     (await bytesOf(
       await simulator.post("/audio/speech", { ...speech, ...change }),
@@ -91,7 +77,7 @@ Deno.test("speech has the length of its text, and a melody of text and voice", a
 });
 
 Deno.test("a transcription names the file and its length, in each format", async () => {
-  await using simulator = startMedia();
+  await using simulator = startAsked();
   const file = await recording(simulator);
   const prompt = "[simulator: 31 tokens]";
   const ask = async (response_format: string, task = "transcriptions") => {
@@ -117,14 +103,13 @@ Deno.test("a transcription names the file and its length, in each format", async
 /** A simulator whose clock stands still until it is set. */
 function startVideos() {
   let now = 1_800_000_000_000;
-  const simulator = startMedia({ now: () => now });
+  const simulator = startAsked({ now: () => now });
   return {
     ...simulator,
     wait: (seconds: number) => now += seconds * 1_000,
     create: async (change: object) =>
       await (await simulator.post("/videos", { ...video, ...change })).json(),
-    get: (path: string, method = "GET") =>
-      fetch(`${simulator.url}/videos/${path}`, { method }),
+    get: (path: string) => fetch(`${simulator.url}/videos/${path}`),
   };
 }
 
@@ -157,23 +142,6 @@ Deno.test("a video job advances with time, with every member of OpenAI's object"
   }
 });
 
-Deno.test("a video takes as long, and fails, as its prompt asks", async () => {
-  await using simulator = startVideos();
-  const asked = async (phrase: string) =>
-    await simulator.create({ prompt: `A fox [simulator: ${phrase}]` });
-  const slow = await asked("video takes 10 s");
-  const failing = await asked("video fails");
-  simulator.wait(9);
-  const { progress } = await (await simulator.get(slow.id)).json();
-  assert.equal(progress, 90);
-  const { status, error } = await (await simulator.get(failing.id)).json();
-  assert.deepEqual([status, error.code], ["failed", "video_generation_failed"]);
-  assert.equal((await asked("error 429")).error.type, "rate_limit_error");
-  const { id } = await asked("video takes 0 s, cut after 0 tokens");
-  const cut = await bytesOf(await simulator.get(`${id}/content`));
-  assert.deepEqual([cut.isCut, cut.bytes.length], [true, 0]);
-});
-
 Deno.test("a video is an MP4 file of the size and length, until a hundred others are made", async () => {
   await using simulator = startVideos();
   const { id } = await simulator.create({});
@@ -194,10 +162,9 @@ Deno.test("a video is an MP4 file of the size and length, until a hundred others
 });
 
 Deno.test("a wrong request for media is refused", async () => {
-  await using simulator = startMedia();
+  await using simulator = startAsked();
   const file = await recording(simulator);
   const named = (bytes: BlobPart[]) => new File(bytes, "memo.wav");
-  const bad = new File(["no picture"], "a.png");
   const cases: [
     path: string,
     good: object,
@@ -205,38 +172,25 @@ Deno.test("a wrong request for media is refused", async () => {
   ][] = [
     ["/audio/speech", speech, [
       [{ model: "neutral-3.7-plus" }, "model", 404],
-      [{ voice: null }, "voice"],
-      [{ input: "" }, "input"],
-      [{ input: "x".repeat(4_097) }, "input"],
       [{ input: "[simulator: sing]" }, "input"],
       [{ response_format: "flac" }, "response_format"],
       [{ speed: 4.1 }, "speed"],
     ]],
     ["/images/generations", image, [
-      [{ model: "dall-e-3" }, "model", 404],
-      [{ prompt: "" }, "prompt"],
-      [{ n: 11 }, "n"],
       [{ size: "15x64" }, "size"],
       [{ size: "4096x64" }, "size"],
       [{ size: "large" }, "size"],
       [{ output_format: "webp" }, "output_format"],
-      [{ partial_images: 4 }, "partial_images"],
     ]],
-    ["/images/edits", image, [
-      [{ image: bad }, "image"],
-      [{ image: "a.png" }, "image[0]"],
-    ]],
+    ["/images/edits", image, [[{ image: "a.png" }, "image[0]"]]],
     ["/audio/transcriptions", { ...text, file }, [
       [{ file: "memo.wav" }, "file"],
       [{ file: named(["no sound"]) }, "file"],
       [{ file: named([file.slice(0, 20)]) }, "file"],
-      [{ response_format: "xml" }, "response_format"],
     ]],
     ["/videos", video, [
-      [{ model: "sora-2" }, "model", 404],
       [{ seconds: "5" }, "seconds"],
       [{ size: "95x64" }, "size"],
-      [{ input_reference: bad }, "image"],
     ]],
   ];
   for (const [path, good, refused] of cases) {

@@ -1,14 +1,17 @@
 /** `/v1/videos`: jobs in memory, which advance with time. It has no list: the gateway keeps its own. */
+import { ApiError } from "@gateway/shared/openai/error";
+import { parseJsonBody } from "@gateway/shared/openai/json_body";
+import { checked } from "@gateway/shared/openai/request_fault";
+import { videoBody, videoRemixSchema } from "@gateway/shared/openai/media";
+import { remember } from "@gateway/shared/process/bounded_map";
 import type { WallNow } from "@gateway/shared/process/clock";
 import { newRequestId } from "@gateway/shared/process/ids";
 import * as z from "zod";
 import { type Planned, wholeAnswer } from "../serving/answer.ts";
 import type { Controls } from "../serving/controls.ts";
 import { readControls, withoutControls } from "../serving/controls.ts";
-import { HttpError } from "../serving/errors.ts";
-import type { Received } from "../serving/fields.ts";
-import { checked, MODEL_IDS, parseJson, readMedia } from "../serving/fields.ts";
-import { numbers, photoField, photoOf, promptField, sizeOf } from "./images.ts";
+import { MODEL_IDS, readMedia, type Received } from "../serving/fields.ts";
+import { numbers, photoField, photoOf, sizeOf } from "./images.ts";
 import { filmOf, pictureOf, type Scene } from "./picture.ts";
 
 /** The oldest job is forgotten for a new one. */
@@ -22,14 +25,12 @@ const FAILURE = {
 };
 const PIECE_BYTES = 4 * 1024;
 
-const creation = z.object({
-  prompt: promptField,
+const creation = videoBody.extend({
   seconds: z.coerce.string().pipe(z.enum(["4", "8", "12"])).default("4"),
   size: z.string().regex(/[02468]x\d*[02468]$/, { error: "even numbers" })
     .default("720x1280").transform(sizeOf),
   input_reference: photoField.optional(),
 });
-const remixing = z.object({ prompt: promptField });
 const variants = z.enum(["video", "thumbnail"]).nullable();
 
 interface Job {
@@ -48,7 +49,7 @@ export class Videos {
 
   constructor(readonly now: WallNow) {}
 
-  /** Plans the answer to any request below `/v1/videos`. Rejects with an `HttpError` for a wrong one. */
+  /** Plans the answer to any request below `/v1/videos`. Rejects with an `ApiError` for a wrong one. */
   async plan(request: Request, received: Received): Promise<Planned> {
     const { pathname, searchParams } = new URL(request.url);
     const [id = "", action = ""] = pathname.split("/").slice(3);
@@ -63,7 +64,7 @@ export class Videos {
     const job = this.#jobs.get(id);
     if (job === undefined) {
       const message = `Video with id '${id.slice(0, 80)}' not found.`;
-      throw new HttpError(message, { status: 404, code: "not_found" });
+      throw new ApiError("not_found", message);
     }
     switch (what) {
       case "GET :id":
@@ -74,12 +75,15 @@ export class Videos {
         this.#jobs.delete(id);
         return whole(() => ({ id, object: "video.deleted", deleted: true }));
       case "POST :id remix": {
-        const { prompt } = checked(remixing, parseJson(received.text));
+        const { prompt } = checked(
+          videoRemixSchema,
+          parseJsonBody(received.text),
+        );
         const { seconds, scene } = job;
         return this.#order({ prompt, seconds, scene, remixedFrom: id });
       }
       default:
-        throw new HttpError("Not Found", { status: 404 });
+        throw new ApiError("not_found", "Not Found");
     }
   }
 
@@ -92,9 +96,7 @@ export class Videos {
     return whole(() => {
       const id = `video_${newRequestId()}`;
       const job = { ...order, id, controls, createdAtMs: this.now() };
-      this.#jobs.set(id, job);
-      const [oldest = ""] = this.#jobs.keys();
-      if (this.#jobs.size > JOBS_MAX) this.#jobs.delete(oldest);
+      remember(this.#jobs, id, job, JOBS_MAX);
       return this.#wire(job);
     }, own);
   }
@@ -129,7 +131,7 @@ export class Videos {
     if (this.#wire(job).status !== "completed") {
       const message =
         "Video is not ready yet, use GET /v1/videos/{video_id} to check status.";
-      throw new HttpError(message, { status: 404 });
+      throw new ApiError("not_found", message);
     }
     const scene = { ...job.scene, words: withoutControls(job.prompt) };
     const range = headers.get("range") ?? "";
@@ -158,7 +160,9 @@ function partOf(
   const first = isTail ? Math.max(0, size - Number(to)) : Number(from);
   const end = isTail || to === "" ? size : Math.min(size, Number(to) + 1);
   if (first >= end) {
-    throw new HttpError("Range Not Satisfiable", { status: 416 });
+    throw new ApiError("invalid_value", "Range Not Satisfiable", {
+      status: 416,
+    });
   }
   const count = Math.ceil((end - first) / PIECE_BYTES);
   const part = file.subarray(first, end);

@@ -2,16 +2,13 @@
 import { Buffer } from "node:buffer";
 import { setTimeout } from "node:timers/promises";
 import { monotonicNow } from "@gateway/shared/process/clock";
-import type { Controls, Pace } from "./controls.ts";
-import { requestedError } from "./errors.ts";
+import { type Controls, type Pace, requestedError } from "./controls.ts";
 
 /** `broken`: by a requested fault; `left`: the client disconnected before the end. */
 export type Outcome = "complete" | "refused" | "broken" | "left";
 
 /** A request for generated content, as tests see it. */
 export class SeenRequest {
-  /** Undefined while it runs. */
-  outcome: Outcome | undefined;
   readonly leaving = new AbortController();
   readonly #ended = Promise.withResolvers<Outcome>();
   readonly ended = this.#ended.promise;
@@ -21,7 +18,6 @@ export class SeenRequest {
 
   /** The first outcome counts. */
   end(outcome: Outcome): void {
-    this.outcome ??= outcome;
     this.#ended.resolve(outcome);
     this.leaving.abort();
   }
@@ -47,40 +43,47 @@ const GARBAGE = "data: <html>502 Bad Gateway</html>\n\n";
 /** The longest time it works before it yields to the event loop. */
 const WORK_MS_MAX = 2;
 
-/** The pieces that are due at the same time, until the answer ends, or breaks as requested. */
+/** The bytes of pieces that are due at the same time, until the answer ends, or breaks as requested. */
 export async function* batchesOf(
   { pieces, end = () => "", controls }: Planned,
   run: SeenRequest,
-): AsyncGenerator<(string | Uint8Array)[]> {
+): AsyncGenerator<Uint8Array> {
   const { firstTokenMs = 0, tokensPerSecond = 0, break: fault } = controls;
   const { signal } = run.leaving;
   const stepMs = tokensPerSecond === 0 ? 0 : 1_000 / tokensPerSecond;
   let startedAt = monotonicNow();
   let dueAt = startedAt + firstTokenMs;
-  let batch: (string | Uint8Array)[] = [];
+  let batch: Buffer[] = [];
   let count = 0;
-  for (const piece of pieces) {
-    if (count === fault?.afterTokens) break;
-    const now = monotonicNow();
-    if (dueAt > now || now - startedAt >= WORK_MS_MAX) {
-      if (batch.length > 0) yield batch;
-      await sleep(dueAt - monotonicNow(), signal);
-      batch = [];
-      startedAt = monotonicNow();
+  try {
+    for (const piece of pieces) {
+      if (count === fault?.afterTokens) break;
+      const now = monotonicNow();
+      if (dueAt > now || now - startedAt >= WORK_MS_MAX) {
+        if (batch.length > 0) yield Buffer.concat(batch);
+        await sleep(dueAt - monotonicNow(), signal);
+        batch = [];
+        startedAt = monotonicNow();
+      }
+      batch.push(Buffer.from(piece));
+      count += 1;
+      dueAt += stepMs;
     }
-    batch.push(piece);
-    count += 1;
-    dueAt += stepMs;
+    if (batch.length > 0) yield Buffer.concat(batch);
+    if (count !== fault?.afterTokens) {
+      yield Buffer.from(end());
+      return run.end("complete");
+    }
+    // Lets the client read what was sent before the fault.
+    await sleep(BREAK_PAUSE_MS, signal);
+    if (fault.type === "stall") await sleep(STALL_MS, signal);
+    run.end("broken");
+    if (fault.type === "cut") throw new Error("Cut on request");
+    const error = JSON.stringify(requestedError(500).toBody());
+    yield Buffer.from(fault.type === "fail" ? `data: ${error}\n\n` : GARBAGE);
+  } finally {
+    run.end("left");
   }
-  if (batch.length > 0) yield batch;
-  if (count !== fault?.afterTokens) return yield [end()];
-  // Lets the client read what was sent before the fault.
-  await sleep(BREAK_PAUSE_MS, signal);
-  if (fault.type === "stall") await sleep(STALL_MS, signal);
-  run.end("broken");
-  if (fault.type === "cut") throw new Error("Cut on request");
-  const error = JSON.stringify(requestedError(500).body);
-  yield [fault.type === "fail" ? `data: ${error}\n\n` : GARBAGE];
 }
 
 /** Waits for at least one turn of the event loop. Rejects when the signal aborts. */
@@ -132,29 +135,14 @@ export async function respond(
   }
   const all = { "content-type": contentType, "cache-control": "no-cache" };
   const init = { status, headers: { ...all, ...headers } };
-  return new Response(bodyOf(batches, run), init);
-}
-
-/** Sends the head at once: only then does the server notice when the client disconnects. */
-function bodyOf(batches: ReturnType<typeof batchesOf>, run: SeenRequest) {
-  return new ReadableStream<Uint8Array>({
+  // Sends the head at once: only then does the server notice when the client disconnects.
+  const body = new ReadableStream<Uint8Array>({
     async pull(controller) {
-      try {
-        const { value, done } = await batches.next();
-        if (!done) {
-          const bytes = value.map((piece) => Buffer.from(piece));
-          return controller.enqueue(Buffer.concat(bytes));
-        }
-      } catch (error) {
-        run.end("left");
-        throw error;
-      }
-      run.end("complete");
-      controller.close();
+      const { value, done } = await batches.next();
+      if (done) controller.close();
+      else controller.enqueue(value);
     },
-    async cancel() {
-      run.end("left");
-      await batches.return(undefined);
-    },
+    cancel: () => run.end("left"),
   });
+  return new Response(body, init);
 }

@@ -1,5 +1,5 @@
 /** Instructions to the simulator, as phrases in the prompt: they pass through the whole gateway with any SDK. Pure. */
-import { HttpError } from "./errors.ts";
+import { ApiError, fieldError } from "@gateway/shared/openai/error";
 
 export interface Pace {
   readonly firstTokenMs: number;
@@ -87,8 +87,29 @@ function controlOf(phrase: string, param: string): Controls {
     if (found !== null) return set(Number(found[1]));
   }
   const known = PHRASES.map(([example]) => example).join("; ");
-  throw new HttpError(
+  throw fieldError(
+    "invalid_value",
+    param,
     `Unknown simulator phrase '${words}'. Known phrases: ${known}.`,
-    { param },
   );
+}
+
+const TYPES: { [status: number]: string } = {
+  403: "permission_error",
+  429: "rate_limit_error",
+  529: "overloaded_error",
+};
+const CODES: { [status: number]: string } = {
+  401: "invalid_api_key",
+  404: "model_not_found",
+  429: "rate_limit_exceeded",
+};
+
+/** The error of this status as model servers send it. */
+export function requestedError(status: number): ApiError {
+  const type = status < 500 ? "invalid_request_error" : "server_error";
+  return new ApiError("invalid_request", "Failed on request.", {
+    ...{ status, type: TYPES[status] ?? type, wireCode: CODES[status] ?? null },
+    retryAfterMs: [429, 503, 529].includes(status) ? 1_000 : undefined,
+  });
 }

@@ -17,7 +17,7 @@ import {
   STORE_KEY,
 } from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/limits";
-import { defineScript } from "@gateway/shared/redis/script";
+import { defineScript } from "@gateway/shared/redis/link";
 import { z } from "zod";
 import type { Actor, AuditAction } from "../audit/audit_log.ts";
 import { AUDIT_ENTRIES_MAX, encodeAudit } from "../audit/audit_log.ts";

@@ -15,8 +15,7 @@ import {
   ownerVideoLeaseKey,
   videoLeaseKey,
 } from "@gateway/shared/keys/record";
-import type { RedisLink } from "@gateway/shared/redis/link";
-import { defineScript } from "@gateway/shared/redis/script";
+import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
 import { asList, asNumber } from "../store/redis.ts";
 import { LIMIT_NAMES } from "./settings.ts";
 

@@ -1,8 +1,6 @@
 import {
   failedRequestSchema,
   FAILURE_REASONS,
-} from "@gateway/shared/keys/failed_requests";
-import {
   LIMITER_FIELDS,
   parseUsageField,
   USAGE_KINDS,
@@ -17,8 +15,7 @@ import {
   ownerUsageKey,
   usageKey,
 } from "@gateway/shared/keys/record";
-import type { RedisLink } from "@gateway/shared/redis/link";
-import { defineScript } from "@gateway/shared/redis/script";
+import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
 import { asList, asNumber, asTexts, readHash } from "../store/redis.ts";
 
 /**

@@ -1,8 +1,7 @@
 import { mintOwnerId, randomBase62 } from "@gateway/shared/keys/key";
 import type { KeyState, Limits } from "@gateway/shared/keys/record";
 import { KEY_FIELDS, ownerLimitsKey } from "@gateway/shared/keys/record";
-import type { RedisLink } from "@gateway/shared/redis/link";
-import { defineScript } from "@gateway/shared/redis/script";
+import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
 import { z } from "zod";
 import { decodeLimits, encodeKey } from "../keys/key_record.ts";
 import type { DefaultLimits } from "../keys/settings.ts";

@@ -1,7 +1,6 @@
 import { siteOf } from "@gateway/shared/process/client_address";
 import type { RandomBytes } from "@gateway/shared/process/ids";
-import { defineScript } from "@gateway/shared/redis/script";
-import type { RedisLink } from "@gateway/shared/redis/link";
+import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
 import { asNumber, asTextOrNull, readText } from "../store/redis.ts";
 import { digest, isSecret, mintSecret } from "../store/secret.ts";
 

@@ -1,4 +1,4 @@
-import { videoSchema } from "@gateway/shared/openai/video";
+import { videoSchema } from "@gateway/shared/openai/media";
 import { z } from "zod";
 import { TRY_LIMITS } from "./key.ts";
 import { wholeBody } from "./edge.ts";

@@ -1,7 +1,7 @@
 import { hkdfSync } from "node:crypto";
 import { mintKey } from "@gateway/shared/keys/key";
 import { UNLIMITED } from "@gateway/shared/keys/record";
-import { SCOPE_OF_KIND } from "@gateway/shared/models/kinds";
+import { MODEL_KINDS, scopeOf } from "@gateway/shared/models/kinds";
 import type { Actor } from "../audit/audit_log.ts";
 import type { Session } from "../sign_in/sessions.ts";
 import type { Stores } from "../stores.ts";
@@ -33,7 +33,7 @@ export const TRY_LIMITS = {
 
 const SETTINGS = {
   ...{ description: "Try it", models: [] },
-  scopes: [...new Set(Object.values(SCOPE_OF_KIND))],
+  scopes: [...new Set(MODEL_KINDS.map(scopeOf))],
   limits: TRY_LIMITS.key,
 };
 

@@ -1,6 +1,6 @@
 import type { KeyRecord } from "@gateway/shared/keys/record";
 import type { Catalog } from "@gateway/shared/models/catalog";
-import { SCOPE_OF_KIND } from "@gateway/shared/models/kinds";
+import { type ModelKind, scopeOf } from "@gateway/shared/models/kinds";
 import { guardJson } from "@gateway/shared/openai/json_body";
 import { errorMessage } from "@gateway/shared/process/env";
 import { isJsonObject } from "@gateway/shared/process/error_text";
@@ -78,7 +78,7 @@ const KINDS = {
     fields: { prompt: String, seconds: String, size: String },
     needed: { prompt: "Say what to show" },
   },
-} satisfies { [kind in keyof typeof SCOPE_OF_KIND]?: Kind };
+} satisfies { [kind in ModelKind]?: Kind };
 export type TryKind = keyof typeof KINDS;
 export const TRY_KINDS: Readonly<Record<TryKind, Kind>> = KINDS;
 
@@ -93,7 +93,7 @@ export function exampleFor(
   for (const { id, kind } of catalog.values()) {
     const isNamed = models.length === 0 || models.includes(id);
     if (!isNamed || !isTryKind(kind)) continue;
-    if (!scopes.includes(SCOPE_OF_KIND[kind])) continue;
+    if (!scopes.includes(scopeOf(kind))) continue;
     const values = { model: id, ...TRY_KINDS[kind].example };
     return { kind, request: tryRequest(kind, values).request };
   }

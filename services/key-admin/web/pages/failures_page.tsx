@@ -1,4 +1,4 @@
-import { FAILURE_REASONS } from "@gateway/shared/keys/failed_requests";
+import { FAILURE_REASONS } from "@gateway/shared/keys/limiter_state";
 import { FAILED_REQUESTS } from "@gateway/shared/limits";
 import { type Counts, readFailed } from "../../domain/keys/usage.ts";
 import { findKey, type Handler } from "../context.ts";
