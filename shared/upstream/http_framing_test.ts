@@ -108,7 +108,8 @@ Deno.test("parseResponseHead() refuses malformed heads", () => {
   ];
   const malformed = [
     ...[...lines, "HTTP/1.1 2000 OK"].map((line) => `${line}\r\n\r\n`),
-    ...["abc", ": a", "a b: c", "a : c", "a: b\r\n c: d"].map(withHeaders),
+    ...["abc", ": a", "a b: c", "a : c", "a: b\r\n c: d"]
+      .map((lines) => withHeaders(lines)),
     ...lengths.map((length) => withHeaders(`content-length: ${length}`)),
     withHeaders("transfer-encoding: gzip, chunked"),
   ];
