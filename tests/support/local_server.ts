@@ -98,9 +98,8 @@ async function startOn(
 
 /** The signal is sent at once, but threads may run on for a moment. */
 async function isStopped(pid: number): Promise<boolean> {
-  const ps = new Deno.Command("ps", { args: ["-o", "state=", "-p", `${pid}`] });
-  const { stdout } = await ps.output();
-  return new TextDecoder().decode(stdout).trim().startsWith("T");
+  const args = ["-o", "state=", "-p", `${pid}`];
+  return (await processes.runProcess("ps", args)).trim().startsWith("T");
 }
 
 /** What `Deno.connectTls` wants of a client: whom it trusts and who it is, PEM text. */
