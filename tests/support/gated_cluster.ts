@@ -83,10 +83,10 @@ export async function startGatedCluster(options: GatedClusterOptions = {}) {
   edges.push(first);
   while (edges.length < (options.edges ?? 1)) edges.push(await start());
   /** Writes whose key a value is. */
-  const nameKey = (value: string, { keyId, ownerId }: records.Principal) =>
-    world.command(
-      ...["SET", records.hashKey(hashKeyValue(value)), `${keyId}:${ownerId}`],
-    );
+  const nameKey = (value: string, { keyId, ownerId }: records.Principal) => {
+    const name = records.hashKey(hashKeyValue(value));
+    return world.command("SET", name, `${keyId}:${ownerId}`);
+  };
   /** Sends a chat request to edge `edge`. */
   const ask = (
     { value }: TestKey,

@@ -51,9 +51,8 @@ export async function startService(name: ServiceName, env: ServiceEnv) {
 /** A simulator in this process, and the requests that reached it. */
 export function startSimulator() {
   const asked: SeenRequest[] = [];
-  const simulator = serveSimulator({ onRequest: (run) => asked.push(run) });
-  const dispose = () => simulator[Symbol.asyncDispose]();
-  return { asked, url: simulator.url, [Symbol.asyncDispose]: dispose };
+  const onRequest = (run: SeenRequest) => void asked.push(run);
+  return Object.assign(serveSimulator({ onRequest }), { asked });
 }
 
 /** Starts a service without any model server, and waits for nothing. */
