@@ -5,7 +5,7 @@ import { compareCosts } from "./figures.ts";
 import { CONNECTIONS, inTurn, measureLoop, measureStreams } from "./measure.ts";
 import { print, runProcess } from "../tests/support/process.ts";
 import { runCommand } from "./options.ts";
-import { OURS, Report } from "./report.ts";
+import { OURS, startReport } from "./report.ts";
 
 const TOLERANCE = 0.1;
 const STREAMS = 200;
@@ -33,7 +33,7 @@ await runCommand(async (options) => {
   };
   for (const gateway of [before, after]) await measure(gateway);
   const rows = await inTurn([before, after], options, measure);
-  const report = new Report();
+  const report = startReport();
   const title = `In turn: ${CONNECTIONS} connections, then ${STREAMS} streams`;
   report.add({ title, columns: [...COSTS, "wrong"], rows });
   await report.end(options);

@@ -6,7 +6,7 @@ import { chatRequest, runLoop } from "./load.ts";
 import * as measure from "./measure.ts";
 import { type Options, runCommand } from "./options.ts";
 import { countSends, pidsOf, residentMib } from "./processes.ts";
-import { Report, type Row, type Table } from "./report.ts";
+import { type Row, startReport, type Table } from "./report.ts";
 
 type Contenders = readonly contenders.Contender[];
 const { CONNECTIONS, PACE, STALL_MS } = measure;
@@ -16,7 +16,7 @@ const BODY_BYTES = [200, 20 * 1_024, 200 * 1_024];
 const SECONDS_MAX = 2 * 1.5 * PACE.tokens * PACE.paceMs / 1_000;
 
 await runCommand(async (options) => {
-  const report = new Report();
+  const report = startReport();
   await using direct = await contenders.startModelServer();
   const [modelUrl = ""] = direct.baseUrls;
   // Everybody beside everybody.

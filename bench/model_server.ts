@@ -3,44 +3,29 @@
  * so that it costs little. `deno run --allow-net bench/model_server.ts PORT`.
  * A prompt with `[64 tokens, 20 ms]` is streamed at that pace.
  */
+import { Buffer } from "node:buffer";
+import type { Step } from "../tests/support/fake_model_server.ts";
+import * as answers from "../tests/support/model_answers.ts";
 
 const TICK_MS = 5;
 const BUFFER_BYTES = 256 * 1_024;
 const TEXT_CHARS_MAX = 4_096;
-const encoder = new TextEncoder();
 const decoder = new TextDecoder("latin1");
 
-const COMMON = { id: "chatcmpl-bench", created: 1_767_225_600, model: "bench" };
-const USAGE = { prompt_tokens: 20, completion_tokens: 9, total_tokens: 29 };
-const content = "Of course. What can I do for you?";
-const message = { role: "assistant", content };
-const WHOLE = JSON.stringify({
-  ...{ ...COMMON, object: "chat.completion", usage: USAGE },
-  choices: [{ index: 0, message, finish_reason: "stop" }],
+const bytesOf = (...steps: Step[]): Uint8Array =>
+  Buffer.concat(
+    steps.map((step) => Buffer.from("send" in step ? step.send : "")),
+  );
+const event = (data: unknown) => answers.chunk(answers.event(data));
+const reply = answers.chatReply({
+  words: ["Of course. What can I do for you?"],
 });
-const HEAD = "HTTP/1.1 200 OK\r\ncontent-type: ";
-const ANSWER = encoder.encode(
-  `${HEAD}application/json\r\ncontent-length: ${WHOLE.length}\r\n\r\n${WHOLE}`,
-);
-const STREAM_HEAD = encoder.encode(
-  `${HEAD}text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n`,
-);
-const TOKEN = encoder.encode(
-  event({ index: 0, delta: { content: " word" }, finish_reason: null }),
-);
-const LAST = event({ index: 0, delta: {}, finish_reason: "stop" });
-const DONE = `${chunk("data: [DONE]\n\n")}0\r\n\r\n`;
-
-function event(choice: object | null, usage?: object): string {
-  const choices = choice === null ? [] : [choice];
-  const object = "chat.completion.chunk";
-  const text = JSON.stringify({ ...COMMON, object, choices, usage });
-  return chunk(`data: ${text}\n\n`);
-}
-
-function chunk(text: string): string {
-  return `${text.length.toString(16)}\r\n${text}\r\n`;
-}
+const ANSWER = bytesOf(...reply({ json: () => ({}) }));
+const STREAM_HEAD = bytesOf(answers.streamHead());
+const TOKEN = bytesOf(event(answers.choiceChunk({ content: " word" })));
+const LAST = bytesOf(event(answers.choiceChunk({}, "stop")));
+const USAGE = bytesOf(event(answers.usageChunk(20, 9)));
+const DONE = bytesOf(event("[DONE]"), answers.lastChunk);
 
 /** Who waits for which time: one timer for all streams. */
 let waiting: { untilMs: number; resolve: () => void }[] = [];
@@ -70,8 +55,8 @@ async function answer(connection: Deno.Conn, body: string): Promise<void> {
     await new Promise<void>((resolve) => waiting.push({ untilMs, resolve }));
   }
   const isCounted = /"include_usage": *true/.test(body);
-  const end = LAST + (isCounted ? event(null, USAGE) : "") + DONE;
-  await write(connection, encoder.encode(end));
+  const end = isCounted ? [LAST, USAGE, DONE] : [LAST, DONE];
+  await write(connection, Buffer.concat(end));
 }
 
 /** Answers one request after the other, until the client leaves. */

@@ -1,19 +1,13 @@
 /**
- * Measures what a loss of power does to acknowledged key changes.
+ * Measures what a loss of power does to acknowledged key changes. Needs gcc.
  *
  *     deno run --allow-all bench/power_loss.ts [seconds per mode, default 3]
  *
- * Runs the real key store against a private redis-server while a preloaded
- * library records how much of the append-only file is flushed. Then the server is
- * killed, the file is cut to what was flushed, which is the worst that a loss of
- * power can do to a disk that honours flushes, and the server is started again.
- * Every key with an acknowledged change is looked up: record, look-up by hash,
- * audit entries; changes are of every kind.
- *
- * Prints which promise the server makes (`switched`, `always`, `none`) and exits
- * with 1 when a change was lost under a promise. A user who may not switch gets no
- * promise: the losses there show that this program detects them. Needs gcc. It does
- * not test whether the disk honours flushes.
+ * A preloaded library records how much of the append-only file a redis-server has
+ * flushed. The server is killed, and the file cut to that: the worst that a loss of
+ * power can do to a disk that honours flushes. Exits with 1 when a change was lost
+ * under a promise. A user who may not switch `appendfsync` gets none: the losses there
+ * show that this program detects them.
  */
 import { randomBytes } from "@gateway/shared/process/ids";
 import { createKeyStore } from "../services/key-admin/domain/keys/key_store.ts";

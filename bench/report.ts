@@ -20,13 +20,13 @@ export interface Table {
 export const OURS = "gateway";
 const GOVERNED = /-limits/;
 
-export class Report {
-  readonly #tables: Table[] = [];
-  readonly #startedAt = new Date().toISOString();
-  readonly #loadAverage = Deno.loadavg()[0];
+export function startReport() {
+  const tables: Table[] = [];
+  const startedAt = new Date().toISOString();
+  const [loadAverageBefore] = Deno.loadavg();
 
-  add(table: Table): void {
-    this.#tables.push(table);
+  const add = (table: Table) => {
+    tables.push(table);
     const { title, columns, rows, notes = [] } = table;
     const isGoverned = ({ name }: Row) => GOVERNED.test(name);
     const plain = rows.filter((row) => !isGoverned(row));
@@ -37,21 +37,19 @@ export class Report {
       print(`  keys and limits checked by all:${render(columns, all)}`);
     }
     for (const note of notes) print(`  ${note}`);
-  }
-
-  async end({ json }: Options): Promise<void> {
-    print(`\nLoad average before the run: ${this.#loadAverage}`);
+  };
+  const end = async ({ json }: Options) => {
+    print(`\nLoad average before the run: ${loadAverageBefore}`);
     if (json === undefined) return;
     const report = {
-      startedAt: this.#startedAt,
-      command: Deno.args.join(" "),
+      ...{ startedAt, command: Deno.args.join(" ") },
       commit: await runProcess("git", ["describe", "--always", "--dirty"]),
       machine: await runProcess("sh", ["-c", "uname -sr; lscpu; free -m"]),
-      loadAverageBefore: this.#loadAverage,
-      tables: this.#tables,
+      ...{ loadAverageBefore, tables },
     };
     await Deno.writeTextFile(json, `${JSON.stringify(report, null, 2)}\n`);
-  }
+  };
+  return { add, end };
 }
 
 /** The medians of the rows; the first column also as a ratio to this gateway's. */

@@ -1,19 +1,15 @@
-/** Writes the generated pages and the schema of the models file: `deno task docs`. */
+/** Writes the generated pages, the schema of the models file and the description of the API: `deno task docs`. */
 import { execFileSync } from "node:child_process";
 import { catalogJsonSchema } from "@gateway/shared/models/catalog";
 import { DIALECT_NAMES, DIALECTS } from "@gateway/shared/models/dialects";
-import {
-  ApiError,
-  ERROR_KINDS,
-  isErrorCode,
-} from "@gateway/shared/openai/error";
+import { chatRequestSchema } from "@gateway/shared/openai/chat";
+import * as completion from "@gateway/shared/openai/completion";
+import * as errors from "@gateway/shared/openai/error";
+import { TAKES } from "@gateway/shared/openai/fields";
+import * as media from "@gateway/shared/openai/media";
 import { aboutOf, type Variables } from "@gateway/shared/process/env";
 import type { MetricSpec, MetricTable } from "@gateway/shared/process/metrics";
-import {
-  BUS_METRICS,
-  PROCESS_METRICS,
-  REDIS_METRICS,
-} from "@gateway/shared/process/ops_server";
+import * as metrics from "@gateway/shared/process/ops_server";
 import { WORKER_METRICS } from "@gateway/shared/worker/metrics";
 import * as z from "zod";
 import { CHAT_WORKER_VARIABLES } from "../../services/chat-worker/config.ts";
@@ -23,7 +19,6 @@ import { CONSOLE_METRICS } from "../../services/key-admin/web/server.ts";
 import { CONSOLE_VARIABLES } from "../../services/key-admin/config.ts";
 import { MEDIA_WORKER_VARIABLES } from "../../services/media-worker/config.ts";
 import { SIMULATOR_VARIABLES } from "../../services/model-simulator/config.ts";
-import { openApiDocument } from "./openapi.ts";
 
 const ROOT = new URL("../../", import.meta.url);
 
@@ -45,11 +40,11 @@ export const METRIC_TABLES: readonly {
   { services: ["edge-auth"], table: EDGE_METRICS },
   { services: WORKERS, table: WORKER_METRICS },
   { services: ["key-admin"], table: CONSOLE_METRICS },
-  { services: ["edge-auth", ...WORKERS], table: BUS_METRICS },
-  { services: ["edge-auth", "key-admin"], table: REDIS_METRICS },
+  { services: ["edge-auth", ...WORKERS], table: metrics.BUS_METRICS },
+  { services: ["edge-auth", "key-admin"], table: metrics.REDIS_METRICS },
   {
     services: ["edge-auth", ...WORKERS, "key-admin", "model-simulator"],
-    table: PROCESS_METRICS,
+    table: metrics.PROCESS_METRICS,
   },
 ];
 
@@ -62,10 +57,7 @@ const GENERATORS: {
   "docs/errors.md": errorsPage,
   "docs/models.md": dialectsPage,
   "deploy/models.schema.json": () => JSON.stringify(catalogJsonSchema()),
-  "shared/openai/openapi.json": async (present) => {
-    const meanings = meaningsIn(await read("docs/errors.md"));
-    return JSON.stringify(openApiDocument(present, meanings));
-  },
+  "shared/openai/openapi.json": apiDescription,
 };
 
 const USAGE = `Usage: deno task docs
@@ -127,18 +119,20 @@ function metricRows(): string[][] {
 /** One row per code. What it means and what to do is kept from the page. */
 function errorsPage(present: string): string {
   const meanings = meaningsIn(present);
-  const rows = Object.keys(ERROR_KINDS).filter(isErrorCode).map((code) => {
-    const error = new ApiError(code, "");
-    const body = error.toBody().error;
-    return [
-      String(error.status),
-      `\`${body.code}\``,
-      `\`${body.type}\``,
-      error.retryable ? "yes" : "no",
-      `\`${code}\``,
-      meanings.get(code) ?? "",
-    ];
-  });
+  const rows = Object.keys(errors.ERROR_KINDS).filter(errors.isErrorCode).map(
+    (code) => {
+      const error = new errors.ApiError(code, "");
+      const body = error.toBody().error;
+      return [
+        String(error.status),
+        `\`${body.code}\``,
+        `\`${body.type}\``,
+        error.retryable ? "yes" : "no",
+        `\`${code}\``,
+        meanings.get(code) ?? "",
+      ];
+    },
+  );
   return withTable(present, [
     ["Status", "`code`", "`type`", "Retry", "In the log", "Meaning"],
     ...rows,
@@ -175,9 +169,7 @@ function withTable(page: string, rows: readonly (readonly string[])[]): string {
   return page.replace(table, () => markdownTable(rows));
 }
 
-function markdownTable(
-  [head = [], ...rows]: readonly (readonly string[])[],
-): string {
+function markdownTable([head = [], ...rows]: readonly (readonly string[])[]) {
   return [head, head.map(() => "---"), ...rows]
     .map((cells) => `| ${cells.join(" | ")} |\n`).join("");
 }
@@ -186,6 +178,122 @@ function markdownTable(
 function formatted(input: string, path: string): string {
   const args = ["fmt", `--ext=${path.split(".").at(-1)}`, "-"];
   return execFileSync(Deno.execPath(), args, { input, encoding: "utf8" });
+}
+
+const REQUESTS = [
+  ...[chatRequestSchema, media.speechRequestSchema, media.imageRequestSchema],
+  ...[media.imageEditFormSchema, media.imageEditSchema],
+  media.transcriptionRequestSchema("transcribe"),
+  ...[media.videoRequestSchema, media.videoRemixSchema],
+];
+const ANSWERS = [
+  ...[completion.chatCompletionSchema, completion.chatCompletionChunkSchema],
+  ...[completion.errorBodySchema, completion.modelListSchema],
+  ...[completion.modelSchema, media.videoSchema, media.videoListSchema],
+  media.videoDeletedSchema,
+];
+
+interface JsonSchema {
+  type?: string | string[];
+  description?: string | undefined;
+  default?: unknown;
+  enum?: unknown[];
+  anyOf?: JsonSchema[];
+  properties?: { [name: string]: JsonSchema };
+  required?: string[];
+}
+interface Document {
+  components: {
+    responses: {
+      [status: string]: { description: string; content: object };
+    };
+    [kind: string]: object;
+  };
+}
+
+/** The description of the API: prose, paths and headers are kept from the file, the rest comes from the code. */
+async function apiDescription(present: string): Promise<string> {
+  const meanings = meaningsIn(await read("docs/errors.md"));
+  const document: Document = JSON.parse(present);
+  const { responses } = document.components;
+  const examples = Object.entries(errors.ERROR_KINDS).map(([code, kind]) => {
+    const retry = kind.retryable ? "retry" : "do not retry";
+    // The rest is for operators.
+    const description = meanings.get(code)?.replace(/ Operator:.*/, "");
+    const value = errors.isErrorCode(code) &&
+      new errors.ApiError(code, "…").toBody();
+    const summary = `${kind.status}, ${retry}`;
+    return [code, { summary, description, value }] as const;
+  });
+  for (const [status, response] of Object.entries(responses)) {
+    const some = examples.filter(([, { summary }]) =>
+      summary.startsWith(status)
+    );
+    const codes = some.map(([, { value }]) => value && value.error.code);
+    response.description = `\`${[...new Set(codes)].join("`, `")}\``;
+    response.content = {
+      "application/json": {
+        schema: { $ref: "#/components/schemas/Error" },
+        examples: Object.fromEntries(
+          some.map(([code]) => [code, {
+            $ref: `#/components/examples/${code}`,
+          }]),
+        ),
+      },
+    };
+  }
+  const requests: object = JSON.parse(
+    JSON.stringify(namedIn(REQUESTS), takeNull),
+  );
+  document.components.examples = Object.fromEntries(examples);
+  document.components.schemas = { ...requests, ...namedIn(ANSWERS) };
+  return JSON.stringify(document)
+    .replaceAll('"#/$defs/', '"#/components/schemas/');
+}
+
+/** The schemas with an `id`, as JSON Schema. */
+function namedIn(list: readonly z.ZodType[]): { [name: string]: unknown } {
+  const named: { [name: string]: unknown } = {};
+  const convert = (schema: z.ZodType): object => {
+    const { $schema: _, $defs = {}, ...converted } = z.toJSONSchema(schema, {
+      io: "input",
+      override({ zodSchema, jsonSchema }) {
+        const takes = TAKES.get(zodSchema)?.schema;
+        if (takes instanceof z.ZodType) {
+          Object.assign(jsonSchema, convert(takes));
+        }
+        // Answers may get more members; only our tests forbid them.
+        if (jsonSchema.additionalProperties === false) {
+          delete jsonSchema.additionalProperties;
+        }
+      },
+    });
+    Object.assign(named, $defs);
+    return converted;
+  };
+  for (const schema of list) convert(schema);
+  return named;
+}
+
+/** For `JSON.stringify`: lets the optional members of an object be null. */
+function takeNull(_name: string, node: JsonSchema | null): JsonSchema | null {
+  if (![node?.type].flat().includes("object") || !node?.properties) return node;
+  const { properties, required = [] } = node;
+  const members = Object.entries(properties).map(([name, member]) => [
+    name,
+    required.includes(name) ? member : orNull(member),
+  ]);
+  return { ...node, properties: Object.fromEntries(members) };
+}
+
+function orNull(member: JsonSchema): JsonSchema {
+  if (typeof member.type === "string" && member.enum === undefined) {
+    return { ...member, type: [member.type, "null"] };
+  }
+  const { description, default: initial, ...rest } = member;
+  const { anyOf = [rest] } = rest;
+  const types = [...anyOf, { type: "null" }];
+  return { description, default: initial, anyOf: types };
 }
 
 if (import.meta.main) {

@@ -62,8 +62,8 @@ export function billOfMaterials({ specifiers, npm }: LockFile) {
 const nameOf = (id: string) => id.slice(0, id.indexOf("@", 1));
 
 if (import.meta.main) {
-  const [file = "sbom.cdx.json", ...others] = Deno.args;
-  if (file.startsWith("-") || others.length > 0) {
+  const [file = "sbom.cdx.json"] = Deno.args;
+  if (file.startsWith("-")) {
     await Deno.stdout.write(new TextEncoder().encode(USAGE));
   } else {
     const lock = new URL("../../deno.lock", import.meta.url);

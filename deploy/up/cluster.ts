@@ -4,6 +4,7 @@ import { setTimeout as delay } from "node:timers/promises";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { errorMessage } from "@gateway/shared/process/env";
 import { settlesWithin } from "@gateway/shared/process/serve";
+import { parseJson } from "@gateway/shared/upstream/json";
 import * as z from "zod";
 import { appendToLog } from "./files.ts";
 import { ROOT } from "./options.ts";
@@ -190,10 +191,7 @@ export class Cluster {
     this.#watcher.stdin.write(`${groups.join(" ")}\n`);
   }
 
-  async #copy(
-    output: ReadableStream<Uint8Array<ArrayBuffer>>,
-    kept: Kept,
-  ): Promise<void> {
+  async #copy(output: ReadableStream<Uint8Array<ArrayBuffer>>, kept: Kept) {
     let rest = "";
     for await (const text of output.pipeThrough(new TextDecoderStream())) {
       try {
@@ -211,7 +209,9 @@ export class Cluster {
 
   #readLine(line: string, kept: Kept): void {
     const { name, readyText, child } = kept;
-    const event = EVENT_LINE.test(line) ? parseEvent(line) : undefined;
+    const event = EVENT_LINE.test(line)
+      ? EVENT.safeParse(parseJson(line)).data
+      : undefined;
     const isReady = readyText === undefined
       ? event?.event === "ready"
       : line.includes(readyText);
@@ -265,15 +265,6 @@ function failureOf({ name, lastLines, log }: Kept, how: string, code: number) {
     `Its log: ${log}`,
   ].join("\n");
   return new UpError(message, code === EXIT.config ? code : EXIT.failed);
-}
-
-/** The event of a log line; `undefined` if the line is something else. */
-function parseEvent(line: string) {
-  try {
-    return EVENT.parse(JSON.parse(line));
-  } catch {
-    return undefined;
-  }
 }
 
 /** Resolves after `ms`, or at once when `signal` aborts. Never rejects. */

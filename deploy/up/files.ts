@@ -18,21 +18,10 @@ export async function makePrivateDir(path: string): Promise<void> {
 }
 
 /** Replaces a file, mode 0600, in one step: a reader sees the old text or the new one. */
-export async function writePrivateFile(
-  path: string,
-  text: string,
-): Promise<void> {
+export async function writePrivateFile(path: string, text: string) {
   const draft = `${path}.tmp`;
   await Deno.writeTextFile(draft, text, { mode: OWNER_ONLY });
   await Deno.rename(draft, path);
-}
-
-export async function removeFile(path: string): Promise<void> {
-  try {
-    await Deno.remove(path);
-  } catch (error) {
-    if (!(error instanceof Deno.errors.NotFound)) throw error;
-  }
 }
 
 /**

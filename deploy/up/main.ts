@@ -1,32 +1,49 @@
-/**
- * `deno task up`: starts the whole gateway on this machine and stops it again.
- */
-import { ConfigError } from "@gateway/shared/process/env";
-import { parseOptions, ROOT } from "./options.ts";
-import type { ProgramName } from "./plan.ts";
+/** `deno task up`: starts the whole gateway on this machine and stops it again. */
+import { rm } from "node:fs/promises";
+import { monotonicNow } from "@gateway/shared/process/clock";
+import { ConfigError, errorMessage } from "@gateway/shared/process/env";
+import { Cluster, sleep } from "./cluster.ts";
+import * as files from "./files.ts";
+import { parseOptions, ROOT, type UpOptions } from "./options.ts";
+import * as plan from "./plan.ts";
+import { requireFreePorts } from "./ports.ts";
+import { startStores } from "./stores.ts";
 import { createOutput, EXIT, listenForStop, UpError } from "./terminal.ts";
-import { runUp } from "./up.ts";
+import type { Output } from "./terminal.ts";
+import * as welcome from "./welcome.ts";
+
+/** The environment of the launcher, which tests replace. */
+export interface UpDeps
+  extends Omit<plan.ProgramContext, "natsUrl" | "redisUrl"> {
+  out: Output;
+  stopping: AbortSignal;
+}
+
+type Started = Awaited<ReturnType<typeof startAll>>;
+/** `.run/up.json`: everything needed to call the cluster and to inspect it. */
+export type UpState = ReturnType<Started["describe"]>;
+
+/** How often `up.json` is updated, and retried after a full disk. */
+const SAVE_EVERY_MS = 250;
+const TIMER_MS_MAX = 2 ** 31 - 1;
+const SIMULATOR_WARNING =
+  "No model server is configured: the simulator answers with canned text. " +
+  "Use UPSTREAM_BASE_URL or --models to serve a real model";
 
 /** Runs the launcher in this process and returns the exit code. Tests pass their own entry files. */
-export async function runCli(
-  scriptOf: (name: ProgramName) => string,
-): Promise<number> {
+export async function runCli(scriptOf: (name: plan.ProgramName) => string) {
   // `deno task` runs in the root and sets INIT_CWD to the operator's directory.
   const cwd = Deno.env.get("INIT_CWD") || Deno.cwd();
-
-  let out = createOutput(false);
+  const out = createOutput();
   try {
     const options = parseOptions(Deno.args, cwd);
     if (typeof options === "string") {
       out.say(options);
       return EXIT.ok;
     }
-    const { quiet = false, models } = options;
-    out = createOutput(quiet);
-    const env = {
-      ...Deno.env.toObject(),
-      ...models === undefined ? {} : { MODELS_FILE: models },
-    };
+    const { models } = options;
+    const given = Deno.env.toObject();
+    const env = models ? { ...given, MODELS_FILE: models } : given;
     const stopping = await listenForStop();
     await runUp(options, { cwd, scriptOf, env, out, stopping });
     return EXIT.ok;
@@ -39,6 +56,104 @@ export async function runCli(
     out.warn(`Fault in the launcher, please report it: ${fault}`);
     return EXIT.failed;
   }
+}
+
+/** Runs the cluster until it is asked to stop. Throws an `UpError` when something does not start. */
+async function runUp(options: UpOptions, deps: UpDeps): Promise<void> {
+  const { out, stopping } = deps;
+  const { runDir } = options;
+  const startedAtMs = monotonicNow();
+  const stateFile = `${runDir}/up.json`;
+  const logsDir = `${runDir}/logs`;
+  await using cleanup = new AsyncDisposableStack();
+  for (const dir of new Set([options.dataDir, runDir])) {
+    cleanup.use(await files.lockDir(dir));
+  }
+  await rm(stateFile, { force: true });
+  await files.makePrivateDir(logsDir);
+  const settings = plan.readSettings(deps.env, deps.cwd);
+  requireFreePorts(options);
+
+  const cluster = new Cluster(out, logsDir, stateFile);
+  const starting = startAll(cluster, options, settings, deps);
+  cleanup.defer(async () => {
+    // Clients should not find addresses that are about to close.
+    await rm(stateFile, { force: true }).catch(() => {});
+    out.say("Stopping");
+    await cluster.stop(plan.stopGraceMs(deps.env));
+    // An interrupted start ends before the locks are released, with an error.
+    await starting.catch(() => {});
+  });
+
+  const started = await Promise.race([starting, sleep(TIMER_MS_MAX, stopping)]);
+  if (started === undefined) return;
+  cluster.isReady = true;
+  const seconds = (monotonicNow() - startedAtMs) / 1_000;
+  const { firstKey, models, describe } = started;
+  let saved = "";
+  const save = async () => {
+    const text = `${JSON.stringify(describe(), null, 2)}\n`;
+    try {
+      if (text !== saved) await files.writePrivateFile(stateFile, text);
+      saved = text;
+    } catch (error) {
+      out.warn(`Cannot write ${stateFile}: ${errorMessage(error)}`);
+    }
+  };
+  await save();
+  out.say(
+    welcome.describeSummary(describe(), firstKey, models, { runDir, seconds }),
+  );
+  while (!stopping.aborted) {
+    await sleep(SAVE_EVERY_MS, stopping);
+    await save();
+  }
+}
+
+/** Starts NATS and Redis, then all services at once, and creates the first key. */
+async function startAll(
+  cluster: Cluster,
+  options: UpOptions,
+  settings: plan.Settings,
+  deps: UpDeps,
+) {
+  const { out, stopping } = deps;
+  const modelsDescribed = welcome.describeModels(settings);
+  const urls = await startStores(cluster, options, settings, deps);
+  const context = { ...deps, ...urls };
+  const { units, edgeUrls, consoleUrl } = plan.planServices(
+    options,
+    context,
+    settings,
+  );
+  const [edgeUrl = ""] = edgeUrls;
+  out.say(`Starting ${units.map(({ name }) => name).join(", ")}`);
+  if (settings.hasSimulator) out.warn(SIMULATOR_WARNING);
+  const create = ["keys", "create", "--description", "First key", "--json"];
+  const keyCreated = welcome.provideFirstKey(
+    welcome.firstKeyFile(options.dataDir, settings.REDIS_URL),
+    plan.serviceProgram(context, "keys", {}, create),
+    stopping,
+  );
+  await Promise.all(units.map((unit) => cluster.start(unit)));
+  const firstKey = await welcome.checkFirstKey(edgeUrl, await keyCreated);
+  const describe = () => ({
+    /** Of the launcher: SIGTERM to it stops everything. */
+    pid: Deno.pid,
+    /** Of the first edge, without a path: `http://127.0.0.1:8080`. */
+    edge_url: edgeUrl,
+    edge_urls: edgeUrls,
+    console_url: consoleUrl,
+    /** One-time link that creates the first owner; null when there is one. */
+    setup_url: cluster.setupUrl,
+    /** Null without a first key that works. */
+    api_key: firstKey.key ?? null,
+    nats_url: urls.natsUrl,
+    redis_url: urls.redisUrl,
+    models: [...settings.catalog.keys()],
+    ...cluster.describe(),
+  });
+  return { firstKey, models: await modelsDescribed, describe };
 }
 
 if (import.meta.main) {

@@ -14,7 +14,6 @@ export interface UpOptions {
   models?: string;
   dataDir: string;
   runDir: string;
-  quiet?: true;
 }
 
 export const ROOT = resolve(import.meta.dirname ?? ".", "../..");
@@ -35,17 +34,14 @@ Environment:
 const wholeNumber = (min: number, max: number) => (text: string) => {
   const value = /^\d{1,9}$/.test(text) ? Number(text) : NaN;
   if (value >= min && value <= max) return value;
-  const range = `must be a whole number from ${min} to ${max}`;
+  const range = `Must be a whole number from ${min} to ${max}`;
   throw new InvalidArgumentError(range);
 };
 const instances = wholeNumber(1, 64);
 const port = wholeNumber(0, 65_535);
 
 /** Reads the command line, with paths relative to `cwd`. Returns the text that `--help` or `--version` asks for; throws an {@link UpError}. */
-export function parseOptions(
-  args: readonly string[],
-  cwd: string,
-): UpOptions | string {
+export function parseOptions(args: readonly string[], cwd: string) {
   const path = (text: string) => resolve(cwd, text);
   let printed = "";
   const print = (text: string) => void (printed += text);
@@ -60,37 +56,21 @@ export function parseOptions(
     .option("--models <file>", "list of models and backends (MODELS_FILE)")
     .option("--data-dir <dir>", "keys and usage", path, `${ROOT}/.data`)
     .option("--run-dir <dir>", "up.json and logs", path, `${ROOT}/.run`)
-    .option("-q, --quiet", "print warnings and errors only")
     .version(versionLine("gateway"), "--version", "print the version")
     .addHelpText("after", NOTES)
-    .exitOverride().configureOutput({ writeOut: print, writeErr: () => {} });
+    .showHelpAfterError("See: npx -y deno task up --help")
+    .exitOverride().configureOutput({ writeOut: print, writeErr: print });
   try {
     const options = command.parse(args, { from: "user" }).opts<UpOptions>();
     if (options.port !== 0 && options.port === options.consolePort) {
-      throw usageError(
-        `--port and --console-port are both ${options.port}: give two different ports, or 0 for any free one`,
+      command.error(
+        `error: --port and --console-port are both ${options.port}: give two different ports, or 0 for any free one`,
       );
     }
     return options;
   } catch (error) {
     if (!(error instanceof CommanderError)) throw error;
     if (error.exitCode === 0) return printed.trimEnd();
-    throw usageError(inOurWords(error.message));
+    throw new UpError(printed.trimEnd(), EXIT.usage);
   }
-}
-
-/** What commander says about a mistake, in the form of the other messages. */
-function inOurWords(message: string): string {
-  return message.replace("error: unknown", "Unknown")
-    .replace(/\n\(Did you mean (\S+)\?\)/, ", did you mean '$1'?")
-    .replace(
-      /^error: option '(\S+) .*' argument '(.*)' is invalid\. (.*)/s,
-      '$1 $3, got "$2"',
-    )
-    .replace(/^error: option '(\S+) .*/, "$1 needs a value")
-    .replace(/^error: too many .*: (.*)\./, "Unexpected argument '$1'");
-}
-
-function usageError(text: string): UpError {
-  return new UpError(`${text}\nSee: npx -y deno task up --help`, EXIT.usage);
 }

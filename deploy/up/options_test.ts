@@ -17,7 +17,6 @@ Deno.test("parseOptions() reads the given options and fills in the defaults", ()
     ["--host 0.0.0.0", { host: "0.0.0.0" }],
     ["--data-dir d --run-dir /r", { dataDir: "/home/ann/d", runDir: "/r" }],
     ["--models ../m.json", { models: "../m.json" }],
-    ["-q", { quiet: true }],
   ];
   for (const [args, change] of cases) {
     const words = args.split(" ").filter(Boolean);
@@ -28,23 +27,20 @@ Deno.test("parseOptions() reads the given options and fills in the defaults", ()
 
 Deno.test("parseOptions() says what is wrong", () => {
   const cases: [args: string, mistake: RegExp][] = [
-    ["--workers 0", /^--workers must be .* from 1 to 64, got "0"\n/],
-    ["--workers 65", /got "65"/],
-    ["--media-workers 1.5", /^--media-workers must be .*, got "1.5"/],
-    ["--workers", /^--workers needs a value\n/],
-    ["--workers -1", /^--workers must be .*, got "-1"/],
-    ["--port 65536", /^--port must be .* from 0 to 65535, got "65536"/],
-    ["--port 8081", /^--port and --console-port are both 8081: give two/],
-    ["--wokers 2", /^Unknown option '--wokers', did you mean '--workers'\?\n/],
-    ["--zzz", /^Unknown option '--zzz'\n/],
-    ["start", /^Unexpected argument 'start'\n/],
+    ["--workers 0", /'--workers <n>' .*'0' .* from 1 to 64\n/],
+    ["--workers 65", /'65'/],
+    ["--media-workers 1.5", /'1.5'/],
+    ["--workers -1", /'-1'/],
+    ["--port 65536", /from 0 to 65535\n/],
+    ["--port 8081", /--port and --console-port are both 8081: give two/],
+    ["--wokers 2", /'--wokers'\n\(Did you mean --workers\?\)\n/],
+    ["start", /too many arguments/],
   ];
   for (const [args, message] of cases) {
     assert.throws(() => parseOptions(args.split(" "), "/"), (error) => {
-      assert.ok(error instanceof UpError);
-      assert.equal(error.exitCode, 2);
+      assert.ok(error instanceof UpError && error.exitCode === 2);
       assert.match(error.message, message);
-      assert.match(error.message, /See: npx -y deno task up --help/);
+      assert.match(error.message, /^error: .*\n.*See: npx -y deno task up --/s);
       return true;
     });
   }

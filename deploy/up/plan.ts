@@ -70,9 +70,9 @@ export function readSettings(env: Environment, cwd: string) {
 }
 
 /**
- * The services to start, in this order, and the addresses at which they will serve. All
- * ports are chosen in advance: the services name each other's URLs, and keep their
- * ports when restarted. Workers that no model needs are not started. They need NATS and Redis, but not each other.
+ * The services to start, and the addresses at which they will serve, without workers that
+ * no model needs. All ports are chosen in advance: the services name each other's URLs,
+ * and keep their ports when restarted.
  */
 export function planServices(
   { host, port, consolePort, edges, workers, mediaWorkers }: UpOptions,

@@ -19,13 +19,12 @@ Deno.test("a service may read only the files that its variables name, and only c
     OTHER_FILE: "/etc/shadow",
     NATS_URL_FILE: "/run/secrets/nats_url",
   });
-  const files = [`${ROOT}/services`, `${ROOT}/shared`, "/etc/pki/ca.pem"];
-  files.push("/run/secrets/redis");
-  const upstream = "/run/secrets/upstream";
+  const files = [`${ROOT}/services`, `${ROOT}/shared`];
+  files.push("/etc/pki/ca.pem", "/run/secrets/redis");
   const cases: [name: ProgramName, readable: string[], redis?: string][] = [
     ["edge-auth", files, "redis://redis"],
     ["media-worker", files],
-    ["chat-worker", [...files, upstream]],
+    ["chat-worker", [...files, "/run/secrets/upstream"]],
   ];
   for (const [name, readable, redis] of cases) {
     const { args, env } = serviceProgram(context, name);
@@ -37,12 +36,9 @@ Deno.test("a service may read only the files that its variables name, and only c
     const nats = [env.NATS_URL, env.NATS_URL_FILE];
     assert.deepEqual(nats, ["nats://nats", undefined]);
   }
-});
-
-Deno.test("serviceProgram() allows all paths if one has a comma", () => {
-  const context = contextOf({ MODELS_FILE: "/Acme, Inc/models.json" });
-  const { args } = serviceProgram(context, "edge-auth");
-  assert.ok(args.includes("--allow-read"));
+  const odd = contextOf({ MODELS_FILE: "/Acme, Inc/models.json" });
+  const { args } = serviceProgram(odd, "edge-auth");
+  assert.ok(args.includes("--allow-read"), "Deno's list has no commas");
 });
 
 Deno.test("httpUrl() returns a URL that can be called", () => {

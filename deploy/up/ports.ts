@@ -23,10 +23,7 @@ export function findFreePorts(count: number, hostname = LOOPBACK): number[] {
 }
 
 /** Why no server could listen on the port now; `undefined` if one could. 0 checks the address only. */
-export function whyNotFree(
-  port: number,
-  hostname = LOOPBACK,
-): string | undefined {
+export function whyNotFree(port: number, hostname = LOOPBACK) {
   try {
     Deno.listen({ hostname, port }).close();
     return undefined;

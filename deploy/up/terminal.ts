@@ -27,7 +27,7 @@ const REPEAT_MS = 30_000;
 const SAME_INTERRUPT_MS = 300;
 const LOOK_EVERY_MS = 500;
 
-export function createOutput(isQuiet: boolean) {
+export function createOutput() {
   const warnedAtMs = new Map<string, number>();
   const print = (to: typeof Deno.stdout, text: string) => {
     try {
@@ -37,11 +37,9 @@ export function createOutput(isQuiet: boolean) {
     }
   };
   return {
-    /** Progress and results. Dropped with `--quiet`. */
-    say: (text: string) => {
-      if (!isQuiet) print(Deno.stdout, text);
-    },
-    /** Warnings and errors. Shown even with `--quiet`, but only one of a kind in a while. */
+    /** Progress and results. */
+    say: (text: string) => print(Deno.stdout, text),
+    /** Warnings and errors, only one of a kind in a while. */
     warn: (text: string, kind = text) => {
       const nowMs = monotonicNow();
       if (nowMs - (warnedAtMs.get(kind) ?? -Infinity) < REPEAT_MS) return;

@@ -1,10 +1,12 @@
-/** What the operator gets when the cluster is ready: a first key, and how to use it. */
+/** What the operator gets when the cluster is ready: a first key, how to use it, and which models answer. */
+import type { BackendConfig } from "@gateway/shared/models/catalog";
+import { UPSTREAM_KEY_ENV } from "@gateway/shared/models/catalog_variables";
 import { errorMessage } from "@gateway/shared/process/env";
 import * as z from "zod";
 import type { Program } from "./cluster.ts";
 import { writePrivateFile } from "./files.ts";
-import type { DescribedModel } from "./model_servers.ts";
-import type { UpState } from "./up.ts";
+import type { UpState } from "./main.ts";
+import type { Settings } from "./plan.ts";
 
 export interface FirstKey {
   key?: string;
@@ -17,6 +19,8 @@ const HOW_TO_CREATE =
   `create one with: npx -y deno task keys create --description "My key"`;
 const CREATED = z.object({ key: z.string() });
 const CHECK_MS = 2_000;
+/** Shorter than the start of the services, which it must not delay. */
+const PROBE_MS_MAX = 2_000;
 const SETUP_MEANING =
   "makes you its first owner; works once, for 15 minutes (for a new link: npx -y deno task owners set-up)";
 
@@ -53,10 +57,7 @@ export async function provideFirstKey(
 }
 
 /** A key that the edge refuses is neither shown nor replaced. Never rejects. */
-export async function checkFirstKey(
-  edgeUrl: string,
-  firstKey: FirstKey,
-): Promise<FirstKey> {
+export async function checkFirstKey(edgeUrl: string, firstKey: FirstKey) {
   if (firstKey.key === undefined) return firstKey;
   const answer = await fetch(`${edgeUrl}/v1/models`, {
     headers: { authorization: `Bearer ${firstKey.key}` },
@@ -72,7 +73,7 @@ export async function checkFirstKey(
 export function describeSummary(
   state: Pick<UpState, "edge_urls" | "console_url" | "setup_url">,
   firstKey: FirstKey,
-  models: readonly DescribedModel[],
+  models: Awaited<ReturnType<typeof describeModels>>,
   { runDir, seconds }: { runDir: string; seconds: number },
 ): string {
   const { edge_urls: edgeUrls, setup_url: setupUrl } = state;
@@ -99,4 +100,65 @@ export function describeSummary(
   State     ${runDir}/up.json
 
 ${example}Ctrl-C stops everything.`;
+}
+
+/** Asks the servers of each model for their models, for at most two seconds. Never rejects. */
+export async function describeModels(
+  { catalog, hasSimulator, keyOf }: Pick<
+    Settings,
+    "catalog" | "hasSimulator" | "keyOf"
+  >,
+) {
+  return await Promise.all(
+    [...catalog.values()].map(async ({ id, kind, backends }) => {
+      if (hasSimulator) {
+        const servers = "built-in simulator (not a real model)";
+        return { id, kind, servers, isAnswering: true };
+      }
+      const found = await Promise.all(
+        backends.map((backend) => probeServer(backend, keyOf)),
+      );
+      const servers = found.map(({ servers }) => servers).join(", ");
+      const isAnswering = found.some(({ isAnswering }) => isAnswering);
+      return { id, kind, servers, isAnswering };
+    }),
+  );
+}
+
+async function probeServer(
+  { base_url: url, api_key_env: keyName, headers: own }: BackendConfig,
+  keyOf: Settings["keyOf"],
+) {
+  const given = keyName && keyOf(keyName);
+  const headers = { ...own, ...given && { authorization: `Bearer ${given}` } };
+  const signal = AbortSignal.timeout(PROBE_MS_MAX);
+  try {
+    const init = { headers, signal, redirect: "manual" } as const;
+    const { ok, status, body } = await fetch(`${url}/models`, init);
+    await body?.cancel();
+    const isRefused = status === 401 || status === 403;
+    const hint = status === 404 ? ", does the URL lack /v1?" : "";
+    const key = keyName
+      ? `check the key in ${keyName}`
+      : `it wants a key: set ${UPSTREAM_KEY_ENV}, or api_key_env in the models file`;
+    const answers = isRefused
+      ? `${status}, ${key}`
+      : ok
+      ? "answers"
+      : `answers ${status} to GET /models${hint}`;
+    const isAnswering = status < 500 && !isRefused;
+    return { servers: `${url} : ${answers}`, isAnswering };
+  } catch (error) {
+    const why = signal.aborted
+      ? `no answer in ${PROBE_MS_MAX / 1_000} s`
+      : `not reachable (${reasonOf(error)})`;
+    return { servers: `${url} : ${why}`, isAnswering: false };
+  }
+}
+
+/** `connection refused`, of an error whose cause ends with that. */
+function reasonOf(error: unknown): string {
+  const cause = error instanceof Error ? error.cause ?? error : error;
+  const [reason = ""] = errorMessage(cause).split(": ").slice(-1);
+  return reason.replace(/ \(os error.*/, "").toLowerCase();
 }

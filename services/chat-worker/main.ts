@@ -1,4 +1,3 @@
-/** Wires the chat worker. */
 import { runWorkerService } from "@gateway/shared/worker/service";
 import { OpenAiBackend, runCompletion } from "./backends/openai.ts";
 import { readConfig } from "./config.ts";

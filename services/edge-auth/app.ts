@@ -18,9 +18,7 @@ import { authenticate, type KeyLookup } from "./keys/authenticate.ts";
 import * as media from "./media/endpoints.ts";
 import type { EdgeMetrics } from "./metrics.ts";
 import { modelNotFound } from "./requests/parse_request.ts";
-import type { Endpoint, Handler, RunCall } from "./requests/run_request.ts";
-import { runRequest } from "./requests/run_request.ts";
-import { runUpload, type UploadEndpoint } from "./requests/run_upload.ts";
+import * as requests from "./requests/run_request.ts";
 import { type VideoDependencies, VIDEOS } from "./videos/handlers.ts";
 
 export interface AppDependencies extends VideoDependencies {
@@ -34,28 +32,28 @@ export interface AppDependencies extends VideoDependencies {
   refusals: Pick<RefusalLog, "add">;
 }
 
-type Handlers = { readonly [method: string]: Handler<AppDependencies> };
+type Handler = requests.Handler<AppDependencies>;
+type Handlers = { readonly [method: string]: Handler };
 
 const PATH_CHARS_MAX = 200;
 /** Liveness checks of load balancers. Not logged. */
 const HEALTH = ["/health", "/healthz"];
+const OK = new TextEncoder().encode("ok\n");
+const TEXT = "text/plain; charset=utf-8";
 const NO_CONTENT = 204;
 
-const json = <R extends JobRequest>(endpoint: Endpoint<R>): Handlers => ({
-  POST: (call, deps) => runRequest(call, endpoint, deps),
+const json = <R extends JobRequest>(of: requests.Endpoint<R>): Handlers => ({
+  POST: (call, deps) => requests.runRequest(call, of, deps),
 });
-const form = <R extends JobRequest>(endpoint: UploadEndpoint<R>): Handlers => ({
-  POST: (call, deps) => runUpload(call, endpoint, deps),
-});
-const read = (handler: Handler<AppDependencies>): Handlers => ({
-  GET: handler,
-  HEAD: handler,
-});
+const form = <R extends JobRequest>(
+  of: requests.UploadEndpoint<R>,
+): Handlers => ({ POST: (call, deps) => requests.runUpload(call, of, deps) });
+const read = (handler: Handler): Handlers => ({ GET: handler, HEAD: handler });
 
-const editImage: Handler<AppDependencies> = (call, deps) =>
+const editImage: Handler = (call, deps) =>
   isForm(call.exchange.headers)
-    ? runUpload(call, media.IMAGE_EDIT_UPLOAD, deps)
-    : runRequest(call, media.IMAGE_EDIT, deps);
+    ? requests.runUpload(call, media.IMAGE_EDIT_UPLOAD, deps)
+    : requests.runRequest(call, media.IMAGE_EDIT, deps);
 
 /** By their names in metrics. Those with a part that varies have a pattern. */
 export const ROUTES = ([
@@ -95,9 +93,8 @@ function routeOf(
 }
 
 /** A request that may not have a key. */
-interface Call extends Omit<RunCall, "principal"> {
+interface Call extends Omit<requests.RunCall, "principal"> {
   readonly route: Route;
-  readonly id: string;
   principal?: Principal;
 }
 
@@ -105,18 +102,15 @@ function find(path: string): Pick<Call, "route" | "id"> {
   const whole = BY_PATH.get(path);
   if (whole !== undefined) return { route: whole, id: "" };
   for (const route of ROUTES) {
-    const [, id] = typeof route.path === "string"
-      ? []
-      : route.path.exec(path) ?? [];
+    if (typeof route.path === "string") continue;
+    const id = route.path.exec(path)?.[1];
     if (id !== undefined) return { route, id };
   }
   return { route: OTHER, id: "" };
 }
 
-export function createApp(
-  deps: AppDependencies,
-): (exchange: Exchange) => Promise<void> {
-  return async (exchange) => {
+export function createApp(deps: AppDependencies) {
+  return async (exchange: Exchange): Promise<void> => {
     const { method, path, response } = exchange;
     const call: Call = {
       exchange,
@@ -134,11 +128,8 @@ export function createApp(
     response.setHeader(http.REQUEST_ID_HEADER, requestId);
     if (deps.isDraining()) response.setHeader("connection", "close");
     if (HEALTH.includes(path) && (method === "GET" || method === "HEAD")) {
-      const type = "text/plain; charset=utf-8";
-      const headers = { ...http.JSON_HEADERS, "content-type": type };
-      return http.sendBytes(response, new TextEncoder().encode("ok\n"), {
-        headers,
-      });
+      const headers = { ...http.BYTES_HEADERS, "content-type": TEXT };
+      return http.sendBytes(response, OK, { headers });
     }
     response.once("close", () => {
       deps.metrics.answered(call.route.name, response.statusCode);
@@ -158,7 +149,7 @@ export function createApp(
 }
 
 async function answer(call: Call, deps: AppDependencies): Promise<void> {
-  const { exchange, route, id } = call;
+  const { exchange, route } = call;
   const { method, path, headers, response } = exchange;
   http.allowOrigins(deps.corsOrigins, exchange);
   if (method === "OPTIONS" && route !== OTHER) {
@@ -179,7 +170,7 @@ async function answer(call: Call, deps: AppDependencies): Promise<void> {
   const credential = headers.get("authorization") ?? "";
   const principal = await authenticate(credential, address, deps.keys);
   const known = Object.assign(call, { principal });
-  if (handler !== undefined) return await handler(known, deps, id);
+  if (handler !== undefined) return await handler(known, deps);
   await deps.admission.modelsOf(principal, null);
   if (route !== OTHER) throw notAllowed(exchange, route);
   const paths = ROUTES.flatMap(({ path }) =>
@@ -189,20 +180,17 @@ async function answer(call: Call, deps: AppDependencies): Promise<void> {
   throw notFound(exchange, `This service has ${list}.`);
 }
 
-function sendReference({ exchange: { response } }: Pick<RunCall, "exchange">) {
+function sendReference({ exchange: { response } }: Pick<Call, "exchange">) {
   // Browsers see a new version after five minutes.
-  const headers = {
-    ...http.JSON_HEADERS,
-    "cache-control": "public, max-age=300",
-  };
+  const caching = { "cache-control": "public, max-age=300" };
+  const headers = { ...http.JSON_HEADERS, ...caching };
   http.sendBytes(response, REFERENCE_BYTES, { headers });
 }
 
 /** Answers with the models that the key may use, or one of them. */
 async function sendModels(
-  { principal, exchange: { response } }: RunCall,
+  { id, principal, exchange: { response } }: requests.RunCall,
   { admission, catalog }: AppDependencies,
-  id: string,
 ): Promise<void> {
   const allowed = await admission.modelsOf(principal, "models");
   const data = [...catalog.values()]

@@ -9,8 +9,8 @@ import { type Log, silentLog } from "@gateway/shared/process/log";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { type AppDependencies, createApp } from "./app.ts";
-import { BodyBudget, RefusedBodies } from "./http/read_body.ts";
-import { RefusalLog } from "./http/refusal_log.ts";
+import { createBodyBudget, RefusedBodies } from "./http/read_body.ts";
+import { createRefusalLog } from "./http/refusal_log.ts";
 import { startServer } from "./http/server.ts";
 import { createEdgeMetrics } from "./metrics.ts";
 import { createVideoJobs } from "./videos/jobs.ts";
@@ -44,11 +44,11 @@ export async function startApp(
     ...{ catalog: CATALOG, videos: noVideos, now, log, deadlines },
     bodyBytesMax: REQUEST_LIMITS.bodyBytesMax,
     streamHeadMs: SSE_LIMITS.headMs,
-    bodyBudget: new BodyBudget(REQUEST_LIMITS),
+    bodyBudget: createBodyBudget(REQUEST_LIMITS),
     // Debts are paid at once: on a busy machine any body may take long.
     refusedBodies: new RefusedBodies(() => 1_000 * now()),
     metrics: createEdgeMetrics(new MetricRegistry()),
-    refusals: new RefusalLog(log),
+    refusals: createRefusalLog(log),
     clientAddress: createClientAddress([]),
     corsOrigins: [],
     isDraining: () => false,

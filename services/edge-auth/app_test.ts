@@ -4,6 +4,7 @@ import { randomBytes } from "@gateway/shared/process/ids";
 import { mintKey } from "@gateway/shared/keys/key";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
+import { callApi, postChat } from "../../tests/support/chat_request.ts";
 import { createRecordingLog } from "../../tests/support/recording_log.ts";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { AppDependencies } from "./app.ts";
@@ -74,23 +75,17 @@ async function start({ models = [], isSampled = true, ...given }: {
   return { ...app, log, registry, drain, ask };
 }
 
-/** A request with a key, from behind a proxy. */
-const chat = (model = DEFAULT_MODEL_ID) => ({
-  method: "POST",
-  headers: {
-    authorization: `Bearer ${mintKey(randomBytes)}`,
-    "content-type": "application/json",
-    "x-forwarded-for": "203.0.113.9",
-  },
-  body: JSON.stringify({
-    model,
-    messages: [{ role: "user", content: "ping" }],
-  }),
-});
+/** Requests with a key, from behind a proxy. */
+const KEY = mintKey(randomBytes);
+const headers = { "x-forwarded-for": "203.0.113.9" };
+const get = ({ origin }: { origin: string }, path: string) =>
+  callApi(`${origin}/v1/${path}`, KEY, undefined, { headers });
+const chat = ({ origin }: { origin: string }, body = {}) =>
+  postChat(`${origin}/v1`, KEY, body, { headers });
 
 Deno.test("the duration of a request begins with its arrival, before its key is looked up", async () => {
   await using edge = await start();
-  const response = await edge.ask("/v1/chat/completions", chat());
+  const response = await chat(edge);
   assert.equal(await response.text(), "{}\n");
   assert.equal(response.status, 200);
   assert.equal(
@@ -103,24 +98,33 @@ Deno.test("the duration of a request begins with its arrival, before its key is 
   );
 });
 
-Deno.test("the health check of load balancers needs no key and reveals nothing else", async () => {
+Deno.test("the health check and the description of the API need no key", async () => {
   await using edge = await start();
-  for (const path of ["/health", "/healthz"]) {
+  const paths = [
+    ...["/health", "/healthz"].map((path) => [path, "no-store"] as const),
+    ["/openapi.json", "public, max-age=300"],
+  ] as const;
+  for (const [path, caching] of paths) {
     for (const method of ["GET", "HEAD"]) {
       const response = await edge.ask(path, { method });
-      assert.equal(response.status, 200);
-      assert.equal(await response.text(), method === "GET" ? "ok\n" : "");
-      assert.equal(response.headers.get("content-length"), "3");
-      assert.equal(response.headers.get("cache-control"), "no-store");
-      assert.match(response.headers.get("x-request-id") ?? "", /^req_/);
-      assert.equal(response.headers.get("connection"), "keep-alive");
+      const { status, headers } = response;
+      assert.equal(status, 200);
+      const length = method === "GET" ? headers.get("content-length") : "0";
+      assert.equal(String((await response.bytes()).length), length);
+      assert.equal(headers.get("cache-control"), caching);
+      assert.match(headers.get("x-request-id") ?? "", /^req_/);
+      assert.equal(headers.get("connection"), "keep-alive");
     }
+    // Load balancers ask every second.
+    if (path === "/healthz") assert.deepEqual(edge.log.lines, []);
   }
-  assert.deepEqual(edge.log.lines, [], "they ask every second");
+  const refused = await edge.ask("/openapi.json", { method: "POST" });
+  assert.equal(refused.status, 405, await refused.text());
+  assert.equal(refused.headers.get("allow"), "GET, HEAD, OPTIONS");
   edge.drain.hasBegun = true;
   const response = await edge.ask("/health");
+  assert.equal(await response.text(), "ok\n");
   assert.equal(response.headers.get("connection"), "close");
-  await response.body?.cancel();
 });
 
 Deno.test("a key is shown the models that it may use, and no others", async () => {
@@ -131,14 +135,12 @@ Deno.test("a key is shown the models that it may use, and no others", async () =
   ];
   for (const [models, listed, status] of rows) {
     await using edge = await start({ models });
-    const headers = { authorization: `Bearer ${mintKey(randomBytes)}` };
-    const get = (path: string) => edge.ask(path, { headers });
-    const { data } = await (await get("/v1/models")).json();
+    const { data } = await (await get(edge, "models")).json();
     assert.deepEqual(data.map(({ id }: { id: string }) => id), listed);
-    const response = await get(`/v1/models/${DEFAULT_MODEL_ID}`);
+    const response = await get(edge, `models/${DEFAULT_MODEL_ID}`);
     assert.equal(response.status, status);
     await response.body?.cancel();
-    const { error } = await (await get("/v1/models/two%0Alines")).json();
+    const { error } = await (await get(edge, "models/two%0Alines")).json();
     assert.equal(error.code, "model_not_found");
   }
 });
@@ -168,59 +170,33 @@ Deno.test("an upload whose run fails while it is admitted gives back what was re
   const body = new FormData();
   body.append("model", id);
   body.append("file", new Blob(["sound"]), "a.wav");
-  const headers = { authorization: `Bearer ${mintKey(randomBytes)}` };
-  const path = "/v1/audio/transcriptions";
-  const response = await edge.ask(path, { method: "POST", headers, body });
+  const url = `${edge.origin}/v1/audio/transcriptions`;
+  const response = await callApi(url, KEY, body);
   assert.equal(response.status, 502, await response.text());
   assert.equal(await settled.promise, null);
 });
 
 Deno.test("a line about a request says who sent it and from where; only lines about failures are certain", async () => {
-  const client = { clientAddress: "203.0.113.9" };
-  const owner = { keyId: "key_a", ownerId: "own_a" };
-  const { headers } = chat();
-  const rows: [path: string, init: RequestInit, event: string, who: object][] =
-    [
-      ["/v1/chat/completions", chat(), "chat", { ...client, ...owner }],
-      ["/v1/models", { headers }, "request", { ...client, ...owner }],
-      ["/v1/chat/completions", chat("none"), "request", {
-        ...{ ...client, ...owner },
-        errorCode: "model_not_found",
-      }],
-      ["/", {}, "request", {
-        ...{ clientAddress: HOST, keyId: undefined, ownerId: undefined },
-        errorCode: "not_found",
-      }],
-    ];
-  for (const [path, init, event, who] of rows) {
+  const who = { ...PRINCIPAL, clientAddress: "203.0.113.9" };
+  const nobody = { keyId: undefined, ownerId: undefined, clientAddress: HOST };
+  type Ask = (edge: Awaited<ReturnType<typeof start>>) => Promise<Response>;
+  const rows: [ask: Ask, event: string, fields: object][] = [
+    [chat, "chat", who],
+    [(edge) => get(edge, "models"), "request", who],
+    [(edge) => chat(edge, { model: "none" }), "request", {
+      ...{ ...who, errorCode: "model_not_found" },
+    }],
+    [({ ask }) => ask("/"), "request", { ...nobody, errorCode: "not_found" }],
+  ];
+  for (const [ask, event, fields] of rows) {
     for (const isSampled of [true, false]) {
       await using edge = await start({ isSampled });
-      const response = await edge.ask(path, init);
+      const response = await ask(edge);
       await response.body?.cancel();
       const isExpected = isSampled || !response.ok;
-      assert.equal(edge.log.lines.length, Number(isExpected), path);
+      assert.equal(edge.log.lines.length, Number(isExpected), event);
       if (!isExpected) continue;
-      assert.partialDeepStrictEqual(edge.log.find(event), who);
+      assert.partialDeepStrictEqual(edge.log.find(event), fields);
     }
-  }
-});
-
-Deno.test("GET /openapi.json needs no key, and may be cached", async () => {
-  await using edge = await start();
-  const ask = (method: string) => edge.ask("/openapi.json", { method });
-  for (const method of ["GET", "HEAD"]) {
-    const response = await ask(method);
-    const { status, headers } = response;
-    assert.equal(status, 200);
-    assert.equal(headers.get("cache-control"), "public, max-age=300");
-    assert.equal(headers.get("x-content-type-options"), "nosniff");
-    assert.match(headers.get("content-type") ?? "", /^application\/json/);
-    assert.equal(await response.text() !== "", method === "GET");
-  }
-  for (const [method, status] of [["OPTIONS", 204], ["POST", 405]] as const) {
-    const response = await ask(method);
-    assert.equal(response.status, status);
-    assert.equal(response.headers.get("allow"), "GET, HEAD, OPTIONS");
-    await response.body?.cancel();
   }
 });

@@ -7,10 +7,7 @@ import {
   port,
 } from "@gateway/shared/process/env";
 import { KEY_LIMITS, REQUEST_LIMITS, SSE_LIMITS } from "@gateway/shared/limits";
-import {
-  CATALOG_VARIABLES,
-  catalogOf,
-} from "@gateway/shared/models/catalog_variables";
+import * as models from "@gateway/shared/models/catalog_variables";
 import * as common from "@gateway/shared/process/service_variables";
 
 const DEFAULT_PORT = 8080;
@@ -25,7 +22,7 @@ export const EDGE_VARIABLES = {
   ...common.REQUEST_LOG_VARIABLES,
   ...common.NATS_VARIABLES,
   ...common.REDIS_VARIABLES,
-  ...CATALOG_VARIABLES,
+  ...models.CATALOG_VARIABLES,
   BODY_BYTES_MAX: integer("bytes", { min: KIB, max: GIB / 4 })
     .default(REQUEST_LIMITS.bodyBytesMax)
     .describe("Largest request body; a larger one gets 413"),
@@ -77,7 +74,7 @@ export function readConfig() {
     bus: common.busAccess(env),
     redis: { ...common.redisAccess(env), clientName: "edge-auth" },
     // The edge needs the list of models, but not the keys of their backends.
-    catalog: catalogOf(env, false),
+    catalog: models.catalogOf(env, false),
     bodyBytesMax: env.BODY_BYTES_MAX,
     bodiesBytesMax: env.BODIES_BYTES_MAX,
     requestTimeoutMs: env.REQUEST_TIMEOUT_SECONDS * MS_PER_SECOND,

@@ -5,14 +5,11 @@ import { EDGE_VARIABLES } from "./config.ts";
 const read = (env: Record<string, string>) =>
   parseEnv(EDGE_VARIABLES, env, () => assert.fail("reads no file"));
 
-Deno.test("by default no proxy is trusted and no web page may call", () => {
+Deno.test("by default no proxy is trusted and no web page may call; mistakes name the variable", () => {
   const config = read({});
   assert.deepEqual(config.TRUSTED_PROXIES, []);
   assert.deepEqual(config.CORS_ORIGINS, []);
   assert.equal(config.UNKNOWN_KEYS_PER_SECOND, 20);
-});
-
-Deno.test("mistakes name the variable", () => {
   const mistakes: [name: string, value: string][] = [
     ["TRUSTED_PROXIES", "proxy.example.org"],
     ["TRUSTED_PROXIES", "10.0.0.1,*"],

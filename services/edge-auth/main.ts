@@ -18,14 +18,14 @@ import { createApp } from "./app.ts";
 import { CONTROL_WAIT_MS, Dispatcher } from "./dispatch/dispatcher.ts";
 import { type EdgeConfig, readConfig } from "./config.ts";
 import { createDeadlines } from "@gateway/shared/process/deadlines";
-import { BodyBudget, RefusedBodies } from "./http/read_body.ts";
-import { RefusalLog } from "./http/refusal_log.ts";
+import { createBodyBudget, RefusedBodies } from "./http/read_body.ts";
+import { createRefusalLog } from "./http/refusal_log.ts";
 import { startServer } from "./http/server.ts";
 import { createEdgeMetrics, observeEdge } from "./metrics.ts";
 import { createKeyLookup } from "./keys/authenticate.ts";
 import { createAdmission } from "./limits/admission.ts";
 import { createFailedRequests } from "./limits/failed_requests.ts";
-import { Limiter, LIMITER_PROBE } from "./limits/limiter.ts";
+import { createLimiter, LIMITER_PROBE } from "./limits/limiter.ts";
 import { EDGE_SCRIPTS } from "./limits/scripts.ts";
 import { createVideoJobs, VIDEO_SCRIPTS } from "./videos/jobs.ts";
 import { createVideoKeeper } from "./videos/keeper.ts";
@@ -36,7 +36,6 @@ const ABORT_MS = 1_000;
 const RUNS_END_MS = 1_500;
 /** Redis may be started after the services. */
 const START_MS = 30_000;
-const STOP_AT_ONCE = { graceMs: 0, abortMs: 0 };
 /** Remaining settlements must reach Redis within this time. */
 const SETTLE_MS = 3_000;
 
@@ -72,14 +71,14 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     redis,
     unknownPerSecond: config.unknownKeysPerSecond,
   });
-  const limiter = new Limiter({ redis, ...common });
+  const limiter = createLimiter({ redis, ...common });
   const admission = createAdmission({
     ...common,
     limiter,
     onUnknown: keys.forget,
     onDecision: metrics.decided,
   });
-  const refusals = new RefusalLog(log);
+  const refusals = createRefusalLog(log);
   const summing = setInterval(() => refusals.writeSums(), REFUSAL_LOG.sumMs);
   const failedRequests = createFailedRequests({
     ...{ redis, log, now: wallNow },
@@ -105,7 +104,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     handler: createApp({
       ...{ ...config, ...common, keys, admission, failedRequests, videos },
       ...{ dispatcher, deadlines, metrics, refusals },
-      bodyBudget: new BodyBudget(config),
+      bodyBudget: createBodyBudget(config),
       refusedBodies: new RefusedBodies(monotonicNow),
       clientAddress: createClientAddress(config.trustedProxies),
       isDraining: () => isDraining,
@@ -117,7 +116,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
       "shutdown",
       new ApiError("server_shutdown", "The server is shutting down."),
     ));
-  observeEdge(registry, { dispatcher, limiter });
+  observeEdge(registry, { dispatcher, leases: limiter.leases });
   const ops = serveOps({
     ...{ ...config.ops, registry, bus, redis: [redis] },
     isStopping: () => isDraining,
@@ -132,7 +131,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     stop: async () => {
       // Requests of proxies that have not noticed yet still arrive and are served.
       isDraining = true;
-      await readyServer?.stop(STOP_AT_ONCE);
+      await readyServer?.stop({ graceMs: 0, abortMs: 0 });
       await delay(config.drainLeadMs);
       await server.stop({ graceMs: config.drainMs, abortMs: ABORT_MS });
       videos.stop();
@@ -140,7 +139,10 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
       clearInterval(summing);
       refusals.writeSums();
       keys.stop();
-      await Promise.all([limiter.stop(SETTLE_MS), failedRequests.stop()]);
+      await Promise.all([
+        limiter.leases.stop(SETTLE_MS),
+        failedRequests.stop(),
+      ]);
       deadlines.close();
       stopBeating();
       await bus.drain();
@@ -150,10 +152,7 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
   };
 }
 
-/**
- * Announces to proxies whether this edge accepts requests. A port rather than a path,
- * because proxies try another edge on their own only when they cannot connect.
- */
+/** A port rather than a path, because proxies try another edge on their own only when they cannot connect. */
 function openReadyPort({ hostname, readyPort: port }: EdgeConfig) {
   if (port === undefined) return undefined;
   const answer = () => new Response(null, { status: 204 });

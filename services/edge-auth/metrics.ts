@@ -204,11 +204,11 @@ export function createEdgeMetrics(registry: MetricRegistry) {
 
 export function observeEdge(
   registry: MetricRegistry,
-  { dispatcher, limiter }: {
+  { dispatcher, leases }: {
     dispatcher: Pick<Dispatcher, "running" | "waiting"> & {
       workers: Pick<Dispatcher["workers"], "totals">;
     };
-    limiter: { readonly running: number; readonly unsettled: number };
+    leases: { readonly running: number; readonly unsettled: number };
   },
 ): void {
   const { workers } = dispatcher;
@@ -216,8 +216,8 @@ export function observeEdge(
     [["waiting"], dispatcher.waiting],
     [["running"], dispatcher.running - dispatcher.waiting],
   ]);
-  registry.gauge(EDGE_METRICS.leases, () => limiter.running);
-  registry.gauge(EDGE_METRICS.unsettled, () => limiter.unsettled);
+  registry.gauge(EDGE_METRICS.leases, () => leases.running);
+  registry.gauge(EDGE_METRICS.unsettled, () => leases.unsettled);
   const all = () =>
     WORKER_FAMILIES.map((each) => [each, workers.totals(each)] as const);
   registry.gauge(

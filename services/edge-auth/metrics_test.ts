@@ -161,7 +161,7 @@ Deno.test("gauges show the edge's tables, and never fewer than no free slots", (
             : { workers: 0, slots: 0, used: 0 },
       },
     },
-    limiter: { running: 5, unsettled: 1 },
+    leases: { running: 5, unsettled: 1 },
   });
   assert.deepEqual(t.samples(), [
     'chats{state="waiting"} 2',

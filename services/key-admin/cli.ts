@@ -1,19 +1,10 @@
 import { wallNow } from "@gateway/shared/process/clock";
-import {
-  ConfigError,
-  errorMessage,
-  EXIT_CONFIG,
-} from "@gateway/shared/process/env";
+import * as env from "@gateway/shared/process/env";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { silentLog } from "@gateway/shared/process/log";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { z } from "zod";
-import { textOf } from "./cli/answer.ts";
-import {
-  CommandRefused,
-  parseCommand,
-  UsageError,
-} from "./cli/command_line.ts";
+import * as cli from "./cli/command_line.ts";
 import { KEYS } from "./cli/keys.ts";
 import { OWNERS } from "./cli/owners.ts";
 import { configFrom } from "./config.ts";
@@ -37,13 +28,10 @@ const upFile = z.object({
 });
 
 /** Runs a command with these variables, and returns what it prints. */
-export async function run(
-  args: string[],
-  env: Record<string, string>,
-): Promise<string> {
-  const command = parseCommand({ keys: KEYS, owners: OWNERS }, args);
+export async function run(args: string[], given: env.Env): Promise<string> {
+  const command = cli.parseCommand({ keys: KEYS, owners: OWNERS }, args);
   if (typeof command === "string") return command;
-  const cluster = findCluster(env);
+  const cluster = findCluster(given);
   const { redis: address, defaultLimits, bus, publicUrl, port } = cluster;
   const options = { address, log: silentLog, waitMs: CONNECT_MS };
   const redis = await connectRedis(options);
@@ -54,28 +42,23 @@ export async function run(
       sendStop: createStopSender(bus, silentLog),
       publicUrl: publicUrl ?? new URL(`http://127.0.0.1:${port}`),
       models: cluster.models,
-      warn: printError,
     });
-    return command.isJson ? JSON.stringify(answer.json) : textOf(answer);
+    return command.isJson ? JSON.stringify(answer.json) : cli.textOf(answer);
   } finally {
     await redis.close();
   }
 }
 
-/**
- * The configuration of the cluster: the service's variables, or the file that `deno
- * task up` wrote. Throws a `ConfigError` for invalid variables, and
- * {@link CommandRefused} when neither is there.
- */
-function findCluster(env: Record<string, string>) {
-  if (env.REDIS_URL || env.REDIS_URL_FILE || env.REDIS_SENTINELS) {
-    const config = configFrom(env, Deno.readTextFileSync);
+/** The configuration of the cluster: the service's variables, or the file that `deno task up` wrote. */
+function findCluster(given: env.Env) {
+  if (given.REDIS_URL || given.REDIS_URL_FILE || given.REDIS_SENTINELS) {
+    const config = configFrom(given, Deno.readTextFileSync);
     return { ...config, models: config.catalog && [...config.catalog.keys()] };
   }
   const { redis_url, nats_url, console_url, models } = readUpFile();
   // The launcher has read the list of models: with `--models`, no variable names it.
   const found = { REDIS_URL: redis_url, NATS_URL: nats_url, MODELS_FILE: "" };
-  const variables = { PUBLIC_URL: console_url, ...env, ...found };
+  const variables = { PUBLIC_URL: console_url, ...given, ...found };
   return { ...configFrom(variables, Deno.readTextFileSync), models };
 }
 
@@ -83,7 +66,7 @@ function readUpFile() {
   try {
     return upFile.parse(JSON.parse(Deno.readTextFileSync(UP_FILE)));
   } catch (cause) {
-    throw new CommandRefused(
+    throw new cli.CommandRefused(
       `No cluster is running here: start one with "npx -y deno task up", or set REDIS_URL`,
       { cause },
     );
@@ -92,13 +75,13 @@ function readUpFile() {
 
 /** The exit codes of expected errors; see `EXIT_CODES_HELP`. */
 const EXIT_CODES = [
-  [CommandRefused, 1],
+  [cli.CommandRefused, 1],
   [KeyRefused, 1],
   [OperatorRefused, 1],
-  [UsageError, 2],
+  [cli.UsageError, 2],
   [BadCursor, 2],
   [NotDurable, 69],
-  [ConfigError, EXIT_CONFIG],
+  [env.ConfigError, env.EXIT_CONFIG],
 ] as const;
 
 const ACL_HINT =
@@ -108,7 +91,7 @@ const REDIS_HINT =
 
 /** The exit code and the text for stderr. Rethrows an unexpected error. */
 function describeFailure(error: unknown): [code: number, text: string] {
-  const text = errorMessage(error);
+  const text = env.errorMessage(error);
   if (isDenied(error)) {
     return [77, `The Redis user lacks a permission: ${text}\n${ACL_HINT}`];
   }
@@ -121,10 +104,6 @@ function describeFailure(error: unknown): [code: number, text: string] {
   return [code, text];
 }
 
-function printError(text: string): void {
-  Deno.stderr.writeSync(new TextEncoder().encode(`${text}\n`));
-}
-
 if (import.meta.main) {
   try {
     const text = await run(Deno.args, Deno.env.toObject());
@@ -132,6 +111,6 @@ if (import.meta.main) {
   } catch (error) {
     const [code, text] = describeFailure(error);
     Deno.exitCode = code;
-    printError(text);
+    await Deno.stderr.write(new TextEncoder().encode(`${text}\n`));
   }
 }

@@ -1,14 +1,9 @@
 /** The one place of this service that reads the environment. */
 import * as env from "@gateway/shared/process/env";
-import {
-  CATALOG_VARIABLES,
-  catalogIfGiven,
-  requireCatalog,
-} from "@gateway/shared/models/catalog_variables";
+import * as models from "@gateway/shared/models/catalog_variables";
 import * as shared from "@gateway/shared/process/service_variables";
 import * as z from "zod";
 import { defaultLimitsOf, LIMIT_VARIABLES } from "./domain/keys/settings.ts";
-import type { OidcConfig } from "./domain/sign_in/oidc.ts";
 
 const DEFAULT_PORT = 8081;
 const LOOPBACK = ["localhost", "127.0.0.1", "[::1]"];
@@ -54,7 +49,7 @@ export const CONSOLE_VARIABLES = {
   OIDC_NAME: env.text().default("your organisation")
     .describe("Name of the provider on the sign-in page"),
   ...LIMIT_VARIABLES,
-  ...CATALOG_VARIABLES,
+  ...models.CATALOG_VARIABLES,
 };
 
 export type Config = ReturnType<typeof readConfig>;
@@ -62,7 +57,7 @@ export type Config = ReturnType<typeof readConfig>;
 /** Reads the environment of this process. Throws a `ConfigError` with every mistake. */
 export function readConfig() {
   const config = configFrom(Deno.env.toObject(), Deno.readTextFileSync);
-  return { ...config, catalog: requireCatalog(config.catalog) };
+  return { ...config, catalog: models.requireCatalog(config.catalog) };
 }
 
 /** Reads the configuration from any environment. Only the service needs a catalog. */
@@ -80,9 +75,8 @@ export function configFrom(
     bus: shared.busAccess(values),
     /** Null: the address that the console listens on. */
     publicUrl: values.PUBLIC_URL ?? null,
-    /** Without a trailing slash. */
+    /** Both without a trailing slash. */
     apiUrl: values.API_URL.replace(/\/$/, ""),
-    /** Without a trailing slash. */
     edgeUrl: (values.EDGE_URL ?? values.API_URL).replace(/\/$/, ""),
     trustedProxies: values.TRUSTED_PROXIES,
     oidc: oidcOf(values),
@@ -91,14 +85,12 @@ export function configFrom(
       values.MODELS_FILE === undefined &&
       values.UPSTREAM_BASE_URL === undefined,
     /** Its keys of model servers are not needed here. */
-    catalog: catalogIfGiven(values, false),
+    catalog: models.catalogIfGiven(values, false),
     drainMs: values.DRAIN_SECONDS * 1_000,
   };
 }
 
-function oidcOf(
-  values: env.ConfigOf<typeof CONSOLE_VARIABLES>,
-): OidcConfig | null {
+function oidcOf(values: env.ConfigOf<typeof CONSOLE_VARIABLES>) {
   const { OIDC_ISSUER, OIDC_ALLOWED, OIDC_NAME: name } = values;
   const { OIDC_CLIENT_ID = "", OIDC_CLIENT_SECRET = "" } = values;
   if (OIDC_ISSUER === undefined) return null;

@@ -4,15 +4,10 @@ import { UNLIMITED } from "@gateway/shared/keys/record";
 
 const noFile = (path: string): string => assert.fail(`read ${path}`);
 
-Deno.test("configFrom() starts on this machine without any variable", () => {
-  const config = configFrom({ REDIS_URL: "" }, noFile);
-  assert.deepEqual(
-    [config.port, config.redis.url, config.publicUrl, config.oidc],
-    [8081, "redis://127.0.0.1:6379", null, null],
-  );
-});
-
-Deno.test("configFrom() applies the operator's settings", () => {
+Deno.test("configFrom() starts on this machine without any variable, and applies the operator's settings", () => {
+  const { port, redis, publicUrl, oidc } = configFrom({}, noFile);
+  assert.deepEqual([port, publicUrl, oidc], [8081, null, null]);
+  assert.equal(redis.url, "redis://127.0.0.1:6379");
   const config = configFrom({
     PORT: "0",
     PUBLIC_URL: "https://console.example.org/",
@@ -29,10 +24,9 @@ Deno.test("configFrom() applies the operator's settings", () => {
   const EDGE_URL = "http://edge-auth:8080/v1/";
   const { edgeUrl } = configFrom({ EDGE_URL }, noFile);
   assert.equal(edgeUrl, "http://edge-auth:8080/v1");
-  assert.deepEqual(config.trustedProxies, [
-    { address: "10.0.0.1", bits: 32 },
-    { address: "10.0.0.2", bits: 32 },
-  ]);
+  const proxies = ["10.0.0.1", "10.0.0.2"]
+    .map((address) => ({ address, bits: 32 }));
+  assert.deepEqual(config.trustedProxies, proxies);
   assert.deepEqual(config.oidc?.allowed, ["ada@example.org", "@corp.test"]);
   assert.equal(config.oidc?.clientSecret, "s3cret");
 });
@@ -77,7 +71,7 @@ Deno.test("configFrom() knows the models without their keys, and assumes the sim
   }
 });
 
-Deno.test("configFrom() reports every mistake at once, without secrets", async (t) => {
+Deno.test("configFrom() reports every mistake at once, without secrets", () => {
   const cases: [variables: Record<string, string>, says: RegExp][] = [
     [{ PORT: "70000", LOG_LEVEL: "loud" }, /PORT[\s\S]*LOG_LEVEL/],
     [{ PUBLIC_URL: "http://console.example.org" }, /PUBLIC_URL/],
@@ -87,9 +81,7 @@ Deno.test("configFrom() reports every mistake at once, without secrets", async (
     [{ OIDC_ISSUER: "https://id.example.org" }, /CLIENT_ID[\s\S]*ALLOWED/],
   ];
   for (const [variables, says] of cases) {
-    await t.step(JSON.stringify(variables), () => {
-      assert.throws(() => configFrom(variables, noFile), says);
-    });
+    assert.throws(() => configFrom(variables, noFile), says);
   }
   assert.throws(
     () => configFrom({ REDIS_URL: "http://u:s3cret@x" }, noFile),

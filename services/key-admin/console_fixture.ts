@@ -4,30 +4,9 @@ import { randomBytes } from "@gateway/shared/process/ids";
 import { createLog } from "@gateway/shared/process/log";
 import { DEFAULT_MODEL_ID, parseCatalog } from "@gateway/shared/models/catalog";
 import { MODEL_KINDS, type ModelKind } from "@gateway/shared/models/kinds";
-import {
-  dayLimitField,
-  type FailedRequest,
-  FAILURE_REASONS,
-  type FailureReason,
-  LIMITER_EPOCH_MS,
-  LIMITER_FIELDS,
-  USAGE_KINDS,
-  usageDay,
-  usageField,
-  usageHour,
-  type UsageKind,
-} from "@gateway/shared/keys/limiter_state";
+import * as limiter from "@gateway/shared/keys/limiter_state";
 import type { KeyRecord, Principal } from "@gateway/shared/keys/record";
-import {
-  failedKey,
-  leaseKey,
-  limiterKey,
-  ownerLeaseKey,
-  ownerLimiterKey,
-  ownerUsageKey,
-  UNLIMITED,
-  usageKey,
-} from "@gateway/shared/keys/record";
+import * as record from "@gateway/shared/keys/record";
 import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
 import { silence } from "../../tests/e2e/recording_fixture.ts";
 import { assertNoKeys } from "../../tests/support/recording_log.ts";
@@ -80,7 +59,7 @@ export async function startConsole(
     oidc = null,
     settings,
     writer = (link) => link,
-    defaultLimits = { key: UNLIMITED, owner: UNLIMITED },
+    defaultLimits = { key: record.UNLIMITED, owner: record.UNLIMITED },
     redisUser,
     isSimulated = false,
     models = [DEFAULT_MODEL_ID, "small-1", "large-1", ...MEDIA_MODELS],
@@ -275,24 +254,24 @@ export async function storedKey(
     ownerId,
     settings: {
       ...{ description: "A key", scopes: ["chat", "models"], models: [] },
-      ...{ limits: UNLIMITED, expiresAtMs: null, ...settings },
+      ...{ limits: record.UNLIMITED, expiresAtMs: null, ...settings },
     },
     actor: { by: "test", ip: "192.0.2.7" },
   });
   return made.key;
 }
 
+const EPOCH_SECONDS = limiter.LIMITER_EPOCH_MS / 1_000;
+const IMAGES = limiter.dayLimitField("images");
 const USE_SCRIPT = defineScript(
   "test/use",
   `
 local time = redis.call('TIME')
-local now = (time[1] - ${LIMITER_EPOCH_MS / 1000}) * 1000 + time[2] / 1000
+local now = (time[1] - ${EPOCH_SECONDS}) * 1000 + time[2] / 1000
 local req, tok, used, running, images = unpack(ARGV)
 local day = math.floor(now / 86400000)
 redis.call('HSET', KEYS[1], 's', struct.pack('<ddddddd', now, now + req, now + tok, day, used, 0, 0))
-redis.call('HSET', KEYS[1], '${
-    dayLimitField("images")
-  }', struct.pack('<dd', day, images))
+redis.call('HSET', KEYS[1], '${IMAGES}', struct.pack('<dd', day, images))
 for n = 1, running do redis.call('ZADD', KEYS[2], now + 3600000, 'lease' .. n) end
 `,
 );
@@ -310,15 +289,18 @@ export async function useLimits(
   },
 ): Promise<void> {
   const keys = keyId === null
-    ? [ownerLimiterKey(ownerId), ownerLeaseKey(ownerId)]
-    : [limiterKey({ ownerId, keyId }), leaseKey({ ownerId, keyId })];
+    ? [record.ownerLimiterKey(ownerId), record.ownerLeaseKey(ownerId)]
+    : [
+      record.limiterKey({ ownerId, keyId }),
+      record.leaseKey({ ownerId, keyId }),
+    ];
   const args = [requestsAheadMs, tokensAheadMs, dayTokens, running, images];
   await redis.evalScript(USE_SCRIPT, keys, args.map(String));
 }
 
 const COUNTERS = [
-  ...Object.entries(USAGE_KINDS),
-  ...FAILURE_REASONS.map((reason) => [reason, reason] as const),
+  ...Object.entries(limiter.USAGE_KINDS),
+  ...limiter.FAILURE_REASONS.map((reason) => [reason, reason] as const),
 ];
 
 /** Counts as an edge does, in the hour of `atMs`: for the key and for its owner. */
@@ -326,20 +308,22 @@ export async function useKey(
   { deps: { redis } }: Site,
   principal: Principal,
   atMs: number,
-  counts: Readonly<Partial<Record<UsageKind | FailureReason, number>>>,
+  counts: Readonly<
+    Partial<Record<limiter.UsageKind | limiter.FailureReason, number>>
+  >,
   model = "",
 ): Promise<void> {
-  const day = usageDay(atMs);
+  const day = limiter.usageDay(atMs);
   const given: Readonly<Record<string, number>> = counts;
   const keys = [
-    usageKey(principal, day),
-    ownerUsageKey(principal.ownerId, day),
+    record.usageKey(principal, day),
+    record.ownerUsageKey(principal.ownerId, day),
   ];
-  const used = [LIMITER_FIELDS.lastUsedAtMs, String(atMs)];
-  await redis.command(["HSET", limiterKey(principal), ...used]);
+  const used = [limiter.LIMITER_FIELDS.lastUsedAtMs, String(atMs)];
+  await redis.command(["HSET", record.limiterKey(principal), ...used]);
   for (const [kind, name] of COUNTERS) {
     if (!given[kind]) continue;
-    const field = usageField(usageHour(atMs), name, model);
+    const field = limiter.usageField(limiter.usageHour(atMs), name, model);
     for (const key of keys) {
       await redis.command(["HINCRBY", key, field, String(given[kind])]);
     }
@@ -350,15 +334,16 @@ export async function useKey(
 export async function fail(
   { deps: { redis } }: Site,
   principal: Principal,
-  given: Partial<FailedRequest>,
+  given: Partial<limiter.FailedRequest>,
 ): Promise<void> {
-  const entry: FailedRequest = {
+  const entry: limiter.FailedRequest = {
     ...{ timeMs: 0, status: 429, reason: "tokens_per_minute" },
     ...{ code: "rate_limit_exceeded", param: null, model: "small-1" },
     requestId: "req_0636f2a1b3c4d5e60636f2a1b3c4d5e6",
     ...given,
   };
-  await redis.command(["LPUSH", failedKey(principal), JSON.stringify(entry)]);
+  const list = record.failedKey(principal);
+  await redis.command(["LPUSH", list, JSON.stringify(entry)]);
 }
 
 /** The current code of two-step sign-in by the console's clock, or one of a later step. */

@@ -3,15 +3,17 @@ import type { KeyRecord } from "@gateway/shared/keys/record";
 import { auditKey, hashKey, UNLIMITED } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { KeyRefused, type KeyStore } from "./domain/keys/key_store.ts";
+import type { KeySettings } from "./domain/keys/settings.ts";
 import { asFields, asList } from "./domain/store/redis.ts";
 
 /** Changes of every kind, and whether what was acknowledged is still there. */
 
-const OWNER = "own_AAAAAAAAAAAAAAAAAAAA";
-const ACTOR = { by: "ada@example.org", ip: "192.0.2.7" };
-const SETTINGS = {
-  ...{ description: "A key", scopes: ["chat" as const], models: [] },
-  ...{ limits: UNLIMITED, expiresAtMs: null },
+export const OWNER = "own_AAAAAAAAAAAAAAAAAAAA";
+export const ACTOR = { by: "ada@example.org", ip: "192.0.2.7" };
+export const SETTINGS: KeySettings = {
+  ...{ description: "Billing service", scopes: ["chat", "models"], models: [] },
+  limits: { ...UNLIMITED, requestsPerMinute: 60 },
+  expiresAtMs: null,
 };
 const GRACE_MS = 3_600_000;
 

@@ -1,51 +1,59 @@
-/** One attempt to run a request at a model server, and the reading of its answer, for all kinds of requests. */
+/** One attempt to run a request at a model server: reading the server's answer and passing it on, for all kinds of requests. */
+import type { MediaHead } from "@gateway/shared/bus/media_head";
+import { encodeMediaHead } from "@gateway/shared/bus/media_head";
+import { ApiError } from "@gateway/shared/openai/error";
 import type { MediaRequest } from "@gateway/shared/openai/media";
 import { textTokens } from "@gateway/shared/openai/tokens";
-import { isJsonObject } from "@gateway/shared/process/error_text";
+import type { AttemptDeadlines } from "@gateway/shared/upstream/attempt_deadlines";
 import { invalidAnswer } from "@gateway/shared/upstream/errors";
-import * as json from "@gateway/shared/upstream/json";
-import type {
-  ModelServer,
-  RequestOptions,
-  ServerRequest,
-  ServerResponse,
-} from "@gateway/shared/upstream/model_server";
+import type { JsonObject } from "@gateway/shared/upstream/json";
+import { isJsonObject, parseJson, textOf } from "@gateway/shared/upstream/json";
+import type * as upstream from "@gateway/shared/upstream/model_server";
+import type { AttemptProgress } from "@gateway/shared/upstream/pool";
 import { frameError } from "@gateway/shared/upstream/refusal";
 import { SseParser } from "@gateway/shared/upstream/sse_parser";
-import type { AnswerMemory } from "./answer_memory.ts";
-import type { MediaAnswer } from "./media_answer.ts";
+import type { JobCall } from "@gateway/shared/worker/job";
+
+const encoder = new TextEncoder();
 
 export interface Attempt<Request extends MediaRequest = MediaRequest> {
   request: Request;
-  server: ModelServer;
+  server: upstream.ModelServer;
   answer: MediaAnswer;
   /** Shared by all model servers of the process. */
   memory: AnswerMemory;
 }
 
-/** A request to a model server, by default `POST` with JSON. */
 interface Ask
   extends
-    RequestOptions,
-    Partial<Omit<ServerRequest, "encode" | "call" | "signal">> {
+    upstream.RequestOptions,
+    Partial<Omit<upstream.ServerRequest, "encode" | "call" | "signal">> {
   /** A path below the base URL, or another URL of the server. */
   to: string | URL;
 }
 
 /** Sends one request of an attempt, and returns what `read` makes of the response. */
 export function ask<Result>(
-  { server, answer: { call } }: Attempt,
+  { server, answer }: Attempt,
   { to, body = "", mustBeginSoon = true, totalMs, statuses, ...like }: Ask,
-  read: (response: ServerResponse) => Promise<Result>,
+  read: (response: upstream.ServerResponse) => Promise<Result>,
 ): Promise<Result> {
+  const { call, deadlines } = answer;
   const encode = server.encoder(to, like);
   const sent = { encode, body, call, mustBeginSoon, totalMs, statuses };
-  return server.exchange(sent, read);
+  return server.exchange(sent, async (response) => {
+    answer.deadlines = response.deadlines;
+    try {
+      return await read(response);
+    } finally {
+      answer.deadlines = deadlines;
+    }
+  });
 }
 
 /** The pieces of a body. Each is read when the one before has been handled. */
 export async function* piecesOf(
-  { connection, deadlines, server }: ServerResponse,
+  { connection, deadlines, server }: upstream.ServerResponse,
   bytesMax: number,
 ): AsyncGenerator<Uint8Array> {
   connection.bytesLeft = bytesMax;
@@ -58,9 +66,8 @@ export async function* piecesOf(
   }
 }
 
-/** The body of an answer as text. */
 export function textIn(
-  { connection, server }: ServerResponse,
+  { connection, server }: upstream.ServerResponse,
   bytesMax: number,
 ): Promise<string> {
   connection.bytesLeft = bytesMax;
@@ -70,7 +77,7 @@ export function textIn(
 export interface ServerEvent {
   /** Its `type`, or the name of the event. */
   type: string;
-  data: json.JsonObject;
+  data: JsonObject;
 }
 
 const DONE = "[DONE]";
@@ -81,7 +88,7 @@ const DONE = "[DONE]";
  * Rejects with an `UpstreamError` for an error event, or anything that is not JSON.
  */
 export async function* eventsOf(
-  { connection, deadlines, server }: ServerResponse,
+  { connection, deadlines, server }: upstream.ServerResponse,
   { bytesMax, eventCharsMax = bytesMax, onHeld }: {
     bytesMax: number;
     eventCharsMax?: number;
@@ -100,7 +107,7 @@ export async function* eventsOf(
       isOver = true;
       const rest = parser.end();
       // It may be cut: then the end of the stream is the error to report.
-      if (json.parseJson(rest) !== undefined) onEvent(rest, "");
+      if (parseJson(rest) !== undefined) onEvent(rest, "");
     } else parser.push(piece);
     const chars = events.reduce((sum, [data]) => sum + data.length, 0);
     const isData = events.length > 0 || parser.isInEvent;
@@ -108,9 +115,9 @@ export async function* eventsOf(
     for (const [text, name] of events.splice(0)) {
       if (text.length < 16 && text.trim() === DONE) return;
       if (text === "") continue;
-      const data = json.parseJson(text);
+      const data = parseJson(text);
       if (!isJsonObject(data)) throw invalidAnswer("An event that is not JSON");
-      const type = json.textOf(data.type) || name;
+      const type = textOf(data.type) || name;
       if (/(^|\.)error$/.test(type)) throw frameError(data, server.redact);
       throwIfError(data, server);
       yield { type, data };
@@ -121,20 +128,130 @@ export async function* eventsOf(
 
 /** Throws the error that a body or event with status 200 reports, if it does. */
 export function throwIfError(
-  data: json.JsonObject,
-  { redact }: ModelServer,
+  data: JsonObject,
+  { redact }: upstream.ModelServer,
 ): void {
   const { error } = data;
-  if (isJsonObject(error) || json.textOf(error) !== "") {
+  if (isJsonObject(error) || textOf(error) !== "") {
     throw frameError(data, redact);
   }
 }
 
 /** The usage that the server states or, since clients rely on this member, an estimate of the input. */
-export function usageOf(stated: unknown, input: string): json.JsonObject {
+export function usageOf(stated: unknown, input: string): JsonObject {
   if (isJsonObject(stated) && typeof stated.total_tokens === "number") {
     return stated;
   }
   const tokens = Math.ceil(textTokens(input));
   return { input_tokens: tokens, output_tokens: 0, total_tokens: tokens };
 }
+
+/** Bytes passed on at a time: a quarter of the credit window. */
+const PIECE_BYTES_MAX = 64 * 1024;
+
+export const EVENT_STREAM = "text/event-stream";
+
+/** The answer to one attempt: its head, then bytes. Nothing is sent before the model server has made something. */
+export class MediaAnswer {
+  /** What has been made, in the unit that such requests cost. */
+  made = 0;
+  head: MediaHead;
+  /** Those of the response that is being read, which rest while a slow client is waited for. */
+  deadlines: AttemptDeadlines | null = null;
+  #isOpen = false;
+
+  constructor(
+    readonly call: JobCall,
+    readonly progress: AttemptProgress,
+    request: MediaRequest,
+  ) {
+    this.head = { content_type: mediaTypeOf(request) };
+  }
+
+  /** The model server has started to answer: nothing is repeated from now on. */
+  begin(): void {
+    if (this.progress.hasSent) return;
+    this.progress.hasSent = true;
+    this.progress.onBegun();
+  }
+
+  /**
+   * Passes on the next part; the first one, even if it is empty, sends the head.
+   * Rejects when the answer is no longer needed, or the attempt has ended.
+   */
+  async write(part: string | Uint8Array): Promise<void> {
+    if (!this.#isOpen) {
+      this.#isOpen = true;
+      this.begin();
+      this.call.write(encodeMediaHead(this.head), this.made);
+    }
+    const bytes = typeof part === "string" ? encoder.encode(part) : part;
+    for (let at = 0; at < bytes.length; at += PIECE_BYTES_MAX) {
+      const piece = bytes.subarray(at, at + PIECE_BYTES_MAX);
+      const room = this.call.write(piece, this.made);
+      if (room === undefined) continue;
+      this.deadlines?.rest();
+      await room;
+      this.call.signal.throwIfAborted();
+      this.deadlines?.throwIfEnded();
+    }
+  }
+
+  writeEvent(event: JsonObject & { type: string }): Promise<void> {
+    const data = JSON.stringify(event);
+    return this.write(`event: ${event.type}\ndata: ${data}\n\n`);
+  }
+}
+
+/** Follows the request, because each server names the formats differently. */
+function mediaTypeOf(request: MediaRequest): string {
+  if (request.stream) return EVENT_STREAM;
+  switch (request.kind) {
+    case "speech":
+      return request.response_format === "mp3"
+        ? "audio/mpeg"
+        : `audio/${request.response_format}`;
+    case "transcription":
+      return `${
+        TEXT_TYPES[request.response_format] ?? JSON_TYPE
+      }; charset=utf-8`;
+    default:
+      return JSON_TYPE;
+  }
+}
+
+const JSON_TYPE = "application/json";
+const TEXT_TYPES: { readonly [format: string]: string } = {
+  text: "text/plain",
+  srt: "application/x-subrip",
+  vtt: "text/vtt",
+};
+
+/** Bounds the bytes of images that this process holds: a few of the largest would exhaust its memory. */
+export class AnswerMemory {
+  bytes = 0;
+
+  constructor(readonly bytesMax: number) {}
+
+  /** The share of one answer, which must be released. */
+  open() {
+    const held = {
+      bytes: 0,
+      /** If the process has no room for so many bytes, releases all and throws `overloaded`. */
+      set: (bytes: number): void => {
+        this.bytes += bytes - held.bytes;
+        held.bytes = bytes;
+        if (bytes === 0 || this.bytes <= this.bytesMax) return;
+        // At once, so that answers that grow at the same time are not refused, too.
+        held.set(0);
+        // Another worker may have room.
+        const message =
+          "The server holds too many images. Please try again shortly.";
+        throw new ApiError("overloaded", message, { retryAfterMs: 1_000 });
+      },
+    };
+    return held;
+  }
+}
+
+export type HeldBytes = ReturnType<AnswerMemory["open"]>;

@@ -7,36 +7,35 @@ import type { MediaRequest } from "@gateway/shared/openai/media";
 import type { Step } from "../../tests/support/fake_model_server.ts";
 import {
   chunk,
+  CLOSE,
   event,
+  head,
   jsonResponse,
   lastChunk,
+  PAUSE,
+  STALL,
   streamHead,
+  typed,
 } from "../../tests/support/model_answers.ts";
+import { recordCall } from "../../tests/support/recorded_call.ts";
 import {
   API_KEY,
   assertFault,
   CHARACTERS,
-  CLOSE,
   eventsIn,
-  head,
   IMAGE,
   named,
-  PAUSE,
-  recordCall,
   SPEECH,
   SSE,
   sse,
-  STALL,
   startServer,
   TRANSCRIPTION,
-  typed,
 } from "./server_fixture.ts";
 
 type Failure = [
   name: string,
   reply: Iterable<Step>,
   more?: {
-    /** Of the request. */
     change?: object;
     deadlines?: Partial<BackendDeadlines>;
     message?: RegExp;
@@ -46,35 +45,42 @@ type Failure = [
 ];
 type Failures = { readonly [fault: string]: readonly Failure[] };
 
+const STREAM = { change: SSE };
 const PATIENCE = { first_token_ms: 50, between_tokens_ms: 5_000 };
 const IMPATIENCE = { first_token_ms: 5_000, between_tokens_ms: 50 };
-const SOON_OVER = { total_ms: 80, first_token_ms: 20, between_tokens_ms: 20 };
+const SOON_OVER = {
+  deadlines: { total_ms: 80, first_token_ms: 20, between_tokens_ms: 20 },
+};
 const error = { message: `No GPU for ${API_KEY}`, code: 500 };
+const NO_GPU = { message: /^No GPU for \[redacted\]$/ };
 const page = [typed("text/html"), chunk("<html>"), lastChunk];
 /** To another server, which must not be called. */
 const redirect = [
-  head(
-    "307 Temporary Redirect\r\nlocation: http://127.0.0.1:9/v1\r\ncontent-length: 0",
-  ),
+  head("307 Moved\r\nlocation: http://127.0.0.1:9/\r\ncontent-length: 0"),
 ];
-const refused = (detail: unknown, status = 400) =>
-  jsonResponse({ detail }, { status });
 const cut = (length: number, body: string | Uint8Array) => [
   ...[head(`200 OK\r\ncontent-length: ${length}`, body), PAUSE, CLOSE],
 ];
 function* endless(type: string, start = ""): Iterable<Step> {
-  yield typed(type);
-  if (start !== "") yield chunk(start);
+  yield* [typed(type), ...(start === "" ? [] : [chunk(start)])];
   for (;;) yield chunk("A".repeat(1024 * 1024));
 }
 
 const FIRST = Buffer.from([0, 255, 10, 13]);
 const sound = (audio = FIRST.toBase64()) =>
   named({ type: "speech.audio.delta", audio });
+const endlessEvent = endless(
+  "text/event-stream",
+  sound("").trim().slice(0, -2),
+);
 const heard: Step[] = [typed("audio/mpeg"), chunk(FIRST), PAUSE];
 const heardEvents: Step[] = [streamHead(), chunk(sound()), PAUSE];
-/** Some sound was passed on. */
+const cutEvent = chunk(sound().slice(0, 40));
+const broken = named({ type: "speech.audio.error", error });
 const AFTER = { parts: FIRST.length };
+const STALLED = { ...AFTER, deadlines: IMPATIENCE };
+const comments = Array.from({ length: 25 }, () => [": pi", "ng\n\n"]).flat()
+  .flatMap((piece) => [chunk(piece), PAUSE]);
 function* endlessSound(): Iterable<Step> {
   yield typed("audio/mpeg");
   for (;;) yield* [PAUSE, chunk(FIRST)];
@@ -82,73 +88,39 @@ function* endlessSound(): Iterable<Step> {
 
 const speech: Failures = {
   request: [
-    [
-      "Kokoro's refusal of a voice",
-      refused({ error: "validation_error", message: "Voice 'x' not found" }),
-      { message: /^Voice 'x' not found$/ },
-    ],
-    [
-      "a refusal by FastAPI",
-      refused([{ loc: ["body", "speed"], msg: "Too fast" }], 422),
-      { message: /^speed: Too fast$/ },
-    ],
+    ["a refusal", jsonResponse({ detail: "Too fast" }, { status: 422 }), {
+      message: /^Too fast$/,
+    }],
   ],
   server_error: [
     ["a redirect", redirect],
-    ["an error with status 200", jsonResponse({ error }), {
-      message: /^No GPU for \[redacted\]$/,
-    }],
-    [
-      "vLLM-Omni's error event",
-      sse(sound(), named({ type: "speech.audio.error", error })),
-      AFTER,
-    ],
-    [
-      "an error event without a sound before",
-      sse(named({ type: "error", message: "No GPU" })),
-    ],
+    ["an error with status 200", jsonResponse({ error }), NO_GPU],
+    ["vLLM-Omni's error event", sse(sound(), broken), AFTER],
+    ["an error event without a sound before", sse(named({ type: "error" }))],
   ],
   invalid: [
     ["a page", page],
     ["JSON without sound", jsonResponse({ ok: true })],
-    ["compressed sound", [
-      streamHead({ headers: { "content-encoding": "gzip" } }),
-    ]],
+    ["compressed sound", [head("200 OK\r\ncontent-encoding: gzip")]],
     ["an event that is not JSON", sse(event("garbage"))],
-    [
-      "an event beyond the bound",
-      endless(
-        "text/event-stream",
-        'data: {"type":"speech.audio.delta","audio":"',
-      ),
-    ],
+    ["an event beyond the bound", endlessEvent],
     ["sound that is not base64", sse(sound(), sound("*")), AFTER],
   ],
   truncated: [
     ["no sound", [typed("audio/mpeg"), lastChunk]],
     ["less sound than announced", cut(9, FIRST), AFTER],
-    [
-      "events that are cut",
-      [...heardEvents, chunk(sound().slice(0, 40)), CLOSE],
-      AFTER,
-    ],
+    ["events that are cut", [...heardEvents, cutEvent, CLOSE], AFTER],
     ["events without a last one", sse(sound(), event("[DONE]")), AFTER],
   ],
   timeout: [
     ["no sound after the head", [typed("audio/mpeg"), STALL], {
       deadlines: PATIENCE,
     }],
-    ["nothing but comments", [
-      streamHead(),
-      ...Array.from({ length: 25 }, () => [": pi", "ng\n\n"]).flat()
-        .flatMap((piece) => [chunk(piece), PAUSE]),
-    ], { deadlines: { ...PATIENCE, between_tokens_ms: 100 } }],
-    ["sound that stalls", [...heard, STALL], {
-      ...{ ...AFTER, deadlines: IMPATIENCE },
+    ["nothing but comments", [streamHead(), ...comments], {
+      deadlines: { ...PATIENCE, between_tokens_ms: 100 },
     }],
-    ["events that stall", [...heardEvents, STALL], {
-      ...{ ...AFTER, deadlines: IMPATIENCE },
-    }],
+    ["sound that stalls", [...heard, STALL], STALLED],
+    ["events that stall", [...heardEvents, STALL], STALLED],
   ],
   deadline: [["sound without end", endlessSound(), {
     ...{ parts: NaN, deadlines: { total_ms: 150 } },
@@ -158,30 +130,21 @@ const speech: Failures = {
 const partial = named({
   ...{ type: "image_generation.partial_image", b64_json: FIRST.toBase64() },
 });
-const STREAM = { change: SSE };
 const PARTLY = { change: { ...SSE, partial_images: 1 } };
 const DRAWN = { ...PARTLY, parts: 1 };
 const drawn: Step[] = [streamHead(), chunk(partial), PAUSE];
 const json = (data: unknown) => jsonResponse({ created: 5, data });
+const unsafe = { message: "Unsafe", type: "invalid_request_error" };
 
 const pictures: Failures = {
   request: [
-    [
-      "vLLM-Omni's refusal to stream edits",
-      refused("stream=true is only supported for …"),
-      { ...PARTLY, message: /^stream=true is only/ },
-    ],
-    [
-      "an error with status 200",
-      jsonResponse({
-        error: { message: "Unsafe", type: "invalid_request_error" },
-      }),
-      { message: /^Unsafe$/ },
-    ],
+    ["an error with status 200", jsonResponse({ error: unsafe }), {
+      message: /^Unsafe$/,
+    }],
   ],
   server_error: [
     ["an error event after a picture", [...drawn, chunk(event({ error }))], {
-      ...{ ...DRAWN, message: /^No GPU for \[redacted\]$/ },
+      ...{ ...DRAWN, ...NO_GPU },
     }],
   ],
   invalid: [
@@ -201,16 +164,16 @@ const pictures: Failures = {
   ],
   timeout: [
     ["no event after the head", [streamHead(), chunk(": ping\n\n"), STALL], {
-      ...{ ...PARTLY, deadlines: { first_token_ms: 50 } },
+      ...{ ...PARTLY, deadlines: PATIENCE },
     }],
   ],
-  deadline: [["no document", [STALL], { deadlines: SOON_OVER }]],
+  deadline: [["no document", [STALL], SOON_OVER]],
 };
 
-const SAID = { change: SSE, parts: 1 };
-const said: Step[] = [
-  ...[streamHead(), chunk(named({ type: "transcript.text.delta" })), PAUSE],
-];
+const SAID = { ...STREAM, parts: 1 };
+const said = (event: string) => [streamHead(), chunk(event), PAUSE];
+const delta = named({ type: "transcript.text.delta" });
+const ofVllm = event({ choices: [{ delta: { content: "H" } }] });
 
 const transcriptions: Failures = {
   server_error: [
@@ -220,28 +183,16 @@ const transcriptions: Failures = {
     ["a page", page],
     ["JSON without a text", jsonResponse({ words: [] })],
     ["a text beyond the bound", endless("text/plain")],
-    ["an event beyond the bound", endless("text/event-stream", "data: "), {
-      change: SSE,
-    }],
+    ["an event beyond the bound", endless("text/event-stream"), STREAM],
   ],
   truncated: [
-    ["events without a last one", [...said, lastChunk], SAID],
-    [
-      "events of vLLM that are cut",
-      [
-        streamHead(),
-        chunk(event({ choices: [{ delta: { content: "H" } }] })),
-        ...[PAUSE, CLOSE],
-      ],
-      SAID,
-    ],
+    ["events without a last one", [...said(delta), lastChunk], SAID],
+    ["events of vLLM that are cut", [...said(ofVllm), CLOSE], SAID],
   ],
   timeout: [
-    ["no event", [streamHead(), STALL], {
-      ...{ change: SSE, deadlines: { first_token_ms: 50 } },
-    }],
+    ["no event", [streamHead(), STALL], { ...STREAM, deadlines: PATIENCE }],
   ],
-  deadline: [["no text", [STALL], { deadlines: SOON_OVER }]],
+  deadline: [["no text", [STALL], SOON_OVER]],
 };
 
 /** With what is charged for an answer that has begun. */
@@ -259,7 +210,7 @@ for (const [kind, request, made, failures] of kinds) {
   for (const [fault, cases] of Object.entries(failures)) {
     for (const [name, reply, more = {}] of cases) {
       Deno.test(`${kind} fail with ${fault} for ${name}`, async () => {
-        await using r = startServer(() => reply, more);
+        await using r = startServer(() => reply, { deadlines: more.deadlines });
         const { parts = 0, change } = more;
         const changed = { ...request, ...change };
         const answer = await r.run(changed, recordCall({ files }));

@@ -2,8 +2,6 @@
 import { Buffer } from "node:buffer";
 import { MEDIA_LIMITS } from "@gateway/shared/limits";
 import type { ImageRequest } from "@gateway/shared/openai/media";
-import { isJsonObject } from "@gateway/shared/process/error_text";
-import type { AttemptDeadlines } from "@gateway/shared/upstream/attempt_deadlines";
 import {
   invalidAnswer,
   truncatedAnswer,
@@ -11,18 +9,15 @@ import {
 } from "@gateway/shared/upstream/errors";
 import * as json from "@gateway/shared/upstream/json";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
-import type { HeldBytes } from "./answer_memory.ts";
-import type { Attempt } from "./attempt.ts";
-import { ask, eventsOf, piecesOf, throwIfError, usageOf } from "./attempt.ts";
+import type { Attempt, HeldBytes } from "./attempt.ts";
+import * as attempts from "./attempt.ts";
 import { encodeForm } from "./form.ts";
-import { EVENT_STREAM } from "./media_answer.ts";
 
 const BYTES_MAX = MEDIA_LIMITS.imageAnswerBytesMax;
 const NOT_BASE64 = /[^A-Za-z0-9+/]/;
 const PADDING = /^={1,2}$/;
 const DATA_URL = /^data:[^,]{0,200};base64,/;
 const DATA_URL_CHARS_MAX = 256;
-/** Characters written at a time. */
 const PIECE_CHARS = 64 * 1024;
 /** What an answer may say about its images, and what events say by default. */
 const ABOUT = [
@@ -35,57 +30,58 @@ const ABOUT = [
 const EVENT = /^image_(?:generation|edit)\.(completed|partial_image)$/;
 const EVENT_PREFIX = { generate: "image_generation", edit: "image_edit" };
 
-/** One attempt to get images. */
 interface Call extends Attempt<ImageRequest> {
-  /** Counts the memory of this answer. */
   held: HeldBytes;
   /** The end of the attempt, by the clock of the server. */
   endsAtMs: number;
 }
 
-/** An image, and what its server says about it. */
-interface Picture {
-  base64: string;
+/** An image as its server sends it. */
+interface Part {
+  /** `completed` or `partial_image`. */
+  kind: string;
   data: json.JsonObject;
-}
-
-/** The images of an answer, and what else it says. */
-interface Whole {
-  items: json.JsonObject[];
+  /** Where the server describes it: beside the images of a document, else with it. */
   about: json.JsonObject;
 }
 
+type Picture = Part & { base64: string };
+
 /**
- * Passes on the images of a model server: in one document or, with `stream`, as events,
- * whichever of the two the server sends. Rejects with an `UpstreamError`, or with
- * `overloaded` if there is no memory for them.
+ * Passes on images in one document or, with `stream`, as events, whichever of the two the
+ * server sends. Rejects with `overloaded` if there is no memory for them.
  */
 export async function draw(attempt: Attempt<ImageRequest>): Promise<void> {
   const { request, server, memory, answer } = attempt;
   const { total_ms } = server.config.deadlines;
   const held = memory.open();
   const call = { ...attempt, held, endsAtMs: server.now() + total_ms };
+  const imagesMax = request.stream ? 1 : request.n;
+  const pictures: Picture[] = [];
   try {
-    // Null: the images were passed on as they arrived.
-    const whole = await ask(attempt, {
+    await attempts.ask(attempt, {
       ...encodeRequest(attempt),
-      accept: `${EVENT_STREAM}, application/json`,
+      accept: `${attempts.EVENT_STREAM}, application/json`,
       // The first bytes of a complete image take as long as the image.
       mustBeginSoon: hasPartials(request),
-    }, (response) => read(response, call));
-    if (whole === null) return;
-    const pictures: Picture[] = [];
-    for (const data of whole.items.slice(0, request.n)) {
-      pictures.push({ data, base64: await base64Of(data, call) });
-    }
-    const [first] = pictures;
-    if (first === undefined) throw truncatedAnswer("No image");
+    }, async (response) => {
+      for await (const part of partsOf(response, call)) {
+        const isLast = part.kind === "completed";
+        if (!isLast && !request.stream) continue;
+        const picture = { ...part, base64: await base64Of(part.data, call) };
+        if (request.stream) {
+          if (isLast) answer.made = 1;
+          await writeEvent(picture, call);
+        }
+        if (isLast && pictures.push(picture) === imagesMax) return;
+      }
+    });
+    if (pictures.length === 0) throw truncatedAnswer("No final image");
+    if (request.stream) return;
     answer.made = pictures.length;
-    await (request.stream
-      ? writeEvent("completed", { ...first, data: whole.about }, call)
-      : writeDocument(pictures, whole.about, call));
+    await writeDocument(pictures, call);
   } finally {
-    held.release();
+    held.set(0);
   }
 }
 
@@ -130,19 +126,40 @@ function encodeRequest({ request, server, answer }: Attempt<ImageRequest>) {
   return { to: "/images/edits", ...encodeForm(fields, named) };
 }
 
-async function read(
+/** The images of an answer, one by one. */
+async function* partsOf(
   response: ServerResponse,
   call: Call,
-): Promise<Whole | null> {
+): AsyncGenerator<Part> {
   const { contentType } = response.head;
-  if (contentType === EVENT_STREAM) return await readEvents(response, call);
+  if (contentType === attempts.EVENT_STREAM) {
+    const onHeld = (chars: number) => call.held.set(chars);
+    const events = attempts.eventsOf(response, { bytesMax: BYTES_MAX, onHeld });
+    for await (const { type, data } of events) {
+      // The last event of vLLM-Omni is a whole answer.
+      if (type === "image") return yield* partsIn(data);
+      const [, kind] = EVENT.exec(type) ?? [];
+      if (kind !== undefined) yield { kind, data, about: data };
+    }
+    return;
+  }
   if (!/^$|json$/.test(contentType)) {
     throw invalidAnswer(`${contentType} instead of images`);
   }
   const about = json.parseJson((await readBytes(response, call)).toString());
-  if (!isJsonObject(about)) throw invalidAnswer("An answer that is not JSON");
-  throwIfError(about, response.server);
-  return wholeOf(about);
+  response.deadlines.rest(); // The whole answer is here.
+  if (!json.isJsonObject(about)) {
+    throw invalidAnswer("An answer that is not JSON");
+  }
+  attempts.throwIfError(about, response.server);
+  yield* partsIn(about);
+}
+
+function partsIn(about: json.JsonObject): Part[] {
+  const { data } = about;
+  if (!Array.isArray(data)) throw invalidAnswer("An answer without data");
+  return data.filter(json.isJsonObject)
+    .map((data) => ({ kind: "completed", data, about }));
 }
 
 /** A whole body, kept outside of the heap of JavaScript until it is complete. */
@@ -151,44 +168,11 @@ async function readBytes(
   { held }: Call,
 ): Promise<Buffer> {
   const pieces: Uint8Array[] = [];
-  for await (const piece of piecesOf(response, BYTES_MAX)) {
+  for await (const piece of attempts.piecesOf(response, BYTES_MAX)) {
     pieces.push(piece.slice());
     held.set(held.bytes + piece.length);
   }
   return Buffer.concat(pieces);
-}
-
-function wholeOf(about: json.JsonObject): Whole {
-  const { data } = about;
-  if (!Array.isArray(data)) throw invalidAnswer("An answer without data");
-  return { items: data.filter(isJsonObject), about };
-}
-
-/** Passes on the images of events. If the client wants a document, returns the final ones instead. */
-async function readEvents(
-  response: ServerResponse,
-  call: Call,
-): Promise<Whole | null> {
-  const { request, answer, held } = call;
-  const items: json.JsonObject[] = [];
-  const onHeld = (chars: number) => held.set(chars);
-  const events = eventsOf(response, { bytesMax: BYTES_MAX, onHeld });
-  for await (const { type, data } of events) {
-    // The last event of vLLM-Omni is a whole answer.
-    if (type === "image") return wholeOf(data);
-    const [, kind] = EVENT.exec(type) ?? [];
-    if (kind === undefined) continue;
-    const isLast = kind === "completed";
-    if (request.stream) {
-      const base64 = await base64Of(data, call);
-      if (isLast) answer.made = 1;
-      await writeEvent(kind, { base64, data }, call, response.deadlines);
-      if (isLast) return null;
-    } else if (isLast && items.push(data) === request.n) break;
-  }
-  const [about] = items;
-  if (about === undefined) throw truncatedAnswer("No final image");
-  return { items, about };
 }
 
 /** The image in base64. If the server only sends its URL, it is fetched from that server. */
@@ -213,7 +197,7 @@ async function fetchPicture(address: string, call: Call): Promise<string> {
   const to = server.ownUrl(address);
   if (to === null) throw invalidAnswer("An image on another server");
   try {
-    const picture = await ask(call, {
+    const picture = await attempts.ask(call, {
       ...{ to, method: "GET", accept: "image/*" },
       totalMs: Math.max(0, endsAtMs - server.now()),
     }, (response) => {
@@ -236,40 +220,37 @@ async function fetchPicture(address: string, call: Call): Promise<string> {
 async function writePicture(
   [before, base64, after]: readonly [string, string, string],
   { answer }: Call,
-  deadlines?: AttemptDeadlines,
 ): Promise<void> {
-  await answer.write(before, deadlines);
+  await answer.write(before);
   for (let at = 0; at < base64.length; at += PIECE_CHARS) {
-    await answer.write(base64.slice(at, at + PIECE_CHARS), deadlines);
+    await answer.write(base64.slice(at, at + PIECE_CHARS));
   }
-  await answer.write(after, deadlines);
+  await answer.write(after);
 }
 
-/** `kind` is `completed` or `partial_image`. */
 async function writeEvent(
-  kind: string,
-  { base64, data }: Picture,
+  { kind, base64, about }: Picture,
   call: Call,
-  deadlines?: AttemptDeadlines,
 ): Promise<void> {
   const { request } = call;
-  const after: json.JsonObject = { created_at: secondsOf(data, call) };
+  const after: json.JsonObject = { created_at: secondsOf(about, call) };
   for (const [name, preset] of ABOUT) {
-    after[name] = json.textOf(data[name]) || (request[name] ?? preset);
+    after[name] = json.textOf(about[name]) || (request[name] ?? preset);
   }
-  if (kind === "completed") after.usage = usageOf(data.usage, request.prompt);
-  else after.partial_image_index = Number(data.partial_image_index) || 0;
+  if (kind === "completed") {
+    after.usage = attempts.usageOf(about.usage, request.prompt);
+  } else after.partial_image_index = Number(about.partial_image_index) || 0;
   const type = `${EVENT_PREFIX[request.task]}.${kind}`;
   const before = `event: ${type}\ndata: {"type":"${type}","b64_json":"`;
   const end = `",${JSON.stringify(after).slice(1)}\n\n`;
-  await writePicture([before, base64, end], call, deadlines);
+  await writePicture([before, base64, end], call);
 }
 
 async function writeDocument(
   pictures: readonly Picture[],
-  about: json.JsonObject,
   call: Call,
 ): Promise<void> {
+  const about = pictures[0]?.about ?? {};
   const created = secondsOf(about, call);
   let before = `{"created":${created},"data":[{"b64_json":"`;
   for (const { base64, data } of pictures) {
@@ -283,7 +264,7 @@ async function writeDocument(
   for (const [name] of ABOUT) {
     rest[name] = json.textOf(about[name]) || undefined;
   }
-  if (isJsonObject(about.usage)) rest.usage = about.usage;
+  if (json.isJsonObject(about.usage)) rest.usage = about.usage;
   const tail = JSON.stringify(rest).slice(1);
   await call.answer.write(tail === "}" ? "]}" : `],${tail}`);
 }

@@ -11,27 +11,27 @@ import type {
   Step,
 } from "../../tests/support/fake_model_server.ts";
 import {
+  CLOSE,
   event,
+  head,
   jsonResponse,
   lastChunk,
+  STALL,
+  typed,
 } from "../../tests/support/model_answers.ts";
-import { AnswerMemory } from "./answer_memory.ts";
+import { recordCall } from "../../tests/support/recorded_call.ts";
+import { AnswerMemory } from "./attempt.ts";
 import {
   API_KEY,
   assertFault,
-  CLOSE,
   codeOf,
   eventsIn,
   formOf,
-  head,
   IMAGE,
   named,
-  recordCall,
   SSE,
   sse,
-  STALL,
   startServer,
-  typed,
 } from "./server_fixture.ts";
 
 const MIB = 1024 * 1024;
@@ -87,7 +87,7 @@ Deno.test("a server is sent what the client chose, and asked for base64", async 
     }],
   ];
   for (const [change, members, sent] of rows) {
-    await using r = startServer(() => json(one), { members });
+    await using r = startServer(() => json(one), members);
     await r.run({ ...IMAGE, ...change });
     const { method, path, ...request } = await r.fake.request(1);
     assert.equal(`${method} ${path}`, "POST /v1/images/generations");
@@ -125,65 +125,55 @@ Deno.test("a server is sent the pictures to edit in a form, the model first and 
 
 const revised = { b64_json, revised_prompt: 'A "fox" 🦊' };
 const dataUrl = `data:image/png;base64,${b64_json}`;
-const documents: [
-  name: string,
-  reply: Step[],
-  document: object,
-  n?: number,
-][] = [
-  ["OpenAI's", json(one, { ...about, usage, more: 1 }), {
-    ...{ created: 5, data: one, ...about, usage },
-  }],
+const ofVllm = { ...one[0], url: null, revised_prompt: null };
+const ofSglang = { ...one[0], url: null, file_path: "/srv/out/a.png" };
+const counted = { usage: { ...usage, image_count: 1 } };
+const two = [...one, ...one];
+const untyped = head("200 OK", JSON.stringify({ created: 5, data: one }));
+/** In a document of one image, made at 5. */
+const documents: [name: string, reply: Step[], said: object, n?: number][] = [
+  ["OpenAI's", json(one, { ...about, usage, more: 1 }), { ...about, usage }],
   [
     "vLLM-Omni's",
-    json([{ b64_json, url: null, revised_prompt: null }], {
-      ...{ output_format: null, size: "64x64", metrics: {} },
-    }),
-    { created: 5, data: one, size: "64x64" },
+    json([ofVllm], { output_format: null, size: "64x64", metrics: {} }),
+    { size: "64x64" },
   ],
-  ["one with a revised prompt", json([revised]), {
-    ...{ created: 5, data: [revised] },
-  }],
+  ["one with a revised prompt", json([revised]), { data: [revised] }],
   [
     "SGLang's, without the paths of its files",
-    json([{ b64_json, url: null, file_path: "/srv/out/a.png" }], {
-      ...{ id: "r1", peak_memory_mb: 9, usage: { ...usage, image_count: 1 } },
-    }),
-    { created: 5, data: one, usage: { ...usage, image_count: 1 } },
+    json([ofSglang], { id: "r1", peak_memory_mb: 9, ...counted }),
+    counted,
   ],
-  ["one without a time", jsonResponse({ data: one }), {
-    ...{ created: CREATED, data: one },
-  }],
+  ["one without a time", jsonResponse({ data: one }), { created: CREATED }],
+  ["one without a type", [untyped, CLOSE], {}],
   [
-    "one without a type",
-    [head("200 OK", JSON.stringify({ created: 5, data: one })), CLOSE],
-    { created: 5, data: one },
+    "data URLs",
+    json([{ b64_json: dataUrl }, { url: dataUrl }]),
+    { data: two },
+    2,
   ],
-  ["data URLs", json([{ b64_json: dataUrl }, { url: dataUrl }]), {
-    ...{ created: 5, data: [...one, ...one] },
-  }, 2],
-  ["more pictures than requested", json([...one, ...one, ...one]), {
-    ...{ created: 5, data: [...one, ...one] },
-  }, 2],
+  ["more pictures than requested", json([...two, ...one]), { data: two }, 2],
   ["events", sse(partial(0), completed({ created_at: 7, ...about, usage })), {
-    ...{ created: 7, data: one, ...about, usage },
+    ...{ created: 7, ...about, usage },
   }],
 ];
 
-for (const [name, reply, document, n = 1] of documents) {
+for (const [name, reply, said, n = 1] of documents) {
   Deno.test(`a document is made of ${name}`, async () => {
     await using r = startServer(() => reply);
     const { error, type, text, made } = await r.run({ ...IMAGE, n });
     assert.equal(error, null);
     assert.equal(type, "application/json");
-    assert.deepEqual(JSON.parse(text), document);
+    assert.deepEqual(JSON.parse(text), { created: 5, data: one, ...said });
     assert.equal(made, n);
   });
 }
 
 const EDIT = { task: "edit", partial_images: 1 } as const;
 const edited = "image_edit.completed";
+const partlyEdited = "image_edit.partial_image";
 const little = { created_at: CREATED, ...presets, usage: estimated, b64_json };
+const webp = { output_format: "webp", size: "64x64" };
 const streams: [
   name: string,
   reply: Step[],
@@ -207,17 +197,14 @@ const streams: [
     ],
     { partial_images: 2 },
   ],
-  [
-    "events that say little",
-    sse(event({ type: COMPLETED, b64_json })),
-    [{ ...little, type: COMPLETED, size: "64x64" }],
-    { size: "64x64" },
-  ],
+  ["events that say little", sse(event({ type: COMPLETED, b64_json })), [
+    { ...little, type: COMPLETED, size: "64x64" },
+  ], { size: "64x64" }],
   [
     "events with a name only, and others",
     sse(
       "event: image_generation.started\ndata: {}\n\n",
-      `event: ${COMPLETED}\ndata: ${JSON.stringify({ b64_json })}\n\n`,
+      `event: ${COMPLETED}\n${event({ b64_json })}`,
     ),
     [{ ...little, type: COMPLETED }],
   ],
@@ -229,32 +216,23 @@ const streams: [
   [
     "vLLM-Omni's of an edit: what it thinks, then a whole answer",
     sse(
-      event({ object: "image.edit.chunk", type: "ar_delta", delta: "A fox" }),
-      event({
-        ...{ object: "image.edit.chunk", type: "image", created: 5 },
-        ...{ data: one, output_format: "webp", size: "64x64" },
-      }),
+      event({ type: "ar_delta", delta: "A fox" }),
+      event({ type: "image", created: 5, data: one, ...webp }),
       event("[DONE]"),
     ),
-    [{
-      ...{ ...little, type: edited, created_at: 5 },
-      ...{ output_format: "webp", size: "64x64" },
-    }],
+    [{ ...little, type: edited, created_at: 5, ...webp }],
     EDIT,
   ],
   [
     "an edit",
     sse(
-      named({ type: "image_edit.partial_image", b64_json, ...about }),
+      named({ type: partlyEdited, b64_json, ...about }),
       named({ type: edited, b64_json, ...about, usage }),
     ),
-    [
-      {
-        ...{ type: "image_edit.partial_image", created_at: CREATED, b64_json },
-        ...{ ...about, partial_image_index: 0 },
-      },
-      { type: edited, created_at: CREATED, ...about, usage, b64_json },
-    ],
+    [{ type: partlyEdited, partial_image_index: 0 }, { type: edited, usage }]
+      .map((event) => (
+        { created_at: CREATED, b64_json, ...about, ...event }
+      )),
     EDIT,
   ],
   ["a picture of 8 MiB", sse(completed({ b64_json: LARGE })), [
@@ -366,12 +344,12 @@ Deno.test("API4: pictures beyond the memory of the process are refused, and may 
     sse(completed({ b64_json: LARGE })),
   ];
   for (const reply of large) {
-    await using r = startServer(() => reply, { memory });
+    await using r = startServer(() => reply, {}, memory);
     held.set(2 * MIB);
     const refused = await r.run({ ...IMAGE, ...SSE });
     assert.equal(codeOf(refused.error), "overloaded");
     assert.equal(refused.body.length, 0);
-    held.release();
+    held.set(0);
     assert.equal(memory.bytes, 0);
     assert.equal((await r.run({ ...IMAGE, ...SSE })).error, null);
   }

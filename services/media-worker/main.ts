@@ -1,8 +1,7 @@
-/** Wires the media worker. */
 import { MEDIA_LIMITS } from "@gateway/shared/limits";
 import { ModelServer } from "@gateway/shared/upstream/model_server";
 import { runWorkerService } from "@gateway/shared/worker/service";
-import { AnswerMemory } from "./answer_memory.ts";
+import { AnswerMemory } from "./attempt.ts";
 import { readConfig } from "./config.ts";
 import { runMedia } from "./media.ts";
 
@@ -12,5 +11,5 @@ await runWorkerService({
   family: "media",
   readConfig,
   createBackend: (options) => new ModelServer(options),
-  run: (request, call, pools) => runMedia(request, call, { pools, memory }),
+  run: (request, call, pool) => runMedia(request, call, { pool, memory }),
 });

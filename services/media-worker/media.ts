@@ -1,22 +1,19 @@
 /** Runs one request on the model servers of its model. */
 import type { JobRequest } from "@gateway/shared/bus/job";
+import type { MediaRequest } from "@gateway/shared/openai/media";
 import {
-  type MediaRequest,
   speechFormat,
   transcriptionFormat,
 } from "@gateway/shared/openai/media";
 import type { ModelServer } from "@gateway/shared/upstream/model_server";
 import type { JobCall, JobCost } from "@gateway/shared/worker/job";
 import { corruptedRequest } from "@gateway/shared/worker/job";
-import type { Pools } from "@gateway/shared/worker/service";
+import type { Pool } from "@gateway/shared/worker/service";
 import * as z from "zod";
-import type { AnswerMemory } from "./answer_memory.ts";
-import type { Attempt } from "./attempt.ts";
+import { type AnswerMemory, type Attempt, MediaAnswer } from "./attempt.ts";
+import { speak, transcribe } from "./audio.ts";
 import { draw } from "./images.ts";
-import { MediaAnswer } from "./media_answer.ts";
 import { pictureFiles, referenceFiles } from "./picture_files.ts";
-import { speak } from "./speech.ts";
-import { transcribe } from "./transcription.ts";
 import { passOnVideo } from "./videos.ts";
 
 const text = z.string();
@@ -50,10 +47,9 @@ function isMediaRequest(request: JobRequest): request is MediaRequest {
 export async function runMedia(
   request: JobRequest,
   call: JobCall,
-  { pools, memory }: { pools: Pools<ModelServer>; memory: AnswerMemory },
+  { pool, memory }: { pool: Pool<ModelServer>; memory: AnswerMemory },
 ): Promise<JobCost> {
-  const pool = pools.get(request.model);
-  if (pool === undefined || !isMediaRequest(request)) throw corruptedRequest();
+  if (!isMediaRequest(request)) throw corruptedRequest();
   const files = filesOf(request, call.files);
   const made = await pool.run(
     call,

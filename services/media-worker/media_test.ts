@@ -8,27 +8,28 @@ import { BackendPool } from "@gateway/shared/upstream/pool";
 import type { Step } from "../../tests/support/fake_model_server.ts";
 import {
   chunk,
+  CLOSE,
+  head,
   jsonResponse,
   lastChunk,
+  PAUSE,
+  STALL,
   streamHead,
+  typed,
 } from "../../tests/support/model_answers.ts";
+import { recordCall, slowCall } from "../../tests/support/recorded_call.ts";
 import { startStopwatch, until } from "../../tests/support/wait_for.ts";
-import { AnswerMemory } from "./answer_memory.ts";
+import { AnswerMemory } from "./attempt.ts";
 import { runMedia } from "./media.ts";
 import {
   CHARACTERS,
-  CLOSE,
-  head,
   IMAGE,
   named,
-  PAUSE,
-  recordCall,
+  read,
   SPEECH,
   SSE,
   sse,
-  STALL,
   startServer,
-  typed,
 } from "./server_fixture.ts";
 
 const MIB = 1024 * 1024;
@@ -92,15 +93,6 @@ const endless: [
   ["sound", SPEECH, [typed("audio/mpeg"), chunk(SOUND), lastChunk]],
   ["pictures", partly, [streamHead(), chunk(partial), chunk(completed)]],
 ];
-/** A call of a client that reads nothing until `room` is there. */
-function slowCall(signal?: AbortSignal) {
-  const room = Promise.withResolvers<void>();
-  const call = recordCall(signal && { signal });
-  const { write } = call;
-  call.write = (...written) => write(...written) ?? room.promise;
-  return { call, room };
-}
-
 for (const [name, request, reply] of endless) {
   Deno.test(`${name} are read as fast as the client takes them, and no deadline but the total counts meanwhile`, async () => {
     const deadlines = { between_tokens_ms: 400 };
@@ -139,12 +131,9 @@ Deno.test("a client that takes nothing and leaves ends the wait for it", async (
   await until(() => r.fake.openConnections === 0);
 });
 
-/** Two model servers, the first of which is preferred. */
 function startPool(first: Step[], second: Step[]) {
   const rigs = [first, second].map((reply, preference) =>
-    startServer(() => reply, {
-      members: { preference, name: `e${preference}` },
-    })
+    startServer(() => reply, { preference, name: `e${preference}` })
   );
   const pool = new BackendPool({
     backends: rigs.map(({ server }) => server),
@@ -153,10 +142,9 @@ function startPool(first: Step[], second: Step[]) {
     sleep: () => Promise.resolve(),
     onAttempt: () => {},
   });
-  const pools = new Map([["ours", pool]]);
   return {
     run: (request: JobRequest, call = recordCall()) =>
-      runMedia(request, call, { pools, memory: new AnswerMemory(1e9) }),
+      runMedia(request, call, { pool, memory: new AnswerMemory(1e9) }),
     requests: () => rigs.map(({ fake }) => fake.requests.length),
     async [Symbol.asyncDispose]() {
       for (const rig of rigs) await rig[Symbol.asyncDispose]();
@@ -195,9 +183,9 @@ for (const [name, request, first, second, made] of attempts) {
       await assert.rejects(running, { code: "upstream_truncated" });
     } else {
       assert.deepEqual(await running, { usage: null, tokens: made });
-      assert.notEqual(call.seen().head, null);
+      assert.notEqual(read(call).head, null);
     }
-    assert.equal(call.made, made);
+    assert.equal(call.tokens, made);
     assert.deepEqual(t.requests(), [1, second === null ? 0 : 1]);
   });
 }
@@ -206,7 +194,6 @@ Deno.test("a request that no worker of media runs is an error of ours", async ()
   const chat = { model: "ours", stream: false };
   const wrong = [
     chat,
-    { ...SPEECH, model: "unknown" },
     { ...chat, kind: "video", prompt: "A fox" },
     { ...SPEECH, response_format: "m4a" },
     { ...IMAGE, prompt: 1 },

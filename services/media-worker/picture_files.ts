@@ -10,10 +10,8 @@ const { imagePixelsMax, maskBytesMax } = MEDIA_LIMITS;
 type Picture = ReturnType<typeof checked>;
 
 /**
- * The images of a request, uploaded or within its JSON, with the types that they really
- * have; first those to edit, then the mask. Throws an `UpstreamError` that blames the
- * request for a file that is not an image, one that would be huge, or a mask that does
- * not fit the first image.
+ * The images to edit, then the mask, uploaded or within the JSON, with the types that they
+ * really have. Throws an `UpstreamError` that blames the request for a wrong one.
  */
 export function pictureFiles(
   { images, mask }: ImageRequest,

@@ -2,11 +2,6 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { MediaHeadReader } from "@gateway/shared/bus/media_head";
-import {
-  type BackendConfig,
-  type BackendDeadlines,
-  parseCatalog,
-} from "@gateway/shared/models/catalog";
 import { ApiError } from "@gateway/shared/openai/error";
 import type {
   ImageRequest,
@@ -17,8 +12,9 @@ import type {
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { UpstreamError } from "@gateway/shared/upstream/errors";
 import { ModelServer } from "@gateway/shared/upstream/model_server";
-import type { JobCall } from "@gateway/shared/worker/job";
 import {
+  backendAt,
+  type BackendChange,
   type FakeRequest,
   type Reply,
   startFakeModelServer,
@@ -30,16 +26,13 @@ import {
   lastChunk,
   streamHead,
 } from "../../tests/support/model_answers.ts";
+import type { RecordedCall } from "../../tests/support/recorded_call.ts";
+import { noProgress, recordCall } from "../../tests/support/recorded_call.ts";
 import { until } from "../../tests/support/wait_for.ts";
-import { AnswerMemory } from "./answer_memory.ts";
+import { AnswerMemory, MediaAnswer } from "./attempt.ts";
 import { passOn } from "./media.ts";
-import { MediaAnswer } from "./media_answer.ts";
 
 export const API_KEY = "upstream-key-0123456789";
-export const STALL: Step = { stall: true };
-export const CLOSE: Step = { close: true };
-/** So that what was sent before arrives in a packet of its own. */
-export const PAUSE: Step = { pauseMs: 20 };
 export const SSE = { stream: true } as const;
 
 const ABOUT = { model: "ours", stream: false } as const;
@@ -57,28 +50,17 @@ export const TRANSCRIPTION: TranscriptionRequest = {
   response_format: "json",
 };
 
-interface RigOptions {
-  deadlines?: Partial<BackendDeadlines>;
-  /** Further members of the backend. */
-  members?: Partial<BackendConfig>;
-  memory?: AnswerMemory;
-}
-
 export type Rig = ReturnType<typeof startServer>;
 
 /** A model server that answers like this, and the worker's end of it. */
 export function startServer(
   reply: Reply,
-  { deadlines, members, memory = new AnswerMemory(1e9) }: RigOptions = {},
+  change: BackendChange = {},
+  memory: AnswerMemory = new AnswerMemory(1e9),
 ) {
   const fake = startFakeModelServer({ reply });
-  const backend = { type: "openai", base_url: fake.baseUrl, model: "theirs" };
-  const models = [{ id: "ours", kind: "image", backends: [backend] }];
-  const [config] = parseCatalog({ models }).get("ours")?.backends ?? [];
-  assert.ok(config);
-  const times = { ...config.deadlines, ...deadlines };
   const server = new ModelServer({
-    config: { ...config, ...members, deadlines: times },
+    config: backendAt(fake.baseUrl, change),
     ...{ publicModel: "ours", apiKey: API_KEY, now: monotonicNow },
   });
   return {
@@ -87,21 +69,14 @@ export function startServer(
     memory,
     /** Runs a request, and says what the client got and how it ended. */
     async run(request: MediaRequest, call: RecordedCall = recordCall()) {
-      const progress = { hasSent: false, onBegun: () => {} };
-      const answer = new MediaAnswer(call, progress, request);
+      const answer = new MediaAnswer(call, noProgress(), request);
       const error: unknown = await passOn({ request, server, answer, memory })
         .then(() => null, (thrown) => thrown);
-      if (error === null) assert.equal(answer.made, call.made);
-      const { head, body } = call.seen();
+      if (error === null) assert.equal(answer.made, call.tokens);
+      const { head, body } = read(call);
       const type = head?.content_type ?? "";
-      return {
-        error,
-        head,
-        type,
-        body,
-        text: body.toString(),
-        made: call.made,
-      };
+      const text = body.toString();
+      return { error, head, type, body, text, made: call.tokens };
     },
     async [Symbol.asyncDispose]() {
       server.close();
@@ -110,52 +85,16 @@ export function startServer(
   };
 }
 
-/** A call that collects what is passed on. */
-export type RecordedCall = ReturnType<typeof recordCall>;
-
-export function recordCall(
-  { signal = new AbortController().signal, files = [] }: Partial<JobCall> = {},
-) {
-  const parts: Uint8Array[] = [];
-  const call = {
-    requestId: "req1",
-    created: 1_767_622_290,
-    signal,
-    files,
-    bytes: 0,
-    made: 0,
-    write(part: string | Uint8Array, made: number): Promise<void> | undefined {
-      const bytes = Buffer.from(part);
-      parts.push(bytes);
-      call.bytes += bytes.length;
-      call.made = made;
-      return undefined;
-    },
-    /** The head and the body of the answer so far. */
-    seen() {
-      const read = new MediaHeadReader().push(Buffer.concat(parts));
-      return read === null || read === "invalid"
-        ? { head: null, body: Buffer.alloc(0) }
-        : { head: read.head, body: Buffer.from(read.rest) };
-    },
-  };
-  return call;
+export function read(call: RecordedCall) {
+  const read = new MediaHeadReader().push(call.answer());
+  return read === null || read === "invalid"
+    ? { head: null, body: Buffer.alloc(0) }
+    : { head: read.head, body: Buffer.from(read.rest) };
 }
 
 export const codeOf = (error: unknown) =>
   error instanceof ApiError ? error.code : error;
 
-/** A head, and perhaps the start of a body. */
-export function head(lines: string, body: string | Uint8Array = ""): Step {
-  const start = Buffer.from(`HTTP/1.1 ${lines}\r\n\r\n`);
-  return { send: Buffer.concat([start, Buffer.from(body)]) };
-}
-
-/** The head of an answer in chunks. */
-export const typed = (type: string): Step =>
-  streamHead({ headers: { "content-type": type } });
-
-/** An answer made of events. */
 export const sse = (...events: string[]): Step[] => [
   ...[streamHead(), ...events.map(chunk), lastChunk],
 ];
@@ -165,7 +104,6 @@ export function named(data: { type: string; [name: string]: unknown }): string {
   return `event: ${data.type}\n${event(data)}`;
 }
 
-/** The data of the events in a stream. */
 export function eventsIn(text: string): { [name: string]: unknown }[] {
   return text.split("\n\n").slice(0, -1).map((block) => {
     const [name, data = "", ...rest] = block.split("\n");

@@ -1,11 +1,7 @@
 /** Videos: requests about jobs to model servers, and their answers. */
 import { VIDEO_LIMITS } from "@gateway/shared/limits";
-import type {
-  EngineVideo,
-  VideoRequest,
-  VideoStatus,
-} from "@gateway/shared/openai/media";
-import { clip, isJsonObject } from "@gateway/shared/process/error_text";
+import type * as media from "@gateway/shared/openai/media";
+import { clip } from "@gateway/shared/process/error_text";
 import { invalidAnswer, UpstreamError } from "@gateway/shared/upstream/errors";
 import * as json from "@gateway/shared/upstream/json";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
@@ -13,11 +9,9 @@ import type { Attempt } from "./attempt.ts";
 import { ask, piecesOf, textIn, throwIfError } from "./attempt.ts";
 import { encodeForm } from "./form.ts";
 
-type Call = Attempt<VideoRequest>;
-/** A request for a file of a job. */
-type FileCall = Attempt<Extract<VideoRequest, { action: "content" }>>;
+type Call = Attempt<media.VideoRequest>;
+type FileCall = Attempt<Extract<media.VideoRequest, { action: "content" }>>;
 
-/** The largest description of a job. */
 const OBJECT_BYTES_MAX = 256 * 1024;
 const ID_CHARS_MAX = 1_024;
 const TEXT_CHARS_MAX = 1_000;
@@ -29,18 +23,14 @@ const MISSING = [404, 405, 501];
 const FILE_TYPE = /^((video|image)\/[\w.+-]+|application\/octet-stream)$/;
 
 /** What model servers call the four states. */
-const STATUSES: readonly [VideoStatus, RegExp][] = [
+const STATUSES: readonly [media.VideoStatus, RegExp][] = [
   ["queued", /^(queued|pending|submitted|created)$/],
   ["in_progress", /^(in_progress|processing|running|generating)$/],
   ["completed", /^(completed|succeeded|success)$/],
   ["failed", /^(failed|error|cancell?ed|expired)$/],
 ];
 
-/**
- * Sends a request to the model server, and passes on its answer: the bytes of a video,
- * an {@link EngineVideo}, or null for one that was deleted. Rejects with an
- * `UpstreamError`, `not_found` if the server does not have what was requested.
- */
+/** Passes on the bytes of a video, an {@link media.EngineVideo}, or null for one that was deleted. */
 export async function passOnVideo(call: Call): Promise<void> {
   const { request, answer } = call;
   if (request.action === "content") {
@@ -51,7 +41,7 @@ export async function passOnVideo(call: Call): Promise<void> {
 
 const pathOf = (id: string) => `/videos/${encodeURIComponent(id)}`;
 
-async function jobOf(call: Call): Promise<EngineVideo | null> {
+async function jobOf(call: Call): Promise<media.EngineVideo | null> {
   const { request, server: { config: { model } }, answer } = call;
   // The job that was started: another attempt would start a second one.
   const started = async (response: ServerResponse) => {
@@ -89,7 +79,6 @@ async function jobOf(call: Call): Promise<EngineVideo | null> {
   }
 }
 
-/** Asks the model server about a job. */
 async function retrieve({ id }: { id: string }, call: Call) {
   const data = await ask(call, {
     ...{ to: pathOf(id), method: "GET", totalMs: VIDEO_LIMITS.askMs },
@@ -109,12 +98,11 @@ const missing = () =>
 
 async function readObject(response: ServerResponse): Promise<json.JsonObject> {
   const data = json.parseJson(await textIn(response, OBJECT_BYTES_MAX));
-  if (!isJsonObject(data)) throw invalidAnswer("A video that is not JSON");
+  if (!json.isJsonObject(data)) throw invalidAnswer("A video that is not JSON");
   return data;
 }
 
-/** Converts what a model server says about a job. */
-function toVideo(data: json.JsonObject, { server }: Call): EngineVideo {
+function toVideo(data: json.JsonObject, { server }: Call): media.EngineVideo {
   const { redact } = server;
   const said = json.textOf(data.status).toLowerCase();
   const [status] = STATUSES.find(([, names]) => names.test(said)) ?? [];
@@ -126,7 +114,7 @@ function toVideo(data: json.JsonObject, { server }: Call): EngineVideo {
   if (!/^(?!\.{1,2}$)[^\p{Cc}\p{Cs}]+$/u.test(id) || id.length > ID_CHARS_MAX) {
     throw invalidAnswer("A video without an id");
   }
-  const error: json.JsonObject = isJsonObject(data.error)
+  const error: json.JsonObject = json.isJsonObject(data.error)
     ? data.error
     : { message: data.error };
   const told = clip(redact(json.textOf(error.message)), TEXT_CHARS_MAX);
@@ -202,7 +190,7 @@ function isPassedOn(to: string | URL, call: FileCall): Promise<boolean> {
       status: status === 206 ? 206 : 200,
     };
     for await (const piece of piecesOf(response, VIDEO_LIMITS.fileBytesMax)) {
-      await answer.write(piece, response.deadlines);
+      await answer.write(piece);
     }
     // An empty file has only the head.
     await answer.write("");

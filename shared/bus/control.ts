@@ -50,7 +50,6 @@ export type ControlRecord = ControlAction & {
 
 const RECORD_TYPES = ["ack", "nak", "cancel"] as const;
 
-/** The message that asks a worker whether it is alive. */
 export const CONTROL_PROBE: Uint8Array = Uint8Array.of(CONTROL_VERSION);
 
 /** One message with these records: up to 40,000, with the default limit of a NATS server. */

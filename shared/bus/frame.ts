@@ -48,7 +48,6 @@ export const FrameType = {
 export type FrameType = typeof FrameType[keyof typeof FrameType];
 const FRAME_TYPES = Object.values(FrameType);
 
-/** The fields of the header that differ between frames. */
 export interface FrameHeader {
   type: FrameType;
   sequence: number;
@@ -60,7 +59,6 @@ export interface Frame extends FrameHeader {
   payload: Uint8Array;
 }
 
-/** Header and payload in one new array. */
 export function encodeFrame(
   header: FrameHeader,
   payload: Uint8Array,
@@ -254,7 +252,6 @@ export function encodeRejectFrame(
 const MESSAGE_CHARS_MAX = 8_192;
 const NAME_CHARS_MAX = 512;
 
-/** Payload of ERR. */
 export function encodeErr(
   worker: string,
   { error, retryable, usage }: Failure,

@@ -14,10 +14,8 @@ Deno.test("decodeFrame() reads what encodeFrame() writes: the documented 16 byte
     for (const number of [0, 1, 0x7fff_ffff, 0x8000_0000, 0xffff_ffff]) {
       const numbers = { sequence: number, attempt: number, tokens: number };
       const frame = { type, ...numbers, payload };
-      assert.deepEqual(
-        wire.decodeFrame(wire.encodeFrame(frame, payload)),
-        frame,
-      );
+      const message = wire.encodeFrame(frame, payload);
+      assert.deepEqual(wire.decodeFrame(message), frame);
     }
   }
 });
@@ -60,11 +58,7 @@ Deno.test("a message carries frames of several requests, and many frames take se
   const [good = new Uint8Array()] = wire.encodeFrames(encoded.slice(1, 2));
   assert.equal(wire.decodeFrames(good.with(0, 1)), null, "another version");
   for (const cut of [0, 2, 20, 21, 40, good.length - 1]) {
-    assert.equal(
-      wire.decodeFrames(good.subarray(0, cut)),
-      null,
-      `cut at ${cut}`,
-    );
+    assert.equal(wire.decodeFrames(good.subarray(0, cut)), null, `${cut}`);
   }
 });
 
@@ -91,15 +85,12 @@ Deno.test("END carries the usage", () => {
 });
 
 Deno.test("ERR carries an ApiError to the edge", () => {
+  const theirs = { status: 422, type: "weird", wireCode: null };
   const errors = [
     new ApiError("overloaded", "Busy", { retryAfterMs: 1_500 }),
     new ApiError("upstream_rate_limited", "Slow down"),
     new ApiError("invalid_value", "Too hot", { param: "temperature" }),
-    new ApiError("upstream_error", "No", {
-      status: 422,
-      type: "weird",
-      wireCode: null,
-    }),
+    new ApiError("upstream_error", "No", theirs),
   ];
   for (const error of errors) {
     const parsed = wire.parseErr(wire.encodeErr("w1", { ...FAILURE, error }));
@@ -118,10 +109,9 @@ Deno.test("encodeErr() cuts texts so that the frame fits", () => {
   assert.notEqual(wire.parseErr(payload), null);
 });
 
-/** An ERR with some of its fields changed. */
 const changedErr = (change: object) => {
   const text = new TextDecoder().decode(wire.encodeErr("w1", FAILURE));
-  return bytesOf(JSON.stringify({ ...JSON.parse(text), ...change }));
+  return wire.encodeJson({ ...JSON.parse(text), ...change });
 };
 
 Deno.test("parseErr() reads an unknown code as internal_error", () => {
@@ -139,7 +129,7 @@ Deno.test("REJECT is a frame without a sequence number; an unknown reason is rea
   const { REJECT: type } = wire.FrameType;
   assert.deepEqual(header, { type, sequence: 0, attempt: 3, tokens: 0 });
   assert.deepEqual(wire.parseReject(payload), reject);
-  const newer = bytesOf(JSON.stringify({ ...reject, reason: "moon" }));
+  const newer = wire.encodeJson({ ...reject, reason: "moon" });
   assert.equal(wire.parseReject(newer)?.reason, "other");
 });
 
@@ -155,21 +145,20 @@ Deno.test("a malformed payload parses to null", () => {
     ["an empty worker id", bytesOf('{"worker":""}')],
     ["a long worker id", bytesOf(`{"worker":"${"a".repeat(65)}"}`)],
   ];
+  const { parseWorker, parseReject, parseEnd, parseErr } = wire;
   for (const [name, payload] of table) {
-    assert.equal(wire.parseWorker(payload), null, name);
-    assert.equal(wire.parseReject(payload), null, name);
-    assert.equal(wire.parseEnd(payload), null, name);
-    assert.equal(wire.parseErr(payload), null, name);
+    for (const parse of [parseWorker, parseReject, parseEnd, parseErr]) {
+      assert.equal(parse(payload), null, name);
+    }
   }
 });
 
 Deno.test("parseEnd() and parseErr() refuse impossible numbers", () => {
-  const end = (usage: unknown) =>
-    bytesOf(JSON.stringify({ worker: "w1", usage }));
-  assert.notEqual(wire.parseEnd(end(USAGE)), null);
-  assert.equal(wire.parseEnd(end({ ...USAGE, total_tokens: -1 })), null);
-  assert.equal(wire.parseEnd(end({ ...USAGE, total_tokens: 1.5 })), null);
-  assert.equal(wire.parseEnd(end({ ...USAGE, total_tokens: "7" })), null);
+  for (const total_tokens of [-1, 1.5, "7"]) {
+    const usage = { ...USAGE, total_tokens };
+    const end = wire.encodeJson({ worker: "w1", usage });
+    assert.equal(wire.parseEnd(end), null, `${total_tokens}`);
+  }
   for (const [status, isRead] of [[399, 0], [400, 1], [599, 1], [600, 0]]) {
     assert.equal(wire.parseErr(changedErr({ status })) !== null, isRead === 1);
   }

@@ -1,8 +1,4 @@
-/**
- * A job: one request on its way from an edge to a worker. JSON, because it is read
- * once; what is read per token is binary (`frame.ts`). The reply subject names the
- * edge, which gets the frames, and the request.
- */
+/** A job: one request on its way from an edge to a worker. Its reply subject names the edge, which gets the frames, and the request. */
 import { Buffer } from "node:buffer";
 import { z } from "zod";
 import { BUS_LIMITS } from "../limits.ts";
@@ -32,7 +28,6 @@ const versionSchema = z.object({
 const jobSchema = versionSchema.extend({
   /** The edge ends the request this long after it sent the job. */
   deadlineMs: z.int().min(1),
-  /** W3C trace context of the request. */
   traceparent: z.string().max(100).exactOptional(),
   /** Set when the request follows in pieces: it is too large for one message, or files come before it. */
   upload: z.literal(true).exactOptional(),
@@ -53,9 +48,8 @@ export function encodeWholeJob(
 }
 
 /**
- * Checks all of the envelope, but only those fields of the request that every worker
- * relies on: edges have checked it. Null if malformed; only the attempt if of another
- * version, which another worker may understand.
+ * Null if malformed; only the attempt if of another version, which another worker may
+ * understand. Edges have checked the request.
  */
 export function decodeJob(
   bytes: Uint8Array,
@@ -98,7 +92,6 @@ export function encodePiece(
   return message;
 }
 
-/** The message that ends the pieces. */
 export const encodeUploadEnd = (end: UploadEnd, attempt: number): Uint8Array =>
   encodePiece(encodeJson(end), attempt, UPLOAD_END_INDEX);
 
@@ -117,7 +110,6 @@ const uploadEndSchema = z.object({
   request: requestSchema.exactOptional(),
   /** Whose bytes the pieces had, in this order. */
   files: z.array(z.object({
-    /** Of the form. */
     field: z.string(),
     name: z.string(),
     /** Its media type as the client stated it. */
@@ -129,52 +121,44 @@ const uploadEndSchema = z.object({
 /** What follows the pieces of an upload. */
 export type UploadEnd = z.infer<typeof uploadEndSchema>;
 
-/** A file that a client has sent. */
 export type UploadedFile = Omit<UploadEnd["files"][number], "bytes"> & {
   content: Uint8Array;
 };
 
+/** A request that came in pieces, null if it is malformed, and the files that came before it. */
+export interface UploadedRequest {
+  request: JobRequest | null;
+  files: readonly UploadedFile[];
+}
+
 /** Assembles an upload from its pieces, which arrive in order, each once. */
 export class UploadAssembly {
-  /** Set once `add` has returned `complete`; null if it is malformed. */
-  request: JobRequest | null = null;
-  files: readonly UploadedFile[] = [];
   readonly #pieces: Uint8Array[] = [];
-  #bytes = 0;
 
-  add({ index, bytes }: BodyPiece): "more" | "complete" | "invalid" {
+  /** Returns the upload after its last piece. */
+  add({ index, bytes }: BodyPiece): "more" | "invalid" | UploadedRequest {
     if (index === UPLOAD_END_INDEX) return this.#end(bytes);
     if (index !== this.#pieces.length) return "invalid";
-    this.#bytes += bytes.length;
     this.#pieces.push(bytes.slice());
     return "more";
   }
 
-  #end(bytes: Uint8Array): "complete" | "invalid" {
+  #end(bytes: Uint8Array): "invalid" | UploadedRequest {
     const end = parseJson(uploadEndSchema, bytes);
     if (end === null) return "invalid";
     const all = Buffer.concat(this.#pieces.splice(0));
     if (end.request === undefined) {
-      this.request = parseJson(requestSchema, all);
-      return "complete";
+      return { request: parseJson(requestSchema, all), files: [] };
     }
-    const total = end.files.reduce((sum, { bytes }) => sum + bytes, 0);
-    if (total !== this.#bytes) return "invalid";
     let at = 0;
-    this.request = end.request;
-    this.files = end.files.map(({ bytes, ...file }) => {
-      const content = all.subarray(at, at + bytes);
-      at += bytes;
-      return { ...file, content };
-    });
-    return "complete";
+    const files = end.files.map(({ bytes, ...file }) => (
+      { ...file, content: all.subarray(at, at += bytes) }
+    ));
+    return at === all.length ? { request: end.request, files } : "invalid";
   }
 }
 
-/*
- * Beats show which workers are alive and how busy they are. Those of edges
- * have no payload.
- */
+/** Of beats, which show what workers are alive and how busy they are. Those of edges have no payload. */
 const BEAT_VERSION = 2;
 
 const workerBeatSchema = z.object({
@@ -185,7 +169,6 @@ const workerBeatSchema = z.object({
   inFlight: z.int().min(0),
   /** It accepts no new jobs and will exit. */
   draining: z.boolean(),
-  /** Ids of the models it can run. */
   models: z.array(z.string()),
 });
 

@@ -10,11 +10,7 @@
  */
 import type { MonotonicNow } from "../process/clock.ts";
 
-/**
- * One received message, decoded on access. `data` is a view that keeps the whole
- * piece in memory, up to 64 KiB, that was read from the socket: copy what is needed
- * after the handler returns.
- */
+/** One received message. `data` is a view of up to 64 KiB that were read from the socket: copy what is needed later. */
 export interface BusMessage {
   readonly subject: string;
   readonly data: Uint8Array;
@@ -38,7 +34,6 @@ export interface BusSubscription {
   drain(): Promise<void>;
 }
 
-/** An event of the connection. */
 export type BusEvent =
   /** Nothing can be sent; messages in flight may be lost. */
   | "disconnected"
@@ -48,7 +43,6 @@ export type BusEvent =
   | "lame_duck"
   /** The server denies a subject: its permissions are wrong. */
   | "refused"
-  /** Any other error that the server reports. */
   | "error";
 
 /** The connection is down, or was lost before a reply. A request may still have been received and handled. */
@@ -56,7 +50,6 @@ export class BusUnavailableError extends Error {
   override readonly name = "BusUnavailableError";
 }
 
-/** The subject of a request has no subscriber. */
 export class NoRespondersError extends Error {
   override readonly name = "NoRespondersError";
 }

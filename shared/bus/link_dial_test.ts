@@ -8,7 +8,7 @@ import {
 import { freePort } from "../../tests/support/local_server.ts";
 import { startNatsServer } from "../../tests/support/nats_server.ts";
 import { startTcpProxy } from "../../tests/support/tcp_proxy.ts";
-import { waitFor } from "../../tests/support/wait_for.ts";
+import { until } from "../../tests/support/wait_for.ts";
 import { silentLog } from "../process/log.ts";
 import { BusUnavailableError } from "./link.ts";
 import { type BusOptions, readServers } from "./link_dial.ts";
@@ -53,16 +53,12 @@ Deno.test("connectBus() gives up at its deadline, with a reason for each server"
   await using frozen = await startNatsServer();
   await frozen.freeze();
   const refused = `127.0.0.1:${freePort()}`;
-  await assert.rejects(
-    connectTestLink([refused, frozen.server], {
-      timing: { ...ONCE, dialMs: 100 },
-    }),
-    {
-      name: "BusUnavailableError",
-      message: `Cannot reach the bus at "${refused}": connection refused; ` +
-        `Cannot reach the bus at "${frozen.server}": no answer within 100 ms`,
-    },
-  );
+  const timing = { ...ONCE, dialMs: 100 };
+  await assert.rejects(connectTestLink([refused, frozen.server], { timing }), {
+    name: "BusUnavailableError",
+    message: `Cannot reach the bus at "${refused}": connection refused; ` +
+      `Cannot reach the bus at "${frozen.server}": no answer within 100 ms`,
+  });
 });
 
 Deno.test("connectBus() says what is wrong with a server that is not NATS", async () => {
@@ -103,17 +99,17 @@ Deno.test("a link that gives up or is closed while it dials leaves no connection
   const timing = { ...ONCE, dialMs: 100 };
   await assertRefused(proxy.server, /no answer within 100 ms/, { timing });
   proxy.set({});
-  await waitFor(() => proxy.connections() === 0, { what: "the end of it" });
+  await until(() => proxy.connections() === 0);
   await using test = await connectTestLink([proxy.server], {
     timing: { dialMs: 60_000 },
   });
   proxy.set({ blackHole: "both" });
   proxy.cut();
-  await waitFor(() => !test.link.isConnected, { what: "the loss" });
-  await waitFor(() => proxy.connections() === 1, { what: "the next dial" });
+  await until(() => !test.link.isConnected);
+  await until(() => proxy.connections() === 1);
   await test.link.close();
   proxy.set({});
-  await waitFor(() => proxy.connections() === 0, { what: "the end of it" });
+  await until(() => proxy.connections() === 0);
 });
 
 const passwords = (password: string) =>
@@ -165,9 +161,7 @@ Deno.test("a link reads its password for each login, and tries until it is right
     timing: { retryMs: 1, retryMaxMs: 1 },
   });
   await nats.reload(passwords("two"));
-  await waitFor(() => test.log.find("bus_not_reached"), {
-    what: "a refused login",
-  });
+  await until(() => test.log.find("bus_not_reached"));
   assert.equal(test.link.isConnected, false);
   password = "two";
   await test.reconnected();
@@ -187,7 +181,7 @@ Deno.test("a denied publish is reported and logged; a denied subscription also m
   await using nats = await startNatsServer({ config: EDGE_PERMISSIONS });
   await using test = await connectTestLink([nats.server], EDGE);
   test.link.publish("forbidden.one", NOTHING);
-  await waitFor(() => test.events.length > 0, { what: "the refusal" });
+  await until(() => test.events.length > 0);
   assert.equal(test.events[0], "refused");
   const line = test.log.find("bus_error");
   assert.match(String(line?.["error"]), /Publish to "forbidden\.one"/);
@@ -197,7 +191,7 @@ Deno.test("a denied publish is reported and logged; a denied subscription also m
   );
   await isReady(test.link);
   const denied = test.link.subscribe("forbidden.>", () => {});
-  await waitFor(() => !test.link.isReady, { what: "the refusal" });
+  await until(() => !test.link.isReady);
   assert.equal(test.events.at(-1), "refused");
   await denied.drain();
   await isReady(test.link);
@@ -231,39 +225,27 @@ Deno.test("TLS: certificates of our own authority are accepted, anything else is
   const tls = { caFile, ...client };
 
   for (const host of ["127.0.0.1", "localhost"]) {
-    await using test = await connectTestLink([`tls://${host}:${nats.port}`], {
-      tls,
-    });
+    const servers = [`tls://${host}:${nats.port}`];
+    await using test = await connectTestLink(servers, { tls });
     await isReady(test.link);
   }
   const { server } = nats;
+  const strange = { caFile, ...stranger.client };
+  const unknown = { ...tls, caFile: stranger.caFile };
   const toAnother = { caFile: misnamed.caFile, ...misnamed.client };
   const unnamed = /NotValidForName|altname/;
   type Tls = NonNullable<BusOptions["tls"]>;
   const refusals: [name: string, server: string, tls: Tls, why: RegExp][] = [
     ["no client certificate", server, { caFile }, /closed|certificate/],
-    [
-      "a client certificate of a stranger",
-      server,
-      { caFile, ...stranger.client },
-      /may require a client certificate that it trusts/,
-    ],
-    [
-      "a server of an unknown authority",
-      server,
-      { ...tls, caFile: stranger.caFile },
-      /UnknownIssuer|certificate/,
-    ],
+    ["a stranger's certificate", server, strange, /certificate that it trusts/],
+    ["an unknown authority", server, unknown, /UnknownIssuer|certificate/],
     ["a missing file", server, { caFile: `${caFile}.no` }, /doesn't exist/],
     ["a server without TLS", plain.server, {}, /does not support 'tls'/],
     ["another address", `127.0.0.1:${elsewhere.port}`, toAnother, unnamed],
     ["another name", `localhost:${elsewhere.port}`, toAnother, unnamed],
   ];
   for (const [name, server, tls, reason] of refusals) {
-    await t.step(
-      `${name}: refused`,
-      () => assertRefused(server, reason, { tls }),
-    );
+    await t.step(name, () => assertRefused(server, reason, { tls }));
   }
 });
 
@@ -282,9 +264,7 @@ Deno.test("TLS: a certificate refused while reconnecting is logged, and does no 
   // The bare client ends the process here.
   const isRefusal = ({ event, fields }: typeof test.log.lines[number]) =>
     event === "bus_not_reached" && /certificate/.test(String(fields["error"]));
-  await waitFor(() => test.log.lines.some(isRefusal), {
-    what: "a refusal in the log",
-  });
+  await until(() => test.log.lines.some(isRefusal));
   assert.equal(test.link.isConnected, false);
   await nats.reload(config);
   await test.reconnected();

@@ -39,9 +39,8 @@ interface Subscribed {
 }
 
 /**
- * A connection to the bus that is re-established whenever it is lost, until it is
- * closed: with a new client, whose own reconnect waits forever for a server that
- * reads nothing.
+ * A connection that is made anew whenever it is lost, until it is closed: the client's
+ * own reconnect waits forever for a server that reads nothing.
  */
 export class BusLink {
   readonly #options: BusOptions;
@@ -51,7 +50,6 @@ export class BusLink {
   readonly #subscribed = new Set<Subscribed>();
   readonly #listeners: ((event: BusEvent, error?: Error) => void)[] = [];
   readonly #loggedAtMs = new Map<string, number>();
-  /** Settles with the first connection. */
   readonly first = Promise.withResolvers<void>();
   /** Ends the current connection, with the reason, or the pause before the next. */
   #ending = Promise.withResolvers<string>();
@@ -85,7 +83,6 @@ export class BusLink {
     return this.isConnected ? this.#flowingSinceMs : null;
   }
 
-  /** Whether messages flow, the backlog is small, and no subject was refused. */
   get isReady(): boolean {
     return this.flowingSinceMs !== null &&
       this.pendingBytes <= BACKLOG_BYTES_MAX &&
@@ -132,9 +129,8 @@ export class BusLink {
   }
 
   /**
-   * Resolves with the first reply. Throws {@link NoRespondersError} if there is no
-   * subscriber, else {@link BusUnavailableError}: while disconnected, or after
-   * `timeoutMs`, and then it may have been handled.
+   * Resolves with the first reply. Throws {@link NoRespondersError}, or after `timeoutMs`
+   * and while disconnected {@link BusUnavailableError}: it may have been handled.
    */
   async request(
     subject: string,

@@ -1,12 +1,7 @@
 import assert from "node:assert/strict";
 import { connectTestLink, isReady } from "../../tests/support/bus_link.ts";
 import { startNatsServer } from "../../tests/support/nats_server.ts";
-import {
-  sleep,
-  startStopwatch,
-  until,
-  waitFor,
-} from "../../tests/support/wait_for.ts";
+import { sleep, startStopwatch, until } from "../../tests/support/wait_for.ts";
 import { BusUnavailableError, isNoResponders } from "./link.ts";
 
 const bytes = (text: string) => new TextEncoder().encode(text);
@@ -19,10 +14,9 @@ Deno.test("publish() delivers in order, to wildcards and to one member of a queu
   await using bob = await connectTestLink([nats.server]);
   const seen: unknown[] = [];
   const jobs: string[] = [];
+  const queue = "workers";
   for (const { link } of [alice, bob]) {
-    link.subscribe("jobs", (message) => jobs.push(text(message.data)), {
-      queue: "workers",
-    });
+    link.subscribe("jobs", ({ data }) => jobs.push(text(data)), { queue });
   }
   alice.link.subscribe("s.*", (message) => {
     const { subject, data, reply } = message;
@@ -62,7 +56,7 @@ Deno.test("neither a handler that throws nor a payload over max_payload harms an
   await assert.rejects(request, /max_payload/);
   link.publish("bad", NOTHING);
   link.publish("good", new Uint8Array(1024));
-  await waitFor(() => seen.length > 0, { what: "the message after the bug" });
+  await until(() => seen.length > 0);
   assert.deepEqual(seen, [1024]);
   await isReady(link);
   const line = test.log.find("bus_handler_failed");
@@ -74,23 +68,21 @@ Deno.test("request() resolves with the reply to its own message, and fails at on
   await using nats = await startNatsServer();
   await using asker = await connectTestLink([nats.server]);
   await using answerer = await connectTestLink([nats.server]);
-  answerer.link.subscribe("double", (message) => {
-    const number = Number(text(message.data));
-    // Later questions are answered first.
-    setTimeout(
-      () => answerer.link.publish(message.reply ?? "", bytes(`${number * 2}`)),
-      20 - number,
-    );
+  const asked: [question: string, reply: string][] = [];
+  answerer.link.subscribe("echo", ({ data, reply = "" }) => {
+    // The last question is answered first.
+    if (asked.unshift([text(data), reply]) < 20) return;
+    for (const [data, to] of asked) answerer.link.publish(to, bytes(data));
   });
   await answerer.link.flush();
   const timeoutMs = 60_000;
-  const numbers = Array.from({ length: 20 }, (_, number) => number);
-  const answers = await Promise.all(numbers.map(async (number) => {
-    const question = bytes(`${number}`);
-    const answer = await asker.link.request("double", question, { timeoutMs });
-    return Number(text(answer.data));
-  }));
-  assert.deepEqual(answers, numbers.map((number) => number * 2));
+  const questions = Array.from({ length: 20 }, (_, number) => `${number}`);
+  const answers = await Promise.all(
+    questions.map((question) =>
+      asker.link.request("echo", bytes(question), { timeoutMs })
+    ),
+  );
+  assert.deepEqual(answers.map(({ data }) => text(data)), questions);
 
   using watch = startStopwatch();
   await assert.rejects(
@@ -123,7 +115,7 @@ Deno.test("drain() delivers what was published just before, then closes", async 
     writer.link.publish("s", bytes("x".repeat(200)));
   }
   await writer.link.drain();
-  await waitFor(() => count === 5_000, { what: "all messages" });
+  await until(() => count === 5_000);
 });
 
 Deno.test("request() ends at its deadline, and when the link is closed", async () => {
@@ -178,7 +170,7 @@ Deno.test("a killed server: everything fails at once, and works again when it is
   await isReady(link);
   link.publish("s", bytes("again"));
   link.publish("later", bytes("new"));
-  await waitFor(() => seen.length === 2, { what: "two messages" });
+  await until(() => seen.length === 2);
   assert.deepEqual(seen, ["again", "new"]);
   assert.deepEqual(test.events, ["disconnected", "reconnected"]);
 });
@@ -220,7 +212,7 @@ Deno.test("a server that reads nothing is left in spite of a backlog", async () 
   assert.equal(link.isReady, false, "not ready with such a backlog");
   assert.equal((await test.reconnected()).server, second.server);
   link.publish("s", bytes("here"));
-  await waitFor(() => seen.length === 1, { what: "a message" });
+  await until(() => seen.length === 1);
   assert.equal(link.pendingBytes, 0);
 });
 
@@ -231,7 +223,7 @@ Deno.test("a retiring server is announced, and left for another one", async () =
   await using second = await startNatsServer();
   await using test = await connectTestLink([first.server, second.server]);
   first.retire();
-  await waitFor(() => test.events.length > 0, { what: "the announcement" });
+  await until(() => test.events.length > 0);
   assert.equal(test.events[0], "lame_duck");
   assert.equal(test.link.isConnected, true);
   assert.equal((await test.reconnected()).server, second.server);

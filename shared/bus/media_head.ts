@@ -16,11 +16,9 @@ const HEAD_BYTES_MAX = 4_096;
 
 const value = z.string().regex(/^[\x20-\x7e]{1,200}$/);
 const headSchema = z.object({
-  /** The `Content-Type` for the client. */
   content_type: value,
   /** 206: the body is the part of a file that the client asked for. */
   status: z.literal([200, 206]).exactOptional(),
-  /** Further headers of a file. */
   headers: z.partialRecord(z.enum([...FILE_HEADERS, "content-length"]), value)
     .exactOptional(),
 });

@@ -1,4 +1,3 @@
-/** What is to be sent to each of several receivers. */
 export type Outbox<T> = ReturnType<typeof createOutbox<T>>;
 
 /** Collects items until `flush`, which `schedule` calls a moment after the first: one message carries all of them. */

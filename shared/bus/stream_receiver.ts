@@ -3,18 +3,16 @@
  * acknowledges what the client has received, requests lost frames, and detects a
  * worker that does not accept the job or falls silent.
  *
- * A pure state machine: events are method calls with their time, and each returns
- * its result. An attempt ends with one of the events `rejected`, `ended`, `failed`,
- * `lost` and `violated`, or by `cancel()`; nothing follows.
+ * A pure state machine: events are method calls with their time, and each returns its
+ * result. After `rejected`, `ended`, `failed`, `lost`, `violated` or `cancel()`, nothing
+ * follows.
  *
- * Order. Frames after a gap are dropped and requested again: a bus that keeps the
- * order per connection loses only runs of frames, so keeping the few that arrive
- * before a NAK takes effect would not be worth the memory.
+ * Frames after a gap are dropped and requested again: a bus that keeps the order per
+ * connection loses only runs of frames, so keeping a few would not be worth the memory.
  *
- * Credit. An ACK means that the client's socket accepted everything up to a frame, so
- * a slow client stops the worker and at most `windowBytes` wait at the edge. Only END
- * and ERR are acknowledged on arrival: nothing is sent again after them, and the
- * worker need not wait for the slowest client.
+ * An ACK means that the client's socket accepted everything up to a frame, so a slow
+ * client stops the worker. Only END and ERR are acknowledged on arrival: nothing is sent
+ * again after them, and the worker need not wait for the slowest client.
  */
 import type { StreamLimits } from "../limits.ts";
 import { DISPATCH_LIMITS, STREAM_LIMITS } from "../limits.ts";
@@ -36,7 +34,6 @@ export type StreamEvent =
   | { type: "data"; payload: Uint8Array; sequence: number }
   | { type: "rejected"; reject: wire.RejectPayload }
   | { type: "ended"; usage: Usage | null }
-  /** The answer failed; what was delivered is incomplete. */
   | { type: "failed"; failure: wire.Failure }
   | { type: "lost"; reason: LostReason }
   /** The worker violates the protocol: a bug or another version. */
@@ -72,7 +69,6 @@ export class StreamReceiver {
   tokens = 0;
   /** Bytes delivered that the client has not received, including frame headers. */
   undeliveredBytes = 0;
-  readonly #options: StreamReceiverOptions;
   readonly #limits: StreamLimits;
   #frameMs: number;
   /** The number of the next frame, and the highest number known to exist. */
@@ -89,9 +85,8 @@ export class StreamReceiver {
   /** Bytes that the client has received since the last acknowledgement. */
   #unackedBytes = 0;
 
-  constructor(options: StreamReceiverOptions) {
+  constructor(readonly options: StreamReceiverOptions) {
     this.attempt = options.attempt;
-    this.#options = options;
     this.#limits = options.limits ?? STREAM_LIMITS;
     this.#nakDelayMs = this.#limits.nakIntervalMs;
     this.workerId = options.workerId;
@@ -129,7 +124,6 @@ export class StreamReceiver {
     }
   }
 
-  /** Ends the attempt: the edge does not need the rest. */
   cancel(reason: CancelReason): void {
     if (this.isOver) return;
     this.isOver = true;
@@ -148,7 +142,7 @@ export class StreamReceiver {
   onTick(nowMs: number): StreamEvent {
     if (this.isOver) return NOTHING;
     if (!this.isAccepted) {
-      const isInTime = nowMs - this.#options.nowMs < DISPATCH_LIMITS.acceptMs;
+      const isInTime = nowMs - this.options.nowMs < DISPATCH_LIMITS.acceptMs;
       return isInTime ? NOTHING : this.#lose("not_accepted", "not_accepted");
     }
     const { silenceLostMs, silenceProbeMs } = this.#limits;
@@ -250,7 +244,7 @@ export class StreamReceiver {
   }
 
   #send(action: ControlAction): void {
-    const { control, requestId } = this.#options;
+    const { control, requestId } = this.options;
     if (this.workerId === null) return;
     control(this.workerId, { ...action, requestId, attempt: this.attempt });
   }

@@ -7,15 +7,8 @@ import type { StreamEvent, StreamReceiverOptions } from "./stream_receiver.ts";
 import { answerStrayFrame, StreamReceiver } from "./stream_receiver.ts";
 
 const ATTEMPT = 2;
-const {
-  ackFrames,
-  ackBytes,
-  nakIntervalMs,
-  silenceLostMs,
-  silenceProbeMs,
-  tickMs,
-  windowBytes,
-} = STREAM_LIMITS;
+const { ackFrames, ackBytes, nakIntervalMs, tickMs } = STREAM_LIMITS;
+const { silenceLostMs, silenceProbeMs, windowBytes } = STREAM_LIMITS;
 
 const frameOf = (
   type: wire.FrameType,
@@ -24,24 +17,21 @@ const frameOf = (
 ) => (
   { type, sequence, attempt: ATTEMPT, tokens: 0, payload }
 );
+const named = (type: wire.FrameType, sequence: number, worker: string) =>
+  frameOf(type, sequence, wire.encodeJson({ worker, usage: null }));
 
 const data = (sequence: number, bytes = 4) =>
   frameOf(wire.FrameType.DATA, sequence, new Uint8Array(bytes));
 const end = (sequence: number, worker = "w1") =>
-  frameOf(
-    wire.FrameType.END,
-    sequence,
-    wire.encodeJson({ worker, usage: null }),
-  );
+  named(wire.FrameType.END, sequence, worker);
 const err = (sequence: number) => {
   const error = new ApiError("upstream_error", "No");
   const payload = wire.encodeErr("w1", { error, retryable: true, usage: null });
   return frameOf(wire.FrameType.ERR, sequence, payload);
 };
-const accept = (worker = "w1") =>
-  frameOf(wire.FrameType.ACCEPT, 0, wire.encodeJson({ worker }));
+const accept = (worker = "w1") => named(wire.FrameType.ACCEPT, 0, worker);
 const beat = (sequence: number, worker = "w1") =>
-  frameOf(wire.FrameType.BEAT, sequence, wire.encodeJson({ worker }));
+  named(wire.FrameType.BEAT, sequence, worker);
 const reject = () => {
   const rejection = { worker: "w1", reason: "full", retryAfterMs: 5 } as const;
   const frame = wire.decodeFrame(wire.encodeRejectFrame(ATTEMPT, rejection));
@@ -58,6 +48,8 @@ function said(worker: string, record: ControlRecord): string {
 
 /** What happens to a receiver: a frame, the time until which it ticks, or a call. */
 type Happening = wire.Frame | number | ((receiver: StreamReceiver) => void);
+
+const leave = (receiver: StreamReceiver) => receiver.cancel("client_gone");
 
 /** When, what, and what came of it: control records and events as short texts. */
 type Step = [nowMs: number, happening: Happening, ...did: string[]];
@@ -121,6 +113,7 @@ function play({ after = 0, isSlow = false, steps, ...options }: Case): void {
   }
 }
 
+const next = ackFrames + 1;
 const CASES: { [promise: string]: Case } = {
   "REJECT is ignored once the answer has begun": {
     after: 1,
@@ -146,23 +139,18 @@ const CASES: { [promise: string]: Case } = {
   },
   "a reconnect sends a NAK at once, however recent the last one": {
     after: 1,
-    steps: [[0, data(3), "nak w1 2"], [0, nakIntervalMs, "nak w1 2"], [
-      nakIntervalMs,
-      (receiver) => receiver.onReconnect(nakIntervalMs + 1),
-      "nak w1 2",
-    ]],
+    steps: [
+      [0, data(3), "nak w1 2"],
+      [0, nakIntervalMs, "nak w1 2"],
+      [0, (receiver) => receiver.onReconnect(nakIntervalMs + 1), "nak w1 2"],
+    ],
   },
   "what the client has taken is acknowledged after ackFrames or ackBytes": {
     after: ackFrames - 1,
     steps: [
       [0, data(ackFrames), `data ${ackFrames}`, `ack w1 ${ackFrames}`],
-      [0, data(ackFrames + 1, ackBytes - 17), `data ${ackFrames + 1}`],
-      [
-        0,
-        data(ackFrames + 2, 0),
-        `data ${ackFrames + 2}`,
-        `ack w1 ${ackFrames + 2}`,
-      ],
+      [0, data(next, ackBytes - 17), `data ${next}`],
+      [0, data(next + 1, 0), `data ${next + 1}`, `ack w1 ${next + 1}`],
     ],
   },
   "more than the window is a violation": {
@@ -175,12 +163,8 @@ const CASES: { [promise: string]: Case } = {
   "cancel() tells the worker and nothing follows": {
     after: 1,
     steps: [
-      [
-        0,
-        (receiver) => receiver.cancel("client_gone"),
-        "cancel w1 client_gone",
-      ],
-      [0, (receiver) => receiver.cancel("client_gone")],
+      [0, leave, "cancel w1 client_gone"],
+      [0, leave],
       [1, data(2), "stray"],
       [1, (receiver) => receiver.onReconnect(1)],
       [1, 2 * silenceLostMs],
@@ -222,10 +206,9 @@ Deno.test("receiver: the end states the exact count, even below an earlier estim
 Deno.test("receiver: a broken payload and a second worker are violations", () => {
   const { DATA: _, ...types } = wire.FrameType;
   const table: [wire.Frame, string][] = [
-    ...Object.values(types).map((type): [wire.Frame, string] => [
-      broken(type),
-      "payload",
-    ]),
+    ...Object.values(types).map((type): [wire.Frame, string] => {
+      return [broken(type), "payload"];
+    }),
     [accept("w2"), "worker"],
     [beat(0, "w2"), "worker"],
     [end(1, "w2"), "worker"],

@@ -14,7 +14,6 @@
 
 import { STREAM_LIMITS, type StreamLimits } from "../limits.ts";
 import type { Usage } from "../openai/completion.ts";
-import { ByteSlab } from "./byte_slab.ts";
 import type { CancelReason, ControlRecord } from "./control.ts";
 import * as wire from "./frame.ts";
 
@@ -24,13 +23,12 @@ export type SenderOutcome = "acked" | "cancelled" | "forgotten";
 export interface StreamSenderHandlers {
   /** Publishes this frame on the edge's stream subject. Its bytes never change afterwards. */
   sendFrame(frame: Uint8Array): void;
-  /** Called when `isWritable` is true again. */
+  /** Called after an acknowledgement if `isWritable`, which may have been false before. */
   writable(): void;
   /** Called once, at the end: stops the backend if it is running, and drops the sender. */
   finished(outcome: SenderOutcome, reason: CancelReason | null): void;
 }
 
-/** The sending end of one attempt. Created when the worker accepts the job. */
 export class StreamSender {
   isFinished = false;
   /** Numbered frames sent so far, including repeats. */
@@ -49,8 +47,6 @@ export class StreamSender {
   /** Completion tokens of everything written, whether sent or not. */
   #tokens = 0;
   #isEnded = false;
-  /** Whether the driver saw `isWritable` as false and waits for `writable`. */
-  #isBlocked = false;
   #sentMs: number;
   #heardMs: number;
   #beatMs: number;
@@ -94,9 +90,8 @@ export class StreamSender {
   }
 
   /**
-   * Sends a copy of the next bytes; `tokens` counts all completion tokens up to their
-   * end. Does nothing once the attempt is over. Throws after `end` or `fail`, which
-   * is a bug of the caller.
+   * Sends a copy of the next bytes; `tokens` counts all completion tokens up to their end.
+   * Does nothing once the attempt is over, and throws after `end` or `fail`.
    */
   write(payload: Uint8Array, tokens: number, nowMs: number): void {
     if (this.isFinished) return;
@@ -108,7 +103,6 @@ export class StreamSender {
       this.#append(wire.FrameType.DATA, payload.subarray(at, end));
     }
     this.#sendNew(nowMs);
-    if (!this.isWritable) this.#isBlocked = true;
   }
 
   /** The answer is complete; `usage` is the backend's count. END is repeated until it is acknowledged. */
@@ -123,7 +117,6 @@ export class StreamSender {
     this.#close(wire.FrameType.ERR, payload, tokens, nowMs);
   }
 
-  /** Handles a record of the edge. Ignores one for another attempt. */
   onControl(record: ControlRecord, nowMs: number): void {
     if (record.attempt !== this.of.attempt || this.isFinished) return;
     if (record.type === "cancel") return this.cancel(record.reason);
@@ -171,10 +164,7 @@ export class StreamSender {
       return this.#finish("acked", null);
     }
     this.#sendNew(nowMs);
-    if (this.#isBlocked && this.isWritable) {
-      this.#isBlocked = false;
-      this.handlers.writable();
-    }
+    if (this.isWritable) this.handlers.writable();
   }
 
   /** The edge requests `fromSequence` and what follows, if these frames exist. */
@@ -277,5 +267,30 @@ export class StreamSender {
     this.#frames.length = 0;
     this.bufferedBytes = 0;
     this.handlers.finished(outcome, reason);
+  }
+}
+
+/** Slabs grow up to this size, from {@link SLAB_BYTES_MIN}, so that short answers use little memory. */
+const SLAB_BYTES_MAX = 8_192;
+const SLAB_BYTES_MIN = 512;
+
+/**
+ * Cuts many small arrays from a few large ones: V8 allocates each array outside its
+ * heap, at six times the cost. A slab lives as long as any piece of it, so pieces of
+ * one must be released together: a slab for each stream.
+ */
+export class ByteSlab {
+  #slab: Uint8Array<ArrayBuffer> = new Uint8Array(0);
+  #used = 0;
+
+  /** Returns a piece of `bytes` zeros. Large ones are arrays of their own. */
+  take(bytes: number): Uint8Array<ArrayBuffer> {
+    if (bytes > SLAB_BYTES_MAX / 4) return new Uint8Array(bytes);
+    if (this.#used + bytes > this.#slab.length) {
+      const doubled = Math.max(SLAB_BYTES_MIN, 2 * this.#slab.length, bytes);
+      this.#slab = new Uint8Array(Math.min(doubled, SLAB_BYTES_MAX));
+      this.#used = 0;
+    }
+    return this.#slab.subarray(this.#used, this.#used += bytes);
   }
 }

@@ -3,7 +3,7 @@ import { STREAM_LIMITS, type StreamLimits } from "../limits.ts";
 import { ApiError } from "../openai/error.ts";
 import type { ControlAction } from "./control.ts";
 import { decodeFrame, FrameType, parseWorker } from "./frame.ts";
-import { StreamSender } from "./stream_sender.ts";
+import { ByteSlab, StreamSender } from "./stream_sender.ts";
 
 const ATTEMPT = 3;
 const FAILURE = {
@@ -17,7 +17,7 @@ const NAMES = new Map(
   Object.entries(FrameType).map(([name, type]) => [type, name]),
 );
 
-/** A sender whose actions are short texts: `DATA 1`, `writable`, `finished acked null`. */
+/** A sender whose actions are short texts: `DATA 1`, `finished acked null`. */
 function start(limits: Partial<StreamLimits> = {}) {
   const actions: string[] = [];
   const tokens: number[] = [];
@@ -37,11 +37,10 @@ function start(limits: Partial<StreamLimits> = {}) {
       tokens.push(frame.tokens);
       actions.push(`${NAMES.get(frame.type)} ${frame.sequence}`);
     },
-    writable: () => actions.push("writable"),
+    writable: () => {},
     finished: (outcome, reason) =>
       actions.push(`finished ${outcome} ${reason}`),
   });
-  /** The actions since the last call. */
   const did = () => actions.splice(0);
   const write = (bytes: number, count: number, nowMs: number) =>
     sender.write(new Uint8Array(bytes), count, nowMs);
@@ -169,4 +168,20 @@ Deno.test("a sender counts the frames it sent and those it sent again", () => {
   sender.end(null, 3, 101);
   tick(101, 101 + endRetryMs + tickMs);
   assert.deepEqual(counts(), [7, 3]);
+});
+
+Deno.test("pieces of a ByteSlab are zero and do not overlap; it grows to its bound, and a large piece does not hold a slab", () => {
+  const slab = new ByteSlab();
+  const pieces = Array.from({ length: 500 }, (_, i) => {
+    const piece = slab.take(i % 300);
+    assert.equal(piece.length, i % 300);
+    assert(piece.every((byte) => byte === 0));
+    return piece.fill(i % 255 + 1);
+  });
+  pieces.forEach((piece, i) =>
+    assert(piece.every((byte) => byte === i % 255 + 1), `piece ${i}`)
+  );
+  const sizes = new Set(pieces.map(({ buffer }) => buffer.byteLength));
+  assert.deepEqual([...sizes], [0, 512, 1_024, 2_048, 4_096, 8_192]);
+  assert.equal(slab.take(2_049).buffer.byteLength, 2_049);
 });

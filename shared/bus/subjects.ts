@@ -34,7 +34,7 @@ const EDGE_STREAM =
   /^gw\.v1\.edge\.([0-9A-Za-z]+)\.s\.([0-9a-f]{32})\.([0-9]{1,10})$/;
 
 /** The ids in an `edgeStream` subject, or null for any other text. */
-export function parseEdgeStreamSubject(
+export function parseEdgeStream(
   subject: string,
 ): { edgeId: string; requestId: string; attempt: number } | null {
   const [, edgeId, requestId, attempt] = EDGE_STREAM.exec(subject) ?? [];

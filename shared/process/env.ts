@@ -265,3 +265,9 @@ export function defined(members: object): object {
     Object.entries(members).filter(([, value]) => value !== undefined),
   );
 }
+
+/** The names of an object's members, which has no others than its type says. */
+export function keysOf<T extends object>(members: T): (keyof T & string)[];
+export function keysOf(members: object): string[] {
+  return Object.keys(members);
+}

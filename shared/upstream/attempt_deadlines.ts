@@ -7,23 +7,16 @@ export class AttemptDeadlines implements Timed {
   readonly #end = new AbortController();
   /** Aborts when the attempt ends: with the reason of the call's signal, or with an `upstream_timeout`. */
   readonly signal = this.#end.signal;
-  readonly #now: MonotonicNow;
-  readonly #deadlines: Deadlines;
-  readonly #callSignal: AbortSignal;
   readonly #totalAt: number;
   #phase = "";
   #phaseAt = Infinity;
 
-  /** Starts the attempt, which may take `totalMs` in total. */
   constructor(
-    deadlines: Deadlines,
-    now: MonotonicNow,
-    callSignal: AbortSignal,
+    readonly deadlines: Deadlines,
+    readonly now: MonotonicNow,
+    readonly callSignal: AbortSignal,
     totalMs: number,
   ) {
-    this.#deadlines = deadlines;
-    this.#now = now;
-    this.#callSignal = callSignal;
     this.#totalAt = now() + totalMs;
     if (callSignal.aborted) this.#onAbort();
     else {
@@ -39,7 +32,7 @@ export class AttemptDeadlines implements Timed {
   /** Starts `phase`, which must end within `ms`, and replaces the previous phase. */
   arm(phase: string, ms: number): void {
     this.#phase = phase;
-    this.#phaseAt = this.#now() + ms;
+    this.#phaseAt = this.now() + ms;
   }
 
   /** Suspends the phase while the response is not read. The total deadline remains. */
@@ -47,10 +40,9 @@ export class AttemptDeadlines implements Timed {
     this.#phaseAt = Infinity;
   }
 
-  /** Throws the reason for the end if the attempt is over. */
   throwIfEnded(): void {
     // A stream that never pauses may delay the timer.
-    if (this.#now() >= this.#totalAt) this.expire();
+    if (this.now() >= this.#totalAt) this.expire();
     this.signal.throwIfAborted();
   }
 
@@ -67,9 +59,9 @@ export class AttemptDeadlines implements Timed {
 
   /** Stops watching the deadlines and the signal. Must be called. */
   dispose(): void {
-    this.#deadlines.remove(this);
-    this.#callSignal.removeEventListener("abort", this.#onAbort);
+    this.deadlines.remove(this);
+    this.callSignal.removeEventListener("abort", this.#onAbort);
   }
 
-  #onAbort = () => this.#end.abort(this.#callSignal.reason);
+  #onAbort = () => this.#end.abort(this.callSignal.reason);
 }

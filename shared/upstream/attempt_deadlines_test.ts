@@ -2,7 +2,6 @@ import assert from "node:assert/strict";
 import { createDeadlines } from "../process/deadlines.ts";
 import { AttemptDeadlines } from "./attempt_deadlines.ts";
 
-/** The deadlines of an attempt by a clock that the test sets. */
 function start(signal = new AbortController().signal) {
   const clock = { ms: 0 };
   const now = () => clock.ms;

@@ -1,5 +1,3 @@
-/** Bytes in pieces, for tests of parsers. */
-
 export function* piecesOf(bytes: Uint8Array, size: number) {
   for (let at = 0; at < bytes.length; at += size) {
     yield bytes.subarray(at, at + size);

@@ -14,13 +14,11 @@ type Remedy = "none" | "elsewhere" | "again" | "later";
 const FAULTS = {
   /** Every backend would refuse this request; the server is healthy. */
   request: ["invalid_request", "none", "refused the request"],
-  /** The server refuses our credentials or account. */
   credentials: [
     "upstream_error",
     "elsewhere",
     "refused the gateway's credentials",
   ],
-  /** The server does not have a model of the configured name. */
   unknown_model: ["upstream_error", "elsewhere", "does not have this model"],
   rate_limited: [
     "upstream_rate_limited",
@@ -32,13 +30,10 @@ const FAULTS = {
   /** No connection, or it ended before an answer began. */
   unreachable: ["upstream_unreachable", "again", "cannot be reached"],
   server_error: ["upstream_error", "again", "failed"],
-  /** The server sent nothing for too long. */
   timeout: ["upstream_timeout", "elsewhere", "did not answer in time"],
   /** The whole attempt took too long: there is no time left for another. */
   deadline: ["upstream_timeout", "none", "did not finish in time"],
-  /** The answer ended before it was complete. */
   truncated: ["upstream_truncated", "again", "ended its answer too early"],
-  /** The answer violates the protocol. */
   invalid: ["upstream_invalid", "elsewhere", "sent an invalid answer"],
 } as const satisfies {
   [fault: string]: readonly [ErrorCode, Remedy, message: string];
@@ -49,7 +44,6 @@ export type UpstreamFault = keyof typeof FAULTS;
 /** The `Retry-After` for callers if the server sends none. */
 const RETRY_AFTER_MS = 1_000;
 
-/** What differs from the defaults of a fault. */
 interface UpstreamErrorOptions extends ApiErrorOptions {
   code?: ErrorCode | undefined;
   /** Shown to the caller, so it must have been redacted. If it is empty, the fault's default is used. */
@@ -78,7 +72,6 @@ export class UpstreamError extends ApiError {
     this.usage = options.usage ?? null;
   }
 
-  /** The message, and what caused it. */
   get logText(): string {
     const { message, cause } = this;
     return cause instanceof Error ? `${message}: ${cause.message}` : message;

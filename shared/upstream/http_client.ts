@@ -10,7 +10,6 @@ import { BodyDecoder, findHeadEnd, parseResponseHead } from "./http_framing.ts";
 
 /** Size of a connection's read buffer, and therefore the largest response head. */
 const READ_BUFFER_BYTES = 16 * 1024;
-/** Idle connections kept for later requests. */
 const IDLE_CONNECTIONS_MAX = 256;
 /**
  * A connection is closed when it was idle during all of one such period: after 20 to
@@ -67,8 +66,6 @@ export class HttpConnection {
   isOpen = true;
   /** Bytes of the body that may still be read: a longer body is invalid. */
   bytesLeft = Infinity;
-  readonly #raw: ByteConnection;
-  readonly #onReusable: (connection: HttpConnection) => void;
   /** Of these, `[from, to)` was received but not used yet. */
   readonly #buffer = new Uint8Array(READ_BUFFER_BYTES);
   #from = 0;
@@ -81,17 +78,13 @@ export class HttpConnection {
 
   /** `onReusable` is called when a response was released and the connection can be reused. */
   constructor(
-    raw: ByteConnection,
-    onReusable: (connection: HttpConnection) => void,
-  ) {
-    this.#raw = raw;
-    this.#onReusable = onReusable;
-  }
+    readonly raw: ByteConnection,
+    readonly onReusable: (connection: HttpConnection) => void,
+  ) {}
 
   /**
-   * Sends a request and resolves with the head of the first response that is not
-   * interim. Rejects with the reason for the attempt's end, `upstream_unreachable`
-   * without any answer, `upstream_truncated` or `upstream_invalid`.
+   * Sends a request and resolves with the first head that is not interim. Rejects with the
+   * reason for the attempt's end, or an `UpstreamError`.
    */
   async exchange(
     request: Uint8Array,
@@ -152,7 +145,7 @@ export class HttpConnection {
     }
     const isReusable = this.isOpen && this.#isSent && this.#isKeepAlive &&
       this.#body.isComplete && this.#from === this.#to;
-    if (isReusable) this.#onReusable(this);
+    if (isReusable) this.onReusable(this);
     else this.close();
   }
 
@@ -163,7 +156,7 @@ export class HttpConnection {
    */
   sleep(onEnd: () => void): void {
     this.#from = this.#to = 0;
-    this.#idleRead = this.#raw.read(this.#buffer);
+    this.#idleRead = this.raw.read(this.#buffer);
     this.#idleRead.then(onEnd, onEnd);
   }
 
@@ -171,13 +164,13 @@ export class HttpConnection {
   close = (): void => {
     if (!this.isOpen) return;
     this.isOpen = false;
-    this.#raw.close();
+    this.raw.close();
   };
 
   async #write(bytes: Uint8Array): Promise<void> {
     try {
       for (let at = 0; at < bytes.length;) {
-        at += await this.#raw.write(at === 0 ? bytes : bytes.subarray(at));
+        at += await this.raw.write(at === 0 ? bytes : bytes.subarray(at));
       }
       this.#isSent = true;
     } catch {
@@ -210,7 +203,7 @@ export class HttpConnection {
     const space = at === 0 ? this.#buffer : this.#buffer.subarray(at);
     let bytes: number | null = null;
     try {
-      bytes = await (this.#idleRead ?? this.#raw.read(space));
+      bytes = await (this.#idleRead ?? this.raw.read(space));
     } catch {
       // As if it had been closed.
     }

@@ -128,11 +128,9 @@ const FRAMING_CHARS_MAX = 16 * 1024;
 
 /** Removes the framing of a body in place: `5\r\nhello\r\n0\r\n\r\n` becomes `hello` (RFC 9112, section 7.1). */
 export class BodyDecoder {
-  /** Nothing more belongs to the body. */
   isComplete: boolean;
   /** The position after the last byte that `decode` has used: what follows is not of this body. */
   usedTo = 0;
-  readonly framing: BodyFraming;
   /** Payload bytes left in the body, or in the chunk. */
   #left: number;
   /** The next line of framing: that before a chunk, that after it, or one of the trailers. */
@@ -140,8 +138,7 @@ export class BodyDecoder {
   #line = "";
   #trailerChars = 0;
 
-  constructor(framing: BodyFraming) {
-    this.framing = framing;
+  constructor(readonly framing: BodyFraming) {
     this.#left = framing === "close" ? Infinity : Number(framing) || 0;
     this.isComplete = framing === 0;
   }

@@ -20,16 +20,11 @@ const headers: [lines: string, head: Partial<ResponseHead>][] = [
   ["Content-Length: 0", { framing: 0 }],
   ["Transfer-Encoding:  Chunked ", { framing: "chunked" }],
   ["Transfer-Encoding: chunked\r\nContent-Length: 5", {
-    framing: "chunked",
-    isKeepAlive: false,
+    ...{ framing: "chunked", isKeepAlive: false },
   }],
   ["Connection: Close", { isKeepAlive: false }],
-  ["Content-Type: Text/Event-Stream; charset=utf-8", {
-    contentType: "text/event-stream",
-  }],
-  ["Content-Encoding: GZIP\r\nRetry-After-Ms: 2000", {
-    contentEncoding: "gzip",
-  }],
+  ["Content-Type: Text/Html; charset=utf-8", { contentType: "text/html" }],
+  ["Content-Encoding: GZIP\r\nRetry-After-Ms: 2", { contentEncoding: "gzip" }],
   ['ETag: "A1"\r\nContent-Range: bytes 0-1/9\r\nLast-Modified: \u00e9', {
     fileHeaders: { "etag": '"A1"', "content-range": "bytes 0-1/9" },
   }],
@@ -39,18 +34,11 @@ const headers: [lines: string, head: Partial<ResponseHead>][] = [
 /** Whole heads of other kinds. */
 const heads: [text: string, head: Partial<ResponseHead>][] = [
   ["HTTP/1.1 200\r\n\r\n", {}],
-  ["HTTP/1.1 503 Busy\nretry-after: 7\n\n", {
-    status: 503,
-    retryAfterMs: 7_000,
+  ["HTTP/1.1 503 Busy\na: b\n\n", { status: 503 }],
+  ["HTTP/1.1 204 None\r\ncontent-length: 5\r\n\r\n", {
+    ...{ status: 204, framing: 0 },
   }],
-  ["HTTP/1.1 204 No Content\r\ncontent-length: 5\r\n\r\n", {
-    status: 204,
-    framing: 0,
-  }],
-  ["HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n", {
-    status: 103,
-    framing: 0,
-  }],
+  ["HTTP/1.1 103 Early Hints\r\n\r\n", { status: 103, framing: 0 }],
   ["HTTP/1.0 200 OK\r\n\r\n", { isKeepAlive: false }],
   ["HTTP/1.0 200 OK\r\nConnection: Keep-Alive\r\n\r\n", {}],
 ];
@@ -69,6 +57,7 @@ Deno.test("parseResponseHead() reads heads as servers send them", () => {
   }
 });
 
+const LATER = "Fri, 20 Nov 2026 11:00:09 GMT";
 const waits: [seconds: string, ms: string, waitMs?: number][] = [
   ["", ""],
   ["1.5", "", 1_500],
@@ -76,12 +65,8 @@ const waits: [seconds: string, ms: string, waitMs?: number][] = [
   ["60", "", 60_000],
   ["61", "", 60_000],
   ["-5", ""],
-  ["Fri, 20 Nov 2026 11:00:09 GMT", ""],
-  [
-    "Fri, 20 Nov 2026 11:00:09 GMT\r\ndate: Fri, 20 Nov 2026 11:00:02 GMT",
-    "",
-    7_000,
-  ],
+  [LATER, ""],
+  [`${LATER}\r\ndate: Fri, 20 Nov 2026 11:00:02 GMT`, "", 7_000],
   ["7", "2500.4", 2_501],
   ["7", "x", 7_000],
   ["", "1", 1_000],
@@ -99,17 +84,13 @@ const INVALID = { fault: "invalid" };
 
 Deno.test("parseResponseHead() refuses malformed heads", () => {
   const lines = ["", "ICY 200 OK", "HTTP/2 200 OK", "HTTP/1.1 20 OK"];
-  const lengths = [
-    "1\r\ncontent-length: 2",
-    "+1",
-    "-1",
-    "1, 1",
-    "9".repeat(16),
-  ];
+  const two = "1\r\ncontent-length: 2";
+  const lengths = [two, "+1", "-1", "1, 1", "9".repeat(16)];
   const malformed = [
     ...[...lines, "HTTP/1.1 2000 OK"].map((line) => `${line}\r\n\r\n`),
-    ...["abc", ": a", "a b: c", "a : c", "a: b\r\n c: d"]
-      .map((lines) => withHeaders(lines)),
+    ...["abc", ": a", "a b: c", "a : c", "a: b\r\n c: d"].map((line) =>
+      withHeaders(line)
+    ),
     ...lengths.map((length) => withHeaders(`content-length: ${length}`)),
     withHeaders("transfer-encoding: gzip, chunked"),
   ];
@@ -163,6 +144,7 @@ const whole = { isComplete: true, surplusBytes: 0 };
 const cut = { isComplete: false, surplusBytes: 0 };
 const surplus = (surplusBytes: number) => ({ ...whole, surplusBytes });
 
+const TEN = "0123456789";
 const bodies: [
   framing: BodyFraming,
   input: string,
@@ -170,12 +152,7 @@ const bodies: [
   state: Omit<Decoded, "text">,
 ][] = [
   ["chunked", "5\r\nhello\r\n0\r\n\r\n", "hello", whole],
-  [
-    "chunked",
-    "1\r\na\r\n2\r\nbc\r\nA\r\n0123456789\r\nb\r\nhello world\r\n0\r\n\r\n",
-    "abc0123456789hello world",
-    whole,
-  ],
+  ["chunked", `1\r\na\r\nA\r\n${TEN}\r\n0\r\n\r\n`, `a${TEN}`, whole],
   ["chunked", "0\r\n\r\n", "", whole],
   ["chunked", "5\r\n0\r\n\r\n\r\n0\r\n\r\n", "0\r\n\r\n", whole],
   ["chunked", "4\r\n😀\r\n3\r\n€\r\n0\r\n\r\n", "😀€", whole],

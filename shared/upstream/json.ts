@@ -1,4 +1,6 @@
-/** A JSON object whose members have not been checked. */
+/** Reads the JSON of model servers, which nobody has checked. */
+export { isJsonObject } from "../process/error_text.ts";
+
 export type JsonObject = { [name: string]: unknown };
 
 /** The string, or `""` for anything else: null and absent mean "no change". */

@@ -8,17 +8,14 @@ import type { Connect, HttpConnection } from "./http_client.ts";
 import { createConnect, HttpClient } from "./http_client.ts";
 import type { ResponseHead } from "./http_framing.ts";
 import type { BackendCall } from "./pool.ts";
-import { createRedact, type Redact } from "./redact.ts";
-import { readRefusal } from "./refusal.ts";
+import { createRedact, readRefusal, type Redact } from "./refusal.ts";
 
 const VISIBLE_ASCII = /^[\x20-\x7e\t]*$/;
-const ID = /^[\w-]{1,128}$/;
 const encoder = new TextEncoder();
 
 /** The kind of a request, by default `POST` of JSON. */
 export interface RequestOptions {
   method?: "GET" | "POST" | "DELETE";
-  /** The media types that are understood. */
   accept?: string;
   /** Null for a request without a body. */
   contentType?: string | null;
@@ -37,7 +34,6 @@ export interface ModelServerOptions {
   connect?: Connect;
 }
 
-/** One request to a model server. */
 export interface ServerRequest {
   encode: ReturnType<ModelServer["encoder"]>;
   body: string | Uint8Array;
@@ -118,15 +114,12 @@ export class ModelServer {
       `${sent.join("")}content-length: `;
     return (
       body: string | Uint8Array,
-      { requestId, traceparent = "" }: Pick<
-        BackendCall,
-        "requestId" | "traceparent"
-      >,
+      { requestId, traceparent }: Omit<BackendCall, "signal">,
     ): Uint8Array => {
       const bodyBytes = typeof body === "string" ? encoder.encode(body) : body;
-      let head = `${fixed}${bodyBytes.length}\r\n`;
-      if (ID.test(requestId)) head += `x-request-id: ${requestId}\r\n`;
-      if (ID.test(traceparent)) head += `traceparent: ${traceparent}\r\n`;
+      let head =
+        `${fixed}${bodyBytes.length}\r\nx-request-id: ${requestId}\r\n`;
+      if (traceparent !== undefined) head += `traceparent: ${traceparent}\r\n`;
       head += "\r\n";
       // The head is ASCII: one byte per character.
       const request = new Uint8Array(head.length + bodyBytes.length);

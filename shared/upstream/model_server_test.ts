@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { parseCatalog } from "../models/catalog.ts";
+import { backendAt } from "../../tests/support/fake_model_server.ts";
 import { ModelServer, type RequestOptions } from "./model_server.ts";
 
 const TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
@@ -13,15 +13,7 @@ interface Sent extends RequestOptions {
 function encode(
   { apiKey, body = "", call, headers = {}, ...options }: Sent,
 ): string[] {
-  const [config] = parseCatalog({
-    models: [{
-      id: "m",
-      backends: [
-        { type: "openai", base_url: "http://gpu:8000/v1", model: "m", headers },
-      ],
-    }],
-  }).get("m")?.backends ?? [];
-  assert.ok(config);
+  const config = backendAt("http://gpu:8000/v1", { headers });
   const server = new ModelServer({
     ...{ config, apiKey: apiKey ?? null, publicModel: "m", now: () => 0 },
   });
@@ -50,14 +42,10 @@ Deno.test("ModelServer writes head, credential, configured headers, trace and bo
     '"é😀"',
   ]);
   const get = { method: "GET", accept: "*/*" } as const;
-  const start = ["GET /v1/x?api-version=1 HTTP/1.1", ...host("*/*")];
-  const rest = ["content-length: 0", "x-request-id: r1", "", ""];
-  assert.deepEqual(encode(get), [...start, ...rest]);
-  for (const id of ["a\r\nx: y", "a b", "", "é"]) {
-    const call = { requestId: id, traceparent: id };
-    const sent = [...start, "content-length: 0", "", ""];
-    assert.deepEqual(encode({ ...get, call }), sent);
-  }
+  assert.deepEqual(encode(get), [
+    ...["GET /v1/x?api-version=1 HTTP/1.1", ...host("*/*")],
+    ...["content-length: 0", "x-request-id: r1", "", ""],
+  ]);
 });
 
 Deno.test("ModelServer refuses a key that no header can have, and does not show it", () => {

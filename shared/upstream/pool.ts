@@ -18,7 +18,6 @@ export interface PoolBackend {
   close(): void;
 }
 
-/** The call that a pool runs. */
 export interface BackendCall {
   /** 32 hex digits, sent to the model server unchanged: llama-cpp-python accepts only UUIDs. */
   requestId: string;
@@ -43,8 +42,8 @@ export interface AttemptReport {
   outcome: "success" | "aborted" | "internal" | UpstreamFault;
   /** From the request to the end of the answer, or to the failure. */
   durationMs: number;
-  /** From the request to the first token; null if there was none. */
-  firstTokenMs: number | null;
+  /** From the request to the first token, if there was one. */
+  firstTokenMs?: number | undefined;
   /** For the log: the error that ended it; null for a success. */
   error: unknown;
 }
@@ -75,12 +74,10 @@ interface Slot<Backend> {
  * `service_unavailable`. Those that reported a limit are tried last.
  */
 export class BackendPool<Backend extends PoolBackend> {
-  readonly #options: BackendPoolOptions<Backend>;
   readonly #slots: readonly Slot<Backend>[];
   #retriesLeft = RETRIES_MAX;
 
-  constructor(options: BackendPoolOptions<Backend>) {
-    this.#options = options;
+  constructor(readonly options: BackendPoolOptions<Backend>) {
     this.#slots = options.backends.map((backend) => ({
       backend,
       breaker: new CircuitBreaker(options.now),
@@ -105,7 +102,7 @@ export class BackendPool<Backend extends PoolBackend> {
     attempt: (backend: Backend, progress: AttemptProgress) => Promise<Result>,
     only?: string,
   ): Promise<Result> {
-    const { random, sleep } = this.#options;
+    const { random, sleep } = this.options;
     call.signal.throwIfAborted();
     const retries = this.#retriesLeft + RETRIES_PER_REQUEST;
     this.#retriesLeft = Math.min(RETRIES_MAX, retries);
@@ -146,8 +143,8 @@ export class BackendPool<Backend extends PoolBackend> {
     const { backend, breaker } = slot;
     const enteredAtMs = breaker.enter();
     if (enteredAtMs === null) return null;
-    const { now, onAttempt } = this.#options;
-    let firstTokenMs: number | null = null;
+    const { now, onAttempt } = this.options;
+    let firstTokenMs: number | undefined;
     const progress: AttemptProgress = {
       hasSent: false,
       onBegun: () => {
@@ -180,12 +177,9 @@ export class BackendPool<Backend extends PoolBackend> {
     }
   }
 
-  /**
-   * The backends in the order in which to try them: those with a limit last, then by
-   * preference, and among equals at random in proportion to their weights.
-   */
+  /** In the order in which to try them: those with a limit last, then by preference, and among equals at random by weight. */
   #candidates(): readonly Slot<Backend>[] {
-    const { now, random } = this.#options;
+    const { now, random } = this.options;
     const nowMs = now();
     // Exponentially distributed arrival times: the smallest of them is that of i
     // with probability weight_i / sum, and so on for the rest.
@@ -236,7 +230,6 @@ function resultOf(outcome: AttemptReport["outcome"]): AttemptResult {
  * closes nothing, because an answer that has begun may still break off.
  */
 export class CircuitBreaker {
-  readonly #now: MonotonicNow;
   #score = 0;
   /** How long it stays open; 0 while it is closed. */
   #openMs = 0;
@@ -245,31 +238,28 @@ export class CircuitBreaker {
   /** When it opened or closed: attempts from before no longer count. */
   #changedAtMs = -Infinity;
 
-  constructor(now: MonotonicNow) {
-    this.#now = now;
-  }
+  constructor(readonly now: MonotonicNow) {}
 
   get state(): BreakerState {
     if (this.#openMs === 0) return "closed";
     return this.waitMs > 0 ? "open" : "half-open";
   }
 
-  /** Milliseconds until an attempt is permitted. */
   get waitMs(): number {
-    return Math.max(0, this.#nextAtMs - this.#now());
+    return Math.max(0, this.#nextAtMs - this.now());
   }
 
   /** Begins an attempt. Returns the time to report it with, or null if none is permitted now. */
   enter(): number | null {
     if (this.waitMs > 0) return null;
-    const nowMs = this.#now();
+    const nowMs = this.now();
     this.#nextAtMs = nowMs + this.#openMs;
     return nowMs;
   }
 
   /** The first token has arrived: after a probe the next one may start, however long the answer takes. */
   begun(enteredAtMs: number): void {
-    if (enteredAtMs > this.#changedAtMs) this.#nextAtMs = this.#now();
+    if (enteredAtMs > this.#changedAtMs) this.#nextAtMs = this.now();
   }
 
   /** Must be called once for each attempt, at its end. */
@@ -287,7 +277,7 @@ export class CircuitBreaker {
   #setOpen(ms: number): void {
     this.#score = 0;
     this.#openMs = ms;
-    this.#changedAtMs = this.#now();
+    this.#changedAtMs = this.now();
     this.#nextAtMs = this.#changedAtMs + ms;
   }
 }

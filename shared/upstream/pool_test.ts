@@ -24,7 +24,6 @@ type Act =
 
 class Fake implements PoolBackend {
   calls = 0;
-  isClosed = false;
   readonly config: PoolBackend["config"];
 
   constructor(name: string, readonly acts: Act[], preference = 0) {
@@ -51,9 +50,7 @@ class Fake implements PoolBackend {
     said.push(`${name}2`);
   }
 
-  close() {
-    this.isClosed = true;
-  }
+  close() {}
 }
 
 /** The first backend is preferred, and so on. */
@@ -76,7 +73,7 @@ function rig(...acts: Act[][]) {
   });
   const [a = new Fake("none", [])] = backends;
   const wait = (ms: number) => void (nowMs += ms);
-  return { pool, reports, sleeps, wait, a, backends };
+  return { pool, reports, sleeps, wait, a };
 }
 
 async function ask(

@@ -1,8 +1,7 @@
 /** Error responses of real servers, and the errors that callers get. */
 import assert from "node:assert/strict";
 import type { UpstreamError } from "./errors.ts";
-import { createRedact } from "./redact.ts";
-import { frameError, refusalError } from "./refusal.ts";
+import { createRedact, frameError, refusalError } from "./refusal.ts";
 
 const KEY = "the-key-of-the-model-server";
 const clean = createRedact({
@@ -57,68 +56,55 @@ const kokoro = (error: string) => ({
 });
 
 type Row = [status: number, body: unknown, told: string];
+/** A fault of the request, with this code if it is not the usual one. */
+const bad = (body: unknown, message: string, code?: string): Row => {
+  return [400, body, request(message, code)];
+};
+const BLIND = "No server for this model can see images";
+const NO_TOOL = "The model's tool 'f' was not found";
+const LONG_TEXT = { param: "messages[0].content", code: "string_too_long" };
+const OVERLONG = "request 400 string_too_long messages[0].content: Too long";
+const BAD_N = { message: "Bad n" };
+const ofFastApi = [
+  { loc: ["body", "messages", 0, "role"], msg: "Input should be 'user'" },
+  { loc: ["body", "n"], msg: KEY },
+];
+const ROLE = "messages.0.role: Input should be 'user'; n: [redacted]";
+const GRAMMAR = "invalid JSON schema in format";
 const refusals: Row[] = [
-  [400, openAi(), request("Too long")],
-  [
-    422,
-    openAi({ param: "messages[0].content", code: "string_above_max_length" }),
-    "request 400 string_above_max_length messages[0].content: Too long",
-  ],
+  bad(openAi(), "Too long"),
+  [422, openAi(LONG_TEXT), OVERLONG],
   // Members that are malformed or contain the key.
-  [400, openAi({ param: "a b", code: "<script>" }), request("Too long")],
-  [400, openAi({ code: KEY }), request("Too long")],
-  [
-    400,
+  bad(openAi({ param: "a b", code: "<script>" }), "Too long"),
+  bad(openAi({ code: KEY }), "Too long"),
+  bad(
     openAi({ message: `${KEY} at http://gpu.internal:8000/v1` }),
-    request("[redacted] at [redacted]"),
-  ],
+    "[redacted] at [redacted]",
+  ),
   [400, openAi({ message: "" }), REFUSED],
-  [400, openAi({ code: 400 }), request("Too long")],
+  bad(openAi({ code: 400 }), "Too long"),
   // vLLM's older shape, Qwen's, a text, FastAPI's two.
-  [
-    400,
-    { object: "error", message: "Bad n", type: "BadRequestError", code: 400 },
-    request("Bad n"),
-  ],
-  [
-    400,
-    { code: "InvalidParameter", message: "Bad n", request_id: "x" },
-    request("Bad n", "InvalidParameter"),
-  ],
-  [400, { error: "Bad n" }, request("Bad n")],
-  [422, {
-    detail: [
-      { loc: ["body", "messages", 0, "role"], msg: "Input should be 'user'" },
-      { loc: ["body", "n"], msg: KEY },
-    ],
-  }, request("messages.0.role: Input should be 'user'; n: [redacted]")],
-  [400, { detail: "Bad n" }, request("Bad n")],
-  [400, kokoro("validation_error"), request("No voice x", "validation_error")],
+  bad({ object: "error", type: "BadRequestError", ...BAD_N }, "Bad n"),
+  bad({ code: "InvalidParameter", ...BAD_N }, "Bad n", "InvalidParameter"),
+  bad({ error: "Bad n" }, "Bad n"),
+  [422, { detail: ofFastApi }, request(ROLE)],
+  bad({ detail: "Bad n" }, "Bad n"),
+  bad(kokoro("validation_error"), "No voice x", "validation_error"),
   [400, kokoro("invalid_model"), UNKNOWN_MODEL],
   [500, kokoro("processing_error"), FAILED],
-  ...PERMANENT.map((
-    message,
-  ): Row => [500, openAi({ message }), request(message)]),
-  [502, openAi({ message: "invalid JSON schema in format" }), FAILED],
+  ...PERMANENT.map((message): Row => {
+    return [500, openAi({ message }), request(message)];
+  }),
+  [502, openAi({ message: GRAMMAR }), FAILED],
   [500, openAi({ message: OVERFLOW }), request(OVERFLOW, TOO_LONG_CODE)],
   [400, undefined, REFUSED],
   [400, [], REFUSED],
   [400, openAi({ code: TOO_LONG_CODE }), TOO_LONG],
   [400, openAi({ type: "exceed_context_size_error", code: 400 }), TOO_LONG],
   // Azure's filter, Groq's call that was no call, Google's array, TGI's shape.
-  [
-    400,
-    openAi({ code: "content_filter", innererror: { code: "x" } }),
-    request("Too long", "content_filter"),
-  ],
-  [
-    400,
-    openAi({ code: "tool_use_failed", failed_generation: "<f>" }),
-    request("Too long", "tool_use_failed"),
-  ],
-  [400, [
-    openAi({ code: 400, status: "INVALID_ARGUMENT" }),
-  ], request("Too long")],
+  bad(openAi({ code: "content_filter" }), "Too long", "content_filter"),
+  bad(openAi({ code: "tool_use_failed" }), "Too long", "tool_use_failed"),
+  bad([openAi({ code: 400, status: "INVALID_ARGUMENT" })], "Too long"),
   [400, [openAi(), openAi()], REFUSED],
   [422, { error: "Bad n", error_type: "validation" }, request("Bad n")],
   // Groq's rate of tokens that is smaller than the request.
@@ -126,16 +112,8 @@ const refusals: Row[] = [
   [413, openAi(), "request 413 request_too_large: Too long"],
   [404, openAi({ code: "model_not_found" }), UNKNOWN_MODEL],
   [400, openAi({ code: "ModelNotFound" }), UNKNOWN_MODEL],
-  [
-    404,
-    openAi({ message: "No server for this model can see images" }),
-    request("No server for this model can see images"),
-  ],
-  [
-    400,
-    openAi({ message: "The model's tool 'f' was not found" }),
-    request("The model's tool 'f' was not found"),
-  ],
+  [404, openAi({ message: BLIND }), request(BLIND)],
+  bad(openAi({ message: NO_TOOL }), NO_TOOL),
   // An unknown path is not the caller's fault.
   [404, { detail: "Not Found" }, FAILED],
   [404, openAi({ message: "code=404, message=Not Found" }), FAILED],
@@ -159,7 +137,6 @@ Deno.test("refusalError() goes by the status and the body of a refusal", () => {
   }
 });
 
-/** Messages of real servers about unknown models. */
 const UNKNOWN_MODELS = [
   "model 'inner' not found",
   'model "inner" not found, try pulling it first',
@@ -180,7 +157,6 @@ Deno.test("the name of an unknown model appears in the log only", () => {
   }
 });
 
-/** Messages of real servers about prompts that are too long. */
 const CONTEXT_TOO_LONG = [
   "This model's maximum context length is 8 tokens. However, you asked for 9.",
   "The decoder prompt (length 9) is longer than the maximum model length of 8.",

@@ -8,25 +8,20 @@ import { invalidAnswer } from "./errors.ts";
  * standard: no server uses that. It must not be used after it has thrown.
  */
 export class SseParser {
-  readonly #onEvent: (data: string, name: string) => void;
   // Deno's decoder would drop a byte order mark at the start of any piece.
   readonly #decoder = new TextDecoder("utf-8", { ignoreBOM: true });
   #isFirst = true;
   #line = "";
   #data: string | null = null;
   #name = "";
-  readonly #charsMax: number;
   /** Whether the incomplete line is a comment. A flag, because looking at a long line copies it. */
   #isComment = false;
 
   /** `onEvent` gets every event that has data, with its name or `""`. `charsMax` bounds a line and an event. */
   constructor(
-    onEvent: (data: string, name: string) => void,
-    charsMax: number = STREAM_LIMITS.lineBytesMax,
-  ) {
-    this.#onEvent = onEvent;
-    this.#charsMax = charsMax;
-  }
+    readonly onEvent: (data: string, name: string) => void,
+    readonly charsMax: number = STREAM_LIMITS.lineBytesMax,
+  ) {}
 
   /** Characters that are kept because their line or event is not complete yet. */
   get pendingChars(): number {
@@ -82,14 +77,14 @@ export class SseParser {
   }
 
   #dispatch(): void {
-    if (this.#data !== null) this.#onEvent(this.#data, this.#name);
+    if (this.#data !== null) this.onEvent(this.#data, this.#name);
     this.#data = null;
     this.#name = "";
   }
 
   #checkLength(text: string): void {
-    if (text.length > this.#charsMax) {
-      throw invalidAnswer(`An event over ${this.#charsMax} characters`);
+    if (text.length > this.charsMax) {
+      throw invalidAnswer(`An event over ${this.charsMax} characters`);
     }
   }
 }

@@ -1,9 +1,5 @@
 import type { Catalog } from "../models/catalog.ts";
-import {
-  CATALOG_VARIABLES,
-  catalogOf,
-  UPSTREAM_KEY_ENV,
-} from "../models/catalog_variables.ts";
+import * as catalogs from "../models/catalog_variables.ts";
 import { familyOf } from "../models/kinds.ts";
 import type { WorkerFamily } from "../bus/subjects.ts";
 import { ConfigError, type ConfigOf, type Env } from "../process/env.ts";
@@ -15,10 +11,9 @@ export const WORKER_VARIABLES = {
   ...variables.SERVICE_VARIABLES,
   ...variables.REQUEST_LOG_VARIABLES,
   ...variables.NATS_VARIABLES,
-  ...CATALOG_VARIABLES,
+  ...catalogs.CATALOG_VARIABLES,
 };
 
-/** The configuration of a worker, in the units and shapes that its code uses. */
 export type WorkerConfig = ReturnType<typeof workerConfig>;
 
 /** The configuration of a worker of this family. Throws a {@link ConfigError} with every mistake. */
@@ -32,7 +27,7 @@ export function workerConfig(
     upstreamKey?: string | undefined;
   },
 ) {
-  const all = catalogOf(settings, upstreamKey !== undefined);
+  const all = catalogs.catalogOf(settings, upstreamKey !== undefined);
   const catalog: Catalog = new Map(
     [...all].filter(([, { kind }]) => familyOf(kind) === family),
   );
@@ -43,7 +38,10 @@ export function workerConfig(
     bus: variables.busAccess(settings),
     catalog,
     /** Keys of model servers by the name of the variable that holds them. */
-    backendKeys: keysOf(catalog, { ...env, [UPSTREAM_KEY_ENV]: upstreamKey }),
+    backendKeys: keysOf(catalog, {
+      ...env,
+      [catalogs.UPSTREAM_KEY_ENV]: upstreamKey,
+    }),
     slots,
     drainMs: settings.DRAIN_SECONDS * MS_PER_SECOND,
   };

@@ -20,9 +20,8 @@ export interface JobCall extends BackendCall {
   created: number;
   files: readonly jobs.UploadedFile[];
   /**
-   * Sends the next part of the answer: lines, each ended by `\n`, or bytes; `tokens`
-   * counts what was generated so far. If the buffer is full, returns a promise that
-   * resolves when there is space again.
+   * Sends the next part: lines, each ended by `\n`, or bytes; `tokens` counts all so far.
+   * If the buffer is full, returns a promise that resolves when there is space again.
    */
   write(part: string | Uint8Array, tokens: number): Promise<void> | undefined;
 }
@@ -33,7 +32,6 @@ export interface JobCost {
   usage: Usage | null;
 }
 
-/** Whom a frame is for. */
 export interface FrameTarget {
   edgeId: string;
   requestId: string;
@@ -58,12 +56,18 @@ export interface JobReport {
   durationMs: number;
 }
 
+/** Runs a request on the backends of its model. Rejects with an `UpstreamError`, with any error once the signal has aborted, or with an error of ours. */
+export type RunRequest<More extends unknown[] = []> = (
+  request: jobs.JobRequest,
+  call: JobCall,
+  ...more: More
+) => Promise<JobCost>;
+
 export interface JobHost {
   family: WorkerFamily;
   workerId: string;
-  /** Runs a request of one of the worker's models on its backends. Rejects with an `UpstreamError`, with any error once the signal has aborted, or with an error of ours. */
-  run(request: jobs.JobRequest, call: JobCall): Promise<JobCost>;
-  models: ReadonlySet<string>;
+  /** By the id of the model. */
+  runners: ReadonlyMap<string, RunRequest>;
   now: MonotonicNow;
   wallNow: WallNow;
   log: Log;
@@ -87,7 +91,6 @@ const encoder = new TextEncoder();
 export class Job {
   /** The worker passes control records and the state of the bus to it directly. */
   readonly sender: StreamSender;
-  readonly #host: JobHost;
   readonly #span: WorkSpan;
   readonly #abort = new AbortController();
   readonly #startedAtMs: number;
@@ -101,11 +104,10 @@ export class Job {
   /** A frame was sent, from which the edge knows that the job was accepted. */
   #hasSpoken = false;
 
-  constructor(readonly options: JobOptions, host: JobHost) {
+  constructor(readonly options: JobOptions, readonly host: JobHost) {
     const { message: { upload, attempt, traceparent }, requestId } = options;
     const { workerId } = host;
     this.#body = upload ? new jobs.UploadAssembly() : null;
-    this.#host = host;
     this.#startedAtMs = this.#lastPieceAtMs = host.now();
     this.#report = { outcome: "complete", completionTokens: 0, durationMs: 0 };
     this.#span = startWorkSpan(`${host.family} job`, {
@@ -138,14 +140,14 @@ export class Job {
   start(mustAccept: boolean): void {
     if (mustAccept || this.#body !== null) this.#accept();
     const { request } = this.options.message;
-    if (request !== undefined) void this.#run(request, []);
+    if (request !== undefined) void this.#run({ request, files: [] });
   }
 
   /** Adds a piece, and acknowledges it if it is valid. */
   onPiece(piece: jobs.BodyPiece, acknowledge: () => void): void {
     const body = this.#body;
     if (body === null || this.options.message.attempt !== piece.attempt) return;
-    this.#lastPieceAtMs = this.#host.now();
+    this.#lastPieceAtMs = this.host.now();
     if (!this.#growUploads(piece.bytes.length)) {
       const message = "No worker has room for this upload at the moment.";
       return this.stop("overloaded", message);
@@ -155,9 +157,9 @@ export class Job {
       return this.stop("worker_lost", "Part of the request was corrupted.");
     }
     acknowledge();
-    if (added !== "complete") return;
+    if (added === "more") return;
     this.#body = null;
-    void this.#run(body.request, body.files);
+    void this.#run(added);
   }
 
   /** Stops the backend, or the wait for the request. The edge sends the error to the client. */
@@ -180,36 +182,34 @@ export class Job {
     if (this.#body !== null && silentMs >= UPLOAD_LIMITS.totalMs) {
       this.stop("worker_lost", "The request did not arrive in time.");
     }
-    this.sender.onTick(this.#host.steadyNow());
+    this.sender.onTick(this.host.steadyNow());
   }
 
   #accept(): void {
-    this.sender.accept(this.#host.steadyNow());
+    this.sender.accept(this.host.steadyNow());
   }
 
   /** Calls the backend and sends its answer. Never rejects. */
-  async #run(
-    request: jobs.JobRequest | null,
-    files: readonly jobs.UploadedFile[],
-  ) {
+  async #run({ request, files }: jobs.UploadedRequest) {
     try {
       if (request === null) throw corruptedRequest();
+      const run = this.host.runners.get(request.model);
       // A request that arrived in pieces was accepted before its model was known.
-      if (!this.#host.models.has(request.model)) {
+      if (run === undefined) {
         const message = "No worker runs this model at the moment.";
         throw new ApiError("no_worker", message);
       }
       this.#report.model = request.model;
-      const { usage, tokens } = await this.#host.run(request, {
+      const { usage, tokens } = await run(request, {
         requestId: this.options.requestId,
-        created: Math.floor(this.#host.wallNow() / MS_PER_SECOND),
+        created: Math.floor(this.host.wallNow() / MS_PER_SECOND),
         files,
         signal: this.#abort.signal,
         write: (part, tokens) => this.#write(part, tokens),
         traceparent: this.#span.traceparent,
       });
       this.#setCost(usage, tokens);
-      this.sender.end(usage, tokens, this.#host.steadyNow());
+      this.sender.end(usage, tokens, this.host.steadyNow());
       this.#freeSlot();
     } catch (error) {
       this.#fail(error);
@@ -221,7 +221,7 @@ export class Job {
     if (part.length === 0) return;
     this.#report.firstByteMs ??= this.#elapsedMs();
     const bytes = typeof part === "string" ? encoder.encode(part) : part;
-    this.sender.write(bytes, tokens, this.#host.steadyNow());
+    this.sender.write(bytes, tokens, this.host.steadyNow());
     if (this.sender.isWritable || this.sender.isFinished) return;
     return (this.#room ??= Promise.withResolvers()).promise;
   }
@@ -247,11 +247,11 @@ export class Job {
       const { attempt } = this.options.message;
       const header = { type: FrameType.ERR, sequence: 0, attempt, tokens };
       const failure = { error, retryable: false, usage: null };
-      const payload = encodeErr(this.#host.workerId, failure);
-      this.#host.sendFrame(this.options, encodeFrame(header, payload));
+      const payload = encodeErr(this.host.workerId, failure);
+      this.host.sendFrame(this.options, encodeFrame(header, payload));
     } else {
       const failure = { error, retryable, usage };
-      this.sender.fail(failure, tokens, this.#host.steadyNow());
+      this.sender.fail(failure, tokens, this.host.steadyNow());
     }
     this.#freeSlot();
   }
@@ -259,7 +259,7 @@ export class Job {
   /** The error for an unexpected one, of which the client learns nothing. */
   #ourFault(error: unknown): ApiError {
     const requestId = publicRequestId(this.options.requestId);
-    this.#host.log.error("job_fault", { requestId, error });
+    this.host.log.error("job_fault", { requestId, error });
     const message =
       "The server had an error while processing your request. Please try again.";
     return new ApiError("internal_error", message);
@@ -268,7 +268,7 @@ export class Job {
   /** Reports how the job ended to the log, the trace and the worker. */
   #freeSlot(): void {
     const { requestId, edgeId, message: { attempt } } = this.options;
-    const { log, family } = this.#host;
+    const { log, family } = this.host;
     const report = this.#report;
     report.durationMs = this.#elapsedMs();
     this.#growUploads(-this.#uploadBytes);
@@ -290,17 +290,17 @@ export class Job {
       "gen_ai.usage.input_tokens": report.promptTokens ?? 0,
       [traced]: completionTokens,
     }, report.errorCode);
-    this.#host.onSlotFree(report);
+    this.host.onSlotFree(report);
   }
 
   #growUploads(bytes: number): boolean {
-    if (!this.#host.growUploads(bytes)) return false;
+    if (!this.host.growUploads(bytes)) return false;
     this.#uploadBytes += bytes;
     return true;
   }
 
   #elapsedMs(): number {
-    return roundMs(this.#host.now() - this.#startedAtMs);
+    return roundMs(this.host.now() - this.#startedAtMs);
   }
 
   #resume(): void {

@@ -104,7 +104,7 @@ export function createWorkerMetrics(
       const { backend, outcome, durationMs, firstTokenMs } = report;
       metrics.attempts.with(model, backend, outcome).add();
       metrics.attemptSeconds.with(backend).observeMs(durationMs);
-      if (firstTokenMs === null) return;
+      if (firstTokenMs === undefined) return;
       metrics.firstTokenSeconds.with(backend).observeMs(firstTokenMs);
     },
   };

@@ -32,7 +32,7 @@ Deno.test("jobs, attempts and frames are counted at their end", async () => {
   metrics.framesSent.add(9);
   const of = { requestId: "r", backend: "b", durationMs: 250, error: null };
   metrics.attempted("m", { ...of, outcome: "success", firstTokenMs: 100 });
-  metrics.attempted("m", { ...of, outcome: "timeout", firstTokenMs: null });
+  metrics.attempted("m", { ...of, outcome: "timeout" });
   assert.deepEqual(await samples(registry), [
     'jobs_total{model="m",outcome="complete",code=""} 1',
     'jobs_total{model="m",outcome="failed",code="upstream_error"} 1',

@@ -10,11 +10,7 @@ import type { BusMessage, BusSubscription } from "../bus/link.ts";
 import { FlowWatch } from "../bus/link.ts";
 import type { BusLink } from "../bus/link_nats.ts";
 import { createOutbox, type Outbox } from "../bus/outbox.ts";
-import {
-  lastToken,
-  parseEdgeStreamSubject,
-  subjects,
-} from "../bus/subjects.ts";
+import { lastToken, parseEdgeStream, subjects } from "../bus/subjects.ts";
 import { DISPATCH_LIMITS, UPLOAD_LIMITS } from "../limits.ts";
 import { SteadyClock } from "../process/clock.ts";
 import { settlesWithin } from "../process/serve.ts";
@@ -22,9 +18,9 @@ import { type FrameTarget, Job, type JobHost } from "./job.ts";
 import type { WorkerMetrics } from "./metrics.ts";
 
 export interface WorkerDependencies extends
-  Omit<
+  Pick<
     JobHost,
-    "steadyNow" | "growUploads" | "sendFrame" | "onSlotFree" | "onFinished"
+    "family" | "workerId" | "runners" | "now" | "wallNow" | "log"
   > {
   bus: Pick<
     BusLink,
@@ -54,7 +50,6 @@ const EMPTY = new Uint8Array(0);
 export class Worker {
   inFlight = 0;
   isDraining = false;
-  readonly #dependencies: WorkerDependencies;
   readonly #host: JobHost;
   /** By request id, until their edges have the whole answers. */
   readonly #jobs = new Map<string, Job>();
@@ -63,10 +58,8 @@ export class Worker {
   readonly #clock: SteadyClock;
   readonly #flow: FlowWatch;
   /**
-   * Frames that will be published together at the end of this turn of the event loop,
-   * by edge. When many jobs run, a token waits a moment for more, so that one message
-   * carries a dozen: messages, here, in the bus and at the edge, are most of the cost
-   * of a token.
+   * Frames, by edge, that one message carries at the end of this turn of the event loop or,
+   * when many jobs run, a moment later: messages are most of the cost of a token.
    */
   readonly #outbox: Outbox<wire.FrameOf<Uint8Array>>;
   /** Set until a flush proves that all jobs that piled up during a stall have been read. */
@@ -76,8 +69,7 @@ export class Worker {
   #uploadBytes = 0;
   #onIdle: (() => void) | null = null;
 
-  constructor(dependencies: WorkerDependencies) {
-    this.#dependencies = dependencies;
+  constructor(readonly dependencies: WorkerDependencies) {
     const { now } = dependencies;
     this.#lastTickMs = now();
     this.#clock = new SteadyClock(now);
@@ -117,7 +109,7 @@ export class Worker {
 
   /** Subscribes to jobs. Resolves when the bus has registered the subscriptions. */
   async start(): Promise<void> {
-    const { bus, family, workerId } = this.#dependencies;
+    const { bus, family, workerId } = this.dependencies;
     const onJob = (message: BusMessage) => this.#onJob(message);
     this.#jobSubscriptions.push(
       bus.subscribe(subjects.job(family, workerId), onJob),
@@ -134,12 +126,12 @@ export class Worker {
     await bus.flush();
     // The bus flows from here on: losing it before the first tick counts as an outage.
     this.#flow.look();
-    this.#beat(this.#dependencies.now());
+    this.#beat(this.dependencies.now());
   }
 
   /** Advances time: beats, deadlines, repeats, lost edges. */
   tick(): void {
-    const now = this.#dependencies.now();
+    const now = this.dependencies.now();
     this.#clock.tick();
     this.#wakeUpAt(now);
     this.#lastTickMs = now;
@@ -157,7 +149,7 @@ export class Worker {
       }
       this.#beat(now);
     }
-    const { busLostMs = DISPATCH_LIMITS.busLostMs } = this.#dependencies;
+    const { busLostMs = DISPATCH_LIMITS.busLostMs } = this.dependencies;
     const { lostForMs } = this.#flow;
     const isBusGone = lostForMs >= busLostMs;
     if (lostForMs > 0 && !isBusGone) return;
@@ -178,7 +170,7 @@ export class Worker {
   /** Finishes the running jobs, and stops the rest after `graceMs`. Resolves at the latest {@link ABORT_MS} later. */
   async drain(graceMs: number): Promise<void> {
     this.isDraining = true;
-    this.#beat(this.#dependencies.now());
+    this.#beat(this.dependencies.now());
     if (!await this.#isIdleWithin(graceMs)) {
       for (const job of this.#jobs.values()) {
         job.stop("server_shutdown", "The server is shutting down.");
@@ -191,8 +183,8 @@ export class Worker {
   }
 
   #onJob({ data, reply = "", subject }: BusMessage): void {
-    const { log, family } = this.#dependencies;
-    const target = parseEdgeStreamSubject(reply);
+    const { log, family } = this.dependencies;
+    const target = parseEdgeStream(reply);
     const message = jobs.decodeJob(data);
     if (target === null || message === null) {
       const message = "A job, or the subject for its answer, cannot be read";
@@ -217,18 +209,18 @@ export class Worker {
 
   /** Why this job cannot run here now, or null. */
   #refusal(job: jobs.JobMessage): wire.RejectReason | null {
-    const { now, slots, models } = this.#dependencies;
+    const { now, slots, runners } = this.dependencies;
     this.#wakeUpAt(now());
     if (this.#isWaking) return "stale";
     if (this.isDraining) return "draining";
     if (this.inFlight >= slots) return "full";
-    const isUnknown = job.request && !models.has(job.request.model);
+    const isUnknown = job.request && !runners.has(job.request.model);
     return isUnknown ? "unknown_model" : null;
   }
 
   #reject(to: FrameTarget, attempt: number, reason: wire.RejectReason): void {
-    this.#dependencies.metrics.jobRejects.with(reason).add();
-    const worker = this.#dependencies.workerId;
+    this.dependencies.metrics.jobRejects.with(reason).add();
+    const worker = this.dependencies.workerId;
     const retryAfterMs = reason === "full" ? FULL_RETRY_MS : null;
     const payload = { worker, reason, retryAfterMs };
     this.#host.sendFrame(to, wire.encodeRejectFrame(attempt, payload));
@@ -249,7 +241,7 @@ export class Worker {
   }
 
   #onFinished(job: Job): void {
-    const { metrics } = this.#dependencies;
+    const { metrics } = this.dependencies;
     metrics.framesSent.add(job.sender.framesSent);
     metrics.framesRepeated.add(job.sender.framesRepeated);
     const { requestId } = job.options;
@@ -263,7 +255,7 @@ export class Worker {
     const stalledMs = Math.round(nowMs - this.#lastTickMs);
     if (stalledMs <= DISPATCH_LIMITS.acceptMs || this.#isWaking) return;
     this.#isWaking = true;
-    const { metrics, log, bus } = this.#dependencies;
+    const { metrics, log, bus } = this.dependencies;
     metrics.wakeUps.add();
     log.warn("woke_up", {
       stalledMs,
@@ -277,19 +269,20 @@ export class Worker {
 
   #beat(now: number): void {
     this.#lastBeatMs = now;
-    const { workerId, family, slots, models } = this.#dependencies;
+    const { workerId, family, slots, runners } = this.dependencies;
     const { inFlight, isDraining: draining } = this;
-    const beat = { family, slots, inFlight, draining, models: [...models] };
+    const models = [...runners.keys()];
+    const beat = { family, slots, inFlight, draining, models };
     this.#publish(subjects.workerBeat(workerId), jobs.encodeWorkerBeat(beat));
   }
 
   #publish(subject: string, payload: Uint8Array): void {
-    if (!this.#dependencies.bus.isConnected || subject === "") return;
+    if (!this.dependencies.bus.isConnected || subject === "") return;
     try {
-      this.#dependencies.bus.publish(subject, payload);
+      this.dependencies.bus.publish(subject, payload);
     } catch (error) {
       // Frames are repeated from the replay buffer, beats by the next beat.
-      this.#dependencies.log.debug("publish_failed", { subject, error });
+      this.dependencies.log.debug("publish_failed", { subject, error });
     }
   }
 

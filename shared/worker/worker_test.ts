@@ -13,7 +13,7 @@ import { DISPATCH_LIMITS, UPLOAD_LIMITS } from "../limits.ts";
 import { silentLog } from "../process/log.ts";
 import { MetricRegistry } from "../process/metrics.ts";
 import { UpstreamError } from "../upstream/errors.ts";
-import type { JobHost } from "./job.ts";
+import type { RunRequest } from "./job.ts";
 import { createWorkerMetrics } from "./metrics.ts";
 import type { WorkerDependencies } from "./worker.ts";
 import { BUSY_JOBS_MIN, Worker, WORKER_TICK_MS } from "./worker.ts";
@@ -24,27 +24,23 @@ const MODEL = "m";
 const FAMILY = "media";
 const REQUEST = { model: MODEL, stream: true };
 const idOf = (number: number) => number.toString(16).padStart(32, "0");
-type Run = JobHost["run"];
-type Call = Parameters<Run>[1];
+type Call = Parameters<RunRequest>[1];
 
 /** A backend that sends one line, and ends when it is stopped and `hold` has resolved. */
 function silentBackend(hold: Promise<void> = Promise.resolve()) {
   const calls: Call[] = [];
-  const run: Run = async (_request, call) => {
+  const run: RunRequest = async (_request, call) => {
     calls.push(call);
     void call.write("a\n", 1);
     await new Promise((resolve) => call.signal.onabort = resolve);
     await hold;
     throw new Error("stopped");
   };
-  return {
-    run,
-    calls,
-    aborted: () => calls.map((call) => call.signal.aborted),
-  };
+  const aborted = () => calls.map((call) => call.signal.aborted);
+  return { run, calls, aborted };
 }
 
-async function setup(options: { slots?: number; run?: Run } = {}) {
+async function setup(options: { slots?: number; run?: RunRequest } = {}) {
   const clock = { ms: 0 };
   const handlers = new Map<string, BusHandler>();
   const frames: wire.Frame[] = [];
@@ -56,9 +52,8 @@ async function setup(options: { slots?: number; run?: Run } = {}) {
     publish(subject: string, payload: Uint8Array) {
       // Anything else is a beat or the answer to a piece.
       if (subject !== subjects.edgeFrames(EDGE)) return;
-      for (const [, frame] of wire.decodeFrames(payload) ?? []) {
-        frames.push(frame);
-      }
+      const sent = wire.decodeFrames(payload) ?? [];
+      frames.push(...sent.map(([, frame]) => frame));
     },
     subscribe(subject: string, handler: BusHandler) {
       handlers.set(subject, handler);
@@ -76,8 +71,7 @@ async function setup(options: { slots?: number; run?: Run } = {}) {
     family: FAMILY,
     workerId: WORKER,
     slots: options.slots ?? 2,
-    models: new Set([MODEL]),
-    run: options.run ?? silentBackend().run,
+    runners: new Map([[MODEL, options.run ?? silentBackend().run]]),
     now: () => clock.ms,
     wallNow: () => 0,
     schedule: (flush, waitMs) => waitMs === 0 ? flush() : void soon.push(flush),
@@ -104,11 +98,7 @@ async function setup(options: { slots?: number; run?: Run } = {}) {
   const control = (record: ControlRecord) =>
     deliver(subjects.control(FAMILY, WORKER), encodeControl([record]));
   return {
-    clock,
-    frames,
-    soon,
-    worker,
-    endFlushes,
+    ...{ clock, frames, soon, worker, endFlushes },
     deafen: (isDeaf: boolean) => flow.flowingSinceMs = isDeaf ? null : clock.ms,
     edgeBeats: () =>
       deliver(subjects.edgeBeats, Uint8Array.of(), {
@@ -136,7 +126,6 @@ async function setup(options: { slots?: number; run?: Run } = {}) {
   };
 }
 
-/** Lets everything that is ready run. */
 const turns = () => new Promise<void>((resolve) => setTimeout(resolve));
 
 const reasonsOf = (frames: wire.Frame[]) =>
@@ -323,9 +312,5 @@ Deno.test("tokens of a busy worker wait for each other, but no other frame waits
   await turns();
   assert.equal(t.soon.length, 1, "once");
   t.soon.shift()?.();
-  assert.deepEqual(
-    sent(),
-    [wire.FrameType.DATA, wire.FrameType.ERR],
-    "in order",
-  );
+  assert.deepEqual(sent(), [wire.FrameType.DATA, wire.FrameType.ERR]);
 });

@@ -4,26 +4,21 @@ import { type ControlRecord, encodeControl } from "@gateway/shared/bus/control";
 import { decodeFrame, type Frame } from "@gateway/shared/bus/frame";
 import { LineAssembler } from "../../services/edge-auth/chat/sse_lines.ts";
 import { createOutbox } from "@gateway/shared/bus/outbox";
-import {
-  answerStrayFrame,
-  type LostReason,
-  type StreamEvent,
-  StreamReceiver,
-} from "@gateway/shared/bus/stream_receiver";
+import * as receiving from "@gateway/shared/bus/stream_receiver";
 import { makeScript } from "./profile.ts";
 import type { Worker } from "./worker.ts";
 import { AttemptRecord, Process, type World } from "./world.ts";
 
 const ATTEMPTS_MAX = 3;
 const LINE_BYTES_MAX = 1_048_576;
+const LINE_END = new TextEncoder().encode("\n");
 /** After the last fault a stream goes on or is given up: `silenceLostMs`, and a little. */
 const SETTLE_MS = 12_000;
 /** Sums of fractions of milliseconds. */
 const ROUNDING_MS = 0.001;
 
-/** How a request ended, as its client saw it. */
 export type Outcome =
-  | ("complete" | "error" | "worker_lost" | "rejected" | LostReason)
+  | ("complete" | "error" | "worker_lost" | "rejected" | receiving.LostReason)
   | ("client_gone" | "edge_dead");
 
 /** A simulated edge-auth: sends jobs, drives receivers, feeds clients. */
@@ -79,7 +74,7 @@ export class Edge extends Process {
     assert(frame !== null);
     const isTaken = this.#open.get(requestId)?.onFrame(frame) ?? false;
     if (!isTaken) {
-      answerStrayFrame(requestId, frame, (workerId, record) => {
+      receiving.answerStrayFrame(requestId, frame, (workerId, record) => {
         this.world.counts.strayAnswers++;
         this.tellWorker(workerId, record);
       });
@@ -115,7 +110,7 @@ export class Edge extends Process {
 }
 
 export class Request {
-  receiver: StreamReceiver | null = null;
+  receiver: receiving.StreamReceiver | null = null;
   outcome: Outcome | null = null;
   record: AttemptRecord | null = null;
   readonly world: World;
@@ -153,7 +148,7 @@ export class Request {
     world.log(`${name} goes to ${worker.id}`);
     this.record = record;
     this.#nakMs = -Infinity;
-    this.receiver = new StreamReceiver({
+    this.receiver = new receiving.StreamReceiver({
       ...{ requestId, attempt, limits, nowMs: edge.steadyMs },
       workerId: isChosen ? worker.id : null,
       control: (workerId, told) => this.#tell(workerId, told, record),
@@ -185,7 +180,6 @@ export class Request {
     this.settle("client_gone");
   }
 
-  /** The worker's beats have stopped. */
   loseWorker(): void {
     if (this.outcome !== null || this.receiver?.isOver !== false) return;
     this.receiver.cancel("worker_lost");
@@ -206,8 +200,8 @@ export class Request {
   }
 
   #onEvent(
-    event: StreamEvent,
-    receiver: StreamReceiver,
+    event: receiving.StreamEvent,
+    receiver: receiving.StreamReceiver,
     record: AttemptRecord,
   ): void {
     const { script, name } = record;
@@ -228,9 +222,9 @@ export class Request {
         this.#assertWhole(record, receiver.tokens);
         assert(script.fails);
         assert.equal(event.failure.error.message, name);
-        if (event.failure.retryable) this.#retryOr("error");
-        else this.settle("error");
-        return;
+        return event.failure.retryable
+          ? this.#retryOr("error")
+          : this.settle("error");
       case "lost": {
         // A cut stream is settled with no less than the client got and no more than was produced.
         const { tokens } = receiver;
@@ -239,8 +233,9 @@ export class Request {
         const got = script.steps.findLast(isGot)?.tokens ?? 0;
         assert(tokens >= got, `${name}: ${tokens} tokens`);
         assert(tokens <= record.saidTokens, `${name}: ${tokens} tokens`);
-        if (weather !== "rough") assert.equal(event.reason, "not_accepted");
-        if (weather !== "rough") assert.equal(weather, "gentle");
+        if (weather !== "rough") {
+          assert.deepEqual([weather, event.reason], ["gentle", "not_accepted"]);
+        }
         return this.#retryOr(event.reason);
       }
       case "violated":
@@ -248,7 +243,6 @@ export class Request {
     }
   }
 
-  /** What the worker is told, written down. */
   #tell(workerId: string, told: ControlRecord, record: AttemptRecord): void {
     const { counts, limits, nowMs } = this.world;
     if (told.type === "cancel") record.unwantedSinceMs ??= nowMs;
@@ -295,7 +289,7 @@ export class Request {
   #assertWhole({ name, hasSaidEnd, script }: AttemptRecord, tokens: number) {
     assert(hasSaidEnd, `${name}: ended before its end`);
     assert.equal(this.#deliveredBytes, script.bytes.length, name);
-    assert.equal(this.#lines.unfinishedBytes, 0, name);
+    assert.equal(this.#lines.push(LINE_END)?.length, 1, name);
     assert.equal(tokens, script.tokens, name);
   }
 

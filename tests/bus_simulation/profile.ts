@@ -2,7 +2,6 @@
 import { STREAM_LIMITS, type StreamLimits } from "@gateway/shared/limits";
 import { seededRandom } from "../support/seeded_random.ts";
 
-/** Random numbers that a seed repeats. */
 export class Random {
   readonly next: () => number;
 
@@ -72,17 +71,14 @@ export function makeProfile(random: Random) {
       }]
       : [],
     rejectShare: random.pick([0, 0, 0.3]),
-    /** Share of jobs that any worker may take. */
     anyShare: random.pick([0, 0.3]),
     leaveShare: random.chance(0.3) ? 0.4 : 0,
     /** Time a client takes for what is there, 0: at once. */
     clientMsMax: random.pick([0, 0, 20, 300]),
-    /** Whether the processes hear each other's beats. */
     hasBeats: isRough && random.chance(0.5),
   };
 }
 
-/** What the answers of a run are like. */
 function makeStyle(random: Random) {
   const [stepsMax, waitMsMax] = random.pick<[number, number]>(
     [[80, 5], [60, 50], [20, 400], [8, 2_500]],
@@ -100,7 +96,6 @@ function makeLink(random: Random, weather: Weather) {
     duplicateShare: share(0.2),
     /** Messages that may overtake or be overtaken. */
     reorderShare: share(0.3),
-    /** Longest way of a message. */
     delayMsMax: isClean ? 2 : random.pick([0.5, 2, 80]),
   };
 }
@@ -145,7 +140,6 @@ export function makeScript(
     waitMs: number;
     /** Where in the script's bytes this step's bytes end: it says whole lines. */
     endByte: number;
-    /** Completion tokens with this step. */
     tokens: number;
   }[] = [];
   let text = "";
@@ -164,7 +158,6 @@ export function makeScript(
   return {
     ...{ steps, tokens, fails, retryable },
     bytes: new TextEncoder().encode(text),
-    /** Time the backend takes if nothing stops it. */
     durationMs: steps.reduce((sum, { waitMs }) => sum + waitMs, 0),
   };
 }

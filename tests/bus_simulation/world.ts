@@ -119,7 +119,6 @@ export abstract class Process {
     this.#clock = new SteadyClock(() => world.nowMs);
   }
 
-  /** Says whether there is something left to tick for. */
   abstract onTick(): boolean;
   abstract onReconnect(): void;
 
@@ -136,7 +135,6 @@ export abstract class Process {
     return this.world.nowMs < this.#frozenUntilMs;
   }
 
-  /** How long it has shown no sign of life. */
   get silenceMs(): number {
     if (this.#silentSinceMs === null) return 0;
     if (!this.isDead && !this.isFrozen) return 0;
@@ -206,7 +204,6 @@ export abstract class Process {
 
 /** What truly happened in one attempt, for checks. Neither end of the stream sees it. */
 export class AttemptRecord {
-  /** How much of the script the backend has said. */
   saidBytes = 0;
   saidTokens = 0;
   hasSaidEnd = false;

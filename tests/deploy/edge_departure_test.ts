@@ -38,9 +38,7 @@ Deno.test("an edge that is asked to stop loses no request after a positive check
   };
   await using _worker = await startService("chat-worker", env);
   await using edge = await startService("edge-auth", {
-    ...env,
-    READY_PORT: "0",
-    DRAIN_LEAD_SECONDS: String(LEAD_SECONDS),
+    ...{ ...env, READY_PORT: "0", DRAIN_LEAD_SECONDS: String(LEAD_SECONDS) },
   });
   const { key } = await makeKey(env);
   const readyPort = Number(edge.ready.readyPort);
@@ -50,9 +48,9 @@ Deno.test("an edge that is asked to stop loses no request after a positive check
   let isTold = false;
   const failures: string[] = [];
   const clients = Array.from({ length: CLIENTS }, async (_, index) => {
-    const isKept = index % 4 < 2;
     const content = index % 2 === 0 ? "hello" : LARGE;
-    const poolMaxIdlePerHost = isKept ? 1 : 0;
+    // Half of them keep their connection.
+    const poolMaxIdlePerHost = index % 4 < 2 ? 1 : 0;
     using client = Deno.createHttpClient({ poolMaxIdlePerHost });
     while (await acceptsRequests(readyPort)) {
       try {

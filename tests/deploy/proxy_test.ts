@@ -124,13 +124,11 @@ async function testProxy(t: Deno.TestContext): Promise<void> {
       email: "ada@example.org",
       new_password: "correct horse battery staple",
     };
+    const type = "application/x-www-form-urlencoded";
     const submit = (origin: string) =>
       call({
         ...{ host: CONSOLE, path: pathname },
-        headers: {
-          origin,
-          "content-type": "application/x-www-form-urlencoded",
-        },
+        headers: { origin, "content-type": type },
         body: new URLSearchParams(form).toString(),
       });
     // The service's own name is not the one that browsers use.

@@ -2,21 +2,8 @@
 // cuts off no stream, and the old passwords are void afterwards.
 import assert from "node:assert/strict";
 import { connectTestLink } from "../support/bus_link.ts";
-import {
-  deployedEnv,
-  deployedNatsConfig,
-  makeSecrets,
-  startDeployedNats,
-  startDeployedRedis,
-} from "../support/deployed/deployed_stores.ts";
-import {
-  makeKey,
-  runKeys,
-  type RunningServiceProcess,
-  sendChat,
-  type ServiceEnv,
-  startService,
-} from "../support/service_processes.ts";
+import * as deployed from "../support/deployed/deployed_stores.ts";
+import * as processes from "../support/service_processes.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
 import { testRedisLink } from "../support/redis_link.ts";
 
@@ -27,67 +14,67 @@ const PROOF_ANSWERS = 30;
 const ATTEMPTS_MAX = 5;
 const RETRY_MS = 500;
 /** A response takes about half a second, so that some are running at each step. */
-const PACE: ServiceEnv = {
+const PACE = {
   SIMULATOR_FIRST_TOKEN_MS: "50",
   SIMULATOR_TOKENS_PER_SECOND: "60",
 };
 
 /** Clients that repeat a request which gets 503, as SDKs do, at the edge where a proxy would send it. */
 function startLoad(url: string, key: string) {
-  const load = { url, complete: 0, failures: [] as string[] };
+  const failures: string[] = [];
   const repeated: string[] = [];
-  let isOver = false;
-  const ask = async () => {
-    for (let attempt = 1;; attempt++) {
-      const answer = await sendChat(load.url, key, "[simulator: 20 tokens]");
-      const text = await answer.text();
-      if (answer.status === 200) return void (load.complete += 1);
-      if (answer.status !== 503 || attempt === ATTEMPTS_MAX) {
-        throw new Error(`${answer.status} ${text}`);
-      }
-      repeated.push(text);
-      await sleep(RETRY_MS);
-    }
+  const load = { url, complete: 0, isOver: false, failures };
+  const ask = async (attempt = 1): Promise<unknown> => {
+    const said = "[simulator: 20 tokens]";
+    const answer = await processes.sendChat(load.url, key, said);
+    const text = await answer.text();
+    if (answer.status === 200) return load.complete += 1;
+    const isLast = answer.status !== 503 || attempt === ATTEMPTS_MAX;
+    if (isLast) return failures.push(`${answer.status} ${text}`);
+    repeated.push(text);
+    await sleep(RETRY_MS);
+    return await ask(attempt + 1);
   };
-  const running = Promise.all(Array.from({ length: LANES }, async () => {
-    while (!isOver) {
-      await ask().catch((error) => load.failures.push(String(error)));
+  const lanes = Array.from({ length: LANES }, async () => {
+    while (!load.isOver) {
+      await ask().catch((error) => failures.push(String(error)));
     }
-  }));
+  });
   return Object.assign(load, {
+    ended: Promise.all(lanes),
     /** Waits until it goes on. */
     async goesOn() {
       const wanted = load.complete + PROOF_ANSWERS;
       await waitFor(() => load.complete >= wanted, {
-        what: () => `answers; so far ${load.failures.join("\n")}`,
+        what: () => `answers; so far ${failures.join("\n")}`,
       });
     },
     /** Failures, and retries for another reason than a slow Redis. */
-    busTrouble() {
-      const slow = /service_unavailable/;
-      return load.failures.concat(repeated.filter((x) => !slow.test(x)));
-    },
-    stop() {
-      isOver = true;
-      return running;
-    },
+    busTrouble: () =>
+      failures.concat(repeated.filter((x) => !/service_unavailable/.test(x))),
   });
 }
 
-const reconnections = ({ process }: RunningServiceProcess): number =>
+const reconnections = ({ process }: processes.RunningServiceProcess): number =>
   process.output().split('"event":"bus_reconnected"').length - 1;
 
 Deno.test("passwords are rotated under load without a failed request", async (t) => {
-  await using secrets = await makeSecrets();
-  await using nats = await startDeployedNats(secrets);
-  await using redis = await startDeployedRedis(secrets);
+  await using secrets = await deployed.makeSecrets();
+  await using nats = await deployed.startDeployedNats(secrets);
+  await using redis = await deployed.startDeployedRedis(secrets);
   const stores = { secrets, nats, redis };
   const envOf = (service: "edge" | "worker" | "media" | "admin") => ({
-    ...{ ...PACE, ...deployedEnv(stores, service) },
+    ...{ ...PACE, ...deployed.deployedEnv(stores, service) },
   });
-  await using edge = await startService("edge-auth", envOf("edge"));
-  await using worker = await startService("chat-worker", envOf("worker"));
-  await using media = await startService("media-worker", envOf("media"));
+  await using edge = await processes.startService("edge-auth", envOf("edge"));
+  await using worker = await processes.startService(
+    "chat-worker",
+    envOf("worker"),
+  );
+  await using media = await processes.startService(
+    "media-worker",
+    envOf("media"),
+  );
   /** As the operator, with the current password. */
   const loadUsers = async () => {
     const password = await secrets.read("redis_operator_password");
@@ -97,7 +84,7 @@ Deno.test("passwords are rotated under load without a failed request", async (t)
     await link.command(["ACL", "LOAD"]);
     await link.close();
   };
-  const { key } = await makeKey(envOf("admin"));
+  const { key } = await processes.makeKey(envOf("admin"));
   const load = startLoad(edge.url, key);
   await load.goesOn();
 
@@ -105,7 +92,7 @@ Deno.test("passwords are rotated under load without a failed request", async (t)
     await t.step(`nats-${name}: the service takes the new one`, async () => {
       const before = reconnections(service);
       await secrets.run("rotate", `nats-${name}`);
-      await nats.reload(await deployedNatsConfig(secrets));
+      await nats.reload(await deployed.deployedNatsConfig(secrets));
       await waitFor(() => reconnections(service) > before, {
         what: () => `${name} to use it: ${service.process.output()}`,
       });
@@ -117,9 +104,9 @@ Deno.test("passwords are rotated under load without a failed request", async (t)
   await t.step("nats-admin: and the old one is refused", async () => {
     const old = await secrets.read("nats_admin_password");
     await secrets.run("rotate", "nats-admin");
-    await nats.reload(await deployedNatsConfig(secrets));
-    const { id } = await makeKey(envOf("admin"));
-    await runKeys(envOf("admin"), "disable", id, "--stop-running");
+    await nats.reload(await deployed.deployedNatsConfig(secrets));
+    const { id } = await processes.makeKey(envOf("admin"));
+    await processes.runKeys(envOf("admin"), "disable", id, "--stop-running");
     const stranger = connectTestLink([nats.server], {
       credentials: { user: "key-admin", password: old },
       timing: { firstConnectMs: 0 },
@@ -135,14 +122,18 @@ Deno.test("passwords are rotated under load without a failed request", async (t)
     await loadUsers();
     await load.goesOn();
     assert.deepEqual(load.failures, []);
-    await using fresh = await startService("edge-auth", envOf("edge"));
+    await using fresh = await processes.startService(
+      "edge-auth",
+      envOf("edge"),
+    );
     load.url = fresh.url;
     edge.process.signal("SIGTERM");
     await edge.process.exited;
     await secrets.run("retire");
     await loadUsers();
     await load.goesOn();
-    await load.stop();
+    load.isOver = true;
+    await load.ended;
     assert.deepEqual(load.failures, []);
   });
 });

@@ -129,7 +129,7 @@ async function isDenied(call: Promise<RedisReply>): Promise<boolean> {
   }
 }
 
-Deno.test("ASVS 13.2.2: every command on every family of keys: a user may do exactly what is listed", async (t) => {
+Deno.test("ASVS 13.2.2: every command on every family of keys: a user may do exactly what is listed", async () => {
   await using world = await startRedisWorld();
   const commands = keyedCommands(await world.command("COMMAND"));
   assert.ok(commands.length > 150, `only ${commands.length} commands`);
@@ -150,25 +150,23 @@ Deno.test("ASVS 13.2.2: every command on every family of keys: a user may do exa
     return allowed.sort();
   };
   for (const [username, may] of Object.entries(MAY)) {
-    await t.step(username, async () => {
-      const rules = await aclRules(username, PASSWORD);
-      await world.command("ACL", "SETUSER", ...rules);
-      const address = { url: world.redis.url, username, password: PASSWORD };
-      const link = testRedisLink(address, { deadlineMs: 5_000 });
-      await link.ready(5_000);
-      for (const command of FOR_NOBODY) {
-        assert.ok(await isDenied(link.command(command.split(" "))), command);
-      }
-      const pairs = Object.entries(may).flatMap(([family, commands]) =>
-        commands.split(" ").map((command) => `${command} ${family}`)
-      ).sort();
-      assert.deepEqual(await allowedTo(link, false), pairs);
-      // A script cannot run another one.
-      const inScript = pairs.filter((pair) => !pair.startsWith("evalsha "));
-      const mayRun = inScript.length < pairs.length;
-      if (mayRun) assert.deepEqual(await allowedTo(link, true), inScript);
-      await link.close();
-    });
+    const rules = await aclRules(username, PASSWORD);
+    await world.command("ACL", "SETUSER", ...rules);
+    const address = { url: world.redis.url, username, password: PASSWORD };
+    const link = testRedisLink(address, { deadlineMs: 5_000 });
+    await link.ready(5_000);
+    for (const command of FOR_NOBODY) {
+      assert.ok(await isDenied(link.command(command.split(" "))), command);
+    }
+    const pairs = Object.entries(may).flatMap(([family, commands]) =>
+      commands.split(" ").map((command) => `${command} ${family}`)
+    ).sort();
+    assert.deepEqual(await allowedTo(link, false), pairs, username);
+    // A script cannot run another one.
+    const inScript = pairs.filter((pair) => !pair.startsWith("evalsha "));
+    const mayRun = inScript.length < pairs.length;
+    if (mayRun) assert.deepEqual(await allowedTo(link, true), inScript);
+    await link.close();
   }
 });
 

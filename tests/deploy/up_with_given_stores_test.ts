@@ -12,7 +12,7 @@ import { freePort } from "../support/local_server.ts";
 import { startNatsServer } from "../support/nats_server.ts";
 import { startRedisServer } from "../support/redis_server.ts";
 import { servedStatus } from "../support/service_processes.ts";
-import { makeScratch, startLauncher, until } from "../up/stand_ins/launcher.ts";
+import { makeScratch, startLauncher } from "../up/stand_ins/launcher.ts";
 
 const USER = "gateway";
 /** With letters that a URL would need to escape. */
@@ -50,8 +50,8 @@ Deno.test("up uses given servers with passwords over mutual TLS", async (t) => {
   });
   await t.step("says at once that the authority is unknown", async () => {
     const wrong = { ...env, REDIS_CA_FILE: "" };
-    await using up = startLauncher(scratch, { command: UP, env: wrong });
+    await using up = startLauncher({ command: UP, env: wrong });
     const says = /redis_state: .*certificate/;
-    await until("the reason", () => says.test(up.printed()));
+    await up.prints(says);
   });
 });

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import process from "node:process";
 import { startCluster } from "../support/cluster.ts";
 import { startGatedCluster, statusOf } from "../support/gated_cluster.ts";
-import { BodyBudget } from "../../services/edge-auth/http/read_body.ts";
+import { createBodyBudget } from "../../services/edge-auth/http/read_body.ts";
 import { until } from "../support/wait_for.ts";
 import {
   encoder,
@@ -123,7 +123,7 @@ const HELD_BY_KEY_BYTES = 64 * 1024 * 1024;
 const GROWTH_BYTES_MAX = 500 * 1024 * 1024;
 
 Deno.test("API4: sixty large bodies that stop before their last byte do not fill the memory, and others are served", async () => {
-  const bodyBudget = new BodyBudget({
+  const bodyBudget = createBodyBudget({
     bodiesBytesMax: 4 * HELD_BY_KEY_BYTES,
     bodyBytesMax: HELD_BYTES,
   });

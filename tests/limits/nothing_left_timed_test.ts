@@ -51,7 +51,7 @@ Deno.test("10,000 clients that leave at any moment leave nothing behind, and eac
     }));
     await cluster.settled(key, 1_000);
     for (const { limiter, dispatcher } of cluster.edges) {
-      assert.equal(limiter.running, 0);
+      assert.equal(limiter.leases.running, 0);
       assert.equal(dispatcher.running, 0);
     }
     // As many requests are counted as were admitted, and as many tokens as are charged.
@@ -81,6 +81,6 @@ Deno.test("10,000 clients that leave at any moment leave nothing behind, and eac
   const use = await usageCounted(cluster.world, key);
   assert.ok(use.promptTokens > 0 && use.completionTokens > 0);
   for (const { limiter } of cluster.edges) {
-    assert.equal(await limiter.stop(0), 0);
+    assert.equal(await limiter.leases.stop(0), 0);
   }
 });

@@ -1,7 +1,7 @@
 // The whole product as an operator starts it: the launcher, private stores, every
 // service a process of its own, on free ports and in a directory of its own.
 import assert from "node:assert/strict";
-import type { UpState } from "../../deploy/up/up.ts";
+import type { UpState } from "../../deploy/up/main.ts";
 import { run } from "../../services/key-admin/cli.ts";
 import { postChat } from "./chat_request.ts";
 import { makeTempDir, owning, startProcess } from "./process.ts";

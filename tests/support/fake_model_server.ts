@@ -1,12 +1,33 @@
 // A model server on raw TCP or within the process that can misbehave: every byte that it
 // sends, and every pause, is in the script of the test. It records its requests.
+import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
+import type { BackendConfig } from "@gateway/shared/models/catalog";
+import { parseCatalog } from "@gateway/shared/models/catalog";
 import type {
   ByteConnection,
   Connect,
 } from "@gateway/shared/upstream/http_client";
 import { close } from "./tcp_proxy.ts";
 import { until } from "./wait_for.ts";
+
+/** What of a backend differs from the defaults of the models file. */
+export type BackendChange =
+  & Partial<Omit<BackendConfig, "deadlines">>
+  & { deadlines?: Partial<BackendConfig["deadlines"]> | undefined };
+
+/** The backend at this address that has the model `theirs`. */
+export function backendAt(
+  base_url: string,
+  { deadlines, ...change }: BackendChange = {},
+): BackendConfig {
+  const backends = [{ type: "openai", base_url, model: "theirs" }];
+  const models = [{ id: "ours", kind: "image", backends }];
+  const ours = parseCatalog({ models }).get("ours");
+  const [config = assert.fail("no backend")] = ours?.backends ?? [];
+  const times = { ...config.deadlines, ...deadlines };
+  return { ...config, ...change, deadlines: times };
+}
 
 /** One thing the server does for a request, in order. */
 export type Step =

@@ -3,7 +3,7 @@
 import { createKeyLookup } from "../../services/edge-auth/keys/authenticate.ts";
 import { createAdmission } from "../../services/edge-auth/limits/admission.ts";
 import {
-  Limiter,
+  createLimiter,
   LIMITER_PROBE,
 } from "../../services/edge-auth/limits/limiter.ts";
 import { EDGE_SCRIPTS } from "../../services/edge-auth/limits/scripts.ts";
@@ -130,7 +130,9 @@ export async function startGatedCluster(options: GatedClusterOptions = {}) {
         await until(isFree, timeoutMs);
       }
       // Redis has settled all of them; its last answers may be on their way.
-      await until(() => edges.every(({ limiter }) => limiter.unsettled === 0));
+      await until(() =>
+        edges.every(({ limiter }) => limiter.leases.unsettled === 0)
+      );
     },
   });
 }
@@ -152,7 +154,7 @@ async function startEdge(
   let admissions = 0;
   const { unknownPerSecond = KEY_LIMITS.unknownPerSecond } = options;
   const keys = createKeyLookup({ ...common, unknownPerSecond });
-  const limiter = new Limiter(common);
+  const limiter = createLimiter(common);
   const admission = createAdmission({
     ...{ ...common, limiter, onUnknown: keys.forget },
     onDecision: (decision) => {
@@ -162,7 +164,7 @@ async function startEdge(
   keys.start();
   started.defer(async () => {
     keys.stop();
-    await limiter.stop(STOP_MS);
+    await limiter.leases.stop(STOP_MS);
   });
   const door = { keys, admission, ...options.door };
   const edge = await startMiniEdge({ servers, door, log, slower: SLOWER });

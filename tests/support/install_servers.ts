@@ -1,8 +1,8 @@
 /** Finds or installs nats-server and redis-server for a test run, as `up` does. */
-import { ensureServers, programDirs } from "../../deploy/up/install.ts";
+import { ensureServers, programDirs } from "../../deploy/up/stores.ts";
 import { createOutput, UpError } from "../../deploy/up/terminal.ts";
 
-const out = createOutput(false);
+const out = createOutput();
 try {
   await ensureServers(["nats-server", "redis-server"], {
     dirs: programDirs(Deno.env.get("PATH")),

@@ -160,21 +160,20 @@ export async function startMiniWorker(options: {
     ...("connect" in at ? { connect: at.connect } : {}),
   });
   // One attempt: what a pool repeats is not what a test has said.
-  const pools = new Map([[DEFAULT_MODEL_ID, {
+  const pool = {
     run: <Result>(
       _call: unknown,
       attempt: (to: OpenAiBackend, state: AttemptProgress) => Promise<Result>,
     ) => attempt(backend, { hasSent: false, onBegun: () => {} }),
-  }]]);
+  };
   const worker = new Worker({
     ...{ bus: link, family: "chat", workerId: id, wallNow, log: silentLog },
     busLostMs: options.busLostMs ?? DISPATCH_LIMITS.busLostMs,
     slots: options.slots ?? 64,
-    models: new Set(pools.keys()),
-    run: (request, call) => {
+    runners: new Map([[DEFAULT_MODEL_ID, (request, call) => {
       const signal = AbortSignal.any([call.signal, killed.signal]);
-      return runCompletion(request, { ...call, signal }, pools);
-    },
+      return runCompletion(request, { ...call, signal }, pool);
+    }]]),
     now: () => now() / (options.slower ?? 1),
     schedule: (flush, waitMs) =>
       waitMs === 0 ? void setImmediate(flush) : soon.schedule(flush, waitMs),

@@ -29,6 +29,21 @@ export function streamHead(options: ResponseOptions = {}): Step {
   };
 }
 
+/** A head of any kind, and perhaps the start of a body. */
+export function head(lines: string, body: string | Uint8Array = ""): Step {
+  const start = Buffer.from(`HTTP/1.1 ${lines}\r\n\r\n`);
+  return { send: Buffer.concat([start, Buffer.from(body)]) };
+}
+
+export const STALL: Step = { stall: true };
+export const CLOSE: Step = { close: true };
+/** So that what was sent before arrives in a packet of its own. */
+export const PAUSE: Step = { pauseMs: 20 };
+
+/** The head of an answer in chunks. */
+export const typed = (type: string): Step =>
+  streamHead({ headers: { "content-type": type } });
+
 export function chunk(data: string | Uint8Array): Step {
   const bytes = Buffer.from(data);
   const size = Buffer.from(`${bytes.length.toString(16)}\r\n`);

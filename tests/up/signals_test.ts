@@ -1,21 +1,17 @@
 import assert from "node:assert/strict";
-import { startStopwatch } from "../support/wait_for.ts";
+import { startStopwatch, until } from "../support/wait_for.ts";
 import {
   allPids,
   LAUNCHER,
   makeScratch,
-  readState,
   running,
   startLauncher,
-  stopOrder,
-  until,
   untilEnded,
 } from "./stand_ins/launcher.ts";
 
 /** Promise: no process is left, whichever process of the chain is killed. */
 Deno.test("up leaves no process when the launcher is killed with -9", async () => {
-  await using scratch = await makeScratch();
-  await using up = startLauncher(scratch, {
+  await using up = startLauncher({
     env: { STAND_IN_FAULT: "edge-auth:deaf" },
   });
   const state = await up.state();
@@ -25,10 +21,7 @@ Deno.test("up leaves no process when the launcher is killed with -9", async () =
   up.signal("SIGKILL");
   await untilEnded(allPids(state));
   assert.ok(watch.ms < 5_000);
-  await until(
-    "the end of up.json",
-    async () => await readState(scratch) === undefined,
-  );
+  await until(async () => !await up.readState());
 });
 
 Deno.test("up stops in order when the runner above it is killed with -9", async (t) => {
@@ -46,16 +39,13 @@ Deno.test("up stops in order when the runner above it is killed with -9", async 
     await t.step(name, async () => {
       await using scratch = await makeScratch();
       await Deno.writeTextFile(`${scratch.path}/deno.json`, task);
-      await using up = startLauncher(scratch, {
-        command,
-        cwd: scratch.path,
-        env: { INIT_CWD: scratch.path },
-      });
+      const env = { INIT_CWD: scratch.path };
+      await using up = startLauncher({ command, dir: scratch.path, env });
       const state = await up.state();
       assert.notEqual(state.pid, up.pid);
       up.signal("SIGKILL");
       await untilEnded([state.pid, ...allPids(state)]);
-      assert.deepEqual(await stopOrder(scratch), [
+      assert.deepEqual(await up.stopOrder(), [
         ...["edge-auth", "media-worker", "chat-worker", "key-admin"],
         "model-simulator",
       ]);
@@ -64,8 +54,7 @@ Deno.test("up stops in order when the runner above it is killed with -9", async 
 });
 
 Deno.test("up does not start on the data of a Redis that still runs", async () => {
-  await using scratch = await makeScratch();
-  await using up = startLauncher(scratch);
+  await using up = startLauncher();
   const state = await up.state();
   // The launcher and its watcher, before the watcher can react.
   const own = allPids(state);
@@ -80,28 +69,27 @@ Deno.test("up does not start on the data of a Redis that still runs", async () =
   up.signal("SIGKILL");
   await up.exitCode;
   try {
-    await using next = startLauncher(scratch);
+    await using next = startLauncher({ dir: up.path });
     const { port } = new URL(state.redis_url);
     const refusal = new RegExp(`may still use[^]*port ${port} is busy`);
-    await until("the refusal", () => refusal.test(next.printed()));
+    await next.prints(refusal);
     assert.equal(await next.exitCode, 1);
   } finally {
     for (const pid of allPids(state)) Deno.kill(pid, "SIGKILL");
   }
-  await using next = startLauncher(scratch);
+  await using next = startLauncher({ dir: up.path });
   await next.state();
 });
 
 Deno.test("up exits at once at a second Ctrl-C", async () => {
-  await using scratch = await makeScratch();
-  await using up = startLauncher(scratch, {
+  await using up = startLauncher({
     env: { STAND_IN_FAULT: "edge-auth:deaf" },
   });
   const state = await up.state();
   up.signal("SIGINT");
   // The same Ctrl-C, passed on by a runner, is not a second one.
   up.signal("SIGINT");
-  await until("the start of the stop", () => /Stopping/.test(up.printed()));
+  await up.prints(/Stopping/);
   await new Promise((resolve) => setTimeout(resolve, 400));
   assert.equal((await running(state.pids["edge-auth"] ?? [])).length, 1);
   up.signal("SIGINT");
@@ -109,23 +97,19 @@ Deno.test("up exits at once at a second Ctrl-C", async () => {
   await untilEnded(allPids(state));
 });
 
-Deno.test("up outlives its terminal under nohup, and only then", async (t) => {
-  for (const nohup of [true, false]) {
-    await t.step(nohup ? "nohup" : "plain", async () => {
-      await using scratch = await makeScratch();
-      await using up = startLauncher(scratch, {
-        command: [...(nohup ? ["nohup"] : []), ...LAUNCHER],
-      });
-      const state = await up.state();
-      up.signal("SIGHUP");
-      if (!nohup) return assert.equal(await up.exitCode, 0);
-      await until("a restart after the hang-up", async () => {
-        // The launcher shows that it is alive by what it does.
-        const [worker] = (await readState(scratch))?.pids["chat-worker"] ?? [];
-        if (worker === undefined) return false;
-        if (worker !== state.pids["chat-worker"]?.[0]) return true;
-        for (const pid of await running([worker])) Deno.kill(pid, "SIGKILL");
-      });
-    });
-  }
+Deno.test("up outlives its terminal under nohup, and only then", async () => {
+  await using plain = startLauncher();
+  await plain.state();
+  plain.signal("SIGHUP");
+  assert.equal(await plain.exitCode, 0);
+  await using up = startLauncher({ command: ["nohup", ...LAUNCHER] });
+  const { pids: { "chat-worker": [first] = [] } } = await up.state();
+  up.signal("SIGHUP");
+  await until(async () => {
+    // The launcher shows that it is alive by what it does.
+    const [worker] = (await up.readState())?.pids["chat-worker"] ?? [];
+    if (worker === undefined) return false;
+    if (worker !== first) return true;
+    for (const pid of await running([worker])) Deno.kill(pid, "SIGKILL");
+  });
 });

@@ -2,25 +2,20 @@ import assert from "node:assert/strict";
 import {
   allPids,
   askRedis,
-  makeScratch,
-  readState,
   running,
   standInEnv,
-  startedPids,
   startLauncher,
-  stopOrder,
-  until,
 } from "./stand_ins/launcher.ts";
 import { freePort } from "../support/local_server.ts";
+import { until } from "../support/wait_for.ts";
 
 /** Promise: one command provides a URL and a key, and Ctrl-C leaves no process. */
 Deno.test("up starts everything, prints the URLs, and stops in order on SIGTERM", async () => {
-  await using scratch = await makeScratch();
-  await using up = startLauncher(scratch, {
+  await using up = startLauncher({
     args: "--port 0 --console-port 0 --edges 2 --workers 2 --media-workers 2"
       .split(" "),
   });
-  const state = await until("the set-up link", async () => {
+  const state = await until(async () => {
     const found = await up.state();
     return found.setup_url !== null && found;
   });
@@ -35,18 +30,18 @@ Deno.test("up starts everything, prints the URLs, and stops in order on SIGTERM"
   assert.equal(state.edge_urls[0], state.edge_url);
   assert.equal(state.setup_url, `${state.console_url}/setup#one-time`);
   for (const file of ["run/up.json", "data/first_key.json"]) {
-    const { mode } = await Deno.stat(`${scratch.path}/${file}`);
+    const { mode } = await Deno.stat(`${up.path}/${file}`);
     assert.equal((mode ?? 0) & 0o777, 0o600, file);
   }
 
-  await until("the summary", () => up.printed().includes("Ctrl-C stops"));
+  await up.prints(/Ctrl-C stops/);
   const parts = [
     `${state.edge_url}/v1\n`,
     state.api_key ?? "no key",
     `${state.setup_url}\n`,
     `curl -N ${state.edge_url}/v1/chat/completions`,
     `"model":"neutral-3.7-plus","stream":true`,
-    `${scratch.path}/run/logs`,
+    up.logs,
   ];
   const missing = parts.filter((part) => !up.printed().includes(part));
   assert.deepEqual(missing, [], up.printed());
@@ -55,53 +50,43 @@ Deno.test("up starts everything, prints the URLs, and stops in order on SIGTERM"
   up.signal("SIGTERM");
   assert.equal(await up.exitCode, 0);
   assert.deepEqual(await running(allPids(state)), []);
-  assert.equal(await readState(scratch), undefined);
-  assert.deepEqual(await stopOrder(scratch), [
+  assert.equal(await up.readState(), undefined);
+  assert.deepEqual(await up.stopOrder(), [
     ...["edge-auth", "edge-auth", "media-worker", "media-worker"],
     ...["chat-worker", "chat-worker"],
     ...["key-admin", "model-simulator"],
   ]);
 });
 
-Deno.test("up keeps data and first key across a restart, and reports a deleted key", async (t) => {
-  await using scratch = await makeScratch();
-  let key: string | null = null;
-  await t.step("first run", async () => {
-    await using up = startLauncher(scratch);
-    const { api_key, redis_url } = await up.state();
-    key = api_key;
-    assert.match(key ?? "", /^sk-Cg/);
-    assert.match(await askRedis(redis_url, "SET kept yes"), /OK/);
-    // Ctrl-C at the terminal.
-    up.signal("SIGINT");
-    assert.equal(await up.exitCode, 0);
-  });
-  await t.step("second run", async () => {
-    await using up = startLauncher(scratch);
+Deno.test("up keeps data and first key across a restart, and reports a deleted key", async () => {
+  await using first = startLauncher();
+  const { api_key: key, redis_url } = await first.state();
+  assert.match(key ?? "", /^sk-Cg/);
+  assert.match(await askRedis(redis_url, "SET kept yes"), /OK/);
+  // Ctrl-C at the terminal.
+  first.signal("SIGINT");
+  assert.equal(await first.exitCode, 0);
+  {
+    await using up = startLauncher({ dir: first.path });
     const { api_key, redis_url } = await up.state();
     assert.equal(api_key, key);
     assert.match(await askRedis(redis_url, "GET kept"), /yes/);
     await askRedis(redis_url, "FLUSHALL");
-  });
-  await t.step("after the key was deleted", async () => {
-    await using up = startLauncher(scratch);
-    assert.equal((await up.state()).api_key, null);
-    const note = /first key no longer works[^]*deno task keys create/;
-    await until("the note", () => note.test(up.printed()));
-  });
+  }
+  await using up = startLauncher({ dir: first.path });
+  assert.equal((await up.state()).api_key, null);
+  await up.prints(/first key no longer works[^]*deno task keys create/);
 });
 
 Deno.test("up starts a simulator, with a warning, only when no model server is given", async () => {
-  await using scratch = await makeScratch();
   for (const given of ["", `http://127.0.0.1:${freePort()}/v1`]) {
-    await using up = startLauncher(scratch, {
-      env: { UPSTREAM_BASE_URL: given },
-    });
+    const env = { UPSTREAM_BASE_URL: given };
+    await using up = startLauncher({ env });
     const { ops_urls, pids } = await up.state();
     const answers = given === ""
       ? /Models +neutral-3.7-plus -> built-in simulator \(not a real model\)/
       : /neutral-3.7-plus -> http:\S+\/v1 : not reachable \(connection refused\)/;
-    await until("what answers", () => answers.test(up.printed()));
+    await up.prints(answers);
     const worker = await standInEnv(ops_urls["chat-worker"]?.[0]);
     if (given !== "") {
       assert.equal(pids["model-simulator"], undefined);
@@ -117,12 +102,11 @@ Deno.test("up starts a simulator, with a warning, only when no model server is g
 });
 
 Deno.test("up stops while it starts", async () => {
-  await using scratch = await makeScratch();
-  await using up = startLauncher(scratch, {
+  await using up = startLauncher({
     env: { STAND_IN_FAULT: "edge-auth:never-ready" },
   });
-  const pids = await until("the services", async () => {
-    const found = await startedPids(scratch).catch(() => []);
+  const pids = await until(async () => {
+    const found = await up.startedPids().catch(() => []);
     return found.length === 5 && found;
   });
   up.signal("SIGTERM");
@@ -131,15 +115,14 @@ Deno.test("up stops while it starts", async () => {
 });
 
 Deno.test("up restarts a service that dies, on the same port", async () => {
-  await using scratch = await makeScratch();
-  await using up = startLauncher(scratch);
+  await using up = startLauncher();
   const before = await up.state();
   const services = ["edge-auth", "redis"];
   for (const service of services) {
     for (const pid of before.pids[service] ?? []) Deno.kill(pid, "SIGKILL");
   }
-  const after = await until("new processes in up.json", async () => {
-    const state = await readState(scratch);
+  const after = await until(async () => {
+    const state = await up.readState();
     return services.every((service) => {
       const [pid] = state?.pids[service] ?? [];
       return pid !== undefined && !before.pids[service]?.includes(pid) &&
@@ -156,23 +139,22 @@ Deno.test("up restarts a service that dies, on the same port", async () => {
 });
 
 Deno.test("up retries to write up.json, and can stop meanwhile", async () => {
-  await using scratch = await makeScratch();
-  await using up = startLauncher(scratch);
+  await using up = startLauncher();
   const before = await up.state();
   // As on a full disk, the new text cannot be written.
-  const draft = `${scratch.path}/run/up.json.tmp`;
+  const draft = `${up.path}/run/up.json.tmp`;
   await Deno.mkdir(`${draft}/x`, { recursive: true });
   const [worker = 0] = before.pids["chat-worker"] ?? [];
   Deno.kill(worker, "SIGKILL");
-  await until("the warning", () => /Cannot write .*up.json/.test(up.printed()));
+  await up.prints(/Cannot write .*up.json/);
   assert.equal(up.printed().split("Cannot write").length, 2);
   await Deno.remove(draft, { recursive: true });
-  const [pid = 0] = await until("the new pid", async () => {
-    const pids = (await readState(scratch))?.pids["chat-worker"] ?? [];
+  const [pid = 0] = await until(async () => {
+    const pids = (await up.readState())?.pids["chat-worker"] ?? [];
     return pids.length > 0 && !pids.includes(worker) && pids;
   });
   assert.deepEqual(await running([pid]), [pid]);
-  await Deno.remove(`${scratch.path}/run`, { recursive: true });
+  await Deno.remove(`${up.path}/run`, { recursive: true });
   up.signal("SIGINT");
   assert.equal(await up.exitCode, 0, up.printed());
   assert.doesNotMatch(up.printed(), /Fault/);

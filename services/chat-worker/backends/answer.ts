@@ -1,8 +1,4 @@
-/**
- * The answer to one attempt, as the lines that an edge forwards: one chunk per line
- * for a stream, one line with the whole response for a call without `stream`. This
- * file has all rules about the shape of an answer that SDKs depend on.
- */
+/** The answer to one attempt, as the lines that an edge forwards, with all rules about its shape that SDKs depend on. */
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type * as openai from "@gateway/shared/openai/completion";
 import type { AttemptProgress } from "@gateway/shared/upstream/pool";

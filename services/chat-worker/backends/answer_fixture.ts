@@ -1,8 +1,7 @@
-/** Requests for tests of the worker, readers for the answers to them, and bytes in pieces. */
-import assert from "node:assert/strict";
+/** Answers to requests for tests of the worker, and readers of what is passed on of them. */
 import type { ChatRequest } from "@gateway/shared/openai/chat";
-import type { AttemptProgress } from "@gateway/shared/upstream/pool";
-import type { JobCall } from "@gateway/shared/worker/job";
+import * as recorded from "../../../tests/support/recorded_call.ts";
+import { Answer } from "./answer.ts";
 
 /** A streamed request with usage, except for `change`. */
 export function requestWith(change: Partial<ChatRequest> = {}): ChatRequest {
@@ -16,41 +15,17 @@ export function requestWith(change: Partial<ChatRequest> = {}): ChatRequest {
   };
 }
 
-/** A call that collects what is passed on. */
-export interface RecordedCall extends JobCall {
-  lines: string;
-  /** The count of the last call of `write`. */
-  tokens: number;
+export function newAnswer(
+  change: Partial<ChatRequest> = {},
+  call = recorded.recordCall(),
+) {
+  const progress = recorded.noProgress();
+  return { call, answer: new Answer(requestWith(change), call, progress) };
 }
 
-export function recordCall(signal: AbortSignal = new AbortController().signal) {
-  const call: RecordedCall = {
-    requestId: "req1",
-    created: 1_767_622_290,
-    files: [],
-    signal,
-    lines: "",
-    tokens: 0,
-    write(lines, tokens) {
-      assert.ok(typeof lines === "string");
-      call.lines += lines;
-      call.tokens = tokens;
-      return undefined;
-    },
-  };
-  return call;
-}
-
-/** The progress of an attempt that nobody watches. */
-export const noProgress = (): AttemptProgress => ({
-  hasSent: false,
-  onBegun: () => {},
-});
-
-/** The lines, parsed. */
-export function parsed(lines: string): unknown[] {
-  return lines.split("\n").slice(0, -1).map((line) => JSON.parse(line));
-}
+export const linesOf = (call: recorded.RecordedCall) =>
+  call.answer().toString().split("\n").slice(0, -1)
+    .map((line) => JSON.parse(line));
 
 /**
  * The content of the chunks, one entry each, without the role chunks: `"text"` for
@@ -58,9 +33,8 @@ export function parsed(lines: string): unknown[] {
  * finish reason, `"3+2"` for usage, and for anything else the delta with its log
  * probabilities.
  */
-export function seen(lines: string): unknown[] {
-  return lines.split("\n").slice(0, -1).flatMap((line): unknown[] => {
-    const { choices: [choice], usage } = JSON.parse(line);
+export function seen(call: recorded.RecordedCall): unknown[] {
+  return linesOf(call).flatMap(({ choices: [choice], usage }): unknown[] => {
     if (choice === undefined) {
       return [`${usage.prompt_tokens}+${usage.completion_tokens}`];
     }

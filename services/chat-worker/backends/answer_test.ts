@@ -1,13 +1,7 @@
 import assert from "node:assert/strict";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type * as openai from "@gateway/shared/openai/completion";
-import { Answer } from "./answer.ts";
-import {
-  noProgress,
-  parsed,
-  recordCall,
-  requestWith,
-} from "./answer_fixture.ts";
+import { linesOf, newAnswer } from "./answer_fixture.ts";
 
 const USAGE: openai.Usage = {
   prompt_tokens: 5,
@@ -25,21 +19,15 @@ type Part =
   | [index: number, delta: openai.ChunkDelta, logprobs?: openai.Logprobs]
   | [index: number, reason: "stop" | "length" | "tool_calls"];
 
-function newAnswer(change: Partial<ChatRequest>) {
-  const call = recordCall();
-  const request = requestWith({ include_usage: false, ...change });
-  return { call, answer: new Answer(request, call, noProgress()) };
-}
-
 function encode(change: Partial<ChatRequest>, parts: Part[]): unknown[] {
-  const { answer, call } = newAnswer(change);
+  const { answer, call } = newAnswer({ include_usage: false, ...change });
   for (const [index, part, logprobs] of parts) {
     const choice = answer.choices[index] ?? assert.fail("no such choice");
     if (typeof part === "string") answer.finish(choice, part);
     else answer.addDelta(choice, part, logprobs);
   }
   answer.end(USAGE);
-  return parsed(call.lines);
+  return linesOf(call);
 }
 
 function chunk(choices: unknown[], more: object = {}): object {

@@ -1,7 +1,6 @@
 /** Reads the response of a model server, chunk by chunk or as a whole, into an answer. */
 import type * as openai from "@gateway/shared/openai/completion";
 import { promptTokens, textTokens } from "@gateway/shared/openai/tokens";
-import { isJsonObject } from "@gateway/shared/process/error_text";
 import type { Answer, Choice } from "./answer.ts";
 import {
   invalidAnswer,
@@ -9,9 +8,8 @@ import {
   UpstreamError,
 } from "@gateway/shared/upstream/errors";
 import type { JsonObject } from "@gateway/shared/upstream/json";
-import { parseJson, textOf } from "@gateway/shared/upstream/json";
-import type { Redact } from "@gateway/shared/upstream/redact";
-import { frameError } from "@gateway/shared/upstream/refusal";
+import { isJsonObject, parseJson, textOf } from "@gateway/shared/upstream/json";
+import { frameError, type Redact } from "@gateway/shared/upstream/refusal";
 
 const FINGERPRINT = /^[\w.:@+-]{1,128}$/;
 
@@ -23,7 +21,6 @@ export class ChunkReader {
   #pieces = 0;
   #estimate = 0;
 
-  /** `choices` are those of the answer that this response is about. */
   constructor(
     readonly answer: Answer,
     readonly choices: readonly Choice[],
@@ -54,9 +51,8 @@ export class ChunkReader {
   }
 
   /**
-   * Returns the usage at the end of the response, or throws `upstream_truncated`. A
-   * server that calls a response complete (`isWhole`) but never began some of the
-   * choices does not support so many: a fault of the request.
+   * Returns the usage at the end, or throws `upstream_truncated`. If a response is whole
+   * but lacks choices, the server does not support so many: a fault of the request.
    */
   end(isWhole: boolean): openai.Usage {
     const requested = this.choices.length;
@@ -186,7 +182,6 @@ export function parseUsage(value: unknown): openai.Usage | null {
   return usage;
 }
 
-/** A member that is a safe integer of 0 or more, or null. */
 function countIn(holder: unknown, name: string): number | null {
   const value = isJsonObject(holder) ? holder[name] : undefined;
   return typeof value === "number" && Number.isSafeInteger(value) && value >= 0

@@ -6,8 +6,7 @@ import {
   choiceChunk,
   usageChunk,
 } from "../../../tests/support/model_answers.ts";
-import { Answer } from "./answer.ts";
-import { noProgress, recordCall, requestWith, seen } from "./answer_fixture.ts";
+import { linesOf, newAnswer, requestWith, seen } from "./answer_fixture.ts";
 import { ChunkReader, parseUsage } from "./chunk_reader.ts";
 import type { UpstreamFault } from "@gateway/shared/upstream/errors";
 
@@ -16,22 +15,20 @@ const SENTENCE =
   "All of it comes in one piece, as from a server that does not stream.";
 
 function newReader(n = 1) {
-  const request = requestWith({ n });
-  const call = recordCall();
-  const answer = new Answer(request, call, noProgress());
+  const { answer, call } = newAnswer({ n });
   const redact = (text: string) => text.replaceAll("secret", "[redacted]");
   const reader = new ChunkReader(answer, answer.choices, redact);
   return { reader, answer, call };
 }
 
-function read(chunks: readonly unknown[], n = 1, isWhole = true): string {
+function read(chunks: readonly unknown[], n = 1, isWhole = true) {
   const { reader, answer, call } = newReader(n);
   for (const chunk of chunks) {
     const text = typeof chunk === "string" ? chunk : JSON.stringify(chunk);
     reader.take(text, "");
   }
   answer.end(reader.end(isWhole));
-  return call.lines;
+  return call;
 }
 
 /** A chunk whose one choice is exactly this. */
@@ -43,8 +40,12 @@ function say(content: string, reason: string | null = null, index = 0) {
   return choiceChunk({ content }, reason, index);
 }
 
+const saying = (content: string) => ({ delta: { content } });
 const part = (text: string) => ({ type: "text", text });
-const A_LOGPROBS = { content: [{ token: "a" }] };
+const thinking = { type: "thinking", thinking: [] };
+const parts = [thinking, "x", part("a"), part("b")];
+const LOGPROBS = { logprobs: { content: [{ token: "a" }] } };
+const STOP = { finish_reason: "stop" };
 const stop = choiceChunk({}, "stop");
 const end = [stop, usageChunk(3, 2)];
 const ended = ["[stop]", "3+2"];
@@ -66,29 +67,22 @@ const answers: [name: string, chunks: unknown[], seen: unknown[]][] = [
     ...[say("a"), { choices: [] }, { choices: null }, say("b")],
   ], ["a", "b"]],
   ["the whole so far beside each delta, as Perplexity sends it", [
-    choice({ delta: { content: "a" }, message: { content: "za" } }),
+    choice({ ...saying("a"), message: { content: "za" } }),
   ], ["a"]],
   ["reasoning under both names", [
     choiceChunk({ reasoning_content: "a", content: null }),
     choiceChunk({ reasoning: "b" }),
     choiceChunk({ reasoning: "c", reasoning_content: "c" }),
-    say("d"),
-  ], [...["a", "b", "c"].map((text) => ({ reasoning_content: text })), "d"]],
-  ["content in parts", [
-    choiceChunk({
-      content: [{ type: "thinking", thinking: [] }, "x", part("a"), part("b")],
-    }),
-  ], ["ab"]],
-  ["log probabilities", [
-    choice({ delta: { content: "a" }, logprobs: A_LOGPROBS }),
-  ], [{ content: "a", logprobs: A_LOGPROBS }]],
+  ], ["a", "b", "c"].map((text) => ({ reasoning_content: text }))],
+  ["content in parts", [choiceChunk({ content: parts })], ["ab"]],
+  ["log probabilities", [choice({ ...saying("a"), ...LOGPROBS })], [
+    { content: "a", ...LOGPROBS },
+  ]],
 ];
 
 /** Whole answers whose end is not the usual one. */
 const endings: [name: string, chunks: unknown[], seen: unknown[], n?: 2][] = [
-  ["a finish chunk without a delta", [
-    ...[choice({ index: 0, finish_reason: "stop" }), usageChunk(3, 2)],
-  ], ended],
+  ["a finish chunk without a delta", [choice(STOP), usageChunk(3, 2)], ended],
   ["repeats after the finish reason", [
     ...[say("a", "stop"), say("a", "stop"), choiceChunk({}, "length")],
     usageChunk(3, 2),
@@ -99,7 +93,7 @@ const endings: [name: string, chunks: unknown[], seen: unknown[], n?: 2][] = [
       say("a", null, 1),
       {
         choices: [
-          { index: 0, delta: { content: "b" } },
+          { index: 0, ...saying("b") },
           { index: 1, delta: {}, finish_reason: "length" },
         ],
       },
@@ -111,11 +105,7 @@ const endings: [name: string, chunks: unknown[], seen: unknown[], n?: 2][] = [
   [
     "two choices without index",
     [
-      {
-        choices: ["a", "b"].map((content) => (
-          { delta: { content }, finish_reason: "stop" }
-        )),
-      },
+      { choices: ["a", "b"].map((text) => ({ ...saying(text), ...STOP })) },
       usageChunk(3, 2),
     ],
     ["a", "[stop]", "1:b", "1:[stop]", "3+2"],
@@ -138,15 +128,13 @@ const endings: [name: string, chunks: unknown[], seen: unknown[], n?: 2][] = [
     { ...say("a"), usage: { ...counted, completion_tokens: 1 } },
     { ...say("b", "stop"), usage: counted },
   ], ["a", "b", ...ended]],
-  ["no usage, which is estimated from the text", [
-    ...[say(SENTENCE), stop],
-  ], [SENTENCE, "[stop]", `${PROMPT}+${Math.ceil(textTokens(SENTENCE))}`]],
+  ["no usage, which is estimated from the text", [say(SENTENCE), stop], [
+    ...[SENTENCE, "[stop]", `${PROMPT}+${Math.ceil(textTokens(SENTENCE))}`],
+  ]],
   ["impossible usage, which is estimated instead", [
     ...[say("a", "stop"), usageChunk(3, -2), usageChunk(1.5, 2)],
   ], ["a", "[stop]", `${PROMPT}+1`]],
-  ["no text and no tokens", [stop, usageChunk(3, 0)], [
-    ...["[stop]", "3+0"],
-  ]],
+  ["no text and no tokens", [stop, usageChunk(3, 0)], ["[stop]", "3+0"]],
 ];
 
 const usual = answers.map(([name, chunks, seen]): typeof endings[number] => {
@@ -158,7 +146,6 @@ for (const [name, chunks, expected, n] of [...usual, ...endings]) {
   });
 }
 
-/** OpenAI's finish reason for each word of a server. */
 const REASONS = {
   stop: ["stop", "eos", "STOP", "eos_token", "stop_sequence", "COMPLETE", "?"],
   length: [
@@ -201,7 +188,6 @@ function fragmentOf(text: string): object {
 const fragmentsOf = (text: string): object[][] =>
   text.split(" | ").map((chunk) => chunk.split(" + ").map(fragmentOf));
 
-/** What servers send, and what clients get of it. */
 const toolCalls: [name: string, given: string, expected: string][] = [
   [
     "OpenAI's fragments",
@@ -274,6 +260,7 @@ Deno.test("tool calls with arguments as an object", () => {
 function calls(list: unknown): object {
   return choiceChunk({ tool_calls: list });
 }
+const calling = (fragment: string) => calls([fragmentOf(fragment)]);
 
 const broken: {
   [fault in UpstreamFault]?: [name: string, chunks: unknown[], n?: number][];
@@ -286,12 +273,10 @@ const broken: {
     ], 2],
     ["none of two choices begun", [usageChunk(3, 0)], 2],
     ["an empty finish reason", [choiceChunk({}, "")]],
-    ["DeepSeek's finish reason for no room", [
+    ["DeepSeek's reason for no room", [
       say("a", "insufficient_system_resource"),
     ]],
-    ["Gemini's finish reason for a broken call", [
-      choiceChunk({}, "MALFORMED_FUNCTION_CALL"),
-    ]],
+    ["Gemini's reason for a broken call", [say("", "MALFORMED_FUNCTION_CALL")]],
   ],
   request: [
     ["vLLM's error", [{ object: "error", message: "Bad", code: 400 }]],
@@ -312,13 +297,8 @@ const broken: {
     ["an index that is no integer", [choiceChunk({}, null, 0.5)]],
     ["tool calls that are no array", [calls({})]],
     ["a tool call that is no object", [calls(["f"])]],
-    ["a tool call that never gets its name", [
-      calls([fragmentOf("0 a - {}")]),
-      choiceChunk({}, "tool_calls"),
-    ]],
-    ["endless arguments before a name", [
-      calls([fragmentOf(`0 ${"x".repeat(65_537)}`)]),
-    ]],
+    ["a tool call that never gets its name", [calling("0 a - {}"), stop]],
+    ["endless arguments before a name", [calling(`0 ${"x".repeat(65_537)}`)]],
     ["129 tool calls", [
       calls(Array.from({ length: 129 }, (_, i) => fragmentOf(`${i} ${i} f -`))),
     ]],
@@ -369,11 +349,11 @@ Deno.test("a fingerprint is passed on unless it is malformed or contains a secre
   ];
   for (const [said, expected] of fingerprints) {
     const chunks = [choiceChunk({ role: "assistant" }), say("Hi"), ...end];
-    const lines = read(
+    const call = read(
       chunks.map((each) => ({ ...each, system_fingerprint: said })),
     );
-    for (const line of lines.trim().split("\n")) {
-      assert.equal(JSON.parse(line).system_fingerprint, expected);
+    for (const { system_fingerprint } of linesOf(call)) {
+      assert.equal(system_fingerprint, expected);
     }
   }
 });

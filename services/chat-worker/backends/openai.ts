@@ -1,24 +1,25 @@
 /** Runs chat completions on the only kind of backend: any server with OpenAI's API. */
 import type { JobRequest } from "@gateway/shared/bus/job";
-import type { ChatRequest } from "@gateway/shared/openai/chat";
+import type { BackendConfig } from "@gateway/shared/models/catalog";
+import type { Dialect } from "@gateway/shared/models/dialects";
+import type * as chat from "@gateway/shared/openai/chat";
 import type { Usage } from "@gateway/shared/openai/completion";
 import type { ResponseHead } from "@gateway/shared/upstream/http_framing";
 import { invalidAnswer, UpstreamError } from "@gateway/shared/upstream/errors";
-import { parseJson } from "@gateway/shared/upstream/json";
+import type { JsonObject } from "@gateway/shared/upstream/json";
+import { isJsonObject, parseJson } from "@gateway/shared/upstream/json";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
 import { ModelServer } from "@gateway/shared/upstream/model_server";
 import { SseParser } from "@gateway/shared/upstream/sse_parser";
 import type { JobCall, JobCost } from "@gateway/shared/worker/job";
 import { corruptedRequest } from "@gateway/shared/worker/job";
-import type { Pools } from "@gateway/shared/worker/service";
+import type { Pool } from "@gateway/shared/worker/service";
 import * as z from "zod";
 import { Answer, type Choice } from "./answer.ts";
 import { ChunkReader } from "./chunk_reader.ts";
-import { encodeRequestBody } from "./request.ts";
 
-const KIB = 1024;
 /** The largest whole answer, sent as one body or as events. A million tokens fit. */
-const ANSWER_BYTES_MAX = 32 * KIB * KIB;
+const ANSWER_BYTES_MAX = 32 * 1024 * 1024;
 /** After the last finish reason only usage and `[DONE]` follow, which do not justify a long wait. */
 const AFTER_FINISH_MS = 5_000;
 const DONE = "[DONE]";
@@ -30,7 +31,7 @@ const reliedOn = z.object({
   n: z.number(),
 });
 
-function isChatRequest(request: JobRequest): request is ChatRequest {
+function isChatRequest(request: JobRequest): request is chat.ChatRequest {
   return reliedOn.safeParse(request).success;
 }
 
@@ -38,10 +39,9 @@ function isChatRequest(request: JobRequest): request is ChatRequest {
 export async function runCompletion(
   request: JobRequest,
   call: JobCall,
-  pools: Pools<OpenAiBackend>,
+  pool: Pool<OpenAiBackend>,
 ): Promise<JobCost> {
-  const pool = pools.get(request.model);
-  if (pool === undefined || !isChatRequest(request)) throw corruptedRequest();
+  if (!isChatRequest(request)) throw corruptedRequest();
   const usage = await pool.run(call, async (backend, progress) => {
     const answer = new Answer(request, call, progress);
     const usage = await backend.complete(answer);
@@ -83,7 +83,7 @@ export class OpenAiBackend extends ModelServer {
   }
 
   #attempt(
-    request: ChatRequest,
+    request: chat.ChatRequest,
     choices: readonly Choice[],
     answer: Answer,
     signal: AbortSignal,
@@ -107,11 +107,7 @@ export class OpenAiBackend extends ModelServer {
     });
   }
 
-  /**
-   * Reads an event stream up to `[DONE]`, or to its end; returns whether `[DONE]`
-   * came. A stream that breaks off after every choice has finished is complete, too:
-   * the client has the whole answer.
-   */
+  /** Reads events up to `[DONE]`, and says whether it came. A stream that breaks off after every choice has finished is whole, too. */
   async #readEvents(
     { connection, deadlines }: ServerResponse,
     reader: ChunkReader,
@@ -184,4 +180,88 @@ function sum(a: Usage, b: Usage): Usage {
 function isCut(error: unknown): boolean {
   return error instanceof UpstreamError &&
     /^(truncated|timeout|deadline)$/.test(error.fault);
+}
+
+const SAME_FIELDS = [
+  "temperature",
+  "top_p",
+  "presence_penalty",
+  "frequency_penalty",
+  "seed",
+  "stop",
+  "tools",
+  "tool_choice",
+  "parallel_tool_calls",
+  "response_format",
+  "logprobs",
+  "top_logprobs",
+] as const satisfies readonly (keyof chat.ChatRequest)[];
+
+/**
+ * The body of a request, in the server's dialect. It has only fields that the client
+ * sent, since servers refuse unknown ones. Permitted extra fields come first, so that
+ * they replace no others. Every stream requests usage.
+ */
+export function encodeRequestBody(
+  request: chat.ChatRequest,
+  { model, dialect }: Pick<BackendConfig, "model" | "dialect">,
+): string {
+  const body: JsonObject = {
+    ...request.extra,
+    model,
+    messages: request.messages.map((each) => spelledOut(each, dialect)),
+    stream: request.stream,
+  };
+  if (request.stream && dialect.stream_usage) {
+    body.stream_options = { include_usage: true };
+  }
+  if (request.n > 1) body.n = request.n;
+  for (const field of SAME_FIELDS) {
+    if (request[field] !== undefined) body[field] = request[field];
+  }
+  put(body, dialect.max_tokens_field, request.max_tokens);
+  put(body, dialect.repetition_penalty_field, request.repetition_penalty);
+  const { enable_thinking: isEnabled, thinking_budget: budget } = request;
+  if (dialect.thinking_field !== "reasoning_effort") {
+    put(body, dialect.thinking_field, isEnabled, "enable_thinking");
+  } else if (isEnabled !== undefined) {
+    body.reasoning_effort ??= isEnabled ? "medium" : "none";
+  }
+  put(body, dialect.thinking_budget_field, budget, "thinking_budget");
+  return JSON.stringify(body);
+}
+
+/** Adds a field under the server's name for it, if both exist; `ours` is its name in `chat_template_kwargs`. */
+function put(
+  body: JsonObject,
+  field: string,
+  value: unknown,
+  ours = field,
+): void {
+  if (value === undefined || field === "none") return;
+  const given = isJsonObject(body[field]) ? body[field] : {};
+  const isKwargs = field === "chat_template_kwargs";
+  body[field] = isKwargs ? { ...given, [ours]: value } : value;
+}
+
+/** A message that every server accepts: no null content, no empty arguments, `developer` only where supported. */
+function spelledOut(
+  message: chat.ChatMessage,
+  dialect: Dialect,
+): chat.ChatMessage {
+  const { role, content, tool_calls: calls } = message;
+  if (role === "developer" && !dialect.developer_role) {
+    return { ...message, role: "system" };
+  }
+  if (calls === undefined && content !== null) return message;
+  return {
+    ...message,
+    content: content ?? "",
+    ...(calls === undefined ? {} : { tool_calls: calls.map(withArguments) }),
+  };
+}
+
+function withArguments(call: chat.ToolCall): chat.ToolCall {
+  if (call.function.arguments !== "") return call;
+  return { ...call, function: { ...call.function, arguments: "{}" } };
 }

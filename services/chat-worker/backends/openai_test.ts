@@ -6,6 +6,7 @@ import { type DialectName, DIALECTS } from "@gateway/shared/models/dialects";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { chatCompletionSchema } from "@gateway/shared/openai/completion";
 import {
+  backendAt,
   type FakeModelServer,
   type Reply,
   startFakeModelServer,
@@ -15,21 +16,20 @@ import {
   chatReply,
   choiceChunk,
   chunk,
+  CLOSE,
   event,
+  head,
   jsonResponse,
   lastChunk,
+  PAUSE,
+  STALL,
   streamHead,
   streamResponse,
+  typed,
   usageChunk,
 } from "../../../tests/support/model_answers.ts";
-import { Answer } from "./answer.ts";
-import {
-  noProgress,
-  parsed,
-  recordCall,
-  requestWith,
-  seen,
-} from "./answer_fixture.ts";
+import { recordCall, slowCall } from "../../../tests/support/recorded_call.ts";
+import { linesOf, newAnswer, requestWith, seen } from "./answer_fixture.ts";
 import type { UpstreamFault } from "@gateway/shared/upstream/errors";
 import { UpstreamError } from "@gateway/shared/upstream/errors";
 import { OpenAiBackend } from "./openai.ts";
@@ -47,21 +47,11 @@ function rig(
   } = {},
 ) {
   const server = startFakeModelServer({ reply });
+  const headers = { "x-team": HEADER_SECRET };
+  const change = { headers, dialect: DIALECTS[dialect], deadlines };
   const backend = new OpenAiBackend({
-    config: {
-      ...{ type: "openai", name: "fake", model: "upstream-model" },
-      ...{ base_url: server.baseUrl, weight: 1, preference: 0 },
-      headers: { "x-team": HEADER_SECRET },
-      ...{ image_format_field: "none", stream_format_field: "none" },
-      dialect: DIALECTS[dialect],
-      deadlines: {
-        ...{ connect_ms: 2_000, first_token_ms: 5_000, total_ms: 10_000 },
-        ...{ between_tokens_ms: 5_000, ...deadlines },
-      },
-    },
-    publicModel: "neutral-3.7-plus",
-    apiKey: API_KEY,
-    now: monotonicNow,
+    config: backendAt(server.baseUrl, change),
+    ...{ publicModel: "ours", apiKey: API_KEY, now: monotonicNow },
   });
   return {
     server,
@@ -83,7 +73,7 @@ async function complete(
   request: ChatRequest,
   call = recordCall(),
 ) {
-  const answer = new Answer(request, call, noProgress());
+  const { answer } = newAnswer(request, call);
   let error: unknown = null;
   try {
     answer.end(await backend.complete(answer));
@@ -91,9 +81,9 @@ async function complete(
     error = thrown;
   }
   const whole = () =>
-    parsed(call.lines).map((line) => chatCompletionSchema.parse(line))
+    linesOf(call).map((line) => chatCompletionSchema.parse(line))
       .flatMap(({ choices }) => choices.map(({ message }) => message.content));
-  return { seen: request.stream ? seen(call.lines) : whole(), error, call };
+  return { seen: request.stream ? seen(call) : whole(), error, call };
 }
 
 function textOf(seen: readonly unknown[]): string {
@@ -116,7 +106,6 @@ const payloads = [
   usageChunk(1, 3),
 ];
 
-/** The bytes of a whole stream, to be cut and framed in different ways. */
 const body = payloads.map(event).join("") + event("[DONE]");
 
 function onePacket(steps: readonly Step[]): Step {
@@ -126,43 +115,30 @@ function onePacket(steps: readonly Step[]): Step {
   return { send: Buffer.concat(sends) };
 }
 
-/** A chunked stream with this text. */
-const streamOf = (text: string) => [streamHead(), chunk(text), lastChunk];
-const EVENT_STREAM = "content-type: text/event-stream\r\n\r\n";
+const streamOf = (text: string, head = streamHead()) => [
+  ...[head, chunk(text), lastChunk],
+];
 const chunks = payloads.map(event).join("");
-const OPENROUTER = ": OPENROUTER PROCESSING\n\n";
+const OPENROUTER = "data:\n\n: OPENROUTER PROCESSING\n\n";
 
-const CLOSE: Step = { close: true };
-const STALL: Step = { stall: true };
 const hello = choiceChunk({ content: "Hello" });
 /** The first words, in a packet of their own. */
-const begun: Step[] = [streamHead(), chunk(event(hello)), { pauseMs: 20 }];
+const begun: Step[] = [streamHead(), chunk(event(hello)), PAUSE];
 const stop = chunk(event(choiceChunk({}, "stop")));
-const finished: Step[] = [...begun, stop, { pauseMs: 20 }];
+const finished: Step[] = [...begun, stop, PAUSE];
 const said = ["Hello", "[stop]"];
 
 const wholeStreams: [name: string, reply: Step[], seen?: string[]][] = [
   ["all in one packet", [onePacket(streamResponse(payloads))]],
   [
     "OpenRouter's comments, and empty data",
-    streamOf(body.replaceAll("data:", `${OPENROUTER}data:\n\ndata:`)),
+    streamOf(body.replaceAll("data:", `${OPENROUTER}data:`)),
   ],
-  ["HTTP/1.0", [
-    { send: `HTTP/1.0 200 OK\r\n${EVENT_STREAM}${body}` },
-    CLOSE,
-  ]],
   ["no [DONE]", streamOf(chunks)],
   ["no blank line after the last chunk", streamOf(chunks.trimEnd())],
   ["more after [DONE]", streamOf(`${body}data: garbage\n\n`)],
-  ["no content type", [
-    streamHead({ headers: { "content-type": "application/octet-stream" } }),
-    chunk(body),
-    lastChunk,
-  ]],
+  ["no content type", streamOf(body, typed("application/octet-stream"))],
   ["a hang-up after the finish reason", [...finished, CLOSE], said],
-  ["a cut chunk after the finish reason", [
-    ...[...finished, { send: "ff\r\ndata" }, CLOSE],
-  ], said],
   ["silence after the finish reason", [...finished, STALL], said],
 ];
 
@@ -185,10 +161,8 @@ Deno.test("complete() accepts a whole answer and a stream, whichever was request
       : streamResponse(payloads);
   });
   for (const stream of [false, true, null, true, false]) {
-    const { seen, error, call } = await complete(
-      r.backend,
-      chat(stream === true),
-    );
+    const request = chat(stream === true);
+    const { seen, error, call } = await complete(r.backend, request);
     const asked = r.server.requests.at(-1)?.json();
     assert.equal(Reflect.get(Object(asked), "stream"), stream === true);
     if (stream === null) continue;
@@ -213,41 +187,39 @@ type Failure = [
     stream?: false;
     n?: number;
     deadlines?: Partial<BackendDeadlines>;
-    /** What was passed on before. */
     text?: string;
   },
 ];
 const WHOLE = { stream: false } as const;
 const HELLO = { text: "Hello" };
 const quoting = { error: { message: `${API_KEY} ${HEADER_SECRET}` } };
-const head = (lines: string, body = ""): Step => ({
-  send: `HTTP/1.1 ${lines}\r\n\r\n${body}`,
-});
 const say = (data: unknown) => chunk(event(data));
 const half = (status: string) =>
   head(`${status}\r\ncontent-type: text/json\r\ncontent-length: 50`, "{");
 const refusal = (status: number) => jsonResponse(quoting, { status });
+const cutEvent = chunk(event(hello).slice(0, 20));
+const helloGarbage = onePacket([say(hello), say("garbage")]);
 const outOfMemory = { error: { message: `Out of memory at ${API_KEY}` } };
 const roleOnly = say(choiceChunk({ role: "assistant", content: "" }));
-const comments = Array.from({ length: 50 }, (): Step[] => [
-  { pauseMs: 10 },
-  chunk(": ping\n\n"),
-]).flat();
+const ping = [PAUSE, chunk(": ping\n\n")];
+const comments = Array.from({ length: 25 }, () => ping).flat();
 const endless = Array<Step>(10).fill(chunk("x".repeat(10_000)));
 function* endlessWords(): Iterable<Step> {
   yield streamHead();
-  for (;;) {
-    yield { pauseMs: 20 };
-    yield say(choiceChunk({ content: "" }));
-  }
+  for (;;) yield* [PAUSE, say(choiceChunk({ content: "" }))];
 }
+const [BAD, BUSY] = [
+  head("400 Bad\r\ntransfer-encoding: chunked"),
+  head("503 Busy\r\ncontent-length: 5"),
+];
+const wholeIn = (deadlines: Partial<BackendDeadlines>) => (
+  { ...WHOLE, deadlines }
+);
 
 const failures: { [fault in UpstreamFault]?: Failure[] } = {
   request: [
     ["a refusal of the request that quotes the key", refusal(400)],
-    ["a refusal with an endless body", [
-      ...[head("400 Bad\r\ntransfer-encoding: chunked"), ...endless, STALL],
-    ]],
+    ["a refusal with an endless body", [BAD, ...endless, STALL]],
     ["a refusal whose body is cut", [half("400 Bad"), CLOSE]],
     // As servers answer that know no `n`; `chunk_reader_test.ts` has the text.
     ["one choice where two were asked for, in one packet", [
@@ -256,32 +228,30 @@ const failures: { [fault in UpstreamFault]?: Failure[] } = {
   ],
   credentials: [["a refusal of the key that quotes it", refusal(401)]],
   server_error: [
-    ["an error frame after the first words", [
-      ...[...begun, say(outOfMemory), lastChunk],
-    ], HELLO],
+    [
+      "an error frame after the first words",
+      [...begun, say(outOfMemory)],
+      HELLO,
+    ],
   ],
   overloaded: [
-    ["a refusal whose body never comes", [
-      ...[head("503 Busy\r\ncontent-length: 5"), STALL],
-    ], { deadlines: { connect_ms: 50 } }],
+    ["a refusal whose body never comes", [BUSY, STALL], {
+      deadlines: { connect_ms: 50 },
+    }],
   ],
   invalid: [
-    ["a page instead of an answer", [
-      streamHead({ headers: { "content-type": "text/html" } }),
-    ]],
+    ["a page instead of an answer", [typed("text/html")]],
     ["garbage in the packet of the first words", [
       onePacket(streamResponse([hello, "garbage"])),
     ]],
-    ["garbage after the first words", [
-      ...[...begun, onePacket([say(hello), say("garbage")])],
-    ], { text: "HelloHello" }],
+    ["garbage after the first words", [...begun, helloGarbage], {
+      text: "HelloHello",
+    }],
   ],
   unreachable: [["a hang-up without a word", [CLOSE]]],
   truncated: [
     ["a connection cut after the first words", [...begun, CLOSE], HELLO],
-    ["an event cut in the middle", [
-      ...[...begun, chunk(event(hello).slice(0, 20)), CLOSE],
-    ], HELLO],
+    ["an event cut in the middle", [...begun, cutEvent, CLOSE], HELLO],
     ["a whole answer that is cut", [half("200 OK"), CLOSE], WHOLE],
   ],
   timeout: [
@@ -289,18 +259,18 @@ const failures: { [fault in UpstreamFault]?: Failure[] } = {
     ["no content after the role", [streamHead(), roleOnly, STALL], {
       deadlines: { first_token_ms: 50, between_tokens_ms: 5_000 },
     }],
-    ["nothing but comments after the first words", [
-      ...[streamHead(), say(hello), ...comments],
-    ], { deadlines: { between_tokens_ms: 100 }, ...HELLO }],
-    ["a whole answer that stops coming", [half("200 OK"), STALL], {
-      ...{ ...WHOLE, deadlines: { between_tokens_ms: 50 } },
+    ["nothing but comments after the first words", [...begun, ...comments], {
+      ...{ deadlines: { between_tokens_ms: 100 }, ...HELLO },
     }],
+    [
+      "a whole answer that stops coming",
+      [half("200 OK"), STALL],
+      wholeIn({ between_tokens_ms: 50 }),
+    ],
   ],
   deadline: [
     ["words without end", endlessWords(), { deadlines: { total_ms: 150 } }],
-    ["no whole answer", [STALL], {
-      ...{ ...WHOLE, deadlines: { total_ms: 50, first_token_ms: 5 } },
-    }],
+    ["no whole answer", [STALL], wholeIn({ total_ms: 50, first_token_ms: 5 })],
   ],
 };
 
@@ -399,8 +369,7 @@ Deno.test("complete() closes the connection when it is aborted in the middle of 
   for (const status of ["200 OK", "500 Bad"]) {
     await using r = rig(() => [half(status), STALL]);
     const controller = new AbortController();
-    const call = recordCall(controller.signal);
-    const running = complete(r.backend, chat(false), call);
+    const running = complete(r.backend, chat(false), recordCall(controller));
     const request = await r.server.request(1);
     await until(() => request.bytesSent > 0);
     controller.abort(new Error("Client left"));
@@ -417,10 +386,7 @@ Deno.test("complete() does not read ahead of its reader, and no deadline but the
     }
     yield* [stop, lastChunk];
   }, { deadlines: { between_tokens_ms: 400 } });
-  const room = Promise.withResolvers<void>();
-  const call = recordCall();
-  const { write } = call;
-  call.write = (...written) => write(...written) ?? room.promise;
+  const { call, room } = slowCall();
   const completing = complete(r.backend, chat(true), call);
   const request = await r.server.request(1);
   const counts: number[] = [];

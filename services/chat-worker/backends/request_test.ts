@@ -3,7 +3,7 @@ import type { ChatRequest, ToolCall } from "@gateway/shared/openai/chat";
 import type { Dialect, DialectName } from "@gateway/shared/models/dialects";
 import { DIALECT_NAMES, DIALECTS } from "@gateway/shared/models/dialects";
 import { requestWith } from "./answer_fixture.ts";
-import { encodeRequestBody } from "./request.ts";
+import { encodeRequestBody } from "./openai.ts";
 
 const plain = requestWith({ stream: false, include_usage: false });
 const base = { model: "org/upstream", messages: plain.messages, stream: false };

@@ -1,8 +1,7 @@
 import { REQUEST_LIMITS } from "@gateway/shared/limits";
 import type { ToolCallDelta } from "@gateway/shared/openai/completion";
-import { isJsonObject } from "@gateway/shared/process/error_text";
 import { invalidAnswer } from "@gateway/shared/upstream/errors";
-import { parseJson, textOf } from "@gateway/shared/upstream/json";
+import { isJsonObject, parseJson, textOf } from "@gateway/shared/upstream/json";
 
 interface Call {
   index: number;

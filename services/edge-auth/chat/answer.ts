@@ -8,11 +8,7 @@ import { LineAssembler, sseFrame } from "./sse_lines.ts";
 
 const DONE = new TextEncoder().encode("data: [DONE]\n\n");
 
-/**
- * An answer as server-sent events. The 200 is held back until the first line, but at
- * most for `headMs`. A stream opened early has only keep-alive comments, so another
- * worker may still start the answer.
- */
+/** An answer as server-sent events. While a stream has only keep-alive comments, another worker may still start it. */
 export class EventAnswer extends StreamedAnswer {
   protected override readonly last = DONE;
   #lines = new LineAssembler(STREAM_LIMITS.lineBytesMax);

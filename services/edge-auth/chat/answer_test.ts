@@ -1,46 +1,28 @@
 import assert from "node:assert/strict";
-import { Writable } from "node:stream";
+import { once } from "node:events";
+import { PassThrough } from "node:stream";
+import { text } from "node:stream/consumers";
 import { SSE_LIMITS, STREAM_LIMITS } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { AnswerOptions } from "../requests/answer.ts";
 import { bodyAnswer, EventAnswer } from "./answer.ts";
 
-/** A response whose client reads nothing before `read`. */
-class TestResponse extends Writable {
-  statusCode = 200;
-  headersSent = false;
-  text = "";
-  #takeNext: (() => void) | null = null;
-  #isReading = false;
-
-  constructor() {
-    super({ highWaterMark: 64 * 1024 });
-  }
-
-  writeHead(status: number): void {
-    this.statusCode = status;
-    this.headersSent = true;
-  }
-
-  override _write(piece: unknown, _encoding: string, done: () => void): void {
-    this.text += piece;
-    if (this.#isReading) done();
-    else this.#takeNext = done;
-  }
-
-  read(until: "drain" | "finish" = "finish"): Promise<string> {
-    const { promise, resolve } = Promise.withResolvers<string>();
-    this.once(until, () => resolve(this.text));
-    this.#isReading = true;
-    this.#takeNext?.();
-    return promise.finally(() => this.#isReading = false);
-  }
+/** A response whose client reads nothing until it is consumed. */
+function createResponse() {
+  const buffers = { writableHighWaterMark: 65_536, readableHighWaterMark: 1 };
+  const out = Object.assign(new PassThrough(buffers), {
+    ...{ statusCode: 200, headersSent: false },
+    writeHead(statusCode: number): void {
+      Object.assign(out, { statusCode, headersSent: true });
+    },
+  });
+  return out;
 }
 
 function setup(change: Partial<AnswerOptions> = {}) {
   const clock = { ms: 0 };
   const told = { delivered: [] as number[], cancelled: [] as string[] };
-  const out = new TestResponse();
+  const out: ReturnType<typeof createResponse> = createResponse();
   const options: AnswerOptions = {
     ...{ out, lease: null, now: () => clock.ms },
     headMs: SSE_LIMITS.headMs,
@@ -54,7 +36,7 @@ function setup(change: Partial<AnswerOptions> = {}) {
   return { clock, told, out, answer, whole };
 }
 
-const bytes = (text: string) => new TextEncoder().encode(text);
+const bytes = (lines: string) => new TextEncoder().encode(lines);
 const FAILURE = new ApiError("worker_lost", "The worker was lost.");
 const FAILURE_EVENT = `data: ${JSON.stringify(FAILURE.toBody())}\n\n`;
 const DONE_EVENT = "data: [DONE]\n\n";
@@ -65,7 +47,7 @@ Deno.test("EventAnswer frames whole lines as events and ends with [DONE]", async
   answer.onPayload(bytes("2}\n"), 2);
   answer.onEnd();
   assert.equal(
-    await out.read(),
+    await text(out),
     `data: {"a":1}\n\ndata: {"b":2}\n\n${DONE_EVENT}`,
   );
   assert.deepEqual(told.delivered, [1, 2]);
@@ -76,7 +58,7 @@ Deno.test("EventAnswer fails as an HTTP error before the first line, and by an e
   early.answer.onPayload(bytes('{"cut'), 1);
   assert.deepEqual(early.told.delivered, [1], "the rest is needed");
   early.answer.onError(FAILURE);
-  assert.equal(await early.out.read(), JSON.stringify(FAILURE.toBody()));
+  assert.equal(await text(early.out), JSON.stringify(FAILURE.toBody()));
   assert.equal(early.out.statusCode, FAILURE.status);
   assert.equal(early.answer.hasStarted, false);
 
@@ -84,7 +66,7 @@ Deno.test("EventAnswer fails as an HTTP error before the first line, and by an e
   answer.onPayload(bytes('{"a":1}\n{'), 1);
   assert.equal(answer.hasStarted, true);
   answer.onError(FAILURE);
-  assert.equal(await out.read(), `data: {"a":1}\n\n${FAILURE_EVENT}`);
+  assert.equal(await text(out), `data: {"a":1}\n\n${FAILURE_EVENT}`);
 });
 
 Deno.test("both answers discard what a lost attempt has sent", async () => {
@@ -94,8 +76,8 @@ Deno.test("both answers discard what a lost attempt has sent", async () => {
     answer.onRestart();
     answer.onPayload(bytes('{"new":1}\n'), 1);
     answer.onEnd();
-    const text = await out.read();
-    assert.ok(text.includes('{"new":1}\n') && !text.includes("old"), text);
+    const sent = await text(out);
+    assert.ok(sent.includes('{"new":1}\n') && !sent.includes("old"), sent);
   }
 });
 
@@ -107,7 +89,8 @@ Deno.test("EventAnswer gives credit only for what the client has received, inclu
   answer.onPayload(line, 2);
   answer.onPayload(bytes("y".repeat(50_000)), 3);
   assert.deepEqual(told.delivered, [1]);
-  await out.read("drain");
+  out.resume();
+  await once(out, "drain");
   assert.deepEqual(told.delivered, [1, 3]);
   answer.onPayload(bytes("y"), 4);
   assert.deepEqual(told.delivered, [1, 3, 4]);
@@ -124,7 +107,7 @@ Deno.test("EventAnswer sends a keep-alive after silence, not before", async () =
   }
   answer.onTick(clock.ms);
   answer.onEnd();
-  assert.equal(await out.read(), `data: {}\n\n: keep-alive\n\n${DONE_EVENT}`);
+  assert.equal(await text(out), `data: {}\n\n: keep-alive\n\n${DONE_EVENT}`);
 });
 
 Deno.test("EventAnswer opens a stream without a first line with keep-alives; another attempt may still begin it, or an error event end it", async () => {
@@ -141,7 +124,7 @@ Deno.test("EventAnswer opens a stream without a first line with keep-alives; ano
       answer.onEnd();
     } else answer.onError(FAILURE);
     assert.equal(
-      await out.read(),
+      await text(out),
       ": keep-alive\n\n" +
         (ending === "restart" ? `data: {}\n\n${DONE_EVENT}` : FAILURE_EVENT),
     );
@@ -188,15 +171,15 @@ Deno.test("an answer whose client has left is cut", () => {
 
 Deno.test("an answer in one body joins its parts, cut anywhere, and keeps no view of them", async () => {
   const { told, out, whole: answer } = setup();
-  const text = '{"text":"é"}\n';
-  const all = bytes(text);
+  const body = '{"text":"é"}\n';
+  const all = bytes(body);
   for (let at = 0; at < all.length; at += 1) {
     const part = all.slice(at, at + 1);
     answer.onPayload(part, at + 1);
     part.fill(0);
   }
   answer.onEnd();
-  assert.equal(await out.read(), text);
+  assert.equal(await text(out), body);
   assert.equal(told.delivered.length, all.length);
   assert.equal(answer.hasStarted, false);
 });

@@ -9,7 +9,6 @@ import type { Endpoint } from "../requests/run_request.ts";
 import { bodyAnswer, EventAnswer } from "./answer.ts";
 
 type Body = { readonly [name: string]: unknown };
-type Messages = ChatRequest["messages"];
 
 /** `POST /v1/chat/completions`. */
 export const CHAT_ENDPOINT: Endpoint<ChatRequest> = {
@@ -34,10 +33,10 @@ export function parseChatRequest(given: unknown, models: Catalog): ChatRequest {
   });
   const body: Body = isJsonObject(given) ? given : {};
   requireSupportedFields(body, model);
-  requireVision(request.messages, model);
+  requireVision(request, model);
   requireModelBounds(request, body, model);
   const extra = passedFields(body, model.pass_fields);
-  requireCleanJson({ ...request, ...extra });
+  requireCleanJson(extra);
   if (Object.keys(extra).length > 0) request.extra = extra;
   return request;
 }
@@ -70,7 +69,7 @@ function requireSupportedFields(
   }
 }
 
-function requireVision(messages: Messages, model: ModelConfig): void {
+function requireVision({ messages }: ChatRequest, model: ModelConfig): void {
   if (model.vision) return;
   for (const [index, { content }] of messages.entries()) {
     if (!Array.isArray(content)) continue;

@@ -2,11 +2,7 @@ import assert from "node:assert/strict";
 import { REQUEST_LIMITS } from "@gateway/shared/limits";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
-import {
-  assertDescribed,
-  RULE_NAMES,
-  ruleBehind,
-} from "../../../tests/support/api_document.ts";
+import * as described from "../../../tests/support/api_document.ts";
 import { callOf, catalog, ping, weatherTool } from "./request_fixture.ts";
 import { parseChatRequest } from "./request.ts";
 
@@ -23,7 +19,7 @@ const PONG: ChatRequest = {
 /** What the request with these fields becomes. The description of the API allows it, too. */
 function parse(fields: Fields): ChatRequest {
   const body = { ...ping, ...fields };
-  assertDescribed(body);
+  described.assertDescribed(body);
   return parseChatRequest(body, catalog);
 }
 
@@ -33,7 +29,7 @@ function refusalOf(body: unknown): ApiError {
     parseChatRequest(body, catalog);
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
-    ruleBehind(body, error);
+    described.ruleBehind(body, error);
     return error;
   }
   throw new Error(`accepted ${JSON.stringify(body)?.slice(0, 200)}`);
@@ -228,8 +224,9 @@ Deno.test("parseChatRequest() accepts lists and names on their bounds", () => {
   parse({ messages, tools, stop: Array(16).fill("s".repeat(512)) });
 });
 
-const user = (content: unknown) => ({ messages: [{ role: "user", content }] });
 const message = (fields: object) => ({ messages: [fields] });
+const says = (role: unknown, content: unknown) => message({ role, content });
+const user = (content: unknown) => says("user", content);
 const image = (image_url: unknown) => ({
   model: "seer",
   ...user([{ type: "image_url", image_url }]),
@@ -247,6 +244,7 @@ const format = (json_schema: unknown) => ({
 });
 const empty = { role: "user", content: "" };
 const called = { role: "assistant", content: null, tool_calls: [callOf("a")] };
+const calls = (...tool_calls: unknown[]) => message({ ...called, tool_calls });
 const callWith = (args: unknown) => ({
   ...callOf("a"),
   function: { name: "f", arguments: args },
@@ -276,16 +274,13 @@ const REFUSED: { [Code in ErrorCode]?: [param: string | null, Fields][] } = {
   invalid_type: [
     ["model", { model: null }],
     ["messages", { messages: "hi" }],
-    ["messages[0].role", message({ role: 7, content: "x" })],
+    ["messages[0].role", says(7, "x")],
     ["messages[0].name", message({ role: "user", content: "x", name: 7 })],
     ["messages[0].content", user(null)],
     [PART, user(["x"])],
     [`${PART}.text`, user([{ type: "text", text: null }])],
     [`${PART}.image_url`, image("https://a")],
-    [
-      "messages[0].tool_calls[0].function.arguments",
-      message({ ...called, tool_calls: [callWith({})] }),
-    ],
+    ["messages[0].tool_calls[0].function.arguments", calls(callWith({}))],
     [PARAMETERS, parameters([])],
     ["tools[0].function.strict", tool({ name: "f", strict: "yes" })],
     ["tool_choice", choose(7)],
@@ -294,22 +289,16 @@ const REFUSED: { [Code in ErrorCode]?: [param: string | null, Fields][] } = {
     ["response_format", { response_format: "json" }],
     ["response_format.json_schema.schema", format({ name: "a", schema: true })],
     ["stream", { stream: "true" }],
-    ["stream_options.include_usage", {
-      stream: true,
-      stream_options: { include_usage: "yes" },
-    }],
+    ["stream_options.include_usage", { stream_options: { include_usage: 7 } }],
   ],
   invalid_value: [
     ["model", { model: "\r\nPUB evil 1\r\nx" }],
-    ["messages[0].role", message({ role: "bogus", content: "x" })],
+    ["messages[0].role", says("bogus", "x")],
     ["messages[0].name", message({ role: "user", content: "", name: "a\0" })],
-    ["messages[0].content", message({ role: "assistant", content: null })],
+    ["messages[0].content", says("assistant", null)],
     ["messages[0].content", user("a\ud800b")],
     [`${PART}.type`, user([{ type: "input_audio" }])],
-    [
-      `${PART}.type`,
-      message({ role: "system", content: [{ type: "image_url" }] }),
-    ],
+    [`${PART}.type`, says("system", [{ type: "image_url" }])],
     [`${PART}.image_url.url`, image({ url: "file:///etc/passwd" })],
     [`${PART}.image_url.url`, image({ url: "data:image/png;base64,\udfff" })],
     [`${PART}.image_url.detail`, image({ url: "https://a", detail: "ultra" })],
@@ -350,15 +339,12 @@ const REFUSED: { [Code in ErrorCode]?: [param: string | null, Fields][] } = {
   ],
   empty_array: [
     ["messages", { messages: [] }],
-    ["messages[0].tool_calls", message({ ...called, tool_calls: [] })],
+    ["messages[0].tool_calls", calls()],
   ],
   array_above_max_length: [
     ["messages", { messages: Array(4_097).fill(empty) }],
     ["messages[0].content", user(Array(1_025).fill(parts[0]))],
-    [
-      "messages[0].tool_calls",
-      message({ ...called, tool_calls: Array(129).fill(callOf("a")) }),
-    ],
+    ["messages[0].tool_calls", calls(...Array(129).fill(callOf("a")))],
     ["tools", { tools: Array(129).fill(weatherTool) }],
     ["stop", { stop: Array(17).fill("a") }],
   ],
@@ -390,42 +376,27 @@ for (const [code, rows] of Object.entries(REFUSED)) {
 }
 
 Deno.test("parseChatRequest() reports what was expected, and the value if it is not private", () => {
-  const rows: [Fields, message: string][] = [
-    [
-      { temperature: 200 },
-      "Invalid 'temperature': expected a value <= 2, but got 200.",
-    ],
-    [{ n: 1.5 }, "Invalid 'n': expected an integer, but got 1.5."],
-    [
-      { repetition_penalty: 0 },
-      "Invalid 'repetition_penalty': expected a value > 0, but got 0.",
-    ],
-    [
-      { max_tokens: 99_999 },
-      "Invalid 'max_tokens': expected a value <= 32768, but got 99999.",
-    ],
-    [
-      { stop: 7 },
-      "Invalid 'stop': expected a string or an array of strings, but got 7.",
-    ],
+  const roles = "'system', 'developer', 'user', 'assistant', or 'tool'";
+  const rows: [Fields, param: string, expected: string][] = [
+    [{ temperature: 200 }, "temperature", "a value <= 2, but got 200"],
+    [{ n: 1.5 }, "n", "an integer, but got 1.5"],
+    [{ repetition_penalty: 0 }, "repetition_penalty", "a value > 0, but got 0"],
+    [{ max_tokens: 9e6 }, "max_tokens", "a value <= 32768, but got 9000000"],
+    [{ stop: 7 }, "stop", "a string or an array of strings, but got 7"],
     [
       { stop: Array(17).fill("secret") },
-      "Invalid 'stop': expected at most 16 elements, but got an array of length 17.",
+      "stop",
+      "at most 16 elements, but got an array of length 17",
     ],
-    [
-      message({ role: "bogus" }),
-      "Invalid 'messages[0].role': expected 'system', 'developer', 'user', " +
-      "'assistant', or 'tool', but got 'bogus'.",
-    ],
-    [
-      user([["secret"]]),
-      `Invalid '${PART}': expected an object, but got an array of length 1.`,
-    ],
-    [{ model: undefined }, "Missing required parameter: 'model'."],
+    [says("bogus", "x"), "messages[0].role", `${roles}, but got 'bogus'`],
+    [user([["secret"]]), PART, "an object, but got an array of length 1"],
   ];
-  for (const [fields, text] of rows) {
-    assert.equal(refusalOf({ ...ping, ...fields }).message, text);
+  for (const [fields, param, expected] of rows) {
+    const { message } = refusalOf({ ...ping, ...fields });
+    assert.equal(message, `Invalid '${param}': expected ${expected}.`);
   }
+  const { message } = refusalOf({ ...ping, model: undefined });
+  assert.equal(message, "Missing required parameter: 'model'.");
 });
 
 Deno.test("parseChatRequest() reports the first fault in OpenAI's order", () => {
@@ -485,8 +456,8 @@ Deno.test("the description of the API names every rule that its schema does not 
   };
   for (const [rule, fields] of Object.entries(broken)) {
     const body = { ...ping, ...fields };
-    assert.equal(ruleBehind(body, refusalOf(body)), rule);
+    assert.equal(described.ruleBehind(body, refusalOf(body)), rule);
   }
   // The size is checked before the body is parsed: json_body_test.ts.
-  assert.deepEqual([...Object.keys(broken), "Size"], RULE_NAMES);
+  assert.deepEqual([...Object.keys(broken), "Size"], described.RULE_NAMES);
 });

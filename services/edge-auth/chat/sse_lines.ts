@@ -14,10 +14,6 @@ export class LineAssembler {
     this.#lineBytesMax = lineBytesMax;
   }
 
-  get unfinishedBytes(): number {
-    return this.#pieceBytes;
-  }
-
   /** The lines that are now whole, each with its `\n`; null if a line is too long. May be a view of `payload`. */
   push(payload: Uint8Array): Uint8Array | null {
     const end = payload.lastIndexOf(NEWLINE) + 1;

@@ -1,34 +1,21 @@
 /** One offer of a job to a worker, and the answer that may follow. */
 import { encodeJson, type Frame } from "@gateway/shared/bus/frame";
-import {
-  encodePiece,
-  encodeUploadEnd,
-  encodeWholeJob,
-  JOB_VERSION,
-} from "@gateway/shared/bus/job";
-import {
-  type SendControl,
-  type StreamEvent,
-  StreamReceiver,
-} from "@gateway/shared/bus/stream_receiver";
+import * as wire from "@gateway/shared/bus/job";
+import type { StreamEvent } from "@gateway/shared/bus/stream_receiver";
+import { StreamReceiver } from "@gateway/shared/bus/stream_receiver";
 import { subjects } from "@gateway/shared/bus/subjects";
 import { BUS_LIMITS } from "@gateway/shared/limits";
 import { familyOf } from "@gateway/shared/models/kinds";
 import { publicRequestId } from "@gateway/shared/process/ids";
-import type { Dispatcher } from "./dispatcher.ts";
-import type { RunJob, Upload } from "./outcome.ts";
+import type { Upload } from "./outcome.ts";
+import type { Run } from "./run.ts";
 
-export interface Offer {
-  /** The request as JSON. A large one follows once a worker has accepted the job. */
-  text: string;
+interface Offer {
   /** Which offer of the job this is, from 1. */
   attempt: number;
   deadlineMs: number;
   /** Null: any worker may accept it. */
   workerId: string | null;
-  control: SendControl;
-  /** The worker accepted the job but does not acknowledge the request. */
-  onBodyLost: () => void;
 }
 
 /** A worker has this long to acknowledge a piece of a large request. */
@@ -36,29 +23,23 @@ const PIECE_TIMEOUT_MS = 2_000;
 
 /** A job that was sent. Holds a slot of its worker until `leave` is called. */
 export class Attempt extends StreamReceiver {
-  readonly #dispatcher: Dispatcher;
-  readonly #job: RunJob;
-  readonly #onBodyLost: () => void;
+  readonly #run: Run;
   /** What follows once a worker has accepted the job. */
   readonly #upload: Upload | null;
   readonly #offeredAtMs: number;
 
-  /** Sends the job. Returns null if the bus cannot send it now. */
-  static send(
-    dispatcher: Dispatcher,
-    job: RunJob,
-    offer: Offer,
-  ): Attempt | null {
-    const { requestId, kind, traceparent } = job;
-    const { text, attempt, workerId } = offer;
+  /** Sends the job with its request as JSON; a large one follows once it is accepted. Null: the bus is down. */
+  static send(run: Run, text: string, offer: Offer): Attempt | null {
+    const { dispatcher } = run;
+    const { requestId, kind, traceparent, upload = null } = run.job;
+    const { attempt, deadlineMs, workerId } = offer;
     const head = {
-      version: JOB_VERSION,
+      version: wire.JOB_VERSION,
       attempt,
-      deadlineMs: Math.max(1, Math.ceil(offer.deadlineMs)),
+      deadlineMs: Math.max(1, Math.ceil(deadlineMs)),
       ...(traceparent === undefined ? {} : { traceparent }),
     };
-    const { upload = null } = job;
-    const whole = upload === null ? encodeWholeJob(head, text) : null;
+    const whole = upload === null ? wire.encodeWholeJob(head, text) : null;
     const subject = workerId === null
       ? subjects.anyWorker(familyOf(kind))
       : subjects.job(familyOf(kind), workerId);
@@ -70,28 +51,25 @@ export class Attempt extends StreamReceiver {
     if (!isSent) return null;
     if (workerId !== null) dispatcher.workers.onSent(workerId);
     const rest = whole === null ? upload ?? uploadOf(text) : null;
-    return new Attempt(dispatcher, job, offer, rest);
+    return new Attempt(run, offer, rest);
   }
 
   private constructor(
-    dispatcher: Dispatcher,
-    job: RunJob,
-    { attempt, workerId, control, onBodyLost }: Offer,
+    run: Run,
+    { attempt, workerId }: Offer,
     upload: Upload | null,
   ) {
-    const { requestId } = job;
+    const { control, dispatcher, job: { requestId } } = run;
     const nowMs = dispatcher.steadyNow();
     super({ requestId, attempt, workerId, control, nowMs });
-    this.#dispatcher = dispatcher;
-    this.#job = job;
-    this.#onBodyLost = onBodyLost;
+    this.#run = run;
     this.#upload = upload;
     this.#offeredAtMs = dispatcher.options.now();
   }
 
   /** The bus has failed since the job was sent, so it may not have arrived. */
   get mayBeUndelivered(): boolean {
-    const { flowingSinceMs } = this.#dispatcher.options.bus;
+    const { flowingSinceMs } = this.#run.dispatcher.options.bus;
     return flowingSinceMs === null || flowingSinceMs > this.#offeredAtMs;
   }
 
@@ -105,7 +83,7 @@ export class Attempt extends StreamReceiver {
   }
 
   override onTick(nowMs: number): StreamEvent {
-    const { bus } = this.#dispatcher.options;
+    const { bus } = this.#run.dispatcher.options;
     // A worker does not have to answer while the bus delivers nothing at all.
     const isBusSilent = bus.isConnected && bus.receivedAtMs < this.#offeredAtMs;
     if (isBusSilent && !this.isAccepted) return { type: "nothing" };
@@ -115,14 +93,14 @@ export class Attempt extends StreamReceiver {
   /** Frees the slot of the worker that runs the job or was offered it. Must be called once. */
   leave(): void {
     if (this.workerId === null) return;
-    this.#dispatcher.workers.onEnded(this.workerId);
-    this.#dispatcher.onSlotFreed();
+    this.#run.dispatcher.workers.onEnded(this.workerId);
+    this.#run.dispatcher.onSlotFreed();
   }
 
   /** Sends an upload in pieces, several at a time, each acknowledged. */
   async #send(upload: Upload, workerId: string): Promise<void> {
-    const { bus, log } = this.#dispatcher.options;
-    const { requestId, kind } = this.#job;
+    const { dispatcher: { options: { bus, log } }, job } = this.#run;
+    const { requestId, kind } = job;
     const { attempt } = this;
     const subject = subjects.body(familyOf(kind), workerId, requestId);
     const send = (piece: Uint8Array) =>
@@ -132,7 +110,7 @@ export class Attempt extends StreamReceiver {
       for (let index = 0;; index += 1) {
         const bytes = await upload.next();
         if (bytes === null || this.isOver) break;
-        const sent = send(encodePiece(bytes, attempt, index));
+        const sent = send(wire.encodePiece(bytes, attempt, index));
         // Its failure is reported by the await below, perhaps some pieces later.
         sent.catch(() => {});
         sending.push(sent);
@@ -142,7 +120,7 @@ export class Attempt extends StreamReceiver {
       if (this.isOver) return;
       const end = await upload.end().catch(() => null);
       // Null: it was refused, and its run is cancelled.
-      if (end !== null) await send(encodeUploadEnd(end, attempt));
+      if (end !== null) await send(wire.encodeUploadEnd(end, attempt));
     } catch (error) {
       log.warn("body_upload_failed", {
         requestId: publicRequestId(requestId),
@@ -150,7 +128,7 @@ export class Attempt extends StreamReceiver {
         message: "A large request could not be sent to its worker",
         error,
       });
-      if (!this.isOver) this.#onBodyLost();
+      if (!this.isOver) this.#run.onWorkerLost();
     }
   }
 }

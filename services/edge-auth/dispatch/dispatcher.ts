@@ -4,19 +4,15 @@ import type { CancelReason, ControlRecord } from "@gateway/shared/bus/control";
 import { CONTROL_PROBE, encodeControl } from "@gateway/shared/bus/control";
 import { decodeFrames, parseJson } from "@gateway/shared/bus/frame";
 import { decodeWorkerBeat } from "@gateway/shared/bus/job";
-import {
-  FlowWatch,
-  isNoResponders,
-  NoRespondersError,
-} from "@gateway/shared/bus/link";
+import * as link from "@gateway/shared/bus/link";
 import type { BusLink } from "@gateway/shared/bus/link_nats";
 import { createOutbox, type Outbox } from "@gateway/shared/bus/outbox";
 import { answerStrayFrame } from "@gateway/shared/bus/stream_receiver";
+import type { WorkerFamily } from "@gateway/shared/bus/subjects";
 import {
   lastToken,
-  parseEdgeStreamSubject,
+  parseEdgeStream,
   subjects,
-  type WorkerFamily,
 } from "@gateway/shared/bus/subjects";
 import { remember } from "@gateway/shared/process/bounded_map";
 import { type MonotonicNow, SteadyClock } from "@gateway/shared/process/clock";
@@ -26,8 +22,7 @@ import { ApiError } from "@gateway/shared/openai/error";
 import { settlesWithin } from "@gateway/shared/process/serve";
 import type { AnswerSink, RunJob, RunOutcome } from "./outcome.ts";
 import { busUnavailable, Run } from "./run.ts";
-import { WaitQueue } from "./wait_queue.ts";
-import { WorkerTable } from "./workers.ts";
+import { createWorkerTable, type WorkerTable } from "./workers.ts";
 
 export interface DispatcherOptions {
   bus: Pick<
@@ -60,12 +55,12 @@ const STOPPED_KEYS_MAX = 1_000;
 
 export class Dispatcher {
   readonly workers: WorkerTable;
-  readonly queue: WaitQueue<Run>;
+  readonly queue = new WaitQueue();
   readonly options: DispatcherOptions;
   readonly #clock: SteadyClock;
   readonly #runs = new Map<string, Run>();
   readonly #control: Outbox<ControlRecord>;
-  readonly #flow: FlowWatch;
+  readonly #flow: link.FlowWatch;
   readonly #stoppedAtMs = new Map<string, number>();
   #onIdle: (() => void) | null = null;
 
@@ -73,9 +68,8 @@ export class Dispatcher {
     this.options = options;
     const { bus, now, random } = options;
     this.#clock = new SteadyClock(now);
-    this.queue = new WaitQueue(DISPATCH_LIMITS.queueMax);
-    this.workers = new WorkerTable({ now: () => this.steadyNow(), random });
-    this.#flow = new FlowWatch(bus, now);
+    this.workers = createWorkerTable({ now: () => this.steadyNow(), random });
+    this.#flow = new link.FlowWatch(bus, now);
     this.#control = createOutbox(options.scheduleSoon, (subject, records) => {
       this.publish(subject, encodeControl(records));
     });
@@ -123,7 +117,7 @@ export class Dispatcher {
       this.onFrameMessage(message.data);
     });
     bus.subscribe(subjects.edgeStreams(edgeId), (message) => {
-      if (isNoResponders(message)) this.onNoResponders(message.subject);
+      if (link.isNoResponders(message)) this.onNoResponders(message.subject);
     });
     bus.subscribe(subjects.workerBeats, ({ subject, data }) => {
       this.onBeatMessage(subject, data);
@@ -161,7 +155,7 @@ export class Dispatcher {
   }
 
   onNoResponders(replySubject: string): void {
-    const target = parseEdgeStreamSubject(replySubject);
+    const target = parseEdgeStream(replySubject);
     if (target === null) return;
     // Just after an outage of the bus, a worker may not have reconnected yet.
     this.#followBus();
@@ -242,7 +236,9 @@ export class Dispatcher {
     this.options.bus.request(subject, CONTROL_PROBE, {
       timeoutMs: PROBE_TIMEOUT_MS,
     }).then(() => this.workers.onAnswer(workerId), (error: unknown) => {
-      if (error instanceof NoRespondersError) this.onWorkerMissing(workerId);
+      if (error instanceof link.NoRespondersError) {
+        this.onWorkerMissing(workerId);
+      }
     });
   }
 
@@ -293,4 +289,48 @@ export class Dispatcher {
 /** The error of a request whose key was disabled together with its running requests. */
 export function keyRevoked(): ApiError {
   return new ApiError("key_revoked", "The API key was revoked.");
+}
+
+interface Waiting {
+  readonly model: string;
+  readonly sinceMs: number;
+  /** Starts it, or returns false if there is no free slot for its model. */
+  offer(): boolean;
+}
+
+/** Requests that wait for a free slot: first come, first served. */
+export class WaitQueue {
+  readonly #waiting: Waiting[] = [];
+
+  get length(): number {
+    return this.#waiting.length;
+  }
+
+  hasWaiting(model: string): boolean {
+    return this.#waiting.some((item) => item.model === model);
+  }
+
+  /** Adds an item ahead of those that have waited less. False if the queue is full. */
+  push(item: Waiting): boolean {
+    if (this.length >= DISPATCH_LIMITS.queueMax) return false;
+    const isOlder = ({ sinceMs }: Waiting) => sinceMs <= item.sinceMs;
+    this.#waiting.splice(this.#waiting.findLastIndex(isOlder) + 1, 0, item);
+    return true;
+  }
+
+  remove(item: Waiting): void {
+    const index = this.#waiting.indexOf(item);
+    if (index >= 0) this.#waiting.splice(index, 1);
+  }
+
+  /** Offers the items, the oldest first. If one does not start, later ones for its model are not offered. */
+  offer(): void {
+    const refused = new Set<string>();
+    for (const item of [...this.#waiting]) {
+      // It may have been removed in the meantime.
+      if (refused.has(item.model) || !this.#waiting.includes(item)) continue;
+      if (item.offer()) this.remove(item);
+      else refused.add(item.model);
+    }
+  }
 }

@@ -1,4 +1,5 @@
 /** A dispatcher whose bus, clock and workers are controlled by the test. */
+import assert from "node:assert/strict";
 import { decodeControl } from "@gateway/shared/bus/control";
 import * as frames from "@gateway/shared/bus/frame";
 import { encodeWorkerBeat } from "@gateway/shared/bus/job";
@@ -18,12 +19,9 @@ export const TIMEOUT_MS = 60_000;
 const idOf = (number: number) => number.toString(16).padStart(32, "0");
 const numberOf = (requestId = "") => Number.parseInt(requestId, 16);
 
-interface Header {
-  request?: number;
-  attempt?: number;
-  sequence?: number;
-  tokens?: number;
-}
+type Header = {
+  [Field in "request" | "attempt" | "sequence" | "tokens"]?: number | undefined;
+};
 
 /** `events` lists what the dispatcher did, in order; see `take`. */
 export function setup() {
@@ -92,38 +90,37 @@ export function setup() {
     requestTimeoutMs: TIMEOUT_MS,
   });
 
-  const send = (request: number, frame: Uint8Array) =>
-    frames.encodeFrames([[idOf(request), frame]]).forEach((data) =>
-      dispatcher.onFrameMessage(data)
-    );
   const attemptOf = ({ request = 1, attempt }: Header) =>
     attempt ?? attempts.get(request) ?? 0;
   const frame = (
-    type: typeof frames.FrameType[keyof typeof frames.FrameType],
+    type: keyof typeof frames.FrameType,
     payload: Uint8Array,
-    { sequence = 0, tokens = 0, ...header }: Header,
+    { request = 1, sequence = 0, tokens = 0, attempt }: Header,
   ) => {
-    const attempt = attemptOf(header);
-    const head = { type, sequence, attempt, tokens };
-    send(header.request ?? 1, frames.encodeFrame(head, payload));
+    const bytes = frames.encodeFrame({
+      ...{ type: frames.FrameType[type], sequence, tokens },
+      attempt: attemptOf({ request, attempt }),
+    }, payload);
+    const [message = assert.fail()] = frames.encodeFrames([
+      [idOf(request), bytes],
+    ]);
+    dispatcher.onFrameMessage(message);
   };
   const sinkOf = (request: number): AnswerSink => {
-    let hasStarted = false;
     const note = (what: string) => void events.push(`${what} ${request}`);
-    return {
-      get hasStarted() {
-        return hasStarted;
-      },
-      onPayload: (payload) => {
-        hasStarted = true;
+    const sink = {
+      hasStarted: false,
+      onPayload(payload: Uint8Array) {
+        sink.hasStarted = true;
         note(`payload ${new TextDecoder().decode(payload)}`);
       },
       onEnd: () => note("end"),
-      onError: (error) => note(`error ${error.code}`),
+      onError: (error: ApiError) => note(`error ${error.code}`),
       onAbandoned: () => note("abandoned"),
       onRestart: () => note("restart"),
       onTick: () => {},
     };
+    return sink;
   };
 
   return {
@@ -169,22 +166,17 @@ export function setup() {
         },
       ),
     accept: (worker = "w1", header: Header = {}) =>
-      frame(frames.FrameType.ACCEPT, frames.encodeJson({ worker }), header),
+      frame("ACCEPT", frames.encodeJson({ worker }), header),
     data: (text: string, sequence: number, header: Header = {}) =>
-      frame(frames.FrameType.DATA, new TextEncoder().encode(text), {
-        ...header,
-        sequence,
-      }),
+      frame("DATA", new TextEncoder().encode(text), { ...header, sequence }),
     end: (sequence: number, worker = "w1", header: Header = {}) =>
-      frame(
-        frames.FrameType.END,
-        frames.encodeJson({ worker, usage: USAGE }),
-        { ...header, sequence, tokens: 2 },
-      ),
+      frame("END", frames.encodeJson({ worker, usage: USAGE }), {
+        ...{ ...header, sequence, tokens: 2 },
+      }),
     err: (sequence: number, retryable: boolean, header: Header = {}) => {
       const error = new ApiError("upstream_error", "It failed.");
       const payload = frames.encodeErr("w1", { error, retryable, usage: null });
-      frame(frames.FrameType.ERR, payload, { ...header, sequence });
+      frame("ERR", payload, { ...header, sequence });
     },
     reject: (
       reason: frames.RejectReason,
@@ -193,9 +185,8 @@ export function setup() {
         retryAfterMs?: number | null;
       } = {},
     ) => {
-      const attempt = attemptOf(header);
-      const reject = { worker, reason, retryAfterMs };
-      send(header.request ?? 1, frames.encodeRejectFrame(attempt, reject));
+      const payload = frames.encodeJson({ worker, reason, retryAfterMs });
+      frame("REJECT", payload, header);
     },
     noResponders: (header: Header = {}) =>
       dispatcher.onNoResponders(

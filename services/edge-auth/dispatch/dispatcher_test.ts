@@ -6,6 +6,7 @@
  */
 import assert from "node:assert/strict";
 import { BUS_LIMITS, DISPATCH_LIMITS } from "@gateway/shared/limits";
+import { WaitQueue } from "./dispatcher.ts";
 import { setup, type Stage, TIMEOUT_MS, USAGE } from "./dispatcher_fixture.ts";
 
 const {
@@ -179,20 +180,7 @@ Deno.test("without a subscriber: no_worker at once; if the chosen worker is miss
   assert.deepEqual(await t.take(), ["offer w2 2.3"]);
 });
 
-Deno.test("a lost attempt is not repeated after the first byte", async () => {
-  const begun = await running("w1", "w2");
-  begun.data("a\n", 1, { tokens: 7 });
-  begun.err(0, false);
-  assert.deepEqual(await begun.take(), [
-    "payload a\n 1",
-    "error worker_lost 1",
-    "over failed 1",
-    "cancel w1 1.1 worker_lost",
-  ]);
-  assert.equal(begun.outcomes.get(1)?.completionTokens, 7);
-  assert.equal(begun.outcomes.get(1)?.isFinal, false);
-});
-
+// After the first byte nothing is repeated: tests/e2e/faults_worker_test.ts.
 Deno.test("a fault of the worker is repeated elsewhere, one of the backend is not", async () => {
   const ours = await running("w1", "w2");
   ours.err(1, true);
@@ -290,18 +278,14 @@ Deno.test("a waiting request is offered when the pause of a full worker ends, wi
     const offers = (await t.take()).filter((event) => /^offer/.test(event));
     assert.deepEqual(offers, next);
   }
-});
-
-Deno.test("a new request does not overtake one that waits", async () => {
-  const t = setup();
   t.beat("w1", 0);
-  t.ask(1);
+  t.ask(4);
   // The worker has room again before anybody has looked at the queue.
   t.dispatcher.workers.onEnded("w1");
-  t.ask(2);
-  assert.deepEqual(await t.take(), []);
+  t.ask(5);
+  assert.ok(!(await t.take()).join().includes("offer"));
   t.beat("w1");
-  assert.deepEqual(await t.take(), ["offer w1 1.1"]);
+  assert.deepEqual(await t.take(), ["offer w1 4.1"]);
 });
 
 Deno.test("a request that waits too long, or finds the queue full, fails because all workers are busy", async () => {
@@ -423,4 +407,37 @@ Deno.test("control records for one worker are sent together, and nothing is kept
   await t.take();
   assert.equal(t.controlMessages(), 1);
   assert.equal(t.dispatcher.outboxes, 0);
+});
+
+Deno.test("a queue offers in order of arrival, and skips what was removed and what is for a model that was refused", () => {
+  let asked = "";
+  let takes = (_name: string) => false;
+  const item = (name: string, sinceMs: number, model = "m") => ({
+    ...{ model, sinceMs },
+    offer() {
+      asked += name;
+      return takes(name);
+    },
+  });
+  const queue = new WaitQueue();
+  const offer = (taking: typeof takes) => {
+    [takes, asked] = [taking, ""];
+    queue.offer();
+    return asked;
+  };
+  const [a, b, c, d] = [item("a", 1), item("b", 2), item("c", 3), item("d", 4)];
+  const [x, y] = [item("x", 0, "full"), item("y", 1, "full")];
+  for (const each of [d, b, a, c, x, y]) queue.push(each);
+  assert.equal(offer((name) => name === "a"), "xab");
+  assert.equal(queue.hasWaiting("full"), true);
+  // One that was refused is again before those that came later.
+  queue.push(a);
+  for (const each of [x, y]) queue.remove(each);
+  assert.equal(queue.hasWaiting("full"), false);
+  const removesC = (name: string) => {
+    if (name === "b") queue.remove(c);
+    return true;
+  };
+  assert.equal(offer(removesC), "abd");
+  assert.equal(queue.length, 0);
 });

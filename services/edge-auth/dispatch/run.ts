@@ -1,8 +1,6 @@
 /**
  * One request from its admission to its end: waiting for a slot, offered to a worker,
- * running there. A lost attempt is repeated once if the client has not received a
- * byte. A cancelled run is kept for a moment: the final frame of its worker says how
- * many tokens it had generated.
+ * running there. A lost attempt is repeated once if the client has not received a byte.
  */
 import type { CancelReason } from "@gateway/shared/bus/control";
 import type { Failure, Frame, RejectPayload } from "@gateway/shared/bus/frame";
@@ -20,7 +18,7 @@ import { Attempt } from "./attempt.ts";
 import type { Dispatcher } from "./dispatcher.ts";
 import { type AnswerSink, type RunJob, RunOutcome } from "./outcome.ts";
 
-/** A worker has this long to report how much a cancelled request cost. */
+/** A cancelled run waits this long for the final frame of its worker, which says what it cost. */
 const FINAL_FRAME_MS = 1_000;
 /** A worker that did not answer gets no jobs for this long, or until its next beat. */
 const UNRESPONSIVE_MS = 1_000;
@@ -30,11 +28,9 @@ const REJECTED_MS = 100;
 const RETRY_MS = 1_000;
 
 export class Run {
-  readonly job: RunJob;
   readonly model: string;
   /** When it last started looking for a worker: its place in the queue. */
   sinceMs: number;
-  readonly #dispatcher: Dispatcher;
   readonly #sink: AnswerSink;
   readonly #onOver: (outcome: RunOutcome) => void;
   readonly #startedAtMs: number;
@@ -47,20 +43,18 @@ export class Run {
   #requestText: string | null = null;
   #finalFrameByMs = 0;
   readonly #outcome = new RunOutcome();
-  readonly #control: SendControl = (workerId, record) => {
+  readonly control: SendControl = (workerId, record) => {
     if (record.type === "nak") this.#outcome.naks += 1;
-    this.#dispatcher.control(familyOf(this.job.kind), workerId, record);
+    this.dispatcher.control(familyOf(this.job.kind), workerId, record);
   };
 
   /** The run looks for a worker when `start` is called. `onOver` is called once, at its end. */
   constructor(
-    dispatcher: Dispatcher,
-    job: RunJob,
+    readonly dispatcher: Dispatcher,
+    readonly job: RunJob,
     sink: AnswerSink,
     onOver: (outcome: RunOutcome) => void,
   ) {
-    this.#dispatcher = dispatcher;
-    this.job = job;
     this.model = job.request.model;
     this.#sink = sink;
     this.#onOver = onOver;
@@ -74,7 +68,7 @@ export class Run {
 
   /** Looks for a worker, after the requests that already wait for the model. */
   start(): void {
-    const { queue, workers } = this.#dispatcher;
+    const { queue, workers } = this.dispatcher;
     const { model } = this;
     if (queue.hasWaiting(model) && workers.hasWorkerFor(model)) this.#wait();
     else this.#search();
@@ -82,7 +76,7 @@ export class Run {
 
   /** Sends the job to a worker that has not been tried yet. False if none has a free slot. */
   offer(): boolean {
-    const { options: { bus }, workers } = this.#dispatcher;
+    const { options: { bus }, workers } = this.dispatcher;
     if (!bus.isConnected) return false;
     const { model, job } = this;
     const workerId = workers.pick(model, this.#tried);
@@ -90,13 +84,11 @@ export class Run {
     // the queue group, but only once, since the same worker may reject it every time.
     const mayAskGroup = !this.#hasAskedGroup && !workers.hasWorkerFor(model);
     if (workerId === null && !mayAskGroup) return false;
-    const attempt = Attempt.send(this.#dispatcher, job, {
-      text: this.#requestText ??= JSON.stringify(job.request),
+    this.#requestText ??= JSON.stringify(job.request);
+    const attempt = Attempt.send(this, this.#requestText, {
       attempt: this.#outcome.offers + 1,
       deadlineMs: this.#leftMs(),
       workerId,
-      control: this.#control,
-      onBodyLost: () => this.onWorkerLost(),
     });
     if (attempt === null) return false;
     this.#attempt = attempt;
@@ -110,7 +102,7 @@ export class Run {
     const attempt = this.#attempt;
     if (attempt === null) return false;
     if (this.#state === "cancelling") return this.#onFinalFrame(attempt, frame);
-    const event = attempt.onFrame(frame, this.#dispatcher.steadyNow());
+    const event = attempt.onFrame(frame, this.dispatcher.steadyNow());
     if (event.type === "stray") return false;
     if (attempt.isAccepted) this.#outcome.dispatchMs ??= this.#sinceStartMs();
     // An unnumbered error: the worker may have concluded that this edge is dead.
@@ -128,7 +120,7 @@ export class Run {
     attempt.cancel("not_accepted");
     if (workerId === null) return this.fail(noWorker());
     this.#leave();
-    this.#dispatcher.onWorkerMissing(workerId);
+    this.dispatcher.onWorkerMissing(workerId);
     this.#search();
   }
 
@@ -137,7 +129,7 @@ export class Run {
   }
 
   onBusRestored(): void {
-    this.#attempt?.onReconnect(this.#dispatcher.steadyNow());
+    this.#attempt?.onReconnect(this.dispatcher.steadyNow());
   }
 
   /** The client's socket took everything up to this frame: the worker may send more. */
@@ -157,7 +149,7 @@ export class Run {
     }
     const attempt = this.#attempt;
     if (attempt !== null) {
-      const event = attempt.onTick(this.#dispatcher.steadyNow());
+      const event = attempt.onTick(this.dispatcher.steadyNow());
       this.#onEvent(attempt, event);
     } else if (this.#hasWaitedTooLong()) this.#failBusy();
     if (this.#state === "active") this.#sink.onTick(nowMs);
@@ -167,7 +159,7 @@ export class Run {
   cancel(reason: CancelReason, error: ApiError | null = null): void {
     if (this.#state !== "active") return;
     this.#state = "cancelling";
-    this.#finalFrameByMs = this.#dispatcher.options.now() + FINAL_FRAME_MS;
+    this.#finalFrameByMs = this.dispatcher.options.now() + FINAL_FRAME_MS;
     Object.assign(this.#outcome, { cancelReason: reason, error });
     this.#attempt?.cancel(reason);
     if (error !== null) this.#sink.onError(error);
@@ -192,22 +184,19 @@ export class Run {
   #wait(): void {
     this.#tried.clear();
     const isQueued = !this.#hasWaitedTooLong() &&
-      this.#dispatcher.queue.push(this);
+      this.dispatcher.queue.push(this);
     if (!isQueued) this.#failBusy();
   }
 
   #hasWaitedTooLong(): boolean {
-    return this.#dispatcher.options.now() - this.sinceMs >=
+    return this.dispatcher.options.now() - this.sinceMs >=
       DISPATCH_LIMITS.queueWaitMs;
   }
 
   /** No worker had a free slot in time. */
   #failBusy(): void {
-    this.fail(
-      this.#dispatcher.options.bus.isConnected
-        ? overloaded()
-        : busUnavailable(),
-    );
+    const { isConnected } = this.dispatcher.options.bus;
+    this.fail(isConnected ? overloaded() : busUnavailable());
   }
 
   #onEvent(attempt: Attempt, event: StreamEvent): void {
@@ -227,7 +216,7 @@ export class Run {
           ? this.#onUnanswered(attempt)
           : this.#loseAttempt("The worker of the request stopped responding.");
       case "violated":
-        this.#dispatcher.options.log.error("stream_violation", {
+        this.dispatcher.options.log.error("stream_violation", {
           requestId: publicRequestId(this.job.requestId),
           workerId: this.workerId,
           violation: event.violation,
@@ -240,7 +229,7 @@ export class Run {
     this.#outcome.rejects.push(reason);
     this.#leave();
     this.#tried.add(worker);
-    this.#dispatcher.workers.pause(worker, retryAfterMs ?? REJECTED_MS);
+    this.dispatcher.workers.pause(worker, retryAfterMs ?? REJECTED_MS);
     this.#search();
   }
 
@@ -255,7 +244,7 @@ export class Run {
     const { workerId } = this;
     this.#leave();
     if (workerId !== null) {
-      this.#dispatcher.workers.pause(workerId, UNRESPONSIVE_MS);
+      this.dispatcher.workers.pause(workerId, UNRESPONSIVE_MS);
     }
     // If the offer was lost, that says nothing about the worker.
     if (mayBeUndelivered) return this.#wait();
@@ -283,7 +272,7 @@ export class Run {
   #repeat(message: string): void {
     this.#noteRepeat(this.workerId, message);
     this.#sink.onRestart();
-    this.sinceMs = this.#dispatcher.options.now();
+    this.sinceMs = this.dispatcher.options.now();
     this.#tried.clear();
     this.#leave();
     this.#search();
@@ -293,7 +282,7 @@ export class Run {
     this.#outcome.repeats += 1;
     const requestId = publicRequestId(this.job.requestId);
     const line = { requestId, workerId, message };
-    this.#dispatcher.options.log.warn("attempt_repeated", line);
+    this.dispatcher.options.log.warn("attempt_repeated", line);
   }
 
   /** Gives up the attempt. The next one is made by another worker. */
@@ -318,7 +307,7 @@ export class Run {
     }
     // A numbered one is repeated until it is acknowledged.
     if (frame.sequence > 0) {
-      answerStrayFrame(this.job.requestId, frame, this.#control);
+      answerStrayFrame(this.job.requestId, frame, this.control);
     }
     const completionTokens = Math.max(frame.tokens, attempt.tokens);
     this.#finish("cancelled", { completionTokens, isFinal: true });
@@ -341,11 +330,11 @@ export class Run {
   }
 
   #sinceStartMs(): number {
-    return this.#dispatcher.options.now() - this.#startedAtMs;
+    return this.dispatcher.options.now() - this.#startedAtMs;
   }
 
   #leftMs(): number {
-    return this.#dispatcher.options.requestTimeoutMs - this.#sinceStartMs();
+    return this.dispatcher.options.requestTimeoutMs - this.#sinceStartMs();
   }
 }
 

@@ -1,27 +1,22 @@
 import assert from "node:assert/strict";
+import type { WorkerBeat } from "@gateway/shared/bus/job";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
-import { WorkerTable } from "./workers.ts";
+import { createWorkerTable } from "./workers.ts";
 
 const MODEL = "neutral-3.7-plus";
-const NOBODY: ReadonlySet<string> = new Set();
 
-interface Change {
-  slots?: number;
-  inFlight?: number;
-  draining?: boolean;
-  models?: string[];
-}
+type Change = Partial<WorkerBeat>;
 
 function setup() {
   const clock = { ms: 1_000 };
-  const table = new WorkerTable({ now: () => clock.ms, random: Math.random });
+  const table = createWorkerTable({ now: () => clock.ms, random: Math.random });
   const beat = (id: string, change: Change = {}) =>
     table.onBeat(id, {
       ...{ version: 2, family: "chat", slots: 10, inFlight: 0 },
       ...{ draining: false, models: [MODEL] },
       ...change,
     });
-  const pick = (tried = NOBODY) => table.pick(MODEL, tried);
+  const pick = (tried = new Set<string>()) => table.pick(MODEL, tried);
   return { clock, table, beat, pick };
 }
 

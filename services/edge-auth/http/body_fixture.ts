@@ -1,25 +1,36 @@
 /** Shared by the tests of bodies and forms. */
-import type { Deadlines, Timed } from "@gateway/shared/process/deadlines";
+import assert from "node:assert/strict";
+import { PassThrough } from "node:stream";
+import type { Timed } from "@gateway/shared/process/deadlines";
+import { createBodyBudget } from "./read_body.ts";
 
-/** Deadlines by a clock that the test moves on. */
-export function testDeadlines() {
+/** A body that the test writes. */
+export function openExchange(headers: Record<string, string>) {
+  const body = new PassThrough();
+  const openBody = () => body;
+  return {
+    body,
+    exchange: { headers: new Map(Object.entries(headers)), openBody },
+  };
+}
+
+/** A budget of memory, and deadlines by a clock that the test moves on. */
+export function testBudget({ bodiesBytesMax = 1e9, bodyBytesMax = 1e6 } = {}) {
   let nowMs = 0;
   const due = new Set<Timed>();
-  const deadlines: Deadlines = {
-    get size() {
-      return due.size;
-    },
-    add: (item) => void due.add(item),
-    remove: (item) => void due.delete(item),
-    closeWhenIdle: () => {},
-    close: () => {},
-  };
+  const bodyBudget = createBodyBudget({ bodiesBytesMax, bodyBytesMax });
   return {
-    deadlines,
+    bodyBudget,
+    deadlines: {
+      add: (item: Timed) => void due.add(item),
+      remove: (item: Timed) => void due.delete(item),
+    },
     now: () => nowMs,
     pass(ms: number): void {
       nowMs += ms;
       for (const item of due) if (item.expiresAtMs <= nowMs) item.expire();
     },
+    /** Nothing is held or awaited. */
+    assertIdle: () => assert.deepEqual([due.size, bodyBudget.bytes], [0, 0]),
   };
 }

@@ -3,17 +3,13 @@ import { Buffer } from "node:buffer";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { Deadlines, Timed } from "@gateway/shared/process/deadlines";
 import { remember } from "@gateway/shared/process/bounded_map";
-import {
-  BODY_DEADLINES,
-  BODY_PIECES,
-  REFUSED_BODIES,
-} from "@gateway/shared/limits";
+import * as limits from "@gateway/shared/limits";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import type { Exchange } from "./server.ts";
 
 export interface HeldBodyBounds {
   bodyBudget: BodyBudget;
-  deadlines: Deadlines;
+  deadlines: Pick<Deadlines, "add" | "remove">;
   now: MonotonicNow;
 }
 
@@ -23,10 +19,9 @@ export interface BodyBounds extends HeldBodyBounds {
 }
 
 /**
- * Reads a request body; null if the client disconnects before its end. Rejects with
- * an `ApiError`: 415 if it is not JSON or encoded, 413 too large, 408 too slow, 400
- * in too many pieces, 429 or 503 if a memory budget is used up, 429 for too many
- * refused bodies of the key.
+ * Null if the client disconnects before its end. Rejects with an `ApiError`: 415 not
+ * JSON or encoded, 413 too large, 408 too slow, 400 in too many pieces, 429 or 503 a
+ * memory budget is used up, 429 too many refused bodies of the key.
  */
 export async function readBody(
   { headers, openBody }: Pick<Exchange, "headers" | "openBody">,
@@ -56,8 +51,11 @@ export async function readBody(
     const onData = (piece: Uint8Array) => {
       size += piece.length;
       if (size > bytesMax) return refuse(tooLarge(bytesMax));
-      if (pieces.length >= BODY_PIECES.free + size / BODY_PIECES.bytesMin) {
-        const tookMs = pieces.length * REFUSED_BODIES.pieceMs;
+      if (
+        pieces.length >=
+          limits.BODY_PIECES.free + size / limits.BODY_PIECES.bytesMin
+      ) {
+        const tookMs = pieces.length * limits.REFUSED_BODIES.pieceMs;
         bounds.refusedBodies.charge(keyId, tookMs);
         return refuse(tooManyPieces());
       }
@@ -74,7 +72,7 @@ export async function readBody(
       end(() => resolve(isOne ? only : Buffer.concat(pieces)));
     };
     const onClose = () => end(() => resolve(null));
-    const { totalMs } = BODY_DEADLINES;
+    const { totalMs } = limits.BODY_DEADLINES;
     const held = new HeldBody(bounds, { keyId, totalMs, refuse });
     body.on("data", onData).once("end", onEnd).once("close", onClose);
     if (body.destroyed) onClose();
@@ -124,7 +122,7 @@ export class HeldBody implements Timed {
   }
 
   progressed(): void {
-    const dueMs = this.bounds.now() + BODY_DEADLINES.progressMs;
+    const dueMs = this.bounds.now() + limits.BODY_DEADLINES.progressMs;
     this.expiresAtMs = Math.min(dueMs, this.#totalAtMs);
   }
 
@@ -141,62 +139,55 @@ export class HeldBody implements Timed {
 
 const SHARE_OF_KEY = 1 / 4;
 
+export type BodyBudget = ReturnType<typeof createBodyBudget>;
+
 /**
- * How many bytes of request bodies the process and each key may hold at a time. A
- * body that exceeds its key's share is refused (429). If the process has no room, the
- * oldest body is refused (503), so that slow senders do not keep out new ones.
+ * Bounds the bytes of bodies that are held. A body beyond its key's share is refused
+ * (429). If the process has no room, the oldest is (503): slow senders keep out nobody.
  */
-export class BodyBudget {
-  readonly #processBytesMax: number;
-  readonly #keyBytesMax: number;
-  readonly #bodies = new Set<HeldBody>();
-  readonly #bytesByKey = new Map<string, number>();
-  #bytes = 0;
+export function createBodyBudget({ bodiesBytesMax, bodyBytesMax }: {
+  bodiesBytesMax: number;
+  bodyBytesMax: number;
+}) {
+  const processBytesMax = Math.max(bodiesBytesMax, bodyBytesMax);
+  const keyBytesMax = Math.max(bodiesBytesMax * SHARE_OF_KEY, bodyBytesMax);
+  const bodies = new Set<HeldBody>();
+  const bytesByKey = new Map<string, number>();
+  let processBytes = 0;
 
-  constructor(
-    { bodiesBytesMax, bodyBytesMax }: Record<
-      "bodiesBytesMax" | "bodyBytesMax",
-      number
-    >,
-  ) {
-    this.#processBytesMax = Math.max(bodiesBytesMax, bodyBytesMax);
-    this.#keyBytesMax = Math.max(bodiesBytesMax * SHARE_OF_KEY, bodyBytesMax);
-  }
-
-  get bytes(): number {
-    return this.#bytes;
-  }
-
-  /** Counts more bytes of a body. Returns the refusal if there is no room for them. */
-  grow(body: HeldBody, bytes: number): ApiError | null {
-    const ofKey = (this.#bytesByKey.get(body.of.keyId) ?? 0) + bytes;
-    if (ofKey > this.#keyBytesMax) return keyIsFull();
-    while (this.#bytes + bytes > this.#processBytesMax) {
-      const [oldest = body] = this.#bodies;
-      if (oldest === body) return processIsFull();
-      oldest.of.refuse(processIsFull());
-    }
-    this.#bodies.add(body);
-    this.#resize(body, bytes);
-    return null;
-  }
-
-  release(body: HeldBody): void {
-    this.#bodies.delete(body);
-    this.#resize(body, -body.bytes);
-  }
-
-  #resize(body: HeldBody, by: number): void {
+  const resize = (body: HeldBody, by: number) => {
     const { keyId } = body.of;
     body.bytes += by;
-    this.#bytes += by;
-    const ofKey = (this.#bytesByKey.get(keyId) ?? 0) + by;
-    if (ofKey > 0) this.#bytesByKey.set(keyId, ofKey);
-    else this.#bytesByKey.delete(keyId);
-  }
+    processBytes += by;
+    const ofKey = (bytesByKey.get(keyId) ?? 0) + by;
+    if (ofKey > 0) bytesByKey.set(keyId, ofKey);
+    else bytesByKey.delete(keyId);
+  };
+  return {
+    get bytes(): number {
+      return processBytes;
+    },
+    /** Counts more bytes of a body. Returns the refusal if there is no room for them. */
+    grow(body: HeldBody, bytes: number): ApiError | null {
+      const ofKey = (bytesByKey.get(body.of.keyId) ?? 0) + bytes;
+      if (ofKey > keyBytesMax) return keyIsFull();
+      while (processBytes + bytes > processBytesMax) {
+        const [oldest = body] = bodies;
+        if (oldest === body) return processIsFull();
+        oldest.of.refuse(processIsFull());
+      }
+      bodies.add(body);
+      resize(body, bytes);
+      return null;
+    },
+    release(body: HeldBody): void {
+      bodies.delete(body);
+      resize(body, -body.bytes);
+    },
+  };
 }
 
-const { shareOfCore, burstMs, keysMax } = REFUSED_BODIES;
+const { shareOfCore, burstMs, keysMax } = limits.REFUSED_BODIES;
 
 /** Limits the time that refused bodies of a key may take: a fortieth of a core, with bursts of 50 ms. */
 export class RefusedBodies {
@@ -221,7 +212,7 @@ export class RefusedBodies {
 
   /** As `require`, but after a delay, which slows down a client that retries at once. */
   async wait(keyId: string, deadlines: Pick<Deadlines, "add">): Promise<void> {
-    const waitMs = Math.min(this.#waitMs(keyId), REFUSED_BODIES.waitMs);
+    const waitMs = Math.min(this.#waitMs(keyId), limits.REFUSED_BODIES.waitMs);
     if (waitMs === 0) return;
     const expiresAtMs = this.#now() + waitMs;
     await new Promise<void>((expire) => deadlines.add({ expiresAtMs, expire }));

@@ -1,33 +1,22 @@
 import assert from "node:assert/strict";
-import { PassThrough } from "node:stream";
 import { BODY_PIECES, REFUSED_BODIES } from "@gateway/shared/limits";
-import { testDeadlines } from "./body_fixture.ts";
-import { BodyBudget, readBody, RefusedBodies } from "./read_body.ts";
+import { openExchange, testBudget } from "./body_fixture.ts";
+import { readBody, RefusedBodies } from "./read_body.ts";
 
 const BYTES_MAX = 200_000;
 const PROGRESS_MS = 15_000;
 const TOTAL_MS = 60_000;
 
 /** Bodies that a test writes, on a clock that it sets. */
-function setup(
-  budget = new BodyBudget({ bodiesBytesMax: 1e9, bodyBytesMax: BYTES_MAX }),
-) {
-  const { deadlines, now, pass } = testDeadlines();
+function setup(bounds = { bodiesBytesMax: 1e9, bodyBytesMax: BYTES_MAX }) {
+  const { pass, assertIdle, ...budget } = testBudget(bounds);
   const charged: number[] = [];
   return {
-    budget,
-    charged,
+    ...{ budget: budget.bodyBudget, charged, assertIdle },
     read(headers: Record<string, string> = {}, keyId = "key_a") {
-      const body = new PassThrough();
-      const exchange = {
-        headers: new Map(Object.entries(headers)),
-        openBody: () => body,
-      };
+      const { body, exchange } = openExchange(headers);
       const reading = readBody(exchange, keyId, {
-        bodyBytesMax: BYTES_MAX,
-        bodyBudget: budget,
-        deadlines,
-        now,
+        ...{ ...budget, bodyBytesMax: BYTES_MAX },
         refusedBodies: {
           charge: (_keyId, tookMs) => void charged.push(tookMs),
           wait: () => Promise.resolve(),
@@ -42,10 +31,6 @@ function setup(
     async wait(ms: number) {
       await new Promise((resolve) => setTimeout(resolve));
       pass(ms);
-    },
-    assertIdle() {
-      assert.equal(deadlines.size, 0);
-      assert.equal(budget.bytes, 0);
     },
   };
 }
@@ -165,7 +150,7 @@ Deno.test("readBody() returns null when the client has left", async () => {
 });
 
 Deno.test("only bodies of the key that exceeds its share are refused", async () => {
-  const t = setup(new BodyBudget({ bodiesBytesMax: 100, bodyBytesMax: 60 }));
+  const t = setup({ bodiesBytesMax: 100, bodyBytesMax: 60 });
   const [first, second, other] = [t.read(), t.read(), t.read({}, "key_b")];
   for (const { body } of [first, second]) body.write("x".repeat(30));
   other.body.write("x".repeat(40));
@@ -181,7 +166,7 @@ Deno.test("only bodies of the key that exceeds its share are refused", async () 
 });
 
 Deno.test("if the budget is used up, the oldest body is refused", async () => {
-  const t = setup(new BodyBudget({ bodiesBytesMax: 100, bodyBytesMax: 60 }));
+  const t = setup({ bodiesBytesMax: 100, bodyBytesMax: 60 });
   const [slow, next, newest] = ["a", "b", "c"].map((key) => t.read({}, key));
   assert.ok(slow && next && newest);
   slow.body.write("x".repeat(40));

@@ -3,7 +3,6 @@
  * files are handed on in pieces, and a client is read only as fast as they are taken.
  */
 import { Buffer } from "node:buffer";
-import type { Readable } from "node:stream";
 import { Busboy } from "@fastify/busboy";
 import { BUS_LIMITS, UPLOAD_LIMITS } from "@gateway/shared/limits";
 import { type ApiError, fieldError } from "@gateway/shared/openai/error";
@@ -12,8 +11,8 @@ import { HeldBody, type HeldBodyBounds, refusal } from "./read_body.ts";
 import type { Exchange } from "./server.ts";
 
 export interface FormBounds {
-  /** The fields that are files; all others are text. */
-  fileFields: readonly string[];
+  /** The fields that are files, and how many there must be at least and at most. */
+  files: Readonly<Record<string, readonly [min: number, max: number]>>;
   /** Of one file. Beyond: 413. */
   fileBytesMax: number;
 }
@@ -32,165 +31,163 @@ const CONTROLS = /\p{Cc}/gu;
 export const isForm = (headers: Exchange["headers"]) =>
   FORM_TYPE.test(headers.get("content-type") ?? "");
 
-/** A form that is being read. Call `stop` when nothing more of it is needed. */
-export class Form {
-  readonly fields: FormFields = Object.create(null);
-  /** The files so far; the bytes of the last one may still grow. */
-  readonly files: UploadEnd["files"] = [];
-  readonly #begun = Promise.withResolvers<"file" | "end" | "left">();
-  readonly #failed = Promise.withResolvers<never>();
-  readonly #bounds: FormBounds;
-  readonly #body: Readable;
-  readonly #held: HeldBody;
+export type Form = ReturnType<typeof readForm>;
+
+/**
+ * Starts reading a form; call `stop` when nothing more of it is needed. Throws an
+ * `ApiError` for one that says that it is too large, or has no boundary.
+ */
+export function readForm(
+  { headers, openBody }: Pick<Exchange, "headers" | "openBody">,
+  { keyId, bounds, budget }: {
+    keyId: string;
+    bounds: FormBounds;
+    budget: HeldBodyBounds;
+  },
+) {
+  const { bytesMax, totalMs } = UPLOAD_LIMITS;
+  const { pieceBytes } = BUS_LIMITS;
+  if (Number(headers.get("content-length") ?? 0) > bytesMax) {
+    throw tooLarge(bytesMax);
+  }
+  const parser = createParser(headers, bounds.fileBytesMax);
+  const fields: FormFields = Object.create(null);
+  const files: UploadEnd["files"] = [];
+  const begun = Promise.withResolvers<"file" | "end" | "left">();
+  const failed = Promise.withResolvers<never>();
+  // A rejection of either must not count as unhandled while it is not awaited.
+  begun.promise.catch(() => {});
+  failed.promise.catch(() => {});
   /** Bytes of files that have arrived and were not taken yet. */
-  #pieces: Uint8Array[] = [];
-  #bytes = 0;
-  #isAtEnd = false;
-  #isOver = false;
-  #wake: (() => void) | null = null;
+  let pieces: Uint8Array[] = [];
+  let bytes = 0;
+  let isAtEnd = false;
+  let isOver = false;
+  let wake = () => {};
 
-  /** Throws an `ApiError` for a form that is too large, or has no boundary. */
-  constructor(
-    { headers, openBody }: Pick<Exchange, "headers" | "openBody">,
-    keyId: string,
-    bounds: FormBounds,
-    budget: HeldBodyBounds,
-  ) {
-    const { bytesMax, totalMs } = UPLOAD_LIMITS;
-    if (Number(headers.get("content-length") ?? 0) > bytesMax) {
-      throw tooLarge(bytesMax);
-    }
-    const parser = createParser(headers, bounds.fileBytesMax);
-    const refuse = (error: ApiError) => this.#fail(error);
-    this.#held = new HeldBody(budget, { keyId, totalMs, refuse });
-    const noRoom = budget.bodyBudget.grow(this.#held, HELD_BYTES);
-    if (noRoom !== null) {
-      this.#held.release();
-      throw noRoom;
-    }
-    this.#bounds = bounds;
-    // A rejection of either must not count as unhandled while it is not awaited.
-    this.begun.catch(() => {});
-    this.failed.catch(() => {});
-    let size = 0;
-    let hasArrived = false;
-    this.#body = openBody();
-    this.#body.on("data", (piece: Uint8Array) => {
-      if (this.#isOver) return;
-      size += piece.length;
-      if (size > bytesMax) return this.#fail(tooLarge(bytesMax));
-      this.#held.progressed();
-      parser.write(piece);
-      if (this.#bytes >= BUS_LIMITS.pieceBytes) this.#body.pause();
-    });
-    this.#body.once("end", () => {
-      hasArrived = true;
-      if (!this.#isOver) parser.end();
-    });
-    this.#body.once("close", () => {
-      if (hasArrived) return;
-      this.#begun.resolve("left");
-      this.stop();
-    });
-    this.#listen(parser);
+  const stop = () => {
+    if (isOver) return;
+    isOver = true;
+    held.release();
+    body.resume();
+    [pieces, bytes] = [[], 0];
+    wake();
+  };
+  const refuse = (error: ApiError) => {
+    if (isOver) return;
+    stop();
+    failed.reject(error);
+    begun.reject(error);
+  };
+  const held = new HeldBody(budget, { keyId, totalMs, refuse });
+  const noRoom = budget.bodyBudget.grow(held, HELD_BYTES);
+  if (noRoom !== null) {
+    held.release();
+    throw noRoom;
   }
 
-  /** Resolves at the first byte of a file or at the end of the form, or when the client has left; rejects with an `ApiError`. */
-  get begun(): Promise<"file" | "end" | "left"> {
-    return this.#begun.promise;
-  }
+  let size = 0;
+  let hasArrived = false;
+  const body = openBody();
+  body.on("data", (piece: Uint8Array) => {
+    if (isOver) return;
+    size += piece.length;
+    if (size > bytesMax) return refuse(tooLarge(bytesMax));
+    held.progressed();
+    parser.write(piece);
+    if (bytes >= pieceBytes) body.pause();
+  });
+  body.once("end", () => {
+    hasArrived = true;
+    if (!isOver) parser.end();
+  });
+  body.once("close", () => {
+    if (hasArrived) return;
+    begun.resolve("left");
+    stop();
+  });
 
-  /** Rejects with the `ApiError` for a form that is not acceptable; else it is never settled. */
-  get failed(): Promise<never> {
-    return this.#failed.promise;
-  }
-
-  #listen(parser: ReturnType<typeof createParser>): void {
-    const { fileFields, fileBytesMax } = this.#bounds;
-    parser.on("field", (name, value, isNameCut, isCut) => {
-      if (isNameCut || isCut) return this.#fail(fieldTooLong(name));
-      if (fileFields.includes(listName(name))) {
-        return this.#fail(notAFile(name));
-      }
-      this.#addField(name, value);
-    });
-    parser.on("file", (field, stream, name, _encoding, type) => {
-      stream.once("limit", () => this.#fail(tooLarge(fileBytesMax)));
-      stream.on("error", () => this.#fail(malformed()));
-      // A file that is not expected is read and dropped, like an unknown field.
-      if (!fileFields.includes(listName(field))) return void stream.resume();
-      const file = {
-        field: listName(field),
-        // Without a name it is undefined, whatever its type says.
-        name: (name ?? "").replace(CONTROLS, "").slice(0, FILE_NAME_CHARS_MAX),
-        type: type.replace(CONTROLS, ""),
-        bytes: 0,
-      };
-      this.files.push(file);
-      stream.on("data", (bytes: Uint8Array) => {
-        if (this.#isOver) return;
-        file.bytes += bytes.length;
-        this.#bytes += bytes.length;
-        this.#pieces.push(bytes);
-        this.#begun.resolve("file");
-        this.#wake?.();
-      });
-    });
-    for (const event of ["partsLimit", "filesLimit", "fieldsLimit"] as const) {
-      parser.once(event, () => this.#fail(tooManyParts()));
-    }
-    parser.on("error", () => this.#fail(malformed()));
-    parser.once("finish", () => {
-      this.#isAtEnd = true;
-      this.#begun.resolve("end");
-      this.#wake?.();
-    });
-  }
-
-  /** The next bytes of the files, at most a piece of the bus; null at the end of the form, or once it is over. */
-  async next(): Promise<Uint8Array | null> {
-    const { pieceBytes } = BUS_LIMITS;
-    while (!this.#isOver && !this.#isAtEnd && this.#bytes < pieceBytes) {
-      const { promise, resolve } = Promise.withResolvers<void>();
-      this.#wake = resolve;
-      this.#body.resume();
-      await promise;
-    }
-    if (this.#isOver || this.#bytes === 0) return null;
-    const all = Buffer.concat(this.#pieces);
-    const piece = all.subarray(0, pieceBytes);
-    const rest = all.subarray(piece.length);
-    this.#pieces = rest.length === 0 ? [] : [rest];
-    this.#bytes = rest.length;
-    return piece;
-  }
-
-  stop(): void {
-    if (this.#isOver) return;
-    this.#isOver = true;
-    this.#held.release();
-    this.#body.resume();
-    this.#pieces = [];
-    this.#bytes = 0;
-    this.#wake?.();
-  }
-
-  #fail(error: ApiError): void {
-    if (this.#isOver) return;
-    this.stop();
-    this.#failed.reject(error);
-    this.#begun.reject(error);
-  }
-
-  #addField(name: string, value: string): void {
-    if (!name.endsWith("[]")) {
-      this.fields[name] = value;
-      return;
-    }
-    const list = this.fields[listName(name)];
+  const isFile = (name: string) => Object.hasOwn(bounds.files, listName(name));
+  parser.on("field", (name, value, isNameCut, isCut) => {
+    if (isNameCut || isCut) return refuse(fieldTooLong(name));
+    if (isFile(name)) return refuse(notAFile(name));
+    if (!name.endsWith("[]")) return void (fields[name] = value);
+    const list = fields[listName(name)];
     if (Array.isArray(list)) list.push(value);
-    else this.fields[listName(name)] = [value];
+    else fields[listName(name)] = [value];
+  });
+  parser.on("file", (field, stream, name, _encoding, type) => {
+    stream.once("limit", () => refuse(tooLarge(bounds.fileBytesMax)));
+    stream.on("error", () => refuse(malformed()));
+    // A file that is not expected is read and dropped, like an unknown field.
+    if (!isFile(field)) return void stream.resume();
+    const file = {
+      field: listName(field),
+      // Without a name it is undefined, whatever its type says.
+      name: (name ?? "").replace(CONTROLS, "").slice(0, FILE_NAME_CHARS_MAX),
+      type: type.replace(CONTROLS, ""),
+      bytes: 0,
+    };
+    files.push(file);
+    stream.on("data", (piece: Uint8Array) => {
+      if (isOver) return;
+      file.bytes += piece.length;
+      bytes += piece.length;
+      pieces.push(piece);
+      begun.resolve("file");
+      wake();
+    });
+  });
+  for (const event of ["partsLimit", "filesLimit", "fieldsLimit"] as const) {
+    parser.once(event, () => refuse(tooManyParts()));
   }
+  parser.on("error", () => refuse(malformed()));
+  parser.once("finish", () => {
+    isAtEnd = true;
+    begun.resolve("end");
+    wake();
+  });
+
+  return {
+    fields,
+    /** The files so far; the bytes of the last one may still grow. */
+    files,
+    /** Resolves at the first byte of a file, at the end of the form, or when the client has left. */
+    begun: begun.promise,
+    /** Rejects, as `begun` does, with the `ApiError` for a form that is not acceptable; else never settled. */
+    failed: failed.promise,
+    /** The next bytes of the files, at most a piece of the bus; null at the end of the form, or once it is over. */
+    async next(): Promise<Uint8Array | null> {
+      while (!isOver && !isAtEnd && bytes < pieceBytes) {
+        const arrived = Promise.withResolvers<void>();
+        wake = arrived.resolve;
+        body.resume();
+        await arrived.promise;
+      }
+      if (isOver || bytes === 0) return null;
+      const all = Buffer.concat(pieces);
+      const piece = all.subarray(0, pieceBytes);
+      const rest = all.subarray(piece.length);
+      pieces = rest.length === 0 ? [] : [rest];
+      bytes = rest.length;
+      return piece;
+    },
+    /** Throws an `ApiError` if the form has fewer or more files of a name than it may have. */
+    requireFiles(): void {
+      for (const [name, [min, max]] of Object.entries(bounds.files)) {
+        const { length } = files.filter(({ field }) => field === name);
+        if (length < min) {
+          const message = `Missing required parameter: '${name}'.`;
+          throw fieldError("missing_required_parameter", name, message);
+        }
+        if (length <= max) continue;
+        const most = max === 1 ? "one file" : `at most ${max} files`;
+        const message = `Invalid '${name}': expected ${most}.`;
+        throw fieldError("invalid_value", name, message);
+      }
+    },
+    stop,
+  };
 }
 
 /** `image[]` and `image` are the same field: the first has several values. */

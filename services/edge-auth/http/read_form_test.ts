@@ -1,51 +1,31 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
-import { PassThrough } from "node:stream";
-import {
-  BODY_DEADLINES,
-  BUS_LIMITS,
-  UPLOAD_LIMITS,
-} from "@gateway/shared/limits";
+import * as limits from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
-import { testDeadlines } from "./body_fixture.ts";
-import { BodyBudget } from "./read_body.ts";
-import { Form } from "./read_form.ts";
+import { openExchange, testBudget } from "./body_fixture.ts";
+import { readForm } from "./read_form.ts";
 
 const BOUNDARY = "----b0und4ry";
 const FILE_BYTES_MAX = 1_000_000;
 
-type Part = [
-  name: string,
-  value: string,
-  file?: { name: string; type?: string },
-];
+type Part = [name: string, value: string, file?: string];
 
 function encode(parts: readonly Part[], end = `--${BOUNDARY}--\r\n`): Buffer {
   const text = parts.map(([name, value, file]) => {
-    const type = file?.type === undefined
-      ? ""
-      : `content-type: ${file.type}\r\n`;
-    const filename = file === undefined ? "" : `; filename="${file.name}"`;
+    const ofFile = `; filename="${file}"\r\ncontent-type: audio/wav`;
     return `--${BOUNDARY}\r\ncontent-disposition: form-data; name="${name}"` +
-      `${filename}\r\n${type}\r\n${value}\r\n`;
+      `${file === undefined ? "" : ofFile}\r\n\r\n${value}\r\n`;
   }).join("");
   return Buffer.from(text + end, "latin1");
 }
 
 function setup(headers: Record<string, string> = {}) {
-  const { deadlines, now, pass } = testDeadlines();
-  const bodyBudget = new BodyBudget({ bodiesBytesMax: 1e9, bodyBytesMax: 1e6 });
-  const body = new PassThrough();
   const type = `multipart/form-data; boundary=${BOUNDARY}`;
-  const form = new Form(
-    {
-      headers: new Map(Object.entries({ "content-type": type, ...headers })),
-      openBody: () => body,
-    },
-    "key_a",
-    { fileFields: ["file", "image"], fileBytesMax: FILE_BYTES_MAX },
-    { bodyBudget, deadlines, now },
-  );
+  const { pass, assertIdle, ...budget } = testBudget();
+  const { body, exchange } = openExchange({ "content-type": type, ...headers });
+  const files = { file: [1, 1], image: [0, 9] } as const;
+  const bounds = { files, fileBytesMax: FILE_BYTES_MAX };
+  const form = readForm(exchange, { keyId: "key_a", bounds, budget });
   const codeOf = () =>
     form.failed.catch((error: unknown) =>
       error instanceof ApiError ? error.code : String(error)
@@ -56,19 +36,19 @@ function setup(headers: Record<string, string> = {}) {
     for (;;) {
       const piece = await form.next();
       if (piece === null) return Buffer.concat(pieces);
-      assert.ok(piece.length <= BUS_LIMITS.pieceBytes);
+      assert.ok(piece.length <= limits.BUS_LIMITS.pieceBytes);
       pieces.push(piece);
     }
   };
   const finish = () => {
     form.stop();
-    assert.deepEqual([deadlines.size, bodyBudget.bytes], [0, 0]);
+    assertIdle();
   };
   return { body, form, pass, codeOf, drain, finish };
 }
 
 const SOUND = "\0\x01RIFF\r\n--\r\n".repeat(5_000);
-const WAV = { name: "a.wav", type: "audio/wav" };
+const WAV = "a.wav";
 
 Deno.test("a form is read with its fields before or after the file, however it is cut", async () => {
   const include: Part[] = [["include[]", "a"], ["include[]", "b"]];
@@ -113,7 +93,7 @@ Deno.test("a client is read only as fast as its pieces are taken", async () => {
     await new Promise((resolve) => setTimeout(resolve));
     if (isFull) {
       const taken = form.files[0]?.bytes ?? 0;
-      assert.ok(taken < 2 * BUS_LIMITS.pieceBytes, `${taken}`);
+      assert.ok(taken < 2 * limits.BUS_LIMITS.pieceBytes, `${taken}`);
       body.end(bytes.subarray(at + 64_000));
     }
   }
@@ -124,11 +104,12 @@ Deno.test("a client is read only as fast as its pieces are taken", async () => {
 
 const many = (count: number, part: (index: number) => Part): Part[] =>
   Array.from({ length: count }, (_, index) => part(index));
-const { fieldsMax, filesMax, fieldBytesMax, bytesMax } = UPLOAD_LIMITS;
+const { fieldsMax, filesMax, fieldBytesMax, bytesMax } = limits.UPLOAD_LIMITS;
 const fields = (count: number) => many(count, (i) => [`f${i}`, "v"]);
 const files = (count: number) => many(count, () => ["image[]", "v", WAV]);
 const large = "x".repeat(FILE_BYTES_MAX + 1);
 const long = "x".repeat(fieldBytesMax + 1);
+const cut = String(encode([["file", SOUND, WAV]], ""));
 const REFUSED: [name: string, code: string, parts: Part[] | string][] = [
   ["a file over its bound", "request_too_large", [["file", large, WAV]]],
   ["too many fields", "invalid_request", fields(fieldsMax + 1)],
@@ -136,11 +117,7 @@ const REFUSED: [name: string, code: string, parts: Part[] | string][] = [
   ["ten thousand parts", "invalid_request", fields(10_000)],
   ["a field over its bound", "string_above_max_length", [["prompt", long]]],
   ["a text instead of a file", "invalid_type", [["file", "path/to/file"]]],
-  [
-    "a form without its end",
-    "invalid_request",
-    `${encode([["file", SOUND, WAV]], "")}`,
-  ],
+  ["a form without its end", "invalid_request", cut],
   ["no form at all", "invalid_request", '{"model":"m"}'],
 ];
 
@@ -184,7 +161,7 @@ Deno.test("a form that stalls is refused, and a client that leaves is noticed", 
   const stalled = setup();
   stalled.body.write(encode([["model", "m"]], ""));
   await new Promise((resolve) => setTimeout(resolve));
-  stalled.pass(BODY_DEADLINES.progressMs);
+  stalled.pass(limits.BODY_DEADLINES.progressMs);
   assert.equal(await stalled.codeOf(), "request_timeout");
   stalled.finish();
   const left = setup();
@@ -198,8 +175,8 @@ Deno.test("a form that stalls is refused, and a client that leaves is noticed", 
 Deno.test("a file that no field asks for is dropped, and names cannot break a line", async () => {
   const { form, body, drain, finish } = setup();
   body.end(encode([
-    ["notes", SOUND, { name: "n.txt" }],
-    ["file", "s", { name: "a\tb.wav", type: "audio/wav" }],
+    ["notes", SOUND, "n.txt"],
+    ["file", "s", "a\tb.wav"],
   ]));
   assert.equal((await drain()).length, 1);
   assert.deepEqual(form.files.map(({ name }) => name), ["ab.wav"]);

@@ -21,46 +21,42 @@ interface Group {
   last: RefusedRequest;
 }
 
-export class RefusalLog {
-  readonly #log: Log;
-  readonly #groups = new Map<string, Group>();
+export type RefusalLog = ReturnType<typeof createRefusalLog>;
 
-  constructor(log: Log) {
-    this.#log = log;
-  }
-
-  /** Writes the line, or counts it for the next summary. */
-  add(line: RefusedRequest): void {
-    const { clientAddress, keyId, ownerId, errorCode } = line;
-    let client: LogFields = { clientAddress, keyId, ownerId };
-    let name = `${keyId ?? siteOf(clientAddress)} ${errorCode}`;
-    const isFull = this.#groups.size >= REFUSAL_LOG.clientsMax;
-    if (isFull && !this.#groups.has(name)) {
-      client = { clientAddress: "others" };
-      name = `others ${errorCode}`;
-    }
-    const group = this.#groups.get(name) ??
-      { client, written: 0, count: 0, last: line };
-    this.#groups.set(name, group);
-    if (group.written < REFUSAL_LOG.linesFirst) {
-      group.written += 1;
-      return this.#log.info("request", line);
-    }
-    group.count += 1;
-    group.last = line;
-  }
-
-  /** Writes the summaries and forgets clients without new refusals. Call it every `sumMs` and at the end. */
-  writeSums(): void {
-    for (const [name, group] of this.#groups) {
-      const { client, count, last: { status, errorCode, requestId } } = group;
-      if (count === 0) this.#groups.delete(name);
-      else {
-        const lastRequestId = requestId;
-        const sum = { ...client, status, errorCode, count, lastRequestId };
-        this.#log.info("refusals", sum);
-        group.count = 0;
+export function createRefusalLog(log: Pick<Log, "info">) {
+  const groups = new Map<string, Group>();
+  return {
+    /** Writes the line, or counts it for the next summary. */
+    add(line: RefusedRequest): void {
+      const { clientAddress, keyId, ownerId, errorCode } = line;
+      let client: LogFields = { clientAddress, keyId, ownerId };
+      let name = `${keyId ?? siteOf(clientAddress)} ${errorCode}`;
+      if (groups.size >= REFUSAL_LOG.clientsMax && !groups.has(name)) {
+        client = { clientAddress: "others" };
+        name = `others ${errorCode}`;
       }
-    }
-  }
+      const group = groups.get(name) ??
+        { client, written: 0, count: 0, last: line };
+      groups.set(name, group);
+      if (group.written < REFUSAL_LOG.linesFirst) {
+        group.written += 1;
+        return log.info("request", line);
+      }
+      group.count += 1;
+      group.last = line;
+    },
+    /** Writes the summaries and forgets clients without new refusals. Call it every `sumMs` and at the end. */
+    writeSums(): void {
+      for (const [name, group] of groups) {
+        const { client, count, last } = group;
+        const { status, errorCode, requestId: lastRequestId } = last;
+        if (count === 0) groups.delete(name);
+        else {
+          const sum = { ...client, status, errorCode, count, lastRequestId };
+          log.info("refusals", sum);
+          group.count = 0;
+        }
+      }
+    },
+  };
 }

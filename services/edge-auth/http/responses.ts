@@ -103,11 +103,7 @@ export function internalError(cause: unknown): ApiError {
   );
 }
 
-/**
- * Lets web pages of these origins call the API and read its answers, errors included.
- * Off by default: an API key is a server-side secret. A wildcard does not cover
- * `Authorization`, so the requested headers are echoed.
- */
+/** Lets web pages of these origins call the API and read its answers, errors included. */
 export function allowOrigins(
   origins: readonly string[],
   { headers, response }: Exchange,
@@ -121,6 +117,7 @@ export function allowOrigins(
   // A preflight request: the key's header always needs permission.
   const requested = headers.get("access-control-request-headers");
   if (requested === undefined) return;
+  // A wildcard would not cover `Authorization`.
   response.setHeader("access-control-allow-headers", requested);
   response.setHeader("access-control-allow-methods", "GET, HEAD, POST, DELETE");
   response.setHeader("access-control-max-age", MAX_AGE_SECONDS);

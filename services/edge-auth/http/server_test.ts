@@ -3,7 +3,8 @@
  * sent and however it leaves, and does not wait for a client that reads nothing.
  */
 import assert from "node:assert/strict";
-import { connect, type Socket } from "node:net";
+import { once } from "node:events";
+import { connect } from "node:net";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { createDeadlines } from "@gateway/shared/process/deadlines";
 import { startStopwatch, waitFor } from "../../../tests/support/wait_for.ts";
@@ -45,39 +46,30 @@ async function startCalls() {
     for await (const _piece of exchange.openBody());
     calls.push(exchange);
   });
-  return {
-    ...started,
-    [Symbol.asyncDispose]: started[Symbol.asyncDispose],
-    next: () => waitFor(() => calls.shift(), { what: "a request" }),
-  };
+  const next = () => waitFor(() => calls.shift(), { what: "a request" });
+  return Object.assign(started, { next });
 }
 
 /** Text of a request with a body of so many bytes; null: none. */
-function requestOf(bodyBytes: number | null): [head: string, body: string] {
-  if (bodyBytes === null) return ["GET / HTTP/1.1\r\nhost: x\r\n\r\n", ""];
-  return [
-    `POST / HTTP/1.1\r\nhost: x\r\ncontent-length: ${bodyBytes}\r\n\r\n`,
-    "a".repeat(bodyBytes),
-  ];
-}
+const requestOf = (bytes: number | null): [head: string, body: string] => [
+  bytes === null
+    ? "GET / HTTP/1.1\r\nhost: x\r\n\r\n"
+    : `POST / HTTP/1.1\r\nhost: x\r\ncontent-length: ${bytes}\r\n\r\n`,
+  "a".repeat(bytes ?? 0),
+];
 
-function openSocket(port: number, allowHalfOpen = false): Promise<Socket> {
-  return new Promise((resolve, reject) => {
-    const where = { port, host: "127.0.0.1", allowHalfOpen };
-    const socket = connect(where, () => {
-      socket.setNoDelay(true);
-      resolve(socket);
-    });
-    socket.on("error", reject);
-  });
+async function openSocket(port: number, allowHalfOpen = false) {
+  const where = { port, host: "127.0.0.1", allowHalfOpen, noDelay: true };
+  const socket = connect(where);
+  await once(socket, "connect");
+  return socket;
 }
 
 for (const bodyBytes of [null, 0, 600, 100_000]) {
-  for (const isSplit of bodyBytes === null ? [false] : [false, true]) {
+  for (const isSplit of [false, true]) {
     for (const way of ["FIN", "RST", "half-close"]) {
-      const body = bodyBytes === null ? "no body" : `${bodyBytes} bytes`;
       const sent = isSplit ? "after its head" : "in one piece";
-      Deno.test(`a client of ${body}, sent ${sent}, that leaves by ${way} is noticed`, async () => {
+      Deno.test(`a client of a body of ${bodyBytes} bytes, sent ${sent}, that leaves by ${way} is noticed`, async () => {
         await using calls = await startCalls();
         const socket = await openSocket(calls.server.port, true);
         const [head, rest] = requestOf(bodyBytes);
@@ -103,12 +95,11 @@ for (const bodyBytes of [null, 0, 600, 100_000]) {
 }
 
 Deno.test("a client that still sends when its connection ends gets the answer, and no reset", async () => {
-  for (
-    const head of [
-      "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
-      "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999\r\n\r\n",
-    ]
-  ) {
+  const heads = [
+    "GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n",
+    "POST / HTTP/1.1\r\nhost: x\r\ncontent-length: 99999999\r\n\r\n",
+  ];
+  for (const head of heads) {
     await using started = await start(({ response }) => {
       response.setHeader("connection", "close");
       response.end("the answer");
@@ -119,15 +110,12 @@ Deno.test("a client that still sends when its connection ends gets the answer, a
     socket.on("error", (error) => faults.push(error));
     let text = "";
     socket.on("data", (data) => text += data);
-    const ended = new Promise<void>((resolve) => socket.on("end", resolve));
-    const closed = new Promise<void>((resolve) => socket.on("close", resolve));
+    const closed = once(socket, "close");
     socket.write(head);
-    await Promise.race([ended, closed]);
+    await Promise.race([once(socket, "end"), closed]);
     // What it had begun before it could know.
     for (let piece = 0; piece < 20 && !socket.destroyed; piece += 1) {
-      await new Promise<void>((resolve) =>
-        socket.write("a".repeat(10_000), () => resolve())
-      );
+      await new Promise((resolve) => socket.write("a".repeat(10_000), resolve));
     }
     socket.end();
     await closed;
@@ -154,19 +142,15 @@ Deno.test("a body that is not read does not hold up the next request of the conn
 });
 
 Deno.test("a client that does not read the end of its answer is disconnected", async () => {
-  const ended = Promise.withResolvers<void>();
   const left = Promise.withResolvers<void>();
   await using started = await start(({ response, socket }) => {
     socket.once("close", () => left.resolve());
     response.end(new Uint8Array(32 * 1024 * 1024));
-    ended.resolve();
     return Promise.resolve();
   }, { rest: { restMs: 50, restBytesPerMs: 1_000_000 } });
-  const connection = await Deno.connect({ port: started.server.port });
+  using connection = await Deno.connect({ port: started.server.port });
   await connection.write(new TextEncoder().encode(requestOf(null)[0]));
-  await ended.promise;
   await left.promise;
-  connection.close();
 });
 
 Deno.test("stop() lets a running answer end, and waits for no idle connection", async () => {
@@ -191,7 +175,7 @@ Deno.test("stop() cuts responses that ignore the end of the grace period", async
   await using calls = await startCalls();
   const { server, next } = calls;
   const socket = await openSocket(server.port);
-  const closed = new Promise((resolve) => socket.on("close", resolve));
+  const closed = once(socket, "close");
   socket.write(requestOf(10).join(""));
   await next();
   await server.stop({ graceMs: 10, abortMs: 10 });

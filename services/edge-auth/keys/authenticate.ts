@@ -1,11 +1,6 @@
 /** Authentication: finds the principal that an `Authorization` header stands for. */
 import type { MonotonicNow } from "@gateway/shared/process/clock";
-import {
-  hashKeyValue,
-  isKeyId,
-  isOwnerId,
-  isWellFormedKey,
-} from "@gateway/shared/keys/key";
+import * as key from "@gateway/shared/keys/key";
 import type { Principal } from "@gateway/shared/keys/record";
 import { hashKey, STORE_KEY } from "@gateway/shared/keys/record";
 import { KEY_LIMITS, REQUEST_LIMITS } from "@gateway/shared/limits";
@@ -27,8 +22,8 @@ export async function authenticate(
 ): Promise<Principal> {
   const isTooLong = header.length > REQUEST_LIMITS.authorizationBytesMax;
   const credential = isTooLong ? "" : BEARER.exec(header)?.[1] ?? "";
-  if (!isWellFormedKey(credential)) throw unauthorized();
-  const hash = hashKeyValue(credential);
+  if (!key.isWellFormedKey(credential)) throw unauthorized();
+  const hash = key.hashKeyValue(credential);
   const principal = await lookup.find(hash, clientAddress);
   if (principal === null) throw unauthorized();
   return principal;
@@ -43,7 +38,7 @@ export type KeyLookup = ReturnType<typeof createKeyLookup>;
  * keys are random, so none can have been tried before it was created.
  */
 export function createKeyLookup({ redis, now, log, unknownPerSecond }: {
-  redis: RedisLink;
+  redis: Pick<RedisLink, "state" | "command" | "evalScript">;
   now: MonotonicNow;
   log: Log;
   unknownPerSecond: number;
@@ -102,14 +97,10 @@ export function createKeyLookup({ redis, now, log, unknownPerSecond }: {
 
   return {
     /**
-     * The principal, or null if there is no such key: one read, which concurrent
-     * calls share. Throws `service_unavailable` if Redis cannot answer or has lost
-     * its data, `rate_limit_exceeded` after too many unknown keys.
+     * Null if there is no such key. Throws `service_unavailable` if Redis cannot answer
+     * or has lost its data, `rate_limit_exceeded` after too many unknown keys.
      */
-    async find(
-      hash: string,
-      address: () => string,
-    ): Promise<Principal | null> {
+    async find(hash: string, address: () => string): Promise<Principal | null> {
       const principal = known.get(hash);
       if (principal !== undefined) return knows(hash, principal);
       if (now() < (unknownUntilMs.get(hash) ?? -Infinity)) return null;
@@ -136,7 +127,7 @@ export function createKeyLookup({ redis, now, log, unknownPerSecond }: {
 /** `<key id>:<owner id>`. */
 function parsePair(pair: string): Principal {
   const [keyId = "", ownerId = "", ...rest] = pair.split(":");
-  if (!isKeyId(keyId) || !isOwnerId(ownerId) || rest.length > 0) {
+  if (!key.isKeyId(keyId) || !key.isOwnerId(ownerId) || rest.length > 0) {
     throw new Error("Malformed entry of a key hash in Redis");
   }
   return { keyId, ownerId };

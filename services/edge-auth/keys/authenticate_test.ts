@@ -1,12 +1,8 @@
 import assert from "node:assert/strict";
 import { hashKeyValue, mintKey } from "@gateway/shared/keys/key";
-import { hashKey, STORE_KEY } from "@gateway/shared/keys/record";
+import { hashKey } from "@gateway/shared/keys/record";
 import { randomBytes } from "@gateway/shared/process/ids";
-import type { RedisLink } from "@gateway/shared/redis/link";
-import type { RedisWorld } from "../../../tests/support/admission_fixture.ts";
-import { startRedisWorld } from "../../../tests/support/admission_fixture.ts";
-import { createRecordingLog } from "../../../tests/support/recording_log.ts";
-import { edgeLink } from "../limits/lone_edge_fixture.ts";
+import { silentLog } from "@gateway/shared/process/log";
 import { authenticate, createKeyLookup } from "./authenticate.ts";
 
 const KEY = mintKey(randomBytes);
@@ -15,73 +11,47 @@ const KEY_ID = `key_${"k".repeat(20)}`;
 const OWNER_ID = `own_${"o".repeat(20)}`;
 const PRINCIPAL = { keyId: KEY_ID, ownerId: OWNER_ID };
 
-function lookupOver(redis: RedisLink) {
-  const counted = { reads: 0, nowMs: 0 };
-  const log = createRecordingLog();
-  const link: RedisLink = {
-    ...redis,
-    get state() {
-      return redis.state;
+/** A look-up in a Redis with this entry for the hash "a". */
+function setup(entry: string | null) {
+  const clock = { ms: 0 };
+  const asked: (readonly string[])[] = [];
+  const { find, forget } = createKeyLookup({
+    redis: {
+      state: "ready",
+      command: () => assert.fail("it watches nothing"),
+      evalScript(_script, _keys, args) {
+        asked.push(args);
+        return Promise.resolve([entry, "the name of the store"]);
+      },
     },
-    evalScript(script, keys, args, options) {
-      counted.reads += 1;
-      return redis.evalScript(script, keys, args, {
-        ...options,
-        deadlineMs: 900,
-      });
-    },
-  };
-  const lookup = createKeyLookup({
-    redis: link,
-    now: () => counted.nowMs,
-    log,
-    unknownPerSecond: 20,
+    ...{ now: () => clock.ms, log: silentLog, unknownPerSecond: 20 },
   });
-  return { lookup, counted, log };
-}
-
-/** A server with data of ours, or it would say nothing of any key. */
-async function startNamedStore(): Promise<RedisWorld> {
-  const world = await startRedisWorld();
-  await world.command("SET", STORE_KEY, "sto_a");
-  return world;
+  return { clock, asked, forget, find: () => find("a", ADDRESS) };
 }
 
 Deno.test("find() reads a hash once, however many ask at the same time or later", async () => {
-  await using world = await startNamedStore();
-  await world.command("SET", hashKey("a"), `${KEY_ID}:${OWNER_ID}`);
-  const { lookup, counted } = lookupOver(await edgeLink(world));
-  const found = await Promise.all(
-    Array.from({ length: 100 }, () => lookup.find("a", ADDRESS)),
-  );
-  assert.deepEqual(found, Array(100).fill(PRINCIPAL));
-  assert.deepEqual(await lookup.find("a", ADDRESS), PRINCIPAL);
-  assert.equal(counted.reads, 1);
-  const [principal] = found;
-  assert.ok(principal);
-  lookup.forget(principal);
-  assert.deepEqual(await lookup.find("a", ADDRESS), PRINCIPAL);
-  assert.equal(counted.reads, 2);
+  const { find, forget, asked } = setup(`${KEY_ID}:${OWNER_ID}`);
+  for (const reads of [1, 2]) {
+    const found = await Promise.all(Array.from({ length: 100 }, find));
+    assert.deepEqual(found, Array(100).fill(PRINCIPAL));
+    assert.deepEqual(await find(), PRINCIPAL);
+    assert.deepEqual(asked, Array(reads).fill([hashKey("a")]));
+    forget(PRINCIPAL);
+  }
 });
 
 Deno.test("find() remembers unknown hashes for 30 s", async () => {
-  await using world = await startNamedStore();
-  const { lookup, counted } = lookupOver(await edgeLink(world));
-  assert.equal(await lookup.find("a", ADDRESS), null);
-  counted.nowMs = 29_999;
-  assert.equal(await lookup.find("a", ADDRESS), null);
-  assert.equal(counted.reads, 1);
-  counted.nowMs = 30_000;
-  await lookup.find("a", ADDRESS);
-  assert.equal(counted.reads, 2);
+  const { find, clock, asked } = setup(null);
+  for (const [ms, reads] of [[0, 1], [29_999, 1], [30_000, 2]] as const) {
+    clock.ms = ms;
+    assert.equal(await find(), null);
+    assert.equal(asked.length, reads);
+  }
 });
 
 Deno.test("find() rejects an entry that is not a pair of ids", async () => {
-  await using world = await startNamedStore();
-  const { lookup } = lookupOver(await edgeLink(world));
-  for (const value of ["", "key_a:own_b", `${KEY_ID}:${OWNER_ID}:x`]) {
-    await world.command("SET", hashKey("a"), value);
-    await assert.rejects(lookup.find("a", ADDRESS), /Malformed/);
+  for (const entry of ["", "key_a:own_b", `${KEY_ID}:${OWNER_ID}:x`]) {
+    await assert.rejects(setup(entry).find(), /Malformed/);
   }
 });
 

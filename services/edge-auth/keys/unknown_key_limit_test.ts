@@ -1,55 +1,17 @@
 import assert from "node:assert/strict";
-import { ApiError } from "@gateway/shared/openai/error";
 import { remember } from "@gateway/shared/process/bounded_map";
 import { createUnknownKeyLimit } from "./unknown_key_limit.ts";
 
 const PER_SECOND = 20;
 const KEPT = 5;
 
-function setup() {
-  const clock = { ms: 0 };
-  const limit = createUnknownKeyLimit({
-    perSecond: PER_SECOND,
-    now: () => clock.ms,
-  });
-  /** How a look-up ends: "found", "unknown" or "refused". */
-  const ask = async (hash: string, isKnown = false, address = "a") => {
-    const look = () => Promise.resolve(isKnown ? hash : null);
-    try {
-      const found = await limit.run({ address, hash }, look);
-      return found === null ? "unknown" : "found";
-    } catch (error) {
-      assert.ok(error instanceof ApiError);
-      assert.equal(error.status, 429);
-      assert.equal(error.retryAfterMs, 1_000);
-      return "refused";
-    }
-  };
-  let guesses = 0;
-  /** Guesses at once; how many were looked up. */
-  const guess = async (count: number) => {
-    const asked = Array.from({ length: count }, () => ask(`${guesses++}`));
-    const answers = await Promise.all(asked);
-    return answers.filter((answer) => answer === "unknown").length;
-  };
-  return { clock, ask, guess };
-}
-
-Deno.test("an address has so many unknown keys looked up at once and per second, and others are not affected", async () => {
-  const { clock, ask, guess } = setup();
-  assert.equal(await guess(100), PER_SECOND - KEPT);
-  assert.equal(await ask("neighbour", true, "b"), "found");
-  clock.ms += 500;
-  assert.equal(await guess(100), PER_SECOND / 2);
-  clock.ms += 60_000;
-  assert.equal(await guess(100), PER_SECOND - KEPT);
-});
-
 Deno.test("look-ups that find a key do not count, however many there are at once", async () => {
-  const { ask } = setup();
-  const asked = Array.from({ length: 500 }, (_, at) => ask(`key ${at}`, true));
-  const answers = new Set(await Promise.all(asked));
-  assert.deepEqual([...answers], ["found"]);
+  const limit = createUnknownKeyLimit({ perSecond: PER_SECOND, now: () => 0 });
+  const found = await Promise.all(Array.from({ length: 500 }, (_, at) => {
+    const look = () => Promise.resolve(at);
+    return limit.run({ address: "a", hash: `${at}` }, look);
+  }));
+  assert.equal(new Set(found).size, 500);
 });
 
 Deno.test("a look-up that waits is not overtaken by those that come later", async () => {

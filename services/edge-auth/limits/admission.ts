@@ -23,26 +23,21 @@ export interface RunLease {
 /** `unavailable`: Redis could not answer. `failed`: an internal error, such as a corrupt record. */
 export type Decision = Admitted | Refusal | "unavailable" | "failed";
 
-export interface AdmissionOptions {
-  limiter: Limiter;
-  now: MonotonicNow;
-  onUnknown: (principal: Principal) => void;
-  onDecision?: (decision: Decision, durationMs: number) => void;
-}
-
 const REFUSED_KEYS_MAX = 10_000;
 /**
- * A request that finds no free slot is asked for again after these waits. A client
- * that sends its next request as soon as it has read the end of an answer may be
- * faster, on another edge, than the settlement that frees its slot.
+ * A request without a free slot is asked for again after these waits: a client may be
+ * faster, on another edge, than the settlement of the request that it has just read.
  */
 const SLOT_WAITS_MS = [5, 20, 75];
 
 export type Admission = ReturnType<typeof createAdmission>;
 
-export function createAdmission(
-  { limiter, now, onUnknown, onDecision }: AdmissionOptions,
-) {
+export function createAdmission({ limiter, now, onUnknown, onDecision }: {
+  limiter: Limiter;
+  now: MonotonicNow;
+  onUnknown: (principal: Principal) => void;
+  onDecision?: (decision: Decision, durationMs: number) => void;
+}) {
   /** Keys that were refused for a limit, and until when that limit may hold. */
   const refusedUntilMs = new Map<string, number>();
 
@@ -60,24 +55,22 @@ export function createAdmission(
     principal: Principal,
     ask: () => Promise<T | Refusal>,
   ): Promise<T> => {
-    let startedAtMs = now();
-    const report = (decision: Decision) =>
-      onDecision?.(decision, now() - startedAtMs);
-    const asked = () =>
-      ask().catch((error) => {
+    for (let round = 0;; round += 1) {
+      const startedAtMs = now();
+      const report = (decision: Decision) =>
+        onDecision?.(decision, now() - startedAtMs);
+      const decision = await ask().catch((error) => {
         report(error instanceof ApiError ? "unavailable" : "failed");
         throw error;
       });
-    let decision = await asked();
-    for (const waitMs of SLOT_WAITS_MS) {
-      if (!hasNoSlot(decision)) break;
+      if (decision === null) return decision;
+      const waitMs = SLOT_WAITS_MS[round];
+      if (waitMs === undefined || !hasNoSlot(decision)) {
+        report(decision);
+        return decision.isAdmitted ? decision : refuse(principal, decision);
+      }
       await delay(waitMs);
-      startedAtMs = now();
-      decision = await asked();
     }
-    if (decision === null) return decision;
-    report(decision);
-    return decision.isAdmitted ? decision : refuse(principal, decision);
   };
 
   return {
@@ -124,6 +117,6 @@ export function createAdmission(
   };
 }
 
-const hasNoSlot = (decision: Admitted | Refusal | null): boolean =>
-  decision?.isAdmitted === false && decision.reason === "limited" &&
+const hasNoSlot = (decision: Admitted | Refusal): boolean =>
+  !decision.isAdmitted && decision.reason === "limited" &&
   decision.limit === "concurrency";

@@ -3,15 +3,17 @@ import * as state from "@gateway/shared/keys/limiter_state";
 import * as record from "@gateway/shared/keys/record";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { promptTokens } from "@gateway/shared/openai/tokens";
+import * as z from "zod";
 import { RunOutcome } from "../dispatch/outcome.ts";
 
 /** What requests without tokens cost: images, characters, or seconds. */
-export interface Units {
-  unit: state.UsageUnit;
-  count: number;
-}
+const unitsSchema = z.object({
+  unit: z.enum(state.USAGE_UNITS),
+  count: z.number(),
+});
+export type Units = z.output<typeof unitsSchema>;
 
-/** What a request may cost, estimated before it runs. The difference is settled when the actual usage is known. */
+/** What a request may cost, estimated before it runs. */
 export interface Estimate {
   promptTokens: number;
   /** The tokens to reserve: the prompt, and the answer of each of the `n` choices. */
@@ -109,19 +111,19 @@ export interface Settlement {
 }
 
 /** What an admission reserved, and where that is settled. Plain data, which is kept with a video. */
-export interface Reservation {
+export const reservationSchema = z.object({
   /** Of the lease. */
-  readonly id: string;
-  readonly principal: record.Principal;
-  readonly model: string | null;
+  id: z.string(),
+  principal: z.object({ keyId: z.string(), ownerId: z.string() }),
+  model: z.string().nullable(),
   /** The time of the admission, in Unix ms by Redis' clock. */
-  readonly atMs: number;
-  readonly reservedTokens: number;
-  readonly reservedUnits: Units | null;
-}
+  atMs: z.number(),
+  reservedTokens: z.number(),
+  reservedUnits: unitsSchema.nullable(),
+});
+export type Reservation = z.output<typeof reservationSchema>;
 
 /**
- * The settlement of a request that has ended. All counts are integers or null.
  * Without a cost, it undoes an admission that may or may not have happened, including
  * the request it counted. `isVideo`: of the video that the request has started.
  */

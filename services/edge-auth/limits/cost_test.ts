@@ -8,6 +8,7 @@ import { costOf, estimateTokens } from "./cost.ts";
 
 const ESTIMATE = { promptTokens: 40, totalTokens: 140, units: null };
 const USAGE = { prompt_tokens: 7, completion_tokens: 5, total_tokens: 12 };
+const PROMPT_ONLY = { ...USAGE, completion_tokens: 0 };
 const NO_USAGE = { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 };
 
 const complete: RunOutcome = {
@@ -27,21 +28,13 @@ const late: RunOutcome = { ...failed, cancelReason: "deadline" };
 /** What was reserved stays. */
 const RESERVED = [null, null] as const;
 
-/** Prompt and completion tokens. */
-const ENDS: [
-  name: string,
-  end: RunOutcome,
-  tokens: readonly [prompt: number | null, completion: number | null],
-][] = [
+type Tokens = readonly [prompt: number | null, completion: number | null];
+const ENDS: [name: string, end: RunOutcome, tokens: Tokens][] = [
   ["complete, counted", { ...complete, usage: USAGE }, [7, 5]],
   ["complete, tokens seen", { ...complete, completionTokens: 9 }, [40, 9]],
   ["complete, no token seen", complete, RESERVED],
   ["complete, counted as none", { ...complete, usage: NO_USAGE }, RESERVED],
-  [
-    "complete, a prompt without an answer",
-    { ...complete, usage: { ...USAGE, completion_tokens: 0 } },
-    [7, 0],
-  ],
+  ["complete, only a prompt", { ...complete, usage: PROMPT_ONLY }, [7, 0]],
   ["failed before the first token", failed, [0, 0]],
   ["failed, counted as none", { ...failed, usage: NO_USAGE }, [0, 0]],
   ["failed in mid-stream", { ...failed, completionTokens: 3 }, [40, 3]],
@@ -52,11 +45,7 @@ const ENDS: [
   ["client left, counted as none", { ...left, usage: NO_USAGE }, [40, 0]],
   ["client left, the worker is silent", unheard, RESERVED],
   ["client left in mid-stream", { ...left, completionTokens: 3 }, [40, 3]],
-  [
-    "client left in mid-stream, the worker is silent",
-    { ...unheard, completionTokens: 3 },
-    [40, 3],
-  ],
+  ["left in mid-stream, silent", { ...unheard, completionTokens: 3 }, [40, 3]],
   ["time up before the first token", late, [40, 0]],
   ["time up, the worker is silent", { ...late, isFinal: false }, RESERVED],
   ["no worker took it", { ...lost, dispatchMs: null }, [0, 0]],

@@ -1,9 +1,5 @@
 import assert from "node:assert/strict";
-import {
-  failedRequestSchema,
-  FAILURE_REASONS,
-  type FailureReason,
-} from "@gateway/shared/keys/limiter_state";
+import * as state from "@gateway/shared/keys/limiter_state";
 import * as redisKeys from "@gateway/shared/keys/record";
 import { FAILED_REQUESTS } from "@gateway/shared/limits";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
@@ -67,28 +63,26 @@ function fakeRedis() {
   return redis;
 }
 
+async function listOf(world: RedisWorld, ...command: string[]) {
+  const list = await world.command(...command);
+  assert.ok(Array.isArray(list));
+  return list.map(String);
+}
+
 async function hash(world: RedisWorld, name: string) {
-  const flat = await world.command("HGETALL", name);
-  assert.ok(Array.isArray(flat));
-  const counts: Record<string, number> = {};
-  for (let at = 0; at < flat.length; at += 2) {
-    counts[String(flat[at])] = Number(flat[at + 1]);
-  }
-  return counts;
+  const flat = await listOf(world, "HGETALL", name);
+  return Object.fromEntries(
+    flat.flatMap((field, at) => at % 2 ? [] : [[field, Number(flat[at + 1])]]),
+  );
 }
 
 async function listed(world: RedisWorld, key: redisKeys.Principal) {
-  const list = await world.command(
-    "LRANGE",
-    redisKeys.failedKey(key),
-    "0",
-    "-1",
-  );
-  assert.ok(Array.isArray(list));
-  return list.map((text) => failedRequestSchema.parse(JSON.parse(text)));
+  const name = redisKeys.failedKey(key);
+  const list = await listOf(world, "LRANGE", name, "0", "-1");
+  return list.map((text) => state.failedRequestSchema.parse(JSON.parse(text)));
 }
 
-const limited = (limit: LimitName, of: "key" | "owner"): ApiError =>
+const limited = (limit: LimitName, of: "key" | "owner") =>
   refusalError({
     ...{ isAdmitted: false, reason: "limited", limit, of, waitMs: 1 },
     rates: { requests: null, tokens: null },
@@ -96,22 +90,19 @@ const limited = (limit: LimitName, of: "key" | "owner"): ApiError =>
 const refused = (reason: KeyRefusal): ApiError =>
   refusalError({ isAdmitted: false, reason });
 
-const REASONS: [
+type Reason = [
   error: ApiError,
-  reason: FailureReason,
+  reason: state.FailureReason,
   how?: Failure["how"],
-][] = [
-  ...LIMIT_NAMES.filter(isLimitName).flatMap(
-    (limit, at): [ApiError, FailureReason][] => {
-      const reason = FAILURE_REASONS[at] ?? assert.fail();
-      const owners = FAILURE_REASONS[at + LIMIT_NAMES.length] ?? assert.fail();
-      assert.equal(owners, `${reason}.owner`);
-      return [
-        [limited(limit, "key"), reason],
-        [limited(limit, "owner"), owners],
-      ];
-    },
-  ),
+];
+const REASONS: Reason[] = [
+  ...LIMIT_NAMES.filter(isLimitName).flatMap((limit, at): Reason[] => {
+    const reason = state.FAILURE_REASONS[at] ?? assert.fail();
+    const owners = state.FAILURE_REASONS[at + LIMIT_NAMES.length] ??
+      assert.fail();
+    assert.equal(owners, `${reason}.owner`);
+    return [[limited(limit, "key"), reason], [limited(limit, "owner"), owners]];
+  }),
   [refused("expired"), "key_expired"],
   [refused("disabled"), "key_disabled"],
   [refused("scope"), "endpoint_forbidden"],
@@ -161,7 +152,7 @@ Deno.test("ASVS 16.2.5: each reason is counted by hour and model for key and own
     const ttlS = Number(await world.command("TTL", redisKeys.failedKey(key)));
     assert.ok(ttlS > 6 * 86_400 && ttlS <= 7 * 86_400, `${ttlS} s`);
   }
-  assert.deepEqual([...seen].sort(), [...FAILURE_REASONS].sort());
+  assert.deepEqual([...seen].sort(), [...state.FAILURE_REASONS].sort());
   assert.deepEqual(failed.lost, []);
 });
 
@@ -186,15 +177,12 @@ Deno.test("the list has the last 200 of all edges, a model that does not exist n
     "10:unknown_model": 300,
     "10:ref": 300,
   });
-  await world.command(
-    "DEL",
-    redisKeys.failedKey(key),
-    redisKeys.recordKey(key),
-  );
+  const names = [redisKeys.failedKey(key), redisKeys.recordKey(key)];
+  await world.command("DEL", ...names);
   edges[0]?.add(key, UNKNOWN_MODEL);
   edges[0]?.add(key, failure(errorOf("unauthorized")));
   await edges[0]?.flush();
-  assert.equal(await world.command("EXISTS", redisKeys.failedKey(key)), 0);
+  assert.equal(await world.command("EXISTS", ...names), 0);
   const counts = await hash(world, redisKeys.ownerUsageKey(key.ownerId, DAY));
   assert.equal(counts["10:ref"], 301);
 });

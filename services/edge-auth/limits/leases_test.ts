@@ -1,43 +1,43 @@
+// Promise: what was reserved or used while Redis could not answer is neither lost nor
+// counted twice. What callers get meanwhile: `tests/limits/outage_timed_test.ts`.
 import assert from "node:assert/strict";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { LIMITER_EPOCH_MS } from "@gateway/shared/keys/limiter_state";
-import type { Principal } from "@gateway/shared/keys/record";
-import { leaseKey, ownerLeaseKey } from "@gateway/shared/keys/record";
+import * as record from "@gateway/shared/keys/record";
 import { type Log, silentLog } from "@gateway/shared/process/log";
+import { ApiError } from "@gateway/shared/openai/error";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import {
-  type RedisWorld,
-  scriptCalls,
-  startRedisWorld,
-} from "../../../tests/support/admission_fixture.ts";
+import * as fixture from "../../../tests/support/admission_fixture.ts";
 import { freePort } from "../../../tests/support/local_server.ts";
-import { startStopwatch, until } from "../../../tests/support/wait_for.ts";
+import {
+  sleep,
+  startStopwatch,
+  until,
+} from "../../../tests/support/wait_for.ts";
 import { startTcpProxy } from "../../../tests/support/tcp_proxy.ts";
 import { createLeases } from "./leases.ts";
+import { type Admitted, createLimiter } from "./limiter.ts";
 import { edgeLink } from "./lone_edge_fixture.ts";
 import { LEASE_MS, RENEW } from "./scripts.ts";
 import { settlementOf } from "./cost.ts";
 import { testRedisLink } from "../../../tests/support/redis_link.ts";
 
-const KEY: Principal = { keyId: "key_a", ownerId: "own_a" };
+const KEY: record.Principal = { keyId: "key_a", ownerId: "own_a" };
 const ONE_WAY_MS = 100;
 const lease = (id: string) => ({ id, principal: KEY });
 
 /** Leases by a clock that the test moves on. */
-function startLeases(redis: RedisLink, unsettledMax?: number) {
+function startLeases(redis: RedisLink, unsettledMax = 50_000) {
   const clock = { skewMs: 0 };
   const errors: [event: string, fields: unknown][] = [];
   const error: Log["error"] = (event, fields) => errors.push([event, fields]);
   const leases = createLeases({
-    redis,
+    ...{ redis, unsettledMax, log: { ...silentLog, error } },
     now: () => monotonicNow() + clock.skewMs,
-    log: { ...silentLog, error },
-    ...(unsettledMax === undefined ? {} : { unsettledMax }),
   });
   const stop = async () => void await leases.stop(0);
-  const parts = { leases, clock, errors };
-  return { ...parts, [Symbol.asyncDispose]: stop };
+  return { leases, clock, errors, [Symbol.asyncDispose]: stop };
 }
 
 const settlement = (id: string) =>
@@ -47,14 +47,14 @@ const settlement = (id: string) =>
     atMs: Date.UTC(2026, 0, 1, 10),
   }, { promptTokens: 2, completionTokens: 3, kind: "complete" });
 
-const countedTokens = (world: RedisWorld) =>
+const countedTokens = (world: fixture.RedisWorld) =>
   world.command("HGET", `use:{${KEY.ownerId}}:${KEY.keyId}:20260101`, "10:out");
 
 Deno.test("renewal extends leases after ten seconds, at key and owner, takes lost ones again, and leaves ended ones alone", async () => {
-  await using world = await startRedisWorld();
+  await using world = await fixture.startRedisWorld();
   await using started = startLeases(await edgeLink(world));
   const { leases, clock } = started;
-  const names = [leaseKey(KEY), ownerLeaseKey(KEY.ownerId)];
+  const names = [record.leaseKey(KEY), record.ownerLeaseKey(KEY.ownerId)];
   const soon = String(await world.time() - LIMITER_EPOCH_MS + 1_000);
   for (const id of ["old", "ended", "young"]) {
     for (const name of names) await world.command("ZADD", name, soon, id);
@@ -84,7 +84,7 @@ Deno.test("renewal extends leases after ten seconds, at key and owner, takes los
 });
 
 Deno.test("all leases of an edge are renewed in one round trip", async () => {
-  await using world = await startRedisWorld({ scripts: [RENEW] });
+  await using world = await fixture.startRedisWorld({ scripts: [RENEW] });
   await using proxy = startTcpProxy(world.redis.port);
   const link = await world.open(`redis://${proxy.server}`);
   await using started = startLeases(link);
@@ -99,18 +99,21 @@ Deno.test("all leases of an edge are renewed in one round trip", async () => {
   }
   clock.skewMs = 10_000;
   proxy.set({ delayMs: ONE_WAY_MS });
-  const before = await scriptCalls(world);
+  const before = await fixture.scriptCalls(world);
   using watch = startStopwatch();
   assert.equal(await leases.renew(), true);
   assert.ok(watch.ms < 4 * ONE_WAY_MS, `${watch.ms} ms`);
   assert.equal(await leases.renew(), true, "none is due again");
-  assert.equal(await scriptCalls(world) - before, 100 + 3);
-  assert.equal(await world.command("ZCARD", leaseKey(KEY)), 500);
-  assert.equal(await world.command("ZCARD", ownerLeaseKey("own_b")), 500);
+  assert.equal(await fixture.scriptCalls(world) - before, 100 + 3);
+  assert.equal(await world.command("ZCARD", record.leaseKey(KEY)), 500);
+  assert.equal(
+    await world.command("ZCARD", record.ownerLeaseKey("own_b")),
+    500,
+  );
 });
 
 Deno.test("a renewal that fails is reported and repeated", async () => {
-  await using world = await startRedisWorld();
+  await using world = await fixture.startRedisWorld();
   await using started = startLeases(await world.open());
   const { leases, clock } = started;
   leases.hold(lease("a"));
@@ -138,9 +141,9 @@ Deno.test("settlements are bounded: beyond it the oldest are dropped and logged"
 });
 
 Deno.test("a settlement that Redis refuses is repeated until it is not, and logged once", async () => {
-  await using world = await startRedisWorld();
+  await using world = await fixture.startRedisWorld();
   const { leases, errors } = startLeases(world.link);
-  const name = leaseKey(KEY);
+  const name = record.leaseKey(KEY);
   await world.command("SET", name, "not a set");
   await leases.settle(settlement("a"));
   await world.command("DEL", name);
@@ -152,7 +155,7 @@ Deno.test("a settlement that Redis refuses is repeated until it is not, and logg
 });
 
 Deno.test("a settlement whose lease Redis has lost is still counted, once", async () => {
-  await using world = await startRedisWorld();
+  await using world = await fixture.startRedisWorld();
   let calls = 0;
   const { leases, errors } = startLeases({
     ...world.link,
@@ -173,4 +176,99 @@ Deno.test("a settlement whose lease Redis has lost is still counted, once", asyn
   }]];
   assert.deepEqual(errors, lost);
   assert.equal(await countedTokens(world), "3");
+});
+
+const FULL = {
+  ...{ requestsPerMinute: 1_000, tokensPerMinute: 60_000 },
+  ...{ tokensPerDay: 1_000_000, concurrency: 100 },
+};
+
+/** An edge with this link, and a key with all limits. */
+async function stage(world: fixture.RedisWorld, redis: RedisLink) {
+  const limiter = createLimiter({ redis, now: monotonicNow, log: silentLog });
+  const key = await world.addKey({ limits: FULL, ownerLimits: FULL });
+  const ask = () =>
+    limiter.admit(key, { scope: "chat", model: "m", wantTokens: 100 });
+  const leases = (name: string) => world.command("ZCARD", name);
+  return {
+    ...{ limiter, key, ask },
+    /** Admits while Redis works; on a busy machine it may be silent for a moment. */
+    async admitted(count: number): Promise<Admitted[]> {
+      const all: Admitted[] = [];
+      await until(async () => {
+        const decision = await ask().catch(() => null);
+        if (decision?.isAdmitted) all.push(decision);
+        return all.length === count;
+      });
+      return all;
+    },
+    settled: () => until(() => limiter.leases.unsettled === 0),
+    dayTokens: async () =>
+      (await fixture.readState(world, record.limiterKey(key)))?.dayTokens,
+    async noLeases() {
+      await until(async () => await leases(record.leaseKey(key)) === 0);
+      await until(async () =>
+        await leases(record.ownerLeaseKey(key.ownerId)) === 0
+      );
+    },
+  };
+}
+
+Deno.test("a connection cut under an admission: its lease is undone on the next connection", async () => {
+  await using world = await fixture.startRedisWorld();
+  await using proxy = startTcpProxy(world.redis.port);
+  const t = await stage(world, await world.open(`redis://${proxy.server}`));
+  for (const each of await t.admitted(1)) {
+    await t.limiter.settle(each, fixture.DONE);
+  }
+  proxy.set({ blackHole: "down" });
+  const pending = assert.rejects(t.ask(), { status: 503 });
+  await until(async () =>
+    await world.command("ZCARD", record.leaseKey(t.key)) === 1
+  );
+  proxy.cut();
+  proxy.set({});
+  await pending;
+  await t.noLeases();
+  await t.admitted(1);
+  await t.limiter.leases.stop(1_000);
+});
+
+Deno.test("a malformed reply is a fault, and what it may have admitted is returned", async () => {
+  await using world = await fixture.startRedisWorld();
+  const link = await world.open();
+  const t = await stage(world, {
+    ...link,
+    async evalScript(script, ...call) {
+      const reply = await link.evalScript(script, ...call);
+      const isCut = Array.isArray(reply) && script.name === "admit";
+      return isCut ? reply.slice(0, 5) : reply;
+    },
+  });
+  const isFault = (error: unknown) =>
+    error instanceof Error && !(error instanceof ApiError);
+  await assert.rejects(t.ask(), isFault);
+  await t.settled();
+  await t.noLeases();
+  assert.equal(await t.dayTokens(), 0);
+  await t.limiter.leases.stop(1_000);
+});
+
+Deno.test("settlements made while Redis is frozen arrive once each", async () => {
+  await using world = await fixture.startRedisWorld();
+  const t = await stage(world, await world.open());
+  const running = await t.admitted(50);
+  const [first = assert.fail()] = running;
+  await t.limiter.settle(first, fixture.DONE);
+  await world.redis.freeze();
+  for (const request of running) t.limiter.settle(request, fixture.DONE);
+  // Longer than a settlement's deadline: each is sent again, uncertain of the first.
+  await sleep(1_300);
+  assert.equal(t.limiter.leases.unsettled, 49);
+  world.redis.thaw();
+  await t.settled();
+  assert.equal((await fixture.usageCounted(world, t.key)).requests, 50);
+  assert.equal(await t.dayTokens(), 50 * 100);
+  await t.noLeases();
+  assert.equal(await t.limiter.leases.stop(1_000), 0);
 });

@@ -15,14 +15,6 @@ import { createLeases } from "./leases.ts";
 import * as refusal from "./refusal.ts";
 import { ADMIT, SETTLE } from "./scripts.ts";
 
-export interface LimiterOptions {
-  redis: RedisLink;
-  now: MonotonicNow;
-  log: Log;
-  /** How long Redis may take to answer. Default 125 ms. */
-  deadlineMs?: number;
-}
-
 export interface Ask {
   scope: record.KeyScope;
   /** A model id of the catalog, or null where none is involved. */
@@ -47,81 +39,34 @@ export const LIMITER_PROBE: readonly string[] = [
   "probe",
 ];
 
+export type Limiter = ReturnType<typeof createLimiter>;
+
 /**
- * Checks keys and limits in Redis, so every edge decides the same, with one round
- * trip each. Throws `service_unavailable` within 150 ms when Redis cannot answer or
- * has lost its data: it never admits without an answer.
+ * Checks keys and limits in Redis, with one round trip each. Throws
+ * `service_unavailable` within 150 ms when Redis cannot answer or has lost its data.
  */
-export class Limiter {
-  readonly #redis: RedisLink;
-  readonly #deadlineMs: number;
-  readonly #leases: ReturnType<typeof createLeases>;
+export function createLimiter(
+  { redis, now, log, deadlineMs = KEY_LIMITS.checkMs }: {
+    redis: RedisLink;
+    now: MonotonicNow;
+    log: Log;
+    /** How long Redis may take to answer. */
+    deadlineMs?: number;
+  },
+) {
+  const leases = createLeases({ redis, now, log });
   // 128 random bits, so that the lease ids of different processes never collide.
-  readonly #leasePrefix = newRequestId();
-  #leaseCount = 0;
-
-  constructor(options: LimiterOptions) {
-    this.#redis = options.redis;
-    this.#deadlineMs = options.deadlineMs ?? KEY_LIMITS.checkMs;
-    this.#leases = createLeases(options);
-  }
-
-  get running(): number {
-    return this.#leases.running;
-  }
-
-  get unsettled(): number {
-    return this.#leases.unsettled;
-  }
-
-  async admit(
-    principal: record.Principal,
-    { scope, model, wantTokens, wantUnits = null }: Ask,
-  ): Promise<Admitted | refusal.Refusal> {
-    const id = `${this.#leasePrefix}.${(this.#leaseCount++).toString(36)}`;
-    const reserved = { reservedTokens: wantTokens, reservedUnits: wantUnits };
-    const lease = { id, principal, model, ...reserved };
-    /** Undoes an admission whose reply was malformed, late or lost. */
-    const release = () =>
-      void this.#leases.settle(settlementOf({ ...lease, atMs: 0 }, null));
-    const terms = [scope, model ?? "", String(wantTokens), id];
-    const grant = await this.#ask(principal, terms, grantIn, {
-      units: wantUnits,
-      release,
-    });
-    if (!grant.isAdmitted) return grant;
-    this.#leases.hold(lease);
-    return { ...grant, ...lease };
-  }
-
-  /** The refusal that the smallest request of a kind would get now, or null. Consumes nothing. */
-  async look(
-    principal: record.Principal,
-    kind: ModelKind,
-  ): Promise<refusal.Refusal | null> {
-    const unit = UNIT_OF_KIND[kind];
-    const terms = [scopeOf(kind), "", unit === null ? "1" : "0", ""];
-    const units = unit && { unit, count: 0 };
-    const grant = await this.#ask(principal, terms, grantIn, { units });
-    return grant.isAdmitted ? null : grant;
-  }
-
-  /** The models that the key may use (empty: all), without its limits. Consumes nothing. */
-  rightsOf(
-    principal: record.Principal,
-    scope: record.KeyScope | null,
-  ): Promise<readonly string[] | refusal.Refusal> {
-    return this.#ask(principal, [scope ?? "", "", "", ""], modelsIn);
-  }
+  const leasePrefix = newRequestId();
+  let leaseCount = 0;
 
   /** Runs the admission script. `terms` are its arguments from the third to the sixth. */
-  async #ask<T>(
+  const ask = async <T>(
     principal: record.Principal,
     terms: readonly string[],
     parse: (reply: RedisReply) => T,
     { units = null, release }: { units?: Units | null; release?: () => void } =
       {},
-  ): Promise<T | refusal.Refusal> {
+  ): Promise<T | refusal.Refusal> => {
     const { ownerId } = principal;
     const keys = [
       record.limiterKey(principal),
@@ -131,17 +76,15 @@ export class Limiter {
       ...videoKeys(principal, units?.unit ?? null),
     ];
     const args = [
-      ...[
-        record.recordKey(principal),
-        record.ownerLimitsKey(ownerId),
-        ...terms,
-      ],
+      record.recordKey(principal),
+      record.ownerLimitsKey(ownerId),
+      ...terms,
       units === null ? "" : dayLimitField(units.unit),
       String(units?.count ?? 0),
     ];
     try {
-      const reply = await this.#redis.evalScript(ADMIT, keys, args, {
-        deadlineMs: this.#deadlineMs,
+      const reply = await redis.evalScript(ADMIT, keys, args, {
+        deadlineMs,
         onAbandoned(late) {
           if (!Array.isArray(late) || late[0] === "ok") release?.();
         },
@@ -155,39 +98,64 @@ export class Limiter {
       if (mayHaveAdmitted(error)) release?.();
       throw refusal.redisFailure(error);
     }
-  }
+  };
 
-  /** Frees the slot, charges the actual use. Resolves after the first attempt; delivery is retried until it succeeds. */
-  async settle(admitted: Admitted, cost: Cost): Promise<void> {
-    if (!this.#leases.release(admitted.id)) return;
-    await this.#leases.settle(settlementOf(admitted, cost));
-  }
-
-  /**
-   * Ends a video that an admitted request has started: frees its slot, and charges the
-   * seconds that were made (0: it failed) instead of those reserved. Resolves with
-   * false if it had ended before. Throws `service_unavailable` like `admit`; may then be repeated.
-   */
-  async endVideo(reservation: Reservation, seconds: number): Promise<boolean> {
-    const { keys, leaseId, terms } = videoSettlement(reservation, seconds);
-    const args = [leaseId, "", ...terms];
-    const options = { deadlineMs: this.#deadlineMs };
-    try {
-      return await this.#redis.evalScript(SETTLE, keys, args, options) === 1;
-    } catch (error) {
-      throw refusal.redisFailure(error);
-    }
-  }
-
-  /** Returns the reservation of a video that no edge follows: delivered like a settlement. */
-  releaseVideo(reservation: Reservation): Promise<void> {
-    return this.#leases.settle(videoSettlement(reservation, 0));
-  }
-
-  /** Waits for settlements to be delivered, at most `timeoutMs`. Returns the number that were not. */
-  stop(timeoutMs: number): Promise<number> {
-    return this.#leases.stop(timeoutMs);
-  }
+  return {
+    leases,
+    async admit(
+      principal: record.Principal,
+      { scope, model, wantTokens, wantUnits = null }: Ask,
+    ): Promise<Admitted | refusal.Refusal> {
+      const id = `${leasePrefix}.${(leaseCount++).toString(36)}`;
+      const reserved = { reservedTokens: wantTokens, reservedUnits: wantUnits };
+      const lease = { id, principal, model, ...reserved };
+      /** Undoes an admission whose reply was malformed, late or lost. */
+      const release = () =>
+        void leases.settle(settlementOf({ ...lease, atMs: 0 }, null));
+      const terms = [scope, model ?? "", String(wantTokens), id];
+      const options = { units: wantUnits, release };
+      const grant = await ask(principal, terms, grantIn, options);
+      if (!grant.isAdmitted) return grant;
+      leases.hold(lease);
+      return { ...grant, ...lease };
+    },
+    /** The refusal that the smallest request of a kind would get now, or null. Consumes nothing. */
+    async look(
+      principal: record.Principal,
+      kind: ModelKind,
+    ): Promise<refusal.Refusal | null> {
+      const unit = UNIT_OF_KIND[kind];
+      const terms = [scopeOf(kind), "", unit === null ? "1" : "0", ""];
+      const units = unit && { unit, count: 0 };
+      const grant = await ask(principal, terms, grantIn, { units });
+      return grant.isAdmitted ? null : grant;
+    },
+    /** The models that the key may use (empty: all), without its limits. Consumes nothing. */
+    rightsOf: (principal: record.Principal, scope: record.KeyScope | null) =>
+      ask(principal, [scope ?? "", "", "", ""], modelsIn),
+    /** Frees the slot, charges the actual use. Resolves after the first attempt; delivery is retried until it succeeds. */
+    async settle(admitted: Admitted, cost: Cost): Promise<void> {
+      if (!leases.release(admitted.id)) return;
+      await leases.settle(settlementOf(admitted, cost));
+    },
+    /**
+     * Ends a video that a request has started: frees its slot, charges the seconds that
+     * were made (0: it failed). False if it had ended before. May be repeated if it throws.
+     */
+    async endVideo(reservation: Reservation, seconds: number) {
+      const { keys, leaseId, terms } = videoSettlement(reservation, seconds);
+      const args = [leaseId, "", ...terms];
+      try {
+        const options = { deadlineMs };
+        return await redis.evalScript(SETTLE, keys, args, options) === 1;
+      } catch (error) {
+        throw refusal.redisFailure(error);
+      }
+    },
+    /** Returns the reservation of a video that no edge follows: delivered like a settlement. */
+    releaseVideo: (reservation: Reservation) =>
+      leases.settle(videoSettlement(reservation, 0)),
+  };
 }
 
 function videoSettlement(reservation: Reservation, seconds: number) {

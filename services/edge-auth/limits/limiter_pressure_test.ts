@@ -10,10 +10,7 @@ import type { RedisWorld } from "../../../tests/support/admission_fixture.ts";
 import { startRedisWorld } from "../../../tests/support/admission_fixture.ts";
 import type { Fleet } from "../../../tests/support/limits/edge_fleet.ts";
 import { startFleet } from "../../../tests/support/limits/edge_fleet.ts";
-import {
-  letDayEnd,
-  letTimePass,
-} from "../../../tests/support/limits/limiter_clock.ts";
+import * as clock from "../../../tests/support/limits/limiter_clock.ts";
 import * as pressure from "../../../tests/support/limits/pressure.ts";
 import { seededRandom, seedsOr } from "../../../tests/support/seeded_random.ts";
 import { LEASE_MS } from "./scripts.ts";
@@ -87,8 +84,8 @@ async function pressed(stage: Stage, load: Load) {
       usedShare === undefined ? null : Math.ceil(want * usedShare(random)),
     letPass: () =>
       load.isByDay === true
-        ? letDayEnd(world, principal)
-        : letTimePass(world.link, { principal, ms: lull() }),
+        ? clock.letDayEnd(world, principal)
+        : clock.letTimePass(world.link, { principal, ms: lull() }),
   });
 }
 
@@ -204,7 +201,7 @@ underPressure(
       assert.ok(seen.served > limit, `${seen.served} served`);
       for (const taken of seen.takenAtRefusals) assert.equal(taken, limit);
       await world.link.ready(MINUTE_MS);
-      await letTimePass(world.link, { principal, ms: LEASE_MS + 1 });
+      await clock.letTimePass(world.link, { principal, ms: LEASE_MS + 1 });
     }
   },
 );

@@ -2,7 +2,7 @@ import { monotonicNow } from "@gateway/shared/process/clock";
 import { silentLog } from "@gateway/shared/process/log";
 import type { RedisWorld } from "../../../tests/support/admission_fixture.ts";
 import { aclRules } from "../../../tests/support/deployed/deployed_stores.ts";
-import { Limiter } from "./limiter.ts";
+import { createLimiter } from "./limiter.ts";
 
 const USER = "edge-auth";
 const PASSWORD = "correct-horse";
@@ -20,13 +20,13 @@ export async function edgeLink(world: RedisWorld) {
 
 /** A limiter for tests with a single edge, which has that user. */
 export async function loneEdge(world: RedisWorld) {
-  const limiter = new Limiter({
+  const limiter = createLimiter({
     redis: await edgeLink(world),
     now: monotonicNow,
     log: silentLog,
     // These tests must also pass on a busy machine.
     deadlineMs: 1_000,
   });
-  const stop = async () => void await limiter.stop(1_000);
+  const stop = async () => void await limiter.leases.stop(1_000);
   return Object.assign(limiter, { [Symbol.asyncDispose]: stop });
 }

@@ -4,10 +4,7 @@ import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { HeaderFields } from "../http/responses.ts";
 
-/**
- * Why a key may not be used: what the caller is told, and the reason under which
- * `failed_requests.ts` counts it. `unknown`: it was deleted, or never existed.
- */
+/** Why a key may not be used: the error, and the reason under which `failed_requests.ts` counts it. */
 const KEY_ERRORS = {
   unknown: ["unauthorized", "unauthorized", null],
   expired: ["unauthorized", "unauthorized", "key_expired"],
@@ -119,11 +116,7 @@ export function storeIsEmpty(): RedisUnavailableError {
   return new RedisUnavailableError("empty", "it holds no keys");
 }
 
-/**
- * The answer to a refused request: 401, 403 or, for a limit, 429. Its message names
- * the limit, whose it is, and the seconds to wait, a number that some clients read
- * from the text.
- */
+/** The answer to a refused request. Some clients read the seconds to wait from its text. */
 export function refusalError(refusal: Refusal): ApiError {
   if (refusal.reason !== "limited") {
     const [code, message, reason] = KEY_ERRORS[refusal.reason];
@@ -144,11 +137,7 @@ export function refusalError(refusal: Refusal): ApiError {
   );
 }
 
-/**
- * OpenAI's six `x-ratelimit-*` headers, for responses 200 and 429. A limit that is
- * not set has none. Source: https://platform.openai.com/docs/guides/rate-limits,
- * 2026.
- */
+/** As https://platform.openai.com/docs/guides/rate-limits says in 2026, for the limits that are set. */
 export function rateLimitHeaders(rates: Rates): HeaderFields {
   const fields: Record<string, string> = {};
   for (const unit of ["requests", "tokens"] as const) {
@@ -164,11 +153,10 @@ export function rateLimitHeaders(rates: Rates): HeaderFields {
 /** A duration as Go prints it, which is what OpenAI sends: `0s`, `12ms`, `1.5s`, `1h30m0s`. */
 export function goDuration(ms: number): string {
   const whole = Math.max(0, Math.ceil(ms));
-  if (whole === 0) return "0s";
-  if (whole < MS_PER_SECOND) return `${whole}ms`;
+  if (whole > 0 && whole < MS_PER_SECOND) return `${whole}ms`;
   const hours = Math.floor(whole / MS_PER_HOUR);
   const minutes = Math.floor(whole % MS_PER_HOUR / MS_PER_MINUTE);
-  const seconds = `${whole % MS_PER_MINUTE / MS_PER_SECOND}s`;
-  if (hours > 0) return `${hours}h${minutes}m${seconds}`;
-  return minutes > 0 ? `${minutes}m${seconds}` : seconds;
+  const seconds = whole % MS_PER_MINUTE / MS_PER_SECOND;
+  const most = hours > 0 ? `${hours}h` : "";
+  return `${most}${whole < MS_PER_MINUTE ? "" : `${minutes}m`}${seconds}s`;
 }

@@ -1,11 +1,6 @@
 /** The Lua scripts that find keys, admit, renew, settle and record failures. They use only Redis' clock. */
-import { defineScript, type RedisScript } from "@gateway/shared/redis/link";
-import {
-  LAST_USE_DAYS_KEPT,
-  LIMITER_EPOCH_MS,
-  USAGE_DAYS_KEPT,
-  USAGE_KINDS,
-} from "@gateway/shared/keys/limiter_state";
+import { defineScript } from "@gateway/shared/redis/link";
+import * as state from "@gateway/shared/keys/limiter_state";
 import { STORE_KEY } from "@gateway/shared/keys/record";
 import { FAILED_REQUESTS } from "@gateway/shared/limits";
 
@@ -14,7 +9,7 @@ export const LEASE_MS = 30_000;
 
 /** The reported wait when too many requests are running, since it is unknown when one will end. */
 const CONCURRENCY_WAIT_MS = 1_000;
-const STATE_TTL_MS = LAST_USE_DAYS_KEPT * 86_400_000;
+const STATE_TTL_MS = state.LAST_USE_DAYS_KEPT * 86_400_000;
 /** An expired lease is kept this long so that its request can still be settled once. */
 const DEAD_LEASE_MS = 3_600_000;
 const LEASES_TTL_MS = 2 * DEAD_LEASE_MS;
@@ -27,16 +22,16 @@ const VIDEO_JOB_MS = 86_400_000;
 const DEAD_VIDEO_MS = 7 * 86_400_000;
 /** The reported wait when too many videos are being made: they take minutes. */
 const VIDEO_WAIT_MS = 10_000;
-const USAGE_TTL_S = USAGE_DAYS_KEPT * 86_400;
+const USAGE_TTL_S = state.USAGE_DAYS_KEPT * 86_400;
 
-/** The server's time: ms since {@link LIMITER_EPOCH_MS}, with fractions. */
+/** The server's time: ms since {@link state.LIMITER_EPOCH_MS}, with fractions. */
 const NOW = `
 local call, floor, max, min = redis.call, math.floor, math.max, math.min
 local time = call('TIME')
-local now = (time[1] - ${LIMITER_EPOCH_MS / 1000}) * 1000 + time[2] / 1000
+local now = (time[1] - ${state.LIMITER_EPOCH_MS / 1000}) * 1000 + time[2] / 1000
 `;
 
-export const FIND: RedisScript = defineScript(
+export const FIND = defineScript(
   "find",
   `
 return {redis.call('GET', ARGV[1]), redis.call('GET', '${STORE_KEY}')}
@@ -58,7 +53,7 @@ return {redis.call('GET', ARGV[1]), redis.call('GET', '${STORE_KEY}')}
  *       8 units to reserve    0: not known before it has run
  *
  * reply {"unknown"} {"expired"} {"disabled"} {"scope"} {"model"}
- *       {"empty"}     Redis holds no keys at all: its data was lost
+ *       {"empty"}      Redis holds no keys at all: its data was lost
  *       {"ok", models} without tokens to reserve: comma-separated ids, empty: all
  *       {"ok" | "limited", now, rl, rr, rt, tl, tr, tt}
  *         now         Unix ms of the server
@@ -70,13 +65,11 @@ return {redis.call('GET', ARGV[1]), redis.call('GET', '${STORE_KEY}')}
  *         wait        ms until all of the violated limits admit this request
  * ```
  *
- * All or nothing: everything is checked before anything is taken, so a refusal
- * consumes nothing. The tighter limit of key and owner is reported.
- * Layout of the state: `shared/keys/limiter_state.ts`.
+ * All or nothing: everything is checked before anything is taken. The tighter limit of
+ * key and owner is reported. Layout of the state: `shared/keys/limiter_state.ts`.
  *
  * - Requests: GCRA. The arrival time moves one interval (60000/rpm) per request
- *   and may be a minute ahead of now: `rpm` requests pass at once, then one per
- *   interval. With 600 per minute, the 601st of a burst has to wait 100 ms.
+ *   and may be a minute ahead of now: `rpm` requests pass at once, then one per interval.
  * - Tokens: the same with weights. A request larger than the bucket is admitted when
  *   the bucket is full; the rest is debt that later requests wait for.
  * - Day: a counter of tokens or of another unit, which restarts at midnight UTC; again,
@@ -88,10 +81,9 @@ return {redis.call('GET', ARGV[1]), redis.call('GET', '${STORE_KEY}')}
  *
  * If the server's clock has been set back, the times in the state are moved back with
  * it, as if no time had passed, and leases that expire too late are set to expire in
- * 30 s. Refusals do this too: a key that is only refused would otherwise never
- * recover. A clock that has been set forward counts as time that has passed.
+ * 30 s. Refusals do this too: a key that is only refused would never recover otherwise.
  */
-export const ADMIT: RedisScript = defineScript(
+export const ADMIT = defineScript(
   "admit",
   `${NOW}
 local unit = ARGV[7]
@@ -109,7 +101,7 @@ local function lists(text, item)
   return string.find(',' .. text .. ',', ',' .. item .. ',', 1, true)
 end
 local expires = whole(rec[8])
-if expires > 0 and expires - ${LIMITER_EPOCH_MS} <= now then return {'expired'} end
+if expires > 0 and expires - ${state.LIMITER_EPOCH_MS} <= now then return {'expired'} end
 local own = call('HMGET', ARGV[2], 'rpm', 'tpm', 'tpd', 'conc', 'video_jobs', unit, 'state')
 if rec[7] ~= 'enabled' or own[7] == 'disabled' then return {'disabled'} end
 if ARGV[3] ~= '' and not lists(rec[9] or '', ARGV[3]) then return {'scope'} end
@@ -196,7 +188,7 @@ local function check(who, limits, state, leases, videos)
     if leases and (isFirst or running == 0) then call('PEXPIRE', leases, ${LEASES_TTL_MS}) end
     if not isFirst then return end
     -- The rest is needed only once a minute.
-    call('HSET', state, 'lu', floor(now) + ${LIMITER_EPOCH_MS})
+    call('HSET', state, 'lu', floor(now) + ${state.LIMITER_EPOCH_MS})
     call('PEXPIRE', state, ${STATE_TTL_MS})
     if leases then call('ZREMRANGEBYSCORE', leases, '-inf', now - ${DEAD_LEASE_MS}) end
   end
@@ -211,7 +203,7 @@ local function reply(status, requests, tokens, ...)
   local rl, rr, rt, tl, tr, tt = unpack(rates)
   if rl > 0 then rr, rt = rr - requests, rt + requests * 60000 / rl end
   if tl > 0 then tr, tt = max(0, tr - tokens), tt + tokens * 60000 / tl end
-  return {status, floor(now) + ${LIMITER_EPOCH_MS}, rl, rr, math.ceil(rt), tl, tr, math.ceil(tt), ...}
+  return {status, floor(now) + ${state.LIMITER_EPOCH_MS}, rl, rr, math.ceil(rt), tl, tr, math.ceil(tt), ...}
 end
 if which then return reply('limited', 0, 0, which, math.ceil(wait)) end
 if lease ~= '' then
@@ -237,7 +229,7 @@ return reply('ok', 1, want)
  * ARGV  the lease ids
  * ```
  */
-export const RENEW: RedisScript = defineScript(
+export const RENEW = defineScript(
   "renew",
   `${NOW}
 for _, leases in ipairs(KEYS) do
@@ -269,13 +261,10 @@ end
  * ```
  *
  * A video is settled twice: its request, and when it has ended, with KEYS 7 and 8 as
- * KEYS 2 and 4.
- *
- * The correction uses the limits of the last admission. A state that has expired is
- * not recreated. The lease is removed first, because a script that has already
- * written may continue when memory is full.
+ * KEYS 2 and 4. The correction uses the limits of the last admission. The lease is removed
+ * first, because a script that has already written may continue when memory is full.
  */
-export const SETTLE: RedisScript = defineScript(
+export const SETTLE = defineScript(
   "settle",
   `${NOW}
 if call('ZREM', KEYS[2], ARGV[1]) == 0 and ARGV[2] ~= '1' then return 0 end
@@ -295,10 +284,6 @@ local function correct(state)
   if not onDay or onDay == day then used = max(0, used + tokens) end
   call('HSET', state, 's', struct.pack('<ddddddd', last, req, tok, day, used, rpm, tpm))
 end
-if tokens ~= 0 or requests ~= 0 then
-  correct(KEYS[1])
-  correct(KEYS[3])
-end
 local unit, units = ARGV[14], tonumber(ARGV[15])
 local function correctUnits(state)
   local u = call('HGET', state, unit)
@@ -307,19 +292,19 @@ local function correctUnits(state)
   if onDay and onDay ~= day then return end
   call('HSET', state, unit, struct.pack('<dd', day, max(0, made + units)))
 end
-if units ~= 0 then
-  correctUnits(KEYS[1])
-  correctUnits(KEYS[3])
+for at = 1, 3, 2 do
+  if tokens ~= 0 or requests ~= 0 then correct(KEYS[at]) end
+  if units ~= 0 then correctUnits(KEYS[at]) end
 end
 
 local hour = ARGV[6]
 if hour == '' then return 1 end
 local model = ARGV[11] == '' and '' or ':' .. ARGV[11]
 for _, use in ipairs({KEYS[5], KEYS[6]}) do
-  if call('HINCRBY', use, hour .. ':${USAGE_KINDS.requests}' .. model, ARGV[7]) <= 1 then
+  if call('HINCRBY', use, hour .. ':${state.USAGE_KINDS.requests}' .. model, ARGV[7]) <= 1 then
     call('EXPIRE', use, ${USAGE_TTL_S})
   end
-  for i, kind in ipairs({'${USAGE_KINDS.promptTokens}', '${USAGE_KINDS.completionTokens}', '${USAGE_KINDS.errors}'}) do
+  for i, kind in ipairs({'${state.USAGE_KINDS.promptTokens}', '${state.USAGE_KINDS.completionTokens}', '${state.USAGE_KINDS.errors}'}) do
     if ARGV[7 + i] ~= '0' then call('HINCRBY', use, hour .. ':' .. kind .. model, ARGV[7 + i]) end
   end
   if ARGV[13] ~= '0' then call('HINCRBY', use, hour .. ':' .. ARGV[12] .. model, ARGV[13]) end
@@ -339,7 +324,7 @@ return 1
  *       the entries of the list, oldest first
  * ```
  */
-export const RECORD_FAILED: RedisScript = defineScript(
+export const RECORD_FAILED = defineScript(
   "record_failed",
   `
 local call = redis.call
@@ -355,10 +340,4 @@ call('EXPIRE', KEYS[3], ${FAILED_REQUESTS.daysListed * 86_400})
 `,
 );
 
-export const EDGE_SCRIPTS: readonly RedisScript[] = [
-  FIND,
-  ADMIT,
-  RENEW,
-  SETTLE,
-  RECORD_FAILED,
-];
+export const EDGE_SCRIPTS = [FIND, ADMIT, RENEW, SETTLE, RECORD_FAILED];

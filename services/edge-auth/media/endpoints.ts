@@ -3,123 +3,78 @@ import * as wire from "@gateway/shared/openai/media";
 import { MEDIA_LIMITS, UPLOAD_LIMITS } from "@gateway/shared/limits";
 import type { JobRequest } from "@gateway/shared/bus/job";
 import { MediaHeadReader } from "@gateway/shared/bus/media_head";
-import type { Catalog } from "@gateway/shared/models/catalog";
-import type { ModelKind } from "@gateway/shared/models/kinds";
-import { ApiError, fieldError } from "@gateway/shared/openai/error";
+import { ApiError } from "@gateway/shared/openai/error";
 import type { RunJob } from "../dispatch/outcome.ts";
 import { BYTES_HEADERS, EVENT_STREAM_HEADERS } from "../http/responses.ts";
 import { costsOnly } from "../limits/cost.ts";
 import { type AnswerOptions, StreamedAnswer } from "../requests/answer.ts";
-import { parseRequest, requireCleanJson } from "../requests/parse_request.ts";
-import type { Endpoint } from "../requests/run_request.ts";
-import type { UploadEndpoint } from "../requests/run_upload.ts";
+import { parseRequest } from "../requests/parse_request.ts";
+import type { Endpoint, UploadEndpoint } from "../requests/run_request.ts";
 import type * as z from "zod";
 
-/** Checks a body, or the fields of a form, and converts it. */
-const parser =
-  <Request extends JobRequest>(kind: ModelKind, schema: z.ZodType<Request>) =>
-  (given: unknown, models: Catalog): Request => {
-    const { request } = parseRequest(given, { schema, kind, models });
-    requireCleanJson(request);
-    return request;
-  };
-
-const toMedia: Endpoint<JobRequest>["answer"] = (options, job) =>
+/** Passes on what the model server makes. The request of an upload changes when that has ended. */
+export const answerAsMade: Endpoint<JobRequest>["answer"] = (options, job) =>
   new MediaAnswer(options, job);
 
-/** `POST /v1/audio/speech`. Costs the characters of the input. */
-export const SPEECH: Endpoint<wire.SpeechRequest> = {
-  kind: "speech",
-  parse: parser("speech", wire.speechRequestSchema),
-  estimate: ({ input }) => costsOnly("characters", [...input].length),
-  answer: toMedia,
-};
-
-/** `POST /v1/images/generations`. Costs images. */
-export const IMAGE: Endpoint<wire.ImageRequest> = {
-  kind: "image",
-  parse: parser("image", wire.imageRequestSchema),
-  estimate: ({ n }) => costsOnly("images", n),
-  answer: toMedia,
-};
-
-/** `POST /v1/images/edits` with JSON. */
-export const IMAGE_EDIT: Endpoint<wire.ImageRequest> = {
-  ...IMAGE,
-  parse: parser("image", wire.imageEditSchema),
-};
-
-/** `POST /v1/images/edits` with a form. */
-export const IMAGE_EDIT_UPLOAD: UploadEndpoint<wire.ImageRequest> = {
-  ...IMAGE,
-  form: {
-    fileFields: ["image", "mask"],
-    fileBytesMax: UPLOAD_LIMITS.imageBytesMax,
-  },
-  parse(fields, models, files) {
-    const request = parser("image", wire.imageEditFormSchema)(fields, models);
-    requireFiles(files, "image", [1, MEDIA_LIMITS.editedImagesMax]);
-    requireFiles(files, "mask", [0, 1]);
-    return request;
-  },
-};
-
-/** `POST /v1/audio/transcriptions` and `/v1/audio/translations`. Costs seconds of the recording. */
-function transcriptionEndpoint(
-  task: wire.TranscriptionRequest["task"],
-): UploadEndpoint<wire.TranscriptionRequest> {
-  const parse = parser("transcription", wire.transcriptionRequestSchema(task));
+function endpoint<Request extends JobRequest>(
+  schema: z.ZodType<Request>,
+  { kind, estimate }: Pick<Endpoint<Request>, "kind" | "estimate">,
+): Endpoint<Request> {
   return {
-    kind: "transcription",
-    form: {
-      fileFields: ["file"],
-      fileBytesMax: UPLOAD_LIMITS.audioBytesMax,
-    },
-    parse(fields, models, files) {
-      const request = parse(fields, models);
-      requireFiles(files, "file", [1, 1]);
-      return request;
-    },
-    estimate: () => costsOnly("audioSeconds"),
-    answer: toMedia,
+    ...{ kind, estimate, answer: answerAsMade },
+    parse: (given, models) =>
+      parseRequest(given, { schema, kind, models }).request,
   };
 }
 
-export const TRANSCRIPTION = transcriptionEndpoint("transcribe");
-export const TRANSLATION = transcriptionEndpoint("translate");
+/** `POST /v1/audio/speech`. */
+export const SPEECH = endpoint(wire.speechRequestSchema, {
+  kind: "speech",
+  estimate: ({ input }) => costsOnly("characters", [...input].length),
+});
 
-/** Refuses a form with fewer or more files of this name. */
-export function requireFiles(
-  files: readonly { field: string }[],
-  name: string,
-  [min, max]: readonly [number, number],
-): void {
-  const { length } = files.filter(({ field }) => field === name);
-  if (length < min) {
-    const message = `Missing required parameter: '${name}'.`;
-    throw fieldError("missing_required_parameter", name, message);
-  }
-  if (length <= max) return;
-  const most = max === 1 ? "one file" : `at most ${max} files`;
-  const message = `Invalid '${name}': expected ${most}.`;
-  throw fieldError("invalid_value", name, message);
-}
+const IMAGES: Pick<Endpoint<wire.ImageRequest>, "kind" | "estimate"> = {
+  kind: "image",
+  estimate: ({ n }) => costsOnly("images", n),
+};
+/** `POST /v1/images/generations`. */
+export const IMAGE = endpoint(wire.imageRequestSchema, IMAGES);
+/** `POST /v1/images/edits` with JSON. */
+export const IMAGE_EDIT = endpoint(wire.imageEditSchema, IMAGES);
+/** `POST /v1/images/edits` with a form. */
+export const IMAGE_EDIT_UPLOAD: UploadEndpoint<wire.ImageRequest> = {
+  ...endpoint(wire.imageEditFormSchema, IMAGES),
+  form: {
+    files: { image: [1, MEDIA_LIMITS.editedImagesMax], mask: [0, 1] },
+    fileBytesMax: UPLOAD_LIMITS.imageBytesMax,
+  },
+};
+
+const fromRecording = (
+  task: wire.TranscriptionRequest["task"],
+): UploadEndpoint<wire.TranscriptionRequest> => ({
+  ...endpoint(wire.transcriptionRequestSchema(task), {
+    kind: "transcription",
+    // The length of the recording is not known before it has been read.
+    estimate: () => costsOnly("audioSeconds"),
+  }),
+  form: { files: { file: [1, 1] }, fileBytesMax: UPLOAD_LIMITS.audioBytesMax },
+});
+/** `POST /v1/audio/transcriptions`. */
+export const TRANSCRIPTION = fromRecording("transcribe");
+/** `POST /v1/audio/translations`. */
+export const TRANSLATION = fromRecording("translate");
 
 const LINE_END = 0x0a;
 
-/**
- * An answer as its model server sends it: audio, or a document with images. The first
- * byte opens the 200. A failure after that cuts the connection, which every client
- * treats as an error; in an event stream it is an event.
- */
-export class MediaAnswer extends StreamedAnswer {
+/** An answer as its model server sends it. A failure after its first byte is an event, or cuts the connection. */
+class MediaAnswer extends StreamedAnswer {
   protected override readonly errorHead = "event: error\n";
   readonly #job: Pick<RunJob, "request">;
   #head = new MediaHeadReader();
   /** The last byte written ended an event, so that a comment may follow. */
   #hasEndedEvent = true;
 
-  /** The request of an upload changes when that has ended. */
   constructor(options: AnswerOptions, job: Pick<RunJob, "request">) {
     super(options);
     this.#job = job;

@@ -26,8 +26,8 @@ export abstract class Answer implements AnswerSink {
   run = NOT_STARTED;
   /** Null until an upload has ended. */
   lease: RunLease | null;
-  /** Nothing more is sent. */
-  protected isOver = false;
+  /** Nothing more is sent: the answer has ended, or somebody else answers the client. */
+  isOver = false;
   /** Null: there is no client. */
   readonly #out: http.ResponseOutput | null;
 
@@ -46,18 +46,9 @@ export abstract class Answer implements AnswerSink {
     if (!this.isOver && this.#out !== null) http.abandon(this.#out);
     this.isOver = true;
   }
-
-  /** Nothing is sent from now on: somebody else answers the client. */
-  detach(): void {
-    this.isOver = true;
-  }
 }
 
-/**
- * An answer that is sent while it arrives, as fast as its client reads it: frames count
- * as delivered once the socket has taken them, which lets the worker send more. An
- * event stream gets comments while nothing arrives, since proxies cut silent connections.
- */
+/** An answer that is sent while it arrives: the worker may send more once the socket has taken a frame. */
 export abstract class StreamedAnswer extends Answer {
   /** The last bytes of a complete answer. */
   protected readonly last?: Uint8Array;

@@ -20,8 +20,8 @@ const PATH_OF_KIND: Readonly<Record<ModelKind, string>> = {
 
 /**
  * Checks a body and converts it by `schema`. Throws an {@link ApiError} for the first
- * fault, in OpenAI's order: the model (404 `model_not_found`), then the fields one by
- * one (400 with `param`).
+ * fault, in OpenAI's order: the model (404 `model_not_found`), the fields one by one
+ * (400 with `param`), then what is no clean JSON.
  */
 export function parseRequest<Request>(
   given: unknown,
@@ -45,6 +45,7 @@ export function parseRequest<Request>(
   if (model === undefined || request === undefined) {
     throw requestFault(given, error);
   }
+  requireCleanJson(request);
   return { request, model };
 }
 

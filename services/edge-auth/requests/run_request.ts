@@ -16,6 +16,7 @@ import { type Dispatcher, keyRevoked } from "../dispatch/dispatcher.ts";
 import type { RunJob, RunOutcome, Upload } from "../dispatch/outcome.ts";
 import type { BodyBounds, RefusedBodies } from "../http/read_body.ts";
 import { readBody } from "../http/read_body.ts";
+import { type Form, type FormBounds, readForm } from "../http/read_form.ts";
 import { abandon } from "../http/responses.ts";
 import type { Exchange } from "../http/server.ts";
 import type { Admission, RunLease } from "../limits/admission.ts";
@@ -26,14 +27,15 @@ import type { Answer, AnswerOptions } from "./answer.ts";
 /** What differs between endpoints. */
 export interface Endpoint<Request extends JobRequest> {
   kind: ModelKind;
-  /**
-   * Checks a parsed body, or the fields and files of a form, and converts it. Throws an
-   * `ApiError` for its first fault.
-   */
-  parse(body: unknown, catalog: Catalog, files: UploadEnd["files"]): Request;
+  /** Checks a parsed body, or the fields of a form, and converts it. Throws an `ApiError` for its first fault. */
+  parse(body: unknown, catalog: Catalog): Request;
   estimate(request: Request, catalog: Catalog): Estimate;
   answer(options: AnswerOptions, job: Pick<RunJob, "request">): Answer;
 }
+
+export type UploadEndpoint<Request extends JobRequest> =
+  & Endpoint<Request>
+  & { form: FormBounds };
 
 export interface RunRequestDependencies extends BodyBounds {
   catalog: Catalog;
@@ -51,6 +53,8 @@ export interface RunRequestDependencies extends BodyBounds {
 export interface RunCall {
   readonly exchange: Exchange;
   readonly requestId: string;
+  /** The part of the path that varies, or empty. */
+  readonly id: string;
   /** The client's address, also when it has left. */
   readonly clientAddress: string;
   readonly startedAtMs: number;
@@ -61,17 +65,13 @@ export interface RunCall {
   hasRun: boolean;
 }
 
-/** Answers a request of a known key. `id` is the part of the path that varies. */
+/** Answers a request of a known key. */
 export type Handler<Dependencies> = (
   call: RunCall,
   deps: Dependencies,
-  id: string,
 ) => void | Promise<void>;
 
-/**
- * Answers one request. Resolves when its run has started or the client has disconnected.
- * Rejects with an `ApiError` if the request is refused.
- */
+/** Resolves when the run has started or the client has left; rejects with an `ApiError` of a refusal. */
 export async function runRequest<Request extends JobRequest>(
   call: RunCall,
   endpoint: Endpoint<Request>,
@@ -104,10 +104,91 @@ export async function runRequest<Request extends JobRequest>(
 }
 
 /**
- * Admits a request. Null if its client has disconnected in the meantime; throws the
- * `ApiError` of a refusal.
+ * As `runRequest`, for uploads: their bytes go to a worker while they arrive. The
+ * request is checked, admitted and run once the form has ended: only then it is known.
  */
-export async function admit<Request extends JobRequest>(
+export async function runUpload<Request extends JobRequest>(
+  call: RunCall,
+  endpoint: UploadEndpoint<Request>,
+  deps: RunRequestDependencies,
+): Promise<void> {
+  const { exchange, principal } = call;
+  const { admission, refusedBodies, catalog, deadlines } = deps;
+  const { kind, form: bounds } = endpoint;
+  const { keyId } = principal;
+  await admission.checkRefused(principal, kind);
+  await admission.modelsOf(principal, scopeOf(kind));
+  await refusedBodies.wait(keyId, deadlines);
+  const form = readForm(exchange, { keyId, bounds, budget: deps });
+  try {
+    if (await form.begun === "left") return abandon(exchange.response);
+    // If the model comes later, it is any of the kind: all workers of a kind run all its models.
+    const { model = null } = form.fields;
+    const guess = catalog.values().find((each) =>
+      each.kind === kind && (model ?? each.id) === each.id
+    );
+    // Without a model the request is refused, and there is no worker to send the file to.
+    if (guess === undefined) endpoint.parse(form.fields, catalog);
+    else await upload(call, { endpoint, form, model: guess.id }, deps);
+  } finally {
+    form.stop();
+    const { model } = form.fields;
+    if (typeof model === "string") call.model = model;
+  }
+}
+
+/** Sends the form to a worker. Resolves when the request was admitted or its run has ended. */
+async function upload<Request extends JobRequest>(
+  call: RunCall,
+  { endpoint, form, model }: {
+    endpoint: UploadEndpoint<Request>;
+    form: Form;
+    model: string;
+  },
+  deps: RunRequestDependencies,
+): Promise<void> {
+  const over = Promise.withResolvers<void>();
+  let hasEnded = false;
+  const admitForm = async (): Promise<UploadEnd> => {
+    const { fields, files } = form;
+    const request = endpoint.parse(fields, deps.catalog);
+    form.requireFiles();
+    const lease = await admit(call, endpoint, request, deps);
+    // The run may have failed in the meantime.
+    if (hasEnded) lease?.settle(null);
+    else answer.lease = lease;
+    job.request = request;
+    over.resolve();
+    return { request, files };
+  };
+  const { job, answer } = startRun(call, endpoint, {
+    request: { model, stream: false },
+    lease: null,
+    upload: {
+      next: () => form.next(),
+      end: () =>
+        admitForm().catch((error: unknown) => {
+          over.reject(error);
+          throw error;
+        }),
+    },
+    onEnded() {
+      hasEnded = true;
+      over.resolve();
+    },
+  }, deps);
+  try {
+    await Promise.race([over.promise, form.failed]);
+  } catch (error) {
+    call.hasRun = false;
+    answer.isOver = true;
+    answer.run.cancel("other");
+    throw error;
+  }
+}
+
+/** Null if the client has disconnected in the meantime. Throws the `ApiError` of a refusal. */
+async function admit<Request extends JobRequest>(
   { exchange, principal }: RunCall,
   { kind, estimate }: Pick<Endpoint<Request>, "kind" | "estimate">,
   request: Request,
@@ -143,7 +224,7 @@ async function readRequest<Request extends JobRequest>(
     const body = decodeJson(bytes);
     const { model } = isJsonObject(body) ? body : {};
     if (typeof model === "string") call.model = model;
-    const request = endpoint.parse(body, catalog, []);
+    const request = endpoint.parse(body, catalog);
     return { request, parseMs: now() - startedAtMs };
   } catch (error) {
     refusedBodies.charge(keyId, now() - startedAtMs);

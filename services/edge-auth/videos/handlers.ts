@@ -10,20 +10,14 @@ import { isForm } from "../http/read_form.ts";
 import * as http from "../http/responses.ts";
 import type { RunLease } from "../limits/admission.ts";
 import { costsOnly } from "../limits/cost.ts";
-import { MediaAnswer, requireFiles, unreadable } from "../media/endpoints.ts";
+import { answerAsMade, unreadable } from "../media/endpoints.ts";
 import { WholeAnswer } from "../requests/answer.ts";
 import { parseRequest, requireCleanJson } from "../requests/parse_request.ts";
-import type {
-  Handler,
-  RunCall,
-  RunRequestDependencies,
-} from "../requests/run_request.ts";
-import { runRequest, startRun } from "../requests/run_request.ts";
-import { runUpload, type UploadEndpoint } from "../requests/run_upload.ts";
+import * as requests from "../requests/run_request.ts";
 import { listQuery, type VideoJob } from "./jobs.ts";
 import { engineVideoIn, secondsOf, type VideoKeeper } from "./keeper.ts";
 
-export interface VideoDependencies extends RunRequestDependencies {
+export interface VideoDependencies extends requests.RunRequestDependencies {
   videos: Omit<VideoKeeper, "start" | "stop">;
 }
 
@@ -44,19 +38,22 @@ export const VIDEOS = {
       const [schema, kind] = [wire.videoRequestSchema, "video"] as const;
       return parseRequest(given, { schema, kind, models }).request;
     });
-    const run = isForm(call.exchange.headers) ? runUpload : runRequest;
+    const run = isForm(call.exchange.headers)
+      ? requests.runUpload
+      : requests.runRequest;
     await run(call, endpoint, deps);
   },
-  async remix(call, deps, id) {
-    const job = await findJob(call, deps, id);
+  async remix(call, deps) {
+    const job = await findJob(call, deps);
     const { model, backend, engineId } = job;
     call.model = model;
     const endpoint = creation(deps, job, (given) => {
-      const { prompt } = checked(wire.videoRemixSchema, given);
+      const asked = checked(wire.videoRemixSchema, given);
+      requireCleanJson(asked);
       const about = { kind: "video", action: "remix", stream: false } as const;
-      return { ...about, prompt, model, backend, id: engineId };
+      return { ...about, ...asked, model, backend, id: engineId };
     });
-    await runRequest(call, endpoint, deps);
+    await requests.runRequest(call, endpoint, deps);
   },
   /** From the registry alone, with the state that an edge last saw. */
   async list({ exchange, principal }, { videos, admission }) {
@@ -75,20 +72,20 @@ export const VIDEOS = {
       last_id: data.at(-1)?.id ?? null,
     });
   },
-  async retrieve(call, deps, id) {
-    const job = await currentJob(call, deps, id);
+  async retrieve(call, deps) {
+    const job = await currentJob(call, deps);
     http.sendJson(call.exchange.response, toWire(job));
   },
-  async remove(call, deps, id) {
+  async remove(call, deps) {
     // A video that has completed in the meantime is charged.
-    await deps.videos.remove(await currentJob(call, deps, id));
-    const object = "video.deleted";
-    http.sendJson(call.exchange.response, { id, object, deleted: true });
+    await deps.videos.remove(await currentJob(call, deps));
+    const deleted = { id: call.id, object: "video.deleted", deleted: true };
+    http.sendJson(call.exchange.response, deleted);
   },
-  async sendContent(call, deps, id) {
+  async sendContent(call, deps) {
     const { headers, query, socket, response } = call.exchange;
     const askedAtMs = deps.now();
-    const job = await currentJob(call, deps, id);
+    const job = await currentJob(call, deps);
     const { status, model, backend, engineId } = job;
     const { variant } = checked(contentQuery, membersOf(query));
     if (status !== "completed") {
@@ -105,29 +102,21 @@ export const VIDEOS = {
       throw keyRevoked();
     }
     const range: Record<string, string> = {};
-    const [part = "", since] = [headers.get("range"), headers.get("if-range")];
+    const part = headers.get("range") ?? "";
+    const since = headers.get("if-range") ?? "";
     if (RANGE.test(part)) {
       range.range = part;
-      if (since !== undefined && IF_RANGE.test(since)) {
-        range["if-range"] = since;
-      }
+      if (IF_RANGE.test(since)) range["if-range"] = since;
     }
     call.model = model;
     const request: wire.VideoRequest = {
       ...{ kind: "video", action: "content", stream: false },
       ...{ model, backend, id: engineId, variant, range },
     };
-    startRun(
-      call,
-      {
-        kind: "video",
-        answer: (options, job) => new MediaAnswer(options, job),
-      },
-      { request, lease: null },
-      deps,
-    );
+    const endpoint = { kind: "video", answer: answerAsMade } as const;
+    requests.startRun(call, endpoint, { request, lease: null }, deps);
   },
-} satisfies Record<string, Handler<VideoDependencies>>;
+} satisfies Record<string, requests.Handler<VideoDependencies>>;
 
 type Creation = Extract<wire.VideoRequest, { prompt: string }>;
 
@@ -136,7 +125,7 @@ function creation(
   { videos }: VideoDependencies,
   remixed: VideoJob | null,
   convert: (given: unknown) => Creation,
-): UploadEndpoint<Creation> {
+): requests.UploadEndpoint<Creation> {
   let request: Creation | null = null;
   const begin = async (
     result: Uint8Array | ApiError,
@@ -161,15 +150,10 @@ function creation(
   return {
     kind: "video",
     form: {
-      fileFields: ["input_reference"],
+      files: { input_reference: [0, 1] },
       fileBytesMax: VIDEO_LIMITS.referenceBytesMax,
     },
-    parse(given, _catalog, files) {
-      requireFiles(files, "input_reference", [0, 1]);
-      request = convert(given);
-      requireCleanJson(request);
-      return request;
-    },
+    parse: (given) => request = convert(given),
     estimate(asked) {
       const { seconds = remixed?.seconds } = "seconds" in asked ? asked : {};
       return costsOnly("videoSeconds", secondsOf(seconds));
@@ -193,9 +177,8 @@ function creation(
 
 /** A video that the key may see. Another owner's is answered like an unknown one. */
 async function findJob(
-  { principal }: RunCall,
+  { id, principal }: requests.RunCall,
   { videos, admission }: VideoDependencies,
-  id: string,
 ): Promise<VideoJob> {
   const [allowed, job] = await Promise.all([
     admission.modelsOf(principal, SCOPE),
@@ -206,11 +189,10 @@ async function findJob(
 
 /** The same, in its current state. */
 async function currentJob(
-  call: RunCall,
+  call: requests.RunCall,
   deps: VideoDependencies,
-  id: string,
 ): Promise<VideoJob> {
-  const job = await findJob(call, deps, id);
+  const job = await findJob(call, deps);
   return await deps.videos.refresh(job) ?? notFound();
 }
 

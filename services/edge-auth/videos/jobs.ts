@@ -1,9 +1,4 @@
-/**
- * The registry of videos in Redis: the only place that records the owner of a job and the
- * backend that runs it. A job belongs to an owner, so it outlives the key that created
- * it.
- */
-import { USAGE_UNITS } from "@gateway/shared/keys/limiter_state";
+/** The registry of videos in Redis. A job belongs to an owner, so it outlives the key that created it. */
 import { DUE_JOBS_KEY, jobKey, jobsKey } from "@gateway/shared/keys/record";
 import { VIDEO_LIMITS } from "@gateway/shared/limits";
 import { integer } from "@gateway/shared/openai/fields";
@@ -11,21 +6,14 @@ import { VIDEO_STATUSES, videoSchema } from "@gateway/shared/openai/media";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { defineScript, type RedisScript } from "@gateway/shared/redis/link";
 import * as z from "zod";
+import { reservationSchema } from "../limits/cost.ts";
 import { redisFailure } from "../limits/refusal.ts";
 
 /** A job, without its prompt. Times that clients see are in Unix seconds, others in ms. */
 const jobSchema = z.object({
   ...videoSchema.omit({ object: true, prompt: true }).shape,
   /** What its key and owner are charged when it ends. */
-  reservation: z.object({
-    id: z.string(),
-    principal: z.object({ keyId: z.string(), ownerId: z.string() }),
-    model: z.string().nullable(),
-    atMs: z.number(),
-    reservedTokens: z.number(),
-    reservedUnits: z.object({ unit: z.enum(USAGE_UNITS), count: z.number() })
-      .nullable(),
-  }),
+  reservation: reservationSchema,
   backend: z.string(),
   engineId: z.string(),
   createdAtMs: z.number(),
@@ -50,41 +38,28 @@ const DEADLINE_MS = 1_000;
 const OVER = VIDEO_STATUSES.slice(2).map((each) => `status == '${each}'`);
 
 /**
- * ```
- * KEYS  1 job:{owner}:<id>   2 jobs:{owner}
- * ARGV  1 status   2 job   3 when it expires, Unix ms   4 id   5 created at ms   6 ms that jobs are kept
- * ```
- */
-const BEGIN = defineScript(
-  "begin_job",
-  `
-local call = redis.call
-call('HSET', KEYS[1], 'status', ARGV[1], 'job', ARGV[2])
-call('PEXPIREAT', KEYS[1], ARGV[3])
-call('ZADD', KEYS[2], ARGV[5], ARGV[4])
-call('ZREMRANGEBYSCORE', KEYS[2], '-inf', '(' .. ARGV[5] - ARGV[6])
-call('PEXPIRE', KEYS[2], ARGV[6])
-`,
-);
-
-/**
- * Writes the state of a job, unless it has ended or was deleted.
+ * Writes the state of a job: a new one, or one that has not ended and was not deleted.
  *
  * ```
- * KEYS  1 job:{owner}:<id>
+ * KEYS  1 job:{owner}:<id>   2 jobs:{owner}   only of a new job
  * ARGV  1 status   2 job   3 when it expires, Unix ms
+ *       4 id   5 created at ms   6 ms that jobs are kept   only of a new job
  *
  * reply 1 written, 0 not
  * ```
  */
-const UPDATE = defineScript(
-  "update_job",
+const WRITE = defineScript(
+  "write_job",
   `
 local call = redis.call
 local status = call('HGET', KEYS[1], 'status')
-if not status or ${OVER.join(" or ")} then return 0 end
+if not KEYS[2] and (not status or ${OVER.join(" or ")}) then return 0 end
 call('HSET', KEYS[1], 'status', ARGV[1], 'job', ARGV[2])
 call('PEXPIREAT', KEYS[1], ARGV[3])
+if not KEYS[2] then return 1 end
+call('ZADD', KEYS[2], ARGV[5], ARGV[4])
+call('ZREMRANGEBYSCORE', KEYS[2], '-inf', '(' .. ARGV[5] - ARGV[6])
+call('PEXPIRE', KEYS[2], ARGV[6])
 return 1
 `,
 );
@@ -109,7 +84,7 @@ return due
 );
 
 /** The scripts to load when the link connects. */
-export const VIDEO_SCRIPTS: readonly RedisScript[] = [BEGIN, UPDATE, CLAIM];
+export const VIDEO_SCRIPTS: readonly RedisScript[] = [WRITE, CLAIM];
 
 /** The query parameters of a list. */
 export const listQuery = z.object({
@@ -152,24 +127,21 @@ export function createVideoJobs({ redis, sweepMs = VIDEO_LIMITS.sweepMs }: {
       // First, so that every registered job is checked until it ends.
       const dueMs = String(createdAtMs + sweepMs);
       await command("ZADD", DUE_JOBS_KEY, dueMs, `${ownerId}:${id}`);
-      await run(BEGIN, [jobKey(ownerId, id), jobsKey(ownerId)], [
+      await run(WRITE, [jobKey(ownerId, id), jobsKey(ownerId)], [
         ...written(job),
         ...[id, String(createdAtMs), String(VIDEO_LIMITS.keptMsMax)],
       ]);
     },
     /** Writes the state of a job. False if it had ended or was deleted: then nothing is written. */
     async update(job: VideoJob): Promise<boolean> {
-      return await run(UPDATE, [jobKey(ownerOf(job), job.id)], written(job)) ===
+      return await run(WRITE, [jobKey(ownerOf(job), job.id)], written(job)) ===
         1;
     },
     async remove(job: VideoJob): Promise<void> {
       await command("DEL", jobKey(ownerOf(job), job.id));
       await command("ZREM", jobsKey(ownerOf(job)), job.id);
     },
-    /**
-     * The jobs of an owner for which `isShown`, and whether more follow; null if `after`
-     * is not one of them.
-     */
+    /** The jobs of an owner for which `isShown`; null if `after` is not one of them. */
     async list(
       ownerId: string,
       { limit, order, after }: z.output<typeof listQuery>,

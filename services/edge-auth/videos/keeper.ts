@@ -172,10 +172,7 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
   };
 
   return {
-    /**
-     * Registers the job that a model server has started. If that fails, the server is asked
-     * to delete it, and the client gets an error, so that no job runs unregistered.
-     */
+    /** Registers the job that a model server has started, or deletes it there: none runs unregistered. */
     async begin(
       video: wire.EngineVideo,
       about: Pick<
@@ -217,7 +214,7 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
       }
     },
     /** Frees the reservation of a video that was not started. */
-    release: limiter.releaseVideo.bind(limiter),
+    release: limiter.releaseVideo,
     ...{ refresh, find: jobs.find, list: jobs.list },
     /** Deletes a job at its model server, if that can, and here. One that has not ended is charged unless its model server has deleted it: it may still be made. */
     async remove(job: VideoJob): Promise<void> {

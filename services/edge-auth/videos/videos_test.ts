@@ -9,12 +9,9 @@ import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import type { EngineVideo, VideoRequest } from "@gateway/shared/openai/media";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { randomBytes } from "@gateway/shared/process/ids";
-import {
-  readUnits,
-  startRedisWorld,
-  usageCounted,
-} from "../../../tests/support/admission_fixture.ts";
+import * as fixture from "../../../tests/support/admission_fixture.ts";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
+import { callApi } from "../../../tests/support/chat_request.ts";
 import { createRecordingLog } from "../../../tests/support/recording_log.ts";
 import { startTcpProxy } from "../../../tests/support/tcp_proxy.ts";
 import { waitFor } from "../../../tests/support/wait_for.ts";
@@ -22,21 +19,22 @@ import type { AppDependencies } from "../app.ts";
 import { CATALOG, startApp } from "../app_fixture.ts";
 import { RunOutcome } from "../dispatch/outcome.ts";
 import { createAdmission } from "../limits/admission.ts";
-import { Limiter } from "../limits/limiter.ts";
+import { createLimiter } from "../limits/limiter.ts";
 import { redisFailure } from "../limits/refusal.ts";
 import { EDGE_SCRIPTS } from "../limits/scripts.ts";
 import { createVideoJobs, VIDEO_SCRIPTS } from "./jobs.ts";
 import { createVideoKeeper, type VideoKeeperOptions } from "./keeper.ts";
 
 const MODEL = "simulated-video-1";
+const KEY = mintKey(randomBytes);
 const PROMPT = "a secret prompt";
 const LOST_MS = 1_000;
 
 type Reply = Partial<EngineVideo> | ErrorCode | "nothing";
-type World = Awaited<ReturnType<typeof startRedisWorld>>;
+type World = Awaited<ReturnType<typeof fixture.startRedisWorld>>;
 
 const startWorld = () =>
-  startRedisWorld({ scripts: [...EDGE_SCRIPTS, ...VIDEO_SCRIPTS] });
+  fixture.startRedisWorld({ scripts: [...EDGE_SCRIPTS, ...VIDEO_SCRIPTS] });
 const isVideo = (request: object): request is VideoRequest =>
   "action" in request;
 
@@ -54,12 +52,12 @@ async function startEdge(
     /** How far its clock is ahead. */
     aheadMs: 0,
     asked: [] as VideoRequest[],
-    engine: (_asked: VideoRequest): Reply => ({}),
     made: [] as number[],
+    engine: (_asked: VideoRequest): Reply => ({}),
     /** The requests of its keys are stopped. */
     isStopped: false,
   };
-  const limiter = new Limiter({ redis, ...clocks, deadlineMs: 10_000 });
+  const limiter = createLimiter({ redis, ...clocks, deadlineMs: 10_000 });
   const dispatcher: AppDependencies["dispatcher"] = {
     isStoppedSince: () => rig.isStopped,
     start({ request }, sink, onEnded) {
@@ -102,7 +100,6 @@ async function startEdge(
     keys: { find: () => Promise.resolve(principal) },
     admission: createAdmission({ limiter, ...clocks, onUnknown: () => {} }),
   });
-  const authorization = `Bearer ${mintKey(randomBytes)}`;
   const ask = async (
     key: record.Principal,
     method: string,
@@ -110,18 +107,15 @@ async function startEdge(
     body?: object,
   ) => {
     principal = key;
-    const response = await fetch(`${app.origin}/v1/videos${path}`, {
-      method,
-      headers: { authorization, "content-type": "application/json" },
-      ...body && { body: JSON.stringify(body) },
-    });
+    const url = `${app.origin}/v1/videos${path}`;
+    const response = await callApi(url, KEY, body, { method });
     return { status: response.status, body: await response.json() };
   };
   return Object.assign(rig, {
-    ...{ ask, videos, jobs, log, redis },
+    ...{ ask, videos, log, redis },
     /** Starts a video, and returns its id. */
-    async begin(key: record.Principal, change: object = {}): Promise<string> {
-      const asked = { model: MODEL, prompt: PROMPT, seconds: "8", ...change };
+    async begin(key: record.Principal): Promise<string> {
+      const asked = { model: MODEL, prompt: PROMPT, seconds: "8" };
       const { status, body } = await ask(key, "POST", "", asked);
       assert.equal(status, 200, JSON.stringify(body));
       return body.id;
@@ -129,22 +123,33 @@ async function startEdge(
     async [Symbol.asyncDispose]() {
       videos.stop();
       await app[Symbol.asyncDispose]();
-      await limiter.stop(1_000);
+      await limiter.leases.stop(1_000);
     },
   });
 }
 
+interface Stage {
+  world: World;
+  edge: Awaited<ReturnType<typeof startEdge>>;
+  key: record.Principal;
+}
+
+/** A test with one edge and a key for videos. */
+function test(name: string, body: (stage: Stage) => Promise<void>): void {
+  Deno.test(name, async () => {
+    await using world = await startWorld();
+    await using edge = await startEdge(world);
+    await body({ world, edge, key: await world.addKey({ scopes: "video" }) });
+  });
+}
+
 /** Videos that hold a slot of a key and its owner. */
-async function slotsHeld(
-  world: World,
-  key: record.Principal,
-): Promise<number[]> {
-  const names = [
-    record.videoLeaseKey(key),
-    record.ownerVideoLeaseKey(key.ownerId),
-  ];
-  const counts = names.map((name) => world.command("ZCARD", name));
-  return (await Promise.all(counts)).map(Number);
+function slotsHeld(world: World, key: record.Principal): Promise<number[]> {
+  const owners = record.ownerVideoLeaseKey(key.ownerId);
+  const names = [record.videoLeaseKey(key), owners];
+  return Promise.all(
+    names.map(async (name) => Number(await world.command("ZCARD", name))),
+  );
 }
 
 const slotsFreed = (world: World, key: record.Principal) =>
@@ -154,14 +159,12 @@ const slotsFreed = (world: World, key: record.Principal) =>
   );
 
 const secondsCounted = async (world: World, key: record.Principal) =>
-  (await usageCounted(world, key)).videoSeconds;
+  (await fixture.usageCounted(world, key)).videoSeconds;
 
 const nsfw = { code: "nsfw", message: "No." };
 /** What its engine says after so long, and what its client sees; seconds if it has completed, its error if it has failed. */
-const ends: [
-  ...[what: string, reply: Reply, status: string],
-  ...[end?: number | RegExp, aheadMs?: number],
-][] = [
+type End = [status: string, end?: number | RegExp, aheadMs?: number];
+const ends: [what: string, reply: Reply, ...End][] = [
   ["waits", { progress: 3 }, "queued"],
   ["runs", { status: "in_progress" }, "in_progress"],
   [
@@ -210,6 +213,7 @@ Deno.test("how a video ends, and what it costs", async (t) => {
       const isOver = /^(completed|failed)$/.test(status);
       assert.deepEqual(await slotsHeld(world, key), isOver ? [0, 0] : [1, 1]);
       assert.equal(await secondsCounted(world, key), seconds);
+      assert.deepEqual(edge.made.splice(0), seconds === 0 ? [] : [seconds]);
       // Whatever the engine says from now on.
       if (!isOver) return;
       edge.engine = () => ({ status: "completed", seconds: "12" });
@@ -228,10 +232,7 @@ Deno.test("how a video ends, and what it costs", async (t) => {
   assert.ok(!kept.includes(PROMPT), "the registry keeps no prompt");
 });
 
-Deno.test("a video that its engine refuses holds no slot", async () => {
-  await using world = await startWorld();
-  await using edge = await startEdge(world);
-  const key = await world.addKey({ scopes: "video" });
+test("a video that its engine refuses holds no slot", async ({ world, edge, key }) => {
   const rows: [reply: Reply, status: number][] = [
     ["invalid_request", 400],
     ["overloaded", 503],
@@ -248,10 +249,7 @@ Deno.test("a video that its engine refuses holds no slot", async () => {
   await slotsFreed(world, key);
 });
 
-Deno.test("a video whose backend is not in the list fails, unless the list is just older than those of others", async () => {
-  await using world = await startWorld();
-  await using edge = await startEdge(world);
-  const key = await world.addKey({ scopes: "video" });
+test("a video whose backend is not in the list fails, unless the list is just older than those of others", async ({ edge, key }) => {
   edge.engine = () => ({ backend: "another" });
   const id = await edge.begin(key);
   const { body: first } = await edge.ask(key, "GET", `/${id}`);
@@ -319,15 +317,16 @@ Deno.test("a video that cannot be registered is deleted at its engine, and holds
   await waitFor(() => edge.redis.state === "offline", { what: "the outage" });
   proxy.set({});
   await slotsFreed(world, key);
-  const made = await readUnits(world, record.limiterKey(key), "videoSeconds");
+  const made = await fixture.readUnits(
+    world,
+    record.limiterKey(key),
+    "videoSeconds",
+  );
   assert.equal(made?.count, 0);
   assert.ok(!JSON.stringify(edge.log.lines).includes(PROMPT));
 });
 
-Deno.test("an edge whose clock was ahead leaves no video that nobody asks about", async () => {
-  await using world = await startWorld();
-  await using edge = await startEdge(world);
-  const key = await world.addKey({ scopes: "video" });
+test("an edge whose clock was ahead leaves no video that nobody asks about", async ({ edge, key }) => {
   edge.aheadMs = 3_600_000;
   const id = await edge.begin(key);
   edge.engine = () => "upstream_unreachable";
@@ -340,10 +339,7 @@ Deno.test("an edge whose clock was ahead leaves no video that nobody asks about"
   assert.equal(body.status, "failed");
 });
 
-Deno.test("clients that ask for a video at the same time cost its engine one question", async () => {
-  await using world = await startWorld();
-  await using edge = await startEdge(world);
-  const key = await world.addKey({ scopes: "video" });
+test("clients that ask for a video at the same time cost its engine one question", async ({ edge, key }) => {
   const id = await edge.begin(key);
   const job = await edge.videos.find(key.ownerId, id) ?? assert.fail();
   for (const questions of [1, 2]) {
@@ -357,10 +353,7 @@ Deno.test("clients that ask for a video at the same time cost its engine one que
   }
 });
 
-Deno.test("a key that is revoked while a video is looked up downloads nothing", async () => {
-  await using world = await startWorld();
-  await using edge = await startEdge(world);
-  const key = await world.addKey({ scopes: "video" });
+test("a key that is revoked while a video is looked up downloads nothing", async ({ edge, key }) => {
   const id = await edge.begin(key);
   edge.engine = () => {
     edge.isStopped = true;
@@ -372,16 +365,9 @@ Deno.test("a key that is revoked while a video is looked up downloads nothing", 
   assert.ok(edge.asked.every(({ action }) => action !== "content"));
 });
 
-Deno.test("deleting: at the engine first; what had not ended costs nothing if that has deleted it", async () => {
-  await using world = await startWorld();
-  await using edge = await startEdge(world);
-  const key = await world.addKey({ scopes: "video" });
-  const rows: [
-    running: Reply,
-    deleting: Reply,
-    status: number,
-    seconds: number,
-  ][] = [
+test("deleting: at the engine first; what had not ended costs nothing if that has deleted it", async ({ world, edge, key }) => {
+  type Row = [running: Reply, deleting: Reply, status: number, cost: number];
+  const rows: Row[] = [
     [{ status: "in_progress" }, "nothing", 200, 0],
     [{ status: "in_progress" }, "upstream_error", 502, 0],
     [{ status: "completed" }, "nothing", 200, 8],
@@ -403,13 +389,8 @@ Deno.test("deleting: at the engine first; what had not ended costs nothing if th
   assert.deepEqual(await slotsHeld(world, key), [1, 1]);
 });
 
-Deno.test("a page shows the videos of the owner that the key may see, and no others", async () => {
-  await using world = await startWorld();
-  await using edge = await startEdge(world);
-  const [key, stranger] = [
-    await world.addKey({ scopes: "video" }),
-    await world.addKey({ scopes: "video" }),
-  ];
+test("a page shows the videos of the owner that the key may see, and no others", async ({ world, edge, key }) => {
+  const stranger = await world.addKey({ scopes: "video" });
   const sister = await world.addKey({
     ...{ scopes: "video", owner: key.ownerId, models: "another-model" },
   });

@@ -1,27 +1,18 @@
 import { usageDay } from "@gateway/shared/keys/limiter_state";
-import { KEY_SCOPES, type Limits } from "@gateway/shared/keys/record";
+import type { KeyRecord, Limits } from "@gateway/shared/keys/record";
+import { KEY_SCOPES } from "@gateway/shared/keys/record";
 import { EXIT_CONFIG } from "@gateway/shared/process/env";
 import { clip } from "@gateway/shared/process/error_text";
 import { versionLine } from "@gateway/shared/version";
 import { Command as Program, CommanderError } from "commander";
 import { z } from "zod";
-import {
-  KEY_FILTERS,
-  PAGE_ROWS,
-  PAGE_ROWS_MAX,
-} from "../domain/keys/key_page.ts";
+import * as page from "../domain/keys/key_page.ts";
+import { isExpired } from "../domain/keys/key_record.ts";
 import { GRACES, graceSchema } from "../domain/keys/key_store.ts";
 import type { SendStop } from "../domain/keys/notice.ts";
-import {
-  LIMITS,
-  limitsOf,
-  limitWords,
-  oneOf,
-  SETTING_TEXTS,
-} from "../domain/keys/settings.ts";
+import * as settings from "../domain/keys/settings.ts";
 import { parseEmail } from "../domain/owners/owner_store.ts";
 import type { Stores } from "../domain/stores.ts";
-import type { Answer } from "./answer.ts";
 
 /** The command line is invalid. The message says how to correct it. */
 export class UsageError extends Error {
@@ -33,13 +24,21 @@ export class CommandRefused extends Error {
   override name = "CommandRefused";
 }
 
+type Fields = Readonly<Record<string, unknown>>;
+
+/** The output of a command: an object with `--json`, otherwise the same as text. */
+export interface Answer {
+  json: Fields;
+  /** The part that the text shows as a table. */
+  table?: { rows: readonly Fields[]; columns: readonly string[] };
+  note?: string;
+}
+
 export interface CommandDeps extends Stores {
   sendStop: SendStop;
   publicUrl: URL;
-  /** The ids of all models, if they are known here. */
+  /** The ids of all models; undefined if the list is not known here, so that any is accepted. */
   models: readonly string[] | undefined;
-  /** Tells the operator something in addition to the answer. */
-  warn: (text: string) => void;
 }
 
 export interface Call extends CommandDeps {
@@ -66,19 +65,19 @@ export interface Area {
 
 export const COMMAND_LINE = { by: "command line", ip: "" } as const;
 
-const { shape: setting } = SETTING_TEXTS;
+const { shape: setting } = settings.SETTING_TEXTS;
 const { expires, models } = setting;
 const text = z.string();
 const given = z.boolean();
 const email = text.transform(parseEmail)
   .pipe(z.string("Not an e-mail address, such as ada@example.org"));
 const rows = text.transform(Number).refine(
-  (rows) => Number.isInteger(rows) && rows >= 1 && rows <= PAGE_ROWS_MAX,
-  `A whole number from 1 to ${PAGE_ROWS_MAX}`,
+  (rows) => Number.isInteger(rows) && rows >= 1 && rows <= page.PAGE_ROWS_MAX,
+  `A whole number from 1 to ${page.PAGE_ROWS_MAX}`,
 );
 const scopes = text.transform((text) => text.split(/[\s,]+/))
   .pipe(setting.scopes);
-const states = oneOf("One of", KEY_FILTERS);
+const states = settings.oneOf("One of", page.KEY_FILTERS);
 const graces = Object.keys(GRACES).join("|");
 
 /** An option: its value as the help shows it, its help, and how it is read. */
@@ -88,7 +87,9 @@ const option = <T extends z.ZodType>(value: string, help: string, schema: T) =>
 const OPTIONS = z.object({
   owner: option("<email>", "owner of the keys (the first owner)", email),
   description: option("<text>", "what the key is for", setting.description),
-  ...limitsOf((name) => option("<n>", LIMITS[name][2], setting[name])),
+  ...settings.limitsOf((name) =>
+    option("<n>", settings.LIMITS[name][2], setting[name])
+  ),
   expires: option("<time>", "a day, a time in ISO 8601, or never", expires),
   models: option("<a,b>", 'models that it may use, "" for all', models),
   scopes: option("<a,b>", KEY_SCOPES.join(", "), scopes),
@@ -98,7 +99,7 @@ const OPTIONS = z.object({
     text,
   ),
   state: option("<state>", "enabled, disabled or with_expiry", states),
-  rows: option("<n>", `rows of a page (${PAGE_ROWS})`, rows),
+  rows: option("<n>", `rows of a page (${page.PAGE_ROWS})`, rows),
   after: option("<cursor>", "continue at the cursor that list printed", text),
   old: option(`<${graces}>`, "how long the old key works (24h)", graceSchema),
   force: option("", "accept models that are not configured (yet)", given),
@@ -116,20 +117,20 @@ export type OptionName = keyof Options;
 function flagOf(name: string): string {
   if (name === "requestsPerMinute") return "--rpm";
   if (name === "tokensPerMinute") return "--tpm";
-  return `--${limitWords(name, "-")}`;
+  return `--${settings.limitWords(name, "-")}`;
 }
 
 /** The page of a list that was asked for. */
 export const queryOf = ({ now, options }: Call) => ({
   search: options.search ?? "",
   after: options.after ?? "",
-  rows: options.rows ?? PAGE_ROWS,
+  rows: options.rows ?? page.PAGE_ROWS,
   day: usageDay(now()),
 });
 
 /** The limits that were given; the others as in `before`. */
 export const limitsFrom = (options: Options, before: Limits): Limits =>
-  limitsOf((name) => options[name] ?? before[name]);
+  settings.limitsOf((name) => options[name] ?? before[name]);
 
 /** The owner of an address. Throws {@link CommandRefused} when there is none. */
 export async function findOwner({ owners }: Call, email: string) {
@@ -207,3 +208,58 @@ function checkOptions(values: Record<string, unknown>): Options {
   );
   throw new UsageError([...new Set(mistakes)].join("\n"));
 }
+
+/** A key in the form of `--json`, without its hash. Times are ISO 8601 in UTC; a limit of 0 means none. */
+export function toJson(key: KeyRecord, nowMs: number) {
+  return {
+    id: key.id,
+    state: key.state,
+    expired: isExpired(key, nowMs),
+    description: key.description,
+    hint: key.hint,
+    owner_id: key.ownerId,
+    scopes: key.scopes,
+    models: key.models,
+    limits: limitsToJson(key.limits),
+    created_at: isoTime(key.createdAtMs),
+    expires_at: isoTime(key.expiresAtMs),
+    ...key.replaces && { replaces: key.replaces[0] },
+    ...key.replacedBy && { replaced_by: key.replacedBy[0] },
+    version: key.version,
+  };
+}
+
+export const limitsToJson = (limits: Limits) =>
+  Object.fromEntries(
+    Object.entries(limits)
+      .map(([name, limit]) => [settings.limitWords(name, "_"), limit]),
+  );
+
+/** The answer as text: a table, or one line per member of the object. */
+export function textOf({ json, table, note }: Answer): string {
+  const lines = table === undefined
+    ? Object.entries(json).map(([name, value]) => [name, cellOf(value)])
+    : table.rows.map((row) => table.columns.map((name) => cellOf(row[name])));
+  if (table && lines.length > 0) {
+    lines.unshift(
+      table.columns.map((name) => name.toUpperCase().replaceAll("_", " ")),
+    );
+  }
+  const width = (column: number) =>
+    Math.max(...lines.map((line) => line[column]?.length ?? 0));
+  const aligned = lines.map((line) =>
+    line.map((cell, at) => cell.padEnd(width(at))).join("  ").trimEnd()
+  );
+  return [...aligned, ...note ? [note] : []].join("\n");
+}
+
+function cellOf(value: unknown): string {
+  if (value === null) return "never";
+  if (Array.isArray(value)) return value.join(", ") || "all";
+  if (typeof value !== "object") return String(value);
+  const set = Object.entries(value).filter(([, limit]) => limit !== 0);
+  return set.map((entry) => entry.join(" ")).join(", ") || "none";
+}
+
+export const isoTime = (timeMs: number | null): string | null =>
+  timeMs === null ? null : new Date(timeMs).toISOString();

@@ -7,8 +7,8 @@ import { isWellFormedKey } from "@gateway/shared/keys/key";
 import { type Limits, UNLIMITED } from "@gateway/shared/keys/record";
 import type { TestConsole } from "../console_fixture.ts";
 import { PASSWORD, signIn, startConsole } from "../console_fixture.ts";
-import { textOf, type toJson } from "./answer.ts";
-import { type CommandDeps, parseCommand } from "./command_line.ts";
+import type { CommandDeps, toJson } from "./command_line.ts";
+import { parseCommand, textOf } from "./command_line.ts";
 import { KEYS } from "./keys.ts";
 import { OWNERS } from "./owners.ts";
 
@@ -20,14 +20,13 @@ const AS_DEPLOYED = { redisUser: "key-admin" };
 
 /** Runs a command and returns its output with and without `--json`. */
 async function run(
-  { deps, more }: Pick<TestConsole, "deps"> & { more?: Partial<CommandDeps> },
+  { deps }: Pick<TestConsole, "deps"> & { deps: Partial<CommandDeps> },
   ...args: string[]
 ) {
   const command = parseCommand({ keys: KEYS, owners: OWNERS }, args);
   assert.ok(typeof command !== "string", "a command, not a help page");
-  const warn = (text: string) => assert.fail(text);
   const models = ["small-1", "large-1"];
-  const answer = await command.run({ models, warn, ...deps, ...more });
+  const answer = await command.run({ models, ...deps });
   const printed: KeyJson & Record<string, unknown> = JSON.parse(
     JSON.stringify(answer.json),
   );
@@ -37,7 +36,7 @@ async function run(
 const create = (site: TestConsole, ...args: string[]) =>
   run(site, "keys", "create", "--description", "Ci", ...args);
 
-Deno.test("keys edit changes the given settings and keeps the others", async (t) => {
+Deno.test("keys edit changes the given settings and keeps the others", async () => {
   await using site = await startConsole(AS_DEPLOYED);
   const line = "--scopes chat,models --models small-1,large-1 --rpm 60 " +
     "--expires 2099-01-31T12:00:00Z";
@@ -64,27 +63,19 @@ Deno.test("keys edit changes the given settings and keeps the others", async (t)
     }],
   ];
   for (const [args, changed] of rows) {
-    await t.step(args.join(" "), async () => {
-      const { json } = await run(site, "keys", "edit", made.id, ...args);
-      const version = before.version + 1;
-      assert.deepEqual(json, { ...before, ...changed, version });
-      assert.deepEqual((await run(site, "keys", "show", made.id)).json, json);
-      before = json;
-    });
+    const { json } = await run(site, "keys", "edit", made.id, ...args);
+    const version = before.version + 1;
+    assert.deepEqual(json, { ...before, ...changed, version });
+    assert.deepEqual((await run(site, "keys", "show", made.id)).json, json);
+    before = json;
   }
 });
 
-Deno.test("keys create accepts any model, with a warning, while the list of models is not known", async () => {
+Deno.test("keys create accepts any model while the list of models is not known", async () => {
   await using site = await startConsole(AS_DEPLOYED);
-  const warnings: string[] = [];
-  const more = {
-    models: undefined,
-    warn: (text: string) => void warnings.push(text),
-  };
+  const deps = { ...site.deps, models: undefined };
   const args = ["keys", "create", "--description", "Ci", "--models", "any-1"];
-  const { json } = await run({ ...site, more }, ...args);
-  assert.deepEqual(json.models, ["any-1"]);
-  assert.match(warnings.join(), /not checked.* Set MODELS_FILE/);
+  assert.deepEqual((await run({ deps }, ...args)).json.models, ["any-1"]);
 });
 
 Deno.test("keys list shows what the console shows, in pages", async () => {
@@ -101,7 +92,7 @@ Deno.test("keys list shows what the console shows, in pages", async () => {
   );
 });
 
-Deno.test("ASVS 15.3.1: the command line creates, changes and deletes a key, and prints its value only on creation", async (t) => {
+Deno.test("ASVS 15.3.1: the command line creates, changes and deletes a key, and prints its value only on creation", async () => {
   await using site = await startConsole(AS_DEPLOYED);
   const owner = ["--owner", "Ada@Example.org"];
   const made = await create(site, ...owner);
@@ -121,15 +112,13 @@ Deno.test("ASVS 15.3.1: the command line creates, changes and deletes a key, and
     [["delete", id], /"deleted"/],
   ];
   for (const [args, shown] of rows) {
-    await t.step(args.join(" "), async () => {
-      const { json, text } = await run(site, "keys", ...args, ...owner);
-      const all = JSON.stringify(json) + text;
-      assert.match(all, shown);
-      assert.ok(!all.includes(value.slice(5, -4)));
-      const others = all.replace(/sk-\w+/g, "");
-      assert.doesNotMatch(others, /"hash":|[A-Za-z0-9_-]{43}/);
-      assert.equal(isWellFormedKey(String(json.key)), args[0] === "rotate");
-    });
+    const { json, text } = await run(site, "keys", ...args, ...owner);
+    const all = JSON.stringify(json) + text;
+    assert.match(all, shown);
+    assert.ok(!all.includes(value.slice(5, -4)));
+    const others = all.replace(/sk-\w+/g, "");
+    assert.doesNotMatch(others, /"hash":|[A-Za-z0-9_-]{43}/);
+    assert.equal(isWellFormedKey(String(json.key)), args[0] === "rotate");
   }
   const { text } = await run(site, "keys", "list", ...owner);
   assert.ok(text.includes(other.json.id) && !text.includes(id));
@@ -137,38 +126,34 @@ Deno.test("ASVS 15.3.1: the command line creates, changes and deletes a key, and
 
 Deno.test("owners set-up, invite and reset print links, while they apply", async () => {
   await using site = await startConsole(AS_DEPLOYED);
-  const follow = async (path: string, email: string, password = PASSWORD) => {
+  const follow = async (
+    args: string[],
+    { email = ADA, new_password = PASSWORD } = {},
+  ) => {
+    const { text } = await run(site, "owners", ...args);
+    const [, path = text] = /https:\/\/console\.test(\S+)/.exec(text) ?? [];
     const client = site.client();
-    const form = { email, new_password: password };
-    assert.equal((await client.post(path, form)).status, 303);
+    const { status } = await client.post(path, { email, new_password });
+    assert.equal(status, 303, text);
     return client;
   };
-  const link = async (...args: string[]) => {
-    const { text } = await run(site, "owners", ...args);
-    return /https:\/\/console\.test(\S+)/.exec(text)?.[1] ?? assert.fail(text);
-  };
-  await follow(await link("set-up"), "first@example.org");
-  await assert.rejects(
-    run(site, "owners", "set-up"),
-    /is already set up: .* first@/,
-  );
-  const old = await follow(await link("invite", "Ada@Example.org"), ADA);
+  await follow(["set-up"], { email: "first@example.org" });
+  const again = run(site, "owners", "set-up");
+  await assert.rejects(again, /is already set up: .* first@/);
+  const old = await follow(["invite", "Ada@Example.org"]);
   assert.equal((await signIn(site.client(), ADA)).status, 303);
   await assert.rejects(run(site, "owners", "invite", ADA), /can sign in/);
-  const fresh = await follow(
-    ...[await link("reset", ADA), ADA, "quite another phrase"] as const,
-  );
+  const chosen = { new_password: "quite another phrase" };
+  const fresh = await follow(["reset", ADA], chosen);
   const log = await fresh.get("/audit?action=account.");
   assert.match(log.text, /Password reset link created.*command line/s);
   assert.equal((await old.get("/keys")).status, 302, "its session is over");
   assert.equal((await signIn(site.client("192.0.2.9"), ADA)).status, 401);
 });
 
-Deno.test("owners list, limits and sign-out", async () => {
+Deno.test("owners limits and sign-out", async () => {
   await using site = await startConsole(AS_DEPLOYED);
   const client = await site.signedIn(ADA);
-  const listed = await run(site, "owners", "list");
-  assert.match(JSON.stringify(listed.json), /ada@example.org.*true/);
   const limits = (...args: string[]) =>
     run(site, "owners", "limits", ADA, ...args);
   assert.match((await limits()).text, /none$/);
@@ -217,10 +202,8 @@ Deno.test("every new key and owner gets the operator's default limits, unless a 
     return (await keys.find(await owners.ensure(ADA), id)).limits;
   };
   assert.deepEqual(await limitsOf(), key);
-  assert.deepEqual(
-    await limitsOf("--rpm", "5", "--concurrency", "0"),
-    { ...key, requestsPerMinute: 5, concurrency: 0 },
-  );
+  const given = await limitsOf("--rpm", "5", "--concurrency", "0");
+  assert.deepEqual(given, { ...key, requestsPerMinute: 5, concurrency: 0 });
   const ownerId = await owners.ensure(ADA);
   for (const id of [ownerId, await owners.first()]) {
     assert.deepEqual(await owners.limits(id), owner);
@@ -234,7 +217,7 @@ Deno.test("every new key and owner gets the operator's default limits, unless a 
   assert.deepEqual(shown, ["600", "100000", "", "10", "100", "", "", "", ""]);
 });
 
-Deno.test("mistakes are explained", async (t) => {
+Deno.test("mistakes are explained", async () => {
   await using site = await startConsole(AS_DEPLOYED);
   await site.addOwner(ADA);
   site.deps.sendStop = () => Promise.reject(new Error());
@@ -259,15 +242,9 @@ Deno.test("mistakes are explained", async (t) => {
     [["keys", "list", "--state", "odd"], /^--state: One of all, enabled/],
     [["keys", "list", "--rows", "201"], /^--rows: .* from 1 to 200$/],
     [["keys", "edit", "key_x"], /Nothing to change/],
-    [
-      ["keys", "rotate", "key_x", "--old", "toString"],
-      /^--old: One of now, 1h/,
-    ],
+    [["keys", "rotate", "key_x", "--old", "toString"], /^--old: One of now/],
     [["keys", "enable", "key_x", "--stop-running"], /unknown option/],
-    [
-      ["owners", "invite", "x"],
-      /Not an e-mail address, such as ada@example\.org: x/,
-    ],
+    [["owners", "invite", "x"], /Not an e-mail address, such as .*: x$/],
   ];
   const noOwner = ["--owner", "no@example.org"];
   const rows = [
@@ -281,10 +258,7 @@ Deno.test("mistakes are explained", async (t) => {
     ] as const,
   ];
   for (const [name, args, message] of rows) {
-    await t.step(args.join(" "), async () => {
-      await assert.rejects(async () => await run(site, ...args), {
-        ...{ name, message },
-      });
-    });
+    const ran = (async () => await run(site, ...args))();
+    await assert.rejects(ran, { name, message }, args.join(" "));
   }
 });

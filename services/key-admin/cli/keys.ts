@@ -7,7 +7,6 @@ import {
   newSettings,
   unknownModel,
 } from "../domain/keys/settings.ts";
-import { type Answer, rowToJson, toJson } from "./answer.ts";
 import * as cli from "./command_line.ts";
 
 const SETTING_OPTIONS = [
@@ -18,17 +17,17 @@ const KEY_OPTIONS = [...SETTING_OPTIONS, "force"] as const;
 const LIST_OPTIONS = ["search", "state", "rows", "after"] as const;
 
 function onKey(
-  run: (call: cli.Call, target: Target) => Promise<KeyRecord | Answer>,
+  run: (call: cli.Call, target: Target) => Promise<KeyRecord | cli.Answer>,
 ) {
-  return async (call: cli.Call): Promise<Answer> => {
+  return async (call: cli.Call): Promise<cli.Answer> => {
     const ids = { ownerId: await keyOwner(call), keyId: call.word };
     const target = { ...ids, version: null, actor: cli.COMMAND_LINE };
     const result = await run(call, target);
-    return "json" in result ? result : { json: toJson(result, call.now()) };
+    return "json" in result ? result : { json: cli.toJson(result, call.now()) };
   };
 }
 
-async function create(call: cli.Call): Promise<Answer> {
+async function create(call: cli.Call): Promise<cli.Answer> {
   const { keys, owners, now, defaultLimits, options: { owner } } = call;
   if (call.options.description === undefined) {
     throw new cli.UsageError("--description: Say what the key is for");
@@ -44,7 +43,7 @@ async function create(call: cli.Call): Promise<Answer> {
   const input = { ownerId, settings, actor: cli.COMMAND_LINE };
   const { key, value } = await keys.create(input);
   return {
-    json: { ...toJson(key, now()), key: value },
+    json: { ...cli.toJson(key, now()), key: value },
     note: `\nStore the key now: it is not shown again.${invite}`,
   };
 }
@@ -56,11 +55,16 @@ const COLUMNS = [
 
 const NO_KEYS = "No keys found. Create one: keys create --description TEXT";
 
-async function list(call: cli.Call): Promise<Answer> {
+async function list(call: cli.Call): Promise<cli.Answer> {
   const nowMs = call.now();
   const query = { filter: call.options.state ?? "all", ...cli.queryOf(call) };
   const { rows, next } = await call.keys.list(await keyOwner(call), query);
-  const keys = rows.map((row) => rowToJson(row, nowMs));
+  const keys = rows.map(({ key, lastUsedAtMs, totals }) => ({
+    ...cli.toJson(key, nowMs),
+    last_used_at: cli.isoTime(lastUsedAtMs),
+    requests_today: totals.requests,
+    tokens_today: totals.tokens,
+  }));
   const more = next === null ? undefined : `\nMore: --after "${next}"`;
   return {
     json: { keys, next },
@@ -97,7 +101,7 @@ async function end(
   { sendStop, options, now }: cli.Call,
   key: KeyRecord,
   state: "disabled" | "deleted",
-): Promise<Answer> {
+): Promise<cli.Answer> {
   const { id: keyId, ownerId } = key;
   if (options.stopRunning) {
     await sendStop({ keyId, ownerId }).catch((cause) => {
@@ -107,25 +111,21 @@ async function end(
       );
     });
   }
-  return { json: { ...toJson(key, now()), state } };
+  return { json: { ...cli.toJson(key, now()), state } };
 }
 
 async function rotate(
   { keys, now, options: { old = "24h" } }: cli.Call,
   target: Target,
-): Promise<Answer> {
+): Promise<cli.Answer> {
   const { ms, text } = GRACES[old];
   const { key, value } = await keys.rotate(target, ms);
   return {
-    json: { ...toJson(key, now()), key: value },
+    json: { ...cli.toJson(key, now()), key: value },
     note:
       `\nStore the new key now: it is not shown again. The old key stops working ${text}.`,
   };
 }
-
-const MODELS_UNKNOWN =
-  "Warning: the names of the models were not checked, because the list of models is not known here. " +
-  "Set MODELS_FILE or UPSTREAM_BASE_URL as for the edges";
 
 /** The owner that was named, or the first one. */
 const keyOwner = (call: cli.Call): Promise<string> =>
@@ -135,7 +135,7 @@ const keyOwner = (call: cli.Call): Promise<string> =>
 
 /** The settings that were given. Limits are replaced together: those not given stay as in `before`. */
 function givenSettings(
-  { options, now, models: known, warn }: cli.Call,
+  { options, now, models: known }: cli.Call,
   before: Pick<KeySettings, "limits" | "models">,
 ): Partial<KeySettings> {
   const { description, scopes, models, expires: expiresAtMs } = options;
@@ -144,14 +144,12 @@ function givenSettings(
       "--expires: The time is in the past. Give a later one, or never",
     );
   }
-  if (models !== undefined && models.length > 0 && !options.force) {
-    if (known === undefined) warn(MODELS_UNKNOWN);
-    const mistake = known && unknownModel(models, [...known, ...before.models]);
-    if (mistake) {
-      throw new cli.UsageError(
-        `--models: ${mistake}\nTo name a model before it is configured, add --force`,
-      );
-    }
+  const mistake = models && known && !options.force &&
+    unknownModel(models, [...known, ...before.models]);
+  if (mistake) {
+    throw new cli.UsageError(
+      `--models: ${mistake}\nTo name a model before it is configured, add --force`,
+    );
   }
   const limits = cli.limitsFrom(options, before.limits);
   return { ...defined({ description, scopes, models, expiresAtMs }), limits };

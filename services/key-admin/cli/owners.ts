@@ -1,13 +1,12 @@
 import { LIMIT_NAMES } from "../domain/keys/settings.ts";
 import type { OwnerChange, OwnerLink } from "../domain/operators/operators.ts";
 import { LINK_TIMES, linkPath } from "../domain/sign_in/links.ts";
-import { type Answer, isoTime, limitsToJson } from "./answer.ts";
 import * as cli from "./command_line.ts";
 
 const OPERATOR = { ...cli.COMMAND_LINE, ownerId: null };
 
 /** Makes a link for the first owner, who cannot sign in yet. */
-async function setUp(call: cli.Call): Promise<Answer> {
+async function setUp(call: cli.Call): Promise<cli.Answer> {
   const account = await call.owners.setUpAccount();
   if (account !== null) {
     throw new cli.CommandRefused(
@@ -25,20 +24,20 @@ const invite = async (call: cli.Call) =>
 function linkAnswer(
   { publicUrl }: cli.Call,
   { ownerId, kind, secret }: Omit<OwnerLink, "email">,
-): Answer {
+): cli.Answer {
   return {
     json: { owner_id: ownerId, url: `${publicUrl.origin}${linkPath(secret)}` },
     note: `\nThe link works once, within ${LINK_TIMES[kind]}.`,
   };
 }
 
-async function list(call: cli.Call): Promise<Answer> {
+async function list(call: cli.Call): Promise<cli.Answer> {
   const { rows, next } = await call.people.list(cli.queryOf(call));
   const owners = rows.map(({ account, keys }) => ({
     id: account.ownerId,
     email: account.email,
-    created_at: isoTime(account.createdAtMs),
-    last_sign_in_at: isoTime(account.signedInAtMs),
+    created_at: cli.isoTime(account.createdAtMs),
+    last_sign_in_at: cli.isoTime(account.signedInAtMs),
     has_password: account.passwordHash !== null,
     two_step: account.totpSecret !== null,
     operator: account.isOperator,
@@ -52,7 +51,7 @@ async function list(call: cli.Call): Promise<Answer> {
   };
 }
 
-async function limits(call: cli.Call): Promise<Answer> {
+async function limits(call: cli.Call): Promise<cli.Answer> {
   const { owners, operators, options, word: email } = call;
   const ownerId = await cli.findOwner(call, email);
   const before = await owners.limits(ownerId);
@@ -60,7 +59,9 @@ async function limits(call: cli.Call): Promise<Answer> {
   if (LIMIT_NAMES.some((name) => options[name] !== undefined)) {
     await operators.setLimits(OPERATOR, ownerId, after);
   }
-  return { json: { owner_id: ownerId, email, limits: limitsToJson(after) } };
+  return {
+    json: { owner_id: ownerId, email, limits: cli.limitsToJson(after) },
+  };
 }
 
 /** Commands that change an owner, and confirm it or print a link. */
@@ -77,7 +78,7 @@ const CHANGES: readonly cli.Command[] = ([
 ) => [`${name} <email>`, help, change(what)]);
 
 function change(what: OwnerChange) {
-  return async (call: cli.Call): Promise<Answer> => {
+  return async (call: cli.Call): Promise<cli.Answer> => {
     const { operators, word: email } = call;
     const ownerId = await cli.findOwner(call, email);
     const link = await operators.change(OPERATOR, ownerId, what);

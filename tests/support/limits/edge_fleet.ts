@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import type { Cost, Units } from "../../../services/edge-auth/limits/cost.ts";
 import type { Admitted } from "../../../services/edge-auth/limits/limiter.ts";
-import { Limiter } from "../../../services/edge-auth/limits/limiter.ts";
+import { createLimiter } from "../../../services/edge-auth/limits/limiter.ts";
 import { EDGE_SCRIPTS } from "../../../services/edge-auth/limits/scripts.ts";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import type { Principal } from "@gateway/shared/keys/record";
@@ -45,7 +45,7 @@ export async function startFleet(redisPort: () => number, deadlineMs = 5_000) {
     },
     /** All settlements of living edges have reached Redis. */
     get isSettled() {
-      return edges.every(({ admission }) => admission.unsettled === 0);
+      return edges.every(({ admission }) => admission.leases.unsettled === 0);
     },
     /** Requests so far that may or may not have been counted. */
     get unsure() {
@@ -53,7 +53,7 @@ export async function startFleet(redisPort: () => number, deadlineMs = 5_000) {
     },
     async [Symbol.asyncDispose]() {
       await Promise.all(edges.map(async (edge) => {
-        await edge.admission.stop(STOP_MS);
+        await edge.admission.leases.stop(STOP_MS);
         await edge.kill();
       }));
     },
@@ -72,7 +72,7 @@ async function startEdge({ redisPort, deadlineMs, skewMs, onUnsure }: {
   const redis = testRedisLink({ url }, { scripts: EDGE_SCRIPTS });
   await redis.ready(READY_MS);
   const now = () => monotonicNow() + skewMs;
-  const admission = new Limiter({ redis, now, log: silentLog, deadlineMs });
+  const admission = createLimiter({ redis, now, log: silentLog, deadlineMs });
   let isAlive = true;
   return {
     get isAlive() {
@@ -104,7 +104,7 @@ async function startEdge({ redisPort, deadlineMs, skewMs, onUnsure }: {
     async kill() {
       isAlive = false;
       await proxy[Symbol.asyncDispose]();
-      const lost = await admission.stop(0);
+      const lost = await admission.leases.stop(0);
       await redis.close();
       return lost;
     },

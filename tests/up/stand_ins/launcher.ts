@@ -1,13 +1,10 @@
 /** Starts the launcher with stand-ins in its own process and directory. */
-import type { UpState } from "../../../deploy/up/up.ts";
+import type { UpState } from "../../../deploy/up/main.ts";
 import { askPort } from "../../support/local_server.ts";
 import { startProcess } from "../../support/process.ts";
-import { waitFor } from "../../support/wait_for.ts";
+import { until, waitFor } from "../../support/wait_for.ts";
 
-/** A scratch directory for one test, with `data` and `run`. */
-export type Scratch = Awaited<ReturnType<typeof makeScratch>>;
-
-/** Creates a scratch directory that is removed with the test. */
+/** Creates a directory that is removed with the test. */
 export async function makeScratch() {
   const path = await Deno.makeTempDir({ prefix: "gateway-up-" });
   return {
@@ -17,11 +14,12 @@ export async function makeScratch() {
 }
 
 export interface LauncherOptions {
+  /** Has `data` and `run`; by default one that is removed with the launcher. */
+  dir?: string;
   args?: readonly string[];
   env?: Readonly<Record<string, string>>;
   /** Replaces the command that starts the launcher, for example with `deno task up`. */
   command?: readonly string[];
-  cwd?: string;
 }
 
 /** The command that starts the launcher with stand-ins. */
@@ -29,62 +27,80 @@ export const LAUNCHER = [
   ...[Deno.execPath(), "run", "--allow-all", `${import.meta.dirname}/up.ts`],
 ];
 
-/** Starts the launcher on free ports. Disposing stops it. */
+/** Starts the launcher, by default on free ports. Disposing stops it. */
 export function startLauncher(
-  scratch: Scratch,
-  { command = LAUNCHER, args, env, cwd = "/" }: LauncherOptions = {},
+  { dir, command = LAUNCHER, args, env }: LauncherOptions = {},
 ) {
+  const path = dir ?? Deno.makeTempDirSync({ prefix: "gateway-up-" });
+  const logs = `${path}/run/logs`;
   const [file = "", ...words] = command;
   const child = startProcess({
     command: file,
     args: [
       ...words,
-      ...["--data-dir", `${scratch.path}/data`],
-      ...["--run-dir", `${scratch.path}/run`],
+      ...["--data-dir", `${path}/data`, "--run-dir", `${path}/run`],
       ...args ?? ["--port", "0", "--console-port", "0"],
     ],
     env: { NATS_URL: "", REDIS_URL: "", INIT_CWD: "", ...env },
-    cwd,
+    cwd: path,
   });
+  /** The content of `up.json`, if it exists. */
+  const readState = async (): Promise<UpState | undefined> => {
+    const text = await Deno.readTextFile(`${path}/run/up.json`)
+      .catch(() => undefined);
+    return text === undefined ? undefined : JSON.parse(text);
+  };
+  const findInLogs = async (number: RegExp) => {
+    const found: { service: string; value: number }[] = [];
+    for await (const { name } of Deno.readDir(logs)) {
+      const text = await Deno.readTextFile(`${logs}/${name}`);
+      const service = name.replace(/(-\d+)?\.log$/, "");
+      const value = number.exec(text)?.[1];
+      if (value !== undefined) found.push({ service, value: Number(value) });
+    }
+    return found;
+  };
   return {
+    ...{ path, logs, readState },
     pid: child.pid,
     /** Its output so far. */
     printed: child.output,
     exitCode: child.exited.then(({ code }) => code),
     signal: child.signal,
+    /** Waits until it has printed this. */
+    prints: (what: RegExp) =>
+      waitFor(() => what.test(child.output()), { what: String(what) }),
     /** Waits for `up.json` and returns its content. */
     state: () =>
-      until("up.json", () => {
-        if (child.isRunning) return readState(scratch);
+      until(() => {
+        if (child.isRunning) return readState();
         throw new Error(`The launcher ended:\n${child.output()}`);
       }),
+    /** The services in the order in which they were asked to stop. */
+    async stopOrder() {
+      const stops = await findInLogs(/"event":"stopped","at_ms":(\d+)/);
+      return stops.sort((a, b) => a.value - b.value)
+        .map(({ service }) => service);
+    },
+    /** The pids of the stand-ins that have started. */
+    async startedPids() {
+      const starts = await findInLogs(/"event":"starting","pid":(\d+)/);
+      return starts.map(({ value }) => value);
+    },
     async [Symbol.asyncDispose]() {
       child.signal("SIGTERM");
       await child.exited;
+      if (dir === undefined) await Deno.remove(path, { recursive: true });
     },
   };
-}
-
-/** The content of `up.json`, if it exists. */
-export async function readState(
-  scratch: Scratch,
-): Promise<UpState | undefined> {
-  const text = await Deno.readTextFile(`${scratch.path}/run/up.json`)
-    .catch(() => undefined);
-  return text === undefined ? undefined : JSON.parse(text);
 }
 
 /** All pids of a state in one list. */
 export const allPids = ({ pids }: UpState) => Object.values(pids).flat();
 
-/** Waits until `look` returns something other than undefined or false. */
-export function until<T>(what: string, look: () => T | Promise<T>) {
-  return waitFor(look, { what, intervalMs: 20 });
-}
-
 /** Waits until none of `pids` runs. */
 export async function untilEnded(pids: readonly number[]): Promise<void> {
-  await until("the end of all", async () => (await running(pids)).length === 0);
+  await until(async () => (await running(pids)).length === 0);
 }
 
 /** Those of `pids` that run. Zombies do not. */
@@ -96,36 +112,10 @@ export async function running(pids: readonly number[]): Promise<number[]> {
 }
 
 /** The environment of a stand-in, from its operations port. */
-export async function standInEnv(
-  url = "",
-): Promise<{ [name: string]: string }> {
+export async function standInEnv(url = ""): Promise<Record<string, string>> {
   return await (await fetch(url)).json();
 }
 
 /** Sends one line, such as `GET kept`, to a Redis and returns its reply. */
 export const askRedis = (url = "", line: string) =>
   askPort(Number(new URL(url).port), `${line}\r\n`);
-
-/** The services in the order in which they were asked to stop. */
-export async function stopOrder(scratch: Scratch): Promise<string[]> {
-  const stops = await findInLogs(scratch, /"event":"stopped","at_ms":(\d+)/);
-  return stops.sort((a, b) => a.value - b.value).map(({ service }) => service);
-}
-
-/** The pids of the stand-ins that have started. */
-export async function startedPids(scratch: Scratch): Promise<number[]> {
-  const starts = await findInLogs(scratch, /"event":"starting","pid":(\d+)/);
-  return starts.map(({ value }) => value);
-}
-
-async function findInLogs(scratch: Scratch, number: RegExp) {
-  const found: { service: string; value: number }[] = [];
-  const logs = `${scratch.path}/run/logs`;
-  for await (const { name } of Deno.readDir(logs)) {
-    const text = await Deno.readTextFile(`${logs}/${name}`);
-    const service = name.replace(/(-\d+)?\.log$/, "");
-    const value = number.exec(text)?.[1];
-    if (value !== undefined) found.push({ service, value: Number(value) });
-  }
-  return found;
-}

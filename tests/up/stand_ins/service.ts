@@ -10,8 +10,9 @@ const print = (to: typeof Deno.stdout, line: string) =>
 /** Writes a log line as the services do. */
 const log = (fields: object) =>
   print(Deno.stdout, JSON.stringify({ level: "info", ...fields }));
+const faults = env.STAND_IN_FAULT?.split(" ") ?? [];
 /** Whether the test set this fault for this service. */
-const has = (fault: string) => env.STAND_IN_FAULT === `${service}:${fault}`;
+const has = (fault: string) => faults.includes(`${service}:${fault}`);
 const fail = (code: number, error: string) => {
   print(Deno.stderr, error);
   Deno.exit(code);

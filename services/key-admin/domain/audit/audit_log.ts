@@ -26,7 +26,6 @@ export type AuditAction =
   | `account.second_factor_${"on" | "off" | "removed"}`
   | "account.recovery_code_used";
 
-/** Who did it and from where. */
 export interface Actor {
   /** An e-mail address, or `command line`. */
   by: string;
@@ -46,14 +45,16 @@ const stored = z.object({
   /** The changes as text: `requests per minute 0 → 60`. */
   detail: text,
 }).transform(({ key, ...fields }) => ({ ...fields, keyId: key }));
-type Fields = z.output<typeof stored>;
 
 /** An entry to write. It never has a key value or its hash. */
-type AuditEntry = Actor & { action: AuditAction } & Partial<Fields>;
+type AuditEntry =
+  & Actor
+  & { action: AuditAction }
+  & Partial<z.output<typeof stored>>;
 
 export type AuditRow = ReturnType<typeof decode>;
 
-export interface AuditQuery {
+interface AuditQuery {
   /** Only actions that begin with this: `key.`, `session.refused`; empty for all. */
   action: string;
   /** Only entries about this key; empty for all. */
@@ -113,12 +114,12 @@ export function createAuditLog(redis: RedisLink) {
       const query = { action, keyId: "", rows: BATCH };
       for (let before: string | null = ""; before !== null;) {
         const { rows, next } = await log.read(ownerId, { ...query, before });
-        yield rows.map(({ timeMs, by, ip, ...row }) => {
-          const when = new Date(timeMs).toISOString();
-          const { keyId, hint, description, detail } = row;
-          const about = [keyId, hint, description, detail];
-          return csvLine([when, row.action, by, ip, ...about]);
-        }).join("");
+        yield rows.map(({ timeMs, keyId, hint, description, ...row }) =>
+          csvLine([
+            ...[new Date(timeMs).toISOString(), row.action, row.by, row.ip],
+            ...[keyId, hint, description, row.detail],
+          ])
+        ).join("");
         before = next;
       }
     },
@@ -128,7 +129,6 @@ export function createAuditLog(redis: RedisLink) {
 
 function decode(reply: unknown) {
   const [idReply, flat] = asList(reply);
-  /** A cursor. */
   const id = asText(idReply);
   const fields = stored.parse(asFields(flat));
   return { id, timeMs: Number(id.split("-")[0]), ...fields };

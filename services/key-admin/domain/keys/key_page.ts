@@ -92,8 +92,8 @@ async function positionAfter(
 export async function* keysFrom(
   redis: RedisLink,
   ownerId: string,
-  position: number,
-  batch: number,
+  position = 0,
+  batch = BATCH,
 ) {
   for (let start = position;; start += batch) {
     const ends = [start, start + batch - 1].map(String);

@@ -4,10 +4,9 @@ import { z } from "zod";
 import type { Fields } from "../store/redis.ts";
 import { limitsOf, limitWords } from "./settings.ts";
 
-/** Whether a key has expired: every edge then refuses it, whatever its state. */
-export function isExpired(key: KeyRecord, nowMs: number): boolean {
-  return key.expiresAtMs !== null && key.expiresAtMs <= nowMs;
-}
+/** Whether every edge refuses the key, whatever its state. */
+export const isExpired = ({ expiresAtMs }: KeyRecord, nowMs: number) =>
+  expiresAtMs !== null && expiresAtMs <= nowMs;
 
 /** The given members as fields of `key:{owner}:<key id>`, flat as HSET takes them. */
 export function encodeKey(key: Partial<KeyRecord>): string[] {
@@ -47,12 +46,8 @@ export function decodeKey(
 ): KeyRecord {
   const texts = Object.entries(KEY_FIELDS)
     .map(([member, field]) => [member, fields[field]]);
-  return {
-    ...members.parse(Object.fromEntries(texts)),
-    id: keyId,
-    ownerId,
-    limits: decodeLimits(fields),
-  };
+  const decoded = members.parse(Object.fromEntries(texts));
+  return { ...decoded, id: keyId, ownerId, limits: decodeLimits(fields) };
 }
 
 /** The limits of a key or an owner. An owner without any has no hash, hence no fields. */

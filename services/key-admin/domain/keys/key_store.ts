@@ -1,22 +1,8 @@
-import {
-  hashKeyValue,
-  isKeyId,
-  keyHint,
-  mintKey,
-  mintKeyId,
-  mintStoreName,
-} from "@gateway/shared/keys/key";
+import * as apiKey from "@gateway/shared/keys/key";
 import type { KeyName, KeyRecord } from "@gateway/shared/keys/record";
-import {
-  auditKey,
-  failedKey,
-  hashKey,
-  KEY_FIELDS,
-  keysKey,
-  recordKey,
-  STORE_KEY,
-} from "@gateway/shared/keys/record";
+import * as record from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/limits";
+import { keysOf } from "@gateway/shared/process/env";
 import { defineScript } from "@gateway/shared/redis/link";
 import { z } from "zod";
 import type { Actor, AuditAction } from "../audit/audit_log.ts";
@@ -39,16 +25,14 @@ export const GRACES = {
   "24h": { ms: 86_400_000, text: "in 24 hours" },
   "7d": { ms: 7 * 86_400_000, text: "in 7 days" },
 } as const;
-type Grace = keyof typeof GRACES;
 
 export const graceSchema = z.enum(
-  ["now", "1h", "24h", "7d"] satisfies Grace[],
-  `One of ${Object.keys(GRACES).join(", ")}`,
+  keysOf(GRACES),
+  `One of ${keysOf(GRACES).join(", ")}`,
 );
 
 /** A form sent twice within this time creates one key. */
 const ONCE_SECONDS = 24 * 3600;
-const onceKey = (ownerId: string, once: string) => `once:{${ownerId}}:${once}`;
 
 /** The owner of the keys, and who changes them. */
 interface Origin {
@@ -56,6 +40,12 @@ interface Origin {
   actor: Actor;
   /** Digest of the form's nonce: a second change with the same one is refused. */
   once?: string | undefined;
+}
+
+interface Creation extends Origin {
+  settings: KeySettings;
+  /** A key with a value of its own that is in no list, counts towards no number of keys, and is deleted by Redis after this time. */
+  unlisted?: { lifeMs: number; mintValue: (keyId: string) => string };
 }
 
 export interface Target extends Origin {
@@ -107,11 +97,9 @@ interface Step {
 }
 
 /**
- * One lifecycle change, all or nothing: records, list and audit entries of one
- * owner, which share a slot.
+ * One lifecycle change, all or nothing.
  *
- * KEYS: 1 `keys:{owner}`, 2 `audit:{owner}`, 3 the `once` key, then one record
- * per step.
+ * KEYS: 1 `keys:{owner}`, 2 `audit:{owner}`, 3 the `once` key, then a record per step.
  * ARGV: 1 the plan as JSON, see `commit`.
  */
 const COMMIT_SCRIPT = defineScript(
@@ -123,7 +111,7 @@ for i, step in ipairs(plan.steps) do
   if step.action == 'key.created' then
     if not step.untilMs and redis.call('ZCARD', KEYS[1]) >= plan.keysMax then return 'too_many' end
   else
-    local stored = redis.call('HMGET', KEYS[3 + i], '${KEY_FIELDS.version}', '${KEY_FIELDS.state}', '${KEY_FIELDS.expiresAtMs}')
+    local stored = redis.call('HMGET', KEYS[3 + i], '${record.KEY_FIELDS.version}', '${record.KEY_FIELDS.state}', '${record.KEY_FIELDS.expiresAtMs}')
     local version, expiry = tonumber(stored[1]), tonumber(stored[3])
     if not version then return 'not_found' end
     if step.version > 0 and step.version ~= version then return 'changed' end
@@ -143,7 +131,7 @@ for i, step in ipairs(plan.steps) do
     elseif step.action == 'key.created' then
       redis.call('ZADD', KEYS[1], plan.nowMs, step.keyId)
     else
-      redis.call('HSET', KEYS[3 + i], '${KEY_FIELDS.version}', step.next)
+      redis.call('HSET', KEYS[3 + i], '${record.KEY_FIELDS.version}', step.next)
     end
   end
   redis.call('XADD', KEYS[2], 'MAXLEN', '~', plan.auditMax, '*', unpack(step.audit))
@@ -154,17 +142,13 @@ return 'done'
 );
 
 /**
- * The lifecycle of API keys. Each change is one atomic script over the owner's
- * slot and is acknowledged only when it is on disk, if the server can confirm
- * that (`store/durability.ts`).
+ * The lifecycle of API keys. Each change is one atomic script over the owner's slot and
+ * is acknowledged only when it is on disk, if the server can confirm that. A refused
+ * change throws {@link KeyRefused}.
  *
- * The lookup `hash:<sha256>` is in another slot, so it cannot be part of that
- * script. It is written before the record and deleted after it: a crash between
- * the two leaves at most a lookup without a record, which admission answers with
- * 401 (as it does while an edge remembers the lookup). Key ids are never reused.
- *
- * A refused change throws {@link KeyRefused}; any other returns the changed key,
- * or the deleted key as it was.
+ * The lookup `hash:<sha256>` is in another slot, so it is written before the record and
+ * deleted after it: a crash between the two leaves at most a lookup without a record,
+ * which admission answers with 401. Key ids are never reused.
  */
 export type KeyStore = ReturnType<typeof createKeyStore>;
 
@@ -185,8 +169,9 @@ export function createKeyStore(
       ...once !== undefined && { once: ONCE_SECONDS },
     };
     const keys = [
-      ...[keysKey(ownerId), auditKey(ownerId), onceKey(ownerId, once ?? "")],
-      ...steps.map(({ keyId }) => recordKey({ ownerId, keyId })),
+      ...[record.keysKey(ownerId), record.auditKey(ownerId)],
+      `once:{${ownerId}}:${once ?? ""}`,
+      ...steps.map(({ keyId }) => record.recordKey({ ownerId, keyId })),
     ];
     const args = [JSON.stringify(plan)];
     const result = await writer.evalScript(COMMIT_SCRIPT, keys, args);
@@ -194,34 +179,30 @@ export function createKeyStore(
     await persist();
   }
 
-  /** Creates a key, and retires the one that it replaces, if any. A key with a value of its own is unlisted. */
+  /** Creates a key, and retires the one that it replaces, if any. */
   async function make(
-    origin: Origin,
-    settings: KeySettings,
+    { settings, unlisted, ...origin }: Creation,
     nowMs: number,
-    { retired, mintValue }: {
-      retired?: { old: KeyRecord; version: number; expiresAtMs: number };
-      mintValue?: (keyId: string) => string;
-    } = {},
+    retired?: { old: KeyRecord; version: number; expiresAtMs: number },
   ): Promise<CreatedKey> {
-    const id = mintKeyId(randomBytes);
-    const value = mintValue?.(id) ?? mintKey(randomBytes);
+    const id = apiKey.mintKeyId(randomBytes);
+    const value = unlisted?.mintValue(id) ?? apiKey.mintKey(randomBytes);
+    const untilMs = unlisted && nowMs + unlisted.lifeMs;
     const key: KeyRecord = {
       ...settings,
       ...{ id, ownerId: origin.ownerId, state: "enabled", version: 1 },
-      ...{ hint: keyHint(value), hash: hashKeyValue(value) },
+      ...{ hint: apiKey.keyHint(value), hash: apiKey.hashKeyValue(value) },
       createdAtMs: nowMs,
+      expiresAtMs: untilMs ?? settings.expiresAtMs,
       replaces: retired ? [retired.old.id, retired.old.hint] : null,
       replacedBy: null,
     };
-    const lookup = hashKey(key.hash);
-    const untilMs = mintValue && key.expiresAtMs;
+    const lookup = record.hashKey(key.hash);
     const end = untilMs ? ["PXAT", String(untilMs)] : [];
     const { actor } = origin;
-    const detail = untilMs
-      ? `until ${minuteText(untilMs)}`
-      : retired && `replaces ${retired.old.id}`;
-    const created = stepOf("key.created", { actor }, key, key, detail ?? "");
+    let detail = retired ? `replaces ${retired.old.id}` : "";
+    if (untilMs) detail = `until ${minuteText(untilMs)}`;
+    const created = stepOf("key.created", { actor }, key, key, detail);
     const steps = [{ ...created, ...untilMs && { untilMs } }];
     if (retired !== undefined) {
       const { old, version, expiresAtMs } = retired;
@@ -230,7 +211,8 @@ export function createKeyStore(
       steps.push(stepOf("key.rotated", { actor, version }, old, changed));
     }
     // The very first key names the store: edges trust lookups only in a named store.
-    await writer.command(["SET", STORE_KEY, mintStoreName(randomBytes), "NX"]);
+    const storeName = apiKey.mintStoreName(randomBytes);
+    await writer.command(["SET", record.STORE_KEY, storeName, "NX"]);
     await writer.command(["SET", lookup, `${id}:${key.ownerId}`, ...end]);
     try {
       await commit(origin, steps, nowMs);
@@ -258,10 +240,10 @@ export function createKeyStore(
   }
 
   const store = {
-    async get(ownerId: string, keyId: string): Promise<KeyRecord | null> {
-      if (!isKeyId(keyId)) return null;
+    async get(ownerId: string, keyId: string) {
+      if (!apiKey.isKeyId(keyId)) return null;
       const ids = { ownerId, keyId };
-      const fields = await readHash(redis, recordKey(ids));
+      const fields = await readHash(redis, record.recordKey(ids));
       return fields === null ? null : decodeKey(ids, fields);
     },
 
@@ -281,22 +263,7 @@ export function createKeyStore(
     list: (ownerId: string, query: PageQuery) =>
       readPage(redis, ownerId, query),
 
-    create: async (
-      { settings, ...origin }: Origin & { settings: KeySettings },
-    ): Promise<CreatedKey> => make(origin, settings, await redisTimeMs()),
-
-    /** Creates a key that works for this long, is in no list and counts towards no number of keys. Then Redis deletes it. */
-    async createUnlisted(
-      { settings, lifeMs, mintValue, ...origin }: Origin & {
-        settings: Omit<KeySettings, "expiresAtMs">;
-        lifeMs: number;
-        mintValue: (keyId: string) => string;
-      },
-    ): Promise<CreatedKey> {
-      const nowMs = await redisTimeMs();
-      const ending = { ...settings, expiresAtMs: nowMs + lifeMs };
-      return await make(origin, ending, nowMs, { mintValue });
-    },
+    create: async (creation: Creation) => make(creation, await redisTimeMs()),
 
     /** Creates a key with the same settings; the old one expires after `graceMs`. Only an enabled key that has not expired can be rotated. */
     async rotate(target: Target, graceMs: number): Promise<CreatedKey> {
@@ -306,7 +273,7 @@ export function createKeyStore(
       const expiresAtMs = Math.min(old.expiresAtMs ?? endMs, endMs);
       const version = target.version ?? old.version;
       const retired = { old, version, expiresAtMs };
-      return await make(target, old, nowMs, { retired });
+      return await make({ ...target, settings: old }, nowMs, retired);
     },
 
     edit: (target: Target, settings: Partial<KeySettings>) =>
@@ -318,13 +285,12 @@ export function createKeyStore(
     enable: (target: Target) =>
       update(target, "key.enabled", { state: "enabled" }),
 
-    /** Deletes a key: its record first. */
     async delete(target: Target): Promise<KeyRecord> {
       const key = await store.find(target.ownerId, target.keyId);
       await commit(target, [stepOf("key.deleted", target, key, {})]);
       // Only cleans up: without the record the lookup is useless.
-      await writer.command(["DEL", hashKey(key.hash)]);
-      await writer.command(["DEL", failedKey(target)]);
+      await writer.command(["DEL", record.hashKey(key.hash)]);
+      await writer.command(["DEL", record.failedKey(target)]);
       return key;
     },
   };

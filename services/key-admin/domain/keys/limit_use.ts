@@ -1,20 +1,6 @@
-import {
-  dayLimitField,
-  LIMITER_EPOCH_MS,
-  LIMITER_FIELDS,
-  limiterDay,
-  USAGE_UNITS,
-  type UsageUnit,
-} from "@gateway/shared/keys/limiter_state";
+import * as limiter from "@gateway/shared/keys/limiter_state";
 import type { KeyRecord, Limits } from "@gateway/shared/keys/record";
-import {
-  leaseKey,
-  limiterKey,
-  ownerLeaseKey,
-  ownerLimiterKey,
-  ownerVideoLeaseKey,
-  videoLeaseKey,
-} from "@gateway/shared/keys/record";
+import * as record from "@gateway/shared/keys/record";
 import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
 import { asList, asNumber } from "../store/redis.ts";
 import { LIMIT_NAMES } from "./settings.ts";
@@ -31,8 +17,6 @@ export interface Meter {
 }
 
 /**
- * Reads the time and the states at one moment.
- *
  * KEYS: `lim:…`, `lease:…` and `lease:…:video` of the owner, and of a key.
  * ARGV: the fields of units in the state.
  * Reply: unix ms, then the numbers of each: running requests, videos being made, the
@@ -48,7 +32,7 @@ local reply = {nowMs}
 for at = 1, #KEYS, 3 do
   local numbers = {}
   for leases = at + 1, at + 2 do
-    table.insert(numbers, call('ZCOUNT', KEYS[leases], nowMs - ${LIMITER_EPOCH_MS}, '+inf'))
+    table.insert(numbers, call('ZCOUNT', KEYS[leases], nowMs - ${limiter.LIMITER_EPOCH_MS}, '+inf'))
   end
   local function read(field, count)
     local packed = call('HGET', KEYS[at], field) or ''
@@ -57,7 +41,7 @@ for at = 1, #KEYS, 3 do
       table.insert(numbers, string.format('%.17g', number))
     end
   end
-  read('${LIMITER_FIELDS.state}', 5)
+  read('${limiter.LIMITER_FIELDS.state}', 5)
   for _, field in ipairs(ARGV) do read(field, 2) end
   table.insert(reply, numbers)
 end
@@ -73,12 +57,8 @@ const TOLERANCE = 0.01;
  * minute falls evenly with time, and tokens beyond their limit are debt: with 60 requests
  * per minute, 10 are used right after a burst of 10, and 5 five seconds later.
  */
-function limitUse(
-  numbers: readonly number[],
-  limits: Limits,
-  nowMs: number,
-): Limits {
-  const now = nowMs - LIMITER_EPOCH_MS;
+function limitUse(numbers: readonly number[], limits: Limits, nowMs: number) {
+  const now = nowMs - limiter.LIMITER_EPOCH_MS;
   const [running = 0, videos = 0, ...state] = numbers;
   const [lastAtMs = 0, requestsAtMs = 0, tokensAtMs = 0, ...days] = state;
   // A clock that was set back moves the times of the state with it.
@@ -87,9 +67,10 @@ function limitUse(
     Math.max(0, fullAtMs - ahead - now) * limit / 60_000;
   const ofDay = (nth: number) => {
     const [day = 0, count = 0] = days.slice(2 * nth);
-    return [0, 1].includes(day - limiterDay(nowMs)) ? count : 0;
+    return [0, 1].includes(day - limiter.limiterDay(nowMs)) ? count : 0;
   };
-  const made = (unit: UsageUnit) => ofDay(1 + USAGE_UNITS.indexOf(unit));
+  const made = (unit: limiter.UsageUnit) =>
+    ofDay(1 + limiter.USAGE_UNITS.indexOf(unit));
   return {
     requestsPerMinute: perMinute(requestsAtMs, limits.requestsPerMinute),
     tokensPerMinute: perMinute(tokensAtMs, limits.tokensPerMinute),
@@ -111,11 +92,14 @@ export async function readMeters(
 ) {
   const ids = { ownerId, keyId: key?.id ?? "" };
   const names = [
-    ...[ownerLimiterKey(ownerId), ownerLeaseKey(ownerId)],
-    ownerVideoLeaseKey(ownerId),
-    ...key ? [limiterKey(ids), leaseKey(ids), videoLeaseKey(ids)] : [],
+    ...[record.ownerLimiterKey(ownerId), record.ownerLeaseKey(ownerId)],
+    record.ownerVideoLeaseKey(ownerId),
   ];
-  const fields = USAGE_UNITS.map(dayLimitField);
+  if (key !== undefined) {
+    names.push(record.limiterKey(ids), record.leaseKey(ids));
+    names.push(record.videoLeaseKey(ids));
+  }
+  const fields = limiter.USAGE_UNITS.map(limiter.dayLimitField);
   const reply = asList(await redis.evalScript(METERS_SCRIPT, names, fields));
   const nowMs = asNumber(reply[0]);
   const metersOf = (whose: Meter["whose"], limits: Limits, state: unknown) => {

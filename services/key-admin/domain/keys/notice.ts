@@ -14,11 +14,7 @@ export type SendStop = (notice: StopNotice) => Promise<void>;
 /** A page waits for this, and running requests have to stop within 1 s. */
 const TIMING = { dialMs: 700, firstConnectMs: 1_000, flushMs: 500 };
 
-/**
- * A sender that opens a connection for each notice. Notices are rare, and a new
- * connection cannot have died unnoticed: either the notice reaches the server, or
- * the caller learns that it did not.
- */
+/** Opens a connection for each notice: a new one cannot have died unnoticed, so either the server gets the notice, or the caller learns that it did not. */
 export function createStopSender(access: BusAccess, log: Log): SendStop {
   return async ({ keyId, ownerId }) => {
     const bus = await connectBus({

@@ -1,7 +1,7 @@
 import type { KeyRecord, KeyScope, Limits } from "@gateway/shared/keys/record";
 import { KEY_SCOPES } from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/limits";
-import { integer } from "@gateway/shared/process/env";
+import { integer, keysOf } from "@gateway/shared/process/env";
 import { clip, didYouMean } from "@gateway/shared/process/error_text";
 import { z } from "zod";
 
@@ -33,10 +33,7 @@ type LimitName = keyof Limits;
 const MODELS_MAX = 100;
 const MODEL_ID = /^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}$/;
 
-/**
- * Controls, code points that are not characters, line separators, annotations, and
- * marks that change the direction of text.
- */
+/** Controls, code points that are not characters, line separators, annotations, and marks that change the direction of text. */
 const FORBIDDEN =
   /[\p{Cc}\p{Cs}\p{Noncharacter_Code_Point}\uFFF9-\uFFFB\u2028\u2029\u061C\u200E\u200F\u202A-\u202E\u2066-\u2069]/u;
 /** Something visible: not only spaces, joiners and invisible letters (U+3164). */
@@ -82,10 +79,7 @@ const models = z.string()
   );
 
 /** What is wrong with these model ids, if one is not among the known ones. */
-export function unknownModel(
-  ids: readonly string[],
-  known: readonly string[],
-): string | undefined {
+export function unknownModel(ids: readonly string[], known: readonly string[]) {
   const id = ids.find((id) => !known.includes(id));
   if (id === undefined) return undefined;
   const hint = didYouMean(id, known) || `. There are ${known.join(", ")}`;
@@ -105,22 +99,14 @@ const expires = z.string()
     "A day such as 2027-01-31, a time such as 2027-01-31T12:00:00Z, or never",
   );
 
-export const limitsOf = <T>(
-  valueOf: (name: LimitName) => T,
-): Record<LimitName, T> => ({
-  requestsPerMinute: valueOf("requestsPerMinute"),
-  tokensPerMinute: valueOf("tokensPerMinute"),
-  tokensPerDay: valueOf("tokensPerDay"),
-  concurrency: valueOf("concurrency"),
-  imagesPerDay: valueOf("imagesPerDay"),
-  charactersPerDay: valueOf("charactersPerDay"),
-  audioSecondsPerDay: valueOf("audioSecondsPerDay"),
-  videoSecondsPerDay: valueOf("videoSecondsPerDay"),
-  videoJobs: valueOf("videoJobs"),
-});
-
 /** The limits in the order in which they are shown. */
-export const LIMIT_NAMES = Object.values(limitsOf((name) => name));
+export const LIMIT_NAMES = keysOf(LIMITS);
+
+export function limitsOf<T>(of: (name: LimitName) => T): Record<LimitName, T>;
+export function limitsOf(of: (name: LimitName) => unknown): object {
+  return Object.fromEntries(LIMIT_NAMES.map((name) => [name, of(name)]));
+}
+
 /** Those on images, speech, recordings and videos. */
 export const MEDIA_LIMITS = LIMIT_NAMES.filter((name) =>
   !/^(requests|tokens)$/.test(LIMITS[name][0])

@@ -18,10 +18,7 @@ import {
 import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
 import { asList, asNumber, asTexts, readHash } from "../store/redis.ts";
 
-/**
- * Usage for charts and tables, from the counters that the edges keep per key, per
- * owner, hour of the UTC day and model; and the last requests that failed.
- */
+/** Usage from the counters that edges keep per key, owner, hour of the UTC day and model; and the last requests that failed. */
 
 /** What is counted of every model. `requests` ran, `failed` are those of them that failed; `refused` did not run. */
 export const MAIN_COUNTS = [
@@ -36,19 +33,16 @@ export interface Bucket extends Counts {
   startMs: number;
 }
 
-/** Hours for the last day, days for the last month. */
-export type UsageRange = "24h" | "30d";
-
-/** The counters of a range, ready for charts. */
 export type Usage = Awaited<ReturnType<typeof readUsage>>;
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
-const RANGES: Readonly<Record<UsageRange, { bars: number; bucketMs: number }>> =
-  {
-    "24h": { bars: 24, bucketMs: HOUR_MS },
-    "30d": { bars: 30, bucketMs: DAY_MS },
-  };
+const RANGES = {
+  "24h": { bars: 24, bucketMs: HOUR_MS },
+  "30d": { bars: 30, bucketMs: DAY_MS },
+};
+
+export type UsageRange = keyof typeof RANGES;
 
 /** The last days in UTC, today first. */
 export const lastDays = (count: number, nowMs: number): string[] =>

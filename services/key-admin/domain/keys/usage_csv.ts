@@ -6,13 +6,10 @@ import { keysFrom } from "./key_page.ts";
 import { limitWords } from "./settings.ts";
 import { COUNTS, lastDays, readRows, type UsageRow } from "./usage.ts";
 
-const BATCH = 500;
-
 /**
- * Usage as a file for spreadsheets: a line for each hour, key and model, of one key or,
- * when `key` is null, of all keys of an owner, over all days that are kept. What belongs
- * to keys that were deleted, or to "Try it", comes last without names. In bounded
- * memory: key by key.
+ * Usage as a file for spreadsheets, in bounded memory: a line for each hour, key and
+ * model, of one key or, when `key` is null, of all keys of an owner, over all days that
+ * are kept. What belongs to deleted keys or to "Try it" comes last, without names.
  */
 export async function* usageCsv(
   redis: RedisLink,
@@ -31,7 +28,7 @@ export async function* usageCsv(
     return yield linesOf(all, [key.id, key.hint, key.description]);
   }
   const used = new Set(Array.from(all.values(), ({ day }) => day));
-  for await (const { keyId, fields } of keysFrom(redis, ownerId, 0, BATCH)) {
+  for await (const { keyId, fields } of keysFrom(redis, ownerId)) {
     const rows = await readRows(redis, { ownerId, keyId }, [...used]);
     for (const [at, { counts }] of rows) {
       const left = all.get(at)?.counts ?? {};

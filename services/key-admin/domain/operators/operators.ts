@@ -1,4 +1,5 @@
 import type { Limits } from "@gateway/shared/keys/record";
+import { keysOf } from "@gateway/shared/process/env";
 import type { Actor, AuditAction, AuditLog } from "../audit/audit_log.ts";
 import { describeLimits } from "../keys/key_record.ts";
 import type { Account, OwnerStore } from "../owners/owner_store.ts";
@@ -23,20 +24,12 @@ export interface OwnerLink extends Link {
   secret: string;
 }
 
-export const OWNER_CHANGES = [
-  ...["reset_password", "remove_second_factor", "sign_out_everywhere"] as const,
-  ...["make_operator", "remove_role_of_operator", "disable", "enable"] as const,
-];
-export type OwnerChange = typeof OWNER_CHANGES[number];
-
 const isEnabled = ({ isDisabled }: Account) => !isDisabled;
 /** Operators have to lose the role before they are disabled, so that one is always left. */
 const isOrdinary = (one: Account) => isEnabled(one) && !one.isOperator;
 
 /** What the audit log calls a change, and the accounts that allow it. */
-const CHANGES: Readonly<
-  Record<OwnerChange, readonly [AuditAction, (account: Account) => boolean]>
-> = {
+const CHANGES = {
   reset_password: ["account.reset_link_made", isEnabled],
   remove_second_factor: [
     "account.second_factor_removed",
@@ -47,7 +40,9 @@ const CHANGES: Readonly<
   remove_role_of_operator: ["owner.role_removed", (one) => one.isOperator],
   disable: ["owner.disabled", isOrdinary],
   enable: ["owner.enabled", ({ isDisabled }) => isDisabled],
-};
+} satisfies Record<string, [AuditAction, (account: Account) => boolean]>;
+export type OwnerChange = keyof typeof CHANGES;
+export const OWNER_CHANGES = keysOf(CHANGES);
 
 export const changesOf = (account: Account): OwnerChange[] =>
   OWNER_CHANGES.filter((what) => CHANGES[what][1](account));
@@ -98,11 +93,7 @@ export function createOperators({ owners, sessions, links, audit }: {
 
   return {
     /** Changes somebody else's account. Returns the link, if that is what was asked for. */
-    async change(
-      operator: Operator,
-      ownerId: string,
-      what: OwnerChange,
-    ): Promise<OwnerLink | null> {
+    async change(operator: Operator, ownerId: string, what: OwnerChange) {
       const account = await find(ownerId);
       const { email } = account;
       if (operator.ownerId === ownerId) {

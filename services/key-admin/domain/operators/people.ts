@@ -82,7 +82,6 @@ export function createPeople(
       });
     },
 
-    /** An owner as in the list; null when there is none. */
     async find(ownerId: string, day: string): Promise<OwnerRow | null> {
       const account = await owners.read(ownerId);
       const keys = await redis.command(["ZCARD", keysKey(ownerId)]);

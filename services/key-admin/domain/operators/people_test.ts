@@ -1,9 +1,5 @@
 import assert from "node:assert/strict";
-import {
-  USAGE_KINDS,
-  usageDay,
-  usageField,
-} from "@gateway/shared/keys/limiter_state";
+import { USAGE_KINDS, usageDay } from "@gateway/shared/keys/limiter_state";
 import { ownerUsageKey } from "@gateway/shared/keys/record";
 import { startConsole, storedKey } from "../../console_fixture.ts";
 import type { Page } from "../store/redis.ts";
@@ -17,7 +13,7 @@ async function allOf<T>(
   return next === null ? rows : [...rows, ...await allOf(read, next)];
 }
 
-Deno.test("operators page through owners and all keys without gaps, and find them by their words", async (t) => {
+Deno.test("operators page through owners and all keys without gaps, and find them by their words", async () => {
   await using site = await startConsole({ redisUser: "key-admin" });
   const { deps: { people, owners }, clock } = site;
   const emails: string[] = [];
@@ -34,15 +30,13 @@ Deno.test("operators page through owners and all keys without gaps, and find the
   }
   const query = { search: "", after: "", rows: 200, day: usageDay(0) };
   for (const rows of [1, 2, 7, 200]) {
-    await t.step(`${rows} rows a page`, async () => {
-      const asked = { ...query, rows };
-      const listed = await allOf((after) => people.list({ ...asked, after }));
-      assert.deepEqual(listed.map(({ account }) => account.email), emails);
-      assert.deepEqual(listed.map((row) => row.keys), [0, 2, 60, 0, 3, 1, 0]);
-      const found = await allOf((after) => people.keys({ ...asked, after }));
-      const ids = found.map(({ key }) => key.id);
-      assert.deepEqual(ids.toSorted(), keys.map(({ id }) => id).toSorted());
-    });
+    const asked = { ...query, rows };
+    const listed = await allOf((after) => people.list({ ...asked, after }));
+    assert.deepEqual(listed.map(({ account }) => account.email), emails);
+    assert.deepEqual(listed.map((row) => row.keys), [0, 2, 60, 0, 3, 1, 0]);
+    const found = await allOf((after) => people.keys({ ...asked, after }));
+    const ids = found.map(({ key }) => key.id);
+    assert.deepEqual(ids.toSorted(), keys.map(({ id }) => id).toSorted());
   }
   const [{ id, hint } = assert.fail()] = keys;
   const searches: [search: string, owners: number, keys: number][] = [
@@ -55,11 +49,9 @@ Deno.test("operators page through owners and all keys without gaps, and find the
     ["zzz", 0, 0],
   ];
   for (const [search, owned, kept] of searches) {
-    await t.step(`search for ${search}`, async () => {
-      const asked = { ...query, search };
-      assert.equal((await people.list(asked)).rows.length, owned);
-      assert.equal((await people.keys(asked)).rows.length, kept);
-    });
+    const asked = { ...query, search };
+    assert.equal((await people.list(asked)).rows.length, owned, search);
+    assert.equal((await people.keys(asked)).rows.length, kept, search);
   }
   for (const list of [people.keys, people.list]) {
     await assert.rejects(list({ ...query, after: "x" }), { name: "BadCursor" });
@@ -79,7 +71,6 @@ Deno.test("the owners who use most: the days of each are added up", async () => 
     const counter = ownerUsageKey(ownerId, day);
     await administrator.command(["HSET", counter, ...counts.map(String)]);
   };
-  assert.equal(usageField("23", "req", "small-1"), "23:req:small-1");
   await use("ada", 0, 3);
   await use("ada", 29, 1);
   await use("ada", 30, 1_000);

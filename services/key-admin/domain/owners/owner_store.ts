@@ -93,10 +93,7 @@ export interface OwnerStoreDeps extends StoreDeps {
   defaultLimits: DefaultLimits;
 }
 
-/**
- * Who owns keys, and how owners sign in; durable like keys. An owner exists from the
- * first key or invitation on; signing in also needs a password.
- */
+/** Who owns keys, and how owners sign in; durable like keys. An owner exists from the first key or invitation on. */
 export type OwnerStore = ReturnType<typeof createOwnerStore>;
 
 export function createOwnerStore(
@@ -104,18 +101,14 @@ export function createOwnerStore(
 ) {
   const persist = createPersist(writer);
 
-  /** Writes, and resolves when the write is on disk. */
+  /** Resolves when the write is on disk. */
   async function write(...command: string[]) {
     const reply = await writer.command(command);
     await persist();
     return reply;
   }
 
-  /**
-   * The pointer to the owner is written last and only once: one of several calls
-   * at the same time wins, and a crash before it leaves an account that nothing
-   * refers to.
-   */
+  /** The pointer is written last and only once: one of several calls at once wins, and a crash leaves an account that nothing refers to. */
   async function make(pointer: string, email: string): Promise<string> {
     const ownerId = mintOwnerId(randomBytes);
     const nowMs = String(now());
@@ -135,16 +128,12 @@ export function createOwnerStore(
 
   const store = {
     /** The owner of an address (as {@link parseEmail} returns it), or null. */
-    find: (email: string): Promise<string | null> =>
-      readText(redis, mailKey(email)),
+    find: (email: string) => readText(redis, mailKey(email)),
 
     ensure: async (email: string): Promise<string> =>
       await store.find(email) ?? await make(mailKey(email), email),
 
-    /**
-     * The owner of the keys created before the set-up. The person who uses the
-     * set-up link becomes this owner and finds those keys in the console.
-     */
+    /** The owner of the keys created before the set-up, whom the person with the set-up link becomes. */
     first: async (): Promise<string> =>
       await readText(redis, firstOwnerKey) ?? await make(firstOwnerKey, ""),
 

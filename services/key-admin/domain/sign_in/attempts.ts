@@ -66,14 +66,12 @@ return 0
 );
 
 /**
- * Slows guessing down without ever locking an account: after a few free attempts
- * each further one has to wait twice as long as the one before, up to 15 minutes
- * (ASVS 6.1.1, 6.3.1). An attempt counts before its password is checked, so that a
- * thousand at once are not all free. Returns the milliseconds to wait, 0 when the
- * attempt may proceed.
+ * Slows guessing down without ever locking an account (ASVS 6.1.1, 6.3.1). An attempt
+ * counts before its password is checked, so that a thousand at once are not all free.
+ * Returns the milliseconds to wait, 0 when the attempt may proceed.
  *
- * A browser that the account signed in with before has its own count, and does not
- * share the rates that strangers use up, so they cannot lock the owner out.
+ * A browser that the account signed in with before has its own count and shares no rate
+ * with strangers, so they cannot lock the owner out.
  */
 export async function takeAttempt(redis: RedisLink, attempt: Attempt) {
   const { name, isKnownDevice } = await countOf(redis, attempt);

@@ -13,10 +13,8 @@ Deno.test("ASVS 6.1.1, 6.3.1: the wait doubles with each failure and ends with a
   const waits: number[] = [];
   for (let tries = 0; tries < 5 + 12; tries++) {
     assert.equal(await takeAttempt(redis, attempt), 0);
-    const waitMs = tries < 4 ? 0 : await takeAttempt(redis, {
-      ...attempt,
-      ip: `198.51.100.${tries}`,
-    });
+    const stranger = { ...attempt, ip: `198.51.100.${tries}` };
+    const waitMs = tries < 4 ? 0 : await takeAttempt(redis, stranger);
     waits.push(Math.round(waitMs / 1_000));
     // Skips the wait: the count alone decides the next one.
     for (const name of asTexts(await redis.command(["KEYS", "try:*"]))) {
@@ -37,18 +35,19 @@ const AT_ONCE = 250;
 async function allowed(redis: RedisLink, attempt: (n: number) => Attempt) {
   let count = 0;
   for (let n = 0; n < TRIES; n += AT_ONCE) {
+    const attempts = Array.from(
+      { length: AT_ONCE },
+      (_, at) => attempt(n + at),
+    );
     const waits = await Promise.all(
-      Array.from(
-        { length: AT_ONCE },
-        (_, at) => takeAttempt(redis, attempt(n + at)),
-      ),
+      attempts.map((each) => takeAttempt(redis, each)),
     );
     count += waits.filter((waitMs) => waitMs === 0).length;
   }
   return count;
 }
 
-Deno.test("ASVS 2.4.1, 6.1.1, 6.3.1, API2, API4: of thousands of attempts few are checked, while the owner's device and a new address can sign in", async (t) => {
+Deno.test("ASVS 2.4.1, 6.1.1, 6.3.1, API2, API4: of thousands of attempts few are checked, while the owner's device and a new address can sign in", async () => {
   await using server = await startRedis(["--appendonly", "no"]);
   const redis = await server.connect();
   const email = "ada@example.org";
@@ -71,27 +70,28 @@ Deno.test("ASVS 2.4.1, 6.1.1, 6.3.1, API2, API4: of thousands of attempts few ar
     ["everywhere", (n) => `10.0.${n >> 8}.${n & 255}`, (s) => 1_000 + s / 0.06],
   ];
   for (const [name, ip, most] of rows) {
-    await t.step(name, async () => {
-      const startMs = performance.now();
-      const count = await allowed(redis, (n) => ({
-        email: name.startsWith("one account") ? email : `user${n}@x.org`,
-        ...{ ip: ip(n), device: "" },
-      }));
-      const seconds = (performance.now() - startMs) / 1_000;
-      assert.ok(count <= Math.ceil(most(seconds)), `${count} in ${seconds} s`);
-      assert.equal(await takeAttempt(redis, own), 0, "the owner's device");
-      await forgetFailures(redis, own);
-      const elsewhere = name === "everywhere"
-        ? []
-        : ["198.51.100.1", "2001:db9::1"];
-      for (const ip of elsewhere) {
-        const attempt = { email: `${ip}@example.org`, ip, device: "" };
-        for (let tries = 0; tries < 3; tries++) {
-          assert.equal(await takeAttempt(redis, attempt), 0, ip);
-        }
+    const startMs = performance.now();
+    const count = await allowed(redis, (n) => ({
+      email: name.startsWith("one account") ? email : `user${n}@x.org`,
+      ...{ ip: ip(n), device: "" },
+    }));
+    const seconds = (performance.now() - startMs) / 1_000;
+    assert.ok(
+      count <= Math.ceil(most(seconds)),
+      `${name}: ${count} in ${seconds} s`,
+    );
+    assert.equal(await takeAttempt(redis, own), 0, "the owner's device");
+    await forgetFailures(redis, own);
+    const elsewhere = name === "everywhere"
+      ? []
+      : ["198.51.100.1", "2001:db9::1"];
+    for (const ip of elsewhere) {
+      const attempt = { email: `${ip}@example.org`, ip, device: "" };
+      for (let tries = 0; tries < 3; tries++) {
+        assert.equal(await takeAttempt(redis, attempt), 0, ip);
       }
-      const counts = asTexts(await redis.command(["KEYS", "try:*"]));
-      await redis.command(["DEL", ...counts]);
-    });
+    }
+    const counts = asTexts(await redis.command(["KEYS", "try:*"]));
+    await redis.command(["DEL", ...counts]);
   }
 });

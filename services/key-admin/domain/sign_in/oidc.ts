@@ -20,10 +20,9 @@ const TIMEOUT_SECONDS = 5;
 /** Code verifier, state and nonce: what only this browser can present together. */
 const FLOW = /^([\w-]{43})\.([\w-]{43})\.([\w-]{43})$/;
 
-/** Sign-in through the organisation's OpenID Connect provider: code flow with PKCE, state and nonce (ASVS 10.5). */
 export type OidcClient = ReturnType<typeof createOidcClient>;
 
-/** The client of one provider. Its metadata is fetched on first use and kept. */
+/** Sign-in through an OpenID Connect provider: code flow with PKCE, state and nonce (ASVS 10.5). Its metadata is fetched on first use and kept. */
 export function createOidcClient(
   { issuer, clientId, clientSecret, allowed, name }: OidcConfig,
 ) {
@@ -81,22 +80,16 @@ export function createOidcClient(
       if (claims === undefined) {
         throw new NotAllowed("The provider returned no identity");
       }
-      return identityOf(claims, allowed);
+      const { iss: issuer, sub: subject, email, email_verified } = claims;
+      if (typeof email !== "string" || email_verified !== true) {
+        throw new NotAllowed("The provider has not verified an e-mail address");
+      }
+      const address = email.normalize("NFKC").toLowerCase();
+      const domain = address.slice(address.lastIndexOf("@"));
+      if (!allowed.includes(address) && !allowed.includes(domain)) {
+        throw new NotAllowed("This address may not sign in here");
+      }
+      return { issuer, subject, email: address };
     },
   };
-}
-
-function identityOf(
-  { iss, sub, email, email_verified }: oidc.IDToken,
-  allowed: readonly string[],
-): Identity {
-  if (typeof email !== "string" || email_verified !== true) {
-    throw new NotAllowed("The provider has not verified an e-mail address");
-  }
-  const address = email.normalize("NFKC").toLowerCase();
-  const domain = address.slice(address.lastIndexOf("@"));
-  if (!allowed.includes(address) && !allowed.includes(domain)) {
-    throw new NotAllowed("This address may not sign in here");
-  }
-  return { issuer: iss, subject: sub, email: address };
 }

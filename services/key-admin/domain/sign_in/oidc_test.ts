@@ -32,7 +32,7 @@ function startProvider() {
       access_token: "not used",
       token_type: "bearer",
       id_token: token({
-        ...{ iss: provider.issuer, aud: CLIENT_ID, sub: "subject-1", nonce },
+        ...{ iss: issuer, aud: CLIENT_ID, sub: "subject-1", nonce },
         ...{ iat: nowS, exp: nowS + 300 },
         ...{ email: "ada@example.org", email_verified: true },
         ...provider.claims,
@@ -44,29 +44,25 @@ function startProvider() {
     (request): Response | Promise<Response> => {
       if (provider.isBroken) return Response.json({});
       const { pathname } = new URL(request.url);
-      if (pathname === "/.well-known/openid-configuration") {
-        return Response.json({
-          issuer: provider.issuer,
-          authorization_endpoint: `${provider.issuer}/authorize`,
-          token_endpoint: `${provider.issuer}/token`,
-          jwks_uri: `${provider.issuer}/jwks`,
-          response_types_supported: ["code"],
-          subject_types_supported: ["public"],
-          id_token_signing_alg_values_supported: ["RS256"],
-        });
-      }
+      if (pathname === "/token") return exchange(request);
       if (pathname === "/jwks") {
         const jwk = keys.publicKey.export({ format: "jwk" });
         return Response.json({ keys: [{ ...jwk, kid: "k1", use: "sig" }] });
       }
-      if (pathname === "/token") return exchange(request);
-      return new Response("Not found", { status: 404 });
+      return Response.json({
+        issuer,
+        authorization_endpoint: `${issuer}/authorize`,
+        token_endpoint: `${issuer}/token`,
+        jwks_uri: `${issuer}/jwks`,
+        response_types_supported: ["code"],
+        subject_types_supported: ["public"],
+        id_token_signing_alg_values_supported: ["RS256"],
+      });
     },
   );
   const issuer = `http://127.0.0.1:${server.addr.port}`;
   const claims: Record<string, unknown> = {};
   const provider = {
-    issuer,
     /** The console's client of it. */
     client: createOidcClient({
       issuer: new URL(issuer),
@@ -98,9 +94,9 @@ function startProvider() {
 }
 
 async function begin(client: TestClient): Promise<URL> {
-  const answer = await client.get("/sign-in/oidc");
-  assert.equal(answer.status, 302, answer.text);
-  return new URL(answer.headers.get("location") ?? "");
+  const { status, headers, text } = await client.get("/sign-in/oidc");
+  assert.equal(status, 302, text);
+  return new URL(headers.get("location") ?? "");
 }
 
 const pathOf = ({ pathname, search }: URL) => pathname + search;
@@ -156,7 +152,7 @@ Deno.test("ASVS 6.8.1, 10.5.2: issuer and subject identify a person, not the add
   assert.match(refused.text, /account is disabled/);
 });
 
-Deno.test("ASVS 10.1.2, 10.2.1, 10.5.1, 10.5.3, 10.5.4: any mismatch refuses the sign-in", async (t) => {
+Deno.test("ASVS 10.1.2, 10.2.1, 10.5.1, 10.5.3, 10.5.4: any mismatch refuses the sign-in", async () => {
   await using provider = startProvider();
   await using site = await startConsole({ oidc: provider.client });
   const past = Math.floor(Date.now() / 1_000) - 3_600;
@@ -173,20 +169,16 @@ Deno.test("ASVS 10.1.2, 10.2.1, 10.5.1, 10.5.3, 10.5.4: any mismatch refuses the
     ["an allowed domain in front", { email: "@corp.test@evil.test" }, 403],
   ];
   for (const [name, wrong, status] of claims) {
-    await t.step(name, async () => {
-      provider.claims = wrong;
-      const client = site.client();
-      assert.equal((await comeBack(provider, client)).status, status);
-      assert.equal((await client.get("/keys")).status, 302);
-    });
+    provider.claims = wrong;
+    const client = site.client();
+    assert.equal((await comeBack(provider, client)).status, status, name);
+    assert.equal((await client.get("/keys")).status, 302, name);
   }
   provider.claims = {};
-  await t.step("a signature by another key", async () => {
-    provider.forges = true;
-    const answer = await comeBack(provider, site.client());
-    provider.forges = false;
-    assert.equal(answer.status, 400);
-  });
+  provider.forges = true;
+  const forged = await comeBack(provider, site.client());
+  assert.equal(forged.status, 400, "a signature by another key");
+  provider.forges = false;
   const urls: [name: string, change: (back: URL) => void][] = [
     ["10.2.1: another state", (back) => back.searchParams.set("state", "x")],
     ["10.2.1: no state", (back) => back.searchParams.delete("state")],
@@ -197,36 +189,25 @@ Deno.test("ASVS 10.1.2, 10.2.1, 10.5.1, 10.5.3, 10.5.4: any mismatch refuses the
     }],
   ];
   for (const [name, change] of urls) {
-    await t.step(name, async () => {
-      const answer = await comeBack(provider, site.client(), change);
-      assert.equal(answer.status, 400);
-    });
+    const answer = await comeBack(provider, site.client(), change);
+    assert.equal(answer.status, 400, name);
   }
-  await t.step("a cookie that is not ours", async () => {
-    const client = site.client();
-    const back = provider.authorize(await begin(client));
-    const { cookies } = client;
-    const [name = "", flow = ""] = [...cookies].find(([, value]) =>
-      value.includes(".")
-    ) ?? [];
-    const [, , nonce] = flow.split(".");
-    for (const forged of ["x", "..", `..${nonce}`, `${flow}.x`]) {
-      cookies.set(name, forged);
-      assert.equal((await client.get(pathOf(back))).status, 400, forged);
-    }
-  });
-  await t.step("another browser's callback (login CSRF)", async () => {
-    const attacker = site.client();
-    const back = provider.authorize(await begin(attacker));
-    const victim = site.client();
-    assert.equal((await victim.get(pathOf(back))).status, 400);
-  });
-  await t.step("the same callback twice", async () => {
-    const client = site.client();
-    const back = provider.authorize(await begin(client));
-    assert.equal((await client.get(pathOf(back))).status, 303);
-    assert.equal((await client.get(pathOf(back))).status, 400);
-  });
+  const client = site.client();
+  const back = pathOf(provider.authorize(await begin(client)));
+  const statusOf = async (browser: TestClient) =>
+    (await browser.get(back)).status;
+  const { cookies } = client;
+  const [name = "", flow = ""] =
+    [...cookies].find(([, value]) => value.includes(".")) ?? [];
+  const [, , nonce] = flow.split(".");
+  for (const wrong of ["x", "..", `..${nonce}`, `${flow}.x`]) {
+    cookies.set(name, wrong);
+    assert.equal(await statusOf(client), 400, `cookie ${wrong}`);
+  }
+  assert.equal(await statusOf(site.client()), 400, "login CSRF");
+  cookies.set(name, flow);
+  assert.equal(await statusOf(client), 303);
+  assert.equal(await statusOf(client), 400, "the same callback again");
 });
 
 Deno.test("a failing provider is reported, and used again when it recovers", async () => {

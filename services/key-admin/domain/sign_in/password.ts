@@ -34,31 +34,26 @@ export const CONTEXT_WORDS: readonly string[] = [
 
 /** Loaded for the first new password: the dictionaries take 20 MiB, and most days nobody sets one. */
 async function loadEstimator() {
-  const [{ ZxcvbnFactory }, { adjacencyGraphs, dictionary }] = await Promise
-    .all([
-      import("@zxcvbn-ts/core"),
-      import("@zxcvbn-ts/language-common"),
-    ]);
-  return new ZxcvbnFactory({ dictionary, graphs: adjacencyGraphs });
+  const { ZxcvbnFactory } = await import("@zxcvbn-ts/core");
+  const common = await import("@zxcvbn-ts/language-common");
+  const { adjacencyGraphs: graphs, dictionary } = common;
+  return new ZxcvbnFactory({ dictionary, graphs });
 }
 let estimator: ReturnType<typeof loadEstimator> | undefined;
 
-export interface PasswordHasher {
-  hash(password: string): Promise<string>;
-  /** `stored` is null for an account that does not exist, which takes the same work (ASVS 6.3.8). */
-  verify(stored: string | null, password: string): Promise<boolean>;
-}
+export type PasswordHasher = Awaited<ReturnType<typeof createPasswordHasher>>;
 
 /** Each hash uses a whole core. More at once would starve everything else on a small machine. */
 const AT_ONCE_MAX = 4;
 
-/** The hasher of the service. Makes one hash at the start, for accounts that do not exist. */
-export async function createPasswordHasher(): Promise<PasswordHasher> {
+/** Makes one hash at the start, for accounts that do not exist. */
+export async function createPasswordHasher() {
   const decoy = await hash("nobody has this password", PARAMETERS);
   const limit = pLimit(AT_ONCE_MAX);
   return {
-    hash: (password) => limit(() => hash(normal(password), PARAMETERS)),
-    verify: (stored, password) =>
+    hash: (password: string) => limit(() => hash(normal(password), PARAMETERS)),
+    /** `stored` is null for an account that does not exist, which takes the same work (ASVS 6.3.8). */
+    verify: (stored: string | null, password: string) =>
       limit(async () => {
         const isRight = await verify(stored ?? decoy, normal(password));
         return stored !== null && isRight;
@@ -70,8 +65,7 @@ export async function createPasswordHasher(): Promise<PasswordHasher> {
 const normal = (password: string): string => password.normalize("NFKC");
 
 /** The length of a password in characters, in the form that is hashed. */
-export const passwordChars = (password: string): number =>
-  [...normal(password)].length;
+export const passwordChars = (password: string) => [...normal(password)].length;
 
 /** The problem with a new password, or null. Only its length and how guessable it is count (ASVS 6.2). */
 export async function passwordProblem(
@@ -86,16 +80,13 @@ export async function passwordProblem(
     return `Use at most ${PASSWORD_CHARS_MAX} characters.`;
   }
   const examined = [...normal(password)].slice(0, EXAMINED_CHARS_MAX).join("");
-  const known = [...CONTEXT_WORDS, ...wordsOf(context.email)];
+  // Shorter words of the owner's address are in too many other words.
+  const ofAddress = context.email.toLowerCase().split(/[^\p{L}\p{N}]+/u)
+    .filter((word) => word.length >= 3);
+  const known = [...CONTEXT_WORDS, ...ofAddress];
   const { guessesLog10 } = (await (estimator ??= loadEstimator()))
     .check(examined, known);
   return guessesLog10 < GUESSES_LOG10_MIN
     ? "This password is too common. Choose a less guessable one, such as a few unrelated words."
     : null;
-}
-
-/** Words of the owner's address. Shorter ones are in too many other words. */
-function wordsOf(email: string): string[] {
-  return email.toLowerCase().split(/[^\p{L}\p{N}]+/u)
-    .filter((word) => word.length >= 3);
 }

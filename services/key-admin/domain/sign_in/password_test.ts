@@ -13,7 +13,7 @@ const context = { email: "ada.lovelace@example.org" };
 const phrase = (chars: number): string =>
   "tulip orbit cargo velvet mango quartz ".repeat(8).slice(0, chars);
 
-Deno.test("ASVS 6.2.1, 6.2.9: a password has 12 to 128 characters, as people count them", async (t) => {
+Deno.test("ASVS 6.2.1, 6.2.9: a password has 12 to 128 characters, as people count them", async () => {
   const cases: [name: string, password: string, isFine: boolean][] = [
     ["11", "jxkvnqpwzrt", false],
     ["12", "jxkvnqpwzrtb", true],
@@ -33,14 +33,12 @@ Deno.test("ASVS 6.2.1, 6.2.9: a password has 12 to 128 characters, as people cou
     ],
   ];
   for (const [name, password, isFine] of cases) {
-    await t.step(name, async () => {
-      const problem = await passwordProblem(password, context);
-      assert.equal(problem === null, isFine, problem ?? "accepted");
-    });
+    const problem = await passwordProblem(password, context);
+    assert.equal(problem === null, isFine, `${name}: ${problem}`);
   }
 });
 
-Deno.test("ASVS 6.2.5: any characters are allowed", async (t) => {
+Deno.test("ASVS 6.2.5: any characters are allowed", async () => {
   const passwords = [
     ...["correct horse battery staple", "jxkvnqpwzrtbm", "JXKVNQPWZRTBM"],
     ...["mein langes passwort für morgen", "密码要够长才行所以我写了很多字"],
@@ -48,9 +46,7 @@ Deno.test("ASVS 6.2.5: any characters are allowed", async (t) => {
     ...["Tr0ub4dor&3 with more", "\u0000tulip\u0007orbit\u001bcargo"],
   ];
   for (const password of passwords) {
-    await t.step(JSON.stringify(password), async () => {
-      assert.equal(await passwordProblem(password, context), null);
-    });
+    assert.equal(await passwordProblem(password, context), null, password);
   }
 });
 
@@ -74,7 +70,7 @@ const decorated = (word: string): string[] => [
   word.toUpperCase() + "!!!!!!",
 ];
 
-Deno.test("ASVS 6.1.2, 6.2.4: likely guesses are refused: common passwords, their variants, words of the product and of the owner's address", async (t) => {
+Deno.test("ASVS 6.1.2, 6.2.4: likely guesses are refused: common passwords, their variants, words of the product and of the owner's address", async () => {
   const words = every(4, [...CONTEXT_WORDS, "lovelace"]);
   const first = COMMON.slice(0, 7);
   const rows: [name: string, candidates: string[]][] = [
@@ -91,16 +87,14 @@ Deno.test("ASVS 6.1.2, 6.2.4: likely guesses are refused: common passwords, thei
     ["words of the product and the owner", words.flatMap(decorated)],
   ];
   for (const [name, candidates] of rows) {
-    await t.step(name, async () => {
-      const long = candidates.filter(({ length }) => length >= 12);
-      assert.ok(long.length >= 10, `${long.length}`);
-      const passed: string[] = [];
-      for (const password of long) {
-        const problem = await passwordProblem(password, context);
-        if (!problem?.includes("a less guessable one")) passed.push(password);
-      }
-      assert.deepEqual(passed, []);
-    });
+    const long = candidates.filter(({ length }) => length >= 12);
+    assert.ok(long.length >= 10, name);
+    const passed: string[] = [];
+    for (const password of long) {
+      const problem = await passwordProblem(password, context);
+      if (!problem?.includes("a less guessable one")) passed.push(password);
+    }
+    assert.deepEqual(passed, [], name);
   }
 });
 

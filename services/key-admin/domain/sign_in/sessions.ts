@@ -19,7 +19,6 @@ const USER_AGENT_CHARS_MAX = 200;
 /** The oldest beyond these are not shown. */
 const SESSIONS_SHOWN_MAX = 100;
 
-/** A session as it is stored: a hash with these fields. */
 const stored = z.object({
   ownerId: z.string(),
   /** Every form of the session must have it. */

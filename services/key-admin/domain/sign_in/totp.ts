@@ -12,11 +12,8 @@ export const mintTotpSecret = (randomBytes: RandomBytes): string =>
   new Secret({ buffer: randomBytes(SECRET_BYTES).buffer }).base32;
 
 /** The address that authenticator apps open, also as a QR code. */
-export const totpUri = (
-  secret: string,
-  email: string,
-  issuer: string,
-): string => new TOTP({ secret, label: email, issuer }).toString();
+export const totpUri = (secret: string, label: string, issuer: string) =>
+  new TOTP({ secret, label, issuer }).toString();
 
 /** The step a code belongs to, or null when it is wrong. The owner store makes sure that it works only once (RFC 6238, 5.2). */
 export function totpStep(secret: string, code: string, nowMs: number) {

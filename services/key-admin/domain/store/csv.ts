@@ -1,8 +1,7 @@
 /** Lines of RFC 4180 CSV for spreadsheets. */
 
 /** The first line. Without the byte order mark, spreadsheets mistake UTF-8 for an older encoding. */
-export const csvHead = (names: readonly string[]): string =>
-  "\uFEFF" + csvLine(names);
+export const csvHead = (names: readonly string[]) => "\uFEFF" + csvLine(names);
 
 export const csvLine = (cells: readonly (string | number)[]): string =>
   cells.map((text) => cell(String(text))).join(",") + "\r\n";

@@ -22,14 +22,12 @@ const FORMULAS = [
   ...["＝1+1", "＋1", "－1", "＠SUM(A1)", "a\r\n=1", 'a",=1', "a;=1", "%0"],
 ];
 
-Deno.test("ASVS 1.2.10: a cell that looks like a formula is text", async (t) => {
+Deno.test("ASVS 1.2.10: a cell that looks like a formula is text", () => {
   for (const text of FORMULAS) {
-    await t.step(JSON.stringify(text), () => {
-      const [first, cell = "", last, ...more] = cellsOf(csvLine([1, text, 2]));
-      assert.deepEqual([first, last, more], ["1", "2", []]);
-      assert.equal(cell.replace(/^'/, ""), text, "nothing is lost");
-      assert.ok(!/^[=+\-@\t\r\n\0|%＝＋－＠]/.test(cell), cell);
-    });
+    const [first, cell = "", last, ...more] = cellsOf(csvLine([1, text, 2]));
+    assert.deepEqual([first, last, more], ["1", "2", []], text);
+    assert.equal(cell.replace(/^'/, ""), text, "nothing is lost");
+    assert.ok(!/^[=+\-@\t\r\n\0|%＝＋－＠]/.test(cell), cell);
   }
 });
 

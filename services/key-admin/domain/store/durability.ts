@@ -18,6 +18,12 @@ export type Durability = "switched" | "always" | "none";
 /** The server has not confirmed that a change is on disk or on its replicas. The change may still hold. */
 export class NotDurable extends Error {
   override name = "NotDurable";
+
+  constructor(state: string) {
+    super(
+      `The change was made, but is ${state}. Check whether it is there before you try again`,
+    );
+  }
 }
 
 /** A mark for each flush in progress. Whoever switches back to `everysec` deletes all of them. */
@@ -94,7 +100,7 @@ async function flush(redis: RedisLink): Promise<void> {
     ]);
     if (isMarked === 1) return;
   }
-  throw notDurable("not on the disk of Redis");
+  throw new NotDurable("not on the disk of Redis");
 }
 
 /** Runs commands in one transaction. */
@@ -110,13 +116,8 @@ async function waitForReplicas(redis: RedisLink, replicas: number) {
   const reached = asNumber(await redis.command(line, { deadlineMs }));
   // A replica that has the change can become master without undoing it.
   if (reached < replicas) {
-    throw notDurable(
+    throw new NotDurable(
       `on ${reached} of ${replicas} replicas of Redis after ${CONFIRM_MS} ms`,
     );
   }
 }
-
-const notDurable = (state: string) =>
-  new NotDurable(
-    `The change was made, but is ${state}. Check whether it is there before you try again`,
-  );

@@ -31,13 +31,11 @@ export async function connectRedis(
     deadlineMs: DEADLINE_MS,
     probe: ["SET", "barrier", "1", "EX", "60"],
   });
-  try {
-    await link.ready(waitMs);
-    return link;
-  } catch (cause) {
+  await link.ready(waitMs).catch(async (error) => {
     await link.close();
-    throw cause;
-  }
+    throw error;
+  });
+  return link;
 }
 
 /** A cursor that did not come from a page. */
@@ -59,15 +57,13 @@ const text = z.string();
 
 export const asText = (reply: unknown): string => text.parse(reply);
 
-export const asTextOrNull = (reply: unknown): string | null =>
-  text.nullable().parse(reply);
+export const asTextOrNull = (reply: unknown) => text.nullable().parse(reply);
 
 /** An integer, or decimal text as scripts and hashes return it. */
 export const asNumber = (reply: unknown): number =>
   z.number().parse(typeof reply === "number" ? reply : Number(asText(reply)));
 
-export const asList = (reply: unknown): unknown[] =>
-  z.array(z.unknown()).parse(reply);
+export const asList = (reply: unknown) => z.array(z.unknown()).parse(reply);
 
 export const asTexts = (reply: unknown): string[] => z.array(text).parse(reply);
 
@@ -85,7 +81,5 @@ export async function readHash(redis: RedisLink, key: string) {
   return reply.length === 0 ? null : asFields(reply);
 }
 
-export const readText = async (
-  redis: RedisLink,
-  key: string,
-): Promise<string | null> => asTextOrNull(await redis.command(["GET", key]));
+export const readText = async (redis: RedisLink, key: string) =>
+  asTextOrNull(await redis.command(["GET", key]));

@@ -1,4 +1,5 @@
 import { videoSchema } from "@gateway/shared/openai/media";
+import { parseJson } from "@gateway/shared/upstream/json";
 import { z } from "zod";
 import { TRY_LIMITS } from "./key.ts";
 import { wholeBody } from "./edge.ts";
@@ -107,8 +108,9 @@ export async function readAnswer(
     return { texts: facts, media: [[url, file]] };
   }
   const message = isWhole ? UNREADABLE : bytes;
-  const data = answered.safeParse(isWhole && parse(bytes.toString())).data ??
-    { error: { code: "", message } };
+  const data =
+    answered.safeParse(isWhole && parseJson(bytes.toString())).data ??
+      { error: { code: "", message } };
   if ("error" in data) {
     const { code, message } = data.error;
     const error = `${code || response.status}: ${message}`;
@@ -119,12 +121,4 @@ export async function readAnswer(
     ...data,
   };
   return { texts: { ...facts, ...texts }, media, again };
-}
-
-function parse(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined; // Cut off, or from something other than an edge.
-  }
 }

@@ -80,11 +80,7 @@ const KNOWN = new Set([
 ]);
 
 /** A program that sends the request and prints the text of the answer, or writes its images, audio or video to files. `apiUrl` has no trailing slash. */
-export function codeOf(
-  kind: TryKind,
-  request: TryRequest,
-  apiUrl: string,
-): Record<Language, string> {
+export function codeOf(kind: TryKind, request: TryRequest, apiUrl: string) {
   const isKnown = (name: string) => kind !== "chat" || KNOWN.has(name);
   const members = Object.entries(request);
   const extra = members.filter(([name]) => !isKnown(name));
@@ -152,25 +148,26 @@ const quoted = (text: string) => `'${text.replaceAll("'", `'\\''`)}'`;
 
 /** Shorter lists and objects stay on one line. */
 const LINE_CHARS_MAX = 56;
-/** A list or an object over several lines, with one item on each. */
-const BLOCK = /[[{]\n(?:.*[^[{\n]\n)*? *[\]}]/g;
 
 /** A JSON value in a language, or the opened file of this name. */
 function literal(value: unknown, language: Language, isFile = false): string {
-  let json = JSON.stringify(value, null, 2);
-  for (let before = ""; before !== json;) {
-    before = json;
-    json = json.replace(BLOCK, (block) => {
-      const line = block.replace(/\n */g, " ").replace(/^(.) | (.)$/g, "$1$2");
-      return line.length <= LINE_CHARS_MAX ? line : block;
-    });
+  const isPython = language === "Python";
+  const json = JSON.stringify(value);
+  if (isFile) {
+    return isPython ? `open(${json}, "rb")` : `createReadStream(${json})`;
   }
-  if (language !== "Python") return isFile ? `createReadStream(${json})` : json;
-  const python = json.replace(
-    /"(?:[^"\\]|\\.)*"|\w+/g,
-    (word) => PYTHON[word] ?? word,
+  if (typeof value !== "object" || value === null) {
+    return isPython ? PYTHON[json] ?? json : json;
+  }
+  const isList = Array.isArray(value);
+  const items = Object.entries(value).map(([name, item]) =>
+    (isList ? "" : `${JSON.stringify(name)}: `) + literal(item, language)
   );
-  return isFile ? `open(${python}, "rb")` : python;
+  const [open, close] = isList ? "[]" : "{}";
+  const line = open + items.join(", ") + close;
+  if (line.length <= LINE_CHARS_MAX && !line.includes("\n")) return line;
+  const lines = items.join(",\n").replaceAll("\n", "\n  ");
+  return `${open}\n  ${lines}\n${close}`;
 }
 
 const PYTHON: Readonly<Record<string, string>> = {

@@ -32,7 +32,7 @@ export const TRY_LIMITS = {
 } as const;
 
 const SETTINGS = {
-  ...{ description: "Try it", models: [] },
+  ...{ description: "Try it", models: [], expiresAtMs: null },
   scopes: [...new Set(MODEL_KINDS.map(scopeOf))],
   limits: TRY_LIMITS.key,
 };
@@ -55,10 +55,9 @@ export async function tryKeyValue(
   if (key?.state === "enabled" && lastsMs > TRY_LIMITS.renewMs) {
     return mintValue(key.id);
   }
-  const made = await keys.createUnlisted({
-    ...{ ownerId, actor, settings: SETTINGS, mintValue },
-    lifeMs: TRY_LIMITS.keyMs,
-  });
+  const unlisted = { lifeMs: TRY_LIMITS.keyMs, mintValue };
+  const creation = { ownerId, actor, settings: SETTINGS, unlisted };
+  const made = await keys.create(creation);
   await sessions.update(id, { tryKeyId: made.key.id });
   return made.value;
 }

@@ -13,7 +13,6 @@ export type TryRequest = Readonly<Record<string, unknown>>;
 
 /** What the page "Try it" knows of a kind of models. */
 interface Kind {
-  /** The endpoint. */
   path: string;
   /** What a new form says. */
   example: TryValues;
@@ -100,10 +99,7 @@ export function exampleFor(
   return null;
 }
 
-/**
- * The request of a filled-in form, and its mistakes by field. Only what
- * cannot be sent is a mistake here: the API itself checks the rest, as for any caller.
- */
+/** The request of a filled-in form, and by field what cannot be sent of it. The API itself checks the rest, as for any caller. */
 export function tryRequest(kind: TryKind, values: TryValues) {
   const { fields, needed, toRequest } = TRY_KINDS[kind];
   const errors = new Map<string, string>();

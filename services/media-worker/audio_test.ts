@@ -1,0 +1,275 @@
+import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
+import type { BackendConfig } from "@gateway/shared/models/catalog";
+import type {
+  SpeechRequest,
+  TranscriptionRequest,
+} from "@gateway/shared/openai/media";
+import type { Step } from "../../tests/support/fake_model_server.ts";
+import {
+  chunk,
+  CLOSE,
+  event,
+  head,
+  jsonResponse,
+  lastChunk,
+  typed,
+} from "../../tests/support/model_answers.ts";
+import { recordCall } from "../../tests/support/recorded_call.ts";
+import {
+  CHARACTERS,
+  eventsIn,
+  formOf,
+  named,
+  SPEECH,
+  SSE,
+  sse,
+  startServer,
+  TRANSCRIPTION,
+} from "./server_fixture.ts";
+
+const SOUND = Buffer.from([0, 255, 10, 13, 10, 200, 1, 2, 3]);
+const [FIRST, REST] = [SOUND.subarray(0, 4), SOUND.subarray(4)];
+const delta = (sound: Uint8Array) =>
+  named({ type: "speech.audio.delta", audio: sound.toBase64(), format: "pcm" });
+const spokenDone = (more: object) =>
+  named({ type: "speech.audio.done", ...more });
+const usage = { input_tokens: 5, output_tokens: 7, total_tokens: 12 };
+
+Deno.test("a server is sent what the client chose, and always the format", async () => {
+  const { kind: _kind, stream: _stream, ...rest } = SPEECH;
+  const plain = { ...rest, model: "theirs" };
+  const members = { stream_format_field: "stream_format" } as const;
+  const sung = { response_format: "wav", speed: 0.5 } as const;
+  const pcm = { response_format: "pcm" } as const;
+  const rows: [
+    change: Partial<SpeechRequest>,
+    members: Partial<BackendConfig>,
+    sent: object,
+  ][] = [
+    [{ ...sung, instructions: "Sing" }, members, {
+      ...{ ...plain, ...sung, instructions: "Sing" },
+    }],
+    [SSE, {}, { ...plain, stream_format: "sse" }],
+    [{ speed: 1 }, members, { ...plain, speed: 1 }],
+    [pcm, {}, { ...plain, ...pcm }],
+    [pcm, members, { ...plain, ...pcm, stream_format: "audio" }],
+  ];
+  for (const [change, members, sent] of rows) {
+    await using r = startServer(() => [head("200 OK", "x"), CLOSE], members);
+    await r.run({ ...SPEECH, ...change });
+    const request = await r.fake.request(1);
+    assert.equal(`${request.method} ${request.path}`, "POST /v1/audio/speech");
+    assert.deepEqual(request.json(), sent);
+  }
+});
+
+const sounds: [name: string, reply: Step[]][] = [
+  ["in pieces", [typed("audio/wav"), chunk(FIRST), chunk(REST), lastChunk]],
+  ["with its length", [head("200 OK\r\ncontent-length: 9", SOUND)]],
+  ["up to the end of the connection", [head("200 OK", SOUND), CLOSE]],
+  ["in events", sse(delta(FIRST), delta(REST), spokenDone({ usage }))],
+];
+
+for (const [name, reply] of sounds) {
+  Deno.test(`sound ${name} is passed on as it is, or in events`, async () => {
+    await using r = startServer(() => reply);
+    const whole = await r.run(SPEECH);
+    assert.equal(whole.error, null);
+    assert.equal(whole.type, "audio/mpeg");
+    assert.deepEqual(whole.body, SOUND);
+    assert.equal(whole.made, CHARACTERS);
+    const stream = await r.run({ ...SPEECH, ...SSE });
+    assert.equal(stream.error, null);
+    assert.equal(stream.type, "text/event-stream");
+    const events = eventsIn(stream.text);
+    assert.equal(events.pop()?.type, "speech.audio.done");
+    const deltas = events.map(({ audio }) =>
+      Buffer.from(String(audio), "base64")
+    );
+    assert.deepEqual(Buffer.concat(deltas), SOUND);
+    assert.equal(stream.made, CHARACTERS);
+  });
+}
+
+Deno.test("the media type follows the format, whatever the server says", async () => {
+  await using r = startServer(() => [
+    head("200 OK\r\ncontent-length: 1\r\ncontent-type: audio/x", "x"),
+  ]);
+  for (const format of ["opus", "aac", "flac", "wav", "pcm"] as const) {
+    const { type } = await r.run({ ...SPEECH, response_format: format });
+    assert.equal(type, `audio/${format}`);
+  }
+});
+
+/** The last events of servers, and the usage that a client gets. */
+const estimated = { input_tokens: 3, output_tokens: 0, total_tokens: 3 };
+const detailed = { ...usage, input_token_details: {} };
+const dones: [server: string, last: string[], usage: object][] = [
+  ["vLLM-Omni", [spokenDone({ usage: detailed })], detailed],
+  ["speaches", [spokenDone({ token_usage: usage })], usage],
+  ["StepFun", [spokenDone({ audio: "" }), event("[DONE]")], estimated],
+];
+
+for (const [server, last, expected] of dones) {
+  Deno.test(`the events of ${server} become OpenAI's`, async () => {
+    await using r = startServer(() => sse(": ping\n\n", delta(SOUND), ...last));
+    const { text, error } = await r.run({ ...SPEECH, ...SSE });
+    assert.equal(error, null);
+    assert.deepEqual(eventsIn(text), [
+      { type: "speech.audio.delta", audio: SOUND.toBase64() },
+      { type: "speech.audio.done", usage: expected },
+    ]);
+  });
+}
+
+/** Two seconds by its size. */
+const FILE = {
+  ...{ field: "file", name: 'a"b.mp3', type: "audio/mpeg" },
+  content: new Uint8Array(16_000),
+};
+/** Half a second of silence, by its head. */
+const WAV = Buffer.concat([
+  Buffer.from("RIFF\0\0\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0", "latin1"),
+  Buffer.from([0x40, 0x1f, 0, 0, 0x80, 0x3e, 0, 0, 2, 0, 16, 0]),
+  Buffer.from("data\0\0\0\0", "latin1"),
+  Buffer.alloc(8_000),
+]);
+
+async function transcribe(
+  reply: Iterable<Step>,
+  change: Partial<TranscriptionRequest> = {},
+  content = FILE.content,
+) {
+  await using r = startServer(() => reply);
+  const call = recordCall({ files: [{ ...FILE, content }] });
+  const answer = await r.run({ ...TRANSCRIPTION, ...change }, call);
+  assert.equal(answer.error, null);
+  const [asked] = r.fake.requests;
+  assert.ok(asked);
+  return { ...answer, asked };
+}
+
+const text = (type: string, body: string): Step[] => [
+  head(
+    `200 OK\r\ncontent-type: ${type}\r\ncontent-length: ${body.length}`,
+    body,
+  ),
+];
+const hi = jsonResponse({ text: "Hi" });
+const DELTA = "transcript.text.delta";
+const HI = ["H", "i"];
+const deltas = HI.map((delta) => named({ type: DELTA, delta }));
+const done = (more: object) => named({ type: "transcript.text.done", ...more });
+const VERBOSE = { response_format: "verbose_json" } as const;
+const TEXT = { response_format: "text" } as const;
+const VTT = { response_format: "vtt" } as const;
+const two = { type: "duration", seconds: 2 };
+const five = { type: "duration", seconds: 5 };
+
+Deno.test("a server is sent a form with the model first and the file last; for events, JSON is requested", async () => {
+  const { asked } = await transcribe(hi, {
+    ...{ task: "translate", language: "de", prompt: "Grüße", temperature: 0.5 },
+    ...{ timestamp_granularities: ["word", "segment"], stream: true },
+    ...VTT,
+  });
+  assert.equal(`${asked.method} ${asked.path}`, "POST /v1/audio/translations");
+  assert.match(asked.body, new RegExp("\0{16000}"));
+  assert.deepEqual(await formOf(asked), [
+    ["model", "theirs"],
+    ["language", "de"],
+    ["prompt", "Grüße"],
+    ["response_format", "json"],
+    ["temperature", "0.5"],
+    ["stream", "true"],
+    ["timestamp_granularities[]", "word"],
+    ["timestamp_granularities[]", "segment"],
+    ["file", "audio/mpeg", "a%22b.mp3"],
+  ]);
+  const plain = await transcribe(hi, VTT);
+  assert.deepEqual((await formOf(plain.asked))[1], ["response_format", "vtt"]);
+});
+
+const JSON_TYPE = "application/json";
+const verbose = (duration: unknown) => jsonResponse({ text: "Hi", duration });
+const hiInEvents = sse(...deltas, done({ text: "Hi" }), event("[DONE]"));
+const documents: [
+  name: string,
+  reply: Step[],
+  change: Partial<TranscriptionRequest>,
+  type: string,
+  body: unknown,
+][] = [
+  ["JSON without usage", hi, {}, JSON_TYPE, { text: "Hi", usage: two }],
+  ["verbose JSON, whose length counts", verbose(4.2), VERBOSE, JSON_TYPE, {
+    ...{ text: "Hi", duration: 4.2, usage: five },
+  }],
+  ["verbose JSON, whose length is a text", verbose("4.2"), VERBOSE, JSON_TYPE, {
+    ...{ text: "Hi", duration: "4.2", usage: five },
+  }],
+  ["a text instead of JSON", text("text/plain", "Hi"), {}, JSON_TYPE, {
+    ...{ text: "Hi", usage: two },
+  }],
+  ["JSON instead of a text", hi, TEXT, "text/plain", "Hi"],
+  ["subtitles", text("text/vtt", "WEBVTT\n"), VTT, "text/vtt", "WEBVTT\n"],
+  ["silence", jsonResponse({ text: "" }), TEXT, "text/plain", ""],
+  ["events", hiInEvents, {}, JSON_TYPE, { text: "Hi", usage: two }],
+];
+
+for (const [name, reply, change, type, body] of documents) {
+  Deno.test(`a transcription is made of ${name}`, async () => {
+    const answer = await transcribe(reply, change);
+    assert.equal(answer.type, `${type}; charset=utf-8`);
+    const isJson = type.endsWith("json");
+    assert.deepEqual(isJson ? JSON.parse(answer.text) : answer.text, body);
+    assert.equal(answer.made, change === VERBOSE ? 5 : 2);
+  });
+}
+
+/** vLLM's events are like those of a chat, those of speaches have no type. */
+const ofVllm = HI.map((content) =>
+  event({
+    ...{ id: "t1", object: "transcription.chunk", model: "theirs" },
+    choices: [{ delta: { content }, finish_reason: null }],
+  })
+);
+const ofSpeaches = HI.map((text) => event({ text }));
+const tokens = { type: "tokens", total_tokens: 9 };
+const streams: [
+  name: string,
+  reply: Step[],
+  usage: object,
+  said: readonly string[],
+][] = [
+  ["events", sse(...deltas, done({ text: "Hi", usage: tokens })), tokens, HI],
+  ["events that say little", sse(...deltas, done({})), two, HI],
+  ["a whole transcription", hi, two, ["Hi"]],
+  ["vLLM's events", sse(...ofVllm, event("[DONE]")), two, HI],
+  ["the events of speaches", sse(...ofSpeaches), two, HI],
+];
+
+for (const [name, reply, usage, said] of streams) {
+  Deno.test(`events, or a document, are made of ${name}`, async () => {
+    const stream = await transcribe(reply, SSE);
+    assert.deepEqual(eventsIn(stream.text), [
+      ...said.map((delta) => ({ type: DELTA, delta })),
+      { type: "transcript.text.done", text: "Hi", usage },
+    ]);
+    const whole = await transcribe(reply);
+    assert.deepEqual(JSON.parse(whole.text), { text: "Hi", usage });
+    assert.equal(whole.made, 2);
+  });
+}
+
+Deno.test("a WAV file says how long it is", async () => {
+  // Players ignore the rate of bytes in the head, so it may claim anything.
+  const claims = Buffer.concat([WAV, Buffer.alloc(152_000)]);
+  claims.writeUInt32LE(0xffffffff, 28);
+  const padded = Buffer.from(claims);
+  padded.write("JUNK", 12, "latin1");
+  const rows = [[WAV, 1], [claims, 11], [padded, 21]] as const;
+  for (const [content, seconds] of rows) {
+    const { made } = await transcribe(hi, {}, new Uint8Array(content));
+    assert.equal(made, seconds);
+  }
+});

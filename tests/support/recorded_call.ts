@@ -1,0 +1,45 @@
+import { Buffer } from "node:buffer";
+import type { AttemptProgress } from "@gateway/shared/upstream/pool";
+import type { JobCall } from "@gateway/shared/worker/job";
+
+export type RecordedCall = ReturnType<typeof recordCall>;
+
+/** The call of a job that collects what is passed on of its answer. */
+export function recordCall(
+  { signal = new AbortController().signal, files = [] }: Partial<JobCall> = {},
+) {
+  const parts: Uint8Array[] = [];
+  const call = {
+    ...{ requestId: "req1", created: 1_767_622_290, signal, files },
+    /** What was passed on, and the count of the last part. */
+    bytes: 0,
+    tokens: 0,
+    answer: () => Buffer.concat(parts),
+    write(
+      part: string | Uint8Array,
+      tokens: number,
+    ): Promise<void> | undefined {
+      const bytes = Buffer.from(part);
+      parts.push(bytes);
+      call.bytes += bytes.length;
+      call.tokens = tokens;
+      return undefined;
+    },
+  };
+  return call;
+}
+
+/** The call of a client that reads nothing until `room` is resolved. */
+export function slowCall(signal?: AbortSignal) {
+  const room = Promise.withResolvers<void>();
+  const call = recordCall(signal && { signal });
+  const { write } = call;
+  call.write = (...written) => write(...written) ?? room.promise;
+  return { call, room };
+}
+
+/** The progress of an attempt that nobody watches. */
+export const noProgress = (): AttemptProgress => ({
+  hasSent: false,
+  onBegun: () => {},
+});
