@@ -16,18 +16,10 @@ import {
   type SignedIn,
 } from "./web/context.ts";
 import { formGuard } from "./web/forms.ts";
-import {
-  baseHeaders,
-  checkHost,
-  checkNoKey,
-  checkSite,
-  holdGuard,
-} from "./web/guards.ts";
-import { failureRoutes } from "./web/pages/failures_page.tsx";
+import { baseHeaders, checkHost, checkSite, holdGuard } from "./web/guards.ts";
 import { keyFormRoutes } from "./web/pages/key_form.tsx";
-import { keyRoutes } from "./web/pages/key_page.tsx";
-import { keyListRoutes } from "./web/pages/keys_page.tsx";
-import { showCard, showPage } from "./web/layout.tsx";
+import { keyRoutes } from "./web/pages/keys_page.tsx";
+import { showPage } from "./web/layout.tsx";
 import { behindSignIn, forOperators, recognize } from "./web/session.ts";
 import { confirmRoutes, signInRoutes } from "./web/pages/sign_in_page.tsx";
 import { referenceRoutes } from "./web/pages/reference_page.tsx";
@@ -55,10 +47,8 @@ const PUBLIC_ROUTES: Routes = {
 
 /** If two routes match, the first one answers. */
 const ROUTES: Routes = {
-  ...keyListRoutes,
   ...keyFormRoutes,
   ...keyRoutes,
-  ...failureRoutes,
   ...tryRoutes,
   ...usageRoutes,
   ...auditRoutes,
@@ -71,7 +61,6 @@ export function createConsole(deps: ConsoleDeps): Hono<ConsoleEnv> {
   app.use(baseHeaders, async (c, next) => {
     c.set("deps", deps);
     checkHost(c);
-    checkNoKey(c);
     checkSite(c);
     await next();
   });
@@ -152,20 +141,17 @@ function asRefused(error: unknown, { method }: HonoRequest): Refused {
 
 const SECTION = /^(\/(?:account|audit|keys|people|sign-in|try))(\/\w{3}_\w+)?/;
 
-/** Shows why a request was refused, with a link to the page of its key or owner or to its section, and the navigation to those who are signed in. */
+/** Shows why a request was refused, with a link to the page of its key or owner or to its section. */
 function refuse(
   c: ConsoleContext,
   { status, message, options: { headers = {}, back } }: Refused,
-): Response | Promise<Response> {
+): Promise<Response> {
   const title = status === 404 ? "Not found" : "That did not work";
-  const page = { title, status, headers, isCard: true };
   const [, section = "/keys", id = ""] = SECTION.exec(c.req.path) ?? [];
   const next = back ?? (status === 404 ? section : section + id);
-  // Without Redis there is no navigation, which needs it.
-  const isInside = c.get("signedIn") !== undefined && status < 500;
-  return (isInside ? showPage : showCard)(
+  return showPage(
     c,
-    page,
+    { title, status, headers, isCard: true },
     <>
       <p>{message}.</p>
       <p class="help">{status} · request {c.get("requestId")}</p>

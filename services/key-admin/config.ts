@@ -16,21 +16,18 @@ function isSafeOrigin(text: string): boolean {
     (url.protocol === "http:" && LOOPBACK.includes(url.hostname));
 }
 
-const PUBLIC_URL: env.Variable<URL> = env.variable(
-  z.string().refine(isSafeOrigin).transform((text) => new URL(text)),
-  {
-    expects:
-      "an origin such as https://console.example.org (http:// on localhost only)",
-  },
-);
+const publicUrl = z.string().refine(isSafeOrigin)
+  .transform((text) => new URL(text));
 
 export const CONSOLE_VARIABLES = {
   ...shared.listenVariables(DEFAULT_PORT),
   ...shared.SERVICE_VARIABLES,
   ...shared.NATS_VARIABLES,
   ...shared.REDIS_VARIABLES,
-  PUBLIC_URL: PUBLIC_URL.optional()
-    .describe("Origin of the console as browsers see it"),
+  PUBLIC_URL: env.variable(publicUrl, {
+    expects:
+      "an origin such as https://console.example.org (http:// on localhost only)",
+  }).optional().describe("Origin of the console as browsers see it"),
   API_URL: env.url(["http:", "https:"]).default("http://127.0.0.1:8080/v1")
     .describe("Base URL of the API in the console's examples"),
   EDGE_URL: env.url(["http:", "https:"]).optional()

@@ -5,8 +5,7 @@ import { createLog } from "@gateway/shared/process/log";
 import { DEFAULT_MODEL_ID, parseCatalog } from "@gateway/shared/models/catalog";
 import { MODEL_KINDS, type ModelKind } from "@gateway/shared/models/kinds";
 import * as limiter from "@gateway/shared/keys/limiter_state";
-import type { KeyRecord, Principal } from "@gateway/shared/keys/record";
-import * as record from "@gateway/shared/keys/record";
+import * as records from "@gateway/shared/keys/record";
 import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
 import { silence } from "../../tests/e2e/recording_fixture.ts";
 import { assertNoKeys } from "../../tests/support/recording_log.ts";
@@ -42,7 +41,8 @@ export interface Answer {
 export type Form = Record<string, string | string[]>;
 
 /** Differences from the default console. */
-interface Options extends Partial<Pick<ConsoleDeps, "oidc" | "isSimulated">> {
+interface Options
+  extends Partial<Pick<ConsoleDeps, "oidc" | "isSimulated" | "catalog">> {
   /** Of the Redis server; by default it keeps every change. */
   settings?: string[];
   /** Wraps the connection for changes. */
@@ -50,32 +50,27 @@ interface Options extends Partial<Pick<ConsoleDeps, "oidc" | "isSimulated">> {
   defaultLimits?: DefaultLimits;
   /** The user in Redis, from `deploy/redis/users.acl`. */
   redisUser?: string;
-  /** The ids of the models that are configured. */
-  models?: string[];
 }
+
+const MODELS = [DEFAULT_MODEL_ID, "small-1", "large-1"];
 
 export async function startConsole(
   {
-    oidc = null,
     settings,
     writer = (link) => link,
-    defaultLimits = { key: record.UNLIMITED, owner: record.UNLIMITED },
+    defaultLimits = { key: records.UNLIMITED, owner: records.UNLIMITED },
     redisUser,
-    isSimulated = false,
-    models = [DEFAULT_MODEL_ID, "small-1", "large-1", ...MEDIA_MODELS],
+    ...given
   }: Options = {},
 ) {
   const server = await startRedis(settings);
   const administrator = await server.connect();
   /** Wall time of the console in ms; tests add to it. */
   const clock = { nowMs: Date.now() };
-  const sent: StopNotice[] = [];
-  /** The stop notices to edges. `fails` makes the next ones fail. */
-  const stops = { sent, fails: false };
+  /** The stop notices to edges. */
+  const stops: StopNotice[] = [];
   const hashing = { verified: 0 };
   const logLines: string[] = [];
-  /** The texts of all responses. */
-  const answers: string[] = [];
   const now = () => clock.nowMs;
   const write = (line: string) => logLines.push(line);
   const log = createLog({ service: "key-admin", level: "debug", now, write });
@@ -87,20 +82,17 @@ export async function startConsole(
       writer: writer(await server.connect(redisUser)),
       ...{ randomBytes, now, defaultLimits },
     }),
-    sendStop: (notice) => {
-      if (stops.fails) return Promise.reject(new Error("No answer"));
-      stops.sent.push(notice);
-      return Promise.resolve();
-    },
+    sendStop: (notice) => Promise.resolve(void stops.push(notice)),
     hasher: quickHasher(hashing),
     assets: await readAssets(),
-    oidc,
+    oidc: null,
     log,
     publicUrl: new URL(ORIGIN),
     apiUrl: "https://api.test/v1",
     askApi: createAskApi(api.url, log),
-    isSimulated,
-    catalog: catalogOfIds(models),
+    isSimulated: false,
+    catalog: catalogOfIds([...MODELS, ...MEDIA_MODELS]),
+    ...given,
   };
   const app = createConsole(deps);
   /** A browser without cookies, from an address. */
@@ -108,7 +100,6 @@ export async function startConsole(
     createClient(async (request) => {
       const response = await app.fetch(request, { remoteIp: ip });
       const text = await response.text();
-      answers.push(text);
       // Only the response that creates a key contains it.
       if (response.status !== 201) {
         assertNoKeys(text, `an answer: ${request.url}`);
@@ -122,7 +113,7 @@ export async function startConsole(
     return ownerId;
   };
   return {
-    ...{ deps, server, clock, stops, hashing, logLines, answers },
+    ...{ app, deps, server, clock, stops, hashing, logLines },
     asked: api.asked,
     /** Every route of the console: `POST /keys/:id/edit`. */
     routes: app.routes
@@ -215,31 +206,34 @@ export const tryFormOf = (
 });
 
 /** Sends the form for a transcription, with files. */
-export async function upload(
+export function upload(
   client: TestClient,
   given: Record<string, string> = {},
   files: File[] = [silence()],
   path = "/try?kind=transcription",
 ): Promise<Answer> {
-  const { file: _, ...fields } = tryFormOf("transcription", given);
-  const form = { form_token: await client.formToken(), ...fields };
+  const { file: _, ...form } = tryFormOf("transcription", given);
   const body = new FormData();
   for (const [name, value] of Object.entries(form)) body.append(name, value);
   for (const file of files) body.append("file", file);
   const headers = { "sec-fetch-site": "same-origin" };
-  return await client.send(path, { method: "POST", headers, body });
+  return client.send(path, { method: "POST", headers, body });
 }
 
-/** Creates a key through the pages and returns its id and value. */
-export async function makeKey(client: TestClient, description: string) {
-  const form = await client.get("/keys/new");
-  const nonce = hiddenField(form.text, "nonce");
-  const answer = await client.post("/keys", keyForm(description, { nonce }));
-  assert.equal(answer.status, 201, answer.text);
-  const value = /sk-Cg[0-9A-Za-z]{46}/.exec(answer.text)?.[0] ?? "";
+/** Creates a key through the pages. */
+export async function makeKey(
+  client: TestClient,
+  description: string,
+  more: Form = {},
+) {
+  const nonce = hiddenField((await client.get("/keys/new")).text, "nonce");
+  const form = keyForm(description, { nonce, ...more });
+  const { status, text } = await client.post("/keys/new", form);
+  assert.equal(status, 201, text);
+  const value = /sk-Cg[0-9A-Za-z]{46}/.exec(text)?.[0] ?? "";
   const list = await client.get("/keys");
   const id = /\/keys\/(key_[0-9A-Za-z]{20})/.exec(list.text)?.[1] ?? "";
-  return { id, value };
+  return { id, value, text };
 }
 
 type Site = Pick<TestConsole, "deps">;
@@ -249,12 +243,12 @@ export async function storedKey(
   { deps }: Site,
   ownerId: string,
   settings: Partial<KeySettings> = {},
-): Promise<KeyRecord> {
+): Promise<records.KeyRecord> {
   const made = await deps.keys.create({
     ownerId,
     settings: {
       ...{ description: "A key", scopes: ["chat", "models"], models: [] },
-      ...{ limits: record.UNLIMITED, expiresAtMs: null, ...settings },
+      ...{ limits: records.UNLIMITED, expiresAtMs: null, ...settings },
     },
     actor: { by: "test", ip: "192.0.2.7" },
   });
@@ -288,12 +282,10 @@ export async function useLimits(
     images = 0,
   },
 ): Promise<void> {
+  const ids = { ownerId, keyId: keyId ?? "" };
   const keys = keyId === null
-    ? [record.ownerLimiterKey(ownerId), record.ownerLeaseKey(ownerId)]
-    : [
-      record.limiterKey({ ownerId, keyId }),
-      record.leaseKey({ ownerId, keyId }),
-    ];
+    ? [records.ownerLimiterKey(ownerId), records.ownerLeaseKey(ownerId)]
+    : [records.limiterKey(ids), records.leaseKey(ids)];
   const args = [requestsAheadMs, tokensAheadMs, dayTokens, running, images];
   await redis.evalScript(USE_SCRIPT, keys, args.map(String));
 }
@@ -306,7 +298,7 @@ const COUNTERS = [
 /** Counts as an edge does, in the hour of `atMs`: for the key and for its owner. */
 export async function useKey(
   { deps: { redis } }: Site,
-  principal: Principal,
+  principal: records.Principal,
   atMs: number,
   counts: Readonly<
     Partial<Record<limiter.UsageKind | limiter.FailureReason, number>>
@@ -315,12 +307,10 @@ export async function useKey(
 ): Promise<void> {
   const day = limiter.usageDay(atMs);
   const given: Readonly<Record<string, number>> = counts;
-  const keys = [
-    record.usageKey(principal, day),
-    record.ownerUsageKey(principal.ownerId, day),
-  ];
+  const ofOwner = records.ownerUsageKey(principal.ownerId, day);
+  const keys = [records.usageKey(principal, day), ofOwner];
   const used = [limiter.LIMITER_FIELDS.lastUsedAtMs, String(atMs)];
-  await redis.command(["HSET", record.limiterKey(principal), ...used]);
+  await redis.command(["HSET", records.limiterKey(principal), ...used]);
   for (const [kind, name] of COUNTERS) {
     if (!given[kind]) continue;
     const field = limiter.usageField(limiter.usageHour(atMs), name, model);
@@ -333,7 +323,7 @@ export async function useKey(
 /** Lists a request that failed, as an edge does. */
 export async function fail(
   { deps: { redis } }: Site,
-  principal: Principal,
+  principal: records.Principal,
   given: Partial<limiter.FailedRequest>,
 ): Promise<void> {
   const entry: limiter.FailedRequest = {
@@ -342,7 +332,7 @@ export async function fail(
     requestId: "req_0636f2a1b3c4d5e60636f2a1b3c4d5e6",
     ...given,
   };
-  const list = record.failedKey(principal);
+  const list = records.failedKey(principal);
   await redis.command(["LPUSH", list, JSON.stringify(entry)]);
 }
 
@@ -371,9 +361,7 @@ export function createClient(
   fetch: (request: Request) => Promise<Answer>,
   origin = ORIGIN,
 ) {
-  const session = origin === ORIGIN ? "__Host-sid" : "sid";
   const cookies = new Map<string, string>();
-  let token = { session: "", value: "no session" };
   /** Sends exactly this request, with the cookies. */
   const send = async (path: string, init: RequestInit) => {
     const headers = new Headers(init.headers);
@@ -395,30 +383,21 @@ export function createClient(
   };
   const get = (path: string, headers: Record<string, string> = {}) =>
     send(path, { headers });
-  /** The session's token, from a page that has it. */
-  const formToken = async () => {
-    const signedIn = cookies.get(session) ?? "";
-    if (token.session === signedIn) return token.value;
-    const page = await get("/usage");
-    if (page.status !== 200) return "no session";
-    token = { session: signedIn, value: hiddenField(page.text, "form_token") };
-    return token.value;
-  };
-  /** Sends a form as our own page does, with the session's token. */
-  const post = async (path: string, form: Form = {}) => {
-    const body = new URLSearchParams();
-    const isPrivate = !/^\/(sign-in|link\/)/.test(path);
-    if (isPrivate && cookies.has(session)) {
-      body.set("form_token", await formToken());
-    }
-    for (const [name, value] of Object.entries(form)) {
-      for (const one of [value].flat()) body.append(name, one);
-    }
+  /** Sends a form as our own page does. */
+  const post = (path: string, form: Form = {}) => {
     const headers = { origin, "sec-fetch-site": "same-origin" };
-    return await send(path, { method: "POST", headers, body });
+    return send(path, { method: "POST", headers, body: fieldsOf(form) });
   };
-  return { cookies, send, get, post, formToken };
+  return { cookies, send, get, post };
 }
+
+/** The body of a form. */
+export const fieldsOf = (form: Form): URLSearchParams =>
+  new URLSearchParams(
+    Object.entries(form).flatMap(([name, values]) =>
+      [values].flat().map((value) => [name, value])
+    ),
+  );
 
 /** Passwords in clear: only for tests that are not about hashing. */
 const quickHasher = (counts: { verified: number }): PasswordHasher => ({

@@ -22,14 +22,11 @@ const CHANGES = ["edit", "disable", "enable", "rotate", "delete"] as const;
 type Change = typeof CHANGES[number];
 
 /** The acknowledged changes. */
-export interface Ledger {
-  /** The keys, with their entries in the audit log, oldest first. A key whose change is not yet acknowledged is left out: either state is right. */
-  known: Map<string, { key: KeyRecord; actions: readonly string[] }>;
-  counts: Record<Change | "create", number>;
-}
+export type Ledger = ReturnType<typeof emptyLedger>;
 
-export const emptyLedger = (): Ledger => ({
-  known: new Map(),
+export const emptyLedger = () => ({
+  /** The keys, with their entries in the audit log, oldest first. A key whose change is not yet acknowledged is left out: either state is right. */
+  known: new Map<string, { key: KeyRecord; actions: readonly string[] }>(),
   counts: { create: 0, edit: 0, disable: 0, enable: 0, rotate: 0, delete: 0 },
 });
 

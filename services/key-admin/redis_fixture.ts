@@ -1,7 +1,6 @@
 import { silentLog } from "@gateway/shared/process/log";
 import type { RedisAddress, RedisLink } from "@gateway/shared/redis/link";
 import { aclRules } from "../../tests/support/deployed/deployed_stores.ts";
-import type { RedisServer } from "../../tests/support/redis_server.ts";
 import { startRedisServer } from "../../tests/support/redis_server.ts";
 import { waiting } from "../../tests/support/redis_link.ts";
 import { connectRedis } from "./domain/store/redis.ts";
@@ -10,10 +9,7 @@ export { freePort } from "../../tests/support/local_server.ts";
 export { until } from "../../tests/support/wait_for.ts";
 
 /** A private redis-server with the service's own connections to it. When it is killed they are closed: they would only retry. */
-export interface TestRedis extends RedisServer {
-  /** As this user of `deploy/redis/users.acl`, or as one with all permissions. */
-  connect(user?: string): Promise<RedisLink>;
-}
+export type TestRedis = Awaited<ReturnType<typeof startRedis>>;
 
 const START_MS = 30_000;
 const USER_PASSWORD = "only-of-this-server";
@@ -23,7 +19,7 @@ const DURABLE = ["--appendonly", "yes", "--appendfsync", "always"];
 export async function startRedis(
   settings = DURABLE,
   env: Record<string, string> = {},
-): Promise<TestRedis> {
+) {
   const server = await startRedisServer({ args: settings, env });
   const { url } = server;
   const connections: RedisLink[] = [];
@@ -36,6 +32,7 @@ export async function startRedis(
     connections.push(connection);
     return waiting(connection);
   };
+  /** As this user of `deploy/redis/users.acl`, or as one with all permissions. */
   const connect = async (user?: string) => {
     if (user === undefined) return await open({ url });
     const administrator = await open({ url });

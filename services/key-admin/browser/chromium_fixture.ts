@@ -8,17 +8,6 @@ const PATHS = [
   "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
 ];
 
-/** Without a window and without requests to its vendor. */
-export const CHROMIUM_ARGS = [
-  "--no-sandbox",
-  "--disable-gpu",
-  "--disable-quic",
-  "--no-first-run",
-  "--disable-background-networking",
-  "--disable-component-update",
-  "--disable-sync",
-];
-
 /** The system's browser: `CHROMIUM_PATH` or a usual path; null without one. */
 export function findChromium(): string | null {
   const given = Deno.env.get("CHROMIUM_PATH");

@@ -2,5 +2,5 @@ import { testInBrowser } from "./chromium_fixture.ts";
 
 testInBrowser(
   "keys are created, changed and deleted in a browser, and requests tried",
-  new URL("console_steps_fixture.ts", import.meta.url),
+  new URL("life_steps_fixture.ts", import.meta.url),
 );

@@ -15,6 +15,9 @@ import {
   type Visit,
 } from "./site_fixture.ts";
 
+/** Run in the same process: starting a browser costs as much as twenty pages. */
+import "./try_steps_fixture.ts";
+
 /** The lifecycle of keys in the browser. Run by `console_test.ts`. */
 
 /** Distance of a click from the corner of a button, in px. */
@@ -38,32 +41,26 @@ async function wholeLife(visit: Visit, javaScriptEnabled: boolean) {
   await follow(page, "Billing service");
   await says(page, javaScriptEnabled ? "Jan 31, 2099" : "2099-01-31");
 
-  await follow(page, "Disable");
+  await follow(page, "Disable Billing service");
   await page.getByLabel("Also stop requests").check();
   await press(page, "Disable key");
   await says(page, "running requests are being stopped");
-  assert.ok(visit.site.stops.sent.length > 0);
-  await press(page, "Enable");
+  assert.ok(visit.site.stops.length > 0);
+  await press(page, "Enable Billing service");
   await says(page, "The key is enabled");
 
   await follow(page, "Edit");
   await page.getByLabel("Description").fill("Billing, renamed");
   await page.getByLabel("Tokens per day").fill("10000");
   const model = page.getByLabel("mistral-large");
-  const other = page.getByLabel("phi-4");
   assert.ok(!await model.isVisible(), "all models, so none to choose");
   await page.getByLabel("Only these models").check();
   await model.check();
-  await other.check();
   await press(page, "Save changes");
   await says(page, "Your changes are saved");
   await title(page, "Billing, renamed");
   await says(page, "10,000");
-  await says(page, "mistral-large, phi-4");
-  assert.match(
-    await page.getByLabel("Example request").innerText(),
-    /"model": "mistral-large"/,
-  );
+  await says(page, '"model": "mistral-large"');
 
   await follow(page, "Rotate");
   await page.getByLabel("in 7 days").check();
@@ -120,7 +117,7 @@ async function doubleClick(visit: Visit): Promise<void> {
   await page.getByLabel("Description").fill("Clicked twice");
   let sent = 0;
   const held = Promise.withResolvers<void>();
-  await page.route(/\/keys$/, async (route) => {
+  await page.route(/\/keys\/new$/, async (route) => {
     const response = await route.fetch();
     sent++;
     await held.promise;
@@ -143,17 +140,14 @@ async function inviteAndHelp(visit: Visit): Promise<void> {
   const { owners } = visit.site.deps;
   const options = { javaScriptEnabled: false };
   const email = "invited@example.org";
-  const { page: operator, ownerId: operatorId } = await signedIn(
-    visit,
-    "op@example.org",
-    options,
-  );
+  const op = await signedIn(visit, "op@example.org", options);
+  const operator = op.page;
   assert.equal(await operator.getByText("People").count(), 0);
-  await owners.giveRole(operatorId);
+  await owners.giveRole(op.ownerId);
   await operator.reload();
   await follow(operator, "People");
   await operator.getByText("Invite somebody").click();
-  await operator.getByLabel("E-mail").fill(email);
+  await operator.getByLabel("E-mail", { exact: true }).fill(email);
   await press(operator, "Create link");
   const link = await operator.locator("#value").innerText();
   await operator.getByLabel("I have passed it on").check();
@@ -171,21 +165,12 @@ async function inviteAndHelp(visit: Visit): Promise<void> {
   await operator.reload();
   await operator.getByText("Remove second factor").first().click();
   await press(operator, "Remove second factor");
-  await says(
-    operator,
-    "The change is in the owner's audit log and in yours",
-  );
-  await follow(operator, "Audit log");
-  await says(operator, email);
-
+  await says(operator, "The change is in the owner's audit log and in yours");
   await page.goto("/usage");
   await says(page, "An operator (op@example.org) removed your second factor");
   await press(page, "Dismiss");
   await title(page, "Account");
   assert.equal(await page.getByText("removed your second factor").count(), 0);
-  await follow(page, "Audit log");
-  await says(page, "Second factor removed");
-  await says(page, "op@example.org");
 }
 
 /** The same key on two sides of the date line, and for a reader whose language is not English. */
@@ -246,7 +231,7 @@ async function keyboardOnly(visit: Visit): Promise<void> {
   await title(page, "API keys");
   await reach("By keyboard");
   await title(page, "By keyboard");
-  await reach("Disable");
+  await reach("Disable By keyboard");
   await title(page, "Disable this key?");
   await reach("Disable key");
   await says(page, "The key is disabled");

@@ -1,25 +1,25 @@
 import assert from "node:assert/strict";
 import {
   type Browser,
-  type BrowserContext,
   type BrowserContextOptions,
   chromium,
   type Page,
 } from "playwright-core";
 import { isWellFormedKey } from "@gateway/shared/keys/key";
 import { serve } from "@gateway/shared/process/serve";
-import { CHROMIUM_ARGS, findChromium } from "./chromium_fixture.ts";
-import type { TestConsole } from "../console_fixture.ts";
-import { MEDIA_MODELS, PASSWORD, startConsole } from "../console_fixture.ts";
-import { createConsole } from "../app.tsx";
+import { findChromium } from "./chromium_fixture.ts";
+import {
+  catalogOfIds,
+  MEDIA_MODELS,
+  PASSWORD,
+  startConsole,
+} from "../console_fixture.ts";
 
 /**
  * The console as a server, and a browser that uses it. The steps files that import
  * this run in their own process, see `testInBrowser()`.
  */
-export interface Site extends TestConsole {
-  origin: string;
-}
+export type Site = Awaited<ReturnType<typeof startSite>>;
 
 /** Enough for a list that scrolls, with names of all lengths. */
 const MODELS = [
@@ -30,22 +30,20 @@ const MODELS = [
 ];
 
 /** The console of the other tests, on a real socket. */
-async function startSite(): Promise<Site> {
-  const behind = await startConsole({ models: MODELS });
-  const app = Promise.withResolvers<ReturnType<typeof createConsole>>();
+async function startSite() {
+  const behind = await startConsole({ catalog: catalogOfIds(MODELS) });
   const server = serve({
     hostname: "127.0.0.1",
     port: 0,
     handler: async (request, { remoteAddr: { hostname } }) =>
-      (await app.promise).fetch(request, { remoteIp: hostname }),
+      await behind.app.fetch(request, { remoteIp: hostname }),
     onError: () => new Response(null, { status: 500 }),
   });
   const origin = `http://127.0.0.1:${server.port}`;
-  const deps = { ...behind.deps, publicUrl: new URL(origin) };
-  app.resolve(createConsole(deps));
+  behind.deps.publicUrl = new URL(origin);
   return {
     ...behind,
-    ...{ origin, deps },
+    origin,
     [Symbol.asyncDispose]: async () => {
       await server.stop({ graceMs: 1_000, abortMs: 100 });
       await behind[Symbol.asyncDispose]();
@@ -60,6 +58,13 @@ export interface Visit {
   /** Errors of scripts and violations of the content security policy. */
   faults: string[];
 }
+
+/** Without a window and without requests to its vendor. */
+const CHROMIUM_ARGS = [
+  ...["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"],
+  ...["--disable-background-networking", "--disable-component-update"],
+  "--disable-sync",
+];
 
 let launched: Promise<Browser> | undefined;
 Deno.test.afterAll(async () => await (await launched)?.close());
@@ -92,7 +97,7 @@ export const CLIPBOARD = { permissions: ["clipboard-read", "clipboard-write"] };
 export async function openWindow(
   { browser, faults, site }: Visit,
   options: BrowserContextOptions = {},
-): Promise<{ context: BrowserContext; page: Page }> {
+) {
   const context = await browser.newContext({
     viewport: { width: 1280, height: 844 },
     baseURL: site.origin,
@@ -113,16 +118,15 @@ export async function signedIn(
   visit: Visit,
   email: string,
   options: BrowserContextOptions = {},
-): Promise<{ context: BrowserContext; page: Page; ownerId: string }> {
+) {
   const { owners, sessions, hasher } = visit.site.deps;
   const ownerId = await owners.ensure(email);
   await owners.setPassword(ownerId, await hasher.hash(PASSWORD));
   const window = await openWindow(visit, options);
   const userAgent = String(await window.page.evaluate("navigator.userAgent"));
   const value = await sessions.start(ownerId, { ip: "127.0.0.1", userAgent });
-  await window.context.addCookies([
-    { name: "sid", value, url: visit.site.origin },
-  ]);
+  const cookie = { name: "sid", value, url: visit.site.origin };
+  await window.context.addCookies([cookie]);
   await window.page.goto("/keys");
   return { ...window, ownerId };
 }

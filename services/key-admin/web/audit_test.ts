@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import {
+  fieldsOf,
   keyForm,
   ORIGIN,
   signIn,
@@ -30,19 +31,15 @@ Deno.test("ASVS 16.3.1: a refused change changes nothing and leaves no audit ent
   const { client, ownerId, keyId } = await routeOwner(site, 1);
   const nonce = "n".repeat(43);
   const refused: [path: string, form: Parameters<typeof client.post>[1]][] = [
-    ["/keys", keyForm("", { nonce })],
-    ["/keys", keyForm("A key", { nonce: "not one of ours" })],
+    ["/keys/new", keyForm("A key", { nonce: "not one of ours" })],
     [`/keys/${keyId}/edit`, keyForm("Renamed", { version: "9" })],
     [`/keys/${keyId}/disable`, { version: "9" }],
-    [`/keys/${keyId}/enable`, { version: "9" }],
     [`/keys/${keyId}/delete`, { version: "1" }],
     [`/keys/${keyId}/rotate`, { version: "9", old: "1h", nonce }],
-    [`/keys/${keyId}/rotate`, { version: "1", old: "1y", nonce }],
     [`/keys/key_${"a".repeat(20)}/delete`, { version: "1", sure: "on" }],
     ["/account/password", { new_password: "short" }],
     ["/account/sessions/end", { session: "x" }],
   ];
-  await client.formToken();
   const before = await site.stored(`*${keyId}*`);
   const earlier = (await entries(site, ownerId)).length;
   for (const [path, form] of refused) {
@@ -60,19 +57,12 @@ Deno.test("ASVS 16.4.1: input cannot break out of its entry, in the log or in th
   const answer = await site.client().send("/sign-in", {
     method: "POST",
     headers: { origin: ORIGIN, "user-agent": agent },
-    body: new URLSearchParams({
-      email: evil,
-      password: evil,
-      code: evil,
-      next: evil,
-    }),
+    body: fieldsOf({ email: evil, password: evil, code: evil, next: evil }),
   });
   assert.equal(answer.status, 401);
   const owner = await routeOwner(site, 1);
-  await owner.client.post(
-    `/keys/${owner.keyId}/edit?${encodeURIComponent(evil)}`,
-    { [evil]: evil },
-  );
+  const edit = `/keys/${owner.keyId}/edit?${encodeURIComponent(evil)}`;
+  await owner.client.post(edit, { [evil]: evil });
   assert.ok(site.logLines.length >= 2);
   for (const line of site.logLines) {
     assert.ok(!/[\r\n]/.test(line), line);
@@ -98,16 +88,14 @@ Deno.test("the audit log names deleted keys and links to those that exist", asyn
 Deno.test("the audit log shows the entries that match a filter, newest first and without gaps, as pages and as CSV", async () => {
   await using site = await startConsole();
   const { client, ownerId } = await routeOwner(site, 1);
-  const actions = [
-    ...["key.edited", "session.signed_in", "account.password_changed"] as const,
-  ];
+  const actions = ["session.signed_in", "account.password_changed"] as const;
   const detailsOf = (text: string) =>
     [...text.matchAll(/entry (\d+)\./g)].map(([, n]) => Number(n));
   const all = Array.from({ length: 120 }, (_, n) => 119 - n);
   for (const n of all.toReversed()) {
-    const action = actions[n % 3] ?? "key.edited";
-    const entry = { action, by: "ada@example.org", ip: "" };
-    await site.deps.audit.add(ownerId, { ...entry, detail: `entry ${n}.` });
+    const action = actions[n % 3 - 1] ?? "key.edited";
+    const entry = { by: "", ip: "", detail: `entry ${n}.` };
+    await site.deps.audit.add(ownerId, { action, ...entry });
   }
   const filters = ["key.", "session.", "account.", "", "nonsense"];
   for (const [rest, action] of filters.entries()) {

@@ -88,12 +88,6 @@ export const targetOf = (c: ConsoleContext, version: number): Target => ({
   actor: actorOf(c),
 });
 
-interface RefusedOptions extends ErrorOptions {
-  headers?: Readonly<Record<string, string>>;
-  /** Where the page's button leads; by default to the page of the key or owner, or to the section. */
-  back?: string;
-}
-
 /** An expected refusal. It becomes a page with this status and message, a sentence without its full stop. */
 export class Refused extends Error {
   override name = "Refused";
@@ -101,7 +95,11 @@ export class Refused extends Error {
   constructor(
     readonly status: ContentfulStatusCode,
     message: string,
-    readonly options: RefusedOptions = {},
+    readonly options: ErrorOptions & {
+      headers?: Readonly<Record<string, string>>;
+      /** Where the page's button leads; by default to the page of the key or owner, or to the section. */
+      back?: string;
+    } = {},
   ) {
     super(message, options);
   }

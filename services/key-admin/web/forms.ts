@@ -10,7 +10,7 @@ import { TRY_LIMITS } from "../domain/try/key.ts";
 import { isTryKind, TRY_KINDS } from "../domain/try/request.ts";
 import { isSecret } from "../domain/store/secret.ts";
 import { type ConsoleContext, type ConsoleEnv, Refused } from "./context.ts";
-import { findSignedIn, FORM_TOKEN } from "./session.ts";
+import { findSignedIn } from "./session.ts";
 
 /**
  * Reads the posted form. An unknown or repeated field is refused with 400 (mass
@@ -21,9 +21,7 @@ export function readForm<T extends z.ZodType>(
   schema: T,
 ): z.infer<T> {
   const { form } = c.var;
-  const names = new Set(form.keys());
-  names.delete(FORM_TOKEN);
-  const values = Array.from(names, (name) => [name, form.getAll(name)]);
+  const values = Array.from(form.keys(), (name) => [name, form.getAll(name)]);
   const parsed = schema.safeParse(Object.fromEntries(values));
   if (parsed.success) return parsed.data;
   // The message repeats nothing that was sent.

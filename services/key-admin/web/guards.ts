@@ -1,9 +1,7 @@
-import { isWellFormedKey } from "@gateway/shared/keys/key";
 import { newRequestId } from "@gateway/shared/process/ids";
 import { createMiddleware } from "hono/factory";
 import { TRY_LIMITS } from "../domain/try/key.ts";
 import { type ConsoleContext, type ConsoleEnv, Refused } from "./context.ts";
-import { readCookie } from "./session.ts";
 
 /** What every request passes, in the order of `app.tsx`. */
 
@@ -41,20 +39,21 @@ export const baseHeaders = createMiddleware<ConsoleEnv>(async (c, next) => {
   c.set("requestId", requestId);
   await next();
   const { headers } = c.res;
-  for (const [name, value] of Object.entries(SECURITY_HEADERS)) {
+  const all = {
+    ...SECURITY_HEADERS,
+    "x-request-id": requestId,
+    "cache-control": "no-store",
+  };
+  for (const [name, value] of Object.entries(all)) {
     if (!headers.has(name)) headers.set(name, value);
   }
-  headers.set("x-request-id", requestId);
-  if (!headers.has("cache-control")) headers.set("cache-control", "no-store");
 });
 
 /** Answers only requests for the configured name, against DNS rebinding and poisoned links. */
 export function checkHost(c: ConsoleContext): void {
   const { host, origin } = c.var.deps.publicUrl;
-  if (!URL.canParse(c.req.url)) {
-    throw new Refused(400, "The Host header is malformed", { back: origin });
-  }
-  if (c.req.header("host") !== host || new URL(c.req.url).host !== host) {
+  const asked = [c.req.header("host"), URL.parse(c.req.url)?.host];
+  if (asked.some((name) => name !== host)) {
     throw new Refused(
       421,
       `The console does not answer at this address. Use ${origin}`,
@@ -84,22 +83,10 @@ export const holdGuard = () => {
   });
 };
 
-/** API keys are for the API (API5) and are refused here, both as a bearer credential and as a cookie. */
-export function checkNoKey(c: ConsoleContext): void {
-  const isKey = c.req.header("authorization") !== undefined ||
-    isWellFormedKey(readCookie(c, "sid"));
-  if (isKey) {
-    throw new Refused(
-      401,
-      "The console does not accept API keys. Sign in with your e-mail address instead",
-    );
-  }
-}
-
 /**
  * Lets a change through only from our own pages (ASVS 3.5.1). Browsers send the
  * origin of a request in `Sec-Fetch-Site`, older ones in `Origin`; a request with
- * neither is refused. Forms also carry the session's token.
+ * neither is refused.
  */
 export function checkSite(c: ConsoleContext): void {
   const site = c.req.header("sec-fetch-site");

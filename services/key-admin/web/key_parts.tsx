@@ -42,11 +42,7 @@ export const keyName = (
 ) => (
   <>
     {isLinked
-      ? (
-        <a href={`/keys/${id}`}>
-          <bdi>{description}</bdi>
-        </a>
-      )
+      ? <a href={`/keys/${id}`} dir="auto">{description}</a>
       : <bdi>{description}</bdi>} <code class="hint">{hint}</code>
   </>
 );

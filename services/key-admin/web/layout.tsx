@@ -6,7 +6,7 @@ import { detectDurability } from "../domain/store/durability.ts";
 import type { ConsoleContext, SignedIn } from "./context.ts";
 import type { Account } from "../domain/owners/owner_store.ts";
 import { Tabs } from "./lists.tsx";
-import { Banner, FormToken, PostForm } from "./parts.tsx";
+import { Banner, PostForm } from "./parts.tsx";
 import { Time } from "./texts.tsx";
 
 /** Notices after a change. The URL contains the name, never the text. */
@@ -54,70 +54,89 @@ interface Page {
   error?: string | null | undefined;
   status?: ContentfulStatusCode;
   headers?: Readonly<Record<string, string>>;
+  /** A page with one task. */
+  isCard?: boolean;
 }
 
-/** Answers with a page for signed-in owners: navigation, notices, content. Others get the content. A page with one task is a card. */
+/** Answers with a page: for signed-in owners with navigation and warnings. From 500 on it needs no database. */
 export async function showPage(
   c: ConsoleContext,
-  { isCard = false, ...page }: Page & { isCard?: boolean },
+  { title, lead, actions, error, status = error ? 400 : 200, ...more }: Page,
   content: Child,
 ): Promise<Response> {
-  const { deps } = c.var;
-  const signedIn: SignedIn | undefined = c.get("signedIn");
+  const { assets, redis, isSimulated } = c.var.deps;
+  const signedIn: SignedIn | undefined = status < 500
+    ? c.get("signedIn")
+    : undefined;
+  const done = c.req.query("done") ?? "";
   const warnings = signedIn === undefined ? [] : [
-    c.req.query("done") === "not_stopped" && NOT_STOPPED,
-    await detectDurability(deps.redis) === "none" && NOT_DURABLE,
-    deps.isSimulated && SIMULATED,
+    done === "not_stopped" && NOT_STOPPED,
+    await detectDurability(redis) === "none" && NOT_DURABLE,
+    isSimulated && SIMULATED,
   ];
   const isOperator = signedIn?.account.isOperator;
-  const sections = SECTIONS.slice(0, isOperator ? undefined : -1);
-  return showDocument(c, page, content, (body) => (
+  const body = (
     <>
-      <a class="skip" href="#content">Skip to content</a>
-      <header class="top row between">
-        <Brand icon={deps.assets.icon} />
-        {signedIn
-          ? (
-            <>
-              <Tabs
-                label="Main"
-                tabs={sections}
-                current={c.req.path.split("/")[1]}
-                to={(name) => `/${name}`}
-              />
-              <PostForm action="/sign-out" submit="Sign out" look="small" />
-            </>
-          )
-          : <a class="button small" href="/sign-in">Sign in</a>}
-      </header>
-      <main id="content" tabindex={-1}>
-        {warnings.map((text) =>
-          text && <Banner key={text} look="warn">{text}</Banner>
-        )}
-        <Notice done={c.req.query("done") ?? ""} />
-        {signedIn && <FactorRemoved {...signedIn.account} />}
-        {isCard ? <section class="card narrow">{body}</section> : body}
-        {/* Hidden from strangers: the version tells what to attack. */}
-        {signedIn && <footer class="help">Gateway {VERSION}</footer>}
-      </main>
+      <div class="row between">
+        <div>
+          <h1 dir="auto">{title}</h1>
+          {lead && <div class="lead">{lead}</div>}
+        </div>
+        {actions}
+      </div>
+      {error && <Banner look="bad">{error}</Banner>}
+      {content}
     </>
-  ));
+  );
+  const page = (
+    <html lang="en">
+      <head>
+        <meta charset="utf-8" />
+        <meta name="viewport" content="width=device-width, initial-scale=1" />
+        <meta name="robots" content="noindex" />
+        <title>{`${title} · Gateway`}</title>
+        <link rel="icon" href={assets.icon} type="image/svg+xml" />
+        <link rel="stylesheet" href={assets.stylesheet} />
+        <script src={assets.script} defer />
+      </head>
+      <body>
+        <a class="skip" href="#content">Skip to content</a>
+        <header class="top row between">
+          <a class="brand row" href="/keys">
+            <img src={assets.icon} alt="" width="28" height="28" /> Gateway
+          </a>
+          {signedIn
+            ? (
+              <>
+                <Tabs
+                  label="Main"
+                  tabs={SECTIONS.slice(0, isOperator ? undefined : -1)}
+                  current={c.req.path.split("/")[1]}
+                  to={(name) => `/${name}`}
+                />
+                <PostForm action="/sign-out" submit="Sign out" look="small" />
+              </>
+            )
+            : c.req.path !== "/sign-in" &&
+              <a class="button small" href="/sign-in">Sign in</a>}
+        </header>
+        <main id="content" tabindex={-1}>
+          {warnings.map((text) =>
+            text && <Banner key={text} look="warn">{text}</Banner>
+          )}
+          {Object.hasOwn(NOTICES, done) && (
+            <Banner look="good">{NOTICES[done]}</Banner>
+          )}
+          {signedIn && <FactorRemoved {...signedIn.account} />}
+          {more.isCard ? <section class="card narrow">{body}</section> : body}
+          {/* Hidden from strangers: the version tells what to attack. */}
+          {signedIn && <footer class="help">Gateway {VERSION}</footer>}
+        </main>
+      </body>
+    </html>
+  );
+  return c.html(html`<!DOCTYPE html>${page}`, status, more.headers ?? {});
 }
-
-/** Answers with a page of one card, which needs no database: sign-in, set-up, refusals. */
-export const showCard = (c: ConsoleContext, page: Page, content: Child) =>
-  showDocument(c, page, content, (body) => (
-    <main id="content" class="alone">
-      <Brand icon={c.var.deps.assets.icon} />
-      <Notice done={c.req.query("done") ?? ""} />
-      <section class="card">{body}</section>
-    </main>
-  ));
-
-const Notice = ({ done }: { done: string }) =>
-  Object.hasOwn(NOTICES, done)
-    ? <Banner look="good">{NOTICES[done]}</Banner>
-    : null;
 
 /** Tells the owner that an operator removed the second factor, until it is dismissed. */
 const FactorRemoved = ({ factorRemoved }: Account) =>
@@ -132,55 +151,3 @@ const FactorRemoved = ({ factorRemoved }: Account) =>
       <PostForm action="/account/notice" submit="Dismiss" look="small" />
     </section>
   );
-
-const Brand = ({ icon }: { icon: string }) => (
-  <a class="brand row" href="/keys">
-    <img src={icon} alt="" width="28" height="28" /> Gateway
-  </a>
-);
-
-/** `frame`: what is around the title and the content. */
-function showDocument(
-  c: ConsoleContext,
-  { title, lead, actions, error, status = error ? 400 : 200, headers = {} }:
-    Page,
-  content: Child,
-  frame: (body: Child) => Child,
-): Response | Promise<Response> {
-  const { assets } = c.var.deps;
-  const signedIn: SignedIn | undefined = c.get("signedIn");
-  const page = (
-    <html lang="en">
-      <head>
-        <meta charset="utf-8" />
-        <meta name="viewport" content="width=device-width, initial-scale=1" />
-        <meta name="color-scheme" content="light dark" />
-        <meta name="robots" content="noindex" />
-        <title>{`${title} · Gateway`}</title>
-        <link rel="icon" href={assets.icon} type="image/svg+xml" />
-        <link rel="stylesheet" href={assets.stylesheet} />
-        <script src={assets.script} defer />
-      </head>
-      <body>
-        <FormToken.Provider value={signedIn?.session.formToken ?? ""}>
-          {frame(
-            <>
-              <div class="row between">
-                <div>
-                  <h1>
-                    <bdi>{title}</bdi>
-                  </h1>
-                  {lead && <div class="lead">{lead}</div>}
-                </div>
-                {actions}
-              </div>
-              {error && <Banner look="bad">{error}</Banner>}
-              {content}
-            </>,
-          )}
-        </FormToken.Provider>
-      </body>
-    </html>
-  );
-  return c.html(html`<!DOCTYPE html>${page}`, status, headers);
-}

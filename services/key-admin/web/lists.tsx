@@ -100,24 +100,20 @@ export const Pager = ({ after, next, to }: {
     </nav>
   );
 
-/** A search, whose result is the page at `action`. */
-export const Search = (
-  { action, label, search, placeholder, hidden = {} }: {
-    action: string;
-    label: string;
-    search: string;
-    placeholder: string;
-    hidden?: Readonly<Record<string, string>>;
-  },
-) => (
+/** A search by what the placeholder says, whose result is the page at `action`. */
+export const Search = ({ action, search, placeholder, hidden = {} }: {
+  action: string;
+  search: string;
+  placeholder: string;
+  hidden?: Readonly<Record<string, string>>;
+}) => (
   <form class="row search" method="get" action={action} role="search">
     {Object.entries(hidden).map(([name, value]) => (
       <input type="hidden" name={name} value={value} />
     ))}
-    <label class="hidden" for="search">{label}</label>
     <input
-      id="search"
       name="search"
+      aria-label={placeholder}
       type="search"
       value={search}
       placeholder={placeholder}

@@ -1,5 +1,4 @@
-import { type Child, createContext, type JSX, useContext } from "hono/jsx";
-import { FORM_TOKEN } from "./session.ts";
+import type { Child, JSX } from "hono/jsx";
 
 /** A notice. Screen readers announce warnings and errors at once. */
 export const Banner = ({ look, children }: {
@@ -59,11 +58,8 @@ export const ShownOnce = (
   </form>
 );
 
-/** The session's token, for the forms of a page; empty without a session. */
-export const FormToken = createContext("");
-
-/** A form of this session with its buttons. The script prevents sending it twice. */
-export function PostForm(
+/** A form with its buttons. The script prevents sending it twice. */
+export const PostForm = (
   { hidden = {}, submit, look = "primary", cancel, more, children, ...form }: {
     id?: string;
     action: string;
@@ -77,22 +73,19 @@ export function PostForm(
     more?: Child;
     children?: Child;
   },
-) {
-  const fields = { [FORM_TOKEN]: useContext(FormToken), ...hidden };
-  return (
-    <form {...form} method="post" data-once="">
-      {Object.entries(fields).map(([name, value]) => (
-        <input type="hidden" name={name} value={String(value)} />
-      ))}
-      {children}
-      <div class="row">
-        <button class={look} type="submit">{submit}</button>
-        {cancel && <a class="button" href={cancel}>Cancel</a>}
-        {more}
-      </div>
-    </form>
-  );
-}
+) => (
+  <form {...form} method="post" data-once="">
+    {Object.entries(hidden).map(([name, value]) => (
+      <input type="hidden" name={name} value={String(value)} />
+    ))}
+    {children}
+    <div class="row">
+      <button class={look} type="submit">{submit}</button>
+      {cancel && <a class="button" href={cancel}>Cancel</a>}
+      {more}
+    </div>
+  </form>
+);
 
 /** A labelled input; `error` or `help` is tied to it by `aria-describedby`. The first one with an error has the focus. */
 export function Field(
@@ -107,16 +100,16 @@ export function Field(
       options?: readonly (readonly [value: string, label: string])[];
     },
 ) {
-  const [note, kind] = error ? [error, "error"] : [help, "help"];
+  const [note, noteId] = error ? [error, `${id}-error`] : [help, `${id}-help`];
   const common = {
     id,
     name: id,
     "aria-invalid": error && "true",
-    "aria-describedby": note && `${id}-${kind}`,
+    "aria-describedby": note && noteId,
     autofocus: !!error,
   };
   return (
-    <div class="field">
+    <div>
       <label for={id}>{label}</label>
       {options
         ? (
@@ -129,10 +122,24 @@ export function Field(
         : rows
         ? <textarea {...common} rows={rows} {...rest}>{value}</textarea>
         : <input {...common} value={value} {...rest} />}
-      {note && <p class={`help ${kind}`} id={`${id}-${kind}`}>{note}</p>}
+      {note && <p class={error ? "help bad" : "help"} id={noteId}>{note}</p>}
     </div>
   );
 }
+
+/** Boxes with a common label, and why they were refused. */
+export const Choices = ({ legend, id, error, children }: {
+  legend: string;
+  id?: string;
+  error?: string | undefined;
+  children: Child;
+}) => (
+  <fieldset aria-describedby={error && `${id}-error`}>
+    <legend>{legend}</legend>
+    {children}
+    {error && <p class="help bad" id={`${id}-error`}>{error}</p>}
+  </fieldset>
+);
 
 export const Box = (
   { children, ...input }: JSX.IntrinsicElements["input"] & { children: Child },

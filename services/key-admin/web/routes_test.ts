@@ -16,7 +16,6 @@ import { recordKey } from "@gateway/shared/keys/record";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { serve } from "@gateway/shared/process/serve";
 import { askPort } from "../../../tests/support/local_server.ts";
-import { createConsole } from "../app.tsx";
 import { CREATION_RATE } from "./pages/key_form.tsx";
 import { Hono } from "hono";
 import { checkHeaders, routeOwner } from "../routes_fixture.ts";
@@ -32,18 +31,20 @@ Deno.test("ASVS 3.4.1-3.4.6, 4.1.1, 14.3.2, 16.3.2, 16.3.3, 16.5.1: every refusa
   const { client, ownerId, keyId } = await routeOwner(site, 1);
   const other = await routeOwner(site, 2);
   const stranger = site.client();
-  const post = (type: string, origin: string) =>
-    client.send("/sign-out", {
-      ...{ method: "POST", body: "{}" },
-      headers: { origin, "content-type": type },
-    });
+  const post = (type: string, origin: string) => {
+    const headers = { origin, "content-type": type };
+    return client.send("/sign-out", { method: "POST", body: "{}", headers });
+  };
   const signInWith = (password: string) =>
     signIn(stranger, "nobody@example.org", { password });
-  const bearer = { authorization: "Bearer x" };
+  const peek = () => client.get(`/keys/${other.keyId}`);
+  const flood = () => client.post("/sign-out", { a: "a".repeat(40_000) });
+  const mislead = () => client.get("/keys", { host: "evil.test" });
   const confirm = () => client.post("/confirm", { own: "x" });
   const end = () => client.post("/account/sessions/end", { session: "x" });
   const enable = () => client.post(`/keys/${keyId}/enable`, { version: "7" });
-  const create = () => client.post("/keys", keyForm("A key", { nonce: "x" }));
+  const create = () =>
+    client.post("/keys/new", keyForm("A key", { nonce: "x" }));
   const break_ = async () => {
     const record = recordKey({ ownerId, keyId });
     await site.deps.redis.command(["SET", record, "no record"]);
@@ -53,36 +54,20 @@ Deno.test("ASVS 3.4.1-3.4.6, 4.1.1, 14.3.2, 16.3.2, 16.3.3, 16.5.1: every refusa
     await site.server.kill();
     return await client.get("/keys");
   };
-  const FORM = "application/x-www-form-urlencoded";
   type Case = [number, says: string, ask: () => Promise<Answer>, who?: string];
   const cases: Case[] = [
     [400, "unknown field. Reload the page", confirm, ownerId],
     [400, "missing, malformed or unknown", () => signInWith("x".repeat(129))],
-    [401, "API keys. Sign in with", () => stranger.get("/keys", bearer)],
     [403, "another site. Open", () => post("text/plain", "https://evil.test")],
-    [403, "earlier session. Reload it", () => post(FORM, ORIGIN)],
     [404, "session has already ended", end, ownerId],
-    [
-      ...[404, "key does not exist. If it was deleted, the audit log"] as const,
-      () => client.get(`/keys/${other.keyId}`),
-      ownerId,
-    ],
+    [404, "key does not exist. If it was deleted, the audit", peek, ownerId],
     [400, "Start at the newest", () => client.get("/audit?before=x"), ownerId],
     [400, "missing, malformed or unknown field", create, ownerId],
     [405, "does not support that method", () => client.get("/sign-out")],
     [409, "changed in the meantime. Look at its new", enable, ownerId],
-    [
-      ...[
-        413,
-        "too large. Shorten its texts, or choose fewer models or",
-      ] as const,
-      () => client.post("/sign-out", { a: "a".repeat(40_000) }),
-    ],
+    [413, "too large. Shorten its texts, or choose fewer models or", flood],
     [415, "accepts forms only", () => post("application/json", ORIGIN)],
-    [
-      ...[421, "does not answer at this address. Use"] as const,
-      () => client.get("/keys", { host: "evil.test" }),
-    ],
+    [421, "does not answer at this address. Use", mislead],
     [500, "our side. Try again. If it happens again", break_, ownerId],
     [503, "database is not responding. Try again", kill],
     [503, "The database", () => signInWith(PASSWORD)],
@@ -99,16 +84,12 @@ Deno.test("ASVS 3.4.1-3.4.6, 4.1.1, 14.3.2, 16.3.2, 16.3.3, 16.5.1: every refusa
       const event = status < 500 ? "request_refused" : "request_failed";
       const lines = site.logLines.map((line) => JSON.parse(line))
         .filter((line) => line.event === event);
-      assert.deepEqual(
-        lines.map(({ status, ownerId, requestId, clientAddress }) => ({
-          ...{ status, ownerId, requestId },
-          hasAddress: isIP(String(clientAddress)) > 0,
-        })),
-        [{
-          ...{ status, ownerId: who, hasAddress: true },
-          requestId: answer.headers.get("x-request-id"),
-        }],
-      );
+      assert.partialDeepStrictEqual(lines, [{
+        ...{ status, ownerId: who },
+        requestId: answer.headers.get("x-request-id"),
+      }]);
+      assert.equal(lines.length, 1);
+      assert.ok(isIP(lines[0].clientAddress));
     });
   }
 });
@@ -121,7 +102,7 @@ Deno.test("ASVS 1.3.2, 3.6.1: no script evaluates code, and the console serves i
   const paths = links.filter((link) => link.startsWith("/assets/"));
   assert.equal(new Set(paths).size, 3);
   assert.ok(
-    links.every((link) => /^\/(?!\/)/.test(link)),
+    links.every((link) => /^[/#](?!\/)/.test(link)),
     "links to other sites",
   );
   for (const path of paths) {
@@ -137,7 +118,7 @@ Deno.test("ASVS 1.3.2, 3.6.1: no script evaluates code, and the console serves i
   assert.ok(script !== undefined && !builds.test(script.body));
 });
 
-Deno.test("ASVS 3.5.4, API9: only the configured host is answered (DNS rebinding, absolute form)", async () => {
+Deno.test("ASVS 3.5.4, API9: only the configured host is answered (DNS rebinding, absolute form); all others, malformed ones too, get 421, with all headers and a log line", async () => {
   await using site = await startConsole();
   const client = site.client();
   for (const host of ["evil.test", "console.test:8443", "localhost", ""]) {
@@ -147,14 +128,10 @@ Deno.test("ASVS 3.5.4, API9: only the configured host is answered (DNS rebinding
   }
   const absolute = await client.send("https://evil.test/sign-in", {});
   assert.equal(absolute.status, 421);
-});
-
-Deno.test("a malformed Host is 400, with all headers and a log line; the console's own files have none", async () => {
-  await using site = await startConsole();
   const server = serve({
     hostname: "127.0.0.1",
     port: 0,
-    handler: createHandler(createConsole(site.deps), {
+    handler: createHandler(site.app, {
       clientAddress: createClientAddress([]),
       log: site.deps.log,
       registry: new MetricRegistry(),
@@ -168,10 +145,11 @@ Deno.test("a malformed Host is 400, with all headers and a log line; the console
     );
   for (const host of ["a b", "[::1", "%", "a:99999", "<x>", "..:x"]) {
     const answer = await ask("/sign-in", host);
-    assert.match(answer, /^HTTP\/1\.1 400 /, host);
+    assert.match(answer, /^HTTP\/1\.1 421 /, host);
     assert.match(answer, /^content-security-policy: default-src 'none'/m);
-    assert.match(site.logLines.at(-1) ?? "", /"status":400/);
+    assert.match(site.logLines.at(-1) ?? "", /"status":421/);
   }
+  // The console's own files have no log line.
   site.logLines.length = 0;
   await ask(site.deps.assets.icon, NAME);
   await ask("/assets/0/none.css", NAME);
@@ -210,7 +188,9 @@ Deno.test("ASVS 2.4.1, API6: an owner makes ten keys at once, by creating or rot
   assert.deepEqual([count, perMs], [10, 60_000]);
   const make = async (n: number) => {
     const nonce = String(n).padStart(43, "n");
-    if (n % 2 === 0) return await client.post("/keys", keyForm("A", { nonce }));
+    if (n % 2 === 0) {
+      return await client.post("/keys/new", keyForm("A", { nonce }));
+    }
     const { id } = await storedKey(site, ownerId);
     const form = { version: "1", old: "7d", nonce };
     return await client.post(`/keys/${id}/rotate`, form);
@@ -258,24 +238,22 @@ Deno.test("API1: lists, usage and audit log of an owner contain nothing of anoth
 Deno.test("formGuard() stops waiting for a stalled form after its timeout", async () => {
   const app = new Hono<ConsoleEnv>();
   app.use(formGuard(20));
-  app.onError((error, c) =>
-    c.text(error.message, error instanceof Refused ? error.status : 500)
-  );
-  let isCancelled = false;
+  let refused: unknown;
+  app.onError((error, c) => {
+    refused = error;
+    return c.text("");
+  });
+  const ended = Promise.withResolvers<void>();
   const endless = new ReadableStream<Uint8Array>({
     start: (controller) => controller.enqueue(new Uint8Array([0x61])),
-    cancel: () => void (isCancelled = true),
+    cancel: () => ended.resolve(),
   });
   const headers = { "content-type": "application/x-www-form-urlencoded" };
-  const init = { method: "POST", headers, body: endless };
   // The guard's own timer does not keep a process alive.
   const alive = setTimeout(() => {}, 10_000);
-  const answer = await app.request("/", init);
+  await app.request("/", { method: "POST", headers, body: endless });
+  await ended.promise;
   clearTimeout(alive);
-  assert.equal(answer.status, 408);
-  assert.match(
-    await answer.text(),
-    /not arrive in time. Check your connection/,
-  );
-  assert.equal(isCancelled, true);
+  assert.ok(refused instanceof Refused && refused.status === 408);
+  assert.match(refused.message, /not arrive in time. Check your connection/);
 });

@@ -1,13 +1,8 @@
-import { Buffer } from "node:buffer";
-import { timingSafeEqual } from "node:crypto";
 import { getCookie, setCookie } from "hono/cookie";
 import { DEVICE_SECONDS } from "../domain/sign_in/attempts.ts";
 import { SESSION_LIMITS } from "../domain/sign_in/sessions.ts";
 import type { Admitted } from "../domain/sign_in/sign_in.ts";
-import { digest } from "../domain/store/secret.ts";
 import { type ConsoleContext, type Handler, Refused } from "./context.ts";
-
-export const FORM_TOKEN = "form_token";
 
 /** Our cookies and how long browsers keep them, in seconds. */
 const COOKIES = {
@@ -50,21 +45,9 @@ export const behindSignIn = (handler: Handler): Handler => async (c) => {
     const path = c.req.method === "GET" ? c.req.path : "/keys";
     return c.redirect(`/sign-in?next=${encodeURIComponent(path)}`, 302);
   }
-  const { formToken } = signedIn.session;
-  const isPost = c.req.method === "POST";
-  if (isPost && !isSame(c.var.form.get(FORM_TOKEN) ?? "", formToken)) {
-    throw new Refused(
-      403,
-      "This page belongs to an earlier session. Reload it and try again",
-    );
-  }
   c.set("signedIn", signedIn);
   return await handler(c);
 };
-
-/** Compares digests, so that the time reveals nothing about the token. */
-const isSame = (given: string, wanted: string): boolean =>
-  timingSafeEqual(Buffer.from(digest(given)), Buffer.from(digest(wanted)));
 
 export async function findSignedIn(c: ConsoleContext) {
   const { sessions, owners } = c.var.deps;
@@ -97,10 +80,8 @@ export function isFresh(c: ConsoleContext): boolean {
 export const behindPassword = (handler: Handler): Handler => async (c) => {
   if (isFresh(c)) return await handler(c);
   const { method, path } = c.req;
-  const next = method === "GET" || path.startsWith("/people")
+  const next = method === "GET" || !path.startsWith("/keys/key_")
     ? path.replace(/\/limits$/, "")
-    : path === "/keys"
-    ? "/keys/new"
     : path.replace(/\w+$/, "ask/$&");
   return c.redirect(`/confirm?next=${encodeURIComponent(next)}`, 303);
 };

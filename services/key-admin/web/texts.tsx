@@ -7,15 +7,14 @@ import { limitWords } from "../domain/keys/settings.ts";
 /** Labels of names that are not clear enough. */
 const LABELS: Readonly<Record<string, string>> = {
   concurrency: "Requests at the same time",
-  video_jobs: "Videos at the same time",
-  videoJobs: "Videos at the same time",
+  "video jobs": "Videos at the same time",
 };
 
 /** `Tokens per day` for `tokensPerDay`, `tokens_per_day` or `tokens.per.day` */
-export const labelOf = (name: string): string =>
-  LABELS[name] ??
-    name[0]?.toUpperCase() +
-      limitWords(name.slice(1), " ").replaceAll(/[._]/g, " ");
+export function labelOf(name: string): string {
+  const words = limitWords(name, " ").replaceAll(/[._]/g, " ");
+  return LABELS[words] ?? words.slice(0, 1).toUpperCase() + words.slice(1);
+}
 
 const PERMISSIONS: Readonly<Record<string, string>> = {
   models: "List of models",

@@ -21,8 +21,6 @@ const SESSIONS_SHOWN_MAX = 100;
 
 const stored = z.object({
   ownerId: z.string(),
-  /** Every form of the session must have it. */
-  formToken: z.string(),
   createdAtMs: z.coerce.number(),
   seenAtMs: z.coerce.number(),
   /** When the password was last entered. */
@@ -80,8 +78,8 @@ export function createSessionStore(
       const id = digest(cookie);
       const nowMs = now();
       await store.update(id, {
-        ...{ ownerId, ip, formToken: mintSecret(randomBytes) },
-        ...{ createdAtMs: nowMs, seenAtMs: nowMs, checkedAtMs: nowMs },
+        ...{ ownerId, ip, createdAtMs: nowMs },
+        ...{ seenAtMs: nowMs, checkedAtMs: nowMs },
         userAgent: userAgent.slice(0, USER_AGENT_CHARS_MAX),
       });
       const list = sessionsKey(ownerId);

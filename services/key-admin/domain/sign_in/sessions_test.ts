@@ -127,7 +127,7 @@ Deno.test("ASVS 7.5.3: an hour after the password was entered, creating, rotatin
   const deletion = { version: "2", sure: "on" };
   const requests: [path: string, form: Form | null, next: string][] = [
     ["/keys/new", null, "/keys/new"],
-    ["/keys", keyForm("Late", { nonce }), "/keys/new"],
+    ["/keys/new", keyForm("Late", { nonce }), "/keys/new"],
     [`/keys/${id}/ask/rotate`, null, `/keys/${id}/ask/rotate`],
     [`/keys/${id}/rotate`, rotation, `/keys/${id}/ask/rotate`],
     [`/keys/${id}/ask/delete`, null, `/keys/${id}/ask/delete`],

@@ -23,9 +23,6 @@ export interface TryAnswer {
   again?: string | undefined;
 }
 
-/** The header in which the API's id of a request reaches the page's script. */
-export const API_REQUEST_ID = "x-api-request-id";
-
 const text = z.string().nullish().transform((text) => text ?? "");
 const count = z.number().transform((count) => count.toLocaleString("en-US"));
 

@@ -36,14 +36,12 @@ const pause = (signal) =>
     signal.addEventListener("abort", resolve);
   });
 
-/** Posts the form to a path of the console. Only `/try` takes files; elsewhere their names are sent. */
-const post = (path, extra = {}, signal = null) => {
+/** Posts the form to a path of the console. For its code, the name of a file is enough. */
+const post = (path, { show = "", signal } = {}) => {
   const all = new FormData(form);
-  for (const [name, value] of Object.entries(extra)) all.set(name, value);
+  if (show) all.set("show", show);
   const names = [...all].map(([name, value]) => [name, value.name ?? value]);
-  const body = path === "/try" && isUpload && !extra.show
-    ? all
-    : new URLSearchParams(names);
+  const body = isUpload && !show ? all : new URLSearchParams(names);
   const { search } = new URL(form.action);
   return fetch(path + search, { method: "POST", body, signal });
 };
@@ -116,7 +114,7 @@ async function receive(response, startMs) {
   if (response.headers.get("content-type").startsWith("text/html")) {
     return showAnswerOf(parse(await response.text()));
   }
-  show("request", response.headers.get("x-api-request-id") ?? "");
+  show("request", response.headers.get("x-request-id") ?? "");
   show("status", response.status);
   if (response.ok) {
     for await (const data of eventsOf(response.body)) {
@@ -154,11 +152,11 @@ async function send(path = isChat ? "/try/stream" : "/try") {
   stopButton.hidden = false;
   box.scrollIntoView({ block: "nearest" });
   try {
-    await receive(await post(path, {}, signal), startMs);
+    await receive(await post(path, { signal }), startMs);
     while (videoPath()) {
       part("again").hidden = true;
       await pause(signal);
-      await receive(await post(videoPath(), {}, signal), startMs);
+      await receive(await post(videoPath(), { signal }), startMs);
     }
   } catch {
     show("state", signal.aborted ? "Stopped by you." : "");

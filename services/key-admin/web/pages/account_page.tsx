@@ -4,11 +4,7 @@ import { renderSVG } from "uqr";
 import type { AuditAction } from "../../domain/audit/audit_log.ts";
 import { passwordProblem } from "../../domain/sign_in/password.ts";
 import { type Session, SESSION_LIMITS } from "../../domain/sign_in/sessions.ts";
-import {
-  mintTotpSecret,
-  totpStep,
-  totpUri,
-} from "../../domain/sign_in/totp.ts";
+import * as totp from "../../domain/sign_in/totp.ts";
 import type { ConsoleContext, Handler } from "../context.ts";
 import { actorOf, Refused } from "../context.ts";
 import { FORM, readForm } from "../forms.ts";
@@ -42,7 +38,7 @@ const setUpSecondFactor: Handler = async (c) => {
   if (account.passwordHash === null || account.totpSecret !== null) {
     return c.redirect("/account", 302);
   }
-  const secret = mintTotpSecret(deps.randomBytes);
+  const secret = totp.mintTotpSecret(deps.randomBytes);
   await deps.sessions.update(session.id, { totpSecret: secret });
   return await showSetUp(c, secret);
 };
@@ -54,7 +50,7 @@ const turnOnSecondFactor: Handler = async (c) => {
   if (secret === "" || account.totpSecret !== null) {
     return c.redirect("/account", 303);
   }
-  const step = totpStep(secret, form.code.replace(/\s/g, ""), deps.now());
+  const step = totp.totpStep(secret, form.code.replace(/\s/g, ""), deps.now());
   const error = await checkPassword(c, form.password);
   if (error !== null || step === null) {
     return await showSetUp(c, secret, error ?? WRONG_CODE);
@@ -131,18 +127,17 @@ export const accountRoutes = {
   "/sign-out": { POST: signOut(false) },
 };
 
-const note = (c: ConsoleContext, action: AuditAction): Promise<void> =>
-  c.var.deps.audit.add(c.var.signedIn.account.ownerId, {
-    action,
-    ...actorOf(c),
-  });
+function note(c: ConsoleContext, action: AuditAction): Promise<void> {
+  const { deps: { audit }, signedIn: { account } } = c.var;
+  return audit.add(account.ownerId, { action, ...actorOf(c) });
+}
 
 /** The account page, or why one of its forms was refused. */
 async function showAccount(c: ConsoleContext, error?: string) {
   const { deps, signedIn: { session: { id, ownerId }, account } } = c.var;
-  const listed = await deps.sessions.list(ownerId);
-  const here = listed.find((session) => session.id === id);
-  const others = listed.filter((session) => session !== here);
+  const isHere = (session: Session) => session.id === id;
+  const listed = (await deps.sessions.list(ownerId))
+    .toSorted((a, b) => Number(isHere(b)) - Number(isHere(a)));
   return showPage(
     c,
     { title: "Account", lead: account.email, error },
@@ -188,19 +183,18 @@ async function showAccount(c: ConsoleContext, error?: string) {
           SESSION_LIMITS.idleMs / 60_000
         } minutes without use.`}
       >
-        {here && (
-          <Device {...here}>
-            <span class="badge good">This device</span>
-          </Device>
-        )}
-        {others.map((session) => (
+        {listed.map((session) => (
           <Device {...session}>
-            <PostForm
-              action="/account/sessions/end"
-              hidden={{ session: session.id }}
-              submit="Sign out"
-              look="small"
-            />
+            {isHere(session)
+              ? <span class="badge good">This device</span>
+              : (
+                <PostForm
+                  action="/account/sessions/end"
+                  hidden={{ session: session.id }}
+                  submit="Sign out"
+                  look="small"
+                />
+              )}
           </Device>
         ))}
         <PostForm
@@ -215,7 +209,7 @@ async function showAccount(c: ConsoleContext, error?: string) {
 
 /** Shows the secret for the app and asks for a code as proof. */
 function showSetUp(c: ConsoleContext, secret: string, error?: string) {
-  const uri = totpUri(secret, c.var.signedIn.account.email, ISSUER);
+  const uri = totp.totpUri(secret, c.var.signedIn.account.email, ISSUER);
   return showPage(
     c,
     { title: "Two-step sign-in", error, isCard: true },

@@ -45,8 +45,7 @@ const showAudit: Handler = async (c) => {
       />
       <AuditTable caption="Audit log, newest first" {...{ rows, present }} />
       <Pager
-        after={before}
-        next={next}
+        {...{ after: before, next }}
         to={(before) => address("/audit", { action, before })}
       />
     </>,
@@ -101,14 +100,13 @@ export const AuditTable = ({ rows, caption, present = new Set() }: {
           <Noted note={detail}>{LABELS[action] ?? labelOf(action)}</Noted>
         ),
       ],
-      [
-        "Key",
-        ({ keyId: id, description, hint }) =>
-          id === "" ? "–" : keyName({ id, description, hint }, present.has(id)),
-      ],
+      ["Key", ({ keyId: id, description, hint }) =>
+        id ? keyName({ id, description, hint }, present.has(id)) : "–"],
       ["When", (row) => <Time ms={row.timeMs} as="minute" />],
-      ["Who", (row) => row.by],
-      ["From", (row) => row.ip || "–"],
+      ["Who", (row) =>
+        row.by],
+      ["From", (row) =>
+        row.ip || "–"],
     ]}
   />
 );

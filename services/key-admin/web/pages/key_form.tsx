@@ -1,7 +1,6 @@
 import { KEY_SCOPES, type KeyRecord } from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/limits";
 import type { Catalog } from "@gateway/shared/models/catalog";
-import type { Child } from "hono/jsx";
 import { z } from "zod";
 import type { CreatedKey } from "../../domain/keys/key_store.ts";
 import {
@@ -18,7 +17,7 @@ import { actorOf, findKey, Refused, targetOf } from "../context.ts";
 import { choice, FORM, list, readForm, text } from "../forms.ts";
 import { showPage } from "../layout.tsx";
 import { curlFor, tryLink } from "../key_parts.tsx";
-import { Box, Field, PostForm, ShownOnce } from "../parts.tsx";
+import { Box, Choices, Field, PostForm, ShownOnce } from "../parts.tsx";
 import { limitFields } from "./limits_view.tsx";
 import { labelOf, number, permissionOf } from "../texts.tsx";
 import { behindPassword } from "../session.ts";
@@ -28,18 +27,14 @@ import { behindPassword } from "../session.ts";
 /** A person creates a few keys in a row; a script uses the command line (API6). */
 export const CREATION_RATE: Rate = { count: 10, perMs: 60_000 };
 
-/** Upper bounds for the raw text; `SETTING_TEXTS` validates it. */
-const CHARS_MAX = { limit: 20, model: 200 } as const;
-const MODELS_MAX = 1_000;
-
-/** The fields of the form. Limits are named as in the settings. */
+/** The fields of the form with bounds of the raw text, which `SETTING_TEXTS` validates. Limits are named as in the settings. */
 const KEY_FORM = z.strictObject({
   description: text(1_000),
   expires: text(20),
   scopes: list(20, KEY_SCOPES.length),
-  ...limitsOf(() => text(CHARS_MAX.limit)),
+  ...limitsOf(() => text(20)),
   which_models: choice(["all", "these"]),
-  models: list(CHARS_MAX.model, MODELS_MAX),
+  models: list(200, 1_000),
 });
 /** The nonce keeps a form from creating two keys; the version, from overwriting another change. */
 const NEW_KEY = KEY_FORM.extend(FORM.pick({ nonce: true }).shape);
@@ -63,8 +58,6 @@ const createKey: Handler = async (c) => {
   const create = (once: string) => keys.create({ ...input, once });
   return await answerCreated(c, nonce, create);
 };
-
-export const postKey: Handler = behindPassword(createKey);
 
 /**
  * Creates a key once for each nonce and answers with the only page that shows its
@@ -91,9 +84,7 @@ export async function answerCreated(
   const lead = (
     <>
       This is the only time the full value of{" "}
-      <strong>
-        <bdi>{key.description}</bdi>
-      </strong>{" "}
+      <strong dir="auto">{key.description}</strong>{" "}
       is shown. If you lose it, you need a new key.
     </>
   );
@@ -132,7 +123,7 @@ const editKey: Handler = async (c) => {
 };
 
 export const keyFormRoutes = {
-  "/keys/new": { GET: behindPassword(newKey) },
+  "/keys/new": { GET: behindPassword(newKey), POST: behindPassword(createKey) },
   "/keys/:id/edit": { GET: editForm, POST: editKey },
 };
 
@@ -213,7 +204,7 @@ async function showForm(
       error: errors.size === 0 ? null : "Correct the marked fields.",
     },
     <PostForm
-      action={isNew ? "/keys" : `${back}/edit`}
+      action={c.req.path}
       hidden={hidden}
       submit={isNew ? "Create key" : "Save changes"}
       cancel={back}
@@ -233,7 +224,7 @@ async function showForm(
         help="At the end of this day in UTC. Leave empty if it should never expire."
         type="date"
       />
-      <Choices name="scopes" legend="Permissions" error={errors.get("scopes")}>
+      <Choices id="scopes" legend="Permissions" error={errors.get("scopes")}>
         <div class="row">
           {KEY_SCOPES.map((scope) => (
             <Box
@@ -263,19 +254,6 @@ async function showForm(
   );
 }
 
-const Choices = ({ name, legend, error, children }: {
-  name: string;
-  legend: string;
-  error: string | undefined;
-  children: Child;
-}) => (
-  <fieldset class="field" aria-describedby={`${name}-error`}>
-    <legend>{legend}</legend>
-    {children}
-    <p class="help error" id={`${name}-error`}>{error}</p>
-  </fieldset>
-);
-
 /** Marks a model that a key names and the list of models no longer has. */
 export const NOT_CONFIGURED = "no longer configured";
 
@@ -297,7 +275,7 @@ function ModelChoices({ catalog, kept, values, error }: {
     ["these", "Only these models"],
   ] as const;
   return (
-    <Choices name="models" legend="Models" error={error}>
+    <Choices id="models" legend="Models" error={error}>
       {ways.map(([value, label]) => (
         <Box
           type="radio"

@@ -3,15 +3,26 @@ import { usageDay } from "@gateway/shared/keys/limiter_state";
 import type { KeyRecord } from "@gateway/shared/keys/record";
 import type { KeyFilter, KeyRow } from "../../domain/keys/key_page.ts";
 import { KEY_FILTERS, PAGE_ROWS } from "../../domain/keys/key_page.ts";
-import type { Handler } from "../context.ts";
-import { postKey } from "./key_form.tsx";
-import { showPage } from "../layout.tsx";
-import { limitsCard } from "./limits_view.tsx";
+import { isExpired } from "../../domain/keys/key_record.ts";
+import { GRACES } from "../../domain/keys/key_store.ts";
+import { readLastUse } from "../../domain/keys/usage.ts";
+import { mintSecret } from "../../domain/store/secret.ts";
+import type { ConsoleContext, Handler } from "../context.ts";
+import { actorOf, findKey, targetOf } from "../context.ts";
+import { FORM, readForm } from "../forms.ts";
 import * as view from "../key_parts.tsx";
+import { showPage } from "../layout.tsx";
 import type { Column } from "../lists.tsx";
 import { address, Empty, Pager, Search, Table, Tabs } from "../lists.tsx";
-import { PostForm } from "../parts.tsx";
-import { labelOf, Moment, number, Time } from "../texts.tsx";
+import { Box, Choices, Facts, PostForm } from "../parts.tsx";
+import { behindPassword, localPath } from "../session.ts";
+import { labelOf, Moment, number, permissionOf, Time } from "../texts.tsx";
+import { AuditTable } from "./audit_page.tsx";
+import { answerCreated, NOT_CONFIGURED } from "./key_form.tsx";
+import { limitsCard } from "./limits_view.tsx";
+import { usageView } from "./usage_page.tsx";
+
+/** The list of keys, and one key: its page, and enabling, disabling, deleting and rotating it. */
 
 /** The list of keys. Searching for the id of a key opens its page. */
 const listKeys: Handler = async (c) => {
@@ -57,10 +68,8 @@ const listKeys: Handler = async (c) => {
             <Tabs label="Filter" current={filter} tabs={FILTERS} to={to} />
             <Search
               action="/keys"
-              label="Find keys"
-              search={search}
               placeholder="Description or last 4 characters"
-              hidden={{ filter }}
+              {...{ search, hidden: { filter } }}
             />
           </div>
           <Table
@@ -81,7 +90,7 @@ const listKeys: Handler = async (c) => {
                 </>
               )],
               ...stateColumns(nowMs),
-              ["Change", ({ key }) => switchOf(key, here)],
+              ["Change", ({ key }) => switchOf(key, "small", here)],
             ]}
           />
           <Pager {...{ after, next }} to={(after) => to(filter, after)} />
@@ -89,10 +98,6 @@ const listKeys: Handler = async (c) => {
         </>
       ),
   );
-};
-
-export const keyListRoutes = {
-  "/keys": { GET: listKeys, POST: postKey },
 };
 
 /** Keeps only the last characters of a pasted key, so that it is not shown again. */
@@ -114,21 +119,223 @@ export const stateColumns = (nowMs: number): readonly Column<KeyRow>[] => [
   ["Tokens today", (row) => number(row.totals.tokens), "num"],
 ];
 
-/** Disables a key after a question, or enables it. Both lead back to the list. */
+/** Disables a key after a question, or enables it. Both lead back to its page, or to `next`. */
 function switchOf(
   { id, state, version, description }: KeyRecord,
-  next: string,
+  look = "",
+  next = "",
 ) {
   const what = <span class="hidden">{description}</span>;
   const question = address(`/keys/${id}/ask/disable`, { next });
   return state === "enabled"
-    ? <a class="button small" href={question}>Disable {what}</a>
+    ? <a class={`button ${look}`} href={question}>Disable {what}</a>
     : (
       <PostForm
         action={`/keys/${id}/enable`}
         hidden={{ version, next }}
         submit={<>Enable {what}</>}
-        look="small"
+        look={look}
       />
     );
 }
+
+const HISTORY_ROWS = 10;
+
+const showKey: Handler = async (c) => {
+  const { deps, deps: { redis, audit, keys, now, catalog } } = c.var;
+  const key = await findKey(c);
+  const { ownerId, id, replaces, replacedBy } = key;
+  const nowMs = now();
+  const about = { action: "key.", keyId: id, before: "", rows: HISTORY_ROWS };
+  const others = [replaces, replacedBy].flatMap((name) => name?.[0] ?? []);
+  const here = `/keys/${id}`;
+  const [usage, limits, ms, history, present] = await Promise.all([
+    usageView(c, { ownerId, keyId: id, base: here }),
+    limitsCard(c, key),
+    readLastUse(redis, key),
+    audit.read(ownerId, about),
+    keys.present(ownerId, others),
+  ]);
+  const to = (label: string, page: string, look = "") => (
+    <a class={`button ${look}`} href={`${here}/${page}`}>{label}</a>
+  );
+  const isEnabled = key.state === "enabled" && !isExpired(key, nowMs);
+  const allowed = key.models.map((id) =>
+    catalog.has(id) ? id : `${id} (${NOT_CONFIGURED})`
+  );
+  return showPage(
+    c,
+    {
+      title: key.description,
+      lead: (
+        <>
+          <code class="hint">{key.hint}</code> {view.statusOf(key, nowMs)}
+          {view.rotationOf(key, present)}
+        </>
+      ),
+      actions: (
+        <div class="row">
+          {to("Edit", "edit")}
+          {isEnabled && to("Rotate", "ask/rotate")}
+          {switchOf(key)}
+          {to("Delete", "ask/delete", "bad")}
+        </div>
+      ),
+    },
+    <>
+      <Facts
+        facts={{
+          "Created": <Time ms={key.createdAtMs} as="minute" />,
+          "Last used": view.lastUseOf(key, { ms, nowMs }),
+          "Expires": <Moment ms={key.expiresAtMs} nowMs={nowMs} />,
+          "Permissions": key.scopes.map(permissionOf).join(", "),
+          "Models": allowed.join(", ") || "All",
+          "Key ID": <code>{id}</code>,
+        }}
+      />
+      {limits}
+      <h2>Usage</h2>
+      {usage}
+      <div class="row between">
+        <h2>Example request</h2>
+        {view.tryLink(deps, key)}
+      </div>
+      {view.curlFor(deps, key)}
+      <p>
+        The <a href="/reference">API reference</a> lists all fields and errors.
+      </p>
+      <h2>History</h2>
+      <AuditTable rows={history.rows} caption="What happened to this key" />
+    </>,
+  );
+};
+
+const QUESTIONS = {
+  disable:
+    "Every request with this key is refused as soon as you confirm. You can enable it again at any time.",
+  delete:
+    "The key stops working immediately and cannot be restored. Its entries in the audit log are kept.",
+  rotate:
+    "You get a new key with the same settings. Put it into your program while the old key still works.",
+} as const;
+type Question = keyof typeof QUESTIONS;
+
+/** Asks before a change that affects running programs. */
+const ask = (question: Question): Handler => async (c) => {
+  const { redis, now, randomBytes } = c.var.deps;
+  const key = await findKey(c);
+  const verb = labelOf(question);
+  const isRotation = question === "rotate";
+  const next = question === "disable" ? c.req.query("next") : undefined;
+  const ms = await readLastUse(redis, key);
+  return showPage(
+    c,
+    { title: `${verb} this key?`, lead: QUESTIONS[question], isCard: true },
+    <>
+      <p>
+        {view.keyName(key)}, last used:{" "}
+        {view.lastUseOf(key, { ms, nowMs: now() })}
+      </p>
+      <PostForm
+        action={`/keys/${key.id}/${question}`}
+        hidden={{
+          version: key.version,
+          ...isRotation && { nonce: mintSecret(randomBytes) },
+          ...next && { next },
+        }}
+        submit={`${verb} key`}
+        look={isRotation ? "primary" : "primary bad"}
+        cancel={backOf(next, key.id)}
+      >
+        {question === "delete" && (
+          <Box name="sure" required>I understand that this is final</Box>
+        )}
+        {isRotation
+          ? (
+            <Choices legend="The old key stops working">
+              <div class="row">
+                {Object.entries(GRACES).map(([value, { text }]) => (
+                  <Box
+                    type="radio"
+                    name="old"
+                    value={value}
+                    checked={value === "24h"}
+                  >
+                    {text}
+                  </Box>
+                ))}
+              </div>
+            </Choices>
+          )
+          : (
+            <Box name="stop_running">
+              Also stop requests that are running now
+            </Box>
+          )}
+      </PostForm>
+    </>,
+  );
+};
+
+/** The page on which a change was started: one that it names, or the key's. */
+const backOf = (next: string | undefined, keyId: string): string =>
+  next ? localPath(next) : `/keys/${keyId}`;
+
+/** Makes a change and redirects to the page on which it was started, which confirms it. Deleting needs a ticked box. */
+const change =
+  (what: "enable" | "disable" | "delete"): Handler => async (c) => {
+    const isFinal = what === "delete";
+    const fields = FORM.pick({ version: true, stop_running: true, next: true });
+    const { version, stop_running, next } = readForm(
+      c,
+      isFinal ? fields.extend({ sure: FORM.shape.sure }) : fields,
+    );
+    const key = await c.var.deps.keys[what](targetOf(c, version));
+    const done = stop_running ? await stopRunning(c, key) : `${what}d`;
+    const back = isFinal ? "/keys" : backOf(next, key.id);
+    const separator = back.includes("?") ? "&" : "?";
+    return c.redirect(`${back}${separator}done=${done}`, 303);
+  };
+
+const rotateKey: Handler = async (c) => {
+  const { hint } = await findKey(c);
+  const fields = FORM.pick({ version: true, nonce: true, old: true });
+  const { version, nonce, old } = readForm(c, fields);
+  const { ms, text } = GRACES[old];
+  const target = targetOf(c, version);
+  return await answerCreated(
+    c,
+    nonce,
+    (once) => c.var.deps.keys.rotate({ ...target, once }, ms),
+    `The old key ${hint} stops working ${text}.`,
+  );
+};
+
+/** Stops running requests. Returns the name of the notice to show. */
+async function stopRunning(
+  c: ConsoleContext,
+  { id, ownerId, hint, description }: KeyRecord,
+): Promise<"stopping" | "not_stopped"> {
+  const { sendStop, audit, log } = c.var.deps;
+  try {
+    await sendStop({ keyId: id, ownerId });
+  } catch (error) {
+    log.error("stop_notice_failed", { keyId: id, error });
+    return "not_stopped";
+  }
+  const about = { ...actorOf(c), keyId: id, hint, description };
+  await audit.add(ownerId, { action: "key.stop_requested", ...about });
+  return "stopping";
+}
+
+export const keyRoutes = {
+  "/keys": { GET: listKeys },
+  "/keys/:id": { GET: showKey },
+  "/keys/:id/ask/disable": { GET: ask("disable") },
+  "/keys/:id/ask/delete": { GET: behindPassword(ask("delete")) },
+  "/keys/:id/ask/rotate": { GET: behindPassword(ask("rotate")) },
+  "/keys/:id/enable": { POST: change("enable") },
+  "/keys/:id/disable": { POST: change("disable") },
+  "/keys/:id/delete": { POST: behindPassword(change("delete")) },
+  "/keys/:id/rotate": { POST: behindPassword(rotateKey) },
+};

@@ -13,7 +13,7 @@ type LimitInput = Omit<Parameters<typeof Field>[0], "id" | "label">;
 
 /** The fields of all limits. `inputOf` returns the value of one, and what is special about it. */
 export const limitFields = (inputOf: (name: keyof Limits) => LimitInput) => (
-  <fieldset class="field">
+  <fieldset>
     <legend>Limits</legend>
     <div class="pair">
       {LIMIT_NAMES.map((name) => (

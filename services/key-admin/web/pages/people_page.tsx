@@ -3,7 +3,6 @@ import type { Limits } from "@gateway/shared/keys/record";
 import { z } from "zod";
 import { PAGE_ROWS } from "../../domain/keys/key_page.ts";
 import { limitsOf, SETTING_TEXTS } from "../../domain/keys/settings.ts";
-import { readUsage } from "../../domain/keys/usage.ts";
 import { usageCsv } from "../../domain/keys/usage_csv.ts";
 import type {
   OwnerChange,
@@ -26,7 +25,7 @@ import { labelOf, Moment, number, Time } from "../texts.tsx";
 import { behindPassword } from "../session.ts";
 import { cleanSearch, stateColumns } from "./keys_page.tsx";
 import { EmailField } from "./sign_in_page.tsx";
-import { rangeOf, UsageView } from "./usage_page.tsx";
+import { usageView } from "./usage_page.tsx";
 
 /** What operators see of all owners, and what they change about an account. */
 
@@ -60,18 +59,16 @@ async function showView<T>(
       lead: "All owners, with usage and keys. Only operators see this.",
     },
     <>
-      <section class="card">
-        <details>
-          <summary>Invite somebody</summary>
-          <PostForm action="/people" submit="Create link">
-            <p class="lead">
-              You get a link that works once, within 3 days. Whoever opens it
-              first chooses the password.
-            </p>
-            <EmailField value="" />
-          </PostForm>
-        </details>
-      </section>
+      <details class="card">
+        <summary>Invite somebody</summary>
+        <PostForm action="/people" submit="Create link">
+          <p class="lead">
+            You get a link that works once, within 3 days. Whoever opens it
+            first chooses the password.
+          </p>
+          <EmailField value="" />
+        </PostForm>
+      </details>
       <div class="row between">
         <Tabs
           label="View"
@@ -79,7 +76,7 @@ async function showView<T>(
           current={address(path, { top })}
           to={(view) => view}
         />
-        <Search action={path} label="Search" {...{ search, placeholder }} />
+        <Search action={path} {...{ search, placeholder }} />
       </div>
       <Table
         caption="Newest first, days in UTC"
@@ -124,17 +121,11 @@ const listKeys: Handler = (c) => {
 
 const invite: Handler = async (c) => {
   const email = parseEmail(readForm(c, FORM.pick({ email: true })).email);
-  if (email === null) {
-    throw new Refused(400, "This is not an e-mail address");
-  }
-  const link = await c.var.deps.operators.invite(operatorOf(c), email);
-  return await answerLink(c, link);
+  if (email === null) throw new Refused(400, "This is not an e-mail address");
+  return answerLink(c, await c.var.deps.operators.invite(operatorOf(c), email));
 };
 
-const ownerColumns = (
-  nowMs: number,
-  used: string,
-): readonly Column<OwnerRow>[] => [
+const ownerColumns = (nowMs: number, used: string): Column<OwnerRow>[] => [
   [
     "Owner",
     ({ account: { ownerId, email } }) => (
@@ -199,11 +190,10 @@ async function showPerson(
   values?: Readonly<Record<keyof Limits, string>>,
   error?: string,
 ): Promise<Response> {
-  const { deps: { redis, owners, now }, signedIn } = c.var;
+  const { deps: { owners, now }, signedIn } = c.var;
   const row = await findPerson(c);
   const { ownerId, email } = row.account;
   const limits = values ?? await owners.limits(ownerId);
-  const usage = await readUsage(redis, ownerId, null, rangeOf(c), now());
   const here = `/people/${ownerId}`;
   const keys = address("/people/keys", { search: email });
   return showPage(
@@ -251,7 +241,7 @@ async function showPerson(
             );
           })}
       </section>
-      <UsageView usage={usage} base={here} />
+      {await usageView(c, { ownerId, base: here })}
     </>,
   );
 }
@@ -267,7 +257,7 @@ const change: Handler = async (c) => {
   const { ownerId } = (await findPerson(c)).account;
   const { operators } = c.var.deps;
   const link = await operators.change(operatorOf(c), ownerId, what);
-  if (link !== null) return await answerLink(c, link);
+  if (link !== null) return answerLink(c, link);
   return c.redirect(`/people/${ownerId}?done=owner_changed`, 303);
 };
 

@@ -2,7 +2,7 @@ import {
   EMAIL_CHARS_MAX,
   parseEmail,
 } from "../../domain/owners/owner_store.ts";
-import { type Link, linkPath } from "../../domain/sign_in/links.ts";
+import type { Link } from "../../domain/sign_in/links.ts";
 import { NotAllowed, type OidcClient } from "../../domain/sign_in/oidc.ts";
 import {
   PASSWORD_CHARS_MIN,
@@ -12,7 +12,7 @@ import { admit, checkAgain, signIn } from "../../domain/sign_in/sign_in.ts";
 import type { ConsoleContext, ConsoleDeps, Handler } from "../context.ts";
 import { clientOf, Refused } from "../context.ts";
 import { FORM, readForm } from "../forms.ts";
-import { showCard } from "../layout.tsx";
+import { showPage } from "../layout.tsx";
 import { Box, Field, PasswordField, PostForm } from "../parts.tsx";
 import {
   enter,
@@ -50,11 +50,10 @@ const trySignIn: Handler = async (c) => {
 const DISABLED = "Your account is disabled. Ask your operator";
 
 function waitText(waitMs: number): string {
-  const seconds = Math.ceil(waitMs / 1_000);
-  const [time, unit] = seconds < 100
-    ? [seconds, "seconds"]
-    : [Math.ceil(seconds / 60), "minutes"];
-  return `Too many attempts. Try again in ${time} ${unit}.`;
+  const wait = waitMs < 100_000
+    ? `${Math.ceil(waitMs / 1_000)} seconds`
+    : `${Math.ceil(waitMs / 60_000)} minutes`;
+  return `Too many attempts. Try again in ${wait}.`;
 }
 
 const openLink: Handler = async (c) => {
@@ -103,11 +102,9 @@ const beginOidc: Handler = async (c) => {
   const { url, flow } = await provider.begin(callback, askAgain)
     .catch((cause) => {
       deps.log.warn("oidc_unavailable", { error: cause });
-      throw new Refused(
-        503,
-        `${provider.name} does not answer as expected, so you cannot sign in with it now. Try again in a moment`,
-        { cause },
-      );
+      const failed =
+        `${provider.name} does not answer as expected, so you cannot sign in with it now. Try again in a moment`;
+      throw new Refused(503, failed, { cause });
     });
   writeCookie(c, "oidc", flow);
   return c.redirect(url.href, 302);
@@ -164,22 +161,19 @@ export const signInRoutes = {
   "/link/:secret": { GET: openLink, POST: useLink },
 };
 
+const openConfirm: Handler = (c) => showConfirm(c, c.req.query("next"));
+
 export const confirmRoutes = {
-  "/confirm": {
-    GET: (c: ConsoleContext) => showConfirm(c, c.req.query("next")),
-    POST: confirm,
-  },
+  "/confirm": { GET: openConfirm, POST: confirm },
 };
 
 const LINK_OVER =
   "This link was already used or has expired. Sign in if you have an account, or ask for a new link";
 
-const secretOf = (c: ConsoleContext): string => c.req.param("secret") ?? "";
-
 /** The link of the path with its owner's account, if it still works. `use` uses it up. */
 async function findLink(c: ConsoleContext, how: "peek" | "use") {
   const { links, owners } = c.var.deps;
-  const link = await links[how](secretOf(c));
+  const link = await links[how](c.req.param("secret") ?? "");
   const account = link && await owners.read(link.ownerId);
   // There may be two set-up links; the second must not take over the account.
   const isVoid = !account || account.isDisabled ||
@@ -202,9 +196,9 @@ async function showSignIn(
 ): Promise<Response> {
   const { oidc, owners } = c.var.deps;
   const isSetUp = await owners.setUpAccount() !== null;
-  return showCard(
+  return showPage(
     c,
-    { title: "Sign in", error, status },
+    { title: "Sign in", error, status, isCard: true },
     <>
       {!isSetUp && (
         <p>
@@ -251,13 +245,14 @@ function showConfirm(
 ): Response | Promise<Response> {
   const { account: { email, passwordHash } } = c.var.signedIn;
   if (passwordHash === null) return c.redirect("/sign-in/oidc?again=1", 302);
-  return showCard(
+  return showPage(
     c,
     {
       title: "Confirm your password",
       lead:
         "You last entered your password over an hour ago. Enter it again to continue.",
       error,
+      isCard: true,
     },
     <PostForm
       action="/confirm"
@@ -290,11 +285,11 @@ function showLink(
   error?: string | null,
 ): Response | Promise<Response> {
   const [title, lead] = LINK_TEXTS[kind];
-  return showCard(
+  return showPage(
     c,
-    { title, lead, error },
+    { title, lead, error, isCard: true },
     <PostForm
-      action={linkPath(secretOf(c))}
+      action={c.req.path}
       submit={kind === "reset" ? "Save and continue" : "Create account"}
     >
       <EmailField value={email} readonly={kind !== "set_up"} />
@@ -304,9 +299,7 @@ function showLink(
 }
 
 /** An e-mail address, which has the focus while it is empty. */
-export const EmailField = (
-  { value, readonly = false }: { value: string; readonly?: boolean },
-) => (
+export const EmailField = (input: { value: string; readonly?: boolean }) => (
   <Field
     id="email"
     label="E-mail"
@@ -314,9 +307,8 @@ export const EmailField = (
     required
     autocomplete="username"
     maxlength={EMAIL_CHARS_MAX}
-    autofocus={value === ""}
-    value={value}
-    readonly={readonly}
+    autofocus={input.value === ""}
+    {...input}
   />
 );
 

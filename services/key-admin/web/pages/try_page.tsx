@@ -1,6 +1,5 @@
 import { z } from "zod";
 import {
-  API_REQUEST_ID,
   readAnswer,
   TRY_FACTS,
   type TryAnswer,
@@ -98,32 +97,28 @@ const streamAnswer: Handler = async (c) => {
   const { kind, values, request, errors } = readTry(c);
   if (errors.size > 0) return showTry(c, kind, values, { errors });
   const sent = { ...request, ...TRY_KINDS[kind].streamed };
-  const { body, status, headers } = await send(c, kind, sent);
-  return new Response(body, {
-    status,
-    headers: {
-      "content-type": headers.get("content-type") ?? "",
-      [API_REQUEST_ID]: headers.get("x-request-id") ?? "",
-    },
-  });
+  return passOn(await send(c, kind, sent));
 };
+
+const PASSED = /^(content-(type|length|range)|accept-ranges|x-request-id)$/;
+
+/** An answer of the API without what is between the API and its callers. */
+function passOn({ body, status, headers }: Response): Response {
+  const passed = [...headers].filter(([name]) => PASSED.test(name));
+  return new Response(body, { status, headers: passed });
+}
 
 /** Passes on the file of the video in the path, or the part that a player asks for. */
 const sendVideo: Handler = async (c) => {
-  const { body, status, headers } = await askVideo(c, "/content");
+  const answer = await askVideo(c, "/content");
   const isHead = c.req.method === "HEAD";
-  if (isHead) await body?.cancel();
-  const passed = [...headers].filter(([name]) => VIDEO_HEADERS.test(name));
-  return new Response(isHead ? null : body, {
-    status,
-    headers: {
-      ...Object.fromEntries(passed),
-      // Nothing that a model server sends is a page of the console.
-      "content-disposition": 'attachment; filename="video.mp4"',
-    },
-  });
+  if (isHead) await answer.body?.cancel();
+  const response = passOn(isHead ? new Response(null, answer) : answer);
+  // Nothing that a model server sends is a page of the console.
+  const saved = 'attachment; filename="video.mp4"';
+  response.headers.set("content-disposition", saved);
+  return response;
 };
-const VIDEO_HEADERS = /^content-(type|length|range)$|^accept-ranges$/;
 
 export const tryRoutes = {
   "/try": { GET: openTry, POST: showAnswer },

@@ -1,26 +1,26 @@
-import { USAGE_UNITS } from "@gateway/shared/keys/limiter_state";
+import type { FailedRequest } from "@gateway/shared/keys/limiter_state";
+import {
+  FAILURE_REASONS,
+  USAGE_UNITS,
+} from "@gateway/shared/keys/limiter_state";
+import { FAILED_REQUESTS } from "@gateway/shared/limits";
+import type { Child } from "hono/jsx";
 import { minuteText } from "../../domain/keys/key_record.ts";
-import type {
-  Bucket,
-  Counts,
-  Usage,
-  UsageRange,
-} from "../../domain/keys/usage.ts";
-import { MAIN_COUNTS, readUsage } from "../../domain/keys/usage.ts";
+import type { Counts, Usage } from "../../domain/keys/usage.ts";
+import { MAIN_COUNTS, readFailed, readUsage } from "../../domain/keys/usage.ts";
 import { usageCsv } from "../../domain/keys/usage_csv.ts";
 import type { ConsoleContext, Handler } from "../context.ts";
 import { answerCsv, findKey } from "../context.ts";
 import { showPage } from "../layout.tsx";
-import { Failures } from "./failures_page.tsx";
-import { limitsCard } from "./limits_view.tsx";
-import { type Column, Empty, Table, Tabs } from "../lists.tsx";
+import { type Column, Empty, Noted, Table, Tabs } from "../lists.tsx";
 import { Facts } from "../parts.tsx";
 import { labelOf, number, Time, unitsText } from "../texts.tsx";
+import { limitsCard } from "./limits_view.tsx";
+
+/** What was used, and which requests were refused or failed, and why. */
 
 const showUsage: Handler = async (c) => {
-  const { deps: { redis, now }, signedIn: { session } } = c.var;
-  const range = rangeOf(c);
-  const usage = await readUsage(redis, session.ownerId, null, range, now());
+  const { ownerId } = c.var.signedIn.session;
   return showPage(
     c,
     {
@@ -30,7 +30,7 @@ const showUsage: Handler = async (c) => {
     },
     <>
       {await limitsCard(c)}
-      <UsageView usage={usage} base="/usage" />
+      {await usageView(c, { ownerId, base: "/usage" })}
     </>,
   );
 };
@@ -42,14 +42,62 @@ const exportUsage: Handler = async (c) => {
   return answerCsv(c, name, usageCsv(redis, ownerId, key, now()));
 };
 
+const { listedMax, daysListed } = FAILED_REQUESTS;
+
+const showFailed: Handler = async (c) => {
+  const key = await findKey(c);
+  return showPage(
+    c,
+    {
+      title: "Refused and failed requests",
+      lead: (
+        <>
+          The last {listedMax} of{" "}
+          <a href={`/keys/${key.id}`} dir="auto">{key.description}</a>, kept for
+          {" "}
+          {daysListed} days. Nothing of their content is stored.
+        </>
+      ),
+    },
+    <Table
+      caption="Refused and failed requests, newest first"
+      rows={await readFailed(c.var.deps.redis, key)}
+      empty={{
+        title: "No requests",
+        lead: `None were refused or failed in the last ${daysListed} days.`,
+      }}
+      columns={FAILED_COLUMNS}
+    />,
+  );
+};
+
+const FAILED_COLUMNS: readonly Column<FailedRequest>[] = [
+  ["Request", ({ timeMs, requestId }) => (
+    <Noted note={<code>{requestId}</code>}>
+      <Time ms={timeMs} as="minute" />
+    </Noted>
+  )],
+  [
+    "Why",
+    ({ reason, param }) => (
+      <Noted note={param && `Field: ${param}`}>{wordsOf(reason)}</Noted>
+    ),
+  ],
+  [
+    "Status",
+    ({ status, code }) => (
+      <Noted note={code && <code>{code}</code>}>{status}</Noted>
+    ),
+  ],
+  ["Model", ({ model }) => model ?? "–"],
+];
+
 export const usageRoutes = {
   "/usage": { GET: showUsage },
   "/usage/export.csv": { GET: exportUsage },
   "/keys/:id/export.csv": { GET: exportUsage },
+  "/keys/:id/requests": { GET: showFailed },
 };
-
-export const rangeOf = (c: ConsoleContext): UsageRange =>
-  c.req.query("range") === "30d" ? "30d" : "24h";
 
 const RANGES = {
   "24h": { name: "24 hours", unit: "hour", head: "Hour from", last: "Now" },
@@ -62,21 +110,22 @@ const unitsIn = (counts: Counts) => USAGE_UNITS.filter((unit) => counts[unit]);
 const unitsOf = (counts: Counts): string =>
   unitsIn(counts).map((unit) => unitsText(counts[unit] ?? 0, unit)).join(", ");
 
+type Row = readonly [name: Child, counts: Counts];
+
 /** A column for each count, and one for all units. Beside units, no tokens are shown instead of 0. */
-const countColumns = <T,>({ total }: Usage, countsOf: (row: T) => Counts) => [
-  ...MAIN_COUNTS.map((name): Column<T> => [
+const countColumns = (head: string, total: Counts): readonly Column<Row>[] => [
+  [head, ([name]) => name],
+  ...MAIN_COUNTS.map((name): Column<Row> => [
     labelOf(name),
-    (row) => {
-      const { [name]: count = 0, ...others } = countsOf(row);
-      return count === 0 && /Tokens$/.test(name) && unitsOf(others) !== ""
+    ([, { [name]: count = 0, ...others }]) =>
+      count === 0 && /Tokens$/.test(name) && unitsOf(others) !== ""
         ? "–"
-        : number(count);
-    },
+        : number(count),
     "num",
   ]),
-  ...(unitsOf(total) === "" ? [] : ["Units"]).map((label): Column<T> => [
+  ...(unitsOf(total) === "" ? [] : ["Units"]).map((label): Column<Row> => [
     label,
-    (row) => unitsOf(countsOf(row)) || "–",
+    ([, counts]) => unitsOf(counts) || "–",
   ]),
 ];
 
@@ -103,13 +152,19 @@ const TOKENS: readonly Series[] = [
   ["Output", MADE, ({ outputTokens = 0 }) => outputTokens],
 ];
 
-/** Totals, charts and tables. `base` is the address of the page, `listed` that of the last failed requests. */
-export function UsageView({ usage, base, listed }: {
-  usage: Usage;
-  base: string;
-  listed?: string;
-}) {
-  const { range, total, models, buckets } = usage;
+/** Totals, charts and tables of a key or of all keys of an owner. `base` is the address of the page. */
+export async function usageView(
+  c: ConsoleContext,
+  { ownerId, keyId = null, base }: {
+    ownerId: string;
+    keyId?: string | null;
+    base: string;
+  },
+) {
+  const { redis, now } = c.var.deps;
+  const range = c.req.query("range") === "30d" ? "30d" : "24h";
+  const usage = await readUsage(redis, ownerId, keyId, range, now());
+  const { total, models, buckets } = usage;
   const { name, unit, head } = RANGES[range];
   const units = unitsIn(total);
   const charts: readonly (readonly [string, readonly Series[]])[] = [
@@ -121,16 +176,16 @@ export function UsageView({ usage, base, listed }: {
       return [label, [[label, MADE, of]]] as const;
     }),
   ];
+  const ofModels = [...models].sort(([, a], [, b]) =>
+    (b.requests ?? 0) - (a.requests ?? 0)
+  );
   return (
     <>
       <div class="row between">
         <Tabs
           label="Time"
           current={range}
-          tabs={[
-            ["24h", "Last 24 hours"],
-            ["30d", "Last 30 days"],
-          ]}
+          tabs={[["24h", "Last 24 hours"], ["30d", "Last 30 days"]]}
           to={(range) => `${base}?range=${range}`}
         />
         <a class="button small" href={`${base}/export.csv`}>Download CSV</a>
@@ -138,10 +193,8 @@ export function UsageView({ usage, base, listed }: {
       <Facts
         look="totals"
         facts={Object.fromEntries(
-          [...MAIN_COUNTS, ...units].map((name) => [
-            labelOf(name),
-            number(total[name] ?? 0),
-          ]),
+          [...MAIN_COUNTS, ...units]
+            .map((name) => [labelOf(name), number(total[name] ?? 0)]),
         )}
       />
       {!total.requests && !total.refused
@@ -154,42 +207,72 @@ export function UsageView({ usage, base, listed }: {
         : (
           <>
             {charts.map(([what, series]) => barChart(what, usage, series))}
-            <Failures counts={total} listed={listed} />
+            <Failures counts={total} listed={keyId && `${base}/requests`} />
             <Table
               caption="Usage by model, the most used first"
               title={<strong>By model</strong>}
-              rows={[...models].sort(([, a], [, b]) =>
-                (b.requests ?? 0) - (a.requests ?? 0)
-              )}
-              columns={[
-                [
-                  "Model",
-                  ([model]) =>
-                    model || <span class="faint">No known model</span>,
-                ],
-                ...countColumns(
-                  usage,
-                  ([, counts]: [string, Counts]) => counts,
-                ),
-              ]}
+              rows={ofModels.map(([model, counts]): Row => [
+                model || <span key="" class="faint">No known model</span>,
+                counts,
+              ])}
+              columns={countColumns("Model", total)}
             />
             <details>
               <summary>Show as a table</summary>
               <Table
                 caption={`Usage per ${unit}, newest first`}
-                rows={buckets.toReversed()}
-                columns={[
-                  [head, ({ startMs }) =>
-                    range === "24h"
-                      ? <Time ms={startMs} as="minute" />
-                      : DAY.format(startMs)],
-                  ...countColumns(usage, (bucket: Bucket) => bucket),
-                ]}
+                rows={buckets.toReversed().map((bucket): Row => [
+                  range === "24h"
+                    ? <Time key="" ms={bucket.startMs} as="minute" />
+                    : DAY.format(bucket.startMs),
+                  bucket,
+                ])}
+                columns={countColumns(head, total)}
               />
             </details>
           </>
         )}
     </>
+  );
+}
+
+/** Reasons whose names say too little. */
+const REASONS: Readonly<Record<string, string>> = {
+  model_server_limit: "Limit of the model server",
+  request_bodies: "Too many invalid or very large requests at once",
+  server: "The service or the model server failed",
+  cut: "An error cut off the answer after it had started",
+};
+
+/** A reason in words: a limit and whose it is, or what was wrong. It may be from a later version. */
+function wordsOf(reason: string): string {
+  const [name = "", whose] = reason.split(".");
+  const words = REASONS[name] ?? labelOf(name);
+  return whose === "owner" ? `${words}, all your keys together` : words;
+}
+
+/** Why requests were refused or failed; nothing if none was. */
+function Failures(
+  { counts, listed }: { counts: Counts; listed: string | null },
+) {
+  const reasons = FAILURE_REASONS.filter((reason) => counts[reason]);
+  return reasons.length > 0 && (
+    <Table
+      caption="Reasons for refused and failed requests"
+      title={
+        <div class="row between">
+          <strong>Refused or failed</strong>
+          {listed
+            ? <a class="button small" href={listed}>Show requests</a>
+            : <span class="help">Each key's page lists its own</span>}
+        </div>
+      }
+      rows={reasons}
+      columns={[
+        ["Reason", wordsOf],
+        ["Requests", (reason) => number(counts[reason] ?? 0), "num"],
+      ]}
+    />
   );
 }
 
@@ -216,7 +299,7 @@ function barChart(
   );
   const most = Math.max(1, ...sums);
   return (
-    <figure class="card chart">
+    <figure class="card">
       <figcaption class="between">
         <strong>{title}</strong>
         <span class="row faint">
