@@ -1,6 +1,5 @@
 /** What is measured: this gateway, and others as `rivals.json` describes them. */
 import * as z from "zod";
-import { createKey } from "../tests/conformance/context.ts";
 import { startCluster } from "../tests/support/cluster.ts";
 import { freePort } from "../tests/support/local_server.ts";
 import * as programs from "../tests/support/process.ts";
@@ -74,7 +73,7 @@ export async function startGateway(
     ...{ edges: instances, workers: instances },
     env: { UPSTREAM_BASE_URL: modelUrl, ...env },
   });
-  const { key } = await createKey(cluster, ...LIMITS);
+  const { key } = await cluster.createKey(...LIMITS);
   return {
     ...{ name, cluster, key },
     baseUrls: cluster.state.edge_urls.map((_, i) => cluster.baseUrl(i)),

@@ -1,5 +1,5 @@
-// Promise: the documents say what the code does. What they repeat of it is generated
-// (`deno task docs`), compared, or checked to exist.
+// Promise: the documents say what the code does, and the description of the API is
+// valid. What they repeat is generated (`deno task docs`), compared, or checked to exist.
 import assert from "node:assert/strict";
 import { join } from "node:path/posix";
 import {
@@ -10,7 +10,9 @@ import {
   REQUEST_LIMITS,
   SERVER_LIMITS,
 } from "@gateway/shared/limits";
+import document from "@gateway/shared/openai/openapi" with { type: "json" };
 import { VERSION } from "@gateway/shared/version";
+import { Validator } from "@seriousme/openapi-schema-validator";
 import { generatedFiles, SERVICE_VARIABLES } from "../deploy/docs/pages.ts";
 import { EXIT_CODES_HELP } from "../services/key-admin/cli/command_line.ts";
 import * as attempts from "../services/key-admin/domain/sign_in/attempts.ts";
@@ -21,7 +23,7 @@ import { TRY_LIMITS } from "../services/key-admin/domain/try/key.ts";
 import { CREATION_RATE } from "../services/key-admin/web/pages/key_form.tsx";
 import { billOfMaterials } from "../deploy/docs/sbom.ts";
 import { readControls } from "../services/model-simulator/serving/controls.ts";
-import { ALERTS } from "./observability/files.ts";
+import { assertDescribed, validatorOf } from "./support/api_document.ts";
 import {
   readSource,
   readSources,
@@ -95,16 +97,6 @@ Deno.test("files that documents name exist", () => {
       .map((file) => `${path}: ${file}`)
   );
   assert.deepEqual(missing, []);
-});
-
-Deno.test("each alert links to its section, which has its severity and says what to do", () => {
-  const [, ...sections] = textOf("docs/troubleshooting.md").split(/^### /m);
-  assert.equal(sections.length, ALERTS.length);
-  for (const { name, runbook, severity } of ALERTS) {
-    assert.equal(runbook, `docs/troubleshooting.md#${name.toLowerCase()}`);
-    const section = sections.find((text) => text.startsWith(`${name}\n`));
-    assert.match(section ?? "", new RegExp(`\n\n_${severity}_ · [^]*\n- `));
-  }
 });
 
 Deno.test("docs/evidence/faults.md names a test that exists for each fault", () => {
@@ -286,4 +278,28 @@ Deno.test("ASVS 6.1.1, 6.1.2, 6.4.1, 7.1.1, API6: the documents have the code's 
   assert.deepEqual(CREATION_RATE, { count: 10, perMs: MINUTE_MS });
   const codes = found(text, /\| (\d+) \|/g);
   assert.deepEqual(codes, EXIT_CODES_HELP.match(/\d+/g));
+});
+
+Deno.test("the description of the API is valid OpenAPI 3.1", async () => {
+  const validator = new Validator();
+  const copy: typeof document = structuredClone(document);
+  const { valid, errors } = await validator.validate(copy);
+  assert.ok(valid, JSON.stringify(errors));
+  assert.equal(validator.version, "3.1");
+  // Also that every reference leads somewhere.
+  validator.resolveRefs();
+});
+
+Deno.test("every field of a request and every error code is described, and the examples are valid", () => {
+  const { schemas, examples } = document.components;
+  const fields = Object.entries(schemas.ChatCompletionRequest.properties);
+  const silent = fields.filter(([, field]) => !field.description);
+  assert.deepEqual(silent.map(([name]) => name), []);
+  for (const [code, { description, value }] of Object.entries(examples)) {
+    assert.match(description, /^[^|]+[.)]$/, code);
+    assert.ok(validatorOf("Error")(value), code);
+  }
+  const { requestBody } = document.paths["/v1/chat/completions"].post;
+  const requests = requestBody.content["application/json"].examples;
+  for (const { value } of Object.values(requests)) assertDescribed(value);
 });

@@ -19,7 +19,7 @@ const INSTALL = ["run", "--allow-all", "tests/support/install_servers.ts"];
 const JOBS_PER_CORE = 2;
 /** Started first in their folders, so that the run does not wait for them at the end. */
 const SLOW =
-  /e2e\/(faults_process|videos_faults|faults_edge)|cli_test|limiter_pressure/;
+  /e2e\/(faults_process|videos_faults|faults_bus)|cli_test|limiter_pressure/;
 const SOAK_MINUTES = "0.5";
 /** Exit code of the compose test if it cannot run. */
 const CANNOT_RUN = 77;

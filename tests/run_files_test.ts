@@ -3,6 +3,7 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { runFiles, TIME_IS_UP } from "./run_files.ts";
+import { makeTempDir } from "./support/process.ts";
 
 const ARGS = [
   ...["test", "--no-check", "--no-config", "--allow-read", "--allow-write"],
@@ -49,28 +50,20 @@ const FILES: { [name: string]: readonly [text: string, fails: boolean] } = {
 
 /** Runs the files and adds up the summaries as `.ci/run` does. */
 async function runAll(names: readonly string[]) {
-  const cwd = await Deno.makeTempDir();
-  try {
-    for (const name of names) {
-      const text = IS_FIRST + PASSES + FILES[name]?.[0];
-      await Deno.writeTextFile(join(cwd, name), text);
-    }
-    const lines: string[] = [];
-    const code = await runFiles(names, {
-      ...{ args: ARGS, cwd },
-      write: (line) => lines.push(line),
-    });
-    const sum = (word: string) => {
-      const form = new RegExp(`^(?:ok|FAILED) \\|.* (\\d+) ${word}`);
-      return lines.reduce(
-        (n, line) => n + Number(form.exec(line)?.[1] ?? 0),
-        0,
-      );
-    };
-    return { code, passed: sum("passed"), failed: sum("failed"), lines };
-  } finally {
-    await Deno.remove(cwd, { recursive: true });
+  await using directory = await makeTempDir();
+  const { path: cwd } = directory;
+  for (const name of names) {
+    const text = IS_FIRST + PASSES + FILES[name]?.[0];
+    await Deno.writeTextFile(join(cwd, name), text);
   }
+  const lines: string[] = [];
+  const write = (line: string) => lines.push(line);
+  const code = await runFiles(names, { args: ARGS, cwd, write });
+  const sum = (word: string) => {
+    const form = new RegExp(`^(?:ok|FAILED) \\|.* (\\d+) ${word}`);
+    return lines.reduce((n, line) => n + Number(form.exec(line)?.[1] ?? 0), 0);
+  };
+  return { code, passed: sum("passed"), failed: sum("failed"), lines };
 }
 
 const ROWS = [
@@ -87,18 +80,15 @@ for (const [what, names, passed, failed] of ROWS) {
 }
 
 Deno.test("a run that is aborted ends, whatever its files wait for", async () => {
-  const cwd = await Deno.makeTempDir();
-  try {
-    const hangs =
-      'Deno.test("hangs", () => new Promise(() => setInterval(() => {}, 1_000)));';
-    await Deno.writeTextFile(join(cwd, "hangs_test.ts"), PASSES + hangs);
-    const aborted = new AbortController();
-    const code = await runFiles(["hangs_test.ts"], {
-      ...{ args: ARGS, cwd, signal: aborted.signal },
-      write: () => aborted.abort(),
-    });
-    assert.equal(code, TIME_IS_UP);
-  } finally {
-    await Deno.remove(cwd, { recursive: true });
-  }
+  await using directory = await makeTempDir();
+  const { path: cwd } = directory;
+  const hangs =
+    'Deno.test("hangs", () => new Promise(() => setInterval(() => {}, 1_000)));';
+  await Deno.writeTextFile(join(cwd, "hangs_test.ts"), PASSES + hangs);
+  const aborted = new AbortController();
+  const code = await runFiles(["hangs_test.ts"], {
+    ...{ args: ARGS, cwd, signal: aborted.signal },
+    write: () => aborted.abort(),
+  });
+  assert.equal(code, TIME_IS_UP);
 });

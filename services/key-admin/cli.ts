@@ -27,10 +27,11 @@ const upFile = z.object({
   models: z.array(z.string()).optional(),
 });
 
-async function run(args: string[]): Promise<string> {
+/** Runs a command with these variables, and returns what it prints. */
+export async function run(args: string[], given: env.Env): Promise<string> {
   const command = cli.parseCommand({ keys: KEYS, owners: OWNERS }, args);
   if (typeof command === "string") return command;
-  const cluster = findCluster();
+  const cluster = findCluster(given);
   const { redis: address, defaultLimits, bus, publicUrl, port } = cluster;
   const options = { address, log: silentLog, waitMs: CONNECT_MS };
   const redis = await connectRedis(options);
@@ -50,8 +51,7 @@ async function run(args: string[]): Promise<string> {
 }
 
 /** The configuration of the cluster: the service's variables, or the file that `deno task up` wrote. */
-function findCluster() {
-  const given = Deno.env.toObject();
+function findCluster(given: env.Env) {
   if (given.REDIS_URL || given.REDIS_URL_FILE || given.REDIS_SENTINELS) {
     const config = configFrom(given, Deno.readTextFileSync);
     return { ...config, models: config.catalog && [...config.catalog.keys()] };
@@ -109,11 +109,13 @@ function printError(text: string): void {
   Deno.stderr.writeSync(new TextEncoder().encode(`${text}\n`));
 }
 
-try {
-  const text = await run(Deno.args);
-  await Deno.stdout.write(new TextEncoder().encode(`${text}\n`));
-} catch (error) {
-  const [code, text] = describeFailure(error);
-  Deno.exitCode = code;
-  printError(text);
+if (import.meta.main) {
+  try {
+    const text = await run(Deno.args, Deno.env.toObject());
+    await Deno.stdout.write(new TextEncoder().encode(`${text}\n`));
+  } catch (error) {
+    const [code, text] = describeFailure(error);
+    Deno.exitCode = code;
+    printError(text);
+  }
 }

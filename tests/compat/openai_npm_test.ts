@@ -1,9 +1,12 @@
 // Promise: an unmodified OpenAI SDK works against the gateway when its base URL
-// is changed and nothing else. Runs the official npm package against a cluster.
+// is changed and nothing else. Runs the official npm package against a cluster, and,
+// with its default retries, through a restart of Redis.
 import assert from "node:assert/strict";
 import OpenAI from "openai";
-import { createKey } from "../conformance/context.ts";
 import { startCluster } from "../support/cluster.ts";
+import { startGatedCluster } from "../support/gated_cluster.ts";
+import { startTcpProxy } from "../support/tcp_proxy.ts";
+import { sleep, until } from "../support/wait_for.ts";
 import type { ModelServerTraits } from "./sdk_checks.ts";
 import { checkSdk, says, WEATHER_TOOL } from "./sdk_checks.ts";
 
@@ -15,6 +18,9 @@ const SIMULATOR: ModelServerTraits = {
     code: "rate_limit_exceeded",
   },
 };
+const CALLS = 10;
+const PACE_MS = 30;
+const CALL = { ...says("ping"), max_tokens: 16 };
 const PING = { ...says("ping"), max_tokens: 1 };
 const PLACE = {
   type: "object",
@@ -68,7 +74,7 @@ Deno.test("the official openai package for JavaScript", async (t) => {
   });
 
   await t.step("each error class", async () => {
-    const created = await createKey(cluster);
+    const created = await cluster.createKey();
     const keyed = sdkOf(created.key);
     const ask = (change: object = {}, sdk = keyed) =>
       sdk.chat.completions.create({ ...PING, ...change });
@@ -90,7 +96,7 @@ Deno.test("the official openai package for JavaScript", async (t) => {
   });
 
   await t.step("a 429 raises RateLimitError or is ridden out", async () => {
-    const { key } = await createKey(cluster, "--concurrency=1");
+    const { key } = await cluster.createKey("--concurrency=1");
     const impatient = sdkOf(key, 0).chat.completions;
     const holding = await impatient.create({
       ...says("[simulator: 20 tokens, 20 tokens per second]"),
@@ -113,4 +119,57 @@ Deno.test("the official openai package for JavaScript", async (t) => {
       for await (const _chunk of stream);
     }, OpenAI.APIError);
   });
+});
+
+/** Makes a call and returns what was said. Throws what a program would see. */
+async function say(client: OpenAI, stream: boolean): Promise<string> {
+  const { completions } = client.chat;
+  if (!stream) {
+    const answer = await completions.create(CALL);
+    return answer.choices[0]?.message.content ?? "";
+  }
+  let content = "";
+  for await (const chunk of await completions.create({ ...CALL, stream })) {
+    content += chunk.choices[0]?.delta.content ?? "";
+  }
+  return content;
+}
+
+Deno.test("a program notices no restart of Redis, through a front that sends its connections to one edge and the other in turn", async () => {
+  const redisConfig = ["appendonly yes", "appendfsync always"];
+  await using cluster = await startGatedCluster({ edges: 2, redisConfig });
+  const { edges, world: { redis } } = cluster;
+  const key = await cluster.addKey();
+  const ports = edges.map(({ baseUrl }) => Number(new URL(baseUrl).port));
+  let turn = 0;
+  await using front = startTcpProxy(() => ports[turn++ % ports.length] ?? 0);
+  // A connection for each request, so that both edges get some.
+  using http = Deno.createHttpClient({ poolMaxIdlePerHost: 0 });
+  /** What the SDK saw and kept to itself. */
+  const statuses: number[] = [];
+  const client = new OpenAI({
+    baseURL: `http://${front.server}/v1`,
+    apiKey: key.value,
+    fetch: async (...[input, init]: Parameters<typeof fetch>) => {
+      const response = await fetch(input, { ...init, client: http });
+      statuses.push(response.status);
+      return response;
+    },
+  });
+  const said: Promise<string>[] = [];
+  const call = async () => {
+    for (let count = 0; count < CALLS; count += 1) {
+      said.push(say(client, count % 2 === 0));
+      await sleep(PACE_MS);
+    }
+  };
+  await call();
+  await redis.kill();
+  said.push(say(client, false), say(client, true));
+  await until(() => statuses.includes(503));
+  await redis.restart();
+  await call();
+  assert.deepEqual(new Set(await Promise.all(said)), new Set(["Hello"]));
+  assert.deepEqual(new Set(statuses), new Set([200, 503]));
+  await until(async () => await cluster.leases(key) === 0);
 });

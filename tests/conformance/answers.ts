@@ -1,7 +1,10 @@
-/** Cases B: answers without `stream`. */
+// Cases B, C and D: whole answers, streams, and tools.
 import assert from "node:assert/strict";
-import { chatCompletionSchema } from "@gateway/shared/openai/completion";
-import { type Cases, M1, MODEL } from "./context.ts";
+import { errorBodySchema } from "@gateway/shared/openai/completion";
+import { simulates } from "../support/cluster.ts";
+import { statusOf } from "../support/gated_cluster.ts";
+import { until } from "../support/wait_for.ts";
+import { assertError, type Cases, M1, MODEL } from "./context.ts";
 
 const NULLABLE = [
   ...["stream", "stream_options", "temperature", "top_p", "max_tokens"],
@@ -10,13 +13,7 @@ const NULLABLE = [
   ...["parallel_tool_calls", "response_format", "enable_thinking"],
 ];
 
-export const answerCases: Cases = async (t, { chat, post, call }) => {
-  const answer = async (change: object = {}) => {
-    const response = await chat(change);
-    const text = await response.text();
-    assert.equal(response.status, 200, text);
-    return chatCompletionSchema.parse(JSON.parse(text));
-  };
+export const answerCases: Cases = async (t, { answer, post, call }) => {
   const isOk = async (response: Response, what: string) => {
     assert.equal(response.status, 200, `${what}: ${await response.text()}`);
   };
@@ -55,24 +52,19 @@ export const answerCases: Cases = async (t, { chat, post, call }) => {
     }
   });
   await t.step("B18-B22 what SDKs send is accepted", async () => {
-    const accepted: Record<string, object> = {
-      "temperature and top_p": { temperature: 0.7, top_p: 0.9 },
-      "text parts": {
-        messages: [{ role: "user", content: [{ type: "text", text: "ping" }] }],
-      },
-      "developer role": {
-        messages: [{ role: "developer", content: "Be brief." }, ...M1.messages],
-      },
-      "unknown members": {
-        ...{ store: false, metadata: { a: "b" }, user: "u", zzz: 1 },
-        ...{ logit_bias: null, frequency_penalty: 0 },
-      },
-      "nulls": Object.fromEntries(NULLABLE.map((name) => [name, null])),
-      "max_completion_tokens": { max_completion_tokens: 3 },
-    };
-    for (const [what, change] of Object.entries(accepted)) {
-      await isOk(await chat({ max_tokens: 5, ...change }), what);
-    }
+    const parts = [{ type: "text", text: "ping" }];
+    const developer = { role: "developer", content: "Be brief." };
+    const accepted = [
+      { temperature: 0.7, top_p: 0.9 },
+      { messages: [{ role: "user", content: parts }] },
+      { messages: [developer, ...M1.messages] },
+      // Unknown members.
+      { store: false, metadata: { a: "b" }, user: "u", zzz: 1 },
+      { logit_bias: null, frequency_penalty: 0 },
+      Object.fromEntries(NULLABLE.map((name) => [name, null])),
+      { max_completion_tokens: 3 },
+    ];
+    for (const change of accepted) await answer({ max_tokens: 5, ...change });
   });
   await t.step("B23 headers do not matter", async () => {
     const body = JSON.stringify({ ...M1, max_tokens: 3 });
@@ -93,5 +85,199 @@ export const answerCases: Cases = async (t, { chat, post, call }) => {
     assert.ok(reasoning_tokens > 0);
     const plain = await answer({ enable_thinking: false });
     assert.ok(!("reasoning_content" in (plain.choices[0]?.message ?? {})));
+  });
+};
+
+const WITH_USAGE = { stream_options: { include_usage: true } };
+
+export const streamingCases: Cases = async (
+  t,
+  { cluster, answer, chat, stream },
+) => {
+  await t.step("C25 data lines and comments, then [DONE]", async () => {
+    const { lines, isDone } = await stream();
+    assert.ok(isDone);
+    for (const line of lines) assert.match(line, /^($|data: |:)/);
+    assert.deepEqual(lines.slice(-3), ["data: [DONE]", "", ""]);
+  });
+  await t.step("C26-C28 chunks of one answer", async () => {
+    const { chunks } = await stream();
+    const [first] = chunks;
+    assert.ok(first);
+    for (const chunk of chunks) {
+      assert.equal(chunk.id, first.id);
+      assert.equal(chunk.created, first.created);
+      assert.ok(!("error" in chunk));
+    }
+    const choices = chunks.flatMap((chunk) => chunk.choices);
+    assert.equal(choices[0]?.delta.role, "assistant");
+    assert.ok(choices.slice(1).every((choice) => !("role" in choice.delta)));
+    const finishes = choices.filter((choice) => choice.finish_reason !== null);
+    assert.equal(finishes.length, 1);
+    assert.equal(choices.at(-1), finishes[0]);
+    assert.deepEqual(finishes[0]?.delta, {});
+  });
+  await t.step("C29 a stream says what the whole answer says", async () => {
+    const change = { seed: 42, max_tokens: 50 };
+    const { content, chunks } = await stream({ ...change, ...WITH_USAGE });
+    const { choices: [choice], usage } = await answer(change);
+    assert.equal(content, choice?.message.content);
+    assert.deepEqual(chunks.at(-1)?.usage, usage);
+  });
+  await t.step("C30-C31 usage when asked for, in its own chunk", async () => {
+    const plain = await stream();
+    assert.ok(plain.chunks.every((chunk) => !("usage" in chunk)));
+    const { chunks } = await stream(WITH_USAGE);
+    assert.ok(chunks.at(-1)?.usage, "alone, as the schema says");
+    assert.ok(chunks.slice(0, -1).every((chunk) => chunk.usage === null));
+  });
+  await t.step("C32 stream_options without stream: 400", async () => {
+    const expected = { status: 400, param: "stream_options" };
+    await assertError(await chat(WITH_USAGE), expected);
+  });
+  await t.step("C33 n streams advance together", async () => {
+    const { chunks } = await stream({ n: 2 });
+    const choices = chunks.flatMap((chunk) => chunk.choices);
+    const begins = choices.filter(({ delta }) => "role" in delta);
+    const ends = choices.filter((choice) => choice.finish_reason !== null);
+    assert.deepEqual(begins.map(({ index }) => index), [0, 1]);
+    assert.deepEqual(ends.map(({ index }) => index).toSorted(), [0, 1]);
+    const [lastBegin, firstEnd] = [begins[1], ends[0]];
+    assert.ok(lastBegin && firstEnd);
+    assert.ok(choices.indexOf(lastBegin) < choices.indexOf(firstEnd));
+  });
+  await t.step("C34 chunks come as they are made", async () => {
+    const startedAtMs = performance.now();
+    const messages = simulates("20 tokens, 40 tokens per second");
+    const response = await chat({ stream: true, messages });
+    const arrivals: number[] = [];
+    for await (const _bytes of response.body ?? []) {
+      arrivals.push(performance.now() - startedAtMs);
+    }
+    const [first = 0] = arrivals;
+    const last = arrivals.at(-1) ?? 0;
+    assert.ok(arrivals.length > 10, `${arrivals.length} pieces`);
+    assert.ok(last - first > 300, `all within ${last - first} ms`);
+  });
+  await t.step("C35 a bad request is JSON, also with stream", async () => {
+    const response = await chat({ stream: true, temperature: 3 });
+    await assertError(response, { status: 400, param: "temperature" });
+  });
+  await t.step("C36 a late failure is one error frame, no [DONE]", async () => {
+    const messages = simulates("fail after 5 tokens");
+    const { chunks, isDone } = await stream({ messages });
+    assert.ok(!isDone);
+    const { error } = errorBodySchema.parse(chunks.at(-1));
+    assert.ok("param" in error);
+  });
+  await t.step("C37 a client that leaves frees its slot", async () => {
+    const created = await cluster.createKey("--concurrency=1");
+    const headers = { authorization: `Bearer ${created.key}` };
+    const client = new AbortController();
+    const messages = simulates("500 tokens, 20 tokens per second");
+    const init = { headers, signal: client.signal };
+    const response = await chat({ stream: true, messages }, init);
+    assert.equal(response.status, 200);
+    client.abort();
+    await assert.rejects(response.text());
+    const next = () => chat({ max_tokens: 1 }, { headers });
+    await until(async () => await statusOf(next()) === 200, 2_000);
+  });
+  await t.step("C38 thinking comes first and is never null", async () => {
+    const { chunks } = await stream({ enable_thinking: true });
+    const choices = chunks.flatMap((chunk) => chunk.choices);
+    const deltas = choices.map(({ delta }) => delta);
+    const firstText = deltas.findIndex((delta) => Boolean(delta.content));
+    const isThought = (delta: object) => "reasoning_content" in delta;
+    const lastThought = deltas.findLastIndex(isThought);
+    assert.ok(lastThought >= 0 && lastThought < firstText);
+  });
+};
+
+const tool = (name: string, more: object = {}) => ({
+  type: "function",
+  function: { name, description: `Calls ${name}`, ...more },
+});
+const WEATHER = tool("get_weather", {
+  parameters: {
+    type: "object",
+    properties: {
+      city: { type: "string" },
+      days: { type: "integer", minimum: 1, maximum: 9 },
+    },
+    required: ["city", "days"],
+  },
+});
+const CALLED = { name: "get_weather", arguments: '{"city":"Rome","days":1}' };
+const CALL = { id: "call_1", type: "function", function: CALLED };
+const QUESTION = { role: "user", content: "What is the weather in Rome?" };
+const ASKED = { role: "assistant", content: null, tool_calls: [CALL] };
+const ANSWERED = { role: "tool", tool_call_id: "call_1", content: "sunny" };
+const REQUIRED = {
+  messages: [QUESTION],
+  tools: [WEATHER],
+  tool_choice: "required",
+};
+
+export const toolCases: Cases = async (t, { answer, chat, stream }) => {
+  await t.step("D39 tool_choice required calls a declared tool", async () => {
+    const { choices: [choice] } = await answer(REQUIRED);
+    assert.equal(choice?.finish_reason, "tool_calls");
+    assert.equal(choice.message.content, null);
+    const [call] = choice.message.tool_calls ?? [];
+    assert.ok(call?.id);
+    assert.equal(call.type, "function");
+    assert.equal(call.function.name, "get_weather");
+    const { city, days } = JSON.parse(call.function.arguments);
+    assert.equal(typeof city, "string");
+    assert.ok(Number.isInteger(days) && days >= 1 && days <= 9);
+  });
+  await t.step("D40 a named tool is called, none calls none", async () => {
+    const tools = [WEATHER, tool("f")];
+    const chosen = { type: "function", function: { name: "f" } };
+    const { choices: [named] } = await answer({ tools, tool_choice: chosen });
+    assert.equal(named?.message.tool_calls?.[0]?.function.name, "f");
+    const change = { messages: [QUESTION], tools, tool_choice: "none" };
+    const { choices: [none] } = await answer(change);
+    assert.ok(none && !("tool_calls" in none.message));
+    assert.ok(none.message.content);
+  });
+  await t.step("D41 streamed fragments: id, type and name once", async () => {
+    const { chunks } = await stream(REQUIRED);
+    const choices = chunks.flatMap((chunk) => chunk.choices);
+    const fragments = choices.flatMap(({ delta }) => delta.tool_calls ?? []);
+    const firsts = fragments.filter((fragment) => "id" in fragment);
+    assert.equal(firsts.length, 1);
+    assert.equal(firsts[0], fragments[0]);
+    assert.equal(firsts[0]?.type, "function");
+    assert.equal(firsts[0]?.function.name, "get_weather");
+    const pieces = fragments.map((each) => each.function.arguments ?? "");
+    assert.equal(typeof JSON.parse(pieces.join("")).city, "string");
+    assert.equal(choices.at(-1)?.finish_reason, "tool_calls");
+  });
+  await t.step("D42 a tool's result is answered with text", async () => {
+    const messages = [QUESTION, ASKED, ANSWERED];
+    const { choices: [choice] } = await answer({ messages, tools: [WEATHER] });
+    assert.ok(choice?.message.content);
+  });
+  await t.step("D43 inconsistent histories: 400", async () => {
+    for (const rest of [[ANSWERED], [ASKED, QUESTION]]) {
+      const messages = [QUESTION, ...rest];
+      await assertError(await chat({ messages }), { status: 400 });
+    }
+  });
+  await t.step("D44 bad tools: 400", async () => {
+    const many = Array.from({ length: 129 }, (_, i) => tool(`f${i}`));
+    const undeclared = { type: "function", function: { name: "g" } };
+    const bad = { tools: [tool("bad name!")] };
+    const rows: [change: object, code?: string, param?: string][] = [
+      [bad, "invalid_value", "tools[0].function.name"],
+      [{ tools: many }, "array_above_max_length", "tools"],
+      [{ tools: [WEATHER], tool_choice: undeclared }],
+      [{ tool_choice: "required" }],
+    ];
+    for (const [change, code, param] of rows) {
+      await assertError(await chat(change), { status: 400, code, param });
+    }
   });
 };

@@ -1,22 +1,18 @@
 // Promise: the wire contract of an OpenAI-compatible service, case by case, as
 // collected from the SDKs, OpenAI's schema and the suites of other servers.
 import { startCluster } from "../support/cluster.ts";
-import { answerCases } from "./answers.ts";
-import { authenticationCases } from "./authentication.ts";
+import * as answers from "./answers.ts";
 import { type Cases, createContext } from "./context.ts";
 import { referenceCases } from "./reference.ts";
-import { routingCases } from "./routing.ts";
-import { streamingCases } from "./streaming.ts";
-import { toolCases } from "./tools.ts";
-import { validationCases } from "./validation.ts";
+import * as requests from "./requests.ts";
 
 const CASES: [string, Cases][] = [
-  ["A authentication", authenticationCases],
-  ["B answers", answerCases],
-  ["C streaming", streamingCases],
-  ["D tools", toolCases],
-  ["E validation", validationCases],
-  ["F and G routing", routingCases],
+  ["A authentication", requests.authenticationCases],
+  ["B answers", answers.answerCases],
+  ["C streaming", answers.streamingCases],
+  ["D tools", answers.toolCases],
+  ["E validation", requests.validationCases],
+  ["F and G routing", requests.routingCases],
   // Last, because it compares all of these with the description of the API.
   ["H reference", referenceCases],
 ];

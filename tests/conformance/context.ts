@@ -1,11 +1,7 @@
 /** Shared by the conformance cases: a running cluster and shorthands to call it. */
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
-import {
-  type ChatCompletionChunk,
-  chatCompletionChunkSchema,
-  errorBodySchema,
-} from "@gateway/shared/openai/completion";
+import * as openai from "@gateway/shared/openai/completion";
 import type { Cluster } from "../support/cluster.ts";
 import { sleep } from "../support/wait_for.ts";
 
@@ -73,6 +69,13 @@ export function createContext(cluster: Cluster) {
       body: BodyInit,
       headers: Record<string, string> = { "content-type": "application/json" },
     ) => call("/chat/completions", { method: "POST", headers, body }),
+    /** The answer to a request that is not refused. */
+    answer: async (change: object = {}) => {
+      const response = await chat(change);
+      const text = await response.text();
+      assert.equal(response.status, 200, text);
+      return openai.chatCompletionSchema.parse(JSON.parse(text));
+    },
     stream: async (change: object = {}) => {
       const result = await readStream(await chat({ ...change, stream: true }));
       const { response, lines } = result;
@@ -81,15 +84,6 @@ export function createContext(cluster: Cluster) {
       return result;
     },
   };
-}
-
-/** Creates a key with these options of the command line. */
-export async function createKey(
-  cluster: Cluster,
-  ...options: string[]
-): Promise<{ id: string; key: string }> {
-  const args = ["create", "--description=test", "--json", ...options];
-  return JSON.parse(await cluster.keys(...args));
 }
 
 /** Reads a stream to its end and checks what holds for every stream. `content` is of choice 0. */
@@ -105,10 +99,10 @@ export async function readStream(response: Response) {
     .map((line) => line.slice("data: ".length));
   const isDone = data.at(-1) === "[DONE]";
   /** Decoded chunks, or the error event in the place of one. */
-  const chunks: (ChatCompletionChunk & { error?: unknown })[] =
+  const chunks: (openai.ChatCompletionChunk & { error?: unknown })[] =
     (isDone ? data.slice(0, -1) : data).map((text) => JSON.parse(text));
   for (const chunk of chunks) {
-    if (!("error" in chunk)) chatCompletionChunkSchema.parse(chunk);
+    if (!("error" in chunk)) openai.chatCompletionChunkSchema.parse(chunk);
   }
   const content = chunks.map((chunk) => chunk.choices?.[0])
     .filter((choice) => choice?.index === 0)
@@ -132,7 +126,7 @@ export async function assertError(
   const type = response.headers.get("content-type") ?? "";
   assert.match(type, /^application\/json/, what);
   assertRequestId(response, what);
-  const { error } = errorBodySchema.parse(JSON.parse(text));
+  const { error } = openai.errorBodySchema.parse(JSON.parse(text));
   if (code !== undefined) assert.equal(error.code, code, what);
   if (param !== undefined) assert.equal(error.param, param, what);
 }

@@ -6,10 +6,11 @@ import {
   ruleBehind,
   validatorOf,
 } from "../support/api_document.ts";
+import { simulates } from "../support/cluster.ts";
 import { statusOf } from "../support/gated_cluster.ts";
 import { until } from "../support/wait_for.ts";
 import type { Cases, Exchange } from "./context.ts";
-import { assertError, createKey } from "./context.ts";
+import { assertError } from "./context.ts";
 
 type Named<T> = { [name: string]: T };
 interface DescribedResponse {
@@ -29,17 +30,17 @@ const SEEN_ELSEWHERE: Named<string> = {
   unsupported_value: "services/edge-auth/chat/request_test.ts",
   invalid_request: "shared/upstream/refusal_test.ts",
   request_timeout: "services/edge-auth/http/responses_test.ts",
-  internal_error: "tests/limits/corrupt_test.ts",
+  internal_error: "tests/limits/lost_data_test.ts",
   upstream_unreachable: "shared/upstream/pool_test.ts",
   upstream_timeout: "shared/upstream/pool_test.ts",
   service_unavailable: "tests/limits/ledger_test.ts",
   overloaded: "services/edge-auth/dispatch/dispatcher_test.ts",
   no_worker: "tests/e2e/chaos_timed_test.ts",
-  bus_unavailable: "tests/e2e/faults_edge_test.ts",
+  bus_unavailable: "tests/e2e/faults_bus_test.ts",
   server_shutdown: "tests/e2e/faults_process_timed_test.ts",
   worker_lost: "services/edge-auth/chat/answer_test.ts",
   deadline_exceeded: "services/edge-auth/dispatch/dispatcher_test.ts",
-  key_revoked: "tests/limits/between_test.ts",
+  key_revoked: "tests/limits/slot_test.ts",
 };
 
 /** Headers of HTTP itself, of caches and browsers. */
@@ -119,7 +120,7 @@ export const referenceCases: Cases = async (
 ) => {
   await t.step("H60 limits, in headers and refusals", async () => {
     const limits = ["--rpm=2", "--tpm=1000", "--tokens-per-day=1000"];
-    const { key } = await createKey(cluster, ...limits);
+    const { key } = await cluster.createKey(...limits);
     const headers = { authorization: `Bearer ${key}` };
     const statuses: number[] = [];
     for (const change of [{}, { max_tokens: 900, n: 8 }, {}, {}]) {
@@ -127,7 +128,7 @@ export const referenceCases: Cases = async (
       statuses.push(await statusOf(answer));
     }
     assert.deepEqual(statuses, [200, 429, 200, 429]);
-    const daily = await createKey(cluster, "--tokens-per-day=1");
+    const daily = await cluster.createKey("--tokens-per-day=1");
     const init = { headers: { authorization: `Bearer ${daily.key}` } };
     // The first request is counted when it has ended.
     await until(async () => {
@@ -138,9 +139,8 @@ export const referenceCases: Cases = async (
   });
   await t.step("H60 other failures", async () => {
     for (const controls of ["garbage after 0 tokens", "cut after 5 tokens"]) {
-      const content = `[simulator: ${controls}]`;
-      const failing = { messages: [{ role: "user", content }] };
-      await assertError(await chat(failing), { status: 502 }, controls);
+      const messages = simulates(controls);
+      await assertError(await chat({ messages }), { status: 502 }, controls);
     }
     const large = " ".repeat(20 << 20) + "{}";
     const expected: [BodyInit, type: string, status: number, code: string][] = [
@@ -159,7 +159,7 @@ export const referenceCases: Cases = async (
     assert.deepEqual(await response.json(), document);
   });
   await t.step("H62 videos", async () => {
-    const { key } = await createKey(cluster, "--scopes=video");
+    const { key } = await cluster.createKey("--scopes=video");
     const headers = { authorization: `Bearer ${key}` };
     const asked = { model: "simulated-video-1", prompt: "A kite" };
     const made = await call("/videos", {

@@ -1,12 +1,12 @@
-// Promise: under random leaving clients, killed workers and restarts of the bus
-// every request ends in exactly one way, with a beginning of its own answer, is
-// settled once, and leaves nothing behind.
+// Promise: under random leaving clients, killed workers and restarts of the bus every
+// request ends in exactly one way, with a beginning of its own answer, is settled once,
+// and leaves nothing behind.
 import assert from "node:assert/strict";
 import { ask, type ChatOutcome } from "../support/chat_outcome.ts";
 import { startMiniCluster } from "../support/mini_cluster.ts";
 import { seededRandom } from "../support/seeded_random.ts";
 import { answerOf, tokenBackend } from "../support/scripted_model_server.ts";
-import { sleep, waitFor } from "../support/wait_for.ts";
+import { sleep, until, waitFor } from "../support/wait_for.ts";
 
 const SEED = 1;
 const REQUESTS = 300;
@@ -106,7 +106,7 @@ Deno.test("300 requests among faults end each in one way and leave nothing behin
 
   await cluster.idle();
   for (const { backend } of living) {
-    await waitFor(() => backend.running === 0, { what: "no backend calls" });
+    await until(() => backend.running === 0);
   }
   for (const { dispatcher, admitted } of edges) {
     await waitFor(() => {

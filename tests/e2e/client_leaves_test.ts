@@ -1,11 +1,11 @@
-// Promise: in whatever state the request of a client that leaves is, the
-// connection to the model server is closed within 100 ms. In how many ways a client
-// can leave is shown by `services/edge-auth/http/server_test.ts`.
+// Promise: in whatever state the request of a client that leaves is, the connection to
+// the model server is closed within 100 ms. In how many ways a client can leave is
+// shown by `services/edge-auth/http/server_test.ts`.
 import assert from "node:assert/strict";
 import { startFakeModelServer } from "../support/fake_model_server.ts";
 import { chat, startMiniCluster } from "../support/mini_cluster.ts";
 import { choiceChunk, streamResponse } from "../support/model_answers.ts";
-import { startStopwatch, until, waitFor } from "../support/wait_for.ts";
+import { startStopwatch, until } from "../support/wait_for.ts";
 
 const CANCEL_MS = 100;
 /** The machine may be busy for a moment, so one of this many attempts must succeed. */
@@ -65,7 +65,7 @@ Deno.test("a client that leaves ends the call of the model server", async (t) =>
     await server.request(calls + 1);
     for (const prompt of PROMPTS) {
       const queued = send(prompt);
-      await waitFor(() => edge.dispatcher.waiting === 1, { what: "the queue" });
+      await until(() => edge.dispatcher.waiting === 1);
       queued.leave();
       await until(() => edge.dispatcher.waiting === 0);
     }

@@ -6,8 +6,9 @@ import { ask, endsAs } from "../support/chat_outcome.ts";
 import { freePort } from "../support/local_server.ts";
 import { startMiniEdge, startMiniWorker } from "../support/mini_cluster.ts";
 import { startNatsServer } from "../support/nats_server.ts";
+import { owning } from "../support/process.ts";
 import { answerOf, tokenBackend } from "../support/scripted_model_server.ts";
-import { until, waitFor } from "../support/wait_for.ts";
+import { until } from "../support/wait_for.ts";
 
 const TOKENS = 100;
 /** Tokens of a request that comes meanwhile. */
@@ -38,13 +39,9 @@ async function startPair() {
   const servers = [b.server, a.server];
   stack.use(await startMiniWorker({ servers, backend }));
   await until(() => edge.dispatcher.workers.totals().workers === 1);
-  const owned = stack.move();
-  return {
-    /** Whom each is connected to. */
-    serverOf: { edge: a, worker: b },
-    ...{ edge, backend },
-    [Symbol.asyncDispose]: () => owned.disposeAsync(),
-  };
+  /** Whom each is connected to. */
+  const serverOf = { edge: a, worker: b };
+  return owning(stack, { serverOf, edge, backend });
 }
 
 const isWhole = (seed: number, tokens: number) => ({
@@ -54,7 +51,7 @@ const isWhole = (seed: number, tokens: number) => ({
 /** A stream in the middle, and a check that it ends whole. */
 async function beginStream({ edge, backend }: Pair) {
   const outcome = ask(edge, { stream: true, seed: 1, max_tokens: TOKENS });
-  await waitFor(() => (backend.produced.get(1) ?? 0) > 10, { what: "tokens" });
+  await until(() => (backend.produced.get(1) ?? 0) > 10);
   return () => endsAs(outcome, isWhole(1, TOKENS));
 }
 

@@ -1,23 +1,19 @@
-// Promise: processes that are killed, frozen or told to stop end what they ran
-// in the promised way and time, seen from the client and from the model server. If
-// there is another worker, the loss of one only delays a request without a byte
-// sent, its replacement not even that, and the model server is not called for an
-// answer that was already given.
+// Promise: processes that are killed, frozen or told to stop end what they ran in the
+// promised way and time, for the client and for the model server, which is not called
+// for an answer that was already given. If there is another worker, the loss of one
+// only delays a request without a byte sent, and its replacement not even that.
 import assert from "node:assert/strict";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
-import { createKey } from "../conformance/context.ts";
-import type { ChatOutcome } from "../support/chat_outcome.ts";
-import { endsAs, outcomeOf } from "../support/chat_outcome.ts";
 import {
-  askCluster,
-  isReplaced,
-  pidOf,
-  startCluster,
-} from "../support/cluster.ts";
+  type ChatOutcome,
+  endsAs,
+  outcomeOf,
+} from "../support/chat_outcome.ts";
+import { startCluster } from "../support/cluster.ts";
+import { statusOf } from "../support/gated_cluster.ts";
 import { startRedisServer } from "../support/redis_server.ts";
-import type { Reply } from "../support/fake_model_server.ts";
 import { startFakeModelServer } from "../support/fake_model_server.ts";
-import * as answers from "../support/model_answers.ts";
+import { chatReply } from "../support/model_answers.ts";
 import type { Stopwatch } from "../support/wait_for.ts";
 import { sleep, startStopwatch, until, waitFor } from "../support/wait_for.ts";
 
@@ -32,26 +28,20 @@ const REPEATED_MS = 750;
 const PAUSE_MS = 100;
 /** By the others, while one worker is replaced. */
 const SERVED_MIN = 30;
-type Outcome = Partial<ChatOutcome>;
-const HELLO: Outcome = { kind: "complete", content: "Hello" };
-const LOST: Outcome = { kind: "sse_error", errorCode: "worker_lost" };
-const CUT: Outcome = { ...LOST, content: "one" };
-
-const answersHello = answers.chatReply({ words: ["Hel", "lo"], betweenMs: 20 });
+const HELLO = { kind: "complete", content: "Hello" } as const;
+const LOST = { kind: "sse_error", errorCode: "worker_lost" } as const;
+const CUT = { ...LOST, content: "one" };
 
 /** Lets the model server say the rest of its answers. */
 let proceed = Promise.withResolvers<void>();
-
-const answersInTwo: Reply = function* () {
-  const contents = ["one", " two"].map((content) =>
-    answers.choiceChunk({ content })
-  );
-  const end = [answers.choiceChunk({}, "stop"), answers.usageChunk(1, 2)];
-  const steps = answers.streamResponse([...contents, ...end]);
-  yield* steps.slice(0, 2);
-  yield { until: proceed.promise };
-  yield* steps.slice(2);
-};
+const answersHello = chatReply({
+  words: ["Hel", "lo"],
+  between: () => ({ pauseMs: 20 }),
+});
+const answersInTwo = chatReply({
+  words: ["one", " two"],
+  between: () => ({ until: proceed.promise }),
+});
 
 /** Holds processes still while something is done. */
 async function whileFrozen(pids: readonly number[], work: () => Promise<void>) {
@@ -79,25 +69,23 @@ Deno.test("processes that fail", async (t) => {
       REDIS_URL: redis.url,
     },
   });
-  const workers = () => [0, 1].map((at) => pidOf(cluster, "chat-worker", at));
+  const workers = () => [0, 1].map((at) => cluster.pid("chat-worker", at));
   const areReady = () =>
     waitFor(async () => {
       const { ops_urls } = await cluster.refresh();
-      const urls = ops_urls["chat-worker"] ?? [];
-      const areOk = urls.map(async (url) => {
-        const response = await fetch(`${url}/readyz`).catch(() => null);
-        await response?.body?.cancel();
-        return response?.ok; // Null: it is gone, or not there yet.
-      });
-      return (await Promise.all(areOk)).every((isOk) => isOk);
+      const statuses = ops_urls["chat-worker"]?.map((url) =>
+        // It is gone, or not there yet.
+        statusOf(fetch(`${url}/readyz`)).catch(() => null)
+      ) ?? [];
+      return (await Promise.all(statuses)).every((status) => status === 200);
     }, { what: "two workers that are ready", intervalMs: PAUSE_MS });
   const ask = (edge: number, body: object = {}, key = cluster.state.api_key) =>
-    outcomeOf(askCluster(cluster, key, edge, body));
+    outcomeOf(cluster.ask(key, edge, body));
   /** A stream whose first token is there, and its request at the model server. */
   const begin = async (edge: number, key = cluster.state.api_key) => {
     proceed = Promise.withResolvers();
     const number = server.requests.length + 1;
-    const response = await askCluster(cluster, key, edge, { stream: true });
+    const response = await cluster.ask(key, edge, { stream: true });
     assert.equal(response.status, 200);
     return {
       answer: outcomeOf(Promise.resolve(response)),
@@ -105,10 +93,7 @@ Deno.test("processes that fail", async (t) => {
     };
   };
   const isLeft = ({ upstream }: Awaited<ReturnType<typeof begin>>) =>
-    waitFor(() => upstream.leftAtMs, {
-      what: "the call to be stopped",
-      timeoutMs: 10_000,
-    });
+    until(() => upstream.leftAtMs, 10_000);
   const completes = async (edge: number, key?: string) => {
     const { answer } = await begin(edge, key);
     proceed.resolve();
@@ -137,10 +122,8 @@ Deno.test("processes that fail", async (t) => {
       await areReady();
       const enough = served + SERVED_MIN;
       Deno.kill(old, "SIGTERM");
-      await isReplaced(cluster, "chat-worker", old);
-      await waitFor(() => failures.length > 0 || served >= enough, {
-        what: `${SERVED_MIN} requests while a worker was replaced`,
-      });
+      await cluster.isReplaced("chat-worker", old);
+      await until(() => failures.length > 0 || served >= enough);
     }
     await areReady();
     isOver = true;
@@ -175,29 +158,28 @@ Deno.test("processes that fail", async (t) => {
 
   await t.step("a frozen edge slows no other, and continues", async () => {
     const { answer } = await begin(1);
-    await whileFrozen([pidOf(cluster, "edge-auth", 1)], async () => {
+    await whileFrozen([cluster.pid("edge-auth", 1)], async () => {
       proceed.resolve();
       using watch = startStopwatch();
       for (let number = 0; number < REQUESTS; number += 1) {
-        const outcome = await ask(0, { stream: true });
-        assert.equal(outcome.kind, "complete");
+        await endsAs(ask(0, { stream: true }), { kind: "complete" });
       }
       assertWithin(0, watch);
     });
-    assert.equal((await answer).kind, "complete");
+    await endsAs(answer, { kind: "complete" });
   });
 
   await t.step("a stopping edge: streams end with an error", async () => {
     // A key for one request at once: free again only when that one is settled.
-    const { key } = await createKey(cluster, "--concurrency=1");
+    const { key } = await cluster.createKey("--concurrency=1");
     const begun = await begin(1, key);
     assert.equal((await ask(0, {}, key)).status, 429);
-    const edge = pidOf(cluster, "edge-auth", 1);
+    const edge = cluster.pid("edge-auth", 1);
     // So that nobody says what the request had cost before the edge is done.
     await whileFrozen(workers(), async () => {
       Deno.kill(edge, "SIGTERM");
       await endsAs(begun.answer, { ...CUT, errorCode: "server_shutdown" });
-      await isReplaced(cluster, "edge-auth", edge);
+      await cluster.isReplaced("edge-auth", edge);
     });
     await isLeft(begun);
     await completes(0, key);
@@ -210,7 +192,7 @@ Deno.test("processes that fail", async (t) => {
   await t.step("a worker frozen while idle is passed over", async () => {
     await allSayHello(askMany()); // Both workers are known, and warm.
     const before = server.requests.length;
-    await whileFrozen([pidOf(cluster, "chat-worker")], async () => {
+    await whileFrozen([cluster.pid("chat-worker")], async () => {
       using watch = startStopwatch();
       await allSayHello(askMany());
       assertWithin(DISPATCH_LIMITS.acceptMs, watch);
@@ -222,7 +204,7 @@ Deno.test("processes that fail", async (t) => {
   });
 
   await t.step("key-admin frozen: keys go on working", async () => {
-    const frozen = [pidOf(cluster, "key-admin")];
+    const frozen = [cluster.pid("key-admin")];
     await whileFrozen(frozen, () => allSayHello(askMany()));
   });
 
@@ -233,7 +215,7 @@ Deno.test("processes that fail", async (t) => {
     server.reply = answersInTwo;
     const { api_key: key } = cluster.state;
     const streams = many((number) =>
-      askCluster(cluster, key, number % 2, { stream: true })
+      cluster.ask(key, number % 2, { stream: true })
     );
     await Promise.all(streams); // Their heads come with their first words.
     const begun = streams.map(outcomeOf);
@@ -245,7 +227,7 @@ Deno.test("processes that fail", async (t) => {
     const answers = askMany();
     await until(() => server.requests.length === before + REQUESTS);
     using watch = startStopwatch();
-    Deno.kill(pidOf(cluster, "chat-worker"), "SIGKILL");
+    Deno.kill(cluster.pid("chat-worker"), "SIGKILL");
     const first = server.requests.slice(before);
     const lost = () => first.filter(({ leftAtMs }) => leftAtMs !== null);
     const isRepeated = () =>
@@ -259,8 +241,8 @@ Deno.test("processes that fail", async (t) => {
       proceed.resolve();
     }
     await allSayHello(answers);
-    const cut = (await Promise.all(begun))
-      .filter(({ kind }) => kind !== "complete");
+    const ended = await Promise.all(begun);
+    const cut = ended.filter(({ kind }) => kind !== "complete");
     for (const outcome of cut) assert.partialDeepStrictEqual(outcome, CUT);
     assert.ok(cut.length > 0 && cut.length < REQUESTS, `${cut.length} cut`);
     assert.ok(isRepeated(), `${server.requests.length - before} calls`);
@@ -270,7 +252,7 @@ Deno.test("processes that fail", async (t) => {
   await t.step("a killed edge: its calls stop in four seconds", async () => {
     const begun = await begin(0);
     using watch = startStopwatch();
-    Deno.kill(pidOf(cluster, "edge-auth", 0), "SIGKILL");
+    Deno.kill(cluster.pid("edge-auth", 0), "SIGKILL");
     assert.equal((await begun.answer).kind, "broken");
     await isLeft(begun);
     assertWithin(DISPATCH_LIMITS.edgeLostMs + 1_000, watch);

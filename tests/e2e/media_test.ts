@@ -4,10 +4,10 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import OpenAI from "openai";
-import { createKey } from "../conformance/context.ts";
 import { callApi } from "../support/chat_request.ts";
-import { isReplaced, pidOf, startCluster } from "../support/cluster.ts";
-import { waitFor } from "../support/wait_for.ts";
+import { startCluster } from "../support/cluster.ts";
+import { statusOf } from "../support/gated_cluster.ts";
+import { sleep, until } from "../support/wait_for.ts";
 import { recording, silence } from "./recording_fixture.ts";
 
 const SPEECH = {
@@ -47,19 +47,19 @@ const assertPng = (base64: string | undefined) =>
 Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", async (t) => {
   await using cluster = await startCluster();
   const scopes = "--scopes=chat,models,speech,image";
-  const { key: apiKey } = await createKey(cluster, scopes);
+  const { key: apiKey } = await cluster.createKey(scopes);
   const baseURL = cluster.baseUrl();
   const client = new OpenAI({ baseURL, apiKey, maxRetries: 0 });
   /** Posts a form, or JSON. */
   const post = (path: string, body: object, key = apiKey) =>
     callApi(`${baseURL}${path}`, key, body);
   const becomeInFlight = (count: number) =>
-    waitFor(async () => {
+    until(async () => {
       const { ops_urls } = await cluster.refresh();
       const metrics = await fetch(`${ops_urls["media-worker"]?.[0]}/metrics`);
       const line = new RegExp(`^gateway_worker_in_flight ${count}$`, "m");
       return line.test(await metrics.text());
-    }, { what: `${count} jobs in flight` });
+    });
 
   await t.step("speech comes in the format that was asked for", async () => {
     const wav = { ...SPEECH, response_format: "wav" } as const;
@@ -144,30 +144,30 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
   });
 
   await t.step("what is wrong is refused in OpenAI's form", async () => {
-    const json = (path: string, whole: object) => (change: object) => () =>
+    const json = (path: string, whole: object) => (change: object) =>
       post(path, { ...whole, ...change });
     const speech = json("/audio/speech", SPEECH);
     const image = json("/images/generations", IMAGE);
     const editJson = json("/images/edits", IMAGE);
-    const chat = json("/chat/completions", {
-      messages: [{ role: "user", content: "hi" }],
-    });
-    const form = (path: string) => (...fields: Field[]) => () =>
-      post(path, formOf(...fields));
-    const record = form("/audio/transcriptions");
+    const messages = [{ role: "user", content: "hi" }];
+    const chat = json("/chat/completions", { messages });
+    const record = (...fields: Field[]) =>
+      post("/audio/transcriptions", formOf(...fields));
     const edit = (...fields: Field[]) =>
-      form("/images/edits")(["prompt", "Sky"], ...fields);
+      post("/images/edits", formOf(["prompt", "Sky"], ...fields));
     const hears: Field = ["model", RECORDING];
     const file: Field = ["file", silence()];
     const draws: Field = ["model", IMAGE.model];
     const picture: Field = ["image", pngHead(64, 64)];
-    const { key: noSpeech } = await createKey(cluster, "--scopes=chat,models");
+    const { key: noSpeech } = await cluster.createKey("--scopes=chat,models");
     const local = { image_url: "https://127.0.0.1/a.png" };
     const text: Field = ["file", new File(["no sound"], "c.txt")];
     const wrongMask: Field = ["mask", pngHead(64, 63)];
     const long = "x".repeat(4_097);
     const missing = "400 missing_required_parameter";
-    const rows: [ask: () => Promise<Response>, refusal: string][] = [
+    const form = formOf(hears, file);
+    const aFile = { images: [{ file_id: "f" }] };
+    const rows: [asked: Promise<Response>, refusal: string][] = [
       [speech({ input: "" }), "400 empty_string input"],
       [speech({ input: long }), "400 string_above_max_length input"],
       [speech({ speed: 5 }), "400 decimal_above_max_value speed"],
@@ -192,19 +192,13 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
       [edit(picture, wrongMask, draws), "400 invalid_value mask"],
       [edit(draws, ...Array(17).fill(picture)), "400 invalid_value image"],
       [editJson({}), `${missing} images`],
-      [
-        editJson({ images: [{ file_id: "f" }] }),
-        `${missing} images[0].image_url`,
-      ],
+      [editJson(aFile), `${missing} images[0].image_url`],
       [editJson({ images: [local] }), "400 invalid_value images[0].image_url"],
-      [() => post("/audio/speech", SPEECH, noSpeech), "403 forbidden"],
-      [
-        () => post("/audio/transcriptions", formOf(hears, file), noSpeech),
-        "403 forbidden",
-      ],
+      [post("/audio/speech", SPEECH, noSpeech), "403 forbidden"],
+      [post("/audio/transcriptions", form, noSpeech), "403 forbidden"],
     ];
-    for (const [ask, refusal] of rows) {
-      const response = await ask();
+    for (const [asked, refusal] of rows) {
+      const response = await asked;
       const { error: { code, param, message } } = await response.json();
       const found = [response.status, code, param ?? ""].join(" ").trim();
       assert.equal(found, refusal, message);
@@ -214,36 +208,30 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
   await t.step("the limits of a day are kept", async () => {
     const limits = "--images-per-day=2 --characters-per-day=20 " +
       "--audio-seconds-per-day=1 --scopes=speech,image";
-    const { key } = await createKey(cluster, ...limits.split(" "));
-    const draw = (change: object) => () =>
+    const { key } = await cluster.createKey(...limits.split(" "));
+    const draw = (change = {}) =>
       post("/images/generations", { ...IMAGE, ...change }, key);
-    const picture: Field = ["image", pngHead(64, 64)];
-    const sent = formOf(...Object.entries(IMAGE), picture);
-    const say = (input: string) => () =>
+    const say = (input: string) =>
       post("/audio/speech", { ...SPEECH, input }, key);
     const form = formOf(["model", RECORDING], ["file", silence()]);
     const record = () => post("/audio/transcriptions", form, key);
-    const isDone = async (ask: () => Promise<Response>, status: number) => {
-      const response = await ask();
-      await response.text();
-      return response.status === status;
-    };
     const bad = { prompt: "[simulator: error 400]", n: 2 };
-    assert.ok(await isDone(draw(bad), 400));
+    assert.equal(await statusOf(draw(bad)), 400);
     // What a failure had reserved is given back when it is settled.
-    await waitFor(() => isDone(draw({}), 200), { what: "the refund" });
+    await until(async () => await statusOf(draw()) === 200);
     // How long a recording is, is known when it has been transcribed.
-    await waitFor(() => isDone(record, 429), { what: "the seconds" });
-    assert.ok(await isDone(draw({}), 200));
-    assert.ok(await isDone(say("x".repeat(20)), 200));
-    const refused: [ask: () => Promise<Response>, limit: string][] = [
-      [draw({}), "images"],
-      [() => post("/images/edits", sent, key), "images"],
+    await until(async () => await statusOf(record()) === 429);
+    assert.equal(await statusOf(draw()), 200);
+    assert.equal(await statusOf(say("x".repeat(20))), 200);
+    const edit = formOf(...Object.entries(IMAGE), ["image", pngHead(64, 64)]);
+    const refused = [
+      [draw(), "images"],
+      [post("/images/edits", edit, key), "images"],
       [say("x"), "characters"],
-      [record, "audio seconds"],
-    ];
-    for (const [ask, limit] of refused) {
-      const response = await ask();
+      [record(), "audio seconds"],
+    ] as const;
+    for (const [asked, limit] of refused) {
+      const response = await asked;
       const { error } = await response.json();
       assert.equal(error.code, "rate_limit_exceeded");
       const form = new RegExp(`^Limit of ${limit} per day reached for this`);
@@ -298,15 +286,15 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
   await t.step("an edge holds no more than the worker takes", async () => {
     const mib = 24;
     const upload = await beginUpload(mib);
-    const worker = pidOf(cluster, "media-worker");
+    const worker = cluster.pid("media-worker");
     let before = 0;
     Deno.kill(worker, "SIGSTOP");
     upload.rest.resolve();
-    await waitFor(() => {
-      const isPaused = before > 1 && upload.sentMib === before;
+    await until(async () => {
       before = upload.sentMib;
-      return isPaused;
-    }, { what: "the upload to pause", intervalMs: 200 });
+      await sleep(200);
+      return before > 1 && upload.sentMib === before;
+    });
     Deno.kill(worker, "SIGCONT");
     // The buffers of the kernel take some of it.
     assert.ok(before < mib - MIB_OF_KERNEL, `${before} MiB of ${mib}`);
@@ -326,18 +314,15 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
     const stopMib = MIB_OF_KERNEL + 1;
     const upload = await beginUpload(2 * stopMib, stopMib);
     // So much has left the client only once the worker has accepted the job.
-    await waitFor(() => upload.sentMib === stopMib, { what: "the upload" });
-    const pid = pidOf(cluster, "media-worker");
+    await until(() => upload.sentMib === stopMib);
+    const pid = cluster.pid("media-worker");
     Deno.kill(pid, "SIGKILL");
     const response = await upload.answered;
     assert.equal(response.status, 502);
     assert.equal((await response.json()).error.code, "worker_lost");
-    await isReplaced(cluster, "media-worker", pid);
+    await cluster.isReplaced("media-worker", pid);
     const form = formOf(["model", RECORDING], ["file", silence()]);
-    await waitFor(async () => {
-      const response = await post("/audio/transcriptions", form);
-      await response.text();
-      return response.status === 200;
-    }, { what: "the new worker to transcribe" });
+    const again = () => statusOf(post("/audio/transcriptions", form));
+    await until(async () => await again() === 200);
   });
 });

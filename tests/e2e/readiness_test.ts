@@ -1,11 +1,11 @@
-// Promise: a new stack is ready before the first key exists, so that scripts can wait
-// for it; it admits no request, and the first key works at once. A service that is cut
-// off from the bus fails its readiness check in time, and passes it again when it is
-// reconnected, without a restart.
+// Promise: a new stack is ready before the first key exists, admits no request, and
+// serves the first key at once. A service that is cut off from the bus fails its
+// readiness check in time, and passes it when it is back, without a restart.
 import assert from "node:assert/strict";
 import { mintKey } from "@gateway/shared/keys/key";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { startNatsServer } from "../support/nats_server.ts";
+import { makeTempDir } from "../support/process.ts";
 import { startRedisServer } from "../support/redis_server.ts";
 import {
   makeKey,
@@ -26,11 +26,10 @@ async function readiness({ ready }: RunningServiceProcess, path = "readyz") {
   return `${response.status} ${await response.text()}`;
 }
 
-async function waitUntil(service: RunningServiceProcess, wanted: RegExp) {
+async function becomes(service: RunningServiceProcess, wanted: RegExp) {
   let said = "";
   await waitFor(async () => wanted.test(said = await readiness(service)), {
-    what: () => `${wanted}, it says ${said}`,
-    timeoutMs: TOLD_MS,
+    ...{ what: () => `${wanted}, it says ${said}`, timeoutMs: TOLD_MS },
   });
 }
 
@@ -53,15 +52,15 @@ Deno.test("a new stack", async (t) => {
   });
 
   await t.step("whose packets to the bus are lost is not ready", async () => {
-    for (const service of services) await waitUntil(service, /^200/);
+    for (const service of services) await becomes(service, /^200/);
     proxy.set({ blackHole: "both" });
     for (const service of services) {
-      await waitUntil(service, /^503.*bus/s);
+      await becomes(service, /^503.*bus/s);
       assert.match(await readiness(service, "healthz"), /^200/);
     }
     proxy.set({});
     for (const service of services) {
-      await waitUntil(service, /^200/);
+      await becomes(service, /^200/);
       assert.ok(service.process.isRunning);
     }
   });
@@ -69,25 +68,22 @@ Deno.test("a new stack", async (t) => {
 
 Deno.test("a worker without models of its kinds says so: the media worker waits for better ones, the chat worker stops", async () => {
   await using nats = await startNatsServer();
-  const models = (kind: string) => {
+  await using directory = await makeTempDir();
+  const file = `${directory.path}/models.json`;
+  const has = (kind: string) => {
     const address = { base_url: "http://127.0.0.1:9/v1", model: "m" };
     const backends = [{ type: "openai", ...address }];
-    return JSON.stringify({ models: [{ id: kind, kind, backends }] });
+    const models = [{ id: kind, kind, backends }];
+    return Deno.writeTextFile(file, JSON.stringify({ models }));
   };
-  const file = await Deno.makeTempFile({ suffix: ".json" });
   const env = { NATS_URL: `nats://${nats.server}`, MODELS_FILE: file };
-  try {
-    await Deno.writeTextFile(file, models("chat"));
-    await using media = await startService("media-worker", env);
-    assert.match(await readiness(media), /^200/);
-    const warnings = media.process.output().match(/"level":"warn".*/g) ?? [];
-    assert.equal(warnings.length, 1);
-    assert.match(warnings[0] ?? "", /"no_models"/);
-    await Deno.writeTextFile(file, models("speech"));
-    await using chat = startWithoutModels("chat-worker", env);
-    assert.equal((await chat.exited).code, 78);
-    assert.match(chat.output(), /none has the kind "chat"[^]*media-worker/);
-  } finally {
-    await Deno.remove(file);
-  }
+  await has("chat");
+  await using media = await startService("media-worker", env);
+  assert.match(await readiness(media), /^200/);
+  const warnings = media.process.output().match(/"level":"warn".*/g) ?? [];
+  assert.match(warnings.join("\n"), /^.*"no_models".*$/);
+  await has("speech");
+  await using chat = startWithoutModels("chat-worker", env);
+  assert.equal((await chat.exited).code, 78);
+  assert.match(chat.output(), /none has the kind "chat"[^]*media-worker/);
 });

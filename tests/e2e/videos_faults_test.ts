@@ -2,17 +2,10 @@
 // downloaded. Its client gets it or a clear error, and it is counted once.
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
-import { usageCounted } from "../support/admission_fixture.ts";
+import { startRedisWorld, usageCounted } from "../support/admission_fixture.ts";
 import { callApi } from "../support/chat_request.ts";
 import { startNatsServer } from "../support/nats_server.ts";
-import { testRedisLink } from "../support/redis_link.ts";
-import { startRedisServer } from "../support/redis_server.ts";
-import {
-  makeKey,
-  type RunningServiceProcess,
-  startService,
-  startSimulator,
-} from "../support/service_processes.ts";
+import * as services from "../support/service_processes.ts";
 import { until, waitFor } from "../support/wait_for.ts";
 
 interface Video {
@@ -22,19 +15,28 @@ interface Video {
 
 Deno.test("a video survives the death of any process", async (t) => {
   await using stack = new AsyncDisposableStack();
-  const args = ["--appendonly", "yes", "--appendfsync", "always"];
-  const redis = stack.use(await startRedisServer({ args }));
+  const config = ["appendonly yes", "appendfsync always"];
+  const world = stack.use(await startRedisWorld({ config }));
+  const { redis } = world;
   const nats = stack.use(await startNatsServer());
-  const simulator = stack.use(startSimulator());
+  const simulator = stack.use(services.startSimulator());
   const env = {
     ...{ REDIS_URL: redis.url, NATS_URL: `nats://${nats.server}` },
     MODEL_SIMULATOR_URL: simulator.url,
   };
-  const start = async (name: "edge-auth" | "media-worker") =>
-    stack.use(await startService(name, env));
-  const edges = [await start("edge-auth"), await start("edge-auth")];
-  const workers = [await start("media-worker"), await start("media-worker")];
-  const { key, id: keyId } = await makeKey(env, "--scopes=video");
+  const startTwo = async (name: "edge-auth" | "media-worker") => {
+    const start = async () => stack.use(await services.startService(name, env));
+    const two = [await start(), await start()];
+    /** Kills one -9, and starts another in its place. */
+    const replace = async (at: number) => {
+      await two[at]?.process.kill();
+      two[at] = await start();
+    };
+    return { two, replace };
+  };
+  const { two: edges, replace: replaceEdge } = await startTwo("edge-auth");
+  const { two: workers, replace } = await startTwo("media-worker");
+  const { key, id: keyId } = await services.makeKey(env, "--scopes=video");
   const call = (edge: number, path: string, body?: object, init = {}) =>
     callApi(`${edges[edge]?.url}/v1/videos${path}`, key, body, init);
   const create = (edge: number, phrase: string) =>
@@ -64,39 +66,23 @@ Deno.test("a video survives the death of any process", async (t) => {
     const { data } = await (await call(edge, "?order=asc")).json();
     return data.map(({ id }: Video) => id);
   };
-  const link = testRedisLink({ url: redis.url });
-  stack.defer(() => link.close());
-  await link.ready(30_000);
-  const command = (...line: string[]) => link.command(line);
-  const record = String(await command("KEYS", `key:*:${keyId}`));
+  const record = String(await world.command("KEYS", `key:*:${keyId}`));
   const [, ownerId = ""] = /\{(\w+)\}/.exec(record) ?? [];
   let videos = 0;
   const areCounted = async () => {
-    const { videoSeconds } = await usageCounted({ command }, {
-      ...{ ownerId, keyId },
-    });
+    const { videoSeconds } = await usageCounted(world, { ownerId, keyId });
     assert.equal(videoSeconds, 4 * videos);
   };
-  /** Kills the process -9, and starts another in its place. */
-  const replace = async (
-    list: RunningServiceProcess[],
-    at: number,
-    name: "edge-auth" | "media-worker",
-  ) => {
-    await list[at]?.process.kill();
-    list[at] = await start(name);
-  };
-  const replaceEdge = () => replace(edges, 0, "edge-auth");
   /** Replaces the worker that runs a request now. */
   const replaceBusyWorker = async () => {
-    const { index } = await waitFor(async () => {
+    const { index } = await until(async () => {
       for (const [index, { ready }] of workers.entries()) {
         const url = `http://127.0.0.1:${ready.opsPort}/metrics`;
         const text = await (await fetch(url)).text();
         if (/^gateway_worker_in_flight 1$/m.test(text)) return { index };
       }
-    }, { what: "a busy worker", intervalMs: 20 });
-    await replace(workers, index, "media-worker");
+    });
+    await replace(index);
   };
   for (const edge of edges.keys()) {
     await until(async () => {
@@ -126,7 +112,7 @@ Deno.test("a video survives the death of any process", async (t) => {
     const creating = create(0, "first token 60000 ms");
     const isBroken = creating.then(() => false, () => true);
     await until(() => simulator.asked.length > length);
-    await replaceEdge();
+    await replaceEdge(0);
     assert.ok(await isBroken);
     assert.deepEqual(await listed(1), before);
     await areCounted();
@@ -134,8 +120,8 @@ Deno.test("a video survives the death of any process", async (t) => {
 
   await t.step("everything killed while it is made", async () => {
     const id = await begun(create(0, "video takes 5 s"));
-    await replaceEdge();
-    for (const at of workers.keys()) await replace(workers, at, "media-worker");
+    await replaceEdge(0);
+    for (const at of workers.keys()) await replace(at);
     await redis.restart();
     await Promise.all([isMade(0, id), isMade(1, id)]);
     videos += 1;
@@ -150,7 +136,7 @@ Deno.test("a video survives the death of any process", async (t) => {
       call(edge, `/${id}/content`, undefined, {
         headers: { range: `bytes=${from}-` },
       });
-    for (const kill of [replaceBusyWorker, replaceEdge]) {
+    for (const kill of [replaceBusyWorker, () => replaceEdge(0)]) {
       const response = await content(0, 0);
       assert.equal(response.status, 206);
       const size = Number(response.headers.get("content-length"));
@@ -159,7 +145,7 @@ Deno.test("a video survives the death of any process", async (t) => {
         for await (const part of response.body ?? []) parts.push(part);
       })();
       const isCut = reading.then(() => false, () => true);
-      await waitFor(() => parts.length > 0, { what: "bytes" });
+      await until(() => parts.length > 0);
       await kill();
       assert.ok(await isCut, "a film that breaks off is no film");
       const got = Buffer.concat(parts).length;

@@ -4,7 +4,6 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import OpenAI, { NotFoundError } from "openai";
-import { createKey } from "../conformance/context.ts";
 import { validatorOf } from "../support/api_document.ts";
 import { callApi } from "../support/chat_request.ts";
 import { startCluster } from "../support/cluster.ts";
@@ -18,7 +17,7 @@ const isList = validatorOf("VideoList");
 
 Deno.test("OpenAI's SDK makes videos through the gateway", async (t) => {
   await using cluster = await startCluster({ edges: 2 });
-  const { key: apiKey } = await createKey(cluster, "--scopes=video");
+  const { key: apiKey } = await cluster.createKey("--scopes=video");
   const baseURL = cluster.baseUrl();
   const client = new OpenAI({ baseURL, apiKey, maxRetries: 0 });
   const call = (path: string, body?: object, init = {}, key = apiKey) =>
@@ -59,15 +58,14 @@ Deno.test("OpenAI's SDK makes videos through the gateway", async (t) => {
     assert.equal(film.toString("latin1", 4, 8), "ftyp");
     const { length } = film;
     assert.equal(whole.headers.get("content-length"), String(length));
-    const rows: [range: string, status: number, from?: number, to?: number][] =
-      [
-        ["bytes=0-9", 206, 0, 10],
-        ["bytes=100-", 206, 100],
-        ["bytes=-7", 206, length - 7],
-        ["bytes=0-1,5-6", 200],
-        ["lines=1-2", 200],
-        [`bytes=${length}-`, 416],
-      ];
+    const rows = [
+      ["bytes=0-9", 206, 0, 10],
+      ["bytes=100-", 206, 100],
+      ["bytes=-7", 206, length - 7],
+      ["bytes=0-1,5-6", 200],
+      ["lines=1-2", 200],
+      [`bytes=${length}-`, 416],
+    ] as const;
     for (const [range, status, from = 0, to = length] of rows) {
       const init = { headers: { range } };
       const part = await call(`/${first}/content`, undefined, init);
@@ -85,9 +83,8 @@ Deno.test("OpenAI's SDK makes videos through the gateway", async (t) => {
     const remix = await client.videos.remix(first, { prompt: "A blue kite" });
     assert.equal(remix.remixed_from_video_id, first);
     assert.equal((await ended(remix.id)).status, "completed");
-    const photo = await client.videos.downloadContent(first, {
-      variant: "thumbnail",
-    });
+    const variant = "thumbnail" as const;
+    const photo = await client.videos.downloadContent(first, { variant });
     const type = photo.headers.get("content-type") ?? "";
     assert.equal(type, "image/png");
     const file = new File([await photo.arrayBuffer()], "a.png", { type });
@@ -108,7 +105,7 @@ Deno.test("OpenAI's SDK makes videos through the gateway", async (t) => {
   });
 
   await t.step("what is wrong is refused in OpenAI's form", async () => {
-    const { key: noVideo } = await createKey(cluster, "--scopes=chat");
+    const { key: noVideo } = await cluster.createKey("--scopes=chat");
     const create = (change: object) => call("", { ...VIDEO, ...change });
     const reference = (image_url: string) =>
       create({ input_reference: { image_url } });

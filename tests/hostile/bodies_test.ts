@@ -35,7 +35,7 @@ const around = (...values: number[]) => {
 
 /**
  * A body, the status, and the field that the error must name. The bounds of fields are
- * in tests/conformance/validation.ts and services/edge-auth/chat/request_test.ts.
+ * in tests/conformance/requests.ts and services/edge-auth/chat/request_test.ts.
  */
 const ROWS: [string, BodyInit, number, string?][] = [
   ["36 empty", "", 400],
@@ -140,6 +140,6 @@ Deno.test("API4, ASVS 1.5.3, 2.2.1, 2.2.2: hostile bodies over HTTP", async (t) 
     }
     assert.equal(await cluster.leases(key), 0);
     const other = await cluster.addKey();
-    assert.equal(await statusOf(cluster.ask(other)), 200);
+    assert.equal(await cluster.status(other), 200);
   });
 });

@@ -8,11 +8,13 @@ import { wallNow } from "@gateway/shared/process/clock";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { catalogFromSimulator } from "@gateway/shared/models/catalog_variables";
-import { startFakeModelServer } from "../support/fake_model_server.ts";
 import type { GatedCluster } from "../support/gated_cluster.ts";
 import { startGatedCluster } from "../support/gated_cluster.ts";
 import { chat, startMiniCluster } from "../support/mini_cluster.ts";
-import { chatReply } from "../support/model_answers.ts";
+import {
+  hello,
+  scriptedModelServer,
+} from "../support/scripted_model_server.ts";
 
 /** A path and body for each route but the description of the API, which is public. One that the door has and this table has not fails the tests. */
 type Ask = { path: string; body?: object };
@@ -155,8 +157,7 @@ Deno.test("API7 (SSRF): no address that a caller names is ever fetched", async (
     fetched++;
     return new Response("an image");
   });
-  const reply = chatReply({ words: ["seen"] });
-  await using model = startFakeModelServer({ reply });
+  const model = scriptedModelServer(hello);
   const models = [...catalogFromSimulator("http://127.0.0.1:9/v1")];
   const seeing = models.map(([id, entry]) =>
     [id, { ...entry, vision: true }] as const
@@ -172,6 +173,7 @@ Deno.test("API7 (SSRF): no address that a caller names is ever fetched", async (
   const messages = [{ role: "user", content }];
   const response = await chat(cluster.edge, { messages });
   assert.equal(response.status, 200, await response.text());
-  assert.match((await model.request(1)).body, new RegExp(url), "passed on");
+  const [call] = model.calls;
+  assert.match(JSON.stringify(call?.request), new RegExp(url), "passed on");
   assert.equal(fetched, 0);
 });

@@ -1,7 +1,6 @@
-// Promise: whatever bytes arrive at the bare edge, without a proxy in front, the
-// outcome is the one the contract names: the table of bad inputs, by its numbers.
-// Where the HTTP server answers before any code of ours runs, its answer is kept
-// here as a fact to be noticed when it changes.
+// Promise: whatever bytes arrive at the bare edge, the outcome is the one the contract
+// names: the table of bad inputs, by its numbers. Answers of the HTTP server itself,
+// before any code of ours runs, are kept as facts to be noticed when they change.
 import assert from "node:assert/strict";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { mintKey } from "@gateway/shared/keys/key";

@@ -1,16 +1,15 @@
-// Promise: when Redis fails over to a replica, the edges find the new master
-// within two seconds of the address leading there, by themselves. Replication is
-// asynchronous: admissions that had not reached the replica are forgotten and may
-// be given out again, and no more than these. What had reached it holds: limits,
+// Promise: when Redis fails over to a replica, the edges find the new master by
+// themselves, within two seconds of the address leading there. Only admissions that had
+// not reached the replica may be given out again. What had reached it holds: limits,
 // disabled and deleted keys, the slots of running requests.
 import assert from "node:assert/strict";
 import { hashKey, limiterKey, recordKey } from "@gateway/shared/keys/record";
 import { hashKeyValue } from "@gateway/shared/keys/key";
 import { readState } from "../support/admission_fixture.ts";
-import type { GatedCluster, TestKey } from "../support/gated_cluster.ts";
-import { startGatedCluster, statusOf } from "../support/gated_cluster.ts";
+import type { TestKey } from "../support/gated_cluster.ts";
+import { startGatedCluster } from "../support/gated_cluster.ts";
 import { startRedisServer } from "../support/redis_server.ts";
-import { hello, text } from "../support/scripted_model_server.ts";
+import { hello } from "../support/scripted_model_server.ts";
 import { startTcpProxy } from "../support/tcp_proxy.ts";
 import { sleep, until } from "../support/wait_for.ts";
 
@@ -21,58 +20,6 @@ const INTERVAL_MS = 60_000 / PER_MINUTE;
 const RECOVERY_MS = 2_000;
 const PATIENT_MS = 30_000;
 
-/** A replica of the cluster's Redis that has caught up. */
-async function startReplica({ world }: GatedCluster) {
-  await using started = new AsyncDisposableStack();
-  const wire = started.use(startTcpProxy(world.redis.port));
-  // Copies begin at once, not after waiting for further replicas.
-  await world.command("CONFIG", "SET", "repl-diskless-sync-delay", "0");
-  const config = `replicaof 127.0.0.1 ${wire.port}`;
-  const { url, port } = started.use(await startRedisServer({ config }));
-  const link = await world.open(url);
-  const command = (...args: string[]) =>
-    link.command(args, { deadlineMs: PATIENT_MS });
-  const info = async () => String(await command("INFO", "replication"));
-  await until(async () => /master_link_status:up/.test(await info()));
-  const resources = started.move();
-  return {
-    ...{ port, command },
-    /** Between it and its master. */
-    wire,
-    /** Waits until it has all that the master has now. */
-    async caughtUp() {
-      const offsetIn = (text: unknown) =>
-        Number(/master_repl_offset:(\d+)/.exec(String(text))?.[1]);
-      const wanted = offsetIn(await world.command("INFO", "replication"));
-      await until(async () => offsetIn(await info()) >= wanted);
-    },
-    [Symbol.asyncDispose]: () => resources.disposeAsync(),
-  };
-}
-
-/** Clients that ask on all edges until they are told to end. */
-function startPressing(cluster: GatedCluster, key: TestKey) {
-  const statuses: number[] = [];
-  let isOver = false;
-  const clients = Array.from({ length: CLIENTS }, async (_, index) => {
-    while (!isOver) {
-      const status = await statusOf(cluster.ask(key, { edge: index % EDGES }));
-      statuses.push(status);
-      if (status !== 200) await sleep(5);
-    }
-  });
-  const end = async () => {
-    isOver = true;
-    await Promise.all(clients);
-  };
-  return {
-    count: (status: number) => statuses.filter((s) => s === status).length,
-    statuses,
-    end,
-    [Symbol.asyncDispose]: end,
-  };
-}
-
 Deno.test("the master is lost, its replica takes over", async () => {
   let movedTo: number | null = null;
   await using cluster = await startGatedCluster({
@@ -80,16 +27,26 @@ Deno.test("the master is lost, its replica takes over", async () => {
     redisAt: (port) => movedTo ?? port,
     onCall: (call) =>
       call.request.messages[0]?.content === "hold"
-        ? call.say(text("held"))
+        ? call.say("held")
         : hello(call),
   });
   const { world, backend } = cluster;
   const assertOnEveryEdge = async (key: TestKey, status: number) => {
     for (let edge = 0; edge < EDGES; edge += 1) {
-      assert.equal(await statusOf(cluster.ask(key, { edge })), status);
+      assert.equal(await cluster.status(key, { edge }), status);
     }
   };
-  await using replica = await startReplica(cluster);
+  /** Between the replica and its master. */
+  await using wire = startTcpProxy(world.redis.port);
+  // Copies begin at once, not after waiting for further replicas.
+  await world.command("CONFIG", "SET", "repl-diskless-sync-delay", "0");
+  const config = `replicaof 127.0.0.1 ${wire.port}`;
+  await using replica = await startRedisServer({ config });
+  const link = await world.open(replica.url);
+  const command = (...args: string[]) =>
+    link.command(args, { deadlineMs: PATIENT_MS });
+  const info = async () => String(await command("INFO", "replication"));
+  await until(async () => /master_link_status:up/.test(await info()));
   const limits = { requestsPerMinute: PER_MINUTE };
   const key = await cluster.addKey({ limits });
   const slots = await cluster.addKey({ limits: { concurrency: 2 } });
@@ -105,22 +62,39 @@ Deno.test("the master is lost, its replica takes over", async () => {
   const held = await Promise.all(
     [0, 1].map((edge) => cluster.ask(slots, { edge, body: hold })),
   );
-  assert.equal(await statusOf(cluster.ask(key)), 200);
+  assert.equal(await cluster.status(key), 200);
   const began = await readState(world, limiterKey(key)) ?? assert.fail();
-  await replica.caughtUp();
+  const offsetIn = (text: unknown) =>
+    Number(/master_repl_offset:(\d+)/.exec(String(text))?.[1]);
+  const wanted = offsetIn(await world.command("INFO", "replication"));
+  await until(async () => offsetIn(await info()) >= wanted);
 
-  await using pressing = startPressing(cluster, key);
-  await until(() => pressing.count(200) > 50);
+  const statuses: number[] = [];
+  const count = (status: number) => statuses.filter((s) => s === status).length;
+  let isOver = false;
+  const pressing = Array.from({ length: CLIENTS }, async (_, index) => {
+    while (!isOver) {
+      const status = await cluster.status(key, { edge: index % EDGES });
+      statuses.push(status);
+      if (status !== 200) await sleep(5);
+    }
+  });
+  await using clients = new AsyncDisposableStack();
+  clients.defer(async () => {
+    isOver = true;
+    await Promise.all(pressing);
+  });
+  await until(() => count(200) > 50);
   // What is admitted from now on has no copy.
-  replica.wire.set({ blackHole: "both" });
-  const seen = pressing.count(200);
-  await until(() => pressing.count(200) > seen + 50);
+  wire.set({ blackHole: "both" });
+  const seen = count(200);
+  await until(() => count(200) > seen + 50);
   await world.redis.kill();
-  replica.wire.cut();
-  await replica.command("REPLICAOF", "NO", "ONE");
-  const copied = await readState(replica, limiterKey(key)) ?? assert.fail();
-  await until(() => pressing.count(503) > 2 * CLIENTS);
-  const lost = pressing.count(200) -
+  wire.cut();
+  await command("REPLICAOF", "NO", "ONE");
+  const copied = await readState({ command }, limiterKey(key)) ?? assert.fail();
+  await until(() => count(503) > 2 * CLIENTS);
+  const lost = count(200) -
     Math.round((copied.requestsTatMs - began.requestsTatMs) / INTERVAL_MS);
   assert.ok(lost > 0, `${lost} lost`);
 
@@ -128,23 +102,23 @@ Deno.test("the master is lost, its replica takes over", async () => {
   // Every edge is answered by Redis again, in time.
   await Promise.all(cluster.edges.map((_, edge) =>
     until(
-      async () => await statusOf(cluster.ask(slots, { edge })) !== 503,
+      async () => await cluster.status(slots, { edge }) !== 503,
       RECOVERY_MS,
     )
   ));
   await assertOnEveryEdge(disabled, 403);
   await assertOnEveryEdge(deleted, 401);
   await assertOnEveryEdge(slots, 429);
-  await until(() => pressing.statuses.at(-1) === 429);
-  await pressing.end();
+  await until(() => statuses.at(-1) === 429);
+  await clients.disposeAsync();
   const spanMs = performance.timeOrigin + performance.now() - began.lastAtMs;
   const due = PER_MINUTE + Math.ceil(spanMs / INTERVAL_MS);
-  const admitted = pressing.count(200) + 1;
+  const admitted = count(200) + 1;
   assert.ok(admitted <= due + lost, `${admitted} of ${due} and ${lost} lost`);
   // An outage of Redis is 503 and nothing else.
-  assert.deepEqual(new Set(pressing.statuses), new Set([200, 429, 503]));
+  assert.deepEqual(new Set(statuses), new Set([200, 429, 503]));
 
   for (const answer of held) await answer.body?.cancel();
-  await until(async () => await statusOf(cluster.ask(slots)) === 200);
+  await until(async () => await cluster.status(slots) === 200);
   assert.ok(backend.calls.length >= admitted);
 });

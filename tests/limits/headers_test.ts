@@ -6,7 +6,7 @@ import type { Limits } from "@gateway/shared/keys/record";
 import { rawExchange } from "../conformance/context.ts";
 import { RefusedBodies } from "../../services/edge-auth/http/read_body.ts";
 import { startGatedCluster, statusOf } from "../support/gated_cluster.ts";
-import { hello, text, usageOf } from "../support/scripted_model_server.ts";
+import { hello } from "../support/scripted_model_server.ts";
 
 const GO_DURATION = /^(\d+ms|(\d+h)?(\d+m)?\d+(\.\d+)?s)$/;
 const MS_PER_DAY = 86_400_000;
@@ -48,14 +48,14 @@ Deno.test("limits over HTTP", async (t) => {
   await using cluster = await startGatedCluster({
     onCall(call) {
       const content = call.request.messages[0]?.content;
-      if (content === "hold") return call.say(text("held"));
+      if (content === "hold") return call.say("held");
       const wanted = Number(content);
       if (!(wanted > 0)) return hello(call);
-      call.say(text("much"));
-      call.end(usageOf(wanted));
+      call.say("much");
+      call.end(wanted);
     },
   });
-  const { ask, addKey } = cluster;
+  const { ask, addKey, status } = cluster;
 
   await t.step("a 200 has all headers of limits that are on", async () => {
     const limits = { requestsPerMinute: 600, tokensPerMinute: 100_000 };
@@ -108,18 +108,18 @@ Deno.test("limits over HTTP", async (t) => {
     const limits = { requestsPerMinute: 5 };
     const key = await addKey({ limits, models: "another-model" });
     for (let count = 0; count < 10; count += 1) {
-      assert.equal(await statusOf(ask(key)), 403);
-      assert.equal(await statusOf(ask(key, { body: { n: 0 } })), 400);
-      assert.equal(await statusOf(ask(key, { body: { model: "x" } })), 404);
+      assert.equal(await status(key), 403);
+      assert.equal(await status(key, { body: { n: 0 } }), 400);
+      assert.equal(await status(key, { body: { model: "x" } }), 404);
       assert.equal(await statusOf(cluster.get(key, "models")), 200);
       assert.equal(await statusOf(cluster.get(key, "x")), 404);
     }
     assert.equal(await cluster.leases(key), 0);
     await cluster.world.setKey(key, { models: "" });
     for (let count = 0; count < 5; count += 1) {
-      assert.equal(await statusOf(ask(key)), 200);
+      assert.equal(await status(key), 200);
     }
-    assert.equal(await statusOf(ask(key)), 429);
+    assert.equal(await status(key), 429);
   });
 });
 
@@ -138,14 +138,14 @@ Deno.test("a key whose bodies were refused too often waits, others do not, and a
   const other = await cluster.addKey();
   const disabled = await cluster.addKey({ state: "disabled" });
   const bad = { body: { n: 0 } };
-  assert.equal(await statusOf(cluster.ask(key, bad)), 400);
+  assert.equal(await cluster.status(key, bad), 400);
   const response = await cluster.ask(key, bad);
   assert.equal(response.status, 429);
   toldWaitMs(response);
   await response.body?.cancel();
-  assert.equal(await statusOf(cluster.ask(other)), 200);
+  assert.equal(await cluster.status(other), 200);
   for (let count = 0; count < 2; count += 1) {
-    assert.equal(await statusOf(cluster.ask(disabled)), 403);
+    assert.equal(await cluster.status(disabled), 403);
   }
   assert.ok(owing.has(disabled.keyId), "its good bodies count as refused ones");
 });
@@ -154,8 +154,8 @@ Deno.test("a key that was refused for a limit is refused before its next body is
   await using cluster = await startGatedCluster();
   const key = await cluster.addKey({ limits: { requestsPerMinute: 1 } });
   const { baseUrl } = cluster.edge;
-  assert.equal(await statusOf(cluster.ask(key)), 200);
-  assert.equal(await statusOf(cluster.ask(key)), 429);
+  assert.equal(await cluster.status(key), 200);
+  assert.equal(await cluster.status(key), 429);
   const head = "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" +
     `Authorization: Bearer ${key.value}\r\nContent-Length: 5000000\r\n\r\n`;
   const answer = await rawExchange(baseUrl, [head]);
@@ -165,5 +165,5 @@ Deno.test("a key that was refused for a limit is refused before its next body is
   assert.equal(await cluster.leases(key), 0);
   // A limit that was raised applies to the next request.
   await cluster.world.setKey(key, { rpm: "600" });
-  assert.equal(await statusOf(cluster.ask(key)), 200);
+  assert.equal(await cluster.status(key), 200);
 });

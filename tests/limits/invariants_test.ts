@@ -22,6 +22,7 @@ import {
 import { type FleetEdge, startFleet } from "../support/limits/edge_fleet.ts";
 import { letTimePass } from "../support/limits/limiter_clock.ts";
 import { startRedisMonitor } from "../support/limits/redis_monitor.ts";
+import { owning } from "../support/process.ts";
 import { until } from "../support/wait_for.ts";
 
 const MINUTE_MS = 60_000;
@@ -37,9 +38,7 @@ async function startStage(deadlineMs = PATIENT_MS) {
   const world = started.use(await startRedisWorld({ config }));
   const redisPort = () => world.redis.port;
   const fleet = started.use(await startFleet(redisPort, deadlineMs));
-  const resources = started.move();
-  const dispose = () => resources.disposeAsync();
-  return { world, fleet, [Symbol.asyncDispose]: dispose };
+  return owning(started, { world, fleet });
 }
 
 /** Calls `count` times at once, on all edges in turn. */

@@ -1,33 +1,16 @@
-// Guarantee, with processes and clocks as they are: a stream keeps its slot for as
-// long as it runs; an edge that is killed gives its slots back in 30 s and settles
-// nothing twice; one that stood still for longer settles late, once. Limits of an
-// owner hold for all keys together, on every edge.
+// Promise, with processes and clocks as they are: a stream keeps its slot as long as it
+// runs; a killed edge gives its slots back in 30 s and settles nothing twice; one that
+// stood still for longer settles late, once. Limits of an owner hold on every edge.
 import assert from "node:assert/strict";
 import { hashKeyValue } from "@gateway/shared/keys/key";
-import {
-  hashKey,
-  leaseKey,
-  limiterKey,
-  ownerLeaseKey,
-  ownerLimitsKey,
-  type Principal,
-} from "@gateway/shared/keys/record";
+import * as records from "@gateway/shared/keys/record";
 import { LEASE_MS } from "../../services/edge-auth/limits/scripts.ts";
 import { readState, usageCounted } from "../support/admission_fixture.ts";
-import { createKey } from "../conformance/context.ts";
-import {
-  askCluster,
-  type Cluster,
-  LONG,
-  openRedis,
-  pidOf,
-  startCluster,
-} from "../support/cluster.ts";
-import { sleep, until, waitFor } from "../support/wait_for.ts";
+import { LONG, startCluster } from "../support/cluster.ts";
+import { sleep, until } from "../support/wait_for.ts";
 
-interface StoredKey {
+interface StoredKey extends records.Principal {
   value: string;
-  target: Principal;
 }
 
 const [PAUSED, STEADY, KILLED] = [0, 1, 2];
@@ -42,46 +25,39 @@ const PAUSE_MS = LEASE_MS + 2_000;
 const QUIET_MS = 1_500;
 const START_MS = 10_000;
 
-async function ownerLimitsHold(cluster: Cluster): Promise<void> {
-  const email = "ada@example.org";
-  const make = () => createKey(cluster, `--owner=${email}`);
-  const keys = [await make(), await make()];
-  await cluster.owners("limits", email, "--rpm=5");
-  for (let number = 0; number < 6; number += 1) {
-    const { key = "" } = keys[number % 2] ?? {};
-    const answer = await askCluster(cluster, key, number % EDGES);
-    assert.equal(answer.status, number < 5 ? 200 : 429);
-    const text = await answer.text();
-    if (number === 5) assert.match(text, /for your account/);
-  }
-}
-
 Deno.test("leases over 30 seconds: a steady, a paused and a killed edge", async (t) => {
   const env = { SLOTS: "4096" };
   await using cluster = await startCluster({ edges: EDGES, env });
   await t.step("limits of an owner hold for all keys together", async () => {
-    await ownerLimitsHold(cluster);
+    const email = "ada@example.org";
+    const make = () => cluster.createKey(`--owner=${email}`);
+    const keys = [await make(), await make()];
+    await cluster.owners("limits", email, "--rpm=5");
+    for (let number = 0; number < 6; number += 1) {
+      const { key = "" } = keys[number % 2] ?? {};
+      const answer = await cluster.ask(key, number % EDGES);
+      assert.equal(answer.status, number < 5 ? 200 : 429);
+      const text = await answer.text();
+      if (number === 5) assert.match(text, /for your account/);
+    }
   });
-  const redis = await openRedis(cluster);
-  await using closing = new AsyncDisposableStack();
-  closing.defer(() => redis.close());
+  const redis = await cluster.openRedis();
   const command = (...args: string[]) => redis.command(args);
   const keyOf = async (owner: string, concurrency: number) => {
-    const { key: value } = await createKey(
-      cluster,
-      ...[`--owner=${owner}@example.org`, `--concurrency=${concurrency}`],
-      `--tokens-per-day=${TOKENS_PER_DAY}`,
-    );
-    const found = await command("GET", hashKey(hashKeyValue(value)));
+    const { key: value } = await cluster.createKey(...[
+      `--owner=${owner}@example.org`,
+      `--concurrency=${concurrency}`,
+    ], `--tokens-per-day=${TOKENS_PER_DAY}`);
+    const found = await command("GET", records.hashKey(hashKeyValue(value)));
     const [keyId = "", ownerId = ""] = String(found).split(":");
-    return { value, target: { keyId, ownerId } };
+    return { value, keyId, ownerId };
   };
   const steady = await keyOf("S", 1);
   const paused = await keyOf("P", 1);
   const one = await keyOf("K", SLOTS_EACH);
   const two = await keyOf("K", SLOTS_EACH);
   const killed = [one, two];
-  const ofOwner = ownerLimitsKey(one.target.ownerId);
+  const ofOwner = records.ownerLimitsKey(one.ownerId);
   await command("HSET", ofOwner, "conc", String(2 * SLOTS_EACH));
   const onBoth = <T>(act: (key: StoredKey) => Promise<T>): Promise<T[]> =>
     Promise.all(
@@ -92,37 +68,36 @@ Deno.test("leases over 30 seconds: a steady, a paused and a killed edge", async 
   const ends: Promise<unknown>[] = [];
   const run = async (key: StoredKey, edge: number) => {
     const { signal } = client;
-    const response = await waitFor(async () => {
-      const answer = await askCluster(cluster, key.value, edge, LONG, signal);
+    const response = await until(async () => {
+      const answer = await cluster.ask(key.value, edge, LONG, signal);
       if (answer.status === 200) return answer;
       await answer.body?.cancel();
-      return undefined;
-    }, { what: "a stream to begin", timeoutMs: START_MS });
+    }, START_MS);
     ends.push(response.text().catch(() => null));
   };
   /** A busy machine may not ask Redis in time: then nothing was consumed. */
   const tryOn = async (key: StoredKey): Promise<number> => {
-    const response = await askCluster(cluster, key.value, STEADY);
+    const response = await cluster.ask(key.value, STEADY);
     const { error } = await response.json();
     return error?.code === "service_unavailable"
       ? await tryOn(key)
       : response.status;
   };
-  const usage = async ({ target }: StoredKey) => {
-    const counted = await usageCounted({ command }, target);
+  const usage = async (key: StoredKey) => {
+    const counted = await usageCounted({ command }, key);
     const { requests, promptTokens, completionTokens } = counted;
     return { requests, tokens: promptTokens + completionTokens };
   };
-  const state = async ({ target }: StoredKey) =>
-    await readState({ command }, limiterKey(target)) ?? assert.fail("no state");
+  const state = async (key: StoredKey) =>
+    await readState({ command }, records.limiterKey(key)) ?? assert.fail();
   const signal = (edge: number, name: Deno.Signal) =>
-    Deno.kill(pidOf(cluster, "edge-auth", edge), name);
+    Deno.kill(cluster.pid("edge-auth", edge), name);
 
   await run(steady, STEADY);
   await run(paused, PAUSED);
   await onBoth((key) => run(key, KILLED));
-  for (const { target } of killed) {
-    const leases = () => command("ZCARD", leaseKey(target));
+  for (const key of killed) {
+    const leases = () => command("ZCARD", records.leaseKey(key));
     await until(async () => await leases() === SLOTS_EACH);
   }
   const reserved = [await state(one), await state(two)];
@@ -166,8 +141,8 @@ Deno.test("leases over 30 seconds: a steady, a paused and a killed edge", async 
     const counted = await usage(paused);
     assert.equal(counted.requests, 2, "the stream and the one after it");
     assert.equal((await state(paused)).dayTokens, counted.tokens);
-    const { target } = paused;
-    for (const name of [leaseKey(target), ownerLeaseKey(target.ownerId)]) {
+    const ofOwner = records.ownerLeaseKey(paused.ownerId);
+    for (const name of [records.leaseKey(paused), ofOwner]) {
       assert.equal(await command("ZCARD", name), 0);
     }
   });

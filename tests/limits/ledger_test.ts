@@ -1,7 +1,6 @@
-// Promise: what a key and its owner are charged in Redis is what the backend
-// made: in the bucket of the minute, in the budget of the day, and in the usage
-// that the console shows. To the token for answers that ended, well or not;
-// within one chunk for those that were cut.
+// Promise: what a key and its owner are charged in Redis, in the minute, in the day and
+// in the usage that the console shows, is what the backend made: to the token for
+// answers that ended, well or not; within one chunk for those that were cut.
 import assert from "node:assert/strict";
 import { limiterKey, ownerLimiterKey } from "@gateway/shared/keys/record";
 import {
@@ -12,7 +11,7 @@ import {
 } from "../support/admission_fixture.ts";
 import { type ChatOutcome, outcomeOf } from "../support/chat_outcome.ts";
 import type { GatedCluster, TestKey } from "../support/gated_cluster.ts";
-import { startGatedCluster, statusOf } from "../support/gated_cluster.ts";
+import { startGatedCluster } from "../support/gated_cluster.ts";
 import { seededRandom, seedsOr } from "../support/seeded_random.ts";
 import { tokenBackend } from "../support/scripted_model_server.ts";
 import { sleep, until } from "../support/wait_for.ts";
@@ -48,28 +47,14 @@ async function readBooks({ world }: GatedCluster, key: TestKey) {
   };
 }
 
-/** A key with one request behind it and its buckets half used. */
-async function openBooks(cluster: GatedCluster): Promise<TestKey> {
-  const { world } = cluster;
-  const limits = {
-    ...{ requestsPerMinute: 10_000, concurrency: 1_000 },
-    ...{ tokensPerMinute: KEY_TOKENS, tokensPerDay: 1_000_000 },
-  };
-  const ownerLimits = {
-    ...{ ...limits, requestsPerMinute: 0 },
-    ...{ tokensPerMinute: OWNER_TOKENS, tokensPerDay: 2_000_000 },
-  };
-  const key = await cluster.addKey({ limits, ownerLimits });
-  const body = { seed: FIRST_SEED, max_tokens: 1 };
-  assert.equal(await statusOf(cluster.ask(key, { body })), 200);
-  await cluster.settled(key);
-  for (const name of Object.values(namesOf(key))) {
-    const state = await readState(world, name) ?? assert.fail();
-    const tokensTatMs = await world.time() + AHEAD_MS;
-    await writeState(world, name, { ...state, tokensTatMs });
-  }
-  return key;
-}
+const LIMITS = {
+  ...{ requestsPerMinute: 10_000, concurrency: 1_000 },
+  ...{ tokensPerMinute: KEY_TOKENS, tokensPerDay: 1_000_000 },
+};
+const OWNER_LIMITS = {
+  ...{ ...LIMITS, requestsPerMinute: 0 },
+  ...{ tokensPerMinute: OWNER_TOKENS, tokensPerDay: 2_000_000 },
+};
 
 /** A busy machine may not hear Redis in time: then nothing has run, and one asks again. */
 async function served(ask: () => Promise<ChatOutcome>): Promise<ChatOutcome> {
@@ -95,7 +80,19 @@ for (const seed of seedsOr([11])) {
       await using cluster = await startGatedCluster({
         ...{ edges: EDGES, runsOn: backend },
       });
-      const key = await openBooks(cluster);
+      const { world } = cluster;
+      const key = await cluster.addKey({
+        ...{ limits: LIMITS, ownerLimits: OWNER_LIMITS },
+      });
+      const first = { seed: FIRST_SEED, max_tokens: 1 };
+      assert.equal(await cluster.status(key, { body: first }), 200);
+      await cluster.settled(key);
+      // Its buckets are half used.
+      for (const name of Object.values(namesOf(key))) {
+        const state = await readState(world, name) ?? assert.fail();
+        const tokensTatMs = await world.time() + AHEAD_MS;
+        await writeState(world, name, { ...state, tokensTatMs });
+      }
       const before = await readBooks(cluster, key);
       const random = seededRandom(seed);
       // Every request at once, until nothing of them is left.

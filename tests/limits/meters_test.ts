@@ -31,12 +31,8 @@ Deno.test("meters of a key and its owner are what the admission counts", async (
   await using edge = await loneEdge(world);
   const principal = await world.addKey({ limits: KEY, ownerLimits: OWNER });
   const { ownerId, keyId } = principal;
-  const read = () =>
-    readMeters(
-      world.link,
-      { ownerId, limits: OWNER },
-      { id: keyId, limits: KEY },
-    );
+  const key = { id: keyId, limits: KEY };
+  const owner = { ownerId, limits: OWNER };
   const ASK = { scope: "chat", model: null } as const;
   const admit = (wantTokens: number) =>
     edge.admit(principal, { ...ASK, wantTokens });
@@ -69,7 +65,7 @@ Deno.test("meters of a key and its owner are what the admission counts", async (
   for (const [name, act, used, binds] of steps) {
     await t.step(name, async () => {
       await act();
-      const { meters, nowMs } = await read();
+      const { meters, nowMs } = await readMeters(world.link, owner, key);
       assert.equal(meters.length, used.length);
       for (const [at, meter] of meters.entries()) {
         const [most = NaN, least = most - SLACK * meter.limit] = [used[at]];

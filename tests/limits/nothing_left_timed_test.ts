@@ -5,20 +5,12 @@ import v8 from "node:v8";
 import vm from "node:vm";
 import { limiterKey, ownerLimiterKey } from "@gateway/shared/keys/record";
 import { readState, usageCounted } from "../support/admission_fixture.ts";
-import type { GatedCluster, TestKey } from "../support/gated_cluster.ts";
 import { startGatedCluster } from "../support/gated_cluster.ts";
-import { text } from "../support/scripted_model_server.ts";
 import { sleep, until } from "../support/wait_for.ts";
 
 const CLIENTS = 50;
 /** A quarter of a KiB each: less than any object that a request could leave behind. */
 const HEAP_GROWTH_BYTES_MAX = 2 * 1024 * 1024;
-
-/** Frees what nobody holds any more, so that the rest can be counted. */
-function collectGarbage(): void {
-  v8.setFlagsFromString("--expose-gc");
-  vm.runInNewContext("gc")();
-}
 
 Deno.test("10,000 clients that leave at any moment leave nothing behind, and each is settled once", async () => {
   /** What a client waits for, by the seed of its request. */
@@ -28,7 +20,7 @@ Deno.test("10,000 clients that leave at any moment leave nothing behind, and eac
     onCall(call) {
       // Some answers begin, none ends.
       if (cluster.backend.calls.length % 2 === 0) {
-        call.say(text("begun"), text("going on"));
+        call.say("begun", "going on");
       }
       awaited.get(call.request.seed ?? -1)?.();
     },
@@ -62,7 +54,15 @@ Deno.test("10,000 clients that leave at any moment leave nothing behind, and eac
       assert.equal(limiter.leases.running, 0);
       assert.equal(dispatcher.running, 0);
     }
-    await assertSettledOnce(cluster, key);
+    // As many requests are counted as were admitted, and as many tokens as are charged.
+    const { world, edges } = cluster;
+    const use = await usageCounted(world, key);
+    const admitted = edges.reduce((sum, each) => sum + each.admissions, 0);
+    assert.partialDeepStrictEqual(use, { requests: admitted, errors: 0 });
+    for (const name of [limiterKey(key), ownerLimiterKey(key.ownerId)]) {
+      const state = await readState(world, name);
+      assert.equal(state?.dayTokens, use.promptTokens + use.completionTokens);
+    }
     assert.ok(cluster.backend.calls.length > 0, "nobody reached the backend");
     // A worker may have taken a job just when its client was given up.
     const { calls } = cluster.backend;
@@ -70,7 +70,9 @@ Deno.test("10,000 clients that leave at any moment leave nothing behind, and eac
     // What the test itself keeps.
     cluster.backend.calls.splice(0);
     for (const { log } of cluster.edges) log.lines.splice(0);
-    collectGarbage();
+    // So that what somebody holds can be counted.
+    v8.setFlagsFromString("--expose-gc");
+    vm.runInNewContext("gc")();
     return Deno.memoryUsage().heapUsed;
   };
   const warmBytes = await heapAfter(2_000);
@@ -82,15 +84,3 @@ Deno.test("10,000 clients that leave at any moment leave nothing behind, and eac
     assert.equal(await limiter.leases.stop(0), 0);
   }
 });
-
-/** As many requests are counted as were admitted, and as many tokens as are charged. */
-async function assertSettledOnce({ edges, world }: GatedCluster, key: TestKey) {
-  const use = await usageCounted(world, key);
-  const admitted = edges.reduce((sum, each) => sum + each.admissions, 0);
-  assert.equal(use.requests, admitted);
-  assert.equal(use.errors, 0);
-  for (const name of [limiterKey(key), ownerLimiterKey(key.ownerId)]) {
-    const state = await readState(world, name);
-    assert.equal(state?.dayTokens, use.promptTokens + use.completionTokens);
-  }
-}

@@ -3,8 +3,7 @@
 import assert from "node:assert/strict";
 import { usageCounted } from "../support/admission_fixture.ts";
 import type { GatedCluster, TestKey } from "../support/gated_cluster.ts";
-import { startGatedCluster, statusOf } from "../support/gated_cluster.ts";
-import { text } from "../support/scripted_model_server.ts";
+import { startGatedCluster } from "../support/gated_cluster.ts";
 import {
   SCHEDULING_ALLOWANCE_MS,
   sleep,
@@ -39,14 +38,13 @@ async function assertUnavailable(
     const boundMs = REFUSED_MS + SCHEDULING_ALLOWANCE_MS;
     assert.ok(tookMs <= boundMs, `${tookMs} ms`);
   }
-  const { edge } = cluster;
-  const reasons = edge.log.lines.filter(({ event }) => event === "request")
-    .map(({ fields }) => fields.redis);
-  assert.equal(typeof reasons.at(-1), "string", "the log says why");
+  const { lines } = cluster.edge.log;
+  const said = lines.findLast(({ event }) => event === "request");
+  assert.equal(typeof said?.fields.redis, "string", "the log says why");
 }
 
 const isServed = (cluster: GatedCluster, key: TestKey) =>
-  until(async () => await statusOf(cluster.ask(key)) === 200);
+  until(async () => await cluster.status(key) === 200);
 
 /** Changes of the link's state since the last look, as `from>to`. */
 function stateChanges({ edge }: GatedCluster): string[] {
@@ -137,7 +135,7 @@ Deno.test("ASVS 16.5.2, 16.5.3: Redis unavailable in every possible way: 503, ne
     let served = 0;
     // On a slow machine Redis itself may now and then take the other 55 ms, too.
     await until(async () => {
-      const status = await statusOf(cluster.ask(await cluster.addKey()));
+      const status = await cluster.status(await cluster.addKey());
       assert.ok(status === 200 || status === 503, `${status}`);
       if (status === 200) served += 1;
       return served === REQUESTS;
@@ -161,7 +159,7 @@ Deno.test("requests that find Redis without its scripts, and run when it goes an
   assert.deepEqual(stateChanges(cluster), []);
   await cluster.world.redis.freeze();
   for (const call of cluster.backend.calls) {
-    call.say(text("pong"));
+    call.say("pong");
     call.end();
   }
   for (const answer of answers) {

@@ -1,10 +1,12 @@
-// Promise: a client with one slot may send its next request as soon as it has
-// the end of the last answer, to any edge, and is never refused because of that.
+// Promise: a client with one slot may send its next request, to any edge, as soon as it
+// has the end of the last answer, and is never refused because of that. Two events
+// during an admission are not lost: that its client has left, and that its key was stopped.
 import assert from "node:assert/strict";
+import { subjects } from "@gateway/shared/bus/subjects";
 import type { KeyOptions } from "../support/admission_fixture.ts";
 import { startGatedCluster } from "../support/gated_cluster.ts";
 import { hello } from "../support/scripted_model_server.ts";
-import { startStopwatch } from "../support/wait_for.ts";
+import { startStopwatch, until } from "../support/wait_for.ts";
 
 const REQUESTS = 100;
 const FAILURES = 40;
@@ -69,4 +71,52 @@ Deno.test("no answer waits for a slow Redis, with or without a limit", async () 
   const [freeMs, limitedMs] = [await tookMs(free), await tookMs(limited)];
   assert.ok(freeMs < SLOW_REDIS_MS, `without a limit ${freeMs} ms`);
   assert.ok(limitedMs < SLOW_REDIS_MS, `with a limit ${limitedMs} ms`);
+});
+
+const ASKED = 20;
+/** The edge notices in a fifth of this that a client has left. */
+const NOTICED_MS = 500;
+
+/** A key that was served once, and from now on no answer of Redis arrives. */
+async function startCutOff() {
+  const cluster = await startGatedCluster();
+  const key = await cluster.addKey({ limits: { concurrency: 1_000 } });
+  assert.equal(await cluster.status(key), 200);
+  await cluster.settled(key);
+  cluster.proxy.set({ blackHole: "down" });
+  return Object.assign(cluster, { key, ran: cluster.backend.calls.length });
+}
+
+Deno.test("a client that leaves while it is admitted gives its slot back and runs nothing", async () => {
+  await using cluster = await startCutOff();
+  const { key, ran } = cluster;
+  const client = new AbortController();
+  const asking = Array.from({ length: ASKED }, async () => {
+    await assert.rejects(cluster.ask(key, { signal: client.signal }));
+  });
+  await until(async () => await cluster.leases(key) === ASKED);
+  client.abort();
+  await Promise.all(asking);
+  cluster.proxy.set({ delayMs: NOTICED_MS });
+  await cluster.settled(key);
+  assert.equal(cluster.backend.calls.length, ran);
+  assert.equal(await cluster.status(key), 200);
+});
+
+Deno.test("a notice to stop that overtakes the answer of Redis holds", async () => {
+  await using cluster = await startCutOff();
+  const { key, ran } = cluster;
+  const asking = cluster.ask(key);
+  await until(async () => await cluster.leases(key) === 1);
+  const notice = JSON.stringify({ keyId: key.keyId, action: "stop" });
+  const bytes = new TextEncoder().encode(notice);
+  cluster.edge.link.publish(subjects.keyChanged, bytes);
+  await cluster.edge.link.flush();
+  cluster.proxy.set({});
+  const response = await asking;
+  const { error } = await response.json();
+  assert.equal(response.status, 403);
+  assert.equal(error.code, "key_revoked");
+  assert.equal(cluster.backend.calls.length, ran);
+  await cluster.settled(key);
 });

@@ -5,7 +5,29 @@ import assert from "node:assert/strict";
 import { METRIC_TABLES } from "../../deploy/docs/pages.ts";
 import { canRun, leaveOut, runProcess } from "../support/process.ts";
 import { readSource } from "../support/source_files.ts";
-import { ALERTS, EXPRESSIONS } from "./files.ts";
+
+const dashboard: { panels: { targets?: { expr: string }[] }[] } = JSON.parse(
+  readSource("deploy/observability/grafana/dashboards/gateway.json"),
+);
+/** Every expression of the dashboard. */
+const EXPRESSIONS: readonly string[] = dashboard.panels
+  .flatMap(({ targets = [] }) => targets.map(({ expr }) => expr));
+
+/** Every rule of `alerts.yml`, which is simple enough to read without a YAML parser. */
+const ALERTS = readSource("deploy/observability/alerts.yml")
+  .split("- alert: ").slice(1).map((rule) => ({
+    name: rule.split("\n")[0] ?? "",
+    expression: scalar(rule, "expr"),
+    severity: /severity: (\w+)/.exec(rule)?.[1] ?? "",
+    runbook: scalar(rule, "runbook"),
+  }));
+
+/** The value in a line `name: value`, as the formatter leaves it. */
+function scalar(rule: string, name: string): string {
+  const value = new RegExp(`^ +${name}: (.*)$`, "m").exec(rule)?.[1] ?? "";
+  if (value.startsWith("'")) return value.slice(1, -1).replaceAll("''", "'");
+  return value.startsWith('"') ? JSON.parse(value) : value;
+}
 
 const SPECS = METRIC_TABLES.flatMap(({ table }) => Object.values(table));
 const METRICS = new Map(SPECS.map((spec) => [spec.name, spec]));
@@ -91,6 +113,17 @@ Deno.test("each alert has a case where it fires and one where it must not", () =
     ...[`${name} fires`, `${name} silent`],
   ]);
   assert.deepEqual([...new Set(cases)].sort(), wanted.sort());
+});
+
+Deno.test("each alert links to its section, which has its severity and says what to do", () => {
+  const [, ...sections] = readSource("docs/troubleshooting.md")
+    .split(/^### /m);
+  assert.equal(sections.length, ALERTS.length);
+  for (const { name, runbook, severity } of ALERTS) {
+    assert.equal(runbook, `docs/troubleshooting.md#${name.toLowerCase()}`);
+    const section = sections.find((text) => text.startsWith(`${name}\n`));
+    assert.match(section ?? "", new RegExp(`\n\n_${severity}_ · [^]*\n- `));
+  }
 });
 
 const PROMTOOL = ["check config prometheus.yml", "test rules alerts_test.yml"];

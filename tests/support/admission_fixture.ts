@@ -148,7 +148,7 @@ export async function usageCounted(
 }
 
 /** The doubles that a field of a hash is packed of. Null: there is none. */
-async function readDoubles(world: Commands, key: string, field: string) {
+export async function readDoubles(world: Commands, key: string, field: string) {
   // Packed bytes do not survive being read as text.
   const script = `local s = redis.call('HGET', KEYS[1], ARGV[1])
     return s and string.format(string.rep('%.17g ', #s / 8),
@@ -187,18 +187,26 @@ export async function readUnits(
 export async function writeState(
   world: Commands,
   key: string,
-  state: LimiterState,
+  { lastAtMs, requestsTatMs, tokensTatMs, day, dayTokens, ...own }:
+    LimiterState,
 ): Promise<void> {
-  const script = `redis.call('HSET', KEYS[1], 's',
-    struct.pack('<ddddddd', unpack(ARGV)))`;
-  const { lastAtMs, requestsTatMs, tokensTatMs, day, dayTokens } = state;
-  const times = [lastAtMs, requestsTatMs, tokensTatMs];
-  const { requestsPerMinute, tokensPerMinute } = state;
-  const doubles = [
-    ...times.map((ms) => ms - limiter.LIMITER_EPOCH_MS),
-    ...[day, dayTokens, requestsPerMinute, tokensPerMinute],
-  ];
-  await world.command("EVAL", script, "1", key, ...doubles.map(String));
+  const times = [lastAtMs, requestsTatMs, tokensTatMs]
+    .map((ms) => ms - limiter.LIMITER_EPOCH_MS);
+  const limits = [own.requestsPerMinute, own.tokensPerMinute];
+  const doubles = [...times, day, dayTokens, ...limits];
+  await writeDoubles(world, [key, limiter.LIMITER_FIELDS.state], doubles);
+}
+
+/** Packs doubles into a field of a hash. */
+export async function writeDoubles(
+  world: Commands,
+  [key, field]: readonly [key: string, field: string],
+  doubles: readonly number[],
+): Promise<void> {
+  const script = `redis.call('HSET', KEYS[1], ARGV[1],
+    struct.pack('<' .. string.rep('d', #ARGV - 1), unpack(ARGV, 2)))`;
+  const args = [key, field, ...doubles.map(String)];
+  await world.command("EVAL", script, "1", ...args);
 }
 
 /** A digest of all data of the server but expiry times: a call that changes nothing leaves it equal. */

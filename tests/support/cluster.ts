@@ -1,22 +1,14 @@
 // The whole product as an operator starts it: the launcher, private stores, every
 // service a process of its own, on free ports and in a directory of its own.
 import assert from "node:assert/strict";
-import { UNLIMITED } from "@gateway/shared/keys/record";
-import { wallNow } from "@gateway/shared/process/clock";
-import { randomBytes } from "@gateway/shared/process/ids";
-import { silentLog } from "@gateway/shared/process/log";
-import { parseCommand } from "../../services/key-admin/cli/command_line.ts";
-import { KEYS } from "../../services/key-admin/cli/keys.ts";
-import { OWNERS } from "../../services/key-admin/cli/owners.ts";
-import { connectRedis } from "../../services/key-admin/domain/store/redis.ts";
-import { createStores } from "../../services/key-admin/domain/stores.ts";
-import type { RedisLink } from "@gateway/shared/redis/link";
-import { postChat } from "./chat_request.ts";
-import { startProcess } from "./process.ts";
 import type { UpState } from "../../deploy/up/main.ts";
+import { run } from "../../services/key-admin/cli.ts";
+import { postChat } from "./chat_request.ts";
+import { makeTempDir, owning, startProcess } from "./process.ts";
 import { assertNoKeys } from "./recording_log.ts";
 import { testRedisLink } from "./redis_link.ts";
-import { waitFor } from "./wait_for.ts";
+import { makeKey, runKeys } from "./service_processes.ts";
+import { until, waitFor } from "./wait_for.ts";
 
 /** The launcher's description of a running cluster, with a first key. */
 type ClusterState = UpState & { api_key: string };
@@ -25,6 +17,7 @@ export type Cluster = Awaited<ReturnType<typeof startCluster>>;
 
 const ROOT = new URL("../..", import.meta.url).pathname;
 const START_TIMEOUT_MS = 60_000;
+const REPLACED_MS = 20_000;
 
 export async function startCluster(options: {
   /** Another checkout of this repository, with the same keys in Redis. */
@@ -36,8 +29,7 @@ export async function startCluster(options: {
 } = {}) {
   const { root = ROOT, edges = 1, workers = 1 } = options;
   await using starting = new AsyncDisposableStack();
-  const directory = await Deno.makeTempDir({ prefix: "gateway_test_" });
-  starting.defer(() => Deno.remove(directory, { recursive: true }));
+  const { path: directory } = starting.use(await makeTempDir());
   const logFiles = `${directory}/run/logs`;
   await Deno.mkdir(logFiles, { recursive: true });
   const logs = async () => {
@@ -82,91 +74,60 @@ export async function startCluster(options: {
     timeoutMs: START_TIMEOUT_MS,
     intervalMs: 50,
   });
-  const running = starting.move();
-  return {
+  const links = starting.use(new AsyncDisposableStack());
+  const env = () => ({
+    ...{ REDIS_URL: state.redis_url, NATS_URL: state.nats_url },
+    PUBLIC_URL: state.console_url,
+  });
+  /** Reads the state anew: pids change when a service was restarted. */
+  const refresh = async () => state = await readState() ?? state;
+  /** Base URL of edge `index`, as an SDK takes it. */
+  const baseUrl = (index = 0) => `${state.edge_urls[index] ?? ""}/v1`;
+  return owning(starting, {
     get state() {
       return state;
     },
-    /** Base URL of edge `index`, as an SDK takes it. */
-    baseUrl: (index = 0) => `${state.edge_urls[index] ?? ""}/v1`,
-    logs,
+    ...{ baseUrl, logs, refresh },
+    createKey: (...options: string[]) => makeKey(env(), ...options),
     /** What `deno task keys … --json` prints for the cluster. */
-    keys: (...args: string[]) => runCommand(state, ["keys", ...args]),
-    owners: (...args: string[]) => runCommand(state, ["owners", ...args]),
-    /** Reads the state anew: pids change when a service was restarted. */
-    refresh: async () => {
-      state = await readState() ?? state;
-      return state;
+    keys: (...args: string[]) => runKeys(env(), ...args),
+    owners: (...args: string[]) => run(["owners", ...args], env()),
+    /** Sends a chat request to an edge; it asks for one token where `body` does not say otherwise. */
+    ask: (
+      value: string,
+      edge: number,
+      body: object = {},
+      signal: AbortSignal | null = null,
+    ) => postChat(baseUrl(edge), value, { ...ONE, ...body }, { signal }),
+    /** A link with all permissions to its Redis. */
+    openRedis: async () => {
+      const link = testRedisLink({ url: state.redis_url });
+      links.defer(() => link.close());
+      await link.ready(START_TIMEOUT_MS);
+      return link;
     },
-    [Symbol.asyncDispose]: () => running.disposeAsync(),
-  };
+    /** Process `index` of a service, as of the state last read. */
+    pid: (service: string, index = 0) =>
+      state.pids[service]?.[index] ?? assert.fail(JSON.stringify(state.pids)),
+    /** Waits until another process of the service runs in the place of this one. */
+    isReplaced: async (service: string, pid: number) => {
+      const before = state.pids[service]?.length;
+      await until(async () => {
+        const pids = (await refresh()).pids[service] ?? [];
+        return pids.length === before && !pids.includes(pid);
+      }, REPLACED_MS);
+    },
+  });
 }
 
-/** Waits until another process of the service runs in the place of this one. */
-export async function isReplaced(
-  cluster: Cluster,
-  service: string,
-  pid: number,
-): Promise<void> {
-  const before = cluster.state.pids[service]?.length;
-  await waitFor(async () => {
-    const pids = (await cluster.refresh()).pids[service] ?? [];
-    return pids.length === before && !pids.includes(pid);
-  }, { what: `${service} ${pid} to be replaced`, timeoutMs: 20_000 });
-}
-
-/** Process `index` of a service, as of the state last read. */
-export function pidOf({ state }: Cluster, service: string, index = 0): number {
-  return state.pids[service]?.[index] ??
-    assert.fail(JSON.stringify(state.pids));
-}
-
-const say = (content: string) => [{ role: "user", content }];
+/** The messages of a request that tells the simulator what to do. */
+export const simulates = (controls: string) => [
+  { role: "user" as const, content: `[simulator: ${controls}]` },
+];
+const ONE = { messages: simulates("1 token"), max_tokens: 1 };
 /** A stream that does not end by itself in the time of a test. */
 export const LONG = {
   stream: true,
   max_tokens: 10_000,
-  messages: say("[simulator: 10000 tokens] [simulator: 20 tokens per second]"),
+  messages: simulates("10000 tokens, 20 tokens per second"),
 };
-
-/** Sends a chat request to edge number `edge`; it asks for one token where `body` does not say otherwise. */
-export function askCluster(
-  cluster: Cluster,
-  value: string,
-  edge: number,
-  body: object = {},
-  signal: AbortSignal | null = null,
-): Promise<Response> {
-  const one = { messages: say("[simulator: 1 token]"), max_tokens: 1 };
-  const asked = { ...one, ...body };
-  return postChat(cluster.baseUrl(edge), value, asked, { signal });
-}
-
-/** A link with all permissions to the Redis of a cluster. */
-export async function openRedis({ state }: Cluster): Promise<RedisLink> {
-  const link = testRedisLink({ url: state.redis_url });
-  await link.ready(START_TIMEOUT_MS);
-  return link;
-}
-
-/** Runs a command of `keys` or `owners`; services/key-admin/cli_test.ts has the processes. */
-async function runCommand(state: ClusterState, args: string[]) {
-  const command = parseCommand({ keys: KEYS, owners: OWNERS }, args);
-  assert.ok(typeof command !== "string", "a command, not a help page");
-  const address = { url: state.redis_url };
-  const waitMs = START_TIMEOUT_MS;
-  const redis = await connectRedis({ address, log: silentLog, waitMs });
-  try {
-    const defaultLimits = { key: UNLIMITED, owner: UNLIMITED };
-    const base = { redis, writer: redis, randomBytes, now: wallNow };
-    const { json } = await command.run({
-      ...createStores({ ...base, defaultLimits }),
-      sendStop: () => assert.fail("no test stops requests by a command"),
-      publicUrl: new URL(state.console_url),
-      models: state.models,
-    });
-    return JSON.stringify(json);
-  } finally {
-    await redis.close();
-  }
-}

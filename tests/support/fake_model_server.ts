@@ -1,6 +1,5 @@
-// A model server for tests, on raw TCP or within the process, so that it can
-// misbehave: every byte that it sends, and every pause, is in the script of the test.
-// It records its requests and when its clients left.
+// A model server on raw TCP or within the process that can misbehave: every byte that it
+// sends, and every pause, is in the script of the test. It records its requests.
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import type { BackendConfig } from "@gateway/shared/models/catalog";
@@ -87,24 +86,24 @@ export class FakeRequest {
 
 export type FakeModelServer = ReturnType<typeof startFakeModelServer>;
 
-const NO_MODELS = [{
-  send: 'HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\n{"data":[]}',
-}];
+const NO_MODELS = 'HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\n{"data":[]}';
 const BLANK_LINE = "\r\n\r\n";
 const encoder = new TextEncoder();
 
 /** Starts a server on a free port of 127.0.0.1. Disposing of it ends every connection. */
-export function startFakeModelServer({ reply, models = () => NO_MODELS, tls }: {
-  reply: Reply;
-  /** What it does for `GET …/models`, by which `up` finds out whether it answers; not one of its `requests`. */
-  models?: Reply;
-  /** PEM texts; with them the server speaks TLS. */
-  tls?: { cert: string; key: string };
-}) {
+export function startFakeModelServer(
+  { reply, models = () => [{ send: NO_MODELS }], tls }: {
+    reply: Reply;
+    /** What it does for `GET …/models`, by which `up` finds out whether it answers; not one of its `requests`. */
+    models?: Reply;
+    /** PEM texts; with them the server speaks TLS. */
+    tls?: { cert: string; key: string };
+  },
+) {
   const where = { hostname: "127.0.0.1", port: 0 };
-  const listener = tls === undefined
-    ? Deno.listen(where)
-    : Deno.listenTls({ ...where, ...tls });
+  const listener = tls
+    ? Deno.listenTls({ ...where, ...tls })
+    : Deno.listen(where);
   const port = listener.addr.transport === "tcp" ? listener.addr.port : 0;
   const requests: FakeRequest[] = [];
   const open = new Map<Deno.Conn, Promise<void>>();
@@ -127,9 +126,7 @@ export function startFakeModelServer({ reply, models = () => NO_MODELS, tls }: {
   const server = {
     port,
     /** `http://127.0.0.1:<port>/v1`, or `https://localhost:<port>/v1` */
-    baseUrl: tls === undefined
-      ? `http://127.0.0.1:${port}/v1`
-      : `https://localhost:${port}/v1`,
+    baseUrl: `${tls ? "https://localhost" : "http://127.0.0.1"}:${port}/v1`,
     requests,
     get connections() {
       return connections;

@@ -18,6 +18,7 @@ import type { KeyOptions } from "./admission_fixture.ts";
 import { startRedisWorld, STORE_NAME } from "./admission_fixture.ts";
 import { startMiniEdge, startMiniWorker } from "./mini_cluster.ts";
 import { startNatsServer } from "./nats_server.ts";
+import { owning } from "./process.ts";
 import { assertNoKeys, createRecordingLog } from "./recording_log.ts";
 import { testRedisLink } from "./redis_link.ts";
 import * as scripted from "./scripted_model_server.ts";
@@ -60,6 +61,12 @@ const WHOLE = { depth: 10, iterableLimit: Infinity, strAbbreviateSize: 1e9 };
 
 export async function startGatedCluster(options: GatedClusterOptions = {}) {
   await using started = new AsyncDisposableStack();
+  const edges: GatedEdge[] = [];
+  started.defer(() => {
+    for (const { log } of edges) {
+      assertNoKeys(Deno.inspect(log.lines, WHOLE), "the log of an edge");
+    }
+  });
   const config = options.redisConfig ?? [];
   const world = started.use(await startRedisWorld({ config }));
   const { port } = world.redis;
@@ -73,18 +80,27 @@ export async function startGatedCluster(options: GatedClusterOptions = {}) {
   started.use(await startMiniWorker(worker));
   const start = () => startEdge(started, { ...options, servers, port });
   const first = await start();
-  const edges = [first];
+  edges.push(first);
   while (edges.length < (options.edges ?? 1)) edges.push(await start());
   /** Writes whose key a value is. */
-  const nameKey = (value: string, { keyId, ownerId }: records.Principal) =>
-    world.command(
-      "SET",
-      records.hashKey(hashKeyValue(value)),
-      `${keyId}:${ownerId}`,
-    );
-  const resources = started.move();
-  return {
-    ...{ edges, world, backend: model, nameKey },
+  const nameKey = (value: string, { keyId, ownerId }: records.Principal) => {
+    const name = records.hashKey(hashKeyValue(value));
+    return world.command("SET", name, `${keyId}:${ownerId}`);
+  };
+  /** Sends a chat request to edge `edge`. */
+  const ask = (
+    { value }: TestKey,
+    { edge = 0, body = {}, signal = null }: {
+      edge?: number;
+      body?: object;
+      signal?: AbortSignal | null;
+    } = {},
+  ) => {
+    const { baseUrl = "" } = edges[edge] ?? {};
+    return postChat(baseUrl, value, { max_tokens: 16, ...body }, { signal });
+  };
+  return owning(started, {
+    ...{ edges, world, backend: model, nameKey, ask },
     /** The first of them. */
     edge: first,
     /** Between all edges and Redis. */
@@ -98,18 +114,8 @@ export async function startGatedCluster(options: GatedClusterOptions = {}) {
       await nameKey(value, principal);
       return { ...principal, value };
     },
-    /** Sends a chat request to edge `index`. */
-    ask: (
-      { value }: TestKey,
-      { edge = 0, body = {}, signal = null }: {
-        edge?: number;
-        body?: object;
-        signal?: AbortSignal | null;
-      } = {},
-    ) => {
-      const { baseUrl = "" } = edges[edge] ?? {};
-      return postChat(baseUrl, value, { max_tokens: 16, ...body }, { signal });
-    },
+    /** The status of its answer. */
+    status: (...asked: Parameters<typeof ask>) => statusOf(ask(...asked)),
     /** Gets a path below `/v1` of the first edge. */
     get: ({ value }: TestKey, path: string) =>
       callApi(`${first.baseUrl}/${path}`, value),
@@ -118,12 +124,8 @@ export async function startGatedCluster(options: GatedClusterOptions = {}) {
       Number(await world.command("ZCARD", records.leaseKey(key))),
     /** Waits until the key and its owner hold no lease and every edge knows that: all is settled. */
     async settled(key: TestKey, timeoutMs?: number) {
-      for (
-        const name of [
-          records.leaseKey(key),
-          records.ownerLeaseKey(key.ownerId),
-        ]
-      ) {
+      const ofOwner = records.ownerLeaseKey(key.ownerId);
+      for (const name of [records.leaseKey(key), ofOwner]) {
         const isFree = async () => await world.command("ZCARD", name) === 0;
         await until(isFree, timeoutMs);
       }
@@ -132,13 +134,7 @@ export async function startGatedCluster(options: GatedClusterOptions = {}) {
         edges.every(({ limiter }) => limiter.leases.unsettled === 0)
       );
     },
-    [Symbol.asyncDispose]: async () => {
-      await resources.disposeAsync();
-      for (const { log } of edges) {
-        assertNoKeys(Deno.inspect(log.lines, WHOLE), "the log of an edge");
-      }
-    },
-  };
+  });
 }
 
 async function startEdge(

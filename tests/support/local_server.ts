@@ -1,4 +1,4 @@
-import { type RunningProcess, startProcess } from "./process.ts";
+import * as processes from "./process.ts";
 import { sleep, until } from "./wait_for.ts";
 import { findFreePorts } from "../../deploy/up/ports.ts";
 
@@ -27,14 +27,12 @@ interface LocalServerOptions {
 
 export async function startLocalServer(options: LocalServerOptions) {
   await using starting = new AsyncDisposableStack();
-  const directory = await Deno.makeTempDir({ prefix: "gateway_test_" });
-  starting.defer(() => Deno.remove(directory, { recursive: true }));
+  const { path: directory } = starting.use(await processes.makeTempDir());
   const first = await startOnSomePort(options, directory);
   const { port } = first;
   let { process } = first;
   starting.defer(() => process.kill());
-  const running = starting.move();
-  return {
+  return processes.owning(starting, {
     port,
     /** Removed when the server is disposed, kept over `restart()`. */
     directory,
@@ -57,8 +55,7 @@ export async function startLocalServer(options: LocalServerOptions) {
       await process.kill();
       process = await startOn(port, options, directory);
     },
-    [Symbol.asyncDispose]: () => running.disposeAsync(),
-  };
+  });
 }
 
 async function startOnSomePort(options: LocalServerOptions, directory: string) {
@@ -78,10 +75,10 @@ async function startOn(
   port: number,
   options: LocalServerOptions,
   directory: string,
-): Promise<RunningProcess> {
+): Promise<processes.RunningProcess> {
   const { command, env } = options;
   const args = await options.args(port, directory);
-  const process = startProcess({ command, args, env });
+  const process = processes.startProcess({ command, args, env });
   const server = { port, directory, pid: process.pid };
   const isReady = () =>
     options.isReady(server).catch((error) => {
@@ -101,9 +98,8 @@ async function startOn(
 
 /** The signal is sent at once, but threads may run on for a moment. */
 async function isStopped(pid: number): Promise<boolean> {
-  const ps = new Deno.Command("ps", { args: ["-o", "state=", "-p", `${pid}`] });
-  const { stdout } = await ps.output();
-  return new TextDecoder().decode(stdout).trim().startsWith("T");
+  const args = ["-o", "state=", "-p", `${pid}`];
+  return (await processes.runProcess("ps", args)).trim().startsWith("T");
 }
 
 /** What `Deno.connectTls` wants of a client: whom it trusts and who it is, PEM text. */

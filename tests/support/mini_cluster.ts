@@ -1,7 +1,6 @@
-// Edges and workers in this process, connected by a real nats-server: everything
-// between the HTTP server and the backend runs as in production, while the test
-// controls both ends. There is no Redis, and every key is admitted, unless a test
-// provides its own admission.
+// Edges and workers in this process, connected by a real nats-server, between an HTTP
+// client and a model server of the test. There is no Redis, and every key is admitted,
+// unless a test provides its own admission.
 import assert from "node:assert/strict";
 import {
   CONTROL_WAIT_MS,
@@ -29,6 +28,7 @@ import type { AttemptProgress } from "@gateway/shared/upstream/pool";
 import type { ModelServer } from "./scripted_model_server.ts";
 import { postChat } from "./chat_request.ts";
 import { startNatsServer } from "./nats_server.ts";
+import { owning } from "./process.ts";
 import { startTcpProxy } from "./tcp_proxy.ts";
 import { until } from "./wait_for.ts";
 
@@ -36,7 +36,8 @@ import { until } from "./wait_for.ts";
 const TEST_KEY = mintKey(randomBytes);
 
 export type MiniEdge = Awaited<ReturnType<typeof startMiniEdge>>;
-export type MiniWorker = Awaited<ReturnType<typeof startMiniWorker>>;
+export type MiniCluster = Awaited<ReturnType<typeof startMiniCluster>>;
+type MiniWorker = Awaited<ReturnType<typeof startMiniWorker>>;
 type EdgeOptions = Parameters<typeof startMiniEdge>[0];
 type WorkerOptions = Parameters<typeof startMiniWorker>[0];
 
@@ -204,10 +205,10 @@ export async function startMiniCluster(options: Partial<EdgeOptions> = {}) {
   const nats = starting.use(await startNatsServer());
   const servers = [nats.server];
   const edge = starting.use(await startMiniEdge({ servers, ...options }));
-  const running = starting.move();
+  const running = starting.use(new AsyncDisposableStack());
   const edges = [edge];
   const workers: MiniWorker[] = [];
-  return {
+  return owning(starting, {
     ...{ nats, edge },
     addEdge: async (options?: Partial<EdgeOptions>) => {
       const more = await startMiniEdge({ servers, ...options });
@@ -224,9 +225,6 @@ export async function startMiniCluster(options: Partial<EdgeOptions> = {}) {
     },
     /** Something between the bus and the one that connects to its `server`. */
     addProxy: () => running.use(startTcpProxy(nats.port)),
-    /** Waits until the edge knows so many workers. */
-    knows: (workers: number) =>
-      until(() => edge.dispatcher.workers.totals().workers === workers),
     /** Waits until nothing runs or waits at its edges and living workers. */
     idle: async () => {
       for (const { dispatcher } of edges) {
@@ -236,8 +234,7 @@ export async function startMiniCluster(options: Partial<EdgeOptions> = {}) {
         await until(() => worker.inFlight + worker.unfinished === 0);
       }
     },
-    [Symbol.asyncDispose]: () => running.disposeAsync(),
-  };
+  });
 }
 
 export const chat = (

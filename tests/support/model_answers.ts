@@ -98,23 +98,22 @@ export function usageChunk(prompt: number, completion: number) {
 
 /** A well-behaved server: streams or answers whole as it was asked, for every `n` up to `choicesMax`. */
 export function chatReply(
-  { words, betweenMs = 0, choicesMax = Infinity }: {
+  { words, between = () => ({ pauseMs: 0 }), choicesMax = Infinity }: {
     /** One per chunk. */
     words: readonly string[];
-    /** Between words. */
-    betweenMs?: number;
+    /** What is done between words. */
+    between?: () => Step;
     /** Answers with no more choices than these, whatever `n` says. */
     choicesMax?: number;
   },
 ): (request: Pick<FakeRequest, "json">) => Iterable<Step> {
   return function* (request) {
-    const asked = request.json();
-    const n = Math.min(Number(field(asked, "n") ?? 1), choicesMax);
+    const { n: asked = 1, stream = false } = Object(request.json());
+    const n = Math.min(asked, choicesMax);
     const indexes = Array.from({ length: n }, (_, index) => index);
     const usage = usageChunk(1, words.length * n);
-    if (field(asked, "stream") !== true) {
-      const pauseMs = betweenMs * (words.length - 1);
-      if (pauseMs > 0) yield { pauseMs };
+    if (!stream) {
+      for (const _ of words.slice(1)) yield between();
       const message = { role: "assistant", content: words.join("") };
       yield* jsonResponse({
         ...usage,
@@ -130,19 +129,12 @@ export function chatReply(
     yield streamHead();
     yield* say({ role: "assistant", content: "" });
     for (const [position, word] of words.entries()) {
-      if (position > 0 && betweenMs > 0) yield { pauseMs: betweenMs };
+      if (position > 0) yield between();
       yield* say({ content: word });
     }
     yield* say({}, "stop");
     yield* [chunk(event(usage)), chunk(event("[DONE]")), lastChunk];
   };
-}
-
-/** A member of what may be an object. */
-export function field(value: unknown, name: string): unknown {
-  return typeof value === "object" && value !== null
-    ? Reflect.get(value, name)
-    : undefined;
 }
 
 function responseHead(

@@ -56,6 +56,20 @@ export function startProcess(
   };
 }
 
+/** A directory that is removed when it is disposed of. */
+export async function makeTempDir() {
+  const path = await Deno.makeTempDir({ prefix: "gateway_test_" });
+  const remove = () => Deno.remove(path, { recursive: true });
+  return { path, [Symbol.asyncDispose]: remove };
+}
+
+/** Lets `it` end all of these parts, the last one first, when it is disposed of. */
+export function owning<T extends object>(parts: AsyncDisposableStack, it: T) {
+  const owned = parts.move();
+  const end = () => owned.disposeAsync();
+  return Object.assign(it, { [Symbol.asyncDispose]: end });
+}
+
 /** Runs a program to its end and returns its standard output. Fails if the program does. */
 export async function runProcess(
   command: string,

@@ -4,64 +4,86 @@ import type { Connect } from "@gateway/shared/upstream/http_client";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type { Usage } from "@gateway/shared/openai/completion";
 import { connectTo, type FakeRequest, type Step } from "./fake_model_server.ts";
-import {
-  choiceChunk,
-  event,
-  jsonResponse,
-  usageChunk,
-} from "./model_answers.ts";
+import * as answers from "./model_answers.ts";
 
 /** A model server that {@link startMiniWorker} can run on. */
 export interface ModelServer {
   readonly connect: Connect;
 }
 
-export interface ScriptedCall {
-  /** As the worker sent it. */
-  readonly request: ChatRequest;
-  /** When the gateway closed the connection; null while it is open. */
-  readonly abortedAtMs: number | null;
-  /** Sends these chunks in one packet. */
-  say(...chunks: unknown[]): void;
-  /** Finishes every choice and ends the answer. */
-  end(usage?: Usage): void;
-  /** Fails: with status 500, or an error event when something was said. */
-  fail(message?: string): void;
-}
-
 export type ScriptedModelServer = ReturnType<typeof scriptedModelServer>;
 
 /** Usage of one prompt token and `completion` others. */
 export const usageOf = (completion: number): Usage =>
-  usageChunk(1, completion).usage;
-
-export const text = (content: string): unknown => choiceChunk({ content });
+  answers.usageChunk(1, completion).usage;
 
 export function hello(call: ScriptedCall): void {
-  call.say(text("Hello"));
+  call.say("Hello");
   call.end();
 }
 
 /** Of an event stream that ends with its connection. */
-export const STREAM_HEAD =
+const STREAM_HEAD =
   "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
 const CLOSE: Step = { close: true };
 
+const says = (content: string) =>
+  answers.event(answers.choiceChunk({ content }));
+
 /** The end of an answer with `n` choices. */
-export function finishes(n: number, usage: Usage): unknown[] {
-  return [
-    ...Array.from({ length: n }, (_, i) => choiceChunk({}, "stop", i)),
-    usageChunk(usage.prompt_tokens, usage.completion_tokens),
-    "[DONE]",
-  ];
+function finish(n: number, tokens: number): string {
+  const finishes = Array.from(
+    { length: n },
+    (_, index) => answers.choiceChunk({}, "stop", index),
+  );
+  return [...finishes, answers.usageChunk(1, tokens), "[DONE]"].map(
+    answers.event,
+  ).join("");
 }
 
 /** Fails the request after something was said, or before. */
-function failure(message: string, hasSaid: boolean): Step[] {
-  const error = { error: { message } };
+function failure(hasSaid: boolean): Step[] {
+  const error = { error: { message: "The model server failed." } };
   return hasSaid
-    ? [{ send: event(error) }, CLOSE]
-    : jsonResponse(error, { status: 500 });
+    ? [{ send: answers.event(error) }, CLOSE]
+    : answers.jsonResponse(error, { status: 500 });
+}
+
+export type ScriptedCall = ReturnType<typeof scriptedCall>;
+
+function scriptedCall(
+  asked: FakeRequest,
+  steps: ReadableStreamDefaultController<Step>,
+) {
+  const request: ChatRequest = JSON.parse(asked.body);
+  let hasSaid = false;
+  const send = (events: string) => {
+    steps.enqueue({ send: (hasSaid ? "" : STREAM_HEAD) + events });
+    hasSaid = true;
+  };
+  // It may have ended before.
+  asked.left.then(() => steps.close()).catch(() => {});
+  return {
+    /** As the worker sent it. */
+    request,
+    /** When the gateway closed the connection; null while it is open. */
+    get abortedAtMs() {
+      return asked.leftAtMs;
+    },
+    /** Sends these texts of the first choice in one packet, a chunk for each. */
+    say: (...texts: string[]) => send(texts.map(says).join("")),
+    /** Finishes every choice and ends the answer. */
+    end(tokens = 1) {
+      send(finish(request.n ?? 1, tokens));
+      steps.enqueue(CLOSE);
+      steps.close();
+    },
+    /** Fails: with status 500, or an error event when something was said. */
+    fail() {
+      for (const step of failure(hasSaid)) steps.enqueue(step);
+      steps.close();
+    },
+  };
 }
 
 /** A server whose answers wait for the test. `onCall` may answer at once. */
@@ -69,55 +91,16 @@ export function scriptedModelServer(
   onCall: (call: ScriptedCall) => void = () => {},
 ) {
   const calls: ScriptedCall[] = [];
-  const reply = (asked: FakeRequest) => {
-    const request: ChatRequest = JSON.parse(asked.body);
-    const steps: Step[] = [];
-    let wake = () => {};
-    let hasSaid = false;
-    let isOver = false;
-    const push = (...more: Step[]) => {
-      steps.push(...more);
-      wake();
-    };
-    const say = (...chunks: unknown[]) => {
-      const head = hasSaid ? "" : STREAM_HEAD;
-      hasSaid = true;
-      push({ send: head + chunks.map(event).join("") });
-    };
-    const call: ScriptedCall = {
-      request,
-      get abortedAtMs() {
-        return asked.leftAtMs;
+  const reply = (asked: FakeRequest) =>
+    new ReadableStream<Step>({
+      start(steps) {
+        const call = scriptedCall(asked, steps);
+        calls.push(call);
+        onCall(call);
       },
-      say,
-      end(usage = usageOf(1)) {
-        isOver = true;
-        say(...finishes(request.n ?? 1, usage));
-        push(CLOSE);
-      },
-      fail(message = "Out of memory") {
-        isOver = true;
-        push(...failure(message, hasSaid));
-      },
-    };
-    calls.push(call);
-    onCall(call);
-    return (async function* () {
-      while (steps.length > 0 || !isOver) {
-        const step = steps.shift();
-        if (step !== undefined) yield step;
-        else {
-          const { promise, resolve } = Promise.withResolvers<void>();
-          wake = resolve;
-          yield { until: promise };
-        }
-      }
-    })();
-  };
+    });
   return { calls, connect: connectTo(reply) };
 }
-
-export type TokenBackend = ReturnType<typeof tokenBackend>;
 
 /** Token `index` of the answer to the request with this seed. */
 const tokenOf = (seed: number, index: number) => `${seed}.${index} `;
@@ -151,15 +134,14 @@ export function tokenBackend(options: {
         for (let index = 0; index < max_tokens; index += 1) {
           yield { pauseMs: options.tokenMs };
           if (index === failsAt) {
-            return yield* failure("The model server failed.", index > 0);
+            return yield* failure(index > 0);
           }
-          const token = event(text(tokenOf(seed, index)));
+          const token = says(tokenOf(seed, index));
           yield { send: (index === 0 ? STREAM_HEAD : "") + token };
           // It has been read.
           produced.set(seed, index + 1);
         }
-        const end = finishes(1, usageOf(max_tokens)).map(event).join("");
-        yield* [{ send: end }, CLOSE];
+        yield* [{ send: finish(1, max_tokens) }, CLOSE];
       } finally {
         running -= 1;
       }

@@ -9,19 +9,17 @@ export function seededRandom(seed: number): () => number {
   };
 }
 
-/** Repeats one run of a property test: `TEST_SEED=123 deno task test tests/limits`. */
-const SEED_VARIABLE = "TEST_SEED";
-
 /**
- * The seeds to run a property with: the fixed ones, or the one in `TEST_SEED`.
+ * The seeds to run a property with: the fixed ones, or the one in `TEST_SEED`, as
+ * in `TEST_SEED=123 deno task test tests/limits`.
  * Put the seed into the name of the test, so that a failure says what to repeat.
  */
 export function seedsOr(fixed: readonly number[]): readonly number[] {
-  const wanted = Deno.env.get(SEED_VARIABLE);
+  const wanted = Deno.env.get("TEST_SEED");
   if (wanted === undefined) return fixed;
   const seed = Number(wanted);
   if (!Number.isSafeInteger(seed)) {
-    throw new Error(`${SEED_VARIABLE} is no whole number: ${wanted}`);
+    throw new Error(`TEST_SEED is no whole number: ${wanted}`);
   }
   return [seed];
 }

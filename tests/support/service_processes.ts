@@ -3,8 +3,9 @@ import assert from "node:assert/strict";
 import { fileURLToPath } from "node:url";
 import type { SeenRequest } from "../../services/model-simulator/serving/answer.ts";
 import type { ServiceName } from "../../deploy/up/plan.ts";
+import { run } from "../../services/key-admin/cli.ts";
 import { serveSimulator } from "../../services/model-simulator/simulator.ts";
-import { runProcess, startProcess } from "./process.ts";
+import { owning, startProcess } from "./process.ts";
 import { waitFor } from "./wait_for.ts";
 import { postChat } from "./chat_request.ts";
 
@@ -15,10 +16,6 @@ const RUN = [
   ...["run", "--no-check", "--allow-net", "--allow-env", "--allow-read"],
   ...["--allow-sys", "--allow-ffi"],
 ];
-/** Without colours, and on any free ports. */
-const inRoot = (env: ServiceEnv) => ({
-  ...{ cwd, env: { NO_COLOR: "1", OPS_PORT: "0", PORT: "0", ...env } },
-});
 /** For services that must be told of a model server and never ask it. */
 const NO_MODEL_SERVER = { MODEL_SIMULATOR_URL: "http://127.0.0.1:9/v1" };
 
@@ -47,39 +44,26 @@ export async function startService(name: ServiceName, env: ServiceEnv) {
     { what: () => `${name}: ${process.output()}`, timeoutMs: START_MS },
   );
   const ready: Record<string, unknown> = JSON.parse(line);
-  const running = starting.move();
-  return {
-    process,
-    url: `http://127.0.0.1:${ready.port}`,
-    ready,
-    [Symbol.asyncDispose]: () => running.disposeAsync(),
-  };
+  const url = `http://127.0.0.1:${ready.port}`;
+  return owning(starting, { process, url, ready });
 }
 
 /** A simulator in this process, and the requests that reached it. */
 export function startSimulator() {
   const asked: SeenRequest[] = [];
-  const simulator = serveSimulator({ onRequest: (run) => asked.push(run) });
-  const dispose = () => simulator[Symbol.asyncDispose]();
-  return { asked, url: simulator.url, [Symbol.asyncDispose]: dispose };
+  const onRequest = (run: SeenRequest) => void asked.push(run);
+  return Object.assign(serveSimulator({ onRequest }), { asked });
 }
 
 /** Starts a service without any model server, and waits for nothing. */
 export const startWithoutModels = (name: ServiceName, env: ServiceEnv) =>
   startMain(name, { ...env, MODEL_SIMULATOR_URL: "" });
 
-/** Runs `keys … --json` with this environment and returns what it printed. */
-export async function runKeys(env: ServiceEnv, ...args: string[]) {
-  const words = [
-    ...RUN,
-    "services/key-admin/cli.ts",
-    "keys",
-    ...args,
-    "--json",
-  ];
-  return await runProcess(Deno.execPath(), words, inRoot(env));
-}
+/** Runs `keys … --json` with these variables and returns what it prints; `services/key-admin/cli_test.ts` has the process. */
+export const runKeys = (env: ServiceEnv, ...args: string[]) =>
+  run(["keys", ...args, "--json"], env);
 
+/** Creates a key with these options of the command line. */
 export async function makeKey(
   env: ServiceEnv,
   ...options: string[]
@@ -98,10 +82,13 @@ export function sendChat(
   return postChat(`${url}/v1`, key, { messages }, init);
 }
 
+/** Without colours, and on any free ports. */
 const startMain = (name: ServiceName, env: ServiceEnv) =>
   startProcess({
-    ...{ command: Deno.execPath(), ...inRoot(env) },
+    command: Deno.execPath(),
     args: [...RUN, `services/${name}/main.ts`],
+    cwd,
+    env: { NO_COLOR: "1", OPS_PORT: "0", PORT: "0", ...env },
   });
 
 /** Status of a chat request, whose answer is thrown away. */

@@ -316,7 +316,8 @@ Deno.test("complete() fails with unreachable, and no address in the message, whe
 
 for (const stream of [true, false]) {
   Deno.test(`complete() sends three requests for n = 3 to a server of one choice, ${stream ? "streamed" : "whole"}`, async () => {
-    await using r = rig(chatReply({ words, betweenMs: 5, choicesMax: 1 }), {
+    const between = () => ({ pauseMs: 5 });
+    await using r = rig(chatReply({ words, between, choicesMax: 1 }), {
       dialect: "llama.cpp",
     });
     const request = chat(stream, { n: 3, seed: 7, include_usage: true });

@@ -180,7 +180,7 @@ Deno.test("without a subscriber: no_worker at once; if the chosen worker is miss
   assert.deepEqual(await t.take(), ["offer w2 2.3"]);
 });
 
-// After the first byte nothing is repeated: tests/e2e/faults_worker_test.ts.
+// After the first byte nothing is repeated: tests/e2e/faults_bus_test.ts.
 Deno.test("a fault of the worker is repeated elsewhere, one of the backend is not", async () => {
   const ours = await running("w1", "w2");
   ours.err(1, true);

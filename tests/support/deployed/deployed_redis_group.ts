@@ -16,7 +16,8 @@ import {
 import type { LocalServer } from "../local_server.ts";
 import { askPort, startLocalServer } from "../local_server.ts";
 import { clientTls, type TestAuthority } from "./test_authority.ts";
-import { waitFor } from "../wait_for.ts";
+import { owning } from "../process.ts";
+import { until, waitFor } from "../wait_for.ts";
 
 const DEPLOY = fileURLToPath(new URL("../../../deploy/redis", import.meta.url));
 const SENTINELS = 3;
@@ -130,8 +131,7 @@ export async function startRedisGroup(
     });
   };
   await settled();
-  const running = starting.move();
-  return {
+  return owning(starting, {
     /** In the order they were started: the first began as master. */
     servers,
     ...{ sentinels, env, settled },
@@ -139,9 +139,8 @@ export async function startRedisGroup(
     address: (user: "edge" | "admin") =>
       redisAccess(parseEnv(REDIS_VARIABLES, env(user), Deno.readTextFileSync)),
     /** The server that all living sentinels name, which may be dead. */
-    master: () => waitFor(named, { what: "the sentinels to name one master" }),
-    [Symbol.asyncDispose]: () => running.disposeAsync(),
-  };
+    master: () => until(named),
+  });
 }
 
 /** The arguments that `docs/cluster.md` names for TLS between the servers too. */

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { codeOf } from "./code.ts";
 import { TRY_KINDS } from "./request.ts";
 
-/** `tests/e2e/try_test.ts` runs such code. */
+/** `tests/e2e/console_test.ts` runs such code. */
 
 const API = "https://api.test/v1";
 const REQUEST = {

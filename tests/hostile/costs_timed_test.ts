@@ -1,11 +1,25 @@
-// Promise: hostile bodies do not slow down other callers, and do not fill the memory.
+// Promise: guessing keys reveals nothing and costs next to nothing (inputs 15 and 16 of
+// the project's list of bad inputs), and hostile bodies do not slow down other callers
+// and do not fill the memory.
 import assert from "node:assert/strict";
 import process from "node:process";
-import { createKey } from "../conformance/context.ts";
-import { startCluster } from "../support/cluster.ts";
-import { startGatedCluster, statusOf } from "../support/gated_cluster.ts";
+import { hashKeyValue, mintKey } from "@gateway/shared/keys/key";
+import { hashKey, recordKey } from "@gateway/shared/keys/record";
+import {
+  createClientAddress,
+  parseNetwork,
+} from "@gateway/shared/process/client_address";
+import { randomBytes } from "@gateway/shared/process/ids";
 import { createBodyBudget } from "../../services/edge-auth/http/read_body.ts";
-import { until } from "../support/wait_for.ts";
+import { scriptCalls } from "../support/admission_fixture.ts";
+import { callApi } from "../support/chat_request.ts";
+import { startCluster } from "../support/cluster.ts";
+import {
+  type GatedCluster,
+  startGatedCluster,
+  statusOf,
+} from "../support/gated_cluster.ts";
+import { sleep, until } from "../support/wait_for.ts";
 import {
   encoder,
   headOf,
@@ -13,6 +27,106 @@ import {
   members,
   postBody,
 } from "./bodies_fixture.ts";
+
+const GUESSES_PER_ROUND = 50;
+const ROUND_MS = 50;
+const ROUNDS = 60;
+const PER_SECOND = 20;
+const ATTACKER = "192.0.2.1";
+const NEIGHBOUR = "192.0.2.2";
+
+const ask = ({ edge }: GatedCluster, value: string, address: string) =>
+  callApi(`${edge.baseUrl}/models`, value, undefined, {
+    headers: { "x-forwarded-for": address },
+  });
+
+Deno.test("15 a thousand wrong keys a second from one address cost 20 reads a second, and good keys behind it are found", async () => {
+  const proxy = parseNetwork("127.0.0.1") ?? assert.fail();
+  const clientAddress = createClientAddress([proxy]);
+  await using cluster = await startGatedCluster({ door: { clientAddress } });
+  const known = await cluster.addKey();
+  const fresh = await cluster.addKey();
+  const neighbour = await cluster.addKey();
+  assert.equal(await statusOf(ask(cluster, known.value, ATTACKER)), 200);
+  const callsBefore = await scriptCalls(cluster.world);
+  const startedAtMs = performance.now();
+  const statuses = new Map<number, number>();
+  const guess = async () => {
+    const response = await ask(cluster, mintKey(randomBytes), ATTACKER);
+    const { status, headers } = response;
+    await response.body?.cancel();
+    if (status === 429) assert.equal(headers.get("retry-after"), "1");
+    statuses.set(status, (statuses.get(status) ?? 0) + 1);
+  };
+  const guesses: Promise<void>[] = [];
+  /** As an SDK does it. */
+  const askAgain = async (value: string) => {
+    for (let tries = 1;; tries += 1) {
+      const status = await statusOf(ask(cluster, value, ATTACKER));
+      if (status !== 429 || tries === 3) return status;
+      await sleep(1_000);
+    }
+  };
+  const attack = (async () => {
+    for (let round = 0; round < ROUNDS; round += 1) {
+      guesses.push(...Array.from({ length: GUESSES_PER_ROUND }, guess));
+      await sleep(ROUND_MS);
+    }
+  })();
+  await sleep(ROUND_MS);
+  assert.equal(await statusOf(ask(cluster, known.value, ATTACKER)), 200);
+  assert.equal(await statusOf(ask(cluster, neighbour.value, NEIGHBOUR)), 200);
+  assert.equal(await askAgain(fresh.value), 200);
+  await attack;
+  await Promise.all(guesses);
+  const seconds = (performance.now() - startedAtMs) / 1_000;
+  const looked = statuses.get(401) ?? 0;
+  assert.ok(looked <= PER_SECOND * (seconds + 1), `${looked} in ${seconds} s`);
+  assert.equal(looked + (statuses.get(429) ?? 0), guesses.length);
+  // Three good requests, and whose two of the keys are.
+  assert.equal(await scriptCalls(cluster.world) - callsBefore, looked + 5);
+});
+
+const SAMPLES = 1_000;
+const DIFFERENCE_MAX = 0.1;
+
+Deno.test("16 how long the answer takes does not tell an unknown key from a deleted one", async () => {
+  const unknownPerSecond = 1_000_000;
+  await using cluster = await startGatedCluster({ unknownPerSecond });
+  const deleted = await Promise.all(
+    Array.from({ length: SAMPLES }, async () => {
+      const key = await cluster.addKey();
+      const names = [recordKey(key), hashKey(hashKeyValue(key.value))];
+      await cluster.world.command("DEL", ...names);
+      return key;
+    }),
+  );
+  const timed = async (value: string) => {
+    const startedAtMs = performance.now();
+    assert.equal(await statusOf(ask(cluster, value, ATTACKER)), 401);
+    return performance.now() - startedAtMs;
+  };
+  for (let count = 0; count < SAMPLES / 10; count += 1) {
+    await timed(mintKey(randomBytes));
+  }
+  // By turns, and each first as often as second, so that the machine's moods hit both.
+  const [unknownMs, deletedMs]: [number[], number[]] = [[], []];
+  for (const [at, { value }] of deleted.entries()) {
+    const guess = mintKey(randomBytes);
+    if (at % 2 === 0) unknownMs.push(await timed(guess));
+    deletedMs.push(await timed(value));
+    if (at % 2 === 1) unknownMs.push(await timed(guess));
+  }
+  const [unknown, gone] = [median(unknownMs), median(deletedMs)];
+  const difference = Math.abs(unknown - gone) / Math.min(unknown, gone);
+  const what = `unknown ${unknown} ms, deleted ${gone} ms`;
+  assert.ok(difference <= DIFFERENCE_MAX, what);
+});
+
+function median(values: readonly number[]): number {
+  const sorted = values.toSorted((a, b) => a - b);
+  return sorted[Math.floor(sorted.length / 2)] ?? Infinity;
+}
 
 /** The upper end of what docs/evidence/limits.md states, on a machine that has time. */
 const P99_MS = 75;
@@ -38,7 +152,7 @@ Deno.test("API4: hostile bodies of four keys at once do not slow down the reques
   await using cluster = await startCluster({ edges: 2 });
   const post = (key: string, body: Uint8Array<ArrayBuffer>, edge = 0) =>
     statusOf(postBody(cluster.baseUrl(edge), key, body));
-  const { key: victim } = await createKey(cluster);
+  const { key: victim } = await cluster.createKey();
   const good = encoder.encode(members('"max_tokens":1'));
   for (let count = 0; count < 100; count += 1) {
     await until(async () => await post(victim, good, count % 2) === 200);
@@ -54,7 +168,7 @@ Deno.test("API4: hostile bodies of four keys at once do not slow down the reques
   };
   const attacks: Promise<void>[] = [];
   for (let count = 0; count < ATTACKERS; count += 1) {
-    const { key } = await createKey(cluster);
+    const { key } = await cluster.createKey();
     for (let each = 0; each < CONNECTIONS_EACH; each += 1) {
       attacks.push(attack(key));
     }
@@ -158,7 +272,7 @@ Deno.test("API4: sixty large bodies that stop before their last byte do not fill
     await Promise.all(Array.from({ length: 10 }, holdOne));
     assert.ok(bodyBudget.bytes <= HELD_BY_KEY_BYTES, `${bodyBudget.bytes}`);
     // The clients are in this process too, and may keep it from Redis for a moment.
-    await until(async () => await statusOf(cluster.ask(victim)) === 200);
+    await until(async () => await cluster.status(victim) === 200);
   }
   const growth = Deno.memoryUsage().rss - before;
   assert.ok(growth < GROWTH_BYTES_MAX, `${growth} bytes more`);

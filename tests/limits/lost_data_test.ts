@@ -1,0 +1,193 @@
+// Promise: a Redis that answers but has lost its data makes no key unknown. All edges
+// answer 503 while it is empty, never 401 and never 429, and serve again within two
+// seconds after the data is back, without a restart. A key whose data is corrupt or
+// deleted is not served, and says so.
+import assert from "node:assert/strict";
+import { hashKeyValue, mintKey } from "@gateway/shared/keys/key";
+import { hashKey, recordKey, STORE_KEY } from "@gateway/shared/keys/record";
+import { randomBytes } from "@gateway/shared/process/ids";
+import { scriptCalls } from "../support/admission_fixture.ts";
+import {
+  type GatedEdge,
+  startGatedCluster,
+  statusOf,
+  type TestKey,
+} from "../support/gated_cluster.ts";
+import { startStopwatch, until } from "../support/wait_for.ts";
+
+const RECOVERY_MS = 2_000;
+/** More than may fail to authenticate from one address. */
+const ASKED = 30;
+const EDGES = 2;
+
+type Started = Awaited<ReturnType<typeof startWithKeys>>;
+
+/** A well-formed key that does not exist. */
+function nobodysKey(): TestKey {
+  return { keyId: "", ownerId: "", value: mintKey(randomBytes) };
+}
+
+async function startWithKeys() {
+  const cluster = await startGatedCluster({ edges: EDGES });
+  /** Known to all edges. */
+  const seen = await cluster.addKey();
+  /** Known to none. */
+  const unseen = await cluster.addKey();
+  /** Nobody's, known to be so by all edges. */
+  const wrong = nobodysKey();
+  for (let edge = 0; edge < EDGES; edge += 1) {
+    assert.equal(await cluster.status(seen, { edge }), 200);
+    assert.equal(await cluster.status(wrong, { edge }), 401);
+  }
+  for (const { log } of cluster.edges) log.lines.length = 0;
+  return Object.assign(cluster, { seen, unseen, wrong });
+}
+
+/** Asks every edge with every key, and with keys that were never asked for. */
+async function assertUnavailable(cluster: Started) {
+  const { seen, unseen } = cluster;
+  for (let count = 0; count < ASKED; count += 1) {
+    for (const key of [seen, unseen, nobodysKey()]) {
+      const response = await cluster.ask(key, { edge: count % EDGES });
+      const { error } = await response.json();
+      assert.equal(response.status, 503, JSON.stringify(error));
+      assert.equal(error.code, "service_unavailable");
+      assert.equal(response.headers.get("retry-after"), "1");
+    }
+  }
+  // An endpoint that is not limited asks another script.
+  assert.equal(await statusOf(cluster.get(seen, "models")), 503);
+}
+
+/** What the lines of an event say that it is now. */
+const changes = ({ log }: GatedEdge, event: string) =>
+  log.lines.filter((line) => line.event === event)
+    .map(({ fields }) => String(fields.to));
+
+/** Waits until every edge has said this of its store, and checks that it said nothing else. */
+async function assertSaid({ edges }: Started, expected: string[]) {
+  for (const edge of edges) {
+    await until(() => changes(edge, "key_store").length >= expected.length);
+    assert.deepEqual(changes(edge, "key_store"), expected);
+  }
+}
+
+Deno.test("data lost by a running server and by a restart: 503 until it is back", async () => {
+  await using cluster = await startWithKeys();
+  const { world, wrong } = cluster;
+  const file = `${world.redis.directory}/dump.rdb`;
+  await world.command("SAVE");
+  const data = await Deno.readFile(file);
+  await world.command("FLUSHALL");
+  await assertUnavailable(cluster);
+  await assertSaid(cluster, ["missing"]);
+  // What was known to be nobody's was forgotten with the data it was not in.
+  assert.equal(await cluster.status(wrong), 503);
+  await world.redis.kill();
+  await Deno.remove(file);
+  await world.redis.restart();
+  await assertUnavailable(cluster);
+  await assertSaid(cluster, ["missing"]);
+  await world.redis.kill();
+  await Deno.writeFile(file, data);
+  await world.redis.restart();
+  using watch = startStopwatch();
+  const places = cluster.edges.map((_, edge) => ({ edge }));
+  for (const at of places) {
+    for (const key of [cluster.seen, cluster.unseen]) {
+      await until(async () => await cluster.status(key, at) === 200);
+    }
+  }
+  assert.ok(watch.ms < RECOVERY_MS, `${watch.ms} ms`);
+  for (const at of places) {
+    assert.equal(await cluster.status(nobodysKey(), at), 401);
+  }
+  await assertSaid(cluster, ["missing", "present"]);
+  const states = ["offline", "ready", "offline", "ready"];
+  for (const edge of cluster.edges) {
+    assert.deepEqual(changes(edge, "redis_state"), states);
+  }
+});
+
+Deno.test("other data in place of the old: what was unknown there is asked for again", async () => {
+  await using cluster = await startWithKeys();
+  const { seen, wrong } = cluster;
+  // A copy of another day, in which somebody has this key.
+  await cluster.nameKey(wrong.value, seen);
+  assert.equal(await cluster.status(wrong), 401, "remembered for 30 s");
+  await cluster.world.command("SET", STORE_KEY, "sto_other");
+  await assertSaid(cluster, ["replaced"]);
+  assert.equal(await cluster.status(wrong), 200);
+});
+
+Deno.test("corrupt data in Redis is a fault and no outage: 500, its cause in the log, nothing held", async (t) => {
+  await using cluster = await startGatedCluster();
+  const { world } = cluster;
+  const key = await cluster.addKey({ limits: { concurrency: 100 } });
+  const { ownerId } = key;
+  const record = recordKey(key);
+  const [owner, leases] = [`own:{${ownerId}}`, `lease:{${ownerId}}`];
+  const faults: readonly [name: string, command: readonly string[]][] = [
+    ["a limit in words", ["HSET", record, "rpm", "many"]],
+    ["an infinite limit", ["HSET", record, "tpm", "inf"]],
+    ["a limit that is no number", ["HSET", record, "conc", "nan"]],
+    ["a limit beyond all numbers", ["HSET", record, "tpd", "1e300"]],
+    ["half a request", ["HSET", record, "rpm", "0.5"]],
+    ["an owner's limit in words", ["HSET", owner, "rpm", "many"]],
+    ["an expiry that is no number", ["HSET", record, "expires_at", "nan"]],
+    ["a record of another type", ["SET", record, "text"]],
+    ["an owner's leases of another type", ["SET", leases, "x"]],
+  ];
+  const names = [record, owner, leases];
+  await world.command("HSET", owner, "rpm", "0", "conc", "90");
+  const { edge } = cluster;
+  for (const [name, command] of faults) {
+    await t.step(name, async () => {
+      for (const each of names) {
+        await world.command("COPY", each, `kept:${each}`);
+      }
+      await world.command(...command);
+      edge.log.lines.splice(0);
+      const response = await cluster.ask(key);
+      const { error } = await response.json();
+      assert.equal(response.status, 500, JSON.stringify(error));
+      assert.equal(error.code, "internal_error");
+      const fault = edge.log.find("request_fault");
+      assert.match(String(fault?.error), /corrupt|WRONGTYPE/);
+      for (const each of names) {
+        await world.command("DEL", each);
+        await world.command("COPY", `kept:${each}`, each);
+      }
+      await cluster.settled(key);
+      assert.equal(await cluster.status(key), 200);
+      assert.equal(edge.redis.state, "ready");
+    });
+  }
+  await t.step("an unreadable expiry is not for ever", async () => {
+    await world.command("HSET", record, "expires_at", "nan");
+    assert.equal(await statusOf(cluster.get(key, "models")), 500);
+  });
+  await t.step("the entry of a key's hash", async () => {
+    const other = await cluster.addKey();
+    const entry = hashKey(hashKeyValue(other.value));
+    await world.command("DEL", entry);
+    await world.command("LPUSH", entry, "x");
+    assert.equal(await cluster.status(other), 500);
+  });
+});
+
+Deno.test("a key that was deleted is forgotten, and asked for once more", async () => {
+  await using cluster = await startGatedCluster();
+  const key = await cluster.addKey();
+  assert.equal(await cluster.status(key), 200);
+  const { world } = cluster;
+  const hash = hashKeyValue(key.value);
+  await world.command("DEL", recordKey(key));
+  await world.command("DEL", hashKey(hash));
+  assert.equal(await cluster.status(key), 401);
+  for (const reads of [1, 0]) {
+    const before = await scriptCalls(world);
+    assert.equal(await cluster.status(key), 401);
+    assert.equal(await scriptCalls(world) - before, reads);
+  }
+});
