@@ -59,18 +59,16 @@ async function showView<T>(
       lead: "All owners, with usage and keys. Only operators see this.",
     },
     <>
-      <section class="card">
-        <details>
-          <summary>Invite somebody</summary>
-          <PostForm action="/people" submit="Create link">
-            <p class="lead">
-              You get a link that works once, within 3 days. Whoever opens it
-              first chooses the password.
-            </p>
-            <EmailField value="" />
-          </PostForm>
-        </details>
-      </section>
+      <details class="card">
+        <summary>Invite somebody</summary>
+        <PostForm action="/people" submit="Create link">
+          <p class="lead">
+            You get a link that works once, within 3 days. Whoever opens it
+            first chooses the password.
+          </p>
+          <EmailField value="" />
+        </PostForm>
+      </details>
       <div class="row between">
         <Tabs
           label="View"
