@@ -6,15 +6,9 @@ import { NotDurable } from "./domain/store/durability.ts";
 import { BadCursor } from "./domain/store/redis.ts";
 import { accountRoutes } from "./web/pages/account_page.tsx";
 import { auditRoutes } from "./web/pages/audit_page.tsx";
-import {
-  type ConsoleContext,
-  type ConsoleDeps,
-  type ConsoleEnv,
-  type Handler,
-  Refused,
-  type Routes,
-  type SignedIn,
-} from "./web/context.ts";
+import type { ConsoleContext, ConsoleEnv, Handler } from "./web/context.ts";
+import type { ConsoleDeps, Routes, SignedIn } from "./web/context.ts";
+import { Refused } from "./web/context.ts";
 import { formGuard } from "./web/forms.ts";
 import * as guards from "./web/guards.ts";
 import { keyFormRoutes } from "./web/pages/key_form.tsx";

@@ -1,10 +1,7 @@
 import { createMiddleware } from "hono/factory";
 import { z } from "zod";
 import { graceSchema } from "../domain/keys/key_store.ts";
-import {
-  PASSWORD_CHARS_MAX,
-  passwordChars,
-} from "../domain/sign_in/password.ts";
+import * as password from "../domain/sign_in/password.ts";
 import { wholeBody } from "../domain/try/edge.ts";
 import { TRY_LIMITS } from "../domain/try/key.ts";
 import { isTryKind, TRY_KINDS } from "../domain/try/request.ts";
@@ -16,10 +13,7 @@ import { findSignedIn } from "./session.ts";
  * Reads the posted form. An unknown or repeated field is refused with 400 (mass
  * assignment, ASVS 15.3.3, API3).
  */
-export function readForm<T extends z.ZodType>(
-  c: ConsoleContext,
-  schema: T,
-): z.infer<T> {
+export function readForm<T extends z.ZodType>(c: ConsoleContext, schema: T) {
   const { form } = c.var;
   const values = Array.from(form.keys(), (name) => [name, form.getAll(name)]);
   const parsed = schema.safeParse(Object.fromEntries(values));
@@ -54,10 +48,12 @@ export const FORM = z.strictObject({
   email: text(300),
   /** Longer ones are refused before any work (ASVS 6.2.9). Missing where the account has none. */
   password: one(
-    z.string().refine((text) => passwordChars(text) <= PASSWORD_CHARS_MAX),
+    z.string().refine((text) =>
+      password.passwordChars(text) <= password.PASSWORD_CHARS_MAX
+    ),
   ).default(""),
   /** Checked by `passwordProblem`. */
-  new_password: text(PASSWORD_CHARS_MAX * 4),
+  new_password: text(password.PASSWORD_CHARS_MAX * 4),
   code: text(60),
   /** Checked by `localPath`. */
   next: text(300).default(""),

@@ -4,29 +4,19 @@ import {
 } from "../../domain/owners/owner_store.ts";
 import type { Link } from "../../domain/sign_in/links.ts";
 import { NotAllowed, type OidcClient } from "../../domain/sign_in/oidc.ts";
-import {
-  PASSWORD_CHARS_MIN,
-  passwordProblem,
-} from "../../domain/sign_in/password.ts";
+import * as password from "../../domain/sign_in/password.ts";
 import { admit, checkAgain, signIn } from "../../domain/sign_in/sign_in.ts";
 import type { ConsoleContext, ConsoleDeps, Handler } from "../context.ts";
 import { clientOf, Refused } from "../context.ts";
 import { FORM, readForm } from "../forms.ts";
 import { showPage } from "../layout.tsx";
 import { Box, Field, PasswordField, PostForm } from "../parts.tsx";
-import {
-  enter,
-  findSignedIn,
-  isFresh,
-  localPath,
-  readCookie,
-  writeCookie,
-} from "../session.ts";
+import * as auth from "../session.ts";
 
 /** Signing in with a password, a link or the organisation's provider, and entering the password again. */
 
 const openSignIn: Handler = async (c) => {
-  if (await findSignedIn(c) !== null) return c.redirect("/keys", 302);
+  if (await auth.findSignedIn(c) !== null) return c.redirect("/keys", 302);
   return await showSignIn(c, { email: "", next: c.req.query("next") ?? "" });
 };
 
@@ -35,9 +25,9 @@ const trySignIn: Handler = async (c) => {
     c,
     FORM.pick({ email: true, password: true, code: true, next: true }),
   );
-  const from = { ...clientOf(c), device: readCookie(c, "device") };
+  const from = { ...clientOf(c), device: auth.readCookie(c, "device") };
   const result = await signIn(c.var.deps, { ...form, ...from });
-  if (result.ok) return await enter(c, result, localPath(form.next));
+  if (result.ok) return await auth.enter(c, result, auth.localPath(form.next));
   const { waitMs, isDisabled } = result;
   if (waitMs > 0) {
     c.header("retry-after", String(Math.ceil(waitMs / 1_000)));
@@ -72,7 +62,7 @@ const useLink: Handler = async (c) => {
   const holder = await owners.find(email) ?? ownerId;
   const problem = holder !== ownerId
     ? "This address belongs to another owner."
-    : await passwordProblem(form.new_password, { email });
+    : await password.passwordProblem(form.new_password, { email });
   if (problem !== null) return showLink(c, kind, email, problem);
   const passwordHash = await hasher.hash(form.new_password);
   await findLink(c, "use");
@@ -89,7 +79,7 @@ const useLink: Handler = async (c) => {
   if (before.totpSecret !== null) return c.redirect("/sign-in?done=reset", 303);
   const account = { ...before, ownerId, email, passwordHash };
   const admitted = await admit(c.var.deps, account, clientOf(c), 0);
-  return await enter(c, admitted, "/keys");
+  return await auth.enter(c, admitted, "/keys");
 };
 
 const CALLBACK = "/sign-in/oidc/callback";
@@ -106,15 +96,15 @@ const beginOidc: Handler = async (c) => {
         `${provider.name} does not answer as expected, so you cannot sign in with it now. Try again in a moment`;
       throw new Refused(503, failed, { cause });
     });
-  writeCookie(c, "oidc", flow);
+  auth.writeCookie(c, "oidc", flow);
   return c.redirect(url.href, 302);
 };
 
 const finishOidc: Handler = async (c) => {
   const { deps } = c.var;
   const provider = providerOf(deps);
-  const flow = readCookie(c, "oidc");
-  writeCookie(c, "oidc", null);
+  const flow = auth.readCookie(c, "oidc");
+  auth.writeCookie(c, "oidc", null);
   const { search } = new URL(c.req.url);
   const returned = new URL(CALLBACK + search, deps.publicUrl);
   const identity = await provider.finish(returned, flow).catch((cause) => {
@@ -130,7 +120,7 @@ const finishOidc: Handler = async (c) => {
   if (account === null) throw new Error(`No account of owner ${ownerId}`);
   if (account.isDisabled) throw new Refused(403, DISABLED);
   const admitted = await admit(deps, account, clientOf(c), 0);
-  return await enter(c, admitted, "/keys");
+  return await auth.enter(c, admitted, "/keys");
 };
 
 const confirm: Handler = async (c) => {
@@ -139,16 +129,16 @@ const confirm: Handler = async (c) => {
   const problem = await checkPassword(c, form.password);
   if (problem !== null) return await showConfirm(c, form.next, problem);
   await deps.sessions.update(session.id, { checkedAtMs: deps.now() });
-  return c.redirect(localPath(form.next), 303);
+  return c.redirect(auth.localPath(form.next), 303);
 };
 
 /** The problem with the current password, or null. An account without a password must have signed in recently. */
 export async function checkPassword(c: ConsoleContext, given: string) {
   const { deps, signedIn: { account } } = c.var;
   if (account.passwordHash === null) {
-    return isFresh(c) ? null : "Sign in again first.";
+    return auth.isFresh(c) ? null : "Sign in again first.";
   }
-  const from = { ip: c.env.remoteIp, device: readCookie(c, "device") };
+  const from = { ip: c.env.remoteIp, device: auth.readCookie(c, "device") };
   const { ok, waitMs } = await checkAgain(deps, account, given, from);
   if (ok) return null;
   return waitMs === 0 ? "The password is wrong." : waitText(waitMs);
@@ -214,7 +204,7 @@ async function showSignIn(
       )}
       <PostForm
         action="/sign-in"
-        hidden={{ next: localPath(next) }}
+        hidden={{ next: auth.localPath(next) }}
         submit="Sign in"
       >
         <EmailField value={email} />
@@ -256,7 +246,7 @@ function showConfirm(
     },
     <PostForm
       action="/confirm"
-      hidden={{ next: localPath(next) }}
+      hidden={{ next: auth.localPath(next) }}
       submit="Continue"
       cancel="/keys"
     >
@@ -321,9 +311,9 @@ export const NewPasswordField = (
       id="new_password"
       type="password"
       required
-      minlength={PASSWORD_CHARS_MIN}
+      minlength={password.PASSWORD_CHARS_MIN}
       autocomplete="new-password"
-      help={`At least ${PASSWORD_CHARS_MIN} characters. A few words in a row are fine.`}
+      help={`At least ${password.PASSWORD_CHARS_MIN} characters. A few words in a row are fine.`}
       {...props}
     />
     <div data-reveal="new_password" hidden>

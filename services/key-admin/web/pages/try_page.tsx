@@ -1,9 +1,6 @@
 import { z } from "zod";
-import {
-  readAnswer,
-  TRY_FACTS,
-  type TryAnswer,
-} from "../../domain/try/answer.ts";
+import type { TryAnswer } from "../../domain/try/answer.ts";
+import { readAnswer, TRY_FACTS } from "../../domain/try/answer.ts";
 import { codeOf, LANGUAGES } from "../../domain/try/code.ts";
 import type { TryCall } from "../../domain/try/edge.ts";
 import { TRY_LIMITS, tryKeyValue } from "../../domain/try/key.ts";
