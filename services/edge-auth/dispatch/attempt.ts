@@ -18,8 +18,8 @@ interface Offer {
   workerId: string | null;
 }
 
-/** A worker has this long to acknowledge a piece of a large request. */
-const PIECE_TIMEOUT_MS = 2_000;
+/** A worker has this long to acknowledge a piece of a large request: on a busy machine, it takes seconds. A lost worker is noticed by its beats. */
+const PIECE_TIMEOUT_MS = 10_000;
 
 /** A job that was sent. Holds a slot of its worker until `leave` is called. */
 export class Attempt extends StreamReceiver {
