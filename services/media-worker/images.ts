@@ -57,7 +57,7 @@ export async function draw(attempt: Attempt<ImageRequest>): Promise<void> {
   const held = memory.open();
   const call = { ...attempt, held, endsAtMs: server.now() + total_ms };
   const imagesMax = request.stream ? 1 : request.n;
-  const pictures: Picture[] = [];
+  const parts: Part[] = [];
   try {
     await attempts.ask(attempt, {
       ...encodeRequest(attempt),
@@ -67,17 +67,21 @@ export async function draw(attempt: Attempt<ImageRequest>): Promise<void> {
     }, async (response) => {
       for await (const part of partsOf(response, call)) {
         const isLast = part.kind === "completed";
-        if (!isLast && !request.stream) continue;
-        const picture = { ...part, base64: await base64Of(part.data, call) };
         if (request.stream) {
+          const base64 = await base64Of(part.data, call);
           if (isLast) answer.made = 1;
-          await writeEvent(picture, call);
+          await writeEvent({ ...part, base64 }, call);
         }
-        if (isLast && pictures.push(picture) === imagesMax) return;
+        if (isLast && parts.push(part) === imagesMax) return;
       }
     });
-    if (pictures.length === 0) throw truncatedAnswer("No final image");
+    if (parts.length === 0) throw truncatedAnswer("No final image");
     if (request.stream) return;
+    const pictures: Picture[] = [];
+    for (const part of parts) {
+      // Fetched only now, when the connection of the answer is free again.
+      pictures.push({ ...part, base64: await base64Of(part.data, call) });
+    }
     answer.made = pictures.length;
     await writeDocument(pictures, call);
   } finally {

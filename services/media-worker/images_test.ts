@@ -282,6 +282,7 @@ Deno.test("a picture at a URL of the server is fetched with the server's key", a
     assert.equal(paths[1], path);
     const { headers } = await r.fake.request(2);
     assert.equal(headers.get("authorization"), `Bearer ${API_KEY}`);
+    assert.equal(r.fake.connections, 1, "that of the answer is used again");
   }
 });
 
