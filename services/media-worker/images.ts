@@ -57,7 +57,7 @@ export async function draw(attempt: Attempt<ImageRequest>): Promise<void> {
   const held = memory.open();
   const call = { ...attempt, held, endsAtMs: server.now() + total_ms };
   const imagesMax = request.stream ? 1 : request.n;
-  const pictures: Picture[] = [];
+  const parts: Part[] = [];
   try {
     await attempts.ask(attempt, {
       ...encodeRequest(attempt),
@@ -67,19 +67,27 @@ export async function draw(attempt: Attempt<ImageRequest>): Promise<void> {
     }, async (response) => {
       for await (const part of partsOf(response, call)) {
         const isLast = part.kind === "completed";
-        if (!isLast && !request.stream) continue;
-        const picture = { ...part, base64: await base64Of(part.data, call) };
-        if (request.stream) {
+        // An event is passed on as it arrives, a document afterwards.
+        if (request.stream && part.about === part.data) {
+          const base64 = await base64Of(part.data, call);
           if (isLast) answer.made = 1;
-          await writeEvent(picture, call);
+          await writeEvent({ ...part, base64 }, call);
         }
-        if (isLast && pictures.push(picture) === imagesMax) return;
+        if (isLast && parts.push(part) === imagesMax) return;
       }
     });
-    if (pictures.length === 0) throw truncatedAnswer("No final image");
-    if (request.stream) return;
+    if (answer.made > 0) return;
+    const pictures: Picture[] = [];
+    for (const part of parts) {
+      // Fetched only now, when the connection of the answer is free again.
+      pictures.push({ ...part, base64: await base64Of(part.data, call) });
+    }
+    const [first] = pictures;
+    if (first === undefined) throw truncatedAnswer("No final image");
     answer.made = pictures.length;
-    await writeDocument(pictures, call);
+    await (request.stream
+      ? writeEvent(first, call)
+      : writeDocument(pictures, call));
   } finally {
     held.set(0);
   }
@@ -147,7 +155,6 @@ async function* partsOf(
     throw invalidAnswer(`${contentType} instead of images`);
   }
   const about = json.parseJson((await readBytes(response, call)).toString());
-  response.deadlines.rest(); // The whole answer is here.
   if (!json.isJsonObject(about)) {
     throw invalidAnswer("An answer that is not JSON");
   }

@@ -282,6 +282,9 @@ Deno.test("a picture at a URL of the server is fetched with the server's key", a
     assert.equal(paths[1], path);
     const { headers } = await r.fake.request(2);
     assert.equal(headers.get("authorization"), `Bearer ${API_KEY}`);
+    const [event] = eventsIn((await r.run({ ...IMAGE, ...SSE })).text);
+    assert.equal(event?.b64_json, one[0]?.b64_json);
+    assert.equal(r.fake.connections, 1, "that of the answer is used again");
   }
 });
 

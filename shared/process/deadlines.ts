@@ -12,17 +12,20 @@ export type Deadlines = ReturnType<typeof createDeadlines>;
 const TICK_MS = 25;
 /** A timer later than this means that this process was stalled. */
 const STALL_MS = 10;
-/** The longest extension of a deadline because of stalls. */
+/** The longest extension of a deadline because of stalls, which a busy machine uses up. */
 const GRACE_MAX_MS = 1_000;
 
 /**
  * Watches many deadlines with one timer: one for each call would cost more than the
  * rest of it, and nearly all are cancelled. If the timer fires late, this process was
  * stalled, and answers may wait in a socket's buffer: the stall is added to all
- * deadlines, up to a second each, and due items are checked again after sockets were
- * read.
+ * deadlines, up to `graceMaxMs` each, and due items are checked again after sockets
+ * were read.
  */
-export function createDeadlines(now: MonotonicNow) {
+export function createDeadlines(
+  now: MonotonicNow,
+  graceMaxMs: number = GRACE_MAX_MS,
+) {
   /** Each with the value of `stalledMs` when it was added. */
   const items = new Map<Timed, number>();
   let stalledMs = 0;
@@ -47,9 +50,9 @@ export function createDeadlines(now: MonotonicNow) {
     const due: Timed[] = [];
     let nextMs = Infinity;
     for (const [item, stalledBeforeMs] of items) {
-      const graceMs = Math.min(stalledMs - stalledBeforeMs, GRACE_MAX_MS);
+      const graceMs = Math.min(stalledMs - stalledBeforeMs, graceMaxMs);
       const atMs = item.expiresAtMs + graceMs;
-      const isDue = atMs <= nowMs && (!isLate || graceMs === GRACE_MAX_MS);
+      const isDue = atMs <= nowMs && (!isLate || graceMs === graceMaxMs);
       if (isDue) due.push(item);
       else if (atMs < nextMs) nextMs = atMs;
     }

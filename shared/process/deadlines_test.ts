@@ -81,6 +81,21 @@ Deno.test("a stall of this process long before a deadline extends it as well", a
   deadlines.close();
 });
 
+Deno.test("without grace, a stall of this process extends no deadline", async () => {
+  let nowMs = 0;
+  const deadlines = createDeadlines(() => nowMs, 0);
+  const log: string[] = [];
+  for (const ms of [20, 600]) {
+    deadlines.add(item(ms, log, `${ms}`, () => 0));
+  }
+  nowMs = 500;
+  await until(() => deadlines.size === 1);
+  nowMs = 600;
+  await until(() => deadlines.size === 0);
+  assert.deepEqual(log, ["20", "600"]);
+  deadlines.close();
+});
+
 Deno.test("repeated stalls extend deadlines by a second at most", async () => {
   const deadlines = createDeadlines(monotonicNow);
   const log: string[] = [];

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { freePort } from "../../tests/support/local_server.ts";
 import { createRecordingLog } from "../../tests/support/recording_log.ts";
 import { testRedisLink } from "../../tests/support/redis_link.ts";
 import { startRedisServer } from "../../tests/support/redis_server.ts";
@@ -187,4 +188,13 @@ Deno.test("a blocking call with a long deadline is not taken for an outage", asy
   });
   assert.equal(reply, null);
   assert.equal(link.state, "ready");
+});
+
+Deno.test("a link without a server refuses calls, and close() leaves nothing behind", async () => {
+  const link = testRedisLink({ url: `redis://127.0.0.1:${freePort()}` });
+  assert.equal((await timed(link.command(["PING"]))).reason, "offline");
+  await assert.rejects(link.ready(50), RedisUnavailableError);
+  await until(() => link.state === "offline");
+  await link.close();
+  assert.equal(link.state, "closed");
 });

@@ -246,7 +246,8 @@ export class HttpClient {
     for (const connection of this.idle.splice(0)) connection.close();
   }
 
-  #closeUnused(): void {
+  /** Closes the connections that were idle during all of the period that ends now. */
+  closeUnused(): void {
     const unused = this.idle.splice(0, this.#unused);
     for (const connection of unused) connection.close();
     this.#unused = this.idle.length;
@@ -272,7 +273,7 @@ export class HttpClient {
     }
     this.idle.push(connection);
     if (this.#sweep === undefined) {
-      this.#sweep = setInterval(() => this.#closeUnused(), IDLE_PERIOD_MS);
+      this.#sweep = setInterval(() => this.closeUnused(), IDLE_PERIOD_MS);
       // The timer must not keep the process alive.
       this.#sweep.unref();
     }

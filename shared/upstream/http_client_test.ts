@@ -147,6 +147,28 @@ Deno.test("HttpClient notices when a server ends an idle connection", async () =
   assert.equal(r.server.connections, 2);
 });
 
+Deno.test("a connection that was idle for a whole period is closed, and no other", async () => {
+  const go = Promise.withResolvers<void>();
+  await using r = rig(function* ({ number }) {
+    if (number <= 3) yield { until: go.promise };
+    yield* jsonResponse({});
+  });
+  const { client, server } = r;
+  const first = [1, 2, 3].map(() => exchange(client));
+  await server.request(3);
+  go.resolve();
+  await Promise.all(first);
+  const [a, b, c] = client.idle;
+  client.closeUnused();
+  assert.deepEqual(client.idle, [a, b, c], "since this period");
+  await exchange(client);
+  client.closeUnused();
+  assert.deepEqual(client.idle, [c]);
+  await until(() => server.openConnections === 1);
+  client.closeUnused();
+  await until(() => server.openConnections === 0);
+});
+
 Deno.test("release() keeps a connection whose body ends a little later", async () => {
   const end = Promise.withResolvers<void>();
   await using r = rig(function* () {

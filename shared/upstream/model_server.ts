@@ -74,7 +74,8 @@ export class ModelServer {
     }
     this.config = config;
     this.now = options.now;
-    this.#deadlines = createDeadlines(options.now);
+    // Exact: callers wait, and other backends are tried only afterwards.
+    this.#deadlines = createDeadlines(options.now, 0);
     this.#baseUrl = new URL(config.base_url);
     this.#credential = apiKey === null
       ? {}

@@ -103,7 +103,7 @@ export function internalError(cause: unknown): ApiError {
   );
 }
 
-/** Lets web pages of these origins call the API and read its answers, errors included. */
+/** Lets web pages of these origins call the API and read its answers, errors included. By default none: keys are secrets of servers. */
 export function allowOrigins(
   origins: readonly string[],
   { headers, response }: Exchange,

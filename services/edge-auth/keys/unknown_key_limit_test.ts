@@ -5,6 +5,34 @@ import { createUnknownKeyLimit } from "./unknown_key_limit.ts";
 const PER_SECOND = 20;
 const KEPT = 5;
 
+Deno.test("an address has so many unknown keys looked up at once and per second, and others are not affected", async () => {
+  let nowMs = 0;
+  const limit = createUnknownKeyLimit({
+    ...{ perSecond: PER_SECOND, now: () => nowMs },
+  });
+  let guesses = 0;
+  const guess = async (count: number) => {
+    const asked = Array.from({ length: count }, () => {
+      const of = { address: "a", hash: `${guesses++}` };
+      return limit.run(of, () => Promise.resolve(null));
+    });
+    const ends = await Promise.allSettled(asked);
+    for (const end of ends) {
+      if (end.status === "fulfilled") continue;
+      const { status, retryAfterMs } = end.reason;
+      assert.deepEqual([status, retryAfterMs], [429, 1_000]);
+    }
+    return ends.filter(({ status }) => status === "fulfilled").length;
+  };
+  assert.equal(await guess(100), PER_SECOND - KEPT);
+  const neighbour = { address: "b", hash: "neighbour" };
+  assert.equal(await limit.run(neighbour, () => Promise.resolve(1)), 1);
+  nowMs += 500;
+  assert.equal(await guess(100), PER_SECOND / 2);
+  nowMs += 60_000;
+  assert.equal(await guess(100), PER_SECOND - KEPT);
+});
+
 Deno.test("look-ups that find a key do not count, however many there are at once", async () => {
   const limit = createUnknownKeyLimit({ perSecond: PER_SECOND, now: () => 0 });
   const found = await Promise.all(Array.from({ length: 500 }, (_, at) => {

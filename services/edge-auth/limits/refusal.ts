@@ -137,7 +137,7 @@ export function refusalError(refusal: Refusal): ApiError {
   );
 }
 
-/** As https://platform.openai.com/docs/guides/rate-limits says in 2026, for the limits that are set. */
+/** OpenAI's six `x-ratelimit-*`, for the limits that are set: https://platform.openai.com/docs/guides/rate-limits, 2026. */
 export function rateLimitHeaders(rates: Rates): HeaderFields {
   const fields: Record<string, string> = {};
   for (const unit of ["requests", "tokens"] as const) {

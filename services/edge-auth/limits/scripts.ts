@@ -82,6 +82,7 @@ return {redis.call('GET', ARGV[1]), redis.call('GET', '${STORE_KEY}')}
  * If the server's clock has been set back, the times in the state are moved back with
  * it, as if no time had passed, and leases that expire too late are set to expire in
  * 30 s. Refusals do this too: a key that is only refused would never recover otherwise.
+ * A clock that has been set forward counts as time that has passed.
  */
 export const ADMIT = defineScript(
   "admit",
@@ -261,8 +262,9 @@ end
  * ```
  *
  * A video is settled twice: its request, and when it has ended, with KEYS 7 and 8 as
- * KEYS 2 and 4. The correction uses the limits of the last admission. The lease is removed
- * first, because a script that has already written may continue when memory is full.
+ * KEYS 2 and 4. The correction uses the limits of the last admission; a state that has
+ * expired is not recreated. The lease is removed first, because a script that has already
+ * written may continue when memory is full.
  */
 export const SETTLE = defineScript(
   "settle",

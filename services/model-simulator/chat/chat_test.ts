@@ -97,7 +97,15 @@ Deno.test("thinking comes when asked for, bounded by its budget and the tokens o
   const thought = await reasoning({ enable_thinking: true, prompt: "Why?" });
   assert.match(thought.text, /^The user says "Why\?"/);
   assert.ok(thought.tokens > 0 && thought.tokens < thought.all);
-  assert.equal((await reasoning({ enable_thinking: false })).tokens, 0);
+  const cases: [body: Body, isThinking: boolean][] = [
+    [{ chat_template_kwargs: { enable_thinking: true } }, true],
+    [{ reasoning_effort: "low" }, true],
+    [{ reasoning_effort: "none" }, false],
+    [{ enable_thinking: false, reasoning_effort: "low" }, false],
+  ];
+  for (const [body, isThinking] of cases) {
+    assert.equal((await reasoning(body)).tokens > 0, isThinking);
+  }
   const budget = { enable_thinking: true, thinking_budget: 5 };
   assert.equal((await reasoning(budget)).tokens, 5);
   const short = await reasoning({

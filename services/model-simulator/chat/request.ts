@@ -3,6 +3,14 @@ import type { ChatMessage } from "@gateway/shared/openai/chat";
 import { chatRequestSchema } from "@gateway/shared/openai/chat";
 import { parseJsonBody } from "@gateway/shared/openai/json_body";
 import { checked } from "@gateway/shared/openai/request_fault";
+import * as z from "zod";
+
+/** What other servers call `enable_thinking`: the gateway passes these fields on. */
+const otherNames = z.object({
+  chat_template_kwargs: z.object({ enable_thinking: z.boolean().nullish() })
+    .nullish(),
+  reasoning_effort: z.string().nullish(),
+});
 
 const DEFAULTS = {
   temperature: 1,
@@ -17,9 +25,14 @@ const DEFAULTS = {
 export type ChatRequest = ReturnType<typeof parseRequest>;
 
 /** Throws an `ApiError` that names the first mistake. */
-export const parseRequest = (text: string) => (
-  { ...DEFAULTS, ...checked(chatRequestSchema, parseJsonBody(text)) }
-);
+export function parseRequest(text: string) {
+  const json = parseJsonBody(text);
+  const request = { ...DEFAULTS, ...checked(chatRequestSchema, json) };
+  const { chat_template_kwargs, reasoning_effort } = checked(otherNames, json);
+  request.enable_thinking ??= chat_template_kwargs?.enable_thinking ??
+    (reasoning_effort ?? "none") !== "none";
+  return request;
+}
 
 export function textOf({ content }: ChatMessage): string {
   if (content === null || typeof content === "string") return content ?? "";

@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { ALL_FORMATS, BufferSource, Input } from "mediabunny";
 import { bytesOf, recording, startAsked } from "../ask_fixture.ts";
+import { draw } from "./picture.ts";
 
 const speech = {
   ...{ model: "simulated-speech-1", voice: "alloy" },
@@ -19,6 +20,24 @@ const video = {
   ...{ model: "simulated-video-1", size: "96x64" },
   prompt: "A fox [simulator: video takes 0 s]",
 };
+
+Deno.test("draw() shows the words, and shapes that depend on them", () => {
+  const small = { words: "A red fox", width: 96, height: 64 };
+  const pixels = draw(small);
+  assert.deepEqual(draw(small), pixels);
+  const changes = [{ words: "A red box" }, { seed: "1" }, { finished: 0.5 }];
+  for (const change of changes) {
+    assert.notDeepEqual(draw({ ...small, ...change }), pixels);
+  }
+  const whitePixels = (words: string) =>
+    draw({ words, width: 400, height: 400 })
+      .reduce((sum, pixel) => sum + +(pixel === 0xffffffff), 0);
+  const none = whitePixels("");
+  const [one, two] = [whitePixels("W") - none, whitePixels("w W") - none];
+  assert.ok(one > 10 && two === 2 * one, `${one}, ${two}`);
+  // The end of a long text is not shown.
+  assert.ok(whitePixels("WW ".repeat(400)) < 100 * one);
+});
 
 Deno.test("images are PNG files of the size, which differ", async () => {
   await using simulator = startAsked();

@@ -34,7 +34,7 @@ const FRAMES_PER_SECOND = 1;
 const BAR_SHARE = 0.05;
 
 /** The colour of each pixel, row by row: red, green, blue and opacity from the lowest byte. */
-function draw(scene: Scene): Pixels {
+export function draw(scene: Scene): Pixels {
   const { words, width, height, seed = "", finished = 1 } = scene;
   const random = seededRandom(hashText(`${seed} ${words}`));
   const colour = () => BLACK + Math.floor(random() * 0xffffff);
