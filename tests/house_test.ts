@@ -13,7 +13,7 @@ const ROOMS: { readonly [room: string]: number } = {
   "services/chat-worker": 820,
   "services/media-worker": 1_300,
   "services/key-admin": 9_100,
-  "services/model-simulator": 1_980,
+  "services/model-simulator": 2_000,
   "shared": 8_940,
   "deploy": 1_960,
 };
