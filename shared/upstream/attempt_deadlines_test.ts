@@ -13,7 +13,7 @@ function start(signal = new AbortController().signal) {
       code: "upstream_timeout",
       cause: new Error(`Deadline passed: ${which}`),
     });
-  return { clock, deadlines, assertExpired };
+  return { clock, watched, deadlines, assertExpired };
 }
 
 Deno.test("AttemptDeadlines does not end while its phase is armed again in time", async () => {
@@ -35,11 +35,14 @@ Deno.test("AttemptDeadlines does not end while its phase is armed again in time"
 
 Deno.test("AttemptDeadlines does not end after it was disposed of", () => {
   const controller = new AbortController();
-  const { deadlines } = start(controller.signal);
+  const { deadlines, watched } = start(controller.signal);
   deadlines.arm("connect", 1);
+  assert.equal(watched.size, 1);
   deadlines.dispose();
   controller.abort();
+  // Nothing watches it any more, whatever it arms.
   deadlines.arm("connect", 1);
+  assert.equal(watched.size, 0);
   assert.ok(!deadlines.signal.aborted);
 });
 
