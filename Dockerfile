@@ -6,7 +6,7 @@ FROM ${DENO_IMAGE} AS base
 ENV DENO_DIR=/deno-dir \
     DENO_NO_PROMPT=1 \
     DENO_NO_UPDATE_CHECK=1 \
-    DENO_V8_FLAGS=--max-semi-space-size=4 \
+    DENO_V8_FLAGS=--max-semi-space-size=4,--no-allocation-site-pretenuring,--memory-reducer-delay-ms=30000 \
     NO_COLOR=1 \
     HOST=0.0.0.0 \
     OPS_HOST=0.0.0.0 \

@@ -32,6 +32,9 @@ const SOURCES_OF_IMPURITY = [
 const SKIPPED =
   /\b(?:(?:ignore|only)\s*:(?!\s*false\b)|Deno\.test\.(?:ignore|only)\b)/;
 const PROCESS = /\bDeno\.(serve|exit|addSignalListener|exitCode)\b/;
+/** In `this.x = () => …` and in `x = () => …` of a class: such functions, and all that they refer to, live until the next full collection. */
+const FUNCTION_FIELD =
+  /^\s+(?:(?:readonly|override) )*(?:this\.)?#?\w+(?:: [^=\n]+)? = (?:async )?\([^)]*\)(?:: [^=\n]+)? =>/m;
 const IMPORT = /^(?:import|export)\b[\w\s{},*$]*?\bfrom\s*["']([^"']+)["']/gm;
 const BARE_IMPORT = /^import\s*["']([^"']+)["']/gm;
 const DYNAMIC_IMPORT = /\bimport\(\s*["']([^"']+)["']/g;
@@ -158,6 +161,11 @@ const RULES: {
     ),
     (file) => codeOf(file).match(PROCESS) ?? [],
   ],
+  "no field of an object is set to a new function, which V8 always creates as old garbage":
+    [
+      within(program, /^(services\/(edge-auth|[a-z]+-worker)|shared)\//),
+      (file) => codeOf(file).match(FUNCTION_FIELD) ?? [],
+    ],
   "packages come through the root import map only": [
     all,
     (file) => importsOf(file).filter((name) => /^(npm|jsr|https?):/.test(name)),

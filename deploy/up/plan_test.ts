@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { parseCatalog } from "@gateway/shared/models/catalog";
 import { ROOT } from "./options.ts";
 import type { ProgramContext, ProgramName } from "./plan.ts";
-import { httpUrl, planServices, serviceProgram } from "./plan.ts";
+import { httpUrl, planServices, serviceProgram, v8Flags } from "./plan.ts";
 
 const contextOf = (env: Record<string, string> = {}): ProgramContext => ({
   ...{ cwd: "/home/ada", scriptOf: (name) => name, env },
@@ -67,4 +67,11 @@ Deno.test("planServices() starts the workers that the models need", () => {
     const names = units.map(({ name }) => name);
     assert.deepEqual(names, ["key-admin", ...workers, "edge-auth"]);
   }
+});
+
+Deno.test("`up` and the image set the same flags of V8, and none that another version may not know", () => {
+  const dockerfile = Deno.readTextFileSync(`${ROOT}/Dockerfile`);
+  const [, flags] = /DENO_V8_FLAGS=(\S+)/.exec(dockerfile) ?? [];
+  assert.equal(v8Flags("15.0.245.2-rusty"), flags);
+  assert.equal(v8Flags("16.1.2"), "--max-semi-space-size=4");
 });

@@ -5,11 +5,11 @@ export function createOutbox<T>(
   schedule: (flush: () => void, first: T) => void,
   send: (receiver: string, items: readonly T[]) => void,
 ) {
-  const waiting = new Map<string, T[]>();
+  let waiting = new Map<string, T[]>();
   /** Keeps nothing for a receiver, which may be gone for good. */
   const flush = () => {
-    const all = [...waiting];
-    waiting.clear();
+    const all = waiting;
+    waiting = new Map();
     for (const [receiver, items] of all) send(receiver, items);
   };
   return {

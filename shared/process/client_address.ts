@@ -1,6 +1,6 @@
 /** The client address: the peer's, or the one that the operator's proxies wrote into `X-Forwarded-For`. */
 import { BlockList, isIP, isIPv4 } from "node:net";
-import { remember } from "./bounded_map.ts";
+import { remember } from "./maps.ts";
 
 /** Hops that are examined; a header of 8 kB could have a thousand addresses. */
 const HOPS_MAX = 16;

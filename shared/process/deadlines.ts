@@ -4,6 +4,8 @@ export interface Timed {
   readonly expiresAtMs: number;
   /** Called once, at or shortly after `expiresAtMs`, unless it was removed before. Must not throw. */
   expire(): void;
+  /** Set while it is watched: its place, and all stalls before it was added. */
+  watched?: { index: number; stalledBeforeMs: number } | undefined;
 }
 
 export type Deadlines = ReturnType<typeof createDeadlines>;
@@ -26,14 +28,25 @@ export function createDeadlines(
   now: MonotonicNow,
   graceMaxMs: number = GRACE_MAX_MS,
 ) {
-  /** Each with the value of `stalledMs` when it was added. */
-  const items = new Map<Timed, number>();
+  /** Not a `Map`, for the reason that `LiveMap` gives. */
+  const items: Timed[] = [];
   let stalledMs = 0;
   let timer: ReturnType<typeof setTimeout> | null = null;
   let firesAtMs = Infinity;
   let isSecondLook = false;
   let isClosing = false;
 
+  /** False if it is not watched. */
+  const drop = (item: Timed): boolean => {
+    const { index = -1 } = item.watched ?? {};
+    const last = items.at(-1);
+    if (items[index] !== item || last === undefined) return false;
+    items[index] = last;
+    if (last.watched) last.watched.index = index;
+    items.pop();
+    item.watched = undefined;
+    return true;
+  };
   const arm = (atMs: number) => {
     if (timer !== null) clearTimeout(timer);
     const nowMs = now();
@@ -49,7 +62,8 @@ export function createDeadlines(
     if (isLate) stalledMs += lateMs;
     const due: Timed[] = [];
     let nextMs = Infinity;
-    for (const [item, stalledBeforeMs] of items) {
+    for (const item of items) {
+      const { stalledBeforeMs = 0 } = item.watched ?? {};
       const graceMs = Math.min(stalledMs - stalledBeforeMs, graceMaxMs);
       const atMs = item.expiresAtMs + graceMs;
       const isDue = atMs <= nowMs && (!isLate || graceMs === graceMaxMs);
@@ -60,34 +74,36 @@ export function createDeadlines(
     if (isSecondLook) return arm(nowMs);
     due.sort((a, b) => a.expiresAtMs - b.expiresAtMs);
     for (const item of due) {
-      if (items.delete(item)) item.expire();
+      if (drop(item)) item.expire();
     }
-    if (items.size > 0 && nextMs < firesAtMs) arm(nextMs);
+    if (items.length > 0 && nextMs < firesAtMs) arm(nextMs);
   };
   const close = () => {
     if (timer !== null) clearTimeout(timer);
     timer = null;
     firesAtMs = Infinity;
-    items.clear();
+    items.length = 0;
   };
 
   return {
     get size(): number {
-      return items.size;
+      return items.length;
     },
     /** Its `expiresAtMs` may change while it waits, which takes effect within 25 ms. */
     add(item: Timed): void {
-      items.set(item, stalledMs);
+      drop(item);
+      item.watched = { index: items.length, stalledBeforeMs: stalledMs };
+      items.push(item);
       if (item.expiresAtMs < firesAtMs) arm(item.expiresAtMs);
     },
     remove(item: Timed): void {
-      items.delete(item);
-      if (isClosing && items.size === 0) close();
+      drop(item);
+      if (isClosing && items.length === 0) close();
     },
     /** Stops the timer as soon as no item waits any more. */
     closeWhenIdle(): void {
       isClosing = true;
-      if (items.size === 0) close();
+      if (items.length === 0) close();
     },
     /** Stops the timer and removes all items. Nothing expires any more. */
     close,

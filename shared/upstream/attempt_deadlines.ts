@@ -3,7 +3,7 @@ import type { Deadlines, Timed } from "../process/deadlines.ts";
 import { UpstreamError } from "./errors.ts";
 
 /** Ends one attempt when its signal aborts or a deadline passes. A token only writes a number. */
-export class AttemptDeadlines implements Timed {
+export class AttemptDeadlines implements Timed, EventListenerObject {
   readonly #end = new AbortController();
   /** Aborts when the attempt ends: with the reason of the call's signal, or with an `upstream_timeout`. */
   readonly signal = this.#end.signal;
@@ -18,9 +18,9 @@ export class AttemptDeadlines implements Timed {
     totalMs: number,
   ) {
     this.#totalAt = now() + totalMs;
-    if (callSignal.aborted) this.#onAbort();
+    if (callSignal.aborted) this.handleEvent();
     else {
-      callSignal.addEventListener("abort", this.#onAbort, { once: true });
+      callSignal.addEventListener("abort", this, { once: true });
       deadlines.add(this);
     }
   }
@@ -60,8 +60,11 @@ export class AttemptDeadlines implements Timed {
   /** Stops watching the deadlines and the signal. Must be called. */
   dispose(): void {
     this.deadlines.remove(this);
-    this.callSignal.removeEventListener("abort", this.#onAbort);
+    this.callSignal.removeEventListener("abort", this);
   }
 
-  #onAbort = () => this.#end.abort(this.callSignal.reason);
+  /** The call's signal has aborted. */
+  handleEvent(): void {
+    this.#end.abort(this.callSignal.reason);
+  }
 }

@@ -134,7 +134,7 @@ export class HttpConnection {
   /** Keeps the connection if all of the body was read or, when `isDone`, its rest is short; else closes it. */
   async release(isDone: boolean): Promise<void> {
     if (isDone && this.#isKeepAlive && !this.#body.isComplete) {
-      const giveUp = setTimeout(this.close, DRAIN_MS);
+      const giveUp = setTimeout(() => this.close(), DRAIN_MS);
       this.bytesLeft = DRAIN_BYTES_MAX;
       try {
         while (await this.read() !== null);
@@ -161,11 +161,11 @@ export class HttpConnection {
   }
 
   /** Closes at once. May be called repeatedly. */
-  close = (): void => {
+  close(): void {
     if (!this.isOpen) return;
     this.isOpen = false;
     this.raw.close();
-  };
+  }
 
   async #write(bytes: Uint8Array): Promise<void> {
     try {
@@ -233,7 +233,7 @@ export class HttpClient {
     const { signal } = deadlines;
     const connection = this.idle.pop() ?? await this.#open(deadlines);
     this.#unused = Math.min(this.#unused, this.idle.length);
-    signal.addEventListener("abort", connection.close, { once: true });
+    signal.addEventListener("abort", () => connection.close(), { once: true });
     if (signal.aborted) connection.close();
     deadlines.throwIfEnded();
     return connection;
@@ -260,14 +260,14 @@ export class HttpClient {
     deadlines.arm("connect", this.connectMs);
     try {
       const raw = await this.connect(deadlines.signal);
-      return new HttpConnection(raw, this.#keep);
+      return new HttpConnection(raw, (connection) => this.#keep(connection));
     } catch (cause) {
       deadlines.throwIfEnded();
       throw new UpstreamError("unreachable", { cause });
     }
   }
 
-  #keep = (connection: HttpConnection): void => {
+  #keep(connection: HttpConnection): void {
     if (this.#isClosed || this.idle.length >= IDLE_CONNECTIONS_MAX) {
       return connection.close();
     }
@@ -285,5 +285,5 @@ export class HttpClient {
       if (index < this.#unused) this.#unused -= 1;
       connection.close();
     });
-  };
+  }
 }

@@ -13,6 +13,7 @@ import { createOutbox, type Outbox } from "../bus/outbox.ts";
 import { lastToken, parseEdgeStream, subjects } from "../bus/subjects.ts";
 import { DISPATCH_LIMITS, UPLOAD_LIMITS } from "../limits.ts";
 import { SteadyClock } from "../process/clock.ts";
+import { LiveMap } from "../process/maps.ts";
 import { settlesWithin } from "../process/serve.ts";
 import { type FrameTarget, Job, type JobHost } from "./job.ts";
 import type { WorkerMetrics } from "./metrics.ts";
@@ -52,7 +53,7 @@ export class Worker {
   isDraining = false;
   readonly #host: JobHost;
   /** By request id, until their edges have the whole answers. */
-  readonly #jobs = new Map<string, Job>();
+  readonly #jobs = new LiveMap<Job>();
   readonly #edgeSeenAtMs = new Map<string, number>();
   readonly #jobSubscriptions: BusSubscription[] = [];
   readonly #clock: SteadyClock;

@@ -59,9 +59,12 @@ export class Attempt extends StreamReceiver {
     { attempt, workerId }: Offer,
     upload: Upload | null,
   ) {
-    const { control, dispatcher, job: { requestId } } = run;
+    const { dispatcher, job: { requestId } } = run;
     const nowMs = dispatcher.steadyNow();
-    super({ requestId, attempt, workerId, control, nowMs });
+    super({
+      ...{ requestId, attempt, workerId, nowMs },
+      control: (id, record) => run.control(id, record),
+    });
     this.#run = run;
     this.#upload = upload;
     this.#offeredAtMs = dispatcher.options.now();

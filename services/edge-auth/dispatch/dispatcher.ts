@@ -14,7 +14,7 @@ import {
   parseEdgeStream,
   subjects,
 } from "@gateway/shared/bus/subjects";
-import { remember } from "@gateway/shared/process/bounded_map";
+import { LiveMap, remember } from "@gateway/shared/process/maps";
 import { type MonotonicNow, SteadyClock } from "@gateway/shared/process/clock";
 import { DISPATCH_LIMITS, STREAM_LIMITS } from "@gateway/shared/limits";
 import type { Log } from "@gateway/shared/process/log";
@@ -58,7 +58,7 @@ export class Dispatcher {
   readonly queue = new WaitQueue();
   readonly options: DispatcherOptions;
   readonly #clock: SteadyClock;
-  readonly #runs = new Map<string, Run>();
+  readonly #runs = new LiveMap<Run>();
   readonly #control: Outbox<ControlRecord>;
   readonly #flow: link.FlowWatch;
   readonly #stoppedAtMs = new Map<string, number>();
@@ -252,8 +252,7 @@ export class Dispatcher {
   }
 
   #onLost(workerId: string): void {
-    const runs = this.#runs.values().filter((run) => run.workerId === workerId)
-      .toArray();
+    const runs = this.#runs.values().filter((run) => run.workerId === workerId);
     this.options.log.warn("worker_lost", {
       workerId,
       requests: runs.length,
@@ -264,7 +263,7 @@ export class Dispatcher {
   }
 
   #forEach(event: (run: Run) => void): void {
-    for (const run of [...this.#runs.values()]) event(run);
+    for (const run of this.#runs.values()) event(run);
   }
 
   /** Sends a control record to a worker, together with others. */

@@ -2,14 +2,11 @@
  * One request from its admission to its end: waiting for a slot, offered to a worker,
  * running there. A lost attempt is repeated once if the client has not received a byte.
  */
-import type { CancelReason } from "@gateway/shared/bus/control";
+import type { CancelReason, ControlRecord } from "@gateway/shared/bus/control";
 import type { Failure, Frame, RejectPayload } from "@gateway/shared/bus/frame";
 import { FrameType } from "@gateway/shared/bus/frame";
-import {
-  answerStrayFrame,
-  type SendControl,
-  type StreamEvent,
-} from "@gateway/shared/bus/stream_receiver";
+import type { StreamEvent } from "@gateway/shared/bus/stream_receiver";
+import { answerStrayFrame } from "@gateway/shared/bus/stream_receiver";
 import { publicRequestId } from "@gateway/shared/process/ids";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { familyOf } from "@gateway/shared/models/kinds";
@@ -43,10 +40,6 @@ export class Run {
   #requestText: string | null = null;
   #finalFrameByMs = 0;
   readonly #outcome = new RunOutcome();
-  readonly control: SendControl = (workerId, record) => {
-    if (record.type === "nak") this.#outcome.naks += 1;
-    this.dispatcher.control(familyOf(this.job.kind), workerId, record);
-  };
 
   /** The run looks for a worker when `start` is called. `onOver` is called once, at its end. */
   constructor(
@@ -64,6 +57,11 @@ export class Run {
   /** The worker that runs it or was offered it; null while any may accept it. */
   get workerId(): string | null {
     return this.#attempt?.workerId ?? null;
+  }
+
+  control(workerId: string, record: ControlRecord): void {
+    if (record.type === "nak") this.#outcome.naks += 1;
+    this.dispatcher.control(familyOf(this.job.kind), workerId, record);
   }
 
   /** Looks for a worker, after the requests that already wait for the model. */
@@ -307,7 +305,11 @@ export class Run {
     }
     // A numbered one is repeated until it is acknowledged.
     if (frame.sequence > 0) {
-      answerStrayFrame(this.job.requestId, frame, this.control);
+      answerStrayFrame(
+        this.job.requestId,
+        frame,
+        (workerId, record) => this.control(workerId, record),
+      );
     }
     const completionTokens = Math.max(frame.tokens, attempt.tokens);
     this.#finish("cancelled", { completionTokens, isFinal: true });

@@ -2,7 +2,7 @@
 import { Buffer } from "node:buffer";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { Deadlines, Timed } from "@gateway/shared/process/deadlines";
-import { remember } from "@gateway/shared/process/bounded_map";
+import { remember } from "@gateway/shared/process/maps";
 import * as limits from "@gateway/shared/limits";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import type { Exchange } from "./server.ts";

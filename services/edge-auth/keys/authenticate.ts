@@ -7,7 +7,7 @@ import { KEY_LIMITS, REQUEST_LIMITS } from "@gateway/shared/limits";
 import type { Log } from "@gateway/shared/process/log";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { redisFailure, storeIsEmpty, unauthorized } from "../limits/refusal.ts";
-import { remember } from "@gateway/shared/process/bounded_map";
+import { remember } from "@gateway/shared/process/maps";
 import { FIND } from "../limits/scripts.ts";
 import { createUnknownKeyLimit } from "./unknown_key_limit.ts";
 
@@ -73,11 +73,6 @@ export function createKeyLookup({ redis, now, log, unknownPerSecond }: {
     });
   };
 
-  const knows = (hash: string, principal: Principal): Principal => {
-    remember(known, hash, principal, KEY_LIMITS.lookupEntriesMax);
-    return principal;
-  };
-
   const read = async (hash: string): Promise<Principal | null> => {
     try {
       const { checkMs: deadlineMs } = KEY_LIMITS;
@@ -85,7 +80,11 @@ export function createKeyLookup({ redis, now, log, unknownPerSecond }: {
       const reply = await redis.evalScript(FIND, [], args, { deadlineMs });
       const [pair = null, name = null] = Array.isArray(reply) ? reply : [];
       sawStore(name);
-      if (pair !== null) return knows(hash, parsePair(String(pair)));
+      if (pair !== null) {
+        const principal = parsePair(String(pair));
+        remember(known, hash, principal, KEY_LIMITS.lookupEntriesMax);
+        return principal;
+      }
       if (name === null) throw storeIsEmpty();
       const untilMs = now() + KEY_LIMITS.unknownMs;
       remember(unknownUntilMs, hash, untilMs, KEY_LIMITS.unknownEntriesMax);
@@ -102,7 +101,7 @@ export function createKeyLookup({ redis, now, log, unknownPerSecond }: {
      */
     async find(hash: string, address: () => string): Promise<Principal | null> {
       const principal = known.get(hash);
-      if (principal !== undefined) return knows(hash, principal);
+      if (principal !== undefined) return principal;
       if (now() < (unknownUntilMs.get(hash) ?? -Infinity)) return null;
       const reading = reads.get(hash) ??
         limit.run({ address: address(), hash }, () => read(hash))

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { remember } from "@gateway/shared/process/bounded_map";
+import { remember } from "@gateway/shared/process/maps";
 import { createUnknownKeyLimit } from "./unknown_key_limit.ts";
 
 const PER_SECOND = 20;

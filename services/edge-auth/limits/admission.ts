@@ -7,7 +7,7 @@ import type { ModelKind } from "@gateway/shared/models/kinds";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { RunOutcome } from "../dispatch/outcome.ts";
 import type { HeaderFields } from "../http/responses.ts";
-import { remember } from "@gateway/shared/process/bounded_map";
+import { remember } from "@gateway/shared/process/maps";
 import { costOf, type Estimate, type Reservation } from "./cost.ts";
 import type { Admitted, Limiter } from "./limiter.ts";
 import { rateLimitHeaders, type Refusal, refusalError } from "./refusal.ts";

@@ -2,6 +2,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { leaseKey, ownerLeaseKey } from "@gateway/shared/keys/record";
+import { LiveMap } from "@gateway/shared/process/maps";
 import type { Log } from "@gateway/shared/process/log";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink } from "@gateway/shared/redis/link";
@@ -44,7 +45,7 @@ export function createLeases(
     unsettledMax?: number;
   },
 ) {
-  const held = new Map<string, Held>();
+  const held = new LiveMap<Held>();
   const failed: Unsettled[] = [];
   let sending = 0;
   let timer: ReturnType<typeof setInterval> | undefined;

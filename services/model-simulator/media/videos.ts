@@ -3,7 +3,7 @@ import { ApiError } from "@gateway/shared/openai/error";
 import { parseJsonBody } from "@gateway/shared/openai/json_body";
 import { checked } from "@gateway/shared/openai/request_fault";
 import { videoBody, videoRemixSchema } from "@gateway/shared/openai/media";
-import { remember } from "@gateway/shared/process/bounded_map";
+import { remember } from "@gateway/shared/process/maps";
 import type { WallNow } from "@gateway/shared/process/clock";
 import { newRequestId } from "@gateway/shared/process/ids";
 import * as z from "zod";

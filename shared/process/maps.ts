@@ -1,0 +1,56 @@
+interface Box<Value> {
+  value: Value | null;
+}
+
+/**
+ * A map for entries that every request adds and removes. A `Map` would keep them alive
+ * until the next full garbage collection, with all that they refer to: V8 links each
+ * table that a `Map` has outgrown to the next one. Here such a table holds only boxes,
+ * which are emptied when their entries are removed.
+ */
+export class LiveMap<Value> {
+  readonly #boxes = new Map<string, Box<Value>>();
+
+  get size(): number {
+    return this.#boxes.size;
+  }
+
+  get(key: string): Value | null {
+    return this.#boxes.get(key)?.value ?? null;
+  }
+
+  set(key: string, value: Value): void {
+    const box = this.#boxes.get(key);
+    if (box === undefined) this.#boxes.set(key, { value });
+    else box.value = value;
+  }
+
+  /** False if there is no such entry. */
+  delete(key: string): boolean {
+    const box = this.#boxes.get(key);
+    if (box !== undefined) box.value = null;
+    return this.#boxes.delete(key);
+  }
+
+  /** In the order in which the keys were added. A copy: entries may come and go meanwhile. */
+  values(): Value[] {
+    const values: Value[] = [];
+    for (const { value } of this.#boxes.values()) {
+      if (value !== null) values.push(value);
+    }
+    return values;
+  }
+}
+
+/** Sets an entry and makes it the newest; drops the oldest beyond `sizeMax`. */
+export function remember<Value>(
+  map: Map<string, Value>,
+  name: string,
+  value: Value,
+  sizeMax: number,
+): void {
+  map.delete(name);
+  map.set(name, value);
+  const [oldest] = map.keys();
+  if (map.size > sizeMax && oldest !== undefined) map.delete(oldest);
+}

@@ -1,0 +1,27 @@
+import assert from "node:assert/strict";
+import { LiveMap } from "./maps.ts";
+
+Deno.test("a live map keeps the order of its keys and forgets what is removed", () => {
+  const map = new LiveMap<number>();
+  map.set("a", 1);
+  map.set("b", 2);
+  map.set("a", 3);
+  assert.deepEqual([map.size, map.get("a"), map.values()], [2, 3, [3, 2]]);
+  assert.equal(map.delete("a"), true);
+  assert.equal(map.delete("a"), false);
+  map.set("a", 4);
+  assert.deepEqual([map.size, map.get("a"), map.values()], [2, 4, [2, 4]]);
+  assert.deepEqual([map.get("c"), map.size], [null, 2]);
+});
+
+Deno.test("entries may come and go while the values of a live map are visited", () => {
+  const map = new LiveMap<string>();
+  for (const key of ["a", "b", "c"]) map.set(key, key);
+  const seen: string[] = [];
+  for (const value of map.values()) {
+    seen.push(value);
+    map.delete("b");
+    map.set("d", "d");
+  }
+  assert.deepEqual([seen, map.values()], [["a", "b", "c"], ["a", "c", "d"]]);
+});
