@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import type { Admitted } from "../../services/edge-auth/limits/limiter.ts";
 import { LEASE_MS, SETTLE } from "../../services/edge-auth/limits/scripts.ts";
 import type { Cost, Units } from "../../services/edge-auth/limits/cost.ts";
-import { settlementOf } from "../../services/edge-auth/limits/cost.ts";
+import { settleCall } from "../../services/edge-auth/limits/cost.ts";
 import type { Limits, Principal } from "@gateway/shared/keys/record";
 import {
   leaseKey,
@@ -140,10 +140,10 @@ Deno.test("invariants of the limits", async (t) => {
     await settle(stage, admitted, DONE);
     const before = await fingerprint(world);
     fleet.at(0).settle(admitted, DONE);
-    const { leaseId, keys, terms } = settlementOf(admitted, DONE);
     // As a repeat of an edge that had heard no answer.
-    const again = [leaseId, "", ...terms];
-    assert.equal(await world.link.evalScript(SETTLE, keys, again), 0);
+    const again = { reservation: admitted, cost: DONE, mayHaveRun: true };
+    const { keys, args } = settleCall([again]);
+    assert.deepEqual(await world.link.evalScript(SETTLE, keys, args), [0]);
     assert.equal(await fingerprint(world), before);
   });
 

@@ -101,15 +101,6 @@ const NEVER_RAN = Object.assign(new RunOutcome(), {
   kind: "cancelled" as const,
 });
 
-export interface Settlement {
-  readonly leaseId: string;
-  readonly keys: readonly string[];
-  /** The arguments from the third on. */
-  readonly terms: readonly string[];
-  /** The lease may not exist, in which case there is nothing to do. */
-  readonly isRelease: boolean;
-}
-
 /** What an admission reserved, and where that is settled. Plain data, which is kept with a video. */
 export const reservationSchema = z.object({
   /** Of the lease. */
@@ -123,55 +114,88 @@ export const reservationSchema = z.object({
 });
 export type Reservation = z.output<typeof reservationSchema>;
 
-/**
- * Without a cost, it undoes an admission that may or may not have happened, including
- * the request it counted. `isVideo`: of the video that the request has started.
- */
-export function settlementOf(
-  reservation: Reservation,
-  cost: Cost | null,
-  isVideo = false,
-): Settlement {
-  const { id, principal, model, atMs, reservedTokens } = reservation;
+/** What is to be settled of an admission. */
+export interface Settlement {
+  readonly reservation: Reservation;
+  /** Null: the admission, which may or may not have happened, is undone, including the request it counted. */
+  readonly cost: Cost | null;
+  /** Of the video that the request has started. */
+  readonly isVideo?: boolean;
+  /** An attempt may have succeeded without a reply. */
+  readonly mayHaveRun?: boolean;
+}
+
+/** Settlements with the same account can be made in one call. */
+export function accountOf({ reservation, cost, isVideo }: Settlement): string {
+  const { principal, model, atMs, reservedUnits } = reservation;
+  const hour = cost === null
+    ? ""
+    : state.usageHour(atMs) + state.usageDay(atMs);
+  const unit = reservedUnits?.unit ?? "";
+  const end = unit === "videoSeconds" ? `${cost?.kind} ${isVideo}` : "";
+  return [principal.keyId, hour, unit, end, model].join(" ");
+}
+
+/** The KEYS and ARGV of the script that makes settlements of one account, at least one. */
+export function settleCall(
+  settlements: readonly Settlement[],
+): { keys: readonly string[]; args: readonly string[] } {
+  const [first] = settlements;
+  if (first === undefined) throw new Error("There is nothing to settle");
+  const { reservation, cost, isVideo = false } = first;
+  const { principal, model, atMs } = reservation;
   const { ownerId } = principal;
+  const unit = reservation.reservedUnits?.unit ?? null;
+  const day = state.usageDay(atMs);
+  const [lease, ownerLease] = isVideo
+    ? [record.videoLeaseKey, record.ownerVideoLeaseKey]
+    : [record.leaseKey, record.ownerLeaseKey];
+  return {
+    keys: [
+      record.limiterKey(principal),
+      lease(principal),
+      record.ownerLimiterKey(ownerId),
+      ownerLease(ownerId),
+      record.usageKey(principal, day),
+      record.ownerUsageKey(ownerId, day),
+      ...isVideo ? [] : videoKeys(principal, unit),
+    ],
+    args: [
+      cost === null ? "" : String(state.limiterDay(atMs)),
+      cost === null ? "" : state.usageHour(atMs),
+      model ?? "",
+      unit === null ? "" : state.USAGE_KINDS[unit],
+      unit === null ? "" : state.dayLimitField(unit),
+      cost?.kind === "complete" ? "1" : "0",
+      ...settlements.flatMap(amountsOf),
+    ],
+  };
+}
+
+/** The lease, and what is to be returned and counted. */
+function amountsOf(
+  { reservation, cost, isVideo = false, mayHaveRun = false }: Settlement,
+): string[] {
+  const { id, reservedTokens, reservedUnits } = reservation;
   const { promptTokens = 0, completionTokens = 0, unitsMade = 0, kind } =
     cost ?? {};
   const used = promptTokens === null || completionTokens === null
     ? reservedTokens
     : promptTokens + completionTokens;
-  const { unit, count } = reservation.reservedUnits ?? { unit: null, count: 0 };
-  const day = state.usageDay(atMs);
-  return {
-    leaseId: id,
-    keys: [
-      record.limiterKey(principal),
-      isVideo ? record.videoLeaseKey(principal) : record.leaseKey(principal),
-      record.ownerLimiterKey(ownerId),
-      isVideo
-        ? record.ownerVideoLeaseKey(ownerId)
-        : record.ownerLeaseKey(ownerId),
-      record.usageKey(principal, day),
-      record.ownerUsageKey(ownerId, day),
-      ...isVideo ? [] : videoKeys(principal, unit),
-    ],
-    terms: [
-      String(used - reservedTokens),
-      cost === null ? "1" : "0",
-      cost === null ? "" : String(state.limiterDay(atMs)),
-      cost === null ? "" : state.usageHour(atMs),
-      isVideo ? "0" : "1",
-      String(promptTokens ?? 0),
-      String(completionTokens ?? 0),
-      kind === "failed" ? "1" : "0",
-      model ?? "",
-      unit === null ? "" : state.USAGE_KINDS[unit],
-      String(unitsMade ?? 0),
-      unit === null ? "" : state.dayLimitField(unit),
-      String((unitsMade ?? count) - count),
-      kind === "complete" ? "1" : "0",
-    ],
-    isRelease: cost === null || isVideo,
-  };
+  const reserved = reservedUnits?.count ?? 0;
+  const amounts = [
+    used - reservedTokens,
+    cost === null ? 1 : 0,
+    isVideo ? 0 : 1,
+    promptTokens ?? 0,
+    completionTokens ?? 0,
+    kind === "failed" ? 1 : 0,
+    unitsMade ?? 0,
+    (unitsMade ?? reserved) - reserved,
+  ];
+  // If the lease is gone otherwise, there is nothing to do.
+  const mustHaveLease = cost === null || isVideo || mayHaveRun;
+  return [id, mustHaveLease ? "" : "1", ...amounts.map(String)];
 }
 
 /** The leases of the videos of a key and its owner, if that is what a request makes. */

@@ -1,12 +1,14 @@
 /** The leases of this edge's requests in Redis, from their admission to their settlement. */
 import { setTimeout as delay } from "node:timers/promises";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
+import { createOutbox } from "@gateway/shared/bus/outbox";
 import { leaseKey, ownerLeaseKey } from "@gateway/shared/keys/record";
 import { LiveMap } from "@gateway/shared/process/maps";
 import type { Log } from "@gateway/shared/process/log";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import type { Reservation, Settlement } from "./cost.ts";
+import { accountOf, settleCall } from "./cost.ts";
 import { RENEW, SETTLE } from "./scripts.ts";
 
 /** A third of a lease's lifetime, so two renewals may fail. */
@@ -20,6 +22,8 @@ const BATCH = 200;
 /** Half a kilobyte each. At 1,000 requests per second, enough for an outage of 50 s. */
 const UNSETTLED_MAX = 50_000;
 const POLL_MS = 10;
+/** The script's reply for a request whose lease was lost. */
+const SETTLED_LATE = 2;
 
 type Lease = Pick<Reservation, "id" | "principal">;
 
@@ -27,12 +31,12 @@ interface Held extends Lease {
   renewedAtMs: number;
 }
 
-interface Unsettled {
-  readonly settlement: Settlement;
-  /** An attempt may have succeeded without a reply. */
+interface Unsettled extends Settlement {
   mayHaveRun: boolean;
   /** Redis has refused it, and the refusal was logged. */
   isReported: boolean;
+  /** Called after each attempt. */
+  readonly onAttempted: () => void;
 }
 
 /** Renews leases, and delivers settlements exactly once, however long Redis is away; at most once if it lost the lease. */
@@ -47,7 +51,16 @@ export function createLeases(
 ) {
   const held = new LiveMap<Held>();
   const failed: Unsettled[] = [];
-  let sending = 0;
+  /** Those of this turn of the event loop, by account: a call settles many for the price of a few. */
+  const ended = createOutbox<Unsettled>(
+    (flush) => queueMicrotask(flush),
+    (_account, items) => {
+      for (let at = 0; at < items.length; at += BATCH) {
+        void send(items.slice(at, at + BATCH));
+      }
+    },
+  );
+  let unsettled = 0;
   let timer: ReturnType<typeof setInterval> | undefined;
   let round: Promise<unknown> | null = null;
   let isStopped = false;
@@ -86,63 +99,54 @@ export function createLeases(
     return false;
   };
 
-  /** Makes one attempt. Returns false if it has to be repeated. */
-  const attempt = async (ended: Unsettled): Promise<boolean> => {
-    const { leaseId, keys, terms, isRelease } = ended.settlement;
-    const [redisKey] = keys;
-    const settle = (withoutLease: "" | "1") =>
-      redis.evalScript(SETTLE, keys, [leaseId, withoutLease, ...terms], {
-        deadlineMs: DEADLINE_MS,
-      });
-    let isLeaseLost = false;
+  /** Makes one attempt for settlements of one account. Returns false if they have to be repeated. */
+  const send = async (batch: readonly Unsettled[]): Promise<boolean> => {
+    const { keys, args } = settleCall(batch);
+    const principal = batch[0]?.reservation.principal;
+    const deadlineMs = DEADLINE_MS;
+    let isSettled = false;
     try {
-      const settled = await settle("");
-      isLeaseLost = settled === 0 && !isRelease && !ended.mayHaveRun;
-      if (!isLeaseLost) return true;
-      log.warn("usage_recorded_late", { redisKey });
-      await settle("1");
-      return true;
-    } catch (error) {
-      if (error instanceof RedisUnavailableError) {
-        ended.mayHaveRun ||= error.mayHaveRun;
-      } else {
-        if (!ended.isReported) {
-          log.error("usage_not_recorded", { redisKey, error });
-        }
-        ended.isReported = true;
+      const reply = await redis.evalScript(SETTLE, keys, args, { deadlineMs });
+      isSettled = true;
+      unsettled -= batch.length;
+      const replies = Array.isArray(reply) ? reply : [];
+      const requests = replies.filter((each) => each === SETTLED_LATE).length;
+      if (requests > 0) {
+        log.warn("usage_recorded_late", { ...principal, requests });
       }
-      // Without a lease it is impossible to find out whether it has run.
-      const isGivenUp = isLeaseLost && ended.mayHaveRun;
-      if (isGivenUp) lose(1, "no answer from Redis");
-      return isGivenUp;
+    } catch (error) {
+      failed.push(...batch);
+      if (error instanceof RedisUnavailableError) {
+        for (const each of batch) each.mayHaveRun ||= error.mayHaveRun;
+      } else {
+        const requests = batch.filter(({ isReported }) => !isReported).length;
+        const fields = { ...principal, requests, error };
+        if (requests > 0) log.error("usage_not_recorded", fields);
+        for (const each of batch) each.isReported = true;
+      }
     }
-  };
-
-  const send = async (ended: Unsettled): Promise<boolean> => {
-    sending += 1;
-    const isSettled = await attempt(ended);
-    sending -= 1;
-    if (!isSettled) failed.push(ended);
     if (failed.length > unsettledMax) {
-      lose(failed.splice(0, BATCH).length, "too many wait for Redis");
+      const dropped = failed.splice(0, BATCH).length;
+      unsettled -= dropped;
+      lose(dropped, "too many wait for Redis");
     }
+    for (const { onAttempted } of batch) onAttempted();
     return isSettled;
   };
 
   /** Repeats what failed, until something fails again. */
   const resend = async (): Promise<void> => {
     while (redis.state !== "offline" && redis.state !== "stalled") {
-      const sent = await Promise.all(failed.splice(0, BATCH).map(send));
+      const byAccount = Map.groupBy(failed.splice(0, BATCH), accountOf);
+      const sent = await Promise.all(byAccount.values().map(send));
       if (failed.length === 0 || !sent.every(Boolean)) return;
     }
   };
 
-  const countUnsettled = () => sending + failed.length;
-
   const watch = () => {
     if (isStopped) return;
     timer ??= setInterval(() => {
-      if (held.size + countUnsettled() === 0) {
+      if (held.size + unsettled === 0) {
         clearInterval(timer);
         timer = undefined;
       }
@@ -155,7 +159,7 @@ export function createLeases(
       return held.size;
     },
     get unsettled(): number {
-      return countUnsettled();
+      return unsettled;
     },
     hold({ id, principal }: Lease): void {
       held.set(id, { id, principal, renewedAtMs: now() });
@@ -165,18 +169,26 @@ export function createLeases(
     release: (id: string): boolean => held.delete(id),
     renew,
     /** Sends a settlement, in this turn of the event loop if Redis is available. Resolves after the first attempt. */
-    async settle(settlement: Settlement): Promise<void> {
+    settle(settlement: Settlement): Promise<void> {
       watch();
-      await send({ settlement, mayHaveRun: false, isReported: false });
+      unsettled += 1;
+      const isNew = { mayHaveRun: false, isReported: false };
+      return new Promise((onAttempted) =>
+        ended.add(accountOf(settlement), {
+          ...settlement,
+          ...isNew,
+          onAttempted,
+        })
+      );
     },
     /** Waits for settlements for at most `timeoutMs`, then stops. Returns the number that were lost. */
     async stop(timeoutMs: number): Promise<number> {
       const endsAtMs = now() + timeoutMs;
-      while (countUnsettled() > 0 && now() < endsAtMs) await delay(POLL_MS);
+      while (unsettled > 0 && now() < endsAtMs) await delay(POLL_MS);
       isStopped = true;
       clearInterval(timer);
       await round;
-      const lost = countUnsettled();
+      const lost = unsettled;
       if (lost > 0) lose(lost, "the edge stopped before Redis was back");
       return lost;
     },

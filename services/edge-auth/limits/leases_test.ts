@@ -19,8 +19,9 @@ import { startTcpProxy } from "../../../tests/support/tcp_proxy.ts";
 import { createLeases } from "./leases.ts";
 import { type Admitted, createLimiter } from "./limiter.ts";
 import { edgeLink } from "./lone_edge_fixture.ts";
-import { LEASE_MS, RENEW } from "./scripts.ts";
-import { settlementOf } from "./cost.ts";
+import { EDGE_SCRIPTS, LEASE_MS, RENEW } from "./scripts.ts";
+import type { Settlement } from "./cost.ts";
+import { createRecordingLog } from "../../../tests/support/recording_log.ts";
 import { testRedisLink } from "../../../tests/support/redis_link.ts";
 
 const KEY: record.Principal = { keyId: "key_a", ownerId: "own_a" };
@@ -40,12 +41,14 @@ function startLeases(redis: RedisLink, unsettledMax = 50_000) {
   return { leases, clock, errors, [Symbol.asyncDispose]: stop };
 }
 
-const settlement = (id: string) =>
-  settlementOf({
+const settlement = (id: string): Settlement => ({
+  reservation: {
     ...{ id, principal: KEY, model: null, reservedTokens: 100 },
     reservedUnits: null,
     atMs: Date.UTC(2026, 0, 1, 10),
-  }, { promptTokens: 2, completionTokens: 3, kind: "complete" });
+  },
+  cost: { promptTokens: 2, completionTokens: 3, kind: "complete" },
+});
 
 const countedTokens = (world: fixture.RedisWorld) =>
   world.command("HGET", `use:{${KEY.ownerId}}:${KEY.keyId}:20260101`, "10:out");
@@ -162,19 +165,15 @@ Deno.test("a settlement whose lease Redis has lost is still counted, once", asyn
     state: "ready",
     evalScript: async (...call) => {
       const reply = await world.link.evalScript(...call);
-      // The second attempt runs, and its answer is lost.
-      if (++calls !== 2) return reply;
+      // The first attempt runs, and its answer is lost.
+      if (++calls !== 1) return reply;
       throw new RedisUnavailableError("deadline", "for the test");
     },
   });
   await leases.settle(settlement("a"));
   assert.equal(await leases.stop(2_000), 0);
   assert.equal(calls, 2);
-  const lost = [["usage_lost", {
-    requests: 1,
-    reason: "no answer from Redis",
-  }]];
-  assert.deepEqual(errors, lost);
+  assert.deepEqual(errors, []);
   assert.equal(await countedTokens(world), "3");
 });
 
@@ -271,4 +270,44 @@ Deno.test("settlements made while Redis is frozen arrive once each", async () =>
   assert.equal(await t.dayTokens(), 50 * 100);
   await t.noLeases();
   assert.equal(await t.limiter.leases.stop(1_000), 0);
+});
+
+Deno.test("settlements of one turn of the event loop: one call for each key, and each request counts once", async () => {
+  await using world = await fixture.startRedisWorld({ scripts: EDGE_SCRIPTS });
+  const link = await world.open();
+  const log = createRecordingLog();
+  const limiter = createLimiter({ redis: link, now: monotonicNow, log });
+  const keys = [
+    await world.addKey({ limits: FULL, ownerLimits: FULL }),
+    await world.addKey({ limits: FULL }),
+  ];
+  const admit = async (key: record.Principal): Promise<Admitted> => {
+    const ask = { scope: "chat", model: "m", wantTokens: 150 } as const;
+    const decision = await limiter.admit(key, ask);
+    assert.ok(decision.isAdmitted);
+    return decision;
+  };
+  const running: Admitted[] = [];
+  for (const key of keys) {
+    for (let count = 0; count < 5; count += 1) running.push(await admit(key));
+  }
+  const [first = assert.fail()] = running;
+  // Redis has lost the lease of one of them.
+  await world.command("ZREM", record.leaseKey(first.principal), first.id);
+  const before = await fixture.scriptCalls(world);
+  await Promise.all(running.map((each) => limiter.settle(each, fixture.DONE)));
+  assert.equal(await fixture.scriptCalls(world) - before, 2);
+  const { keyId } = first.principal;
+  assert.partialDeepStrictEqual(log.find("usage_recorded_late"), {
+    ...{ keyId, requests: 1 },
+  });
+  assert.equal(limiter.leases.unsettled, 0);
+  for (const key of keys) {
+    assert.equal(await world.command("ZCARD", record.leaseKey(key)), 0);
+    assert.equal((await fixture.usageCounted(world, key)).requests, 5);
+    const state = await fixture.readState(world, record.limiterKey(key));
+    const { promptTokens, completionTokens } = fixture.DONE;
+    assert.equal(state?.dayTokens, 5 * (promptTokens + completionTokens));
+  }
+  await limiter.leases.stop(1_000);
 });

@@ -9,8 +9,8 @@ import { scopeOf, UNIT_OF_KIND } from "@gateway/shared/models/kinds";
 import type { Log } from "@gateway/shared/process/log";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
-import type { Cost, Reservation, Units } from "./cost.ts";
-import { settlementOf, videoKeys } from "./cost.ts";
+import type { Cost, Reservation, Settlement, Units } from "./cost.ts";
+import { settleCall, videoKeys } from "./cost.ts";
 import { createLeases } from "./leases.ts";
 import * as refusal from "./refusal.ts";
 import { ADMIT, SETTLE } from "./scripts.ts";
@@ -111,7 +111,7 @@ export function createLimiter(
       const lease = { id, principal, model, ...reserved };
       /** Undoes an admission whose reply was malformed, late or lost. */
       const release = () =>
-        void leases.settle(settlementOf({ ...lease, atMs: 0 }, null));
+        void leases.settle({ reservation: { ...lease, atMs: 0 }, cost: null });
       const terms = [scope, model ?? "", String(wantTokens), id];
       const options = { units: wantUnits, release };
       const grant = await ask(principal, terms, grantIn, options);
@@ -136,31 +136,32 @@ export function createLimiter(
     /** Frees the slot, charges the actual use. Resolves after the first attempt; delivery is retried until it succeeds. */
     async settle(admitted: Admitted, cost: Cost): Promise<void> {
       if (!leases.release(admitted.id)) return;
-      await leases.settle(settlementOf(admitted, cost));
+      await leases.settle({ reservation: admitted, cost });
     },
     /**
      * Ends a video that a request has started: frees its slot, charges the seconds that
      * were made (0: it failed). False if it had ended before. May be repeated if it throws.
      */
     async endVideo(reservation: Reservation, seconds: number) {
-      const { keys, leaseId, terms } = videoSettlement(reservation, seconds);
-      const args = [leaseId, "", ...terms];
+      const { keys, args } = settleCall([videoEnd(reservation, seconds)]);
       try {
         const options = { deadlineMs };
-        return await redis.evalScript(SETTLE, keys, args, options) === 1;
+        const reply = await redis.evalScript(SETTLE, keys, args, options);
+        return Array.isArray(reply) && reply[0] === 1;
       } catch (error) {
         throw refusal.redisFailure(error);
       }
     },
     /** Returns the reservation of a video that no edge follows: delivered like a settlement. */
     releaseVideo: (reservation: Reservation) =>
-      leases.settle(videoSettlement(reservation, 0)),
+      leases.settle(videoEnd(reservation, 0)),
   };
 }
 
-function videoSettlement(reservation: Reservation, seconds: number) {
+function videoEnd(reservation: Reservation, seconds: number): Settlement {
   const cost = { promptTokens: 0, completionTokens: 0, unitsMade: seconds };
-  return settlementOf(reservation, { ...cost, kind: "complete" }, true);
+  const kind = "complete";
+  return { reservation, cost: { ...cost, kind }, isVideo: true };
 }
 
 /** A lost connection or an invalid reply; after a deadline, `onAbandoned` gets the late reply. */

@@ -242,41 +242,55 @@ end
 );
 
 /**
- * Ends one admitted request: removes its lease, corrects the reservation to the actual
- * use, counts usage. Idempotent: only the call that removes the lease does the rest.
+ * Ends admitted requests of one key, hour, model and unit: removes their leases, corrects
+ * the reservations to the actual use, counts usage. Idempotent: only the call that
+ * removes the lease of a request does the rest for it.
  *
  * ```
  * KEYS  1 lim:{owner}:<key>   2 lease:{owner}:<key>   3 lim:{owner}   4 lease:{owner}
  *       5 use:{owner}:<key>:<yyyymmdd>   6 use:{owner}:<yyyymmdd>
  *       7 lease:{owner}:<key>:video   8 lease:{owner}:video   of a request to begin a video
- * ARGV  1 lease id   2 "1": settle even though the lease is lost
- *       3 tokens used minus tokens reserved   4 requests to return
- *       5 UTC day of the admission ("d" of the state), or empty: unknown
- *       6 hour of the usage fields "00".."23", or empty: nothing is counted
- *       7 requests   8 prompt tokens   9 completion tokens   10 errors   11 model, or empty
- *       12 counter of the unit   13 units made                   0: not counted
- *       14 limit of the unit     15 units made minus reserved    0: as reserved
- *       16 "1": the video has begun, and keeps its slot
+ * ARGV  1 UTC day of the admissions ("d" of the state), or empty: unknown
+ *       2 hour of the usage fields "00".."23", or empty: nothing is counted
+ *       3 model, or empty   4 counter of the unit   5 limit of the unit
+ *       6 "1": the video has begun, and keeps its slot
+ *       then of each request
+ *       lease id   "1": settle it even if its lease is lost
+ *       tokens used minus tokens reserved   requests to return
+ *       requests   prompt tokens   completion tokens   errors, to count
+ *       units made, to count   units made minus reserved
  *
- * reply 1 settled, 0 no such lease
+ * reply of each request 1 settled, 2 settled without its lease, 0 no such lease
  * ```
  *
  * A video is settled twice: its request, and when it has ended, with KEYS 7 and 8 as
  * KEYS 2 and 4. The correction uses the limits of the last admission; a state that has
- * expired is not recreated. The lease is removed first, because a script that has already
- * written may continue when memory is full.
+ * expired is not recreated. The leases are removed first, because a script that has
+ * already written may continue when memory is full.
  */
 export const SETTLE = defineScript(
   "settle",
   `${NOW}
-if call('ZREM', KEYS[2], ARGV[1]) == 0 and ARGV[2] ~= '1' then return 0 end
-call('ZREM', KEYS[4], ARGV[1])
+local ids, sums, replies = {}, {0, 0, 0, 0, 0, 0, 0, 0}, {}
+for at = 7, #ARGV, 10 do
+  local reply = call('ZREM', KEYS[2], ARGV[at])
+  if reply == 0 and ARGV[at + 1] == '1' then reply = 2 end
+  replies[#replies + 1] = reply
+  if reply > 0 then
+    ids[#ids + 1] = ARGV[at]
+    for i = 1, 8 do sums[i] = sums[i] + ARGV[at + 1 + i] end
+  end
+end
+if #ids == 0 then return replies end
+call('ZREM', KEYS[4], unpack(ids))
 for at = 7, #KEYS do
-  if ARGV[16] == '1' then call('ZADD', KEYS[at], 'XX', floor(now) + ${VIDEO_JOB_MS}, ARGV[1])
-  else call('ZREM', KEYS[at], ARGV[1]) end
+  for _, id in ipairs(ids) do
+    if ARGV[6] == '1' then call('ZADD', KEYS[at], 'XX', floor(now) + ${VIDEO_JOB_MS}, id)
+    else call('ZREM', KEYS[at], id) end
+  end
 end
 
-local tokens, requests, onDay = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local tokens, requests, counted, onDay = sums[1], sums[2], sums[3], tonumber(ARGV[1])
 local function correct(state)
   local s = call('HGET', state, 's')
   if not s or #s ~= 56 then return end
@@ -286,7 +300,7 @@ local function correct(state)
   if not onDay or onDay == day then used = max(0, used + tokens) end
   call('HSET', state, 's', struct.pack('<ddddddd', last, req, tok, day, used, rpm, tpm))
 end
-local unit, units = ARGV[14], tonumber(ARGV[15])
+local unit, units = ARGV[5], sums[8]
 local function correctUnits(state)
   local u = call('HGET', state, unit)
   if not u then return end
@@ -299,19 +313,18 @@ for at = 1, 3, 2 do
   if units ~= 0 then correctUnits(KEYS[at]) end
 end
 
-local hour = ARGV[6]
-if hour == '' then return 1 end
-local model = ARGV[11] == '' and '' or ':' .. ARGV[11]
+local hour = ARGV[2]
+if hour == '' then return replies end
+local model = ARGV[3] == '' and '' or ':' .. ARGV[3]
+local kinds = {'${state.USAGE_KINDS.promptTokens}', '${state.USAGE_KINDS.completionTokens}', '${state.USAGE_KINDS.errors}', ARGV[4]}
 for _, use in ipairs({KEYS[5], KEYS[6]}) do
-  if call('HINCRBY', use, hour .. ':${state.USAGE_KINDS.requests}' .. model, ARGV[7]) <= 1 then
-    call('EXPIRE', use, ${USAGE_TTL_S})
+  local total = call('HINCRBY', use, hour .. ':${state.USAGE_KINDS.requests}' .. model, counted)
+  if total <= max(1, counted) then call('EXPIRE', use, ${USAGE_TTL_S}) end
+  for i, kind in ipairs(kinds) do
+    if sums[3 + i] ~= 0 then call('HINCRBY', use, hour .. ':' .. kind .. model, sums[3 + i]) end
   end
-  for i, kind in ipairs({'${state.USAGE_KINDS.promptTokens}', '${state.USAGE_KINDS.completionTokens}', '${state.USAGE_KINDS.errors}'}) do
-    if ARGV[7 + i] ~= '0' then call('HINCRBY', use, hour .. ':' .. kind .. model, ARGV[7 + i]) end
-  end
-  if ARGV[13] ~= '0' then call('HINCRBY', use, hour .. ':' .. ARGV[12] .. model, ARGV[13]) end
 end
-return 1
+return replies
 `,
 );
 
