@@ -182,7 +182,6 @@ const NOT_PASSED: Readonly<Record<string, string>> = {
   PORT: "of the image",
   OPS_HOST: "of the image",
   OPS_PORT: "of the image",
-  NATS_NKEY_SEED: "NATS of compose knows its users by password",
 };
 
 Deno.test("compose.yaml passes on every variable of the services, and .env.example has them all", () => {

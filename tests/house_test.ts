@@ -9,12 +9,12 @@ import { readSources, SOURCE_FOLDERS } from "./support/source_files.ts";
 
 /** Lines of production code in each room, and in all. */
 const ROOMS: { readonly [room: string]: number } = {
-  "services/edge-auth": 5_900,
+  "services/edge-auth": 5_940,
   "services/chat-worker": 820,
   "services/media-worker": 1_300,
   "services/key-admin": 9_100,
   "services/model-simulator": 2_000,
-  "shared": 8_990,
+  "shared": 8_940,
   "deploy": 1_960,
 };
 const PRODUCTION_LINES_MAX = 30_000;

@@ -46,17 +46,14 @@ const DRAIN_SECONDS = "10";
 const STOP_MS = 5_000;
 
 /**
- * How V8 collects garbage. A larger young generation gains little and takes more memory;
- * creating as old what many requests create and drop costs a sixth of the CPU. V8 drops
- * compiled code together with unused memory, so that may wait for 30 idle seconds. A
- * version other than the image's may not know all flags, and would not start.
+ * A larger young generation gains little; creating as old what each request drops costs
+ * a sixth of the CPU. V8 drops compiled code together with unused memory: that may wait
+ * for 30 idle seconds. Other versions may not know these flags, and would not start.
  */
-export function v8Flags(version: string): string {
-  const young = "--max-semi-space-size=4";
-  const old = "--no-allocation-site-pretenuring";
-  const idle = "--memory-reducer-delay-ms=30000";
-  return version.startsWith("15.") ? `${young},${old},${idle}` : young;
-}
+export const v8Flags = (version: string): string =>
+  !version.startsWith("15.")
+    ? "--max-semi-space-size=4"
+    : "--max-semi-space-size=4,--no-allocation-site-pretenuring,--memory-reducer-delay-ms=30000";
 
 /** Not inherited: set here, or passed on as the URL that was read from the file. */
 const SET_HERE = /^(NATS_URL_FILE|REDIS_URL|REDIS_URL_FILE|HOST|PORT)$/;

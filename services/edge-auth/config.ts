@@ -19,7 +19,6 @@ const GIB = KIB ** 3;
 export const EDGE_VARIABLES = {
   ...common.listenVariables(DEFAULT_PORT),
   ...common.SERVICE_VARIABLES,
-  ...common.REQUEST_LOG_VARIABLES,
   ...common.NATS_VARIABLES,
   ...common.REDIS_VARIABLES,
   ...models.CATALOG_VARIABLES,
@@ -67,7 +66,6 @@ export function readConfig() {
   );
   return {
     logLevel: env.LOG_LEVEL,
-    logSample: env.LOG_SAMPLE,
     hostname: env.HOST,
     port: env.PORT,
     ops: { hostname: env.OPS_HOST, port: env.OPS_PORT },

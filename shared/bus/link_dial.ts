@@ -14,11 +14,8 @@ export interface BusOptions {
   name: string;
   /** First tokens of reply subjects, for permissions per service. Default: `_INBOX`. */
   inboxPrefix?: string;
-  credentials?:
-    /** A password given as a function is read for each connection, because it may change. */
-    | { user: string; password: string | (() => string) }
-    /** The seed of an nkey user, `SU…`; the server has only its public key. */
-    | { nkeySeed: string };
+  /** A password given as a function is read for each connection, because it may change. */
+  credentials?: { user: string; password: string | (() => string) };
   /** Paths of PEM files, read for each connection. If it is set, even empty, TLS is required. Default of `caFile`: the system's. */
   tls?: { caFile?: string; certFile?: string; keyFile?: string };
   log: Log;
@@ -91,7 +88,11 @@ export async function dial(
     ...defined({
       inboxPrefix,
       tls: tls && { ...tls },
-      authenticator: credentials && authenticatorOf(credentials),
+      authenticator: credentials &&
+        nats.usernamePasswordAuthenticator(
+          credentials.user,
+          credentials.password,
+        ),
     }),
   };
   nats.setTransportFactory({
@@ -110,15 +111,6 @@ export async function dial(
     const text = `Cannot reach the bus at "${address}": ${reason}${hint ?? ""}`;
     throw new BusUnavailableError(text, { cause: error });
   }
-}
-
-function authenticatorOf(credentials: NonNullable<BusOptions["credentials"]>) {
-  return "nkeySeed" in credentials
-    ? nats.nkeyAuthenticator(new TextEncoder().encode(credentials.nkeySeed))
-    : nats.usernamePasswordAuthenticator(
-      credentials.user,
-      credentials.password,
-    );
 }
 
 /**

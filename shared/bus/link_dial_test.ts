@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { nkeys } from "nats";
 import { connectTestLink, isReady } from "../../tests/support/bus_link.ts";
 import {
   type CertificateFiles,
@@ -136,21 +135,6 @@ Deno.test("the right password connects, any other login is refused with the reas
         !/wrong/.test(error.message),
     );
   }
-});
-
-Deno.test("an nkey user can connect with its seed, but not with another", async () => {
-  const user = nkeys.createUser();
-  const seed = (pair: typeof user) => new TextDecoder().decode(pair.getSeed());
-  await using nats = await startNatsServer({
-    config: `authorization { users: [ { nkey: ${user.getPublicKey()} } ] }`,
-  });
-  await using test = await connectTestLink([nats.server], {
-    credentials: { nkeySeed: seed(user) },
-  });
-  await isReady(test.link);
-  await assertRefused(nats.server, /Authorization Violation/, {
-    credentials: { nkeySeed: seed(nkeys.createUser()) },
-  });
 });
 
 Deno.test("a link reads its password for each login, and tries until it is right", async () => {

@@ -5,8 +5,6 @@ export type LogLevel = typeof LOG_LEVELS[number];
 
 /** Matches our keys and those of other vendors. */
 const SECRET_PATTERN = /\bsk-[A-Za-z0-9_-]{8,}/g;
-/** How many values the first eight hexadecimal digits of a request id have. */
-const REQUEST_ID_HEADS = 2 ** 32;
 
 /** Data of one event: JSON values, or an error. Never keys, prompts or objects with secrets. */
 export type LogFields = Record<string, unknown>;
@@ -16,8 +14,6 @@ type WriteEvent = (event: string, fields?: LogFields) => void;
 export interface Log extends Record<LogLevel, WriteEvent> {
   /** Written at any log level, as `info`: for events that supervisors wait for. */
   notice: WriteEvent;
-  /** Whether to write about this request if it ends well. The same for all services. */
-  isSampled(requestId: string): boolean;
 }
 
 /**
@@ -26,27 +22,27 @@ export interface Log extends Record<LogLevel, WriteEvent> {
  * Text that looks like an API key is redacted anywhere in the line, as a last line of
  * defence: callers must not pass one in the first place.
  */
-export function createLog({ service, level, sample = 1, now, write }: {
+export function createLog({ service, level, now, write }: {
   service: string;
   level: LogLevel;
-  /** The share of requests for which {@link Log.isSampled} is true. */
-  sample?: number | undefined;
   now: WallNow;
   /** Writes one line, given without its line end; an urgent one at once. */
   write: (line: string, isUrgent: boolean) => void;
 }): Log {
   const writeAs =
-    (level: LogLevel, isUrgent: boolean): WriteEvent => (event, fields) => {
+    (level: LogLevel, isUrgent: boolean): WriteEvent => (event, given = {}) => {
       const time = new Date(now()).toISOString();
-      const record: LogFields = { time, level, service, event, ...fields };
-      for (const name in fields) {
-        const value = fields[name];
-        if (value instanceof Error) record[name] = describeError(value);
+      let fields = given;
+      for (const name in given) {
+        const value = given[name];
+        if (!(value instanceof Error)) continue;
+        fields = { ...fields, [name]: describeError(value) };
       }
-      const line = JSON.stringify(record);
+      const head = JSON.stringify({ time, level, service, event });
+      const more = JSON.stringify(fields).slice(1);
+      const line = head.slice(0, -1) + (more === "}" ? more : `,${more}`);
       write(line.replace(SECRET_PATTERN, "sk-[redacted]"), isUrgent);
     };
-  const sampledMax = sample * REQUEST_ID_HEADS;
   const rankMin = LOG_LEVELS.indexOf(level);
   const from = (level: LogLevel, isUrgent: boolean): WriteEvent =>
     LOG_LEVELS.indexOf(level) < rankMin ? () => {} : writeAs(level, isUrgent);
@@ -56,7 +52,6 @@ export function createLog({ service, level, sample = 1, now, write }: {
     warn: from("warn", true),
     error: from("error", true),
     notice: writeAs("info", true),
-    isSampled: (requestId) => Number(`0x${requestId.slice(0, 8)}`) < sampledMax,
   };
 }
 

@@ -1,7 +1,3 @@
-interface Box<Value> {
-  value: Value | null;
-}
-
 /**
  * A map for entries that every request adds and removes. A `Map` would keep them alive
  * until the next full garbage collection, with all that they refer to: V8 links each
@@ -9,7 +5,7 @@ interface Box<Value> {
  * which are emptied when their entries are removed.
  */
 export class LiveMap<Value> {
-  readonly #boxes = new Map<string, Box<Value>>();
+  readonly #boxes = new Map<string, { value: Value | null }>();
 
   get size(): number {
     return this.#boxes.size;
@@ -25,7 +21,6 @@ export class LiveMap<Value> {
     else box.value = value;
   }
 
-  /** False if there is no such entry. */
   delete(key: string): boolean {
     const box = this.#boxes.get(key);
     if (box !== undefined) box.value = null;

@@ -15,7 +15,6 @@ export interface RunningService {
 
 interface ServiceConfig {
   logLevel: LogLevel;
-  logSample?: number;
 }
 
 /**
@@ -44,7 +43,6 @@ export async function runService<Config extends ServiceConfig>(
   const log = createLog({
     service: name,
     level: config.logLevel,
-    sample: config.logSample,
     now: wallNow,
     write: writer.write,
   });

@@ -14,12 +14,6 @@ export const SERVICE_VARIABLES = {
     .describe("How long running work may take to finish after SIGTERM"),
 };
 
-export const REQUEST_LOG_VARIABLES = {
-  LOG_SAMPLE: read.share().default(1).describe(
-    "Share of the requests that end well whose log lines are written, the same requests in all services; failures always are",
-  ),
-};
-
 const OWN_CERTIFICATE =
   "PEM file of the certificate of this service, for mutual TLS";
 
@@ -31,8 +25,6 @@ export const NATS_VARIABLES = {
   NATS_PASSWORD: read.changingSecret().optional().describe(
     "Password of NATS_USER; if it is in a file, it is read again for each connection",
   ),
-  NATS_NKEY_SEED: read.secret().optional()
-    .describe("Seed of an nkey, instead of user and password"),
   NATS_CA_FILE: read.path().optional().describe(
     "PEM file of the authorities to trust; if set, TLS is required",
   ),
@@ -97,20 +89,17 @@ export type BusAccess = ReturnType<typeof busAccess>;
 
 /** Throws a `ConfigError` if the variables contradict each other. */
 export function busAccess(env: read.ConfigOf<typeof NATS_VARIABLES>) {
-  const { NATS_USER: user, NATS_PASSWORD: password, NATS_NKEY_SEED: nkeySeed } =
-    env;
+  const { NATS_USER: user, NATS_PASSWORD: password } = env;
   refuse({
     "NATS_CERT_FILE and NATS_KEY_FILE belong together: set both":
       !env.NATS_CERT_FILE !== !env.NATS_KEY_FILE,
     "NATS_USER and NATS_PASSWORD belong together: set both":
       !user !== !password,
-    "NATS_USER and NATS_NKEY_SEED are both set: choose one": user && nkeySeed,
   });
   const { NATS_CA_FILE: caFile, NATS_CERT_FILE: certFile } = env;
   const isTls = caFile || certFile;
   return {
     servers: env.NATS_URL,
-    ...nkeySeed && { credentials: { nkeySeed } },
     ...user && password && { credentials: { user, password } },
     ...isTls && {
       tls: read.defined({ caFile, certFile, keyFile: env.NATS_KEY_FILE }),

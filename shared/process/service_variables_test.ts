@@ -17,7 +17,6 @@ Deno.test("busAccess() takes what the operator says, and a password that may cha
   const servers = ["nats://nats:4222"];
   const cases: [env: Env, expected: Omit<BusAccess, "servers">][] = [
     [{}, {}],
-    [{ NATS_NKEY_SEED: "SUX" }, { credentials: { nkeySeed: "SUX" } }],
     [{ NATS_CA_FILE: "/tls/ca.pem" }, { tls: { caFile: "/tls/ca.pem" } }],
     [{ NATS_CERT_FILE: "/a.pem", NATS_KEY_FILE: "/a.key" }, {
       tls: { certFile: "/a.pem", keyFile: "/a.key" },
@@ -62,10 +61,6 @@ Deno.test("settings that contradict each other are mistakes of the operator", ()
   const cases: [read: () => unknown, says: RegExp][] = [
     [() => bus({ NATS_USER: "edge" }), /NATS_USER and NATS_PASSWORD/],
     [() => bus({ NATS_PASSWORD: "p" }), /NATS_USER and NATS_PASSWORD/],
-    [
-      () => bus({ NATS_USER: "e", NATS_PASSWORD: "p", NATS_NKEY_SEED: "SU" }),
-      /NATS_USER and NATS_NKEY_SEED/,
-    ],
     [() => bus({ NATS_CERT_FILE: "/c" }), /NATS_CERT_FILE and NATS_KEY_FILE/],
     [() => redis({ REDIS_USERNAME: "e" }), /REDIS_PASSWORD is needed/],
     [

@@ -24,23 +24,12 @@ const KINDS = {
   consumer: SpanKind.CONSUMER,
   server: SpanKind.SERVER,
 } as const;
+const TRACER = trace.getTracer("gateway");
 const HEX = 16;
 /** Version, trace id, parent id, flags. */
 const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
 
-/** Starts the span of a request to a `node:http` server; Deno creates those of `Deno.serve`. */
-export function startServerSpan(method: string, parent: string | undefined) {
-  const attributes = { "http.request.method": method };
-  const span = startWorkSpan(method, { kind: "server", parent, attributes });
-  return {
-    run: span.run,
-    end(status: number): void {
-      const errorCode = status >= 500 ? String(status) : undefined;
-      span.end({ "http.response.status_code": status }, errorCode);
-    },
-  };
-}
-
+/** Starts the span of work, or of a request to a `node:http` server; Deno creates those of `Deno.serve`. */
 export function startWorkSpan(
   name: string,
   { kind, parent, attributes }: {
@@ -51,7 +40,7 @@ export function startWorkSpan(
     attributes: Attributes;
   },
 ) {
-  const span = trace.getTracer("gateway").startSpan(
+  const span = TRACER.startSpan(
     name,
     { kind: KINDS[kind], attributes },
     contextOf(parent),
@@ -61,9 +50,12 @@ export function startWorkSpan(
     traceparent: formatTraceparent(span.spanContext()),
     /** Runs work whose spans become children of this one. */
     run: <T>(work: () => T): T =>
-      context.with(trace.setSpan(context.active(), span), work),
+      span.isRecording()
+        ? context.with(trace.setSpan(context.active(), span), work)
+        : work(),
     /** Ends the span. With an `errorCode` the work has failed. */
     end(attributes: Attributes, errorCode?: string): void {
+      if (!span.isRecording()) return;
       span.setAttributes(attributes);
       if (errorCode !== undefined) {
         span.setStatus({ code: SpanStatusCode.ERROR, message: errorCode });
@@ -75,7 +67,7 @@ export function startWorkSpan(
 
 function contextOf(parent: string | undefined): Context {
   if (trace.getActiveSpan() !== undefined) return context.active();
-  const remote = parseTraceparent(parent ?? "");
+  const remote = parent === undefined ? null : parseTraceparent(parent);
   return remote ? trace.setSpanContext(ROOT_CONTEXT, remote) : ROOT_CONTEXT;
 }
 

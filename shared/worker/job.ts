@@ -280,10 +280,8 @@ export class Job {
     const [logged, traced] = family === "chat"
       ? ["completionTokens", "gen_ai.usage.output_tokens"]
       : ["units", "gateway.units"];
-    if (report.outcome !== "complete" || log.isSampled(requestId)) {
-      const ids = { requestId: publicRequestId(requestId), edgeId, attempt };
-      log.info("job", { ...ids, ...rest, [logged]: completionTokens });
-    }
+    const ids = { requestId: publicRequestId(requestId), edgeId, attempt };
+    log.info("job", { ...ids, ...rest, [logged]: completionTokens });
     this.#span.end({
       "gateway.outcome": report.outcome,
       "gen_ai.request.model": report.model ?? "",

@@ -14,7 +14,6 @@ export function createRecordingLog() {
     warn: keep("warn"),
     error: keep("error"),
     notice: keep("info"),
-    isSampled: () => true,
   };
 }
 

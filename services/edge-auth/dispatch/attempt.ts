@@ -61,10 +61,8 @@ export class Attempt extends StreamReceiver {
   ) {
     const { dispatcher, job: { requestId } } = run;
     const nowMs = dispatcher.steadyNow();
-    super({
-      ...{ requestId, attempt, workerId, nowMs },
-      control: (id, record) => run.control(id, record),
-    });
+    const control = run.control.bind(run);
+    super({ requestId, attempt, workerId, control, nowMs });
     this.#run = run;
     this.#upload = upload;
     this.#offeredAtMs = dispatcher.options.now();

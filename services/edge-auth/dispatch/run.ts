@@ -305,11 +305,7 @@ export class Run {
     }
     // A numbered one is repeated until it is acknowledged.
     if (frame.sequence > 0) {
-      answerStrayFrame(
-        this.job.requestId,
-        frame,
-        (workerId, record) => this.control(workerId, record),
-      );
+      answerStrayFrame(this.job.requestId, frame, this.control.bind(this));
     }
     const completionTokens = Math.max(frame.tokens, attempt.tokens);
     this.#finish("cancelled", { completionTokens, isFinal: true });

@@ -13,7 +13,7 @@ import type { Deadlines } from "@gateway/shared/process/deadlines";
 import { SERVER_LIMITS } from "@gateway/shared/limits";
 import type { GracefulServer } from "@gateway/shared/process/serve";
 import { settlesWithin } from "@gateway/shared/process/serve";
-import { startServerSpan } from "@gateway/shared/process/tracing";
+import { startWorkSpan } from "@gateway/shared/process/tracing";
 
 export interface Exchange {
   readonly method: string;
@@ -83,7 +83,7 @@ export async function startServer(
       const { socket } = request;
       change(socket, 1);
       response.once("close", () => change(socket, -1));
-      void answer(request, response, { awaitsContinue, ...options });
+      void answer(request, response, awaitsContinue, options);
     };
   server.on("request", accept(false)).on("checkContinue", accept(true));
   await once(server.listen(options.port, options.hostname), "listening");
@@ -123,9 +123,10 @@ function ignore(): void {}
 async function answer(
   request: IncomingMessage,
   response: ServerResponse,
-  options: ServerOptions & { awaitsContinue: boolean },
+  awaitsContinue: boolean,
+  options: ServerOptions,
 ): Promise<void> {
-  const { awaitsContinue, handler, onError } = options;
+  const { handler, onError } = options;
   // Code that waits for a client is informed by the socket when it disconnects.
   response.on("error", ignore);
   request.on("error", ignore);
@@ -142,8 +143,16 @@ async function answer(
     if (awaitsContinue) response.writeContinue();
     return request;
   };
-  const span = startServerSpan(head.method, head.headers.get("traceparent"));
-  response.once("close", () => span.end(response.statusCode));
+  const span = startWorkSpan(head.method, {
+    kind: "server",
+    parent: head.headers.get("traceparent"),
+    attributes: { "http.request.method": head.method },
+  });
+  response.once("close", () => {
+    const { statusCode: status } = response;
+    const errorCode = status >= 500 ? String(status) : undefined;
+    span.end({ "http.response.status_code": status }, errorCode);
+  });
   try {
     const { socket } = request;
     const exchange = { ...head, response, socket, openBody };

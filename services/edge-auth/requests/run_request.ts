@@ -288,9 +288,7 @@ export function startRun(
     }
     const durationMs = now() - call.startedAtMs;
     metrics.ran(job, outcome, durationMs);
-    if (outcome.kind !== "complete" || log.isSampled(requestId)) {
-      logRun(log, call, job, { ...outcome, durationMs });
-    }
+    logRun(log, call, job, { outcome, durationMs });
   });
   return { job, answer };
 }
@@ -300,8 +298,9 @@ function logRun(
   log: Log,
   { requestId, clientAddress, principal: { keyId, ownerId } }: RunCall,
   { kind, request }: RunJob,
-  { usage, completionTokens, ...outcome }: RunOutcome,
+  { outcome, durationMs }: { outcome: RunOutcome; durationMs: number },
 ): void {
+  const { usage, completionTokens } = outcome;
   const line = {
     requestId: publicRequestId(requestId),
     keyId,
@@ -316,12 +315,13 @@ function logRun(
     offers: outcome.offers,
     dispatchMs: roundOrAbsent(outcome.dispatchMs),
     firstByteMs: roundOrAbsent(outcome.firstByteMs),
-    durationMs: roundMs(outcome.durationMs),
+    durationMs: roundMs(durationMs),
+    ...kind === "chat"
+      ? { promptTokens: usage?.prompt_tokens, completionTokens }
+      : { kind, units: completionTokens },
   };
-  if (kind === "chat") {
-    const promptTokens = usage?.prompt_tokens;
-    log.info("chat", { ...line, promptTokens, completionTokens });
-  } else log.info("media", { ...line, kind, units: completionTokens });
+  if (kind === "chat") log.info("chat", line);
+  else log.info("media", line);
 }
 
 const roundOrAbsent = (ms: number | null): number | undefined =>
