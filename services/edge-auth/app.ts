@@ -219,6 +219,7 @@ function finish(
   const durationMs = deps.now() - call.startedAtMs;
   deps.metrics.ended(route.name, durationMs);
   const { statusCode: status } = exchange.response;
+  if (status < 400 && !deps.log.isSampled(requestId)) return;
   const line = {
     requestId: publicRequestId(requestId),
     keyId: principal?.keyId,

@@ -28,13 +28,14 @@ const LEASE: RunLease = {
 };
 
 /** An app whose parts move the clock. */
-async function start({ models = [], ...given }: {
+async function start({ models = [], isSampled = true, ...given }: {
   models?: readonly string[];
+  isSampled?: boolean;
   admit?: AppDependencies["admission"]["admit"];
   start?: AppDependencies["dispatcher"]["start"];
 } = {}) {
   let nowMs = 0;
-  const log = createRecordingLog();
+  const log = { ...createRecordingLog(), isSampled: () => isSampled };
   const registry = new MetricRegistry();
   const drain = { hasBegun: false };
   const app = await startApp({
@@ -188,10 +189,14 @@ Deno.test("a line about a request says who sent it and from where; only lines ab
     [({ ask }) => ask("/"), "request", { ...nobody, errorCode: "not_found" }],
   ];
   for (const [ask, event, fields] of rows) {
-    await using edge = await start();
-    const response = await ask(edge);
-    await response.body?.cancel();
-    assert.equal(edge.log.lines.length, 1, event);
-    assert.partialDeepStrictEqual(edge.log.find(event), fields);
+    for (const isSampled of [true, false]) {
+      await using edge = await start({ isSampled });
+      const response = await ask(edge);
+      await response.body?.cancel();
+      const isExpected = isSampled || !response.ok;
+      assert.equal(edge.log.lines.length, Number(isExpected), event);
+      if (!isExpected) continue;
+      assert.partialDeepStrictEqual(edge.log.find(event), fields);
+    }
   }
 });

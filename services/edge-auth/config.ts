@@ -1,11 +1,6 @@
 /** The only file of this service that reads the environment. */
-import {
-  integer,
-  list,
-  matching,
-  parseEnv,
-  port,
-} from "@gateway/shared/process/env";
+import { integer, list, matching } from "@gateway/shared/process/env";
+import { parseEnv, port } from "@gateway/shared/process/env";
 import { KEY_LIMITS, REQUEST_LIMITS, SSE_LIMITS } from "@gateway/shared/limits";
 import * as models from "@gateway/shared/models/catalog_variables";
 import * as common from "@gateway/shared/process/service_variables";
@@ -19,6 +14,7 @@ const GIB = KIB ** 3;
 export const EDGE_VARIABLES = {
   ...common.listenVariables(DEFAULT_PORT),
   ...common.SERVICE_VARIABLES,
+  ...common.REQUEST_LOG_VARIABLES,
   ...common.NATS_VARIABLES,
   ...common.REDIS_VARIABLES,
   ...models.CATALOG_VARIABLES,
@@ -66,6 +62,7 @@ export function readConfig() {
   );
   return {
     logLevel: env.LOG_LEVEL,
+    logSample: env.LOG_SAMPLE,
     hostname: env.HOST,
     port: env.PORT,
     ops: { hostname: env.OPS_HOST, port: env.OPS_PORT },

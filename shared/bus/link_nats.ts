@@ -2,12 +2,8 @@ import * as nats from "nats";
 import { SteadyClock } from "../process/clock.ts";
 import { errorMessage } from "../process/env.ts";
 import { settlesWithin } from "../process/serve.ts";
-import type {
-  BusEvent,
-  BusHandler,
-  BusMessage,
-  BusSubscription,
-} from "./link.ts";
+import type { BusEvent, BusHandler, BusMessage } from "./link.ts";
+import type { BusSubscription } from "./link.ts";
 import { BusUnavailableError, NoRespondersError } from "./link.ts";
 import type { BusOptions, BusTiming } from "./link_dial.ts";
 import { BUS_TIMING, dial, readServers, SocketGuard } from "./link_dial.ts";

@@ -6,12 +6,8 @@ import * as z from "zod";
 import { REQUEST_LIMITS } from "../limits.ts";
 import { ConfigError } from "../process/env.ts";
 import { expectationOf } from "../openai/request_fault.ts";
-import {
-  clip,
-  didYouMean,
-  formatPath,
-  nameOfType,
-} from "../process/error_text.ts";
+import { clip, didYouMean, formatPath } from "../process/error_text.ts";
+import { nameOfType } from "../process/error_text.ts";
 import { dialectMembers, dialectOf } from "./dialects.ts";
 import { MODEL_KINDS, type ModelKind } from "./kinds.ts";
 

@@ -1,13 +1,8 @@
 /** The variables that define which models an installation offers, for all services that need the list. */
 import * as read from "../process/env.ts";
 import type { Catalog, CatalogFile } from "./catalog.ts";
-import {
-  BACKEND_DEADLINE_DEFAULTS,
-  BASE_URL_FORM,
-  baseUrlSchema,
-  DEFAULT_MODEL_ID,
-  parseCatalog,
-} from "./catalog.ts";
+import { BACKEND_DEADLINE_DEFAULTS, BASE_URL_FORM } from "./catalog.ts";
+import { baseUrlSchema, DEFAULT_MODEL_ID, parseCatalog } from "./catalog.ts";
 import { DIALECT_DEFAULT, DIALECT_NAMES } from "./dialects.ts";
 
 /** The variable with the API key for `UPSTREAM_BASE_URL`. */

@@ -6,15 +6,8 @@
  */
 import * as z from "zod";
 import { MEDIA_LIMITS as LIMITS, REQUEST_LIMITS } from "../limits.ts";
-import {
-  decimal,
-  integer,
-  listOf,
-  nameText,
-  nullable,
-  plainText,
-  readAs,
-} from "./fields.ts";
+import { decimal, integer, listOf, nameText } from "./fields.ts";
+import { nullable, plainText, readAs } from "./fields.ts";
 
 export const speechFormat = z.enum(
   ["mp3", "opus", "aac", "flac", "wav", "pcm"],

@@ -1,10 +1,6 @@
 import type * as z from "zod";
-import {
-  clip,
-  formatPath,
-  nameOfType,
-  valueAt,
-} from "../process/error_text.ts";
+import { clip, formatPath, nameOfType } from "../process/error_text.ts";
+import { valueAt } from "../process/error_text.ts";
 import { ApiError, type ErrorCode, fieldError } from "./error.ts";
 import { INTEGER } from "./fields.ts";
 

@@ -66,6 +66,11 @@ export function integer(
   return variable(wholeNumber(min, max), { expects });
 }
 
+export function share(): Variable<number> {
+  const schema = z.string().regex(/^(0|1|0?\.\d+)$/).transform(Number);
+  return variable(schema, { expects: "a share from 0 to 1, such as 0.05" });
+}
+
 function wholeNumber(min: number, max = Number.MAX_SAFE_INTEGER) {
   return z.string().regex(/^[+-]?\d+$/).transform(Number)
     .pipe(z.int().min(min).max(max));

@@ -50,6 +50,11 @@ const KINDS: { [kind: string]: Kind } = {
     [[String(LARGEST), LARGEST]],
     [String(LARGEST + 1), "99999999999999999999999"],
   ],
+  "a share": [
+    env.share(),
+    [["0", 0], ["0.05", 0.05], [".5", 0.5], ["1", 1]],
+    ["-0.1", "1.1", "5%", "1e-3", "."],
+  ],
   "a list": [
     env.list("words", WORD),
     [["a", ["a"]], [" a , b,,c ", ["a", "b", "c"]]],

@@ -5,6 +5,8 @@ export type LogLevel = typeof LOG_LEVELS[number];
 
 /** Matches our keys and those of other vendors. */
 const SECRET_PATTERN = /\bsk-[A-Za-z0-9_-]{8,}/g;
+/** How many values the first eight hexadecimal digits of a request id have. */
+const REQUEST_ID_HEADS = 2 ** 32;
 
 /** Data of one event: JSON values, or an error. Never keys, prompts or objects with secrets. */
 export type LogFields = Record<string, unknown>;
@@ -14,6 +16,8 @@ type WriteEvent = (event: string, fields?: LogFields) => void;
 export interface Log extends Record<LogLevel, WriteEvent> {
   /** Written at any log level, as `info`: for events that supervisors wait for. */
   notice: WriteEvent;
+  /** Whether to write about this request if it ends well. The same for all services. */
+  isSampled(requestId: string): boolean;
 }
 
 /**
@@ -22,9 +26,11 @@ export interface Log extends Record<LogLevel, WriteEvent> {
  * Text that looks like an API key is redacted anywhere in the line, as a last line of
  * defence: callers must not pass one in the first place.
  */
-export function createLog({ service, level, now, write }: {
+export function createLog({ service, level, sample = 1, now, write }: {
   service: string;
   level: LogLevel;
+  /** The share of requests for which {@link Log.isSampled} is true. */
+  sample?: number | undefined;
   now: WallNow;
   /** Writes one line, given without its line end; an urgent one at once. */
   write: (line: string, isUrgent: boolean) => void;
@@ -43,6 +49,7 @@ export function createLog({ service, level, now, write }: {
       const line = head.slice(0, -1) + (more === "}" ? more : `,${more}`);
       write(line.replace(SECRET_PATTERN, "sk-[redacted]"), isUrgent);
     };
+  const sampledMax = sample * REQUEST_ID_HEADS;
   const rankMin = LOG_LEVELS.indexOf(level);
   const from = (level: LogLevel, isUrgent: boolean): WriteEvent =>
     LOG_LEVELS.indexOf(level) < rankMin ? () => {} : writeAs(level, isUrgent);
@@ -52,6 +59,7 @@ export function createLog({ service, level, now, write }: {
     warn: from("warn", true),
     error: from("error", true),
     notice: writeAs("info", true),
+    isSampled: (requestId) => Number(`0x${requestId.slice(0, 8)}`) < sampledMax,
   };
 }
 

@@ -1,12 +1,14 @@
 import assert from "node:assert/strict";
+import { newRequestId } from "./ids.ts";
 import type { LogLevel } from "./log.ts";
 import { createLineWriter, createLog, LOG_LEVELS } from "./log.ts";
 
-function setup(level: LogLevel) {
+function setup(level: LogLevel, sample?: number) {
   const lines: string[] = [];
   const log = createLog({
     service: "test",
     level,
+    sample,
     now: () => 0,
     write: (line) => void lines.push(line),
   });
@@ -28,6 +30,20 @@ Deno.test("createLog() drops lines below its level, but no notice", () => {
     log.notice("ready");
     assert.equal(lines.length, LOG_LEVELS.length - at + 1, level);
   }
+});
+
+Deno.test("isSampled() is true for a share of all requests, for the same ones in every log", () => {
+  const ids = Array.from({ length: 2_000 }, newRequestId);
+  const sampled = (share?: number) => {
+    const { log } = setup("info", share);
+    return ids.filter((id) => log.isSampled(id));
+  };
+  assert.deepEqual(sampled(), ids);
+  assert.deepEqual(sampled(0), []);
+  const some = sampled(0.25);
+  // Off by more in one of 10^9 runs.
+  assert.ok(Math.abs(some.length - 500) < 120, `${some.length}`);
+  assert.deepEqual(sampled(0.25), some);
 });
 
 Deno.test("ASVS 16.2.5, 16.4.1: a key never reaches a line, wherever it hides, and text cannot begin a line of its own", () => {

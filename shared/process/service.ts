@@ -15,6 +15,7 @@ export interface RunningService {
 
 interface ServiceConfig {
   logLevel: LogLevel;
+  logSample?: number;
 }
 
 /**
@@ -43,6 +44,7 @@ export async function runService<Config extends ServiceConfig>(
   const log = createLog({
     service: name,
     level: config.logLevel,
+    sample: config.logSample,
     now: wallNow,
     write: writer.write,
   });

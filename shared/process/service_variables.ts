@@ -14,6 +14,12 @@ export const SERVICE_VARIABLES = {
     .describe("How long running work may take to finish after SIGTERM"),
 };
 
+export const REQUEST_LOG_VARIABLES = {
+  LOG_SAMPLE: read.share().default(1).describe(
+    "Share of the requests that end well whose log lines are written, the same requests in all services; failures always are",
+  ),
+};
+
 const OWN_CERTIFICATE =
   "PEM file of the certificate of this service, for mutual TLS";
 

@@ -9,6 +9,7 @@ const MS_PER_SECOND = 1_000;
 
 export const WORKER_VARIABLES = {
   ...variables.SERVICE_VARIABLES,
+  ...variables.REQUEST_LOG_VARIABLES,
   ...variables.NATS_VARIABLES,
   ...catalogs.CATALOG_VARIABLES,
 };
@@ -32,6 +33,7 @@ export function workerConfig(
   );
   return {
     logLevel: settings.LOG_LEVEL,
+    logSample: settings.LOG_SAMPLE,
     ops: { hostname: settings.OPS_HOST, port: settings.OPS_PORT },
     bus: variables.busAccess(settings),
     catalog,

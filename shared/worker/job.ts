@@ -280,8 +280,10 @@ export class Job {
     const [logged, traced] = family === "chat"
       ? ["completionTokens", "gen_ai.usage.output_tokens"]
       : ["units", "gateway.units"];
-    const ids = { requestId: publicRequestId(requestId), edgeId, attempt };
-    log.info("job", { ...ids, ...rest, [logged]: completionTokens });
+    if (report.outcome !== "complete" || log.isSampled(requestId)) {
+      const ids = { requestId: publicRequestId(requestId), edgeId, attempt };
+      log.info("job", { ...ids, ...rest, [logged]: completionTokens });
+    }
     this.#span.end({
       "gateway.outcome": report.outcome,
       "gen_ai.request.model": report.model ?? "",

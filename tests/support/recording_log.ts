@@ -14,6 +14,7 @@ export function createRecordingLog() {
     warn: keep("warn"),
     error: keep("error"),
     notice: keep("info"),
+    isSampled: () => true,
   };
 }
 

@@ -57,7 +57,9 @@ export async function readBody(
       ) {
         const tookMs = pieces.length * limits.REFUSED_BODIES.pieceMs;
         bounds.refusedBodies.charge(keyId, tookMs);
-        return refuse(tooManyPieces());
+        const message = "The request body arrived in too many pieces. " +
+          "Send it with a 'Content-Length', or in larger chunks.";
+        return refuse(refusal("invalid_request", message));
       }
       held.progressed();
       if (piece.length === length) return void pieces.push(piece);
@@ -235,12 +237,6 @@ const tooLarge = (bytesMax: number) =>
   refusal(
     "request_too_large",
     `The request body is too large. The limit is ${bytesMax} bytes.`,
-  );
-const tooManyPieces = () =>
-  refusal(
-    "invalid_request",
-    "The request body arrived in too many pieces. Send it with a " +
-      "'Content-Length', or in larger chunks.",
   );
 const keyIsFull = () =>
   refusal(

@@ -68,21 +68,15 @@ return {redis.call('GET', ARGV[1]), redis.call('GET', '${STORE_KEY}')}
  * All or nothing: everything is checked before anything is taken. The tighter limit of
  * key and owner is reported. Layout of the state: `shared/keys/limiter_state.ts`.
  *
- * - Requests: GCRA. The arrival time moves one interval (60000/rpm) per request
- *   and may be a minute ahead of now: `rpm` requests pass at once, then one per interval.
+ * - Requests: GCRA, up to a minute ahead: `rpm` pass at once, then one per interval, of
+ *   which a hundredth is tolerated, because sums of fractions are not exact.
  * - Tokens: the same with weights. A request larger than the bucket is admitted when
- *   the bucket is full; the rest is debt that later requests wait for.
- * - Day: a counter of tokens or of another unit, which restarts at midnight UTC; again,
- *   a request larger than the whole budget is admitted while none of it is used.
- * - Concurrency: leases by expiry time. An expired lease is not counted. A video has one
- *   of its own, which outlasts its request: see {@link VIDEO_START_MS}.
+ *   it is full; the rest is debt that later requests wait for.
+ * - Day: a counter until midnight UTC; again, any request passes while it is 0.
+ * - Concurrency: leases that have not expired. A video's outlasts its request.
  *
- * A hundredth of an interval is tolerated, because sums of fractions are not exact.
- *
- * If the server's clock has been set back, the times in the state are moved back with
- * it, as if no time had passed, and leases that expire too late are set to expire in
- * 30 s. Refusals do this too: a key that is only refused would never recover otherwise.
- * A clock that has been set forward counts as time that has passed.
+ * If the server's clock was set back, the times in the state and of leases are moved
+ * back with it, also by refusals: a key that is only refused must recover.
  */
 export const ADMIT = defineScript(
   "admit",

@@ -288,7 +288,9 @@ export function startRun(
     }
     const durationMs = now() - call.startedAtMs;
     metrics.ran(job, outcome, durationMs);
-    logRun(log, call, job, { outcome, durationMs });
+    if (outcome.kind !== "complete" || log.isSampled(requestId)) {
+      logRun(log, call, job, { outcome, durationMs });
+    }
   });
   return { job, answer };
 }

@@ -1,20 +1,12 @@
 /** A choice: its planned content (text, a value for a schema, or tool calls), written token by token. Pure. */
 import type { Tool } from "@gateway/shared/openai/chat";
-import type {
-  ChunkDelta,
-  FinishReason,
-} from "@gateway/shared/openai/completion";
+import type { ChunkDelta } from "@gateway/shared/openai/completion";
+import type { FinishReason } from "@gateway/shared/openai/completion";
 import { newRequestId } from "@gateway/shared/process/ids";
 import { type Controls, withoutControls } from "../serving/controls.ts";
 import { checkSchema, type NamedSchema, valueFor } from "./json_schema.ts";
-import {
-  hashText,
-  type Random,
-  type Sampled,
-  seededRandom,
-  tokenize,
-  Writer,
-} from "./language.ts";
+import type { Random, Sampled } from "./language.ts";
+import { hashText, seededRandom, tokenize, Writer } from "./language.ts";
 import { type ChatRequest, lastAsked, textOf } from "./request.ts";
 
 /** The output of one step; the content is empty while a stop sequence may have begun. */
