@@ -2,10 +2,8 @@
 import { Buffer } from "node:buffer";
 import { MEDIA_LIMITS } from "@gateway/shared/limits";
 import type * as media from "@gateway/shared/openai/media";
-import {
-  invalidAnswer,
-  truncatedAnswer,
-} from "@gateway/shared/upstream/errors";
+import { invalidAnswer } from "@gateway/shared/upstream/errors";
+import { truncatedAnswer } from "@gateway/shared/upstream/errors";
 import * as json from "@gateway/shared/upstream/json";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
 import * as attempts from "./attempt.ts";

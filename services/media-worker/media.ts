@@ -1,10 +1,8 @@
 /** Runs one request on the model servers of its model. */
 import type { JobRequest } from "@gateway/shared/bus/job";
 import type { MediaRequest } from "@gateway/shared/openai/media";
-import {
-  speechFormat,
-  transcriptionFormat,
-} from "@gateway/shared/openai/media";
+import { speechFormat } from "@gateway/shared/openai/media";
+import { transcriptionFormat } from "@gateway/shared/openai/media";
 import type { ModelServer } from "@gateway/shared/upstream/model_server";
 import type { JobCall, JobCost } from "@gateway/shared/worker/job";
 import { corruptedRequest } from "@gateway/shared/worker/job";

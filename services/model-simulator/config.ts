@@ -1,9 +1,7 @@
 /** The only file of this service that reads the environment. */
 import { integer, parseEnv } from "@gateway/shared/process/env";
-import {
-  listenVariables,
-  SERVICE_VARIABLES,
-} from "@gateway/shared/process/service_variables";
+import { listenVariables } from "@gateway/shared/process/service_variables";
+import { SERVICE_VARIABLES } from "@gateway/shared/process/service_variables";
 
 const DEFAULT_PORT = 8090;
 

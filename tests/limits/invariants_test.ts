@@ -103,7 +103,7 @@ Deno.test("ASVS 2.3.4, 2.4.1, API4: 2,000 requests at once against 600 a minute 
     .filter(({ words: [name, first] }) =>
       name === "HMGET" && first === recordKey(key)
     ).map(({ atMs }) => atMs);
-  assert.equal(decidedAtMs.length, 2_000);
+  assert.ok(decidedAtMs.length >= 10, "one call decides up to 200");
   const tookMs = (decidedAtMs.at(-1) ?? 0) - (decidedAtMs[0] ?? 0);
   const refilled = (ms: number) => Math.floor(Math.max(0, ms) / intervalMs);
   const extra = admitted.length - perMinute;

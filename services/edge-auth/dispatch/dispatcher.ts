@@ -9,11 +9,8 @@ import type { BusLink } from "@gateway/shared/bus/link_nats";
 import { createOutbox, type Outbox } from "@gateway/shared/bus/outbox";
 import { answerStrayFrame } from "@gateway/shared/bus/stream_receiver";
 import type { WorkerFamily } from "@gateway/shared/bus/subjects";
-import {
-  lastToken,
-  parseEdgeStream,
-  subjects,
-} from "@gateway/shared/bus/subjects";
+import { lastToken, parseEdgeStream } from "@gateway/shared/bus/subjects";
+import { subjects } from "@gateway/shared/bus/subjects";
 import { LiveMap, remember } from "@gateway/shared/process/maps";
 import { type MonotonicNow, SteadyClock } from "@gateway/shared/process/clock";
 import { DISPATCH_LIMITS, STREAM_LIMITS } from "@gateway/shared/limits";

@@ -39,6 +39,18 @@ interface Unsettled extends Settlement {
   readonly onAttempted: () => void;
 }
 
+/** At least one. */
+type Batch<T> = readonly [T, ...T[]];
+
+/** Items of one turn of the event loop, by what they share, up to {@link BATCH} at once: a script call for many costs little more than for one. */
+export const createBatches = <T>(send: (batch: Batch<T>) => void) =>
+  createOutbox<T>((flush) => queueMicrotask(flush), (_shared, items) => {
+    for (let at = 0; at < items.length; at += BATCH) {
+      const [first, ...others] = items.slice(at, at + BATCH);
+      if (first !== undefined) send([first, ...others]);
+    }
+  });
+
 /** Renews leases, and delivers settlements exactly once, however long Redis is away; at most once if it lost the lease. */
 export function createLeases(
   { redis, now, log, unsettledMax = UNSETTLED_MAX }: {
@@ -51,15 +63,7 @@ export function createLeases(
 ) {
   const held = new LiveMap<Held>();
   const failed: Unsettled[] = [];
-  /** Those of this turn of the event loop, by account: a call settles many for the price of a few. */
-  const ended = createOutbox<Unsettled>(
-    (flush) => queueMicrotask(flush),
-    (_account, items) => {
-      for (let at = 0; at < items.length; at += BATCH) {
-        void send(items.slice(at, at + BATCH));
-      }
-    },
-  );
+  const ended = createBatches<Unsettled>((batch) => void send(batch));
   let unsettled = 0;
   let timer: ReturnType<typeof setInterval> | undefined;
   let round: Promise<unknown> | null = null;

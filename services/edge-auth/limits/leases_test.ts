@@ -7,7 +7,7 @@ import * as record from "@gateway/shared/keys/record";
 import { type Log, silentLog } from "@gateway/shared/process/log";
 import { ApiError } from "@gateway/shared/openai/error";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
-import type { RedisLink } from "@gateway/shared/redis/link";
+import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
 import * as fixture from "../../../tests/support/admission_fixture.ts";
 import { freePort } from "../../../tests/support/local_server.ts";
 import {
@@ -241,7 +241,8 @@ Deno.test("a malformed reply is a fault, and what it may have admitted is return
     async evalScript(script, ...call) {
       const reply = await link.evalScript(script, ...call);
       const isCut = Array.isArray(reply) && script.name === "admit";
-      return isCut ? reply.slice(0, 5) : reply;
+      const cut = (each: RedisReply) => Array.isArray(each) ? [] : each;
+      return isCut ? reply.map(cut) : reply;
     },
   });
   const isFault = (error: unknown) =>
@@ -272,42 +273,42 @@ Deno.test("settlements made while Redis is frozen arrive once each", async () =>
   assert.equal(await t.limiter.leases.stop(1_000), 0);
 });
 
-Deno.test("settlements of one turn of the event loop: one call for each key, and each request counts once", async () => {
+Deno.test("requests of one turn of the event loop: one call admits those of a key, one settles those of a key and model", async () => {
   await using world = await fixture.startRedisWorld({ scripts: EDGE_SCRIPTS });
-  const link = await world.open();
+  const redis = await world.open();
   const log = createRecordingLog();
-  const limiter = createLimiter({ redis: link, now: monotonicNow, log });
+  const limiter = createLimiter({ redis, now: monotonicNow, log });
+  const limits = { ...FULL, concurrency: 5 };
   const keys = [
-    await world.addKey({ limits: FULL, ownerLimits: FULL }),
-    await world.addKey({ limits: FULL }),
+    await world.addKey({ limits, ownerLimits: FULL, models: "m" }),
+    await world.addKey({ limits: FULL, ownerLimits: limits }),
   ];
-  const admit = async (key: record.Principal): Promise<Admitted> => {
-    const ask = { scope: "chat", model: "m", wantTokens: 150 } as const;
-    const decision = await limiter.admit(key, ask);
-    assert.ok(decision.isAdmitted);
-    return decision;
-  };
-  const running: Admitted[] = [];
-  for (const key of keys) {
-    for (let count = 0; count < 5; count += 1) running.push(await admit(key));
-  }
+  const ask = (key: record.Principal, model: string) =>
+    limiter.admit(key, { scope: "chat", model, wantTokens: 150 });
+  const models = ["m", "m", "other", "m", "m", "m", "m", "m"];
+  const calls = await fixture.scriptCalls(world);
+  const decisions = await Promise.all(
+    keys.flatMap((key) => models.map((model) => ask(key, model))),
+  );
+  assert.equal(await fixture.scriptCalls(world) - calls, 2);
+  const said = decisions.map((each) => each.isAdmitted ? "ok" : each.reason);
+  assert.deepEqual(said, [
+    ...["ok", "ok", "model", "ok", "ok", "ok", "limited", "limited"],
+    ...["ok", "ok", "ok", "ok", "ok", "limited", "limited", "limited"],
+  ]);
+  const running = decisions.filter((each) => each.isAdmitted);
   const [first = assert.fail()] = running;
   // Redis has lost the lease of one of them.
   await world.command("ZREM", record.leaseKey(first.principal), first.id);
-  const before = await fixture.scriptCalls(world);
   await Promise.all(running.map((each) => limiter.settle(each, fixture.DONE)));
-  assert.equal(await fixture.scriptCalls(world) - before, 2);
-  const { keyId } = first.principal;
-  assert.partialDeepStrictEqual(log.find("usage_recorded_late"), {
-    ...{ keyId, requests: 1 },
-  });
-  assert.equal(limiter.leases.unsettled, 0);
+  assert.equal(await fixture.scriptCalls(world) - calls, 2 + 3, "two models");
+  const late = { ...first.principal, requests: 1 };
+  assert.deepEqual(log.find("usage_recorded_late"), late);
   for (const key of keys) {
     assert.equal(await world.command("ZCARD", record.leaseKey(key)), 0);
     assert.equal((await fixture.usageCounted(world, key)).requests, 5);
     const state = await fixture.readState(world, record.limiterKey(key));
-    const { promptTokens, completionTokens } = fixture.DONE;
-    assert.equal(state?.dayTokens, 5 * (promptTokens + completionTokens));
+    assert.equal(state?.dayTokens, 5 * 100);
   }
   await limiter.leases.stop(1_000);
 });

@@ -2,6 +2,7 @@
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { newRequestId } from "@gateway/shared/process/ids";
 import * as record from "@gateway/shared/keys/record";
+import type { UsageUnit } from "@gateway/shared/keys/limiter_state";
 import { dayLimitField } from "@gateway/shared/keys/limiter_state";
 import { KEY_LIMITS } from "@gateway/shared/limits";
 import type { ModelKind } from "@gateway/shared/models/kinds";
@@ -11,7 +12,7 @@ import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
 import type { Cost, Reservation, Settlement, Units } from "./cost.ts";
 import { settleCall, videoKeys } from "./cost.ts";
-import { createLeases } from "./leases.ts";
+import { createBatches, createLeases } from "./leases.ts";
 import * as refusal from "./refusal.ts";
 import { ADMIT, SETTLE } from "./scripts.ts";
 
@@ -24,6 +25,22 @@ export interface Ask {
   wantUnits?: Units | null;
 }
 
+/** What the admission script is asked about one request. */
+interface Asked {
+  readonly principal: record.Principal;
+  readonly scope: record.KeyScope | null;
+  readonly unit: UsageUnit | null;
+  /** Model, tokens, units and lease id, as the script's arguments. */
+  readonly terms: readonly string[];
+  /** Undoes an admission whose reply was malformed, late or lost. */
+  readonly release?: () => void;
+}
+
+interface Waiting extends Asked {
+  readonly resolve: (reply: RedisReply) => void;
+  readonly reject: (error: unknown) => void;
+}
+
 /** The request may run. It must be settled exactly once when it has ended. */
 export interface Admitted extends Reservation {
   readonly isAdmitted: true;
@@ -32,11 +49,7 @@ export interface Admitted extends Reservation {
 
 /** The link's probe: a write that the edge's Redis user is allowed and that changes nothing. */
 export const LIMITER_PROBE: readonly string[] = [
-  "ZADD",
-  record.ownerLeaseKey("probe"),
-  "XX",
-  "0",
-  "probe",
+  ...["ZADD", record.ownerLeaseKey("probe"), "XX", "0", "probe"],
 ];
 
 export type Limiter = ReturnType<typeof createLimiter>;
@@ -59,36 +72,52 @@ export function createLimiter(
   const leasePrefix = newRequestId();
   let leaseCount = 0;
 
-  /** Runs the admission script. `terms` are its arguments from the third to the sixth. */
-  const ask = async <T>(
-    principal: record.Principal,
-    terms: readonly string[],
-    parse: (reply: RedisReply) => T,
-    { units = null, release }: { units?: Units | null; release?: () => void } =
-      {},
-  ): Promise<T | refusal.Refusal> => {
+  /** Requests of this turn of the event loop with the same key, scope and unit. */
+  const asking = createBatches<Waiting>((waiting) => {
+    const [{ principal, scope, unit }] = waiting;
     const { ownerId } = principal;
     const keys = [
       record.limiterKey(principal),
       record.leaseKey(principal),
       record.ownerLimiterKey(ownerId),
       record.ownerLeaseKey(ownerId),
-      ...videoKeys(principal, units?.unit ?? null),
+      ...videoKeys(principal, unit),
     ];
     const args = [
       record.recordKey(principal),
       record.ownerLimitsKey(ownerId),
-      ...terms,
-      units === null ? "" : dayLimitField(units.unit),
-      String(units?.count ?? 0),
+      scope ?? "",
+      unit === null ? "" : dayLimitField(unit),
+      ...waiting.flatMap(({ terms }) => terms),
     ];
+    const replyTo = (replies: RedisReply, index: number) =>
+      Array.isArray(replies) ? replies[index] ?? null : null;
+    redis.evalScript(ADMIT, keys, args, {
+      deadlineMs,
+      onAbandoned: (late) =>
+        waiting.forEach(({ release }, index) => {
+          const reply = replyTo(late, index);
+          if (!Array.isArray(reply) || reply[0] === "ok") release?.();
+        }),
+    }).then(
+      (replies) =>
+        waiting.forEach(({ resolve }, at) => resolve(replyTo(replies, at))),
+      (error) => waiting.forEach(({ reject }) => reject(error)),
+    );
+  });
+
+  /** Runs the admission script. */
+  const ask = async <T>(
+    asked: Asked,
+    parse: (reply: RedisReply) => T,
+  ): Promise<T | refusal.Refusal> => {
+    const { principal, scope, unit, release } = asked;
     try {
-      const reply = await redis.evalScript(ADMIT, keys, args, {
-        deadlineMs,
-        onAbandoned(late) {
-          if (!Array.isArray(late) || late[0] === "ok") release?.();
-        },
-      });
+      const reply = await new Promise<RedisReply>((resolve, reject) =>
+        asking.add(`${principal.keyId} ${scope} ${unit}`, {
+          ...{ ...asked, resolve, reject },
+        })
+      );
       const [status] = Array.isArray(reply) ? reply : [];
       if (status === "empty") throw refusal.storeIsEmpty();
       return refusal.isKeyRefusal(status)
@@ -109,12 +138,12 @@ export function createLimiter(
       const id = `${leasePrefix}.${(leaseCount++).toString(36)}`;
       const reserved = { reservedTokens: wantTokens, reservedUnits: wantUnits };
       const lease = { id, principal, model, ...reserved };
-      /** Undoes an admission whose reply was malformed, late or lost. */
       const release = () =>
         void leases.settle({ reservation: { ...lease, atMs: 0 }, cost: null });
-      const terms = [scope, model ?? "", String(wantTokens), id];
-      const options = { units: wantUnits, release };
-      const grant = await ask(principal, terms, grantIn, options);
+      const { unit = null, count = 0 } = wantUnits ?? {};
+      const terms = [model ?? "", String(wantTokens), String(count), id];
+      const asked = { principal, scope, unit, terms, release };
+      const grant = await ask(asked, grantIn);
       if (!grant.isAdmitted) return grant;
       leases.hold(lease);
       return { ...grant, ...lease };
@@ -125,14 +154,14 @@ export function createLimiter(
       kind: ModelKind,
     ): Promise<refusal.Refusal | null> {
       const unit = UNIT_OF_KIND[kind];
-      const terms = [scopeOf(kind), "", unit === null ? "1" : "0", ""];
-      const units = unit && { unit, count: 0 };
-      const grant = await ask(principal, terms, grantIn, { units });
+      const terms = ["", unit === null ? "1" : "0", "0", ""];
+      const asked = { principal, scope: scopeOf(kind), unit, terms };
+      const grant = await ask(asked, grantIn);
       return grant.isAdmitted ? null : grant;
     },
     /** The models that the key may use (empty: all), without its limits. Consumes nothing. */
     rightsOf: (principal: record.Principal, scope: record.KeyScope | null) =>
-      ask(principal, [scope ?? "", "", "", ""], modelsIn),
+      ask({ principal, scope, unit: null, terms: ["", "", "0", ""] }, modelsIn),
     /** Frees the slot, charges the actual use. Resolves after the first attempt; delivery is retried until it succeeds. */
     async settle(admitted: Admitted, cost: Cost): Promise<void> {
       if (!leases.release(admitted.id)) return;

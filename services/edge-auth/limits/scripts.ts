@@ -39,20 +39,24 @@ return {redis.call('GET', ARGV[1]), redis.call('GET', '${STORE_KEY}')}
 );
 
 /**
- * Decides one request, in one step, for a key and its owner.
+ * Decides requests of one key with the same scope and unit, one after the other, in one
+ * step, for the key and its owner.
  *
  * ```
  * KEYS  1 lim:{owner}:<key>   2 lease:{owner}:<key>   3 lim:{owner}   4 lease:{owner}
- *       5 lease:{owner}:<key>:video   6 lease:{owner}:video   only to begin a video
+ *       5 lease:{owner}:<key>:video   6 lease:{owner}:video   only to begin videos
  * ARGV  1 record key          read only: not in KEYS, to which EVALSHA requires write access
  *       2 owner limits key    read only; also has the state of the owner
- *       3 scope, or empty   4 model, or empty
- *       5 tokens to reserve   empty: only the key and its rights are checked
- *       6 lease id            empty: nothing is taken, the script only decides
- *       7 limit of a unit     "images_per_day"; empty: the request costs tokens
- *       8 units to reserve    0: not known before it has run
+ *       3 scope, or empty
+ *       4 limit of a unit     "images_per_day"; empty: the requests cost tokens
+ *       then of each request
+ *       model, or empty
+ *       tokens to reserve     empty: only the key and its rights are checked
+ *       units to reserve      0: not known before it has run
+ *       lease id              empty: nothing is taken, the script only decides
  *
- * reply {"unknown"} {"expired"} {"disabled"} {"scope"} {"model"}
+ * reply of each request
+ *       {"unknown"} {"expired"} {"disabled"} {"scope"} {"model"}
  *       {"empty"}      Redis holds no keys at all: its data was lost
  *       {"ok", models} without tokens to reserve: comma-separated ids, empty: all
  *       {"ok" | "limited", now, rl, rr, rt, tl, tr, tt}
@@ -81,9 +85,13 @@ return {redis.call('GET', ARGV[1]), redis.call('GET', '${STORE_KEY}')}
 export const ADMIT = defineScript(
   "admit",
   `${NOW}
-local unit = ARGV[7]
+local replies, unit = {}, ARGV[4]
+local function all(...)
+  for _ = 5, #ARGV, 4 do replies[#replies + 1] = {...} end
+  return replies
+end
 local rec = call('HMGET', ARGV[1], 'rpm', 'tpm', 'tpd', 'conc', 'video_jobs', unit, 'state', 'expires_at', 'scopes', 'models')
-if not rec[7] then return {call('GET', '${STORE_KEY}') and 'unknown' or 'empty'} end
+if not rec[7] then return all(call('GET', '${STORE_KEY}') and 'unknown' or 'empty') end
 local function whole(text)
   if not text then return 0 end
   local value = tonumber(text)
@@ -96,20 +104,16 @@ local function lists(text, item)
   return string.find(',' .. text .. ',', ',' .. item .. ',', 1, true)
 end
 local expires = whole(rec[8])
-if expires > 0 and expires - ${state.LIMITER_EPOCH_MS} <= now then return {'expired'} end
+if expires > 0 and expires - ${state.LIMITER_EPOCH_MS} <= now then return all('expired') end
 local own = call('HMGET', ARGV[2], 'rpm', 'tpm', 'tpd', 'conc', 'video_jobs', unit, 'state')
-if rec[7] ~= 'enabled' or own[7] == 'disabled' then return {'disabled'} end
-if ARGV[3] ~= '' and not lists(rec[9] or '', ARGV[3]) then return {'scope'} end
+if rec[7] ~= 'enabled' or own[7] == 'disabled' then return all('disabled') end
+if ARGV[3] ~= '' and not lists(rec[9] or '', ARGV[3]) then return all('scope') end
 local models = rec[10] or ''
-if models ~= '' and ARGV[4] ~= '' and not lists(models, ARGV[4]) then return {'model'} end
-if ARGV[5] == '' then return {'ok', models} end
 
-local want = tonumber(ARGV[5])
-local lease, units = ARGV[6], tonumber(ARGV[8])
 local today = floor(now / 86400000)
 local ends = floor(now) + ${LEASE_MS}
-local wait, which = 0, nil
-local rates = {0, 0, 0, 0, 0, 0}
+-- Of the request that is being decided.
+local wait, which, rates
 
 local function refuse(limit, ms)
   if ms > wait then wait, which = ms, limit end
@@ -138,48 +142,60 @@ local function budget(limit, perDay, day, used, cost)
   return day, used + cost
 end
 
--- Checks the limits of the key or the owner. Returns the function that takes the request.
-local function check(who, limits, state, leases, videos)
+-- Reads the state of the key or the owner. Returns functions that check a request, take it, and write what was taken.
+local function open(who, limits, state, leases, videos)
   local rpm, tpm, tpd, conc = whole(limits[1]), whole(limits[2]), whole(limits[3]), whole(limits[4])
-  local jobs, unitDay, made = whole(limits[5]), today, 0
+  local jobs, perDay, unitDay, made = whole(limits[5]), whole(limits[6]), today, 0
   local last, req, tok, day, used = 0, 0, 0, today, 0
   local function save(at)
-    return struct.pack('<ddddddd', at, req, tok, day, used, rpm, tpm)
+    call('HSET', state, 's', struct.pack('<ddddddd', at, req, tok, day, used, rpm, tpm))
   end
   local s = call('HGET', state, 's')
   if s then last, req, tok, day, used = struct.unpack('<ddddd', s) end
   if last > now then
     req, tok = req - (last - now), tok - (last - now)
-    call('HSET', state, 's', save(now))
+    save(now)
   end
-  req = bucket(who .. ':requests', rpm, req, 1, 1)
-  tok = bucket(who .. ':tokens', tpm, tok, want, 4)
-  day, used = budget(who .. ':day', want > 0 and tpd or 0, day, used, want)
   if unit ~= '' then
     local u = call('HGET', state, unit)
     if u then unitDay, made = struct.unpack('<dd', u) end
-    unitDay, made = budget(who .. ':' .. unit, whole(limits[6]), unitDay, made, units)
-  end
-  if videos and jobs > 0 and call('ZCOUNT', videos, now, '+inf') >= jobs then
-    refuse(who .. ':video_jobs', ${VIDEO_WAIT_MS})
   end
   if who == 'owner' and conc == 0 then leases = nil end
-  local running = leases and call('ZCARD', leases)
-  if conc > 0 then
-    if running >= conc or last > now then
+  local running, alive, making = leases and call('ZCARD', leases), nil, 0
+  if videos and jobs > 0 then making = call('ZCOUNT', videos, now, '+inf') end
+  local taken, after = {}, nil
+  local function isFull()
+    if running + #taken < conc and last <= now then return false end
+    if not alive then
       for _, id in ipairs(call('ZRANGEBYSCORE', leases, '(' .. ends, '+inf')) do
         call('ZADD', leases, ends, id)
       end
+      alive = call('ZCOUNT', leases, now, '+inf')
     end
-    if running >= conc and call('ZCOUNT', leases, now, '+inf') >= conc then
-      refuse(who .. ':concurrency', ${CONCURRENCY_WAIT_MS})
-    end
+    return alive + #taken >= conc
   end
-  return function()
+  local function check(want, units)
+    after = {
+      bucket(who .. ':requests', rpm, req, 1, 1),
+      bucket(who .. ':tokens', tpm, tok, want, 4),
+      budget(who .. ':day', want > 0 and tpd or 0, day, used, want)
+    }
+    if unit ~= '' then after[5], after[6] = budget(who .. ':' .. unit, perDay, unitDay, made, units) end
+    if videos and jobs > 0 and making + #taken >= jobs then
+      refuse(who .. ':video_jobs', ${VIDEO_WAIT_MS})
+    end
+    if conc > 0 and isFull() then refuse(who .. ':concurrency', ${CONCURRENCY_WAIT_MS}) end
+  end
+  local function take(lease)
+    req, tok, day, used, unitDay, made = unpack(after, 1, 6)
+    taken[#taken + 1] = lease
+  end
+  local function write()
+    if #taken == 0 then return end
     local isFirst = floor(now / 60000) ~= floor(last / 60000)
-    call('HSET', state, 's', save(now))
+    save(now)
     if unit ~= '' then call('HSET', state, unit, struct.pack('<dd', unitDay, made)) end
-    if leases then call('ZADD', leases, ends, lease) end
+    for _, lease in ipairs(leases and taken or {}) do call('ZADD', leases, ends, lease) end
     if leases and (isFirst or running == 0) then call('PEXPIRE', leases, ${LEASES_TTL_MS}) end
     if not isFirst then return end
     -- The rest is needed only once a minute.
@@ -187,30 +203,44 @@ local function check(who, limits, state, leases, videos)
     call('PEXPIRE', state, ${STATE_TTL_MS})
     if leases then call('ZREMRANGEBYSCORE', leases, '-inf', now - ${DEAD_LEASE_MS}) end
   end
+  return {check = check, take = take, write = write}
 end
 
-local takeKey = check('key', rec, KEYS[1], KEYS[2], KEYS[5])
-local takeOwner = nil
-for at = 1, 6 do
-  if not takeOwner and whole(own[at]) > 0 then takeOwner = check('owner', own, KEYS[3], KEYS[4], KEYS[6]) end
-end
-local function reply(status, requests, tokens, ...)
-  local rl, rr, rt, tl, tr, tt = unpack(rates)
-  if rl > 0 then rr, rt = rr - requests, rt + requests * 60000 / rl end
-  if tl > 0 then tr, tt = max(0, tr - tokens), tt + tokens * 60000 / tl end
-  return {status, floor(now) + ${state.LIMITER_EPOCH_MS}, rl, rr, math.ceil(rt), tl, tr, math.ceil(tt), ...}
-end
-if which then return reply('limited', 0, 0, which, math.ceil(wait)) end
-if lease ~= '' then
-  takeKey()
-  if takeOwner then takeOwner() end
-  for at = 5, #KEYS do
-    call('ZREMRANGEBYSCORE', KEYS[at], '-inf', now - ${DEAD_VIDEO_MS})
-    call('ZADD', KEYS[at], floor(now) + ${VIDEO_START_MS}, lease)
-    call('PEXPIRE', KEYS[at], ${VIDEO_JOB_MS + DEAD_VIDEO_MS})
+local sides, begun = {}, {}
+local function decide(model, tokens, units, lease)
+  if models ~= '' and model ~= '' and not lists(models, model) then return {'model'} end
+  if tokens == '' then return {'ok', models} end
+  sides[1] = sides[1] or open('key', rec, KEYS[1], KEYS[2], KEYS[5])
+  for at = 1, 6 do
+    if not sides[2] and whole(own[at]) > 0 then sides[2] = open('owner', own, KEYS[3], KEYS[4], KEYS[6]) end
   end
+  wait, which, rates = 0, nil, {0, 0, 0, 0, 0, 0}
+  local want = tonumber(tokens)
+  for _, side in ipairs(sides) do side.check(want, tonumber(units)) end
+  local function reply(status, requests, taken, ...)
+    local rl, rr, rt, tl, tr, tt = unpack(rates)
+    if rl > 0 then rr, rt = rr - requests, rt + requests * 60000 / rl end
+    if tl > 0 then tr, tt = max(0, tr - taken), tt + taken * 60000 / tl end
+    return {status, floor(now) + ${state.LIMITER_EPOCH_MS}, rl, rr, math.ceil(rt), tl, tr, math.ceil(tt), ...}
+  end
+  if which then return reply('limited', 0, 0, which, math.ceil(wait)) end
+  if lease ~= '' then
+    begun[#begun + 1] = lease
+    for _, side in ipairs(sides) do side.take(lease) end
+  end
+  return reply('ok', 1, want)
 end
-return reply('ok', 1, want)
+for at = 5, #ARGV, 4 do
+  replies[#replies + 1] = decide(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3])
+end
+for _, side in ipairs(sides) do side.write() end
+if #begun == 0 then return replies end
+for at = 5, #KEYS do
+  call('ZREMRANGEBYSCORE', KEYS[at], '-inf', now - ${DEAD_VIDEO_MS})
+  for _, lease in ipairs(begun) do call('ZADD', KEYS[at], floor(now) + ${VIDEO_START_MS}, lease) end
+  call('PEXPIRE', KEYS[at], ${VIDEO_JOB_MS + DEAD_VIDEO_MS})
+end
+return replies
 `,
 );
 

@@ -3,11 +3,8 @@ import { requestFault } from "@gateway/shared/openai/request_fault";
 import { REQUEST_LIMITS } from "@gateway/shared/limits";
 import type { Catalog, ModelConfig } from "@gateway/shared/models/catalog";
 import type { ModelKind } from "@gateway/shared/models/kinds";
-import {
-  clip,
-  formatPath,
-  isJsonObject,
-} from "@gateway/shared/process/error_text";
+import { clip, formatPath } from "@gateway/shared/process/error_text";
+import { isJsonObject } from "@gateway/shared/process/error_text";
 import type * as z from "zod";
 
 const PATH_OF_KIND: Readonly<Record<ModelKind, string>> = {

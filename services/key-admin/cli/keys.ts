@@ -1,12 +1,8 @@
 import type { KeyRecord } from "@gateway/shared/keys/record";
 import { defined } from "@gateway/shared/process/env";
 import { GRACES, type Target } from "../domain/keys/key_store.ts";
-import {
-  type KeySettings,
-  LIMIT_NAMES,
-  newSettings,
-  unknownModel,
-} from "../domain/keys/settings.ts";
+import { type KeySettings, LIMIT_NAMES } from "../domain/keys/settings.ts";
+import { newSettings, unknownModel } from "../domain/keys/settings.ts";
 import * as cli from "./command_line.ts";
 
 const SETTING_OPTIONS = [

@@ -9,11 +9,8 @@ import { hashText, tokenize } from "../chat/language.ts";
 import PASSAGES from "../chat/passages.json" with { type: "json" };
 import type { Planned } from "../serving/answer.ts";
 import { eventAnswer, eventText, wholeAnswer } from "../serving/answer.ts";
-import {
-  lengthen,
-  readControls,
-  withoutControls,
-} from "../serving/controls.ts";
+import { lengthen, readControls } from "../serving/controls.ts";
+import { withoutControls } from "../serving/controls.ts";
 import { readMedia, type Received } from "../serving/fields.ts";
 
 const SAMPLE_RATE = 24_000;

@@ -1,11 +1,6 @@
 import { isKeyId } from "@gateway/shared/keys/key";
-import {
-  KEY_FIELDS,
-  type KeyRecord,
-  keysKey,
-  recordKey,
-  usageKey,
-} from "@gateway/shared/keys/record";
+import { KEY_FIELDS, type KeyRecord } from "@gateway/shared/keys/record";
+import { keysKey, recordKey, usageKey } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import type { Fields, Page } from "../store/redis.ts";
 import { asFields, asNumber, BadCursor, readHash } from "../store/redis.ts";

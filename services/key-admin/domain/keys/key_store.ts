@@ -10,12 +10,8 @@ import { AUDIT_ENTRIES_MAX, encodeAudit } from "../audit/audit_log.ts";
 import { createPersist } from "../store/durability.ts";
 import { asTexts, readHash, type StoreDeps } from "../store/redis.ts";
 import { type PageQuery, readPage } from "./key_page.ts";
-import {
-  decodeKey,
-  describeChange,
-  encodeKey,
-  minuteText,
-} from "./key_record.ts";
+import { decodeKey, describeChange, encodeKey } from "./key_record.ts";
+import { minuteText } from "./key_record.ts";
 import type { KeySettings } from "./settings.ts";
 
 /** When the old key of a rotation stops working: how long after it, and in words. */

@@ -4,10 +4,8 @@ import { z } from "zod";
 import { PAGE_ROWS } from "../../domain/keys/key_page.ts";
 import { limitsOf, SETTING_TEXTS } from "../../domain/keys/settings.ts";
 import { usageCsv } from "../../domain/keys/usage_csv.ts";
-import type {
-  OwnerChange,
-  OwnerLink,
-} from "../../domain/operators/operators.ts";
+import type { OwnerChange } from "../../domain/operators/operators.ts";
+import type { OwnerLink } from "../../domain/operators/operators.ts";
 import { changesOf, OWNER_CHANGES } from "../../domain/operators/operators.ts";
 import type { OwnerRow, PeopleQuery } from "../../domain/operators/people.ts";
 import { parseEmail } from "../../domain/owners/owner_store.ts";

@@ -1,7 +1,5 @@
-import {
-  EMAIL_CHARS_MAX,
-  parseEmail,
-} from "../../domain/owners/owner_store.ts";
+import { EMAIL_CHARS_MAX } from "../../domain/owners/owner_store.ts";
+import { parseEmail } from "../../domain/owners/owner_store.ts";
 import type { Link } from "../../domain/sign_in/links.ts";
 import { NotAllowed, type OidcClient } from "../../domain/sign_in/oidc.ts";
 import * as password from "../../domain/sign_in/password.ts";

@@ -4,11 +4,8 @@ import { readAnswer, TRY_FACTS } from "../../domain/try/answer.ts";
 import { codeOf, LANGUAGES } from "../../domain/try/code.ts";
 import type { TryCall } from "../../domain/try/edge.ts";
 import { TRY_LIMITS, tryKeyValue } from "../../domain/try/key.ts";
-import type {
-  TryKind,
-  TryRequest,
-  TryValues,
-} from "../../domain/try/request.ts";
+import type { TryKind, TryRequest } from "../../domain/try/request.ts";
+import type { TryValues } from "../../domain/try/request.ts";
 import { isTryKind, TRY_KINDS, tryRequest } from "../../domain/try/request.ts";
 import type { ConsoleContext, ConsoleDeps, Handler } from "../context.ts";
 import { actorOf, Refused } from "../context.ts";

@@ -1,8 +1,6 @@
 import type { FailedRequest } from "@gateway/shared/keys/limiter_state";
-import {
-  FAILURE_REASONS,
-  USAGE_UNITS,
-} from "@gateway/shared/keys/limiter_state";
+import { FAILURE_REASONS } from "@gateway/shared/keys/limiter_state";
+import { USAGE_UNITS } from "@gateway/shared/keys/limiter_state";
 import { FAILED_REQUESTS } from "@gateway/shared/limits";
 import type { Child } from "hono/jsx";
 import { minuteText } from "../../domain/keys/key_record.ts";
