@@ -50,10 +50,14 @@ const STOP_MS = 5_000;
  * a sixth of the CPU. V8 drops compiled code together with unused memory: that may wait
  * for 30 idle seconds. Other versions may not know these flags, and would not start.
  */
-export const v8Flags = (version: string): string =>
-  !version.startsWith("15.")
-    ? "--max-semi-space-size=4"
-    : "--max-semi-space-size=4,--no-allocation-site-pretenuring,--memory-reducer-delay-ms=30000";
+export function v8Flags(version: string): string {
+  const flags = ["--max-semi-space-size=4"];
+  if (version.startsWith("15.")) {
+    flags.push("--no-allocation-site-pretenuring");
+    flags.push("--memory-reducer-delay-ms=30000");
+  }
+  return flags.join();
+}
 
 /** Not inherited: set here, or passed on as the URL that was read from the file. */
 const SET_HERE = /^(NATS_URL_FILE|REDIS_URL|REDIS_URL_FILE|HOST|PORT)$/;

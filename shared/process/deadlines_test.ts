@@ -19,9 +19,9 @@ Deno.test("deadlines expire in order of time, those removed or closed never", as
   const removed = item(10, log, "removed");
   closed.add(item(5, log, "closed"));
   closed.close();
+  deadlines.add(removed);
   deadlines.add(item(60, log, "late"));
   deadlines.add(item(15, log, "early"));
-  deadlines.add(removed);
   deadlines.remove(removed);
   await until(() => deadlines.size === 0);
   assert.deepEqual(log, ["early", "late"]);

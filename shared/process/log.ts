@@ -36,17 +36,14 @@ export function createLog({ service, level, sample = 1, now, write }: {
   write: (line: string, isUrgent: boolean) => void;
 }): Log {
   const writeAs =
-    (level: LogLevel, isUrgent: boolean): WriteEvent => (event, given = {}) => {
+    (level: LogLevel, isUrgent: boolean): WriteEvent => (event, fields) => {
       const time = new Date(now()).toISOString();
-      let fields = given;
-      for (const name in given) {
-        const value = given[name];
-        if (!(value instanceof Error)) continue;
-        fields = { ...fields, [name]: describeError(value) };
+      const record: LogFields = { time, level, service, event, ...fields };
+      for (const name in fields) {
+        const value = fields[name];
+        if (value instanceof Error) record[name] = describeError(value);
       }
-      const head = JSON.stringify({ time, level, service, event });
-      const more = JSON.stringify(fields).slice(1);
-      const line = head.slice(0, -1) + (more === "}" ? more : `,${more}`);
+      const line = JSON.stringify(record);
       write(line.replace(SECRET_PATTERN, "sk-[redacted]"), isUrgent);
     };
   const sampledMax = sample * REQUEST_ID_HEADS;

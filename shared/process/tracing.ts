@@ -3,16 +3,7 @@
  * and the work they cause. Without it nothing is recorded, and a caller's trace
  * context is passed on unchanged.
  */
-import type { Context, SpanContext } from "@opentelemetry/api";
-import {
-  context,
-  isSpanContextValid,
-  ROOT_CONTEXT,
-  SpanKind,
-  SpanStatusCode,
-  trace,
-  TraceFlags,
-} from "@opentelemetry/api";
+import * as otel from "@opentelemetry/api";
 
 /** Never a key, a prompt or an answer. */
 type Attributes = Readonly<Record<string, string | number>>;
@@ -20,11 +11,11 @@ type Attributes = Readonly<Record<string, string | number>>;
 export type WorkSpan = ReturnType<typeof startWorkSpan>;
 
 const KINDS = {
-  producer: SpanKind.PRODUCER,
-  consumer: SpanKind.CONSUMER,
-  server: SpanKind.SERVER,
+  producer: otel.SpanKind.PRODUCER,
+  consumer: otel.SpanKind.CONSUMER,
+  server: otel.SpanKind.SERVER,
 } as const;
-const TRACER = trace.getTracer("gateway");
+const TRACER = otel.trace.getTracer("gateway");
 const HEX = 16;
 /** Version, trace id, parent id, flags. */
 const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
@@ -45,44 +36,47 @@ export function startWorkSpan(
     { kind: KINDS[kind], attributes },
     contextOf(parent),
   );
+  const traceparent = formatTraceparent(span.spanContext());
   return {
     /** W3C trace context for work that this span causes; undefined outside of any trace. */
-    traceparent: formatTraceparent(span.spanContext()),
+    traceparent,
     /** Runs work whose spans become children of this one. */
     run: <T>(work: () => T): T =>
-      span.isRecording()
-        ? context.with(trace.setSpan(context.active(), span), work)
-        : work(),
+      traceparent === undefined ? work() : otel.context.with(
+        otel.trace.setSpan(otel.context.active(), span),
+        work,
+      ),
     /** Ends the span. With an `errorCode` the work has failed. */
     end(attributes: Attributes, errorCode?: string): void {
-      if (!span.isRecording()) return;
       span.setAttributes(attributes);
       if (errorCode !== undefined) {
-        span.setStatus({ code: SpanStatusCode.ERROR, message: errorCode });
+        span.setStatus({ code: otel.SpanStatusCode.ERROR, message: errorCode });
       }
       span.end();
     },
   };
 }
 
-function contextOf(parent: string | undefined): Context {
-  if (trace.getActiveSpan() !== undefined) return context.active();
+function contextOf(parent: string | undefined): otel.Context {
+  if (otel.trace.getActiveSpan() !== undefined) return otel.context.active();
   const remote = parent === undefined ? null : parseTraceparent(parent);
-  return remote ? trace.setSpanContext(ROOT_CONTEXT, remote) : ROOT_CONTEXT;
+  return remote
+    ? otel.trace.setSpanContext(otel.ROOT_CONTEXT, remote)
+    : otel.ROOT_CONTEXT;
 }
 
 /** The span that a `traceparent` names, or null if it is malformed. */
-export function parseTraceparent(text: string): SpanContext | null {
+export function parseTraceparent(text: string): otel.SpanContext | null {
   const [, traceId = "", spanId = "", flags = ""] = text.match(TRACEPARENT) ??
     [];
-  const traceFlags = parseInt(flags, HEX) & TraceFlags.SAMPLED;
+  const traceFlags = parseInt(flags, HEX) & otel.TraceFlags.SAMPLED;
   const remote = { traceId, spanId, traceFlags, isRemote: true };
-  return isSpanContextValid(remote) ? remote : null;
+  return otel.isSpanContextValid(remote) ? remote : null;
 }
 
 /** The `traceparent` of a span, or undefined if it belongs to no trace. */
-export function formatTraceparent(span: SpanContext): string | undefined {
-  if (!isSpanContextValid(span)) return undefined;
+export function formatTraceparent(span: otel.SpanContext): string | undefined {
+  if (!otel.isSpanContextValid(span)) return undefined;
   const flags = span.traceFlags.toString(HEX).padStart(2, "0");
   return `00-${span.traceId}-${span.spanId}-${flags}`;
 }

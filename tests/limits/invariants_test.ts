@@ -1,24 +1,16 @@
 // Promise: the promises of the limits, one by one, with four edges that share
 // nothing but Redis and whose clocks are hours apart.
 import assert from "node:assert/strict";
+import { BATCH_MAX } from "@gateway/shared/bus/outbox";
 import type { Admitted } from "../../services/edge-auth/limits/limiter.ts";
 import { LEASE_MS, SETTLE } from "../../services/edge-auth/limits/scripts.ts";
 import type { Cost, Units } from "../../services/edge-auth/limits/cost.ts";
 import { settleCall } from "../../services/edge-auth/limits/cost.ts";
 import type { Limits, Principal } from "@gateway/shared/keys/record";
-import {
-  leaseKey,
-  limiterKey,
-  ownerLimiterKey,
-  recordKey,
-} from "@gateway/shared/keys/record";
-import {
-  DONE,
-  fingerprint,
-  readState,
-  readUnits,
-  startRedisWorld,
-} from "../support/admission_fixture.ts";
+import { leaseKey, limiterKey } from "@gateway/shared/keys/record";
+import { ownerLimiterKey, recordKey } from "@gateway/shared/keys/record";
+import { DONE, fingerprint, readState } from "../support/admission_fixture.ts";
+import { readUnits, startRedisWorld } from "../support/admission_fixture.ts";
 import { type FleetEdge, startFleet } from "../support/limits/edge_fleet.ts";
 import { letTimePass } from "../support/limits/limiter_clock.ts";
 import { startRedisMonitor } from "../support/limits/redis_monitor.ts";
@@ -98,12 +90,15 @@ Deno.test("ASVS 2.3.4, 2.4.1, API4: 2,000 requests at once against 600 a minute 
   const key = await world.addKey({ limits: { requestsPerMinute: perMinute } });
   await using monitor = await startRedisMonitor(world.redis.port);
   const { admitted } = await askAtOnce(stage, key, 2_000);
-  // When Redis began to decide about each of them, by its own account.
-  const decidedAtMs = (await monitor.scriptCommands())
-    .filter(({ words: [name, first] }) =>
-      name === "HMGET" && first === recordKey(key)
+  // When Redis began to decide about them, and the slots it gave, by its own account.
+  const commands = await monitor.scriptCommands();
+  const said = (command: string, of: string) =>
+    commands.filter(({ words: [name, first] }) =>
+      name === command && first === of
     ).map(({ atMs }) => atMs);
-  assert.ok(decidedAtMs.length >= 10, "one call decides up to 200");
+  const decidedAtMs = said("HMGET", recordKey(key));
+  assert.ok(decidedAtMs.length >= 2_000 / BATCH_MAX);
+  assert.equal(said("ZADD", leaseKey(key)).length, admitted.length);
   const tookMs = (decidedAtMs.at(-1) ?? 0) - (decidedAtMs[0] ?? 0);
   const refilled = (ms: number) => Math.floor(Math.max(0, ms) / intervalMs);
   const extra = admitted.length - perMinute;
@@ -151,6 +146,10 @@ Deno.test("invariants of the limits", async (t) => {
     const limits = { videoJobs: 1, videoSecondsPerDay: 10 };
     const key = await world.addKey({ limits, ownerLimits: limits });
     const eight = { unit: "videoSeconds", count: 8 } as const;
+    const few = await world.addKey({ limits: { videoJobs: 2 } });
+    const asked = [1, 2, 3].map(() => fleet.at(0).ask(few, 0, eight));
+    const said = (await Promise.all(asked)).map((each) => each?.isAdmitted);
+    assert.deepEqual(said, [true, true, false]);
     const begun = await fleet.at(0).ask(key, 0, eight);
     assert.ok(begun?.isAdmitted);
     const cost = { promptTokens: 0, completionTokens: 0, unitsMade: null };

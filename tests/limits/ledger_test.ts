@@ -3,12 +3,8 @@
 // answers that ended, well or not; within one chunk for those that were cut.
 import assert from "node:assert/strict";
 import { limiterKey, ownerLimiterKey } from "@gateway/shared/keys/record";
-import {
-  readState,
-  type UsageCounted,
-  usageCounted,
-  writeState,
-} from "../support/admission_fixture.ts";
+import { readState, type UsageCounted } from "../support/admission_fixture.ts";
+import { usageCounted, writeState } from "../support/admission_fixture.ts";
 import { type ChatOutcome, outcomeOf } from "../support/chat_outcome.ts";
 import type { GatedCluster, TestKey } from "../support/gated_cluster.ts";
 import { startGatedCluster } from "../support/gated_cluster.ts";

@@ -7,12 +7,8 @@ import { hashKeyValue, mintKey } from "@gateway/shared/keys/key";
 import { hashKey, recordKey, STORE_KEY } from "@gateway/shared/keys/record";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { scriptCalls } from "../support/admission_fixture.ts";
-import {
-  type GatedEdge,
-  startGatedCluster,
-  statusOf,
-  type TestKey,
-} from "../support/gated_cluster.ts";
+import type { GatedEdge, TestKey } from "../support/gated_cluster.ts";
+import { startGatedCluster, statusOf } from "../support/gated_cluster.ts";
 import { startStopwatch, until } from "../support/wait_for.ts";
 
 const RECOVERY_MS = 2_000;

@@ -1,9 +1,7 @@
 // Promise: the console's meters show what the admission counts.
 import assert from "node:assert/strict";
-import {
-  LAST_USE_DAYS_KEPT,
-  USAGE_UNITS,
-} from "@gateway/shared/keys/limiter_state";
+import { LAST_USE_DAYS_KEPT } from "@gateway/shared/keys/limiter_state";
+import { USAGE_UNITS } from "@gateway/shared/keys/limiter_state";
 import type { Limits } from "@gateway/shared/keys/record";
 import { limiterKey, UNLIMITED } from "@gateway/shared/keys/record";
 import { loneEdge } from "../../services/edge-auth/limits/lone_edge_fixture.ts";

@@ -4,12 +4,8 @@ import assert from "node:assert/strict";
 import { usageCounted } from "../support/admission_fixture.ts";
 import type { GatedCluster, TestKey } from "../support/gated_cluster.ts";
 import { startGatedCluster } from "../support/gated_cluster.ts";
-import {
-  SCHEDULING_ALLOWANCE_MS,
-  sleep,
-  startStopwatch,
-  until,
-} from "../support/wait_for.ts";
+import { SCHEDULING_ALLOWANCE_MS, sleep } from "../support/wait_for.ts";
+import { startStopwatch, until } from "../support/wait_for.ts";
 
 /** The promise, for the whole answer to a request. */
 const REFUSED_MS = 150;

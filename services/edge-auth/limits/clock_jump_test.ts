@@ -3,10 +3,8 @@
 // stored times, so the test moves all of these the other way instead.
 import assert from "node:assert/strict";
 import { monotonicNow } from "@gateway/shared/process/clock";
-import {
-  LIMITER_EPOCH_MS,
-  limiterDay,
-} from "@gateway/shared/keys/limiter_state";
+import { LIMITER_EPOCH_MS } from "@gateway/shared/keys/limiter_state";
+import { limiterDay } from "@gateway/shared/keys/limiter_state";
 import * as record from "@gateway/shared/keys/record";
 import { silentLog } from "@gateway/shared/process/log";
 import * as fixture from "../../../tests/support/admission_fixture.ts";

@@ -125,12 +125,12 @@ export interface Settlement {
   readonly mayHaveRun?: boolean;
 }
 
+const HOUR_MS = 3_600_000;
+
 /** Settlements with the same account can be made in one call. */
 export function accountOf({ reservation, cost, isVideo }: Settlement): string {
   const { principal, model, atMs, reservedUnits } = reservation;
-  const hour = cost === null
-    ? ""
-    : state.usageHour(atMs) + state.usageDay(atMs);
+  const hour = cost === null ? "" : Math.floor(atMs / HOUR_MS);
   const unit = reservedUnits?.unit ?? "";
   const end = unit === "videoSeconds" ? `${cost?.kind} ${isVideo}` : "";
   return [principal.keyId, hour, unit, end, model].join(" ");

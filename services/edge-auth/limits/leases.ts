@@ -1,7 +1,7 @@
 /** The leases of this edge's requests in Redis, from their admission to their settlement. */
 import { setTimeout as delay } from "node:timers/promises";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
-import { createOutbox } from "@gateway/shared/bus/outbox";
+import { BATCH_MAX, createBatches } from "@gateway/shared/bus/outbox";
 import { leaseKey, ownerLeaseKey } from "@gateway/shared/keys/record";
 import { LiveMap } from "@gateway/shared/process/maps";
 import type { Log } from "@gateway/shared/process/log";
@@ -17,8 +17,6 @@ const RENEW_AFTER_MS = 10_000;
 const ROUND_MS = 500;
 /** None of the calls is urgent; a shorter deadline would only cause repeats. */
 const DEADLINE_MS = 1_000;
-/** Leases per call, and settlements sent at once. Bounded, so that Redis is never blocked for long. */
-const BATCH = 200;
 /** Half a kilobyte each. At 1,000 requests per second, enough for an outage of 50 s. */
 const UNSETTLED_MAX = 50_000;
 const POLL_MS = 10;
@@ -38,18 +36,6 @@ interface Unsettled extends Settlement {
   /** Called after each attempt. */
   readonly onAttempted: () => void;
 }
-
-/** At least one. */
-type Batch<T> = readonly [T, ...T[]];
-
-/** Items of one turn of the event loop, by what they share, up to {@link BATCH} at once: a script call for many costs little more than for one. */
-export const createBatches = <T>(send: (batch: Batch<T>) => void) =>
-  createOutbox<T>((flush) => queueMicrotask(flush), (_shared, items) => {
-    for (let at = 0; at < items.length; at += BATCH) {
-      const [first, ...others] = items.slice(at, at + BATCH);
-      if (first !== undefined) send([first, ...others]);
-    }
-  });
 
 /** Renews leases, and delivers settlements exactly once, however long Redis is away; at most once if it lost the lease. */
 export function createLeases(
@@ -93,7 +79,9 @@ export function createLeases(
     const calls: Promise<void>[] = [];
     const byKey = Map.groupBy(due, ({ principal }) => principal.keyId);
     for (const leases of byKey.values()) {
-      while (leases.length > 0) calls.push(renewBatch(leases.splice(0, BATCH)));
+      while (leases.length > 0) {
+        calls.push(renewBatch(leases.splice(0, BATCH_MAX)));
+      }
     }
     const results = await Promise.allSettled(calls);
     const failure = results.find((result) => result.status === "rejected");
@@ -130,7 +118,7 @@ export function createLeases(
       }
     }
     if (failed.length > unsettledMax) {
-      const dropped = failed.splice(0, BATCH).length;
+      const dropped = failed.splice(0, BATCH_MAX).length;
       unsettled -= dropped;
       lose(dropped, "too many wait for Redis");
     }
@@ -141,7 +129,7 @@ export function createLeases(
   /** Repeats what failed, until something fails again. */
   const resend = async (): Promise<void> => {
     while (redis.state !== "offline" && redis.state !== "stalled") {
-      const byAccount = Map.groupBy(failed.splice(0, BATCH), accountOf);
+      const byAccount = Map.groupBy(failed.splice(0, BATCH_MAX), accountOf);
       const sent = await Promise.all(byAccount.values().map(send));
       if (failed.length === 0 || !sent.every(Boolean)) return;
     }
@@ -176,14 +164,11 @@ export function createLeases(
     settle(settlement: Settlement): Promise<void> {
       watch();
       unsettled += 1;
-      const isNew = { mayHaveRun: false, isReported: false };
-      return new Promise((onAttempted) =>
-        ended.add(accountOf(settlement), {
-          ...settlement,
-          ...isNew,
-          onAttempted,
-        })
-      );
+      const attempts = { mayHaveRun: false, isReported: false };
+      return new Promise((onAttempted) => {
+        const one = { ...settlement, ...attempts, onAttempted };
+        ended.add(accountOf(settlement), one);
+      });
     },
     /** Waits for settlements for at most `timeoutMs`, then stops. Returns the number that were lost. */
     async stop(timeoutMs: number): Promise<number> {

@@ -10,11 +10,8 @@ import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
 import * as fixture from "../../../tests/support/admission_fixture.ts";
 import { freePort } from "../../../tests/support/local_server.ts";
-import {
-  sleep,
-  startStopwatch,
-  until,
-} from "../../../tests/support/wait_for.ts";
+import { sleep, startStopwatch } from "../../../tests/support/wait_for.ts";
+import { until } from "../../../tests/support/wait_for.ts";
 import { startTcpProxy } from "../../../tests/support/tcp_proxy.ts";
 import { createLeases } from "./leases.ts";
 import { type Admitted, createLimiter } from "./limiter.ts";

@@ -1,5 +1,6 @@
 /** Checks in Redis whether a request is within the rights and limits of its key and of its owner. */
 import type { MonotonicNow } from "@gateway/shared/process/clock";
+import { createBatches } from "@gateway/shared/bus/outbox";
 import { newRequestId } from "@gateway/shared/process/ids";
 import * as record from "@gateway/shared/keys/record";
 import type { UsageUnit } from "@gateway/shared/keys/limiter_state";
@@ -12,7 +13,7 @@ import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
 import type { Cost, Reservation, Settlement, Units } from "./cost.ts";
 import { settleCall, videoKeys } from "./cost.ts";
-import { createBatches, createLeases } from "./leases.ts";
+import { createLeases } from "./leases.ts";
 import * as refusal from "./refusal.ts";
 import { ADMIT, SETTLE } from "./scripts.ts";
 
@@ -74,7 +75,9 @@ export function createLimiter(
 
   /** Requests of this turn of the event loop with the same key, scope and unit. */
   const asking = createBatches<Waiting>((waiting) => {
-    const [{ principal, scope, unit }] = waiting;
+    const [first] = waiting;
+    if (first === undefined) return;
+    const { principal, scope, unit } = first;
     const { ownerId } = principal;
     const keys = [
       record.limiterKey(principal),
@@ -113,11 +116,10 @@ export function createLimiter(
   ): Promise<T | refusal.Refusal> => {
     const { principal, scope, unit, release } = asked;
     try {
-      const reply = await new Promise<RedisReply>((resolve, reject) =>
-        asking.add(`${principal.keyId} ${scope} ${unit}`, {
-          ...{ ...asked, resolve, reject },
-        })
-      );
+      const reply = await new Promise<RedisReply>((resolve, reject) => {
+        const sharing = `${principal.keyId} ${scope} ${unit}`;
+        asking.add(sharing, { ...asked, resolve, reject });
+      });
       const [status] = Array.isArray(reply) ? reply : [];
       if (status === "empty") throw refusal.storeIsEmpty();
       return refusal.isKeyRefusal(status)

@@ -16,10 +16,8 @@ import {
 import { until } from "../../../tests/support/wait_for.ts";
 import type { Cost } from "./cost.ts";
 import type { Admitted, Ask, Limiter } from "./limiter.ts";
-import {
-  letDayEnd,
-  letTimePass,
-} from "../../../tests/support/limits/limiter_clock.ts";
+import { letDayEnd } from "../../../tests/support/limits/limiter_clock.ts";
+import { letTimePass } from "../../../tests/support/limits/limiter_clock.ts";
 import { loneEdge } from "./lone_edge_fixture.ts";
 
 const ASK: Ask = {

@@ -210,9 +210,11 @@ local sides, begun = {}, {}
 local function decide(model, tokens, units, lease)
   if models ~= '' and model ~= '' and not lists(models, model) then return {'model'} end
   if tokens == '' then return {'ok', models} end
-  sides[1] = sides[1] or open('key', rec, KEYS[1], KEYS[2], KEYS[5])
-  for at = 1, 6 do
-    if not sides[2] and whole(own[at]) > 0 then sides[2] = open('owner', own, KEYS[3], KEYS[4], KEYS[6]) end
+  if #sides == 0 then
+    sides[1] = open('key', rec, KEYS[1], KEYS[2], KEYS[5])
+    for at = 1, 6 do
+      if not sides[2] and whole(own[at]) > 0 then sides[2] = open('owner', own, KEYS[3], KEYS[4], KEYS[6]) end
+    end
   end
   wait, which, rates = 0, nil, {0, 0, 0, 0, 0, 0}
   local want = tonumber(tokens)

@@ -318,12 +318,11 @@ function logRun(
     dispatchMs: roundOrAbsent(outcome.dispatchMs),
     firstByteMs: roundOrAbsent(outcome.firstByteMs),
     durationMs: roundMs(durationMs),
-    ...kind === "chat"
-      ? { promptTokens: usage?.prompt_tokens, completionTokens }
-      : { kind, units: completionTokens },
   };
-  if (kind === "chat") log.info("chat", line);
-  else log.info("media", line);
+  if (kind === "chat") {
+    const promptTokens = usage?.prompt_tokens;
+    log.info("chat", { ...line, promptTokens, completionTokens });
+  } else log.info("media", { ...line, kind, units: completionTokens });
 }
 
 const roundOrAbsent = (ms: number | null): number | undefined =>
