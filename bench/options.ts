@@ -7,7 +7,7 @@ const USAGE = `Usage: deno task bench [options]
 Usage: deno task bench:check REF [options]
   This checkout beside a commit; fails when it costs over 10 % more CPU.
 
-  --quick            every table in under five minutes, with more noise
+  --quick            every table in about six minutes, with more noise
   --seconds N        length of a round of whole answers (4; quick 1.5)
   --rounds N         rounds of each kind, in turn (3; bench:check 5; quick 1)
   --streams A,B,C    paced streams at a time (100,200,500,1000; quick 100,500)

@@ -85,9 +85,7 @@ Deno.test("without grace, a stall of this process extends no deadline", async ()
   let nowMs = 0;
   const deadlines = createDeadlines(() => nowMs, 0);
   const log: string[] = [];
-  for (const ms of [20, 600]) {
-    deadlines.add(item(ms, log, `${ms}`, () => 0));
-  }
+  for (const ms of [20, 600]) deadlines.add(item(ms, log, `${ms}`, () => 0));
   nowMs = 500;
   await until(() => deadlines.size === 1);
   nowMs = 600;

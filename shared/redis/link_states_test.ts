@@ -123,9 +123,7 @@ Deno.test('error replies that mean "not now" make Redis unavailable, others do n
 });
 
 Deno.test("each change of state is one line, with its reason", async (t) => {
-  for (const row of ROWS) {
-    await t.step(row.name, () => assertTwoLines(row));
-  }
+  for (const row of ROWS) await t.step(row.name, () => assertTwoLines(row));
 });
 
 async function assertTwoLines({ said, spoil, mend }: Row): Promise<void> {

@@ -52,9 +52,7 @@ Deno.test("the master is lost, its replica takes over", async () => {
   const slots = await cluster.addKey({ limits: { concurrency: 2 } });
   const disabled = await cluster.addKey();
   const deleted = await cluster.addKey();
-  for (const each of [disabled, deleted]) {
-    await assertOnEveryEdge(each, 200);
-  }
+  for (const each of [disabled, deleted]) await assertOnEveryEdge(each, 200);
   await world.setKey(disabled, { state: "disabled" });
   await world.command("DEL", recordKey(deleted));
   await world.command("DEL", hashKey(hashKeyValue(deleted.value)));

@@ -19,9 +19,7 @@ Deno.test("10,000 clients that leave at any moment leave nothing behind, and eac
     edges: 2,
     onCall(call) {
       // Some answers begin, none ends.
-      if (cluster.backend.calls.length % 2 === 0) {
-        call.say("begun", "going on");
-      }
+      if (cluster.backend.calls.length % 2 === 0) call.say("begun", "going on");
       awaited.get(call.request.seed ?? -1)?.();
     },
   });

@@ -133,9 +133,7 @@ export function tokenBackend(options: {
       try {
         for (let index = 0; index < max_tokens; index += 1) {
           yield { pauseMs: options.tokenMs };
-          if (index === failsAt) {
-            return yield* failure(index > 0);
-          }
+          if (index === failsAt) return yield* failure(index > 0);
           const token = says(tokenOf(seed, index));
           yield { send: (index === 0 ? STREAM_HEAD : "") + token };
           // It has been read.
