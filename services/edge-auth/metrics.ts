@@ -205,7 +205,8 @@ export function createEdgeMetrics(registry: MetricRegistry) {
 export function observeEdge(
   registry: MetricRegistry,
   { dispatcher, leases }: {
-    dispatcher: Pick<Dispatcher, "running" | "waiting"> & {
+    dispatcher: Pick<Dispatcher, "running"> & {
+      queue: { readonly length: number };
       workers: Pick<Dispatcher["workers"], "totals">;
     };
     leases: { readonly running: number; readonly unsettled: number };
@@ -213,8 +214,8 @@ export function observeEdge(
 ): void {
   const { workers } = dispatcher;
   registry.gauge(EDGE_METRICS.running, () => [
-    [["waiting"], dispatcher.waiting],
-    [["running"], dispatcher.running - dispatcher.waiting],
+    [["waiting"], dispatcher.queue.length],
+    [["running"], dispatcher.running - dispatcher.queue.length],
   ]);
   registry.gauge(EDGE_METRICS.leases, () => leases.running);
   registry.gauge(EDGE_METRICS.unsettled, () => leases.unsettled);

@@ -152,7 +152,7 @@ Deno.test("gauges show the edge's tables, and never fewer than no free slots", (
   observeEdge(t.registry, {
     dispatcher: {
       running: 5,
-      waiting: 2,
+      queue: { length: 2 },
       // Beats are older than what was sent since.
       workers: {
         totals: (family) =>

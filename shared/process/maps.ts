@@ -29,11 +29,8 @@ export class LiveMap<Value> {
 
   /** In the order in which the keys were added. A copy: entries may come and go meanwhile. */
   values(): Value[] {
-    const values: Value[] = [];
-    for (const { value } of this.#boxes.values()) {
-      if (value !== null) values.push(value);
-    }
-    return values;
+    const values = [...this.#boxes.values()].map(({ value }) => value);
+    return values.filter((value) => value !== null);
   }
 }
 

@@ -21,7 +21,7 @@ export interface JobCall extends BackendCall {
   files: readonly jobs.UploadedFile[];
   /**
    * Sends the next part: lines, each ended by `\n`, or bytes; `tokens` counts all so far.
-   * If the buffer is full, returns a promise that resolves when there is space again.
+   * Returns a promise of when to go on if the buffer is full or the worker is busy.
    */
   write(part: string | Uint8Array, tokens: number): Promise<void> | undefined;
 }
@@ -76,6 +76,8 @@ export interface JobHost {
   growUploads(bytes: number): boolean;
   /** Sends a frame to the edge of a job. Must not throw. */
   sendFrame(to: FrameTarget, frame: Uint8Array): void;
+  /** The pause of a stream before its next read, if the worker is busy. */
+  pause(): Promise<void> | undefined;
   /** The backend has finished, so the slot is free. */
   onSlotFree(report: JobReport): void;
   /** The edge has the whole answer or no longer needs it, so the job can be forgotten. */
@@ -86,6 +88,8 @@ export const corruptedRequest = (): ApiError =>
   new ApiError("internal_error", "The request was corrupted in transit.");
 
 const MS_PER_SECOND = 1000;
+/** A stream that sends more at once is a fast one and does not pause. */
+const PAUSED_BYTES_MAX = 4_096;
 const encoder = new TextEncoder();
 
 export class Job {
@@ -222,8 +226,12 @@ export class Job {
     this.#report.firstByteMs ??= this.#elapsedMs();
     const bytes = typeof part === "string" ? encoder.encode(part) : part;
     this.sender.write(bytes, tokens, this.host.steadyNow());
-    if (this.sender.isWritable || this.sender.isFinished) return;
-    return (this.#room ??= Promise.withResolvers()).promise;
+    if (this.sender.isFinished) return;
+    if (!this.sender.isWritable) {
+      return (this.#room ??= Promise.withResolvers()).promise;
+    }
+    const { stream } = this.options.message.request ?? {};
+    if (stream && bytes.length <= PAUSED_BYTES_MAX) return this.host.pause();
   }
 
   #setCost(usage: Usage | null, tokens: number): void {

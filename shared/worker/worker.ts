@@ -37,9 +37,13 @@ export interface WorkerDependencies extends
 
 /** How often {@link Worker.tick} must be called. */
 export const WORKER_TICK_MS = 50;
-/** How long a frame of a busy worker may wait for others. A model generates a token every 10 to 50 ms. */
-const FRAME_WAIT_MS = 1;
-/** With fewer jobs than this, waiting is rarely worthwhile. */
+/**
+ * The pause between two reads of a stream, for each job that runs, and at most: one read
+ * then brings several tokens and costs no more. A model generates one every 10 to 50 ms.
+ */
+const PAUSE_MS_PER_JOB = 0.3;
+const PAUSE_MS_MAX = 60;
+/** With fewer jobs than this, pauses are rarely worthwhile. */
 export const BUSY_JOBS_MIN = 16;
 /** A full worker asks edges to send nothing for this long, or until its next beat. */
 const FULL_RETRY_MS = 100;
@@ -53,15 +57,12 @@ export class Worker {
   isDraining = false;
   readonly #host: JobHost;
   /** By request id, until their edges have the whole answers. */
-  readonly #jobs = new LiveMap<Job>();
+  readonly jobs = new LiveMap<Job>();
   readonly #edgeSeenAtMs = new Map<string, number>();
   readonly #jobSubscriptions: BusSubscription[] = [];
   readonly #clock: SteadyClock;
   readonly #flow: FlowWatch;
-  /**
-   * Frames, by edge, that one message carries at the end of this turn of the event loop or,
-   * when many jobs run, a moment later: messages are most of the cost of a token.
-   */
+  /** Frames, by edge, that one message carries at the end of this turn of the event loop. */
   readonly #outbox: Outbox<wire.FrameOf<Uint8Array>>;
   /** Set until a flush proves that all jobs that piled up during a stall have been read. */
   #isWaking = false;
@@ -69,17 +70,15 @@ export class Worker {
   #lastBeatMs = -Infinity;
   #uploadBytes = 0;
   #onIdle: (() => void) | null = null;
+  #pausing: Promise<void> | null = null;
 
   constructor(readonly dependencies: WorkerDependencies) {
     const { now } = dependencies;
     this.#lastTickMs = now();
     this.#clock = new SteadyClock(now);
     this.#flow = new FlowWatch(dependencies.bus, now);
-    this.#outbox = createOutbox((flush, [requestId]) => {
-      const { request } = this.#jobs.get(requestId)?.options.message ?? {};
-      const mayWait = request?.stream && this.#jobs.size >= BUSY_JOBS_MIN;
-      dependencies.schedule(flush, mayWait ? FRAME_WAIT_MS : 0);
-    }, (edgeId, frames) => {
+    const schedule = (flush: () => void) => dependencies.schedule(flush, 0);
+    this.#outbox = createOutbox(schedule, (edgeId, frames) => {
       const subject = subjects.edgeFrames(edgeId);
       for (const each of wire.encodeFrames(frames)) {
         this.#publish(subject, each);
@@ -96,16 +95,13 @@ export class Worker {
       },
       sendFrame: ({ edgeId, requestId }, frame) =>
         this.#outbox.add(edgeId, [requestId, frame]),
+      pause: () => this.#pause(),
       onSlotFree: (report) => {
         this.inFlight -= 1;
         dependencies.metrics.ended(report);
       },
       onFinished: (job) => this.#onFinished(job),
     };
-  }
-
-  get unfinished(): number {
-    return this.#jobs.size;
   }
 
   /** Subscribes to jobs. Resolves when the bus has registered the subscriptions. */
@@ -137,7 +133,7 @@ export class Worker {
     this.#wakeUpAt(now);
     this.#lastTickMs = now;
     if (now - this.#lastBeatMs >= DISPATCH_LIMITS.workerBeatMs) this.#beat(now);
-    for (const job of this.#jobs.values()) job.onTick(now);
+    for (const job of this.jobs.values()) job.onTick(now);
     this.#followBus(now);
   }
 
@@ -145,7 +141,7 @@ export class Worker {
     if (this.#flow.look()) {
       // No edge could be received in the meantime, so every silence starts over.
       for (const edge of this.#edgeSeenAtMs.keys()) this.#onEdgeSeen(edge);
-      for (const { sender } of this.#jobs.values()) {
+      for (const { sender } of this.jobs.values()) {
         sender.onReconnect(this.#clock.now());
       }
       this.#beat(now);
@@ -158,10 +154,22 @@ export class Worker {
     for (const [edge, seenAtMs] of this.#edgeSeenAtMs) {
       if (!isBusGone && seenAtMs > oldestMs) continue;
       this.#edgeSeenAtMs.delete(edge);
-      for (const { options, sender } of this.#jobs.values()) {
+      for (const { options, sender } of this.jobs.values()) {
         if (options.edgeId === edge) sender.cancel("edge_lost");
       }
     }
+  }
+
+  /** All pauses end at once, so that one message carries what all streams read then. */
+  #pause(): Promise<void> | undefined {
+    if (this.inFlight < BUSY_JOBS_MIN) return;
+    return this.#pausing ??= new Promise((resolve) => {
+      const waitMs = Math.min(this.inFlight * PAUSE_MS_PER_JOB, PAUSE_MS_MAX);
+      this.dependencies.schedule(() => {
+        this.#pausing = null;
+        resolve();
+      }, waitMs);
+    });
   }
 
   #onEdgeSeen(edge: string): void {
@@ -173,7 +181,7 @@ export class Worker {
     this.isDraining = true;
     this.#beat(this.dependencies.now());
     if (!await this.#isIdleWithin(graceMs)) {
-      for (const job of this.#jobs.values()) {
+      for (const job of this.jobs.values()) {
         job.stop("server_shutdown", "The server is shutting down.");
       }
       await this.#isIdleWithin(ABORT_MS);
@@ -201,8 +209,8 @@ export class Worker {
     // May throw, so it comes before anything is counted.
     const job = new Job({ edgeId, requestId, message }, this.#host);
     // An edge that sends a request again has abandoned the previous attempt.
-    this.#jobs.get(requestId)?.sender.cancel("not_accepted");
-    this.#jobs.set(requestId, job);
+    this.jobs.get(requestId)?.sender.cancel("not_accepted");
+    this.jobs.set(requestId, job);
     this.inFlight += 1;
     this.#onEdgeSeen(edgeId);
     job.start(subject === subjects.anyWorker(family));
@@ -231,13 +239,13 @@ export class Worker {
     this.#publish(reply, EMPTY); // Only a probe has a reply subject.
     const now = this.#clock.now();
     for (const record of decodeControl(data)) {
-      this.#jobs.get(record.requestId)?.sender.onControl(record, now);
+      this.jobs.get(record.requestId)?.sender.onControl(record, now);
     }
   }
 
   #onPiece({ data, reply = "", subject }: BusMessage): void {
     const piece = jobs.decodePiece(data);
-    const job = this.#jobs.get(lastToken(subject));
+    const job = this.jobs.get(lastToken(subject));
     if (piece) job?.onPiece(piece, () => this.#publish(reply, EMPTY));
   }
 
@@ -247,8 +255,8 @@ export class Worker {
     metrics.framesRepeated.add(job.sender.framesRepeated);
     const { requestId } = job.options;
     // A second attempt may already have replaced it.
-    if (this.#jobs.get(requestId) === job) this.#jobs.delete(requestId);
-    if (this.#jobs.size === 0) this.#onIdle?.();
+    if (this.jobs.get(requestId) === job) this.jobs.delete(requestId);
+    if (this.jobs.size === 0) this.#onIdle?.();
   }
 
   /** After a stall, rejects the jobs that piled up, which their edges have sent elsewhere by now. */
@@ -289,7 +297,7 @@ export class Worker {
 
   /** Whether every job ended and was acknowledged in time. */
   #isIdleWithin(timeoutMs: number): Promise<boolean> {
-    if (this.#jobs.size === 0) return Promise.resolve(true);
+    if (this.jobs.size === 0) return Promise.resolve(true);
     const idle = new Promise<void>((resolve) => this.#onIdle = resolve);
     return settlesWithin(idle, timeoutMs);
   }

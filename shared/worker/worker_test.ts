@@ -23,6 +23,7 @@ const EDGE = "e1";
 const MODEL = "m";
 const FAMILY = "media";
 const REQUEST = { model: MODEL, stream: true };
+type TestJob = typeof REQUEST & { attempt: number };
 const idOf = (number: number) => number.toString(16).padStart(32, "0");
 type Call = Parameters<RunRequest>[1];
 
@@ -45,7 +46,7 @@ async function setup(options: { slots?: number; run?: RunRequest } = {}) {
   const handlers = new Map<string, BusHandler>();
   const frames: wire.Frame[] = [];
   const flushes: (() => void)[] = [];
-  const soon: (() => void)[] = [];
+  const soon: { run: () => void; waitMs: number }[] = [];
   const flow: { flowingSinceMs: number | null } = { flowingSinceMs: 0 };
   const bus: WorkerDependencies["bus"] = Object.assign(flow, {
     isConnected: true,
@@ -74,7 +75,8 @@ async function setup(options: { slots?: number; run?: RunRequest } = {}) {
     runners: new Map([[MODEL, options.run ?? silentBackend().run]]),
     now: () => clock.ms,
     wallNow: () => 0,
-    schedule: (flush, waitMs) => waitMs === 0 ? flush() : void soon.push(flush),
+    schedule: (run, waitMs) =>
+      waitMs === 0 ? run() : void soon.push({ run, waitMs }),
     metrics: createWorkerMetrics(new MetricRegistry()),
     log: silentLog,
   });
@@ -104,8 +106,8 @@ async function setup(options: { slots?: number; run?: RunRequest } = {}) {
       deliver(subjects.edgeBeats, Uint8Array.of(), {
         subject: subjects.edgeBeat(EDGE),
       }),
-    job: (id: number, { attempt = 1, model = MODEL } = {}) =>
-      offer(id, { attempt, request: { ...REQUEST, model } }),
+    job: (id: number, { attempt = 1, ...given }: Partial<TestJob> = {}) =>
+      offer(id, { attempt, request: { ...REQUEST, ...given } }),
     announce: (id: number) => offer(id, { upload: true }),
     piece: (id: number, bytes: Uint8Array, index: number) =>
       deliverPiece(id, encodePiece(bytes, 1, index)),
@@ -289,28 +291,32 @@ Deno.test("the error of a backend reaches the client, that of an internal fault 
   }
 });
 
-Deno.test("tokens of a busy worker wait for each other, but no other frame waits for them", async () => {
+Deno.test("a busy worker pauses all streams together between their reads", async () => {
   const { run, calls } = silentBackend();
-  const t = await setup({ slots: 100, run });
-  const write = (job: number, tokens: number) =>
-    void calls[job]?.write("a\n", tokens);
-  const sent = () => t.frames.splice(0).map(({ type }) => type);
+  const t = await setup({ slots: 300, run });
+  const write = (job: number, text = "a\n") => calls[job]?.write(text, 2);
+  const endPause = () =>
+    t.soon.splice(0).map(({ run, waitMs }) => (run(), waitMs.toFixed(1)));
+  const ended: number[] = [];
   for (let id = 1; id < BUSY_JOBS_MIN; id += 1) t.job(id);
-  const first = Array<number>(BUSY_JOBS_MIN - 1).fill(wire.FrameType.DATA);
-  assert.deepEqual(sent(), first, "not busy yet");
-  t.job(BUSY_JOBS_MIN);
-  t.soon.shift()?.();
-  sent();
-  write(0, 2);
-  write(1, 2);
-  assert.deepEqual([sent(), t.soon.length], [[], 1]);
-  t.soon.shift()?.();
-  assert.deepEqual(sent(), [wire.FrameType.DATA, wire.FrameType.DATA]);
-  write(0, 3);
-  assert.equal(t.soon.length, 1, "scheduled again");
-  t.cancel(2);
+  assert.equal(write(0), undefined, "not busy yet");
+  t.job(BUSY_JOBS_MIN, { stream: false });
+  t.frames.length = 0;
+  void write(0)?.then(() => ended.push(0));
+  void write(1, "a".repeat(4_096))?.then(() => ended.push(1));
+  assert.equal(t.frames.length, 2, "sent at once");
+  assert.equal(write(2, "a".repeat(4_097)), undefined, "a fast one");
+  assert.equal(write(BUSY_JOBS_MIN - 1), undefined, "no stream");
   await turns();
-  assert.equal(t.soon.length, 1, "once");
-  t.soon.shift()?.();
-  assert.deepEqual(sent(), [wire.FrameType.DATA, wire.FrameType.ERR]);
+  assert.deepEqual(ended, []);
+  assert.deepEqual(endPause(), ["4.8"], "one pause");
+  await turns();
+  assert.deepEqual(ended, [0, 1]);
+  for (let id = BUSY_JOBS_MIN + 1; id < 199; id += 1) t.job(id);
+  for (const [id, pauseMs] of [[199, "59.7"], [200, "60.0"], [201, "60.0"]]) {
+    t.job(Number(id));
+    endPause();
+    void write(0);
+    assert.deepEqual(endPause(), [pauseMs]);
+  }
 });

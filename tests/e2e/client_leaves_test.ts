@@ -65,9 +65,9 @@ Deno.test("a client that leaves ends the call of the model server", async (t) =>
     await server.request(calls + 1);
     for (const prompt of PROMPTS) {
       const queued = send(prompt);
-      await until(() => edge.dispatcher.waiting === 1);
+      await until(() => edge.dispatcher.queue.length === 1);
       queued.leave();
-      await until(() => edge.dispatcher.waiting === 0);
+      await until(() => edge.dispatcher.queue.length === 0);
     }
     holder.leave();
     await cluster.idle();

@@ -228,10 +228,10 @@ export async function startMiniCluster(options: Partial<EdgeOptions> = {}) {
     /** Waits until nothing runs or waits at its edges and living workers. */
     idle: async () => {
       for (const { dispatcher } of edges) {
-        await until(() => dispatcher.running + dispatcher.waiting === 0);
+        await until(() => dispatcher.running + dispatcher.queue.length === 0);
       }
       for (const { worker } of workers.filter((each) => each.isRunning)) {
-        await until(() => worker.inFlight + worker.unfinished === 0);
+        await until(() => worker.inFlight + worker.jobs.size === 0);
       }
     },
   });

@@ -56,7 +56,8 @@ export class Dispatcher {
   readonly options: DispatcherOptions;
   readonly #clock: SteadyClock;
   readonly #runs = new LiveMap<Run>();
-  readonly #control: Outbox<ControlRecord>;
+  /** By the subject of a worker. */
+  readonly outbox: Outbox<ControlRecord>;
   readonly #flow: link.FlowWatch;
   readonly #stoppedAtMs = new Map<string, number>();
   #onIdle: (() => void) | null = null;
@@ -67,7 +68,7 @@ export class Dispatcher {
     this.#clock = new SteadyClock(now);
     this.workers = createWorkerTable({ now: () => this.steadyNow(), random });
     this.#flow = new link.FlowWatch(bus, now);
-    this.#control = createOutbox(options.scheduleSoon, (subject, records) => {
+    this.outbox = createOutbox(options.scheduleSoon, (subject, records) => {
       this.publish(subject, encodeControl(records));
     });
   }
@@ -79,15 +80,6 @@ export class Dispatcher {
 
   get running(): number {
     return this.#runs.size;
-  }
-
-  get waiting(): number {
-    return this.queue.length;
-  }
-
-  /** Workers for which control records are waiting. */
-  get outboxes(): number {
-    return this.#control.size;
   }
 
   /** Starts a run. `sink` receives its answer; `onEnded` is called exactly once, at its end. */
@@ -245,7 +237,7 @@ export class Dispatcher {
 
   /** Offers it to those that wait, at the end of this turn: the run that freed it has not finished yet. */
   onSlotFreed(): void {
-    if (this.waiting > 0) queueMicrotask(() => this.queue.offer());
+    if (this.queue.length > 0) queueMicrotask(() => this.queue.offer());
   }
 
   #onLost(workerId: string): void {
@@ -265,7 +257,7 @@ export class Dispatcher {
 
   /** Sends a control record to a worker, together with others. */
   control(family: WorkerFamily, workerId: string, record: ControlRecord): void {
-    this.#control.add(subjects.control(family, workerId), record);
+    this.outbox.add(subjects.control(family, workerId), record);
   }
 
   /** False if the bus cannot send it now. */

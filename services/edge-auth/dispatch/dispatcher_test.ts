@@ -61,7 +61,7 @@ Deno.test("a rejected run tries other workers, and waits for newer beats after t
     t.ask();
     for (const worker of workers.slice(0, 3)) t.reject("full", worker);
     assert.equal((await t.take()).length, Math.min(count, 3));
-    assert.equal(t.dispatcher.waiting, 1);
+    assert.equal(t.dispatcher.queue.length, 1);
     t.beat("w1");
     const again = `offer w1 1.${Math.min(count, 3) + 1}`;
     assert.deepEqual(await t.take(), [again]);
@@ -75,7 +75,7 @@ Deno.test("a run that the queue group rejected waits instead of asking the group
     if (!isSilent) t.reject("draining", "w1");
     await t.tickTo(acceptMs + TICKS_MS);
     assert.deepEqual(await t.take(), ["offer anybody 1.1"]);
-    assert.equal(t.dispatcher.waiting, 1);
+    assert.equal(t.dispatcher.queue.length, 1);
   }
 });
 
@@ -146,7 +146,7 @@ Deno.test("an unanswered offer during an outage of the bus is not held against i
     t.bus.flowingSinceMs = t.clock.ms;
     await t.tickTo(t.clock.ms + TICKS_MS);
     assert.match((await t.take()).join(), /cancel w. 1\.. not_accepted/);
-    assert.equal(t.dispatcher.waiting, 1);
+    assert.equal(t.dispatcher.queue.length, 1);
     t.beat("w1");
     assert.deepEqual(await t.take(), [`offer w1 1.${round}`]);
     await t.tickTo(t.clock.ms + acceptMs - 50);
@@ -175,7 +175,7 @@ Deno.test("without a subscriber: no_worker at once; if the chosen worker is miss
     "cancel w1 2.1 not_accepted",
     "cancel w2 2.2 not_accepted",
   ]);
-  assert.equal(t.dispatcher.waiting, 1);
+  assert.equal(t.dispatcher.queue.length, 1);
   t.beat("w2");
   assert.deepEqual(await t.take(), ["offer w2 2.3"]);
 });
@@ -403,10 +403,10 @@ Deno.test("control records for one worker are sent together, and nothing is kept
     t.ask(request);
     t.end(1, "w1", { request });
   }
-  assert.equal(t.dispatcher.outboxes, 1);
+  assert.equal(t.dispatcher.outbox.size, 1);
   await t.take();
   assert.equal(t.controlMessages(), 1);
-  assert.equal(t.dispatcher.outboxes, 0);
+  assert.equal(t.dispatcher.outbox.size, 0);
 });
 
 Deno.test("a queue offers in order of arrival, and skips what was removed and what is for a model that was refused", () => {
