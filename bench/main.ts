@@ -57,16 +57,14 @@ await runCommand(async (options) => {
 
 function idleMemory(contenders: Contenders): Table {
   const rows = contenders.flatMap(({ name, processes }) => {
-    const roles = { all: pidsOf(processes()), ...processes() };
+    const roles = { [name]: pidsOf(processes()), ...processes() };
     return Object.entries(roles).map(([role, pids]) => ({
-      ...{ name: `${name}: ${role}`, rounds: [[residentMib(pids)]] },
+      name: role === name ? name : `${name}: ${role}`,
+      rounds: [[residentMib(pids)]],
     }));
   });
-  return {
-    title: "Resident memory, idle for a minute",
-    columns: ["MiB"],
-    rows,
-  };
+  const title = "Resident memory, idle for a minute";
+  return { title, columns: ["MiB"], rows };
 }
 
 async function wholeAnswers(all: Contenders, bytes: number, options: Options) {
