@@ -41,9 +41,9 @@ export function startReport() {
   const end = async ({ json }: Options) => {
     print(`\nLoad average before the run: ${loadAverageBefore}`);
     if (json === undefined) return;
-    const of = await runProcess("git", ["describe", "--always", "--dirty"]);
+    const commit = await runProcess("git", ["describe", "--always", "--dirty"]);
     const report = {
-      ...{ startedAt, command: Deno.args.join(" "), commit: of.trim() },
+      ...{ startedAt, command: Deno.args.join(" "), commit: commit.trim() },
       machine: await runProcess("sh", ["-c", "uname -sr; lscpu; free -m"]),
       ...{ loadAverageBefore, tables },
     };

@@ -14,7 +14,7 @@ const ROOMS: { readonly [room: string]: number } = {
   "services/media-worker": 1_300,
   "services/key-admin": 9_100,
   "services/model-simulator": 1_980,
-  "shared": 8_950,
+  "shared": 8_945,
   "deploy": 1_960,
 };
 const PRODUCTION_LINES_MAX = 30_000;

@@ -21,9 +21,11 @@ export interface JobCall extends BackendCall {
   files: readonly jobs.UploadedFile[];
   /**
    * Sends the next part: lines, each ended by `\n`, or bytes; `tokens` counts all so far.
-   * Returns a promise of when to go on if the buffer is full or the worker is busy.
+   * If the buffer is full, returns a promise that resolves when there is space again.
    */
   write(part: string | Uint8Array, tokens: number): Promise<void> | undefined;
+  /** Called between two reads of a stream; if the worker is busy, resolves when to read on. */
+  pause(): Promise<void> | undefined;
 }
 
 export interface JobCost {
@@ -76,8 +78,7 @@ export interface JobHost {
   growUploads(bytes: number): boolean;
   /** Sends a frame to the edge of a job. Must not throw. */
   sendFrame(to: FrameTarget, frame: Uint8Array): void;
-  /** The pause of a stream before its next read, if the worker is busy. */
-  pause(): Promise<void> | undefined;
+  pause: JobCall["pause"];
   /** The backend has finished, so the slot is free. */
   onSlotFree(report: JobReport): void;
   /** The edge has the whole answer or no longer needs it, so the job can be forgotten. */
@@ -88,8 +89,6 @@ export const corruptedRequest = (): ApiError =>
   new ApiError("internal_error", "The request was corrupted in transit.");
 
 const MS_PER_SECOND = 1000;
-/** A stream that sends more at once is a fast one and does not pause. */
-const PAUSED_BYTES_MAX = 4_096;
 const encoder = new TextEncoder();
 
 export class Job {
@@ -210,6 +209,7 @@ export class Job {
         files,
         signal: this.#abort.signal,
         write: (part, tokens) => this.#write(part, tokens),
+        pause: this.host.pause,
         traceparent: this.#span.traceparent,
       });
       this.#setCost(usage, tokens);
@@ -226,12 +226,8 @@ export class Job {
     this.#report.firstByteMs ??= this.#elapsedMs();
     const bytes = typeof part === "string" ? encoder.encode(part) : part;
     this.sender.write(bytes, tokens, this.host.steadyNow());
-    if (this.sender.isFinished) return;
-    if (!this.sender.isWritable) {
-      return (this.#room ??= Promise.withResolvers()).promise;
-    }
-    const { stream } = this.options.message.request ?? {};
-    if (stream && bytes.length <= PAUSED_BYTES_MAX) return this.host.pause();
+    if (this.sender.isWritable || this.sender.isFinished) return;
+    return (this.#room ??= Promise.withResolvers()).promise;
   }
 
   #setCost(usage: Usage | null, tokens: number): void {

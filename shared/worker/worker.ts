@@ -38,8 +38,8 @@ export interface WorkerDependencies extends
 /** How often {@link Worker.tick} must be called. */
 export const WORKER_TICK_MS = 50;
 /**
- * The pause between two reads of a stream, for each job that runs, and at most: one read
- * then brings several tokens and costs no more. A model generates one every 10 to 50 ms.
+ * A busy worker pauses between two reads of a stream, for each running job this long: a
+ * read then brings several tokens. A model generates one every 10 to 50 ms.
  */
 const PAUSE_MS_PER_JOB = 0.3;
 const PAUSE_MS_MAX = 60;

@@ -15,6 +15,9 @@ export function recordCall(
     bytes: 0,
     tokens: 0,
     answer: () => Buffer.concat(parts),
+    /** The count at each pause. */
+    pauses: new Array<number>(),
+    pause: () => void call.pauses.push(call.tokens),
     write(
       part: string | Uint8Array,
       tokens: number,
@@ -39,7 +42,6 @@ export function slowCall(signal?: AbortSignal) {
 }
 
 /** The progress of an attempt that nobody watches. */
-export const noProgress = (): AttemptProgress => ({
-  hasSent: false,
-  onBegun: () => {},
-});
+export const noProgress = (): AttemptProgress => (
+  { hasSent: false, onBegun: () => {} }
+);

@@ -11,8 +11,6 @@ export interface Toxics {
   refuse?: boolean;
 }
 
-export type TcpProxy = ReturnType<typeof startTcpProxy>;
-
 /**
  * Starts a proxy from a free port to `target`, a port of this machine; a function is
  * asked anew for every connection. `change` rewrites what comes down.

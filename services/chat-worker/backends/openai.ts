@@ -22,6 +22,8 @@ import { ChunkReader } from "./chunk_reader.ts";
 const ANSWER_BYTES_MAX = 32 * 1024 * 1024;
 /** After the last finish reason only usage and `[DONE]` follow, which do not justify a long wait. */
 const AFTER_FINISH_MS = 5_000;
+/** A stream that brings more in one read is a fast one, and does not pause. */
+const PAUSE_READ_BYTES_MAX = 4_096;
 const DONE = "[DONE]";
 
 /** The fields that this service relies on: the edge has checked them all. */
@@ -135,8 +137,11 @@ export class OpenAiBackend extends ModelServer {
         hasData = false;
         parser.push(piece);
         if (isDone) break;
-        const room = answer.flush();
-        if (room !== undefined) {
+        const mayPause = answer.request.stream && hasData &&
+          reader.hasBegun && !reader.isFinished &&
+          piece.length <= PAUSE_READ_BYTES_MAX;
+        const room = answer.flush() ?? (mayPause && answer.call.pause());
+        if (room) {
           deadlines.rest();
           await room;
           deadlines.throwIfEnded();

@@ -378,6 +378,22 @@ Deno.test("complete() closes the connection when it is aborted in the middle of 
   }
 });
 
+Deno.test("complete() may pause after a read of a stream, unless it brought no word, many or the last", async () => {
+  const ofBytes = (bytes: number) =>
+    `${event(hello)}: `.padEnd(bytes - 1, "a") + "\n";
+  const reads = [event(payloads[0]), event(hello), ": wait\n\n"]
+    .concat(ofBytes(4_096), ofBytes(4_097), event(choiceChunk({}, "stop")));
+  const steps = [
+    streamHead(),
+    ...reads.flatMap((text) => [chunk(text), PAUSE]),
+  ];
+  await using r = rig(() => [...steps, chunk(event("[DONE]")), lastChunk]);
+  for (const [stream, pauses] of [[true, [1, 2]], [false, []]] as const) {
+    const { error, call } = await complete(r.backend, chat(stream));
+    assert.deepEqual([error, call.pauses], [null, pauses]);
+  }
+});
+
 Deno.test("complete() does not read ahead of its reader, and no deadline but the total counts meanwhile", async () => {
   await using r = rig(function* () {
     yield streamHead();

@@ -56,7 +56,7 @@ export class Dispatcher {
   readonly options: DispatcherOptions;
   readonly #clock: SteadyClock;
   readonly #runs = new LiveMap<Run>();
-  /** By the subject of a worker. */
+  /** Control records to be sent, by the subject of their worker. */
   readonly outbox: Outbox<ControlRecord>;
   readonly #flow: link.FlowWatch;
   readonly #stoppedAtMs = new Map<string, number>();
