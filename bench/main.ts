@@ -63,8 +63,7 @@ function idleMemory(contenders: Contenders): Table {
       rounds: [[residentMib(pids)]],
     }));
   });
-  const title = "Resident memory, idle for a minute";
-  return { title, columns: ["MiB"], rows };
+  return { title: "Resident memory, idle a minute", columns: ["MiB"], rows };
 }
 
 async function wholeAnswers(all: Contenders, bytes: number, options: Options) {

@@ -2,7 +2,7 @@
 // no secret; what was made before is charged.
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
-import type { BackendDeadlines } from "@gateway/shared/models/catalog";
+import type { BackendConfig } from "@gateway/shared/models/catalog";
 import type { MediaRequest } from "@gateway/shared/openai/media";
 import type { Step } from "../../tests/support/fake_model_server.ts";
 import {
@@ -37,7 +37,7 @@ type Failure = [
   reply: Iterable<Step>,
   more?: {
     change?: object;
-    deadlines?: Partial<BackendDeadlines>;
+    deadlines?: Partial<BackendConfig["deadlines"]>;
     message?: RegExp;
     /** The parts that were passed on before: events, or bytes. */
     parts?: number;

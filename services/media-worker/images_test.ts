@@ -1,10 +1,7 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { MEDIA_LIMITS } from "@gateway/shared/limits";
-import type {
-  BackendConfig,
-  BackendDeadlines,
-} from "@gateway/shared/models/catalog";
+import type { BackendConfig } from "@gateway/shared/models/catalog";
 import type { ImageRequest } from "@gateway/shared/openai/media";
 import type {
   FakeRequest,
@@ -313,7 +310,7 @@ const fetched: [
   name: string,
   there: Step[],
   fault: string,
-  deadlines?: Partial<BackendDeadlines>,
+  deadlines?: Partial<BackendConfig["deadlines"]>,
 ][] = [
   ["a redirect", [
     head("302 Found\r\nlocation: http://127.0.0.1:9/\r\ncontent-length: 0"),

@@ -220,8 +220,6 @@ const file = members({
 
 export type ModelConfig = z.output<typeof model>;
 export type BackendConfig = ModelConfig["backends"][number];
-/** Exceeding one is answered with `upstream_timeout`. */
-export type BackendDeadlines = BackendConfig["deadlines"];
 export type Catalog = ReadonlyMap<string, ModelConfig>;
 /** The content of `models.json`. */
 export type CatalogFile = z.input<typeof file>;

@@ -79,6 +79,8 @@ export interface JobHost {
   /** Sends a frame to the edge of a job. Must not throw. */
   sendFrame(to: FrameTarget, frame: Uint8Array): void;
   pause: JobCall["pause"];
+  /** Ends a pause and runs this when its streams have read what had arrived; else runs it at once. */
+  afterPause(run: () => void): void;
   /** The backend has finished, so the slot is free. */
   onSlotFree(report: JobReport): void;
   /** The edge has the whole answer or no longer needs it, so the job can be forgotten. */
@@ -141,7 +143,9 @@ export class Job {
 
   /** Runs the request, or waits for its pieces. Unless `mustAccept`, the next tick accepts it, if need be. */
   start(mustAccept: boolean): void {
-    if (mustAccept || this.#body !== null) this.#accept();
+    if (mustAccept || this.#body !== null) {
+      this.sender.accept(this.host.steadyNow());
+    }
     const { request } = this.options.message;
     if (request !== undefined) void this.#run({ request, files: [] });
   }
@@ -168,7 +172,7 @@ export class Job {
   /** Stops the backend, or the wait for the request. The edge sends the error to the client. */
   stop(code: ErrorCode, message: string): void {
     const error = new ApiError(code, message);
-    this.#abort.abort(error);
+    this.host.afterPause(() => this.#abort.abort(error));
     this.#resume(); // The run may be waiting for a slow client.
     if (this.#body === null) return;
     this.#body = null;
@@ -176,7 +180,7 @@ export class Job {
   }
 
   onTick(nowMs: number): void {
-    if (!this.#hasSpoken) this.#accept();
+    if (!this.#hasSpoken) this.sender.accept(this.host.steadyNow());
     if (nowMs - this.#startedAtMs >= this.options.message.deadlineMs) {
       this.stop("deadline_exceeded", "The request took too long.");
     }
@@ -186,10 +190,6 @@ export class Job {
       this.stop("worker_lost", "The request did not arrive in time.");
     }
     this.sender.onTick(this.host.steadyNow());
-  }
-
-  #accept(): void {
-    this.sender.accept(this.host.steadyNow());
   }
 
   /** Calls the backend and sends its answer. Never rejects. */
@@ -223,7 +223,7 @@ export class Job {
   #write(part: string | Uint8Array, tokens: number) {
     this.#report.completionTokens = tokens;
     if (part.length === 0) return;
-    this.#report.firstByteMs ??= this.#elapsedMs();
+    this.#report.firstByteMs ??= roundMs(this.host.now() - this.#startedAtMs);
     const bytes = typeof part === "string" ? encoder.encode(part) : part;
     this.sender.write(bytes, tokens, this.host.steadyNow());
     if (this.sender.isWritable || this.sender.isFinished) return;
@@ -274,7 +274,7 @@ export class Job {
     const { requestId, edgeId, message: { attempt } } = this.options;
     const { log, family } = this.host;
     const report = this.#report;
-    report.durationMs = this.#elapsedMs();
+    report.durationMs = roundMs(this.host.now() - this.#startedAtMs);
     this.#growUploads(-this.#uploadBytes);
     // An answer that has just ended is not acknowledged yet: here, finished means cancelled.
     if (this.sender.isFinished) {
@@ -301,10 +301,6 @@ export class Job {
     if (!this.host.growUploads(bytes)) return false;
     this.#uploadBytes += bytes;
     return true;
-  }
-
-  #elapsedMs(): number {
-    return roundMs(this.host.now() - this.#startedAtMs);
   }
 
   #resume(): void {

@@ -43,6 +43,8 @@ export const WORKER_TICK_MS = 50;
  */
 const PAUSE_MS_PER_JOB = 0.3;
 const PAUSE_MS_MAX = 60;
+/** How long a stream that must stop may read what arrived during the pause, which counts. */
+const LAST_READ_MS = 5;
 /** With fewer jobs than this, pauses are rarely worthwhile. */
 export const BUSY_JOBS_MIN = 16;
 /** A full worker asks edges to send nothing for this long, or until its next beat. */
@@ -70,7 +72,7 @@ export class Worker {
   #lastBeatMs = -Infinity;
   #uploadBytes = 0;
   #onIdle: (() => void) | null = null;
-  #pausing: Promise<void> | null = null;
+  #pausing: PromiseWithResolvers<void> | null = null;
 
   constructor(readonly dependencies: WorkerDependencies) {
     const { now } = dependencies;
@@ -96,6 +98,11 @@ export class Worker {
       sendFrame: ({ edgeId, requestId }, frame) =>
         this.#outbox.add(edgeId, [requestId, frame]),
       pause: () => this.#pause(),
+      afterPause: (run) => {
+        if (this.#pausing === null) return run();
+        this.#endPause();
+        dependencies.schedule(run, LAST_READ_MS);
+      },
       onSlotFree: (report) => {
         this.inFlight -= 1;
         dependencies.metrics.ended(report);
@@ -118,7 +125,7 @@ export class Worker {
     bus.subscribe(control, (m) => this.#onControl(m));
     bus.subscribe(subjects.bodies(family, workerId), (m) => this.#onPiece(m));
     bus.subscribe(subjects.edgeBeats, (m) => {
-      this.#onEdgeSeen(lastToken(m.subject));
+      this.#edgeSeenAtMs.set(lastToken(m.subject), this.#clock.now());
     });
     await bus.flush();
     // The bus flows from here on: losing it before the first tick counts as an outage.
@@ -140,10 +147,10 @@ export class Worker {
   #followBus(now: number): void {
     if (this.#flow.look()) {
       // No edge could be received in the meantime, so every silence starts over.
-      for (const edge of this.#edgeSeenAtMs.keys()) this.#onEdgeSeen(edge);
-      for (const { sender } of this.jobs.values()) {
-        sender.onReconnect(this.#clock.now());
-      }
+      const steadyMs = this.#clock.now();
+      const seen = this.#edgeSeenAtMs;
+      for (const edge of seen.keys()) seen.set(edge, steadyMs);
+      for (const { sender } of this.jobs.values()) sender.onReconnect(steadyMs);
       this.#beat(now);
     }
     const { busLostMs = DISPATCH_LIMITS.busLostMs } = this.dependencies;
@@ -163,17 +170,16 @@ export class Worker {
   /** All pauses end at once, so that one message carries what all streams read then. */
   #pause(): Promise<void> | undefined {
     if (this.inFlight < BUSY_JOBS_MIN) return;
-    return this.#pausing ??= new Promise((resolve) => {
+    if (this.#pausing === null) {
       const waitMs = Math.min(this.inFlight * PAUSE_MS_PER_JOB, PAUSE_MS_MAX);
-      this.dependencies.schedule(() => {
-        this.#pausing = null;
-        resolve();
-      }, waitMs);
-    });
+      this.dependencies.schedule(() => this.#endPause(), waitMs);
+    }
+    return (this.#pausing ??= Promise.withResolvers()).promise;
   }
 
-  #onEdgeSeen(edge: string): void {
-    this.#edgeSeenAtMs.set(edge, this.#clock.now());
+  #endPause(): void {
+    this.#pausing?.resolve();
+    this.#pausing = null;
   }
 
   /** Finishes the running jobs, and stops the rest after `graceMs`. Resolves at the latest {@link ABORT_MS} later. */
@@ -212,7 +218,7 @@ export class Worker {
     this.jobs.get(requestId)?.sender.cancel("not_accepted");
     this.jobs.set(requestId, job);
     this.inFlight += 1;
-    this.#onEdgeSeen(edgeId);
+    this.#edgeSeenAtMs.set(edgeId, this.#clock.now());
     job.start(subject === subjects.anyWorker(family));
   }
 

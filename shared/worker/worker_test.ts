@@ -302,6 +302,12 @@ Deno.test("a busy worker pauses all streams together", async () => {
   assert.equal(calls[1]?.pause(), pause);
   assert.deepEqual(endPause(), ["4.8"]);
   await pause;
+  const cut = calls[0]?.pause();
+  t.cancel(1);
+  await cut;
+  assert.equal(calls[0]?.signal.aborted, false, "reads once more");
+  assert.deepEqual(endPause(), ["4.8", "5.0"]);
+  assert.equal(calls[0]?.signal.aborted, true);
   for (let id = BUSY_JOBS_MIN + 1; id < 199; id += 1) t.job(id);
   for (const [id, pauseMs] of [[199, "59.7"], [200, "60.0"], [201, "60.0"]]) {
     t.job(Number(id));

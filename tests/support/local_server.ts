@@ -111,9 +111,7 @@ export async function askPort(port: number, request: string, tls?: ClientTls) {
   using connection = tls === undefined
     ? await Deno.connect(address)
     : await Deno.connectTls({ ...address, ...tls });
-  if (request !== "") {
-    await connection.write(new TextEncoder().encode(request));
-  }
+  if (request !== "") await connection.write(new TextEncoder().encode(request));
   const buffer = new Uint8Array(16 * 1024);
   const length = await connection.read(buffer) ?? 0;
   return new TextDecoder().decode(buffer.subarray(0, length));

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { monotonicNow } from "@gateway/shared/process/clock";
-import type { BackendDeadlines } from "@gateway/shared/models/catalog";
+import type { BackendConfig } from "@gateway/shared/models/catalog";
 import { type DialectName, DIALECTS } from "@gateway/shared/models/dialects";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { chatCompletionSchema } from "@gateway/shared/openai/completion";
@@ -43,7 +43,7 @@ function rig(
   reply: Reply,
   { dialect = "dashscope", deadlines }: {
     dialect?: DialectName;
-    deadlines?: Partial<BackendDeadlines>;
+    deadlines?: Partial<BackendConfig["deadlines"]>;
   } = {},
 ) {
   const server = startFakeModelServer({ reply });
@@ -186,7 +186,7 @@ type Failure = [
   more?: {
     stream?: false;
     n?: number;
-    deadlines?: Partial<BackendDeadlines>;
+    deadlines?: Partial<BackendConfig["deadlines"]>;
     text?: string;
   },
 ];
@@ -212,7 +212,7 @@ const [BAD, BUSY] = [
   head("400 Bad\r\ntransfer-encoding: chunked"),
   head("503 Busy\r\ncontent-length: 5"),
 ];
-const wholeIn = (deadlines: Partial<BackendDeadlines>) => (
+const wholeIn = (deadlines: Partial<BackendConfig["deadlines"]>) => (
   { ...WHOLE, deadlines }
 );
 
