@@ -72,7 +72,7 @@ export async function startConsole(
   const hashing = { verified: 0 };
   const logLines: string[] = [];
   const now = () => clock.nowMs;
-  const write = (line: string) => logLines.push(line);
+  const write = (line: () => string) => logLines.push(line());
   const log = createLog({ service: "key-admin", level: "debug", now, write });
   /** Stands in for the API, records what reached it, and takes any key. */
   const api = startSimulator();

@@ -11,6 +11,10 @@ const REQUEST_ID_HEADS = 2 ** 32;
 /** Data of one event: JSON values, or an error. Never keys, prompts or objects with secrets. */
 export type LogFields = Record<string, unknown>;
 
+/** Makes a line, without its line end, when it is written: many in a row cost half as much as each by itself. */
+export type Line = () => string;
+
+/** The fields must not change afterwards. */
 type WriteEvent = (event: string, fields?: LogFields) => void;
 
 export interface Log extends Record<LogLevel, WriteEvent> {
@@ -32,19 +36,21 @@ export function createLog({ service, level, sample = 1, now, write }: {
   /** The share of requests for which {@link Log.isSampled} is true. */
   sample?: number | undefined;
   now: WallNow;
-  /** Writes one line, given without its line end; an urgent one at once. */
-  write: (line: string, isUrgent: boolean) => void;
+  write: (line: Line, isUrgent: boolean) => void;
 }): Log {
   const writeAs =
     (level: LogLevel, isUrgent: boolean): WriteEvent => (event, fields) => {
-      const time = new Date(now()).toISOString();
-      const record: LogFields = { time, level, service, event, ...fields };
-      for (const name in fields) {
-        const value = fields[name];
-        if (value instanceof Error) record[name] = describeError(value);
-      }
-      const line = JSON.stringify(record);
-      write(line.replace(SECRET_PATTERN, "sk-[redacted]"), isUrgent);
+      const atMs = now();
+      write(() => {
+        const time = new Date(atMs).toISOString();
+        const record: LogFields = { time, level, service, event, ...fields };
+        for (const name in fields) {
+          const value = fields[name];
+          if (value instanceof Error) record[name] = describeError(value);
+        }
+        const line = JSON.stringify(record);
+        return line.replace(SECRET_PATTERN, "sk-[redacted]");
+      }, isUrgent);
     };
   const sampledMax = sample * REQUEST_ID_HEADS;
   const rankMin = LOG_LEVELS.indexOf(level);
@@ -81,8 +87,8 @@ function describeError(error: unknown): LogFields {
   return { name, message, stack, cause };
 }
 
-/** Characters buffered for a slow reader; further lines are dropped and counted. */
-const WAITING_CHARS_MAX = 4 * 1024 * 1024;
+/** Lines that wait for a slow reader; further ones are dropped and counted. */
+const WAITING_LINES_MAX = 10_000;
 const LINE_WAIT_MS = 50;
 
 /** Writes lines together, unless one is urgent: a write per line would cost more than all else about it. */
@@ -93,28 +99,29 @@ export function createLineWriter(
   onDropped: (count: number) => void,
 ) {
   const encoder = new TextEncoder();
-  let waiting = "";
+  let waiting: Line[] = [];
   let dropped = 0;
   let writing: Promise<void> | null = null;
   let timer: ReturnType<typeof setTimeout> | undefined;
 
   const pump = async () => {
     await Promise.resolve(); // Waits for the other lines of this turn.
-    while (waiting !== "") {
-      const text = waiting;
-      waiting = "";
+    while (waiting.length > 0) {
+      const lines = waiting;
+      waiting = [];
       if (dropped > 0) {
         onDropped(dropped);
         dropped = 0;
       }
+      const text = lines.map((line) => `${line()}\n`).join("");
+      const bytes = encoder.encode(text);
       try {
-        const bytes = encoder.encode(text);
         for (let offset = 0; offset < bytes.length;) {
           offset += await sink.write(bytes.subarray(offset));
         }
       } catch {
         // The reader is gone; logging must not end the service.
-        waiting = "";
+        waiting = [];
       }
     }
     writing = null;
@@ -125,18 +132,18 @@ export function createLineWriter(
     return writing ??= pump();
   };
   return {
-    /** Queues one line, given without its line end. Never blocks, never throws. */
-    write(line: string, isUrgent = true): void {
-      if (waiting.length > WAITING_CHARS_MAX) {
+    /** Queues one line, an urgent one to be written at once. Never blocks, never throws. */
+    write(line: Line, isUrgent = true): void {
+      if (waiting.length >= WAITING_LINES_MAX) {
         dropped += 1;
         return;
       }
-      waiting += line + "\n";
+      waiting.push(line);
       if (isUrgent) void writeNow();
       else timer ??= setTimeout(writeNow, LINE_WAIT_MS);
     },
     async flush(): Promise<void> {
-      while (waiting !== "" || writing !== null) await writeNow();
+      while (waiting.length > 0 || writing !== null) await writeNow();
     },
   };
 }

@@ -16,6 +16,14 @@ const KINDS = {
   server: otel.SpanKind.SERVER,
 } as const;
 const TRACER = otel.trace.getTracer("gateway");
+const PROVIDER = otel.trace.getTracerProvider();
+const IS_RECORDED = !(PROVIDER instanceof otel.ProxyTracerProvider) ||
+  PROVIDER.getDelegateTracer("gateway") !== undefined;
+const NO_SPAN = {
+  traceparent: undefined,
+  run: <T>(work: () => T): T => work(),
+  end(_attributes: Attributes, _errorCode?: string): void {},
+};
 const HEX = 16;
 /** Version, trace id, parent id, flags. */
 const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
@@ -31,6 +39,7 @@ export function startWorkSpan(
     attributes: Attributes;
   },
 ) {
+  if (!IS_RECORDED && parent === undefined) return NO_SPAN;
   const span = TRACER.startSpan(
     name,
     { kind: KINDS[kind], attributes },
