@@ -4,9 +4,9 @@ import { UpstreamError } from "./errors.ts";
 
 /** Ends one attempt when its signal aborts or a deadline passes. A token only writes a number. */
 export class AttemptDeadlines implements Timed, EventListenerObject {
-  readonly #end = new AbortController();
-  /** Aborts when the attempt ends: with the reason of the call's signal, or with an `upstream_timeout`. */
-  readonly signal = this.#end.signal;
+  /** Why it has ended: the reason of the call's signal, or an `upstream_timeout`. */
+  #ended: { reason: unknown } | null = null;
+  #onEnd = () => {};
   readonly #totalAt: number;
   #phase = "";
   #phaseAt = Infinity;
@@ -40,21 +40,27 @@ export class AttemptDeadlines implements Timed, EventListenerObject {
     this.#phaseAt = Infinity;
   }
 
+  /** Runs this when the attempt ends, instead of what was given before; at once if it has ended. */
+  onEnd(run: () => void): void {
+    this.#onEnd = run;
+    if (this.#ended !== null) run();
+  }
+
   throwIfEnded(): void {
     // A stream that never pauses may delay the timer.
     if (this.now() >= this.#totalAt) this.expire();
-    this.signal.throwIfAborted();
+    if (this.#ended !== null) throw this.#ended.reason;
   }
 
   /** Ends the attempt because its earliest deadline has passed. */
   expire(): void {
-    if (this.signal.aborted) return;
+    if (this.#ended !== null) return;
     const isTotal = this.#totalAt <= this.#phaseAt;
     const cause = new Error(
       `Deadline passed: ${isTotal ? "total" : this.#phase}`,
     );
     const fault = isTotal ? "deadline" : "timeout";
-    this.#end.abort(new UpstreamError(fault, { cause }));
+    this.#finish(new UpstreamError(fault, { cause }));
   }
 
   /** Stops watching the deadlines and the signal. Must be called. */
@@ -65,6 +71,11 @@ export class AttemptDeadlines implements Timed, EventListenerObject {
 
   /** The call's signal has aborted. */
   handleEvent(): void {
-    this.#end.abort(this.callSignal.reason);
+    this.#finish(this.callSignal.reason);
+  }
+
+  #finish(reason: unknown): void {
+    this.#ended ??= { reason };
+    this.#onEnd();
   }
 }

@@ -230,11 +230,9 @@ export class HttpClient {
 
   /** A connection for one attempt. Rejects with the reason for its end, or `upstream_unreachable`. */
   async connection(deadlines: AttemptDeadlines): Promise<HttpConnection> {
-    const { signal } = deadlines;
     const connection = this.idle.pop() ?? await this.#open(deadlines);
     this.#unused = Math.min(this.#unused, this.idle.length);
-    signal.addEventListener("abort", () => connection.close(), { once: true });
-    if (signal.aborted) connection.close();
+    deadlines.onEnd(() => connection.close());
     deadlines.throwIfEnded();
     return connection;
   }
@@ -258,8 +256,10 @@ export class HttpClient {
 
   async #open(deadlines: AttemptDeadlines): Promise<HttpConnection> {
     deadlines.arm("connect", this.connectMs);
+    const ending = new AbortController();
+    deadlines.onEnd(() => ending.abort());
     try {
-      const raw = await this.connect(deadlines.signal);
+      const raw = await this.connect(ending.signal);
       return new HttpConnection(raw, (connection) => this.#keep(connection));
     } catch (cause) {
       deadlines.throwIfEnded();
