@@ -1,6 +1,5 @@
 /** Ids that the system generates. All are safe in subjects, keys, headers and logs. */
 
-const REQUEST_ID_BYTES = 16;
 const INSTANCE_ID_BYTES = 9;
 
 /** Fills an array with random bytes, `crypto.getRandomValues` in the services. */
@@ -10,9 +9,9 @@ export type RandomBytes = (length: number) => Uint8Array;
 export const randomBytes: RandomBytes = (length) =>
   crypto.getRandomValues(new Uint8Array(length));
 
-/** Id of a request: 128 random bits as 32 hex characters. */
+/** Id of a request: a random UUID (122 random bits) as 32 hex characters. */
 export function newRequestId(): string {
-  return randomBytes(REQUEST_ID_BYTES).toHex();
+  return crypto.randomUUID().replaceAll("-", "");
 }
 
 /** The request id for callers, logs and traces, in OpenAI's form `req_<32 hex>`. Model servers get the id without the prefix. */

@@ -179,6 +179,7 @@ export class BackendPool<Backend extends PoolBackend> {
 
   /** In the order in which to try them: those with a limit last, then by preference, and among equals at random by weight. */
   #candidates(): readonly Slot<Backend>[] {
+    if (this.#slots.length === 1) return this.#slots;
     const { now, random } = this.options;
     const nowMs = now();
     // Exponentially distributed arrival times: the smallest of them is that of i
