@@ -1,5 +1,6 @@
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { Hono, type HonoRequest } from "hono";
+import { html } from "hono/html";
 import { KeyRefused } from "./domain/keys/key_store.ts";
 import { OperatorRefused } from "./domain/operators/operators.ts";
 import { NotDurable } from "./domain/store/durability.ts";
@@ -13,7 +14,7 @@ import { formGuard } from "./web/forms.ts";
 import * as guards from "./web/guards.ts";
 import { keyFormRoutes } from "./web/pages/key_form.tsx";
 import { keyRoutes } from "./web/pages/keys_page.tsx";
-import { showPage } from "./web/layout.tsx";
+import { Page } from "./web/layout.tsx";
 import { behindSignIn, forOperators, recognize } from "./web/session.ts";
 import { confirmRoutes, signInRoutes } from "./web/pages/sign_in_page.tsx";
 import { referenceRoutes } from "./web/pages/reference_page.tsx";
@@ -90,8 +91,8 @@ export function addRoutes(
   guarded: (handler: Handler) => Handler = behindSignIn,
 ): void {
   for (const [path, { GET, POST }] of Object.entries(routes)) {
-    if (GET !== undefined) app.get(path, guarded(GET));
-    if (POST !== undefined) app.post(path, guarded(POST));
+    if (GET) app.get(path, (c) => respond(c, guarded(GET)(c)));
+    if (POST) app.post(path, (c) => respond(c, guarded(POST)(c)));
     const allow = [GET && "GET, HEAD", POST && "POST"].filter(Boolean);
     app.all(path, () => {
       throw new Refused(405, "This page does not support that method", {
@@ -99,6 +100,12 @@ export function addRoutes(
       });
     });
   }
+}
+
+async function respond(c: ConsoleContext, answer: ReturnType<Handler>) {
+  const given = await answer;
+  if (given instanceof Response) return given;
+  return await c.html(html`<!DOCTYPE html>${given}`);
 }
 
 function asRefused(error: unknown, { method }: HonoRequest): Refused {
@@ -144,15 +151,14 @@ function refuse(
   const title = status === 404 ? "Not found" : "That did not work";
   const [, section = "/keys", id = ""] = SECTION.exec(c.req.path) ?? [];
   const next = back ?? (status === 404 ? section : section + id);
-  return showPage(
+  return respond(
     c,
-    { title, status, headers, isCard: true },
-    <>
+    <Page c={c} title={title} status={status} headers={headers} isCard>
       <p>{message}.</p>
       <p class="help">{status} · request {c.get("requestId")}</p>
       <div class="row">
         <a class="button primary" href={next}>Continue</a>
       </div>
-    </>,
+    </Page>,
   );
 }

@@ -2,6 +2,7 @@ import type { KeyRecord } from "@gateway/shared/keys/record";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import type { Log } from "@gateway/shared/process/log";
 import type { Context } from "hono";
+import type { HtmlEscapedString } from "hono/utils/html";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import type { Target } from "../domain/keys/key_store.ts";
 import type { SendStop } from "../domain/keys/notice.ts";
@@ -52,7 +53,10 @@ export interface ConsoleEnv {
 
 export type ConsoleContext = Context<ConsoleEnv>;
 
-export type Handler = (c: ConsoleContext) => Response | Promise<Response>;
+/** A response, or a page to answer with. */
+type Answer = Response | HtmlEscapedString;
+
+export type Handler = (c: ConsoleContext) => Answer | Promise<Answer>;
 
 export type Routes = Readonly<
   Record<string, { GET?: Handler; POST?: Handler }>

@@ -1,5 +1,4 @@
 import { VERSION } from "@gateway/shared/version";
-import { html } from "hono/html";
 import type { Child } from "hono/jsx";
 import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { detectDurability } from "../domain/store/durability.ts";
@@ -45,7 +44,8 @@ const SECTIONS = [
   ["people", "People"],
 ] as const;
 
-interface Page {
+interface Props {
+  c: ConsoleContext;
   title: string;
   lead?: Child;
   /** Links and buttons beside the title. */
@@ -56,14 +56,14 @@ interface Page {
   headers?: Readonly<Record<string, string>>;
   /** A page with one task. */
   isCard?: boolean;
+  children: Child;
 }
 
-/** Answers with a page: for signed-in owners with navigation and warnings. From 500 on it needs no database. */
-export async function showPage(
-  c: ConsoleContext,
-  { title, lead, actions, error, status = error ? 400 : 200, ...more }: Page,
-  content: Child,
-): Promise<Response> {
+/** A page, with its status: for signed-in owners with navigation and warnings. From 500 on it needs no database. */
+export async function Page(
+  { c, title, lead, actions, error, isCard, children, ...answer }: Props,
+) {
+  const { status = error ? 400 : 200, headers = {} } = answer;
   const { assets, redis, isSimulated } = c.var.deps;
   const signedIn: SignedIn | undefined = status < 500
     ? c.get("signedIn")
@@ -85,10 +85,12 @@ export async function showPage(
         {actions}
       </div>
       {error && <Banner look="bad">{error}</Banner>}
-      {content}
+      {children}
     </>
   );
-  const page = (
+  c.status(status);
+  for (const [name, value] of Object.entries(headers)) c.header(name, value);
+  return (
     <html lang="en">
       <head>
         <meta charset="utf-8" />
@@ -100,7 +102,7 @@ export async function showPage(
         <link rel="stylesheet" href={assets.stylesheet} />
         <script src={assets.script} defer />
       </head>
-      <body class={!signedIn && more.isCard ? "alone" : ""}>
+      <body class={!signedIn && isCard ? "alone" : ""}>
         <a class="skip" href="#content">Skip to content</a>
         <header class="top row between">
           <a class="brand row" href="/keys">
@@ -118,7 +120,7 @@ export async function showPage(
                 <PostForm action="/sign-out" submit="Sign out" look="small" />
               </>
             )
-            : !more.isCard &&
+            : !isCard &&
               <a class="button small" href="/sign-in">Sign in</a>}
         </header>
         <main id="content" tabindex={-1}>
@@ -129,14 +131,13 @@ export async function showPage(
             <Banner look="good">{NOTICES[done]}</Banner>
           )}
           {signedIn && <FactorRemoved {...signedIn.account} />}
-          {more.isCard ? <section class="card narrow">{body}</section> : body}
+          {isCard ? <section class="card narrow">{body}</section> : body}
           {/* Hidden from strangers: the version tells what to attack. */}
           {signedIn && <footer class="help">Gateway {VERSION}</footer>}
         </main>
       </body>
     </html>
   );
-  return c.html(html`<!DOCTYPE html>${page}`, status, more.headers ?? {});
 }
 
 /** Tells the owner that an operator removed the second factor, until it is dismissed. */

@@ -8,7 +8,7 @@ import * as totp from "../../domain/sign_in/totp.ts";
 import type { ConsoleContext, Handler } from "../context.ts";
 import { actorOf, Refused } from "../context.ts";
 import { FORM, readForm } from "../forms.ts";
-import { showPage } from "../layout.tsx";
+import { Page } from "../layout.tsx";
 import { Box, Field, PasswordField, PostForm, ShownOnce } from "../parts.tsx";
 import { Time } from "../texts.tsx";
 import { writeCookie } from "../session.ts";
@@ -61,15 +61,15 @@ const turnOnSecondFactor: Handler = async (c) => {
   }
   const codes = (await deps.owners.enableTotp(ownerId, secret)).join("\n");
   await note(c, "account.second_factor_on");
-  return await showPage(
-    c,
-    {
-      title: "Store your recovery codes",
-      lead:
-        "Two-step sign-in is on. If you lose the app, each of these codes lets you sign in once. They are shown only now.",
-      isCard: true,
-    },
-    <ShownOnce label="Recovery codes" value={codes} next="/account" />,
+  return (
+    <Page
+      c={c}
+      title="Store your recovery codes"
+      lead="Two-step sign-in is on. If you lose the app, each of these codes lets you sign in once. They are shown only now."
+      isCard
+    >
+      <ShownOnce label="Recovery codes" value={codes} next="/account" />
+    </Page>
   );
 };
 
@@ -138,10 +138,8 @@ async function showAccount(c: ConsoleContext, error?: string) {
   const isHere = (session: Session) => session.id === id;
   const listed = (await deps.sessions.list(ownerId))
     .toSorted((a, b) => Number(isHere(b)) - Number(isHere(a)));
-  return showPage(
-    c,
-    { title: "Account", lead: account.email, error },
-    <>
+  return (
+    <Page c={c} title="Account" lead={account.email} error={error}>
       <Topic
         title="Password"
         help="Use a long password that you use nowhere else."
@@ -203,17 +201,15 @@ async function showAccount(c: ConsoleContext, error?: string) {
           look="bad"
         />
       </Topic>
-    </>,
+    </Page>
   );
 }
 
 /** Shows the secret for the app and asks for a code as proof. */
 function showSetUp(c: ConsoleContext, secret: string, error?: string) {
   const uri = totp.totpUri(secret, c.var.signedIn.account.email, ISSUER);
-  return showPage(
-    c,
-    { title: "Two-step sign-in", error, isCard: true },
-    <>
+  return (
+    <Page c={c} title="Two-step sign-in" error={error} isCard>
       <p>
         Scan this with an authenticator app, or{" "}
         <a href={uri}>open it on this device</a>.
@@ -241,7 +237,7 @@ function showSetUp(c: ConsoleContext, secret: string, error?: string) {
         />
         <PasswordField label="Your password" />
       </PostForm>
-    </>,
+    </Page>
   );
 }
 const ISSUER = "Gateway";

@@ -1,7 +1,7 @@
 import type { AuditRow } from "../../domain/audit/audit_log.ts";
 import { answerCsv, type ConsoleContext, type Handler } from "../context.ts";
 import { keyName } from "../key_parts.tsx";
-import { showPage } from "../layout.tsx";
+import { Page } from "../layout.tsx";
 import { address, Noted, Pager, Table, Tabs } from "../lists.tsx";
 import { labelOf, Time } from "../texts.tsx";
 
@@ -24,19 +24,17 @@ const showAudit: Handler = async (c) => {
   const query = { action, keyId: "", before, rows: AUDIT_ROWS };
   const { rows, next } = await audit.read(ownerId, query);
   const present = await keys.present(ownerId, rows.map(({ keyId }) => keyId));
-  return showPage(
-    c,
-    {
-      title: "Audit log",
-      lead:
-        "Every change to your keys and every sign-in. Entries cannot be changed or deleted here.",
-      actions: (
+  return (
+    <Page
+      c={c}
+      title="Audit log"
+      lead="Every change to your keys and every sign-in. Entries cannot be changed or deleted here."
+      actions={
         <a class="button" href={address("/audit.csv", { action })}>
           Download CSV
         </a>
-      ),
-    },
-    <>
+      }
+    >
       <Tabs
         label="Filter"
         current={action}
@@ -48,7 +46,7 @@ const showAudit: Handler = async (c) => {
         {...{ after: before, next }}
         to={(before) => address("/audit", { action, before })}
       />
-    </>,
+    </Page>
   );
 };
 

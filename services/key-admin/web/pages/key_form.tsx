@@ -15,7 +15,7 @@ import { digest, mintSecret } from "../../domain/store/secret.ts";
 import type { ConsoleContext, ConsoleDeps, Handler } from "../context.ts";
 import { actorOf, findKey, Refused, targetOf } from "../context.ts";
 import { choice, FORM, list, readForm, text } from "../forms.ts";
-import { showPage } from "../layout.tsx";
+import { Page } from "../layout.tsx";
 import { curlFor, tryLink } from "../key_parts.tsx";
 import { Box, Choices, Field, PostForm, ShownOnce } from "../parts.tsx";
 import { limitFields } from "./limits_view.tsx";
@@ -69,7 +69,7 @@ export async function answerCreated(
   nonce: string,
   create: (once: string) => Promise<CreatedKey>,
   replaced?: string,
-): Promise<Response> {
+) {
   const { deps, signedIn: { session: { ownerId } } } = c.var;
   const waitMs = await takeRate(deps.redis, `create ${ownerId}`, CREATION_RATE);
   if (waitMs > 0) {
@@ -88,20 +88,20 @@ export async function answerCreated(
       is shown. If you lose it, you need a new key.
     </>
   );
-  return showPage(
-    c,
-    { title: "Store your key now", lead, status: 201, isCard: true },
-    <ShownOnce label="API key" value={value} next="/keys">
-      {replaced && <p>{replaced}</p>}
-      <h2>Example request</h2>
-      <p>
-        On your server, set the environment variable <code>OPENAI_API_KEY</code>
-        {" "}
-        to the key. Keep the key out of code and browsers.
-      </p>
-      {curlFor(deps, key)}
-      <p class="row">{tryLink(deps, key)}</p>
-    </ShownOnce>,
+  return (
+    <Page c={c} title="Store your key now" lead={lead} status={201} isCard>
+      <ShownOnce label="API key" value={value} next="/keys">
+        {replaced && <p>{replaced}</p>}
+        <h2>Example request</h2>
+        <p>
+          On your server, set the environment variable{" "}
+          <code>OPENAI_API_KEY</code>{" "}
+          to the key. Keep the key out of code and browsers.
+        </p>
+        {curlFor(deps, key)}
+        <p class="row">{tryLink(deps, key)}</p>
+      </ShownOnce>
+    </Page>
   );
 }
 
@@ -186,7 +186,7 @@ async function showForm(
   values: Values,
   hidden: { nonce: string } | { version: number },
   errors: ReadonlyMap<string, string> = new Map(),
-): Promise<Response> {
+) {
   const { deps: { owners, catalog }, signedIn: { session } } = c.var;
   const ownerLimits = await owners.limits(session.ownerId);
   const isNew = key === null;
@@ -196,61 +196,62 @@ async function showForm(
   ) => ({
     ...{ id, value: values[id], error: errors.get(id), autocomplete: "off" },
   });
-  return showPage(
-    c,
-    {
-      title: isNew ? "Create key" : "Edit key",
-      isCard: true,
-      error: errors.size === 0 ? null : "Correct the marked fields.",
-    },
-    <PostForm
-      action={c.req.path}
-      hidden={hidden}
-      submit={isNew ? "Create key" : "Save changes"}
-      cancel={back}
+  return (
+    <Page
+      c={c}
+      title={isNew ? "Create key" : "Edit key"}
+      isCard
+      error={errors.size === 0 ? null : "Correct the marked fields."}
     >
-      <Field
-        {...common("description")}
-        label="Description"
-        dir="auto"
-        maxlength={KEY_LIMITS.descriptionCharsMax * 2}
-        placeholder="Billing service, production"
-        required
-        autofocus={errors.size === 0 || errors.has("description")}
-      />
-      <Field
-        {...common("expires")}
-        label="Expires"
-        help="At the end of this day in UTC. Leave empty if it should never expire."
-        type="date"
-      />
-      <Choices id="scopes" legend="Permissions" error={errors.get("scopes")}>
-        <div class="row">
-          {KEY_SCOPES.map((scope) => (
-            <Box
-              name="scopes"
-              value={scope}
-              checked={values.scopes.includes(scope)}
-              autofocus={errors.has("scopes")}
-            >
-              {permissionOf(scope)}
-            </Box>
-          ))}
-        </div>
-      </Choices>
-      {limitFields((name) => ({
-        ...common(name),
-        // A limit above that of the owner has no effect.
-        ...ownerLimits[name] > 0 &&
-          { help: `All your keys together: ${number(ownerLimits[name])}` },
-      }))}
-      <ModelChoices
-        catalog={catalog}
-        kept={key?.models ?? []}
-        values={values}
-        error={errors.get("models")}
-      />
-    </PostForm>,
+      <PostForm
+        action={c.req.path}
+        hidden={hidden}
+        submit={isNew ? "Create key" : "Save changes"}
+        cancel={back}
+      >
+        <Field
+          {...common("description")}
+          label="Description"
+          dir="auto"
+          maxlength={KEY_LIMITS.descriptionCharsMax * 2}
+          placeholder="Billing service, production"
+          required
+          autofocus={errors.size === 0 || errors.has("description")}
+        />
+        <Field
+          {...common("expires")}
+          label="Expires"
+          help="At the end of this day in UTC. Leave empty if it should never expire."
+          type="date"
+        />
+        <Choices id="scopes" legend="Permissions" error={errors.get("scopes")}>
+          <div class="row">
+            {KEY_SCOPES.map((scope) => (
+              <Box
+                name="scopes"
+                value={scope}
+                checked={values.scopes.includes(scope)}
+                autofocus={errors.has("scopes")}
+              >
+                {permissionOf(scope)}
+              </Box>
+            ))}
+          </div>
+        </Choices>
+        {limitFields((name) => ({
+          ...common(name),
+          // A limit above that of the owner has no effect.
+          ...ownerLimits[name] > 0 &&
+            { help: `All your keys together: ${number(ownerLimits[name])}` },
+        }))}
+        <ModelChoices
+          catalog={catalog}
+          kept={key?.models ?? []}
+          values={values}
+          error={errors.get("models")}
+        />
+      </PostForm>
+    </Page>
   );
 }
 

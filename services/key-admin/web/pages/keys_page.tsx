@@ -11,7 +11,7 @@ import type { ConsoleContext, Handler } from "../context.ts";
 import { actorOf, findKey, targetOf } from "../context.ts";
 import { FORM, readForm } from "../forms.ts";
 import * as view from "../key_parts.tsx";
-import { showPage } from "../layout.tsx";
+import { Page } from "../layout.tsx";
 import type { Column } from "../lists.tsx";
 import { address, Empty, Pager, Search, Table, Tabs } from "../lists.tsx";
 import { Box, Choices, Facts, PostForm } from "../parts.tsx";
@@ -44,59 +44,59 @@ const listKeys: Handler = async (c) => {
   const here = to(filter, after);
   const isFirstKey = rows.length === 0 && here === "/keys";
   const create = <a class="button primary" href="/keys/new">Create key</a>;
-  return await showPage(
-    c,
-    {
-      title: "API keys",
-      lead:
-        "A key lets a program use the models. Give each program its own key, so that you can disable one without affecting the others.",
-      actions: !isFirstKey && create,
-    },
-    isFirstKey
-      ? (
-        <Empty
-          title="Create your first key"
-          lead="You see its full value once, right after you create it. Store it where your program can read it, then send a first request:"
-        >
-          {view.curlFor(deps)}
-          {create}
-        </Empty>
-      )
-      : (
-        <>
-          <div class="row between">
-            <Tabs label="Filter" current={filter} tabs={FILTERS} to={to} />
-            <Search
-              action="/keys"
-              placeholder="Description or last 4 characters"
-              {...{ search, hidden: { filter } }}
+  return (
+    <Page
+      c={c}
+      title="API keys"
+      lead="A key lets a program use the models. Give each program its own key, so that you can disable one without affecting the others."
+      actions={!isFirstKey && create}
+    >
+      {isFirstKey
+        ? (
+          <Empty
+            title="Create your first key"
+            lead="You see its full value once, right after you create it. Store it where your program can read it, then send a first request:"
+          >
+            {view.curlFor(deps)}
+            {create}
+          </Empty>
+        )
+        : (
+          <>
+            <div class="row between">
+              <Tabs label="Filter" current={filter} tabs={FILTERS} to={to} />
+              <Search
+                action="/keys"
+                placeholder="Description or last 4 characters"
+                {...{ search, hidden: { filter } }}
+              />
+            </div>
+            <Table
+              caption="Your API keys, newest first; days are UTC"
+              rows={rows}
+              empty={{
+                title: "No keys found",
+                lead: next === null
+                  ? "No key matches. Try fewer or shorter words, or another filter."
+                  : "No match among the keys searched so far. Choose Older to search the rest.",
+                children: <a class="button" href="/keys">Show all keys</a>,
+              }}
+              columns={[
+                ["Key", ({ key }) => (
+                  <>
+                    {view.keyName(key, true)}
+                    {view.rotationOf(key, present)}
+                  </>
+                )],
+                ...stateColumns(nowMs),
+                ["Change", ({ key }) => switchOf(key, "small", here)],
+              ]}
             />
-          </div>
-          <Table
-            caption="Your API keys, newest first; days are UTC"
-            rows={rows}
-            empty={{
-              title: "No keys found",
-              lead: next === null
-                ? "No key matches. Try fewer or shorter words, or another filter."
-                : "No match among the keys searched so far. Choose Older to search the rest.",
-              children: <a class="button" href="/keys">Show all keys</a>,
-            }}
-            columns={[
-              ["Key", ({ key }) => (
-                <>
-                  {view.keyName(key, true)}
-                  {view.rotationOf(key, present)}
-                </>
-              )],
-              ...stateColumns(nowMs),
-              ["Change", ({ key }) => switchOf(key, "small", here)],
-            ]}
-          />
-          <Pager {...{ after, next }} to={(after) => to(filter, after)} />
-          {await limitsCard(c)}
-        </>
-      ),
+            <Pager {...{ after, next }} to={(after) => to(filter, after)} />
+            {await limitsCard(c)}
+          </>
+        )}
+    </Page>
   );
 };
 
@@ -163,26 +163,25 @@ const showKey: Handler = async (c) => {
   const allowed = key.models.map((id) =>
     catalog.has(id) ? id : `${id} (${NOT_CONFIGURED})`
   );
-  return showPage(
-    c,
-    {
-      title: key.description,
-      lead: (
+  return (
+    <Page
+      c={c}
+      title={key.description}
+      lead={
         <>
           <code class="hint">{key.hint}</code> {view.statusOf(key, nowMs)}
           {view.rotationOf(key, present)}
         </>
-      ),
-      actions: (
+      }
+      actions={
         <div class="row">
           {to("Edit", "edit")}
           {isEnabled && to("Rotate", "ask/rotate")}
           {switchOf(key)}
           {to("Delete", "ask/delete", "bad")}
         </div>
-      ),
-    },
-    <>
+      }
+    >
       <Facts
         facts={{
           "Created": <Time ms={key.createdAtMs} as="minute" />,
@@ -206,7 +205,7 @@ const showKey: Handler = async (c) => {
       </p>
       <h2>History</h2>
       <AuditTable rows={history.rows} caption="What happened to this key" />
-    </>,
+    </Page>
   );
 };
 
@@ -228,10 +227,8 @@ const ask = (question: Question): Handler => async (c) => {
   const isRotation = question === "rotate";
   const next = question === "disable" ? c.req.query("next") : undefined;
   const ms = await readLastUse(redis, key);
-  return showPage(
-    c,
-    { title: `${verb} this key?`, lead: QUESTIONS[question], isCard: true },
-    <>
+  return (
+    <Page c={c} title={`${verb} this key?`} lead={QUESTIONS[question]} isCard>
       <p>
         {view.keyName(key)}, last used:{" "}
         {view.lastUseOf(key, { ms, nowMs: now() })}
@@ -273,7 +270,7 @@ const ask = (question: Question): Handler => async (c) => {
             </Box>
           )}
       </PostForm>
-    </>,
+    </Page>
   );
 };
 

@@ -9,13 +9,12 @@ import type { OwnerLink } from "../../domain/operators/operators.ts";
 import { changesOf, OWNER_CHANGES } from "../../domain/operators/operators.ts";
 import type { OwnerRow, PeopleQuery } from "../../domain/operators/people.ts";
 import { parseEmail } from "../../domain/owners/owner_store.ts";
-import type { Page } from "../../domain/store/redis.ts";
 import { LINK_TIMES, linkPath } from "../../domain/sign_in/links.ts";
 import type { ConsoleContext, Handler } from "../context.ts";
 import { answerCsv, operatorOf, Refused } from "../context.ts";
 import { choice, FORM, readForm, text } from "../forms.ts";
 import { keyName } from "../key_parts.tsx";
-import { showPage } from "../layout.tsx";
+import { Page } from "../layout.tsx";
 import { address, type Column, Pager, Search, Table, Tabs } from "../lists.tsx";
 import { PostForm, ShownOnce } from "../parts.tsx";
 import { limitFields } from "./limits_view.tsx";
@@ -42,21 +41,20 @@ const TOP = /^(tokens|requests)-(1|30)$/;
 async function showView<T>(
   c: ConsoleContext,
   placeholder: string,
-  read: (query: PeopleQuery) => Promise<Page<T>>,
+  read: (query: PeopleQuery) => Promise<{ rows: T[]; next: string | null }>,
   columns: readonly Column<T>[],
-): Promise<Response> {
+) {
   const { path } = c.req;
   const search = cleanSearch(c.req.query("search") ?? "");
   const [after = "", top = ""] = [c.req.query("after"), c.req.query("top")];
   const day = usageDay(c.var.deps.now());
   const { rows, next } = await read({ search, after, rows: PAGE_ROWS, day });
-  return await showPage(
-    c,
-    {
-      title: "People",
-      lead: "All owners, with usage and keys. Only operators see this.",
-    },
-    <>
+  return (
+    <Page
+      c={c}
+      title="People"
+      lead="All owners, with usage and keys. Only operators see this."
+    >
       <details class="card">
         <summary>Invite somebody</summary>
         <PostForm action="/people" submit="Create link">
@@ -85,7 +83,7 @@ async function showView<T>(
         {...{ after, next }}
         to={(after) => address(path, { search, after })}
       />
-    </>,
+    </Page>
   );
 }
 
@@ -187,21 +185,20 @@ async function showPerson(
   c: ConsoleContext,
   values?: Readonly<Record<keyof Limits, string>>,
   error?: string,
-): Promise<Response> {
+) {
   const { deps: { owners, now }, signedIn } = c.var;
   const row = await findPerson(c);
   const { ownerId, email } = row.account;
   const limits = values ?? await owners.limits(ownerId);
   const here = `/people/${ownerId}`;
   const keys = address("/people/keys", { search: email });
-  return showPage(
-    c,
-    {
-      title: email || "First owner",
-      error,
-      actions: <a class="button" href={keys}>Keys</a>,
-    },
-    <>
+  return (
+    <Page
+      c={c}
+      title={email || "First owner"}
+      error={error}
+      actions={<a class="button" href={keys}>Keys</a>}
+    >
       <Table
         caption="Owner"
         rows={[row]}
@@ -240,7 +237,7 @@ async function showPerson(
           })}
       </section>
       {await usageView(c, { ownerId, base: here })}
-    </>,
+    </Page>
   );
 }
 
@@ -276,24 +273,24 @@ const setLimits: Handler = async (c) => {
 const answerLink = (
   c: ConsoleContext,
   { ownerId, email, kind, secret }: OwnerLink,
-): Promise<Response> =>
-  showPage(
-    c,
-    {
-      title: "Pass this link on now",
-      lead: `It works once, within ${
-        LINK_TIMES[kind]
-      }, and is shown only now. Give it only to ${email}: whoever opens it first chooses the password.`,
-      status: 201,
-      isCard: true,
-    },
+) => (
+  <Page
+    c={c}
+    title="Pass this link on now"
+    lead={`It works once, within ${
+      LINK_TIMES[kind]
+    }, and is shown only now. Give it only to ${email}: whoever opens it first chooses the password.`}
+    status={201}
+    isCard
+  >
     <ShownOnce
       label="One-time link"
       value={new URL(linkPath(secret), c.var.deps.publicUrl).href}
       next={`/people/${ownerId}`}
       confirm="I have passed it on"
-    />,
-  );
+    />
+  </Page>
+);
 
 export const peopleRoutes = {
   "/people": { GET: listOwners, POST: behindPassword(invite) },

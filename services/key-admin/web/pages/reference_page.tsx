@@ -2,7 +2,7 @@ import document from "@gateway/shared/openai/openapi" with { type: "json" };
 import { raw } from "hono/html";
 import type { Child } from "hono/jsx";
 import type { Handler } from "../context.ts";
-import { showPage } from "../layout.tsx";
+import { Page } from "../layout.tsx";
 import { Noted, Table } from "../lists.tsx";
 import { Copyable, Facts } from "../parts.tsx";
 import { labelOf } from "../texts.tsx";
@@ -48,14 +48,13 @@ const showReference: Handler = async (c) => {
   await recognize(c);
   const { apiUrl } = c.var.deps;
   const openApi = new URL("/openapi.json", apiUrl).href;
-  return showPage(
-    c,
-    {
-      title: "API reference",
-      lead: "What programs send to the gateway, and what they get back.",
-      actions: <a class="button" href={openApi}>OpenAPI file</a>,
-    },
-    <>
+  return (
+    <Page
+      c={c}
+      title="API reference"
+      lead="What programs send to the gateway, and what they get back."
+      actions={<a class="button" href={openApi}>OpenAPI file</a>}
+    >
       <nav aria-label="On this page">
         {OPERATIONS.map(([name, { operationId }]) => (
           <a href={`#${operationId}`}>{name}</a>
@@ -73,7 +72,7 @@ const showReference: Handler = async (c) => {
         <Prose text={document.info.description} />
       </section>
       {REFERENCE}
-    </>,
+    </Page>
   );
 };
 

@@ -7,7 +7,7 @@ import { admit, checkAgain, signIn } from "../../domain/sign_in/sign_in.ts";
 import type { ConsoleContext, ConsoleDeps, Handler } from "../context.ts";
 import { clientOf, Refused } from "../context.ts";
 import { FORM, readForm } from "../forms.ts";
-import { showPage } from "../layout.tsx";
+import { Page } from "../layout.tsx";
 import { Box, Field, PasswordField, PostForm } from "../parts.tsx";
 import * as auth from "../session.ts";
 
@@ -181,13 +181,11 @@ async function showSignIn(
   { email, next }: { email: string; next: string },
   error?: string,
   status: 200 | 401 | 429 = 200,
-): Promise<Response> {
+) {
   const { oidc, owners } = c.var.deps;
   const isSetUp = await owners.setUpAccount() !== null;
-  return showPage(
-    c,
-    { title: "Sign in", error, status, isCard: true },
-    <>
+  return (
+    <Page c={c} title="Sign in" error={error} status={status} isCard>
       {!isSetUp && (
         <p>
           There are no accounts yet. The service prints a one-time set-up link
@@ -222,7 +220,7 @@ async function showSignIn(
           app, use a recovery code; if you have none left, ask your operator.
         </p>
       )}
-    </>,
+    </Page>
   );
 }
 
@@ -230,27 +228,27 @@ function showConfirm(
   c: ConsoleContext,
   next: string | undefined,
   error?: string,
-): Response | Promise<Response> {
+) {
   const { account: { email, passwordHash } } = c.var.signedIn;
   if (passwordHash === null) return c.redirect("/sign-in/oidc?again=1", 302);
-  return showPage(
-    c,
-    {
-      title: "Confirm your password",
-      lead:
-        "You last entered your password over an hour ago. Enter it again to continue.",
-      error,
-      isCard: true,
-    },
-    <PostForm
-      action="/confirm"
-      hidden={{ next: auth.localPath(next) }}
-      submit="Continue"
-      cancel="/keys"
+  return (
+    <Page
+      c={c}
+      title="Confirm your password"
+      lead="You last entered your password over an hour ago. Enter it again to continue."
+      error={error}
+      isCard
     >
-      <input type="hidden" autocomplete="username" value={email} />
-      <PasswordField label={`Password of ${email}`} autofocus />
-    </PostForm>,
+      <PostForm
+        action="/confirm"
+        hidden={{ next: auth.localPath(next) }}
+        submit="Continue"
+        cancel="/keys"
+      >
+        <input type="hidden" autocomplete="username" value={email} />
+        <PasswordField label={`Password of ${email}`} autofocus />
+      </PostForm>
+    </Page>
   );
 }
 
@@ -271,18 +269,18 @@ function showLink(
   kind: Link["kind"],
   email: string,
   error?: string | null,
-): Response | Promise<Response> {
+) {
   const [title, lead] = LINK_TEXTS[kind];
-  return showPage(
-    c,
-    { title, lead, error, isCard: true },
-    <PostForm
-      action={c.req.path}
-      submit={kind === "reset" ? "Save and continue" : "Create account"}
-    >
-      <EmailField value={email} readonly={kind !== "set_up"} />
-      <NewPasswordField label="Password" autofocus={email !== ""} />
-    </PostForm>,
+  return (
+    <Page c={c} title={title} lead={lead} error={error} isCard>
+      <PostForm
+        action={c.req.path}
+        submit={kind === "reset" ? "Save and continue" : "Create account"}
+      >
+        <EmailField value={email} readonly={kind !== "set_up"} />
+        <NewPasswordField label="Password" autofocus={email !== ""} />
+      </PostForm>
+    </Page>
   );
 }
 

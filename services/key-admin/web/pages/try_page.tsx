@@ -11,7 +11,7 @@ import type { ConsoleContext, ConsoleDeps, Handler } from "../context.ts";
 import { actorOf, Refused } from "../context.ts";
 import { choice, readForm, text } from "../forms.ts";
 import { securityPolicy } from "../guards.ts";
-import { showPage } from "../layout.tsx";
+import { Page } from "../layout.tsx";
 import { address, Tabs } from "../lists.tsx";
 import { Copyable, Facts, Field, PostForm } from "../parts.tsx";
 import { readCookie } from "../session.ts";
@@ -154,7 +154,7 @@ function showTry(
     errors?: ReadonlyMap<string, string>;
     answer?: TryAnswer;
   } = {},
-): Promise<Response> {
+) {
   const { deps } = c.var;
   const { streamed, isUpload } = TRY_KINDS[kind];
   const sent = { ...tryRequest(kind, values).request, ...streamed };
@@ -172,16 +172,14 @@ function showTry(
   );
   const isUsed = ([name]: TryField) => errors?.has(name) || values[name];
   const models = kinds.get(kind) ?? [];
-  return showPage(
-    c,
-    {
-      title: "Try it",
-      lead:
-        `Sends real requests, up to ${TRY_LIMITS.key.requestsPerMinute} per minute, with a key that only this session has. They count towards your usage and your limits.`,
-      error: errors?.size ? "Correct the marked fields." : null,
-      headers: { "content-security-policy": securityPolicy(POLICIES[kind]) },
-    },
-    <>
+  return (
+    <Page
+      c={c}
+      title="Try it"
+      lead={`Sends real requests, up to ${TRY_LIMITS.key.requestsPerMinute} per minute, with a key that only this session has. They count towards your usage and your limits.`}
+      error={errors?.size ? "Correct the marked fields." : null}
+      headers={{ "content-security-policy": securityPolicy(POLICIES[kind]) }}
+    >
       {kinds.size > 1 && (
         <Tabs
           label="Kind of model"
@@ -246,7 +244,7 @@ function showTry(
         </div>
       </div>
       <script src={deps.assets.tryScript} defer />
-    </>,
+    </Page>
   );
 }
 

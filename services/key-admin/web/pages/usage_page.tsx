@@ -9,7 +9,7 @@ import { MAIN_COUNTS, readFailed, readUsage } from "../../domain/keys/usage.ts";
 import { usageCsv } from "../../domain/keys/usage_csv.ts";
 import type { ConsoleContext, Handler } from "../context.ts";
 import { answerCsv, findKey } from "../context.ts";
-import { showPage } from "../layout.tsx";
+import { Page } from "../layout.tsx";
 import { type Column, Empty, Noted, Table, Tabs } from "../lists.tsx";
 import { Facts } from "../parts.tsx";
 import { labelOf, number, Time, unitsText } from "../texts.tsx";
@@ -19,17 +19,15 @@ import { limitsCard } from "./limits_view.tsx";
 
 const showUsage: Handler = async (c) => {
   const { ownerId } = c.var.signedIn.session;
-  return showPage(
-    c,
-    {
-      title: "Usage",
-      lead:
-        "All your keys together, including deleted ones. Each key's page shows its own numbers.",
-    },
-    <>
+  return (
+    <Page
+      c={c}
+      title="Usage"
+      lead="All your keys together, including deleted ones. Each key's page shows its own numbers."
+    >
       {await limitsCard(c)}
       {await usageView(c, { ownerId, base: "/usage" })}
-    </>,
+    </Page>
   );
 };
 
@@ -44,28 +42,29 @@ const { listedMax, daysListed } = FAILED_REQUESTS;
 
 const showFailed: Handler = async (c) => {
   const key = await findKey(c);
-  return showPage(
-    c,
-    {
-      title: "Refused and failed requests",
-      lead: (
+  return (
+    <Page
+      c={c}
+      title="Refused and failed requests"
+      lead={
         <>
           The last {listedMax} of{" "}
           <a href={`/keys/${key.id}`} dir="auto">{key.description}</a>, kept for
           {" "}
           {daysListed} days. Nothing of their content is stored.
         </>
-      ),
-    },
-    <Table
-      caption="Refused and failed requests, newest first"
-      rows={await readFailed(c.var.deps.redis, key)}
-      empty={{
-        title: "No requests",
-        lead: `None were refused or failed in the last ${daysListed} days.`,
-      }}
-      columns={FAILED_COLUMNS}
-    />,
+      }
+    >
+      <Table
+        caption="Refused and failed requests, newest first"
+        rows={await readFailed(c.var.deps.redis, key)}
+        empty={{
+          title: "No requests",
+          lead: `None were refused or failed in the last ${daysListed} days.`,
+        }}
+        columns={FAILED_COLUMNS}
+      />
+    </Page>
   );
 };
 
