@@ -19,8 +19,7 @@ import { linkPath } from "./domain/sign_in/links.ts";
 import type { PasswordHasher } from "./domain/sign_in/password.ts";
 import { asTexts } from "./domain/store/redis.ts";
 import { createAskApi } from "./domain/try/edge.ts";
-import { isTryKind, type TryKind } from "./domain/try/request.ts";
-import { tryFields } from "./web/pages/try_fields.ts";
+import { isTryKind, tryFields, type TryKind } from "./domain/try/request.ts";
 import { createConsole } from "./app.tsx";
 import type { ConsoleDeps } from "./web/context.ts";
 import { readAssets } from "./web/server.ts";
@@ -200,7 +199,7 @@ export const tryFormOf = (
   kind: TryKind,
   given: Record<string, string>,
 ): Record<string, string> => ({
-  ...tryFields(kind, () => ""),
+  ...tryFields(kind, ""),
   model: kind === "chat" ? DEFAULT_MODEL_ID : simulated(kind),
   ...given,
 });

@@ -1,9 +1,11 @@
 import type { KeyRecord } from "@gateway/shared/keys/record";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import { type ModelKind, scopeOf } from "@gateway/shared/models/kinds";
+import { speechFormat } from "@gateway/shared/openai/media";
 import { guardJson } from "@gateway/shared/openai/json_body";
 import { errorMessage } from "@gateway/shared/process/env";
 import { isJsonObject } from "@gateway/shared/process/error_text";
+import { TRY_LIMITS } from "./key.ts";
 
 /** The texts of a filled-in form of the page "Try it", by field. */
 export type TryValues = Readonly<Record<string, string>>;
@@ -11,13 +13,24 @@ export type TryValues = Readonly<Record<string, string>>;
 /** A request to the API as JSON. Of an upload, `file` is the name of the file. */
 export type TryRequest = Readonly<Record<string, unknown>>;
 
+/** How a text that is not blank is read, by default as it is. Throws a mistake. */
+type Read = (text: string) => unknown;
+export type TryField = readonly [
+  name: string,
+  label: string,
+  input: object,
+  read?: Read,
+];
+/** Fields in a row. A group with a title is folded until it is used. */
+type Group = readonly [title: string, ...fields: readonly TryField[]];
+
 /** What the page "Try it" knows of a kind of models. */
 interface Kind {
   path: string;
   /** What a new form says. */
   example: TryValues;
-  /** How to read the fields of a form that are not blank. Throws a mistake. */
-  fields: Readonly<Record<string, (text: string) => unknown>>;
+  /** The fields below the model. */
+  fields: readonly Group[];
   /** What to say about fields that must not be blank. */
   needed?: TryValues;
   /** Turns what was read into the request, if it is not the request already. */
@@ -30,17 +43,58 @@ interface Kind {
   facts?: TryValues;
 }
 
+/** The API checks the bounds of numbers, as for any caller. */
+const NUMBER = { type: "number", step: "any", placeholder: "Default" };
+const number = (name: string, label: string) =>
+  [name, label, NUMBER, numberOf] as const;
+const json = (name: string, label: string, read: Read, placeholder: string) =>
+  [name, label, { rows: 5, spellcheck: false, placeholder }, read] as const;
+/** What empty fields show. */
+const TOOLS = `[{"type": "function", "function": {"name": "get_weather",
+"parameters": {"type": "object", "properties": {"city": {"type": "string"}}}}}]`;
+const SCHEMA = `{"type": "object", "properties": {"city": {"type": "string"}},
+"required": ["city"], "additionalProperties": false}`;
+const HISTORY = `[{"role": "user", "content": "Hello"},
+{"role": "assistant", "content": "Hi!"}]`;
+const MORE = `{"stop": ["END"], "tool_choice": "required"}`;
+const THINKING = [["", "Default"], ["on", "On"], ["off", "Off"]];
+const FORMATS = speechFormat.options.map((name) => [name, name]);
+const RECORDING = {
+  ...{ type: "file", accept: "audio/*,video/*" },
+  help: `At most ${TRY_LIMITS.heldBytes / 2 ** 20} MiB.`,
+};
+const VIDEO_HELP = "Stop only ends the wait: the video is still made.";
+
 const TOKENS = { input: "Input tokens", output: "Output tokens" };
 const KINDS = {
   chat: {
     path: "/chat/completions",
     example: { message: "Say hello in three languages." },
-    fields: {
-      ...{ system: String, history: listOf, message: String },
-      ...{ temperature: numberOf, top_p: numberOf, max_tokens: numberOf },
-      ...{ seed: numberOf, thinking: String, tools: listOf },
-      ...{ schema: objectOf, more: moreOf },
-    },
+    fields: [
+      ["", ["system", "System prompt", { rows: 2 }]],
+      ["", ["message", "Message", { rows: 4 }]],
+      [
+        "Parameters",
+        number("temperature", "Temperature"),
+        number("top_p", "Top p"),
+        number("max_tokens", "Max tokens"),
+        number("seed", "Seed"),
+        ["thinking", "Thinking", { options: THINKING }],
+      ],
+      ["Tools", json("tools", "Tools (JSON)", listOf, TOOLS)],
+      [
+        "Structured answer",
+        json("schema", "JSON schema of the answer", objectOf, SCHEMA),
+      ],
+      [
+        "Earlier messages",
+        json("history", "Earlier messages (JSON)", listOf, HISTORY),
+      ],
+      [
+        "Other fields",
+        json("more", "Other fields of the request (JSON)", moreOf, MORE),
+      ],
+    ],
     toRequest: chatRequest,
     streamed: { stream: true, stream_options: { include_usage: true } },
     facts: {
@@ -50,36 +104,69 @@ const KINDS = {
   image: {
     path: "/images/generations",
     example: { prompt: "A lighthouse at dusk, in watercolours" },
-    fields: { prompt: String, size: String, n: numberOf },
+    fields: [
+      ["", ["prompt", "Prompt", { rows: 4 }]],
+      [
+        "",
+        ["size", "Size", { placeholder: "1024x1024" }],
+        number("n", "Images"),
+      ],
+    ],
     needed: { prompt: "Say what to draw" },
     facts: TOKENS,
   },
   speech: {
     path: "/audio/speech",
     example: { input: "Good morning. How are you?", voice: "alloy" },
-    fields: {
-      ...{ input: String, voice: String },
-      ...{ response_format: String, speed: numberOf },
-    },
+    fields: [
+      ["", ["input", "Text", { rows: 4 }]],
+      [
+        "",
+        ["voice", "Voice", {}],
+        ["response_format", "Format", { options: FORMATS }],
+        number("speed", "Speed"),
+      ],
+    ],
     needed: { input: "Write what to say", voice: "Name a voice of the model" },
   },
   transcription: {
     path: "/audio/transcriptions",
     isUpload: true,
     example: {},
-    fields: { file: String, language: String },
+    fields: [
+      ["", ["file", "Recording", RECORDING]],
+      ["", ["language", "Language", { placeholder: "Such as en" }]],
+    ],
     needed: { file: "Choose a recording" },
     toRequest: (read) => ({ file: "recording.mp3", ...read }),
   },
   video: {
     path: "/videos",
     example: { prompt: "A lighthouse at dusk, its beam sweeping the sea" },
-    fields: { prompt: String, seconds: String, size: String },
+    fields: [
+      ["", ["prompt", "Prompt", { rows: 4, help: VIDEO_HELP }]],
+      [
+        "",
+        ["seconds", "Seconds", { placeholder: "4" }],
+        ["size", "Size", { placeholder: "1280x720" }],
+      ],
+    ],
     needed: { prompt: "Say what to show" },
   },
 } satisfies { [kind in ModelKind]?: Kind };
 export type TryKind = keyof typeof KINDS;
 export const TRY_KINDS: Readonly<Record<TryKind, Kind>> = KINDS;
+
+/** The fields of a form below the model. */
+const fieldsOf = (kind: TryKind): readonly TryField[] =>
+  TRY_KINDS[kind].fields.flatMap(([, ...fields]) => fields);
+
+/** The names of the fields of a form, each with this value. */
+export const tryFields = <T>(kind: TryKind, value: T): Record<string, T> =>
+  Object.fromEntries(
+    ["model", ...fieldsOf(kind).map(([name]) => name)]
+      .map((name) => [name, value]),
+  );
 
 export const isTryKind = (kind: string): kind is TryKind =>
   Object.hasOwn(TRY_KINDS, kind);
@@ -101,10 +188,10 @@ export function exampleFor(
 
 /** The request of a filled-in form, and by field what cannot be sent of it. The API itself checks the rest, as for any caller. */
 export function tryRequest(kind: TryKind, values: TryValues) {
-  const { fields, needed, toRequest } = TRY_KINDS[kind];
+  const { needed, toRequest } = TRY_KINDS[kind];
   const errors = new Map<string, string>();
   const given: Record<string, unknown> = {};
-  for (const [name, read] of Object.entries(fields)) {
+  for (const [name, , , read = String] of fieldsOf(kind)) {
     const text = values[name] ?? "";
     const complaint = needed?.[name];
     try {

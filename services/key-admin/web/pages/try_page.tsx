@@ -4,9 +4,10 @@ import { readAnswer, TRY_FACTS } from "../../domain/try/answer.ts";
 import { codeOf, LANGUAGES } from "../../domain/try/code.ts";
 import type { TryCall } from "../../domain/try/edge.ts";
 import { TRY_LIMITS, tryKeyValue } from "../../domain/try/key.ts";
-import type { TryKind, TryRequest } from "../../domain/try/request.ts";
-import type { TryValues } from "../../domain/try/request.ts";
-import { isTryKind, TRY_KINDS, tryRequest } from "../../domain/try/request.ts";
+import type { TryField, TryKind } from "../../domain/try/request.ts";
+import type { TryRequest, TryValues } from "../../domain/try/request.ts";
+import { isTryKind, TRY_KINDS } from "../../domain/try/request.ts";
+import { tryFields, tryRequest } from "../../domain/try/request.ts";
 import type { ConsoleContext, ConsoleDeps, Handler } from "../context.ts";
 import { actorOf, Refused } from "../context.ts";
 import { choice, readForm, text } from "../forms.ts";
@@ -16,7 +17,6 @@ import { address, Tabs } from "../lists.tsx";
 import { Copyable, Facts, Field, PostForm } from "../parts.tsx";
 import { readCookie } from "../session.ts";
 import { labelOf } from "../texts.tsx";
-import { TRY_FIELDS, type TryField, tryFields } from "./try_fields.ts";
 
 /**
  * Sends a request through an edge, as callers do. It goes through key-admin, so that
@@ -64,7 +64,7 @@ function readTry(c: ConsoleContext) {
   const { show, ...values } = readForm(
     c,
     z.strictObject({
-      ...tryFields(kind, () => text(CHARS_MAX)),
+      ...tryFields(kind, text(CHARS_MAX)),
       /** Only shows the request as code. */
       show: choice(["code"]).optional(),
     }),
@@ -156,7 +156,7 @@ function showTry(
   } = {},
 ) {
   const { deps } = c.var;
-  const { streamed, isUpload } = TRY_KINDS[kind];
+  const { streamed, isUpload, fields } = TRY_KINDS[kind];
   const sent = { ...tryRequest(kind, values).request, ...streamed };
   const code = codeOf(kind, sent, deps.apiUrl);
   const kinds = offered(deps);
@@ -211,7 +211,7 @@ function showTry(
                 "Model",
                 { options: models.map((id) => [id, id]) },
               ])}
-              {TRY_FIELDS[kind].map(([title, ...fields]) => {
+              {fields.map(([title, ...fields]) => {
                 const row = <div class="pair">{fields.map(field)}</div>;
                 return title === "" ? row : (
                   <details open={fields.some(isUsed)}>
