@@ -11,11 +11,11 @@ import type { ConsoleContext, ConsoleEnv, Handler } from "./web/context.ts";
 import type { ConsoleDeps, Routes, SignedIn } from "./web/context.ts";
 import { Refused } from "./web/context.ts";
 import { formGuard } from "./web/forms.ts";
-import * as guards from "./web/guards.ts";
 import { keyFormRoutes } from "./web/pages/key_form.tsx";
 import { keyRoutes } from "./web/pages/keys_page.tsx";
 import { Page } from "./web/layout.tsx";
 import { behindSignIn, forOperators, recognize } from "./web/session.ts";
+import * as server from "./web/server.ts";
 import { confirmRoutes, signInRoutes } from "./web/pages/sign_in_page.tsx";
 import { referenceRoutes } from "./web/pages/reference_page.tsx";
 import { tryRoutes } from "./web/pages/try_page.tsx";
@@ -53,14 +53,14 @@ const ROUTES: Routes = {
 
 export function createConsole(deps: ConsoleDeps): Hono<ConsoleEnv> {
   const app = new Hono<ConsoleEnv>();
-  app.use(guards.baseHeaders, async (c, next) => {
+  app.use(server.baseHeaders, async (c, next) => {
     c.set("deps", deps);
-    guards.checkHost(c);
-    guards.checkNoKey(c);
-    guards.checkSite(c);
+    server.checkHost(c);
+    server.checkNoKey(c);
+    server.checkSite(c);
     await next();
   });
-  app.use("/try", guards.holdGuard());
+  app.use("/try", server.holdGuard());
   app.use(formGuard());
   addRoutes(app, PUBLIC_ROUTES, (handler) => handler);
   addRoutes(app, ROUTES);

@@ -41,10 +41,7 @@ export function checkHeaders({ headers }: Answer, isFile = false): void {
 }
 
 /** The `n`th owner, signed in, with one key. Each has a network of their own. */
-export async function routeOwner(
-  site: TestConsole,
-  n: number,
-) {
+export async function routeOwner(site: TestConsole, n: number) {
   const email = `owner${n}@example.org`;
   // Attempts to sign in are limited for each prefix, too.
   const prefix = (0xdb8 + (n >> 5)).toString(16);

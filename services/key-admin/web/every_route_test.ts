@@ -86,10 +86,7 @@ type Request = readonly [
   path?: string,
 ];
 type Owner = Awaited<ReturnType<typeof routeOwner>>;
-type Make = (
-  site: TestConsole,
-  owner: Owner,
-) => Request | Promise<Request>;
+type Make = (site: TestConsole, owner: Owner) => Request | Promise<Request>;
 
 const INVITED = "invited@example.org";
 /** There is no such video; `web/try_test.ts` has one. */

@@ -4,8 +4,7 @@ import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { detectDurability } from "../domain/store/durability.ts";
 import type { ConsoleContext, SignedIn } from "./context.ts";
 import type { Account } from "../domain/owners/owner_store.ts";
-import { Tabs } from "./lists.tsx";
-import { Banner, PostForm } from "./parts.tsx";
+import { Banner, PostForm, Tabs } from "./parts.tsx";
 import { Time } from "./texts.tsx";
 
 /** Notices after a change. The URL contains the name, never the text. */

@@ -22,9 +22,7 @@ Deno.test("the reference has all that the description of the API has, for everyo
     for (const header of Object.keys(headers)) has(`<code>${header}</code>`);
     for (const path of Object.keys(document.paths)) has(` ${path}</code>`);
     has("<code>null</code> (default 1, minimum 1, maximum 8)");
-    has(
-      "(max items 16) of <code>string</code> (min length 1, max",
-    );
+    has("(max items 16) of <code>string</code> (min length 1, max");
     // Each link within the page leads somewhere, and only to one place.
     const ids = [...text.matchAll(/ id="([^"]+)"/g)].map(([, id]) => id);
     assert.equal(new Set(ids).size, ids.length);

@@ -1,9 +1,8 @@
 import type { AuditRow } from "../../domain/audit/audit_log.ts";
 import { answerCsv, type ConsoleContext, type Handler } from "../context.ts";
-import { keyName } from "../key_parts.tsx";
 import { Page } from "../layout.tsx";
-import { address, Noted, Pager, Table, Tabs } from "../lists.tsx";
-import { labelOf, Time } from "../texts.tsx";
+import { address, Noted, Pager, Table, Tabs } from "../parts.tsx";
+import { keyName, labelOf, Time } from "../texts.tsx";
 
 /** Who did what, when and from where. */
 
@@ -101,10 +100,10 @@ export const AuditTable = ({ rows, caption, present = new Set() }: {
       ["Key", ({ keyId: id, description, hint }) =>
         id ? keyName({ id, description, hint }, present.has(id)) : "–"],
       ["When", (row) => <Time ms={row.timeMs} as="minute" />],
-      ["Who", (row) =>
-        row.by],
-      ["From", (row) =>
-        row.ip || "–"],
+      ["Who", ({ by }) =>
+        by],
+      ["From", ({ ip }) =>
+        ip || "–"],
     ]}
   />
 );

@@ -16,10 +16,9 @@ import type { ConsoleContext, ConsoleDeps, Handler } from "../context.ts";
 import { actorOf, findKey, Refused, targetOf } from "../context.ts";
 import { choice, FORM, list, readForm, text } from "../forms.ts";
 import { Page } from "../layout.tsx";
-import { curlFor, tryLink } from "../key_parts.tsx";
 import { Box, Choices, Field, PostForm, ShownOnce } from "../parts.tsx";
 import { limitFields } from "./limits_view.tsx";
-import { labelOf, number, permissionOf } from "../texts.tsx";
+import { curlFor, labelOf, number, permissionOf, tryLink } from "../texts.tsx";
 import { behindPassword } from "../session.ts";
 
 /** Creating and editing a key. */

@@ -10,13 +10,11 @@ import { mintSecret } from "../../domain/store/secret.ts";
 import type { ConsoleContext, Handler } from "../context.ts";
 import { actorOf, findKey, targetOf } from "../context.ts";
 import { FORM, readForm } from "../forms.ts";
-import * as view from "../key_parts.tsx";
 import { Page } from "../layout.tsx";
-import type { Column } from "../lists.tsx";
-import { address, Empty, Pager, Search, Table, Tabs } from "../lists.tsx";
-import { Box, Choices, Facts, PostForm } from "../parts.tsx";
+import { address, Box, Choices, type Column, Empty, Facts } from "../parts.tsx";
+import { Pager, PostForm, Search, Table, Tabs } from "../parts.tsx";
 import { behindPassword, localPath } from "../session.ts";
-import { labelOf, Moment, number, permissionOf, Time } from "../texts.tsx";
+import * as view from "../texts.tsx";
 import { AuditTable } from "./audit_page.tsx";
 import { answerCreated, NOT_CONFIGURED } from "./key_form.tsx";
 import { limitsCard } from "./limits_view.tsx";
@@ -105,18 +103,18 @@ export const cleanSearch = (search: string): string =>
   search.trim().slice(0, 200)
     .replace(/\bsk-\S*?([0-9A-Za-z]{4})(?=\s|$)/g, "$1");
 
-const FILTERS = KEY_FILTERS.map((name) => [name, labelOf(name)] as const);
+const FILTERS = KEY_FILTERS.map((name) => [name, view.labelOf(name)] as const);
 
 export const stateColumns = (nowMs: number): readonly Column<KeyRow>[] => [
   ["Status", ({ key }) => view.statusOf(key, nowMs)],
-  ["Created", ({ key }) => <Time ms={key.createdAtMs} as="day" />],
+  ["Created", ({ key }) => <view.Time ms={key.createdAtMs} as="day" />],
   [
     "Last used",
     ({ key, lastUsedAtMs: ms }) => view.lastUseOf(key, { ms, nowMs }),
   ],
-  ["Expires", ({ key }) => <Moment ms={key.expiresAtMs} nowMs={nowMs} />],
-  ["Requests today", (row) => number(row.totals.requests), "num"],
-  ["Tokens today", (row) => number(row.totals.tokens), "num"],
+  ["Expires", ({ key }) => <view.Moment ms={key.expiresAtMs} nowMs={nowMs} />],
+  ["Requests today", (row) => view.number(row.totals.requests), "num"],
+  ["Tokens today", (row) => view.number(row.totals.tokens), "num"],
 ];
 
 /** Disables a key after a question, or enables it. Both lead back to its page, or to `next`. */
@@ -184,10 +182,10 @@ const showKey: Handler = async (c) => {
     >
       <Facts
         facts={{
-          "Created": <Time ms={key.createdAtMs} as="minute" />,
+          "Created": <view.Time ms={key.createdAtMs} as="minute" />,
           "Last used": view.lastUseOf(key, { ms, nowMs }),
-          "Expires": <Moment ms={key.expiresAtMs} nowMs={nowMs} />,
-          "Permissions": key.scopes.map(permissionOf).join(", "),
+          "Expires": <view.Moment ms={key.expiresAtMs} nowMs={nowMs} />,
+          "Permissions": key.scopes.map(view.permissionOf).join(", "),
           "Models": allowed.join(", ") || "All",
           "Key ID": <code>{id}</code>,
         }}
@@ -223,7 +221,7 @@ type Question = keyof typeof QUESTIONS;
 const ask = (question: Question): Handler => async (c) => {
   const { redis, now, randomBytes } = c.var.deps;
   const key = await findKey(c);
-  const verb = labelOf(question);
+  const verb = view.labelOf(question);
   const isRotation = question === "rotate";
   const next = question === "disable" ? c.req.query("next") : undefined;
   const ms = await readLastUse(redis, key);

@@ -3,8 +3,7 @@ import { raw } from "hono/html";
 import type { Child } from "hono/jsx";
 import type { Handler } from "../context.ts";
 import { Page } from "../layout.tsx";
-import { Noted, Table } from "../lists.tsx";
-import { Copyable, Facts } from "../parts.tsx";
+import { Copyable, Facts, Noted, Table } from "../parts.tsx";
 import { labelOf } from "../texts.tsx";
 import { recognize } from "../session.ts";
 

@@ -10,8 +10,7 @@ import { usageCsv } from "../../domain/keys/usage_csv.ts";
 import type { ConsoleContext, Handler } from "../context.ts";
 import { answerCsv, findKey } from "../context.ts";
 import { Page } from "../layout.tsx";
-import { type Column, Empty, Noted, Table, Tabs } from "../lists.tsx";
-import { Facts } from "../parts.tsx";
+import { type Column, Empty, Facts, Noted, Table, Tabs } from "../parts.tsx";
 import { labelOf, number, Time, unitsText } from "../texts.tsx";
 import { limitsCard } from "./limits_view.tsx";
 
