@@ -20,6 +20,8 @@ const DEFAULTS = {
   repetition_penalty: 1,
   top_logprobs: 0,
   tools: [],
+  /** Few models write more. */
+  max_tokens: 32_768,
 };
 
 export type ChatRequest = ReturnType<typeof parseRequest>;

@@ -64,9 +64,7 @@ const REFUSALS = {
     "Only an enabled key that has not expired can be rotated. Enable it or move its expiry first, or create a new key",
 };
 type Refusal = keyof typeof REFUSALS;
-const refusal = z.custom<Refusal>((text) =>
-  Object.hasOwn(REFUSALS, String(text))
-);
+const refusal = z.enum(keysOf(REFUSALS));
 
 export class KeyRefused extends Error {
   override name = "KeyRefused";
