@@ -3,8 +3,9 @@ import { randomBytes } from "@gateway/shared/process/ids";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import type { Form, TestClient } from "../../console_fixture.ts";
-import * as fixture from "../../console_fixture.ts";
-import { isSignedIn, signIn, startConsole } from "../../console_fixture.ts";
+import { hiddenField, keyForm, storedKey } from "../../console_fixture.ts";
+import { isSignedIn, PASSWORD, signIn } from "../../console_fixture.ts";
+import { startConsole } from "../../console_fixture.ts";
 import { startRedis } from "../../redis_fixture.ts";
 import { limitsOf } from "../keys/settings.ts";
 import { asTexts } from "../store/redis.ts";
@@ -76,7 +77,7 @@ Deno.test("ASVS 7.4.1, 7.5.2: sessions are listed and can be ended: another one,
   const there = await site.signedIn(ADA, "192.0.2.77");
   const page = await here.get("/account");
   assert.match(page.text, /This device.*192\.0\.2\.77/s, "this one first");
-  const session = fixture.hiddenField(page.text, "session");
+  const session = hiddenField(page.text, "session");
   const answer = await here.post("/account/sessions/end", { session });
   assert.equal(answer.status, 303);
   assert.deepEqual(await areSignedIn(here, there), [true, false]);
@@ -99,12 +100,7 @@ Deno.test("ASVS 6.2.2, 6.2.3, 7.4.3: a new password needs the old one and ends t
   const here = await site.signedIn(ADA);
   const there = await site.signedIn(ADA, "192.0.2.77");
   const better = { new_password: "a better passphrase 7", end_others: "on" };
-  for (
-    const [password, status] of [["wrong", 400], [
-      fixture.PASSWORD,
-      303,
-    ]] as const
-  ) {
+  for (const [password, status] of [["wrong", 400], [PASSWORD, 303]] as const) {
     const form = { password, ...better };
     assert.equal((await here.post("/account/password", form)).status, status);
   }
@@ -119,16 +115,13 @@ Deno.test("ASVS 7.5.3: an hour after the password was entered, creating, rotatin
   await site.deps.owners.giveRole(ownerId);
   const person = `/people/${await site.deps.owners.ensure("eve@x.org")}`;
   const limits = { ...limitsOf(() => ""), concurrency: "1" };
-  const { id } = await fixture.storedKey(site, ownerId);
-  const nonce = fixture.hiddenField(
-    (await client.get("/keys/new")).text,
-    "nonce",
-  );
+  const { id } = await storedKey(site, ownerId);
+  const nonce = hiddenField((await client.get("/keys/new")).text, "nonce");
   const rotation = { version: "1", old: "1h", nonce: "r".repeat(43) };
   const deletion = { version: "2", sure: "on" };
   const requests: [path: string, form: Form | null, next: string][] = [
     ["/keys/new", null, "/keys/new"],
-    ["/keys/new", fixture.keyForm("Late", { nonce }), "/keys/new"],
+    ["/keys/new", keyForm("Late", { nonce }), "/keys/new"],
     [`/keys/${id}/ask/rotate`, null, `/keys/${id}/ask/rotate`],
     [`/keys/${id}/rotate`, rotation, `/keys/${id}/ask/rotate`],
     [`/keys/${id}/ask/delete`, null, `/keys/${id}/ask/delete`],
@@ -160,10 +153,7 @@ Deno.test("ASVS 7.5.3: an hour after the password was entered, creating, rotatin
   assert.equal(wrong.status, 400);
   const still = await client.get("/keys/new");
   assert.match(still.headers.get("location") ?? "", /confirm/);
-  const right = await client.post("/confirm", {
-    password: fixture.PASSWORD,
-    next,
-  });
+  const right = await client.post("/confirm", { password: PASSWORD, next });
   assert.equal(right.headers.get("location"), next);
   for (const [path, form] of requests) {
     const { status } = await ask(path, form);
