@@ -102,6 +102,7 @@ export function addRoutes(
   }
 }
 
+/** The response that a handler returned, or one with its page. */
 async function respond(c: ConsoleContext, answer: ReturnType<Handler>) {
   const given = await answer;
   if (given instanceof Response) return given;

@@ -169,8 +169,6 @@ const CHANGES: Readonly<Record<OwnerChange, string>> = {
   enable: "The owner can sign in again, and the enabled keys work again.",
 };
 
-const CHANGE_FORM = z.strictObject({ what: choice(OWNER_CHANGES) });
-const LIMITS_FORM = z.strictObject(limitsOf(() => text(20)));
 const LIMITS = SETTING_TEXTS.pick(limitsOf(() => true as const));
 
 async function findPerson(c: ConsoleContext): Promise<OwnerRow> {
@@ -247,7 +245,7 @@ const exportUsage: Handler = async (c) => {
 };
 
 const change: Handler = async (c) => {
-  const { what } = readForm(c, CHANGE_FORM);
+  const { what } = readForm(c, z.strictObject({ what: choice(OWNER_CHANGES) }));
   const { ownerId } = (await findPerson(c)).account;
   const { operators } = c.var.deps;
   const link = await operators.change(operatorOf(c), ownerId, what);
@@ -257,7 +255,7 @@ const change: Handler = async (c) => {
 
 const setLimits: Handler = async (c) => {
   const { ownerId } = (await findPerson(c)).account;
-  const values = readForm(c, LIMITS_FORM);
+  const values = readForm(c, z.strictObject(limitsOf(() => text(20))));
   const { data, error } = LIMITS.safeParse(values);
   if (error) {
     const texts = error.issues.map(({ path: [name], message }) =>
