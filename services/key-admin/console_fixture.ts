@@ -382,9 +382,10 @@ export function createClient(
   const get = (path: string, headers: Record<string, string> = {}) =>
     send(path, { headers });
   /** Sends a form as our own page does. */
-  const post = (path: string, form: Form = {}) => {
+  const post = (path: string, form: Form = {}, more: RequestInit = {}) => {
     const headers = { origin, "sec-fetch-site": "same-origin" };
-    return send(path, { method: "POST", headers, body: fieldsOf(form) });
+    const body = fieldsOf(form);
+    return send(path, { method: "POST", headers, body, ...more });
   };
   return { cookies, send, get, post };
 }

@@ -1,3 +1,4 @@
+import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { leaveOut, runProcess } from "../../../tests/support/process.ts";
 
@@ -11,15 +12,7 @@ const PATHS = [
 /** The system's browser: `CHROMIUM_PATH` or a usual path; null without one. */
 export function findChromium(): string | null {
   const given = Deno.env.get("CHROMIUM_PATH");
-  return [given ?? "", ...PATHS].find(isFile) ?? null;
-}
-
-function isFile(path: string): boolean {
-  try {
-    return path !== "" && Deno.statSync(path).isFile;
-  } catch {
-    return false; // Not there.
-  }
+  return [given ?? "", ...PATHS].find((path) => existsSync(path)) ?? null;
 }
 
 /**
