@@ -2,18 +2,9 @@ import assert from "node:assert/strict";
 import type { Page } from "playwright-core";
 import { PASSWORD, storedKey } from "../console_fixture.ts";
 import { until } from "../redis_fixture.ts";
-import {
-  browserTest,
-  CLIPBOARD,
-  follow,
-  openWindow,
-  press,
-  says,
-  signedIn,
-  storeKey,
-  title,
-  type Visit,
-} from "./site_fixture.ts";
+import type { Visit } from "./site_fixture.ts";
+import { browserTest, CLIPBOARD, follow, openWindow } from "./site_fixture.ts";
+import { press, says, signedIn, storeKey, title } from "./site_fixture.ts";
 
 /** Run in the same process: starting a browser costs as much as twenty pages. */
 import "./try_steps_fixture.ts";

@@ -1,14 +1,8 @@
 import type { Page } from "playwright-core";
 import { FAILURE_REASONS } from "@gateway/shared/keys/limiter_state";
 import { UNLIMITED } from "@gateway/shared/keys/record";
-import {
-  codeOf,
-  fail,
-  PASSWORD,
-  storedKey,
-  useKey,
-  useLimits,
-} from "../console_fixture.ts";
+import { codeOf, fail, PASSWORD, storedKey } from "../console_fixture.ts";
+import { useKey, useLimits } from "../console_fixture.ts";
 import type { KeySettings } from "../domain/keys/settings.ts";
 import { linkPath } from "../domain/sign_in/links.ts";
 import { openWindow, signedIn, type Visit } from "./site_fixture.ts";

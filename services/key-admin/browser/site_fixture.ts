@@ -1,19 +1,11 @@
 import assert from "node:assert/strict";
-import {
-  type Browser,
-  type BrowserContextOptions,
-  chromium,
-  type Page,
-} from "playwright-core";
+import type { Browser, BrowserContextOptions, Page } from "playwright-core";
+import { chromium } from "playwright-core";
 import { isWellFormedKey } from "@gateway/shared/keys/key";
 import { serve } from "@gateway/shared/process/serve";
 import { findChromium } from "./chromium_fixture.ts";
-import {
-  catalogOfIds,
-  MEDIA_MODELS,
-  PASSWORD,
-  startConsole,
-} from "../console_fixture.ts";
+import { catalogOfIds, MEDIA_MODELS, PASSWORD } from "../console_fixture.ts";
+import { startConsole } from "../console_fixture.ts";
 
 /**
  * The console as a server, and a browser that uses it. The steps files that import

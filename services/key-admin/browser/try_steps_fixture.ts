@@ -3,15 +3,9 @@ import type { Page } from "playwright-core";
 import { until } from "../redis_fixture.ts";
 import { recording } from "../../../tests/e2e/recording_fixture.ts";
 import { inspect } from "./inspect_fixture.ts";
-import {
-  browserTest,
-  CLIPBOARD,
-  follow,
-  press,
-  says,
-  signedIn,
-  type Visit,
-} from "./site_fixture.ts";
+import type { Visit } from "./site_fixture.ts";
+import { browserTest, CLIPBOARD, follow, press, says } from "./site_fixture.ts";
+import { signedIn } from "./site_fixture.ts";
 
 /** The page "Try it" in the browser. Run by `console_test.ts`. */
 

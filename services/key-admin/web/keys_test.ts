@@ -1,15 +1,9 @@
 import assert from "node:assert/strict";
 import { LAST_USE_DAYS_KEPT } from "@gateway/shared/keys/limiter_state";
 import { recordKey, UNLIMITED } from "@gateway/shared/keys/record";
-import {
-  catalogOfIds,
-  hiddenField,
-  keyForm,
-  makeKey,
-  startConsole,
-  storedKey,
-  useLimits,
-} from "../console_fixture.ts";
+import { catalogOfIds, hiddenField, keyForm } from "../console_fixture.ts";
+import { makeKey, startConsole, storedKey } from "../console_fixture.ts";
+import { useLimits } from "../console_fixture.ts";
 import { limitsOf } from "../domain/keys/settings.ts";
 import { routeOwner } from "../routes_fixture.ts";
 import { parse } from "./pages/key_form.tsx";

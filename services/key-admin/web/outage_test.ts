@@ -1,14 +1,8 @@
 import assert from "node:assert/strict";
 import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
 import type { Answer, Form } from "../console_fixture.ts";
-import {
-  hiddenField,
-  keyForm,
-  PASSWORD,
-  signIn,
-  startConsole,
-  storedKey,
-} from "../console_fixture.ts";
+import { hiddenField, keyForm, PASSWORD, signIn } from "../console_fixture.ts";
+import { startConsole, storedKey } from "../console_fixture.ts";
 import { until } from "../redis_fixture.ts";
 import { routeOwner } from "../routes_fixture.ts";
 

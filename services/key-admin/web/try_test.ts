@@ -11,16 +11,9 @@ import type { TryKind, TryRequest, TryValues } from "../domain/try/request.ts";
 import * as requests from "../domain/try/request.ts";
 import { silence } from "../../../tests/e2e/recording_fixture.ts";
 import type { Answer, TestClient } from "../console_fixture.ts";
-import {
-  catalogOfIds,
-  ORIGIN,
-  signIn,
-  startConsole,
-  storedKey,
-  tryForm,
-  tryFormOf,
-  upload,
-} from "../console_fixture.ts";
+import { catalogOfIds, ORIGIN, signIn } from "../console_fixture.ts";
+import { startConsole, storedKey, tryForm } from "../console_fixture.ts";
+import { tryFormOf, upload } from "../console_fixture.ts";
 import { freePort, until } from "../redis_fixture.ts";
 import { entries } from "../routes_fixture.ts";
 

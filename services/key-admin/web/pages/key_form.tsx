@@ -3,13 +3,9 @@ import { KEY_LIMITS } from "@gateway/shared/limits";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import { z } from "zod";
 import type { CreatedKey } from "../../domain/keys/key_store.ts";
-import {
-  type KeySettings,
-  limitsOf,
-  newSettings,
-  SETTING_TEXTS,
-  unknownModel,
-} from "../../domain/keys/settings.ts";
+import type { KeySettings } from "../../domain/keys/settings.ts";
+import { limitsOf, newSettings } from "../../domain/keys/settings.ts";
+import { SETTING_TEXTS, unknownModel } from "../../domain/keys/settings.ts";
 import { type Rate, takeRate } from "../../domain/sign_in/attempts.ts";
 import { digest, mintSecret } from "../../domain/store/secret.ts";
 import type { ConsoleContext, ConsoleDeps, Handler } from "../context.ts";
