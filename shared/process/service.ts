@@ -2,19 +2,18 @@
 import { VERSION, versionLine } from "../version.ts";
 import { wallNow } from "./clock.ts";
 import { ConfigError, EXIT_CONFIG } from "./env.ts";
-import type { Log, LogFields, LogLevel } from "./log.ts";
-import { createLineWriter, createLog } from "./log.ts";
+import * as logs from "./log.ts";
 
 const EXIT_OK = 0;
 const EXIT_FAILED = 1;
 
 export interface RunningService {
-  ready: LogFields;
+  ready: logs.LogFields;
   stop(): Promise<void>;
 }
 
 interface ServiceConfig {
-  logLevel: LogLevel;
+  logLevel: logs.LogLevel;
   logSample?: number;
 }
 
@@ -28,7 +27,7 @@ export async function runService<Config extends ServiceConfig>(
     name: string;
     /** Throws {@link ConfigError}. */
     readConfig: () => Config;
-    start: (config: Config, log: Log) => Promise<RunningService>;
+    start: (config: Config, log: logs.Log) => Promise<RunningService>;
   },
 ): Promise<never> {
   if (Deno.args.includes("--version")) {
@@ -37,11 +36,11 @@ export async function runService<Config extends ServiceConfig>(
   }
   const signal = firstSignal();
   const config = configOrExit(readConfig);
-  const writer = createLineWriter(
+  const writer = logs.createLineWriter(
     Deno.stdout,
     (count) => log.warn("log_lines_dropped", { count }),
   );
-  const log = createLog({
+  const log = logs.createLog({
     service: name,
     level: config.logLevel,
     sample: config.logSample,
