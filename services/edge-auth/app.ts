@@ -187,7 +187,6 @@ function sendReference({ exchange: { response } }: Pick<Call, "exchange">) {
   http.sendBytes(response, REFERENCE_BYTES, { headers });
 }
 
-/** Answers with the models that the key may use, or one of them. */
 async function sendModels(
   { id, principal, exchange: { response } }: requests.RunCall,
   { admission, catalog }: AppDependencies,

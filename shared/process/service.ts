@@ -12,17 +12,14 @@ export interface RunningService {
   stop(): Promise<void>;
 }
 
-interface ServiceConfig {
-  logLevel: logs.LogLevel;
-  logSample?: number;
-}
-
 /**
  * Runs a service until SIGTERM or SIGINT, which drain it; a second signal ends it at
  * once. Ends the process with status 0 after a drain, 78 for configuration mistakes,
  * 1 for everything else. With `--version` it only prints the version.
  */
-export async function runService<Config extends ServiceConfig>(
+export async function runService<
+  Config extends { logLevel: logs.LogLevel; logSample?: number },
+>(
   { name, readConfig, start }: {
     name: string;
     /** Throws {@link ConfigError}. */
@@ -81,7 +78,6 @@ function print(to: typeof Deno.stdout, line: string): void {
   to.writeSync(new TextEncoder().encode(`${line}\n`));
 }
 
-/** Resolves with the first signal to stop; a second one ends the process at once. */
 function firstSignal(): Promise<string> {
   const { promise, resolve } = Promise.withResolvers<string>();
   let isSecond = false;

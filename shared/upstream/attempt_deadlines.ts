@@ -6,7 +6,7 @@ import { UpstreamError } from "./errors.ts";
 export class AttemptDeadlines implements Timed, EventListenerObject {
   /** Why it has ended: the reason of the call's signal, or an `upstream_timeout`. */
   #ended: { reason: unknown } | null = null;
-  #onEnd = () => {};
+  #onEnd: (() => void) | null = null;
   readonly #totalAt: number;
   #phase = "";
   #phaseAt = Infinity;
@@ -76,6 +76,6 @@ export class AttemptDeadlines implements Timed, EventListenerObject {
 
   #finish(reason: unknown): void {
     this.#ended ??= { reason };
-    this.#onEnd();
+    this.#onEnd?.();
   }
 }

@@ -19,7 +19,6 @@ export interface AnswerOptions {
 const NOT_STARTED: StartedRun = { delivered() {}, cancel() {} };
 const KEEP_ALIVE = new TextEncoder().encode(": keep-alive\n\n");
 
-/** What all answers have in common. */
 export abstract class Answer implements AnswerSink {
   hasStarted = false;
   /** The run that it comes from, set once that has started. */
@@ -105,7 +104,6 @@ export abstract class StreamedAnswer extends Answer {
     this.write(KEEP_ALIVE);
   }
 
-  /** Writes the head, unless it was written. */
   protected open(headers = http.EVENT_STREAM_HEADERS, status = 200): void {
     const { out } = this.#options;
     if (out.headersSent) return;
