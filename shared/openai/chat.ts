@@ -40,7 +40,7 @@ const imagePart = z.object({
     url: z.string().min(1).regex(/^(?i:https?:\/\/|data:image\/)/, {
       error: "a URL that begins with 'https://', 'http://' or 'data:image/'",
     }),
-    detail: z.enum(["auto", "low", "high"]).exactOptional(),
+    detail: z.enum(["auto", "low", "high"]).optional(),
   })),
 }).meta({ id: "ImagePart", description: "For models that accept images." });
 
@@ -62,7 +62,7 @@ export const toolCall = z.object({
 
 export type ToolCall = z.infer<typeof toolCall>;
 
-const name = plainText.exactOptional();
+const name = plainText.optional();
 const wireMessage = z.discriminatedUnion("role", [
   z.object({
     role: z.enum(["system", "developer"]),
@@ -77,12 +77,12 @@ const wireMessage = z.discriminatedUnion("role", [
   z.object({
     role: z.literal("assistant"),
     content: contentOf(z.discriminatedUnion("type", [textPart, refusalPart]))
-      .exactOptional(),
+      .optional(),
     name,
-    refusal: z.string().exactOptional(),
-    reasoning_content: z.string().exactOptional(),
+    refusal: z.string().optional(),
+    reasoning_content: z.string().optional(),
     tool_calls: listOf(toolCall, LIMITS.toolCallsPerMessageMax, 1)
-      .exactOptional(),
+      .optional(),
   }).refine(
     ({ content, tool_calls, refusal }) =>
       (content ?? tool_calls ?? refusal) !== undefined,
@@ -111,10 +111,10 @@ export interface ChatMessage {
   /** Null only in an assistant message with tool calls or a refusal. */
   content: string | ContentPart[] | null;
   name?: string;
-  tool_calls?: ToolCall[];
+  tool_calls?: ToolCall[] | undefined;
   tool_call_id?: string;
-  refusal?: string;
-  reasoning_content?: string;
+  refusal?: string | undefined;
+  reasoning_content?: string | undefined;
 }
 
 /** Joins text parts and leaves out an empty name. */
@@ -137,9 +137,9 @@ const tool = z.object({
   type: z.literal("function"),
   function: nullable(z.object({
     name: identifier,
-    description: z.string().exactOptional(),
-    parameters: anyObject.exactOptional().describe("A JSON Schema."),
-    strict: z.boolean().exactOptional(),
+    description: z.string().optional(),
+    parameters: anyObject.optional().describe("A JSON Schema."),
+    strict: z.boolean().optional(),
   })),
 }).meta({ id: "Tool" });
 
@@ -162,15 +162,15 @@ const responseFormat = z.discriminatedUnion("type", [
     type: z.literal("json_schema"),
     json_schema: nullable(z.object({
       name: identifier,
-      description: z.string().exactOptional(),
-      schema: anyObject.exactOptional().describe("A JSON Schema."),
-      strict: z.boolean().exactOptional(),
+      description: z.string().optional(),
+      schema: anyObject.optional().describe("A JSON Schema."),
+      strict: z.boolean().optional(),
     })),
   }).meta({ id: "SchemaFormat" }),
 ]);
 
 const stopText = z.string().min(1).max(LIMITS.stopCharsMax);
-const penalty = decimal(...LIMITS.penalty).exactOptional();
+const penalty = decimal(...LIMITS.penalty).optional();
 
 const wireRequest = z.object({
   model: nameText.max(LIMITS.modelCharsMax)
@@ -180,54 +180,54 @@ const wireRequest = z.object({
     LIMITS.messagesMax,
     1,
   ).describe("The conversation so far, the oldest message first."),
-  tools: listOf(tool, LIMITS.toolsMax).exactOptional()
+  tools: listOf(tool, LIMITS.toolsMax).optional()
     .describe("Functions that the model may call."),
-  tool_choice: toolChoice.exactOptional()
+  tool_choice: toolChoice.optional()
     .describe("Whether a tool must be called, or which one. Needs `tools`."),
-  parallel_tool_calls: z.boolean().exactOptional()
+  parallel_tool_calls: z.boolean().optional()
     .describe("Whether an answer may call several tools."),
-  max_completion_tokens: integer(1).exactOptional()
+  max_completion_tokens: integer(1).optional()
     .describe("The same as `max_tokens`; of both, the smaller one counts."),
-  max_tokens: integer(1).exactOptional()
+  max_tokens: integer(1).optional()
     .describe("Tokens of each choice. Models may have a lower maximum."),
   n: integer(1, LIMITS.nMax).default(1)
     .describe("Choices to generate. Models may have a lower maximum."),
   temperature: decimal(...LIMITS.temperature)
-    .exactOptional()
+    .optional()
     .describe("Higher is more random. Change this or `top_p`, not both."),
-  top_p: decimal(...LIMITS.topP).exactOptional()
+  top_p: decimal(...LIMITS.topP).optional()
     .describe("The share of the probability from which tokens are taken."),
   presence_penalty: penalty
     .describe("Above 0, tokens that have already appeared get less likely."),
   frequency_penalty: penalty
     .describe("Above 0, the more often a token appeared, the less likely."),
-  repetition_penalty: z.number().positive().exactOptional()
+  repetition_penalty: z.number().positive().optional()
     .describe("Above 1, less repetition; instead of `frequency_penalty`."),
-  logprobs: z.boolean().exactOptional()
+  logprobs: z.boolean().optional()
     .describe("Whether to return the log probabilities of the tokens."),
-  top_logprobs: integer(0, LIMITS.topLogprobsMax).exactOptional()
+  top_logprobs: integer(0, LIMITS.topLogprobsMax).optional()
     .describe("Likeliest tokens to list at each position. Needs `logprobs`."),
-  seed: integer(-INTEGER_MAX).exactOptional()
+  seed: integer(-INTEGER_MAX).optional()
     .describe("With the same seed, answers repeat as far as possible."),
   stop: stringOr(
     stopText,
     listOf(stopText, LIMITS.stopMax),
     "an array of strings",
-  ).exactOptional().describe("The answer ends before any of these texts."),
-  response_format: responseFormat.exactOptional()
+  ).optional().describe("The answer ends before any of these texts."),
+  response_format: responseFormat.optional()
     .describe("What the answer must be: any text, JSON, or JSON of a schema."),
-  enable_thinking: z.boolean().exactOptional()
+  enable_thinking: z.boolean().optional()
     .describe("Whether the model thinks first, into `reasoning_content`."),
-  thinking_budget: integer(1).exactOptional()
+  thinking_budget: integer(1).optional()
     .describe("Tokens to think at most."),
   stream: z.boolean().default(false)
     .describe("Whether to answer with server-sent events."),
   stream_options: nullable(
     z.object({
-      include_usage: z.boolean().exactOptional()
+      include_usage: z.boolean().optional()
         .describe("Whether the last chunk has the usage, without choices."),
     }),
-  ).exactOptional().describe("Needs `stream`."),
+  ).optional().describe("Needs `stream`."),
 }).meta({ id: "ChatCompletionRequest" });
 
 /** A request of the right shape, before the rules between its fields are checked. */

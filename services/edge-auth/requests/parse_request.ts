@@ -79,11 +79,16 @@ export function requireCleanJson(value: unknown): void {
 function uncleanPath(value: unknown): PropertyKey[] | null {
   if (typeof value === "string") return value.isWellFormed() ? null : [];
   if (typeof value === "number") return Number.isFinite(value) ? null : [];
-  if (typeof value !== "object" || value === null) return null;
-  const isList = Array.isArray(value);
-  for (const [name, member] of Object.entries(value)) {
-    const path = name.isWellFormed() ? uncleanPath(member) : [];
-    if (path !== null) return [isList ? Number(name) : name, ...path];
+  if (Array.isArray(value)) {
+    for (const [index, member] of value.entries()) {
+      const path = uncleanPath(member);
+      if (path !== null) return [index, ...path];
+    }
+  } else if (isJsonObject(value)) {
+    for (const name in value) {
+      const path = name.isWellFormed() ? uncleanPath(value[name]) : [];
+      if (path !== null) return [name, ...path];
+    }
   }
   return null;
 }

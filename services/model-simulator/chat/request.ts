@@ -12,22 +12,24 @@ const otherNames = z.object({
   reasoning_effort: z.string().nullish(),
 });
 
-const DEFAULTS = {
-  temperature: 1,
-  top_p: 1,
-  presence_penalty: 0,
-  frequency_penalty: 0,
-  repetition_penalty: 1,
-  top_logprobs: 0,
-  tools: [],
-};
-
 export type ChatRequest = ReturnType<typeof parseRequest>;
 
 /** Throws an `ApiError` that names the first mistake. */
 export function parseRequest(text: string) {
   const json = parseJsonBody(text);
-  const request = { ...DEFAULTS, ...checked(chatRequestSchema, json) };
+  const {
+    temperature = 1,
+    top_p = 1,
+    presence_penalty = 0,
+    frequency_penalty = 0,
+    repetition_penalty = 1,
+    top_logprobs = 0,
+    tools = [],
+    ...rest
+  } = checked(chatRequestSchema, json);
+  const penalties = { presence_penalty, frequency_penalty, repetition_penalty };
+  const sampling = { temperature, top_p, top_logprobs, ...penalties };
+  const request = { ...rest, ...sampling, tools };
   const { chat_template_kwargs, reasoning_effort } = checked(otherNames, json);
   request.enable_thinking ??= chat_template_kwargs?.enable_thinking ??
     (reasoning_effort ?? "none") !== "none";
