@@ -3,7 +3,8 @@ import { requestFault } from "@gateway/shared/openai/request_fault";
 import { REQUEST_LIMITS } from "@gateway/shared/limits";
 import type { Catalog, ModelConfig } from "@gateway/shared/models/catalog";
 import type { ModelKind } from "@gateway/shared/models/kinds";
-import * as text from "@gateway/shared/process/error_text";
+import { clip, formatPath } from "@gateway/shared/process/error_text";
+import { isJsonObject } from "@gateway/shared/process/error_text";
 import type * as z from "zod";
 
 const PATH_OF_KIND: Readonly<Record<ModelKind, string>> = {
@@ -27,7 +28,7 @@ export function parseRequest<Request>(
     models: Catalog;
   },
 ): { request: Request; model: ModelConfig } {
-  const id = text.isJsonObject(given) && typeof given.model === "string"
+  const id = isJsonObject(given) && typeof given.model === "string"
     ? given.model
     : "";
   const model = models.get(id);
@@ -47,7 +48,7 @@ export function parseRequest<Request>(
 
 /** The 404 for a model that does not exist or that the key may not use. */
 export function modelNotFound(id: string): ApiError {
-  const name = text.clip(id, REQUEST_LIMITS.modelCharsMax);
+  const name = clip(id, REQUEST_LIMITS.modelCharsMax);
   return new ApiError(
     "model_not_found",
     `The model \`${name}\` does not exist or you do not have access to it.`,
@@ -69,7 +70,7 @@ function wrongKind({ id, kind }: ModelConfig): ApiError {
 export function requireCleanJson(value: unknown): void {
   const path = uncleanPath(value);
   if (path === null) return;
-  const param = text.formatPath(path);
+  const param = formatPath(path);
   const message =
     `Invalid '${param}': expected valid Unicode and finite numbers.`;
   throw fieldError("invalid_value", param, message);
