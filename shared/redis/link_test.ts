@@ -49,7 +49,7 @@ const INCREMENT = defineScript(
   "return redis.call('INCRBY', KEYS[1], ARGV[1])",
 );
 
-Deno.test("a link carries commands, replies of each type, and error replies, wait.until it is closed", async () => {
+Deno.test("a link carries commands, replies of each type, and error replies, until it is closed", async () => {
   await using redis = await startRedisServer();
   await using link = await openReady(redis.url);
   assert.equal(await link.command(["SET", "a", "1"]), "OK");

@@ -17,7 +17,7 @@ const CALL_MS_MAX = 1_000;
 /** The sentinels' 0.7 s of silence, their vote, and the way to the new master. */
 const FAILOVER_MS = 15_000;
 
-/** Writes wait.until one write succeeds; every attempt ends in time. */
+/** Writes until one write succeeds; every attempt ends in time. */
 async function writesAgain(link: RedisLink): Promise<void> {
   await wait.waitFor(async () => {
     using watch = wait.startStopwatch();

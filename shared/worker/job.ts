@@ -33,14 +33,12 @@ export interface JobCost {
   usage: Usage | null;
 }
 
-export interface FrameTarget {
+export interface JobOptions {
   edgeId: string;
   requestId: string;
-}
-
-export interface JobOptions extends FrameTarget {
   message: jobs.JobMessage;
 }
+export type FrameTarget = Omit<JobOptions, "message">;
 
 /** How a job ended, for the log and the metrics. Final once its slot is free. */
 export interface JobReport {

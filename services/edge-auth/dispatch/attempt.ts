@@ -53,11 +53,8 @@ export class Attempt extends streams.StreamReceiver {
     return new Attempt(run, offer, rest);
   }
 
-  private constructor(
-    run: Run,
-    { attempt, workerId }: Offer,
-    upload: Upload | null,
-  ) {
+  private constructor(run: Run, offer: Offer, upload: Upload | null) {
+    const { attempt, workerId } = offer;
     const { dispatcher, job: { requestId } } = run;
     const nowMs = dispatcher.steadyNow();
     const control = run.control.bind(run);
