@@ -130,7 +130,6 @@ function encodeRequest({ request, server, answer }: Attempt<ImageRequest>) {
   return { to: "/images/edits", ...encodeForm(fields, named) };
 }
 
-/** The images of an answer, one by one. */
 async function* partsOf(
   response: ServerResponse,
   call: Call,

@@ -61,7 +61,6 @@ const mistake = (message: string, path: (string | number)[]) => (
 export const BASE_URL_FORM = "a URL that begins with http:// or https://, " +
   "without user, password, query or fragment";
 
-/** The base URL of a model server, without credentials or parameters. */
 export const baseUrlSchema = z.string()
   .refine((text) => {
     const url = URL.parse(text);

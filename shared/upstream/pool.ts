@@ -14,7 +14,6 @@ const UNAVAILABLE_MS_MIN = 1_000;
 
 export interface PoolBackend {
   readonly config: Pick<BackendConfig, "name" | "preference" | "weight">;
-  /** Closes idle connections. */
   close(): void;
 }
 
