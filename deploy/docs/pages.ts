@@ -7,7 +7,7 @@ import * as completion from "@gateway/shared/openai/completion";
 import * as errors from "@gateway/shared/openai/error";
 import { TAKES } from "@gateway/shared/openai/fields";
 import * as media from "@gateway/shared/openai/media";
-import { aboutOf, type Variables } from "@gateway/shared/process/env";
+import { aboutOf, keysOf, type Variables } from "@gateway/shared/process/env";
 import type { MetricSpec, MetricTable } from "@gateway/shared/process/metrics";
 import * as metrics from "@gateway/shared/process/ops_server";
 import { WORKER_METRICS } from "@gateway/shared/worker/metrics";
@@ -116,23 +116,21 @@ function metricRows(): string[][] {
   return [["Metric", "Type", "Labels", "Exported by", "Meaning"], ...rows];
 }
 
+/** One error of each code. */
+const ERRORS = keysOf(errors.ERROR_KINDS)
+  .map((code) => new errors.ApiError(code, "…"));
+
 /** One row per code. What it means and what to do is kept from the page. */
 function errorsPage(present: string): string {
   const meanings = meaningsIn(present);
-  const rows = Object.keys(errors.ERROR_KINDS).filter(errors.isErrorCode).map(
-    (code) => {
-      const error = new errors.ApiError(code, "");
-      const body = error.toBody().error;
-      return [
-        String(error.status),
-        `\`${body.code}\``,
-        `\`${body.type}\``,
-        error.retryable ? "yes" : "no",
-        `\`${code}\``,
-        meanings.get(code) ?? "",
-      ];
-    },
-  );
+  const rows = ERRORS.map((each) => {
+    const { code, type } = each.toBody().error;
+    return [
+      ...[String(each.status), `\`${code}\``, `\`${type}\``],
+      ...[each.retryable ? "yes" : "no", `\`${each.code}\``],
+      meanings.get(each.code) ?? "",
+    ];
+  });
   return withTable(present, [
     ["Status", "`code`", "`type`", "Retry", "In the log", "Meaning"],
     ...rows,
@@ -148,12 +146,8 @@ const meaningsIn = (page: string) =>
 
 /** One row per field of a dialect, one column per dialect. */
 function dialectsPage(present: string): string {
-  const rows = Object.keys(DIALECTS.dashscope).map((field) => [
-    field,
-    ...DIALECT_NAMES.map((name) =>
-      String(new Map(Object.entries(DIALECTS[name])).get(field))
-    ),
-  ]);
+  const rows = keysOf(DIALECTS.dashscope)
+    .map((field) => [field, ...DIALECT_NAMES.map((is) => DIALECTS[is][field])]);
   const table = [["dialect", ...DIALECT_NAMES], ...rows];
   return withTable(
     present,
@@ -216,31 +210,25 @@ async function apiDescription(present: string): Promise<string> {
   const meanings = meaningsIn(await read("docs/errors.md"));
   const document: Document = JSON.parse(present);
   const { responses } = document.components;
-  const examples = Object.entries(errors.ERROR_KINDS).map(([code, kind]) => {
-    const retry = kind.retryable ? "retry" : "do not retry";
+  const examples = ERRORS.map((each) => {
+    const retry = each.retryable ? "retry" : "do not retry";
+    const summary = `${each.status}, ${retry}`;
     // The rest is for operators.
-    const description = meanings.get(code)?.replace(/ Operator:.*/, "");
-    const value = errors.isErrorCode(code) &&
-      new errors.ApiError(code, "…").toBody();
-    const summary = `${kind.status}, ${retry}`;
-    return [code, { summary, description, value }] as const;
+    const description = meanings.get(each.code)?.replace(/ Operator:.*/, "");
+    return [each.code, { summary, description, value: each.toBody() }];
+  });
+  const exampleOf = (code: string) => ({
+    $ref: `#/components/examples/${code}`,
   });
   for (const [status, response] of Object.entries(responses)) {
-    const some = examples.filter(([, { summary }]) =>
-      summary.startsWith(status)
-    );
-    const codes = some.map(([, { value }]) => value && value.error.code);
+    const some = ERRORS.filter((each) => String(each.status) === status);
+    const codes = some.map((each) => each.toBody().error.code);
     response.description = `\`${[...new Set(codes)].join("`, `")}\``;
-    response.content = {
-      "application/json": {
-        schema: { $ref: "#/components/schemas/Error" },
-        examples: Object.fromEntries(
-          some.map(([code]) => [code, {
-            $ref: `#/components/examples/${code}`,
-          }]),
-        ),
-      },
-    };
+    const schema = { $ref: "#/components/schemas/Error" };
+    const examples = Object.fromEntries(
+      some.map(({ code }) => [code, exampleOf(code)]),
+    );
+    response.content = { "application/json": { schema, examples } };
   }
   const requests: object = JSON.parse(
     JSON.stringify(namedIn(REQUESTS), takeNull),

@@ -2,12 +2,7 @@
 import { resolve } from "node:path";
 import type { WorkerFamily } from "@gateway/shared/bus/subjects";
 import { familyOf } from "@gateway/shared/models/kinds";
-import {
-  CATALOG_VARIABLES,
-  catalogFromSimulator,
-  catalogIfGiven,
-  UPSTREAM_KEY_ENV,
-} from "@gateway/shared/models/catalog_variables";
+import * as models from "@gateway/shared/models/catalog_variables";
 import { parseEnv, secret } from "@gateway/shared/process/env";
 import type { Program, Unit } from "./cluster.ts";
 import { ROOT, type UpOptions } from "./options.ts";
@@ -38,8 +33,8 @@ const hidden = secret().optional();
 const VARIABLES = {
   NATS_URL: hidden,
   REDIS_URL: hidden,
-  [UPSTREAM_KEY_ENV]: hidden,
-  ...CATALOG_VARIABLES,
+  [models.UPSTREAM_KEY_ENV]: hidden,
+  ...models.CATALOG_VARIABLES,
 };
 /** Shorter than for a rollout: Ctrl-C should not wait for a long answer. */
 const DRAIN_SECONDS = "10";
@@ -72,15 +67,17 @@ export type Settings = ReturnType<typeof readSettings>;
 export function readSettings(env: Environment, cwd: string) {
   const readFile = (path: string) => Deno.readTextFileSync(resolve(cwd, path));
   const values = parseEnv(VARIABLES, env, readFile);
-  const { [UPSTREAM_KEY_ENV]: upstreamKey } = values;
-  const given = catalogIfGiven(values, upstreamKey !== undefined);
+  const { [models.UPSTREAM_KEY_ENV]: upstreamKey } = values;
+  const given = models.catalogIfGiven(values, upstreamKey !== undefined);
   return {
     ...values,
     hasSimulator: given === undefined,
-    catalog: given ?? catalogFromSimulator("http://simulator/v1"),
+    catalog: given ?? models.catalogFromSimulator("http://simulator/v1"),
     /** The key of a model server that this variable holds. */
     keyOf: (variable: string) =>
-      variable === UPSTREAM_KEY_ENV ? upstreamKey : env[variable]?.trim(),
+      variable === models.UPSTREAM_KEY_ENV
+        ? upstreamKey
+        : env[variable]?.trim(),
   };
 }
 

@@ -77,7 +77,7 @@ const RUN = { runDir: "/repo/.run", seconds: 1.23 };
 const answering = { servers: "http://vllm/v1", isAnswering: true };
 const SPEAKS = { id: "speaks", kind: "speech", ...answering } as const;
 
-Deno.test("describeSummary() prints a curl command that a shell reads correctly", async () => {
+Deno.test("describeSummary() prints a curl command that a shell reads correctly, and none without a chat model", async () => {
   const down = { servers: "http://x: not reachable", isAnswering: false };
   const text = describeSummary(STATE, { key: "sk-CgTest" }, [
     SPEAKS,
@@ -100,10 +100,7 @@ Deno.test("describeSummary() prints a curl command that a shell reads correctly"
     ...["-H", "Authorization: Bearer sk-CgTest"],
     ...["-H", "Content-Type: application/json", "-d", JSON.stringify(body)],
   ]);
-});
-
-Deno.test("describeSummary() prints no curl command for a chat without a chat model", () => {
-  const text = describeSummary(STATE, { key: "sk-CgTest" }, [SPEAKS], RUN);
-  assert.match(text, /Models +speaks -> /);
-  assert.doesNotMatch(text, /curl|Try it/);
+  const media = describeSummary(STATE, { key: "sk-CgTest" }, [SPEAKS], RUN);
+  assert.match(media, /Models +speaks -> /);
+  assert.doesNotMatch(media, /curl|Try it/);
 });

@@ -79,12 +79,9 @@ Deno.test("configFrom() reports every mistake at once, without secrets", () => {
     [{ OWNER_REQUESTS_PER_MINUTE: "1000001" }, /OWNER_REQUESTS_PER_MINUTE/],
     [{ PUBLIC_URL: "https://u@console.example.org/?q#f" }, /PUBLIC_URL/],
     [{ OIDC_ISSUER: "https://id.example.org" }, /CLIENT_ID[\s\S]*ALLOWED/],
+    [{ REDIS_URL: "http://u:s3cret@x" }, /^(?![^]*s3cret)[^]*REDIS_URL/],
   ];
   for (const [variables, says] of cases) {
     assert.throws(() => configFrom(variables, noFile), says);
   }
-  assert.throws(
-    () => configFrom({ REDIS_URL: "http://u:s3cret@x" }, noFile),
-    (error: Error) => !error.message.includes("s3cret"),
-  );
 });

@@ -11,7 +11,6 @@ import { silence } from "../../tests/e2e/recording_fixture.ts";
 import { assertNoKeys } from "../../tests/support/recording_log.ts";
 import { startSimulator } from "../../tests/support/service_processes.ts";
 import { createStores } from "./domain/stores.ts";
-import type { StopNotice } from "./domain/keys/notice.ts";
 import type { DefaultLimits, KeySettings } from "./domain/keys/settings.ts";
 import { limitsOf } from "./domain/keys/settings.ts";
 import { startRedis } from "./redis_fixture.ts";
@@ -68,7 +67,7 @@ export async function startConsole(
   /** Wall time of the console in ms; tests add to it. */
   const clock = { nowMs: Date.now() };
   /** The stop notices to edges. */
-  const stops: StopNotice[] = [];
+  const stops: records.Principal[] = [];
   const hashing = { verified: 0 };
   const logLines: string[] = [];
   const now = () => clock.nowMs;

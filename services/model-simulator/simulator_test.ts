@@ -5,20 +5,10 @@ import { postChat } from "../../tests/support/chat_request.ts";
 import { startService } from "../../tests/support/service_processes.ts";
 import { startAsked } from "./ask_fixture.ts";
 
-Deno.test("an answer begins by naming the simulator and quoting the question", async () => {
+Deno.test("an answer begins by naming the simulator and quoting the question, and a stream has the same content, in chunks of one answer", async () => {
   await using simulator = startAsked();
   const prompt = "What is the capital of France?";
-  const { choices, system_fingerprint } = await simulator.ask({ prompt });
-  assert.match(
-    choices[0]?.message.content ?? "",
-    /^I am the gateway's model simulator, not a real model\. You asked: "What is the capital of France\?"\. Here is a passage instead\.\n\n\w/,
-  );
-  assert.match(String(system_fingerprint), /^simulator/);
-});
-
-Deno.test("a stream has the content of the whole answer, in chunks of one answer", async () => {
-  await using simulator = startAsked();
-  const body = { seed: 7, n: 2, enable_thinking: true };
+  const body = { prompt, seed: 7, n: 2, enable_thinking: true };
   const lines = await simulator.stream({
     ...body,
     stream_options: { include_usage: true },
@@ -26,7 +16,12 @@ Deno.test("a stream has the content of the whole answer, in chunks of one answer
   assert.equal(lines.at(-1), "[DONE]");
   const chunks = lines.slice(0, -1).map((line) => JSON.parse(line));
   const whole = await simulator.ask(body);
+  assert.match(String(whole.system_fingerprint), /^simulator/);
   for (const { index, message, finish_reason } of whole.choices) {
+    assert.match(
+      message.content ?? "",
+      /^I am the gateway's model simulator, not a real model\. You asked: "What is the capital of France\?"\. Here is a passage instead\.\n\n\w/,
+    );
     const own = chunks.flatMap(({ choices }) => choices)
       .filter((choice) => choice.index === index);
     const joined = (name: string) =>

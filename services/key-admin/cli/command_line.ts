@@ -222,7 +222,7 @@ export function toJson(key: KeyRecord, nowMs: number) {
     owner_id: key.ownerId,
     scopes: key.scopes,
     models: key.models,
-    limits: limitsToJson(key.limits),
+    limits: settings.namedLimits(key.limits, "_"),
     created_at: isoTime(key.createdAtMs),
     expires_at: isoTime(key.expiresAtMs),
     ...key.replaces && { replaces: key.replaces[0] },
@@ -230,12 +230,6 @@ export function toJson(key: KeyRecord, nowMs: number) {
     version: key.version,
   };
 }
-
-export const limitsToJson = (limits: Limits) =>
-  Object.fromEntries(
-    Object.entries(limits)
-      .map(([name, limit]) => [settings.limitWords(name, "_"), limit]),
-  );
 
 /** The answer as text: a table, or one line per member of the object. */
 export function textOf({ json, table, note }: Answer): string {

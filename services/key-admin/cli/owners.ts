@@ -1,4 +1,4 @@
-import { LIMIT_NAMES } from "../domain/keys/settings.ts";
+import { LIMIT_NAMES, namedLimits } from "../domain/keys/settings.ts";
 import type { OwnerChange, OwnerLink } from "../domain/operators/operators.ts";
 import { LINK_TIMES, linkPath } from "../domain/sign_in/links.ts";
 import * as cli from "./command_line.ts";
@@ -60,7 +60,7 @@ async function limits(call: cli.Call): Promise<cli.Answer> {
     await operators.setLimits(OPERATOR, ownerId, after);
   }
   return {
-    json: { owner_id: ownerId, email, limits: cli.limitsToJson(after) },
+    json: { owner_id: ownerId, email, limits: namedLimits(after, "_") },
   };
 }
 

@@ -16,18 +16,6 @@ export interface Step {
   finish?: FinishReason;
 }
 
-interface PlannedCall {
-  readonly name: string;
-  readonly tokens: readonly string[];
-}
-
-interface PlannedText {
-  /** Written as is; if `tokensWanted` is larger, sampled text follows. */
-  readonly given: readonly string[];
-  /** Null: until the end of a sentence, see `TEXT_TOKENS`. */
-  readonly tokensWanted: number | null;
-}
-
 /** A text without a requested length ends with the first sentence after this many tokens to twice as many. */
 const TEXT_TOKENS = 40;
 const QUOTE_CHARS = 80;
@@ -39,14 +27,11 @@ const CALLS_MAX = 4;
 export function choiceOf(
   request: ChatRequest,
   controls: Controls,
-  { index, otherSeed, tokensMax }: {
-    index: number;
-    /** For a request without one. */
-    otherSeed: number;
-    /** The limit of reasoning, content and calls together. */
-    tokensMax: number;
-  },
+  /** `otherSeed` is for a request without one. */
+  { index, otherSeed }: { index: number; otherSeed: number },
 ): Generator<Step> {
+  // The limit of reasoning, content and calls together.
+  const { max_tokens: tokensMax } = request;
   const asked = withoutControls(lastAsked(request));
   const subject = hashText(asked);
   // Always the same numbers with a seed, and at temperature 0.
@@ -65,7 +50,7 @@ export function choiceOf(
   const content = calls.length > 0 ? runCalls(calls) : runText(
     planText(request, controls, { quote, random }),
     new Writer(request, random, subject),
-    { stops: request.stop ?? [], random, tokensMax: room },
+    room,
   );
   return runChoice(thoughts, content, tokensMax);
 }
@@ -77,11 +62,12 @@ export function checkSchemas(request: ChatRequest): void {
   [schemaOfAnswer(request) ?? [], tools].flat().forEach(checkSchema);
 }
 
+/** What is written as is, and how many tokens in all: further ones are sampled; null: to the end of a sentence, see `TEXT_TOKENS`. */
 function planText(
   request: ChatRequest,
   { exactTokens, break: fault }: Controls,
   { quote, random }: { quote: string; random: Random },
-): PlannedText {
+) {
   const format = request.response_format?.type ?? "text";
   if (format !== "text") {
     const named = schemaOfAnswer(request);
@@ -136,8 +122,8 @@ function planCalls(
   request: ChatRequest,
   asked: string,
   { random, room }: { random: Random; room: number },
-): PlannedCall[] {
-  const calls: PlannedCall[] = [];
+) {
+  const calls: { name: string; tokens: readonly string[] }[] = [];
   let left = room;
   const callsMax = request.parallel_tool_calls === false ? 1 : CALLS_MAX;
   for (const named of wantedTools(request, asked)) {
@@ -187,7 +173,7 @@ function* runChoice(
 }
 
 /** The calls were planned so that they fit into the token limit. */
-function* runCalls(calls: readonly PlannedCall[]): Generator<Step> {
+function* runCalls(calls: ReturnType<typeof planCalls>): Generator<Step> {
   for (const [index, { name, tokens }] of calls.entries()) {
     const head = { id: `call_${newRequestId()}`, type: "function" } as const;
     const call = { index, ...head, function: { name, arguments: "" } };
@@ -202,16 +188,12 @@ function* runCalls(calls: readonly PlannedCall[]): Generator<Step> {
 }
 
 function* runText(
-  { given, tokensWanted }: PlannedText,
+  { given, tokensWanted }: ReturnType<typeof planText>,
   writer: Writer,
-  { stops, random, tokensMax }: {
-    stops: readonly string[];
-    random: Random;
-    tokensMax: number;
-  },
+  tokensMax: number,
 ): Generator<Step> {
-  const send = holdingStops(stops);
-  const endAfter = given.length + TEXT_TOKENS * (1 + random());
+  const send = holdingStops(writer.request.stop ?? []);
+  const endAfter = given.length + TEXT_TOKENS * (1 + writer.random());
   for (let count = 1;; count++) {
     const known = given[count - 1];
     const sampled = known === undefined ? writer.next() : writer.given(known);

@@ -11,8 +11,6 @@ import { checkSchemas, choiceOf, type Step } from "./choice.ts";
 import { lastAsked, parseRequest } from "./request.ts";
 
 const CONTEXT_TOKENS = 200_000;
-/** The longest answer if the request sets no limit. */
-const OUTPUT_TOKENS = 32_768;
 
 /** Plans the answer. Throws an `ApiError` for a wrong request. */
 export function chatCompletion({ text }: Received): Planned {
@@ -30,10 +28,9 @@ export function chatCompletion({ text }: Received): Planned {
     throw fieldError("context_length_exceeded", "messages", message);
   }
   checkSchemas(request);
-  const { max_tokens: tokensMax = OUTPUT_TOKENS } = request;
   const choices = Array.from({ length: request.n }, (_, index) => {
     const otherSeed = Math.random();
-    return choiceOf(request, controls, { index, otherSeed, tokensMax });
+    return choiceOf(request, controls, { index, otherSeed });
   });
   const said = choices.map((): Step[] => []);
   const head = {

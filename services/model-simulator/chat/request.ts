@@ -25,11 +25,13 @@ export function parseRequest(text: string) {
     repetition_penalty = 1,
     top_logprobs = 0,
     tools = [],
+    // Few models write more.
+    max_tokens = 32_768,
     ...rest
   } = checked(chatRequestSchema, json);
   const penalties = { presence_penalty, frequency_penalty, repetition_penalty };
   const sampling = { temperature, top_p, top_logprobs, ...penalties };
-  const request = { ...rest, ...sampling, tools };
+  const request = { ...rest, ...sampling, tools, max_tokens };
   const { chat_template_kwargs, reasoning_effort } = checked(otherNames, json);
   request.enable_thinking ??= chat_template_kwargs?.enable_thinking ??
     (reasoning_effort ?? "none") !== "none";

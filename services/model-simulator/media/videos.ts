@@ -51,7 +51,7 @@ export class Videos {
 
   /** Plans the answer to any request below `/v1/videos`. Rejects with an `ApiError` for a wrong one. */
   async plan(request: Request, received: Received): Promise<Planned> {
-    const { pathname, searchParams } = new URL(request.url);
+    const { pathname } = new URL(request.url);
     const [id = "", action = ""] = pathname.split("/").slice(3);
     const what = `${request.method} ${id && ":id"} ${action}`.trim();
     if (what === "POST") {
@@ -70,15 +70,13 @@ export class Videos {
       case "GET :id":
         return whole(() => this.#wire(job));
       case "GET :id content":
-        return await this.#content(job, searchParams, request.headers);
+        return await this.#content(job, request);
       case "DELETE :id":
         this.#jobs.delete(id);
         return whole(() => ({ id, object: "video.deleted", deleted: true }));
       case "POST :id remix": {
-        const { prompt } = checked(
-          videoRemixSchema,
-          parseJsonBody(received.text),
-        );
+        const body = parseJsonBody(received.text);
+        const { prompt } = checked(videoRemixSchema, body);
         const { seconds, scene } = job;
         return this.#order({ prompt, seconds, scene, remixedFrom: id });
       }
@@ -122,12 +120,8 @@ export class Videos {
     };
   }
 
-  async #content(
-    job: Job,
-    searchParams: URLSearchParams,
-    headers: Headers,
-  ): Promise<Planned> {
-    const variant = checked(variants, searchParams.get("variant"));
+  async #content(job: Job, { url, headers }: Request): Promise<Planned> {
+    const variant = checked(variants, new URL(url).searchParams.get("variant"));
     if (this.#wire(job).status !== "completed") {
       const message =
         "Video is not ready yet, use GET /v1/videos/{video_id} to check status.";

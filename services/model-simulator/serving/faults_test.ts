@@ -23,11 +23,8 @@ Deno.test("readControls() reads phrases, several in one bracket or in many", () 
 /** A request of each kind, with a phrase for the simulator. */
 const KINDS = {
   "/chat/completions": (content: string, stream: boolean) => ({
-    ...{
-      model: "neutral-3.7-plus",
-      stream,
-      messages: [{ role: "user", content }],
-    },
+    ...{ model: "neutral-3.7-plus", stream },
+    messages: [{ role: "user", content }],
     stream_options: stream ? { include_usage: true } : undefined,
   }),
   "/images/generations": (phrase: string, stream: boolean) => ({
@@ -38,14 +35,8 @@ const KINDS = {
     ...{ model: "simulated-transcription-1", file, prompt, stream },
   }),
 };
-type Case = [
-  string,
-  stream: boolean,
-  status: number,
-  text: RegExp,
-  cut: boolean,
-];
-const CASES: Case[] = [
+/** A phrase and whether the answer is a stream; its status and text, and whether it is cut. */
+const CASES = [
   ["error 401", true, 401, /"invalid_api_key"/, false],
   ["error 429", false, 429, /"rate_limit_error"/, false],
   ["error 529", true, 529, /"overloaded_error"/, false],
@@ -55,7 +46,7 @@ const CASES: Case[] = [
   ["fail after 1 token", false, 500, /^{"error":/, false],
   ["garbage after 1 token", true, 200, /data: <html>.*\n\n$/, false],
   ["garbage after 1 token", false, 200, /<html>502/, false],
-];
+] as const;
 
 for (const [path, bodyOf] of Object.entries(KINDS)) {
   Deno.test(`${path} fails where it is asked to`, async () => {

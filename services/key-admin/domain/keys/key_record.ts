@@ -1,8 +1,8 @@
-import type { KeyRecord, Limits } from "@gateway/shared/keys/record";
+import type { KeyRecord, Limits, Principal } from "@gateway/shared/keys/record";
 import { KEY_FIELDS, KEY_SCOPES } from "@gateway/shared/keys/record";
 import { z } from "zod";
 import type { Fields } from "../store/redis.ts";
-import { limitsOf, limitWords } from "./settings.ts";
+import { limitsOf, namedLimits } from "./settings.ts";
 
 /** Whether every edge refuses the key, whatever its state. */
 export const isExpired = ({ expiresAtMs }: KeyRecord, nowMs: number) =>
@@ -41,7 +41,7 @@ const members = z.object({
 
 /** The record in the fields of a hash. Throws when it is damaged. */
 export function decodeKey(
-  { keyId, ownerId }: { keyId: string; ownerId: string },
+  { keyId, ownerId }: Principal,
   fields: Fields,
 ): KeyRecord {
   const texts = Object.entries(KEY_FIELDS)
@@ -60,7 +60,7 @@ export const describeChange = (before: KeyRecord, after: KeyRecord): string =>
 
 /** The same for the limits of an owner. */
 export const describeLimits = (before: Limits, after: Limits): string =>
-  differences(limitTexts(before), limitTexts(after));
+  differences(namedLimits(before, " "), namedLimits(after, " "));
 
 type Texts = Readonly<Record<string, string | number>>;
 
@@ -69,18 +69,13 @@ const differences = (before: Texts, after: Texts): string =>
     .filter(([name, to]) => before[name] !== to)
     .map(([name, to]) => `${name} ${before[name]} → ${to}`).join(", ");
 
-const limitTexts = (limits: Limits): Texts =>
-  Object.fromEntries(
-    Object.entries(limits).map(([name, to]) => [limitWords(name, " "), to]),
-  );
-
 const settingTexts = (
   { description, scopes, models, limits, expiresAtMs }: KeyRecord,
 ): Texts => ({
   description: JSON.stringify(description),
   scopes: scopes.join("+"),
   models: models.join("+") || "all",
-  ...limitTexts(limits),
+  ...namedLimits(limits, " "),
   expires: expiresAtMs === null ? "never" : minuteText(expiresAtMs),
 });
 

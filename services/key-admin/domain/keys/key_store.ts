@@ -64,9 +64,7 @@ const REFUSALS = {
     "Only an enabled key that has not expired can be rotated. Enable it or move its expiry first, or create a new key",
 };
 type Refusal = keyof typeof REFUSALS;
-const refusal = z.custom<Refusal>((text) =>
-  Object.hasOwn(REFUSALS, String(text))
-);
+const refusal = z.enum(keysOf(REFUSALS));
 
 export class KeyRefused extends Error {
   override name = "KeyRefused";
@@ -102,10 +100,10 @@ const COMMIT_SCRIPT = defineScript(
   "key-admin/commit",
   `
 local plan = cjson.decode(ARGV[1])
-if plan.once and redis.call('EXISTS', KEYS[3]) == 1 then return 'already_made' end
+if plan.isOnce and redis.call('EXISTS', KEYS[3]) == 1 then return 'already_made' end
 for i, step in ipairs(plan.steps) do
   if step.action == 'key.created' then
-    if not step.untilMs and redis.call('ZCARD', KEYS[1]) >= plan.keysMax then return 'too_many' end
+    if not step.untilMs and redis.call('ZCARD', KEYS[1]) >= ${KEY_LIMITS.keysPerOwnerMax} then return 'too_many' end
   else
     local stored = redis.call('HMGET', KEYS[3 + i], '${record.KEY_FIELDS.version}', '${record.KEY_FIELDS.state}', '${record.KEY_FIELDS.expiresAtMs}')
     local version, expiry = tonumber(stored[1]), tonumber(stored[3])
@@ -130,9 +128,9 @@ for i, step in ipairs(plan.steps) do
       redis.call('HSET', KEYS[3 + i], '${record.KEY_FIELDS.version}', step.next)
     end
   end
-  redis.call('XADD', KEYS[2], 'MAXLEN', '~', plan.auditMax, '*', unpack(step.audit))
+  redis.call('XADD', KEYS[2], 'MAXLEN', '~', ${AUDIT_ENTRIES_MAX}, '*', unpack(step.audit))
 end
-if plan.once then redis.call('SET', KEYS[3], '1', 'EX', plan.once) end
+if plan.isOnce then redis.call('SET', KEYS[3], '1', 'EX', ${ONCE_SECONDS}) end
 return 'done'
 `,
 );
@@ -159,11 +157,8 @@ export function createKeyStore(
     steps: readonly Step[],
     nowMs = 0,
   ): Promise<void> {
-    const plan = {
-      ...{ steps, nowMs: String(nowMs), auditMax: AUDIT_ENTRIES_MAX },
-      keysMax: KEY_LIMITS.keysPerOwnerMax,
-      ...once !== undefined && { once: ONCE_SECONDS },
-    };
+    const isOnce = once !== undefined;
+    const plan = { steps, nowMs: String(nowMs), isOnce };
     const keys = [
       ...[record.keysKey(ownerId), record.auditKey(ownerId)],
       `once:{${ownerId}}:${once ?? ""}`,

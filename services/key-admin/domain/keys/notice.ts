@@ -1,15 +1,13 @@
 import { connectBus } from "@gateway/shared/bus/link_nats";
 import { subjects } from "@gateway/shared/bus/subjects";
+import type { Principal } from "@gateway/shared/keys/record";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import type { Log } from "@gateway/shared/process/log";
 import type { BusAccess } from "@gateway/shared/process/service_variables";
 import { INBOX_PREFIXES } from "@gateway/shared/process/service_variables";
 
-/** Makes every edge end the running requests of a key. */
-export type StopNotice = { keyId: string; ownerId: string };
-
-/** Resolves when the server has the notice; rejects after about a second otherwise. */
-export type SendStop = (notice: StopNotice) => Promise<void>;
+/** Makes every edge end the running requests of a key. Resolves when the server has the notice; rejects after about a second otherwise. */
+export type SendStop = (principal: Principal) => Promise<void>;
 
 /** A page waits for this, and running requests have to stop within 1 s. */
 const TIMING = { dialMs: 700, firstConnectMs: 1_000, flushMs: 500 };

@@ -90,9 +90,7 @@ const MODELS_SHOWN_CHARS_MAX = 300;
 
 /** Empty or `never`: null. A day ends at midnight in UTC. Whether the time is in the past is checked elsewhere. */
 const expires = z.string()
-  .transform((text) =>
-    /^\d{4}-\d\d-\d\d$/.test(text) ? `${text}T23:59:59Z` : text
-  )
+  .transform((text) => text.replace(/^\d{4}-\d\d-\d\d$/, "$&T23:59:59Z"))
   .transform((text) => ["", "never"].includes(text) ? null : Date.parse(text))
   .refine(
     (ms) => !Number.isNaN(ms),
@@ -115,6 +113,12 @@ export const MEDIA_LIMITS = LIMIT_NAMES.filter((name) =>
 /** The words of a limit's name: `limitWords("tokensPerDay", "_")` is `tokens_per_day`. */
 export const limitWords = (name: string, separator: string): string =>
   name.replace(/[A-Z]/g, (letter) => separator + letter.toLowerCase());
+
+/** Limits under the words of their names. */
+export const namedLimits = (limits: Limits, separator: string) =>
+  Object.fromEntries(
+    LIMIT_NAMES.map((name) => [limitWords(name, separator), limits[name]]),
+  );
 
 /** Empty is no limit, like 0. */
 const limit = (name: LimitName) => {

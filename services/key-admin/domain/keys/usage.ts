@@ -1,20 +1,8 @@
-import {
-  failedRequestSchema,
-  FAILURE_REASONS,
-  LIMITER_FIELDS,
-  parseUsageField,
-  USAGE_KINDS,
-  USAGE_UNITS,
-  usageDay,
-  usageHour,
-} from "@gateway/shared/keys/limiter_state";
-import {
-  failedKey,
-  type KeyRecord,
-  limiterKey,
-  ownerUsageKey,
-  usageKey,
-} from "@gateway/shared/keys/record";
+import * as limiter from "@gateway/shared/keys/limiter_state";
+import { FAILURE_REASONS, usageDay } from "@gateway/shared/keys/limiter_state";
+import { USAGE_KINDS, USAGE_UNITS } from "@gateway/shared/keys/limiter_state";
+import * as record from "@gateway/shared/keys/record";
+import type { KeyRecord } from "@gateway/shared/keys/record";
 import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
 import { asList, asNumber, asTexts, readHash } from "../store/redis.ts";
 
@@ -69,7 +57,7 @@ export async function readUsage(
   const rows = await readRows(redis, { ownerId, keyId }, [...days.keys()]);
   for (const { day, hour, model, counts } of rows.values()) {
     const bucket = days.get(day)?.find(({ startMs }) =>
-      bucketMs !== HOUR_MS || usageHour(startMs) === hour
+      bucketMs !== HOUR_MS || limiter.usageHour(startMs) === hour
     );
     if (bucket === undefined) continue;
     const ofModel = models.get(model) ?? {};
@@ -100,11 +88,11 @@ export async function readRows(
   const rows = new Map<string, UsageRow>();
   await Promise.all(days.map(async (day) => {
     const key = keyId === null
-      ? ownerUsageKey(ownerId, day)
-      : usageKey({ ownerId, keyId }, day);
+      ? record.ownerUsageKey(ownerId, day)
+      : record.usageKey({ ownerId, keyId }, day);
     const fields = Object.entries(await readHash(redis, key) ?? {});
     for (const [field, count] of fields) {
-      const { hour, counter, model } = parseUsageField(field);
+      const { hour, counter, model } = limiter.parseUsageField(field);
       const name = NAME_OF_COUNTER.get(counter);
       // An edge of a later version may count more.
       if (name === undefined) continue;
@@ -132,9 +120,10 @@ export async function readFailed(
   redis: RedisLink,
   { ownerId, id: keyId }: Pick<KeyRecord, "ownerId" | "id">,
 ) {
-  const key = failedKey({ ownerId, keyId });
+  const key = record.failedKey({ ownerId, keyId });
   const entries = asTexts(await redis.command(["LRANGE", key, "0", "-1"]));
-  return entries.map((text) => failedRequestSchema.parse(JSON.parse(text)))
+  return entries.map((text): unknown => JSON.parse(text))
+    .map((entry) => limiter.failedRequestSchema.parse(entry))
     .sort((a, b) => b.timeMs - a.timeMs);
 }
 
@@ -170,7 +159,8 @@ export async function readLastUse(
   redis: RedisLink,
   { ownerId, id }: Pick<KeyRecord, "ownerId" | "id">,
 ): Promise<number | null> {
-  const key = limiterKey({ ownerId, keyId: id });
-  const reply = await redis.command(["HGET", key, LIMITER_FIELDS.lastUsedAtMs]);
+  const key = record.limiterKey({ ownerId, keyId: id });
+  const { lastUsedAtMs } = limiter.LIMITER_FIELDS;
+  const reply = await redis.command(["HGET", key, lastUsedAtMs]);
   return reply === null ? null : asNumber(reply);
 }

@@ -41,11 +41,11 @@ local state = redis.call('HMGET', KEYS[1], 'failed', 'until')
 local wait = (tonumber(state[2]) or 0) - now
 if wait > 0 then return wait end
 local failed = (tonumber(state[1]) or 0) + 1
-local over = failed - tonumber(ARGV[1])
+local over = failed - ${ACCOUNT_RULE.free}
 local pause = 0
-if over >= 0 then pause = math.min(tonumber(ARGV[2]) * 2 ^ over, tonumber(ARGV[3])) end
+if over >= 0 then pause = math.min(${ACCOUNT_RULE.waitMs} * 2 ^ over, ${ACCOUNT_RULE.waitMsMax}) end
 redis.call('HSET', KEYS[1], 'failed', failed, 'until', string.format('%.0f', now + pause))
-redis.call('EXPIRE', KEYS[1], ARGV[4])
+redis.call('EXPIRE', KEYS[1], ${FORGET_SECONDS})
 return 0
 `,
 );
@@ -76,10 +76,7 @@ return 0
 export async function takeAttempt(redis: RedisLink, attempt: Attempt) {
   const { name, isKnownDevice } = await countOf(redis, attempt);
   const waitMs = isKnownDevice ? 0 : await takeRates(redis, attempt.ip);
-  if (waitMs > 0) return waitMs;
-  const { free, waitMs: firstMs, waitMsMax } = ACCOUNT_RULE;
-  const rule = [free, firstMs, waitMsMax, FORGET_SECONDS].map(String);
-  return asNumber(await redis.evalScript(DELAY_SCRIPT, [name], rule));
+  return waitMs || asNumber(await redis.evalScript(DELAY_SCRIPT, [name], []));
 }
 
 /** Resets the count after a success and returns the number of failures before it. */

@@ -38,17 +38,13 @@ export function createOidcClient(
     ],
   };
   let discovered: Promise<oidc.Configuration> | null = null;
-  const provider = async () => {
+  const provider = () =>
     discovered ??= oidc.discovery(
       ...[issuer, clientId, clientSecret, undefined, options] as const,
-    );
-    try {
-      return await discovered;
-    } catch (error) {
+    ).catch((error) => {
       discovered = null; // The next sign-in asks the provider again.
       throw error;
-    }
-  };
+    });
   return {
     name,
     /** The address of the provider's page, and what the browser keeps in a cookie until it comes back. */

@@ -1,11 +1,7 @@
 import assert from "node:assert/strict";
 import { dictionary } from "@zxcvbn-ts/language-common";
-import {
-  CONTEXT_WORDS,
-  createPasswordHasher,
-  EXAMINED_CHARS_MAX,
-  passwordProblem,
-} from "./password.ts";
+import { CONTEXT_WORDS, EXAMINED_CHARS_MAX } from "./password.ts";
+import { createPasswordHasher, passwordProblem } from "./password.ts";
 
 const context = { email: "ada.lovelace@example.org" };
 

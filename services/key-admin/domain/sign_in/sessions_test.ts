@@ -3,15 +3,9 @@ import { randomBytes } from "@gateway/shared/process/ids";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import type { Form, TestClient } from "../../console_fixture.ts";
-import {
-  hiddenField,
-  isSignedIn,
-  keyForm,
-  PASSWORD,
-  signIn,
-  startConsole,
-  storedKey,
-} from "../../console_fixture.ts";
+import { hiddenField, keyForm, storedKey } from "../../console_fixture.ts";
+import { isSignedIn, PASSWORD, signIn } from "../../console_fixture.ts";
+import { startConsole } from "../../console_fixture.ts";
 import { startRedis } from "../../redis_fixture.ts";
 import { limitsOf } from "../keys/settings.ts";
 import { asTexts } from "../store/redis.ts";
