@@ -5,7 +5,8 @@
  */
 import type { AttemptDeadlines } from "./attempt_deadlines.ts";
 import { invalidAnswer, truncatedAnswer, UpstreamError } from "./errors.ts";
-import * as framing from "./http_framing.ts";
+import type { ResponseHead } from "./http_framing.ts";
+import { BodyDecoder, findHeadEnd, parseResponseHead } from "./http_framing.ts";
 
 /** Size of a connection's read buffer, and therefore the largest response head. */
 const READ_BUFFER_BYTES = 16 * 1024;
@@ -72,7 +73,7 @@ export class HttpConnection {
   #deadlines: AttemptDeadlines | null = null;
   #isSent = false;
   #isKeepAlive = false;
-  #body = new framing.BodyDecoder(0);
+  #body = new BodyDecoder(0);
   #idleRead: Promise<number | null> | null = null;
 
   /** `onReusable` is called when a response was released and the connection can be reused. */
@@ -88,14 +89,14 @@ export class HttpConnection {
   async exchange(
     request: Uint8Array,
     deadlines: AttemptDeadlines,
-  ): Promise<framing.ResponseHead> {
+  ): Promise<ResponseHead> {
     this.#deadlines = deadlines;
     this.#isSent = this.#isKeepAlive = false;
     void this.#write(request);
     let head = await this.#readHead();
     while (head.status < 200) head = await this.#readHead();
     this.#isKeepAlive = head.isKeepAlive;
-    this.#body = new framing.BodyDecoder(head.framing);
+    this.#body = new BodyDecoder(head.framing);
     this.bytesLeft = Infinity;
     return head;
   }
@@ -177,13 +178,13 @@ export class HttpConnection {
     }
   }
 
-  async #readHead(): Promise<framing.ResponseHead> {
+  async #readHead(): Promise<ResponseHead> {
     for (;;) {
-      const end = framing.findHeadEnd(this.#buffer, this.#from, this.#to);
+      const end = findHeadEnd(this.#buffer, this.#from, this.#to);
       if (end >= 0) {
         const head = this.#buffer.subarray(this.#from, end);
         this.#from = end;
-        return framing.parseResponseHead(decoder.decode(head));
+        return parseResponseHead(decoder.decode(head));
       }
       if (this.#to === READ_BUFFER_BYTES) {
         throw invalidAnswer(`Response head over ${READ_BUFFER_BYTES} bytes`);

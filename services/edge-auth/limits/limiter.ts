@@ -3,9 +3,11 @@ import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { createBatches } from "@gateway/shared/bus/outbox";
 import { newRequestId } from "@gateway/shared/process/ids";
 import * as record from "@gateway/shared/keys/record";
-import * as state from "@gateway/shared/keys/limiter_state";
+import type { UsageUnit } from "@gateway/shared/keys/limiter_state";
+import { dayLimitField } from "@gateway/shared/keys/limiter_state";
 import { KEY_LIMITS } from "@gateway/shared/limits";
-import * as kinds from "@gateway/shared/models/kinds";
+import type { ModelKind } from "@gateway/shared/models/kinds";
+import { scopeOf, UNIT_OF_KIND } from "@gateway/shared/models/kinds";
 import type { Log } from "@gateway/shared/process/log";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
@@ -28,7 +30,7 @@ export interface Ask {
 interface Asked {
   readonly principal: record.Principal;
   readonly scope: record.KeyScope | null;
-  readonly unit: state.UsageUnit | null;
+  readonly unit: UsageUnit | null;
   /** Model, tokens, units and lease id, as the script's arguments. */
   readonly terms: readonly string[];
   /** Undoes an admission whose reply was malformed, late or lost. */
@@ -87,7 +89,7 @@ export function createLimiter(
       record.recordKey(principal),
       record.ownerLimitsKey(ownerId),
       scope ?? "",
-      unit === null ? "" : state.dayLimitField(unit),
+      unit === null ? "" : dayLimitField(unit),
       ...waiting.flatMap(({ terms }) => terms),
     ];
     const replyTo = (replies: RedisReply, index: number) =>
@@ -149,11 +151,11 @@ export function createLimiter(
     /** The refusal that the smallest request of a kind would get now, or null. Consumes nothing. */
     async look(
       principal: record.Principal,
-      kind: kinds.ModelKind,
+      kind: ModelKind,
     ): Promise<refusal.Refusal | null> {
-      const unit = kinds.UNIT_OF_KIND[kind];
+      const unit = UNIT_OF_KIND[kind];
       const terms = ["", unit === null ? "1" : "0", "0", ""];
-      const asked = { principal, scope: kinds.scopeOf(kind), unit, terms };
+      const asked = { principal, scope: scopeOf(kind), unit, terms };
       const grant = await ask(asked, grantIn);
       return grant.isAdmitted ? null : grant;
     },
