@@ -5,7 +5,7 @@ import * as jobs from "../bus/job.ts";
 import { StreamSender } from "../bus/stream_sender.ts";
 import { UPLOAD_LIMITS } from "../limits.ts";
 import type { Usage } from "../openai/completion.ts";
-import { ApiError, type ErrorCode } from "../openai/error.ts";
+import { ApiError, type ErrorCode, internalError } from "../openai/error.ts";
 import { publicRequestId } from "../process/ids.ts";
 import { roundMs } from "../process/log.ts";
 import { startWorkSpan, type WorkSpan } from "../process/tracing.ts";
@@ -238,13 +238,10 @@ export class Job {
     this.#freeSlot();
   }
 
-  /** The error for an unexpected one, of which the client learns nothing. */
   #ourFault(error: unknown): ApiError {
     const requestId = publicRequestId(this.options.requestId);
     this.worker.dependencies.log.error("job_fault", { requestId, error });
-    const message =
-      "The server had an error while processing your request. Please try again.";
-    return new ApiError("internal_error", message);
+    return internalError(error);
   }
 
   /** Reports how the job ended to the log, the trace and the worker. */
