@@ -3,7 +3,7 @@ import document from "@gateway/shared/openai/openapi" with { type: "json" };
 import type { JobRequest } from "@gateway/shared/bus/job";
 import type { Principal } from "@gateway/shared/keys/record";
 import type { ModelObject } from "@gateway/shared/openai/completion";
-import { ApiError } from "@gateway/shared/openai/error";
+import { ApiError, internalError } from "@gateway/shared/openai/error";
 import type { ClientAddress } from "@gateway/shared/process/client_address";
 import { siteOf } from "@gateway/shared/process/client_address";
 import { newRequestId, publicRequestId } from "@gateway/shared/process/ids";
@@ -140,7 +140,7 @@ export function createApp(deps: AppDependencies) {
     } catch (error) {
       const isFault = !(error instanceof ApiError);
       if (isFault) deps.log.error("request_fault", { requestId, error });
-      failure = isFault ? http.internalError(error) : error;
+      failure = isFault ? internalError(error) : error;
       if (response.headersSent) response.destroy();
       else http.sendError(response, failure);
     }
@@ -187,7 +187,6 @@ function sendReference({ exchange: { response } }: Pick<Call, "exchange">) {
   http.sendBytes(response, REFERENCE_BYTES, { headers });
 }
 
-/** Answers with the models that the key may use, or one of them. */
 async function sendModels(
   { id, principal, exchange: { response } }: requests.RunCall,
   { admission, catalog }: AppDependencies,

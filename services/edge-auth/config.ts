@@ -51,7 +51,6 @@ export const EDGE_VARIABLES = {
     .describe("Origins of web pages that may call this service"),
 };
 
-/** The configuration of the edge, in the units and shapes that its code uses. */
 export type EdgeConfig = ReturnType<typeof readConfig>;
 
 export function readConfig() {

@@ -182,7 +182,6 @@ export function createEdgeMetrics(registry: MetricRegistry) {
       const gapMs = (outcome.durationMs - firstByteMs) / gaps;
       metrics.tokenGap.with(model).observeMs(gapMs);
     },
-    /** A video has completed. */
     videoMade: (model: string, seconds: number): void =>
       countUnits(model, "videoSeconds", seconds),
     failedRequestsLost: (count: number): void =>

@@ -1,6 +1,5 @@
 /** One attempt to run a request at a model server: reading the server's answer and passing it on, for all kinds of requests. */
-import type { MediaHead } from "@gateway/shared/bus/media_head";
-import { encodeMediaHead } from "@gateway/shared/bus/media_head";
+import * as heads from "@gateway/shared/bus/media_head";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { MediaRequest } from "@gateway/shared/openai/media";
 import { textTokens } from "@gateway/shared/openai/tokens";
@@ -155,7 +154,7 @@ export const EVENT_STREAM = "text/event-stream";
 export class MediaAnswer {
   /** What has been made, in the unit that such requests cost. */
   made = 0;
-  head: MediaHead;
+  head: heads.MediaHead;
   /** Those of the response that is being read, which rest while a slow client is waited for. */
   deadlines: AttemptDeadlines | null = null;
   #isOpen = false;
@@ -183,7 +182,7 @@ export class MediaAnswer {
     if (!this.#isOpen) {
       this.#isOpen = true;
       this.begin();
-      this.call.write(encodeMediaHead(this.head), this.made);
+      this.call.write(heads.encodeMediaHead(this.head), this.made);
     }
     const bytes = typeof part === "string" ? encoder.encode(part) : part;
     for (let at = 0; at < bytes.length; at += PIECE_BYTES_MAX) {

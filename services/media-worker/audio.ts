@@ -2,8 +2,7 @@
 import { Buffer } from "node:buffer";
 import { MEDIA_LIMITS } from "@gateway/shared/limits";
 import type * as media from "@gateway/shared/openai/media";
-import { invalidAnswer } from "@gateway/shared/upstream/errors";
-import { truncatedAnswer } from "@gateway/shared/upstream/errors";
+import * as errors from "@gateway/shared/upstream/errors";
 import * as json from "@gateway/shared/upstream/json";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
 import * as attempts from "./attempt.ts";
@@ -56,12 +55,12 @@ async function passOnSound(
     // The body may say what is wrong.
     const text = await attempts.textIn(response, OTHER_BYTES_MAX);
     attempts.throwIfError(Object(json.parseJson(text)), response.server);
-    throw invalidAnswer(`${contentType} instead of audio`);
+    throw errors.invalidAnswer(`${contentType} instead of audio`);
   } else {
     const pieces = attempts.piecesOf(response, MEDIA_LIMITS.speechBytesMax);
     for await (const sound of pieces) await pass(sound);
   }
-  if (answer.made === 0) throw truncatedAnswer("No audio");
+  if (answer.made === 0) throw errors.truncatedAnswer("No audio");
   if (!request.stream) return;
   const told = attempts.usageOf(usage, request.input);
   await answer.writeEvent({ type: "speech.audio.done", usage: told });
@@ -83,14 +82,14 @@ async function readSoundEvents(
     // speaches calls it `token_usage`.
     if (type === "speech.audio.done") return data.usage ?? data.token_usage;
   }
-  throw truncatedAnswer("No last event");
+  throw errors.truncatedAnswer("No last event");
 }
 
 function fromBase64(text: string): Uint8Array {
   try {
     return Uint8Array.fromBase64(text);
   } catch {
-    throw invalidAnswer("Not base64");
+    throw errors.invalidAnswer("Not base64");
   }
 }
 
@@ -166,14 +165,14 @@ async function* readDocument(
 ): AsyncGenerator<ServerEvent> {
   const { contentType } = response.head;
   if (contentType === "text/html") {
-    throw invalidAnswer("A web page instead of a transcription");
+    throw errors.invalidAnswer("A web page instead of a transcription");
   }
   const text = await attempts.textIn(response, BYTES_MAX);
   const parsed = JSON_FORMAT.test(contentType) && json.parseJson(text);
   const data: json.JsonObject = json.isJsonObject(parsed) ? parsed : { text };
   attempts.throwIfError(data, response.server);
   if (isJson && typeof data.text !== "string") {
-    throw invalidAnswer("A transcription without text");
+    throw errors.invalidAnswer("A transcription without text");
   }
   yield { type: DELTA, data: { delta: json.textOf(data.text) } };
   yield { type: DONE, data };
@@ -192,7 +191,7 @@ async function* readTextEvents(
     if (event.type === DONE) return;
   }
   // Such answers have no last event; a broken connection has been noticed already.
-  if (!isForeign) throw truncatedAnswer("No last event");
+  if (!isForeign) throw errors.truncatedAnswer("No last event");
   yield { type: DONE, data: {} };
 }
 

@@ -10,7 +10,6 @@ export type FormFields = {
   readonly [name: string]: string | number | readonly string[] | undefined;
 };
 
-/** A form with these fields, then these files. */
 export function encodeForm(
   fields: FormFields,
   files: readonly UploadedFile[],

@@ -2,11 +2,7 @@
 import { Buffer } from "node:buffer";
 import { MEDIA_LIMITS } from "@gateway/shared/limits";
 import type { ImageRequest } from "@gateway/shared/openai/media";
-import {
-  invalidAnswer,
-  truncatedAnswer,
-  UpstreamError,
-} from "@gateway/shared/upstream/errors";
+import * as errors from "@gateway/shared/upstream/errors";
 import * as json from "@gateway/shared/upstream/json";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
 import type { Attempt, HeldBytes } from "./attempt.ts";
@@ -83,7 +79,7 @@ export async function draw(attempt: Attempt<ImageRequest>): Promise<void> {
       pictures.push({ ...part, base64: await base64Of(part.data, call) });
     }
     const [first] = pictures;
-    if (first === undefined) throw truncatedAnswer("No final image");
+    if (first === undefined) throw errors.truncatedAnswer("No final image");
     answer.made = pictures.length;
     await (request.stream
       ? writeEvent(first, call)
@@ -134,7 +130,6 @@ function encodeRequest({ request, server, answer }: Attempt<ImageRequest>) {
   return { to: "/images/edits", ...encodeForm(fields, named) };
 }
 
-/** The images of an answer, one by one. */
 async function* partsOf(
   response: ServerResponse,
   call: Call,
@@ -152,11 +147,11 @@ async function* partsOf(
     return;
   }
   if (!/^$|json$/.test(contentType)) {
-    throw invalidAnswer(`${contentType} instead of images`);
+    throw errors.invalidAnswer(`${contentType} instead of images`);
   }
   const about = json.parseJson((await readBytes(response, call)).toString());
   if (!json.isJsonObject(about)) {
-    throw invalidAnswer("An answer that is not JSON");
+    throw errors.invalidAnswer("An answer that is not JSON");
   }
   attempts.throwIfError(about, response.server);
   yield* partsIn(about);
@@ -164,7 +159,9 @@ async function* partsOf(
 
 function partsIn(about: json.JsonObject): Part[] {
   const { data } = about;
-  if (!Array.isArray(data)) throw invalidAnswer("An answer without data");
+  if (!Array.isArray(data)) {
+    throw errors.invalidAnswer("An answer without data");
+  }
   return data.filter(json.isJsonObject)
     .map((data) => ({ kind: "completed", data, about }));
 }
@@ -186,14 +183,14 @@ async function readBytes(
 async function base64Of(data: json.JsonObject, call: Call): Promise<string> {
   const inline = json.textOf(data.b64_json);
   const given = inline || json.textOf(data.url);
-  if (given === "") throw invalidAnswer("An image without data");
+  if (given === "") throw errors.invalidAnswer("An image without data");
   const prefix = DATA_URL.exec(given.slice(0, DATA_URL_CHARS_MAX))?.[0] ?? "";
   if (inline === "" && prefix === "") return await fetchPicture(given, call);
   const base64 = given.slice(prefix.length);
   const end = base64.search(NOT_BASE64);
   const isPadded = end < 0 || PADDING.test(base64.slice(end, end + 3));
   if (base64 === "" || !isPadded) {
-    throw invalidAnswer("An image that is not base64");
+    throw errors.invalidAnswer("An image that is not base64");
   }
   return base64;
 }
@@ -202,7 +199,7 @@ async function base64Of(data: json.JsonObject, call: Call): Promise<string> {
 async function fetchPicture(address: string, call: Call): Promise<string> {
   const { server, endsAtMs } = call;
   const to = server.ownUrl(address);
-  if (to === null) throw invalidAnswer("An image on another server");
+  if (to === null) throw errors.invalidAnswer("An image on another server");
   try {
     const picture = await attempts.ask(call, {
       ...{ to, method: "GET", accept: "image/*" },
@@ -210,16 +207,16 @@ async function fetchPicture(address: string, call: Call): Promise<string> {
     }, (response) => {
       const { contentType } = response.head;
       if (!/json$|^text\//.test(contentType)) return readBytes(response, call);
-      throw invalidAnswer(`${contentType} instead of an image`);
+      throw errors.invalidAnswer(`${contentType} instead of an image`);
     });
-    if (picture.length === 0) throw truncatedAnswer("An empty image");
+    if (picture.length === 0) throw errors.truncatedAnswer("An empty image");
     return picture.toString("base64");
   } catch (error) {
     // The client did not send this request, so its refusal is the server's fault.
-    if (!(error instanceof UpstreamError) || error.fault !== "request") {
+    if (!(error instanceof errors.UpstreamError) || error.fault !== "request") {
       throw error;
     }
-    throw invalidAnswer(`An image that is refused: ${error.logText}`);
+    throw errors.invalidAnswer(`An image that is refused: ${error.logText}`);
   }
 }
 

@@ -1,11 +1,8 @@
 /** Runs one request on the model servers of its model. */
 import type { JobRequest } from "@gateway/shared/bus/job";
-import type { MediaRequest } from "@gateway/shared/openai/media";
-import { speechFormat } from "@gateway/shared/openai/media";
-import { transcriptionFormat } from "@gateway/shared/openai/media";
+import * as media from "@gateway/shared/openai/media";
 import type { ModelServer } from "@gateway/shared/upstream/model_server";
-import type { JobCall, JobCost } from "@gateway/shared/worker/job";
-import { corruptedRequest } from "@gateway/shared/worker/job";
+import * as jobs from "@gateway/shared/worker/job";
 import type { Pool } from "@gateway/shared/worker/service";
 import * as z from "zod";
 import { type AnswerMemory, type Attempt, MediaAnswer } from "./attempt.ts";
@@ -15,11 +12,11 @@ import { pictureFiles, referenceFiles } from "./picture_files.ts";
 import { passOnVideo } from "./videos.ts";
 
 const text = z.string();
-const requestOf = (kind: MediaRequest["kind"], fields: z.ZodRawShape) =>
+const requestOf = (kind: media.MediaRequest["kind"], fields: z.ZodRawShape) =>
   z.object({ ...fields, kind: z.literal(kind) });
 /** The fields that this service relies on: the edge has checked them all. */
 const reliedOn = z.union([
-  requestOf("speech", { input: text, response_format: speechFormat }),
+  requestOf("speech", { input: text, response_format: media.speechFormat }),
   requestOf("image", {
     task: z.enum(["generate", "edit"]),
     prompt: text,
@@ -27,7 +24,7 @@ const reliedOn = z.union([
   }),
   requestOf("transcription", {
     task: z.enum(["transcribe", "translate"]),
-    response_format: transcriptionFormat,
+    response_format: media.transcriptionFormat,
   }),
   requestOf("video", { action: z.literal("create"), prompt: text }),
   requestOf("video", {
@@ -37,17 +34,17 @@ const reliedOn = z.union([
   }),
 ]);
 
-function isMediaRequest(request: JobRequest): request is MediaRequest {
+function isMediaRequest(request: JobRequest): request is media.MediaRequest {
   return reliedOn.safeParse(request).success;
 }
 
 /** Runs a request until its answer is complete. Rejects like `BackendPool.run`. */
 export async function runMedia(
   request: JobRequest,
-  call: JobCall,
+  call: jobs.JobCall,
   { pool, memory }: { pool: Pool<ModelServer>; memory: AnswerMemory },
-): Promise<JobCost> {
-  if (!isMediaRequest(request)) throw corruptedRequest();
+): Promise<jobs.JobCost> {
+  if (!isMediaRequest(request)) throw jobs.corruptedRequest();
   const files = filesOf(request, call.files);
   const made = await pool.run(
     call,
@@ -76,7 +73,7 @@ export function passOn({ request, ...attempt }: Attempt): Promise<void> {
 }
 
 /** The files of a request. Rejects a file that is not an image where one is needed. */
-function filesOf(request: MediaRequest, uploaded: JobCall["files"]) {
+function filesOf(request: media.MediaRequest, uploaded: jobs.JobCall["files"]) {
   if (request.kind === "image" && request.task === "edit") {
     return pictureFiles(request, uploaded);
   }

@@ -94,7 +94,6 @@ function fault(
   return new UpstreamError("request", { code, param, message });
 }
 
-/** What the header of an image file says. */
 interface PictureHead {
   type: "image/png" | "image/jpeg" | "image/webp";
   width: number;

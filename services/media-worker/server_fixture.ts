@@ -12,14 +12,7 @@ import type {
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { UpstreamError } from "@gateway/shared/upstream/errors";
 import { ModelServer } from "@gateway/shared/upstream/model_server";
-import {
-  backendAt,
-  type BackendChange,
-  type FakeRequest,
-  type Reply,
-  startFakeModelServer,
-  type Step,
-} from "../../tests/support/fake_model_server.ts";
+import * as models from "../../tests/support/fake_model_server.ts";
 import {
   chunk,
   event,
@@ -54,13 +47,13 @@ export type Rig = ReturnType<typeof startServer>;
 
 /** A model server that answers like this, and the worker's end of it. */
 export function startServer(
-  reply: Reply,
-  change: BackendChange = {},
+  reply: models.Reply,
+  change: models.BackendChange = {},
   memory: AnswerMemory = new AnswerMemory(1e9),
 ) {
-  const fake = startFakeModelServer({ reply });
+  const fake = models.startFakeModelServer({ reply });
   const server = new ModelServer({
-    config: backendAt(fake.baseUrl, change),
+    config: models.backendAt(fake.baseUrl, change),
     ...{ publicModel: "ours", apiKey: API_KEY, now: monotonicNow },
   });
   return {
@@ -95,7 +88,7 @@ export function read(call: RecordedCall) {
 export const codeOf = (error: unknown) =>
   error instanceof ApiError ? error.code : error;
 
-export const sse = (...events: string[]): Step[] => [
+export const sse = (...events: string[]): models.Step[] => [
   ...[streamHead(), ...events.map(chunk), lastChunk],
 ];
 
@@ -115,7 +108,7 @@ export function eventsIn(text: string): { [name: string]: unknown }[] {
 }
 
 /** The fields and files of a form that was sent: names, with texts or media types and names of files. */
-export async function formOf({ body, headers }: FakeRequest) {
+export async function formOf({ body, headers }: models.FakeRequest) {
   const type = headers.get("content-type") ?? "";
   const sent = new Response(body, { headers: { "content-type": type } });
   return [...await sent.formData()].map(([name, value]) =>

@@ -149,7 +149,6 @@ function textOrNumber(value: unknown): string | null {
   return text.slice(0, 20) || null;
 }
 
-/** Passes on the video, or another file of the job. */
 async function passOnFile(call: FileCall): Promise<void> {
   const { request: { id, variant }, request, server } = call;
   const query = variant === "video" ? "" : `?variant=${variant}`;

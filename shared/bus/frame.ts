@@ -101,7 +101,6 @@ const BATCH_VERSION = 2;
 const BATCH_PREFIX_BYTES = 20;
 const ID_BYTES = 16;
 
-/** Frames to one edge: each with the id of its request. */
 export type FrameOf<Frame> = readonly [requestId: string, frame: Frame];
 
 /**

@@ -74,11 +74,7 @@ const PIECE_HEADER_BYTES = 8;
 /** The index of the last piece, which is an {@link UploadEnd}. */
 const UPLOAD_END_INDEX = 2 ** 32 - 1;
 
-export interface BodyPiece {
-  attempt: number;
-  index: number;
-  bytes: Uint8Array;
-}
+export type BodyPiece = NonNullable<ReturnType<typeof decodePiece>>;
 
 export function encodePiece(
   bytes: Uint8Array,
@@ -96,7 +92,7 @@ export const encodeUploadEnd = (end: UploadEnd, attempt: number): Uint8Array =>
   encodePiece(encodeJson(end), attempt, UPLOAD_END_INDEX);
 
 /** Null if the message is too short to be a piece. */
-export function decodePiece(message: Uint8Array): BodyPiece | null {
+export function decodePiece(message: Uint8Array) {
   if (message.length < PIECE_HEADER_BYTES) return null;
   return {
     attempt: readU32(message, 0),

@@ -11,7 +11,6 @@ export const FILE_HEADERS = [
   "etag",
   "last-modified",
 ] as const;
-/** A longer first line is not a head. */
 const HEAD_BYTES_MAX = 4_096;
 
 const value = z.string().regex(/^[\x20-\x7e]{1,200}$/);

@@ -34,9 +34,7 @@ const EDGE_STREAM =
   /^gw\.v1\.edge\.([0-9A-Za-z]+)\.s\.([0-9a-f]{32})\.([0-9]{1,10})$/;
 
 /** The ids in an `edgeStream` subject, or null for any other text. */
-export function parseEdgeStream(
-  subject: string,
-): { edgeId: string; requestId: string; attempt: number } | null {
+export function parseEdgeStream(subject: string) {
   const [, edgeId, requestId, attempt] = EDGE_STREAM.exec(subject) ?? [];
   if (edgeId === undefined || requestId === undefined) return null;
   return { edgeId, requestId, attempt: Number(attempt) };

@@ -55,7 +55,6 @@ export function keyHint(value: string): string {
   return `${PREFIX}…${value.slice(-HINT_TAIL_CHARS)}`;
 }
 
-/** Makes ids of `prefix` and 20 base62 characters. */
 const idMint = (prefix: string) => (randomBytes: RandomBytes): string =>
   prefix + randomBase62(ID_CHARS, randomBytes);
 export const mintKeyId = idMint("key_");

@@ -6,8 +6,7 @@ import * as z from "zod";
 import { REQUEST_LIMITS } from "../limits.ts";
 import { ConfigError } from "../process/env.ts";
 import { expectationOf } from "../openai/request_fault.ts";
-import { clip, didYouMean, formatPath } from "../process/error_text.ts";
-import { nameOfType } from "../process/error_text.ts";
+import * as texts from "../process/error_text.ts";
 import { dialectMembers, dialectOf } from "./dialects.ts";
 import { MODEL_KINDS, type ModelKind } from "./kinds.ts";
 
@@ -41,10 +40,10 @@ function members<T extends z.core.$ZodLooseShape>(shape: T) {
     error: ({ code, ...issue }) => {
       if (code !== "unrecognized_keys" || !Array.isArray(issue.keys)) return;
       return issue.keys.map((name) =>
-        `unknown member '${clip(name)}'` +
+        `unknown member '${texts.clip(name)}'` +
         (SECRET_MEMBER.test(name)
           ? `: ${KEY_REMEDY}`
-          : didYouMean(name, Object.keys(shape)))
+          : texts.didYouMean(name, Object.keys(shape)))
       ).join("\n");
     },
   });
@@ -62,7 +61,6 @@ const mistake = (message: string, path: (string | number)[]) => (
 export const BASE_URL_FORM = "a URL that begins with http:// or https://, " +
   "without user, password, query or fragment";
 
-/** The base URL of a model server, without credentials or parameters. */
 export const baseUrlSchema = z.string()
   .refine((text) => {
     const url = URL.parse(text);
@@ -237,7 +235,7 @@ export function parseCatalog(json: unknown): Catalog {
   const read = file.safeParse(json, { reportInput: true });
   if (!read.success) {
     const mistakes = read.error.issues.flatMap((issue) => {
-      const where = formatPath(issue.path) || "the file";
+      const where = texts.formatPath(issue.path) || "the file";
       const lines = describeIssue(issue).split("\n");
       return lines.map((what) => `${where}: ${what}`);
     });
@@ -256,10 +254,10 @@ function describeIssue(issue: z.core.$ZodIssue): string {
   if (!/^(invalid_type|invalid_value|too_\w+)$/.test(code)) return message;
   const { expected } = expectationOf(issue, input);
   if (code === "invalid_type") {
-    return `expected ${expected}, got ${nameOfType(input)}`;
+    return `expected ${expected}, got ${texts.nameOfType(input)}`;
   }
   const known = code === "invalid_value" ? issue.values.map(String) : [];
-  return `expected ${expected}${didYouMean(String(input), known)}`;
+  return `expected ${expected}${texts.didYouMean(String(input), known)}`;
 }
 
 export function catalogJsonSchema(): { [key: string]: unknown } {

@@ -35,7 +35,6 @@ export const CATALOG_VARIABLES = {
   ),
 };
 
-/** A catalog that is needed. Throws a `ConfigError` when there is none. */
 export function requireCatalog(catalog: Catalog | undefined): Catalog {
   if (catalog !== undefined) return catalog;
   throw new read.ConfigError("the environment", [

@@ -1,5 +1,6 @@
 /** Differences between the requests that model servers accept. A backend names its dialect and may override parts of it. */
 import * as z from "zod";
+import { keysOf } from "../process/env.ts";
 
 /** The members in `models.json`. `none`: the server has no such field, so it is not sent. */
 const fields = z.object({
@@ -56,20 +57,8 @@ const VLLM: Dialect = {
   thinking_budget_field: "chat_template_kwargs",
 };
 
-/** The names of the dialects, in the order of the table in docs/models.md. */
-export const DIALECT_NAMES = [
-  "dashscope",
-  "vllm",
-  "sglang",
-  "llama.cpp",
-  "ollama",
-  "openai",
-] as const;
-
-export type DialectName = typeof DIALECT_NAMES[number];
-
-/** The dialects of servers in use. Source: their documentation, November 2026. */
-export const DIALECTS: { readonly [Name in DialectName]: Dialect } = {
+/** The dialects of servers in use, in the order of docs/models.md. Source: their documentation, November 2026. */
+export const DIALECTS = {
   dashscope: DASHSCOPE,
   vllm: VLLM,
   sglang: VLLM,
@@ -95,11 +84,12 @@ export const DIALECTS: { readonly [Name in DialectName]: Dialect } = {
     thinking_budget_field: "none",
     developer_role: true,
   },
-};
+} satisfies { [name: string]: Dialect };
 
+export type DialectName = keyof typeof DIALECTS;
+export const DIALECT_NAMES = keysOf(DIALECTS);
 export const DIALECT_DEFAULT: DialectName = "dashscope";
 
-/** The members of a backend that choose its dialect. */
 export const dialectMembers = {
   dialect: z.enum(DIALECT_NAMES).optional()
     .meta({ default: DIALECT_DEFAULT }).describe(
@@ -108,6 +98,5 @@ export const dialectMembers = {
   ...fields.partial().shape,
 };
 
-/** The dialect that these members of a backend define. */
 export const dialectOf = (members: { dialect?: DialectName | undefined }) =>
   fields.parse({ ...DIALECTS[members.dialect ?? DIALECT_DEFAULT], ...members });

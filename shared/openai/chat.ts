@@ -7,18 +7,9 @@
 import * as z from "zod";
 import { REQUEST_LIMITS as LIMITS } from "../limits.ts";
 import { clip } from "../process/error_text.ts";
-import {
-  anyObject,
-  decimal,
-  identifier,
-  integer,
-  INTEGER_MAX,
-  listOf,
-  nameText,
-  nullable,
-  plainText,
-  stringOr,
-} from "./fields.ts";
+import { anyObject, decimal, identifier, INTEGER_MAX } from "./fields.ts";
+import { integer, listOf, nameText, nullable, plainText } from "./fields.ts";
+import { stringOr } from "./fields.ts";
 
 /** Model servers that take only strings join the parts with a line end, too. */
 const PART_SEPARATOR = "\n";

@@ -165,3 +165,12 @@ export function fieldError(
 ): ApiError {
   return new ApiError(code, message, { param });
 }
+
+/** The answer to an unexpected error, which reveals nothing about it. */
+export function internalError(cause: unknown): ApiError {
+  return new ApiError(
+    "internal_error",
+    "The server had an error while processing your request. Please try again.",
+    { cause },
+  );
+}

@@ -42,7 +42,6 @@ export const speechBody = z.object({
   ),
 }).meta({ id: "SpeechRequest" });
 
-/** Checks the parsed body of `POST /v1/audio/speech` and converts it. */
 export const speechRequestSchema = nullable(speechBody).transform(
   ({ stream_format, ...rest }) => ({
     ...{ ...rest, kind: "speech" as const },
@@ -85,7 +84,6 @@ const imageBody = z.object({
     .describe("How many partial images to send before the final one."),
 }).meta({ id: "ImageRequest" });
 
-/** An image within JSON. */
 const pictureReference = nullable(z.object({
   image_url: z.string().max(LIMITS.dataUrlCharsMax).regex(DATA_URL, {
     error: "a data: URL of a PNG, JPEG or WebP file in base64",
@@ -136,13 +134,11 @@ const imageRequest = <T extends { response_format?: string }>(
   task: ImageRequest["task"],
 ) => ({ ...rest, kind: "image" as const, task });
 
-/** Checks the parsed body of `POST /v1/images/generations` and converts it. */
+/** For `POST /v1/images/generations` with JSON; for `/v1/images/edits` with a form, and with JSON. */
 export const imageRequestSchema = nullable(imageBody.superRefine(streamRules))
   .transform((body): ImageRequest => imageRequest(body, "generate"));
-/** Checks the fields of a form of `POST /v1/images/edits` and converts them. */
 export const imageEditFormSchema = imageEditForm.superRefine(streamRules)
   .transform((form): ImageRequest => imageRequest(form, "edit"));
-/** Checks the parsed body of `POST /v1/images/edits` and converts it. */
 export const imageEditSchema = nullable(imageEditBody.superRefine(streamRules))
   .transform((body): ImageRequest => imageRequest(body, "edit"));
 
@@ -172,7 +168,6 @@ export const transcriptionForm = z.object({
   stream: formBoolean.default(false),
 }).meta({ id: "TranscriptionRequest" });
 
-/** Checks the fields of a form of `POST /v1/audio/transcriptions`, or of `/v1/audio/translations`, and converts them. */
 export const transcriptionRequestSchema = (task: "transcribe" | "translate") =>
   transcriptionForm
     .transform((form) => ({ ...form, kind: "transcription" as const, task }));
@@ -202,7 +197,6 @@ export const videoBody = z.object({
   ),
 }).meta({ id: "VideoRequest" });
 
-/** Checks the parsed body, or the form, of `POST /v1/videos` and converts it. */
 export const videoRequestSchema = nullable(videoBody).transform(
   ({ input_reference, ...rest }) => ({
     ...rest,
@@ -213,7 +207,6 @@ export const videoRequestSchema = nullable(videoBody).transform(
   }),
 );
 
-/** Checks the parsed body of `POST /v1/videos/{id}/remix`. */
 export const videoRemixSchema = nullable(
   videoBody.pick({ prompt: true }).meta({ id: "VideoRemixRequest" }),
 );
@@ -303,7 +296,6 @@ export const videoDeletedSchema = z.strictObject({
   deleted: z.literal(true),
 }).meta({ id: "VideoDeleted" });
 
-/** A request that a media worker runs. */
 export type MediaRequest =
   | SpeechRequest
   | ImageRequest

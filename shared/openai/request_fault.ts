@@ -1,6 +1,5 @@
 import type * as z from "zod";
-import { clip, formatPath, nameOfType } from "../process/error_text.ts";
-import { valueAt } from "../process/error_text.ts";
+import * as texts from "../process/error_text.ts";
 import { ApiError, type ErrorCode, fieldError } from "./error.ts";
 import { INTEGER } from "./fields.ts";
 
@@ -27,12 +26,12 @@ export function requestFault(
   const issue = error?.issues[0];
   const path = issue?.path ?? [];
   if (issue === undefined || path.length === 0) {
-    const got = nameOfType(body);
+    const got = texts.nameOfType(body);
     const message = `Invalid request body: expected an object, but got ${got}.`;
     return new ApiError("invalid_type", message);
   }
-  const param = formatPath(path);
-  const value = valueAt(body, path);
+  const param = texts.formatPath(path);
+  const value = texts.valueAt(body, path);
   if (value === undefined) {
     const message = `Missing required parameter: '${param}'.`;
     return fieldError("missing_required_parameter", param, message);
@@ -80,7 +79,7 @@ const LIST = new Intl.ListFormat("en", { type: "disjunction" });
 function oneOf(supported: readonly unknown[], value: unknown): Description {
   const expected = LIST.format(supported.map((each) => `'${each}'`));
   return typeof value === "string"
-    ? { code: "invalid_value", expected, got: `'${clip(value)}'` }
+    ? { code: "invalid_value", expected, got: `'${texts.clip(value)}'` }
     : { code: "invalid_type", expected };
 }
 
@@ -112,6 +111,6 @@ function bounds(
 function shown(value: unknown): string {
   if (typeof value === "number") return String(value);
   return typeof value === "string" || Array.isArray(value)
-    ? `${nameOfType(value)} of length ${value.length}`
-    : nameOfType(value);
+    ? `${texts.nameOfType(value)} of length ${value.length}`
+    : texts.nameOfType(value);
 }

@@ -97,7 +97,6 @@ class Recorder extends Cell {
   }
 }
 
-/** All metrics of a process. */
 export class MetricRegistry {
   /** Each with a function that returns its samples. */
   readonly #metrics: [MetricSpec, samples: () => string[]][] = [];

@@ -2,20 +2,14 @@
 import { VERSION, versionLine } from "../version.ts";
 import { wallNow } from "./clock.ts";
 import { ConfigError, EXIT_CONFIG } from "./env.ts";
-import type { Log, LogFields, LogLevel } from "./log.ts";
-import { createLineWriter, createLog } from "./log.ts";
+import * as logs from "./log.ts";
 
 const EXIT_OK = 0;
 const EXIT_FAILED = 1;
 
 export interface RunningService {
-  ready: LogFields;
+  ready: logs.LogFields;
   stop(): Promise<void>;
-}
-
-interface ServiceConfig {
-  logLevel: LogLevel;
-  logSample?: number;
 }
 
 /**
@@ -23,12 +17,14 @@ interface ServiceConfig {
  * once. Ends the process with status 0 after a drain, 78 for configuration mistakes,
  * 1 for everything else. With `--version` it only prints the version.
  */
-export async function runService<Config extends ServiceConfig>(
+export async function runService<
+  Config extends { logLevel: logs.LogLevel; logSample?: number },
+>(
   { name, readConfig, start }: {
     name: string;
     /** Throws {@link ConfigError}. */
     readConfig: () => Config;
-    start: (config: Config, log: Log) => Promise<RunningService>;
+    start: (config: Config, log: logs.Log) => Promise<RunningService>;
   },
 ): Promise<never> {
   if (Deno.args.includes("--version")) {
@@ -37,11 +33,11 @@ export async function runService<Config extends ServiceConfig>(
   }
   const signal = firstSignal();
   const config = configOrExit(readConfig);
-  const writer = createLineWriter(
+  const writer = logs.createLineWriter(
     Deno.stdout,
     (count) => log.warn("log_lines_dropped", { count }),
   );
-  const log = createLog({
+  const log = logs.createLog({
     service: name,
     level: config.logLevel,
     sample: config.logSample,
@@ -82,7 +78,6 @@ function print(to: typeof Deno.stdout, line: string): void {
   to.writeSync(new TextEncoder().encode(`${line}\n`));
 }
 
-/** Resolves with the first signal to stop; a second one ends the process at once. */
 function firstSignal(): Promise<string> {
   const { promise, resolve } = Promise.withResolvers<string>();
   let isSecond = false;

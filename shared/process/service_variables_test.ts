@@ -1,21 +1,16 @@
 import assert from "node:assert/strict";
 import { ConfigError, type Env, parseEnv } from "./env.ts";
-import {
-  type BusAccess,
-  busAccess,
-  NATS_VARIABLES,
-  REDIS_VARIABLES,
-  redisAccess,
-} from "./service_variables.ts";
+import * as variables from "./service_variables.ts";
 
 const readFile = (path: string) => `${path}\n`;
-const bus = (env: Env) => busAccess(parseEnv(NATS_VARIABLES, env, readFile));
+const bus = (env: Env) =>
+  variables.busAccess(parseEnv(variables.NATS_VARIABLES, env, readFile));
 const redis = (env: Env) =>
-  redisAccess(parseEnv(REDIS_VARIABLES, env, readFile));
+  variables.redisAccess(parseEnv(variables.REDIS_VARIABLES, env, readFile));
 
 Deno.test("busAccess() takes what the operator says, and a password that may change", () => {
   const servers = ["nats://nats:4222"];
-  const cases: [env: Env, expected: Omit<BusAccess, "servers">][] = [
+  const cases: [env: Env, expected: Omit<variables.BusAccess, "servers">][] = [
     [{}, {}],
     [{ NATS_CA_FILE: "/tls/ca.pem" }, { tls: { caFile: "/tls/ca.pem" } }],
     [{ NATS_CERT_FILE: "/a.pem", NATS_KEY_FILE: "/a.key" }, {

@@ -3,34 +3,17 @@ import { createClient } from "redis";
 import type { MonotonicNow } from "../process/clock.ts";
 import { defined } from "../process/env.ts";
 import { settlesWithin } from "../process/serve.ts";
+import type { redisAccess } from "../process/service_variables.ts";
 
 /** A reply in protocol version 2: bulk and simple strings, integers, nil, arrays. */
 export type RedisReply = string | number | null | RedisReply[];
 
-interface ServerAddress {
-  /** `redis://host:port/db`, or `rediss:` for TLS. A user and password in it are used. */
-  url: string;
-  username?: string;
-  password?: string;
-  /** PEM texts for `rediss:`. Default of the authority: the system's. */
-  tlsCa?: string;
-  tlsCert?: string;
-  tlsKey?: string;
+/** Sentinels are asked for the master with every attempt to connect; of `url`, only protocol, user and database then count. */
+export type RedisAddress = ReturnType<typeof redisAccess> & {
   /** Shown by `CLIENT LIST`. Letters, digits, `-`, `_`. */
   clientName?: string;
-}
-
-export interface RedisAddress extends ServerAddress {
-  /** Asked for the master with every attempt to connect. Of `url`, only protocol, user and database then count. */
-  sentinels?: {
-    /** The name of the master in the sentinels' configuration: `sentinel monitor <name> …`. */
-    name: string;
-    servers: readonly string[];
-    /** Credentials for the sentinels, which have users of their own. */
-    username?: string;
-    password?: string;
-  };
-}
+};
+type ServerAddress = Omit<RedisAddress, "sentinels">;
 
 export interface ConnectionOptions {
   address: RedisAddress;

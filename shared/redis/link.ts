@@ -286,7 +286,6 @@ function createCalls({ now, send, onAnswer, onSilence }: {
     silentForMs: () => patientCalls > 0 ? 0 : now() - receivedAtMs,
     /** Notes that the server has answered outside of a call. */
     received: () => void (receivedAtMs = now()),
-    /** Resolves when no call is running. */
     async close() {
       while (deadlines.size > 0) await delay(CLOSING_CHECK_MS);
       deadlines.close();

@@ -7,12 +7,7 @@ import {
   type Reply,
   startFakeModelServer,
 } from "../../tests/support/fake_model_server.ts";
-import {
-  chunk,
-  jsonResponse,
-  lastChunk,
-  streamHead,
-} from "../../tests/support/model_answers.ts";
+import * as answers from "../../tests/support/model_answers.ts";
 import { makeSelfSigned } from "../../tests/support/deployed/test_authority.ts";
 import { everySplit } from "./bytes_fixture.ts";
 import { AttemptDeadlines } from "./attempt_deadlines.ts";
@@ -136,7 +131,7 @@ Deno.test("a connection is not used again that the response closes, or is follow
 Deno.test("HttpClient notices when a server ends an idle connection", async () => {
   const hangUp = Promise.withResolvers<void>();
   await using r = rig(function* () {
-    yield* jsonResponse({});
+    yield* answers.jsonResponse({});
     yield { until: hangUp.promise };
     yield { close: true };
   });
@@ -151,7 +146,7 @@ Deno.test("a connection that was idle for a whole period is closed, and no other
   const go = Promise.withResolvers<void>();
   await using r = rig(function* ({ number }) {
     if (number <= 3) yield { until: go.promise };
-    yield* jsonResponse({});
+    yield* answers.jsonResponse({});
   });
   const { client, server } = r;
   const first = [1, 2, 3].map(() => exchange(client));
@@ -172,10 +167,10 @@ Deno.test("a connection that was idle for a whole period is closed, and no other
 Deno.test("release() keeps a connection whose body ends a little later", async () => {
   const end = Promise.withResolvers<void>();
   await using r = rig(function* () {
-    yield streamHead();
-    yield chunk("all that matters");
+    yield answers.streamHead();
+    yield answers.chunk("all that matters");
     yield { until: end.promise };
-    yield lastChunk;
+    yield answers.lastChunk;
   });
   const deadlines = newDeadlines();
   const response = await begin(r.client, deadlines);
@@ -193,9 +188,9 @@ Deno.test("release() keeps a connection whose body ends a little later", async (
 
 Deno.test("release() gives up a connection whose body goes on", async () => {
   await using r = rig(async function* () {
-    yield streamHead();
+    yield answers.streamHead();
     for (;;) {
-      yield chunk("x".repeat(8 * 1024));
+      yield answers.chunk("x".repeat(8 * 1024));
       await new Promise((resolve) => setTimeout(resolve, 0));
     }
   });
@@ -284,7 +279,7 @@ Deno.test("close() ends idle connections, and running ones are not kept", async 
   const go = Promise.withResolvers<void>();
   await using r = rig(function* (request) {
     if (request.number === 2) yield { until: go.promise };
-    yield* jsonResponse({});
+    yield* answers.jsonResponse({});
   });
   await exchange(r.client);
   const running = exchange(r.client);
@@ -295,7 +290,7 @@ Deno.test("close() ends idle connections, and running ones are not kept", async 
   await until(() => r.server.openConnections === 0);
 });
 
-const reply = () => jsonResponse({});
+const reply = () => answers.jsonResponse({});
 
 async function firstWord(url: string, caCerts?: string[]): Promise<string> {
   const { signal } = new AbortController();

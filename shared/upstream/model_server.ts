@@ -4,8 +4,7 @@ import type { MonotonicNow } from "../process/clock.ts";
 import { createDeadlines } from "../process/deadlines.ts";
 import { AttemptDeadlines } from "./attempt_deadlines.ts";
 import { invalidAnswer } from "./errors.ts";
-import type { Connect, HttpConnection } from "./http_client.ts";
-import { createConnect, HttpClient } from "./http_client.ts";
+import * as http from "./http_client.ts";
 import type { ResponseHead } from "./http_framing.ts";
 import type { BackendCall } from "./pool.ts";
 import { createRedact, readRefusal, type Redact } from "./refusal.ts";
@@ -31,7 +30,7 @@ export interface ModelServerOptions {
   apiKey: string | null;
   now: MonotonicNow;
   /** Opens connections. Default: to `config.base_url`. */
-  connect?: Connect;
+  connect?: http.Connect;
 }
 
 export interface ServerRequest {
@@ -52,7 +51,7 @@ export interface ServerRequest {
 export interface ServerResponse {
   server: ModelServer;
   head: ResponseHead;
-  connection: HttpConnection;
+  connection: http.HttpConnection;
   deadlines: AttemptDeadlines;
 }
 
@@ -64,7 +63,7 @@ export class ModelServer {
   /** Up to and including `/v1`, without a slash at the end. */
   readonly #baseUrl: URL;
   readonly #credential: { authorization?: string };
-  readonly #client: HttpClient;
+  readonly #client: http.HttpClient;
   readonly #deadlines;
 
   /** Throws an Error if the key cannot be sent, without showing it. */
@@ -80,8 +79,8 @@ export class ModelServer {
     this.#credential = apiKey === null
       ? {}
       : { authorization: `Bearer ${apiKey}` };
-    this.#client = new HttpClient(
-      options.connect ?? createConnect(this.#baseUrl),
+    this.#client = new http.HttpClient(
+      options.connect ?? http.createConnect(this.#baseUrl),
       config.deadlines.connect_ms,
     );
     this.redact = createRedact({
@@ -150,7 +149,7 @@ export class ModelServer {
       signal,
       totalMs,
     );
-    let connection: HttpConnection | null = null;
+    let connection: http.HttpConnection | null = null;
     let isDone = false;
     try {
       deadlines.throwIfEnded();

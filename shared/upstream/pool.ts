@@ -14,7 +14,6 @@ const UNAVAILABLE_MS_MIN = 1_000;
 
 export interface PoolBackend {
   readonly config: Pick<BackendConfig, "name" | "preference" | "weight">;
-  /** Closes idle connections. */
   close(): void;
 }
 
@@ -170,7 +169,7 @@ export class BackendPool<Backend extends PoolBackend> {
       failures.push(thrown);
       return null;
     } finally {
-      breaker.end(enteredAtMs, resultOf(outcome));
+      breaker.end(enteredAtMs, outcome);
       const durationMs = roundMs(now() - enteredAtMs);
       const of = { requestId: call.requestId, backend: backend.config.name };
       onAttempt({ ...of, outcome, durationMs, firstTokenMs, error });
@@ -213,16 +212,9 @@ const OPEN_MS_MAX = 30_000;
 /** `half-open`: the next attempt is a probe, to find out whether the backend has recovered. */
 export type BreakerState = "closed" | "open" | "half-open";
 
-/** `ignored`: the attempt shows nothing about the health of the server. */
-export type AttemptResult = "success" | "failure" | "ignored";
-
-/** What an outcome says about the health of the server: a refused request proves it, a limit proves nothing. */
-function resultOf(outcome: AttemptReport["outcome"]): AttemptResult {
-  if (/^(success|request)$/.test(outcome)) return "success";
-  return /^(aborted|internal|rate_limited|overloaded)$/.test(outcome)
-    ? "ignored"
-    : "failure";
-}
+/** The outcomes that prove the health of a server, as a refused request does, and those that prove nothing. */
+const HEALTHY = /^(success|request)$/;
+const UNCLEAR = /^(aborted|internal|rate_limited|overloaded)$/;
 
 /**
  * Keeps attempts away from a backend that fails. After too many failures it is open
@@ -264,10 +256,10 @@ export class CircuitBreaker {
   }
 
   /** Must be called once for each attempt, at its end. */
-  end(enteredAtMs: number, result: AttemptResult): void {
+  end(enteredAtMs: number, outcome: AttemptReport["outcome"]): void {
     this.begun(enteredAtMs);
-    if (enteredAtMs <= this.#changedAtMs || result === "ignored") return;
-    const hasFailed = result === "failure";
+    if (enteredAtMs <= this.#changedAtMs || UNCLEAR.test(outcome)) return;
+    const hasFailed = !HEALTHY.test(outcome);
     this.#score = Math.max(0, this.#score + (hasFailed ? 2 : -1));
     if (this.#openMs > 0) {
       this.#setOpen(hasFailed ? Math.min(this.#openMs * 2, OPEN_MS_MAX) : 0);

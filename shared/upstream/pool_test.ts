@@ -4,12 +4,7 @@ import { monotonicNow } from "../process/clock.ts";
 import { ApiError } from "../openai/error.ts";
 import { seededRandom } from "../../tests/support/seeded_random.ts";
 import { UpstreamError, type UpstreamFault } from "./errors.ts";
-import type {
-  AttemptProgress,
-  AttemptReport,
-  AttemptResult,
-  PoolBackend,
-} from "./pool.ts";
+import type { AttemptProgress, AttemptReport, PoolBackend } from "./pool.ts";
 import { BackendPool, CircuitBreaker } from "./pool.ts";
 
 /** What a fake backend does in each call; the last act is repeated. */
@@ -326,10 +321,10 @@ const histories: [promise: string, history: string][] = [
   ],
 ];
 
-const RESULTS: { [word: string]: AttemptResult } = {
-  f: "failure",
+const OUTCOMES: { [word: string]: AttemptReport["outcome"] } = {
+  f: "server_error",
   s: "success",
-  i: "ignored",
+  i: "aborted",
 };
 
 for (const [promise, history] of histories) {
@@ -341,7 +336,7 @@ for (const [promise, history] of histories) {
     const oldest = () => running[0] ?? assert.fail("none is running");
     for (const [at, word] of history.split(" ").entries()) {
       const [, end] = /^end-(.)$/.exec(word) ?? [];
-      const result = RESULTS[end ?? word];
+      const result = OUTCOMES[end ?? word];
       if (/^\d/.test(word)) nowMs += Number(word);
       else if (word === "enter") running.push(enter());
       else if (word === "token") breaker.begun(oldest());

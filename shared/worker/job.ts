@@ -5,14 +5,13 @@ import * as jobs from "../bus/job.ts";
 import { StreamSender } from "../bus/stream_sender.ts";
 import { UPLOAD_LIMITS } from "../limits.ts";
 import type { Usage } from "../openai/completion.ts";
-import { ApiError, type ErrorCode } from "../openai/error.ts";
-import type { MonotonicNow, WallNow } from "../process/clock.ts";
-import type { WorkerFamily } from "../bus/subjects.ts";
+import { ApiError, type ErrorCode, internalError } from "../openai/error.ts";
 import { publicRequestId } from "../process/ids.ts";
-import { type Log, roundMs } from "../process/log.ts";
+import { roundMs } from "../process/log.ts";
 import { startWorkSpan, type WorkSpan } from "../process/tracing.ts";
 import { UpstreamError } from "../upstream/errors.ts";
 import type { BackendCall } from "../upstream/pool.ts";
+import type { Worker } from "./worker.ts";
 
 /** What a request needs to be run, apart from itself. */
 export interface JobCall extends BackendCall {
@@ -34,14 +33,12 @@ export interface JobCost {
   usage: Usage | null;
 }
 
-export interface FrameTarget {
+export interface JobOptions {
   edgeId: string;
   requestId: string;
-}
-
-export interface JobOptions extends FrameTarget {
   message: jobs.JobMessage;
 }
+export type FrameTarget = Omit<JobOptions, "message">;
 
 /** How a job ended, for the log and the metrics. Final once its slot is free. */
 export interface JobReport {
@@ -65,28 +62,6 @@ export type RunRequest<More extends unknown[] = []> = (
   ...more: More
 ) => Promise<JobCost>;
 
-export interface JobHost {
-  family: WorkerFamily;
-  workerId: string;
-  /** By the id of the model. */
-  runners: ReadonlyMap<string, RunRequest>;
-  now: MonotonicNow;
-  wallNow: WallNow;
-  log: Log;
-  steadyNow: MonotonicNow;
-  /** Counts bytes of uploads that jobs hold. False if there is no room for them. */
-  growUploads(bytes: number): boolean;
-  /** Sends a frame to the edge of a job. Must not throw. */
-  sendFrame(to: FrameTarget, frame: Uint8Array): void;
-  pause: JobCall["pause"];
-  /** Ends a pause and runs this when its streams have read what had arrived; else runs it at once. */
-  afterPause(run: () => void): void;
-  /** The backend has finished, so the slot is free. */
-  onSlotFree(report: JobReport): void;
-  /** The edge has the whole answer or no longer needs it, so the job can be forgotten. */
-  onFinished(job: Job): void;
-}
-
 export const corruptedRequest = (): ApiError =>
   new ApiError("internal_error", "The request was corrupted in transit.");
 
@@ -109,13 +84,13 @@ export class Job {
   /** A frame was sent, from which the edge knows that the job was accepted. */
   #hasSpoken = false;
 
-  constructor(readonly options: JobOptions, readonly host: JobHost) {
+  constructor(readonly options: JobOptions, readonly worker: Worker) {
     const { message: { upload, attempt, traceparent }, requestId } = options;
-    const { workerId } = host;
+    const { workerId, family, now } = worker.dependencies;
     this.#body = upload ? new jobs.UploadAssembly() : null;
-    this.#startedAtMs = this.#lastPieceAtMs = host.now();
+    this.#startedAtMs = this.#lastPieceAtMs = now();
     this.#report = { outcome: "complete", completionTokens: 0, durationMs: 0 };
-    this.#span = startWorkSpan(`${host.family} job`, {
+    this.#span = startWorkSpan(`${family} job`, {
       kind: "consumer",
       parent: traceparent,
       attributes: {
@@ -124,11 +99,11 @@ export class Job {
         "gateway.attempt": attempt,
       },
     });
-    const nowMs = host.steadyNow();
+    const nowMs = worker.steadyNow();
     this.sender = new StreamSender({ attempt, workerId, nowMs }, {
       sendFrame: (frame) => {
         this.#hasSpoken = true;
-        host.sendFrame(options, frame);
+        worker.sendFrame(options, frame);
       },
       writable: () => this.#resume(),
       finished: (outcome, reason) => {
@@ -136,7 +111,7 @@ export class Job {
         if (outcome !== "acked") {
           this.stop("worker_lost", "The request was cancelled.");
         }
-        host.onFinished(this);
+        worker.onFinished(this);
       },
     });
   }
@@ -144,7 +119,7 @@ export class Job {
   /** Runs the request, or waits for its pieces. Unless `mustAccept`, the next tick accepts it, if need be. */
   start(mustAccept: boolean): void {
     if (mustAccept || this.#body !== null) {
-      this.sender.accept(this.host.steadyNow());
+      this.sender.accept(this.worker.steadyNow());
     }
     const { request } = this.options.message;
     if (request !== undefined) void this.#run({ request, files: [] });
@@ -154,7 +129,7 @@ export class Job {
   onPiece(piece: jobs.BodyPiece, acknowledge: () => void): void {
     const body = this.#body;
     if (body === null || this.options.message.attempt !== piece.attempt) return;
-    this.#lastPieceAtMs = this.host.now();
+    this.#lastPieceAtMs = this.worker.dependencies.now();
     if (!this.#growUploads(piece.bytes.length)) {
       const message = "No worker has room for this upload at the moment.";
       return this.stop("overloaded", message);
@@ -172,7 +147,7 @@ export class Job {
   /** Stops the backend, or the wait for the request. The edge sends the error to the client. */
   stop(code: ErrorCode, message: string): void {
     const error = new ApiError(code, message);
-    this.host.afterPause(() => this.#abort.abort(error));
+    this.worker.afterPause(() => this.#abort.abort(error));
     this.#resume(); // The run may be waiting for a slow client.
     if (this.#body === null) return;
     this.#body = null;
@@ -180,7 +155,7 @@ export class Job {
   }
 
   onTick(nowMs: number): void {
-    if (!this.#hasSpoken) this.sender.accept(this.host.steadyNow());
+    if (!this.#hasSpoken) this.sender.accept(this.worker.steadyNow());
     if (nowMs - this.#startedAtMs >= this.options.message.deadlineMs) {
       this.stop("deadline_exceeded", "The request took too long.");
     }
@@ -189,14 +164,15 @@ export class Job {
     if (this.#body !== null && silentMs >= UPLOAD_LIMITS.totalMs) {
       this.stop("worker_lost", "The request did not arrive in time.");
     }
-    this.sender.onTick(this.host.steadyNow());
+    this.sender.onTick(this.worker.steadyNow());
   }
 
   /** Calls the backend and sends its answer. Never rejects. */
   async #run({ request, files }: jobs.UploadedRequest) {
     try {
       if (request === null) throw corruptedRequest();
-      const run = this.host.runners.get(request.model);
+      const { runners, wallNow } = this.worker.dependencies;
+      const run = runners.get(request.model);
       // A request that arrived in pieces was accepted before its model was known.
       if (run === undefined) {
         const message = "No worker runs this model at the moment.";
@@ -205,15 +181,15 @@ export class Job {
       this.#report.model = request.model;
       const { usage, tokens } = await run(request, {
         requestId: this.options.requestId,
-        created: Math.floor(this.host.wallNow() / MS_PER_SECOND),
+        created: Math.floor(wallNow() / MS_PER_SECOND),
         files,
         signal: this.#abort.signal,
         write: (part, tokens) => this.#write(part, tokens),
-        pause: this.host.pause,
+        pause: this.worker.pause,
         traceparent: this.#span.traceparent,
       });
       this.#setCost(usage, tokens);
-      this.sender.end(usage, tokens, this.host.steadyNow());
+      this.sender.end(usage, tokens, this.worker.steadyNow());
       this.#freeSlot();
     } catch (error) {
       this.#fail(error);
@@ -223,9 +199,11 @@ export class Job {
   #write(part: string | Uint8Array, tokens: number) {
     this.#report.completionTokens = tokens;
     if (part.length === 0) return;
-    this.#report.firstByteMs ??= roundMs(this.host.now() - this.#startedAtMs);
+    this.#report.firstByteMs ??= roundMs(
+      this.worker.dependencies.now() - this.#startedAtMs,
+    );
     const bytes = typeof part === "string" ? encoder.encode(part) : part;
-    this.sender.write(bytes, tokens, this.host.steadyNow());
+    this.sender.write(bytes, tokens, this.worker.steadyNow());
     if (this.sender.isWritable || this.sender.isFinished) return;
     return (this.#room ??= Promise.withResolvers()).promise;
   }
@@ -251,30 +229,27 @@ export class Job {
       const { attempt } = this.options.message;
       const header = { type: FrameType.ERR, sequence: 0, attempt, tokens };
       const failure = { error, retryable: false, usage: null };
-      const payload = encodeErr(this.host.workerId, failure);
-      this.host.sendFrame(this.options, encodeFrame(header, payload));
+      const payload = encodeErr(this.sender.of.workerId, failure);
+      this.worker.sendFrame(this.options, encodeFrame(header, payload));
     } else {
       const failure = { error, retryable, usage };
-      this.sender.fail(failure, tokens, this.host.steadyNow());
+      this.sender.fail(failure, tokens, this.worker.steadyNow());
     }
     this.#freeSlot();
   }
 
-  /** The error for an unexpected one, of which the client learns nothing. */
   #ourFault(error: unknown): ApiError {
     const requestId = publicRequestId(this.options.requestId);
-    this.host.log.error("job_fault", { requestId, error });
-    const message =
-      "The server had an error while processing your request. Please try again.";
-    return new ApiError("internal_error", message);
+    this.worker.dependencies.log.error("job_fault", { requestId, error });
+    return internalError(error);
   }
 
   /** Reports how the job ended to the log, the trace and the worker. */
   #freeSlot(): void {
     const { requestId, edgeId, message: { attempt } } = this.options;
-    const { log, family } = this.host;
+    const { log, family, now } = this.worker.dependencies;
     const report = this.#report;
-    report.durationMs = roundMs(this.host.now() - this.#startedAtMs);
+    report.durationMs = roundMs(now() - this.#startedAtMs);
     this.#growUploads(-this.#uploadBytes);
     // An answer that has just ended is not acknowledged yet: here, finished means cancelled.
     if (this.sender.isFinished) {
@@ -294,11 +269,11 @@ export class Job {
       "gen_ai.usage.input_tokens": report.promptTokens ?? 0,
       [traced]: completionTokens,
     }, report.errorCode);
-    this.host.onSlotFree(report);
+    this.worker.onSlotFree(report);
   }
 
   #growUploads(bytes: number): boolean {
-    if (!this.host.growUploads(bytes)) return false;
+    if (!this.worker.growUploads(bytes)) return false;
     this.#uploadBytes += bytes;
     return true;
   }

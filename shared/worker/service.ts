@@ -2,7 +2,6 @@
 import { setTimeout as delay } from "node:timers/promises";
 import { connectBus } from "../bus/link_nats.ts";
 import type { WorkerFamily } from "../bus/subjects.ts";
-import type { ModelConfig } from "../models/catalog.ts";
 import { monotonicNow, wallNow } from "../process/clock.ts";
 import { newInstanceId, publicRequestId } from "../process/ids.ts";
 import type { Log } from "../process/log.ts";
@@ -51,8 +50,10 @@ export function runWorkerService<Backend extends PoolBackend>(
     });
     const registry = new MetricRegistry();
     const metrics = createWorkerMetrics(registry, config.catalog);
-    const createPool = ({ id, backends }: ModelConfig) =>
-      new BackendPool({
+    const pools = new Map<string, BackendPool<Backend>>();
+    const runners = new Map<string, RunRequest>();
+    for (const [id, { backends }] of config.catalog) {
+      const pool = new BackendPool({
         backends: backends.map((backend) => {
           const key = config.backendKeys.get(backend.api_key_env ?? "");
           const of = { publicModel: id, apiKey: key ?? null };
@@ -66,10 +67,6 @@ export function runWorkerService<Backend extends PoolBackend>(
           logAttempt(log, id, report);
         },
       });
-    const pools = new Map<string, BackendPool<Backend>>();
-    const runners = new Map<string, RunRequest>();
-    for (const [id, model] of config.catalog) {
-      const pool = createPool(model);
       pools.set(id, pool);
       runners.set(id, (request, call) => run(request, call, pool));
     }

@@ -10,19 +10,26 @@ import type { BusMessage, BusSubscription } from "../bus/link.ts";
 import { FlowWatch } from "../bus/link.ts";
 import type { BusLink } from "../bus/link_nats.ts";
 import { createOutbox, type Outbox } from "../bus/outbox.ts";
+import type { WorkerFamily } from "../bus/subjects.ts";
 import { lastToken, parseEdgeStream, subjects } from "../bus/subjects.ts";
 import { DISPATCH_LIMITS, UPLOAD_LIMITS } from "../limits.ts";
+import type { MonotonicNow, WallNow } from "../process/clock.ts";
 import { SteadyClock } from "../process/clock.ts";
+import type { Log } from "../process/log.ts";
 import { LiveMap } from "../process/maps.ts";
 import { settlesWithin } from "../process/serve.ts";
-import { type FrameTarget, Job, type JobHost } from "./job.ts";
+import type { FrameTarget, JobReport, RunRequest } from "./job.ts";
+import { Job } from "./job.ts";
 import type { WorkerMetrics } from "./metrics.ts";
 
-export interface WorkerDependencies extends
-  Pick<
-    JobHost,
-    "family" | "workerId" | "runners" | "now" | "wallNow" | "log"
-  > {
+export interface WorkerDependencies {
+  family: WorkerFamily;
+  workerId: string;
+  /** By the id of the model. */
+  runners: ReadonlyMap<string, RunRequest>;
+  now: MonotonicNow;
+  wallNow: WallNow;
+  log: Log;
   bus: Pick<
     BusLink,
     "isConnected" | "flowingSinceMs" | "publish" | "subscribe" | "flush"
@@ -57,7 +64,6 @@ const EMPTY = new Uint8Array(0);
 export class Worker {
   inFlight = 0;
   isDraining = false;
-  readonly #host: JobHost;
   /** By request id, until their edges have the whole answers. */
   readonly jobs = new LiveMap<Job>();
   readonly #edgeSeenAtMs = new Map<string, number>();
@@ -73,6 +79,7 @@ export class Worker {
   #uploadBytes = 0;
   #onIdle: (() => void) | null = null;
   #pausing: PromiseWithResolvers<void> | null = null;
+  readonly pause = this.#pause.bind(this);
 
   constructor(readonly dependencies: WorkerDependencies) {
     const { now } = dependencies;
@@ -86,29 +93,23 @@ export class Worker {
         this.#publish(subject, each);
       }
     });
-    this.#host = {
-      ...dependencies,
-      steadyNow: () => this.#clock.now(),
-      growUploads: (bytes) => {
-        const total = this.#uploadBytes + bytes;
-        if (bytes > 0 && total > UPLOAD_LIMITS.workerBytesMax) return false;
-        this.#uploadBytes = total;
-        return true;
-      },
-      sendFrame: ({ edgeId, requestId }, frame) =>
-        this.#outbox.add(edgeId, [requestId, frame]),
-      pause: () => this.#pause(),
-      afterPause: (run) => {
-        if (this.#pausing === null) return run();
-        this.#endPause();
-        dependencies.schedule(run, LAST_READ_MS);
-      },
-      onSlotFree: (report) => {
-        this.inFlight -= 1;
-        dependencies.metrics.ended(report);
-      },
-      onFinished: (job) => this.#onFinished(job),
-    };
+  }
+
+  steadyNow(): number {
+    return this.#clock.now();
+  }
+
+  /** Counts bytes of uploads that jobs hold. False if there is no room for them. */
+  growUploads(bytes: number): boolean {
+    const total = this.#uploadBytes + bytes;
+    if (bytes > 0 && total > UPLOAD_LIMITS.workerBytesMax) return false;
+    this.#uploadBytes = total;
+    return true;
+  }
+
+  /** Sends a frame to the edge of a job. */
+  sendFrame({ edgeId, requestId }: FrameTarget, frame: Uint8Array): void {
+    this.#outbox.add(edgeId, [requestId, frame]);
   }
 
   /** Subscribes to jobs. Resolves when the bus has registered the subscriptions. */
@@ -182,6 +183,13 @@ export class Worker {
     this.#pausing = null;
   }
 
+  /** Ends a pause and runs this when its streams have read what had arrived; else runs it at once. */
+  afterPause(run: () => void): void {
+    if (this.#pausing === null) return run();
+    this.#endPause();
+    this.dependencies.schedule(run, LAST_READ_MS);
+  }
+
   /** Finishes the running jobs, and stops the rest after `graceMs`. Resolves at the latest {@link ABORT_MS} later. */
   async drain(graceMs: number): Promise<void> {
     this.isDraining = true;
@@ -213,7 +221,7 @@ export class Worker {
     if (reason !== null) return this.#reject(target, message.attempt, reason);
     const { edgeId, requestId } = target;
     // May throw, so it comes before anything is counted.
-    const job = new Job({ edgeId, requestId, message }, this.#host);
+    const job = new Job({ edgeId, requestId, message }, this);
     // An edge that sends a request again has abandoned the previous attempt.
     this.jobs.get(requestId)?.sender.cancel("not_accepted");
     this.jobs.set(requestId, job);
@@ -238,7 +246,7 @@ export class Worker {
     const worker = this.dependencies.workerId;
     const retryAfterMs = reason === "full" ? FULL_RETRY_MS : null;
     const payload = { worker, reason, retryAfterMs };
-    this.#host.sendFrame(to, wire.encodeRejectFrame(attempt, payload));
+    this.sendFrame(to, wire.encodeRejectFrame(attempt, payload));
   }
 
   #onControl({ data, reply = "" }: BusMessage): void {
@@ -255,7 +263,14 @@ export class Worker {
     if (piece) job?.onPiece(piece, () => this.#publish(reply, EMPTY));
   }
 
-  #onFinished(job: Job): void {
+  /** The backend of a job has finished. */
+  onSlotFree(report: JobReport): void {
+    this.inFlight -= 1;
+    this.dependencies.metrics.ended(report);
+  }
+
+  /** The edge has the whole answer or no longer needs it, so the job can be forgotten. */
+  onFinished(job: Job): void {
     const { metrics } = this.dependencies;
     metrics.framesSent.add(job.sender.framesSent);
     metrics.framesRepeated.add(job.sender.framesRepeated);

@@ -9,7 +9,6 @@ import { ToolCallFragments } from "./tool_calls.ts";
 const CALL_ID_CHARS = 24;
 const TEXTS = ["content", "reasoning_content", "refusal"] as const;
 
-/** The state of one of the `n` choices. */
 export interface Choice {
   readonly index: number;
   /** The server has sent something for it. */

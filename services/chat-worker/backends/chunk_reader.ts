@@ -2,11 +2,8 @@
 import type * as openai from "@gateway/shared/openai/completion";
 import { promptTokens, textTokens } from "@gateway/shared/openai/tokens";
 import type { Answer, Choice } from "./answer.ts";
-import {
-  invalidAnswer,
-  truncatedAnswer,
-  UpstreamError,
-} from "@gateway/shared/upstream/errors";
+import { invalidAnswer, UpstreamError } from "@gateway/shared/upstream/errors";
+import { truncatedAnswer } from "@gateway/shared/upstream/errors";
 import type { JsonObject } from "@gateway/shared/upstream/json";
 import { isJsonObject, parseJson, textOf } from "@gateway/shared/upstream/json";
 import { frameError, type Redact } from "@gateway/shared/upstream/refusal";

@@ -8,11 +8,9 @@ import type { ResponseHead } from "@gateway/shared/upstream/http_framing";
 import { invalidAnswer, UpstreamError } from "@gateway/shared/upstream/errors";
 import type { JsonObject } from "@gateway/shared/upstream/json";
 import { isJsonObject, parseJson } from "@gateway/shared/upstream/json";
-import type { ServerResponse } from "@gateway/shared/upstream/model_server";
-import { ModelServer } from "@gateway/shared/upstream/model_server";
+import * as upstream from "@gateway/shared/upstream/model_server";
 import { SseParser } from "@gateway/shared/upstream/sse_parser";
-import type { JobCall, JobCost } from "@gateway/shared/worker/job";
-import { corruptedRequest } from "@gateway/shared/worker/job";
+import * as jobs from "@gateway/shared/worker/job";
 import type { Pool } from "@gateway/shared/worker/service";
 import * as z from "zod";
 import { Answer, type Choice } from "./answer.ts";
@@ -40,10 +38,10 @@ function isChatRequest(request: JobRequest): request is chat.ChatRequest {
 /** Runs a request until its answer is complete. Rejects like {@link BackendPool.run}. */
 export async function runCompletion(
   request: JobRequest,
-  call: JobCall,
+  call: jobs.JobCall,
   pool: Pool<OpenAiBackend>,
-): Promise<JobCost> {
-  if (!isChatRequest(request)) throw corruptedRequest();
+): Promise<jobs.JobCost> {
+  if (!isChatRequest(request)) throw jobs.corruptedRequest();
   const usage = await pool.run(call, async (backend, progress) => {
     const answer = new Answer(request, call, progress);
     const usage = await backend.complete(answer);
@@ -54,7 +52,7 @@ export async function runCompletion(
 }
 
 /** One call of `complete` is one attempt; nothing is repeated. */
-export class OpenAiBackend extends ModelServer {
+export class OpenAiBackend extends upstream.ModelServer {
   readonly #encode = this.encoder("/chat/completions", {
     accept: "text/event-stream, application/json",
   });
@@ -111,7 +109,7 @@ export class OpenAiBackend extends ModelServer {
 
   /** Reads events up to `[DONE]`, and says whether it came. A stream that breaks off after every choice has finished is whole, too. */
   async #readEvents(
-    { connection, deadlines }: ServerResponse,
+    { connection, deadlines }: upstream.ServerResponse,
     reader: ChunkReader,
     answer: Answer,
   ): Promise<boolean> {

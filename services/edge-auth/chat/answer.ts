@@ -35,7 +35,6 @@ export class EventAnswer extends StreamedAnswer {
   }
 }
 
-/** An answer as one JSON body. */
 export function bodyAnswer(options: AnswerOptions): WholeAnswer {
   const { out, lease } = options;
   return new WholeAnswer((result) => {

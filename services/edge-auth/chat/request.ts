@@ -10,7 +10,6 @@ import { bodyAnswer, EventAnswer } from "./answer.ts";
 
 type Body = { readonly [name: string]: unknown };
 
-/** `POST /v1/chat/completions`. */
 export const CHAT_ENDPOINT: Endpoint<ChatRequest> = {
   kind: "chat",
   parse: parseChatRequest,

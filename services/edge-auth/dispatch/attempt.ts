@@ -1,8 +1,7 @@
 /** One offer of a job to a worker, and the answer that may follow. */
 import { encodeJson, type Frame } from "@gateway/shared/bus/frame";
 import * as wire from "@gateway/shared/bus/job";
-import type { StreamEvent } from "@gateway/shared/bus/stream_receiver";
-import { StreamReceiver } from "@gateway/shared/bus/stream_receiver";
+import * as streams from "@gateway/shared/bus/stream_receiver";
 import { subjects } from "@gateway/shared/bus/subjects";
 import { BUS_LIMITS } from "@gateway/shared/limits";
 import { familyOf } from "@gateway/shared/models/kinds";
@@ -22,7 +21,7 @@ interface Offer {
 const PIECE_TIMEOUT_MS = 10_000;
 
 /** A job that was sent. Holds a slot of its worker until `leave` is called. */
-export class Attempt extends StreamReceiver {
+export class Attempt extends streams.StreamReceiver {
   readonly #run: Run;
   /** What follows once a worker has accepted the job. */
   readonly #upload: Upload | null;
@@ -54,11 +53,8 @@ export class Attempt extends StreamReceiver {
     return new Attempt(run, offer, rest);
   }
 
-  private constructor(
-    run: Run,
-    { attempt, workerId }: Offer,
-    upload: Upload | null,
-  ) {
+  private constructor(run: Run, offer: Offer, upload: Upload | null) {
+    const { attempt, workerId } = offer;
     const { dispatcher, job: { requestId } } = run;
     const nowMs = dispatcher.steadyNow();
     const control = run.control.bind(run);
@@ -74,7 +70,7 @@ export class Attempt extends StreamReceiver {
     return flowingSinceMs === null || flowingSinceMs > this.#offeredAtMs;
   }
 
-  override onFrame(frame: Frame, nowMs: number): StreamEvent {
+  override onFrame(frame: Frame, nowMs: number): streams.StreamEvent {
     const wasAccepted = this.isAccepted;
     const event = super.onFrame(frame, nowMs);
     if (this.isAccepted && !wasAccepted && this.#upload !== null) {
@@ -83,7 +79,7 @@ export class Attempt extends StreamReceiver {
     return event;
   }
 
-  override onTick(nowMs: number): StreamEvent {
+  override onTick(nowMs: number): streams.StreamEvent {
     const { bus } = this.#run.dispatcher.options;
     // A worker does not have to answer while the bus delivers nothing at all.
     const isBusSilent = bus.isConnected && bus.receivedAtMs < this.#offeredAtMs;

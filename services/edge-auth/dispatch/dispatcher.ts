@@ -158,7 +158,6 @@ export class Dispatcher {
     if (this.workers.onBeat(lastToken(subject), beat)) this.queue.offer();
   }
 
-  /** Cancels every run. Clients that are still connected get this error. */
   cancelAll(reason: CancelReason, error: ApiError): void {
     this.#forEach((run) => run.cancel(reason, error));
   }
@@ -255,7 +254,6 @@ export class Dispatcher {
     for (const run of this.#runs.values()) event(run);
   }
 
-  /** Sends a control record to a worker, together with others. */
   control(family: WorkerFamily, workerId: string, record: ControlRecord): void {
     this.outbox.add(subjects.control(family, workerId), record);
   }

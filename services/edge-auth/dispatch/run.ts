@@ -191,7 +191,6 @@ export class Run {
       DISPATCH_LIMITS.queueWaitMs;
   }
 
-  /** No worker had a free slot in time. */
   #failBusy(): void {
     const { isConnected } = this.dispatcher.options.bus;
     this.fail(isConnected ? overloaded() : busUnavailable());
@@ -338,7 +337,6 @@ export class Run {
 
 const overloaded = tryAgain("overloaded", "All workers are busy.");
 const noWorker = tryAgain("no_worker", "No worker is available at the moment.");
-/** The bus is down, so no worker can be reached. */
 export const busUnavailable = tryAgain(
   "bus_unavailable",
   "The service is temporarily unavailable.",

@@ -1,6 +1,6 @@
 /** Headers and bodies of HTTP responses. */
 import type { Writable } from "node:stream";
-import { ApiError } from "@gateway/shared/openai/error";
+import type { ApiError } from "@gateway/shared/openai/error";
 import type { Exchange } from "./server.ts";
 
 /** Header with the id of the request, as in the log and in traces. */
@@ -92,15 +92,6 @@ export function errorHeaders(
     headers["x-should-retry"] = "false";
   }
   return headers;
-}
-
-/** The answer to an internal error, which reveals nothing about it. */
-export function internalError(cause: unknown): ApiError {
-  return new ApiError(
-    "internal_error",
-    "The server had an error while processing your request. Please try again.",
-    { cause },
-  );
 }
 
 /** Lets web pages of these origins call the API and read its answers, errors included. By default none: keys are secrets of servers. */

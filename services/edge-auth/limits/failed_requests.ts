@@ -29,7 +29,7 @@ interface Batch {
   entries: state.FailedRequest[];
 }
 
-const DEADLINE_MS = 1_000;
+const PATIENT = { deadlineMs: 1_000 };
 /** Writes that are sent at once, so that Redis is never blocked for long. */
 const WRITES = 100;
 const { listedMax, heldMax, writeMs } = FAILED_REQUESTS;
@@ -72,8 +72,7 @@ export function createFailedRequests({ redis, catalog, now, log, onLost }: {
       ...entries.map((entry) => JSON.stringify(entry)),
     ];
     try {
-      const options = { deadlineMs: DEADLINE_MS };
-      await redis.evalScript(RECORD_FAILED, keys, args, options);
+      await redis.evalScript(RECORD_FAILED, keys, args, PATIENT);
     } catch (error) {
       lost += requests;
       cause = error;

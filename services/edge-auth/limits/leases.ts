@@ -16,7 +16,7 @@ const RENEW_AFTER_MS = 10_000;
 /** Redis must be usable again within 2 s of its return, and leases hold slots until settled. */
 const ROUND_MS = 500;
 /** None of the calls is urgent; a shorter deadline would only cause repeats. */
-const DEADLINE_MS = 1_000;
+const PATIENT = { deadlineMs: 1_000 };
 /** Half a kilobyte each. At 1,000 requests per second, enough for an outage of 50 s. */
 const UNSETTLED_MAX = 50_000;
 const POLL_MS = 10;
@@ -33,7 +33,6 @@ interface Unsettled extends Settlement {
   mayHaveRun: boolean;
   /** Redis has refused it, and the refusal was logged. */
   isReported: boolean;
-  /** Called after each attempt. */
   readonly onAttempted: () => void;
 }
 
@@ -67,7 +66,7 @@ export function createLeases(
       RENEW,
       [leaseKey(principal), ownerLeaseKey(principal.ownerId)],
       leases.map(({ id }) => id),
-      { deadlineMs: DEADLINE_MS },
+      PATIENT,
     );
     for (const lease of leases) lease.renewedAtMs = sentAtMs;
   };
@@ -95,10 +94,9 @@ export function createLeases(
   const send = async (batch: readonly Unsettled[]): Promise<boolean> => {
     const { keys, args } = settleCall(batch);
     const principal = batch[0]?.reservation.principal;
-    const deadlineMs = DEADLINE_MS;
     let isSettled = false;
     try {
-      const reply = await redis.evalScript(SETTLE, keys, args, { deadlineMs });
+      const reply = await redis.evalScript(SETTLE, keys, args, PATIENT);
       isSettled = true;
       unsettled -= batch.length;
       const replies = Array.isArray(reply) ? reply : [];

@@ -64,7 +64,6 @@ export function createLimiter(
     redis: RedisLink;
     now: MonotonicNow;
     log: Log;
-    /** How long Redis may take to answer. */
     deadlineMs?: number;
   },
 ) {
@@ -109,7 +108,6 @@ export function createLimiter(
     );
   });
 
-  /** Runs the admission script. */
   const ask = async <T>(
     asked: Asked,
     parse: (reply: RedisReply) => T,

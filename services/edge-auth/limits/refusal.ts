@@ -24,29 +24,24 @@ const KEY_ERRORS = {
   readonly [ErrorCode, message: string, FailureReason | null]
 >;
 
-/** The limits: the error, the reason under which it is counted, and the name in messages where that differs. */
+/** The limits: the error, and the reason under which it is counted, which messages use as its name. */
 const LIMIT_ERRORS = {
   requests: ["rate_limit_exceeded", "requests_per_minute"],
   tokens: ["token_limit_exceeded", "tokens_per_minute"],
   day: ["daily_limit_exceeded", "tokens_per_day"],
-  concurrency: [
-    "concurrency_limit_exceeded",
-    "concurrency",
-    "requests at the same time",
-  ],
+  concurrency: ["concurrency_limit_exceeded", "concurrency"],
   images_per_day: ["media_limit_exceeded", "images_per_day"],
   characters_per_day: ["media_limit_exceeded", "characters_per_day"],
   audio_seconds_per_day: ["media_limit_exceeded", "audio_seconds_per_day"],
   video_seconds_per_day: ["media_limit_exceeded", "video_seconds_per_day"],
-  video_jobs: [
-    "concurrency_limit_exceeded",
-    "video_jobs",
-    "videos at the same time",
-  ],
-} as const satisfies Record<
-  string,
-  readonly [ErrorCode, FailureReason, name?: string]
->;
+  video_jobs: ["concurrency_limit_exceeded", "video_jobs"],
+} as const satisfies Record<string, readonly [ErrorCode, FailureReason]>;
+
+/** The limits whose reason is not their name. */
+const NAMES: { readonly [limit: string]: string } = {
+  concurrency: "requests at the same time",
+  video_jobs: "videos at the same time",
+};
 
 export type KeyRefusal = keyof typeof KEY_ERRORS;
 export type LimitName = keyof typeof LIMIT_ERRORS;
@@ -122,8 +117,8 @@ export function refusalError(refusal: Refusal): ApiError {
     const [code, message, reason] = KEY_ERRORS[refusal.reason];
     return new ApiError(code, message, { reason });
   }
-  const [code, reason, name = reason.replaceAll("_", " ")] =
-    LIMIT_ERRORS[refusal.limit];
+  const [code, reason] = LIMIT_ERRORS[refusal.limit];
+  const name = NAMES[refusal.limit] ?? reason.replaceAll("_", " ");
   const whose = refusal.of === "key" ? "this API key" : "your account";
   const seconds = Math.ceil(refusal.waitMs) / MS_PER_SECOND;
   return new ApiError(

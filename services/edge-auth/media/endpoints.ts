@@ -27,7 +27,6 @@ function endpoint<Request extends JobRequest>(
   };
 }
 
-/** `POST /v1/audio/speech`. */
 export const SPEECH = endpoint(wire.speechRequestSchema, {
   kind: "speech",
   estimate: ({ input }) => costsOnly("characters", [...input].length),
@@ -37,11 +36,8 @@ const IMAGES: Pick<Endpoint<wire.ImageRequest>, "kind" | "estimate"> = {
   kind: "image",
   estimate: ({ n }) => costsOnly("images", n),
 };
-/** `POST /v1/images/generations`. */
 export const IMAGE = endpoint(wire.imageRequestSchema, IMAGES);
-/** `POST /v1/images/edits` with JSON. */
 export const IMAGE_EDIT = endpoint(wire.imageEditSchema, IMAGES);
-/** `POST /v1/images/edits` with a form. */
 export const IMAGE_EDIT_UPLOAD: UploadEndpoint<wire.ImageRequest> = {
   ...endpoint(wire.imageEditFormSchema, IMAGES),
   form: {
@@ -60,9 +56,7 @@ const fromRecording = (
   }),
   form: { files: { file: [1, 1] }, fileBytesMax: UPLOAD_LIMITS.audioBytesMax },
 });
-/** `POST /v1/audio/transcriptions`. */
 export const TRANSCRIPTION = fromRecording("transcribe");
-/** `POST /v1/audio/translations`. */
 export const TRANSLATION = fromRecording("translate");
 
 const LINE_END = 0x0a;

@@ -19,22 +19,18 @@ export interface AnswerOptions {
 const NOT_STARTED: StartedRun = { delivered() {}, cancel() {} };
 const KEEP_ALIVE = new TextEncoder().encode(": keep-alive\n\n");
 
-/** What all answers have in common. */
 export abstract class Answer implements AnswerSink {
   hasStarted = false;
   /** The run that it comes from, set once that has started. */
   run = NOT_STARTED;
-  /** Null until an upload has ended. */
-  lease: RunLease | null;
   /** Nothing more is sent: the answer has ended, or somebody else answers the client. */
   isOver = false;
-  /** Null: there is no client. */
-  readonly #out: http.ResponseOutput | null;
 
-  constructor(options: Pick<AnswerOptions, "out" | "lease"> | null) {
-    this.#out = options?.out ?? null;
-    this.lease = options?.lease ?? null;
-  }
+  /** Without `out` there is no client. The lease is null until an upload has ended. */
+  constructor(
+    readonly out: http.ResponseOutput | null,
+    public lease: RunLease | null,
+  ) {}
 
   abstract onPayload(payload: Uint8Array, sequence: number): void;
   abstract onRestart(): void;
@@ -43,7 +39,7 @@ export abstract class Answer implements AnswerSink {
   abstract onTick(nowMs: number): void;
 
   onAbandoned(): void {
-    if (!this.isOver && this.#out !== null) http.abandon(this.#out);
+    if (!this.isOver && this.out !== null) http.abandon(this.out);
     this.isOver = true;
   }
 }
@@ -62,7 +58,7 @@ export abstract class StreamedAnswer extends Answer {
   #blockedSinceMs: number | null = null;
 
   constructor(options: AnswerOptions) {
-    super(options);
+    super(options.out, options.lease);
     this.#options = options;
     this.#lastWrittenAtMs = options.now();
   }
@@ -105,7 +101,6 @@ export abstract class StreamedAnswer extends Answer {
     this.write(KEEP_ALIVE);
   }
 
-  /** Writes the head, unless it was written. */
   protected open(headers = http.EVENT_STREAM_HEADERS, status = 200): void {
     const { out } = this.#options;
     if (out.headersSent) return;
@@ -151,7 +146,7 @@ export class WholeAnswer extends Answer {
     onOver: (result: Uint8Array | ApiError) => void,
     options: AnswerOptions | null = null,
   ) {
-    super(options);
+    super(options?.out ?? null, options?.lease ?? null);
     this.#onOver = onOver;
   }
 

@@ -24,7 +24,6 @@ import type { Estimate } from "../limits/cost.ts";
 import type { FailedRequests } from "../limits/failed_requests.ts";
 import type { Answer, AnswerOptions } from "./answer.ts";
 
-/** What differs between endpoints. */
 export interface Endpoint<Request extends JobRequest> {
   kind: ModelKind;
   /** Checks a parsed body, or the fields of a form, and converts it. Throws an `ApiError` for its first fault. */
@@ -65,7 +64,6 @@ export interface RunCall {
   hasRun: boolean;
 }
 
-/** Answers a request of a known key. */
 export type Handler<Dependencies> = (
   call: RunCall,
   deps: Dependencies,

@@ -2,6 +2,7 @@
 import { VIDEO_LIMITS } from "@gateway/shared/limits";
 import { scopeOf } from "@gateway/shared/models/kinds";
 import { ApiError, fieldError } from "@gateway/shared/openai/error";
+import { internalError } from "@gateway/shared/openai/error";
 import * as wire from "@gateway/shared/openai/media";
 import { checked } from "@gateway/shared/openai/request_fault";
 import * as z from "zod";
@@ -166,7 +167,7 @@ function creation(
           (video) => http.sendJson(out, video, lease?.headers),
           (error: unknown) => {
             const isKnown = error instanceof ApiError;
-            http.sendError(out, isKnown ? error : http.internalError(error));
+            http.sendError(out, isKnown ? error : internalError(error));
           },
         );
       }, options);

@@ -34,7 +34,7 @@ export const ownerOf = ({ reservation }: VideoJob): string =>
 const MS_PER_SECOND = 1_000;
 /** How many jobs one read of a list takes. */
 const BATCH = 100;
-const DEADLINE_MS = 1_000;
+const PATIENT = { deadlineMs: 1_000 };
 const OVER = VIDEO_STATUSES.slice(2).map((each) => `status == '${each}'`);
 
 /**
@@ -83,10 +83,8 @@ return due
 `,
 );
 
-/** The scripts to load when the link connects. */
 export const VIDEO_SCRIPTS: readonly RedisScript[] = [WRITE, CLAIM];
 
-/** The query parameters of a list. */
 export const listQuery = z.object({
   limit: z.coerce.number().pipe(integer(0, VIDEO_LIMITS.listMax)).default(20),
   order: z.enum(["asc", "desc"]).default("desc"),
@@ -101,14 +99,13 @@ export function createVideoJobs({ redis, sweepMs = VIDEO_LIMITS.sweepMs }: {
   /** How long after its start, or after it was last due, a job is due. */
   sweepMs?: number;
 }) {
-  const options = { deadlineMs: DEADLINE_MS };
   const orUnavailable = (cause: unknown) => {
     throw redisFailure(cause);
   };
   const command = (...line: string[]) =>
-    redis.command(line, options).catch(orUnavailable);
+    redis.command(line, PATIENT).catch(orUnavailable);
   const run = (script: RedisScript, keys: string[], args: string[]) =>
-    redis.evalScript(script, keys, args, options).catch(orUnavailable);
+    redis.evalScript(script, keys, args, PATIENT).catch(orUnavailable);
   const written = (job: VideoJob) => [
     job.status,
     // Only the fields of the schema: an admission has more than its reservation.
