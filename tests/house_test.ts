@@ -9,17 +9,17 @@ import { readSources, SOURCE_FOLDERS } from "./support/source_files.ts";
 
 /** Lines of production code in each room, and in all. */
 const ROOMS: { readonly [room: string]: number } = {
-  "services/edge-auth": 5_970,
-  "services/chat-worker": 820,
-  "services/media-worker": 1_300,
-  "services/key-admin": 9_100,
-  "services/model-simulator": 1_980,
-  "shared": 8_945,
-  "deploy": 1_960,
+  "services/edge-auth": 5_920,
+  "services/chat-worker": 810,
+  "services/media-worker": 1_285,
+  "services/key-admin": 9_000,
+  "services/model-simulator": 1_950,
+  "shared": 8_895,
+  "deploy": 1_940,
 };
-const PRODUCTION_LINES_MAX = 30_000;
+const PRODUCTION_LINES_MAX = 29_800;
 /** Tests and benchmarks. */
-const TEST_LINES_MAX = 36_000;
+const TEST_LINES_MAX = 35_850;
 /** Source files in one folder, tests included. */
 const FILES_MAX = 25;
 
