@@ -65,6 +65,7 @@ export type RunRequest<More extends unknown[] = []> = (
 export const corruptedRequest = (): ApiError =>
   new ApiError("internal_error", "The request was corrupted in transit.");
 
+const CANCELLED = ["worker_lost", "The request was cancelled."] as const;
 const MS_PER_SECOND = 1000;
 const encoder = new TextEncoder();
 
@@ -108,9 +109,7 @@ export class Job {
       writable: () => this.#resume(),
       finished: (outcome, reason) => {
         if (reason !== null) this.#report.cancelReason = reason;
-        if (outcome !== "acked") {
-          this.stop("worker_lost", "The request was cancelled.");
-        }
+        if (outcome !== "acked") this.stop(...CANCELLED);
         worker.onFinished(this);
       },
     });
@@ -185,10 +184,12 @@ export class Job {
         files,
         signal: this.#abort.signal,
         write: (part, tokens) => this.#write(part, tokens),
-        pause: this.worker.pause,
+        pause: () => this.worker.pause(),
         traceparent: this.#span.traceparent,
       });
       this.#setCost(usage, tokens);
+      // Cancelled in its last moment: the edge still waits for what it cost.
+      if (this.sender.isFinished) throw new ApiError(...CANCELLED);
       this.sender.end(usage, tokens, this.worker.steadyNow());
       this.#freeSlot();
     } catch (error) {

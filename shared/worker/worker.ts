@@ -79,7 +79,6 @@ export class Worker {
   #uploadBytes = 0;
   #onIdle: (() => void) | null = null;
   #pausing: PromiseWithResolvers<void> | null = null;
-  readonly pause = this.#pause.bind(this);
 
   constructor(readonly dependencies: WorkerDependencies) {
     const { now } = dependencies;
@@ -169,7 +168,7 @@ export class Worker {
   }
 
   /** All pauses end at once, so that one message carries what all streams read then. */
-  #pause(): Promise<void> | undefined {
+  pause(): Promise<void> | undefined {
     if (this.inFlight < BUSY_JOBS_MIN) return;
     if (this.#pausing === null) {
       const waitMs = Math.min(this.inFlight * PAUSE_MS_PER_JOB, PAUSE_MS_MAX);

@@ -183,6 +183,22 @@ Deno.test("a slot is taken until the backend has really stopped", async () => {
   assert.equal(errorsOf(t.frames).length, 1, "one frame with its cost");
 });
 
+Deno.test("an answer that is complete just after its job was cancelled is reported with its cost", async () => {
+  const t = await setup({
+    async run(_request, { signal }) {
+      await new Promise((resolve) => signal.onabort = resolve);
+      return { usage: null, tokens: 3 };
+    },
+  });
+  t.job(1);
+  await turns();
+  t.cancel(1);
+  await turns();
+  const last = t.frames.at(-1) ?? assert.fail("no frame");
+  assert.deepEqual([last.type, last.tokens], [wire.FrameType.ERR, 3]);
+  assert.equal(t.worker.inFlight, 0);
+});
+
 Deno.test("a second attempt of a request stops the first, and each frees its slot", async () => {
   const { run, aborted } = silentBackend();
   const t = await setup({ run });
