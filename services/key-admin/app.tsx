@@ -11,11 +11,11 @@ import type { ConsoleContext, ConsoleEnv, Handler } from "./web/context.ts";
 import type { ConsoleDeps, Routes, SignedIn } from "./web/context.ts";
 import { Refused } from "./web/context.ts";
 import { formGuard } from "./web/forms.ts";
+import * as guards from "./web/guards.ts";
 import { keyFormRoutes } from "./web/pages/key_form.tsx";
 import { keyRoutes } from "./web/pages/keys_page.tsx";
 import { Page } from "./web/layout.tsx";
 import { behindSignIn, forOperators, recognize } from "./web/session.ts";
-import * as server from "./web/server.ts";
 import { confirmRoutes, signInRoutes } from "./web/pages/sign_in_page.tsx";
 import { referenceRoutes } from "./web/pages/reference_page.tsx";
 import { tryRoutes } from "./web/pages/try_page.tsx";
@@ -53,14 +53,14 @@ const ROUTES: Routes = {
 
 export function createConsole(deps: ConsoleDeps): Hono<ConsoleEnv> {
   const app = new Hono<ConsoleEnv>();
-  app.use(server.baseHeaders, async (c, next) => {
+  app.use(guards.baseHeaders, async (c, next) => {
     c.set("deps", deps);
-    server.checkHost(c);
-    server.checkNoKey(c);
-    server.checkSite(c);
+    guards.checkHost(c);
+    guards.checkNoKey(c);
+    guards.checkSite(c);
     await next();
   });
-  app.use("/try", server.holdGuard());
+  app.use("/try", guards.holdGuard());
   app.use(formGuard());
   addRoutes(app, PUBLIC_ROUTES, (handler) => handler);
   addRoutes(app, ROUTES);
@@ -91,8 +91,8 @@ export function addRoutes(
   guarded: (handler: Handler) => Handler = behindSignIn,
 ): void {
   for (const [path, { GET, POST }] of Object.entries(routes)) {
-    if (GET) app.get(path, (c) => respond(c, guarded(GET)(c)));
-    if (POST) app.post(path, (c) => respond(c, guarded(POST)(c)));
+    if (GET) app.get(path, answering(guarded(GET)));
+    if (POST) app.post(path, answering(guarded(POST)));
     const allow = [GET && "GET, HEAD", POST && "POST"].filter(Boolean);
     app.all(path, () => {
       throw new Refused(405, "This page does not support that method", {
@@ -102,12 +102,12 @@ export function addRoutes(
   }
 }
 
-/** The response that a handler returned, or one with its page. */
-async function respond(c: ConsoleContext, answer: ReturnType<Handler>) {
-  const given = await answer;
+/** Answers with the response of a handler, or with its page. */
+const answering = (handler: Handler) => async (c: ConsoleContext) => {
+  const given = await handler(c);
   if (given instanceof Response) return given;
   return await c.html(html`<!DOCTYPE html>${given}`);
-}
+};
 
 function asRefused(error: unknown, { method }: HonoRequest): Refused {
   if (error instanceof Refused) return error;
@@ -152,14 +152,13 @@ function refuse(
   const title = status === 404 ? "Not found" : "That did not work";
   const [, section = "/keys", id = ""] = SECTION.exec(c.req.path) ?? [];
   const next = back ?? (status === 404 ? section : section + id);
-  return respond(
-    c,
+  return answering(() => (
     <Page c={c} title={title} status={status} headers={headers} isCard>
       <p>{message}.</p>
       <p class="help">{status} · request {c.get("requestId")}</p>
       <div class="row">
         <a class="button primary" href={next}>Continue</a>
       </div>
-    </Page>,
-  );
+    </Page>
+  ))(c);
 }

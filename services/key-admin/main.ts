@@ -18,8 +18,9 @@ import { createStores } from "./domain/stores.ts";
 import { createAskApi } from "./domain/try/edge.ts";
 import { createConsole } from "./app.tsx";
 import type { ConsoleDeps } from "./web/context.ts";
+import { SECURITY_HEADERS } from "./web/guards.ts";
 import type { ServeHandler } from "./web/server.ts";
-import { createHandler, readAssets, SECURITY_HEADERS } from "./web/server.ts";
+import { createHandler, readAssets } from "./web/server.ts";
 
 /** The service: connections, console, operations port, drain. */
 

@@ -1,15 +1,9 @@
 import { LAST_USE_DAYS_KEPT } from "@gateway/shared/keys/limiter_state";
-import type { UsageUnit } from "@gateway/shared/keys/limiter_state";
 import type { KeyName, KeyRecord } from "@gateway/shared/keys/record";
-import { KEY_SCOPES } from "@gateway/shared/keys/record";
 import { isExpired, minuteText } from "../domain/keys/key_record.ts";
 import { limitWords } from "../domain/keys/settings.ts";
-import { codeOf } from "../domain/try/code.ts";
-import { exampleFor } from "../domain/try/request.ts";
-import type { ConsoleDeps } from "./context.ts";
-import { address, Copyable } from "./parts.tsx";
 
-/** Names, numbers and times for people, and what several pages show of a key. */
+/** How pages show names, numbers, times, and what is known of a key. */
 
 /** Labels of names that are not clear enough. */
 const LABELS: Readonly<Record<string, string>> = {
@@ -38,7 +32,7 @@ const NUMBER = new Intl.NumberFormat("en-US");
 export const number = (value: number): string => NUMBER.format(value);
 
 /** `3,400 characters`, `1 audio second` */
-export const unitsText = (count: number, unit: UsageUnit): string =>
+export const unitsText = (count: number, unit: string): string =>
   `${number(count)} ${
     limitWords(unit, " ").slice(0, count === 1 ? -1 : undefined)
   }`;
@@ -62,31 +56,7 @@ export function Moment({ ms, nowMs }: { ms: number | null; nowMs: number }) {
 }
 
 /** A time before now or within this period is shown relative to now. */
-export const SOON_MS = 7 * 86_400_000;
-
-type Offer = Pick<ConsoleDeps, "apiUrl" | "catalog">;
-/** What decides which requests a key can send. */
-type Rights = Pick<KeyRecord, "scopes" | "models">;
-const ANY_KEY: Rights = { scopes: KEY_SCOPES, models: [] };
-
-/** A first request that a key can send. The key is in a variable to keep it out of the shell's history. */
-export function curlFor({ apiUrl, catalog }: Offer, key = ANY_KEY) {
-  const example = exampleFor(catalog, key);
-  return (
-    <Copyable id="curl" label="Example request">
-      {example
-        ? codeOf(example.kind, example.request, apiUrl).curl
-        : `curl ${apiUrl}/models -H "Authorization: Bearer $OPENAI_API_KEY"`}
-    </Copyable>
-  );
-}
-
-/** Leads to the page "Try it" with a model that the key may use, where there is one. */
-export function tryLink({ catalog }: Offer, key: Rights) {
-  const { kind = "", request } = exampleFor(catalog, key) ?? {};
-  const to = address("/try", { kind, model: String(request?.model) });
-  return kind && <a class="button small" href={to}>Try it</a>;
-}
+const SOON_MS = 7 * 86_400_000;
 
 /** What the owner calls a key, with a link to its page. */
 export const keyName = (

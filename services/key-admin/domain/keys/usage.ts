@@ -1,8 +1,5 @@
-import * as limiter from "@gateway/shared/keys/limiter_state";
-import { FAILURE_REASONS, usageDay } from "@gateway/shared/keys/limiter_state";
-import { USAGE_KINDS, USAGE_UNITS } from "@gateway/shared/keys/limiter_state";
+import * as state from "@gateway/shared/keys/limiter_state";
 import * as record from "@gateway/shared/keys/record";
-import type { KeyRecord } from "@gateway/shared/keys/record";
 import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
 import { asList, asNumber, asTexts, readHash } from "../store/redis.ts";
 
@@ -12,6 +9,7 @@ import { asList, asNumber, asTexts, readHash } from "../store/redis.ts";
 export const MAIN_COUNTS = [
   ...["requests", "failed", "refused", "inputTokens", "outputTokens"] as const,
 ];
+const { USAGE_KINDS, USAGE_UNITS, FAILURE_REASONS } = state;
 export const COUNTS = [...MAIN_COUNTS, ...USAGE_UNITS, ...FAILURE_REASONS];
 type CountName = typeof COUNTS[number];
 
@@ -34,7 +32,7 @@ export type UsageRange = keyof typeof RANGES;
 
 /** The last days in UTC, today first. */
 export const lastDays = (count: number, nowMs: number): string[] =>
-  Array.from({ length: count }, (_, ago) => usageDay(nowMs - ago * DAY_MS));
+  Array.from({ length: count }, (_, n) => state.usageDay(nowMs - n * DAY_MS));
 
 /** Reads the usage of one key, or of all keys of the owner when `keyId` is null. */
 export async function readUsage(
@@ -53,11 +51,11 @@ export async function readUsage(
   const total: Counts = {};
   /** By model; empty: a model that does not exist, or counted by an earlier version. */
   const models = new Map<string, Counts>();
-  const days = Map.groupBy(buckets, ({ startMs }) => usageDay(startMs));
+  const days = Map.groupBy(buckets, ({ startMs }) => state.usageDay(startMs));
   const rows = await readRows(redis, { ownerId, keyId }, [...days.keys()]);
   for (const { day, hour, model, counts } of rows.values()) {
     const bucket = days.get(day)?.find(({ startMs }) =>
-      bucketMs !== HOUR_MS || limiter.usageHour(startMs) === hour
+      bucketMs !== HOUR_MS || state.usageHour(startMs) === hour
     );
     if (bucket === undefined) continue;
     const ofModel = models.get(model) ?? {};
@@ -92,7 +90,7 @@ export async function readRows(
       : record.usageKey({ ownerId, keyId }, day);
     const fields = Object.entries(await readHash(redis, key) ?? {});
     for (const [field, count] of fields) {
-      const { hour, counter, model } = limiter.parseUsageField(field);
+      const { hour, counter, model } = state.parseUsageField(field);
       const name = NAME_OF_COUNTER.get(counter);
       // An edge of a later version may count more.
       if (name === undefined) continue;
@@ -118,12 +116,12 @@ const NAME_OF_COUNTER: ReadonlyMap<string, CountName> = new Map([
 /** The last requests of a key that were refused or failed, newest first. */
 export async function readFailed(
   redis: RedisLink,
-  { ownerId, id: keyId }: Pick<KeyRecord, "ownerId" | "id">,
+  { ownerId, id: keyId }: Pick<record.KeyRecord, "ownerId" | "id">,
 ) {
   const key = record.failedKey({ ownerId, keyId });
   const entries = asTexts(await redis.command(["LRANGE", key, "0", "-1"]));
   return entries.map((text): unknown => JSON.parse(text))
-    .map((entry) => limiter.failedRequestSchema.parse(entry))
+    .map((entry) => state.failedRequestSchema.parse(entry))
     .sort((a, b) => b.timeMs - a.timeMs);
 }
 
@@ -157,10 +155,10 @@ export async function readTotals(redis: RedisLink, names: readonly string[]) {
 /** When a key was last used; null: never, or so long ago that the limiter has dropped it. */
 export async function readLastUse(
   redis: RedisLink,
-  { ownerId, id }: Pick<KeyRecord, "ownerId" | "id">,
+  { ownerId, id }: Pick<record.KeyRecord, "ownerId" | "id">,
 ): Promise<number | null> {
   const key = record.limiterKey({ ownerId, keyId: id });
-  const { lastUsedAtMs } = limiter.LIMITER_FIELDS;
+  const { lastUsedAtMs } = state.LIMITER_FIELDS;
   const reply = await redis.command(["HGET", key, lastUsedAtMs]);
   return reply === null ? null : asNumber(reply);
 }

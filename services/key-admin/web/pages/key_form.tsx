@@ -8,16 +8,19 @@ import { limitsOf, newSettings } from "../../domain/keys/settings.ts";
 import { SETTING_TEXTS, unknownModel } from "../../domain/keys/settings.ts";
 import { type Rate, takeRate } from "../../domain/sign_in/attempts.ts";
 import { digest, mintSecret } from "../../domain/store/secret.ts";
+import { codeOf } from "../../domain/try/code.ts";
+import { exampleFor } from "../../domain/try/request.ts";
 import type { ConsoleContext, ConsoleDeps, Handler } from "../context.ts";
 import { actorOf, findKey, Refused, targetOf } from "../context.ts";
 import { choice, FORM, list, readForm, text } from "../forms.ts";
 import { Page } from "../layout.tsx";
-import { Box, Choices, Field, PostForm, ShownOnce } from "../parts.tsx";
+import { address, Box, Choices, Copyable, Field } from "../parts.tsx";
+import { PostForm, ShownOnce } from "../parts.tsx";
 import { limitFields } from "./limits_view.tsx";
-import { curlFor, labelOf, number, permissionOf, tryLink } from "../texts.tsx";
+import { labelOf, number, permissionOf } from "../texts.tsx";
 import { behindPassword } from "../session.ts";
 
-/** Creating and editing a key. */
+/** Creating and editing a key, and first requests with it. */
 
 /** A person creates a few keys in a row; a script uses the command line (API6). */
 export const CREATION_RATE: Rate = { count: 10, perMs: 60_000 };
@@ -169,10 +172,32 @@ export function parse(
   if (unknown !== undefined) errors.set("models", unknown);
   if (data === undefined || errors.size > 0) return { errors };
   const { description, scopes, models, expires: _, ...limits } = data;
-  return {
-    settings: { description, scopes, models, limits, expiresAtMs },
-    errors,
-  };
+  const settings = { description, scopes, models, limits, expiresAtMs };
+  return { settings, errors };
+}
+
+type Offer = Pick<ConsoleDeps, "apiUrl" | "catalog">;
+/** What decides which requests a key can send. */
+type Rights = Pick<KeyRecord, "scopes" | "models">;
+const ANY_KEY: Rights = { scopes: KEY_SCOPES, models: [] };
+
+/** A first request that a key can send. The key is in a variable to keep it out of the shell's history. */
+export function curlFor({ apiUrl, catalog }: Offer, key = ANY_KEY) {
+  const example = exampleFor(catalog, key);
+  return (
+    <Copyable id="curl" label="Example request">
+      {example
+        ? codeOf(example.kind, example.request, apiUrl).curl
+        : `curl ${apiUrl}/models -H "Authorization: Bearer $OPENAI_API_KEY"`}
+    </Copyable>
+  );
+}
+
+/** Leads to the page "Try it" with a model that the key may use, where there is one. */
+export function tryLink({ catalog }: Offer, key: Rights) {
+  const { kind = "", request } = exampleFor(catalog, key) ?? {};
+  const to = address("/try", { kind, model: String(request?.model) });
+  return kind && <a class="button small" href={to}>Try it</a>;
 }
 
 async function showForm(

@@ -16,7 +16,7 @@ import { Pager, PostForm, Search, Table, Tabs } from "../parts.tsx";
 import { behindPassword, localPath } from "../session.ts";
 import * as view from "../texts.tsx";
 import { AuditTable } from "./audit_page.tsx";
-import { answerCreated, NOT_CONFIGURED } from "./key_form.tsx";
+import * as form from "./key_form.tsx";
 import { limitsCard } from "./limits_view.tsx";
 import { usageView } from "./usage_page.tsx";
 
@@ -55,7 +55,7 @@ const listKeys: Handler = async (c) => {
             title="Create your first key"
             lead="You see its full value once, right after you create it. Store it where your program can read it, then send a first request:"
           >
-            {view.curlFor(deps)}
+            {form.curlFor(deps)}
             {create}
           </Empty>
         )
@@ -159,7 +159,7 @@ const showKey: Handler = async (c) => {
   );
   const isEnabled = key.state === "enabled" && !isExpired(key, nowMs);
   const allowed = key.models.map((id) =>
-    catalog.has(id) ? id : `${id} (${NOT_CONFIGURED})`
+    catalog.has(id) ? id : `${id} (${form.NOT_CONFIGURED})`
   );
   return (
     <Page
@@ -195,9 +195,9 @@ const showKey: Handler = async (c) => {
       {usage}
       <div class="row between">
         <h2>Example request</h2>
-        {view.tryLink(deps, key)}
+        {form.tryLink(deps, key)}
       </div>
-      {view.curlFor(deps, key)}
+      {form.curlFor(deps, key)}
       <p>
         The <a href="/reference">API reference</a> lists all fields and errors.
       </p>
@@ -298,7 +298,7 @@ const rotateKey: Handler = async (c) => {
   const { version, nonce, old } = readForm(c, fields);
   const { ms, text } = GRACES[old];
   const target = targetOf(c, version);
-  return await answerCreated(
+  return await form.answerCreated(
     c,
     nonce,
     (once) => c.var.deps.keys.rotate({ ...target, once }, ms),

@@ -169,6 +169,8 @@ const CHANGES: Readonly<Record<OwnerChange, string>> = {
   enable: "The owner can sign in again, and the enabled keys work again.",
 };
 
+const CHANGE_FORM = z.strictObject({ what: choice(OWNER_CHANGES) });
+const LIMITS_FORM = z.strictObject(limitsOf(() => text(20)));
 const LIMITS = SETTING_TEXTS.pick(limitsOf(() => true as const));
 
 async function findPerson(c: ConsoleContext): Promise<OwnerRow> {
@@ -245,7 +247,7 @@ const exportUsage: Handler = async (c) => {
 };
 
 const change: Handler = async (c) => {
-  const { what } = readForm(c, z.strictObject({ what: choice(OWNER_CHANGES) }));
+  const { what } = readForm(c, CHANGE_FORM);
   const { ownerId } = (await findPerson(c)).account;
   const { operators } = c.var.deps;
   const link = await operators.change(operatorOf(c), ownerId, what);
@@ -255,7 +257,7 @@ const change: Handler = async (c) => {
 
 const setLimits: Handler = async (c) => {
   const { ownerId } = (await findPerson(c)).account;
-  const values = readForm(c, z.strictObject(limitsOf(() => text(20))));
+  const values = readForm(c, LIMITS_FORM);
   const { data, error } = LIMITS.safeParse(values);
   if (error) {
     const texts = error.issues.map(({ path: [name], message }) =>

@@ -11,7 +11,7 @@ import { tryFields, tryRequest } from "../../domain/try/request.ts";
 import type { ConsoleContext, ConsoleDeps, Handler } from "../context.ts";
 import { actorOf, Refused } from "../context.ts";
 import { choice, readForm, text } from "../forms.ts";
-import { securityPolicy } from "../server.ts";
+import { securityPolicy } from "../guards.ts";
 import { Page } from "../layout.tsx";
 import { address, Copyable, Facts, Field, PostForm, Tabs } from "../parts.tsx";
 import { readCookie } from "../session.ts";
