@@ -1,8 +1,9 @@
 /**
  * The schema of the body of `POST /v1/chat/completions`, in the order in which OpenAI
  * reports faults, and the form that travels inside the gateway. Null means absent;
- * unknown members are dropped, as SDKs expect. An error text says what is expected
- * where zod's issue does not; that of a `custom` issue is a whole sentence.
+ * unknown members are dropped, as SDKs expect. Fields are `optional()`: an absent one
+ * costs more with `exactOptional()` than to be checked. An error text says what is
+ * expected where zod's issue does not; that of a `custom` issue is a whole sentence.
  */
 import * as z from "zod";
 import { REQUEST_LIMITS as LIMITS } from "../limits.ts";

@@ -87,8 +87,8 @@ function describeError(error: unknown): LogFields {
   return { name, message, stack, cause };
 }
 
-/** Lines that wait for a slow reader; further ones are dropped and counted. */
-const WAITING_LINES_MAX = 10_000;
+/** Lines that wait for a slow reader, about 4 MiB; further ones are dropped and counted. */
+const WAITING_LINES_MAX = 5_000;
 const LINE_WAIT_MS = 50;
 
 /** Writes lines together, unless one is urgent: a write per line would cost more than all else about it. */

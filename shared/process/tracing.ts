@@ -16,6 +16,7 @@ const KINDS = {
   server: otel.SpanKind.SERVER,
 } as const;
 const TRACER = otel.trace.getTracer("gateway");
+// Deno has registered its provider before any module is loaded.
 const PROVIDER = otel.trace.getTracerProvider();
 const IS_RECORDED = !(PROVIDER instanceof otel.ProxyTracerProvider) ||
   PROVIDER.getDelegateTracer("gateway") !== undefined;

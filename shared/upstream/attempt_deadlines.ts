@@ -54,7 +54,6 @@ export class AttemptDeadlines implements Timed, EventListenerObject {
 
   /** Ends the attempt because its earliest deadline has passed. */
   expire(): void {
-    if (this.#ended !== null) return;
     const isTotal = this.#totalAt <= this.#phaseAt;
     const cause = new Error(
       `Deadline passed: ${isTotal ? "total" : this.#phase}`,
@@ -75,7 +74,8 @@ export class AttemptDeadlines implements Timed, EventListenerObject {
   }
 
   #finish(reason: unknown): void {
-    this.#ended ??= { reason };
+    if (this.#ended !== null) return;
+    this.#ended = { reason };
     this.#onEnd?.();
   }
 }

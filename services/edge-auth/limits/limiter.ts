@@ -68,7 +68,7 @@ export function createLimiter(
   },
 ) {
   const leases = createLeases({ redis, now, log });
-  // 128 random bits, so that the lease ids of different processes never collide.
+  // Random, so that the lease ids of different processes never collide.
   const leasePrefix = newRequestId();
   let leaseCount = 0;
 
