@@ -17,6 +17,8 @@ import { waitFor } from "../support/wait_for.ts";
 const PROXY_ADDRESS = "127.0.0.1";
 const CONSOLE = "console.localhost";
 const UNKNOWN_KEYS_PER_SECOND = 3;
+/** With kept connections, checks let some of so many requests go astray. */
+const [CONNECTIONS, REQUESTS_PER_CONNECTION] = [60, 300];
 const HSTS = "max-age=31536000";
 
 /** A request to one of the proxy's names. */
@@ -83,6 +85,19 @@ async function testProxy(t: Deno.TestContext): Promise<void> {
     const { server, via, ...headers } = answer.headers;
     assert.equal(headers["strict-transport-security"], HSTS);
     assert.deepEqual([server, via], [undefined, undefined]);
+  });
+
+  await t.step("no request is taken for a check of readiness", async () => {
+    using client = Deno.createHttpClient({ caCerts: [proxy.ca], http2: false });
+    const init = { headers: { authorization: `Bearer ${key}` }, client };
+    const askOften = async () => {
+      for (let left = REQUESTS_PER_CONNECTION; left > 0; left--) {
+        const url = `https://localhost:${httpsPort}/v1/models`;
+        const answer = await fetch(url, init);
+        assert.equal(answer.status, 200, await answer.text());
+      }
+    };
+    await Promise.all(Array.from({ length: CONNECTIONS }, askOften));
   });
 
   await t.step("a client is identified by its own address", async () => {
