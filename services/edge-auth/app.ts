@@ -125,13 +125,13 @@ export function createApp(deps: AppDependencies) {
       hasRun: false,
     };
     const requestId = publicRequestId(call.requestId);
-    response.setHeader(http.REQUEST_ID_HEADER, requestId);
-    if (deps.isDraining()) response.setHeader("connection", "close");
+    response.fixedHeaders[http.REQUEST_ID_HEADER] = requestId;
+    if (deps.isDraining()) response.fixedHeaders.connection = "close";
     if (HEALTH.includes(path) && (method === "GET" || method === "HEAD")) {
       const headers = { ...http.BYTES_HEADERS, "content-type": TEXT };
       return http.sendBytes(response, OK, { headers });
     }
-    response.once("close", () => {
+    exchange.onClose.push(() => {
       deps.metrics.answered(call.route.name, response.statusCode);
     });
     let failure: ApiError | null = null;
@@ -154,7 +154,7 @@ async function answer(call: Call, deps: AppDependencies): Promise<void> {
   http.allowOrigins(deps.corsOrigins, exchange);
   if (method === "OPTIONS" && route !== OTHER) {
     const allow = route.methods.join(", ");
-    response.writeHead(NO_CONTENT, { allow }).end();
+    response.sendHead(NO_CONTENT, { allow }).end();
     return;
   }
   const handler = route.handlers[method];

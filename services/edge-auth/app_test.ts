@@ -6,6 +6,7 @@ import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { callApi, postChat } from "../../tests/support/chat_request.ts";
 import { createRecordingLog } from "../../tests/support/recording_log.ts";
+import { until } from "../../tests/support/wait_for.ts";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { AppDependencies } from "./app.ts";
 import { CATALOG, startApp } from "./app_fixture.ts";
@@ -174,6 +175,27 @@ Deno.test("an upload whose run fails while it is admitted gives back what was re
   const response = await callApi(url, KEY, body);
   assert.equal(response.status, 502, await response.text());
   assert.equal(await settled.promise, null);
+});
+
+Deno.test("a request whose client leaves before its answer is counted as 499", async () => {
+  const client = new AbortController();
+  await using edge = await start({
+    start(_job, sink, onEnded) {
+      client.abort();
+      const cancel = () => {
+        sink.onAbandoned();
+        onEnded(new RunOutcome());
+      };
+      return { delivered: () => {}, cancel };
+    },
+  });
+  const { signal } = client;
+  await assert.rejects(postChat(`${edge.origin}/v1`, KEY, {}, { signal }));
+  await until(() =>
+    edge.registry.text().includes(
+      'gateway_requests_total{route="chat",status="499"} 1',
+    )
+  );
 });
 
 Deno.test("a line about a request says who sent it and from where; only lines about failures are certain", async () => {

@@ -12,7 +12,7 @@ function createResponse() {
   const buffers = { writableHighWaterMark: 65_536, readableHighWaterMark: 1 };
   const out = Object.assign(new PassThrough(buffers), {
     ...{ statusCode: 200, headersSent: false },
-    writeHead(statusCode: number): void {
+    sendHead(statusCode: number): void {
       Object.assign(out, { statusCode, headersSent: true });
     },
   });

@@ -65,20 +65,29 @@ export async function readBody(
       if (piece.length === length) return void pieces.push(piece);
       const error = bounds.bodyBudget.grow(held, piece.length);
       if (error !== null) return refuse(error);
-      // Copied, since a small piece may be a view of a large buffer.
-      pieces.push(new Uint8Array(piece));
+      pieces.push(copyOf(piece));
     };
-    const onEnd = () => {
-      const [only] = pieces;
-      const isOne = pieces.length === 1 && only !== undefined;
-      end(() => resolve(isOne ? only : Buffer.concat(pieces)));
-    };
+    const onEnd = () => end(() => resolve(joined(pieces)));
     const onClose = () => end(() => resolve(null));
     const { totalMs } = limits.BODY_DEADLINES;
     const held = new HeldBody(bounds, { keyId, totalMs, refuse });
     body.on("data", onData).once("end", onEnd).once("close", onClose);
     if (body.destroyed) onClose();
   });
+}
+
+/** A small piece may be a view of a large buffer. This is one of the pool of `Buffer`, or an array of its own. */
+export function copyOf(piece: Uint8Array): Uint8Array {
+  const copy = Buffer.allocUnsafe(piece.length);
+  copy.set(piece);
+  return copy;
+}
+
+/** All bytes in one array, without a copy if they are. */
+export function joined(pieces: readonly Uint8Array[]): Uint8Array {
+  const [only, ...more] = pieces;
+  const isOne = only !== undefined && more.length === 0;
+  return isOne ? only : Buffer.concat(pieces);
 }
 
 const JSON_TYPE = /^(|application\/json|[^\s/]+\/[^\s/]+\+json)$/;

@@ -11,7 +11,7 @@ export type HeaderFields = Readonly<Record<string, string>>;
 export interface ResponseOutput extends Writable {
   statusCode: number;
   readonly headersSent: boolean;
-  writeHead(status: number, headers: HeaderFields): unknown;
+  sendHead(status: number, headers: HeaderFields): unknown;
 }
 
 /** No cache may store keys or answers. */
@@ -46,7 +46,7 @@ export function sendBytes(
 ): void {
   if (response.destroyed) return;
   const length = { "content-length": String(bytes.length) };
-  response.writeHead(status, { ...headers, ...length });
+  response.sendHead(status, { ...headers, ...length });
   response.end(bytes);
 }
 
@@ -97,19 +97,19 @@ export function errorHeaders(
 /** Lets web pages of these origins call the API and read its answers, errors included. By default none: keys are secrets of servers. */
 export function allowOrigins(
   origins: readonly string[],
-  { headers, response }: Exchange,
+  { headers, response: { fixedHeaders } }: Exchange,
 ): void {
   if (origins.length === 0) return;
-  response.setHeader("vary", "origin");
+  fixedHeaders["vary"] = "origin";
   const origin = headers.get("origin");
   if (origin === undefined || !origins.includes(origin)) return;
-  response.setHeader("access-control-allow-origin", origin);
-  response.setHeader("access-control-expose-headers", "*");
+  fixedHeaders["access-control-allow-origin"] = origin;
+  fixedHeaders["access-control-expose-headers"] = "*";
   // A preflight request: the key's header always needs permission.
   const requested = headers.get("access-control-request-headers");
   if (requested === undefined) return;
   // A wildcard would not cover `Authorization`.
-  response.setHeader("access-control-allow-headers", requested);
-  response.setHeader("access-control-allow-methods", "GET, HEAD, POST, DELETE");
-  response.setHeader("access-control-max-age", MAX_AGE_SECONDS);
+  fixedHeaders["access-control-allow-headers"] = requested;
+  fixedHeaders["access-control-allow-methods"] = "GET, HEAD, POST, DELETE";
+  fixedHeaders["access-control-max-age"] = `${MAX_AGE_SECONDS}`;
 }

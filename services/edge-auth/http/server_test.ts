@@ -5,26 +5,24 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect } from "node:net";
-import { monotonicNow } from "@gateway/shared/process/clock";
-import { createDeadlines } from "@gateway/shared/process/deadlines";
+import { SERVER_LIMITS } from "@gateway/shared/limits";
+import { settlesWithin } from "@gateway/shared/process/serve";
 import { startStopwatch, waitFor } from "../../../tests/support/wait_for.ts";
 import { type Exchange, type ServerOptions, startServer } from "./server.ts";
 
 const NOTICED_MS = 100;
+const LIMITS = { ...SERVER_LIMITS, checkMs: 10, restBytesPerMs: 1_000_000 };
 const STOP_NOW = { graceMs: 0, abortMs: 0 };
 
 async function start(
   handler: ServerOptions["handler"],
   options: Partial<ServerOptions> = {},
 ) {
-  const deadlines = createDeadlines(monotonicNow);
   const errors: unknown[] = [];
   const server = await startServer({
     hostname: "127.0.0.1",
     port: 0,
     handler,
-    deadlines,
-    now: monotonicNow,
     ...options,
     onError: (error) => void errors.push(error),
   });
@@ -33,8 +31,6 @@ async function start(
     errors,
     async [Symbol.asyncDispose]() {
       await server.stop(STOP_NOW);
-      assert.equal(deadlines.size, 0);
-      deadlines.close();
     },
   };
 }
@@ -147,10 +143,27 @@ Deno.test("a client that does not read the end of its answer is disconnected", a
     socket.once("close", () => left.resolve());
     response.end(new Uint8Array(32 * 1024 * 1024));
     return Promise.resolve();
-  }, { rest: { restMs: 50, restBytesPerMs: 1_000_000 } });
+  }, { limits: { ...LIMITS, restMs: 50 } });
   using connection = await Deno.connect({ port: started.server.port });
   await connection.write(new TextEncoder().encode(requestOf(null)[0]));
   await left.promise;
+});
+
+Deno.test("an idle connection is closed, but not while a request is answered", async () => {
+  const calls: Exchange[] = [];
+  await using started = await start((exchange) => {
+    calls.push(exchange);
+    return Promise.resolve();
+  }, { limits: { ...LIMITS, idleMs: 50 } });
+  const socket = await openSocket(started.server.port);
+  const ended = once(socket.resume(), "close");
+  socket.write(requestOf(null)[0]);
+  const { response } = await waitFor(() => calls.shift(), {
+    what: "a request",
+  });
+  assert.equal(await settlesWithin(ended, 200), false);
+  response.end("answer");
+  await ended;
 });
 
 Deno.test("stop() lets a running answer end, and waits for no idle connection", async () => {

@@ -1,10 +1,10 @@
 /** What receives the answer of a run for a client, and when it is sent. */
-import { Buffer } from "node:buffer";
 import { SSE_LIMITS } from "@gateway/shared/limits";
 import type { ApiError } from "@gateway/shared/openai/error";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { StartedRun } from "../dispatch/dispatcher.ts";
 import type { AnswerSink } from "../dispatch/outcome.ts";
+import { copyOf, joined } from "../http/read_body.ts";
 import * as http from "../http/responses.ts";
 import type { RunLease } from "../limits/admission.ts";
 
@@ -104,7 +104,7 @@ export abstract class StreamedAnswer extends Answer {
   protected open(headers = http.EVENT_STREAM_HEADERS, status = 200): void {
     const { out } = this.#options;
     if (out.headersSent) return;
-    out.writeHead(status, { ...headers, ...this.lease?.headers });
+    out.sendHead(status, { ...headers, ...this.lease?.headers });
     out.on("drain", () => this.#onDrained());
   }
 
@@ -151,12 +151,12 @@ export class WholeAnswer extends Answer {
   }
 
   onPayload(payload: Uint8Array, sequence: number): void {
-    this.#parts.push(new Uint8Array(payload));
+    this.#parts.push(copyOf(payload));
     this.run.delivered(sequence);
   }
 
   onEnd(): void {
-    if (!this.isOver) this.#onOver(Buffer.concat(this.#parts));
+    if (!this.isOver) this.#onOver(joined(this.#parts));
     this.isOver = true;
   }
 

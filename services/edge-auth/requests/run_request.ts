@@ -245,7 +245,7 @@ export function startRun(
   { dispatcher, now, streamHeadMs, metrics, log, failedRequests }:
     RunRequestDependencies,
 ): { job: RunJob; answer: Answer } {
-  const { requestId, principal, exchange: { response, headers, socket } } =
+  const { requestId, principal, exchange: { response, headers, onClose } } =
     call;
   const span = startWorkSpan(kind, {
     kind: "producer",
@@ -262,11 +262,9 @@ export function startRun(
   const out = { out: response, lease, now, headMs: streamHeadMs };
   const answer = createAnswer(out, job);
   // Works in every state: queued, waiting for the first token, streaming or not.
-  const leave = () => answer.run.cancel("client_gone");
-  socket.once("close", leave);
+  onClose.push(() => answer.run.cancel("client_gone"));
   call.hasRun = true;
   answer.run = dispatcher.start(job, answer, (outcome) => {
-    socket.off("close", leave);
     onEnded?.();
     answer.lease?.settle(outcome);
     const { error } = outcome;
