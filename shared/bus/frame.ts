@@ -23,6 +23,7 @@
  * frame even if it does not know the request. Receivers do not trust them: a
  * malformed one parses to null.
  */
+import { Buffer } from "node:buffer";
 import { z } from "zod";
 import { BUS_LIMITS } from "../limits.ts";
 import type { Usage } from "../openai/completion.ts";
@@ -62,20 +63,21 @@ export interface Frame extends FrameHeader {
 export function encodeFrame(
   header: FrameHeader,
   payload: Uint8Array,
-): Uint8Array<ArrayBuffer> {
-  const frame = new Uint8Array(FRAME_HEADER_BYTES + payload.length);
+): Uint8Array {
+  const frame = Buffer.allocUnsafe(FRAME_HEADER_BYTES + payload.length);
   writeFrameHeader(header, frame);
   frame.set(payload, FRAME_HEADER_BYTES);
   return frame;
 }
 
-/** Writes the header into the first 16 bytes, which must be zeros. Numbers beyond 32 bits are cut. */
+/** Writes the header into the first 16 bytes. Numbers beyond 32 bits are cut. */
 export function writeFrameHeader(
   header: FrameHeader,
   target: Uint8Array,
 ): void {
   target[0] = FRAME_VERSION;
   target[1] = header.type;
+  target[2] = target[3] = 0;
   writeU32(target, 4, header.sequence);
   writeU32(target, 8, header.attempt);
   writeU32(target, 12, header.tokens);
@@ -125,7 +127,7 @@ export function encodeFrames(
     const parts = [frames.slice(0, half), frames.slice(half)];
     return parts.flatMap(encodeFrames);
   }
-  const message = new Uint8Array(bytes);
+  const message = Buffer.allocUnsafe(bytes);
   message[0] = BATCH_VERSION;
   let at = 1;
   for (const [requestId, frame] of frames) {
@@ -282,11 +284,11 @@ export const parseEnd = (payload: Uint8Array) => parseJson(endSchema, payload);
 
 export const parseErr = (payload: Uint8Array) => parseJson(errSchema, payload);
 
-const encoder = new TextEncoder();
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
+/** From the pool of `Buffer`: V8 needs three times as long for an array of its own. */
 export function encodeJson(value: unknown): Uint8Array {
-  return encoder.encode(JSON.stringify(value));
+  return Buffer.from(JSON.stringify(value));
 }
 
 /** Null for anything that is not UTF-8, not JSON or does not match the schema. */

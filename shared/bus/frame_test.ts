@@ -1,10 +1,11 @@
 import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
 import { ApiError } from "../openai/error.ts";
 import { BUS_LIMITS, STREAM_LIMITS } from "../limits.ts";
 import * as wire from "./frame.ts";
 
 Deno.test("decodeFrame() reads what encodeFrame() writes: the documented 16 bytes, then the payload", () => {
-  const payload = Uint8Array.of(7, 8);
+  const payload = Buffer.of(7, 8);
   const numbers = { sequence: 0x01020304, attempt: 2, tokens: 0xfffefdfc };
   assert.deepEqual(
     [...wire.encodeFrame({ type: wire.FrameType.DATA, ...numbers }, payload)],
@@ -39,7 +40,7 @@ Deno.test("decodeFrame() returns null for what is no frame of this version", () 
 Deno.test("a message carries frames of several requests, and many frames take several", () => {
   const sent = Array.from({ length: 20 }, (_, index) => {
     const { framePayloadBytesMax: most } = STREAM_LIMITS;
-    const payload = new Uint8Array(index % 3 === 0 ? most : 7).fill(index);
+    const payload = Buffer.alloc(index % 3 === 0 ? most : 7, index);
     const header = { sequence: index, attempt: 1, tokens: 0 };
     const frame = { type: wire.FrameType.DATA, ...header, payload };
     return [index.toString(16).padStart(32, "0"), frame] as const;

@@ -6,7 +6,6 @@ import { WORKER_FAMILIES } from "./subjects.ts";
 import { encodeJson, parseJson, readU32, writeU32 } from "./frame.ts";
 
 export const JOB_VERSION = 2;
-const encoder = new TextEncoder();
 
 /** A request as a job carries it. The service that runs it knows its other fields. */
 export interface JobRequest {
@@ -28,10 +27,10 @@ const versionSchema = z.object({
 const jobSchema = versionSchema.extend({
   /** The edge ends the request this long after it sent the job. */
   deadlineMs: z.int().min(1),
-  traceparent: z.string().max(100).exactOptional(),
+  traceparent: z.string().max(100).optional(),
   /** Set when the request follows in pieces: it is too large for one message, or files come before it. */
-  upload: z.literal(true).exactOptional(),
-  request: requestSchema.exactOptional(),
+  upload: z.literal(true).optional(),
+  request: requestSchema.optional(),
 });
 
 export type JobMessage = z.infer<typeof jobSchema>;
@@ -43,7 +42,7 @@ export function encodeWholeJob(
 ): Uint8Array | null {
   if (request.length > BUS_LIMITS.jobBytesMax) return null;
   const head = JSON.stringify(job).slice(0, -1);
-  const message = encoder.encode(`${head},"request":${request}}`);
+  const message = Buffer.from(`${head},"request":${request}}`);
   return message.length <= BUS_LIMITS.jobBytesMax ? message : null;
 }
 
@@ -103,7 +102,7 @@ export function decodePiece(message: Uint8Array) {
 
 const uploadEndSchema = z.object({
   /** Absent if the pieces were those of the request. */
-  request: requestSchema.exactOptional(),
+  request: requestSchema.optional(),
   /** Whose bytes the pieces had, in this order. */
   files: z.array(z.object({
     field: z.string(),

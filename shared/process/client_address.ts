@@ -80,7 +80,8 @@ export function parseNetwork(text: string): Network | null {
 
 /** An address without its zone, IPv4-mapped IPv6 as IPv4; null if it is not an address. */
 function parseAddress(text: string): string | null {
-  const address = text.replace(ZONE, "").replace(MAPPED, "");
+  const isIPv6 = text.includes(":");
+  const address = isIPv6 ? text.replace(ZONE, "").replace(MAPPED, "") : text;
   return isIP(address) === 0 ? null : address;
 }
 

@@ -119,15 +119,18 @@ export class HttpConnection {
 
   /** Reads the body to its end as UTF-8 text. Its pieces may be `betweenMs` apart; if absent, the phase goes on. */
   async readText(betweenMs?: number): Promise<string> {
-    const decoder = new TextDecoder();
+    let pieces: TextDecoder | null = null;
     let text = "";
     for (;;) {
       if (betweenMs !== undefined) {
         this.#deadlines?.arm("betweenTokens", betweenMs);
       }
       const piece = await this.read();
-      if (piece === null) return text + decoder.decode();
-      text += decoder.decode(piece, { stream: true });
+      const isAll = pieces === null && this.#body.isComplete;
+      if (piece !== null && isAll) return decoder.decode(piece);
+      pieces ??= new TextDecoder();
+      if (piece === null) return text + pieces.decode();
+      text += pieces.decode(piece, { stream: true });
     }
   }
 

@@ -1,4 +1,5 @@
 /** One model server with OpenAI's HTTP API: its address, key and deadlines. */
+import { Buffer } from "node:buffer";
 import type { BackendConfig } from "../models/catalog.ts";
 import type { MonotonicNow } from "../process/clock.ts";
 import { createDeadlines } from "../process/deadlines.ts";
@@ -10,7 +11,6 @@ import type { BackendCall } from "./pool.ts";
 import { createRedact, readRefusal, type Redact } from "./refusal.ts";
 
 const VISIBLE_ASCII = /^[\x20-\x7e\t]*$/;
-const encoder = new TextEncoder();
 
 /** The kind of a request, by default `POST` of JSON. */
 export interface RequestOptions {
@@ -116,16 +116,13 @@ export class ModelServer {
       body: string | Uint8Array,
       { requestId, traceparent }: Omit<BackendCall, "signal">,
     ): Uint8Array => {
-      const bodyBytes = typeof body === "string" ? encoder.encode(body) : body;
-      let head =
-        `${fixed}${bodyBytes.length}\r\nx-request-id: ${requestId}\r\n`;
+      const bytes = Buffer.byteLength(body);
+      let head = `${fixed}${bytes}\r\nx-request-id: ${requestId}\r\n`;
       if (traceparent !== undefined) head += `traceparent: ${traceparent}\r\n`;
       head += "\r\n";
-      // The head is ASCII: one byte per character.
-      const request = new Uint8Array(head.length + bodyBytes.length);
-      encoder.encodeInto(head, request);
-      request.set(bodyBytes, head.length);
-      return request;
+      return typeof body === "string"
+        ? Buffer.from(head + body)
+        : Buffer.concat([Buffer.from(head), body]);
     };
   }
 

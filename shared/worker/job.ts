@@ -1,4 +1,5 @@
 /** A job that has a slot: its request runs on a backend, and a sender repeats what is lost of the answer. */
+import { Buffer } from "node:buffer";
 import type { CancelReason } from "../bus/control.ts";
 import { encodeErr, encodeFrame, FrameType } from "../bus/frame.ts";
 import * as jobs from "../bus/job.ts";
@@ -67,7 +68,6 @@ export const corruptedRequest = (): ApiError =>
 
 const CANCELLED = ["worker_lost", "The request was cancelled."] as const;
 const MS_PER_SECOND = 1000;
-const encoder = new TextEncoder();
 
 export class Job {
   /** The worker passes control records and the state of the bus to it directly. */
@@ -203,7 +203,7 @@ export class Job {
     this.#report.firstByteMs ??= roundMs(
       this.worker.dependencies.now() - this.#startedAtMs,
     );
-    const bytes = typeof part === "string" ? encoder.encode(part) : part;
+    const bytes = typeof part === "string" ? Buffer.from(part) : part;
     this.sender.write(bytes, tokens, this.worker.steadyNow());
     if (this.sender.isWritable || this.sender.isFinished) return;
     return (this.#room ??= Promise.withResolvers()).promise;
