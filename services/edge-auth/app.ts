@@ -125,7 +125,7 @@ export function createApp(deps: AppDependencies) {
       hasRun: false,
     };
     const requestId = publicRequestId(call.requestId);
-    response.fixedHeaders[http.REQUEST_ID_HEADER] = requestId;
+    response.fixedHeaders["x-request-id"] = requestId;
     if (deps.isDraining()) response.fixedHeaders.connection = "close";
     if (HEALTH.includes(path) && (method === "GET" || method === "HEAD")) {
       const headers = { ...http.BYTES_HEADERS, "content-type": TEXT };
@@ -233,8 +233,7 @@ function finish(
       : undefined,
     durationMs: roundMs(durationMs),
   };
-  const isRefused = error !== null && status < 500;
-  if (isRefused) deps.refusals.add({ ...line, errorCode: error.code });
+  if (error !== null && status < 500) deps.refusals.add(line);
   else deps.log.info("request", line);
 }
 

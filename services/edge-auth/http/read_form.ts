@@ -194,8 +194,6 @@ export function readForm(
 const listName = (name: string) => name.replace(/\[\]$/, "");
 
 function createParser(headers: Exchange["headers"], fileSize: number) {
-  const { fieldBytesMax, fieldsMax, filesMax, partsMax, headersMax } =
-    UPLOAD_LIMITS;
   if (!isForm(headers)) throw wrongType();
   try {
     return new Busboy({
@@ -203,11 +201,11 @@ function createParser(headers: Exchange["headers"], fileSize: number) {
       limits: {
         fileSize,
         fieldNameSize: FIELD_NAME_BYTES_MAX,
-        fieldSize: fieldBytesMax,
-        fields: fieldsMax,
-        files: filesMax,
-        parts: partsMax,
-        headerPairs: headersMax,
+        fieldSize: UPLOAD_LIMITS.fieldBytesMax,
+        fields: UPLOAD_LIMITS.fieldsMax,
+        files: UPLOAD_LIMITS.filesMax,
+        parts: UPLOAD_LIMITS.partsMax,
+        headerPairs: UPLOAD_LIMITS.headersMax,
       },
     });
   } catch {

@@ -46,6 +46,12 @@ export function parseRequest<Request>(
   return { request, model };
 }
 
+/** As {@link parseRequest}, for requests that nothing else is checked of. */
+export const parserOf =
+  <Request>(schema: z.ZodType<Request>, kind: ModelKind) =>
+  (given: unknown, models: Catalog): Request =>
+    parseRequest(given, { schema, kind, models }).request;
+
 /** The 404 for a model that does not exist or that the key may not use. */
 export function modelNotFound(id: string): ApiError {
   const name = clip(id, REQUEST_LIMITS.modelCharsMax);

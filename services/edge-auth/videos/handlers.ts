@@ -13,13 +13,13 @@ import type { RunLease } from "../limits/admission.ts";
 import { costsOnly } from "../limits/cost.ts";
 import { answerAsMade, unreadable } from "../media/endpoints.ts";
 import { WholeAnswer } from "../requests/answer.ts";
-import { parseRequest, requireCleanJson } from "../requests/parse_request.ts";
+import { parserOf, requireCleanJson } from "../requests/parse_request.ts";
 import * as requests from "../requests/run_request.ts";
 import { listQuery, type VideoJob } from "./jobs.ts";
 import { engineVideoIn, secondsOf, type VideoKeeper } from "./keeper.ts";
 
 export interface VideoDependencies extends requests.RunRequestDependencies {
-  videos: Omit<VideoKeeper, "start" | "stop">;
+  videos: Omit<VideoKeeper, "start">;
 }
 
 const ID = /^video_[0-9a-f]{32}$/;
@@ -34,15 +34,10 @@ const wireSchema = z.object(wire.videoSchema.shape);
 
 export const VIDEOS = {
   async create(call, deps) {
-    const { catalog: models } = deps;
-    const endpoint = creation(deps, null, (given) => {
-      const [schema, kind] = [wire.videoRequestSchema, "video"] as const;
-      return parseRequest(given, { schema, kind, models }).request;
-    });
-    const run = isForm(call.exchange.headers)
-      ? requests.runUpload
-      : requests.runRequest;
-    await run(call, endpoint, deps);
+    const isUpload = isForm(call.exchange.headers);
+    const run = isUpload ? requests.runUpload : requests.runRequest;
+    const parse = parserOf(wire.videoRequestSchema, "video");
+    await run(call, creation(deps, null, parse), deps);
   },
   async remix(call, deps) {
     const job = await findJob(call, deps);
@@ -125,7 +120,7 @@ type Creation = Extract<wire.VideoRequest, { prompt: string }>;
 function creation(
   { videos }: VideoDependencies,
   remixed: VideoJob | null,
-  convert: (given: unknown) => Creation,
+  parse: requests.Endpoint<Creation>["parse"],
 ): requests.UploadEndpoint<Creation> {
   let request: Creation | null = null;
   const begin = async (
@@ -154,7 +149,7 @@ function creation(
       files: { input_reference: [0, 1] },
       fileBytesMax: VIDEO_LIMITS.referenceBytesMax,
     },
-    parse: (given) => request = convert(given),
+    parse: (given, models) => request = parse(given, models),
     estimate(asked) {
       const { seconds = remixed?.seconds } = "seconds" in asked ? asked : {};
       return costsOnly("videoSeconds", secondsOf(seconds));
