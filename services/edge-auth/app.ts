@@ -78,7 +78,7 @@ export const ROUTES = ([
 /** The description of the API. It needs no key: it is the same everywhere, without a secret. */
 const REFERENCE = routeOf(["reference", "/openapi.json", read(sendReference)]);
 const REFERENCE_BYTES = new TextEncoder().encode(JSON.stringify(document));
-const OTHER: Route = { name: "other", path: "", handlers: {}, methods: [] };
+const OTHER: Route = { name: "other", path: "", handlers: {}, allow: "" };
 const BY_PATH = new Map(
   [...ROUTES, REFERENCE].map((each) => [each.path, each]),
 );
@@ -87,9 +87,9 @@ type Route = ReturnType<typeof routeOf>;
 function routeOf(
   [name, path, handlers]: readonly [string, string | RegExp, Handlers],
 ) {
-  // In the order of `Allow`. `OPTIONS` needs no key: it reveals only these.
-  const methods = [...Object.keys(handlers), "OPTIONS"];
-  return { name, path, handlers, methods };
+  // `OPTIONS` needs no key: it reveals only these.
+  const allow = [...Object.keys(handlers), "OPTIONS"].join(", ");
+  return { name, path, handlers, allow };
 }
 
 /** A request that may not have a key. */
@@ -153,8 +153,7 @@ async function answer(call: Call, deps: AppDependencies): Promise<void> {
   const { method, path, headers, response } = exchange;
   http.allowOrigins(deps.corsOrigins, exchange);
   if (method === "OPTIONS" && route !== OTHER) {
-    const allow = route.methods.join(", ");
-    response.sendHead(NO_CONTENT, { allow }).end();
+    response.sendHead(NO_CONTENT, { allow: route.allow }).end();
     return;
   }
   const handler = route.handlers[method];
@@ -245,8 +244,7 @@ function notFound(exchange: Exchange, hint: string): ApiError {
   return new ApiError("not_found", `Invalid URL (${url}). ${hint}`);
 }
 
-function notAllowed(exchange: Exchange, { methods }: Route): ApiError {
-  const allow = methods.join(", ");
+function notAllowed(exchange: Exchange, { allow }: Route): ApiError {
   const what = `Not allowed to ${exchange.method} on ${shownPath(exchange)}.`;
   const message = `${what} Allowed: ${allow}.`;
   return new ApiError("method_not_allowed", message, { headers: { allow } });

@@ -54,11 +54,8 @@ export const EDGE_VARIABLES = {
 export type EdgeConfig = ReturnType<typeof readConfig>;
 
 export function readConfig() {
-  const env = parseEnv(
-    EDGE_VARIABLES,
-    Deno.env.toObject(),
-    Deno.readTextFileSync,
-  );
+  const given = Deno.env.toObject();
+  const env = parseEnv(EDGE_VARIABLES, given, Deno.readTextFileSync);
   return {
     logLevel: env.LOG_LEVEL,
     logSample: env.LOG_SAMPLE,

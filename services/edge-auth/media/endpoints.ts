@@ -65,10 +65,7 @@ class MediaAnswer extends StreamedAnswer {
   /** The last byte written ended an event, so that a comment may follow. */
   #hasEndedEvent = true;
 
-  constructor(
-    options: AnswerOptions,
-    readonly job: Pick<RunJob, "request">,
-  ) {
+  constructor(options: AnswerOptions, readonly job: Pick<RunJob, "request">) {
     super(options);
   }
 

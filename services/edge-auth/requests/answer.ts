@@ -13,7 +13,7 @@ export interface AnswerOptions {
   lease: RunLease | null;
   now: MonotonicNow;
   /** A stream is opened after this long even without a first byte; 0: never. */
-  headMs: number;
+  streamHeadMs: number;
 }
 
 const NOT_STARTED: StartedRun = { delivered() {}, cancel() {} };
@@ -85,7 +85,7 @@ export abstract class StreamedAnswer extends Answer {
 
   onTick(nowMs: number): void {
     if (this.isOver) return;
-    const { out, headMs } = this.options;
+    const { out, streamHeadMs } = this.options;
     const blockedMs = nowMs - (this.#blockedSinceMs ?? nowMs);
     if (blockedMs >= SSE_LIMITS.slowClientMs) {
       return this.run.cancel("slow_client");
@@ -93,7 +93,7 @@ export abstract class StreamedAnswer extends Answer {
     const silentMs = nowMs - this.#lastWrittenAtMs;
     const isSilent = out.headersSent
       ? silentMs >= SSE_LIMITS.keepAliveMs
-      : headMs > 0 && silentMs >= headMs;
+      : streamHeadMs > 0 && silentMs >= streamHeadMs;
     if (!isSilent || !this.isBetweenEvents) return;
     this.open();
     this.write(KEEP_ALIVE);

@@ -36,7 +36,8 @@ export type UploadEndpoint<Request extends JobRequest> =
   & Endpoint<Request>
   & { form: FormBounds };
 
-export interface RunRequestDependencies extends BodyBounds {
+export interface RunRequestDependencies
+  extends BodyBounds, Pick<AnswerOptions, "streamHeadMs"> {
   catalog: Catalog;
   admission: Admission;
   refusedBodies: RefusedBodies;
@@ -44,8 +45,6 @@ export interface RunRequestDependencies extends BodyBounds {
   dispatcher: Pick<Dispatcher, "start" | "isStoppedSince">;
   metrics: { ran(job: RunJob, outcome: RunOutcome, durationMs: number): void };
   log: Log;
-  /** A stream is opened after this long even without a first token; 0: never. */
-  streamHeadMs: number;
 }
 
 /** A request of a known key that is being handled. */
@@ -259,7 +258,7 @@ export function startRun(
   const { traceparent } = span;
   const { keyId } = principal;
   const job: RunJob = { requestId, keyId, kind, request, upload, traceparent };
-  const out = { out: response, lease, now, headMs: streamHeadMs };
+  const out = { out: response, lease, now, streamHeadMs };
   const answer = createAnswer(out, job);
   // Works in every state: queued, waiting for the first token, streaming or not.
   onClose.push(() => answer.run.cancel("client_gone"));

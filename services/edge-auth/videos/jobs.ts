@@ -52,7 +52,8 @@ const WRITE = defineScript(
   `
 local call = redis.call
 local status = call('HGET', KEYS[1], 'status')
-if not KEYS[2] and (not status or status == 'completed' or status == 'failed') then return 0 end
+local is_over = status == 'completed' or status == 'failed'
+if not KEYS[2] and (not status or is_over) then return 0 end
 call('HSET', KEYS[1], 'status', ARGV[1], 'job', ARGV[2])
 call('PEXPIREAT', KEYS[1], ARGV[3])
 if not KEYS[2] then return 1 end
