@@ -117,7 +117,7 @@ export function createApp(deps: AppDependencies) {
       requestId: newRequestId(),
       clientAddress: deps.clientAddress(
         exchange.socket.remoteAddress ?? "",
-        exchange.headers.get("x-forwarded-for") ?? null,
+        exchange.headers["x-forwarded-for"]?.toString() ?? null,
       ),
       startedAtMs: deps.now(),
       ...find(path),
@@ -144,7 +144,7 @@ export function createApp(deps: AppDependencies) {
       if (response.headersSent) response.destroy();
       else http.sendError(response, failure);
     }
-    finish(call, failure, deps);
+    if (!call.hasRun) finish(call, failure, deps);
   };
 }
 
@@ -166,7 +166,7 @@ async function answer(call: Call, deps: AppDependencies): Promise<void> {
   }
   // A caller without a key cannot even find out which paths exist under `/v1`.
   const address = () => siteOf(call.clientAddress);
-  const credential = headers.get("authorization") ?? "";
+  const credential = headers.authorization ?? "";
   const principal = await authenticate(credential, address, deps.keys);
   const known = Object.assign(call, { principal });
   if (handler !== undefined) return await handler(known, deps);
@@ -203,13 +203,12 @@ async function sendModels(
   http.sendJson(response, model);
 }
 
-/** Counts the request and logs it, unless its run does that at its end. */
+/** Counts a request and logs it. For one that has run, its run does that. */
 function finish(
   { exchange, requestId, route, principal, ...call }: Call,
   error: ApiError | null,
   deps: AppDependencies,
 ): void {
-  if (call.hasRun) return;
   if (error !== null && principal !== undefined) {
     const how = "refused";
     deps.failedRequests.add(principal, { ...call, requestId, error, how });

@@ -134,7 +134,7 @@ export class UploadAssembly {
   add({ index, bytes }: BodyPiece): "more" | "invalid" | UploadedRequest {
     if (index === UPLOAD_END_INDEX) return this.#end(bytes);
     if (index !== this.#pieces.length) return "invalid";
-    this.#pieces.push(bytes.slice());
+    this.#pieces.push(new Uint8Array(bytes));
     return "more";
   }
 

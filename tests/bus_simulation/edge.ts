@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { Buffer } from "node:buffer";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { type ControlRecord, encodeControl } from "@gateway/shared/bus/control";
 import { decodeFrame, type Frame } from "@gateway/shared/bus/frame";
@@ -69,7 +70,7 @@ export class Edge extends Process {
   }
 
   onFrame(requestId: string, sent: Uint8Array): void {
-    const message = sent.slice();
+    const message = Buffer.from(sent); // As NATS delivers it.
     const frame = decodeFrame(message);
     assert(frame !== null);
     const isTaken = this.#open.get(requestId)?.onFrame(frame) ?? false;

@@ -22,7 +22,8 @@ export class LineAssembler {
       this.#pieceBytes = 0;
     }
     if (end < payload.length) {
-      this.#pieces.push(payload.slice(end));
+      // Not slice(): of a Buffer, that is no copy.
+      this.#pieces.push(new Uint8Array(payload.subarray(end)));
       this.#pieceBytes += payload.length - end;
     }
     return this.#pieceBytes > this.lineBytesMax ? null : lines;

@@ -10,7 +10,7 @@ export function openExchange(headers: Record<string, string>) {
   const openBody = () => body;
   return {
     body,
-    exchange: { headers: new Map(Object.entries(headers)), openBody },
+    exchange: { headers, openBody },
   };
 }
 

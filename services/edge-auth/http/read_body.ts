@@ -31,7 +31,7 @@ export async function readBody(
 ): Promise<Uint8Array | null> {
   await bounds.refusedBodies.wait(keyId, bounds.deadlines);
   // 0 for a chunked body. `node:http` refuses malformed values.
-  const length = Number(headers.get("content-length") ?? 0);
+  const length = Number(headers["content-length"] ?? 0);
   requireJson(headers);
   const { bodyBytesMax: bytesMax } = bounds;
   if (length > bytesMax) throw tooLarge(bytesMax);
@@ -93,13 +93,13 @@ const NO_ENCODING = /^(|identity)$/;
 
 /** Refuses types other than JSON, but not an absent one, and encoded bodies. */
 function requireJson(headers: Exchange["headers"]): void {
-  const [type = ""] = (headers.get("content-type") ?? "").split(";", 1);
+  const [type = ""] = (headers["content-type"] ?? "").split(";", 1);
   if (!JSON_TYPE.test(type.trim().toLowerCase())) {
     const instead =
       "Send the body as JSON, with 'Content-Type: application/json'.";
     throw unsupported("Content-Type", instead);
   }
-  const encoding = headers.get("content-encoding") ?? "";
+  const encoding = headers["content-encoding"] ?? "";
   if (!NO_ENCODING.test(encoding.trim().toLowerCase())) {
     throw unsupported("Content-Encoding", "Send the body without compression.");
   }
@@ -125,13 +125,14 @@ export class HeldBody implements Timed {
       readonly refuse: (error: ApiError) => void;
     },
   ) {
-    this.#totalAtMs = bounds.now() + of.totalMs;
-    this.progressed();
+    const nowMs = bounds.now();
+    this.#totalAtMs = nowMs + of.totalMs;
+    this.progressed(nowMs);
     bounds.deadlines.add(this);
   }
 
-  progressed(): void {
-    const dueMs = this.bounds.now() + BODY_DEADLINES.progressMs;
+  progressed(nowMs = this.bounds.now()): void {
+    const dueMs = nowMs + BODY_DEADLINES.progressMs;
     this.expiresAtMs = Math.min(dueMs, this.#totalAtMs);
   }
 
@@ -228,7 +229,8 @@ export class RefusedBodies {
   }
 
   #owedMs(keyId: string): number {
-    return Math.max(0, (this.#paidAtMs.get(keyId) ?? 0) - this.now());
+    const paidAtMs = this.#paidAtMs.get(keyId);
+    return paidAtMs === undefined ? 0 : Math.max(0, paidAtMs - this.now());
   }
 }
 

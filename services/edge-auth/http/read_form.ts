@@ -26,7 +26,7 @@ const CONTROLS = /\p{Cc}/gu;
 
 /** Whether a request says that its body is a form. */
 export const isForm = (headers: Exchange["headers"]) =>
-  FORM_TYPE.test(headers.get("content-type") ?? "");
+  FORM_TYPE.test(headers["content-type"] ?? "");
 
 export type Form = ReturnType<typeof readForm>;
 
@@ -44,7 +44,7 @@ export function readForm(
 ) {
   const { bytesMax, totalMs } = UPLOAD_LIMITS;
   const { pieceBytes } = BUS_LIMITS;
-  if (Number(headers.get("content-length") ?? 0) > bytesMax) {
+  if (Number(headers["content-length"] ?? 0) > bytesMax) {
     throw tooLarge(bytesMax);
   }
   const parser = createParser(headers, bounds.fileBytesMax);
@@ -195,7 +195,7 @@ function createParser(headers: Exchange["headers"], fileSize: number) {
   if (!isForm(headers)) throw wrongType();
   try {
     return new Busboy({
-      headers: { "content-type": headers.get("content-type") ?? "" },
+      headers: { "content-type": headers["content-type"] ?? "" },
       limits: {
         fileSize,
         fieldNameSize: FIELD_NAME_BYTES_MAX,

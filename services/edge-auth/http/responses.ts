@@ -42,8 +42,8 @@ export function sendBytes(
   { status = 200, headers }: { status?: number; headers: HeaderFields },
 ): void {
   if (response.destroyed) return;
-  const length = { "content-length": String(bytes.length) };
-  response.sendHead(status, { ...headers, ...length });
+  const length = String(bytes.length);
+  response.sendHead(status, { ...headers, "content-length": length });
   response.end(bytes);
 }
 
@@ -98,12 +98,12 @@ export function allowOrigins(
 ): void {
   if (origins.length === 0) return;
   fixedHeaders["vary"] = "origin";
-  const origin = headers.get("origin");
+  const origin = headers.origin;
   if (origin === undefined || !origins.includes(origin)) return;
   fixedHeaders["access-control-allow-origin"] = origin;
   fixedHeaders["access-control-expose-headers"] = "*";
   // A preflight request: the key's header always needs permission.
-  const requested = headers.get("access-control-request-headers");
+  const requested = headers["access-control-request-headers"];
   if (requested === undefined) return;
   // A wildcard would not cover `Authorization`.
   fixedHeaders["access-control-allow-headers"] = requested;

@@ -4,7 +4,8 @@
  * handler is running. It does not support HTTP/2 and ignores upgrade requests.
  */
 import { once } from "node:events";
-import { createServer, type IncomingMessage, ServerResponse } from "node:http";
+import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
+import { createServer, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Readable } from "node:stream";
 import { SERVER_LIMITS } from "@gateway/shared/limits";
@@ -34,7 +35,7 @@ export interface Exchange {
   /** What follows `?` in the address; it may contain secrets. */
   readonly query: string;
   /** By name in lower case; the values of a repeated field are joined by ", ". */
-  readonly headers: ReadonlyMap<string, string>;
+  readonly headers: IncomingHttpHeaders;
   readonly response: ApiResponse;
   /** The connection. It is destroyed as soon as the client disconnects. */
   readonly socket: Socket;
@@ -83,6 +84,7 @@ export async function startServer(
     connectionsCheckingInterval: SERVER_LIMITS.checkMs,
     noDelay: true,
     requireHostHeader: false, // headOf() does.
+    joinDuplicateHeaders: true,
   });
   const end = (socket: Socket) => void socket.end(() => socket.destroy());
   /** Closes idle connections, and those of clients that do not read the rest of an answer. */
@@ -195,7 +197,7 @@ async function answer(
   };
   const span = startWorkSpan(head.method, {
     kind: "server",
-    parent: head.headers.get("traceparent"),
+    parent: head.headers.traceparent?.toString(),
     attributes: { "http.request.method": head.method },
   });
   onClose.push(() => {
@@ -222,17 +224,10 @@ const TARGET = /^(?:https?:\/\/[^/?#]*)?([^?#]*)(?:\?([^#]*))?/i;
 
 /** Reads the head of a request; null if HTTP/1.1 forbids it. */
 function headOf(request: IncomingMessage) {
-  const { rawHeaders, httpVersion, url = "/", method = "GET" } = request;
-  const headers = new Map<string, string>();
-  for (let at = 0; at < rawHeaders.length; at += 2) {
-    const name = rawHeaders[at]?.toLowerCase() ?? "";
-    const value = rawHeaders[at + 1] ?? "";
-    const before = headers.get(name);
-    headers.set(name, before === undefined ? value : `${before}, ${value}`);
-  }
-  const encoding = headers.get("transfer-encoding") ?? "chunked";
+  const { headers, httpVersion, url = "/", method = "GET" } = request;
+  const encoding = headers["transfer-encoding"] ?? "chunked";
   if (encoding.toLowerCase() !== "chunked") return null;
-  const host = headers.get("host") ?? (httpVersion === "1.0" ? "" : null);
+  const host = headers.host ?? (httpVersion === "1.0" ? "" : null);
   if (host === null || !HOST.test(host)) return null;
   const [, path = "", query = ""] = TARGET.exec(url) ?? [];
   return { method, headers, query, path: decoded(path) };

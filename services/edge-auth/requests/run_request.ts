@@ -248,7 +248,7 @@ export function startRun(
     call;
   const span = startWorkSpan(kind, {
     kind: "producer",
-    parent: headers.get("traceparent"),
+    parent: headers.traceparent?.toString(),
     attributes: {
       "gateway.request_id": publicRequestId(requestId),
       "gateway.key_id": principal.keyId,

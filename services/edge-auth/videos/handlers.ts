@@ -98,8 +98,8 @@ export const VIDEOS = {
       throw keyRevoked();
     }
     const range: Record<string, string> = {};
-    const part = headers.get("range") ?? "";
-    const since = headers.get("if-range") ?? "";
+    const part = headers.range ?? "";
+    const since = headers["if-range"]?.toString() ?? "";
     if (RANGE.test(part)) {
       range.range = part;
       if (IF_RANGE.test(since)) range["if-range"] = since;
