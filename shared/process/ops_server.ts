@@ -96,18 +96,14 @@ export function serveOps(
     port,
     onError: () => text("fault", 500),
     handler: (request) => {
-      switch (new URL(request.url).pathname) {
-        case "/healthz":
-          return text(`ok ${VERSION}`);
-        case "/readyz": {
-          const reasons = notReady().join(", ");
-          return reasons ? text(`not ready: ${reasons}`, 503) : text("ready");
-        }
-        case "/metrics":
-          return text(registry.text(), 200, PROMETHEUS);
-        default:
-          return text("not found", 404);
+      const { pathname } = new URL(request.url);
+      if (pathname === "/healthz") return text(`ok ${VERSION}`);
+      if (pathname === "/metrics") {
+        return text(registry.text(), 200, PROMETHEUS);
       }
+      if (pathname !== "/readyz") return text("not found", 404);
+      const reasons = notReady().join(", ");
+      return reasons ? text(`not ready: ${reasons}`, 503) : text("ready");
     },
   });
   return {
