@@ -153,8 +153,7 @@ async function answer(call: Call, deps: AppDependencies): Promise<void> {
   const { method, path, headers, response } = exchange;
   http.allowOrigins(deps.corsOrigins, exchange);
   if (method === "OPTIONS" && route !== OTHER) {
-    response.sendHead(NO_CONTENT, { allow: route.allow }).end();
-    return;
+    return void response.sendHead(NO_CONTENT, { allow: route.allow }).end();
   }
   const handler = route.handlers[method];
   if (route === REFERENCE) {

@@ -14,8 +14,7 @@ import { type Log, roundMs } from "@gateway/shared/process/log";
 import { startWorkSpan } from "@gateway/shared/process/tracing";
 import { type Dispatcher, keyRevoked } from "../dispatch/dispatcher.ts";
 import type { RunJob, RunOutcome, Upload } from "../dispatch/outcome.ts";
-import type { BodyBounds, RefusedBodies } from "../http/read_body.ts";
-import { readBody } from "../http/read_body.ts";
+import * as bodies from "../http/read_body.ts";
 import { type Form, type FormBounds, readForm } from "../http/read_form.ts";
 import { abandon } from "../http/responses.ts";
 import type { Exchange } from "../http/server.ts";
@@ -37,10 +36,10 @@ export type UploadEndpoint<Request extends JobRequest> =
   & { form: FormBounds };
 
 export interface RunRequestDependencies
-  extends BodyBounds, Pick<AnswerOptions, "streamHeadMs"> {
+  extends bodies.BodyBounds, Pick<AnswerOptions, "streamHeadMs"> {
   catalog: Catalog;
   admission: Admission;
-  refusedBodies: RefusedBodies;
+  refusedBodies: bodies.RefusedBodies;
   failedRequests: Pick<FailedRequests, "add">;
   dispatcher: Pick<Dispatcher, "start" | "isStoppedSince">;
   metrics: { ran(job: RunJob, outcome: RunOutcome, durationMs: number): void };
@@ -212,7 +211,7 @@ async function readRequest<Request extends JobRequest>(
 ): Promise<{ request: Request; parseMs: number } | null> {
   const { now, refusedBodies, catalog } = deps;
   const { keyId } = call.principal;
-  const bytes = await readBody(call.exchange, keyId, deps);
+  const bytes = await bodies.readBody(call.exchange, keyId, deps);
   if (bytes === null) return null;
   const startedAtMs = now();
   try {

@@ -1,8 +1,7 @@
 /** The requests of `/v1/videos`. */
 import { VIDEO_LIMITS } from "@gateway/shared/limits";
 import { scopeOf } from "@gateway/shared/models/kinds";
-import { ApiError, fieldError } from "@gateway/shared/openai/error";
-import { internalError } from "@gateway/shared/openai/error";
+import * as errors from "@gateway/shared/openai/error";
 import * as wire from "@gateway/shared/openai/media";
 import { checked } from "@gateway/shared/openai/request_fault";
 import * as z from "zod";
@@ -59,7 +58,7 @@ export const VIDEOS = {
     const found = await videos.list(principal.ownerId, page, isShown);
     if (found === null) {
       const message = "Invalid 'after': there is no such video.";
-      throw fieldError("invalid_value", "after", message);
+      throw errors.fieldError("invalid_value", "after", message);
     }
     const data = found.jobs.map((job) => toWire(job));
     http.sendJson(exchange.response, {
@@ -85,7 +84,7 @@ export const VIDEOS = {
     const { status, model, backend, engineId } = job;
     const { variant } = checked(contentQuery, membersOf(query));
     if (status !== "completed") {
-      throw new ApiError(
+      throw new errors.ApiError(
         "not_found",
         status === "failed"
           ? "This video failed, so it has no file."
@@ -124,7 +123,7 @@ function creation(
 ): requests.UploadEndpoint<Creation> {
   let request: Creation | null = null;
   const begin = async (
-    result: Uint8Array | ApiError,
+    result: Uint8Array | errors.ApiError,
     lease: RunLease | null,
   ) => {
     const video = engineVideoIn(result);
@@ -161,8 +160,8 @@ function creation(
         begin(result, lease).then(
           (video) => http.sendJson(out, video, lease?.headers),
           (error: unknown) => {
-            const isKnown = error instanceof ApiError;
-            http.sendError(out, isKnown ? error : internalError(error));
+            const isKnown = error instanceof errors.ApiError;
+            http.sendError(out, isKnown ? error : errors.internalError(error));
           },
         );
       }, options);
@@ -196,7 +195,7 @@ const isAllowed = (models: readonly string[]) => ({ model }: VideoJob) =>
   models.length === 0 || models.includes(model);
 
 function notFound(): never {
-  throw new ApiError("not_found", "There is no video with this id.");
+  throw new errors.ApiError("not_found", "There is no video with this id.");
 }
 
 const membersOf = (query: string) =>
