@@ -23,9 +23,7 @@ export type MetricTable = Readonly<Record<string, MetricSpec>>;
 const row = (type: MetricSpec["type"]) =>
 (
   name: string,
-  about: Omit<MetricSpec, "type" | "name" | "labels"> & {
-    readonly labels?: readonly string[];
-  },
+  about: Pick<MetricSpec, "help"> & Partial<Omit<MetricSpec, "type" | "name">>,
 ): MetricSpec => ({ type, name, labels: [], ...about });
 
 /** A number that only increases. */
