@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { remember } from "@gateway/shared/process/maps";
 import { createUnknownKeyLimit } from "./unknown_key_limit.ts";
 
 const PER_SECOND = 20;
@@ -77,12 +76,6 @@ Deno.test("a look-up that fails leaves room for the next", async () => {
     const key = { address: "a", hash: `${count}` };
     await assert.rejects(limited(key, () => Promise.reject(down)), down);
   }
-});
-
-Deno.test("remember() drops the entry that was set least recently", () => {
-  const map = new Map<string, number>();
-  for (const name of ["a", "b", "a", "c", "d"]) remember(map, name, 1, 3);
-  assert.deepEqual([...map.keys()], ["a", "c", "d"]);
 });
 
 Deno.test("a request ends also if the limit allows it while it is being decided", async () => {
