@@ -67,9 +67,8 @@ export function createKeyLookup({ redis, now, log, unknownPerSecond }: {
 
   const lookAtStore = () => {
     if (redis.state !== "ready") return;
-    redis.command(["GET", STORE_KEY]).then(sawStore, () => {
-      // The link logs the fault, and the next check follows soon.
-    });
+    // The link logs a fault, and the next check follows soon.
+    redis.command(["GET", STORE_KEY]).then(sawStore, () => {});
   };
 
   const read = async (hash: string): Promise<Principal | null> => {

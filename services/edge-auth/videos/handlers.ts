@@ -84,13 +84,11 @@ export const VIDEOS = {
     const { status, model, backend, engineId } = job;
     const { variant } = checked(contentQuery, membersOf(query));
     if (status !== "completed") {
-      throw new errors.ApiError(
-        "not_found",
-        status === "failed"
-          ? "This video failed, so it has no file."
-          : "Video is not ready yet, use GET /v1/videos/{video_id} to check " +
-            "status.",
-      );
+      const why = status === "failed"
+        ? "This video failed, so it has no file."
+        : "Video is not ready yet, use GET /v1/videos/{video_id} to check " +
+          "status.";
+      throw new errors.ApiError("not_found", why);
     }
     if (socket.destroyed) return http.abandon(response);
     if (deps.dispatcher.isStoppedSince(call.principal.keyId, askedAtMs)) {
