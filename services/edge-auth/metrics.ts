@@ -5,8 +5,6 @@ import {
   ANSWER_SECONDS,
   counter,
   gauge,
-} from "@gateway/shared/process/metrics";
-import {
   histogram,
   type MetricRegistry,
 } from "@gateway/shared/process/metrics";

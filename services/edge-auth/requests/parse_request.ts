@@ -45,7 +45,7 @@ export function parseRequest<Request>(
   return { request, model };
 }
 
-/** As {@link parseRequest}, for requests that nothing else is checked of. */
+/** {@link parseRequest} for an endpoint that needs nothing but the request. */
 export const parserOf =
   <Request>(schema: z.ZodType<Request>, kind: ModelKind) =>
   (given: unknown, models: Catalog): Request =>
