@@ -119,9 +119,7 @@ export const STREAM_LIMITS = {
 } as const;
 
 /** The type of {@link STREAM_LIMITS}, for tests with other values. */
-export type StreamLimits = {
-  readonly [Name in keyof typeof STREAM_LIMITS]: number;
-};
+export type StreamLimits = Readonly<Record<keyof typeof STREAM_LIMITS, number>>;
 
 /** Requests for images, speech and transcriptions. The bounds are OpenAI's. */
 export const MEDIA_LIMITS = {

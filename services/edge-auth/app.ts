@@ -78,7 +78,7 @@ export const ROUTES = ([
 /** The description of the API. It needs no key: it is the same everywhere, without a secret. */
 const REFERENCE = routeOf(["reference", "/openapi.json", read(sendReference)]);
 const REFERENCE_BYTES = new TextEncoder().encode(JSON.stringify(document));
-const OTHER: Route = { name: "other", path: "", handlers: {}, methods: [] };
+const OTHER: Route = { name: "other", path: "", handlers: {}, allow: "" };
 const BY_PATH = new Map(
   [...ROUTES, REFERENCE].map((each) => [each.path, each]),
 );
@@ -87,9 +87,9 @@ type Route = ReturnType<typeof routeOf>;
 function routeOf(
   [name, path, handlers]: readonly [string, string | RegExp, Handlers],
 ) {
-  // In the order of `Allow`. `OPTIONS` needs no key: it reveals only these.
-  const methods = [...Object.keys(handlers), "OPTIONS"];
-  return { name, path, handlers, methods };
+  // `OPTIONS` needs no key: it reveals only these.
+  const allow = [...Object.keys(handlers), "OPTIONS"].join(", ");
+  return { name, path, handlers, allow };
 }
 
 /** A request that may not have a key. */
@@ -125,7 +125,7 @@ export function createApp(deps: AppDependencies) {
       hasRun: false,
     };
     const requestId = publicRequestId(call.requestId);
-    response.fixedHeaders[http.REQUEST_ID_HEADER] = requestId;
+    response.fixedHeaders["x-request-id"] = requestId;
     if (deps.isDraining()) response.fixedHeaders.connection = "close";
     if (HEALTH.includes(path) && (method === "GET" || method === "HEAD")) {
       const headers = { ...http.BYTES_HEADERS, "content-type": TEXT };
@@ -153,9 +153,7 @@ async function answer(call: Call, deps: AppDependencies): Promise<void> {
   const { method, path, headers, response } = exchange;
   http.allowOrigins(deps.corsOrigins, exchange);
   if (method === "OPTIONS" && route !== OTHER) {
-    const allow = route.methods.join(", ");
-    response.sendHead(NO_CONTENT, { allow }).end();
-    return;
+    return void response.sendHead(NO_CONTENT, { allow: route.allow }).end();
   }
   const handler = route.handlers[method];
   if (route === REFERENCE) {
@@ -232,8 +230,7 @@ function finish(
       : undefined,
     durationMs: roundMs(durationMs),
   };
-  const isRefused = error !== null && status < 500;
-  if (isRefused) deps.refusals.add({ ...line, errorCode: error.code });
+  if (error !== null && status < 500) deps.refusals.add(line);
   else deps.log.info("request", line);
 }
 
@@ -245,8 +242,7 @@ function notFound(exchange: Exchange, hint: string): ApiError {
   return new ApiError("not_found", `Invalid URL (${url}). ${hint}`);
 }
 
-function notAllowed(exchange: Exchange, { methods }: Route): ApiError {
-  const allow = methods.join(", ");
+function notAllowed(exchange: Exchange, { allow }: Route): ApiError {
   const what = `Not allowed to ${exchange.method} on ${shownPath(exchange)}.`;
   const message = `${what} Allowed: ${allow}.`;
   return new ApiError("method_not_allowed", message, { headers: { allow } });

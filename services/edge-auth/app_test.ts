@@ -89,10 +89,7 @@ Deno.test("the duration of a request begins with its arrival, before its key is 
   const response = await chat(edge);
   assert.equal(await response.text(), "{}\n");
   assert.equal(response.status, 200);
-  assert.equal(
-    edge.log.find("chat")?.durationMs,
-    LOOKUP_MS + RUN_MS,
-  );
+  assert.equal(edge.log.find("chat")?.durationMs, LOOKUP_MS + RUN_MS);
   assert.match(
     edge.registry.text(),
     /gateway_request_duration_seconds_sum\{route="chat"\} 0\.403/,

@@ -1,6 +1,5 @@
 /** The only file of this service that reads the environment. */
-import { integer, list, matching } from "@gateway/shared/process/env";
-import { parseEnv, port } from "@gateway/shared/process/env";
+import * as read from "@gateway/shared/process/env";
 import { KEY_LIMITS, REQUEST_LIMITS, SSE_LIMITS } from "@gateway/shared/limits";
 import * as models from "@gateway/shared/models/catalog_variables";
 import * as common from "@gateway/shared/process/service_variables";
@@ -18,35 +17,35 @@ export const EDGE_VARIABLES = {
   ...common.NATS_VARIABLES,
   ...common.REDIS_VARIABLES,
   ...models.CATALOG_VARIABLES,
-  BODY_BYTES_MAX: integer("bytes", { min: KIB, max: GIB / 4 })
+  BODY_BYTES_MAX: read.integer("bytes", { min: KIB, max: GIB / 4 })
     .default(REQUEST_LIMITS.bodyBytesMax)
     .describe("Largest request body; a larger one gets 413"),
-  BODIES_BYTES_MAX: integer("bytes", { min: KIB, max: 64 * GIB })
+  BODIES_BYTES_MAX: read.integer("bytes", { min: KIB, max: 64 * GIB })
     .default(REQUEST_LIMITS.bodiesBytesMax).describe(
       "Request bodies that this edge holds at a time; beyond that the oldest gets 503. Each key may hold a quarter; beyond that it gets 429",
     ),
-  REQUEST_TIMEOUT_SECONDS: integer("seconds", { min: 1, max: DAY_SECONDS })
+  REQUEST_TIMEOUT_SECONDS: read.integer("seconds", { min: 1, max: DAY_SECONDS })
     .default(600)
     .describe("A request is ended after this long, in any state"),
-  STREAM_HEAD_SECONDS: integer("seconds", { min: 0, max: DAY_SECONDS })
+  STREAM_HEAD_SECONDS: read.integer("seconds", { min: 0, max: DAY_SECONDS })
     .default(SSE_LIMITS.headMs / MS_PER_SECOND).describe(
       "A stream without a first token is opened with keep-alive comments after this long, so that no proxy cuts it; 0 = never. A later failure is an event of the stream instead of an HTTP error",
     ),
-  UNKNOWN_KEYS_PER_SECOND: integer("keys", { min: 1, max: 1_000_000 })
+  UNKNOWN_KEYS_PER_SECOND: read.integer("keys", { min: 1, max: 1_000_000 })
     .default(KEY_LIMITS.unknownPerSecond).describe(
       "Unknown keys that an edge looks up for one client address, per second; beyond that 429",
     ),
   ...common.PROXY_VARIABLES,
-  READY_PORT: port().optional().describe(
+  READY_PORT: read.port().optional().describe(
     "A port that is open only while this edge accepts requests: a proxy that connects to it before forwarding each request loses none",
   ),
-  DRAIN_LEAD_SECONDS: integer("seconds", { min: 0, max: 300 }).default(0)
+  DRAIN_LEAD_SECONDS: read.integer("seconds", { min: 0, max: 300 }).default(0)
     .describe(
       "On SIGTERM the edge announces that it stops (readiness, READY_PORT, Connection: close) and keeps accepting requests for this long, until every proxy has noticed",
     ),
-  CORS_ORIGINS: list(
+  CORS_ORIGINS: read.list(
     "origins (https://app.example.org)",
-    matching(/^https?:\/\/[^/?#@]+$/),
+    read.matching(/^https?:\/\/[^/?#@]+$/),
   ).default([])
     .describe("Origins of web pages that may call this service"),
 };
@@ -54,11 +53,8 @@ export const EDGE_VARIABLES = {
 export type EdgeConfig = ReturnType<typeof readConfig>;
 
 export function readConfig() {
-  const env = parseEnv(
-    EDGE_VARIABLES,
-    Deno.env.toObject(),
-    Deno.readTextFileSync,
-  );
+  const given = Deno.env.toObject();
+  const env = read.parseEnv(EDGE_VARIABLES, given, Deno.readTextFileSync);
   return {
     logLevel: env.LOG_LEVEL,
     logSample: env.LOG_SAMPLE,

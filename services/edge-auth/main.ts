@@ -90,10 +90,10 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     jobs: createVideoJobs({ redis }),
     onMade: metrics.videoMade,
   });
-  keys.start();
+  const stopWatching = keys.watchStore();
   failedRequests.start();
   const stopBeating = await dispatcher.join(bus);
-  videos.start();
+  const stopSweeping = videos.start();
 
   const deadlines = createDeadlines(monotonicNow);
   let isDraining = false;
@@ -134,11 +134,11 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
       await readyServer?.stop({ graceMs: 0, abortMs: 0 });
       await delay(config.drainLeadMs);
       await server.stop({ graceMs: config.drainMs, abortMs: ABORT_MS });
-      videos.stop();
+      stopSweeping();
       await dispatcher.idleWithin(RUNS_END_MS);
       clearInterval(summing);
       refusals.writeSums();
-      keys.stop();
+      stopWatching();
       await Promise.all([
         limiter.leases.stop(SETTLE_MS),
         failedRequests.stop(),

@@ -1,7 +1,6 @@
 /** The metrics of the edge. A stream is counted once, at its end. */
 import { WORKER_FAMILIES } from "@gateway/shared/bus/subjects";
 import { CANCEL_REASONS } from "@gateway/shared/bus/control";
-import type { RejectReason } from "@gateway/shared/bus/frame";
 import {
   ANSWER_SECONDS,
   counter,
@@ -75,6 +74,7 @@ export const EDGE_METRICS = {
   rejects: counter("gateway_rejects_total", {
     help: "Requests that a worker was offered and rejected.",
     labels: ["reason"],
+    zeros: [["full"], ["draining"], ["stale"]],
   }),
   retries: counter("gateway_retries_total", {
     help: "Attempts lost before the first byte and repeated on another worker.",
@@ -85,16 +85,19 @@ export const EDGE_METRICS = {
   cancels: counter("gateway_cancels_total", {
     help: "Requests that were stopped before their end, by reason.",
     labels: ["reason"],
+    zeros: CANCEL_REASONS.map((reason) => [reason]),
   }),
   admissions: counter("gateway_admissions_total", {
     help:
       "Decisions on chat requests: `admitted`, `refused`, `unavailable` (no answer from Redis), `failed` (a fault, such as a corrupt record).",
     labels: ["result"],
+    zeros: [["admitted"], ["refused"], ["unavailable"], ["failed"]],
   }),
   refusals: counter("gateway_refusals_total", {
     help:
       "Refused chat requests. `reason`: the limit (`requests`, `tokens`, `day`, `concurrency`, `images_per_day`, `characters_per_day`, `audio_seconds_per_day`, `video_seconds_per_day`, `video_jobs`), the missing right (`scope`, `model`) or the state of the key. `of`: whose limit, `key` or `owner`.",
     labels: ["reason", "of"],
+    zeros: LIMIT_NAMES.flatMap((limit) => [[limit, "key"], [limit, "owner"]]),
   }),
   failedRequestsLost: counter("gateway_failed_requests_lost_total", {
     help:
@@ -130,17 +133,6 @@ export type EdgeMetrics = ReturnType<typeof createEdgeMetrics>;
 
 export function createEdgeMetrics(registry: MetricRegistry) {
   const metrics = registry.record(EDGE_METRICS);
-  // Known labels are exported as 0 from the start, because a rate needs an initial value.
-  const rejects: RejectReason[] = ["full", "draining", "stale"];
-  for (const reason of rejects) metrics.rejects.with(reason).add(0);
-  for (const reason of CANCEL_REASONS) metrics.cancels.with(reason).add(0);
-  for (const result of ["admitted", "refused", "unavailable", "failed"]) {
-    metrics.admissions.with(result).add(0);
-  }
-  for (const limit of LIMIT_NAMES) {
-    metrics.refusals.with(limit, "key").add(0);
-    metrics.refusals.with(limit, "owner").add(0);
-  }
   const ended = (route: string, durationMs: number): void =>
     metrics.requestSeconds.with(route).observeMs(durationMs);
   const countUnits = (model: string, unit: UsageUnit, count: number): void =>

@@ -1,10 +1,7 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import type { BackendConfig } from "@gateway/shared/models/catalog";
-import type {
-  SpeechRequest,
-  TranscriptionRequest,
-} from "@gateway/shared/openai/media";
+import type * as media from "@gateway/shared/openai/media";
 import type { Step } from "../../tests/support/fake_model_server.ts";
 import {
   chunk,
@@ -43,7 +40,7 @@ Deno.test("a server is sent what the client chose, and always the format", async
   const sung = { response_format: "wav", speed: 0.5 } as const;
   const pcm = { response_format: "pcm" } as const;
   const rows: [
-    change: Partial<SpeechRequest>,
+    change: Partial<media.SpeechRequest>,
     members: Partial<BackendConfig>,
     sent: object,
   ][] = [
@@ -138,7 +135,7 @@ const WAV = Buffer.concat([
 
 async function transcribe(
   reply: Iterable<Step>,
-  change: Partial<TranscriptionRequest> = {},
+  change: Partial<media.TranscriptionRequest> = {},
   content = FILE.content,
 ) {
   await using r = startServer(() => reply);
@@ -196,7 +193,7 @@ const hiInEvents = sse(...deltas, done({ text: "Hi" }), event("[DONE]"));
 const documents: [
   name: string,
   reply: Step[],
-  change: Partial<TranscriptionRequest>,
+  change: Partial<media.TranscriptionRequest>,
   type: string,
   body: unknown,
 ][] = [

@@ -21,25 +21,19 @@ import { recordCall, slowCall } from "../../tests/support/recorded_call.ts";
 import { startStopwatch, until } from "../../tests/support/wait_for.ts";
 import { AnswerMemory } from "./attempt.ts";
 import { runMedia } from "./media.ts";
-import {
-  CHARACTERS,
-  IMAGE,
-  named,
-  read,
-  SPEECH,
-  SSE,
-  sse,
-  startServer,
-} from "./server_fixture.ts";
+import * as rigs from "./server_fixture.ts";
 
 const MIB = 1024 * 1024;
 const SOUND = new Uint8Array(16 * 1024).fill(7);
 const b64_json = SOUND.toBase64();
-const delta = named({ type: "speech.audio.delta", audio: b64_json });
-const partial = named({ type: "image_generation.partial_image", b64_json });
-const completed = named({ type: "image_generation.completed", b64_json });
-const partly: MediaRequest = { ...IMAGE, ...SSE, partial_images: 3 };
-const spoken: MediaRequest = { ...SPEECH, ...SSE };
+const delta = rigs.named({ type: "speech.audio.delta", audio: b64_json });
+const partial = rigs.named({
+  type: "image_generation.partial_image",
+  b64_json,
+});
+const completed = rigs.named({ type: "image_generation.completed", b64_json });
+const partly: MediaRequest = { ...rigs.IMAGE, ...rigs.SSE, partial_images: 3 };
+const spoken: MediaRequest = { ...rigs.SPEECH, ...rigs.SSE };
 const elsewhere = jsonResponse({ data: [{ url: "/a" }] });
 
 /** The guarantee: a client that leaves is noticed at the model server within 100 ms. */
@@ -50,16 +44,16 @@ const moments: [
   reply: Step[],
   hasBegun: boolean,
 ][] = [
-  ["before the first sound", SPEECH, [], false],
-  ["within sound", SPEECH, [typed("audio/mpeg"), chunk(SOUND)], true],
+  ["before the first sound", rigs.SPEECH, [], false],
+  ["within sound", rigs.SPEECH, [typed("audio/mpeg"), chunk(SOUND)], true],
   ["within events of sound", spoken, [streamHead(), chunk(delta)], true],
   ["after a picture", partly, [streamHead(), chunk(partial)], true],
-  ["while it fetches a picture", IMAGE, elsewhere, false],
+  ["while it fetches a picture", rigs.IMAGE, elsewhere, false],
 ];
 
 for (const [name, request, reply, hasBegun] of moments) {
   Deno.test(`a model server is left within ${NOTICED_MS} ms by a client that leaves ${name}`, async () => {
-    await using r = startServer(({ method }) =>
+    await using r = rigs.startServer(({ method }) =>
       method === "GET"
         ? [STALL]
         : reply === elsewhere
@@ -90,13 +84,13 @@ const endless: [
   request: MediaRequest,
   reply: [start: Step, each: Step, end: Step],
 ][] = [
-  ["sound", SPEECH, [typed("audio/mpeg"), chunk(SOUND), lastChunk]],
+  ["sound", rigs.SPEECH, [typed("audio/mpeg"), chunk(SOUND), lastChunk]],
   ["pictures", partly, [streamHead(), chunk(partial), chunk(completed)]],
 ];
 for (const [name, request, reply] of endless) {
   Deno.test(`${name} are read as fast as the client takes them, and no deadline but the total counts meanwhile`, async () => {
     const deadlines = { between_tokens_ms: 400 };
-    await using r = startServer(() => many(...reply), { deadlines });
+    await using r = rigs.startServer(() => many(...reply), { deadlines });
     const { call, room } = slowCall();
     const running = r.run(request, call);
     const asked = await r.fake.request(1);
@@ -117,12 +111,12 @@ for (const [name, request, reply] of endless) {
 }
 
 Deno.test("a client that takes nothing and leaves ends the wait for it", async () => {
-  await using r = startServer(() =>
+  await using r = rigs.startServer(() =>
     many(typed("audio/mpeg"), chunk(SOUND), lastChunk)
   );
   const controller = new AbortController();
   const { call, room } = slowCall(controller.signal);
-  const running = r.run(SPEECH, call);
+  const running = r.run(rigs.SPEECH, call);
   await until(() => call.bytes > 0);
   controller.abort(new Error("Client left"));
   // As the job does.
@@ -132,11 +126,11 @@ Deno.test("a client that takes nothing and leaves ends the wait for it", async (
 });
 
 function startPool(first: Step[], second: Step[]) {
-  const rigs = [first, second].map((reply, preference) =>
-    startServer(() => reply, { preference, name: `e${preference}` })
+  const both = [first, second].map((reply, preference) =>
+    rigs.startServer(() => reply, { preference, name: `e${preference}` })
   );
   const pool = new BackendPool({
-    backends: rigs.map(({ server }) => server),
+    backends: both.map(({ server }) => server),
     now: monotonicNow,
     random: () => 0.5,
     sleep: () => Promise.resolve(),
@@ -145,9 +139,9 @@ function startPool(first: Step[], second: Step[]) {
   return {
     run: (request: JobRequest, call = recordCall()) =>
       runMedia(request, call, { pool, memory: new AnswerMemory(1e9) }),
-    requests: () => rigs.map(({ fake }) => fake.requests.length),
+    requests: () => both.map(({ fake }) => fake.requests.length),
     async [Symbol.asyncDispose]() {
-      for (const rig of rigs) await rig[Symbol.asyncDispose]();
+      for (const rig of both) await rig[Symbol.asyncDispose]();
     },
   };
 }
@@ -165,11 +159,11 @@ const attempts: [
   second: Step[] | null,
   made: number,
 ][] = [
-  ["speech that is refused", SPEECH, [CLOSE], sound, CHARACTERS],
-  ["speech without sound", SPEECH, noSound, sound, CHARACTERS],
-  ["a cut document", IMAGE, [head("200 OK", "{"), CLOSE], document, 1],
-  ["events without a picture", partly, sse(), sse(completed), 1],
-  ["sound that is cut", SPEECH, cutSound, null, CHARACTERS],
+  ["speech that is refused", rigs.SPEECH, [CLOSE], sound, rigs.CHARACTERS],
+  ["speech without sound", rigs.SPEECH, noSound, sound, rigs.CHARACTERS],
+  ["a cut document", rigs.IMAGE, [head("200 OK", "{"), CLOSE], document, 1],
+  ["events without a picture", partly, rigs.sse(), rigs.sse(completed), 1],
+  ["sound that is cut", rigs.SPEECH, cutSound, null, rigs.CHARACTERS],
   ["events that are cut after a picture", partly, cutEvents, null, 0],
 ];
 
@@ -183,7 +177,7 @@ for (const [name, request, first, second, made] of attempts) {
       await assert.rejects(running, { code: "upstream_truncated" });
     } else {
       assert.deepEqual(await running, { usage: null, tokens: made });
-      assert.notEqual(read(call).head, null);
+      assert.notEqual(rigs.read(call).head, null);
     }
     assert.equal(call.tokens, made);
     assert.deepEqual(t.requests(), [1, second === null ? 0 : 1]);
@@ -195,9 +189,9 @@ Deno.test("a request that no worker of media runs is an error of ours", async ()
   const wrong = [
     chat,
     { ...chat, kind: "video", prompt: "A fox" },
-    { ...SPEECH, response_format: "m4a" },
-    { ...IMAGE, prompt: 1 },
-    { ...IMAGE, task: undefined },
+    { ...rigs.SPEECH, response_format: "m4a" },
+    { ...rigs.IMAGE, prompt: 1 },
+    { ...rigs.IMAGE, task: undefined },
   ];
   await using t = startPool(sound, sound);
   for (const request of wrong) {

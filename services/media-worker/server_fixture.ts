@@ -3,22 +3,12 @@ import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { MediaHeadReader } from "@gateway/shared/bus/media_head";
 import { ApiError } from "@gateway/shared/openai/error";
-import type {
-  ImageRequest,
-  MediaRequest,
-  SpeechRequest,
-  TranscriptionRequest,
-} from "@gateway/shared/openai/media";
+import type * as media from "@gateway/shared/openai/media";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { UpstreamError } from "@gateway/shared/upstream/errors";
 import { ModelServer } from "@gateway/shared/upstream/model_server";
 import * as models from "../../tests/support/fake_model_server.ts";
-import {
-  chunk,
-  event,
-  lastChunk,
-  streamHead,
-} from "../../tests/support/model_answers.ts";
+import * as say from "../../tests/support/model_answers.ts";
 import type { RecordedCall } from "../../tests/support/recorded_call.ts";
 import { noProgress, recordCall } from "../../tests/support/recorded_call.ts";
 import { until } from "../../tests/support/wait_for.ts";
@@ -29,16 +19,16 @@ export const API_KEY = "upstream-key-0123456789";
 export const SSE = { stream: true } as const;
 
 const ABOUT = { model: "ours", stream: false } as const;
-export const SPEECH: SpeechRequest = {
+export const SPEECH: media.SpeechRequest = {
   ...{ ...ABOUT, kind: "speech", response_format: "mp3" },
   ...{ input: "Grüße 😀", voice: "alloy" },
 };
 /** Of the text above, as its reader counts them. */
 export const CHARACTERS = 7;
-export const IMAGE: ImageRequest = {
+export const IMAGE: media.ImageRequest = {
   ...{ ...ABOUT, kind: "image", task: "generate", prompt: "A red fox", n: 1 },
 };
-export const TRANSCRIPTION: TranscriptionRequest = {
+export const TRANSCRIPTION: media.TranscriptionRequest = {
   ...{ ...ABOUT, kind: "transcription", task: "transcribe" },
   response_format: "json",
 };
@@ -61,7 +51,7 @@ export function startServer(
     server,
     memory,
     /** Runs a request, and says what the client got and how it ended. */
-    async run(request: MediaRequest, call: RecordedCall = recordCall()) {
+    async run(request: media.MediaRequest, call: RecordedCall = recordCall()) {
       const answer = new MediaAnswer(call, noProgress(), request);
       const error: unknown = await passOn({ request, server, answer, memory })
         .then(() => null, (thrown) => thrown);
@@ -89,12 +79,12 @@ export const codeOf = (error: unknown) =>
   error instanceof ApiError ? error.code : error;
 
 export const sse = (...events: string[]): models.Step[] => [
-  ...[streamHead(), ...events.map(chunk), lastChunk],
+  ...[say.streamHead(), ...events.map(say.chunk), say.lastChunk],
 ];
 
 /** An event with its name, as OpenAI sends it. */
 export function named(data: { type: string; [name: string]: unknown }): string {
-  return `event: ${data.type}\n${event(data)}`;
+  return `event: ${data.type}\n${say.event(data)}`;
 }
 
 export function eventsIn(text: string): { [name: string]: unknown }[] {

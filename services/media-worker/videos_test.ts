@@ -5,12 +5,7 @@ import type { VideoRequest } from "@gateway/shared/openai/media";
 import { UpstreamError } from "@gateway/shared/upstream/errors";
 import { startFakeModelServer } from "../../tests/support/fake_model_server.ts";
 import type { Step } from "../../tests/support/fake_model_server.ts";
-import {
-  CLOSE,
-  head,
-  jsonResponse,
-  STALL,
-} from "../../tests/support/model_answers.ts";
+import * as say from "../../tests/support/model_answers.ts";
 import { recordCall } from "../../tests/support/recorded_call.ts";
 import { codeOf, formOf, startServer } from "./server_fixture.ts";
 
@@ -26,9 +21,10 @@ const content: VideoRequest = {
   ...{ ...job, action: "content", variant: "video", range: {} },
 };
 const FILM = new Uint8Array(3_000).fill(7);
-const json = (body: unknown, status = 200) => jsonResponse(body, { status });
+const json = (body: unknown, status = 200) =>
+  say.jsonResponse(body, { status });
 const film = (lines = "200 OK") => [
-  head(`${lines}\r\ncontent-type: video/mp4\r\ncontent-length: 3000`, FILM),
+  say.head(`${lines}\r\ncontent-type: video/mp4\r\ncontent-length: 3000`, FILM),
 ];
 
 Deno.test("a job is started with a form, and asked about under its escaped name", async () => {
@@ -106,7 +102,7 @@ Deno.test("the states of a video are converted to one form", async () => {
 
 type Fault = [what: string, request: VideoRequest, reply: Step[]];
 const part = (type: string) =>
-  head(`200 OK\r\ncontent-type: ${type}\r\ncontent-length: 99`, "film");
+  say.head(`200 OK\r\ncontent-type: ${type}\r\ncontent-length: 99`, "film");
 const queued = { status: "queued" };
 const refused = { message: "Bad", type: "invalid_request_error" };
 const faults: { [code: string]: Fault[] } = {
@@ -122,7 +118,7 @@ const faults: { [code: string]: Fault[] } = {
       json('{"id":"\\ud800","status":"queued"}'),
     ],
     ["too much", retrieve, json({ ...queued, x: "x".repeat(300_000) })],
-    ["a page instead of a film", content, [part("text/html"), CLOSE]],
+    ["a page instead of a film", content, [part("text/html"), say.CLOSE]],
   ],
   invalid_request: [
     ["an error with 200", create, json({ error: refused })],
@@ -138,10 +134,10 @@ const faults: { [code: string]: Fault[] } = {
     ["no way to delete", remove, json({}, 501)],
   ],
   upstream_timeout: [
-    ["a film that stalls", content, [part("video/mp4"), STALL]],
+    ["a film that stalls", content, [part("video/mp4"), say.STALL]],
   ],
   upstream_truncated: [
-    ["a film that is cut", content, [part("video/mp4"), CLOSE]],
+    ["a film that is cut", content, [part("video/mp4"), say.CLOSE]],
   ],
   upstream_error: [
     ["a failed deletion", remove, json({}, 500)],
@@ -163,7 +159,7 @@ for (const [code, cases] of Object.entries(faults)) {
 
 Deno.test("the deletion of a job is answered with null", async () => {
   await using r = startServer(() => [
-    head("204 No Content\r\ncontent-length: 0"),
+    say.head("204 No Content\r\ncontent-length: 0"),
   ]);
   const { error, text } = await r.run(remove);
   assert.deepEqual([error, text], [null, "null"]);

@@ -19,11 +19,8 @@ export const SIMULATOR_VARIABLES = {
 };
 
 export function readConfig() {
-  const env = parseEnv(
-    SIMULATOR_VARIABLES,
-    Deno.env.toObject(),
-    Deno.readTextFileSync,
-  );
+  const given = Deno.env.toObject();
+  const env = parseEnv(SIMULATOR_VARIABLES, given, Deno.readTextFileSync);
   return {
     logLevel: env.LOG_LEVEL,
     ops: { hostname: env.OPS_HOST, port: env.OPS_PORT },

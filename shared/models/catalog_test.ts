@@ -3,8 +3,6 @@ import { ConfigError } from "../process/env.ts";
 import { DEFAULT_MODEL_ID, parseCatalog } from "./catalog.ts";
 import { DIALECTS } from "./dialects.ts";
 
-const DEPLOY = new URL("../../deploy/", import.meta.url);
-
 const openai = { type: "openai", base_url: "http://a/v1", model: "m" };
 const minimal = { id: "m", backends: [openai] };
 
@@ -214,11 +212,8 @@ Deno.test("parseCatalog() reports all mistakes at once, and never a value that m
   assert.ok(!mistakes.join().includes("hunter2"));
 });
 
-async function readJson(name: string): Promise<unknown> {
-  return JSON.parse(await Deno.readTextFile(new URL(name, DEPLOY)));
-}
-
 Deno.test("deploy/models.example.json is a good file", async () => {
-  const catalog = parseCatalog(await readJson("models.example.json"));
+  const url = new URL("../../deploy/models.example.json", import.meta.url);
+  const catalog = parseCatalog(JSON.parse(await Deno.readTextFile(url)));
   assert.ok(catalog.has(DEFAULT_MODEL_ID));
 });

@@ -9,8 +9,8 @@ import * as z from "zod";
 import { REQUEST_LIMITS as LIMITS } from "../limits.ts";
 import { clip } from "../process/error_text.ts";
 import { anyObject, decimal, identifier, INTEGER_MAX } from "./fields.ts";
-import { integer, listOf, nameText, nullable, plainText } from "./fields.ts";
-import { stringOr } from "./fields.ts";
+import { integer, listOf, model, nameText, nullable } from "./fields.ts";
+import { plainText, stringOr } from "./fields.ts";
 
 /** Model servers that take only strings join the parts with a line end, too. */
 const PART_SEPARATOR = "\n";
@@ -137,9 +137,8 @@ const tool = z.object({
 
 export type Tool = z.infer<typeof tool>;
 
-const toolMode = z.enum(["none", "auto", "required"]);
 const toolChoice = stringOr(
-  toolMode,
+  z.enum(["none", "auto", "required"]),
   z.object({
     type: z.literal("function"),
     function: z.object({ name: identifier }),
@@ -165,8 +164,7 @@ const stopText = z.string().min(1).max(LIMITS.stopCharsMax);
 const penalty = decimal(...LIMITS.penalty).optional();
 
 const wireRequest = z.object({
-  model: nameText.max(LIMITS.modelCharsMax)
-    .describe("A model that `GET /v1/models` lists."),
+  model,
   messages: listOf(
     nullable(wireMessage).transform(toMessage),
     LIMITS.messagesMax,

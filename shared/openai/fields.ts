@@ -17,6 +17,8 @@ export const plainText = z.string().regex(NO_CONTROLS, {
   error: "text without control characters",
 });
 export const nameText = plainText.min(1);
+export const model = nameText.max(REQUEST_LIMITS.modelCharsMax)
+  .describe("A model that `GET /v1/models` lists.");
 /** A function or schema name by OpenAI's rule. */
 export const identifier = z.string().min(1).max(REQUEST_LIMITS.nameCharsMax)
   .regex(IDENTIFIER, { error: `a string that matches '${IDENTIFIER.source}'` });

@@ -5,16 +5,14 @@
  * unknown fields are dropped.
  */
 import * as z from "zod";
-import { MEDIA_LIMITS as LIMITS, REQUEST_LIMITS } from "../limits.ts";
-import { decimal, integer, listOf, nameText } from "./fields.ts";
+import { MEDIA_LIMITS as LIMITS } from "../limits.ts";
+import { decimal, integer, listOf, model } from "./fields.ts";
 import { nullable, plainText, readAs } from "./fields.ts";
 
 export const speechFormat = z.enum(
   ["mp3", "opus", "aac", "flac", "wav", "pcm"],
 );
 
-const model = nameText.max(REQUEST_LIMITS.modelCharsMax)
-  .describe("A model that `GET /v1/models` lists.");
 const DATA_URL = /^data:image\/(png|jpe?g|webp);base64,/;
 const label = plainText.min(1).max(LIMITS.labelCharsMax);
 /** Text with at least one character to speak or draw. */
@@ -114,10 +112,7 @@ export type ImageRequest =
 
 /** The rules about several members of a request for images. */
 function streamRules(
-  { stream, n, partial_images = 0 }: Pick<
-    ImageRequest,
-    "stream" | "n" | "partial_images"
-  >,
+  { stream, n, partial_images = 0 }: z.output<typeof imageBody>,
   { addIssue }: z.RefinementCtx,
 ): void {
   const add = (path: string, message: string) =>
@@ -236,18 +231,13 @@ export type VideoRequest =
     range: Readonly<Record<string, string>>;
   };
 
-export const VIDEO_STATUSES = [
-  "queued",
-  "in_progress",
-  "completed",
-  "failed",
-] as const;
-export type VideoStatus = typeof VIDEO_STATUSES[number];
+const status = z.enum(["queued", "in_progress", "completed", "failed"]);
+export type VideoStatus = z.output<typeof status>;
 
 const text = z.string().nullable();
 const unixSeconds = z.int().min(0);
 const state = {
-  status: z.enum(VIDEO_STATUSES),
+  status,
   progress: z.int().min(0).max(100),
   completed_at: unixSeconds.nullable(),
   seconds: text,

@@ -85,6 +85,4 @@ function parseAddress(text: string): string | null {
   return isIP(address) === 0 ? null : address;
 }
 
-function familyOf(address: string): "ipv4" | "ipv6" {
-  return isIPv4(address) ? "ipv4" : "ipv6";
-}
+const familyOf = (address: string) => isIPv4(address) ? "ipv4" : "ipv6";

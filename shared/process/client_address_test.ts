@@ -1,14 +1,5 @@
 import assert from "node:assert/strict";
-import type { Network } from "./client_address.ts";
 import { createClientAddress, parseNetwork, siteOf } from "./client_address.ts";
-
-function networks(...texts: string[]): Network[] {
-  return texts.map((text) => {
-    const network = parseNetwork(text);
-    assert.ok(network, text);
-    return network;
-  });
-}
 
 Deno.test("addresses of one IPv6 site are one client", () => {
   const one = siteOf("2001:db8:1:2::1");
@@ -20,12 +11,8 @@ Deno.test("addresses of one IPv6 site are one client", () => {
   assert.equal(siteOf("::ffff:192.0.2.1"), "192.0.2.1");
 });
 
-const PROXIES = networks(
-  "10.0.0.0/8",
-  "172.16.0.0/12",
-  "192.0.2.9",
-  "fd00::/8",
-);
+const PROXIES = ["10.0.0.0/8", "172.16.0.0/12", "192.0.2.9", "fd00::/8"]
+  .map((text) => parseNetwork(text) ?? assert.fail(text));
 /** Peer, X-Forwarded-For, client. */
 const CHAINS: [string, string | null, string][] = [
   ["10.1.2.3", null, "10.1.2.3"],

@@ -19,23 +19,21 @@ const TICK_LATE_MS = 200;
  * tick is late, deadlines are stretched, never removed.
  */
 export class SteadyClock {
-  readonly #now: MonotonicNow;
   #tickedAtMs: number;
   #steadyMs = 0;
 
-  constructor(now: MonotonicNow) {
-    this.#now = now;
-    this.#tickedAtMs = now();
+  constructor(readonly clock: MonotonicNow) {
+    this.#tickedAtMs = clock();
   }
 
   now(): number {
-    const sinceTickMs = this.#now() - this.#tickedAtMs;
+    const sinceTickMs = this.clock() - this.#tickedAtMs;
     return this.#steadyMs + Math.min(sinceTickMs, TICK_LATE_MS);
   }
 
   /** Must be called much more often than every 200 ms. Returns how long the process was stalled. */
   tick(): number {
-    const nowMs = this.#now();
+    const nowMs = this.clock();
     const pauseMs = nowMs - this.#tickedAtMs - TICK_LATE_MS;
     this.#steadyMs = this.now();
     this.#tickedAtMs = nowMs;

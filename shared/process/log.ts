@@ -134,10 +134,7 @@ export function createLineWriter(
   return {
     /** Queues one line, an urgent one to be written at once. Never blocks, never throws. */
     write(line: Line, isUrgent = true): void {
-      if (waiting.length >= WAITING_LINES_MAX) {
-        dropped += 1;
-        return;
-      }
+      if (waiting.length >= WAITING_LINES_MAX) return void (dropped += 1);
       waiting.push(line);
       if (isUrgent) void writeNow();
       else timer ??= setTimeout(writeNow, LINE_WAIT_MS);

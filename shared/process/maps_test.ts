@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { LiveMap } from "./maps.ts";
+import { LiveMap, remember } from "./maps.ts";
 
 Deno.test("a live map keeps the order of its keys and forgets what is removed, also while its values are visited", () => {
   const map = new LiveMap<number>();
@@ -17,4 +17,10 @@ Deno.test("a live map keeps the order of its keys and forgets what is removed, a
     map.set(`after ${value}`, value);
   }
   assert.deepEqual(map.values(), [4, 2, 4]);
+});
+
+Deno.test("remember() drops the entry that was set least recently", () => {
+  const map = new Map<string, number>();
+  for (const name of ["a", "b", "a", "c", "d"]) remember(map, name, 1, 3);
+  assert.deepEqual([...map.keys()], ["a", "c", "d"]);
 });

@@ -12,6 +12,8 @@ export interface MetricSpec {
   readonly help: string;
   /** Names whose values are few and known: never an id, a key or text from a caller. If there are none, it is a single number or histogram. */
   readonly labels: readonly string[];
+  /** Values of the labels that are exported as 0 from the start: without an initial zero, the first increment is invisible to rate(). */
+  readonly zeros?: readonly (readonly string[])[];
   /** Upper bounds of a histogram, in ascending order. One more bucket without a bound follows. */
   readonly buckets?: readonly number[];
 }
@@ -21,9 +23,7 @@ export type MetricTable = Readonly<Record<string, MetricSpec>>;
 const row = (type: MetricSpec["type"]) =>
 (
   name: string,
-  about: Omit<MetricSpec, "type" | "name" | "labels"> & {
-    readonly labels?: readonly string[];
-  },
+  about: Pick<MetricSpec, "help"> & Partial<Omit<MetricSpec, "type" | "name">>,
 ): MetricSpec => ({ type, name, labels: [], ...about });
 
 /** A number that only increases. */
@@ -66,6 +66,7 @@ class Recorder extends Cell {
   constructor(readonly spec: MetricSpec) {
     super("", spec.buckets ?? []);
     if (spec.labels.length === 0) this.cells.set("", this);
+    for (const values of spec.zeros ?? []) this.with(...values);
   }
 
   /** The cell for these values of the labels, in their order. Callers may keep it. */

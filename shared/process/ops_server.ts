@@ -31,6 +31,7 @@ export const PROCESS_METRICS = {
   }),
 };
 
+const BUS_EVENTS = "disconnected reconnected lame_duck refused error";
 export const BUS_METRICS = {
   busConnected: gauge("gateway_bus_connected", {
     help: "1 while connected to NATS, else 0.",
@@ -46,6 +47,7 @@ export const BUS_METRICS = {
     help:
       "Events of the connection: `disconnected`, `reconnected`, `lame_duck`, `refused` (a permission is missing), `error`.",
     labels: ["event"],
+    zeros: BUS_EVENTS.split(" ").map((event) => [event]),
   }),
 };
 
@@ -56,7 +58,6 @@ export const REDIS_METRICS = {
 };
 
 const LAG_INTERVAL_MS = 50;
-const BUS_EVENTS = "disconnected reconnected lame_duck refused error";
 const TEXT = "text/plain; charset=utf-8";
 const PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8";
 
@@ -95,18 +96,14 @@ export function serveOps(
     port,
     onError: () => text("fault", 500),
     handler: (request) => {
-      switch (new URL(request.url).pathname) {
-        case "/healthz":
-          return text(`ok ${VERSION}`);
-        case "/readyz": {
-          const reasons = notReady().join(", ");
-          return reasons ? text(`not ready: ${reasons}`, 503) : text("ready");
-        }
-        case "/metrics":
-          return text(registry.text(), 200, PROMETHEUS);
-        default:
-          return text("not found", 404);
+      const { pathname } = new URL(request.url);
+      if (pathname === "/healthz") return text(`ok ${VERSION}`);
+      if (pathname === "/metrics") {
+        return text(registry.text(), 200, PROMETHEUS);
       }
+      if (pathname !== "/readyz") return text("not found", 404);
+      const reasons = notReady().join(", ");
+      return reasons ? text(`not ready: ${reasons}`, 503) : text("ready");
     },
   });
   return {
@@ -158,7 +155,5 @@ export function observeBus(registry: MetricRegistry, bus: Bus): void {
   registry.gauge(busFlowing, () => bus.isReady);
   registry.gauge(busPending, () => bus.pendingBytes);
   const { busEvents: events } = registry.record(BUS_METRICS);
-  // Without an initial zero, the first increment is invisible to rate().
-  for (const event of BUS_EVENTS.split(" ")) events.with(event).add(0);
   bus.onEvent((event) => events.with(event).add());
 }

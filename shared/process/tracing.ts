@@ -41,11 +41,8 @@ export function startWorkSpan(
   },
 ) {
   if (!IS_RECORDED && parent === undefined) return NO_SPAN;
-  const span = TRACER.startSpan(
-    name,
-    { kind: KINDS[kind], attributes },
-    contextOf(parent),
-  );
+  const options = { kind: KINDS[kind], attributes };
+  const span = TRACER.startSpan(name, options, contextOf(parent));
   const traceparent = formatTraceparent(span.spanContext());
   return {
     /** W3C trace context for work that this span causes; undefined outside of any trace. */

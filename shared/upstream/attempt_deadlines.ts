@@ -55,9 +55,8 @@ export class AttemptDeadlines implements Timed, EventListenerObject {
   /** Ends the attempt because its earliest deadline has passed. */
   expire(): void {
     const isTotal = this.#totalAt <= this.#phaseAt;
-    const cause = new Error(
-      `Deadline passed: ${isTotal ? "total" : this.#phase}`,
-    );
+    const phase = isTotal ? "total" : this.#phase;
+    const cause = new Error(`Deadline passed: ${phase}`);
     const fault = isTotal ? "deadline" : "timeout";
     this.#finish(new UpstreamError(fault, { cause }));
   }

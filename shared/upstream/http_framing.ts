@@ -66,6 +66,11 @@ export function parseResponseHead(text: string): ResponseHead {
   // A message with both may come from a broken proxy: use it, then close the connection.
   const isSuspect = fields.has("content-length") &&
     fields.has("transfer-encoding");
+  const fileHeaders: ResponseHead["fileHeaders"] = {};
+  for (const name of FILE_HEADERS) {
+    const value = fields.get(name);
+    if (value && VISIBLE_ASCII.test(value)) fileHeaders[name] = value;
+  }
   return {
     status,
     framing: framingOf(status, fields),
@@ -76,19 +81,8 @@ export function parseResponseHead(text: string): ResponseHead {
     contentType: field("content-type").replace(/;.*/s, "").trim(),
     contentEncoding: field("content-encoding"),
     retryAfterMs: status < 300 ? undefined : retryAfterMs(field),
-    fileHeaders: fileHeadersOf(fields),
+    fileHeaders,
   };
-}
-
-function fileHeadersOf(
-  fields: ReadonlyMap<string, string>,
-): ResponseHead["fileHeaders"] {
-  const headers: ResponseHead["fileHeaders"] = {};
-  for (const name of FILE_HEADERS) {
-    const value = fields.get(name);
-    if (value && VISIBLE_ASCII.test(value)) headers[name] = value;
-  }
-  return headers;
 }
 
 function retryAfterMs(field: (name: string) => string): number | undefined {

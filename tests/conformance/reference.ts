@@ -1,11 +1,7 @@
 /** Cases H: the description of the API says what the other cases saw, and nothing else. */
 import assert from "node:assert/strict";
 import document from "@gateway/shared/openai/openapi" with { type: "json" };
-import {
-  assertDescribed,
-  ruleBehind,
-  validatorOf,
-} from "../support/api_document.ts";
+import * as described from "../support/api_document.ts";
 import { simulates } from "../support/cluster.ts";
 import { statusOf } from "../support/gated_cluster.ts";
 import { until } from "../support/wait_for.ts";
@@ -50,8 +46,8 @@ const USUAL = new Set([
   ...["x-accel-buffering", "x-content-type-options"],
 ]);
 
-const isChunk = validatorOf("ChatCompletionChunk");
-const isError = validatorOf("Error");
+const isChunk = described.validatorOf("ChatCompletionChunk");
+const isError = described.validatorOf("Error");
 
 /** What the description says about the answer to a request. Paths and methods that are no operation have errors only. */
 function describedAnswer(
@@ -90,7 +86,7 @@ function checkBody(mediaType: string, body: string, what: string): void {
     const answer = JSON.parse(body);
     const name = OBJECTS[answer.object];
     const names = name === undefined ? ["ModelList", "VideoList"] : [name];
-    const isValid = names.some((each) => validatorOf(each)(answer));
+    const isValid = names.some((each) => described.validatorOf(each)(answer));
     return assert.ok(isValid, what);
   }
   for (const [, data = ""] of body.matchAll(/^data: (.*)$/gm)) {
@@ -108,9 +104,9 @@ function checkRequest({ sent, response }: Exchange, body: string): void {
     return; // Bytes, or text that is no JSON on purpose.
   }
   const { status } = response;
-  if (status === 200) assertDescribed(request);
+  if (status === 200) described.assertDescribed(request);
   if (status === 400 || status === 404) {
-    ruleBehind(request, JSON.parse(body).error);
+    described.ruleBehind(request, JSON.parse(body).error);
   }
 }
 

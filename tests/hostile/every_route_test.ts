@@ -70,8 +70,8 @@ async function assertAll401(...asked: Parameters<typeof askAll>) {
 }
 
 Deno.test("every route of the API has a request here", () => {
-  const routes = ROUTES.flatMap(({ name, methods }) =>
-    methods.filter((method) => method === "GET" || method === "POST")
+  const routes = ROUTES.flatMap(({ name, handlers }) =>
+    Object.keys(handlers).filter((method) => /^(GET|POST)$/.test(method))
       .map((method) => `${method} ${name}`)
   );
   assert.deepEqual(routes.sort(), Object.keys(REQUESTS).sort());

@@ -1,11 +1,4 @@
-import type { Limits, Principal } from "@gateway/shared/keys/record";
-import {
-  KEY_FIELDS,
-  ownerLimitsKey,
-  recordKey,
-  STORE_KEY,
-  UNLIMITED,
-} from "@gateway/shared/keys/record";
+import * as records from "@gateway/shared/keys/record";
 import * as limiter from "@gateway/shared/keys/limiter_state";
 import type { RedisLink, RedisLinkOptions } from "@gateway/shared/redis/link";
 import { startRedisServer } from "./redis_server.ts";
@@ -14,8 +7,8 @@ import { until } from "./wait_for.ts";
 
 /** Properties of a key for a test. Defaults: enabled, chat and models, all models, no limits. */
 export interface KeyOptions {
-  limits?: Partial<Limits>;
-  ownerLimits?: Partial<Limits>;
+  limits?: Partial<records.Limits>;
+  ownerLimits?: Partial<records.Limits>;
   ownerState?: "enabled" | "disabled";
   owner?: string;
   state?: string;
@@ -68,26 +61,26 @@ export async function startRedisWorld(
   let keyCount = 0;
   return {
     ...{ redis, link, open, command },
-    async addKey(key: KeyOptions = {}): Promise<Principal> {
+    async addKey(key: KeyOptions = {}): Promise<records.Principal> {
       const number = String(keyCount++).padStart(20, "0");
       const ownerId = key.owner ?? `own_${number}`;
       const principal = { keyId: `key_${number}`, ownerId };
-      await command("SET", STORE_KEY, STORE_NAME, "NX");
-      await setHash(recordKey(principal), {
-        [KEY_FIELDS.state]: key.state ?? "enabled",
-        [KEY_FIELDS.scopes]: key.scopes ?? "chat,models",
-        [KEY_FIELDS.models]: key.models ?? "",
-        [KEY_FIELDS.expiresAtMs]: String(key.expiresAtMs ?? 0),
+      await command("SET", records.STORE_KEY, STORE_NAME, "NX");
+      await setHash(records.recordKey(principal), {
+        [records.KEY_FIELDS.state]: key.state ?? "enabled",
+        [records.KEY_FIELDS.scopes]: key.scopes ?? "chat,models",
+        [records.KEY_FIELDS.models]: key.models ?? "",
+        [records.KEY_FIELDS.expiresAtMs]: String(key.expiresAtMs ?? 0),
         ...limitFields(key.limits),
       });
-      await setHash(ownerLimitsKey(ownerId), {
+      await setHash(records.ownerLimitsKey(ownerId), {
         ...key.ownerLimits && limitFields(key.ownerLimits),
-        ...key.ownerState && { [KEY_FIELDS.state]: key.ownerState },
+        ...key.ownerState && { [records.KEY_FIELDS.state]: key.ownerState },
       });
       return principal;
     },
-    setKey: (principal: Principal, fields: Record<string, string>) =>
-      setHash(recordKey(principal), fields),
+    setKey: (principal: records.Principal, fields: Record<string, string>) =>
+      setHash(records.recordKey(principal), fields),
     /** The server's clock, Unix ms. */
     async time() {
       const reply = await link.command(["TIME"]);
@@ -107,9 +100,11 @@ export async function scriptCalls(world: RedisWorld): Promise<number> {
   return Number(/cmdstat_evalsha:calls=(\d+)/.exec(stats)?.[1] ?? 0);
 }
 
-function limitFields(limits: Partial<Limits> = {}): Record<string, string> {
-  const fields: Readonly<Record<string, string>> = KEY_FIELDS;
-  const all = Object.entries({ ...UNLIMITED, ...limits });
+function limitFields(
+  limits: Partial<records.Limits> = {},
+): Record<string, string> {
+  const fields: Readonly<Record<string, string>> = records.KEY_FIELDS;
+  const all = Object.entries({ ...records.UNLIMITED, ...limits });
   return Object.fromEntries(
     all.map(([name, limit]) => [fields[name] ?? name, String(limit)]),
   );
@@ -120,7 +115,7 @@ export type UsageCounted = Awaited<ReturnType<typeof usageCounted>>;
 
 export async function usageCounted(
   world: Commands,
-  { ownerId, keyId }: Principal,
+  { ownerId, keyId }: records.Principal,
 ) {
   const sums = new Map<string, number>();
   const names = await world.command("KEYS", `use:{${ownerId}}:${keyId}:*`);

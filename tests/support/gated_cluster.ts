@@ -161,9 +161,9 @@ async function startEdge(
       if (typeof decision !== "string" && decision.isAdmitted) admissions += 1;
     },
   });
-  keys.start();
+  const stopWatching = keys.watchStore();
   started.defer(async () => {
-    keys.stop();
+    stopWatching();
     await limiter.leases.stop(STOP_MS);
   });
   const door = { keys, admission, ...options.door };

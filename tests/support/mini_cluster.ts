@@ -2,10 +2,7 @@
 // client and a model server of the test. There is no Redis, and every key is admitted,
 // unless a test provides its own admission.
 import assert from "node:assert/strict";
-import {
-  CONTROL_WAIT_MS,
-  Dispatcher,
-} from "../../services/edge-auth/dispatch/dispatcher.ts";
+import * as dispatch from "../../services/edge-auth/dispatch/dispatcher.ts";
 import type { AppDependencies } from "../../services/edge-auth/app.ts";
 import { startApp } from "../../services/edge-auth/app_fixture.ts";
 import type { RunOutcome } from "../../services/edge-auth/dispatch/outcome.ts";
@@ -108,10 +105,10 @@ export async function startMiniEdge(options: {
   const { slower = 1, log = silentLog } = options;
   const link = await connect(options.servers, `edge ${id}`, log);
   const soon = createTimers();
-  const dispatcher = new Dispatcher({
+  const dispatcher = new dispatch.Dispatcher({
     ...{ bus: link, edgeId: id, random: Math.random, log },
     now: () => now() / slower,
-    scheduleSoon: (flush) => soon.schedule(flush, CONTROL_WAIT_MS),
+    scheduleSoon: (flush) => soon.schedule(flush, dispatch.CONTROL_WAIT_MS),
     requestTimeoutMs: 60_000,
     busLostMs: options.busLostMs ?? DISPATCH_LIMITS.busLostMs,
   });

@@ -25,7 +25,7 @@ function setup(change: Partial<AnswerOptions> = {}) {
   const out: ReturnType<typeof createResponse> = createResponse();
   const options: AnswerOptions = {
     ...{ out, lease: null, now: () => clock.ms },
-    headMs: SSE_LIMITS.headMs,
+    streamHeadMs: SSE_LIMITS.headMs,
     ...change,
   };
   const [answer, whole] = [new EventAnswer(options), bodyAnswer(options)];
@@ -129,7 +129,7 @@ Deno.test("EventAnswer opens a stream without a first line with keep-alives; ano
         (ending === "restart" ? `data: {}\n\n${DONE_EVENT}` : FAILURE_EVENT),
     );
   }
-  const { answer, out } = setup({ headMs: 0 });
+  const { answer, out } = setup({ streamHeadMs: 0 });
   answer.onTick(10 * SSE_LIMITS.headMs);
   assert.equal(out.headersSent, false, "0: the 200 is held for ever");
 });

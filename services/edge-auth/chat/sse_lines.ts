@@ -5,14 +5,11 @@ const NO_LINES: Uint8Array = new Uint8Array(0);
 
 /** Turns bytes, cut anywhere, into runs of whole lines. A payload of whole lines is returned without a copy. */
 export class LineAssembler {
-  readonly #lineBytesMax: number;
   /** The pieces of an unfinished line. Joining them early would copy a long line once per frame. */
   #pieces: Uint8Array[] = [];
   #pieceBytes = 0;
 
-  constructor(lineBytesMax: number) {
-    this.#lineBytesMax = lineBytesMax;
-  }
+  constructor(readonly lineBytesMax: number) {}
 
   /** The lines that are now whole, each with its `\n`; null if a line is too long. May be a view of `payload`. */
   push(payload: Uint8Array): Uint8Array | null {
@@ -29,7 +26,7 @@ export class LineAssembler {
       this.#pieces.push(new Uint8Array(payload.subarray(end)));
       this.#pieceBytes += payload.length - end;
     }
-    return this.#pieceBytes > this.#lineBytesMax ? null : lines;
+    return this.#pieceBytes > this.lineBytesMax ? null : lines;
   }
 }
 

@@ -3,12 +3,13 @@ import { Buffer } from "node:buffer";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { Deadlines, Timed } from "@gateway/shared/process/deadlines";
 import { remember } from "@gateway/shared/process/maps";
-import * as limits from "@gateway/shared/limits";
+import { BODY_DEADLINES, BODY_PIECES } from "@gateway/shared/limits";
+import { REFUSED_BODIES } from "@gateway/shared/limits";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import type { Exchange } from "./server.ts";
 
 export interface HeldBodyBounds {
-  bodyBudget: BodyBudget;
+  bodyBudget: ReturnType<typeof createBodyBudget>;
   deadlines: Pick<Deadlines, "add" | "remove">;
   now: MonotonicNow;
 }
@@ -51,11 +52,8 @@ export async function readBody(
     const onData = (piece: Uint8Array) => {
       size += piece.length;
       if (size > bytesMax) return refuse(tooLarge(bytesMax));
-      if (
-        pieces.length >=
-          limits.BODY_PIECES.free + size / limits.BODY_PIECES.bytesMin
-      ) {
-        const tookMs = pieces.length * limits.REFUSED_BODIES.pieceMs;
+      if (pieces.length >= BODY_PIECES.free + size / BODY_PIECES.bytesMin) {
+        const tookMs = pieces.length * REFUSED_BODIES.pieceMs;
         bounds.refusedBodies.charge(keyId, tookMs);
         const message = "The request body arrived in too many pieces. " +
           "Send it with a 'Content-Length', or in larger chunks.";
@@ -69,7 +67,7 @@ export async function readBody(
     };
     const onEnd = () => end(() => resolve(joined(pieces)));
     const onClose = () => end(() => resolve(null));
-    const { totalMs } = limits.BODY_DEADLINES;
+    const { totalMs } = BODY_DEADLINES;
     const held = new HeldBody(bounds, { keyId, totalMs, refuse });
     body.on("data", onData).once("end", onEnd).once("close", onClose);
     if (body.destroyed) onClose();
@@ -134,7 +132,7 @@ export class HeldBody implements Timed {
   }
 
   progressed(nowMs = this.bounds.now()): void {
-    const dueMs = nowMs + limits.BODY_DEADLINES.progressMs;
+    const dueMs = nowMs + BODY_DEADLINES.progressMs;
     this.expiresAtMs = Math.min(dueMs, this.#totalAtMs);
   }
 
@@ -150,8 +148,6 @@ export class HeldBody implements Timed {
 }
 
 const SHARE_OF_KEY = 1 / 4;
-
-export type BodyBudget = ReturnType<typeof createBodyBudget>;
 
 /**
  * Bounds the bytes of bodies that are held. A body beyond its key's share is refused
@@ -199,20 +195,17 @@ export function createBodyBudget({ bodiesBytesMax, bodyBytesMax }: {
   };
 }
 
-const { shareOfCore, burstMs, keysMax } = limits.REFUSED_BODIES;
+const { shareOfCore, burstMs, keysMax } = REFUSED_BODIES;
 
 /** Limits the time that refused bodies of a key may take: a fortieth of a core, with bursts of 50 ms. */
 export class RefusedBodies {
-  readonly #now: MonotonicNow;
   /** When the time that each key has spent will be paid off. */
   readonly #paidAtMs = new Map<string, number>();
 
-  constructor(now: MonotonicNow) {
-    this.#now = now;
-  }
+  constructor(readonly now: MonotonicNow) {}
 
   charge(keyId: string, tookMs: number): void {
-    const paidAtMs = this.#now() + this.#owedMs(keyId) + tookMs / shareOfCore;
+    const paidAtMs = this.now() + this.#owedMs(keyId) + tookMs / shareOfCore;
     remember(this.#paidAtMs, keyId, paidAtMs, keysMax);
   }
 
@@ -224,9 +217,9 @@ export class RefusedBodies {
 
   /** As `require`, but after a delay, which slows down a client that retries at once. */
   async wait(keyId: string, deadlines: Pick<Deadlines, "add">): Promise<void> {
-    const waitMs = Math.min(this.#waitMs(keyId), limits.REFUSED_BODIES.waitMs);
+    const waitMs = Math.min(this.#waitMs(keyId), REFUSED_BODIES.waitMs);
     if (waitMs === 0) return;
-    const expiresAtMs = this.#now() + waitMs;
+    const expiresAtMs = this.now() + waitMs;
     await new Promise<void>((expire) => deadlines.add({ expiresAtMs, expire }));
     this.require(keyId);
   }
@@ -237,7 +230,7 @@ export class RefusedBodies {
 
   #owedMs(keyId: string): number {
     const paidAtMs = this.#paidAtMs.get(keyId);
-    return paidAtMs === undefined ? 0 : Math.max(0, paidAtMs - this.#now());
+    return paidAtMs === undefined ? 0 : Math.max(0, paidAtMs - this.now());
   }
 }
 

@@ -17,9 +17,6 @@ export interface FormBounds {
   fileBytesMax: number;
 }
 
-/** Text by field name; those named `x[]` are lists. */
-export type FormFields = { [name: string]: string | string[] };
-
 /** What an edge holds of an upload: the pieces in flight, and the next one. */
 const HELD_BYTES = (BUS_LIMITS.piecesInFlight + 1) * BUS_LIMITS.pieceBytes;
 const FORM_TYPE = /^multipart\/form-data\s*(;|$)/i;
@@ -51,7 +48,8 @@ export function readForm(
     throw tooLarge(bytesMax);
   }
   const parser = createParser(headers, bounds.fileBytesMax);
-  const fields: FormFields = Object.create(null);
+  /** Text by field name; those named `x[]` are lists. */
+  const fields: Record<string, string | string[]> = Object.create(null);
   const files: UploadEnd["files"] = [];
   const begun = Promise.withResolvers<"file" | "end" | "left">();
   const failed = Promise.withResolvers<never>();
@@ -194,8 +192,6 @@ export function readForm(
 const listName = (name: string) => name.replace(/\[\]$/, "");
 
 function createParser(headers: Exchange["headers"], fileSize: number) {
-  const { fieldBytesMax, fieldsMax, filesMax, partsMax, headersMax } =
-    UPLOAD_LIMITS;
   if (!isForm(headers)) throw wrongType();
   try {
     return new Busboy({
@@ -203,11 +199,11 @@ function createParser(headers: Exchange["headers"], fileSize: number) {
       limits: {
         fileSize,
         fieldNameSize: FIELD_NAME_BYTES_MAX,
-        fieldSize: fieldBytesMax,
-        fields: fieldsMax,
-        files: filesMax,
-        parts: partsMax,
-        headerPairs: headersMax,
+        fieldSize: UPLOAD_LIMITS.fieldBytesMax,
+        fields: UPLOAD_LIMITS.fieldsMax,
+        files: UPLOAD_LIMITS.filesMax,
+        parts: UPLOAD_LIMITS.partsMax,
+        headerPairs: UPLOAD_LIMITS.headersMax,
       },
     });
   } catch {

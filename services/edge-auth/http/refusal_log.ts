@@ -10,25 +10,25 @@ export interface RefusedRequest extends LogFields {
   keyId: string | undefined;
   ownerId: string | undefined;
   status: number;
-  errorCode: string;
+  errorCode: string | undefined;
 }
 
 interface Group {
-  client: LogFields;
   /** How many had a line of their own. */
   written: number;
-  count: number;
-  last: RefusedRequest;
+  /** The next summary: how many had none, and the last of them. */
+  sum: LogFields & { count: number };
 }
 
 export type RefusalLog = ReturnType<typeof createRefusalLog>;
 
 export function createRefusalLog(log: Pick<Log, "info">) {
+  /** By client and code. */
   const groups = new Map<string, Group>();
   return {
     /** Writes the line, or counts it for the next summary. */
     add(line: RefusedRequest): void {
-      const { clientAddress, keyId, ownerId, errorCode } = line;
+      const { clientAddress, keyId, ownerId, status, errorCode } = line;
       let client: LogFields = { clientAddress, keyId, ownerId };
       let name = `${keyId ?? siteOf(clientAddress)} ${errorCode}`;
       if (groups.size >= REFUSAL_LOG.clientsMax && !groups.has(name)) {
@@ -36,26 +36,23 @@ export function createRefusalLog(log: Pick<Log, "info">) {
         name = `others ${errorCode}`;
       }
       const group = groups.get(name) ??
-        { client, written: 0, count: 0, last: line };
+        { written: 0, sum: { ...client, status, errorCode, count: 0 } };
       groups.set(name, group);
       if (group.written < REFUSAL_LOG.linesFirst) {
         group.written += 1;
         return log.info("request", line);
       }
-      group.count += 1;
-      group.last = line;
+      const { sum } = group;
+      sum.count += 1;
+      sum.status = status;
+      sum.lastRequestId = line.requestId;
     },
     /** Writes the summaries and forgets clients without new refusals. Call it every `sumMs` and at the end. */
     writeSums(): void {
-      for (const [name, group] of groups) {
-        const { client, count, last } = group;
-        const { status, errorCode, requestId: lastRequestId } = last;
-        if (count === 0) groups.delete(name);
-        else {
-          const sum = { ...client, status, errorCode, count, lastRequestId };
-          log.info("refusals", sum);
-          group.count = 0;
-        }
+      for (const [name, { sum }] of groups) {
+        if (sum.count === 0) groups.delete(name);
+        else log.info("refusals", { ...sum });
+        sum.count = 0;
       }
     },
   };

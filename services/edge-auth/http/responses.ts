@@ -3,9 +3,6 @@ import type { Writable } from "node:stream";
 import type { ApiError } from "@gateway/shared/openai/error";
 import type { Exchange } from "./server.ts";
 
-/** Header with the id of the request, as in the log and in traces. */
-export const REQUEST_ID_HEADER = "x-request-id";
-
 export type HeaderFields = Readonly<Record<string, string>>;
 
 export interface ResponseOutput extends Writable {

@@ -46,10 +46,9 @@ export function createKeyLookup({ redis, now, log, unknownPerSecond }: {
   const known = new Map<string, Principal>();
   const unknownUntilMs = new Map<string, number>();
   const reads = new Map<string, Promise<Principal | null>>();
-  const limit = createUnknownKeyLimit({ perSecond: unknownPerSecond, now });
+  const limited = createUnknownKeyLimit({ perSecond: unknownPerSecond, now });
   /** Name of the data set in Redis when last seen; null: none, undefined: not seen yet. */
   let store: unknown;
-  let watch: ReturnType<typeof setInterval> | undefined;
 
   /** A different data set may contain keys that were unknown. */
   const sawStore = (name: unknown) => {
@@ -68,9 +67,8 @@ export function createKeyLookup({ redis, now, log, unknownPerSecond }: {
 
   const lookAtStore = () => {
     if (redis.state !== "ready") return;
-    redis.command(["GET", STORE_KEY]).then(sawStore, () => {
-      // The link logs the fault, and the next check follows soon.
-    });
+    // The link logs a fault, and the next check follows soon.
+    redis.command(["GET", STORE_KEY]).then(sawStore, () => {});
   };
 
   const read = async (hash: string): Promise<Principal | null> => {
@@ -104,7 +102,7 @@ export function createKeyLookup({ redis, now, log, unknownPerSecond }: {
       if (principal !== undefined) return principal;
       if (now() < (unknownUntilMs.get(hash) ?? -Infinity)) return null;
       const reading = reads.get(hash) ??
-        limit.run({ address: address(), hash }, () => read(hash))
+        limited({ address: address(), hash }, () => read(hash))
           .finally(() => reads.delete(hash));
       reads.set(hash, reading);
       return await reading;
@@ -114,12 +112,12 @@ export function createKeyLookup({ redis, now, log, unknownPerSecond }: {
         if (principal.keyId === keyId) return void known.delete(hash);
       }
     },
-    /** Starts watching which data set Redis holds. */
-    start(): void {
+    /** Watches which data set Redis holds, until the returned function is called. */
+    watchStore(): () => void {
       lookAtStore();
-      watch ??= setInterval(lookAtStore, KEY_LIMITS.storeWatchMs);
+      const timer = setInterval(lookAtStore, KEY_LIMITS.storeWatchMs);
+      return () => clearInterval(timer);
     },
-    stop: (): void => clearInterval(watch),
   };
 }
 

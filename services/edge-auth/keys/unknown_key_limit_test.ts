@@ -1,5 +1,4 @@
 import assert from "node:assert/strict";
-import { remember } from "@gateway/shared/process/maps";
 import { createUnknownKeyLimit } from "./unknown_key_limit.ts";
 
 const PER_SECOND = 20;
@@ -7,14 +6,14 @@ const KEPT = 5;
 
 Deno.test("an address has so many unknown keys looked up at once and per second, and others are not affected", async () => {
   let nowMs = 0;
-  const limit = createUnknownKeyLimit({
+  const limited = createUnknownKeyLimit({
     ...{ perSecond: PER_SECOND, now: () => nowMs },
   });
   let guesses = 0;
   const guess = async (count: number) => {
     const asked = Array.from({ length: count }, () => {
       const of = { address: "a", hash: `${guesses++}` };
-      return limit.run(of, () => Promise.resolve(null));
+      return limited(of, () => Promise.resolve(null));
     });
     const ends = await Promise.allSettled(asked);
     for (const end of ends) {
@@ -26,7 +25,7 @@ Deno.test("an address has so many unknown keys looked up at once and per second,
   };
   assert.equal(await guess(100), PER_SECOND - KEPT);
   const neighbour = { address: "b", hash: "neighbour" };
-  assert.equal(await limit.run(neighbour, () => Promise.resolve(1)), 1);
+  assert.equal(await limited(neighbour, () => Promise.resolve(1)), 1);
   nowMs += 500;
   assert.equal(await guess(100), PER_SECOND / 2);
   nowMs += 60_000;
@@ -34,21 +33,27 @@ Deno.test("an address has so many unknown keys looked up at once and per second,
 });
 
 Deno.test("look-ups that find a key do not count, however many there are at once", async () => {
-  const limit = createUnknownKeyLimit({ perSecond: PER_SECOND, now: () => 0 });
+  const limited = createUnknownKeyLimit({
+    perSecond: PER_SECOND,
+    now: () => 0,
+  });
   const found = await Promise.all(Array.from({ length: 500 }, (_, at) => {
     const look = () => Promise.resolve(at);
-    return limit.run({ address: "a", hash: `${at}` }, look);
+    return limited({ address: "a", hash: `${at}` }, look);
   }));
   assert.equal(new Set(found).size, 500);
 });
 
 Deno.test("a look-up that waits is not overtaken by those that come later", async () => {
-  const limit = createUnknownKeyLimit({ perSecond: PER_SECOND, now: () => 0 });
+  const limited = createUnknownKeyLimit({
+    perSecond: PER_SECOND,
+    now: () => 0,
+  });
   const started: string[] = [];
   const running: PromiseWithResolvers<string>[] = [];
   let count = 0;
   const start = (hash = `${count++}`) =>
-    void limit.run({ address: "a", hash }, () => {
+    void limited({ address: "a", hash }, () => {
       started.push(hash);
       const look = Promise.withResolvers<string>();
       running.push(look);
@@ -65,29 +70,23 @@ Deno.test("a look-up that waits is not overtaken by those that come later", asyn
 });
 
 Deno.test("a look-up that fails leaves room for the next", async () => {
-  const limit = createUnknownKeyLimit({ perSecond: 1, now: () => 0 });
+  const limited = createUnknownKeyLimit({ perSecond: 1, now: () => 0 });
   const down = new Error("Redis is down");
   for (let count = 0; count < 3; count += 1) {
     const key = { address: "a", hash: `${count}` };
-    await assert.rejects(limit.run(key, () => Promise.reject(down)), down);
+    await assert.rejects(limited(key, () => Promise.reject(down)), down);
   }
-});
-
-Deno.test("remember() drops the entry that was set least recently", () => {
-  const map = new Map<string, number>();
-  for (const name of ["a", "b", "a", "c", "d"]) remember(map, name, 1, 3);
-  assert.deepEqual([...map.keys()], ["a", "c", "d"]);
 });
 
 Deno.test("a request ends also if the limit allows it while it is being decided", async () => {
   let nowMs = 0;
-  const limit = createUnknownKeyLimit({
+  const limited = createUnknownKeyLimit({
     perSecond: PER_SECOND,
     // The clock goes on between two readings.
     now: () => nowMs += 1,
   });
   const ask = (hash: string) =>
-    limit.run({ address: "a", hash }, () => Promise.resolve(null))
+    limited({ address: "a", hash }, () => Promise.resolve(null))
       .then(() => "unknown", () => "refused");
   const answers = new Set<string>();
   for (let count = 0; count < 1_000; count += 1) {

@@ -8,7 +8,7 @@ import type { RunJob } from "../dispatch/outcome.ts";
 import { BYTES_HEADERS, EVENT_STREAM_HEADERS } from "../http/responses.ts";
 import { costsOnly } from "../limits/cost.ts";
 import { type AnswerOptions, StreamedAnswer } from "../requests/answer.ts";
-import { parseRequest } from "../requests/parse_request.ts";
+import { parserOf } from "../requests/parse_request.ts";
 import type { Endpoint, UploadEndpoint } from "../requests/run_request.ts";
 import type * as z from "zod";
 
@@ -20,11 +20,8 @@ function endpoint<Request extends JobRequest>(
   schema: z.ZodType<Request>,
   { kind, estimate }: Pick<Endpoint<Request>, "kind" | "estimate">,
 ): Endpoint<Request> {
-  return {
-    ...{ kind, estimate, answer: answerAsMade },
-    parse: (given, models) =>
-      parseRequest(given, { schema, kind, models }).request,
-  };
+  const parse = parserOf(schema, kind);
+  return { kind, parse, estimate, answer: answerAsMade };
 }
 
 export const SPEECH = endpoint(wire.speechRequestSchema, {
@@ -64,18 +61,16 @@ const LINE_END = 0x0a;
 /** An answer as its model server sends it. A failure after its first byte is an event, or cuts the connection. */
 class MediaAnswer extends StreamedAnswer {
   protected override readonly errorHead = "event: error\n";
-  readonly #job: Pick<RunJob, "request">;
   #head = new MediaHeadReader();
   /** The last byte written ended an event, so that a comment may follow. */
   #hasEndedEvent = true;
 
-  constructor(options: AnswerOptions, job: Pick<RunJob, "request">) {
+  constructor(options: AnswerOptions, readonly job: Pick<RunJob, "request">) {
     super(options);
-    this.#job = job;
   }
 
   protected override get isBetweenEvents(): boolean {
-    return this.#job.request.stream && this.#hasEndedEvent;
+    return this.job.request.stream && this.#hasEndedEvent;
   }
 
   onPayload(payload: Uint8Array, sequence: number): void {
@@ -87,7 +82,7 @@ class MediaAnswer extends StreamedAnswer {
     this.hasStarted = true;
     const { content_type, headers, status } = read.head;
     const ofFile = { "content-type": content_type, ...headers };
-    const isStream = this.#job.request.stream;
+    const isStream = this.job.request.stream;
     this.open(
       isStream ? EVENT_STREAM_HEADERS : { ...BYTES_HEADERS, ...ofFile },
       status,

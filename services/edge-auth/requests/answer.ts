@@ -13,7 +13,7 @@ export interface AnswerOptions {
   lease: RunLease | null;
   now: MonotonicNow;
   /** A stream is opened after this long even without a first byte; 0: never. */
-  headMs: number;
+  streamHeadMs: number;
 }
 
 const NOT_STARTED: StartedRun = { delivered() {}, cancel() {} };
@@ -50,16 +50,14 @@ export abstract class StreamedAnswer extends Answer {
   protected readonly last?: Uint8Array;
   /** What comes before the data of an event with an error. */
   protected readonly errorHead: string = "";
-  readonly #options: AnswerOptions;
   #lastWrittenAtMs: number;
   /** The last frame that waits for the client, or 0 if the socket has taken everything. */
   #queuedSequence = 0;
   /** When the client stopped reading; null while it keeps up. */
   #blockedSinceMs: number | null = null;
 
-  constructor(options: AnswerOptions) {
+  constructor(readonly options: AnswerOptions) {
     super(options.out, options.lease);
-    this.#options = options;
     this.#lastWrittenAtMs = options.now();
   }
 
@@ -74,7 +72,7 @@ export abstract class StreamedAnswer extends Answer {
 
   /** An HTTP error, an event of the stream, or a cut connection, which the client sees. */
   onError(error: ApiError): void {
-    const { out } = this.#options;
+    const { out } = this.options;
     if (this.isOver) return;
     if (!out.headersSent) {
       this.isOver = true;
@@ -87,7 +85,7 @@ export abstract class StreamedAnswer extends Answer {
 
   onTick(nowMs: number): void {
     if (this.isOver) return;
-    const { out, headMs } = this.#options;
+    const { out, streamHeadMs } = this.options;
     const blockedMs = nowMs - (this.#blockedSinceMs ?? nowMs);
     if (blockedMs >= SSE_LIMITS.slowClientMs) {
       return this.run.cancel("slow_client");
@@ -95,14 +93,14 @@ export abstract class StreamedAnswer extends Answer {
     const silentMs = nowMs - this.#lastWrittenAtMs;
     const isSilent = out.headersSent
       ? silentMs >= SSE_LIMITS.keepAliveMs
-      : headMs > 0 && silentMs >= headMs;
+      : streamHeadMs > 0 && silentMs >= streamHeadMs;
     if (!isSilent || !this.isBetweenEvents) return;
     this.open();
     this.write(KEEP_ALIVE);
   }
 
   protected open(headers = http.EVENT_STREAM_HEADERS, status = 200): void {
-    const { out } = this.#options;
+    const { out } = this.options;
     if (out.headersSent) return;
     out.sendHead(status, { ...headers, ...this.lease?.headers });
     out.on("drain", () => this.#onDrained());
@@ -110,7 +108,7 @@ export abstract class StreamedAnswer extends Answer {
 
   /** Writes bytes, perhaps none, after which everything up to this frame is delivered. */
   protected write(bytes: Uint8Array, sequence = this.#queuedSequence): void {
-    const { out, now } = this.#options;
+    const { out, now } = this.options;
     this.#queuedSequence = sequence;
     if (bytes.length > 0) {
       this.#lastWrittenAtMs = now();
@@ -124,7 +122,7 @@ export abstract class StreamedAnswer extends Answer {
     if (this.isOver) return;
     this.open();
     this.isOver = true;
-    this.#options.out.end(last);
+    this.options.out.end(last);
   }
 
   /** The socket accepts data again, so what was queued counts as delivered. */
@@ -138,16 +136,14 @@ export abstract class StreamedAnswer extends Answer {
 
 /** An answer that is needed as a whole. Nothing is sent before, so until then another worker may take over. */
 export class WholeAnswer extends Answer {
-  readonly #onOver: (result: Uint8Array | ApiError) => void;
   #parts: Uint8Array[] = [];
 
   /** `onOver` is called once, unless the client leaves. Without options there is no client. */
   constructor(
-    onOver: (result: Uint8Array | ApiError) => void,
+    readonly onOver: (result: Uint8Array | ApiError) => void,
     options: AnswerOptions | null = null,
   ) {
     super(options?.out ?? null, options?.lease ?? null);
-    this.#onOver = onOver;
   }
 
   onPayload(payload: Uint8Array, sequence: number): void {
@@ -156,12 +152,12 @@ export class WholeAnswer extends Answer {
   }
 
   onEnd(): void {
-    if (!this.isOver) this.#onOver(joined(this.#parts));
+    if (!this.isOver) this.onOver(joined(this.#parts));
     this.isOver = true;
   }
 
   onError(error: ApiError): void {
-    if (!this.isOver) this.#onOver(error);
+    if (!this.isOver) this.onOver(error);
     this.isOver = true;
   }
 

@@ -3,8 +3,7 @@ import { requestFault } from "@gateway/shared/openai/request_fault";
 import { REQUEST_LIMITS } from "@gateway/shared/limits";
 import type { Catalog, ModelConfig } from "@gateway/shared/models/catalog";
 import type { ModelKind } from "@gateway/shared/models/kinds";
-import { clip, formatPath } from "@gateway/shared/process/error_text";
-import { isJsonObject } from "@gateway/shared/process/error_text";
+import * as texts from "@gateway/shared/process/error_text";
 import type * as z from "zod";
 
 const PATH_OF_KIND: Readonly<Record<ModelKind, string>> = {
@@ -28,7 +27,7 @@ export function parseRequest<Request>(
     models: Catalog;
   },
 ): { request: Request; model: ModelConfig } {
-  const id = isJsonObject(given) && typeof given.model === "string"
+  const id = texts.isJsonObject(given) && typeof given.model === "string"
     ? given.model
     : "";
   const model = models.get(id);
@@ -46,9 +45,15 @@ export function parseRequest<Request>(
   return { request, model };
 }
 
+/** {@link parseRequest} for an endpoint that needs nothing but the request. */
+export const parserOf =
+  <Request>(schema: z.ZodType<Request>, kind: ModelKind) =>
+  (given: unknown, models: Catalog): Request =>
+    parseRequest(given, { schema, kind, models }).request;
+
 /** The 404 for a model that does not exist or that the key may not use. */
 export function modelNotFound(id: string): ApiError {
-  const name = clip(id, REQUEST_LIMITS.modelCharsMax);
+  const name = texts.clip(id, REQUEST_LIMITS.modelCharsMax);
   return new ApiError(
     "model_not_found",
     `The model \`${name}\` does not exist or you do not have access to it.`,
@@ -70,7 +75,7 @@ function wrongKind({ id, kind }: ModelConfig): ApiError {
 export function requireCleanJson(value: unknown): void {
   const path = uncleanPath(value);
   if (path === null) return;
-  const param = formatPath(path);
+  const param = texts.formatPath(path);
   const message =
     `Invalid '${param}': expected valid Unicode and finite numbers.`;
   throw fieldError("invalid_value", param, message);
@@ -85,7 +90,7 @@ function uncleanPath(value: unknown): PropertyKey[] | null {
       const path = uncleanPath(member);
       if (path !== null) return [index, ...path];
     }
-  } else if (isJsonObject(value)) {
+  } else if (texts.isJsonObject(value)) {
     for (const name in value) {
       const path = name.isWellFormed() ? uncleanPath(value[name]) : [];
       if (path !== null) return [name, ...path];

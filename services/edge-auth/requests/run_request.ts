@@ -14,8 +14,7 @@ import { type Log, roundMs } from "@gateway/shared/process/log";
 import { startWorkSpan } from "@gateway/shared/process/tracing";
 import { type Dispatcher, keyRevoked } from "../dispatch/dispatcher.ts";
 import type { RunJob, RunOutcome, Upload } from "../dispatch/outcome.ts";
-import type { BodyBounds, RefusedBodies } from "../http/read_body.ts";
-import { readBody } from "../http/read_body.ts";
+import * as bodies from "../http/read_body.ts";
 import { type Form, type FormBounds, readForm } from "../http/read_form.ts";
 import { abandon } from "../http/responses.ts";
 import type { Exchange } from "../http/server.ts";
@@ -36,16 +35,15 @@ export type UploadEndpoint<Request extends JobRequest> =
   & Endpoint<Request>
   & { form: FormBounds };
 
-export interface RunRequestDependencies extends BodyBounds {
+export interface RunRequestDependencies
+  extends bodies.BodyBounds, Pick<AnswerOptions, "streamHeadMs"> {
   catalog: Catalog;
   admission: Admission;
-  refusedBodies: RefusedBodies;
+  refusedBodies: bodies.RefusedBodies;
   failedRequests: Pick<FailedRequests, "add">;
   dispatcher: Pick<Dispatcher, "start" | "isStoppedSince">;
   metrics: { ran(job: RunJob, outcome: RunOutcome, durationMs: number): void };
   log: Log;
-  /** A stream is opened after this long even without a first token; 0: never. */
-  streamHeadMs: number;
 }
 
 /** A request of a known key that is being handled. */
@@ -213,7 +211,7 @@ async function readRequest<Request extends JobRequest>(
 ): Promise<{ request: Request; parseMs: number } | null> {
   const { now, refusedBodies, catalog } = deps;
   const { keyId } = call.principal;
-  const bytes = await readBody(call.exchange, keyId, deps);
+  const bytes = await bodies.readBody(call.exchange, keyId, deps);
   if (bytes === null) return null;
   const startedAtMs = now();
   try {
@@ -259,7 +257,7 @@ export function startRun(
   const { traceparent } = span;
   const { keyId } = principal;
   const job: RunJob = { requestId, keyId, kind, request, upload, traceparent };
-  const out = { out: response, lease, now, headMs: streamHeadMs };
+  const out = { out: response, lease, now, streamHeadMs };
   const answer = createAnswer(out, job);
   // Works in every state: queued, waiting for the first token, streaming or not.
   onClose.push(() => answer.run.cancel("client_gone"));

@@ -1,8 +1,7 @@
 /** The requests of `/v1/videos`. */
 import { VIDEO_LIMITS } from "@gateway/shared/limits";
 import { scopeOf } from "@gateway/shared/models/kinds";
-import { ApiError, fieldError } from "@gateway/shared/openai/error";
-import { internalError } from "@gateway/shared/openai/error";
+import * as errors from "@gateway/shared/openai/error";
 import * as wire from "@gateway/shared/openai/media";
 import { checked } from "@gateway/shared/openai/request_fault";
 import * as z from "zod";
@@ -13,13 +12,13 @@ import type { RunLease } from "../limits/admission.ts";
 import { costsOnly } from "../limits/cost.ts";
 import { answerAsMade, unreadable } from "../media/endpoints.ts";
 import { WholeAnswer } from "../requests/answer.ts";
-import { parseRequest, requireCleanJson } from "../requests/parse_request.ts";
+import { parserOf, requireCleanJson } from "../requests/parse_request.ts";
 import * as requests from "../requests/run_request.ts";
 import { listQuery, type VideoJob } from "./jobs.ts";
 import { engineVideoIn, secondsOf, type VideoKeeper } from "./keeper.ts";
 
 export interface VideoDependencies extends requests.RunRequestDependencies {
-  videos: Omit<VideoKeeper, "start" | "stop">;
+  videos: Omit<VideoKeeper, "start">;
 }
 
 const ID = /^video_[0-9a-f]{32}$/;
@@ -34,15 +33,10 @@ const wireSchema = z.object(wire.videoSchema.shape);
 
 export const VIDEOS = {
   async create(call, deps) {
-    const { catalog: models } = deps;
-    const endpoint = creation(deps, null, (given) => {
-      const [schema, kind] = [wire.videoRequestSchema, "video"] as const;
-      return parseRequest(given, { schema, kind, models }).request;
-    });
-    const run = isForm(call.exchange.headers)
-      ? requests.runUpload
-      : requests.runRequest;
-    await run(call, endpoint, deps);
+    const isUpload = isForm(call.exchange.headers);
+    const run = isUpload ? requests.runUpload : requests.runRequest;
+    const parse = parserOf(wire.videoRequestSchema, "video");
+    await run(call, creation(deps, null, parse), deps);
   },
   async remix(call, deps) {
     const job = await findJob(call, deps);
@@ -64,7 +58,7 @@ export const VIDEOS = {
     const found = await videos.list(principal.ownerId, page, isShown);
     if (found === null) {
       const message = "Invalid 'after': there is no such video.";
-      throw fieldError("invalid_value", "after", message);
+      throw errors.fieldError("invalid_value", "after", message);
     }
     const data = found.jobs.map((job) => toWire(job));
     http.sendJson(exchange.response, {
@@ -90,13 +84,11 @@ export const VIDEOS = {
     const { status, model, backend, engineId } = job;
     const { variant } = checked(contentQuery, membersOf(query));
     if (status !== "completed") {
-      throw new ApiError(
-        "not_found",
-        status === "failed"
-          ? "This video failed, so it has no file."
-          : "Video is not ready yet, use GET /v1/videos/{video_id} to check " +
-            "status.",
-      );
+      const why = status === "failed"
+        ? "This video failed, so it has no file."
+        : "Video is not ready yet, use GET /v1/videos/{video_id} to check " +
+          "status.";
+      throw new errors.ApiError("not_found", why);
     }
     if (socket.destroyed) return http.abandon(response);
     if (deps.dispatcher.isStoppedSince(call.principal.keyId, askedAtMs)) {
@@ -125,11 +117,11 @@ type Creation = Extract<wire.VideoRequest, { prompt: string }>;
 function creation(
   { videos }: VideoDependencies,
   remixed: VideoJob | null,
-  convert: (given: unknown) => Creation,
+  parse: requests.Endpoint<Creation>["parse"],
 ): requests.UploadEndpoint<Creation> {
   let request: Creation | null = null;
   const begin = async (
-    result: Uint8Array | ApiError,
+    result: Uint8Array | errors.ApiError,
     lease: RunLease | null,
   ) => {
     const video = engineVideoIn(result);
@@ -154,7 +146,7 @@ function creation(
       files: { input_reference: [0, 1] },
       fileBytesMax: VIDEO_LIMITS.referenceBytesMax,
     },
-    parse: (given) => request = convert(given),
+    parse: (given, models) => request = parse(given, models),
     estimate(asked) {
       const { seconds = remixed?.seconds } = "seconds" in asked ? asked : {};
       return costsOnly("videoSeconds", secondsOf(seconds));
@@ -166,8 +158,8 @@ function creation(
         begin(result, lease).then(
           (video) => http.sendJson(out, video, lease?.headers),
           (error: unknown) => {
-            const isKnown = error instanceof ApiError;
-            http.sendError(out, isKnown ? error : internalError(error));
+            const isKnown = error instanceof errors.ApiError;
+            http.sendError(out, isKnown ? error : errors.internalError(error));
           },
         );
       }, options);
@@ -201,7 +193,7 @@ const isAllowed = (models: readonly string[]) => ({ model }: VideoJob) =>
   models.length === 0 || models.includes(model);
 
 function notFound(): never {
-  throw new ApiError("not_found", "There is no video with this id.");
+  throw new errors.ApiError("not_found", "There is no video with this id.");
 }
 
 const membersOf = (query: string) =>

@@ -2,7 +2,7 @@
 import { DUE_JOBS_KEY, jobKey, jobsKey } from "@gateway/shared/keys/record";
 import { VIDEO_LIMITS } from "@gateway/shared/limits";
 import { integer } from "@gateway/shared/openai/fields";
-import { VIDEO_STATUSES, videoSchema } from "@gateway/shared/openai/media";
+import { videoSchema } from "@gateway/shared/openai/media";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { defineScript, type RedisScript } from "@gateway/shared/redis/link";
 import * as z from "zod";
@@ -35,7 +35,6 @@ const MS_PER_SECOND = 1_000;
 /** How many jobs one read of a list takes. */
 const BATCH = 100;
 const PATIENT = { deadlineMs: 1_000 };
-const OVER = VIDEO_STATUSES.slice(2).map((each) => `status == '${each}'`);
 
 /**
  * Writes the state of a job: a new one, or one that has not ended and was not deleted.
@@ -53,7 +52,8 @@ const WRITE = defineScript(
   `
 local call = redis.call
 local status = call('HGET', KEYS[1], 'status')
-if not KEYS[2] and (not status or ${OVER.join(" or ")}) then return 0 end
+local is_over = status == 'completed' or status == 'failed'
+if not KEYS[2] and (not status or is_over) then return 0 end
 call('HSET', KEYS[1], 'status', ARGV[1], 'job', ARGV[2])
 call('PEXPIREAT', KEYS[1], ARGV[3])
 if not KEYS[2] then return 1 end

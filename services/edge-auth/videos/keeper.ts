@@ -1,7 +1,7 @@
 /** Follows jobs from their registration to their end, with or without a client that asks. */
 import { VIDEO_LIMITS } from "@gateway/shared/limits";
 import type { Catalog } from "@gateway/shared/models/catalog";
-import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
+import { ApiError } from "@gateway/shared/openai/error";
 import { parseJson } from "@gateway/shared/bus/frame";
 import { MediaHeadReader } from "@gateway/shared/bus/media_head";
 import * as wire from "@gateway/shared/openai/media";
@@ -32,14 +32,8 @@ const LOOK_MS = 5_000;
 /** OpenAI's default, for requests and model servers that state no length: an unknown length is not free. */
 const SECONDS_DEFAULT = 4;
 /** The model server is at fault, not the gateway. */
-const ENGINE_FAULTS: readonly ErrorCode[] = [
-  "upstream_error",
-  "upstream_unreachable",
-  "upstream_invalid",
-  "upstream_truncated",
-  "upstream_timeout",
-  "service_unavailable",
-];
+const ENGINE_FAULT =
+  /^(upstream_(error|unreachable|invalid|truncated|timeout)|service_unavailable)$/;
 
 /** The length of a video in whole seconds. */
 export const secondsOf = (seconds: string | null | undefined): number =>
@@ -62,7 +56,6 @@ export function engineVideoIn(result: Uint8Array | ApiError) {
 export function createVideoKeeper(options: VideoKeeperOptions) {
   const { jobs, limiter, dispatcher, catalog, wallNow, log, onMade } = options;
   const limits = { ...VIDEO_LIMITS, lookMs: LOOK_MS, ...options.limits };
-  let timer: ReturnType<typeof setInterval> | undefined;
   let sweeping: Promise<void> | null = null;
 
   /** Asks the model server of a job. Null for a deleted video; rejects with an `ApiError`. */
@@ -118,7 +111,7 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
       if (isMissing(error)) {
         return failed(job, "The model server no longer has this video.");
       }
-      if (!ENGINE_FAULTS.includes(error.code)) return job;
+      if (!ENGINE_FAULT.test(error.code)) return job;
       const message = "The model server of this video cannot be reached.";
       return lost(job, nowMs, message);
     }
@@ -228,14 +221,15 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
       if (!isOver(job)) await limiter.endVideo(job.reservation, seconds);
       await jobs.remove(job);
     },
-    start(): void {
-      timer ??= setInterval(() => {
+    /** Checks jobs that are due, until the returned function is called. */
+    start(): () => void {
+      const timer = setInterval(() => {
         sweeping ??= sweep().catch((error: unknown) =>
           log.warn("videos_not_checked", { error })
         ).finally(() => sweeping = null);
       }, limits.lookMs);
+      return () => clearInterval(timer);
     },
-    stop: (): void => clearInterval(timer),
   };
 }
 

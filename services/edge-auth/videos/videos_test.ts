@@ -121,7 +121,6 @@ async function startEdge(
       return body.id;
     },
     async [Symbol.asyncDispose]() {
-      videos.stop();
       await app[Symbol.asyncDispose]();
       await limiter.leases.stop(1_000);
     },
@@ -271,9 +270,10 @@ Deno.test("one edge looks after a video that nobody asks for, also if the edge t
   }
   await using one = await startEdge(world, { sweepMs: 100 });
   await using other = await startEdge(world, { sweepMs: 100 });
+  using started = new DisposableStack();
   for (const edge of [one, other]) {
     edge.engine = () => ({ status: "completed" });
-    edge.videos.start();
+    started.defer(edge.videos.start());
   }
   const isReleased = async () =>
     await world.command("ZCARD", record.DUE_JOBS_KEY) === 0;
