@@ -14,14 +14,14 @@ const COMPLETE: JobReport = {
   durationMs: 250,
 };
 
-async function samples(registry: MetricRegistry): Promise<string[]> {
-  return (await registry.text()).split("\n").filter((line) =>
+function samples(registry: MetricRegistry): string[] {
+  return registry.text().split("\n").filter((line) =>
     line !== "" && !line.startsWith("#") && !line.includes("_bucket") &&
     !line.endsWith(" 0")
   ).map((line) => line.replace("gateway_", ""));
 }
 
-Deno.test("jobs, attempts and frames are counted at their end", async () => {
+Deno.test("jobs, attempts and frames are counted at their end", () => {
   const registry = new MetricRegistry();
   const metrics = createWorkerMetrics(registry);
   metrics.ended(COMPLETE);
@@ -33,7 +33,7 @@ Deno.test("jobs, attempts and frames are counted at their end", async () => {
   const of = { requestId: "r", backend: "b", durationMs: 250, error: null };
   metrics.attempted("m", { ...of, outcome: "success", firstTokenMs: 100 });
   metrics.attempted("m", { ...of, outcome: "timeout" });
-  assert.deepEqual(await samples(registry), [
+  assert.deepEqual(samples(registry), [
     'jobs_total{model="m",outcome="complete",code=""} 1',
     'jobs_total{model="m",outcome="failed",code="upstream_error"} 1',
     'jobs_total{model="",outcome="cancelled",code=""} 1',
@@ -52,14 +52,14 @@ Deno.test("jobs, attempts and frames are counted at their end", async () => {
   ]);
 });
 
-Deno.test("the output of models without tokens is counted in their units", async () => {
+Deno.test("the output of models without tokens is counted in their units", () => {
   const registry = new MetricRegistry();
   const type = "openai" as const;
   const backends = [{ type, base_url: "http://127.0.0.1/v1", model: "b" }];
   const models = MODEL_KINDS.map((kind) => ({ id: kind, kind, backends }));
   const metrics = createWorkerMetrics(registry, parseCatalog({ models }));
   for (const model of MODEL_KINDS) metrics.ended({ ...COMPLETE, model });
-  const made = await samples(registry);
+  const made = samples(registry);
   assert.deepEqual(made.filter((line) => /^job_(tokens|units)/.test(line)), [
     'job_tokens_total{model="chat"} 5',
     'job_units_total{model="image",unit="images"} 5',
@@ -69,7 +69,7 @@ Deno.test("the output of models without tokens is counted in their units", async
   ]);
 });
 
-Deno.test("gauges show slots, running jobs, and breakers", async () => {
+Deno.test("gauges show slots, running jobs, and breakers", () => {
   const registry = new MetricRegistry();
   observeWorker(registry, {
     worker: { inFlight: 3, isDraining: true },
@@ -79,7 +79,7 @@ Deno.test("gauges show slots, running jobs, and breakers", async () => {
         new Map([["a", "open"], ["b", "half-open"], ["c", "closed"]] as const),
     }]]),
   });
-  assert.deepEqual(await samples(registry), [
+  assert.deepEqual(samples(registry), [
     "worker_slots 8",
     "worker_in_flight 3",
     "worker_draining 1",
