@@ -51,6 +51,7 @@ export interface ServerOptions {
   /** Answers the request. If it rejects, the connection is closed. */
   handler: (exchange: Exchange) => Promise<void>;
   onError: (error: unknown) => void;
+  /** Default {@link SERVER_LIMITS}. */
   limits?: Record<keyof typeof SERVER_LIMITS, number>;
 }
 
@@ -77,11 +78,11 @@ export async function startServer(
   let isClosing = false;
   const server = createServer({
     ServerResponse: ApiResponse,
-    maxHeaderSize: SERVER_LIMITS.headBytesMax,
-    headersTimeout: SERVER_LIMITS.headMs,
-    requestTimeout: SERVER_LIMITS.requestMs,
-    keepAliveTimeout: 0, // See `check`: its timer is set for each request.
-    connectionsCheckingInterval: SERVER_LIMITS.checkMs,
+    maxHeaderSize: limits.headBytesMax,
+    headersTimeout: limits.headMs,
+    requestTimeout: limits.requestMs,
+    keepAliveTimeout: 0, // `check` does it: `node:http` sets a timer for each request.
+    connectionsCheckingInterval: limits.checkMs,
     noDelay: true,
     requireHostHeader: false, // headOf() does.
     joinDuplicateHeaders: true,
