@@ -222,6 +222,7 @@ Deno.test("mistakes are explained", async () => {
   site.deps.sendStop = () => Promise.reject(new Error());
   const stop = ["disable", (await create(site)).json.id, "--stop-running"];
   const described = ["keys", "create", "--description", "a"];
+  const expires = [...described, "--expires"];
   const usage: [args: string[], says: RegExp][] = [
     [["keys"], /Commands:/],
     [["keys", "create"], /^--description: Say what/],
@@ -236,8 +237,9 @@ Deno.test("mistakes are explained", async () => {
       [...described, "--models", "smal-1"],
       /^--models: There is no model 'smal-1', did you mean 'small-1'\?\n.* add --force$/,
     ],
-    [[...described, "--expires", "soon"], /^--expires: A day such as/],
-    [[...described, "--expires", "2020"], /past\. Give a later one, or never$/],
+    [[...expires, "2027-02-30"], /^--expires: A day such as/],
+    [[...expires, "2027-01-31T12:00:00"], /^--expires: A day such as/],
+    [[...expires, "2020-01-01"], /past\. Give a later one, or never$/],
     [["keys", "list", "--state", "odd"], /^--state: One of all, enabled/],
     [["keys", "list", "--rows", "201"], /^--rows: .* from 1 to 200$/],
     [["keys", "edit", "key_x"], /Nothing to change/],

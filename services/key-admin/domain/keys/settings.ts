@@ -91,11 +91,13 @@ const MODELS_SHOWN_CHARS_MAX = 300;
 /** Empty or `never`: null. A day ends at midnight in UTC. Whether the time is in the past is checked elsewhere. */
 const expires = z.string()
   .transform((text) => text.replace(/^\d{4}-\d\d-\d\d$/, "$&T23:59:59Z"))
-  .transform((text) => ["", "never"].includes(text) ? null : Date.parse(text))
-  .refine(
-    (ms) => !Number.isNaN(ms),
+  .pipe(z.union(
+    [
+      z.literal(["", "never"]).transform(() => null),
+      z.iso.datetime({ offset: true }).transform((text) => Date.parse(text)),
+    ],
     "A day such as 2027-01-31, a time such as 2027-01-31T12:00:00Z, or never",
-  );
+  ));
 
 /** The limits in the order in which they are shown. */
 export const LIMIT_NAMES = keysOf(LIMITS);
