@@ -45,37 +45,30 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
   const edgeId = newInstanceId();
   const common = { now: monotonicNow, random: Math.random, log };
   const redis = createRedisLink({
-    ...common,
-    address: config.redis,
+    ...{ ...common, address: config.redis, probe: LIMITER_PROBE },
     scripts: [...EDGE_SCRIPTS, ...VIDEO_SCRIPTS],
-    probe: LIMITER_PROBE,
   });
   const bus = await connectBus({
-    ...common,
-    ...config.bus,
-    inboxPrefix: INBOX_PREFIXES.edge,
+    ...{ ...common, ...config.bus, inboxPrefix: INBOX_PREFIXES.edge },
     name: `edge-auth ${edgeId}`,
   });
   await redis.ready(START_MS);
   const registry = new MetricRegistry();
   const metrics = createEdgeMetrics(registry);
+  const { requestTimeoutMs, unknownKeysPerSecond: unknownPerSecond } = config;
   const dispatcher = new Dispatcher({
-    ...common,
-    bus,
-    edgeId,
+    ...{ ...common, bus, edgeId, requestTimeoutMs },
     scheduleSoon: (flush) => void setTimeout(flush, CONTROL_WAIT_MS),
-    requestTimeoutMs: config.requestTimeoutMs,
   });
-  const keys = createKeyLookup({
-    ...common,
-    redis,
-    unknownPerSecond: config.unknownKeysPerSecond,
+  const keys = createKeyLookup({ ...common, redis, unknownPerSecond });
+  const onStopped = (keyId: string) => dispatcher.stopKey(keyId);
+  const limiter = createLimiter({ redis, ...common, onStopped });
+  bus.onEvent((event) => {
+    // A notice may have been missed.
+    if (event === "reconnected") limiter.leases.renewSoon();
   });
-  const limiter = createLimiter({ redis, ...common });
   const admission = createAdmission({
-    ...common,
-    limiter,
-    onUnknown: keys.forget,
+    ...{ ...common, limiter, onUnknown: keys.forget },
     onDecision: metrics.decided,
   });
   const refusals = createRefusalLog(log);
@@ -123,10 +116,8 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
   });
   return {
     ready: {
-      edgeId,
-      port: server.port,
+      ...{ edgeId, port: server.port, opsPort: ops.port },
       readyPort: readyServer?.port,
-      opsPort: ops.port,
     },
     stop: async () => {
       // Requests of proxies that have not noticed yet still arrive and are served.

@@ -50,7 +50,7 @@ async function start(config: Config, log: Log): Promise<RunningService> {
   const deps: ConsoleDeps = {
     ...createStores(stores),
     ...{ log, apiUrl, isSimulated, catalog },
-    sendStop: createStopSender(config.bus, log),
+    sendStop: createStopSender({ access: config.bus, writer, log }),
     hasher: await createPasswordHasher(),
     assets: await readAssets(),
     oidc: config.oidc === null ? null : createOidcClient(config.oidc),

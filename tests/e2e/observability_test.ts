@@ -64,8 +64,7 @@ Deno.test("a request can be seen from the caller to the model server", async (t)
   await using model = startFakeModelServer({ reply: goodReply });
   await using cluster = await startCluster({
     env: {
-      UPSTREAM_BASE_URL: model.baseUrl,
-      OTEL_DENO: "true",
+      ...{ UPSTREAM_BASE_URL: model.baseUrl, OTEL_DENO: "true" },
       OTEL_DENO_CONSOLE: "ignore",
       OTEL_TRACES_SAMPLER: "parentbased_always_on",
       OTEL_EXPORTER_OTLP_PROTOCOL: "http/json",

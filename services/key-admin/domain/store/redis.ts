@@ -25,10 +25,7 @@ export async function connectRedis(
 ): Promise<RedisLink> {
   const link = createRedisLink({
     address: { ...address, clientName: "key-admin" },
-    log,
-    now: monotonicNow,
-    random: Math.random,
-    deadlineMs: DEADLINE_MS,
+    ...{ log, now: monotonicNow, random: Math.random, deadlineMs: DEADLINE_MS },
     probe: ["SET", "barrier", "1", "EX", "60"],
   });
   await link.ready(waitMs).catch(async (error) => {
