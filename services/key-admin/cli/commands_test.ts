@@ -113,7 +113,7 @@ Deno.test("ASVS 15.3.1: the command line creates, changes and deletes a key, and
     [["disable", id], /"disabled"/],
     [["enable", id], /"enabled"/],
     [["rotate", id], /"replaces"/],
-    [["delete", id], /"deleted"/],
+    [["delete", id, "--stop-running"], /"deleted"/],
   ];
   for (const [args, shown] of rows) {
     const { json, text } = await run(site, "keys", ...args, ...owner);
@@ -126,6 +126,8 @@ Deno.test("ASVS 15.3.1: the command line creates, changes and deletes a key, and
   }
   const { text } = await run(site, "keys", "list", ...owner);
   assert.ok(text.includes(other.json.id) && !text.includes(id));
+  const log = await (await site.signedIn("ada@example.org")).get("/audit");
+  assert.match(log.text, /Running requests stopped.*command line/s);
 });
 
 Deno.test("owners set-up, invite and reset print links, while they apply", async () => {
@@ -255,7 +257,7 @@ Deno.test("mistakes are explained", async () => {
     ["CommandRefused", ["owners", "reset", "x@y.org"], /no owner/] as const,
     [
       ...["CommandRefused", ["keys", ...stop]] as const,
-      /is disabled, but its running .* Try again with --stop-running/,
+      /is disabled, but NATS .* running requests end within 11 sec/,
     ] as const,
   ];
   for (const [name, args, message] of rows) {

@@ -265,7 +265,7 @@ Deno.test("limits are shown with their use, and the one that binds first", async
   assert.match(await of(`${page}/edit`), /All your keys together: 50</);
 });
 
-Deno.test("a change leads back to where it was started, and to no other site, with a notice, also when running requests could not be stopped", async () => {
+Deno.test("a change leads back to where it was started, and to no other site, with a notice, also when NATS does not answer", async () => {
   await using site = await startConsole();
   const { client, ownerId, keyId } = await routeOwner(site, 1);
   const list = "/keys?filter=enabled&search=secret+project";
@@ -295,7 +295,7 @@ Deno.test("a change leads back to where it was started, and to no other site, wi
   const stop = { version: String(version), stop_running: "on" };
   const answer = await client.post(`/keys/${keyId}/disable`, stop);
   const page = await client.get(answer.headers.get("location") ?? "");
-  assert.match(page.text, /could not be stopped.*Disabled</s);
+  assert.match(page.text, /NATS did not answer.*Disabled</s);
   const refused = await client.post(`/keys/${keyId}/enable`, { version: "1" });
   assert.ok(refused.text.includes(`href="/keys/${keyId}">Continue`));
 });
