@@ -257,7 +257,7 @@ Deno.test("mistakes are explained", async () => {
     ["CommandRefused", ["owners", "reset", "x@y.org"], /no owner/] as const,
     [
       ...["CommandRefused", ["keys", ...stop]] as const,
-      /is disabled, but NATS .* running requests end within 11 sec/,
+      /is disabled, but NATS.* running requests end within 11 sec/,
     ] as const,
   ];
   for (const [name, args, message] of rows) {

@@ -100,14 +100,14 @@ async function end(
 ): Promise<cli.Answer> {
   const { id: keyId, ownerId, hint, description } = key;
   if (options.stopRunning) {
-    const about = { ...cli.COMMAND_LINE, keyId, hint, description };
-    await audit.add(ownerId, { action: "key.stop_requested", ...about });
     await sendStop({ keyId, ownerId }).catch((cause) => {
       throw new cli.CommandRefused(
-        `${keyId} is ${state}, but NATS does not answer: its running requests end within 11 seconds instead of one`,
+        `${keyId} is ${state}, but NATS or Redis does not answer: its running requests end within 11 seconds instead of one`,
         { cause },
       );
     });
+    const about = { ...cli.COMMAND_LINE, keyId, hint, description };
+    await audit.add(ownerId, { action: "key.stop_requested", ...about });
   }
   return { json: { ...cli.toJson(key, now()), state } };
 }

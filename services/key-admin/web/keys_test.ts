@@ -295,7 +295,7 @@ Deno.test("a change leads back to where it was started, and to no other site, wi
   const stop = { version: String(version), stop_running: "on" };
   const answer = await client.post(`/keys/${keyId}/disable`, stop);
   const page = await client.get(answer.headers.get("location") ?? "");
-  assert.match(page.text, /NATS did not answer.*Disabled</s);
+  assert.match(page.text, /NATS or Redis did not answer.*Disabled</s);
   const refused = await client.post(`/keys/${keyId}/enable`, { version: "1" });
   assert.ok(refused.text.includes(`href="/keys/${keyId}">Continue`));
 });

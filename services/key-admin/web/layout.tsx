@@ -28,7 +28,7 @@ const NOTICES: Readonly<Record<string, string>> = {
 const NOT_DURABLE =
   "Redis may lose changes in a power failure. Ask your operator to set appendonly yes and appendfsync always.";
 const NOT_STOPPED =
-  "The key was changed, but NATS did not answer: its running requests end within 11 seconds instead of one.";
+  "The key was changed, but NATS or Redis did not answer: its running requests end within 11 seconds instead of one.";
 const SIMULATED =
   "No model server is configured: the model simulator answers every request with canned text.";
 

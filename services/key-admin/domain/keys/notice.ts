@@ -15,11 +15,7 @@ const TIMING = { dialMs: 700, firstConnectMs: 1_000, flushMs: 500 };
 /** No request runs longer. */
 const ORDER_MS = 86_400_000;
 
-/**
- * Opens a connection for each notice: a new one cannot have died unnoticed, so either
- * the server gets the notice, or the caller learns that it did not. An edge that is not
- * connected misses it; it finds the order in Redis when it is.
- */
+/** Opens a connection for each notice: a new one cannot have died unnoticed, so either the server gets the notice, or the caller learns that it did not. Edges that miss it find the order in Redis. */
 export function createStopSender({ access, writer, log }: {
   access: BusAccess;
   writer: Pick<RedisLink, "command">;
@@ -27,8 +23,11 @@ export function createStopSender({ access, writer, log }: {
 }): SendStop {
   return async ({ keyId, ownerId }) => {
     const order = stopKey({ keyId, ownerId });
-    await writer.command(["HSET", order, "at", String(wallNow())]);
-    await writer.command(["PEXPIREAT", order, String(wallNow() + ORDER_MS)]);
+    const ordered = Promise.all([
+      writer.command(["HSET", order, "at", String(wallNow())]),
+      writer.command(["PEXPIREAT", order, String(wallNow() + ORDER_MS)]),
+    ]);
+    await ordered.catch(() => {}); // Thrown below: a notice alone reaches most edges.
     const bus = await connectBus({
       ...{ ...access, name: "key-admin", inboxPrefix: INBOX_PREFIXES.admin },
       ...{ log, now: monotonicNow, random: Math.random, timing: TIMING },
@@ -40,5 +39,6 @@ export function createStopSender({ access, writer, log }: {
     } finally {
       await bus.close();
     }
+    await ordered;
   };
 }
