@@ -9,12 +9,12 @@ import { readSources, SOURCE_FOLDERS } from "./support/source_files.ts";
 
 /** Lines of production code in each room, and in all. */
 const ROOMS: { readonly [room: string]: number } = {
-  "services/edge-auth": 5_895,
+  "services/edge-auth": 5_900,
   "services/chat-worker": 810,
   "services/media-worker": 1_285,
-  "services/key-admin": 9_000,
-  "services/model-simulator": 1_950,
-  "shared": 8_870,
+  "services/key-admin": 8_990,
+  "services/model-simulator": 1_935,
+  "shared": 8_880,
   "deploy": 1_940,
 };
 const PRODUCTION_LINES_MAX = 29_735;
