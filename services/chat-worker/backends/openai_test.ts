@@ -7,11 +7,11 @@ import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { chatCompletionSchema } from "@gateway/shared/openai/completion";
 import {
   backendAt,
-  type FakeModelServer,
   type Reply,
-  startFakeModelServer,
+  type ScriptedServer,
+  startScriptedServer,
   type Step,
-} from "../../../tests/support/fake_model_server.ts";
+} from "../../../tests/support/scripted_server.ts";
 import {
   chatReply,
   choiceChunk,
@@ -46,7 +46,7 @@ function rig(
     deadlines?: Partial<BackendConfig["deadlines"]>;
   } = {},
 ) {
-  const server = startFakeModelServer({ reply });
+  const server = startScriptedServer({ reply });
   const headers = { "x-team": HEADER_SECRET };
   const change = { headers, dialect: DIALECTS[dialect], deadlines };
   const backend = new OpenAiBackend({
@@ -289,7 +289,7 @@ for (const [fault, cases] of Object.entries(failures)) {
 }
 
 /** Nothing in an error, for the caller or for the log, holds a credential; nothing for the caller holds an address. */
-function assertNoSecret(error: UpstreamError, server: FakeModelServer): void {
+function assertNoSecret(error: UpstreamError, server: ScriptedServer): void {
   const told = JSON.stringify(error.toBody()) + error.message + error.param;
   const logged = Deno.inspect(error, { depth: 10 });
   for (const secret of [API_KEY, HEADER_SECRET]) {

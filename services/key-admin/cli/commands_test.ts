@@ -110,10 +110,10 @@ Deno.test("ASVS 15.3.1: the command line creates, changes and deletes a key, and
     [["list"], /"enabled"/],
     [["show", id], /"enabled"/],
     [["edit", id, "--rpm", "5"], /"requests_per_minute":5/],
-    [["disable", id], /"disabled"/],
+    [["disable", id, "--stop-running"], /"disabled"/],
     [["enable", id], /"enabled"/],
     [["rotate", id], /"replaces"/],
-    [["delete", id, "--stop-running"], /"deleted"/],
+    [["delete", id], /"deleted"/],
   ];
   for (const [args, shown] of rows) {
     const { json, text } = await run(site, "keys", ...args, ...owner);
@@ -126,8 +126,16 @@ Deno.test("ASVS 15.3.1: the command line creates, changes and deletes a key, and
   }
   const { text } = await run(site, "keys", "list", ...owner);
   assert.ok(text.includes(other.json.id) && !text.includes(id));
-  const log = await (await site.signedIn("ada@example.org")).get("/audit");
-  assert.match(log.text, /Running requests stopped.*command line/s);
+  const { deps: { audit }, stops } = site;
+  const [{ ownerId } = assert.fail()] = stops;
+  const query = { action: "key.", keyId: id, before: "", rows: 9 };
+  const { rows: entries } = await audit.read(ownerId, query);
+  assert.deepEqual(
+    entries.reverse().map(({ action, by }) => `${action} by ${by}`),
+    ["created", "edited", "disabled", "stop_requested"]
+      .concat("enabled", "rotated", "deleted")
+      .map((action) => `key.${action} by command line`),
+  );
 });
 
 Deno.test("owners set-up, invite and reset print links, while they apply", async () => {
