@@ -1,8 +1,11 @@
 import assert from "node:assert/strict";
+import { subjects } from "@gateway/shared/bus/subjects";
 import { stopKey } from "@gateway/shared/keys/record";
 import { silentLog } from "@gateway/shared/process/log";
 import { createStopSender } from "./notice.ts";
 import { startRedisWorld } from "../../../../tests/support/admission_fixture.ts";
+import { connectTestLink } from "../../../../tests/support/bus_link.ts";
+import { startNatsServer } from "../../../../tests/support/nats_server.ts";
 import { startStopwatch } from "../../../../tests/support/wait_for.ts";
 import { freePort } from "../../redis_fixture.ts";
 
@@ -19,4 +22,21 @@ Deno.test("a sender fails within two seconds if the notice was not sent, and lea
   assert.ok(watch.ms < 2_000);
   const leftMs = Number(await world.command("PTTL", stopKey(KEY)));
   assert.ok(leftMs > 86_000_000, `${leftMs}`);
+});
+
+Deno.test("the notice is sent even if Redis takes no order, which is reported", async () => {
+  await using nats = await startNatsServer();
+  await using edge = await connectTestLink([nats.server]);
+  const { promise, resolve } = Promise.withResolvers<string>();
+  edge.link.subscribe(
+    subjects.keyChanged,
+    ({ data }) => resolve(new TextDecoder().decode(data)),
+  );
+  await edge.link.flush();
+  const full = new Error("OOM command not allowed");
+  const writer = { command: () => Promise.reject(full) };
+  const access = { servers: [nats.server] };
+  const send = createStopSender({ access, writer, log: silentLog });
+  await assert.rejects(send(KEY), full);
+  assert.deepEqual(JSON.parse(await promise), { ...KEY, action: "stop" });
 });
