@@ -257,9 +257,7 @@ Deno.test("tool calls with arguments as an object", () => {
   assert.deepEqual(delta, { tool_calls: [call] });
 });
 
-function calls(list: unknown): object {
-  return choiceChunk({ tool_calls: list });
-}
+const calls = (list: unknown) => choiceChunk({ tool_calls: list });
 const calling = (fragment: string) => calls([fragmentOf(fragment)]);
 
 const broken: {
@@ -278,9 +276,7 @@ const broken: {
     ]],
     ["Gemini's reason for a broken call", [say("", "MALFORMED_FUNCTION_CALL")]],
   ],
-  request: [
-    ["vLLM's error", [{ object: "error", message: "Bad", code: 400 }]],
-  ],
+  request: [["vLLM's error", [{ object: "error", message: "Bad", code: 400 }]]],
   server_error: [
     ["OpenRouter's error beside a last choice", [say("a"), {
       ...say("", "error"),
