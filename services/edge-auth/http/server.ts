@@ -26,6 +26,14 @@ export class ApiResponse extends ServerResponse {
     }
     return this.writeHead(status, all);
   }
+
+  /** An answer that breaks off ends with what has been written of it. */
+  override destroy(error?: Error): this {
+    const { socket, headersSent } = this;
+    if (headersSent && socket?.writable) socket.destroySoon();
+    else super.destroy(error);
+    return this;
+  }
 }
 
 export interface Exchange {
