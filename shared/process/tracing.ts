@@ -3,6 +3,7 @@
  * and the work they cause. Without it nothing is recorded, and a caller's trace
  * context is passed on unchanged.
  */
+import type { ServerResponse } from "node:http";
 import * as otel from "@opentelemetry/api";
 
 /** Never a key, a prompt or an answer. */
@@ -10,11 +11,6 @@ type Attributes = Readonly<Record<string, string | number>>;
 
 export type WorkSpan = ReturnType<typeof startWorkSpan>;
 
-const KINDS = {
-  producer: otel.SpanKind.PRODUCER,
-  consumer: otel.SpanKind.CONSUMER,
-  server: otel.SpanKind.SERVER,
-} as const;
 const TRACER = otel.trace.getTracer("gateway");
 // Deno has registered its provider before any module is loaded.
 const PROVIDER = otel.trace.getTracerProvider();
@@ -33,15 +29,15 @@ const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
 export function startWorkSpan(
   name: string,
   { kind, parent, attributes }: {
-    /** `consumer` and `producer` are the two ends of the bus. */
-    kind: keyof typeof KINDS;
+    /** `CONSUMER` and `PRODUCER` are the two ends of the bus. */
+    kind: keyof typeof otel.SpanKind;
     /** W3C trace context of the cause. A span that is already active takes precedence. */
     parent: string | undefined;
     attributes: Attributes;
   },
 ) {
   if (!IS_RECORDED && parent === undefined) return NO_SPAN;
-  const options = { kind: KINDS[kind], attributes };
+  const options = { kind: otel.SpanKind[kind], attributes };
   const span = TRACER.startSpan(name, options, contextOf(parent));
   const traceparent = formatTraceparent(span.spanContext());
   return {
@@ -62,6 +58,17 @@ export function startWorkSpan(
       span.end();
     },
   };
+}
+
+/**
+ * Drops the span that Deno starts for a request to a `node:http` server: it is not active,
+ * so it can be no parent, and has the query, which may contain secrets.
+ */
+export function dropSpanOf(response: ServerResponse): void {
+  if (!IS_RECORDED) return;
+  for (const symbol of Object.getOwnPropertySymbols(response)) {
+    if (symbol.description === "kOtelSpan") Reflect.set(response, symbol, null);
+  }
 }
 
 function contextOf(parent: string | undefined): otel.Context {

@@ -30,7 +30,7 @@ Deno.test("parseTraceparent() reads what formatTraceparent() writes, and nothing
 
 Deno.test("startWorkSpan() passes a caller's trace on when nothing is recorded", () => {
   const parent = `00-${TRACE}-${SPAN}-01`;
-  const options = { kind: "producer", attributes: {} } as const;
+  const options = { kind: "PRODUCER", attributes: {} } as const;
   const span = startWorkSpan("chat", { ...options, parent });
   assert.equal(span.traceparent, parent);
   span.end({}, "some_error");
