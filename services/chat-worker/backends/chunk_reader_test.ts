@@ -42,7 +42,7 @@ function say(content: string, reason: string | null = null, index = 0) {
 
 const saying = (content: string) => ({ delta: { content } });
 const part = (text: string) => ({ type: "text", text });
-const thinking = { type: "thinking", thinking: [] };
+const thinking = { type: "thinking", thinking: [part("H"), part("m")] };
 const parts = [thinking, "x", part("a"), part("b")];
 const LOGPROBS = { logprobs: { content: [{ token: "a" }] } };
 const STOP = { finish_reason: "stop" };
@@ -74,7 +74,9 @@ const answers: [name: string, chunks: unknown[], seen: unknown[]][] = [
     choiceChunk({ reasoning: "b" }),
     choiceChunk({ reasoning: "c", reasoning_content: "c" }),
   ], ["a", "b", "c"].map((text) => ({ reasoning_content: text }))],
-  ["content in parts", [choiceChunk({ content: parts })], ["ab"]],
+  ["Mistral's content in parts", [choiceChunk({ content: parts })], [
+    { content: "ab", reasoning_content: "Hm" },
+  ]],
   ["log probabilities", [choice({ ...saying("a"), ...LOGPROBS })], [
     { content: "a", ...LOGPROBS },
   ]],
