@@ -149,11 +149,9 @@ export const Box = (
   </label>
 );
 
-export const PasswordField = ({ id = "password", ...input }: {
-  label?: string;
-  id?: string;
-  autofocus?: boolean;
-}) => (
+export const PasswordField = (
+  { id = "password", ...input }: Partial<Parameters<typeof Field>[0]>,
+) => (
   <Field
     id={id}
     name="password"

@@ -240,7 +240,6 @@ Deno.test("ASVS 6.2.6, 6.2.7: password fields are masked, and managers may fill 
     [site.client(), await invitation(site, "new@example.org")],
     [owner, "/account"],
     [owner, "/account/second-factor"],
-    [owner, "/confirm"],
   ];
   for (const [client, path] of pages) {
     const { text } = await client.get(path);

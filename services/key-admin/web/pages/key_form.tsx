@@ -18,7 +18,7 @@ import { address, Box, Choices, Copyable, Field } from "../parts.tsx";
 import { PostForm, ShownOnce } from "../parts.tsx";
 import { limitFields } from "./limits_view.tsx";
 import { labelOf, number, permissionOf } from "../texts.tsx";
-import { behindPassword } from "../session.ts";
+import { behindPassword } from "./sign_in_page.tsx";
 
 /** Creating and editing a key, and first requests with it. */
 
@@ -121,7 +121,7 @@ const editKey: Handler = async (c) => {
 };
 
 export const keyFormRoutes = {
-  "/keys/new": { GET: behindPassword(newKey), POST: behindPassword(createKey) },
+  "/keys/new": { GET: newKey, POST: behindPassword(createKey) },
   "/keys/:id/edit": { GET: editForm, POST: editKey },
 };
 
