@@ -174,8 +174,7 @@ Deno.test("a form that arrives after the end of the session is kept, unless it h
   assert.match(page.text, /Sign in again in another tab/);
   assert.equal(hiddenField(page.text, "nonce"), nonce);
   assert.ok(page.text.includes('value="&lt;b&gt;Late&lt;/b&gt;"'), page.text);
-  const secret = { password: PASSWORD, new_password: "another one" };
-  const refused = await client.post("/account/password", secret);
+  const refused = await client.post("/account/password", { password: "x" });
   assert.equal(refused.headers.get("location"), "/sign-in?next=%2Fkeys");
   await signIn(client, ADA);
   assert.equal((await client.post("/keys/new", form)).status, 201);

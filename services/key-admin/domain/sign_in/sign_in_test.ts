@@ -45,6 +45,7 @@ Deno.test("ASVS 2.4.1, 6.1.1, 6.3.1, 6.3.5: guessing one account is slowed down,
   const right = await signIn(client, ADA);
   assert.equal(right.status, 429, "the right password has to wait, too");
   assert.ok(Number(right.headers.get("retry-after")) >= 1);
+  assert.match(right.text, /Try again in 1 second\./);
   known.cookies.delete(SESSION);
   const own = await signIn(known, ADA);
   assert.equal(own.status, 303, "the owner's own device does not");

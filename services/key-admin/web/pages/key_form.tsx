@@ -17,7 +17,7 @@ import { Page } from "../layout.tsx";
 import { address, Box, Choices, Copyable, Field } from "../parts.tsx";
 import { PostForm, ShownOnce } from "../parts.tsx";
 import { limitFields } from "./limits_view.tsx";
-import { labelOf, number, permissionOf } from "../texts.tsx";
+import { labelOf, number, permissionOf, unitsText } from "../texts.tsx";
 import { behindPassword } from "./sign_in_page.tsx";
 
 /** Creating and editing a key, and first requests with it. */
@@ -71,11 +71,12 @@ export async function answerCreated(
   const { deps, signedIn: { session: { ownerId } } } = c.var;
   const waitMs = await takeRate(deps.redis, `create ${ownerId}`, CREATION_RATE);
   if (waitMs > 0) {
-    const seconds = String(Math.ceil(waitMs / 1_000));
+    const seconds = Math.ceil(waitMs / 1_000);
+    const wait = unitsText(seconds, "seconds");
     throw new Refused(
       429,
-      `You created too many keys in the last minute. Try again in ${seconds} seconds`,
-      { headers: { "retry-after": seconds } },
+      `You created too many keys in the last minute. Try again in ${wait}`,
+      { headers: { "retry-after": `${seconds}` } },
     );
   }
   const { key, value } = await create(digest(nonce));

@@ -10,6 +10,7 @@ import { FORM, readForm } from "../forms.ts";
 import { HeldForm, Page, signInAgain } from "../layout.tsx";
 import { Box, Field, PasswordField, PostForm } from "../parts.tsx";
 import * as auth from "../session.ts";
+import { unitsText } from "../texts.tsx";
 
 /** Signing in with a password, a link or the organisation's provider, and entering the password again. */
 
@@ -37,10 +38,9 @@ const trySignIn: Handler = async (c) => {
 
 const DISABLED = "Your account is disabled. Ask your operator";
 
-function waitText(waitMs: number): string {
-  const wait = waitMs < 100_000
-    ? `${Math.ceil(waitMs / 1_000)} seconds`
-    : `${Math.ceil(waitMs / 60_000)} minutes`;
+function waitText(ms: number): string {
+  const [size, unit] = ms < 100_000 ? [1_000, "seconds"] : [60_000, "minutes"];
+  const wait = unitsText(Math.ceil(ms / size), unit);
   return `Too many attempts. Try again in ${wait}.`;
 }
 
