@@ -73,7 +73,7 @@ async function showView<T>(
         <Search action={path} {...{ search, placeholder }} />
       </div>
       <Table
-        caption={`${top ? "Most first" : "Newest first"}, days in UTC`}
+        caption={`${TOP.test(top) ? "Most" : "Newest"} first, days in UTC`}
         empty={{ title: "Nothing found", lead: "Try fewer or shorter words." }}
         {...{ rows, columns }}
       />
