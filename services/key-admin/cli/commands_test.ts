@@ -228,7 +228,7 @@ Deno.test("mistakes are explained", async () => {
     [["keys", "create", "--description", "a\nb"], /Line breaks/],
     [
       [...described, "--rpm", "-1", "--owner", "me"],
-      /^--owner: Not an e-mail.*\n--rpm: A whole number from 0 to 1,000,000; 0 means/,
+      /^--owner: Not an e-mail.*\n--rpm: Must be a whole number. At most 1,000,000; 0 means/,
     ],
     [[...described, "--scopes", "caht"], /^--scopes: .*did you mean 'chat'\?$/],
     [[...described, "--models", "a<b"], /^--models: Model/],

@@ -102,7 +102,7 @@ export function createOperators({ owners, sessions, links, audit }: {
       const { email } = account;
       if (operator.ownerId === ownerId) {
         throw new OperatorRefused(
-          "This is your own account. Use the page Account, or ask another operator",
+          "This is your own account. Use the Account page, or ask another operator",
         );
       }
       const why = CHANGES[what][1](account);

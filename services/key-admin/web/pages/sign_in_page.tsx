@@ -303,7 +303,7 @@ export const NewPasswordField = (
       {...props}
     />
     <div data-reveal="new_password" hidden>
-      <Box>Show what I type</Box>
+      <Box>Show password</Box>
     </div>
   </>
 );
