@@ -145,12 +145,10 @@ export const HeldForm = (
 ) => (
   <PostForm
     action={address(c.req.path, { kind: c.req.query("kind") ?? "" })}
+    hidden={[...c.var.form]}
     submit="Continue"
     cancel="/keys"
   >
-    {[...c.var.form].map(([name, value]) => (
-      <input type="hidden" name={name} value={value} />
-    ))}
     {children}
   </PostForm>
 );

@@ -38,13 +38,16 @@ export const writeCookie = (
     maxAge: value === null ? 0 : COOKIES[name],
   });
 
-/** Lets only signed-in owners through; others are redirected to sign in, and then back. A form is kept, unless it has a password. */
+/** The password in a form that was kept for it. */
+export const CONFIRMED = "confirmed_password";
+
+/** Lets only signed-in owners through; others are redirected to sign in, and then back. Forms are kept, but not those of the account. */
 export const behindSignIn = (handler: Handler): Handler => async (c) => {
   if (await recognize(c)) return await handler(c);
   if (readCookie(c, "sid") !== "") writeCookie(c, "sid", null);
   const { method, path } = c.req;
-  const isForm = method === "POST" && path !== "/sign-out";
-  const keeps = isForm && !c.var.form.has("password");
+  const keeps = method === "POST" && !/^\/(account|sign-out)/.test(path);
+  if (keeps) c.var.form.delete(CONFIRMED);
   if (keeps) return signInAgain(c, "/sign-in");
   const next = encodeURIComponent(method === "GET" ? path : "/keys");
   return c.redirect(`/sign-in?next=${next}`, 302);

@@ -121,13 +121,11 @@ const finishOidc: Handler = async (c) => {
   return await auth.enter(c, admitted, "/keys");
 };
 
-const CONFIRMED = "confirmed_password";
-
 /** Asks for the password first if it was entered long ago, and keeps the form for this. */
 export const behindPassword = (handler: Handler): Handler => async (c) => {
   const { deps, form, signedIn: { session, account } } = c.var;
-  const { data } = FORM.shape.password.safeParse(form.getAll(CONFIRMED));
-  form.delete(CONFIRMED);
+  const { data } = FORM.shape.password.safeParse(form.getAll(auth.CONFIRMED));
+  form.delete(auth.CONFIRMED);
   if (auth.isFresh(c)) return await handler(c);
   const { email, passwordHash } = account;
   if (passwordHash === null) return signInAgain(c, "/sign-in/oidc?again=1");
@@ -148,7 +146,7 @@ export const behindPassword = (handler: Handler): Handler => async (c) => {
     >
       <HeldForm c={c}>
         <input type="hidden" autocomplete="username" value={email} />
-        <PasswordField name={CONFIRMED} label={label} autofocus />
+        <PasswordField name={auth.CONFIRMED} label={label} autofocus />
       </HeldForm>
     </Page>
   );
