@@ -19,6 +19,7 @@ import * as media from "./media/endpoints.ts";
 import type { EdgeMetrics } from "./metrics.ts";
 import { modelNotFound } from "./requests/parse_request.ts";
 import * as requests from "./requests/run_request.ts";
+import { runUpload, type UploadEndpoint } from "./requests/run_upload.ts";
 import { type VideoDependencies, VIDEOS } from "./videos/handlers.ts";
 
 export interface AppDependencies extends VideoDependencies {
@@ -46,13 +47,13 @@ const json = <R extends JobRequest>(of: requests.Endpoint<R>): Handlers => ({
   POST: (call, deps) => requests.runRequest(call, of, deps),
 });
 const form = <R extends JobRequest>(
-  of: requests.UploadEndpoint<R>,
-): Handlers => ({ POST: (call, deps) => requests.runUpload(call, of, deps) });
+  of: UploadEndpoint<R>,
+): Handlers => ({ POST: (call, deps) => runUpload(call, of, deps) });
 const read = (handler: Handler): Handlers => ({ GET: handler, HEAD: handler });
 
 const editImage: Handler = (call, deps) =>
   isForm(call.exchange.headers)
-    ? requests.runUpload(call, media.IMAGE_EDIT_UPLOAD, deps)
+    ? runUpload(call, media.IMAGE_EDIT_UPLOAD, deps)
     : requests.runRequest(call, media.IMAGE_EDIT, deps);
 
 /** By their names in metrics. Those with a part that varies have a pattern. */

@@ -25,9 +25,9 @@ const NO_SPAN = {
   run: <T>(work: () => T): T => work(),
   end(_attributes: Attributes, _errorCode?: string): void {},
 };
-const HEX = 16;
-/** Version, trace id, parent id, flags. */
-const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
+/** Version, trace id, parent id, flags. An id of zeros is invalid. */
+const TRACEPARENT =
+  /^[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$/;
 
 /** Starts the span of work, or of a request to a `node:http` server; Deno creates those of `Deno.serve`. */
 export function startWorkSpan(
@@ -40,19 +40,23 @@ export function startWorkSpan(
     attributes: Attributes;
   },
 ) {
-  if (!IS_RECORDED && parent === undefined) return NO_SPAN;
+  if (!IS_RECORDED) {
+    const isTrace = parent !== undefined && TRACEPARENT.test(parent);
+    return isTrace ? { ...NO_SPAN, traceparent: parent } : NO_SPAN;
+  }
+  const cause = otel.trace.getActiveSpan() === undefined
+    ? otel.propagation.extract(otel.ROOT_CONTEXT, { traceparent: parent })
+    : otel.context.active();
   const options = { kind: KINDS[kind], attributes };
-  const span = TRACER.startSpan(name, options, contextOf(parent));
-  const traceparent = formatTraceparent(span.spanContext());
+  const span = TRACER.startSpan(name, options, cause);
+  const context = otel.trace.setSpan(otel.context.active(), span);
+  const carrier: { traceparent?: string } = {};
+  otel.propagation.inject(context, carrier);
   return {
     /** W3C trace context for work that this span causes; undefined outside of any trace. */
-    traceparent,
+    traceparent: carrier.traceparent,
     /** Runs work whose spans become children of this one. */
-    run: <T>(work: () => T): T =>
-      traceparent === undefined ? work() : otel.context.with(
-        otel.trace.setSpan(otel.context.active(), span),
-        work,
-      ),
+    run: <T>(work: () => T): T => otel.context.with(context, work),
     /** Ends the span. With an `errorCode` the work has failed. */
     end(attributes: Attributes, errorCode?: string): void {
       span.setAttributes(attributes);
@@ -62,28 +66,4 @@ export function startWorkSpan(
       span.end();
     },
   };
-}
-
-function contextOf(parent: string | undefined): otel.Context {
-  if (otel.trace.getActiveSpan() !== undefined) return otel.context.active();
-  const remote = parent === undefined ? null : parseTraceparent(parent);
-  return remote
-    ? otel.trace.setSpanContext(otel.ROOT_CONTEXT, remote)
-    : otel.ROOT_CONTEXT;
-}
-
-/** The span that a `traceparent` names, or null if it is malformed. */
-export function parseTraceparent(text: string): otel.SpanContext | null {
-  const [, traceId = "", spanId = "", flags = ""] = text.match(TRACEPARENT) ??
-    [];
-  const traceFlags = parseInt(flags, HEX) & otel.TraceFlags.SAMPLED;
-  const remote = { traceId, spanId, traceFlags, isRemote: true };
-  return otel.isSpanContextValid(remote) ? remote : null;
-}
-
-/** The `traceparent` of a span, or undefined if it belongs to no trace. */
-export function formatTraceparent(span: otel.SpanContext): string | undefined {
-  if (!otel.isSpanContextValid(span)) return undefined;
-  const flags = span.traceFlags.toString(HEX).padStart(2, "0");
-  return `00-${span.traceId}-${span.spanId}-${flags}`;
 }

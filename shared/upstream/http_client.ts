@@ -8,8 +8,9 @@ import { invalidAnswer, truncatedAnswer, UpstreamError } from "./errors.ts";
 import type { ResponseHead } from "./http_framing.ts";
 import { BodyDecoder, findHeadEnd, parseResponseHead } from "./http_framing.ts";
 
-/** Size of a connection's read buffer, and therefore the largest response head. */
+/** Size of a connection's read buffer, once a read has filled a smaller one, and therefore the largest response head. */
 const READ_BUFFER_BYTES = 16 * 1024;
+const READ_BUFFER_BYTES_MIN = 4 * 1024;
 const IDLE_CONNECTIONS_MAX = 256;
 /**
  * A connection is closed when it was idle during all of one such period: after 20 to
@@ -67,7 +68,7 @@ export class HttpConnection {
   /** Bytes of the body that may still be read: a longer body is invalid. */
   bytesLeft = Infinity;
   /** Of these, `[from, to)` was received but not used yet. */
-  readonly #buffer = new Uint8Array(READ_BUFFER_BYTES);
+  #buffer = new Uint8Array(READ_BUFFER_BYTES_MIN);
   #from = 0;
   #to = 0;
   #deadlines: AttemptDeadlines | null = null;
@@ -201,6 +202,11 @@ export class HttpConnection {
 
   /** Reads more bytes; returns false when the connection is closed or lost. */
   async #fill(): Promise<boolean> {
+    const small = this.#buffer;
+    if (this.#to === small.length && small.length < READ_BUFFER_BYTES) {
+      this.#buffer = new Uint8Array(READ_BUFFER_BYTES);
+      this.#buffer.set(small);
+    }
     // Of a head that is not complete yet, all bytes are kept.
     const at = this.#from === this.#to ? 0 : this.#to;
     const space = at === 0 ? this.#buffer : this.#buffer.subarray(at);

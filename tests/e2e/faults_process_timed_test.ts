@@ -201,7 +201,7 @@ Deno.test("processes that fail", async (t) => {
     // A worker that has just woken up is not known to have room before it beats.
     await sleep(2 * DISPATCH_LIMITS.workerBeatMs);
     const begun = await Promise.all(
-      many((number) => begin(number % 2, twoTokens(6))),
+      many((number) => begin(number % 2, twoTokens(5))),
     );
     const before = server.asked.length;
     const late = twoTokens(0.02, ", first token 3000 ms");
