@@ -23,6 +23,7 @@ const CHECK_MS = 2_000;
 /** Shorter than the start of the services, which it must not delay. */
 const PROBE_MS_MAX = 2_000;
 const SETUP_MEANING = "makes you its first owner; works once, for 15 minutes";
+/** The command line finds only the gateway of this directory. */
 const NEW_LINK = " (for a new link: npx -y deno task owners set-up)";
 
 /** Where the key is kept: one file per Redis, because a key is valid in one only. */

@@ -75,9 +75,10 @@ export const PostForm = (
   },
 ) => (
   <form {...form} method="post" data-once="">
-    {(Array.isArray(hidden) ? hidden : Object.entries(hidden)).map((
-      [name, value],
-    ) => <input key="" type="hidden" name={name} value={String(value)} />)}
+    {(Array.isArray(hidden) ? hidden : Object.entries(hidden))
+      .map(([name, value]) => (
+        <input key={name} type="hidden" name={name} value={String(value)} />
+      ))}
     {children}
     <div class="row">
       <button class={look} type="submit">{submit}</button>
