@@ -124,7 +124,7 @@ const finishOidc: Handler = async (c) => {
 /** Asks for the password first if it was entered long ago, and keeps the form for this. */
 export const behindPassword = (handler: Handler): Handler => async (c) => {
   const { deps, form, signedIn: { session, account } } = c.var;
-  const { data } = FORM.shape.password.safeParse(form.getAll(auth.CONFIRMED));
+  const { data } = FORM.shape.password.safeParse(form.get(auth.CONFIRMED));
   form.delete(auth.CONFIRMED);
   if (auth.isFresh(c)) return await handler(c);
   const { email, passwordHash } = account;
