@@ -115,6 +115,7 @@ export function planServices(
     PUBLIC_URL: env.PUBLIC_URL ?? consoleUrl,
     API_URL: env.API_URL ?? `${edgeUrl}/v1`,
     EDGE_URL: env.EDGE_URL ?? `${edgeUrl}/v1`,
+    OTEL_DENO: "false", // Deno would record addresses with the secrets of links.
   };
   /** The variables of each process of a service. */
   const processes: [ServiceName, Environment[]][] = [

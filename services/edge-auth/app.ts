@@ -133,7 +133,8 @@ export function createApp(deps: AppDependencies) {
       return http.sendBytes(response, OK, { headers });
     }
     exchange.onClose.push(() => {
-      deps.metrics.answered(call.route.name, response.statusCode);
+      const durationMs = deps.now() - call.startedAtMs;
+      deps.metrics.answered(call.route.name, response.statusCode, durationMs);
     });
     let failure: ApiError | null = null;
     try {
@@ -205,7 +206,7 @@ async function sendModels(
 
 /** Counts a request and logs it. For one that has run, its run does that. */
 function finish(
-  { exchange, requestId, route, principal, ...call }: Call,
+  { exchange, requestId, principal, ...call }: Call,
   error: ApiError | null,
   deps: AppDependencies,
 ): void {
@@ -214,7 +215,6 @@ function finish(
     deps.failedRequests.add(principal, { ...call, requestId, error, how });
   }
   const durationMs = deps.now() - call.startedAtMs;
-  deps.metrics.ended(route.name, durationMs);
   const { statusCode: status } = exchange.response;
   if (status < 400 && !deps.log.isSampled(requestId)) return;
   const line = {

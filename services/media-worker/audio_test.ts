@@ -204,6 +204,9 @@ const documents: [
   ["verbose JSON, whose length is a text", verbose("4.2"), VERBOSE, JSON_TYPE, {
     ...{ text: "Hi", duration: "4.2", usage: five },
   }],
+  ["JSON with a length that no recording has", verbose(1e15), {}, JSON_TYPE, {
+    ...{ text: "Hi", duration: 1e15, usage: two },
+  }],
   ["a text instead of JSON", text("text/plain", "Hi"), {}, JSON_TYPE, {
     ...{ text: "Hi", usage: two },
   }],

@@ -142,9 +142,7 @@ const documents: [name: string, reply: Step[], said: object, n?: number][] = [
   [
     "events",
     rigs.sse(partial(0), completed({ created_at: 7, ...about, usage })),
-    {
-      ...{ created: 7, ...about, usage },
-    },
+    { ...{ created: 7, ...about, usage } },
   ],
 ];
 
@@ -220,9 +218,7 @@ const streams: [
       rigs.named({ type: edited, b64_json, ...about, usage }),
     ),
     [{ type: partlyEdited, partial_image_index: 0 }, { type: edited, usage }]
-      .map((event) => (
-        { created_at: CREATED, b64_json, ...about, ...event }
-      )),
+      .map((event) => ({ created_at: CREATED, b64_json, ...about, ...event })),
     EDIT,
   ],
   ["a picture of 8 MiB", rigs.sse(completed({ b64_json: LARGE })), [

@@ -139,9 +139,7 @@ const faults: { [code: string]: Fault[] } = {
   upstream_truncated: [
     ["a film that is cut", content, [part("video/mp4"), say.CLOSE]],
   ],
-  upstream_error: [
-    ["a failed deletion", remove, json({}, 500)],
-  ],
+  upstream_error: [["a failed deletion", remove, json({}, 500)]],
 };
 
 for (const [code, cases] of Object.entries(faults)) {

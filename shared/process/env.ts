@@ -240,9 +240,7 @@ export function aboutOf(schema: z.core.$ZodType): About {
   return about;
 }
 
-function quoted(value: string): string {
-  return JSON.stringify(clip(value, 100));
-}
+const quoted = (value: string) => JSON.stringify(clip(value, 100));
 
 export function errorMessage(error: unknown): string {
   return error instanceof Error ? error.message : String(error);

@@ -3,6 +3,7 @@
  * and the work they cause. Without it nothing is recorded, and a caller's trace
  * context is passed on unchanged.
  */
+import type { ServerResponse } from "node:http";
 import * as otel from "@opentelemetry/api";
 
 /** Never a key, a prompt or an answer. */
@@ -10,11 +11,6 @@ type Attributes = Readonly<Record<string, string | number>>;
 
 export type WorkSpan = ReturnType<typeof startWorkSpan>;
 
-const KINDS = {
-  producer: otel.SpanKind.PRODUCER,
-  consumer: otel.SpanKind.CONSUMER,
-  server: otel.SpanKind.SERVER,
-} as const;
 const TRACER = otel.trace.getTracer("gateway");
 // Deno has registered its provider before any module is loaded.
 const PROVIDER = otel.trace.getTracerProvider();
@@ -33,8 +29,8 @@ const TRACEPARENT =
 export function startWorkSpan(
   name: string,
   { kind, parent, attributes }: {
-    /** `consumer` and `producer` are the two ends of the bus. */
-    kind: keyof typeof KINDS;
+    /** `CONSUMER` and `PRODUCER` are the two ends of the bus. */
+    kind: keyof typeof otel.SpanKind;
     /** W3C trace context of the cause. A span that is already active takes precedence. */
     parent: string | undefined;
     attributes: Attributes;
@@ -47,7 +43,7 @@ export function startWorkSpan(
   const cause = otel.trace.getActiveSpan() === undefined
     ? otel.propagation.extract(otel.ROOT_CONTEXT, { traceparent: parent })
     : otel.context.active();
-  const options = { kind: KINDS[kind], attributes };
+  const options = { kind: otel.SpanKind[kind], attributes };
   const span = TRACER.startSpan(name, options, cause);
   const context = otel.trace.setSpan(otel.context.active(), span);
   const carrier: { traceparent?: string } = {};
@@ -66,4 +62,15 @@ export function startWorkSpan(
       span.end();
     },
   };
+}
+
+/**
+ * Drops the span that Deno starts for a request to a `node:http` server: it is not active,
+ * so it can be no parent, and has the query, which may contain secrets.
+ */
+export function dropSpanOf(response: ServerResponse): void {
+  if (!IS_RECORDED) return;
+  for (const symbol of Object.getOwnPropertySymbols(response)) {
+    if (symbol.description === "kOtelSpan") Reflect.set(response, symbol, null);
+  }
 }

@@ -6,7 +6,7 @@ const SPAN = "b7ad6b7169203331";
 
 Deno.test("startWorkSpan() passes a caller's trace on when nothing is recorded", () => {
   const startWith = (parent: string | undefined) =>
-    startWorkSpan("chat", { kind: "producer", attributes: {}, parent });
+    startWorkSpan("chat", { kind: "PRODUCER", attributes: {}, parent });
   const traces = ["00", "01", "03"].map((flag) =>
     `00-${TRACE}-${SPAN}-${flag}`
   );

@@ -84,18 +84,18 @@ export class HttpConnection {
   ) {}
 
   /**
-   * Sends a request and resolves with the first head that is not interim. Rejects with the
+   * Sends a request and resolves with the first head that is not interim, or with null if
+   * the connection was idle and the server has closed it instead. Rejects with the
    * reason for the attempt's end, or an `UpstreamError`.
    */
-  async exchange(
-    request: Uint8Array,
-    deadlines: AttemptDeadlines,
-  ): Promise<ResponseHead> {
+  async exchange(request: Uint8Array, deadlines: AttemptDeadlines) {
     this.#deadlines = deadlines;
     this.#isSent = this.#isKeepAlive = false;
+    const wasIdle = this.#idleRead !== null;
     void this.#write(request);
-    let head = await this.#readHead();
-    while (head.status < 200) head = await this.#readHead();
+    let head = await this.#readHead(wasIdle);
+    while (head && head.status < 200) head = await this.#readHead(false);
+    if (head === null) return null;
     this.#isKeepAlive = head.isKeepAlive;
     this.#body = new BodyDecoder(head.framing);
     this.bytesLeft = Infinity;
@@ -182,7 +182,7 @@ export class HttpConnection {
     }
   }
 
-  async #readHead(): Promise<ResponseHead> {
+  async #readHead(wasIdle: boolean): Promise<ResponseHead | null> {
     for (;;) {
       const end = findHeadEnd(this.#buffer, this.#from, this.#to);
       if (end >= 0) {
@@ -195,6 +195,7 @@ export class HttpConnection {
       }
       if (await this.#fill()) continue;
       if (this.#to > 0) throw truncatedAnswer("Response head cut short");
+      if (wasIdle) return null;
       const cause = new Error("Connection lost before an answer");
       throw new UpstreamError("unreachable", { cause });
     }
@@ -237,9 +238,11 @@ export class HttpClient {
 
   constructor(readonly connect: Connect, readonly connectMs: number) {}
 
-  /** A connection for one attempt. Rejects with the reason for its end, or `upstream_unreachable`. */
-  async connection(deadlines: AttemptDeadlines): Promise<HttpConnection> {
-    const connection = this.idle.pop() ?? await this.#open(deadlines);
+  /** A connection for one attempt, a new one after a `lost` one. Rejects with the reason for its end, or `upstream_unreachable`. */
+  async connection(deadlines: AttemptDeadlines, lost?: HttpConnection | null) {
+    lost?.close();
+    const idle = lost ? undefined : this.idle.pop();
+    const connection = idle ?? await this.#open(deadlines);
     this.#unused = Math.min(this.#unused, this.idle.length);
     deadlines.onEnd(() => connection.close());
     deadlines.throwIfEnded();

@@ -55,8 +55,8 @@ async function begin(
 ): Promise<HttpConnection & { status: number }> {
   const connection = await client.connection(deadlines);
   try {
-    const { status } = await connection.exchange(request, deadlines);
-    return Object.assign(connection, { status });
+    const head = await connection.exchange(request, deadlines);
+    return Object.assign(connection, { status: head?.status ?? 0 });
   } catch (error) {
     connection.close();
     throw error;

@@ -131,6 +131,9 @@ Deno.test("a request can be seen from the caller to the model server", async (t)
       assert.equal(`req_${headers.get("x-request-id")}`, requestId);
     }
     assert.equal((await spanOf(traceId, "chat")).status?.code, 2);
+    const served = spans.filter(({ name }) => name === "POST");
+    const traces = new Set(served.map(({ traceId }) => traceId));
+    assert.equal(traces.size, served.length);
   });
 
   await t.step("in metrics as documented", async () => {

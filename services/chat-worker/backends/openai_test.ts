@@ -311,6 +311,17 @@ Deno.test("complete() fails with unreachable, and no address in the message, whe
   assert.equal(failure.retryAfterMs, 1_000);
 });
 
+Deno.test("complete() sends its request again if the server closes an idle connection instead of answering", async () => {
+  await using r = rig(({ number }) =>
+    number % 2 === 0 ? [CLOSE] : streamResponse(payloads)
+  );
+  for (const connections of [1, 2, 3]) {
+    const { error } = await complete(r.backend, chat(true));
+    assert.equal(error, null);
+    assert.equal(r.server.connections, connections);
+  }
+});
+
 for (const stream of [true, false]) {
   Deno.test(`complete() sends three requests for n = 3 to a server of one choice, ${stream ? "streamed" : "whole"}`, async () => {
     const between = () => ({ pauseMs: 5 });

@@ -157,7 +157,7 @@ export function startRun(
   const { requestId, principal, exchange: { response, headers, onClose } } =
     call;
   const span = startWorkSpan(kind, {
-    kind: "producer",
+    kind: "PRODUCER",
     parent: headers.traceparent?.toString(),
     attributes: {
       "gateway.request_id": publicRequestId(requestId),

@@ -4,7 +4,7 @@ import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { detectDurability } from "../domain/store/durability.ts";
 import type { ConsoleContext, SignedIn } from "./context.ts";
 import type { Account } from "../domain/owners/owner_store.ts";
-import { Banner, PostForm, Tabs } from "./parts.tsx";
+import { address, Banner, PostForm, Tabs } from "./parts.tsx";
 import { Time } from "./texts.tsx";
 
 /** Notices after a change. The URL contains the name, never the text. */
@@ -138,6 +138,31 @@ export async function Page(
     </html>
   );
 }
+
+/** The form that was sent, to be sent again with what the children ask for. */
+export const HeldForm = (
+  { c, children }: { c: ConsoleContext; children: Child },
+) => (
+  <PostForm
+    action={address(c.req.path, { kind: c.req.query("kind") ?? "" })}
+    hidden={[...c.var.form]}
+    submit="Continue"
+    cancel="/keys"
+  >
+    {children}
+  </PostForm>
+);
+
+/** Keeps the form that was sent while its owner signs in at this address. */
+export const signInAgain = (c: ConsoleContext, at: string) => (
+  <Page c={c} title="Sign in again" error={TOO_LATE} status={401} isCard>
+    <HeldForm c={c}>
+      <a href={at} target="_blank">Sign in in another tab</a>
+    </HeldForm>
+  </Page>
+);
+const TOO_LATE =
+  "Your sign-in has expired. Sign in again in another tab, then continue here: this page keeps what you entered.";
 
 /** Tells the owner that an operator removed the second factor, until it is dismissed. */
 const FactorRemoved = ({ factorRemoved }: Account) =>

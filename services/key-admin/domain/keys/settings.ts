@@ -82,7 +82,7 @@ const models = z.string()
 export function unknownModel(ids: readonly string[], known: readonly string[]) {
   const id = ids.find((id) => !known.includes(id));
   if (id === undefined) return undefined;
-  const hint = didYouMean(id, known) || `. There are ${known.join(", ")}`;
+  const hint = didYouMean(id, known) || `. The models are ${known.join(", ")}`;
   return `There is no model '${id}'${clip(hint, MODELS_SHOWN_CHARS_MAX)}`;
 }
 /** More names do not help whoever misspelled one. */
@@ -128,7 +128,7 @@ const limit = (name: LimitName) => {
   const most = max.toLocaleString("en");
   const tooMuch = `At most ${most}; 0 means no limit`;
   return z.string().trim()
-    .regex(/^\d*$/, `A whole number from 0 to ${most}; 0 means no limit`)
+    .regex(/^\d*$/, `Must be a whole number. ${tooMuch}`)
     .transform(Number)
     .pipe(z.number(tooMuch).max(max, tooMuch));
 };
