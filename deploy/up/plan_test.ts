@@ -14,8 +14,10 @@ Deno.test("a service may read only the files that its variables name, and only c
     NATS_CA_FILE: "/etc/pki/ca.pem",
     REDIS_PASSWORD_FILE: "/run/secrets/redis",
     UPSTREAM_API_KEY_FILE: "/run/secrets/upstream",
-    ...{ UPSTREAM_API_KEY: "secret", REDIS_CERT_FILE: "" },
-    ...{ OTHER_FILE: "/etc/shadow", NATS_URL_FILE: "/run/secrets/nats_url" },
+    UPSTREAM_API_KEY: "secret",
+    REDIS_CERT_FILE: "",
+    OTHER_FILE: "/etc/shadow",
+    NATS_URL_FILE: "/run/secrets/nats_url",
   });
   const files = [`${ROOT}/services`, `${ROOT}/shared`];
   files.push("/etc/pki/ca.pem", "/run/secrets/redis");

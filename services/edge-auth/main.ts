@@ -45,29 +45,44 @@ async function start(
   const edgeId = newInstanceId();
   const common = { now: monotonicNow, random: Math.random, log };
   const redis = createRedisLink({
-    ...{ ...common, address: config.redis, probe: LIMITER_PROBE },
+    ...common,
+    address: config.redis,
     scripts: [...EDGE_SCRIPTS, ...VIDEO_SCRIPTS],
+    probe: LIMITER_PROBE,
   });
   const bus = await connectBus({
-    ...{ ...common, ...config.bus, inboxPrefix: INBOX_PREFIXES.edge },
+    ...common,
+    ...config.bus,
+    inboxPrefix: INBOX_PREFIXES.edge,
     name: `edge-auth ${edgeId}`,
   });
   await redis.ready(START_MS);
   const metrics = createEdgeMetrics(registry);
-  const { requestTimeoutMs, unknownKeysPerSecond: unknownPerSecond } = config;
   const dispatcher = new Dispatcher({
-    ...{ ...common, bus, edgeId, requestTimeoutMs },
+    ...common,
+    bus,
+    edgeId,
     scheduleSoon: (flush) => void setTimeout(flush, CONTROL_WAIT_MS),
+    requestTimeoutMs: config.requestTimeoutMs,
   });
-  const keys = createKeyLookup({ ...common, redis, unknownPerSecond });
-  const onStopped = (keyId: string) => dispatcher.stopKey(keyId);
-  const limiter = createLimiter({ redis, ...common, onStopped });
+  const keys = createKeyLookup({
+    ...common,
+    redis,
+    unknownPerSecond: config.unknownKeysPerSecond,
+  });
+  const limiter = createLimiter({
+    ...common,
+    redis,
+    onStopped: (keyId) => dispatcher.stopKey(keyId),
+  });
   bus.onEvent((event) => {
     // A notice may have been missed.
     if (event === "reconnected") limiter.leases.renewSoon();
   });
   const admission = createAdmission({
-    ...{ ...common, limiter, onUnknown: keys.forget },
+    ...common,
+    limiter,
+    onUnknown: keys.forget,
     onDecision: metrics.decided,
   });
   const refusals = createRefusalLog(log);

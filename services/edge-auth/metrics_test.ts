@@ -9,7 +9,10 @@ import { createEdgeMetrics, observeEdge } from "./metrics.ts";
 const PRINCIPAL = { keyId: "key_1", ownerId: "own_1" };
 const COMPLETE: RunOutcome = Object.assign(new RunOutcome(), {
   usage: { prompt_tokens: 7, completion_tokens: 5, total_tokens: 12 },
-  ...{ completionTokens: 5, dispatchMs: 2, firstByteMs: 100, durationMs: 500 },
+  completionTokens: 5,
+  dispatchMs: 2,
+  firstByteMs: 100,
+  durationMs: 500,
 });
 
 function setup() {
@@ -96,7 +99,10 @@ Deno.test("faults during a run are counted", () => {
     usage: null,
     completionTokens: 0,
     rejects: ["full", "full", "stale"],
-    ...{ repeats: 1, naks: 3, cancelReason: "client_gone", dispatchMs: null },
+    repeats: 1,
+    naks: 3,
+    cancelReason: "client_gone",
+    dispatchMs: null,
     firstByteMs: null,
   });
   assert.deepEqual(t.samples(), [

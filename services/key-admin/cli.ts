@@ -40,7 +40,9 @@ export async function run(args: string[], given: env.Env): Promise<string> {
     const answer = await command.run({
       ...createStores({ ...stores, defaultLimits }),
       sendStop: createStopSender({
-        ...{ access: bus, writer: redis, log: silentLog },
+        access: bus,
+        writer: redis,
+        log: silentLog,
       }),
       publicUrl: publicUrl ?? new URL(`http://127.0.0.1:${port}`),
       models: cluster.models,

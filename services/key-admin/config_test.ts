@@ -10,10 +10,12 @@ Deno.test("configFrom() starts on this machine without any variable, and applies
     ...{ publicUrl: null, oidc: null },
   });
   const config = configFrom({
-    ...{ PORT: "0", PUBLIC_URL: "https://console.example.org/" },
+    PORT: "0",
+    PUBLIC_URL: "https://console.example.org/",
     API_URL: "https://api.example.org/v1/",
     TRUSTED_PROXIES: "10.0.0.1, 10.0.0.2",
-    ...{ OIDC_ISSUER: "https://id.example.org", OIDC_CLIENT_ID: "console" },
+    OIDC_ISSUER: "https://id.example.org",
+    OIDC_CLIENT_ID: "console",
     OIDC_CLIENT_SECRET_FILE: "/run/secret",
     OIDC_ALLOWED: "Ada@Example.org,@corp.test",
   }, () => "s3cret\n");

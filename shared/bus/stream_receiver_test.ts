@@ -83,7 +83,10 @@ function textsOf(event: StreamEvent): string[] {
 function play({ after = 0, isSlow = false, steps, ...options }: Case): void {
   const actions: string[] = [];
   const receiver = new StreamReceiver({
-    ...{ requestId: "r", attempt: ATTEMPT, workerId: "w1", nowMs: 0 },
+    requestId: "r",
+    attempt: ATTEMPT,
+    workerId: "w1",
+    nowMs: 0,
     control: (worker, record) => void actions.push(said(worker, record)),
     ...options,
   });

@@ -21,15 +21,23 @@ Deno.test("parseCatalog() fills in the defaults", () => {
     models: [minimal, { id: "s", backends: [openai, openai] }],
   });
   assert.deepEqual(catalog.get("m"), {
-    ...{ id: "m", kind: "chat", owned_by: "gateway", created: 1_767_225_600 },
+    id: "m",
+    kind: "chat",
+    owned_by: "gateway",
+    created: 1_767_225_600,
     vision: false,
     pass_fields: [],
     backends: [{
-      ...{ ...openai, name: "openai-1", weight: 1, preference: 0 },
+      ...openai,
+      name: "openai-1",
+      weight: 1,
+      preference: 0,
       headers: {},
       deadlines: {
-        ...{ connect_ms: 5_000, first_token_ms: 60_000 },
-        ...{ between_tokens_ms: 30_000, total_ms: 600_000 },
+        connect_ms: 5_000,
+        first_token_ms: 60_000,
+        between_tokens_ms: 30_000,
+        total_ms: 600_000,
       },
       dialect: DIALECTS.dashscope,
     }],
@@ -46,8 +54,11 @@ Deno.test("parseCatalog() keeps what is given, and overrides members of a dialec
     headers: { "X-Team": "a b" },
   };
   const model = {
-    ...{ id: "org/model:7b@2+x", context_tokens: 10, output_tokens: 10 },
-    ...{ choices: 1, vision: true },
+    id: "org/model:7b@2+x",
+    context_tokens: 10,
+    output_tokens: 10,
+    choices: 1,
+    vision: true,
     pass_fields: ["top_k", "min_p"],
   };
   const catalog = parseCatalog({

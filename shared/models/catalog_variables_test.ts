@@ -28,8 +28,10 @@ Deno.test("catalogOf() offers a model server under the gateway's name only", () 
   assert.equal(plain.api_key_env, undefined);
   assert.equal(plain.deadlines.first_token_ms, 60_000);
   const told = upstream({
-    ...{ UPSTREAM_BASE_URL: `${BASE_URL}/`, UPSTREAM_MODEL: "qwen3:8b" },
-    ...{ UPSTREAM_DIALECT: "ollama", UPSTREAM_FIRST_TOKEN_SECONDS: "300" },
+    UPSTREAM_BASE_URL: `${BASE_URL}/`,
+    UPSTREAM_MODEL: "qwen3:8b",
+    UPSTREAM_DIALECT: "ollama",
+    UPSTREAM_FIRST_TOKEN_SECONDS: "300",
   }, true);
   assert.equal(told?.model, "qwen3:8b");
   assert.equal(told.base_url, BASE_URL);

@@ -37,7 +37,9 @@ Deno.test("the tokens of a prompt are those of its texts, tools and schema, 4 a 
       },
       { role: "assistant", content: null, tool_calls: [call] },
       {
-        ...{ role: "assistant", content: "", refusal: "No." },
+        role: "assistant",
+        content: "",
+        refusal: "No.",
         reasoning_content: "Hm",
       },
     ],

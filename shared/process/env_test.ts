@@ -123,8 +123,10 @@ Deno.test("parseEnv() never shows a secret", () => {
     D: env.hidden(env.url(["redis:"])),
   };
   const message = mistakeOf(variables, {
-    ...{ A: "hunter2", B: "http://user:hunter2@host" },
-    ...{ C: "http://user:hunter2@host", D_FILE: "/run/secrets/d" },
+    A: "hunter2",
+    B: "http://user:hunter2@host",
+    C: "http://user:hunter2@host",
+    D_FILE: "/run/secrets/d",
   }, () => "hunter2");
   assert.match(message, /^4 mistakes/);
   assert.ok(!message.includes("hunter2"), message);
@@ -149,10 +151,16 @@ Deno.test("parseEnv() reads a secret from the file that _FILE names", () => {
   const files = new Map([["/s", "abc\n"], ["/u", "redis://:x@h"], ["/e", ""]]);
   const readFile = (path: string) => files.get(path) ?? NO_FILES(path);
   const given = {
-    ...{ IT_FILE: "/s", URL_FILE: "/u", CA_FILE: "/s", PLAIN_FILE: "/s" },
+    IT_FILE: "/s",
+    URL_FILE: "/u",
+    CA_FILE: "/s",
+    PLAIN_FILE: "/s",
   };
   assert.deepEqual({ ...env.parseEnv(variables, given, readFile) }, {
-    ...{ IT: "abc", URL: "redis://:x@h", CA_FILE: "abc", PLAIN: "default" },
+    IT: "abc",
+    URL: "redis://:x@h",
+    CA_FILE: "abc",
+    PLAIN: "default",
   });
   const rows: [env.Env, RegExp][] = [
     [{ IT: "a", IT_FILE: "/s" }, /IT and IT_FILE are both set/],

@@ -160,7 +160,10 @@ Deno.test("a worker killed mid-stream: one error within a second, settled with w
   assert.ok(watch.ms < 1_000, `took ${watch.ms} ms`);
   const [settled, ...more] = edge.settlements();
   assert.partialDeepStrictEqual(settled, {
-    ...{ usage: null, completionTokens: 1, kind: "failed", cancelReason: null },
+    usage: null,
+    completionTokens: 1,
+    kind: "failed",
+    cancelReason: null,
     isFinal: false,
   });
   assert.deepEqual(more, []);

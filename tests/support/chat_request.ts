@@ -6,7 +6,11 @@ export function chatRequest(part: Partial<ChatRequest> = {}): ChatRequest {
   return {
     model: "m",
     messages: [],
-    ...{ stream: false, include_usage: false, n: 1, max_tokens: 0, ...part },
+    stream: false,
+    include_usage: false,
+    n: 1,
+    max_tokens: 0,
+    ...part,
   };
 }
 

@@ -76,8 +76,10 @@ export function choiceChunk(
   index = 0,
 ): { [name: string]: unknown } {
   return {
-    ...{ id: "chatcmpl-upstream", object: "chat.completion.chunk" },
-    ...{ created: 1_767_622_290, model: "upstream-model" },
+    id: "chatcmpl-upstream",
+    object: "chat.completion.chunk",
+    created: 1_767_622_290,
+    model: "upstream-model",
     choices: [{ index, delta, logprobs: null, finish_reason: finishReason }],
   };
 }

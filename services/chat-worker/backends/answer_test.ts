@@ -32,8 +32,11 @@ function encode(change: Partial<ChatRequest>, parts: Part[]): unknown[] {
 
 function chunk(choices: unknown[], more: object = {}): object {
   return {
-    ...{ ...IDENTITY, object: "chat.completion.chunk" },
-    ...{ system_fingerprint: null, choices, ...more },
+    ...IDENTITY,
+    object: "chat.completion.chunk",
+    system_fingerprint: null,
+    choices,
+    ...more,
   };
 }
 

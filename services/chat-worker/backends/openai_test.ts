@@ -175,7 +175,10 @@ Deno.test("complete() accepts a whole answer and a stream, whichever was request
 
 /** The status that a caller gets for a fault, if not 502. */
 const STATUS: Partial<Record<UpstreamFault, number>> = {
-  ...{ request: 400, overloaded: 503, timeout: 504, deadline: 504 },
+  request: 400,
+  overloaded: 503,
+  timeout: 504,
+  deadline: 504,
 };
 type Failure = [
   name: string,

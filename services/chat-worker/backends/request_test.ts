@@ -22,8 +22,14 @@ const calling = (...texts: string[]) => (
 );
 
 const EVERY_FIELD = {
-  ...{ n: 2, temperature: 0, top_p: 0.5, max_tokens: 7, presence_penalty: -1 },
-  ...{ frequency_penalty: 1, repetition_penalty: 1.1, seed: 0 },
+  n: 2,
+  temperature: 0,
+  top_p: 0.5,
+  max_tokens: 7,
+  presence_penalty: -1,
+  frequency_penalty: 1,
+  repetition_penalty: 1.1,
+  seed: 0,
   stop: ["a", "b"],
   tools: [tool],
   tool_choice: "auto" as const,

@@ -5,7 +5,9 @@ const backends = [
   { type: "openai", base_url: "http://127.0.0.1:9/v1", model: "m" },
 ];
 const base = {
-  ...{ id: "neutral-3.7-plus", context_tokens: 131_072, output_tokens: 32_768 },
+  id: "neutral-3.7-plus",
+  context_tokens: 131_072,
+  output_tokens: 32_768,
   vision: false,
   pass_fields: ["top_k", "chat_template_kwargs"],
   backends,

@@ -124,7 +124,10 @@ export function setup() {
   };
 
   return {
-    ...{ clock, bus, dispatcher, outcomes },
+    clock,
+    bus,
+    dispatcher,
+    outcomes,
     /** The events since the last call, control records last. */
     async take(): Promise<string[]> {
       for (let turn = 0; turn < 5; turn += 1) await Promise.resolve();

@@ -44,8 +44,12 @@ Deno.test("a run that completes", async () => {
     "ack w1 1.1 2",
   ]);
   assert.partialDeepStrictEqual(t.outcomes.get(1), {
-    ...{ usage: USAGE, completionTokens: 2, isFinal: true, offers: 1 },
-    ...{ workerId: "w1", error: null },
+    usage: USAGE,
+    completionTokens: 2,
+    isFinal: true,
+    offers: 1,
+    workerId: "w1",
+    error: null,
   });
 });
 

@@ -20,7 +20,10 @@ async function start(
 ) {
   const errors: unknown[] = [];
   const server = await startServer({
-    ...{ hostname: "127.0.0.1", port: 0, handler, ...options },
+    hostname: "127.0.0.1",
+    port: 0,
+    handler,
+    ...options,
     onError: (error) => void errors.push(error),
   });
   return {

@@ -210,8 +210,12 @@ function logRun(
   const { usage, completionTokens } = outcome;
   const line = {
     requestId: publicRequestId(requestId),
-    ...{ keyId, ownerId, clientAddress },
-    ...{ model: request.model, stream: request.stream, outcome: outcome.kind },
+    keyId,
+    ownerId,
+    clientAddress,
+    model: request.model,
+    stream: request.stream,
+    outcome: outcome.kind,
     errorCode: outcome.error?.code,
     cancelReason: outcome.cancelReason ?? undefined,
     workerId: outcome.workerId,

@@ -213,10 +213,15 @@ function checkOptions(values: Record<string, unknown>): Options {
 
 /** A key in the form of `--json`, without its hash. Times are ISO 8601 in UTC; a limit of 0 means none. */
 export function toJson(key: KeyRecord, nowMs: number) {
-  const { id, state, description, hint, scopes, models } = key;
   return {
-    ...{ id, state, expired: isExpired(key, nowMs), description, hint },
-    ...{ owner_id: key.ownerId, scopes, models },
+    id: key.id,
+    state: key.state,
+    expired: isExpired(key, nowMs),
+    description: key.description,
+    hint: key.hint,
+    owner_id: key.ownerId,
+    scopes: key.scopes,
+    models: key.models,
     limits: settings.namedLimits(key.limits, "_"),
     created_at: isoTime(key.createdAtMs),
     expires_at: isoTime(key.expiresAtMs),

@@ -43,7 +43,9 @@ export function createHandler(
     if (path.startsWith("/assets/") && response.ok) return response;
     log.info("request", {
       requestId: response.headers.get("x-request-id"),
-      ...{ clientAddress: remoteIp, method: request.method, path },
+      clientAddress: remoteIp,
+      method: request.method,
+      path,
       status: response.status,
       durationMs: Math.round(performance.now() - startMs),
     });

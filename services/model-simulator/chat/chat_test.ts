@@ -53,7 +53,10 @@ Deno.test("an answer ends before a stop text, also one that spans tokens", async
 Deno.test("logprobs list each token of the text, and alternatives best first", async () => {
   await using simulator = startAsked();
   const body = {
-    ...{ ...LONG, logprobs: true, top_logprobs: 3, stop: "passage ins" },
+    ...LONG,
+    logprobs: true,
+    top_logprobs: 3,
+    stop: "passage ins",
   };
   const { choices } = await simulator.ask({ ...body, stop: null });
   const content = choices[0]?.logprobs?.content;

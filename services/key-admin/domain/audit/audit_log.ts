@@ -36,8 +36,12 @@ export interface Actor {
 const text = z.string().default("");
 /** The fields of an entry in Redis. Missing ones are empty; an older version may have had other actions. */
 const stored = z.object({
-  ...{ action: text, by: text, ip: text },
-  ...{ key: text, hint: text, description: text },
+  action: text,
+  by: text,
+  ip: text,
+  key: text,
+  hint: text,
+  description: text,
   /** The changes as text: `requests per minute 0 → 60`. */
   detail: text,
 }).transform(({ key, ...fields }) => ({ ...fields, keyId: key }));

@@ -29,8 +29,13 @@ export function createStopSender({ access, writer, log }: {
     ]);
     await ordered.catch(() => {}); // Thrown below: a notice alone reaches most edges.
     const bus = await connectBus({
-      ...{ ...access, name: "key-admin", inboxPrefix: INBOX_PREFIXES.admin },
-      ...{ log, now: monotonicNow, random: Math.random, timing: TIMING },
+      ...access,
+      name: "key-admin",
+      inboxPrefix: INBOX_PREFIXES.admin,
+      log,
+      now: monotonicNow,
+      random: Math.random,
+      timing: TIMING,
     });
     try {
       const notice = JSON.stringify({ keyId, ownerId, action: "stop" });

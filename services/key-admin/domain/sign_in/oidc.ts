@@ -55,7 +55,9 @@ export function createOidcClient(
         redirect_uri: redirectUri.href,
         scope: "openid email",
         code_challenge: await oidc.calculatePKCECodeChallenge(verifier),
-        ...{ code_challenge_method: "S256", state, nonce },
+        code_challenge_method: "S256",
+        state,
+        nonce,
         ...(askAgain ? { prompt: "login", max_age: "0" } : {}),
       });
       return { url, flow: [verifier, state, nonce].join(".") };

@@ -25,7 +25,10 @@ export async function connectRedis(
 ): Promise<RedisLink> {
   const link = createRedisLink({
     address: { ...address, clientName: "key-admin" },
-    ...{ log, now: monotonicNow, random: Math.random, deadlineMs: DEADLINE_MS },
+    log,
+    now: monotonicNow,
+    random: Math.random,
+    deadlineMs: DEADLINE_MS,
     probe: ["SET", "barrier", "1", "EX", "60"],
   });
   await link.ready(waitMs).catch(async (error) => {

@@ -273,7 +273,9 @@ function Failures(
 }
 
 const DAY = new Intl.DateTimeFormat("en", {
-  ...{ month: "short", day: "numeric", timeZone: "UTC" },
+  month: "short",
+  day: "numeric",
+  timeZone: "UTC",
 });
 
 /**
