@@ -98,11 +98,9 @@ export function usageChunk(prompt: number, completion: number) {
 
 /** A well-behaved server: streams or answers whole as it was asked, for every `n` up to `choicesMax`. */
 export function chatReply(
-  { words, between = () => ({ pauseMs: 0 }), choicesMax = Infinity }: {
+  { words, choicesMax = Infinity }: {
     /** One per chunk. */
     words: readonly string[];
-    /** What is done between words. */
-    between?: () => Step;
     /** Answers with no more choices than these, whatever `n` says. */
     choicesMax?: number;
   },
@@ -113,7 +111,6 @@ export function chatReply(
     const indexes = Array.from({ length: n }, (_, index) => index);
     const usage = usageChunk(1, words.length * n);
     if (!stream) {
-      for (const _ of words.slice(1)) yield between();
       const message = { role: "assistant", content: words.join("") };
       yield* jsonResponse({
         ...usage,
@@ -128,10 +125,7 @@ export function chatReply(
       indexes.map((index) => chunk(event(choiceChunk(delta, finish, index))));
     yield streamHead();
     yield* say({ role: "assistant", content: "" });
-    for (const [position, word] of words.entries()) {
-      if (position > 0) yield between();
-      yield* say({ content: word });
-    }
+    for (const content of words) yield* say({ content });
     yield* say({}, "stop");
     yield* [chunk(event(usage)), chunk(event("[DONE]")), lastChunk];
   };

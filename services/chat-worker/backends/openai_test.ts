@@ -327,8 +327,7 @@ Deno.test("complete() sends its request again if the server closes an idle conne
 
 for (const stream of [true, false]) {
   Deno.test(`complete() sends three requests for n = 3 to a server of one choice, ${stream ? "streamed" : "whole"}`, async () => {
-    const between = () => ({ pauseMs: 5 });
-    await using r = rig(chatReply({ words, between, choicesMax: 1 }), {
+    await using r = rig(chatReply({ words, choicesMax: 1 }), {
       dialect: "llama.cpp",
     });
     const request = chat(stream, { n: 3, seed: 7, include_usage: true });
