@@ -139,6 +139,7 @@ export async function startServer(
       void answer(request, call, awaitsContinue, options);
     };
   server.on("request", accept(false)).on("checkContinue", accept(true));
+  server.on("checkExpectation", accept(false)); // Ignored (RFC 9110 10.1.1).
   await once(server.listen(options.port, options.hostname), "listening");
   const address = server.address();
   if (address === null || typeof address === "string") {
@@ -187,8 +188,7 @@ async function answer(
   const head = headOf(request);
   if (head === null) {
     const headers = { "connection": "close", "content-length": "0" };
-    response.sendHead(BAD_REQUEST, headers).end();
-    return;
+    return void response.sendHead(BAD_REQUEST, headers).end();
   }
   let isOpened = false;
   const openBody = () => {
