@@ -126,16 +126,17 @@ export async function startServer(
     (awaitsContinue: boolean) =>
     (request: IncomingMessage, response: ApiResponse) => {
       const { socket } = request;
-      const call: Call = { response, onClose: [] };
       const connection = connections.get(socket);
-      if (connection !== undefined) {
-        connection.calls.add(call);
-        connection.checksLeft = null;
-        response.once("close", () => {
-          close(connection, call);
-          if (isClosing && connection.calls.size === 0) end(socket);
-        });
-      }
+      if (connection === undefined) return; // It has closed.
+      const { calls } = connection;
+      if (calls.size >= limits.callsMax) return void socket.destroy();
+      const call: Call = { response, onClose: [] };
+      calls.add(call);
+      connection.checksLeft = null;
+      response.once("close", () => {
+        close(connection, call);
+        if (isClosing && calls.size === 0) end(socket);
+      });
       void answer(request, call, awaitsContinue, options);
     };
   server.on("request", accept(false)).on("checkContinue", accept(true));
@@ -207,8 +208,7 @@ async function answer(
     span.end({ "http.response.status_code": status }, errorCode);
   });
   try {
-    const { socket } = request;
-    const exchange = { ...head, response, socket, onClose, openBody };
+    const exchange = { ...head, response, onClose, openBody };
     await span.run(() => handler(exchange));
   } catch (error) {
     onError(error);
@@ -225,13 +225,13 @@ const TARGET = /^(?:https?:\/\/[^/?#]*)?([^?#]*)(?:\?([^#]*))?/i;
 
 /** Reads the head of a request; null if HTTP/1.1 forbids it. */
 function headOf(request: IncomingMessage) {
-  const { headers, httpVersion, url = "/", method = "GET" } = request;
+  const { headers, httpVersion, socket, url = "/", method = "GET" } = request;
   const encoding = headers["transfer-encoding"] ?? "chunked";
   if (encoding.toLowerCase() !== "chunked") return null;
   const host = headers.host ?? (httpVersion === "1.0" ? "" : null);
   if (host === null || !HOST.test(host)) return null;
   const [, path = "", query = ""] = TARGET.exec(url) ?? [];
-  return { method, headers, query, path: decoded(path) };
+  return { method, headers, socket, query, path: decoded(path) };
 }
 
 /** A path, decoded if possible, without a trailing slash. */
