@@ -7,8 +7,8 @@ import { Busboy } from "@fastify/busboy";
 import { BUS_LIMITS, UPLOAD_LIMITS } from "@gateway/shared/limits";
 import { type ApiError, fieldError } from "@gateway/shared/openai/error";
 import type { UploadEnd } from "@gateway/shared/bus/job";
-import { HeldBody, type HeldBodyBounds, refusal } from "./read_body.ts";
-import type { Exchange } from "./server.ts";
+import * as bodies from "./read_body.ts";
+import { discard, type Exchange } from "./server.ts";
 
 export interface FormBounds {
   /** The fields that are files, and how many there must be at least and at most. */
@@ -39,7 +39,7 @@ export function readForm(
   { keyId, bounds, budget }: {
     keyId: string;
     bounds: FormBounds;
-    budget: HeldBodyBounds;
+    budget: bodies.HeldBodyBounds;
   },
 ) {
   const { bytesMax, totalMs } = UPLOAD_LIMITS;
@@ -67,7 +67,7 @@ export function readForm(
     if (isOver) return;
     isOver = true;
     held.release();
-    body.resume();
+    discard(body);
     [pieces, bytes] = [[], 0];
     wake();
   };
@@ -77,7 +77,7 @@ export function readForm(
     failed.reject(error);
     begun.reject(error);
   };
-  const held = new HeldBody(budget, { keyId, totalMs, refuse });
+  const held = new bodies.HeldBody(budget, { keyId, totalMs, refuse });
   const noRoom = budget.bodyBudget.grow(held, HELD_BYTES);
   if (noRoom !== null) {
     held.release();
@@ -212,26 +212,22 @@ function createParser(headers: Exchange["headers"], fileSize: number) {
 }
 
 const wrongType = () =>
-  refusal(
+  bodies.refusal(
     "unsupported_media_type",
     "Unsupported 'Content-Type'. Send the body as 'multipart/form-data'.",
   );
 const malformed = () =>
-  refusal(
+  bodies.refusal(
     "invalid_request",
     "We could not read the body of your request as multipart/form-data.",
   );
 const tooManyParts = () =>
-  refusal(
+  bodies.refusal(
     "invalid_request",
     `The form has too many parts. The limit is ${UPLOAD_LIMITS.partsMax}, of ` +
       `which ${UPLOAD_LIMITS.filesMax} may be files.`,
   );
-const tooLarge = (bytesMax: number) =>
-  refusal(
-    "request_too_large",
-    `The upload is too large. The limit is ${bytesMax} bytes.`,
-  );
+const tooLarge = (bytesMax: number) => bodies.tooLarge(bytesMax, "upload");
 
 function fieldTooLong(name: string): ApiError {
   const { fieldBytesMax: bytesMax } = UPLOAD_LIMITS;

@@ -8,7 +8,7 @@ import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import { createServer, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Readable } from "node:stream";
-import { SERVER_LIMITS } from "@gateway/shared/limits";
+import { BODY_PIECES, SERVER_LIMITS } from "@gateway/shared/limits";
 import type { GracefulServer } from "@gateway/shared/process/serve";
 import { settlesWithin } from "@gateway/shared/process/serve";
 import { startWorkSpan } from "@gateway/shared/process/tracing";
@@ -215,7 +215,15 @@ async function answer(
     response.destroy();
   }
   // Deno does not discard an unread body, so the connection would hang.
-  if (!isOpened) request.resume();
+  if (!isOpened) discard(request);
+}
+
+/** Drops the rest of a body. If it comes in tiny pieces, that takes too long, and the connection is closed. */
+export function discard(body: Readable): void {
+  let left = BODY_PIECES.free;
+  body.on("data", ({ length }: Uint8Array) => {
+    if ((left += length / BODY_PIECES.bytesMin - 1) < 0) body.destroy();
+  }).resume();
 }
 
 /** A valid `Host` header. Anything else could be taken for a path. */

@@ -159,14 +159,16 @@ Deno.test("a client that sends on and on without waiting for answers is disconne
   let calls = 0;
   const limits = { ...LIMITS, callsMax: 3 };
   await using started = await start(() => void calls++, { limits });
-  const socket = await openSocket(started.server.port);
-  socket.on("error", () => {}); // Perhaps a reset.
   const [head] = requestOf(null);
-  socket.write(head.repeat(3));
-  await until(() => calls === 3);
-  socket.write(head.repeat(1_000));
-  await until(() => socket.destroyed);
-  assert.equal(calls, 3);
+  const chunked = head.replace("\n\r", "\nTransfer-Encoding: chunked\r\n\r");
+  const pieces = `${chunked}${"1\r\na\r\n".repeat(10_000)}`;
+  for (const [most, flood] of [[3, head.repeat(1_000)], [4, pieces]] as const) {
+    const socket = await openSocket(started.server.port);
+    socket.on("error", () => {}); // Perhaps a reset.
+    socket.write(flood);
+    await until(() => socket.destroyed);
+    assert.equal(calls, most);
+  }
 });
 
 Deno.test("stop() lets a running answer end, and waits for no idle connection", async () => {
@@ -213,9 +215,8 @@ Deno.test("the head of a request arrives decoded, its repeated fields joined", a
   const socket = await openSocket(started.server.port);
   const targets = ["/a%20b?c#d", "http://Other.example/v1/x/?y", "/%zz", "*"];
   for (const [index, target] of targets.entries()) {
-    socket.write(
-      `OPTIONS ${target} HTTP/1.1\r\nHost: X\r\nX-A: 1\r\nx-a: 2\r\n\r\n`,
-    );
+    const fields = "Host: X\r\nX-A: 1\r\nx-a: 2\r\n";
+    socket.write(`OPTIONS ${target} HTTP/1.1\r\n${fields}\r\n`);
     await until(() => seen.length > index);
   }
   assert.deepEqual(seen, [
