@@ -4,7 +4,7 @@
  * A prompt with `[64 tokens, 20 ms]` is streamed at that pace.
  */
 import { Buffer } from "node:buffer";
-import type { Step } from "../tests/support/fake_model_server.ts";
+import type { Step } from "../tests/support/scripted_server.ts";
 import * as answers from "../tests/support/model_answers.ts";
 
 const TICK_MS = 5;

@@ -135,6 +135,7 @@ export const MEDIA_LIMITS = {
   maskBytesMax: 4 * MIB,
   partialImagesMax: 3,
   compressionMax: 100, // Percent.
+  secondsMax: 86_400, // Of a recording or video: more, if a server says so, is not charged.
   /** Of the text of a recording, with the times of its words. */
   transcriptBytesMax: 16 * MIB,
   formListMax: 16, // Values of one list in a form.

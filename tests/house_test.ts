@@ -9,17 +9,17 @@ import { readSources, SOURCE_FOLDERS } from "./support/source_files.ts";
 
 /** Lines of production code in each room, and in all. */
 const ROOMS: { readonly [room: string]: number } = {
-  "services/edge-auth": 5_895,
-  "services/chat-worker": 810,
-  "services/media-worker": 1_285,
-  "services/key-admin": 9_000,
-  "services/model-simulator": 1_950,
-  "shared": 8_870,
+  "services/edge-auth": 5_960,
+  "services/chat-worker": 830,
+  "services/media-worker": 1_290,
+  "services/key-admin": 9_060,
+  "services/model-simulator": 1_935,
+  "shared": 8_960,
   "deploy": 1_940,
 };
-const PRODUCTION_LINES_MAX = 29_735;
+const PRODUCTION_LINES_MAX = 29_900;
 /** Tests and benchmarks. */
-const TEST_LINES_MAX = 35_810;
+const TEST_LINES_MAX = 36_000;
 /** Source files in one folder, tests included. */
 const FILES_MAX = 25;
 

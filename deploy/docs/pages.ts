@@ -2,11 +2,10 @@
 import { execFileSync } from "node:child_process";
 import { catalogJsonSchema } from "@gateway/shared/models/catalog";
 import { DIALECT_NAMES, DIALECTS } from "@gateway/shared/models/dialects";
-import { chatRequestSchema } from "@gateway/shared/openai/chat";
-import * as completion from "@gateway/shared/openai/completion";
+import "@gateway/shared/openai/completion";
 import * as errors from "@gateway/shared/openai/error";
 import { TAKES } from "@gateway/shared/openai/fields";
-import * as media from "@gateway/shared/openai/media";
+import "@gateway/shared/openai/media";
 import { aboutOf, keysOf, type Variables } from "@gateway/shared/process/env";
 import type { MetricSpec, MetricTable } from "@gateway/shared/process/metrics";
 import * as metrics from "@gateway/shared/process/ops_server";
@@ -174,27 +173,17 @@ function formatted(input: string, path: string): string {
   return execFileSync(Deno.execPath(), args, { input, encoding: "utf8" });
 }
 
-const REQUESTS = [
-  ...[chatRequestSchema, media.speechRequestSchema, media.imageRequestSchema],
-  ...[media.imageEditFormSchema, media.imageEditSchema],
-  media.transcriptionRequestSchema("transcribe"),
-  ...[media.videoRequestSchema, media.videoRemixSchema],
-];
-const ANSWERS = [
-  ...[completion.chatCompletionSchema, completion.chatCompletionChunkSchema],
-  ...[completion.errorBodySchema, completion.modelListSchema],
-  ...[completion.modelSchema, media.videoSchema, media.videoListSchema],
-  media.videoDeletedSchema,
-];
-
 interface JsonSchema {
   type?: string | string[];
   description?: string | undefined;
   default?: unknown;
   enum?: unknown[];
   anyOf?: JsonSchema[];
+  $schema?: string;
+  $id?: string;
   properties?: { [name: string]: JsonSchema };
   required?: string[];
+  additionalProperties?: unknown;
 }
 interface Document {
   components: {
@@ -230,48 +219,45 @@ async function apiDescription(present: string): Promise<string> {
     );
     response.content = { "application/json": { schema, examples } };
   }
-  const requests: object = JSON.parse(
-    JSON.stringify(namedIn(REQUESTS), takeNull),
-  );
   document.components.examples = Object.fromEntries(examples);
-  document.components.schemas = { ...requests, ...namedIn(ANSWERS) };
+  // Those with an `id` in the modules that are imported above.
+  const { schemas } = z.toJSONSchema(z.globalRegistry, CONVERSION);
+  document.components.schemas = JSON.parse(
+    JSON.stringify(schemas, withoutStrictness),
+  );
   return JSON.stringify(document)
     .replaceAll('"#/$defs/', '"#/components/schemas/');
 }
 
-/** The schemas with an `id`, as JSON Schema. */
-function namedIn(list: readonly z.ZodType[]): { [name: string]: unknown } {
-  const named: { [name: string]: unknown } = {};
-  const convert = (schema: z.ZodType): object => {
-    const { $schema: _, $defs = {}, ...converted } = z.toJSONSchema(schema, {
-      io: "input",
-      override({ zodSchema, jsonSchema }) {
-        const takes = TAKES.get(zodSchema)?.schema;
-        if (takes instanceof z.ZodType) {
-          Object.assign(jsonSchema, convert(takes));
-        }
-        // Answers may get more members; only our tests forbid them.
-        if (jsonSchema.additionalProperties === false) {
-          delete jsonSchema.additionalProperties;
-        }
-      },
+const CONVERSION = {
+  io: "input",
+  uri: (id: string) => `#/$defs/${id}`,
+  override({ zodSchema, jsonSchema }): void {
+    const takes = TAKES.get(zodSchema)?.schema;
+    if (!(takes instanceof z.ZodType)) return;
+    const taken = z.toJSONSchema(takes, CONVERSION);
+    Object.assign(jsonSchema, {
+      ...taken,
+      $schema: undefined,
+      $defs: undefined,
     });
-    Object.assign(named, $defs);
-    return converted;
-  };
-  for (const schema of list) convert(schema);
-  return named;
-}
+  },
+} satisfies Parameters<typeof z.toJSONSchema>[1];
 
-/** For `JSON.stringify`: lets the optional members of an object be null. */
-function takeNull(_name: string, node: JsonSchema | null): JsonSchema | null {
+/**
+ * For `JSON.stringify`: lets the optional members of requests be null, and answers have
+ * more members, which only our tests forbid.
+ */
+function withoutStrictness(_name: string, node: JsonSchema | null) {
   if (![node?.type].flat().includes("object") || !node?.properties) return node;
+  const { $schema: _, $id: _id, additionalProperties, ...rest } = node;
+  if (additionalProperties === false) return rest;
   const { properties, required = [] } = node;
   const members = Object.entries(properties).map(([name, member]) => [
     name,
     required.includes(name) ? member : orNull(member),
   ]);
-  return { ...node, properties: Object.fromEntries(members) };
+  return { ...rest, properties: Object.fromEntries(members) };
 }
 
 function orNull(member: JsonSchema): JsonSchema {

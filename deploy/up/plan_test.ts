@@ -60,12 +60,14 @@ Deno.test("planServices() starts the workers that the models need", () => {
   ];
   for (const [kinds, workers] of rows) {
     const models = kinds.map((kind) => ({ id: kind, kind, backends }));
-    const { units } = planServices(options, contextOf(), {
+    const { units } = planServices(options, contextOf({ OTEL_DENO: "true" }), {
       hasSimulator: false,
       catalog: parseCatalog({ models }),
     });
     const names = units.map(({ name }) => name);
     assert.deepEqual(names, ["key-admin", ...workers, "edge-auth"]);
+    // The addresses of the console's pages contain secrets.
+    assert.equal(units[0]?.program.env.OTEL_DENO, "false");
   }
 });
 

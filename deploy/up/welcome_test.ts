@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { parseCatalog } from "@gateway/shared/models/catalog";
-import { startFakeModelServer } from "../../tests/support/fake_model_server.ts";
+import { startScriptedServer } from "../../tests/support/scripted_server.ts";
 import { freePort } from "../../tests/support/local_server.ts";
 import { jsonResponse } from "../../tests/support/model_answers.ts";
 import { readSettings } from "./plan.ts";
 import { describeModels, describeSummary } from "./welcome.ts";
 
 Deno.test("describeModels() says of each model what answers, or why nothing does, within two seconds", async () => {
-  await using server = startFakeModelServer({
+  await using server = startScriptedServer({
     reply: () => [],
     models: ({ path, headers }) => {
       if (path === "/v1/stall/models") return [{ stall: true }];

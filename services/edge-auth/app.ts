@@ -19,6 +19,7 @@ import * as media from "./media/endpoints.ts";
 import type { EdgeMetrics } from "./metrics.ts";
 import { modelNotFound } from "./requests/parse_request.ts";
 import * as requests from "./requests/run_request.ts";
+import { runUpload, type UploadEndpoint } from "./requests/run_upload.ts";
 import { type VideoDependencies, VIDEOS } from "./videos/handlers.ts";
 
 export interface AppDependencies extends VideoDependencies {
@@ -46,13 +47,13 @@ const json = <R extends JobRequest>(of: requests.Endpoint<R>): Handlers => ({
   POST: (call, deps) => requests.runRequest(call, of, deps),
 });
 const form = <R extends JobRequest>(
-  of: requests.UploadEndpoint<R>,
-): Handlers => ({ POST: (call, deps) => requests.runUpload(call, of, deps) });
+  of: UploadEndpoint<R>,
+): Handlers => ({ POST: (call, deps) => runUpload(call, of, deps) });
 const read = (handler: Handler): Handlers => ({ GET: handler, HEAD: handler });
 
 const editImage: Handler = (call, deps) =>
   isForm(call.exchange.headers)
-    ? requests.runUpload(call, media.IMAGE_EDIT_UPLOAD, deps)
+    ? runUpload(call, media.IMAGE_EDIT_UPLOAD, deps)
     : requests.runRequest(call, media.IMAGE_EDIT, deps);
 
 /** By their names in metrics. Those with a part that varies have a pattern. */
@@ -132,7 +133,8 @@ export function createApp(deps: AppDependencies) {
       return http.sendBytes(response, OK, { headers });
     }
     exchange.onClose.push(() => {
-      deps.metrics.answered(call.route.name, response.statusCode);
+      const durationMs = deps.now() - call.startedAtMs;
+      deps.metrics.answered(call.route.name, response.statusCode, durationMs);
     });
     let failure: ApiError | null = null;
     try {
@@ -204,7 +206,7 @@ async function sendModels(
 
 /** Counts a request and logs it. For one that has run, its run does that. */
 function finish(
-  { exchange, requestId, route, principal, ...call }: Call,
+  { exchange, requestId, principal, ...call }: Call,
   error: ApiError | null,
   deps: AppDependencies,
 ): void {
@@ -213,7 +215,6 @@ function finish(
     deps.failedRequests.add(principal, { ...call, requestId, error, how });
   }
   const durationMs = deps.now() - call.startedAtMs;
-  deps.metrics.ended(route.name, durationMs);
   const { statusCode: status } = exchange.response;
   if (status < 400 && !deps.log.isSampled(requestId)) return;
   const line = {

@@ -90,10 +90,17 @@ Deno.test("the duration of a request begins with its arrival, before its key is 
   assert.equal(await response.text(), "{}\n");
   assert.equal(response.status, 200);
   assert.equal(edge.log.find("chat")?.durationMs, LOOKUP_MS + RUN_MS);
-  assert.match(
-    edge.registry.text(),
-    /gateway_request_duration_seconds_sum\{route="chat"\} 0\.403/,
-  );
+  const duration = /request_duration_seconds_sum\{route="chat"\} 0\.403/;
+  await until(() => duration.test(edge.registry.text()));
+});
+
+Deno.test("the duration of a request is counted for its route", async () => {
+  await using edge = await start();
+  const images = [{ image_url: "data:image/png;base64,AA==" }];
+  const asked = { model: "simulated-image-1", prompt: "A fox", images };
+  await (await callApi(`${edge.origin}/v1/images/edits`, KEY, asked)).text();
+  const count = /request_duration_seconds_count\{route="image_edit"\} 1/;
+  await until(() => count.test(edge.registry.text()));
 });
 
 Deno.test("the health check and the description of the API need no key", async () => {

@@ -5,14 +5,11 @@ import { createClientAddress } from "@gateway/shared/process/client_address";
 import { connectBus } from "@gateway/shared/bus/link_nats";
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import { newInstanceId } from "@gateway/shared/process/ids";
-import type { Log } from "@gateway/shared/process/log";
-import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { ApiError } from "@gateway/shared/openai/error";
 import { serve } from "@gateway/shared/process/serve";
-import { serveOps } from "@gateway/shared/process/ops_server";
 import { createRedisLink } from "@gateway/shared/redis/link";
 import type { RunningService } from "@gateway/shared/process/service";
-import { runService } from "@gateway/shared/process/service";
+import { runService, type ServiceTools } from "@gateway/shared/process/service";
 import { INBOX_PREFIXES } from "@gateway/shared/process/service_variables";
 import { createApp } from "./app.ts";
 import { CONTROL_WAIT_MS, Dispatcher } from "./dispatch/dispatcher.ts";
@@ -41,7 +38,10 @@ const SETTLE_MS = 3_000;
 
 await runService({ name: "edge-auth", readConfig, start });
 
-async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
+async function start(
+  config: EdgeConfig,
+  { log, registry }: ServiceTools,
+): Promise<RunningService> {
   const edgeId = newInstanceId();
   const common = { now: monotonicNow, random: Math.random, log };
   const redis = createRedisLink({
@@ -57,7 +57,6 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
     name: `edge-auth ${edgeId}`,
   });
   await redis.ready(START_MS);
-  const registry = new MetricRegistry();
   const metrics = createEdgeMetrics(registry);
   const dispatcher = new Dispatcher({
     ...common,
@@ -117,17 +116,9 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
       new ApiError("server_shutdown", "The server is shutting down."),
     ));
   observeEdge(registry, { dispatcher, leases: limiter.leases });
-  const ops = serveOps({
-    ...{ ...config.ops, registry, bus, redis: [redis] },
-    isStopping: () => isDraining,
-  });
   return {
-    ready: {
-      edgeId,
-      port: server.port,
-      readyPort: readyServer?.port,
-      opsPort: ops.port,
-    },
+    ...{ bus, redis: [redis] },
+    ready: { edgeId, port: server.port, readyPort: readyServer?.port },
     stop: async () => {
       // Requests of proxies that have not noticed yet still arrive and are served.
       isDraining = true;
@@ -147,7 +138,6 @@ async function start(config: EdgeConfig, log: Log): Promise<RunningService> {
       stopBeating();
       await bus.drain();
       await redis.close();
-      await ops.stop();
     },
   };
 }

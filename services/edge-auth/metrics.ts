@@ -89,13 +89,13 @@ export const EDGE_METRICS = {
   }),
   admissions: counter("gateway_admissions_total", {
     help:
-      "Decisions on chat requests: `admitted`, `refused`, `unavailable` (no answer from Redis), `failed` (a fault, such as a corrupt record).",
+      "Decisions on requests to models: `admitted`, `refused`, `unavailable` (no answer from Redis), `failed` (a fault, such as a corrupt record).",
     labels: ["result"],
     zeros: [["admitted"], ["refused"], ["unavailable"], ["failed"]],
   }),
   refusals: counter("gateway_refusals_total", {
     help:
-      "Refused chat requests. `reason`: the limit (`requests`, `tokens`, `day`, `concurrency`, `images_per_day`, `characters_per_day`, `audio_seconds_per_day`, `video_seconds_per_day`, `video_jobs`), the missing right (`scope`, `model`) or the state of the key. `of`: whose limit, `key` or `owner`.",
+      "Refused requests to models. `reason`: the limit (`requests`, `tokens`, `day`, `concurrency`, `images_per_day`, `characters_per_day`, `audio_seconds_per_day`, `video_seconds_per_day`, `video_jobs`), the missing right (`scope`, `model`) or the state of the key. `of`: whose limit, `key` or `owner`.",
     labels: ["reason", "of"],
     zeros: LIMIT_NAMES.flatMap((limit) => [[limit, "key"], [limit, "owner"]]),
   }),
@@ -104,12 +104,12 @@ export const EDGE_METRICS = {
       "Refused and failed requests that the usage of their keys lacks, because Redis did not take them.",
   }),
   admissionSeconds: histogram("gateway_admission_duration_seconds", {
-    help: "How long Redis took to decide on a chat request.",
+    help: "How long Redis took to decide on a request to a model.",
     buckets: INTERNAL_SECONDS,
   }),
   running: gauge("gateway_chats", {
     help:
-      "Chat requests that have not ended: `waiting` for a worker, or `running`.",
+      "Requests to models that have not ended, media too: `waiting` for a worker, or `running`.",
     labels: ["state"],
   }),
   leases: gauge("gateway_leases", {
@@ -133,21 +133,19 @@ export type EdgeMetrics = ReturnType<typeof createEdgeMetrics>;
 
 export function createEdgeMetrics(registry: MetricRegistry) {
   const metrics = registry.record(EDGE_METRICS);
-  const ended = (route: string, durationMs: number): void =>
-    metrics.requestSeconds.with(route).observeMs(durationMs);
   const countUnits = (model: string, unit: UsageUnit, count: number): void =>
     metrics.mediaUnits.with(model, unitLabel(unit)).add(count);
   return {
-    /** A response was sent, or its client has disconnected. */
-    answered: (route: string, status: number): void =>
-      metrics.requests.with(route, String(status)).add(),
-    ended,
+    /** A response was sent, or its client has disconnected, so long after the request arrived. */
+    answered(route: string, status: number, durationMs: number): void {
+      metrics.requests.with(route, String(status)).add();
+      metrics.requestSeconds.with(route).observeMs(durationMs);
+    },
     ran(
       { kind, request: { model, stream } }: Pick<RunJob, "kind" | "request">,
       outcome: RunOutcome,
       durationMs: number,
     ): void {
-      ended(kind, durationMs);
       const unit = UNIT_OF_KIND[kind];
       const { usage, completionTokens, error, dispatchMs, firstByteMs } =
         outcome;

@@ -1,12 +1,9 @@
 import { createClientAddress } from "@gateway/shared/process/client_address";
 import { wallNow } from "@gateway/shared/process/clock";
 import { randomBytes } from "@gateway/shared/process/ids";
-import type { Log } from "@gateway/shared/process/log";
-import { MetricRegistry } from "@gateway/shared/process/metrics";
-import { serveOps } from "@gateway/shared/process/ops_server";
 import { serve } from "@gateway/shared/process/serve";
 import type { RunningService } from "@gateway/shared/process/service";
-import { runService } from "@gateway/shared/process/service";
+import { runService, type ServiceTools } from "@gateway/shared/process/service";
 import { type Config, readConfig } from "./config.ts";
 import { createStopSender } from "./domain/keys/notice.ts";
 import { linkPath } from "./domain/sign_in/links.ts";
@@ -29,11 +26,13 @@ const FIRST_CONNECT_MS = 30_000;
 const DRAIN_MS_MAX = 10_000;
 const ABORT_MS = 500;
 
-async function start(config: Config, log: Log): Promise<RunningService> {
+async function start(
+  config: Config,
+  { log, registry }: ServiceTools,
+): Promise<RunningService> {
   const options = { address: config.redis, log, waitMs: FIRST_CONNECT_MS };
   const redis = await connectRedis(options);
   const writer = await connectRedis(options);
-  const registry = new MetricRegistry();
   // The public URL may contain the port, which is known only once the server listens.
   const handler = Promise.withResolvers<ServeHandler>();
   const server = serve({
@@ -64,19 +63,18 @@ async function start(config: Config, log: Log): Promise<RunningService> {
       registry,
     }),
   );
-  const ops = serveOps({ ...config.ops, registry, redis: [redis, writer] });
   const durability = await detectDurability(redis);
   if (durability === "none") log.error("not_durable", NOT_DURABLE);
   await announceSetUp(deps);
   return {
+    redis: [redis, writer],
     ready: {
-      ...{ port: server.port, opsPort: ops.port, durability },
+      ...{ port: server.port, durability },
       publicUrl: deps.publicUrl.origin,
     },
     stop: async () => {
       const graceMs = Math.min(config.drainMs, DRAIN_MS_MAX);
-      const drain = { graceMs, abortMs: ABORT_MS };
-      await Promise.all([server.stop(drain), ops.stop()]);
+      await server.stop({ graceMs, abortMs: ABORT_MS });
       await Promise.all([redis.close(), writer.close()]);
     },
   };

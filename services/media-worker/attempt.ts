@@ -3,7 +3,6 @@ import * as heads from "@gateway/shared/bus/media_head";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { MediaRequest } from "@gateway/shared/openai/media";
 import { textTokens } from "@gateway/shared/openai/tokens";
-import type { AttemptDeadlines } from "@gateway/shared/upstream/attempt_deadlines";
 import { invalidAnswer } from "@gateway/shared/upstream/errors";
 import type { JsonObject } from "@gateway/shared/upstream/json";
 import { isJsonObject, parseJson, textOf } from "@gateway/shared/upstream/json";
@@ -33,24 +32,16 @@ interface Ask
 
 /** Sends one request of an attempt, and returns what `read` makes of the response. */
 export function ask<Result>(
-  { server, answer }: Attempt,
+  { server, answer: { call } }: Attempt,
   { to, body = "", mustBeginSoon = true, totalMs, statuses, ...like }: Ask,
   read: (response: upstream.ServerResponse) => Promise<Result>,
 ): Promise<Result> {
-  const { call, deadlines } = answer;
   const encode = server.encoder(to, like);
   const sent = { encode, body, call, mustBeginSoon, totalMs, statuses };
-  return server.exchange(sent, async (response) => {
-    answer.deadlines = response.deadlines;
-    try {
-      return await read(response);
-    } finally {
-      answer.deadlines = deadlines;
-    }
-  });
+  return server.exchange(sent, read);
 }
 
-/** The pieces of a body. Each is read when the one before has been handled. */
+/** The pieces of a body. Each is read when the one before has been handled, which may wait for a slow client. */
 export async function* piecesOf(
   { connection, deadlines, server }: upstream.ServerResponse,
   bytesMax: number,
@@ -59,6 +50,7 @@ export async function* piecesOf(
   for (;;) {
     const piece = await connection.read();
     if (piece === null) return;
+    deadlines.rest();
     yield piece;
     // Not earlier: some servers send a head long before the rest.
     deadlines.arm("betweenTokens", server.config.deadlines.between_tokens_ms);
@@ -83,7 +75,7 @@ const DONE = "[DONE]";
 
 /**
  * The events of an answer, one by one: more is read when the last one has been
- * handled. Ends with `[DONE]` or the end of the stream. Comments extend no deadline.
+ * handled, which may wait for a slow client. Ends with `[DONE]` or the end of the stream. Comments extend no deadline.
  * Rejects with an `UpstreamError` for an error event, or anything that is not JSON.
  */
 export async function* eventsOf(
@@ -119,6 +111,7 @@ export async function* eventsOf(
       const type = textOf(data.type) || name;
       if (/(^|\.)error$/.test(type)) throw frameError(data, server.redact);
       throwIfError(data, server);
+      deadlines.rest();
       yield { type, data };
     }
     if (isData) deadlines.arm("betweenTokens", between_tokens_ms);
@@ -155,8 +148,6 @@ export class MediaAnswer {
   /** What has been made, in the unit that such requests cost. */
   made = 0;
   head: heads.MediaHead;
-  /** Those of the response that is being read, which rest while a slow client is waited for. */
-  deadlines: AttemptDeadlines | null = null;
   #isOpen = false;
 
   constructor(
@@ -176,7 +167,7 @@ export class MediaAnswer {
 
   /**
    * Passes on the next part; the first one, even if it is empty, sends the head.
-   * Rejects when the answer is no longer needed, or the attempt has ended.
+   * Rejects when the answer is no longer needed.
    */
   async write(part: string | Uint8Array): Promise<void> {
     if (!this.#isOpen) {
@@ -189,10 +180,8 @@ export class MediaAnswer {
       const piece = bytes.subarray(at, at + PIECE_BYTES_MAX);
       const room = this.call.write(piece, this.made);
       if (room === undefined) continue;
-      this.deadlines?.rest();
       await room;
       this.call.signal.throwIfAborted();
-      this.deadlines?.throwIfEnded();
     }
   }
 

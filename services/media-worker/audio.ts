@@ -210,7 +210,8 @@ function statedSeconds({ usage, duration }: json.JsonObject): number | null {
     ? usage.seconds
     : duration;
   const seconds = Number(stated ?? NaN);
-  return Number.isFinite(seconds) && seconds >= 0 ? Math.ceil(seconds) : null;
+  const isLength = seconds >= 0 && seconds < MEDIA_LIMITS.secondsMax;
+  return isLength ? Math.ceil(seconds) : null;
 }
 
 /** Whole seconds of a recording: read from the head of a WAV file, else estimated by its size. */

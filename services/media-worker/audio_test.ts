@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import type { BackendConfig } from "@gateway/shared/models/catalog";
 import type * as media from "@gateway/shared/openai/media";
-import type { Step } from "../../tests/support/fake_model_server.ts";
+import type { Step } from "../../tests/support/scripted_server.ts";
 import {
   chunk,
   CLOSE,
@@ -55,7 +55,7 @@ Deno.test("a server is sent what the client chose, and always the format", async
   for (const [change, members, sent] of rows) {
     await using r = startServer(() => [head("200 OK", "x"), CLOSE], members);
     await r.run({ ...SPEECH, ...change });
-    const request = await r.fake.request(1);
+    const request = await r.peer.request(1);
     assert.equal(`${request.method} ${request.path}`, "POST /v1/audio/speech");
     assert.deepEqual(request.json(), sent);
   }
@@ -142,7 +142,7 @@ async function transcribe(
   const call = recordCall({ files: [{ ...FILE, content }] });
   const answer = await r.run({ ...TRANSCRIPTION, ...change }, call);
   assert.equal(answer.error, null);
-  const [asked] = r.fake.requests;
+  const [asked] = r.peer.requests;
   assert.ok(asked);
   return { ...answer, asked };
 }
@@ -203,6 +203,9 @@ const documents: [
   }],
   ["verbose JSON, whose length is a text", verbose("4.2"), VERBOSE, JSON_TYPE, {
     ...{ text: "Hi", duration: "4.2", usage: five },
+  }],
+  ["JSON with a length that no recording has", verbose(1e15), {}, JSON_TYPE, {
+    ...{ text: "Hi", duration: 1e15, usage: two },
   }],
   ["a text instead of JSON", text("text/plain", "Hi"), {}, JSON_TYPE, {
     ...{ text: "Hi", usage: two },

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import type { BackendConfig } from "@gateway/shared/models/catalog";
 import type { MediaRequest } from "@gateway/shared/openai/media";
-import type { Step } from "../../tests/support/fake_model_server.ts";
+import type { Step } from "../../tests/support/scripted_server.ts";
 import {
   chunk,
   CLOSE,

@@ -4,9 +4,9 @@ import { MEDIA_LIMITS } from "@gateway/shared/limits";
 import type { BackendConfig } from "@gateway/shared/models/catalog";
 import type { ImageRequest } from "@gateway/shared/openai/media";
 import type {
-  FakeRequest,
   Step,
-} from "../../tests/support/fake_model_server.ts";
+  WholeRequest,
+} from "../../tests/support/scripted_server.ts";
 import {
   CLOSE,
   event,
@@ -75,7 +75,7 @@ Deno.test("a server is sent what the client chose, and asked for base64", async 
   for (const [change, members, sent] of rows) {
     await using r = rigs.startServer(() => json(one), members);
     await r.run({ ...rigs.IMAGE, ...change });
-    const { method, path, ...request } = await r.fake.request(1);
+    const { method, path, ...request } = await r.peer.request(1);
     assert.equal(`${method} ${path}`, "POST /v1/images/generations");
     assert.deepEqual(JSON.parse(request.body), sent);
   }
@@ -95,7 +95,7 @@ Deno.test("a server is sent the pictures to edit in a form, the model first and 
     await r.run({
       ...{ ...rigs.IMAGE, ...options, task: "edit", input_fidelity: "high" },
     }, recordCall({ files }));
-    const asked = await r.fake.request(1);
+    const asked = await r.peer.request(1);
     assert.equal(`${asked.method} ${asked.path}`, "POST /v1/images/edits");
     assert.deepEqual(await rigs.formOf(asked), [
       ["model", "theirs"],
@@ -142,9 +142,7 @@ const documents: [name: string, reply: Step[], said: object, n?: number][] = [
   [
     "events",
     rigs.sse(partial(0), completed({ created_at: 7, ...about, usage })),
-    {
-      ...{ created: 7, ...about, usage },
-    },
+    { ...{ created: 7, ...about, usage } },
   ],
 ];
 
@@ -220,9 +218,7 @@ const streams: [
       rigs.named({ type: edited, b64_json, ...about, usage }),
     ),
     [{ type: partlyEdited, partial_image_index: 0 }, { type: edited, usage }]
-      .map((event) => (
-        { created_at: CREATED, b64_json, ...about, ...event }
-      )),
+      .map((event) => ({ created_at: CREATED, b64_json, ...about, ...event })),
     EDIT,
   ],
   ["a picture of 8 MiB", rigs.sse(completed({ b64_json: LARGE })), [
@@ -245,7 +241,7 @@ for (const [name, reply, events, change] of streams) {
 /** Answers with a URL, and with what is there. */
 const pointing = (url: (port: number) => string, there: Step[]) => {
   const paths: string[] = [];
-  const reply = ({ method, path, headers }: FakeRequest) => {
+  const reply = ({ method, path, headers }: WholeRequest) => {
     paths.push(path);
     if (method === "GET") return there;
     const port = Number(headers.get("host")?.split(":")[1]);
@@ -270,13 +266,13 @@ Deno.test("a picture at a URL of the server is fetched with the server's key", a
     assert.equal(error, null);
     assert.deepEqual(JSON.parse(text), { created: 5, data: one });
     assert.equal(paths[1], path);
-    const { headers } = await r.fake.request(2);
+    const { headers } = await r.peer.request(2);
     assert.equal(headers.get("authorization"), `Bearer ${rigs.API_KEY}`);
     const [event] = rigs.eventsIn(
       (await r.run({ ...rigs.IMAGE, ...rigs.SSE })).text,
     );
     assert.equal(event?.b64_json, one[0]?.b64_json);
-    assert.equal(r.fake.connections, 1, "that of the answer is used again");
+    assert.equal(r.peer.connections, 1, "that of the answer is used again");
   }
 });
 

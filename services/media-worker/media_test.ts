@@ -5,7 +5,7 @@ import type { JobRequest } from "@gateway/shared/bus/job";
 import type { MediaRequest } from "@gateway/shared/openai/media";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { BackendPool } from "@gateway/shared/upstream/pool";
-import type { Step } from "../../tests/support/fake_model_server.ts";
+import type { Step } from "../../tests/support/scripted_server.ts";
 import {
   chunk,
   CLOSE,
@@ -63,14 +63,14 @@ for (const [name, request, reply, hasBegun] of moments) {
     const controller = new AbortController();
     const call = recordCall(controller);
     const running = r.run(request, call);
-    const asked = await r.fake.request(reply === elsewhere ? 2 : 1);
+    const asked = await r.peer.request(reply === elsewhere ? 2 : 1);
     await until(() => (call.bytes > SOUND.length) === hasBegun);
     using watch = startStopwatch();
     controller.abort(new Error("Client left"));
     assert.match(String((await running).error), /Client left/);
     await asked.left;
     assert.ok(watch.ms < NOTICED_MS, `Noticed after ${watch.ms} ms`);
-    await until(() => r.fake.openConnections === 0);
+    await until(() => r.peer.openConnections === 0);
   });
 }
 
@@ -93,7 +93,7 @@ for (const [name, request, reply] of endless) {
     await using r = rigs.startServer(() => many(...reply), { deadlines });
     const { call, room } = slowCall();
     const running = r.run(request, call);
-    const asked = await r.fake.request(1);
+    const asked = await r.peer.request(1);
     let before = -1;
     let stable = 0;
     await until(() => {
@@ -122,7 +122,7 @@ Deno.test("a client that takes nothing and leaves ends the wait for it", async (
   // As the job does.
   room.resolve();
   assert.match(String((await running).error), /Client left/);
-  await until(() => r.fake.openConnections === 0);
+  await until(() => r.peer.openConnections === 0);
 });
 
 function startPool(first: Step[], second: Step[]) {
@@ -139,7 +139,7 @@ function startPool(first: Step[], second: Step[]) {
   return {
     run: (request: JobRequest, call = recordCall()) =>
       runMedia(request, call, { pool, memory: new AnswerMemory(1e9) }),
-    requests: () => both.map(({ fake }) => fake.requests.length),
+    requests: () => both.map(({ peer }) => peer.requests.length),
     async [Symbol.asyncDispose]() {
       for (const rig of both) await rig[Symbol.asyncDispose]();
     },

@@ -7,7 +7,7 @@ import type * as media from "@gateway/shared/openai/media";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { UpstreamError } from "@gateway/shared/upstream/errors";
 import { ModelServer } from "@gateway/shared/upstream/model_server";
-import * as models from "../../tests/support/fake_model_server.ts";
+import * as models from "../../tests/support/scripted_server.ts";
 import * as say from "../../tests/support/model_answers.ts";
 import type { RecordedCall } from "../../tests/support/recorded_call.ts";
 import { noProgress, recordCall } from "../../tests/support/recorded_call.ts";
@@ -41,13 +41,13 @@ export function startServer(
   change: models.BackendChange = {},
   memory: AnswerMemory = new AnswerMemory(1e9),
 ) {
-  const fake = models.startFakeModelServer({ reply });
+  const peer = models.startScriptedServer({ reply });
   const server = new ModelServer({
-    config: models.backendAt(fake.baseUrl, change),
+    config: models.backendAt(peer.baseUrl, change),
     ...{ publicModel: "ours", apiKey: API_KEY, now: monotonicNow },
   });
   return {
-    fake,
+    peer,
     server,
     memory,
     /** Runs a request, and says what the client got and how it ended. */
@@ -63,7 +63,7 @@ export function startServer(
     },
     async [Symbol.asyncDispose]() {
       server.close();
-      await fake[Symbol.asyncDispose]();
+      await peer[Symbol.asyncDispose]();
     },
   };
 }
@@ -98,7 +98,7 @@ export function eventsIn(text: string): { [name: string]: unknown }[] {
 }
 
 /** The fields and files of a form that was sent: names, with texts or media types and names of files. */
-export async function formOf({ body, headers }: models.FakeRequest) {
+export async function formOf({ body, headers }: models.WholeRequest) {
   const type = headers.get("content-type") ?? "";
   const sent = new Response(body, { headers: { "content-type": type } });
   return [...await sent.formData()].map(([name, value]) =>
@@ -110,16 +110,16 @@ export async function formOf({ body, headers }: models.FakeRequest) {
 export async function assertFault(
   error: unknown,
   fault: string,
-  { fake, server }: Rig,
+  { peer, server }: Rig,
 ): Promise<UpstreamError> {
   assert.ok(error instanceof UpstreamError, Deno.inspect(error));
   assert.equal(error.fault, fault, error.logText);
   const told = JSON.stringify(error.toBody());
-  for (const secret of [API_KEY, "127.0.0.1", String(fake.port), "theirs"]) {
+  for (const secret of [API_KEY, "127.0.0.1", String(peer.port), "theirs"]) {
     assert.ok(!told.includes(secret), told);
   }
   assert.ok(!Deno.inspect(error, { depth: 10 }).includes(API_KEY));
   server.close();
-  await until(() => fake.openConnections === 0);
+  await until(() => peer.openConnections === 0);
   return error;
 }

@@ -1,5 +1,5 @@
 /** Videos: requests about jobs to model servers, and their answers. */
-import { VIDEO_LIMITS } from "@gateway/shared/limits";
+import { MEDIA_LIMITS, VIDEO_LIMITS } from "@gateway/shared/limits";
 import type * as media from "@gateway/shared/openai/media";
 import { clip } from "@gateway/shared/process/error_text";
 import { invalidAnswer, UpstreamError } from "@gateway/shared/upstream/errors";
@@ -15,8 +15,6 @@ type FileCall = Attempt<Extract<media.VideoRequest, { action: "content" }>>;
 const OBJECT_BYTES_MAX = 256 * 1024;
 const ID_CHARS_MAX = 1_024;
 const TEXT_CHARS_MAX = 1_000;
-/** No video is longer. A larger number would be charged, so it is ignored. */
-const SECONDS_MAX = 86_400;
 const MADE = [200, 201, 202];
 /** How model servers say that there is no such path, method or job. */
 const MISSING = [404, 405, 501];
@@ -127,7 +125,7 @@ function toVideo(data: json.JsonObject, { server }: Call): media.EngineVideo {
       : Math.min(Math.max(progress || 0, 0), 99),
     completed_at: timeOf(data.completed_at),
     expires_at: timeOf(data.expires_at),
-    seconds: Number(seconds) > 0 && Number(seconds) < SECONDS_MAX
+    seconds: Number(seconds) > 0 && Number(seconds) < MEDIA_LIMITS.secondsMax
       ? seconds
       : null,
     size: textOrNumber(data.size),

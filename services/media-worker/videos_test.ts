@@ -3,8 +3,8 @@
 import assert from "node:assert/strict";
 import type { VideoRequest } from "@gateway/shared/openai/media";
 import { UpstreamError } from "@gateway/shared/upstream/errors";
-import { startFakeModelServer } from "../../tests/support/fake_model_server.ts";
-import type { Step } from "../../tests/support/fake_model_server.ts";
+import { startScriptedServer } from "../../tests/support/scripted_server.ts";
+import type { Step } from "../../tests/support/scripted_server.ts";
 import * as say from "../../tests/support/model_answers.ts";
 import { recordCall } from "../../tests/support/recorded_call.ts";
 import { codeOf, formOf, startServer } from "./server_fixture.ts";
@@ -43,7 +43,7 @@ Deno.test("a job is started with a form, and asked about under its escaped name"
     ...{ completed_at: null, expires_at: null, seconds: "8", size: null },
     error: null,
   });
-  assert.deepEqual(await formOf(await r.fake.request(1)), [
+  assert.deepEqual(await formOf(await r.peer.request(1)), [
     ["model", "theirs"],
     ["prompt", "A fox"],
     ["seconds", "8"],
@@ -52,7 +52,7 @@ Deno.test("a job is started with a form, and asked about under its escaped name"
   ]);
   for (const request of [retrieve, remix, remove]) await r.run(request);
   assert.deepEqual(
-    r.fake.requests.map(({ method, path }) => `${method} ${path}`),
+    r.peer.requests.map(({ method, path }) => `${method} ${path}`),
     [
       "POST /v1/videos",
       "GET /v1/videos/v%2F1%3F",
@@ -139,9 +139,7 @@ const faults: { [code: string]: Fault[] } = {
   upstream_truncated: [
     ["a film that is cut", content, [part("video/mp4"), say.CLOSE]],
   ],
-  upstream_error: [
-    ["a failed deletion", remove, json({}, 500)],
-  ],
+  upstream_error: [["a failed deletion", remove, json({}, 500)]],
 };
 
 for (const [code, cases] of Object.entries(faults)) {
@@ -180,14 +178,14 @@ Deno.test("a film is passed on as its server sends it, with the part that was as
     },
   });
   assert.ok(body.equals(FILM));
-  const { headers } = await r.fake.request(1);
+  const { headers } = await r.peer.request(1);
   for (const [name, value] of Object.entries(range)) {
     assert.equal(headers.get(name), value);
   }
 });
 
 Deno.test("a film behind a URL is fetched from its own server, and from no other", async () => {
-  await using stranger = startFakeModelServer({ reply: () => film() });
+  await using stranger = startScriptedServer({ reply: () => film() });
   const rows: [url: string, code: string | null][] = [
     ["/files/v.mp4", null],
     ["", "not_found"],

@@ -1,6 +1,4 @@
 /** Wires the simulator: a model server for trials and tests, without a real model. */
-import { MetricRegistry } from "@gateway/shared/process/metrics";
-import { serveOps } from "@gateway/shared/process/ops_server";
 import { runService } from "@gateway/shared/process/service";
 import { readConfig } from "./config.ts";
 import { serveSimulator } from "./simulator.ts";
@@ -8,25 +6,15 @@ import { serveSimulator } from "./simulator.ts";
 await runService({
   name: "model-simulator",
   readConfig,
-  start(config, log) {
+  start(config, { log }) {
     const simulator = serveSimulator({ ...config.listen, pace: config.pace });
-    let isStopping = false;
-    const ops = serveOps({
-      ...config.ops,
-      isStopping: () => isStopping,
-      registry: new MetricRegistry(),
-    });
     log.warn("no_real_model", {
       message: "Answers are canned text from a simulator. " +
         "Set UPSTREAM_BASE_URL or MODELS_FILE for a real model.",
     });
     return Promise.resolve({
-      ready: { port: simulator.port, opsPort: ops.port },
-      stop: async () => {
-        isStopping = true;
-        await simulator.stop(config.drainMs);
-        await ops.stop();
-      },
+      ready: { port: simulator.port },
+      stop: () => simulator.stop(config.drainMs),
     });
   },
 });

@@ -69,10 +69,10 @@ export function serveSimulator(
     const path = new URL(request.url).pathname.replace(/\/$/, "");
     const planner = PLANNERS[path];
     if (request.method === "POST" && planner !== undefined) {
-      return generate(request, path, planner);
+      return generate(request, planner);
     }
     if (/^\/v1\/videos(\/|$)/.test(path)) {
-      return generate(request, path, async (received) => {
+      return generate(request, async (received) => {
         const { Videos } = await import("./media/videos.ts");
         videos ??= new Videos(now);
         return await videos.plan(request, received);
@@ -91,11 +91,10 @@ export function serveSimulator(
 
   async function generate(
     request: Request,
-    path: string,
     plan: Planner,
   ): Promise<Response> {
     const received = await receive(request);
-    const run = new SeenRequest(path, received.text);
+    const run = new SeenRequest(request, received.text);
     const { signal } = run.leaving;
     const cut = () => run.end("left");
     server.stopping.addEventListener("abort", cut, { signal });

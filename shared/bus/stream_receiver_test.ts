@@ -14,9 +14,7 @@ const frameOf = (
   type: wire.FrameType,
   sequence: number,
   payload: Uint8Array,
-) => (
-  { type, sequence, attempt: ATTEMPT, tokens: 0, payload }
-);
+) => ({ type, sequence, attempt: ATTEMPT, tokens: 0, payload });
 const named = (type: wire.FrameType, sequence: number, worker: string) =>
   frameOf(type, sequence, wire.encodeJson({ worker, usage: null }));
 

@@ -22,13 +22,16 @@ import * as wire from "./frame.ts";
 export type SenderOutcome = "acked" | "cancelled" | "forgotten";
 
 export interface StreamSenderHandlers {
-  /** Publishes this frame on the edge's stream subject. Its bytes never change afterwards. */
+  /** Publishes this frame on the edge's stream subject. Its bytes may change after this turn of the event loop. */
   sendFrame(frame: Uint8Array): void;
   /** Called after an acknowledgement if `isWritable`, which may have been false before. */
   writable(): void;
   /** Called once, at the end: stops the backend if it is running, and drops the sender. */
   finished(outcome: SenderOutcome, reason: CancelReason | null): void;
 }
+
+/** A frame that was sent again may be acknowledged before it has left, at the end of this turn of the event loop. */
+const REUSE_MS = 1_000;
 
 export class StreamSender {
   isFinished = false;
@@ -158,6 +161,9 @@ export class StreamSender {
     for (const frame of this.#frames.splice(0, acknowledged)) {
       this.bufferedBytes -= frame.length;
       this.#windowBytes -= frame.length;
+    }
+    if (this.#frames.length === 0 && nowMs - this.#replayMs >= REUSE_MS) {
+      this.#slab.clear();
     }
     this.#firstKept += acknowledged;
     this.#next = Math.max(this.#next, this.#firstKept);
@@ -296,5 +302,10 @@ export class ByteSlab {
       this.#used = 0;
     }
     return this.#slab.subarray(this.#used, this.#used += bytes);
+  }
+
+  /** Nobody needs the pieces any more: the next ones take their place. */
+  clear(): void {
+    this.#used = 0;
   }
 }

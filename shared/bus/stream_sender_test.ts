@@ -171,6 +171,31 @@ Deno.test("a sender counts the frames it sent and those it sent again", () => {
   assert.deepEqual(counts(), [7, 3]);
 });
 
+Deno.test("memory of acknowledged frames is used again, but not before one that was sent again has left", () => {
+  const sent: Uint8Array[] = [];
+  const sender = new StreamSender({ attempt: 1, workerId: "w1", nowMs: 0 }, {
+    sendFrame: (frame) => sent.push(frame),
+    writable() {},
+    finished() {},
+  });
+  const tell = (type: "ack" | "nak", sequence: number, nowMs: number) =>
+    sender.onControl({ type, sequence, requestId: "r", attempt: 1 }, nowMs);
+  const write = (text: string, nowMs: number) =>
+    sender.write(Buffer.from(text), 1, nowMs);
+  const textOf = (at: number) =>
+    Buffer.from(sent[at]?.subarray(-1) ?? []).toString();
+  const startOf = (at: number) => sent[at]?.byteOffset;
+  write("a", 1_000);
+  tell("nak", 1, 2_000);
+  tell("ack", 1, 2_000);
+  write("b", 2_000);
+  assert.deepEqual([0, 1, 2].map(textOf), ["a", "a", "b"]);
+  assert.notEqual(startOf(2), startOf(1));
+  tell("ack", 2, 3_000);
+  write("c", 3_000);
+  assert.equal(startOf(3), startOf(0));
+});
+
 Deno.test("pieces of a ByteSlab do not overlap; it grows to its bound, and a large piece does not hold a slab", () => {
   const slab = new ByteSlab();
   const pieces = Array.from({ length: 500 }, (_, i) => {

@@ -41,9 +41,8 @@ export function readAs<T extends z.ZodType>(
 }
 
 /** Treats null members of an object as absent: SDKs of typed languages send them. */
-export function nullable<T extends z.ZodType>(schema: T) {
-  return z.preprocess(withoutNulls, schema);
-}
+export const nullable = <T extends z.ZodType>(schema: T) =>
+  z.preprocess(withoutNulls, schema);
 
 function withoutNulls(value: unknown): unknown {
   if (!isJsonObject(value) || !Object.values(value).includes(null)) {

@@ -17,9 +17,8 @@ const DATA_URL = /^data:image\/(png|jpe?g|webp);base64,/;
 const label = plainText.min(1).max(LIMITS.labelCharsMax);
 /** Text with at least one character to speak or draw. */
 const mediaText = (charsMax: number) =>
-  z.string().min(1).max(charsMax).refine((value) => value.trim() !== "", {
-    error: "text that is not blank",
-  });
+  z.string().min(1).max(charsMax)
+    .regex(/\S/, { error: "text that is not blank" });
 
 export const speechBody = z.object({
   model,

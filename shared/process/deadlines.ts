@@ -24,10 +24,7 @@ const GRACE_MAX_MS = 1_000;
  * deadlines, up to `graceMaxMs` each, and due items are checked again after sockets
  * were read.
  */
-export function createDeadlines(
-  now: MonotonicNow,
-  graceMaxMs: number = GRACE_MAX_MS,
-) {
+export function createDeadlines(now: MonotonicNow, graceMaxMs = GRACE_MAX_MS) {
   /** Not a `Map`, for the reason that `LiveMap` gives. */
   const items: Timed[] = [];
   let stalledMs = 0;

@@ -8,9 +8,7 @@ const item = (
   log: string[],
   name: string,
   now = monotonicNow,
-) => (
-  { expiresAtMs: now() + inMs, expire: () => void log.push(name) }
-);
+) => ({ expiresAtMs: now() + inMs, expire: () => void log.push(name) });
 
 Deno.test("deadlines expire in order of time, those removed or closed never", async () => {
   const deadlines = createDeadlines(monotonicNow);

@@ -57,12 +57,9 @@ export function port(): Variable<number> {
 /** A whole number, bounds included. The unit is plural: "milliseconds", "bytes", "requests". */
 export function integer(
   unit: string,
-  { min, max }: { min: number; max?: number },
+  { min, max }: { min: number; max: number },
 ): Variable<number> {
-  const range = max === undefined
-    ? `, at least ${min}`
-    : ` from ${min} to ${max}`;
-  const expects = `a whole number of ${unit}${range}`;
+  const expects = `a whole number of ${unit} from ${min} to ${max}`;
   return variable(wholeNumber(min, max), { expects });
 }
 
@@ -71,7 +68,7 @@ export function share(): Variable<number> {
   return variable(schema, { expects: "a share from 0 to 1, such as 0.05" });
 }
 
-function wholeNumber(min: number, max = Number.MAX_SAFE_INTEGER) {
+function wholeNumber(min: number, max: number) {
   return z.string().regex(/^[+-]?\d+$/).transform(Number)
     .pipe(z.int().min(min).max(max));
 }
@@ -243,9 +240,7 @@ export function aboutOf(schema: z.core.$ZodType): About {
   return about;
 }
 
-function quoted(value: string): string {
-  return JSON.stringify(clip(value, 100));
-}
+const quoted = (value: string) => JSON.stringify(clip(value, 100));
 
 export function errorMessage(error: unknown): string {
   return error instanceof Error ? error.message : String(error);

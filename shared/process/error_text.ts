@@ -10,10 +10,7 @@ const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 const PLAIN_NAME = /^[A-Za-z_$][A-Za-z0-9_$-]{0,63}$/;
 
 /** Makes text from the caller safe for a message: one line, at most `charsMax` characters, valid Unicode. */
-export function clip(
-  text: string,
-  charsMax: number = QUOTED_CHARS_MAX,
-): string {
+export function clip(text: string, charsMax = QUOTED_CHARS_MAX): string {
   const clean = text.slice(0, charsMax * 2).replace(UNPRINTABLE, "");
   const more = clean.length > charsMax ? "…" : "";
   return `${clean.slice(0, charsMax)}${more}`.toWellFormed();

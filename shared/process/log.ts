@@ -73,18 +73,13 @@ export const silentLog = createLog({
 });
 
 /** A duration rounded to tenths of a millisecond, as log lines show it. */
-export function roundMs(ms: number): number {
-  return Math.round(ms * 10) / 10;
-}
+export const roundMs = (ms: number): number => Math.round(ms * 10) / 10;
 
 /** An error as plain data, causes included, so that JSON does not turn it into `{}`. */
 function describeError(error: unknown): LogFields {
   if (!(error instanceof Error)) return { message: String(error) };
-  const { name, message, stack } = error;
-  const cause = error.cause === undefined
-    ? undefined
-    : describeError(error.cause);
-  return { name, message, stack, cause };
+  const { name, message, stack, cause } = error;
+  return { name, message, stack, cause: cause && describeError(cause) };
 }
 
 /** Lines that wait for a slow reader, about 4 MiB; further ones are dropped and counted. */

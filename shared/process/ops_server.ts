@@ -68,30 +68,35 @@ interface Bus {
   onEvent(listener: (event: string) => void): unknown;
 }
 
+/** The connections of a service, without which it is not ready. */
+export interface Connections {
+  bus?: Bus;
+  redis?: readonly { readonly state: string }[];
+}
+
 /**
  * Serves `/healthz`, `/readyz` and `/metrics`: those of the service, and those of its
- * process and connections. It is ready when its connections are, until it stops.
+ * process and connections. It is ready when its connections are, until it stops. Returns
+ * the port; it ends with the process.
  */
 export function serveOps(
-  { hostname, port, registry, bus, redis = [], isStopping = () => false }: {
+  { hostname, port, registry, bus, redis = [], isStopping }: Connections & {
     hostname: string;
     port: number;
     registry: MetricRegistry;
-    bus?: Bus;
-    redis?: readonly { readonly state: string }[];
-    isStopping?: () => boolean;
+    isStopping: () => boolean;
   },
-) {
+): number {
   const isRedisReady = () => redis.every(({ state }) => state === "ready");
   const notReady = () => [
     ...(bus?.isReady === false ? ["bus"] : []),
     ...(isRedisReady() ? [] : ["redis"]),
     ...(isStopping() ? ["stopping"] : []),
   ];
-  const stopObserving = observeProcess(registry, notReady);
+  observeProcess(registry, notReady);
   if (bus !== undefined) observeBus(registry, bus);
   if (redis.length > 0) registry.gauge(REDIS_METRICS.redisReady, isRedisReady);
-  const server = serve({
+  return serve({
     hostname,
     port,
     onError: () => text("fault", 500),
@@ -105,14 +110,7 @@ export function serveOps(
       const reasons = notReady().join(", ");
       return reasons ? text(`not ready: ${reasons}`, 503) : text("ready");
     },
-  });
-  return {
-    port: server.port,
-    stop: async (): Promise<void> => {
-      stopObserving();
-      await server.stop({ graceMs: 0, abortMs: 0 });
-    },
-  };
+  }).port;
 }
 
 function text(lines: string, status = 200, type = TEXT): Response {

@@ -3,28 +3,39 @@ import { VERSION, versionLine } from "../version.ts";
 import { wallNow } from "./clock.ts";
 import { ConfigError, EXIT_CONFIG } from "./env.ts";
 import * as logs from "./log.ts";
+import { MetricRegistry } from "./metrics.ts";
+import { type Connections, serveOps } from "./ops_server.ts";
 
 const EXIT_OK = 0;
 const EXIT_FAILED = 1;
 
-export interface RunningService {
+export interface ServiceTools {
+  log: logs.Log;
+  registry: MetricRegistry;
+}
+
+export interface RunningService extends Connections {
   ready: logs.LogFields;
   stop(): Promise<void>;
 }
 
 /**
- * Runs a service until SIGTERM or SIGINT, which drain it; a second signal ends it at
- * once. Ends the process with status 0 after a drain, 78 for configuration mistakes,
- * 1 for everything else. With `--version` it only prints the version.
+ * Runs a service, with its operations port, until SIGTERM or SIGINT, which drain it; a
+ * second signal ends it at once. Ends the process with status 0 after a drain, 78 for
+ * configuration mistakes, 1 for everything else. With `--version` it only prints it.
  */
 export async function runService<
-  Config extends { logLevel: logs.LogLevel; logSample?: number },
+  Config extends {
+    logLevel: logs.LogLevel;
+    logSample?: number;
+    ops: { hostname: string; port: number };
+  },
 >(
   { name, readConfig, start }: {
     name: string;
     /** Throws {@link ConfigError}. */
     readConfig: () => Config;
-    start: (config: Config, log: logs.Log) => Promise<RunningService>;
+    start: (config: Config, own: ServiceTools) => Promise<RunningService>;
   },
 ): Promise<never> {
   if (Deno.args.includes("--version")) {
@@ -44,14 +55,23 @@ export async function runService<
     now: wallNow,
     write: writer.write,
   });
+  const registry = new MetricRegistry();
+  let isStopping = false;
   let failure = "start_failed";
   let code = EXIT_OK;
   try {
     // A signal also ends a start that still waits for Redis or NATS.
-    const service = await Promise.race([start(config, log), signal]);
+    const starting = start(config, { log, registry });
+    const service = await Promise.race([starting, signal]);
     if (typeof service !== "string") {
-      log.notice("ready", { version: VERSION, ...service.ready });
+      const { ready } = service;
+      const opsPort = serveOps({
+        ...{ ...config.ops, ...service, registry },
+        isStopping: () => isStopping,
+      });
+      log.notice("ready", { version: VERSION, ...ready, opsPort });
       log.info("stopping", { signal: await signal });
+      isStopping = true;
       failure = "stop_failed";
       await service.stop();
     }

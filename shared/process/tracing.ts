@@ -3,6 +3,7 @@
  * and the work they cause. Without it nothing is recorded, and a caller's trace
  * context is passed on unchanged.
  */
+import type { ServerResponse } from "node:http";
 import * as otel from "@opentelemetry/api";
 
 /** Never a key, a prompt or an answer. */
@@ -10,11 +11,6 @@ type Attributes = Readonly<Record<string, string | number>>;
 
 export type WorkSpan = ReturnType<typeof startWorkSpan>;
 
-const KINDS = {
-  producer: otel.SpanKind.PRODUCER,
-  consumer: otel.SpanKind.CONSUMER,
-  server: otel.SpanKind.SERVER,
-} as const;
 const TRACER = otel.trace.getTracer("gateway");
 // Deno has registered its provider before any module is loaded.
 const PROVIDER = otel.trace.getTracerProvider();
@@ -25,34 +21,38 @@ const NO_SPAN = {
   run: <T>(work: () => T): T => work(),
   end(_attributes: Attributes, _errorCode?: string): void {},
 };
-const HEX = 16;
-/** Version, trace id, parent id, flags. */
-const TRACEPARENT = /^[0-9a-f]{2}-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})$/;
+/** Version, trace id, parent id, flags. An id of zeros is invalid. */
+const TRACEPARENT =
+  /^[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$/;
 
 /** Starts the span of work, or of a request to a `node:http` server; Deno creates those of `Deno.serve`. */
 export function startWorkSpan(
   name: string,
   { kind, parent, attributes }: {
-    /** `consumer` and `producer` are the two ends of the bus. */
-    kind: keyof typeof KINDS;
+    /** `CONSUMER` and `PRODUCER` are the two ends of the bus. */
+    kind: keyof typeof otel.SpanKind;
     /** W3C trace context of the cause. A span that is already active takes precedence. */
     parent: string | undefined;
     attributes: Attributes;
   },
 ) {
-  if (!IS_RECORDED && parent === undefined) return NO_SPAN;
-  const options = { kind: KINDS[kind], attributes };
-  const span = TRACER.startSpan(name, options, contextOf(parent));
-  const traceparent = formatTraceparent(span.spanContext());
+  if (!IS_RECORDED) {
+    const isTrace = parent !== undefined && TRACEPARENT.test(parent);
+    return isTrace ? { ...NO_SPAN, traceparent: parent } : NO_SPAN;
+  }
+  const cause = otel.trace.getActiveSpan() === undefined
+    ? otel.propagation.extract(otel.ROOT_CONTEXT, { traceparent: parent })
+    : otel.context.active();
+  const options = { kind: otel.SpanKind[kind], attributes };
+  const span = TRACER.startSpan(name, options, cause);
+  const context = otel.trace.setSpan(otel.context.active(), span);
+  const carrier: { traceparent?: string } = {};
+  otel.propagation.inject(context, carrier);
   return {
     /** W3C trace context for work that this span causes; undefined outside of any trace. */
-    traceparent,
+    traceparent: carrier.traceparent,
     /** Runs work whose spans become children of this one. */
-    run: <T>(work: () => T): T =>
-      traceparent === undefined ? work() : otel.context.with(
-        otel.trace.setSpan(otel.context.active(), span),
-        work,
-      ),
+    run: <T>(work: () => T): T => otel.context.with(context, work),
     /** Ends the span. With an `errorCode` the work has failed. */
     end(attributes: Attributes, errorCode?: string): void {
       span.setAttributes(attributes);
@@ -64,26 +64,13 @@ export function startWorkSpan(
   };
 }
 
-function contextOf(parent: string | undefined): otel.Context {
-  if (otel.trace.getActiveSpan() !== undefined) return otel.context.active();
-  const remote = parent === undefined ? null : parseTraceparent(parent);
-  return remote
-    ? otel.trace.setSpanContext(otel.ROOT_CONTEXT, remote)
-    : otel.ROOT_CONTEXT;
-}
-
-/** The span that a `traceparent` names, or null if it is malformed. */
-export function parseTraceparent(text: string): otel.SpanContext | null {
-  const [, traceId = "", spanId = "", flags = ""] = text.match(TRACEPARENT) ??
-    [];
-  const traceFlags = parseInt(flags, HEX) & otel.TraceFlags.SAMPLED;
-  const remote = { traceId, spanId, traceFlags, isRemote: true };
-  return otel.isSpanContextValid(remote) ? remote : null;
-}
-
-/** The `traceparent` of a span, or undefined if it belongs to no trace. */
-export function formatTraceparent(span: otel.SpanContext): string | undefined {
-  if (!otel.isSpanContextValid(span)) return undefined;
-  const flags = span.traceFlags.toString(HEX).padStart(2, "0");
-  return `00-${span.traceId}-${span.spanId}-${flags}`;
+/**
+ * Drops the span that Deno starts for a request to a `node:http` server: it is not active,
+ * so it can be no parent, and has the query, which may contain secrets.
+ */
+export function dropSpanOf(response: ServerResponse): void {
+  if (!IS_RECORDED) return;
+  for (const symbol of Object.getOwnPropertySymbols(response)) {
+    if (symbol.description === "kOtelSpan") Reflect.set(response, symbol, null);
+  }
 }

@@ -8,8 +8,9 @@ import { invalidAnswer, truncatedAnswer, UpstreamError } from "./errors.ts";
 import type { ResponseHead } from "./http_framing.ts";
 import { BodyDecoder, findHeadEnd, parseResponseHead } from "./http_framing.ts";
 
-/** Size of a connection's read buffer, and therefore the largest response head. */
+/** Size of a connection's read buffer, once a read has filled a smaller one, and therefore the largest response head. */
 const READ_BUFFER_BYTES = 16 * 1024;
+const READ_BUFFER_BYTES_MIN = 4 * 1024;
 const IDLE_CONNECTIONS_MAX = 256;
 /**
  * A connection is closed when it was idle during all of one such period: after 20 to
@@ -67,7 +68,7 @@ export class HttpConnection {
   /** Bytes of the body that may still be read: a longer body is invalid. */
   bytesLeft = Infinity;
   /** Of these, `[from, to)` was received but not used yet. */
-  readonly #buffer = new Uint8Array(READ_BUFFER_BYTES);
+  #buffer = new Uint8Array(READ_BUFFER_BYTES_MIN);
   #from = 0;
   #to = 0;
   #deadlines: AttemptDeadlines | null = null;
@@ -83,18 +84,18 @@ export class HttpConnection {
   ) {}
 
   /**
-   * Sends a request and resolves with the first head that is not interim. Rejects with the
+   * Sends a request and resolves with the first head that is not interim, or with null if
+   * the connection was idle and the server has closed it instead. Rejects with the
    * reason for the attempt's end, or an `UpstreamError`.
    */
-  async exchange(
-    request: Uint8Array,
-    deadlines: AttemptDeadlines,
-  ): Promise<ResponseHead> {
+  async exchange(request: Uint8Array, deadlines: AttemptDeadlines) {
     this.#deadlines = deadlines;
     this.#isSent = this.#isKeepAlive = false;
+    const wasIdle = this.#idleRead !== null;
     void this.#write(request);
-    let head = await this.#readHead();
-    while (head.status < 200) head = await this.#readHead();
+    let head = await this.#readHead(wasIdle);
+    while (head && head.status < 200) head = await this.#readHead(false);
+    if (head === null) return null;
     this.#isKeepAlive = head.isKeepAlive;
     this.#body = new BodyDecoder(head.framing);
     this.bytesLeft = Infinity;
@@ -181,7 +182,7 @@ export class HttpConnection {
     }
   }
 
-  async #readHead(): Promise<ResponseHead> {
+  async #readHead(wasIdle: boolean): Promise<ResponseHead | null> {
     for (;;) {
       const end = findHeadEnd(this.#buffer, this.#from, this.#to);
       if (end >= 0) {
@@ -194,6 +195,7 @@ export class HttpConnection {
       }
       if (await this.#fill()) continue;
       if (this.#to > 0) throw truncatedAnswer("Response head cut short");
+      if (wasIdle) return null;
       const cause = new Error("Connection lost before an answer");
       throw new UpstreamError("unreachable", { cause });
     }
@@ -201,6 +203,11 @@ export class HttpConnection {
 
   /** Reads more bytes; returns false when the connection is closed or lost. */
   async #fill(): Promise<boolean> {
+    const small = this.#buffer;
+    if (this.#to === small.length && small.length < READ_BUFFER_BYTES) {
+      this.#buffer = new Uint8Array(READ_BUFFER_BYTES);
+      this.#buffer.set(small);
+    }
     // Of a head that is not complete yet, all bytes are kept.
     const at = this.#from === this.#to ? 0 : this.#to;
     const space = at === 0 ? this.#buffer : this.#buffer.subarray(at);
@@ -231,9 +238,11 @@ export class HttpClient {
 
   constructor(readonly connect: Connect, readonly connectMs: number) {}
 
-  /** A connection for one attempt. Rejects with the reason for its end, or `upstream_unreachable`. */
-  async connection(deadlines: AttemptDeadlines): Promise<HttpConnection> {
-    const connection = this.idle.pop() ?? await this.#open(deadlines);
+  /** A connection for one attempt, a new one after a `lost` one. Rejects with the reason for its end, or `upstream_unreachable`. */
+  async connection(deadlines: AttemptDeadlines, lost?: HttpConnection | null) {
+    lost?.close();
+    const idle = lost ? undefined : this.idle.pop();
+    const connection = idle ?? await this.#open(deadlines);
     this.#unused = Math.min(this.#unused, this.idle.length);
     deadlines.onEnd(() => connection.close());
     deadlines.throwIfEnded();

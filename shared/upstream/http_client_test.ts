@@ -5,8 +5,8 @@ import { createDeadlines } from "../process/deadlines.ts";
 import {
   connectTo,
   type Reply,
-  startFakeModelServer,
-} from "../../tests/support/fake_model_server.ts";
+  startScriptedServer,
+} from "../../tests/support/scripted_server.ts";
 import * as answers from "../../tests/support/model_answers.ts";
 import { makeSelfSigned } from "../../tests/support/deployed/test_authority.ts";
 import { everySplit } from "./bytes_fixture.ts";
@@ -19,7 +19,7 @@ import { startStopwatch, until } from "../../tests/support/wait_for.ts";
 const encoder = new TextEncoder();
 const decoder = new TextDecoder();
 const REQUEST = encoder.encode(
-  "POST /v1/x HTTP/1.1\r\nhost: fake\r\ncontent-length: 2\r\n\r\n{}",
+  "POST /v1/x HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{}",
 );
 
 const ANY_PORT = { port: 0, hostname: "127.0.0.1" };
@@ -30,7 +30,7 @@ function clientOf(port: number, connectMs = 2_000): HttpClient {
 }
 
 function rig(reply: Reply) {
-  const server = startFakeModelServer({ reply });
+  const server = startScriptedServer({ reply });
   const client = clientOf(server.port);
   return {
     server,
@@ -55,8 +55,8 @@ async function begin(
 ): Promise<HttpConnection & { status: number }> {
   const connection = await client.connection(deadlines);
   try {
-    const { status } = await connection.exchange(request, deadlines);
-    return Object.assign(connection, { status });
+    const head = await connection.exchange(request, deadlines);
+    return Object.assign(connection, { status: head?.status ?? 0 });
   } catch (error) {
     connection.close();
     throw error;
@@ -307,7 +307,7 @@ async function firstWord(url: string, caCerts?: string[]): Promise<string> {
 
 Deno.test("createConnect() sets TCP_NODELAY before the first byte, with TLS too", async () => {
   for (const tls of [undefined, await makeSelfSigned("localhost")]) {
-    await using server = startFakeModelServer({ reply, ...(tls && { tls }) });
+    await using server = startScriptedServer({ reply, ...(tls && { tls }) });
     const calls: boolean[] = [];
     const { connect } = Deno;
     const spied = async (options: Deno.ConnectOptions) => {
@@ -329,14 +329,14 @@ Deno.test("createConnect() sets TCP_NODELAY before the first byte, with TLS too"
 Deno.test("createConnect() refuses a certificate of an unknown authority or for another host", async () => {
   for (const [host, isTrusted] of [["localhost", false], ["else.test", true]]) {
     const tls = await makeSelfSigned(String(host));
-    await using server = startFakeModelServer({ reply, tls });
+    await using server = startScriptedServer({ reply, tls });
     const connecting = firstWord(server.baseUrl, isTrusted ? [tls.cert] : []);
     await assert.rejects(connecting, /certificate/);
   }
 });
 
 Deno.test("createConnect() gives up a TLS handshake when it is aborted", async () => {
-  await using server = startFakeModelServer({ reply: () => [] });
+  await using server = startScriptedServer({ reply: () => [] });
   const connect = createConnect(new URL(`https://localhost:${server.port}`));
   await assert.rejects(connect(AbortSignal.timeout(50)));
 });

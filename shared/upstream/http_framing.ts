@@ -9,7 +9,6 @@ const STATUS_LINE = /^HTTP\/1\.([01]) ([1-9]\d\d)(?: |$)/;
 const HEADER = /^([!#$%&'*+.^_`|~0-9A-Za-z-]+):(.*)$/s;
 const CONTENT_LENGTH = /^\d{1,15}$/;
 const VISIBLE_ASCII = /^[\x20-\x7e]{1,200}$/;
-const NUMBER = /^\d+(\.\d+)?$/;
 const MS_PER_SECOND = 1_000;
 const RETRY_AFTER_MS_MIN = 1_000;
 const RETRY_AFTER_MS_MAX = 60_000;
@@ -86,18 +85,16 @@ export function parseResponseHead(text: string): ResponseHead {
 }
 
 function retryAfterMs(field: (name: string) => string): number | undefined {
-  // A date is compared with the server's own clock (RFC 9110 section 10.2.3).
-  const untilMs = Date.parse(field("retry-after")) - Date.parse(field("date"));
-  return clampedMs(field("retry-after-ms"), 1) ??
-    clampedMs(field("retry-after"), MS_PER_SECOND) ??
-    clampedMs(String(untilMs), 1);
-}
-
-/** A wait, or `undefined` if the text is not a number. */
-function clampedMs(text: string, unitMs: number): number | undefined {
-  if (!NUMBER.test(text)) return undefined;
-  const ms = Math.ceil(Number(text) * unitMs);
-  return Math.min(Math.max(ms, RETRY_AFTER_MS_MIN), RETRY_AFTER_MS_MAX);
+  const after = field("retry-after");
+  const ms = [
+    Number(field("retry-after-ms") || NaN),
+    Number(after || NaN) * MS_PER_SECOND,
+    // A date is compared with the server's own clock (RFC 9110 section 10.2.3).
+    Date.parse(after) - Date.parse(field("date")),
+  ].find((each) => each >= 0);
+  if (ms === undefined) return;
+  const atLeastMs = Math.max(Math.ceil(ms), RETRY_AFTER_MS_MIN);
+  return Math.min(atLeastMs, RETRY_AFTER_MS_MAX);
 }
 
 function framingOf(

@@ -150,10 +150,14 @@ export class ModelServer {
     let isDone = false;
     try {
       deadlines.throwIfEnded();
-      connection = await this.#client.connection(deadlines);
-      if (request.mustBeginSoon) deadlines.arm("firstToken", first_token_ms);
-      else deadlines.rest();
-      const head = await connection.exchange(encode(body, call), deadlines);
+      let head: ResponseHead | null = null;
+      // Twice if the server closes an idle connection at this moment, which is no failure.
+      while (connection === null || head === null) {
+        connection = await this.#client.connection(deadlines, connection);
+        if (request.mustBeginSoon) deadlines.arm("firstToken", first_token_ms);
+        else deadlines.rest();
+        head = await connection.exchange(encode(body, call), deadlines);
+      }
       if (!statuses.includes(head.status)) {
         deadlines.arm("betweenTokens", connect_ms);
         throw await readRefusal(head, connection, this.redact);

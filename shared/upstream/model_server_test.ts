@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { backendAt } from "../../tests/support/fake_model_server.ts";
+import { backendAt } from "../../tests/support/scripted_server.ts";
 import { ModelServer, type RequestOptions } from "./model_server.ts";
 
 const TRACEPARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";

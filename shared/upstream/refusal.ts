@@ -66,7 +66,7 @@ const FAULTS: readonly [UpstreamFault, statuses: number[], words: RegExp][] = [
   [
     "request",
     [400, 404, 413, 422],
-    /invalid_(request|param)|badrequest|context_(length|size)|validation/i,
+    /invalid_(request|param)|badrequest|context_(length|size)|validation|user_error/i,
   ],
 ];
 
@@ -171,6 +171,8 @@ function errorMemberOf(body: unknown): JsonObject | null {
   if (!isJsonObject(body)) return null;
   const { error, error_type: type } = body;
   if (isJsonObject(error)) return hasMessage(error) ? error : null;
+  // Mistral wraps FastAPI's `detail`.
+  if (isJsonObject(body.message)) return errorMemberOf(body.message);
   if (typeof error === "string") return { message: error, type };
   if (isJsonObject(body.detail) && hasMessage(body.detail)) {
     return { ...body.detail, code: body.detail.error };

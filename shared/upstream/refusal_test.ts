@@ -83,11 +83,12 @@ const refusals: Row[] = [
   ),
   [400, openAi({ message: "" }), REFUSED],
   bad(openAi({ code: 400 }), "Too long"),
-  // vLLM's older shape, Qwen's, a text, FastAPI's two.
+  // vLLM's older shape, Qwen's, a text, FastAPI's two, alone and in Mistral's.
   bad({ object: "error", type: "BadRequestError", ...BAD_N }, "Bad n"),
   bad({ code: "InvalidParameter", ...BAD_N }, "Bad n", "InvalidParameter"),
   bad({ error: "Bad n" }, "Bad n"),
   [422, { detail: ofFastApi }, request(ROLE)],
+  [422, { object: "error", message: { detail: ofFastApi } }, request(ROLE)],
   bad({ detail: "Bad n" }, "Bad n"),
   bad(kokoro("validation_error"), "No voice x", "validation_error"),
   [400, kokoro("invalid_model"), UNKNOWN_MODEL],
@@ -202,6 +203,7 @@ const frames: [data: unknown, told: string][] = [
   [openAi({ code: "429" }), LIMITED],
   [openAi({ type: "rate_limit_error" }), LIMITED],
   [openAi({ type: "BadRequestError" }), request("Too long")],
+  [openAi({ type: "image_generation_user_error" }), request("Too long")],
   [openAi({ type: "overloaded", http_status_code: 429 }), LIMITED],
   [{ error: "Model is overloaded", error_type: "overloaded" }, BUSY],
   [openAi({ code: 503 }), BUSY],

@@ -92,7 +92,7 @@ export class Job {
     this.#startedAtMs = this.#lastPieceAtMs = now();
     this.#report = { outcome: "complete", completionTokens: 0, durationMs: 0 };
     this.#span = startWorkSpan(`${family} job`, {
-      kind: "consumer",
+      kind: "CONSUMER",
       parent: traceparent,
       attributes: {
         "gateway.request_id": publicRequestId(requestId),

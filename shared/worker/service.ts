@@ -5,9 +5,7 @@ import type { WorkerFamily } from "../bus/subjects.ts";
 import { monotonicNow, wallNow } from "../process/clock.ts";
 import { newInstanceId, publicRequestId } from "../process/ids.ts";
 import type { Log } from "../process/log.ts";
-import { MetricRegistry } from "../process/metrics.ts";
-import { serveOps } from "../process/ops_server.ts";
-import { runService } from "../process/service.ts";
+import { runService, type ServiceTools } from "../process/service.ts";
 import { INBOX_PREFIXES } from "../process/service_variables.ts";
 import { UpstreamError } from "../upstream/errors.ts";
 import type { ModelServerOptions } from "../upstream/model_server.ts";
@@ -33,7 +31,10 @@ export function runWorkerService<Backend extends PoolBackend>(
   },
 ): Promise<never> {
   const name = `${family}-worker`;
-  const start = async (config: WorkerConfig, log: Log) => {
+  const start = async (
+    config: WorkerConfig,
+    { log, registry }: ServiceTools,
+  ) => {
     if (config.catalog.size === 0) {
       log.warn("no_models", {
         why: "MODELS_FILE has no models for this service",
@@ -48,7 +49,6 @@ export function runWorkerService<Backend extends PoolBackend>(
       now: monotonicNow,
       random: Math.random,
     });
-    const registry = new MetricRegistry();
     const metrics = createWorkerMetrics(registry, config.catalog);
     const pools = new Map<string, BackendPool<Backend>>();
     const runners = new Map<string, RunRequest>();
@@ -85,21 +85,15 @@ export function runWorkerService<Backend extends PoolBackend>(
     });
     const ticker = setInterval(() => worker.tick(), WORKER_TICK_MS);
     await worker.start();
-    let isStopping = false;
     observeWorker(registry, { worker, slots: config.slots, backends: pools });
-    const ops = serveOps({
-      ...{ ...config.ops, registry, bus },
-      isStopping: () => isStopping,
-    });
     return {
-      ready: { workerId, opsPort: ops.port, slots: config.slots },
+      bus,
+      ready: { workerId, slots: config.slots },
       stop: async () => {
-        isStopping = true;
         await worker.drain(config.drainMs);
         clearInterval(ticker);
         for (const pool of pools.values()) pool.close();
         await bus.drain();
-        await ops.stop();
       },
     };
   };

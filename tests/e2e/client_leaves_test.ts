@@ -2,9 +2,8 @@
 // the model server is closed within 100 ms. In how many ways a client can leave is
 // shown by `services/edge-auth/http/server_test.ts`.
 import assert from "node:assert/strict";
-import { startFakeModelServer } from "../support/fake_model_server.ts";
 import { chat, startMiniCluster } from "../support/mini_cluster.ts";
-import { choiceChunk, streamResponse } from "../support/model_answers.ts";
+import { startSimulator } from "../support/service_processes.ts";
 import { startStopwatch, until } from "../support/wait_for.ts";
 
 const CANCEL_MS = 100;
@@ -12,40 +11,37 @@ const CANCEL_MS = 100;
 const TRIES = 3;
 /** In the packet of the head, and in many after it. */
 const PROMPTS = ["ping", "word ".repeat(20_000)];
-const STATES = ["streaming", "before the first token", "not streaming"];
+/** What the simulator does, and whether the client has something by then. */
+const STATES = [
+  { state: "streaming", controls: "stall after 1 token", isBegun: true },
+  { state: "before the first token", controls: "first token 60000 ms" },
+  { state: "not streaming", controls: "stall after 1 token", stream: false },
+];
 
 Deno.test("a client that leaves ends the call of the model server", async (t) => {
-  let state = "";
-  await using server = startFakeModelServer({
-    reply: function* () {
-      const begun = streamResponse([choiceChunk({ content: "one" })]);
-      if (state === "streaming") yield* begun.slice(0, 2);
-      yield { stall: true };
-    },
-  });
+  await using server = startSimulator();
   await using cluster = await startMiniCluster();
   const { edge } = cluster;
-  await cluster.addWorker(server, { slots: 1 });
-  const send = (content: string) => {
+  await cluster.addWorker({ baseUrl: server.url }, { slots: 1 });
+  const send = (content: string, stream = true) => {
     const client = new AbortController();
-    const stream = state !== "not streaming";
     const body = { stream, messages: [{ role: "user", content }] };
     const answered = chat(edge, body, { signal: client.signal });
     answered.catch(() => {}); // It leaves before an answer.
     return { answered, leave: () => client.abort() };
   };
-  const leaveOnce = async (prompt: string) => {
-    const number = server.requests.length + 1;
-    const client = send(prompt);
-    const request = await server.request(number);
-    if (state === "streaming") await client.answered;
-    using watch = startStopwatch();
-    client.leave();
-    await request.left;
-    return watch.ms;
-  };
 
-  for (state of STATES) {
+  for (const { state, controls, stream = true, isBegun } of STATES) {
+    const leaveOnce = async (prompt: string) => {
+      const number = server.asked.length + 1;
+      const client = send(`${prompt} [simulator: ${controls}]`, stream);
+      const request = await server.request(number);
+      if (isBegun) await client.answered;
+      using watch = startStopwatch();
+      client.leave();
+      assert.equal(await request.ended, "left");
+      return watch.ms;
+    };
     await t.step(state, async () => {
       for (const prompt of PROMPTS) {
         const tookMs: number[] = [];
@@ -59,9 +55,9 @@ Deno.test("a client that leaves ends the call of the model server", async (t) =>
   }
 
   await t.step("queued, behind one that holds the only slot", async () => {
-    const calls = server.requests.length;
+    const calls = server.asked.length;
     assert.equal(edge.settlements().length, calls);
-    const holder = send("ping");
+    const holder = send("[simulator: stall after 1 token]");
     await server.request(calls + 1);
     for (const prompt of PROMPTS) {
       const queued = send(prompt);
@@ -71,7 +67,7 @@ Deno.test("a client that leaves ends the call of the model server", async (t) =>
     }
     holder.leave();
     await cluster.idle();
-    assert.equal(server.requests.length, calls + 1);
+    assert.equal(server.asked.length, calls + 1);
     assert.equal(edge.settlements().length, calls + PROMPTS.length + 1);
   });
 });

@@ -5,7 +5,7 @@
 // Requests and answers of any size pass.
 import assert from "node:assert/strict";
 import { ask, begin, endsAs } from "../support/chat_outcome.ts";
-import { connectTo, type FakeRequest } from "../support/fake_model_server.ts";
+import { connectTo, type WholeRequest } from "../support/scripted_server.ts";
 import type { MiniCluster, MiniEdge } from "../support/mini_cluster.ts";
 import { chat, startMiniCluster } from "../support/mini_cluster.ts";
 import { chatReply } from "../support/model_answers.ts";
@@ -123,7 +123,7 @@ Deno.test("a client that reads nothing stops its own backend and no other", asyn
   await using cluster = await startMiniCluster();
   const { edge } = cluster;
   const endless = Array<string>(10_000).fill("x".repeat(4_000));
-  let unread: FakeRequest | undefined;
+  let unread: WholeRequest | undefined;
   await cluster.addWorker({
     connect: connectTo((request) => {
       const isEndless = JSON.parse(request.body).seed === 1;

@@ -9,11 +9,10 @@ import {
   endsAs,
   outcomeOf,
 } from "../support/chat_outcome.ts";
-import { startCluster } from "../support/cluster.ts";
+import { simulates, startCluster } from "../support/cluster.ts";
 import { statusOf } from "../support/gated_cluster.ts";
 import { startRedisServer } from "../support/redis_server.ts";
-import { startFakeModelServer } from "../support/fake_model_server.ts";
-import { chatReply } from "../support/model_answers.ts";
+import { startSimulator } from "../support/service_processes.ts";
 import type { Stopwatch } from "../support/wait_for.ts";
 import { sleep, startStopwatch, until, waitFor } from "../support/wait_for.ts";
 
@@ -28,20 +27,20 @@ const REPEATED_MS = 750;
 const PAUSE_MS = 100;
 /** By the others, while one worker is replaced. */
 const SERVED_MIN = 30;
-const HELLO = { kind: "complete", content: "Hello" } as const;
+/** What the simulator says in one token and in two. */
+const [ONE, TWO] = ["I", "I am"];
+const HELLO = { kind: "complete", content: TWO } as const;
 const LOST = { kind: "sse_error", errorCode: "worker_lost" } as const;
-const CUT = { ...LOST, content: "one" };
+const CUT = { ...LOST, content: ONE };
 
-/** Lets the model server say the rest of its answers. */
-let proceed = Promise.withResolvers<void>();
-const answersHello = chatReply({
-  words: ["Hel", "lo"],
-  between: () => ({ pauseMs: 20 }),
+/** A request for two tokens, the second of them so many seconds after the first. */
+const twoTokens = (seconds: number, more = "") => ({
+  messages: simulates(`2 tokens, ${1 / seconds} tokens per second${more}`),
+  max_tokens: 2,
 });
-const answersInTwo = chatReply({
-  words: ["one", " two"],
-  between: () => ({ until: proceed.promise }),
-});
+const QUICK = twoTokens(0.02);
+/** Longer than any step takes. */
+const ENDLESS = { ...twoTokens(1_000), stream: true };
 
 /** Holds processes still while something is done. */
 async function whileFrozen(pids: readonly number[], work: () => Promise<void>) {
@@ -58,14 +57,14 @@ function assertWithin(boundMs: number, { ms }: Stopwatch): void {
 }
 
 Deno.test("processes that fail", async (t) => {
-  await using server = startFakeModelServer({ reply: answersHello });
+  await using server = startSimulator();
   // A Redis that waits 150 ms for its disk is answered with 503: this one has none.
   await using redis = await startRedisServer();
   await using cluster = await startCluster({
     edges: 2,
     workers: 2,
     env: {
-      ...{ UPSTREAM_BASE_URL: server.baseUrl, DRAIN_SECONDS: "1" },
+      ...{ UPSTREAM_BASE_URL: server.url, DRAIN_SECONDS: "1" },
       REDIS_URL: redis.url,
     },
   });
@@ -80,25 +79,23 @@ Deno.test("processes that fail", async (t) => {
       return (await Promise.all(statuses)).every((status) => status === 200);
     }, { what: "two workers that are ready", intervalMs: PAUSE_MS });
   const ask = (edge: number, body: object = {}, key = cluster.state.api_key) =>
-    outcomeOf(cluster.ask(key, edge, body));
-  /** A stream whose first token is there, and its request at the model server. */
-  const begin = async (edge: number, key = cluster.state.api_key) => {
-    proceed = Promise.withResolvers();
-    const number = server.requests.length + 1;
-    const response = await cluster.ask(key, edge, { stream: true });
+    outcomeOf(cluster.ask(key, edge, { ...QUICK, ...body }));
+  /** A stream whose first token is there, and its request at the simulator. */
+  const begin = async (edge: number, body: object = ENDLESS, key?: string) => {
+    const number = server.asked.length + 1;
+    const { api_key } = cluster.state;
+    const asked = { ...body, stream: true };
+    const response = await cluster.ask(key ?? api_key, edge, asked);
     assert.equal(response.status, 200);
     return {
       answer: outcomeOf(Promise.resolve(response)),
       upstream: await server.request(number),
     };
   };
-  const isLeft = ({ upstream }: Awaited<ReturnType<typeof begin>>) =>
-    until(() => upstream.leftAtMs, 10_000);
-  const completes = async (edge: number, key?: string) => {
-    const { answer } = await begin(edge, key);
-    proceed.resolve();
-    assert.equal((await answer).kind, "complete");
-  };
+  const isLeft = async ({ upstream }: Awaited<ReturnType<typeof begin>>) =>
+    assert.equal(await upstream.ended, "left");
+  const completes = (edge: number, key?: string) =>
+    endsAs(ask(edge, { stream: true }, key), HELLO);
   const many = <T>(send: (number: number) => Promise<T>) =>
     Array.from({ length: REQUESTS }, (_, number) => send(number));
   const askMany = () => many((number) => ask(0, { stream: number % 2 === 0 }));
@@ -131,15 +128,10 @@ Deno.test("processes that fail", async (t) => {
     assert.deepEqual(failures, []);
   });
 
-  server.reply = answersInTwo;
-
   await t.step("a worker frozen for a second: a pause", async () => {
-    const { answer } = await begin(0);
-    await whileFrozen(workers(), async () => {
-      proceed.resolve();
-      await sleep(1_000);
-    });
-    await endsAs(answer, { kind: "complete", content: "one two" });
+    const { answer } = await begin(0, twoTokens(0.5));
+    await whileFrozen(workers(), () => sleep(1_000));
+    await endsAs(answer, HELLO);
   });
 
   await t.step("a worker frozen for longer: one error", async () => {
@@ -149,7 +141,7 @@ Deno.test("processes that fail", async (t) => {
       const refused = ask(0);
       await endsAs(begun.answer, CUT);
       assertWithin(DISPATCH_LIMITS.workerLostMs, watch);
-      assert.equal(begun.upstream.leftAtMs, null);
+      assert.ok(!begun.upstream.leaving.signal.aborted);
       await endsAs(refused, { status: 503, retryAfter: "1" });
     });
     await isLeft(begun);
@@ -157,22 +149,21 @@ Deno.test("processes that fail", async (t) => {
   });
 
   await t.step("a frozen edge slows no other, and continues", async () => {
-    const { answer } = await begin(1);
+    const { answer } = await begin(1, twoTokens(0.5));
     await whileFrozen([cluster.pid("edge-auth", 1)], async () => {
-      proceed.resolve();
       using watch = startStopwatch();
       for (let number = 0; number < REQUESTS; number += 1) {
         await endsAs(ask(0, { stream: true }), { kind: "complete" });
       }
       assertWithin(0, watch);
     });
-    await endsAs(answer, { kind: "complete" });
+    await endsAs(answer, HELLO);
   });
 
   await t.step("a stopping edge: streams end with an error", async () => {
     // A key for one request at once: free again only when that one is settled.
     const { key } = await cluster.createKey("--concurrency=1");
-    const begun = await begin(1, key);
+    const begun = await begin(1, ENDLESS, key);
     assert.equal((await ask(0, {}, key)).status, 429);
     const edge = cluster.pid("edge-auth", 1);
     // So that nobody says what the request had cost before the edge is done.
@@ -183,15 +174,13 @@ Deno.test("processes that fail", async (t) => {
     });
     await isLeft(begun);
     await completes(0, key);
-    // Others ask the new one.
-    await until(() => ask(1).then(() => true, () => false));
+    // Later steps ask the new one.
+    await until(async () => (await ask(1)).kind === "complete", 10_000);
   });
-
-  server.reply = answersHello;
 
   await t.step("a worker frozen while idle is passed over", async () => {
     await allSayHello(askMany()); // Both workers are known, and warm.
-    const before = server.requests.length;
+    const before = server.asked.length;
     await whileFrozen([cluster.pid("chat-worker")], async () => {
       using watch = startStopwatch();
       await allSayHello(askMany());
@@ -200,7 +189,7 @@ Deno.test("processes that fail", async (t) => {
       await sleep(FROZEN_MS);
     });
     await allSayHello(askMany());
-    assert.equal(server.requests.length, before + 2 * REQUESTS);
+    assert.equal(server.asked.length, before + 2 * REQUESTS);
   });
 
   await t.step("key-admin frozen: keys go on working", async () => {
@@ -211,42 +200,32 @@ Deno.test("processes that fail", async (t) => {
   await t.step("a worker killed under load: others go on", async () => {
     // A worker that has just woken up is not known to have room before it beats.
     await sleep(2 * DISPATCH_LIMITS.workerBeatMs);
-    proceed = Promise.withResolvers();
-    server.reply = answersInTwo;
-    const { api_key: key } = cluster.state;
-    const streams = many((number) =>
-      cluster.ask(key, number % 2, { stream: true })
+    const begun = await Promise.all(
+      many((number) => begin(number % 2, twoTokens(5))),
     );
-    await Promise.all(streams); // Their heads come with their first words.
-    const begun = streams.map(outcomeOf);
-    const before = server.requests.length;
-    server.reply = async function* (request) {
-      yield { until: proceed.promise };
-      yield* answersHello(request);
-    };
-    const answers = askMany();
-    await until(() => server.requests.length === before + REQUESTS);
+    const before = server.asked.length;
+    const late = twoTokens(0.02, ", first token 3000 ms");
+    const answers = many((number) =>
+      ask(0, { ...late, stream: number % 2 === 0 })
+    );
+    await until(() => server.asked.length === before + REQUESTS);
     using watch = startStopwatch();
     Deno.kill(cluster.pid("chat-worker"), "SIGKILL");
-    const first = server.requests.slice(before);
-    const lost = () => first.filter(({ leftAtMs }) => leftAtMs !== null);
-    const isRepeated = () =>
-      server.requests.length === before + REQUESTS + lost().length;
-    try {
-      await waitFor(() => lost().length > 0 && isRepeated(), {
-        what: () => `${lost().length} calls to be made again`,
-      });
-      assertWithin(REPEATED_MS, watch);
-    } finally {
-      proceed.resolve();
+    let lost = 0;
+    for (const { ended } of server.asked.slice(before)) {
+      void ended.then((outcome) => lost += outcome === "left" ? 1 : 0);
     }
+    const isRepeated = () => server.asked.length === before + REQUESTS + lost;
+    await waitFor(() => lost > 0 && isRepeated(), {
+      what: () => `${lost} calls to be made again`,
+    });
+    assertWithin(REPEATED_MS, watch);
     await allSayHello(answers);
-    const ended = await Promise.all(begun);
+    const ended = await Promise.all(begun.map(({ answer }) => answer));
     const cut = ended.filter(({ kind }) => kind !== "complete");
     for (const outcome of cut) assert.partialDeepStrictEqual(outcome, CUT);
     assert.ok(cut.length > 0 && cut.length < REQUESTS, `${cut.length} cut`);
-    assert.ok(isRepeated(), `${server.requests.length - before} calls`);
-    server.reply = answersInTwo;
+    assert.ok(isRepeated(), `${server.asked.length - before} calls`);
   });
 
   await t.step("a killed edge: its calls stop in four seconds", async () => {
@@ -256,6 +235,5 @@ Deno.test("processes that fail", async (t) => {
     assert.equal((await begun.answer).kind, "broken");
     await isLeft(begun);
     assertWithin(DISPATCH_LIMITS.edgeLostMs + 1_000, watch);
-    proceed.resolve();
   });
 });

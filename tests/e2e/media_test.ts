@@ -162,6 +162,7 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
     const aFile = { images: [{ file_id: "f" }] };
     const rows: [asked: Promise<Response>, refusal: string][] = [
       [speech({ input: "" }), "400 empty_string input"],
+      [speech({ input: " " }), "400 invalid_value input"],
       [speech({ input: long }), "400 string_above_max_length input"],
       [speech({ speed: 5 }), "400 decimal_above_max_value speed"],
       [speech({ response_format: "ogg" }), "400 invalid_value response_format"],
@@ -195,6 +196,7 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
       const { error: { code, param, message } } = await response.json();
       const found = [response.status, code, param ?? ""].join(" ").trim();
       assert.equal(found, refusal, message);
+      assert.ok(message.includes(param ?? ""), message);
     }
   });
 

@@ -4,13 +4,11 @@ import assert from "node:assert/strict";
 import { newRequestId } from "@gateway/shared/process/ids";
 import { METRIC_TABLES } from "../../deploy/docs/pages.ts";
 import { postChat } from "../support/chat_request.ts";
-import { startCluster } from "../support/cluster.ts";
-import { startFakeModelServer } from "../support/fake_model_server.ts";
-import { chatReply, jsonResponse } from "../support/model_answers.ts";
+import { simulates, startCluster } from "../support/cluster.ts";
+import { startSimulator } from "../support/service_processes.ts";
 import { until } from "../support/wait_for.ts";
 
 const CALLER_SPAN = "b7ad6b7169203331";
-const goodReply = chatReply({ words: ["one", " two", " three"] });
 interface Attribute {
   key: string;
   value: { stringValue?: string };
@@ -61,10 +59,10 @@ Deno.test("a request can be seen from the caller to the model server", async (t)
   /** Waits for a span of this trace with this name. */
   const spanOf = (traceId: string, name: string) =>
     until(() => spans.find((s) => s.traceId === traceId && s.name === name));
-  await using model = startFakeModelServer({ reply: goodReply });
+  await using model = startSimulator();
   await using cluster = await startCluster({
     env: {
-      UPSTREAM_BASE_URL: model.baseUrl,
+      UPSTREAM_BASE_URL: model.url,
       OTEL_DENO: "true",
       OTEL_DENO_CONSOLE: "ignore",
       OTEL_TRACES_SAMPLER: "parentbased_always_on",
@@ -74,24 +72,24 @@ Deno.test("a request can be seen from the caller to the model server", async (t)
     },
   });
   /** Sends a request of a new trace. */
-  const ask = async (stream: boolean, flags = "01") => {
+  const ask = async (body: object, flags = "01") => {
     const traceId = newRequestId();
     const headers = { traceparent: `00-${traceId}-${CALLER_SPAN}-${flags}` };
     const { api_key: key } = cluster.state;
-    const asked = postChat(cluster.baseUrl(), key, { stream }, { headers });
+    const asked = postChat(cluster.baseUrl(), key, body, { headers });
     const response = await asked;
     await response.text();
     const requestId = response.headers.get("x-request-id") ?? "";
     return { traceId, requestId, status: response.status };
   };
   const traceOfLast = () =>
-    model.requests.at(-1)?.headers.get("traceparent") ?? "";
+    model.asked.at(-1)?.request.headers.get("traceparent") ?? "";
 
   await t.step("in one trace, if the caller samples it", async () => {
-    const unsampled = await ask(true, "00");
+    const unsampled = await ask({ stream: true }, "00");
     const passedOn = new RegExp(`^00-${unsampled.traceId}-\\w{16}-00$`);
     assert.match(traceOfLast(), passedOn);
-    const { traceId, requestId } = await ask(true);
+    const { traceId, requestId } = await ask({ stream: true });
     const run = await spanOf(traceId, "chat");
     const job = await spanOf(traceId, "chat job");
     const served = await until(() =>
@@ -111,11 +109,9 @@ Deno.test("a request can be seen from the caller to the model server", async (t)
   });
 
   await t.step("by one id in every log", async () => {
-    const before = model.requests.length;
-    const error = { message: "no" };
-    model.reply = () => jsonResponse({ error }, { status: 500 });
-    const { traceId, requestId, status } = await ask(false);
-    model.reply = goodReply;
+    const before = model.asked.length;
+    const messages = simulates("error 500");
+    const { traceId, requestId, status } = await ask({ messages });
     assert.equal(status, 502);
     const expected = [
       "chat-worker backend_attempt_failed server_error",
@@ -129,12 +125,15 @@ Deno.test("a request can be seen from the caller to the model server", async (t)
         .map(({ service, event, outcome }) => `${service} ${event} ${outcome}`);
       return [...new Set(said)].sort().join() === expected.join();
     });
-    const asked = model.requests.slice(before);
+    const asked = model.asked.slice(before);
     assert.ok(asked.length > 0);
-    for (const { headers } of asked) {
+    for (const { request: { headers } } of asked) {
       assert.equal(`req_${headers.get("x-request-id")}`, requestId);
     }
     assert.equal((await spanOf(traceId, "chat")).status?.code, 2);
+    const served = spans.filter(({ name }) => name === "POST");
+    const traces = new Set(served.map(({ traceId }) => traceId));
+    assert.equal(traces.size, served.length);
   });
 
   await t.step("in metrics as documented", async () => {

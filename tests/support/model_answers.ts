@@ -1,7 +1,7 @@
 import { Buffer } from "node:buffer";
-import type { FakeRequest, Step } from "./fake_model_server.ts";
+import type { Step, WholeRequest } from "./scripted_server.ts";
 
-/** Builders of what a model server says, right or wrong, for `startFakeModelServer`. */
+/** Builders of what a model server says, right or wrong, for `startScriptedServer`. */
 
 type Fields = { [name: string]: string };
 interface ResponseOptions {
@@ -106,7 +106,7 @@ export function chatReply(
     /** Answers with no more choices than these, whatever `n` says. */
     choicesMax?: number;
   },
-): (request: Pick<FakeRequest, "json">) => Iterable<Step> {
+): (request: Pick<WholeRequest, "json">) => Iterable<Step> {
   return function* (request) {
     const { n: asked = 1, stream = false } = Object(request.json());
     const n = Math.min(asked, choicesMax);

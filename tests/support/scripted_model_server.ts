@@ -3,7 +3,7 @@
 import type { Connect } from "@gateway/shared/upstream/http_client";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type { Usage } from "@gateway/shared/openai/completion";
-import { connectTo, type FakeRequest, type Step } from "./fake_model_server.ts";
+import { connectTo, type Step, type WholeRequest } from "./scripted_server.ts";
 import * as answers from "./model_answers.ts";
 
 /** A model server that {@link startMiniWorker} can run on. */
@@ -52,7 +52,7 @@ function failure(hasSaid: boolean): Step[] {
 export type ScriptedCall = ReturnType<typeof scriptedCall>;
 
 function scriptedCall(
-  asked: FakeRequest,
+  asked: WholeRequest,
   steps: ReadableStreamDefaultController<Step>,
 ) {
   const request: ChatRequest = JSON.parse(asked.body);
@@ -91,7 +91,7 @@ export function scriptedModelServer(
   onCall: (call: ScriptedCall) => void = () => {},
 ) {
   const calls: ScriptedCall[] = [];
-  const reply = (asked: FakeRequest) =>
+  const reply = (asked: WholeRequest) =>
     new ReadableStream<Step>({
       start(steps) {
         const call = scriptedCall(asked, steps);

@@ -6,7 +6,7 @@ import type { ServiceName } from "../../deploy/up/plan.ts";
 import { run } from "../../services/key-admin/cli.ts";
 import { serveSimulator } from "../../services/model-simulator/simulator.ts";
 import { owning, startProcess } from "./process.ts";
-import { waitFor } from "./wait_for.ts";
+import { until, waitFor } from "./wait_for.ts";
 import { postChat } from "./chat_request.ts";
 
 const cwd = fileURLToPath(new URL("../..", import.meta.url));
@@ -52,7 +52,11 @@ export async function startService(name: ServiceName, env: ServiceEnv) {
 export function startSimulator() {
   const asked: SeenRequest[] = [];
   const onRequest = (run: SeenRequest) => void asked.push(run);
-  return Object.assign(serveSimulator({ onRequest }), { asked });
+  return Object.assign(serveSimulator({ onRequest }), {
+    asked,
+    /** The request with this number, from 1, as soon as it has come. */
+    request: (number: number) => until(() => asked[number - 1]),
+  });
 }
 
 /** Starts a service without any model server, and waits for nothing. */

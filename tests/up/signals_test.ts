@@ -11,9 +11,7 @@ import {
 
 /** Promise: no process is left, whichever process of the chain is killed. */
 Deno.test("up leaves no process when the launcher is killed with -9", async () => {
-  await using up = startLauncher({
-    env: { STAND_IN_FAULT: "edge-auth:deaf" },
-  });
+  await using up = startLauncher({ env: { STAND_IN_FAULT: "edge-auth:deaf" } });
   const state = await up.state();
   // A frozen process reacts to SIGKILL only.
   for (const pid of state.pids["chat-worker"] ?? []) Deno.kill(pid, "SIGSTOP");
@@ -82,9 +80,7 @@ Deno.test("up does not start on the data of a Redis that still runs", async () =
 });
 
 Deno.test("up exits at once at a second Ctrl-C", async () => {
-  await using up = startLauncher({
-    env: { STAND_IN_FAULT: "edge-auth:deaf" },
-  });
+  await using up = startLauncher({ env: { STAND_IN_FAULT: "edge-auth:deaf" } });
   const state = await up.state();
   up.signal("SIGINT");
   // The same Ctrl-C, passed on by a runner, is not a second one.

@@ -95,7 +95,8 @@ export class ChunkReader {
     const delta: openai.ChunkDelta = {};
     if (!isJsonObject(said)) return delta;
     const content = contentOf(said.content);
-    const reasoning = textOf(said.reasoning_content) || textOf(said.reasoning);
+    const reasoning = textOf(said.reasoning_content) ||
+      textOf(said.reasoning) || thinkingIn(said.content);
     const refusal = textOf(said.refusal);
     const fragments = said.tool_calls ?? null;
     if (this.#count(content)) delta.content = content;
@@ -132,9 +133,7 @@ export class ChunkReader {
   }
 }
 
-function isFinished({ finishReason }: Choice): boolean {
-  return finishReason !== null;
-}
+const isFinished = ({ finishReason }: Choice) => finishReason !== null;
 
 /** `error: null` is not an error: some servers always send it. */
 function isErrorChunk(chunk: JsonObject): boolean {
@@ -148,6 +147,12 @@ function isErrorChunk(chunk: JsonObject): boolean {
 function contentOf(content: unknown): string {
   if (!Array.isArray(content)) return textOf(content);
   return content.filter(isJsonObject).map(({ text }) => textOf(text)).join("");
+}
+
+/** Mistral's parts with thinking are lists of parts themselves. */
+function thinkingIn(content: unknown): string {
+  const parts = Array.isArray(content) ? content.filter(isJsonObject) : [];
+  return parts.map(({ thinking }) => contentOf(thinking)).join("");
 }
 
 /** The usage that a server reports, or null unless both counts are present and valid. */

@@ -42,7 +42,7 @@ function say(content: string, reason: string | null = null, index = 0) {
 
 const saying = (content: string) => ({ delta: { content } });
 const part = (text: string) => ({ type: "text", text });
-const thinking = { type: "thinking", thinking: [] };
+const thinking = { type: "thinking", thinking: [part("H"), part("m")] };
 const parts = [thinking, "x", part("a"), part("b")];
 const LOGPROBS = { logprobs: { content: [{ token: "a" }] } };
 const STOP = { finish_reason: "stop" };
@@ -74,7 +74,9 @@ const answers: [name: string, chunks: unknown[], seen: unknown[]][] = [
     choiceChunk({ reasoning: "b" }),
     choiceChunk({ reasoning: "c", reasoning_content: "c" }),
   ], ["a", "b", "c"].map((text) => ({ reasoning_content: text }))],
-  ["content in parts", [choiceChunk({ content: parts })], ["ab"]],
+  ["Mistral's content in parts", [choiceChunk({ content: parts })], [
+    { content: "ab", reasoning_content: "Hm" },
+  ]],
   ["log probabilities", [choice({ ...saying("a"), ...LOGPROBS })], [
     { content: "a", ...LOGPROBS },
   ]],
@@ -257,9 +259,7 @@ Deno.test("tool calls with arguments as an object", () => {
   assert.deepEqual(delta, { tool_calls: [call] });
 });
 
-function calls(list: unknown): object {
-  return choiceChunk({ tool_calls: list });
-}
+const calls = (list: unknown) => choiceChunk({ tool_calls: list });
 const calling = (fragment: string) => calls([fragmentOf(fragment)]);
 
 const broken: {
@@ -278,9 +278,7 @@ const broken: {
     ]],
     ["Gemini's reason for a broken call", [say("", "MALFORMED_FUNCTION_CALL")]],
   ],
-  request: [
-    ["vLLM's error", [{ object: "error", message: "Bad", code: 400 }]],
-  ],
+  request: [["vLLM's error", [{ object: "error", message: "Bad", code: 400 }]]],
   server_error: [
     ["OpenRouter's error beside a last choice", [say("a"), {
       ...say("", "error"),

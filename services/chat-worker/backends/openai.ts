@@ -31,9 +31,8 @@ const reliedOn = z.object({
   n: z.number(),
 });
 
-function isChatRequest(request: JobRequest): request is chat.ChatRequest {
-  return reliedOn.safeParse(request).success;
-}
+const isChatRequest = (request: JobRequest): request is chat.ChatRequest =>
+  reliedOn.safeParse(request).success;
 
 /** Runs a request until its answer is complete. Rejects like {@link BackendPool.run}. */
 export async function runCompletion(
@@ -171,19 +170,16 @@ function isEventStream(head: ResponseHead, isAskedFor: boolean): boolean {
 }
 
 /** Details are not summed: few servers that return one choice per request report any. */
-function sum(a: Usage, b: Usage): Usage {
-  return {
-    prompt_tokens: a.prompt_tokens + b.prompt_tokens,
-    completion_tokens: a.completion_tokens + b.completion_tokens,
-    total_tokens: a.total_tokens + b.total_tokens,
-  };
-}
+const sum = (a: Usage, b: Usage): Usage => ({
+  prompt_tokens: a.prompt_tokens + b.prompt_tokens,
+  completion_tokens: a.completion_tokens + b.completion_tokens,
+  total_tokens: a.total_tokens + b.total_tokens,
+});
 
 /** Whether an answer broke off or stalled, as opposed to being invalid. */
-function isCut(error: unknown): boolean {
-  return error instanceof UpstreamError &&
-    /^(truncated|timeout|deadline)$/.test(error.fault);
-}
+const isCut = (error: unknown) =>
+  error instanceof UpstreamError &&
+  /^(truncated|timeout|deadline)$/.test(error.fault);
 
 const SAME_FIELDS = [
   "temperature",

@@ -7,11 +7,11 @@ import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { chatCompletionSchema } from "@gateway/shared/openai/completion";
 import {
   backendAt,
-  type FakeModelServer,
   type Reply,
-  startFakeModelServer,
+  type ScriptedServer,
+  startScriptedServer,
   type Step,
-} from "../../../tests/support/fake_model_server.ts";
+} from "../../../tests/support/scripted_server.ts";
 import {
   chatReply,
   choiceChunk,
@@ -46,7 +46,7 @@ function rig(
     deadlines?: Partial<BackendConfig["deadlines"]>;
   } = {},
 ) {
-  const server = startFakeModelServer({ reply });
+  const server = startScriptedServer({ reply });
   const headers = { "x-team": HEADER_SECRET };
   const change = { headers, dialect: DIALECTS[dialect], deadlines };
   const backend = new OpenAiBackend({
@@ -292,7 +292,7 @@ for (const [fault, cases] of Object.entries(failures)) {
 }
 
 /** Nothing in an error, for the caller or for the log, holds a credential; nothing for the caller holds an address. */
-function assertNoSecret(error: UpstreamError, server: FakeModelServer): void {
+function assertNoSecret(error: UpstreamError, server: ScriptedServer): void {
   const told = JSON.stringify(error.toBody()) + error.message + error.param;
   const logged = Deno.inspect(error, { depth: 10 });
   for (const secret of [API_KEY, HEADER_SECRET]) {
@@ -312,6 +312,17 @@ Deno.test("complete() fails with unreachable, and no address in the message, whe
   assertNoSecret(failure, r.server);
   // SDKs repeat a 502 by themselves.
   assert.equal(failure.retryAfterMs, 1_000);
+});
+
+Deno.test("complete() sends its request again if the server closes an idle connection instead of answering", async () => {
+  await using r = rig(({ number }) =>
+    number % 2 === 0 ? [CLOSE] : streamResponse(payloads)
+  );
+  for (const connections of [1, 2, 3]) {
+    const { error } = await complete(r.backend, chat(true));
+    assert.equal(error, null);
+    assert.equal(r.server.connections, connections);
+  }
 });
 
 for (const stream of [true, false]) {

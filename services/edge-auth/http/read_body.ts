@@ -102,10 +102,8 @@ function requireJson(headers: Exchange["headers"]): void {
   }
 }
 
-function unsupported(header: string, instead: string): ApiError {
-  const message = `Unsupported '${header}'. ${instead}`;
-  return new ApiError("unsupported_media_type", message);
-}
+const unsupported = (header: string, instead: string) =>
+  new ApiError("unsupported_media_type", `Unsupported '${header}'. ${instead}`);
 
 /** A body that is being read: what it holds of the budget, and when its next bytes are due. Must be released once. */
 export class HeldBody implements Timed {

@@ -5,7 +5,8 @@
 import { Buffer } from "node:buffer";
 import { Busboy } from "@fastify/busboy";
 import { BUS_LIMITS, UPLOAD_LIMITS } from "@gateway/shared/limits";
-import { type ApiError, fieldError } from "@gateway/shared/openai/error";
+import type { ApiError, ErrorCode } from "@gateway/shared/openai/error";
+import { fieldError } from "@gateway/shared/openai/error";
 import type { UploadEnd } from "@gateway/shared/bus/job";
 import * as bodies from "./read_body.ts";
 import { discard, type Exchange } from "./server.ts";
@@ -107,8 +108,13 @@ export function readForm(
 
   const isFile = (name: string) => Object.hasOwn(bounds.files, listName(name));
   parser.on("field", (name, value, isNameCut, isCut) => {
-    if (isNameCut || isCut) return refuse(fieldTooLong(name));
-    if (isFile(name)) return refuse(notAFile(name));
+    if (isNameCut || isCut) {
+      const most = `at most ${UPLOAD_LIMITS.fieldBytesMax} bytes`;
+      return refuse(invalid("string_above_max_length", name, most));
+    }
+    if (isFile(name)) {
+      return refuse(invalid("invalid_type", name, "a file, but got text"));
+    }
     if (!name.endsWith("[]")) return void (fields[name] = value);
     const list = fields[listName(name)];
     if (Array.isArray(list)) list.push(value);
@@ -178,10 +184,8 @@ export function readForm(
           const message = `Missing required parameter: '${name}'.`;
           throw fieldError("missing_required_parameter", name, message);
         }
-        if (length <= max) continue;
         const most = max === 1 ? "one file" : `at most ${max} files`;
-        const message = `Invalid '${name}': expected ${most}.`;
-        throw fieldError("invalid_value", name, message);
+        if (length > max) throw invalid("invalid_value", name, most);
       }
     },
     stop,
@@ -229,13 +233,5 @@ const tooManyParts = () =>
   );
 const tooLarge = (bytesMax: number) => bodies.tooLarge(bytesMax, "upload");
 
-function fieldTooLong(name: string): ApiError {
-  const { fieldBytesMax: bytesMax } = UPLOAD_LIMITS;
-  const message = `Invalid '${name}': expected at most ${bytesMax} bytes.`;
-  return fieldError("string_above_max_length", name, message);
-}
-
-function notAFile(name: string): ApiError {
-  const message = `Invalid '${name}': expected a file, but got text.`;
-  return fieldError("invalid_type", name, message);
-}
+const invalid = (code: ErrorCode, name: string, expected: string) =>
+  fieldError(code, name, `Invalid '${name}': expected ${expected}.`);

@@ -11,7 +11,7 @@ import type { Readable } from "node:stream";
 import { BODY_PIECES, SERVER_LIMITS } from "@gateway/shared/limits";
 import type { GracefulServer } from "@gateway/shared/process/serve";
 import { settlesWithin } from "@gateway/shared/process/serve";
-import { startWorkSpan } from "@gateway/shared/process/tracing";
+import { dropSpanOf, startWorkSpan } from "@gateway/shared/process/tracing";
 import type { HeaderFields } from "./responses.ts";
 
 export class ApiResponse extends ServerResponse {
@@ -25,6 +25,14 @@ export class ApiResponse extends ServerResponse {
       all["keep-alive"] = KEEP_ALIVE;
     }
     return this.writeHead(status, all);
+  }
+
+  /** An answer that breaks off ends with what has been written of it. */
+  override destroy(error?: Error): this {
+    const { socket, headersSent } = this;
+    if (headersSent && socket?.writable) socket.destroySoon();
+    else super.destroy(error);
+    return this;
   }
 }
 
@@ -197,10 +205,11 @@ async function answer(
     if (awaitsContinue) response.writeContinue();
     return request;
   };
+  dropSpanOf(response);
   const span = startWorkSpan(head.method, {
-    kind: "server",
+    kind: "SERVER",
     parent: head.headers.traceparent?.toString(),
-    attributes: { "http.request.method": head.method },
+    attributes: { "http.request.method": head.method, "url.path": head.path },
   });
   onClose.push(() => {
     const { statusCode: status } = response;

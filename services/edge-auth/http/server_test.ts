@@ -116,6 +116,20 @@ Deno.test("a client that still sends when its connection ends gets the answer, a
   }
 });
 
+Deno.test("an answer that breaks off at once arrives as far as it goes", async () => {
+  await using started = await start(({ response }) => {
+    response.sendHead(200, {}).write("half");
+    response.destroy();
+    return Promise.resolve();
+  });
+  const socket = await openSocket(started.server.port);
+  let text = "";
+  socket.on("data", (data) => text += data);
+  socket.write(requestOf(null).join(""));
+  await once(socket, "close");
+  assert.match(text, /^HTTP\/1\.1 200 [^]*half\r\n$/);
+});
+
 Deno.test("a body that is not read does not hold up the next request of the connection", async () => {
   await using started = await start(({ response }) =>
     void response.end("refused")

@@ -81,13 +81,10 @@ const MS_PER_SECOND = 1_000;
 const MS_PER_MINUTE = 60 * MS_PER_SECOND;
 const MS_PER_HOUR = 60 * MS_PER_MINUTE;
 
-export function isKeyRefusal(word: unknown): word is KeyRefusal {
-  return typeof word === "string" && Object.hasOwn(KEY_ERRORS, word);
-}
-
-export function isLimitName(word: string | undefined): word is LimitName {
-  return word !== undefined && Object.hasOwn(LIMIT_ERRORS, word);
-}
+export const isKeyRefusal = (word: unknown): word is KeyRefusal =>
+  typeof word === "string" && Object.hasOwn(KEY_ERRORS, word);
+export const isLimitName = (word: string | undefined): word is LimitName =>
+  word !== undefined && Object.hasOwn(LIMIT_ERRORS, word);
 
 export function unauthorized(): ApiError {
   const [code, message] = KEY_ERRORS.unknown;
@@ -107,9 +104,8 @@ export function redisFailure(cause: unknown): unknown {
 }
 
 /** Redis answers but holds no data, so every key would look unknown. */
-export function storeIsEmpty(): RedisUnavailableError {
-  return new RedisUnavailableError("empty", "it holds no keys");
-}
+export const storeIsEmpty = () =>
+  new RedisUnavailableError("empty", "it holds no keys");
 
 /** The answer to a refused request. Some clients read the seconds to wait from its text. */
 export function refusalError(refusal: Refusal): ApiError {

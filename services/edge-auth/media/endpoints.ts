@@ -9,7 +9,8 @@ import { BYTES_HEADERS, EVENT_STREAM_HEADERS } from "../http/responses.ts";
 import { costsOnly } from "../limits/cost.ts";
 import { type AnswerOptions, StreamedAnswer } from "../requests/answer.ts";
 import { parserOf } from "../requests/parse_request.ts";
-import type { Endpoint, UploadEndpoint } from "../requests/run_request.ts";
+import type { Endpoint } from "../requests/run_request.ts";
+import type { UploadEndpoint } from "../requests/run_upload.ts";
 import type * as z from "zod";
 
 /** Passes on what the model server makes. The request of an upload changes when that has ended. */

@@ -2,7 +2,7 @@
  * What all endpoints that run a model have in common: a request is read, checked,
  * admitted and run, and its cost is settled, however it ended.
  */
-import type { JobRequest, UploadEnd } from "@gateway/shared/bus/job";
+import type { JobRequest } from "@gateway/shared/bus/job";
 import type { Principal } from "@gateway/shared/keys/record";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import { type ModelKind, scopeOf } from "@gateway/shared/models/kinds";
@@ -15,7 +15,6 @@ import { startWorkSpan } from "@gateway/shared/process/tracing";
 import { type Dispatcher, keyRevoked } from "../dispatch/dispatcher.ts";
 import type { RunJob, RunOutcome, Upload } from "../dispatch/outcome.ts";
 import * as bodies from "../http/read_body.ts";
-import { type Form, type FormBounds, readForm } from "../http/read_form.ts";
 import { abandon } from "../http/responses.ts";
 import type { Exchange } from "../http/server.ts";
 import type { Admission, RunLease } from "../limits/admission.ts";
@@ -30,10 +29,6 @@ export interface Endpoint<Request extends JobRequest> {
   estimate(request: Request, catalog: Catalog): Estimate;
   answer(options: AnswerOptions, job: Pick<RunJob, "request">): Answer;
 }
-
-export type UploadEndpoint<Request extends JobRequest> =
-  & Endpoint<Request>
-  & { form: FormBounds };
 
 export interface RunRequestDependencies
   extends bodies.BodyBounds, Pick<AnswerOptions, "streamHeadMs"> {
@@ -99,92 +94,8 @@ export async function runRequest<Request extends JobRequest>(
   startRun(call, endpoint, { request, lease }, deps);
 }
 
-/**
- * As `runRequest`, for uploads: their bytes go to a worker while they arrive. The
- * request is checked, admitted and run once the form has ended: only then it is known.
- */
-export async function runUpload<Request extends JobRequest>(
-  call: RunCall,
-  endpoint: UploadEndpoint<Request>,
-  deps: RunRequestDependencies,
-): Promise<void> {
-  const { exchange, principal } = call;
-  const { admission, refusedBodies, catalog, deadlines } = deps;
-  const { kind, form: bounds } = endpoint;
-  const { keyId } = principal;
-  await admission.checkRefused(principal, kind);
-  await admission.modelsOf(principal, scopeOf(kind));
-  await refusedBodies.wait(keyId, deadlines);
-  const form = readForm(exchange, { keyId, bounds, budget: deps });
-  try {
-    if (await form.begun === "left") return abandon(exchange.response);
-    // If the model comes later, it is any of the kind: all workers of a kind run all its models.
-    const { model = null } = form.fields;
-    const guess = catalog.values().find((each) =>
-      each.kind === kind && (model ?? each.id) === each.id
-    );
-    // Without a model the request is refused, and there is no worker to send the file to.
-    if (guess === undefined) endpoint.parse(form.fields, catalog);
-    else await upload(call, { endpoint, form, model: guess.id }, deps);
-  } finally {
-    form.stop();
-    const { model } = form.fields;
-    if (typeof model === "string") call.model = model;
-  }
-}
-
-/** Sends the form to a worker. Resolves when the request was admitted or its run has ended. */
-async function upload<Request extends JobRequest>(
-  call: RunCall,
-  { endpoint, form, model }: {
-    endpoint: UploadEndpoint<Request>;
-    form: Form;
-    model: string;
-  },
-  deps: RunRequestDependencies,
-): Promise<void> {
-  const over = Promise.withResolvers<void>();
-  let hasEnded = false;
-  const admitForm = async (): Promise<UploadEnd> => {
-    const { fields, files } = form;
-    const request = endpoint.parse(fields, deps.catalog);
-    form.requireFiles();
-    const lease = await admit(call, endpoint, request, deps);
-    // The run may have failed in the meantime.
-    if (hasEnded) lease?.settle(null);
-    else answer.lease = lease;
-    job.request = request;
-    over.resolve();
-    return { request, files };
-  };
-  const { job, answer } = startRun(call, endpoint, {
-    request: { model, stream: false },
-    lease: null,
-    upload: {
-      next: () => form.next(),
-      end: () =>
-        admitForm().catch((error: unknown) => {
-          over.reject(error);
-          throw error;
-        }),
-    },
-    onEnded() {
-      hasEnded = true;
-      over.resolve();
-    },
-  }, deps);
-  try {
-    await Promise.race([over.promise, form.failed]);
-  } catch (error) {
-    call.hasRun = false;
-    answer.isOver = true;
-    answer.run.cancel("other");
-    throw error;
-  }
-}
-
 /** Null if the client has disconnected in the meantime. Throws the `ApiError` of a refusal. */
-async function admit<Request extends JobRequest>(
+export async function admit<Request extends JobRequest>(
   { exchange, principal }: RunCall,
   { kind, estimate }: Pick<Endpoint<Request>, "kind" | "estimate">,
   request: Request,
@@ -246,7 +157,7 @@ export function startRun(
   const { requestId, principal, exchange: { response, headers, onClose } } =
     call;
   const span = startWorkSpan(kind, {
-    kind: "producer",
+    kind: "PRODUCER",
     parent: headers.traceparent?.toString(),
     attributes: {
       "gateway.request_id": publicRequestId(requestId),

@@ -14,6 +14,7 @@ import { answerAsMade, unreadable } from "../media/endpoints.ts";
 import { WholeAnswer } from "../requests/answer.ts";
 import { parserOf, requireCleanJson } from "../requests/parse_request.ts";
 import * as requests from "../requests/run_request.ts";
+import { runUpload, type UploadEndpoint } from "../requests/run_upload.ts";
 import { listQuery, type VideoJob } from "./jobs.ts";
 import { engineVideoIn, secondsOf, type VideoKeeper } from "./keeper.ts";
 
@@ -34,7 +35,7 @@ const wireSchema = z.object(wire.videoSchema.shape);
 export const VIDEOS = {
   async create(call, deps) {
     const isUpload = isForm(call.exchange.headers);
-    const run = isUpload ? requests.runUpload : requests.runRequest;
+    const run = isUpload ? runUpload : requests.runRequest;
     const parse = parserOf(wire.videoRequestSchema, "video");
     await run(call, creation(deps, null, parse), deps);
   },
@@ -118,7 +119,7 @@ function creation(
   { videos }: VideoDependencies,
   remixed: VideoJob | null,
   parse: requests.Endpoint<Creation>["parse"],
-): requests.UploadEndpoint<Creation> {
+): UploadEndpoint<Creation> {
   let request: Creation | null = null;
   const begin = async (
     result: Uint8Array | errors.ApiError,

@@ -110,7 +110,7 @@ Deno.test("ASVS 15.3.1: the command line creates, changes and deletes a key, and
     [["list"], /"enabled"/],
     [["show", id], /"enabled"/],
     [["edit", id, "--rpm", "5"], /"requests_per_minute":5/],
-    [["disable", id], /"disabled"/],
+    [["disable", id, "--stop-running"], /"disabled"/],
     [["enable", id], /"enabled"/],
     [["rotate", id], /"replaces"/],
     [["delete", id], /"deleted"/],
@@ -126,6 +126,16 @@ Deno.test("ASVS 15.3.1: the command line creates, changes and deletes a key, and
   }
   const { text } = await run(site, "keys", "list", ...owner);
   assert.ok(text.includes(other.json.id) && !text.includes(id));
+  const { deps: { audit }, stops } = site;
+  const [{ ownerId } = assert.fail()] = stops;
+  const query = { action: "key.", keyId: id, before: "", rows: 9 };
+  const { rows: entries } = await audit.read(ownerId, query);
+  assert.deepEqual(
+    entries.reverse().map(({ action, by }) => `${action} by ${by}`),
+    ["created", "edited", "disabled", "stop_requested"]
+      .concat("enabled", "rotated", "deleted")
+      .map((action) => `key.${action} by command line`),
+  );
 });
 
 Deno.test("owners set-up, invite and reset print links, while they apply", async () => {

@@ -94,11 +94,11 @@ const remove = async (call: cli.Call, target: Target) =>
 
 /** Stops the running requests of a key that was disabled or deleted, if asked to. */
 async function end(
-  { sendStop, options, now }: cli.Call,
+  { sendStop, audit, options, now }: cli.Call,
   key: KeyRecord,
   state: "disabled" | "deleted",
 ): Promise<cli.Answer> {
-  const { id: keyId, ownerId } = key;
+  const { id: keyId, ownerId, hint, description } = key;
   if (options.stopRunning) {
     await sendStop({ keyId, ownerId }).catch((cause) => {
       throw new cli.CommandRefused(
@@ -106,6 +106,8 @@ async function end(
         { cause },
       );
     });
+    const about = { ...cli.COMMAND_LINE, keyId, hint, description };
+    await audit.add(ownerId, { action: "key.stop_requested", ...about });
   }
   return { json: { ...cli.toJson(key, now()), state } };
 }

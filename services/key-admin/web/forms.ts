@@ -10,12 +10,16 @@ import { type ConsoleContext, type ConsoleEnv, Refused } from "./context.ts";
 import { findSignedIn } from "./session.ts";
 
 /**
- * Reads the posted form. An unknown or repeated field is refused with 400 (mass
- * assignment, ASVS 15.3.3, API3).
+ * Reads the posted form: a text for each field, or a list for a repeated one. An unknown
+ * field, and a repeated one that is no list, is refused with 400 (mass assignment, ASVS
+ * 15.3.3, API3).
  */
 export function readForm<T extends z.ZodType>(c: ConsoleContext, schema: T) {
   const { form } = c.var;
-  const values = Array.from(form.keys(), (name) => [name, form.getAll(name)]);
+  const values = Array.from(form.keys(), (name) => {
+    const texts = form.getAll(name);
+    return [name, texts.length === 1 ? texts[0] : texts];
+  });
   const parsed = schema.safeParse(Object.fromEntries(values));
   if (parsed.success) return parsed.data;
   // The message repeats nothing that was sent.
@@ -25,44 +29,37 @@ export function readForm<T extends z.ZodType>(c: ConsoleContext, schema: T) {
   );
 }
 
-/** A field that occurs once, from which `schema` reads a value. */
-const one = <T extends z.ZodType>(schema: T) =>
-  z.tuple([schema]).transform(([value]) => value);
+export const text = (charsMax: number) => z.string().max(charsMax);
 
-export const text = (charsMax: number) => one(z.string().max(charsMax));
-
+/** A field that may be repeated or missing. */
 export const list = (charsMax: number, most: number) =>
-  z.array(z.string().max(charsMax)).max(most).default([]);
+  z.preprocess(
+    (given) => [given ?? []].flat(),
+    z.array(text(charsMax)).max(most),
+  );
 
-export const choice = <const T extends string>(values: readonly T[]) =>
-  one(z.enum(values));
-
-const ticked = one(z.literal("on"));
+const ticked = z.literal("on");
 const box = ticked.optional().transform((on) => on !== undefined);
-/** Enough for any secret that the console makes, and for any digest. */
-const secret = text(60);
 
 /** The fields of all forms but those of a key's settings. Each form picks its own. */
 export const FORM = z.strictObject({
   /** Checked by `parseEmail`. */
   email: text(300),
   /** Longer ones are refused before any work (ASVS 6.2.9). Missing where the account has none. */
-  password: one(
-    z.string().refine((text) =>
-      password.passwordChars(text) <= password.PASSWORD_CHARS_MAX
-    ),
+  password: z.string().refine((text) =>
+    password.passwordChars(text) <= password.PASSWORD_CHARS_MAX
   ).default(""),
   /** Checked by `passwordProblem`. */
   new_password: text(password.PASSWORD_CHARS_MAX * 4),
   code: text(60),
   /** Checked by `localPath`. */
   next: text(300).default(""),
-  session: secret,
-  nonce: one(z.string().refine(isSecret)),
+  session: text(60),
+  nonce: z.string().refine(isSecret),
   /** The version of the key that the page showed. */
-  version: one(z.string().regex(/^\d{1,15}$/)).transform(Number),
+  version: z.string().regex(/^\d{1,15}$/).transform(Number),
   /** When the old key of a rotation stops working. */
-  old: one(graceSchema),
+  old: graceSchema,
   sure: ticked,
   stop_running: box,
   end_others: box,
@@ -81,67 +78,51 @@ const TOO_LARGE =
 const TOO_SLOW =
   "The form did not arrive in time. Check your connection and send it again";
 
-/**
- * Reads the posted form: one media type, bounded in size and time, valid UTF-8 (ASVS
- * 1.5.3). Other methods are left to the routes. Only "Try it" takes a file, from
- * those who have signed in.
- */
+const UTF8 = new TextDecoder("utf-8", { fatal: true });
+
+/** Reads the posted form, once for all handlers. Other methods are left to the routes. */
 export const formGuard = (timeoutMs: number = FORM_MS) =>
   createMiddleware<ConsoleEnv>(async (c, next) => {
-    if (c.req.method === "POST") {
-      const type = c.req.header("content-type") ?? "";
-      const isOf = (name: string) =>
-        type.split(";")[0]?.trim().toLowerCase() === name;
-      const { kind = "" } = c.req.query();
-      const takesFile = c.req.path === "/try" && isTryKind(kind) &&
-        TRY_KINDS[kind].isUpload;
-      if (takesFile && isOf("multipart/form-data")) {
-        c.set("form", await readUpload(c, type));
-      } else if (isOf("application/x-www-form-urlencoded")) {
-        const body = await readBody(c, timeoutMs, FORM_BYTES_MAX);
-        const text = orRefuse(400, NOT_UTF8, () => UTF8.decode(body));
-        c.set("form", new URLSearchParams(await text));
-      } else throw new Refused(415, "The console accepts forms only");
-    }
+    if (c.req.method === "POST") c.set("form", await readPosted(c, timeoutMs));
     await next();
   });
 
-/** The fields of a form with a file, of which the form gets the name. Those of strangers are not read: they are asked to sign in. */
-async function readUpload(c: ConsoleContext, type: string) {
+/**
+ * The fields of the body: one media type, bounded in size and time, valid UTF-8 (ASVS
+ * 1.5.3). Only "Try it" takes a file, from those who have signed in; its field has the
+ * name of the file.
+ */
+async function readPosted(c: ConsoleContext, timeoutMs: number) {
+  const type = c.req.header("content-type") ?? "";
+  const mediaType = type.split(";")[0]?.trim().toLowerCase();
+  const { kind = "" } = c.req.query();
+  const isUpload = mediaType === "multipart/form-data" &&
+    c.req.path === "/try" && isTryKind(kind) && TRY_KINDS[kind].isUpload;
+  if (!isUpload && mediaType !== "application/x-www-form-urlencoded") {
+    throw new Refused(415, "The console accepts forms only");
+  }
   const form = new URLSearchParams();
-  if (await findSignedIn(c) === null) return form;
-  const bytesMax = TRY_LIMITS.heldBytes + FORM_BYTES_MAX;
-  const body = await readBody(c, UPLOAD_MS, bytesMax);
-  const response = new Response(body, { headers: { "content-type": type } });
-  const fields = orRefuse(400, NOT_UTF8, () => response.formData());
-  for (const [name, value] of await fields) {
-    const isFile = value instanceof File;
-    if (isFile) c.set("file", value);
-    form.append(name, isFile ? value.name : value);
-  }
-  return form;
-}
-
-const UTF8 = new TextDecoder("utf-8", { fatal: true });
-
-/** What `work` returns. If it fails, the form is refused with this message, unless it was refused already. */
-async function orRefuse<T>(
-  status: 400 | 408,
-  message: string,
-  work: () => T | Promise<T>,
-): Promise<T> {
+  // Uploads of strangers are not read: they are asked to sign in.
+  if (isUpload && await findSignedIn(c) === null) return form;
+  const body = await wholeBody(c.req.raw.body, {
+    bytesMax: FORM_BYTES_MAX + (isUpload ? TRY_LIMITS.heldBytes : 0),
+    tooLarge: new Refused(413, TOO_LARGE),
+    signal: AbortSignal.timeout(isUpload ? UPLOAD_MS : timeoutMs),
+  }).catch((cause) => {
+    throw cause instanceof Refused
+      ? cause
+      : new Refused(408, TOO_SLOW, { cause });
+  });
   try {
-    return await work();
+    if (!isUpload) return new URLSearchParams(UTF8.decode(body));
+    const upload = new Response(body, { headers: { "content-type": type } });
+    for (const [name, value] of await upload.formData()) {
+      const isFile = value instanceof File;
+      if (isFile) c.set("file", value);
+      form.append(name, isFile ? value.name : value);
+    }
+    return form;
   } catch (cause) {
-    if (cause instanceof Refused) throw cause;
-    throw new Refused(status, message, { cause });
+    throw new Refused(400, NOT_UTF8, { cause });
   }
 }
-
-const readBody = (c: ConsoleContext, timeoutMs: number, bytesMax: number) =>
-  orRefuse(408, TOO_SLOW, () =>
-    wholeBody(c.req.raw.body, {
-      bytesMax,
-      tooLarge: new Refused(413, TOO_LARGE),
-      signal: AbortSignal.timeout(timeoutMs),
-    }));

@@ -102,7 +102,8 @@ async function longestWork(body: string): Promise<number> {
   };
   try {
     const planned = chatCompletion({ text: body });
-    for await (const _ of batchesOf(planned, new SeenRequest("", ""))) lap();
+    const seen = new SeenRequest(new Request("http://simulator"), body);
+    for await (const _ of batchesOf(planned, seen)) lap();
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
   }

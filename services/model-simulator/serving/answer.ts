@@ -14,7 +14,7 @@ export class SeenRequest {
   readonly ended = this.#ended.promise;
 
   /** `body`: as received; of a form, its fields as JSON, files by name. */
-  constructor(readonly path: string, readonly body: string) {}
+  constructor(readonly request: Request, readonly body: string) {}
 
   /** The first outcome counts. */
   end(outcome: Outcome): void {

@@ -38,12 +38,14 @@ const chat = z.object({
   })]),
   usage: z.object({ prompt_tokens: count, completion_tokens: count }),
 }).transform(({ choices: [{ message, finish_reason }], usage }) => ({
-  thinking: message.reasoning_content,
-  content: message.content,
-  calls: message.tool_calls,
-  finish: finish_reason,
-  input: usage.prompt_tokens,
-  output: usage.completion_tokens,
+  texts: {
+    thinking: message.reasoning_content,
+    content: message.content,
+    calls: message.tool_calls,
+    finish: finish_reason,
+    input: usage.prompt_tokens,
+    output: usage.completion_tokens,
+  },
 }));
 const images = z.object({
   data: z.array(z.object({ b64_json: z.string() })),
@@ -54,10 +56,12 @@ const images = z.object({
     `data:image/${output_format};base64,${b64_json}`,
     `image-${at + 1}.${output_format}`,
   ]),
-  ...usage && { input: usage.input_tokens, output: usage.output_tokens },
+  texts: usage
+    ? { input: usage.input_tokens, output: usage.output_tokens }
+    : {},
 }));
 const transcript = z.object({ text: z.string() })
-  .transform(({ text }) => ({ content: text }));
+  .transform(({ text }) => ({ texts: { content: text } }));
 const STATES = {
   ...{ queued: "Queued", in_progress: "In progress", failed: "Failed" },
 };
@@ -66,11 +70,11 @@ const video = videoSchema.transform(({ id, status, progress, ...times }) => {
   if (status === "completed") {
     const media: Medium[] = [[`${path}/content`, "video.mp4"]];
     const seconds = (times.completed_at ?? 0) - times.created_at;
-    return { total: `${seconds} s`, media };
+    return { texts: { total: `${seconds} s` }, media };
   }
   const state = `${STATES[status]}, ${progress}%`;
   const again = status === "failed" ? undefined : path;
-  return { state, total: "Not complete", again };
+  return { texts: { state, total: "Not complete" }, again };
 });
 /** A video that has failed is one, too. */
 const refused = z.object({
@@ -104,18 +108,12 @@ export async function readAnswer(
     const file = `speech.${type === "audio/mpeg" ? "mp3" : type.slice(6)}`;
     return { texts: facts, media: [[url, file]] };
   }
-  const message = isWhole ? UNREADABLE : bytes;
-  const data =
-    answered.safeParse(isWhole && parseJson(bytes.toString())).data ??
-      { error: { code: "", message } };
-  if ("error" in data) {
-    const { code, message } = data.error;
+  const data = answered.safeParse(isWhole && parseJson(bytes.toString())).data;
+  if (data === undefined || "error" in data) {
+    const unread = { code: "", message: isWhole ? UNREADABLE : bytes };
+    const { code, message } = data?.error ?? unread;
     const error = `${code || response.status}: ${message}`;
     return { texts: { ...facts, error }, media: [] };
   }
-  const { media = [], again, ...texts } = {
-    ...{ media: undefined, again: undefined },
-    ...data,
-  };
-  return { texts: { ...facts, ...texts }, media, again };
+  return { media: [], ...data, texts: { ...facts, ...data.texts } };
 }

@@ -12,7 +12,7 @@ import { codeOf } from "../../domain/try/code.ts";
 import { exampleFor } from "../../domain/try/request.ts";
 import type { ConsoleContext, ConsoleDeps, Handler } from "../context.ts";
 import { actorOf, findKey, Refused, targetOf } from "../context.ts";
-import { choice, FORM, list, readForm, text } from "../forms.ts";
+import { FORM, list, readForm, text } from "../forms.ts";
 import { Page } from "../layout.tsx";
 import { address, Box, Choices, Copyable, Field } from "../parts.tsx";
 import { PostForm, ShownOnce } from "../parts.tsx";
@@ -31,7 +31,7 @@ const KEY_FORM = z.strictObject({
   expires: text(20),
   scopes: list(20, KEY_SCOPES.length),
   ...limitsOf(() => text(20)),
-  which_models: choice(["all", "these"]),
+  which_models: z.enum(["all", "these"]),
   models: list(200, 1_000),
 });
 /** The nonce keeps a form from creating two keys; the version, from overwriting another change. */

@@ -12,7 +12,7 @@ import { parseEmail } from "../../domain/owners/owner_store.ts";
 import { LINK_TIMES, linkPath } from "../../domain/sign_in/links.ts";
 import type { ConsoleContext, Handler } from "../context.ts";
 import { answerCsv, operatorOf, Refused } from "../context.ts";
-import { choice, FORM, readForm, text } from "../forms.ts";
+import { FORM, readForm, text } from "../forms.ts";
 import { Page } from "../layout.tsx";
 import { address, type Column, Pager, PostForm, Search } from "../parts.tsx";
 import { ShownOnce, Table, Tabs } from "../parts.tsx";
@@ -169,7 +169,7 @@ const CHANGES: Readonly<Record<OwnerChange, string>> = {
   enable: "The owner can sign in again, and the enabled keys work again.",
 };
 
-const CHANGE_FORM = z.strictObject({ what: choice(OWNER_CHANGES) });
+const CHANGE_FORM = z.strictObject({ what: z.enum(OWNER_CHANGES) });
 const LIMITS_FORM = z.strictObject(limitsOf(() => text(20)));
 const LIMITS = SETTING_TEXTS.pick(limitsOf(() => true as const));
 

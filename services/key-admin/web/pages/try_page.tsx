@@ -10,7 +10,7 @@ import { isTryKind, TRY_KINDS } from "../../domain/try/request.ts";
 import { tryFields, tryRequest } from "../../domain/try/request.ts";
 import type { ConsoleContext, ConsoleDeps, Handler } from "../context.ts";
 import { actorOf, Refused } from "../context.ts";
-import { choice, readForm, text } from "../forms.ts";
+import { readForm, text } from "../forms.ts";
 import { securityPolicy } from "../guards.ts";
 import { Page } from "../layout.tsx";
 import { address, Copyable, Facts, Field, PostForm, Tabs } from "../parts.tsx";
@@ -65,7 +65,7 @@ function readTry(c: ConsoleContext) {
     z.strictObject({
       ...tryFields(kind, text(CHARS_MAX)),
       /** Only shows the request as code. */
-      show: choice(["code"]).optional(),
+      show: z.literal("code").optional(),
     }),
   );
   return { kind, show, values, ...tryRequest(kind, values) };

@@ -1,5 +1,6 @@
-// A model server on raw TCP or within the process that can misbehave: every byte that it
-// sends, and every pause, is in the script of the test. It records its requests.
+// A server on raw TCP or within the process, for tests of what reads its bytes: every
+// byte that it sends, and every pause, is in the script of the test. It records its
+// requests. Tests of the whole product use the simulator.
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import type { BackendConfig } from "@gateway/shared/models/catalog";
@@ -43,10 +44,10 @@ export type Step =
 
 type Steps = Iterable<Step> | AsyncIterable<Step>;
 /** What the server does for a request. */
-export type Reply = (request: FakeRequest) => Steps;
+export type Reply = (request: WholeRequest) => Steps;
 
 /** A request that has been read whole. */
-export class FakeRequest {
+export class WholeRequest {
   readonly method: string;
   readonly path: string;
   /** By name in lower case. */
@@ -84,14 +85,14 @@ export class FakeRequest {
   }
 }
 
-export type FakeModelServer = ReturnType<typeof startFakeModelServer>;
+export type ScriptedServer = ReturnType<typeof startScriptedServer>;
 
 const NO_MODELS = 'HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\n{"data":[]}';
 const BLANK_LINE = "\r\n\r\n";
 const encoder = new TextEncoder();
 
 /** Starts a server on a free port of 127.0.0.1. Disposing of it ends every connection. */
-export function startFakeModelServer(
+export function startScriptedServer(
   { reply, models = () => [{ send: NO_MODELS }], tls }: {
     reply: Reply;
     /** What it does for `GET …/models`, by which `up` finds out whether it answers; not one of its `requests`. */
@@ -105,11 +106,11 @@ export function startFakeModelServer(
     ? Deno.listenTls({ ...where, ...tls })
     : Deno.listen(where);
   const port = listener.addr.transport === "tcp" ? listener.addr.port : 0;
-  const requests: FakeRequest[] = [];
+  const requests: WholeRequest[] = [];
   const open = new Map<Deno.Conn, Promise<void>>();
   let connections = 0;
   const replyTo: ReplyTo = (head, body) => {
-    const request = new FakeRequest(requests.length + 1, head, body);
+    const request = new WholeRequest(requests.length + 1, head, body);
     if (/^GET \S*\/models /.test(head)) return [request, models(request)];
     requests.push(request);
     return [request, server.reply(request)];
@@ -151,7 +152,7 @@ export function startFakeModelServer(
 export function connectTo(reply: Reply): Connect {
   let requests = 0;
   const replyTo: ReplyTo = (head, body) => {
-    const request = new FakeRequest(++requests, head, body);
+    const request = new WholeRequest(++requests, head, body);
     return [request, reply(request)];
   };
   return () => {
@@ -193,12 +194,12 @@ function endOf(
   };
 }
 
-type ReplyTo = (head: string, body: string) => [FakeRequest, Steps];
+type ReplyTo = (head: string, body: string) => [WholeRequest, Steps];
 
 /** Answers the requests that a connection brings, one after the other. */
 async function serve(conn: ByteConnection, replyTo: ReplyTo): Promise<void> {
   let script: Promise<void> = Promise.resolve();
-  let last: FakeRequest | undefined;
+  let last: WholeRequest | undefined;
   for await (const { head, body } of requestsOf(conn)) {
     await script;
     const [request, steps] = replyTo(head, body);
@@ -211,7 +212,7 @@ async function serve(conn: ByteConnection, replyTo: ReplyTo): Promise<void> {
 }
 
 /** Runs a script until it ends or the client leaves. */
-async function run(conn: ByteConnection, steps: Steps, request: FakeRequest) {
+async function run(conn: ByteConnection, steps: Steps, request: WholeRequest) {
   const { left } = request;
   for await (const step of steps) {
     if (request.leftAtMs !== null) return;
@@ -236,7 +237,7 @@ async function run(conn: ByteConnection, steps: Steps, request: FakeRequest) {
 async function writeAll(
   conn: ByteConnection,
   data: string | Uint8Array,
-  request: FakeRequest,
+  request: WholeRequest,
 ): Promise<boolean> {
   let rest = typeof data === "string" ? encoder.encode(data) : data;
   try {
