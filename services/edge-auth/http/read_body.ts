@@ -54,9 +54,7 @@ export async function readBody(
       if (pieces.length >= BODY_PIECES.free + size / BODY_PIECES.bytesMin) {
         const tookMs = pieces.length * REFUSED_BODIES.pieceMs;
         bounds.refusedBodies.charge(keyId, tookMs);
-        const message = "The request body arrived in too many pieces. " +
-          "Send it with a 'Content-Length', or in larger chunks.";
-        return refuse(refusal("invalid_request", message));
+        return refuse(tooManyPieces());
       }
       held.progressed();
       if (piece.length === length) return void pieces.push(piece);
@@ -235,6 +233,12 @@ export const tooLarge = (bytesMax: number, what = "request body") =>
   refusal(
     "request_too_large",
     `The ${what} is too large. The limit is ${bytesMax} bytes.`,
+  );
+export const tooManyPieces = () =>
+  refusal(
+    "invalid_request",
+    "The request body arrived in too many pieces. " +
+      "Send it with a 'Content-Length', or in larger chunks.",
   );
 const keyIsFull = () =>
   refusal(

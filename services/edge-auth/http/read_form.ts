@@ -4,7 +4,7 @@
  */
 import { Buffer } from "node:buffer";
 import { Busboy } from "@fastify/busboy";
-import { BUS_LIMITS, UPLOAD_LIMITS } from "@gateway/shared/limits";
+import { BODY_PIECES, BUS_LIMITS, UPLOAD_LIMITS } from "@gateway/shared/limits";
 import type { ApiError, ErrorCode } from "@gateway/shared/openai/error";
 import { fieldError } from "@gateway/shared/openai/error";
 import type { UploadEnd } from "@gateway/shared/bus/job";
@@ -86,12 +86,16 @@ export function readForm(
   }
 
   let size = 0;
+  let arrived = 0;
   let hasArrived = false;
   const body = openBody();
   body.on("data", (piece: Uint8Array) => {
     if (isOver) return;
     size += piece.length;
     if (size > bytesMax) return refuse(tooLarge(bytesMax));
+    if (++arrived > BODY_PIECES.free + size / BODY_PIECES.bytesMin) {
+      return refuse(bodies.tooManyPieces());
+    }
     held.progressed();
     parser.write(piece);
     if (bytes >= pieceBytes) body.pause();
