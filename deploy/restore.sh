@@ -2,7 +2,7 @@
 # Replaces the data of Redis with a copy that backup.sh made:
 #   deploy/restore.sh redis-2026-11-20.rdb
 # Requests get 503 meanwhile. The previous data stays in the volume as
-# appendonlydir.before until the next restore.
+# appendonlydir.before until the next restore, and in use if this one fails.
 set -eu
 file=${1:?Usage: deploy/restore.sh FILE}
 cd "$(dirname "$0")/.."
@@ -14,12 +14,11 @@ case $file in /*) ;; *) file=${INIT_CWD:-$OLDPWD}/$file ;; esac
 load='
 set -eu
 cd /data
-cat >restore.rdb
-redis-check-rdb restore.rdb >/tmp/check || { cat /tmp/check >&2; rm restore.rdb; exit 1; }
-rm -rf appendonlydir.before
-[ ! -e appendonlydir ] || mv appendonlydir appendonlydir.before
-redis-server --port 0 --unixsocket /tmp/redis.sock --dir /data --save "" \
-  --dbfilename restore.rdb --appendonly no >/tmp/log &
+rm -rf restoring && mkdir restoring
+cat >restoring/dump.rdb
+redis-check-rdb restoring/dump.rdb >/tmp/check || { cat /tmp/check >&2; rm -r restoring; exit 1; }
+redis-server --port 0 --unixsocket /tmp/redis.sock --dir restoring --save "" >/tmp/log &
+trap "kill $! 2>/dev/null || true; rm -rf restoring" EXIT
 redis() { redis-cli -s /tmp/redis.sock "$@"; }
 wait_for() {
   tries=0
@@ -34,11 +33,13 @@ wait_for "redis ping 2>/dev/null | grep -q PONG"
 redis set store "sto_$(cat /proc/sys/kernel/random/uuid)" NX >/dev/null
 redis config set appendonly yes >/dev/null
 wait_for "redis info persistence | grep -q aof_rewrite_in_progress:0"
-redis info persistence | grep -q aof_last_bgrewrite_status:ok
+redis info persistence | grep -q aof_last_bgrewrite_status:ok || { cat /tmp/log >&2; exit 1; }
 echo "Restored $(redis dbsize) entries"
 redis shutdown nosave || true
 wait
-rm restore.rdb
+rm -rf appendonlydir.before
+[ ! -e appendonlydir ] || mv appendonlydir appendonlydir.before
+mv restoring/appendonlydir .
 '
 # All containers of Redis: one, or six with compose.cluster.yaml. Removing the files
 # that hold their roles makes the restored server the master that the others copy.
@@ -48,8 +49,8 @@ stores=$(docker compose config --services | grep '^redis')
 docker compose stop $stores
 # shellcheck disable=SC2086
 trap 'docker compose start $stores' EXIT
+docker compose run --rm -T --no-deps --entrypoint sh redis -c "$load" <"$file"
 for store in $stores; do
   docker compose run --rm -T --no-deps --entrypoint rm "$store" \
     -f /data/node.conf /data/sentinel.conf </dev/null
 done
-docker compose run --rm -T --no-deps --entrypoint sh redis -c "$load" <"$file"

@@ -249,7 +249,7 @@ const SENTENCES = [
   `fewer than 10^${passwords.GUESSES_LOG10_MIN} guesses`,
   `first ${passwords.EXAMINED_CHARS_MAX} characters`,
   ...KNOWN_WORDS.map((word) => `\`${word}\``),
-  "ten keys at once in the console, then one every six seconds",
+  "ten keys in a row in the console, then one every six seconds",
   `at most ${number(KEY_LIMITS.keysPerOwnerMax)} keys`,
   `deeper than ${REQUEST_LIMITS.depthMax} levels`,
   `more than ${REQUEST_LIMITS.topLevelKeysMax} members at the top or ` +

@@ -6,6 +6,7 @@ import * as z from "zod";
 import type { Program } from "./cluster.ts";
 import { writePrivateFile } from "./files.ts";
 import type { UpState } from "./main.ts";
+import { ROOT } from "./options.ts";
 import type { Settings } from "./plan.ts";
 
 export interface FirstKey {
@@ -21,8 +22,9 @@ const CREATED = z.object({ key: z.string() });
 const CHECK_MS = 2_000;
 /** Shorter than the start of the services, which it must not delay. */
 const PROBE_MS_MAX = 2_000;
-const SETUP_MEANING =
-  "makes you its first owner; works once, for 15 minutes (for a new link: npx -y deno task owners set-up)";
+const SETUP_MEANING = "makes you its first owner; works once, for 15 minutes";
+/** The command line finds only the gateway of this directory. */
+const NEW_LINK = " (for a new link: npx -y deno task owners set-up)";
 
 /** Where the key is kept: one file per Redis, because a key is valid in one only. */
 export function firstKeyFile(dataDir: string, givenRedisUrl?: string): string {
@@ -90,12 +92,13 @@ export function describeSummary(
     `-d '${body.replaceAll("'", `'\\''`)}'`;
   const example = chat === undefined ? "" : `Try it:\n\n  ${curl}\n\n`;
   const below = "\n            ";
+  const meaning = SETUP_MEANING + (runDir === `${ROOT}/.run` ? NEW_LINK : "");
   return `Ready in ${seconds.toFixed(1)} s
 
   Base URL  ${edgeUrls.map((url) => `${url}/v1`).join(below)}
   API key   ${firstKey.key ?? firstKey.note ?? "none"}
   Models    ${models.map((each) => `${each.id} -> ${each.servers}`).join(below)}
-  Console   ${setupUrl ? setupUrl + below + SETUP_MEANING : state.console_url}
+  Console   ${setupUrl ? setupUrl + below + meaning : state.console_url}
   Logs      ${runDir}/logs
   State     ${runDir}/up.json
 

@@ -3,6 +3,7 @@ import { parseCatalog } from "@gateway/shared/models/catalog";
 import { startScriptedServer } from "../../tests/support/scripted_server.ts";
 import { freePort } from "../../tests/support/local_server.ts";
 import { jsonResponse } from "../../tests/support/model_answers.ts";
+import { ROOT } from "./options.ts";
 import { readSettings } from "./plan.ts";
 import { describeModels, describeSummary } from "./welcome.ts";
 
@@ -71,7 +72,7 @@ Deno.test("readSettings() finds the keys of model servers where workers do", asy
 
 const STATE = {
   edge_urls: ["http://127.0.0.1:8080", "http://127.0.0.1:40001"],
-  ...{ console_url: "http://127.0.0.1:8081", setup_url: null },
+  ...{ console_url: "http://127.0.0.1:8081", setup_url: "http://x/link/y" },
 };
 const RUN = { runDir: "/repo/.run", seconds: 1.23 };
 const answering = { servers: "http://vllm/v1", isAnswering: true };
@@ -102,5 +103,7 @@ Deno.test("describeSummary() prints a curl command that a shell reads correctly,
   ]);
   const media = describeSummary(STATE, { key: "sk-CgTest" }, [SPEAKS], RUN);
   assert.match(media, /Models +speaks -> /);
-  assert.doesNotMatch(media, /curl|Try it/);
+  assert.doesNotMatch(media, /curl|Try it|owners set-up/);
+  const here = { ...RUN, runDir: `${ROOT}/.run` };
+  assert.match(describeSummary(STATE, {}, [], here), /owners set-up/);
 });

@@ -70,7 +70,15 @@ async function start(
     redis,
     unknownPerSecond: config.unknownKeysPerSecond,
   });
-  const limiter = createLimiter({ redis, ...common });
+  const limiter = createLimiter({
+    ...common,
+    redis,
+    onStopped: (keyId) => dispatcher.stopKey(keyId),
+  });
+  bus.onEvent((event) => {
+    // A notice may have been missed.
+    if (event === "reconnected") limiter.leases.renewSoon();
+  });
   const admission = createAdmission({
     ...common,
     limiter,

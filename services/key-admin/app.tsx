@@ -16,7 +16,7 @@ import { keyFormRoutes } from "./web/pages/key_form.tsx";
 import { keyRoutes } from "./web/pages/keys_page.tsx";
 import { Page } from "./web/layout.tsx";
 import { behindSignIn, forOperators, recognize } from "./web/session.ts";
-import { confirmRoutes, signInRoutes } from "./web/pages/sign_in_page.tsx";
+import { signInRoutes } from "./web/pages/sign_in_page.tsx";
 import { referenceRoutes } from "./web/pages/reference_page.tsx";
 import { tryRoutes } from "./web/pages/try_page.tsx";
 import { peopleRoutes } from "./web/pages/people_page.tsx";
@@ -48,7 +48,6 @@ const ROUTES: Routes = {
   ...usageRoutes,
   ...auditRoutes,
   ...accountRoutes,
-  ...confirmRoutes,
 };
 
 export function createConsole(deps: ConsoleDeps): Hono<ConsoleEnv> {

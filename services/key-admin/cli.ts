@@ -39,7 +39,11 @@ export async function run(args: string[], given: env.Env): Promise<string> {
     const stores = { redis, writer: redis, randomBytes, now: wallNow };
     const answer = await command.run({
       ...createStores({ ...stores, defaultLimits }),
-      sendStop: createStopSender(bus, silentLog),
+      sendStop: createStopSender({
+        access: bus,
+        writer: redis,
+        log: silentLog,
+      }),
       publicUrl: publicUrl ?? new URL(`http://127.0.0.1:${port}`),
       models: cluster.models,
       warn: printError,

@@ -32,7 +32,7 @@ export const CONSOLE_VARIABLES = {
     .describe("Base URL of the API in the console's examples"),
   EDGE_URL: env.url(["http:", "https:"]).optional()
     .describe(
-      "Base URL of the API for this service itself, which sends the requests of the page Try it; `API_URL` if not set",
+      "Base URL of the API for this service itself, which sends the requests of the Try it page; `API_URL` if not set",
     ),
   ...shared.PROXY_VARIABLES,
   OIDC_ISSUER: env.url(["https:", "http:"]).optional()

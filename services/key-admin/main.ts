@@ -49,7 +49,7 @@ async function start(
   const deps: ConsoleDeps = {
     ...createStores(stores),
     ...{ log, apiUrl, isSimulated, catalog },
-    sendStop: createStopSender(config.bus, log),
+    sendStop: createStopSender({ access: config.bus, writer, log }),
     hasher: await createPasswordHasher(),
     assets: await readAssets(),
     oidc: config.oidc === null ? null : createOidcClient(config.oidc),

@@ -7,6 +7,7 @@
  * | --- | --- | --- |
  * | `hash:<sha256 base64url>` | string | `<key id>:<owner id>` |
  * | `key:{owner}:<key id>` | hash | {@link KeyRecord}, see {@link KEY_FIELDS} |
+ * | `key:{owner}:<key id>:stop` | hash | exists after an order to stop the running requests of a key, until it is enabled again, for a day |
  * | `keys:{owner}` | zset | key ids by creation time in ms, except of the page "Try it" |
  * | `own:{owner}` | hash | the owner's state and limits, fields as in a key record |
  * | `lim:{owner}:<key id>`, `lim:{owner}` | hash | limiter state of key and of owner, see `limiter_state.ts` |
@@ -113,6 +114,7 @@ const ofOwner = (kind: string) => (ownerId: string): string =>
   `${kind}:{${ownerId}}`;
 export const hashKey = (sha256: string): string => `hash:${sha256}`;
 export const recordKey = ofKey("key");
+export const stopKey = (p: Principal): string => `${recordKey(p)}:stop`;
 export const keysKey = ofOwner("keys");
 export const ownerLimitsKey = ofOwner("own");
 export const limiterKey = ofKey("lim");

@@ -162,11 +162,13 @@ export class Dispatcher {
     this.#forEach((run) => run.cancel(reason, error));
   }
 
-  /** A key was disabled together with its running requests. Its state, which every request reads, needs no notice. */
   onKeyMessage(data: Uint8Array): void {
     const notice = parseJson(stopNoticeSchema, data);
-    if (notice === null) return;
-    const { keyId } = notice;
+    if (notice !== null) this.stopKey(notice.keyId);
+  }
+
+  /** A key was disabled together with its running requests. Its state, which every request reads, needs no notice. */
+  stopKey(keyId: string): void {
     const nowMs = this.options.now();
     remember(this.#stoppedAtMs, keyId, nowMs, STOPPED_KEYS_MAX);
     let requests = 0;

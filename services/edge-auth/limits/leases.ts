@@ -2,7 +2,7 @@
 import { setTimeout as delay } from "node:timers/promises";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { BATCH_MAX, createBatches } from "@gateway/shared/bus/outbox";
-import { leaseKey, ownerLeaseKey } from "@gateway/shared/keys/record";
+import * as record from "@gateway/shared/keys/record";
 import { LiveMap } from "@gateway/shared/process/maps";
 import type { Log } from "@gateway/shared/process/log";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
@@ -38,10 +38,12 @@ interface Unsettled extends Settlement {
 
 /** Renews leases, and delivers settlements exactly once, however long Redis is away; at most once if it lost the lease. */
 export function createLeases(
-  { redis, now, log, unsettledMax = UNSETTLED_MAX }: {
+  { redis, now, log, onStopped, unsettledMax = UNSETTLED_MAX }: {
     redis: RedisLink;
     now: MonotonicNow;
     log: Log;
+    /** The running requests of a key must end. */
+    onStopped?: (keyId: string) => void;
     /** Beyond this many that failed, the oldest are dropped. */
     unsettledMax?: number;
   },
@@ -62,13 +64,14 @@ export function createLeases(
     if (first === undefined) return;
     const { principal } = first;
     const sentAtMs = now();
-    await redis.evalScript(
-      RENEW,
-      [leaseKey(principal), ownerLeaseKey(principal.ownerId)],
-      leases.map(({ id }) => id),
-      PATIENT,
-    );
+    const keys = [
+      record.leaseKey(principal),
+      record.ownerLeaseKey(principal.ownerId),
+    ];
+    const args = [record.stopKey(principal), ...leases.map(({ id }) => id)];
+    const isStopped = await redis.evalScript(RENEW, keys, args, PATIENT);
     for (const lease of leases) lease.renewedAtMs = sentAtMs;
+    if (isStopped === 1) onStopped?.(principal.keyId);
   };
 
   /** All calls are made in one turn of the event loop, so they go out in one write. */
@@ -158,6 +161,10 @@ export function createLeases(
     /** Returns false when the request has already ended. */
     release: (id: string): boolean => held.delete(id),
     renew,
+    /** Has all leases renewed, and orders to stop noticed, within half a second. */
+    renewSoon(): void {
+      for (const lease of held.values()) lease.renewedAtMs = -Infinity;
+    },
     /** Sends a settlement, in this turn of the event loop if Redis is available. Resolves after the first attempt. */
     settle(settlement: Settlement): Promise<void> {
       watch();

@@ -83,6 +83,26 @@ Deno.test("renewal extends leases after ten seconds, at key and owner, takes los
   }
 });
 
+Deno.test("a renewal notices an order to stop the requests of a key, at once if asked to", async () => {
+  await using world = await fixture.startRedisWorld();
+  const redis = await edgeLink(world);
+  const stopped: string[] = [];
+  const leases = createLeases({
+    ...{ redis, log: silentLog, now: monotonicNow },
+    onStopped: (keyId) => stopped.push(keyId),
+  });
+  const other = { keyId: "key_b", ownerId: KEY.ownerId };
+  leases.hold(lease("a"));
+  leases.hold({ id: "b", principal: other });
+  await world.command("HSET", record.stopKey(KEY), "at", "1");
+  await leases.renew();
+  assert.deepEqual(stopped, [], "no lease is due");
+  leases.renewSoon();
+  await until(() => stopped.length > 0);
+  assert.deepEqual(stopped, [KEY.keyId]);
+  await leases.stop(0);
+});
+
 Deno.test("all leases of an edge are renewed in one round trip", async () => {
   await using world = await fixture.startRedisWorld({ scripts: [RENEW] });
   await using proxy = startTcpProxy(world.redis.port);

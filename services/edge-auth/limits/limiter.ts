@@ -60,14 +60,15 @@ export type Limiter = ReturnType<typeof createLimiter>;
  * `service_unavailable` within 150 ms when Redis cannot answer or has lost its data.
  */
 export function createLimiter(
-  { redis, now, log, deadlineMs = KEY_LIMITS.checkMs }: {
+  { redis, deadlineMs = KEY_LIMITS.checkMs, ...ofLeases }: {
     redis: RedisLink;
     now: MonotonicNow;
     log: Log;
+    onStopped?: (keyId: string) => void;
     deadlineMs?: number;
   },
 ) {
-  const leases = createLeases({ redis, now, log });
+  const leases = createLeases({ redis, ...ofLeases });
   // Random, so that the lease ids of different processes never collide.
   const leasePrefix = newRequestId();
   let leaseCount = 0;

@@ -249,21 +249,23 @@ return replies
 /**
  * Renews leases of running requests of one key. A lease that the server has lost is
  * created again: its request still runs and must count. The owner's leases are renewed
- * even if the owner has no limit, because they count once one is set.
+ * even if the owner has no limit, because they count once one is set. Returns 1 if the
+ * requests must end: the notice that said so may not have reached this edge.
  *
  * ```
  * KEYS  1 lease:{owner}:<key>   2 lease:{owner}
- * ARGV  the lease ids
+ * ARGV  1 order to stop, read only   then the lease ids
  * ```
  */
 export const RENEW = defineScript(
   "renew",
   `${NOW}
 for _, leases in ipairs(KEYS) do
-  for _, id in ipairs(ARGV) do call('ZADD', leases, floor(now) + ${LEASE_MS}, id) end
+  for at = 2, #ARGV do call('ZADD', leases, floor(now) + ${LEASE_MS}, ARGV[at]) end
   call('ZREMRANGEBYSCORE', leases, '-inf', now - ${DEAD_LEASE_MS})
   call('PEXPIRE', leases, ${LEASES_TTL_MS})
 end
+return call('HMGET', ARGV[1], 'at')[1] and 1 or 0
 `,
 );
 

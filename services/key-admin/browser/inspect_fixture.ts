@@ -21,17 +21,19 @@ function audit(page: Page, runOnly?: string[]) {
         .map(({ id, nodes }) => id + " " + nodes[0].html).join())`);
 }
 
-/** A page, or a table in it, that has to be scrolled sideways, and numbers on two lines. */
+/** A page, or a table in it, that has to be scrolled sideways, numbers on two lines, and a button that is too narrow. */
 export const OVERFLOW = `[
   ...[document.documentElement, ...document.querySelectorAll(".table-box")]
     .map((box) => box.scrollWidth - box.clientWidth)
     .filter((pixels) => pixels > 0)
     .map((pixels) => pixels + "px too wide"),
-  ...[...document.querySelectorAll(".totals dd, td.num")].filter((number) => {
+  ...[...document.querySelectorAll(".totals dd, td.num, .search button")].filter((box) => {
     const text = document.createRange();
-    text.selectNodeContents(number);
-    return text.getClientRects().length > 1;
-  }).map((number) => number.innerText + " is broken"),
+    text.selectNodeContents(box);
+    const room = box.clientWidth - 2 * parseFloat(getComputedStyle(box).paddingRight);
+    return text.getClientRects().length > 1 ||
+      box.matches("button") && text.getBoundingClientRect().width > room + 1;
+  }).map((box) => box.innerText + " is broken"),
 ].join()`;
 
 /**

@@ -147,7 +147,7 @@ async function inviteAndHelp(visit: Visit): Promise<void> {
 
   const { page } = await openWindow(visit, options);
   await page.goto(link);
-  await page.getByLabel("Password").fill(PASSWORD);
+  await page.getByLabel("Password", { exact: true }).fill(PASSWORD);
   await press(page, "Create account");
   await title(page, "Create your first key");
   const ownerId = await owners.find(email) ?? assert.fail();

@@ -68,6 +68,13 @@ browserTest(
         );
       });
     }
+    await t.step("the current page is marked without colours", async () => {
+      const { owner: page } = stage;
+      await page.goto("/usage");
+      const weights = await page.evaluate(`["[aria-current]", "a"].map((link) =>
+        getComputedStyle(document.querySelector("nav " + link)).fontWeight)`);
+      assert.deepEqual(weights, ["600", "400"]);
+    });
     await t.step("tables with any font", () => inspectTables(visit, stage));
   },
 );

@@ -193,7 +193,16 @@ export const SCENES: readonly Scene[] = [
     await owners.disableTotp(ownerId, OPERATOR_EMAIL);
     return "/usage";
   }),
-  at("confirm", "/confirm"),
+  at("confirm", async ({ ownerId, site: { deps: { sessions } } }) => {
+    for (const { id } of await sessions.list(ownerId)) {
+      await sessions.update(id, { checkedAtMs: 0 });
+    }
+    return "/keys/new";
+  }, {
+    fill: { description: "Late" },
+    click: ".primary",
+    shows: "Password of",
+  }),
   at("not-found", "/nothing"),
   at("sign-in", "/sign-in", { who: "stranger" }),
   at("sign-in-refused", "/sign-in", {

@@ -105,7 +105,8 @@ async function endings(page: Page, { site }: Visit): Promise<void> {
   const ownerId = await site.deps.owners.ensure("try@example.org");
   await site.deps.sessions.endOthers(ownerId, null);
   await press(page, "Send");
-  await page.waitForURL("**/sign-in**");
+  await says(page, "Sign in again in another tab");
+  assert.equal(await messageOf(page).inputValue(), "[simulator: error 429]");
 }
 
 /** Waits until a property of the first element in a figure is as wanted. */

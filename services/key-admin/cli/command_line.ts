@@ -75,7 +75,7 @@ const email = text.transform(parseEmail)
   .pipe(z.string("Not an e-mail address, such as ada@example.org"));
 const rows = text.transform(Number).refine(
   (rows) => Number.isInteger(rows) && rows >= 1 && rows <= page.PAGE_ROWS_MAX,
-  `A whole number from 1 to ${page.PAGE_ROWS_MAX}`,
+  `Must be a whole number from 1 to ${page.PAGE_ROWS_MAX}`,
 );
 const scopes = text.transform((text) => text.split(/[\s,]+/))
   .pipe(setting.scopes);

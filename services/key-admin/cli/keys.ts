@@ -102,7 +102,7 @@ async function end(
   if (options.stopRunning) {
     await sendStop({ keyId, ownerId }).catch((cause) => {
       throw new cli.CommandRefused(
-        `${keyId} is ${state}, but its running requests could not be stopped: NATS does not answer. Try again with --stop-running when it does`,
+        `${keyId} is ${state}, but NATS or Redis does not answer: its running requests end within 11 seconds instead of one`,
         { cause },
       );
     });

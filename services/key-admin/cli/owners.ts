@@ -97,5 +97,5 @@ export const OWNERS: cli.Area = {
     ...CHANGES,
   ],
   notes:
-    "A link works once. Give it only to that owner. A limit of 0 means none; those of an owner are on all keys together.",
+    "A link works once. Give it only to that owner. An owner's limits apply to all their keys together; 0 means no limit.",
 };

@@ -10,7 +10,7 @@ Deno.test("ASVS 16.3.1: refused sign-ins and passwords are recorded", async () =
   const { client, ownerId, email } = await routeOwner(site, 1);
   const before = (await entries(site, ownerId)).length;
   await signIn(site.client("198.51.100.7"), email, { password: "a guess" });
-  await client.post("/confirm", { password: "a guess", next: "/keys" });
+  await client.post("/account/second-factor/off", { password: "a guess" });
   const added = (await entries(site, ownerId)).slice(before);
   assert.deepEqual(added.map(({ action, ip }) => [action, ip]), [
     ["session.refused", "198.51.100.7"],

@@ -4,7 +4,7 @@ import type { ContentfulStatusCode } from "hono/utils/http-status";
 import { detectDurability } from "../domain/store/durability.ts";
 import type { ConsoleContext, SignedIn } from "./context.ts";
 import type { Account } from "../domain/owners/owner_store.ts";
-import { Banner, PostForm, Tabs } from "./parts.tsx";
+import { address, Banner, PostForm, Tabs } from "./parts.tsx";
 import { Time } from "./texts.tsx";
 
 /** Notices after a change. The URL contains the name, never the text. */
@@ -28,7 +28,7 @@ const NOTICES: Readonly<Record<string, string>> = {
 const NOT_DURABLE =
   "Redis may lose changes in a power failure. Ask your operator to set appendonly yes and appendfsync always.";
 const NOT_STOPPED =
-  "The key was changed, but its running requests could not be stopped because NATS did not answer. They end on their own.";
+  "The key was changed, but NATS or Redis did not answer: its running requests end within 11 seconds instead of one.";
 const SIMULATED =
   "No model server is configured: the model simulator answers every request with canned text.";
 
@@ -138,6 +138,31 @@ export async function Page(
     </html>
   );
 }
+
+/** The form that was sent, to be sent again with what the children ask for. */
+export const HeldForm = (
+  { c, children }: { c: ConsoleContext; children: Child },
+) => (
+  <PostForm
+    action={address(c.req.path, { kind: c.req.query("kind") ?? "" })}
+    hidden={[...c.var.form]}
+    submit="Continue"
+    cancel="/keys"
+  >
+    {children}
+  </PostForm>
+);
+
+/** Keeps the form that was sent while its owner signs in at this address. */
+export const signInAgain = (c: ConsoleContext, at: string) => (
+  <Page c={c} title="Sign in again" error={TOO_LATE} status={401} isCard>
+    <HeldForm c={c}>
+      <a href={at} target="_blank">Sign in in another tab</a>
+    </HeldForm>
+  </Page>
+);
+const TOO_LATE =
+  "Your sign-in has expired. Sign in again in another tab, then continue here: this page keeps what you entered.";
 
 /** Tells the owner that an operator removed the second factor, until it is dismissed. */
 const FactorRemoved = ({ factorRemoved }: Account) =>

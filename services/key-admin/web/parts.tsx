@@ -65,7 +65,7 @@ export const PostForm = (
     action: string;
     /** Of a form with a file: `multipart/form-data`. */
     enctype?: "multipart/form-data" | undefined;
-    hidden?: Readonly<Record<string, string | number>>;
+    hidden?: Record<string, string | number> | [string, string][];
     submit: Child;
     look?: string;
     /** Where "Cancel" leads. */
@@ -75,9 +75,10 @@ export const PostForm = (
   },
 ) => (
   <form {...form} method="post" data-once="">
-    {Object.entries(hidden).map(([name, value]) => (
-      <input type="hidden" name={name} value={String(value)} />
-    ))}
+    {(Array.isArray(hidden) ? hidden : Object.entries(hidden))
+      .map(([name, value]) => (
+        <input key={name} type="hidden" name={name} value={String(value)} />
+      ))}
     {children}
     <div class="row">
       <button class={look} type="submit">{submit}</button>
@@ -149,11 +150,9 @@ export const Box = (
   </label>
 );
 
-export const PasswordField = ({ id = "password", ...input }: {
-  label?: string;
-  id?: string;
-  autofocus?: boolean;
-}) => (
+export const PasswordField = (
+  { id = "password", ...input }: Partial<Parameters<typeof Field>[0]>,
+) => (
   <Field
     id={id}
     name="password"

@@ -5,9 +5,8 @@ import { startConsole } from "../console_fixture.ts";
 Deno.test("the reference has all that the description of the API has, for everyone and without a script", async () => {
   await using site = await startConsole();
   const stranger = await site.client().get("/reference");
-  const owner = await (await site.signedIn("ada@example.org")).get(
-    "/reference",
-  );
+  const ada = await site.signedIn("ada@example.org");
+  const owner = await ada.get("/reference");
   const { examples, headers, schemas } = document.components;
   for (const { status, text } of [stranger, owner]) {
     assert.equal(status, 200);
@@ -22,6 +21,7 @@ Deno.test("the reference has all that the description of the API has, for everyo
     for (const header of Object.keys(headers)) has(`<code>${header}</code>`);
     for (const path of Object.keys(document.paths)) has(` ${path}</code>`);
     has("<code>null</code> (default 1, minimum 1, maximum 8)");
+    has("(exclusive minimum 0)");
     has("(max items 16) of <code>string</code> (min length 1, max");
     // Each link within the page leads somewhere, and only to one place.
     const ids = [...text.matchAll(/ id="([^"]+)"/g)].map(([, id]) => id);

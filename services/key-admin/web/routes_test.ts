@@ -34,7 +34,7 @@ Deno.test("ASVS 3.4.1-3.4.6, 4.1.1, 14.3.2, 16.3.2, 16.3.3, 16.5.1: every refusa
   const flood = () => client.post("/sign-out", { a: "a".repeat(40_000) });
   const mislead = () => client.get("/keys", { host: "evil.test" });
   const bearer = { authorization: "Bearer sk-x" };
-  const confirm = () => client.post("/confirm", { own: "x" });
+  const dismiss = () => client.post("/account/notice", { own: "x" });
   const end = () => client.post("/account/sessions/end", { session: "x" });
   const enable = () => client.post(`/keys/${keyId}/enable`, { version: "7" });
   const create = () =>
@@ -50,7 +50,7 @@ Deno.test("ASVS 3.4.1-3.4.6, 4.1.1, 14.3.2, 16.3.2, 16.3.3, 16.5.1: every refusa
   };
   type Case = [number, says: string, ask: () => Promise<Answer>, who?: string];
   const cases: Case[] = [
-    [400, "unknown field. Reload the page", confirm, ownerId],
+    [400, "unknown field. Reload the page", dismiss, ownerId],
     [400, "missing, malformed or unknown", () => signInWith("x".repeat(129))],
     [401, "API keys. Sign in with", () => stranger.get("/keys", bearer)],
     [403, "another site. Open", () => post("text/plain", "https://evil.test")],

@@ -3,6 +3,7 @@ import { DEVICE_SECONDS } from "../domain/sign_in/attempts.ts";
 import { SESSION_LIMITS } from "../domain/sign_in/sessions.ts";
 import type { Admitted } from "../domain/sign_in/sign_in.ts";
 import { type ConsoleContext, type Handler, Refused } from "./context.ts";
+import { signInAgain } from "./layout.tsx";
 
 /** Our cookies and how long browsers keep them, in seconds. */
 const COOKIES = {
@@ -37,16 +38,19 @@ export const writeCookie = (
     maxAge: value === null ? 0 : COOKIES[name],
   });
 
-/** Lets only signed-in owners through; others are redirected to sign in, and then back. */
+/** The password in a form that was kept for it. */
+export const CONFIRMED = "confirmed_password";
+
+/** Lets only signed-in owners through; others are redirected to sign in, and then back. Forms are kept, but not those of the account. */
 export const behindSignIn = (handler: Handler): Handler => async (c) => {
-  const signedIn = await findSignedIn(c);
-  if (signedIn === null) {
-    if (readCookie(c, "sid") !== "") writeCookie(c, "sid", null);
-    const path = c.req.method === "GET" ? c.req.path : "/keys";
-    return c.redirect(`/sign-in?next=${encodeURIComponent(path)}`, 302);
-  }
-  c.set("signedIn", signedIn);
-  return await handler(c);
+  if (await recognize(c)) return await handler(c);
+  if (readCookie(c, "sid") !== "") writeCookie(c, "sid", null);
+  const { method, path } = c.req;
+  const keeps = method === "POST" && !/^\/(account|sign-out)/.test(path);
+  if (keeps) c.var.form.delete(CONFIRMED);
+  if (keeps) return signInAgain(c, "/sign-in");
+  const next = encodeURIComponent(method === "GET" ? path : "/keys");
+  return c.redirect(`/sign-in?next=${next}`, 302);
 };
 
 export async function findSignedIn(c: ConsoleContext) {
@@ -57,10 +61,11 @@ export async function findSignedIn(c: ConsoleContext) {
   return account === null || account.isDisabled ? null : { session, account };
 }
 
-/** Lets a page that needs no sign-in show its navigation to those who have signed in. */
-export async function recognize(c: ConsoleContext): Promise<void> {
+/** Whether somebody has signed in, to whom pages then show their navigation. */
+export async function recognize(c: ConsoleContext): Promise<boolean> {
   const signedIn = await findSignedIn(c);
   if (signedIn !== null) c.set("signedIn", signedIn);
+  return signedIn !== null;
 }
 
 /** Lets only operators through; for everybody else the page does not exist (API5). */
@@ -75,16 +80,6 @@ export function isFresh(c: ConsoleContext): boolean {
   const { checkedAtMs } = c.var.signedIn.session;
   return c.var.deps.now() - checkedAtMs < SESSION_LIMITS.freshMs;
 }
-
-/** Asks for the password first if it was entered long ago, and then continues at the page of the form. */
-export const behindPassword = (handler: Handler): Handler => async (c) => {
-  if (isFresh(c)) return await handler(c);
-  const { method, path } = c.req;
-  const next = method === "GET" || !path.startsWith("/keys/key_")
-    ? path.replace(/\/limits$/, "")
-    : path.replace(/\w+$/, "ask/$&");
-  return c.redirect(`/confirm?next=${encodeURIComponent(next)}`, 303);
-};
 
 /** Fewer failures count as typing mistakes. */
 const FAILURES_REPORTED = 5;
@@ -102,10 +97,8 @@ export async function enter(
   writeCookie(c, "sid", cookie);
   writeCookie(c, "device", device);
   // Warn the owner of possible guessing (ASVS 6.3.5).
-  const target = failedBefore < FAILURES_REPORTED
-    ? next
-    : "/keys?done=failed_tries";
-  return c.redirect(target, 303);
+  const isGuessed = failedBefore >= FAILURES_REPORTED;
+  return c.redirect(isGuessed ? "/keys?done=failed_tries" : next, 303);
 }
 
 const LOCAL_PATH = /^\/(?![/\\])[A-Za-z0-9_\-/.?=&%:+]{0,200}$/;

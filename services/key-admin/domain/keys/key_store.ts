@@ -120,6 +120,7 @@ for i, step in ipairs(plan.steps) do
     redis.call('ZREM', KEYS[1], step.keyId)
   else
     redis.call('HSET', KEYS[3 + i], unpack(step.fields))
+    if step.action == 'key.enabled' then redis.call('DEL', KEYS[3 + i] .. ':stop') end
     if step.untilMs then
       redis.call('PEXPIREAT', KEYS[3 + i], step.untilMs)
     elseif step.action == 'key.created' then

@@ -69,7 +69,10 @@ Deno.test("ASVS 11.5.1, API2: a key is stored as its hash, and its full value no
   assert.match(String(store), /^sto_[0-9A-Za-z]{20}$/);
   assert.equal((await t.store.disable(at(key.id, 1))).state, "disabled");
   assert.equal((await t.store.get(OWNER, key.id))?.state, "disabled");
+  const order = record.stopKey({ keyId: key.id, ownerId: OWNER });
+  await t.redis.command(["HSET", order, "at", "1"]);
   assert.equal((await t.store.enable(at(key.id, 2))).state, "enabled");
+  assert.equal(await t.redis.command(["EXISTS", order]), 0);
   await create(t.store, SETTINGS, OTHER);
   await t.store.delete(at(key.id, 3));
   assert.equal(await t.store.get(OWNER, key.id), null);

@@ -1,14 +1,42 @@
 import assert from "node:assert/strict";
+import { subjects } from "@gateway/shared/bus/subjects";
+import { stopKey } from "@gateway/shared/keys/record";
 import { silentLog } from "@gateway/shared/process/log";
 import { createStopSender } from "./notice.ts";
+import { startRedisWorld } from "../../../../tests/support/admission_fixture.ts";
+import { connectTestLink } from "../../../../tests/support/bus_link.ts";
+import { startNatsServer } from "../../../../tests/support/nats_server.ts";
 import { startStopwatch } from "../../../../tests/support/wait_for.ts";
 import { freePort } from "../../redis_fixture.ts";
 
+const KEY = { keyId: "key_a", ownerId: "own_a" };
+
 // `tests/e2e/console_takes_effect_timed_test.ts` shows that the notice arrives.
-Deno.test("a sender fails within two seconds if the notice was not sent", async () => {
-  const servers = [`nats://127.0.0.1:${freePort()}`];
-  const send = createStopSender({ servers }, silentLog);
+Deno.test("a sender fails within two seconds if the notice was not sent, and leaves the order for edges that come back", async () => {
+  await using world = await startRedisWorld();
+  const access = { servers: [`nats://127.0.0.1:${freePort()}`] };
+  const log = silentLog;
+  const send = createStopSender({ access, writer: world.link, log });
   using watch = startStopwatch();
-  await assert.rejects(send({ keyId: "key_a", ownerId: "own_a" }));
+  await assert.rejects(send(KEY));
   assert.ok(watch.ms < 2_000);
+  const leftMs = Number(await world.command("PTTL", stopKey(KEY)));
+  assert.ok(leftMs > 86_000_000, `${leftMs}`);
+});
+
+Deno.test("the notice is sent even if Redis takes no order, which is reported", async () => {
+  await using nats = await startNatsServer();
+  await using edge = await connectTestLink([nats.server]);
+  const { promise, resolve } = Promise.withResolvers<string>();
+  edge.link.subscribe(
+    subjects.keyChanged,
+    ({ data }) => resolve(new TextDecoder().decode(data)),
+  );
+  await edge.link.flush();
+  const full = new Error("OOM command not allowed");
+  const writer = { command: () => Promise.reject(full) };
+  const access = { servers: [nats.server] };
+  const send = createStopSender({ access, writer, log: silentLog });
+  await assert.rejects(send(KEY), full);
+  assert.deepEqual(JSON.parse(await promise), { ...KEY, action: "stop" });
 });

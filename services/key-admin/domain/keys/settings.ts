@@ -82,7 +82,7 @@ const models = z.string()
 export function unknownModel(ids: readonly string[], known: readonly string[]) {
   const id = ids.find((id) => !known.includes(id));
   if (id === undefined) return undefined;
-  const hint = didYouMean(id, known) || `. There are ${known.join(", ")}`;
+  const hint = didYouMean(id, known) || `. The models are ${known.join(", ")}`;
   return `There is no model '${id}'${clip(hint, MODELS_SHOWN_CHARS_MAX)}`;
 }
 /** More names do not help whoever misspelled one. */
@@ -91,11 +91,13 @@ const MODELS_SHOWN_CHARS_MAX = 300;
 /** Empty or `never`: null. A day ends at midnight in UTC. Whether the time is in the past is checked elsewhere. */
 const expires = z.string()
   .transform((text) => text.replace(/^\d{4}-\d\d-\d\d$/, "$&T23:59:59Z"))
-  .transform((text) => ["", "never"].includes(text) ? null : Date.parse(text))
-  .refine(
-    (ms) => !Number.isNaN(ms),
+  .pipe(z.union(
+    [
+      z.literal(["", "never"]).transform(() => null),
+      z.iso.datetime({ offset: true }).transform((text) => Date.parse(text)),
+    ],
     "A day such as 2027-01-31, a time such as 2027-01-31T12:00:00Z, or never",
-  );
+  ));
 
 /** The limits in the order in which they are shown. */
 export const LIMIT_NAMES = keysOf(LIMITS);
@@ -126,7 +128,7 @@ const limit = (name: LimitName) => {
   const most = max.toLocaleString("en");
   const tooMuch = `At most ${most}; 0 means no limit`;
   return z.string().trim()
-    .regex(/^\d*$/, `A whole number from 0 to ${most}; 0 means no limit`)
+    .regex(/^\d*$/, `Must be a whole number. ${tooMuch}`)
     .transform(Number)
     .pipe(z.number(tooMuch).max(max, tooMuch));
 };

@@ -24,28 +24,32 @@ export interface OwnerLink extends Link {
   secret: string;
 }
 
-const isEnabled = ({ isDisabled }: Account) => !isDisabled;
+const enabled = ({ isDisabled }: Account) => isDisabled ? "is disabled" : "";
 /** Operators have to lose the role before they are disabled, so that one is always left. */
-const isOrdinary = (one: Account) => isEnabled(one) && !one.isOperator;
+const ordinary = (one: Account) =>
+  one.isOperator ? "is an operator" : enabled(one);
 
-/** What the audit log calls a change, and the accounts that allow it. */
+/** What the audit log calls a change, and why an account does not allow it, empty if it does. */
 const CHANGES = {
-  reset_password: ["account.reset_link_made", isEnabled],
+  reset_password: ["account.reset_link_made", enabled],
   remove_second_factor: [
     "account.second_factor_removed",
-    ({ totpSecret }) => totpSecret !== null,
+    ({ totpSecret }) => totpSecret === null ? "has no second factor" : "",
   ],
-  sign_out_everywhere: ["session.revoked", isEnabled],
-  make_operator: ["owner.role_given", isOrdinary],
-  remove_role_of_operator: ["owner.role_removed", (one) => one.isOperator],
-  disable: ["owner.disabled", isOrdinary],
-  enable: ["owner.enabled", ({ isDisabled }) => isDisabled],
-} satisfies Record<string, [AuditAction, (account: Account) => boolean]>;
+  sign_out_everywhere: ["session.revoked", enabled],
+  make_operator: ["owner.role_given", ordinary],
+  remove_role_of_operator: [
+    "owner.role_removed",
+    ({ isOperator }) => isOperator ? "" : "is not an operator",
+  ],
+  disable: ["owner.disabled", ordinary],
+  enable: ["owner.enabled", (one) => enabled(one) ? "" : "is not disabled"],
+} satisfies Record<string, [AuditAction, (account: Account) => string]>;
 export type OwnerChange = keyof typeof CHANGES;
 export const OWNER_CHANGES = keysOf(CHANGES);
 
 export const changesOf = (account: Account): OwnerChange[] =>
-  OWNER_CHANGES.filter((what) => CHANGES[what][1](account));
+  OWNER_CHANGES.filter((what) => CHANGES[what][1](account) === "");
 
 /**
  * Each change is in the owner's audit log and, with the owner's address, in that of
@@ -86,7 +90,7 @@ export function createOperators({ owners, sessions, links, audit }: {
     }
     if (what === "remove_role_of_operator" && !await owners.takeRole(ownerId)) {
       throw new OperatorRefused(
-        "The last operator stays one. Make somebody else an operator first",
+        "There must always be an operator. Give somebody else the role first",
       );
     }
   }
@@ -98,15 +102,11 @@ export function createOperators({ owners, sessions, links, audit }: {
       const { email } = account;
       if (operator.ownerId === ownerId) {
         throw new OperatorRefused(
-          "This is your own account. Use the page Account, or ask another operator",
+          "This is your own account. Use the Account page, or ask another operator",
         );
       }
-      if (!changesOf(account).includes(what)) {
-        const words = what.replaceAll("_", " ");
-        throw new OperatorRefused(
-          `${email} is in a state that does not allow this: ${words}`,
-        );
-      }
+      const why = CHANGES[what][1](account);
+      if (why !== "") throw new OperatorRefused(`${email} ${why}`);
       await make(what, ownerId, operator.by);
       const link = { kind: "reset", ownerId } as const;
       const secret = what === "reset_password" ? await links.make(link) : null;

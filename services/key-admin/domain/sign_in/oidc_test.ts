@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { createHash, generateKeyPairSync, sign } from "node:crypto";
 import type { TestClient } from "../../console_fixture.ts";
-import { startConsole, storedKey } from "../../console_fixture.ts";
+import { keyForm, startConsole, storedKey } from "../../console_fixture.ts";
 import { createOidcClient } from "./oidc.ts";
 
 type TestProvider = ReturnType<typeof startProvider>;
@@ -208,6 +208,25 @@ Deno.test("ASVS 10.1.2, 10.2.1, 10.5.1, 10.5.3, 10.5.4: any mismatch refuses the
   cookies.set(name, flow);
   assert.equal(await statusOf(client), 303);
   assert.equal(await statusOf(client), 400, "the same callback again");
+});
+
+Deno.test("ASVS 7.5.3: an owner without a password signs in at the provider again, and a form is kept meanwhile", async () => {
+  await using provider = startProvider();
+  await using site = await startConsole({ oidc: provider.client });
+  const client = site.client();
+  await comeBack(provider, client);
+  const ownerId = await site.deps.owners.find("ada@example.org") ?? "";
+  const [session] = await site.deps.sessions.list(ownerId);
+  await site.deps.sessions.update(session?.id ?? "", { checkedAtMs: 0 });
+  const form = keyForm("Late", { nonce: "n".repeat(43) });
+  const create = (more = {}) => client.post("/keys/new", { ...form, ...more });
+  const page = await create({ confirmed_password: "" });
+  assert.equal(page.status, 401);
+  assert.match(page.text, /name="nonce" value="n{43}"/);
+  assert.match(page.text, /href="\/sign-in\/oidc\?again=1" target="_blank"/);
+  assert.equal((await create({ confirmed_password: "a guess" })).status, 401);
+  await comeBack(provider, client);
+  assert.equal((await create()).status, 201);
 });
 
 Deno.test("a failing provider is reported, and used again when it recovers", async () => {

@@ -3,9 +3,9 @@ import { randomBytes } from "@gateway/shared/process/ids";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import type { Form, TestClient } from "../../console_fixture.ts";
-import { hiddenField, keyForm, storedKey } from "../../console_fixture.ts";
+import { fieldsOf, hiddenField, keyForm } from "../../console_fixture.ts";
 import { isSignedIn, PASSWORD, signIn } from "../../console_fixture.ts";
-import { startConsole } from "../../console_fixture.ts";
+import { startConsole, storedKey } from "../../console_fixture.ts";
 import { startRedis } from "../../redis_fixture.ts";
 import { limitsOf } from "../keys/settings.ts";
 import { asTexts } from "../store/redis.ts";
@@ -117,49 +117,64 @@ Deno.test("ASVS 7.5.3: an hour after the password was entered, creating, rotatin
   const limits = { ...limitsOf(() => ""), concurrency: "1" };
   const { id } = await storedKey(site, ownerId);
   const nonce = hiddenField((await client.get("/keys/new")).text, "nonce");
-  const rotation = { version: "1", old: "1h", nonce: "r".repeat(43) };
-  const deletion = { version: "2", sure: "on" };
-  const requests: [path: string, form: Form | null, next: string][] = [
-    ["/keys/new", null, "/keys/new"],
-    ["/keys/new", keyForm("Late", { nonce }), "/keys/new"],
-    [`/keys/${id}/ask/rotate`, null, `/keys/${id}/ask/rotate`],
-    [`/keys/${id}/rotate`, rotation, `/keys/${id}/ask/rotate`],
-    [`/keys/${id}/ask/delete`, null, `/keys/${id}/ask/delete`],
-    [`/keys/${id}/delete`, deletion, `/keys/${id}/ask/delete`],
-    ["/people", { email: "new@example.org" }, "/people"],
-    [`${person}/limits`, limits, person],
-    [person, { what: "disable" }, person],
+  const requests: [path: string, form: Form][] = [
+    ["/keys/new", keyForm("Late", { nonce })],
+    [`/keys/${id}/rotate`, { version: "1", old: "1h", nonce: "r".repeat(43) }],
+    [`/keys/${id}/delete`, { version: "2", sure: "on" }],
+    ["/people", { email: "new@example.org" }],
+    [`${person}/limits`, limits],
+    [person, { what: "disable" }],
   ];
-  const ask = (path: string, form: Form | null) =>
-    form === null ? client.get(path) : client.post(path, form);
   for (let minutes = 0; minutes < 60; minutes += 20) {
     site.clock.nowMs += 20 * MINUTE_MS;
     assert.equal(await isSignedIn(client), true);
   }
   site.clock.nowMs -= 1;
-  assert.equal((await client.get("/keys/new")).status, 200);
+  const early = keyForm("Early", { nonce: "e".repeat(43) });
+  assert.equal((await client.post("/keys/new", early)).status, 201);
   site.clock.nowMs += 1;
   const before = await site.stored("[^s]*");
-  for (const [path, form, next] of requests) {
-    const { headers } = await ask(path, form);
-    const confirm = `/confirm?next=${encodeURIComponent(next)}`;
-    assert.equal(headers.get("location"), confirm, path);
+  /** Sends the form that the page has kept. */
+  const sendKept = ([path, form]: [string, Form], password: string) =>
+    client.post(path, { ...form, confirmed_password: password });
+  for (const [path, form] of requests) {
+    const page = await client.post(path, form);
+    assert.equal(page.status, 401, path);
+    assert.match(page.text, /"password" .*autocomplete="current-password"/);
+    for (const [name, value] of fieldsOf(form)) {
+      const kept = `<input type="hidden" name="${name}" value="${value}"/>`;
+      assert.ok(page.text.includes(kept), `${path} ${name}`);
+    }
+    const last = await sendKept([path, form], "x".repeat(129));
+    assert.equal(last.status, 401, "too long to be checked");
   }
   const disabling = await client.get(`/keys/${id}/ask/disable`);
   assert.equal(disabling.status, 200, "it may be urgent");
   assert.deepEqual(await site.stored("[^s]*"), before);
-  const next = "/keys/new";
-  const wrong = await client.post("/confirm", { password: "no", next });
-  assert.equal(wrong.status, 400);
-  const still = await client.get("/keys/new");
-  assert.match(still.headers.get("location") ?? "", /confirm/);
-  const right = await client.post("/confirm", { password: PASSWORD, next });
-  assert.equal(right.headers.get("location"), next);
-  for (const [path, form] of requests) {
-    const { status } = await ask(path, form);
-    assert.ok([200, 201, 303].includes(status), `${path} ${status}`);
+  const wrong = await sendKept(["/people", { email: "x@x.org" }], "no");
+  assert.match(wrong.text, /The password is wrong/);
+  for (const request of requests) {
+    const { status } = await sendKept(request, PASSWORD);
+    assert.ok([201, 303].includes(status), `${request[0]} ${status}`);
+    site.clock.nowMs += 20 * MINUTE_MS;
   }
   assert.equal((await client.get(`/keys/${id}`)).status, 404, "deleted");
+});
+
+Deno.test("a form that arrives after the end of the session is kept, without a password", async () => {
+  await using site = await startConsole();
+  const client = await site.signedIn(ADA);
+  const form = keyForm("<b>Late</b>", { nonce: "n".repeat(43) });
+  site.clock.nowMs += 30 * MINUTE_MS;
+  const sent = { ...form, confirmed_password: PASSWORD };
+  const page = await client.post("/keys/new", sent);
+  assert.equal(page.status, 401);
+  assert.ok(!page.text.includes(PASSWORD));
+  assert.ok(page.text.includes('value="&lt;b&gt;Late&lt;/b&gt;"'), page.text);
+  const refused = await client.post("/account/password", { password: "x" });
+  assert.equal(refused.headers.get("location"), "/sign-in?next=%2Fkeys");
+  await signIn(client, ADA);
+  assert.equal((await client.post("/keys/new", form)).status, 201);
 });
 
 Deno.test("ASVS 6.5.2, 7.2.2: only digests of secrets are stored, and a digest grants no access", async () => {

@@ -69,13 +69,10 @@ each("[data-reveal]", (box) => {
 
 // A full key pasted into the search stays out of the address: its end is enough.
 const KEYS = /sk-\S*?([0-9A-Za-z]{4})(?=\s|$)/g;
-each(
-  "[data-key-search]",
-  (input) =>
-    input.form.addEventListener("submit", () => {
-      input.value = input.value.replace(KEYS, "$1");
-    }),
-);
+each("[data-key-search]", (input) => {
+  const shorten = () => input.value = input.value.replace(KEYS, "$1");
+  input.form.addEventListener("submit", shorten);
+});
 
 // Warns before a value that is shown once is left, and clears it on leaving.
 each("[data-secret]", (page) => {

@@ -109,8 +109,6 @@ function showAnswerOf(page) {
 
 /** Shows an answer, or why there is none. */
 async function receive(response, startMs) {
-  // The session has ended.
-  if (response.redirected) return location.assign(response.url);
   if (response.headers.get("content-type").startsWith("text/html")) {
     return showAnswerOf(parse(await response.text()));
   }
@@ -171,7 +169,7 @@ async function send(path = isChat ? "/try/stream" : "/try") {
 /** Shows the request as code, unless it has a mistake. */
 async function refreshCode() {
   const response = await post("/try", { show: "code" });
-  if (!response.ok || response.redirected) return;
+  if (!response.ok) return;
   const page = parse(await response.text());
   for (const code of document.querySelectorAll("pre[id^=code-]")) {
     code.textContent = page.getElementById(code.id).textContent;

@@ -17,8 +17,8 @@ import { Page } from "../layout.tsx";
 import { address, Box, Choices, Copyable, Field } from "../parts.tsx";
 import { PostForm, ShownOnce } from "../parts.tsx";
 import { limitFields } from "./limits_view.tsx";
-import { labelOf, number, permissionOf } from "../texts.tsx";
-import { behindPassword } from "../session.ts";
+import { labelOf, number, permissionOf, unitsText } from "../texts.tsx";
+import { behindPassword } from "./sign_in_page.tsx";
 
 /** Creating and editing a key, and first requests with it. */
 
@@ -71,11 +71,12 @@ export async function answerCreated(
   const { deps, signedIn: { session: { ownerId } } } = c.var;
   const waitMs = await takeRate(deps.redis, `create ${ownerId}`, CREATION_RATE);
   if (waitMs > 0) {
-    const seconds = String(Math.ceil(waitMs / 1_000));
+    const seconds = Math.ceil(waitMs / 1_000);
+    const wait = unitsText(seconds, "seconds");
     throw new Refused(
       429,
-      `You created too many keys in the last minute. Try again in ${seconds} seconds`,
-      { headers: { "retry-after": seconds } },
+      `You created too many keys in the last minute. Try again in ${wait}`,
+      { headers: { "retry-after": `${seconds}` } },
     );
   }
   const { key, value } = await create(digest(nonce));
@@ -109,19 +110,24 @@ const editForm: Handler = async (c) => {
 };
 
 const editKey: Handler = async (c) => {
-  const { keys } = c.var.deps;
   const key = await findKey(c);
   const { version, ...values } = readForm(c, EDITED_KEY);
   const { settings, errors } = parse(values, c.var.deps, key);
-  if (settings === undefined) {
-    return showForm(c, key, values, { version }, errors);
+  const isOld = version !== key.version;
+  if (isOld || settings === undefined) {
+    const found = isOld ? new Map([["key", CHANGED]]) : errors;
+    return showForm(c, key, values, { version: key.version }, found);
   }
-  await keys.edit(targetOf(c, version), settings);
+  await c.var.deps.keys.edit(targetOf(c, version), settings);
   return c.redirect(`/keys/${key.id}?done=edited`, 303);
 };
 
+const MARKED = "Correct the marked fields.";
+const CHANGED =
+  "This key was changed after you had opened the form. Look at its page, then save again to replace its settings with these.";
+
 export const keyFormRoutes = {
-  "/keys/new": { GET: behindPassword(newKey), POST: behindPassword(createKey) },
+  "/keys/new": { GET: newKey, POST: behindPassword(createKey) },
   "/keys/:id/edit": { GET: editForm, POST: editKey },
 };
 
@@ -210,10 +216,7 @@ async function showForm(
   const { deps: { owners, catalog }, signedIn: { session } } = c.var;
   const ownerLimits = await owners.limits(session.ownerId);
   const isNew = key === null;
-  const back = isNew ? "/keys" : `/keys/${key.id}`;
-  const common = (
-    id: "description" | "expires" | keyof typeof ownerLimits,
-  ) => ({
+  const common = (id: Exclude<keyof Values, "scopes" | "models">) => ({
     ...{ id, value: values[id], error: errors.get(id), autocomplete: "off" },
   });
   return (
@@ -221,13 +224,13 @@ async function showForm(
       c={c}
       title={isNew ? "Create key" : "Edit key"}
       isCard
-      error={errors.size === 0 ? null : "Correct the marked fields."}
+      error={errors.size === 0 ? null : errors.get("key") ?? MARKED}
     >
       <PostForm
         action={c.req.path}
         hidden={hidden}
         submit={isNew ? "Create key" : "Save changes"}
-        cancel={back}
+        cancel={isNew ? "/keys" : `/keys/${key.id}`}
       >
         <Field
           {...common("description")}

@@ -13,11 +13,12 @@ import { FORM, readForm } from "../forms.ts";
 import { Page } from "../layout.tsx";
 import { address, Box, Choices, type Column, Empty, Facts } from "../parts.tsx";
 import { Pager, PostForm, Search, Table, Tabs } from "../parts.tsx";
-import { behindPassword, localPath } from "../session.ts";
+import { localPath } from "../session.ts";
 import * as view from "../texts.tsx";
 import { AuditTable } from "./audit_page.tsx";
 import * as form from "./key_form.tsx";
 import { limitsCard } from "./limits_view.tsx";
+import { behindPassword } from "./sign_in_page.tsx";
 import { usageView } from "./usage_page.tsx";
 
 /** The list of keys, and one key: its page, and enabling, disabling, deleting and rotating it. */
@@ -298,12 +299,10 @@ const rotateKey: Handler = async (c) => {
   const { version, nonce, old } = readForm(c, fields);
   const { ms, text } = GRACES[old];
   const target = targetOf(c, version);
-  return await form.answerCreated(
-    c,
-    nonce,
-    (once) => c.var.deps.keys.rotate({ ...target, once }, ms),
-    `The old key ${hint} stops working ${text}.`,
-  );
+  const rotate = (once: string) =>
+    c.var.deps.keys.rotate({ ...target, once }, ms);
+  const told = `The old key ${hint} stops working ${text}.`;
+  return await form.answerCreated(c, nonce, rotate, told);
 };
 
 /** Stops running requests. Returns the name of the notice to show. */
@@ -327,8 +326,8 @@ export const keyRoutes = {
   "/keys": { GET: listKeys },
   "/keys/:id": { GET: showKey },
   "/keys/:id/ask/disable": { GET: ask("disable") },
-  "/keys/:id/ask/delete": { GET: behindPassword(ask("delete")) },
-  "/keys/:id/ask/rotate": { GET: behindPassword(ask("rotate")) },
+  "/keys/:id/ask/delete": { GET: ask("delete") },
+  "/keys/:id/ask/rotate": { GET: ask("rotate") },
   "/keys/:id/enable": { POST: change("enable") },
   "/keys/:id/disable": { POST: change("disable") },
   "/keys/:id/delete": { POST: behindPassword(change("delete")) },

@@ -18,9 +18,8 @@ import { address, type Column, Pager, PostForm, Search } from "../parts.tsx";
 import { ShownOnce, Table, Tabs } from "../parts.tsx";
 import { limitFields } from "./limits_view.tsx";
 import { keyName, labelOf, Moment, number, Time } from "../texts.tsx";
-import { behindPassword } from "../session.ts";
 import { cleanSearch, stateColumns } from "./keys_page.tsx";
-import { EmailField } from "./sign_in_page.tsx";
+import { behindPassword, EmailField } from "./sign_in_page.tsx";
 import { usageView } from "./usage_page.tsx";
 
 /** What operators see of all owners, and what they change about an account. */
@@ -74,7 +73,7 @@ async function showView<T>(
         <Search action={path} {...{ search, placeholder }} />
       </div>
       <Table
-        caption="Newest first, days in UTC"
+        caption={`${TOP.test(top) ? "Most" : "Newest"} first, days in UTC`}
         empty={{ title: "Nothing found", lead: "Try fewer or shorter words." }}
         {...{ rows, columns }}
       />

@@ -164,7 +164,7 @@ function valueOf(schema: Schema): Child {
   if (options) return listed(options.map(valueOf));
   const names = [values ?? only ?? type].flat();
   const bounds = Object.entries(schema)
-    .filter(([name, bound]) => BOUND.test(name) && !ANY.test(`${bound}`))
+    .filter((bound) => BOUND.test(bound.join(" ")))
     .map(([name, bound]) => `${labelOf(name).toLowerCase()} ${bound}`);
   return (
     <>
@@ -174,9 +174,9 @@ function valueOf(schema: Schema): Child {
     </>
   );
 }
-const BOUND = /^(min|max|exclusive|pattern|default|format)/;
-/** What says nothing: the largest numbers, and any length. */
-const ANY = /^-?9007199254740991$|^0$/;
+/** The largest numbers and any number of items say nothing. */
+const BOUND =
+  /^(?!minItems 0$|.* -?9007199254740991$)(min|max|excl|pattern|default|format)/;
 
 const listed = (items: Child[]) =>
   items.flatMap((item, at) => at === 0 ? [item] : [" or ", item]);

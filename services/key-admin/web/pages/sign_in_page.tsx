@@ -7,9 +7,10 @@ import { admit, checkAgain, signIn } from "../../domain/sign_in/sign_in.ts";
 import type { ConsoleContext, ConsoleDeps, Handler } from "../context.ts";
 import { clientOf, Refused } from "../context.ts";
 import { FORM, readForm } from "../forms.ts";
-import { Page } from "../layout.tsx";
+import { HeldForm, Page, signInAgain } from "../layout.tsx";
 import { Box, Field, PasswordField, PostForm } from "../parts.tsx";
 import * as auth from "../session.ts";
+import { unitsText } from "../texts.tsx";
 
 /** Signing in with a password, a link or the organisation's provider, and entering the password again. */
 
@@ -37,10 +38,9 @@ const trySignIn: Handler = async (c) => {
 
 const DISABLED = "Your account is disabled. Ask your operator";
 
-function waitText(waitMs: number): string {
-  const wait = waitMs < 100_000
-    ? `${Math.ceil(waitMs / 1_000)} seconds`
-    : `${Math.ceil(waitMs / 60_000)} minutes`;
+function waitText(ms: number): string {
+  const [size, unit] = ms < 100_000 ? [1_000, "seconds"] : [60_000, "minutes"];
+  const wait = unitsText(Math.ceil(ms / size), unit);
   return `Too many attempts. Try again in ${wait}.`;
 }
 
@@ -121,13 +121,35 @@ const finishOidc: Handler = async (c) => {
   return await auth.enter(c, admitted, "/keys");
 };
 
-const confirm: Handler = async (c) => {
-  const { deps, signedIn: { session } } = c.var;
-  const form = readForm(c, FORM.pick({ password: true, next: true }));
-  const problem = await checkPassword(c, form.password);
-  if (problem !== null) return await showConfirm(c, form.next, problem);
-  await deps.sessions.update(session.id, { checkedAtMs: deps.now() });
-  return c.redirect(auth.localPath(form.next), 303);
+/** Asks for the password first if it was entered long ago, and keeps the form for this. */
+export const behindPassword = (handler: Handler): Handler => async (c) => {
+  const { deps, form, signedIn: { session, account } } = c.var;
+  const { data } = FORM.shape.password.safeParse(form.get(auth.CONFIRMED));
+  form.delete(auth.CONFIRMED);
+  if (auth.isFresh(c)) return await handler(c);
+  const { email, passwordHash } = account;
+  if (passwordHash === null) return signInAgain(c, "/sign-in/oidc?again=1");
+  const label = `Password of ${email}`;
+  const problem = data ? await checkPassword(c, data) : undefined;
+  if (problem === null) {
+    await deps.sessions.update(session.id, { checkedAtMs: deps.now() });
+    return await handler(c);
+  }
+  return (
+    <Page
+      c={c}
+      title="Confirm your password"
+      lead="You last entered your password over an hour ago. Enter it again to continue."
+      error={problem}
+      status={401}
+      isCard
+    >
+      <HeldForm c={c}>
+        <input type="hidden" autocomplete="username" value={email} />
+        <PasswordField name={auth.CONFIRMED} label={label} autofocus />
+      </HeldForm>
+    </Page>
+  );
 };
 
 /** The problem with the current password, or null. An account without a password must have signed in recently. */
@@ -147,12 +169,6 @@ export const signInRoutes = {
   "/sign-in/oidc": { GET: beginOidc },
   [CALLBACK]: { GET: finishOidc },
   "/link/:secret": { GET: openLink, POST: useLink },
-};
-
-const openConfirm: Handler = (c) => showConfirm(c, c.req.query("next"));
-
-export const confirmRoutes = {
-  "/confirm": { GET: openConfirm, POST: confirm },
 };
 
 const LINK_OVER =
@@ -224,34 +240,6 @@ async function showSignIn(
   );
 }
 
-function showConfirm(
-  c: ConsoleContext,
-  next: string | undefined,
-  error?: string,
-) {
-  const { account: { email, passwordHash } } = c.var.signedIn;
-  if (passwordHash === null) return c.redirect("/sign-in/oidc?again=1", 302);
-  return (
-    <Page
-      c={c}
-      title="Confirm your password"
-      lead="You last entered your password over an hour ago. Enter it again to continue."
-      error={error}
-      isCard
-    >
-      <PostForm
-        action="/confirm"
-        hidden={{ next: auth.localPath(next) }}
-        submit="Continue"
-        cancel="/keys"
-      >
-        <input type="hidden" autocomplete="username" value={email} />
-        <PasswordField label={`Password of ${email}`} autofocus />
-      </PostForm>
-    </Page>
-  );
-}
-
 const LINK_TEXTS = {
   set_up: [
     "Set up the console",
@@ -313,7 +301,7 @@ export const NewPasswordField = (
       {...props}
     />
     <div data-reveal="new_password" hidden>
-      <Box>Show what I type</Box>
+      <Box>Show password</Box>
     </div>
   </>
 );

@@ -50,7 +50,7 @@ const showFailed: Handler = async (c) => {
           The last {listedMax} of{" "}
           <a href={`/keys/${key.id}`} dir="auto">{key.description}</a>, kept for
           {" "}
-          {daysListed} days. Nothing of their content is stored.
+          {daysListed} days. Their content is not stored.
         </>
       }
     >
