@@ -71,6 +71,7 @@ export const SERVER_LIMITS = {
   headMs: 60_000, // To receive them. Beyond: 408.
   /** To receive a whole request, even one answered before its body was read. */
   requestMs: 120_000,
+  callsMax: 100, // Unanswered ones of a connection, whose client should wait. Beyond: it is closed.
   checkMs: 5_000, // How often the server looks for overdue requests.
   /** A connection without a request. Longer than proxies keep theirs, so that the proxy closes it first. */
   idleMs: 620_000,

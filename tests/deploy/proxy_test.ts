@@ -8,7 +8,8 @@ import { request } from "node:https";
 import { text } from "node:stream/consumers";
 import { mintKey } from "@gateway/shared/keys/key";
 import { randomBytes } from "@gateway/shared/process/ids";
-import { startCluster } from "../support/cluster.ts";
+import { callApi, postChat } from "../support/chat_request.ts";
+import { simulates, startCluster } from "../support/cluster.ts";
 import { startFrontProxy } from "../support/deployed/deployed_stores.ts";
 import { freePort } from "../support/local_server.ts";
 import { canRun, leaveOut } from "../support/process.ts";
@@ -20,6 +21,8 @@ const UNKNOWN_KEYS_PER_SECOND = 3;
 /** With kept connections, checks let some of so many requests go astray. */
 const [CONNECTIONS, REQUESTS_PER_CONNECTION] = [60, 300];
 const HSTS = "max-age=31536000";
+/** Far less than a model server may take for its first token. */
+const LEFT_MS = 10_000;
 
 /** A request to one of the proxy's names. */
 interface Call {
@@ -35,6 +38,7 @@ interface Call {
 async function testProxy(t: Deno.TestContext): Promise<void> {
   const [httpsPort, edgeReadyPort] = [freePort(), freePort()];
   const consoleUrl = `https://${CONSOLE}:${httpsPort}`;
+  const api = `https://localhost:${httpsPort}/v1`;
   await using cluster = await startCluster({
     env: {
       PUBLIC_URL: consoleUrl,
@@ -87,13 +91,25 @@ async function testProxy(t: Deno.TestContext): Promise<void> {
     assert.deepEqual([server, via], [undefined, undefined]);
   });
 
+  await t.step("a client that leaves ends its request", async () => {
+    const body = { messages: simulates("first token 600000 ms") };
+    for (const http2 of [false, true]) {
+      using client = Deno.createHttpClient({ caCerts: [proxy.ca], http2 });
+      const leaving = new AbortController();
+      postChat(api, key, body, { client, signal: leaving.signal })
+        .catch(() => {}); // It leaves before an answer.
+      await cluster.runs("chat-worker", 1);
+      leaving.abort();
+      await cluster.runs("chat-worker", 0, LEFT_MS);
+    }
+  });
+
   await t.step("no request is taken for a check of readiness", async () => {
     using client = Deno.createHttpClient({ caCerts: [proxy.ca], http2: false });
-    const init = { headers: { authorization: `Bearer ${key}` }, client };
+    const init = { client };
     const askOften = async () => {
       for (let left = REQUESTS_PER_CONNECTION; left > 0; left--) {
-        const url = `https://localhost:${httpsPort}/v1/models`;
-        const answer = await fetch(url, init);
+        const answer = await callApi(`${api}/models`, key, undefined, init);
         assert.equal(answer.status, 200, await answer.text());
       }
     };

@@ -145,6 +145,7 @@ function authenticated(key: TestKey): Row[] {
     ["35 form", typed("application/x-www-form-urlencoded"), 415],
     ["35 parts", typed("multipart/form-data; boundary=x"), 415],
     ["35 no type", post(LENGTH), 200],
+    ["29 expecting more", post(`${LENGTH}Expect: 200-ok\r\n`), 200],
     ["upgrade", withHeader("Upgrade: websocket\r\n"), 200],
     ["upgrade of the JDK's client", withHeader(H2C), 200],
     ["the same with a body", post(LENGTH + H2C), 200],

@@ -106,6 +106,13 @@ export async function startCluster(options: {
       await link.ready(START_TIMEOUT_MS);
       return link;
     },
+    /** Waits until the first worker of a service runs so many requests. */
+    runs: (service: string, requests: number, timeoutMs?: number) =>
+      until(async () => {
+        const [url] = (await refresh()).ops_urls[service] ?? [];
+        const metrics = await (await fetch(`${url}/metrics`)).text();
+        return metrics.includes(`\ngateway_worker_in_flight ${requests}\n`);
+      }, timeoutMs),
     /** Process `index` of a service, as of the state last read. */
     pid: (service: string, index = 0) =>
       state.pids[service]?.[index] ?? assert.fail(JSON.stringify(state.pids)),

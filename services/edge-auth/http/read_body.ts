@@ -6,7 +6,7 @@ import { remember } from "@gateway/shared/process/maps";
 import { BODY_DEADLINES, BODY_PIECES } from "@gateway/shared/limits";
 import { REFUSED_BODIES } from "@gateway/shared/limits";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
-import type { Exchange } from "./server.ts";
+import { discard, type Exchange } from "./server.ts";
 
 export interface HeldBodyBounds {
   bodyBudget: ReturnType<typeof createBodyBudget>;
@@ -46,8 +46,7 @@ export async function readBody(
     };
     const refuse = (error: ApiError) => {
       end(() => reject(error));
-      // The rest is read and dropped until the connection ends.
-      body.resume();
+      discard(body);
     };
     const onData = (piece: Uint8Array) => {
       size += piece.length;
@@ -55,9 +54,7 @@ export async function readBody(
       if (pieces.length >= BODY_PIECES.free + size / BODY_PIECES.bytesMin) {
         const tookMs = pieces.length * REFUSED_BODIES.pieceMs;
         bounds.refusedBodies.charge(keyId, tookMs);
-        const message = "The request body arrived in too many pieces. " +
-          "Send it with a 'Content-Length', or in larger chunks.";
-        return refuse(refusal("invalid_request", message));
+        return refuse(tooManyPieces());
       }
       held.progressed();
       if (piece.length === length) return void pieces.push(piece);
@@ -83,13 +80,12 @@ export function copyOf(piece: Uint8Array): Uint8Array {
 
 /** All bytes in one array, without a copy if they are. */
 export function joined(pieces: readonly Uint8Array[]): Uint8Array {
-  const [only, ...more] = pieces;
-  const isOne = only !== undefined && more.length === 0;
-  return isOne ? only : Buffer.concat(pieces);
+  const [only = Buffer.of(), ...more] = pieces;
+  return more.length === 0 ? only : Buffer.concat(pieces);
 }
 
 const JSON_TYPE = /^(|application\/json|[^\s/]+\/[^\s/]+\+json)$/;
-const NO_ENCODING = /^(|identity)$/;
+const NO_ENCODING = /^\s*(identity)?\s*$/i;
 
 /** Refuses types other than JSON, but not an absent one, and encoded bodies. */
 function requireJson(headers: Exchange["headers"]): void {
@@ -99,8 +95,7 @@ function requireJson(headers: Exchange["headers"]): void {
       "Send the body as JSON, with 'Content-Type: application/json'.";
     throw unsupported("Content-Type", instead);
   }
-  const encoding = headers["content-encoding"] ?? "";
-  if (!NO_ENCODING.test(encoding.trim().toLowerCase())) {
+  if (!NO_ENCODING.test(headers["content-encoding"] ?? "")) {
     throw unsupported("Content-Encoding", "Send the body without compression.");
   }
 }
@@ -227,18 +222,23 @@ export class RefusedBodies {
   }
 
   #owedMs(keyId: string): number {
-    const paidAtMs = this.#paidAtMs.get(keyId);
-    return paidAtMs === undefined ? 0 : Math.max(0, paidAtMs - this.now());
+    return Math.max(0, (this.#paidAtMs.get(keyId) ?? 0) - this.now());
   }
 }
 
 const MS_PER_SECOND = 1_000;
 const IN_A_SECOND = { retryAfterMs: MS_PER_SECOND } as const;
 
-const tooLarge = (bytesMax: number) =>
+export const tooLarge = (bytesMax: number, what = "request body") =>
   refusal(
     "request_too_large",
-    `The request body is too large. The limit is ${bytesMax} bytes.`,
+    `The ${what} is too large. The limit is ${bytesMax} bytes.`,
+  );
+export const tooManyPieces = () =>
+  refusal(
+    "invalid_request",
+    "The request body arrived in too many pieces. " +
+      "Send it with a 'Content-Length', or in larger chunks.",
   );
 const keyIsFull = () =>
   refusal(

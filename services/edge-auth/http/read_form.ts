@@ -4,12 +4,12 @@
  */
 import { Buffer } from "node:buffer";
 import { Busboy } from "@fastify/busboy";
-import { BUS_LIMITS, UPLOAD_LIMITS } from "@gateway/shared/limits";
+import { BODY_PIECES, BUS_LIMITS, UPLOAD_LIMITS } from "@gateway/shared/limits";
 import type { ApiError, ErrorCode } from "@gateway/shared/openai/error";
 import { fieldError } from "@gateway/shared/openai/error";
 import type { UploadEnd } from "@gateway/shared/bus/job";
-import { HeldBody, type HeldBodyBounds, refusal } from "./read_body.ts";
-import type { Exchange } from "./server.ts";
+import * as bodies from "./read_body.ts";
+import { discard, type Exchange } from "./server.ts";
 
 export interface FormBounds {
   /** The fields that are files, and how many there must be at least and at most. */
@@ -40,7 +40,7 @@ export function readForm(
   { keyId, bounds, budget }: {
     keyId: string;
     bounds: FormBounds;
-    budget: HeldBodyBounds;
+    budget: bodies.HeldBodyBounds;
   },
 ) {
   const { bytesMax, totalMs } = UPLOAD_LIMITS;
@@ -68,7 +68,7 @@ export function readForm(
     if (isOver) return;
     isOver = true;
     held.release();
-    body.resume();
+    discard(body);
     [pieces, bytes] = [[], 0];
     wake();
   };
@@ -78,7 +78,7 @@ export function readForm(
     failed.reject(error);
     begun.reject(error);
   };
-  const held = new HeldBody(budget, { keyId, totalMs, refuse });
+  const held = new bodies.HeldBody(budget, { keyId, totalMs, refuse });
   const noRoom = budget.bodyBudget.grow(held, HELD_BYTES);
   if (noRoom !== null) {
     held.release();
@@ -86,12 +86,16 @@ export function readForm(
   }
 
   let size = 0;
+  let arrived = 0;
   let hasArrived = false;
   const body = openBody();
   body.on("data", (piece: Uint8Array) => {
     if (isOver) return;
     size += piece.length;
     if (size > bytesMax) return refuse(tooLarge(bytesMax));
+    if (++arrived > BODY_PIECES.free + size / BODY_PIECES.bytesMin) {
+      return refuse(bodies.tooManyPieces());
+    }
     held.progressed();
     parser.write(piece);
     if (bytes >= pieceBytes) body.pause();
@@ -216,26 +220,22 @@ function createParser(headers: Exchange["headers"], fileSize: number) {
 }
 
 const wrongType = () =>
-  refusal(
+  bodies.refusal(
     "unsupported_media_type",
     "Unsupported 'Content-Type'. Send the body as 'multipart/form-data'.",
   );
 const malformed = () =>
-  refusal(
+  bodies.refusal(
     "invalid_request",
     "We could not read the body of your request as multipart/form-data.",
   );
 const tooManyParts = () =>
-  refusal(
+  bodies.refusal(
     "invalid_request",
     `The form has too many parts. The limit is ${UPLOAD_LIMITS.partsMax}, of ` +
       `which ${UPLOAD_LIMITS.filesMax} may be files.`,
   );
-const tooLarge = (bytesMax: number) =>
-  refusal(
-    "request_too_large",
-    `The upload is too large. The limit is ${bytesMax} bytes.`,
-  );
+const tooLarge = (bytesMax: number) => bodies.tooLarge(bytesMax, "upload");
 
 const invalid = (code: ErrorCode, name: string, expected: string) =>
   fieldError(code, name, `Invalid '${name}': expected ${expected}.`);

@@ -50,6 +50,15 @@ function setup(headers: Record<string, string> = {}) {
 const SOUND = "\0\x01RIFF\r\n--\r\n".repeat(5_000);
 const WAV = "a.wav";
 
+Deno.test("a form in too many pieces is refused", async () => {
+  const { form, body, codeOf, finish } = setup();
+  body.write(encode([["file", "", WAV]], ""));
+  const pieces = 2 * limits.BODY_PIECES.free;
+  for (let left = pieces; left > 0; left -= 1) body.write("a");
+  assert.equal(await codeOf(), "invalid_request");
+  finish();
+});
+
 Deno.test("a form is read with its fields before or after the file, however it is cut", async () => {
   const include: Part[] = [["include[]", "a"], ["include[]", "b"]];
   const orders: Part[][] = [

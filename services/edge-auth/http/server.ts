@@ -8,7 +8,7 @@ import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
 import { createServer, ServerResponse } from "node:http";
 import type { Socket } from "node:net";
 import type { Readable } from "node:stream";
-import { SERVER_LIMITS } from "@gateway/shared/limits";
+import { BODY_PIECES, SERVER_LIMITS } from "@gateway/shared/limits";
 import type { GracefulServer } from "@gateway/shared/process/serve";
 import { settlesWithin } from "@gateway/shared/process/serve";
 import { dropSpanOf, startWorkSpan } from "@gateway/shared/process/tracing";
@@ -134,19 +134,21 @@ export async function startServer(
     (awaitsContinue: boolean) =>
     (request: IncomingMessage, response: ApiResponse) => {
       const { socket } = request;
-      const call: Call = { response, onClose: [] };
       const connection = connections.get(socket);
-      if (connection !== undefined) {
-        connection.calls.add(call);
-        connection.checksLeft = null;
-        response.once("close", () => {
-          close(connection, call);
-          if (isClosing && connection.calls.size === 0) end(socket);
-        });
-      }
+      if (connection === undefined) return; // It has closed.
+      const { calls } = connection;
+      if (calls.size >= limits.callsMax) return void socket.destroy();
+      const call: Call = { response, onClose: [] };
+      calls.add(call);
+      connection.checksLeft = null;
+      response.once("close", () => {
+        close(connection, call);
+        if (isClosing && calls.size === 0) end(socket);
+      });
       void answer(request, call, awaitsContinue, options);
     };
   server.on("request", accept(false)).on("checkContinue", accept(true));
+  server.on("checkExpectation", accept(false)); // Ignored (RFC 9110 10.1.1).
   await once(server.listen(options.port, options.hostname), "listening");
   const address = server.address();
   if (address === null || typeof address === "string") {
@@ -195,8 +197,7 @@ async function answer(
   const head = headOf(request);
   if (head === null) {
     const headers = { "connection": "close", "content-length": "0" };
-    response.sendHead(BAD_REQUEST, headers).end();
-    return;
+    return void response.sendHead(BAD_REQUEST, headers).end();
   }
   let isOpened = false;
   const openBody = () => {
@@ -216,15 +217,22 @@ async function answer(
     span.end({ "http.response.status_code": status }, errorCode);
   });
   try {
-    const { socket } = request;
-    const exchange = { ...head, response, socket, onClose, openBody };
+    const exchange = { ...head, response, onClose, openBody };
     await span.run(() => handler(exchange));
   } catch (error) {
     onError(error);
     response.destroy();
   }
   // Deno does not discard an unread body, so the connection would hang.
-  if (!isOpened) request.resume();
+  if (!isOpened) discard(request);
+}
+
+/** Drops the rest of a body. If it comes in tiny pieces, that takes too long, and the connection is closed. */
+export function discard(body: Readable): void {
+  let left = BODY_PIECES.free;
+  body.on("data", ({ length }: Uint8Array) => {
+    if ((left += length / BODY_PIECES.bytesMin - 1) < 0) body.destroy();
+  }).resume();
 }
 
 /** A valid `Host` header. Anything else could be taken for a path. */
@@ -234,13 +242,13 @@ const TARGET = /^(?:https?:\/\/[^/?#]*)?([^?#]*)(?:\?([^#]*))?/i;
 
 /** Reads the head of a request; null if HTTP/1.1 forbids it. */
 function headOf(request: IncomingMessage) {
-  const { headers, httpVersion, url = "/", method = "GET" } = request;
+  const { headers, httpVersion, socket, url = "/", method = "GET" } = request;
   const encoding = headers["transfer-encoding"] ?? "chunked";
   if (encoding.toLowerCase() !== "chunked") return null;
   const host = headers.host ?? (httpVersion === "1.0" ? "" : null);
   if (host === null || !HOST.test(host)) return null;
   const [, path = "", query = ""] = TARGET.exec(url) ?? [];
-  return { method, headers, query, path: decoded(path) };
+  return { method, headers, socket, query, path: decoded(path) };
 }
 
 /** A path, decoded if possible, without a trailing slash. */

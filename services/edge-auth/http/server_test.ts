@@ -7,7 +7,7 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import { SERVER_LIMITS } from "@gateway/shared/limits";
 import { settlesWithin } from "@gateway/shared/process/serve";
-import { startStopwatch, waitFor } from "../../../tests/support/wait_for.ts";
+import { startStopwatch, until } from "../../../tests/support/wait_for.ts";
 import { type Exchange, type ServerOptions, startServer } from "./server.ts";
 
 const NOTICED_MS = 100;
@@ -15,23 +15,21 @@ const LIMITS = { ...SERVER_LIMITS, checkMs: 10, restBytesPerMs: 1_000_000 };
 const STOP_NOW = { graceMs: 0, abortMs: 0 };
 
 async function start(
-  handler: ServerOptions["handler"],
+  handler: (exchange: Exchange) => void | Promise<void>,
   options: Partial<ServerOptions> = {},
 ) {
   const errors: unknown[] = [];
   const server = await startServer({
     hostname: "127.0.0.1",
     port: 0,
-    handler,
+    handler: async (exchange) => await handler(exchange),
     ...options,
     onError: (error) => void errors.push(error),
   });
   return {
     server,
     errors,
-    async [Symbol.asyncDispose]() {
-      await server.stop(STOP_NOW);
-    },
+    [Symbol.asyncDispose]: () => server.stop(STOP_NOW),
   };
 }
 
@@ -42,7 +40,7 @@ async function startCalls() {
     for await (const _piece of exchange.openBody());
     calls.push(exchange);
   });
-  const next = () => waitFor(() => calls.shift(), { what: "a request" });
+  const next = () => until(() => calls.shift());
   return Object.assign(started, { next });
 }
 
@@ -97,9 +95,7 @@ Deno.test("a client that still sends when its connection ends gets the answer, a
   ];
   for (const head of heads) {
     await using started = await start(({ response }) => {
-      response.setHeader("connection", "close");
-      response.end("the answer");
-      return Promise.resolve();
+      response.setHeader("connection", "close").end("the answer");
     });
     const socket = await openSocket(started.server.port, true);
     const faults: Error[] = [];
@@ -135,18 +131,15 @@ Deno.test("an answer that breaks off at once arrives as far as it goes", async (
 });
 
 Deno.test("a body that is not read does not hold up the next request of the connection", async () => {
-  await using started = await start(({ response }) => {
-    response.end("refused");
-    return Promise.resolve();
-  });
+  await using started = await start(({ response }) =>
+    void response.end("refused")
+  );
   const socket = await openSocket(started.server.port);
   let text = "";
   socket.on("data", (data) => text += data);
   for (let count = 1; count <= 2; count += 1) {
     socket.write(requestOf(4_000_000).join(""));
-    await waitFor(() => text.split("refused").length > count, {
-      what: `answer ${count}`,
-    });
+    await until(() => text.split("refused").length > count);
   }
   socket.destroy();
 });
@@ -156,7 +149,6 @@ Deno.test("a client that does not read the end of its answer is disconnected", a
   await using started = await start(({ response, socket }) => {
     socket.once("close", () => left.resolve());
     response.end(new Uint8Array(32 * 1024 * 1024));
-    return Promise.resolve();
   }, { limits: { ...LIMITS, restMs: 50 } });
   using connection = await Deno.connect({ port: started.server.port });
   await connection.write(new TextEncoder().encode(requestOf(null)[0]));
@@ -167,27 +159,38 @@ Deno.test("an idle connection is closed, but not while a request is answered", a
   const calls: Exchange[] = [];
   await using started = await start((exchange) => {
     calls.push(exchange);
-    return Promise.resolve();
   }, { limits: { ...LIMITS, idleMs: 50 } });
   const socket = await openSocket(started.server.port);
   const ended = once(socket.resume(), "close");
   socket.write(requestOf(null)[0]);
-  const { response } = await waitFor(() => calls.shift(), {
-    what: "a request",
-  });
+  const { response } = await until(() => calls.shift());
   assert.equal(await settlesWithin(ended, 200), false);
   response.end("answer");
   await ended;
+});
+
+Deno.test("a client that sends on and on without waiting for answers is disconnected", async () => {
+  let calls = 0;
+  const limits = { ...LIMITS, callsMax: 3 };
+  await using started = await start(() => void calls++, { limits });
+  const [head] = requestOf(null);
+  const chunked = head.replace("\n\r", "\nTransfer-Encoding: chunked\r\n\r");
+  const pieces = `${chunked}${"1\r\na\r\n".repeat(10_000)}`;
+  for (const [most, flood] of [[3, head.repeat(1_000)], [4, pieces]] as const) {
+    const socket = await openSocket(started.server.port);
+    socket.on("error", () => {}); // Perhaps a reset.
+    socket.write(flood);
+    await until(() => socket.destroyed);
+    assert.equal(calls, most);
+  }
 });
 
 Deno.test("stop() lets a running answer end, and waits for no idle connection", async () => {
   await using calls = await startCalls();
   const { server, next } = calls;
   const idle = await openSocket(server.port);
-  const response = fetch(`http://127.0.0.1:${server.port}/`, {
-    method: "POST",
-    body: "a".repeat(3_000),
-  });
+  const init = { method: "POST", body: "a".repeat(3_000) };
+  const response = fetch(`http://127.0.0.1:${server.port}/`, init);
   const { response: answer } = await next();
   using watch = startStopwatch();
   const stopped = server.stop({ graceMs: 5_000, abortMs: 100 });
@@ -222,15 +225,13 @@ Deno.test("the head of a request arrives decoded, its repeated fields joined", a
   await using started = await start(({ method, path, headers, response }) => {
     seen.push([method, path, headers["x-a"]]);
     response.end();
-    return Promise.resolve();
   });
   const socket = await openSocket(started.server.port);
   const targets = ["/a%20b?c#d", "http://Other.example/v1/x/?y", "/%zz", "*"];
   for (const [index, target] of targets.entries()) {
-    socket.write(
-      `OPTIONS ${target} HTTP/1.1\r\nHost: X\r\nX-A: 1\r\nx-a: 2\r\n\r\n`,
-    );
-    await waitFor(() => seen.length > index, { what: target });
+    const fields = "Host: X\r\nX-A: 1\r\nx-a: 2\r\n";
+    socket.write(`OPTIONS ${target} HTTP/1.1\r\n${fields}\r\n`);
+    await until(() => seen.length > index);
   }
   assert.deepEqual(seen, [
     ["OPTIONS", "/a b", "1, 2"],
