@@ -30,15 +30,17 @@ const SERVED_MIN = 30;
 /** What the simulator says in one token and in two. */
 const [ONE, TWO] = ["I", "I am"];
 const HELLO = { kind: "complete", content: TWO } as const;
-const LOST = { kind: "sse_error", errorCode: "worker_lost" } as const;
-const CUT = { ...LOST, content: ONE };
+const CUT: Partial<ChatOutcome> = {
+  kind: "sse_error",
+  errorCode: "worker_lost",
+  content: ONE,
+};
 
 /** A request for two tokens, the second of them so many seconds after the first. */
 const twoTokens = (seconds: number, more = "") => ({
   messages: simulates(`2 tokens, ${1 / seconds} tokens per second${more}`),
   max_tokens: 2,
 });
-const QUICK = twoTokens(0.02);
 /** Longer than any step takes. */
 const ENDLESS = { ...twoTokens(1_000), stream: true };
 
@@ -79,7 +81,7 @@ Deno.test("processes that fail", async (t) => {
       return (await Promise.all(statuses)).every((status) => status === 200);
     }, { what: "two workers that are ready", intervalMs: PAUSE_MS });
   const ask = (edge: number, body: object = {}, key = cluster.state.api_key) =>
-    outcomeOf(cluster.ask(key, edge, { ...QUICK, ...body }));
+    outcomeOf(cluster.ask(key, edge, { ...twoTokens(0.02), ...body }));
   /** A stream whose first token is there, and its request at the simulator. */
   const begin = async (edge: number, body: object = ENDLESS, key?: string) => {
     const number = server.asked.length + 1;

@@ -19,18 +19,14 @@ import { waitFor } from "../support/wait_for.ts";
 const TOLD_MS = 6_000;
 
 /** What the operator's port says: the status, and what is missing. */
-async function readiness(
-  { ready }: processes.RunningServiceProcess,
-  path = "readyz",
-) {
+type Service = processes.RunningServiceProcess;
+
+async function readiness({ ready }: Service, path = "readyz") {
   const response = await fetch(`http://127.0.0.1:${ready.opsPort}/${path}`);
   return `${response.status} ${await response.text()}`;
 }
 
-async function becomes(
-  service: processes.RunningServiceProcess,
-  wanted: RegExp,
-) {
+async function becomes(service: Service, wanted: RegExp) {
   let said = "";
   await waitFor(async () => wanted.test(said = await readiness(service)), {
     ...{ what: () => `${wanted}, it says ${said}`, timeoutMs: TOLD_MS },

@@ -327,9 +327,8 @@ Deno.test("complete() sends its request again if the server closes an idle conne
 
 for (const stream of [true, false]) {
   Deno.test(`complete() sends three requests for n = 3 to a server of one choice, ${stream ? "streamed" : "whole"}`, async () => {
-    await using r = rig(chatReply({ words, choicesMax: 1 }), {
-      dialect: "llama.cpp",
-    });
+    const reply = chatReply({ words, choicesMax: 1 });
+    await using r = rig(reply, { dialect: "llama.cpp" });
     const request = chat(stream, { n: 3, seed: 7, include_usage: true });
     const { seen, error } = await complete(r.backend, request);
     assert.equal(error, null);

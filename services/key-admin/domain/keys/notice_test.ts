@@ -15,8 +15,8 @@ const KEY = { keyId: "key_a", ownerId: "own_a" };
 Deno.test("a sender fails within two seconds if the notice was not sent, and leaves the order for edges that come back", async () => {
   await using world = await startRedisWorld();
   const access = { servers: [`nats://127.0.0.1:${freePort()}`] };
-  const log = silentLog;
-  const send = createStopSender({ access, writer: world.link, log });
+  const { link: writer } = world;
+  const send = createStopSender({ access, writer, log: silentLog });
   using watch = startStopwatch();
   await assert.rejects(send(KEY));
   assert.ok(watch.ms < 2_000);
@@ -27,16 +27,14 @@ Deno.test("a sender fails within two seconds if the notice was not sent, and lea
 Deno.test("the notice is sent even if Redis takes no order, which is reported", async () => {
   await using nats = await startNatsServer();
   await using edge = await connectTestLink([nats.server]);
-  const { promise, resolve } = Promise.withResolvers<string>();
-  edge.link.subscribe(
-    subjects.keyChanged,
-    ({ data }) => resolve(new TextDecoder().decode(data)),
-  );
+  const { promise, resolve } = Promise.withResolvers<Uint8Array>();
+  edge.link.subscribe(subjects.keyChanged, ({ data }) => resolve(data));
   await edge.link.flush();
   const full = new Error("OOM command not allowed");
   const writer = { command: () => Promise.reject(full) };
   const access = { servers: [nats.server] };
   const send = createStopSender({ access, writer, log: silentLog });
   await assert.rejects(send(KEY), full);
-  assert.deepEqual(JSON.parse(await promise), { ...KEY, action: "stop" });
+  const notice = JSON.parse(new TextDecoder().decode(await promise));
+  assert.deepEqual(notice, { ...KEY, action: "stop" });
 });
