@@ -106,10 +106,11 @@ async function testProxy(t: Deno.TestContext): Promise<void> {
 
   await t.step("no request is taken for a check of readiness", async () => {
     using client = Deno.createHttpClient({ caCerts: [proxy.ca], http2: false });
-    const init = { client };
     const askOften = async () => {
       for (let left = REQUESTS_PER_CONNECTION; left > 0; left--) {
-        const answer = await callApi(`${api}/models`, key, undefined, init);
+        const answer = await callApi(`${api}/models`, key, undefined, {
+          client,
+        });
         assert.equal(answer.status, 200, await answer.text());
       }
     };

@@ -25,7 +25,6 @@ export function hello(call: ScriptedCall): void {
 /** Of an event stream that ends with its connection. */
 const STREAM_HEAD =
   "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
-const CLOSE: Step = { close: true };
 
 const says = (content: string) =>
   answers.event(answers.choiceChunk({ content }));
@@ -45,7 +44,7 @@ function finish(n: number, tokens: number): string {
 function failure(hasSaid: boolean): Step[] {
   const error = { error: { message: "The model server failed." } };
   return hasSaid
-    ? [{ send: answers.event(error) }, CLOSE]
+    ? [{ send: answers.event(error) }, answers.CLOSE]
     : answers.jsonResponse(error, { status: 500 });
 }
 
@@ -75,7 +74,7 @@ function scriptedCall(
     /** Finishes every choice and ends the answer. */
     end(tokens = 1) {
       send(finish(request.n ?? 1, tokens));
-      steps.enqueue(CLOSE);
+      steps.enqueue(answers.CLOSE);
       steps.close();
     },
     /** Fails: with status 500, or an error event when something was said. */
@@ -139,7 +138,7 @@ export function tokenBackend(options: {
           // It has been read.
           produced.set(seed, index + 1);
         }
-        yield* [{ send: finish(1, max_tokens) }, CLOSE];
+        yield* [{ send: finish(1, max_tokens) }, answers.CLOSE];
       } finally {
         running -= 1;
       }

@@ -1,6 +1,5 @@
-// A server on raw TCP or within the process, for tests of what reads its bytes: every
-// byte that it sends, and every pause, is in the script of the test. It records its
-// requests. Tests of the whole product use the simulator.
+// A server on raw TCP or within the process: every byte that it sends, and every pause,
+// is in the script of the test. Tests of the whole product use the simulator.
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import type { BackendConfig } from "@gateway/shared/models/catalog";
