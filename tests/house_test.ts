@@ -9,15 +9,15 @@ import { readSources, SOURCE_FOLDERS } from "./support/source_files.ts";
 
 /** Lines of production code in each room, and in all. */
 const ROOMS: { readonly [room: string]: number } = {
-  "services/edge-auth": 5_960,
-  "services/chat-worker": 830,
-  "services/media-worker": 1_290,
-  "services/key-admin": 9_060,
+  "services/edge-auth": 5_920,
+  "services/chat-worker": 815,
+  "services/media-worker": 1_280,
+  "services/key-admin": 9_005,
   "services/model-simulator": 1_935,
-  "shared": 8_960,
+  "shared": 8_885,
   "deploy": 1_940,
 };
-const PRODUCTION_LINES_MAX = 29_750;
+const PRODUCTION_LINES_MAX = 29_770;
 /** Tests and benchmarks. */
 const TEST_LINES_MAX = 36_000;
 /** Source files in one folder, tests included. */

@@ -33,7 +33,7 @@ export interface AppDependencies extends VideoDependencies {
   refusals: Pick<RefusalLog, "add">;
 }
 
-type Handler = requests.Handler<AppDependencies>;
+type Handler = requests.CallHandler<AppDependencies>;
 type Handlers = { readonly [method: string]: Handler };
 
 const PATH_CHARS_MAX = 200;

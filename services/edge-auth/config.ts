@@ -12,7 +12,7 @@ const GIB = KIB ** 3;
 
 export const EDGE_VARIABLES = {
   ...common.listenVariables(DEFAULT_PORT),
-  ...common.SERVICE_VARIABLES,
+  ...common.COMMON_VARIABLES,
   ...common.REQUEST_LOG_VARIABLES,
   ...common.NATS_VARIABLES,
   ...common.REDIS_VARIABLES,

@@ -48,7 +48,9 @@ export async function run(args: string[], given: env.Env): Promise<string> {
       models: cluster.models,
       warn: printError,
     });
-    return command.isJson ? JSON.stringify(answer.json) : cli.textOf(answer);
+    return command.isJson
+      ? JSON.stringify(answer.json)
+      : cli.outputText(answer);
   } finally {
     await redis.close();
   }

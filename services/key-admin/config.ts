@@ -21,7 +21,7 @@ const publicUrl = z.string().refine(isSafeOrigin)
 
 export const CONSOLE_VARIABLES = {
   ...shared.listenVariables(DEFAULT_PORT),
-  ...shared.SERVICE_VARIABLES,
+  ...shared.COMMON_VARIABLES,
   ...shared.NATS_VARIABLES,
   ...shared.REDIS_VARIABLES,
   PUBLIC_URL: env.variable(publicUrl, {

@@ -8,13 +8,13 @@ import type { JsonObject } from "@gateway/shared/upstream/json";
 import { isJsonObject, parseJson, textOf } from "@gateway/shared/upstream/json";
 import type * as upstream from "@gateway/shared/upstream/model_server";
 import type { AttemptProgress } from "@gateway/shared/upstream/pool";
-import { frameError } from "@gateway/shared/upstream/refusal";
+import { frameError } from "@gateway/shared/upstream/error_response";
 import { SseParser } from "@gateway/shared/upstream/sse_parser";
 import type { JobCall } from "@gateway/shared/worker/job";
 
 const encoder = new TextEncoder();
 
-export interface Attempt<Request extends MediaRequest = MediaRequest> {
+export interface MediaAttempt<Request extends MediaRequest = MediaRequest> {
   request: Request;
   server: upstream.ModelServer;
   answer: MediaAnswer;
@@ -32,7 +32,7 @@ interface Ask
 
 /** Sends one request of an attempt, and returns what `read` makes of the response. */
 export function ask<Result>(
-  { server, answer: { call } }: Attempt,
+  { server, answer: { call } }: MediaAttempt,
   { to, body = "", mustBeginSoon = true, totalMs, statuses, ...like }: Ask,
   read: (response: upstream.ServerResponse) => Promise<Result>,
 ): Promise<Result> {

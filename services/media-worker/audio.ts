@@ -6,7 +6,7 @@ import * as errors from "@gateway/shared/upstream/errors";
 import * as json from "@gateway/shared/upstream/json";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
 import * as attempts from "./attempt.ts";
-import type { Attempt, ServerEvent } from "./attempt.ts";
+import type { MediaAttempt, ServerEvent } from "./attempt.ts";
 import { encodeForm } from "./form.ts";
 
 /** The largest body that is read for its error when it should have been audio. */
@@ -15,7 +15,9 @@ const OTHER_BYTES_MAX = 64 * 1024;
 const STREAMED = /^(pcm|wav)$/;
 
 /** Passes on audio as it arrives or, with `stream`, as events, whichever of the two the server sends. */
-export function speak(attempt: Attempt<media.SpeechRequest>): Promise<void> {
+export function speak(
+  attempt: MediaAttempt<media.SpeechRequest>,
+): Promise<void> {
   const { request, server: { config } } = attempt;
   // The format is always stated, because model servers have different defaults.
   const { input, voice, response_format, speed, instructions } = request;
@@ -37,7 +39,7 @@ export function speak(attempt: Attempt<media.SpeechRequest>): Promise<void> {
 
 async function passOnSound(
   response: ServerResponse,
-  { request, answer }: Attempt<media.SpeechRequest>,
+  { request, answer }: MediaAttempt<media.SpeechRequest>,
 ): Promise<void> {
   const { contentType } = response.head;
   const pass = async (sound: Uint8Array) => {
@@ -102,7 +104,7 @@ const JSON_FORMAT = /json$/;
 
 /** Passes on a text in the requested format or, with `stream`, as events, whichever of the two the server sends. */
 export function transcribe(
-  attempt: Attempt<media.TranscriptionRequest>,
+  attempt: MediaAttempt<media.TranscriptionRequest>,
 ): Promise<void> {
   const { request, server, answer: { call: { files } } } = attempt;
   const { language, prompt, response_format, temperature, stream } = request;
@@ -127,7 +129,7 @@ export function transcribe(
 
 async function passOnText(
   response: ServerResponse,
-  { request, answer }: Attempt<media.TranscriptionRequest>,
+  { request, answer }: MediaAttempt<media.TranscriptionRequest>,
 ): Promise<void> {
   const [file] = answer.call.files;
   const estimate = secondsOf(file?.content ?? new Uint8Array());

@@ -5,7 +5,7 @@ import type { ImageRequest } from "@gateway/shared/openai/media";
 import * as errors from "@gateway/shared/upstream/errors";
 import * as json from "@gateway/shared/upstream/json";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
-import type { Attempt, HeldBytes } from "./attempt.ts";
+import type { HeldBytes, MediaAttempt } from "./attempt.ts";
 import * as attempts from "./attempt.ts";
 import { encodeForm } from "./form.ts";
 
@@ -26,7 +26,7 @@ const ABOUT = [
 const EVENT = /^image_(?:generation|edit)\.(completed|partial_image)$/;
 const EVENT_PREFIX = { generate: "image_generation", edit: "image_edit" };
 
-interface Call extends Attempt<ImageRequest> {
+interface Call extends MediaAttempt<ImageRequest> {
   held: HeldBytes;
   /** The end of the attempt, by the clock of the server. */
   endsAtMs: number;
@@ -47,7 +47,7 @@ type Picture = Part & { base64: string };
  * Passes on images in one document or, with `stream`, as events, whichever of the two the
  * server sends. Rejects with `overloaded` if there is no memory for them.
  */
-export async function draw(attempt: Attempt<ImageRequest>): Promise<void> {
+export async function draw(attempt: MediaAttempt<ImageRequest>): Promise<void> {
   const { request, server, memory, answer } = attempt;
   const { total_ms } = server.config.deadlines;
   const held = memory.open();
@@ -93,7 +93,9 @@ const hasPartials = ({ stream, partial_images = 0 }: ImageRequest) =>
   stream && partial_images > 0;
 
 /** What a server is asked for. Images are always requested in base64. */
-function encodeRequest({ request, server, answer }: Attempt<ImageRequest>) {
+function encodeRequest(
+  { request, server, answer }: MediaAttempt<ImageRequest>,
+) {
   const { model, image_format_field: format } = server.config;
   const isPartly = hasPartials(request);
   // `auto` means the same as no option, and some servers refuse it.

@@ -5,7 +5,11 @@ import type { ModelServer } from "@gateway/shared/upstream/model_server";
 import * as jobs from "@gateway/shared/worker/job";
 import type { Pool } from "@gateway/shared/worker/service";
 import * as z from "zod";
-import { type AnswerMemory, type Attempt, MediaAnswer } from "./attempt.ts";
+import {
+  type AnswerMemory,
+  MediaAnswer,
+  type MediaAttempt,
+} from "./attempt.ts";
 import { speak, transcribe } from "./audio.ts";
 import { draw } from "./images.ts";
 import { pictureFiles, referenceFiles } from "./picture_files.ts";
@@ -59,7 +63,7 @@ export async function runMedia(
 }
 
 /** Passes on what one model server answers. Rejects with an `UpstreamError`, or with what ended the attempt. */
-export function passOn({ request, ...attempt }: Attempt): Promise<void> {
+export function passOn({ request, ...attempt }: MediaAttempt): Promise<void> {
   switch (request.kind) {
     case "speech":
       return speak({ ...attempt, request });

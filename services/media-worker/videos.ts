@@ -5,12 +5,14 @@ import { clip } from "@gateway/shared/process/error_text";
 import { invalidAnswer, UpstreamError } from "@gateway/shared/upstream/errors";
 import * as json from "@gateway/shared/upstream/json";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
-import type { Attempt } from "./attempt.ts";
+import type { MediaAttempt } from "./attempt.ts";
 import { ask, piecesOf, textIn, throwIfError } from "./attempt.ts";
 import { encodeForm } from "./form.ts";
 
-type Call = Attempt<media.VideoRequest>;
-type FileCall = Attempt<Extract<media.VideoRequest, { action: "content" }>>;
+type Call = MediaAttempt<media.VideoRequest>;
+type FileCall = MediaAttempt<
+  Extract<media.VideoRequest, { action: "content" }>
+>;
 
 const OBJECT_BYTES_MAX = 256 * 1024;
 const ID_CHARS_MAX = 1_024;

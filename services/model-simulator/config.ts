@@ -1,12 +1,12 @@
 /** The only file of this service that reads the environment. */
 import { integer, parseEnv } from "@gateway/shared/process/env";
 import { listenVariables } from "@gateway/shared/process/service_variables";
-import { SERVICE_VARIABLES } from "@gateway/shared/process/service_variables";
+import { COMMON_VARIABLES } from "@gateway/shared/process/service_variables";
 
 const DEFAULT_PORT = 8090;
 
 export const SIMULATOR_VARIABLES = {
-  ...SERVICE_VARIABLES,
+  ...COMMON_VARIABLES,
   ...listenVariables(DEFAULT_PORT),
   SIMULATOR_FIRST_TOKEN_MS: integer("milliseconds", { min: 0, max: 600_000 })
     .default(0).describe(

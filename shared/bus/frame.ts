@@ -274,15 +274,17 @@ export function encodeErr(
 
 /** The worker that sent an ACCEPT, BEAT, END or ERR. */
 export function parseWorker(payload: Uint8Array): string | null {
-  return parseJson(workerSchema, payload)?.worker ?? null;
+  return parsePayload(workerSchema, payload)?.worker ?? null;
 }
 
 export const parseReject = (payload: Uint8Array): RejectPayload | null =>
-  parseJson(rejectSchema, payload);
+  parsePayload(rejectSchema, payload);
 
-export const parseEnd = (payload: Uint8Array) => parseJson(endSchema, payload);
+export const parseEnd = (payload: Uint8Array) =>
+  parsePayload(endSchema, payload);
 
-export const parseErr = (payload: Uint8Array) => parseJson(errSchema, payload);
+export const parseErr = (payload: Uint8Array) =>
+  parsePayload(errSchema, payload);
 
 const decoder = new TextDecoder("utf-8", { fatal: true });
 
@@ -292,7 +294,7 @@ export function encodeJson(value: unknown): Uint8Array {
 }
 
 /** Null for anything that is not UTF-8, not JSON or does not match the schema. */
-export function parseJson<T>(
+export function parsePayload<T>(
   schema: z.ZodType<T>,
   bytes: Uint8Array,
 ): T | null {

@@ -3,7 +3,7 @@ import { Buffer } from "node:buffer";
 import { z } from "zod";
 import { BUS_LIMITS } from "../limits.ts";
 import { WORKER_FAMILIES } from "./subjects.ts";
-import { encodeJson, parseJson, readU32, writeU32 } from "./frame.ts";
+import { encodeJson, parsePayload, readU32, writeU32 } from "./frame.ts";
 
 export const JOB_VERSION = 2;
 
@@ -53,8 +53,8 @@ export function encodeWholeJob(
 export function decodeJob(
   bytes: Uint8Array,
 ): JobMessage | { mismatchedAttempt: number } | null {
-  const job = parseJson(jobSchema, bytes);
-  const { version, attempt } = job ?? parseJson(versionSchema, bytes) ?? {};
+  const job = parsePayload(jobSchema, bytes);
+  const { version, attempt } = job ?? parsePayload(versionSchema, bytes) ?? {};
   if (attempt === undefined) return null;
   if (version !== JOB_VERSION) return { mismatchedAttempt: attempt };
   const isValid = (job?.upload === undefined) !== (job?.request === undefined);
@@ -139,11 +139,11 @@ export class UploadAssembly {
   }
 
   #end(bytes: Uint8Array): "invalid" | UploadedRequest {
-    const end = parseJson(uploadEndSchema, bytes);
+    const end = parsePayload(uploadEndSchema, bytes);
     if (end === null) return "invalid";
     const all = Buffer.concat(this.#pieces.splice(0));
     if (end.request === undefined) {
-      return { request: parseJson(requestSchema, all), files: [] };
+      return { request: parsePayload(requestSchema, all), files: [] };
     }
     let at = 0;
     const files = end.files.map(({ bytes, ...file }) => (
@@ -175,4 +175,4 @@ export const encodeWorkerBeat = (beat: Omit<WorkerBeat, "version">) =>
 
 /** Returns null for a beat that is malformed or of another version: such a worker is not used. */
 export const decodeWorkerBeat = (bytes: Uint8Array): WorkerBeat | null =>
-  parseJson(workerBeatSchema, bytes);
+  parsePayload(workerBeatSchema, bytes);

@@ -1,7 +1,7 @@
 /** The answer of a media job: a line of JSON, which the edge sends as headers, then its body as it is. */
 import { Buffer } from "node:buffer";
 import * as z from "zod";
-import { parseJson } from "./frame.ts";
+import { parsePayload } from "./frame.ts";
 
 const LINE_END = 0x0a;
 /** The headers of a file that its model server may set, besides its length. */
@@ -39,7 +39,7 @@ export class MediaHeadReader {
     this.#line = Buffer.concat([this.#line, part]);
     if (this.#line.length > HEAD_BYTES_MAX) return "invalid";
     if (end < 0) return null;
-    const head = parseJson(headSchema, this.#line);
+    const head = parsePayload(headSchema, this.#line);
     if (head === null) return "invalid";
     return { head, rest: bytes.subarray(end + 1) };
   }

@@ -3,7 +3,7 @@ import { parseNetwork } from "./client_address.ts";
 import * as read from "./env.ts";
 import { LOG_LEVELS } from "./log.ts";
 
-export const SERVICE_VARIABLES = {
+export const COMMON_VARIABLES = {
   LOG_LEVEL: read.choice(LOG_LEVELS).default("info")
     .describe("Lines below this level are not written"),
   OPS_HOST: read.text().default("127.0.0.1")

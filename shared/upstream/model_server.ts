@@ -8,7 +8,11 @@ import { invalidAnswer } from "./errors.ts";
 import * as http from "./http_client.ts";
 import type { ResponseHead } from "./http_framing.ts";
 import type { BackendCall } from "./pool.ts";
-import { createRedact, readRefusal, type Redact } from "./refusal.ts";
+import {
+  createRedact,
+  readErrorResponse,
+  type Redact,
+} from "./error_response.ts";
 
 const VISIBLE_ASCII = /^[\x20-\x7e\t]*$/;
 
@@ -160,7 +164,7 @@ export class ModelServer {
       }
       if (!statuses.includes(head.status)) {
         deadlines.arm("betweenTokens", connect_ms);
-        throw await readRefusal(head, connection, this.redact);
+        throw await readErrorResponse(head, connection, this.redact);
       }
       if (!/^(identity)?$/.test(head.contentEncoding)) {
         throw invalidAnswer("Unsupported content coding");

@@ -8,7 +8,7 @@ import * as variables from "../process/service_variables.ts";
 const MS_PER_SECOND = 1_000;
 
 export const WORKER_VARIABLES = {
-  ...variables.SERVICE_VARIABLES,
+  ...variables.COMMON_VARIABLES,
   ...variables.REQUEST_LOG_VARIABLES,
   ...variables.NATS_VARIABLES,
   ...catalogs.CATALOG_VARIABLES,

@@ -21,7 +21,7 @@ export interface Choice {
 }
 
 /** Collects the output of a model and passes it on as lines. */
-export class Answer {
+export class ChatAnswer {
   /** Identifies the server's build and weights, if it has one. Must be set before the first delta. */
   fingerprint: string | null = null;
   readonly choices: readonly Choice[];

@@ -1,7 +1,7 @@
 /** Answers to requests for tests of the worker, and readers of what is passed on of them. */
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import * as recorded from "../../../tests/support/recorded_call.ts";
-import { Answer } from "./answer.ts";
+import { ChatAnswer } from "./answer.ts";
 
 /** A streamed request with usage, except for `change`. */
 export function requestWith(change: Partial<ChatRequest> = {}): ChatRequest {
@@ -20,7 +20,7 @@ export function newAnswer(
   call = recorded.recordCall(),
 ) {
   const progress = recorded.noProgress();
-  return { call, answer: new Answer(requestWith(change), call, progress) };
+  return { call, answer: new ChatAnswer(requestWith(change), call, progress) };
 }
 
 export const linesOf = (call: recorded.RecordedCall) =>

@@ -1,12 +1,15 @@
 /** Reads the response of a model server, chunk by chunk or as a whole, into an answer. */
 import type * as openai from "@gateway/shared/openai/completion";
 import { promptTokens, textTokens } from "@gateway/shared/openai/tokens";
-import type { Answer, Choice } from "./answer.ts";
+import type { ChatAnswer, Choice } from "./answer.ts";
 import { invalidAnswer, UpstreamError } from "@gateway/shared/upstream/errors";
 import { truncatedAnswer } from "@gateway/shared/upstream/errors";
 import type { JsonObject } from "@gateway/shared/upstream/json";
 import { isJsonObject, parseJson, textOf } from "@gateway/shared/upstream/json";
-import { frameError, type Redact } from "@gateway/shared/upstream/refusal";
+import {
+  frameError,
+  type Redact,
+} from "@gateway/shared/upstream/error_response";
 
 const FINGERPRINT = /^[\w.:@+-]{1,128}$/;
 
@@ -19,7 +22,7 @@ export class ChunkReader {
   #estimate = 0;
 
   constructor(
-    readonly answer: Answer,
+    readonly answer: ChatAnswer,
     readonly choices: readonly Choice[],
     readonly redact: Redact,
   ) {}

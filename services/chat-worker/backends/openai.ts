@@ -13,7 +13,7 @@ import { SseParser } from "@gateway/shared/upstream/sse_parser";
 import * as jobs from "@gateway/shared/worker/job";
 import type { Pool } from "@gateway/shared/worker/service";
 import * as z from "zod";
-import { Answer, type Choice } from "./answer.ts";
+import { ChatAnswer, type Choice } from "./answer.ts";
 import { ChunkReader } from "./chunk_reader.ts";
 
 /** The largest whole answer, sent as one body or as events. A million tokens fit. */
@@ -42,7 +42,7 @@ export async function runCompletion(
 ): Promise<jobs.JobCost> {
   if (!isChatRequest(request)) throw jobs.corruptedRequest();
   const usage = await pool.run(call, async (backend, progress) => {
-    const answer = new Answer(request, call, progress);
+    const answer = new ChatAnswer(request, call, progress);
     const usage = await backend.complete(answer);
     answer.end(usage);
     return usage;
@@ -61,7 +61,7 @@ export class OpenAiBackend extends upstream.ModelServer {
    * choice per request gets one request for each, all at once; if one fails, all are
    * stopped. Each gets a seed of its own, or they would be the same.
    */
-  async complete(answer: Answer): Promise<Usage> {
+  async complete(answer: ChatAnswer): Promise<Usage> {
     const { request, choices, call } = answer;
     if (request.n === 1 || this.config.dialect.choices_per_request === "many") {
       return await this.#attempt(request, choices, answer, call.signal);
@@ -84,7 +84,7 @@ export class OpenAiBackend extends upstream.ModelServer {
   #attempt(
     request: chat.ChatRequest,
     choices: readonly Choice[],
-    answer: Answer,
+    answer: ChatAnswer,
     signal: AbortSignal,
   ): Promise<Usage> {
     const { call } = answer;
@@ -110,7 +110,7 @@ export class OpenAiBackend extends upstream.ModelServer {
   async #readEvents(
     { connection, deadlines }: upstream.ServerResponse,
     reader: ChunkReader,
-    answer: Answer,
+    answer: ChatAnswer,
   ): Promise<boolean> {
     const { between_tokens_ms: betweenTokensMs } = this.config.deadlines;
     let hasData = false;

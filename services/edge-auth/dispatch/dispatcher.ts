@@ -2,7 +2,7 @@
 import { z } from "zod";
 import type { CancelReason, ControlRecord } from "@gateway/shared/bus/control";
 import { CONTROL_PROBE, encodeControl } from "@gateway/shared/bus/control";
-import { decodeFrames, parseJson } from "@gateway/shared/bus/frame";
+import { decodeFrames, parsePayload } from "@gateway/shared/bus/frame";
 import { decodeWorkerBeat } from "@gateway/shared/bus/job";
 import * as link from "@gateway/shared/bus/link";
 import type { BusLink } from "@gateway/shared/bus/link_nats";
@@ -163,7 +163,7 @@ export class Dispatcher {
   }
 
   onKeyMessage(data: Uint8Array): void {
-    const notice = parseJson(stopNoticeSchema, data);
+    const notice = parsePayload(stopNoticeSchema, data);
     if (notice !== null) this.stopKey(notice.keyId);
   }
 

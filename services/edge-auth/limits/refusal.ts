@@ -47,7 +47,7 @@ export type KeyRefusal = keyof typeof KEY_ERRORS;
 export type LimitName = keyof typeof LIMIT_ERRORS;
 export const LIMIT_NAMES: readonly string[] = Object.keys(LIMIT_ERRORS);
 
-export interface Rate {
+export interface RateState {
   limit: number;
   remaining: number;
   /** Time until `remaining` reaches `limit` again if there are no further requests. */
@@ -56,8 +56,8 @@ export interface Rate {
 
 /** The tighter of key and owner for each; null where neither has such a limit. */
 export interface Rates {
-  requests: Rate | null;
-  tokens: Rate | null;
+  requests: RateState | null;
+  tokens: RateState | null;
 }
 
 /** Why a request may not run. Nothing was consumed. */

@@ -57,7 +57,7 @@ export interface RunCall {
   hasRun: boolean;
 }
 
-export type Handler<Dependencies> = (
+export type CallHandler<Dependencies> = (
   call: RunCall,
   deps: Dependencies,
 ) => void | Promise<void>;

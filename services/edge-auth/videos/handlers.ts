@@ -110,7 +110,7 @@ export const VIDEOS = {
     const endpoint = { kind: "video", answer: answerAsMade } as const;
     requests.startRun(call, endpoint, { request, lease: null }, deps);
   },
-} satisfies Record<string, requests.Handler<VideoDependencies>>;
+} satisfies Record<string, requests.CallHandler<VideoDependencies>>;
 
 type Creation = Extract<wire.VideoRequest, { prompt: string }>;
 

@@ -2,7 +2,7 @@
 import { VIDEO_LIMITS } from "@gateway/shared/limits";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import { ApiError } from "@gateway/shared/openai/error";
-import { parseJson } from "@gateway/shared/bus/frame";
+import { parsePayload } from "@gateway/shared/bus/frame";
 import { MediaHeadReader } from "@gateway/shared/bus/media_head";
 import * as wire from "@gateway/shared/openai/media";
 import type { WallNow } from "@gateway/shared/process/clock";
@@ -49,7 +49,7 @@ export function engineVideoIn(result: Uint8Array | ApiError) {
   if (result instanceof ApiError) throw result;
   const read = new MediaHeadReader().push(result);
   const isRead = read !== null && read !== "invalid";
-  return isRead ? parseJson(wire.engineVideoSchema, read.rest) : null;
+  return isRead ? parsePayload(wire.engineVideoSchema, read.rest) : null;
 }
 
 /** Errors of its functions are `ApiError`s, `service_unavailable` without Redis. */

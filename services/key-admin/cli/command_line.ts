@@ -27,7 +27,7 @@ export class CommandRefused extends Error {
 type Fields = Readonly<Record<string, unknown>>;
 
 /** The output of a command: an object with `--json`, otherwise the same as text. */
-export interface Answer {
+export interface Output {
   json: Fields;
   /** The part that the text shows as a table. */
   table?: { rows: readonly Fields[]; columns: readonly string[] };
@@ -53,7 +53,7 @@ export interface Call extends CommandDeps {
 export type Command = readonly [
   usage: string,
   help: string,
-  run: (call: Call) => Promise<Answer>,
+  run: (call: Call) => Promise<Output>,
   options?: readonly OptionName[],
 ];
 
@@ -156,7 +156,7 @@ export function parseCommand(
 ) {
   let printed = "";
   let parsed:
-    | { isJson: boolean; run: (deps: CommandDeps) => Promise<Answer> }
+    | { isJson: boolean; run: (deps: CommandDeps) => Promise<Output> }
     | undefined;
   const print = (text: string) => void (printed += text);
   const version = [versionLine("gateway"), "--version"] as const;
@@ -232,7 +232,7 @@ export function toJson(key: KeyRecord, nowMs: number) {
 }
 
 /** The answer as text: a table, or one line per member of the object. */
-export function textOf({ json, table, note }: Answer): string {
+export function outputText({ json, table, note }: Output): string {
   const lines = table === undefined
     ? Object.entries(json).map(([name, value]) => [name, cellOf(value)])
     : table.rows.map((row) => table.columns.map((name) => cellOf(row[name])));

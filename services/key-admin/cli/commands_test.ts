@@ -8,7 +8,7 @@ import { type Limits, UNLIMITED } from "@gateway/shared/keys/record";
 import type { TestConsole } from "../console_fixture.ts";
 import { PASSWORD, signIn, startConsole } from "../console_fixture.ts";
 import type { CommandDeps, toJson } from "./command_line.ts";
-import { parseCommand, textOf } from "./command_line.ts";
+import { outputText, parseCommand } from "./command_line.ts";
 import { KEYS } from "./keys.ts";
 import { OWNERS } from "./owners.ts";
 
@@ -31,7 +31,7 @@ async function run(
   const printed: KeyJson & Record<string, unknown> = JSON.parse(
     JSON.stringify(answer.json),
   );
-  return { json: printed, text: textOf(answer) };
+  return { json: printed, text: outputText(answer) };
 }
 
 const create = (site: TestConsole, ...args: string[]) =>

@@ -13,9 +13,9 @@ const KEY_OPTIONS = [...SETTING_OPTIONS, "force"] as const;
 const LIST_OPTIONS = ["search", "state", "rows", "after"] as const;
 
 function onKey(
-  run: (call: cli.Call, target: Target) => Promise<KeyRecord | cli.Answer>,
+  run: (call: cli.Call, target: Target) => Promise<KeyRecord | cli.Output>,
 ) {
-  return async (call: cli.Call): Promise<cli.Answer> => {
+  return async (call: cli.Call): Promise<cli.Output> => {
     const ids = { ownerId: await keyOwner(call), keyId: call.word };
     const target = { ...ids, version: null, actor: cli.COMMAND_LINE };
     const result = await run(call, target);
@@ -23,7 +23,7 @@ function onKey(
   };
 }
 
-async function create(call: cli.Call): Promise<cli.Answer> {
+async function create(call: cli.Call): Promise<cli.Output> {
   const { keys, owners, now, defaultLimits, options: { owner } } = call;
   if (call.options.description === undefined) {
     throw new cli.UsageError("--description: Say what the key is for");
@@ -51,7 +51,7 @@ const COLUMNS = [
 
 const NO_KEYS = "No keys found. Create one: keys create --description TEXT";
 
-async function list(call: cli.Call): Promise<cli.Answer> {
+async function list(call: cli.Call): Promise<cli.Output> {
   const nowMs = call.now();
   const query = { filter: call.options.state ?? "all", ...cli.queryOf(call) };
   const { rows, next } = await call.keys.list(await keyOwner(call), query);
@@ -97,7 +97,7 @@ async function end(
   { sendStop, audit, options, now }: cli.Call,
   key: KeyRecord,
   state: "disabled" | "deleted",
-): Promise<cli.Answer> {
+): Promise<cli.Output> {
   const { id: keyId, ownerId, hint, description } = key;
   if (options.stopRunning) {
     await sendStop({ keyId, ownerId }).catch((cause) => {
@@ -115,7 +115,7 @@ async function end(
 async function rotate(
   { keys, now, options: { old = "24h" } }: cli.Call,
   target: Target,
-): Promise<cli.Answer> {
+): Promise<cli.Output> {
   const { ms, text } = GRACES[old];
   const { key, value } = await keys.rotate(target, ms);
   return {

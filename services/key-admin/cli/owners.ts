@@ -6,7 +6,7 @@ import * as cli from "./command_line.ts";
 const OPERATOR = { ...cli.COMMAND_LINE, ownerId: null };
 
 /** Makes a link for the first owner, who cannot sign in yet. */
-async function setUp(call: cli.Call): Promise<cli.Answer> {
+async function setUp(call: cli.Call): Promise<cli.Output> {
   const account = await call.owners.setUpAccount();
   if (account !== null) {
     throw new cli.CommandRefused(
@@ -24,14 +24,14 @@ const invite = async (call: cli.Call) =>
 function linkAnswer(
   { publicUrl }: cli.Call,
   { ownerId, kind, secret }: Omit<OwnerLink, "email">,
-): cli.Answer {
+): cli.Output {
   return {
     json: { owner_id: ownerId, url: `${publicUrl.origin}${linkPath(secret)}` },
     note: `\nThe link works once, within ${LINK_TIMES[kind]}.`,
   };
 }
 
-async function list(call: cli.Call): Promise<cli.Answer> {
+async function list(call: cli.Call): Promise<cli.Output> {
   const { rows, next } = await call.people.list(cli.queryOf(call));
   const owners = rows.map(({ account, keys }) => ({
     id: account.ownerId,
@@ -51,7 +51,7 @@ async function list(call: cli.Call): Promise<cli.Answer> {
   };
 }
 
-async function limits(call: cli.Call): Promise<cli.Answer> {
+async function limits(call: cli.Call): Promise<cli.Output> {
   const { owners, operators, options, word: email } = call;
   const ownerId = await cli.findOwner(call, email);
   const before = await owners.limits(ownerId);
@@ -78,7 +78,7 @@ const CHANGES: readonly cli.Command[] = ([
 ) => [`${name} <email>`, help, change(what)]);
 
 function change(what: OwnerChange) {
-  return async (call: cli.Call): Promise<cli.Answer> => {
+  return async (call: cli.Call): Promise<cli.Output> => {
     const { operators, word: email } = call;
     const ownerId = await cli.findOwner(call, email);
     const link = await operators.change(OPERATOR, ownerId, what);

@@ -14,7 +14,7 @@ import { findSignedIn } from "./session.ts";
  * field, and a repeated one that is no list, is refused with 400 (mass assignment, ASVS
  * 15.3.3, API3).
  */
-export function readForm<T extends z.ZodType>(c: ConsoleContext, schema: T) {
+export function parseForm<T extends z.ZodType>(c: ConsoleContext, schema: T) {
   const { form } = c.var;
   const values = Array.from(form.keys(), (name) => {
     const texts = form.getAll(name);

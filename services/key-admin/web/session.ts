@@ -1,7 +1,7 @@
 import { getCookie, setCookie } from "hono/cookie";
 import { DEVICE_SECONDS } from "../domain/sign_in/attempts.ts";
 import { SESSION_LIMITS } from "../domain/sign_in/sessions.ts";
-import type { Admitted } from "../domain/sign_in/sign_in.ts";
+import type { SignedIn } from "../domain/sign_in/sign_in.ts";
 import { type ConsoleContext, type Handler, Refused } from "./context.ts";
 import { signInAgain } from "./layout.tsx";
 
@@ -87,7 +87,7 @@ const FAILURES_REPORTED = 5;
 /** Sets the cookies of a new session and ends the browser's previous one (ASVS 7.2.4). */
 export async function enter(
   c: ConsoleContext,
-  { cookie, device, failedBefore }: Admitted,
+  { cookie, device, failedBefore }: SignedIn,
   next: string,
 ): Promise<Response> {
   const before = await findSignedIn(c);

@@ -7,7 +7,7 @@ import { type Controls, withoutControls } from "../serving/controls.ts";
 import { checkSchema, type NamedSchema, valueFor } from "./json_schema.ts";
 import type { Random, Sampled } from "./language.ts";
 import { hashText, seededRandom, tokenize, Writer } from "./language.ts";
-import { type ChatRequest, lastAsked, textOf } from "./request.ts";
+import { type ChatRequest, lastAsked, messageText } from "./request.ts";
 
 /** The output of one step; the content is empty while a stop sequence may have begun. */
 export interface Step {
@@ -111,7 +111,7 @@ function quoteOf(text: string): string {
 function openingOf({ messages }: ChatRequest, quote: string): string {
   const last = messages.at(-1);
   const told = last?.role === "tool"
-    ? ` The tool answered: ${quoteOf(textOf(last))}.`
+    ? ` The tool answered: ${quoteOf(messageText(last))}.`
     : "";
   return "I am the gateway's model simulator, not a real model. " +
     `You asked: ${quote}.${told} Here is a passage instead.\n\n`;

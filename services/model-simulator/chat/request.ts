@@ -38,7 +38,7 @@ export function parseRequest(text: string) {
   return request;
 }
 
-export function textOf({ content }: ChatMessage): string {
+export function messageText({ content }: ChatMessage): string {
   if (content === null || typeof content === "string") return content ?? "";
   return content.map((part) => part.type === "text" ? part.text : "")
     .join("\n");
@@ -47,5 +47,5 @@ export function textOf({ content }: ChatMessage): string {
 /** The last message of the user. */
 export function lastAsked({ messages }: ChatRequest): string {
   const message = messages.findLast(({ role }) => role === "user");
-  return message === undefined ? "" : textOf(message);
+  return message === undefined ? "" : messageText(message);
 }

@@ -2,7 +2,7 @@ import { auditKey } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { z } from "zod";
 import { csvHead, csvLine } from "../store/csv.ts";
-import type { Page } from "../store/redis.ts";
+import type { RowPage } from "../store/redis.ts";
 import { asFields, asList, asText, BadCursor } from "../store/redis.ts";
 
 /** About this many entries are kept per owner; the oldest are dropped. */
@@ -85,7 +85,7 @@ export function createAuditLog(redis: RedisLink) {
     async read(
       ownerId: string,
       { action, keyId, before, rows: rowsMax }: AuditQuery,
-    ): Promise<Page<AuditRow>> {
+    ): Promise<RowPage<AuditRow>> {
       // Cursors come from URLs.
       if (before !== "" && !STREAM_ID.test(before)) throw new BadCursor();
       const rows: AuditRow[] = [];

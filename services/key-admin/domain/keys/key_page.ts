@@ -2,7 +2,7 @@ import { isKeyId } from "@gateway/shared/keys/key";
 import { KEY_FIELDS, type KeyRecord } from "@gateway/shared/keys/record";
 import { keysKey, recordKey, usageKey } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import type { Fields, Page } from "../store/redis.ts";
+import type { Fields, RowPage } from "../store/redis.ts";
 import { asFields, asNumber, BadCursor, readHash } from "../store/redis.ts";
 import { decodeKey } from "./key_record.ts";
 import { readLastUse, readTotals } from "./usage.ts";
@@ -44,7 +44,7 @@ export async function readPage(
   redis: RedisLink,
   ownerId: string,
   { filter, search, after, rows, day, examinedMax = SCAN_MAX }: PageQuery,
-): Promise<Page<KeyRow>> {
+): Promise<RowPage<KeyRow>> {
   const words = normal(search).split(/\s+/).filter((word) => word !== "");
   const isSearch = words.length > 0 || filter !== "all";
   const batch = isSearch ? BATCH : rows + 1;

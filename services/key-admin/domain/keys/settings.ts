@@ -108,7 +108,7 @@ export function limitsOf(of: (name: LimitName) => unknown): object {
 }
 
 /** Those on images, speech, recordings and videos. */
-export const MEDIA_LIMITS = LIMIT_NAMES.filter((name) =>
+export const MEDIA_LIMIT_NAMES = LIMIT_NAMES.filter((name) =>
   !/^(requests|tokens)$/.test(LIMITS[name][0])
 );
 

@@ -19,7 +19,7 @@ export interface Bucket extends Counts {
   startMs: number;
 }
 
-export type Usage = Awaited<ReturnType<typeof readUsage>>;
+export type KeyUsage = Awaited<ReturnType<typeof readUsage>>;
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;

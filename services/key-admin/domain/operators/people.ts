@@ -7,7 +7,7 @@ import type { KeyStore } from "../keys/key_store.ts";
 import { lastDays, readTotals, type Totals } from "../keys/usage.ts";
 import type { Account, OwnerStore } from "../owners/owner_store.ts";
 import { OWNERS_KEY, readEmail } from "../owners/owner_store.ts";
-import type { Page, StoreDeps } from "../store/redis.ts";
+import type { RowPage, StoreDeps } from "../store/redis.ts";
 import { asNumber, asTexts, BadCursor } from "../store/redis.ts";
 
 /** What operators see of all owners. docs/evidence/limits.md has what it takes to read. */
@@ -44,8 +44,8 @@ export function createPeople(
   /** A page of what `read` finds for each owner, newest first. A cursor is an owner's id and, behind a dot, a cursor of `read`. */
   async function page<T>(
     { after, rows: rowsMax }: PeopleQuery,
-    read: (owner: Owner, after: string) => Promise<Page<T>>,
-  ): Promise<Page<T>> {
+    read: (owner: Owner, after: string) => Promise<RowPage<T>>,
+  ): Promise<RowPage<T>> {
     const ids = await ownerIds();
     const [from = "", within = ""] = after.split(".");
     const found = ids.indexOf(from);
@@ -72,7 +72,7 @@ export function createPeople(
 
   const people = {
     /** One page of owners whose address or id has all of the words. */
-    list: (query: PeopleQuery): Promise<Page<OwnerRow>> => {
+    list: (query: PeopleQuery): Promise<RowPage<OwnerRow>> => {
       const words = query.search.toLowerCase().split(/\s+/);
       return page(query, async ({ email, ownerId }) => {
         const text = `${email} ${ownerId.toLowerCase()}`;
@@ -90,7 +90,7 @@ export function createPeople(
     },
 
     /** One page of the keys of all owners. Words may also be a part of the owner's address; the search may be the id of a key. */
-    keys: (query: PeopleQuery): Promise<Page<KeyRow & Owner>> =>
+    keys: (query: PeopleQuery): Promise<RowPage<KeyRow & Owner>> =>
       page(query, async (owner, after) => {
         if (isKeyId(query.search)) {
           const key = await keys.get(owner.ownerId, query.search);
@@ -107,7 +107,7 @@ export function createPeople(
       }),
 
     /** The owners who used most in the last days in UTC, today included. */
-    async top(by: keyof Totals, days: number): Promise<Page<OwnerRow>> {
+    async top(by: keyof Totals, days: number): Promise<RowPage<OwnerRow>> {
       const dates = lastDays(days, now());
       const atOnce = pLimit(BATCH);
       const used = await atOnce.map(await ownerIds(), async (ownerId) => {

@@ -2,11 +2,11 @@ import assert from "node:assert/strict";
 import { USAGE_KINDS, usageDay } from "@gateway/shared/keys/limiter_state";
 import { ownerUsageKey } from "@gateway/shared/keys/record";
 import { startConsole, storedKey } from "../../console_fixture.ts";
-import type { Page } from "../store/redis.ts";
+import type { RowPage } from "../store/redis.ts";
 
 /** Follows a list to its end. */
 async function allOf<T>(
-  read: (after: string) => Promise<Page<T>>,
+  read: (after: string) => Promise<RowPage<T>>,
   after = "",
 ): Promise<T[]> {
   const { rows, next } = await read(after);

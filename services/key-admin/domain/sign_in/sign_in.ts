@@ -16,7 +16,7 @@ interface Credentials extends Attempt, Client {
 }
 
 /** The cookies of a new session, and how many attempts had failed before it. */
-export type Admitted = Awaited<ReturnType<typeof admit>>;
+export type SignedIn = Awaited<ReturnType<typeof admit>>;
 
 export interface SignInDeps extends StoreDeps {
   owners: OwnerStore;

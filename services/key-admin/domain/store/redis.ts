@@ -45,7 +45,7 @@ export class BadCursor extends Error {
     "The cursor is invalid: use one that an earlier page returned";
 }
 
-export interface Page<T> {
+export interface RowPage<T> {
   rows: T[];
   /** The cursor of the next page; null at the end. */
   next: string | null;

@@ -7,7 +7,7 @@ import { type Session, SESSION_LIMITS } from "../../domain/sign_in/sessions.ts";
 import * as totp from "../../domain/sign_in/totp.ts";
 import type { ConsoleContext, Handler } from "../context.ts";
 import { actorOf, Refused } from "../context.ts";
-import { FORM, readForm } from "../forms.ts";
+import { FORM, parseForm } from "../forms.ts";
 import { Page } from "../layout.tsx";
 import { Box, Field, PasswordField, PostForm, ShownOnce } from "../parts.tsx";
 import { Time } from "../texts.tsx";
@@ -18,7 +18,7 @@ import { checkPassword, NewPasswordField } from "./sign_in_page.tsx";
 
 const changePassword: Handler = async (c) => {
   const { deps, signedIn: { session, account } } = c.var;
-  const form = readForm(
+  const form = parseForm(
     c,
     FORM.pick({ password: true, new_password: true, end_others: true }),
   );
@@ -45,7 +45,7 @@ const setUpSecondFactor: Handler = async (c) => {
 
 const turnOnSecondFactor: Handler = async (c) => {
   const { deps, signedIn: { account, session } } = c.var;
-  const form = readForm(c, FORM.pick({ code: true, password: true }));
+  const form = parseForm(c, FORM.pick({ code: true, password: true }));
   const { ownerId, totpSecret: secret } = session;
   if (secret === "" || account.totpSecret !== null) {
     return c.redirect("/account", 303);
@@ -78,7 +78,7 @@ const WRONG_CODE =
 
 const turnOffSecondFactor: Handler = async (c) => {
   const { deps, signedIn: { account } } = c.var;
-  const form = readForm(c, FORM.pick({ password: true }));
+  const form = parseForm(c, FORM.pick({ password: true }));
   const problem = await checkPassword(c, form.password);
   if (problem !== null) return await showAccount(c, problem);
   await deps.owners.disableTotp(account.ownerId);
@@ -87,14 +87,14 @@ const turnOffSecondFactor: Handler = async (c) => {
 };
 
 const dismissNotice: Handler = async (c) => {
-  readForm(c, FORM.pick({}));
+  parseForm(c, FORM.pick({}));
   await c.var.deps.owners.dismissNotice(c.var.signedIn.account.ownerId);
   return c.redirect("/account", 303);
 };
 
 const endSession: Handler = async (c) => {
   const { deps, signedIn: { account } } = c.var;
-  const form = readForm(c, FORM.pick({ session: true }));
+  const form = parseForm(c, FORM.pick({ session: true }));
   if (!(await deps.sessions.end(account.ownerId, form.session))) {
     throw new Refused(404, "This session has already ended");
   }
@@ -104,7 +104,7 @@ const endSession: Handler = async (c) => {
 
 const signOut = (isEverywhere: boolean): Handler => async (c) => {
   const { deps: { sessions }, signedIn: { account, session } } = c.var;
-  readForm(c, FORM.pick({}));
+  parseForm(c, FORM.pick({}));
   await note(c, isEverywhere ? "session.revoked" : "session.signed_out");
   if (isEverywhere) await sessions.endOthers(account.ownerId, null);
   else await sessions.end(account.ownerId, session.id);

@@ -12,7 +12,7 @@ import { codeOf } from "../../domain/try/code.ts";
 import { exampleFor } from "../../domain/try/request.ts";
 import type { ConsoleContext, ConsoleDeps, Handler } from "../context.ts";
 import { actorOf, findKey, Refused, targetOf } from "../context.ts";
-import { FORM, list, readForm, text } from "../forms.ts";
+import { FORM, list, parseForm, text } from "../forms.ts";
 import { Page } from "../layout.tsx";
 import { address, Box, Choices, Copyable, Field } from "../parts.tsx";
 import { PostForm, ShownOnce } from "../parts.tsx";
@@ -47,7 +47,7 @@ const newKey: Handler = (c) => {
 
 const createKey: Handler = async (c) => {
   const { deps: { keys }, signedIn: { session: { ownerId } } } = c.var;
-  const { nonce, ...values } = readForm(c, NEW_KEY);
+  const { nonce, ...values } = parseForm(c, NEW_KEY);
   const { settings, errors } = parse(values, c.var.deps, null);
   if (settings === undefined) {
     return showForm(c, null, values, { nonce }, errors);
@@ -111,7 +111,7 @@ const editForm: Handler = async (c) => {
 
 const editKey: Handler = async (c) => {
   const key = await findKey(c);
-  const { version, ...values } = readForm(c, EDITED_KEY);
+  const { version, ...values } = parseForm(c, EDITED_KEY);
   const { settings, errors } = parse(values, c.var.deps, key);
   const isOld = version !== key.version;
   if (isOld || settings === undefined) {

@@ -9,7 +9,7 @@ import { readLastUse } from "../../domain/keys/usage.ts";
 import { mintSecret } from "../../domain/store/secret.ts";
 import type { ConsoleContext, Handler } from "../context.ts";
 import { actorOf, findKey, targetOf } from "../context.ts";
-import { FORM, readForm } from "../forms.ts";
+import { FORM, parseForm } from "../forms.ts";
 import { Page } from "../layout.tsx";
 import { address, Box, Choices, type Column, Empty, Facts } from "../parts.tsx";
 import { Pager, PostForm, Search, Table, Tabs } from "../parts.tsx";
@@ -282,7 +282,7 @@ const change =
   (what: "enable" | "disable" | "delete"): Handler => async (c) => {
     const isFinal = what === "delete";
     const fields = FORM.pick({ version: true, stop_running: true, next: true });
-    const { version, stop_running, next } = readForm(
+    const { version, stop_running, next } = parseForm(
       c,
       isFinal ? fields.extend({ sure: FORM.shape.sure }) : fields,
     );
@@ -296,7 +296,7 @@ const change =
 const rotateKey: Handler = async (c) => {
   const { hint } = await findKey(c);
   const fields = FORM.pick({ version: true, nonce: true, old: true });
-  const { version, nonce, old } = readForm(c, fields);
+  const { version, nonce, old } = parseForm(c, fields);
   const { ms, text } = GRACES[old];
   const target = targetOf(c, version);
   const rotate = (once: string) =>

@@ -2,7 +2,7 @@ import type { Child } from "hono/jsx";
 import type { KeyRecord, Limits } from "@gateway/shared/keys/record";
 import type { Meter } from "../../domain/keys/limit_use.ts";
 import { bindingMeter, readMeters } from "../../domain/keys/limit_use.ts";
-import { LIMIT_NAMES, MEDIA_LIMITS } from "../../domain/keys/settings.ts";
+import { LIMIT_NAMES, MEDIA_LIMIT_NAMES } from "../../domain/keys/settings.ts";
 import type { ConsoleContext } from "../context.ts";
 import { Field } from "../parts.tsx";
 import { labelOf, number, Time } from "../texts.tsx";
@@ -69,7 +69,9 @@ export async function limitsCard(c: ConsoleContext, key?: KeyRecord) {
       <div class="split">
         {LIMIT_NAMES.map((name) => {
           const shown = meters.filter((meter) => meter.name === name);
-          if (shown.length === 0 && MEDIA_LIMITS.includes(name)) return null;
+          if (shown.length === 0 && MEDIA_LIMIT_NAMES.includes(name)) {
+            return null;
+          }
           return (
             <div>
               <h3>{labelOf(name)}</h3>
@@ -110,7 +112,7 @@ function barOf(meter: Meter, nowMs: number) {
 }
 
 const refused = (name: keyof Limits) =>
-  MEDIA_LIMITS.includes(name)
+  MEDIA_LIMIT_NAMES.includes(name)
     ? "New requests of this kind are refused"
     : "New requests are refused";
 

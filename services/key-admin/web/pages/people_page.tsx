@@ -12,7 +12,7 @@ import { parseEmail } from "../../domain/owners/owner_store.ts";
 import { LINK_TIMES, linkPath } from "../../domain/sign_in/links.ts";
 import type { ConsoleContext, Handler } from "../context.ts";
 import { answerCsv, operatorOf, Refused } from "../context.ts";
-import { FORM, readForm, text } from "../forms.ts";
+import { FORM, parseForm, text } from "../forms.ts";
 import { Page } from "../layout.tsx";
 import { address, type Column, Pager, PostForm, Search } from "../parts.tsx";
 import { ShownOnce, Table, Tabs } from "../parts.tsx";
@@ -114,7 +114,7 @@ const listKeys: Handler = (c) => {
 };
 
 const invite: Handler = async (c) => {
-  const email = parseEmail(readForm(c, FORM.pick({ email: true })).email);
+  const email = parseEmail(parseForm(c, FORM.pick({ email: true })).email);
   if (email === null) throw new Refused(400, "This is not an e-mail address");
   return answerLink(c, await c.var.deps.operators.invite(operatorOf(c), email));
 };
@@ -246,7 +246,7 @@ const exportUsage: Handler = async (c) => {
 };
 
 const change: Handler = async (c) => {
-  const { what } = readForm(c, CHANGE_FORM);
+  const { what } = parseForm(c, CHANGE_FORM);
   const { ownerId } = (await findPerson(c)).account;
   const { operators } = c.var.deps;
   const link = await operators.change(operatorOf(c), ownerId, what);
@@ -256,7 +256,7 @@ const change: Handler = async (c) => {
 
 const setLimits: Handler = async (c) => {
   const { ownerId } = (await findPerson(c)).account;
-  const values = readForm(c, LIMITS_FORM);
+  const values = parseForm(c, LIMITS_FORM);
   const { data, error } = LIMITS.safeParse(values);
   if (error) {
     const texts = error.issues.map(({ path: [name], message }) =>

@@ -6,7 +6,7 @@ import * as password from "../../domain/sign_in/password.ts";
 import { admit, checkAgain, signIn } from "../../domain/sign_in/sign_in.ts";
 import type { ConsoleContext, ConsoleDeps, Handler } from "../context.ts";
 import { clientOf, Refused } from "../context.ts";
-import { FORM, readForm } from "../forms.ts";
+import { FORM, parseForm } from "../forms.ts";
 import { HeldForm, Page, signInAgain } from "../layout.tsx";
 import { Box, Field, PasswordField, PostForm } from "../parts.tsx";
 import * as auth from "../session.ts";
@@ -20,7 +20,7 @@ const openSignIn: Handler = async (c) => {
 };
 
 const trySignIn: Handler = async (c) => {
-  const form = readForm(
+  const form = parseForm(
     c,
     FORM.pick({ email: true, password: true, code: true, next: true }),
   );
@@ -52,7 +52,7 @@ const openLink: Handler = async (c) => {
 const useLink: Handler = async (c) => {
   const { hasher, audit, sessions, owners } = c.var.deps;
   const { kind, account: { ownerId, ...before } } = await findLink(c, "peek");
-  const form = readForm(c, FORM.pick({ email: true, new_password: true }));
+  const form = parseForm(c, FORM.pick({ email: true, new_password: true }));
   const email = kind === "set_up" ? parseEmail(form.email) : before.email;
   if (email === null) {
     return showLink(c, kind, form.email, "This is not an e-mail address.");

@@ -10,7 +10,7 @@ import { isTryKind, TRY_KINDS } from "../../domain/try/request.ts";
 import { tryFields, tryRequest } from "../../domain/try/request.ts";
 import type { ConsoleContext, ConsoleDeps, Handler } from "../context.ts";
 import { actorOf, Refused } from "../context.ts";
-import { readForm, text } from "../forms.ts";
+import { parseForm, text } from "../forms.ts";
 import { securityPolicy } from "../guards.ts";
 import { Page } from "../layout.tsx";
 import { address, Copyable, Facts, Field, PostForm, Tabs } from "../parts.tsx";
@@ -60,7 +60,7 @@ const openTry: Handler = (c) => {
 /** The posted form, its request and its mistakes. */
 function readTry(c: ConsoleContext) {
   const { kind } = askedFor(c);
-  const { show, ...values } = readForm(
+  const { show, ...values } = parseForm(
     c,
     z.strictObject({
       ...tryFields(kind, text(CHARS_MAX)),

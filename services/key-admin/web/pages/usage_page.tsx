@@ -4,7 +4,7 @@ import { USAGE_UNITS } from "@gateway/shared/keys/limiter_state";
 import { FAILED_REQUESTS } from "@gateway/shared/limits";
 import type { Child } from "hono/jsx";
 import { minuteText } from "../../domain/keys/key_record.ts";
-import type { Counts, Usage } from "../../domain/keys/usage.ts";
+import type { Counts, KeyUsage } from "../../domain/keys/usage.ts";
 import { MAIN_COUNTS, readFailed, readUsage } from "../../domain/keys/usage.ts";
 import { usageCsv } from "../../domain/keys/usage_csv.ts";
 import type { ConsoleContext, Handler } from "../context.ts";
@@ -284,7 +284,7 @@ const DAY = new Intl.DateTimeFormat("en", {
  */
 function barChart(
   what: string,
-  { buckets, range }: Usage,
+  { buckets, range }: KeyUsage,
   series: readonly Series[],
 ) {
   const { name, unit, last } = RANGES[range];

@@ -1,7 +1,7 @@
 /** Error responses of real servers, and the errors that callers get. */
 import assert from "node:assert/strict";
 import type { UpstreamError } from "./errors.ts";
-import { createRedact, frameError, refusalError } from "./refusal.ts";
+import { createRedact, errorOfResponse, frameError } from "./error_response.ts";
 
 const KEY = "the-key-of-the-model-server";
 const clean = createRedact({
@@ -131,9 +131,9 @@ const refusals: Row[] = [
   [529, openAi(), BUSY],
 ];
 
-Deno.test("refusalError() goes by the status and the body of a refusal", () => {
+Deno.test("errorOfResponse() goes by the status and the body of a refusal", () => {
   for (const [status, body, expected] of refusals) {
-    const error = refusalError({ status, body }, clean);
+    const error = errorOfResponse({ status, body }, clean);
     assert.equal(told(error), expected, `${status} ${JSON.stringify(body)}`);
   }
 });
@@ -151,7 +151,7 @@ const UNKNOWN_MODELS = [
 Deno.test("the name of an unknown model appears in the log only", () => {
   for (const message of UNKNOWN_MODELS) {
     const body = openAi({ message: `${message} (${KEY})` });
-    const error = refusalError({ status: 404, body }, clean);
+    const error = errorOfResponse({ status: 404, body }, clean);
     assert.equal(told(error), UNKNOWN_MODEL);
     const logged = Deno.inspect(error.cause);
     assert.ok(logged.includes(`${message} ([redacted])`), logged);
@@ -181,7 +181,7 @@ const OTHERS = [
 
 Deno.test("a prompt that is too long has its own code", () => {
   const toldOf = (message: string) =>
-    told(refusalError({ status: 400, body: openAi({ message }) }, clean));
+    told(errorOfResponse({ status: 400, body: openAi({ message }) }, clean));
   for (const message of CONTEXT_TOO_LONG) {
     assert.equal(toldOf(message), request(message, TOO_LONG_CODE));
   }
@@ -222,7 +222,7 @@ Deno.test("frameError() goes by what an error within an answer says", () => {
 Deno.test("a refusal says how long to wait, by default one second", () => {
   for (const status of [429, 503]) {
     for (const wait of [{}, { retryAfterMs: 9_000 }]) {
-      const error = refusalError({ status, body: null, ...wait }, clean);
+      const error = errorOfResponse({ status, body: null, ...wait }, clean);
       assert.equal(error.retryAfterMs, wait.retryAfterMs ?? 1_000);
     }
   }

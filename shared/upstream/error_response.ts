@@ -70,7 +70,7 @@ const FAULTS: readonly [UpstreamFault, statuses: number[], words: RegExp][] = [
   ],
 ];
 
-export async function readRefusal(
+export async function readErrorResponse(
   { status, retryAfterMs }: ResponseHead,
   response: HttpConnection,
   redact: Redact,
@@ -83,10 +83,13 @@ export async function readRefusal(
     // The body was cut or is too long. The status is enough, so only an abort is passed on.
     if (!(error instanceof UpstreamError)) throw error;
   }
-  return refusalError({ status, body: parseJson(text), retryAfterMs }, redact);
+  return errorOfResponse(
+    { status, body: parseJson(text), retryAfterMs },
+    redact,
+  );
 }
 
-export function refusalError(
+export function errorOfResponse(
   { status, body, retryAfterMs }: Pick<ResponseHead, "status"> & {
     /** Parsed body or event data, or undefined when it was not JSON. */
     body: unknown;
@@ -155,7 +158,7 @@ function clean(value: unknown, form: RegExp, redact: Redact) {
 export function frameError(data: unknown, redact: Redact): UpstreamError {
   const error = errorMemberOf(data) ?? (isJsonObject(data) ? data : {});
   const refusal = { status: statusOf(error), body: data };
-  const known = refusalError(refusal, redact);
+  const known = errorOfResponse(refusal, redact);
   if (known.fault !== "server_error" || refusal.status < 500) return known;
   return new UpstreamError("server_error", {
     cause: new Error("Error within the answer"),
