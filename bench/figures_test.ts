@@ -1,5 +1,15 @@
 import assert from "node:assert/strict";
-import { compareCosts } from "./figures.ts";
+import { compareCosts, median, medians, percentile } from "./figures.ts";
+
+Deno.test("percentile() is the value below which the share lies, median() the middle of what was measured", () => {
+  const hundred = Array.from({ length: 100 }, (_, i) => i);
+  const found = [0, 0.5, 0.99, 1].map((share) => percentile(hundred, share));
+  assert.deepEqual(found, [0, 50, 99, 99]);
+  assert.deepEqual([percentile([], 0.5), percentile([7], 0.99)], [NaN, 7]);
+  const of = [[9, 1, 5], [4, 1, 2, 9], [NaN, 2, NaN], []].map(median);
+  assert.deepEqual(of, [5, 3, 2, NaN]);
+  assert.deepEqual(medians([[1, 10], [3, 30], [2, 90]]), [2, 30]);
+});
 
 Deno.test("compareCosts() fails beyond the tolerance, and where nothing was measured", () => {
   const cost = [0.2, 0.4, 0.3];

@@ -9,8 +9,7 @@ import { describeModels, describeSummary } from "./welcome.ts";
 
 Deno.test("describeModels() says of each model what answers, or why nothing does, within two seconds", async () => {
   await using server = startScriptedServer({
-    reply: () => [],
-    models: ({ path, headers }) => {
+    reply: ({ path, headers }) => {
       if (path === "/v1/stall/models") return [{ stall: true }];
       if (path === "/v1/garbage/models") return [{ send: "SSH-2.0-x\r\n\r\n" }];
       if (path === "/v1/busy/models") return jsonResponse({}, { status: 503 });

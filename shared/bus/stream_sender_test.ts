@@ -179,8 +179,7 @@ Deno.test("memory of acknowledged frames is used again, but not before one that 
   nak(1, 2_000);
   ack(1, 2_000);
   write(1, 1, 2_000);
-  const sequences = frames.map((frame) => decodeFrame(frame)?.sequence);
-  assert.deepEqual(sequences, [1, 1, 2]);
+  assert.deepEqual(frames.map((f) => decodeFrame(f)?.sequence), [1, 1, 2]);
   ack(2, 3_000);
   write(1, 1, 3_000);
   assert.equal(frames[3]?.byteOffset, frames[0]?.byteOffset);

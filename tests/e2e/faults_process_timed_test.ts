@@ -27,13 +27,12 @@ const REPEATED_MS = 750;
 const PAUSE_MS = 100;
 /** By the others, while one worker is replaced. */
 const SERVED_MIN = 30;
-/** What the simulator says in one token and in two. */
-const [ONE, TWO] = ["I", "I am"];
-const HELLO = { kind: "complete", content: TWO } as const;
+/** What the simulator says in two tokens; `CUT`: in one. */
+const HELLO = { kind: "complete", content: "I am" } as const;
 const CUT: Partial<ChatOutcome> = {
   kind: "sse_error",
   errorCode: "worker_lost",
-  content: ONE,
+  content: "I",
 };
 
 /** A request for two tokens, the second of them so many seconds after the first. */
@@ -100,7 +99,8 @@ Deno.test("processes that fail", async (t) => {
     endsAs(ask(edge, { stream: true }, key), HELLO);
   const many = <T>(send: (number: number) => Promise<T>) =>
     Array.from({ length: REQUESTS }, (_, number) => send(number));
-  const askMany = () => many((number) => ask(0, { stream: number % 2 === 0 }));
+  const askMany = (body = {}) =>
+    many((number) => ask(0, { ...body, stream: number % 2 === 0 }));
   const allSayHello = async (answers: Promise<ChatOutcome>[]) => {
     for (const answer of answers) await endsAs(answer, HELLO);
   };
@@ -207,9 +207,7 @@ Deno.test("processes that fail", async (t) => {
     );
     const before = server.asked.length;
     const late = twoTokens(0.02, ", first token 3000 ms");
-    const answers = many((number) =>
-      ask(0, { ...late, stream: number % 2 === 0 })
-    );
+    const answers = askMany(late);
     await until(() => server.asked.length === before + REQUESTS);
     using watch = startStopwatch();
     Deno.kill(cluster.pid("chat-worker"), "SIGKILL");

@@ -86,16 +86,13 @@ export class WholeRequest {
 
 export type ScriptedServer = ReturnType<typeof startScriptedServer>;
 
-const NO_MODELS = 'HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\n{"data":[]}';
 const BLANK_LINE = "\r\n\r\n";
 const encoder = new TextEncoder();
 
 /** Starts a server on a free port of 127.0.0.1. Disposing of it ends every connection. */
 export function startScriptedServer(
-  { reply, models = () => [{ send: NO_MODELS }], tls }: {
+  { reply, tls }: {
     reply: Reply;
-    /** What it does for `GET …/models`, by which `up` finds out whether it answers; not one of its `requests`. */
-    models?: Reply;
     /** PEM texts; with them the server speaks TLS. */
     tls?: { cert: string; key: string };
   },
@@ -110,7 +107,6 @@ export function startScriptedServer(
   let connections = 0;
   const replyTo: ReplyTo = (head, body) => {
     const request = new WholeRequest(requests.length + 1, head, body);
-    if (/^GET \S*\/models /.test(head)) return [request, models(request)];
     requests.push(request);
     return [request, server.reply(request)];
   };
