@@ -160,16 +160,6 @@ class LinkTransport extends NodeTransport {
     });
   }
 
-  /** One write for all messages of this turn of the event loop: alone, the client makes one for each microtask. */
-  override send(frame: Uint8Array): void {
-    const { socket } = this;
-    if (socket?.writableCorked === 0) {
-      socket.cork();
-      setImmediate(() => socket.uncork());
-    }
-    super.send(frame);
-  }
-
   override async startTLS(): Promise<TLSSocket> {
     const { ca, cert, key } = await this.loadClientCerts() ?? {};
     const socket = connectTls({

@@ -36,7 +36,7 @@ export interface WorkerDependencies {
   >;
   slots: number;
   metrics: WorkerMetrics;
-  /** Runs a function after so long; 0: at the end of this turn of the event loop. */
+  /** Runs a function after so long; 0: as a microtask. */
   schedule: (flush: () => void, waitMs: number) => void;
   /** Backends are stopped when the bus has been down for this long. Default `DISPATCH_LIMITS.busLostMs`. */
   busLostMs?: number;
@@ -48,8 +48,8 @@ export const WORKER_TICK_MS = 50;
  * A busy worker pauses between two reads of a stream, for each running job this long: a
  * read then brings several tokens. A model generates one every 10 to 50 ms.
  */
-const PAUSE_MS_PER_JOB = 0.3;
-const PAUSE_MS_MAX = 60;
+const PAUSE_MS_PER_JOB = 0.4;
+const PAUSE_MS_MAX = 80;
 /** How long a stream that must stop may read what arrived during the pause, which counts. */
 const LAST_READ_MS = 5;
 /** With fewer jobs than this, pauses are rarely worthwhile. */
@@ -70,7 +70,7 @@ export class Worker {
   readonly #jobSubscriptions: BusSubscription[] = [];
   readonly #clock: SteadyClock;
   readonly #flow: FlowWatch;
-  /** Frames, by edge, that one message carries at the end of this turn of the event loop. */
+  /** Frames, by edge: one message carries all that one turn of the event loop makes. */
   readonly #outbox: Outbox<wire.FrameOf<Uint8Array>>;
   /** Set until a flush proves that all jobs that piled up during a stall have been read. */
   #isWaking = false;
