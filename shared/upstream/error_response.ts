@@ -25,7 +25,7 @@ const CONTEXT_LENGTH = anyOf(
   "context length of only",
   "inputs` (tokens \\+ `max_new_tokens` )?must (be <=|have less than)",
   "prompt is too long",
-  "input token count .* exceeds the maximum",
+  "input token count .{0,40} exceeds the maximum",
   "range of input length should be",
 );
 
@@ -43,8 +43,8 @@ const PERMANENT = anyOf(
 );
 
 const TOLD_MAX = 3;
-/** The largest body of an error response. A longer one is not quoted. */
-const REFUSAL_BYTES_MAX = 64 * 1024;
+/** The largest body of an error response. A longer one is not quoted, and no more of a message is examined. */
+const BYTES_MAX = 64 * 1024;
 
 /** `param` paths such as `messages[0].content`. */
 const PARAM = /^[A-Za-z0-9_.[\]-]{1,128}$/;
@@ -75,7 +75,7 @@ export async function readErrorResponse(
   response: HttpConnection,
   redact: Redact,
 ): Promise<UpstreamError> {
-  response.bytesLeft = REFUSAL_BYTES_MAX;
+  response.bytesLeft = BYTES_MAX;
   let text = "";
   try {
     text = await response.readText();
@@ -134,8 +134,8 @@ function faultOf(
   // Some servers answer 413 to a request that exceeds the gateway's token limit there.
   if (status === 413 && code === "rate_limit_exceeded") return "rate_limited";
   if (status === 500) {
-    const isPermanent = PERMANENT.test(textOf(error.message));
-    return isPermanent || isContextLength(error) ? "request" : fault;
+    const text = textOf(error.message).slice(0, BYTES_MAX);
+    return PERMANENT.test(text) || isContextLength(error) ? "request" : fault;
   }
   // The client requested one of our models. With other statuses "not found" can mean anything.
   const isUnknown = UNKNOWN_MODEL_CODE.test(code) ||
@@ -219,8 +219,9 @@ const MESSAGE_CHARS_MAX = 500;
 const SECRET_CHARS_MIN = 4;
 const REDACTED = "[redacted]";
 
+// Each takes linear time: it starts only where the text that it matches can start.
 const PATTERNS: readonly RegExp[] = [
-  /\b[a-z][a-z0-9+.-]*:\/\/[^\s"'<>]+/gi,
+  /\b[a-z][a-z0-9+.-]{0,30}:\/\/[^\s"'<>]+/gi,
   /\bbearer\s+[^\s"',]+/gi,
   // Keys with one of the usual prefixes, including masked ones such as `sk-ab***yz`.
   /\b(?:sk|pk|rk|gsk|xai|hf|nvapi)[-_][A-Za-z0-9_*.-]{4,}/g,
@@ -229,7 +230,7 @@ const PATTERNS: readonly RegExp[] = [
   /(?<![\w\])}.<])~?\/(?!v\d+\/)(?:[\w.@+-]+\/)+[\w.@+-]+/g,
   /(?<![\w\])}.<])\/[\w@+-]+(?:\.\w+)+/g,
   /\b[A-Za-z]:\\[^\s"'<>]+/g,
-  /\b[\w./-]+\.(?:py|cpp|cc|cu|hpp|h|go|rs|js|mjs|ts|java)(?::\d+)+\b/g,
+  /(?<![\w./-])[\w./-]+\.(?:py|cpp|cc|cu|hpp|h|go|rs|js|mjs|ts|java)(?::\d+)+\b/g,
 ];
 /** Lines of stack traces of Python (with the code that it shows), JavaScript and Go. */
 const STACK =
@@ -254,7 +255,9 @@ export function createRedact(
     model.theirs.length >= SECRET_CHARS_MIN;
   const name = isRenamed
     ? new RegExp(
-      `[\\w.:/@-]*${model.theirs.replace(/[^\w]/g, "\\$&")}(?:[\\w:.-]*\\w)?`,
+      `(?<![\\w.:/@-])[\\w.:/@-]*${
+        RegExp.escape(model.theirs)
+      }(?:[\\w:.-]*\\w)?`,
       "g",
     )
     : null;
@@ -262,11 +265,13 @@ export function createRedact(
     .filter((needle) => needle.length >= SECRET_CHARS_MIN)
     .sort((a, b) => b.length - a.length);
   return (text) => {
-    let clean = text.toWellFormed().replaceAll("\r\n", "\n")
-      .replace(STACK, "").replace(CONTROLS, " ");
+    let clean = text.slice(0, BYTES_MAX).toWellFormed()
+      .replaceAll("\r\n", "\n").replace(STACK, "").replace(CONTROLS, " ");
     if (name !== null) clean = clean.replace(name, () => model?.ours ?? "");
     for (const needle of needles) clean = clean.replaceAll(needle, REDACTED);
     for (const pattern of PATTERNS) clean = clean.replace(pattern, REDACTED);
+    // The cut may have left a part of a secret.
+    if (text.length > BYTES_MAX) clean = clean.slice(0, -MESSAGE_CHARS_MAX);
     clean = clean.trim();
     if (clean.length <= MESSAGE_CHARS_MAX) return clean;
     return `${clean.slice(0, MESSAGE_CHARS_MAX - 1).toWellFormed()}…`;

@@ -281,7 +281,16 @@ Deno.test("redact() hides secrets, addresses, paths and traces, and nothing else
   for (const [text, expected] of texts) assert.equal(redact(text), expected);
 });
 
-Deno.test("API10: redact() clips at 500 characters, and leaves no part of a secret there", () => {
+const model = { theirs: "smol+lm2", ours: "neutral" };
+const rename = createRedact({ secrets: [], baseUrl: new URL("a://b"), model });
+
+Deno.test("API10: redact() clips at 500 characters, leaves no part of a secret there, and takes no second for hostile messages", () => {
+  for (const piece of ["a", "a.", "a-", "-/-/-/-/", "input token count "]) {
+    const body = openAi({ message: piece.repeat(2 ** 20) });
+    const startMs = performance.now();
+    errorOfResponse({ status: 500, body }, rename);
+    assert.ok(performance.now() - startMs < 1_000, piece);
+  }
   for (const chars of [499, 500, 501, 100_000]) {
     const text = redact("x".repeat(chars));
     assert.equal(text.length, Math.min(chars, 500));
@@ -292,14 +301,6 @@ Deno.test("API10: redact() clips at 500 characters, and leaves no part of a secr
 });
 
 Deno.test("redact() replaces the server's name of the model by the caller's", () => {
-  const redactName = createRedact({
-    secrets: [],
-    baseUrl: new URL("http://ollama:11434/v1"),
-    model: { theirs: "smol+lm2", ours: "neutral" },
-  });
-  assert.equal(
-    redactName("registry.ollama.ai/library/smol+lm2:latest has no tools."),
-    "neutral has no tools.",
-  );
-  assert.equal(redactName("The model `smol+lm2`."), "The model `neutral`.");
+  assert.equal(rename("r.ai/library/smol+lm2:latest fails."), "neutral fails.");
+  assert.equal(rename("The model `smol+lm2`."), "The model `neutral`.");
 });
