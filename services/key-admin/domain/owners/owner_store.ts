@@ -43,6 +43,7 @@ const stored = z.object({
   created_at: time.default(0),
   /** argon2id string; null: cannot sign in with a password (yet). */
   password: z.string().nullable().default(null),
+  password_at: time.default(0),
   /** Secret of the authenticator app; null: no second factor. */
   totp: z.string().nullable().default(null),
   /** Null: never, or before this was recorded. */
@@ -53,7 +54,8 @@ const stored = z.object({
   const [, atMs, by = ""] = /^(\d+) (.*)$/.exec(rest.factor_removed) ?? [];
   return {
     ...{ email, createdAtMs: created_at },
-    ...{ passwordHash: password, totpSecret: totp },
+    ...{ passwordHash: password, passwordAtMs: rest.password_at },
+    totpSecret: totp,
     signedInAtMs: rest.signed_in_at,
     hasSignedIn: password !== null || rest.signed_in_at !== null,
     factorRemoved: atMs === undefined ? null : { atMs: Number(atMs), by },
@@ -187,8 +189,10 @@ export function createOwnerStore(
     setState: (ownerId: string, state: KeyState) =>
       write("HSET", ownerLimitsKey(ownerId), KEY_FIELDS.state, state),
 
-    setPassword: (ownerId: string, passwordHash: string) =>
-      write("HSET", accountKey(ownerId), "password", passwordHash),
+    setPassword(ownerId: string, passwordHash: string) {
+      const set = ["password", passwordHash, "password_at", String(now())];
+      return write("HSET", accountKey(ownerId), ...set);
+    },
 
     /** Switches the second factor on and returns the recovery codes, which are shown once. */
     async enableTotp(ownerId: string, secret: string): Promise<string[]> {

@@ -15,6 +15,7 @@ const linkSchema = z.object({
   ownerId: z.string(),
 });
 export type Link = z.infer<typeof linkSchema>;
+const stored = linkSchema.extend({ madeAtMs: z.number().default(Infinity) });
 
 const linkKey = (secret: string) => `ticket:link:${digest(secret)}`;
 
@@ -22,28 +23,28 @@ export type LinkStore = ReturnType<typeof createLinkStore>;
 
 /** The links that work now. Only the digest of a link's secret is stored. */
 export function createLinkStore(
-  { redis, randomBytes }: Pick<StoreDeps, "redis" | "randomBytes">,
+  { redis, randomBytes, now }: Omit<StoreDeps, "writer">,
 ) {
   const get = async (command: "GET" | "GETDEL", secret: string) => {
     if (!isSecret(secret)) return null;
     const reply = await redis.command([command, linkKey(secret)]);
     const text = asTextOrNull(reply);
-    return text === null ? null : linkSchema.parse(JSON.parse(text));
+    return text === null ? null : stored.parse(JSON.parse(text));
   };
   return {
     async make(link: Link): Promise<string> {
       const secret = mintSecret(randomBytes);
       const seconds = String(LINK_SECONDS[link.kind]);
-      const key = linkKey(secret);
-      await redis.command(["SET", key, JSON.stringify(link), "EX", seconds]);
+      const text = JSON.stringify({ ...link, madeAtMs: now() });
+      await redis.command(["SET", linkKey(secret), text, "EX", seconds]);
       return secret;
     },
 
     /** The link of a secret; null when it has expired, was used or never existed. Does not use it up, since mail scanners follow links. */
-    peek: (secret: string): Promise<Link | null> => get("GET", secret),
+    peek: (secret: string) => get("GET", secret),
 
     /** The same, once: only one of several calls at the same time gets the link. */
-    use: (secret: string): Promise<Link | null> => get("GETDEL", secret),
+    use: (secret: string) => get("GETDEL", secret),
   };
 }
 

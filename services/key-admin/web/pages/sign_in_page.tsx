@@ -179,9 +179,11 @@ async function findLink(c: ConsoleContext, how: "peek" | "use") {
   const { links, owners } = c.var.deps;
   const link = await links[how](c.req.param("secret") ?? "");
   const account = link && await owners.read(link.ownerId);
-  // There may be two set-up links; the second must not take over the account.
+  // There may be two links; the second must not take over the account.
   const isVoid = !account || account.isDisabled ||
-    (link.kind !== "reset" && account.passwordHash !== null);
+    (link.kind === "reset"
+      ? link.madeAtMs < account.passwordAtMs
+      : account.passwordHash !== null);
   if (isVoid) throw new Refused(404, LINK_OVER);
   return { kind: link.kind, account };
 }
