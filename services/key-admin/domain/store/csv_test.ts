@@ -19,15 +19,15 @@ function cellsOf(line: string): string[] {
 const FORMULAS = [
   ...["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "\0x", "\n=1", "|calc"],
   ...['=HYPERLINK("http://evil.test","x")', "=cmd|' /C calc'!A0", '"=1"'],
-  ...["＝1+1", "＋1", "－1", "＠SUM(A1)", "a\r\n=1", 'a",=1', "a;=1", "%0"],
+  ...["＝1+1", "＋1", "－1", "＠SUM(A1)", "a\r\n=1", 'a",=1;"-1', "a;=1", "%0"],
 ];
 
 Deno.test("ASVS 1.2.10: a cell that looks like a formula is text", () => {
   for (const text of FORMULAS) {
     const [first, cell = "", last, ...more] = cellsOf(csvLine([1, text, 2]));
     assert.deepEqual([first, last, more], ["1", "2", []], text);
-    assert.equal(cell.replace(/^'/, ""), text, "nothing is lost");
-    assert.ok(!/^[=+\-@\t\r\n\0|%＝＋－＠]/.test(cell), cell);
+    assert.equal(cell.replaceAll(/(^|[;\r\n])'/g, "$1"), text);
+    assert.ok(!/(^|;)["\s]*[=+\-@\t\r\n\0|%＝＋－＠]/.test(cell), cell);
   }
 });
 
