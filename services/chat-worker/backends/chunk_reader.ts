@@ -11,6 +11,8 @@ import {
   type Redact,
 } from "@gateway/shared/upstream/error_response";
 
+/** A frame's count has 32 bits. A larger one would keep a key over its limits for years. */
+const TOKENS_MAX = 2 ** 32 - 1;
 const FINGERPRINT = /^[\w.:@+-]{1,128}$/;
 
 /** Reads one response and removes what would break a client; the tests list the cases. */
@@ -189,9 +191,8 @@ export function parseUsage(value: unknown): openai.Usage | null {
 
 function countIn(holder: unknown, name: string): number | null {
   const value = isJsonObject(holder) ? holder[name] : undefined;
-  return typeof value === "number" && Number.isSafeInteger(value) && value >= 0
-    ? value
-    : null;
+  const isCount = Number.isInteger(value) && Number(value) >= 0;
+  return isCount && Number(value) <= TOKENS_MAX ? Number(value) : null;
 }
 
 /** The words of various servers for OpenAI's finish reasons, which are a closed enum in SDKs. */

@@ -396,7 +396,7 @@ const usages: [name: string, value: unknown, usage: Usage | null][] = [
   ["null", null, null],
   ["a negative count", usage(1, -1), null],
   ["a fraction", usage(1.5, 1), null],
-  ["a number too large to be exact", usage(2 ** 53, 1), null],
+  ["a count beyond 32 bits", usage(1, 2 ** 32), null],
 ];
 
 for (const [name, value, expected] of usages) {
