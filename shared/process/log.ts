@@ -5,6 +5,8 @@ export type LogLevel = typeof LOG_LEVELS[number];
 
 /** Matches our keys and those of other vendors. */
 const SECRET_PATTERN = /\bsk-[A-Za-z0-9_-]{8,}/g;
+/** What JSON leaves as it is, and terminals obey: C1 controls, and marks that reorder or hide text. */
+const UNPRINTABLE = /[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f]/g;
 /** How many values the first eight hexadecimal digits of a request id have. */
 const REQUEST_ID_HEADS = 2 ** 32;
 
@@ -48,8 +50,8 @@ export function createLog({ service, level, sample = 1, now, write }: {
           const value = fields[name];
           if (value instanceof Error) record[name] = describeError(value);
         }
-        const line = JSON.stringify(record);
-        return line.replace(SECRET_PATTERN, "sk-[redacted]");
+        return JSON.stringify(record).replace(UNPRINTABLE, escaped)
+          .replace(SECRET_PATTERN, "sk-[redacted]");
       }, isUrgent);
     };
   const sampledMax = sample * REQUEST_ID_HEADS;
@@ -71,6 +73,9 @@ export const silentLog = createLog({
   ...{ service: "", level: "error", now: () => 0 },
   write() {},
 });
+
+const escaped = (char: string): string =>
+  `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`;
 
 /** A duration rounded to tenths of a millisecond, as log lines show it. */
 export const roundMs = (ms: number): number => Math.round(ms * 10) / 10;

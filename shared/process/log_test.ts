@@ -49,16 +49,17 @@ Deno.test("isSampled() is true for a share of all requests, for the same ones in
 Deno.test("ASVS 16.2.5, 16.4.1: a key never reaches a line, wherever it hides, and text cannot begin a line of its own", () => {
   const { log, lines } = setup("info");
   const key = `sk-Cg${"a1B2".repeat(11)}cd`;
+  const userAgent = 'a\r\n{"event":"forged"}\x9b31m\x7f\u202e\u2028';
   log.info(`leak ${key}`, {
-    key,
+    ...{ key, userAgent },
     nested: { header: `Bearer ${key}` },
     error: new Error(`bad ${key}`, { cause: new Error(key) }),
-    userAgent: 'a\r\n{"event":"forged"}',
   });
   assert.ok(!lines[0]?.includes(key));
   const redacted = lines[0]?.match(/sk-\[redacted\]/g) ?? [];
   assert.ok(redacted.length >= 5);
-  assert.ok(!/[\r\n]/.test(lines[0] ?? ""));
+  assert.match(lines[0] ?? "", /^[ -~]+$/, "nor steer a terminal");
+  assert.equal(JSON.parse(lines[0] ?? "").userAgent, userAgent);
 });
 
 function recordingSink(bytesPerWrite = Infinity) {
