@@ -114,19 +114,10 @@ function asRefused(error: unknown, { method }: HonoRequest): Refused {
     const isMissing = "reason" in error && error.reason === "not_found";
     return new Refused(isMissing ? 404 : 409, error.message);
   }
-  if (error instanceof BadCursor) {
-    return new Refused(
-      400,
-      "This page of the list does not exist. Start at the newest entries",
-    );
-  }
+  if (error instanceof BadCursor) return new Refused(400, NO_PAGE);
   const headers = { "retry-after": "1" };
   if (error instanceof NotDurable) {
-    return new Refused(
-      503,
-      "The change was made but is not confirmed to be on disk. Check whether it is there before you try again",
-      { headers },
-    );
+    return new Refused(503, NOT_CONFIRMED, { headers });
   }
   if (error instanceof RedisUnavailableError) {
     // Does not suggest repeating a change that may have been made.
@@ -135,11 +126,15 @@ function asRefused(error: unknown, { method }: HonoRequest): Refused {
       : "The database is not responding. Try again in a moment";
     return new Refused(503, message, { headers });
   }
-  return new Refused(
-    500,
-    "Something went wrong on our side. Try again. If it happens again, give your operator the request id below",
-  );
+  return new Refused(500, OUR_FAULT);
 }
+
+const NO_PAGE =
+  "This page of the list does not exist. Start at the newest entries";
+const NOT_CONFIRMED =
+  "The change was made but is not confirmed to be on disk. Check whether it is there before you try again";
+const OUR_FAULT =
+  "Something went wrong on our side. Try again. If it happens again, give your operator the request id below";
 
 const SECTION = /^(\/(?:account|audit|keys|people|sign-in|try))(\/\w{3}_\w+)?/;
 

@@ -23,10 +23,7 @@ export function parseForm<T extends z.ZodType>(c: ConsoleContext, schema: T) {
   const parsed = schema.safeParse(Object.fromEntries(values));
   if (parsed.success) return parsed.data;
   // The message repeats nothing that was sent.
-  throw new Refused(
-    400,
-    "The form has a missing, malformed or unknown field. Reload the page and send it again",
-  );
+  throw new Refused(400, MALFORMED);
 }
 
 export const text = (charsMax: number) => z.string().max(charsMax);
@@ -69,6 +66,8 @@ const FORM_BYTES_MAX = 32 * 1024;
 const FORM_MS = 10_000;
 /** An upload of 8 MiB at 2 Mbit/s. */
 const UPLOAD_MS = 40_000;
+const MALFORMED =
+  "The form has a missing, malformed or unknown field. Reload the page and send it again";
 const NOT_UTF8 =
   "The form is not valid UTF-8. Reload the page and send it again";
 const TOO_LARGE =

@@ -54,21 +54,18 @@ export function checkHost(c: ConsoleContext): void {
   const { host, origin } = c.var.deps.publicUrl;
   const asked = [c.req.header("host"), URL.parse(c.req.url)?.host];
   if (asked.some((name) => name !== host)) {
-    throw new Refused(
-      421,
-      `The console does not answer at this address. Use ${origin}`,
-      { back: origin },
-    );
+    const message =
+      `The console does not answer at this address. Use ${origin}`;
+    throw new Refused(421, message, { back: origin });
   }
 }
 
 /** API keys are for the API (API5): a program with the wrong address learns that here. */
 export function checkNoKey(c: ConsoleContext): void {
   if (!/^bearer sk-/i.test(c.req.header("authorization") ?? "")) return;
-  throw new Refused(
-    401,
-    "The console does not accept API keys. Sign in with your e-mail address instead",
-  );
+  const message =
+    "The console does not accept API keys. Sign in with your e-mail address instead";
+  throw new Refused(401, message);
 }
 
 /** Bounds the memory that uploads and whole answers of the page "Try it" take. */
@@ -77,11 +74,9 @@ export const holdGuard = () => {
   return createMiddleware<ConsoleEnv>(async (c, next) => {
     if (c.req.method !== "POST") return await next();
     if (held >= TRY_LIMITS.heldAtOnce) {
-      throw new Refused(
-        503,
-        "Try it is handling too many requests. Try again in a minute",
-        { headers: { "retry-after": "60" } },
-      );
+      const busy =
+        "Try it is handling too many requests. Try again in a minute";
+      throw new Refused(503, busy, { headers: { "retry-after": "60" } });
     }
     held++;
     try {
@@ -104,9 +99,8 @@ export function checkSite(c: ConsoleContext): void {
     (origin ?? c.var.deps.publicUrl.origin) === c.var.deps.publicUrl.origin &&
     (site !== undefined || origin !== undefined);
   if (!isOurs && !["GET", "HEAD"].includes(c.req.method)) {
-    throw new Refused(
-      403,
-      "This request came from another site. Open the console and try again there",
-    );
+    const message =
+      "This request came from another site. Open the console and try again there";
+    throw new Refused(403, message);
   }
 }

@@ -73,11 +73,10 @@ export async function answerCreated(
   if (waitMs > 0) {
     const seconds = Math.ceil(waitMs / 1_000);
     const wait = unitsText(seconds, "seconds");
-    throw new Refused(
-      429,
-      `You created too many keys in the last minute. Try again in ${wait}`,
-      { headers: { "retry-after": `${seconds}` } },
-    );
+    const message =
+      `You created too many keys in the last minute. Try again in ${wait}`;
+    const headers = { "retry-after": `${seconds}` };
+    throw new Refused(429, message, { headers });
   }
   const { key, value } = await create(digest(nonce));
   const lead = (

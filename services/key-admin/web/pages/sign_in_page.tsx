@@ -69,8 +69,7 @@ const useLink: Handler = async (c) => {
   if (kind === "set_up") await owners.giveRole(ownerId);
   await audit.add(ownerId, {
     action: kind === "reset" ? "account.password_changed" : "account.created",
-    by: email,
-    ip: c.env.remoteIp,
+    ...{ by: email, ip: c.env.remoteIp },
     detail: kind === "set_up" ? "first owner and operator" : "",
   });
   await sessions.endOthers(ownerId, null);
