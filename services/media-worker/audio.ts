@@ -216,11 +216,12 @@ function statedSeconds({ usage, duration }: json.JsonObject): number | null {
   return isLength ? Math.ceil(seconds) : null;
 }
 
+/** In hex, of raw samples: players of a WAV file that contains MP3 or the like ignore the numbers in its head. */
+const WAV = /^52494646.{8}57415645666d7420.{8}(feff.{44})?0[1367]00/;
 /** Whole seconds of a recording: read from the head of a WAV file, else estimated by its size. */
 function secondsOf(file: Uint8Array): number {
   const head = Buffer.from(file.buffer, file.byteOffset, file.length);
-  const isWav = file.length >= 44 &&
-    /^RIFF.{4}WAVEfmt /s.test(head.toString("latin1", 0, 16));
+  const isWav = file.length >= 44 && WAV.test(head.toString("hex", 0, 46));
   // Channels, samples, bits: players ignore the rate of bytes, which may claim anything.
   const bits = isWav
     ? head.readUInt16LE(22) * head.readUInt32LE(24) * head.readUInt16LE(34)

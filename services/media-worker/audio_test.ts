@@ -263,12 +263,14 @@ for (const [name, reply, usage, said] of streams) {
 
 Deno.test("a WAV file says how long it is", async () => {
   // Players ignore the rate of bytes in the head, so it may claim anything.
-  const claims = Buffer.concat([WAV, Buffer.alloc(152_000)]);
-  claims.writeUInt32LE(0xffffffff, 28);
-  const padded = Buffer.from(claims);
-  padded.write("JUNK", 12, "latin1");
-  const rows = [[WAV, 1], [claims, 11], [padded, 21]] as const;
-  for (const [content, seconds] of rows) {
+  const long = Buffer.concat([WAV, Buffer.alloc(152_000)]);
+  long.writeUInt32LE(0xffffffff, 28);
+  const junk = Buffer.from(long).fill("JUNK", 12, 16);
+  const mp3 = Buffer.from(long).fill(0x55, 20, 21).fill(0xff, 34, 36);
+  const raw = Buffer.from(long).fill("\xfe\xff", 20, 22, "latin1");
+  raw[44] = 1;
+  const all = new Map([[WAV, 1], [long, 11], [raw, 11], [junk, 21], [mp3, 21]]);
+  for (const [content, seconds] of all) {
     const { made } = await transcribe(hi, {}, new Uint8Array(content));
     assert.equal(made, seconds);
   }
