@@ -80,9 +80,11 @@ export function createOidcClient(
       if (typeof email !== "string" || email_verified !== true) {
         throw new NotAllowed("The provider has not verified an e-mail address");
       }
-      const address = email.normalize("NFKC").toLowerCase();
+      const address = email.toLowerCase();
       const domain = address.slice(address.lastIndexOf("@"));
-      if (!allowed.includes(address) && !allowed.includes(domain)) {
+      // A mailbox in letters that only look like those of another is not that mailbox.
+      const isOdd = email !== email.normalize("NFKC");
+      if (isOdd || ![address, domain].some((name) => allowed.includes(name))) {
         throw new NotAllowed("This address may not sign in here");
       }
       return { issuer, subject, email: address };

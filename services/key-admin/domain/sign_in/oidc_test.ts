@@ -166,6 +166,7 @@ Deno.test("ASVS 10.1.2, 10.2.1, 10.5.1, 10.5.3, 10.5.4: any mismatch refuses the
     ["no address", { email: undefined }, 403],
     ["address not allowed", { email: "eve@example.org" }, 403],
     ["a domain with the same ending", { email: "eve@notcorp.test" }, 403],
+    ["wide letters", { sub: "2", email: "ａda@example.org" }, 403],
     ["an allowed domain in front", { email: "@corp.test@evil.test" }, 403],
   ];
   for (const [name, wrong, status] of claims) {
