@@ -5,6 +5,7 @@ import { parseEmail } from "../owners/owner_store.ts";
 import type { Attempt } from "./attempts.ts";
 import { forgetFailures, rememberDevice, takeAttempt } from "./attempts.ts";
 import type { StoreDeps } from "../store/redis.ts";
+import { digest } from "../store/secret.ts";
 import type { PasswordHasher } from "./password.ts";
 import type { Client, SessionStore } from "./sessions.ts";
 import { totpStep } from "./totp.ts";
@@ -56,11 +57,14 @@ export async function signIn(deps: SignInDeps, credentials: Credentials) {
 
 export async function admit(
   { redis, owners, sessions, audit, randomBytes }: SignInDeps,
-  { ownerId, email }: Account,
+  { ownerId, email, passwordHash }: Account,
   client: Client,
   failedBefore: number,
 ) {
   const cookie = await sessions.start(ownerId, client);
+  // If the password was changed while it was checked, the other sessions have been ended.
+  const isOver = (await owners.read(ownerId))?.passwordHash !== passwordHash;
+  if (isOver) await sessions.end(ownerId, digest(cookie));
   await owners.noteSignIn(ownerId);
   const attempts = failedBefore === 1 ? "attempt" : "attempts";
   await audit.add(ownerId, {
@@ -85,8 +89,7 @@ export async function checkAgain(
   const isRight = await hasher.verify(passwordHash, password);
   await audit.add(ownerId, {
     action: isRight ? "session.confirmed" : "session.refused",
-    by: email,
-    ip: from.ip,
+    ...{ by: email, ip: from.ip },
     detail: isRight ? "" : "asked again within a session",
   });
   if (isRight) await forgetFailures(redis, attempt);
