@@ -104,11 +104,13 @@ export function readForm(
     hasArrived = true;
     if (!isOver) parser.end();
   });
-  body.once("close", () => {
+  const onClose = () => {
     if (hasArrived) return;
     begun.resolve("left");
     stop();
-  });
+  };
+  body.once("close", onClose);
+  if (body.destroyed) onClose();
 
   const isFile = (name: string) => Object.hasOwn(bounds.files, listName(name));
   parser.on("field", (name, value, isNameCut, isCut) => {
