@@ -119,13 +119,14 @@ export class Attempt extends streams.StreamReceiver {
       // Null: it was refused, and its run is cancelled.
       if (end !== null) await send(wire.encodeUploadEnd(end, attempt));
     } catch (error) {
+      if (this.isOver) return; // The worker acknowledges nothing more.
       log.warn("body_upload_failed", {
         requestId: publicRequestId(requestId),
         workerId,
         message: "A large request could not be sent to its worker",
         error,
       });
-      if (!this.isOver) this.#run.onWorkerLost();
+      this.#run.onWorkerLost();
     }
   }
 }
