@@ -116,7 +116,7 @@ export class Attempt extends streams.StreamReceiver {
       await Promise.all(sending);
       if (this.isOver) return;
       const end = await upload.end().catch(() => null);
-      // Null: it was refused, and its run is cancelled.
+      // Null: it must not run, and is cancelled.
       if (end !== null) await send(wire.encodeUploadEnd(end, attempt));
     } catch (error) {
       if (this.isOver) return; // The worker acknowledges nothing more.

@@ -143,23 +143,16 @@ export function setup() {
           ...{ slots: Math.max(1, free), inFlight: free === 0 ? 1 : 0 },
         }),
       ),
-    ask: (request = 1, content = "x"): StartedRun =>
-      dispatcher.start(
-        {
-          requestId: idOf(request),
-          keyId: `key_${request}`,
-          kind: "chat",
-          request: {
-            ...chatRequest({ messages: [{ role: "user", content }] }),
-            model: "m",
-          },
-        },
-        sinkOf(request),
-        (outcome) => {
-          outcomes.set(request, outcome);
-          events.push(`over ${outcome.kind} ${request}`);
-        },
-      ),
+    ask(request = 1, content = "x"): StartedRun {
+      const [requestId, keyId] = [idOf(request), `key_${request}`];
+      const messages = [{ role: "user" as const, content }];
+      const asked = { ...chatRequest({ messages }), model: "m" };
+      const job = { requestId, keyId, kind: "chat", request: asked } as const;
+      return dispatcher.start(job, sinkOf(request), (outcome) => {
+        outcomes.set(request, outcome);
+        events.push(`over ${outcome.kind} ${request}`);
+      });
+    },
     accept: (worker = "w1", header: Header = {}) =>
       frame("ACCEPT", frames.encodeJson({ worker }), header),
     data: (text: string, sequence: number, header: Header = {}) =>

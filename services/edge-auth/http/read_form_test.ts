@@ -186,10 +186,7 @@ Deno.test("a form that stalls is refused, and a client that leaves is noticed", 
 
 Deno.test("a file that no field asks for is dropped, and names cannot break a line", async () => {
   const { form, body, drain, finish } = setup();
-  body.end(encode([
-    ["notes", SOUND, "n.txt"],
-    ["file", "s", "a\tb.wav"],
-  ]));
+  body.end(encode([["notes", SOUND, "n.txt"], ["file", "s", "a\tb.wav"]]));
   assert.equal((await drain()).length, 1);
   assert.deepEqual(form.files.map(({ name }) => name), ["ab.wav"]);
   finish();
