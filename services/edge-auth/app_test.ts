@@ -36,6 +36,8 @@ async function start({ models = [], isSampled = true, ...given }: {
   start?: AppDependencies["dispatcher"]["start"];
 } = {}) {
   let nowMs = 0;
+  /** How requests of the key are counted that were refused or failed. */
+  const failures: string[] = [];
   const log = { ...createRecordingLog(), isSampled: () => isSampled };
   const registry = new MetricRegistry();
   const drain = { hasBegun: false };
@@ -45,6 +47,7 @@ async function start({ models = [], isSampled = true, ...given }: {
     metrics: createEdgeMetrics(registry),
     clientAddress: createClientAddress([{ address: HOST, bits: 32 }]),
     isDraining: () => drain.hasBegun,
+    failedRequests: { add: (_, { how }) => void failures.push(how) },
     keys: {
       find() {
         nowMs += LOOKUP_MS;
@@ -73,7 +76,7 @@ async function start({ models = [], isSampled = true, ...given }: {
   });
   const ask = (path: string, init?: RequestInit) =>
     fetch(`${app.origin}${path}`, init);
-  return { ...app, log, registry, drain, ask };
+  return { ...app, log, registry, drain, failures, ask };
 }
 
 /** Requests with a key, from behind a proxy. */
@@ -184,6 +187,7 @@ for (const way of ["fails", "is left"]) {
       .then((response) => response.text());
     const told = await answer.catch(String);
     assert.match(told, way === "fails" ? /"worker_lost"/ : /AbortError/);
+    assert.deepEqual(edge.failures, way === "fails" ? ["refused"] : []);
     assert.equal(await settled.promise, null);
     assert.equal(await sent.promise, null);
   });

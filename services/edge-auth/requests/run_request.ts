@@ -188,7 +188,9 @@ export function startRun(
     if (!call.hasRun) return;
     if (error !== null) {
       const isOpened = response.headersSent && response.statusCode < 300;
-      const how = isOpened ? "cut" : "failed";
+      // Without a lease it is in no other count.
+      const ran = answer.lease === null ? "refused" : "failed";
+      const how = isOpened ? "cut" : ran;
       failedRequests.add(principal, { ...call, error, how });
     }
     const durationMs = now() - call.startedAtMs;
