@@ -87,7 +87,6 @@ export function readForm(
 
   let size = 0;
   let arrived = 0;
-  let hasArrived = false;
   const body = openBody();
   body.on("data", (piece: Uint8Array) => {
     if (isOver) return;
@@ -101,11 +100,10 @@ export function readForm(
     if (bytes >= pieceBytes) body.pause();
   });
   body.once("end", () => {
-    hasArrived = true;
     if (!isOver) parser.end();
   });
   const onClose = () => {
-    if (hasArrived) return;
+    if (body.readableEnded) return;
     begun.resolve("left");
     stop();
   };
