@@ -36,7 +36,6 @@ async function start({ models = [], isSampled = true, ...given }: {
   start?: AppDependencies["dispatcher"]["start"];
 } = {}) {
   let nowMs = 0;
-  /** How requests of the key are counted that were refused or failed. */
   const failures: string[] = [];
   const log = { ...createRecordingLog(), isSampled: () => isSampled };
   const registry = new MetricRegistry();

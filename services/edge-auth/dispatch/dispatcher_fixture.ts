@@ -135,11 +135,11 @@ export function setup() {
     /** Messages with control records so far. */
     controlMessages: () => messages,
     /** A beat with this many free slots. */
-    beat: (worker: string, free = 1) =>
+    beat: (worker: string, free = 1, draining = false) =>
       dispatcher.onBeatMessage(
         subjects.workerBeat(worker),
         encodeWorkerBeat({
-          ...{ family: "chat", models: ["m"], draining: false },
+          ...{ family: "chat", models: ["m"], draining },
           ...{ slots: Math.max(1, free), inFlight: free === 0 ? 1 : 0 },
         }),
       ),

@@ -325,10 +325,13 @@ Deno.test("a worker that is back in a moment is not lost; one that is subscribed
 
   const frozen = await running("w1");
   frozen.bus.listens.add("w1");
+  frozen.beat("w2", 1, true); // It has stopped, as it was told to.
   await frozen.tickTo(workerLostMs - 1);
   assert.ok(!(await frozen.take()).includes("restart 1"));
   await frozen.tickTo(workerLostMs + TICKS_MS);
   assert.ok((await frozen.take()).includes("restart 1"));
+  const lost = frozen.log.lines.map(({ fields }) => fields.workerId);
+  assert.deepEqual(lost, ["w1", "w1"]);
 });
 
 Deno.test("no worker is lost during an outage of the bus, and a worker may reconnect later than the edge", async () => {
