@@ -4,8 +4,9 @@
 #   deploy/secrets.sh                     create what is missing
 #   deploy/secrets.sh rotate redis-edge   add a new password; the old one stays valid
 #   deploy/secrets.sh retire              remove the old passwords
+#   deploy/secrets.sh load                let all running servers of Redis and NATS read them
 #
-# NATS has one password per user, so its old one becomes invalid with the reload.
+# NATS has one password per user, so its old one becomes invalid when it reads the new one.
 # SECRETS_DIR is their directory, by default deploy/secrets.
 set -eu
 umask 077
@@ -17,13 +18,10 @@ names="$names redis-replica redis-sentinel redis-lookup"
 
 # Only the directory is private: containers read the bind-mounted files as users
 # that do not exist on this machine.
-mkdir -p "$dir"
-chmod 700 "$dir"
+mkdir -p "$dir" && chmod 700 "$dir"
 
 file_of() { printf '%s/%s_password' "$dir" "$(printf %s "$1" | tr - _)"; }
-
 new_password() { od -An -v -tx1 -N32 /dev/urandom | tr -d ' \n'; }
-
 sha256() {
   if command -v sha256sum >/dev/null; then sha256sum; else shasum -a 256; fi |
     cut -d ' ' -f 1
@@ -41,7 +39,6 @@ hashes_of() {
 }
 
 upper() { printf %s "$1" | tr '[:lower:]' '[:upper:]'; }
-
 render() {
   for user in edge worker media admin; do
     printf 'NATS_%s_PASSWORD: "%s"\n' "$(upper "$user")" "$(cat "$(file_of "nats-$user")")"
@@ -67,15 +64,24 @@ case "${1:-make}" in
     new_password | overwrite "$file"
     ;;
   retire) rm -f "$dir"/*.old ;;
-  *) sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  load)
+    # A server that has not loaded the operator's new password knows only the old one.
+    operator=$(file_of redis-operator); cd "$here/.."
+    [ ! -e "$operator.old" ] || operator=$operator.old
+    for server in $(docker compose ps --services | grep -E '^(redis|nats)(-[0-9]+)?$'); do
+      case $server in
+        nats*) docker compose kill -s HUP "$server" ;;
+        *) docker compose exec -T "$server" sh -c 'REDISCLI_AUTH=$(cat) redis-cli -e --user operator acl load' <"$operator" ;;
+      esac
+    done
+    exit ;;
+  *) sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac
-for name in $names; do
+# Grafana reads its password at its first start only, so it cannot be rotated here.
+for name in $names grafana-admin; do
   file=$(file_of "$name")
   [ -s "$file" ] || new_password | write "$file"
 done
-# Grafana reads it at its first start only, so it cannot be rotated here.
-file=$(file_of grafana-admin)
-[ -s "$file" ] || new_password | write "$file"
 # The key of a model server is the operator's: empty until they enter it.
 [ -e "$dir/upstream_api_key" ] || printf '' | write "$dir/upstream_api_key"
 render

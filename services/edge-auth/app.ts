@@ -219,8 +219,7 @@ function finish(
   if (status < 400 && !deps.log.isSampled(requestId)) return;
   const line = {
     requestId: publicRequestId(requestId),
-    keyId: principal?.keyId,
-    ownerId: principal?.ownerId,
+    ...{ keyId: undefined, ownerId: undefined, ...principal },
     clientAddress: call.clientAddress,
     method: exchange.method,
     path: shownPath(exchange),

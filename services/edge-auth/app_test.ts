@@ -36,6 +36,7 @@ async function start({ models = [], isSampled = true, ...given }: {
   start?: AppDependencies["dispatcher"]["start"];
 } = {}) {
   let nowMs = 0;
+  const failures: string[] = [];
   const log = { ...createRecordingLog(), isSampled: () => isSampled };
   const registry = new MetricRegistry();
   const drain = { hasBegun: false };
@@ -45,6 +46,7 @@ async function start({ models = [], isSampled = true, ...given }: {
     metrics: createEdgeMetrics(registry),
     clientAddress: createClientAddress([{ address: HOST, bits: 32 }]),
     isDraining: () => drain.hasBegun,
+    failedRequests: { add: (_, { how }) => void failures.push(how) },
     keys: {
       find() {
         nowMs += LOOKUP_MS;
@@ -73,7 +75,7 @@ async function start({ models = [], isSampled = true, ...given }: {
   });
   const ask = (path: string, init?: RequestInit) =>
     fetch(`${app.origin}${path}`, init);
-  return { ...app, log, registry, drain, ask };
+  return { ...app, log, registry, drain, failures, ask };
 }
 
 /** Requests with a key, from behind a proxy. */
@@ -150,36 +152,45 @@ Deno.test("a key is shown the models that it may use, and no others", async () =
   }
 });
 
-Deno.test("an upload whose run fails while it is admitted gives back what was reserved", async () => {
-  const settled = Promise.withResolvers<RunOutcome | null>();
-  const { promise: lease, resolve: decide } = Promise.withResolvers<RunLease>();
-  await using edge = await start({
-    admit: () => lease,
-    start({ upload }, sink, onEnded) {
-      const fail = async () => {
-        while (await upload?.next() instanceof Uint8Array);
-        const end = upload?.end();
-        const error = new ApiError("worker_lost", "It was lost.");
-        sink.onError(error);
-        onEnded(Object.assign(new RunOutcome(), { kind: "failed", error }));
-        decide({ ...LEASE, settle: settled.resolve });
-        await end;
-      };
-      fail().catch(settled.reject);
-      return { delivered: () => {}, cancel: () => {} };
-    },
+for (const way of ["fails", "is left"]) {
+  Deno.test(`an upload whose run ${way} while it is admitted does not run, and gives back what was reserved`, async () => {
+    const client = new AbortController();
+    const settled = Promise.withResolvers<RunOutcome | null>();
+    const lease = Promise.withResolvers<RunLease>();
+    const sent = Promise.withResolvers<unknown>();
+    const decide = () => lease.resolve({ ...LEASE, settle: settled.resolve });
+    await using edge = await start({
+      admit: () => lease.promise,
+      start({ upload }, sink, onEnded) {
+        const run = async () => {
+          while (await upload?.next() instanceof Uint8Array);
+          const end = upload?.end();
+          if (way === "is left") client.abort();
+          else {
+            const error = new ApiError("worker_lost", "It was lost.");
+            sink.onError(error);
+            onEnded(Object.assign(new RunOutcome(), { kind: "failed", error }));
+            decide();
+          }
+          return end;
+        };
+        sent.resolve(run());
+        return { delivered: () => {}, cancel: decide };
+      },
+    });
+    const body = new FormData();
+    body.append("model", "simulated-transcription-1");
+    body.append("file", new Blob(["sound"]), "a.wav");
+    const url = `${edge.origin}/v1/audio/transcriptions`;
+    const answer = callApi(url, KEY, body, { signal: client.signal })
+      .then((response) => response.text());
+    const told = await answer.catch(String);
+    assert.match(told, way === "fails" ? /"worker_lost"/ : /AbortError/);
+    assert.deepEqual(edge.failures, way === "fails" ? ["refused"] : []);
+    assert.equal(await settled.promise, null);
+    assert.equal(await sent.promise, null);
   });
-  const { id } =
-    CATALOG.values().find(({ kind }) => kind === "transcription") ??
-      assert.fail();
-  const body = new FormData();
-  body.append("model", id);
-  body.append("file", new Blob(["sound"]), "a.wav");
-  const url = `${edge.origin}/v1/audio/transcriptions`;
-  const response = await callApi(url, KEY, body);
-  assert.equal(response.status, 502, await response.text());
-  assert.equal(await settled.promise, null);
-});
+}
 
 Deno.test("a request whose client leaves before its answer is counted as 499", async () => {
   const client = new AbortController();
@@ -195,11 +206,8 @@ Deno.test("a request whose client leaves before its answer is counted as 499", a
   });
   const { signal } = client;
   await assert.rejects(postChat(`${edge.origin}/v1`, KEY, {}, { signal }));
-  await until(() =>
-    edge.registry.text().includes(
-      'gateway_requests_total{route="chat",status="499"} 1',
-    )
-  );
+  const counted = 'gateway_requests_total{route="chat",status="499"} 1';
+  await until(() => edge.registry.text().includes(counted));
 });
 
 Deno.test("a line about a request says who sent it and from where; only lines about failures are certain", async () => {

@@ -64,7 +64,7 @@ export const EDGE_METRICS = {
     buckets: TOKEN_GAP_SECONDS,
   }),
   tokens: counter("gateway_tokens_total", {
-    help: "Tokens of chat requests that have ended, `prompt` and `completion`.",
+    help: "Tokens of chat requests: `prompt` if it was counted, `completion`.",
     labels: ["model", "kind"],
   }),
   dispatchWait: histogram("gateway_dispatch_wait_seconds", {
@@ -147,8 +147,8 @@ export function createEdgeMetrics(registry: MetricRegistry) {
       durationMs: number,
     ): void {
       const unit = UNIT_OF_KIND[kind];
-      const { usage, completionTokens, error, dispatchMs, firstByteMs } =
-        outcome;
+      const { usage, completionTokens, error } = outcome;
+      const { cancelReason, dispatchMs, firstByteMs } = outcome;
       const runs = unit === null ? metrics.runs : metrics.mediaRuns;
       runs.with(model, outcome.kind, error?.code ?? "").add();
       if (unit !== null) countUnits(model, unit, completionTokens);
@@ -159,7 +159,6 @@ export function createEdgeMetrics(registry: MetricRegistry) {
       metrics.retries.add(outcome.repeats);
       metrics.naks.add(outcome.naks);
       for (const reason of outcome.rejects) metrics.rejects.with(reason).add();
-      const { cancelReason } = outcome;
       if (cancelReason !== null) metrics.cancels.with(cancelReason).add();
       if (dispatchMs !== null) metrics.dispatchWait.observeMs(dispatchMs);
       if (firstByteMs === null) return;

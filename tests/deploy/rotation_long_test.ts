@@ -5,7 +5,6 @@ import { connectTestLink } from "../support/bus_link.ts";
 import * as deployed from "../support/deployed/deployed_stores.ts";
 import * as processes from "../support/service_processes.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
-import { testRedisLink } from "../support/redis_link.ts";
 
 const LANES = 6;
 /** Requests that must succeed after a step before the next one begins. */
@@ -36,18 +35,15 @@ function startLoad(url: string, key: string) {
     return await ask(attempt + 1);
   };
   const lanes = Array.from({ length: LANES }, async () => {
-    while (!load.isOver) {
-      await ask().catch((error) => failures.push(String(error)));
-    }
+    while (!load.isOver) await ask().catch((e) => failures.push(String(e)));
   });
   return Object.assign(load, {
     ended: Promise.all(lanes),
     /** Waits until it goes on. */
     async goesOn() {
       const wanted = load.complete + PROOF_ANSWERS;
-      await waitFor(() => load.complete >= wanted, {
-        what: () => `answers; so far ${failures.join("\n")}`,
-      });
+      const what = () => `answers; so far ${failures.join("\n")}`;
+      await waitFor(() => load.complete >= wanted, { what });
     },
     /** Failures, and retries for another reason than a slow Redis. */
     busTrouble: () =>
@@ -62,28 +58,13 @@ Deno.test("passwords are rotated under load without a failed request", async (t)
   await using secrets = await deployed.makeSecrets();
   await using nats = await deployed.startDeployedNats(secrets);
   await using redis = await deployed.startDeployedRedis(secrets);
-  const stores = { secrets, nats, redis };
   const envOf = (service: "edge" | "worker" | "media" | "admin") => ({
-    ...{ ...PACE, ...deployed.deployedEnv(stores, service) },
+    ...{ ...PACE, ...deployed.deployedEnv({ secrets, nats, redis }, service) },
   });
-  await using edge = await processes.startService("edge-auth", envOf("edge"));
-  await using worker = await processes.startService(
-    "chat-worker",
-    envOf("worker"),
-  );
-  await using media = await processes.startService(
-    "media-worker",
-    envOf("media"),
-  );
-  /** As the operator, with the current password. */
-  const loadUsers = async () => {
-    const password = await secrets.read("redis_operator_password");
-    const address = { url: redis.url, username: "operator", password };
-    const link = testRedisLink(address);
-    await link.ready(30_000);
-    await link.command(["ACL", "LOAD"]);
-    await link.close();
-  };
+  const { startService } = processes;
+  await using edge = await startService("edge-auth", envOf("edge"));
+  await using worker = await startService("chat-worker", envOf("worker"));
+  await using media = await startService("media-worker", envOf("media"));
   const { key } = await processes.makeKey(envOf("admin"));
   const load = startLoad(edge.url, key);
   await load.goesOn();
@@ -93,9 +74,8 @@ Deno.test("passwords are rotated under load without a failed request", async (t)
       const before = reconnections(service);
       await secrets.run("rotate", `nats-${name}`);
       await nats.reload(await deployed.deployedNatsConfig(secrets));
-      await waitFor(() => reconnections(service) > before, {
-        what: () => `${name} to use it: ${service.process.output()}`,
-      });
+      const what = () => `${name} to use it: ${service.process.output()}`;
+      await waitFor(() => reconnections(service) > before, { what });
       await load.goesOn();
       assert.deepEqual(load.busTrouble(), []);
     });
@@ -115,22 +95,18 @@ Deno.test("passwords are rotated under load without a failed request", async (t)
     assert.deepEqual(load.busTrouble(), []);
   });
 
-  // Redis before 7.2 closes connections when it reloads its users, so a request may
-  // have to be retried here.
+  // Redis before 7.2 closes connections then, so a request may have to be retried.
   await t.step("redis-edge: both are valid, then the new one", async () => {
     await secrets.run("rotate", "redis-edge");
-    await loadUsers();
+    await deployed.loadUsers({ secrets, redis });
     await load.goesOn();
     assert.deepEqual(load.failures, []);
-    await using fresh = await processes.startService(
-      "edge-auth",
-      envOf("edge"),
-    );
+    await using fresh = await startService("edge-auth", envOf("edge"));
     load.url = fresh.url;
     edge.process.signal("SIGTERM");
     await edge.process.exited;
     await secrets.run("retire");
-    await loadUsers();
+    await deployed.loadUsers({ secrets, redis });
     await load.goesOn();
     load.isOver = true;
     await load.ended;

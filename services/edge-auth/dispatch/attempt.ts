@@ -116,16 +116,17 @@ export class Attempt extends streams.StreamReceiver {
       await Promise.all(sending);
       if (this.isOver) return;
       const end = await upload.end().catch(() => null);
-      // Null: it was refused, and its run is cancelled.
+      // Null: it must not run, and is cancelled.
       if (end !== null) await send(wire.encodeUploadEnd(end, attempt));
     } catch (error) {
+      if (this.isOver) return; // The worker acknowledges nothing more.
       log.warn("body_upload_failed", {
         requestId: publicRequestId(requestId),
         workerId,
         message: "A large request could not be sent to its worker",
         error,
       });
-      if (!this.isOver) this.#run.onWorkerLost();
+      this.#run.onWorkerLost();
     }
   }
 }

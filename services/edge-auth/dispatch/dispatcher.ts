@@ -19,7 +19,7 @@ import { ApiError } from "@gateway/shared/openai/error";
 import { settlesWithin } from "@gateway/shared/process/serve";
 import type { AnswerSink, RunJob, RunOutcome } from "./outcome.ts";
 import { busUnavailable, Run } from "./run.ts";
-import { createWorkerTable, type WorkerTable } from "./workers.ts";
+import { createWorkerTable, type Worker, type WorkerTable } from "./workers.ts";
 
 export interface DispatcherOptions {
   bus: Pick<
@@ -215,7 +215,7 @@ export class Dispatcher {
     // While the bus is down, no beat can arrive: silence proves nothing.
     if (lostForMs > 0) return;
     const { probe, lost } = this.workers.sweep();
-    for (const workerId of lost) this.#onLost(workerId);
+    for (const worker of lost) this.#onLost(worker);
     for (const workerId of probe) this.#probe(workerId);
   }
 
@@ -233,7 +233,8 @@ export class Dispatcher {
   }
 
   onWorkerMissing(workerId: string): void {
-    if (this.workers.onMissing(workerId)) this.#onLost(workerId);
+    const lost = this.workers.onMissing(workerId);
+    if (lost !== undefined) this.#onLost(lost);
   }
 
   /** Offers it to those that wait, at the end of this turn: the run that freed it has not finished yet. */
@@ -241,8 +242,9 @@ export class Dispatcher {
     if (this.queue.length > 0) queueMicrotask(() => this.queue.offer());
   }
 
-  #onLost(workerId: string): void {
+  #onLost({ id: workerId, draining }: Pick<Worker, "id" | "draining">): void {
     const runs = this.#runs.values().filter((run) => run.workerId === workerId);
+    if (draining && runs.length === 0) return; // It was told to stop.
     this.options.log.warn("worker_lost", {
       workerId,
       requests: runs.length,

@@ -7,8 +7,8 @@ import { NoRespondersError } from "@gateway/shared/bus/link";
 import { lastToken, subjects } from "@gateway/shared/bus/subjects";
 import { STREAM_LIMITS } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
-import { silentLog } from "@gateway/shared/process/log";
 import { chatRequest } from "../../../tests/support/chat_request.ts";
+import { createRecordingLog } from "../../../tests/support/recording_log.ts";
 import { usageOf } from "../../../tests/support/scripted_model_server.ts";
 import { Dispatcher, type StartedRun } from "./dispatcher.ts";
 import type { AnswerSink, RunOutcome } from "./outcome.ts";
@@ -37,6 +37,7 @@ export function setup() {
   const events: string[] = [];
   let messages = 0;
   const soon: (() => void)[] = [];
+  const log = createRecordingLog();
   const outcomes = new Map<number, RunOutcome>();
   const attempts = new Map<number, number>();
 
@@ -86,7 +87,7 @@ export function setup() {
     now: () => clock.ms,
     random: () => 0,
     scheduleSoon: (flush) => void soon.push(flush),
-    log: silentLog,
+    log,
     requestTimeoutMs: TIMEOUT_MS,
   });
 
@@ -124,10 +125,7 @@ export function setup() {
   };
 
   return {
-    clock,
-    bus,
-    dispatcher,
-    outcomes,
+    ...{ clock, bus, log, dispatcher, outcomes },
     /** The events since the last call, control records last. */
     async take(): Promise<string[]> {
       for (let turn = 0; turn < 5; turn += 1) await Promise.resolve();
@@ -137,34 +135,24 @@ export function setup() {
     /** Messages with control records so far. */
     controlMessages: () => messages,
     /** A beat with this many free slots. */
-    beat: (worker: string, free = 1) =>
+    beat: (worker: string, free = 1, draining = false) =>
       dispatcher.onBeatMessage(
         subjects.workerBeat(worker),
         encodeWorkerBeat({
-          family: "chat",
-          slots: Math.max(1, free),
-          inFlight: free === 0 ? 1 : 0,
-          draining: false,
-          models: ["m"],
+          ...{ family: "chat", models: ["m"], draining },
+          ...{ slots: Math.max(1, free), inFlight: free === 0 ? 1 : 0 },
         }),
       ),
-    ask: (request = 1, content = "x"): StartedRun =>
-      dispatcher.start(
-        {
-          requestId: idOf(request),
-          keyId: `key_${request}`,
-          kind: "chat",
-          request: {
-            ...chatRequest({ messages: [{ role: "user", content }] }),
-            model: "m",
-          },
-        },
-        sinkOf(request),
-        (outcome) => {
-          outcomes.set(request, outcome);
-          events.push(`over ${outcome.kind} ${request}`);
-        },
-      ),
+    ask(request = 1, content = "x"): StartedRun {
+      const [requestId, keyId] = [idOf(request), `key_${request}`];
+      const messages = [{ role: "user" as const, content }];
+      const asked = { ...chatRequest({ messages }), model: "m" };
+      const job = { requestId, keyId, kind: "chat", request: asked } as const;
+      return dispatcher.start(job, sinkOf(request), (outcome) => {
+        outcomes.set(request, outcome);
+        events.push(`over ${outcome.kind} ${request}`);
+      });
+    },
     accept: (worker = "w1", header: Header = {}) =>
       frame("ACCEPT", frames.encodeJson({ worker }), header),
     data: (text: string, sequence: number, header: Header = {}) =>

@@ -9,14 +9,8 @@ import { BUS_LIMITS, DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { WaitQueue } from "./dispatcher.ts";
 import { setup, type Stage, TIMEOUT_MS, USAGE } from "./dispatcher_fixture.ts";
 
-const {
-  acceptMs,
-  queueMax,
-  queueWaitMs,
-  workerLostMs,
-  workerMissingMs,
-  workerProbeMs,
-} = DISPATCH_LIMITS;
+const { acceptMs, queueMax, queueWaitMs } = DISPATCH_LIMITS;
+const { workerLostMs, workerMissingMs, workerProbeMs } = DISPATCH_LIMITS;
 /** Deadlines are checked at each tick. */
 const TICKS_MS = 150;
 
@@ -331,10 +325,13 @@ Deno.test("a worker that is back in a moment is not lost; one that is subscribed
 
   const frozen = await running("w1");
   frozen.bus.listens.add("w1");
+  frozen.beat("w2", 1, true); // It has stopped, as it was told to.
   await frozen.tickTo(workerLostMs - 1);
   assert.ok(!(await frozen.take()).includes("restart 1"));
   await frozen.tickTo(workerLostMs + TICKS_MS);
   assert.ok((await frozen.take()).includes("restart 1"));
+  const lost = frozen.log.lines.map(({ fields }) => fields.workerId);
+  assert.deepEqual(lost, ["w1", "w1"]);
 });
 
 Deno.test("no worker is lost during an outage of the bus, and a worker may reconnect later than the edge", async () => {
@@ -382,7 +379,8 @@ Deno.test("a large request follows in pieces after a worker accepted it, and mov
   const t = setup();
   t.beat("w1");
   t.beat("w2");
-  t.ask(1, "x".repeat(BUS_LIMITS.jobBytesMax));
+  const large = "x".repeat(BUS_LIMITS.jobBytesMax);
+  t.ask(1, large);
   assert.deepEqual(await t.take(), ["offer w1 1.1"]);
   t.accept("w1");
   const pieces = [...await t.take(), ...await t.take()];
@@ -393,6 +391,14 @@ Deno.test("a large request follows in pieces after a worker accepted it, and mov
   // The request itself, and the message that ends it.
   const all = [...await t.take(), ...await t.take()];
   assert.deepEqual(all, new Array(4).fill("piece w2"));
+  // When the client has left, that is no failure.
+  const run = t.ask(2, large);
+  t.accept("w1", { request: 2 });
+  await Promise.resolve();
+  run.cancel("client_gone");
+  assert.ok((await t.take()).includes("piece w1"));
+  const events = t.log.lines.map(({ event }) => event);
+  assert.deepEqual(events, ["body_upload_failed", "attempt_repeated"]);
 });
 
 Deno.test("control records for one worker are sent together, and nothing is kept for it", async () => {

@@ -20,8 +20,8 @@ export interface RunJob {
 export interface Upload {
   /** The next bytes, at most a piece; null once the client has sent everything. */
   next(): Promise<Uint8Array | null>;
-  /** The request; rejects if it is refused. Whoever made the upload answers the client. */
-  end(): Promise<UploadEnd>;
+  /** The request; null if its client left or its run ended, rejects if it is refused. Whoever made the upload answers the client. */
+  end(): Promise<UploadEnd | null>;
 }
 
 export interface AnswerSink {

@@ -147,8 +147,7 @@ export class Run {
     }
     const attempt = this.#attempt;
     if (attempt !== null) {
-      const event = attempt.onTick(this.dispatcher.steadyNow());
-      this.#onEvent(attempt, event);
+      this.#onEvent(attempt, attempt.onTick(this.dispatcher.steadyNow()));
     } else if (this.#hasWaitedTooLong()) this.#failBusy();
     if (this.#state === "active") this.#sink.onTick(nowMs);
   }

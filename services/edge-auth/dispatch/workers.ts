@@ -13,7 +13,7 @@ import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 
 /** `inFlight` as of the last beat, and what this edge has sent and seen end since. */
-interface Worker extends Omit<WorkerBeat, "models"> {
+export interface Worker extends Omit<WorkerBeat, "models"> {
   readonly id: string;
   models: ReadonlySet<string>;
   beatAtMs: number;
@@ -87,35 +87,33 @@ export function createWorkerTable(
       worker.inFlight = Math.max(0, worker.inFlight - 1);
       worker.pausedUntilMs = 0;
     },
-    /** Notes that this worker has no subscriber on the bus. Returns true if it is lost. */
-    onMissing(id: string): boolean {
+    /** Notes that this worker has no subscriber on the bus. Returns it if it is lost. */
+    onMissing(id: string): Worker | undefined {
       const worker = workers.get(id);
-      if (worker === undefined) return false;
+      if (worker === undefined) return;
       const nowMs = now();
-      if (nowMs < rejoinUntilMs) {
-        pause(id, DISPATCH_LIMITS.workerMissingMs);
-        return false;
-      }
+      const { workerMissingMs } = DISPATCH_LIMITS;
+      if (nowMs < rejoinUntilMs) return void pause(id, workerMissingMs);
       worker.missingSinceMs ??= nowMs;
       const missingMs = nowMs - worker.missingSinceMs;
-      if (missingMs < DISPATCH_LIMITS.workerMissingMs) return false;
-      return workers.delete(id);
+      if (missingMs < workerMissingMs) return;
+      workers.delete(id);
+      return worker;
     },
     onAnswer(id: string): void {
       const worker = workers.get(id);
       if (worker !== undefined) worker.missingSinceMs = null;
     },
     /** Returns the workers to probe and those that are lost, which are removed. */
-    sweep(): { probe: string[]; lost: string[] } {
+    sweep(): { probe: string[]; lost: Worker[] } {
       const nowMs = now();
-      const probe: string[] = [];
-      const lost: string[] = [];
+      const [probe, lost]: [string[], Worker[]] = [[], []];
       for (const worker of workers.values()) {
         const silenceMs = nowMs - worker.beatAtMs;
         const isSuspect = silenceMs >= DISPATCH_LIMITS.workerProbeMs ||
           worker.missingSinceMs !== null;
         if (silenceMs >= DISPATCH_LIMITS.workerLostMs) {
-          lost.push(worker.id);
+          lost.push(worker);
           workers.delete(worker.id);
         } else if (isSuspect && nowMs - worker.probedAtMs >= PROBE_EVERY_MS) {
           worker.probedAtMs = nowMs;

@@ -5,13 +5,11 @@ import type { Timed } from "@gateway/shared/process/deadlines";
 import { createBodyBudget } from "./read_body.ts";
 
 /** A body that the test writes. */
-export function openExchange(headers: Record<string, string>) {
-  const body = new PassThrough();
-  const openBody = () => body;
-  return {
-    body,
-    exchange: { headers, openBody },
-  };
+export function openExchange(
+  headers: Record<string, string>,
+  body = new PassThrough(),
+) {
+  return { body, exchange: { headers, openBody: () => body } };
 }
 
 /** A budget of memory, and deadlines by a clock that the test moves on. */

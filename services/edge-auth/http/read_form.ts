@@ -87,7 +87,6 @@ export function readForm(
 
   let size = 0;
   let arrived = 0;
-  let hasArrived = false;
   const body = openBody();
   body.on("data", (piece: Uint8Array) => {
     if (isOver) return;
@@ -101,14 +100,15 @@ export function readForm(
     if (bytes >= pieceBytes) body.pause();
   });
   body.once("end", () => {
-    hasArrived = true;
     if (!isOver) parser.end();
   });
-  body.once("close", () => {
-    if (hasArrived) return;
+  const onClose = () => {
+    if (body.readableEnded) return;
     begun.resolve("left");
     stop();
-  });
+  };
+  body.once("close", onClose);
+  if (body.destroyed) onClose();
 
   const isFile = (name: string) => Object.hasOwn(bounds.files, listName(name));
   parser.on("field", (name, value, isNameCut, isCut) => {

@@ -63,7 +63,7 @@ export function sendError(response: ResponseOutput, error: ApiError): void {
 }
 
 /** nginx's "client closed request". */
-const CLIENT_CLOSED_REQUEST = 499;
+export const CLIENT_CLOSED_REQUEST = 499;
 
 /** Drops an answer whose client has disconnected. The status is for metrics and the log. */
 export function abandon(response: ResponseOutput): void {

@@ -12,7 +12,7 @@ import { BODY_PIECES, SERVER_LIMITS } from "@gateway/shared/limits";
 import type { GracefulServer } from "@gateway/shared/process/serve";
 import { settlesWithin } from "@gateway/shared/process/serve";
 import { dropSpanOf, startWorkSpan } from "@gateway/shared/process/tracing";
-import type { HeaderFields } from "./responses.ts";
+import { CLIENT_CLOSED_REQUEST, type HeaderFields } from "./responses.ts";
 
 export class ApiResponse extends ServerResponse {
   /** Headers that it has, whatever is sent. */
@@ -116,7 +116,9 @@ export async function startServer(
   const close = (connection: Connection, call: Call) => {
     if (!connection.calls.delete(call)) return;
     connection.checksLeft = null;
-    while (call.onClose.length > 0) call.onClose.pop()?.();
+    const { response, onClose } = call;
+    if (!response.headersSent) response.statusCode = CLIENT_CLOSED_REQUEST;
+    while (onClose.length > 0) onClose.pop()?.();
   };
   server.on("connection", (socket: Socket) => {
     const connection: Connection = { calls: new Set(), checksLeft: null };

@@ -188,7 +188,8 @@ export function startRun(
     if (!call.hasRun) return;
     if (error !== null) {
       const isOpened = response.headersSent && response.statusCode < 300;
-      const how = isOpened ? "cut" : "failed";
+      // Without a lease it is in no other count.
+      const how = isOpened ? "cut" : answer.lease ? "failed" : "refused";
       failedRequests.add(principal, { ...call, error, how });
     }
     const durationMs = now() - call.startedAtMs;
@@ -203,15 +204,14 @@ export function startRun(
 /** Logs a run, but never a key, a prompt or an answer. */
 function logRun(
   log: Log,
-  { requestId, clientAddress, principal: { keyId, ownerId } }: RunCall,
+  { requestId, clientAddress, principal }: RunCall,
   { kind, request }: RunJob,
   { outcome, durationMs }: { outcome: RunOutcome; durationMs: number },
 ): void {
   const { usage, completionTokens } = outcome;
   const line = {
     requestId: publicRequestId(requestId),
-    keyId,
-    ownerId,
+    ...principal,
     clientAddress,
     model: request.model,
     stream: request.stream,

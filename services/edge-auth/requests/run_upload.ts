@@ -56,7 +56,7 @@ async function upload<Request extends JobRequest>(
 ): Promise<void> {
   const over = Promise.withResolvers<void>();
   let hasEnded = false;
-  const admitForm = async (): Promise<UploadEnd> => {
+  const admitForm = async (): Promise<UploadEnd | null> => {
     const { fields, files } = form;
     const request = endpoint.parse(fields, deps.catalog);
     form.requireFiles();
@@ -66,7 +66,8 @@ async function upload<Request extends JobRequest>(
     else answer.lease = lease;
     job.request = request;
     over.resolve();
-    return { request, files };
+    // Without a lease nobody would pay for it.
+    return answer.lease && { request, files };
   };
   const { job, answer } = startRun(call, endpoint, {
     request: { model, stream: false },

@@ -1,6 +1,7 @@
 /** Draws images and videos: circles that depend on the words, and the words themselves. */
 import { Buffer } from "node:buffer";
 import { crc32, deflateSync } from "node:zlib";
+import { newRequestId } from "@gateway/shared/process/ids";
 import { hashText, seededRandom } from "../chat/language.ts";
 import { sleep } from "../serving/answer.ts";
 
@@ -123,6 +124,8 @@ export async function filmOf(scene: Scene, seconds: number) {
   const { default: hme } = await import("h264-mp4-encoder");
   const { width, height } = scene;
   const encoder = await hme.createH264MP4Encoder();
+  // All encoders share one file system.
+  encoder.outputFilename = `${newRequestId()}.mp4`;
   Object.assign(encoder, { width, height, frameRate: FRAMES_PER_SECOND });
   encoder.initialize();
   const pixels = draw(scene);

@@ -3,7 +3,7 @@
 import { fileURLToPath } from "node:url";
 import { askPort, freePort, startLocalServer } from "../local_server.ts";
 import { type NatsServer, startNatsServer } from "../nats_server.ts";
-import { runProcess } from "../process.ts";
+import { makeTempDir, runProcess } from "../process.ts";
 import { startRedisServer } from "../redis_server.ts";
 import type { TestAuthority } from "./test_authority.ts";
 
@@ -32,8 +32,8 @@ export async function startDeployedNats(
   secrets: DeployedSecrets,
   authority?: TestAuthority,
 ): Promise<NatsServer> {
-  const config = await deployedNatsConfig(secrets);
-  return await startNatsServer({ config: config + natsTls(authority) });
+  const config = await deployedNatsConfig(secrets) + natsTls(authority);
+  return await startNatsServer({ config });
 }
 
 /** `deploy/nats/nats.conf` with the passwords of now. */
@@ -67,6 +67,27 @@ export async function startDeployedRedis(
     url: tlsPort === undefined ? server.url : `rediss://127.0.0.1:${tlsPort}`,
     [Symbol.asyncDispose]: () => server[Symbol.asyncDispose](),
   };
+}
+
+/** Runs `deploy/secrets.sh load` where `docker compose` reaches this server, and returns which services it was called for. */
+export async function loadUsers(
+  { secrets, redis }: Omit<DeployedStores, "nats">,
+): Promise<string> {
+  await using bin = await makeTempDir();
+  const commands = {
+    docker: `shift; case $1 in
+      ps) echo edge-auth nats nats-2 redis redis-2 redis-sentinel-1 | tr ' ' '\\n' ;;
+      kill) echo "$@" ;;
+      exec) shift 2; echo "$1"; shift; exec "$@" ;; esac`,
+    "redis-cli": `PATH=\${PATH#*:} exec redis-cli -p ${redis.server.port} "$@"`,
+  };
+  for (const [name, text] of Object.entries(commands)) {
+    const file = `${bin.path}/${name}`;
+    await Deno.writeTextFile(file, `#!/bin/sh\n${text}`, { mode: 0o755 });
+  }
+  const PATH = `${bin.path}:${Deno.env.get("PATH")}`;
+  const env = { SECRETS_DIR: secrets.directory, PATH };
+  return await runProcess(`${DEPLOY}/secrets.sh`, ["load"], { env });
 }
 
 /** `deploy/redis/redis.conf` with the paths of this machine. */
