@@ -3,7 +3,6 @@ import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { errorMessage } from "@gateway/shared/process/env";
-import { clip } from "@gateway/shared/process/error_text";
 import { settlesWithin } from "@gateway/shared/process/serve";
 import { parseJson } from "@gateway/shared/upstream/json";
 import * as z from "zod";
@@ -247,7 +246,7 @@ export class Cluster {
       data,
       (member, value) => member === "stack" ? undefined : value,
     );
-    this.out.warn(clip(`${said} ${details}`, TEXT_CHARS_MAX), kind);
+    this.out.warn(`${said} ${details}`.slice(0, TEXT_CHARS_MAX), kind);
   }
 }
 

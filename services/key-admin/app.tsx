@@ -116,9 +116,7 @@ function asRefused(error: unknown, { method }: HonoRequest): Refused {
   }
   if (error instanceof BadCursor) return new Refused(400, NO_PAGE);
   const headers = { "retry-after": "1" };
-  if (error instanceof NotDurable) {
-    return new Refused(503, NOT_CONFIRMED, { headers });
-  }
+  if (error instanceof NotDurable) return new Refused(503, UNSURE, { headers });
   if (error instanceof RedisUnavailableError) {
     // Does not suggest repeating a change that may have been made.
     const message = method === "POST" && error.mayHaveRun
@@ -131,7 +129,7 @@ function asRefused(error: unknown, { method }: HonoRequest): Refused {
 
 const NO_PAGE =
   "This page of the list does not exist. Start at the newest entries";
-const NOT_CONFIRMED =
+const UNSURE =
   "The change was made but is not confirmed to be on disk. Check whether it is there before you try again";
 const OUR_FAULT =
   "Something went wrong on our side. Try again. If it happens again, give your operator the request id below";

@@ -43,7 +43,7 @@ const PERMANENT = anyOf(
 );
 
 const TOLD_MAX = 3;
-/** The largest body of an error response. A longer one is not quoted, and no more of a message is examined. */
+/** The largest body of an error response. A longer one is not quoted, and no more of a message is examined, of which the end may be a part of a secret. */
 const BYTES_MAX = 64 * 1024;
 
 /** `param` paths such as `messages[0].content`. */
@@ -211,7 +211,7 @@ function statusOf(error: JsonObject): number {
   return FAULTS.find(([, , words]) => words.test(kind))?.[1][0] ?? 500;
 }
 
-/** Makes texts of model servers safe to show to callers. */
+/** Makes texts of model servers safe to show to callers, in linear time: a match starts only where it can be whole. */
 export type Redact = (text: string) => string;
 
 const MESSAGE_CHARS_MAX = 500;
@@ -219,7 +219,6 @@ const MESSAGE_CHARS_MAX = 500;
 const SECRET_CHARS_MIN = 4;
 const REDACTED = "[redacted]";
 
-// Each takes linear time: it starts only where the text that it matches can start.
 const PATTERNS: readonly RegExp[] = [
   /\b[a-z][a-z0-9+.-]{0,30}:\/\/[^\s"'<>]+/gi,
   /\bbearer\s+[^\s"',]+/gi,
@@ -270,7 +269,6 @@ export function createRedact(
     if (name !== null) clean = clean.replace(name, () => model?.ours ?? "");
     for (const needle of needles) clean = clean.replaceAll(needle, REDACTED);
     for (const pattern of PATTERNS) clean = clean.replace(pattern, REDACTED);
-    // The cut may have left a part of a secret.
     if (text.length > BYTES_MAX) clean = clean.slice(0, -MESSAGE_CHARS_MAX);
     clean = clean.trim();
     if (clean.length <= MESSAGE_CHARS_MAX) return clean;

@@ -48,6 +48,8 @@ const CHANGES = {
 export type OwnerChange = keyof typeof CHANGES;
 export const OWNER_CHANGES = keysOf(CHANGES);
 
+const OWN_ACCOUNT =
+  "This is your own account. Use the Account page, or ask another operator";
 export const changesOf = (account: Account): OwnerChange[] =>
   OWNER_CHANGES.filter((what) => CHANGES[what][1](account) === "");
 
@@ -100,11 +102,7 @@ export function createOperators({ owners, sessions, links, audit }: {
     async change(operator: Operator, ownerId: string, what: OwnerChange) {
       const account = await find(ownerId);
       const { email } = account;
-      if (operator.ownerId === ownerId) {
-        throw new OperatorRefused(
-          "This is your own account. Use the Account page, or ask another operator",
-        );
-      }
+      if (operator.ownerId === ownerId) throw new OperatorRefused(OWN_ACCOUNT);
       const why = CHANGES[what][1](account);
       if (why !== "") throw new OperatorRefused(`${email} ${why}`);
       await make(what, ownerId, operator.by);

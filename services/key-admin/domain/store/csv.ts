@@ -6,9 +6,8 @@ export const csvHead = (names: readonly string[]) => "\uFEFF" + csvLine(names);
 export const csvLine = (cells: readonly (string | number)[]): string =>
   cells.map((text) => cell(String(text))).join(",") + "\r\n";
 
-/** What begins a formula, where a cell begins: in many countries also after a semicolon, whatever is quoted. */
 const FORMULA = /(^|[;\r\n])(?=["\s]*[=+\-@\t\r\n\0|%＝＋－＠])/g;
-/** A cell that every spreadsheet treats as text: `=1+1` becomes `'=1+1` (ASVS 1.2.10). */
+/** A cell that every spreadsheet treats as text: `=1+1` becomes `'=1+1` (ASVS 1.2.10). In many countries cells also begin after a semicolon, whatever is quoted. */
 function cell(text: string): string {
   const inert = text.replace(FORMULA, "$1'");
   return /[",\r\n']/.test(inert) ? `"${inert.replaceAll('"', '""')}"` : inert;

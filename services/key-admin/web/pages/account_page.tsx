@@ -95,9 +95,8 @@ const dismissNotice: Handler = async (c) => {
 const endSession: Handler = async (c) => {
   const { deps, signedIn: { account } } = c.var;
   const form = parseForm(c, FORM.pick({ session: true }));
-  if (!(await deps.sessions.end(account.ownerId, form.session))) {
-    throw new Refused(404, "This session has already ended");
-  }
+  const isEnded = await deps.sessions.end(account.ownerId, form.session);
+  if (!isEnded) throw new Refused(404, "This session has already ended");
   await note(c, "session.revoked");
   return c.redirect("/account?done=session_ended", 303);
 };
