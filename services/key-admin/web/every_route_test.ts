@@ -225,7 +225,6 @@ Deno.test("every route", async (t) => {
         assert.equal(answer.status, status, name);
         assert.ok(!answer.text.includes("Secret project"), name);
       };
-
       await t.step(
         "API1, API2, API5, ASVS 7.2.2, 8.2.1, 8.2.2, 8.4.1, 14.2.1: neither a stranger nor another owner nor an API key gets in",
         async () => {
@@ -259,7 +258,6 @@ Deno.test("every route", async (t) => {
           }
         },
       );
-
       await t.step(
         "ASVS 3.5.1, 3.5.2 (CSRF): other sites and other media types are refused",
         async () => {
@@ -276,7 +274,6 @@ Deno.test("every route", async (t) => {
           }
         },
       );
-
       await t.step(
         "API3, ASVS 1.5.3, 2.2.1, 2.2.2, 15.3.3 (mass assignment): unknown and repeated fields, and forms that are too large or not UTF-8 are refused",
         async () => {
@@ -298,7 +295,6 @@ Deno.test("every route", async (t) => {
           }
         },
       );
-
       await t.step("ASVS 3.5.3, 4.1.4: other methods are 405", async () => {
         const methods = ["GET", "POST"]
           .filter((method) => routes.includes(`${method} ${pattern}`));
@@ -311,9 +307,7 @@ Deno.test("every route", async (t) => {
           assert.equal(answer.headers.get("allow"), allow);
         }
       });
-
       assert.deepEqual(await site.stored(), before, "nothing has changed");
-
       await t.step(
         "ASVS 1.3.2, 3.4.1-3.4.6, 4.1.1, 14.3.2, 16.3.1, API8: the owner's own request does what it says, is audited with who, when and from where, and answered with the security headers, a charset, no-store and nothing inline",
         async () => {

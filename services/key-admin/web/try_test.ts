@@ -397,7 +397,6 @@ Deno.test("API4, ASVS 3.5.1, 5.2.1: an upload is taken only by Try it, from thos
   const largest = await upload(client, {}, sized(heldBytes));
   assert.match(largest.text, /data-part="error">/, "read, but no recording");
   assert.equal(site.asked.length, count + 1);
-
   const answers: PromiseWithResolvers<Response>[] = [];
   site.deps.askApi = () => {
     const answer = Promise.withResolvers<Response>();

@@ -81,11 +81,9 @@ Deno.test("ASVS 7.4.1, 7.5.2: sessions are listed and can be ended: another one,
   const answer = await here.post("/account/sessions/end", { session });
   assert.equal(answer.status, 303);
   assert.deepEqual(await areSignedIn(here, there), [true, false]);
-
   const again = await site.signedIn(ADA, "192.0.2.78");
   await here.post("/account/sessions/end-all");
   assert.deepEqual(await areSignedIn(here, again), [false, false]);
-
   const last = await site.signedIn(ADA, "192.0.2.79");
   const cookie = last.cookies.get(SESSION) ?? "";
   const out = await last.post("/sign-out");
@@ -221,9 +219,7 @@ Deno.test("ASVS 7.4.1: a session whose deletion was interrupted is over or can b
         : link.command(args, options),
   };
   const keys = createKeyStore({ redis, writer: redis, randomBytes });
-  const store = createSessionStore({
-    ...{ redis, randomBytes, keys, now: Date.now },
-  });
+  const store = createSessionStore({ redis, randomBytes, keys, now: Date.now });
   for (const command of ["DEL", "ZREM"]) {
     const cookie = await store.start(OWNER, { ip: "", userAgent: "" });
     const { id } = await store.find(cookie) ?? assert.fail("no session");

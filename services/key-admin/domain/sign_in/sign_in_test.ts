@@ -104,7 +104,6 @@ Deno.test("ASVS 6.3.2, 6.4.1: nobody can sign in before the set-up, whose link w
   assert.equal((await client.get(path)).status, 404, "used up");
   assert.equal(await site.deps.owners.find(ADA), ownerId);
   assert.equal((await client.get("/people")).status, 200, "an operator");
-
   const second = `/link/${links[1]}`;
   assert.equal(await choose(site.client(), second, PASSWORD), 404, "is void");
   const page = await site.client().get("/sign-in");
@@ -171,14 +170,12 @@ Deno.test("ASVS 6.3.3, 7.5.1: two-step sign-in asks for the password, from setti
   assert.equal(done.status, 200);
   const codes = done.text.match(/\b(?:[0-9A-Za-z]{5}-){3}[0-9A-Za-z]{5}\b/g);
   assert.equal(codes?.length, 10);
-
   const device = site.client();
   assert.equal((await signIn(device, ADA)).status, 401, "no code");
   const used = await signIn(device, ADA, { code: codeOf(site, secret) });
   assert.equal(used.status, 401, "the code of the set-up was used");
   const recovery = { code: ` ${codes?.[0]} ` };
   assert.equal((await signIn(device, ADA, recovery)).status, 303);
-
   const off = (password: string) =>
     client.post("/account/second-factor/off", { password });
   const wrong = await off("wrong");
