@@ -122,6 +122,9 @@ export const STREAM_LIMITS = {
 /** The type of {@link STREAM_LIMITS}, for tests with other values. */
 export type StreamLimits = Readonly<Record<keyof typeof STREAM_LIMITS, number>>;
 
+/** Of images and whole chat answers that a worker holds; reading takes four times as much. Beyond: another worker is tried, then 503. */
+export const ANSWER_BYTES_HELD_MAX = 128 * MIB;
+
 /** Requests for images, speech and transcriptions. The bounds are OpenAI's. */
 export const MEDIA_LIMITS = {
   speechCharsMax: 4_096, // Of the text to speak, and of `instructions`.
@@ -149,8 +152,6 @@ export const MEDIA_LIMITS = {
   speechEventCharsMax: 32 * MIB,
   /** The images of one answer in base64: ten at a large size. Beyond: 502. */
   imageAnswerBytesMax: 96 * MIB,
-  /** The images that a worker holds; reading takes four times as much. Beyond: another worker is tried, then 503. */
-  heldBytesMax: 128 * MIB,
 } as const;
 
 /** Videos, which are jobs at a model server. */

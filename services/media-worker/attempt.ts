@@ -1,6 +1,5 @@
 /** One attempt to run a request at a model server: reading the server's answer and passing it on, for all kinds of requests. */
 import * as heads from "@gateway/shared/bus/media_head";
-import { ApiError } from "@gateway/shared/openai/error";
 import type { MediaRequest } from "@gateway/shared/openai/media";
 import { textTokens } from "@gateway/shared/openai/tokens";
 import { invalidAnswer } from "@gateway/shared/upstream/errors";
@@ -10,6 +9,7 @@ import type * as upstream from "@gateway/shared/upstream/model_server";
 import type { AttemptProgress } from "@gateway/shared/upstream/pool";
 import { frameError } from "@gateway/shared/upstream/error_response";
 import { SseParser } from "@gateway/shared/upstream/sse_parser";
+import type { AnswerMemory } from "@gateway/shared/worker/answer_memory";
 import type { JobCall } from "@gateway/shared/worker/job";
 
 const encoder = new TextEncoder();
@@ -214,32 +214,3 @@ const TEXT_TYPES: { readonly [format: string]: string } = {
   srt: "application/x-subrip",
   vtt: "text/vtt",
 };
-
-/** Bounds the bytes of images that this process holds: a few of the largest would exhaust its memory. */
-export class AnswerMemory {
-  bytes = 0;
-
-  constructor(readonly bytesMax: number) {}
-
-  /** The share of one answer, which must be released. */
-  open() {
-    const held = {
-      bytes: 0,
-      /** If the process has no room for so many bytes, releases all and throws `overloaded`. */
-      set: (bytes: number): void => {
-        this.bytes += bytes - held.bytes;
-        held.bytes = bytes;
-        if (bytes === 0 || this.bytes <= this.bytesMax) return;
-        // At once, so that answers that grow at the same time are not refused, too.
-        held.set(0);
-        // Another worker may have room.
-        const message =
-          "The server holds too many images. Please try again shortly.";
-        throw new ApiError("overloaded", message, { retryAfterMs: 1_000 });
-      },
-    };
-    return held;
-  }
-}
-
-export type HeldBytes = ReturnType<AnswerMemory["open"]>;

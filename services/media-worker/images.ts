@@ -5,7 +5,8 @@ import type { ImageRequest } from "@gateway/shared/openai/media";
 import * as errors from "@gateway/shared/upstream/errors";
 import * as json from "@gateway/shared/upstream/json";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
-import type { HeldBytes, MediaAttempt } from "./attempt.ts";
+import type { HeldBytes } from "@gateway/shared/worker/answer_memory";
+import type { MediaAttempt } from "./attempt.ts";
 import * as attempts from "./attempt.ts";
 import { encodeForm } from "./form.ts";
 

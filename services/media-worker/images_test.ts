@@ -1,8 +1,9 @@
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
-import { MEDIA_LIMITS } from "@gateway/shared/limits";
+import { ANSWER_BYTES_HELD_MAX, MEDIA_LIMITS } from "@gateway/shared/limits";
 import type { BackendConfig } from "@gateway/shared/models/catalog";
 import type { ImageRequest } from "@gateway/shared/openai/media";
+import { AnswerMemory } from "@gateway/shared/worker/answer_memory";
 import type {
   Step,
   WholeRequest,
@@ -17,7 +18,6 @@ import {
   typed,
 } from "../../tests/support/model_answers.ts";
 import { recordCall } from "../../tests/support/recorded_call.ts";
-import { AnswerMemory } from "./attempt.ts";
 import * as rigs from "./server_fixture.ts";
 
 const MIB = 1024 * 1024;
@@ -354,5 +354,5 @@ Deno.test("API4: pictures beyond the memory of the process are refused, and may 
     }
   });
   assert.equal(refused.length, 1, "one makes room for the others");
-  assert.ok(MEDIA_LIMITS.imageAnswerBytesMax <= MEDIA_LIMITS.heldBytesMax);
+  assert.ok(MEDIA_LIMITS.imageAnswerBytesMax <= ANSWER_BYTES_HELD_MAX);
 });

@@ -1,11 +1,10 @@
-import { MEDIA_LIMITS } from "@gateway/shared/limits";
 import { ModelServer } from "@gateway/shared/upstream/model_server";
+import { AnswerMemory } from "@gateway/shared/worker/answer_memory";
 import { runWorkerService } from "@gateway/shared/worker/service";
-import { AnswerMemory } from "./attempt.ts";
 import { readConfig } from "./config.ts";
 import { runMedia } from "./media.ts";
 
-const memory = new AnswerMemory(MEDIA_LIMITS.heldBytesMax);
+const memory = new AnswerMemory();
 
 await runWorkerService({
   family: "media",

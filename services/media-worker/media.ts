@@ -2,14 +2,11 @@
 import type { JobRequest } from "@gateway/shared/bus/job";
 import * as media from "@gateway/shared/openai/media";
 import type { ModelServer } from "@gateway/shared/upstream/model_server";
+import type { AnswerMemory } from "@gateway/shared/worker/answer_memory";
 import * as jobs from "@gateway/shared/worker/job";
 import type { Pool } from "@gateway/shared/worker/service";
 import * as z from "zod";
-import {
-  type AnswerMemory,
-  MediaAnswer,
-  type MediaAttempt,
-} from "./attempt.ts";
+import { MediaAnswer, type MediaAttempt } from "./attempt.ts";
 import { speak, transcribe } from "./audio.ts";
 import { draw } from "./images.ts";
 import { pictureFiles, referenceFiles } from "./picture_files.ts";

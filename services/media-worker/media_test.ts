@@ -6,6 +6,7 @@ import type { MediaRequest } from "@gateway/shared/openai/media";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { BackendPool } from "@gateway/shared/upstream/pool";
 import type { Step } from "../../tests/support/scripted_server.ts";
+import { AnswerMemory } from "@gateway/shared/worker/answer_memory";
 import {
   chunk,
   CLOSE,
@@ -19,7 +20,6 @@ import {
 } from "../../tests/support/model_answers.ts";
 import { recordCall, slowCall } from "../../tests/support/recorded_call.ts";
 import { startStopwatch, until } from "../../tests/support/wait_for.ts";
-import { AnswerMemory } from "./attempt.ts";
 import { runMedia } from "./media.ts";
 import * as rigs from "./server_fixture.ts";
 

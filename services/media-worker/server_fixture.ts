@@ -7,12 +7,13 @@ import type * as media from "@gateway/shared/openai/media";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { UpstreamError } from "@gateway/shared/upstream/errors";
 import { ModelServer } from "@gateway/shared/upstream/model_server";
+import { AnswerMemory } from "@gateway/shared/worker/answer_memory";
 import * as models from "../../tests/support/scripted_server.ts";
 import * as say from "../../tests/support/model_answers.ts";
 import type { RecordedCall } from "../../tests/support/recorded_call.ts";
 import { noProgress, recordCall } from "../../tests/support/recorded_call.ts";
 import { until } from "../../tests/support/wait_for.ts";
-import { AnswerMemory, MediaAnswer } from "./attempt.ts";
+import { MediaAnswer } from "./attempt.ts";
 import { passOn } from "./media.ts";
 
 export const API_KEY = "upstream-key-0123456789";

@@ -67,6 +67,8 @@ export class HttpConnection {
   isOpen = true;
   /** Bytes of the body that may still be read: a longer body is invalid. */
   bytesLeft = Infinity;
+  /** Called with the length of each piece of the body. */
+  onPiece: ((bytes: number) => void) | null = null;
   /** Of these, `[from, to)` was received but not used yet. */
   #buffer = new Uint8Array(READ_BUFFER_BYTES_MIN);
   #from = 0;
@@ -99,6 +101,7 @@ export class HttpConnection {
     this.#isKeepAlive = head.isKeepAlive;
     this.#body = new BodyDecoder(head.framing);
     this.bytesLeft = Infinity;
+    this.onPiece = null;
     return head;
   }
 
@@ -110,6 +113,7 @@ export class HttpConnection {
       this.#from = this.#body.usedTo;
       this.bytesLeft -= piece.length;
       if (this.bytesLeft < 0) throw invalidAnswer("Response body too long");
+      this.onPiece?.(piece.length);
       if (piece.length > 0) return piece;
       if (this.#body.isComplete) return null;
       if (await this.#fill()) continue;

@@ -80,7 +80,7 @@ export function runWorkerService<Backend extends PoolBackend>(
       wallNow,
       log,
       schedule: (flush, waitMs) =>
-        void (waitMs === 0 ? queueMicrotask(flush) : setTimeout(flush, waitMs)),
+        void (waitMs === 0 ? setImmediate(flush) : setTimeout(flush, waitMs)),
       metrics,
     });
     const ticker = setInterval(() => worker.tick(), WORKER_TICK_MS);

@@ -36,7 +36,7 @@ export interface WorkerDependencies {
   >;
   slots: number;
   metrics: WorkerMetrics;
-  /** Runs a function after so long; 0: as a microtask. */
+  /** Runs a function after so long; 0: at the end of this turn of the event loop. */
   schedule: (flush: () => void, waitMs: number) => void;
   /** Backends are stopped when the bus has been down for this long. Default `DISPATCH_LIMITS.busLostMs`. */
   busLostMs?: number;
@@ -70,7 +70,7 @@ export class Worker {
   readonly #jobSubscriptions: BusSubscription[] = [];
   readonly #clock: SteadyClock;
   readonly #flow: FlowWatch;
-  /** Frames, by edge: one message carries all that one turn of the event loop makes. */
+  /** Frames, by edge, that one message carries at the end of this turn of the event loop. */
   readonly #outbox: Outbox<wire.FrameOf<Uint8Array>>;
   /** Set until a flush proves that all jobs that piled up during a stall have been read. */
   #isWaking = false;

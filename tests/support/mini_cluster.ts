@@ -7,6 +7,7 @@ import type { AppDependencies } from "../../services/edge-auth/app.ts";
 import { startApp } from "../../services/edge-auth/app_fixture.ts";
 import type { RunOutcome } from "../../services/edge-auth/dispatch/outcome.ts";
 import { Worker, WORKER_TICK_MS } from "@gateway/shared/worker/worker";
+import { AnswerMemory } from "@gateway/shared/worker/answer_memory";
 import { createWorkerMetrics } from "@gateway/shared/worker/metrics";
 import {
   OpenAiBackend,
@@ -21,11 +22,11 @@ import { type Log, silentLog } from "@gateway/shared/process/log";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { catalogFromSimulator } from "@gateway/shared/models/catalog_variables";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
-import type { AttemptProgress } from "@gateway/shared/upstream/pool";
 import type { ModelServer } from "./scripted_model_server.ts";
 import { postChat } from "./chat_request.ts";
 import { startNatsServer } from "./nats_server.ts";
 import { owning } from "./process.ts";
+import { poolOf } from "./recorded_call.ts";
 import { startTcpProxy } from "./tcp_proxy.ts";
 import { until } from "./wait_for.ts";
 
@@ -156,20 +157,15 @@ export async function startMiniWorker(options: {
     ...{ publicModel: DEFAULT_MODEL_ID, config, apiKey: null, now },
     ...("connect" in at ? { connect: at.connect } : {}),
   });
-  // One attempt: what a pool repeats is not what a test has said.
-  const pool = {
-    run: <Result>(
-      _call: unknown,
-      attempt: (to: OpenAiBackend, state: AttemptProgress) => Promise<Result>,
-    ) => attempt(backend, { hasSent: false, onBegun: () => {} }),
-  };
+  const memory = new AnswerMemory();
+  const pool = poolOf(backend);
   const worker = new Worker({
     ...{ bus: link, family: "chat", workerId: id, wallNow, log: silentLog },
     busLostMs: options.busLostMs ?? DISPATCH_LIMITS.busLostMs,
     slots: options.slots ?? 64,
     runners: new Map([[DEFAULT_MODEL_ID, (request, call) => {
       const signal = AbortSignal.any([call.signal, killed.signal]);
-      return runCompletion(request, { ...call, signal }, pool);
+      return runCompletion(request, { ...call, signal }, { pool, memory });
     }]]),
     now: () => now() / (options.slower ?? 1),
     schedule: (flush, waitMs) =>

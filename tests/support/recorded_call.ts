@@ -41,6 +41,14 @@ export function slowCall(signal?: AbortSignal) {
   return { call, room };
 }
 
+/** A pool of one backend. One attempt: what a pool repeats is not what a test has said. */
+export const poolOf = <Backend>(backend: Backend) => ({
+  run: <Result>(
+    _call: unknown,
+    attempt: (to: Backend, state: AttemptProgress) => Promise<Result>,
+  ) => attempt(backend, noProgress()),
+});
+
 /** The progress of an attempt that nobody watches. */
 export const noProgress = (): AttemptProgress => (
   { hasSent: false, onBegun: () => {} }

@@ -2,6 +2,7 @@
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type * as openai from "@gateway/shared/openai/completion";
 import type { AttemptProgress } from "@gateway/shared/upstream/pool";
+import type { HeldBytes } from "@gateway/shared/worker/answer_memory";
 import type { JobCall } from "@gateway/shared/worker/job";
 import { ToolCallFragments } from "./tool_calls.ts";
 
@@ -29,11 +30,12 @@ export class ChatAnswer {
   #prefix = "";
   #deltas = 0;
 
-  /** `progress` is told of the first delta or finish reason, and of the first line passed on. */
+  /** `progress` is told of the first delta or finish reason, and of the first line passed on; `held` counts the bytes of a whole answer. */
   constructor(
     readonly request: ChatRequest,
     readonly call: JobCall,
     readonly progress: AttemptProgress,
+    readonly held: HeldBytes,
   ) {
     const idPrefix = `call_${call.requestId.slice(0, CALL_ID_CHARS)}`;
     this.choices = Array.from({ length: request.n }, (_, index): Choice => ({
@@ -73,13 +75,13 @@ export class ChatAnswer {
     return this.call.write(lines, tokens);
   }
 
-  /** Passes on the last lines, once every choice has finished. */
-  end(usage: openai.Usage): void {
+  /** Passes on the last lines, once every choice has finished; returns the same. */
+  end(usage: openai.Usage): Promise<void> | undefined {
     if (!this.request.stream) this.#lines = this.#wholeResponse(usage);
     else if (this.request.include_usage) {
       this.#lines += `${this.#prefix}],"usage":${JSON.stringify(usage)}}\n`;
     }
-    this.flush(usage.completion_tokens);
+    return this.flush(usage.completion_tokens);
   }
 
   /**

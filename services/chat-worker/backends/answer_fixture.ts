@@ -1,5 +1,6 @@
 /** Answers to requests for tests of the worker, and readers of what is passed on of them. */
 import type { ChatRequest } from "@gateway/shared/openai/chat";
+import { AnswerMemory } from "@gateway/shared/worker/answer_memory";
 import * as recorded from "../../../tests/support/recorded_call.ts";
 import { ChatAnswer } from "./answer.ts";
 
@@ -18,9 +19,12 @@ export function requestWith(change: Partial<ChatRequest> = {}): ChatRequest {
 export function newAnswer(
   change: Partial<ChatRequest> = {},
   call = recorded.recordCall(),
+  memory = new AnswerMemory(),
 ) {
   const progress = recorded.noProgress();
-  return { call, answer: new ChatAnswer(requestWith(change), call, progress) };
+  const held = memory.open();
+  const request = requestWith(change);
+  return { call, answer: new ChatAnswer(request, call, progress, held) };
 }
 
 export const linesOf = (call: recorded.RecordedCall) =>

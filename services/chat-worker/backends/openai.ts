@@ -11,6 +11,7 @@ import { isJsonObject, parseJson } from "@gateway/shared/upstream/json";
 import * as upstream from "@gateway/shared/upstream/model_server";
 import { SseParser } from "@gateway/shared/upstream/sse_parser";
 import * as jobs from "@gateway/shared/worker/job";
+import type { AnswerMemory } from "@gateway/shared/worker/answer_memory";
 import type { Pool } from "@gateway/shared/worker/service";
 import * as z from "zod";
 import { ChatAnswer, type Choice } from "./answer.ts";
@@ -38,16 +39,24 @@ const isChatRequest = (request: JobRequest): request is chat.ChatRequest =>
 export async function runCompletion(
   request: JobRequest,
   call: jobs.JobCall,
-  pool: Pool<OpenAiBackend>,
+  { pool, memory }: { pool: Pool<OpenAiBackend>; memory: AnswerMemory },
 ): Promise<jobs.JobCost> {
   if (!isChatRequest(request)) throw jobs.corruptedRequest();
-  const usage = await pool.run(call, async (backend, progress) => {
-    const answer = new ChatAnswer(request, call, progress);
-    const usage = await backend.complete(answer);
-    answer.end(usage);
-    return usage;
-  });
-  return { usage, tokens: usage.completion_tokens };
+  const held = memory.open();
+  let room: Promise<void> | undefined;
+  try {
+    const usage = await pool.run(call, async (backend, progress) => {
+      held.set(0); // Of an attempt that failed.
+      const answer = new ChatAnswer(request, call, progress, held);
+      const usage = await backend.complete(answer);
+      room = answer.end(usage);
+      return usage;
+    });
+    if (!request.stream) await room;
+    return { usage, tokens: usage.completion_tokens };
+  } finally {
+    held.set(0);
+  }
 }
 
 /** One call of `complete` is one attempt; nothing is repeated. */
@@ -96,7 +105,11 @@ export class OpenAiBackend extends upstream.ModelServer {
       const reader = new ChunkReader(answer, choices, this.redact);
       const isEvents = isEventStream(head, request.stream);
       // A whole answer is kept in memory, so its size is bounded.
-      if (!isEvents || !request.stream) connection.bytesLeft = ANSWER_BYTES_MAX;
+      if (!isEvents || !request.stream) {
+        const { held } = answer;
+        connection.bytesLeft = ANSWER_BYTES_MAX;
+        connection.onPiece = (bytes) => held.set(held.bytes + bytes);
+      }
       if (isEvents) {
         return reader.end(await this.#readEvents(response, reader, answer));
       }

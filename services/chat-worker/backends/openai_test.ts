@@ -28,11 +28,16 @@ import {
   typed,
   usageChunk,
 } from "../../../tests/support/model_answers.ts";
-import { recordCall, slowCall } from "../../../tests/support/recorded_call.ts";
+import {
+  poolOf,
+  recordCall,
+  slowCall,
+} from "../../../tests/support/recorded_call.ts";
 import { linesOf, newAnswer, requestWith, seen } from "./answer_fixture.ts";
+import { AnswerMemory } from "@gateway/shared/worker/answer_memory";
 import type { UpstreamFault } from "@gateway/shared/upstream/errors";
 import { UpstreamError } from "@gateway/shared/upstream/errors";
-import { OpenAiBackend } from "./openai.ts";
+import { OpenAiBackend, runCompletion } from "./openai.ts";
 import { until, waitFor } from "../../../tests/support/wait_for.ts";
 
 const API_KEY = "upstream-key-0123456789";
@@ -359,18 +364,36 @@ Deno.test("complete() ends all parallel requests for choices when one fails", as
   for (const number of [1, 3]) await (await r.server.request(number)).left;
 });
 
-Deno.test("API10: complete() takes a whole answer of 32 MiB, and refuses a larger one, also if it comes as events", async () => {
+const wholeAnswer = (bytes: number) => {
   const choices = [{ message: { content: "hi" }, finish_reason: "stop" }];
-  const whole = (bytes: number) =>
-    jsonResponse(JSON.stringify({ choices }).padEnd(bytes));
+  return jsonResponse(JSON.stringify({ choices }).padEnd(bytes));
+};
+
+Deno.test("API10: complete() takes a whole answer of 32 MiB, and refuses a larger one, also if it comes as events", async () => {
   const piece = chunk(event(choiceChunk({ content: "x".repeat(MIB / 2) })));
   const events = [streamHead(), ...Array<Step>(80).fill(piece), lastChunk];
-  const replies = [whole(32 * MIB), whole(32 * MIB + 1), events];
+  const replies = [wholeAnswer(32 * MIB), wholeAnswer(32 * MIB + 1), events];
   await using r = rig(({ number }) => replies[number - 1] ?? []);
   const answer = () => complete(r.backend, chat(false));
   assert.deepEqual((await answer()).seen, ["hi"]);
   assertFault((await answer()).error, "invalid");
   assertFault((await answer()).error, "invalid");
+});
+
+Deno.test("API4: whole answers beyond the memory of the process are refused until others were passed on, and may be tried elsewhere", async () => {
+  await using r = rig(() => wholeAnswer(MIB));
+  const pool = poolOf(r.backend);
+  const memory = new AnswerMemory(MIB);
+  const run = (call = recordCall()) =>
+    runCompletion(chat(false), call, { pool, memory });
+  const { call, room } = slowCall();
+  const first = run(call);
+  await until(() => call.bytes > 0);
+  await assert.rejects(run(), { name: "ApiError", code: "overloaded" });
+  room.resolve();
+  await first;
+  assert.equal(memory.bytes, 0);
+  await run();
 });
 
 // The other moments: tests/e2e/client_leaves_test.ts.
