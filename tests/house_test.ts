@@ -10,14 +10,14 @@ import { readSources, SOURCE_FOLDERS } from "./support/source_files.ts";
 /** Lines of production code in each room, and in all. */
 const ROOMS: { readonly [room: string]: number } = {
   "services/edge-auth": 5_920,
-  "services/chat-worker": 815,
-  "services/media-worker": 1_280,
+  "services/chat-worker": 835,
+  "services/media-worker": 1_250,
   "services/key-admin": 9_005,
   "services/model-simulator": 1_935,
-  "shared": 8_885,
+  "shared": 8_920,
   "deploy": 1_940,
 };
-const PRODUCTION_LINES_MAX = 29_770;
+const PRODUCTION_LINES_MAX = 29_800;
 /** Tests and benchmarks. */
 const TEST_LINES_MAX = 36_000;
 /** Source files in one folder, tests included. */

@@ -8,20 +8,14 @@ const options = {
 };
 
 Deno.test("stop() lets a running response end", async () => {
-  const asked = Promise.withResolvers<void>();
-  const answered = Promise.withResolvers<void>();
-  const server = serve({
-    ...options,
-    handler: async () => {
-      asked.resolve();
-      await answered.promise;
-      return new Response("whole");
-    },
-  });
+  const { promise: asked, resolve } = Promise.withResolvers<void>();
+  const answered = Promise.withResolvers<Response>();
+  const handler = () => (resolve(), answered.promise);
+  const server = serve({ ...options, handler });
   const response = fetch(`http://127.0.0.1:${server.port}/`);
-  await asked.promise;
+  await asked;
   const stopped = server.stop({ graceMs: 5_000, abortMs: 100 });
-  answered.resolve();
+  answered.resolve(new Response("whole"));
   assert.equal(await (await response).text(), "whole");
   await stopped;
   assert.equal(server.stopping.aborted, false);

@@ -19,11 +19,9 @@ export function requestWith(change: Partial<ChatRequest> = {}): ChatRequest {
 export function newAnswer(
   change: Partial<ChatRequest> = {},
   call = recorded.recordCall(),
-  memory = new AnswerMemory(),
 ) {
   const progress = recorded.noProgress();
-  const held = memory.open();
-  const request = requestWith(change);
+  const [request, held] = [requestWith(change), new AnswerMemory().open()];
   return { call, answer: new ChatAnswer(request, call, progress, held) };
 }
 

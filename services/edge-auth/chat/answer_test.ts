@@ -46,10 +46,8 @@ Deno.test("EventAnswer frames whole lines as events and ends with [DONE]", async
   answer.onPayload(bytes('{"a":1}\n{"b":'), 1);
   answer.onPayload(bytes("2}\n"), 2);
   answer.onEnd();
-  assert.equal(
-    await text(out),
-    `data: {"a":1}\n\ndata: {"b":2}\n\n${DONE_EVENT}`,
-  );
+  const events = `data: {"a":1}\n\ndata: {"b":2}\n\n${DONE_EVENT}`;
+  assert.equal(await text(out), events);
   assert.deepEqual(told.delivered, [1, 2]);
 });
 

@@ -207,11 +207,9 @@ Deno.test("API4: a flood of refusals is one write per key and flush, and nothing
     ],
     ...[redisKeys.failedKey(KEY), redisKeys.recordKey(KEY), "2"],
   ]);
-  const fields = [`10:invalid_request:${MODEL}`, `10:ref:${MODEL}`];
-  assert.deepEqual(
-    counts.slice(0, 4),
-    fields.flatMap((field) => [field, "5000"]),
-  );
+  const fields = [`10:invalid_request:${MODEL}`, `10:ref:${MODEL}`]
+    .flatMap((field) => [field, "5000"]);
+  assert.deepEqual(counts.slice(0, 4), fields);
   assert.equal(counts.length, 4 + listedMax);
   assert.match(counts.at(-1) ?? "", /"req_4999"/);
   await flush();

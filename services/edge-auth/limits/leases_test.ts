@@ -106,10 +106,8 @@ Deno.test("all leases of an edge are renewed in one round trip", async () => {
   assert.equal(await leases.renew(), true, "none is due again");
   assert.equal(await fixture.scriptCalls(world) - before, 100 + 3);
   assert.equal(await world.command("ZCARD", record.leaseKey(KEY)), 500);
-  assert.equal(
-    await world.command("ZCARD", record.ownerLeaseKey("own_b")),
-    500,
-  );
+  const ofOwner = record.ownerLeaseKey("own_b");
+  assert.equal(await world.command("ZCARD", ofOwner), 500);
 });
 
 Deno.test("a renewal that fails is reported and repeated", async () => {

@@ -241,10 +241,8 @@ test("the day's budget of each unit: its bounds, apart from other units and toke
         continue;
       }
       const refusal = await t.limited(key, asks(unit, second));
-      assert.equal(
-        refusal.which,
-        `${side === "limits" ? "key" : "owner"}:${which}`,
-      );
+      const whose = side === "limits" ? "key" : "owner";
+      assert.equal(refusal.which, `${whose}:${which}`);
       const nowMs = await t.world.time();
       close(refusal.waitMs, DAY_MS - nowMs % DAY_MS, 2_000);
       const other = unit === "images" ? "characters" : "images";

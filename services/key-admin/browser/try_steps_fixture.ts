@@ -82,10 +82,8 @@ async function conversation(page: Page, { site }: Visit): Promise<void> {
     site.asked.at(-1)?.body.includes("Second question") === true
   );
   const { messages } = JSON.parse(site.asked.at(-1)?.body ?? "");
-  assert.deepEqual(
-    messages.map(({ role }: { role: string }) => role),
-    ["system", "user", "assistant", "user"],
-  );
+  const roles = messages.map(({ role }: { role: string }) => role);
+  assert.deepEqual(roles, ["system", "user", "assistant", "user"]);
   await page.locator('button[data-copy="code-TypeScript"]').click();
   await says(page, "Copied");
   const copied = String(await page.evaluate("navigator.clipboard.readText()"));
