@@ -16,9 +16,9 @@ names="nats-edge nats-worker nats-media nats-admin redis-edge redis-admin redis-
 # For compose.cluster.yaml only: replicas, sentinels, and services that ask these.
 names="$names redis-replica redis-sentinel redis-lookup"
 
-# Only the directory is private: containers read the bind-mounted files as users
-# that do not exist on this machine.
-mkdir -p "$dir" && chmod 700 "$dir"
+# Only the directory is private: containers read the files as users unknown here.
+mkdir -p "$dir"
+dir=$(cd "$dir" && chmod 700 . && pwd)
 
 file_of() { printf '%s/%s_password' "$dir" "$(printf %s "$1" | tr - _)"; }
 new_password() { od -An -v -tx1 -N32 /dev/urandom | tr -d ' \n'; }
@@ -68,13 +68,13 @@ case "${1:-make}" in
     # A server that has not loaded the operator's new password knows only the old one.
     operator=$(file_of redis-operator); cd "$here/.."
     [ ! -e "$operator.old" ] || operator=$operator.old
-    for server in $(docker compose ps --services | grep -E '^(redis|nats)(-[0-9]+)?$'); do
+    servers=$(docker compose ps --services | grep -E '^(redis|nats)(-[0-9]+)?$' || :)
+    for server in ${servers:?No server of Redis or NATS is running here}; do
       case $server in
         nats*) docker compose kill -s HUP "$server" ;;
         *) docker compose exec -T "$server" sh -c 'REDISCLI_AUTH=$(cat) redis-cli -e --user operator acl load' <"$operator" ;;
       esac
-    done
-    exit ;;
+    done; exit ;;
   *) sed -n '2,11s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
 esac
 # Grafana reads its password at its first start only, so it cannot be rotated here.

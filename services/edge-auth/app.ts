@@ -217,17 +217,17 @@ function finish(
   const durationMs = deps.now() - call.startedAtMs;
   const { statusCode: status } = exchange.response;
   if (status < 400 && !deps.log.isSampled(requestId)) return;
+  const { cause } = error ?? {};
   const line = {
     requestId: publicRequestId(requestId),
-    ...{ keyId: undefined, ownerId: undefined, ...principal },
+    keyId: principal?.keyId,
+    ownerId: principal?.ownerId,
     clientAddress: call.clientAddress,
     method: exchange.method,
     path: shownPath(exchange),
     status,
     errorCode: error?.code,
-    redis: error?.cause instanceof RedisUnavailableError
-      ? error.cause.reason
-      : undefined,
+    redis: cause instanceof RedisUnavailableError ? cause.reason : undefined,
     durationMs: roundMs(durationMs),
   };
   if (error !== null && status < 500) deps.refusals.add(line);
