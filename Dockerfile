@@ -6,7 +6,7 @@ FROM ${DENO_IMAGE} AS base
 ENV DENO_DIR=/deno-dir \
     DENO_NO_PROMPT=1 \
     DENO_NO_UPDATE_CHECK=1 \
-    DENO_V8_FLAGS=--max-semi-space-size=4,--heap-growing-percent=100,--no-allocation-site-pretenuring,--memory-reducer-delay-ms=30000 \
+    DENO_V8_FLAGS=--max-semi-space-size=4,--no-allocation-site-pretenuring,--memory-reducer-delay-ms=30000 \
     MALLOC_ARENA_MAX=1 \
     NO_COLOR=1 \
     HOST=0.0.0.0 \

@@ -44,16 +44,17 @@ const STOP_MS = 5_000;
 const MALLOC = { MALLOC_ARENA_MAX: "1" };
 
 /**
- * A larger young generation gains little, and a heap that grows to four times what it
- * holds only takes memory; creating as old what each request drops costs a sixth of the
- * CPU. V8 drops compiled code together with unused memory: that may wait for 30 idle
- * seconds. Other versions may not know these flags, and would not start.
+ * A larger young generation gains little; creating as old what each request drops costs
+ * a sixth of the CPU. V8 drops compiled code together with unused memory: that may wait
+ * for 30 idle seconds. Other versions may not know these flags, and would not start.
  */
 export function v8Flags(version: string): string {
-  const flags = "--max-semi-space-size=4";
-  return !version.startsWith("15.") ? flags : `${flags},` +
-    "--heap-growing-percent=100,--no-allocation-site-pretenuring," +
-    "--memory-reducer-delay-ms=30000";
+  const flags = ["--max-semi-space-size=4"];
+  if (version.startsWith("15.")) {
+    flags.push("--no-allocation-site-pretenuring");
+    flags.push("--memory-reducer-delay-ms=30000");
+  }
+  return flags.join();
 }
 
 /** Not inherited: set here, or passed on as the URL that was read from the file. */
