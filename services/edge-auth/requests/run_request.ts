@@ -154,19 +154,18 @@ export function startRun(
   { dispatcher, now, streamHeadMs, metrics, log, failedRequests }:
     RunRequestDependencies,
 ): { job: RunJob; answer: Answer } {
-  const { requestId, principal, exchange: { response, headers, onClose } } =
-    call;
+  const { requestId, principal: { keyId }, exchange } = call;
+  const { response, headers, onClose } = exchange;
   const span = startWorkSpan(kind, {
     kind: "PRODUCER",
     parent: headers.traceparent?.toString(),
     attributes: {
       "gateway.request_id": publicRequestId(requestId),
-      "gateway.key_id": principal.keyId,
+      "gateway.key_id": keyId,
       "gen_ai.request.model": request.model,
     },
   });
   const { traceparent } = span;
-  const { keyId } = principal;
   const job: RunJob = { requestId, keyId, kind, request, upload, traceparent };
   const out = { out: response, lease, now, streamHeadMs };
   const answer = createAnswer(out, job);
@@ -190,7 +189,7 @@ export function startRun(
       const isOpened = response.headersSent && response.statusCode < 300;
       // Without a lease it is in no other count.
       const how = isOpened ? "cut" : answer.lease ? "failed" : "refused";
-      failedRequests.add(principal, { ...call, error, how });
+      failedRequests.add(call.principal, { ...call, error, how });
     }
     const durationMs = now() - call.startedAtMs;
     metrics.ran(job, outcome, durationMs);
@@ -204,14 +203,15 @@ export function startRun(
 /** Logs a run, but never a key, a prompt or an answer. */
 function logRun(
   log: Log,
-  { requestId, clientAddress, principal }: RunCall,
+  { requestId, clientAddress, principal: { keyId, ownerId } }: RunCall,
   { kind, request }: RunJob,
   { outcome, durationMs }: { outcome: RunOutcome; durationMs: number },
 ): void {
   const { usage, completionTokens } = outcome;
   const line = {
     requestId: publicRequestId(requestId),
-    ...principal,
+    keyId,
+    ownerId,
     clientAddress,
     model: request.model,
     stream: request.stream,
