@@ -167,7 +167,11 @@ Deno.test("a video is an MP4 file of the size and length, until a hundred others
   const [film, other] = await Promise.all(
     made.map(async (each) => (await bytesOf(await each)).bytes),
   );
-  assert.deepEqual(film, other);
+  // But for the seconds of the clock in its heads.
+  const [same, too] = [film, other].map((each) =>
+    each?.toString("latin1").replace(/((mv|tk|md)hd.{4}).{8}/gs, "$1")
+  );
+  assert.equal(same, too);
   const source = new BufferSource(film ?? assert.fail());
   const input = new Input({ source, formats: ALL_FORMATS });
   const track = await input.getPrimaryVideoTrack();
