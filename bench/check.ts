@@ -1,6 +1,9 @@
 /** `deno task bench:check REF`, see `README.md` beside this file. */
-import type { Contender } from "./contenders.ts";
-import { startGateway, startModelServer } from "./contenders.ts";
+import {
+  type Contender,
+  startGateway,
+  startModelServer,
+} from "./contenders.ts";
 import { compareCosts } from "./figures.ts";
 import { CONNECTIONS, inTurn, measureLoop, measureStreams } from "./measure.ts";
 import { print, runProcess } from "../tests/support/process.ts";

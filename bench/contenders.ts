@@ -2,7 +2,12 @@
 import * as z from "zod";
 import { startCluster } from "../tests/support/cluster.ts";
 import { freePort } from "../tests/support/local_server.ts";
-import * as programs from "../tests/support/process.ts";
+import {
+  CACHE,
+  installOnce,
+  type RunningProcess,
+  startProcess,
+} from "../tests/support/process.ts";
 import { startRedisServer } from "../tests/support/redis_server.ts";
 import { waitFor } from "../tests/support/wait_for.ts";
 import { chatRequest, runLoop, type Target } from "./load.ts";
@@ -36,11 +41,13 @@ const rivalSchema = z.strictObject({
 const INSTALL_MS_MAX = 10 * 60_000;
 const START_MS_MAX = 120_000;
 const BENCH = new URL(".", import.meta.url).pathname;
-const SCRATCH = `${programs.CACHE}/gateway-bench`;
+const SCRATCH = `${CACHE}/gateway-bench`;
 /** Never reached: counted, but nothing is refused. */
 const LIMITS = [
-  ...["--rpm=1000000", "--tpm=1000000000"],
-  ...["--tokens-per-day=1000000000000", "--concurrency=100000"],
+  "--rpm=1000000",
+  "--tpm=1000000000",
+  "--tokens-per-day=1000000000000",
+  "--concurrency=100000",
 ];
 
 export async function readRivals(file: string) {
@@ -58,7 +65,10 @@ export async function startModelServer(): Promise<Contender> {
   return { ...server, processes };
 }
 
-/** This gateway as `deno task up` starts it, with its own NATS and Redis, and a key with limits. */
+/**
+ * This gateway as `deno task up` starts it, with its own NATS and Redis, and a key with
+ * limits.
+ */
 export async function startGateway(
   modelUrl: string,
   { name = OURS, instances = 1, root, env }: {
@@ -70,12 +80,15 @@ export async function startGateway(
 ) {
   const cluster = await startCluster({
     ...root === undefined ? {} : { root },
-    ...{ edges: instances, workers: instances },
+    edges: instances,
+    workers: instances,
     env: { UPSTREAM_BASE_URL: modelUrl, ...env },
   });
   const { key } = await cluster.createKey(...LIMITS);
   return {
-    ...{ name, cluster, key },
+    name,
+    cluster,
+    key,
     baseUrls: cluster.state.edge_urls.map((_, i) => cluster.baseUrl(i)),
     headers: { authorization: `Bearer ${key}` },
     processes: () => cluster.state.pids,
@@ -83,7 +96,9 @@ export async function startGateway(
   };
 }
 
-/** Installs and starts a rival and sees that it answers. Throws why it cannot be had. */
+/**
+ * Installs and starts a rival and sees that it answers. Throws why it cannot be had.
+ */
 export async function startRival(
   rival: z.infer<typeof rivalSchema>,
   modelUrl: string,
@@ -91,15 +106,17 @@ export async function startRival(
   await using starting = new AsyncDisposableStack();
   const cwd = `${SCRATCH}/${rival.folder}`;
   const signal = AbortSignal.timeout(INSTALL_MS_MAX);
-  await programs.installOnce(rival.folder, rival.install, { cwd, signal });
+  await installOnce(rival.folder, rival.install, { cwd, signal });
   const port = rival.port ?? freePort();
   const redis = rival.redis ? starting.use(await startRedisServer()) : null;
   const env = {
-    ...{ PORT: `${port}`, MODEL_URL: modelUrl, BENCH },
+    PORT: `${port}`,
+    MODEL_URL: modelUrl,
+    BENCH,
     REDIS_PORT: `${redis?.port}`,
   };
   const args = ["-c", rival.command];
-  const shell = programs.startProcess({ command: "sh", args, cwd, env });
+  const shell = startProcess({ command: "sh", args, cwd, env });
   starting.defer(() => endAll(shell));
   const headers = JSON.stringify(rival.headers)
     .replaceAll("$MODEL_URL", modelUrl);
@@ -130,7 +147,7 @@ export async function startRival(
 }
 
 /** Ends what a shell started before itself, so that nothing is left behind. */
-async function endAll(shell: programs.RunningProcess): Promise<void> {
+async function endAll(shell: RunningProcess): Promise<void> {
   const pids = shell.isRunning ? withDescendants(shell.pid) : [];
   for (const pid of pids.reverse()) {
     try {

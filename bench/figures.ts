@@ -17,7 +17,9 @@ export function median(values: readonly number[]): number {
     : upper;
 }
 
-/** Each figure's median over the rounds; a round has the same figures in the same order. */
+/**
+ * Each figure's median over the rounds; a round has the same figures in the same order.
+ */
 export function medians(rounds: readonly (readonly number[])[]): number[] {
   return (rounds[0] ?? []).map((_, i) =>
     median(rounds.map((r) => r[i] ?? NaN))
@@ -25,9 +27,9 @@ export function medians(rounds: readonly (readonly number[])[]): number[] {
 }
 
 /**
- * What `after` costs in units of `before`, and whether that is beyond the tolerance: 0.1
- * allows 10 % more. The median of the rounds' ratios: what disturbs a round disturbs
- * both. A cost that could not be measured is no reason to pass.
+ * What `after` costs in units of `before`, and whether that is beyond the tolerance:
+ * 0.1 allows 10 % more. The median of the rounds' ratios: what disturbs a round
+ * disturbs both. A cost that could not be measured is no reason to pass.
  */
 export function compareCosts(
   before: readonly number[],

@@ -11,7 +11,9 @@ import type { Options } from "./options.ts";
 import type { Row, Table } from "./report.ts";
 
 const INSTANCES = [1, 2, 4];
-/** Each process has to compile its hot code, so more of them need more time for that. */
+/**
+ * Each process has to compile its hot code, so more of them need more time for that.
+ */
 const WARM_UP_SECONDS = 3;
 const KEYS = [1, 1_000, 1_000_000];
 const OPEN_STREAMS = [10, 500, 2_000];
@@ -21,7 +23,10 @@ const SENT_KEYS_MAX = 10_000;
 const BATCH = 1_000;
 /** What opening streams and warming up take. */
 const BEFORE_SECONDS = 7;
-/** Tokens so rare cost nothing, but a model server that is silent for longer is given up. */
+/**
+ * Tokens so rare cost nothing, but a model server that is silent for longer is given
+ * up.
+ */
 const OPEN_PACE_MS = 10_000;
 
 /** ARGV: a record, then of each copy its look-up, what that says, and its record. */
@@ -42,7 +47,8 @@ export async function growth(
     requests?: Uint8Array[],
     instances = 1,
   ) => {
-    // The same load for each edge: the less one has to do, the fewer requests share a write.
+    // The same load for each edge: the less one has to do, the fewer requests share a
+    // write.
     const connections = instances * CONNECTIONS;
     const loop = (seconds: number) =>
       measureLoop(gateway, seconds, requests, connections);

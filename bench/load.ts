@@ -47,7 +47,8 @@ export function chatRequest(
     stream: pace !== undefined,
   });
   const headers = Object.entries({
-    ...{ host, "content-type": "application/json" },
+    host,
+    "content-type": "application/json",
     "content-length": String(body.length),
     ...ofTarget,
   }).map(([name, value]) => `${name}: ${value}\r\n`).join("");
@@ -67,7 +68,9 @@ class Client {
     this.#address = { hostname: url.hostname, port: Number(url.port) };
   }
 
-  /** Sends the request, reads one answer, and says what is wrong with it, if anything. */
+  /**
+   * Sends the request, reads one answer, and says what is wrong with it, if anything.
+   */
   async exchange(
     request: Uint8Array,
     onRead = () => {},
@@ -136,7 +139,10 @@ async function runClients(
   return { wrong, seconds: (performance.now() - startedAtMs) / 1_000 };
 }
 
-/** Each connection sends its next request, in turn one of these, after the last answer; one at least. */
+/**
+ * Each connection sends its next request, in turn one of these, after the last answer;
+ * one at least.
+ */
 export async function runLoop(
   target: Target,
   { connections, seconds, requests }: {
@@ -163,7 +169,10 @@ export async function runLoop(
   return { ...result, latenciesMs: latenciesMs.sort((a, b) => a - b) };
 }
 
-/** Opens the streams in half of the time of one, so that all are open in the second half. */
+/**
+ * Opens the streams in half of the time of one, so that all are open in the second
+ * half.
+ */
 export async function runStreams(target: Target, count: number, pace: Pace) {
   const request = chatRequest(target, 200, pace);
   const lengthMs = pace.tokens * pace.paceMs;

@@ -56,8 +56,13 @@ export async function measureLoop(
 }
 
 export const STREAM_COLUMNS = [
-  ...["CPU us per token", "stalled", "wrong"],
-  ...["gap p99 ms", "longest pause p99 ms", "MiB", "s"],
+  "CPU us per token",
+  "stalled",
+  "wrong",
+  "gap p99 ms",
+  "longest pause p99 ms",
+  "MiB",
+  "s",
 ];
 
 export async function measureStreams(

@@ -5,7 +5,7 @@
  */
 import { Buffer } from "node:buffer";
 import type { Step } from "../tests/support/scripted_server.ts";
-import * as answers from "../tests/support/model_answers.ts";
+import * as modelAnswers from "../tests/support/model_answers.ts";
 
 const TICK_MS = 5;
 const BUFFER_BYTES = 256 * 1_024;
@@ -16,16 +16,16 @@ const bytesOf = (...steps: Step[]): Uint8Array =>
   Buffer.concat(
     steps.map((step) => Buffer.from("send" in step ? step.send : "")),
   );
-const event = (data: unknown) => answers.chunk(answers.event(data));
-const reply = answers.chatReply({
+const event = (data: unknown) => modelAnswers.chunk(modelAnswers.event(data));
+const reply = modelAnswers.chatReply({
   words: ["Of course. What can I do for you?"],
 });
 const ANSWER = bytesOf(...reply({ json: () => ({}) }));
-const STREAM_HEAD = bytesOf(answers.streamHead());
-const TOKEN = bytesOf(event(answers.choiceChunk({ content: " word" })));
-const LAST = bytesOf(event(answers.choiceChunk({}, "stop")));
-const USAGE = bytesOf(event(answers.usageChunk(20, 9)));
-const DONE = bytesOf(event("[DONE]"), answers.lastChunk);
+const STREAM_HEAD = bytesOf(modelAnswers.streamHead());
+const TOKEN = bytesOf(event(modelAnswers.choiceChunk({ content: " word" })));
+const LAST = bytesOf(event(modelAnswers.choiceChunk({}, "stop")));
+const USAGE = bytesOf(event(modelAnswers.usageChunk(20, 9)));
+const DONE = bytesOf(event("[DONE]"), modelAnswers.lastChunk);
 
 /** Who waits for which time: one timer for all streams. */
 let waiting: { untilMs: number; resolve: () => void }[] = [];

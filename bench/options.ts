@@ -48,9 +48,14 @@ function read(args: string[]) {
     args,
     allowPositionals: true,
     options: {
-      ...{ quick: flag, help: { ...flag, short: "h" } },
-      ...{ seconds: text, rounds: text, streams: text },
-      ...{ beside: text, rivals: text, json: text },
+      quick: flag,
+      help: { ...flag, short: "h" },
+      seconds: text,
+      rounds: text,
+      streams: text,
+      beside: text,
+      rivals: text,
+      json: text,
     },
   });
   const { quick } = values;

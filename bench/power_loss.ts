@@ -16,8 +16,10 @@ import {
   emptyLedger,
   findLost,
 } from "../services/key-admin/key_changes_fixture.ts";
-import type { TestRedis } from "../services/key-admin/redis_fixture.ts";
-import { startRedis } from "../services/key-admin/redis_fixture.ts";
+import {
+  startRedis,
+  type TestRedis,
+} from "../services/key-admin/redis_fixture.ts";
 import { detectDurability } from "../services/key-admin/domain/store/durability.ts";
 import { sleep } from "../tests/support/wait_for.ts";
 import { print, runProcess } from "../tests/support/process.ts";
@@ -27,7 +29,9 @@ const WRITERS = 32;
 /** How many losses are printed. */
 const SHOWN = 10;
 
-/** Cuts every append-only file to what was flushed. Returns the number of bytes lost. */
+/**
+ * Cuts every append-only file to what was flushed. Returns the number of bytes lost.
+ */
 async function cutToFlushed(folder: string): Promise<number> {
   const files = `${folder}/appendonlydir`;
   let lost = 0;

@@ -16,7 +16,10 @@ export interface Table {
   notes?: readonly string[];
 }
 
-/** The name of this gateway. It and rivals with keys and limits have a table of their own. */
+/**
+ * The name of this gateway. It and rivals with keys and limits have a table of their
+ * own.
+ */
 export const OURS = "gateway";
 const GOVERNED = /-limits/;
 
@@ -43,9 +46,12 @@ export function startReport() {
     if (json === undefined) return;
     const commit = await runProcess("git", ["describe", "--always", "--dirty"]);
     const report = {
-      ...{ startedAt, command: Deno.args.join(" "), commit: commit.trim() },
+      startedAt,
+      command: Deno.args.join(" "),
+      commit: commit.trim(),
       machine: await runProcess("sh", ["-c", "uname -sr; lscpu; free -m"]),
-      ...{ loadAverageBefore, tables },
+      loadAverageBefore,
+      tables,
     };
     await Deno.writeTextFile(json, `${JSON.stringify(report, null, 2)}\n`);
   };

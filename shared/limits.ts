@@ -9,7 +9,10 @@ const MIB = 1024 * KIB;
 
 /** Bounds of requests. Beyond one: HTTP 400, unless stated otherwise. */
 export const REQUEST_LIMITS = {
-  /** The whole body, default of `BODY_BYTES_MAX`: enough for a few large images. Beyond: 413. */
+  /**
+   * The whole body, default of `BODY_BYTES_MAX`: enough for a few large images. Beyond:
+   * 413.
+   */
   bodyBytesMax: 20 * MIB,
   /** All bodies that an edge is reading, default of `BODIES_BYTES_MAX`. Beyond: 503. */
   bodiesBytesMax: 256 * MIB,
@@ -20,7 +23,9 @@ export const REQUEST_LIMITS = {
   topLevelKeysMax: 64,
   /** Of all objects. 4,096 messages with a tool call each have 37,000. */
   membersMax: 65_536,
-  /** Outside of strings: parsing a megabyte of brackets takes 17 ms, one of text 1 ms. */
+  /**
+   * Outside of strings: parsing a megabyte of brackets takes 17 ms, one of text 1 ms.
+   */
   structureBytesMax: 2 * MIB,
   messagesMax: 4096,
   contentPartsMax: 1024,
@@ -54,7 +59,10 @@ export const BODY_PIECES = {
   bytesMin: 512,
 } as const;
 
-/** CPU time that the refused bodies of one key may take, see `read_body.ts`. Beyond: 429. */
+/**
+ * CPU time that the refused bodies of one key may take, see `read_body.ts`. Beyond:
+ * 429.
+ */
 export const REFUSED_BODIES = {
   /** In the long term: parsing a megabyte of hostile JSON takes up to 29 ms. */
   shareOfCore: 1 / 40,
@@ -73,20 +81,34 @@ export const SERVER_LIMITS = {
   requestMs: 120_000,
   callsMax: 100, // Unanswered ones of a connection, whose client should wait. Beyond: it is closed.
   checkMs: 5_000, // How often the server looks for overdue requests.
-  /** A connection without a request. Longer than proxies keep theirs, so that the proxy closes it first. */
+  /**
+   * A connection without a request. Longer than proxies keep theirs, so that the proxy
+   * closes it first.
+   */
   idleMs: 620_000,
-  /** How long a client may continue to send after a response with `Connection: close`. */
+  /**
+   * How long a client may continue to send after a response with `Connection: close`.
+   */
   lingerMs: 2_000,
-  /** How long a client may take to read the rest of a finished answer, in addition to its bytes at 16 KB/s. */
+  /**
+   * How long a client may take to read the rest of a finished answer, in addition to
+   * its bytes at 16 KB/s.
+   */
   restMs: 60_000,
   restBytesPerMs: 16,
 } as const;
 
 /** Server-sent events to the client. */
 export const SSE_LIMITS = {
-  /** Silence before a `: keep-alive` comment. Not sooner: some hand-written clients fail on comments. */
+  /**
+   * Silence before a `: keep-alive` comment. Not sooner: some hand-written clients fail
+   * on comments.
+   */
   keepAliveMs: 15_000,
-  /** A stream without a first token is opened after this long, default of `STREAM_HEAD_SECONDS`: many proxies cut a silent connection after 30 to 60 s. */
+  /**
+   * A stream without a first token is opened after this long, default of
+   * `STREAM_HEAD_SECONDS`: many proxies cut a silent connection after 30 to 60 s.
+   */
   headMs: 20_000,
   slowClientMs: 60_000, // A client that reads nothing is disconnected.
 } as const;
@@ -95,26 +117,47 @@ export const SSE_LIMITS = {
 export const STREAM_LIMITS = {
   /** Unacknowledged bytes a worker keeps for replay; also the credit window. */
   windowBytes: 256 * KIB,
-  /** Payload of one DATA frame: a quarter of the window, well below NATS' default limit of 1 MB. */
+  /**
+   * Payload of one DATA frame: a quarter of the window, well below NATS' default limit
+   * of 1 MB.
+   */
   framePayloadBytesMax: 64 * KIB,
   lineBytesMax: 1 * MIB, // One chunk of a stream.
-  /** The edge acknowledges after this many delivered bytes or frames, whichever is first. */
+  /**
+   * The edge acknowledges after this many delivered bytes or frames, whichever is
+   * first.
+   */
   ackBytes: 64 * KIB,
   ackFrames: 32,
-  /** A worker with nothing to send sends a BEAT this often, with its last sequence number. */
+  /**
+   * A worker with nothing to send sends a BEAT this often, with its last sequence
+   * number.
+   */
   idleBeatMs: 1_000,
   /** Silence after which the edge requests frames that may be lost. */
   silenceProbeMs: 1_250,
-  /** Silence after which it abandons the stream. Missing beats of the worker usually reveal the loss sooner. */
+  /**
+   * Silence after which it abandons the stream. Missing beats of the worker usually
+   * reveal the loss sooner.
+   */
   silenceLostMs: 10_000,
-  /** At most one NAK per stream in this time, and one replay; doubled up to the maximum while NAKs have no effect. */
+  /**
+   * At most one NAK per stream in this time, and one replay; doubled up to the maximum
+   * while NAKs have no effect.
+   */
   nakIntervalMs: 50,
   nakIntervalMaxMs: 1_000,
-  /** Sent again at once; the rest of a replay follows tick by tick, so that 1,000 streams do not flood a bus that has just recovered. */
+  /**
+   * Sent again at once; the rest of a replay follows tick by tick, so that 1,000
+   * streams do not flood a bus that has just recovered.
+   */
   replayBytes: 64 * KIB,
   /** An END without an acknowledgement is repeated this often, until `endForgetMs`. */
   endRetryMs: 1_000,
-  /** A worker that receives nothing from the edge for this long abandons the attempt, whether it has ended or not. */
+  /**
+   * A worker that receives nothing from the edge for this long abandons the attempt,
+   * whether it has ended or not.
+   */
   endForgetMs: 30_000,
   tickMs: 50, // How often both ends check their deadlines.
 } as const;
@@ -122,7 +165,10 @@ export const STREAM_LIMITS = {
 /** The type of {@link STREAM_LIMITS}, for tests with other values. */
 export type StreamLimits = Readonly<Record<keyof typeof STREAM_LIMITS, number>>;
 
-/** Of images and whole chat answers that a worker holds; reading takes four times as much. Beyond: another worker is tried, then 503. */
+/**
+ * Of images and whole chat answers that a worker holds; reading takes four times as
+ * much. Beyond: another worker is tried, then 503.
+ */
 export const ANSWER_BYTES_HELD_MAX = 128 * MIB;
 
 /** Requests for images, speech and transcriptions. The bounds are OpenAI's. */
@@ -133,7 +179,10 @@ export const MEDIA_LIMITS = {
   imagesMax: 10,
   editedImagesMax: 16, // In one request.
   dataUrlCharsMax: 20 * MIB, // Of an image within JSON.
-  /** Of an image to edit: a small file can decode to one that fills the memory of a model server. */
+  /**
+   * Of an image to edit: a small file can decode to one that fills the memory of a
+   * model server.
+   */
   imagePixelsMax: 50_000_000,
   maskBytesMax: 4 * MIB,
   partialImagesMax: 3,
@@ -148,7 +197,10 @@ export const MEDIA_LIMITS = {
    * minutes, which are 230 MB in stereo at 48 kHz. Beyond: 502, or the answer is cut.
    */
   speechBytesMax: 256 * MIB,
-  /** One event with audio in base64, which a worker holds: minutes. Beyond: 502, or the answer is cut. */
+  /**
+   * One event with audio in base64, which a worker holds: minutes. Beyond: 502, or the
+   * answer is cut.
+   */
   speechEventCharsMax: 32 * MIB,
   /** The images of one answer in base64: ten at a large size. Beyond: 502. */
   imageAnswerBytesMax: 96 * MIB,
@@ -160,7 +212,9 @@ export const VIDEO_LIMITS = {
   referenceBytesMax: 20 * MIB, // The image it starts with. Beyond: 413.
   /** How long a model server may take to report the state of a job, or to delete it. */
   askMs: 15_000,
-  /** A model server is asked about a job at most this often, however often clients ask. */
+  /**
+   * A model server is asked about a job at most this often, however often clients ask.
+   */
   freshMs: 1_000,
   /** How often edges check a job themselves, so that it ends even if no client asks. */
   sweepMs: 15_000,
@@ -174,7 +228,10 @@ export const VIDEO_LIMITS = {
   listMax: 100, // Of one page of a list, as OpenAI has it.
 } as const;
 
-/** Files that clients upload. They pass through an edge in pieces, and are held by a worker. */
+/**
+ * Files that clients upload. They pass through an edge in pieces, and are held by a
+ * worker.
+ */
 export const UPLOAD_LIMITS = {
   bytesMax: 64 * MIB, // Of one request. Beyond this and the next two: 413.
   audioBytesMax: 25 * MIB, // Of a recording, as OpenAI has it.
@@ -185,7 +242,10 @@ export const UPLOAD_LIMITS = {
   fieldBytesMax: 128 * KIB,
   partsMax: 100,
   headersMax: 16, // Of one part.
-  /** All uploads and large requests that a worker holds at a time. Beyond: 503 `overloaded`. */
+  /**
+   * All uploads and large requests that a worker holds at a time. Beyond: 503
+   * `overloaded`.
+   */
   workerBytesMax: 512 * MIB,
 } as const;
 
@@ -221,7 +281,10 @@ export const BUS_LIMITS = {
   /** Larger ones are cut into pieces of this size, this many unacknowledged at once. */
   pieceBytes: 256 * KIB,
   piecesInFlight: 4,
-  /** Frames to one edge that are sent in one message; one frame is at most a quarter of it. */
+  /**
+   * Frames to one edge that are sent in one message; one frame is at most a quarter of
+   * it.
+   */
   batchBytesMax: 256 * KIB,
 } as const;
 
@@ -234,9 +297,15 @@ export const REFUSAL_LOG = {
   clientsMax: 1_000,
 } as const;
 
-/** The record of refused and failed requests, see `limits/failed_requests.ts` of the edge. */
+/**
+ * The record of refused and failed requests, see `limits/failed_requests.ts` of the
+ * edge.
+ */
 export const FAILED_REQUESTS = {
-  /** Entries per key, 60 KB; the oldest are dropped. The list expires this long after the last one. */
+  /**
+   * Entries per key, 60 KB; the oldest are dropped. The list expires this long after
+   * the last one.
+   */
   listedMax: 200,
   daysListed: 7,
   /** How often an edge writes, once per key. One that is killed loses this much. */
@@ -255,9 +324,14 @@ export const KEY_LIMITS = {
   /** Unknown hashes an edge remembers, and for how long. */
   unknownEntriesMax: 10_000,
   unknownMs: 30_000,
-  /** Unknown keys that are looked up for a client address, default of `UNKNOWN_KEYS_PER_SECOND`. Beyond: 429. */
+  /**
+   * Unknown keys that are looked up for a client address, default of
+   * `UNKNOWN_KEYS_PER_SECOND`. Beyond: 429.
+   */
   unknownPerSecond: 20,
-  /** A sixth of the 150 ms in which 503 is promised is reserved for a busy event loop. */
+  /**
+   * A sixth of the 150 ms in which 503 is promised is reserved for a busy event loop.
+   */
   checkMs: 125,
   /** How often an edge checks whether Redis still holds the same set of data. */
   storeWatchMs: 500,

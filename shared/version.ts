@@ -1,4 +1,7 @@
-/** Which version of the product this is. Its one place is the `version` of `shared/deno.json`. */
+/**
+ * Which version of the product this is. Its one place is the `version` of
+ * `shared/deno.json`.
+ */
 import own from "./deno.json" with { type: "json" };
 
 /** `0.2.0`, or `0.2.0+4a62422` in an image that was built with a `REVISION`. */

@@ -1,5 +1,6 @@
 // Promise: the documents say what the code does, and the description of the API is
-// valid. What they repeat is generated (`deno task docs`), compared, or checked to exist.
+// valid. What they repeat is generated (`deno task docs`), compared, or checked to
+// exist.
 import assert from "node:assert/strict";
 import { join } from "node:path/posix";
 import {
@@ -17,7 +18,13 @@ import { generatedFiles, SERVICE_VARIABLES } from "../deploy/docs/pages.ts";
 import { EXIT_CODES_HELP } from "../services/key-admin/cli/command_line.ts";
 import * as attempts from "../services/key-admin/domain/sign_in/attempts.ts";
 import { LINK_SECONDS } from "../services/key-admin/domain/sign_in/links.ts";
-import * as passwords from "../services/key-admin/domain/sign_in/password.ts";
+import {
+  CONTEXT_WORDS,
+  EXAMINED_CHARS_MAX,
+  GUESSES_LOG10_MIN,
+  PASSWORD_CHARS_MAX,
+  PASSWORD_CHARS_MIN,
+} from "../services/key-admin/domain/sign_in/password.ts";
 import { SESSION_LIMITS } from "../services/key-admin/domain/sign_in/sessions.ts";
 import { TRY_LIMITS } from "../services/key-admin/domain/try/key.ts";
 import { CREATION_RATE } from "../services/key-admin/web/pages/key_form.tsx";
@@ -121,7 +128,10 @@ Deno.test("the simulator knows the phrases of docs/models.md", () => {
   }
 });
 
-/** An event where it is written: by a log, or by a function that passes it on as an error. */
+/**
+ * An event where it is written: by a log, or by a function that passes it on as an
+ * error.
+ */
 const EVENT =
   /(?:\blog(?:ger)?\??\.(debug|info|warn|error|notice)|#logSometimes)\(\s*"(\w+)"|\bfailure = "(\w+)"/g;
 /** A log call whose event is no literal: the two that pass on one of the above. */
@@ -226,7 +236,10 @@ const { idleMs, absoluteMs, freshMs } = SESSION_LIMITS;
 const { free, waitMs, waitMsMax } = attempts.ACCOUNT_RULE;
 const KNOWN_WORDS = ["gateway", "console", "openai", "apikey", "admin"];
 
-/** The sentences of docs/security.md and docs/keys.md that have numbers, with the numbers of the code. */
+/**
+ * The sentences of docs/security.md and docs/keys.md that have numbers, with the
+ * numbers of the code.
+ */
 const SENTENCES = [
   `after ${idleMs / MINUTE_MS} minutes without a request`,
   `and after ${absoluteMs / HOUR_MS} hours in any case`,
@@ -245,9 +258,9 @@ const SENTENCES = [
   `for ${LINK_SECONDS.set_up / 60} minutes`,
   `(\`owners invite\`, ${LINK_SECONDS.invite / 3_600} hours)`,
   `\`owners reset\` (${LINK_SECONDS.reset / 3_600} hour)`,
-  `${passwords.PASSWORD_CHARS_MIN} to ${passwords.PASSWORD_CHARS_MAX} characters`,
-  `fewer than 10^${passwords.GUESSES_LOG10_MIN} guesses`,
-  `first ${passwords.EXAMINED_CHARS_MAX} characters`,
+  `${PASSWORD_CHARS_MIN} to ${PASSWORD_CHARS_MAX} characters`,
+  `fewer than 10^${GUESSES_LOG10_MIN} guesses`,
+  `first ${EXAMINED_CHARS_MAX} characters`,
   ...KNOWN_WORDS.map((word) => `\`${word}\``),
   "ten keys in a row in the console, then one every six seconds",
   `at most ${number(KEY_LIMITS.keysPerOwnerMax)} keys`,
@@ -267,7 +280,7 @@ Deno.test("ASVS 6.1.1, 6.1.2, 6.4.1, 7.1.1, API6: the documents have the code's 
   const text = pages.replaceAll(/\s+/g, " ");
   assert.deepEqual(SENTENCES.filter((one) => !text.includes(one)), []);
   assert.deepEqual([freshMs, free], [HOUR_MS, 5]);
-  const words = passwords.CONTEXT_WORDS;
+  const words = CONTEXT_WORDS;
   assert.ok(KNOWN_WORDS.every((word) => words.includes(word)));
   assert.deepEqual(CREATION_RATE, { count: 10, perMs: MINUTE_MS });
   const codes = found(text, /\| (\d+) \|/g);

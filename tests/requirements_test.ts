@@ -61,7 +61,10 @@ Deno.test("every row of ASVS and of the API Top 10 that applies has a test named
   assert.deepEqual(unknown, [], "rows that tests claim wrongly");
 });
 
-/** Where secrets are made, stored and compared; not the connections, which use random delays between attempts. */
+/**
+ * Where secrets are made, stored and compared; not the connections, which use random
+ * delays between attempts.
+ */
 const SECRET_PLACES =
   /^(shared\/(keys|ids)|services\/key-admin\/(domain(?!\/(store\/redis|keys\/notice)\.ts)|web|cli))/;
 const CRYPTO_IMPORTS =

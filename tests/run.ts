@@ -11,13 +11,22 @@ import { readSources, SOURCE_FOLDERS } from "./support/source_files.ts";
 
 const ROOT = resolve(import.meta.dirname ?? ".", "..");
 const DENO_TEST = [
-  ...["test", "--no-check", "--allow-net", "--allow-env", "--allow-read"],
-  ...["--allow-write", "--allow-run", "--allow-sys", "--allow-ffi"],
+  "test",
+  "--no-check",
+  "--allow-net",
+  "--allow-env",
+  "--allow-read",
+  "--allow-write",
+  "--allow-run",
+  "--allow-sys",
+  "--allow-ffi",
 ];
 const INSTALL = ["run", "--allow-all", "tests/support/install_servers.ts"];
 /** Of files that measure no time: most wait for a server as long as they compute. */
 const JOBS_PER_CORE = 2;
-/** Started first in their folders, so that the run does not wait for them at the end. */
+/**
+ * Started first in their folders, so that the run does not wait for them at the end.
+ */
 const SLOW =
   /e2e\/(faults_process|videos_faults|faults_bus)|cli_test|limiter_pressure/;
 const SOAK_MINUTES = "0.5";
@@ -81,7 +90,11 @@ function test(
 ): Promise<number> {
   const env = denoJobs(jobsPerCore);
   return runFiles(files, {
-    ...{ args: DENO_TEST, cwd: ROOT, env, signal, write: print },
+    args: DENO_TEST,
+    cwd: ROOT,
+    env,
+    signal,
+    write: print,
   });
 }
 

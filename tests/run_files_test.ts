@@ -6,7 +6,11 @@ import { runFiles, TIME_IS_UP } from "./run_files.ts";
 import { makeTempDir } from "./support/process.ts";
 
 const ARGS = [
-  ...["test", "--no-check", "--no-config", "--allow-read", "--allow-write"],
+  "test",
+  "--no-check",
+  "--no-config",
+  "--allow-read",
+  "--allow-write",
 ];
 const PASSES = `Deno.test("passes", async (t) => {
   await t.step("step", () => {});
@@ -87,7 +91,9 @@ Deno.test("a run that is aborted ends, whatever its files wait for", async () =>
   await Deno.writeTextFile(join(cwd, "hangs_test.ts"), PASSES + hangs);
   const aborted = new AbortController();
   const code = await runFiles(["hangs_test.ts"], {
-    ...{ args: ARGS, cwd, signal: aborted.signal },
+    args: ARGS,
+    cwd,
+    signal: aborted.signal,
     write: () => aborted.abort(),
   });
   assert.equal(code, TIME_IS_UP);

@@ -2,8 +2,11 @@
 // what may touch the process.
 import assert from "node:assert/strict";
 import { dirname, join } from "node:path/posix";
-import type { SourceFile } from "./support/source_files.ts";
-import { readSources, SOURCE_FOLDERS } from "./support/source_files.ts";
+import {
+  readSources,
+  SOURCE_FOLDERS,
+  type SourceFile,
+} from "./support/source_files.ts";
 
 /** Protocol and policy code: no Deno, no sockets, no timers, no stores. */
 const PURE_ROOMS = [
@@ -32,7 +35,10 @@ const SOURCES_OF_IMPURITY = [
 const SKIPPED =
   /\b(?:(?:ignore|only)\s*:(?!\s*false\b)|Deno\.test\.(?:ignore|only)\b)/;
 const PROCESS = /\bDeno\.(serve|exit|addSignalListener|exitCode)\b/;
-/** In `this.x = () => …` and in `x = () => …` of a class: such functions, and all that they refer to, live until the next full collection. */
+/**
+ * In `this.x = () => …` and in `x = () => …` of a class: such functions, and all that
+ * they refer to, live until the next full collection.
+ */
 const FUNCTION_FIELD =
   /^\s+(?:(?:readonly|override) )*(?:this\.)?#?\w+(?:: [^=\n]+)? = (?:async )?\([^)]*\)(?:: [^=\n]+)? =>/m;
 const IMPORT = /^(?:import|export)\b[\w\s{},*$]*?\bfrom\s*["']([^"']+)["']/gm;

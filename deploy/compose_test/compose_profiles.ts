@@ -26,7 +26,9 @@ interface Panel {
   targets?: { refId: string; expr: string }[];
 }
 
-/** The points of a response: each frame is a list of columns, the first of them times. */
+/**
+ * The points of a response: each frame is a list of columns, the first of them times.
+ */
 interface QueryAnswer {
   results: Record<
     string,
@@ -42,7 +44,8 @@ function grafanaAt(url: string, password: string) {
   };
   const ask = (path: string, init: RequestInit = {}) =>
     fetch(`${url}${path}`, {
-      ...{ ...init, headers },
+      ...init,
+      headers,
       signal: AbortSignal.timeout(ANSWER_MS),
     });
   const json = async (path: string, init?: RequestInit) => {
@@ -51,7 +54,10 @@ function grafanaAt(url: string, password: string) {
     if (response.ok) return JSON.parse(text);
     throw new Error(`${path}: ${response.status} ${text}`);
   };
-  /** Runs a panel's queries as its page does, and counts the points. Throws on a query that fails. */
+  /**
+   * Runs a panel's queries as its page does, and counts the points. Throws on a query
+   * that fails.
+   */
   const points = async ({ title, targets = [] }: Panel): Promise<number> => {
     const datasource = { type: SOURCE, uid: SOURCE };
     const window = { maxDataPoints: 200, intervalMs: 10_000 };

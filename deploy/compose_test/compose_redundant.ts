@@ -21,7 +21,10 @@ const LATE_IN_FAILOVER_MAX = 2_000;
 interface Victim {
   name: string;
   service: (stack: Stack) => string | Promise<string>;
-  /** Requests that may end early, or be refused for another reason than a missed deadline. */
+  /**
+   * Requests that may end early, or be refused for another reason than a missed
+   * deadline.
+   */
   failuresMax: number;
   lateMax: number;
 }
@@ -30,8 +33,16 @@ interface Victim {
 const redisServer = (isMaster: boolean) => async (stack: Stack) => {
   for (const service of SERVERS) {
     const role = await stack.compose(
-      ...["exec", "-T", service, "redis-cli", "--no-auth-warning"],
-      ...["--user", "health", "--pass", "none", "role"],
+      "exec",
+      "-T",
+      service,
+      "redis-cli",
+      "--no-auth-warning",
+      "--user",
+      "health",
+      "--pass",
+      "none",
+      "role",
     );
     if (role.startsWith("master") === isMaster) return service;
   }
@@ -39,7 +50,10 @@ const redisServer = (isMaster: boolean) => async (stack: Stack) => {
 };
 
 const one = (name: string, more: Partial<Victim> = {}): Victim => ({
-  ...{ name, service: () => name, failuresMax: 0, lateMax: LATE_MAX },
+  name,
+  service: () => name,
+  failuresMax: 0,
+  lateMax: LATE_MAX,
   ...more,
 });
 
@@ -62,7 +76,10 @@ const VICTIMS: Victim[] = [
 
 async function isWell(stack: Stack, container: string): Promise<boolean> {
   const health = await stack.docker(
-    ...["inspect", "--format", "{{.State.Health.Status}}", container],
+    "inspect",
+    "--format",
+    "{{.State.Health.Status}}",
+    container,
   );
   return health === "healthy";
 }

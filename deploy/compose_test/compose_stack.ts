@@ -159,8 +159,11 @@ Deno.test("the compose stack", async (t) => {
         /^HTTP\/1.1 30[23] /,
       );
       const published = await stack.docker(
-        ...["ps", "--filter", `label=com.docker.compose.project`],
-        ...["--format", '{{.Label "com.docker.compose.service"}} {{.Ports}}'],
+        "ps",
+        "--filter",
+        `label=com.docker.compose.project`,
+        "--format",
+        '{{.Label "com.docker.compose.service"}} {{.Ports}}',
       );
       const open = published.split("\n").filter((line) => line.includes("->"));
       assert.ok(open.every((line) => line.startsWith("proxy ")), published);
@@ -171,7 +174,11 @@ Deno.test("the compose stack", async (t) => {
     for (const worker of ["chat-worker", "media-worker"]) {
       await assert.rejects(
         stack.compose(
-          ...["exec", "-T", worker, "deno", "eval"],
+          "exec",
+          "-T",
+          worker,
+          "deno",
+          "eval",
           "await Deno.connect({ hostname: 'redis', port: 6379 })",
         ),
         /resolve|lookup|Name or service/,
@@ -259,6 +266,10 @@ Deno.test("the compose stack", async (t) => {
 });
 
 const SERVICES = [
-  ...["proxy", "edge-auth", "chat-worker", "media-worker", "key-admin"],
+  "proxy",
+  "edge-auth",
+  "chat-worker",
+  "media-worker",
+  "key-admin",
   "redis",
 ];

@@ -11,7 +11,10 @@ const RETRY_MS = 100;
 const REPORTED_MAX = 5;
 
 const QUESTION = "Count from one to twenty.";
-/** The kinds of request, sent in turn: a stream, one JSON response, and one with a large body. */
+/**
+ * The kinds of request, sent in turn: a stream, one JSON response, and one with a large
+ * body.
+ */
 const CONTENTS = {
   stream: QUESTION,
   whole: QUESTION,
@@ -22,7 +25,9 @@ const KINDS = ["stream", "whole", "large"] as const;
 
 type Answer = Awaited<ReturnType<typeof send>>;
 
-/** Sends one chat request, with more fields if given, and reads the response to its end. */
+/**
+ * Sends one chat request, with more fields if given, and reads the response to its end.
+ */
 export async function send(
   { url, client }: Stack,
   key: string,
@@ -65,7 +70,10 @@ function isComplete({ status, text }: Answer): boolean {
     : text.trimEnd().endsWith("data: [DONE]");
 }
 
-/** Whether an SDK retries after this response, or the response is a 200 that was cut off. */
+/**
+ * Whether an SDK retries after this response, or the response is a 200 that was cut
+ * off.
+ */
 function isRetryable({ status, retryAfter }: Answer): boolean {
   return status === 200 || (status >= 500 && retryAfter !== null);
 }
@@ -93,7 +101,10 @@ export function startLoad(stack: Stack, key: string, streams: number) {
     complete: 0,
     /** The longest time without a complete response. */
     longestPauseMs: 0,
-    /** Requests for which Redis or the workers missed a deadline. Not among the failures. */
+    /**
+     * Requests for which Redis or the workers missed a deadline. Not among the
+     * failures.
+     */
     late: 0,
     /** Other failures, one line each. */
     failures,

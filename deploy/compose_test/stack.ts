@@ -51,7 +51,10 @@ export async function startStack(
   /** Runs a command and returns what it printed. */
   const run = async (command: string, args: string[]) => {
     const { success, stdout, stderr } = await new Deno.Command(command, {
-      ...{ args, cwd: ROOT, env, stdin: "null" },
+      args,
+      cwd: ROOT,
+      env,
+      stdin: "null",
       signal: AbortSignal.timeout(COMMAND_MS),
     }).output();
     const text = (bytes: Uint8Array) => new TextDecoder().decode(bytes).trim();
@@ -75,8 +78,13 @@ export async function startStack(
     const client = Deno.createHttpClient({ caCerts: [await authority()] });
     const url = `https://localhost:${port}`;
     return {
-      ...{ url, consoleUrl: env.PUBLIC_URL, client },
-      ...{ authority, docker, compose, containers },
+      url,
+      consoleUrl: env.PUBLIC_URL,
+      client,
+      authority,
+      docker,
+      compose,
+      containers,
       /** The content of a secret file, see `deploy/secrets.sh`. */
       secret: (name: string) => Deno.readTextFile(`${env.SECRETS_DIR}/${name}`),
       /** Runs a script of `deploy/`. */
@@ -84,11 +92,19 @@ export async function startStack(
       /** Scales the services and waits until all containers are healthy. */
       scale: (edges: number, workers: number) =>
         compose(
-          ...["up", "-d", "--no-build", "--no-recreate", "--wait"],
-          ...["--scale", `edge-auth=${edges}`],
-          ...["--scale", `chat-worker=${workers}`],
+          "up",
+          "-d",
+          "--no-build",
+          "--no-recreate",
+          "--wait",
+          "--scale",
+          `edge-auth=${edges}`,
+          "--scale",
+          `chat-worker=${workers}`,
         ),
-      /** Runs `gateway … --json` in the console's container and returns what it printed. */
+      /**
+       * Runs `gateway … --json` in the console's container and returns what it printed.
+       */
       gateway: async (...args: string[]) => {
         const command = ["gateway", ...args, "--json"];
         const text = await compose("exec", "-T", "key-admin", ...command);
@@ -110,8 +126,17 @@ export async function startStack(
         const image = await docker("inspect", "--format", "{{.Image}}", edge);
         const network = `${env.COMPOSE_PROJECT_NAME}_public`;
         const status = await docker(
-          ...["run", "--rm", "--network", network, "--entrypoint", "deno"],
-          ...[image, "eval", PROGRAM, await authority(), key],
+          "run",
+          "--rm",
+          "--network",
+          network,
+          "--entrypoint",
+          "deno",
+          image,
+          "eval",
+          PROGRAM,
+          await authority(),
+          key,
         );
         return Number(status);
       },

@@ -1,14 +1,21 @@
-/** Writes the generated pages, the schema of the models file and the description of the API: `deno task docs`. */
+/**
+ * Writes the generated pages, the schema of the models file and the description of the
+ * API: `deno task docs`.
+ */
 import { execFileSync } from "node:child_process";
 import { catalogJsonSchema } from "@gateway/shared/models/catalog";
 import { DIALECT_NAMES, DIALECTS } from "@gateway/shared/models/dialects";
 import "@gateway/shared/openai/completion";
-import * as errors from "@gateway/shared/openai/error";
+import { ApiError, ERROR_KINDS } from "@gateway/shared/openai/error";
 import { TAKES } from "@gateway/shared/openai/fields";
 import "@gateway/shared/openai/media";
 import { aboutOf, keysOf, type Variables } from "@gateway/shared/process/env";
 import type { MetricSpec, MetricTable } from "@gateway/shared/process/metrics";
-import * as metrics from "@gateway/shared/process/ops_server";
+import {
+  BUS_METRICS,
+  PROCESS_METRICS,
+  REDIS_METRICS,
+} from "@gateway/shared/process/ops_server";
 import { WORKER_METRICS } from "@gateway/shared/worker/metrics";
 import * as z from "zod";
 import { CHAT_WORKER_VARIABLES } from "../../services/chat-worker/config.ts";
@@ -39,15 +46,18 @@ export const METRIC_TABLES: readonly {
   { services: ["edge-auth"], table: EDGE_METRICS },
   { services: WORKERS, table: WORKER_METRICS },
   { services: ["key-admin"], table: CONSOLE_METRICS },
-  { services: ["edge-auth", ...WORKERS], table: metrics.BUS_METRICS },
-  { services: ["edge-auth", "key-admin"], table: metrics.REDIS_METRICS },
+  { services: ["edge-auth", ...WORKERS], table: BUS_METRICS },
+  { services: ["edge-auth", "key-admin"], table: REDIS_METRICS },
   {
     services: ["edge-auth", ...WORKERS, "key-admin", "model-simulator"],
-    table: metrics.PROCESS_METRICS,
+    table: PROCESS_METRICS,
   },
 ];
 
-/** Generates each file from the code and, where prose belongs to it, from its present text. */
+/**
+ * Generates each file from the code and, where prose belongs to it, from its present
+ * text.
+ */
 const GENERATORS: {
   [path: string]: (present: string) => string | Promise<string>;
 } = {
@@ -116,8 +126,8 @@ function metricRows(): string[][] {
 }
 
 /** One error of each code. */
-const ERRORS = keysOf(errors.ERROR_KINDS)
-  .map((code) => new errors.ApiError(code, "…"));
+const ERRORS = keysOf(ERROR_KINDS)
+  .map((code) => new ApiError(code, "…"));
 
 /** One row per code. What it means and what to do is kept from the page. */
 function errorsPage(present: string): string {
@@ -125,8 +135,11 @@ function errorsPage(present: string): string {
   const rows = ERRORS.map((each) => {
     const { code, type } = each.toBody().error;
     return [
-      ...[String(each.status), `\`${code}\``, `\`${type}\``],
-      ...[each.retryable ? "yes" : "no", `\`${each.code}\``],
+      String(each.status),
+      `\`${code}\``,
+      `\`${type}\``,
+      each.retryable ? "yes" : "no",
+      `\`${each.code}\``,
       meanings.get(each.code) ?? "",
     ];
   });
@@ -154,7 +167,10 @@ function dialectsPage(present: string): string {
   );
 }
 
-/** The page with the table whose first head is the same, which it must have, replaced by this one. */
+/**
+ * The page with the table whose first head is the same, which it must have, replaced by
+ * this one.
+ */
 function withTable(page: string, rows: readonly (readonly string[])[]): string {
   const head = RegExp.escape(rows[0]?.[0] ?? "");
   const table = new RegExp(`^\\| *${head} .*\\n(?:\\|.*\\n)*`, "m");
@@ -194,7 +210,10 @@ interface Document {
   };
 }
 
-/** The description of the API: prose, paths and headers are kept from the file, the rest comes from the code. */
+/**
+ * The description of the API: prose, paths and headers are kept from the file, the rest
+ * comes from the code.
+ */
 async function apiDescription(present: string): Promise<string> {
   const meanings = meaningsIn(await read("docs/errors.md"));
   const document: Document = JSON.parse(present);

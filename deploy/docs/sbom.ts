@@ -48,7 +48,10 @@ export function billOfMaterials({ specifiers, npm }: LockFile) {
       const [version = ""] = id.slice(name.length + 1).split("_");
       const hash = Uint8Array.fromBase64(integrity.replace("sha512-", ""));
       return {
-        ...{ type: "library", "bom-ref": id, name, version },
+        type: "library",
+        "bom-ref": id,
+        name,
+        version,
         scope: required.has(id) ? "required" : "excluded",
         purl: `pkg:npm/${name.replace("@", "%40")}@${version}`,
         hashes: [{ alg: "SHA-512", content: hash.toHex() }],

@@ -1,4 +1,7 @@
-/** Checks the readiness of this container's service: exit code 0 when it may get traffic. */
+/**
+ * Checks the readiness of this container's service: exit code 0 when it may get
+ * traffic.
+ */
 const TIMEOUT_MS = 3_000;
 
 const port = Deno.env.get("OPS_PORT") ?? "9090";

@@ -1,4 +1,7 @@
-/** Reduces `deno.json` and `deno.lock` of an image to the packages that its programs import. */
+/**
+ * Reduces `deno.json` and `deno.lock` of an image to the packages that its programs
+ * import.
+ */
 
 /** `npm:@redis/client@6.3.1` of `npm:/@redis/client@6.3.1/lib/x.js`. */
 function packageOf(specifier: string): string {

@@ -58,10 +58,15 @@ const EVENT = z.looseObject({
   event: z.string(),
   opsPort: z.number().optional(),
 });
-/** Expected while the launcher itself warns of the simulator and creates the first key. */
+/**
+ * Expected while the launcher itself warns of the simulator and creates the first key.
+ */
 const EXPECTED_AT_START = ["no_real_model", "key_store"];
 
-/** All processes of one launcher, restarted when they die. None outlives it, even if it is killed with -9. */
+/**
+ * All processes of one launcher, restarted when they die. None outlives it, even if it
+ * is killed with -9.
+ */
 export class Cluster {
   isReady = false;
   /** One-time link that creates the first owner; null when there is one. */
@@ -69,7 +74,10 @@ export class Cluster {
   /** In the order in which they were started. */
   readonly #units: Kept[] = [];
   readonly #stopping = new AbortController();
-  /** Ends the processes when the launcher is killed. Only the launcher holds its standard input. */
+  /**
+   * Ends the processes when the launcher is killed. Only the launcher holds its
+   * standard input.
+   */
   readonly #watcher;
   readonly #watcherEnded: Promise<unknown>;
 
@@ -89,7 +97,10 @@ export class Cluster {
     this.#watcher.stdin.on("error", () => {});
   }
 
-  /** Resolves when it is ready; rejects with an {@link UpError} when it ends before or the cluster is stopping. */
+  /**
+   * Resolves when it is ready; rejects with an {@link UpError} when it ends before or
+   * the cluster is stopping.
+   */
   async start(unit: Unit): Promise<void> {
     const kept: Kept = {
       ...unit,
@@ -104,7 +115,10 @@ export class Cluster {
     await kept.first.promise;
   }
 
-  /** By service: the pids, none for a server that was given, and the URLs of health, readiness and metrics. */
+  /**
+   * By service: the pids, none for a server that was given, and the URLs of health,
+   * readiness and metrics.
+   */
   describe() {
     const pids: Record<string, number[]> = { nats: [], redis: [] };
     const ops_urls: Record<string, string[]> = {};
@@ -117,7 +131,10 @@ export class Cluster {
     return { pids, ops_urls };
   }
 
-  /** Stops everything in reverse order of the start: SIGTERM, and SIGKILL after `graceMs`. */
+  /**
+   * Stops everything in reverse order of the start: SIGTERM, and SIGKILL after
+   * `graceMs`.
+   */
   async stop(graceMs: number): Promise<void> {
     this.#stopping.abort();
     const services = Map.groupBy(this.#units, ({ service }) => service);
@@ -136,7 +153,9 @@ export class Cluster {
     await this.#watcherEnded;
   }
 
-  /** Restarts a process when it dies, with growing pauses, unless it was never ready. */
+  /**
+   * Restarts a process when it dies, with growing pauses, unless it was never ready.
+   */
   async #keepRunning(kept: Kept): Promise<void> {
     const { signal } = this.#stopping;
     const { name, first } = kept;
@@ -154,14 +173,20 @@ export class Cluster {
     first.reject(new UpError(`${name} was stopped`));
   }
 
-  /** Runs the process until it ends. `how` completes a sentence that begins with the unit's name. */
+  /**
+   * Runs the process until it ends. `how` completes a sentence that begins with the
+   * unit's name.
+   */
   async #runOnce(kept: Kept): Promise<{ how: string; code: number }> {
     const { file, ...program } = kept.program;
     const command = new Deno.Command(file, {
-      ...{ ...program, clearEnv: true },
+      ...program,
+      clearEnv: true,
       // In its own session, so that Ctrl-C does not reach it.
       detached: true,
-      ...{ stdin: "null", stdout: "piped", stderr: "piped" },
+      stdin: "null",
+      stdout: "piped",
+      stderr: "piped",
     });
     let child: Deno.ChildProcess;
     try {
@@ -226,7 +251,10 @@ export class Cluster {
     kept.lastLines = [...kept.lastLines, line].slice(-LAST_LINES);
   }
 
-  /** Shows a warning or an error: `chat-worker warn: woke_up: This process stood still… {"stalledMs":250}`. */
+  /**
+   * Shows a warning or an error: `chat-worker warn: woke_up: This process stood still…
+   * {"stalledMs":250}`.
+   */
   #onEvent(name: string, logged: z.output<typeof EVENT>): void {
     const { level, event, message, time: _, service: _service, ...data } =
       logged;

@@ -5,7 +5,9 @@ import { UpError } from "./terminal.ts";
 const OWNER_ONLY = 0o600;
 const LOG_BYTES_MAX = 10 * 1024 * 1024;
 
-/** Creates a directory that only its owner may enter; does not change an existing one. */
+/**
+ * Creates a directory that only its owner may enter; does not change an existing one.
+ */
 export async function makePrivateDir(path: string): Promise<void> {
   try {
     await Deno.mkdir(path, { recursive: true, mode: 0o700 });
@@ -17,7 +19,9 @@ export async function makePrivateDir(path: string): Promise<void> {
   }
 }
 
-/** Replaces a file, mode 0600, in one step: a reader sees the old text or the new one. */
+/**
+ * Replaces a file, mode 0600, in one step: a reader sees the old text or the new one.
+ */
 export async function writePrivateFile(path: string, text: string) {
   const draft = `${path}.tmp`;
   await Deno.writeTextFile(draft, text, { mode: OWNER_ONLY });
@@ -48,7 +52,10 @@ export async function lockDir(dir: string): Promise<Deno.FsFile> {
   );
 }
 
-/** Appends to a log, mode 0600, which is renamed to `<path>.1` when it reaches its bound. */
+/**
+ * Appends to a log, mode 0600, which is renamed to `<path>.1` when it reaches its
+ * bound.
+ */
 export function appendToLog(
   path: string,
   text: string,

@@ -8,8 +8,13 @@ import { parseOptions, ROOT, type UpOptions } from "./options.ts";
 import * as plan from "./plan.ts";
 import { requireFreePorts } from "./ports.ts";
 import { startStores } from "./stores.ts";
-import { createOutput, EXIT, listenForStop, UpError } from "./terminal.ts";
-import type { Output } from "./terminal.ts";
+import {
+  createOutput,
+  EXIT,
+  listenForStop,
+  type Output,
+  UpError,
+} from "./terminal.ts";
 import * as welcome from "./welcome.ts";
 
 /** The environment of the launcher, which tests replace. */
@@ -30,7 +35,10 @@ const SIMULATOR_WARNING =
   "No model server is configured: the simulator answers with canned text. " +
   "Use UPSTREAM_BASE_URL or --models to serve a real model";
 
-/** Runs the launcher in this process and returns the exit code. Tests pass their own entry files. */
+/**
+ * Runs the launcher in this process and returns the exit code. Tests pass their own
+ * entry files.
+ */
 export async function runCli(scriptOf: (name: plan.ProgramName) => string) {
   // `deno task` runs in the root and sets INIT_CWD to the operator's directory.
   const cwd = Deno.env.get("INIT_CWD") || Deno.cwd();
@@ -71,7 +79,10 @@ async function scheduleAsBatch(): Promise<void> {
   await new Deno.Command("chrt", options).output().catch(() => {});
 }
 
-/** Runs the cluster until it is asked to stop. Throws an `UpError` when something does not start. */
+/**
+ * Runs the cluster until it is asked to stop. Throws an `UpError` when something does
+ * not start.
+ */
 async function runUp(options: UpOptions, deps: UpDeps): Promise<void> {
   const { out, stopping } = deps;
   const { runDir } = options;

@@ -41,7 +41,10 @@ const wholeNumber = (min: number, max: number) => (text: string) => {
 const instances = wholeNumber(1, 64);
 const port = wholeNumber(0, 65_535);
 
-/** Reads the command line, with paths relative to `cwd`. Returns the text that `--help` or `--version` asks for; throws an {@link UpError}. */
+/**
+ * Reads the command line, with paths relative to `cwd`. Returns the text that `--help`
+ * or `--version` asks for; throws an {@link UpError}.
+ */
 export function parseOptions(args: readonly string[], cwd: string) {
   const path = (text: string) => resolve(cwd, text);
   let printed = "";

@@ -3,8 +3,14 @@ import { parseOptions, ROOT } from "./options.ts";
 import { UpError } from "./terminal.ts";
 
 const DEFAULTS = {
-  ...{ workers: 1, mediaWorkers: 1, edges: 1, port: 8080, consolePort: 8081 },
-  ...{ host: "127.0.0.1", dataDir: `${ROOT}/.data`, runDir: `${ROOT}/.run` },
+  workers: 1,
+  mediaWorkers: 1,
+  edges: 1,
+  port: 8080,
+  consolePort: 8081,
+  host: "127.0.0.1",
+  dataDir: `${ROOT}/.data`,
+  runDir: `${ROOT}/.run`,
 };
 
 Deno.test("parseOptions() reads the given options and fills in the defaults", () => {

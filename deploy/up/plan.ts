@@ -2,7 +2,7 @@
 import { resolve } from "node:path";
 import type { WorkerFamily } from "@gateway/shared/bus/subjects";
 import { familyOf } from "@gateway/shared/models/kinds";
-import * as models from "@gateway/shared/models/catalog_variables";
+import * as catalogVariables from "@gateway/shared/models/catalog_variables";
 import { parseEnv, secret } from "@gateway/shared/process/env";
 import type { Program, Unit } from "./cluster.ts";
 import { ROOT, type UpOptions } from "./options.ts";
@@ -33,14 +33,17 @@ const hidden = secret().optional();
 const VARIABLES = {
   NATS_URL: hidden,
   REDIS_URL: hidden,
-  [models.UPSTREAM_KEY_ENV]: hidden,
-  ...models.CATALOG_VARIABLES,
+  [catalogVariables.UPSTREAM_KEY_ENV]: hidden,
+  ...catalogVariables.CATALOG_VARIABLES,
 };
 /** Shorter than for a rollout: Ctrl-C should not wait for a long answer. */
 const DRAIN_SECONDS = "10";
 const STOP_MS = 5_000;
 
-/** By default, glibc keeps for each thread what it has freed: 20 MiB in all, for nothing. */
+/**
+ * By default, glibc keeps for each thread what it has freed: 20 MiB in all, for
+ * nothing.
+ */
 const MALLOC = { MALLOC_ARENA_MAX: "1" };
 
 /**
@@ -66,28 +69,35 @@ const FILE_VARIABLE = /^(MODELS|(NATS|REDIS|UPSTREAM|OIDC)_\w+)_FILE$/;
 
 export type Settings = ReturnType<typeof readSettings>;
 
-/** Reads the environment and the files that it names, relative to `cwd`. Throws a `ConfigError` with all mistakes. */
+/**
+ * Reads the environment and the files that it names, relative to `cwd`. Throws a
+ * `ConfigError` with all mistakes.
+ */
 export function readSettings(env: Environment, cwd: string) {
   const readFile = (path: string) => Deno.readTextFileSync(resolve(cwd, path));
   const values = parseEnv(VARIABLES, env, readFile);
-  const { [models.UPSTREAM_KEY_ENV]: upstreamKey } = values;
-  const given = models.catalogIfGiven(values, upstreamKey !== undefined);
+  const { [catalogVariables.UPSTREAM_KEY_ENV]: upstreamKey } = values;
+  const given = catalogVariables.catalogIfGiven(
+    values,
+    upstreamKey !== undefined,
+  );
   return {
     ...values,
     hasSimulator: given === undefined,
-    catalog: given ?? models.catalogFromSimulator("http://simulator/v1"),
+    catalog: given ??
+      catalogVariables.catalogFromSimulator("http://simulator/v1"),
     /** The key of a model server that this variable holds. */
     keyOf: (variable: string) =>
-      variable === models.UPSTREAM_KEY_ENV
+      variable === catalogVariables.UPSTREAM_KEY_ENV
         ? upstreamKey
         : env[variable]?.trim(),
   };
 }
 
 /**
- * The services to start, and the addresses at which they will serve, without workers that
- * no model needs. All ports are chosen in advance: the services name each other's URLs,
- * and keep their ports when restarted.
+ * The services to start, and the addresses at which they will serve, without workers
+ * that no model needs. All ports are chosen in advance: the services name each other's
+ * URLs, and keep their ports when restarted.
  */
 export function planServices(
   { host, port, consolePort, edges, workers, mediaWorkers }: UpOptions,
@@ -173,7 +183,10 @@ export function serviceProgram(
   return {
     file: Deno.execPath(),
     args: [
-      ...["run", "--no-prompt", "--allow-net", "--allow-env"],
+      "run",
+      "--no-prompt",
+      "--allow-net",
+      "--allow-env",
       isListable ? `--allow-read=${paths.join()}` : "--allow-read",
       ...isConsole ? ["--allow-ffi"] : [],
       scriptOf(name),
@@ -184,7 +197,10 @@ export function serviceProgram(
   };
 }
 
-/** The URL of a service that listens on `host`; on loopback if it listens on all addresses. */
+/**
+ * The URL of a service that listens on `host`; on loopback if it listens on all
+ * addresses.
+ */
 export function httpUrl(host: string, port: number): string {
   const isAny = host === "0.0.0.0" || host === "::";
   const address = isAny ? LOOPBACK : host;

@@ -1,12 +1,21 @@
 import assert from "node:assert/strict";
 import { parseCatalog } from "@gateway/shared/models/catalog";
 import { ROOT } from "./options.ts";
-import type { ProgramContext, ProgramName } from "./plan.ts";
-import { httpUrl, planServices, serviceProgram, v8Flags } from "./plan.ts";
+import {
+  httpUrl,
+  planServices,
+  type ProgramContext,
+  type ProgramName,
+  serviceProgram,
+  v8Flags,
+} from "./plan.ts";
 
 const contextOf = (env: Record<string, string> = {}): ProgramContext => ({
-  ...{ cwd: "/home/ada", scriptOf: (name) => name, env },
-  ...{ natsUrl: "nats://nats", redisUrl: "redis://redis" },
+  cwd: "/home/ada",
+  scriptOf: (name) => name,
+  env,
+  natsUrl: "nats://nats",
+  redisUrl: "redis://redis",
 });
 
 Deno.test("a service may read only the files that its variables name, and only chat workers get the key of the model server", () => {
@@ -50,8 +59,14 @@ Deno.test("httpUrl() returns a URL that can be called", () => {
 
 Deno.test("planServices() starts the workers that the models need", () => {
   const options = {
-    ...{ workers: 2, mediaWorkers: 3, edges: 1, host: "127.0.0.1", port: 0 },
-    ...{ consolePort: 0, dataDir: "/data", runDir: "/run" },
+    workers: 2,
+    mediaWorkers: 3,
+    edges: 1,
+    host: "127.0.0.1",
+    port: 0,
+    consolePort: 0,
+    dataDir: "/data",
+    runDir: "/run",
   };
   const backends = [{ type: "openai", base_url: "http://a/v1", model: "m" }];
   const rows: [kinds: string[], workers: string[]][] = [

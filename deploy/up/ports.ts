@@ -3,12 +3,18 @@ import type { UpOptions } from "./options.ts";
 import { UpError } from "./terminal.ts";
 
 export const LOOPBACK = "127.0.0.1";
-/** Below the ports that kernels pick for outgoing connections, which any client may take at any time. */
+/**
+ * Below the ports that kernels pick for outgoing connections, which any client may take
+ * at any time.
+ */
 const FIRST_PORT = 12_000;
 const LAST_PORT = 32_000;
 const ATTEMPTS = 1_000;
 
-/** Different TCP ports that are free now. Another process may take one before the caller does. */
+/**
+ * Different TCP ports that are free now. Another process may take one before the caller
+ * does.
+ */
 export function findFreePorts(count: number, hostname = LOOPBACK): number[] {
   const ports = new Set<number>();
   for (let attempt = 0; ports.size < count; attempt++) {
@@ -22,7 +28,10 @@ export function findFreePorts(count: number, hostname = LOOPBACK): number[] {
   return [...ports];
 }
 
-/** Why no server could listen on the port now; `undefined` if one could. 0 checks the address only. */
+/**
+ * Why no server could listen on the port now; `undefined` if one could. 0 checks the
+ * address only.
+ */
 export function whyNotFree(port: number, hostname = LOOPBACK) {
   try {
     Deno.listen({ hostname, port }).close();
@@ -32,7 +41,10 @@ export function whyNotFree(port: number, hostname = LOOPBACK) {
   }
 }
 
-/** Throws an {@link UpError} that names the option when a port or the address is not available. */
+/**
+ * Throws an {@link UpError} that names the option when a port or the address is not
+ * available.
+ */
 export function requireFreePorts({ host, port, consolePort }: UpOptions): void {
   const options = [["--port", port], ["--console-port", consolePort]] as const;
   for (const [option, port] of options) {

@@ -8,10 +8,18 @@ import type { Settings } from "./plan.ts";
 import { findFreePorts, LOOPBACK, whyNotFree } from "./ports.ts";
 import { UpError } from "./terminal.ts";
 
-/** What the `PATH` of an ordinary user often lacks: Debian has nats-server in /usr/sbin, Homebrew its own tree. */
+/**
+ * What the `PATH` of an ordinary user often lacks: Debian has nats-server in /usr/sbin,
+ * Homebrew its own tree.
+ */
 const USUAL_DIRS = [
-  ...["/usr/local/bin", "/usr/local/sbin", "/usr/bin", "/usr/sbin"],
-  ...["/bin", "/opt/homebrew/bin", "/home/linuxbrew/.linuxbrew/bin"],
+  "/usr/local/bin",
+  "/usr/local/sbin",
+  "/usr/bin",
+  "/usr/sbin",
+  "/bin",
+  "/opt/homebrew/bin",
+  "/home/linuxbrew/.linuxbrew/bin",
 ];
 /** Includes how long to wait for another apt. */
 const APT_QUIET = ["-o", "DPkg::Lock::Timeout=120", "-q", "-y"];
@@ -27,14 +35,20 @@ export async function startStores(
   const redisDir = `${dataDir}/redis`;
   const stores = [
     {
-      ...{ service: "nats", file: "nats-server", url: given.NATS_URL },
-      ...{ cwd: runDir, readyText: "Server is ready" },
+      service: "nats",
+      file: "nats-server",
+      url: given.NATS_URL,
+      cwd: runDir,
+      readyText: "Server is ready",
       portOf: () => Promise.resolve(findFreePorts(1)[0]),
       args: ["-c", `${here}/nats.conf`, "-a", LOOPBACK, "-p"],
     },
     {
-      ...{ service: "redis", file: "redis-server", url: given.REDIS_URL },
-      ...{ cwd: redisDir, readyText: "Ready to accept connections" },
+      service: "redis",
+      file: "redis-server",
+      url: given.REDIS_URL,
+      cwd: redisDir,
+      readyText: "Ready to accept connections",
       portOf: () => redisPort(redisDir),
       args: [`${here}/redis.conf`, "--bind", LOOPBACK, "--port"],
     },
@@ -61,7 +75,10 @@ export async function startStores(
   return { natsUrl, redisUrl };
 }
 
-/** A port kept in a file: while a server of an earlier run still has it, no other can destroy the data. */
+/**
+ * A port kept in a file: while a server of an earlier run still has it, no other can
+ * destroy the data.
+ */
 async function redisPort(dir: string): Promise<number> {
   await makePrivateDir(dir);
   const file = `${dir}/port`;
@@ -87,7 +104,10 @@ export function programDirs(path = ""): string[] {
   return [...path.split(":"), ...USUAL_DIRS];
 }
 
-/** The path of each program; installs missing ones with apt, or throws an {@link UpError} with the commands to type. */
+/**
+ * The path of each program; installs missing ones with apt, or throws an {@link
+ * UpError} with the commands to type.
+ */
 export async function ensureServers(
   wanted: readonly string[],
   deps: InstallDeps,
@@ -121,7 +141,10 @@ function findProgram(name: string, dirs: readonly string[]) {
   });
 }
 
-/** Installs with apt-get if that is possible without a question: as root, or through sudo. */
+/**
+ * Installs with apt-get if that is possible without a question: as root, or through
+ * sudo.
+ */
 async function install(
   names: readonly string[],
   { dirs, isRoot, out, stopping: signal }: InstallDeps,

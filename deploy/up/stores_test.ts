@@ -26,7 +26,8 @@ Deno.test("ensureServers() installs without asking questions", async () => {
       await Deno.writeTextFile(`${bin}/${tool}`, text, { mode: 0o755 });
     }
     const ensured = ensureServers(SERVERS, {
-      ...{ dirs: ["", bin], isRoot: tools.sudo === undefined },
+      dirs: ["", bin],
+      isRoot: tools.sudo === undefined,
       out: { say: () => {}, warn: assert.fail },
       stopping: new AbortController().signal,
     });

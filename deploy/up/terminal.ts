@@ -1,4 +1,6 @@
-/** What the launcher has from its terminal: output, exit codes and the signals to stop. */
+/**
+ * What the launcher has from its terminal: output, exit codes and the signals to stop.
+ */
 import { monotonicNow } from "@gateway/shared/process/clock";
 
 export const EXIT = {
@@ -12,7 +14,10 @@ export const EXIT = {
   hurried: 130,
 } as const;
 
-/** A failure that is printed for the operator as it is, without a stack. Any other error is a fault. */
+/**
+ * A failure that is printed for the operator as it is, without a stack. Any other error
+ * is a fault.
+ */
 export class UpError extends Error {
   constructor(message: string, readonly exitCode: number = EXIT.failed) {
     super(message);
@@ -80,7 +85,10 @@ export async function listenForStop(): Promise<AbortSignal> {
   return stopping.signal;
 }
 
-/** True under `nohup`: child processes inherit ignored signals. Must run before any listener is added. */
+/**
+ * True under `nohup`: child processes inherit ignored signals. Must run before any
+ * listener is added.
+ */
 async function ignoresHangUp(): Promise<boolean> {
   const shell = new Deno.Command("sh", { args: ["-c", "kill -s HUP $$"] });
   return (await shell.output()).success;

@@ -1,4 +1,7 @@
-/** What the operator gets when the cluster is ready: a first key, how to use it, and which models answer. */
+/**
+ * What the operator gets when the cluster is ready: a first key, how to use it, and
+ * which models answer.
+ */
 import type { BackendConfig } from "@gateway/shared/models/catalog";
 import { UPSTREAM_KEY_ENV } from "@gateway/shared/models/catalog_variables";
 import { errorMessage } from "@gateway/shared/process/env";
@@ -33,7 +36,10 @@ export function firstKeyFile(dataDir: string, givenRedisUrl?: string): string {
   return `${dataDir}/first_key.${encodeURIComponent(host + pathname)}.json`;
 }
 
-/** Creates a key on the first run, finds the same one later. Never rejects: the gateway works without it. */
+/**
+ * Creates a key on the first run, finds the same one later. Never rejects: the gateway
+ * works without it.
+ */
 export async function provideFirstKey(
   path: string,
   { file, ...create }: Program,
@@ -105,7 +111,10 @@ export function describeSummary(
 ${example}Ctrl-C stops everything.`;
 }
 
-/** Asks the servers of each model for their models, for at most two seconds. Never rejects. */
+/**
+ * Asks the servers of each model for their models, for at most two seconds. Never
+ * rejects.
+ */
 export async function describeModels(
   { catalog, hasSimulator, keyOf }: Pick<
     Settings,

@@ -44,7 +44,8 @@ Deno.test("describeModels() says of each model what answers, or why nothing does
   }));
   const startedAtMs = performance.now();
   const found = await describeModels({
-    ...{ catalog: parseCatalog({ models }), hasSimulator: false },
+    catalog: parseCatalog({ models }),
+    hasSimulator: false,
     keyOf: (name) => name.toLowerCase(),
   });
   const tookMs = performance.now() - startedAtMs;
@@ -71,7 +72,8 @@ Deno.test("readSettings() finds the keys of model servers where workers do", asy
 
 const STATE = {
   edge_urls: ["http://127.0.0.1:8080", "http://127.0.0.1:40001"],
-  ...{ console_url: "http://127.0.0.1:8081", setup_url: "http://x/link/y" },
+  console_url: "http://127.0.0.1:8081",
+  setup_url: "http://x/link/y",
 };
 const RUN = { runDir: "/repo/.run", seconds: 1.23 };
 const answering = { servers: "http://vllm/v1", isAnswering: true };
@@ -92,13 +94,19 @@ Deno.test("describeSummary() prints a curl command that a shell reads correctly,
     args: ["-c", `curl() { printf '%s\\n' "$@"; }\n${line}`],
   }).output();
   const body = {
-    ...{ model: "it's-a-model", stream: true },
+    model: "it's-a-model",
+    stream: true,
     messages: [{ role: "user", content: "Say hello in five words." }],
   };
   assert.deepEqual(new TextDecoder().decode(stdout).trim().split("\n"), [
-    ...["-N", "http://127.0.0.1:8080/v1/chat/completions"],
-    ...["-H", "Authorization: Bearer sk-CgTest"],
-    ...["-H", "Content-Type: application/json", "-d", JSON.stringify(body)],
+    "-N",
+    "http://127.0.0.1:8080/v1/chat/completions",
+    "-H",
+    "Authorization: Bearer sk-CgTest",
+    "-H",
+    "Content-Type: application/json",
+    "-d",
+    JSON.stringify(body),
   ]);
   const media = describeSummary(STATE, { key: "sk-CgTest" }, [SPEAKS], RUN);
   assert.match(media, /Models +speaks -> /);

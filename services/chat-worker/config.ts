@@ -1,10 +1,16 @@
 /** The only file of this service that reads the environment. */
 import { UPSTREAM_KEY_ENV } from "@gateway/shared/models/catalog_variables";
-import { ConfigError, integer, parseEnv } from "@gateway/shared/process/env";
-import { secret } from "@gateway/shared/process/env";
+import {
+  ConfigError,
+  integer,
+  parseEnv,
+  secret,
+} from "@gateway/shared/process/env";
 import { WORKER_VARIABLES, workerConfig } from "@gateway/shared/worker/config";
 
-/** Every variable of the chat worker, except the backend keys that `MODELS_FILE` names. */
+/**
+ * Every variable of the chat worker, except the backend keys that `MODELS_FILE` names.
+ */
 export const CHAT_WORKER_VARIABLES = {
   ...WORKER_VARIABLES,
   [UPSTREAM_KEY_ENV]: secret().optional()

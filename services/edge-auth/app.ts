@@ -4,21 +4,42 @@ import type { JobRequest } from "@gateway/shared/bus/job";
 import type { Principal } from "@gateway/shared/keys/record";
 import type { ModelObject } from "@gateway/shared/openai/completion";
 import { ApiError, internalError } from "@gateway/shared/openai/error";
-import type { ClientAddress } from "@gateway/shared/process/client_address";
-import { siteOf } from "@gateway/shared/process/client_address";
+import {
+  type ClientAddress,
+  siteOf,
+} from "@gateway/shared/process/client_address";
 import { newRequestId, publicRequestId } from "@gateway/shared/process/ids";
 import { roundMs } from "@gateway/shared/process/log";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { CHAT_ENDPOINT } from "./chat/request.ts";
-import * as http from "./http/responses.ts";
+import {
+  allowOrigins,
+  BYTES_HEADERS,
+  JSON_HEADERS,
+  sendBytes,
+  sendError,
+  sendJson,
+} from "./http/responses.ts";
 import type { RefusalLog } from "./http/refusal_log.ts";
 import { isForm } from "./http/read_form.ts";
 import type { Exchange } from "./http/server.ts";
 import { authenticate, type KeyLookup } from "./keys/authenticate.ts";
-import * as media from "./media/endpoints.ts";
+import {
+  IMAGE,
+  IMAGE_EDIT,
+  IMAGE_EDIT_UPLOAD,
+  SPEECH,
+  TRANSCRIPTION,
+  TRANSLATION,
+} from "./media/endpoints.ts";
 import type { EdgeMetrics } from "./metrics.ts";
 import { modelNotFound } from "./requests/parse_request.ts";
-import * as requests from "./requests/run_request.ts";
+import {
+  type CallHandler,
+  type Endpoint,
+  type RunCall,
+  runRequest,
+} from "./requests/run_request.ts";
 import { runUpload, type UploadEndpoint } from "./requests/run_upload.ts";
 import { type VideoDependencies, VIDEOS } from "./videos/handlers.ts";
 
@@ -27,13 +48,16 @@ export interface AppDependencies extends VideoDependencies {
   clientAddress: ClientAddress;
   /** Origins of web pages that may call it; if empty, none may. */
   corsOrigins: readonly string[];
-  /** Whether this edge is about to stop; each connection then closes after its next response. */
+  /**
+   * Whether this edge is about to stop; each connection then closes after its next
+   * response.
+   */
   isDraining: () => boolean;
   metrics: EdgeMetrics;
   refusals: Pick<RefusalLog, "add">;
 }
 
-type Handler = requests.CallHandler<AppDependencies>;
+type Handler = CallHandler<AppDependencies>;
 type Handlers = { readonly [method: string]: Handler };
 
 const PATH_CHARS_MAX = 200;
@@ -43,8 +67,8 @@ const OK = new TextEncoder().encode("ok\n");
 const TEXT = "text/plain; charset=utf-8";
 const NO_CONTENT = 204;
 
-const json = <R extends JobRequest>(of: requests.Endpoint<R>): Handlers => ({
-  POST: (call, deps) => requests.runRequest(call, of, deps),
+const json = <R extends JobRequest>(of: Endpoint<R>): Handlers => ({
+  POST: (call, deps) => runRequest(call, of, deps),
 });
 const form = <R extends JobRequest>(
   of: UploadEndpoint<R>,
@@ -53,17 +77,17 @@ const read = (handler: Handler): Handlers => ({ GET: handler, HEAD: handler });
 
 const editImage: Handler = (call, deps) =>
   isForm(call.exchange.headers)
-    ? runUpload(call, media.IMAGE_EDIT_UPLOAD, deps)
-    : requests.runRequest(call, media.IMAGE_EDIT, deps);
+    ? runUpload(call, IMAGE_EDIT_UPLOAD, deps)
+    : runRequest(call, IMAGE_EDIT, deps);
 
 /** By their names in metrics. Those with a part that varies have a pattern. */
 export const ROUTES = ([
   ["chat", "/v1/chat/completions", json(CHAT_ENDPOINT)],
-  ["speech", "/v1/audio/speech", json(media.SPEECH)],
-  ["image", "/v1/images/generations", json(media.IMAGE)],
+  ["speech", "/v1/audio/speech", json(SPEECH)],
+  ["image", "/v1/images/generations", json(IMAGE)],
   ["image_edit", "/v1/images/edits", { POST: editImage }],
-  ["transcription", "/v1/audio/transcriptions", form(media.TRANSCRIPTION)],
-  ["translation", "/v1/audio/translations", form(media.TRANSLATION)],
+  ["transcription", "/v1/audio/transcriptions", form(TRANSCRIPTION)],
+  ["translation", "/v1/audio/translations", form(TRANSLATION)],
   ["video", "/v1/videos", { ...read(VIDEOS.list), POST: VIDEOS.create }],
   ["video_job", /^\/v1\/videos\/([^/]+)$/, {
     ...read(VIDEOS.retrieve),
@@ -76,7 +100,10 @@ export const ROUTES = ([
   ["models", "/v1/models", read(sendModels)],
   ["model", /^\/v1\/models\/(.+)$/s, read(sendModels)],
 ] satisfies [string, string | RegExp, Handlers][]).map(routeOf);
-/** The description of the API. It needs no key: it is the same everywhere, without a secret. */
+/**
+ * The description of the API. It needs no key: it is the same everywhere, without a
+ * secret.
+ */
 const REFERENCE = routeOf(["reference", "/openapi.json", read(sendReference)]);
 const REFERENCE_BYTES = new TextEncoder().encode(JSON.stringify(document));
 const OTHER: Route = { name: "other", path: "", handlers: {}, allow: "" };
@@ -94,7 +121,7 @@ function routeOf(
 }
 
 /** A request that may not have a key. */
-interface Call extends Omit<requests.RunCall, "principal"> {
+interface Call extends Omit<RunCall, "principal"> {
   readonly route: Route;
   principal?: Principal;
 }
@@ -129,8 +156,8 @@ export function createApp(deps: AppDependencies) {
     response.fixedHeaders["x-request-id"] = requestId;
     if (deps.isDraining()) response.fixedHeaders.connection = "close";
     if (HEALTH.includes(path) && (method === "GET" || method === "HEAD")) {
-      const headers = { ...http.BYTES_HEADERS, "content-type": TEXT };
-      return http.sendBytes(response, OK, { headers });
+      const headers = { ...BYTES_HEADERS, "content-type": TEXT };
+      return sendBytes(response, OK, { headers });
     }
     exchange.onClose.push(() => {
       const durationMs = deps.now() - call.startedAtMs;
@@ -144,7 +171,7 @@ export function createApp(deps: AppDependencies) {
       if (isFault) deps.log.error("request_fault", { requestId, error });
       failure = isFault ? internalError(error) : error;
       if (response.headersSent) response.destroy();
-      else http.sendError(response, failure);
+      else sendError(response, failure);
     }
     if (!call.hasRun) finish(call, failure, deps);
   };
@@ -153,7 +180,7 @@ export function createApp(deps: AppDependencies) {
 async function answer(call: Call, deps: AppDependencies): Promise<void> {
   const { exchange, route } = call;
   const { method, path, headers, response } = exchange;
-  http.allowOrigins(deps.corsOrigins, exchange);
+  allowOrigins(deps.corsOrigins, exchange);
   if (method === "OPTIONS" && route !== OTHER) {
     return void response.sendHead(NO_CONTENT, { allow: route.allow }).end();
   }
@@ -183,12 +210,12 @@ async function answer(call: Call, deps: AppDependencies): Promise<void> {
 function sendReference({ exchange: { response } }: Pick<Call, "exchange">) {
   // Browsers see a new version after five minutes.
   const caching = { "cache-control": "public, max-age=300" };
-  const headers = { ...http.JSON_HEADERS, ...caching };
-  http.sendBytes(response, REFERENCE_BYTES, { headers });
+  const headers = { ...JSON_HEADERS, ...caching };
+  sendBytes(response, REFERENCE_BYTES, { headers });
 }
 
 async function sendModels(
-  { id, principal, exchange: { response } }: requests.RunCall,
+  { id, principal, exchange: { response } }: RunCall,
   { admission, catalog }: AppDependencies,
 ): Promise<void> {
   const allowed = await admission.modelsOf(principal, "models");
@@ -197,11 +224,11 @@ async function sendModels(
     .map(({ id, created, owned_by }): ModelObject => (
       { id, object: "model", created, owned_by }
     ));
-  if (id === "") return http.sendJson(response, { object: "list", data });
+  if (id === "") return sendJson(response, { object: "list", data });
   const model = data.find((model) => model.id === id);
   // Also for a model that the key may not use.
   if (model === undefined) throw modelNotFound(id);
-  http.sendJson(response, model);
+  sendJson(response, model);
 }
 
 /** Counts a request and logs it. For one that has run, its run does that. */
@@ -236,7 +263,10 @@ function finish(
 
 const shownPath = ({ path }: Exchange) => path.slice(0, PATH_CHARS_MAX);
 
-/** 404 in OpenAI's words. The usual cause is another API of an SDK, or a base URL without `/v1`. */
+/**
+ * 404 in OpenAI's words. The usual cause is another API of an SDK, or a base URL
+ * without `/v1`.
+ */
 function notFound(exchange: Exchange, hint: string): ApiError {
   const url = `${exchange.method} ${shownPath(exchange)}`;
   return new ApiError("not_found", `Invalid URL (${url}). ${hint}`);

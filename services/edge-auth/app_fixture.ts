@@ -16,7 +16,10 @@ import { createEdgeMetrics } from "./metrics.ts";
 import { createVideoJobs } from "./videos/jobs.ts";
 import { createVideoKeeper } from "./videos/keeper.ts";
 
-/** The models of the simulator. Edges read only their abilities, so no server is at that address. */
+/**
+ * The models of the simulator. Edges read only their abilities, so no server is at that
+ * address.
+ */
 export const CATALOG = catalogFromSimulator("http://127.0.0.1:9/v1");
 
 const refuse = () =>
@@ -26,10 +29,16 @@ const noVideos = createVideoKeeper({
   jobs: createVideoJobs({ redis: { command: refuse, evalScript: refuse } }),
   limiter: { endVideo: refuse, releaseVideo: refuse },
   dispatcher: { start: () => assert.fail("There is no video") },
-  ...{ catalog: CATALOG, wallNow, log: silentLog, onMade: () => {} },
+  catalog: CATALOG,
+  wallNow,
+  log: silentLog,
+  onMade: () => {},
 });
 
-/** Serves what `given` does not change: without videos, and with the bounds that are usual. */
+/**
+ * Serves what `given` does not change: without videos, and with the bounds that are
+ * usual.
+ */
 export async function startApp(
   given:
     & Pick<AppDependencies, "dispatcher" | "keys" | "admission">
@@ -41,7 +50,11 @@ export async function startApp(
   } = given;
   const deadlines = createDeadlines(now);
   const handler = createApp({
-    ...{ catalog: CATALOG, videos: noVideos, now, log, deadlines },
+    catalog: CATALOG,
+    videos: noVideos,
+    now,
+    log,
+    deadlines,
     bodyBytesMax: REQUEST_LIMITS.bodyBytesMax,
     streamHeadMs: SSE_LIMITS.headMs,
     bodyBudget: createBodyBudget(REQUEST_LIMITS),
@@ -56,7 +69,9 @@ export async function startApp(
     ...given,
   });
   const server = await startServer({
-    ...{ hostname: "127.0.0.1", port: 0, deadlines, now, handler },
+    hostname: "127.0.0.1",
+    port: 0,
+    handler,
     onError: (error) => log.error("request_fault", { error }),
   });
   return {

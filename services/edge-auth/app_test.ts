@@ -22,8 +22,12 @@ const PRINCIPAL = { keyId: "key_a", ownerId: "own_a" };
 const LEASE: RunLease = {
   headers: {},
   reservation: {
-    ...{ id: "l1", principal: PRINCIPAL, model: null, atMs: 0 },
-    ...{ reservedTokens: 0, reservedUnits: null },
+    id: "l1",
+    principal: PRINCIPAL,
+    model: null,
+    atMs: 0,
+    reservedTokens: 0,
+    reservedUnits: null,
   },
   settle: () => {},
 };
@@ -218,7 +222,8 @@ Deno.test("a line about a request says who sent it and from where; only lines ab
     [chat, "chat", who],
     [(edge) => get(edge, "models"), "request", who],
     [(edge) => chat(edge, { model: "none" }), "request", {
-      ...{ ...who, errorCode: "model_not_found" },
+      ...who,
+      errorCode: "model_not_found",
     }],
     [({ ask }) => ask("/"), "request", { ...nobody, errorCode: "not_found" }],
   ];

@@ -1,8 +1,8 @@
 /** The only file of this service that reads the environment. */
 import * as read from "@gateway/shared/process/env";
 import { KEY_LIMITS, REQUEST_LIMITS, SSE_LIMITS } from "@gateway/shared/limits";
-import * as models from "@gateway/shared/models/catalog_variables";
-import * as common from "@gateway/shared/process/service_variables";
+import * as catalogVariables from "@gateway/shared/models/catalog_variables";
+import * as serviceVariables from "@gateway/shared/process/service_variables";
 
 const DEFAULT_PORT = 8080;
 const MS_PER_SECOND = 1_000;
@@ -11,12 +11,12 @@ const KIB = 1_024;
 const GIB = KIB ** 3;
 
 export const EDGE_VARIABLES = {
-  ...common.listenVariables(DEFAULT_PORT),
-  ...common.COMMON_VARIABLES,
-  ...common.REQUEST_LOG_VARIABLES,
-  ...common.NATS_VARIABLES,
-  ...common.REDIS_VARIABLES,
-  ...models.CATALOG_VARIABLES,
+  ...serviceVariables.listenVariables(DEFAULT_PORT),
+  ...serviceVariables.COMMON_VARIABLES,
+  ...serviceVariables.REQUEST_LOG_VARIABLES,
+  ...serviceVariables.NATS_VARIABLES,
+  ...serviceVariables.REDIS_VARIABLES,
+  ...catalogVariables.CATALOG_VARIABLES,
   BODY_BYTES_MAX: read.integer("bytes", { min: KIB, max: GIB / 4 })
     .default(REQUEST_LIMITS.bodyBytesMax)
     .describe("Largest request body; a larger one gets 413"),
@@ -35,7 +35,7 @@ export const EDGE_VARIABLES = {
     .default(KEY_LIMITS.unknownPerSecond).describe(
       "Unknown keys that an edge looks up for one client address, per second; beyond that 429",
     ),
-  ...common.PROXY_VARIABLES,
+  ...serviceVariables.PROXY_VARIABLES,
   READY_PORT: read.port().optional().describe(
     "A port that is open only while this edge accepts requests: a proxy that connects to it before forwarding each request loses none",
   ),
@@ -61,10 +61,10 @@ export function readConfig() {
     hostname: env.HOST,
     port: env.PORT,
     ops: { hostname: env.OPS_HOST, port: env.OPS_PORT },
-    bus: common.busAccess(env),
-    redis: { ...common.redisAccess(env), clientName: "edge-auth" },
+    bus: serviceVariables.busAccess(env),
+    redis: { ...serviceVariables.redisAccess(env), clientName: "edge-auth" },
     // The edge needs the list of models, but not the keys of their backends.
-    catalog: models.catalogOf(env, false),
+    catalog: catalogVariables.catalogOf(env, false),
     bodyBytesMax: env.BODY_BYTES_MAX,
     bodiesBytesMax: env.BODIES_BYTES_MAX,
     requestTimeoutMs: env.REQUEST_TIMEOUT_SECONDS * MS_PER_SECOND,

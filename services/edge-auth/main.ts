@@ -8,8 +8,11 @@ import { newInstanceId } from "@gateway/shared/process/ids";
 import { ApiError } from "@gateway/shared/openai/error";
 import { serve } from "@gateway/shared/process/serve";
 import { createRedisLink } from "@gateway/shared/redis/link";
-import type { RunningService } from "@gateway/shared/process/service";
-import { runService, type ServiceTools } from "@gateway/shared/process/service";
+import {
+  type RunningService,
+  runService,
+  type ServiceTools,
+} from "@gateway/shared/process/service";
 import { INBOX_PREFIXES } from "@gateway/shared/process/service_variables";
 import { createApp } from "./app.ts";
 import { CONTROL_WAIT_MS, Dispatcher } from "./dispatch/dispatcher.ts";
@@ -88,12 +91,18 @@ async function start(
   const refusals = createRefusalLog(log);
   const summing = setInterval(() => refusals.writeSums(), REFUSAL_LOG.sumMs);
   const failedRequests = createFailedRequests({
-    ...{ redis, log, now: wallNow },
+    redis,
+    log,
+    now: wallNow,
     catalog: config.catalog,
     onLost: metrics.failedRequestsLost,
   });
   const videos = createVideoKeeper({
-    ...{ limiter, dispatcher, log, wallNow, catalog: config.catalog },
+    limiter,
+    dispatcher,
+    log,
+    wallNow,
+    catalog: config.catalog,
     jobs: createVideoJobs({ redis }),
     onMade: metrics.videoMade,
   });
@@ -107,10 +116,19 @@ async function start(
   // Redis and NATS are available, so proxies may send requests.
   const readyServer = openReadyPort(config);
   const server = await startServer({
-    ...{ ...config, ...common, deadlines },
+    ...config,
+    ...common,
     handler: createApp({
-      ...{ ...config, ...common, keys, admission, failedRequests, videos },
-      ...{ dispatcher, deadlines, metrics, refusals },
+      ...config,
+      ...common,
+      keys,
+      admission,
+      failedRequests,
+      videos,
+      dispatcher,
+      deadlines,
+      metrics,
+      refusals,
       bodyBudget: createBodyBudget(config),
       refusedBodies: new RefusedBodies(monotonicNow),
       clientAddress: createClientAddress(config.trustedProxies),
@@ -125,7 +143,8 @@ async function start(
     ));
   observeEdge(registry, { dispatcher, leases: limiter.leases });
   return {
-    ...{ bus, redis: [redis] },
+    bus,
+    redis: [redis],
     ready: { edgeId, port: server.port, readyPort: readyServer?.port },
     stop: async () => {
       // Requests of proxies that have not noticed yet still arrive and are served.
@@ -150,7 +169,10 @@ async function start(
   };
 }
 
-/** A port rather than a path, because proxies try another edge on their own only when they cannot connect. */
+/**
+ * A port rather than a path, because proxies try another edge on their own only when
+ * they cannot connect.
+ */
 function openReadyPort({ hostname, readyPort: port }: EdgeConfig) {
   if (port === undefined) return undefined;
   const answer = () => new Response(null, { status: 204 });

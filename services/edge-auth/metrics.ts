@@ -136,7 +136,10 @@ export function createEdgeMetrics(registry: MetricRegistry) {
   const countUnits = (model: string, unit: UsageUnit, count: number): void =>
     metrics.mediaUnits.with(model, unitLabel(unit)).add(count);
   return {
-    /** A response was sent, or its client has disconnected, so long after the request arrived. */
+    /**
+     * A response was sent, or its client has disconnected, so long after the request
+     * arrived.
+     */
     answered(route: string, status: number, durationMs: number): void {
       metrics.requests.with(route, String(status)).add();
       metrics.requestSeconds.with(route).observeMs(durationMs);

@@ -120,13 +120,23 @@ Deno.test("every decision is counted, refusals by limit and by key or owner", ()
   const rates = { requests: null, tokens: null };
   const decisions: Decision[] = [
     {
-      ...{ isAdmitted: true, id: "l1", principal: PRINCIPAL, model: null },
-      ...{ atMs: 0, reservedTokens: 1, reservedUnits: null, rates },
+      isAdmitted: true,
+      id: "l1",
+      principal: PRINCIPAL,
+      model: null,
+      atMs: 0,
+      reservedTokens: 1,
+      reservedUnits: null,
+      rates,
     },
     ...["unavailable", "failed"] as const,
     {
-      ...{ isAdmitted: false, reason: "limited", limit: "tokens" },
-      ...{ of: "owner", waitMs: 10, rates },
+      isAdmitted: false,
+      reason: "limited",
+      limit: "tokens",
+      of: "owner",
+      waitMs: 10,
+      rates,
     },
     { isAdmitted: false, reason: "model" },
     { isAdmitted: false, reason: "disabled" },

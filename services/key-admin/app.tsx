@@ -7,9 +7,15 @@ import { NotDurable } from "./domain/store/durability.ts";
 import { BadCursor } from "./domain/store/redis.ts";
 import { accountRoutes } from "./web/pages/account_page.tsx";
 import { auditRoutes } from "./web/pages/audit_page.tsx";
-import type { ConsoleContext, ConsoleEnv, Handler } from "./web/context.ts";
-import type { ConsoleDeps, Routes, SignedIn } from "./web/context.ts";
-import { Refused } from "./web/context.ts";
+import {
+  type ConsoleContext,
+  type ConsoleDeps,
+  type ConsoleEnv,
+  type Handler,
+  Refused,
+  type Routes,
+  type SignedIn,
+} from "./web/context.ts";
 import { formGuard } from "./web/forms.ts";
 import * as guards from "./web/guards.ts";
 import { keyFormRoutes } from "./web/pages/key_form.tsx";
@@ -83,7 +89,10 @@ export function createConsole(deps: ConsoleDeps): Hono<ConsoleEnv> {
   return app;
 }
 
-/** Adds routes, private by default. Every other method of a path is answered 405 with `Allow` (ASVS 4.1.4). */
+/**
+ * Adds routes, private by default. Every other method of a path is answered 405 with
+ * `Allow` (ASVS 4.1.4).
+ */
 export function addRoutes(
   app: Hono<ConsoleEnv>,
   routes: Routes,
@@ -136,7 +145,10 @@ const OUR_FAULT =
 
 const SECTION = /^(\/(?:account|audit|keys|people|sign-in|try))(\/\w{3}_\w+)?/;
 
-/** Shows why a request was refused, with a link to the page of its key or owner or to its section. */
+/**
+ * Shows why a request was refused, with a link to the page of its key or owner or to
+ * its section.
+ */
 function refuse(
   c: ConsoleContext,
   { status, message, options: { headers = {}, back } }: Refused,

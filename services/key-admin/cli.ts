@@ -4,7 +4,12 @@ import { randomBytes } from "@gateway/shared/process/ids";
 import { silentLog } from "@gateway/shared/process/log";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { z } from "zod";
-import * as cli from "./cli/command_line.ts";
+import {
+  CommandRefused,
+  outputText,
+  parseCommand,
+  UsageError,
+} from "./cli/command_line.ts";
 import { KEYS } from "./cli/keys.ts";
 import { OWNERS } from "./cli/owners.ts";
 import { configFrom } from "./config.ts";
@@ -15,7 +20,9 @@ import { NotDurable } from "./domain/store/durability.ts";
 import { BadCursor, connectRedis } from "./domain/store/redis.ts";
 import { createStores } from "./domain/stores.ts";
 
-/** `deno task keys …` and `deno task owners …`: commands over the stores of the console. */
+/**
+ * `deno task keys …` and `deno task owners …`: commands over the stores of the console.
+ */
 
 const CONNECT_MS = 2_000;
 
@@ -29,7 +36,7 @@ const upFile = z.object({
 
 /** Runs a command with these variables, and returns what it prints. */
 export async function run(args: string[], given: env.Env): Promise<string> {
-  const command = cli.parseCommand({ keys: KEYS, owners: OWNERS }, args);
+  const command = parseCommand({ keys: KEYS, owners: OWNERS }, args);
   if (typeof command === "string") return command;
   const cluster = findCluster(given);
   const { redis: address, defaultLimits, bus, publicUrl, port } = cluster;
@@ -48,15 +55,16 @@ export async function run(args: string[], given: env.Env): Promise<string> {
       models: cluster.models,
       warn: printError,
     });
-    return command.isJson
-      ? JSON.stringify(answer.json)
-      : cli.outputText(answer);
+    return command.isJson ? JSON.stringify(answer.json) : outputText(answer);
   } finally {
     await redis.close();
   }
 }
 
-/** The configuration of the cluster: the service's variables, or the file that `deno task up` wrote. */
+/**
+ * The configuration of the cluster: the service's variables, or the file that `deno
+ * task up` wrote.
+ */
 function findCluster(given: env.Env) {
   if (given.REDIS_URL || given.REDIS_URL_FILE || given.REDIS_SENTINELS) {
     const config = configFrom(given, Deno.readTextFileSync);
@@ -73,7 +81,7 @@ function readUpFile() {
   try {
     return upFile.parse(JSON.parse(Deno.readTextFileSync(UP_FILE)));
   } catch (cause) {
-    throw new cli.CommandRefused(
+    throw new CommandRefused(
       `No cluster is running here: start one with "npx -y deno task up", or set REDIS_URL`,
       { cause },
     );
@@ -82,10 +90,10 @@ function readUpFile() {
 
 /** The exit codes of expected errors; see `EXIT_CODES_HELP`. */
 const EXIT_CODES = [
-  [cli.CommandRefused, 1],
+  [CommandRefused, 1],
   [KeyRefused, 1],
   [OperatorRefused, 1],
-  [cli.UsageError, 2],
+  [UsageError, 2],
   [BadCursor, 2],
   [NotDurable, 69],
   [env.ConfigError, env.EXIT_CONFIG],

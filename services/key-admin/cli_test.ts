@@ -10,8 +10,14 @@ const CLI = fileURLToPath(new URL("cli.ts", import.meta.url));
 async function run(env: Record<string, string>, args: string[], cwd?: string) {
   const { code, stdout, stderr } = await new Deno.Command(Deno.execPath(), {
     args: [
-      ...["run", "--no-check", "--allow-net", "--allow-env", "--allow-read"],
-      ...["--allow-sys", CLI, ...args],
+      "run",
+      "--no-check",
+      "--allow-net",
+      "--allow-env",
+      "--allow-read",
+      "--allow-sys",
+      CLI,
+      ...args,
     ],
     env: { NATS_URL: `nats://127.0.0.1:${freePort()}`, NO_COLOR: "1", ...env },
     ...cwd && { cwd },
@@ -30,7 +36,8 @@ Deno.test("keys: distinguishes a stopped cluster from none at all", async () => 
   assert.match(never.err, /start one with "npx -y deno task up"/);
   const state = {
     redis_url: `redis://127.0.0.1:${freePort()}`,
-    ...{ nats_url: "nats://127.0.0.1:4222", console_url: "http://127.0.0.1" },
+    nats_url: "nats://127.0.0.1:4222",
+    console_url: "http://127.0.0.1",
   };
   await Deno.mkdir(`${scratch.path}/.run`);
   const file = `${scratch.path}/.run/up.json`;

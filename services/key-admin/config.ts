@@ -1,7 +1,7 @@
 /** The one place of this service that reads the environment. */
 import * as env from "@gateway/shared/process/env";
-import * as models from "@gateway/shared/models/catalog_variables";
-import * as shared from "@gateway/shared/process/service_variables";
+import * as catalogVariables from "@gateway/shared/models/catalog_variables";
+import * as serviceVariables from "@gateway/shared/process/service_variables";
 import * as z from "zod";
 import { defaultLimitsOf, LIMIT_VARIABLES } from "./domain/keys/settings.ts";
 
@@ -20,10 +20,10 @@ const publicUrl = z.string().refine(isSafeOrigin)
   .transform((text) => new URL(text));
 
 export const CONSOLE_VARIABLES = {
-  ...shared.listenVariables(DEFAULT_PORT),
-  ...shared.COMMON_VARIABLES,
-  ...shared.NATS_VARIABLES,
-  ...shared.REDIS_VARIABLES,
+  ...serviceVariables.listenVariables(DEFAULT_PORT),
+  ...serviceVariables.COMMON_VARIABLES,
+  ...serviceVariables.NATS_VARIABLES,
+  ...serviceVariables.REDIS_VARIABLES,
   PUBLIC_URL: env.variable(publicUrl, {
     expects:
       "an origin such as https://console.example.org (http:// on localhost only)",
@@ -34,7 +34,7 @@ export const CONSOLE_VARIABLES = {
     .describe(
       "Base URL of the API for this service itself, which sends the requests of the Try it page; `API_URL` if not set",
     ),
-  ...shared.PROXY_VARIABLES,
+  ...serviceVariables.PROXY_VARIABLES,
   OIDC_ISSUER: env.url(["https:", "http:"]).optional()
     .describe("OpenID Connect provider whose users may sign in"),
   OIDC_CLIENT_ID: env.text().optional()
@@ -46,7 +46,7 @@ export const CONSOLE_VARIABLES = {
   OIDC_NAME: env.text().default("your organisation")
     .describe("Name of the provider on the sign-in page"),
   ...LIMIT_VARIABLES,
-  ...models.CATALOG_VARIABLES,
+  ...catalogVariables.CATALOG_VARIABLES,
 };
 
 export type Config = ReturnType<typeof readConfig>;
@@ -54,7 +54,10 @@ export type Config = ReturnType<typeof readConfig>;
 /** Reads the environment of this process. Throws a `ConfigError` with every mistake. */
 export function readConfig() {
   const config = configFrom(Deno.env.toObject(), Deno.readTextFileSync);
-  return { ...config, catalog: models.requireCatalog(config.catalog) };
+  return {
+    ...config,
+    catalog: catalogVariables.requireCatalog(config.catalog),
+  };
 }
 
 /** Reads the configuration from any environment. Only the service needs a catalog. */
@@ -68,8 +71,8 @@ export function configFrom(
     hostname: values.HOST,
     port: values.PORT,
     ops: { hostname: values.OPS_HOST, port: values.OPS_PORT },
-    redis: shared.redisAccess(values),
-    bus: shared.busAccess(values),
+    redis: serviceVariables.redisAccess(values),
+    bus: serviceVariables.busAccess(values),
     /** Null: the address that the console listens on. */
     publicUrl: values.PUBLIC_URL ?? null,
     /** Both without a trailing slash. */
@@ -82,7 +85,7 @@ export function configFrom(
       values.MODELS_FILE === undefined &&
       values.UPSTREAM_BASE_URL === undefined,
     /** Its keys of model servers are not needed here. */
-    catalog: models.catalogIfGiven(values, false),
+    catalog: catalogVariables.catalogIfGiven(values, false),
     drainMs: values.DRAIN_SECONDS * 1_000,
   };
 }

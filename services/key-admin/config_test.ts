@@ -6,8 +6,10 @@ const noFile = (path: string): string => assert.fail(`read ${path}`);
 
 Deno.test("configFrom() starts on this machine without any variable, and applies the operator's settings", () => {
   assert.partialDeepStrictEqual(configFrom({ REDIS_URL: "" }, noFile), {
-    ...{ port: 8081, redis: { url: "redis://127.0.0.1:6379" } },
-    ...{ publicUrl: null, oidc: null },
+    port: 8081,
+    redis: { url: "redis://127.0.0.1:6379" },
+    publicUrl: null,
+    oidc: null,
   });
   const config = configFrom({
     PORT: "0",
@@ -26,7 +28,8 @@ Deno.test("configFrom() starts on this machine without any variable, and applies
     trustedProxies: ["10.0.0.1", "10.0.0.2"]
       .map((address) => ({ address, bits: 32 })),
     oidc: {
-      ...{ allowed: ["ada@example.org", "@corp.test"], clientSecret: "s3cret" },
+      allowed: ["ada@example.org", "@corp.test"],
+      clientSecret: "s3cret",
     },
   });
   const EDGE_URL = "http://edge-auth:8080/v1/";
@@ -44,7 +47,8 @@ Deno.test("configFrom() applies default limits and has none of its own", () => {
   const most = "1000000000000";
   const { defaultLimits: { key, owner } } = configFrom({
     ...Object.fromEntries(variables.map(([name, n]) => [`KEY_${name}`, n])),
-    ...{ OWNER_TOKENS_PER_MINUTE: most, OWNER_TOKENS_PER_DAY: "0" },
+    OWNER_TOKENS_PER_MINUTE: most,
+    OWNER_TOKENS_PER_DAY: "0",
   }, noFile);
   assert.deepEqual(Object.values(key), [1, 2, 3, 4, 5, 6, 7, 8, 9]);
   assert.deepEqual(owner, { ...UNLIMITED, tokensPerMinute: Number(most) });

@@ -4,15 +4,41 @@ import { randomBytes } from "@gateway/shared/process/ids";
 import { createLog } from "@gateway/shared/process/log";
 import { DEFAULT_MODEL_ID, parseCatalog } from "@gateway/shared/models/catalog";
 import { MODEL_KINDS, type ModelKind } from "@gateway/shared/models/kinds";
-import * as limiter from "@gateway/shared/keys/limiter_state";
-import * as records from "@gateway/shared/keys/record";
+import {
+  dayLimitField,
+  type FailedRequest,
+  FAILURE_REASONS,
+  type FailureReason,
+  LIMITER_EPOCH_MS,
+  LIMITER_FIELDS,
+  USAGE_KINDS,
+  usageDay,
+  usageField,
+  usageHour,
+  type UsageKind,
+} from "@gateway/shared/keys/limiter_state";
+import {
+  failedKey,
+  type KeyRecord,
+  leaseKey,
+  limiterKey,
+  ownerLeaseKey,
+  ownerLimiterKey,
+  ownerUsageKey,
+  type Principal,
+  UNLIMITED,
+  usageKey,
+} from "@gateway/shared/keys/record";
 import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
 import { silence } from "../../tests/e2e/recording_fixture.ts";
 import { assertNoKeys } from "../../tests/support/recording_log.ts";
 import { startSimulator } from "../../tests/support/service_processes.ts";
 import { createStores } from "./domain/stores.ts";
-import type { DefaultLimits, KeySettings } from "./domain/keys/settings.ts";
-import { limitsOf } from "./domain/keys/settings.ts";
+import {
+  type DefaultLimits,
+  type KeySettings,
+  limitsOf,
+} from "./domain/keys/settings.ts";
 import { startRedis } from "./redis_fixture.ts";
 import { linkPath } from "./domain/sign_in/links.ts";
 import type { PasswordHasher } from "./domain/sign_in/password.ts";
@@ -26,7 +52,10 @@ import { readAssets } from "./web/server.ts";
 export const ORIGIN = "https://console.test";
 export const PASSWORD = "correct horse battery staple";
 
-/** A console on a real Redis, with a clock that tests set and a hasher that does no work. */
+/**
+ * A console on a real Redis, with a clock that tests set and a hasher that does no
+ * work.
+ */
 export type TestConsole = Awaited<ReturnType<typeof startConsole>>;
 export type TestClient = ReturnType<typeof createClient>;
 
@@ -56,7 +85,7 @@ export async function startConsole(
   {
     settings,
     writer = (link) => link,
-    defaultLimits = { key: records.UNLIMITED, owner: records.UNLIMITED },
+    defaultLimits = { key: UNLIMITED, owner: UNLIMITED },
     redisUser,
     ...given
   }: Options = {},
@@ -66,7 +95,7 @@ export async function startConsole(
   /** Wall time of the console in ms; tests add to it. */
   const clock = { nowMs: Date.now() };
   /** The stop notices to edges. */
-  const stops: records.Principal[] = [];
+  const stops: Principal[] = [];
   const hashing = { verified: 0 };
   const logLines: string[] = [];
   const now = () => clock.nowMs;
@@ -78,7 +107,9 @@ export async function startConsole(
     ...createStores({
       redis: await server.connect(redisUser),
       writer: writer(await server.connect(redisUser)),
-      ...{ randomBytes, now, defaultLimits },
+      randomBytes,
+      now,
+      defaultLimits,
     }),
     sendStop: (notice) => Promise.resolve(void stops.push(notice)),
     hasher: quickHasher(hashing),
@@ -111,7 +142,13 @@ export async function startConsole(
     return ownerId;
   };
   return {
-    ...{ app, deps, server, clock, stops, hashing, logLines },
+    app,
+    deps,
+    server,
+    clock,
+    stops,
+    hashing,
+    logLines,
     asked: api.asked,
     /** Every route of the console: `POST /keys/:id/edit`. */
     routes: app.routes
@@ -120,7 +157,8 @@ export async function startConsole(
     /** Names and digests of all Redis keys that match the pattern, except rates. */
     stored: async (pattern = "*") =>
       asTexts(await administrator.evalScript(STORED_SCRIPT, [], [pattern])),
-    ...{ client, addOwner },
+    client,
+    addOwner,
     /** A browser whose owner signed in with {@link PASSWORD}. */
     signedIn: async (email: string, ip?: string) => {
       await addOwner(email);
@@ -144,7 +182,10 @@ export const MEDIA_MODELS = MODEL_KINDS.filter(isTryKind)
 
 const BACKEND = { type: "openai", base_url: "http://model.test/v1" };
 
-/** A catalog of these ids: those of the simulator keep their kind, the others are chat models. */
+/**
+ * A catalog of these ids: those of the simulator keep their kind, the others are chat
+ * models.
+ */
 export const catalogOfIds = (ids: readonly string[]) =>
   parseCatalog({
     models: ids.map((id) => ({
@@ -183,8 +224,13 @@ export const isSignedIn = async (client: TestClient): Promise<boolean> =>
 
 /** The form of a new key, as the page sends it. */
 export const keyForm = (description: string, more: Form = {}): Form => ({
-  ...{ description, expires: "", scopes: ["chat", "models"] },
-  ...{ which_models: "all", models: [], ...limitsOf(() => ""), ...more },
+  description,
+  expires: "",
+  scopes: ["chat", "models"],
+  which_models: "all",
+  models: [],
+  ...limitsOf(() => ""),
+  ...more,
 });
 
 /** The form of the page "Try it" with this message. */
@@ -241,20 +287,24 @@ export async function storedKey(
   { deps }: Site,
   ownerId: string,
   settings: Partial<KeySettings> = {},
-): Promise<records.KeyRecord> {
+): Promise<KeyRecord> {
   const made = await deps.keys.create({
     ownerId,
     settings: {
-      ...{ description: "A key", scopes: ["chat", "models"], models: [] },
-      ...{ limits: records.UNLIMITED, expiresAtMs: null, ...settings },
+      description: "A key",
+      scopes: ["chat", "models"],
+      models: [],
+      limits: UNLIMITED,
+      expiresAtMs: null,
+      ...settings,
     },
     actor: { by: "test", ip: "192.0.2.7" },
   });
   return made.key;
 }
 
-const EPOCH_SECONDS = limiter.LIMITER_EPOCH_MS / 1_000;
-const IMAGES = limiter.dayLimitField("images");
+const EPOCH_SECONDS = LIMITER_EPOCH_MS / 1_000;
+const IMAGES = dayLimitField("images");
 const USE_SCRIPT = defineScript(
   "test/use",
   `
@@ -268,7 +318,10 @@ for n = 1, running do redis.call('ZADD', KEYS[2], now + 3600000, 'lease' .. n) e
 `,
 );
 
-/** Writes the state that admissions leave: how far they reach ahead, tokens and images of the day, leases. */
+/**
+ * Writes the state that admissions leave: how far they reach ahead, tokens and images
+ * of the day, leases.
+ */
 export async function useLimits(
   { deps: { redis } }: Site,
   { ownerId, keyId }: { ownerId: string; keyId: string | null },
@@ -282,36 +335,36 @@ export async function useLimits(
 ): Promise<void> {
   const ids = { ownerId, keyId: keyId ?? "" };
   const keys = keyId === null
-    ? [records.ownerLimiterKey(ownerId), records.ownerLeaseKey(ownerId)]
-    : [records.limiterKey(ids), records.leaseKey(ids)];
+    ? [ownerLimiterKey(ownerId), ownerLeaseKey(ownerId)]
+    : [limiterKey(ids), leaseKey(ids)];
   const args = [requestsAheadMs, tokensAheadMs, dayTokens, running, images];
   await redis.evalScript(USE_SCRIPT, keys, args.map(String));
 }
 
 const COUNTERS = [
-  ...Object.entries(limiter.USAGE_KINDS),
-  ...limiter.FAILURE_REASONS.map((reason) => [reason, reason] as const),
+  ...Object.entries(USAGE_KINDS),
+  ...FAILURE_REASONS.map((reason) => [reason, reason] as const),
 ];
 
 /** Counts as an edge does, in the hour of `atMs`: for the key and for its owner. */
 export async function useKey(
   { deps: { redis } }: Site,
-  principal: records.Principal,
+  principal: Principal,
   atMs: number,
   counts: Readonly<
-    Partial<Record<limiter.UsageKind | limiter.FailureReason, number>>
+    Partial<Record<UsageKind | FailureReason, number>>
   >,
   model = "",
 ): Promise<void> {
-  const day = limiter.usageDay(atMs);
+  const day = usageDay(atMs);
   const given: Readonly<Record<string, number>> = counts;
-  const ofOwner = records.ownerUsageKey(principal.ownerId, day);
-  const keys = [records.usageKey(principal, day), ofOwner];
-  const used = [limiter.LIMITER_FIELDS.lastUsedAtMs, String(atMs)];
-  await redis.command(["HSET", records.limiterKey(principal), ...used]);
+  const ofOwner = ownerUsageKey(principal.ownerId, day);
+  const keys = [usageKey(principal, day), ofOwner];
+  const used = [LIMITER_FIELDS.lastUsedAtMs, String(atMs)];
+  await redis.command(["HSET", limiterKey(principal), ...used]);
   for (const [kind, name] of COUNTERS) {
     if (!given[kind]) continue;
-    const field = limiter.usageField(limiter.usageHour(atMs), name, model);
+    const field = usageField(usageHour(atMs), name, model);
     for (const key of keys) {
       await redis.command(["HINCRBY", key, field, String(given[kind])]);
     }
@@ -321,20 +374,26 @@ export async function useKey(
 /** Lists a request that failed, as an edge does. */
 export async function fail(
   { deps: { redis } }: Site,
-  principal: records.Principal,
-  given: Partial<limiter.FailedRequest>,
+  principal: Principal,
+  given: Partial<FailedRequest>,
 ): Promise<void> {
-  const entry: limiter.FailedRequest = {
-    ...{ timeMs: 0, status: 429, reason: "tokens_per_minute" },
-    ...{ code: "rate_limit_exceeded", param: null, model: "small-1" },
+  const entry: FailedRequest = {
+    timeMs: 0,
+    status: 429,
+    reason: "tokens_per_minute",
+    code: "rate_limit_exceeded",
+    param: null,
+    model: "small-1",
     requestId: "req_0636f2a1b3c4d5e60636f2a1b3c4d5e6",
     ...given,
   };
-  const list = records.failedKey(principal);
+  const list = failedKey(principal);
   await redis.command(["LPUSH", list, JSON.stringify(entry)]);
 }
 
-/** The current code of two-step sign-in by the console's clock, or one of a later step. */
+/**
+ * The current code of two-step sign-in by the console's clock, or one of a later step.
+ */
 export function codeOf({ deps }: Site, secret: string, later = 0): string {
   const timestamp = deps.now() + later * 30_000;
   return new TOTP({ secret }).generate({ timestamp });
@@ -354,7 +413,9 @@ export const hiddenField = (page: string, name: string): string =>
   new RegExp(`name="${name}" value="([^"]*)"`).exec(page)?.[1] ??
     assert.fail(`no field ${name} in ${page}`);
 
-/** A browser without a script, at a console of this origin. Redirects are not followed. */
+/**
+ * A browser without a script, at a console of this origin. Redirects are not followed.
+ */
 export function createClient(
   fetch: (request: Request) => Promise<Answer>,
   origin = ORIGIN,

@@ -1,6 +1,10 @@
 import { isDeepStrictEqual } from "node:util";
-import type { KeyRecord } from "@gateway/shared/keys/record";
-import { auditKey, hashKey, UNLIMITED } from "@gateway/shared/keys/record";
+import {
+  auditKey,
+  hashKey,
+  type KeyRecord,
+  UNLIMITED,
+} from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { KeyRefused, type KeyStore } from "./domain/keys/key_store.ts";
 import type { KeySettings } from "./domain/keys/settings.ts";
@@ -11,7 +15,9 @@ import { asFields, asList } from "./domain/store/redis.ts";
 export const OWNER = "own_AAAAAAAAAAAAAAAAAAAA";
 export const ACTOR = { by: "ada@example.org", ip: "192.0.2.7" };
 export const SETTINGS: KeySettings = {
-  ...{ description: "Billing service", scopes: ["chat", "models"], models: [] },
+  description: "Billing service",
+  scopes: ["chat", "models"],
+  models: [],
   limits: { ...UNLIMITED, requestsPerMinute: 60 },
   expiresAtMs: null,
 };
@@ -25,7 +31,10 @@ type Change = typeof CHANGES[number];
 export type Ledger = ReturnType<typeof emptyLedger>;
 
 export const emptyLedger = () => ({
-  /** The keys, with their entries in the audit log, oldest first. A key whose change is not yet acknowledged is left out: either state is right. */
+  /**
+   * The keys, with their entries in the audit log, oldest first. A key whose change is
+   * not yet acknowledged is left out: either state is right.
+   */
   known: new Map<string, { key: KeyRecord; actions: readonly string[] }>(),
   counts: { create: 0, edit: 0, disable: 0, enable: 0, rotate: 0, delete: 0 },
 });

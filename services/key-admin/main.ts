@@ -2,8 +2,11 @@ import { createClientAddress } from "@gateway/shared/process/client_address";
 import { wallNow } from "@gateway/shared/process/clock";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { serve } from "@gateway/shared/process/serve";
-import type { RunningService } from "@gateway/shared/process/service";
-import { runService, type ServiceTools } from "@gateway/shared/process/service";
+import {
+  type RunningService,
+  runService,
+  type ServiceTools,
+} from "@gateway/shared/process/service";
 import { type Config, readConfig } from "./config.ts";
 import { createStopSender } from "./domain/keys/notice.ts";
 import { linkPath } from "./domain/sign_in/links.ts";
@@ -16,8 +19,7 @@ import { createAskApi } from "./domain/try/edge.ts";
 import { createConsole } from "./app.tsx";
 import type { ConsoleDeps } from "./web/context.ts";
 import { SECURITY_HEADERS } from "./web/guards.ts";
-import type { ServeHandler } from "./web/server.ts";
-import { createHandler, readAssets } from "./web/server.ts";
+import { createHandler, readAssets, type ServeHandler } from "./web/server.ts";
 
 /** The service: connections, console, operations port, drain. */
 
@@ -48,7 +50,10 @@ async function start(
   const stores = { redis, writer, randomBytes, now: wallNow, defaultLimits };
   const deps: ConsoleDeps = {
     ...createStores(stores),
-    ...{ log, apiUrl, isSimulated, catalog },
+    log,
+    apiUrl,
+    isSimulated,
+    catalog,
     sendStop: createStopSender({ access: config.bus, writer, log }),
     hasher: await createPasswordHasher(),
     assets: await readAssets(),
@@ -69,7 +74,8 @@ async function start(
   return {
     redis: [redis, writer],
     ready: {
-      ...{ port: server.port, durability },
+      port: server.port,
+      durability,
       publicUrl: deps.publicUrl.origin,
     },
     stop: async () => {

@@ -41,7 +41,8 @@ Deno.test("ASVS 13.4.4, 13.4.5, API9: the service starts, logs its address and t
   }
   const headers = [
     `Host: 127.0.0.1:${port}`,
-    ...["Connection: close", "Sec-Fetch-Site: same-origin"],
+    "Connection: close",
+    "Sec-Fetch-Site: same-origin",
     "Content-Type: application/x-www-form-urlencoded",
     "Cookie: secret=1",
   ].join("\r\n");

@@ -8,14 +8,20 @@ import { connectRedis } from "./domain/store/redis.ts";
 export { freePort } from "../../tests/support/local_server.ts";
 export { until } from "../../tests/support/wait_for.ts";
 
-/** A private redis-server with the service's own connections to it. When it is killed they are closed: they would only retry. */
+/**
+ * A private redis-server with the service's own connections to it. When it is killed
+ * they are closed: they would only retry.
+ */
 export type TestRedis = Awaited<ReturnType<typeof startRedis>>;
 
 const START_MS = 30_000;
 const USER_PASSWORD = "only-of-this-server";
 const DURABLE = ["--appendonly", "yes", "--appendfsync", "always"];
 
-/** Starts a server, by default one that keeps every change, with more in its environment. It ends with the `await using` block. */
+/**
+ * Starts a server, by default one that keeps every change, with more in its
+ * environment. It ends with the `await using` block.
+ */
 export async function startRedis(
   settings = DURABLE,
   env: Record<string, string> = {},

@@ -1,11 +1,26 @@
-/** One attempt to run a request at a model server: reading the server's answer and passing it on, for all kinds of requests. */
-import * as heads from "@gateway/shared/bus/media_head";
+/**
+ * One attempt to run a request at a model server: reading the server's answer and
+ * passing it on, for all kinds of requests.
+ */
+import {
+  encodeMediaHead,
+  type MediaHead,
+} from "@gateway/shared/bus/media_head";
 import type { MediaRequest } from "@gateway/shared/openai/media";
 import { textTokens } from "@gateway/shared/openai/tokens";
 import { invalidAnswer } from "@gateway/shared/upstream/errors";
-import type { JsonObject } from "@gateway/shared/upstream/json";
-import { isJsonObject, parseJson, textOf } from "@gateway/shared/upstream/json";
-import type * as upstream from "@gateway/shared/upstream/model_server";
+import {
+  isJsonObject,
+  type JsonObject,
+  parseJson,
+  textOf,
+} from "@gateway/shared/upstream/json";
+import type {
+  ModelServer,
+  RequestOptions,
+  ServerRequest,
+  ServerResponse,
+} from "@gateway/shared/upstream/model_server";
 import type { AttemptProgress } from "@gateway/shared/upstream/pool";
 import { frameError } from "@gateway/shared/upstream/error_response";
 import { SseParser } from "@gateway/shared/upstream/sse_parser";
@@ -16,7 +31,7 @@ const encoder = new TextEncoder();
 
 export interface MediaAttempt<Request extends MediaRequest = MediaRequest> {
   request: Request;
-  server: upstream.ModelServer;
+  server: ModelServer;
   answer: MediaAnswer;
   /** Shared by all model servers of the process. */
   memory: AnswerMemory;
@@ -24,8 +39,8 @@ export interface MediaAttempt<Request extends MediaRequest = MediaRequest> {
 
 interface Ask
   extends
-    upstream.RequestOptions,
-    Partial<Omit<upstream.ServerRequest, "encode" | "call" | "signal">> {
+    RequestOptions,
+    Partial<Omit<ServerRequest, "encode" | "call" | "signal">> {
   /** A path below the base URL, or another URL of the server. */
   to: string | URL;
 }
@@ -34,16 +49,19 @@ interface Ask
 export function ask<Result>(
   { server, answer: { call } }: MediaAttempt,
   { to, body = "", mustBeginSoon = true, totalMs, statuses, ...like }: Ask,
-  read: (response: upstream.ServerResponse) => Promise<Result>,
+  read: (response: ServerResponse) => Promise<Result>,
 ): Promise<Result> {
   const encode = server.encoder(to, like);
   const sent = { encode, body, call, mustBeginSoon, totalMs, statuses };
   return server.exchange(sent, read);
 }
 
-/** The pieces of a body. Each is read when the one before has been handled, which may wait for a slow client. */
+/**
+ * The pieces of a body. Each is read when the one before has been handled, which may
+ * wait for a slow client.
+ */
 export async function* piecesOf(
-  { connection, deadlines, server }: upstream.ServerResponse,
+  { connection, deadlines, server }: ServerResponse,
   bytesMax: number,
 ): AsyncGenerator<Uint8Array> {
   connection.bytesLeft = bytesMax;
@@ -58,7 +76,7 @@ export async function* piecesOf(
 }
 
 export function textIn(
-  { connection, server }: upstream.ServerResponse,
+  { connection, server }: ServerResponse,
   bytesMax: number,
 ): Promise<string> {
   connection.bytesLeft = bytesMax;
@@ -74,12 +92,13 @@ export interface ServerEvent {
 const DONE = "[DONE]";
 
 /**
- * The events of an answer, one by one: more is read when the last one has been
- * handled, which may wait for a slow client. Ends with `[DONE]` or the end of the stream. Comments extend no deadline.
- * Rejects with an `UpstreamError` for an error event, or anything that is not JSON.
+ * The events of an answer, one by one: more is read when the last one has been handled,
+ * which may wait for a slow client. Ends with `[DONE]` or the end of the stream.
+ * Comments extend no deadline. Rejects with an `UpstreamError` for an error event, or
+ * anything that is not JSON.
  */
 export async function* eventsOf(
-  { connection, deadlines, server }: upstream.ServerResponse,
+  { connection, deadlines, server }: ServerResponse,
   { bytesMax, eventCharsMax = bytesMax, onHeld }: {
     bytesMax: number;
     eventCharsMax?: number;
@@ -121,7 +140,7 @@ export async function* eventsOf(
 /** Throws the error that a body or event with status 200 reports, if it does. */
 export function throwIfError(
   data: JsonObject,
-  { redact }: upstream.ModelServer,
+  { redact }: ModelServer,
 ): void {
   const { error } = data;
   if (isJsonObject(error) || textOf(error) !== "") {
@@ -129,7 +148,10 @@ export function throwIfError(
   }
 }
 
-/** The usage that the server states or, since clients rely on this member, an estimate of the input. */
+/**
+ * The usage that the server states or, since clients rely on this member, an estimate
+ * of the input.
+ */
 export function usageOf(stated: unknown, input: string): JsonObject {
   if (isJsonObject(stated) && typeof stated.total_tokens === "number") {
     return stated;
@@ -143,11 +165,14 @@ const PIECE_BYTES_MAX = 64 * 1024;
 
 export const EVENT_STREAM = "text/event-stream";
 
-/** The answer to one attempt: its head, then bytes. Nothing is sent before the model server has made something. */
+/**
+ * The answer to one attempt: its head, then bytes. Nothing is sent before the model
+ * server has made something.
+ */
 export class MediaAnswer {
   /** What has been made, in the unit that such requests cost. */
   made = 0;
-  head: heads.MediaHead;
+  head: MediaHead;
   #isOpen = false;
 
   constructor(
@@ -173,7 +198,7 @@ export class MediaAnswer {
     if (!this.#isOpen) {
       this.#isOpen = true;
       this.begin();
-      this.call.write(heads.encodeMediaHead(this.head), this.made);
+      this.call.write(encodeMediaHead(this.head), this.made);
     }
     const bytes = typeof part === "string" ? encoder.encode(part) : part;
     for (let at = 0; at < bytes.length; at += PIECE_BYTES_MAX) {

@@ -14,7 +14,10 @@ const OTHER_BYTES_MAX = 64 * 1024;
 /** The formats that vLLM-Omni can stream. */
 const STREAMED = /^(pcm|wav)$/;
 
-/** Passes on audio as it arrives or, with `stream`, as events, whichever of the two the server sends. */
+/**
+ * Passes on audio as it arrives or, with `stream`, as events, whichever of the two the
+ * server sends.
+ */
 export function speak(
   attempt: MediaAttempt<media.SpeechRequest>,
 ): Promise<void> {
@@ -25,8 +28,13 @@ export function speak(
     (speed ?? 1) === 1 && STREAMED.test(response_format);
   const streamed = mayStream ? "audio" : undefined;
   const body = JSON.stringify({
-    ...{ model: config.model, input, voice, response_format, speed },
-    ...{ instructions, stream_format: request.stream ? "sse" : streamed },
+    model: config.model,
+    input,
+    voice,
+    response_format,
+    speed,
+    instructions,
+    stream_format: request.stream ? "sse" : streamed,
   });
   const accept = `audio/*, ${attempts.EVENT_STREAM}, application/json`;
   const ask = { to: "/audio/speech", accept, body };
@@ -95,14 +103,20 @@ function fromBase64(text: string): Uint8Array {
   }
 }
 
-/** The usual rate of speech in MP3 files, to estimate the length of a recording if it is not stated. */
+/**
+ * The usual rate of speech in MP3 files, to estimate the length of a recording if it is
+ * not stated.
+ */
 const BYTES_PER_SECOND = 8_000;
 const BYTES_MAX = MEDIA_LIMITS.transcriptBytesMax;
 const DELTA = "transcript.text.delta";
 const DONE = "transcript.text.done";
 const JSON_FORMAT = /json$/;
 
-/** Passes on a text in the requested format or, with `stream`, as events, whichever of the two the server sends. */
+/**
+ * Passes on a text in the requested format or, with `stream`, as events, whichever of
+ * the two the server sends.
+ */
 export function transcribe(
   attempt: MediaAttempt<media.TranscriptionRequest>,
 ): Promise<void> {
@@ -112,15 +126,19 @@ export function transcribe(
   const isText = stream && !JSON_FORMAT.test(response_format);
   // The model comes first, so that model servers can route what follows.
   const form = encodeForm({
-    ...{ model: server.config.model, language, prompt },
+    model: server.config.model,
+    language,
+    prompt,
     response_format: isText ? "json" : response_format,
-    ...{ temperature, stream: stream ? "true" : undefined },
+    temperature,
+    stream: stream ? "true" : undefined,
     "timestamp_granularities[]": request.timestamp_granularities,
     "include[]": request.include,
   }, files);
   const to = request.task === "translate" ? "translations" : "transcriptions";
   return attempts.ask(attempt, {
-    ...{ to: `/audio/${to}`, ...form },
+    to: `/audio/${to}`,
+    ...form,
     accept: `application/json, ${attempts.EVENT_STREAM}, text/*`,
     // The text of a recording may not start before the whole recording was processed.
     mustBeginSoon: stream,
@@ -160,7 +178,10 @@ async function passOnText(
   }
 }
 
-/** The text of a document, as events of OpenAI. Some servers send text even if JSON was requested, and others the reverse. */
+/**
+ * The text of a document, as events of OpenAI. Some servers send text even if JSON was
+ * requested, and others the reverse.
+ */
 async function* readDocument(
   response: ServerResponse,
   isJson: boolean,
@@ -197,7 +218,10 @@ async function* readTextEvents(
   yield { type: DONE, data: {} };
 }
 
-/** The text in an event of vLLM, which has the form of a chat's chunk, or of speaches, a segment without a type. */
+/**
+ * The text in an event of vLLM, which has the form of a chat's chunk, or of speaches, a
+ * segment without a type.
+ */
 function foreignDelta({ type, data }: ServerEvent): string | null {
   const [choice] = Array.isArray(data.choices) ? data.choices : [];
   if (json.isJsonObject(choice) && json.isJsonObject(choice.delta)) {
@@ -216,13 +240,20 @@ function statedSeconds({ usage, duration }: json.JsonObject): number | null {
   return isLength ? Math.ceil(seconds) : null;
 }
 
-/** In hex, of raw samples: players of a WAV file that contains MP3 or the like ignore the numbers in its head. */
+/**
+ * In hex, of raw samples: players of a WAV file that contains MP3 or the like ignore
+ * the numbers in its head.
+ */
 const WAV = /^52494646.{8}57415645666d7420.{8}(feff.{44})?0[1367]00/;
-/** Whole seconds of a recording: read from the head of a WAV file, else estimated by its size. */
+/**
+ * Whole seconds of a recording: read from the head of a WAV file, else estimated by its
+ * size.
+ */
 function secondsOf(file: Uint8Array): number {
   const head = Buffer.from(file.buffer, file.byteOffset, file.length);
   const isWav = file.length >= 44 && WAV.test(head.toString("hex", 0, 46));
-  // Channels, samples, bits: players ignore the rate of bytes, which may claim anything.
+  // Channels, samples, bits: players ignore the rate of bytes, which may claim
+  // anything.
   const bits = isWav
     ? head.readUInt16LE(22) * head.readUInt32LE(24) * head.readUInt16LE(34)
     : 0;

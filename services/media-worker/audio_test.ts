@@ -45,7 +45,9 @@ Deno.test("a server is sent what the client chose, and always the format", async
     sent: object,
   ][] = [
     [{ ...sung, instructions: "Sing" }, members, {
-      ...{ ...plain, ...sung, instructions: "Sing" },
+      ...plain,
+      ...sung,
+      instructions: "Sing",
     }],
     [SSE, {}, { ...plain, stream_format: "sse" }],
     [{ speed: 1 }, members, { ...plain, speed: 1 }],
@@ -122,7 +124,9 @@ for (const [server, last, expected] of dones) {
 
 /** Two seconds by its size. */
 const FILE = {
-  ...{ field: "file", name: 'a"b.mp3', type: "audio/mpeg" },
+  field: "file",
+  name: 'a"b.mp3',
+  type: "audio/mpeg",
   content: new Uint8Array(16_000),
 };
 /** Half a second of silence, by its head. */
@@ -166,8 +170,12 @@ const five = { type: "duration", seconds: 5 };
 
 Deno.test("a server is sent a form with the model first and the file last; for events, JSON is requested", async () => {
   const { asked } = await transcribe(hi, {
-    ...{ task: "translate", language: "de", prompt: "Grüße", temperature: 0.5 },
-    ...{ timestamp_granularities: ["word", "segment"], stream: true },
+    task: "translate",
+    language: "de",
+    prompt: "Grüße",
+    temperature: 0.5,
+    timestamp_granularities: ["word", "segment"],
+    stream: true,
     ...VTT,
   });
   assert.equal(`${asked.method} ${asked.path}`, "POST /v1/audio/translations");
@@ -199,16 +207,23 @@ const documents: [
 ][] = [
   ["JSON without usage", hi, {}, JSON_TYPE, { text: "Hi", usage: two }],
   ["verbose JSON, whose length counts", verbose(4.2), VERBOSE, JSON_TYPE, {
-    ...{ text: "Hi", duration: 4.2, usage: five },
+    text: "Hi",
+    duration: 4.2,
+    usage: five,
   }],
   ["verbose JSON, whose length is a text", verbose("4.2"), VERBOSE, JSON_TYPE, {
-    ...{ text: "Hi", duration: "4.2", usage: five },
+    text: "Hi",
+    duration: "4.2",
+    usage: five,
   }],
   ["JSON with a length that no recording has", verbose(1e15), {}, JSON_TYPE, {
-    ...{ text: "Hi", duration: 1e15, usage: two },
+    text: "Hi",
+    duration: 1e15,
+    usage: two,
   }],
   ["a text instead of JSON", text("text/plain", "Hi"), {}, JSON_TYPE, {
-    ...{ text: "Hi", usage: two },
+    text: "Hi",
+    usage: two,
   }],
   ["JSON instead of a text", hi, TEXT, "text/plain", "Hi"],
   ["subtitles", text("text/vtt", "WEBVTT\n"), VTT, "text/vtt", "WEBVTT\n"],
@@ -229,7 +244,9 @@ for (const [name, reply, change, type, body] of documents) {
 /** vLLM's events are like those of a chat, those of speaches have no type. */
 const ofVllm = HI.map((content) =>
   event({
-    ...{ id: "t1", object: "transcription.chunk", model: "theirs" },
+    id: "t1",
+    object: "transcription.chunk",
+    model: "theirs",
     choices: [{ delta: { content }, finish_reason: null }],
   })
 );

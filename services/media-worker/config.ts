@@ -2,7 +2,9 @@
 import { integer, parseEnv } from "@gateway/shared/process/env";
 import { WORKER_VARIABLES, workerConfig } from "@gateway/shared/worker/config";
 
-/** Every variable of the media worker, except the backend keys that `MODELS_FILE` names. */
+/**
+ * Every variable of the media worker, except the backend keys that `MODELS_FILE` names.
+ */
 export const MEDIA_WORKER_VARIABLES = {
   ...WORKER_VARIABLES,
   MEDIA_SLOTS: integer("requests", { min: 1, max: 100_000 }).default(256)

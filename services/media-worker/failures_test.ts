@@ -18,7 +18,19 @@ import {
   typed,
 } from "../../tests/support/model_answers.ts";
 import { recordCall } from "../../tests/support/recorded_call.ts";
-import * as rigs from "./server_fixture.ts";
+import {
+  API_KEY,
+  assertFault,
+  CHARACTERS,
+  eventsIn,
+  IMAGE,
+  named,
+  SPEECH,
+  SSE,
+  sse,
+  startServer,
+  TRANSCRIPTION,
+} from "./server_fixture.ts";
 
 type Failure = [
   name: string,
@@ -33,13 +45,13 @@ type Failure = [
 ];
 type Failures = { readonly [fault: string]: readonly Failure[] };
 
-const STREAM = { change: rigs.SSE };
+const STREAM = { change: SSE };
 const PATIENCE = { first_token_ms: 50, between_tokens_ms: 5_000 };
 const IMPATIENCE = { first_token_ms: 5_000, between_tokens_ms: 50 };
 const SOON_OVER = {
   deadlines: { total_ms: 80, first_token_ms: 20, between_tokens_ms: 20 },
 };
-const error = { message: `No GPU for ${rigs.API_KEY}`, code: 500 };
+const error = { message: `No GPU for ${API_KEY}`, code: 500 };
 const NO_GPU = { message: /^No GPU for \[redacted\]$/ };
 const page = [typed("text/html"), chunk("<html>"), lastChunk];
 /** To another server, which must not be called. */
@@ -47,7 +59,9 @@ const redirect = [
   head("307 Moved\r\nlocation: http://127.0.0.1:9/\r\ncontent-length: 0"),
 ];
 const cut = (length: number, body: string | Uint8Array) => [
-  ...[head(`200 OK\r\ncontent-length: ${length}`, body), PAUSE, CLOSE],
+  head(`200 OK\r\ncontent-length: ${length}`, body),
+  PAUSE,
+  CLOSE,
 ];
 function* endless(type: string, start = ""): Iterable<Step> {
   yield* [typed(type), ...(start === "" ? [] : [chunk(start)])];
@@ -56,7 +70,7 @@ function* endless(type: string, start = ""): Iterable<Step> {
 
 const FIRST = Buffer.from([0, 255, 10, 13]);
 const sound = (audio = FIRST.toBase64()) =>
-  rigs.named({ type: "speech.audio.delta", audio });
+  named({ type: "speech.audio.delta", audio });
 const endlessEvent = endless(
   "text/event-stream",
   sound("").trim().slice(0, -2),
@@ -64,7 +78,7 @@ const endlessEvent = endless(
 const heard: Step[] = [typed("audio/mpeg"), chunk(FIRST), PAUSE];
 const heardEvents: Step[] = [streamHead(), chunk(sound()), PAUSE];
 const cutEvent = chunk(sound().slice(0, 40));
-const broken = rigs.named({ type: "speech.audio.error", error });
+const broken = named({ type: "speech.audio.error", error });
 const AFTER = { parts: FIRST.length };
 const STALLED = { ...AFTER, deadlines: IMPATIENCE };
 const comments = Array.from({ length: 25 }, () => [": pi", "ng\n\n"]).flat()
@@ -83,25 +97,25 @@ const speech: Failures = {
   server_error: [
     ["a redirect", redirect],
     ["an error with status 200", jsonResponse({ error }), NO_GPU],
-    ["vLLM-Omni's error event", rigs.sse(sound(), broken), AFTER],
+    ["vLLM-Omni's error event", sse(sound(), broken), AFTER],
     [
       "an error event without a sound before",
-      rigs.sse(rigs.named({ type: "error" })),
+      sse(named({ type: "error" })),
     ],
   ],
   invalid: [
     ["a page", page],
     ["JSON without sound", jsonResponse({ ok: true })],
     ["compressed sound", [head("200 OK\r\ncontent-encoding: gzip")]],
-    ["an event that is not JSON", rigs.sse(event("garbage"))],
+    ["an event that is not JSON", sse(event("garbage"))],
     ["an event beyond the bound", endlessEvent],
-    ["sound that is not base64", rigs.sse(sound(), sound("*")), AFTER],
+    ["sound that is not base64", sse(sound(), sound("*")), AFTER],
   ],
   truncated: [
     ["no sound", [typed("audio/mpeg"), lastChunk]],
     ["less sound than announced", cut(9, FIRST), AFTER],
     ["events that are cut", [...heardEvents, cutEvent, CLOSE], AFTER],
-    ["events without a last one", rigs.sse(sound(), event("[DONE]")), AFTER],
+    ["events without a last one", sse(sound(), event("[DONE]")), AFTER],
   ],
   timeout: [
     ["no sound after the head", [typed("audio/mpeg"), STALL], {
@@ -114,14 +128,16 @@ const speech: Failures = {
     ["events that stall", [...heardEvents, STALL], STALLED],
   ],
   deadline: [["sound without end", endlessSound(), {
-    ...{ parts: NaN, deadlines: { total_ms: 150 } },
+    parts: NaN,
+    deadlines: { total_ms: 150 },
   }]],
 };
 
-const partial = rigs.named({
-  ...{ type: "image_generation.partial_image", b64_json: FIRST.toBase64() },
+const partial = named({
+  type: "image_generation.partial_image",
+  b64_json: FIRST.toBase64(),
 });
-const PARTLY = { change: { ...rigs.SSE, partial_images: 1 } };
+const PARTLY = { change: { ...SSE, partial_images: 1 } };
 const DRAWN = { ...PARTLY, parts: 1 };
 const drawn: Step[] = [streamHead(), chunk(partial), PAUSE];
 const json = (data: unknown) => jsonResponse({ created: 5, data });
@@ -135,7 +151,8 @@ const pictures: Failures = {
   ],
   server_error: [
     ["an error event after a picture", [...drawn, chunk(event({ error }))], {
-      ...{ ...DRAWN, ...NO_GPU },
+      ...DRAWN,
+      ...NO_GPU,
     }],
   ],
   invalid: [
@@ -150,12 +167,13 @@ const pictures: Failures = {
   ],
   truncated: [
     ["no picture", json([])],
-    ["no finished picture", rigs.sse(partial, event("[DONE]")), DRAWN],
-    ["no finished picture for a document", rigs.sse(partial)],
+    ["no finished picture", sse(partial, event("[DONE]")), DRAWN],
+    ["no finished picture for a document", sse(partial)],
   ],
   timeout: [
     ["no event after the head", [streamHead(), chunk(": ping\n\n"), STALL], {
-      ...{ ...PARTLY, deadlines: PATIENCE },
+      ...PARTLY,
+      deadlines: PATIENCE,
     }],
   ],
   deadline: [["no document", [STALL], SOON_OVER]],
@@ -163,7 +181,7 @@ const pictures: Failures = {
 
 const SAID = { ...STREAM, parts: 1 };
 const said = (event: string) => [streamHead(), chunk(event), PAUSE];
-const delta = rigs.named({ type: "transcript.text.delta" });
+const delta = named({ type: "transcript.text.delta" });
 const ofVllm = event({ choices: [{ delta: { content: "H" } }] });
 
 const transcriptions: Failures = {
@@ -188,9 +206,9 @@ const transcriptions: Failures = {
 
 /** With what is charged for an answer that has begun. */
 const kinds: [string, MediaRequest, made: number, Failures][] = [
-  ["speech", rigs.SPEECH, rigs.CHARACTERS, speech],
-  ["pictures", rigs.IMAGE, 0, pictures],
-  ["transcriptions", rigs.TRANSCRIPTION, 2, transcriptions],
+  ["speech", SPEECH, CHARACTERS, speech],
+  ["pictures", IMAGE, 0, pictures],
+  ["transcriptions", TRANSCRIPTION, 2, transcriptions],
 ];
 /** Two seconds by its size. */
 const files = [
@@ -201,17 +219,17 @@ for (const [kind, request, made, failures] of kinds) {
   for (const [fault, cases] of Object.entries(failures)) {
     for (const [name, reply, more = {}] of cases) {
       Deno.test(`${kind} fail with ${fault} for ${name}`, async () => {
-        await using r = rigs.startServer(() => reply, {
+        await using r = startServer(() => reply, {
           deadlines: more.deadlines,
         });
         const { parts = 0, change } = more;
         const changed = { ...request, ...change };
         const answer = await r.run(changed, recordCall({ files }));
-        const failure = await rigs.assertFault(answer.error, fault, r);
+        const failure = await assertFault(answer.error, fault, r);
         assert.match(failure.message, more.message ?? /./);
         assert.equal(answer.made, parts === 0 ? 0 : made);
         if (changed.stream) {
-          assert.equal(rigs.eventsIn(answer.text).length, parts);
+          assert.equal(eventsIn(answer.text).length, parts);
         } else if (!isNaN(parts)) {
           assert.deepEqual(answer.body, FIRST.subarray(0, parts));
         }

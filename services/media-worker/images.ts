@@ -6,8 +6,15 @@ import * as errors from "@gateway/shared/upstream/errors";
 import * as json from "@gateway/shared/upstream/json";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
 import type { HeldBytes } from "@gateway/shared/worker/answer_memory";
-import type { MediaAttempt } from "./attempt.ts";
-import * as attempts from "./attempt.ts";
+import {
+  ask,
+  EVENT_STREAM,
+  eventsOf,
+  type MediaAttempt,
+  piecesOf,
+  throwIfError,
+  usageOf,
+} from "./attempt.ts";
 import { encodeForm } from "./form.ts";
 
 const BYTES_MAX = MEDIA_LIMITS.imageAnswerBytesMax;
@@ -45,8 +52,8 @@ interface Part {
 type Picture = Part & { base64: string };
 
 /**
- * Passes on images in one document or, with `stream`, as events, whichever of the two the
- * server sends. Rejects with `overloaded` if there is no memory for them.
+ * Passes on images in one document or, with `stream`, as events, whichever of the two
+ * the server sends. Rejects with `overloaded` if there is no memory for them.
  */
 export async function draw(attempt: MediaAttempt<ImageRequest>): Promise<void> {
   const { request, server, memory, answer } = attempt;
@@ -56,9 +63,9 @@ export async function draw(attempt: MediaAttempt<ImageRequest>): Promise<void> {
   const imagesMax = request.stream ? 1 : request.n;
   const parts: Part[] = [];
   try {
-    await attempts.ask(attempt, {
+    await ask(attempt, {
       ...encodeRequest(attempt),
-      accept: `${attempts.EVENT_STREAM}, application/json`,
+      accept: `${EVENT_STREAM}, application/json`,
       // The first bytes of a complete image take as long as the image.
       mustBeginSoon: hasPartials(request),
     }, async (response) => {
@@ -106,7 +113,8 @@ function encodeRequest(
     prompt: request.prompt,
     response_format: format === "none" ? undefined : "b64_json",
     n: request.n > 1 ? request.n : undefined,
-    // Without partial images the only event would be the whole answer, and some servers refuse to stream.
+    // Without partial images the only event would be the whole answer, and some servers
+    // refuse to stream.
     stream: isPartly || undefined,
     partial_images: isPartly ? request.partial_images : undefined,
     size: chosen(request.size),
@@ -138,9 +146,9 @@ async function* partsOf(
   call: Call,
 ): AsyncGenerator<Part> {
   const { contentType } = response.head;
-  if (contentType === attempts.EVENT_STREAM) {
+  if (contentType === EVENT_STREAM) {
     const onHeld = (chars: number) => call.held.set(chars);
-    const events = attempts.eventsOf(response, { bytesMax: BYTES_MAX, onHeld });
+    const events = eventsOf(response, { bytesMax: BYTES_MAX, onHeld });
     for await (const { type, data } of events) {
       // The last event of vLLM-Omni is a whole answer.
       if (type === "image") return yield* partsIn(data);
@@ -156,7 +164,7 @@ async function* partsOf(
   if (!json.isJsonObject(about)) {
     throw errors.invalidAnswer("An answer that is not JSON");
   }
-  attempts.throwIfError(about, response.server);
+  throwIfError(about, response.server);
   yield* partsIn(about);
 }
 
@@ -175,14 +183,17 @@ async function readBytes(
   { held }: Call,
 ): Promise<Buffer> {
   const pieces: Uint8Array[] = [];
-  for await (const piece of attempts.piecesOf(response, BYTES_MAX)) {
+  for await (const piece of piecesOf(response, BYTES_MAX)) {
     pieces.push(piece.slice());
     held.set(held.bytes + piece.length);
   }
   return Buffer.concat(pieces);
 }
 
-/** The image in base64. If the server only sends its URL, it is fetched from that server. */
+/**
+ * The image in base64. If the server only sends its URL, it is fetched from that
+ * server.
+ */
 async function base64Of(data: json.JsonObject, call: Call): Promise<string> {
   const inline = json.textOf(data.b64_json);
   const given = inline || json.textOf(data.url);
@@ -204,8 +215,10 @@ async function fetchPicture(address: string, call: Call): Promise<string> {
   const to = server.ownUrl(address);
   if (to === null) throw errors.invalidAnswer("An image on another server");
   try {
-    const picture = await attempts.ask(call, {
-      ...{ to, method: "GET", accept: "image/*" },
+    const picture = await ask(call, {
+      to,
+      method: "GET",
+      accept: "image/*",
       totalMs: Math.max(0, endsAtMs - server.now()),
     }, (response) => {
       const { contentType } = response.head;
@@ -245,7 +258,7 @@ async function writeEvent(
     after[name] = json.textOf(about[name]) || (request[name] ?? preset);
   }
   if (kind === "completed") {
-    after.usage = attempts.usageOf(about.usage, request.prompt);
+    after.usage = usageOf(about.usage, request.prompt);
   } else after.partial_image_index = Number(about.partial_image_index) || 0;
   const type = `${EVENT_PREFIX[request.task]}.${kind}`;
   const before = `event: ${type}\ndata: {"type":"${type}","b64_json":"`;

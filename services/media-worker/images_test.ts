@@ -18,7 +18,18 @@ import {
   typed,
 } from "../../tests/support/model_answers.ts";
 import { recordCall } from "../../tests/support/recorded_call.ts";
-import * as rigs from "./server_fixture.ts";
+import {
+  API_KEY,
+  assertFault,
+  codeOf,
+  eventsIn,
+  formOf,
+  IMAGE,
+  named,
+  SSE,
+  sse,
+  startServer,
+} from "./server_fixture.ts";
 
 const MIB = 1024 * 1024;
 const CREATED = 1_767_622_290;
@@ -30,20 +41,24 @@ const usage = { input_tokens: 3, output_tokens: 9, total_tokens: 12 };
 /** Without a stated usage: the tokens that "A red fox" is likely to have. */
 const estimated = { input_tokens: 3, output_tokens: 0, total_tokens: 3 };
 const about = {
-  ...{ background: "opaque", output_format: "webp" },
-  ...{ quality: "low", size: "64x64" },
+  background: "opaque",
+  output_format: "webp",
+  quality: "low",
+  size: "64x64",
 };
 const presets = {
-  ...{ background: "auto", output_format: "png" },
-  ...{ quality: "auto", size: "auto" },
+  background: "auto",
+  output_format: "png",
+  quality: "auto",
+  size: "auto",
 };
 
 const COMPLETED = "image_generation.completed";
 const PARTIAL = "image_generation.partial_image";
 const completed = (more: object = {}) =>
-  rigs.named({ type: COMPLETED, b64_json, ...more });
+  named({ type: COMPLETED, b64_json, ...more });
 const partial = (index: number, more: object = {}) =>
-  rigs.named({ type: PARTIAL, b64_json, partial_image_index: index, ...more });
+  named({ type: PARTIAL, b64_json, partial_image_index: index, ...more });
 const json = (data: unknown, more: object = {}) =>
   jsonResponse({ created: 5, data, ...more });
 const one = [{ b64_json }];
@@ -52,9 +67,15 @@ Deno.test("a server is sent what the client chose, and asked for base64", async 
   const plain = { model: "theirs", prompt: "A red fox" };
   const asked = { ...plain, response_format: "b64_json" };
   const chosen: Partial<ImageRequest> = {
-    ...{ n: 3, size: "64x64", quality: "hd", background: "opaque" },
-    ...{ output_format: "webp", output_compression: 0, moderation: "low" },
-    ...{ style: "vivid", user: "u" },
+    n: 3,
+    size: "64x64",
+    quality: "hd",
+    background: "opaque",
+    output_format: "webp",
+    output_compression: 0,
+    moderation: "low",
+    style: "vivid",
+    user: "u",
   };
   const auto = "auto" as const;
   const rows: [
@@ -66,15 +87,17 @@ Deno.test("a server is sent what the client chose, and asked for base64", async 
     [{ size: auto, quality: auto, background: auto, moderation: auto }, {}, {
       ...asked,
     }],
-    [rigs.SSE, {}, asked],
-    [{ ...rigs.SSE, partial_images: 0 }, { image_format_field: "none" }, plain],
-    [{ ...rigs.SSE, partial_images: 1 }, {}, {
-      ...{ ...asked, stream: true, partial_images: 1 },
+    [SSE, {}, asked],
+    [{ ...SSE, partial_images: 0 }, { image_format_field: "none" }, plain],
+    [{ ...SSE, partial_images: 1 }, {}, {
+      ...asked,
+      stream: true,
+      partial_images: 1,
     }],
   ];
   for (const [change, members, sent] of rows) {
-    await using r = rigs.startServer(() => json(one), members);
-    await r.run({ ...rigs.IMAGE, ...change });
+    await using r = startServer(() => json(one), members);
+    await r.run({ ...IMAGE, ...change });
     const { method, path, ...request } = await r.peer.request(1);
     assert.equal(`${method} ${path}`, "POST /v1/images/generations");
     assert.deepEqual(JSON.parse(request.body), sent);
@@ -87,17 +110,20 @@ Deno.test("a server is sent the pictures to edit in a form, the model first and 
     [["image", "image", "mask"], ["image[]", "image[]", "mask"]],
   ];
   for (const [fields, sent] of rows) {
-    await using r = rigs.startServer(() => json(one));
+    await using r = startServer(() => json(one));
     const files = fields.map((field) => (
       { field, name: "a.png", type: "image/png", content: PNG }
     ));
     const options = { n: 2, size: "auto", output_compression: 0 };
     await r.run({
-      ...{ ...rigs.IMAGE, ...options, task: "edit", input_fidelity: "high" },
+      ...IMAGE,
+      ...options,
+      task: "edit",
+      input_fidelity: "high",
     }, recordCall({ files }));
     const asked = await r.peer.request(1);
     assert.equal(`${asked.method} ${asked.path}`, "POST /v1/images/edits");
-    assert.deepEqual(await rigs.formOf(asked), [
+    assert.deepEqual(await formOf(asked), [
       ["model", "theirs"],
       ["prompt", "A red fox"],
       ["response_format", "b64_json"],
@@ -141,15 +167,15 @@ const documents: [name: string, reply: Step[], said: object, n?: number][] = [
   ["more pictures than requested", json([...two, ...one]), { data: two }, 2],
   [
     "events",
-    rigs.sse(partial(0), completed({ created_at: 7, ...about, usage })),
-    { ...{ created: 7, ...about, usage } },
+    sse(partial(0), completed({ created_at: 7, ...about, usage })),
+    { created: 7, ...about, usage },
   ],
 ];
 
 for (const [name, reply, said, n = 1] of documents) {
   Deno.test(`a document is made of ${name}`, async () => {
-    await using r = rigs.startServer(() => reply);
-    const { error, type, text, made } = await r.run({ ...rigs.IMAGE, n });
+    await using r = startServer(() => reply);
+    const { error, type, text, made } = await r.run({ ...IMAGE, n });
     assert.equal(error, null);
     assert.equal(type, "application/json");
     assert.deepEqual(JSON.parse(text), { created: 5, data: one, ...said });
@@ -170,7 +196,7 @@ const streams: [
 ][] = [
   [
     "OpenAI's",
-    rigs.sse(
+    sse(
       partial(0, { created_at: 7, ...about }),
       ": ping\n\n",
       partial(1, { created_at: 8, ...about }),
@@ -178,19 +204,22 @@ const streams: [
     ),
     [
       ...[7, 8].map((created_at, index) => ({
-        ...{ type: PARTIAL, created_at, ...about, b64_json },
+        type: PARTIAL,
+        created_at,
+        ...about,
+        b64_json,
         partial_image_index: index,
       })),
       { type: COMPLETED, created_at: 9, ...about, usage, b64_json },
     ],
     { partial_images: 2 },
   ],
-  ["events that say little", rigs.sse(event({ type: COMPLETED, b64_json })), [
+  ["events that say little", sse(event({ type: COMPLETED, b64_json })), [
     { ...little, type: COMPLETED, size: "64x64" },
   ], { size: "64x64" }],
   [
     "events with a name only, and others",
-    rigs.sse(
+    sse(
       "event: image_generation.started\ndata: {}\n\n",
       `event: ${COMPLETED}\n${event({ b64_json })}`,
     ),
@@ -203,7 +232,7 @@ const streams: [
   ],
   [
     "vLLM-Omni's of an edit: what it thinks, then a whole answer",
-    rigs.sse(
+    sse(
       event({ type: "ar_delta", delta: "A fox" }),
       event({ type: "image", created: 5, data: one, ...webp }),
       event("[DONE]"),
@@ -213,26 +242,26 @@ const streams: [
   ],
   [
     "an edit",
-    rigs.sse(
-      rigs.named({ type: partlyEdited, b64_json, ...about }),
-      rigs.named({ type: edited, b64_json, ...about, usage }),
+    sse(
+      named({ type: partlyEdited, b64_json, ...about }),
+      named({ type: edited, b64_json, ...about, usage }),
     ),
     [{ type: partlyEdited, partial_image_index: 0 }, { type: edited, usage }]
       .map((event) => ({ created_at: CREATED, b64_json, ...about, ...event })),
     EDIT,
   ],
-  ["a picture of 8 MiB", rigs.sse(completed({ b64_json: LARGE })), [
+  ["a picture of 8 MiB", sse(completed({ b64_json: LARGE })), [
     { ...little, type: COMPLETED, b64_json: LARGE },
   ]],
 ];
 
 for (const [name, reply, events, change] of streams) {
   Deno.test(`events are made of ${name}`, async () => {
-    await using r = rigs.startServer(() => reply);
-    const answer = await r.run({ ...rigs.IMAGE, ...rigs.SSE, ...change });
+    await using r = startServer(() => reply);
+    const answer = await r.run({ ...IMAGE, ...SSE, ...change });
     assert.equal(answer.error, null);
     assert.equal(answer.type, "text/event-stream");
-    assert.deepEqual(rigs.eventsIn(answer.text), events);
+    assert.deepEqual(eventsIn(answer.text), events);
     assert.equal(answer.made, 1);
     assert.equal(r.memory.bytes, 0);
   });
@@ -261,15 +290,15 @@ Deno.test("a picture at a URL of the server is fetched with the server's key", a
   ];
   for (const [url, path] of rows) {
     const { reply, paths } = pointing(url, there);
-    await using r = rigs.startServer(reply);
-    const { error, text } = await r.run(rigs.IMAGE);
+    await using r = startServer(reply);
+    const { error, text } = await r.run(IMAGE);
     assert.equal(error, null);
     assert.deepEqual(JSON.parse(text), { created: 5, data: one });
     assert.equal(paths[1], path);
     const { headers } = await r.peer.request(2);
-    assert.equal(headers.get("authorization"), `Bearer ${rigs.API_KEY}`);
-    const [event] = rigs.eventsIn(
-      (await r.run({ ...rigs.IMAGE, ...rigs.SSE })).text,
+    assert.equal(headers.get("authorization"), `Bearer ${API_KEY}`);
+    const [event] = eventsIn(
+      (await r.run({ ...IMAGE, ...SSE })).text,
     );
     assert.equal(event?.b64_json, one[0]?.b64_json);
     assert.equal(r.peer.connections, 1, "that of the answer is used again");
@@ -289,9 +318,9 @@ const strangers: [name: string, url: (port: number) => string][] = [
 for (const [name, url] of strangers) {
   Deno.test(`API7: a picture at ${name} is not fetched`, async () => {
     const { reply, paths } = pointing(url, there);
-    await using r = rigs.startServer(reply);
-    const { error, body } = await r.run(rigs.IMAGE);
-    await rigs.assertFault(error, "invalid", r);
+    await using r = startServer(reply);
+    const { error, body } = await r.run(IMAGE);
+    await assertFault(error, "invalid", r);
     assert.equal(body.length, 0);
     assert.equal(paths.length, 1);
   });
@@ -319,9 +348,9 @@ const fetched: [
 for (const [name, reply, fault, deadlines = {}] of fetched) {
   Deno.test(`API7, API10: pictures fail with ${fault} for ${name} at the URL of a picture`, async () => {
     const pointer = pointing(() => "/a", reply);
-    await using r = rigs.startServer(pointer.reply, { deadlines });
-    const { error, body } = await r.run(rigs.IMAGE);
-    await rigs.assertFault(error, fault, r);
+    await using r = startServer(pointer.reply, { deadlines });
+    const { error, body } = await r.run(IMAGE);
+    await assertFault(error, fault, r);
     assert.equal(body.length, 0);
     assert.equal(r.memory.bytes, 0);
   });
@@ -332,17 +361,17 @@ Deno.test("API4: pictures beyond the memory of the process are refused, and may 
   const held = memory.open();
   const large = [
     json([{ b64_json: LARGE }]),
-    rigs.sse(completed({ b64_json: LARGE })),
+    sse(completed({ b64_json: LARGE })),
   ];
   for (const reply of large) {
-    await using r = rigs.startServer(() => reply, {}, memory);
+    await using r = startServer(() => reply, {}, memory);
     held.set(2 * MIB);
-    const refused = await r.run({ ...rigs.IMAGE, ...rigs.SSE });
-    assert.equal(rigs.codeOf(refused.error), "overloaded");
+    const refused = await r.run({ ...IMAGE, ...SSE });
+    assert.equal(codeOf(refused.error), "overloaded");
     assert.equal(refused.body.length, 0);
     held.set(0);
     assert.equal(memory.bytes, 0);
-    assert.equal((await r.run({ ...rigs.IMAGE, ...rigs.SSE })).error, null);
+    assert.equal((await r.run({ ...IMAGE, ...SSE })).error, null);
   }
   const answers = Array.from({ length: 3 }, () => memory.open());
   const refused = answers.filter((answer) => {

@@ -3,7 +3,11 @@ import type { JobRequest } from "@gateway/shared/bus/job";
 import * as media from "@gateway/shared/openai/media";
 import type { ModelServer } from "@gateway/shared/upstream/model_server";
 import type { AnswerMemory } from "@gateway/shared/worker/answer_memory";
-import * as jobs from "@gateway/shared/worker/job";
+import {
+  corruptedRequest,
+  type JobCall,
+  type JobCost,
+} from "@gateway/shared/worker/job";
 import type { Pool } from "@gateway/shared/worker/service";
 import * as z from "zod";
 import { MediaAnswer, type MediaAttempt } from "./attempt.ts";
@@ -42,10 +46,10 @@ function isMediaRequest(request: JobRequest): request is media.MediaRequest {
 /** Runs a request until its answer is complete. Rejects like `BackendPool.run`. */
 export async function runMedia(
   request: JobRequest,
-  call: jobs.JobCall,
+  call: JobCall,
   { pool, memory }: { pool: Pool<ModelServer>; memory: AnswerMemory },
-): Promise<jobs.JobCost> {
-  if (!isMediaRequest(request)) throw jobs.corruptedRequest();
+): Promise<JobCost> {
+  if (!isMediaRequest(request)) throw corruptedRequest();
   const files = filesOf(request, call.files);
   const made = await pool.run(
     call,
@@ -59,7 +63,10 @@ export async function runMedia(
   return { usage: null, tokens: made };
 }
 
-/** Passes on what one model server answers. Rejects with an `UpstreamError`, or with what ended the attempt. */
+/**
+ * Passes on what one model server answers. Rejects with an `UpstreamError`, or with
+ * what ended the attempt.
+ */
 export function passOn({ request, ...attempt }: MediaAttempt): Promise<void> {
   switch (request.kind) {
     case "speech":
@@ -74,7 +81,7 @@ export function passOn({ request, ...attempt }: MediaAttempt): Promise<void> {
 }
 
 /** The files of a request. Rejects a file that is not an image where one is needed. */
-function filesOf(request: media.MediaRequest, uploaded: jobs.JobCall["files"]) {
+function filesOf(request: media.MediaRequest, uploaded: JobCall["files"]) {
   if (request.kind === "image" && request.task === "edit") {
     return pictureFiles(request, uploaded);
   }

@@ -21,19 +21,28 @@ import {
 import { recordCall, slowCall } from "../../tests/support/recorded_call.ts";
 import { startStopwatch, until } from "../../tests/support/wait_for.ts";
 import { runMedia } from "./media.ts";
-import * as rigs from "./server_fixture.ts";
+import {
+  CHARACTERS,
+  IMAGE,
+  named,
+  read,
+  SPEECH,
+  SSE,
+  sse,
+  startServer,
+} from "./server_fixture.ts";
 
 const MIB = 1024 * 1024;
 const SOUND = new Uint8Array(16 * 1024).fill(7);
 const b64_json = SOUND.toBase64();
-const delta = rigs.named({ type: "speech.audio.delta", audio: b64_json });
-const partial = rigs.named({
+const delta = named({ type: "speech.audio.delta", audio: b64_json });
+const partial = named({
   type: "image_generation.partial_image",
   b64_json,
 });
-const completed = rigs.named({ type: "image_generation.completed", b64_json });
-const partly: MediaRequest = { ...rigs.IMAGE, ...rigs.SSE, partial_images: 3 };
-const spoken: MediaRequest = { ...rigs.SPEECH, ...rigs.SSE };
+const completed = named({ type: "image_generation.completed", b64_json });
+const partly: MediaRequest = { ...IMAGE, ...SSE, partial_images: 3 };
+const spoken: MediaRequest = { ...SPEECH, ...SSE };
 const elsewhere = jsonResponse({ data: [{ url: "/a" }] });
 
 /** The guarantee: a client that leaves is noticed at the model server within 100 ms. */
@@ -44,16 +53,16 @@ const moments: [
   reply: Step[],
   hasBegun: boolean,
 ][] = [
-  ["before the first sound", rigs.SPEECH, [], false],
-  ["within sound", rigs.SPEECH, [typed("audio/mpeg"), chunk(SOUND)], true],
+  ["before the first sound", SPEECH, [], false],
+  ["within sound", SPEECH, [typed("audio/mpeg"), chunk(SOUND)], true],
   ["within events of sound", spoken, [streamHead(), chunk(delta)], true],
   ["after a picture", partly, [streamHead(), chunk(partial)], true],
-  ["while it fetches a picture", rigs.IMAGE, elsewhere, false],
+  ["while it fetches a picture", IMAGE, elsewhere, false],
 ];
 
 for (const [name, request, reply, hasBegun] of moments) {
   Deno.test(`a model server is left within ${NOTICED_MS} ms by a client that leaves ${name}`, async () => {
-    await using r = rigs.startServer(({ method }) =>
+    await using r = startServer(({ method }) =>
       method === "GET"
         ? [STALL]
         : reply === elsewhere
@@ -84,13 +93,13 @@ const endless: [
   request: MediaRequest,
   reply: [start: Step, each: Step, end: Step],
 ][] = [
-  ["sound", rigs.SPEECH, [typed("audio/mpeg"), chunk(SOUND), lastChunk]],
+  ["sound", SPEECH, [typed("audio/mpeg"), chunk(SOUND), lastChunk]],
   ["pictures", partly, [streamHead(), chunk(partial), chunk(completed)]],
 ];
 for (const [name, request, reply] of endless) {
   Deno.test(`${name} are read as fast as the client takes them, and no deadline but the total counts meanwhile`, async () => {
     const deadlines = { between_tokens_ms: 400 };
-    await using r = rigs.startServer(() => many(...reply), { deadlines });
+    await using r = startServer(() => many(...reply), { deadlines });
     const { call, room } = slowCall();
     const running = r.run(request, call);
     const asked = await r.peer.request(1);
@@ -111,12 +120,12 @@ for (const [name, request, reply] of endless) {
 }
 
 Deno.test("a client that takes nothing and leaves ends the wait for it", async () => {
-  await using r = rigs.startServer(() =>
+  await using r = startServer(() =>
     many(typed("audio/mpeg"), chunk(SOUND), lastChunk)
   );
   const controller = new AbortController();
   const { call, room } = slowCall(controller.signal);
-  const running = r.run(rigs.SPEECH, call);
+  const running = r.run(SPEECH, call);
   await until(() => call.bytes > 0);
   controller.abort(new Error("Client left"));
   // As the job does.
@@ -127,7 +136,7 @@ Deno.test("a client that takes nothing and leaves ends the wait for it", async (
 
 function startPool(first: Step[], second: Step[]) {
   const both = [first, second].map((reply, preference) =>
-    rigs.startServer(() => reply, { preference, name: `e${preference}` })
+    startServer(() => reply, { preference, name: `e${preference}` })
   );
   const pool = new BackendPool({
     backends: both.map(({ server }) => server),
@@ -159,11 +168,11 @@ const attempts: [
   second: Step[] | null,
   made: number,
 ][] = [
-  ["speech that is refused", rigs.SPEECH, [CLOSE], sound, rigs.CHARACTERS],
-  ["speech without sound", rigs.SPEECH, noSound, sound, rigs.CHARACTERS],
-  ["a cut document", rigs.IMAGE, [head("200 OK", "{"), CLOSE], document, 1],
-  ["events without a picture", partly, rigs.sse(), rigs.sse(completed), 1],
-  ["sound that is cut", rigs.SPEECH, cutSound, null, rigs.CHARACTERS],
+  ["speech that is refused", SPEECH, [CLOSE], sound, CHARACTERS],
+  ["speech without sound", SPEECH, noSound, sound, CHARACTERS],
+  ["a cut document", IMAGE, [head("200 OK", "{"), CLOSE], document, 1],
+  ["events without a picture", partly, sse(), sse(completed), 1],
+  ["sound that is cut", SPEECH, cutSound, null, CHARACTERS],
   ["events that are cut after a picture", partly, cutEvents, null, 0],
 ];
 
@@ -177,7 +186,7 @@ for (const [name, request, first, second, made] of attempts) {
       await assert.rejects(running, { code: "upstream_truncated" });
     } else {
       assert.deepEqual(await running, { usage: null, tokens: made });
-      assert.notEqual(rigs.read(call).head, null);
+      assert.notEqual(read(call).head, null);
     }
     assert.equal(call.tokens, made);
     assert.deepEqual(t.requests(), [1, second === null ? 0 : 1]);
@@ -189,9 +198,9 @@ Deno.test("a request that no worker of media runs is an error of ours", async ()
   const wrong = [
     chat,
     { ...chat, kind: "video", prompt: "A fox" },
-    { ...rigs.SPEECH, response_format: "m4a" },
-    { ...rigs.IMAGE, prompt: 1 },
-    { ...rigs.IMAGE, task: undefined },
+    { ...SPEECH, response_format: "m4a" },
+    { ...IMAGE, prompt: 1 },
+    { ...IMAGE, task: undefined },
   ];
   await using t = startPool(sound, sound);
   for (const request of wrong) {

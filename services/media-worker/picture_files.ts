@@ -1,4 +1,6 @@
-/** The images that clients send with requests, checked before a model server gets them. */
+/**
+ * The images that clients send with requests, checked before a model server gets them.
+ */
 import type { UploadedFile } from "@gateway/shared/bus/job";
 import { MEDIA_LIMITS } from "@gateway/shared/limits";
 import type { ImageRequest } from "@gateway/shared/openai/media";
@@ -10,8 +12,8 @@ const { imagePixelsMax, maskBytesMax } = MEDIA_LIMITS;
 type Picture = ReturnType<typeof checked>;
 
 /**
- * The images to edit, then the mask, uploaded or within the JSON, with the types that they
- * really have. Throws an `UpstreamError` that blames the request for a wrong one.
+ * The images to edit, then the mask, uploaded or within the JSON, with the types that
+ * they really have. Throws an `UpstreamError` that blames the request for a wrong one.
  */
 export function pictureFiles(
   { images, mask }: ImageRequest,
@@ -135,7 +137,9 @@ function webpHead(view: DataView, chunk: string): PictureHead | null {
   return { type, width: u24(24) + 1, height: u24(27) + 1 };
 }
 
-/** Markers of JPEG that are not followed by a length, and those of the start of a frame. */
+/**
+ * Markers of JPEG that are not followed by a length, and those of the start of a frame.
+ */
 const isAlone = (marker: number) => marker >= 0xd0 && marker <= 0xd8;
 const isFrame = (marker: number) =>
   marker >= 0xc0 && marker <= 0xcf && ![0xc4, 0xc8, 0xcc].includes(marker);

@@ -31,8 +31,26 @@ const EXTENDED = [0, 0, 0, 0, 43, 1, 0, 0, 2, 0];
 /** With a comment and a table before its frame. */
 const jpeg = (frame: number, size: number[]) =>
   Buffer.from([
-    ...[0xff, 0xd8, 0xff, 0xff, 0xfe, 0, 4, 1, 2, 0xff, 0xc4, 0, 2],
-    ...[0xff, frame, 0, 17, 8, ...size, 3],
+    0xff,
+    0xd8,
+    0xff,
+    0xff,
+    0xfe,
+    0,
+    4,
+    1,
+    2,
+    0xff,
+    0xc4,
+    0,
+    2,
+    0xff,
+    frame,
+    0,
+    17,
+    8,
+    ...size,
+    3,
   ]);
 
 Deno.test("pictureHead() reads type and size of PNG, JPEG and WebP", () => {
@@ -54,8 +72,12 @@ Deno.test("pictureHead() reads type and size of PNG, JPEG and WebP", () => {
     }
   }
   const others: Buffer[] = [
-    ...[latin("GIF89a"), latin("<svg/>"), png(0, 5), webp("JUNK", [])],
-    ...[jpeg(0xc0, [0, 0, 0, 0]), jpeg(0xda, [2, 1, 1, 44])],
+    latin("GIF89a"),
+    latin("<svg/>"),
+    png(0, 5),
+    webp("JUNK", []),
+    jpeg(0xc0, [0, 0, 0, 0]),
+    jpeg(0xda, [2, 1, 1, 44]),
     Buffer.from([0xff, 0xd8, ...Array<number>(5_000).fill(0xff)]),
   ];
   for (const bytes of others) assert.equal(pictureHead(bytes), null);
@@ -128,6 +150,6 @@ Deno.test("API4, API10: pictures that no engine should get are refused by name",
     }
     const [status, param, message] = refused;
     // No other worker and no other engine is tried.
-    assert.throws(run, { ...{ remedy: "none", status, param }, message });
+    assert.throws(run, { remedy: "none", status, param, message });
   }
 });

@@ -1,4 +1,6 @@
-/** Model servers for tests, requests to them, and what is passed on of their answers. */
+/**
+ * Model servers for tests, requests to them, and what is passed on of their answers.
+ */
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { MediaHeadReader } from "@gateway/shared/bus/media_head";
@@ -8,10 +10,25 @@ import { monotonicNow } from "@gateway/shared/process/clock";
 import { UpstreamError } from "@gateway/shared/upstream/errors";
 import { ModelServer } from "@gateway/shared/upstream/model_server";
 import { AnswerMemory } from "@gateway/shared/worker/answer_memory";
-import * as models from "../../tests/support/scripted_server.ts";
-import * as say from "../../tests/support/model_answers.ts";
-import type { RecordedCall } from "../../tests/support/recorded_call.ts";
-import { noProgress, recordCall } from "../../tests/support/recorded_call.ts";
+import {
+  backendAt,
+  type BackendChange,
+  type Reply,
+  startScriptedServer,
+  type Step,
+  type WholeRequest,
+} from "../../tests/support/scripted_server.ts";
+import {
+  chunk,
+  event,
+  lastChunk,
+  streamHead,
+} from "../../tests/support/model_answers.ts";
+import {
+  noProgress,
+  recordCall,
+  type RecordedCall,
+} from "../../tests/support/recorded_call.ts";
 import { until } from "../../tests/support/wait_for.ts";
 import { MediaAnswer } from "./attempt.ts";
 import { passOn } from "./media.ts";
@@ -21,16 +38,25 @@ export const SSE = { stream: true } as const;
 
 const ABOUT = { model: "ours", stream: false } as const;
 export const SPEECH: media.SpeechRequest = {
-  ...{ ...ABOUT, kind: "speech", response_format: "mp3" },
-  ...{ input: "Grüße 😀", voice: "alloy" },
+  ...ABOUT,
+  kind: "speech",
+  response_format: "mp3",
+  input: "Grüße 😀",
+  voice: "alloy",
 };
 /** Of the text above, as its reader counts them. */
 export const CHARACTERS = 7;
 export const IMAGE: media.ImageRequest = {
-  ...{ ...ABOUT, kind: "image", task: "generate", prompt: "A red fox", n: 1 },
+  ...ABOUT,
+  kind: "image",
+  task: "generate",
+  prompt: "A red fox",
+  n: 1,
 };
 export const TRANSCRIPTION: media.TranscriptionRequest = {
-  ...{ ...ABOUT, kind: "transcription", task: "transcribe" },
+  ...ABOUT,
+  kind: "transcription",
+  task: "transcribe",
   response_format: "json",
 };
 
@@ -38,14 +64,16 @@ export type Rig = ReturnType<typeof startServer>;
 
 /** A model server that answers like this, and the worker's end of it. */
 export function startServer(
-  reply: models.Reply,
-  change: models.BackendChange = {},
+  reply: Reply,
+  change: BackendChange = {},
   memory: AnswerMemory = new AnswerMemory(1e9),
 ) {
-  const peer = models.startScriptedServer({ reply });
+  const peer = startScriptedServer({ reply });
   const server = new ModelServer({
-    config: models.backendAt(peer.baseUrl, change),
-    ...{ publicModel: "ours", apiKey: API_KEY, now: monotonicNow },
+    config: backendAt(peer.baseUrl, change),
+    publicModel: "ours",
+    apiKey: API_KEY,
+    now: monotonicNow,
   });
   return {
     peer,
@@ -79,13 +107,15 @@ export function read(call: RecordedCall) {
 export const codeOf = (error: unknown) =>
   error instanceof ApiError ? error.code : error;
 
-export const sse = (...events: string[]): models.Step[] => [
-  ...[say.streamHead(), ...events.map(say.chunk), say.lastChunk],
+export const sse = (...events: string[]): Step[] => [
+  streamHead(),
+  ...events.map(chunk),
+  lastChunk,
 ];
 
 /** An event with its name, as OpenAI sends it. */
 export function named(data: { type: string; [name: string]: unknown }): string {
-  return `event: ${data.type}\n${say.event(data)}`;
+  return `event: ${data.type}\n${event(data)}`;
 }
 
 export function eventsIn(text: string): { [name: string]: unknown }[] {
@@ -98,8 +128,11 @@ export function eventsIn(text: string): { [name: string]: unknown }[] {
   });
 }
 
-/** The fields and files of a form that was sent: names, with texts or media types and names of files. */
-export async function formOf({ body, headers }: models.WholeRequest) {
+/**
+ * The fields and files of a form that was sent: names, with texts or media types and
+ * names of files.
+ */
+export async function formOf({ body, headers }: WholeRequest) {
   const type = headers.get("content-type") ?? "";
   const sent = new Response(body, { headers: { "content-type": type } });
   return [...await sent.formData()].map(([name, value]) =>
@@ -107,7 +140,10 @@ export async function formOf({ body, headers }: models.WholeRequest) {
   );
 }
 
-/** Asserts the fault of an error, which reveals no secret and, to the caller, no address. */
+/**
+ * Asserts the fault of an error, which reveals no secret and, to the caller, no
+ * address.
+ */
 export async function assertFault(
   error: unknown,
   fault: string,

@@ -5,8 +5,13 @@ import { clip } from "@gateway/shared/process/error_text";
 import { invalidAnswer, UpstreamError } from "@gateway/shared/upstream/errors";
 import * as json from "@gateway/shared/upstream/json";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
-import type { MediaAttempt } from "./attempt.ts";
-import { ask, piecesOf, textIn, throwIfError } from "./attempt.ts";
+import {
+  ask,
+  type MediaAttempt,
+  piecesOf,
+  textIn,
+  throwIfError,
+} from "./attempt.ts";
 import { encodeForm } from "./form.ts";
 
 type Call = MediaAttempt<media.VideoRequest>;
@@ -30,7 +35,10 @@ const STATUSES: readonly [media.VideoStatus, RegExp][] = [
   ["failed", /^(failed|error|cancell?ed|expired)$/],
 ];
 
-/** Passes on the bytes of a video, an {@link media.EngineVideo}, or null for one that was deleted. */
+/**
+ * Passes on the bytes of a video, an {@link media.EngineVideo}, or null for one that
+ * was deleted.
+ */
 export async function passOnVideo(call: Call): Promise<void> {
   const { request, answer } = call;
   if (request.action === "content") {
@@ -59,7 +67,8 @@ async function jobOf(call: Call): Promise<media.EngineVideo | null> {
   switch (request.action) {
     case "remix":
       return await ask(call, {
-        ...{ to: `${to}/remix`, statuses: [...MADE, ...MISSING] },
+        to: `${to}/remix`,
+        statuses: [...MADE, ...MISSING],
         body: JSON.stringify({ prompt: request.prompt }),
       }, (response) => {
         if (!MISSING.includes(response.head.status)) return started(response);
@@ -68,7 +77,9 @@ async function jobOf(call: Call): Promise<media.EngineVideo | null> {
       });
     case "delete":
       return await ask(call, {
-        ...{ to, method: "DELETE", totalMs: VIDEO_LIMITS.askMs },
+        to,
+        method: "DELETE",
+        totalMs: VIDEO_LIMITS.askMs,
         statuses: [...MADE, 204, ...MISSING],
       }, ({ head: { status } }) => {
         if (MISSING.includes(status)) throw missing();
@@ -81,7 +92,9 @@ async function jobOf(call: Call): Promise<media.EngineVideo | null> {
 
 async function retrieve({ id }: { id: string }, call: Call) {
   const data = await ask(call, {
-    ...{ to: pathOf(id), method: "GET", totalMs: VIDEO_LIMITS.askMs },
+    to: pathOf(id),
+    method: "GET",
+    totalMs: VIDEO_LIMITS.askMs,
     statuses: [200, 404],
   }, (response) => {
     if (response.head.status === 404) throw missing();
@@ -121,7 +134,9 @@ function toVideo(data: json.JsonObject, { server }: Call): media.EngineVideo {
   const progress = Math.floor(Number(data.progress ?? 0));
   const seconds = textOrNumber(data.seconds);
   return {
-    ...{ backend: server.config.name, id, status },
+    backend: server.config.name,
+    id,
+    status,
     progress: status === "completed"
       ? 100
       : Math.min(Math.max(progress || 0, 0), 99),
@@ -167,14 +182,18 @@ async function passOnFile(call: FileCall): Promise<void> {
 function isPassedOn(to: string | URL, call: FileCall): Promise<boolean> {
   const { request: { range: headers }, answer } = call;
   return ask(call, {
-    ...{ to, method: "GET", accept: "video/*, image/*", headers },
+    to,
+    method: "GET",
+    accept: "video/*, image/*",
+    headers,
     statuses: [200, 206, 404, 416],
   }, async (response) => {
     const { status, contentType, fileHeaders, framing } = response.head;
     if (status === 404) return false;
     if (status === 416) {
       throw new UpstreamError("request", {
-        ...{ status, wireCode: "range_not_satisfiable" },
+        status,
+        wireCode: "range_not_satisfiable",
         message: "The file does not have this range.",
       });
     }
@@ -185,7 +204,8 @@ function isPassedOn(to: string | URL, call: FileCall): Promise<boolean> {
       ? { ...fileHeaders, "content-length": String(framing) }
       : fileHeaders;
     answer.head = {
-      ...{ content_type: contentType, headers },
+      content_type: contentType,
+      headers,
       status: status === 206 ? 206 : 200,
     };
     for await (const piece of piecesOf(response, VIDEO_LIMITS.fileBytesMax)) {

@@ -1,30 +1,41 @@
-// Promise: whatever a model server says about a video becomes one form or a clear error,
-// and nothing is fetched from anywhere but that server.
+// Promise: whatever a model server says about a video becomes one form or a clear
+// error, and nothing is fetched from anywhere but that server.
 import assert from "node:assert/strict";
 import type { VideoRequest } from "@gateway/shared/openai/media";
 import { UpstreamError } from "@gateway/shared/upstream/errors";
-import { startScriptedServer } from "../../tests/support/scripted_server.ts";
-import type { Step } from "../../tests/support/scripted_server.ts";
-import * as say from "../../tests/support/model_answers.ts";
+import {
+  startScriptedServer,
+  type Step,
+} from "../../tests/support/scripted_server.ts";
+import * as modelAnswers from "../../tests/support/model_answers.ts";
 import { recordCall } from "../../tests/support/recorded_call.ts";
 import { codeOf, formOf, startServer } from "./server_fixture.ts";
 
 const ABOUT = { kind: "video", model: "ours", stream: false } as const;
 const create: VideoRequest = {
-  ...{ ...ABOUT, action: "create", prompt: "A fox", seconds: "8" },
+  ...ABOUT,
+  action: "create",
+  prompt: "A fox",
+  seconds: "8",
 };
 const job = { ...ABOUT, backend: "openai-1", id: "v/1?" } as const;
 const retrieve: VideoRequest = { ...job, action: "retrieve" };
 const remix: VideoRequest = { ...job, action: "remix", prompt: "Blue" };
 const remove: VideoRequest = { ...job, action: "delete" };
 const content: VideoRequest = {
-  ...{ ...job, action: "content", variant: "video", range: {} },
+  ...job,
+  action: "content",
+  variant: "video",
+  range: {},
 };
 const FILM = new Uint8Array(3_000).fill(7);
 const json = (body: unknown, status = 200) =>
-  say.jsonResponse(body, { status });
+  modelAnswers.jsonResponse(body, { status });
 const film = (lines = "200 OK") => [
-  say.head(`${lines}\r\ncontent-type: video/mp4\r\ncontent-length: 3000`, FILM),
+  modelAnswers.head(
+    `${lines}\r\ncontent-type: video/mp4\r\ncontent-length: 3000`,
+    FILM,
+  ),
 ];
 
 Deno.test("a job is started with a form, and asked about under its escaped name", async () => {
@@ -39,8 +50,14 @@ Deno.test("a job is started with a form, and asked about under its escaped name"
   );
   assert.equal(made.error, null);
   assert.deepEqual(JSON.parse(made.text), {
-    ...{ backend: "openai-1", id: "v/1?", status: "queued", progress: 0 },
-    ...{ completed_at: null, expires_at: null, seconds: "8", size: null },
+    backend: "openai-1",
+    id: "v/1?",
+    status: "queued",
+    progress: 0,
+    completed_at: null,
+    expires_at: null,
+    seconds: "8",
+    size: null,
     error: null,
   });
   assert.deepEqual(await formOf(await r.peer.request(1)), [
@@ -102,7 +119,10 @@ Deno.test("the states of a video are converted to one form", async () => {
 
 type Fault = [what: string, request: VideoRequest, reply: Step[]];
 const part = (type: string) =>
-  say.head(`200 OK\r\ncontent-type: ${type}\r\ncontent-length: 99`, "film");
+  modelAnswers.head(
+    `200 OK\r\ncontent-type: ${type}\r\ncontent-length: 99`,
+    "film",
+  );
 const queued = { status: "queued" };
 const refused = { message: "Bad", type: "invalid_request_error" };
 const faults: { [code: string]: Fault[] } = {
@@ -118,7 +138,10 @@ const faults: { [code: string]: Fault[] } = {
       json('{"id":"\\ud800","status":"queued"}'),
     ],
     ["too much", retrieve, json({ ...queued, x: "x".repeat(300_000) })],
-    ["a page instead of a film", content, [part("text/html"), say.CLOSE]],
+    ["a page instead of a film", content, [
+      part("text/html"),
+      modelAnswers.CLOSE,
+    ]],
   ],
   invalid_request: [
     ["an error with 200", create, json({ error: refused })],
@@ -134,10 +157,10 @@ const faults: { [code: string]: Fault[] } = {
     ["no way to delete", remove, json({}, 501)],
   ],
   upstream_timeout: [
-    ["a film that stalls", content, [part("video/mp4"), say.STALL]],
+    ["a film that stalls", content, [part("video/mp4"), modelAnswers.STALL]],
   ],
   upstream_truncated: [
-    ["a film that is cut", content, [part("video/mp4"), say.CLOSE]],
+    ["a film that is cut", content, [part("video/mp4"), modelAnswers.CLOSE]],
   ],
   upstream_error: [["a failed deletion", remove, json({}, 500)]],
 };
@@ -157,7 +180,7 @@ for (const [code, cases] of Object.entries(faults)) {
 
 Deno.test("the deletion of a job is answered with null", async () => {
   await using r = startServer(() => [
-    say.head("204 No Content\r\ncontent-length: 0"),
+    modelAnswers.head("204 No Content\r\ncontent-length: 0"),
   ]);
   const { error, text } = await r.run(remove);
   assert.deepEqual([error, text], [null, "null"]);
@@ -171,10 +194,12 @@ Deno.test("a film is passed on as its server sends it, with the part that was as
   const { error, head, body } = await r.run({ ...content, range });
   assert.equal(error, null);
   assert.deepEqual(head, {
-    ...{ content_type: "video/mp4", status: 206 },
+    content_type: "video/mp4",
+    status: 206,
     headers: {
       "content-range": "bytes 0-2999/9000",
-      ...{ "content-length": "3000", etag: '"a"' },
+      "content-length": "3000",
+      etag: '"a"',
     },
   });
   assert.ok(body.equals(FILM));

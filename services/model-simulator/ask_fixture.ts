@@ -25,7 +25,10 @@ export function startAsked(options: SimulatorOptions = {}) {
   const ask = async (body: Body = {}) =>
     chatCompletionSchema.parse(await (await chat(body)).json());
   return {
-    ...{ url, seen, chat, ask },
+    url,
+    seen,
+    chat,
+    ask,
     /** Posts JSON, or a form if a field is a file. */
     post: (path: string, fields: object, init: RequestInit = {}) => {
       const isForm = Object.values(fields).some((each) => each instanceof File);
@@ -56,8 +59,11 @@ function formOf(fields: object): FormData {
 /** A recording of about 2.5 seconds: 25 characters are spoken in 70 ms each. */
 export async function recording({ post }: ReturnType<typeof startAsked>) {
   const response = await post("/audio/speech", {
-    ...{ model: "simulated-speech-1", voice: "alloy", response_format: "wav" },
-    ...{ input: "x".repeat(25), speed: 0.7 },
+    model: "simulated-speech-1",
+    voice: "alloy",
+    response_format: "wav",
+    input: "x".repeat(25),
+    speed: 0.7,
   });
   return new File([await response.blob()], "memo.wav");
 }

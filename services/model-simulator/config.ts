@@ -1,7 +1,9 @@
 /** The only file of this service that reads the environment. */
 import { integer, parseEnv } from "@gateway/shared/process/env";
-import { listenVariables } from "@gateway/shared/process/service_variables";
-import { COMMON_VARIABLES } from "@gateway/shared/process/service_variables";
+import {
+  COMMON_VARIABLES,
+  listenVariables,
+} from "@gateway/shared/process/service_variables";
 
 const DEFAULT_PORT = 8090;
 

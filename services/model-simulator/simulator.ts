@@ -13,14 +13,20 @@ export interface SimulatorOptions {
   /** 0 or absent: any free port. */
   port?: number;
   pace?: Partial<Pace>;
-  /** Called with each request for generated content once its body is read. Must not throw. */
+  /**
+   * Called with each request for generated content once its body is read. Must not
+   * throw.
+   */
   onRequest?: (request: SeenRequest) => void;
   now?: WallNow;
 }
 
 const ABORT_MS = 1_000;
 const MODELS = Object.values(MODEL_IDS).map((id) => ({
-  ...{ id, object: "model", created: 1_767_225_600, owned_by: "simulator" },
+  id,
+  object: "model",
+  created: 1_767_225_600,
+  owned_by: "simulator",
 }));
 
 type Planner = (received: Received) => Planned | Promise<Planned>;
@@ -47,7 +53,9 @@ export function serveSimulator(
 ) {
   let videos: Videos | undefined;
   const server = serve({
-    ...{ hostname, port, handler },
+    hostname,
+    port,
+    handler,
     onError: (fault) => {
       const error = fault instanceof ApiError ? fault : requestedError(500);
       const { status, retryAfterMs } = error;

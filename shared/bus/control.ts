@@ -36,7 +36,10 @@ export const CANCEL_REASONS = [
   "shutdown",
 ] as const;
 
-/** `unknown_stream`: the edge does not know it, or no longer. `other`: a reason of another version. */
+/**
+ * `unknown_stream`: the edge does not know it, or no longer. `other`: a reason of
+ * another version.
+ */
 export type CancelReason = typeof CANCEL_REASONS[number];
 
 export type ControlAction =
@@ -52,7 +55,10 @@ const RECORD_TYPES = ["ack", "nak", "cancel"] as const;
 
 export const CONTROL_PROBE: Uint8Array = Uint8Array.of(CONTROL_VERSION);
 
-/** One message with these records: up to 40,000, with the default limit of a NATS server. */
+/**
+ * One message with these records: up to 40,000, with the default limit of a NATS
+ * server.
+ */
 export function encodeControl(records: readonly ControlRecord[]): Uint8Array {
   const message = new Uint8Array(1 + records.length * CONTROL_RECORD_BYTES);
   message[0] = CONTROL_VERSION;

@@ -18,20 +18,46 @@ const encode = (...records: ControlRecord[]) => encodeControl(records);
 
 Deno.test("a message has records of several requests, each of the documented 25 bytes", () => {
   const nak: ControlRecord = {
-    ...{ type: "nak", requestId: ID_A, attempt: 0x0102, sequence: 0x0304 },
+    type: "nak",
+    requestId: ID_A,
+    attempt: 0x0102,
+    sequence: 0x0304,
   };
   const cancel = { type: "cancel", reason: "client_gone" } as const;
   const records: ControlRecord[] = [
-    ...[nak, ack(0xffff_ffff, ID_B)],
+    nak,
+    ack(0xffff_ffff, ID_B),
     { ...cancel, requestId: ID_A, attempt: 3 },
   ];
   const message = encode(...records);
   assert.deepEqual(decodeControl(message), records);
   assert.deepEqual([...message.subarray(0, 1 + CONTROL_RECORD_BYTES)], [
-    ...[1, 2],
-    ...[0x00, 0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77],
-    ...[0x88, 0x99, 0xaa, 0xbb, 0xcc, 0xdd, 0xee, 0xff],
-    ...[0, 0, 1, 2, 0, 0, 3, 4],
+    1,
+    2,
+    0x00,
+    0x11,
+    0x22,
+    0x33,
+    0x44,
+    0x55,
+    0x66,
+    0x77,
+    0x88,
+    0x99,
+    0xaa,
+    0xbb,
+    0xcc,
+    0xdd,
+    0xee,
+    0xff,
+    0,
+    0,
+    1,
+    2,
+    0,
+    0,
+    3,
+    4,
   ]);
 });
 

@@ -33,16 +33,24 @@ const FRAME_VERSION = 1;
 export const FRAME_HEADER_BYTES = 16;
 
 export const FrameType = {
-  /** The job runs here. Payload: the worker's id. Implied by BEAT, and by DATA, END and ERR when the edge chose the worker. */
+  /**
+   * The job runs here. Payload: the worker's id. Implied by BEAT, and by DATA, END and
+   * ERR when the edge chose the worker.
+   */
   ACCEPT: 1,
-  /** The job does not run here. Payload: {@link RejectPayload}. Has no sequence number and is never repeated. */
+  /**
+   * The job does not run here. Payload: {@link RejectPayload}. Has no sequence number
+   * and is never repeated.
+   */
   REJECT: 2,
   DATA: 3,
   /** The answer is complete. Payload: the usage. */
   END: 4,
   /** The answer will not be completed. Payload: {@link Failure}. */
   ERR: 5,
-  /** The job is still running; the header states its progress. Payload: the worker's id. */
+  /**
+   * The job is still running; the header states its progress. Payload: the worker's id.
+   */
   BEAT: 6,
 } as const;
 
@@ -193,7 +201,10 @@ const usageSchema = z.object({
 });
 
 const rejectSchema = workerSchema.extend({
-  /** `stale`: it was stalled while the job waited. `other`: a reason that this version does not know. */
+  /**
+   * `stale`: it was stalled while the job waited. `other`: a reason that this version
+   * does not know.
+   */
   reason: z.enum([
     "full",
     "draining",

@@ -1,4 +1,7 @@
-/** A job: one request on its way from an edge to a worker. Its reply subject names the edge, which gets the frames, and the request. */
+/**
+ * A job: one request on its way from an edge to a worker. Its reply subject names the
+ * edge, which gets the frames, and the request.
+ */
 import { Buffer } from "node:buffer";
 import { z } from "zod";
 import { BUS_LIMITS } from "../limits.ts";
@@ -28,14 +31,20 @@ const jobSchema = versionSchema.extend({
   /** The edge ends the request this long after it sent the job. */
   deadlineMs: z.int().min(1),
   traceparent: z.string().max(100).optional(),
-  /** Set when the request follows in pieces: it is too large for one message, or files come before it. */
+  /**
+   * Set when the request follows in pieces: it is too large for one message, or files
+   * come before it.
+   */
   upload: z.literal(true).optional(),
   request: requestSchema.optional(),
 });
 
 export type JobMessage = z.infer<typeof jobSchema>;
 
-/** A job with its request, given as JSON text; null if that is too large for one message. */
+/**
+ * A job with its request, given as JSON text; null if that is too large for one
+ * message.
+ */
 export function encodeWholeJob(
   job: Omit<JobMessage, "upload" | "request">,
   request: string,
@@ -120,7 +129,10 @@ export type UploadedFile = Omit<UploadEnd["files"][number], "bytes"> & {
   content: Uint8Array;
 };
 
-/** A request that came in pieces, null if it is malformed, and the files that came before it. */
+/**
+ * A request that came in pieces, null if it is malformed, and the files that came
+ * before it.
+ */
 export interface UploadedRequest {
   request: JobRequest | null;
   files: readonly UploadedFile[];
@@ -153,7 +165,10 @@ export class UploadAssembly {
   }
 }
 
-/** Of beats, which show what workers are alive and how busy they are. Those of edges have no payload. */
+/**
+ * Of beats, which show what workers are alive and how busy they are. Those of edges
+ * have no payload.
+ */
 const BEAT_VERSION = 2;
 
 const workerBeatSchema = z.object({
@@ -173,6 +188,9 @@ export type WorkerBeat = z.infer<typeof workerBeatSchema>;
 export const encodeWorkerBeat = (beat: Omit<WorkerBeat, "version">) =>
   encodeJson({ version: BEAT_VERSION, ...beat });
 
-/** Returns null for a beat that is malformed or of another version: such a worker is not used. */
+/**
+ * Returns null for a beat that is malformed or of another version: such a worker is not
+ * used.
+ */
 export const decodeWorkerBeat = (bytes: Uint8Array): WorkerBeat | null =>
   parsePayload(workerBeatSchema, bytes);

@@ -10,7 +10,10 @@
  */
 import type { MonotonicNow } from "../process/clock.ts";
 
-/** One received message. `data` is a view of up to 64 KiB that were read from the socket: copy what is needed later. */
+/**
+ * One received message. `data` is a view of up to 64 KiB that were read from the
+ * socket: copy what is needed later.
+ */
 export interface BusMessage {
   readonly subject: string;
   readonly data: Uint8Array;
@@ -20,17 +23,26 @@ export interface BusMessage {
   readonly headers?: { readonly code: number };
 }
 
-/** Whether this is the server's notice, on the reply subject, that a message had no subscriber. */
+/**
+ * Whether this is the server's notice, on the reply subject, that a message had no
+ * subscriber.
+ */
 export function isNoResponders(message: BusMessage): boolean {
   return message.data.length === 0 && message.headers?.code === 503;
 }
 
-/** Errors that it throws are logged. It must not be async: messages are delivered one after another. */
+/**
+ * Errors that it throws are logged. It must not be async: messages are delivered one
+ * after another.
+ */
 export type BusHandler = (message: BusMessage) => void;
 
 /** A subscription. It survives reconnects. */
 export interface BusSubscription {
-  /** Unsubscribes; resolves when every message sent before has been handled, or the connection is lost. */
+  /**
+   * Unsubscribes; resolves when every message sent before has been handled, or the
+   * connection is lost.
+   */
   drain(): Promise<void>;
 }
 
@@ -45,7 +57,10 @@ export type BusEvent =
   | "refused"
   | "error";
 
-/** The connection is down, or was lost before a reply. A request may still have been received and handled. */
+/**
+ * The connection is down, or was lost before a reply. A request may still have been
+ * received and handled.
+ */
 export class BusUnavailableError extends Error {
   override readonly name = "BusUnavailableError";
 }

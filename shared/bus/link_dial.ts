@@ -8,15 +8,23 @@ import { defined, errorMessage } from "../process/env.ts";
 import { BusUnavailableError } from "./link.ts";
 
 export interface BusOptions {
-  /** All servers of one cluster: `host:port`, `nats://…`, `tls://…`; credentials in one of them are for all. */
+  /**
+   * All servers of one cluster: `host:port`, `nats://…`, `tls://…`; credentials in one
+   * of them are for all.
+   */
   servers: readonly string[];
   /** Service and instance, as shown by the server's monitoring. */
   name: string;
   /** First tokens of reply subjects, for permissions per service. Default: `_INBOX`. */
   inboxPrefix?: string;
-  /** A password given as a function is read for each connection, because it may change. */
+  /**
+   * A password given as a function is read for each connection, because it may change.
+   */
   credentials?: { user: string; password: string | (() => string) };
-  /** Paths of PEM files, read for each connection. If it is set, even empty, TLS is required. Default of `caFile`: the system's. */
+  /**
+   * Paths of PEM files, read for each connection. If it is set, even empty, TLS is
+   * required. Default of `caFile`: the system's.
+   */
   tls?: { caFile?: string; certFile?: string; keyFile?: string };
   log: Log;
   now: MonotonicNow;
@@ -25,16 +33,23 @@ export interface BusOptions {
 }
 
 export const BUS_TIMING = {
-  /** Reaching one server: TCP, TLS and login. One that drops packets must not delay the connection to the next. */
+  /**
+   * Reaching one server: TCP, TLS and login. One that drops packets must not delay the
+   * connection to the next.
+   */
   dialMs: 2_000,
   /**
    * If no server was reached, the pause before the next round, doubled each time up to
    * the maximum. Two dials may fail before a worker without a subscription counts as
-   * lost; a server that is back is used within a second, with fifty processes spread out.
+   * lost; a server that is back is used within a second, with fifty processes spread
+   * out.
    */
   retryMs: 25,
   retryMaxMs: 500,
-  /** `connectBus()` must have reached a server within this time. The services and the bus may be started in any order. */
+  /**
+   * `connectBus()` must have reached a server within this time. The services and the
+   * bus may be started in any order.
+   */
   firstConnectMs: 30_000,
   flushMs: 5_000,
   echoMs: 100,
@@ -49,7 +64,10 @@ export type BusTiming = typeof BUS_TIMING;
 
 const DEFAULT_PORT = 4222;
 
-/** Replaces the servers by `host:port` in random order, so that the clients of a lost one spread over the others. */
+/**
+ * Replaces the servers by `host:port` in random order, so that the clients of a lost
+ * one spread over the others.
+ */
 export function readServers(options: BusOptions): BusOptions {
   let { credentials, tls } = options;
   const ranked = options.servers.map((server) => {
@@ -145,7 +163,10 @@ export class SocketGuard {
   }
 }
 
-/** The client's transport; registers its sockets with the {@link SocketGuard} in the options. */
+/**
+ * The client's transport; registers its sockets with the {@link SocketGuard} in the
+ * options.
+ */
 class LinkTransport extends NodeTransport {
   override dial(
     { hostname, port }: { hostname: string; port: number },

@@ -2,11 +2,22 @@ import * as nats from "nats";
 import { SteadyClock } from "../process/clock.ts";
 import { errorMessage } from "../process/env.ts";
 import { settlesWithin } from "../process/serve.ts";
-import type { BusEvent, BusHandler, BusMessage } from "./link.ts";
-import type { BusSubscription } from "./link.ts";
-import { BusUnavailableError, NoRespondersError } from "./link.ts";
-import type { BusOptions, BusTiming } from "./link_dial.ts";
-import { BUS_TIMING, dial, readServers, SocketGuard } from "./link_dial.ts";
+import {
+  type BusEvent,
+  type BusHandler,
+  type BusMessage,
+  type BusSubscription,
+  BusUnavailableError,
+  NoRespondersError,
+} from "./link.ts";
+import {
+  BUS_TIMING,
+  type BusOptions,
+  type BusTiming,
+  dial,
+  readServers,
+  SocketGuard,
+} from "./link_dial.ts";
 
 export { BUS_TIMING, type BusOptions } from "./link_dial.ts";
 
@@ -14,10 +25,16 @@ export { BUS_TIMING, type BusOptions } from "./link_dial.ts";
 const BACKLOG_BYTES_MAX = 8 * 1024 * 1024;
 /** After a connection that lasted this long, the next dial starts without delay. */
 const STABLE_MS = 1_000;
-/** Errors that may occur with every message or dial are logged at most once in this time. */
+/**
+ * Errors that may occur with every message or dial are logged at most once in this
+ * time.
+ */
 const LOG_INTERVAL_MS = 1_000;
 
-/** Connects to the bus, whose servers need not run yet. Throws {@link BusUnavailableError} if none was reached within `firstConnectMs`. */
+/**
+ * Connects to the bus, whose servers need not run yet. Throws {@link
+ * BusUnavailableError} if none was reached within `firstConnectMs`.
+ */
 export async function connectBus(options: BusOptions): Promise<BusLink> {
   const link = new BusLink(options);
   await link.first.promise;
@@ -74,7 +91,10 @@ export class BusLink {
     return this.#connection !== null && this.#sockets.last?.destroyed === false;
   }
 
-  /** Since when messages arrive, null while not even the link's own do. A new time: some may have been lost. */
+  /**
+   * Since when messages arrive, null while not even the link's own do. A new time: some
+   * may have been lost.
+   */
   get flowingSinceMs(): number | null {
     return this.isConnected ? this.#flowingSinceMs : null;
   }
@@ -103,7 +123,10 @@ export class BusLink {
     this.#present().publish(subject, payload, options);
   }
 
-  /** The subject may contain `*` and `>`; with `queue`, each message goes to one member. Works while disconnected. */
+  /**
+   * The subject may contain `*` and `>`; with `queue`, each message goes to one member.
+   * Works while disconnected.
+   */
   subscribe(
     subject: string,
     handler: BusHandler,
@@ -125,8 +148,9 @@ export class BusLink {
   }
 
   /**
-   * Resolves with the first reply. Throws {@link NoRespondersError}, or after `timeoutMs`
-   * and while disconnected {@link BusUnavailableError}: it may have been handled.
+   * Resolves with the first reply. Throws {@link NoRespondersError}, or after
+   * `timeoutMs` and while disconnected {@link BusUnavailableError}: it may have been
+   * handled.
    */
   async request(
     subject: string,
@@ -144,17 +168,26 @@ export class BusLink {
     }
   }
 
-  /** Resolves when the server has received everything published before: the only back-pressure. */
+  /**
+   * Resolves when the server has received everything published before: the only
+   * back-pressure.
+   */
   async flush(): Promise<void> {
     await this.#inTime(this.#present().flush());
   }
 
-  /** The listener receives every event, with the server's error for the last two. Must not throw. */
+  /**
+   * The listener receives every event, with the server's error for the last two. Must
+   * not throw.
+   */
   onEvent(listener: (event: BusEvent, error?: Error) => void): void {
     this.#listeners.push(listener);
   }
 
-  /** Closes when everything is sent, or after the deadline of a flush. To lose nothing, first drain the subscriptions that receive work. */
+  /**
+   * Closes when everything is sent, or after the deadline of a flush. To lose nothing,
+   * first drain the subscriptions that receive work.
+   */
   async drain(): Promise<void> {
     await this.flush().catch((error) =>
       this.#options.log.warn("bus_drain_incomplete", { error })
@@ -169,7 +202,10 @@ export class BusLink {
     await this.#running;
   }
 
-  /** Connects to one server after another, each until it is lost. Waits after a round without any. */
+  /**
+   * Connects to one server after another, each until it is lost. Waits after a round
+   * without any.
+   */
   async #run(): Promise<void> {
     const { servers, now, random } = this.#options;
     const { firstConnectMs, retryMs, retryMaxMs } = this.#timing;

@@ -1,4 +1,7 @@
-/** The answer of a media job: a line of JSON, which the edge sends as headers, then its body as it is. */
+/**
+ * The answer of a media job: a line of JSON, which the edge sends as headers, then its
+ * body as it is.
+ */
 import { Buffer } from "node:buffer";
 import * as z from "zod";
 import { parsePayload } from "./frame.ts";
@@ -30,7 +33,10 @@ export const encodeMediaHead = (head: MediaHead): string =>
 export class MediaHeadReader {
   #line: Uint8Array = new Uint8Array();
 
-  /** The head and the bytes that follow it, null as long as it is not complete, or "invalid". */
+  /**
+   * The head and the bytes that follow it, null as long as it is not complete, or
+   * "invalid".
+   */
   push(
     bytes: Uint8Array,
   ): { head: MediaHead; rest: Uint8Array } | "invalid" | null {

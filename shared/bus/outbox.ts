@@ -1,7 +1,13 @@
-/** A script call for many requests costs little more than for one, but must not block Redis for long. */
+/**
+ * A script call for many requests costs little more than for one, but must not block
+ * Redis for long.
+ */
 export const BATCH_MAX = 200;
 
-/** Collects what comes in one turn of the event loop, by what it shares; `send` gets up to {@link BATCH_MAX} items. */
+/**
+ * Collects what comes in one turn of the event loop, by what it shares; `send` gets up
+ * to {@link BATCH_MAX} items.
+ */
 export const createBatches = <T>(send: (batch: readonly T[]) => void) =>
   createOutbox<T>((flush) => queueMicrotask(flush), (_shared, items) => {
     for (let at = 0; at < items.length; at += BATCH_MAX) {
@@ -11,7 +17,10 @@ export const createBatches = <T>(send: (batch: readonly T[]) => void) =>
 
 export type Outbox<T> = ReturnType<typeof createOutbox<T>>;
 
-/** Collects items until `flush`, which `schedule` calls a moment after the first: one message carries all of them. */
+/**
+ * Collects items until `flush`, which `schedule` calls a moment after the first: one
+ * message carries all of them.
+ */
 export function createOutbox<T>(
   schedule: (flush: () => void, first: T) => void,
   send: (receiver: string, items: readonly T[]) => void,

@@ -4,37 +4,61 @@
  * worker that does not accept the job or falls silent.
  *
  * A pure state machine: events are method calls with their time, and each returns its
- * result. After `rejected`, `ended`, `failed`, `lost`, `violated` or `cancel()`, nothing
- * follows.
+ * result. After `rejected`, `ended`, `failed`, `lost`, `violated` or `cancel()`,
+ * nothing follows.
  *
  * Frames after a gap are dropped and requested again: a bus that keeps the order per
  * connection loses only runs of frames, so keeping a few would not be worth the memory.
  *
  * An ACK means that the client's socket accepted everything up to a frame, so a slow
- * client stops the worker. Only END and ERR are acknowledged on arrival: nothing is sent
- * again after them, and the worker need not wait for the slowest client.
+ * client stops the worker. Only END and ERR are acknowledged on arrival: nothing is
+ * sent again after them, and the worker need not wait for the slowest client.
  */
-import type { StreamLimits } from "../limits.ts";
-import { DISPATCH_LIMITS, STREAM_LIMITS } from "../limits.ts";
+import {
+  DISPATCH_LIMITS,
+  STREAM_LIMITS,
+  type StreamLimits,
+} from "../limits.ts";
 import type { Usage } from "../openai/completion.ts";
 import type { CancelReason, ControlAction, ControlRecord } from "./control.ts";
-import * as wire from "./frame.ts";
+import {
+  type Failure,
+  type Frame,
+  FRAME_HEADER_BYTES,
+  FrameType,
+  parseEnd,
+  parseErr,
+  parseReject,
+  parseWorker,
+  type RejectPayload,
+} from "./frame.ts";
 
-/** `not_accepted`: no frame of the job within `acceptMs`. `silent`: accepted, then nothing for `silenceLostMs`. */
+/**
+ * `not_accepted`: no frame of the job within `acceptMs`. `silent`: accepted, then
+ * nothing for `silenceLostMs`.
+ */
 export type LostReason = "not_accepted" | "silent";
 
-/** `payload`: it does not match its type. `window`: more bytes than credit. `worker`: two workers answer one attempt. */
+/**
+ * `payload`: it does not match its type. `window`: more bytes than credit. `worker`:
+ * two workers answer one attempt.
+ */
 export type Violation = "payload" | "window" | "worker";
 
 export type StreamEvent =
   | { type: "nothing" }
-  /** A frame of another attempt, or after the end: answer it with `answerStrayFrame`. */
+  /**
+   * A frame of another attempt, or after the end: answer it with `answerStrayFrame`.
+   */
   | { type: "stray" }
-  /** The next bytes, a view: copy what you keep. Call `delivered(sequence)` when the client's socket has taken them. */
+  /**
+   * The next bytes, a view: copy what you keep. Call `delivered(sequence)` when the
+   * client's socket has taken them.
+   */
   | { type: "data"; payload: Uint8Array; sequence: number }
-  | { type: "rejected"; reject: wire.RejectPayload }
+  | { type: "rejected"; reject: RejectPayload }
   | { type: "ended"; usage: Usage | null }
-  | { type: "failed"; failure: wire.Failure }
+  | { type: "failed"; failure: Failure }
   | { type: "lost"; reason: LostReason }
   /** The worker violates the protocol: a bug or another version. */
   | { type: "violated"; violation: Violation };
@@ -65,7 +89,9 @@ export class StreamReceiver {
   workerId: string | null;
   isAccepted = false;
   isOver = false;
-  /** Completion tokens known to have been generated: what a cut stream is charged for. */
+  /**
+   * Completion tokens known to have been generated: what a cut stream is charged for.
+   */
   tokens = 0;
   /** Bytes delivered that the client has not received, including frame headers. */
   undeliveredBytes = 0;
@@ -93,15 +119,15 @@ export class StreamReceiver {
     this.#frameMs = this.#lastNakMs = options.nowMs;
   }
 
-  onFrame(frame: wire.Frame, nowMs: number): StreamEvent {
+  onFrame(frame: Frame, nowMs: number): StreamEvent {
     if (this.isOver || frame.attempt !== this.attempt) return STRAY;
     this.#frameMs = nowMs;
     this.tokens = Math.max(this.tokens, frame.tokens);
     switch (frame.type) {
-      case wire.FrameType.REJECT:
+      case FrameType.REJECT:
         return this.#onReject(frame);
-      case wire.FrameType.ACCEPT:
-      case wire.FrameType.BEAT:
+      case FrameType.ACCEPT:
+      case FrameType.BEAT:
         return this.#onSign(frame, nowMs);
       default:
         return this.#onNumbered(frame, nowMs);
@@ -155,27 +181,27 @@ export class StreamReceiver {
     return NOTHING;
   }
 
-  #onSign(frame: wire.Frame, nowMs: number): StreamEvent {
-    const workerId = wire.parseWorker(frame.payload);
+  #onSign(frame: Frame, nowMs: number): StreamEvent {
+    const workerId = parseWorker(frame.payload);
     if (workerId === null) return this.#violate("payload");
     this.workerId ??= workerId;
     if (this.workerId !== workerId) return this.#violate("worker");
     this.isAccepted = true;
     // Repeats an ACK that may have been lost, and shows that the edge is alive.
-    if (frame.type === wire.FrameType.BEAT) this.#ack();
+    if (frame.type === FrameType.BEAT) this.#ack();
     return this.#noteGap(frame.sequence, nowMs);
   }
 
-  #onReject(frame: wire.Frame): StreamEvent {
+  #onReject(frame: Frame): StreamEvent {
     // An answer that has begun can end only with END or ERR.
     if (this.#expected > 1) return NOTHING;
-    const reject = wire.parseReject(frame.payload);
+    const reject = parseReject(frame.payload);
     if (reject === null) return this.#violate("payload");
     this.isOver = true;
     return { type: "rejected", reject };
   }
 
-  #onNumbered(frame: wire.Frame, nowMs: number): StreamEvent {
+  #onNumbered(frame: Frame, nowMs: number): StreamEvent {
     // Frames cannot be requested or acknowledged before the worker is known: the next
     // BEAT names it, and states how far the answer has got.
     if (this.workerId === null) return NOTHING;
@@ -188,8 +214,8 @@ export class StreamReceiver {
     this.#nextNakMs = this.#known >= this.#expected
       ? nowMs + 2 * nakIntervalMs
       : Math.min(this.#nextNakMs, nowMs + nakIntervalMs);
-    if (type !== wire.FrameType.DATA) return this.#onEnd(frame);
-    const bytes = wire.FRAME_HEADER_BYTES + payload.length;
+    if (type !== FrameType.DATA) return this.#onEnd(frame);
+    const bytes = FRAME_HEADER_BYTES + payload.length;
     this.#undelivered.push(bytes);
     this.undeliveredBytes += bytes;
     return this.undeliveredBytes <= windowBytes
@@ -197,9 +223,9 @@ export class StreamReceiver {
       : this.#violate("window");
   }
 
-  #onEnd({ type, payload, sequence, tokens }: wire.Frame): StreamEvent {
-    const failure = type === wire.FrameType.ERR ? wire.parseErr(payload) : null;
-    const end = type === wire.FrameType.ERR ? failure : wire.parseEnd(payload);
+  #onEnd({ type, payload, sequence, tokens }: Frame): StreamEvent {
+    const failure = type === FrameType.ERR ? parseErr(payload) : null;
+    const end = type === FrameType.ERR ? failure : parseEnd(payload);
     if (end === null) return this.#violate("payload");
     if (end.worker !== this.workerId) return this.#violate("worker");
     this.isOver = true;
@@ -257,16 +283,16 @@ export class StreamReceiver {
  */
 export function answerStrayFrame(
   requestId: string,
-  { type, attempt, sequence, payload }: wire.Frame,
+  { type, attempt, sequence, payload }: Frame,
   control: SendControl,
 ): void {
-  if (type === wire.FrameType.DATA || type === wire.FrameType.REJECT) return;
-  const workerId = wire.parseWorker(payload);
+  if (type === FrameType.DATA || type === FrameType.REJECT) return;
+  const workerId = parseWorker(payload);
   if (workerId === null) return;
   control(workerId, {
     requestId,
     attempt,
-    ...(type === wire.FrameType.END || type === wire.FrameType.ERR
+    ...(type === FrameType.END || type === FrameType.ERR
       ? { type: "ack", sequence }
       : { type: "cancel", reason: "unknown_stream" }),
   });

@@ -2,41 +2,52 @@ import assert from "node:assert/strict";
 import { STREAM_LIMITS } from "../limits.ts";
 import { ApiError } from "../openai/error.ts";
 import type { ControlRecord } from "./control.ts";
-import * as wire from "./frame.ts";
-import type { StreamEvent, StreamReceiverOptions } from "./stream_receiver.ts";
-import { answerStrayFrame, StreamReceiver } from "./stream_receiver.ts";
+import {
+  decodeFrame,
+  encodeErr,
+  encodeJson,
+  encodeRejectFrame,
+  type Frame,
+  FrameType,
+} from "./frame.ts";
+import {
+  answerStrayFrame,
+  type StreamEvent,
+  StreamReceiver,
+  type StreamReceiverOptions,
+} from "./stream_receiver.ts";
 
 const ATTEMPT = 2;
 const { ackFrames, ackBytes, nakIntervalMs, tickMs } = STREAM_LIMITS;
 const { silenceLostMs, silenceProbeMs, windowBytes } = STREAM_LIMITS;
 
 const frameOf = (
-  type: wire.FrameType,
+  type: FrameType,
   sequence: number,
   payload: Uint8Array,
 ) => ({ type, sequence, attempt: ATTEMPT, tokens: 0, payload });
-const named = (type: wire.FrameType, sequence: number, worker: string) =>
-  frameOf(type, sequence, wire.encodeJson({ worker, usage: null }));
+const named = (type: FrameType, sequence: number, worker: string) =>
+  frameOf(type, sequence, encodeJson({ worker, usage: null }));
 
 const data = (sequence: number, bytes = 4) =>
-  frameOf(wire.FrameType.DATA, sequence, new Uint8Array(bytes));
+  frameOf(FrameType.DATA, sequence, new Uint8Array(bytes));
 const end = (sequence: number, worker = "w1") =>
-  named(wire.FrameType.END, sequence, worker);
+  named(FrameType.END, sequence, worker);
 const err = (sequence: number) => {
   const error = new ApiError("upstream_error", "No");
-  const payload = wire.encodeErr("w1", { error, retryable: true, usage: null });
-  return frameOf(wire.FrameType.ERR, sequence, payload);
+  const payload = encodeErr("w1", { error, retryable: true, usage: null });
+  return frameOf(FrameType.ERR, sequence, payload);
 };
-const accept = (worker = "w1") => named(wire.FrameType.ACCEPT, 0, worker);
+const accept = (worker = "w1") => named(FrameType.ACCEPT, 0, worker);
 const beat = (sequence: number, worker = "w1") =>
-  named(wire.FrameType.BEAT, sequence, worker);
+  named(FrameType.BEAT, sequence, worker);
 const reject = () => {
   const rejection = { worker: "w1", reason: "full", retryAfterMs: 5 } as const;
-  const frame = wire.decodeFrame(wire.encodeRejectFrame(ATTEMPT, rejection));
+  const frame = decodeFrame(encodeRejectFrame(ATTEMPT, rejection));
   assert(frame !== null);
   return frame;
 };
-const broken = (type: wire.FrameType) => frameOf(type, 1, new Uint8Array(0));
+const broken = (type: FrameType) => frameOf(type, 1, new Uint8Array(0));
 
 /** `ack w1 7`, `cancel w1 client_gone` */
 function said(worker: string, record: ControlRecord): string {
@@ -45,7 +56,7 @@ function said(worker: string, record: ControlRecord): string {
 }
 
 /** What happens to a receiver: a frame, the time until which it ticks, or a call. */
-type Happening = wire.Frame | number | ((receiver: StreamReceiver) => void);
+type Happening = Frame | number | ((receiver: StreamReceiver) => void);
 
 const leave = (receiver: StreamReceiver) => receiver.cancel("client_gone");
 
@@ -175,7 +186,7 @@ for (const [promise, each] of Object.entries(CASES)) {
 }
 
 Deno.test("receiver: DATA, END, ERR and BEAT imply acceptance", () => {
-  const table: [frame: wire.Frame, ...did: string[]][] = [
+  const table: [frame: Frame, ...did: string[]][] = [
     [data(1), "data 1"],
     [end(1), "ack w1 1", "ended"],
     [err(1), "ack w1 1", "failed upstream_error"],
@@ -191,7 +202,10 @@ Deno.test("receiver: DATA, END, ERR and BEAT imply acceptance", () => {
 
 Deno.test("receiver: the end states the exact count, even below an earlier estimate", () => {
   const receiver = new StreamReceiver({
-    ...{ requestId: "r", attempt: ATTEMPT, workerId: "w1", nowMs: 0 },
+    requestId: "r",
+    attempt: ATTEMPT,
+    workerId: "w1",
+    nowMs: 0,
     control: () => {},
   });
   receiver.onFrame({ ...data(1), tokens: 10 }, 0);
@@ -202,9 +216,9 @@ Deno.test("receiver: the end states the exact count, even below an earlier estim
 });
 
 Deno.test("receiver: a broken payload and a second worker are violations", () => {
-  const { DATA: _, ...types } = wire.FrameType;
-  const table: [wire.Frame, string][] = [
-    ...Object.values(types).map((type): [wire.Frame, string] => {
+  const { DATA: _, ...types } = FrameType;
+  const table: [Frame, string][] = [
+    ...Object.values(types).map((type): [Frame, string] => {
       return [broken(type), "payload"];
     }),
     [accept("w2"), "worker"],
@@ -219,14 +233,14 @@ Deno.test("receiver: a broken payload and a second worker are violations", () =>
 });
 
 Deno.test("a stray frame that names its worker is answered: an end with an ACK, others with a CANCEL", () => {
-  const table: [wire.Frame, ...did: string[]][] = [
+  const table: [Frame, ...did: string[]][] = [
     [end(7), "ack w1 7"],
     [err(7), "ack w1 7"],
     [beat(7), "cancel w1 unknown_stream"],
     [accept(), "cancel w1 unknown_stream"],
     [data(7)],
     [reject()],
-    [broken(wire.FrameType.END)],
+    [broken(FrameType.END)],
   ];
   for (const [frame, ...did] of table) {
     const told: string[] = [];

@@ -16,21 +16,43 @@ import { Buffer } from "node:buffer";
 import { STREAM_LIMITS, type StreamLimits } from "../limits.ts";
 import type { Usage } from "../openai/completion.ts";
 import type { CancelReason, ControlRecord } from "./control.ts";
-import * as wire from "./frame.ts";
+import {
+  encodeErr,
+  encodeFrame,
+  encodeJson,
+  type Failure,
+  FRAME_HEADER_BYTES,
+  type FrameHeader,
+  FrameType,
+  writeFrameHeader,
+} from "./frame.ts";
 
-/** `acked`: the edge has all. `cancelled`: it needs no more. `forgotten`: it was silent for `endForgetMs`. */
+/**
+ * `acked`: the edge has all. `cancelled`: it needs no more. `forgotten`: it was silent
+ * for `endForgetMs`.
+ */
 export type SenderOutcome = "acked" | "cancelled" | "forgotten";
 
 export interface StreamSenderHandlers {
-  /** Publishes this frame on the edge's stream subject. Its bytes may change after this turn of the event loop. */
+  /**
+   * Publishes this frame on the edge's stream subject. Its bytes may change after this
+   * turn of the event loop.
+   */
   sendFrame(frame: Uint8Array): void;
-  /** Called after an acknowledgement if `isWritable`, which may have been false before. */
+  /**
+   * Called after an acknowledgement if `isWritable`, which may have been false before.
+   */
   writable(): void;
-  /** Called once, at the end: stops the backend if it is running, and drops the sender. */
+  /**
+   * Called once, at the end: stops the backend if it is running, and drops the sender.
+   */
   finished(outcome: SenderOutcome, reason: CancelReason | null): void;
 }
 
-/** A frame that was sent again may be acknowledged before it has left, at the end of this turn of the event loop. */
+/**
+ * A frame that was sent again may be acknowledged before it has left, at the end of
+ * this turn of the event loop.
+ */
 const REUSE_MS = 1_000;
 
 export class StreamSender {
@@ -46,7 +68,10 @@ export class StreamSender {
   #firstKept = 1;
   #next = 1;
   #highestSent = 0;
-  /** Of the frames that were sent but not acknowledged: at most the window plus one END or ERR. */
+  /**
+   * Of the frames that were sent but not acknowledged: at most the window plus one END
+   * or ERR.
+   */
   #windowBytes = 0;
   /** Completion tokens of everything written, whether sent or not. */
   #tokens = 0;
@@ -77,7 +102,9 @@ export class StreamSender {
     return this.#firstKept + this.#frames.length - 1;
   }
 
-  /** Whether the driver should continue to read from its backend. False after the end. */
+  /**
+   * Whether the driver should continue to read from its backend. False after the end.
+   */
   get isWritable(): boolean {
     return !this.#isEnded && !this.isFinished &&
       this.bufferedBytes < this.#limits.windowBytes;
@@ -90,12 +117,12 @@ export class StreamSender {
 
   /** Reports that the job runs here. The next BEAT makes up for a lost ACCEPT. */
   accept(nowMs: number): void {
-    if (!this.isFinished) this.#sendUnnumbered(wire.FrameType.ACCEPT, nowMs);
+    if (!this.isFinished) this.#sendUnnumbered(FrameType.ACCEPT, nowMs);
   }
 
   /**
-   * Sends a copy of the next bytes; `tokens` counts all completion tokens up to their end.
-   * Does nothing once the attempt is over, and throws after `end` or `fail`.
+   * Sends a copy of the next bytes; `tokens` counts all completion tokens up to their
+   * end. Does nothing once the attempt is over, and throws after `end` or `fail`.
    */
   write(payload: Uint8Array, tokens: number, nowMs: number): void {
     if (this.isFinished) return;
@@ -104,21 +131,24 @@ export class StreamSender {
       const end = at + framePayloadBytesMax;
       // The tokens count once the last byte is written.
       if (end >= payload.length) this.#tokens = tokens;
-      this.#append(wire.FrameType.DATA, payload.subarray(at, end));
+      this.#append(FrameType.DATA, payload.subarray(at, end));
     }
     this.#sendNew(nowMs);
   }
 
-  /** The answer is complete; `usage` is the backend's count. END is repeated until it is acknowledged. */
+  /**
+   * The answer is complete; `usage` is the backend's count. END is repeated until it is
+   * acknowledged.
+   */
   end(usage: Usage | null, tokens: number, nowMs: number): void {
-    const payload = wire.encodeJson({ worker: this.of.workerId, usage });
-    this.#close(wire.FrameType.END, payload, tokens, nowMs);
+    const payload = encodeJson({ worker: this.of.workerId, usage });
+    this.#close(FrameType.END, payload, tokens, nowMs);
   }
 
   /** The answer failed. ERR follows everything written, and is repeated like END. */
-  fail(error: wire.Failure, tokens: number, nowMs: number): void {
-    const payload = wire.encodeErr(this.of.workerId, error);
-    this.#close(wire.FrameType.ERR, payload, tokens, nowMs);
+  fail(error: Failure, tokens: number, nowMs: number): void {
+    const payload = encodeErr(this.of.workerId, error);
+    this.#close(FrameType.ERR, payload, tokens, nowMs);
   }
 
   onControl(record: ControlRecord, nowMs: number): void {
@@ -133,7 +163,10 @@ export class StreamSender {
     if (!this.isFinished) this.#finish("cancelled", reason);
   }
 
-  /** The bus works again after an outage: the BEAT shows the edge what it may have missed. */
+  /**
+   * The bus works again after an outage: the BEAT shows the edge what it may have
+   * missed.
+   */
   onReconnect(nowMs: number): void {
     if (!this.isFinished) this.#beat(nowMs);
   }
@@ -191,7 +224,7 @@ export class StreamSender {
   }
 
   #close(
-    type: wire.FrameType,
+    type: FrameType,
     payload: Uint8Array,
     tokens: number,
     nowMs: number,
@@ -203,11 +236,11 @@ export class StreamSender {
     this.#sendNew(nowMs);
   }
 
-  #append(type: wire.FrameType, payload: Uint8Array): void {
+  #append(type: FrameType, payload: Uint8Array): void {
     if (this.#isEnded) throw new Error("Cannot write: the answer has ended");
-    const frame = this.#slab.take(wire.FRAME_HEADER_BYTES + payload.length);
-    wire.writeFrameHeader(this.#headerOf(type, this.#lastKept + 1), frame);
-    frame.set(payload, wire.FRAME_HEADER_BYTES);
+    const frame = this.#slab.take(FRAME_HEADER_BYTES + payload.length);
+    writeFrameHeader(this.#headerOf(type, this.#lastKept + 1), frame);
+    frame.set(payload, FRAME_HEADER_BYTES);
     this.#frames.push(frame);
     this.bufferedBytes += frame.length;
   }
@@ -238,7 +271,10 @@ export class StreamSender {
     this.#sendNew(nowMs);
   }
 
-  /** Also a busy stream that receives nothing sends one: the edge answers it, if need be with a CANCEL. */
+  /**
+   * Also a busy stream that receives nothing sends one: the edge answers it, if need be
+   * with a CANCEL.
+   */
   #isBeatDue(nowMs: number): boolean {
     const { idleBeatMs } = this.#limits;
     return nowMs - this.#sentMs >= idleBeatMs ||
@@ -248,17 +284,17 @@ export class StreamSender {
 
   #beat(nowMs: number): void {
     this.#beatMs = nowMs;
-    this.#sendUnnumbered(wire.FrameType.BEAT, nowMs);
+    this.#sendUnnumbered(FrameType.BEAT, nowMs);
   }
 
-  #sendUnnumbered(type: wire.FrameType, nowMs: number): void {
+  #sendUnnumbered(type: FrameType, nowMs: number): void {
     this.#sentMs = nowMs;
     const header = this.#headerOf(type, this.#highestSent);
-    const payload = wire.encodeJson({ worker: this.of.workerId });
-    this.handlers.sendFrame(wire.encodeFrame(header, payload));
+    const payload = encodeJson({ worker: this.of.workerId });
+    this.handlers.sendFrame(encodeFrame(header, payload));
   }
 
-  #headerOf(type: wire.FrameType, sequence: number): wire.FrameHeader {
+  #headerOf(type: FrameType, sequence: number): FrameHeader {
     const { attempt } = this.of;
     return { type, sequence, attempt, tokens: this.#tokens };
   }
@@ -277,7 +313,10 @@ export class StreamSender {
   }
 }
 
-/** Slabs grow up to this size, from {@link SLAB_BYTES_MIN}, so that short answers use little memory. */
+/**
+ * Slabs grow up to this size, from {@link SLAB_BYTES_MIN}, so that short answers use
+ * little memory.
+ */
 const SLAB_BYTES_MAX = 8_192;
 const SLAB_BYTES_MIN = 512;
 

@@ -1,13 +1,22 @@
-/** The services that run jobs. Each has subjects of its own, so that a bus user of one cannot read the jobs of another. */
+/**
+ * The services that run jobs. Each has subjects of its own, so that a bus user of one
+ * cannot read the jobs of another.
+ */
 export const WORKER_FAMILIES = ["chat", "media"] as const;
 export type WorkerFamily = typeof WORKER_FAMILIES[number];
 
-/** Every NATS subject. They contain only ids that the system generated: base62, without dots and wildcards. */
+/**
+ * Every NATS subject. They contain only ids that the system generated: base62, without
+ * dots and wildcards.
+ */
 export const subjects = {
   /** A job for one worker. Reply subject: the edge's `edgeStream`. */
   job: (family: WorkerFamily, workerId: string) =>
     `gw.v1.${family}.job.${workerId}`,
-  /** A job for any worker of a family, which share a queue group; used when the edge knows none. */
+  /**
+   * A job for any worker of a family, which share a queue group; used when the edge
+   * knows none.
+   */
   anyWorker: (family: WorkerFamily) => `gw.v1.${family}.any`,
   /** Pieces of one large body; the reply is the acknowledgement. */
   body: (family: WorkerFamily, workerId: string, requestId: string) =>
@@ -18,7 +27,10 @@ export const subjects = {
   control: (family: WorkerFamily, workerId: string) =>
     `gw.v1.${family}.ctl.${workerId}`,
   edgeFrames: (edgeId: string) => `gw.v1.edge.${edgeId}.frames`,
-  /** The reply subject of a job: names the request, and gets the server's notice that the job had no subscriber. */
+  /**
+   * The reply subject of a job: names the request, and gets the server's notice that
+   * the job had no subscriber.
+   */
   edgeStream: (edgeId: string, requestId: string, attempt: number) =>
     `gw.v1.edge.${edgeId}.s.${requestId}.${attempt}`,
   edgeStreams: (edgeId: string) => `gw.v1.edge.${edgeId}.s.*.*`,

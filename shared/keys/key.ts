@@ -16,7 +16,9 @@ const HINT_TAIL_CHARS = 4;
 const ID_CHARS = 20;
 
 const BASE62 = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-/** Bytes from here on would favour the first characters: 256 is not a multiple of 62. */
+/**
+ * Bytes from here on would favour the first characters: 256 is not a multiple of 62.
+ */
 const FAIR_BYTES = 248;
 
 /** `length` random base62 characters, each with the same probability. */
@@ -30,7 +32,10 @@ export function randomBase62(length: number, randomBytes: RandomBytes): string {
   return text;
 }
 
-/** A new full key value. It is shown once and never stored; keep {@link hashKeyValue} of it. */
+/**
+ * A new full key value. It is shown once and never stored; keep {@link hashKeyValue} of
+ * it.
+ */
 export function mintKey(randomBytes: RandomBytes): string {
   const checked = PREFIX + randomBase62(RANDOM_CHARS, randomBytes);
   return checked + encodeChecksum(crc32(checked));
@@ -38,14 +43,20 @@ export function mintKey(randomBytes: RandomBytes): string {
 
 const FORM = /^sk-Cg[0-9A-Za-z]{46}$/;
 
-/** Whether `value` has the form of a key, checksum included: about a microsecond, before anything else. */
+/**
+ * Whether `value` has the form of a key, checksum included: about a microsecond, before
+ * anything else.
+ */
 export function isWellFormedKey(value: string): boolean {
   if (!FORM.test(value)) return false;
   const checked = value.slice(0, CHECKED_CHARS);
   return value.slice(CHECKED_CHARS) === encodeChecksum(crc32(checked));
 }
 
-/** SHA-256 as 43 base64url characters, which is stored. Fast is enough for 238 random bits (ASVS 5.0, 6.5.2). */
+/**
+ * SHA-256 as 43 base64url characters, which is stored. Fast is enough for 238 random
+ * bits (ASVS 5.0, 6.5.2).
+ */
 export function hashKeyValue(value: string): string {
   return hash("sha256", value, "base64url");
 }
@@ -62,7 +73,10 @@ export const mintOwnerId = idMint("own_");
 /** The name of one set of data in Redis. */
 export const mintStoreName = idMint("sto_");
 
-/** Whether `text` has the form of a key id, so that it may become part of a Redis key name. */
+/**
+ * Whether `text` has the form of a key id, so that it may become part of a Redis key
+ * name.
+ */
 export const isKeyId = (text: string): boolean =>
   /^key_[0-9A-Za-z]{20}$/.test(text);
 

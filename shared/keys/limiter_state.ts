@@ -1,4 +1,7 @@
-/** What edges keep next to a key's record: limits, usage and failed requests. `record.ts` has the Redis keys. */
+/**
+ * What edges keep next to a key's record: limits, usage and failed requests.
+ * `record.ts` has the Redis keys.
+ */
 import * as z from "zod";
 import { KEY_FIELDS } from "./record.ts";
 
@@ -31,7 +34,10 @@ export const LIMITER_FIELDS = {
   lastUsedAtMs: "lu",
 } as const;
 
-/** A midnight, so that days are UTC days. Times since 1970 would leave a double too few digits for fast limits. */
+/**
+ * A midnight, so that days are UTC days. Times since 1970 would leave a double too few
+ * digits for fast limits.
+ */
 export const LIMITER_EPOCH_MS = 1_735_689_600_000;
 
 /** A key's last use is known for this long. Limits alone would need two days. */
@@ -39,7 +45,10 @@ export const LAST_USE_DAYS_KEPT = 90;
 
 const DAY_MS = 86_400_000;
 
-/** The hourly counters in `use:{owner}:<key id>:<yyyymmdd>` and `use:{owner}:<yyyymmdd>`. */
+/**
+ * The hourly counters in `use:{owner}:<key id>:<yyyymmdd>` and
+ * `use:{owner}:<yyyymmdd>`.
+ */
 export const USAGE_KINDS = {
   /** Requests that ran and ended, successful or not. */
   requests: "req",
@@ -63,7 +72,10 @@ export const USAGE_UNITS = [
 ];
 export type UsageUnit = typeof USAGE_UNITS[number];
 
-/** The limit of a UTC day on a unit, as a field of a record and of the state: `images_per_day`. */
+/**
+ * The limit of a UTC day on a unit, as a field of a record and of the state:
+ * `images_per_day`.
+ */
 export const dayLimitField = (unit: UsageUnit) => KEY_FIELDS[`${unit}PerDay`];
 
 /** A unit as a label of metrics: `audio_seconds`. */
@@ -74,7 +86,9 @@ export type UsageKind = keyof typeof USAGE_KINDS;
 
 export const USAGE_DAYS_KEPT = 40;
 
-/** What is counted: one of {@link USAGE_KINDS}, or why requests were refused or failed. */
+/**
+ * What is counted: one of {@link USAGE_KINDS}, or why requests were refused or failed.
+ */
 export type Counter = typeof USAGE_KINDS[UsageKind] | FailureReason;
 
 /**
@@ -105,7 +119,9 @@ export function limiterDay(unixMs: number): number {
   return Math.floor((unixMs - LIMITER_EPOCH_MS) / DAY_MS);
 }
 
-/** Limits that refuse requests; with `.owner`, those of all keys of the owner together. */
+/**
+ * Limits that refuse requests; with `.owner`, those of all keys of the owner together.
+ */
 const LIMIT_REASONS = [
   ...["requests_per_minute", "tokens_per_minute"] as const,
   ...["tokens_per_day", "concurrency"] as const,
@@ -128,7 +144,9 @@ export const FAILURE_REASONS = [
 ];
 export type FailureReason = typeof FAILURE_REASONS[number];
 
-/** An entry of `failed:{owner}:<key id>` as JSON, without any content of the request. */
+/**
+ * An entry of `failed:{owner}:<key id>` as JSON, without any content of the request.
+ */
 export const failedRequestSchema = z.object({
   timeMs: z.number(),
   /** As it was sent: 200 for a stream that had started. */

@@ -7,17 +7,26 @@
  * | --- | --- | --- |
  * | `hash:<sha256 base64url>` | string | `<key id>:<owner id>` |
  * | `key:{owner}:<key id>` | hash | {@link KeyRecord}, see {@link KEY_FIELDS} |
- * | `key:{owner}:<key id>:stop` | hash | exists after an order to stop the running requests of a key, until it is enabled again, for a day |
- * | `keys:{owner}` | zset | key ids by creation time in ms, except of the page "Try it" |
+ * | `key:{owner}:<key id>:stop` | hash | exists after an order to stop the running
+ * requests of a key, until it is enabled again, for a day |
+ * | `keys:{owner}` | zset | key ids by creation time in ms, except of the page "Try it"
+ * |
  * | `own:{owner}` | hash | the owner's state and limits, fields as in a key record |
- * | `lim:{owner}:<key id>`, `lim:{owner}` | hash | limiter state of key and of owner, see `limiter_state.ts` |
- * | `lease:{owner}:<key id>`, `lease:{owner}` | zset | running requests by lease expiry |
- * | `lease:{owner}:<key id>:video`, `lease:{owner}:video` | zset | the same of videos that are being made |
- * | `use:{owner}:<key id>:<yyyymmdd>`, `use:{owner}:<yyyymmdd>` | hash | counters per hour of the UTC day and model, of key and of owner, see `limiter_state.ts` |
- * | `failed:{owner}:<key id>` | list | the last requests that were refused or failed, see `limiter_state.ts` |
- * | `job:{owner}:<video id>` | hash | `status`, and `job`: the video as JSON, without its prompt, see `videos/jobs.ts` of the edge |
+ * | `lim:{owner}:<key id>`, `lim:{owner}` | hash | limiter state of key and of owner,
+ * see `limiter_state.ts` |
+ * | `lease:{owner}:<key id>`, `lease:{owner}` | zset | running requests by lease expiry
+ * |
+ * | `lease:{owner}:<key id>:video`, `lease:{owner}:video` | zset | the same of videos
+ * that are being made |
+ * | `use:{owner}:<key id>:<yyyymmdd>`, `use:{owner}:<yyyymmdd>` | hash | counters per
+ * hour of the UTC day and model, of key and of owner, see `limiter_state.ts` |
+ * | `failed:{owner}:<key id>` | list | the last requests that were refused or failed,
+ * see `limiter_state.ts` |
+ * | `job:{owner}:<video id>` | hash | `status`, and `job`: the video as JSON, without
+ * its prompt, see `videos/jobs.ts` of the edge |
  * | `jobs:{owner}` | zset | ids of videos by creation time in ms |
- * | `jobs:due` | zset | `<owner id>:<video id>` of those that have not ended, by the time in ms at which an edge looks after them |
+ * | `jobs:due` | zset | `<owner id>:<video id>` of those that have not ended, by the
+ * time in ms at which an edge looks after them |
  * | `audit:{owner}` | stream | who did what to which key, when, from where |
  * | `store` | string | the random name of this set of data, see {@link STORE_KEY} |
  */
@@ -74,7 +83,10 @@ export interface KeyRecord {
   version: number;
 }
 
-/** Field names of `key:{owner}:<key id>`; `own:{owner}` has the state and the limits. Numbers are decimal text, lists are joined by commas, null is 0. */
+/**
+ * Field names of `key:{owner}:<key id>`; `own:{owner}` has the state and the limits.
+ * Numbers are decimal text, lists are joined by commas, null is 0.
+ */
 export const KEY_FIELDS = {
   state: "state",
   description: "description",
@@ -104,7 +116,10 @@ export interface Principal {
   ownerId: string;
 }
 
-/** Written with the first API key, and never deleted: without it, Redis has lost its data or never had any. */
+/**
+ * Written with the first API key, and never deleted: without it, Redis has lost its
+ * data or never had any.
+ */
 export const STORE_KEY = "store";
 export const DUE_JOBS_KEY = "jobs:due";
 

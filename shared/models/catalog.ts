@@ -6,7 +6,12 @@ import * as z from "zod";
 import { REQUEST_LIMITS } from "../limits.ts";
 import { ConfigError } from "../process/env.ts";
 import { expectationOf } from "../openai/request_fault.ts";
-import * as texts from "../process/error_text.ts";
+import {
+  clip,
+  didYouMean,
+  formatPath,
+  nameOfType,
+} from "../process/error_text.ts";
 import { dialectMembers, dialectOf } from "./dialects.ts";
 import { MODEL_KINDS, type ModelKind } from "./kinds.ts";
 
@@ -40,10 +45,10 @@ function members<T extends z.core.$ZodLooseShape>(shape: T) {
     error: ({ code, ...issue }) => {
       if (code !== "unrecognized_keys" || !Array.isArray(issue.keys)) return;
       return issue.keys.map((name) =>
-        `unknown member '${texts.clip(name)}'` +
+        `unknown member '${clip(name)}'` +
         (SECRET_MEMBER.test(name)
           ? `: ${KEY_REMEDY}`
-          : texts.didYouMean(name, Object.keys(shape)))
+          : didYouMean(name, Object.keys(shape)))
       ).join("\n");
     },
   });
@@ -86,7 +91,8 @@ const deadline = (defaultMs: number, description: string) =>
   positive.max(DEADLINE_MAX_MS).default(defaultMs).describe(description);
 
 const deadlines = members({
-  // TCP and TLS within one region take under 100 ms; a retry of a lost packet takes 1 to 3 s.
+  // TCP and TLS within one region take under 100 ms; a retry of a lost packet takes 1
+  // to 3 s.
   connect_ms: deadline(5_000, "The connection, including TLS."),
   // Enough for a long prompt on a busy server.
   first_token_ms: deadline(
@@ -187,7 +193,8 @@ const model = members({
   refuse(model);
   model.backends.forEach((each, index) => refuse(each, "backends", index));
 }).transform((model) => ({
-  ...{ ...model, vision: model.vision ?? false },
+  ...model,
+  vision: model.vision ?? false,
   pass_fields: model.pass_fields ?? [],
   backends: model.backends.map((backend, index) => ({
     ...backend,
@@ -235,7 +242,7 @@ export function parseCatalog(json: unknown): Catalog {
   const read = file.safeParse(json, { reportInput: true });
   if (!read.success) {
     const mistakes = read.error.issues.flatMap((issue) => {
-      const where = texts.formatPath(issue.path) || "the file";
+      const where = formatPath(issue.path) || "the file";
       const lines = describeIssue(issue).split("\n");
       return lines.map((what) => `${where}: ${what}`);
     });
@@ -254,10 +261,10 @@ function describeIssue(issue: z.core.$ZodIssue): string {
   if (!/^(invalid_type|invalid_value|too_\w+)$/.test(code)) return message;
   const { expected } = expectationOf(issue, input);
   if (code === "invalid_type") {
-    return `expected ${expected}, got ${texts.nameOfType(input)}`;
+    return `expected ${expected}, got ${nameOfType(input)}`;
   }
   const known = code === "invalid_value" ? issue.values.map(String) : [];
-  return `expected ${expected}${texts.didYouMean(String(input), known)}`;
+  return `expected ${expected}${didYouMean(String(input), known)}`;
 }
 
 export function catalogJsonSchema(): { [key: string]: unknown } {

@@ -118,7 +118,8 @@ const WRONG_MODEL: Row[] = [
   [{ kind: "speech", vision: false }, ".vision: only for models of the kind"],
   [{ kind: "video", pass_fields: [] }, ".pass_fields: only for models of the"],
   ...Object.entries({
-    ...{ dialect: "vllm", developer_role: true },
+    dialect: "vllm",
+    developer_role: true,
     stream_format_field: "stream_format",
   }).map(([name, value]): Row => [
     { kind: "image", backends: [{ ...openai, [name]: value }] },

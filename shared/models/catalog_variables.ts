@@ -1,8 +1,17 @@
-/** The variables that define which models an installation offers, for all services that need the list. */
+/**
+ * The variables that define which models an installation offers, for all services that
+ * need the list.
+ */
 import * as read from "../process/env.ts";
-import type { Catalog, CatalogFile } from "./catalog.ts";
-import { BACKEND_DEADLINE_DEFAULTS, BASE_URL_FORM } from "./catalog.ts";
-import { baseUrlSchema, DEFAULT_MODEL_ID, parseCatalog } from "./catalog.ts";
+import {
+  BACKEND_DEADLINE_DEFAULTS,
+  BASE_URL_FORM,
+  baseUrlSchema,
+  type Catalog,
+  type CatalogFile,
+  DEFAULT_MODEL_ID,
+  parseCatalog,
+} from "./catalog.ts";
 import { DIALECT_DEFAULT, DIALECT_NAMES } from "./dialects.ts";
 
 /** The variable with the API key for `UPSTREAM_BASE_URL`. */
@@ -46,7 +55,10 @@ export function requireCatalog(catalog: Catalog | undefined): Catalog {
 export const catalogOf = (...of: Parameters<typeof catalogIfGiven>): Catalog =>
   requireCatalog(catalogIfGiven(...of));
 
-/** The catalog of these variables, or undefined when none of them names a model server. Throws a `ConfigError` with every mistake in the file. */
+/**
+ * The catalog of these variables, or undefined when none of them names a model server.
+ * Throws a `ConfigError` with every mistake in the file.
+ */
 export function catalogIfGiven(
   env: read.ConfigOf<typeof CATALOG_VARIABLES>,
   hasUpstreamKey: boolean,
@@ -87,13 +99,18 @@ export function catalogIfGiven(
   }
 }
 
-/** What the `model-simulator` at this URL simulates, the model of the service specification first. */
+/**
+ * What the `model-simulator` at this URL simulates, the model of the service
+ * specification first.
+ */
 export function catalogFromSimulator(baseUrl: string): Catalog {
   const simulated = (
     id: string,
     rest: Partial<CatalogFile["models"][number]>,
   ) => ({
-    ...{ id, owned_by: "simulator", ...rest },
+    id,
+    owned_by: "simulator",
+    ...rest,
     backends: [
       { type: "openai", name: "simulator", base_url: baseUrl, model: id },
     ],
@@ -102,7 +119,9 @@ export function catalogFromSimulator(baseUrl: string): Catalog {
     models: [
       // The bounds of large hosted models.
       simulated(DEFAULT_MODEL_ID, {
-        ...{ ...ABILITIES, context_tokens: 200_000, output_tokens: 32_768 },
+        ...ABILITIES,
+        context_tokens: 200_000,
+        output_tokens: 32_768,
       }),
       ...(["speech", "image", "transcription", "video"] as const)
         .map((kind) => simulated(`simulated-${kind}-1`, { kind })),
@@ -115,7 +134,10 @@ const ABILITIES = {
   vision: true,
   // Local servers support these in addition to OpenAI's; strict ones refuse them.
   pass_fields: [
-    ...["top_k", "min_p", "logit_bias", "reasoning_effort"],
+    "top_k",
+    "min_p",
+    "logit_bias",
+    "reasoning_effort",
     "chat_template_kwargs",
   ],
 };

@@ -1,8 +1,14 @@
-/** Differences between the requests that model servers accept. A backend names its dialect and may override parts of it. */
+/**
+ * Differences between the requests that model servers accept. A backend names its
+ * dialect and may override parts of it.
+ */
 import * as z from "zod";
 import { keysOf } from "../process/env.ts";
 
-/** The members in `models.json`. `none`: the server has no such field, so it is not sent. */
+/**
+ * The members in `models.json`. `none`: the server has no such field, so it is not
+ * sent.
+ */
 const fields = z.object({
   max_tokens_field: z.enum(["max_tokens", "max_completion_tokens"])
     .describe("The name under which max_tokens is sent."),
@@ -40,7 +46,9 @@ const fields = z.object({
 
 export type Dialect = z.infer<typeof fields>;
 
-/** The names of the service specification, which are those of this gateway's own API. */
+/**
+ * The names of the service specification, which are those of this gateway's own API.
+ */
 const DASHSCOPE: Dialect = {
   max_tokens_field: "max_tokens",
   repetition_penalty_field: "repetition_penalty",
@@ -57,7 +65,10 @@ const VLLM: Dialect = {
   thinking_budget_field: "chat_template_kwargs",
 };
 
-/** The dialects of servers in use, in the order of docs/models.md. Source: their documentation, November 2026. */
+/**
+ * The dialects of servers in use, in the order of docs/models.md. Source: their
+ * documentation, November 2026.
+ */
 export const DIALECTS = {
   dashscope: DASHSCOPE,
   vllm: VLLM,

@@ -8,9 +8,19 @@
 import * as z from "zod";
 import { REQUEST_LIMITS as LIMITS } from "../limits.ts";
 import { clip } from "../process/error_text.ts";
-import { anyObject, decimal, identifier, INTEGER_MAX } from "./fields.ts";
-import { integer, listOf, model, nameText, nullable } from "./fields.ts";
-import { plainText, stringOr } from "./fields.ts";
+import {
+  anyObject,
+  decimal,
+  identifier,
+  integer,
+  INTEGER_MAX,
+  listOf,
+  model,
+  nameText,
+  nullable,
+  plainText,
+  stringOr,
+} from "./fields.ts";
 
 /** Model servers that take only strings join the parts with a line end, too. */
 const PART_SEPARATOR = "\n";
@@ -36,7 +46,10 @@ const imagePart = z.object({
   })),
 }).meta({ id: "ImagePart", description: "For models that accept images." });
 
-/** One part of a message whose content is an array. An array of texts becomes one string. */
+/**
+ * One part of a message whose content is an array. An array of texts becomes one
+ * string.
+ */
 export type ContentPart = z.infer<typeof textPart | typeof imagePart>;
 
 const contentOf = <T extends z.ZodType<ContentPart>>(part: T) =>
@@ -223,14 +236,20 @@ const wireRequest = z.object({
 /** A request of the right shape, before the rules between its fields are checked. */
 export type WireRequest = z.infer<typeof wireRequest>;
 
-/** A request on the bus: without nulls and fields without effect, and with one `max_tokens`. */
+/**
+ * A request on the bus: without nulls and fields without effect, and with one
+ * `max_tokens`.
+ */
 export type ChatRequest =
   & Omit<WireRequest, "max_completion_tokens" | "stop" | "stream_options">
   & {
     stop?: string[];
     /** `stream_options.include_usage`: the client requested the usage chunk. */
     include_usage: boolean;
-    /** Top-level fields that the model's configuration passes on to its backends unchanged. */
+    /**
+     * Top-level fields that the model's configuration passes on to its backends
+     * unchanged.
+     */
     extra?: { [name: string]: unknown };
   };
 
@@ -277,7 +296,10 @@ export const chatRequestSchema = nullable(wireRequest.superRefine(checkRules))
 
 type Refuse = (message: string, ...path: PropertyKey[]) => void;
 
-/** The rules between the fields of a request, which a schema cannot express. Messages are whole sentences; only the first is reported. */
+/**
+ * The rules between the fields of a request, which a schema cannot express. Messages
+ * are whole sentences; only the first is reported.
+ */
 function checkRules(request: WireRequest, { addIssue }: z.RefinementCtx): void {
   const refuse: Refuse = (message, ...path) =>
     addIssue({ code: "custom", path, message });
@@ -319,7 +341,8 @@ function checkToolHistory(
       return refuse(
         "Messages with role 'tool' must respond to a preceding message with " +
           "'tool_calls' that contains their 'tool_call_id'.",
-        ...["messages", index],
+        "messages",
+        index,
       );
     }
   }
@@ -329,7 +352,8 @@ function checkToolHistory(
     "An assistant message with 'tool_calls' must be followed by tool " +
       "messages responding to each 'tool_call_id', but " +
       `'${clip(first)}' has none.`,
-    ...["messages", askedAt],
+    "messages",
+    askedAt,
   );
 }
 
@@ -349,6 +373,8 @@ function checkToolChoice(
   refuse(
     `Invalid value for 'tool_choice': no function named '${name}' was ` +
       "specified in the 'tools' parameter.",
-    ...["tool_choice", "function", "name"],
+    "tool_choice",
+    "function",
+    "name",
   );
 }

@@ -1,10 +1,15 @@
-/** The shapes of answers as every OpenAI-style SDK decodes them: stricter than any one of them. */
+/**
+ * The shapes of answers as every OpenAI-style SDK decodes them: stricter than any one
+ * of them.
+ */
 import * as z from "zod";
 import { toolCall } from "./chat.ts";
 
 const count = z.int().min(0);
 const text = z.string().min(1);
-/** The members of both kinds of answers. A well-known suite looks for the id's prefix. */
+/**
+ * The members of both kinds of answers. A well-known suite looks for the id's prefix.
+ */
 const answer = {
   id: z.string().regex(/^chatcmpl-./),
   /** One SDK decodes it as unsigned 32-bit. */
@@ -68,7 +73,10 @@ const toolCallDelta = z.strictObject({
   (id === undefined) === (name === undefined)
 ).describe("`id`, `type` and `name` come with the first part of a call.");
 
-/** What a chunk adds to a choice. Unchanged members are absent, never null (except `content` next to the first role). */
+/**
+ * What a chunk adds to a choice. Unchanged members are absent, never null (except
+ * `content` next to the first role).
+ */
 const chunkDelta = z.strictObject({
   role: z.literal("assistant").exactOptional(),
   content: z.string().nullable().exactOptional(),
@@ -93,7 +101,10 @@ export const chatCompletionChunkSchema = z.strictObject({
   (choices.length === 0) === (usage !== null)
 ).meta({ id: "ChatCompletionChunk" });
 
-/** Body of every other answer, and an event of a stream. `param` is absent in authentication failures. */
+/**
+ * Body of every other answer, and an event of a stream. `param` is absent in
+ * authentication failures.
+ */
 export const errorBodySchema = z.strictObject({
   error: z.strictObject({
     message: text,

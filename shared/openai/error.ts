@@ -28,7 +28,8 @@ const fault = (status: number, retryable = true) =>
 
 /** Every error code of the gateway itself. */
 export const ERROR_KINDS = {
-  // Authentication: fixed by the specification, `type` is "error" and there is no `param`.
+  // Authentication: fixed by the specification, `type` is "error" and there is no
+  // `param`.
   unauthorized: auth(401),
   key_disabled: auth(403),
   forbidden: auth(403),
@@ -107,12 +108,18 @@ export interface ApiErrorOptions {
   status?: number;
   /** Further headers of the HTTP response, such as the state of the limits. */
   headers?: Readonly<Record<string, string>>;
-  /** Why, more precisely than the code says: for the owner of the key, never for the caller. */
+  /**
+   * Why, more precisely than the code says: for the owner of the key, never for the
+   * caller.
+   */
   reason?: FailureReason | null;
   cause?: unknown;
 }
 
-/** An error for the caller: its message is sent unchanged, so it names fields and limits but no internals. */
+/**
+ * An error for the caller: its message is sent unchanged, so it names fields and limits
+ * but no internals.
+ */
 export class ApiError extends Error {
   override readonly name = "ApiError";
   readonly status: number;

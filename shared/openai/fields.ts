@@ -1,13 +1,22 @@
-/** The kinds of request fields. {@link TAKES} tells the API reference what a transform hides from zod. */
+/**
+ * The kinds of request fields. {@link TAKES} tells the API reference what a transform
+ * hides from zod.
+ */
 import * as z from "zod";
 import { REQUEST_LIMITS } from "../limits.ts";
 import { isJsonObject } from "../process/error_text.ts";
 
-/** Names end up in logs, headers and other people's terminals. Not `\P{Cc}`, which languages of other clients do not know. */
+/**
+ * Names end up in logs, headers and other people's terminals. Not `\P{Cc}`, which
+ * languages of other clients do not know.
+ */
 const NO_CONTROLS = new RegExp(String.raw`^[^\u0000-\u001f\u007f-\u009f]*$`);
 const IDENTIFIER = /^[a-zA-Z0-9_-]+$/;
 export const INTEGER_MAX = Number.MAX_SAFE_INTEGER;
-/** Marks the bounds of an integer, which zod does not distinguish from those of other numbers. */
+/**
+ * Marks the bounds of an integer, which zod does not distinguish from those of other
+ * numbers.
+ */
 export const INTEGER = "an integer";
 
 /** The zod schema of what a schema takes, for those that begin with `unknown`. */
@@ -52,7 +61,10 @@ function withoutNulls(value: unknown): unknown {
   return Object.fromEntries(given);
 }
 
-/** Checks a value, or the element at `index`, with another schema and passes on the first fault. */
+/**
+ * Checks a value, or the element at `index`, with another schema and passes on the
+ * first fault.
+ */
 function checked<T extends z.ZodType>(
   schema: T,
   value: unknown,
@@ -68,7 +80,10 @@ function checked<T extends z.ZodType>(
   return z.NEVER;
 }
 
-/** Stops at the first fault: to collect all, as zod does, would cost seconds for a million wrong elements. */
+/**
+ * Stops at the first fault: to collect all, as zod does, would cost seconds for a
+ * million wrong elements.
+ */
 export function listOf<T extends z.ZodType>(element: T, max: number, min = 0) {
   const list = z.array(z.unknown()).min(min).max(max);
   return list.transform((items, context) => {

@@ -46,7 +46,10 @@ function tooComplex(): ApiError {
   );
 }
 
-/** The index of the quote that closes the string starting at `from`, or the length of the text. */
+/**
+ * The index of the quote that closes the string starting at `from`, or the length of
+ * the text.
+ */
 function endOfString(text: string, from: number): number {
   for (let at = from;;) {
     const quote = text.indexOf('"', at);
@@ -62,7 +65,10 @@ function endOfString(text: string, from: number): number {
 export const decodeJson = (bytes: Uint8Array): unknown =>
   parseJsonBody(decodeUtf8(bytes));
 
-/** Throws an {@link ApiError}, 400, with the position of the fault, but never the text around it. */
+/**
+ * Throws an {@link ApiError}, 400, with the position of the fault, but never the text
+ * around it.
+ */
 export function parseJsonBody(text: string): unknown {
   guardJson(text);
   try {

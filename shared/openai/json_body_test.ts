@@ -34,7 +34,13 @@ Deno.test("guardJson() refuses what is too deep, has too many members or too muc
     `[${keys(100)}]`,
     withDigits(2 * MIB - 8),
     // Invalid JSON is left to the parser.
-    ...["", "{", "]]]]", '"', '"\\', "{:}", "\ufeff{}"],
+    "",
+    "{",
+    "]]]]",
+    '"',
+    '"\\',
+    "{:}",
+    "\ufeff{}",
   ];
   for (const text of accepted) guardJson(text);
   const refused = [
@@ -58,8 +64,11 @@ Deno.test("guardJson() refuses what is too deep, has too many members or too muc
 Deno.test("guardJson() counts no brackets and colons inside strings", () => {
   const open = "[".repeat(100);
   const strings = [
-    ...[open, `\\"${open}`, `${"x".repeat(200)}\\"${open}`],
-    ...[`${"\\\\".repeat(100)}`, ":".repeat(100)],
+    open,
+    `\\"${open}`,
+    `${"x".repeat(200)}\\"${open}`,
+    `${"\\\\".repeat(100)}`,
+    ":".repeat(100),
     `${"x".repeat(61)}\\\\\\"${open}${"y".repeat(100)}\\"${open}`,
   ];
   for (const inside of strings) {
@@ -91,7 +100,10 @@ Deno.test("decodeJson() reads UTF-8 with and without a byte order mark", () => {
   assert.deepEqual(decodeJson(all.subarray(2, -2)), { a: "b" }, "a view");
 });
 
-/** A lone continuation, an overlong slash, a surrogate, beyond U+10FFFF, a cut character. */
+/**
+ * A lone continuation, an overlong slash, a surrogate, beyond U+10FFFF, a cut
+ * character.
+ */
 const NO_UTF8 = ["ff", "80", "c0af", "eda080", "f4908080", "e4bd"]
   .flatMap((hex) => [`22${hex}22`, `22${hex}`])
   .map((hex): Bad => [Uint8Array.fromHex(hex), "it is not valid UTF-8"]);

@@ -6,8 +6,15 @@
  */
 import * as z from "zod";
 import { MEDIA_LIMITS as LIMITS } from "../limits.ts";
-import { decimal, integer, listOf, model } from "./fields.ts";
-import { nullable, plainText, readAs } from "./fields.ts";
+import {
+  decimal,
+  integer,
+  listOf,
+  model,
+  nullable,
+  plainText,
+  readAs,
+} from "./fields.ts";
 
 export const speechFormat = z.enum(
   ["mp3", "opus", "aac", "flac", "wav", "pcm"],
@@ -41,7 +48,8 @@ export const speechBody = z.object({
 
 export const speechRequestSchema = nullable(speechBody).transform(
   ({ stream_format, ...rest }) => ({
-    ...{ ...rest, kind: "speech" as const },
+    ...rest,
+    kind: "speech" as const,
     /** As server-sent events. */
     stream: stream_format === "sse",
   }),
@@ -101,7 +109,10 @@ const imageEditBody = imageEditForm.extend({
   mask: pictureReference.exactOptional(),
 }).meta({ id: "ImageEditRequest" });
 
-/** A request of `POST /v1/images/generations` or, with `task` "edit", `/v1/images/edits`. */
+/**
+ * A request of `POST /v1/images/generations` or, with `task` "edit",
+ * `/v1/images/edits`.
+ */
 export type ImageRequest =
   & Omit<z.output<typeof imageBody>, "response_format">
   & Partial<
@@ -128,7 +139,10 @@ const imageRequest = <T extends { response_format?: string }>(
   task: ImageRequest["task"],
 ) => ({ ...rest, kind: "image" as const, task });
 
-/** For `POST /v1/images/generations` with JSON; for `/v1/images/edits` with a form, and with JSON. */
+/**
+ * For `POST /v1/images/generations` with JSON; for `/v1/images/edits` with a form, and
+ * with JSON.
+ */
 export const imageRequestSchema = nullable(imageBody.superRefine(streamRules))
   .transform((body): ImageRequest => imageRequest(body, "generate"));
 export const imageEditFormSchema = imageEditForm.superRefine(streamRules)
@@ -244,7 +258,10 @@ const state = {
   error: z.strictObject({ code: z.string(), message: z.string() }).nullable(),
 };
 
-/** What a model server says of a job: the answer of a worker to every action but `content`. */
+/**
+ * What a model server says of a job: the answer of a worker to every action but
+ * `content`.
+ */
 export const engineVideoSchema = z.strictObject({
   ...state,
   /** The name of the backend, and its name for the job. */

@@ -1,11 +1,19 @@
 import type * as z from "zod";
-import * as texts from "../process/error_text.ts";
+import {
+  clip,
+  formatPath,
+  nameOfType,
+  valueAt,
+} from "../process/error_text.ts";
 import { ApiError, type ErrorCode, fieldError } from "./error.ts";
 import { INTEGER } from "./fields.ts";
 
 type Issue = z.core.$ZodIssue;
 
-/** The value as the schema converts it. Throws the {@link requestFault} of an invalid one. */
+/**
+ * The value as the schema converts it. Throws the {@link requestFault} of an invalid
+ * one.
+ */
 export function checked<Schema extends z.ZodType>(
   schema: Schema,
   value: unknown,
@@ -26,12 +34,12 @@ export function requestFault(
   const issue = error?.issues[0];
   const path = issue?.path ?? [];
   if (issue === undefined || path.length === 0) {
-    const got = texts.nameOfType(body);
+    const got = nameOfType(body);
     const message = `Invalid request body: expected an object, but got ${got}.`;
     return new ApiError("invalid_type", message);
   }
-  const param = texts.formatPath(path);
-  const value = texts.valueAt(body, path);
+  const param = formatPath(path);
+  const value = valueAt(body, path);
   if (value === undefined) {
     const message = `Missing required parameter: '${param}'.`;
     return fieldError("missing_required_parameter", param, message);
@@ -79,7 +87,7 @@ const LIST = new Intl.ListFormat("en", { type: "disjunction" });
 function oneOf(supported: readonly unknown[], value: unknown): Description {
   const expected = LIST.format(supported.map((each) => `'${each}'`));
   return typeof value === "string"
-    ? { code: "invalid_value", expected, got: `'${texts.clip(value)}'` }
+    ? { code: "invalid_value", expected, got: `'${clip(value)}'` }
     : { code: "invalid_type", expected };
 }
 
@@ -111,6 +119,6 @@ function bounds(
 function shown(value: unknown): string {
   if (typeof value === "number") return String(value);
   return typeof value === "string" || Array.isArray(value)
-    ? `${texts.nameOfType(value)} of length ${value.length}`
-    : texts.nameOfType(value);
+    ? `${nameOfType(value)} of length ${value.length}`
+    : nameOfType(value);
 }

@@ -18,7 +18,10 @@ export function textTokens(text: string): number {
   return Buffer.byteLength(text) / BYTES_PER_TOKEN;
 }
 
-/** The tokens of messages, tools and the answer's schema, rounded up: 6 for one message "hello". */
+/**
+ * The tokens of messages, tools and the answer's schema, rounded up: 6 for one message
+ * "hello".
+ */
 export function promptTokens(
   { messages, tools, response_format: format }: ChatRequest,
 ): number {

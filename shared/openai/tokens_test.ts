@@ -47,8 +47,14 @@ Deno.test("the tokens of a prompt are those of its texts, tools and schema, 4 a 
     response_format: { type: "json_schema", json_schema },
   });
   const texts = [
-    ...[text, text, "Ann", "No.", "Hm", JSON.stringify(tools)],
-    ...[JSON.stringify([call]), JSON.stringify(json_schema)],
+    text,
+    text,
+    "Ann",
+    "No.",
+    "Hm",
+    JSON.stringify(tools),
+    JSON.stringify([call]),
+    JSON.stringify(json_schema),
   ];
   const expected = texts.reduce((total, each) => total + textTokens(each), 0);
   assert.equal(promptTokens(request), Math.ceil(expected) + 4 * 4 + 1_000);

@@ -1,4 +1,7 @@
-/** The client address: the peer's, or the one that the operator's proxies wrote into `X-Forwarded-For`. */
+/**
+ * The client address: the peer's, or the one that the operator's proxies wrote into
+ * `X-Forwarded-For`.
+ */
 import { BlockList, isIP, isIPv4 } from "node:net";
 import { remember } from "./maps.ts";
 
@@ -23,7 +26,10 @@ export interface Network {
 
 export type ClientAddress = ReturnType<typeof createClientAddress>;
 
-/** Reads `X-Forwarded-For` from the right as long as a trusted proxy wrote it (ASVS 4.1.3). */
+/**
+ * Reads `X-Forwarded-For` from the right as long as a trusted proxy wrote it (ASVS
+ * 4.1.3).
+ */
 export function createClientAddress(trusted: readonly Network[]) {
   const proxies = new BlockList();
   for (const { address, bits } of trusted) {
@@ -55,7 +61,10 @@ export function createClientAddress(trusted: readonly Network[]) {
   };
 }
 
-/** What the requests of an address are counted by: an IPv4 address, or the /64 of an IPv6 address. */
+/**
+ * What the requests of an address are counted by: an IPv4 address, or the /64 of an
+ * IPv6 address.
+ */
 export function siteOf(text: string): string {
   const address = parseAddress(text);
   if (address === null || isIPv4(address)) return address ?? text;
@@ -78,7 +87,9 @@ export function parseNetwork(text: string): Network | null {
   return bits > bitsMax ? null : { address, bits };
 }
 
-/** An address without its zone, IPv4-mapped IPv6 as IPv4; null if it is not an address. */
+/**
+ * An address without its zone, IPv4-mapped IPv6 as IPv4; null if it is not an address.
+ */
 function parseAddress(text: string): string | null {
   const isIPv6 = text.includes(":");
   const address = isIPv6 ? text.replace(ZONE, "").replace(MAPPED, "") : text;

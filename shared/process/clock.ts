@@ -1,4 +1,7 @@
-/** Two clocks: a deadline must not move when the wall clock is set, and a timestamp in a response must. */
+/**
+ * Two clocks: a deadline must not move when the wall clock is set, and a timestamp in a
+ * response must.
+ */
 
 /** Milliseconds of a clock that only moves forward, from an arbitrary zero. */
 export type MonotonicNow = () => number;
@@ -31,7 +34,10 @@ export class SteadyClock {
     return this.#steadyMs + Math.min(sinceTickMs, TICK_LATE_MS);
   }
 
-  /** Must be called much more often than every 200 ms. Returns how long the process was stalled. */
+  /**
+   * Must be called much more often than every 200 ms. Returns how long the process was
+   * stalled.
+   */
   tick(): number {
     const nowMs = this.clock();
     const pauseMs = nowMs - this.#tickedAtMs - TICK_LATE_MS;

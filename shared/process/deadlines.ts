@@ -2,7 +2,10 @@ import type { MonotonicNow } from "./clock.ts";
 
 export interface Timed {
   readonly expiresAtMs: number;
-  /** Called once, at or shortly after `expiresAtMs`, unless it was removed before. Must not throw. */
+  /**
+   * Called once, at or shortly after `expiresAtMs`, unless it was removed before. Must
+   * not throw.
+   */
   expire(): void;
   /** Set while it is watched: its place, and all stalls before it was added. */
   watched?: { index: number; stalledBeforeMs: number } | undefined;
@@ -10,11 +13,16 @@ export interface Timed {
 
 export type Deadlines = ReturnType<typeof createDeadlines>;
 
-/** The timer fires at least this often while any item waits, so that every stall is noticed. */
+/**
+ * The timer fires at least this often while any item waits, so that every stall is
+ * noticed.
+ */
 const TICK_MS = 25;
 /** A timer later than this means that this process was stalled. */
 const STALL_MS = 10;
-/** The longest extension of a deadline because of stalls, which a busy machine uses up. */
+/**
+ * The longest extension of a deadline because of stalls, which a busy machine uses up.
+ */
 const GRACE_MAX_MS = 1_000;
 
 /**

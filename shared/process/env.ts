@@ -23,7 +23,9 @@ export type Env = { readonly [name: string]: string | undefined };
 
 /** The schema of a variable's text, which is trimmed and never empty. */
 export type Variable<T> = z.ZodType<T, string | undefined>;
-/** Variables by name, made by the functions below, with their meaning in `describe()`. */
+/**
+ * Variables by name, made by the functions below, with their meaning in `describe()`.
+ */
 export type Variables = { readonly [name: string]: Variable<unknown> };
 export type ConfigOf<V extends Variables> = Readonly<
   { [Name in keyof V]: z.output<V[Name]> }
@@ -54,7 +56,10 @@ export function port(): Variable<number> {
   return variable(wholeNumber(0, 65_535), { expects });
 }
 
-/** A whole number, bounds included. The unit is plural: "milliseconds", "bytes", "requests". */
+/**
+ * A whole number, bounds included. The unit is plural: "milliseconds", "bytes",
+ * "requests".
+ */
 export function integer(
   unit: string,
   { min, max }: { min: number; max: number },
@@ -80,7 +85,10 @@ export function choice<const T extends string>(
   return variable(z.enum(values), { expects, words: values });
 }
 
-/** One or more words separated by commas, each of which `parse` turns into a value, or null if it is wrong. */
+/**
+ * One or more words separated by commas, each of which `parse` turns into a value, or
+ * null if it is wrong.
+ */
 export function list<T>(
   what: string,
   parse: (word: string) => T | null,
@@ -132,7 +140,10 @@ export function secret(): Variable<string> {
   return variable(z.string(), { expects: "a secret text", isSecret: true });
 }
 
-/** A secret that may be rotated: a function that reads its file again; while that fails, it returns the last value. */
+/**
+ * A secret that may be rotated: a function that reads its file again; while that fails,
+ * it returns the last value.
+ */
 export function changingSecret(): Variable<() => string> {
   const schema = z.string().transform((text) => () => text);
   return variable(schema, { ...aboutOf(secret()), isReread: true });
@@ -181,7 +192,10 @@ export function parseEnv(
   return Object.freeze(config);
 }
 
-/** The value of one variable. Throws an Error with a message for the operator if it is invalid. */
+/**
+ * The value of one variable. Throws an Error with a message for the operator if it is
+ * invalid.
+ */
 function readVariable(
   name: string,
   schema: Variable<unknown>,

@@ -1,22 +1,33 @@
-/** Formats what error messages quote. A caller's text must not disturb a terminal or a log. */
+/**
+ * Formats what error messages quote. A caller's text must not disturb a terminal or a
+ * log.
+ */
 
 const QUOTED_CHARS_MAX = 64;
 const PATH_CHARS_MAX = 200;
 
-/** Control characters, line separators, and marks that reorder or hide text on a screen. */
+/**
+ * Control characters, line separators, and marks that reorder or hide text on a screen.
+ */
 const UNPRINTABLE = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}]/gu;
 
 /** A member name that may be part of `param`. */
 const PLAIN_NAME = /^[A-Za-z_$][A-Za-z0-9_$-]{0,63}$/;
 
-/** Makes text from the caller safe for a message: one line, at most `charsMax` characters, valid Unicode. */
+/**
+ * Makes text from the caller safe for a message: one line, at most `charsMax`
+ * characters, valid Unicode.
+ */
 export function clip(text: string, charsMax = QUOTED_CHARS_MAX): string {
   const clean = text.slice(0, charsMax * 2).replace(UNPRINTABLE, "");
   const more = clean.length > charsMax ? "…" : "";
   return `${clean.slice(0, charsMax)}${more}`.toWellFormed();
 }
 
-/** `["tools", 0, "name"]` becomes `tools[0].name`. Ends before the first name that is no plain identifier. */
+/**
+ * `["tools", 0, "name"]` becomes `tools[0].name`. Ends before the first name that is no
+ * plain identifier.
+ */
 export function formatPath(path: readonly PropertyKey[]): string {
   let text = "";
   for (const step of path) {
@@ -45,7 +56,10 @@ const TYPE_NAMES: { readonly [type: string]: string } = {
   object: "an object",
 };
 
-/** `, did you mean 'vision'?` for `visoin`: the first known word that begins like this, or differs by one typing mistake. */
+/**
+ * `, did you mean 'vision'?` for `visoin`: the first known word that begins like this,
+ * or differs by one typing mistake.
+ */
 export function didYouMean(given: string, known: Iterable<string>): string {
   const word = given.toLowerCase();
   const named = [...known].find((name) => {

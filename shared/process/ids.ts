@@ -14,12 +14,18 @@ export function newRequestId(): string {
   return crypto.randomUUID().replaceAll("-", "");
 }
 
-/** The request id for callers, logs and traces, in OpenAI's form `req_<32 hex>`. Model servers get the id without the prefix. */
+/**
+ * The request id for callers, logs and traces, in OpenAI's form `req_<32 hex>`. Model
+ * servers get the id without the prefix.
+ */
 export function publicRequestId(requestId: string): string {
   return `req_${requestId}`;
 }
 
-/** Id of a running process, new at every start, so that frames and beats of an earlier one are ignored. */
+/**
+ * Id of a running process, new at every start, so that frames and beats of an earlier
+ * one are ignored.
+ */
 export function newInstanceId(): string {
   return randomBytes(INSTANCE_ID_BYTES).toHex();
 }

@@ -5,15 +5,24 @@ export type LogLevel = typeof LOG_LEVELS[number];
 
 /** Matches our keys and those of other vendors. */
 const SECRET_PATTERN = /\bsk-[A-Za-z0-9_-]{8,}/g;
-/** What JSON leaves as it is, and terminals obey: C1 controls, and marks that reorder or hide text. */
+/**
+ * What JSON leaves as it is, and terminals obey: C1 controls, and marks that reorder or
+ * hide text.
+ */
 const UNPRINTABLE = /[\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f]/g;
 /** How many values the first eight hexadecimal digits of a request id have. */
 const REQUEST_ID_HEADS = 2 ** 32;
 
-/** Data of one event: JSON values, or an error. Never keys, prompts or objects with secrets. */
+/**
+ * Data of one event: JSON values, or an error. Never keys, prompts or objects with
+ * secrets.
+ */
 export type LogFields = Record<string, unknown>;
 
-/** Makes a line, without its line end, when it is written: many in a row cost half as much as each by itself. */
+/**
+ * Makes a line, without its line end, when it is written: many in a row cost half as
+ * much as each by itself.
+ */
 export type Line = () => string;
 
 /** The fields must not change afterwards. */
@@ -68,9 +77,13 @@ export function createLog({ service, level, sample = 1, now, write }: {
   };
 }
 
-/** A log that drops everything: for commands with output of their own, and for tests. */
+/**
+ * A log that drops everything: for commands with output of their own, and for tests.
+ */
 export const silentLog = createLog({
-  ...{ service: "", level: "error", now: () => 0 },
+  service: "",
+  level: "error",
+  now: () => 0,
   write() {},
 });
 
@@ -87,11 +100,16 @@ function describeError(error: unknown): LogFields {
   return { name, message, stack, cause: cause && describeError(cause) };
 }
 
-/** Lines that wait for a slow reader, about 4 MiB; further ones are dropped and counted. */
+/**
+ * Lines that wait for a slow reader, about 4 MiB; further ones are dropped and counted.
+ */
 const WAITING_LINES_MAX = 5_000;
 const LINE_WAIT_MS = 50;
 
-/** Writes lines together, unless one is urgent: a write per line would cost more than all else about it. */
+/**
+ * Writes lines together, unless one is urgent: a write per line would cost more than
+ * all else about it.
+ */
 export function createLineWriter(
   /** The destination: `Deno.stdout` in a service. */
   sink: { write(bytes: Uint8Array): Promise<number> },
@@ -132,7 +150,9 @@ export function createLineWriter(
     return writing ??= pump();
   };
   return {
-    /** Queues one line, an urgent one to be written at once. Never blocks, never throws. */
+    /**
+     * Queues one line, an urgent one to be written at once. Never blocks, never throws.
+     */
     write(line: Line, isUrgent = true): void {
       if (waiting.length >= WAITING_LINES_MAX) return void (dropped += 1);
       waiting.push(line);

@@ -1,7 +1,11 @@
 import assert from "node:assert/strict";
 import { newRequestId } from "./ids.ts";
-import type { LogLevel } from "./log.ts";
-import { createLineWriter, createLog, LOG_LEVELS } from "./log.ts";
+import {
+  createLineWriter,
+  createLog,
+  LOG_LEVELS,
+  type LogLevel,
+} from "./log.ts";
 
 function setup(level: LogLevel, sample?: number) {
   const lines: string[] = [];
@@ -51,7 +55,8 @@ Deno.test("ASVS 16.2.5, 16.4.1: a key never reaches a line, wherever it hides, a
   const key = `sk-Cg${"a1B2".repeat(11)}cd`;
   const userAgent = 'a\r\n{"event":"forged"}\x9b31m\x7f\u202e\u2028';
   log.info(`leak ${key}`, {
-    ...{ key, userAgent },
+    key,
+    userAgent,
     nested: { header: `Bearer ${key}` },
     error: new Error(`bad ${key}`, { cause: new Error(key) }),
   });

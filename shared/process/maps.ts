@@ -27,7 +27,10 @@ export class LiveMap<Value> {
     return this.#boxes.delete(key);
   }
 
-  /** In the order in which the keys were added. A copy: entries may come and go meanwhile. */
+  /**
+   * In the order in which the keys were added. A copy: entries may come and go
+   * meanwhile.
+   */
   values(): Value[] {
     const values = [...this.#boxes.values()].map(({ value }) => value);
     return values.filter((value) => value !== null);

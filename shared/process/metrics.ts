@@ -1,8 +1,24 @@
-/** The metrics of a process, listed in one table for each service, and their Prometheus text. */
+/**
+ * The metrics of a process, listed in one table for each service, and their Prometheus
+ * text.
+ */
 
 /** Buckets for the time to the first token and to the end of an answer. */
 export const ANSWER_SECONDS: readonly number[] = [
-  ...[0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300],
+  0.005,
+  0.01,
+  0.025,
+  0.05,
+  0.1,
+  0.25,
+  0.5,
+  1,
+  2.5,
+  5,
+  10,
+  30,
+  60,
+  300,
 ];
 
 export interface MetricSpec {
@@ -10,11 +26,20 @@ export interface MetricSpec {
   /** `gateway_…`, ending in the unit, or in `_total` for a counter. */
   readonly name: string;
   readonly help: string;
-  /** Names whose values are few and known: never an id, a key or text from a caller. If there are none, it is a single number or histogram. */
+  /**
+   * Names whose values are few and known: never an id, a key or text from a caller. If
+   * there are none, it is a single number or histogram.
+   */
   readonly labels: readonly string[];
-  /** Values of the labels that are exported as 0 from the start: without an initial zero, the first increment is invisible to rate(). */
+  /**
+   * Values of the labels that are exported as 0 from the start: without an initial
+   * zero, the first increment is invisible to rate().
+   */
   readonly zeros?: readonly (readonly string[])[];
-  /** Upper bounds of a histogram, in ascending order. One more bucket without a bound follows. */
+  /**
+   * Upper bounds of a histogram, in ascending order. One more bucket without a bound
+   * follows.
+   */
   readonly buckets?: readonly number[];
 }
 
@@ -33,7 +58,10 @@ export const gauge = row("gauge");
 /** Counts the durations up to each of the bounds, in seconds. */
 export const histogram = row("histogram");
 
-/** The number of a counter, or the numbers of a histogram, for one combination of label values. */
+/**
+ * The number of a counter, or the numbers of a histogram, for one combination of label
+ * values.
+ */
 class Cell {
   sum = 0;
   readonly counts: number[];
@@ -102,7 +130,10 @@ export class MetricRegistry {
   /** Each with a function that returns its samples. */
   readonly #metrics: [MetricSpec, samples: () => string[]][] = [];
 
-  /** Adds the counters and histograms of a table, not its gauges, and returns what records them. */
+  /**
+   * Adds the counters and histograms of a table, not its gauges, and returns what
+   * records them.
+   */
   record<Name extends string>(
     table: Readonly<Record<Name, MetricSpec>>,
   ): Readonly<Record<Name, Recorder>>;
@@ -116,7 +147,10 @@ export class MetricRegistry {
     }));
   }
 
-  /** A number for each combination of label values, or just one, read at each scrape. `read` must not throw. */
+  /**
+   * A number for each combination of label values, or just one, read at each scrape.
+   * `read` must not throw.
+   */
   gauge(
     spec: MetricSpec,
     read: () =>

@@ -71,7 +71,9 @@ Deno.test("observeBus() counts what happens to the bus, and shows how it stands"
   const registry = new MetricRegistry();
   let listen = (_event: string) => {};
   observeBus(registry, {
-    ...{ isConnected: false, isReady: true, pendingBytes: 12 },
+    isConnected: false,
+    isReady: true,
+    pendingBytes: 12,
     onEvent: (listener) => listen = listener,
   });
   for (const event of ["lame_duck", "disconnected", "disconnected"]) {

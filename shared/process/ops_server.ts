@@ -1,4 +1,6 @@
-/** Health, readiness and metrics of a service, on a separate port that is never public. */
+/**
+ * Health, readiness and metrics of a service, on a separate port that is never public.
+ */
 import { VERSION } from "../version.ts";
 import { type MonotonicNow, monotonicNow, wallNow } from "./clock.ts";
 import { counter, gauge, histogram, type MetricRegistry } from "./metrics.ts";
@@ -76,8 +78,8 @@ export interface Connections {
 
 /**
  * Serves `/healthz`, `/readyz` and `/metrics`: those of the service, and those of its
- * process and connections. It is ready when its connections are, until it stops. Returns
- * the port; it ends with the process.
+ * process and connections. It is ready when its connections are, until it stops.
+ * Returns the port; it ends with the process.
  */
 export function serveOps(
   { hostname, port, registry, bus, redis = [], isStopping }: Connections & {
@@ -118,7 +120,10 @@ function text(lines: string, status = 200, type = TEXT): Response {
   return new Response(`${lines}\n`, { status, headers });
 }
 
-/** Exports {@link PROCESS_METRICS}. Returns a function that stops the measurement of the event loop. */
+/**
+ * Exports {@link PROCESS_METRICS}. Returns a function that stops the measurement of the
+ * event loop.
+ */
 export function observeProcess(
   registry: MetricRegistry,
   notReady: () => readonly string[],

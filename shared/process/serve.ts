@@ -1,4 +1,7 @@
-/** An HTTP server that stops gracefully. `Deno.serve` alone would wait for an open stream forever. */
+/**
+ * An HTTP server that stops gracefully. `Deno.serve` alone would wait for an open
+ * stream forever.
+ */
 
 export type GracefulServer = ReturnType<typeof serve>;
 

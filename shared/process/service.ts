@@ -2,7 +2,13 @@
 import { VERSION, versionLine } from "../version.ts";
 import { wallNow } from "./clock.ts";
 import { ConfigError, EXIT_CONFIG } from "./env.ts";
-import * as logs from "./log.ts";
+import {
+  createLineWriter,
+  createLog,
+  type Log,
+  type LogFields,
+  type LogLevel,
+} from "./log.ts";
 import { MetricRegistry } from "./metrics.ts";
 import { type Connections, serveOps } from "./ops_server.ts";
 
@@ -10,12 +16,12 @@ const EXIT_OK = 0;
 const EXIT_FAILED = 1;
 
 export interface ServiceTools {
-  log: logs.Log;
+  log: Log;
   registry: MetricRegistry;
 }
 
 export interface RunningService extends Connections {
-  ready: logs.LogFields;
+  ready: LogFields;
   stop(): Promise<void>;
 }
 
@@ -26,7 +32,7 @@ export interface RunningService extends Connections {
  */
 export async function runService<
   Config extends {
-    logLevel: logs.LogLevel;
+    logLevel: LogLevel;
     logSample?: number;
     ops: { hostname: string; port: number };
   },
@@ -44,11 +50,11 @@ export async function runService<
   }
   const signal = firstSignal();
   const config = configOrExit(readConfig);
-  const writer = logs.createLineWriter(
+  const writer = createLineWriter(
     Deno.stdout,
     (count) => log.warn("log_lines_dropped", { count }),
   );
-  const log = logs.createLog({
+  const log = createLog({
     service: name,
     level: config.logLevel,
     sample: config.logSample,
@@ -66,7 +72,9 @@ export async function runService<
     if (typeof service !== "string") {
       const { ready } = service;
       const opsPort = serveOps({
-        ...{ ...config.ops, ...service, registry },
+        ...config.ops,
+        ...service,
+        registry,
         isStopping: () => isStopping,
       });
       log.notice("ready", { version: VERSION, ...ready, opsPort });

@@ -82,7 +82,10 @@ export function listenVariables(defaultPort: number) {
   };
 }
 
-/** First token of each service's reply subjects, as in the permissions of `deploy/nats/nats.conf`. */
+/**
+ * First token of each service's reply subjects, as in the permissions of
+ * `deploy/nats/nats.conf`.
+ */
 export const INBOX_PREFIXES = {
   edge: "_INBOX_edge",
   chat: "_INBOX_worker",
@@ -128,7 +131,8 @@ export function redisAccess(env: read.ConfigOf<typeof REDIS_VARIABLES>) {
       !env.REDIS_URL.startsWith("rediss:"),
   });
   const sentinels = {
-    ...{ name: env.REDIS_SENTINEL_NAME, servers: env.REDIS_SENTINELS },
+    name: env.REDIS_SENTINEL_NAME,
+    servers: env.REDIS_SENTINELS,
     ...read.defined({
       username: env.REDIS_SENTINEL_USERNAME,
       password: env.REDIS_SENTINEL_PASSWORD,

@@ -1,16 +1,23 @@
 import assert from "node:assert/strict";
 import { ConfigError, type Env, parseEnv } from "./env.ts";
-import * as variables from "./service_variables.ts";
+import * as serviceVariables from "./service_variables.ts";
 
 const readFile = (path: string) => `${path}\n`;
 const bus = (env: Env) =>
-  variables.busAccess(parseEnv(variables.NATS_VARIABLES, env, readFile));
+  serviceVariables.busAccess(
+    parseEnv(serviceVariables.NATS_VARIABLES, env, readFile),
+  );
 const redis = (env: Env) =>
-  variables.redisAccess(parseEnv(variables.REDIS_VARIABLES, env, readFile));
+  serviceVariables.redisAccess(
+    parseEnv(serviceVariables.REDIS_VARIABLES, env, readFile),
+  );
 
 Deno.test("busAccess() takes what the operator says, and a password that may change", () => {
   const servers = ["nats://nats:4222"];
-  const cases: [env: Env, expected: Omit<variables.BusAccess, "servers">][] = [
+  const cases: [
+    env: Env,
+    expected: Omit<serviceVariables.BusAccess, "servers">,
+  ][] = [
     [{}, {}],
     [{ NATS_CA_FILE: "/tls/ca.pem" }, { tls: { caFile: "/tls/ca.pem" } }],
     [{ NATS_CERT_FILE: "/a.pem", NATS_KEY_FILE: "/a.key" }, {
@@ -33,13 +40,20 @@ Deno.test("redisAccess() takes what the operator says, certificates as text, and
     url: "redis://redis",
   });
   const tls = redis({
-    ...{ REDIS_URL: "rediss://redis", REDIS_USERNAME: "edge" },
-    ...{ REDIS_PASSWORD_FILE: "/password", REDIS_CA_FILE: "/ca.pem" },
-    ...{ REDIS_CERT_FILE: "/own.pem", REDIS_KEY_FILE: "/own.key" },
+    REDIS_URL: "rediss://redis",
+    REDIS_USERNAME: "edge",
+    REDIS_PASSWORD_FILE: "/password",
+    REDIS_CA_FILE: "/ca.pem",
+    REDIS_CERT_FILE: "/own.pem",
+    REDIS_KEY_FILE: "/own.key",
   });
   assert.deepEqual(tls, {
-    ...{ url: "rediss://redis", username: "edge", password: "/password" },
-    ...{ tlsCa: "/ca.pem", tlsCert: "/own.pem", tlsKey: "/own.key" },
+    url: "rediss://redis",
+    username: "edge",
+    password: "/password",
+    tlsCa: "/ca.pem",
+    tlsCert: "/own.pem",
+    tlsKey: "/own.key",
   });
   const { sentinels } = redis({
     REDIS_SENTINELS: "sentinel-1:26379, 10.0.0.2:26379,[::1]:26379",
@@ -47,7 +61,9 @@ Deno.test("redisAccess() takes what the operator says, certificates as text, and
     REDIS_SENTINEL_PASSWORD_FILE: "/password",
   });
   assert.deepEqual(sentinels, {
-    ...{ name: "gateway", username: "lookup", password: "/password" },
+    name: "gateway",
+    username: "lookup",
+    password: "/password",
     servers: ["sentinel-1:26379", "10.0.0.2:26379", "[::1]:26379"],
   });
 });

@@ -25,13 +25,18 @@ const NO_SPAN = {
 const TRACEPARENT =
   /^[0-9a-f]{2}-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}$/;
 
-/** Starts the span of work, or of a request to a `node:http` server; Deno creates those of `Deno.serve`. */
+/**
+ * Starts the span of work, or of a request to a `node:http` server; Deno creates those
+ * of `Deno.serve`.
+ */
 export function startWorkSpan(
   name: string,
   { kind, parent, attributes }: {
     /** `CONSUMER` and `PRODUCER` are the two ends of the bus. */
     kind: keyof typeof otel.SpanKind;
-    /** W3C trace context of the cause. A span that is already active takes precedence. */
+    /**
+     * W3C trace context of the cause. A span that is already active takes precedence.
+     */
     parent: string | undefined;
     attributes: Attributes;
   },
@@ -49,7 +54,9 @@ export function startWorkSpan(
   const carrier: { traceparent?: string } = {};
   otel.propagation.inject(context, carrier);
   return {
-    /** W3C trace context for work that this span causes; undefined outside of any trace. */
+    /**
+     * W3C trace context for work that this span causes; undefined outside of any trace.
+     */
     traceparent: carrier.traceparent,
     /** Runs work whose spans become children of this one. */
     run: <T>(work: () => T): T => otel.context.with(context, work),
@@ -65,8 +72,8 @@ export function startWorkSpan(
 }
 
 /**
- * Drops the span that Deno starts for a request to a `node:http` server: it is not active,
- * so it can be no parent, and has the query, which may contain secrets.
+ * Drops the span that Deno starts for a request to a `node:http` server: it is not
+ * active, so it can be no parent, and has the query, which may contain secrets.
  */
 export function dropSpanOf(response: ServerResponse): void {
   if (!IS_RECORDED) return;

@@ -8,7 +8,10 @@ import type { redisAccess } from "../process/service_variables.ts";
 /** A reply in protocol version 2: bulk and simple strings, integers, nil, arrays. */
 export type RedisReply = string | number | null | RedisReply[];
 
-/** Sentinels are asked for the master with every attempt to connect; of `url`, only protocol, user and database then count. */
+/**
+ * Sentinels are asked for the master with every attempt to connect; of `url`, only
+ * protocol, user and database then count.
+ */
 export type RedisAddress = ReturnType<typeof redisAccess> & {
   /** Shown by `CLIENT LIST`. Letters, digits, `-`, `_`. */
   clientName?: string;
@@ -19,7 +22,10 @@ export interface ConnectionOptions {
   address: RedisAddress;
   now: MonotonicNow;
   random: () => number;
-  /** Commands that must work before the connection counts as up. At least one: a frozen server accepts connections. */
+  /**
+   * Commands that must work before the connection counts as up. At least one: a frozen
+   * server accepts connections.
+   */
   greeting: readonly (readonly string[])[];
   /** Connected, signed in, and the greeting was answered. */
   onUp: () => void;
@@ -27,7 +33,10 @@ export interface ConnectionOptions {
   onDown: (cause: unknown) => void;
 }
 
-/** How long TCP, TLS, sign-in and the greeting may take together. Asking the sentinels may take as long again. */
+/**
+ * How long TCP, TLS, sign-in and the greeting may take together. Asking the sentinels
+ * may take as long again.
+ */
 const CONNECT_TIMEOUT_MS = 1_000;
 const BACKOFF_FIRST_MS = 25;
 /** Short enough to reconnect to a restarted server well within a second. */
@@ -37,7 +46,10 @@ const STABLE_MS = 1_000;
 /** An established connection asks the sentinels at most once in this time. */
 const RECONSIDER_MS = 1_000;
 
-/** Keeps one connection. A new client per attempt gives the sign-in a deadline, which the library does not set. */
+/**
+ * Keeps one connection. A new client per attempt gives the sign-in a deadline, which
+ * the library does not set.
+ */
 export function openConnection(
   { address, now, random, greeting, onUp, onDown }: ConnectionOptions,
 ) {
@@ -89,16 +101,25 @@ export function openConnection(
     get isUp(): boolean {
       return current !== null && current.client.isReady;
     },
-    /** Sends a command after those already sent. Only while `isUp`; rejects if the connection is lost. */
+    /**
+     * Sends a command after those already sent. Only while `isUp`; rejects if the
+     * connection is lost.
+     */
     send(args: readonly string[]): Promise<RedisReply> {
       if (current === null) return Promise.reject(new Error("Not connected"));
       return current.client.sendCommand<RedisReply>(args);
     },
-    /** Closes the current connection, fails the calls that wait on it, and connects again. */
+    /**
+     * Closes the current connection, fails the calls that wait on it, and connects
+     * again.
+     */
     drop(cause: unknown): void {
       if (current !== null) ending.resolve(cause);
     },
-    /** Asks the sentinels, if any, and drops the connection if they name another server. At most once a second. */
+    /**
+     * Asks the sentinels, if any, and drops the connection if they name another server.
+     * At most once a second.
+     */
     reconsider(): void {
       if (address.sentinels === undefined || current === null) return;
       if (now() - askedAtMs < RECONSIDER_MS) return;
@@ -206,7 +227,10 @@ function tlsOptions({ tlsCa, tlsCert, tlsKey }: Partial<ServerAddress>) {
   };
 }
 
-/** The answer of a majority at once, otherwise the most frequent one when all have ended. */
+/**
+ * The answer of a majority at once, otherwise the most frequent one when all have
+ * ended.
+ */
 export function agreed(answers: readonly Promise<string>[]): Promise<string> {
   const votes = new Map<string, number>();
   const { promise, resolve } = Promise.withResolvers<string>();

@@ -35,10 +35,16 @@ export class RedisUnavailableError extends Error {
   }
 }
 
-/** Redis replied with an error that a retry does not fix: a mistake in the call, the permissions or the data. */
+/**
+ * Redis replied with an error that a retry does not fix: a mistake in the call, the
+ * permissions or the data.
+ */
 export { ErrorReply as RedisReplyError };
 
-/** First words of error replies that mean "not now": of a replica, or of a server without memory, disk, replicas or time. */
+/**
+ * First words of error replies that mean "not now": of a replica, or of a server
+ * without memory, disk, replicas or time.
+ */
 const READ_ONLY = /^(READONLY|MASTERDOWN) /;
 const REFUSED = /^(LOADING|OOM|MISCONF|NOREPLICAS|BUSY|CLUSTERDOWN|TRYAGAIN) /;
 

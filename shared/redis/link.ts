@@ -4,8 +4,11 @@ import type { MonotonicNow } from "../process/clock.ts";
 import { createDeadlines, type Timed } from "../process/deadlines.ts";
 import type { Log } from "../process/log.ts";
 import { settlesWithin } from "../process/serve.ts";
-import type { ConnectionOptions, RedisReply } from "./connection.ts";
-import { openConnection } from "./connection.ts";
+import {
+  type ConnectionOptions,
+  openConnection,
+  type RedisReply,
+} from "./connection.ts";
 import * as errors from "./errors.ts";
 
 export type { RedisAddress, RedisReply } from "./connection.ts";
@@ -13,7 +16,9 @@ export type { RedisAddress, RedisReply } from "./connection.ts";
 /** A Lua script and the hash under which Redis caches it. */
 export type RedisScript = Readonly<ReturnType<typeof defineScript>>;
 
-/** Identifies a script by its content, so that edges of two versions can share a server. */
+/**
+ * Identifies a script by its content, so that edges of two versions can share a server.
+ */
 export function defineScript(name: string, source: string) {
   /** SHA-1 in lower-case hex, for EVALSHA. */
   const sha = createHash("sha1").update(source).digest("hex");
@@ -21,9 +26,15 @@ export function defineScript(name: string, source: string) {
 }
 
 export interface CallOptions {
-  /** How long the server may be silent, up to five times as long while it answers others. Default: the link's. */
+  /**
+   * How long the server may be silent, up to five times as long while it answers
+   * others. Default: the link's.
+   */
   deadlineMs?: number;
-  /** Gets the late reply to an abandoned call; null if the connection was lost. Not called if the server refused it. */
+  /**
+   * Gets the late reply to an abandoned call; null if the connection was lost. Not
+   * called if the server refused it.
+   */
   onAbandoned?: (reply: RedisReply | null) => void;
 }
 
@@ -33,11 +44,17 @@ export interface RedisLinkOptions
   deadlineMs?: number;
   /** Loaded with every connection, so that they are not missing in the first burst. */
   scripts?: readonly RedisScript[];
-  /** A command that succeeds only if the server is fully usable, such as a write. Default: `PING`. */
+  /**
+   * A command that succeeds only if the server is fully usable, such as a write.
+   * Default: `PING`.
+   */
   probe?: readonly string[];
 }
 
-/** The states, and what they mean to those who ask the service. Each change is logged as `redis_state`, with its reason. */
+/**
+ * The states, and what they mean to those who ask the service. Each change is logged as
+ * `redis_state`, with its reason.
+ */
 const STATES = {
   connecting: "Redis has not been reached yet",
   ready: "Redis is available",
@@ -50,13 +67,19 @@ const STATES = {
 export type RedisLinkState = keyof typeof STATES;
 
 const DEADLINE_MS = 100;
-/** The circuit opens after so many calls without a reply, and closes with the first one. One miss means nothing. */
+/**
+ * The circuit opens after so many calls without a reply, and closes with the first one.
+ * One miss means nothing.
+ */
 const SILENT_CALLS_MAX = 5;
 /** How often the server is probed while the link is not ready. */
 const PROBE_EVERY_MS = 200;
 /** How often a link that is closing checks whether calls are running. */
 const CLOSING_CHECK_MS = 5;
-/** An idle connection is probed after this long. A socket timeout would not do: writing counts as activity. */
+/**
+ * An idle connection is probed after this long. A socket timeout would not do: writing
+ * counts as activity.
+ */
 const SILENT_MS = 1_000;
 
 /**
@@ -66,7 +89,10 @@ const SILENT_MS = 1_000;
  */
 export type RedisLink = ReturnType<typeof createRedisLink>;
 
-/** Opens a link, which reconnects by itself until it is closed: within a second after the server is back. */
+/**
+ * Opens a link, which reconnects by itself until it is closed: within a second after
+ * the server is back.
+ */
 export function createRedisLink(options: RedisLinkOptions) {
   const { address, log, now, random, scripts = [] } = options;
   const probeLine = options.probe ?? ["PING"];
@@ -88,7 +114,9 @@ export function createRedisLink(options: RedisLinkOptions) {
   };
 
   const connection = openConnection({
-    ...{ address, now, random },
+    address,
+    now,
+    random,
     greeting: [["PING"], ...scripts.map(loadLine)],
     onUp() {
       calls.received();
@@ -141,7 +169,8 @@ export function createRedisLink(options: RedisLinkOptions) {
   };
   const heartbeat = setInterval(() => {
     if (state !== "ready" || calls.silentForMs() >= SILENT_MS) probe();
-    // A master that has lost its replicas refuses writes, but still claims to be the master.
+    // A master that has lost its replicas refuses writes, but still claims to be the
+    // master.
     if (state === "refusing") connection.reconsider();
   }, PROBE_EVERY_MS);
 
@@ -159,7 +188,10 @@ export function createRedisLink(options: RedisLinkOptions) {
     get state() {
       return state;
     },
-    /** Runs any command. A blocking one (WAIT) delays the calls after it, so it needs a link of its own. */
+    /**
+     * Runs any command. A blocking one (WAIT) delays the calls after it, so it needs a
+     * link of its own.
+     */
     command,
     /** Runs a script by its hash, and loads it first if the server does not have it. */
     evalScript(
@@ -184,13 +216,20 @@ export function createRedisLink(options: RedisLinkOptions) {
         return (await Promise.all([again, loading]))[0];
       });
     },
-    /** Resolves when the server has replied, even with an error; rejects after `timeoutMs` with `RedisUnavailableError`, whose cause is the error of the last attempt. */
+    /**
+     * Resolves when the server has replied, even with an error; rejects after
+     * `timeoutMs` with `RedisUnavailableError`, whose cause is the error of the last
+     * attempt.
+     */
     async ready(timeoutMs: number): Promise<void> {
       if (await settlesWithin(answered.promise, timeoutMs)) return;
       const detail = `not ready after ${timeoutMs} ms`;
       throw new errors.RedisUnavailableError("offline", detail, downCause);
     },
-    /** Waits until every running call is answered or out of time, then closes the connection. */
+    /**
+     * Waits until every running call is answered or out of time, then closes the
+     * connection.
+     */
     async close(): Promise<void> {
       if (state === "closed") return;
       enter("closed", {});
@@ -231,7 +270,10 @@ function createCalls({ now, send, onAnswer, onSilence }: {
   const deadlines = createDeadlines(now);
   let patientCalls = 0;
   let receivedAtMs = now();
-  /** The last reply within a deadline. Late replies do not extend the deadlines of later calls. */
+  /**
+   * The last reply within a deadline. Late replies do not extend the deadlines of later
+   * calls.
+   */
   let answeredAtMs = -Infinity;
 
   const make = (

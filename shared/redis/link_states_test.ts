@@ -5,8 +5,10 @@
 import assert from "node:assert/strict";
 import { createRecordingLog } from "../../tests/support/recording_log.ts";
 import { freePort } from "../../tests/support/local_server.ts";
-import type { RedisServer } from "../../tests/support/redis_server.ts";
-import { startRedisServer } from "../../tests/support/redis_server.ts";
+import {
+  type RedisServer,
+  startRedisServer,
+} from "../../tests/support/redis_server.ts";
 import { sleep, startStopwatch, until } from "../../tests/support/wait_for.ts";
 import { classifyRedisError, RedisReplyError } from "./errors.ts";
 import { defineScript, type RedisLink } from "./link.ts";

@@ -3,10 +3,18 @@ import { freePort } from "../../tests/support/local_server.ts";
 import { createRecordingLog } from "../../tests/support/recording_log.ts";
 import { testRedisLink } from "../../tests/support/redis_link.ts";
 import { startRedisServer } from "../../tests/support/redis_server.ts";
-import * as wait from "../../tests/support/wait_for.ts";
+import {
+  SCHEDULING_ALLOWANCE_MS,
+  startStopwatch,
+  until,
+} from "../../tests/support/wait_for.ts";
 import { RedisReplyError, RedisUnavailableError } from "./errors.ts";
-import type { RedisLink, RedisLinkOptions, RedisReply } from "./link.ts";
-import { defineScript } from "./link.ts";
+import {
+  defineScript,
+  type RedisLink,
+  type RedisLinkOptions,
+  type RedisReply,
+} from "./link.ts";
 
 const DEADLINE_MS = 300;
 const RECOVERY_MS = 2_000;
@@ -22,7 +30,7 @@ async function openReady(url: string, options: Partial<RedisLinkOptions> = {}) {
 
 /** Settles a call and says how long it took and why it failed. */
 async function timed(call: Promise<RedisReply>) {
-  using watch = wait.startStopwatch();
+  using watch = startStopwatch();
   const reason = await call.then(() => "answered", (error) => {
     if (error instanceof RedisUnavailableError) return error.reason;
     throw error;
@@ -32,13 +40,13 @@ async function timed(call: Promise<RedisReply>) {
 
 function assertWithinBudget(result: { tookMs: number }): void {
   assert.ok(
-    result.tookMs <= DEADLINE_MS + wait.SCHEDULING_ALLOWANCE_MS,
+    result.tookMs <= DEADLINE_MS + SCHEDULING_ALLOWANCE_MS,
     `took ${result.tookMs} ms`,
   );
 }
 
 async function answersAgain(link: RedisLink): Promise<void> {
-  await wait.until(
+  await until(
     () => link.command(["PING"]).then(() => true, () => false),
     RECOVERY_MS,
   );
@@ -74,7 +82,7 @@ Deno.test("a link signs in with user and password, or gives the reason why it ca
   const { url } = redis;
   const user = { url, username: "edge", password: "secret" };
   const wrong = testRedisLink({ ...user, password: "wrong" }, { log });
-  await wait.until(() => wrong.state === "offline");
+  await until(() => wrong.state === "offline");
   await assert.rejects(wrong.ready(1), (error) => {
     assert.ok(error instanceof RedisUnavailableError);
     return /WRONGPASS/.test(String(error.cause));
@@ -124,7 +132,7 @@ Deno.test("calls to a frozen server time out once, are then refused at once, and
   const refused = await timed(link.command(["INCR", "n"]));
   assert.equal(refused.reason, "circuit_open");
   assert.ok(refused.tookMs < 20, `took ${refused.tookMs} ms`);
-  await wait.until(() => link.state === "offline");
+  await until(() => link.state === "offline");
   assert.equal((await timed(link.command(["PING"]))).reason, "offline");
   redis.thaw();
   await answersAgain(link);
@@ -142,7 +150,7 @@ Deno.test("a late reply reaches the caller that abandoned the call", async () =>
   assert.equal(result.reason, "deadline");
   assert.deepEqual(late, []);
   redis.thaw();
-  await wait.until(() => late.length > 0);
+  await until(() => late.length > 0);
   assert.deepEqual(late, [1]);
 });
 
@@ -190,7 +198,7 @@ Deno.test("a link without a server refuses calls, and close() leaves nothing beh
   const link = testRedisLink({ url: `redis://127.0.0.1:${freePort()}` });
   assert.equal((await timed(link.command(["PING"]))).reason, "offline");
   await assert.rejects(link.ready(50), RedisUnavailableError);
-  await wait.until(() => link.state === "offline");
+  await until(() => link.state === "offline");
   await link.close();
   assert.equal(link.state, "closed");
 });

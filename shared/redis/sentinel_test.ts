@@ -3,10 +3,17 @@
 import assert from "node:assert/strict";
 import { startRedisGroup } from "../../tests/support/deployed/deployed_redis_group.ts";
 import { makeSecrets } from "../../tests/support/deployed/deployed_stores.ts";
-import type { LocalServer } from "../../tests/support/local_server.ts";
-import { askPort, freePort } from "../../tests/support/local_server.ts";
+import {
+  askPort,
+  freePort,
+  type LocalServer,
+} from "../../tests/support/local_server.ts";
 import { testRedisLink } from "../../tests/support/redis_link.ts";
-import * as wait from "../../tests/support/wait_for.ts";
+import {
+  startStopwatch,
+  until,
+  waitFor,
+} from "../../tests/support/wait_for.ts";
 import { RedisUnavailableError } from "./errors.ts";
 import type { RedisLink } from "./link.ts";
 import { agreed, findMaster } from "./connection.ts";
@@ -19,8 +26,8 @@ const FAILOVER_MS = 15_000;
 
 /** Writes until one write succeeds; every attempt ends in time. */
 async function writesAgain(link: RedisLink): Promise<void> {
-  await wait.waitFor(async () => {
-    using watch = wait.startStopwatch();
+  await waitFor(async () => {
+    using watch = startStopwatch();
     try {
       await link.command(["HSET", "lim:test", "n", "1"]);
       return true;
@@ -55,18 +62,18 @@ Deno.test("a link behind sentinels leaves a frozen master for the new one, and s
   await link.command(["HSET", "lim:test", "kept", "before"]);
   const password = await secrets.read("redis_edge_password");
   const question = `AUTH edge-auth ${password}\r\nHGET lim:test kept\r\n`;
-  await wait.waitFor(async () => {
+  await waitFor(async () => {
     const ask = ({ port }: LocalServer) => askPort(port, question);
     const said = await Promise.all(group.servers.map(ask));
     return said.every((text) => text.includes("before"));
   }, { what: "the replicas to have it" });
   await old.freeze();
   await writesAgain(link);
-  await wait.until(async () => (await group.master()).port !== old.port);
+  await until(async () => (await group.master()).port !== old.port);
   assert.equal(await link.command(["HGET", "lim:test", "kept"]), "before");
   await link.command(["HSET", "lim:test", "kept", "after"]);
   old.thaw();
-  await wait.waitFor(() => isReplica(old), {
+  await waitFor(() => isReplica(old), {
     what: "the old master to be a replica",
     timeoutMs: 2 * FAILOVER_MS,
   });

@@ -2,7 +2,10 @@ import type { MonotonicNow } from "../process/clock.ts";
 import type { Deadlines, Timed } from "../process/deadlines.ts";
 import { UpstreamError } from "./errors.ts";
 
-/** Ends one attempt when its signal aborts or a deadline passes. A token only writes a number. */
+/**
+ * Ends one attempt when its signal aborts or a deadline passes. A token only writes a
+ * number.
+ */
 export class AttemptDeadlines implements Timed, EventListenerObject {
   /** Why it has ended: the reason of the call's signal, or an `upstream_timeout`. */
   #ended: { reason: unknown } | null = null;
@@ -40,7 +43,10 @@ export class AttemptDeadlines implements Timed, EventListenerObject {
     this.#phaseAt = Infinity;
   }
 
-  /** Runs this when the attempt ends, instead of what was given before; at once if it has ended. */
+  /**
+   * Runs this when the attempt ends, instead of what was given before; at once if it
+   * has ended.
+   */
   onEnd(run: () => void): void {
     this.#onEnd = run;
     if (this.#ended !== null) run();

@@ -6,14 +6,16 @@
 import { UpstreamError, type UpstreamFault } from "./errors.ts";
 import type { HttpConnection } from "./http_client.ts";
 import type { ResponseHead } from "./http_framing.ts";
-import type { JsonObject } from "./json.ts";
-import { isJsonObject, parseJson, textOf } from "./json.ts";
+import { isJsonObject, type JsonObject, parseJson, textOf } from "./json.ts";
 
 const UNKNOWN_MODEL_CODE = /^(model_?not_?found|invalid_model)$/i;
 const UNKNOWN_MODEL =
   /^(the )?(requested )?model\b.* (not found|not exist|not available)|^(no such|unknown) model\b/i;
 
-/** Answers of servers without the requested path: LocalAI's, and others in OpenAI's form. */
+/**
+ * Answers of servers without the requested path: LocalAI's, and others in OpenAI's
+ * form.
+ */
 const UNKNOWN_PATH = /^(code=404, message=)?not found\.?$/i;
 
 const CONTEXT_LENGTH = anyOf(
@@ -43,7 +45,10 @@ const PERMANENT = anyOf(
 );
 
 const TOLD_MAX = 3;
-/** The largest body of an error response. A longer one is not quoted, and no more of a message is examined, of which the end may be a part of a secret. */
+/**
+ * The largest body of an error response. A longer one is not quoted, and no more of a
+ * message is examined, of which the end may be a part of a secret.
+ */
 const BYTES_MAX = 64 * 1024;
 
 /** `param` paths such as `messages[0].content`. */
@@ -80,7 +85,8 @@ export async function readErrorResponse(
   try {
     text = await response.readText();
   } catch (error) {
-    // The body was cut or is too long. The status is enough, so only an abort is passed on.
+    // The body was cut or is too long. The status is enough, so only an abort is passed
+    // on.
     if (!(error instanceof UpstreamError)) throw error;
   }
   return errorOfResponse(
@@ -110,7 +116,9 @@ export function errorOfResponse(
   const isTooLong = error !== null && isContextLength(error);
   const code = status === 413 ? "request_too_large" : undefined;
   return new UpstreamError(fault, {
-    ...{ cause, message, param: clean(error?.param, PARAM, redact) },
+    cause,
+    message,
+    param: clean(error?.param, PARAM, redact),
     code: isTooLong ? "context_length_exceeded" : code,
     wireCode: isTooLong ? undefined : clean(error?.code, CODE, redact),
   });
@@ -137,7 +145,8 @@ function faultOf(
     const text = textOf(error.message).slice(0, BYTES_MAX);
     return PERMANENT.test(text) || isContextLength(error) ? "request" : fault;
   }
-  // The client requested one of our models. With other statuses "not found" can mean anything.
+  // The client requested one of our models. With other statuses "not found" can mean
+  // anything.
   const isUnknown = UNKNOWN_MODEL_CODE.test(code) ||
     (status === 404 && UNKNOWN_MODEL.test(message));
   return isUnknown && fault === "request" ? "unknown_model" : fault;
@@ -154,7 +163,10 @@ function clean(value: unknown, form: RegExp, redact: Redact) {
   return form.test(text) && redact(text) === text ? text : undefined;
 }
 
-/** The error within an answer whose status was 200: there is no status to rely on, so its message is passed on. */
+/**
+ * The error within an answer whose status was 200: there is no status to rely on, so
+ * its message is passed on.
+ */
 export function frameError(data: unknown, redact: Redact): UpstreamError {
   const error = errorMemberOf(data) ?? (isJsonObject(data) ? data : {});
   const refusal = { status: statusOf(error), body: data };
@@ -200,7 +212,10 @@ function messageOfDetail(detail: unknown): string {
     .join("; ");
 }
 
-/** The HTTP status that an error object states as a number or implies by its kind; otherwise 500. */
+/**
+ * The HTTP status that an error object states as a number or implies by its kind;
+ * otherwise 500.
+ */
 function statusOf(error: JsonObject): number {
   const { type, code, status, status_code, http_status_code } = error;
   for (const value of [code, status, status_code, http_status_code]) {
@@ -211,7 +226,10 @@ function statusOf(error: JsonObject): number {
   return FAULTS.find(([, , words]) => words.test(kind))?.[1][0] ?? 500;
 }
 
-/** Makes texts of model servers safe to show to callers, in linear time: a match starts only where it can be whole. */
+/**
+ * Makes texts of model servers safe to show to callers, in linear time: a match starts
+ * only where it can be whole.
+ */
 export type Redact = (text: string) => string;
 
 const MESSAGE_CHARS_MAX = 500;

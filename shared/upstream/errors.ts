@@ -1,8 +1,15 @@
 /** The faults of model servers, and how each is answered and remedied. */
 import type { Usage } from "../openai/completion.ts";
-import * as openai from "../openai/error.ts";
+import {
+  ApiError,
+  type ApiErrorOptions,
+  type ErrorCode,
+} from "../openai/error.ts";
 
-/** What may help: nothing, another backend, the same one in a moment, or the same one later. */
+/**
+ * What may help: nothing, another backend, the same one in a moment, or the same one
+ * later.
+ */
 type Remedy = "none" | "elsewhere" | "again" | "later";
 
 /**
@@ -35,7 +42,7 @@ const FAULTS = {
   truncated: ["upstream_truncated", "again", "ended its answer too early"],
   invalid: ["upstream_invalid", "elsewhere", "sent an invalid answer"],
 } as const satisfies {
-  [fault: string]: readonly [openai.ErrorCode, Remedy, message: string];
+  [fault: string]: readonly [ErrorCode, Remedy, message: string];
 };
 
 export type UpstreamFault = keyof typeof FAULTS;
@@ -43,15 +50,20 @@ export type UpstreamFault = keyof typeof FAULTS;
 /** The `Retry-After` for callers if the server sends none. */
 const RETRY_AFTER_MS = 1_000;
 
-interface UpstreamErrorOptions extends openai.ApiErrorOptions {
-  code?: openai.ErrorCode | undefined;
-  /** Shown to the caller, so it must have been redacted. If it is empty, the fault's default is used. */
+interface UpstreamErrorOptions extends ApiErrorOptions {
+  code?: ErrorCode | undefined;
+  /**
+   * Shown to the caller, so it must have been redacted. If it is empty, the fault's
+   * default is used.
+   */
   message?: string | undefined;
   usage?: Usage;
 }
 
-/** A failed attempt at a model server. `cause` is for the log and holds no credential. */
-export class UpstreamError extends openai.ApiError {
+/**
+ * A failed attempt at a model server. `cause` is for the log and holds no credential.
+ */
+export class UpstreamError extends ApiError {
   readonly remedy: Remedy;
   readonly usage: Usage | null;
 

@@ -5,10 +5,17 @@
  */
 import type { AttemptDeadlines } from "./attempt_deadlines.ts";
 import { invalidAnswer, truncatedAnswer, UpstreamError } from "./errors.ts";
-import type { ResponseHead } from "./http_framing.ts";
-import { BodyDecoder, findHeadEnd, parseResponseHead } from "./http_framing.ts";
+import {
+  BodyDecoder,
+  findHeadEnd,
+  parseResponseHead,
+  type ResponseHead,
+} from "./http_framing.ts";
 
-/** Size of a connection's read buffer, once a read has filled a smaller one, and therefore the largest response head. */
+/**
+ * Size of a connection's read buffer, once a read has filled a smaller one, and
+ * therefore the largest response head.
+ */
 const READ_BUFFER_BYTES = 16 * 1024;
 const READ_BUFFER_BYTES_MIN = 4 * 1024;
 const IDLE_CONNECTIONS_MAX = 256;
@@ -24,10 +31,16 @@ const DRAIN_MS = 1_000;
 /** A byte stream in both directions. `Deno.Conn` is one. */
 export type ByteConnection = Pick<Deno.Conn, "read" | "write" | "close">;
 
-/** Opens a connection to one server; if the signal aborts, rejects and leaves nothing open. */
+/**
+ * Opens a connection to one server; if the signal aborts, rejects and leaves nothing
+ * open.
+ */
 export type Connect = (signal: AbortSignal) => Promise<ByteConnection>;
 
-/** TCP_NODELAY, set before the first byte, saves small requests the peer's delayed acknowledgement of 40 ms. */
+/**
+ * TCP_NODELAY, set before the first byte, saves small requests the peer's delayed
+ * acknowledgement of 40 ms.
+ */
 export function createConnect(
   url: URL,
   /** PEM certificates trusted in addition to the usual ones. */
@@ -79,15 +92,18 @@ export class HttpConnection {
   #body = new BodyDecoder(0);
   #idleRead: Promise<number | null> | null = null;
 
-  /** `onReusable` is called when a response was released and the connection can be reused. */
+  /**
+   * `onReusable` is called when a response was released and the connection can be
+   * reused.
+   */
   constructor(
     readonly raw: ByteConnection,
     readonly onReusable: (connection: HttpConnection) => void,
   ) {}
 
   /**
-   * Sends a request and resolves with the first head that is not interim, or with null if
-   * the connection was idle and the server has closed it instead. Rejects with the
+   * Sends a request and resolves with the first head that is not interim, or with null
+   * if the connection was idle and the server has closed it instead. Rejects with the
    * reason for the attempt's end, or an `UpstreamError`.
    */
   async exchange(request: Uint8Array, deadlines: AttemptDeadlines) {
@@ -105,7 +121,10 @@ export class HttpConnection {
     return head;
   }
 
-  /** The next bytes of the body, valid until the next call, or null at its end. Reads only when called. */
+  /**
+   * The next bytes of the body, valid until the next call, or null at its end. Reads
+   * only when called.
+   */
   async read(): Promise<Uint8Array | null> {
     this.#deadlines?.throwIfEnded();
     for (;;) {
@@ -122,7 +141,10 @@ export class HttpConnection {
     }
   }
 
-  /** Reads the body to its end as UTF-8 text. Its pieces may be `betweenMs` apart; if absent, the phase goes on. */
+  /**
+   * Reads the body to its end as UTF-8 text. Its pieces may be `betweenMs` apart; if
+   * absent, the phase goes on.
+   */
   async readText(betweenMs?: number): Promise<string> {
     let pieces: TextDecoder | null = null;
     let text = "";
@@ -139,7 +161,10 @@ export class HttpConnection {
     }
   }
 
-  /** Keeps the connection if all of the body was read or, when `isDone`, its rest is short; else closes it. */
+  /**
+   * Keeps the connection if all of the body was read or, when `isDone`, its rest is
+   * short; else closes it.
+   */
   async release(isDone: boolean): Promise<void> {
     if (isDone && this.#isKeepAlive && !this.#body.isComplete) {
       const giveUp = setTimeout(() => this.close(), DRAIN_MS);
@@ -242,7 +267,10 @@ export class HttpClient {
 
   constructor(readonly connect: Connect, readonly connectMs: number) {}
 
-  /** A connection for one attempt, a new one after a `lost` one. Rejects with the reason for its end, or `upstream_unreachable`. */
+  /**
+   * A connection for one attempt, a new one after a `lost` one. Rejects with the reason
+   * for its end, or `upstream_unreachable`.
+   */
   async connection(deadlines: AttemptDeadlines, lost?: HttpConnection | null) {
     lost?.close();
     const idle = lost ? undefined : this.idle.pop();

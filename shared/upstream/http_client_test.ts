@@ -7,13 +7,23 @@ import {
   type Reply,
   startScriptedServer,
 } from "../../tests/support/scripted_server.ts";
-import * as answers from "../../tests/support/model_answers.ts";
+import {
+  chunk,
+  jsonResponse,
+  lastChunk,
+  streamHead,
+} from "../../tests/support/model_answers.ts";
 import { makeSelfSigned } from "../../tests/support/deployed/test_authority.ts";
 import { everySplit } from "./bytes_fixture.ts";
 import { AttemptDeadlines } from "./attempt_deadlines.ts";
 import type { UpstreamFault } from "./errors.ts";
-import type { ByteConnection, Connect, HttpConnection } from "./http_client.ts";
-import { createConnect, HttpClient } from "./http_client.ts";
+import {
+  type ByteConnection,
+  type Connect,
+  createConnect,
+  HttpClient,
+  type HttpConnection,
+} from "./http_client.ts";
 import { startStopwatch, until } from "../../tests/support/wait_for.ts";
 
 const encoder = new TextEncoder();
@@ -131,7 +141,7 @@ Deno.test("a connection is not used again that the response closes, or is follow
 Deno.test("HttpClient notices when a server ends an idle connection", async () => {
   const hangUp = Promise.withResolvers<void>();
   await using r = rig(function* () {
-    yield* answers.jsonResponse({});
+    yield* jsonResponse({});
     yield { until: hangUp.promise };
     yield { close: true };
   });
@@ -146,7 +156,7 @@ Deno.test("a connection that was idle for a whole period is closed, and no other
   const go = Promise.withResolvers<void>();
   await using r = rig(function* ({ number }) {
     if (number <= 3) yield { until: go.promise };
-    yield* answers.jsonResponse({});
+    yield* jsonResponse({});
   });
   const { client, server } = r;
   const first = [1, 2, 3].map(() => exchange(client));
@@ -167,10 +177,10 @@ Deno.test("a connection that was idle for a whole period is closed, and no other
 Deno.test("release() keeps a connection whose body ends a little later", async () => {
   const end = Promise.withResolvers<void>();
   await using r = rig(function* () {
-    yield answers.streamHead();
-    yield answers.chunk("all that matters");
+    yield streamHead();
+    yield chunk("all that matters");
     yield { until: end.promise };
-    yield answers.lastChunk;
+    yield lastChunk;
   });
   const deadlines = newDeadlines();
   const response = await begin(r.client, deadlines);
@@ -188,9 +198,9 @@ Deno.test("release() keeps a connection whose body ends a little later", async (
 
 Deno.test("release() gives up a connection whose body goes on", async () => {
   await using r = rig(async function* () {
-    yield answers.streamHead();
+    yield streamHead();
     for (;;) {
-      yield answers.chunk("x".repeat(8 * 1024));
+      yield chunk("x".repeat(8 * 1024));
       await new Promise((resolve) => setTimeout(resolve, 0));
     }
   });
@@ -279,7 +289,7 @@ Deno.test("close() ends idle connections, and running ones are not kept", async 
   const go = Promise.withResolvers<void>();
   await using r = rig(function* (request) {
     if (request.number === 2) yield { until: go.promise };
-    yield* answers.jsonResponse({});
+    yield* jsonResponse({});
   });
   await exchange(r.client);
   const running = exchange(r.client);
@@ -290,7 +300,7 @@ Deno.test("close() ends idle connections, and running ones are not kept", async 
   await until(() => r.server.openConnections === 0);
 });
 
-const reply = () => answers.jsonResponse({});
+const reply = () => jsonResponse({});
 
 async function firstWord(url: string, caCerts?: string[]): Promise<string> {
   const { signal } = new AbortController();

@@ -13,7 +13,9 @@ const MS_PER_SECOND = 1_000;
 const RETRY_AFTER_MS_MIN = 1_000;
 const RETRY_AFTER_MS_MAX = 60_000;
 
-/** How a body ends: after this many bytes, with its last chunk, or with the connection. */
+/**
+ * How a body ends: after this many bytes, with its last chunk, or with the connection.
+ */
 export type BodyFraming = number | "chunked" | "close";
 
 export interface ResponseHead {
@@ -24,7 +26,10 @@ export interface ResponseHead {
   /** Media type in lower case, without parameters; `""` when absent. */
   contentType: string;
   contentEncoding: string;
-  /** The wait that `retry-after-ms` or `retry-after` of a refusal asks for, clamped to 1..60 s. */
+  /**
+   * The wait that `retry-after-ms` or `retry-after` of a refusal asks for, clamped to
+   * 1..60 s.
+   */
   retryAfterMs: number | undefined;
   /** Those of {@link FILE_HEADERS} that it has. */
   fileHeaders: Partial<Record<typeof FILE_HEADERS[number], string>>;
@@ -44,7 +49,10 @@ export function findHeadEnd(
   return -1;
 }
 
-/** A single LF may stand for CRLF (RFC 9112, 2.2). Throws `upstream_invalid` for what that calls unrecoverable. */
+/**
+ * A single LF may stand for CRLF (RFC 9112, 2.2). Throws `upstream_invalid` for what
+ * that calls unrecoverable.
+ */
 export function parseResponseHead(text: string): ResponseHead {
   const [first = "", ...lines] = text.split(/\r?\n/);
   const [, minor, code] = STATUS_LINE.exec(first) ?? [];
@@ -62,7 +70,8 @@ export function parseResponseHead(text: string): ResponseHead {
   const status = Number(code);
   const field = (name: string) => fields.get(name)?.toLowerCase() ?? "";
   const connection = field("connection");
-  // A message with both may come from a broken proxy: use it, then close the connection.
+  // A message with both may come from a broken proxy: use it, then close the
+  // connection.
   const isSuspect = fields.has("content-length") &&
     fields.has("transfer-encoding");
   const fileHeaders: ResponseHead["fileHeaders"] = {};
@@ -114,17 +123,28 @@ function framingOf(
 
 /** A chunk of less than 256 MiB: seven hexadecimal digits. */
 const CHUNK_SIZE = /^([0-9a-f]{1,7})[ \t]*(;.*)?$/i;
-/** Bounds each chunk size with its extensions, and all trailers, none of which are used. */
+/**
+ * Bounds each chunk size with its extensions, and all trailers, none of which are used.
+ */
 const FRAMING_CHARS_MAX = 16 * 1024;
 
-/** Removes the framing of a body in place: `5\r\nhello\r\n0\r\n\r\n` becomes `hello` (RFC 9112, section 7.1). */
+/**
+ * Removes the framing of a body in place: `5\r\nhello\r\n0\r\n\r\n` becomes `hello`
+ * (RFC 9112, section 7.1).
+ */
 export class BodyDecoder {
   isComplete: boolean;
-  /** The position after the last byte that `decode` has used: what follows is not of this body. */
+  /**
+   * The position after the last byte that `decode` has used: what follows is not of
+   * this body.
+   */
   usedTo = 0;
   /** Payload bytes left in the body, or in the chunk. */
   #left: number;
-  /** The next line of framing: that before a chunk, that after it, or one of the trailers. */
+  /**
+   * The next line of framing: that before a chunk, that after it, or one of the
+   * trailers.
+   */
   #expects: "size" | "dataEnd" | "trailer" = "size";
   #line = "";
   #trailerChars = 0;
@@ -134,7 +154,10 @@ export class BodyDecoder {
     this.isComplete = framing === 0;
   }
 
-  /** The payload in `buffer[from, to)`, perhaps empty, as a view. Throws `upstream_invalid` for a malformed chunk. */
+  /**
+   * The payload in `buffer[from, to)`, perhaps empty, as a view. Throws
+   * `upstream_invalid` for a malformed chunk.
+   */
   decode(buffer: Uint8Array, from: number, to: number): Uint8Array {
     let at = from;
     let start = from;

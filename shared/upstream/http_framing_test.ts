@@ -1,7 +1,12 @@
 import assert from "node:assert/strict";
 import { everySplit } from "./bytes_fixture.ts";
-import type { BodyFraming, ResponseHead } from "./http_framing.ts";
-import { BodyDecoder, findHeadEnd, parseResponseHead } from "./http_framing.ts";
+import {
+  BodyDecoder,
+  type BodyFraming,
+  findHeadEnd,
+  parseResponseHead,
+  type ResponseHead,
+} from "./http_framing.ts";
 
 const usual: ResponseHead = {
   status: 200,
@@ -20,7 +25,8 @@ const headers: [lines: string, head: Partial<ResponseHead>][] = [
   ["Content-Length: 0", { framing: 0 }],
   ["Transfer-Encoding:  Chunked ", { framing: "chunked" }],
   ["Transfer-Encoding: chunked\r\nContent-Length: 5", {
-    ...{ framing: "chunked", isKeepAlive: false },
+    framing: "chunked",
+    isKeepAlive: false,
   }],
   ["Connection: Close", { isKeepAlive: false }],
   ["Content-Type: Text/Html; charset=utf-8", { contentType: "text/html" }],
@@ -36,7 +42,8 @@ const heads: [text: string, head: Partial<ResponseHead>][] = [
   ["HTTP/1.1 200\r\n\r\n", {}],
   ["HTTP/1.1 503 Busy\na: b\n\n", { status: 503 }],
   ["HTTP/1.1 204 None\r\ncontent-length: 5\r\n\r\n", {
-    ...{ status: 204, framing: 0 },
+    status: 204,
+    framing: 0,
   }],
   ["HTTP/1.1 103 Early Hints\r\n\r\n", { status: 103, framing: 0 }],
   ["HTTP/1.0 200 OK\r\n\r\n", { isKeepAlive: false }],
@@ -124,7 +131,10 @@ Deno.test("findHeadEnd() finds the blank line, however it came", () => {
 
 type Decoded = ReturnType<typeof decode>;
 
-/** Decodes with the bytes placed in the middle of a larger buffer, as a read places them. */
+/**
+ * Decodes with the bytes placed in the middle of a larger buffer, as a read places
+ * them.
+ */
 function decode(framing: BodyFraming, pieces: Uint8Array[]) {
   const decoder = new BodyDecoder(framing);
   const text = new TextDecoder();
@@ -182,8 +192,14 @@ Deno.test("BodyDecoder takes bodies, however they are cut", () => {
 
 Deno.test("BodyDecoder refuses malformed chunks", () => {
   const malformed = [
-    ...["\r\nhello", "xyz\r\n", "-5\r\nhello", "0x5\r\nhello"],
-    ...["00000005\r\nhello", "4\r\nhello\r\n", "5\rhello\n", "1\r\na\rb\n"],
+    "\r\nhello",
+    "xyz\r\n",
+    "-5\r\nhello",
+    "0x5\r\nhello",
+    "00000005\r\nhello",
+    "4\r\nhello\r\n",
+    "5\rhello\n",
+    "1\r\na\rb\n",
     `1;${"x".repeat(17_000)}`,
     `0\r\n${"a: b\r\n".repeat(5_000)}`,
   ];

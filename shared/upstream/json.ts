@@ -8,7 +8,9 @@ export function textOf(value: unknown): string {
   return typeof value === "string" ? value : "";
 }
 
-/** The value, or undefined for invalid JSON. The parser's error would quote the answer. */
+/**
+ * The value, or undefined for invalid JSON. The parser's error would quote the answer.
+ */
 export function parseJson(text: string): unknown {
   try {
     return JSON.parse(text);

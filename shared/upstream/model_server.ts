@@ -5,7 +5,12 @@ import type { MonotonicNow } from "../process/clock.ts";
 import { createDeadlines } from "../process/deadlines.ts";
 import { AttemptDeadlines } from "./attempt_deadlines.ts";
 import { invalidAnswer } from "./errors.ts";
-import * as http from "./http_client.ts";
+import {
+  type Connect,
+  createConnect,
+  HttpClient,
+  type HttpConnection,
+} from "./http_client.ts";
 import type { ResponseHead } from "./http_framing.ts";
 import type { BackendCall } from "./pool.ts";
 import {
@@ -34,7 +39,7 @@ export interface ModelServerOptions {
   apiKey: string | null;
   now: MonotonicNow;
   /** Opens connections. Default: to `config.base_url`. */
-  connect?: http.Connect;
+  connect?: Connect;
 }
 
 export interface ServerRequest {
@@ -43,7 +48,9 @@ export interface ServerRequest {
   call: BackendCall;
   /** Ends the request when it aborts. Default: that of the call. */
   signal?: AbortSignal;
-  /** Whether the answer must begin within `first_token_ms`, and not only end in time. */
+  /**
+   * Whether the answer must begin within `first_token_ms`, and not only end in time.
+   */
   mustBeginSoon: boolean;
   /** How long all of it may take. Default: `total_ms`. */
   totalMs?: number | undefined;
@@ -55,11 +62,14 @@ export interface ServerRequest {
 export interface ServerResponse {
   server: ModelServer;
   head: ResponseHead;
-  connection: http.HttpConnection;
+  connection: HttpConnection;
   deadlines: AttemptDeadlines;
 }
 
-/** Nothing is repeated. Errors are `UpstreamError`s or the signal's reason, without key, address or header. */
+/**
+ * Nothing is repeated. Errors are `UpstreamError`s or the signal's reason, without key,
+ * address or header.
+ */
 export class ModelServer {
   readonly config: BackendConfig;
   readonly redact: Redact;
@@ -67,7 +77,7 @@ export class ModelServer {
   /** Up to and including `/v1`, without a slash at the end. */
   readonly #baseUrl: URL;
   readonly #credential: { authorization?: string };
-  readonly #client: http.HttpClient;
+  readonly #client: HttpClient;
   readonly #deadlines;
 
   /** Throws an Error if the key cannot be sent, without showing it. */
@@ -83,8 +93,8 @@ export class ModelServer {
     this.#credential = apiKey === null
       ? {}
       : { authorization: `Bearer ${apiKey}` };
-    this.#client = new http.HttpClient(
-      options.connect ?? http.createConnect(this.#baseUrl),
+    this.#client = new HttpClient(
+      options.connect ?? createConnect(this.#baseUrl),
       config.deadlines.connect_ms,
     );
     this.redact = createRedact({
@@ -94,7 +104,10 @@ export class ModelServer {
     });
   }
 
-  /** Encodes requests to a path below the base URL or to another URL of this server, the constant part only once. */
+  /**
+   * Encodes requests to a path below the base URL or to another URL of this server, the
+   * constant part only once.
+   */
   encoder(
     to: string | URL,
     {
@@ -108,7 +121,9 @@ export class ModelServer {
       ? new URL(`${this.config.base_url}${to}`)
       : to;
     const sent = Object.entries({
-      ...{ host: url.host, accept, "accept-encoding": "identity" },
+      host: url.host,
+      accept,
+      "accept-encoding": "identity",
       ...contentType !== null && { "content-type": contentType },
       ...this.#credential,
       ...this.config.headers,
@@ -130,7 +145,10 @@ export class ModelServer {
     };
   }
 
-  /** A URL that the server has sent, relative or not; null if it is on another server, which is never asked. */
+  /**
+   * A URL that the server has sent, relative or not; null if it is on another server,
+   * which is never asked.
+   */
   ownUrl(address: string): URL | null {
     const url = URL.parse(address, `${this.#baseUrl.href}/`);
     return url?.origin === this.#baseUrl.origin ? url : null;
@@ -150,12 +168,13 @@ export class ModelServer {
       signal,
       totalMs,
     );
-    let connection: http.HttpConnection | null = null;
+    let connection: HttpConnection | null = null;
     let isDone = false;
     try {
       deadlines.throwIfEnded();
       let head: ResponseHead | null = null;
-      // Twice if the server closes an idle connection at this moment, which is no failure.
+      // Twice if the server closes an idle connection at this moment, which is no
+      // failure.
       while (connection === null || head === null) {
         connection = await this.#client.connection(deadlines, connection);
         if (request.mustBeginSoon) deadlines.arm("firstToken", first_token_ms);

@@ -15,7 +15,10 @@ function encode(
 ): string[] {
   const config = backendAt("http://gpu:8000/v1", { headers });
   const server = new ModelServer({
-    ...{ config, apiKey: apiKey ?? null, publicModel: "m", now: () => 0 },
+    config,
+    apiKey: apiKey ?? null,
+    publicModel: "m",
+    now: () => 0,
   });
   const encodeRequest = server.encoder("/x?api-version=1", options);
   const bytes = encodeRequest(body, { requestId: "r1", ...call });
@@ -23,7 +26,9 @@ function encode(
 }
 
 const host = (accept: string) => [
-  ...["host: gpu:8000", `accept: ${accept}`, "accept-encoding: identity"],
+  "host: gpu:8000",
+  `accept: ${accept}`,
+  "accept-encoding: identity",
 ];
 
 Deno.test("ModelServer writes head, credential, configured headers, trace and body", () => {
@@ -43,8 +48,12 @@ Deno.test("ModelServer writes head, credential, configured headers, trace and bo
   ]);
   const get = { method: "GET", accept: "*/*" } as const;
   assert.deepEqual(encode(get), [
-    ...["GET /v1/x?api-version=1 HTTP/1.1", ...host("*/*")],
-    ...["content-length: 0", "x-request-id: r1", "", ""],
+    "GET /v1/x?api-version=1 HTTP/1.1",
+    ...host("*/*"),
+    "content-length: 0",
+    "x-request-id: r1",
+    "",
+    "",
   ]);
 });
 

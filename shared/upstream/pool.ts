@@ -4,10 +4,16 @@ import { roundMs } from "../process/log.ts";
 import { UpstreamError, type UpstreamFault } from "./errors.ts";
 
 const ATTEMPTS_MAX = 3;
-/** The pause before the same backend is tried again: long enough for a proxy to restart, too short to be noticed. */
+/**
+ * The pause before the same backend is tried again: long enough for a proxy to restart,
+ * too short to be noticed.
+ */
 const RETRY_DELAY_MS_MIN = 50;
 const RETRY_DELAY_MS_MAX = 150;
-/** Added to the retry budget by each request, and its maximum: unlimited retries would double the load. */
+/**
+ * Added to the retry budget by each request, and its maximum: unlimited retries would
+ * double the load.
+ */
 const RETRIES_PER_REQUEST = 0.1;
 const RETRIES_MAX = 5;
 const UNAVAILABLE_MS_MIN = 1_000;
@@ -18,9 +24,15 @@ export interface PoolBackend {
 }
 
 export interface BackendCall {
-  /** 32 hex digits, sent to the model server unchanged: llama-cpp-python accepts only UUIDs. */
+  /**
+   * 32 hex digits, sent to the model server unchanged: llama-cpp-python accepts only
+   * UUIDs.
+   */
   requestId: string;
-  /** Aborted when the answer is no longer needed; the request to the model server must then end within 100 ms. */
+  /**
+   * Aborted when the answer is no longer needed; the request to the model server must
+   * then end within 100 ms.
+   */
   signal: AbortSignal;
   /** W3C trace context, passed on to the model server. */
   traceparent?: string | undefined;
@@ -95,7 +107,10 @@ export class BackendPool<Backend extends PoolBackend> {
     for (const { backend } of this.#slots) backend.close();
   }
 
-  /** Calls `attempt` with one backend after the other until it resolves, or with `only` this one. Throws an `UpstreamError`, or what aborted it. */
+  /**
+   * Calls `attempt` with one backend after the other until it resolves, or with `only`
+   * this one. Throws an `UpstreamError`, or what aborted it.
+   */
   async run<Result>(
     call: BackendCall,
     attempt: (backend: Backend, progress: AttemptProgress) => Promise<Result>,
@@ -176,7 +191,10 @@ export class BackendPool<Backend extends PoolBackend> {
     }
   }
 
-  /** In the order in which to try them: those with a limit last, then by preference, and among equals at random by weight. */
+  /**
+   * In the order in which to try them: those with a limit last, then by preference, and
+   * among equals at random by weight.
+   */
   #candidates(): readonly Slot<Backend>[] {
     if (this.#slots.length === 1) return this.#slots;
     const { now, random } = this.options;
@@ -203,16 +221,25 @@ export class BackendPool<Backend extends PoolBackend> {
   }
 }
 
-/** A failure adds 2 to the score, a success subtracts 1: five failures in a row open the breaker. */
+/**
+ * A failure adds 2 to the score, a success subtracts 1: five failures in a row open the
+ * breaker.
+ */
 const SCORE_MAX = 10;
 /** How long it stays open at first; doubles with each failed probe. */
 const OPEN_MS = 1_000;
 const OPEN_MS_MAX = 30_000;
 
-/** `half-open`: the next attempt is a probe, to find out whether the backend has recovered. */
+/**
+ * `half-open`: the next attempt is a probe, to find out whether the backend has
+ * recovered.
+ */
 export type BreakerState = "closed" | "open" | "half-open";
 
-/** The outcomes that prove the health of a server, as a refused request does, and those that prove nothing. */
+/**
+ * The outcomes that prove the health of a server, as a refused request does, and those
+ * that prove nothing.
+ */
 const HEALTHY = /^(success|request)$/;
 const UNCLEAR = /^(aborted|internal|rate_limited|overloaded)$/;
 
@@ -242,7 +269,10 @@ export class CircuitBreaker {
     return Math.max(0, this.#nextAtMs - this.now());
   }
 
-  /** Begins an attempt. Returns the time to report it with, or null if none is permitted now. */
+  /**
+   * Begins an attempt. Returns the time to report it with, or null if none is permitted
+   * now.
+   */
   enter(): number | null {
     if (this.waitMs > 0) return null;
     const nowMs = this.now();
@@ -250,7 +280,10 @@ export class CircuitBreaker {
     return nowMs;
   }
 
-  /** The first token has arrived: after a probe the next one may start, however long the answer takes. */
+  /**
+   * The first token has arrived: after a probe the next one may start, however long the
+   * answer takes.
+   */
   begun(enteredAtMs: number): void {
     if (enteredAtMs > this.#changedAtMs) this.#nextAtMs = this.now();
   }

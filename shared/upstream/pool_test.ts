@@ -4,8 +4,13 @@ import { monotonicNow } from "../process/clock.ts";
 import { ApiError } from "../openai/error.ts";
 import { seededRandom } from "../../tests/support/seeded_random.ts";
 import { UpstreamError, type UpstreamFault } from "./errors.ts";
-import type { AttemptProgress, AttemptReport, PoolBackend } from "./pool.ts";
-import { BackendPool, CircuitBreaker } from "./pool.ts";
+import {
+  type AttemptProgress,
+  type AttemptReport,
+  BackendPool,
+  CircuitBreaker,
+  type PoolBackend,
+} from "./pool.ts";
 
 /** What a fake backend does in each call; the last act is repeated. */
 type Act =
@@ -83,7 +88,10 @@ async function ask(
   return { text: said.join(" "), error };
 }
 
-/** What the backends do, what the request ends with (words, code of the error), its attempts. */
+/**
+ * What the backends do, what the request ends with (words, code of the error), its
+ * attempts.
+ */
 type Case = [acts: Act[][], end: string, attempts: string];
 const AGAIN: UpstreamFault[] = ["unreachable", "server_error", "truncated"];
 const NOT_AGAIN: UpstreamFault[] = [

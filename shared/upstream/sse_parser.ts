@@ -14,10 +14,16 @@ export class SseParser {
   #line = "";
   #data: string | null = null;
   #name = "";
-  /** Whether the incomplete line is a comment. A flag, because looking at a long line copies it. */
+  /**
+   * Whether the incomplete line is a comment. A flag, because looking at a long line
+   * copies it.
+   */
   #isComment = false;
 
-  /** `onEvent` gets every event that has data, with its name or `""`. `charsMax` bounds a line and an event. */
+  /**
+   * `onEvent` gets every event that has data, with its name or `""`. `charsMax` bounds
+   * a line and an event.
+   */
   constructor(
     readonly onEvent: (data: string, name: string) => void,
     readonly charsMax: number = STREAM_LIMITS.lineBytesMax,
@@ -33,7 +39,10 @@ export class SseParser {
     return this.#data !== null || (this.#line !== "" && !this.#isComment);
   }
 
-  /** Parses the next bytes. Throws `upstream_invalid` if a line, or the data of an event, is too long. */
+  /**
+   * Parses the next bytes. Throws `upstream_invalid` if a line, or the data of an
+   * event, is too long.
+   */
   push(bytes: Uint8Array): void {
     const text = this.#decoder.decode(bytes, { stream: true });
     const isMarked = this.#isFirst && text.startsWith("\ufeff");
@@ -47,7 +56,10 @@ export class SseParser {
     this.#keep(rest);
   }
 
-  /** The data of a last event without its blank line, or `""`. The standard drops it; a caller may validate it. */
+  /**
+   * The data of a last event without its blank line, or `""`. The standard drops it; a
+   * caller may validate it.
+   */
   end(): string {
     this.#keep(this.#decoder.decode());
     if (this.#line !== "") this.#endLine();

@@ -1,7 +1,10 @@
 import { ANSWER_BYTES_HELD_MAX } from "../limits.ts";
 import { ApiError } from "../openai/error.ts";
 
-/** Bounds the bytes of answers that this process holds as a whole: a few of the largest would exhaust its memory. */
+/**
+ * Bounds the bytes of answers that this process holds as a whole: a few of the largest
+ * would exhaust its memory.
+ */
 export class AnswerMemory {
   bytes = 0;
 
@@ -11,7 +14,10 @@ export class AnswerMemory {
   open() {
     const held = {
       bytes: 0,
-      /** If the process has no room for so many bytes, releases all and throws `overloaded`. */
+      /**
+       * If the process has no room for so many bytes, releases all and throws
+       * `overloaded`.
+       */
       set: (bytes: number): void => {
         this.bytes += bytes - held.bytes;
         held.bytes = bytes;

@@ -1,22 +1,25 @@
 import type { Catalog } from "../models/catalog.ts";
-import * as catalogs from "../models/catalog_variables.ts";
+import * as catalogVariables from "../models/catalog_variables.ts";
 import { familyOf } from "../models/kinds.ts";
 import type { WorkerFamily } from "../bus/subjects.ts";
 import { ConfigError, type ConfigOf, type Env } from "../process/env.ts";
-import * as variables from "../process/service_variables.ts";
+import * as serviceVariables from "../process/service_variables.ts";
 
 const MS_PER_SECOND = 1_000;
 
 export const WORKER_VARIABLES = {
-  ...variables.COMMON_VARIABLES,
-  ...variables.REQUEST_LOG_VARIABLES,
-  ...variables.NATS_VARIABLES,
-  ...catalogs.CATALOG_VARIABLES,
+  ...serviceVariables.COMMON_VARIABLES,
+  ...serviceVariables.REQUEST_LOG_VARIABLES,
+  ...serviceVariables.NATS_VARIABLES,
+  ...catalogVariables.CATALOG_VARIABLES,
 };
 
 export type WorkerConfig = ReturnType<typeof workerConfig>;
 
-/** The configuration of a worker of this family. Throws a {@link ConfigError} with every mistake. */
+/**
+ * The configuration of a worker of this family. Throws a {@link ConfigError} with every
+ * mistake.
+ */
 export function workerConfig(
   settings: ConfigOf<typeof WORKER_VARIABLES>,
   { env, family, slots, upstreamKey }: {
@@ -27,7 +30,7 @@ export function workerConfig(
     upstreamKey?: string | undefined;
   },
 ) {
-  const all = catalogs.catalogOf(settings, upstreamKey !== undefined);
+  const all = catalogVariables.catalogOf(settings, upstreamKey !== undefined);
   const catalog: Catalog = new Map(
     [...all].filter(([, { kind }]) => familyOf(kind) === family),
   );
@@ -35,12 +38,12 @@ export function workerConfig(
     logLevel: settings.LOG_LEVEL,
     logSample: settings.LOG_SAMPLE,
     ops: { hostname: settings.OPS_HOST, port: settings.OPS_PORT },
-    bus: variables.busAccess(settings),
+    bus: serviceVariables.busAccess(settings),
     catalog,
     /** Keys of model servers by the name of the variable that holds them. */
     backendKeys: keysOf(catalog, {
       ...env,
-      [catalogs.UPSTREAM_KEY_ENV]: upstreamKey,
+      [catalogVariables.UPSTREAM_KEY_ENV]: upstreamKey,
     }),
     slots,
     drainMs: settings.DRAIN_SECONDS * MS_PER_SECOND,

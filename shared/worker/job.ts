@@ -1,8 +1,18 @@
-/** A job that has a slot: its request runs on a backend, and a sender repeats what is lost of the answer. */
+/**
+ * A job that has a slot: its request runs on a backend, and a sender repeats what is
+ * lost of the answer.
+ */
 import { Buffer } from "node:buffer";
 import type { CancelReason } from "../bus/control.ts";
 import { encodeErr, encodeFrame, FrameType } from "../bus/frame.ts";
-import * as jobs from "../bus/job.ts";
+import {
+  type BodyPiece,
+  type JobMessage,
+  type JobRequest,
+  UploadAssembly,
+  type UploadedFile,
+  type UploadedRequest,
+} from "../bus/job.ts";
 import { StreamSender } from "../bus/stream_sender.ts";
 import { UPLOAD_LIMITS } from "../limits.ts";
 import type { Usage } from "../openai/completion.ts";
@@ -18,13 +28,17 @@ import type { Worker } from "./worker.ts";
 export interface JobCall extends BackendCall {
   /** Unix seconds, the same for every attempt at a model server. */
   created: number;
-  files: readonly jobs.UploadedFile[];
+  files: readonly UploadedFile[];
   /**
-   * Sends the next part: lines, each ended by `\n`, or bytes; `tokens` counts all so far.
-   * If the buffer is full, returns a promise that resolves when there is space again.
+   * Sends the next part: lines, each ended by `\n`, or bytes; `tokens` counts all so
+   * far. If the buffer is full, returns a promise that resolves when there is space
+   * again.
    */
   write(part: string | Uint8Array, tokens: number): Promise<void> | undefined;
-  /** Called between two reads of a stream; if the worker is busy, resolves when to read on. */
+  /**
+   * Called between two reads of a stream; if the worker is busy, resolves when to read
+   * on.
+   */
   pause(): Promise<void> | undefined;
 }
 
@@ -37,7 +51,7 @@ export interface JobCost {
 export interface JobOptions {
   edgeId: string;
   requestId: string;
-  message: jobs.JobMessage;
+  message: JobMessage;
 }
 export type FrameTarget = Omit<JobOptions, "message">;
 
@@ -56,9 +70,12 @@ export interface JobReport {
   durationMs: number;
 }
 
-/** Runs a request on the backends of its model. Rejects with an `UpstreamError`, with any error once the signal has aborted, or with an error of ours. */
+/**
+ * Runs a request on the backends of its model. Rejects with an `UpstreamError`, with
+ * any error once the signal has aborted, or with an error of ours.
+ */
 export type RunRequest<More extends unknown[] = []> = (
-  request: jobs.JobRequest,
+  request: JobRequest,
   call: JobCall,
   ...more: More
 ) => Promise<JobCost>;
@@ -77,7 +94,7 @@ export class Job {
   readonly #startedAtMs: number;
   readonly #report: JobReport;
   /** The request and its files, while their pieces arrive. */
-  #body: jobs.UploadAssembly | null;
+  #body: UploadAssembly | null;
   #lastPieceAtMs: number;
   #uploadBytes = 0;
   /** Resolves when the sender can accept data again. */
@@ -88,7 +105,7 @@ export class Job {
   constructor(readonly options: JobOptions, readonly worker: Worker) {
     const { message: { upload, attempt, traceparent }, requestId } = options;
     const { workerId, family, now } = worker.dependencies;
-    this.#body = upload ? new jobs.UploadAssembly() : null;
+    this.#body = upload ? new UploadAssembly() : null;
     this.#startedAtMs = this.#lastPieceAtMs = now();
     this.#report = { outcome: "complete", completionTokens: 0, durationMs: 0 };
     this.#span = startWorkSpan(`${family} job`, {
@@ -115,7 +132,10 @@ export class Job {
     });
   }
 
-  /** Runs the request, or waits for its pieces. Unless `mustAccept`, the next tick accepts it, if need be. */
+  /**
+   * Runs the request, or waits for its pieces. Unless `mustAccept`, the next tick
+   * accepts it, if need be.
+   */
   start(mustAccept: boolean): void {
     if (mustAccept || this.#body !== null) {
       this.sender.accept(this.worker.steadyNow());
@@ -125,7 +145,7 @@ export class Job {
   }
 
   /** Adds a piece, and acknowledges it if it is valid. */
-  onPiece(piece: jobs.BodyPiece, acknowledge: () => void): void {
+  onPiece(piece: BodyPiece, acknowledge: () => void): void {
     const body = this.#body;
     if (body === null || this.options.message.attempt !== piece.attempt) return;
     this.#lastPieceAtMs = this.worker.dependencies.now();
@@ -143,7 +163,10 @@ export class Job {
     void this.#run(added);
   }
 
-  /** Stops the backend, or the wait for the request. The edge sends the error to the client. */
+  /**
+   * Stops the backend, or the wait for the request. The edge sends the error to the
+   * client.
+   */
   stop(code: ErrorCode, message: string): void {
     const error = new ApiError(code, message);
     this.worker.afterPause(() => this.#abort.abort(error));
@@ -167,7 +190,7 @@ export class Job {
   }
 
   /** Calls the backend and sends its answer. Never rejects. */
-  async #run({ request, files }: jobs.UploadedRequest) {
+  async #run({ request, files }: UploadedRequest) {
     try {
       if (request === null) throw corruptedRequest();
       const { runners, wallNow } = this.worker.dependencies;
@@ -214,7 +237,10 @@ export class Job {
     this.#report.completionTokens = tokens;
   }
 
-  /** Why it was stopped comes before the cause. Unless a model server is at fault, another worker may succeed. */
+  /**
+   * Why it was stopped comes before the cause. Unless a model server is at fault,
+   * another worker may succeed.
+   */
   #fail(cause: unknown): void {
     const usage = cause instanceof UpstreamError ? cause.usage : null;
     if (usage !== null) this.#setCost(usage, usage.completion_tokens);
@@ -252,7 +278,8 @@ export class Job {
     const report = this.#report;
     report.durationMs = roundMs(now() - this.#startedAtMs);
     this.#growUploads(-this.#uploadBytes);
-    // An answer that has just ended is not acknowledged yet: here, finished means cancelled.
+    // An answer that has just ended is not acknowledged yet: here, finished means
+    // cancelled.
     if (this.sender.isFinished) {
       Object.assign(report, { outcome: "cancelled", errorCode: undefined });
     }

@@ -2,8 +2,13 @@
 import { unitLabel } from "../keys/limiter_state.ts";
 import type { Catalog } from "../models/catalog.ts";
 import { UNIT_OF_KIND } from "../models/kinds.ts";
-import { ANSWER_SECONDS, counter, gauge } from "../process/metrics.ts";
-import { histogram, type MetricRegistry } from "../process/metrics.ts";
+import {
+  ANSWER_SECONDS,
+  counter,
+  gauge,
+  histogram,
+  type MetricRegistry,
+} from "../process/metrics.ts";
 import type { AttemptReport, BreakerState } from "../upstream/pool.ts";
 import type { JobReport } from "./job.ts";
 import type { Worker } from "./worker.ts";

@@ -9,8 +9,11 @@ import { runService, type ServiceTools } from "../process/service.ts";
 import { INBOX_PREFIXES } from "../process/service_variables.ts";
 import { UpstreamError } from "../upstream/errors.ts";
 import type { ModelServerOptions } from "../upstream/model_server.ts";
-import type { AttemptReport, PoolBackend } from "../upstream/pool.ts";
-import { BackendPool } from "../upstream/pool.ts";
+import {
+  type AttemptReport,
+  BackendPool,
+  type PoolBackend,
+} from "../upstream/pool.ts";
 import type { WorkerConfig } from "./config.ts";
 import type { RunRequest } from "./job.ts";
 import { createWorkerMetrics, observeWorker } from "./metrics.ts";

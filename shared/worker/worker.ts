@@ -4,22 +4,46 @@
  * edge knows better which other worker has a free slot.
  */
 import { decodeControl } from "../bus/control.ts";
-import * as wire from "../bus/frame.ts";
-import * as jobs from "../bus/job.ts";
-import type { BusMessage, BusSubscription } from "../bus/link.ts";
-import { FlowWatch } from "../bus/link.ts";
+import {
+  encodeFrames,
+  encodeRejectFrame,
+  type FrameOf,
+  type RejectReason,
+} from "../bus/frame.ts";
+import {
+  decodeJob,
+  decodePiece,
+  encodeWorkerBeat,
+  type JobMessage,
+} from "../bus/job.ts";
+import {
+  type BusMessage,
+  type BusSubscription,
+  FlowWatch,
+} from "../bus/link.ts";
 import type { BusLink } from "../bus/link_nats.ts";
 import { createOutbox, type Outbox } from "../bus/outbox.ts";
-import type { WorkerFamily } from "../bus/subjects.ts";
-import { lastToken, parseEdgeStream, subjects } from "../bus/subjects.ts";
+import {
+  lastToken,
+  parseEdgeStream,
+  subjects,
+  type WorkerFamily,
+} from "../bus/subjects.ts";
 import { DISPATCH_LIMITS, UPLOAD_LIMITS } from "../limits.ts";
-import type { MonotonicNow, WallNow } from "../process/clock.ts";
-import { SteadyClock } from "../process/clock.ts";
+import {
+  type MonotonicNow,
+  SteadyClock,
+  type WallNow,
+} from "../process/clock.ts";
 import type { Log } from "../process/log.ts";
 import { LiveMap } from "../process/maps.ts";
 import { settlesWithin } from "../process/serve.ts";
-import type { FrameTarget, JobReport, RunRequest } from "./job.ts";
-import { Job } from "./job.ts";
+import {
+  type FrameTarget,
+  Job,
+  type JobReport,
+  type RunRequest,
+} from "./job.ts";
 import type { WorkerMetrics } from "./metrics.ts";
 
 export interface WorkerDependencies {
@@ -38,7 +62,10 @@ export interface WorkerDependencies {
   metrics: WorkerMetrics;
   /** Runs a function after so long; 0: at the end of this turn of the event loop. */
   schedule: (flush: () => void, waitMs: number) => void;
-  /** Backends are stopped when the bus has been down for this long. Default `DISPATCH_LIMITS.busLostMs`. */
+  /**
+   * Backends are stopped when the bus has been down for this long. Default
+   * `DISPATCH_LIMITS.busLostMs`.
+   */
   busLostMs?: number;
 }
 
@@ -50,13 +77,19 @@ export const WORKER_TICK_MS = 50;
  */
 const PAUSE_MS_PER_JOB = 0.4;
 const PAUSE_MS_MAX = 80;
-/** How long a stream that must stop may read what arrived during the pause, which counts. */
+/**
+ * How long a stream that must stop may read what arrived during the pause, which
+ * counts.
+ */
 const LAST_READ_MS = 5;
 /** With fewer jobs than this, pauses are rarely worthwhile. */
 export const BUSY_JOBS_MIN = 16;
 /** A full worker asks edges to send nothing for this long, or until its next beat. */
 const FULL_RETRY_MS = 100;
-/** After the grace period, jobs that are still running have this long to report that they were stopped. */
+/**
+ * After the grace period, jobs that are still running have this long to report that
+ * they were stopped.
+ */
 const ABORT_MS = 1_000;
 
 const EMPTY = new Uint8Array(0);
@@ -70,9 +103,14 @@ export class Worker {
   readonly #jobSubscriptions: BusSubscription[] = [];
   readonly #clock: SteadyClock;
   readonly #flow: FlowWatch;
-  /** Frames, by edge, that one message carries at the end of this turn of the event loop. */
-  readonly #outbox: Outbox<wire.FrameOf<Uint8Array>>;
-  /** Set until a flush proves that all jobs that piled up during a stall have been read. */
+  /**
+   * Frames, by edge, that one message carries at the end of this turn of the event
+   * loop.
+   */
+  readonly #outbox: Outbox<FrameOf<Uint8Array>>;
+  /**
+   * Set until a flush proves that all jobs that piled up during a stall have been read.
+   */
   #isWaking = false;
   #lastTickMs: number;
   #lastBeatMs = -Infinity;
@@ -88,7 +126,7 @@ export class Worker {
     const schedule = (flush: () => void) => dependencies.schedule(flush, 0);
     this.#outbox = createOutbox(schedule, (edgeId, frames) => {
       const subject = subjects.edgeFrames(edgeId);
-      for (const each of wire.encodeFrames(frames)) {
+      for (const each of encodeFrames(frames)) {
         this.#publish(subject, each);
       }
     });
@@ -182,14 +220,20 @@ export class Worker {
     this.#pausing = null;
   }
 
-  /** Ends a pause and runs this when its streams have read what had arrived; else runs it at once. */
+  /**
+   * Ends a pause and runs this when its streams have read what had arrived; else runs
+   * it at once.
+   */
   afterPause(run: () => void): void {
     if (this.#pausing === null) return run();
     this.#endPause();
     this.dependencies.schedule(run, LAST_READ_MS);
   }
 
-  /** Finishes the running jobs, and stops the rest after `graceMs`. Resolves at the latest {@link ABORT_MS} later. */
+  /**
+   * Finishes the running jobs, and stops the rest after `graceMs`. Resolves at the
+   * latest {@link ABORT_MS} later.
+   */
   async drain(graceMs: number): Promise<void> {
     this.isDraining = true;
     this.#beat(this.dependencies.now());
@@ -207,7 +251,7 @@ export class Worker {
   #onJob({ data, reply = "", subject }: BusMessage): void {
     const { log, family } = this.dependencies;
     const target = parseEdgeStream(reply);
-    const message = jobs.decodeJob(data);
+    const message = decodeJob(data);
     if (target === null || message === null) {
       const message = "A job, or the subject for its answer, cannot be read";
       return log.warn("job_unreadable", { replySubject: reply, message });
@@ -230,7 +274,7 @@ export class Worker {
   }
 
   /** Why this job cannot run here now, or null. */
-  #refusal(job: jobs.JobMessage): wire.RejectReason | null {
+  #refusal(job: JobMessage): RejectReason | null {
     const { now, slots, runners } = this.dependencies;
     this.#wakeUpAt(now());
     if (this.#isWaking) return "stale";
@@ -240,12 +284,12 @@ export class Worker {
     return isUnknown ? "unknown_model" : null;
   }
 
-  #reject(to: FrameTarget, attempt: number, reason: wire.RejectReason): void {
+  #reject(to: FrameTarget, attempt: number, reason: RejectReason): void {
     this.dependencies.metrics.jobRejects.with(reason).add();
     const worker = this.dependencies.workerId;
     const retryAfterMs = reason === "full" ? FULL_RETRY_MS : null;
     const payload = { worker, reason, retryAfterMs };
-    this.sendFrame(to, wire.encodeRejectFrame(attempt, payload));
+    this.sendFrame(to, encodeRejectFrame(attempt, payload));
   }
 
   #onControl({ data, reply = "" }: BusMessage): void {
@@ -257,7 +301,7 @@ export class Worker {
   }
 
   #onPiece({ data, reply = "", subject }: BusMessage): void {
-    const piece = jobs.decodePiece(data);
+    const piece = decodePiece(data);
     const job = this.jobs.get(lastToken(subject));
     if (piece) job?.onPiece(piece, () => this.#publish(reply, EMPTY));
   }
@@ -268,7 +312,9 @@ export class Worker {
     this.dependencies.metrics.ended(report);
   }
 
-  /** The edge has the whole answer or no longer needs it, so the job can be forgotten. */
+  /**
+   * The edge has the whole answer or no longer needs it, so the job can be forgotten.
+   */
   onFinished(job: Job): void {
     const { metrics } = this.dependencies;
     metrics.framesSent.add(job.sender.framesSent);
@@ -279,7 +325,10 @@ export class Worker {
     if (this.jobs.size === 0) this.#onIdle?.();
   }
 
-  /** After a stall, rejects the jobs that piled up, which their edges have sent elsewhere by now. */
+  /**
+   * After a stall, rejects the jobs that piled up, which their edges have sent
+   * elsewhere by now.
+   */
   #wakeUpAt(nowMs: number): void {
     const stalledMs = Math.round(nowMs - this.#lastTickMs);
     if (stalledMs <= DISPATCH_LIMITS.acceptMs || this.#isWaking) return;
@@ -302,7 +351,7 @@ export class Worker {
     const { inFlight, isDraining: draining } = this;
     const models = [...runners.keys()];
     const beat = { family, slots, inFlight, draining, models };
-    this.#publish(subjects.workerBeat(workerId), jobs.encodeWorkerBeat(beat));
+    this.#publish(subjects.workerBeat(workerId), encodeWorkerBeat(beat));
   }
 
   #publish(subject: string, payload: Uint8Array): void {

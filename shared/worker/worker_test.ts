@@ -3,10 +3,21 @@
  * dead because it could not hear it.
  */
 import assert from "node:assert/strict";
-import type { JobMessage } from "../bus/job.ts";
-import { encodePiece, encodeUploadEnd, JOB_VERSION } from "../bus/job.ts";
+import {
+  encodePiece,
+  encodeUploadEnd,
+  JOB_VERSION,
+  type JobMessage,
+} from "../bus/job.ts";
 import { type ControlRecord, encodeControl } from "../bus/control.ts";
-import * as wire from "../bus/frame.ts";
+import {
+  decodeFrames,
+  encodeJson,
+  type Frame,
+  FrameType,
+  parseErr,
+  parseReject,
+} from "../bus/frame.ts";
 import type { BusHandler } from "../bus/link.ts";
 import { subjects } from "../bus/subjects.ts";
 import { DISPATCH_LIMITS, UPLOAD_LIMITS } from "../limits.ts";
@@ -15,8 +26,12 @@ import { MetricRegistry } from "../process/metrics.ts";
 import { UpstreamError } from "../upstream/errors.ts";
 import type { RunRequest } from "./job.ts";
 import { createWorkerMetrics } from "./metrics.ts";
-import type { WorkerDependencies } from "./worker.ts";
-import { BUSY_JOBS_MIN, Worker, WORKER_TICK_MS } from "./worker.ts";
+import {
+  BUSY_JOBS_MIN,
+  Worker,
+  WORKER_TICK_MS,
+  type WorkerDependencies,
+} from "./worker.ts";
 
 const WORKER = "w1";
 const EDGE = "e1";
@@ -26,7 +41,9 @@ const REQUEST = { model: MODEL, stream: true };
 const idOf = (number: number) => number.toString(16).padStart(32, "0");
 type Call = Parameters<RunRequest>[1];
 
-/** A backend that sends one line, and ends when it is stopped and `hold` has resolved. */
+/**
+ * A backend that sends one line, and ends when it is stopped and `hold` has resolved.
+ */
 function silentBackend(hold: Promise<void> = Promise.resolve()) {
   const calls: Call[] = [];
   const run: RunRequest = async (_request, call) => {
@@ -43,7 +60,7 @@ function silentBackend(hold: Promise<void> = Promise.resolve()) {
 async function setup(options: { slots?: number; run?: RunRequest } = {}) {
   const clock = { ms: 0 };
   const handlers = new Map<string, BusHandler>();
-  const frames: wire.Frame[] = [];
+  const frames: Frame[] = [];
   const flushes: (() => void)[] = [];
   const soon: { run: () => void; waitMs: number }[] = [];
   const flow: { flowingSinceMs: number | null } = { flowingSinceMs: 0 };
@@ -52,7 +69,7 @@ async function setup(options: { slots?: number; run?: RunRequest } = {}) {
     publish(subject: string, payload: Uint8Array) {
       // Anything else is a beat or the answer to a piece.
       if (subject !== subjects.edgeFrames(EDGE)) return;
-      const sent = wire.decodeFrames(payload) ?? [];
+      const sent = decodeFrames(payload) ?? [];
       frames.push(...sent.map(([, frame]) => frame));
     },
     subscribe(subject: string, handler: BusHandler) {
@@ -88,7 +105,7 @@ async function setup(options: { slots?: number; run?: RunRequest } = {}) {
   await started;
   const offer = (id: number, job: Partial<JobMessage>) => {
     const envelope = { version: JOB_VERSION, attempt: 1, deadlineMs: 60_000 };
-    const message = wire.encodeJson({ ...envelope, ...job });
+    const message = encodeJson({ ...envelope, ...job });
     const reply = subjects.edgeStream(EDGE, idOf(id), 1);
     deliver(subjects.job(FAMILY, WORKER), message, { reply });
   };
@@ -99,7 +116,11 @@ async function setup(options: { slots?: number; run?: RunRequest } = {}) {
   const control = (record: ControlRecord) =>
     deliver(subjects.control(FAMILY, WORKER), encodeControl([record]));
   return {
-    ...{ clock, frames, soon, worker, endFlushes },
+    clock,
+    frames,
+    soon,
+    worker,
+    endFlushes,
     deafen: (isDeaf: boolean) => flow.flowingSinceMs = isDeaf ? null : clock.ms,
     edgeBeats: () =>
       deliver(subjects.edgeBeats, Uint8Array.of(), {
@@ -129,15 +150,15 @@ async function setup(options: { slots?: number; run?: RunRequest } = {}) {
 
 const turns = () => new Promise<void>((resolve) => setTimeout(resolve));
 
-const reasonsOf = (frames: wire.Frame[]) =>
-  frames.filter(({ type }) => type === wire.FrameType.REJECT)
-    .map(({ payload }) => wire.parseReject(payload)?.reason);
+const reasonsOf = (frames: Frame[]) =>
+  frames.filter(({ type }) => type === FrameType.REJECT)
+    .map(({ payload }) => parseReject(payload)?.reason);
 
-const errorsOf = (frames: wire.Frame[]) =>
-  frames.filter(({ type }) => type === wire.FrameType.ERR)
-    .map(({ payload }) => wire.parseErr(payload) ?? assert.fail("malformed"));
+const errorsOf = (frames: Frame[]) =>
+  frames.filter(({ type }) => type === FrameType.ERR)
+    .map(({ payload }) => parseErr(payload) ?? assert.fail("malformed"));
 
-const codesOf = (frames: wire.Frame[]) =>
+const codesOf = (frames: Frame[]) =>
   errorsOf(frames).map(({ error }) => error.code);
 
 Deno.test("a worker refuses what it cannot run now, and says why", async () => {
@@ -195,7 +216,7 @@ Deno.test("an answer that is complete just after its job was cancelled is report
   t.cancel(1);
   await turns();
   const last = t.frames.at(-1) ?? assert.fail("no frame");
-  assert.deepEqual([last.type, last.tokens], [wire.FrameType.ERR, 3]);
+  assert.deepEqual([last.type, last.tokens], [FrameType.ERR, 3]);
   assert.equal(t.worker.inFlight, 0);
 });
 

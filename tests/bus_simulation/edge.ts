@@ -5,7 +5,12 @@ import { type ControlRecord, encodeControl } from "@gateway/shared/bus/control";
 import { decodeFrame, type Frame } from "@gateway/shared/bus/frame";
 import { LineAssembler } from "../../services/edge-auth/chat/sse_lines.ts";
 import { createOutbox } from "@gateway/shared/bus/outbox";
-import * as receiving from "@gateway/shared/bus/stream_receiver";
+import {
+  answerStrayFrame,
+  type LostReason,
+  type StreamEvent,
+  StreamReceiver,
+} from "@gateway/shared/bus/stream_receiver";
 import { makeScript } from "./profile.ts";
 import type { Worker } from "./worker.ts";
 import { AttemptRecord, Process, type World } from "./world.ts";
@@ -13,13 +18,15 @@ import { AttemptRecord, Process, type World } from "./world.ts";
 const ATTEMPTS_MAX = 3;
 const LINE_BYTES_MAX = 1_048_576;
 const LINE_END = new TextEncoder().encode("\n");
-/** After the last fault a stream goes on or is given up: `silenceLostMs`, and a little. */
+/**
+ * After the last fault a stream goes on or is given up: `silenceLostMs`, and a little.
+ */
 const SETTLE_MS = 12_000;
 /** Sums of fractions of milliseconds. */
 const ROUNDING_MS = 0.001;
 
 export type Outcome =
-  | ("complete" | "error" | "worker_lost" | "rejected" | receiving.LostReason)
+  | ("complete" | "error" | "worker_lost" | "rejected" | LostReason)
   | ("client_gone" | "edge_dead");
 
 /** A simulated edge-auth: sends jobs, drives receivers, feeds clients. */
@@ -75,7 +82,7 @@ export class Edge extends Process {
     assert(frame !== null);
     const isTaken = this.#open.get(requestId)?.onFrame(frame) ?? false;
     if (!isTaken) {
-      receiving.answerStrayFrame(requestId, frame, (workerId, record) => {
+      answerStrayFrame(requestId, frame, (workerId, record) => {
         this.world.counts.strayAnswers++;
         this.tellWorker(workerId, record);
       });
@@ -111,7 +118,7 @@ export class Edge extends Process {
 }
 
 export class Request {
-  receiver: receiving.StreamReceiver | null = null;
+  receiver: StreamReceiver | null = null;
   outcome: Outcome | null = null;
   record: AttemptRecord | null = null;
   readonly world: World;
@@ -149,8 +156,11 @@ export class Request {
     world.log(`${name} goes to ${worker.id}`);
     this.record = record;
     this.#nakMs = -Infinity;
-    this.receiver = new receiving.StreamReceiver({
-      ...{ requestId, attempt, limits, nowMs: edge.steadyMs },
+    this.receiver = new StreamReceiver({
+      requestId,
+      attempt,
+      limits,
+      nowMs: edge.steadyMs,
       workerId: isChosen ? worker.id : null,
       control: (workerId, told) => this.#tell(workerId, told, record),
     });
@@ -201,8 +211,8 @@ export class Request {
   }
 
   #onEvent(
-    event: receiving.StreamEvent,
-    receiver: receiving.StreamReceiver,
+    event: StreamEvent,
+    receiver: StreamReceiver,
     record: AttemptRecord,
   ): void {
     const { script, name } = record;
@@ -227,7 +237,8 @@ export class Request {
           ? this.#retryOr("error")
           : this.settle("error");
       case "lost": {
-        // A cut stream is settled with no less than the client got and no more than was produced.
+        // A cut stream is settled with no less than the client got and no more than was
+        // produced.
         const { tokens } = receiver;
         const isGot = ({ endByte }: { endByte: number }) =>
           endByte <= this.#deliveredBytes;

@@ -39,8 +39,11 @@ export type Profile = ReturnType<typeof makeProfile>;
 /** Small numbers, so that short answers fill windows and need many replays. */
 const SMALL_LIMITS: StreamLimits = {
   ...STREAM_LIMITS,
-  ...{ windowBytes: 8_192, framePayloadBytesMax: 512, replayBytes: 512 },
-  ...{ ackBytes: 1_024, ackFrames: 8 },
+  windowBytes: 8_192,
+  framePayloadBytesMax: 512,
+  replayBytes: 512,
+  ackBytes: 1_024,
+  ackFrames: 8,
 };
 
 const WEATHERS: readonly [Weather, ...Weather[]] = [
@@ -56,12 +59,17 @@ export function makeProfile(random: Random) {
   const pauseEndsMs = pauses.map(({ atMs, durationMs }) => atMs + durationMs);
   const isRough = weather === "rough";
   return {
-    ...{ weather, edges, workers, pauses },
+    weather,
+    edges,
+    workers,
+    pauses,
     limits: random.chance(0.5) ? STREAM_LIMITS : SMALL_LIMITS,
     requests: random.whole(1, 4),
     style: makeStyle(random),
     link: makeLink(random, weather),
-    /** When the bus carries everything again, and when the last pause is over as well. */
+    /**
+     * When the bus carries everything again, and when the last pause is over as well.
+     */
     linkFaultsEndMs,
     quietMs: Math.max(linkFaultsEndMs, ...pauseEndsMs),
     kills: isRough && random.chance(0.4)
@@ -100,7 +108,10 @@ function makeLink(random: Random, weather: Weather) {
   };
 }
 
-/** Times in which a process stands still or loses its bus. `target`: the edges, then the workers. */
+/**
+ * Times in which a process stands still or loses its bus. `target`: the edges, then the
+ * workers.
+ */
 function makePauses(
   random: Random,
   weather: Weather,
@@ -118,7 +129,10 @@ function makePauses(
   }));
 }
 
-/** Gentle pauses, three together, stay below silenceLostMs, or nobody could promise to hide them. */
+/**
+ * Gentle pauses, three together, stay below silenceLostMs, or nobody could promise to
+ * hide them.
+ */
 const PAUSE_MS_MAX = { calm: 0, sleepy: 15_000, gentle: 1_500, rough: 6_000 };
 
 /** All that a backend will say in one attempt. */
@@ -156,13 +170,18 @@ export function makeScript(
     steps.push({ waitMs, endByte: text.length, tokens });
   }
   return {
-    ...{ steps, tokens, fails, retryable },
+    steps,
+    tokens,
+    fails,
+    retryable,
     bytes: new TextEncoder().encode(text),
     durationMs: steps.reduce((sum, { waitMs }) => sum + waitMs, 0),
   };
 }
 
-/** Mostly the length of a chunk, sometimes longer than a frame, rarely than the window. */
+/**
+ * Mostly the length of a chunk, sometimes longer than a frame, rarely than the window.
+ */
 function lineBytes(random: Random, limits: StreamLimits): number {
   if (random.chance(0.01)) return Math.floor(limits.windowBytes * 1.3);
   if (random.chance(0.03)) return Math.floor(limits.framePayloadBytesMax * 1.2);

@@ -79,8 +79,10 @@ function planRequests(world: World, edges: Edge[]): void {
 }
 
 const COUNTED: Partial<Record<Outcome, keyof Counts>> = {
-  ...{ complete: "complete", error: "error" },
-  ...{ client_gone: "clientGone", edge_dead: "edgeDead" },
+  complete: "complete",
+  error: "error",
+  client_gone: "clientGone",
+  edge_dead: "edgeDead",
 };
 
 /** Every request has its outcome, and in anything but rough weather the right one. */

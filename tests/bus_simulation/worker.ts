@@ -2,9 +2,16 @@ import assert from "node:assert/strict";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
 import { type CancelReason, decodeControl } from "@gateway/shared/bus/control";
-import * as wire from "@gateway/shared/bus/frame";
-import type { SenderOutcome } from "@gateway/shared/bus/stream_sender";
-import { StreamSender } from "@gateway/shared/bus/stream_sender";
+import {
+  decodeFrame,
+  encodeRejectFrame,
+  FRAME_HEADER_BYTES,
+  FrameType,
+} from "@gateway/shared/bus/frame";
+import {
+  type SenderOutcome,
+  StreamSender,
+} from "@gateway/shared/bus/stream_sender";
 import { usageOf } from "../support/scripted_model_server.ts";
 import type { Edge } from "./edge.ts";
 import { type AttemptRecord, Process } from "./world.ts";
@@ -35,7 +42,7 @@ export class Worker extends Process {
     if (this.world.random.chance(this.world.profile.rejectShare)) {
       const { id: worker } = this;
       const reject = { worker, reason: "full", retryAfterMs: null } as const;
-      return this.send(job, wire.encodeRejectFrame(job.attempt, reject));
+      return this.send(job, encodeRejectFrame(job.attempt, reject));
     }
     const run = new Run(job, this, () => this.#runs.delete(key));
     this.#runs.set(key, run);
@@ -89,7 +96,10 @@ class Run {
   ) {
     const { id: workerId, steadyMs: nowMs, world: { limits } } = worker;
     this.sender = new StreamSender({
-      ...{ attempt: job.attempt, workerId, nowMs, limits },
+      attempt: job.attempt,
+      workerId,
+      nowMs,
+      limits,
     }, {
       sendFrame: (frame) => this.#sendFrame(frame),
       writable: () => this.#onWritable(),
@@ -134,7 +144,7 @@ class Run {
     bytes.fill(0);
     const { windowBytes, framePayloadBytesMax } = world.limits;
     const headers = Math.ceil(bytes.length / framePayloadBytesMax);
-    const most = windowBytes + bytes.length + headers * wire.FRAME_HEADER_BYTES;
+    const most = windowBytes + bytes.length + headers * FRAME_HEADER_BYTES;
     const kept = sender.bufferedBytes;
     assert(kept <= most, `${record.name}: sender keeps ${kept} bytes`);
     this.#planStep();
@@ -149,20 +159,22 @@ class Run {
 
   #sendFrame(bytes: Uint8Array): void {
     const { worker, job } = this;
-    const frame = wire.decodeFrame(bytes);
+    const frame = decodeFrame(bytes);
     assert(frame !== null);
     const { type, sequence } = frame;
     worker.world.log(
       `${worker.id} sends ${type} #${sequence} of ${job.record.name}`,
     );
-    const isData = type === wire.FrameType.DATA;
+    const isData = type === FrameType.DATA;
     if (isData && sequence <= this.#highestSent) {
       this.#countResent(bytes.length);
     } else if (isData) this.#highestSent = sequence;
     worker.send(job, bytes);
   }
 
-  /** Repeats have a pace: at most a NAK, a tick and a reconnection in `nakIntervalMs`. */
+  /**
+   * Repeats have a pace: at most a NAK, a tick and a reconnection in `nakIntervalMs`.
+   */
   #countResent(bytes: number): void {
     const { counts, limits, nowMs } = this.worker.world;
     counts.resentFrames++;

@@ -1,4 +1,6 @@
-/** What the processes of a simulated run live in: time, the bus, and what is counted. */
+/**
+ * What the processes of a simulated run live in: time, the bus, and what is counted.
+ */
 import assert from "node:assert/strict";
 import { SteadyClock } from "@gateway/shared/process/clock";
 import { makeProfile, Random, type Script } from "./profile.ts";
@@ -99,9 +101,9 @@ export class World {
 }
 
 /**
- * A simulated process with its connection to the bus: runs what happens to it, unless it
- * is dead, and later if it is frozen. Time passes for it by ticks, which do not pile up
- * while it is frozen.
+ * A simulated process with its connection to the bus: runs what happens to it, unless
+ * it is dead, and later if it is frozen. Time passes for it by ticks, which do not pile
+ * up while it is frozen.
  */
 export abstract class Process {
   /** When the latest message for this process arrives: later ones keep behind it. */
@@ -171,7 +173,10 @@ export abstract class Process {
     });
   }
 
-  /** Stands still. What happened meanwhile happens afterwards, before or after the tick it missed. */
+  /**
+   * Stands still. What happened meanwhile happens afterwards, before or after the tick
+   * it missed.
+   */
   freeze(durationMs: number, isTickFirst: boolean): void {
     if (this.isDead || this.isFrozen) return;
     this.#silentSinceMs = this.world.nowMs;
@@ -202,7 +207,9 @@ export abstract class Process {
   }
 }
 
-/** What truly happened in one attempt, for checks. Neither end of the stream sees it. */
+/**
+ * What truly happened in one attempt, for checks. Neither end of the stream sees it.
+ */
 export class AttemptRecord {
   saidBytes = 0;
   saidTokens = 0;
@@ -235,7 +242,17 @@ export class AttemptRecord {
 export type Counts = ReturnType<typeof noCounts>;
 
 export const noCounts = () => ({
-  ...{ complete: 0, error: 0, lost: 0, rejected: 0, clientGone: 0 },
-  ...{ edgeDead: 0, retries: 0, naks: 0, resentFrames: 0, strayAnswers: 0 },
-  ...{ cancelled: 0, forgotten: 0, blocked: 0 },
+  complete: 0,
+  error: 0,
+  lost: 0,
+  rejected: 0,
+  clientGone: 0,
+  edgeDead: 0,
+  retries: 0,
+  naks: 0,
+  resentFrames: 0,
+  strayAnswers: 0,
+  cancelled: 0,
+  forgotten: 0,
+  blocked: 0,
 });

@@ -7,14 +7,21 @@ import { startCluster } from "../support/cluster.ts";
 import { startGatedCluster } from "../support/gated_cluster.ts";
 import { startTcpProxy } from "../support/tcp_proxy.ts";
 import { sleep, until } from "../support/wait_for.ts";
-import type { ModelServerTraits } from "./sdk_checks.ts";
-import { checkSdk, says, WEATHER_TOOL } from "./sdk_checks.ts";
+import {
+  checkSdk,
+  type ModelServerTraits,
+  says,
+  WEATHER_TOOL,
+} from "./sdk_checks.ts";
 
 const SIMULATOR: ModelServerTraits = {
-  ...{ name: "the simulator", dialect: "openai", isModel: true },
+  name: "the simulator",
+  dialect: "openai",
+  isModel: true,
   tools: "calls",
   refused: {
-    ...{ content: "[simulator: error 429]", status: 429 },
+    content: "[simulator: error 429]",
+    status: 429,
     code: "rate_limit_exceeded",
   },
 };
@@ -48,7 +55,8 @@ Deno.test("the official openai package for JavaScript", async (t) => {
       tools: [{
         type: "function",
         function: {
-          ...{ ...WEATHER_TOOL.function, parse: JSON.parse },
+          ...WEATHER_TOOL.function,
+          parse: JSON.parse,
           function: ({ city }: { city: string }) => {
             cities.push(city);
             return "sunny";

@@ -33,7 +33,9 @@ export const WEATHER_TOOL = {
 };
 const CHOSEN = { type: "function", function: { name: "get_weather" } } as const;
 const WITH_TOOL = {
-  ...{ tools: [WEATHER_TOOL], tool_choice: CHOSEN, max_tokens: 60 },
+  tools: [WEATHER_TOOL],
+  tool_choice: CHOSEN,
+  max_tokens: 60,
 };
 /** A mock counts tokens as it likes; a model's answers vary. */
 const QUESTION = "What is the capital of France? Answer in one sentence.";
@@ -250,7 +252,8 @@ const OF_MODELS: Checks = {
 const OF_TOOLS: Checks = {
   async "tools, streamed"(client) {
     const { choices } = await stream(client, {
-      ...{ ...says(WEATHER), ...WITH_TOOL },
+      ...says(WEATHER),
+      ...WITH_TOOL,
     });
     assertToolCall(choices[0]);
   },

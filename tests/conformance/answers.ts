@@ -7,10 +7,23 @@ import { until } from "../support/wait_for.ts";
 import { assertError, type Cases, M1, MODEL } from "./context.ts";
 
 const NULLABLE = [
-  ...["stream", "stream_options", "temperature", "top_p", "max_tokens"],
-  ...["max_completion_tokens", "presence_penalty", "frequency_penalty"],
-  ...["repetition_penalty", "n", "seed", "stop", "tools", "tool_choice"],
-  ...["parallel_tool_calls", "response_format", "enable_thinking"],
+  "stream",
+  "stream_options",
+  "temperature",
+  "top_p",
+  "max_tokens",
+  "max_completion_tokens",
+  "presence_penalty",
+  "frequency_penalty",
+  "repetition_penalty",
+  "n",
+  "seed",
+  "stop",
+  "tools",
+  "tool_choice",
+  "parallel_tool_calls",
+  "response_format",
+  "enable_thinking",
 ];
 
 export const answerCases: Cases = async (t, { answer, post, call }) => {

@@ -1,7 +1,12 @@
 /** Shared by the conformance cases: a running cluster and shorthands to call it. */
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
-import * as openai from "@gateway/shared/openai/completion";
+import {
+  type ChatCompletionChunk,
+  chatCompletionChunkSchema,
+  chatCompletionSchema,
+  errorBodySchema,
+} from "@gateway/shared/openai/completion";
 import type { Cluster } from "../support/cluster.ts";
 import { sleep } from "../support/wait_for.ts";
 
@@ -64,7 +69,11 @@ export function createContext(cluster: Cluster) {
       body: JSON.stringify({ ...M1, ...change }),
     });
   return {
-    ...{ cluster, call, chat, fetch, exchanges },
+    cluster,
+    call,
+    chat,
+    fetch,
+    exchanges,
     post: (
       body: BodyInit,
       headers: Record<string, string> = { "content-type": "application/json" },
@@ -74,7 +83,7 @@ export function createContext(cluster: Cluster) {
       const response = await chat(change);
       const text = await response.text();
       assert.equal(response.status, 200, text);
-      return openai.chatCompletionSchema.parse(JSON.parse(text));
+      return chatCompletionSchema.parse(JSON.parse(text));
     },
     stream: async (change: object = {}) => {
       const result = await readStream(await chat({ ...change, stream: true }));
@@ -86,7 +95,10 @@ export function createContext(cluster: Cluster) {
   };
 }
 
-/** Reads a stream to its end and checks what holds for every stream. `content` is of choice 0. */
+/**
+ * Reads a stream to its end and checks what holds for every stream. `content` is of
+ * choice 0.
+ */
 export async function readStream(response: Response) {
   assert.equal(response.status, 200);
   const header = (name: string) => response.headers.get(name);
@@ -99,10 +111,10 @@ export async function readStream(response: Response) {
     .map((line) => line.slice("data: ".length));
   const isDone = data.at(-1) === "[DONE]";
   /** Decoded chunks, or the error event in the place of one. */
-  const chunks: (openai.ChatCompletionChunk & { error?: unknown })[] =
+  const chunks: (ChatCompletionChunk & { error?: unknown })[] =
     (isDone ? data.slice(0, -1) : data).map((text) => JSON.parse(text));
   for (const chunk of chunks) {
-    if (!("error" in chunk)) openai.chatCompletionChunkSchema.parse(chunk);
+    if (!("error" in chunk)) chatCompletionChunkSchema.parse(chunk);
   }
   const content = chunks.map((chunk) => chunk.choices?.[0])
     .filter((choice) => choice?.index === 0)
@@ -110,7 +122,10 @@ export async function readStream(response: Response) {
   return { response, lines, chunks, isDone, content };
 }
 
-/** Checks an error answer as the cases' `E(status, code, param)` means it; `undefined` fields are not looked at. */
+/**
+ * Checks an error answer as the cases' `E(status, code, param)` means it; `undefined`
+ * fields are not looked at.
+ */
 export async function assertError(
   response: Response,
   { status, code, param }: {
@@ -126,7 +141,7 @@ export async function assertError(
   const type = response.headers.get("content-type") ?? "";
   assert.match(type, /^application\/json/, what);
   assertRequestId(response, what);
-  const { error } = openai.errorBodySchema.parse(JSON.parse(text));
+  const { error } = errorBodySchema.parse(JSON.parse(text));
   if (code !== undefined) assert.equal(error.code, code, what);
   if (param !== undefined) assert.equal(error.param, param, what);
 }
@@ -137,7 +152,10 @@ export function assertRequestId({ headers }: Response, what: string): void {
   assert.match(id, /^req_[0-9a-f]{32}$/, what);
 }
 
-/** Sends bytes over a plain socket and returns all that comes back until the end or `quietMs` of silence after the first bytes. */
+/**
+ * Sends bytes over a plain socket and returns all that comes back until the end or
+ * `quietMs` of silence after the first bytes.
+ */
 export async function rawExchange(
   url: string,
   pieces: (string | Uint8Array | { waitMs: number })[],

@@ -1,12 +1,13 @@
-/** Cases H: the description of the API says what the other cases saw, and nothing else. */
+/**
+ * Cases H: the description of the API says what the other cases saw, and nothing else.
+ */
 import assert from "node:assert/strict";
 import document from "@gateway/shared/openai/openapi" with { type: "json" };
 import * as described from "../support/api_document.ts";
 import { simulates } from "../support/cluster.ts";
 import { statusOf } from "../support/gated_cluster.ts";
 import { until } from "../support/wait_for.ts";
-import type { Cases, Exchange } from "./context.ts";
-import { assertError } from "./context.ts";
+import { assertError, type Cases, type Exchange } from "./context.ts";
 
 type Named<T> = { [name: string]: T };
 interface DescribedResponse {
@@ -41,15 +42,25 @@ const SEEN_ELSEWHERE: Named<string> = {
 
 /** Headers of HTTP itself, of caches and browsers. */
 const USUAL = new Set([
-  ...["cache-control", "content-length", "content-type", "date"],
-  ...["connection", "keep-alive", "transfer-encoding", "vary"],
-  ...["x-accel-buffering", "x-content-type-options"],
+  "cache-control",
+  "content-length",
+  "content-type",
+  "date",
+  "connection",
+  "keep-alive",
+  "transfer-encoding",
+  "vary",
+  "x-accel-buffering",
+  "x-content-type-options",
 ]);
 
 const isChunk = described.validatorOf("ChatCompletionChunk");
 const isError = described.validatorOf("Error");
 
-/** What the description says about the answer to a request. Paths and methods that are no operation have errors only. */
+/**
+ * What the description says about the answer to a request. Paths and methods that are
+ * no operation have errors only.
+ */
 function describedAnswer(
   { method, url: { pathname }, response: { status } }: Exchange,
 ): DescribedResponse | undefined {
@@ -159,7 +170,8 @@ export const referenceCases: Cases = async (
     const headers = { authorization: `Bearer ${key}` };
     const asked = { model: "simulated-video-1", prompt: "A kite" };
     const made = await call("/videos", {
-      ...{ method: "POST", body: JSON.stringify(asked) },
+      method: "POST",
+      body: JSON.stringify(asked),
       headers: { ...headers, "content-type": "application/json" },
     });
     const { id } = await made.json();
@@ -168,7 +180,8 @@ export const referenceCases: Cases = async (
       assert.equal(status, ["", `/${id}`].includes(path) ? 200 : 404, path);
     }
     const { status } = await call(`/videos/${id}`, {
-      ...{ method: "DELETE", headers },
+      method: "DELETE",
+      headers,
     });
     assert.equal(status, 200);
   });

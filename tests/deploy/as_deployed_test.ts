@@ -5,34 +5,45 @@
 // tests/deploy/rotation_long_test.ts and deploy/compose_test.
 import assert from "node:assert/strict";
 import { callApi } from "../support/chat_request.ts";
-import * as deployed from "../support/deployed/deployed_stores.ts";
+import {
+  deployedEnv,
+  makeSecrets,
+  startDeployedNats,
+  startDeployedRedis,
+} from "../support/deployed/deployed_stores.ts";
 import { createTestAuthority } from "../support/deployed/test_authority.ts";
-import * as processes from "../support/service_processes.ts";
+import {
+  makeKey,
+  runKeys,
+  servedStatus,
+  startService,
+  statusOf,
+} from "../support/service_processes.ts";
 
 /** Larger than one message of the bus, so it is sent in pieces. */
 const LARGE = "word ".repeat(112_000);
 
 Deno.test("the services work as deployed", async (t) => {
   await using authority = await createTestAuthority();
-  await using secrets = await deployed.makeSecrets();
-  await using nats = await deployed.startDeployedNats(secrets, authority);
-  await using redis = await deployed.startDeployedRedis(secrets, authority);
+  await using secrets = await makeSecrets();
+  await using nats = await startDeployedNats(secrets, authority);
+  await using redis = await startDeployedRedis(secrets, authority);
   const stores = { secrets, nats, redis, authority };
-  const envOf = (user: Parameters<typeof deployed.deployedEnv>[1]) =>
-    deployed.deployedEnv(stores, user);
+  const envOf = (user: Parameters<typeof deployedEnv>[1]) =>
+    deployedEnv(stores, user);
   const adminEnv = envOf("admin");
   const services = await Promise.all([
-    processes.startService("edge-auth", envOf("edge")),
-    processes.startService("chat-worker", envOf("worker")),
-    processes.startService("media-worker", envOf("media")),
-    processes.startService("key-admin", adminEnv),
+    startService("edge-auth", envOf("edge")),
+    startService("chat-worker", envOf("worker")),
+    startService("media-worker", envOf("media")),
+    startService("key-admin", adminEnv),
   ]);
   await using ended = new AsyncDisposableStack();
   for (const service of services) ended.use(service);
   const [{ url }] = services;
   const said = () => services.map(({ process }) => process.output()).join("");
   const scopes = "--scopes=chat,models,speech,video";
-  const { id, key } = await processes.makeKey(adminEnv, scopes);
+  const { id, key } = await makeKey(adminEnv, scopes);
   /** Sends a request, which succeeds. */
   const call = async (method: string, path: string, body?: object) => {
     const response = await callApi(`${url}/v1/${path}`, key, body, { method });
@@ -51,8 +62,10 @@ Deno.test("the services work as deployed", async (t) => {
   }
   await t.step("a text is spoken, and the recording transcribed", async () => {
     const spoken = await call("POST", "audio/speech", {
-      ...{ model: "simulated-speech-1", voice: "alloy" },
-      ...{ input: "word ".repeat(200), response_format: "wav" },
+      model: "simulated-speech-1",
+      voice: "alloy",
+      input: "word ".repeat(200),
+      response_format: "wav",
     });
     const form = new FormData();
     form.append("model", "simulated-transcription-1");
@@ -75,11 +88,11 @@ Deno.test("the services work as deployed", async (t) => {
     // may not run. The user therefore may run all, and no client may sign in as it.
     await redis.server.restart();
     assert.doesNotMatch(redis.server.output(), /CRITICAL|NOPERM/);
-    assert.equal(await processes.servedStatus(url, key), 200);
+    assert.equal(await servedStatus(url, key), 200);
   });
   await t.step("a stopped key is refused", async () => {
-    await processes.runKeys(adminEnv, "disable", id, "--stop-running");
-    assert.equal(await processes.statusOf(url, key), 403);
+    await runKeys(adminEnv, "disable", id, "--stop-running");
+    assert.equal(await statusOf(url, key), 403);
   });
   await using another = await createTestAuthority();
   const { certFile, keyFile } = another.client;
@@ -90,7 +103,7 @@ Deno.test("the services work as deployed", async (t) => {
   const trusts = "ASVS 12.3.1, 12.3.2, 12.3.4: no other authority is trusted";
   await t.step(trusts, async () => {
     for (const wrong of foreign) {
-      const listed = processes.runKeys({ ...adminEnv, ...wrong }, "list");
+      const listed = runKeys({ ...adminEnv, ...wrong }, "list");
       await assert.rejects(listed, /certificate|Cannot reach redis/i);
     }
   });

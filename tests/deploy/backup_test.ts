@@ -11,7 +11,10 @@ case "$*" in ${pattern}) exit 1 ;; esac
 PATH=\${PATH#*:} exec ${command} "$@"
 `;
 
-/** The part of a script that runs in the container of Redis, with folders of a test instead of its own. */
+/**
+ * The part of a script that runs in the container of Redis, with folders of a test
+ * instead of its own.
+ */
 async function startContainer(script: string, part: RegExp) {
   await using starting = new AsyncDisposableStack();
   const { path } = starting.use(await makeTempDir());

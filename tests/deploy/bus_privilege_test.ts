@@ -49,7 +49,10 @@ const WILDCARDS: Record<string, string> = {
   edgeReplies: "_INBOX_edge.>",
 };
 
-/** The complete permissions of each user: of which service, what it publishes and subscribes. */
+/**
+ * The complete permissions of each user: of which service, what it publishes and
+ * subscribes.
+ */
 const USERS = {
   "edge-auth": [
     "edge",

@@ -38,7 +38,9 @@ Deno.test("an edge that is asked to stop loses no request after a positive check
   };
   await using _worker = await startService("chat-worker", env);
   await using edge = await startService("edge-auth", {
-    ...{ ...env, READY_PORT: "0", DRAIN_LEAD_SECONDS: String(LEAD_SECONDS) },
+    ...env,
+    READY_PORT: "0",
+    DRAIN_LEAD_SECONDS: String(LEAD_SECONDS),
   });
   const { key } = await makeKey(env);
   const readyPort = Number(edge.ready.readyPort);

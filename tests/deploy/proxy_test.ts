@@ -49,7 +49,8 @@ async function testProxy(t: Deno.TestContext): Promise<void> {
   });
   const { edge_url, console_url, setup_url, api_key: key } = cluster.state;
   await using proxy = await startFrontProxy({
-    ...{ httpsPort, edgeReadyPort },
+    httpsPort,
+    edgeReadyPort,
     edgePort: Number(new URL(edge_url).port),
     consolePort: Number(new URL(console_url).port),
   });
@@ -57,9 +58,14 @@ async function testProxy(t: Deno.TestContext): Promise<void> {
     { path, host = "localhost", from = "127.0.0.1", headers, body }: Call,
   ) => {
     const sent = request({
-      ...{ path, method: body === undefined ? "GET" : "POST" },
-      ...{ host: PROXY_ADDRESS, port: httpsPort, servername: host },
-      ...{ ca: proxy.ca, localAddress: from, agent: false },
+      path,
+      method: body === undefined ? "GET" : "POST",
+      host: PROXY_ADDRESS,
+      port: httpsPort,
+      servername: host,
+      ca: proxy.ca,
+      localAddress: from,
+      agent: false,
       headers: { host: `${host}:${httpsPort}`, ...headers },
     });
     sent.end(body);
@@ -134,7 +140,9 @@ async function testProxy(t: Deno.TestContext): Promise<void> {
 
   await t.step("the console identifies a client the same way", async () => {
     const { headers, status } = await call({
-      ...{ host: CONSOLE, path: "/sign-in", from: "127.0.0.9" },
+      host: CONSOLE,
+      path: "/sign-in",
+      from: "127.0.0.9",
       headers: { "x-forwarded-for": "203.0.113.1" },
     });
     assert.equal(status, 200);
@@ -159,7 +167,8 @@ async function testProxy(t: Deno.TestContext): Promise<void> {
     const type = "application/x-www-form-urlencoded";
     const submit = (origin: string) =>
       call({
-        ...{ host: CONSOLE, path: pathname },
+        host: CONSOLE,
+        path: pathname,
         headers: { origin, "content-type": type },
         body: new URLSearchParams(form).toString(),
       });

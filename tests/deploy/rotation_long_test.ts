@@ -2,8 +2,15 @@
 // cuts off no stream, and the old passwords are void afterwards.
 import assert from "node:assert/strict";
 import { connectTestLink } from "../support/bus_link.ts";
-import * as deployed from "../support/deployed/deployed_stores.ts";
-import * as processes from "../support/service_processes.ts";
+import {
+  deployedEnv,
+  deployedNatsConfig,
+  loadUsers,
+  makeSecrets,
+  startDeployedNats,
+  startDeployedRedis,
+} from "../support/deployed/deployed_stores.ts";
+import * as serviceProcesses from "../support/service_processes.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
 
 const LANES = 6;
@@ -18,14 +25,17 @@ const PACE = {
   SIMULATOR_TOKENS_PER_SECOND: "60",
 };
 
-/** Clients that repeat a request which gets 503, as SDKs do, at the edge where a proxy would send it. */
+/**
+ * Clients that repeat a request which gets 503, as SDKs do, at the edge where a proxy
+ * would send it.
+ */
 function startLoad(url: string, key: string) {
   const failures: string[] = [];
   const repeated: string[] = [];
   const load = { url, complete: 0, isOver: false, failures };
   const ask = async (attempt = 1): Promise<unknown> => {
     const said = "[simulator: 20 tokens]";
-    const answer = await processes.sendChat(load.url, key, said);
+    const answer = await serviceProcesses.sendChat(load.url, key, said);
     const text = await answer.text();
     if (answer.status === 200) return load.complete += 1;
     const isLast = answer.status !== 503 || attempt === ATTEMPTS_MAX;
@@ -51,21 +61,23 @@ function startLoad(url: string, key: string) {
   });
 }
 
-const reconnections = ({ process }: processes.RunningServiceProcess): number =>
-  process.output().split('"event":"bus_reconnected"').length - 1;
+const reconnections = (
+  { process }: serviceProcesses.RunningServiceProcess,
+): number => process.output().split('"event":"bus_reconnected"').length - 1;
 
 Deno.test("passwords are rotated under load without a failed request", async (t) => {
-  await using secrets = await deployed.makeSecrets();
-  await using nats = await deployed.startDeployedNats(secrets);
-  await using redis = await deployed.startDeployedRedis(secrets);
+  await using secrets = await makeSecrets();
+  await using nats = await startDeployedNats(secrets);
+  await using redis = await startDeployedRedis(secrets);
   const envOf = (service: "edge" | "worker" | "media" | "admin") => ({
-    ...{ ...PACE, ...deployed.deployedEnv({ secrets, nats, redis }, service) },
+    ...PACE,
+    ...deployedEnv({ secrets, nats, redis }, service),
   });
-  const { startService } = processes;
+  const { startService } = serviceProcesses;
   await using edge = await startService("edge-auth", envOf("edge"));
   await using worker = await startService("chat-worker", envOf("worker"));
   await using media = await startService("media-worker", envOf("media"));
-  const { key } = await processes.makeKey(envOf("admin"));
+  const { key } = await serviceProcesses.makeKey(envOf("admin"));
   const load = startLoad(edge.url, key);
   await load.goesOn();
 
@@ -73,7 +85,7 @@ Deno.test("passwords are rotated under load without a failed request", async (t)
     await t.step(`nats-${name}: the service takes the new one`, async () => {
       const before = reconnections(service);
       await secrets.run("rotate", `nats-${name}`);
-      await nats.reload(await deployed.deployedNatsConfig(secrets));
+      await nats.reload(await deployedNatsConfig(secrets));
       const what = () => `${name} to use it: ${service.process.output()}`;
       await waitFor(() => reconnections(service) > before, { what });
       await load.goesOn();
@@ -84,9 +96,14 @@ Deno.test("passwords are rotated under load without a failed request", async (t)
   await t.step("nats-admin: and the old one is refused", async () => {
     const old = await secrets.read("nats_admin_password");
     await secrets.run("rotate", "nats-admin");
-    await nats.reload(await deployed.deployedNatsConfig(secrets));
-    const { id } = await processes.makeKey(envOf("admin"));
-    await processes.runKeys(envOf("admin"), "disable", id, "--stop-running");
+    await nats.reload(await deployedNatsConfig(secrets));
+    const { id } = await serviceProcesses.makeKey(envOf("admin"));
+    await serviceProcesses.runKeys(
+      envOf("admin"),
+      "disable",
+      id,
+      "--stop-running",
+    );
     const stranger = connectTestLink([nats.server], {
       credentials: { user: "key-admin", password: old },
       timing: { firstConnectMs: 0 },
@@ -98,7 +115,7 @@ Deno.test("passwords are rotated under load without a failed request", async (t)
   // Redis before 7.2 closes connections then, so a request may have to be retried.
   await t.step("redis-edge: both are valid, then the new one", async () => {
     await secrets.run("rotate", "redis-edge");
-    await deployed.loadUsers({ secrets, redis });
+    await loadUsers({ secrets, redis });
     await load.goesOn();
     assert.deepEqual(load.failures, []);
     await using fresh = await startService("edge-auth", envOf("edge"));
@@ -106,7 +123,7 @@ Deno.test("passwords are rotated under load without a failed request", async (t)
     edge.process.signal("SIGTERM");
     await edge.process.exited;
     await secrets.run("retire");
-    await deployed.loadUsers({ secrets, redis });
+    await loadUsers({ secrets, redis });
     await load.goesOn();
     load.isOver = true;
     await load.ended;

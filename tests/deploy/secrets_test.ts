@@ -1,11 +1,15 @@
 // Promise: `deploy/secrets.sh load` makes all servers read their users and passwords.
 import assert from "node:assert/strict";
-import * as deployed from "../support/deployed/deployed_stores.ts";
+import {
+  loadUsers,
+  makeSecrets,
+  startDeployedRedis,
+} from "../support/deployed/deployed_stores.ts";
 
 Deno.test("all servers load a rotated password, also the operator's", async () => {
-  await using secrets = await deployed.makeSecrets();
-  await using redis = await deployed.startDeployedRedis(secrets);
-  const load = () => deployed.loadUsers({ secrets, redis });
+  await using secrets = await makeSecrets();
+  await using redis = await startDeployedRedis(secrets);
+  const load = () => loadUsers({ secrets, redis });
   await secrets.run("rotate", "redis-operator");
   const said = "kill -s HUP nats,kill -s HUP nats-2,redis,OK,redis-2,OK,";
   assert.equal((await load()).split(/\n+/).join(), said);

@@ -4,10 +4,17 @@
 import assert from "node:assert/strict";
 import * as z from "zod";
 import { RedisReplyError } from "@gateway/shared/redis/errors";
-import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
-import { defineScript } from "@gateway/shared/redis/link";
+import {
+  defineScript,
+  type RedisLink,
+  type RedisReply,
+} from "@gateway/shared/redis/link";
 import { askPort } from "../support/local_server.ts";
-import * as stores from "../support/deployed/deployed_stores.ts";
+import {
+  aclRules,
+  makeSecrets,
+  startDeployedRedis,
+} from "../support/deployed/deployed_stores.ts";
 import { startRedisWorld } from "../support/admission_fixture.ts";
 import { testRedisLink } from "../support/redis_link.ts";
 
@@ -78,8 +85,8 @@ type KeyedCommand = ReturnType<typeof keyedCommands>[number];
 
 /**
  * Every command of the server that takes keys, subcommands too, with the positions of
- * its keys. An entry of what COMMAND answers: name, arity, flags, first key, last key, …,
- * subcommands.
+ * its keys. An entry of what COMMAND answers: name, arity, flags, first key, last key,
+ * …, subcommands.
  */
 function keyedCommands(reply: unknown) {
   const entries = z.array(z.array(z.unknown()));
@@ -146,7 +153,7 @@ Deno.test("ASVS 13.2.2: every command on every family of keys: a user may do exa
     return allowed.sort();
   };
   for (const [username, may] of Object.entries(MAY)) {
-    const rules = await stores.aclRules(username, PASSWORD);
+    const rules = await aclRules(username, PASSWORD);
     await world.command("ACL", "SETUSER", ...rules);
     const address = { url: world.redis.url, username, password: PASSWORD };
     const link = testRedisLink(address, { deadlineMs: 5_000 });
@@ -167,8 +174,8 @@ Deno.test("ASVS 13.2.2: every command on every family of keys: a user may do exa
 });
 
 Deno.test("ASVS 13.2.1, 13.2.3: without a user Redis only asks for one; the health user can only ping", async () => {
-  await using secrets = await stores.makeSecrets();
-  await using redis = await stores.startDeployedRedis(secrets);
+  await using secrets = await makeSecrets();
+  await using redis = await startDeployedRedis(secrets);
   const ask = (...lines: string[]) =>
     askPort(redis.server.port, lines.map((line) => `${line}\r\n`).join(""));
   assert.match(await ask("GET hash:x", "PING"), /^-NOAUTH.*\r\n-NOAUTH/);

@@ -2,7 +2,11 @@
 // certificate, and whose certificate is signed by a private authority.
 import assert from "node:assert/strict";
 import { startCluster } from "../support/cluster.ts";
-import * as stores from "../support/deployed/deployed_stores.ts";
+import {
+  natsTls,
+  redisTls,
+  tlsVariables,
+} from "../support/deployed/deployed_stores.ts";
 import { createTestAuthority } from "../support/deployed/test_authority.ts";
 import { freePort } from "../support/local_server.ts";
 import { startNatsServer } from "../support/nats_server.ts";
@@ -20,22 +24,24 @@ Deno.test("up uses given servers with passwords over mutual TLS", async (t) => {
   await using authority = await createTestAuthority();
   const login = `user: "${USER}", password: "${PASSWORD}"`;
   await using nats = await startNatsServer({
-    config: `${stores.natsTls(authority)}authorization { ${login} }`,
+    config: `${natsTls(authority)}authorization { ${login} }`,
   });
   const tlsPort = freePort();
   await using _redis = await startRedisServer({
     config: `user default off\nuser ${USER} on >${PASSWORD} ~* &* +@all\n`,
-    args: stores.redisTls(authority, tlsPort),
+    args: redisTls(authority, tlsPort),
   });
   await using scratch = await makeScratch();
   const passwordFile = `${scratch.path}/password`;
   await Deno.writeTextFile(passwordFile, `${PASSWORD}\n`);
   const env = {
-    ...stores.tlsVariables("NATS", authority),
-    ...{ NATS_URL: `tls://${nats.server}`, NATS_USER: USER },
+    ...tlsVariables("NATS", authority),
+    NATS_URL: `tls://${nats.server}`,
+    NATS_USER: USER,
     NATS_PASSWORD_FILE: passwordFile,
-    ...stores.tlsVariables("REDIS", authority),
-    ...{ REDIS_URL: `rediss://127.0.0.1:${tlsPort}`, REDIS_USERNAME: USER },
+    ...tlsVariables("REDIS", authority),
+    REDIS_URL: `rediss://127.0.0.1:${tlsPort}`,
+    REDIS_USERNAME: USER,
     REDIS_PASSWORD_FILE: passwordFile,
   };
   await t.step("creates a key and answers", async () => {

@@ -7,8 +7,10 @@ import { hashKey, leaseKey } from "@gateway/shared/keys/record";
 import { outcomeOf } from "../support/chat_outcome.ts";
 import { callApi } from "../support/chat_request.ts";
 import { type Cluster, LONG, startCluster } from "../support/cluster.ts";
-import type { TestClient } from "../../services/key-admin/console_fixture.ts";
-import { makeKey } from "../../services/key-admin/console_fixture.ts";
+import {
+  makeKey,
+  type TestClient,
+} from "../../services/key-admin/console_fixture.ts";
 import { matchIn, openConsole } from "../support/console_client.ts";
 import { statusOf } from "../support/gated_cluster.ts";
 import { startRedisServer } from "../support/redis_server.ts";
@@ -32,13 +34,19 @@ type WatchedKey = Awaited<ReturnType<typeof createWatched>>;
 
 /** A key, and what requests with it were to be answered since it was made. */
 async function createWatched(browser: TestClient, description: string) {
-  /** Statuses that are right, by phase: one while a state holds, two during a change. The last phase is now. */
+  /**
+   * Statuses that are right, by phase: one while a state holds, two during a change.
+   * The last phase is now.
+   */
   const phases: number[][] = [[STATUS_OF.enable]];
   // Every change must name the version, and raises it.
   return { ...await makeKey(browser, description), version: 1, phases };
 }
 
-/** Changes a key and notes the phases: until the console has acknowledged it, both answers are right. */
+/**
+ * Changes a key and notes the phases: until the console has acknowledged it, both
+ * answers are right.
+ */
 async function change(
   browser: TestClient,
   key: WatchedKey,
@@ -55,7 +63,10 @@ async function change(
   return answer;
 }
 
-/** Keeps every edge busy with the keys in turn, chat and lists alternating, until it is told to stop. */
+/**
+ * Keeps every edge busy with the keys in turn, chat and lists alternating, until it is
+ * told to stop.
+ */
 function startLoad(cluster: Cluster, keys: readonly WatchedKey[]) {
   /** Answers by status. */
   const counts = new Map<number, number>();
@@ -103,7 +114,8 @@ Deno.test("the console takes effect on every edge", async (t) => {
   await using server = await startRedisServer();
   await using cluster = await startCluster({
     edges: EDGES.length,
-    // A deleted key is a wrong one: the load asks with it more often than a stranger may.
+    // A deleted key is a wrong one: the load asks with it more often than a stranger
+    // may.
     env: { UNKNOWN_KEYS_PER_SECOND: "1000000", REDIS_URL: server.url },
   });
   const browser = await openConsole(cluster);

@@ -1,7 +1,7 @@
 // Promise: the usage that the console shows for a key and for all keys is exactly the
-// sum of what its clients received: requests, tokens in and out, failures and why.
-// Its page "Try it" sends a real request through an edge, and the code that it shows
-// does the same with a key of the reader's; more of it: services/key-admin/web/try_test.ts.
+// sum of what its clients received: requests, tokens in and out, failures and why. Its
+// page "Try it" sends a real request through an edge, and the code that it shows does
+// the same with a key of the reader's; more of it: services/key-admin/web/try_test.ts.
 import assert from "node:assert/strict";
 import { estimateTokens } from "../../services/edge-auth/limits/cost.ts";
 import {
@@ -158,7 +158,8 @@ Deno.test("the console of a cluster", async (t) => {
   const env = { OPENAI_API_KEY: cluster.state.api_key, NO_COLOR: "1" };
   const run = (command: string, args: string[]) =>
     runProcess(command, args, {
-      ...{ cwd, env },
+      cwd,
+      env,
       signal: AbortSignal.timeout(60_000),
     });
   const read = (name: string) => Deno.readFile(`${cwd}/${name}`);

@@ -6,10 +6,19 @@
 import assert from "node:assert/strict";
 import { ask, begin, endsAs } from "../support/chat_outcome.ts";
 import { connectTo, type WholeRequest } from "../support/scripted_server.ts";
-import type { MiniCluster, MiniEdge } from "../support/mini_cluster.ts";
-import { chat, startMiniCluster } from "../support/mini_cluster.ts";
+import {
+  chat,
+  type MiniCluster,
+  type MiniEdge,
+  startMiniCluster,
+} from "../support/mini_cluster.ts";
 import { chatReply } from "../support/model_answers.ts";
-import * as scripted from "../support/scripted_model_server.ts";
+import {
+  answerOf,
+  hello,
+  scriptedModelServer,
+  tokenBackend,
+} from "../support/scripted_model_server.ts";
 import { sleep, startStopwatch, until } from "../support/wait_for.ts";
 
 /** An answer that waits for nothing and nobody. */
@@ -24,12 +33,15 @@ const BUS_UNAVAILABLE = {
 
 const WORKER_LOST = { kind: "sse_error", errorCode: "worker_lost" } as const;
 
-/** A worker whose server says "a" to every request, and a stream that has got it: from now on nothing is repeated. */
+/**
+ * A worker whose server says "a" to every request, and a stream that has got it: from
+ * now on nothing is repeated.
+ */
 async function startStream(
   { edge, addWorker }: MiniCluster,
   options?: Parameters<MiniCluster["addWorker"]>[1],
 ) {
-  const backend = scripted.scriptedModelServer((call) => call.say("a"));
+  const backend = scriptedModelServer((call) => call.say("a"));
   const worker = await addWorker(backend, options);
   const begun = await begin(edge, backend);
   await begun.answered;
@@ -89,7 +101,7 @@ Deno.test("one edge cut off from the bus: its streams end, others never notice",
     servers: [proxy.server],
     busLostMs: 1_000,
   });
-  const backend = scripted.tokenBackend({ tokenMs: 20 });
+  const backend = tokenBackend({ tokenMs: 20 });
   await cluster.addWorker(backend);
   const cut = ask(lost, { stream: true, seed: 1, max_tokens: 1_000 });
   const whole = ask(edge, { stream: true, seed: 2, max_tokens: 150 });
@@ -99,7 +111,7 @@ Deno.test("one edge cut off from the bus: its streams end, others never notice",
   proxy.set({ refuse: true });
   proxy.cut();
   await endsAs(cut, { kind: "sse_error", errorCode: "bus_unavailable" });
-  await endsAs(whole, { kind: "complete", content: scripted.answerOf(2, 150) });
+  await endsAs(whole, { kind: "complete", content: answerOf(2, 150) });
   await cluster.idle();
   assert.ok(watch.ms < 5_000, `the backend of a lost edge ran ${watch.ms} ms`);
 });
@@ -108,7 +120,7 @@ Deno.test("thirty processes come back to a restarted bus, and serve within a sec
   await using cluster = await startMiniCluster();
   const edges: MiniEdge[] = [cluster.edge];
   while (edges.length < 5) edges.push(await cluster.addEdge());
-  const backend = scripted.scriptedModelServer(scripted.hello);
+  const backend = scriptedModelServer(hello);
   await Promise.all(
     Array.from({ length: 25 }, () => cluster.addWorker(backend)),
   );
@@ -172,11 +184,11 @@ Deno.test("a worker killed mid-stream: one error within a second, settled with w
 
 Deno.test("a stream opened with keep-alives before its first token: another worker may still answer", async () => {
   await using cluster = await startMiniCluster({ door: { streamHeadMs: 50 } });
-  const backend = scripted.scriptedModelServer();
+  const backend = scriptedModelServer();
   const doomed = await cluster.addWorker(backend);
   const { answered, outcome } = await begin(cluster.edge, backend);
   assert.equal((await answered).status, 200);
-  await cluster.addWorker(scripted.scriptedModelServer(scripted.hello));
+  await cluster.addWorker(scriptedModelServer(hello));
   await doomed.kill();
   await endsAs(outcome, { kind: "complete", content: "Hello" });
 });
@@ -197,7 +209,7 @@ Deno.test("the connection of the only worker is cut and back after two failed di
   await using cluster = await startMiniCluster();
   const { edge } = cluster;
   const proxy = cluster.addProxy();
-  const backend = scripted.tokenBackend({ tokenMs: 10 });
+  const backend = tokenBackend({ tokenMs: 10 });
   await cluster.addWorker(backend, { servers: [proxy.server] });
   const running = ask(edge, { stream: true, seed: 1, max_tokens: 100 });
   // A connection that was made a moment ago is not dialled again at once.
@@ -214,12 +226,12 @@ Deno.test("the connection of the only worker is cut and back after two failed di
   for (const answer of asked) {
     await endsAs(answer, {
       kind: "complete",
-      content: scripted.answerOf(2, 5),
+      content: answerOf(2, 5),
     });
   }
   await endsAs(running, {
     kind: "complete",
-    content: scripted.answerOf(1, 100),
+    content: answerOf(1, 100),
   });
 });
 
@@ -240,7 +252,7 @@ Deno.test("a request of almost 20 MiB, and an answer of many megabytes with a ch
     ...Array<string>(5_000).fill(SIXTEEN.repeat(64)),
     "é".repeat(300_000),
   ];
-  await cluster.addWorker(scripted.scriptedModelServer((call) => {
+  await cluster.addWorker(scriptedModelServer((call) => {
     call.say(String(call.request.messages[0]?.content === content));
     for (const chunk of chunks) call.say(chunk);
     call.end();

@@ -45,7 +45,8 @@ async function startPair() {
 }
 
 const isWhole = (seed: number, tokens: number) => ({
-  ...{ kind: "complete" as const, content: answerOf(seed, tokens) },
+  kind: "complete" as const,
+  content: answerOf(seed, tokens),
 });
 
 /** A stream in the middle, and a check that it ends whole. */

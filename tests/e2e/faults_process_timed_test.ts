@@ -13,8 +13,13 @@ import { simulates, startCluster } from "../support/cluster.ts";
 import { statusOf } from "../support/gated_cluster.ts";
 import { startRedisServer } from "../support/redis_server.ts";
 import { startSimulator } from "../support/service_processes.ts";
-import type { Stopwatch } from "../support/wait_for.ts";
-import { sleep, startStopwatch, until, waitFor } from "../support/wait_for.ts";
+import {
+  sleep,
+  startStopwatch,
+  type Stopwatch,
+  until,
+  waitFor,
+} from "../support/wait_for.ts";
 
 /** What a busy machine may add to any promise. */
 const NOISE_MS = 1_500;
@@ -23,7 +28,9 @@ const REQUESTS = 20;
 const FROZEN_MS = DISPATCH_LIMITS.workerLostMs + 500;
 /** A lost worker is known in this time, and its requests are begun elsewhere. */
 const REPEATED_MS = 750;
-/** Of each client under load between two requests, which leaves room for new workers. */
+/**
+ * Of each client under load between two requests, which leaves room for new workers.
+ */
 const PAUSE_MS = 100;
 /** By the others, while one worker is replaced. */
 const SERVED_MIN = 30;
@@ -65,7 +72,8 @@ Deno.test("processes that fail", async (t) => {
     edges: 2,
     workers: 2,
     env: {
-      ...{ UPSTREAM_BASE_URL: server.url, DRAIN_SECONDS: "1" },
+      UPSTREAM_BASE_URL: server.url,
+      DRAIN_SECONDS: "1",
       REDIS_URL: redis.url,
     },
   });

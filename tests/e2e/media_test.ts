@@ -16,7 +16,8 @@ const SPEECH = {
   input: "Good morning.",
 } as const;
 const IMAGE = {
-  ...{ model: "simulated-image-1", prompt: "A red kite" },
+  model: "simulated-image-1",
+  prompt: "A red kite",
   size: "256x256",
 } as const;
 const RECORDING = "simulated-transcription-1";
@@ -32,7 +33,10 @@ const formOf = (...fields: readonly Field[]) => {
   return data;
 };
 
-/** The first bytes of a PNG file of this size: as much as is checked before an engine reads it. */
+/**
+ * The first bytes of a PNG file of this size: as much as is checked before an engine
+ * reads it.
+ */
 function pngHead(width: number, height: number): File {
   const start = "\x89PNG\r\n\x1a\n\0\0\0\rIHDR".padEnd(24);
   const head = Buffer.from(start, "latin1");
@@ -67,7 +71,8 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
     const words = "Good morning. ".repeat(4);
     const startedAt = performance.now();
     const response = await client.audio.speech.create({
-      ...{ ...SPEECH, response_format: "pcm" },
+      ...SPEECH,
+      response_format: "pcm",
       input: `${words}[simulator: 20 tokens per second]`,
     });
     const reader = response.body?.getReader() ?? assert.fail();
@@ -84,7 +89,9 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
     for (const { b64_json } of whole.data ?? []) assertPng(b64_json);
     assert.ok((whole.usage?.total_tokens ?? 0) > 0);
     const stream = await client.images.generate({
-      ...{ ...IMAGE, stream: true, partial_images: 2 },
+      ...IMAGE,
+      stream: true,
+      partial_images: 2,
     });
     const types: string[] = [];
     for await (const event of stream) {
@@ -102,7 +109,10 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
     const file = new File([Buffer.from(b64_json, "base64")], "a.png", { type });
     const one = await client.images.edit({ ...IMAGE, image: file });
     const several = await client.images.edit({
-      ...{ ...IMAGE, image: [file, file], mask: file, n: 2 },
+      ...IMAGE,
+      image: [file, file],
+      mask: file,
+      n: 2,
     });
     assert.equal(several.data?.length, 2);
     const reference = { image_url: `data:image/png;base64,${b64_json}` };
@@ -120,7 +130,8 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
     const { text } = await client.audio.transcriptions.create(ask);
     assert.match(text, /silence\.wav/);
     const vtt = await client.audio.transcriptions.create({
-      ...{ ...ask, response_format: "vtt" },
+      ...ask,
+      response_format: "vtt",
     });
     assert.match(String(vtt), /^WEBVTT/);
     const translated = await client.audio.translations.create(ask);
@@ -247,7 +258,9 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
     assert.doesNotMatch(events, /speech\.audio\.done/);
   });
 
-  /** Sends the first MiB of a recording, or more, and the rest when the test says so. */
+  /**
+   * Sends the first MiB of a recording, or more, and the rest when the test says so.
+   */
   const beginUpload = async (mib = 4, stopMib = 1) => {
     const file = new File([recording(mib * MIB)], "a.wav");
     const form = new Response(formOf(["file", file], ["model", RECORDING]));

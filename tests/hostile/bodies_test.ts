@@ -4,8 +4,11 @@ import { errorBodySchema } from "@gateway/shared/openai/completion";
 import { limiterKey } from "@gateway/shared/keys/record";
 import { rawExchange } from "../conformance/context.ts";
 import { readState } from "../support/admission_fixture.ts";
-import type { TestKey } from "../support/gated_cluster.ts";
-import { startGatedCluster, statusOf } from "../support/gated_cluster.ts";
+import {
+  startGatedCluster,
+  statusOf,
+  type TestKey,
+} from "../support/gated_cluster.ts";
 import { sleep } from "../support/wait_for.ts";
 import {
   encoder,

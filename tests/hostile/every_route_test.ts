@@ -8,15 +8,20 @@ import { wallNow } from "@gateway/shared/process/clock";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { catalogFromSimulator } from "@gateway/shared/models/catalog_variables";
-import type { GatedCluster } from "../support/gated_cluster.ts";
-import { startGatedCluster } from "../support/gated_cluster.ts";
+import {
+  type GatedCluster,
+  startGatedCluster,
+} from "../support/gated_cluster.ts";
 import { chat, startMiniCluster } from "../support/mini_cluster.ts";
 import {
   hello,
   scriptedModelServer,
 } from "../support/scripted_model_server.ts";
 
-/** A path and body for each route but the description of the API, which is public. One that the door has and this table has not fails the tests. */
+/**
+ * A path and body for each route but the description of the API, which is public. One
+ * that the door has and this table has not fails the tests.
+ */
 type Ask = { path: string; body?: object };
 const REQUESTS: Record<string, Ask> = {
   "POST chat": {

@@ -1,5 +1,6 @@
 // Promise: every answer to which limits apply states their values and, if it is a
-// refusal, how long to wait. That the waits are right: `services/edge-auth/limits/limiter_test.ts`.
+// refusal, how long to wait. That the waits are right:
+// `services/edge-auth/limits/limiter_test.ts`.
 import assert from "node:assert/strict";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import type { Limits } from "@gateway/shared/keys/record";

@@ -4,13 +4,26 @@ import assert from "node:assert/strict";
 import { BATCH_MAX } from "@gateway/shared/bus/outbox";
 import type { Admitted } from "../../services/edge-auth/limits/limiter.ts";
 import { LEASE_MS, SETTLE } from "../../services/edge-auth/limits/scripts.ts";
-import type { Cost, Units } from "../../services/edge-auth/limits/cost.ts";
-import { settleCall } from "../../services/edge-auth/limits/cost.ts";
-import type { Limits, Principal } from "@gateway/shared/keys/record";
-import { leaseKey, limiterKey } from "@gateway/shared/keys/record";
-import { ownerLimiterKey, recordKey } from "@gateway/shared/keys/record";
-import { DONE, fingerprint, readState } from "../support/admission_fixture.ts";
-import { readUnits, startRedisWorld } from "../support/admission_fixture.ts";
+import {
+  type Cost,
+  settleCall,
+  type Units,
+} from "../../services/edge-auth/limits/cost.ts";
+import {
+  leaseKey,
+  limiterKey,
+  type Limits,
+  ownerLimiterKey,
+  type Principal,
+  recordKey,
+} from "@gateway/shared/keys/record";
+import {
+  DONE,
+  fingerprint,
+  readState,
+  readUnits,
+  startRedisWorld,
+} from "../support/admission_fixture.ts";
 import { type FleetEdge, startFleet } from "../support/limits/edge_fleet.ts";
 import { letTimePass } from "../support/limits/limiter_clock.ts";
 import { startRedisMonitor } from "../support/limits/redis_monitor.ts";
@@ -128,7 +141,9 @@ Deno.test("invariants of the limits", async (t) => {
 
   await t.step("a second settlement does nothing", async () => {
     const limits = {
-      ...{ tokensPerMinute: 10_000, tokensPerDay: 10_000, concurrency: 5 },
+      tokensPerMinute: 10_000,
+      tokensPerDay: 10_000,
+      concurrency: 5,
     };
     const key = await world.addKey({ limits, ownerLimits: limits });
     const admitted = await isAdmitted(stage, key, 1_000);
@@ -225,7 +240,9 @@ Deno.test("invariants of the limits", async (t) => {
 const images = { unit: "images", count: 100 } as const;
 const characters = { unit: "characters", count: 100 } as const;
 const video = { unit: "videoSeconds", count: 100 } as const;
-/** Whose limit refuses, and how many requests of 100 tokens or other units it lets pass. */
+/**
+ * Whose limit refuses, and how many requests of 100 tokens or other units it lets pass.
+ */
 const EXHAUST: [
   ...[limits: Partial<Limits>, passes: number, limit: string, units?: Units],
 ][] = [
@@ -243,14 +260,20 @@ const EXHAUST: [
   [{ videoJobs: 3 }, 3, "video_jobs", video],
   // What a recording costs is known when it has been transcribed.
   [{ audioSecondsPerDay: 1, concurrency: 3 }, 3, "concurrency", {
-    ...{ unit: "audioSeconds", count: 0 },
+    unit: "audioSeconds",
+    count: 0,
   }],
 ];
 const WIDE: Limits = {
-  ...{ requestsPerMinute: 1_000, concurrency: 1_000, videoJobs: 1_000 },
-  ...{ tokensPerMinute: 1_000_000, tokensPerDay: 1_000_000 },
-  ...{ imagesPerDay: 1_000_000, charactersPerDay: 1_000_000 },
-  ...{ audioSecondsPerDay: 1_000_000, videoSecondsPerDay: 1_000_000 },
+  requestsPerMinute: 1_000,
+  concurrency: 1_000,
+  videoJobs: 1_000,
+  tokensPerMinute: 1_000_000,
+  tokensPerDay: 1_000_000,
+  imagesPerDay: 1_000_000,
+  charactersPerDay: 1_000_000,
+  audioSecondsPerDay: 1_000_000,
+  videoSecondsPerDay: 1_000_000,
 };
 
 Deno.test("each limit admits exactly what it says, and a refusal for it consumes nothing of the others", async () => {

@@ -3,13 +3,20 @@
 // stood still for longer settles late, once. Limits of an owner hold on every edge.
 import assert from "node:assert/strict";
 import { hashKeyValue } from "@gateway/shared/keys/key";
-import * as records from "@gateway/shared/keys/record";
+import {
+  hashKey,
+  leaseKey,
+  limiterKey,
+  ownerLeaseKey,
+  ownerLimitsKey,
+  type Principal,
+} from "@gateway/shared/keys/record";
 import { LEASE_MS } from "../../services/edge-auth/limits/scripts.ts";
 import { readState, usageCounted } from "../support/admission_fixture.ts";
 import { LONG, startCluster } from "../support/cluster.ts";
 import { sleep, until } from "../support/wait_for.ts";
 
-interface StoredKey extends records.Principal {
+interface StoredKey extends Principal {
   value: string;
 }
 
@@ -17,7 +24,10 @@ const [PAUSED, STEADY, KILLED] = [0, 1, 2];
 const EDGES = 3;
 const SLOTS_EACH = 25;
 const TOKENS_PER_DAY = 100_000_000;
-/** A lease was taken a moment before the clock of the test began, and is asked for with some delay. */
+/**
+ * A lease was taken a moment before the clock of the test began, and is asked for with
+ * some delay.
+ */
 const SLACK_MS = 2_000;
 const POLL_MS = 500;
 /** Beyond the life of a lease, so that the pause outlasts it. */
@@ -44,11 +54,12 @@ Deno.test("leases over 30 seconds: a steady, a paused and a killed edge", async 
   const redis = await cluster.openRedis();
   const command = (...args: string[]) => redis.command(args);
   const keyOf = async (owner: string, concurrency: number) => {
-    const { key: value } = await cluster.createKey(...[
+    const { key: value } = await cluster.createKey(
       `--owner=${owner}@example.org`,
       `--concurrency=${concurrency}`,
-    ], `--tokens-per-day=${TOKENS_PER_DAY}`);
-    const found = await command("GET", records.hashKey(hashKeyValue(value)));
+      `--tokens-per-day=${TOKENS_PER_DAY}`,
+    );
+    const found = await command("GET", hashKey(hashKeyValue(value)));
     const [keyId = "", ownerId = ""] = String(found).split(":");
     return { value, keyId, ownerId };
   };
@@ -57,7 +68,7 @@ Deno.test("leases over 30 seconds: a steady, a paused and a killed edge", async 
   const one = await keyOf("K", SLOTS_EACH);
   const two = await keyOf("K", SLOTS_EACH);
   const killed = [one, two];
-  const ofOwner = records.ownerLimitsKey(one.ownerId);
+  const ofOwner = ownerLimitsKey(one.ownerId);
   await command("HSET", ofOwner, "conc", String(2 * SLOTS_EACH));
   const onBoth = <T>(act: (key: StoredKey) => Promise<T>): Promise<T[]> =>
     Promise.all(
@@ -89,7 +100,7 @@ Deno.test("leases over 30 seconds: a steady, a paused and a killed edge", async 
     return { requests, tokens: promptTokens + completionTokens };
   };
   const state = async (key: StoredKey) =>
-    await readState({ command }, records.limiterKey(key)) ?? assert.fail();
+    await readState({ command }, limiterKey(key)) ?? assert.fail();
   const signal = (edge: number, name: Deno.Signal) =>
     Deno.kill(cluster.pid("edge-auth", edge), name);
 
@@ -97,7 +108,7 @@ Deno.test("leases over 30 seconds: a steady, a paused and a killed edge", async 
   await run(paused, PAUSED);
   await onBoth((key) => run(key, KILLED));
   for (const key of killed) {
-    const leases = () => command("ZCARD", records.leaseKey(key));
+    const leases = () => command("ZCARD", leaseKey(key));
     await until(async () => await leases() === SLOTS_EACH);
   }
   const reserved = [await state(one), await state(two)];
@@ -141,8 +152,8 @@ Deno.test("leases over 30 seconds: a steady, a paused and a killed edge", async 
     const counted = await usage(paused);
     assert.equal(counted.requests, 2, "the stream and the one after it");
     assert.equal((await state(paused)).dayTokens, counted.tokens);
-    const ofOwner = records.ownerLeaseKey(paused.ownerId);
-    for (const name of [records.leaseKey(paused), ofOwner]) {
+    const ofOwner = ownerLeaseKey(paused.ownerId);
+    for (const name of [leaseKey(paused), ofOwner]) {
       assert.equal(await command("ZCARD", name), 0);
     }
   });

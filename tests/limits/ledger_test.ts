@@ -3,11 +3,18 @@
 // answers that ended, well or not; within one chunk for those that were cut.
 import assert from "node:assert/strict";
 import { limiterKey, ownerLimiterKey } from "@gateway/shared/keys/record";
-import { readState, type UsageCounted } from "../support/admission_fixture.ts";
-import { usageCounted, writeState } from "../support/admission_fixture.ts";
+import {
+  readState,
+  type UsageCounted,
+  usageCounted,
+  writeState,
+} from "../support/admission_fixture.ts";
 import { type ChatOutcome, outcomeOf } from "../support/chat_outcome.ts";
-import type { GatedCluster, TestKey } from "../support/gated_cluster.ts";
-import { startGatedCluster } from "../support/gated_cluster.ts";
+import {
+  type GatedCluster,
+  startGatedCluster,
+  type TestKey,
+} from "../support/gated_cluster.ts";
 import { seededRandom, seedsOr } from "../support/seeded_random.ts";
 import { tokenBackend } from "../support/scripted_model_server.ts";
 import { sleep, until } from "../support/wait_for.ts";
@@ -44,15 +51,21 @@ async function readBooks({ world }: GatedCluster, key: TestKey) {
 }
 
 const LIMITS = {
-  ...{ requestsPerMinute: 10_000, concurrency: 1_000 },
-  ...{ tokensPerMinute: KEY_TOKENS, tokensPerDay: 1_000_000 },
+  requestsPerMinute: 10_000,
+  concurrency: 1_000,
+  tokensPerMinute: KEY_TOKENS,
+  tokensPerDay: 1_000_000,
 };
 const OWNER_LIMITS = {
-  ...{ ...LIMITS, requestsPerMinute: 0 },
-  ...{ tokensPerMinute: OWNER_TOKENS, tokensPerDay: 2_000_000 },
+  ...LIMITS,
+  requestsPerMinute: 0,
+  tokensPerMinute: OWNER_TOKENS,
+  tokensPerDay: 2_000_000,
 };
 
-/** A busy machine may not hear Redis in time: then nothing has run, and one asks again. */
+/**
+ * A busy machine may not hear Redis in time: then nothing has run, and one asks again.
+ */
 async function served(ask: () => Promise<ChatOutcome>): Promise<ChatOutcome> {
   const outcome = await ask();
   return outcome.errorCode === "service_unavailable" ? served(ask) : outcome;
@@ -74,11 +87,13 @@ for (const seed of seedsOr([11])) {
           number < REQUESTS && fateOf(number) === "fails" ? number % 20 : null,
       });
       await using cluster = await startGatedCluster({
-        ...{ edges: EDGES, runsOn: backend },
+        edges: EDGES,
+        runsOn: backend,
       });
       const { world } = cluster;
       const key = await cluster.addKey({
-        ...{ limits: LIMITS, ownerLimits: OWNER_LIMITS },
+        limits: LIMITS,
+        ownerLimits: OWNER_LIMITS,
       });
       const first = { seed: FIRST_SEED, max_tokens: 1 };
       assert.equal(await cluster.status(key, { body: first }), 200);

@@ -7,8 +7,12 @@ import { hashKeyValue, mintKey } from "@gateway/shared/keys/key";
 import { hashKey, recordKey, STORE_KEY } from "@gateway/shared/keys/record";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { scriptCalls } from "../support/admission_fixture.ts";
-import type { GatedEdge, TestKey } from "../support/gated_cluster.ts";
-import { startGatedCluster, statusOf } from "../support/gated_cluster.ts";
+import {
+  type GatedEdge,
+  startGatedCluster,
+  statusOf,
+  type TestKey,
+} from "../support/gated_cluster.ts";
 import { startStopwatch, until } from "../support/wait_for.ts";
 
 const RECOVERY_MS = 2_000;
@@ -60,7 +64,10 @@ const changes = ({ log }: GatedEdge, event: string) =>
   log.lines.filter((line) => line.event === event)
     .map(({ fields }) => String(fields.to));
 
-/** Waits until every edge has said this of its store, and checks that it said nothing else. */
+/**
+ * Waits until every edge has said this of its store, and checks that it said nothing
+ * else.
+ */
 async function assertSaid({ edges }: Started, expected: string[]) {
   for (const edge of edges) {
     await until(() => changes(edge, "key_store").length >= expected.length);

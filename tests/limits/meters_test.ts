@@ -1,9 +1,14 @@
 // Promise: the console's meters show what the admission counts.
 import assert from "node:assert/strict";
-import { LAST_USE_DAYS_KEPT } from "@gateway/shared/keys/limiter_state";
-import { USAGE_UNITS } from "@gateway/shared/keys/limiter_state";
-import type { Limits } from "@gateway/shared/keys/record";
-import { limiterKey, UNLIMITED } from "@gateway/shared/keys/record";
+import {
+  LAST_USE_DAYS_KEPT,
+  USAGE_UNITS,
+} from "@gateway/shared/keys/limiter_state";
+import {
+  limiterKey,
+  type Limits,
+  UNLIMITED,
+} from "@gateway/shared/keys/record";
 import { loneEdge } from "../../services/edge-auth/limits/lone_edge_fixture.ts";
 import {
   bindingMeter,
@@ -15,8 +20,10 @@ import { letDayEnd, letTimePass } from "../support/limits/limiter_clock.ts";
 const OWNER = { ...UNLIMITED, requestsPerMinute: 100, tokensPerDay: 50_000 };
 const KEY: Limits = {
   ...UNLIMITED,
-  ...{ requestsPerMinute: 60, tokensPerMinute: 9_000 },
-  ...{ tokensPerDay: 100_000, concurrency: 40 },
+  requestsPerMinute: 60,
+  tokensPerMinute: 9_000,
+  tokensPerDay: 100_000,
+  concurrency: 40,
 };
 const BURST = 30;
 /** One request is admitted although it is larger than the limit per minute. */
@@ -46,18 +53,38 @@ Deno.test("meters of a key and its owner are what the admission counts", async (
     ["never used", () => Promise.resolve(), [0, 0, 0, 0, 0, 0], undefined],
     ["a burst", burst, [30, 3_000, 3_000, 30, 30, 3_000], concurrency],
     ["15 s later", () => pass(15_000), [
-      ...[15, 750, 3_000, 30, 5, 3_000],
+      15,
+      750,
+      3_000,
+      30,
+      5,
+      3_000,
     ], concurrency],
     // As if no time had passed since the last admission.
     ["the clock of Redis is set back by a minute", () => pass(-60_000), [
-      ...[30, 3_000, 3_000, 30, 30, 3_000],
+      30,
+      3_000,
+      3_000,
+      30,
+      30,
+      3_000,
     ], concurrency],
     ["leases end after 30 s", () => pass(100_000), [
-      ...[0, 0, 3_000, 0, 0, 3_000],
+      0,
+      0,
+      3_000,
+      0,
+      0,
+      3_000,
     ], "owner tokensPerDay"],
     ["debt", () => admit(LARGE), [1, LARGE, 15_000, 1, 1, 15_000], tokens],
     ["the day ends", () => letDayEnd(world, principal), [
-      ...[1, LARGE, 0, 1, 1, 0],
+      1,
+      LARGE,
+      0,
+      1,
+      1,
+      0,
     ], tokens],
   ];
   for (const [name, act, used, binds] of steps) {
@@ -77,8 +104,12 @@ Deno.test("meters of a key and its owner are what the admission counts", async (
   }
   await t.step("what is made instead of tokens", async () => {
     const limits = {
-      ...{ ...UNLIMITED, imagesPerDay: 9, charactersPerDay: 9 },
-      ...{ audioSecondsPerDay: 9, videoSecondsPerDay: 9, videoJobs: 9 },
+      ...UNLIMITED,
+      imagesPerDay: 9,
+      charactersPerDay: 9,
+      audioSecondsPerDay: 9,
+      videoSecondsPerDay: 9,
+      videoJobs: 9,
     };
     const principal = await world.addKey({ limits, ownerLimits: limits });
     const { ownerId, keyId: id } = principal;

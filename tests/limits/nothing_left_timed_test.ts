@@ -34,7 +34,8 @@ Deno.test("10,000 clients that leave at any moment leave nothing behind, and eac
       signal: controller.signal,
     }).then((response) => response.text());
     const outcome = asking.catch(({ name }) => name);
-    // Every fourth at once, others whenever it is, and some of them not before the call.
+    // Every fourth at once, others whenever it is, and some of them not before the
+    // call.
     if (number % 8 === 1) await called;
     await sleep(number % 4 === 0 ? 0 : number % 23);
     controller.abort();

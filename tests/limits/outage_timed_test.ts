@@ -2,10 +2,17 @@
 // at once, and service again within two seconds after Redis is back, without a restart.
 import assert from "node:assert/strict";
 import { usageCounted } from "../support/admission_fixture.ts";
-import type { GatedCluster, TestKey } from "../support/gated_cluster.ts";
-import { startGatedCluster } from "../support/gated_cluster.ts";
-import { SCHEDULING_ALLOWANCE_MS, sleep } from "../support/wait_for.ts";
-import { startStopwatch, until } from "../support/wait_for.ts";
+import {
+  type GatedCluster,
+  startGatedCluster,
+  type TestKey,
+} from "../support/gated_cluster.ts";
+import {
+  SCHEDULING_ALLOWANCE_MS,
+  sleep,
+  startStopwatch,
+  until,
+} from "../support/wait_for.ts";
 
 /** The promise, for the whole answer to a request. */
 const REFUSED_MS = 150;
@@ -54,7 +61,10 @@ function stateChanges({ edge }: GatedCluster): string[] {
 
 const MAXMEMORY = "CONFIG SET maxmemory";
 type Act = (cluster: GatedCluster) => unknown;
-/** How Redis goes away, how it comes back, what the link says of it, and whether it is looked at for longer than one attempt to find a server that serves. */
+/**
+ * How Redis goes away, how it comes back, what the link says of it, and whether it is
+ * looked at for longer than one attempt to find a server that serves.
+ */
 type Outage = [
   ...[name: string, begin: Act, end: Act],
   ...[states?: string[], isLong?: true],

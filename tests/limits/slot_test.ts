@@ -1,6 +1,7 @@
 // Promise: a client with one slot may send its next request, to any edge, as soon as it
 // has the end of the last answer, and is never refused because of that. Two events
-// during an admission are not lost: that its client has left, and that its key was stopped.
+// during an admission are not lost: that its client has left, and that its key was
+// stopped.
 import assert from "node:assert/strict";
 import { subjects } from "@gateway/shared/bus/subjects";
 import type { KeyOptions } from "../support/admission_fixture.ts";
@@ -10,7 +11,10 @@ import { startStopwatch, until } from "../support/wait_for.ts";
 
 const REQUESTS = 100;
 const FAILURES = 40;
-/** How much later than the second edge the first one reaches Redis: its settlement would lose the race. */
+/**
+ * How much later than the second edge the first one reaches Redis: its settlement would
+ * lose the race.
+ */
 const BEHIND_MS = 5;
 const SLOW_REDIS_MS = 100;
 /** For how long a request waits for its slot, see `admission.ts`. */

@@ -49,7 +49,10 @@ const metricsIn = (expression: string) =>
     return { series, metric };
   });
 
-/** Fails if an expression names a label that its metrics do not have, or a counter without its rate. */
+/**
+ * Fails if an expression names a label that its metrics do not have, or a counter
+ * without its rate.
+ */
 function check(expression: string): void {
   const labels = new Set(OTHER_LABELS);
   for (const { series, metric } of metricsIn(expression)) {
@@ -87,9 +90,12 @@ Deno.test("dashboard and alerts use only metrics and labels that exist", () => {
   const expressions = ALERTS.map(({ expression }) => expression);
   for (const expression of [...EXPRESSIONS, ...expressions]) check(expression);
   const mistakes = [
-    ...["gateway_naks_total", "rate(gateway_nacks_total[5m])"],
-    ...["rate(gateway_leases[5m])", "gateway_leases_sum"],
-    ...["sum by (colour) (gateway_leases)", 'gateway_leases{colour="red"}'],
+    "gateway_naks_total",
+    "rate(gateway_nacks_total[5m])",
+    "rate(gateway_leases[5m])",
+    "gateway_leases_sum",
+    "sum by (colour) (gateway_leases)",
+    'gateway_leases{colour="red"}',
   ];
   for (const mistake of mistakes) {
     assert.throws(() => check(mistake), assert.AssertionError, mistake);
@@ -110,7 +116,8 @@ Deno.test("each alert has a case where it fires and one where it must not", () =
       return `${name} ${/exp_alerts: \[\]/.test(text) ? "silent" : "fires"}`;
     });
   const wanted = ALERTS.flatMap(({ name }) => [
-    ...[`${name} fires`, `${name} silent`],
+    `${name} fires`,
+    `${name} silent`,
   ]);
   assert.deepEqual([...new Set(cases)].sort(), wanted.sort());
 });

@@ -1,14 +1,33 @@
-import * as records from "@gateway/shared/keys/record";
-import * as limiter from "@gateway/shared/keys/limiter_state";
+import {
+  KEY_FIELDS,
+  type Limits,
+  ownerLimitsKey,
+  type Principal,
+  recordKey,
+  STORE_KEY,
+  UNLIMITED,
+} from "@gateway/shared/keys/record";
+import {
+  dayLimitField,
+  LIMITER_EPOCH_MS,
+  LIMITER_FIELDS,
+  parseUsageField,
+  USAGE_KINDS,
+  type UsageKind,
+  type UsageUnit,
+} from "@gateway/shared/keys/limiter_state";
 import type { RedisLink, RedisLinkOptions } from "@gateway/shared/redis/link";
 import { startRedisServer } from "./redis_server.ts";
 import { testRedisLink } from "./redis_link.ts";
 import { until } from "./wait_for.ts";
 
-/** Properties of a key for a test. Defaults: enabled, chat and models, all models, no limits. */
+/**
+ * Properties of a key for a test. Defaults: enabled, chat and models, all models, no
+ * limits.
+ */
 export interface KeyOptions {
-  limits?: Partial<records.Limits>;
-  ownerLimits?: Partial<records.Limits>;
+  limits?: Partial<Limits>;
+  ownerLimits?: Partial<Limits>;
   ownerState?: "enabled" | "disabled";
   owner?: string;
   state?: string;
@@ -60,27 +79,30 @@ export async function startRedisWorld(
   };
   let keyCount = 0;
   return {
-    ...{ redis, link, open, command },
-    async addKey(key: KeyOptions = {}): Promise<records.Principal> {
+    redis,
+    link,
+    open,
+    command,
+    async addKey(key: KeyOptions = {}): Promise<Principal> {
       const number = String(keyCount++).padStart(20, "0");
       const ownerId = key.owner ?? `own_${number}`;
       const principal = { keyId: `key_${number}`, ownerId };
-      await command("SET", records.STORE_KEY, STORE_NAME, "NX");
-      await setHash(records.recordKey(principal), {
-        [records.KEY_FIELDS.state]: key.state ?? "enabled",
-        [records.KEY_FIELDS.scopes]: key.scopes ?? "chat,models",
-        [records.KEY_FIELDS.models]: key.models ?? "",
-        [records.KEY_FIELDS.expiresAtMs]: String(key.expiresAtMs ?? 0),
+      await command("SET", STORE_KEY, STORE_NAME, "NX");
+      await setHash(recordKey(principal), {
+        [KEY_FIELDS.state]: key.state ?? "enabled",
+        [KEY_FIELDS.scopes]: key.scopes ?? "chat,models",
+        [KEY_FIELDS.models]: key.models ?? "",
+        [KEY_FIELDS.expiresAtMs]: String(key.expiresAtMs ?? 0),
         ...limitFields(key.limits),
       });
-      await setHash(records.ownerLimitsKey(ownerId), {
+      await setHash(ownerLimitsKey(ownerId), {
         ...key.ownerLimits && limitFields(key.ownerLimits),
-        ...key.ownerState && { [records.KEY_FIELDS.state]: key.ownerState },
+        ...key.ownerState && { [KEY_FIELDS.state]: key.ownerState },
       });
       return principal;
     },
-    setKey: (principal: records.Principal, fields: Record<string, string>) =>
-      setHash(records.recordKey(principal), fields),
+    setKey: (principal: Principal, fields: Record<string, string>) =>
+      setHash(recordKey(principal), fields),
     /** The server's clock, Unix ms. */
     async time() {
       const reply = await link.command(["TIME"]);
@@ -101,10 +123,10 @@ export async function scriptCalls(world: RedisWorld): Promise<number> {
 }
 
 function limitFields(
-  limits: Partial<records.Limits> = {},
+  limits: Partial<Limits> = {},
 ): Record<string, string> {
-  const fields: Readonly<Record<string, string>> = records.KEY_FIELDS;
-  const all = Object.entries({ ...records.UNLIMITED, ...limits });
+  const fields: Readonly<Record<string, string>> = KEY_FIELDS;
+  const all = Object.entries({ ...UNLIMITED, ...limits });
   return Object.fromEntries(
     all.map(([name, limit]) => [fields[name] ?? name, String(limit)]),
   );
@@ -115,7 +137,7 @@ export type UsageCounted = Awaited<ReturnType<typeof usageCounted>>;
 
 export async function usageCounted(
   world: Commands,
-  { ownerId, keyId }: records.Principal,
+  { ownerId, keyId }: Principal,
 ) {
   const sums = new Map<string, number>();
   const names = await world.command("KEYS", `use:{${ownerId}}:${keyId}:*`);
@@ -123,12 +145,11 @@ export async function usageCounted(
     const flat = await world.command("HGETALL", String(name));
     if (!Array.isArray(flat)) throw new Error("HGETALL answers an array");
     for (let at = 0; at < flat.length; at += 2) {
-      const { counter } = limiter.parseUsageField(String(flat[at]));
+      const { counter } = parseUsageField(String(flat[at]));
       sums.set(counter, (sums.get(counter) ?? 0) + Number(flat[at + 1]));
     }
   }
-  const sum = (kind: limiter.UsageKind) =>
-    sums.get(limiter.USAGE_KINDS[kind]) ?? 0;
+  const sum = (kind: UsageKind) => sums.get(USAGE_KINDS[kind]) ?? 0;
   return {
     requests: sum("requests"),
     promptTokens: sum("promptTokens"),
@@ -156,12 +177,12 @@ export type LimiterState = NonNullable<Awaited<ReturnType<typeof readState>>>;
 
 /** Reads the packed state of a `lim:` key. Null: there is none. */
 export async function readState(world: Commands, key: string) {
-  const doubles = await readDoubles(world, key, limiter.LIMITER_FIELDS.state);
+  const doubles = await readDoubles(world, key, LIMITER_FIELDS.state);
   const at = (index: number) => doubles?.[index] ?? NaN;
   return doubles && {
-    lastAtMs: at(0) + limiter.LIMITER_EPOCH_MS,
-    requestsTatMs: at(1) + limiter.LIMITER_EPOCH_MS,
-    tokensTatMs: at(2) + limiter.LIMITER_EPOCH_MS,
+    lastAtMs: at(0) + LIMITER_EPOCH_MS,
+    requestsTatMs: at(1) + LIMITER_EPOCH_MS,
+    tokensTatMs: at(2) + LIMITER_EPOCH_MS,
     day: at(3),
     dayTokens: at(4),
     requestsPerMinute: at(5),
@@ -173,9 +194,9 @@ export async function readState(world: Commands, key: string) {
 export async function readUnits(
   world: Commands,
   key: string,
-  unit: limiter.UsageUnit,
+  unit: UsageUnit,
 ) {
-  const doubles = await readDoubles(world, key, limiter.dayLimitField(unit));
+  const doubles = await readDoubles(world, key, dayLimitField(unit));
   return doubles && { day: doubles[0], count: doubles[1] };
 }
 
@@ -186,10 +207,10 @@ export async function writeState(
     LimiterState,
 ): Promise<void> {
   const times = [lastAtMs, requestsTatMs, tokensTatMs]
-    .map((ms) => ms - limiter.LIMITER_EPOCH_MS);
+    .map((ms) => ms - LIMITER_EPOCH_MS);
   const limits = [own.requestsPerMinute, own.tokensPerMinute];
   const doubles = [...times, day, dayTokens, ...limits];
-  await writeDoubles(world, [key, limiter.LIMITER_FIELDS.state], doubles);
+  await writeDoubles(world, [key, LIMITER_FIELDS.state], doubles);
 }
 
 /** Packs doubles into a field of a hash. */
@@ -204,7 +225,10 @@ export async function writeDoubles(
   await world.command("EVAL", script, "1", ...args);
 }
 
-/** A digest of all data of the server but expiry times: a call that changes nothing leaves it equal. */
+/**
+ * A digest of all data of the server but expiry times: a call that changes nothing
+ * leaves it equal.
+ */
 export async function fingerprint(world: RedisWorld): Promise<string> {
   const script = `local all = {}
     for _, key in ipairs(redis.call('KEYS', '*')) do

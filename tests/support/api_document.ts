@@ -8,7 +8,10 @@ const text = JSON.stringify(document.components.schemas);
 const $defs = JSON.parse(text.replaceAll("#/components/schemas/", "#/$defs/"));
 ajv.addSchema({ $id: "api", $defs });
 
-/** Says whether a value is valid by a schema of the description, or by the one with these `$ref`s. */
+/**
+ * Says whether a value is valid by a schema of the description, or by the one with
+ * these `$ref`s.
+ */
 export function validatorOf(name: string): (value: unknown) => boolean {
   const check = ajv.getSchema(`api#/$defs/${name}`) ?? assert.fail(name);
   return (value) => check(value) === true;
@@ -22,7 +25,10 @@ const isUnclean = (body: unknown) =>
       Math.abs(value) === Infinity || !name.isWellFormed() ? "\ud800" : value),
   );
 
-/** Tells by which rule of the description a request is refused, though the schema allows it. */
+/**
+ * Tells by which rule of the description a request is refused, though the schema allows
+ * it.
+ */
 const RULES: [
   rule: string,
   code: RegExp,
@@ -47,7 +53,9 @@ export const RULE_NAMES: readonly string[] = [
 
 const takesRequest = validatorOf("ChatCompletionRequest");
 
-/** The rule that allows the refusal of a request; null if the schema refuses it, too. */
+/**
+ * The rule that allows the refusal of a request; null if the schema refuses it, too.
+ */
 export function ruleBehind(
   body: unknown,
   { code, param }: { code: string | null; param: string | null },

@@ -1,13 +1,19 @@
 import type { BusEvent } from "@gateway/shared/bus/link";
-import type { BusLink, BusOptions } from "@gateway/shared/bus/link_nats";
-import { connectBus } from "@gateway/shared/bus/link_nats";
+import {
+  type BusLink,
+  type BusOptions,
+  connectBus,
+} from "@gateway/shared/bus/link_nats";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { createRecordingLog } from "./recording_log.ts";
 import { until } from "./wait_for.ts";
 
 export type TestLink = Awaited<ReturnType<typeof connectTestLink>>;
 
-/** Connects to servers of this machine, by default in the order given and without jitter. */
+/**
+ * Connects to servers of this machine, by default in the order given and without
+ * jitter.
+ */
 export async function connectTestLink(
   servers: readonly string[],
   options: Partial<Omit<BusOptions, "servers" | "log">> = {},
@@ -23,7 +29,10 @@ export async function connectTestLink(
     if (error !== undefined) errors.push(error);
   });
   return {
-    ...{ link, log, events, errors },
+    link,
+    log,
+    events,
+    errors,
     /** Waits until it is connected again, and returns what the log says of it. */
     async reconnected() {
       const fields = await until(() => log.find("bus_reconnected"));

@@ -20,8 +20,11 @@ export async function outcomeOf(
   answered: Promise<Response>,
 ): Promise<ChatOutcome> {
   const outcome: ChatOutcome = {
-    ...{ kind: "broken", status: null, content: "" },
-    ...{ errorCode: null, retryAfter: null },
+    kind: "broken",
+    status: null,
+    content: "",
+    errorCode: null,
+    retryAfter: null,
   };
   // It left, or was cut off before any answer.
   const response = await answered.catch(() => null);
@@ -57,7 +60,9 @@ export async function outcomeOf(
 export const ask = (...request: Parameters<typeof chat>) =>
   outcomeOf(chat(...request));
 
-/** Waits for the end of a request, and fails when it is another one in what is given. */
+/**
+ * Waits for the end of a request, and fails when it is another one in what is given.
+ */
 export async function endsAs(
   outcome: Promise<ChatOutcome>,
   expected: Partial<ChatOutcome>,
@@ -65,7 +70,10 @@ export async function endsAs(
   assert.partialDeepStrictEqual(await outcome, expected);
 }
 
-/** Sends a chat request, by default for a stream, and waits until it is at the model server. `answered` resolves with the first byte. */
+/**
+ * Sends a chat request, by default for a stream, and waits until it is at the model
+ * server. `answered` resolves with the first byte.
+ */
 export async function begin(
   edge: MiniEdge,
   backend: ScriptedModelServer,

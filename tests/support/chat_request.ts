@@ -16,7 +16,10 @@ export function chatRequest(part: Partial<ChatRequest> = {}): ChatRequest {
 
 type CallOptions = Omit<RequestInit, "body"> & { client?: Deno.HttpClient };
 
-/** Sends a request with a key: with a body a POST, as JSON where it is no form. Headers of `init` come on top. */
+/**
+ * Sends a request with a key: with a body a POST, as JSON where it is no form. Headers
+ * of `init` come on top.
+ */
 export function callApi(
   url: string,
   key: string,

@@ -45,9 +45,14 @@ export async function startCluster(options: {
   const launcher = startProcess({
     command: Deno.execPath(),
     args: [
-      ...["task", "up", "--port=0", "--console-port=0"],
-      ...[`--edges=${edges}`, `--workers=${workers}`],
-      ...[`--data-dir=${directory}/data`, `--run-dir=${directory}/run`],
+      "task",
+      "up",
+      "--port=0",
+      "--console-port=0",
+      `--edges=${edges}`,
+      `--workers=${workers}`,
+      `--data-dir=${directory}/data`,
+      `--run-dir=${directory}/run`,
     ],
     cwd: root,
     env: { NO_COLOR: "1", ...options.env },
@@ -76,7 +81,8 @@ export async function startCluster(options: {
   });
   const links = starting.use(new AsyncDisposableStack());
   const env = () => ({
-    ...{ REDIS_URL: state.redis_url, NATS_URL: state.nats_url },
+    REDIS_URL: state.redis_url,
+    NATS_URL: state.nats_url,
     PUBLIC_URL: state.console_url,
   });
   /** Reads the state anew: pids change when a service was restarted. */
@@ -87,12 +93,17 @@ export async function startCluster(options: {
     get state() {
       return state;
     },
-    ...{ baseUrl, logs, refresh },
+    baseUrl,
+    logs,
+    refresh,
     createKey: (...options: string[]) => makeKey(env(), ...options),
     /** What `deno task keys … --json` prints for the cluster. */
     keys: (...args: string[]) => runKeys(env(), ...args),
     owners: (...args: string[]) => run(["owners", ...args], env()),
-    /** Sends a chat request to an edge; it asks for one token where `body` does not say otherwise. */
+    /**
+     * Sends a chat request to an edge; it asks for one token where `body` does not say
+     * otherwise.
+     */
     ask: (
       value: string,
       edge: number,

@@ -3,7 +3,9 @@ import assert from "node:assert/strict";
 import { createClient } from "../../services/key-admin/console_fixture.ts";
 import type { Cluster } from "./cluster.ts";
 
-/** Signs the first owner of a cluster up, or whom `link` is for, and stays signed in. */
+/**
+ * Signs the first owner of a cluster up, or whom `link` is for, and stays signed in.
+ */
 export async function openConsole(
   { state }: Cluster,
   link = state.setup_url ?? assert.fail("no set-up link"),

@@ -12,16 +12,30 @@ import { monotonicNow } from "@gateway/shared/process/clock";
 import { KEY_LIMITS } from "@gateway/shared/limits";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { hashKeyValue, mintKey } from "@gateway/shared/keys/key";
-import * as records from "@gateway/shared/keys/record";
+import {
+  hashKey,
+  leaseKey,
+  ownerLeaseKey,
+  type Principal,
+  STORE_KEY,
+} from "@gateway/shared/keys/record";
 import type { CallOptions, RedisLink } from "@gateway/shared/redis/link";
-import type { KeyOptions } from "./admission_fixture.ts";
-import { startRedisWorld, STORE_NAME } from "./admission_fixture.ts";
+import {
+  type KeyOptions,
+  startRedisWorld,
+  STORE_NAME,
+} from "./admission_fixture.ts";
 import { startMiniEdge, startMiniWorker } from "./mini_cluster.ts";
 import { startNatsServer } from "./nats_server.ts";
 import { owning } from "./process.ts";
 import { assertNoKeys, createRecordingLog } from "./recording_log.ts";
 import { testRedisLink } from "./redis_link.ts";
-import * as scripted from "./scripted_model_server.ts";
+import {
+  hello,
+  type ModelServer,
+  type ScriptedCall,
+  scriptedModelServer,
+} from "./scripted_model_server.ts";
 import { startTcpProxy, type Toxics } from "./tcp_proxy.ts";
 import { until } from "./wait_for.ts";
 import { callApi, postChat } from "./chat_request.ts";
@@ -29,7 +43,7 @@ import { callApi, postChat } from "./chat_request.ts";
 export type GatedEdge = Awaited<ReturnType<typeof startEdge>>;
 export type GatedCluster = Awaited<ReturnType<typeof startGatedCluster>>;
 
-export interface TestKey extends records.Principal {
+export interface TestKey extends Principal {
   readonly value: string;
 }
 
@@ -39,12 +53,18 @@ interface GatedClusterOptions {
   /** Default {@link KEY_LIMITS}. */
   unknownPerSecond?: number;
   /** What the backend does; it says "Hello" if left out. */
-  onCall?: (call: scripted.ScriptedCall) => void;
+  onCall?: (call: ScriptedCall) => void;
   /** Another backend, in place of the scripted one. */
-  runsOn?: scripted.ModelServer;
-  /** Where the edges find Redis, which was started on `port`: asked for every connection. */
+  runsOn?: ModelServer;
+  /**
+   * Where the edges find Redis, which was started on `port`: asked for every
+   * connection.
+   */
   redisAt?: (port: number) => number;
-  /** How long edges wait for Redis at least; if left out, as long as a busy machine needs. */
+  /**
+   * How long edges wait for Redis at least; if left out, as long as a busy machine
+   * needs.
+   */
   redisMsMin?: number;
   /** Lines of a redis.conf. */
   redisConfig?: string[];
@@ -70,11 +90,11 @@ export async function startGatedCluster(options: GatedClusterOptions = {}) {
   const config = options.redisConfig ?? [];
   const world = started.use(await startRedisWorld({ config }));
   const { port } = world.redis;
-  await world.command("SET", records.STORE_KEY, STORE_NAME);
+  await world.command("SET", STORE_KEY, STORE_NAME);
   const nats = started.use(await startNatsServer());
   const servers = [nats.server];
-  const { onCall = scripted.hello } = options;
-  const model = scripted.scriptedModelServer(onCall);
+  const { onCall = hello } = options;
+  const model = scriptedModelServer(onCall);
   const backend = options.runsOn ?? model;
   const worker = { servers, backend, slots: SLOTS, slower: SLOWER };
   started.use(await startMiniWorker(worker));
@@ -83,8 +103,8 @@ export async function startGatedCluster(options: GatedClusterOptions = {}) {
   edges.push(first);
   while (edges.length < (options.edges ?? 1)) edges.push(await start());
   /** Writes whose key a value is. */
-  const nameKey = (value: string, { keyId, ownerId }: records.Principal) => {
-    const name = records.hashKey(hashKeyValue(value));
+  const nameKey = (value: string, { keyId, ownerId }: Principal) => {
+    const name = hashKey(hashKeyValue(value));
     return world.command("SET", name, `${keyId}:${ownerId}`);
   };
   /** Sends a chat request to edge `edge`. */
@@ -100,7 +120,11 @@ export async function startGatedCluster(options: GatedClusterOptions = {}) {
     return postChat(baseUrl, value, { max_tokens: 16, ...body }, { signal });
   };
   return owning(started, {
-    ...{ edges, world, backend: model, nameKey, ask },
+    edges,
+    world,
+    backend: model,
+    nameKey,
+    ask,
     /** The first of them. */
     edge: first,
     /** Between all edges and Redis. */
@@ -121,11 +145,14 @@ export async function startGatedCluster(options: GatedClusterOptions = {}) {
       callApi(`${first.baseUrl}/${path}`, value),
     /** Leases of a key in Redis, dead or alive. */
     leases: async (key: TestKey) =>
-      Number(await world.command("ZCARD", records.leaseKey(key))),
-    /** Waits until the key and its owner hold no lease and every edge knows that: all is settled. */
+      Number(await world.command("ZCARD", leaseKey(key))),
+    /**
+     * Waits until the key and its owner hold no lease and every edge knows that: all is
+     * settled.
+     */
     async settled(key: TestKey, timeoutMs?: number) {
-      const ofOwner = records.ownerLeaseKey(key.ownerId);
-      for (const name of [records.leaseKey(key), ofOwner]) {
+      const ofOwner = ownerLeaseKey(key.ownerId);
+      for (const name of [leaseKey(key), ofOwner]) {
         const isFree = async () => await world.command("ZCARD", name) === 0;
         await until(isFree, timeoutMs);
       }
@@ -156,7 +183,9 @@ async function startEdge(
   const keys = createKeyLookup({ ...common, unknownPerSecond });
   const limiter = createLimiter(common);
   const admission = createAdmission({
-    ...{ ...common, limiter, onUnknown: keys.forget },
+    ...common,
+    limiter,
+    onUnknown: keys.forget,
     onDecision: (decision) => {
       if (typeof decision !== "string" && decision.isAdmitted) admissions += 1;
     },
@@ -169,7 +198,11 @@ async function startEdge(
   const door = { keys, admission, ...options.door };
   const edge = await startMiniEdge({ servers, door, log, slower: SLOWER });
   return {
-    ...{ ...started.use(edge), keys, limiter, redis, log },
+    ...started.use(edge),
+    keys,
+    limiter,
+    redis,
+    log,
     /** Between this edge and Redis. */
     proxy,
     /** Requests that Redis has admitted. */

@@ -1,4 +1,10 @@
-import * as processes from "./process.ts";
+import {
+  makeTempDir,
+  owning,
+  type RunningProcess,
+  runProcess,
+  startProcess,
+} from "./process.ts";
 import { sleep, until } from "./wait_for.ts";
 import { findFreePorts } from "../../deploy/up/ports.ts";
 
@@ -19,7 +25,10 @@ interface LocalServerOptions {
   args: (port: number, directory: string) => string[] | Promise<string[]>;
   /** Added to the environment of the server. */
   env?: Record<string, string> | undefined;
-  /** Whether this very server serves, and not another one on its port. A refused connection means no. */
+  /**
+   * Whether this very server serves, and not another one on its port. A refused
+   * connection means no.
+   */
   isReady: (
     server: { port: number; pid: number; directory: string },
   ) => Promise<boolean>;
@@ -27,12 +36,12 @@ interface LocalServerOptions {
 
 export async function startLocalServer(options: LocalServerOptions) {
   await using starting = new AsyncDisposableStack();
-  const { path: directory } = starting.use(await processes.makeTempDir());
+  const { path: directory } = starting.use(await makeTempDir());
   const first = await startOnSomePort(options, directory);
   const { port } = first;
   let { process } = first;
   starting.defer(() => process.kill());
-  return processes.owning(starting, {
+  return owning(starting, {
     port,
     /** Removed when the server is disposed, kept over `restart()`. */
     directory,
@@ -50,7 +59,9 @@ export async function startLocalServer(options: LocalServerOptions) {
       await until(() => isStopped(process.pid));
     },
     thaw: () => process.signal("SIGCONT"),
-    /** Kills the process if it runs, and starts it on the same port with the same data. */
+    /**
+     * Kills the process if it runs, and starts it on the same port with the same data.
+     */
     restart: async () => {
       await process.kill();
       process = await startOn(port, options, directory);
@@ -75,10 +86,10 @@ async function startOn(
   port: number,
   options: LocalServerOptions,
   directory: string,
-): Promise<processes.RunningProcess> {
+): Promise<RunningProcess> {
   const { command, env } = options;
   const args = await options.args(port, directory);
-  const process = processes.startProcess({ command, args, env });
+  const process = startProcess({ command, args, env });
   const server = { port, directory, pid: process.pid };
   const isReady = () =>
     options.isReady(server).catch((error) => {
@@ -99,13 +110,16 @@ async function startOn(
 /** The signal is sent at once, but threads may run on for a moment. */
 async function isStopped(pid: number): Promise<boolean> {
   const args = ["-o", "state=", "-p", `${pid}`];
-  return (await processes.runProcess("ps", args)).trim().startsWith("T");
+  return (await runProcess("ps", args)).trim().startsWith("T");
 }
 
 /** What `Deno.connectTls` wants of a client: whom it trusts and who it is, PEM text. */
 type ClientTls = { caCerts: string[]; cert: string; key: string };
 
-/** Sends `request` to a port of this machine, over TLS with `tls`, and returns the first bytes of the answer as text. */
+/**
+ * Sends `request` to a port of this machine, over TLS with `tls`, and returns the first
+ * bytes of the answer as text.
+ */
 export async function askPort(port: number, request: string, tls?: ClientTls) {
   const address = { hostname: "127.0.0.1", port };
   using connection = tls === undefined
@@ -117,7 +131,10 @@ export async function askPort(port: number, request: string, tls?: ClientTls) {
   return new TextDecoder().decode(buffer.subarray(0, length));
 }
 
-/** A TCP port of 127.0.0.1 on which nobody listens now, though another process may take it next. */
+/**
+ * A TCP port of 127.0.0.1 on which nobody listens now, though another process may take
+ * it next.
+ */
 export function freePort(): number {
   const [port = 0] = findFreePorts(1);
   return port;

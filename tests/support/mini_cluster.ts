@@ -2,7 +2,10 @@
 // client and a model server of the test. There is no Redis, and every key is admitted,
 // unless a test provides its own admission.
 import assert from "node:assert/strict";
-import * as dispatch from "../../services/edge-auth/dispatch/dispatcher.ts";
+import {
+  CONTROL_WAIT_MS,
+  Dispatcher,
+} from "../../services/edge-auth/dispatch/dispatcher.ts";
 import type { AppDependencies } from "../../services/edge-auth/app.ts";
 import { startApp } from "../../services/edge-auth/app_fixture.ts";
 import type { RunOutcome } from "../../services/edge-auth/dispatch/outcome.ts";
@@ -57,8 +60,12 @@ function admitAll(
 ): Pick<AppDependencies, "keys" | "admission"> {
   const principal = { keyId: "key_test", ownerId: "own_test" };
   const reservation = {
-    ...{ id: "l1", principal, model: null, atMs: 0 },
-    ...{ reservedTokens: 0, reservedUnits: null },
+    id: "l1",
+    principal,
+    model: null,
+    atMs: 0,
+    reservedTokens: 0,
+    reservedUnits: null,
   };
   return {
     keys: { find: () => Promise.resolve(principal) },
@@ -69,7 +76,8 @@ function admitAll(
         const settlements: Admitted["settlements"] = [];
         admitted.push({ request, settlements });
         return Promise.resolve({
-          ...{ headers: {}, reservation },
+          headers: {},
+          reservation,
           settle: (outcome) => settlements.push(outcome),
         });
       },
@@ -99,24 +107,31 @@ export async function startMiniEdge(options: {
   slower?: number;
   busLostMs?: number;
   log?: Log;
-  /** What of the app differs: keys and admission (every key is admitted if left out), models, hosts, bounds. */
+  /**
+   * What of the app differs: keys and admission (every key is admitted if left out),
+   * models, hosts, bounds.
+   */
   door?: Partial<AppDependencies>;
 }) {
   const id = newInstanceId();
   const { slower = 1, log = silentLog } = options;
   const link = await connect(options.servers, `edge ${id}`, log);
   const soon = createTimers();
-  const dispatcher = new dispatch.Dispatcher({
-    ...{ bus: link, edgeId: id, random: Math.random, log },
+  const dispatcher = new Dispatcher({
+    bus: link,
+    edgeId: id,
+    random: Math.random,
+    log,
     now: () => now() / slower,
-    scheduleSoon: (flush) => soon.schedule(flush, dispatch.CONTROL_WAIT_MS),
+    scheduleSoon: (flush) => soon.schedule(flush, CONTROL_WAIT_MS),
     requestTimeoutMs: 60_000,
     busLostMs: options.busLostMs ?? DISPATCH_LIMITS.busLostMs,
   });
   const admitted: Admitted[] = [];
   const leaveBus = await dispatcher.join(link);
   const app = await startApp({
-    ...{ ...admitAll(admitted), log },
+    ...admitAll(admitted),
+    log,
     dispatcher: {
       start: (...run) => dispatcher.start(...run),
       isStoppedSince: (keyId, sinceMs) =>
@@ -125,7 +140,9 @@ export async function startMiniEdge(options: {
     ...options.door,
   });
   return {
-    ...{ id, link, dispatcher },
+    id,
+    link,
+    dispatcher,
     baseUrl: `${app.origin}/v1`,
     admitted,
     settlements: () => admitted.flatMap(({ settlements }) => settlements),
@@ -154,13 +171,20 @@ export async function startMiniWorker(options: {
   const model = catalogFromSimulator(at.baseUrl).get(DEFAULT_MODEL_ID);
   const [config = assert.fail("no backend")] = model?.backends ?? [];
   const backend = new OpenAiBackend({
-    ...{ publicModel: DEFAULT_MODEL_ID, config, apiKey: null, now },
+    publicModel: DEFAULT_MODEL_ID,
+    config,
+    apiKey: null,
+    now,
     ...("connect" in at ? { connect: at.connect } : {}),
   });
   const memory = new AnswerMemory();
   const pool = poolOf(backend);
   const worker = new Worker({
-    ...{ bus: link, family: "chat", workerId: id, wallNow, log: silentLog },
+    bus: link,
+    family: "chat",
+    workerId: id,
+    wallNow,
+    log: silentLog,
     busLostMs: options.busLostMs ?? DISPATCH_LIMITS.busLostMs,
     slots: options.slots ?? 64,
     runners: new Map([[DEFAULT_MODEL_ID, (request, call) => {
@@ -182,7 +206,9 @@ export async function startMiniWorker(options: {
     backend.close();
   };
   return {
-    ...{ id, link, worker },
+    id,
+    link,
+    worker,
     get isRunning() {
       return !killed.signal.aborted;
     },
@@ -192,7 +218,10 @@ export async function startMiniWorker(options: {
   };
 }
 
-/** Starts a bus with an edge, to which a test adds workers and further edges. All of them end with it. */
+/**
+ * Starts a bus with an edge, to which a test adds workers and further edges. All of
+ * them end with it.
+ */
 export async function startMiniCluster(options: Partial<EdgeOptions> = {}) {
   await using starting = new AsyncDisposableStack();
   const nats = starting.use(await startNatsServer());
@@ -202,7 +231,8 @@ export async function startMiniCluster(options: Partial<EdgeOptions> = {}) {
   const edges = [edge];
   const workers: MiniWorker[] = [];
   return owning(starting, {
-    ...{ nats, edge },
+    nats,
+    edge,
     addEdge: async (options?: Partial<EdgeOptions>) => {
       const more = await startMiniEdge({ servers, ...options });
       edges.push(running.use(more));

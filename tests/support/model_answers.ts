@@ -96,7 +96,10 @@ export function usageChunk(prompt: number, completion: number) {
   };
 }
 
-/** A well-behaved server: streams or answers whole as it was asked, for every `n` up to `choicesMax`. */
+/**
+ * A well-behaved server: streams or answers whole as it was asked, for every `n` up to
+ * `choicesMax`.
+ */
 export function chatReply(
   { words, choicesMax = Infinity }: {
     /** One per chunk. */

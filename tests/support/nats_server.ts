@@ -5,7 +5,10 @@ export type NatsServer = Awaited<ReturnType<typeof startNatsServer>>;
 
 const RELOAD_OUTCOME = /(Reloaded|Failed to reload) server configuration.*/g;
 
-/** Starts a nats-server; `config` is the text of its configuration file, without the port. */
+/**
+ * Starts a nats-server; `config` is the text of its configuration file, without the
+ * port.
+ */
 export async function startNatsServer(
   options: { port?: number; config?: string } = {},
 ) {
@@ -41,7 +44,9 @@ export async function startNatsServer(
       const said = await until(() => reloads()[before]);
       if (said.startsWith("Failed")) throw new Error(said);
     },
-    /** Asks the server to retire: it tells its clients, then cuts them off one by one. */
+    /**
+     * Asks the server to retire: it tells its clients, then cuts them off one by one.
+     */
     retire: () => server.signal("SIGUSR2"),
   };
 }

@@ -15,7 +15,12 @@ export function startProcess(
   { command, args, env = {}, cwd = Deno.cwd() }: ProcessOptions,
 ) {
   const child = new Deno.Command(command, {
-    ...{ args, env, cwd, stdin: "null", stdout: "piped", stderr: "piped" },
+    args,
+    env,
+    cwd,
+    stdin: "null",
+    stdout: "piped",
+    stderr: "piped",
   }).spawn();
   let output = "";
   let isRunning = true;
@@ -52,7 +57,9 @@ export function startProcess(
     exited,
     /** Standard output and standard error in order, the last 64 Ki characters. */
     output: () => output,
-    ...{ signal, kill, [Symbol.asyncDispose]: kill },
+    signal,
+    kill,
+    [Symbol.asyncDispose]: kill,
   };
 }
 
@@ -70,7 +77,9 @@ export function owning<T extends object>(parts: AsyncDisposableStack, it: T) {
   return Object.assign(it, { [Symbol.asyncDispose]: end });
 }
 
-/** Runs a program to its end and returns its standard output. Fails if the program does. */
+/**
+ * Runs a program to its end and returns its standard output. Fails if the program does.
+ */
 export async function runProcess(
   command: string,
   args: readonly string[],
@@ -107,7 +116,10 @@ export function print(line: string): void {
 export const CACHE: string = Deno.env.get("XDG_CACHE_HOME") ??
   `${Deno.env.get("HOME") ?? "/tmp"}/.cache`;
 
-/** Runs a shell script in a folder, unless it was the last one to succeed there under this name. */
+/**
+ * Runs a shell script in a folder, unless it was the last one to succeed there under
+ * this name.
+ */
 export async function installOnce(
   name: string,
   script: string,

@@ -10,7 +10,10 @@ export function recordCall(
 ) {
   const parts: Uint8Array[] = [];
   const call = {
-    ...{ requestId: "req1", created: 1_767_622_290, signal, files },
+    requestId: "req1",
+    created: 1_767_622_290,
+    signal,
+    files,
     /** What was passed on, and the count of the last part. */
     bytes: 0,
     tokens: 0,
@@ -41,7 +44,9 @@ export function slowCall(signal?: AbortSignal) {
   return { call, room };
 }
 
-/** A pool of one backend. One attempt: what a pool repeats is not what a test has said. */
+/**
+ * A pool of one backend. One attempt: what a pool repeats is not what a test has said.
+ */
 export const poolOf = <Backend>(backend: Backend) => ({
   run: <Result>(
     _call: unknown,

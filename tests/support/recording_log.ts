@@ -21,7 +21,10 @@ export function createRecordingLog() {
 /** One of our keys in full, or as much of one as is of use to somebody. */
 const KEY = /\bsk-[A-Za-z0-9]{8,}/;
 
-/** Fails if a text contains a key (ASVS 16.2.5). Fixtures call it with all logs that were written while they ran. */
+/**
+ * Fails if a text contains a key (ASVS 16.2.5). Fixtures call it with all logs that
+ * were written while they ran.
+ */
 export function assertNoKeys(text: string, where: string): void {
   const found = KEY.exec(text);
   if (found === null) return;

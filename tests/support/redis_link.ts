@@ -29,7 +29,9 @@ export function waiting(link: RedisLink): RedisLink {
   };
 }
 
-/** A link as services have it, which logs nothing where `options` do not say otherwise. */
+/**
+ * A link as services have it, which logs nothing where `options` do not say otherwise.
+ */
 export function testRedisLink(
   address: RedisAddress,
   options: Partial<RedisLinkOptions> = {},

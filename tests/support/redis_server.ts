@@ -2,7 +2,10 @@ import { askPort, startLocalServer } from "./local_server.ts";
 
 export type RedisServer = Awaited<ReturnType<typeof startRedisServer>>;
 
-/** Starts a redis-server, whose data survives `restart()` only with `args: ["--appendonly", "yes"]`. */
+/**
+ * Starts a redis-server, whose data survives `restart()` only with `args:
+ * ["--appendonly", "yes"]`.
+ */
 export async function startRedisServer(options: {
   /** Text of the configuration file: ACL users, persistence, memory. Not the port. */
   config?: string;

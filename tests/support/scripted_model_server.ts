@@ -4,7 +4,13 @@ import type { Connect } from "@gateway/shared/upstream/http_client";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import type { Usage } from "@gateway/shared/openai/completion";
 import { connectTo, type Step, type WholeRequest } from "./scripted_server.ts";
-import * as answers from "./model_answers.ts";
+import {
+  choiceChunk,
+  CLOSE,
+  event,
+  jsonResponse,
+  usageChunk,
+} from "./model_answers.ts";
 
 /** A model server that {@link startMiniWorker} can run on. */
 export interface ModelServer {
@@ -15,7 +21,7 @@ export type ScriptedModelServer = ReturnType<typeof scriptedModelServer>;
 
 /** Usage of one prompt token and `completion` others. */
 export const usageOf = (completion: number): Usage =>
-  answers.usageChunk(1, completion).usage;
+  usageChunk(1, completion).usage;
 
 export function hello(call: ScriptedCall): void {
   call.say("Hello");
@@ -26,17 +32,16 @@ export function hello(call: ScriptedCall): void {
 const STREAM_HEAD =
   "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
 
-const says = (content: string) =>
-  answers.event(answers.choiceChunk({ content }));
+const says = (content: string) => event(choiceChunk({ content }));
 
 /** The end of an answer with `n` choices. */
 function finish(n: number, tokens: number): string {
   const finishes = Array.from(
     { length: n },
-    (_, index) => answers.choiceChunk({}, "stop", index),
+    (_, index) => choiceChunk({}, "stop", index),
   );
-  return [...finishes, answers.usageChunk(1, tokens), "[DONE]"].map(
-    answers.event,
+  return [...finishes, usageChunk(1, tokens), "[DONE]"].map(
+    event,
   ).join("");
 }
 
@@ -44,8 +49,8 @@ function finish(n: number, tokens: number): string {
 function failure(hasSaid: boolean): Step[] {
   const error = { error: { message: "The model server failed." } };
   return hasSaid
-    ? [{ send: answers.event(error) }, answers.CLOSE]
-    : answers.jsonResponse(error, { status: 500 });
+    ? [{ send: event(error) }, CLOSE]
+    : jsonResponse(error, { status: 500 });
 }
 
 export type ScriptedCall = ReturnType<typeof scriptedCall>;
@@ -74,7 +79,7 @@ function scriptedCall(
     /** Finishes every choice and ends the answer. */
     end(tokens = 1) {
       send(finish(request.n ?? 1, tokens));
-      steps.enqueue(answers.CLOSE);
+      steps.enqueue(CLOSE);
       steps.close();
     },
     /** Fails: with status 500, or an error event when something was said. */
@@ -109,7 +114,10 @@ export function answerOf(seed: number, tokens: number): string {
     .join("");
 }
 
-/** A server whose answer follows from `seed` and `max_tokens`. It counts the tokens it makes, to compare with usage. */
+/**
+ * A server whose answer follows from `seed` and `max_tokens`. It counts the tokens it
+ * makes, to compare with usage.
+ */
 export function tokenBackend(options: {
   tokenMs: number;
   /** Fails before this token of a request; null: never. */
@@ -138,7 +146,7 @@ export function tokenBackend(options: {
           // It has been read.
           produced.set(seed, index + 1);
         }
-        yield* [{ send: finish(1, max_tokens) }, answers.CLOSE];
+        yield* [{ send: finish(1, max_tokens) }, CLOSE];
       } finally {
         running -= 1;
       }

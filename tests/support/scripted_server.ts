@@ -2,8 +2,10 @@
 // is in the script of the test. Tests of the whole product use the simulator.
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
-import type { BackendConfig } from "@gateway/shared/models/catalog";
-import { parseCatalog } from "@gateway/shared/models/catalog";
+import {
+  type BackendConfig,
+  parseCatalog,
+} from "@gateway/shared/models/catalog";
 import type {
   ByteConnection,
   Connect,
@@ -57,7 +59,10 @@ export class WholeRequest {
   bytesSent = 0;
   isOver = false;
   readonly #left = Promise.withResolvers<void>();
-  /** Settles when the client closes the connection before the script is over; never otherwise. */
+  /**
+   * Settles when the client closes the connection before the script is over; never
+   * otherwise.
+   */
   readonly left = this.#left.promise;
 
   constructor(
@@ -89,7 +94,9 @@ export type ScriptedServer = ReturnType<typeof startScriptedServer>;
 const BLANK_LINE = "\r\n\r\n";
 const encoder = new TextEncoder();
 
-/** Starts a server on a free port of 127.0.0.1. Disposing of it ends every connection. */
+/**
+ * Starts a server on a free port of 127.0.0.1. Disposing of it ends every connection.
+ */
 export function startScriptedServer(
   { reply, tls }: {
     reply: Reply;
@@ -143,7 +150,10 @@ export function startScriptedServer(
   return server;
 }
 
-/** Makes connections within the process to a server with this script. A packet is made when the last one has been read. */
+/**
+ * Makes connections within the process to a server with this script. A packet is made
+ * when the last one has been read.
+ */
 export function connectTo(reply: Reply): Connect {
   let requests = 0;
   const replyTo: ReplyTo = (head, body) => {

@@ -13,8 +13,13 @@ const cwd = fileURLToPath(new URL("../..", import.meta.url));
 const START_MS = 30_000;
 const SERVED_MS = 30_000;
 const RUN = [
-  ...["run", "--no-check", "--allow-net", "--allow-env", "--allow-read"],
-  ...["--allow-sys", "--allow-ffi"],
+  "run",
+  "--no-check",
+  "--allow-net",
+  "--allow-env",
+  "--allow-read",
+  "--allow-sys",
+  "--allow-ffi",
 ];
 /** For services that must be told of a model server and never ask it. */
 const NO_MODEL_SERVER = { MODEL_SIMULATOR_URL: "http://127.0.0.1:9/v1" };
@@ -63,7 +68,10 @@ export function startSimulator() {
 export const startWithoutModels = (name: ServiceName, env: ServiceEnv) =>
   startMain(name, { ...env, MODEL_SIMULATOR_URL: "" });
 
-/** Runs `keys … --json` with these variables and returns what it prints; `services/key-admin/cli_test.ts` has the process. */
+/**
+ * Runs `keys … --json` with these variables and returns what it prints;
+ * `services/key-admin/cli_test.ts` has the process.
+ */
 export const runKeys = (env: ServiceEnv, ...args: string[]) =>
   run(["keys", ...args, "--json"], env);
 
@@ -110,7 +118,10 @@ export async function servedStatus(url: string, key: string): Promise<number> {
   }, { what: `${url} to serve`, timeoutMs: SERVED_MS, intervalMs: 50 });
 }
 
-/** Sends requests until one is refused, and returns how many were admitted: at most twice the limit. */
+/**
+ * Sends requests until one is refused, and returns how many were admitted: at most
+ * twice the limit.
+ */
 export async function admittedCount(url: string, key: string, limit: number) {
   for (let count = 0;; count++) {
     if (await servedStatus(url, key) === 429) return count;

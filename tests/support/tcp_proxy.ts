@@ -5,7 +5,10 @@ import { setTimeout } from "node:timers/promises";
 export interface Toxics {
   /** Every piece arrives this much later; order is kept. */
   delayMs?: number;
-  /** Takes no bytes to the server, to the client, or both, like a network that drops every packet. */
+  /**
+   * Takes no bytes to the server, to the client, or both, like a network that drops
+   * every packet.
+   */
   blackHole?: "up" | "down" | "both";
   /** New connections are closed at once. */
   refuse?: boolean;
@@ -111,7 +114,9 @@ export function startTcpProxy(
   };
 }
 
-/** Closes a connection, even if the other side, a stream or the test has done so before. */
+/**
+ * Closes a connection, even if the other side, a stream or the test has done so before.
+ */
 export function close(connection: Pick<Deno.Conn, "close">): void {
   try {
     connection.close();

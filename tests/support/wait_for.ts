@@ -12,7 +12,10 @@ export async function waitFor<T>(
   { what, timeoutMs = TIMEOUT_MS, intervalMs = INTERVAL_MS }: {
     /** The expected event, for the error message: "the worker to leave the table". */
     what: string | (() => string);
-    /** By a {@link startStopwatch}; generous, because a slow machine must not fail a correct program. */
+    /**
+     * By a {@link startStopwatch}; generous, because a slow machine must not fail a
+     * correct program.
+     */
     timeoutMs?: number;
     intervalMs?: number;
   },
@@ -43,7 +46,10 @@ function holds<T>(value: T): value is Exclude<T, false | undefined | null> {
 export const sleep = (ms: number): Promise<void> =>
   new Promise((resolve) => setTimeout(resolve, ms));
 
-/** What other tests on the machine may add to a short wait: some turns of a busy event loop. */
+/**
+ * What other tests on the machine may add to a short wait: some turns of a busy event
+ * loop.
+ */
 export const SCHEDULING_ALLOWANCE_MS = 60;
 
 const LOOK_MS = 5;

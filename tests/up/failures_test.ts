@@ -1,7 +1,11 @@
 import assert from "node:assert/strict";
-import type { LauncherOptions } from "./stand_ins/launcher.ts";
-import { allPids, makeScratch, running } from "./stand_ins/launcher.ts";
-import { startLauncher } from "./stand_ins/launcher.ts";
+import {
+  allPids,
+  type LauncherOptions,
+  makeScratch,
+  running,
+  startLauncher,
+} from "./stand_ins/launcher.ts";
 
 Deno.test("up refuses a second launcher in the same directory", async () => {
   await using first = startLauncher();

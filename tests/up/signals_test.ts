@@ -44,7 +44,10 @@ Deno.test("up stops in order when the runner above it is killed with -9", async 
       up.signal("SIGKILL");
       await untilEnded([state.pid, ...allPids(state)]);
       assert.deepEqual(await up.stopOrder(), [
-        ...["edge-auth", "media-worker", "chat-worker", "key-admin"],
+        "edge-auth",
+        "media-worker",
+        "chat-worker",
+        "key-admin",
         "model-simulator",
       ]);
     });

@@ -22,8 +22,13 @@ Deno.test("up starts everything, prints the URLs, and stops in order on SIGTERM"
   const counts = Object.entries(state.pids)
     .map(([service, pids]) => [service, pids.length]);
   assert.deepEqual(Object.fromEntries(counts), {
-    ...{ nats: 1, redis: 1, "model-simulator": 1, "key-admin": 1 },
-    ...{ "chat-worker": 2, "media-worker": 2, "edge-auth": 2 },
+    nats: 1,
+    redis: 1,
+    "model-simulator": 1,
+    "key-admin": 1,
+    "chat-worker": 2,
+    "media-worker": 2,
+    "edge-auth": 2,
   });
   assert.equal(state.pid, up.pid);
   if (Deno.build.os === "linux") {
@@ -58,9 +63,14 @@ Deno.test("up starts everything, prints the URLs, and stops in order on SIGTERM"
   assert.deepEqual(await running(allPids(state)), []);
   assert.equal(await up.readState(), undefined);
   assert.deepEqual(await up.stopOrder(), [
-    ...["edge-auth", "edge-auth", "media-worker", "media-worker"],
-    ...["chat-worker", "chat-worker"],
-    ...["key-admin", "model-simulator"],
+    "edge-auth",
+    "edge-auth",
+    "media-worker",
+    "media-worker",
+    "chat-worker",
+    "chat-worker",
+    "key-admin",
+    "model-simulator",
   ]);
 });
 

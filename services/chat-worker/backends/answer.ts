@@ -1,12 +1,25 @@
-/** The answer to one attempt, as the lines that an edge forwards, with all rules about its shape that SDKs depend on. */
+/**
+ * The answer to one attempt, as the lines that an edge forwards, with all rules about
+ * its shape that SDKs depend on.
+ */
 import type { ChatRequest } from "@gateway/shared/openai/chat";
-import type * as openai from "@gateway/shared/openai/completion";
+import type {
+  ChatCompletion,
+  ChunkDelta,
+  FinishReason,
+  Logprobs,
+  ResponseMessage,
+  Usage,
+} from "@gateway/shared/openai/completion";
 import type { AttemptProgress } from "@gateway/shared/upstream/pool";
 import type { HeldBytes } from "@gateway/shared/worker/answer_memory";
 import type { JobCall } from "@gateway/shared/worker/job";
 import { ToolCallFragments } from "./tool_calls.ts";
 
-/** Characters of the request id in the id of a tool call: some servers accept at most 40 in total. */
+/**
+ * Characters of the request id in the id of a tool call: some servers accept at most 40
+ * in total.
+ */
 const CALL_ID_CHARS = 24;
 const TEXTS = ["content", "reasoning_content", "refusal"] as const;
 
@@ -14,23 +27,29 @@ export interface Choice {
   readonly index: number;
   /** The server has sent something for it. */
   hasBegun: boolean;
-  finishReason: openai.FinishReason | null;
+  finishReason: FinishReason | null;
   readonly calls: ToolCallFragments;
   /** Filled for a whole response only; a stream keeps nothing. */
-  message: openai.ResponseMessage;
+  message: ResponseMessage;
   logprobs: { content: unknown[] | null; refusal: unknown[] | null } | null;
 }
 
 /** Collects the output of a model and passes it on as lines. */
 export class ChatAnswer {
-  /** Identifies the server's build and weights, if it has one. Must be set before the first delta. */
+  /**
+   * Identifies the server's build and weights, if it has one. Must be set before the
+   * first delta.
+   */
   fingerprint: string | null = null;
   readonly choices: readonly Choice[];
   #lines = "";
   #prefix = "";
   #deltas = 0;
 
-  /** `progress` is told of the first delta or finish reason, and of the first line passed on; `held` counts the bytes of a whole answer. */
+  /**
+   * `progress` is told of the first delta or finish reason, and of the first line
+   * passed on; `held` counts the bytes of a whole answer.
+   */
   constructor(
     readonly request: ChatRequest,
     readonly call: JobCall,
@@ -48,11 +67,13 @@ export class ChatAnswer {
     }));
   }
 
-  /** Adds a delta to a choice. Each call counts as one token until the usage is known. */
+  /**
+   * Adds a delta to a choice. Each call counts as one token until the usage is known.
+   */
   addDelta(
     choice: Choice,
-    delta: openai.ChunkDelta,
-    logprobs?: openai.Logprobs,
+    delta: ChunkDelta,
+    logprobs?: Logprobs,
   ): void {
     this.#begin(delta.tool_calls === undefined ? null : choice);
     this.#deltas += 1;
@@ -61,7 +82,7 @@ export class ChatAnswer {
     this.#addChunk(choice.index, JSON.stringify(delta), probabilities);
   }
 
-  finish(choice: Choice, reason: openai.FinishReason): void {
+  finish(choice: Choice, reason: FinishReason): void {
     this.#begin(null);
     choice.finishReason = reason;
     this.#addChunk(choice.index, "{}", "null", `"${reason}"`);
@@ -76,7 +97,7 @@ export class ChatAnswer {
   }
 
   /** Passes on the last lines, once every choice has finished; returns the same. */
-  end(usage: openai.Usage): Promise<void> | undefined {
+  end(usage: Usage): Promise<void> | undefined {
     if (!this.request.stream) this.#lines = this.#wholeResponse(usage);
     else if (this.request.include_usage) {
       this.#lines += `${this.#prefix}],"usage":${JSON.stringify(usage)}}\n`;
@@ -85,9 +106,9 @@ export class ChatAnswer {
   }
 
   /**
-   * At the first delta or finish reason, adds the role chunk of every choice, in
-   * order. Some SDKs consider an answer complete once every choice seen so far has
-   * finished, so all appear at once. `calling` is the choice that starts with a tool call.
+   * At the first delta or finish reason, adds the role chunk of every choice, in order.
+   * Some SDKs consider an answer complete once every choice seen so far has finished,
+   * so all appear at once. `calling` is the choice that starts with a tool call.
    */
   #begin(calling: Choice | null): void {
     if (this.#prefix !== "") return;
@@ -116,14 +137,15 @@ export class ChatAnswer {
       `,"logprobs":${logprobs},"finish_reason":${reason}}]${usage}}\n`;
   }
 
-  #wholeResponse(usage: openai.Usage): string {
-    const completion: openai.ChatCompletion = {
+  #wholeResponse(usage: Usage): string {
+    const completion: ChatCompletion = {
       id: `chatcmpl-${this.call.requestId}`,
       object: "chat.completion",
       created: this.call.created,
       model: this.request.model,
       choices: this.choices.map(({ index, message, logprobs, ...choice }) => {
-        // Content is null beside tool calls or a refusal; an answer without any text is "".
+        // Content is null beside tool calls or a refusal; an answer without any text is
+        // "".
         if (message.tool_calls === undefined && message.refusal === null) {
           message.content ??= "";
         }
@@ -139,8 +161,8 @@ export class ChatAnswer {
 
 function collect(
   choice: Choice,
-  delta: openai.ChunkDelta,
-  logprobs?: openai.Logprobs,
+  delta: ChunkDelta,
+  logprobs?: Logprobs,
 ): void {
   const { message } = choice;
   for (const member of TEXTS) {

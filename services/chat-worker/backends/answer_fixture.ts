@@ -1,7 +1,14 @@
-/** Answers to requests for tests of the worker, and readers of what is passed on of them. */
+/**
+ * Answers to requests for tests of the worker, and readers of what is passed on of
+ * them.
+ */
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { AnswerMemory } from "@gateway/shared/worker/answer_memory";
-import * as recorded from "../../../tests/support/recorded_call.ts";
+import {
+  noProgress,
+  recordCall,
+  type RecordedCall,
+} from "../../../tests/support/recorded_call.ts";
 import { ChatAnswer } from "./answer.ts";
 
 /** A streamed request with usage, except for `change`. */
@@ -18,14 +25,14 @@ export function requestWith(change: Partial<ChatRequest> = {}): ChatRequest {
 
 export function newAnswer(
   change: Partial<ChatRequest> = {},
-  call = recorded.recordCall(),
+  call = recordCall(),
 ) {
-  const progress = recorded.noProgress();
+  const progress = noProgress();
   const [request, held] = [requestWith(change), new AnswerMemory().open()];
   return { call, answer: new ChatAnswer(request, call, progress, held) };
 }
 
-export const linesOf = (call: recorded.RecordedCall) =>
+export const linesOf = (call: RecordedCall) =>
   call.answer().toString().split("\n").slice(0, -1)
     .map((line) => JSON.parse(line));
 
@@ -35,7 +42,7 @@ export const linesOf = (call: recorded.RecordedCall) =>
  * finish reason, `"3+2"` for usage, and for anything else the delta with its log
  * probabilities.
  */
-export function seen(call: recorded.RecordedCall): unknown[] {
+export function seen(call: RecordedCall): unknown[] {
   return linesOf(call).flatMap(({ choices: [choice], usage }): unknown[] => {
     if (choice === undefined) {
       return [`${usage.prompt_tokens}+${usage.completion_tokens}`];

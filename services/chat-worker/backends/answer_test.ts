@@ -1,9 +1,13 @@
 import assert from "node:assert/strict";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
-import type * as openai from "@gateway/shared/openai/completion";
+import type {
+  ChunkDelta,
+  Logprobs,
+  Usage,
+} from "@gateway/shared/openai/completion";
 import { linesOf, newAnswer } from "./answer_fixture.ts";
 
-const USAGE: openai.Usage = {
+const USAGE: Usage = {
   prompt_tokens: 5,
   completion_tokens: 3,
   total_tokens: 8,
@@ -16,7 +20,7 @@ const IDENTITY = {
 
 /** What an answer is made of: a delta, or a finish reason. */
 type Part =
-  | [index: number, delta: openai.ChunkDelta, logprobs?: openai.Logprobs]
+  | [index: number, delta: ChunkDelta, logprobs?: Logprobs]
   | [index: number, reason: "stop" | "length" | "tool_calls"];
 
 function encode(change: Partial<ChatRequest>, parts: Part[]): unknown[] {

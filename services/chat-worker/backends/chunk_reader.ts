@@ -1,25 +1,42 @@
-/** Reads the response of a model server, chunk by chunk or as a whole, into an answer. */
-import type * as openai from "@gateway/shared/openai/completion";
+/**
+ * Reads the response of a model server, chunk by chunk or as a whole, into an answer.
+ */
+import type {
+  ChunkDelta,
+  FinishReason,
+  Usage,
+} from "@gateway/shared/openai/completion";
 import { promptTokens, textTokens } from "@gateway/shared/openai/tokens";
 import type { ChatAnswer, Choice } from "./answer.ts";
-import { invalidAnswer, UpstreamError } from "@gateway/shared/upstream/errors";
-import { truncatedAnswer } from "@gateway/shared/upstream/errors";
-import type { JsonObject } from "@gateway/shared/upstream/json";
-import { isJsonObject, parseJson, textOf } from "@gateway/shared/upstream/json";
+import {
+  invalidAnswer,
+  truncatedAnswer,
+  UpstreamError,
+} from "@gateway/shared/upstream/errors";
+import {
+  isJsonObject,
+  type JsonObject,
+  parseJson,
+  textOf,
+} from "@gateway/shared/upstream/json";
 import {
   frameError,
   type Redact,
 } from "@gateway/shared/upstream/error_response";
 
-/** A frame's count has 32 bits. A larger one would keep a key over its limits for years. */
+/**
+ * A frame's count has 32 bits. A larger one would keep a key over its limits for years.
+ */
 const TOKENS_MAX = 2 ** 32 - 1;
 const FINGERPRINT = /^[\w.:@+-]{1,128}$/;
 
-/** Reads one response and removes what would break a client; the tests list the cases. */
+/**
+ * Reads one response and removes what would break a client; the tests list the cases.
+ */
 export class ChunkReader {
   /** The model has sent content or a finish reason. */
   hasBegun = false;
-  #usage: openai.Usage | null = null;
+  #usage: Usage | null = null;
   #pieces = 0;
   #estimate = 0;
 
@@ -33,7 +50,10 @@ export class ChunkReader {
     return this.choices.every(isFinished);
   }
 
-  /** Reads one event, or a whole body. Throws `upstream_invalid` for what is no chunk, and the error of an error chunk. */
+  /**
+   * Reads one event, or a whole body. Throws `upstream_invalid` for what is no chunk,
+   * and the error of an error chunk.
+   */
   take(payload: string, eventName: string): void {
     const chunk = parseJson(payload);
     if (eventName === "error" || (isJsonObject(chunk) && isErrorChunk(chunk))) {
@@ -53,10 +73,11 @@ export class ChunkReader {
   }
 
   /**
-   * Returns the usage at the end, or throws `upstream_truncated`. If a response is whole
-   * but lacks choices, the server does not support so many: a fault of the request.
+   * Returns the usage at the end, or throws `upstream_truncated`. If a response is
+   * whole but lacks choices, the server does not support so many: a fault of the
+   * request.
    */
-  end(isWhole: boolean): openai.Usage {
+  end(isWhole: boolean): Usage {
     const requested = this.choices.length;
     const given = this.choices.filter(isFinished).length;
     if (given === requested) return this.#countedUsage();
@@ -96,8 +117,8 @@ export class ChunkReader {
     this.answer.finish(choice, finishReasonOf(word, choice.calls.hasCalls));
   }
 
-  #deltaOf(choice: Choice, said: unknown): openai.ChunkDelta {
-    const delta: openai.ChunkDelta = {};
+  #deltaOf(choice: Choice, said: unknown): ChunkDelta {
+    const delta: ChunkDelta = {};
     if (!isJsonObject(said)) return delta;
     const content = contentOf(said.content);
     const reasoning = textOf(said.reasoning_content) ||
@@ -122,8 +143,11 @@ export class ChunkReader {
     return true;
   }
 
-  /** The server's usage, or an estimate if there is none, or if it is 0 although there was an answer. */
-  #countedUsage(): openai.Usage {
+  /**
+   * The server's usage, or an estimate if there is none, or if it is 0 although there
+   * was an answer.
+   */
+  #countedUsage(): Usage {
     const usage = this.#usage;
     if (usage !== null && (usage.completion_tokens > 0 || this.#pieces === 0)) {
       return usage;
@@ -148,7 +172,9 @@ function isErrorChunk(chunk: JsonObject): boolean {
       typeof chunk.message === "string");
 }
 
-/** Content is text; of a list of parts, which some servers send, the text parts count. */
+/**
+ * Content is text; of a list of parts, which some servers send, the text parts count.
+ */
 function contentOf(content: unknown): string {
   if (!Array.isArray(content)) return textOf(content);
   return content.filter(isJsonObject).map(({ text }) => textOf(text)).join("");
@@ -160,8 +186,10 @@ function thinkingIn(content: unknown): string {
   return parts.map(({ thinking }) => contentOf(thinking)).join("");
 }
 
-/** The usage that a server reports, or null unless both counts are present and valid. */
-export function parseUsage(value: unknown): openai.Usage | null {
+/**
+ * The usage that a server reports, or null unless both counts are present and valid.
+ */
+export function parseUsage(value: unknown): Usage | null {
   if (!isJsonObject(value)) return null;
   const prompt = countIn(value, "prompt_tokens");
   let completion = countIn(value, "completion_tokens");
@@ -169,11 +197,12 @@ export function parseUsage(value: unknown): openai.Usage | null {
   const reasoning =
     countIn(value.completion_tokens_details, "reasoning_tokens") ??
       countIn(value, "reasoning_tokens");
-  // Some servers do not include reasoning in the completion tokens; the total shows that.
+  // Some servers do not include reasoning in the completion tokens; the total shows
+  // that.
   if (value.total_tokens === prompt + completion + (reasoning ?? 0)) {
     completion += reasoning ?? 0;
   }
-  const usage: openai.Usage = {
+  const usage: Usage = {
     prompt_tokens: prompt,
     completion_tokens: completion,
     total_tokens: prompt + completion,
@@ -195,8 +224,11 @@ function countIn(holder: unknown, name: string): number | null {
   return isCount && Number(value) <= TOKENS_MAX ? Number(value) : null;
 }
 
-/** The words of various servers for OpenAI's finish reasons, which are a closed enum in SDKs. */
-const REASONS: readonly [openai.FinishReason, RegExp][] = [
+/**
+ * The words of various servers for OpenAI's finish reasons, which are a closed enum in
+ * SDKs.
+ */
+const REASONS: readonly [FinishReason, RegExp][] = [
   [
     "length",
     /^(length|max_tokens|max_length|max_output_tokens|model_length|model_context_window_exceeded)$/,
@@ -218,7 +250,7 @@ const FAILURE =
 function finishReasonOf(
   word: string,
   hasToolCalls: boolean,
-): openai.FinishReason {
+): FinishReason {
   const known = word.toLowerCase();
   if (FAILURE.test(known)) {
     throw truncatedAnswer(`Model server gave the finish reason ${known}`);

@@ -1,4 +1,7 @@
-/** What real servers send, and what a client receives. Each case has been seen in practice. */
+/**
+ * What real servers send, and what a client receives. Each case has been seen in
+ * practice.
+ */
 import assert from "node:assert/strict";
 import type { Usage } from "@gateway/shared/openai/completion";
 import { promptTokens, textTokens } from "@gateway/shared/openai/tokens";
@@ -56,15 +59,23 @@ const answers: [name: string, chunks: unknown[], seen: unknown[]][] = [
   ["a role in every chunk, and null for what is not there", [
     {
       ...choiceChunk({
-        ...{ role: "assistant", content: "Hi", refusal: null },
-        ...{ reasoning_content: null, tool_calls: null, function_call: null },
+        role: "assistant",
+        content: "Hi",
+        refusal: null,
+        reasoning_content: null,
+        tool_calls: null,
+        function_call: null,
       }),
-      ...{ error: null, usage: null },
+      error: null,
+      usage: null,
     },
     choiceChunk({ role: "", content: null }),
   ], ["Hi"]],
   ["choices that are empty or null in between", [
-    ...[say("a"), { choices: [] }, { choices: null }, say("b")],
+    say("a"),
+    { choices: [] },
+    { choices: null },
+    say("b"),
   ], ["a", "b"]],
   ["the whole so far beside each delta, as Perplexity sends it", [
     choice({ ...saying("a"), message: { content: "za" } }),
@@ -86,7 +97,9 @@ const answers: [name: string, chunks: unknown[], seen: unknown[]][] = [
 const endings: [name: string, chunks: unknown[], seen: unknown[], n?: 2][] = [
   ["a finish chunk without a delta", [choice(STOP), usageChunk(3, 2)], ended],
   ["repeats after the finish reason", [
-    ...[say("a", "stop"), say("a", "stop"), choiceChunk({}, "length")],
+    say("a", "stop"),
+    say("a", "stop"),
+    choiceChunk({}, "length"),
     usageChunk(3, 2),
   ], ["a", ...ended]],
   [
@@ -118,7 +131,9 @@ const endings: [name: string, chunks: unknown[], seen: unknown[], n?: 2][] = [
     choices: [{
       index: 0,
       message: {
-        ...{ role: "assistant", content: "Hello", refusal: null },
+        role: "assistant",
+        content: "Hello",
+        refusal: null,
         reasoning_content: "Hm",
       },
       logprobs: null,
@@ -131,10 +146,14 @@ const endings: [name: string, chunks: unknown[], seen: unknown[], n?: 2][] = [
     { ...say("b", "stop"), usage: counted },
   ], ["a", "b", ...ended]],
   ["no usage, which is estimated from the text", [say(SENTENCE), stop], [
-    ...[SENTENCE, "[stop]", `${PROMPT}+${Math.ceil(textTokens(SENTENCE))}`],
+    SENTENCE,
+    "[stop]",
+    `${PROMPT}+${Math.ceil(textTokens(SENTENCE))}`,
   ]],
   ["impossible usage, which is estimated instead", [
-    ...[say("a", "stop"), usageChunk(3, -2), usageChunk(1.5, 2)],
+    say("a", "stop"),
+    usageChunk(3, -2),
+    usageChunk(1.5, 2),
   ], ["a", "[stop]", `${PROMPT}+1`]],
   ["no text and no tokens", [stop, usageChunk(3, 0)], ["[stop]", "3+0"]],
 ];
@@ -176,7 +195,10 @@ Deno.test("finish reasons are OpenAI's, and a stop after tool calls is tool_call
   assert.equal(reasonOf(calling, "length"), "[length]");
 });
 
-/** A fragment as `index id name arguments`, or `index arguments`; `-`: absent, `""`: empty. */
+/**
+ * A fragment as `index id name arguments`, or `index arguments`; `-`: absent, `""`:
+ * empty.
+ */
 function fragmentOf(text: string): object {
   const words = text.split(" ").map((word) =>
     word === "-" ? undefined : word === "null" ? null : word.replace(`""`, "")

@@ -6,11 +6,21 @@ import type * as chat from "@gateway/shared/openai/chat";
 import type { Usage } from "@gateway/shared/openai/completion";
 import type { ResponseHead } from "@gateway/shared/upstream/http_framing";
 import { invalidAnswer, UpstreamError } from "@gateway/shared/upstream/errors";
-import type { JsonObject } from "@gateway/shared/upstream/json";
-import { isJsonObject, parseJson } from "@gateway/shared/upstream/json";
-import * as upstream from "@gateway/shared/upstream/model_server";
+import {
+  isJsonObject,
+  type JsonObject,
+  parseJson,
+} from "@gateway/shared/upstream/json";
+import {
+  ModelServer,
+  type ServerResponse,
+} from "@gateway/shared/upstream/model_server";
 import { SseParser } from "@gateway/shared/upstream/sse_parser";
-import * as jobs from "@gateway/shared/worker/job";
+import {
+  corruptedRequest,
+  type JobCall,
+  type JobCost,
+} from "@gateway/shared/worker/job";
 import type { AnswerMemory } from "@gateway/shared/worker/answer_memory";
 import type { Pool } from "@gateway/shared/worker/service";
 import * as z from "zod";
@@ -19,7 +29,10 @@ import { ChunkReader } from "./chunk_reader.ts";
 
 /** The largest whole answer, sent as one body or as events. A million tokens fit. */
 const ANSWER_BYTES_MAX = 32 * 1024 * 1024;
-/** After the last finish reason only usage and `[DONE]` follow, which do not justify a long wait. */
+/**
+ * After the last finish reason only usage and `[DONE]` follow, which do not justify a
+ * long wait.
+ */
 const AFTER_FINISH_MS = 5_000;
 /** A stream that brings more in one read is a fast one, and does not pause. */
 const PAUSE_READ_BYTES_MAX = 4_096;
@@ -35,13 +48,15 @@ const reliedOn = z.object({
 const isChatRequest = (request: JobRequest): request is chat.ChatRequest =>
   reliedOn.safeParse(request).success;
 
-/** Runs a request until its answer is complete. Rejects like {@link BackendPool.run}. */
+/**
+ * Runs a request until its answer is complete. Rejects like {@link BackendPool.run}.
+ */
 export async function runCompletion(
   request: JobRequest,
-  call: jobs.JobCall,
+  call: JobCall,
   { pool, memory }: { pool: Pool<OpenAiBackend>; memory: AnswerMemory },
-): Promise<jobs.JobCost> {
-  if (!isChatRequest(request)) throw jobs.corruptedRequest();
+): Promise<JobCost> {
+  if (!isChatRequest(request)) throw corruptedRequest();
   const held = memory.open();
   let room: Promise<void> | undefined;
   try {
@@ -60,7 +75,7 @@ export async function runCompletion(
 }
 
 /** One call of `complete` is one attempt; nothing is repeated. */
-export class OpenAiBackend extends upstream.ModelServer {
+export class OpenAiBackend extends ModelServer {
   readonly #encode = this.encoder("/chat/completions", {
     accept: "text/event-stream, application/json",
   });
@@ -119,9 +134,12 @@ export class OpenAiBackend extends upstream.ModelServer {
     });
   }
 
-  /** Reads events up to `[DONE]`, and says whether it came. A stream that breaks off after every choice has finished is whole, too. */
+  /**
+   * Reads events up to `[DONE]`, and says whether it came. A stream that breaks off
+   * after every choice has finished is whole, too.
+   */
   async #readEvents(
-    { connection, deadlines }: upstream.ServerResponse,
+    { connection, deadlines }: ServerResponse,
     reader: ChunkReader,
     answer: ChatAnswer,
   ): Promise<boolean> {
@@ -139,7 +157,8 @@ export class OpenAiBackend extends upstream.ModelServer {
         const piece = await connection.read();
         if (piece === null) {
           const rest = parser.end();
-          // An event without its blank line may be cut. If so, report the end of the stream, not the event.
+          // An event without its blank line may be cut. If so, report the end of the
+          // stream, not the event.
           if (rest.trim() === DONE) isDone = true;
           else if (parseJson(rest) !== undefined) reader.take(rest, "");
           break;
@@ -182,7 +201,9 @@ function isEventStream(head: ResponseHead, isAskedFor: boolean): boolean {
   return isAskedFor;
 }
 
-/** Details are not summed: few servers that return one choice per request report any. */
+/**
+ * Details are not summed: few servers that return one choice per request report any.
+ */
 const sum = (a: Usage, b: Usage): Usage => ({
   prompt_tokens: a.prompt_tokens + b.prompt_tokens,
   completion_tokens: a.completion_tokens + b.completion_tokens,
@@ -243,7 +264,10 @@ export function encodeRequestBody(
   return JSON.stringify(body);
 }
 
-/** Adds a field under the server's name for it, if both exist; `ours` is its name in `chat_template_kwargs`. */
+/**
+ * Adds a field under the server's name for it, if both exist; `ours` is its name in
+ * `chat_template_kwargs`.
+ */
 function put(
   body: JsonObject,
   field: string,
@@ -256,7 +280,10 @@ function put(
   body[field] = isKwargs ? { ...given, [ours]: value } : value;
 }
 
-/** A message that every server accepts: no null content, no empty arguments, `developer` only where supported. */
+/**
+ * A message that every server accepts: no null content, no empty arguments, `developer`
+ * only where supported.
+ */
 function spelledOut(
   message: chat.ChatMessage,
   dialect: Dialect,

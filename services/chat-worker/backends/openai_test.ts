@@ -35,8 +35,10 @@ import {
 } from "../../../tests/support/recorded_call.ts";
 import { linesOf, newAnswer, requestWith, seen } from "./answer_fixture.ts";
 import { AnswerMemory } from "@gateway/shared/worker/answer_memory";
-import type { UpstreamFault } from "@gateway/shared/upstream/errors";
-import { UpstreamError } from "@gateway/shared/upstream/errors";
+import {
+  UpstreamError,
+  type UpstreamFault,
+} from "@gateway/shared/upstream/errors";
 import { OpenAiBackend, runCompletion } from "./openai.ts";
 import { until, waitFor } from "../../../tests/support/wait_for.ts";
 
@@ -56,7 +58,9 @@ function rig(
   const change = { headers, dialect: DIALECTS[dialect], deadlines };
   const backend = new OpenAiBackend({
     config: backendAt(server.baseUrl, change),
-    ...{ publicModel: "ours", apiKey: API_KEY, now: monotonicNow },
+    publicModel: "ours",
+    apiKey: API_KEY,
+    now: monotonicNow,
   });
   return {
     server,
@@ -121,7 +125,9 @@ function onePacket(steps: readonly Step[]): Step {
 }
 
 const streamOf = (text: string, head = streamHead()) => [
-  ...[head, chunk(text), lastChunk],
+  head,
+  chunk(text),
+  lastChunk,
 ];
 const chunks = payloads.map(event).join("");
 const OPENROUTER = "data:\n\n: OPENROUTER PROCESSING\n\n";
@@ -265,7 +271,8 @@ const failures: { [fault in UpstreamFault]?: Failure[] } = {
       deadlines: { first_token_ms: 50, between_tokens_ms: 5_000 },
     }],
     ["nothing but comments after the first words", [...begun, ...comments], {
-      ...{ deadlines: { between_tokens_ms: 100 }, ...HELLO },
+      deadlines: { between_tokens_ms: 100 },
+      ...HELLO,
     }],
     [
       "a whole answer that stops coming",
@@ -296,7 +303,10 @@ for (const [fault, cases] of Object.entries(failures)) {
   }
 }
 
-/** Nothing in an error, for the caller or for the log, holds a credential; nothing for the caller holds an address. */
+/**
+ * Nothing in an error, for the caller or for the log, holds a credential; nothing for
+ * the caller holds an address.
+ */
 function assertNoSecret(error: UpstreamError, server: ScriptedServer): void {
   const told = JSON.stringify(error.toBody()) + error.message + error.param;
   const logged = Deno.inspect(error, { depth: 10 });

@@ -1,7 +1,11 @@
 import assert from "node:assert/strict";
 import type { ChatRequest, ToolCall } from "@gateway/shared/openai/chat";
-import type { Dialect, DialectName } from "@gateway/shared/models/dialects";
-import { DIALECT_NAMES, DIALECTS } from "@gateway/shared/models/dialects";
+import {
+  type Dialect,
+  DIALECT_NAMES,
+  type DialectName,
+  DIALECTS,
+} from "@gateway/shared/models/dialects";
 import { requestWith } from "./answer_fixture.ts";
 import { encodeRequestBody } from "./openai.ts";
 

@@ -17,7 +17,10 @@ const CALLS_MAX = REQUEST_LIMITS.toolCallsPerMessageMax;
 /** A server that sends this much before the name of a call is broken. */
 const HELD_CHARS_MAX = 64 * 1024;
 
-/** Converts tool calls for SDKs: an index in each fragment, id and name in a call's first one, arguments as text. */
+/**
+ * Converts tool calls for SDKs: an index in each fragment, id and name in a call's
+ * first one, arguments as text.
+ */
 export class ToolCallFragments {
   readonly #calls: Call[] = [];
   /** The latest call at each index that the server uses. */
@@ -41,7 +44,10 @@ export class ToolCallFragments {
       .filter((delta) => delta !== null);
   }
 
-  /** Called when the choice has finished: throws `upstream_invalid` if a call has no name. */
+  /**
+   * Called when the choice has finished: throws `upstream_invalid` if a call has no
+   * name.
+   */
   end(): void {
     if (this.#calls.length !== this.#sent) {
       throw invalidAnswer("Tool call without a name");

@@ -1,14 +1,23 @@
-/** The two forms of an answer: events, or one body. Until something was sent, a failure is an HTTP error. */
+/**
+ * The two forms of an answer: events, or one body. Until something was sent, a failure
+ * is an HTTP error.
+ */
 import { STREAM_LIMITS } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
 import { JSON_HEADERS, sendBytes, sendError } from "../http/responses.ts";
-import type { AnswerOptions } from "../requests/answer.ts";
-import { StreamedAnswer, WholeAnswer } from "../requests/answer.ts";
+import {
+  type AnswerOptions,
+  StreamedAnswer,
+  WholeAnswer,
+} from "../requests/answer.ts";
 import { LineAssembler, sseFrame } from "./sse_lines.ts";
 
 const DONE = new TextEncoder().encode("data: [DONE]\n\n");
 
-/** An answer as server-sent events. While a stream has only keep-alive comments, another worker may still start it. */
+/**
+ * An answer as server-sent events. While a stream has only keep-alive comments, another
+ * worker may still start it.
+ */
 export class EventAnswer extends StreamedAnswer {
   protected override readonly last = DONE;
   #lines = new LineAssembler(STREAM_LIMITS.lineBytesMax);

@@ -11,7 +11,8 @@ import { bodyAnswer, EventAnswer } from "./answer.ts";
 function createResponse() {
   const buffers = { writableHighWaterMark: 65_536, readableHighWaterMark: 1 };
   const out = Object.assign(new PassThrough(buffers), {
-    ...{ statusCode: 200, headersSent: false },
+    statusCode: 200,
+    headersSent: false,
     sendHead(statusCode: number): void {
       Object.assign(out, { statusCode, headersSent: true });
     },
@@ -24,7 +25,9 @@ function setup(change: Partial<AnswerOptions> = {}) {
   const told = { delivered: [] as number[], cancelled: [] as string[] };
   const out: ReturnType<typeof createResponse> = createResponse();
   const options: AnswerOptions = {
-    ...{ out, lease: null, now: () => clock.ms },
+    out,
+    lease: null,
+    now: () => clock.ms,
     streamHeadMs: SSE_LIMITS.headMs,
     ...change,
   };

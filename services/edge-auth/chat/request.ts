@@ -1,5 +1,7 @@
-import type { ChatRequest } from "@gateway/shared/openai/chat";
-import { chatRequestSchema } from "@gateway/shared/openai/chat";
+import {
+  type ChatRequest,
+  chatRequestSchema,
+} from "@gateway/shared/openai/chat";
 import { fieldError } from "@gateway/shared/openai/error";
 import type { Catalog, ModelConfig } from "@gateway/shared/models/catalog";
 import { isJsonObject } from "@gateway/shared/process/error_text";
@@ -28,7 +30,9 @@ export const CHAT_ENDPOINT: Endpoint<ChatRequest> = {
  */
 export function parseChatRequest(given: unknown, models: Catalog): ChatRequest {
   const { request, model } = parseRequest(given, {
-    ...{ schema: chatRequestSchema, kind: "chat", models },
+    schema: chatRequestSchema,
+    kind: "chat",
+    models,
   });
   const body: Body = isJsonObject(given) ? given : {};
   requireSupportedFields(body, model);
@@ -83,7 +87,9 @@ function requireVision({ messages }: ChatRequest, model: ModelConfig): void {
   }
 }
 
-/** The length of the answer and the number of choices must be within the model's bounds. */
+/**
+ * The length of the answer and the number of choices must be within the model's bounds.
+ */
 function requireModelBounds(
   { max_tokens: tokens = 0, n }: ChatRequest,
   body: Body,

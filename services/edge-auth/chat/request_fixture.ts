@@ -13,7 +13,10 @@ const base = {
   backends,
 };
 
-/** A text model, one with vision, one limited to a single choice, and one without any bounds. */
+/**
+ * A text model, one with vision, one limited to a single choice, and one without any
+ * bounds.
+ */
 export const catalog = parseCatalog({
   models: [
     base,

@@ -1,7 +1,10 @@
 import assert from "node:assert/strict";
 import { ApiError } from "@gateway/shared/openai/error";
 import { errorBodySchema } from "@gateway/shared/openai/completion";
-import * as api from "../../../tests/support/api_document.ts";
+import {
+  assertDescribed,
+  ruleBehind,
+} from "../../../tests/support/api_document.ts";
 import { seededRandom } from "../../../tests/support/seeded_random.ts";
 import { callOf, catalog, ping, weatherTool } from "./request_fixture.ts";
 import { parseChatRequest } from "./request.ts";
@@ -73,12 +76,12 @@ Deno.test("parseChatRequest() throws only ApiErrors, with a valid body", () => {
       const text = JSON.stringify(request);
       assert.deepEqual(JSON.parse(text), request);
       assert.ok(text.isWellFormed());
-      api.assertDescribed(body);
+      assertDescribed(body);
       accepted++;
     } catch (error) {
       assert.ok(error instanceof ApiError, String(error));
       assert.ok(error.status === 400 || error.status === 404);
-      api.ruleBehind(body, error);
+      ruleBehind(body, error);
       errorBodySchema.parse(error.toBody());
       assert.ok(error.message.length < 600, error.message);
       assert.ok(error.message.isWellFormed());

@@ -2,7 +2,11 @@ import assert from "node:assert/strict";
 import { REQUEST_LIMITS } from "@gateway/shared/limits";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
-import * as described from "../../../tests/support/api_document.ts";
+import {
+  assertDescribed,
+  RULE_NAMES,
+  ruleBehind,
+} from "../../../tests/support/api_document.ts";
 import { callOf, catalog, ping, weatherTool } from "./request_fixture.ts";
 import { parseChatRequest } from "./request.ts";
 
@@ -16,20 +20,26 @@ const PONG: ChatRequest = {
   include_usage: false,
   n: 1,
 };
-/** What the request with these fields becomes. The description of the API allows it, too. */
+/**
+ * What the request with these fields becomes. The description of the API allows it,
+ * too.
+ */
 function parse(fields: Fields): ChatRequest {
   const body = { ...ping, ...fields };
-  described.assertDescribed(body);
+  assertDescribed(body);
   return parseChatRequest(body, catalog);
 }
 
-/** The error that a body is refused with, by the description of the API, too, or by one of its rules. */
+/**
+ * The error that a body is refused with, by the description of the API, too, or by one
+ * of its rules.
+ */
 function refusalOf(body: unknown): ApiError {
   try {
     parseChatRequest(body, catalog);
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
-    described.ruleBehind(body, error);
+    ruleBehind(body, error);
     return error;
   }
   throw new Error(`accepted ${JSON.stringify(body)?.slice(0, 200)}`);
@@ -199,7 +209,9 @@ Deno.test("parseChatRequest() takes null for every optional field", () => {
   const names = [
     ...ACCEPTED.flatMap(([fields]) => Object.keys(fields)),
     ...NUMBERS.map(([field]) => field),
-    ...["audio", "functions", "function_call"],
+    "audio",
+    "functions",
+    "function_call",
   ];
   const nulls = Object.fromEntries(names.map((name) => [name, null]));
   assert.deepEqual(parse(nulls), PONG);
@@ -401,9 +413,19 @@ Deno.test("parseChatRequest() reports what was expected, and the value if it is 
 
 Deno.test("parseChatRequest() reports the first fault in OpenAI's order", () => {
   const order = [
-    ...["model", "messages", "tools", "parallel_tool_calls"],
-    ...["max_completion_tokens", "n", "temperature", "top_p"],
-    ...["presence_penalty", "frequency_penalty", "logprobs", "seed", "stream"],
+    "model",
+    "messages",
+    "tools",
+    "parallel_tool_calls",
+    "max_completion_tokens",
+    "n",
+    "temperature",
+    "top_p",
+    "presence_penalty",
+    "frequency_penalty",
+    "logprobs",
+    "seed",
+    "stream",
   ];
   const fields: Fields = {};
   for (const name of order.reverse()) {
@@ -456,8 +478,8 @@ Deno.test("the description of the API names every rule that its schema does not 
   };
   for (const [rule, fields] of Object.entries(broken)) {
     const body = { ...ping, ...fields };
-    assert.equal(described.ruleBehind(body, refusalOf(body)), rule);
+    assert.equal(ruleBehind(body, refusalOf(body)), rule);
   }
   // The size is checked before the body is parsed: json_body_test.ts.
-  assert.deepEqual([...Object.keys(broken), "Size"], described.RULE_NAMES);
+  assert.deepEqual([...Object.keys(broken), "Size"], RULE_NAMES);
 });

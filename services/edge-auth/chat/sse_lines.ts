@@ -3,15 +3,24 @@ import { Buffer } from "node:buffer";
 const NEWLINE = 0x0a;
 const NO_LINES: Uint8Array = new Uint8Array(0);
 
-/** Turns bytes, cut anywhere, into runs of whole lines. A payload of whole lines is returned without a copy. */
+/**
+ * Turns bytes, cut anywhere, into runs of whole lines. A payload of whole lines is
+ * returned without a copy.
+ */
 export class LineAssembler {
-  /** The pieces of an unfinished line. Joining them early would copy a long line once per frame. */
+  /**
+   * The pieces of an unfinished line. Joining them early would copy a long line once
+   * per frame.
+   */
   #pieces: Uint8Array[] = [];
   #pieceBytes = 0;
 
   constructor(readonly lineBytesMax: number) {}
 
-  /** The lines that are now whole, each with its `\n`; null if a line is too long. May be a view of `payload`. */
+  /**
+   * The lines that are now whole, each with its `\n`; null if a line is too long. May
+   * be a view of `payload`.
+   */
   push(payload: Uint8Array): Uint8Array | null {
     const end = payload.lastIndexOf(NEWLINE) + 1;
     if (this.#pieceBytes === 0 && end === payload.length) return payload;

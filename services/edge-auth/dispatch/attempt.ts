@@ -1,7 +1,15 @@
 /** One offer of a job to a worker, and the answer that may follow. */
 import { encodeJson, type Frame } from "@gateway/shared/bus/frame";
-import * as wire from "@gateway/shared/bus/job";
-import * as streams from "@gateway/shared/bus/stream_receiver";
+import {
+  encodePiece,
+  encodeUploadEnd,
+  encodeWholeJob,
+  JOB_VERSION,
+} from "@gateway/shared/bus/job";
+import {
+  type StreamEvent,
+  StreamReceiver,
+} from "@gateway/shared/bus/stream_receiver";
 import { subjects } from "@gateway/shared/bus/subjects";
 import { BUS_LIMITS } from "@gateway/shared/limits";
 import { familyOf } from "@gateway/shared/models/kinds";
@@ -17,28 +25,34 @@ interface Offer {
   workerId: string | null;
 }
 
-/** A worker has this long to acknowledge a piece of a large request: on a busy machine, it takes seconds. A lost worker is noticed by its beats. */
+/**
+ * A worker has this long to acknowledge a piece of a large request: on a busy machine,
+ * it takes seconds. A lost worker is noticed by its beats.
+ */
 const PIECE_TIMEOUT_MS = 10_000;
 
 /** A job that was sent. Holds a slot of its worker until `leave` is called. */
-export class Attempt extends streams.StreamReceiver {
+export class Attempt extends StreamReceiver {
   readonly #run: Run;
   /** What follows once a worker has accepted the job. */
   readonly #upload: Upload | null;
   readonly #offeredAtMs: number;
 
-  /** Sends the job with its request as JSON; a large one follows once it is accepted. Null: the bus is down. */
+  /**
+   * Sends the job with its request as JSON; a large one follows once it is accepted.
+   * Null: the bus is down.
+   */
   static send(run: Run, text: string, offer: Offer): Attempt | null {
     const { dispatcher } = run;
     const { requestId, kind, traceparent, upload = null } = run.job;
     const { attempt, deadlineMs, workerId } = offer;
     const head = {
-      version: wire.JOB_VERSION,
+      version: JOB_VERSION,
       attempt,
       deadlineMs: Math.max(1, Math.ceil(deadlineMs)),
       ...(traceparent === undefined ? {} : { traceparent }),
     };
-    const whole = upload === null ? wire.encodeWholeJob(head, text) : null;
+    const whole = upload === null ? encodeWholeJob(head, text) : null;
     const subject = workerId === null
       ? subjects.anyWorker(familyOf(kind))
       : subjects.job(familyOf(kind), workerId);
@@ -70,7 +84,7 @@ export class Attempt extends streams.StreamReceiver {
     return flowingSinceMs === null || flowingSinceMs > this.#offeredAtMs;
   }
 
-  override onFrame(frame: Frame, nowMs: number): streams.StreamEvent {
+  override onFrame(frame: Frame, nowMs: number): StreamEvent {
     const wasAccepted = this.isAccepted;
     const event = super.onFrame(frame, nowMs);
     if (this.isAccepted && !wasAccepted && this.#upload !== null) {
@@ -79,7 +93,7 @@ export class Attempt extends streams.StreamReceiver {
     return event;
   }
 
-  override onTick(nowMs: number): streams.StreamEvent {
+  override onTick(nowMs: number): StreamEvent {
     const { bus } = this.#run.dispatcher.options;
     // A worker does not have to answer while the bus delivers nothing at all.
     const isBusSilent = bus.isConnected && bus.receivedAtMs < this.#offeredAtMs;
@@ -87,7 +101,10 @@ export class Attempt extends streams.StreamReceiver {
     return super.onTick(nowMs);
   }
 
-  /** Frees the slot of the worker that runs the job or was offered it. Must be called once. */
+  /**
+   * Frees the slot of the worker that runs the job or was offered it. Must be called
+   * once.
+   */
   leave(): void {
     if (this.workerId === null) return;
     this.#run.dispatcher.workers.onEnded(this.workerId);
@@ -107,7 +124,7 @@ export class Attempt extends streams.StreamReceiver {
       for (let index = 0;; index += 1) {
         const bytes = await upload.next();
         if (bytes === null || this.isOver) break;
-        const sent = send(wire.encodePiece(bytes, attempt, index));
+        const sent = send(encodePiece(bytes, attempt, index));
         // Its failure is reported by the await below, perhaps some pieces later.
         sent.catch(() => {});
         sending.push(sent);
@@ -117,7 +134,7 @@ export class Attempt extends streams.StreamReceiver {
       if (this.isOver) return;
       const end = await upload.end().catch(() => null);
       // Null: it must not run, and is cancelled.
-      if (end !== null) await send(wire.encodeUploadEnd(end, attempt));
+      if (end !== null) await send(encodeUploadEnd(end, attempt));
     } catch (error) {
       if (this.isOver) return; // The worker acknowledges nothing more.
       log.warn("body_upload_failed", {

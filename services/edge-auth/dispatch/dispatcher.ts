@@ -1,16 +1,26 @@
-/** The runs of an edge and what they share. Routes every frame to its run and drives their timers. */
+/**
+ * The runs of an edge and what they share. Routes every frame to its run and drives
+ * their timers.
+ */
 import { z } from "zod";
-import type { CancelReason, ControlRecord } from "@gateway/shared/bus/control";
-import { CONTROL_PROBE, encodeControl } from "@gateway/shared/bus/control";
+import {
+  type CancelReason,
+  CONTROL_PROBE,
+  type ControlRecord,
+  encodeControl,
+} from "@gateway/shared/bus/control";
 import { decodeFrames, parsePayload } from "@gateway/shared/bus/frame";
 import { decodeWorkerBeat } from "@gateway/shared/bus/job";
 import * as link from "@gateway/shared/bus/link";
 import type { BusLink } from "@gateway/shared/bus/link_nats";
 import { createOutbox, type Outbox } from "@gateway/shared/bus/outbox";
 import { answerStrayFrame } from "@gateway/shared/bus/stream_receiver";
-import type { WorkerFamily } from "@gateway/shared/bus/subjects";
-import { lastToken, parseEdgeStream } from "@gateway/shared/bus/subjects";
-import { subjects } from "@gateway/shared/bus/subjects";
+import {
+  lastToken,
+  parseEdgeStream,
+  subjects,
+  type WorkerFamily,
+} from "@gateway/shared/bus/subjects";
 import { LiveMap, remember } from "@gateway/shared/process/maps";
 import { type MonotonicNow, SteadyClock } from "@gateway/shared/process/clock";
 import { DISPATCH_LIMITS, STREAM_LIMITS } from "@gateway/shared/limits";
@@ -38,11 +48,16 @@ export interface DispatcherOptions {
 /** The part of a run that the receiver of its answer may use. */
 export type StartedRun = Pick<Run, "delivered" | "cancel">;
 
-/** A control record waits this long for others, so that under load one message carries dozens. */
+/**
+ * A control record waits this long for others, so that under load one message carries
+ * dozens.
+ */
 export const CONTROL_WAIT_MS = 10;
 const PROBE_TIMEOUT_MS = 300;
 const EMPTY = new Uint8Array(0);
-/** The notice of key-admin to stop the running requests of a key. Others are ignored. */
+/**
+ * The notice of key-admin to stop the running requests of a key. Others are ignored.
+ */
 const stopNoticeSchema = z.object({
   keyId: z.string(),
   action: z.literal("stop"),
@@ -82,7 +97,10 @@ export class Dispatcher {
     return this.#runs.size;
   }
 
-  /** Starts a run. `sink` receives its answer; `onEnded` is called exactly once, at its end. */
+  /**
+   * Starts a run. `sink` receives its answer; `onEnded` is called exactly once, at its
+   * end.
+   */
   start(
     job: RunJob,
     sink: AnswerSink,
@@ -167,7 +185,10 @@ export class Dispatcher {
     if (notice !== null) this.stopKey(notice.keyId);
   }
 
-  /** A key was disabled together with its running requests. Its state, which every request reads, needs no notice. */
+  /**
+   * A key was disabled together with its running requests. Its state, which every
+   * request reads, needs no notice.
+   */
   stopKey(keyId: string): void {
     const nowMs = this.options.now();
     remember(this.#stoppedAtMs, keyId, nowMs, STOPPED_KEYS_MAX);
@@ -184,7 +205,10 @@ export class Dispatcher {
     return (this.#stoppedAtMs.get(keyId) ?? -Infinity) >= sinceMs;
   }
 
-  /** Await it before the limiter is stopped: a cancelled run waits a moment for its worker to report the cost. */
+  /**
+   * Await it before the limiter is stopped: a cancelled run waits a moment for its
+   * worker to report the cost.
+   */
   idleWithin(timeoutMs: number): Promise<boolean> {
     if (this.#runs.size === 0) return Promise.resolve(true);
     const idle = new Promise<void>((resolve) => this.#onIdle = resolve);
@@ -237,7 +261,10 @@ export class Dispatcher {
     if (lost !== undefined) this.#onLost(lost);
   }
 
-  /** Offers it to those that wait, at the end of this turn: the run that freed it has not finished yet. */
+  /**
+   * Offers it to those that wait, at the end of this turn: the run that freed it has
+   * not finished yet.
+   */
   onSlotFreed(): void {
     if (this.queue.length > 0) queueMicrotask(() => this.queue.offer());
   }
@@ -313,7 +340,10 @@ export class WaitQueue {
     if (index >= 0) this.#waiting.splice(index, 1);
   }
 
-  /** Offers the items, the oldest first. If one does not start, later ones for its model are not offered. */
+  /**
+   * Offers the items, the oldest first. If one does not start, later ones for its model
+   * are not offered.
+   */
   offer(): void {
     const refused = new Set<string>();
     for (const item of [...this.#waiting]) {

@@ -1,7 +1,14 @@
 /** A dispatcher whose bus, clock and workers are controlled by the test. */
 import assert from "node:assert/strict";
 import { decodeControl } from "@gateway/shared/bus/control";
-import * as frames from "@gateway/shared/bus/frame";
+import {
+  encodeErr,
+  encodeFrame,
+  encodeFrames,
+  encodeJson,
+  FrameType,
+  type RejectReason,
+} from "@gateway/shared/bus/frame";
 import { encodeWorkerBeat } from "@gateway/shared/bus/job";
 import { NoRespondersError } from "@gateway/shared/bus/link";
 import { lastToken, subjects } from "@gateway/shared/bus/subjects";
@@ -30,7 +37,9 @@ export function setup() {
     flowingSinceMs: 0 as number | null,
     /** If set, the bus has delivered nothing since. */
     silentSinceMs: null as number | null,
-    /** Workers that answer requests, and workers that are connected but do not answer. */
+    /**
+     * Workers that answer requests, and workers that are connected but do not answer.
+     */
     answers: new Set<string>(),
     listens: new Set<string>(),
   };
@@ -94,15 +103,17 @@ export function setup() {
   const attemptOf = ({ request = 1, attempt }: Header) =>
     attempt ?? attempts.get(request) ?? 0;
   const frame = (
-    type: keyof typeof frames.FrameType,
+    type: keyof typeof FrameType,
     payload: Uint8Array,
     { request = 1, sequence = 0, tokens = 0, attempt }: Header,
   ) => {
-    const bytes = frames.encodeFrame({
-      ...{ type: frames.FrameType[type], sequence, tokens },
+    const bytes = encodeFrame({
+      type: FrameType[type],
+      sequence,
+      tokens,
       attempt: attemptOf({ request, attempt }),
     }, payload);
-    const [message = assert.fail()] = frames.encodeFrames([
+    const [message = assert.fail()] = encodeFrames([
       [idOf(request), bytes],
     ]);
     dispatcher.onFrameMessage(message);
@@ -125,7 +136,11 @@ export function setup() {
   };
 
   return {
-    ...{ clock, bus, log, dispatcher, outcomes },
+    clock,
+    bus,
+    log,
+    dispatcher,
+    outcomes,
     /** The events since the last call, control records last. */
     async take(): Promise<string[]> {
       for (let turn = 0; turn < 5; turn += 1) await Promise.resolve();
@@ -139,8 +154,11 @@ export function setup() {
       dispatcher.onBeatMessage(
         subjects.workerBeat(worker),
         encodeWorkerBeat({
-          ...{ family: "chat", models: ["m"], draining },
-          ...{ slots: Math.max(1, free), inFlight: free === 0 ? 1 : 0 },
+          family: "chat",
+          models: ["m"],
+          draining,
+          slots: Math.max(1, free),
+          inFlight: free === 0 ? 1 : 0,
         }),
       ),
     ask(request = 1, content = "x"): StartedRun {
@@ -154,33 +172,38 @@ export function setup() {
       });
     },
     accept: (worker = "w1", header: Header = {}) =>
-      frame("ACCEPT", frames.encodeJson({ worker }), header),
+      frame("ACCEPT", encodeJson({ worker }), header),
     data: (text: string, sequence: number, header: Header = {}) =>
       frame("DATA", new TextEncoder().encode(text), { ...header, sequence }),
     end: (sequence: number, worker = "w1", header: Header = {}) =>
-      frame("END", frames.encodeJson({ worker, usage: USAGE }), {
-        ...{ ...header, sequence, tokens: 2 },
+      frame("END", encodeJson({ worker, usage: USAGE }), {
+        ...header,
+        sequence,
+        tokens: 2,
       }),
     err: (sequence: number, retryable: boolean, header: Header = {}) => {
       const error = new ApiError("upstream_error", "It failed.");
-      const payload = frames.encodeErr("w1", { error, retryable, usage: null });
+      const payload = encodeErr("w1", { error, retryable, usage: null });
       frame("ERR", payload, { ...header, sequence });
     },
     reject: (
-      reason: frames.RejectReason,
+      reason: RejectReason,
       worker = "w1",
       { retryAfterMs = null, ...header }: Header & {
         retryAfterMs?: number | null;
       } = {},
     ) => {
-      const payload = frames.encodeJson({ worker, reason, retryAfterMs });
+      const payload = encodeJson({ worker, reason, retryAfterMs });
       frame("REJECT", payload, header);
     },
     noResponders: (header: Header = {}) =>
       dispatcher.onNoResponders(
         subjects.edgeStream(EDGE, idOf(header.request ?? 1), attemptOf(header)),
       ),
-    /** In small steps, because one large step would look like a stall of this process. Probes are answered in between. */
+    /**
+     * In small steps, because one large step would look like a stall of this process.
+     * Probes are answered in between.
+     */
     async tickTo(ms: number, onTick: () => void = () => {}): Promise<void> {
       while (clock.ms < ms) {
         clock.ms = Math.min(ms, clock.ms + STREAM_LIMITS.tickMs / 2);

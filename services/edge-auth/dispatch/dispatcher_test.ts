@@ -419,7 +419,8 @@ Deno.test("a queue offers in order of arrival, and skips what was removed and wh
   let asked = "";
   let takes = (_name: string) => false;
   const item = (name: string, sinceMs: number, model = "m") => ({
-    ...{ model, sinceMs },
+    model,
+    sinceMs,
     offer() {
       asked += name;
       return takes(name);

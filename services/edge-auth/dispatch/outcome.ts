@@ -1,4 +1,7 @@
-/** What goes into a run, and what its caller gets: the answer as it arrives, and how it ended. */
+/**
+ * What goes into a run, and what its caller gets: the answer as it arrives, and how it
+ * ended.
+ */
 import type { CancelReason } from "@gateway/shared/bus/control";
 import type { RejectReason } from "@gateway/shared/bus/frame";
 import type { JobRequest, UploadEnd } from "@gateway/shared/bus/job";
@@ -11,7 +14,10 @@ export interface RunJob {
   keyId: string;
   kind: ModelKind;
   request: JobRequest;
-  /** The files that come before the request; `request` then has only its model, which may be a guess. */
+  /**
+   * The files that come before the request; `request` then has only its model, which
+   * may be a guess.
+   */
   upload?: Upload | undefined;
   traceparent?: string | undefined;
 }
@@ -20,22 +26,32 @@ export interface RunJob {
 export interface Upload {
   /** The next bytes, at most a piece; null once the client has sent everything. */
   next(): Promise<Uint8Array | null>;
-  /** The request; null if its client left or its run ended, rejects if it is refused. Whoever made the upload answers the client. */
+  /**
+   * The request; null if its client left or its run ended, rejects if it is refused.
+   * Whoever made the upload answers the client.
+   */
   end(): Promise<UploadEnd | null>;
 }
 
 export interface AnswerSink {
   /** Part of the answer was sent to the client, so the attempt cannot be repeated. */
   readonly hasStarted: boolean;
-  /** The next bytes of the answer: lines, cut anywhere. A view, so copy what you keep. */
+  /**
+   * The next bytes of the answer: lines, cut anywhere. A view, so copy what you keep.
+   */
   onPayload(payload: Uint8Array, sequence: number): void;
   onEnd(): void;
   onError(error: ApiError): void;
   /** The client has disconnected, so the answer is not needed. */
   onAbandoned(): void;
-  /** Another attempt starts: discard what was received. Only while `hasStarted` is false. */
+  /**
+   * Another attempt starts: discard what was received. Only while `hasStarted` is
+   * false.
+   */
   onRestart(): void;
-  /** Called at every tick, for keep-alives and to detect clients that stopped reading. */
+  /**
+   * Called at every tick, for keep-alives and to detect clients that stopped reading.
+   */
   onTick(nowMs: number): void;
 }
 
@@ -46,7 +62,10 @@ export class RunOutcome {
   usage: Usage | null = null;
   /** Completion tokens known to have been generated. */
   completionTokens = 0;
-  /** The worker reported the end, so its counts are final; otherwise it may have generated more. */
+  /**
+   * The worker reported the end, so its counts are final; otherwise it may have
+   * generated more.
+   */
   isFinal = false;
   error: ApiError | null = null;
   /** The worker that ran it or was offered it last. */

@@ -3,10 +3,16 @@
  * running there. A lost attempt is repeated once if the client has not received a byte.
  */
 import type { CancelReason, ControlRecord } from "@gateway/shared/bus/control";
-import type { Failure, Frame, RejectPayload } from "@gateway/shared/bus/frame";
-import { FrameType } from "@gateway/shared/bus/frame";
-import type { StreamEvent } from "@gateway/shared/bus/stream_receiver";
-import { answerStrayFrame } from "@gateway/shared/bus/stream_receiver";
+import {
+  type Failure,
+  type Frame,
+  FrameType,
+  type RejectPayload,
+} from "@gateway/shared/bus/frame";
+import {
+  answerStrayFrame,
+  type StreamEvent,
+} from "@gateway/shared/bus/stream_receiver";
 import { publicRequestId } from "@gateway/shared/process/ids";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { familyOf } from "@gateway/shared/models/kinds";
@@ -15,11 +21,17 @@ import { Attempt } from "./attempt.ts";
 import type { Dispatcher } from "./dispatcher.ts";
 import { type AnswerSink, type RunJob, RunOutcome } from "./outcome.ts";
 
-/** A cancelled run waits this long for the final frame of its worker, which says what it cost. */
+/**
+ * A cancelled run waits this long for the final frame of its worker, which says what it
+ * cost.
+ */
 const FINAL_FRAME_MS = 1_000;
 /** A worker that did not answer gets no jobs for this long, or until its next beat. */
 const UNRESPONSIVE_MS = 1_000;
-/** A worker that rejected a job gets none for this long, unless it sent a `retryAfterMs`. */
+/**
+ * A worker that rejected a job gets none for this long, unless it sent a
+ * `retryAfterMs`.
+ */
 const REJECTED_MS = 100;
 /** The `Retry-After` for clients: workers become free, or are started, all the time. */
 const RETRY_MS = 1_000;
@@ -41,7 +53,10 @@ export class Run {
   #finalFrameByMs = 0;
   readonly #outcome = new RunOutcome();
 
-  /** The run looks for a worker when `start` is called. `onOver` is called once, at its end. */
+  /**
+   * The run looks for a worker when `start` is called. `onOver` is called once, at its
+   * end.
+   */
   constructor(
     readonly dispatcher: Dispatcher,
     readonly job: RunJob,
@@ -72,7 +87,10 @@ export class Run {
     else this.#search();
   }
 
-  /** Sends the job to a worker that has not been tried yet. False if none has a free slot. */
+  /**
+   * Sends the job to a worker that has not been tried yet. False if none has a free
+   * slot.
+   */
   offer(): boolean {
     const { options: { bus }, workers } = this.dispatcher;
     if (!bus.isConnected) return false;
@@ -95,7 +113,10 @@ export class Run {
     return true;
   }
 
-  /** Handles a frame of this request. Returns false if it belongs to none of its attempts. */
+  /**
+   * Handles a frame of this request. Returns false if it belongs to none of its
+   * attempts.
+   */
   onFrame(frame: Frame): boolean {
     const attempt = this.#attempt;
     if (attempt === null) return false;
@@ -152,7 +173,10 @@ export class Run {
     if (this.#state === "active") this.#sink.onTick(nowMs);
   }
 
-  /** Stops the run in any state. An `error` is sent to the client, which must still be connected. */
+  /**
+   * Stops the run in any state. An `error` is sent to the client, which must still be
+   * connected.
+   */
   cancel(reason: CancelReason, error: ApiError | null = null): void {
     if (this.#state !== "active") return;
     this.#state = "cancelling";
@@ -235,7 +259,10 @@ export class Run {
     this.#finish("failed", { usage, error, isFinal: true });
   }
 
-  /** The worker did not answer the offer. It may have started the job anyway, or crashed on it. */
+  /**
+   * The worker did not answer the offer. It may have started the job anyway, or crashed
+   * on it.
+   */
   #onUnanswered({ mayBeUndelivered }: Attempt): void {
     const { workerId } = this;
     this.#leave();
@@ -297,7 +324,8 @@ export class Run {
       return true;
     }
     this.#outcome.dispatchMs ??= this.#sinceStartMs();
-    // Not the final frame: the cancel has not arrived, or was sent before the worker was known.
+    // Not the final frame: the cancel has not arrived, or was sent before the worker
+    // was known.
     if (frame.type !== FrameType.ERR && frame.type !== FrameType.END) {
       return false;
     }

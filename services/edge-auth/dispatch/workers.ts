@@ -48,13 +48,20 @@ export function createWorkerTable(
     /** Processes a beat. Returns whether a slot may have become free. */
     onBeat(id: string, beat: WorkerBeat): boolean {
       workers.set(id, {
-        ...{ ...beat, id, models: new Set(beat.models) },
-        ...{ beatAtMs: now(), probedAtMs: -Infinity, pausedUntilMs: 0 },
+        ...beat,
+        id,
+        models: new Set(beat.models),
+        beatAtMs: now(),
+        probedAtMs: -Infinity,
+        pausedUntilMs: 0,
         missingSinceMs: null,
       });
       return !beat.draining && beat.inFlight < beat.slots;
     },
-    /** Of two drawn at random, the emptier one: with old beats, the least busy of all would get every job. */
+    /**
+     * Of two drawn at random, the emptier one: with old beats, the least busy of all
+     * would get every job.
+     */
     pick(model: string, tried: ReadonlySet<string>): string | null {
       const nowMs = now();
       const candidates = workers.values().filter((worker) =>
@@ -87,7 +94,9 @@ export function createWorkerTable(
       worker.inFlight = Math.max(0, worker.inFlight - 1);
       worker.pausedUntilMs = 0;
     },
-    /** Notes that this worker has no subscriber on the bus. Returns it if it is lost. */
+    /**
+     * Notes that this worker has no subscriber on the bus. Returns it if it is lost.
+     */
     onMissing(id: string): Worker | undefined {
       const worker = workers.get(id);
       if (worker === undefined) return;

@@ -12,8 +12,12 @@ function setup() {
   const table = createWorkerTable({ now: () => clock.ms, random: Math.random });
   const beat = (id: string, change: Change = {}) =>
     table.onBeat(id, {
-      ...{ version: 2, family: "chat", slots: 10, inFlight: 0 },
-      ...{ draining: false, models: [MODEL] },
+      version: 2,
+      family: "chat",
+      slots: 10,
+      inFlight: 0,
+      draining: false,
+      models: [MODEL],
       ...change,
     });
   const pick = (tried = new Set<string>()) => table.pick(MODEL, tried);

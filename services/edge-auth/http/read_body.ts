@@ -1,10 +1,16 @@
-/** Reads request bodies within bounds, and limits what refused ones cost: time, but none of a key's limits. */
+/**
+ * Reads request bodies within bounds, and limits what refused ones cost: time, but none
+ * of a key's limits.
+ */
 import { Buffer } from "node:buffer";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { Deadlines, Timed } from "@gateway/shared/process/deadlines";
 import { remember } from "@gateway/shared/process/maps";
-import { BODY_DEADLINES, BODY_PIECES } from "@gateway/shared/limits";
-import { REFUSED_BODIES } from "@gateway/shared/limits";
+import {
+  BODY_DEADLINES,
+  BODY_PIECES,
+  REFUSED_BODIES,
+} from "@gateway/shared/limits";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import { discard, type Exchange } from "./server.ts";
 
@@ -71,7 +77,10 @@ export async function readBody(
   });
 }
 
-/** A small piece may be a view of a large buffer. This is one of the pool of `Buffer`, or an array of its own. */
+/**
+ * A small piece may be a view of a large buffer. This is one of the pool of `Buffer`,
+ * or an array of its own.
+ */
 export function copyOf(piece: Uint8Array): Uint8Array {
   const copy = Buffer.allocUnsafe(piece.length);
   copy.set(piece);
@@ -103,7 +112,10 @@ function requireJson(headers: Exchange["headers"]): void {
 const unsupported = (header: string, instead: string) =>
   new ApiError("unsupported_media_type", `Unsupported '${header}'. ${instead}`);
 
-/** A body that is being read: what it holds of the budget, and when its next bytes are due. Must be released once. */
+/**
+ * A body that is being read: what it holds of the budget, and when its next bytes are
+ * due. Must be released once.
+ */
 export class HeldBody implements Timed {
   bytes = 0;
   expiresAtMs = Infinity;
@@ -168,7 +180,9 @@ export function createBodyBudget({ bodiesBytesMax, bodyBytesMax }: {
     get bytes(): number {
       return processBytes;
     },
-    /** Counts more bytes of a body. Returns the refusal if there is no room for them. */
+    /**
+     * Counts more bytes of a body. Returns the refusal if there is no room for them.
+     */
     grow(body: HeldBody, bytes: number): ApiError | null {
       const ofKey = (bytesByKey.get(body.of.keyId) ?? 0) + bytes;
       if (ofKey > keyBytesMax) return keyIsFull();
@@ -190,7 +204,10 @@ export function createBodyBudget({ bodiesBytesMax, bodyBytesMax }: {
 
 const { shareOfCore, burstMs, keysMax } = REFUSED_BODIES;
 
-/** Limits the time that refused bodies of a key may take: a fortieth of a core, with bursts of 50 ms. */
+/**
+ * Limits the time that refused bodies of a key may take: a fortieth of a core, with
+ * bursts of 50 ms.
+ */
 export class RefusedBodies {
   /** When the time that each key has spent will be paid off. */
   readonly #paidAtMs = new Map<string, number>();
@@ -208,7 +225,9 @@ export class RefusedBodies {
     if (waitMs > 0) throw tooManyRefused(waitMs);
   }
 
-  /** As `require`, but after a delay, which slows down a client that retries at once. */
+  /**
+   * As `require`, but after a delay, which slows down a client that retries at once.
+   */
   async wait(keyId: string, deadlines: Pick<Deadlines, "add">): Promise<void> {
     const waitMs = Math.min(this.#waitMs(keyId), REFUSED_BODIES.waitMs);
     if (waitMs === 0) return;
@@ -262,7 +281,10 @@ const tooManyRefused = (waitMs: number) =>
     { retryAfterMs: waitMs, reason: "request_bodies" },
   );
 
-/** Closes the connection, because the rest of the body would be read as the next request. */
+/**
+ * Closes the connection, because the rest of the body would be read as the next
+ * request.
+ */
 export function refusal(
   code: ErrorCode,
   message: string,

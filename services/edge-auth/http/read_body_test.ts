@@ -12,11 +12,14 @@ function setup(bounds = { bodiesBytesMax: 1e9, bodyBytesMax: BYTES_MAX }) {
   const { pass, assertIdle, ...budget } = testBudget(bounds);
   const charged: number[] = [];
   return {
-    ...{ budget: budget.bodyBudget, charged, assertIdle },
+    budget: budget.bodyBudget,
+    charged,
+    assertIdle,
     read(headers: Record<string, string> = {}, keyId = "key_a") {
       const { body, exchange } = openExchange(headers);
       const reading = readBody(exchange, keyId, {
-        ...{ ...budget, bodyBytesMax: BYTES_MAX },
+        ...budget,
+        bodyBytesMax: BYTES_MAX,
         refusedBodies: {
           charge: (_keyId, tookMs) => void charged.push(tookMs),
           wait: () => Promise.resolve(),
@@ -192,7 +195,9 @@ Deno.test("a key spends 50 ms on refused bodies at once, then 25 ms a second, an
   const refused = new RefusedBodies(() => nowMs);
   const waits = (keyId: string, retryAfterMs: number) =>
     assert.throws(() => refused.require(keyId), {
-      ...{ status: 429, retryAfterMs, reason: "request_bodies" },
+      status: 429,
+      retryAfterMs,
+      reason: "request_bodies",
     });
   refused.charge("a", 20);
   refused.charge("a", 30);

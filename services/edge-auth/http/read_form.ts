@@ -5,10 +5,13 @@
 import { Buffer } from "node:buffer";
 import { Busboy } from "@fastify/busboy";
 import { BODY_PIECES, BUS_LIMITS, UPLOAD_LIMITS } from "@gateway/shared/limits";
-import type { ApiError, ErrorCode } from "@gateway/shared/openai/error";
-import { fieldError } from "@gateway/shared/openai/error";
+import {
+  type ApiError,
+  type ErrorCode,
+  fieldError,
+} from "@gateway/shared/openai/error";
 import type { UploadEnd } from "@gateway/shared/bus/job";
-import * as bodies from "./read_body.ts";
+import * as readBody from "./read_body.ts";
 import { discard, type Exchange } from "./server.ts";
 
 export interface FormBounds {
@@ -40,7 +43,7 @@ export function readForm(
   { keyId, bounds, budget }: {
     keyId: string;
     bounds: FormBounds;
-    budget: bodies.HeldBodyBounds;
+    budget: readBody.HeldBodyBounds;
   },
 ) {
   const { bytesMax, totalMs } = UPLOAD_LIMITS;
@@ -78,7 +81,7 @@ export function readForm(
     failed.reject(error);
     begun.reject(error);
   };
-  const held = new bodies.HeldBody(budget, { keyId, totalMs, refuse });
+  const held = new readBody.HeldBody(budget, { keyId, totalMs, refuse });
   const noRoom = budget.bodyBudget.grow(held, HELD_BYTES);
   if (noRoom !== null) {
     held.release();
@@ -93,7 +96,7 @@ export function readForm(
     size += piece.length;
     if (size > bytesMax) return refuse(tooLarge(bytesMax));
     if (++arrived > BODY_PIECES.free + size / BODY_PIECES.bytesMin) {
-      return refuse(bodies.tooManyPieces());
+      return refuse(readBody.tooManyPieces());
     }
     held.progressed();
     parser.write(piece);
@@ -160,11 +163,20 @@ export function readForm(
     fields,
     /** The files so far; the bytes of the last one may still grow. */
     files,
-    /** Resolves at the first byte of a file, at the end of the form, or when the client has left. */
+    /**
+     * Resolves at the first byte of a file, at the end of the form, or when the client
+     * has left.
+     */
     begun: begun.promise,
-    /** Rejects, as `begun` does, with the `ApiError` for a form that is not acceptable; else never settled. */
+    /**
+     * Rejects, as `begun` does, with the `ApiError` for a form that is not acceptable;
+     * else never settled.
+     */
     failed: failed.promise,
-    /** The next bytes of the files, at most a piece of the bus; null at the end of the form, or once it is over. */
+    /**
+     * The next bytes of the files, at most a piece of the bus; null at the end of the
+     * form, or once it is over.
+     */
     async next(): Promise<Uint8Array | null> {
       while (!isOver && !isAtEnd && bytes < pieceBytes) {
         const arrived = Promise.withResolvers<void>();
@@ -180,7 +192,10 @@ export function readForm(
       bytes = rest.length;
       return piece;
     },
-    /** Throws an `ApiError` if the form has fewer or more files of a name than it may have. */
+    /**
+     * Throws an `ApiError` if the form has fewer or more files of a name than it may
+     * have.
+     */
     requireFiles(): void {
       for (const [name, [min, max]] of Object.entries(bounds.files)) {
         const { length } = files.filter(({ field }) => field === name);
@@ -220,22 +235,22 @@ function createParser(headers: Exchange["headers"], fileSize: number) {
 }
 
 const wrongType = () =>
-  bodies.refusal(
+  readBody.refusal(
     "unsupported_media_type",
     "Unsupported 'Content-Type'. Send the body as 'multipart/form-data'.",
   );
 const malformed = () =>
-  bodies.refusal(
+  readBody.refusal(
     "invalid_request",
     "We could not read the body of your request as multipart/form-data.",
   );
 const tooManyParts = () =>
-  bodies.refusal(
+  readBody.refusal(
     "invalid_request",
     `The form has too many parts. The limit is ${UPLOAD_LIMITS.partsMax}, of ` +
       `which ${UPLOAD_LIMITS.filesMax} may be files.`,
   );
-const tooLarge = (bytesMax: number) => bodies.tooLarge(bytesMax, "upload");
+const tooLarge = (bytesMax: number) => readBody.tooLarge(bytesMax, "upload");
 
 const invalid = (code: ErrorCode, name: string, expected: string) =>
   fieldError(code, name, `Invalid '${name}': expected ${expected}.`);

@@ -1,4 +1,7 @@
-/** The log lines of refused requests: the first ones of a client, then one summary a minute, so that no client fills the log. */
+/**
+ * The log lines of refused requests: the first ones of a client, then one summary a
+ * minute, so that no client fills the log.
+ */
 import { REFUSAL_LOG } from "@gateway/shared/limits";
 import { siteOf } from "@gateway/shared/process/client_address";
 import type { Log, LogFields } from "@gateway/shared/process/log";
@@ -47,7 +50,10 @@ export function createRefusalLog(log: Pick<Log, "info">) {
       sum.status = status;
       sum.lastRequestId = line.requestId;
     },
-    /** Writes the summaries and forgets clients without new refusals. Call it every `sumMs` and at the end. */
+    /**
+     * Writes the summaries and forgets clients without new refusals. Call it every
+     * `sumMs` and at the end.
+     */
     writeSums(): void {
       for (const [name, { sum }] of groups) {
         if (sum.count === 0) groups.delete(name);

@@ -13,9 +13,13 @@ function setup() {
     refuse(times: number, line: Partial<RefusedRequest> = {}): void {
       for (let i = 0; i < times; i += 1) {
         refusals.add({
-          ...{ requestId: `req_${++requests}`, clientAddress: "192.0.2.1" },
-          ...{ keyId: undefined, ownerId: undefined },
-          ...{ status: 401, errorCode: "unauthorized", ...line },
+          requestId: `req_${++requests}`,
+          clientAddress: "192.0.2.1",
+          keyId: undefined,
+          ownerId: undefined,
+          status: 401,
+          errorCode: "unauthorized",
+          ...line,
         });
       }
     },
@@ -33,8 +37,12 @@ Deno.test("RefusalLog writes the first refusals of a client at once and sums up 
   assert.equal(t.written("request").length, linesFirst);
   t.writeSums();
   const sum = {
-    ...{ clientAddress: "192.0.2.1", keyId: undefined, ownerId: undefined },
-    ...{ status: 401, errorCode: "unauthorized", count: 3_000 - linesFirst },
+    clientAddress: "192.0.2.1",
+    keyId: undefined,
+    ownerId: undefined,
+    status: 401,
+    errorCode: "unauthorized",
+    count: 3_000 - linesFirst,
     lastRequestId: "req_3000",
   };
   assert.deepEqual(t.written("refusals"), [sum]);

@@ -35,7 +35,10 @@ const MS_PER_SECOND = 1000;
 /** SDKs that read 0 retry without a pause. */
 const RETRY_AFTER_SECONDS_MIN = 1;
 
-/** Sets `Content-Length` itself because the server would send 0 for HEAD (RFC 9110 section 8.6). */
+/**
+ * Sets `Content-Length` itself because the server would send 0 for HEAD (RFC 9110
+ * section 8.6).
+ */
 export function sendBytes(
   response: ResponseOutput,
   bytes: Uint8Array,
@@ -65,7 +68,9 @@ export function sendError(response: ResponseOutput, error: ApiError): void {
 /** nginx's "client closed request". */
 export const CLIENT_CLOSED_REQUEST = 499;
 
-/** Drops an answer whose client has disconnected. The status is for metrics and the log. */
+/**
+ * Drops an answer whose client has disconnected. The status is for metrics and the log.
+ */
 export function abandon(response: ResponseOutput): void {
   if (!response.headersSent) response.statusCode = CLIENT_CLOSED_REQUEST;
   response.destroy();
@@ -91,7 +96,10 @@ export function errorHeaders(
   return headers;
 }
 
-/** Lets web pages of these origins call the API and read its answers, errors included. By default none: keys are secrets of servers. */
+/**
+ * Lets web pages of these origins call the API and read its answers, errors included.
+ * By default none: keys are secrets of servers.
+ */
 export function allowOrigins(
   origins: readonly string[],
   { headers, response: { fixedHeaders } }: Exchange,

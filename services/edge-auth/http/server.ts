@@ -4,13 +4,19 @@
  * handler is running. It does not support HTTP/2 and ignores upgrade requests.
  */
 import { once } from "node:events";
-import type { IncomingHttpHeaders, IncomingMessage } from "node:http";
-import { createServer, ServerResponse } from "node:http";
+import {
+  createServer,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  ServerResponse,
+} from "node:http";
 import type { Socket } from "node:net";
 import type { Readable } from "node:stream";
 import { BODY_PIECES, SERVER_LIMITS } from "@gateway/shared/limits";
-import type { GracefulServer } from "@gateway/shared/process/serve";
-import { settlesWithin } from "@gateway/shared/process/serve";
+import {
+  type GracefulServer,
+  settlesWithin,
+} from "@gateway/shared/process/serve";
 import { dropSpanOf, startWorkSpan } from "@gateway/shared/process/tracing";
 import { CLIENT_CLOSED_REQUEST, type HeaderFields } from "./responses.ts";
 
@@ -18,7 +24,10 @@ export class ApiResponse extends ServerResponse {
   /** Headers that it has, whatever is sent. */
   readonly fixedHeaders: Record<string, string> = {};
 
-  /** Sends all headers at once, since `node:http` takes three times as long for each one that was set before. */
+  /**
+   * Sends all headers at once, since `node:http` takes three times as long for each one
+   * that was set before.
+   */
   sendHead(status: number, headers: HeaderFields): this {
     const all = { ...this.fixedHeaders, ...headers };
     if (this.shouldKeepAlive && all.connection === undefined) {
@@ -47,7 +56,10 @@ export interface Exchange {
   readonly response: ApiResponse;
   /** The connection. It is destroyed as soon as the client disconnects. */
   readonly socket: Socket;
-  /** Called once, the newest first, when the response was sent or the client has disconnected. */
+  /**
+   * Called once, the newest first, when the response was sent or the client has
+   * disconnected.
+   */
   readonly onClose: (() => void)[];
   /** Starts reading the body; a client that waits for `100 Continue` gets it. */
   openBody(): Readable;
@@ -68,7 +80,10 @@ type Call = Pick<Exchange, "response" | "onClose">;
 
 interface Connection {
   readonly calls: Set<Call>;
-  /** It is closed after so many checks. Counted, not timed, because requests wait unread during a stall. */
+  /**
+   * It is closed after so many checks. Counted, not timed, because requests wait unread
+   * during a stall.
+   */
   checksLeft: number | null;
 }
 
@@ -96,7 +111,10 @@ export async function startServer(
     joinDuplicateHeaders: true,
   });
   const end = (socket: Socket) => void socket.end(() => socket.destroy());
-  /** Closes idle connections, and those of clients that do not read the rest of an answer. */
+  /**
+   * Closes idle connections, and those of clients that do not read the rest of an
+   * answer.
+   */
   const check = () => {
     for (const [socket, connection] of connections) {
       const [call] = connection.calls;
@@ -174,7 +192,10 @@ export async function startServer(
   };
 }
 
-/** Closing a connection with unread data would reset it and lose the end of the answer (RFC 9112 9.6). */
+/**
+ * Closing a connection with unread data would reset it and lose the end of the answer
+ * (RFC 9112 9.6).
+ */
 function linger(socket: Socket): void {
   socket.removeAllListeners("data");
   socket.end();
@@ -183,7 +204,10 @@ function linger(socket: Socket): void {
   socket.once("close", () => clearTimeout(timer));
 }
 
-/** Refers to nothing, unlike a function within `answer`: `node:http` keeps finished requests for a while. */
+/**
+ * Refers to nothing, unlike a function within `answer`: `node:http` keeps finished
+ * requests for a while.
+ */
 function ignore(): void {}
 
 /** Answers one request. Never rejects. */
@@ -229,7 +253,10 @@ async function answer(
   if (!isOpened) discard(request);
 }
 
-/** Drops the rest of a body. If it comes in tiny pieces, that takes too long, and the connection is closed. */
+/**
+ * Drops the rest of a body. If it comes in tiny pieces, that takes too long, and the
+ * connection is closed.
+ */
 export function discard(body: Readable): void {
   let left = BODY_PIECES.free;
   body.on("data", ({ length }: Uint8Array) => {

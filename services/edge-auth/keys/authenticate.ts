@@ -1,8 +1,11 @@
 /** Authentication: finds the principal that an `Authorization` header stands for. */
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import * as key from "@gateway/shared/keys/key";
-import type { Principal } from "@gateway/shared/keys/record";
-import { hashKey, STORE_KEY } from "@gateway/shared/keys/record";
+import {
+  hashKey,
+  type Principal,
+  STORE_KEY,
+} from "@gateway/shared/keys/record";
 import { KEY_LIMITS, REQUEST_LIMITS } from "@gateway/shared/limits";
 import type { Log } from "@gateway/shared/process/log";
 import type { RedisLink } from "@gateway/shared/redis/link";
@@ -11,10 +14,16 @@ import { remember } from "@gateway/shared/process/maps";
 import { FIND } from "../limits/scripts.ts";
 import { createUnknownKeyLimit } from "./unknown_key_limit.ts";
 
-/** RFC 6750 section 2.1; the scheme's case does not matter (RFC 9110 section 11.1). Anchored: two joined headers are no credential. */
+/**
+ * RFC 6750 section 2.1; the scheme's case does not matter (RFC 9110 section 11.1).
+ * Anchored: two joined headers are no credential.
+ */
 const BEARER = /^bearer +([A-Za-z0-9._~+/=-]+) *$/i;
 
-/** Throws the same `unauthorized` for a credential that is missing, malformed or unknown. */
+/**
+ * Throws the same `unauthorized` for a credential that is missing, malformed or
+ * unknown.
+ */
 export async function authenticate(
   header: string,
   clientAddress: () => string,
@@ -47,7 +56,9 @@ export function createKeyLookup({ redis, now, log, unknownPerSecond }: {
   const unknownUntilMs = new Map<string, number>();
   const reads = new Map<string, Promise<Principal | null>>();
   const limited = createUnknownKeyLimit({ perSecond: unknownPerSecond, now });
-  /** Name of the data set in Redis when last seen; null: none, undefined: not seen yet. */
+  /**
+   * Name of the data set in Redis when last seen; null: none, undefined: not seen yet.
+   */
   let store: unknown;
 
   /** A different data set may contain keys that were unknown. */

@@ -24,7 +24,9 @@ function setup(entry: string | null) {
         return Promise.resolve([entry, "the name of the store"]);
       },
     },
-    ...{ now: () => clock.ms, log: silentLog, unknownPerSecond: 20 },
+    now: () => clock.ms,
+    log: silentLog,
+    unknownPerSecond: 20,
   });
   return { clock, asked, forget, find: () => find("a", ADDRESS) };
 }

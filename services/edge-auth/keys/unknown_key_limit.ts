@@ -12,7 +12,10 @@ interface Address {
 
 const MS_PER_SECOND = 1_000;
 const ENTRIES_MAX = 10_000;
-/** One in this many look-ups is reserved for keys that were refused before: clients with a valid key retry it, attackers guess another. */
+/**
+ * One in this many look-ups is reserved for keys that were refused before: clients with
+ * a valid key retry it, attackers guess another.
+ */
 const KEPT_PART = 4;
 
 /**

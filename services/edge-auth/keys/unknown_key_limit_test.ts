@@ -7,7 +7,8 @@ const KEPT = 5;
 Deno.test("an address has so many unknown keys looked up at once and per second, and others are not affected", async () => {
   let nowMs = 0;
   const limited = createUnknownKeyLimit({
-    ...{ perSecond: PER_SECOND, now: () => nowMs },
+    perSecond: PER_SECOND,
+    now: () => nowMs,
   });
   let guesses = 0;
   const guess = async (count: number) => {

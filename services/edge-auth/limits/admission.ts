@@ -16,11 +16,17 @@ export interface RunLease {
   readonly headers: HeaderFields;
   /** What `endVideo` needs when the video of this request has ended. */
   readonly reservation: Reservation;
-  /** Charges the cost of the run. Null: no worker ran the request, so everything is returned. Does not block or throw. */
+  /**
+   * Charges the cost of the run. Null: no worker ran the request, so everything is
+   * returned. Does not block or throw.
+   */
   settle(outcome: RunOutcome | null): void;
 }
 
-/** `unavailable`: Redis could not answer. `failed`: an internal error, such as a corrupt record. */
+/**
+ * `unavailable`: Redis could not answer. `failed`: an internal error, such as a corrupt
+ * record.
+ */
 export type Decision = Admitted | Refusal | "unavailable" | "failed";
 
 const REFUSED_KEYS_MAX = 10_000;
@@ -74,7 +80,10 @@ export function createAdmission({ limiter, now, onUnknown, onDecision }: {
   };
 
   return {
-    /** Throws the refusal of a key that was just refused for a limit, while that holds: its next body is not read. */
+    /**
+     * Throws the refusal of a key that was just refused for a limit, while that holds:
+     * its next body is not read.
+     */
     async checkRefused(principal: Principal, kind: ModelKind): Promise<void> {
       const untilMs = refusedUntilMs.get(principal.keyId);
       if (untilMs === undefined) return;
@@ -83,7 +92,10 @@ export function createAdmission({ limiter, now, onUnknown, onDecision }: {
       }
       refusedUntilMs.delete(principal.keyId);
     },
-    /** The models the key may use; empty: all. Throws if it may not be used, or lacks the scope. Consumes nothing. */
+    /**
+     * The models the key may use; empty: all. Throws if it may not be used, or lacks
+     * the scope. Consumes nothing.
+     */
     async modelsOf(
       principal: Principal,
       scope: KeyScope | null,
@@ -91,7 +103,10 @@ export function createAdmission({ limiter, now, onUnknown, onDecision }: {
       const rights = await limiter.rightsOf(principal, scope);
       return "reason" in rights ? refuse(principal, rights) : rights;
     },
-    /** Admits a request or throws its refusal. What it may cost is reserved until the lease is settled. */
+    /**
+     * Admits a request or throws its refusal. What it may cost is reserved until the
+     * lease is settled.
+     */
     async admit(
       principal: Principal,
       { scope, request, estimate }: {

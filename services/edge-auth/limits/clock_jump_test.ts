@@ -1,13 +1,20 @@
-// Promise: a jump of Redis' clock admits at most one burst, and blocks no key for longer
-// than documented. A test cannot set a server's clock; the scripts compare it with the
-// stored times, so the test moves all of these the other way instead.
+// Promise: a jump of Redis' clock admits at most one burst, and blocks no key for
+// longer than documented. A test cannot set a server's clock; the scripts compare it
+// with the stored times, so the test moves all of these the other way instead.
 import assert from "node:assert/strict";
 import { monotonicNow } from "@gateway/shared/process/clock";
-import { LIMITER_EPOCH_MS } from "@gateway/shared/keys/limiter_state";
-import { limiterDay } from "@gateway/shared/keys/limiter_state";
+import {
+  LIMITER_EPOCH_MS,
+  limiterDay,
+} from "@gateway/shared/keys/limiter_state";
 import * as record from "@gateway/shared/keys/record";
 import { silentLog } from "@gateway/shared/process/log";
-import * as fixture from "../../../tests/support/admission_fixture.ts";
+import {
+  DONE,
+  readState,
+  startRedisWorld,
+  writeState,
+} from "../../../tests/support/admission_fixture.ts";
 import { letTimePass } from "../../../tests/support/limits/limiter_clock.ts";
 import { createLeases } from "./leases.ts";
 import { type Admitted, type Ask, type Limiter } from "./limiter.ts";
@@ -42,7 +49,7 @@ async function drain(admission: Limiter, key: record.Principal) {
 
 for (const side of ["key", "owner"] as const) {
   Deno.test(`the clock of Redis jumps under limits of the ${side}`, async (t) => {
-    await using world = await fixture.startRedisWorld();
+    await using world = await startRedisWorld();
     await using admission = await loneEdge(world);
     const addKey = (limits: Partial<record.Limits>) =>
       world.addKey(side === "key" ? { limits } : { ownerLimits: limits });
@@ -114,7 +121,7 @@ for (const side of ["key", "owner"] as const) {
         await leases.stop(0);
         assert.equal((await drain(admission, key)).count, 0);
         await Promise.all(
-          running.map((request) => admission.settle(request, fixture.DONE)),
+          running.map((request) => admission.settle(request, DONE)),
         );
         const ofOwner = record.ownerLeaseKey(key.ownerId);
         for (const name of [record.leaseKey(key), ofOwner]) {
@@ -126,14 +133,14 @@ for (const side of ["key", "owner"] as const) {
 }
 
 Deno.test("clock of Redis, tokens per day: back over midnight, the budget of the day that had begun goes on", async () => {
-  await using world = await fixture.startRedisWorld();
+  await using world = await startRedisWorld();
   await using admission = await loneEdge(world);
   const key = await world.addKey({ limits: { tokensPerDay: 1_000 } });
   assert.ok((await admission.admit(key, ASK)).isAdmitted);
-  const state = await fixture.readState(world, record.limiterKey(key)) ??
+  const state = await readState(world, record.limiterKey(key)) ??
     assert.fail();
   const today = limiterDay(await world.time());
-  await fixture.writeState(world, record.limiterKey(key), {
+  await writeState(world, record.limiterKey(key), {
     ...state,
     lastAtMs: state.lastAtMs + HOUR_MS,
     day: today + 1,
@@ -143,11 +150,11 @@ Deno.test("clock of Redis, tokens per day: back over midnight, the budget of the
   assert.equal(count, 2);
   assert.ok(waitMs <= 48 * HOUR_MS, `told to wait ${waitMs} ms`);
   // At the real midnight the day is the one that is counted already.
-  const tomorrow = await fixture.readState(world, record.limiterKey(key));
+  const tomorrow = await readState(world, record.limiterKey(key));
   assert.equal(tomorrow?.day, today + 1);
   assert.equal(tomorrow?.dayTokens, 1_000);
   // Back by days: at most one more budget.
-  await fixture.writeState(world, record.limiterKey(key), {
+  await writeState(world, record.limiterKey(key), {
     ...state,
     day: today + 3,
   });

@@ -1,5 +1,16 @@
-/** The estimated cost of a request before it runs, its actual cost afterwards, and the settlement of both. */
-import * as state from "@gateway/shared/keys/limiter_state";
+/**
+ * The estimated cost of a request before it runs, its actual cost afterwards, and the
+ * settlement of both.
+ */
+import {
+  dayLimitField,
+  limiterDay,
+  USAGE_KINDS,
+  USAGE_UNITS,
+  usageDay,
+  usageHour,
+  type UsageUnit,
+} from "@gateway/shared/keys/limiter_state";
 import * as record from "@gateway/shared/keys/record";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { promptTokens } from "@gateway/shared/openai/tokens";
@@ -8,7 +19,7 @@ import { RunOutcome } from "../dispatch/outcome.ts";
 
 /** What requests without tokens cost: images, characters, or seconds. */
 const unitsSchema = z.object({
-  unit: z.enum(state.USAGE_UNITS),
+  unit: z.enum(USAGE_UNITS),
   count: z.number(),
 });
 export type Units = z.output<typeof unitsSchema>;
@@ -18,14 +29,23 @@ export interface Estimate {
   promptTokens: number;
   /** The tokens to reserve: the prompt, and the answer of each of the `n` choices. */
   totalTokens: number;
-  /** What the request costs instead of tokens, or null. A count of 0: not known before it has run. */
+  /**
+   * What the request costs instead of tokens, or null. A count of 0: not known before
+   * it has run.
+   */
   units: Units | null;
 }
 
-/** Reserved for an answer without `max_tokens`, and for thinking without `thinking_budget`. */
+/**
+ * Reserved for an answer without `max_tokens`, and for thinking without
+ * `thinking_budget`.
+ */
 const OUTPUT_TOKENS_DEFAULT = 1_024;
 
-/** Estimates a validated request. Example: one message "hello", `max_tokens` 10, `n` 2: 6 + 20 = 26. */
+/**
+ * Estimates a validated request. Example: one message "hello", `max_tokens` 10, `n` 2:
+ * 6 + 20 = 26.
+ */
 export function estimateTokens(
   request: ChatRequest,
   outputTokensMax = Infinity,
@@ -39,7 +59,7 @@ export function estimateTokens(
   return { promptTokens: prompt, totalTokens, units: null };
 }
 
-export const costsOnly = (unit: state.UsageUnit, count = 0): Estimate => ({
+export const costsOnly = (unit: UsageUnit, count = 0): Estimate => ({
   promptTokens: 0,
   totalTokens: 0,
   units: { unit, count },
@@ -56,14 +76,15 @@ export interface Cost {
 }
 
 /**
- * The rule for what is charged. An unknown cost is never free: otherwise a backend
- * that reports no usage, or a client that always disconnects early, would have no limit.
+ * The rule for what is charged. An unknown cost is never free: otherwise a backend that
+ * reports no usage, or a client that always disconnects early, would have no limit.
  *
  * | the request | charge |
  * | --- | --- |
  * | never ran: no worker accepted it | nothing |
  * | the backend reported its usage | that usage |
- * | tokens were received: complete, failed, cut, or its worker lost | the estimated prompt, and these tokens |
+ * | tokens were received: complete, failed, cut, or its worker lost | the estimated
+ * prompt, and these tokens |
  * | complete without usage and without a token | the reservation |
  * | failed before its first token | nothing |
  * | stopped before its first token, as its worker reported | the estimated prompt |
@@ -77,7 +98,9 @@ export function costOf(run: RunOutcome | null, estimate: Estimate): Cost {
   const { kind, usage, completionTokens, cancelReason, isFinal, dispatchMs } =
     run ?? NEVER_RAN;
   const cost = (promptTokens: number | null, completion: number | null) => ({
-    ...{ promptTokens, completionTokens: completion, kind },
+    promptTokens,
+    completionTokens: completion,
+    kind,
   });
   // Closing the connection does not stop a video that the model server has started.
   const mayRunOn = kind === "cancelled" &&
@@ -101,7 +124,10 @@ const NEVER_RAN = Object.assign(new RunOutcome(), {
   kind: "cancelled" as const,
 });
 
-/** What an admission reserved, and where that is settled. Plain data, which is kept with a video. */
+/**
+ * What an admission reserved, and where that is settled. Plain data, which is kept with
+ * a video.
+ */
 export const reservationSchema = z.object({
   /** Of the lease. */
   id: z.string(),
@@ -117,7 +143,10 @@ export type Reservation = z.output<typeof reservationSchema>;
 /** What is to be settled of an admission. */
 export interface Settlement {
   readonly reservation: Reservation;
-  /** Null: the admission, which may or may not have happened, is undone, including the request it counted. */
+  /**
+   * Null: the admission, which may or may not have happened, is undone, including the
+   * request it counted.
+   */
   readonly cost: Cost | null;
   /** Of the video that the request has started. */
   readonly isVideo?: boolean;
@@ -136,7 +165,9 @@ export function accountOf({ reservation, cost, isVideo }: Settlement): string {
   return [principal.keyId, hour, unit, end, model].join(" ");
 }
 
-/** The KEYS and ARGV of the script that makes settlements of one account, at least one. */
+/**
+ * The KEYS and ARGV of the script that makes settlements of one account, at least one.
+ */
 export function settleCall(
   settlements: readonly Settlement[],
 ): { keys: readonly string[]; args: readonly string[] } {
@@ -146,7 +177,7 @@ export function settleCall(
   const { principal, model, atMs } = reservation;
   const { ownerId } = principal;
   const unit = reservation.reservedUnits?.unit ?? null;
-  const day = state.usageDay(atMs);
+  const day = usageDay(atMs);
   const [lease, ownerLease] = isVideo
     ? [record.videoLeaseKey, record.ownerVideoLeaseKey]
     : [record.leaseKey, record.ownerLeaseKey];
@@ -161,11 +192,11 @@ export function settleCall(
       ...isVideo ? [] : videoKeys(principal, unit),
     ],
     args: [
-      cost === null ? "" : String(state.limiterDay(atMs)),
-      cost === null ? "" : state.usageHour(atMs),
+      cost === null ? "" : String(limiterDay(atMs)),
+      cost === null ? "" : usageHour(atMs),
       model ?? "",
-      unit === null ? "" : state.USAGE_KINDS[unit],
-      unit === null ? "" : state.dayLimitField(unit),
+      unit === null ? "" : USAGE_KINDS[unit],
+      unit === null ? "" : dayLimitField(unit),
       cost?.kind === "complete" ? "1" : "0",
       ...settlements.flatMap(amountsOf),
     ],
@@ -201,7 +232,7 @@ function amountsOf(
 /** The leases of the videos of a key and its owner, if that is what a request makes. */
 export const videoKeys = (
   principal: record.Principal,
-  unit: state.UsageUnit | null,
+  unit: UsageUnit | null,
 ) =>
   unit === "videoSeconds"
     ? [

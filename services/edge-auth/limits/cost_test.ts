@@ -4,8 +4,13 @@ import assert from "node:assert/strict";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { chatRequest } from "../../../tests/support/chat_request.ts";
 import { RunOutcome } from "../dispatch/outcome.ts";
-import type { Reservation, Settlement } from "./cost.ts";
-import { accountOf, costOf, estimateTokens } from "./cost.ts";
+import {
+  accountOf,
+  costOf,
+  estimateTokens,
+  type Reservation,
+  type Settlement,
+} from "./cost.ts";
 
 const ESTIMATE = { promptTokens: 40, totalTokens: 140, units: null };
 const USAGE = { prompt_tokens: 7, completion_tokens: 5, total_tokens: 12 };
@@ -107,8 +112,12 @@ Deno.test("estimateTokens() of answers: a default without max_tokens, thinking o
 
 Deno.test("settlements share an account only if one call can make them", () => {
   const reservation: Reservation = {
-    ...{ id: "a", principal: { keyId: "key_a", ownerId: "own" }, model: "m" },
-    ...{ atMs: 3_600_000, reservedTokens: 1, reservedUnits: null },
+    id: "a",
+    principal: { keyId: "key_a", ownerId: "own" },
+    model: "m",
+    atMs: 3_600_000,
+    reservedTokens: 1,
+    reservedUnits: null,
   };
   const cost = costOf(complete, ESTIMATE);
   const of = (more: Partial<Reservation>): Settlement => (
@@ -121,7 +130,8 @@ Deno.test("settlements share an account only if one call can make them", () => {
     of({ atMs: 3_599_999 }),
     { reservation, cost: null },
     of({ reservedUnits: { unit: "images", count: 1 } }),
-    ...[video, { ...video, cost: { ...cost, kind: "failed" as const } }],
+    video,
+    { ...video, cost: { ...cost, kind: "failed" as const } },
     { ...video, isVideo: true },
   ];
   const same = of({ id: "b", atMs: 7_199_999, reservedTokens: 9 });

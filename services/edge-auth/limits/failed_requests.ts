@@ -1,5 +1,14 @@
-/** Counts the requests of each key that were refused or failed, and lists the last ones. */
-import * as state from "@gateway/shared/keys/limiter_state";
+/**
+ * Counts the requests of each key that were refused or failed, and lists the last ones.
+ */
+import {
+  type FailedRequest,
+  type FailureReason,
+  USAGE_KINDS,
+  usageDay,
+  usageField,
+  usageHour,
+} from "@gateway/shared/keys/limiter_state";
 import * as record from "@gateway/shared/keys/record";
 import { FAILED_REQUESTS, REQUEST_LIMITS } from "@gateway/shared/limits";
 import type { Catalog } from "@gateway/shared/models/catalog";
@@ -26,7 +35,7 @@ interface Batch {
   day: string;
   requests: number;
   counts: Map<string, number>;
-  entries: state.FailedRequest[];
+  entries: FailedRequest[];
 }
 
 const PATIENT = { deadlineMs: 1_000 };
@@ -103,7 +112,7 @@ export function createFailedRequests({ redis, catalog, now, log, onLost }: {
       if (reason === null) return;
       if (held >= heldMax) return void (lost += 1);
       const timeMs = now();
-      const day = state.usageDay(timeMs);
+      const day = usageDay(timeMs);
       const name = `${principal.keyId} ${day}`;
       const batch: Batch = batches.get(name) ??
         { principal, day, requests: 0, counts: new Map(), entries: [] };
@@ -111,14 +120,17 @@ export function createFailedRequests({ redis, catalog, now, log, onLost }: {
       held -= sizeOf(batch);
       batch.requests += 1;
       const known = model !== null && catalog.has(model) ? model : "";
-      const { refused } = state.USAGE_KINDS;
+      const { refused } = USAGE_KINDS;
       for (const counter of how === "refused" ? [reason, refused] : [reason]) {
-        const field = state.usageField(state.usageHour(timeMs), counter, known);
+        const field = usageField(usageHour(timeMs), counter, known);
         batch.counts.set(field, (batch.counts.get(field) ?? 0) + 1);
       }
       batch.entries.push({
-        ...{ timeMs, reason, status: how === "cut" ? 200 : error.status },
-        ...{ code: error.wireCode, param: error.param },
+        timeMs,
+        reason,
+        status: how === "cut" ? 200 : error.status,
+        code: error.wireCode,
+        param: error.param,
         model: model && clip(model, REQUEST_LIMITS.modelCharsMax),
         requestId: publicRequestId(requestId),
       });
@@ -146,7 +158,7 @@ const sizeOf = ({ counts, entries }: Batch) => counts.size + entries.length;
 function reasonOf(
   { reason, code, status }: ApiError,
   how: Failure["how"],
-): state.FailureReason | null {
+): FailureReason | null {
   if (reason !== null || code === "unauthorized") return reason;
   if (code === "key_revoked") return "key_disabled";
   if (code === "model_not_found") return "unknown_model";

@@ -1,26 +1,46 @@
 import assert from "node:assert/strict";
-import * as state from "@gateway/shared/keys/limiter_state";
-import * as redisKeys from "@gateway/shared/keys/record";
+import {
+  failedRequestSchema,
+  FAILURE_REASONS,
+  type FailureReason,
+} from "@gateway/shared/keys/limiter_state";
+import {
+  failedKey,
+  ownerUsageKey,
+  type Principal,
+  recordKey,
+  usageKey,
+} from "@gateway/shared/keys/record";
 import { FAILED_REQUESTS } from "@gateway/shared/limits";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import type { RedisWorld } from "../../../tests/support/admission_fixture.ts";
-import { startRedisWorld } from "../../../tests/support/admission_fixture.ts";
+import {
+  type RedisWorld,
+  startRedisWorld,
+} from "../../../tests/support/admission_fixture.ts";
 import { createRecordingLog } from "../../../tests/support/recording_log.ts";
 import { createFailedRequests, type Failure } from "./failed_requests.ts";
 import { edgeLink } from "./lone_edge_fixture.ts";
-import type { KeyRefusal, LimitName } from "./refusal.ts";
-import { isLimitName, LIMIT_NAMES, refusalError } from "./refusal.ts";
+import {
+  isLimitName,
+  type KeyRefusal,
+  LIMIT_NAMES,
+  type LimitName,
+  refusalError,
+} from "./refusal.ts";
 
 const { listedMax, heldMax } = FAILED_REQUESTS;
-const KEY: redisKeys.Principal = { keyId: "key_a", ownerId: "own_a" };
+const KEY: Principal = { keyId: "key_a", ownerId: "own_a" };
 const MODEL = "small:1";
 const NOW_MS = Date.UTC(2026, 0, 1, 10, 30);
 const DAY = "20260101";
 
 const failure = (error: ApiError, more: Partial<Failure> = {}): Failure => ({
-  ...{ requestId: "r", error, model: MODEL, how: "refused" },
+  requestId: "r",
+  error,
+  model: MODEL,
+  how: "refused",
   ...more,
 });
 const errorOf = (code: ErrorCode) => new ApiError(code, "No.");
@@ -32,7 +52,9 @@ function record(redis: Pick<RedisLink, "state" | "evalScript">) {
   const log = createRecordingLog();
   const lost: number[] = [];
   const failed = createFailedRequests({
-    ...{ redis, log, now: () => clock.nowMs },
+    redis,
+    log,
+    now: () => clock.nowMs,
     catalog: new Set([MODEL]),
     onLost: (count) => lost.push(count),
   });
@@ -76,15 +98,19 @@ async function hash(world: RedisWorld, name: string) {
   );
 }
 
-async function listed(world: RedisWorld, key: redisKeys.Principal) {
-  const name = redisKeys.failedKey(key);
+async function listed(world: RedisWorld, key: Principal) {
+  const name = failedKey(key);
   const list = await listOf(world, "LRANGE", name, "0", "-1");
-  return list.map((text) => state.failedRequestSchema.parse(JSON.parse(text)));
+  return list.map((text) => failedRequestSchema.parse(JSON.parse(text)));
 }
 
 const limited = (limit: LimitName, of: "key" | "owner") =>
   refusalError({
-    ...{ isAdmitted: false, reason: "limited", limit, of, waitMs: 1 },
+    isAdmitted: false,
+    reason: "limited",
+    limit,
+    of,
+    waitMs: 1,
     rates: { requests: null, tokens: null },
   });
 const refused = (reason: KeyRefusal): ApiError =>
@@ -92,13 +118,13 @@ const refused = (reason: KeyRefusal): ApiError =>
 
 type Reason = [
   error: ApiError,
-  reason: state.FailureReason,
+  reason: FailureReason,
   how?: Failure["how"],
 ];
 const REASONS: Reason[] = [
   ...LIMIT_NAMES.filter(isLimitName).flatMap((limit, at): Reason[] => {
-    const reason = state.FAILURE_REASONS[at] ?? assert.fail();
-    const owners = state.FAILURE_REASONS[at + LIMIT_NAMES.length] ??
+    const reason = FAILURE_REASONS[at] ?? assert.fail();
+    const owners = FAILURE_REASONS[at + LIMIT_NAMES.length] ??
       assert.fail();
     assert.equal(owners, `${reason}.owner`);
     return [[limited(limit, "key"), reason], [limited(limit, "owner"), owners]];
@@ -130,8 +156,8 @@ Deno.test("ASVS 16.2.5: each reason is counted by hour and model for key and own
     seen.add(reason);
     const key = await world.addKey();
     const names = [
-      redisKeys.usageKey(key, DAY),
-      redisKeys.ownerUsageKey(key.ownerId, DAY),
+      usageKey(key, DAY),
+      ownerUsageKey(key.ownerId, DAY),
     ];
     failed.add(key, failure(error, { how }));
     await failed.flush();
@@ -145,14 +171,18 @@ Deno.test("ASVS 16.2.5: each reason is counted by hour and model for key and own
       assert.ok(ttlS > 39 * 86_400 && ttlS <= 40 * 86_400, `${ttlS} s`);
     }
     assert.deepEqual(await listed(world, key), [{
-      ...{ timeMs: NOW_MS, reason, model: MODEL, requestId: "req_r" },
-      ...{ code: error.wireCode, param: null },
+      timeMs: NOW_MS,
+      reason,
+      model: MODEL,
+      requestId: "req_r",
+      code: error.wireCode,
+      param: null,
       status: how === "cut" ? 200 : error.status,
     }]);
-    const ttlS = Number(await world.command("TTL", redisKeys.failedKey(key)));
+    const ttlS = Number(await world.command("TTL", failedKey(key)));
     assert.ok(ttlS > 6 * 86_400 && ttlS <= 7 * 86_400, `${ttlS} s`);
   }
-  assert.deepEqual([...seen].sort(), [...state.FAILURE_REASONS].sort());
+  assert.deepEqual([...seen].sort(), [...FAILURE_REASONS].sort());
   assert.deepEqual(failed.lost, []);
 });
 
@@ -173,17 +203,17 @@ Deno.test("the list has the last 200 of all edges, a model that does not exist n
   assert.equal(list.length, listedMax);
   assert.equal(list.filter(({ timeMs }) => timeMs > NOW_MS).length, 150);
   assert.equal(list[0]?.model?.length, 201, "clipped");
-  assert.deepEqual(await hash(world, redisKeys.usageKey(key, DAY)), {
+  assert.deepEqual(await hash(world, usageKey(key, DAY)), {
     "10:unknown_model": 300,
     "10:ref": 300,
   });
-  const names = [redisKeys.failedKey(key), redisKeys.recordKey(key)];
+  const names = [failedKey(key), recordKey(key)];
   await world.command("DEL", ...names);
   edges[0]?.add(key, UNKNOWN_MODEL);
   edges[0]?.add(key, failure(errorOf("unauthorized")));
   await edges[0]?.flush();
   assert.equal(await world.command("EXISTS", ...names), 0);
-  const counts = await hash(world, redisKeys.ownerUsageKey(key.ownerId, DAY));
+  const counts = await hash(world, ownerUsageKey(key.ownerId, DAY));
   assert.equal(counts["10:ref"], 301);
 });
 
@@ -201,11 +231,11 @@ Deno.test("API4: a flood of refusals is one write per key and flush, and nothing
     redis.writes;
   assert.equal(redis.writes.length, 2);
   assert.deepEqual([use, ownerUse, list, recordName, counters], [
-    ...[
-      redisKeys.usageKey(KEY, DAY),
-      redisKeys.ownerUsageKey(KEY.ownerId, DAY),
-    ],
-    ...[redisKeys.failedKey(KEY), redisKeys.recordKey(KEY), "2"],
+    usageKey(KEY, DAY),
+    ownerUsageKey(KEY.ownerId, DAY),
+    failedKey(KEY),
+    recordKey(KEY),
+    "2",
   ]);
   const fields = [`10:invalid_request:${MODEL}`, `10:ref:${MODEL}`]
     .flatMap((field) => [field, "5000"]);
@@ -220,7 +250,8 @@ Deno.test("API4: a flood of refusals is one write per key and flush, and nothing
   add(KEY, UNKNOWN_MODEL);
   await flush();
   assert.deepEqual(redis.writes.slice(2).map(([name]) => name), [
-    ...[redisKeys.usageKey(KEY, DAY), redisKeys.usageKey(KEY, "20260102")],
+    usageKey(KEY, DAY),
+    usageKey(KEY, "20260102"),
   ]);
 });
 
@@ -239,7 +270,10 @@ Deno.test("while Redis is away, failures are kept; what it may have written, and
   await flush();
   const [write = []] = redis.writes;
   assert.deepEqual(write.slice(3, 7), [
-    ...[redisKeys.recordKey(KEY), "1", `10:server:${MODEL}`, "3"],
+    recordKey(KEY),
+    "1",
+    `10:server:${MODEL}`,
+    "3",
   ]);
   const ids = write.slice(7).map((text) => JSON.parse(text).requestId);
   assert.deepEqual(ids, ["req_first", "req_second", "req_third"]);

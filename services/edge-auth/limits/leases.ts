@@ -1,4 +1,7 @@
-/** The leases of this edge's requests in Redis, from their admission to their settlement. */
+/**
+ * The leases of this edge's requests in Redis, from their admission to their
+ * settlement.
+ */
 import { setTimeout as delay } from "node:timers/promises";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { BATCH_MAX, createBatches } from "@gateway/shared/bus/outbox";
@@ -7,13 +10,20 @@ import { LiveMap } from "@gateway/shared/process/maps";
 import type { Log } from "@gateway/shared/process/log";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import type { Reservation, Settlement } from "./cost.ts";
-import { accountOf, settleCall } from "./cost.ts";
+import {
+  accountOf,
+  type Reservation,
+  settleCall,
+  type Settlement,
+} from "./cost.ts";
 import { RENEW, SETTLE } from "./scripts.ts";
 
 /** A third of a lease's lifetime, so two renewals may fail. */
 const RENEW_AFTER_MS = 10_000;
-/** Redis must be usable again within 2 s of its return, and leases hold slots until settled. */
+/**
+ * Redis must be usable again within 2 s of its return, and leases hold slots until
+ * settled.
+ */
 const ROUND_MS = 500;
 /** None of the calls is urgent; a shorter deadline would only cause repeats. */
 const PATIENT = { deadlineMs: 1_000 };
@@ -36,7 +46,10 @@ interface Unsettled extends Settlement {
   readonly onAttempted: () => void;
 }
 
-/** Renews leases, and delivers settlements exactly once, however long Redis is away; at most once if it lost the lease. */
+/**
+ * Renews leases, and delivers settlements exactly once, however long Redis is away; at
+ * most once if it lost the lease.
+ */
 export function createLeases(
   { redis, now, log, onStopped, unsettledMax = UNSETTLED_MAX }: {
     redis: RedisLink;
@@ -93,7 +106,10 @@ export function createLeases(
     return false;
   };
 
-  /** Makes one attempt for settlements of one account. Returns false if they have to be repeated. */
+  /**
+   * Makes one attempt for settlements of one account. Returns false if they have to be
+   * repeated.
+   */
   const send = async (batch: readonly Unsettled[]): Promise<boolean> => {
     const { keys, args } = settleCall(batch);
     const principal = batch[0]?.reservation.principal;
@@ -165,7 +181,10 @@ export function createLeases(
     renewSoon(): void {
       for (const lease of held.values()) lease.renewedAtMs = -Infinity;
     },
-    /** Sends a settlement, in this turn of the event loop if Redis is available. Resolves after the first attempt. */
+    /**
+     * Sends a settlement, in this turn of the event loop if Redis is available.
+     * Resolves after the first attempt.
+     */
     settle(settlement: Settlement): Promise<void> {
       watch();
       unsettled += 1;
@@ -175,7 +194,10 @@ export function createLeases(
         ended.add(accountOf(settlement), one);
       });
     },
-    /** Waits for settlements for at most `timeoutMs`, then stops. Returns the number that were lost. */
+    /**
+     * Waits for settlements for at most `timeoutMs`, then stops. Returns the number
+     * that were lost.
+     */
     async stop(timeoutMs: number): Promise<number> {
       const endsAtMs = now() + timeoutMs;
       while (unsettled > 0 && now() < endsAtMs) await delay(POLL_MS);

@@ -8,10 +8,20 @@ import { type Log, silentLog } from "@gateway/shared/process/log";
 import { ApiError } from "@gateway/shared/openai/error";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
-import * as fixture from "../../../tests/support/admission_fixture.ts";
+import {
+  DONE,
+  readState,
+  type RedisWorld,
+  scriptCalls,
+  startRedisWorld,
+  usageCounted,
+} from "../../../tests/support/admission_fixture.ts";
 import { freePort } from "../../../tests/support/local_server.ts";
-import { sleep, startStopwatch } from "../../../tests/support/wait_for.ts";
-import { until } from "../../../tests/support/wait_for.ts";
+import {
+  sleep,
+  startStopwatch,
+  until,
+} from "../../../tests/support/wait_for.ts";
 import { startTcpProxy } from "../../../tests/support/tcp_proxy.ts";
 import { createLeases } from "./leases.ts";
 import { type Admitted, createLimiter } from "./limiter.ts";
@@ -31,7 +41,9 @@ function startLeases(redis: RedisLink, unsettledMax = 50_000) {
   const errors: [event: string, fields: unknown][] = [];
   const error: Log["error"] = (event, fields) => errors.push([event, fields]);
   const leases = createLeases({
-    ...{ redis, unsettledMax, log: { ...silentLog, error } },
+    redis,
+    unsettledMax,
+    log: { ...silentLog, error },
     now: () => monotonicNow() + clock.skewMs,
   });
   const stop = async () => void await leases.stop(0);
@@ -40,18 +52,21 @@ function startLeases(redis: RedisLink, unsettledMax = 50_000) {
 
 const settlement = (id: string): Settlement => ({
   reservation: {
-    ...{ id, principal: KEY, model: null, reservedTokens: 100 },
+    id,
+    principal: KEY,
+    model: null,
+    reservedTokens: 100,
     reservedUnits: null,
     atMs: Date.UTC(2026, 0, 1, 10),
   },
   cost: { promptTokens: 2, completionTokens: 3, kind: "complete" },
 });
 
-const countedTokens = (world: fixture.RedisWorld) =>
+const countedTokens = (world: RedisWorld) =>
   world.command("HGET", `use:{${KEY.ownerId}}:${KEY.keyId}:20260101`, "10:out");
 
 Deno.test("renewal extends leases after ten seconds, at key and owner, takes lost ones again, and leaves ended ones alone", async () => {
-  await using world = await fixture.startRedisWorld();
+  await using world = await startRedisWorld();
   await using started = startLeases(await edgeLink(world));
   const { leases, clock } = started;
   const names = [record.leaseKey(KEY), record.ownerLeaseKey(KEY.ownerId)];
@@ -84,7 +99,7 @@ Deno.test("renewal extends leases after ten seconds, at key and owner, takes los
 });
 
 Deno.test("all leases of an edge are renewed in one round trip", async () => {
-  await using world = await fixture.startRedisWorld({ scripts: [RENEW] });
+  await using world = await startRedisWorld({ scripts: [RENEW] });
   await using proxy = startTcpProxy(world.redis.port);
   const link = await world.open(`redis://${proxy.server}`);
   await using started = startLeases(link);
@@ -99,19 +114,19 @@ Deno.test("all leases of an edge are renewed in one round trip", async () => {
   }
   clock.skewMs = 10_000;
   proxy.set({ delayMs: ONE_WAY_MS });
-  const before = await fixture.scriptCalls(world);
+  const before = await scriptCalls(world);
   using watch = startStopwatch();
   assert.equal(await leases.renew(), true);
   assert.ok(watch.ms < 4 * ONE_WAY_MS, `${watch.ms} ms`);
   assert.equal(await leases.renew(), true, "none is due again");
-  assert.equal(await fixture.scriptCalls(world) - before, 100 + 3);
+  assert.equal(await scriptCalls(world) - before, 100 + 3);
   assert.equal(await world.command("ZCARD", record.leaseKey(KEY)), 500);
   const ofOwner = record.ownerLeaseKey("own_b");
   assert.equal(await world.command("ZCARD", ofOwner), 500);
 });
 
 Deno.test("a renewal that fails is reported and repeated", async () => {
-  await using world = await fixture.startRedisWorld();
+  await using world = await startRedisWorld();
   await using started = startLeases(await world.open());
   const { leases, clock } = started;
   leases.hold(lease("a"));
@@ -139,7 +154,7 @@ Deno.test("settlements are bounded: beyond it the oldest are dropped and logged"
 });
 
 Deno.test("a settlement that Redis refuses is repeated until it is not, and logged once", async () => {
-  await using world = await fixture.startRedisWorld();
+  await using world = await startRedisWorld();
   const { leases, errors } = startLeases(world.link);
   const name = record.leaseKey(KEY);
   await world.command("SET", name, "not a set");
@@ -153,7 +168,7 @@ Deno.test("a settlement that Redis refuses is repeated until it is not, and logg
 });
 
 Deno.test("a settlement whose lease Redis has lost is still counted, once", async () => {
-  await using world = await fixture.startRedisWorld();
+  await using world = await startRedisWorld();
   let calls = 0;
   const { leases, errors } = startLeases({
     ...world.link,
@@ -173,19 +188,23 @@ Deno.test("a settlement whose lease Redis has lost is still counted, once", asyn
 });
 
 const FULL = {
-  ...{ requestsPerMinute: 1_000, tokensPerMinute: 60_000 },
-  ...{ tokensPerDay: 1_000_000, concurrency: 100 },
+  requestsPerMinute: 1_000,
+  tokensPerMinute: 60_000,
+  tokensPerDay: 1_000_000,
+  concurrency: 100,
 };
 
 /** An edge with this link, and a key with all limits. */
-async function stage(world: fixture.RedisWorld, redis: RedisLink) {
+async function stage(world: RedisWorld, redis: RedisLink) {
   const limiter = createLimiter({ redis, now: monotonicNow, log: silentLog });
   const key = await world.addKey({ limits: FULL, ownerLimits: FULL });
   const ask = () =>
     limiter.admit(key, { scope: "chat", model: "m", wantTokens: 100 });
   const leases = (name: string) => world.command("ZCARD", name);
   return {
-    ...{ limiter, key, ask },
+    limiter,
+    key,
+    ask,
     /** Admits while Redis works; on a busy machine it may be silent for a moment. */
     async admitted(count: number): Promise<Admitted[]> {
       const all: Admitted[] = [];
@@ -198,7 +217,7 @@ async function stage(world: fixture.RedisWorld, redis: RedisLink) {
     },
     settled: () => until(() => limiter.leases.unsettled === 0),
     dayTokens: async () =>
-      (await fixture.readState(world, record.limiterKey(key)))?.dayTokens,
+      (await readState(world, record.limiterKey(key)))?.dayTokens,
     async noLeases() {
       await until(async () => await leases(record.leaseKey(key)) === 0);
       await until(async () =>
@@ -209,11 +228,11 @@ async function stage(world: fixture.RedisWorld, redis: RedisLink) {
 }
 
 Deno.test("a connection cut under an admission: its lease is undone on the next connection", async () => {
-  await using world = await fixture.startRedisWorld();
+  await using world = await startRedisWorld();
   await using proxy = startTcpProxy(world.redis.port);
   const t = await stage(world, await world.open(`redis://${proxy.server}`));
   for (const each of await t.admitted(1)) {
-    await t.limiter.settle(each, fixture.DONE);
+    await t.limiter.settle(each, DONE);
   }
   proxy.set({ blackHole: "down" });
   const pending = assert.rejects(t.ask(), { status: 503 });
@@ -229,7 +248,7 @@ Deno.test("a connection cut under an admission: its lease is undone on the next 
 });
 
 Deno.test("a malformed reply is a fault, and what it may have admitted is returned", async () => {
-  await using world = await fixture.startRedisWorld();
+  await using world = await startRedisWorld();
   const link = await world.open();
   const t = await stage(world, {
     ...link,
@@ -250,26 +269,26 @@ Deno.test("a malformed reply is a fault, and what it may have admitted is return
 });
 
 Deno.test("settlements made while Redis is frozen arrive once each", async () => {
-  await using world = await fixture.startRedisWorld();
+  await using world = await startRedisWorld();
   const t = await stage(world, await world.open());
   const running = await t.admitted(50);
   const [first = assert.fail()] = running;
-  await t.limiter.settle(first, fixture.DONE);
+  await t.limiter.settle(first, DONE);
   await world.redis.freeze();
-  for (const request of running) t.limiter.settle(request, fixture.DONE);
+  for (const request of running) t.limiter.settle(request, DONE);
   // Longer than a settlement's deadline: each is sent again, uncertain of the first.
   await sleep(1_300);
   assert.equal(t.limiter.leases.unsettled, 49);
   world.redis.thaw();
   await t.settled();
-  assert.equal((await fixture.usageCounted(world, t.key)).requests, 50);
+  assert.equal((await usageCounted(world, t.key)).requests, 50);
   assert.equal(await t.dayTokens(), 50 * 100);
   await t.noLeases();
   assert.equal(await t.limiter.leases.stop(1_000), 0);
 });
 
 Deno.test("requests of one turn of the event loop: one call admits those of a key, one settles those of a key and model", async () => {
-  await using world = await fixture.startRedisWorld({ scripts: EDGE_SCRIPTS });
+  await using world = await startRedisWorld({ scripts: EDGE_SCRIPTS });
   const redis = await world.open();
   const log = createRecordingLog();
   const limiter = createLimiter({ redis, now: monotonicNow, log });
@@ -281,28 +300,42 @@ Deno.test("requests of one turn of the event loop: one call admits those of a ke
   const ask = (key: record.Principal, model: string) =>
     limiter.admit(key, { scope: "chat", model, wantTokens: 150 });
   const models = ["m", "m", "other", "m", "m", "m", "m", "m"];
-  const calls = await fixture.scriptCalls(world);
+  const calls = await scriptCalls(world);
   const decisions = await Promise.all(
     keys.flatMap((key) => models.map((model) => ask(key, model))),
   );
-  assert.equal(await fixture.scriptCalls(world) - calls, 2);
+  assert.equal(await scriptCalls(world) - calls, 2);
   const said = decisions.map((each) => each.isAdmitted ? "ok" : each.reason);
   assert.deepEqual(said, [
-    ...["ok", "ok", "model", "ok", "ok", "ok", "limited", "limited"],
-    ...["ok", "ok", "ok", "ok", "ok", "limited", "limited", "limited"],
+    "ok",
+    "ok",
+    "model",
+    "ok",
+    "ok",
+    "ok",
+    "limited",
+    "limited",
+    "ok",
+    "ok",
+    "ok",
+    "ok",
+    "ok",
+    "limited",
+    "limited",
+    "limited",
   ]);
   const running = decisions.filter((each) => each.isAdmitted);
   const [first = assert.fail()] = running;
   // Redis has lost the lease of one of them.
   await world.command("ZREM", record.leaseKey(first.principal), first.id);
-  await Promise.all(running.map((each) => limiter.settle(each, fixture.DONE)));
-  assert.equal(await fixture.scriptCalls(world) - calls, 2 + 3, "two models");
+  await Promise.all(running.map((each) => limiter.settle(each, DONE)));
+  assert.equal(await scriptCalls(world) - calls, 2 + 3, "two models");
   const late = { ...first.principal, requests: 1 };
   assert.deepEqual(log.find("usage_recorded_late"), late);
   for (const key of keys) {
     assert.equal(await world.command("ZCARD", record.leaseKey(key)), 0);
-    assert.equal((await fixture.usageCounted(world, key)).requests, 5);
-    const state = await fixture.readState(world, record.limiterKey(key));
+    assert.equal((await usageCounted(world, key)).requests, 5);
+    const state = await readState(world, record.limiterKey(key));
     assert.equal(state?.dayTokens, 5 * 100);
   }
   await limiter.leases.stop(1_000);

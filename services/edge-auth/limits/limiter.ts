@@ -1,18 +1,32 @@
-/** Checks in Redis whether a request is within the rights and limits of its key and of its owner. */
+/**
+ * Checks in Redis whether a request is within the rights and limits of its key and of
+ * its owner.
+ */
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import { createBatches } from "@gateway/shared/bus/outbox";
 import { newRequestId } from "@gateway/shared/process/ids";
 import * as record from "@gateway/shared/keys/record";
-import type { UsageUnit } from "@gateway/shared/keys/limiter_state";
-import { dayLimitField } from "@gateway/shared/keys/limiter_state";
+import {
+  dayLimitField,
+  type UsageUnit,
+} from "@gateway/shared/keys/limiter_state";
 import { KEY_LIMITS } from "@gateway/shared/limits";
-import type { ModelKind } from "@gateway/shared/models/kinds";
-import { scopeOf, UNIT_OF_KIND } from "@gateway/shared/models/kinds";
+import {
+  type ModelKind,
+  scopeOf,
+  UNIT_OF_KIND,
+} from "@gateway/shared/models/kinds";
 import type { Log } from "@gateway/shared/process/log";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
-import type { Cost, Reservation, Settlement, Units } from "./cost.ts";
-import { settleCall, videoKeys } from "./cost.ts";
+import {
+  type Cost,
+  type Reservation,
+  settleCall,
+  type Settlement,
+  type Units,
+  videoKeys,
+} from "./cost.ts";
 import { createLeases } from "./leases.ts";
 import * as refusal from "./refusal.ts";
 import { ADMIT, SETTLE } from "./scripts.ts";
@@ -48,9 +62,16 @@ export interface Admitted extends Reservation {
   readonly rates: refusal.Rates;
 }
 
-/** The link's probe: a write that the edge's Redis user is allowed and that changes nothing. */
+/**
+ * The link's probe: a write that the edge's Redis user is allowed and that changes
+ * nothing.
+ */
 export const LIMITER_PROBE: readonly string[] = [
-  ...["ZADD", record.ownerLeaseKey("probe"), "XX", "0", "probe"],
+  "ZADD",
+  record.ownerLeaseKey("probe"),
+  "XX",
+  "0",
+  "probe",
 ];
 
 export type Limiter = ReturnType<typeof createLimiter>;
@@ -149,7 +170,10 @@ export function createLimiter(
       leases.hold(lease);
       return { ...grant, ...lease };
     },
-    /** The refusal that the smallest request of a kind would get now, or null. Consumes nothing. */
+    /**
+     * The refusal that the smallest request of a kind would get now, or null. Consumes
+     * nothing.
+     */
     async look(
       principal: record.Principal,
       kind: ModelKind,
@@ -160,17 +184,24 @@ export function createLimiter(
       const grant = await ask(asked, grantIn);
       return grant.isAdmitted ? null : grant;
     },
-    /** The models that the key may use (empty: all), without its limits. Consumes nothing. */
+    /**
+     * The models that the key may use (empty: all), without its limits. Consumes
+     * nothing.
+     */
     rightsOf: (principal: record.Principal, scope: record.KeyScope | null) =>
       ask({ principal, scope, unit: null, terms: ["", "", "0", ""] }, modelsIn),
-    /** Frees the slot, charges the actual use. Resolves after the first attempt; delivery is retried until it succeeds. */
+    /**
+     * Frees the slot, charges the actual use. Resolves after the first attempt;
+     * delivery is retried until it succeeds.
+     */
     async settle(admitted: Admitted, cost: Cost): Promise<void> {
       if (!leases.release(admitted.id)) return;
       await leases.settle({ reservation: admitted, cost });
     },
     /**
      * Ends a video that a request has started: frees its slot, charges the seconds that
-     * were made (0: it failed). False if it had ended before. May be repeated if it throws.
+     * were made (0: it failed). False if it had ended before. May be repeated if it
+     * throws.
      */
     async endVideo(reservation: Reservation, seconds: number) {
       const { keys, args } = settleCall([videoEnd(reservation, seconds)]);
@@ -182,7 +213,10 @@ export function createLimiter(
         throw refusal.redisFailure(error);
       }
     },
-    /** Returns the reservation of a video that no edge follows: delivered like a settlement. */
+    /**
+     * Returns the reservation of a video that no edge follows: delivered like a
+     * settlement.
+     */
     releaseVideo: (reservation: Reservation) =>
       leases.settle(videoEnd(reservation, 0)),
   };
@@ -194,7 +228,10 @@ function videoEnd(reservation: Reservation, seconds: number): Settlement {
   return { reservation, cost: { ...cost, kind }, isVideo: true };
 }
 
-/** A lost connection or an invalid reply; after a deadline, `onAbandoned` gets the late reply. */
+/**
+ * A lost connection or an invalid reply; after a deadline, `onAbandoned` gets the late
+ * reply.
+ */
 function mayHaveAdmitted(error: unknown): boolean {
   if (!(error instanceof RedisUnavailableError)) return !isDenied(error);
   return error.reason === "connection_lost";

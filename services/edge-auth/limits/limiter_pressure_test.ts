@@ -6,11 +6,18 @@
 
 import assert from "node:assert/strict";
 import type { Limits } from "@gateway/shared/keys/record";
-import type { RedisWorld } from "../../../tests/support/admission_fixture.ts";
-import { startRedisWorld } from "../../../tests/support/admission_fixture.ts";
-import type { Fleet } from "../../../tests/support/limits/edge_fleet.ts";
-import { startFleet } from "../../../tests/support/limits/edge_fleet.ts";
-import * as clock from "../../../tests/support/limits/limiter_clock.ts";
+import {
+  type RedisWorld,
+  startRedisWorld,
+} from "../../../tests/support/admission_fixture.ts";
+import {
+  type Fleet,
+  startFleet,
+} from "../../../tests/support/limits/edge_fleet.ts";
+import {
+  letDayEnd,
+  letTimePass,
+} from "../../../tests/support/limits/limiter_clock.ts";
 import * as pressure from "../../../tests/support/limits/pressure.ts";
 import { seededRandom, seedsOr } from "../../../tests/support/seeded_random.ts";
 import { LEASE_MS } from "./scripts.ts";
@@ -22,7 +29,9 @@ const MINUTE_MS = 60_000;
 const USED_SHARE = 0.99;
 /** As it is deployed: an acknowledged write survives `kill -9`. */
 const DURABLE = ["appendonly yes", "appendfsync always"];
-/** Less than a minute: a limit that is full again gives nothing more. Three make one. */
+/**
+ * Less than a minute: a limit that is full again gives nothing more. Three make one.
+ */
 const LULL_MIN_MS = 25_000;
 const LULL_MAX_MS = 50_000;
 /** Admissions are known to the millisecond. */
@@ -84,8 +93,8 @@ async function pressed(stage: Stage, load: Load) {
       usedShare === undefined ? null : Math.ceil(want * usedShare(random)),
     letPass: () =>
       load.isByDay === true
-        ? clock.letDayEnd(world, principal)
-        : clock.letTimePass(world.link, { principal, ms: lull() }),
+        ? letDayEnd(world, principal)
+        : letTimePass(world.link, { principal, ms: lull() }),
   });
 }
 
@@ -114,7 +123,8 @@ const OF_TOKENS = { perMinute: TOKENS, load: ofTokens, largest: LARGEST };
 const MINUTES: Minute[] = [
   {
     name: "requests per minute hold in every window",
-    ...{ perMinute: 600, largest: 1 },
+    perMinute: 600,
+    largest: 1,
     load: { limits: { requestsPerMinute: 600 }, largestTokens: 0 },
   },
   { name: "tokens per minute hold in every window", ...OF_TOKENS },
@@ -130,7 +140,8 @@ const MINUTES: Minute[] = [
       "tokens reserved low and settled high are paid back by later requests",
     ...OF_TOKENS,
     load: { ...ofTokens, usedShare: (random) => 3 * random() },
-    ...{ largest: 3 * LARGEST, unsure: 3 * pressure.CLIENTS * LARGEST },
+    largest: 3 * LARGEST,
+    unsure: 3 * pressure.CLIENTS * LARGEST,
     isPaidLater: true,
   },
 ];
@@ -201,7 +212,7 @@ underPressure(
       assert.ok(seen.served > limit, `${seen.served} served`);
       for (const taken of seen.takenAtRefusals) assert.equal(taken, limit);
       await world.link.ready(MINUTE_MS);
-      await clock.letTimePass(world.link, { principal, ms: LEASE_MS + 1 });
+      await letTimePass(world.link, { principal, ms: LEASE_MS + 1 });
     }
   },
 );

@@ -1,7 +1,23 @@
 import assert from "node:assert/strict";
-import * as meters from "@gateway/shared/keys/limiter_state";
-import * as record from "@gateway/shared/keys/record";
-import type { Principal } from "@gateway/shared/keys/record";
+import {
+  LIMITER_EPOCH_MS,
+  limiterDay,
+  USAGE_KINDS,
+  usageDay,
+  usageHour,
+  type UsageUnit,
+} from "@gateway/shared/keys/limiter_state";
+import {
+  leaseKey,
+  limiterKey,
+  ownerLeaseKey,
+  ownerLimiterKey,
+  ownerUsageKey,
+  ownerVideoLeaseKey,
+  type Principal,
+  usageKey,
+  videoLeaseKey,
+} from "@gateway/shared/keys/record";
 import {
   DONE,
   fingerprint,
@@ -16,8 +32,10 @@ import {
 import { until } from "../../../tests/support/wait_for.ts";
 import type { Cost } from "./cost.ts";
 import type { Admitted, Ask, Limiter } from "./limiter.ts";
-import { letDayEnd } from "../../../tests/support/limits/limiter_clock.ts";
-import { letTimePass } from "../../../tests/support/limits/limiter_clock.ts";
+import {
+  letDayEnd,
+  letTimePass,
+} from "../../../tests/support/limits/limiter_clock.ts";
 import { loneEdge } from "./lone_edge_fixture.ts";
 
 const ASK: Ask = {
@@ -61,12 +79,12 @@ function stageOf(world: RedisWorld, edge: Limiter) {
       return { which: `${of}:${limit}`, waitMs };
     },
     async state(key: Principal) {
-      return await readState(world, record.limiterKey(key)) ?? assert.fail();
+      return await readState(world, limiterKey(key)) ?? assert.fail();
     },
     write: (key: Principal, state: LimiterState) =>
-      writeState(world, record.limiterKey(key), state),
+      writeState(world, limiterKey(key), state),
     /** What is used of the day's budgets of a key and its owner. Null: tokens. */
-    ofDay: (key: Principal, unit: meters.UsageUnit | null) =>
+    ofDay: (key: Principal, unit: UsageUnit | null) =>
       Promise.all(
         metersOf(key).map(async (name) =>
           unit === null
@@ -74,13 +92,16 @@ function stageOf(world: RedisWorld, edge: Limiter) {
             : (await readUnits(world, name, unit))?.count
         ),
       ),
-    /** What is counted of these kinds in the hour of the request, for its key and its owner. */
+    /**
+     * What is counted of these kinds in the hour of the request, for its key and its
+     * owner.
+     */
     async usage({ principal, atMs }: Admitted, kinds: readonly string[]) {
-      const hour = meters.usageHour(atMs);
+      const hour = usageHour(atMs);
       const fields = kinds.map((kind) => `${hour}:${kind}:${ASK.model}`);
-      const day = meters.usageDay(atMs);
-      const ofKey = record.usageKey(principal, day);
-      const ofOwner = record.ownerUsageKey(principal.ownerId, day);
+      const day = usageDay(atMs);
+      const ofKey = usageKey(principal, day);
+      const ofOwner = ownerUsageKey(principal.ownerId, day);
       const counted: unknown[] = [];
       for (const name of [ofKey, ofOwner]) {
         counted.push(await world.command("HMGET", name, ...fields));
@@ -92,10 +113,10 @@ function stageOf(world: RedisWorld, edge: Limiter) {
   };
 }
 
-const ofOwner = ({ ownerId }: Principal) => record.ownerLeaseKey(ownerId);
+const ofOwner = ({ ownerId }: Principal) => ownerLeaseKey(ownerId);
 const metersOf = (key: Principal) => [
-  record.limiterKey(key),
-  record.ownerLimiterKey(key.ownerId),
+  limiterKey(key),
+  ownerLimiterKey(key.ownerId),
 ];
 
 function close(actual: number, expected: number, slack: number): void {
@@ -193,26 +214,30 @@ test("the day's budget: a larger request passes while it is whole, and it starts
   await moveDay(-1);
   await t.admitted(key);
   const today = await t.state(key);
-  assert.equal(today.day, meters.limiterDay(await t.world.time()));
+  assert.equal(today.day, limiterDay(await t.world.time()));
   assert.equal(today.dayTokens, 100);
   // A settlement does not touch the budget of another day, nor revive a state.
   await moveDay(1);
   await t.edge.settle(request, { ...DONE, promptTokens: 0 });
   assert.equal((await t.state(key)).dayTokens, 200);
   const late = await t.admitted(await t.world.addKey());
-  const name = record.limiterKey(late.principal);
+  const name = limiterKey(late.principal);
   await t.world.command("DEL", name);
   await t.edge.settle(late, { ...DONE, promptTokens: 0 });
   assert.equal(await t.world.command("EXISTS", name), 0);
 });
 
-const asks = (unit: meters.UsageUnit, count: number): Partial<Ask> => ({
-  ...{ wantTokens: 0, wantUnits: { unit, count } },
+const asks = (unit: UsageUnit, count: number): Partial<Ask> => ({
+  wantTokens: 0,
+  wantUnits: { unit, count },
 });
 
-/** What two requests ask for around a limit of 10 a day, and the second one's refusal. The bounds: `tests/limits/invariants_test.ts`. */
+/**
+ * What two requests ask for around a limit of 10 a day, and the second one's refusal.
+ * The bounds: `tests/limits/invariants_test.ts`.
+ */
 const UNITS: [
-  meters.UsageUnit,
+  UsageUnit,
   first: number,
   second: number,
   which: string | null,
@@ -226,8 +251,10 @@ const UNITS: [
   ["videoSeconds", 9, 2, "video_seconds_per_day"],
 ];
 const PER_DAY = {
-  ...{ imagesPerDay: 10, charactersPerDay: 10 },
-  ...{ audioSecondsPerDay: 10, videoSecondsPerDay: 10 },
+  imagesPerDay: 10,
+  charactersPerDay: 10,
+  audioSecondsPerDay: 10,
+  videoSecondsPerDay: 10,
 };
 
 test("the day's budget of each unit: its bounds, apart from other units and tokens, and anew with the UTC day", async (t) => {
@@ -259,7 +286,10 @@ test("the day's budget of each unit: its bounds, apart from other units and toke
   assert.equal(which, "key:images_per_day", "counts what was used before");
 });
 
-/** What a request has cost, what is charged for the day, and how many requests, units and errors are counted. */
+/**
+ * What a request has cost, what is charged for the day, and how many requests, units
+ * and errors are counted.
+ */
 const UNIT_COSTS: Settled[] = [
   [{ kind: "complete", unitsMade: 3 }, 3, ["1", "3", null]],
   [{ kind: "complete", unitsMade: 12 }, 12, ["1", "12", null]],
@@ -293,7 +323,9 @@ test("a request is settled once: what it used stays charged and is counted, the 
     const [reserved, rows, ask, kinds] = unit === null
       ? [100, TOKEN_COSTS, {}, ["req", "in", "out", "err"]] as const
       : [8, UNIT_COSTS, asks(unit, 8), [
-        ...["req", meters.USAGE_KINDS[unit], "err"],
+        "req",
+        USAGE_KINDS[unit],
+        "err",
       ]] as const;
     for (const [cost, charged, counted] of rows) {
       const key = await t.world.addKey({ limits, ownerLimits: limits });
@@ -304,7 +336,7 @@ test("a request is settled once: what it used stays charged and is counted, the 
       await t.edge.settle(request, ended);
       assert.deepEqual(await t.ofDay(key, unit), [charged, charged]);
       assert.deepEqual(await t.usage(request, kinds), [counted, counted]);
-      for (const leases of [record.leaseKey(key), ofOwner(key)]) {
+      for (const leases of [leaseKey(key), ofOwner(key)]) {
         assert.equal(await t.world.command("ZCARD", leases), 0);
       }
     }
@@ -326,7 +358,7 @@ test("a video holds its slot and its seconds until it has ended, and is counted 
     for (const request of [begun, third]) {
       await t.edge.settle(request, { ...DONE, unitsMade: null });
     }
-    assert.equal(await t.world.command("ZCARD", record.leaseKey(key)), 0);
+    assert.equal(await t.world.command("ZCARD", leaseKey(key)), 0);
     await letTimePass(t.world.link, { principal: key, ms: 60_000 });
     const slots = await t.limited(key, asks("videoSeconds", 4));
     assert.equal(slots.which, `${whose}:video_jobs`);
@@ -342,10 +374,10 @@ test("a video holds its slot and its seconds until it has ended, and is counted 
     await t.edge.settle(lost, { ...DONE, unitsMade: null });
     const short = asks("videoSeconds", 1);
     await t.admitted(key, short);
-    const nowMs = await t.world.time() - meters.LIMITER_EPOCH_MS;
+    const nowMs = await t.world.time() - LIMITER_EPOCH_MS;
     const names = [
-      record.videoLeaseKey(key),
-      record.ownerVideoLeaseKey(key.ownerId),
+      videoLeaseKey(key),
+      ownerVideoLeaseKey(key.ownerId),
     ];
     for (const name of names) {
       const all = ["ZRANGE", name, "0", "-1", "WITHSCORES"];
@@ -373,7 +405,7 @@ test("the state of an earlier version still limits, and a broken one is a fault"
     const script = "local s = redis.call('HGET', KEYS[1], 's')\n" +
       "redis.call('HSET', KEYS[1], 's', string.sub(s, 1, ARGV[1]))";
     const size = String(bytes);
-    await t.world.command("EVAL", script, "1", record.limiterKey(key), size);
+    await t.world.command("EVAL", script, "1", limiterKey(key), size);
   };
   await cut(6 * 8);
   assert.equal((await t.limited(key)).which, "key:day");
@@ -404,7 +436,7 @@ test("rates show the tighter of key and owner, this request counted", async (t) 
 test("last use is written as Unix ms, and all that admissions write expires by itself", async (t) => {
   const limits = { requestsPerMinute: 100, concurrency: 10 };
   const key = await t.world.addKey({ limits, ownerLimits: limits });
-  const name = record.limiterKey(key);
+  const name = limiterKey(key);
   const use = async () => {
     await t.edge.settle(await t.admitted(key), DONE);
     const lastUsedMs = Number(await t.world.command("HGET", name, "lu"));

@@ -1,10 +1,15 @@
-/** Why a request may not run, the HTTP errors that say so, and the state of the limits. */
+/**
+ * Why a request may not run, the HTTP errors that say so, and the state of the limits.
+ */
 import type { FailureReason } from "@gateway/shared/keys/limiter_state";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { HeaderFields } from "../http/responses.ts";
 
-/** Why a key may not be used: the error, and the reason under which `failed_requests.ts` counts it. */
+/**
+ * Why a key may not be used: the error, and the reason under which `failed_requests.ts`
+ * counts it.
+ */
 const KEY_ERRORS = {
   unknown: ["unauthorized", "unauthorized", null],
   expired: ["unauthorized", "unauthorized", "key_expired"],
@@ -24,7 +29,10 @@ const KEY_ERRORS = {
   readonly [ErrorCode, message: string, FailureReason | null]
 >;
 
-/** The limits: the error, and the reason under which it is counted, which messages use as its name. */
+/**
+ * The limits: the error, and the reason under which it is counted, which messages use
+ * as its name.
+ */
 const LIMIT_ERRORS = {
   requests: ["rate_limit_exceeded", "requests_per_minute"],
   tokens: ["token_limit_exceeded", "tokens_per_minute"],
@@ -91,7 +99,10 @@ export function unauthorized(): ApiError {
   return new ApiError(code, message);
 }
 
-/** A key that cannot be checked means 503, never 401. Any other fault, which a retry does not fix, is rethrown. */
+/**
+ * A key that cannot be checked means 503, never 401. Any other fault, which a retry
+ * does not fix, is rethrown.
+ */
 export function redisFailure(cause: unknown): unknown {
   if (!(cause instanceof RedisUnavailableError || isDenied(cause))) {
     return cause;
@@ -107,7 +118,9 @@ export function redisFailure(cause: unknown): unknown {
 export const storeIsEmpty = () =>
   new RedisUnavailableError("empty", "it holds no keys");
 
-/** The answer to a refused request. Some clients read the seconds to wait from its text. */
+/**
+ * The answer to a refused request. Some clients read the seconds to wait from its text.
+ */
 export function refusalError(refusal: Refusal): ApiError {
   if (refusal.reason !== "limited") {
     const [code, message, reason] = KEY_ERRORS[refusal.reason];
@@ -128,7 +141,10 @@ export function refusalError(refusal: Refusal): ApiError {
   );
 }
 
-/** OpenAI's six `x-ratelimit-*`, for the limits that are set: https://platform.openai.com/docs/guides/rate-limits, 2026. */
+/**
+ * OpenAI's six `x-ratelimit-*`, for the limits that are set:
+ * https://platform.openai.com/docs/guides/rate-limits, 2026.
+ */
 export function rateLimitHeaders(rates: Rates): HeaderFields {
   const fields: Record<string, string> = {};
   for (const unit of ["requests", "tokens"] as const) {
@@ -141,7 +157,10 @@ export function rateLimitHeaders(rates: Rates): HeaderFields {
   return fields;
 }
 
-/** A duration as Go prints it, which is what OpenAI sends: `0s`, `12ms`, `1.5s`, `1h30m0s`. */
+/**
+ * A duration as Go prints it, which is what OpenAI sends: `0s`, `12ms`, `1.5s`,
+ * `1h30m0s`.
+ */
 export function goDuration(ms: number): string {
   const whole = Math.max(0, Math.ceil(ms));
   if (whole > 0 && whole < MS_PER_SECOND) return `${whole}ms`;

@@ -5,7 +5,11 @@ import * as refusal from "./refusal.ts";
 const RATES = { requests: null, tokens: null };
 const limited = (limit: refusal.LimitName, waitMs = 100) =>
   refusal.refusalError({
-    ...{ isAdmitted: false, reason: "limited", limit, of: "key", waitMs },
+    isAdmitted: false,
+    reason: "limited",
+    limit,
+    of: "key",
+    waitMs,
     rates: RATES,
   });
 

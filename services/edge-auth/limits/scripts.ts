@@ -1,20 +1,37 @@
-/** The Lua scripts that find keys, admit, renew, settle and record failures. They use only Redis' clock. */
+/**
+ * The Lua scripts that find keys, admit, renew, settle and record failures. They use
+ * only Redis' clock.
+ */
 import { defineScript } from "@gateway/shared/redis/link";
-import * as state from "@gateway/shared/keys/limiter_state";
+import {
+  LAST_USE_DAYS_KEPT,
+  LIMITER_EPOCH_MS,
+  USAGE_DAYS_KEPT,
+  USAGE_KINDS,
+} from "@gateway/shared/keys/limiter_state";
 import { STORE_KEY } from "@gateway/shared/keys/record";
 import { FAILED_REQUESTS } from "@gateway/shared/limits";
 
-/** A lease expires this long after it was taken or renewed, which bounds how long a dead edge holds a slot. */
+/**
+ * A lease expires this long after it was taken or renewed, which bounds how long a dead
+ * edge holds a slot.
+ */
 export const LEASE_MS = 30_000;
 
-/** The reported wait when too many requests are running, since it is unknown when one will end. */
+/**
+ * The reported wait when too many requests are running, since it is unknown when one
+ * will end.
+ */
 const CONCURRENCY_WAIT_MS = 1_000;
-const STATE_TTL_MS = state.LAST_USE_DAYS_KEPT * 86_400_000;
+const STATE_TTL_MS = LAST_USE_DAYS_KEPT * 86_400_000;
 /** An expired lease is kept this long so that its request can still be settled once. */
 const DEAD_LEASE_MS = 3_600_000;
 const LEASES_TTL_MS = 2 * DEAD_LEASE_MS;
 
-/** A video holds its slot this long until its model server has accepted it. No request for a video takes longer. */
+/**
+ * A video holds its slot this long until its model server has accepted it. No request
+ * for a video takes longer.
+ */
 const VIDEO_START_MS = 15 * 60_000;
 /** From then on it holds the slot until it is finished, and at most this long. */
 const VIDEO_JOB_MS = 86_400_000;
@@ -22,13 +39,13 @@ const VIDEO_JOB_MS = 86_400_000;
 const DEAD_VIDEO_MS = 7 * 86_400_000;
 /** The reported wait when too many videos are being made: they take minutes. */
 const VIDEO_WAIT_MS = 10_000;
-const USAGE_TTL_S = state.USAGE_DAYS_KEPT * 86_400;
+const USAGE_TTL_S = USAGE_DAYS_KEPT * 86_400;
 
 /** The server's time: ms since {@link state.LIMITER_EPOCH_MS}, with fractions. */
 const NOW = `
 local call, floor, max, min = redis.call, math.floor, math.max, math.min
 local time = call('TIME')
-local now = (time[1] - ${state.LIMITER_EPOCH_MS / 1000}) * 1000 + time[2] / 1000
+local now = (time[1] - ${LIMITER_EPOCH_MS / 1000}) * 1000 + time[2] / 1000
 `;
 
 export const FIND = defineScript(
@@ -104,7 +121,7 @@ local function lists(text, item)
   return string.find(',' .. text .. ',', ',' .. item .. ',', 1, true)
 end
 local expires = whole(rec[8])
-if expires > 0 and expires - ${state.LIMITER_EPOCH_MS} <= now then return all('expired') end
+if expires > 0 and expires - ${LIMITER_EPOCH_MS} <= now then return all('expired') end
 local own = call('HMGET', ARGV[2], 'rpm', 'tpm', 'tpd', 'conc', 'video_jobs', unit, 'state')
 if rec[7] ~= 'enabled' or own[7] == 'disabled' then return all('disabled') end
 if ARGV[3] ~= '' and not lists(rec[9] or '', ARGV[3]) then return all('scope') end
@@ -199,7 +216,7 @@ local function open(who, limits, state, leases, videos)
     if leases and (isFirst or running == 0) then call('PEXPIRE', leases, ${LEASES_TTL_MS}) end
     if not isFirst then return end
     -- The rest is needed only once a minute.
-    call('HSET', state, 'lu', floor(now) + ${state.LIMITER_EPOCH_MS})
+    call('HSET', state, 'lu', floor(now) + ${LIMITER_EPOCH_MS})
     call('PEXPIRE', state, ${STATE_TTL_MS})
     if leases then call('ZREMRANGEBYSCORE', leases, '-inf', now - ${DEAD_LEASE_MS}) end
   end
@@ -223,7 +240,7 @@ local function decide(model, tokens, units, lease)
     local rl, rr, rt, tl, tr, tt = unpack(rates)
     if rl > 0 then rr, rt = rr - requests, rt + requests * 60000 / rl end
     if tl > 0 then tr, tt = max(0, tr - taken), tt + taken * 60000 / tl end
-    return {status, floor(now) + ${state.LIMITER_EPOCH_MS}, rl, rr, math.ceil(rt), tl, tr, math.ceil(tt), ...}
+    return {status, floor(now) + ${LIMITER_EPOCH_MS}, rl, rr, math.ceil(rt), tl, tr, math.ceil(tt), ...}
   end
   if which then return reply('limited', 0, 0, which, math.ceil(wait)) end
   if lease ~= '' then
@@ -270,9 +287,9 @@ return call('HMGET', ARGV[1], 'at')[1] and 1 or 0
 );
 
 /**
- * Ends admitted requests of one key, hour, model and unit: removes their leases, corrects
- * the reservations to the actual use, counts usage. Idempotent: only the call that
- * removes the lease of a request does the rest for it.
+ * Ends admitted requests of one key, hour, model and unit: removes their leases,
+ * corrects the reservations to the actual use, counts usage. Idempotent: only the call
+ * that removes the lease of a request does the rest for it.
  *
  * ```
  * KEYS  1 lim:{owner}:<key>   2 lease:{owner}:<key>   3 lim:{owner}   4 lease:{owner}
@@ -344,9 +361,9 @@ end
 local hour = ARGV[2]
 if hour == '' then return replies end
 local model = ARGV[3] == '' and '' or ':' .. ARGV[3]
-local kinds = {'${state.USAGE_KINDS.promptTokens}', '${state.USAGE_KINDS.completionTokens}', '${state.USAGE_KINDS.errors}', ARGV[4]}
+local kinds = {'${USAGE_KINDS.promptTokens}', '${USAGE_KINDS.completionTokens}', '${USAGE_KINDS.errors}', ARGV[4]}
 for _, use in ipairs({KEYS[5], KEYS[6]}) do
-  local total = call('HINCRBY', use, hour .. ':${state.USAGE_KINDS.requests}' .. model, counted)
+  local total = call('HINCRBY', use, hour .. ':${USAGE_KINDS.requests}' .. model, counted)
   if total <= max(1, counted) then call('EXPIRE', use, ${USAGE_TTL_S}) end
   for i, kind in ipairs(kinds) do
     if sums[3 + i] ~= 0 then call('HINCRBY', use, hour .. ':' .. kind .. model, sums[3 + i]) end

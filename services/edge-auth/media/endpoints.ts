@@ -1,5 +1,13 @@
 /** The endpoints that media workers run, and their answers. */
-import * as wire from "@gateway/shared/openai/media";
+import {
+  imageEditFormSchema,
+  imageEditSchema,
+  type ImageRequest,
+  imageRequestSchema,
+  speechRequestSchema,
+  type TranscriptionRequest,
+  transcriptionRequestSchema,
+} from "@gateway/shared/openai/media";
 import { MEDIA_LIMITS, UPLOAD_LIMITS } from "@gateway/shared/limits";
 import type { JobRequest } from "@gateway/shared/bus/job";
 import { MediaHeadReader } from "@gateway/shared/bus/media_head";
@@ -13,7 +21,10 @@ import type { Endpoint } from "../requests/run_request.ts";
 import type { UploadEndpoint } from "../requests/run_upload.ts";
 import type * as z from "zod";
 
-/** Passes on what the model server makes. The request of an upload changes when that has ended. */
+/**
+ * Passes on what the model server makes. The request of an upload changes when that has
+ * ended.
+ */
 export const answerAsMade: Endpoint<JobRequest>["answer"] = (options, job) =>
   new MediaAnswer(options, job);
 
@@ -25,19 +36,19 @@ function endpoint<Request extends JobRequest>(
   return { kind, parse, estimate, answer: answerAsMade };
 }
 
-export const SPEECH = endpoint(wire.speechRequestSchema, {
+export const SPEECH = endpoint(speechRequestSchema, {
   kind: "speech",
   estimate: ({ input }) => costsOnly("characters", [...input].length),
 });
 
-const IMAGES: Pick<Endpoint<wire.ImageRequest>, "kind" | "estimate"> = {
+const IMAGES: Pick<Endpoint<ImageRequest>, "kind" | "estimate"> = {
   kind: "image",
   estimate: ({ n }) => costsOnly("images", n),
 };
-export const IMAGE = endpoint(wire.imageRequestSchema, IMAGES);
-export const IMAGE_EDIT = endpoint(wire.imageEditSchema, IMAGES);
-export const IMAGE_EDIT_UPLOAD: UploadEndpoint<wire.ImageRequest> = {
-  ...endpoint(wire.imageEditFormSchema, IMAGES),
+export const IMAGE = endpoint(imageRequestSchema, IMAGES);
+export const IMAGE_EDIT = endpoint(imageEditSchema, IMAGES);
+export const IMAGE_EDIT_UPLOAD: UploadEndpoint<ImageRequest> = {
+  ...endpoint(imageEditFormSchema, IMAGES),
   form: {
     files: { image: [1, MEDIA_LIMITS.editedImagesMax], mask: [0, 1] },
     fileBytesMax: UPLOAD_LIMITS.imageBytesMax,
@@ -45,9 +56,9 @@ export const IMAGE_EDIT_UPLOAD: UploadEndpoint<wire.ImageRequest> = {
 };
 
 const fromRecording = (
-  task: wire.TranscriptionRequest["task"],
-): UploadEndpoint<wire.TranscriptionRequest> => ({
-  ...endpoint(wire.transcriptionRequestSchema(task), {
+  task: TranscriptionRequest["task"],
+): UploadEndpoint<TranscriptionRequest> => ({
+  ...endpoint(transcriptionRequestSchema(task), {
     kind: "transcription",
     // The length of the recording is not known before it has been read.
     estimate: () => costsOnly("audioSeconds"),
@@ -59,7 +70,10 @@ export const TRANSLATION = fromRecording("translate");
 
 const LINE_END = 0x0a;
 
-/** An answer as its model server sends it. A failure after its first byte is an event, or cuts the connection. */
+/**
+ * An answer as its model server sends it. A failure after its first byte is an event,
+ * or cuts the connection.
+ */
 class MediaAnswer extends StreamedAnswer {
   protected override readonly errorHead = "event: error\n";
   #head = new MediaHeadReader();

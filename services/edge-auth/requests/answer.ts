@@ -5,11 +5,16 @@ import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { StartedRun } from "../dispatch/dispatcher.ts";
 import type { AnswerSink } from "../dispatch/outcome.ts";
 import { copyOf, joined } from "../http/read_body.ts";
-import * as http from "../http/responses.ts";
+import {
+  abandon,
+  EVENT_STREAM_HEADERS,
+  type ResponseOutput,
+  sendError,
+} from "../http/responses.ts";
 import type { RunLease } from "../limits/admission.ts";
 
 export interface AnswerOptions {
-  out: http.ResponseOutput;
+  out: ResponseOutput;
   lease: RunLease | null;
   now: MonotonicNow;
   /** A stream is opened after this long even without a first byte; 0: never. */
@@ -23,12 +28,14 @@ export abstract class Answer implements AnswerSink {
   hasStarted = false;
   /** The run that it comes from, set once that has started. */
   run = NOT_STARTED;
-  /** Nothing more is sent: the answer has ended, or somebody else answers the client. */
+  /**
+   * Nothing more is sent: the answer has ended, or somebody else answers the client.
+   */
   isOver = false;
 
   /** Without `out` there is no client. The lease is null until an upload has ended. */
   constructor(
-    readonly out: http.ResponseOutput | null,
+    readonly out: ResponseOutput | null,
     public lease: RunLease | null,
   ) {}
 
@@ -39,19 +46,24 @@ export abstract class Answer implements AnswerSink {
   abstract onTick(nowMs: number): void;
 
   onAbandoned(): void {
-    if (!this.isOver && this.out !== null) http.abandon(this.out);
+    if (!this.isOver && this.out !== null) abandon(this.out);
     this.isOver = true;
   }
 }
 
-/** An answer that is sent while it arrives: the worker may send more once the socket has taken a frame. */
+/**
+ * An answer that is sent while it arrives: the worker may send more once the socket has
+ * taken a frame.
+ */
 export abstract class StreamedAnswer extends Answer {
   /** The last bytes of a complete answer. */
   protected readonly last?: Uint8Array;
   /** What comes before the data of an event with an error. */
   protected readonly errorHead: string = "";
   #lastWrittenAtMs: number;
-  /** The last frame that waits for the client, or 0 if the socket has taken everything. */
+  /**
+   * The last frame that waits for the client, or 0 if the socket has taken everything.
+   */
   #queuedSequence = 0;
   /** When the client stopped reading; null while it keeps up. */
   #blockedSinceMs: number | null = null;
@@ -70,13 +82,15 @@ export abstract class StreamedAnswer extends Answer {
     this.#end(this.last);
   }
 
-  /** An HTTP error, an event of the stream, or a cut connection, which the client sees. */
+  /**
+   * An HTTP error, an event of the stream, or a cut connection, which the client sees.
+   */
   onError(error: ApiError): void {
     const { out } = this.options;
     if (this.isOver) return;
     if (!out.headersSent) {
       this.isOver = true;
-      return http.sendError(out, error);
+      return sendError(out, error);
     }
     if (!this.isBetweenEvents) return this.onAbandoned();
     const data = `data: ${JSON.stringify(error.toBody())}\n\n`;
@@ -99,14 +113,16 @@ export abstract class StreamedAnswer extends Answer {
     this.write(KEEP_ALIVE);
   }
 
-  protected open(headers = http.EVENT_STREAM_HEADERS, status = 200): void {
+  protected open(headers = EVENT_STREAM_HEADERS, status = 200): void {
     const { out } = this.options;
     if (out.headersSent) return;
     out.sendHead(status, { ...headers, ...this.lease?.headers });
     out.on("drain", () => this.#onDrained());
   }
 
-  /** Writes bytes, perhaps none, after which everything up to this frame is delivered. */
+  /**
+   * Writes bytes, perhaps none, after which everything up to this frame is delivered.
+   */
   protected write(bytes: Uint8Array, sequence = this.#queuedSequence): void {
     const { out, now } = this.options;
     this.#queuedSequence = sequence;
@@ -134,11 +150,17 @@ export abstract class StreamedAnswer extends Answer {
   }
 }
 
-/** An answer that is needed as a whole. Nothing is sent before, so until then another worker may take over. */
+/**
+ * An answer that is needed as a whole. Nothing is sent before, so until then another
+ * worker may take over.
+ */
 export class WholeAnswer extends Answer {
   #parts: Uint8Array[] = [];
 
-  /** `onOver` is called once, unless the client leaves. Without options there is no client. */
+  /**
+   * `onOver` is called once, unless the client leaves. Without options there is no
+   * client.
+   */
   constructor(
     readonly onOver: (result: Uint8Array | ApiError) => void,
     options: AnswerOptions | null = null,

@@ -3,7 +3,11 @@ import { requestFault } from "@gateway/shared/openai/request_fault";
 import { REQUEST_LIMITS } from "@gateway/shared/limits";
 import type { Catalog, ModelConfig } from "@gateway/shared/models/catalog";
 import type { ModelKind } from "@gateway/shared/models/kinds";
-import * as texts from "@gateway/shared/process/error_text";
+import {
+  clip,
+  formatPath,
+  isJsonObject,
+} from "@gateway/shared/process/error_text";
 import type * as z from "zod";
 
 const PATH_OF_KIND: Readonly<Record<ModelKind, string>> = {
@@ -27,7 +31,7 @@ export function parseRequest<Request>(
     models: Catalog;
   },
 ): { request: Request; model: ModelConfig } {
-  const id = texts.isJsonObject(given) && typeof given.model === "string"
+  const id = isJsonObject(given) && typeof given.model === "string"
     ? given.model
     : "";
   const model = models.get(id);
@@ -53,7 +57,7 @@ export const parserOf =
 
 /** The 404 for a model that does not exist or that the key may not use. */
 export function modelNotFound(id: string): ApiError {
-  const name = texts.clip(id, REQUEST_LIMITS.modelCharsMax);
+  const name = clip(id, REQUEST_LIMITS.modelCharsMax);
   return new ApiError(
     "model_not_found",
     `The model \`${name}\` does not exist or you do not have access to it.`,
@@ -75,13 +79,16 @@ function wrongKind({ id, kind }: ModelConfig): ApiError {
 export function requireCleanJson(value: unknown): void {
   const path = uncleanPath(value);
   if (path === null) return;
-  const param = texts.formatPath(path);
+  const param = formatPath(path);
   const message =
     `Invalid '${param}': expected valid Unicode and finite numbers.`;
   throw fieldError("invalid_value", param, message);
 }
 
-/** The path of the first value that is not clean, or null. The depth of a body is bounded before. */
+/**
+ * The path of the first value that is not clean, or null. The depth of a body is
+ * bounded before.
+ */
 function uncleanPath(value: unknown): PropertyKey[] | null {
   if (typeof value === "string") return value.isWellFormed() ? null : [];
   if (typeof value === "number") return Number.isFinite(value) ? null : [];
@@ -90,7 +97,7 @@ function uncleanPath(value: unknown): PropertyKey[] | null {
       const path = uncleanPath(member);
       if (path !== null) return [index, ...path];
     }
-  } else if (texts.isJsonObject(value)) {
+  } else if (isJsonObject(value)) {
     for (const name in value) {
       const path = name.isWellFormed() ? uncleanPath(value[name]) : [];
       if (path !== null) return [name, ...path];

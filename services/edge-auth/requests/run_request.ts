@@ -14,7 +14,11 @@ import { type Log, roundMs } from "@gateway/shared/process/log";
 import { startWorkSpan } from "@gateway/shared/process/tracing";
 import { type Dispatcher, keyRevoked } from "../dispatch/dispatcher.ts";
 import type { RunJob, RunOutcome, Upload } from "../dispatch/outcome.ts";
-import * as bodies from "../http/read_body.ts";
+import {
+  type BodyBounds,
+  readBody,
+  type RefusedBodies,
+} from "../http/read_body.ts";
 import { abandon } from "../http/responses.ts";
 import type { Exchange } from "../http/server.ts";
 import type { Admission, RunLease } from "../limits/admission.ts";
@@ -24,17 +28,20 @@ import type { Answer, AnswerOptions } from "./answer.ts";
 
 export interface Endpoint<Request extends JobRequest> {
   kind: ModelKind;
-  /** Checks a parsed body, or the fields of a form, and converts it. Throws an `ApiError` for its first fault. */
+  /**
+   * Checks a parsed body, or the fields of a form, and converts it. Throws an
+   * `ApiError` for its first fault.
+   */
   parse(body: unknown, catalog: Catalog): Request;
   estimate(request: Request, catalog: Catalog): Estimate;
   answer(options: AnswerOptions, job: Pick<RunJob, "request">): Answer;
 }
 
 export interface RunRequestDependencies
-  extends bodies.BodyBounds, Pick<AnswerOptions, "streamHeadMs"> {
+  extends BodyBounds, Pick<AnswerOptions, "streamHeadMs"> {
   catalog: Catalog;
   admission: Admission;
-  refusedBodies: bodies.RefusedBodies;
+  refusedBodies: RefusedBodies;
   failedRequests: Pick<FailedRequests, "add">;
   dispatcher: Pick<Dispatcher, "start" | "isStoppedSince">;
   metrics: { ran(job: RunJob, outcome: RunOutcome, durationMs: number): void };
@@ -62,7 +69,10 @@ export type CallHandler<Dependencies> = (
   deps: Dependencies,
 ) => void | Promise<void>;
 
-/** Resolves when the run has started or the client has left; rejects with an `ApiError` of a refusal. */
+/**
+ * Resolves when the run has started or the client has left; rejects with an `ApiError`
+ * of a refusal.
+ */
 export async function runRequest<Request extends JobRequest>(
   call: RunCall,
   endpoint: Endpoint<Request>,
@@ -83,7 +93,8 @@ export async function runRequest<Request extends JobRequest>(
   const { request, parseMs } = read;
   const lease = await admit(call, endpoint, request, deps).catch(
     (error: unknown) => {
-      // If this key keeps sending requests, their bodies are refused before they are parsed.
+      // If this key keeps sending requests, their bodies are refused before they are
+      // parsed.
       const isKeyRefused = error instanceof ApiError &&
         (error.status === 401 || error.status === 403);
       if (isKeyRefused) refusedBodies.charge(principal.keyId, parseMs);
@@ -94,7 +105,10 @@ export async function runRequest<Request extends JobRequest>(
   startRun(call, endpoint, { request, lease }, deps);
 }
 
-/** Null if the client has disconnected in the meantime. Throws the `ApiError` of a refusal. */
+/**
+ * Null if the client has disconnected in the meantime. Throws the `ApiError` of a
+ * refusal.
+ */
 export async function admit<Request extends JobRequest>(
   { exchange, principal }: RunCall,
   { kind, estimate }: Pick<Endpoint<Request>, "kind" | "estimate">,
@@ -114,7 +128,9 @@ export async function admit<Request extends JobRequest>(
   return hasLeft ? null : lease;
 }
 
-/** Returns the request and how long parsing took; null if the client has disconnected. */
+/**
+ * Returns the request and how long parsing took; null if the client has disconnected.
+ */
 async function readRequest<Request extends JobRequest>(
   call: RunCall,
   endpoint: Endpoint<Request>,
@@ -122,7 +138,7 @@ async function readRequest<Request extends JobRequest>(
 ): Promise<{ request: Request; parseMs: number } | null> {
   const { now, refusedBodies, catalog } = deps;
   const { keyId } = call.principal;
-  const bytes = await bodies.readBody(call.exchange, keyId, deps);
+  const bytes = await readBody(call.exchange, keyId, deps);
   if (bytes === null) return null;
   const startedAtMs = now();
   try {

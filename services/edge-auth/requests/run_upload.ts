@@ -3,8 +3,13 @@ import type { JobRequest, UploadEnd } from "@gateway/shared/bus/job";
 import { scopeOf } from "@gateway/shared/models/kinds";
 import { type Form, type FormBounds, readForm } from "../http/read_form.ts";
 import { abandon } from "../http/responses.ts";
-import type { Endpoint, RunCall } from "./run_request.ts";
-import { admit, type RunRequestDependencies, startRun } from "./run_request.ts";
+import {
+  admit,
+  type Endpoint,
+  type RunCall,
+  type RunRequestDependencies,
+  startRun,
+} from "./run_request.ts";
 
 export type UploadEndpoint<Request extends JobRequest> =
   & Endpoint<Request>
@@ -29,12 +34,14 @@ export async function runUpload<Request extends JobRequest>(
   const form = readForm(exchange, { keyId, bounds, budget: deps });
   try {
     if (await form.begun === "left") return abandon(exchange.response);
-    // If the model comes later, it is any of the kind: all workers of a kind run all its models.
+    // If the model comes later, it is any of the kind: all workers of a kind run all
+    // its models.
     const { model = null } = form.fields;
     const guess = catalog.values().find((each) =>
       each.kind === kind && (model ?? each.id) === each.id
     );
-    // Without a model the request is refused, and there is no worker to send the file to.
+    // Without a model the request is refused, and there is no worker to send the file
+    // to.
     if (guess === undefined) endpoint.parse(form.fields, catalog);
     else await upload(call, { endpoint, form, model: guess.id }, deps);
   } finally {
@@ -44,7 +51,10 @@ export async function runUpload<Request extends JobRequest>(
   }
 }
 
-/** Sends the form to a worker. Resolves when the request was admitted or its run has ended. */
+/**
+ * Sends the form to a worker. Resolves when the request was admitted or its run has
+ * ended.
+ */
 async function upload<Request extends JobRequest>(
   call: RunCall,
   { endpoint, form, model }: {

@@ -1,42 +1,63 @@
 /** The requests of `/v1/videos`. */
 import { VIDEO_LIMITS } from "@gateway/shared/limits";
 import { scopeOf } from "@gateway/shared/models/kinds";
-import * as errors from "@gateway/shared/openai/error";
-import * as wire from "@gateway/shared/openai/media";
+import {
+  ApiError,
+  fieldError,
+  internalError,
+} from "@gateway/shared/openai/error";
+import {
+  type Video,
+  VIDEO_VARIANTS,
+  videoRemixSchema,
+  type VideoRequest,
+  videoRequestSchema,
+  videoSchema,
+} from "@gateway/shared/openai/media";
 import { checked } from "@gateway/shared/openai/request_fault";
 import * as z from "zod";
 import { keyRevoked } from "../dispatch/dispatcher.ts";
 import { isForm } from "../http/read_form.ts";
-import * as http from "../http/responses.ts";
+import { abandon, sendError, sendJson } from "../http/responses.ts";
 import type { RunLease } from "../limits/admission.ts";
 import { costsOnly } from "../limits/cost.ts";
 import { answerAsMade, unreadable } from "../media/endpoints.ts";
 import { WholeAnswer } from "../requests/answer.ts";
 import { parserOf, requireCleanJson } from "../requests/parse_request.ts";
-import * as requests from "../requests/run_request.ts";
+import {
+  type CallHandler,
+  type Endpoint,
+  type RunCall,
+  runRequest,
+  type RunRequestDependencies,
+  startRun,
+} from "../requests/run_request.ts";
 import { runUpload, type UploadEndpoint } from "../requests/run_upload.ts";
 import { listQuery, type VideoJob } from "./jobs.ts";
 import { engineVideoIn, secondsOf, type VideoKeeper } from "./keeper.ts";
 
-export interface VideoDependencies extends requests.RunRequestDependencies {
+export interface VideoDependencies extends RunRequestDependencies {
   videos: Omit<VideoKeeper, "start">;
 }
 
 const ID = /^video_[0-9a-f]{32}$/;
-/** One part of a file. Other ranges are ignored, as RFC 9110 allows: the answer is the whole file. */
+/**
+ * One part of a file. Other ranges are ignored, as RFC 9110 allows: the answer is the
+ * whole file.
+ */
 const RANGE = /^bytes=(\d{1,15}-\d{0,15}|-\d{1,15})$/;
 const IF_RANGE = /^[\x20-\x7e]{1,200}$/;
 const SCOPE = scopeOf("video");
 const contentQuery = z.object({
-  variant: z.enum(wire.VIDEO_VARIANTS).default("video"),
+  variant: z.enum(VIDEO_VARIANTS).default("video"),
 });
-const wireSchema = z.object(wire.videoSchema.shape);
+const wireSchema = z.object(videoSchema.shape);
 
 export const VIDEOS = {
   async create(call, deps) {
     const isUpload = isForm(call.exchange.headers);
-    const run = isUpload ? runUpload : requests.runRequest;
-    const parse = parserOf(wire.videoRequestSchema, "video");
+    const run = isUpload ? runUpload : runRequest;
+    const parse = parserOf(videoRequestSchema, "video");
     await run(call, creation(deps, null, parse), deps);
   },
   async remix(call, deps) {
@@ -44,12 +65,12 @@ export const VIDEOS = {
     const { model, backend, engineId } = job;
     call.model = model;
     const endpoint = creation(deps, job, (given) => {
-      const asked = checked(wire.videoRemixSchema, given);
+      const asked = checked(videoRemixSchema, given);
       requireCleanJson(asked);
       const about = { kind: "video", action: "remix", stream: false } as const;
       return { ...about, ...asked, model, backend, id: engineId };
     });
-    await requests.runRequest(call, endpoint, deps);
+    await runRequest(call, endpoint, deps);
   },
   /** From the registry alone, with the state that an edge last saw. */
   async list({ exchange, principal }, { videos, admission }) {
@@ -59,24 +80,26 @@ export const VIDEOS = {
     const found = await videos.list(principal.ownerId, page, isShown);
     if (found === null) {
       const message = "Invalid 'after': there is no such video.";
-      throw errors.fieldError("invalid_value", "after", message);
+      throw fieldError("invalid_value", "after", message);
     }
     const data = found.jobs.map((job) => toWire(job));
-    http.sendJson(exchange.response, {
-      ...{ object: "list", data, has_more: found.hasMore },
+    sendJson(exchange.response, {
+      object: "list",
+      data,
+      has_more: found.hasMore,
       first_id: data[0]?.id ?? null,
       last_id: data.at(-1)?.id ?? null,
     });
   },
   async retrieve(call, deps) {
     const job = await currentJob(call, deps);
-    http.sendJson(call.exchange.response, toWire(job));
+    sendJson(call.exchange.response, toWire(job));
   },
   async remove(call, deps) {
     // A video that has completed in the meantime is charged.
     await deps.videos.remove(await currentJob(call, deps));
     const deleted = { id: call.id, object: "video.deleted", deleted: true };
-    http.sendJson(call.exchange.response, deleted);
+    sendJson(call.exchange.response, deleted);
   },
   async sendContent(call, deps) {
     const { headers, query, socket, response } = call.exchange;
@@ -89,9 +112,9 @@ export const VIDEOS = {
         ? "This video failed, so it has no file."
         : "Video is not ready yet, use GET /v1/videos/{video_id} to check " +
           "status.";
-      throw new errors.ApiError("not_found", why);
+      throw new ApiError("not_found", why);
     }
-    if (socket.destroyed) return http.abandon(response);
+    if (socket.destroyed) return abandon(response);
     if (deps.dispatcher.isStoppedSince(call.principal.keyId, askedAtMs)) {
       throw keyRevoked();
     }
@@ -103,26 +126,35 @@ export const VIDEOS = {
       if (IF_RANGE.test(since)) range["if-range"] = since;
     }
     call.model = model;
-    const request: wire.VideoRequest = {
-      ...{ kind: "video", action: "content", stream: false },
-      ...{ model, backend, id: engineId, variant, range },
+    const request: VideoRequest = {
+      kind: "video",
+      action: "content",
+      stream: false,
+      model,
+      backend,
+      id: engineId,
+      variant,
+      range,
     };
     const endpoint = { kind: "video", answer: answerAsMade } as const;
-    requests.startRun(call, endpoint, { request, lease: null }, deps);
+    startRun(call, endpoint, { request, lease: null }, deps);
   },
-} satisfies Record<string, requests.CallHandler<VideoDependencies>>;
+} satisfies Record<string, CallHandler<VideoDependencies>>;
 
-type Creation = Extract<wire.VideoRequest, { prompt: string }>;
+type Creation = Extract<VideoRequest, { prompt: string }>;
 
-/** The endpoint that starts a job, for one request. The seconds are counted when the video completes. */
+/**
+ * The endpoint that starts a job, for one request. The seconds are counted when the
+ * video completes.
+ */
 function creation(
   { videos }: VideoDependencies,
   remixed: VideoJob | null,
-  parse: requests.Endpoint<Creation>["parse"],
+  parse: Endpoint<Creation>["parse"],
 ): UploadEndpoint<Creation> {
   let request: Creation | null = null;
   const begin = async (
-    result: Uint8Array | errors.ApiError,
+    result: Uint8Array | ApiError,
     lease: RunLease | null,
   ) => {
     const video = engineVideoIn(result);
@@ -136,7 +168,9 @@ function creation(
       request.action === "create" ? request : {};
     const job = await videos.begin(video, {
       reservation,
-      ...{ model: request.model, seconds: seconds ?? null, size: size ?? null },
+      model: request.model,
+      seconds: seconds ?? null,
+      size: size ?? null,
       remixed_from_video_id: remixed?.id ?? null,
     });
     return toWire(job, request.prompt);
@@ -157,10 +191,10 @@ function creation(
       const answer: WholeAnswer = new WholeAnswer((result) => {
         const { lease } = answer;
         begin(result, lease).then(
-          (video) => http.sendJson(out, video, lease?.headers),
+          (video) => sendJson(out, video, lease?.headers),
           (error: unknown) => {
-            const isKnown = error instanceof errors.ApiError;
-            http.sendError(out, isKnown ? error : errors.internalError(error));
+            const isKnown = error instanceof ApiError;
+            sendError(out, isKnown ? error : internalError(error));
           },
         );
       }, options);
@@ -171,7 +205,7 @@ function creation(
 
 /** A video that the key may see. Another owner's is answered like an unknown one. */
 async function findJob(
-  { id, principal }: requests.RunCall,
+  { id, principal }: RunCall,
   { videos, admission }: VideoDependencies,
 ): Promise<VideoJob> {
   const [allowed, job] = await Promise.all([
@@ -183,7 +217,7 @@ async function findJob(
 
 /** The same, in its current state. */
 async function currentJob(
-  call: requests.RunCall,
+  call: RunCall,
   deps: VideoDependencies,
 ): Promise<VideoJob> {
   const job = await findJob(call, deps);
@@ -194,12 +228,12 @@ const isAllowed = (models: readonly string[]) => ({ model }: VideoJob) =>
   models.length === 0 || models.includes(model);
 
 function notFound(): never {
-  throw new errors.ApiError("not_found", "There is no video with this id.");
+  throw new ApiError("not_found", "There is no video with this id.");
 }
 
 const membersOf = (query: string) =>
   Object.fromEntries(new URLSearchParams(query));
 
 /** A job as clients see it. Its prompt is known only to the request that starts it. */
-const toWire = (job: VideoJob, prompt: string | null = null): wire.Video =>
+const toWire = (job: VideoJob, prompt: string | null = null): Video =>
   wireSchema.parse({ ...job, object: "video", prompt });

@@ -1,15 +1,23 @@
-/** The registry of videos in Redis. A job belongs to an owner, so it outlives the key that created it. */
+/**
+ * The registry of videos in Redis. A job belongs to an owner, so it outlives the key
+ * that created it.
+ */
 import { DUE_JOBS_KEY, jobKey, jobsKey } from "@gateway/shared/keys/record";
 import { VIDEO_LIMITS } from "@gateway/shared/limits";
 import { integer } from "@gateway/shared/openai/fields";
 import { videoSchema } from "@gateway/shared/openai/media";
-import type { RedisLink } from "@gateway/shared/redis/link";
-import { defineScript, type RedisScript } from "@gateway/shared/redis/link";
+import {
+  defineScript,
+  type RedisLink,
+  type RedisScript,
+} from "@gateway/shared/redis/link";
 import * as z from "zod";
 import { reservationSchema } from "../limits/cost.ts";
 import { redisFailure } from "../limits/refusal.ts";
 
-/** A job, without its prompt. Times that clients see are in Unix seconds, others in ms. */
+/**
+ * A job, without its prompt. Times that clients see are in Unix seconds, others in ms.
+ */
 const jobSchema = z.object({
   ...videoSchema.omit({ object: true, prompt: true }).shape,
   /** What its key and owner are charged when it ends. */
@@ -126,10 +134,15 @@ export function createVideoJobs({ redis, sweepMs = VIDEO_LIMITS.sweepMs }: {
       await command("ZADD", DUE_JOBS_KEY, dueMs, `${ownerId}:${id}`);
       await run(WRITE, [jobKey(ownerId, id), jobsKey(ownerId)], [
         ...written(job),
-        ...[id, String(createdAtMs), String(VIDEO_LIMITS.keptMsMax)],
+        id,
+        String(createdAtMs),
+        String(VIDEO_LIMITS.keptMsMax),
       ]);
     },
-    /** Writes the state of a job. False if it had ended or was deleted: then nothing is written. */
+    /**
+     * Writes the state of a job. False if it had ended or was deleted: then nothing is
+     * written.
+     */
     async update(job: VideoJob): Promise<boolean> {
       return await run(WRITE, [jobKey(ownerOf(job), job.id)], written(job)) ===
         1;

@@ -1,10 +1,17 @@
-/** Follows jobs from their registration to their end, with or without a client that asks. */
+/**
+ * Follows jobs from their registration to their end, with or without a client that
+ * asks.
+ */
 import { VIDEO_LIMITS } from "@gateway/shared/limits";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import { ApiError } from "@gateway/shared/openai/error";
 import { parsePayload } from "@gateway/shared/bus/frame";
 import { MediaHeadReader } from "@gateway/shared/bus/media_head";
-import * as wire from "@gateway/shared/openai/media";
+import {
+  type EngineVideo,
+  engineVideoSchema,
+  type VideoRequest,
+} from "@gateway/shared/openai/media";
 import type { WallNow } from "@gateway/shared/process/clock";
 import { newRequestId } from "@gateway/shared/process/ids";
 import type { Log } from "@gateway/shared/process/log";
@@ -29,7 +36,10 @@ export interface VideoKeeperOptions {
 const MS_PER_SECOND = 1_000;
 /** How often an edge looks for jobs that are due. */
 const LOOK_MS = 5_000;
-/** OpenAI's default, for requests and model servers that state no length: an unknown length is not free. */
+/**
+ * OpenAI's default, for requests and model servers that state no length: an unknown
+ * length is not free.
+ */
 const SECONDS_DEFAULT = 4;
 /** The model server is at fault, not the gateway. */
 const ENGINE_FAULT =
@@ -44,12 +54,15 @@ const isMissing = (error: unknown): boolean =>
 
 export type VideoKeeper = ReturnType<typeof createVideoKeeper>;
 
-/** A worker's report on a video; null if it has none, as for a deleted one. Throws the error of a failed run. */
+/**
+ * A worker's report on a video; null if it has none, as for a deleted one. Throws the
+ * error of a failed run.
+ */
 export function engineVideoIn(result: Uint8Array | ApiError) {
   if (result instanceof ApiError) throw result;
   const read = new MediaHeadReader().push(result);
   const isRead = read !== null && read !== "invalid";
-  return isRead ? parsePayload(wire.engineVideoSchema, read.rest) : null;
+  return isRead ? parsePayload(engineVideoSchema, read.rest) : null;
 }
 
 /** Errors of its functions are `ApiError`s, `service_unavailable` without Redis. */
@@ -58,14 +71,17 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
   const limits = { ...VIDEO_LIMITS, lookMs: LOOK_MS, ...options.limits };
   let sweeping: Promise<void> | null = null;
 
-  /** Asks the model server of a job. Null for a deleted video; rejects with an `ApiError`. */
+  /**
+   * Asks the model server of a job. Null for a deleted video; rejects with an
+   * `ApiError`.
+   */
   const ask = async (
     { model, backend, engineId: id }: VideoJob,
     action: "retrieve" | "delete",
-  ): Promise<wire.EngineVideo | null> => {
+  ): Promise<EngineVideo | null> => {
     const { promise, resolve } = Promise.withResolvers<Uint8Array | ApiError>();
     const about = { kind: "video", model, backend, id } as const;
-    const request: wire.VideoRequest = { ...about, action, stream: false };
+    const request: VideoRequest = { ...about, action, stream: false };
     const answer = new WholeAnswer(resolve);
     answer.run = dispatcher.start(
       { requestId: newRequestId(), keyId: "", kind: "video", request },
@@ -92,7 +108,10 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
       : failed(job, message);
   };
 
-  /** The current state of a job, or the last known one while its model server cannot be asked. */
+  /**
+   * The current state of a job, or the last known one while its model server cannot be
+   * asked.
+   */
   const look = async (job: VideoJob): Promise<VideoJob> => {
     const nowMs = wallNow();
     if (nowMs - job.createdAtMs > limits.jobMs) {
@@ -122,14 +141,20 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
     const next = await look(job);
     if (next === job) return job;
     if (isOver(next)) {
-      // Settle first: if this edge is lost before the update, another one checks the job again.
+      // Settle first: if this edge is lost before the update, another one checks the
+      // job again.
       const isMade = next.status === "completed";
       const seconds = isMade ? secondsOf(next.seconds) : 0;
       if (await limiter.endVideo(next.reservation, seconds)) {
         const { id, model, status, error, reservation } = next;
         log.info("video", {
-          ...{ id, ...reservation.principal, model, status, seconds },
-          ...{ errorCode: error?.code, durationMs: nowMs - job.createdAtMs },
+          id,
+          ...reservation.principal,
+          model,
+          status,
+          seconds,
+          errorCode: error?.code,
+          durationMs: nowMs - job.createdAtMs,
         });
         if (isMade) onMade(model, seconds);
       }
@@ -142,7 +167,10 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
 
   const asking = new Map<string, Promise<VideoJob | null>>();
 
-  /** Asks the model server for the state of a job, unless it is known. Null if the job was deleted in the meantime. */
+  /**
+   * Asks the model server for the state of a job, unless it is known. Null if the job
+   * was deleted in the meantime.
+   */
   const refresh = async (job: VideoJob): Promise<VideoJob | null> => {
     const { id, seenAtMs } = job;
     // Before: by a clock that was ahead.
@@ -165,9 +193,12 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
   };
 
   return {
-    /** Registers the job that a model server has started, or deletes it there: none runs unregistered. */
+    /**
+     * Registers the job that a model server has started, or deletes it there: none runs
+     * unregistered.
+     */
     async begin(
-      video: wire.EngineVideo,
+      video: EngineVideo,
       about: Pick<
         VideoJob,
         | "reservation"
@@ -182,12 +213,18 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
       const job = stated(
         {
           ...about,
-          ...{ id: `video_${newRequestId()}`, status: "queued", progress: 0 },
-          ...{ completed_at: null, error: null, lostAtMs: null },
+          id: `video_${newRequestId()}`,
+          status: "queued",
+          progress: 0,
+          completed_at: null,
+          error: null,
+          lostAtMs: null,
           created_at: Math.floor(nowMs / MS_PER_SECOND),
           expires_at: Math.floor((nowMs + VIDEO_LIMITS.keptMs) / MS_PER_SECOND),
-          ...{ backend: video.backend, engineId: video.id },
-          ...{ createdAtMs: nowMs, seenAtMs: nowMs },
+          backend: video.backend,
+          engineId: video.id,
+          createdAtMs: nowMs,
+          seenAtMs: nowMs,
         },
         video,
         nowMs,
@@ -208,8 +245,13 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
     },
     /** Frees the reservation of a video that was not started. */
     release: limiter.releaseVideo,
-    ...{ refresh, find: jobs.find, list: jobs.list },
-    /** Deletes a job at its model server, if that can, and here. One that has not ended is charged unless its model server has deleted it: it may still be made. */
+    refresh,
+    find: jobs.find,
+    list: jobs.list,
+    /**
+     * Deletes a job at its model server, if that can, and here. One that has not ended
+     * is charged unless its model server has deleted it: it may still be made.
+     */
     async remove(job: VideoJob): Promise<void> {
       let seconds = secondsOf(job.seconds);
       try {
@@ -236,7 +278,7 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
 /** The job, updated with what its model server says. */
 function stated(
   job: VideoJob,
-  { status, progress, error, ...video }: wire.EngineVideo,
+  { status, progress, error, ...video }: EngineVideo,
   nowMs: number,
 ): VideoJob {
   const expires_at = video.expires_at ?? 0;
@@ -246,7 +288,9 @@ function stated(
   const isKept = status === "completed" && expires_at > nowS;
   return {
     ...job,
-    ...{ status, error, progress: Math.max(progress, job.progress) },
+    status,
+    error,
+    progress: Math.max(progress, job.progress),
     completed_at: status === "completed" ? video.completed_at ?? nowS : null,
     seconds: video.seconds ?? job.seconds,
     size: video.size ?? job.size,

@@ -9,7 +9,11 @@ import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import type { EngineVideo, VideoRequest } from "@gateway/shared/openai/media";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { randomBytes } from "@gateway/shared/process/ids";
-import * as fixture from "../../../tests/support/admission_fixture.ts";
+import {
+  readUnits,
+  startRedisWorld,
+  usageCounted,
+} from "../../../tests/support/admission_fixture.ts";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { callApi } from "../../../tests/support/chat_request.ts";
 import { createRecordingLog } from "../../../tests/support/recording_log.ts";
@@ -31,10 +35,10 @@ const PROMPT = "a secret prompt";
 const LOST_MS = 1_000;
 
 type Reply = Partial<EngineVideo> | ErrorCode | "nothing";
-type World = Awaited<ReturnType<typeof fixture.startRedisWorld>>;
+type World = Awaited<ReturnType<typeof startRedisWorld>>;
 
 const startWorld = () =>
-  fixture.startRedisWorld({ scripts: [...EDGE_SCRIPTS, ...VIDEO_SCRIPTS] });
+  startRedisWorld({ scripts: [...EDGE_SCRIPTS, ...VIDEO_SCRIPTS] });
 const isVideo = (request: object): request is VideoRequest =>
   "action" in request;
 
@@ -72,9 +76,16 @@ async function startEdge(
           return onEnded(Object.assign(outcome, { kind: "failed", error }));
         }
         const video = reply === "nothing" ? null : {
-          ...{ backend: "simulator", id: "theirs", status: "queued" },
-          ...{ progress: 0, completed_at: null, expires_at: null },
-          ...{ seconds: null, size: null, error: null, ...reply },
+          backend: "simulator",
+          id: "theirs",
+          status: "queued",
+          progress: 0,
+          completed_at: null,
+          expires_at: null,
+          seconds: null,
+          size: null,
+          error: null,
+          ...reply,
         };
         const head = encodeMediaHead({ content_type: "application/json" });
         const answer = head + JSON.stringify(video);
@@ -87,7 +98,11 @@ async function startEdge(
   };
   const jobs = createVideoJobs({ redis, sweepMs });
   const videos = createVideoKeeper({
-    ...{ jobs, limiter, dispatcher, catalog: CATALOG, log },
+    jobs,
+    limiter,
+    dispatcher,
+    catalog: CATALOG,
+    log,
     wallNow: () => Date.now() + rig.aheadMs,
     onMade: (_model, seconds) => rig.made.push(seconds),
     limits: { freshMs: 0, engineLostMs: LOST_MS, lookMs: 20 },
@@ -96,7 +111,9 @@ async function startEdge(
   /** Whose key the next request has. */
   let principal: record.Principal = { keyId: "", ownerId: "" };
   const app = await startApp({
-    ...{ videos, dispatcher, ...clocks },
+    videos,
+    dispatcher,
+    ...clocks,
     keys: { find: () => Promise.resolve(principal) },
     admission: createAdmission({ limiter, ...clocks, onUnknown: () => {} }),
   });
@@ -112,7 +129,10 @@ async function startEdge(
     return { status: response.status, body: await response.json() };
   };
   return Object.assign(rig, {
-    ...{ ask, videos, log, redis },
+    ask,
+    videos,
+    log,
+    redis,
     /** Starts a video, and returns its id. */
     async begin(key: record.Principal): Promise<string> {
       const asked = { model: MODEL, prompt: PROMPT, seconds: "8" };
@@ -158,10 +178,13 @@ const slotsFreed = (world: World, key: record.Principal) =>
   );
 
 const secondsCounted = async (world: World, key: record.Principal) =>
-  (await fixture.usageCounted(world, key)).videoSeconds;
+  (await usageCounted(world, key)).videoSeconds;
 
 const nsfw = { code: "nsfw", message: "No." };
-/** What its engine says after so long, and what its client sees; seconds if it has completed, its error if it has failed. */
+/**
+ * What its engine says after so long, and what its client sees; seconds if it has
+ * completed, its error if it has failed.
+ */
 type End = [status: string, end?: number | RegExp, aheadMs?: number];
 const ends: [what: string, reply: Reply, ...End][] = [
   ["waits", { progress: 3 }, "queued"],
@@ -305,19 +328,22 @@ Deno.test("a video that cannot be registered is deleted at its engine, and holds
     },
   });
   const key = await world.addKey({
-    ...{ scopes: "video", limits: { videoSecondsPerDay: 20 } },
+    scopes: "video",
+    limits: { videoSecondsPerDay: 20 },
   });
   const asked = { model: MODEL, prompt: PROMPT, seconds: "8" };
   const { status, body } = await edge.ask(key, "POST", "", asked);
   assert.equal(status, 503, JSON.stringify(body));
   await waitFor(() => edge.asked.length === 2, { what: "the deletion" });
   assert.partialDeepStrictEqual(edge.asked[1], {
-    ...{ action: "delete", backend: "simulator", id: "theirs" },
+    action: "delete",
+    backend: "simulator",
+    id: "theirs",
   });
   await waitFor(() => edge.redis.state === "offline", { what: "the outage" });
   proxy.set({});
   await slotsFreed(world, key);
-  const made = await fixture.readUnits(
+  const made = await readUnits(
     world,
     record.limiterKey(key),
     "videoSeconds",
@@ -392,7 +418,9 @@ test("deleting: at the engine first; what had not ended costs nothing if that ha
 test("a page shows the videos of the owner that the key may see, and no others", async ({ world, edge, key }) => {
   const stranger = await world.addKey({ scopes: "video" });
   const sister = await world.addKey({
-    ...{ scopes: "video", owner: key.ownerId, models: "another-model" },
+    scopes: "video",
+    owner: key.ownerId,
+    models: "another-model",
   });
   const ids: string[] = [];
   for (let i = 0; i < 4; i += 1) {

@@ -2,9 +2,14 @@ import assert from "node:assert/strict";
 import axe from "axe-core";
 import type { Page } from "playwright-core";
 
-/** The rules of axe that depend on colours or on the width; the others read only the page. */
+/**
+ * The rules of axe that depend on colours or on the width; the others read only the
+ * page.
+ */
 const LOOK_RULES = [
-  ...["color-contrast", "scrollable-region-focusable", "target-size"],
+  "color-contrast",
+  "scrollable-region-focusable",
+  "target-size",
 ];
 const LOOKS = [
   { name: "light", colorScheme: "light", width: 1280, rules: undefined },
@@ -12,7 +17,10 @@ const LOOKS = [
 ] as const;
 export const HEIGHT = 844;
 
-/** Serious and critical findings of axe, of some rules or of all. Each bar of a chart is many elements without text or role. */
+/**
+ * Serious and critical findings of axe, of some rules or of all. Each bar of a chart is
+ * many elements without text or role.
+ */
 function audit(page: Page, runOnly?: string[]) {
   const options = JSON.stringify({ resultTypes: ["violations"], runOnly });
   return page.evaluate(`
@@ -21,7 +29,10 @@ function audit(page: Page, runOnly?: string[]) {
         .map(({ id, nodes }) => id + " " + nodes[0].html).join())`);
 }
 
-/** A page, or a table in it, that has to be scrolled sideways, numbers on two lines, and a button that is too narrow. */
+/**
+ * A page, or a table in it, that has to be scrolled sideways, numbers on two lines, and
+ * a button that is too narrow.
+ */
 export const OVERFLOW = `[
   ...[document.documentElement, ...document.querySelectorAll(".table-box")]
     .map((box) => box.scrollWidth - box.clientWidth)

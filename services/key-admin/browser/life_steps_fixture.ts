@@ -2,9 +2,18 @@ import assert from "node:assert/strict";
 import type { Page } from "playwright-core";
 import { PASSWORD, storedKey } from "../console_fixture.ts";
 import { until } from "../redis_fixture.ts";
-import type { Visit } from "./site_fixture.ts";
-import { browserTest, CLIPBOARD, follow, openWindow } from "./site_fixture.ts";
-import { press, says, signedIn, storeKey, title } from "./site_fixture.ts";
+import {
+  browserTest,
+  CLIPBOARD,
+  follow,
+  openWindow,
+  press,
+  says,
+  signedIn,
+  storeKey,
+  title,
+  type Visit,
+} from "./site_fixture.ts";
 
 /** Run in the same process: starting a browser costs as much as twenty pages. */
 import "./try_steps_fixture.ts";
@@ -69,7 +78,10 @@ async function wholeLife(visit: Visit, javaScriptEnabled: boolean) {
   assert.equal(await page.locator("tbody tr").count(), 1);
 }
 
-/** A value shown once: a button copies it, leaving the page needs a confirmation, going back does not show it. */
+/**
+ * A value shown once: a button copies it, leaving the page needs a confirmation, going
+ * back does not show it.
+ */
 async function shownOnce(visit: Visit): Promise<void> {
   const { page } = await signedIn(visit, "once@example.org", CLIPBOARD);
   await follow(page, "Create key");
@@ -126,7 +138,10 @@ async function doubleClick(visit: Visit): Promise<void> {
   assert.equal(sent, 1);
 }
 
-/** Invited by an operator, the owner signs in elsewhere, loses the second factor, and is told who removed it. */
+/**
+ * Invited by an operator, the owner signs in elsewhere, loses the second factor, and is
+ * told who removed it.
+ */
 async function inviteAndHelp(visit: Visit): Promise<void> {
   const { owners } = visit.site.deps;
   const options = { javaScriptEnabled: false };
@@ -164,7 +179,10 @@ async function inviteAndHelp(visit: Visit): Promise<void> {
   assert.equal(await page.getByText("removed your second factor").count(), 0);
 }
 
-/** The same key on two sides of the date line, and for a reader whose language is not English. */
+/**
+ * The same key on two sides of the date line, and for a reader whose language is not
+ * English.
+ */
 async function zones(visit: Visit): Promise<void> {
   const endMs = Date.UTC(2099, 0, 31, 23, 59, 59);
   const cases = [
@@ -180,8 +198,12 @@ async function zones(visit: Visit): Promise<void> {
     await says(page, ends);
     const created = page.locator("time[data-as=minute]").first();
     const inZone = new Intl.DateTimeFormat(shownIn, {
-      ...{ year: "numeric", month: "short", day: "numeric" },
-      ...{ hour: "numeric", minute: "2-digit", timeZoneName: "short" },
+      year: "numeric",
+      month: "short",
+      day: "numeric",
+      hour: "numeric",
+      minute: "2-digit",
+      timeZoneName: "short",
       timeZone: timezoneId,
     });
     assert.equal(await created.textContent(), inZone.format(key.createdAtMs));

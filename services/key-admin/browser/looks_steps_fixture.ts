@@ -4,9 +4,15 @@ import { storedKey, useKey } from "../console_fixture.ts";
 import { HEIGHT, inspect, OVERFLOW } from "./inspect_fixture.ts";
 import { SCENES, setStage, type Stage } from "./scenes_fixture.ts";
 
-/** Every page as people see it; those of answers on Try it are in `try_steps_fixture.ts`. Run by `looks_test.ts`. */
+/**
+ * Every page as people see it; those of answers on Try it are in
+ * `try_steps_fixture.ts`. Run by `looks_test.ts`.
+ */
 
-/** What does not fit in the system's font, those of Debian, and wide ones. Chromium takes the next that is installed. */
+/**
+ * What does not fit in the system's font, those of Debian, and wide ones. Chromium
+ * takes the next that is installed.
+ */
 const IN_FONTS = `[
   ["", ""],
   ["'Liberation Sans', Arial, sans-serif", ""],
@@ -30,8 +36,10 @@ async function inspectTables(
     await storedKey(site, ownerId, { description });
   }
   await useKey(site, { ownerId, keyId: key.id }, site.clock.nowMs, {
-    ...{ requests: 123_456_789, errors: 0 },
-    ...{ promptTokens: 123_456_789_012, completionTokens: 12_345_678_901 },
+    requests: 123_456_789,
+    errors: 0,
+    promptTokens: 123_456_789_012,
+    completionTokens: 12_345_678_901,
   });
   const { page: plain } = await openWindow(visit, {
     javaScriptEnabled: false,

@@ -1,8 +1,14 @@
 import type { Page } from "playwright-core";
 import { FAILURE_REASONS } from "@gateway/shared/keys/limiter_state";
 import { UNLIMITED } from "@gateway/shared/keys/record";
-import { codeOf, fail, PASSWORD, storedKey } from "../console_fixture.ts";
-import { useKey, useLimits } from "../console_fixture.ts";
+import {
+  codeOf,
+  fail,
+  PASSWORD,
+  storedKey,
+  useKey,
+  useLimits,
+} from "../console_fixture.ts";
 import type { KeySettings } from "../domain/keys/settings.ts";
 import { linkPath } from "../domain/sign_in/links.ts";
 import { openWindow, signedIn, type Visit } from "./site_fixture.ts";
@@ -38,8 +44,12 @@ export async function setStage(visit: Visit) {
   const key = await make("Support assistant, production", {
     models: ["neutral-3.7-plus"],
     limits: {
-      ...{ ...UNLIMITED, requestsPerMinute: 60, tokensPerMinute: 60_000 },
-      ...{ concurrency: 4, imagesPerDay: 250, videoJobs: 2 },
+      ...UNLIMITED,
+      requestsPerMinute: 60,
+      tokensPerMinute: 60_000,
+      concurrency: 4,
+      imagesPerDay: 250,
+      videoJobs: 2,
     },
   });
   const long =
@@ -48,13 +58,18 @@ export async function setStage(visit: Visit) {
   const disabled = await make("Staging");
   const rotated = await make("数据分析服务 🔑");
   await owners.setLimits(ownerId, {
-    ...{ ...UNLIMITED, requestsPerMinute: 50, tokensPerMinute: 200_000 },
+    ...UNLIMITED,
+    requestsPerMinute: 50,
+    tokensPerMinute: 200_000,
     tokensPerDay: 5_000_000,
   });
   for (const keyId of [key.id, null]) {
     await useLimits(site, { ownerId, keyId }, {
-      ...{ requestsAheadMs: 20_000, tokensAheadMs: keyId ? 72_000 : 25_000 },
-      ...{ dayTokens: 4_812_345, running: 1, images: 210 },
+      requestsAheadMs: 20_000,
+      tokensAheadMs: keyId ? 72_000 : 25_000,
+      dayTokens: 4_812_345,
+      running: 1,
+      images: 210,
     });
   }
   const actor = { by: EMAIL, ip: OTHER_DEVICE.ip };
@@ -66,12 +81,19 @@ export async function setStage(visit: Visit) {
     const errors = Math.round(requests / 30);
     const used = [
       ["neutral-3.7-plus", {
-        ...{ requests, errors, cut: errors },
-        ...{ promptTokens: requests * 812, completionTokens: requests * 344 },
+        requests,
+        errors,
+        cut: errors,
+        promptTokens: requests * 812,
+        completionTokens: requests * 344,
       }],
       ["qwen/qwen3-235b-a22b-instruct", {
-        ...{ requests: ago, promptTokens: 90 * ago, completionTokens: ago },
-        ...{ refused: 4, requests_per_minute: 1, "tokens_per_day.owner": 3 },
+        requests: ago,
+        promptTokens: 90 * ago,
+        completionTokens: ago,
+        refused: 4,
+        requests_per_minute: 1,
+        "tokens_per_day.owner": 3,
       }],
       ["simulated-image-1", { requests, images: requests }],
       ["simulated-speech-1", { requests, characters: 800 * ago }],
@@ -86,7 +108,8 @@ export async function setStage(visit: Visit) {
   }
   for (const [n, reason] of FAILURE_REASONS.entries()) {
     await fail(site, { ownerId, keyId: key.id }, {
-      ...{ timeMs: Date.now() - n * 7 * 60_000, reason },
+      timeMs: Date.now() - n * 7 * 60_000,
+      reason,
       ...reason === "unknown_model" && { model: "gpt-4o", status: 404 },
       ...reason === "invalid_request" &&
         { status: 400, code: "invalid_type", param: "messages[0].content" },
@@ -96,8 +119,14 @@ export async function setStage(visit: Visit) {
     models: ["old-model-2", "small-1", "qwen/qwen3-235b-a22b-instruct"],
   });
   return {
-    ...{ site, owner, ownerId, key, limited },
-    ...{ newcomer: newcomer.page, stranger, operator: operator.page },
+    site,
+    owner,
+    ownerId,
+    key,
+    limited,
+    newcomer: newcomer.page,
+    stranger,
+    operator: operator.page,
   };
 }
 
@@ -133,7 +162,10 @@ const at = (
 const ofKey = (name: string, page = "", which: "key" | "limited" = "key") =>
   at(name, (stage) => `/keys/${stage[which].id}${page}`);
 
-/** Every page, and every state that looks different, in an order in which each can be reached. */
+/**
+ * Every page, and every state that looks different, in an order in which each can be
+ * reached.
+ */
 export const SCENES: readonly Scene[] = [
   at("keys-empty", "/keys", { who: "newcomer" }),
   at("usage-empty", "/usage", { who: "newcomer" }),

@@ -1,11 +1,19 @@
 import assert from "node:assert/strict";
-import type { Browser, BrowserContextOptions, Page } from "playwright-core";
-import { chromium } from "playwright-core";
+import {
+  type Browser,
+  type BrowserContextOptions,
+  chromium,
+  type Page,
+} from "playwright-core";
 import { isWellFormedKey } from "@gateway/shared/keys/key";
 import { serve } from "@gateway/shared/process/serve";
 import { findChromium } from "./chromium_fixture.ts";
-import { catalogOfIds, MEDIA_MODELS, PASSWORD } from "../console_fixture.ts";
-import { startConsole } from "../console_fixture.ts";
+import {
+  catalogOfIds,
+  MEDIA_MODELS,
+  PASSWORD,
+  startConsole,
+} from "../console_fixture.ts";
 
 /**
  * The console as a server, and a browser that uses it. The steps files that import
@@ -15,10 +23,20 @@ export type Site = Awaited<ReturnType<typeof startSite>>;
 
 /** Enough for a list that scrolls, with names of all lengths. */
 const MODELS = [
-  ...["neutral-3.7-plus", "small-1", "large-1", "llama3.2:70b"],
-  ...["mistral-large", "qwen/qwen3-235b-a22b-instruct", "deepseek-v3"],
-  ...["gemma-3-27b-it", "phi-4", "command-r-plus", "granite-4", "kimi-k2"],
-  ...["olmo-3-32b", ...MEDIA_MODELS],
+  "neutral-3.7-plus",
+  "small-1",
+  "large-1",
+  "llama3.2:70b",
+  "mistral-large",
+  "qwen/qwen3-235b-a22b-instruct",
+  "deepseek-v3",
+  "gemma-3-27b-it",
+  "phi-4",
+  "command-r-plus",
+  "granite-4",
+  "kimi-k2",
+  "olmo-3-32b",
+  ...MEDIA_MODELS,
 ];
 
 /** The console of the other tests, on a real socket. */
@@ -53,8 +71,12 @@ export interface Visit {
 
 /** Without a window and without requests to its vendor. */
 const CHROMIUM_ARGS = [
-  ...["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"],
-  ...["--disable-background-networking", "--disable-component-update"],
+  "--no-sandbox",
+  "--disable-gpu",
+  "--disable-quic",
+  "--no-first-run",
+  "--disable-background-networking",
+  "--disable-component-update",
   "--disable-sync",
 ];
 

@@ -3,9 +3,15 @@ import type { Page } from "playwright-core";
 import { until } from "../redis_fixture.ts";
 import { recording } from "../../../tests/e2e/recording_fixture.ts";
 import { inspect } from "./inspect_fixture.ts";
-import type { Visit } from "./site_fixture.ts";
-import { browserTest, CLIPBOARD, follow, press, says } from "./site_fixture.ts";
-import { signedIn } from "./site_fixture.ts";
+import {
+  browserTest,
+  CLIPBOARD,
+  follow,
+  press,
+  says,
+  signedIn,
+  type Visit,
+} from "./site_fixture.ts";
 
 /** The page "Try it" in the browser. Run by `console_test.ts`. */
 
@@ -41,7 +47,10 @@ async function streams(page: Page, { site }: Visit): Promise<void> {
   assert.match(await part(page, "first").innerText(), /^\d+\.\d\d s$/);
 }
 
-/** A mistake is told at its field, which gets the focus, and nothing is sent; then a tool is called. */
+/**
+ * A mistake is told at its field, which gets the focus, and nothing is sent; then a
+ * tool is called.
+ */
 async function mistake(page: Page, { site }: Visit): Promise<void> {
   const count = site.asked.length;
   await page.getByText("Tools", { exact: true }).click();

@@ -1,12 +1,19 @@
 import { usageDay } from "@gateway/shared/keys/limiter_state";
-import type { KeyRecord, Limits } from "@gateway/shared/keys/record";
-import { KEY_SCOPES } from "@gateway/shared/keys/record";
+import {
+  KEY_SCOPES,
+  type KeyRecord,
+  type Limits,
+} from "@gateway/shared/keys/record";
 import { EXIT_CONFIG } from "@gateway/shared/process/env";
 import { clip } from "@gateway/shared/process/error_text";
 import { versionLine } from "@gateway/shared/version";
 import { Command as Program, CommanderError } from "commander";
 import { z } from "zod";
-import * as page from "../domain/keys/key_page.ts";
+import {
+  KEY_FILTERS,
+  PAGE_ROWS,
+  PAGE_ROWS_MAX,
+} from "../domain/keys/key_page.ts";
 import { isExpired } from "../domain/keys/key_record.ts";
 import { GRACES, graceSchema } from "../domain/keys/key_store.ts";
 import type { SendStop } from "../domain/keys/notice.ts";
@@ -37,7 +44,10 @@ export interface Output {
 export interface CommandDeps extends Stores {
   sendStop: SendStop;
   publicUrl: URL;
-  /** The ids of all models; undefined if the list is not known here, so that any is accepted. */
+  /**
+   * The ids of all models; undefined if the list is not known here, so that any is
+   * accepted.
+   */
   models: readonly string[] | undefined;
   /** Tells the operator something in addition to the answer. */
   warn: (text: string) => void;
@@ -49,7 +59,10 @@ export interface Call extends CommandDeps {
   word: string;
 }
 
-/** One command: its name with the argument that it takes, its help, and its options besides `--json`. */
+/**
+ * One command: its name with the argument that it takes, its help, and its options
+ * besides `--json`.
+ */
 export type Command = readonly [
   usage: string,
   help: string,
@@ -74,12 +87,12 @@ const given = z.boolean();
 const email = text.transform(parseEmail)
   .pipe(z.string("Not an e-mail address, such as ada@example.org"));
 const rows = text.transform(Number).refine(
-  (rows) => Number.isInteger(rows) && rows >= 1 && rows <= page.PAGE_ROWS_MAX,
-  `Must be a whole number from 1 to ${page.PAGE_ROWS_MAX}`,
+  (rows) => Number.isInteger(rows) && rows >= 1 && rows <= PAGE_ROWS_MAX,
+  `Must be a whole number from 1 to ${PAGE_ROWS_MAX}`,
 );
 const scopes = text.transform((text) => text.split(/[\s,]+/))
   .pipe(setting.scopes);
-const states = settings.oneOf("One of", page.KEY_FILTERS);
+const states = settings.oneOf("One of", KEY_FILTERS);
 const graces = Object.keys(GRACES).join("|");
 
 /** An option: its value as the help shows it, its help, and how it is read. */
@@ -101,7 +114,7 @@ const OPTIONS = z.object({
     text,
   ),
   state: option("<state>", "enabled, disabled or with_expiry", states),
-  rows: option("<n>", `rows of a page (${page.PAGE_ROWS})`, rows),
+  rows: option("<n>", `rows of a page (${PAGE_ROWS})`, rows),
   after: option("<cursor>", "continue at the cursor that list printed", text),
   old: option(`<${graces}>`, "how long the old key works (24h)", graceSchema),
   force: option("", "accept models that are not configured (yet)", given),
@@ -115,7 +128,10 @@ export type Options = z.output<typeof GIVEN_OPTIONS>;
 
 export type OptionName = keyof Options;
 
-/** `tokensPerDay` is given as `--tokens-per-day`, but limits per minute have short names. */
+/**
+ * `tokensPerDay` is given as `--tokens-per-day`, but limits per minute have short
+ * names.
+ */
 function flagOf(name: string): string {
   if (name === "requestsPerMinute") return "--rpm";
   if (name === "tokensPerMinute") return "--tpm";
@@ -126,7 +142,7 @@ function flagOf(name: string): string {
 export const queryOf = ({ now, options }: Call) => ({
   search: options.search ?? "",
   after: options.after ?? "",
-  rows: options.rows ?? page.PAGE_ROWS,
+  rows: options.rows ?? PAGE_ROWS,
   day: usageDay(now()),
 });
 
@@ -149,7 +165,10 @@ export const EXIT_CODES_HELP =
 69 no answer from Redis, or a change not confirmed to be on disk,
 77 the Redis user lacks a permission, ${EXIT_CONFIG} a mistake in the environment.`;
 
-/** Reads the arguments. Returns the text of a help page if they ask for one; throws {@link UsageError}. */
+/**
+ * Reads the arguments. Returns the text of a help page if they ask for one; throws
+ * {@link UsageError}.
+ */
 export function parseCommand(
   areas: Readonly<Record<string, Area>>,
   args: readonly string[],
@@ -211,7 +230,10 @@ function checkOptions(values: Record<string, unknown>): Options {
   throw new UsageError([...new Set(mistakes)].join("\n"));
 }
 
-/** A key in the form of `--json`, without its hash. Times are ISO 8601 in UTC; a limit of 0 means none. */
+/**
+ * A key in the form of `--json`, without its hash. Times are ISO 8601 in UTC; a limit
+ * of 0 means none.
+ */
 export function toJson(key: KeyRecord, nowMs: number) {
   return {
     id: key.id,

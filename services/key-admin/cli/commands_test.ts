@@ -5,10 +5,18 @@
 import assert from "node:assert/strict";
 import { isWellFormedKey } from "@gateway/shared/keys/key";
 import { type Limits, UNLIMITED } from "@gateway/shared/keys/record";
-import type { TestConsole } from "../console_fixture.ts";
-import { PASSWORD, signIn, startConsole } from "../console_fixture.ts";
-import type { CommandDeps, toJson } from "./command_line.ts";
-import { outputText, parseCommand } from "./command_line.ts";
+import {
+  PASSWORD,
+  signIn,
+  startConsole,
+  type TestConsole,
+} from "../console_fixture.ts";
+import {
+  type CommandDeps,
+  outputText,
+  parseCommand,
+  type toJson,
+} from "./command_line.ts";
 import { KEYS } from "./keys.ts";
 import { OWNERS } from "./owners.ts";
 
@@ -194,8 +202,10 @@ Deno.test("owners limits, sign-out, grant, revoke, disable, enable and remove-fa
 Deno.test("every new key and owner gets the operator's default limits, unless a limit is given", async () => {
   const key: Limits = {
     ...UNLIMITED,
-    ...{ requestsPerMinute: 600, tokensPerMinute: 100_000 },
-    ...{ concurrency: 10, imagesPerDay: 100 },
+    requestsPerMinute: 600,
+    tokensPerMinute: 100_000,
+    concurrency: 10,
+    imagesPerDay: 100,
   };
   const owner: Limits = { ...key, requestsPerMinute: 6_000 };
   const defaultLimits = { key, owner };

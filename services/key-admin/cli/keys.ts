@@ -1,9 +1,25 @@
 import type { KeyRecord } from "@gateway/shared/keys/record";
 import { defined } from "@gateway/shared/process/env";
 import { GRACES, type Target } from "../domain/keys/key_store.ts";
-import { type KeySettings, LIMIT_NAMES } from "../domain/keys/settings.ts";
-import { newSettings, unknownModel } from "../domain/keys/settings.ts";
-import * as cli from "./command_line.ts";
+import {
+  type KeySettings,
+  LIMIT_NAMES,
+  newSettings,
+  unknownModel,
+} from "../domain/keys/settings.ts";
+import {
+  type Area,
+  type Call,
+  COMMAND_LINE,
+  CommandRefused,
+  findOwner,
+  isoTime,
+  limitsFrom,
+  type Output,
+  queryOf,
+  toJson,
+  UsageError,
+} from "./command_line.ts";
 
 const SETTING_OPTIONS = [
   ...["description", "expires", "models", "scopes"] as const,
@@ -13,20 +29,20 @@ const KEY_OPTIONS = [...SETTING_OPTIONS, "force"] as const;
 const LIST_OPTIONS = ["search", "state", "rows", "after"] as const;
 
 function onKey(
-  run: (call: cli.Call, target: Target) => Promise<KeyRecord | cli.Output>,
+  run: (call: Call, target: Target) => Promise<KeyRecord | Output>,
 ) {
-  return async (call: cli.Call): Promise<cli.Output> => {
+  return async (call: Call): Promise<Output> => {
     const ids = { ownerId: await keyOwner(call), keyId: call.word };
-    const target = { ...ids, version: null, actor: cli.COMMAND_LINE };
+    const target = { ...ids, version: null, actor: COMMAND_LINE };
     const result = await run(call, target);
-    return "json" in result ? result : { json: cli.toJson(result, call.now()) };
+    return "json" in result ? result : { json: toJson(result, call.now()) };
   };
 }
 
-async function create(call: cli.Call): Promise<cli.Output> {
+async function create(call: Call): Promise<Output> {
   const { keys, owners, now, defaultLimits, options: { owner } } = call;
   if (call.options.description === undefined) {
-    throw new cli.UsageError("--description: Say what the key is for");
+    throw new UsageError("--description: Say what the key is for");
   }
   const standard = newSettings(defaultLimits);
   const settings = { ...standard, ...givenSettings(call, standard) };
@@ -36,28 +52,34 @@ async function create(call: cli.Call): Promise<cli.Output> {
   const invite = isNew
     ? `\nThe owner ${owner} is new. To let them sign in: owners invite ${owner}`
     : "";
-  const input = { ownerId, settings, actor: cli.COMMAND_LINE };
+  const input = { ownerId, settings, actor: COMMAND_LINE };
   const { key, value } = await keys.create(input);
   return {
-    json: { ...cli.toJson(key, now()), key: value },
+    json: { ...toJson(key, now()), key: value },
     note: `\nStore the key now: it is not shown again.${invite}`,
   };
 }
 
 const COLUMNS = [
-  ...["id", "state", "hint", "created_at", "expires_at", "last_used_at"],
-  ...["requests_today", "description"],
+  "id",
+  "state",
+  "hint",
+  "created_at",
+  "expires_at",
+  "last_used_at",
+  "requests_today",
+  "description",
 ];
 
 const NO_KEYS = "No keys found. Create one: keys create --description TEXT";
 
-async function list(call: cli.Call): Promise<cli.Output> {
+async function list(call: Call): Promise<Output> {
   const nowMs = call.now();
-  const query = { filter: call.options.state ?? "all", ...cli.queryOf(call) };
+  const query = { filter: call.options.state ?? "all", ...queryOf(call) };
   const { rows, next } = await call.keys.list(await keyOwner(call), query);
   const keys = rows.map(({ key, lastUsedAtMs, totals }) => ({
-    ...cli.toJson(key, nowMs),
-    last_used_at: cli.isoTime(lastUsedAtMs),
+    ...toJson(key, nowMs),
+    last_used_at: isoTime(lastUsedAtMs),
     requests_today: totals.requests,
     tokens_today: totals.tokens,
   }));
@@ -69,13 +91,13 @@ async function list(call: cli.Call): Promise<cli.Output> {
   };
 }
 
-const show = ({ keys }: cli.Call, { ownerId, keyId }: Target) =>
+const show = ({ keys }: Call, { ownerId, keyId }: Target) =>
   keys.find(ownerId, keyId);
 
-async function edit(call: cli.Call, target: Target): Promise<KeyRecord> {
+async function edit(call: Call, target: Target): Promise<KeyRecord> {
   const { keys, options } = call;
   if (SETTING_OPTIONS.every((name) => options[name] === undefined)) {
-    throw new cli.UsageError(
+    throw new UsageError(
       "Nothing to change: give an option such as --rpm 60",
     );
   }
@@ -84,42 +106,42 @@ async function edit(call: cli.Call, target: Target): Promise<KeyRecord> {
   return await keys.edit({ ...target, version: before.version }, settings);
 }
 
-const enable = ({ keys }: cli.Call, target: Target) => keys.enable(target);
+const enable = ({ keys }: Call, target: Target) => keys.enable(target);
 
-const disable = async (call: cli.Call, target: Target) =>
+const disable = async (call: Call, target: Target) =>
   await end(call, await call.keys.disable(target), "disabled");
 
-const remove = async (call: cli.Call, target: Target) =>
+const remove = async (call: Call, target: Target) =>
   await end(call, await call.keys.delete(target), "deleted");
 
 /** Stops the running requests of a key that was disabled or deleted, if asked to. */
 async function end(
-  { sendStop, audit, options, now }: cli.Call,
+  { sendStop, audit, options, now }: Call,
   key: KeyRecord,
   state: "disabled" | "deleted",
-): Promise<cli.Output> {
+): Promise<Output> {
   const { id: keyId, ownerId, hint, description } = key;
   if (options.stopRunning) {
     await sendStop({ keyId, ownerId }).catch((cause) => {
-      throw new cli.CommandRefused(
+      throw new CommandRefused(
         `${keyId} is ${state}, but NATS or Redis does not answer: its running requests end within 11 seconds instead of one`,
         { cause },
       );
     });
-    const about = { ...cli.COMMAND_LINE, keyId, hint, description };
+    const about = { ...COMMAND_LINE, keyId, hint, description };
     await audit.add(ownerId, { action: "key.stop_requested", ...about });
   }
-  return { json: { ...cli.toJson(key, now()), state } };
+  return { json: { ...toJson(key, now()), state } };
 }
 
 async function rotate(
-  { keys, now, options: { old = "24h" } }: cli.Call,
+  { keys, now, options: { old = "24h" } }: Call,
   target: Target,
-): Promise<cli.Output> {
+): Promise<Output> {
   const { ms, text } = GRACES[old];
   const { key, value } = await keys.rotate(target, ms);
   return {
-    json: { ...cli.toJson(key, now()), key: value },
+    json: { ...toJson(key, now()), key: value },
     note:
       `\nStore the new key now: it is not shown again. The old key stops working ${text}.`,
   };
@@ -130,19 +152,22 @@ const MODELS_UNKNOWN =
   "Set MODELS_FILE or UPSTREAM_BASE_URL as for the edges";
 
 /** The owner that was named, or the first one. */
-const keyOwner = (call: cli.Call): Promise<string> =>
+const keyOwner = (call: Call): Promise<string> =>
   call.options.owner === undefined
     ? call.owners.first()
-    : cli.findOwner(call, call.options.owner);
+    : findOwner(call, call.options.owner);
 
-/** The settings that were given. Limits are replaced together: those not given stay as in `before`. */
+/**
+ * The settings that were given. Limits are replaced together: those not given stay as
+ * in `before`.
+ */
 function givenSettings(
-  { options, now, models: known, warn }: cli.Call,
+  { options, now, models: known, warn }: Call,
   before: Pick<KeySettings, "limits" | "models">,
 ): Partial<KeySettings> {
   const { description, scopes, models, expires: expiresAtMs } = options;
   if (expiresAtMs && expiresAtMs <= now()) {
-    throw new cli.UsageError(
+    throw new UsageError(
       "--expires: The time is in the past. Give a later one, or never",
     );
   }
@@ -150,15 +175,15 @@ function givenSettings(
   const mistake = models && known && !options.force &&
     unknownModel(models, [...known, ...before.models]);
   if (mistake) {
-    throw new cli.UsageError(
+    throw new UsageError(
       `--models: ${mistake}\nTo name a model before it is configured, add --force`,
     );
   }
-  const limits = cli.limitsFrom(options, before.limits);
+  const limits = limitsFrom(options, before.limits);
   return { ...defined({ description, scopes, models, expiresAtMs }), limits };
 }
 
-export const KEYS: cli.Area = {
+export const KEYS: Area = {
   title: "Manage API keys.",
   options: ["owner"],
   commands: [

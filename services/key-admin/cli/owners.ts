@@ -1,15 +1,26 @@
 import { LIMIT_NAMES, namedLimits } from "../domain/keys/settings.ts";
 import type { OwnerChange, OwnerLink } from "../domain/operators/operators.ts";
 import { LINK_TIMES, linkPath } from "../domain/sign_in/links.ts";
-import * as cli from "./command_line.ts";
+import {
+  type Area,
+  type Call,
+  type Command,
+  COMMAND_LINE,
+  CommandRefused,
+  findOwner,
+  isoTime,
+  limitsFrom,
+  type Output,
+  queryOf,
+} from "./command_line.ts";
 
-const OPERATOR = { ...cli.COMMAND_LINE, ownerId: null };
+const OPERATOR = { ...COMMAND_LINE, ownerId: null };
 
 /** Makes a link for the first owner, who cannot sign in yet. */
-async function setUp(call: cli.Call): Promise<cli.Output> {
+async function setUp(call: Call): Promise<Output> {
   const account = await call.owners.setUpAccount();
   if (account !== null) {
-    throw new cli.CommandRefused(
+    throw new CommandRefused(
       `The console is already set up: its first owner is ${account.email}. "owners invite" adds others, "owners reset" replaces a forgotten password`,
     );
   }
@@ -18,26 +29,26 @@ async function setUp(call: cli.Call): Promise<cli.Output> {
   return linkAnswer(call, { ...link, secret: await call.links.make(link) });
 }
 
-const invite = async (call: cli.Call) =>
+const invite = async (call: Call) =>
   linkAnswer(call, await call.operators.invite(OPERATOR, call.word));
 
 function linkAnswer(
-  { publicUrl }: cli.Call,
+  { publicUrl }: Call,
   { ownerId, kind, secret }: Omit<OwnerLink, "email">,
-): cli.Output {
+): Output {
   return {
     json: { owner_id: ownerId, url: `${publicUrl.origin}${linkPath(secret)}` },
     note: `\nThe link works once, within ${LINK_TIMES[kind]}.`,
   };
 }
 
-async function list(call: cli.Call): Promise<cli.Output> {
-  const { rows, next } = await call.people.list(cli.queryOf(call));
+async function list(call: Call): Promise<Output> {
+  const { rows, next } = await call.people.list(queryOf(call));
   const owners = rows.map(({ account, keys }) => ({
     id: account.ownerId,
     email: account.email,
-    created_at: cli.isoTime(account.createdAtMs),
-    last_sign_in_at: cli.isoTime(account.signedInAtMs),
+    created_at: isoTime(account.createdAtMs),
+    last_sign_in_at: isoTime(account.signedInAtMs),
     has_password: account.passwordHash !== null,
     two_step: account.totpSecret !== null,
     operator: account.isOperator,
@@ -51,11 +62,11 @@ async function list(call: cli.Call): Promise<cli.Output> {
   };
 }
 
-async function limits(call: cli.Call): Promise<cli.Output> {
+async function limits(call: Call): Promise<Output> {
   const { owners, operators, options, word: email } = call;
-  const ownerId = await cli.findOwner(call, email);
+  const ownerId = await findOwner(call, email);
   const before = await owners.limits(ownerId);
-  const after = cli.limitsFrom(options, before);
+  const after = limitsFrom(options, before);
   if (LIMIT_NAMES.some((name) => options[name] !== undefined)) {
     await operators.setLimits(OPERATOR, ownerId, after);
   }
@@ -65,7 +76,7 @@ async function limits(call: cli.Call): Promise<cli.Output> {
 }
 
 /** Commands that change an owner, and confirm it or print a link. */
-const CHANGES: readonly cli.Command[] = ([
+const CHANGES: readonly Command[] = ([
   ["reset", "print a link for a new password", "reset_password"],
   ["sign-out", "end all sessions of an owner", "sign_out_everywhere"],
   ["disable", "disable an owner and their keys", "disable"],
@@ -78,16 +89,16 @@ const CHANGES: readonly cli.Command[] = ([
 ) => [`${name} <email>`, help, change(what)]);
 
 function change(what: OwnerChange) {
-  return async (call: cli.Call): Promise<cli.Output> => {
+  return async (call: Call): Promise<Output> => {
     const { operators, word: email } = call;
-    const ownerId = await cli.findOwner(call, email);
+    const ownerId = await findOwner(call, email);
     const link = await operators.change(OPERATOR, ownerId, what);
     if (link !== null) return linkAnswer(call, link);
     return { json: { owner_id: ownerId, email, done: what } };
   };
 }
 
-export const OWNERS: cli.Area = {
+export const OWNERS: Area = {
   title: "Manage the owners of API keys.",
   commands: [
     ["set-up", "print a link for the first owner (15 minutes)", setUp],

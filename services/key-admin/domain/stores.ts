@@ -6,7 +6,10 @@ import { createOwnerStore, type OwnerStoreDeps } from "./owners/owner_store.ts";
 import { createLinkStore } from "./sign_in/links.ts";
 import { createSessionStore } from "./sign_in/sessions.ts";
 
-/** The stores behind the console and the command line, and what they work with. ARCHITECTURE.md has their Redis keys. */
+/**
+ * The stores behind the console and the command line, and what they work with.
+ * ARCHITECTURE.md has their Redis keys.
+ */
 export type Stores = ReturnType<typeof createStores>;
 
 export function createStores(deps: OwnerStoreDeps) {

@@ -1,9 +1,17 @@
 import assert from "node:assert/strict";
-import { keyForm, ORIGIN, signIn, startConsole } from "../console_fixture.ts";
-import { storedKey } from "../console_fixture.ts";
+import {
+  keyForm,
+  ORIGIN,
+  signIn,
+  startConsole,
+  storedKey,
+} from "../console_fixture.ts";
 import { entries, routeOwner } from "../routes_fixture.ts";
 
-/** Guarantee: the audit log and the service's log record what an owner did and attacks on the account. */
+/**
+ * Guarantee: the audit log and the service's log record what an owner did and attacks
+ * on the account.
+ */
 
 Deno.test("ASVS 16.3.1: refused sign-ins and passwords are recorded", async () => {
   await using site = await startConsole();

@@ -78,7 +78,10 @@ export const operatorOf = (c: ConsoleContext): Operator => ({
   ownerId: c.var.signedIn.session.ownerId,
 });
 
-/** The key in the path. For this owner, the keys of others do not exist (API1, ASVS 8.2.2). */
+/**
+ * The key in the path. For this owner, the keys of others do not exist (API1, ASVS
+ * 8.2.2).
+ */
 export async function findKey(c: ConsoleContext): Promise<KeyRecord> {
   const { deps: { keys }, signedIn: { session: { ownerId } } } = c.var;
   return await keys.find(ownerId, c.req.param("id") ?? "");
@@ -92,7 +95,10 @@ export const targetOf = (c: ConsoleContext, version: number): Target => ({
   actor: actorOf(c),
 });
 
-/** An expected refusal. It becomes a page with this status and message, a sentence without its full stop. */
+/**
+ * An expected refusal. It becomes a page with this status and message, a sentence
+ * without its full stop.
+ */
 export class Refused extends Error {
   override name = "Refused";
 
@@ -101,7 +107,10 @@ export class Refused extends Error {
     message: string,
     readonly options: ErrorOptions & {
       headers?: Readonly<Record<string, string>>;
-      /** Where the page's button leads; by default to the page of the key or owner, or to the section. */
+      /**
+       * Where the page's button leads; by default to the page of the key or owner, or
+       * to the section.
+       */
       back?: string;
     } = {},
   ) {

@@ -41,23 +41,47 @@ const FOREIGN: [name: string, headers: Record<string, string>][] = [
   ["Sec-Fetch-Site: same-site", { "sec-fetch-site": "same-site" }],
   ["Sec-Fetch-Site: none", { "sec-fetch-site": "none" }],
   ["cross-site with our Origin", {
-    ...{ "sec-fetch-site": "cross-site", origin: ORIGIN },
+    "sec-fetch-site": "cross-site",
+    origin: ORIGIN,
   }],
   ["same-origin with another Origin", {
-    ...{ "sec-fetch-site": "same-origin", origin: "https://evil.test" },
+    "sec-fetch-site": "same-origin",
+    origin: "https://evil.test",
   }],
   ["no Origin, but our Referer", { referer: `${ORIGIN}/keys` }],
 ];
 
 const TYPES = [
-  ...["application/json", "text/plain", "multipart/form-data; boundary=x", ""],
+  "application/json",
+  "text/plain",
+  "multipart/form-data; boundary=x",
+  "",
 ];
 
-/** Fields that an attacker might try to set: members of keys, of accounts and of every object. */
+/**
+ * Fields that an attacker might try to set: members of keys, of accounts and of every
+ * object.
+ */
 const EXTRAS = [
-  ...["own", "owner", "ownerId", "owner_id", "st", "state", "kid", "id"],
-  ...["hash", "hint", "ver", "createdAtMs", "limits", "is_admin", "role"],
-  ...["__proto__", "constructor", "prototype", "toString"],
+  "own",
+  "owner",
+  "ownerId",
+  "owner_id",
+  "st",
+  "state",
+  "kid",
+  "id",
+  "hash",
+  "hint",
+  "ver",
+  "createdAtMs",
+  "limits",
+  "is_admin",
+  "role",
+  "__proto__",
+  "constructor",
+  "prototype",
+  "toString",
 ];
 
 const BODIES: [name: string, status: number, body: BodyInit][] = [
@@ -97,9 +121,15 @@ const nonce = "a".repeat(43);
 
 /** Routes that need no sign-in. */
 const PUBLIC: readonly string[] = [
-  ...["GET /", "GET /assets/:version/:name", "GET /reference", "GET /sign-in"],
-  ...["POST /sign-in", "GET /sign-in/oidc", "GET /sign-in/oidc/callback"],
-  ...["GET /link/:secret", "POST /link/:secret"],
+  "GET /",
+  "GET /assets/:version/:name",
+  "GET /reference",
+  "GET /sign-in",
+  "POST /sign-in",
+  "GET /sign-in/oidc",
+  "GET /sign-in/oidc/callback",
+  "GET /link/:secret",
+  "POST /link/:secret",
 ];
 
 const REQUESTS: Record<string, Request | Make> = {
@@ -216,7 +246,8 @@ Deno.test("every route", async (t) => {
         isPost
           ? who.post(path + query, { ...form, ...more })
           : who.get(path + query);
-      // Records the last use of these sessions, so that refused requests change nothing.
+      // Records the last use of these sessions, so that refused requests change
+      // nothing.
       for (const who of [client, other.client]) await who.get("/keys");
       const before = await site.stored();
       const send = (headers: Record<string, string>, body: BodyInit) =>
@@ -235,13 +266,15 @@ Deno.test("every route", async (t) => {
           }
           const sendWith = (headers: Record<string, string>) =>
             site.client().send(path, {
-              ...{ method, headers: { ...OURS, ...headers } },
+              method,
+              headers: { ...OURS, ...headers },
               ...isPost && { body: fieldsOf(form) },
             });
           const bearer = { authorization: `bearer ${value}` };
           refuses(await sendWith(bearer), 401, "an API key");
           if (!isPrivate) return;
-          // A secret in the URL grants nothing and is not passed on, since proxies log URLs.
+          // A secret in the URL grants nothing and is not passed on, since proxies log
+          // URLs.
           const session = client.cookies.get("__Host-sid") ?? "";
           sessions.push(session);
           const queries = ["", `?api_key=${value}`, `?__Host-sid=${session}`];

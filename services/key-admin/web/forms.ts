@@ -10,9 +10,9 @@ import { type ConsoleContext, type ConsoleEnv, Refused } from "./context.ts";
 import { findSignedIn } from "./session.ts";
 
 /**
- * Reads the posted form: a text for each field, or a list for a repeated one. An unknown
- * field, and a repeated one that is no list, is refused with 400 (mass assignment, ASVS
- * 15.3.3, API3).
+ * Reads the posted form: a text for each field, or a list for a repeated one. An
+ * unknown field, and a repeated one that is no list, is refused with 400 (mass
+ * assignment, ASVS 15.3.3, API3).
  */
 export function parseForm<T extends z.ZodType>(c: ConsoleContext, schema: T) {
   const { form } = c.var;
@@ -42,7 +42,10 @@ const box = ticked.optional().transform((on) => on !== undefined);
 export const FORM = z.strictObject({
   /** Checked by `parseEmail`. */
   email: text(300),
-  /** Longer ones are refused before any work (ASVS 6.2.9). Missing where the account has none. */
+  /**
+   * Longer ones are refused before any work (ASVS 6.2.9). Missing where the account has
+   * none.
+   */
   password: z.string().refine((text) =>
     password.passwordChars(text) <= password.PASSWORD_CHARS_MAX
   ).default(""),
@@ -79,7 +82,9 @@ const TOO_SLOW =
 
 const UTF8 = new TextDecoder("utf-8", { fatal: true });
 
-/** Reads the posted form, once for all handlers. Other methods are left to the routes. */
+/**
+ * Reads the posted form, once for all handlers. Other methods are left to the routes.
+ */
 export const formGuard = (timeoutMs: number = FORM_MS) =>
   createMiddleware<ConsoleEnv>(async (c, next) => {
     if (c.req.method === "POST") c.set("form", await readPosted(c, timeoutMs));

@@ -33,7 +33,10 @@ export const SECURITY_HEADERS: Readonly<Record<string, string>> = {
     "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 };
 
-/** Assigns the request an id and adds headers to every response, unless it has its own. Pages are never cached (ASVS 14.3.2). */
+/**
+ * Assigns the request an id and adds headers to every response, unless it has its own.
+ * Pages are never cached (ASVS 14.3.2).
+ */
 export const baseHeaders = createMiddleware<ConsoleEnv>(async (c, next) => {
   const requestId = newRequestId();
   c.set("requestId", requestId);
@@ -49,7 +52,10 @@ export const baseHeaders = createMiddleware<ConsoleEnv>(async (c, next) => {
   }
 });
 
-/** Answers only requests for the configured name, against DNS rebinding and poisoned links. */
+/**
+ * Answers only requests for the configured name, against DNS rebinding and poisoned
+ * links.
+ */
 export function checkHost(c: ConsoleContext): void {
   const { host, origin } = c.var.deps.publicUrl;
   const asked = [c.req.header("host"), URL.parse(c.req.url)?.host];
@@ -60,7 +66,9 @@ export function checkHost(c: ConsoleContext): void {
   }
 }
 
-/** API keys are for the API (API5): a program with the wrong address learns that here. */
+/**
+ * API keys are for the API (API5): a program with the wrong address learns that here.
+ */
 export function checkNoKey(c: ConsoleContext): void {
   if (!/^bearer sk-/i.test(c.req.header("authorization") ?? "")) return;
   const message =

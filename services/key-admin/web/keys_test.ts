@@ -1,9 +1,15 @@
 import assert from "node:assert/strict";
 import { LAST_USE_DAYS_KEPT } from "@gateway/shared/keys/limiter_state";
 import { recordKey, UNLIMITED } from "@gateway/shared/keys/record";
-import { catalogOfIds, hiddenField, keyForm } from "../console_fixture.ts";
-import { makeKey, startConsole, storedKey } from "../console_fixture.ts";
-import { useLimits } from "../console_fixture.ts";
+import {
+  catalogOfIds,
+  hiddenField,
+  keyForm,
+  makeKey,
+  startConsole,
+  storedKey,
+  useLimits,
+} from "../console_fixture.ts";
 import { limitsOf } from "../domain/keys/settings.ts";
 import { routeOwner } from "../routes_fixture.ts";
 import { parse } from "./pages/key_form.tsx";
@@ -37,7 +43,10 @@ const CONSOLE = {
 /** The form of a key, with single values instead of lists of one. */
 type FormValues = Parameters<typeof parse>[0];
 const valuesOf = (more: Partial<FormValues>): FormValues => ({
-  ...{ description: "A key", scopes: ["chat"], models: [], expires: "" },
+  description: "A key",
+  scopes: ["chat"],
+  models: [],
+  expires: "",
   which_models: more.models === undefined ? "all" : "these",
   ...limitsOf(() => ""),
   ...more,
@@ -51,23 +60,43 @@ Deno.test("ASVS 2.2.1: parse() reports the mistakes in a key's form by field", a
   ][] = [
     ["description", /Say what/, ["", "   ", "\u200D\u200B", "\u3164"]],
     ["description", /At most 100 characters/, [
-      ...["a".repeat(101), "e\u0301".repeat(101), "a".repeat(1_000)],
+      "a".repeat(101),
+      "e\u0301".repeat(101),
+      "a".repeat(1_000),
     ]],
     ["description", /Line breaks, control characters and text direction/, [
-      ...["a\r\nset-cookie: b=c", "a\u2066b\u2069", "a\nb", "a\u202Eb"],
-      ...["a\0b", "a\uFFFE", "a\uFFF9b"],
+      "a\r\nset-cookie: b=c",
+      "a\u2066b\u2069",
+      "a\nb",
+      "a\u202Eb",
+      "a\0b",
+      "a\uFFFE",
+      "a\uFFF9b",
     ]],
     ["scopes", /Choose at least one/, [[]]],
     ["scopes", /Scopes are/, [["root"]]],
     ["requestsPerMinute", /At most 1,000,000/, ["1000001", "9007199254740991"]],
     ["concurrency", /At most 1,000,000/, ["1000001"]],
     ["tokensPerMinute", /At most 1,000,000,000,000/, [
-      ...["1000000000001", "9007199254740993", "9".repeat(400)],
+      "1000000000001",
+      "9007199254740993",
+      "9".repeat(400),
     ]],
     ["tokensPerDay", /At most 1,000,000,000,000/, ["1000000000001"]],
     ["tokensPerMinute", /^Must be a whole number/, [
-      ...["many", "-5", "1.5", "1e3", "1,000", "1e400", "Infinity", "NaN"],
-      ...["0x1", "-0", "+1", "1;2", "٣"],
+      "many",
+      "-5",
+      "1.5",
+      "1e3",
+      "1,000",
+      "1e400",
+      "Infinity",
+      "NaN",
+      "0x1",
+      "-0",
+      "+1",
+      "1;2",
+      "٣",
     ]],
     ["models", /Model ids/, [["a<b"]]],
     ["models", /Choose at least one model, or all models/, [[]]],
@@ -98,9 +127,12 @@ Deno.test("ASVS 2.2.1: parse() reports the mistakes in a key's form by field", a
 Deno.test("parse() reads settings: normal text, limits, models, the end of a day", () => {
   const { settings } = parse(
     valuesOf({
-      ...{ description: "e\u0301🔑".repeat(50), tokensPerDay: " 10000 " },
-      ...{ requestsPerMinute: "1000000", tokensPerMinute: "1000000000000" },
-      ...{ models: ["small-1", "gone-1"], expires: "2026-11-20" },
+      description: "e\u0301🔑".repeat(50),
+      tokensPerDay: " 10000 ",
+      requestsPerMinute: "1000000",
+      tokensPerMinute: "1000000000000",
+      models: ["small-1", "gone-1"],
+      expires: "2026-11-20",
     }),
     CONSOLE,
     { expiresAtMs: null, models: ["gone-1"] },
@@ -108,8 +140,10 @@ Deno.test("parse() reads settings: normal text, limits, models, the end of a day
   assert.equal(settings?.description, "é🔑".repeat(50));
   assert.deepEqual(settings?.limits, {
     ...UNLIMITED,
-    ...{ requestsPerMinute: 1_000_000, tokensPerMinute: 1_000_000_000_000 },
-    ...{ tokensPerDay: 10_000, concurrency: 0 },
+    requestsPerMinute: 1_000_000,
+    tokensPerMinute: 1_000_000_000_000,
+    tokensPerDay: 10_000,
+    concurrency: 0,
   });
   assert.deepEqual(settings?.models, ["small-1", "gone-1"]);
   assert.equal(settings?.expiresAtMs, Date.UTC(2026, 10, 20, 23, 59, 59));
@@ -117,7 +151,8 @@ Deno.test("parse() reads settings: normal text, limits, models, the end of a day
   for (const keptMs of [NOW_MS - 1, NOW_MS - 86_400_000]) {
     const expires = new Date(keptMs).toISOString().slice(0, 10);
     const kept = parse(valuesOf({ expires }), CONSOLE, {
-      ...{ expiresAtMs: keptMs, models: [] },
+      expiresAtMs: keptMs,
+      models: [],
     }).settings;
     assert.equal(kept?.expiresAtMs, keptMs);
   }
@@ -146,7 +181,8 @@ Deno.test("a key's models are chosen from those that exist, and examples name on
   assert.match(fresh, /value="all"[^>]*checked="".*All models, including fut/s);
   assert.equal(fresh.match(/name="models"/g)?.length, 9);
   const { id, text } = await makeKey(owner, "Two", {
-    ...{ which_models: "these", models: ["model-7", "model-8"] },
+    which_models: "these",
+    models: ["model-7", "model-8"],
   });
   assert.match(text, /&quot;model&quot;: &quot;model-7&quot;/);
   // model-7 is taken out of the list.
@@ -231,8 +267,11 @@ Deno.test("limits are shown with their use, and the one that binds first", async
   const of = async (path: string) => (await client.get(path)).text;
   assert.ok(!(await of("/keys")).includes("Your limits"), "there are none");
   const limits = {
-    ...{ ...UNLIMITED, requestsPerMinute: 60, tokensPerDay: 1_000 },
-    ...{ imagesPerDay: 4, videoJobs: 2 },
+    ...UNLIMITED,
+    requestsPerMinute: 60,
+    tokensPerDay: 1_000,
+    imagesPerDay: 4,
+    videoJobs: 2,
   };
   const { id: keyId } = await storedKey(site, ownerId, { limits });
   const ownerLimits = { ...UNLIMITED, requestsPerMinute: 50 };

@@ -32,7 +32,10 @@ const NOT_STOPPED =
 const SIMULATED =
   "No model server is configured: the model simulator answers every request with canned text.";
 
-/** The pages in the navigation. Their names begin the paths of all pages of a section. The last one is for operators. */
+/**
+ * The pages in the navigation. Their names begin the paths of all pages of a section.
+ * The last one is for operators.
+ */
 const SECTIONS = [
   ["keys", "API keys"],
   ["try", "Try it"],
@@ -58,7 +61,10 @@ interface Props {
   children: Child;
 }
 
-/** A page, with its status: for signed-in owners with navigation and warnings. From 500 on it needs no database. */
+/**
+ * A page, with its status: for signed-in owners with navigation and warnings. From 500
+ * on it needs no database.
+ */
 export async function Page(
   { c, title, lead, actions, error, isCard, children, ...answer }: Props,
 ) {
@@ -164,7 +170,9 @@ export const signInAgain = (c: ConsoleContext, at: string) => (
 const TOO_LATE =
   "Your sign-in has expired. Sign in again in another tab, then continue here: this page keeps what you entered.";
 
-/** Tells the owner that an operator removed the second factor, until it is dismissed. */
+/**
+ * Tells the owner that an operator removed the second factor, until it is dismissed.
+ */
 const FactorRemoved = ({ factorRemoved }: Account) =>
   factorRemoved && (
     <section class="banner warn between" aria-label="Notice">

@@ -1,12 +1,22 @@
 import assert from "node:assert/strict";
 import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
-import type { Answer, Form } from "../console_fixture.ts";
-import { hiddenField, keyForm, PASSWORD, signIn } from "../console_fixture.ts";
-import { startConsole, storedKey } from "../console_fixture.ts";
+import {
+  type Answer,
+  type Form,
+  hiddenField,
+  keyForm,
+  PASSWORD,
+  signIn,
+  startConsole,
+  storedKey,
+} from "../console_fixture.ts";
 import { until } from "../redis_fixture.ts";
 import { routeOwner } from "../routes_fixture.ts";
 
-/** Guarantee: when Redis fails, or cannot confirm that a change is on disk, nothing is acknowledged and no access is granted. */
+/**
+ * Guarantee: when Redis fails, or cannot confirm that a change is on disk, nothing is
+ * acknowledged and no access is granted.
+ */
 
 const VALUE = /sk-Cg[0-9A-Za-z]{46}/;
 

@@ -36,7 +36,10 @@ export const Facts = (
   </dl>
 );
 
-/** A value that is shown once. The script warns before the page is left, and clears the value. */
+/**
+ * A value that is shown once. The script warns before the page is left, and clears the
+ * value.
+ */
 export const ShownOnce = (
   { label, value, next, confirm = "I have stored it", children }: {
     label: string;
@@ -88,7 +91,10 @@ export const PostForm = (
   </form>
 );
 
-/** A labelled input; `error` or `help` is tied to it by `aria-describedby`. The first one with an error has the focus. */
+/**
+ * A labelled input; `error` or `help` is tied to it by `aria-describedby`. The first
+ * one with an error has the focus.
+ */
 export function Field(
   { id, label, error, help, rows, options, value, ...rest }:
     & JSX.IntrinsicElements["input"]
@@ -187,7 +193,10 @@ export type Column<T> = readonly [
   kind?: "num",
 ];
 
-/** A table, whose rows become cards on narrow pages; without rows, `empty`. The first column names the row. */
+/**
+ * A table, whose rows become cards on narrow pages; without rows, `empty`. The first
+ * column names the row.
+ */
 export const Table = <T,>({ caption, title, columns, rows, empty }: {
   caption: string;
   /** A visible caption instead. */

@@ -1,9 +1,16 @@
 import { VERSION } from "@gateway/shared/version";
 import assert from "node:assert/strict";
 import { isIP } from "node:net";
-import type { Answer } from "../console_fixture.ts";
-import { keyForm, makeKey, ORIGIN, PASSWORD } from "../console_fixture.ts";
-import { signIn, startConsole, storedKey } from "../console_fixture.ts";
+import {
+  type Answer,
+  keyForm,
+  makeKey,
+  ORIGIN,
+  PASSWORD,
+  signIn,
+  startConsole,
+  storedKey,
+} from "../console_fixture.ts";
 import { createClientAddress } from "@gateway/shared/process/client_address";
 import { recordKey } from "@gateway/shared/keys/record";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
@@ -80,7 +87,8 @@ Deno.test("ASVS 3.4.1-3.4.6, 4.1.1, 14.3.2, 16.3.2, 16.3.3, 16.5.1: every refusa
       const lines = site.logLines.map((line) => JSON.parse(line))
         .filter((line) => line.event === event);
       assert.partialDeepStrictEqual(lines, [{
-        ...{ status, ownerId: who },
+        status,
+        ownerId: who,
         requestId: answer.headers.get("x-request-id"),
       }]);
       assert.equal(lines.length, 1);
@@ -163,9 +171,21 @@ Deno.test("API9: the console answers its documented paths and no others", async 
   const page = await client.get("/keys");
   assert.ok(page.text.includes(`Gateway ${VERSION}</footer>`), page.text);
   const paths = [
-    ...["/v1/models", "/v1/chat/completions", "/api/keys", "/metrics"],
-    ...["/healthz", "/readyz", "/admin", "/debug", "/.git/config", "/.env"],
-    ...["/keys.json", "/keys/", "/keys//", "/Keys", "/keys/x/y/z"],
+    "/v1/models",
+    "/v1/chat/completions",
+    "/api/keys",
+    "/metrics",
+    "/healthz",
+    "/readyz",
+    "/admin",
+    "/debug",
+    "/.git/config",
+    "/.env",
+    "/keys.json",
+    "/keys/",
+    "/keys//",
+    "/Keys",
+    "/keys/x/y/z",
   ];
   for (const path of paths) {
     const answer = await client.get(path);
@@ -208,9 +228,16 @@ Deno.test("API1: lists, usage and audit log of an owner contain nothing of anoth
   const ada = await routeOwner(site, 1);
   const bob = await routeOwner(site, 2);
   const paths = [
-    ...["/keys", `/keys?search=${ada.keyId}`, "/keys?search=secret+project+1"],
-    ...["/usage", "/usage?range=30d", "/usage/export.csv", "/audit"],
-    ...["/audit.csv", "/audit?action=key.", "/audit.csv?action=key."],
+    "/keys",
+    `/keys?search=${ada.keyId}`,
+    "/keys?search=secret+project+1",
+    "/usage",
+    "/usage?range=30d",
+    "/usage/export.csv",
+    "/audit",
+    "/audit.csv",
+    "/audit?action=key.",
+    "/audit.csv?action=key.",
     "/account",
   ];
   for (const path of paths) {

@@ -19,7 +19,10 @@ export type ServeHandler = (
   info: Deno.ServeHandlerInfo<Deno.NetAddr>,
 ) => Promise<Response>;
 
-/** Finds the client's address, counts the response and logs the request, unless it got a file of the console. */
+/**
+ * Finds the client's address, counts the response and logs the request, unless it got a
+ * file of the console.
+ */
 export function createHandler(
   app: Hono<ConsoleEnv>,
   { clientAddress, log, registry }: {
@@ -53,13 +56,19 @@ export function createHandler(
   };
 }
 
-/** The path without secrets: no query, no secret of a link. Empty when the URL is malformed. */
+/**
+ * The path without secrets: no query, no secret of a link. Empty when the URL is
+ * malformed.
+ */
 function loggedPath(url: string): string {
   const path = URL.canParse(url) ? new URL(url).pathname : "";
   return path.replace(/^\/link\/.*/s, "/link/…").slice(0, 200);
 }
 
-/** The console's own files. Their paths change with their content, so browsers may keep them forever. */
+/**
+ * The console's own files. Their paths change with their content, so browsers may keep
+ * them forever.
+ */
 export type Assets = Awaited<ReturnType<typeof readAssets>>;
 
 const VERSION_CHARS = 12;

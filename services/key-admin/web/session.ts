@@ -41,7 +41,10 @@ export const writeCookie = (
 /** The password in a form that was kept for it. */
 export const CONFIRMED = "confirmed_password";
 
-/** Lets only signed-in owners through; others are redirected to sign in, and then back. Forms are kept, but not those of the account. */
+/**
+ * Lets only signed-in owners through; others are redirected to sign in, and then back.
+ * Forms are kept, but not those of the account.
+ */
 export const behindSignIn = (handler: Handler): Handler => async (c) => {
   if (await recognize(c)) return await handler(c);
   if (readCookie(c, "sid") !== "") writeCookie(c, "sid", null);
@@ -84,7 +87,9 @@ export function isFresh(c: ConsoleContext): boolean {
 /** Fewer failures count as typing mistakes. */
 const FAILURES_REPORTED = 5;
 
-/** Sets the cookies of a new session and ends the browser's previous one (ASVS 7.2.4). */
+/**
+ * Sets the cookies of a new session and ends the browser's previous one (ASVS 7.2.4).
+ */
 export async function enter(
   c: ConsoleContext,
   { cookie, device, failedBefore }: SignedIn,
@@ -103,7 +108,10 @@ export async function enter(
 
 const LOCAL_PATH = /^\/(?![/\\])[A-Za-z0-9_\-/.?=&%:+]{0,200}$/;
 
-/** The given path if it is one of the console's, else `/keys`: no redirects to other sites (ASVS 3.7.2). */
+/**
+ * The given path if it is one of the console's, else `/keys`: no redirects to other
+ * sites (ASVS 3.7.2).
+ */
 export function localPath(text: string | undefined): string {
   return text !== undefined && LOCAL_PATH.test(text) ? text : "/keys";
 }

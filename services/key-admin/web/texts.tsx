@@ -70,7 +70,10 @@ export const keyName = (
   </>
 );
 
-/** `Enabled`, `Expires soon`, `Disabled`, `Expired`: words and a colour, never a colour alone. */
+/**
+ * `Enabled`, `Expires soon`, `Disabled`, `Expired`: words and a colour, never a colour
+ * alone.
+ */
 export function statusOf(key: KeyRecord, nowMs: number) {
   if (isExpired(key, nowMs)) return <span class="badge">Expired</span>;
   if (key.state === "disabled") return <span class="badge">Disabled</span>;

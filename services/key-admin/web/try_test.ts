@@ -1,23 +1,45 @@
 import assert from "node:assert/strict";
 import { hashKeyValue } from "@gateway/shared/keys/key";
-import type { KeyRecord } from "@gateway/shared/keys/record";
-import { hashKey, KEY_SCOPES, recordKey } from "@gateway/shared/keys/record";
+import {
+  hashKey,
+  KEY_SCOPES,
+  type KeyRecord,
+  recordKey,
+} from "@gateway/shared/keys/record";
 import { asNumber } from "../domain/store/redis.ts";
 import { createAskApi } from "../domain/try/edge.ts";
 import { createStores } from "../domain/stores.ts";
 import { TRY_LIMITS, tryKeyValue } from "../domain/try/key.ts";
 import { MODEL_KINDS } from "@gateway/shared/models/kinds";
-import type { TryKind, TryRequest, TryValues } from "../domain/try/request.ts";
-import * as requests from "../domain/try/request.ts";
+import {
+  exampleFor,
+  isTryKind,
+  TRY_KINDS,
+  type TryKind,
+  type TryRequest,
+  tryRequest,
+  type TryValues,
+} from "../domain/try/request.ts";
 import { silence } from "../../../tests/e2e/recording_fixture.ts";
-import type { Answer, TestClient } from "../console_fixture.ts";
-import { catalogOfIds, ORIGIN, signIn } from "../console_fixture.ts";
-import { startConsole, storedKey, tryForm } from "../console_fixture.ts";
-import { tryFormOf, upload } from "../console_fixture.ts";
+import {
+  type Answer,
+  catalogOfIds,
+  ORIGIN,
+  signIn,
+  startConsole,
+  storedKey,
+  type TestClient,
+  tryForm,
+  tryFormOf,
+  upload,
+} from "../console_fixture.ts";
 import { freePort, until } from "../redis_fixture.ts";
 import { entries } from "../routes_fixture.ts";
 
-/** Guarantee: what the page "Try it" sends has the session's own key, which no browser gets and which ends with the session. */
+/**
+ * Guarantee: what the page "Try it" sends has the session's own key, which no browser
+ * gets and which ends with the session.
+ */
 
 const EMAIL = "ada@example.org";
 const SLACK_MS = 20_000;
@@ -171,10 +193,17 @@ Deno.test("tryRequest() makes of a form the request that it describes, or tells 
     }],
     ["chat", { history: JSON.stringify(messages), message: " " }, { messages }],
     ["chat", { temperature: "0.5", top_p: "1", max_tokens: "7", seed: "-3" }, {
-      ...{ messages, temperature: 0.5, top_p: 1, max_tokens: 7, seed: -3 },
+      messages,
+      temperature: 0.5,
+      top_p: 1,
+      max_tokens: 7,
+      seed: -3,
     }],
     ["chat", { thinking: "off", more: '{"stop":["x"],"top_k":3}' }, {
-      ...{ messages, enable_thinking: false, stop: ["x"], top_k: 3 },
+      messages,
+      enable_thinking: false,
+      stop: ["x"],
+      top_k: 3,
     }],
     ["chat", { schema: JSON.stringify(schema) }, {
       messages,
@@ -182,17 +211,20 @@ Deno.test("tryRequest() makes of a form the request that it describes, or tells 
     }],
     ["image", kite, kite],
     ["image", { ...kite, size: "64x64", n: "2" }, {
-      ...{ ...kite, size: "64x64", n: 2 },
+      ...kite,
+      size: "64x64",
+      n: 2,
     }],
     ["speech", { ...speech, speed: "1.5" }, { ...speech, speed: 1.5 }],
     ["transcription", { file: "a.wav", language: "en" }, {
-      ...{ file: "a.wav", language: "en" },
+      file: "a.wav",
+      language: "en",
     }],
     ["video", { ...kite, seconds: "8" }, { ...kite, seconds: "8" }],
   ];
   const read = (kind: TryKind, form: TryValues) => {
     const message = kind === "chat" && { message: "Hello" };
-    return requests.tryRequest(kind, { model: "a", ...message, ...form });
+    return tryRequest(kind, { model: "a", ...message, ...form });
   };
   for (const [kind, form, sent] of good) {
     const { request, errors } = read(kind, form);
@@ -430,7 +462,7 @@ Deno.test("the kinds on Try it are those of the models that there are, and a key
   const kinds = async () =>
     [...(await client.get("/try")).text.matchAll(/href="\/try\?kind=(\w+)"/g)]
       .map(([, kind]) => kind);
-  assert.deepEqual(await kinds(), MODEL_KINDS.filter(requests.isTryKind));
+  assert.deepEqual(await kinds(), MODEL_KINDS.filter(isTryKind));
   const scopes = KEY_SCOPES;
   const rights: [Pick<KeyRecord, "scopes" | "models">, model?: string][] = [
     [{ scopes, models: [] }, "neutral-3.7-plus"],
@@ -446,12 +478,12 @@ Deno.test("the kinds on Try it are those of the models that there are, and a key
     [{ scopes, models: ["gone-1"] }],
   ];
   for (const [settings, model] of rights) {
-    const example = requests.exampleFor(site.deps.catalog, settings);
+    const example = exampleFor(site.deps.catalog, settings);
     assert.equal(example?.request.model, model);
     const { id } = await storedKey(site, ownerId, settings);
     const { text } = await client.get(`/keys/${id}`);
     const curl = plain(/<pre id="curl"[^>]*>([^<]*)</.exec(text)?.[1]);
-    const path = example ? requests.TRY_KINDS[example.kind].path : "/models -H";
+    const path = example ? TRY_KINDS[example.kind].path : "/models -H";
     assert.ok(curl.includes(`/v1${path}`) && curl.includes(model ?? ""), curl);
     const link = plain(/href="(\/try\?kind=[^"]+)"/.exec(text)?.[1]);
     assert.equal(link ? await selected(link) : undefined, model);

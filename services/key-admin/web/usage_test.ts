@@ -1,11 +1,19 @@
 import assert from "node:assert/strict";
 import { usageDay, usageHour } from "@gateway/shared/keys/limiter_state";
 import { failedKey } from "@gateway/shared/keys/record";
-import type { TestClient } from "../console_fixture.ts";
-import { fail, startConsole, storedKey, useKey } from "../console_fixture.ts";
+import {
+  fail,
+  startConsole,
+  storedKey,
+  type TestClient,
+  useKey,
+} from "../console_fixture.ts";
 import { routeOwner } from "../routes_fixture.ts";
 
-/** Guarantee: owners see what was used and why requests failed, on pages and in files, in the same numbers. */
+/**
+ * Guarantee: owners see what was used and why requests failed, on pages and in files,
+ * in the same numbers.
+ */
 
 const HOUR_MS = 3_600_000;
 
@@ -13,7 +21,10 @@ const HOUR_MS = 3_600_000;
 const textOf = async (client: TestClient, path: string) =>
   (await client.get(path)).text.replace(/<[^>]*>/g, " ").replace(/\s+/g, " ");
 
-/** The lines of a file by the names of their columns. No cell of these tests has a comma. */
+/**
+ * The lines of a file by the names of their columns. No cell of these tests has a
+ * comma.
+ */
 async function fileOf(client: TestClient, path: string) {
   const { text, headers } = await client.get(path);
   assert.match(headers.get("content-disposition") ?? "", /^attachment; .*csv"/);
@@ -36,9 +47,14 @@ Deno.test("usage by model and the reasons of failures are the same on the pages 
   const [nowMs, key] = [site.deps.now(), { ownerId, keyId }];
   const earlierMs = nowMs - 40 * HOUR_MS;
   await useKey(site, key, nowMs, {
-    ...{ requests: 1_500, errors: 5, refused: 18, server: 5 },
-    ...{ promptTokens: 7, completionTokens: 9 },
-    ...{ requests_per_minute: 10, "tokens_per_day.owner": 8 },
+    requests: 1_500,
+    errors: 5,
+    refused: 18,
+    server: 5,
+    promptTokens: 7,
+    completionTokens: 9,
+    requests_per_minute: 10,
+    "tokens_per_day.owner": 8,
   }, "llama3.2:70b");
   await useKey(site, key, nowMs, { refused: 20, unknown_model: 20 });
   const made = [
@@ -59,8 +75,10 @@ Deno.test("usage by model and the reasons of failures are the same on the pages 
     "Requests per minute 10 Tokens per day, all your keys together 8",
     "Unknown model 20 The service or the model server failed 5",
     "Images 13 Characters 3,400 Audio seconds 95 Video seconds 8",
-    ...["llama3.2:70b 1,500 5 18 7 9 –", "Refused 38"],
-    ...["draw-1 6 0 0 – – 12 images", "hear-1 3 0 0 – – 95 audio seconds"],
+    "llama3.2:70b 1,500 5 18 7 9 –",
+    "Refused 38",
+    "draw-1 6 0 0 – – 12 images",
+    "hear-1 3 0 0 – – 95 audio seconds",
     "say-1 4 0 0 – – 3,400 characters",
     "show-1 2 0 0 7 – 1 image, 8 video seconds",
   ];
@@ -80,14 +98,23 @@ Deno.test("usage by model and the reasons of failures are the same on the pages 
     { model: "draw-1", requests: "6", images: "12" },
     { model: "hear-1", requests: "3", audio_seconds: "95" },
     {
-      ...{ model: "llama3.2:70b", input_tokens: "7", output_tokens: "9" },
-      ...{ requests: "1500", failed: "5", refused: "18", server: "5" },
-      ...{ requests_per_minute: "10", "tokens_per_day.owner": "8" },
+      model: "llama3.2:70b",
+      input_tokens: "7",
+      output_tokens: "9",
+      requests: "1500",
+      failed: "5",
+      refused: "18",
+      server: "5",
+      requests_per_minute: "10",
+      "tokens_per_day.owner": "8",
     },
     { model: "say-1", requests: "4", characters: "3400" },
     {
-      ...{ model: "show-1", requests: "2", input_tokens: "7" },
-      ...{ images: "1", video_seconds: "8" },
+      model: "show-1",
+      requests: "2",
+      input_tokens: "7",
+      images: "1",
+      video_seconds: "8",
     },
   ];
   assert.deepEqual(
@@ -102,8 +129,12 @@ Deno.test("usage by model and the reasons of failures are the same on the pages 
   assert.equal(await redis.command(["EXISTS", failedKey(key)]), 0);
   const [ofOther, ...deleted] = await fileOf(client, "/usage/export.csv");
   assert.partialDeepStrictEqual(counted(ofOther ?? {}), {
-    ...{ ...hour, key_id: id, model: "small-1" },
-    ...{ requests: "2", input_tokens: "4", description: `"'=1+1"` },
+    ...hour,
+    key_id: id,
+    model: "small-1",
+    requests: "2",
+    input_tokens: "4",
+    description: `"'=1+1"`,
   });
   const gone = { key_id: "", key: "", description: "deleted keys and Try it" };
   assert.deepEqual(
@@ -121,13 +152,20 @@ Deno.test("the last refused and failed requests of a key are listed, newest firs
   const [nowMs, key] = [site.deps.now(), { ownerId, keyId }];
   await fail(site, key, { timeMs: nowMs, requestId: "req_second" });
   await fail(site, key, {
-    ...{ timeMs: nowMs - 1_000, requestId: "req_first", status: 400 },
-    ...{ reason: "invalid_request", code: "invalid_type", param: "n" },
+    timeMs: nowMs - 1_000,
+    requestId: "req_first",
+    status: 400,
+    reason: "invalid_request",
+    code: "invalid_type",
+    param: "n",
     model: "<b>gpt</b>",
   });
   await fail(site, key, {
-    ...{ timeMs: nowMs + 1_000, requestId: "req_third", model: null },
-    ...{ reason: "of_a_later_version", code: null },
+    timeMs: nowMs + 1_000,
+    requestId: "req_third",
+    model: null,
+    reason: "of_a_later_version",
+    code: null,
   });
   const { text } = await client.get(list);
   assert.ok(text.includes("&lt;b&gt;gpt&lt;/b&gt;"));
@@ -154,7 +192,10 @@ Deno.test("a day by hours and a month by days: the totals are the sums of the ta
     const [requests, errors, promptTokens, completionTokens] = counts;
     const atMs = site.deps.now() - agoHours * HOUR_MS;
     await useKey(site, { ownerId, keyId }, atMs, {
-      ...{ requests, errors, promptTokens, completionTokens },
+      requests,
+      errors,
+      promptTokens,
+      completionTokens,
     });
   }
   const day = ["1,334", "60", "0", "1,235,567", "656,321"];

@@ -1,4 +1,6 @@
-/** Guarantee: no request keeps the simulator from its other answers for more than 50 ms. */
+/**
+ * Guarantee: no request keeps the simulator from its other answers for more than 50 ms.
+ */
 import { ApiError } from "@gateway/shared/openai/error";
 import assert from "node:assert/strict";
 import process from "node:process";
@@ -19,7 +21,10 @@ const tool = (parameters: object) => ({
   tool_choice: "required",
 });
 
-/** Schemas that cost more than they look, for the answer and for the arguments of a tool. */
+/**
+ * Schemas that cost more than they look, for the answer and for the arguments of a
+ * tool.
+ */
 const SCHEMAS: Record<string, object> = {
   "wide recursion": {
     type: "object",
@@ -91,7 +96,9 @@ Deno.test("no request costs more than its budget before and between tokens", asy
   }
 });
 
-/** The most work without a turn for others, in CPU time, which no neighbour stretches. */
+/**
+ * The most work without a turn for others, in CPU time, which no neighbour stretches.
+ */
 async function longestWork(body: string): Promise<number> {
   let startedAt = process.cpuUsage();
   let longest = 0;

@@ -1,29 +1,48 @@
-/** A choice: its planned content (text, a value for a schema, or tool calls), written token by token. Pure. */
+/**
+ * A choice: its planned content (text, a value for a schema, or tool calls), written
+ * token by token. Pure.
+ */
 import type { Tool } from "@gateway/shared/openai/chat";
-import type { ChunkDelta } from "@gateway/shared/openai/completion";
-import type { FinishReason } from "@gateway/shared/openai/completion";
+import type {
+  ChunkDelta,
+  FinishReason,
+} from "@gateway/shared/openai/completion";
 import { newRequestId } from "@gateway/shared/process/ids";
 import { type Controls, withoutControls } from "../serving/controls.ts";
 import { checkSchema, type NamedSchema, valueFor } from "./json_schema.ts";
-import type { Random, Sampled } from "./language.ts";
-import { hashText, seededRandom, tokenize, Writer } from "./language.ts";
+import {
+  hashText,
+  type Random,
+  type Sampled,
+  seededRandom,
+  tokenize,
+  Writer,
+} from "./language.ts";
 import { type ChatRequest, lastAsked, messageText } from "./request.ts";
 
-/** The output of one step; the content is empty while a stop sequence may have begun. */
+/**
+ * The output of one step; the content is empty while a stop sequence may have begun.
+ */
 export interface Step {
   delta: ChunkDelta;
   logprobs?: object[];
   finish?: FinishReason;
 }
 
-/** A text without a requested length ends with the first sentence after this many tokens to twice as many. */
+/**
+ * A text without a requested length ends with the first sentence after this many tokens
+ * to twice as many.
+ */
 const TEXT_TOKENS = 40;
 const QUOTE_CHARS = 80;
 const LOOK_CHARS = 2_000;
 const LONG_WORD = /[\p{L}\p{N}]{4,}/gu;
 const CALLS_MAX = 4;
 
-/** Plans a choice and returns its steps: one per token, the last with `finish`. Throws an `ApiError` for an unsupported schema. */
+/**
+ * Plans a choice and returns its steps: one per token, the last with `finish`. Throws
+ * an `ApiError` for an unsupported schema.
+ */
 export function choiceOf(
   request: ChatRequest,
   controls: Controls,
@@ -55,14 +74,20 @@ export function choiceOf(
   return runChoice(thoughts, content, tokensMax);
 }
 
-/** Throws an `ApiError` for a schema that the simulator or OpenAI's strict mode does not support. */
+/**
+ * Throws an `ApiError` for a schema that the simulator or OpenAI's strict mode does not
+ * support.
+ */
 export function checkSchemas(request: ChatRequest): void {
   const tools = request.tools.map(schemaOfTool)
     .filter(({ isStrict }) => isStrict);
   [schemaOfAnswer(request) ?? [], tools].flat().forEach(checkSchema);
 }
 
-/** What is written as is, and how many tokens in all: further ones are sampled; null: to the end of a sentence, see `TEXT_TOKENS`. */
+/**
+ * What is written as is, and how many tokens in all: further ones are sampled; null: to
+ * the end of a sentence, see `TEXT_TOKENS`.
+ */
 function planText(
   request: ChatRequest,
   { exactTokens, break: fault }: Controls,
@@ -209,7 +234,10 @@ function* runText(
   }
 }
 
-/** Takes tokens, and returns the text that can be sent: not what may begin a stop sequence, and nothing from one on. */
+/**
+ * Takes tokens, and returns the text that can be sent: not what may begin a stop
+ * sequence, and nothing from one on.
+ */
 function holdingStops(stops: readonly string[]) {
   let text = "";
   /** The tokens that begin in `text`, and where. */

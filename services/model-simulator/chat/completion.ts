@@ -1,4 +1,7 @@
-/** `POST /v1/chat/completions`: its choices in parallel, at their pace, as chunks or whole. */
+/**
+ * `POST /v1/chat/completions`: its choices in parallel, at their pace, as chunks or
+ * whole.
+ */
 import type { ChunkDelta } from "@gateway/shared/openai/completion";
 import { fieldError } from "@gateway/shared/openai/error";
 import { promptTokens } from "@gateway/shared/openai/tokens";
@@ -40,7 +43,9 @@ export function chatCompletion({ text }: Received): Planned {
   };
   const json = (kind: string, members: object) =>
     JSON.stringify({
-      ...{ ...head, object: kind, system_fingerprint: "simulator-2" },
+      ...head,
+      object: kind,
+      system_fingerprint: "simulator-2",
       // Undefined members are left out.
       ...members,
     });

@@ -1,4 +1,7 @@
-/** Checks JSON schemas and generates values for them, within bounds, since schemas come from callers. Pure. */
+/**
+ * Checks JSON schemas and generates values for them, within bounds, since schemas come
+ * from callers. Pure.
+ */
 import { ApiError } from "@gateway/shared/openai/error";
 import { isJsonObject, valueAt } from "@gateway/shared/process/error_text";
 import { type Random, someWords } from "./language.ts";
@@ -15,14 +18,42 @@ export interface NamedSchema {
 }
 
 const KEYWORDS: ReadonlySet<string> = new Set([
-  ...["type", "properties", "required", "additionalProperties", "items"],
-  ...["enum", "const", "anyOf", "$ref", "$defs", "definitions", "$schema"],
-  ...["$id", "title", "description", "default", "examples", "format"],
-  ...["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"],
-  ...["multipleOf", "minItems", "maxItems", "minLength", "maxLength"],
+  "type",
+  "properties",
+  "required",
+  "additionalProperties",
+  "items",
+  "enum",
+  "const",
+  "anyOf",
+  "$ref",
+  "$defs",
+  "definitions",
+  "$schema",
+  "$id",
+  "title",
+  "description",
+  "default",
+  "examples",
+  "format",
+  "minimum",
+  "maximum",
+  "exclusiveMinimum",
+  "exclusiveMaximum",
+  "multipleOf",
+  "minItems",
+  "maxItems",
+  "minLength",
+  "maxLength",
 ]);
 const TYPES: ReadonlySet<unknown> = new Set([
-  ...["string", "number", "integer", "boolean", "object", "array", "null"],
+  "string",
+  "number",
+  "integer",
+  "boolean",
+  "object",
+  "array",
+  "null",
 ]);
 /** About as many as real servers allow. */
 const SCHEMAS_MAX = 2_000;
@@ -30,7 +61,10 @@ const REFERENCE_CHARS_MAX = 1_000;
 /** Below this depth of a value, everything is as small as the schema allows. */
 const VALUE_DEPTH_SMALL = 5;
 const VALUE_DEPTH_MAX = 32;
-/** The most that one value may cost: 1 for a schema, for a member examined, and for two characters. */
+/**
+ * The most that one value may cost: 1 for a schema, for a member examined, and for two
+ * characters.
+ */
 const VALUE_COST_MAX = 5_000;
 const CHARS_PER_COST = 2;
 /** An alternative that has no value costs more, because it throws. */
@@ -52,7 +86,10 @@ const FORMATS: ReadonlyMap<unknown, string> = new Map([
   ["uri", "https://example.com/"],
 ]);
 
-/** Throws an {@link ApiError} for a keyword that {@link valueFor} would ignore, and in strict mode for what OpenAI's refuses. */
+/**
+ * Throws an {@link ApiError} for a keyword that {@link valueFor} would ignore, and in
+ * strict mode for what OpenAI's refuses.
+ */
 export function checkSchema(named: NamedSchema): void {
   const { schema: root, isStrict } = named;
   if (isStrict && root.type !== "object") {
@@ -114,7 +151,10 @@ function targetOf(reference: unknown, named: NamedSchema): unknown {
   return found;
 }
 
-/** A value that the schema allows. Throws an {@link ApiError} if none is found within bounds. */
+/**
+ * A value that the schema allows. Throws an {@link ApiError} if none is found within
+ * bounds.
+ */
 export function valueFor(named: NamedSchema, random: Random): unknown {
   return new ValueMaker(named, random).make(named.schema, 0);
 }
@@ -163,7 +203,10 @@ class ValueMaker {
     return values[Math.floor(this.random() * values.length)];
   }
 
-  /** A value of the first alternative that has one. If it must be small, tries the simplest first. */
+  /**
+   * A value of the first alternative that has one. If it must be small, tries the
+   * simplest first.
+   */
   #alternative(options: unknown[], depth: number, isSmall: boolean): unknown {
     this.#spend(options.length);
     const order = isSmall
@@ -210,7 +253,10 @@ class ValueMaker {
         .slice(0, numberOf(maxLength, Infinity));
   }
 
-  /** A number near the lower bound; with `multipleOf`, one of the first permitted multiples. */
+  /**
+   * A number near the lower bound; with `multipleOf`, one of the first permitted
+   * multiples.
+   */
   #number(schema: Schema, unit: 0 | 1): unknown {
     const min = numberOf(schema.minimum, -Infinity);
     const max = numberOf(schema.maximum, Infinity);
@@ -236,7 +282,10 @@ class ValueMaker {
   }
 }
 
-/** The type of the value to generate: the first one named, or the one that the keywords imply. */
+/**
+ * The type of the value to generate: the first one named, or the one that the keywords
+ * imply.
+ */
 function typeOf({ type, properties, items }: Schema): string {
   const types = [type ?? []].flat();
   const named = types.find((each) => each !== "null") ?? types[0];

@@ -4,7 +4,10 @@ import { seededRandom } from "./language.ts";
 
 type Schema = Record<string, unknown>;
 const named = (schema: Schema, isStrict = false) => ({
-  ...{ param: "response_format", name: "x", isStrict, schema },
+  param: "response_format",
+  name: "x",
+  isStrict,
+  schema,
 });
 const value = (schema: Schema, seed = 1) =>
   valueFor(named(schema), seededRandom(seed));

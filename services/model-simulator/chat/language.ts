@@ -1,4 +1,7 @@
-/** A minimal language model: just enough for sampling parameters to act on real alternatives. Pure. */
+/**
+ * A minimal language model: just enough for sampling parameters to act on real
+ * alternatives. Pure.
+ */
 import PASSAGES from "./passages.json" with { type: "json" };
 import type { ChatRequest } from "./request.ts";
 
@@ -26,7 +29,10 @@ export function hashText(text: string): number {
 
 const TOKEN = /\s?(?:\p{L}{1,16}|\p{N}{1,3}|[^\s\p{L}\p{N}])|\s/gu;
 
-/** Cuts a text into tokens: words, short numbers and signs, each with at most one space before it. */
+/**
+ * Cuts a text into tokens: words, short numbers and signs, each with at most one space
+ * before it.
+ */
 export function tokenize(text: string): string[] {
   return text.match(TOKEN) ?? [];
 }
@@ -67,7 +73,10 @@ const COMMON: readonly Candidate[] = [...PLACES]
   .sort(([, a], [, b]) => b.length - a.length)
   .slice(0, COMMON_WORDS)
   .map(([token, places]) => ({ token, places, logit: COMMON_LOGIT }));
-/** What may follow each token: what follows it anywhere in the corpus, and the common words. */
+/**
+ * What may follow each token: what follows it anywhere in the corpus, and the common
+ * words.
+ */
 const FOLLOWERS: ReadonlyMap<string, readonly Candidate[]> = new Map(
   [...PLACES].map(([token, places]) => [token, followersOf(places)]),
 );

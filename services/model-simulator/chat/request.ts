@@ -1,6 +1,8 @@
 /** Reads chat completion requests. Pure. */
-import type { ChatMessage } from "@gateway/shared/openai/chat";
-import { chatRequestSchema } from "@gateway/shared/openai/chat";
+import {
+  type ChatMessage,
+  chatRequestSchema,
+} from "@gateway/shared/openai/chat";
 import { parseJsonBody } from "@gateway/shared/openai/json_body";
 import { checked } from "@gateway/shared/openai/request_fault";
 import * as z from "zod";

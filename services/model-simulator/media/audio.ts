@@ -1,4 +1,7 @@
-/** Audio: speech is a melody of the text and the voice; transcriptions describe the file and go on with a passage. */
+/**
+ * Audio: speech is a melody of the text and the voice; transcriptions describe the file
+ * and go on with a passage.
+ */
 import { Buffer } from "node:buffer";
 import { Mp3Encoder } from "@breezystack/lamejs";
 import { fieldError } from "@gateway/shared/openai/error";
@@ -7,10 +10,17 @@ import { ALL_FORMATS, BlobSource, Input } from "mediabunny";
 import * as z from "zod";
 import { hashText, tokenize } from "../chat/language.ts";
 import PASSAGES from "../chat/passages.json" with { type: "json" };
-import type { Planned } from "../serving/answer.ts";
-import { eventAnswer, eventText, wholeAnswer } from "../serving/answer.ts";
-import { lengthen, readControls } from "../serving/controls.ts";
-import { withoutControls } from "../serving/controls.ts";
+import {
+  eventAnswer,
+  eventText,
+  type Planned,
+  wholeAnswer,
+} from "../serving/answer.ts";
+import {
+  lengthen,
+  readControls,
+  withoutControls,
+} from "../serving/controls.ts";
 import { readMedia, type Received } from "../serving/fields.ts";
 
 const SAMPLE_RATE = 24_000;
@@ -83,9 +93,12 @@ function wavHead(samples: number): Uint8Array {
   const rates = [SAMPLE_RATE, SAMPLE_RATE * SAMPLE_BYTES];
   const about = numbers(16, 0x0001_0001, ...rates, 0x0010_0002);
   return Buffer.concat([
-    ...[Buffer.from("RIFF"), numbers(36 + size)],
-    ...[Buffer.from("WAVEfmt "), about],
-    ...[Buffer.from("data"), numbers(size)],
+    Buffer.from("RIFF"),
+    numbers(36 + size),
+    Buffer.from("WAVEfmt "),
+    about,
+    Buffer.from("data"),
+    numbers(size),
   ]);
 }
 

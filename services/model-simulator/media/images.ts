@@ -4,8 +4,12 @@ import { imageEditForm } from "@gateway/shared/openai/media";
 import { wallNow } from "@gateway/shared/process/clock";
 import * as z from "zod";
 import { hashText, tokenize } from "../chat/language.ts";
-import type { Planned } from "../serving/answer.ts";
-import { eventAnswer, eventText, wholeAnswer } from "../serving/answer.ts";
+import {
+  eventAnswer,
+  eventText,
+  type Planned,
+  wholeAnswer,
+} from "../serving/answer.ts";
 import { readControls, withoutControls } from "../serving/controls.ts";
 import { readMedia, type Received } from "../serving/fields.ts";
 import { pictureOf } from "./picture.ts";
@@ -32,7 +36,10 @@ export function generations(received: Received): Planned {
   return planned(request, "image_generation", "");
 }
 
-/** Plans images that depend on the first given one. Rejects with an `ApiError` for an invalid request. */
+/**
+ * Plans images that depend on the first given one. Rejects with an `ApiError` for an
+ * invalid request.
+ */
 export async function edits(received: Received): Promise<Planned> {
   const { image, ...request } = readMedia("image", edit, received);
   const [photo = ""] = await Promise.all(image.map(photoOf));
@@ -43,7 +50,10 @@ export async function edits(received: Received): Promise<Planned> {
 export const photoOf = async (given: File): Promise<string> =>
   String(hashText((await given.bytes()).toBase64()));
 
-/** Width and height of a text such as `1024x1024` or `auto`. Throws an `ApiError` for any other text. */
+/**
+ * Width and height of a text such as `1024x1024` or `auto`. Throws an `ApiError` for
+ * any other text.
+ */
 export function sizeOf(text: string): { width: number; height: number } {
   const size = text === "auto" ? SIZE_DEFAULT : text;
   const found = /^(\d{1,4})x(\d{1,4})$/.exec(size) ?? [];
@@ -70,7 +80,9 @@ function planned(
     return { b64_json: png.toBase64() };
   };
   const shape = {
-    ...{ background: "opaque", output_format: "png", quality },
+    background: "opaque",
+    output_format: "png",
+    quality,
     size: `${size.width}x${size.height}`,
   };
   const time = Math.floor(wallNow() / 1_000);
@@ -102,7 +114,9 @@ function planned(
       : ["partial_image", { partial_image_index }] as const;
     return eventText(`${event}.${name}`, {
       ...draft(Math.floor(step / rounds), finished),
-      ...{ created_at: time, ...shape, ...more },
+      created_at: time,
+      ...shape,
+      ...more,
     });
   });
   return eventAnswer(controls, events);

@@ -1,4 +1,7 @@
-/** What tests/e2e/media_test.ts and videos_test.ts do not show through the gateway: the files themselves, and refusals. */
+/**
+ * What tests/e2e/media_test.ts and videos_test.ts do not show through the gateway: the
+ * files themselves, and refusals.
+ */
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import { ALL_FORMATS, BufferSource, Input } from "mediabunny";
@@ -6,17 +9,20 @@ import { bytesOf, recording, startAsked } from "../ask_fixture.ts";
 import { draw } from "./picture.ts";
 
 const speech = {
-  ...{ model: "simulated-speech-1", voice: "alloy" },
+  model: "simulated-speech-1",
+  voice: "alloy",
   input: "The river is wide.",
 };
 const image = {
-  ...{ model: "simulated-image-1", prompt: "A red fox" },
+  model: "simulated-image-1",
+  prompt: "A red fox",
   size: "96x64",
 };
 const text = { model: "simulated-transcription-1" };
 /** A job that is ready at once. */
 const video = {
-  ...{ model: "simulated-video-1", size: "96x64" },
+  model: "simulated-video-1",
+  size: "96x64",
   prompt: "A fox [simulator: video takes 0 s]",
 };
 
@@ -48,7 +54,9 @@ Deno.test("images are PNG files of the size, which differ", async () => {
   assert.ok(Math.abs(created - Date.now() / 1_000) < 60);
   assert.equal(size, "96x64");
   assert.deepEqual(usage, {
-    ...{ input_tokens: 3, output_tokens: 12, total_tokens: 15 },
+    input_tokens: 3,
+    output_tokens: 12,
+    total_tokens: 15,
     input_tokens_details: { text_tokens: 3, image_tokens: 0 },
   });
   const [again, other] = [await make(), await make({ prompt: "B" })];
@@ -111,7 +119,11 @@ Deno.test("a transcription names the file and its length, in each format", async
   assert.equal(await ask("srt"), `1\n${span(",")}`);
   assert.equal(await ask("vtt"), `WEBVTT\n\n${span(".")}`);
   assert.deepEqual(JSON.parse(await ask("verbose_json", "translations")), {
-    ...{ task: "translate", language: "en", duration: 2.5, text: said, usage },
+    task: "translate",
+    language: "en",
+    duration: 2.5,
+    text: said,
+    usage,
     segments: [{ id: 0, start: 0, end: 2.5, text: said }],
   });
 });
@@ -135,10 +147,19 @@ Deno.test("a video job advances with time, with every member of OpenAI's object"
   const job = await simulator.create({ prompt: "A fox" });
   assert.match(job.id, /^video_[0-9a-f]{32}$/);
   const expected = {
-    ...{ id: job.id, object: "video", model, prompt: "A fox", seconds: "4" },
-    ...{ status: "queued", progress: 0, size: "96x64", error: null },
-    ...{ created_at: 1_800_000_000, expires_at: null },
-    ...{ completed_at: null, remixed_from_video_id: null },
+    id: job.id,
+    object: "video",
+    model,
+    prompt: "A fox",
+    seconds: "4",
+    status: "queued",
+    progress: 0,
+    size: "96x64",
+    error: null,
+    created_at: 1_800_000_000,
+    expires_at: null,
+    completed_at: null,
+    remixed_from_video_id: null,
   };
   assert.deepEqual(job, expected);
   const completed_at = 1_800_000_002;

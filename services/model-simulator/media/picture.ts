@@ -1,4 +1,6 @@
-/** Draws images and videos: circles that depend on the words, and the words themselves. */
+/**
+ * Draws images and videos: circles that depend on the words, and the words themselves.
+ */
 import { Buffer } from "node:buffer";
 import { crc32, deflateSync } from "node:zlib";
 import { newRequestId } from "@gateway/shared/process/ids";
@@ -22,19 +24,57 @@ const BLACK = 0xff000000;
 const WHITE = 0xffffffff;
 const LINE_LETTERS = 24;
 const LINES_MAX = 3;
-/** Digits and letters, each as five rows of three dots, the first row in the highest bits. */
+/**
+ * Digits and letters, each as five rows of three dots, the first row in the highest
+ * bits.
+ */
 const LETTERS = [
-  ...[0x7b6f, 0x2c97, 0x62a7, 0x628e, 0x5bc9, 0x798e, 0x39ef, 0x7292, 0x7bef],
-  ...[0x7bce, 0x2bed, 0x6bae, 0x3923, 0x6b6e, 0x79a7, 0x79a4, 0x396b, 0x5bed],
-  ...[0x7497, 0x126a, 0x5bad, 0x4927, 0x5fed, 0x6b6d, 0x2b6a, 0x6ba4, 0x2b73],
-  ...[0x6bad, 0x388e, 0x7492, 0x5b6f, 0x5b6a, 0x5bfd, 0x5aad, 0x5a92, 0x72a7],
+  0x7b6f,
+  0x2c97,
+  0x62a7,
+  0x628e,
+  0x5bc9,
+  0x798e,
+  0x39ef,
+  0x7292,
+  0x7bef,
+  0x7bce,
+  0x2bed,
+  0x6bae,
+  0x3923,
+  0x6b6e,
+  0x79a7,
+  0x79a4,
+  0x396b,
+  0x5bed,
+  0x7497,
+  0x126a,
+  0x5bad,
+  0x4927,
+  0x5fed,
+  0x6b6d,
+  0x2b6a,
+  0x6ba4,
+  0x2b73,
+  0x6bad,
+  0x388e,
+  0x7492,
+  0x5b6f,
+  0x5b6a,
+  0x5bfd,
+  0x5aad,
+  0x5a92,
+  0x72a7,
 ];
 /** Few, because a frame costs some hundredths of a second. */
 const FRAMES_PER_SECOND = 1;
 /** The height of the full bar, as a share of the image. */
 const BAR_SHARE = 0.05;
 
-/** The colour of each pixel, row by row: red, green, blue and opacity from the lowest byte. */
+/**
+ * The colour of each pixel, row by row: red, green, blue and opacity from the lowest
+ * byte.
+ */
 export function draw(scene: Scene): Pixels {
   const { words, width, height, seed = "", finished = 1 } = scene;
   const random = seededRandom(hashText(`${seed} ${words}`));
@@ -119,7 +159,10 @@ function chunkOf(type: string, data: Uint8Array | string = ""): Buffer {
 const bigEndian = (number: number) =>
   Buffer.from(Uint32Array.of(number).buffer).reverse();
 
-/** An MP4 file of this image, under a white bar that grows until the end. Width and height are even. */
+/**
+ * An MP4 file of this image, under a white bar that grows until the end. Width and
+ * height are even.
+ */
 export async function filmOf(scene: Scene, seconds: number) {
   const { default: hme } = await import("h264-mp4-encoder");
   const { width, height } = scene;

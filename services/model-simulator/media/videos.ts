@@ -1,4 +1,7 @@
-/** `/v1/videos`: jobs in memory, which advance with time. It has no list: the gateway keeps its own. */
+/**
+ * `/v1/videos`: jobs in memory, which advance with time. It has no list: the gateway
+ * keeps its own.
+ */
 import { ApiError } from "@gateway/shared/openai/error";
 import { parseJsonBody } from "@gateway/shared/openai/json_body";
 import { checked } from "@gateway/shared/openai/request_fault";
@@ -8,8 +11,11 @@ import type { WallNow } from "@gateway/shared/process/clock";
 import { newRequestId } from "@gateway/shared/process/ids";
 import * as z from "zod";
 import { type Planned, wholeAnswer } from "../serving/answer.ts";
-import type { Controls } from "../serving/controls.ts";
-import { readControls, withoutControls } from "../serving/controls.ts";
+import {
+  type Controls,
+  readControls,
+  withoutControls,
+} from "../serving/controls.ts";
 import { MODEL_IDS, readMedia, type Received } from "../serving/fields.ts";
 import { numbers, photoField, photoOf, sizeOf } from "./images.ts";
 import { filmOf, pictureOf, type Scene } from "./picture.ts";
@@ -49,7 +55,10 @@ export class Videos {
 
   constructor(readonly now: WallNow) {}
 
-  /** Plans the answer to any request below `/v1/videos`. Rejects with an `ApiError` for a wrong one. */
+  /**
+   * Plans the answer to any request below `/v1/videos`. Rejects with an `ApiError` for
+   * a wrong one.
+   */
   async plan(request: Request, received: Received): Promise<Planned> {
     const { pathname } = new URL(request.url);
     const [id = "", action = ""] = pathname.split("/").slice(3);
@@ -108,7 +117,11 @@ export class Videos {
     const end = isVideoFailing ? "failed" : "completed";
     const created_at = Math.floor(job.createdAtMs / 1_000);
     return {
-      ...{ id, object: "video", model: MODEL_IDS.video, prompt, seconds },
+      id,
+      object: "video",
+      model: MODEL_IDS.video,
+      prompt,
+      seconds,
       status: isOver ? end : progress < QUEUED ? "queued" : "in_progress",
       progress: Math.floor(progress * 100),
       created_at,
@@ -164,7 +177,10 @@ function partOf(
     part.subarray(nth * PIECE_BYTES, (nth + 1) * PIECE_BYTES)
   );
   return {
-    ...{ controls, contentType, status: named ? 206 : 200, pieces },
+    controls,
+    contentType,
+    status: named ? 206 : 200,
+    pieces,
     headers: {
       "accept-ranges": "bytes",
       "content-length": String(end - first),

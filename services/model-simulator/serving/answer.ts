@@ -43,7 +43,10 @@ const GARBAGE = "data: <html>502 Bad Gateway</html>\n\n";
 /** The longest time it works before it yields to the event loop. */
 const WORK_MS_MAX = 2;
 
-/** The bytes of pieces that are due at the same time, until the answer ends, or breaks as requested. */
+/**
+ * The bytes of pieces that are due at the same time, until the answer ends, or breaks
+ * as requested.
+ */
 export async function* batchesOf(
   { pieces, end = () => "", controls }: Planned,
   run: SeenRequest,
@@ -135,7 +138,8 @@ export async function respond(
   }
   const all = { "content-type": contentType, "cache-control": "no-cache" };
   const init = { status, headers: { ...all, ...headers } };
-  // Sends the head at once: only then does the server notice when the client disconnects.
+  // Sends the head at once: only then does the server notice when the client
+  // disconnects.
   const body = new ReadableStream<Uint8Array>({
     async pull(controller) {
       const { value, done } = await batches.next();

@@ -1,4 +1,7 @@
-/** Instructions to the simulator, as phrases in the prompt: they pass through the whole gateway with any SDK. Pure. */
+/**
+ * Instructions to the simulator, as phrases in the prompt: they pass through the whole
+ * gateway with any SDK. Pure.
+ */
 import { ApiError, fieldError } from "@gateway/shared/openai/error";
 
 export interface Pace {
@@ -60,7 +63,10 @@ const FORMS = PHRASES.map(([example, set, { source } = /\d{1,7}/]) => {
 const BRACKET = /\[simulator:([^[\]]{0,200})\]/g;
 const BRACKETS_MAX = 16;
 
-/** Reads phrases such as `[simulator: 200 tokens]`. Throws for an unknown one: a misspelled fault would test nothing. */
+/**
+ * Reads phrases such as `[simulator: 200 tokens]`. Throws for an unknown one: a
+ * misspelled fault would test nothing.
+ */
 export function readControls(text: string, param = "messages"): Controls {
   return text.matchAll(BRACKET).take(BRACKETS_MAX)
     .flatMap(([, inner = ""]) => inner.split(","))
@@ -109,7 +115,9 @@ const CODES: { [status: number]: string } = {
 export function requestedError(status: number): ApiError {
   const type = status < 500 ? "invalid_request_error" : "server_error";
   return new ApiError("invalid_request", "Failed on request.", {
-    ...{ status, type: TYPES[status] ?? type, wireCode: CODES[status] ?? null },
+    status,
+    type: TYPES[status] ?? type,
+    wireCode: CODES[status] ?? null,
     retryAfterMs: [429, 503, 529].includes(status) ? 1_000 : undefined,
   });
 }

@@ -23,19 +23,29 @@ Deno.test("readControls() reads phrases, several in one bracket or in many", () 
 /** A request of each kind, with a phrase for the simulator. */
 const KINDS = {
   "/chat/completions": (content: string, stream: boolean) => ({
-    ...{ model: "neutral-3.7-plus", stream },
+    model: "neutral-3.7-plus",
+    stream,
     messages: [{ role: "user", content }],
     stream_options: stream ? { include_usage: true } : undefined,
   }),
   "/images/generations": (phrase: string, stream: boolean) => ({
-    ...{ model: "simulated-image-1", size: "96x64", partial_images: 1, stream },
-    ...{ prompt: `A fox ${phrase}` },
+    model: "simulated-image-1",
+    size: "96x64",
+    partial_images: 1,
+    stream,
+    prompt: `A fox ${phrase}`,
   }),
   "/audio/transcriptions": (prompt: string, stream: boolean, file: File) => ({
-    ...{ model: "simulated-transcription-1", file, prompt, stream },
+    model: "simulated-transcription-1",
+    file,
+    prompt,
+    stream,
   }),
 };
-/** A phrase and whether the answer is a stream; its status and text, and whether it is cut. */
+/**
+ * A phrase and whether the answer is a stream; its status and text, and whether it is
+ * cut.
+ */
 const CASES = [
   ["error 401", true, 401, /"invalid_api_key"/, false],
   ["error 429", false, 429, /"rate_limit_error"/, false],

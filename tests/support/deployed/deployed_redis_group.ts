@@ -13,8 +13,11 @@ import {
   redisTls,
   tlsVariables,
 } from "./deployed_stores.ts";
-import type { LocalServer } from "../local_server.ts";
-import { askPort, startLocalServer } from "../local_server.ts";
+import {
+  askPort,
+  type LocalServer,
+  startLocalServer,
+} from "../local_server.ts";
 import { clientTls, type TestAuthority } from "./test_authority.ts";
 import { owning } from "../process.ts";
 import { until, waitFor } from "../wait_for.ts";
@@ -36,7 +39,10 @@ export async function startRedisGroup(
     secrets: DeployedSecrets;
     /** With it, all speak mutual TLS and nothing else. */
     tls?: TestAuthority;
-    /** Puts something between the first server and all the others: returns the port by which these know it. */
+    /**
+     * Puts something between the first server and all the others: returns the port by
+     * which these know it.
+     */
     wire?: (port: number) => number;
   },
 ) {
@@ -49,9 +55,15 @@ export async function startRedisGroup(
       await startLocalServer({
         command: "env",
         args: (port, directory) => [
-          ...[`DATA_DIR=${directory}`, `SECRETS_DIR=${secrets.directory}`],
-          ...[...env, `${DEPLOY}/${script}`, ...portArguments(port, tls)],
-          ...["--bind", "127.0.0.1", "--dir", directory],
+          `DATA_DIR=${directory}`,
+          `SECRETS_DIR=${secrets.directory}`,
+          ...env,
+          `${DEPLOY}/${script}`,
+          ...portArguments(port, tls),
+          "--bind",
+          "127.0.0.1",
+          "--dir",
+          directory,
         ],
         isReady: async (server) =>
           (await ask(server, "AUTH health any\r\nPING\r\n"))
@@ -122,17 +134,24 @@ export async function startRedisGroup(
     const form = `\\$6\\r\\nmaster\\r\\n:\\d+\\r\\n\\*${replicas}\\r\\n`;
     return isAgreed && new RegExp(form).test(role);
   };
-  /** Resolves when the sentinels agree on a master that lives, has its replicas, and takes writes. */
+  /**
+   * Resolves when the sentinels agree on a master that lives, has its replicas, and
+   * takes writes.
+   */
   const settled = async (replicas = REPLICAS) => {
     await waitFor(() => isSettled(replicas), {
-      ...{ what: "the group to settle", timeoutMs: SETTLED_MS, intervalMs: 50 },
+      what: "the group to settle",
+      timeoutMs: SETTLED_MS,
+      intervalMs: 50,
     });
   };
   await settled();
   return owning(starting, {
     /** In the order they were started: the first began as master. */
     servers,
-    ...{ sentinels, env, settled },
+    sentinels,
+    env,
+    settled,
     /** The same for a link. */
     address: (user: "edge" | "admin") =>
       redisAccess(parseEnv(REDIS_VARIABLES, env(user), Deno.readTextFileSync)),
@@ -146,7 +165,14 @@ function portArguments(port: number, tls: TestAuthority | undefined): string[] {
   if (tls === undefined) return ["--port", String(port)];
   const { certFile, keyFile } = tls.client;
   return [
-    ...["--port", "0", "--tls-replication", "yes", ...redisTls(tls, port)],
-    ...["--tls-client-cert-file", certFile, "--tls-client-key-file", keyFile],
+    "--port",
+    "0",
+    "--tls-replication",
+    "yes",
+    ...redisTls(tls, port),
+    "--tls-client-cert-file",
+    certFile,
+    "--tls-client-key-file",
+    keyFile,
   ];
 }

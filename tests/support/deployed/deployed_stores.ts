@@ -1,5 +1,6 @@
 // NATS, Redis and the front proxy with the very configuration of `compose.yaml`: its
-// files, and passwords made by its script. Only addresses and paths are of this machine.
+// files, and passwords made by its script. Only addresses and paths are of this
+// machine.
 import { fileURLToPath } from "node:url";
 import { askPort, freePort, startLocalServer } from "../local_server.ts";
 import { type NatsServer, startNatsServer } from "../nats_server.ts";
@@ -21,7 +22,9 @@ export async function makeSecrets() {
   await run();
   const path = (name: string) => `${directory}/${name}`;
   return {
-    ...{ directory, path, run },
+    directory,
+    path,
+    run,
     read: (name: string) => Deno.readTextFile(path(name)),
     [Symbol.asyncDispose]: () => Deno.remove(directory, { recursive: true }),
   };
@@ -52,7 +55,10 @@ export function natsTls(authority: TestAuthority | undefined): string {
       key_file: "${server.keyFile}", verify: true, timeout: 2 }\n`;
 }
 
-/** `deploy/redis/redis.conf` and `users.acl`; with an authority, also over mutual TLS, as `url` says. */
+/**
+ * `deploy/redis/redis.conf` and `users.acl`; with an authority, also over mutual TLS,
+ * as `url` says.
+ */
 export async function startDeployedRedis(
   secrets: DeployedSecrets,
   authority?: TestAuthority,
@@ -69,7 +75,10 @@ export async function startDeployedRedis(
   };
 }
 
-/** Runs `deploy/secrets.sh load` where `docker compose` reaches this server, and returns which services it was called for. */
+/**
+ * Runs `deploy/secrets.sh load` where `docker compose` reaches this server, and returns
+ * which services it was called for.
+ */
 export async function loadUsers(
   { secrets, redis }: Omit<DeployedStores, "nats">,
 ): Promise<string> {
@@ -98,7 +107,10 @@ export async function deployedRedisConfig(secrets: DeployedSecrets) {
     .replace(/^(dir|port) .*$/gm, "");
 }
 
-/** The rules of one user of `deploy/redis/users.acl` with this password, as `ACL SETUSER` takes them. */
+/**
+ * The rules of one user of `deploy/redis/users.acl` with this password, as `ACL
+ * SETUSER` takes them.
+ */
 export async function aclRules(user: string, password: string) {
   const text = await Deno.readTextFile(`${DEPLOY}/redis/users.acl`);
   const lines = text.replaceAll(/\n +/g, " ").split("\n");
@@ -158,13 +170,23 @@ export function redisTls(
   if (authority === undefined) return [];
   const { caFile, server } = authority;
   return [
-    ...["--tls-port", `${port}`, "--tls-auth-clients", "yes"],
-    ...["--tls-ca-cert-file", caFile],
-    ...["--tls-cert-file", server.certFile, "--tls-key-file", server.keyFile],
+    "--tls-port",
+    `${port}`,
+    "--tls-auth-clients",
+    "yes",
+    "--tls-ca-cert-file",
+    caFile,
+    "--tls-cert-file",
+    server.certFile,
+    "--tls-key-file",
+    server.keyFile,
   ];
 }
 
-/** Starts Caddy with the file of `deploy/` before an edge and a console; its certificates are of its own authority. */
+/**
+ * Starts Caddy with the file of `deploy/` before an edge and a console; its
+ * certificates are of its own authority.
+ */
 export async function startFrontProxy(ports: {
   httpsPort: number;
   edgePort: number;
@@ -176,13 +198,19 @@ export async function startFrontProxy(ports: {
     args: (healthPort, directory) => [
       ...["HOME", "XDG_DATA_HOME", "XDG_CONFIG_HOME"]
         .map((name) => `${name}=${directory}`),
-      ...[`HTTPS_PORT=${ports.httpsPort}`, `HTTP_PORT=${freePort()}`],
-      ...[`HEALTH_PORT=${healthPort}`, "EDGE_HOST=localhost"],
+      `HTTPS_PORT=${ports.httpsPort}`,
+      `HTTP_PORT=${freePort()}`,
+      `HEALTH_PORT=${healthPort}`,
+      "EDGE_HOST=localhost",
       `EDGE_PORT=${ports.edgePort}`,
       `EDGE_READY_PORT=${ports.edgeReadyPort}`,
       `CONSOLE_UPSTREAM=127.0.0.1:${ports.consolePort}`,
-      ...["caddy", "run", "--adapter", "caddyfile"],
-      ...["--config", `${DEPLOY}/proxy/Caddyfile`],
+      "caddy",
+      "run",
+      "--adapter",
+      "caddyfile",
+      "--config",
+      `${DEPLOY}/proxy/Caddyfile`,
     ],
     isReady: async ({ port }) =>
       (await askPort(port, "GET /healthz HTTP/1.0\r\n\r\n")).includes(" 200 "),

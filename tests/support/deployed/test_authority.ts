@@ -10,7 +10,10 @@ export type TestAuthority = Awaited<ReturnType<typeof createTestAuthority>>;
 const THIS_MACHINE = "DNS:localhost,IP:127.0.0.1";
 const NO_AUTHORITY = "basicConstraints=critical,CA:FALSE";
 
-/** Makes an authority with one server and one client certificate. Names are as openssl writes them: `DNS:nats.example`. */
+/**
+ * Makes an authority with one server and one client certificate. Names are as openssl
+ * writes them: `DNS:nats.example`.
+ */
 export async function createTestAuthority(serverNames = THIS_MACHINE) {
   const directory = await Deno.makeTempDir({ prefix: "gateway_test_" });
   const ca = await certify(directory, "Test authority", [
@@ -18,7 +21,10 @@ export async function createTestAuthority(serverNames = THIS_MACHINE) {
   ]);
   const sign = (name: string, extensions: string[]) =>
     certify(directory, name, [NO_AUTHORITY, ...extensions], [
-      ...["-CA", ca.certFile, "-CAkey", ca.keyFile],
+      "-CA",
+      ca.certFile,
+      "-CAkey",
+      ca.keyFile,
     ]);
   return {
     caFile: ca.certFile,
@@ -32,7 +38,9 @@ export async function createTestAuthority(serverNames = THIS_MACHINE) {
   };
 }
 
-/** A certificate for `hostname` that is its own authority, and its key, as PEM texts. */
+/**
+ * A certificate for `hostname` that is its own authority, and its key, as PEM texts.
+ */
 export async function makeSelfSigned(hostname: string) {
   const directory = await Deno.makeTempDir({ prefix: "gateway_test_" });
   const names = `subjectAltName=DNS:${hostname}`;
@@ -63,9 +71,22 @@ async function certify(
   const file = `${directory}/${name.replaceAll(" ", "_")}`;
   const [certFile, keyFile] = [`${file}.pem`, `${file}.key`];
   const args = [
-    ...["req", "-x509", "-subj", `/CN=${name}`, "-days", "2", "-nodes"],
-    ...["-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"],
-    ...["-keyout", keyFile, "-out", certFile, ...more],
+    "req",
+    "-x509",
+    "-subj",
+    `/CN=${name}`,
+    "-days",
+    "2",
+    "-nodes",
+    "-newkey",
+    "ec",
+    "-pkeyopt",
+    "ec_paramgen_curve:P-256",
+    "-keyout",
+    keyFile,
+    "-out",
+    certFile,
+    ...more,
     ...extensions.flatMap((extension) => ["-addext", extension]),
   ];
   await runProcess("openssl", args);

@@ -3,8 +3,10 @@
 // property can be tried in hundreds of runs.
 import assert from "node:assert/strict";
 import type { Cost, Units } from "../../../services/edge-auth/limits/cost.ts";
-import type { Admitted } from "../../../services/edge-auth/limits/limiter.ts";
-import { createLimiter } from "../../../services/edge-auth/limits/limiter.ts";
+import {
+  type Admitted,
+  createLimiter,
+} from "../../../services/edge-auth/limits/limiter.ts";
 import { EDGE_SCRIPTS } from "../../../services/edge-auth/limits/scripts.ts";
 import { monotonicNow } from "@gateway/shared/process/clock";
 import type { Principal } from "@gateway/shared/keys/record";
@@ -22,7 +24,10 @@ const READY_MS = 30_000;
 const HOUR_MS = 3_600_000;
 const STOP_MS = 2_000;
 
-/** Starts edges whose clocks are hours apart, and which wait long for Redis: a busy machine must not decide about limits. */
+/**
+ * Starts edges whose clocks are hours apart, and which wait long for Redis: a busy
+ * machine must not decide about limits.
+ */
 export async function startFleet(redisPort: () => number, deadlineMs = 5_000) {
   let unsure = 0;
   const start = (place: number) => {
@@ -37,7 +42,9 @@ export async function startFleet(redisPort: () => number, deadlineMs = 5_000) {
   return {
     size: EDGES,
     at,
-    /** Kills the edge of a place as `kill -9` does, and puts a new one there. As `kill`. */
+    /**
+     * Kills the edge of a place as `kill -9` does, and puts a new one there. As `kill`.
+     */
     async replace(place: number) {
       const killed = at(place).kill();
       edges[place] = await start(place);
@@ -100,7 +107,10 @@ async function startEdge({ redisPort, deadlineMs, skewMs, onUnsure }: {
     settle(admitted: Admitted, outcome: Cost) {
       if (isAlive) admission.settle(admitted, outcome);
     },
-    /** Loses what is on its way, and leaves its leases behind. Returns how many settlements may be lost. */
+    /**
+     * Loses what is on its way, and leaves its leases behind. Returns how many
+     * settlements may be lost.
+     */
     async kill() {
       isAlive = false;
       await proxy[Symbol.asyncDispose]();

@@ -1,36 +1,51 @@
 // Redis' clock is the only one that limits know, and they know it only by its distance
 // to what is written: to move that back is for them the same as if time had passed.
 import { dayLimitField, USAGE_UNITS } from "@gateway/shared/keys/limiter_state";
-import * as records from "@gateway/shared/keys/record";
+import {
+  leaseKey,
+  limiterKey,
+  ownerLeaseKey,
+  ownerLimiterKey,
+  type Principal,
+} from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import * as fixture from "../admission_fixture.ts";
+import {
+  readDoubles,
+  readState,
+  type RedisWorld,
+  writeDoubles,
+  writeState,
+} from "../admission_fixture.ts";
 
 const DEADLINE_MS = 30_000;
 const DAY_MS = 86_400_000;
 
 const limitersOf = (
-  key: records.Principal,
-) => [records.limiterKey(key), records.ownerLimiterKey(key.ownerId)];
+  key: Principal,
+) => [limiterKey(key), ownerLimiterKey(key.ownerId)];
 
-/** Lets `ms` pass for the limits of a key and of its owner, whose requests have ended, but ends no day. Returns `ms`. */
+/**
+ * Lets `ms` pass for the limits of a key and of its owner, whose requests have ended,
+ * but ends no day. Returns `ms`.
+ */
 export async function letTimePass(
   link: Pick<RedisLink, "command">,
-  { principal, ms }: { principal: records.Principal; ms: number },
+  { principal, ms }: { principal: Principal; ms: number },
 ): Promise<number> {
   const command = (...args: string[]) =>
     link.command(args, { deadlineMs: DEADLINE_MS });
   for (const name of limitersOf(principal)) {
-    const state = await fixture.readState({ command }, name);
+    const state = await readState({ command }, name);
     if (state === null) continue;
-    await fixture.writeState({ command }, name, {
+    await writeState({ command }, name, {
       ...state,
       lastAtMs: state.lastAtMs - ms,
       requestsTatMs: state.requestsTatMs - ms,
       tokensTatMs: state.tokensTatMs - ms,
     });
   }
-  const ofOwner = records.ownerLeaseKey(principal.ownerId);
-  for (const name of [records.leaseKey(principal), ofOwner]) {
+  const ofOwner = ownerLeaseKey(principal.ownerId);
+  for (const name of [leaseKey(principal), ofOwner]) {
     const ids = await command("ZRANGE", name, "0", "-1");
     for (const id of Array.isArray(ids) ? ids : []) {
       await command("ZINCRBY", name, String(-ms), String(id));
@@ -39,19 +54,22 @@ export async function letTimePass(
   return ms;
 }
 
-/** Lets midnight UTC pass for the budgets of a key and of its owner. Returns a day in ms. */
+/**
+ * Lets midnight UTC pass for the budgets of a key and of its owner. Returns a day in
+ * ms.
+ */
 export async function letDayEnd(
-  world: fixture.RedisWorld,
-  principal: records.Principal,
+  world: RedisWorld,
+  principal: Principal,
 ) {
   for (const name of limitersOf(principal)) {
-    const state = await fixture.readState(world, name);
+    const state = await readState(world, name);
     if (state === null) continue;
-    await fixture.writeState(world, name, { ...state, day: state.day - 1 });
+    await writeState(world, name, { ...state, day: state.day - 1 });
     for (const field of USAGE_UNITS.map(dayLimitField)) {
-      const [day, count] = await fixture.readDoubles(world, name, field) ?? [];
+      const [day, count] = await readDoubles(world, name, field) ?? [];
       if (day === undefined || count === undefined) continue;
-      await fixture.writeDoubles(world, [name, field], [day - 1, count]);
+      await writeDoubles(world, [name, field], [day - 1, count]);
     }
   }
   return DAY_MS;

@@ -2,7 +2,12 @@
 // Redis are killed under them, and the judges of what they got.
 import assert from "node:assert/strict";
 import type { Admitted } from "../../../services/edge-auth/limits/limiter.ts";
-import * as records from "@gateway/shared/keys/record";
+import {
+  leaseKey,
+  ownerLeaseKey,
+  type Principal,
+  recordKey,
+} from "@gateway/shared/keys/record";
 import { DONE, type RedisWorld } from "../admission_fixture.ts";
 import type { Fleet, FleetEdge } from "./edge_fleet.ts";
 import { startRedisMonitor } from "./redis_monitor.ts";
@@ -11,11 +16,13 @@ import { sleep, until } from "../wait_for.ts";
 interface Stage {
   world: RedisWorld;
   fleet: Fleet;
-  principal: records.Principal;
+  principal: Principal;
   random: () => number;
 }
 
-/** What can happen while clients press. Returns how many settlements were lost by it. */
+/**
+ * What can happen while clients press. Returns how many settlements were lost by it.
+ */
 type Disturbance = [
   name: string,
   act: (stage: Stage) => number | Promise<number>,
@@ -52,7 +59,10 @@ async function onEveryEdge(
   await Promise.all(places.map(client));
 }
 
-/** Presses for a round with each disturbance: clients ask until all are refused and nothing is left unsettled. */
+/**
+ * Presses for a round with each disturbance: clients ask until all are refused and
+ * nothing is left unsettled.
+ */
 export async function press(stage: Stage, options: {
   /** Tokens the next request reserves. */
   wantTokens: () => number;
@@ -62,7 +72,10 @@ export async function press(stage: Stage, options: {
   letPass: () => Promise<number>;
 }) {
   const { world, fleet, principal, random } = stage;
-  /** Times are Redis' clock and what was let pass beside it; tokens are what it cost in the end. */
+  /**
+   * Times are Redis' clock and what was let pass beside it; tokens are what it cost in
+   * the end.
+   */
   const admitted: { atMs: number; round: number; usedTokens: number }[] = [];
   const unsureBefore = fleet.unsure;
   const first = Math.floor(random() * DISTURBANCES.length);
@@ -99,7 +112,10 @@ export async function press(stage: Stage, options: {
     await world.link.ready(READY_MS);
     passedMs += await options.letPass();
   }
-  /** Beside requests that may or may not have been counted, settlements that were lost with their edge: the reservation stays charged. */
+  /**
+   * Beside requests that may or may not have been counted, settlements that were lost
+   * with their edge: the reservation stays charged.
+   */
   return { admitted, unsure: fleet.unsure - unsureBefore + lost };
 }
 
@@ -107,7 +123,10 @@ const SLOTS_MS = 400;
 const HOLD_MS = 40;
 const PAUSE_MS = 5;
 
-/** Presses against a limit of concurrent requests, and waits until all that can end has ended. */
+/**
+ * Presses against a limit of concurrent requests, and waits until all that can end has
+ * ended.
+ */
 export async function pressSlots(
   stage: Stage,
   [name, act]: Disturbance,
@@ -150,13 +169,16 @@ export async function pressSlots(
   isOver = true;
   await clients;
   await until(() => fleet.isSettled);
-  /** Leases that were taken when a request was refused, each time; unknown over a restart. */
+  /**
+   * Leases that were taken when a request was refused, each time; unknown over a
+   * restart.
+   */
   const takenAtRefusals: number[] = [];
   if (name === "redis is killed") return { most, served, takenAtRefusals };
-  const record = records.recordKey(principal);
+  const record = recordKey(principal);
   const leases = limit.of === "key"
-    ? records.leaseKey(principal)
-    : records.ownerLeaseKey(principal.ownerId);
+    ? leaseKey(principal)
+    : ownerLeaseKey(principal.ownerId);
   // Follows the leases through what the scripts did.
   const taken = new Set<string>();
   let isAsking = false;
@@ -180,7 +202,10 @@ export async function pressSlots(
   return { most, served, takenAtRefusals };
 }
 
-/** What a limit let pass, in order of time: 1 for a request, its tokens for a token limit; less than 0 gives back. */
+/**
+ * What a limit let pass, in order of time: 1 for a request, its tokens for a token
+ * limit; less than 0 gives back.
+ */
 type Passed = readonly { atMs: number; cost: number }[];
 
 const MS_PER_MINUTE = 60_000;

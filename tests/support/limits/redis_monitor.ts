@@ -22,7 +22,10 @@ export async function startRedisMonitor(port: number) {
   await until(() => text.startsWith("+OK"));
   let marks = 0;
   return {
-    /** What scripts have run so far, oldest first: when, in Unix ms of the server, the command and its arguments. */
+    /**
+     * What scripts have run so far, oldest first: when, in Unix ms of the server, the
+     * command and its arguments.
+     */
     async scriptCommands() {
       const mark = `monitor-mark-${marks++}`;
       using other = await Deno.connect(address);

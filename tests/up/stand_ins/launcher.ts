@@ -24,7 +24,10 @@ export interface LauncherOptions {
 
 /** The command that starts the launcher with stand-ins. */
 export const LAUNCHER = [
-  ...[Deno.execPath(), "run", "--allow-all", `${import.meta.dirname}/up.ts`],
+  Deno.execPath(),
+  "run",
+  "--allow-all",
+  `${import.meta.dirname}/up.ts`,
 ];
 
 /** Starts the launcher, by default on free ports. Disposing stops it. */
@@ -38,7 +41,10 @@ export function startLauncher(
     command: file,
     args: [
       ...words,
-      ...["--data-dir", `${path}/data`, "--run-dir", `${path}/run`],
+      "--data-dir",
+      `${path}/data`,
+      "--run-dir",
+      `${path}/run`,
       ...args ?? ["--port", "0", "--console-port", "0"],
     ],
     env: { NATS_URL: "", REDIS_URL: "", INIT_CWD: "", ...env },
@@ -61,7 +67,9 @@ export function startLauncher(
     return found;
   };
   return {
-    ...{ path, logs, readState },
+    path,
+    logs,
+    readState,
     pid: child.pid,
     /** Its output so far. */
     printed: child.output,

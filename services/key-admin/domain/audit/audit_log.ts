@@ -2,14 +2,22 @@ import { auditKey } from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { z } from "zod";
 import { csvHead, csvLine } from "../store/csv.ts";
-import type { RowPage } from "../store/redis.ts";
-import { asFields, asList, asText, BadCursor } from "../store/redis.ts";
+import {
+  asFields,
+  asList,
+  asText,
+  BadCursor,
+  type RowPage,
+} from "../store/redis.ts";
 
 /** About this many entries are kept per owner; the oldest are dropped. */
 export const AUDIT_ENTRIES_MAX = 500_000;
 
 const BATCH = 500;
-/** Entries scanned for one page. With a filter that matches rarely, the page is short and has a cursor. */
+/**
+ * Entries scanned for one page. With a filter that matches rarely, the page is short
+ * and has a cursor.
+ */
 const SCAN_MAX = 5_000;
 /** Not 0-0: Redis refuses a range that ends before it. */
 const STREAM_ID = /^(?!0+-0+$)\d{1,15}-\d{1,10}$/;
@@ -34,7 +42,10 @@ export interface Actor {
 }
 
 const text = z.string().default("");
-/** The fields of an entry in Redis. Missing ones are empty; an older version may have had other actions. */
+/**
+ * The fields of an entry in Redis. Missing ones are empty; an older version may have
+ * had other actions.
+ */
 const stored = z.object({
   action: text,
   by: text,
@@ -81,7 +92,10 @@ export function createAuditLog(redis: RedisLink) {
       await redis.command([...stream, ...encodeAudit(entry)]);
     },
 
-    /** Reads one page, newest first, in bounded time. `next` is the cursor of the next page; null at the end. */
+    /**
+     * Reads one page, newest first, in bounded time. `next` is the cursor of the next
+     * page; null at the end.
+     */
     async read(
       ownerId: string,
       { action, keyId, before, rows: rowsMax }: AuditQuery,
@@ -116,8 +130,14 @@ export function createAuditLog(redis: RedisLink) {
         const { rows, next } = await log.read(ownerId, { ...query, before });
         yield rows.map(({ timeMs, keyId, hint, description, ...row }) =>
           csvLine([
-            ...[new Date(timeMs).toISOString(), row.action, row.by, row.ip],
-            ...[keyId, hint, description, row.detail],
+            new Date(timeMs).toISOString(),
+            row.action,
+            row.by,
+            row.ip,
+            keyId,
+            hint,
+            description,
+            row.detail,
           ])
         ).join("");
         before = next;

@@ -1,9 +1,20 @@
 import { isKeyId } from "@gateway/shared/keys/key";
-import { KEY_FIELDS, type KeyRecord } from "@gateway/shared/keys/record";
-import { keysKey, recordKey, usageKey } from "@gateway/shared/keys/record";
+import {
+  KEY_FIELDS,
+  type KeyRecord,
+  keysKey,
+  recordKey,
+  usageKey,
+} from "@gateway/shared/keys/record";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import type { Fields, RowPage } from "../store/redis.ts";
-import { asFields, asNumber, BadCursor, readHash } from "../store/redis.ts";
+import {
+  asFields,
+  asNumber,
+  BadCursor,
+  type Fields,
+  readHash,
+  type RowPage,
+} from "../store/redis.ts";
 import { decodeKey } from "./key_record.ts";
 import { readLastUse, readTotals } from "./usage.ts";
 
@@ -24,7 +35,10 @@ export type KeyFilter = typeof KEY_FILTERS[number];
 
 export interface PageQuery {
   filter: KeyFilter;
-  /** Words that the description contains or that are the key's last characters. Empty: no search. */
+  /**
+   * Words that the description contains or that are the key's last characters. Empty:
+   * no search.
+   */
   search: string;
   /** A cursor that came with an earlier page; empty: the first page. */
   after: string;
@@ -104,7 +118,10 @@ export async function* keysFrom(
   }
 }
 
-/** The form in which text is compared: `"Café"` is found in both Unicode forms and in any case. */
+/**
+ * The form in which text is compared: `"Café"` is found in both Unicode forms and in
+ * any case.
+ */
 const normal = (text: string): string => text.normalize("NFKC").toLowerCase();
 
 function isWanted(fields: Fields, filter: KeyFilter, words: string[]): boolean {

@@ -1,5 +1,10 @@
-import type { KeyRecord, Limits, Principal } from "@gateway/shared/keys/record";
-import { KEY_FIELDS, KEY_SCOPES } from "@gateway/shared/keys/record";
+import {
+  KEY_FIELDS,
+  KEY_SCOPES,
+  type KeyRecord,
+  type Limits,
+  type Principal,
+} from "@gateway/shared/keys/record";
 import { z } from "zod";
 import type { Fields } from "../store/redis.ts";
 import { limitsOf, namedLimits } from "./settings.ts";
@@ -50,11 +55,15 @@ export function decodeKey(
   return { ...decoded, id: keyId, ownerId, limits: decodeLimits(fields) };
 }
 
-/** The limits of a key or an owner. An owner without any has no hash, hence no fields. */
+/**
+ * The limits of a key or an owner. An owner without any has no hash, hence no fields.
+ */
 export const decodeLimits = (fields: Fields): Limits =>
   limitsOf((name) => whole.parse(fields[KEY_FIELDS[name]] ?? 0));
 
-/** The differences, for the audit log: `description "a" → "b", tokens per day 0 → 5000`. */
+/**
+ * The differences, for the audit log: `description "a" → "b", tokens per day 0 → 5000`.
+ */
 export const describeChange = (before: KeyRecord, after: KeyRecord): string =>
   differences(settingTexts(before), settingTexts(after));
 

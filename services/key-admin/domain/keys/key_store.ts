@@ -1,17 +1,41 @@
-import * as apiKey from "@gateway/shared/keys/key";
-import type { KeyName, KeyRecord } from "@gateway/shared/keys/record";
-import * as record from "@gateway/shared/keys/record";
+import {
+  hashKeyValue,
+  isKeyId,
+  keyHint,
+  mintKey,
+  mintKeyId,
+  mintStoreName,
+} from "@gateway/shared/keys/key";
+import {
+  auditKey,
+  failedKey,
+  hashKey,
+  KEY_FIELDS,
+  type KeyName,
+  type KeyRecord,
+  keysKey,
+  recordKey,
+  STORE_KEY,
+} from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/limits";
 import { keysOf } from "@gateway/shared/process/env";
 import { defineScript } from "@gateway/shared/redis/link";
 import { z } from "zod";
-import type { Actor, AuditAction } from "../audit/audit_log.ts";
-import { AUDIT_ENTRIES_MAX, encodeAudit } from "../audit/audit_log.ts";
+import {
+  type Actor,
+  AUDIT_ENTRIES_MAX,
+  type AuditAction,
+  encodeAudit,
+} from "../audit/audit_log.ts";
 import { createPersist } from "../store/durability.ts";
 import { asTexts, readHash, type StoreDeps } from "../store/redis.ts";
 import { type PageQuery, readPage } from "./key_page.ts";
-import { decodeKey, describeChange, encodeKey } from "./key_record.ts";
-import { minuteText } from "./key_record.ts";
+import {
+  decodeKey,
+  describeChange,
+  encodeKey,
+  minuteText,
+} from "./key_record.ts";
 import type { KeySettings } from "./settings.ts";
 
 /** When the old key of a rotation stops working: how long after it, and in words. */
@@ -40,7 +64,10 @@ interface Origin {
 
 interface Creation extends Origin {
   settings: KeySettings;
-  /** A key with a value of its own that is in no list, counts towards no number of keys, and is deleted by Redis after this time. */
+  /**
+   * A key with a value of its own that is in no list, counts towards no number of keys,
+   * and is deleted by Redis after this time.
+   */
   unlisted?: { lifeMs: number; mintValue: (keyId: string) => string };
 }
 
@@ -85,7 +112,9 @@ interface Step {
   version: number;
   /** Of an unlisted key: when Redis deletes its record. */
   untilMs?: number;
-  /** What is written to the record and to the audit log, as arguments of HSET and XADD. */
+  /**
+   * What is written to the record and to the audit log, as arguments of HSET and XADD.
+   */
   fields: string[];
   audit: string[];
 }
@@ -105,7 +134,7 @@ for i, step in ipairs(plan.steps) do
   if step.action == 'key.created' then
     if not step.untilMs and redis.call('ZCARD', KEYS[1]) >= ${KEY_LIMITS.keysPerOwnerMax} then return 'too_many' end
   else
-    local stored = redis.call('HMGET', KEYS[3 + i], '${record.KEY_FIELDS.version}', '${record.KEY_FIELDS.state}', '${record.KEY_FIELDS.expiresAtMs}')
+    local stored = redis.call('HMGET', KEYS[3 + i], '${KEY_FIELDS.version}', '${KEY_FIELDS.state}', '${KEY_FIELDS.expiresAtMs}')
     local version, expiry = tonumber(stored[1]), tonumber(stored[3])
     if not version then return 'not_found' end
     if step.version > 0 and step.version ~= version then return 'changed' end
@@ -126,7 +155,7 @@ for i, step in ipairs(plan.steps) do
     elseif step.action == 'key.created' then
       redis.call('ZADD', KEYS[1], plan.nowMs, step.keyId)
     else
-      redis.call('HSET', KEYS[3 + i], '${record.KEY_FIELDS.version}', step.next)
+      redis.call('HSET', KEYS[3 + i], '${KEY_FIELDS.version}', step.next)
     end
   end
   redis.call('XADD', KEYS[2], 'MAXLEN', '~', ${AUDIT_ENTRIES_MAX}, '*', unpack(step.audit))
@@ -161,9 +190,10 @@ export function createKeyStore(
     const isOnce = once !== undefined;
     const plan = { steps, nowMs: String(nowMs), isOnce };
     const keys = [
-      ...[record.keysKey(ownerId), record.auditKey(ownerId)],
+      keysKey(ownerId),
+      auditKey(ownerId),
       `once:{${ownerId}}:${once ?? ""}`,
-      ...steps.map(({ keyId }) => record.recordKey({ ownerId, keyId })),
+      ...steps.map(({ keyId }) => recordKey({ ownerId, keyId })),
     ];
     const args = [JSON.stringify(plan)];
     const result = await writer.evalScript(COMMIT_SCRIPT, keys, args);
@@ -177,19 +207,23 @@ export function createKeyStore(
     nowMs: number,
     retired?: { old: KeyRecord; version: number; expiresAtMs: number },
   ): Promise<CreatedKey> {
-    const id = apiKey.mintKeyId(randomBytes);
-    const value = unlisted?.mintValue(id) ?? apiKey.mintKey(randomBytes);
+    const id = mintKeyId(randomBytes);
+    const value = unlisted?.mintValue(id) ?? mintKey(randomBytes);
     const untilMs = unlisted && nowMs + unlisted.lifeMs;
     const key: KeyRecord = {
       ...settings,
-      ...{ id, ownerId: origin.ownerId, state: "enabled", version: 1 },
-      ...{ hint: apiKey.keyHint(value), hash: apiKey.hashKeyValue(value) },
+      id,
+      ownerId: origin.ownerId,
+      state: "enabled",
+      version: 1,
+      hint: keyHint(value),
+      hash: hashKeyValue(value),
       createdAtMs: nowMs,
       expiresAtMs: untilMs ?? settings.expiresAtMs,
       replaces: retired ? [retired.old.id, retired.old.hint] : null,
       replacedBy: null,
     };
-    const lookup = record.hashKey(key.hash);
+    const lookup = hashKey(key.hash);
     const end = untilMs ? ["PXAT", String(untilMs)] : [];
     const { actor } = origin;
     let detail = retired ? `replaces ${retired.old.id}` : "";
@@ -203,8 +237,8 @@ export function createKeyStore(
       steps.push(stepOf("key.rotated", { actor, version }, old, changed));
     }
     // The very first key names the store: edges trust lookups only in a named store.
-    const storeName = apiKey.mintStoreName(randomBytes);
-    await writer.command(["SET", record.STORE_KEY, storeName, "NX"]);
+    const storeName = mintStoreName(randomBytes);
+    await writer.command(["SET", STORE_KEY, storeName, "NX"]);
     await writer.command(["SET", lookup, `${id}:${key.ownerId}`, ...end]);
     try {
       await commit(origin, steps, nowMs);
@@ -233,9 +267,9 @@ export function createKeyStore(
 
   const store = {
     async get(ownerId: string, keyId: string) {
-      if (!apiKey.isKeyId(keyId)) return null;
+      if (!isKeyId(keyId)) return null;
       const ids = { ownerId, keyId };
-      const fields = await readHash(redis, record.recordKey(ids));
+      const fields = await readHash(redis, recordKey(ids));
       return fields === null ? null : decodeKey(ids, fields);
     },
 
@@ -257,7 +291,10 @@ export function createKeyStore(
 
     create: async (creation: Creation) => make(creation, await redisTimeMs()),
 
-    /** Creates a key with the same settings; the old one expires after `graceMs`. Only an enabled key that has not expired can be rotated. */
+    /**
+     * Creates a key with the same settings; the old one expires after `graceMs`. Only
+     * an enabled key that has not expired can be rotated.
+     */
     async rotate(target: Target, graceMs: number): Promise<CreatedKey> {
       const nowMs = await redisTimeMs();
       const old = await store.find(target.ownerId, target.keyId);
@@ -281,8 +318,8 @@ export function createKeyStore(
       const key = await store.find(target.ownerId, target.keyId);
       await commit(target, [stepOf("key.deleted", target, key, {})]);
       // Only cleans up: without the record the lookup is useless.
-      await writer.command(["DEL", record.hashKey(key.hash)]);
-      await writer.command(["DEL", record.failedKey(target)]);
+      await writer.command(["DEL", hashKey(key.hash)]);
+      await writer.command(["DEL", failedKey(target)]);
       return key;
     },
   };

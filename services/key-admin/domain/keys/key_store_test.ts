@@ -5,8 +5,14 @@ import * as record from "@gateway/shared/keys/record";
 import { createKeyStore, GRACES, type KeyStore } from "./key_store.ts";
 import type { KeyFilter, PageQuery } from "./key_page.ts";
 import type { KeySettings } from "./settings.ts";
-import * as changes from "../../key_changes_fixture.ts";
-import { ACTOR, OWNER, SETTINGS } from "../../key_changes_fixture.ts";
+import {
+  ACTOR,
+  changeKeys,
+  emptyLedger,
+  findLost,
+  OWNER,
+  SETTINGS,
+} from "../../key_changes_fixture.ts";
 import { startRedis, until } from "../../redis_fixture.ts";
 import { KEY_LIMITS } from "@gateway/shared/limits";
 import { asList, asTexts } from "../store/redis.ts";
@@ -14,9 +20,16 @@ import type { RedisLink } from "@gateway/shared/redis/link";
 
 const OTHER = "own_BBBBBBBBBBBBBBBBBBBB";
 const PAGE: PageQuery = {
-  ...{ filter: "all", search: "", after: "", rows: 50, day: "20261120" },
+  filter: "all",
+  search: "",
+  after: "",
+  rows: 50,
+  day: "20261120",
 };
-/** When the server is killed: this many writers at once, after this many changes of each kind. */
+/**
+ * When the server is killed: this many writers at once, after this many changes of each
+ * kind.
+ */
 const WRITERS = 8;
 const CHANGES_MIN = 20;
 
@@ -39,13 +52,17 @@ const refuses = (reason: string, change: Promise<unknown>) =>
   assert.rejects(change, { name: "KeyRefused", reason });
 
 const at = (keyId: string, version: number | null = null) => ({
-  ...{ ownerId: OWNER, keyId, version, actor: ACTOR },
+  ownerId: OWNER,
+  keyId,
+  version,
+  actor: ACTOR,
 });
 
 /** Gives the owner this many keys, without records: only their number matters. */
 async function pretendKeys(redis: RedisLink, count: number): Promise<void> {
   const ids = Array.from({ length: count }, (_, n) => [
-    ...[String(n + 1), `key_${String(n).padStart(20, "0")}`],
+    String(n + 1),
+    `key_${String(n).padStart(20, "0")}`,
   ]);
   while (ids.length > 0) {
     const some = ids.splice(0, 2_000).flat();
@@ -260,10 +277,10 @@ Deno.test("a search examines a bounded number of keys, and the next page continu
 
 Deno.test("promise 8: every kind of acknowledged change survives kill -9", async () => {
   await using t = await setup();
-  const ledger = changes.emptyLedger();
+  const ledger = emptyLedger();
   const writers = Array.from(
     { length: WRITERS },
-    () => changes.changeKeys(t.store, ledger, () => false),
+    () => changeKeys(t.store, ledger, () => false),
   );
   const isEnough = () =>
     Object.values(ledger.counts).every((count) => count >= CHANGES_MIN);
@@ -276,5 +293,5 @@ Deno.test("promise 8: every kind of acknowledged change survives kill -9", async
   const writer = await t.server.connect();
   const store = createKeyStore({ redis, writer, randomBytes });
   const nothing = { lost: [], harmless: [] };
-  assert.deepEqual(await changes.findLost(redis, store, ledger), nothing);
+  assert.deepEqual(await findLost(redis, store, ledger), nothing);
 });

@@ -1,6 +1,21 @@
-import * as limiter from "@gateway/shared/keys/limiter_state";
-import type { KeyRecord, Limits } from "@gateway/shared/keys/record";
-import * as record from "@gateway/shared/keys/record";
+import {
+  dayLimitField,
+  LIMITER_EPOCH_MS,
+  LIMITER_FIELDS,
+  limiterDay,
+  USAGE_UNITS,
+  type UsageUnit,
+} from "@gateway/shared/keys/limiter_state";
+import {
+  type KeyRecord,
+  leaseKey,
+  limiterKey,
+  type Limits,
+  ownerLeaseKey,
+  ownerLimiterKey,
+  ownerVideoLeaseKey,
+  videoLeaseKey,
+} from "@gateway/shared/keys/record";
 import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
 import { asList, asNumber } from "../store/redis.ts";
 import { LIMIT_NAMES } from "./settings.ts";
@@ -32,7 +47,7 @@ local reply = {nowMs}
 for at = 1, #KEYS, 3 do
   local numbers = {}
   for leases = at + 1, at + 2 do
-    table.insert(numbers, call('ZCOUNT', KEYS[leases], nowMs - ${limiter.LIMITER_EPOCH_MS}, '+inf'))
+    table.insert(numbers, call('ZCOUNT', KEYS[leases], nowMs - ${LIMITER_EPOCH_MS}, '+inf'))
   end
   local function read(field, count)
     local packed = call('HGET', KEYS[at], field) or ''
@@ -41,7 +56,7 @@ for at = 1, #KEYS, 3 do
       table.insert(numbers, string.format('%.17g', number))
     end
   end
-  read('${limiter.LIMITER_FIELDS.state}', 5)
+  read('${LIMITER_FIELDS.state}', 5)
   for _, field in ipairs(ARGV) do read(field, 2) end
   table.insert(reply, numbers)
 end
@@ -54,11 +69,11 @@ const TOLERANCE = 0.01;
 
 /**
  * What the numbers of a state say about limits, as the admission script counts. Use per
- * minute falls evenly with time, and tokens beyond their limit are debt: with 60 requests
- * per minute, 10 are used right after a burst of 10, and 5 five seconds later.
+ * minute falls evenly with time, and tokens beyond their limit are debt: with 60
+ * requests per minute, 10 are used right after a burst of 10, and 5 five seconds later.
  */
 function limitUse(numbers: readonly number[], limits: Limits, nowMs: number) {
-  const now = nowMs - limiter.LIMITER_EPOCH_MS;
+  const now = nowMs - LIMITER_EPOCH_MS;
   const [running = 0, videos = 0, ...state] = numbers;
   const [lastAtMs = 0, requestsAtMs = 0, tokensAtMs = 0, ...days] = state;
   // A clock that was set back moves the times of the state with it.
@@ -67,10 +82,9 @@ function limitUse(numbers: readonly number[], limits: Limits, nowMs: number) {
     Math.max(0, fullAtMs - ahead - now) * limit / 60_000;
   const ofDay = (nth: number) => {
     const [day = 0, count = 0] = days.slice(2 * nth);
-    return [0, 1].includes(day - limiter.limiterDay(nowMs)) ? count : 0;
+    return [0, 1].includes(day - limiterDay(nowMs)) ? count : 0;
   };
-  const made = (unit: limiter.UsageUnit) =>
-    ofDay(1 + limiter.USAGE_UNITS.indexOf(unit));
+  const made = (unit: UsageUnit) => ofDay(1 + USAGE_UNITS.indexOf(unit));
   return {
     requestsPerMinute: perMinute(requestsAtMs, limits.requestsPerMinute),
     tokensPerMinute: perMinute(tokensAtMs, limits.tokensPerMinute),
@@ -84,7 +98,10 @@ function limitUse(numbers: readonly number[], limits: Limits, nowMs: number) {
   };
 }
 
-/** Reads the meters of the limits that are set of an owner and, if one is given, of a key of this owner; `nowMs` is the time by Redis' clock. */
+/**
+ * Reads the meters of the limits that are set of an owner and, if one is given, of a
+ * key of this owner; `nowMs` is the time by Redis' clock.
+ */
 export async function readMeters(
   redis: RedisLink,
   { ownerId, limits }: { ownerId: string; limits: Limits },
@@ -92,20 +109,24 @@ export async function readMeters(
 ) {
   const ids = { ownerId, keyId: key?.id ?? "" };
   const names = [
-    ...[record.ownerLimiterKey(ownerId), record.ownerLeaseKey(ownerId)],
-    record.ownerVideoLeaseKey(ownerId),
+    ownerLimiterKey(ownerId),
+    ownerLeaseKey(ownerId),
+    ownerVideoLeaseKey(ownerId),
   ];
   if (key !== undefined) {
-    names.push(record.limiterKey(ids), record.leaseKey(ids));
-    names.push(record.videoLeaseKey(ids));
+    names.push(limiterKey(ids), leaseKey(ids));
+    names.push(videoLeaseKey(ids));
   }
-  const fields = limiter.USAGE_UNITS.map(limiter.dayLimitField);
+  const fields = USAGE_UNITS.map(dayLimitField);
   const reply = asList(await redis.evalScript(METERS_SCRIPT, names, fields));
   const nowMs = asNumber(reply[0]);
   const metersOf = (whose: Meter["whose"], limits: Limits, state: unknown) => {
     const used = limitUse(asList(state).map(asNumber), limits, nowMs);
     return LIMIT_NAMES.map((name): Meter => ({
-      ...{ whose, name, limit: limits[name], exact: used[name] },
+      whose,
+      name,
+      limit: limits[name],
+      exact: used[name],
       used: Math.max(0, Math.ceil(used[name] - TOLERANCE)),
     })).filter(({ limit }) => limit > 0);
   };
@@ -113,7 +134,10 @@ export async function readMeters(
   return { nowMs, meters: [...ofKey, ...metersOf("owner", limits, reply[1])] };
 }
 
-/** The limit of which the largest share is used: it refuses requests first. Undefined while none is used. */
+/**
+ * The limit of which the largest share is used: it refuses requests first. Undefined
+ * while none is used.
+ */
 export const bindingMeter = (meters: readonly Meter[]): Meter | undefined =>
   meters.filter(({ used }) => used > 0)
     .toSorted((a, b) => b.used / b.limit - a.used / a.limit)[0];

@@ -3,11 +3,16 @@ import { subjects } from "@gateway/shared/bus/subjects";
 import { type Principal, stopKey } from "@gateway/shared/keys/record";
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
 import type { Log } from "@gateway/shared/process/log";
-import type { BusAccess } from "@gateway/shared/process/service_variables";
-import { INBOX_PREFIXES } from "@gateway/shared/process/service_variables";
+import {
+  type BusAccess,
+  INBOX_PREFIXES,
+} from "@gateway/shared/process/service_variables";
 import type { RedisLink } from "@gateway/shared/redis/link";
 
-/** Makes every edge end the running requests of a key. Resolves when the server has the notice; rejects after about a second otherwise. */
+/**
+ * Makes every edge end the running requests of a key. Resolves when the server has the
+ * notice; rejects after about a second otherwise.
+ */
 export type SendStop = (principal: Principal) => Promise<void>;
 
 /** A page waits for this, and running requests have to stop within 1 s. */
@@ -15,7 +20,11 @@ const TIMING = { dialMs: 700, firstConnectMs: 1_000, flushMs: 500 };
 /** No request runs longer. */
 const ORDER_MS = 86_400_000;
 
-/** Opens a connection for each notice: a new one cannot have died unnoticed, so either the server gets the notice, or the caller learns that it did not. Edges that miss it find the order in Redis. */
+/**
+ * Opens a connection for each notice: a new one cannot have died unnoticed, so either
+ * the server gets the notice, or the caller learns that it did not. Edges that miss it
+ * find the order in Redis.
+ */
 export function createStopSender({ access, writer, log }: {
   access: BusAccess;
   writer: Pick<RedisLink, "command">;

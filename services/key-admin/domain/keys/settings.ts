@@ -1,5 +1,9 @@
-import type { KeyRecord, KeyScope, Limits } from "@gateway/shared/keys/record";
-import { KEY_SCOPES } from "@gateway/shared/keys/record";
+import {
+  KEY_SCOPES,
+  type KeyRecord,
+  type KeyScope,
+  type Limits,
+} from "@gateway/shared/keys/record";
 import { KEY_LIMITS } from "@gateway/shared/limits";
 import { integer, keysOf } from "@gateway/shared/process/env";
 import { clip, didYouMean } from "@gateway/shared/process/error_text";
@@ -13,7 +17,10 @@ export type KeySettings = Pick<
 
 const FEW_MAX = 1_000_000;
 const MANY_MAX = 1_000_000_000_000;
-/** The unit of each limit, its largest value (exact in Lua, readable in a table), and what it is in words. */
+/**
+ * The unit of each limit, its largest value (exact in Lua, readable in a table), and
+ * what it is in words.
+ */
 export const LIMITS: Readonly<
   Record<keyof Limits, readonly [unit: string, max: number, words: string]>
 > = {
@@ -33,7 +40,10 @@ type LimitName = keyof Limits;
 const MODELS_MAX = 100;
 const MODEL_ID = /^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,199}$/;
 
-/** Controls, code points that are not characters, line separators, annotations, and marks that change the direction of text. */
+/**
+ * Controls, code points that are not characters, line separators, annotations, and
+ * marks that change the direction of text.
+ */
 const FORBIDDEN =
   /[\p{Cc}\p{Cs}\p{Noncharacter_Code_Point}\uFFF9-\uFFFB\u2028\u2029\u061C\u200E\u200F\u202A-\u202E\u2066-\u2069]/u;
 /** Something visible: not only spaces, joiners and invisible letters (U+3164). */
@@ -88,7 +98,10 @@ export function unknownModel(ids: readonly string[], known: readonly string[]) {
 /** More names do not help whoever misspelled one. */
 const MODELS_SHOWN_CHARS_MAX = 300;
 
-/** Empty or `never`: null. A day ends at midnight in UTC. Whether the time is in the past is checked elsewhere. */
+/**
+ * Empty or `never`: null. A day ends at midnight in UTC. Whether the time is in the
+ * past is checked elsewhere.
+ */
 const expires = z.string()
   .transform((text) => text.replace(/^\d{4}-\d\d-\d\d$/, "$&T23:59:59Z"))
   .pipe(z.union(
@@ -112,7 +125,9 @@ export const MEDIA_LIMIT_NAMES = LIMIT_NAMES.filter((name) =>
   !/^(requests|tokens)$/.test(LIMITS[name][0])
 );
 
-/** The words of a limit's name: `limitWords("tokensPerDay", "_")` is `tokens_per_day`. */
+/**
+ * The words of a limit's name: `limitWords("tokensPerDay", "_")` is `tokens_per_day`.
+ */
 export const limitWords = (name: string, separator: string): string =>
   name.replace(/[A-Z]/g, (letter) => separator + letter.toLowerCase());
 

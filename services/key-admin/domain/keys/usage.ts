@@ -1,15 +1,21 @@
-import * as state from "@gateway/shared/keys/limiter_state";
+import * as limiterState from "@gateway/shared/keys/limiter_state";
 import * as record from "@gateway/shared/keys/record";
 import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
 import { asList, asNumber, asTexts, readHash } from "../store/redis.ts";
 
-/** Usage from the counters that edges keep per key, owner, hour of the UTC day and model; and the last requests that failed. */
+/**
+ * Usage from the counters that edges keep per key, owner, hour of the UTC day and
+ * model; and the last requests that failed.
+ */
 
-/** What is counted of every model. `requests` ran, `failed` are those of them that failed; `refused` did not run. */
+/**
+ * What is counted of every model. `requests` ran, `failed` are those of them that
+ * failed; `refused` did not run.
+ */
 export const MAIN_COUNTS = [
   ...["requests", "failed", "refused", "inputTokens", "outputTokens"] as const,
 ];
-const { USAGE_KINDS, USAGE_UNITS, FAILURE_REASONS } = state;
+const { USAGE_KINDS, USAGE_UNITS, FAILURE_REASONS } = limiterState;
 export const COUNTS = [...MAIN_COUNTS, ...USAGE_UNITS, ...FAILURE_REASONS];
 type CountName = typeof COUNTS[number];
 
@@ -32,7 +38,10 @@ export type UsageRange = keyof typeof RANGES;
 
 /** The last days in UTC, today first. */
 export const lastDays = (count: number, nowMs: number): string[] =>
-  Array.from({ length: count }, (_, n) => state.usageDay(nowMs - n * DAY_MS));
+  Array.from(
+    { length: count },
+    (_, n) => limiterState.usageDay(nowMs - n * DAY_MS),
+  );
 
 /** Reads the usage of one key, or of all keys of the owner when `keyId` is null. */
 export async function readUsage(
@@ -51,11 +60,14 @@ export async function readUsage(
   const total: Counts = {};
   /** By model; empty: a model that does not exist, or counted by an earlier version. */
   const models = new Map<string, Counts>();
-  const days = Map.groupBy(buckets, ({ startMs }) => state.usageDay(startMs));
+  const days = Map.groupBy(
+    buckets,
+    ({ startMs }) => limiterState.usageDay(startMs),
+  );
   const rows = await readRows(redis, { ownerId, keyId }, [...days.keys()]);
   for (const { day, hour, model, counts } of rows.values()) {
     const bucket = days.get(day)?.find(({ startMs }) =>
-      bucketMs !== HOUR_MS || state.usageHour(startMs) === hour
+      bucketMs !== HOUR_MS || limiterState.usageHour(startMs) === hour
     );
     if (bucket === undefined) continue;
     const ofModel = models.get(model) ?? {};
@@ -77,7 +89,10 @@ export interface UsageRow {
   counts: Counts;
 }
 
-/** The counters of these days by day, hour and model, of a key or of all keys of the owner. */
+/**
+ * The counters of these days by day, hour and model, of a key or of all keys of the
+ * owner.
+ */
 export async function readRows(
   redis: RedisLink,
   { ownerId, keyId }: { ownerId: string; keyId: string | null },
@@ -90,7 +105,7 @@ export async function readRows(
       : record.usageKey({ ownerId, keyId }, day);
     const fields = Object.entries(await readHash(redis, key) ?? {});
     for (const [field, count] of fields) {
-      const { hour, counter, model } = state.parseUsageField(field);
+      const { hour, counter, model } = limiterState.parseUsageField(field);
       const name = NAME_OF_COUNTER.get(counter);
       // An edge of a later version may count more.
       if (name === undefined) continue;
@@ -121,7 +136,7 @@ export async function readFailed(
   const key = record.failedKey({ ownerId, keyId });
   const entries = asTexts(await redis.command(["LRANGE", key, "0", "-1"]));
   return entries.map((text): unknown => JSON.parse(text))
-    .map((entry) => state.failedRequestSchema.parse(entry))
+    .map((entry) => limiterState.failedRequestSchema.parse(entry))
     .sort((a, b) => b.timeMs - a.timeMs);
 }
 
@@ -152,13 +167,16 @@ export async function readTotals(redis: RedisLink, names: readonly string[]) {
   return { requests: asNumber(sums[0]), tokens: asNumber(sums[1]) };
 }
 
-/** When a key was last used; null: never, or so long ago that the limiter has dropped it. */
+/**
+ * When a key was last used; null: never, or so long ago that the limiter has dropped
+ * it.
+ */
 export async function readLastUse(
   redis: RedisLink,
   { ownerId, id }: Pick<record.KeyRecord, "ownerId" | "id">,
 ): Promise<number | null> {
   const key = record.limiterKey({ ownerId, keyId: id });
-  const { lastUsedAtMs } = state.LIMITER_FIELDS;
+  const { lastUsedAtMs } = limiterState.LIMITER_FIELDS;
   const reply = await redis.command(["HGET", key, lastUsedAtMs]);
   return reply === null ? null : asNumber(reply);
 }

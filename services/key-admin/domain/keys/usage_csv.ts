@@ -18,7 +18,12 @@ export async function* usageCsv(
   nowMs: number,
 ): AsyncGenerator<string> {
   yield csvHead([
-    ...["day", "hour_utc", "key_id", "key", "description", "model"],
+    "day",
+    "hour_utc",
+    "key_id",
+    "key",
+    "description",
+    "model",
     ...COUNTS.map((name) => limitWords(name, "_")),
   ]);
   const days = lastDays(USAGE_DAYS_KEPT, nowMs);

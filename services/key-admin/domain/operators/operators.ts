@@ -6,14 +6,19 @@ import type { Account, OwnerStore } from "../owners/owner_store.ts";
 import type { Link, LinkStore } from "../sign_in/links.ts";
 import type { SessionStore } from "../sign_in/sessions.ts";
 
-/** What operators do to the accounts of owners, in the console and on the command line. */
+/**
+ * What operators do to the accounts of owners, in the console and on the command line.
+ */
 
 /** Who acts; `ownerId` is null for the command line. */
 export interface Operator extends Actor {
   ownerId: string | null;
 }
 
-/** An operator may not do this, and nothing was changed. The message is a sentence without its full stop. */
+/**
+ * An operator may not do this, and nothing was changed. The message is a sentence
+ * without its full stop.
+ */
 export class OperatorRefused extends Error {
   override name = "OperatorRefused";
 }
@@ -25,11 +30,16 @@ export interface OwnerLink extends Link {
 }
 
 const enabled = ({ isDisabled }: Account) => isDisabled ? "is disabled" : "";
-/** Operators have to lose the role before they are disabled, so that one is always left. */
+/**
+ * Operators have to lose the role before they are disabled, so that one is always left.
+ */
 const ordinary = (one: Account) =>
   one.isOperator ? "is an operator" : enabled(one);
 
-/** What the audit log calls a change, and why an account does not allow it, empty if it does. */
+/**
+ * What the audit log calls a change, and why an account does not allow it, empty if it
+ * does.
+ */
 const CHANGES = {
   reset_password: ["account.reset_link_made", enabled],
   remove_second_factor: [
@@ -54,8 +64,8 @@ export const changesOf = (account: Account): OwnerChange[] =>
   OWNER_CHANGES.filter((what) => CHANGES[what][1](account) === "");
 
 /**
- * Each change is in the owner's audit log and, with the owner's address, in that of
- * the operator. Of their own accounts, operators can change only the limits here, because
+ * Each change is in the owner's audit log and, with the owner's address, in that of the
+ * operator. Of their own accounts, operators can change only the limits here, because
  * the page Account asks for the password each time.
  */
 export function createOperators({ owners, sessions, links, audit }: {
@@ -98,7 +108,9 @@ export function createOperators({ owners, sessions, links, audit }: {
   }
 
   return {
-    /** Changes somebody else's account. Returns the link, if that is what was asked for. */
+    /**
+     * Changes somebody else's account. Returns the link, if that is what was asked for.
+     */
     async change(operator: Operator, ownerId: string, what: OwnerChange) {
       const account = await find(ownerId);
       const { email } = account;
@@ -112,7 +124,10 @@ export function createOperators({ owners, sessions, links, audit }: {
       return secret === null ? null : { ...link, email, secret };
     },
 
-    /** Makes a link for an owner who cannot sign in yet, and the owner if the address is new. */
+    /**
+     * Makes a link for an owner who cannot sign in yet, and the owner if the address is
+     * new.
+     */
     async invite(operator: Operator, email: string): Promise<OwnerLink> {
       const account = await find(await owners.ensure(email));
       if (account.passwordHash !== null || account.isDisabled) {

@@ -1,11 +1,20 @@
 import assert from "node:assert/strict";
 import { KEY_FIELDS, ownerLimitsKey } from "@gateway/shared/keys/record";
-import { codeOf, isSignedIn, signIn } from "../../console_fixture.ts";
-import { startConsole, storedKey } from "../../console_fixture.ts";
+import {
+  codeOf,
+  isSignedIn,
+  signIn,
+  startConsole,
+  storedKey,
+} from "../../console_fixture.ts";
 import { entries } from "../../routes_fixture.ts";
 import { linkPath } from "../sign_in/links.ts";
-import type { Operator, OwnerChange } from "./operators.ts";
-import { changesOf, OWNER_CHANGES } from "./operators.ts";
+import {
+  changesOf,
+  type Operator,
+  OWNER_CHANGES,
+  type OwnerChange,
+} from "./operators.ts";
 
 /** Guarantee: operators help and stop owners, not unseen, and one is always left. */
 

@@ -1,21 +1,39 @@
 import pLimit from "p-limit";
 import { isKeyId } from "@gateway/shared/keys/key";
 import { keysKey, ownerUsageKey } from "@gateway/shared/keys/record";
-import type { KeyRow, PageQuery } from "../keys/key_page.ts";
-import { readPage, readRow } from "../keys/key_page.ts";
+import {
+  type KeyRow,
+  type PageQuery,
+  readPage,
+  readRow,
+} from "../keys/key_page.ts";
 import type { KeyStore } from "../keys/key_store.ts";
 import { lastDays, readTotals, type Totals } from "../keys/usage.ts";
-import type { Account, OwnerStore } from "../owners/owner_store.ts";
-import { OWNERS_KEY, readEmail } from "../owners/owner_store.ts";
-import type { RowPage, StoreDeps } from "../store/redis.ts";
-import { asNumber, asTexts, BadCursor } from "../store/redis.ts";
+import {
+  type Account,
+  OWNERS_KEY,
+  type OwnerStore,
+  readEmail,
+} from "../owners/owner_store.ts";
+import {
+  asNumber,
+  asTexts,
+  BadCursor,
+  type RowPage,
+  type StoreDeps,
+} from "../store/redis.ts";
 
-/** What operators see of all owners. docs/evidence/limits.md has what it takes to read. */
+/**
+ * What operators see of all owners. docs/evidence/limits.md has what it takes to read.
+ */
 
 /** The newest owners, who are searched and compared. */
 const OWNERS_MAX = 10_000;
 const BATCH = 100;
-/** Keys of one owner that a search examines before it goes on to the next page, which has the others. */
+/**
+ * Keys of one owner that a search examines before it goes on to the next page, which
+ * has the others.
+ */
 const KEYS_MAX = 500;
 /** A search ends after this time; its next page continues from there. */
 const SEARCH_MS = 2_000;
@@ -41,7 +59,10 @@ export function createPeople(
   const newest = ["ZREVRANGE", OWNERS_KEY, "0", String(OWNERS_MAX - 1)];
   const ownerIds = async () => asTexts(await redis.command(newest));
 
-  /** A page of what `read` finds for each owner, newest first. A cursor is an owner's id and, behind a dot, a cursor of `read`. */
+  /**
+   * A page of what `read` finds for each owner, newest first. A cursor is an owner's id
+   * and, behind a dot, a cursor of `read`.
+   */
   async function page<T>(
     { after, rows: rowsMax }: PeopleQuery,
     read: (owner: Owner, after: string) => Promise<RowPage<T>>,
@@ -89,7 +110,10 @@ export function createPeople(
       return account && { account, keys: asNumber(keys), totals };
     },
 
-    /** One page of the keys of all owners. Words may also be a part of the owner's address; the search may be the id of a key. */
+    /**
+     * One page of the keys of all owners. Words may also be a part of the owner's
+     * address; the search may be the id of a key.
+     */
     keys: (query: PeopleQuery): Promise<RowPage<KeyRow & Owner>> =>
       page(query, async (owner, after) => {
         if (isKeyId(query.search)) {
@@ -100,8 +124,11 @@ export function createPeople(
         const words = query.search.split(/\s+/)
           .filter((word) => !owner.email.includes(word.toLowerCase()));
         const { rows, next } = await readPage(redis, owner.ownerId, {
-          ...{ ...query, search: words.join(" "), after },
-          ...{ filter: "all", examinedMax: KEYS_MAX },
+          ...query,
+          search: words.join(" "),
+          after,
+          filter: "all",
+          examinedMax: KEYS_MAX,
         });
         return { rows: rows.map((row) => ({ ...row, ...owner })), next };
       }),

@@ -78,7 +78,9 @@ Deno.test("the owners who use most: the days of each are added up", async () => 
   await owners.ensure("idle@example.org");
   const top = async (by: "requests" | "tokens", days: number) =>
     (await people.top(by, days)).rows.map(({ account, totals }) => [
-      ...[account.email.slice(0, 3), totals.requests, totals.tokens],
+      account.email.slice(0, 3),
+      totals.requests,
+      totals.tokens,
     ]);
   assert.deepEqual(await top("tokens", 1), [["ada", 6, 30]]);
   const month = [["ada", 8, 60], ["bob", 14, 30]];

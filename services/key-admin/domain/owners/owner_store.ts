@@ -1,13 +1,22 @@
 import { mintOwnerId, randomBase62 } from "@gateway/shared/keys/key";
-import type { KeyState, Limits } from "@gateway/shared/keys/record";
-import { KEY_FIELDS, ownerLimitsKey } from "@gateway/shared/keys/record";
+import {
+  KEY_FIELDS,
+  type KeyState,
+  type Limits,
+  ownerLimitsKey,
+} from "@gateway/shared/keys/record";
 import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
 import { z } from "zod";
 import { decodeLimits, encodeKey } from "../keys/key_record.ts";
 import type { DefaultLimits } from "../keys/settings.ts";
 import { createPersist } from "../store/durability.ts";
-import type { Fields, StoreDeps } from "../store/redis.ts";
-import { asText, readHash, readText } from "../store/redis.ts";
+import {
+  asText,
+  type Fields,
+  readHash,
+  readText,
+  type StoreDeps,
+} from "../store/redis.ts";
 import { digest } from "../store/secret.ts";
 
 const accountKey = (ownerId: string) => `acct:{${ownerId}}`;
@@ -18,17 +27,25 @@ const firstOwnerKey = "owner:first";
 
 /** RFC 5321, 4.5.3.1.3: a path of 256 octets, less its angle brackets. */
 export const EMAIL_CHARS_MAX = 254;
-/** Deliberately loose: an address is verified by the link sent to it, not by its form. */
+/**
+ * Deliberately loose: an address is verified by the link sent to it, not by its form.
+ */
 const EMAIL =
   /^[^\s@<>"'`,;:\\()[\]{}\p{Cc}\p{Cf}]{1,64}@[^\s@<>"'`,;:\\()[\]{}\p{Cc}\p{Cf}]{1,253}$/u;
 
-/** The address in the form in which it is stored and compared, or null when it is not one. */
+/**
+ * The address in the form in which it is stored and compared, or null when it is not
+ * one.
+ */
 export function parseEmail(text: string): string | null {
   const email = text.normalize("NFKC").trim().toLowerCase();
   return email.length <= EMAIL_CHARS_MAX && EMAIL.test(email) ? email : null;
 }
 
-/** A person at an OpenID Connect provider. Issuer and subject together name a person; the address is proved by the provider and allowed by the operator. */
+/**
+ * A person at an OpenID Connect provider. Issuer and subject together name a person;
+ * the address is proved by the provider and allowed by the operator.
+ */
 export interface Identity {
   issuer: string;
   subject: string;
@@ -48,13 +65,18 @@ const stored = z.object({
   totp: z.string().nullable().default(null),
   /** Null: never, or before this was recorded. */
   signed_in_at: time.nullable().default(null),
-  /** When an operator removed the second factor, and who it was, until the owner has seen it: `1763800000000 op@example.org`. */
+  /**
+   * When an operator removed the second factor, and who it was, until the owner has
+   * seen it: `1763800000000 op@example.org`.
+   */
   factor_removed: z.string().default(""),
 }).transform(({ email, created_at, password, totp, ...rest }) => {
   const [, atMs, by = ""] = /^(\d+) (.*)$/.exec(rest.factor_removed) ?? [];
   return {
-    ...{ email, createdAtMs: created_at },
-    ...{ passwordHash: password, passwordAtMs: rest.password_at },
+    email,
+    createdAtMs: created_at,
+    passwordHash: password,
+    passwordAtMs: rest.password_at,
     totpSecret: totp,
     signedInAtMs: rest.signed_in_at,
     hasSignedIn: password !== null || rest.signed_in_at !== null,
@@ -95,7 +117,10 @@ export interface OwnerStoreDeps extends StoreDeps {
   defaultLimits: DefaultLimits;
 }
 
-/** Who owns keys, and how owners sign in; durable like keys. An owner exists from the first key or invitation on. */
+/**
+ * Who owns keys, and how owners sign in; durable like keys. An owner exists from the
+ * first key or invitation on.
+ */
 export type OwnerStore = ReturnType<typeof createOwnerStore>;
 
 export function createOwnerStore(
@@ -110,7 +135,10 @@ export function createOwnerStore(
     return reply;
   }
 
-  /** The pointer is written last and only once: one of several calls at once wins, and a crash leaves an account that nothing refers to. */
+  /**
+   * The pointer is written last and only once: one of several calls at once wins, and a
+   * crash leaves an account that nothing refers to.
+   */
   async function make(pointer: string, email: string): Promise<string> {
     const ownerId = mintOwnerId(randomBytes);
     const nowMs = String(now());
@@ -135,18 +163,26 @@ export function createOwnerStore(
     ensure: async (email: string): Promise<string> =>
       await store.find(email) ?? await make(mailKey(email), email),
 
-    /** The owner of the keys created before the set-up, whom the person with the set-up link becomes. */
+    /**
+     * The owner of the keys created before the set-up, whom the person with the set-up
+     * link becomes.
+     */
     first: async (): Promise<string> =>
       await readText(redis, firstOwnerKey) ?? await make(firstOwnerKey, ""),
 
-    /** The account of the first owner; null before the set-up, when it has no password. */
+    /**
+     * The account of the first owner; null before the set-up, when it has no password.
+     */
     async setUpAccount(): Promise<Account | null> {
       const ownerId = await readText(redis, firstOwnerKey) ?? "";
       const account = await store.read(ownerId);
       return account?.passwordHash ? account : null;
     },
 
-    /** The owner of an identity: found by issuer and subject, by e-mail address only the first time (ASVS 6.8.1). */
+    /**
+     * The owner of an identity: found by issuer and subject, by e-mail address only the
+     * first time (ASVS 6.8.1).
+     */
     async ofIdentity({ issuer, subject, email }: Identity): Promise<string> {
       const pointer = `oidc:${digest(JSON.stringify([issuer, subject]))}`;
       const known = await readText(redis, pointer);
@@ -164,8 +200,10 @@ export function createOwnerStore(
       ]);
       return fields && {
         ...stored.parse(fields),
-        ...{ ownerId, recoveryCodesLeft: recoveryFields(fields).length },
-        ...{ isDisabled: state === "disabled", isOperator: role !== null },
+        ownerId,
+        recoveryCodesLeft: recoveryFields(fields).length,
+        isDisabled: state === "disabled",
+        isOperator: role !== null,
       };
     },
 
@@ -185,7 +223,9 @@ export function createOwnerStore(
       return taken === 1;
     },
 
-    /** Refuses every request with a key of the owner from the next one on, or no longer. */
+    /**
+     * Refuses every request with a key of the owner from the next one on, or no longer.
+     */
     setState: (ownerId: string, state: KeyState) =>
       write("HSET", ownerLimitsKey(ownerId), KEY_FIELDS.state, state),
 
@@ -194,7 +234,10 @@ export function createOwnerStore(
       return write("HSET", accountKey(ownerId), ...set);
     },
 
-    /** Switches the second factor on and returns the recovery codes, which are shown once. */
+    /**
+     * Switches the second factor on and returns the recovery codes, which are shown
+     * once.
+     */
     async enableTotp(ownerId: string, secret: string): Promise<string[]> {
       const codes = Array.from({ length: RECOVERY_CODES }, () => {
         const code = randomBase62(RECOVERY_CHARS, randomBytes);
@@ -205,7 +248,10 @@ export function createOwnerStore(
       return codes;
     },
 
-    /** Switches the second factor off. If an operator does it (`by`), the owner is told until {@link dismissNotice}. */
+    /**
+     * Switches the second factor off. If an operator does it (`by`), the owner is told
+     * until {@link dismissNotice}.
+     */
     async disableTotp(ownerId: string, by?: string): Promise<void> {
       const account = accountKey(ownerId);
       const codes = recoveryFields(await readHash(redis, account) ?? {});
@@ -231,7 +277,10 @@ export function createOwnerStore(
       return await write("HDEL", accountKey(ownerId), field) === 1;
     },
 
-    /** Gives an owner without an address this one. False when it belongs to another owner. */
+    /**
+     * Gives an owner without an address this one. False when it belongs to another
+     * owner.
+     */
     async claim(ownerId: string, email: string): Promise<boolean> {
       const pointer = mailKey(email);
       const set = await writer.command(["SET", pointer, ownerId, "NX"]);

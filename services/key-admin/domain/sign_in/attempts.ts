@@ -22,11 +22,17 @@ export const ADDRESS_RATE: Rate = { count: 20, perMs: 600_000 };
 /** The same for larger IPv6 networks, whose holders have very many /64s. */
 export const SITE_RATE: Rate = { count: 40, perMs: 600_000 };
 export const PROVIDER_RATE: Rate = { count: 80, perMs: 600_000 };
-/** Attempts of an address that others cannot use up. Further ones count towards {@link POOL_RATE}. */
+/**
+ * Attempts of an address that others cannot use up. Further ones count towards {@link
+ * POOL_RATE}.
+ */
 export const OWN_RATE: Rate = { count: 3, perMs: 600_000 };
 /** Further attempts, shared by all addresses. */
 export const POOL_RATE: Rate = { count: 100, perMs: 60_000 };
-/** All attempts together, to bound the work of hashing. It takes 300 addresses or a dozen IPv6 /32 networks to use it up. */
+/**
+ * All attempts together, to bound the work of hashing. It takes 300 addresses or a
+ * dozen IPv6 /32 networks to use it up.
+ */
 export const TOTAL_RATE: Rate = { count: 1_000, perMs: 60_000 };
 const FORGET_SECONDS = 24 * 3_600;
 /** A device is remembered this long after a sign-in from it. */
@@ -50,7 +56,10 @@ return 0
 `,
 );
 
-/** GCRA, as the edges count requests: the one number is the time when everything taken is paid off. */
+/**
+ * GCRA, as the edges count requests: the one number is the time when everything taken
+ * is paid off.
+ */
 const RATE_SCRIPT = defineScript(
   "key-admin/rate",
   `
@@ -87,7 +96,9 @@ export async function forgetFailures(redis: RedisLink, attempt: Attempt) {
   return Math.max(0, Number(failed ?? "1") - 1);
 }
 
-/** Where attempts are counted: for the account, or for a device that it signed in from. */
+/**
+ * Where attempts are counted: for the account, or for a device that it signed in from.
+ */
 async function countOf(redis: RedisLink, { email, device }: Attempt) {
   const isKnownDevice = isSecret(device) &&
     await readText(redis, knownDeviceKey(device)) === digest(email);
@@ -95,7 +106,10 @@ async function countOf(redis: RedisLink, { email, device }: Attempt) {
   return { name: attemptsKey(scope), isKnownDevice };
 }
 
-/** Remembers that the account signed in from a device and returns the value of its cookie. */
+/**
+ * Remembers that the account signed in from a device and returns the value of its
+ * cookie.
+ */
 export async function rememberDevice(
   redis: RedisLink,
   randomBytes: RandomBytes,
@@ -107,7 +121,10 @@ export async function rememberDevice(
   return device;
 }
 
-/** No limit that a few other addresses can use up applies to the first attempts of an address. */
+/**
+ * No limit that a few other addresses can use up applies to the first attempts of an
+ * address.
+ */
 async function takeRates(redis: RedisLink, ip: string): Promise<number> {
   const address = siteOf(ip);
   const networks: [name: string, rate: Rate][] = [[address, ADDRESS_RATE]];
@@ -130,7 +147,10 @@ export interface Rate {
   perMs: number;
 }
 
-/** Takes one from the rate of this name. Returns the milliseconds to wait, 0 when one was taken. */
+/**
+ * Takes one from the rate of this name. Returns the milliseconds to wait, 0 when one
+ * was taken.
+ */
 export async function takeRate(
   redis: RedisLink,
   name: string,

@@ -3,8 +3,12 @@ import { randomBytes } from "@gateway/shared/process/ids";
 import type { RedisLink } from "@gateway/shared/redis/link";
 import { startRedis } from "../../redis_fixture.ts";
 import { asTexts } from "../store/redis.ts";
-import type { Attempt } from "./attempts.ts";
-import { forgetFailures, rememberDevice, takeAttempt } from "./attempts.ts";
+import {
+  type Attempt,
+  forgetFailures,
+  rememberDevice,
+  takeAttempt,
+} from "./attempts.ts";
 
 Deno.test("ASVS 6.1.1, 6.3.1: the wait doubles with each failure and ends with a success", async () => {
   await using server = await startRedis();
@@ -73,7 +77,8 @@ Deno.test("ASVS 2.4.1, 6.1.1, 6.3.1, API2, API4: of thousands of attempts few ar
     const startMs = performance.now();
     const count = await allowed(redis, (n) => ({
       email: name.startsWith("one account") ? email : `user${n}@x.org`,
-      ...{ ip: ip(n), device: "" },
+      ip: ip(n),
+      device: "",
     }));
     const seconds = (performance.now() - startMs) / 1_000;
     assert.ok(

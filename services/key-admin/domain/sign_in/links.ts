@@ -2,12 +2,19 @@ import { z } from "zod";
 import { asTextOrNull, type StoreDeps } from "../store/redis.ts";
 import { digest, isSecret, mintSecret } from "../store/secret.ts";
 
-/** What a link lets its holder do, once, and for how long in seconds. Whoever opens a set-up link becomes the first owner. */
+/**
+ * What a link lets its holder do, once, and for how long in seconds. Whoever opens a
+ * set-up link becomes the first owner.
+ */
 export const LINK_SECONDS = {
-  ...{ set_up: 15 * 60, invite: 72 * 3_600, reset: 3_600 },
+  set_up: 15 * 60,
+  invite: 72 * 3_600,
+  reset: 3_600,
 };
 export const LINK_TIMES = {
-  ...{ set_up: "15 minutes", invite: "3 days", reset: "1 hour" },
+  set_up: "15 minutes",
+  invite: "3 days",
+  reset: "1 hour",
 };
 
 const linkSchema = z.object({
@@ -40,7 +47,10 @@ export function createLinkStore(
       return secret;
     },
 
-    /** The link of a secret; null when it has expired, was used or never existed. Does not use it up, since mail scanners follow links. */
+    /**
+     * The link of a secret; null when it has expired, was used or never existed. Does
+     * not use it up, since mail scanners follow links.
+     */
     peek: (secret: string) => get("GET", secret),
 
     /** The same, once: only one of several calls at the same time gets the link. */

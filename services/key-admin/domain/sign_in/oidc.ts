@@ -22,7 +22,10 @@ const FLOW = /^([\w-]{43})\.([\w-]{43})\.([\w-]{43})$/;
 
 export type OidcClient = ReturnType<typeof createOidcClient>;
 
-/** Sign-in through an OpenID Connect provider: code flow with PKCE, state and nonce (ASVS 10.5). Its metadata is fetched on first use and kept. */
+/**
+ * Sign-in through an OpenID Connect provider: code flow with PKCE, state and nonce
+ * (ASVS 10.5). Its metadata is fetched on first use and kept.
+ */
 export function createOidcClient(
   { issuer, clientId, clientSecret, allowed, name }: OidcConfig,
 ) {
@@ -47,7 +50,10 @@ export function createOidcClient(
     });
   return {
     name,
-    /** The address of the provider's page, and what the browser keeps in a cookie until it comes back. */
+    /**
+     * The address of the provider's page, and what the browser keeps in a cookie until
+     * it comes back.
+     */
     begin: async (redirectUri: URL, askAgain: boolean) => {
       const verifier = oidc.randomPKCECodeVerifier();
       const [state, nonce] = [oidc.randomState(), oidc.randomNonce()];

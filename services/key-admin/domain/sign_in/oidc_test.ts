@@ -1,7 +1,11 @@
 import assert from "node:assert/strict";
 import { createHash, generateKeyPairSync, sign } from "node:crypto";
-import type { TestClient } from "../../console_fixture.ts";
-import { keyForm, startConsole, storedKey } from "../../console_fixture.ts";
+import {
+  keyForm,
+  startConsole,
+  storedKey,
+  type TestClient,
+} from "../../console_fixture.ts";
 import { createOidcClient } from "./oidc.ts";
 
 type TestProvider = ReturnType<typeof startProvider>;
@@ -32,9 +36,14 @@ function startProvider() {
       access_token: "not used",
       token_type: "bearer",
       id_token: token({
-        ...{ iss: issuer, aud: CLIENT_ID, sub: "subject-1", nonce },
-        ...{ iat: nowS, exp: nowS + 300 },
-        ...{ email: "ada@example.org", email_verified: true },
+        iss: issuer,
+        aud: CLIENT_ID,
+        sub: "subject-1",
+        nonce,
+        iat: nowS,
+        exp: nowS + 300,
+        email: "ada@example.org",
+        email_verified: true,
         ...provider.claims,
       }),
     });
@@ -79,7 +88,10 @@ function startProvider() {
     forges: false,
     /** Answers every request with an empty object. */
     isBroken: false,
-    /** Takes the URL that the browser is sent to and returns the one that it comes back to. */
+    /**
+     * Takes the URL that the browser is sent to and returns the one that it comes back
+     * to.
+     */
     authorize: (url: URL): URL => {
       nonce = url.searchParams.get("nonce") ?? "";
       challenge = url.searchParams.get("code_challenge") ?? "";

@@ -13,13 +13,22 @@ const PARAMETERS = {
   parallelism: 1,
 };
 
-/** Bounds of a password in characters. Longer ones are refused before any work (ASVS 6.2.1, 6.2.9). */
+/**
+ * Bounds of a password in characters. Longer ones are refused before any work (ASVS
+ * 6.2.1, 6.2.9).
+ */
 export const PASSWORD_CHARS_MIN = 12;
 export const PASSWORD_CHARS_MAX = 128;
 
-/** Passwords that take fewer guesses than 10 to this power are refused: zxcvbn's best score. */
+/**
+ * Passwords that take fewer guesses than 10 to this power are refused: zxcvbn's best
+ * score.
+ */
 export const GUESSES_LOG10_MIN = 10;
-/** Estimating takes up to 30 ms for this many characters, and 150 ms for the longest password. */
+/**
+ * Estimating takes up to 30 ms for this many characters, and 150 ms for the longest
+ * password.
+ */
 export const EXAMINED_CHARS_MAX = 40;
 
 /**
@@ -27,12 +36,33 @@ export const EXAMINED_CHARS_MAX = 40;
  * uses it. Words of the owner's address are added to these.
  */
 export const CONTEXT_WORDS: readonly string[] = [
-  ...["gateway", "console", "keyadmin", "edge", "worker", "apikey", "api"],
-  ...["openai", "chat", "completion", "model", "neutral", "token", "server"],
-  ...["admin", "administrator", "root", "owner", "login", "user", "key"],
+  "gateway",
+  "console",
+  "keyadmin",
+  "edge",
+  "worker",
+  "apikey",
+  "api",
+  "openai",
+  "chat",
+  "completion",
+  "model",
+  "neutral",
+  "token",
+  "server",
+  "admin",
+  "administrator",
+  "root",
+  "owner",
+  "login",
+  "user",
+  "key",
 ];
 
-/** Loaded for the first new password: the dictionaries take 20 MiB, and most days nobody sets one. */
+/**
+ * Loaded for the first new password: the dictionaries take 20 MiB, and most days nobody
+ * sets one.
+ */
 async function loadEstimator() {
   const { ZxcvbnFactory } = await import("@zxcvbn-ts/core");
   const common = await import("@zxcvbn-ts/language-common");
@@ -43,7 +73,10 @@ let estimator: ReturnType<typeof loadEstimator> | undefined;
 
 export type PasswordHasher = Awaited<ReturnType<typeof createPasswordHasher>>;
 
-/** Each hash uses a whole core. More at once would starve everything else on a small machine. */
+/**
+ * Each hash uses a whole core. More at once would starve everything else on a small
+ * machine.
+ */
 const AT_ONCE_MAX = 4;
 
 /** Makes one hash at the start, for accounts that do not exist. */
@@ -52,7 +85,10 @@ export async function createPasswordHasher() {
   const limit = pLimit(AT_ONCE_MAX);
   return {
     hash: (password: string) => limit(() => hash(normal(password), PARAMETERS)),
-    /** `stored` is null for an account that does not exist, which takes the same work (ASVS 6.3.8). */
+    /**
+     * `stored` is null for an account that does not exist, which takes the same work
+     * (ASVS 6.3.8).
+     */
     verify: (stored: string | null, password: string) =>
       limit(async () => {
         const isRight = await verify(stored ?? decoy, normal(password));
@@ -67,7 +103,10 @@ const normal = (password: string): string => password.normalize("NFKC");
 /** The length of a password in characters, in the form that is hashed. */
 export const passwordChars = (password: string) => [...normal(password)].length;
 
-/** The problem with a new password, or null. Only its length and how guessable it is count (ASVS 6.2). */
+/**
+ * The problem with a new password, or null. Only its length and how guessable it is
+ * count (ASVS 6.2).
+ */
 export async function passwordProblem(
   password: string,
   context: { email: string },

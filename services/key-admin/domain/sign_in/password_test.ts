@@ -1,7 +1,11 @@
 import assert from "node:assert/strict";
 import { dictionary } from "@zxcvbn-ts/language-common";
-import { CONTEXT_WORDS, EXAMINED_CHARS_MAX } from "./password.ts";
-import { createPasswordHasher, passwordProblem } from "./password.ts";
+import {
+  CONTEXT_WORDS,
+  createPasswordHasher,
+  EXAMINED_CHARS_MAX,
+  passwordProblem,
+} from "./password.ts";
 
 const context = { email: "ada.lovelace@example.org" };
 
@@ -36,10 +40,16 @@ Deno.test("ASVS 6.2.1, 6.2.9: a password has 12 to 128 characters, as people cou
 
 Deno.test("ASVS 6.2.5: any characters are allowed", async () => {
   const passwords = [
-    ...["correct horse battery staple", "jxkvnqpwzrtbm", "JXKVNQPWZRTBM"],
-    ...["mein langes passwort für morgen", "密码要够长才行所以我写了很多字"],
-    ...["kp9#Lm2$vQ8!xR", "83 92 17 40 55 61", "   tulip   orbit   cargo"],
-    ...["Tr0ub4dor&3 with more", "\u0000tulip\u0007orbit\u001bcargo"],
+    "correct horse battery staple",
+    "jxkvnqpwzrtbm",
+    "JXKVNQPWZRTBM",
+    "mein langes passwort für morgen",
+    "密码要够长才行所以我写了很多字",
+    "kp9#Lm2$vQ8!xR",
+    "83 92 17 40 55 61",
+    "   tulip   orbit   cargo",
+    "Tr0ub4dor&3 with more",
+    "\u0000tulip\u0007orbit\u001bcargo",
   ];
   for (const password of passwords) {
     assert.equal(await passwordProblem(password, context), null, password);
@@ -47,10 +57,22 @@ Deno.test("ASVS 6.2.5: any characters are allowed", async () => {
 });
 
 const LIKELY = [
-  ...["password1234", "P@ssw0rd!2024", "passwordpassword", "adminadmin123"],
-  ...["123456789012", "qwertyuiop12", "1qaz2wsx3edc", "aaaaaaaaaaaa"],
-  ...["abcabcabcabc", "iloveyou2024!", "gatewayconsole", "ChangeMe12345"],
-  ...["lovelace-2024", "Ada.Lovelace1", "Gateway2026!!", "openai-apikey"],
+  "password1234",
+  "P@ssw0rd!2024",
+  "passwordpassword",
+  "adminadmin123",
+  "123456789012",
+  "qwertyuiop12",
+  "1qaz2wsx3edc",
+  "aaaaaaaaaaaa",
+  "abcabcabcabc",
+  "iloveyou2024!",
+  "gatewayconsole",
+  "ChangeMe12345",
+  "lovelace-2024",
+  "Ada.Lovelace1",
+  "Gateway2026!!",
+  "openai-apikey",
 ];
 const COMMON = dictionary["passwords-common"];
 /** A sample of a list. */
@@ -59,8 +81,14 @@ const every = <T>(step: number, list: readonly T[]): T[] =>
 
 /** How people lengthen short passwords to twelve characters. */
 const decorated = (word: string): string[] => [
-  ...[word + word, `${word}${word}1`, `${word}12345678`, `${word}2024!!`],
-  ...[`${word}@2025`, `${word}.1987.`, `!!!${word}2026`, `${word}qwerty`],
+  word + word,
+  `${word}${word}1`,
+  `${word}12345678`,
+  `${word}2024!!`,
+  `${word}@2025`,
+  `${word}.1987.`,
+  `!!!${word}2026`,
+  `${word}qwerty`,
   word[0]?.toUpperCase() + word.slice(1) + "2026!",
   word.replaceAll("a", "@").replaceAll("o", "0") + "1999!",
   word.toUpperCase() + "!!!!!!",

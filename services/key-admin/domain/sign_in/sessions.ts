@@ -9,7 +9,10 @@ export const SESSION_LIMITS = {
   idleMs: 30 * 60_000,
   /** A session ends after this long in any case. */
   absoluteMs: 12 * 3_600_000,
-  /** Creating or deleting a key asks for the password again if it was last entered longer ago. */
+  /**
+   * Creating or deleting a key asks for the password again if it was last entered
+   * longer ago.
+   */
   freshMs: 3_600_000,
 } as const;
 
@@ -48,7 +51,10 @@ const sessionKey = (id: string) => `sess:${id}`;
 const sessionsKey = (ownerId: string) => `sessions:{${ownerId}}`;
 const LIFE_SECONDS = String(SESSION_LIMITS.absoluteMs / 1_000);
 
-/** Who is signed in. Sessions need not survive a loss of power, and a cookie's value is never stored. */
+/**
+ * Who is signed in. Sessions need not survive a loss of power, and a cookie's value is
+ * never stored.
+ */
 export type SessionStore = ReturnType<typeof createSessionStore>;
 
 export function createSessionStore(
@@ -59,7 +65,8 @@ export function createSessionStore(
   const read = async (id: string): Promise<Session | null> => {
     const fields = await readHash(redis, sessionKey(id));
     const session = stored.safeParse(fields).data;
-    // It has ended, or an earlier version of this service stored it in a different form.
+    // It has ended, or an earlier version of this service stored it in a different
+    // form.
     if (session === undefined) return null;
     const isOver = now() - session.seenAtMs >= SESSION_LIMITS.idleMs ||
       now() - session.createdAtMs >= SESSION_LIMITS.absoluteMs;
@@ -78,8 +85,11 @@ export function createSessionStore(
       const id = digest(cookie);
       const nowMs = now();
       await store.update(id, {
-        ...{ ownerId, ip, createdAtMs: nowMs },
-        ...{ seenAtMs: nowMs, checkedAtMs: nowMs },
+        ownerId,
+        ip,
+        createdAtMs: nowMs,
+        seenAtMs: nowMs,
+        checkedAtMs: nowMs,
         userAgent: userAgent.slice(0, USER_AGENT_CHARS_MAX),
       });
       const list = sessionsKey(ownerId);
@@ -98,7 +108,10 @@ export function createSessionStore(
       return session;
     },
 
-    /** Stores the given members. If the session has ended in the meantime, they form no valid session, and expire. */
+    /**
+     * Stores the given members. If the session has ended in the meantime, they form no
+     * valid session, and expire.
+     */
     async update(id: string, members: Partial<Stored>): Promise<void> {
       const fields = Object.entries(members).flat().map(String);
       await redis.command(["HSET", sessionKey(id), ...fields]);
@@ -113,13 +126,17 @@ export function createSessionStore(
         .sort((a, b) => b.seenAtMs - a.seenAtMs);
     },
 
-    /** Ends one session of the owner, and its key of the page "Try it". False when it is not the owner's. */
+    /**
+     * Ends one session of the owner, and its key of the page "Try it". False when it is
+     * not the owner's.
+     */
     async end(ownerId: string, sessionId: string): Promise<boolean> {
       const record = sessionKey(sessionId);
       const { ownerId: holder = ownerId, tryKeyId: keyId = "" } =
         await readHash(redis, record) ?? {};
       if (holder !== ownerId) return false;
-      // In this order, because a session that still works must stay in the list from which it can be ended.
+      // In this order, because a session that still works must stay in the list from
+      // which it can be ended.
       await redis.command(["DEL", record]);
       const list = sessionsKey(ownerId);
       const isListed = await redis.command(["ZREM", list, sessionId]) === 1;

@@ -2,10 +2,18 @@ import assert from "node:assert/strict";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import type { Form, TestClient } from "../../console_fixture.ts";
-import { fieldsOf, hiddenField, keyForm } from "../../console_fixture.ts";
-import { isSignedIn, PASSWORD, signIn } from "../../console_fixture.ts";
-import { startConsole, storedKey } from "../../console_fixture.ts";
+import {
+  fieldsOf,
+  type Form,
+  hiddenField,
+  isSignedIn,
+  keyForm,
+  PASSWORD,
+  signIn,
+  startConsole,
+  storedKey,
+  type TestClient,
+} from "../../console_fixture.ts";
 import { startRedis } from "../../redis_fixture.ts";
 import { limitsOf } from "../keys/settings.ts";
 import { asTexts } from "../store/redis.ts";

@@ -1,9 +1,16 @@
 import type { Log } from "@gateway/shared/process/log";
 import type { AuditLog } from "../audit/audit_log.ts";
-import type { Account, OwnerStore } from "../owners/owner_store.ts";
-import { parseEmail } from "../owners/owner_store.ts";
-import type { Attempt } from "./attempts.ts";
-import { forgetFailures, rememberDevice, takeAttempt } from "./attempts.ts";
+import {
+  type Account,
+  type OwnerStore,
+  parseEmail,
+} from "../owners/owner_store.ts";
+import {
+  type Attempt,
+  forgetFailures,
+  rememberDevice,
+  takeAttempt,
+} from "./attempts.ts";
 import type { StoreDeps } from "../store/redis.ts";
 import { digest } from "../store/secret.ts";
 import type { PasswordHasher } from "./password.ts";
@@ -12,7 +19,9 @@ import { totpStep } from "./totp.ts";
 
 interface Credentials extends Attempt, Client {
   password: string;
-  /** Code of the authenticator app or a recovery code; empty without a second factor. */
+  /**
+   * Code of the authenticator app or a recovery code; empty without a second factor.
+   */
   code: string;
 }
 
@@ -62,20 +71,26 @@ export async function admit(
   failedBefore: number,
 ) {
   const cookie = await sessions.start(ownerId, client);
-  // If the password was changed while it was checked, the other sessions have been ended.
+  // If the password was changed while it was checked, the other sessions have been
+  // ended.
   const isOver = (await owners.read(ownerId))?.passwordHash !== passwordHash;
   if (isOver) await sessions.end(ownerId, digest(cookie));
   await owners.noteSignIn(ownerId);
   const attempts = failedBefore === 1 ? "attempt" : "attempts";
   await audit.add(ownerId, {
-    ...{ action: "session.signed_in", by: email, ip: client.ip },
+    action: "session.signed_in",
+    by: email,
+    ip: client.ip,
     detail: failedBefore > 0 ? `after ${failedBefore} failed ${attempts}` : "",
   });
   const device = await rememberDevice(redis, randomBytes, email);
   return { ok: true as const, cookie, device, failedBefore };
 }
 
-/** Checks the password again within a session. Counts as an attempt and is in the audit log. */
+/**
+ * Checks the password again within a session. Counts as an attempt and is in the audit
+ * log.
+ */
 export async function checkAgain(
   { redis, hasher, audit }: SignInDeps,
   account: Account,
@@ -89,7 +104,8 @@ export async function checkAgain(
   const isRight = await hasher.verify(passwordHash, password);
   await audit.add(ownerId, {
     action: isRight ? "session.confirmed" : "session.refused",
-    ...{ by: email, ip: from.ip },
+    by: email,
+    ip: from.ip,
     detail: isRight ? "" : "asked again within a session",
   });
   if (isRight) await forgetFailures(redis, attempt);

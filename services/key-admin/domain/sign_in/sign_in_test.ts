@@ -1,12 +1,21 @@
 import assert from "node:assert/strict";
-import { codeOf, invitation, isSignedIn } from "../../console_fixture.ts";
-import { PASSWORD, signIn, startConsole } from "../../console_fixture.ts";
-import type { TestClient } from "../../console_fixture.ts";
+import {
+  codeOf,
+  invitation,
+  isSignedIn,
+  PASSWORD,
+  signIn,
+  startConsole,
+  type TestClient,
+} from "../../console_fixture.ts";
 import { asTexts } from "../store/redis.ts";
 import { digest } from "../store/secret.ts";
 import { localPath } from "../../web/session.ts";
 
-/** Guarantee: no access by guessing, by timing, by default passwords or by replaying a code or a link. */
+/**
+ * Guarantee: no access by guessing, by timing, by default passwords or by replaying a
+ * code or a link.
+ */
 
 const ADA = "ada@example.org";
 const SESSION = "__Host-sid";
@@ -96,7 +105,8 @@ Deno.test("ASVS 6.3.2, 6.4.1: nobody can sign in before the set-up, whose link w
   }
   const choose = async (browser: TestClient, path: string, password: string) =>
     (await browser.post(path, {
-      ...{ email: "Ada@Example.org", new_password: password },
+      email: "Ada@Example.org",
+      new_password: password,
     })).status;
   assert.equal(await choose(client, path, "password1234"), 400);
   assert.equal(await choose(client, path, PASSWORD), 303);
@@ -195,8 +205,12 @@ Deno.test("ASVS 3.7.2: redirects after sign-in stay on the console", async () =>
     assert.equal(answer.headers.get("location"), localPath(next));
   }
   const hostile = [
-    ...["https://evil.test/", "//evil.test", "/\\evil.test", ""],
-    ...["javascript:alert(1)", "/keys\r\nset-cookie: a=b"],
+    "https://evil.test/",
+    "//evil.test",
+    "/\\evil.test",
+    "",
+    "javascript:alert(1)",
+    "/keys\r\nset-cookie: a=b",
   ];
   for (const next of hostile) assert.equal(localPath(next), "/keys", next);
 });

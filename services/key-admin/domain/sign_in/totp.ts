@@ -1,7 +1,10 @@
 import type { RandomBytes } from "@gateway/shared/process/ids";
 import { Secret, TOTP } from "otpauth";
 
-/** Time-based one-time codes as every authenticator app makes them: RFC 6238 with the library's defaults. */
+/**
+ * Time-based one-time codes as every authenticator app makes them: RFC 6238 with the
+ * library's defaults.
+ */
 
 /** A clock may be off by one step either way. */
 const STEPS_OFF_MAX = 1;
@@ -15,7 +18,10 @@ export const mintTotpSecret = (randomBytes: RandomBytes): string =>
 export const totpUri = (secret: string, label: string, issuer: string) =>
   new TOTP({ secret, label, issuer }).toString();
 
-/** The step a code belongs to, or null when it is wrong. The owner store makes sure that it works only once (RFC 6238, 5.2). */
+/**
+ * The step a code belongs to, or null when it is wrong. The owner store makes sure that
+ * it works only once (RFC 6238, 5.2).
+ */
 export function totpStep(secret: string, code: string, nowMs: number) {
   const off = new TOTP({ secret })
     .validate({ token: code, timestamp: nowMs, window: STEPS_OFF_MAX });

@@ -17,9 +17,26 @@ function cellsOf(line: string): string[] {
 }
 
 const FORMULAS = [
-  ...["=1+1", "+1", "-1", "@SUM(A1)", "\tx", "\rx", "\0x", "\n=1", "|calc"],
-  ...['=HYPERLINK("http://evil.test","x")', "=cmd|' /C calc'!A0", '"=1"'],
-  ...["＝1+1", "＋1", "－1", "＠SUM(A1)", "a\r\n=1", 'a",=1;"-1', "a;=1", "%0"],
+  "=1+1",
+  "+1",
+  "-1",
+  "@SUM(A1)",
+  "\tx",
+  "\rx",
+  "\0x",
+  "\n=1",
+  "|calc",
+  '=HYPERLINK("http://evil.test","x")',
+  "=cmd|' /C calc'!A0",
+  '"=1"',
+  "＝1+1",
+  "＋1",
+  "－1",
+  "＠SUM(A1)",
+  "a\r\n=1",
+  'a",=1;"-1',
+  "a;=1",
+  "%0",
 ];
 
 Deno.test("ASVS 1.2.10: a cell that looks like a formula is text", () => {

@@ -9,13 +9,17 @@ import { asFields, asList, asNumber } from "./redis.ts";
  * - `none`: neither is possible, or unknown.
  *
  * With `always`, Redis answers a write only after all writes so far are on disk. That
- * halves the requests that edges can admit, whose counters may well lose the last second.
- * WAITAOF is not used: it waits up to a second for the next flush, and Redis 7.4 and
- * every Valkey up to 9.1 answer it before the write is on disk (redis/redis#13793).
+ * halves the requests that edges can admit, whose counters may well lose the last
+ * second. WAITAOF is not used: it waits up to a second for the next flush, and Redis
+ * 7.4 and every Valkey up to 9.1 answer it before the write is on disk
+ * (redis/redis#13793).
  */
 export type Durability = "switched" | "always" | "none";
 
-/** The server has not confirmed that a change is on disk or on its replicas. The change may still hold. */
+/**
+ * The server has not confirmed that a change is on disk or on its replicas. The change
+ * may still hold.
+ */
 export class NotDurable extends Error {
   override name = "NotDurable";
 
@@ -26,7 +30,10 @@ export class NotDurable extends Error {
   }
 }
 
-/** A mark for each flush in progress. Whoever switches back to `everysec` deletes all of them. */
+/**
+ * A mark for each flush in progress. Whoever switches back to `everysec` deletes all of
+ * them.
+ */
 const MARKS_KEY = "fsync";
 const ON = ["CONFIG", "SET", "appendfsync", "always"];
 const OFF = ["CONFIG", "SET", "appendfsync", "everysec"];
@@ -37,7 +44,10 @@ const ATTEMPTS_MAX = 300;
 export const detectDurability = async (redis: RedisLink): Promise<Durability> =>
   (await askServer(redis)).durability;
 
-/** Asked after each change: changes are rare, and an operator may have changed the settings. */
+/**
+ * Asked after each change: changes are rare, and an operator may have changed the
+ * settings.
+ */
 async function askServer(redis: RedisLink) {
   const replicasName = "min-replicas-to-write";
   const ask = (...command: string[]) =>
@@ -95,7 +105,8 @@ async function flush(redis: RedisLink): Promise<void> {
     await atOnce(redis, ["SADD", MARKS_KEY, mark], ON);
     const [isMarked] = await Promise.all([
       redis.command(["SREM", MARKS_KEY, mark]),
-      // Without an answer, `always` stays until the next change, which is slower but safe.
+      // Without an answer, `always` stays until the next change, which is slower but
+      // safe.
       atOnce(redis, ["DEL", MARKS_KEY], OFF).catch(() => {}),
     ]);
     if (isMarked === 1) return;

@@ -103,8 +103,12 @@ Deno.test("persist() acknowledges no change that is not on disk or on enough rep
   ];
   for (const [wanted, reached, isConfirmed] of cases) {
     const settings = [
-      ...["appendonly", "yes", "appendfsync", "always"],
-      ...["min-replicas-to-write", String(wanted)],
+      "appendonly",
+      "yes",
+      "appendfsync",
+      "always",
+      "min-replicas-to-write",
+      String(wanted),
     ];
     const replies = { "CONFIG GET": settings, WAIT: reached };
     const { link, sent } = withReplies(real, replies);

@@ -1,10 +1,16 @@
 import { monotonicNow, type WallNow } from "@gateway/shared/process/clock";
 import type { RandomBytes } from "@gateway/shared/process/ids";
-import type { RedisLink, RedisLinkOptions } from "@gateway/shared/redis/link";
-import { createRedisLink } from "@gateway/shared/redis/link";
+import {
+  createRedisLink,
+  type RedisLink,
+  type RedisLinkOptions,
+} from "@gateway/shared/redis/link";
 import { z } from "zod";
 
-/** The connection of the stores, and its untyped replies: each reader throws when a reply has an unexpected type. */
+/**
+ * The connection of the stores, and its untyped replies: each reader throws when a
+ * reply has an unexpected type.
+ */
 
 /** Longer than at an edge, since people rather than programs wait. */
 const DEADLINE_MS = 2_000;
@@ -17,7 +23,10 @@ export interface StoreDeps {
   now: WallNow;
 }
 
-/** Opens a link and waits for the first connection. Rejects with `RedisUnavailableError`, whose cause says why. */
+/**
+ * Opens a link and waits for the first connection. Rejects with
+ * `RedisUnavailableError`, whose cause says why.
+ */
 export async function connectRedis(
   { address, log, waitMs }:
     & Pick<RedisLinkOptions, "address" | "log">

@@ -11,7 +11,9 @@ export const TRY_FACTS = {
   request: "Request ID",
 } as const;
 
-/** An image, audio or a video: its URL, and the name of the file that it is saved to. */
+/**
+ * An image, audio or a video: its URL, and the name of the file that it is saved to.
+ */
 export type Medium = readonly [url: string, file: string];
 
 /** What the page "Try it" shows of an answer. */
@@ -63,7 +65,9 @@ const images = z.object({
 const transcript = z.object({ text: z.string() })
   .transform(({ text }) => ({ texts: { content: text } }));
 const STATES = {
-  ...{ queued: "Queued", in_progress: "In progress", failed: "Failed" },
+  queued: "Queued",
+  in_progress: "In progress",
+  failed: "Failed",
 };
 const video = videoSchema.transform(({ id, status, progress, ...times }) => {
   const path = `/try/videos/${id}`;

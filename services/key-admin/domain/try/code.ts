@@ -6,7 +6,10 @@ import { TRY_KINDS, type TryKind, type TryRequest } from "./request.ts";
 export const LANGUAGES = ["curl", "TypeScript", "Python"] as const;
 type Language = typeof LANGUAGES[number];
 
-/** What to do with the answers. `CALL` is the request, `VIDEO` one about its video, `FIELDS` are the arguments. */
+/**
+ * What to do with the answers. `CALL` is the request, `VIDEO` one about its video,
+ * `FIELDS` are the arguments.
+ */
 const PROGRAMS: Record<TryKind, Record<Language, string>> = {
   chat: {
     curl: "CALL",
@@ -71,15 +74,35 @@ client.videos.download_content(video.id).write_to_file("video.mp4")`,
   },
 };
 
-/** The chat fields of the API that OpenAI's packages know. They know all fields of other kinds. */
+/**
+ * The chat fields of the API that OpenAI's packages know. They know all fields of other
+ * kinds.
+ */
 const KNOWN = new Set([
-  ...["model", "messages", "temperature", "top_p", "max_tokens", "seed"],
-  ...["max_completion_tokens", "stop", "presence_penalty", "logprobs", "tools"],
-  ...["frequency_penalty", "top_logprobs", "tool_choice", "response_format"],
-  ...["parallel_tool_calls", "stream", "stream_options"],
+  "model",
+  "messages",
+  "temperature",
+  "top_p",
+  "max_tokens",
+  "seed",
+  "max_completion_tokens",
+  "stop",
+  "presence_penalty",
+  "logprobs",
+  "tools",
+  "frequency_penalty",
+  "top_logprobs",
+  "tool_choice",
+  "response_format",
+  "parallel_tool_calls",
+  "stream",
+  "stream_options",
 ]);
 
-/** A program that sends the request and prints the text of the answer, or writes its images, audio or video to files. `apiUrl` has no trailing slash. */
+/**
+ * A program that sends the request and prints the text of the answer, or writes its
+ * images, audio or video to files. `apiUrl` has no trailing slash.
+ */
 export function codeOf(kind: TryKind, request: TryRequest, apiUrl: string) {
   const isKnown = (name: string) => kind !== "chat" || KNOWN.has(name);
   const members = Object.entries(request);
@@ -171,5 +194,7 @@ function literal(value: unknown, language: Language, isFile = false): string {
 }
 
 const PYTHON: Readonly<Record<string, string>> = {
-  ...{ null: "None", true: "True", false: "False" },
+  null: "None",
+  true: "True",
+  false: "False",
 };

@@ -3,7 +3,10 @@ import type { Log } from "@gateway/shared/process/log";
 import { TRY_LIMITS } from "./key.ts";
 import type { TryRequest } from "./request.ts";
 
-/** A request to an endpoint of the API: without a body, it only reads. With a file it is sent as a form, otherwise as JSON. */
+/**
+ * A request to an endpoint of the API: without a body, it only reads. With a file it is
+ * sent as a form, otherwise as JSON.
+ */
 export interface TryCall {
   path: string;
   request?: TryRequest;
@@ -12,13 +15,18 @@ export interface TryCall {
   range?: string | undefined;
 }
 
-/** Sends a request to the API as its callers do. `signal`: the person no longer waits. */
+/**
+ * Sends a request to the API as its callers do. `signal`: the person no longer waits.
+ */
 export type AskApi = (
   call: TryCall,
   options: { key: string; signal: AbortSignal },
 ) => Promise<Response>;
 
-/** Asks the API at a base URL. Where it cannot be reached or takes too long, the answer is an error in its own form; `edge_unreachable` logs the cause. */
+/**
+ * Asks the API at a base URL. Where it cannot be reached or takes too long, the answer
+ * is an error in its own form; `edge_unreachable` logs the cause.
+ */
 export function createAskApi(edgeUrl: string, log: Log): AskApi {
   return async ({ path, request, file, range }, { key, signal }) => {
     const timeout = AbortSignal.timeout(TRY_LIMITS.answerMs);
@@ -64,7 +72,9 @@ const UNREACHABLE =
 const refusal = (status: number, code: string, message: string): Response =>
   Response.json({ error: { message, code } }, { status });
 
-/** Reads a whole body. Rejects with `tooLarge` once it has more bytes, and if it is cut. */
+/**
+ * Reads a whole body. Rejects with `tooLarge` once it has more bytes, and if it is cut.
+ */
 export async function wholeBody(
   body: ReadableStream<Uint8Array> | null,
   { bytesMax, tooLarge, signal }: {

@@ -18,26 +18,40 @@ export const TRY_LIMITS = {
   keyMs: 10 * 60_000,
   /** A request gets a new key if the old one works no longer than this. */
   renewMs: 60_000,
-  /** In addition to the limits of the owner. There are no daily ones, since the key lives for minutes. */
+  /**
+   * In addition to the limits of the owner. There are no daily ones, since the key
+   * lives for minutes.
+   */
   key: {
     ...UNLIMITED,
-    ...{ requestsPerMinute: 10, tokensPerMinute: 40_000, concurrency: 2 },
+    requestsPerMinute: 10,
+    tokensPerMinute: 40_000,
+    concurrency: 2,
   },
   /** The whole answer; the default timeout of OpenAI's packages. Beyond: 504. */
   answerMs: 600_000,
-  /** Of an upload, or of an answer that a page shows whole. Beyond: 413, or a message. */
+  /**
+   * Of an upload, or of an answer that a page shows whole. Beyond: 413, or a message.
+   */
   heldBytes: 8 * 2 ** 20,
-  /** How many such uploads and answers key-admin holds at the same time. Beyond: 503. */
+  /**
+   * How many such uploads and answers key-admin holds at the same time. Beyond: 503.
+   */
   heldAtOnce: 8,
 } as const;
 
 const SETTINGS = {
-  ...{ description: "Try it", models: [], expiresAtMs: null },
+  description: "Try it",
+  models: [],
+  expiresAtMs: null,
   scopes: [...new Set(MODEL_KINDS.map(scopeOf))],
   limits: TRY_LIMITS.key,
 };
 
-/** The value of the session's key, which is created if there is none that lasts. Two first requests at once create two keys; the unused one expires. */
+/**
+ * The value of the session's key, which is created if there is none that lasts. Two
+ * first requests at once create two keys; the unused one expires.
+ */
 export async function tryKeyValue(
   { keys, sessions, now }: Pick<Stores, "keys" | "sessions" | "now">,
   { id, ownerId, tryKeyId }: Session,

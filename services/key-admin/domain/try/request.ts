@@ -60,7 +60,8 @@ const MORE = `{"stop": ["END"], "tool_choice": "required"}`;
 const THINKING = [["", "Default"], ["on", "On"], ["off", "Off"]];
 const FORMATS = speechFormat.options.map((name) => [name, name]);
 const RECORDING = {
-  ...{ type: "file", accept: "audio/*,video/*" },
+  type: "file",
+  accept: "audio/*,video/*",
   help: `At most ${TRY_LIMITS.heldBytes / 2 ** 20} MiB.`,
 };
 const VIDEO_HELP = "Stop only ends the wait: the video is still made.";
@@ -98,7 +99,9 @@ const KINDS = {
     toRequest: chatRequest,
     streamed: { stream: true, stream_options: { include_usage: true } },
     facts: {
-      ...{ finish: "Finish reason", ...TOKENS, first: "First token after" },
+      finish: "Finish reason",
+      ...TOKENS,
+      first: "First token after",
     },
   },
   image: {
@@ -186,7 +189,10 @@ export function exampleFor(
   return null;
 }
 
-/** The request of a filled-in form, and by field what cannot be sent of it. The API itself checks the rest, as for any caller. */
+/**
+ * The request of a filled-in form, and by field what cannot be sent of it. The API
+ * itself checks the rest, as for any caller.
+ */
 export function tryRequest(kind: TryKind, values: TryValues) {
   const { needed, toRequest } = TRY_KINDS[kind];
   const errors = new Map<string, string>();
@@ -235,7 +241,10 @@ function objectOf(text: string): object {
   return value;
 }
 
-/** Further fields of the request, but none that the page sets itself, or of which it shows only one. */
+/**
+ * Further fields of the request, but none that the page sets itself, or of which it
+ * shows only one.
+ */
 function moreOf(text: string): object {
   const more = objectOf(text);
   const own = ["model", "messages", "stream", "stream_options", "n"]

@@ -5,8 +5,12 @@ import type { AuditAction } from "../../domain/audit/audit_log.ts";
 import { passwordProblem } from "../../domain/sign_in/password.ts";
 import { type Session, SESSION_LIMITS } from "../../domain/sign_in/sessions.ts";
 import * as totp from "../../domain/sign_in/totp.ts";
-import type { ConsoleContext, Handler } from "../context.ts";
-import { actorOf, Refused } from "../context.ts";
+import {
+  actorOf,
+  type ConsoleContext,
+  type Handler,
+  Refused,
+} from "../context.ts";
 import { FORM, parseForm } from "../forms.ts";
 import { Page } from "../layout.tsx";
 import { Box, Field, PasswordField, PostForm, ShownOnce } from "../parts.tsx";

@@ -64,7 +64,10 @@ function actionOf(c: ConsoleContext): string {
   return FILTERS.find(([prefix]) => prefix === asked)?.[0] ?? "";
 }
 
-/** Labels of actions whose names are not clear enough, as `Key created` for `key.created` is. */
+/**
+ * Labels of actions whose names are not clear enough, as `Key created` for
+ * `key.created` is.
+ */
 const LABELS: Readonly<Record<string, string>> = {
   "key.stop_requested": "Running requests stopped",
   "session.signed_in": "Signed in",

@@ -3,19 +3,37 @@ import { KEY_LIMITS } from "@gateway/shared/limits";
 import type { Catalog } from "@gateway/shared/models/catalog";
 import { z } from "zod";
 import type { CreatedKey } from "../../domain/keys/key_store.ts";
-import type { KeySettings } from "../../domain/keys/settings.ts";
-import { limitsOf, newSettings } from "../../domain/keys/settings.ts";
-import { SETTING_TEXTS, unknownModel } from "../../domain/keys/settings.ts";
+import {
+  type KeySettings,
+  limitsOf,
+  newSettings,
+  SETTING_TEXTS,
+  unknownModel,
+} from "../../domain/keys/settings.ts";
 import { type Rate, takeRate } from "../../domain/sign_in/attempts.ts";
 import { digest, mintSecret } from "../../domain/store/secret.ts";
 import { codeOf } from "../../domain/try/code.ts";
 import { exampleFor } from "../../domain/try/request.ts";
-import type { ConsoleContext, ConsoleDeps, Handler } from "../context.ts";
-import { actorOf, findKey, Refused, targetOf } from "../context.ts";
+import {
+  actorOf,
+  type ConsoleContext,
+  type ConsoleDeps,
+  findKey,
+  type Handler,
+  Refused,
+  targetOf,
+} from "../context.ts";
 import { FORM, list, parseForm, text } from "../forms.ts";
 import { Page } from "../layout.tsx";
-import { address, Box, Choices, Copyable, Field } from "../parts.tsx";
-import { PostForm, ShownOnce } from "../parts.tsx";
+import {
+  address,
+  Box,
+  Choices,
+  Copyable,
+  Field,
+  PostForm,
+  ShownOnce,
+} from "../parts.tsx";
 import { limitFields } from "./limits_view.tsx";
 import { labelOf, number, permissionOf, unitsText } from "../texts.tsx";
 import { behindPassword } from "./sign_in_page.tsx";
@@ -25,7 +43,10 @@ import { behindPassword } from "./sign_in_page.tsx";
 /** A person creates a few keys in a row; a script uses the command line (API6). */
 export const CREATION_RATE: Rate = { count: 10, perMs: 60_000 };
 
-/** The fields of the form with bounds of the raw text, which `SETTING_TEXTS` validates. Limits are named as in the settings. */
+/**
+ * The fields of the form with bounds of the raw text, which `SETTING_TEXTS` validates.
+ * Limits are named as in the settings.
+ */
 const KEY_FORM = z.strictObject({
   description: text(1_000),
   expires: text(20),
@@ -34,7 +55,10 @@ const KEY_FORM = z.strictObject({
   which_models: z.enum(["all", "these"]),
   models: list(200, 1_000),
 });
-/** The nonce keeps a form from creating two keys; the version, from overwriting another change. */
+/**
+ * The nonce keeps a form from creating two keys; the version, from overwriting another
+ * change.
+ */
 const NEW_KEY = KEY_FORM.extend(FORM.pick({ nonce: true }).shape);
 const EDITED_KEY = KEY_FORM.extend(FORM.pick({ version: true }).shape);
 type Values = z.infer<typeof KEY_FORM>;
@@ -186,7 +210,10 @@ type Offer = Pick<ConsoleDeps, "apiUrl" | "catalog">;
 type Rights = Pick<KeyRecord, "scopes" | "models">;
 const ANY_KEY: Rights = { scopes: KEY_SCOPES, models: [] };
 
-/** A first request that a key can send. The key is in a variable to keep it out of the shell's history. */
+/**
+ * A first request that a key can send. The key is in a variable to keep it out of the
+ * shell's history.
+ */
 export function curlFor({ apiUrl, catalog }: Offer, key = ANY_KEY) {
   const example = exampleFor(catalog, key);
   return (
@@ -216,7 +243,10 @@ async function showForm(
   const ownerLimits = await owners.limits(session.ownerId);
   const isNew = key === null;
   const common = (id: Exclude<keyof Values, "scopes" | "models">) => ({
-    ...{ id, value: values[id], error: errors.get(id), autocomplete: "off" },
+    id,
+    value: values[id],
+    error: errors.get(id),
+    autocomplete: "off",
   });
   return (
     <Page
@@ -280,7 +310,10 @@ async function showForm(
 /** Marks a model that a key names and the list of models no longer has. */
 export const NOT_CONFIGURED = "no longer configured";
 
-/** All models, or those that are ticked, by kind. The style sheet shows the boxes when they count. */
+/**
+ * All models, or those that are ticked, by kind. The style sheet shows the boxes when
+ * they count.
+ */
 function ModelChoices({ catalog, kept, values, error }: {
   catalog: Catalog;
   kept: readonly string[];

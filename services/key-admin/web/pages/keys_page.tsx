@@ -1,27 +1,65 @@
 import { isKeyId } from "@gateway/shared/keys/key";
 import { usageDay } from "@gateway/shared/keys/limiter_state";
 import type { KeyRecord } from "@gateway/shared/keys/record";
-import type { KeyFilter, KeyRow } from "../../domain/keys/key_page.ts";
-import { KEY_FILTERS, PAGE_ROWS } from "../../domain/keys/key_page.ts";
+import {
+  KEY_FILTERS,
+  type KeyFilter,
+  type KeyRow,
+  PAGE_ROWS,
+} from "../../domain/keys/key_page.ts";
 import { isExpired } from "../../domain/keys/key_record.ts";
 import { GRACES } from "../../domain/keys/key_store.ts";
 import { readLastUse } from "../../domain/keys/usage.ts";
 import { mintSecret } from "../../domain/store/secret.ts";
-import type { ConsoleContext, Handler } from "../context.ts";
-import { actorOf, findKey, targetOf } from "../context.ts";
+import {
+  actorOf,
+  type ConsoleContext,
+  findKey,
+  type Handler,
+  targetOf,
+} from "../context.ts";
 import { FORM, parseForm } from "../forms.ts";
 import { Page } from "../layout.tsx";
-import { address, Box, Choices, type Column, Empty, Facts } from "../parts.tsx";
-import { Pager, PostForm, Search, Table, Tabs } from "../parts.tsx";
+import {
+  address,
+  Box,
+  Choices,
+  type Column,
+  Empty,
+  Facts,
+  Pager,
+  PostForm,
+  Search,
+  Table,
+  Tabs,
+} from "../parts.tsx";
 import { localPath } from "../session.ts";
-import * as view from "../texts.tsx";
+import {
+  keyName,
+  labelOf,
+  lastUseOf,
+  Moment,
+  number,
+  permissionOf,
+  rotationOf,
+  statusOf,
+  Time,
+} from "../texts.tsx";
 import { AuditTable } from "./audit_page.tsx";
-import * as form from "./key_form.tsx";
+import {
+  answerCreated,
+  curlFor,
+  NOT_CONFIGURED,
+  tryLink,
+} from "./key_form.tsx";
 import { limitsCard } from "./limits_view.tsx";
 import { behindPassword } from "./sign_in_page.tsx";
 import { usageView } from "./usage_page.tsx";
 
-/** The list of keys, and one key: its page, and enabling, disabling, deleting and rotating it. */
+/**
+ * The list of keys, and one key: its page, and enabling, disabling, deleting and
+ * rotating it.
+ */
 
 /** The list of keys. Searching for the id of a key opens its page. */
 const listKeys: Handler = async (c) => {
@@ -56,7 +94,7 @@ const listKeys: Handler = async (c) => {
             title="Create your first key"
             lead="You see its full value once, right after you create it. Store it where your program can read it, then send a first request:"
           >
-            {form.curlFor(deps)}
+            {curlFor(deps)}
             {create}
           </Empty>
         )
@@ -83,8 +121,8 @@ const listKeys: Handler = async (c) => {
               columns={[
                 ["Key", ({ key }) => (
                   <>
-                    {view.keyName(key, true)}
-                    {view.rotationOf(key, present)}
+                    {keyName(key, true)}
+                    {rotationOf(key, present)}
                   </>
                 )],
                 ...stateColumns(nowMs),
@@ -104,21 +142,24 @@ export const cleanSearch = (search: string): string =>
   search.trim().slice(0, 200)
     .replace(/\bsk-\S*?([0-9A-Za-z]{4})(?=\s|$)/g, "$1");
 
-const FILTERS = KEY_FILTERS.map((name) => [name, view.labelOf(name)] as const);
+const FILTERS = KEY_FILTERS.map((name) => [name, labelOf(name)] as const);
 
 export const stateColumns = (nowMs: number): readonly Column<KeyRow>[] => [
-  ["Status", ({ key }) => view.statusOf(key, nowMs)],
-  ["Created", ({ key }) => <view.Time ms={key.createdAtMs} as="day" />],
+  ["Status", ({ key }) => statusOf(key, nowMs)],
+  ["Created", ({ key }) => <Time ms={key.createdAtMs} as="day" />],
   [
     "Last used",
-    ({ key, lastUsedAtMs: ms }) => view.lastUseOf(key, { ms, nowMs }),
+    ({ key, lastUsedAtMs: ms }) => lastUseOf(key, { ms, nowMs }),
   ],
-  ["Expires", ({ key }) => <view.Moment ms={key.expiresAtMs} nowMs={nowMs} />],
-  ["Requests today", (row) => view.number(row.totals.requests), "num"],
-  ["Tokens today", (row) => view.number(row.totals.tokens), "num"],
+  ["Expires", ({ key }) => <Moment ms={key.expiresAtMs} nowMs={nowMs} />],
+  ["Requests today", (row) => number(row.totals.requests), "num"],
+  ["Tokens today", (row) => number(row.totals.tokens), "num"],
 ];
 
-/** Disables a key after a question, or enables it. Both lead back to its page, or to `next`. */
+/**
+ * Disables a key after a question, or enables it. Both lead back to its page, or to
+ * `next`.
+ */
 function switchOf(
   { id, state, version, description }: KeyRecord,
   look = "",
@@ -160,7 +201,7 @@ const showKey: Handler = async (c) => {
   );
   const isEnabled = key.state === "enabled" && !isExpired(key, nowMs);
   const allowed = key.models.map((id) =>
-    catalog.has(id) ? id : `${id} (${form.NOT_CONFIGURED})`
+    catalog.has(id) ? id : `${id} (${NOT_CONFIGURED})`
   );
   return (
     <Page
@@ -168,8 +209,8 @@ const showKey: Handler = async (c) => {
       title={key.description}
       lead={
         <>
-          <code class="hint">{key.hint}</code> {view.statusOf(key, nowMs)}
-          {view.rotationOf(key, present)}
+          <code class="hint">{key.hint}</code> {statusOf(key, nowMs)}
+          {rotationOf(key, present)}
         </>
       }
       actions={
@@ -183,10 +224,10 @@ const showKey: Handler = async (c) => {
     >
       <Facts
         facts={{
-          "Created": <view.Time ms={key.createdAtMs} as="minute" />,
-          "Last used": view.lastUseOf(key, { ms, nowMs }),
-          "Expires": <view.Moment ms={key.expiresAtMs} nowMs={nowMs} />,
-          "Permissions": key.scopes.map(view.permissionOf).join(", "),
+          "Created": <Time ms={key.createdAtMs} as="minute" />,
+          "Last used": lastUseOf(key, { ms, nowMs }),
+          "Expires": <Moment ms={key.expiresAtMs} nowMs={nowMs} />,
+          "Permissions": key.scopes.map(permissionOf).join(", "),
           "Models": allowed.join(", ") || "All",
           "Key ID": <code>{id}</code>,
         }}
@@ -196,9 +237,9 @@ const showKey: Handler = async (c) => {
       {usage}
       <div class="row between">
         <h2>Example request</h2>
-        {form.tryLink(deps, key)}
+        {tryLink(deps, key)}
       </div>
-      {form.curlFor(deps, key)}
+      {curlFor(deps, key)}
       <p>
         The <a href="/reference">API reference</a> lists all fields and errors.
       </p>
@@ -222,15 +263,14 @@ type Question = keyof typeof QUESTIONS;
 const ask = (question: Question): Handler => async (c) => {
   const { redis, now, randomBytes } = c.var.deps;
   const key = await findKey(c);
-  const verb = view.labelOf(question);
+  const verb = labelOf(question);
   const isRotation = question === "rotate";
   const next = question === "disable" ? c.req.query("next") : undefined;
   const ms = await readLastUse(redis, key);
   return (
     <Page c={c} title={`${verb} this key?`} lead={QUESTIONS[question]} isCard>
       <p>
-        {view.keyName(key)}, last used:{" "}
-        {view.lastUseOf(key, { ms, nowMs: now() })}
+        {keyName(key)}, last used: {lastUseOf(key, { ms, nowMs: now() })}
       </p>
       <PostForm
         action={`/keys/${key.id}/${question}`}
@@ -277,7 +317,10 @@ const ask = (question: Question): Handler => async (c) => {
 const backOf = (next: string | undefined, keyId: string): string =>
   next ? localPath(next) : `/keys/${keyId}`;
 
-/** Makes a change and redirects to the page on which it was started, which confirms it. Deleting needs a ticked box. */
+/**
+ * Makes a change and redirects to the page on which it was started, which confirms it.
+ * Deleting needs a ticked box.
+ */
 const change =
   (what: "enable" | "disable" | "delete"): Handler => async (c) => {
     const isFinal = what === "delete";
@@ -302,7 +345,7 @@ const rotateKey: Handler = async (c) => {
   const rotate = (once: string) =>
     c.var.deps.keys.rotate({ ...target, once }, ms);
   const told = `The old key ${hint} stops working ${text}.`;
-  return await form.answerCreated(c, nonce, rotate, told);
+  return await answerCreated(c, nonce, rotate, told);
 };
 
 /** Stops running requests. Returns the name of the notice to show. */

@@ -1,17 +1,26 @@
 import type { Child } from "hono/jsx";
 import type { KeyRecord, Limits } from "@gateway/shared/keys/record";
-import type { Meter } from "../../domain/keys/limit_use.ts";
-import { bindingMeter, readMeters } from "../../domain/keys/limit_use.ts";
+import {
+  bindingMeter,
+  type Meter,
+  readMeters,
+} from "../../domain/keys/limit_use.ts";
 import { LIMIT_NAMES, MEDIA_LIMIT_NAMES } from "../../domain/keys/settings.ts";
 import type { ConsoleContext } from "../context.ts";
 import { Field } from "../parts.tsx";
 import { labelOf, number, Time } from "../texts.tsx";
 
-/** Limits in forms; and use against them as bars, of a key and its owner, or of the owner alone. */
+/**
+ * Limits in forms; and use against them as bars, of a key and its owner, or of the
+ * owner alone.
+ */
 
 type LimitInput = Omit<Parameters<typeof Field>[0], "id" | "label">;
 
-/** The fields of all limits. `inputOf` returns the value of one, and what is special about it. */
+/**
+ * The fields of all limits. `inputOf` returns the value of one, and what is special
+ * about it.
+ */
 export const limitFields = (inputOf: (name: keyof Limits) => LimitInput) => (
   <fieldset>
     <legend>Limits</legend>
@@ -36,7 +45,10 @@ const WARN_SHARE = 0.8;
 
 const WHOSE = { key: "This key", owner: "All your keys" } as const;
 
-/** A card with use against the limits of a key and its owner, or of the owner alone; the latter only if the operator has set any. */
+/**
+ * A card with use against the limits of a key and its owner, or of the owner alone; the
+ * latter only if the operator has set any.
+ */
 export async function limitsCard(c: ConsoleContext, key?: KeyRecord) {
   const { deps: { redis, owners }, signedIn: { session: { ownerId } } } = c.var;
   const limits = await owners.limits(ownerId);

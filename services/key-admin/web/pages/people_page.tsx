@@ -4,18 +4,34 @@ import { z } from "zod";
 import { PAGE_ROWS } from "../../domain/keys/key_page.ts";
 import { limitsOf, SETTING_TEXTS } from "../../domain/keys/settings.ts";
 import { usageCsv } from "../../domain/keys/usage_csv.ts";
-import type { OwnerChange } from "../../domain/operators/operators.ts";
-import type { OwnerLink } from "../../domain/operators/operators.ts";
-import { changesOf, OWNER_CHANGES } from "../../domain/operators/operators.ts";
+import {
+  changesOf,
+  OWNER_CHANGES,
+  type OwnerChange,
+  type OwnerLink,
+} from "../../domain/operators/operators.ts";
 import type { OwnerRow, PeopleQuery } from "../../domain/operators/people.ts";
 import { parseEmail } from "../../domain/owners/owner_store.ts";
 import { LINK_TIMES, linkPath } from "../../domain/sign_in/links.ts";
-import type { ConsoleContext, Handler } from "../context.ts";
-import { answerCsv, operatorOf, Refused } from "../context.ts";
+import {
+  answerCsv,
+  type ConsoleContext,
+  type Handler,
+  operatorOf,
+  Refused,
+} from "../context.ts";
 import { FORM, parseForm, text } from "../forms.ts";
 import { Page } from "../layout.tsx";
-import { address, type Column, Pager, PostForm, Search } from "../parts.tsx";
-import { ShownOnce, Table, Tabs } from "../parts.tsx";
+import {
+  address,
+  type Column,
+  Pager,
+  PostForm,
+  Search,
+  ShownOnce,
+  Table,
+  Tabs,
+} from "../parts.tsx";
 import { limitFields } from "./limits_view.tsx";
 import { keyName, labelOf, Moment, number, Time } from "../texts.tsx";
 import { cleanSearch, stateColumns } from "./keys_page.tsx";
@@ -24,7 +40,10 @@ import { usageView } from "./usage_page.tsx";
 
 /** What operators see of all owners, and what they change about an account. */
 
-/** The views by address. `top` names a total and its days: the owners who use most come first. */
+/**
+ * The views by address. `top` names a total and its days: the owners who use most come
+ * first.
+ */
 const VIEWS = [
   ["/people", "Owners"],
   ["/people?top=tokens-1", "Most tokens today"],

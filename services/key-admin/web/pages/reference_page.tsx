@@ -7,7 +7,9 @@ import { Copyable, Facts, Noted, Table } from "../parts.tsx";
 import { labelOf } from "../texts.tsx";
 import { recognize } from "../session.ts";
 
-/** The API reference, made from the OpenAPI document. Like that, it needs no sign-in. */
+/**
+ * The API reference, made from the OpenAPI document. Like that, it needs no sign-in.
+ */
 
 /** JSON Schema, as far as the description uses it; the other keywords are bounds. */
 interface Schema {
@@ -181,7 +183,9 @@ const BOUND =
 const listed = (items: Child[]) =>
   items.flatMap((item, at) => at === 0 ? [item] : [" or ", item]);
 
-/** Renders the Markdown that the document uses: paragraphs, lists, `code` and **names**. */
+/**
+ * Renders the Markdown that the document uses: paragraphs, lists, `code` and **names**.
+ */
 const Prose = ({ text = "" }: { text?: string | undefined }) => (
   <>
     {text.split("\n\n").filter(Boolean).map((part) =>

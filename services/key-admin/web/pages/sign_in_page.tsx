@@ -1,21 +1,39 @@
-import { EMAIL_CHARS_MAX } from "../../domain/owners/owner_store.ts";
-import { parseEmail } from "../../domain/owners/owner_store.ts";
+import {
+  EMAIL_CHARS_MAX,
+  parseEmail,
+} from "../../domain/owners/owner_store.ts";
 import type { Link } from "../../domain/sign_in/links.ts";
 import { NotAllowed, type OidcClient } from "../../domain/sign_in/oidc.ts";
 import * as password from "../../domain/sign_in/password.ts";
 import { admit, checkAgain, signIn } from "../../domain/sign_in/sign_in.ts";
-import type { ConsoleContext, ConsoleDeps, Handler } from "../context.ts";
-import { clientOf, Refused } from "../context.ts";
+import {
+  clientOf,
+  type ConsoleContext,
+  type ConsoleDeps,
+  type Handler,
+  Refused,
+} from "../context.ts";
 import { FORM, parseForm } from "../forms.ts";
 import { HeldForm, Page, signInAgain } from "../layout.tsx";
 import { Box, Field, PasswordField, PostForm } from "../parts.tsx";
-import * as auth from "../session.ts";
+import {
+  CONFIRMED,
+  enter,
+  findSignedIn,
+  isFresh,
+  localPath,
+  readCookie,
+  writeCookie,
+} from "../session.ts";
 import { unitsText } from "../texts.tsx";
 
-/** Signing in with a password, a link or the organisation's provider, and entering the password again. */
+/**
+ * Signing in with a password, a link or the organisation's provider, and entering the
+ * password again.
+ */
 
 const openSignIn: Handler = async (c) => {
-  if (await auth.findSignedIn(c) !== null) return c.redirect("/keys", 302);
+  if (await findSignedIn(c) !== null) return c.redirect("/keys", 302);
   return await showSignIn(c, { email: "", next: c.req.query("next") ?? "" });
 };
 
@@ -24,9 +42,9 @@ const trySignIn: Handler = async (c) => {
     c,
     FORM.pick({ email: true, password: true, code: true, next: true }),
   );
-  const from = { ...clientOf(c), device: auth.readCookie(c, "device") };
+  const from = { ...clientOf(c), device: readCookie(c, "device") };
   const result = await signIn(c.var.deps, { ...form, ...from });
-  if (result.ok) return await auth.enter(c, result, auth.localPath(form.next));
+  if (result.ok) return await enter(c, result, localPath(form.next));
   const { waitMs, isDisabled } = result;
   if (waitMs > 0) {
     c.header("retry-after", String(Math.ceil(waitMs / 1_000)));
@@ -69,14 +87,15 @@ const useLink: Handler = async (c) => {
   if (kind === "set_up") await owners.giveRole(ownerId);
   await audit.add(ownerId, {
     action: kind === "reset" ? "account.password_changed" : "account.created",
-    ...{ by: email, ip: c.env.remoteIp },
+    by: email,
+    ip: c.env.remoteIp,
     detail: kind === "set_up" ? "first owner and operator" : "",
   });
   await sessions.endOthers(ownerId, null);
   if (before.totpSecret !== null) return c.redirect("/sign-in?done=reset", 303);
   const account = { ...before, ownerId, email, passwordHash };
   const admitted = await admit(c.var.deps, account, clientOf(c), 0);
-  return await auth.enter(c, admitted, "/keys");
+  return await enter(c, admitted, "/keys");
 };
 
 const CALLBACK = "/sign-in/oidc/callback";
@@ -93,15 +112,15 @@ const beginOidc: Handler = async (c) => {
         `${provider.name} does not answer as expected, so you cannot sign in with it now. Try again in a moment`;
       throw new Refused(503, failed, { cause });
     });
-  auth.writeCookie(c, "oidc", flow);
+  writeCookie(c, "oidc", flow);
   return c.redirect(url.href, 302);
 };
 
 const finishOidc: Handler = async (c) => {
   const { deps } = c.var;
   const provider = providerOf(deps);
-  const flow = auth.readCookie(c, "oidc");
-  auth.writeCookie(c, "oidc", null);
+  const flow = readCookie(c, "oidc");
+  writeCookie(c, "oidc", null);
   const { search } = new URL(c.req.url);
   const returned = new URL(CALLBACK + search, deps.publicUrl);
   const identity = await provider.finish(returned, flow).catch((cause) => {
@@ -117,15 +136,17 @@ const finishOidc: Handler = async (c) => {
   if (account === null) throw new Error(`No account of owner ${ownerId}`);
   if (account.isDisabled) throw new Refused(403, DISABLED);
   const admitted = await admit(deps, account, clientOf(c), 0);
-  return await auth.enter(c, admitted, "/keys");
+  return await enter(c, admitted, "/keys");
 };
 
-/** Asks for the password first if it was entered long ago, and keeps the form for this. */
+/**
+ * Asks for the password first if it was entered long ago, and keeps the form for this.
+ */
 export const behindPassword = (handler: Handler): Handler => async (c) => {
   const { deps, form, signedIn: { session, account } } = c.var;
-  const { data } = FORM.shape.password.safeParse(form.get(auth.CONFIRMED));
-  form.delete(auth.CONFIRMED);
-  if (auth.isFresh(c)) return await handler(c);
+  const { data } = FORM.shape.password.safeParse(form.get(CONFIRMED));
+  form.delete(CONFIRMED);
+  if (isFresh(c)) return await handler(c);
   const { email, passwordHash } = account;
   if (passwordHash === null) return signInAgain(c, "/sign-in/oidc?again=1");
   const label = `Password of ${email}`;
@@ -145,19 +166,22 @@ export const behindPassword = (handler: Handler): Handler => async (c) => {
     >
       <HeldForm c={c}>
         <input type="hidden" autocomplete="username" value={email} />
-        <PasswordField name={auth.CONFIRMED} label={label} autofocus />
+        <PasswordField name={CONFIRMED} label={label} autofocus />
       </HeldForm>
     </Page>
   );
 };
 
-/** The problem with the current password, or null. An account without a password must have signed in recently. */
+/**
+ * The problem with the current password, or null. An account without a password must
+ * have signed in recently.
+ */
 export async function checkPassword(c: ConsoleContext, given: string) {
   const { deps, signedIn: { account } } = c.var;
   if (account.passwordHash === null) {
-    return auth.isFresh(c) ? null : "Sign in again first.";
+    return isFresh(c) ? null : "Sign in again first.";
   }
-  const from = { ip: c.env.remoteIp, device: auth.readCookie(c, "device") };
+  const from = { ip: c.env.remoteIp, device: readCookie(c, "device") };
   const { ok, waitMs } = await checkAgain(deps, account, given, from);
   if (ok) return null;
   return waitMs === 0 ? "The password is wrong." : waitText(waitMs);
@@ -173,7 +197,9 @@ export const signInRoutes = {
 const LINK_OVER =
   "This link was already used or has expired. Sign in if you have an account, or ask for a new link";
 
-/** The link of the path with its owner's account, if it still works. `use` uses it up. */
+/**
+ * The link of the path with its owner's account, if it still works. `use` uses it up.
+ */
 async function findLink(c: ConsoleContext, how: "peek" | "use") {
   const { links, owners } = c.var.deps;
   const link = await links[how](c.req.param("secret") ?? "");
@@ -217,7 +243,7 @@ async function showSignIn(
       )}
       <PostForm
         action="/sign-in"
-        hidden={{ next: auth.localPath(next) }}
+        hidden={{ next: localPath(next) }}
         submit="Sign in"
       >
         <EmailField value={email} />

@@ -1,15 +1,29 @@
 import { z } from "zod";
-import type { TryAnswer } from "../../domain/try/answer.ts";
-import { readAnswer, TRY_FACTS } from "../../domain/try/answer.ts";
+import {
+  readAnswer,
+  TRY_FACTS,
+  type TryAnswer,
+} from "../../domain/try/answer.ts";
 import { codeOf, LANGUAGES } from "../../domain/try/code.ts";
 import type { TryCall } from "../../domain/try/edge.ts";
 import { TRY_LIMITS, tryKeyValue } from "../../domain/try/key.ts";
-import type { TryField, TryKind } from "../../domain/try/request.ts";
-import type { TryRequest, TryValues } from "../../domain/try/request.ts";
-import { isTryKind, TRY_KINDS } from "../../domain/try/request.ts";
-import { tryFields, tryRequest } from "../../domain/try/request.ts";
-import type { ConsoleContext, ConsoleDeps, Handler } from "../context.ts";
-import { actorOf, Refused } from "../context.ts";
+import {
+  isTryKind,
+  TRY_KINDS,
+  type TryField,
+  tryFields,
+  type TryKind,
+  type TryRequest,
+  tryRequest,
+  type TryValues,
+} from "../../domain/try/request.ts";
+import {
+  actorOf,
+  type ConsoleContext,
+  type ConsoleDeps,
+  type Handler,
+  Refused,
+} from "../context.ts";
 import { parseForm, text } from "../forms.ts";
 import { securityPolicy } from "../guards.ts";
 import { Page } from "../layout.tsx";
@@ -42,7 +56,10 @@ function offered({ catalog }: ConsoleDeps): ReadonlyMap<TryKind, string[]> {
   return kinds;
 }
 
-/** The kind in the address, that of the model in it, or the first one; and the model in the address, or the first of that kind. */
+/**
+ * The kind in the address, that of the model in it, or the first one; and the model in
+ * the address, or the first of that kind.
+ */
 function askedFor(c: ConsoleContext) {
   const kinds = [...offered(c.var.deps)];
   const { kind: asked = "", model = "" } = c.req.query();
@@ -71,7 +88,10 @@ function readTry(c: ConsoleContext) {
   return { kind, show, values, ...tryRequest(kind, values) };
 }
 
-/** Answers with a page: the whole answer, the progress of the video in the path, the mistakes of the form, or only its code. */
+/**
+ * Answers with a page: the whole answer, the progress of the video in the path, the
+ * mistakes of the form, or only its code.
+ */
 const showAnswer: Handler = async (c) => {
   const { kind, show, values, request, errors } = readTry(c);
   const isRefresh = c.req.param("id") !== undefined;
@@ -85,7 +105,10 @@ const showAnswer: Handler = async (c) => {
   return showTry(c, kind, values, { answer: { ...answer, again } });
 };
 
-/** Passes on the answer of the API unchanged. Mistakes of the form are answered as by {@link showAnswer}. */
+/**
+ * Passes on the answer of the API unchanged. Mistakes of the form are answered as by
+ * {@link showAnswer}.
+ */
 const streamAnswer: Handler = async (c) => {
   const { kind, values, request, errors } = readTry(c);
   if (errors.size > 0) return showTry(c, kind, values, { errors });
@@ -135,7 +158,10 @@ async function askVideo(c: ConsoleContext, more = ""): Promise<Response> {
   throw new Refused(404, "This video does not exist");
 }
 
-/** Asks the API with the key of this session. The request ends when the browser has left. */
+/**
+ * Asks the API with the key of this session. The request ends when the browser has
+ * left.
+ */
 async function ask(c: ConsoleContext, call: TryCall): Promise<Response> {
   const { deps, signedIn: { session } } = c.var;
   const from = { cookie: readCookie(c, "sid"), actor: actorOf(c) };
@@ -247,7 +273,10 @@ function showTry(
   );
 }
 
-/** The answer, or the empty elements in which the script shows it. The style sheet hides those. */
+/**
+ * The answer, or the empty elements in which the script shows it. The style sheet hides
+ * those.
+ */
 function Answer({ kind, answer, subject }: {
   kind: TryKind;
   answer: TryAnswer | undefined;

@@ -1,14 +1,25 @@
-import type { FailedRequest } from "@gateway/shared/keys/limiter_state";
-import { FAILURE_REASONS } from "@gateway/shared/keys/limiter_state";
-import { USAGE_UNITS } from "@gateway/shared/keys/limiter_state";
+import {
+  type FailedRequest,
+  FAILURE_REASONS,
+  USAGE_UNITS,
+} from "@gateway/shared/keys/limiter_state";
 import { FAILED_REQUESTS } from "@gateway/shared/limits";
 import type { Child } from "hono/jsx";
 import { minuteText } from "../../domain/keys/key_record.ts";
-import type { Counts, KeyUsage } from "../../domain/keys/usage.ts";
-import { MAIN_COUNTS, readFailed, readUsage } from "../../domain/keys/usage.ts";
+import {
+  type Counts,
+  type KeyUsage,
+  MAIN_COUNTS,
+  readFailed,
+  readUsage,
+} from "../../domain/keys/usage.ts";
 import { usageCsv } from "../../domain/keys/usage_csv.ts";
-import type { ConsoleContext, Handler } from "../context.ts";
-import { answerCsv, findKey } from "../context.ts";
+import {
+  answerCsv,
+  type ConsoleContext,
+  findKey,
+  type Handler,
+} from "../context.ts";
 import { Page } from "../layout.tsx";
 import { type Column, Empty, Facts, Noted, Table, Tabs } from "../parts.tsx";
 import { labelOf, number, Time, unitsText } from "../texts.tsx";
@@ -108,7 +119,10 @@ const unitsOf = (counts: Counts): string =>
 
 type Row = readonly [name: Child, counts: Counts];
 
-/** A column for each count, and one for all units. Beside units, no tokens are shown instead of 0. */
+/**
+ * A column for each count, and one for all units. Beside units, no tokens are shown
+ * instead of 0.
+ */
 const countColumns = (head: string, total: Counts): readonly Column<Row>[] => [
   [head, ([name]) => name],
   ...MAIN_COUNTS.map((name): Column<Row> => [
@@ -148,7 +162,10 @@ const TOKENS: readonly Series[] = [
   ["Output", MADE, ({ outputTokens = 0 }) => outputTokens],
 ];
 
-/** Totals, charts and tables of a key or of all keys of an owner. `base` is the address of the page. */
+/**
+ * Totals, charts and tables of a key or of all keys of an owner. `base` is the address
+ * of the page.
+ */
 export async function usageView(
   c: ConsoleContext,
   { ownerId, keyId = null, base }: {
@@ -240,7 +257,10 @@ const REASONS: Readonly<Record<string, string>> = {
   cut: "An error cut off the answer after it had started",
 };
 
-/** A reason in words: a limit and whose it is, or what was wrong. It may be from a later version. */
+/**
+ * A reason in words: a limit and whose it is, or what was wrong. It may be from a later
+ * version.
+ */
 function wordsOf(reason: string): string {
   const [name = "", whose] = reason.split(".");
   const words = REASONS[name] ?? labelOf(name);
