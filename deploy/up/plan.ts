@@ -77,10 +77,9 @@ export function readSettings(env: Environment, cwd: string) {
   const readFile = (path: string) => Deno.readTextFileSync(resolve(cwd, path));
   const values = parseEnv(VARIABLES, env, readFile);
   const { [catalogVariables.UPSTREAM_KEY_ENV]: upstreamKey } = values;
-  const given = catalogVariables.catalogIfGiven(
-    values,
-    upstreamKey !== undefined,
-  );
+  const given = catalogVariables.catalogIfGiven(values, {
+    hasUpstreamKey: upstreamKey !== undefined,
+  });
   return {
     ...values,
     hasSimulator: given === undefined,

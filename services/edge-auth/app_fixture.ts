@@ -4,7 +4,7 @@ import { REQUEST_LIMITS, SSE_LIMITS } from "@gateway/shared/limits";
 import { catalogFromSimulator } from "@gateway/shared/models/catalog_variables";
 import { createClientAddress } from "@gateway/shared/process/client_address";
 import { monotonicNow, wallNow } from "@gateway/shared/process/clock";
-import { createDeadlines } from "@gateway/shared/process/deadlines";
+import { Deadlines } from "@gateway/shared/process/deadlines";
 import { type Log, silentLog } from "@gateway/shared/process/log";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
@@ -48,7 +48,7 @@ export async function startApp(
     now?: () => number;
     log?: Log;
   } = given;
-  const deadlines = createDeadlines(now);
+  const deadlines = new Deadlines(now);
   const handler = createApp({
     catalog: CATALOG,
     videos: noVideos,

@@ -17,7 +17,7 @@ import { INBOX_PREFIXES } from "@gateway/shared/process/service_variables";
 import { createApp } from "./app.ts";
 import { CONTROL_WAIT_MS, Dispatcher } from "./dispatch/dispatcher.ts";
 import { type EdgeConfig, readConfig } from "./config.ts";
-import { createDeadlines } from "@gateway/shared/process/deadlines";
+import { Deadlines } from "@gateway/shared/process/deadlines";
 import { createBodyBudget, RefusedBodies } from "./http/read_body.ts";
 import { createRefusalLog } from "./http/refusal_log.ts";
 import { startServer } from "./http/server.ts";
@@ -111,7 +111,7 @@ async function start(
   const stopBeating = await dispatcher.join(bus);
   const stopSweeping = videos.start();
 
-  const deadlines = createDeadlines(monotonicNow);
+  const deadlines = new Deadlines(monotonicNow);
   let isDraining = false;
   // Redis and NATS are available, so proxies may send requests.
   const readyServer = openReadyPort(config);

@@ -85,7 +85,9 @@ export function configFrom(
       values.MODELS_FILE === undefined &&
       values.UPSTREAM_BASE_URL === undefined,
     /** Its keys of model servers are not needed here. */
-    catalog: catalogVariables.catalogIfGiven(values, false),
+    catalog: catalogVariables.catalogIfGiven(values, {
+      hasUpstreamKey: false,
+    }),
     drainMs: values.DRAIN_SECONDS * 1_000,
   };
 }

@@ -21,16 +21,19 @@ export const SIMULATOR_VARIABLES = {
 };
 
 export function readConfig() {
-  const given = Deno.env.toObject();
-  const env = parseEnv(SIMULATOR_VARIABLES, given, Deno.readTextFileSync);
+  const values = parseEnv(
+    SIMULATOR_VARIABLES,
+    Deno.env.toObject(),
+    Deno.readTextFileSync,
+  );
   return {
-    logLevel: env.LOG_LEVEL,
-    ops: { hostname: env.OPS_HOST, port: env.OPS_PORT },
-    listen: { hostname: env.HOST, port: env.PORT },
+    logLevel: values.LOG_LEVEL,
+    ops: { hostname: values.OPS_HOST, port: values.OPS_PORT },
+    listen: { hostname: values.HOST, port: values.PORT },
     pace: {
-      firstTokenMs: env.SIMULATOR_FIRST_TOKEN_MS,
-      tokensPerSecond: env.SIMULATOR_TOKENS_PER_SECOND,
+      firstTokenMs: values.SIMULATOR_FIRST_TOKEN_MS,
+      tokensPerSecond: values.SIMULATOR_TOKENS_PER_SECOND,
     },
-    drainMs: env.DRAIN_SECONDS * 1_000,
+    drainMs: values.DRAIN_SECONDS * 1_000,
   };
 }

@@ -2,7 +2,7 @@
  * The variables that define which models an installation offers, for all services that
  * need the list.
  */
-import * as read from "../process/env.ts";
+import * as env from "../process/env.ts";
 import {
   BACKEND_DEADLINE_DEFAULTS,
   BASE_URL_FORM,
@@ -19,20 +19,21 @@ export const UPSTREAM_KEY_ENV = "UPSTREAM_API_KEY";
 
 const MS_PER_SECOND = 1_000;
 const { total_ms, first_token_ms } = BACKEND_DEADLINE_DEFAULTS;
-const baseUrl = () => read.variable(baseUrlSchema, { expects: BASE_URL_FORM });
+const baseUrl = () => env.variable(baseUrlSchema, { expects: BASE_URL_FORM });
 
+/** Where the models are, in the order of precedence: a file, a server, the simulator. */
 export const CATALOG_VARIABLES = {
-  MODELS_FILE: read.file().optional()
+  MODELS_FILE: env.file().optional()
     .describe(
       "List of models and their backends; takes precedence over UPSTREAM_*",
     ),
   UPSTREAM_BASE_URL: baseUrl().optional()
     .describe("An OpenAI-compatible model server, up to and including /v1"),
-  UPSTREAM_MODEL: read.text().default(DEFAULT_MODEL_ID)
+  UPSTREAM_MODEL: env.text().default(DEFAULT_MODEL_ID)
     .describe("The model's name at UPSTREAM_BASE_URL"),
-  UPSTREAM_DIALECT: read.choice(DIALECT_NAMES).default(DIALECT_DEFAULT)
+  UPSTREAM_DIALECT: env.choice(DIALECT_NAMES).default(DIALECT_DEFAULT)
     .describe("Dialect of the server at UPSTREAM_BASE_URL"),
-  UPSTREAM_FIRST_TOKEN_SECONDS: read.integer("seconds", {
+  UPSTREAM_FIRST_TOKEN_SECONDS: env.integer("seconds", {
     min: 1,
     // The whole answer must not take longer.
     max: total_ms / MS_PER_SECOND,
@@ -44,37 +45,42 @@ export const CATALOG_VARIABLES = {
   ),
 };
 
+type CatalogValues = env.ConfigOf<typeof CATALOG_VARIABLES>;
+
+/** Whether this process has a key for `UPSTREAM_BASE_URL`; only workers need one. */
+interface UpstreamKey {
+  hasUpstreamKey: boolean;
+}
+
+/** The catalog if there is one. Throws a `ConfigError` that says what to set. */
 export function requireCatalog(catalog: Catalog | undefined): Catalog {
   if (catalog !== undefined) return catalog;
-  throw new read.ConfigError("the environment", [
+  throw new env.ConfigError("the environment", [
     "no model server: set MODELS_FILE, UPSTREAM_BASE_URL or, to try the " +
     "gateway without one, MODEL_SIMULATOR_URL",
   ]);
 }
 
-export const catalogOf = (...of: Parameters<typeof catalogIfGiven>): Catalog =>
-  requireCatalog(catalogIfGiven(...of));
+/** The catalog of these variables. Throws a `ConfigError` if there is none. */
+export function catalogOf(
+  values: CatalogValues,
+  key: UpstreamKey,
+): Catalog {
+  return requireCatalog(catalogIfGiven(values, key));
+}
 
 /**
  * The catalog of these variables, or undefined when none of them names a model server.
  * Throws a `ConfigError` with every mistake in the file.
  */
 export function catalogIfGiven(
-  env: read.ConfigOf<typeof CATALOG_VARIABLES>,
-  hasUpstreamKey: boolean,
+  values: CatalogValues,
+  { hasUpstreamKey }: UpstreamKey,
 ): Catalog | undefined {
-  if (env.MODELS_FILE !== undefined) {
-    let json: unknown;
-    try {
-      json = JSON.parse(env.MODELS_FILE);
-    } catch (error) {
-      throw new read.ConfigError("the models file", [
-        `it is not valid JSON: ${read.errorMessage(error)}`,
-      ]);
-    }
-    return parseCatalog(json);
+  if (values.MODELS_FILE !== undefined) {
+    return catalogFromFile(values.MODELS_FILE);
   }
-  if (env.UPSTREAM_BASE_URL !== undefined) {
+  if (values.UPSTREAM_BASE_URL !== undefined) {
     // The server's own name for the model stays internal.
     return parseCatalog({
       models: [{
@@ -83,20 +89,32 @@ export function catalogIfGiven(
         backends: [{
           type: "openai",
           name: "upstream",
-          base_url: env.UPSTREAM_BASE_URL,
+          base_url: values.UPSTREAM_BASE_URL,
           api_key_env: hasUpstreamKey ? UPSTREAM_KEY_ENV : undefined,
-          model: env.UPSTREAM_MODEL,
-          dialect: env.UPSTREAM_DIALECT,
+          model: values.UPSTREAM_MODEL,
+          dialect: values.UPSTREAM_DIALECT,
           deadlines: {
-            first_token_ms: env.UPSTREAM_FIRST_TOKEN_SECONDS * MS_PER_SECOND,
+            first_token_ms: values.UPSTREAM_FIRST_TOKEN_SECONDS * MS_PER_SECOND,
           },
         }],
       }],
     });
   }
-  if (env.MODEL_SIMULATOR_URL !== undefined) {
-    return catalogFromSimulator(env.MODEL_SIMULATOR_URL);
+  if (values.MODEL_SIMULATOR_URL !== undefined) {
+    return catalogFromSimulator(values.MODEL_SIMULATOR_URL);
   }
+}
+
+function catalogFromFile(text: string): Catalog {
+  let json: unknown;
+  try {
+    json = JSON.parse(text);
+  } catch (error) {
+    throw new env.ConfigError("the models file", [
+      `it is not valid JSON: ${env.errorMessage(error)}`,
+    ]);
+  }
+  return parseCatalog(json);
 }
 
 /**
@@ -123,13 +141,15 @@ export function catalogFromSimulator(baseUrl: string): Catalog {
         context_tokens: 200_000,
         output_tokens: 32_768,
       }),
-      ...(["speech", "image", "transcription", "video"] as const)
-        .map((kind) => simulated(`simulated-${kind}-1`, { kind })),
+      simulated("simulated-speech-1", { kind: "speech" }),
+      simulated("simulated-image-1", { kind: "image" }),
+      simulated("simulated-transcription-1", { kind: "transcription" }),
+      simulated("simulated-video-1", { kind: "video" }),
     ],
   });
 }
 
-/** Of a chat server about which nothing is known: it decides itself what it accepts. */
+/** Abilities of a chat server about which nothing is known: it refuses what it lacks. */
 const ABILITIES = {
   vision: true,
   // Local servers support these in addition to OpenAI's; strict ones refuse them.

@@ -10,7 +10,7 @@ const SIMULATOR = { MODEL_SIMULATOR_URL: "http://simulator:8090/v1/" };
 
 function modelsOf(env: Env, readFile = noFiles, hasUpstreamKey = false) {
   const settings = parseEnv(CATALOG_VARIABLES, env, readFile);
-  return [...catalogOf(settings, hasUpstreamKey).values()];
+  return [...catalogOf(settings, { hasUpstreamKey }).values()];
 }
 
 function upstream(env: Env, hasKey = false): BackendConfig | undefined {

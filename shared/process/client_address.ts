@@ -41,7 +41,7 @@ export function createClientAddress(trusted: readonly Network[]) {
     let found = known.get(address);
     if (found === undefined) {
       found = isIP(address) > 0 && proxies.check(address, familyOf(address));
-      remember(known, address, found, KNOWN_MAX);
+      remember(known, { key: address, value: found, sizeMax: KNOWN_MAX });
     }
     return found;
   };

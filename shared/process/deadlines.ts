@@ -1,6 +1,9 @@
+/** Many deadlines on one timer, which a stall of this process extends. */
 import type { MonotonicNow } from "./clock.ts";
 
+/** Something that ends at a time unless it is removed before: a call, a request. */
 export interface Timed {
+  /** On the clock of the {@link Deadlines} that watch it. */
   readonly expiresAtMs: number;
   /**
    * Called once, at or shortly after `expiresAtMs`, unless it was removed before. Must
@@ -10,8 +13,6 @@ export interface Timed {
   /** Set while it is watched: its place, and all stalls before it was added. */
   watched?: { index: number; stalledBeforeMs: number } | undefined;
 }
-
-export type Deadlines = ReturnType<typeof createDeadlines>;
 
 /**
  * The timer fires at least this often while any item waits, so that every stall is
@@ -32,85 +33,114 @@ const GRACE_MAX_MS = 1_000;
  * deadlines, up to `graceMaxMs` each, and due items are checked again after sockets
  * were read.
  */
-export function createDeadlines(now: MonotonicNow, graceMaxMs = GRACE_MAX_MS) {
+export class Deadlines {
+  readonly #now: MonotonicNow;
+  readonly #graceMaxMs: number;
   /** Not a `Map`, for the reason that `LiveMap` gives. */
-  const items: Timed[] = [];
-  let stalledMs = 0;
-  let timer: ReturnType<typeof setTimeout> | null = null;
-  let firesAtMs = Infinity;
-  let isSecondLook = false;
-  let isClosing = false;
+  readonly #items: Timed[] = [];
+  #stalledMs = 0;
+  #timer: ReturnType<typeof setTimeout> | null = null;
+  /** Infinity while no timer runs. */
+  #firesAtMs = Infinity;
+  /** Whether the due items of the last turn were spared until sockets were read. */
+  #isSecondLook = false;
+  #isClosing = false;
 
-  /** False if it is not watched. */
-  const drop = (item: Timed): boolean => {
+  /** `graceMaxMs`: 0 for deadlines that no stall extends. */
+  constructor(now: MonotonicNow, graceMaxMs = GRACE_MAX_MS) {
+    this.#now = now;
+    this.#graceMaxMs = graceMaxMs;
+  }
+
+  /** How many items are watched. */
+  get size(): number {
+    return this.#items.length;
+  }
+
+  /** Its `expiresAtMs` may change while it waits, which takes effect within 25 ms. */
+  add(item: Timed): void {
+    this.#drop(item);
+    item.watched = {
+      index: this.#items.length,
+      stalledBeforeMs: this.#stalledMs,
+    };
+    this.#items.push(item);
+    if (item.expiresAtMs < this.#firesAtMs) this.#arm(item.expiresAtMs);
+  }
+
+  /** Stops watching an item. Nothing happens if it is not watched. */
+  remove(item: Timed): void {
+    this.#drop(item);
+    if (this.#isClosing && this.size === 0) this.close();
+  }
+
+  /** Stops the timer as soon as no item waits any more. */
+  closeWhenIdle(): void {
+    this.#isClosing = true;
+    if (this.size === 0) this.close();
+  }
+
+  /** Stops the timer and removes all items. Nothing expires any more. */
+  close(): void {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    this.#timer = null;
+    this.#firesAtMs = Infinity;
+    this.#items.length = 0;
+  }
+
+  /** Fills the place of an item with the last one. False if it is not watched. */
+  #drop(item: Timed): boolean {
     const { index = -1 } = item.watched ?? {};
-    const last = items.at(-1);
-    if (items[index] !== item || last === undefined) return false;
-    items[index] = last;
+    const last = this.#items.at(-1);
+    if (this.#items[index] !== item || last === undefined) return false;
+    this.#items[index] = last;
     if (last.watched) last.watched.index = index;
-    items.pop();
+    this.#items.pop();
     item.watched = undefined;
     return true;
-  };
-  const arm = (atMs: number) => {
-    if (timer !== null) clearTimeout(timer);
-    const nowMs = now();
-    firesAtMs = Math.max(nowMs, Math.min(atMs, nowMs + TICK_MS));
-    timer = setTimeout(fire, Math.max(1, Math.ceil(firesAtMs - nowMs)));
-  };
-  const fire = () => {
-    timer = null;
-    const nowMs = now();
-    const lateMs = nowMs - firesAtMs;
-    firesAtMs = Infinity;
+  }
+
+  #arm(atMs: number): void {
+    if (this.#timer !== null) clearTimeout(this.#timer);
+    const nowMs = this.#now();
+    this.#firesAtMs = Math.max(nowMs, Math.min(atMs, nowMs + TICK_MS));
+    const waitMs = Math.ceil(this.#firesAtMs - nowMs);
+    this.#timer = setTimeout(() => this.#fire(), Math.max(1, waitMs));
+  }
+
+  #fire(): void {
+    this.#timer = null;
+    const nowMs = this.#now();
+    const lateMs = nowMs - this.#firesAtMs;
+    this.#firesAtMs = Infinity;
     const isLate = lateMs > STALL_MS;
-    if (isLate) stalledMs += lateMs;
-    const due: Timed[] = [];
-    let nextMs = Infinity;
-    for (const item of items) {
-      const { stalledBeforeMs = 0 } = item.watched ?? {};
-      const graceMs = Math.min(stalledMs - stalledBeforeMs, graceMaxMs);
-      const atMs = item.expiresAtMs + graceMs;
-      const isDue = atMs <= nowMs && (!isLate || graceMs === graceMaxMs);
-      if (isDue) due.push(item);
-      else if (atMs < nextMs) nextMs = atMs;
-    }
-    isSecondLook = due.length > 0 && !isSecondLook;
-    if (isSecondLook) return arm(nowMs);
+    if (isLate) this.#stalledMs += lateMs;
+    const { due, nextMs } = this.#examine(nowMs, isLate);
+    this.#isSecondLook = due.length > 0 && !this.#isSecondLook;
+    if (this.#isSecondLook) return this.#arm(nowMs);
     due.sort((a, b) => a.expiresAtMs - b.expiresAtMs);
     for (const item of due) {
-      if (drop(item)) item.expire();
+      if (this.#drop(item)) item.expire();
     }
-    if (items.length > 0 && nextMs < firesAtMs) arm(nextMs);
-  };
-  const close = () => {
-    if (timer !== null) clearTimeout(timer);
-    timer = null;
-    firesAtMs = Infinity;
-    items.length = 0;
-  };
+    if (this.size > 0 && nextMs < this.#firesAtMs) this.#arm(nextMs);
+  }
 
-  return {
-    get size(): number {
-      return items.length;
-    },
-    /** Its `expiresAtMs` may change while it waits, which takes effect within 25 ms. */
-    add(item: Timed): void {
-      drop(item);
-      item.watched = { index: items.length, stalledBeforeMs: stalledMs };
-      items.push(item);
-      if (item.expiresAtMs < firesAtMs) arm(item.expiresAtMs);
-    },
-    remove(item: Timed): void {
-      drop(item);
-      if (isClosing && items.length === 0) close();
-    },
-    /** Stops the timer as soon as no item waits any more. */
-    closeWhenIdle(): void {
-      isClosing = true;
-      if (items.length === 0) close();
-    },
-    /** Stops the timer and removes all items. Nothing expires any more. */
-    close,
-  };
+  /**
+   * The items that are due, and when the next of the others is. Right after a stall an
+   * item is due only if its grace is used up.
+   */
+  #examine(nowMs: number, isLate: boolean): { due: Timed[]; nextMs: number } {
+    const due: Timed[] = [];
+    let nextMs = Infinity;
+    for (const item of this.#items) {
+      const { stalledBeforeMs = 0 } = item.watched ?? {};
+      const stalledMs = this.#stalledMs - stalledBeforeMs;
+      const graceMs = Math.min(stalledMs, this.#graceMaxMs);
+      const atMs = item.expiresAtMs + graceMs;
+      const isSpared = isLate && graceMs < this.#graceMaxMs;
+      if (atMs <= nowMs && !isSpared) due.push(item);
+      else if (atMs < nextMs) nextMs = atMs;
+    }
+    return { due, nextMs };
+  }
 }

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { sleep, until } from "../../tests/support/wait_for.ts";
 import { monotonicNow } from "./clock.ts";
-import { createDeadlines } from "./deadlines.ts";
+import { Deadlines } from "./deadlines.ts";
 
 const item = (
   inMs: number,
@@ -11,8 +11,8 @@ const item = (
 ) => ({ expiresAtMs: now() + inMs, expire: () => void log.push(name) });
 
 Deno.test("deadlines expire in order of time, those removed or closed never", async () => {
-  const deadlines = createDeadlines(monotonicNow);
-  const closed = createDeadlines(monotonicNow);
+  const deadlines = new Deadlines(monotonicNow);
+  const closed = new Deadlines(monotonicNow);
   const log: string[] = [];
   const removed = item(10, log, "removed");
   closed.add(item(5, log, "closed"));
@@ -28,7 +28,7 @@ Deno.test("deadlines expire in order of time, those removed or closed never", as
 
 Deno.test("a deadline that was moved later expires then, and one may remove another", async () => {
   let nowMs = 0;
-  const deadlines = createDeadlines(() => nowMs);
+  const deadlines = new Deadlines(() => nowMs);
   const log: string[] = [];
   const at = (ms: number, name: string) => item(ms, log, name, () => nowMs);
   const moved = at(10, "moved");
@@ -48,7 +48,7 @@ Deno.test("a deadline that was moved later expires then, and one may remove anot
 });
 
 Deno.test("after a stall of this process, waiting answers are handled before deadlines", async () => {
-  const deadlines = createDeadlines(monotonicNow);
+  const deadlines = new Deadlines(monotonicNow);
   const log: string[] = [];
   const timed = item(20, log, "expired");
   deadlines.add(timed);
@@ -65,7 +65,7 @@ Deno.test("after a stall of this process, waiting answers are handled before dea
 });
 
 Deno.test("a stall of this process long before a deadline extends it as well", async () => {
-  const deadlines = createDeadlines(monotonicNow);
+  const deadlines = new Deadlines(monotonicNow);
   const addedAtMs = monotonicNow();
   let expiredAtMs = 0;
   deadlines.add({
@@ -81,7 +81,7 @@ Deno.test("a stall of this process long before a deadline extends it as well", a
 
 Deno.test("without grace, a stall of this process extends no deadline", async () => {
   let nowMs = 0;
-  const deadlines = createDeadlines(() => nowMs, 0);
+  const deadlines = new Deadlines(() => nowMs, 0);
   const log: string[] = [];
   for (const ms of [20, 600]) deadlines.add(item(ms, log, `${ms}`, () => 0));
   nowMs = 500;
@@ -93,7 +93,7 @@ Deno.test("without grace, a stall of this process extends no deadline", async ()
 });
 
 Deno.test("repeated stalls extend deadlines by a second at most", async () => {
-  const deadlines = createDeadlines(monotonicNow);
+  const deadlines = new Deadlines(monotonicNow);
   const log: string[] = [];
   const startedAtMs = monotonicNow();
   let turnsPastGrace = 0;

@@ -1,3 +1,5 @@
+/** Two kinds of maps: one for short-lived entries, one of bounded size. */
+
 /**
  * A map for entries that every request adds and removes. A `Map` would keep them alive
  * until the next full garbage collection, with all that they refer to: V8 links each
@@ -37,15 +39,20 @@ export class LiveMap<Value> {
   }
 }
 
+/** An entry for {@link remember}, and how many entries its map may have. */
+export interface Remembered<Value> {
+  key: string;
+  value: Value;
+  sizeMax: number;
+}
+
 /** Sets an entry and makes it the newest; drops the oldest beyond `sizeMax`. */
 export function remember<Value>(
   map: Map<string, Value>,
-  name: string,
-  value: Value,
-  sizeMax: number,
+  { key, value, sizeMax }: Remembered<Value>,
 ): void {
-  map.delete(name);
-  map.set(name, value);
+  map.delete(key);
+  map.set(key, value);
   const [oldest] = map.keys();
   if (map.size > sizeMax && oldest !== undefined) map.delete(oldest);
 }

@@ -21,6 +21,8 @@ Deno.test("a live map keeps the order of its keys and forgets what is removed, a
 
 Deno.test("remember() drops the entry that was set least recently", () => {
   const map = new Map<string, number>();
-  for (const name of ["a", "b", "a", "c", "d"]) remember(map, name, 1, 3);
+  for (const name of ["a", "b", "a", "c", "d"]) {
+    remember(map, { key: name, value: 1, sizeMax: 3 });
+  }
   assert.deepEqual([...map.keys()], ["a", "c", "d"]);
 });

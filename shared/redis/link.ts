@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { setTimeout as delay } from "node:timers/promises";
 import type { MonotonicNow } from "../process/clock.ts";
-import { createDeadlines, type Timed } from "../process/deadlines.ts";
+import { Deadlines, type Timed } from "../process/deadlines.ts";
 import type { Log } from "../process/log.ts";
 import { settlesWithin } from "../process/serve.ts";
 import {
@@ -267,7 +267,7 @@ function createCalls({ now, send, onAnswer, onSilence }: {
   onAnswer: (error: Error | null) => void;
   onSilence: () => void;
 }) {
-  const deadlines = createDeadlines(now);
+  const deadlines = new Deadlines(now);
   let patientCalls = 0;
   let receivedAtMs = now();
   /**

@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
-import { createDeadlines } from "../process/deadlines.ts";
+import { Deadlines } from "../process/deadlines.ts";
 import { AttemptDeadlines } from "./attempt_deadlines.ts";
 
 function start(signal = new AbortController().signal) {
   const clock = { ms: 0 };
   const now = () => clock.ms;
-  const watched = createDeadlines(now, 0);
+  const watched = new Deadlines(now, 0);
   watched.closeWhenIdle();
   const deadlines = new AttemptDeadlines(watched, now, signal, 60_000);
   const assertExpired = (which: string) =>

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { mock } from "node:test";
 import { monotonicNow } from "../process/clock.ts";
-import { createDeadlines } from "../process/deadlines.ts";
+import { Deadlines } from "../process/deadlines.ts";
 import {
   connectTo,
   type Reply,
@@ -53,7 +53,7 @@ function rig(reply: Reply) {
 }
 
 function newDeadlines(signal = new AbortController().signal): AttemptDeadlines {
-  const watched = createDeadlines(monotonicNow);
+  const watched = new Deadlines(monotonicNow);
   watched.closeWhenIdle();
   return new AttemptDeadlines(watched, monotonicNow, signal, 5_000);
 }

@@ -2,7 +2,7 @@
 import { Buffer } from "node:buffer";
 import type { BackendConfig } from "../models/catalog.ts";
 import type { MonotonicNow } from "../process/clock.ts";
-import { createDeadlines } from "../process/deadlines.ts";
+import { Deadlines } from "../process/deadlines.ts";
 import { AttemptDeadlines } from "./attempt_deadlines.ts";
 import { invalidAnswer } from "./errors.ts";
 import {
@@ -88,7 +88,7 @@ export class ModelServer {
     this.config = config;
     this.now = options.now;
     // Exact: callers wait, and other backends are tried only afterwards.
-    this.#deadlines = createDeadlines(options.now, 0);
+    this.#deadlines = new Deadlines(options.now, 0);
     this.#baseUrl = new URL(config.base_url);
     this.#credential = apiKey === null
       ? {}

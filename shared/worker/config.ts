@@ -30,7 +30,9 @@ export function workerConfig(
     upstreamKey?: string | undefined;
   },
 ) {
-  const all = catalogVariables.catalogOf(settings, upstreamKey !== undefined);
+  const all = catalogVariables.catalogOf(settings, {
+    hasUpstreamKey: upstreamKey !== undefined,
+  });
   const catalog: Catalog = new Map(
     [...all].filter(([, { kind }]) => familyOf(kind) === family),
   );

@@ -191,7 +191,11 @@ export class Dispatcher {
    */
   stopKey(keyId: string): void {
     const nowMs = this.options.now();
-    remember(this.#stoppedAtMs, keyId, nowMs, STOPPED_KEYS_MAX);
+    remember(this.#stoppedAtMs, {
+      key: keyId,
+      value: nowMs,
+      sizeMax: STOPPED_KEYS_MAX,
+    });
     let requests = 0;
     this.#forEach((run) => {
       if (run.job.keyId !== keyId) return;

@@ -216,7 +216,11 @@ export class RefusedBodies {
 
   charge(keyId: string, tookMs: number): void {
     const paidAtMs = this.now() + this.#owedMs(keyId) + tookMs / shareOfCore;
-    remember(this.#paidAtMs, keyId, paidAtMs, keysMax);
+    remember(this.#paidAtMs, {
+      key: keyId,
+      value: paidAtMs,
+      sizeMax: keysMax,
+    });
   }
 
   /** Throws `rate_limit_exceeded` if no body of the key may be read now. */

@@ -91,12 +91,20 @@ export function createKeyLookup({ redis, now, log, unknownPerSecond }: {
       sawStore(name);
       if (pair !== null) {
         const principal = parsePair(String(pair));
-        remember(known, hash, principal, KEY_LIMITS.lookupEntriesMax);
+        remember(known, {
+          key: hash,
+          value: principal,
+          sizeMax: KEY_LIMITS.lookupEntriesMax,
+        });
         return principal;
       }
       if (name === null) throw storeIsEmpty();
       const untilMs = now() + KEY_LIMITS.unknownMs;
-      remember(unknownUntilMs, hash, untilMs, KEY_LIMITS.unknownEntriesMax);
+      remember(unknownUntilMs, {
+        key: hash,
+        value: untilMs,
+        sizeMax: KEY_LIMITS.unknownEntriesMax,
+      });
       return null;
     } catch (cause) {
       throw redisFailure(cause);

@@ -33,7 +33,11 @@ export function createUnknownKeyLimit(
   const find = (name: string): Address => {
     const address = addresses.get(name) ??
       { fullAtMs: 0, running: 0, idle: null };
-    remember(addresses, name, address, ENTRIES_MAX);
+    remember(addresses, {
+      key: name,
+      value: address,
+      sizeMax: ENTRIES_MAX,
+    });
     return address;
   };
 
@@ -56,7 +60,7 @@ export function createUnknownKeyLimit(
       const free = perSecond - usedMs / intervalMs - kept;
       if (address.idle === null && free - address.running >= 1) break;
       if (free < 1) {
-        remember(refused, hash, true, ENTRIES_MAX);
+        remember(refused, { key: hash, value: true, sizeMax: ENTRIES_MAX });
         throw tooManyUnknownKeys();
       }
       address.idle ??= Promise.withResolvers<void>();

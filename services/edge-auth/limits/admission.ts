@@ -51,7 +51,11 @@ export function createAdmission({ limiter, now, onUnknown, onDecision }: {
     if (refusal.reason === "unknown") onUnknown(principal);
     if (refusal.reason === "limited") {
       const untilMs = now() + refusal.waitMs;
-      remember(refusedUntilMs, principal.keyId, untilMs, REFUSED_KEYS_MAX);
+      remember(refusedUntilMs, {
+        key: principal.keyId,
+        value: untilMs,
+        sizeMax: REFUSED_KEYS_MAX,
+      });
     }
     throw refusalError(refusal);
   };

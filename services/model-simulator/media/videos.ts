@@ -103,7 +103,7 @@ export class Videos {
     return whole(() => {
       const id = `video_${newRequestId()}`;
       const job = { ...order, id, controls, createdAtMs: this.now() };
-      remember(this.#jobs, id, job, JOBS_MAX);
+      remember(this.#jobs, { key: id, value: job, sizeMax: JOBS_MAX });
       return this.#wire(job);
     }, own);
   }
