@@ -1,0 +1,149 @@
+/**
+ * The house rules that `deno lint` checks beside its own: what keeps one thing on a
+ * line, a function on a screen and every export explained. CONTRIBUTING.md has the
+ * rules as prose.
+ */
+
+/** Positional parameters of a function; what needs more takes an object. */
+const PARAMETERS_MAX = 3;
+/** Lines of a function, its signature included. */
+const FUNCTION_LINES_MAX = 60;
+/** Lines of a function in a file with JSX, where markup takes a line per element. */
+const JSX_FUNCTION_LINES_MAX = 100;
+
+type AnyFunction =
+  | Deno.lint.ArrowFunctionExpression
+  | Deno.lint.FunctionDeclaration
+  | Deno.lint.FunctionExpression;
+
+/** What stands inside `as const`, `satisfies` and the like. */
+function withoutTypes(node: Deno.lint.Expression): Deno.lint.Expression {
+  return node.type === "TSAsExpression" ||
+      node.type === "TSSatisfiesExpression"
+    ? withoutTypes(node.expression)
+    : node;
+}
+
+/** `...{ a, b }` and `...[a, b]`: the members can stand in the outer literal. */
+const noSpreadLiteral: Deno.lint.Rule = {
+  create(context) {
+    return {
+      SpreadElement(node) {
+        const { type } = withoutTypes(node.argument);
+        if (type !== "ObjectExpression" && type !== "ArrayExpression") return;
+        context.report({
+          node,
+          message: "A literal is spread into another literal",
+          hint: "Write its members into the outer literal, one per line",
+        });
+      },
+    };
+  },
+};
+
+/** `a = b = c`, `() => a = b` and `f(a += 1)`: a statement is hidden in an expression. */
+const noAssignmentInExpression: Deno.lint.Rule = {
+  create(context) {
+    return {
+      AssignmentExpression(node) {
+        const { parent } = node;
+        if (parent.type === "ExpressionStatement") return;
+        if (parent.type === "ForStatement" && parent.test !== node) return;
+        context.report({
+          node,
+          message: "An assignment stands inside an expression",
+          hint: "Make it a statement of its own",
+        });
+      },
+    };
+  },
+};
+
+/** A call with many positional arguments cannot be read without the signature. */
+const maxParameters: Deno.lint.Rule = {
+  create(context) {
+    function check(node: AnyFunction): void {
+      // `this: Type` declares a type only.
+      const count =
+        node.params.filter((parameter) =>
+          parameter.type !== "Identifier" || parameter.name !== "this"
+        ).length;
+      if (count <= PARAMETERS_MAX) return;
+      context.report({
+        node,
+        message: `A function has ${count} positional parameters`,
+        hint: `Take at most ${PARAMETERS_MAX}, the last one an object`,
+      });
+    }
+    return {
+      ArrowFunctionExpression: check,
+      FunctionDeclaration: check,
+      FunctionExpression: check,
+    };
+  },
+};
+
+/** A function fits on a screen. */
+const maxFunctionLines: Deno.lint.Rule = {
+  create(context) {
+    const linesMax = context.filename.endsWith("x")
+      ? JSX_FUNCTION_LINES_MAX
+      : FUNCTION_LINES_MAX;
+    function check(node: AnyFunction): void {
+      const lines = context.sourceCode.getText(node).split("\n").length;
+      if (lines <= linesMax) return;
+      context.report({
+        node,
+        message: `A function has ${lines} lines`,
+        hint: `Divide it by idea: at most ${linesMax} lines`,
+      });
+    }
+    return {
+      ArrowFunctionExpression: check,
+      FunctionDeclaration: check,
+      FunctionExpression: check,
+    };
+  },
+};
+
+/** Whether the comment right before a node is a docstring. */
+function hasDocstring(
+  source: Deno.lint.SourceCode,
+  node: Deno.lint.ExportNamedDeclaration,
+): boolean {
+  const comment = source.getCommentsBefore(node).at(-1);
+  if (comment?.type !== "Block" || !comment.value.startsWith("*")) return false;
+  const between = source.text.slice(comment.range[1], node.range[0]);
+  return between.trim() === "";
+}
+
+/** What is exported says what it is. */
+const documentedExport: Deno.lint.Rule = {
+  create(context) {
+    return {
+      ExportNamedDeclaration(node) {
+        if (node.declaration === null) return;
+        if (hasDocstring(context.sourceCode, node)) return;
+        context.report({
+          node,
+          message: "An export has no docstring",
+          hint: "Say what it is or returns, with units, errors and source",
+        });
+      },
+    };
+  },
+};
+
+/** The plugin, as `deno.json` loads it. */
+const plugin: Deno.lint.Plugin = {
+  name: "house",
+  rules: {
+    "documented-export": documentedExport,
+    "max-function-lines": maxFunctionLines,
+    "max-parameters": maxParameters,
+    "no-assignment-in-expression": noAssignmentInExpression,
+    "no-spread-literal": noSpreadLiteral,
+  },
+};
+
+export default plugin;

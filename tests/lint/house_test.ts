@@ -1,0 +1,105 @@
+// The house rules: what each finds, and what it leaves alone.
+import assert from "node:assert/strict";
+import plugin from "./house.ts";
+
+interface Row {
+  rule: string;
+  source: string;
+  /** How often the rule is broken. */
+  count: number;
+  /** Default `file.ts`. */
+  file?: string;
+}
+
+const lines = (count: number) => "  work();\n".repeat(count);
+
+const ROWS: readonly Row[] = [
+  {
+    rule: "no-spread-literal",
+    source: "const a = { ...{ b, c }, ...[d] };",
+    count: 2,
+  },
+  {
+    rule: "no-spread-literal",
+    source: `const a = [...["b", "c"] as const];`,
+    count: 1,
+  },
+  {
+    rule: "no-spread-literal",
+    source: "const a = { ...b, ...(c ? { d } : {}), ...[e].map(f) };",
+    count: 0,
+  },
+  { rule: "no-assignment-in-expression", source: "a ??= b = c;", count: 1 },
+  {
+    rule: "no-assignment-in-expression",
+    source: "const f = () => a = b; f(a += 1); void (a = b);",
+    count: 3,
+  },
+  {
+    rule: "no-assignment-in-expression",
+    source: "a = b; c += 1; for (a = 0; a < 9; a += 2) work(); ({ a } = b);",
+    count: 0,
+  },
+  { rule: "max-parameters", source: "function f(a, b, c) {}", count: 0 },
+  { rule: "max-parameters", source: "function f(a, b, c, d) {}", count: 1 },
+  {
+    rule: "max-parameters",
+    source: "class A { constructor(a, b, c, d) {} }",
+    count: 1,
+  },
+  {
+    rule: "max-parameters",
+    source: "function f(this: A, a: B, b: C, { c, d, e }: D) {}",
+    count: 0,
+  },
+  {
+    rule: "max-function-lines",
+    source: `function f() {\n${lines(58)}}`,
+    count: 0,
+  },
+  {
+    rule: "max-function-lines",
+    source: `function f() {\n${lines(59)}}`,
+    count: 1,
+  },
+  {
+    rule: "max-function-lines",
+    source: `function Page() {\n${lines(98)}}`,
+    count: 0,
+    file: "page.tsx",
+  },
+  {
+    rule: "max-function-lines",
+    source: `function Page() {\n${lines(99)}}`,
+    count: 1,
+    file: "page.tsx",
+  },
+  {
+    rule: "documented-export",
+    source: "/** The answer. */\nexport const answer = 42;",
+    count: 0,
+  },
+  {
+    rule: "documented-export",
+    source: "/** The file. */\nconst a = 1;\nexport const answer = 42;",
+    count: 1,
+  },
+  {
+    rule: "documented-export",
+    source: "// The answer.\nexport type Answer = 42;",
+    count: 1,
+  },
+  {
+    rule: "documented-export",
+    source: "export { answer } from './answer.ts';",
+    count: 0,
+  },
+];
+
+Deno.test("each house rule finds what breaks it, and nothing else", () => {
+  for (const { rule, source, count, file = "file.ts" } of ROWS) {
+    const found = Deno.lint.runPlugin(plugin, file, source)
+      .filter(({ id }) => id === `house/${rule}`);
+    assert.equal(found.length, count, `${rule}: ${source.slice(0, 80)}`);
+  }
+});
