@@ -156,7 +156,9 @@ export async function startConsole(
       .map(({ method, path }) => `${method} ${path}`),
     /** Names and digests of all Redis keys that match the pattern, except rates. */
     stored: async (pattern = "*") =>
-      asTexts(await administrator.evalScript(STORED_SCRIPT, [], [pattern])),
+      asTexts(
+        await administrator.evalScript(STORED_SCRIPT, { args: [pattern] }),
+      ),
     client,
     addOwner,
     /** A browser whose owner signed in with {@link PASSWORD}. */
@@ -338,7 +340,7 @@ export async function useLimits(
     ? [ownerLimiterKey(ownerId), ownerLeaseKey(ownerId)]
     : [limiterKey(ids), leaseKey(ids)];
   const args = [requestsAheadMs, tokensAheadMs, dayTokens, running, images];
-  await redis.evalScript(USE_SCRIPT, keys, args.map(String));
+  await redis.evalScript(USE_SCRIPT, { keys, args: args.map(String) });
 }
 
 const COUNTERS = [

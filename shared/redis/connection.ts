@@ -3,24 +3,23 @@ import { createClient } from "redis";
 import type { MonotonicNow } from "../process/clock.ts";
 import { defined } from "../process/env.ts";
 import { settlesWithin } from "../process/serve.ts";
-import type { redisAccess } from "../process/service_variables.ts";
+import type { RedisAccess } from "../process/service_variables.ts";
 
 /** A reply in protocol version 2: bulk and simple strings, integers, nil, arrays. */
 export type RedisReply = string | number | null | RedisReply[];
 
-/**
- * Sentinels are asked for the master with every attempt to connect; of `url`, only
- * protocol, user and database then count.
- */
-export type RedisAddress = ReturnType<typeof redisAccess> & {
+/** How to reach Redis, and the name to show there. */
+export interface RedisAddress extends RedisAccess {
   /** Shown by `CLIENT LIST`. Letters, digits, `-`, `_`. */
   clientName?: string;
-};
+}
 type ServerAddress = Omit<RedisAddress, "sentinels">;
 
+/** Where a {@link Connection} goes, and who wants to know how it fares. */
 export interface ConnectionOptions {
   address: RedisAddress;
   now: MonotonicNow;
+  /** From 0 to 1: shortens the pauses between attempts. */
   random: () => number;
   /**
    * Commands that must work before the connection counts as up. At least one: a frozen
@@ -47,21 +46,113 @@ const STABLE_MS = 1_000;
 const RECONSIDER_MS = 1_000;
 
 /**
- * Keeps one connection. A new client per attempt gives the sign-in a deadline, which
- * the library does not set.
+ * Keeps one connection, from its creation until it is closed. A new client per attempt
+ * gives the sign-in a deadline, which the library does not set.
  */
-export function openConnection(
-  { address, now, random, greeting, onUp, onDown }: ConnectionOptions,
-) {
-  let current: { client: Client; url: string } | null = null;
+export class Connection {
+  readonly #options: ConnectionOptions;
+  /** Settles when no further attempt follows. */
+  readonly #running: Promise<void>;
+  #current: { client: Client; url: string } | null = null;
   /** Ends the current connection, with its cause, or the wait for the next attempt. */
-  let ending = Promise.withResolvers<unknown>();
-  let isClosed = false;
-  let askedAtMs = -Infinity;
-  let asking = Promise.resolve();
+  #ending = Promise.withResolvers<unknown>();
+  #isClosed = false;
+  /** When the sentinels were last asked about the current connection. */
+  #askedAtMs = -Infinity;
+  #asking = Promise.resolve();
+
+  constructor(options: ConnectionOptions) {
+    this.#options = options;
+    this.#running = this.#run();
+  }
+
+  /** Whether commands can be sent. */
+  get isUp(): boolean {
+    return this.#current !== null && this.#current.client.isReady;
+  }
+
+  /**
+   * Sends a command after those already sent. Only while `isUp`; rejects if the
+   * connection is lost.
+   */
+  send(args: readonly string[]): Promise<RedisReply> {
+    if (this.#current === null) {
+      return Promise.reject(new Error("Not connected"));
+    }
+    return this.#current.client.sendCommand<RedisReply>(args);
+  }
+
+  /**
+   * Closes the current connection, fails the calls that wait on it, and connects
+   * again.
+   */
+  drop(cause: unknown): void {
+    if (this.#current !== null) this.#ending.resolve(cause);
+  }
+
+  /**
+   * Asks the sentinels, if any, and drops the connection if they name another server.
+   * At most once a second.
+   */
+  reconsider(): void {
+    const { address, now } = this.#options;
+    if (address.sentinels === undefined || this.#current === null) return;
+    if (now() - this.#askedAtMs < RECONSIDER_MS) return;
+    this.#askedAtMs = now();
+    const { resolve } = this.#ending;
+    const { url } = this.#current;
+    this.#asking = findMaster(address).then((master) => {
+      if (master !== url) resolve(new Error("The sentinels name another"));
+    }, () => {}); // No sentinel answered: keep the connection.
+  }
+
+  /** Ends the connection and resolves when nothing of it is left. */
+  async close(): Promise<void> {
+    this.#isClosed = true;
+    this.#ending.resolve(null);
+    await this.#running;
+    await this.#asking;
+  }
+
+  async #run(): Promise<void> {
+    const { random, onDown } = this.#options;
+    for (let failures = 0; !this.#isClosed; failures += 1) {
+      const { cause, lastedMs } = await this.#connectOnce();
+      if (this.#isClosed) return;
+      onDown(cause);
+      if (lastedMs >= STABLE_MS) failures = 0;
+      this.#ending = Promise.withResolvers<unknown>();
+      const fullMs = Math.min(BACKOFF_MAX_MS, BACKOFF_FIRST_MS * 2 ** failures);
+      // Shortened by up to half, so that edges do not return in step.
+      const pauseMs = fullMs * (1 - random() / 2);
+      await settlesWithin(this.#ending.promise, pauseMs);
+    }
+  }
+
+  /** One connection, from the attempt to its end: why it ended, and after how long. */
+  async #connectOnce(): Promise<{ cause: unknown; lastedMs: number }> {
+    const { now, onUp } = this.#options;
+    const ending = Promise.withResolvers<unknown>();
+    this.#ending = ending;
+    try {
+      this.#current = await this.#connect(ending.resolve);
+      const upAtMs = now();
+      if (!this.#isClosed) onUp();
+      const cause = await ending.promise;
+      return { cause, lastedMs: now() - upAtMs };
+    } catch (cause) {
+      return { cause, lastedMs: 0 };
+    } finally {
+      this.#current?.client.destroy();
+      this.#current = null;
+    }
+  }
 
   /** One attempt, from finding the master to the answered greeting. */
-  const connect = async (onLost: (cause: unknown) => void) => {
+  async #connect(
+    onLost: (cause: unknown) => void,
+  ): Promise<{ client: Client; url: string }> {
+    const { address, greeting } = this.#options;
     const { sentinels, ...server } = address;
     const url = sentinels ? await findMaster(address) : server.url;
     const client = await dial({ ...server, url }, async (client) => {
@@ -70,73 +161,7 @@ export function openConnection(
       return client;
     }, onLost);
     return { client, url };
-  };
-
-  const run = async () => {
-    for (let failures = 0; !isClosed; failures += 1) {
-      ending = Promise.withResolvers<unknown>();
-      let cause: unknown;
-      try {
-        current = await connect(ending.resolve);
-        const upAtMs = now();
-        if (!isClosed) onUp();
-        cause = await ending.promise;
-        if (now() - upAtMs >= STABLE_MS) failures = 0;
-      } catch (error) {
-        cause = error;
-      }
-      current?.client.destroy();
-      current = null;
-      if (isClosed) return;
-      onDown(cause);
-      ending = Promise.withResolvers<unknown>();
-      const fullMs = Math.min(BACKOFF_MAX_MS, BACKOFF_FIRST_MS * 2 ** failures);
-      // Shortened by up to half, so that edges do not return in step.
-      await settlesWithin(ending.promise, fullMs * (1 - random() / 2));
-    }
-  };
-  const running = run();
-
-  return {
-    get isUp(): boolean {
-      return current !== null && current.client.isReady;
-    },
-    /**
-     * Sends a command after those already sent. Only while `isUp`; rejects if the
-     * connection is lost.
-     */
-    send(args: readonly string[]): Promise<RedisReply> {
-      if (current === null) return Promise.reject(new Error("Not connected"));
-      return current.client.sendCommand<RedisReply>(args);
-    },
-    /**
-     * Closes the current connection, fails the calls that wait on it, and connects
-     * again.
-     */
-    drop(cause: unknown): void {
-      if (current !== null) ending.resolve(cause);
-    },
-    /**
-     * Asks the sentinels, if any, and drops the connection if they name another server.
-     * At most once a second.
-     */
-    reconsider(): void {
-      if (address.sentinels === undefined || current === null) return;
-      if (now() - askedAtMs < RECONSIDER_MS) return;
-      askedAtMs = now();
-      const { resolve } = ending;
-      const { url } = current;
-      asking = findMaster(address).then((master) => {
-        if (master !== url) resolve(new Error("The sentinels name another"));
-      }, () => {}); // No sentinel answered: keep the connection.
-    },
-    async close(): Promise<void> {
-      isClosed = true;
-      ending.resolve(null);
-      await running;
-      await asking;
-    },
-  };
+  }
 }
 
 /**

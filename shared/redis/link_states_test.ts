@@ -173,4 +173,4 @@ async function assertTwoLines({ said, spoil, mend }: Row): Promise<void> {
 }
 
 const works = (link: RedisLink): Promise<boolean> =>
-  link.evalScript(WORK, ["z", "n"], []).then(() => true, () => false);
+  link.evalScript(WORK, { keys: ["z", "n"] }).then(() => true, () => false);

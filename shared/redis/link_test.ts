@@ -104,15 +104,24 @@ Deno.test("scripts are loaded with each connection, and again if the server has 
   const log = createRecordingLog();
   const scripts = [INCREMENT];
   await using link = await openReady(redis.url, { log, scripts });
-  assert.equal(await link.evalScript(INCREMENT, ["n"], ["1"]), 1);
+  assert.equal(
+    await link.evalScript(INCREMENT, { keys: ["n"], args: ["1"] }),
+    1,
+  );
   await redis.kill();
   await redis.restart();
   await answersAgain(link);
-  assert.equal(await link.evalScript(INCREMENT, ["n"], ["1"]), 1);
+  assert.equal(
+    await link.evalScript(INCREMENT, { keys: ["n"], args: ["1"] }),
+    1,
+  );
   assert.equal(log.find("redis_script_load"), undefined);
   await link.command(["SCRIPT", "FLUSH"]);
   const replies = await Promise.all(
-    Array.from({ length: 50 }, () => link.evalScript(INCREMENT, ["n"], ["1"])),
+    Array.from(
+      { length: 50 },
+      () => link.evalScript(INCREMENT, { keys: ["n"], args: ["1"] }),
+    ),
   );
   assert.equal(replies.at(-1), 51);
 });

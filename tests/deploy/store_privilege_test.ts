@@ -143,7 +143,7 @@ Deno.test("ASVS 13.2.2: every command on every family of keys: a user may do exa
       await Promise.all(KEYS.map(async (key) => {
         const call = callOf(command, key);
         const reply = isInScript
-          ? link.evalScript(ANY_CALL, [], call)
+          ? link.evalScript(ANY_CALL, { args: call })
           : link.command(call);
         if (await isDenied(reply)) return;
         const [family] = key.split(":");

@@ -153,7 +153,7 @@ Deno.test("invariants of the limits", async (t) => {
     // As a repeat of an edge that had heard no answer.
     const again = { reservation: admitted, cost: DONE, mayHaveRun: true };
     const { keys, args } = settleCall([again]);
-    assert.deepEqual(await world.link.evalScript(SETTLE, keys, args), [0]);
+    assert.deepEqual(await world.link.evalScript(SETTLE, { keys, args }), [0]);
     assert.equal(await fingerprint(world), before);
   });
 

@@ -29,7 +29,7 @@ import { startMiniEdge, startMiniWorker } from "./mini_cluster.ts";
 import { startNatsServer } from "./nats_server.ts";
 import { owning } from "./process.ts";
 import { assertNoKeys, createRecordingLog } from "./recording_log.ts";
-import { testRedisLink } from "./redis_link.ts";
+import { changedLink, testRedisLink } from "./redis_link.ts";
 import {
   hello,
   type ModelServer,
@@ -218,15 +218,11 @@ function patient(link: RedisLink, ms: number): RedisLink {
     ms === 0
       ? options
       : { ...options, deadlineMs: Math.max(ms, options.deadlineMs ?? 0) };
-  return {
-    ...link,
-    get state() {
-      return link.state;
-    },
+  return changedLink(link, {
     command: (args, options) => link.command(args, given(options)),
-    evalScript: (script, keys, args, options) =>
-      link.evalScript(script, keys, args, given(options)),
-  };
+    evalScript: (script, input, options) =>
+      link.evalScript(script, input, given(options)),
+  });
 }
 
 /** Reads an answer to its end. */

@@ -19,13 +19,26 @@ export function waiting(link: RedisLink): RedisLink {
       // The call says it.
     });
   };
+  return changedLink(link, {
+    command: (...call) => connected().then(() => link.command(...call)),
+    evalScript: (...call) => connected().then(() => link.evalScript(...call)),
+  });
+}
+
+/** A link that does some things in another way. */
+export function changedLink(
+  link: RedisLink,
+  changes: Partial<Omit<RedisLink, "state">>,
+): RedisLink {
   return {
-    ...link,
     get state() {
       return link.state;
     },
-    command: (...call) => connected().then(() => link.command(...call)),
-    evalScript: (...call) => connected().then(() => link.evalScript(...call)),
+    command: (...call) => link.command(...call),
+    evalScript: (...call) => link.evalScript(...call),
+    ready: (timeoutMs) => link.ready(timeoutMs),
+    close: () => link.close(),
+    ...changes,
   };
 }
 

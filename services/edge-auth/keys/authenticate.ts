@@ -86,7 +86,7 @@ export function createKeyLookup({ redis, now, log, unknownPerSecond }: {
     try {
       const { checkMs: deadlineMs } = KEY_LIMITS;
       const args = [hashKey(hash)];
-      const reply = await redis.evalScript(FIND, [], args, { deadlineMs });
+      const reply = await redis.evalScript(FIND, { args }, { deadlineMs });
       const [pair = null, name = null] = Array.isArray(reply) ? reply : [];
       sawStore(name);
       if (pair !== null) {

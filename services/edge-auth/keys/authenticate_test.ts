@@ -19,7 +19,7 @@ function setup(entry: string | null) {
     redis: {
       state: "ready",
       command: () => assert.fail("it watches nothing"),
-      evalScript(_script, _keys, args) {
+      evalScript(_script, { args = [] }) {
         asked.push(args);
         return Promise.resolve([entry, "the name of the store"]);
       },

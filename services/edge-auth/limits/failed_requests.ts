@@ -81,7 +81,7 @@ export function createFailedRequests({ redis, catalog, now, log, onLost }: {
       ...entries.map((entry) => JSON.stringify(entry)),
     ];
     try {
-      await redis.evalScript(RECORD_FAILED, keys, args, PATIENT);
+      await redis.evalScript(RECORD_FAILED, { keys, args }, PATIENT);
     } catch (error) {
       lost += requests;
       cause = error;

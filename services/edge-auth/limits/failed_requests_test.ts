@@ -14,7 +14,7 @@ import {
 import { FAILED_REQUESTS } from "@gateway/shared/limits";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
-import type { RedisLink } from "@gateway/shared/redis/link";
+import type { RedisLink, ScriptInput } from "@gateway/shared/redis/link";
 import {
   type RedisWorld,
   startRedisWorld,
@@ -71,7 +71,7 @@ function fakeRedis() {
     get state() {
       return redis.isAway ? "offline" as const : "ready" as const;
     },
-    evalScript(_: unknown, keys: readonly string[], args: readonly string[]) {
+    evalScript(_: unknown, { keys = [], args = [] }: ScriptInput) {
       if (redis.isSilent) {
         // The link notices it.
         redis.isAway = true;

@@ -82,7 +82,7 @@ export function createLeases(
       record.ownerLeaseKey(principal.ownerId),
     ];
     const args = [record.stopKey(principal), ...leases.map(({ id }) => id)];
-    const isStopped = await redis.evalScript(RENEW, keys, args, PATIENT);
+    const isStopped = await redis.evalScript(RENEW, { keys, args }, PATIENT);
     for (const lease of leases) lease.renewedAtMs = sentAtMs;
     if (isStopped === 1) onStopped?.(principal.keyId);
   };
@@ -115,7 +115,7 @@ export function createLeases(
     const principal = batch[0]?.reservation.principal;
     let isSettled = false;
     try {
-      const reply = await redis.evalScript(SETTLE, keys, args, PATIENT);
+      const reply = await redis.evalScript(SETTLE, { keys, args }, PATIENT);
       isSettled = true;
       unsettled -= batch.length;
       const replies = Array.isArray(reply) ? reply : [];

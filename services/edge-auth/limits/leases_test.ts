@@ -29,7 +29,10 @@ import { edgeLink } from "./lone_edge_fixture.ts";
 import { EDGE_SCRIPTS, LEASE_MS, RENEW } from "./scripts.ts";
 import type { Settlement } from "./cost.ts";
 import { createRecordingLog } from "../../../tests/support/recording_log.ts";
-import { testRedisLink } from "../../../tests/support/redis_link.ts";
+import {
+  changedLink,
+  testRedisLink,
+} from "../../../tests/support/redis_link.ts";
 
 const KEY: record.Principal = { keyId: "key_a", ownerId: "own_a" };
 const ONE_WAY_MS = 100;
@@ -170,16 +173,14 @@ Deno.test("a settlement that Redis refuses is repeated until it is not, and logg
 Deno.test("a settlement whose lease Redis has lost is still counted, once", async () => {
   await using world = await startRedisWorld();
   let calls = 0;
-  const { leases, errors } = startLeases({
-    ...world.link,
-    state: "ready",
+  const { leases, errors } = startLeases(changedLink(world.link, {
     evalScript: async (...call) => {
       const reply = await world.link.evalScript(...call);
       // The first attempt runs, and its answer is lost.
       if (++calls !== 1) return reply;
       throw new RedisUnavailableError("deadline", "for the test");
     },
-  });
+  }));
   await leases.settle(settlement("a"));
   assert.equal(await leases.stop(2_000), 0);
   assert.equal(calls, 2);
@@ -250,15 +251,17 @@ Deno.test("a connection cut under an admission: its lease is undone on the next 
 Deno.test("a malformed reply is a fault, and what it may have admitted is returned", async () => {
   await using world = await startRedisWorld();
   const link = await world.open();
-  const t = await stage(world, {
-    ...link,
-    async evalScript(script, ...call) {
-      const reply = await link.evalScript(script, ...call);
-      const isCut = Array.isArray(reply) && script.name === "admit";
-      const cut = (each: RedisReply) => Array.isArray(each) ? [] : each;
-      return isCut ? reply.map(cut) : reply;
-    },
-  });
+  const t = await stage(
+    world,
+    changedLink(link, {
+      async evalScript(script, ...call) {
+        const reply = await link.evalScript(script, ...call);
+        const isCut = Array.isArray(reply) && script.name === "admit";
+        const cut = (each: RedisReply) => Array.isArray(each) ? [] : each;
+        return isCut ? reply.map(cut) : reply;
+      },
+    }),
+  );
   const isFault = (error: unknown) =>
     error instanceof Error && !(error instanceof ApiError);
   await assert.rejects(t.ask(), isFault);

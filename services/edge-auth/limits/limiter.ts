@@ -116,7 +116,7 @@ export function createLimiter(
     ];
     const replyTo = (replies: RedisReply, index: number) =>
       Array.isArray(replies) ? replies[index] ?? null : null;
-    redis.evalScript(ADMIT, keys, args, {
+    redis.evalScript(ADMIT, { keys, args }, {
       deadlineMs,
       onAbandoned: (late) =>
         waiting.forEach(({ release }, index) => {
@@ -207,7 +207,7 @@ export function createLimiter(
       const { keys, args } = settleCall([videoEnd(reservation, seconds)]);
       try {
         const options = { deadlineMs };
-        const reply = await redis.evalScript(SETTLE, keys, args, options);
+        const reply = await redis.evalScript(SETTLE, { keys, args }, options);
         return Array.isArray(reply) && reply[0] === 1;
       } catch (error) {
         throw refusal.redisFailure(error);

@@ -113,7 +113,7 @@ export function createVideoJobs({ redis, sweepMs = VIDEO_LIMITS.sweepMs }: {
   const command = (...line: string[]) =>
     redis.command(line, PATIENT).catch(orUnavailable);
   const run = (script: RedisScript, keys: string[], args: string[]) =>
-    redis.evalScript(script, keys, args, PATIENT).catch(orUnavailable);
+    redis.evalScript(script, { keys, args }, PATIENT).catch(orUnavailable);
   const written = (job: VideoJob) => [
     job.status,
     // Only the fields of the schema: an admission has more than its reservation.

@@ -10,6 +10,7 @@ import {
   startConsole,
   storedKey,
 } from "../console_fixture.ts";
+import { changedLink } from "../../../tests/support/redis_link.ts";
 import { until } from "../redis_fixture.ts";
 import { routeOwner } from "../routes_fixture.ts";
 
@@ -51,15 +52,15 @@ const NEVER_FLUSHED = new Map<string | undefined, RedisReply>([
 
 Deno.test("ASVS 2.3.3, 16.5.3: a change that is not confirmed to be on disk is not acknowledged", async () => {
   const disk = { fails: false };
-  const writer = (link: RedisLink): RedisLink => ({
-    ...link,
-    command: async (args, options) => {
-      const [name, action] = args;
-      const reply = action === "SET" ? undefined : NEVER_FLUSHED.get(name);
-      if (disk.fails && reply !== undefined) return reply;
-      return await link.command(args, options);
-    },
-  });
+  const writer = (link: RedisLink) =>
+    changedLink(link, {
+      command: async (args, options) => {
+        const [name, action] = args;
+        const reply = action === "SET" ? undefined : NEVER_FLUSHED.get(name);
+        if (disk.fails && reply !== undefined) return reply;
+        return await link.command(args, options);
+      },
+    });
   await using site = await startConsole({ writer });
   const { client, ownerId, keyId, email } = await routeOwner(site, 1);
   const { id: other } = await storedKey(site, ownerId);

@@ -196,7 +196,7 @@ export function createKeyStore(
       ...steps.map(({ keyId }) => recordKey({ ownerId, keyId })),
     ];
     const args = [JSON.stringify(plan)];
-    const result = await writer.evalScript(COMMIT_SCRIPT, keys, args);
+    const result = await writer.evalScript(COMMIT_SCRIPT, { keys, args });
     if (result !== "done") throw new KeyRefused(refusal.parse(result));
     await persist();
   }

@@ -118,7 +118,9 @@ export async function readMeters(
     names.push(videoLeaseKey(ids));
   }
   const fields = USAGE_UNITS.map(dayLimitField);
-  const reply = asList(await redis.evalScript(METERS_SCRIPT, names, fields));
+  const reply = asList(
+    await redis.evalScript(METERS_SCRIPT, { keys: names, args: fields }),
+  );
   const nowMs = asNumber(reply[0]);
   const metersOf = (whose: Meter["whose"], limits: Limits, state: unknown) => {
     const used = limitUse(asList(state).map(asNumber), limits, nowMs);

@@ -163,7 +163,7 @@ return {requests, tokens}
 
 /** Adds up the counters of these hashes, `use:…`, which are of one owner. */
 export async function readTotals(redis: RedisLink, names: readonly string[]) {
-  const sums = asList(await redis.evalScript(TOTALS_SCRIPT, names, []));
+  const sums = asList(await redis.evalScript(TOTALS_SCRIPT, { keys: names }));
   return { requests: asNumber(sums[0]), tokens: asNumber(sums[1]) };
 }
 

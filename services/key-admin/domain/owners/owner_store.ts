@@ -218,7 +218,10 @@ export function createOwnerStore(
     /** Makes an operator a mere owner. False for the last operator, who stays one. */
     async takeRole(ownerId: string): Promise<boolean> {
       const names = [OPERATORS_KEY];
-      const taken = await writer.evalScript(TAKE_ROLE_SCRIPT, names, [ownerId]);
+      const taken = await writer.evalScript(TAKE_ROLE_SCRIPT, {
+        keys: names,
+        args: [ownerId],
+      });
       await persist();
       return taken === 1;
     },

@@ -85,7 +85,8 @@ return 0
 export async function takeAttempt(redis: RedisLink, attempt: Attempt) {
   const { name, isKnownDevice } = await countOf(redis, attempt);
   const waitMs = isKnownDevice ? 0 : await takeRates(redis, attempt.ip);
-  return waitMs || asNumber(await redis.evalScript(DELAY_SCRIPT, [name], []));
+  return waitMs ||
+    asNumber(await redis.evalScript(DELAY_SCRIPT, { keys: [name] }));
 }
 
 /** Resets the count after a success and returns the number of failures before it. */
@@ -158,5 +159,5 @@ export async function takeRate(
 ): Promise<number> {
   const keys = [attemptsKey(name)];
   const rule = [String(count), String(perMs)];
-  return asNumber(await redis.evalScript(RATE_SCRIPT, keys, rule));
+  return asNumber(await redis.evalScript(RATE_SCRIPT, { keys, args: rule }));
 }

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { RedisUnavailableError } from "@gateway/shared/redis/errors";
-import type { RedisLink } from "@gateway/shared/redis/link";
 import {
   fieldsOf,
   type Form,
@@ -14,6 +13,7 @@ import {
   storedKey,
   type TestClient,
 } from "../../console_fixture.ts";
+import { changedLink } from "../../../../tests/support/redis_link.ts";
 import { startRedis } from "../../redis_fixture.ts";
 import { limitsOf } from "../keys/settings.ts";
 import { asTexts } from "../store/redis.ts";
@@ -219,13 +219,12 @@ Deno.test("ASVS 7.4.1: a session whose deletion was interrupted is over or can b
   await using server = await startRedis();
   const link = await server.connect();
   let breaksAt = "";
-  const redis: RedisLink = {
-    ...link,
+  const redis = changedLink(link, {
     command: (args, options) =>
       args[0] === breaksAt
         ? Promise.reject(new RedisUnavailableError("deadline", "no answer"))
         : link.command(args, options),
-  };
+  });
   const keys = createKeyStore({ redis, writer: redis, randomBytes });
   const store = createSessionStore({ redis, randomBytes, keys, now: Date.now });
   for (const command of ["DEL", "ZREM"]) {

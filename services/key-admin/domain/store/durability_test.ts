@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import type { RedisLink, RedisReply } from "@gateway/shared/redis/link";
+import { changedLink } from "../../../../tests/support/redis_link.ts";
 import { startRedis } from "../../redis_fixture.ts";
 import { createPersist, detectDurability } from "./durability.ts";
 import { asFields } from "./redis.ts";
@@ -24,7 +25,7 @@ function withReplies(link: RedisLink, replies: Record<string, RedisReply>) {
       ? link.command(args, options)
       : Promise.resolve(reply);
   };
-  return { link: { ...link, command }, sent };
+  return { link: changedLink(link, { command }), sent };
 }
 
 Deno.test("detectDurability() reports what the server can guarantee; persist() leaves one alone that it need not or cannot switch", async () => {
@@ -83,7 +84,7 @@ Deno.test("persist() flushes again if another process switched back at the same 
     }
     return await real.command(args, options);
   };
-  const { link, sent } = withReplies({ ...real, command }, {});
+  const { link, sent } = withReplies(changedLink(real, { command }), {});
   await createPersist(link)();
   assert.equal(sent.filter((line) => line.startsWith("SADD")).length, 2);
   assert.equal(await appendfsync(real), "everysec");
