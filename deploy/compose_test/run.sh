@@ -7,6 +7,8 @@
 #   deploy/compose_test/run.sh redundant    test:redundant, of compose.cluster.yaml
 #   deploy/compose_test/run.sh profiles     test:profiles; needs a registry, or its images
 #
+# TEST_REPORT names a file to which the test writes a JUnit report.
+#
 # Builds Compose v2 from Go's module proxy if there is Go but no Compose: Debian 12
 # has only version 1, which cannot read these files.
 set -eu
@@ -107,4 +109,4 @@ deploy/local_images/build.sh >"$scratch/build.log" 2>&1 || {
   echo "The images cannot be built"
   exit 1
 }
-deno task "test:$test"
+deno task "test:$test" ${TEST_REPORT:+"--junit-path=$TEST_REPORT"}

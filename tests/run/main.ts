@@ -1,0 +1,208 @@
+/**
+ * Runs the tests: `deno task test` the usual ones, `deno task test:long` the long ones.
+ * CONTRIBUTING.md says how the name of a file decides how it runs.
+ *
+ * A file that fails is run once more, alone: other work on the machine may have taken
+ * what it needs. A test that passes then is named as flaky. `LONG_SECONDS_MAX` bounds
+ * `test:long`, which names the parts that it left out. The last lines name the tests
+ * that failed and the flaky ones; the very last is `N passed, N failed`. They are also
+ * appended to the file that `TEST_TOTALS` names, once for each part that has ended.
+ */
+import { join, resolve } from "node:path";
+import { makeTempDir, print } from "../support/process.ts";
+import { readSources, SOURCE_FOLDERS } from "../support/source_files.ts";
+import {
+  readReport,
+  runFiles,
+  type TestResult,
+  TIME_IS_UP,
+} from "./run_files.ts";
+import { addTotals, NO_TESTS, type TestTotals, totalLines } from "./totals.ts";
+
+const ROOT = resolve(import.meta.dirname ?? ".", "../..");
+/** With the permissions that `deno.json` gives to tests. */
+const DENO_TEST = ["test", "--no-check", "-P"];
+const INSTALL = ["run", "--allow-all", "tests/support/install_servers.ts"];
+/** Of files that measure no time: most wait for a server as long as they compute. */
+const JOBS_PER_CORE = 2;
+/**
+ * Started first in their folders, so that the run does not wait for them at the end.
+ */
+const SLOW =
+  /e2e\/(faults_process|videos_faults|faults_bus)|cli_test|limiter_pressure/;
+const SOAK_MINUTES = "0.5";
+/** Exit code of the compose test if it cannot run. */
+const CANNOT_RUN = 77;
+
+/** Of the long tests. */
+interface Part {
+  readonly name: string;
+  /** It is left out if less time is left. */
+  readonly secondsMin: number;
+  run(signal: AbortSignal): Promise<TestResult>;
+}
+
+const USAGE = `Usage: deno task test [folders, files and options of deno test]
+       deno task ok             format, lint, types, and the tests
+       deno task test:long
+       deno task test:foreign
+       deno task test:soak [minutes]`;
+
+/** What other tasks than `test` run before or instead of the tests. */
+const COMMANDS: { [task: string]: readonly (readonly string[])[] } = {
+  ok: [["fmt", "--check"], ["lint"], ["check", "."]],
+  foreign: [[...DENO_TEST, "tests/foreign/model_servers.ts"]],
+  soak: [["run", "--allow-run", "--allow-env", "tests/limits/soak.ts"]],
+};
+
+Deno.exit(await main(Deno.args));
+
+async function main(args: readonly string[]): Promise<number> {
+  if (args.includes("--help")) {
+    print(USAGE);
+    return 0;
+  }
+  const [task = "", ...rest] = args;
+  for (const command of COMMANDS[task] ?? []) {
+    const code = await run(Deno.execPath(), [...command, ...rest]);
+    if (code !== 0) return code;
+  }
+  if (task === "foreign" || task === "soak") return 0;
+  const installed = await run(Deno.execPath(), INSTALL);
+  if (installed !== 0) return installed;
+  if (task === "long") return await testLong();
+  return task === "" || task === "ok"
+    ? await testAll()
+    : await run(Deno.execPath(), [...DENO_TEST, ...args]);
+}
+
+async function testAll(): Promise<number> {
+  const files = findTests();
+  const timed = files.filter((file) => file.endsWith("_timed_test.ts"));
+  const others = files.filter((file) => !/_(timed|long)_test\./.test(file));
+  const startedAtMs = performance.now();
+  const first = await testFiles(others);
+  const timedAtMs = performance.now();
+  const second = await testFiles(timed, { jobsPerCore: 1 });
+  const othersSeconds = Math.round((timedAtMs - startedAtMs) / 1_000);
+  const timedSeconds = Math.round((performance.now() - timedAtMs) / 1_000);
+  print(`${othersSeconds} s, and ${timedSeconds} s for timed tests`);
+  printTotals(addTotals(first.totals, second.totals));
+  return first.code || second.code;
+}
+
+async function testLong(): Promise<number> {
+  const endsAtMs = performance.now() +
+    1_000 * Number(Deno.env.get("LONG_SECONDS_MAX") ?? 3_600);
+  const leftOut: string[] = [];
+  let totals = NO_TESTS;
+  let failure = 0;
+  for (const part of longParts()) {
+    const leftMs = endsAtMs - performance.now();
+    const left = `${Math.round(leftMs / 1_000)} s were left`;
+    if (leftMs < part.secondsMin * 1_000) {
+      const needs = `it needs at least ${part.secondsMin} s`;
+      leftOut.push(`${part.name}: ${left}, ${needs}`);
+      continue;
+    }
+    print(`\n== ${part.name}`);
+    const result = await part.run(AbortSignal.timeout(leftMs));
+    totals = addTotals(totals, result.totals);
+    if (result.code === CANNOT_RUN) {
+      leftOut.push(`${part.name}: it cannot run here, see above`);
+    } else if (result.code === TIME_IS_UP) {
+      leftOut.push(`${part.name}: not done, ${left}`);
+    } else failure ||= result.code;
+  }
+  for (const line of leftOut) print(`Left out: ${line}`);
+  printTotals(totals);
+  return failure;
+}
+
+function longParts(): Part[] {
+  const files = findTests().filter((file) => file.endsWith("_long_test.ts"));
+  return [
+    {
+      name: "the files *_long_test.ts",
+      secondsMin: 90,
+      run: (signal) => testFiles(files, { signal }),
+    },
+    { name: "test:soak", secondsMin: 45, run: soak },
+    { name: "test:compose", secondsMin: 240, run: testCompose },
+  ];
+}
+
+async function testFiles(
+  files: readonly string[],
+  { signal, jobsPerCore }: { signal?: AbortSignal; jobsPerCore?: number } = {},
+): Promise<TestResult> {
+  const env = denoJobs(jobsPerCore);
+  const run = { args: DENO_TEST, cwd: ROOT, env, signal };
+  const result = await runFiles(files, run);
+  await recordTotals(result.totals);
+  return result;
+}
+
+async function soak(signal: AbortSignal): Promise<TestResult> {
+  const args = ["task", "test:soak", SOAK_MINUTES];
+  return {
+    code: await run(Deno.execPath(), args, { signal }),
+    totals: NO_TESTS,
+  };
+}
+
+async function testCompose(signal: AbortSignal): Promise<TestResult> {
+  await using directory = await makeTempDir();
+  const report = join(directory.path, "junit.xml");
+  const env = { TEST_REPORT: report };
+  const code = await run("deploy/compose_test/run.sh", [], { signal, env });
+  const isDone = code !== CANNOT_RUN && code !== TIME_IS_UP;
+  const totals = isDone ? await readReport(report, code) : NO_TESTS;
+  await recordTotals(totals);
+  return { code, totals };
+}
+
+function printTotals(totals: TestTotals): void {
+  for (const line of totalLines(totals)) print(line);
+}
+
+/** Writes down a part at once, so that it counts even if the next one is killed. */
+async function recordTotals(totals: TestTotals): Promise<void> {
+  const file = Deno.env.get("TEST_TOTALS");
+  if (file === undefined) return;
+  const text = totalLines(totals).map((line) => `${line}\n`).join("");
+  await Deno.writeTextFile(file, text, { append: true });
+}
+
+/**
+ * Runs a program in the root, with this process's output. Returns its exit code, or
+ * {@link TIME_IS_UP} if the signal ended it.
+ */
+async function run(
+  program: string,
+  args: readonly string[],
+  { signal, env }: {
+    signal?: AbortSignal;
+    env?: { [name: string]: string };
+  } = {},
+): Promise<number> {
+  const { code } = await new Deno.Command(program, {
+    args: [...args],
+    cwd: ROOT,
+    env: { ...denoJobs(), ...env },
+    stdin: "null",
+    ...(signal === undefined ? {} : { signal }),
+  }).spawn().status;
+  return signal?.aborted ? TIME_IS_UP : code;
+}
+
+function denoJobs(perCore = JOBS_PER_CORE): { DENO_JOBS: string } {
+  const jobs = perCore * navigator.hardwareConcurrency;
+  return { DENO_JOBS: Deno.env.get("DENO_JOBS") ?? String(jobs) };
+}
+
+/** The test files of the repository; the slow ones of a folder come first. */
+function findTests(): string[] {
+  return readSources(SOURCE_FOLDERS, /_test\.tsx?$/).map(({ path }) => path)
+    .sort().sort((a, b) => Number(SLOW.test(b)) - Number(SLOW.test(a)));
+}
