@@ -7,8 +7,8 @@ import { remember } from "./maps.ts";
 
 /** Hops that are examined; a header of 8 kB could have a thousand addresses. */
 const HOPS_MAX = 16;
-/** Addresses that are known to be proxies or not. 100 bytes each. */
-const KNOWN_MAX = 10_000;
+/** How many addresses to remember as proxies or not. 100 bytes each. */
+const ADDRESSES_MAX = 10_000;
 const IPV6_GROUPS = 8;
 /** A customer usually has all addresses of a /64. */
 const SITE_GROUPS = 4;
@@ -24,13 +24,22 @@ export interface Network {
   bits: number;
 }
 
-export type ClientAddress = ReturnType<typeof createClientAddress>;
+/**
+ * The address of a client: of the peer, or the one that trusted proxies wrote into
+ * `X-Forwarded-For`, whose text is null if it is absent.
+ */
+export type ClientAddress = (
+  peer: string,
+  forwardedFor: string | null,
+) => string;
 
 /**
  * Reads `X-Forwarded-For` from the right as long as a trusted proxy wrote it (ASVS
  * 4.1.3).
  */
-export function createClientAddress(trusted: readonly Network[]) {
+export function createClientAddress(
+  trusted: readonly Network[],
+): ClientAddress {
   const proxies = new BlockList();
   for (const { address, bits } of trusted) {
     proxies.addSubnet(address, bits, familyOf(address));
@@ -41,11 +50,11 @@ export function createClientAddress(trusted: readonly Network[]) {
     let found = known.get(address);
     if (found === undefined) {
       found = isIP(address) > 0 && proxies.check(address, familyOf(address));
-      remember(known, { key: address, value: found, sizeMax: KNOWN_MAX });
+      remember(known, { key: address, value: found, sizeMax: ADDRESSES_MAX });
     }
     return found;
   };
-  return (peer: string, forwardedFor: string | null): string => {
+  return (peer, forwardedFor) => {
     let client = parseAddress(peer) ?? peer;
     if (trusted.length === 0) return client;
     const hops = forwardedFor?.split(",").slice(-HOPS_MAX) ?? [];

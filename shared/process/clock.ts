@@ -9,8 +9,10 @@ export type MonotonicNow = () => number;
 /** Milliseconds since the Unix epoch. May jump when the host's clock is set. */
 export type WallNow = () => number;
 
+/** The clock for durations and deadlines. */
 export const monotonicNow: MonotonicNow = () => performance.now();
 
+/** The clock for timestamps. */
 export const wallNow: WallNow = () => Date.now();
 
 /** A tick this late means that the process itself was stalled. */
@@ -29,6 +31,7 @@ export class SteadyClock {
     this.#tickedAtMs = clock();
   }
 
+  /** Milliseconds since the clock was created, without stalls. */
   now(): number {
     const sinceTickMs = this.clock() - this.#tickedAtMs;
     return this.#steadyMs + Math.min(sinceTickMs, TICK_LATE_MS);

@@ -1,4 +1,7 @@
-/** Reads a service's configuration from its environment. */
+/**
+ * Reads a service's configuration from its environment: what kinds of variables there
+ * are, and one message with all mistakes of the operator.
+ */
 import * as z from "zod";
 import { clip, didYouMean } from "./error_text.ts";
 
@@ -27,6 +30,8 @@ export type Variable<T> = z.ZodType<T, string | undefined>;
  * Variables by name, made by the functions below, with their meaning in `describe()`.
  */
 export type Variables = { readonly [name: string]: Variable<unknown> };
+
+/** The values of variables by name. */
 export type ConfigOf<V extends Variables> = Readonly<
   { [Name in keyof V]: z.output<V[Name]> }
 >;
@@ -47,10 +52,12 @@ export interface About {
 
 const ABOUT = z.registry<About>();
 
+/** A variable of a kind of its own: `about` is what documents and messages say of it. */
 export function variable<T>(schema: Variable<T>, about: About): Variable<T> {
   return schema.register(ABOUT, about);
 }
 
+/** A port of TCP. */
 export function port(): Variable<number> {
   const expects = "a port number from 0 to 65535, 0 for any free port";
   return variable(wholeNumber(0, 65_535), { expects });
@@ -68,6 +75,7 @@ export function integer(
   return variable(wholeNumber(min, max), { expects });
 }
 
+/** A share of a whole, from 0 to 1. */
 export function share(): Variable<number> {
   const schema = z.string().regex(/^(0|1|0?\.\d+)$/).transform(Number);
   return variable(schema, { expects: "a share from 0 to 1, such as 0.05" });
@@ -78,6 +86,7 @@ function wholeNumber(min: number, max: number) {
     .pipe(z.int().min(min).max(max));
 }
 
+/** One of a few words. */
 export function choice<const T extends string>(
   values: readonly T[],
 ): Variable<T> {
@@ -136,6 +145,7 @@ function prefixesOf(protocols: readonly string[]): string {
   return protocols.map((protocol) => `${protocol}//`).join(" or ");
 }
 
+/** A text that is never shown, and optionally read from a file. */
 export function secret(): Variable<string> {
   return variable(z.string(), { expects: "a secret text", isSecret: true });
 }
@@ -149,14 +159,17 @@ export function changingSecret(): Variable<() => string> {
   return variable(schema, { ...aboutOf(secret()), isReread: true });
 }
 
+/** The path of a file that somebody else reads. */
 export function path(): Variable<string> {
   return variable(z.string().regex(/^[^\0]+$/), { expects: "a path" });
 }
 
+/** The path of a file, whose content is the value. */
 export function file(): Variable<string> {
   return variable(z.string(), { expects: "a path", isFile: true });
 }
 
+/** A text without line ends and other control characters. */
 export function text(): Variable<string> {
   const schema = z.string().regex(/^\P{Cc}*$/u);
   return variable(schema, { expects: "a text of one line" });
@@ -245,6 +258,7 @@ function rereading(last: string, read: () => string): () => string {
   };
 }
 
+/** The properties of a variable, also of one with a default. Throws for other schemas. */
 export function aboutOf(schema: z.core.$ZodType): About {
   if (schema instanceof z.ZodDefault || schema instanceof z.ZodOptional) {
     return aboutOf(schema.def.innerType);
@@ -256,6 +270,7 @@ export function aboutOf(schema: z.core.$ZodType): About {
 
 const quoted = (value: string) => JSON.stringify(clip(value, 100));
 
+/** The message of an error, or the text of anything else that was thrown. */
 export function errorMessage(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
@@ -266,6 +281,7 @@ export function hideUserinfo(text: string): string {
   return text.replaceAll(/\/\/[^/\s]*@/g, "//***@");
 }
 
+/** The members that are not undefined, for types that forbid members set to undefined. */
 export function defined<T extends object>(
   members: T,
 ): { [K in keyof T]?: Exclude<T[K], undefined> };

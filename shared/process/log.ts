@@ -1,6 +1,10 @@
+/** The log of a service: one line of JSON per event, without secrets. */
 import type { WallNow } from "./clock.ts";
 
+/** The levels of events, from the least to the most serious. */
 export const LOG_LEVELS = ["debug", "info", "warn", "error"] as const;
+
+/** How serious an event is, and from which level on a log writes events. */
 export type LogLevel = typeof LOG_LEVELS[number];
 
 /** Matches our keys and those of other vendors. */
@@ -28,11 +32,30 @@ export type Line = () => string;
 /** The fields must not change afterwards. */
 type WriteEvent = (event: string, fields?: LogFields) => void;
 
+/** One function per level, each of which writes an event with its data. */
 export interface Log extends Record<LogLevel, WriteEvent> {
   /** Written at any log level, as `info`: for events that supervisors wait for. */
   notice: WriteEvent;
   /** Whether to write about this request if it ends well. The same for all services. */
   isSampled(requestId: string): boolean;
+}
+
+/** What {@link createLog} takes. */
+export interface LogOptions {
+  /** Name of the service, in every line. */
+  service: string;
+  /** Events below this level are dropped. */
+  level: LogLevel;
+  /** The share of requests for which {@link Log.isSampled} is true. Default: 1. */
+  sample?: number | undefined;
+  now: WallNow;
+  /** Gets each line; an urgent one must not wait for others. */
+  write: (line: Line, isUrgent: boolean) => void;
+}
+
+interface EventKind {
+  level: LogLevel;
+  isUrgent?: boolean;
 }
 
 /**
@@ -41,40 +64,39 @@ export interface Log extends Record<LogLevel, WriteEvent> {
  * Text that looks like an API key is redacted anywhere in the line, as a last line of
  * defence: callers must not pass one in the first place.
  */
-export function createLog({ service, level, sample = 1, now, write }: {
-  service: string;
-  level: LogLevel;
-  /** The share of requests for which {@link Log.isSampled} is true. */
-  sample?: number | undefined;
-  now: WallNow;
-  write: (line: Line, isUrgent: boolean) => void;
-}): Log {
-  const writeAs =
-    (level: LogLevel, isUrgent: boolean): WriteEvent => (event, fields) => {
+export function createLog(options: LogOptions): Log {
+  const { service, level: levelMin, sample = 1, now, write } = options;
+  const writer = ({ level, isUrgent = false }: EventKind): WriteEvent => {
+    return (event, fields) => {
       const atMs = now();
       write(() => {
         const time = new Date(atMs).toISOString();
-        const record: LogFields = { time, level, service, event, ...fields };
-        for (const name in fields) {
-          const value = fields[name];
-          if (value instanceof Error) record[name] = describeError(value);
-        }
-        return JSON.stringify(record).replace(UNPRINTABLE, escaped)
-          .replace(SECRET_PATTERN, "sk-[redacted]");
+        return lineOf({ time, level, service, event, ...fields });
       }, isUrgent);
     };
+  };
+  const rankMin = LOG_LEVELS.indexOf(levelMin);
+  const from = (kind: EventKind): WriteEvent =>
+    LOG_LEVELS.indexOf(kind.level) < rankMin ? () => {} : writer(kind);
   const sampledMax = sample * REQUEST_ID_HEADS;
-  const rankMin = LOG_LEVELS.indexOf(level);
-  const from = (level: LogLevel, isUrgent: boolean): WriteEvent =>
-    LOG_LEVELS.indexOf(level) < rankMin ? () => {} : writeAs(level, isUrgent);
   return {
-    debug: from("debug", false),
-    info: from("info", false),
-    warn: from("warn", true),
-    error: from("error", true),
-    notice: writeAs("info", true),
+    debug: from({ level: "debug" }),
+    info: from({ level: "info" }),
+    warn: from({ level: "warn", isUrgent: true }),
+    error: from({ level: "error", isUrgent: true }),
+    notice: writer({ level: "info", isUrgent: true }),
     isSampled: (requestId) => Number(`0x${requestId.slice(0, 8)}`) < sampledMax,
   };
+}
+
+/** The text of a line: errors as plain data, nothing that disturbs a terminal. */
+function lineOf(record: LogFields): string {
+  for (const name in record) {
+    const value = record[name];
+    if (value instanceof Error) record[name] = describeError(value);
+  }
+  return JSON.stringify(record).replace(UNPRINTABLE, escaped)
+    .replace(SECRET_PATTERN, "sk-[redacted]");
 }
 
 /**
@@ -106,61 +128,79 @@ function describeError(error: unknown): LogFields {
 const WAITING_LINES_MAX = 5_000;
 const LINE_WAIT_MS = 50;
 
+/** Where lines go: `Deno.stdout` in a service. */
+export interface LineSink {
+  /** Writes at least one of the bytes; resolves to how many. */
+  write(bytes: Uint8Array): Promise<number>;
+}
+
 /**
  * Writes lines together, unless one is urgent: a write per line would cost more than
  * all else about it.
  */
-export function createLineWriter(
-  /** The destination: `Deno.stdout` in a service. */
-  sink: { write(bytes: Uint8Array): Promise<number> },
-  /** Called before the next line when lines were lost. */
-  onDropped: (count: number) => void,
-) {
-  const encoder = new TextEncoder();
-  let waiting: Line[] = [];
-  let dropped = 0;
-  let writing: Promise<void> | null = null;
-  let timer: ReturnType<typeof setTimeout> | undefined;
+export class LineWriter {
+  readonly #sink: LineSink;
+  readonly #onDropped: (count: number) => void;
+  readonly #encoder = new TextEncoder();
+  #waiting: Line[] = [];
+  #droppedCount = 0;
+  /** Settles when the lines that are being written, and those after them, are out. */
+  #writing: Promise<void> | null = null;
+  #timer: ReturnType<typeof setTimeout> | undefined;
 
-  const pump = async () => {
+  /** `onDropped` is called before the next line when lines were lost. */
+  constructor(sink: LineSink, onDropped: (count: number) => void) {
+    this.#sink = sink;
+    this.#onDropped = onDropped;
+  }
+
+  /**
+   * Queues one line, an urgent one to be written at once. Never blocks, never throws.
+   */
+  write(line: Line, isUrgent = true): void {
+    if (this.#waiting.length >= WAITING_LINES_MAX) {
+      this.#droppedCount += 1;
+      return;
+    }
+    this.#waiting.push(line);
+    if (isUrgent) void this.#writeNow();
+    else this.#timer ??= setTimeout(() => this.#writeNow(), LINE_WAIT_MS);
+  }
+
+  /** Resolves when all lines are out. */
+  async flush(): Promise<void> {
+    while (this.#waiting.length > 0 || this.#writing !== null) {
+      await this.#writeNow();
+    }
+  }
+
+  #writeNow(): Promise<void> {
+    clearTimeout(this.#timer);
+    this.#timer = undefined;
+    this.#writing ??= this.#writeAll();
+    return this.#writing;
+  }
+
+  async #writeAll(): Promise<void> {
     await Promise.resolve(); // Waits for the other lines of this turn.
-    while (waiting.length > 0) {
-      const lines = waiting;
-      waiting = [];
-      if (dropped > 0) {
-        onDropped(dropped);
-        dropped = 0;
+    while (this.#waiting.length > 0) {
+      const lines = this.#waiting;
+      this.#waiting = [];
+      if (this.#droppedCount > 0) {
+        this.#onDropped(this.#droppedCount);
+        this.#droppedCount = 0;
       }
       const text = lines.map((line) => `${line()}\n`).join("");
-      const bytes = encoder.encode(text);
+      const bytes = this.#encoder.encode(text);
       try {
         for (let offset = 0; offset < bytes.length;) {
-          offset += await sink.write(bytes.subarray(offset));
+          offset += await this.#sink.write(bytes.subarray(offset));
         }
       } catch {
         // The reader is gone; logging must not end the service.
-        waiting = [];
+        this.#waiting = [];
       }
     }
-    writing = null;
-  };
-  const writeNow = () => {
-    clearTimeout(timer);
-    timer = undefined;
-    return writing ??= pump();
-  };
-  return {
-    /**
-     * Queues one line, an urgent one to be written at once. Never blocks, never throws.
-     */
-    write(line: Line, isUrgent = true): void {
-      if (waiting.length >= WAITING_LINES_MAX) return void (dropped += 1);
-      waiting.push(line);
-      if (isUrgent) void writeNow();
-      else timer ??= setTimeout(writeNow, LINE_WAIT_MS);
-    },
-    async flush(): Promise<void> {
-      while (waiting.length > 0 || writing !== null) await writeNow();
-    },
-  };
+    this.#writing = null;
+  }
 }

@@ -1,11 +1,6 @@
 import assert from "node:assert/strict";
 import { newRequestId } from "./ids.ts";
-import {
-  createLineWriter,
-  createLog,
-  LOG_LEVELS,
-  type LogLevel,
-} from "./log.ts";
+import { createLog, LineWriter, LOG_LEVELS, type LogLevel } from "./log.ts";
 
 function setup(level: LogLevel, sample?: number) {
   const lines: string[] = [];
@@ -81,11 +76,11 @@ function recordingSink(bytesPerWrite = Infinity) {
   };
 }
 
-Deno.test("createLineWriter() writes the lines of a moment at once, and after a short write the rest", async () => {
+Deno.test("LineWriter writes the lines of a moment at once, and after a short write the rest", async () => {
   const lines = Array.from({ length: 100 }, (_, index) => `line ${index}`);
   for (const [bytesPerWrite, isOneWrite] of [[Infinity, true], [7, false]]) {
     const sink = recordingSink(Number(bytesPerWrite));
-    const writer = createLineWriter(sink, () => {});
+    const writer = new LineWriter(sink, () => {});
     // An urgent line takes along those that wait; `flush` waits for neither.
     for (const line of lines) {
       writer.write(() => line, line === "line 50");
@@ -96,8 +91,8 @@ Deno.test("createLineWriter() writes the lines of a moment at once, and after a 
   }
 });
 
-Deno.test("createLineWriter() survives a reader that is gone", async () => {
-  const writer = createLineWriter({
+Deno.test("LineWriter survives a reader that is gone", async () => {
+  const writer = new LineWriter({
     write: () => Promise.reject(new Deno.errors.BrokenPipe("gone")),
   }, () => {});
   writer.write(() => "lost");
@@ -106,9 +101,9 @@ Deno.test("createLineWriter() survives a reader that is gone", async () => {
   await writer.flush();
 });
 
-Deno.test("createLineWriter() drops lines nobody reads and says how many", async () => {
+Deno.test("LineWriter drops lines nobody reads and says how many", async () => {
   const sink = recordingSink();
-  const writer = createLineWriter(
+  const writer = new LineWriter(
     sink,
     (count) => writer.write(() => `dropped ${count}`),
   );

@@ -9,20 +9,24 @@
 export class LiveMap<Value> {
   readonly #boxes = new Map<string, { value: Value | null }>();
 
+  /** How many entries there are. */
   get size(): number {
     return this.#boxes.size;
   }
 
+  /** The value of an entry; null if there is none. */
   get(key: string): Value | null {
     return this.#boxes.get(key)?.value ?? null;
   }
 
+  /** Adds an entry, or replaces its value in place. */
   set(key: string, value: Value): void {
     const box = this.#boxes.get(key);
     if (box === undefined) this.#boxes.set(key, { value });
     else box.value = value;
   }
 
+  /** Removes an entry. False if there is none. */
   delete(key: string): boolean {
     const box = this.#boxes.get(key);
     if (box !== undefined) box.value = null;
@@ -30,8 +34,8 @@ export class LiveMap<Value> {
   }
 
   /**
-   * In the order in which the keys were added. A copy: entries may come and go
-   * meanwhile.
+   * All values, in the order in which their keys were added. A copy: entries may come
+   * and go meanwhile.
    */
   values(): Value[] {
     const values = [...this.#boxes.values()].map(({ value }) => value);

@@ -21,6 +21,7 @@ export const ANSWER_SECONDS: readonly number[] = [
   300,
 ];
 
+/** One metric: what it counts or measures, and by which labels. */
 export interface MetricSpec {
   readonly type: "counter" | "gauge" | "histogram";
   /** `gateway_…`, ending in the unit, or in `_total` for a counter. */
@@ -43,26 +44,34 @@ export interface MetricSpec {
   readonly buckets?: readonly number[];
 }
 
+/** The metrics of a service by the names that its code uses. */
 export type MetricTable = Readonly<Record<string, MetricSpec>>;
 
-const row = (type: MetricSpec["type"]) =>
-(
-  name: string,
-  about: Pick<MetricSpec, "help"> & Partial<Omit<MetricSpec, "type" | "name">>,
-): MetricSpec => ({ type, name, labels: [], ...about });
+type AboutMetric =
+  & Pick<MetricSpec, "help">
+  & Partial<Omit<MetricSpec, "type" | "name">>;
 
 /** A number that only increases. */
-export const counter = row("counter");
+export function counter(name: string, about: AboutMetric): MetricSpec {
+  return { type: "counter", name, labels: [], ...about };
+}
+
 /** A number that is read when the metrics are scraped. */
-export const gauge = row("gauge");
+export function gauge(name: string, about: AboutMetric): MetricSpec {
+  return { type: "gauge", name, labels: [], ...about };
+}
+
 /** Counts the durations up to each of the bounds, in seconds. */
-export const histogram = row("histogram");
+export function histogram(name: string, about: AboutMetric): MetricSpec {
+  return { type: "histogram", name, labels: [], ...about };
+}
 
 /**
  * The number of a counter, or the numbers of a histogram, for one combination of label
  * values.
  */
 class Cell {
+  /** The number of a counter; the sum of the durations of a histogram, in seconds. */
   sum = 0;
   readonly counts: number[];
 
@@ -126,9 +135,21 @@ class Recorder extends Cell {
   }
 }
 
+/** A metric with a function that returns its lines at the moment. */
+interface Registered {
+  readonly spec: MetricSpec;
+  readonly samples: () => string[];
+}
+
+/** What a gauge is at the moment: one value, or one for each combination of labels. */
+export type GaugeValues =
+  | number
+  | boolean
+  | Iterable<readonly [labels: readonly string[], value: number]>;
+
+/** The metrics of one process. Metrics are added at its start and never removed. */
 export class MetricRegistry {
-  /** Each with a function that returns its samples. */
-  readonly #metrics: [MetricSpec, samples: () => string[]][] = [];
+  readonly #metrics: Registered[] = [];
 
   /**
    * Adds the counters and histograms of a table, not its gauges, and returns what
@@ -142,7 +163,7 @@ export class MetricRegistry {
       .filter(([, { type }]) => type !== "gauge");
     return Object.fromEntries(recorded.map(([name, spec]) => {
       const recorder = new Recorder(spec);
-      this.#metrics.push([spec, () => recorder.samples()]);
+      this.#metrics.push({ spec, samples: () => recorder.samples() });
       return [name, recorder];
     }));
   }
@@ -151,25 +172,23 @@ export class MetricRegistry {
    * A number for each combination of label values, or just one, read at each scrape.
    * `read` must not throw.
    */
-  gauge(
-    spec: MetricSpec,
-    read: () =>
-      | number
-      | boolean
-      | Iterable<readonly [labels: readonly string[], value: number]>,
-  ): void {
-    this.#metrics.push([spec, () => {
-      const now = read();
-      if (typeof now !== "object") return [sample(spec.name, "", Number(now))];
+  gauge(spec: MetricSpec, read: () => GaugeValues): void {
+    const samples = () => {
+      const values = read();
+      if (typeof values !== "object") {
+        return [sample(spec.name, "", Number(values))];
+      }
       return Array.from(
-        now,
+        values,
         ([labels, value]) => sample(spec.name, labelText(spec, labels), value),
       );
-    }]);
+    };
+    this.#metrics.push({ spec, samples });
   }
 
+  /** All metrics in Prometheus' text format. */
   text(): string {
-    return this.#metrics.map(([{ name, type, help }, samples]) => {
+    return this.#metrics.map(({ spec: { name, type, help }, samples }) => {
       const head = `# HELP ${name} ${escaped(help)}\n# TYPE ${name} ${type}`;
       return [head, ...samples()].join("\n");
     }).join("\n\n");

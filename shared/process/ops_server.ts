@@ -6,6 +6,7 @@ import { type MonotonicNow, monotonicNow, wallNow } from "./clock.ts";
 import { counter, gauge, histogram, type MetricRegistry } from "./metrics.ts";
 import { serve } from "./serve.ts";
 
+/** The metrics that every process has; {@link serveOps} records them. */
 export const PROCESS_METRICS = {
   buildInfo: gauge("gateway_build_info", {
     help:
@@ -33,7 +34,15 @@ export const PROCESS_METRICS = {
   }),
 };
 
-const BUS_EVENTS = "disconnected reconnected lame_duck refused error";
+const BUS_EVENTS = [
+  "disconnected",
+  "reconnected",
+  "lame_duck",
+  "refused",
+  "error",
+];
+
+/** The metrics of a process that is connected to NATS. */
 export const BUS_METRICS = {
   busConnected: gauge("gateway_bus_connected", {
     help: "1 while connected to NATS, else 0.",
@@ -49,10 +58,11 @@ export const BUS_METRICS = {
     help:
       "Events of the connection: `disconnected`, `reconnected`, `lame_duck`, `refused` (a permission is missing), `error`.",
     labels: ["event"],
-    zeros: BUS_EVENTS.split(" ").map((event) => [event]),
+    zeros: BUS_EVENTS.map((event) => [event]),
   }),
 };
 
+/** The metrics of a process that is connected to Redis. */
 export const REDIS_METRICS = {
   redisReady: gauge("gateway_redis_ready", {
     help: "1 while Redis is available, else 0.",
@@ -63,17 +73,30 @@ const LAG_INTERVAL_MS = 50;
 const TEXT = "text/plain; charset=utf-8";
 const PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8";
 
-interface Bus {
+/** What the operations port needs of the connection to NATS. */
+export interface ObservedBus {
   readonly isConnected: boolean;
+  /** Whether messages of the process to itself arrive in time. */
   readonly isReady: boolean;
+  /** What was published and has not left the process yet. */
   readonly pendingBytes: number;
   onEvent(listener: (event: string) => void): unknown;
 }
 
 /** The connections of a service, without which it is not ready. */
 export interface Connections {
-  bus?: Bus;
+  bus?: ObservedBus;
   redis?: readonly { readonly state: string }[];
+}
+
+/** What {@link serveOps} shows, and where. */
+export interface OpsOptions extends Connections {
+  hostname: string;
+  /** 0 for any free port. */
+  port: number;
+  registry: MetricRegistry;
+  /** Whether the service drains, so that it is not ready any more. */
+  isStopping: () => boolean;
 }
 
 /**
@@ -82,12 +105,7 @@ export interface Connections {
  * Returns the port; it ends with the process.
  */
 export function serveOps(
-  { hostname, port, registry, bus, redis = [], isStopping }: Connections & {
-    hostname: string;
-    port: number;
-    registry: MetricRegistry;
-    isStopping: () => boolean;
-  },
+  { hostname, port, registry, bus, redis = [], isStopping }: OpsOptions,
 ): number {
   const isRedisReady = () => redis.every(({ state }) => state === "ready");
   const notReady = () => [
@@ -152,7 +170,8 @@ export function observeProcess(
   return () => clearInterval(timer);
 }
 
-export function observeBus(registry: MetricRegistry, bus: Bus): void {
+/** Exports {@link BUS_METRICS}, as long as the process lives. */
+export function observeBus(registry: MetricRegistry, bus: ObservedBus): void {
   const { busConnected, busFlowing, busPending } = BUS_METRICS;
   registry.gauge(busConnected, () => bus.isConnected);
   registry.gauge(busFlowing, () => bus.isReady);

@@ -3,36 +3,46 @@
  * stream forever.
  */
 
-export type GracefulServer = ReturnType<typeof serve>;
+/** A server that listens, until it is stopped. */
+export interface GracefulServer {
+  /** The actual port, also if any free port was requested. */
+  readonly port: number;
+  /** Aborted when the grace period is over; streams must then end. */
+  readonly stopping: AbortSignal;
+  /**
+   * Accepts no more connections, and resolves when every response has ended. After
+   * `graceMs`, `stopping` is aborted, and the rest have `abortMs` to send an error.
+   * Clients that do not read it are cut when the process ends.
+   */
+  stop(periods: { graceMs: number; abortMs: number }): Promise<void>;
+}
 
-/** Starts listening. Throws `Deno.errors.AddrInUse` if the port is taken. */
-export function serve({ hostname, port, handler, onError }: {
+/** What {@link serve} takes. */
+export interface ServeOptions {
   hostname: string;
+  /** 0 for any free port. */
   port: number;
   handler: (
     request: Request,
     info: Deno.ServeHandlerInfo<Deno.NetAddr>,
   ) => Response | Promise<Response>;
+  /** The response for a request whose handler has thrown. */
   onError: (error: unknown) => Response | Promise<Response>;
-}) {
+}
+
+/** Starts listening. Throws `Deno.errors.AddrInUse` if the port is taken. */
+export function serve(
+  { hostname, port, handler, onError }: ServeOptions,
+): GracefulServer {
   const stopping = new AbortController();
   const server = Deno.serve(
     { hostname, port, onListen: () => {}, onError },
     handler,
   );
   return {
-    /** The actual port, also if any free port was requested. */
     port: server.addr.port,
-    /** Aborted when the grace period is over; streams must then end. */
     stopping: stopping.signal,
-    /**
-     * Accepts no more connections, and resolves when every response has ended. After
-     * `graceMs`, `stopping` is aborted, and the rest have `abortMs` to send an error.
-     * Clients that do not read it are cut when the process ends.
-     */
-    stop: async (
-      { graceMs, abortMs }: { graceMs: number; abortMs: number },
-    ): Promise<void> => {
+    async stop({ graceMs, abortMs }): Promise<void> {
       const finished = server.shutdown();
       if (await settlesWithin(finished, graceMs)) return;
       stopping.abort(new Error("The server is shutting down"));

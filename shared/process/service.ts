@@ -3,8 +3,8 @@ import { VERSION, versionLine } from "../version.ts";
 import { wallNow } from "./clock.ts";
 import { ConfigError, EXIT_CONFIG } from "./env.ts";
 import {
-  createLineWriter,
   createLog,
+  LineWriter,
   type Log,
   type LogFields,
   type LogLevel,
@@ -15,14 +15,38 @@ import { type Connections, serveOps } from "./ops_server.ts";
 const EXIT_OK = 0;
 const EXIT_FAILED = 1;
 
+/** What a service gets of its process. */
 export interface ServiceTools {
   log: Log;
+  /** Its metrics, which the operations port shows. */
   registry: MetricRegistry;
 }
 
+/** A service that has started: its connections decide whether it is ready. */
 export interface RunningService extends Connections {
+  /** Fields of the log line `ready`, such as its port. */
   ready: LogFields;
+  /** Drains the service, and resolves when its work has ended. */
   stop(): Promise<void>;
+}
+
+/** What every service's configuration has for {@link runService}. */
+export interface ProcessConfig {
+  logLevel: LogLevel;
+  /** The share of requests that end well whose lines are written. Default: 1. */
+  logSample?: number;
+  /** Where the operations port listens; port 0 for any free one. */
+  ops: { hostname: string; port: number };
+}
+
+/** What {@link runService} runs. */
+export interface ServiceDefinition<Config extends ProcessConfig> {
+  /** Its name in log lines and for `--version`. */
+  name: string;
+  /** Throws {@link ConfigError}. */
+  readConfig: () => Config;
+  /** Rejects if it cannot start, which ends the process. */
+  start: (config: Config, own: ServiceTools) => Promise<RunningService>;
 }
 
 /**
@@ -30,19 +54,8 @@ export interface RunningService extends Connections {
  * second signal ends it at once. Ends the process with status 0 after a drain, 78 for
  * configuration mistakes, 1 for everything else. With `--version` it only prints it.
  */
-export async function runService<
-  Config extends {
-    logLevel: LogLevel;
-    logSample?: number;
-    ops: { hostname: string; port: number };
-  },
->(
-  { name, readConfig, start }: {
-    name: string;
-    /** Throws {@link ConfigError}. */
-    readConfig: () => Config;
-    start: (config: Config, own: ServiceTools) => Promise<RunningService>;
-  },
+export async function runService<Config extends ProcessConfig>(
+  { name, readConfig, start }: ServiceDefinition<Config>,
 ): Promise<never> {
   if (Deno.args.includes("--version")) {
     print(Deno.stdout, versionLine(name));
@@ -50,7 +63,7 @@ export async function runService<
   }
   const signal = firstSignal();
   const config = configOrExit(readConfig);
-  const writer = createLineWriter(
+  const writer = new LineWriter(
     Deno.stdout,
     (count) => log.warn("log_lines_dropped", { count }),
   );
@@ -59,16 +72,36 @@ export async function runService<
     level: config.logLevel,
     sample: config.logSample,
     now: wallNow,
-    write: writer.write,
+    write: (line, isUrgent) => writer.write(line, isUrgent),
   });
   const registry = new MetricRegistry();
+  const code = await runToEnd({
+    start: () => start(config, { log, registry }),
+    signal,
+    config,
+    log,
+    registry,
+  });
+  await writer.flush();
+  Deno.exit(code);
+}
+
+interface Life extends ServiceTools {
+  start: () => Promise<RunningService>;
+  /** Resolves to the name of the first signal. */
+  signal: Promise<string>;
+  config: ProcessConfig;
+}
+
+/** Waits for the start, a signal and the drain. Returns the exit status. */
+async function runToEnd(
+  { start, signal, config, log, registry }: Life,
+): Promise<number> {
   let isStopping = false;
   let failure = "start_failed";
-  let code = EXIT_OK;
   try {
     // A signal also ends a start that still waits for Redis or NATS.
-    const starting = start(config, { log, registry });
-    const service = await Promise.race([starting, signal]);
+    const service = await Promise.race([start(), signal]);
     if (typeof service !== "string") {
       const { ready } = service;
       const opsPort = serveOps({
@@ -84,12 +117,11 @@ export async function runService<
       await service.stop();
     }
     log.info("stopped");
+    return EXIT_OK;
   } catch (error) {
     log.error(failure, { error });
-    code = EXIT_FAILED;
+    return EXIT_FAILED;
   }
-  await writer.flush();
-  Deno.exit(code);
 }
 
 function configOrExit<Config>(readConfig: () => Config): Config {

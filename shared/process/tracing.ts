@@ -9,17 +9,38 @@ import * as otel from "@opentelemetry/api";
 /** Never a key, a prompt or an answer. */
 type Attributes = Readonly<Record<string, string | number>>;
 
-export type WorkSpan = ReturnType<typeof startWorkSpan>;
+/** A piece of work in a trace, or nothing if traces are not recorded. */
+export interface WorkSpan {
+  /**
+   * W3C trace context for work that this span causes; undefined outside of any trace.
+   */
+  readonly traceparent: string | undefined;
+  /** Runs work whose spans become children of this one. */
+  run<T>(work: () => T): T;
+  /** Ends the span. With an `errorCode` the work has failed. */
+  end(attributes: Attributes, errorCode?: string): void;
+}
+
+/** What {@link startWorkSpan} takes beside the span's name. */
+export interface WorkSpanOptions {
+  /** `CONSUMER` and `PRODUCER` are the two ends of the bus. */
+  kind: keyof typeof otel.SpanKind;
+  /**
+   * W3C trace context of the cause. A span that is already active takes precedence.
+   */
+  parent: string | undefined;
+  attributes: Attributes;
+}
 
 const TRACER = otel.trace.getTracer("gateway");
 // Deno has registered its provider before any module is loaded.
 const PROVIDER = otel.trace.getTracerProvider();
 const IS_RECORDED = !(PROVIDER instanceof otel.ProxyTracerProvider) ||
   PROVIDER.getDelegateTracer("gateway") !== undefined;
-const NO_SPAN = {
+const NO_SPAN: WorkSpan = {
   traceparent: undefined,
-  run: <T>(work: () => T): T => work(),
-  end(_attributes: Attributes, _errorCode?: string): void {},
+  run: (work) => work(),
+  end(): void {},
 };
 /** Version, trace id, parent id, flags. An id of zeros is invalid. */
 const TRACEPARENT =
@@ -31,16 +52,8 @@ const TRACEPARENT =
  */
 export function startWorkSpan(
   name: string,
-  { kind, parent, attributes }: {
-    /** `CONSUMER` and `PRODUCER` are the two ends of the bus. */
-    kind: keyof typeof otel.SpanKind;
-    /**
-     * W3C trace context of the cause. A span that is already active takes precedence.
-     */
-    parent: string | undefined;
-    attributes: Attributes;
-  },
-) {
+  { kind, parent, attributes }: WorkSpanOptions,
+): WorkSpan {
   if (!IS_RECORDED) {
     const isTrace = parent !== undefined && TRACEPARENT.test(parent);
     return isTrace ? { ...NO_SPAN, traceparent: parent } : NO_SPAN;
@@ -54,14 +67,9 @@ export function startWorkSpan(
   const carrier: { traceparent?: string } = {};
   otel.propagation.inject(context, carrier);
   return {
-    /**
-     * W3C trace context for work that this span causes; undefined outside of any trace.
-     */
     traceparent: carrier.traceparent,
-    /** Runs work whose spans become children of this one. */
-    run: <T>(work: () => T): T => otel.context.with(context, work),
-    /** Ends the span. With an `errorCode` the work has failed. */
-    end(attributes: Attributes, errorCode?: string): void {
+    run: (work) => otel.context.with(context, work),
+    end(attributes, errorCode): void {
       span.setAttributes(attributes);
       if (errorCode !== undefined) {
         span.setStatus({ code: otel.SpanStatusCode.ERROR, message: errorCode });
