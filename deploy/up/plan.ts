@@ -4,6 +4,7 @@ import type { WorkerFamily } from "@gateway/shared/bus/subjects";
 import { familyOf } from "@gateway/shared/models/kinds";
 import * as catalogVariables from "@gateway/shared/models/catalog_variables";
 import { parseEnv, secret } from "@gateway/shared/process/env";
+import { natsUrls, redisUrl } from "@gateway/shared/process/service_variables";
 import type { Program, Unit } from "./cluster.ts";
 import { ROOT, type UpOptions } from "./options.ts";
 import { findFreePorts, LOOPBACK } from "./ports.ts";
@@ -29,11 +30,10 @@ export interface ProgramContext {
   redisUrl: string;
 }
 
-const hidden = secret().optional();
 const VARIABLES = {
-  NATS_URL: hidden,
-  REDIS_URL: hidden,
-  [catalogVariables.UPSTREAM_KEY_ENV]: hidden,
+  NATS_URL: natsUrls().optional(),
+  REDIS_URL: redisUrl().optional(),
+  [catalogVariables.UPSTREAM_KEY_ENV]: secret().optional(),
   ...catalogVariables.CATALOG_VARIABLES,
 };
 /** Shorter than for a rollout: Ctrl-C should not wait for a long answer. */

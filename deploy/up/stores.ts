@@ -37,7 +37,7 @@ export async function startStores(
     {
       service: "nats",
       file: "nats-server",
-      url: given.NATS_URL,
+      url: given.NATS_URL?.join(","),
       cwd: runDir,
       readyText: "Server is ready",
       portOf: () => Promise.resolve(findFreePorts(1)[0]),

@@ -116,10 +116,28 @@ export function matching(form: RegExp): (word: string) => string | null {
   return (word) => form.test(word) ? word : null;
 }
 
-/** An absolute URL, kept unchanged. The protocols are as in "https:". */
-export function url(protocols: readonly string[]): Variable<string> {
-  const schema = z.string().refine((text) => isUrl(text, protocols));
-  const expects = `a URL that begins with ${prefixesOf(protocols)}`;
+/** What a URL may have after its host. */
+export interface UrlPath {
+  /** The path must match this. */
+  path: RegExp;
+  /** The path in words, as in "a URL that begins with redis://, …". */
+  says: string;
+}
+
+/**
+ * An absolute URL, kept unchanged. The protocols are as in "https:". Without `path`,
+ * any path is valid.
+ */
+export function url(
+  protocols: readonly string[],
+  path?: UrlPath,
+): Variable<string> {
+  const schema = z.string().refine((text) =>
+    isUrl(text, protocols) &&
+    (path === undefined || path.path.test(new URL(text).pathname))
+  );
+  const form = `a URL that begins with ${prefixesOf(protocols)}`;
+  const expects = path === undefined ? form : `${form}, ${path.says}`;
   return variable(schema, { expects });
 }
 
@@ -136,9 +154,16 @@ export function hidden<T>(shown: Variable<T>): Variable<T> {
   return variable(shown, { ...aboutOf(shown), isSecret: true });
 }
 
+/** Whether clients can use it: they decode the user and the password. */
 function isUrl(text: string, protocols: readonly string[]): boolean {
-  const { protocol, hostname } = URL.parse(text) ?? {};
-  return protocols.includes(protocol ?? "") && hostname !== "";
+  const url = URL.parse(text);
+  if (url === null) return false;
+  try {
+    decodeURIComponent(url.username + url.password);
+  } catch {
+    return false;
+  }
+  return protocols.includes(url.protocol) && url.hostname !== "";
 }
 
 function prefixesOf(protocols: readonly string[]): string {
@@ -196,13 +221,19 @@ export function parseEnv(
   const config: Record<string, unknown> = {};
   for (const [name, schema] of Object.entries(variables)) {
     try {
-      config[name] = readVariable(name, schema, env, readFile);
+      config[name] = readVariable(name, schema, { env, readFile });
     } catch (error) {
       mistakes.push(errorMessage(error));
     }
   }
   if (mistakes.length > 0) throw new ConfigError("the environment", mistakes);
   return Object.freeze(config);
+}
+
+/** Where {@link parseEnv} reads. */
+interface Source {
+  env: Env;
+  readFile: (path: string) => string;
 }
 
 /**
@@ -212,42 +243,69 @@ export function parseEnv(
 function readVariable(
   name: string,
   schema: Variable<unknown>,
-  env: Env,
-  readFile: (path: string) => string,
+  source: Source,
 ): unknown {
-  const { expects, words = [], isSecret, isReread, isFile } = aboutOf(schema);
-  const value = env[name]?.trim() ?? "";
-  const fileName = isFile ? name : `${name}_FILE`;
-  const path = isFile || isSecret ? env[fileName]?.trim() ?? "" : "";
-  if (path !== "" && !isFile && value !== "") {
-    throw new Error(`${name} and ${fileName} are both set: remove one of them`);
-  }
-  const read = () => readFile(path).trim();
-  let shown = `${name}=${quoted(hideUserinfo(value))}`;
-  if (isSecret) shown = `${name} (value not shown)`;
-  if (value === "") shown = `${name} is missing`;
-  let text = value;
-  if (path !== "") {
-    shown = `${fileName}=${quoted(path)}`;
-    try {
-      text = read();
-    } catch (error) {
-      throw new Error(`${shown}\ncannot read it: ${errorMessage(error)}`);
-    }
-    if (text === "") {
-      throw new Error(`${shown}\nthe file is empty: write the value into it`);
-    }
-    shown += " (content not shown)";
-  }
+  const about = aboutOf(schema);
+  const { text, shown, reread } = textOf(name, about, source);
   const parsed = schema.safeParse(text === "" ? undefined : text);
   if (parsed.success) {
-    return isReread && path !== "" ? rereading(text, read) : parsed.data;
+    return about.isReread && reread !== null
+      ? rereading(text, reread)
+      : parsed.data;
   }
+  const { expects, words = [] } = about;
   const expected = `expected ${expects}${didYouMean(text, words)}`;
   throw new Error(`${shown}\n${expected} (${schema.description})`);
 }
 
-function rereading(last: string, read: () => string): () => string {
+/** The text of a variable. */
+interface VariableText {
+  /** Empty if the variable is absent. */
+  text: string;
+  /** The variable as messages show it: without secrets. */
+  shown: string;
+  /** Reads the file that has the text again; null if there is none. */
+  reread: (() => string) | null;
+}
+
+/**
+ * Finds the text of a variable: in the environment, or in the file that is named there.
+ * Throws an Error if it cannot be read.
+ */
+function textOf(
+  name: string,
+  { isSecret, isFile }: About,
+  { env, readFile }: Source,
+): VariableText {
+  const value = env[name]?.trim() ?? "";
+  const fileName = isFile ? name : `${name}_FILE`;
+  const path = isFile || isSecret ? env[fileName]?.trim() ?? "" : "";
+  if (path === "") {
+    let shown = `${name}=${quoted(hideUserinfo(value))}`;
+    if (isSecret) shown = `${name} (value not shown)`;
+    if (value === "") shown = `${name} is missing`;
+    return { text: value, shown, reread: null };
+  }
+  if (!isFile && value !== "") {
+    throw new Error(`${name} and ${fileName} are both set: remove one of them`);
+  }
+  const shown = `${fileName}=${quoted(path)}`;
+  const reread = () => readFile(path).trim();
+  let text;
+  try {
+    text = reread();
+  } catch (error) {
+    throw new Error(`${shown}\ncannot read it: ${errorMessage(error)}`);
+  }
+  if (text === "") {
+    throw new Error(`${shown}\nthe file is empty: write the value into it`);
+  }
+  return { text, shown: `${shown} (content not shown)`, reread };
+}
+
+/** Reads a rotated secret; keeps the last one while that fails. */
+function rereading(first: string, read: () => string): () => string {
+  let last = first;
   return () => {
     try {
       last = read() || last;

@@ -28,9 +28,19 @@ export const REQUEST_LOG_VARIABLES = {
 const OWN_CERTIFICATE =
   "PEM file of the certificate of this service, for mutual TLS";
 
+/** The servers of a NATS cluster: URLs, which may contain user and password. */
+export const natsUrls = () => env.secretUrls(["nats:", "tls:"]);
+
+/** A Redis server, which may contain user, password and number of the database. */
+export const redisUrl = () =>
+  env.hidden(env.url(["redis:", "rediss:"], {
+    path: /^(\/\d*)?$/,
+    says: "with nothing but the number of a database after the host",
+  }));
+
 /** How to reach NATS; {@link busAccess} checks them together. */
 export const NATS_VARIABLES = {
-  NATS_URL: env.secretUrls(["nats:", "tls:"])
+  NATS_URL: natsUrls()
     .default(["nats://127.0.0.1:4222"])
     .describe("All servers of the NATS cluster; may contain user and password"),
   NATS_USER: env.text().optional().describe("NATS user of this service"),
@@ -47,7 +57,7 @@ export const NATS_VARIABLES = {
 
 /** How to reach Redis; {@link redisAccess} checks them together. */
 export const REDIS_VARIABLES = {
-  REDIS_URL: env.hidden(env.url(["redis:", "rediss:"]))
+  REDIS_URL: redisUrl()
     .default("redis://127.0.0.1:6379").describe(
       "The Redis server; may contain user and password. With REDIS_SENTINELS its host is ignored",
     ),
