@@ -6,7 +6,11 @@ import { execFileSync } from "node:child_process";
 import { catalogJsonSchema } from "@gateway/shared/models/catalog";
 import { DIALECT_NAMES, DIALECTS } from "@gateway/shared/models/dialects";
 import "@gateway/shared/openai/completion";
-import { ApiError, ERROR_KINDS } from "@gateway/shared/openai/error";
+import {
+  ApiError,
+  ERROR_KINDS,
+  type ErrorKind,
+} from "@gateway/shared/openai/error";
 import { TAKES } from "@gateway/shared/openai/fields";
 import "@gateway/shared/openai/media";
 import { aboutOf, keysOf, type Variables } from "@gateway/shared/process/env";
@@ -28,6 +32,7 @@ import { SIMULATOR_VARIABLES } from "../../services/model-simulator/config.ts";
 
 const ROOT = new URL("../../", import.meta.url);
 
+/** The variables of each service, in the order of the page. */
 export const SERVICE_VARIABLES = {
   "edge-auth": EDGE_VARIABLES,
   "chat-worker": CHAT_WORKER_VARIABLES,
@@ -59,7 +64,7 @@ export const METRIC_TABLES: readonly {
  * text.
  */
 const GENERATORS: {
-  [path: string]: (present: string) => string | Promise<string>;
+  [path: string]: (present: string) => string;
 } = {
   "docs/reference/variables.md": variablesPage,
   "docs/reference/metrics.md": (present) => withTable(present, metricRows()),
@@ -78,7 +83,7 @@ Writes from the code: ${Object.keys(GENERATORS).join(", ")}
 export async function generatedFiles(): Promise<Map<string, string>> {
   const files = new Map<string, string>();
   for (const [path, generate] of Object.entries(GENERATORS)) {
-    const text = await generate(await read(path));
+    const text = generate(await read(path));
     files.set(path, formatted(text, path));
   }
   return files;
@@ -129,18 +134,21 @@ function metricRows(): string[][] {
 const ERRORS = keysOf(ERROR_KINDS)
   .map((code) => new ApiError(code, "…"));
 
-/** One row per code. What it means and what to do is kept from the page. */
+/** One row per code. */
 function errorsPage(present: string): string {
-  const meanings = meaningsIn(present);
   const rows = ERRORS.map((each) => {
     const { code, type } = each.toBody().error;
+    const { meaning, forOperators }: ErrorKind = ERROR_KINDS[each.code];
+    const remedy = forOperators === undefined
+      ? ""
+      : ` Operator: ${forOperators}`;
     return [
       String(each.status),
       `\`${code}\``,
       `\`${type}\``,
       each.retryable ? "yes" : "no",
       `\`${each.code}\``,
-      meanings.get(each.code) ?? "",
+      `${meaning}${remedy}`,
     ];
   });
   return withTable(present, [
@@ -148,13 +156,6 @@ function errorsPage(present: string): string {
     ...rows,
   ]);
 }
-
-/** What each code means, by the page. */
-const meaningsIn = (page: string) =>
-  new Map(
-    [...page.matchAll(/ `(\w+)` +\|([^|]*)\|$/gm)]
-      .map(([, code = "", meaning = ""]) => [code, meaning.trim()]),
-  );
 
 /** One row per field of a dialect, one column per dialect. */
 function dialectsPage(present: string): string {
@@ -214,15 +215,13 @@ interface Document {
  * The description of the API: prose, paths and headers are kept from the file, the rest
  * comes from the code.
  */
-async function apiDescription(present: string): Promise<string> {
-  const meanings = meaningsIn(await read("docs/errors.md"));
+function apiDescription(present: string): string {
   const document: Document = JSON.parse(present);
   const { responses } = document.components;
   const examples = ERRORS.map((each) => {
     const retry = each.retryable ? "retry" : "do not retry";
     const summary = `${each.status}, ${retry}`;
-    // The rest is for operators.
-    const description = meanings.get(each.code)?.replace(/ Operator:.*/, "");
+    const { meaning: description } = ERROR_KINDS[each.code];
     return [each.code, { summary, description, value: each.toBody() }];
   });
   const exampleOf = (code: string) => ({
