@@ -66,6 +66,7 @@ const mistake = (message: string, path: (string | number)[]) => (
 export const BASE_URL_FORM = "a URL that begins with http:// or https://, " +
   "without user, password, query or fragment";
 
+/** The base URL of a model server, without a slash at its end. */
 export const baseUrlSchema = z.string()
   .refine((text) => {
     const url = URL.parse(text);
@@ -105,6 +106,7 @@ const deadlines = members({
   total_ms: deadline(600_000, "The whole answer."),
 }).prefault({}).describe("How long the server may take, in milliseconds.");
 
+/** The deadlines of a backend that names none, in milliseconds. */
 export const BACKEND_DEADLINE_DEFAULTS = deadlines.parse({});
 
 /** Any server with OpenAI's API. Several are tried in order of preference. */
@@ -223,8 +225,13 @@ const file = members({
   }
 });
 
+/** One model of the file, with all defaults. */
 export type ModelConfig = z.output<typeof model>;
+
+/** One server of a model, with all defaults. */
 export type BackendConfig = ModelConfig["backends"][number];
+
+/** All models by id, in the order of the file. */
 export type Catalog = ReadonlyMap<string, ModelConfig>;
 /** The content of `models.json`. */
 export type CatalogFile = z.input<typeof file>;
@@ -267,6 +274,7 @@ function describeIssue(issue: z.core.$ZodIssue): string {
   return `expected ${expected}${didYouMean(String(input), known)}`;
 }
 
+/** The JSON Schema of `models.json`, which editors read. */
 export function catalogJsonSchema(): { [key: string]: unknown } {
   return z.toJSONSchema(file, { io: "input" });
 }

@@ -44,6 +44,7 @@ const fields = z.object({
   ),
 });
 
+/** How requests for one server are written. */
 export type Dialect = z.infer<typeof fields>;
 
 /**
@@ -97,10 +98,16 @@ export const DIALECTS = {
   },
 } satisfies { [name: string]: Dialect };
 
+/** The name of a dialect in `models.json`. */
 export type DialectName = keyof typeof DIALECTS;
+
+/** The names of all dialects, in the order of docs/models.md. */
 export const DIALECT_NAMES = keysOf(DIALECTS);
+
+/** The dialect of a backend that names none. */
 export const DIALECT_DEFAULT: DialectName = "dashscope";
 
+/** The members of a backend in `models.json` that choose or change its dialect. */
 export const dialectMembers = {
   dialect: z.enum(DIALECT_NAMES).optional()
     .meta({ default: DIALECT_DEFAULT }).describe(
@@ -109,5 +116,6 @@ export const dialectMembers = {
   ...fields.partial().shape,
 };
 
+/** The dialect of a backend: the one that it names, with what it changes of it. */
 export const dialectOf = (members: { dialect?: DialectName | undefined }) =>
   fields.parse({ ...DIALECTS[members.dialect ?? DIALECT_DEFAULT], ...members });

@@ -1,3 +1,4 @@
+/** The kinds of models, and what follows from them: rights, units and workers. */
 import type { WorkerFamily } from "../bus/subjects.ts";
 import type { UsageUnit } from "../keys/limiter_state.ts";
 import type { KeyScope } from "../keys/record.ts";
@@ -10,9 +11,11 @@ export const MODEL_KINDS = [
   "transcription",
   "video",
 ] as const;
+
+/** What a model makes. */
 export type ModelKind = typeof MODEL_KINDS[number];
 
-/** The right that a key needs. */
+/** The right that a key needs to use a model of this kind. */
 export const scopeOf = (kind: ModelKind): KeyScope =>
   kind === "transcription" ? "speech" : kind;
 

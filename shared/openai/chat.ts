@@ -56,6 +56,7 @@ const contentOf = <T extends z.ZodType<ContentPart>>(part: T) =>
   stringOr(z.string(), listOf(part, LIMITS.contentPartsMax), "an array");
 const textContent = contentOf(z.discriminatedUnion("type", [textPart]));
 
+/** A call of a tool in a message, whose answer is a `tool` message with its `id`. */
 export const toolCall = z.object({
   id: nameText,
   type: z.literal("function"),
@@ -65,6 +66,7 @@ export const toolCall = z.object({
   }),
 }).meta({ id: "ToolCall" });
 
+/** A call of a tool, as the model made it. */
 export type ToolCall = z.infer<typeof toolCall>;
 
 const name = plainText.optional();
@@ -111,6 +113,7 @@ const wireMessage = z.discriminatedUnion("role", [
   }),
 ]);
 
+/** One message of the conversation, in the one form that travels inside the gateway. */
 export interface ChatMessage {
   role: z.infer<typeof wireMessage>["role"];
   /** Null only in an assistant message with tool calls or a refusal. */
@@ -148,6 +151,7 @@ const tool = z.object({
   })),
 }).meta({ id: "Tool" });
 
+/** A function that the model may call. */
 export type Tool = z.infer<typeof tool>;
 
 const toolChoice = stringOr(

@@ -129,13 +129,32 @@ export const modelListSchema = z.strictObject({
   data: z.array(modelSchema),
 }).meta({ id: "ModelList" });
 
+/** Why an answer ended. */
 export type FinishReason = z.infer<typeof finishReason>;
+
+/** The log probabilities of a choice, which the gateway does not interpret. */
 export type Logprobs = z.infer<typeof logprobs>;
+
+/** Token counts of one call. */
 export type Usage = z.infer<typeof usage>;
+
+/** The message of a choice in a whole answer. */
 export type ResponseMessage = z.infer<typeof responseMessage>;
+
+/** A whole answer. */
 export type ChatCompletion = z.infer<typeof chatCompletionSchema>;
+
+/** A part of a call of a tool, in a stream. */
 export type ToolCallDelta = z.infer<typeof toolCallDelta>;
+
+/** What a chunk adds to a choice. */
 export type ChunkDelta = z.infer<typeof chunkDelta>;
+
+/** One event of a stream. */
 export type ChatCompletionChunk = z.infer<typeof chatCompletionChunkSchema>;
+
+/** The body of an error. */
 export type ErrorBody = z.infer<typeof errorBodySchema>;
+
+/** One model in the list of models. */
 export type ModelObject = z.infer<typeof modelSchema>;

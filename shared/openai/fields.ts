@@ -1,6 +1,6 @@
 /**
- * The kinds of request fields. {@link TAKES} tells the API reference what a transform
- * hides from zod.
+ * The kinds of request fields, of which the schemas of this folder are made. {@link
+ * TAKES} tells the API reference what a transform hides from zod.
  */
 import * as z from "zod";
 import { REQUEST_LIMITS } from "../limits.ts";
@@ -12,6 +12,8 @@ import { isJsonObject } from "../process/error_text.ts";
  */
 const NO_CONTROLS = new RegExp(String.raw`^[^\u0000-\u001f\u007f-\u009f]*$`);
 const IDENTIFIER = /^[a-zA-Z0-9_-]+$/;
+
+/** The largest integer that JSON and JavaScript keep exactly. */
 export const INTEGER_MAX = Number.MAX_SAFE_INTEGER;
 /**
  * Marks the bounds of an integer, which zod does not distinguish from those of other
@@ -22,18 +24,28 @@ export const INTEGER = "an integer";
 /** The zod schema of what a schema takes, for those that begin with `unknown`. */
 export const TAKES = z.registry<{ schema: unknown }>();
 
+/** A text of one line, possibly empty. */
 export const plainText = z.string().regex(NO_CONTROLS, {
   error: "text without control characters",
 });
+
+/** A text of one line that is not empty: an id, a name. */
 export const nameText = plainText.min(1);
+
+/** The field `model` of every request. */
 export const model = nameText.max(REQUEST_LIMITS.modelCharsMax)
   .describe("A model that `GET /v1/models` lists.");
 /** A function or schema name by OpenAI's rule. */
 export const identifier = z.string().min(1).max(REQUEST_LIMITS.nameCharsMax)
   .regex(IDENTIFIER, { error: `a string that matches '${IDENTIFIER.source}'` });
-/** JSON's `1.0` is an integer too: JavaScript cannot tell the two apart. */
+/**
+ * An integer, bounds included. JSON's `1.0` is one too: JavaScript cannot tell the two
+ * apart.
+ */
 export const integer = (min: number, max = INTEGER_MAX) =>
   z.int().min(min, { error: INTEGER }).max(max, { error: INTEGER });
+
+/** A number, bounds included. */
 export const decimal = (min: number, max: number) =>
   z.number().min(min).max(max);
 /** A JSON Schema, whose content is not checked. */
@@ -61,27 +73,30 @@ function withoutNulls(value: unknown): unknown {
   return Object.fromEntries(given);
 }
 
-/**
- * Checks a value, or the element at `index`, with another schema and passes on the
- * first fault.
- */
+/** Where the first fault of a value goes, and the path from there to the value. */
+interface FaultTarget {
+  context: z.RefinementCtx;
+  path: readonly PropertyKey[];
+}
+
+/** Checks a value with another schema and passes on the first fault. */
 function checked<T extends z.ZodType>(
   schema: T,
   value: unknown,
-  context: z.RefinementCtx,
-  index?: number,
+  { context, path }: FaultTarget,
 ): z.output<T> {
   const result = schema.safeParse(value);
   if (result.success) return result.data;
-  for (const issue of result.error.issues.slice(0, 1)) {
-    const path = index === undefined ? issue.path : [index, ...issue.path];
-    context.issues.push({ ...issue, path, input: undefined });
+  const [issue] = result.error.issues;
+  if (issue !== undefined) {
+    const whole = [...path, ...issue.path];
+    context.issues.push({ ...issue, path: whole, input: undefined });
   }
   return z.NEVER;
 }
 
 /**
- * Stops at the first fault: to collect all, as zod does, would cost seconds for a
+ * A list of `min` to `max` elements. Stops at the first fault: to collect all, as zod does, would cost seconds for a
  * million wrong elements.
  */
 export function listOf<T extends z.ZodType>(element: T, max: number, min = 0) {
@@ -89,7 +104,7 @@ export function listOf<T extends z.ZodType>(element: T, max: number, min = 0) {
   return list.transform((items, context) => {
     const list: z.output<T>[] = [];
     for (const [index, item] of items.entries()) {
-      list.push(checked(element, item, context, index));
+      list.push(checked(element, item, { context, path: [index] }));
       if (context.issues.length > 0) break;
     }
     return list;
@@ -103,9 +118,11 @@ export function stringOr<S extends z.ZodType, T extends z.ZodType>(
   otherName: string,
 ) {
   return z.unknown().transform((value, context): z.output<S> | z.output<T> => {
-    if (typeof value === "string") return checked(text, value, context);
+    if (typeof value === "string") {
+      return checked(text, value, { context, path: [] });
+    }
     if (typeof value === "object" && value !== null) {
-      return checked(other, value, context);
+      return checked(other, value, { context, path: [] });
     }
     const expected = `string or ${otherName}`;
     context.issues.push({ code: "invalid_type", expected, input: undefined });

@@ -1,3 +1,7 @@
+/**
+ * Reads JSON bodies of callers: bounded before they are parsed, with errors that quote
+ * nothing.
+ */
 import { Buffer, isAscii } from "node:buffer";
 import { REQUEST_LIMITS } from "../limits.ts";
 import { ApiError } from "./error.ts";

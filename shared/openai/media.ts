@@ -16,6 +16,7 @@ import {
   readAs,
 } from "./fields.ts";
 
+/** The formats of speech. OpenAI streams each of them as raw bytes. */
 export const speechFormat = z.enum(
   ["mp3", "opus", "aac", "flac", "wav", "pcm"],
 );
@@ -27,6 +28,7 @@ const mediaText = (charsMax: number) =>
   z.string().min(1).max(charsMax)
     .regex(/\S/, { error: "text that is not blank" });
 
+/** The body of `POST /v1/audio/speech` before it is converted. */
 export const speechBody = z.object({
   model,
   input: mediaText(LIMITS.speechCharsMax).describe("The text to speak."),
@@ -46,6 +48,7 @@ export const speechBody = z.object({
   ),
 }).meta({ id: "SpeechRequest" });
 
+/** Checks the parsed body of `POST /v1/audio/speech` and converts it. */
 export const speechRequestSchema = nullable(speechBody).transform(
   ({ stream_format, ...rest }) => ({
     ...rest,
@@ -54,6 +57,8 @@ export const speechRequestSchema = nullable(speechBody).transform(
     stream: stream_format === "sse",
   }),
 );
+
+/** A request for speech, as a media worker runs it. */
 export type SpeechRequest = z.output<typeof speechRequestSchema>;
 
 const numberIn = (schema: z.ZodNumber) =>
@@ -94,6 +99,8 @@ const pictureReference = nullable(z.object({
     error: "a data: URL of a PNG, JPEG or WebP file in base64",
   }).describe("A `data:` URL: the gateway fetches no images."),
 }));
+
+/** The fields of a form of `POST /v1/images/edits`, without its files. */
 export const imageEditForm = imageBody.omit({ style: true }).extend({
   n: numberIn(imageBody.shape.n.unwrap()).default(1),
   output_compression: numberIn(integer(0, LIMITS.compressionMax))
@@ -139,14 +146,15 @@ const imageRequest = <T extends { response_format?: string }>(
   task: ImageRequest["task"],
 ) => ({ ...rest, kind: "image" as const, task });
 
-/**
- * For `POST /v1/images/generations` with JSON; for `/v1/images/edits` with a form, and
- * with JSON.
- */
+/** For `POST /v1/images/generations`, with JSON. */
 export const imageRequestSchema = nullable(imageBody.superRefine(streamRules))
   .transform((body): ImageRequest => imageRequest(body, "generate"));
+
+/** For `POST /v1/images/edits` with a form, whose files are the images. */
 export const imageEditFormSchema = imageEditForm.superRefine(streamRules)
   .transform((form): ImageRequest => imageRequest(form, "edit"));
+
+/** For `POST /v1/images/edits` with JSON, whose images are `data:` URLs. */
 export const imageEditSchema = nullable(imageEditBody.superRefine(streamRules))
   .transform((body): ImageRequest => imageRequest(body, "edit"));
 
@@ -157,10 +165,15 @@ const formList = <T extends z.ZodType>(element: T) =>
     (value) => typeof value === "string" ? [value] : value,
   );
 
+/** The formats in which the text of a recording is returned. */
 export const transcriptionFormat = z.enum(
   ["json", "text", "srt", "verbose_json", "vtt"],
 );
 
+/**
+ * The fields of a form of `POST /v1/audio/transcriptions` or `/translations`, without
+ * its file.
+ */
 export const transcriptionForm = z.object({
   model,
   language: label.exactOptional().describe(
@@ -176,9 +189,15 @@ export const transcriptionForm = z.object({
   stream: formBoolean.default(false),
 }).meta({ id: "TranscriptionRequest" });
 
+/**
+ * Checks the fields of such a form and converts them. `translate`: the text is English,
+ * whatever the language of the recording.
+ */
 export const transcriptionRequestSchema = (task: "transcribe" | "translate") =>
   transcriptionForm
     .transform((form) => ({ ...form, kind: "transcription" as const, task }));
+
+/** A request for the text of a recording, as a media worker runs it. */
 export type TranscriptionRequest = z.output<
   ReturnType<typeof transcriptionRequestSchema>
 >;
@@ -205,6 +224,7 @@ export const videoBody = z.object({
   ),
 }).meta({ id: "VideoRequest" });
 
+/** Checks the parsed body of `POST /v1/videos` and converts it. */
 export const videoRequestSchema = nullable(videoBody).transform(
   ({ input_reference, ...rest }) => ({
     ...rest,
@@ -215,6 +235,7 @@ export const videoRequestSchema = nullable(videoBody).transform(
   }),
 );
 
+/** The body of `POST /v1/videos/{id}/remix`: only the new prompt. */
 export const videoRemixSchema = nullable(
   videoBody.pick({ prompt: true }).meta({ id: "VideoRemixRequest" }),
 );
@@ -245,6 +266,8 @@ export type VideoRequest =
   };
 
 const status = z.enum(["queued", "in_progress", "completed", "failed"]);
+
+/** How far a job is. The last two are final. */
 export type VideoStatus = z.output<typeof status>;
 
 const text = z.string().nullable();
@@ -269,6 +292,8 @@ export const engineVideoSchema = z.strictObject({
   id: z.string(),
   expires_at: unixSeconds.nullable(),
 });
+
+/** What a model server says of a job. */
 export type EngineVideo = z.output<typeof engineVideoSchema>;
 
 /** A video, as clients see it. All members are always there. */
@@ -284,6 +309,8 @@ export const videoSchema = z.strictObject({
   expires_at: unixSeconds.nullable(),
   remixed_from_video_id: text,
 }).meta({ id: "Video" });
+
+/** A video, as clients see it. */
 export type Video = z.output<typeof videoSchema>;
 
 /** Body of `GET /v1/videos`. */
@@ -302,6 +329,7 @@ export const videoDeletedSchema = z.strictObject({
   deleted: z.literal(true),
 }).meta({ id: "VideoDeleted" });
 
+/** Any request that a media worker runs; `kind` and `action` tell them apart. */
 export type MediaRequest =
   | SpeechRequest
   | ImageRequest

@@ -1,3 +1,4 @@
+/** Turns what zod finds into errors with OpenAI's codes, `param` paths and words. */
 import type * as z from "zod";
 import {
   clip,

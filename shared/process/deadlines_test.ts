@@ -1,14 +1,26 @@
 import assert from "node:assert/strict";
 import { sleep, until } from "../../tests/support/wait_for.ts";
 import { monotonicNow } from "./clock.ts";
-import { Deadlines } from "./deadlines.ts";
+import { Deadlines, type Timed } from "./deadlines.ts";
 
-const item = (
-  inMs: number,
-  log: string[],
-  name: string,
-  now = monotonicNow,
-) => ({ expiresAtMs: now() + inMs, expire: () => void log.push(name) });
+/** Something that expires at a time, and then writes its name into a log. */
+class Item implements Timed {
+  watched: Timed["watched"] = undefined;
+
+  constructor(
+    public expiresAtMs: number,
+    readonly log: string[],
+    readonly name: string,
+  ) {}
+
+  expire(): void {
+    this.log.push(this.name);
+  }
+}
+
+/** An item of the process's clock. */
+const item = (inMs: number, log: string[], name: string) =>
+  new Item(monotonicNow() + inMs, log, name);
 
 Deno.test("deadlines expire in order of time, those removed or closed never", async () => {
   const deadlines = new Deadlines(monotonicNow);
@@ -30,7 +42,7 @@ Deno.test("a deadline that was moved later expires then, and one may remove anot
   let nowMs = 0;
   const deadlines = new Deadlines(() => nowMs);
   const log: string[] = [];
-  const at = (ms: number, name: string) => item(ms, log, name, () => nowMs);
+  const at = (ms: number, name: string) => new Item(ms, log, name);
   const moved = at(10, "moved");
   const other = at(17, "removed by another");
   const first = at(15, "first");
@@ -67,14 +79,13 @@ Deno.test("after a stall of this process, waiting answers are handled before dea
 Deno.test("a stall of this process long before a deadline extends it as well", async () => {
   const deadlines = new Deadlines(monotonicNow);
   const addedAtMs = monotonicNow();
-  let expiredAtMs = 0;
+  const expired = Promise.withResolvers<number>();
   deadlines.add({
     expiresAtMs: addedAtMs + 150,
-    expire: () => void (expiredAtMs = monotonicNow()),
+    expire: () => expired.resolve(monotonicNow()),
   });
   while (monotonicNow() < addedAtMs + 100);
-  await until(() => expiredAtMs > 0);
-  const tookMs = expiredAtMs - addedAtMs;
+  const tookMs = await expired.promise - addedAtMs;
   assert.ok(tookMs >= 220, `expired after ${tookMs} ms`);
   deadlines.close();
 });
@@ -83,7 +94,7 @@ Deno.test("without grace, a stall of this process extends no deadline", async ()
   let nowMs = 0;
   const deadlines = new Deadlines(() => nowMs, 0);
   const log: string[] = [];
-  for (const ms of [20, 600]) deadlines.add(item(ms, log, `${ms}`, () => 0));
+  for (const ms of [20, 600]) deadlines.add(new Item(ms, log, `${ms}`));
   nowMs = 500;
   await until(() => deadlines.size === 1);
   nowMs = 600;

@@ -212,6 +212,7 @@ export function parseEnv<const V extends Variables>(
   env: Env,
   readFile: (path: string) => string,
 ): ConfigOf<V>;
+/** The implementation, for variables of any types. */
 export function parseEnv(
   variables: Variables,
   env: Env,
@@ -343,6 +344,7 @@ export function hideUserinfo(text: string): string {
 export function defined<T extends object>(
   members: T,
 ): { [K in keyof T]?: Exclude<T[K], undefined> };
+/** The implementation, for members of any types. */
 export function defined(members: object): object {
   return Object.fromEntries(
     Object.entries(members).filter(([, value]) => value !== undefined),
@@ -351,6 +353,7 @@ export function defined(members: object): object {
 
 /** The names of an object's members, which has no others than its type says. */
 export function keysOf<T extends object>(members: T): (keyof T & string)[];
+/** The implementation, for members of any types. */
 export function keysOf(members: object): string[] {
   return Object.keys(members);
 }

@@ -74,7 +74,9 @@ Deno.test("observeBus() counts what happens to the bus, and shows how it stands"
     isConnected: false,
     isReady: true,
     pendingBytes: 12,
-    onEvent: (listener) => listen = listener,
+    onEvent(listener) {
+      listen = listener;
+    },
   });
   for (const event of ["lame_duck", "disconnected", "disconnected"]) {
     listen(event);
@@ -93,7 +95,11 @@ Deno.test("observeProcess() shows readiness with its reasons, and how late timer
   let nowMs = 0;
   let reasons: string[] = [];
   // Each look at the clock finds it 80 ms later, 30 more than the timer's 50.
-  const stop = observeProcess(registry, () => reasons, () => nowMs += 80);
+  const now = () => {
+    nowMs += 80;
+    return nowMs;
+  };
+  const stop = observeProcess(registry, () => reasons, now);
   try {
     const text = await waitFor(() => {
       const text = registry.text();

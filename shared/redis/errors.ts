@@ -1,3 +1,4 @@
+/** What can go wrong with Redis: unavailable for now, or a refused command. */
 import { ErrorReply } from "redis";
 
 /** Why Redis could not serve a call. */
