@@ -1,9 +1,5 @@
 /** `deno task bench:check REF`, see `README.md` beside this file. */
-import {
-  type Contender,
-  startGateway,
-  startModelServer,
-} from "./contenders.ts";
+import { type Contender, startModelServer, startOurs } from "./contenders.ts";
 import { compareCosts } from "./figures.ts";
 import { CONNECTIONS, inTurn, measureLoop, measureStreams } from "./measure.ts";
 import { print, runProcess } from "../tests/support/process.ts";
@@ -26,8 +22,8 @@ await runCommand(async (options) => {
   await using model = await startModelServer();
   const [url = ""] = model.baseUrls;
   const name = `${OURS} at ${ref}`;
-  await using before = await startGateway(url, { name, root });
-  await using after = await startGateway(url);
+  await using before = await startOurs(url, { name, root });
+  await using after = await startOurs(url);
   const measure = async (gateway: Contender) => {
     const [, perRequest = NaN, wrong = 0] = await measureLoop(gateway, seconds);
     const streams = await measureStreams(gateway, STREAMS);

@@ -1,6 +1,6 @@
 /** What is measured: this gateway, and others as `rivals.json` describes them. */
 import * as z from "zod";
-import { startCluster } from "../tests/support/cluster.ts";
+import { startGateway } from "../tests/support/gateway/gateway.ts";
 import { freePort } from "../tests/support/local_server.ts";
 import {
   CACHE,
@@ -17,7 +17,7 @@ import { OURS } from "./report.ts";
 export interface Contender extends Target, AsyncDisposable {
   processes: () => Processes;
 }
-export type Gateway = Awaited<ReturnType<typeof startGateway>>;
+export type OurGateway = Awaited<ReturnType<typeof startOurs>>;
 
 const rivalSchema = z.strictObject({
   /** Ends in `-limits` if keys and limits are checked. */
@@ -69,7 +69,7 @@ export async function startModelServer(): Promise<Contender> {
  * This gateway as `deno task up` starts it, with its own NATS and Redis, and a key with
  * limits.
  */
-export async function startGateway(
+export async function startOurs(
   modelUrl: string,
   { name = OURS, instances = 1, root, env }: {
     name?: string;
@@ -78,21 +78,21 @@ export async function startGateway(
     env?: Record<string, string>;
   } = {},
 ) {
-  const cluster = await startCluster({
+  const gateway = await startGateway("launched", {
     ...root === undefined ? {} : { root },
     edges: instances,
     workers: instances,
     env: { UPSTREAM_BASE_URL: modelUrl, ...env },
   });
-  const { key } = await cluster.createKey(...LIMITS);
+  const { key } = await gateway.createKey(...LIMITS);
   return {
     name,
-    cluster,
+    gateway,
     key,
-    baseUrls: cluster.state.edge_urls.map((_, i) => cluster.baseUrl(i)),
+    baseUrls: gateway.state.edge_urls.map((_, i) => gateway.baseUrl(i)),
     headers: { authorization: `Bearer ${key}` },
-    processes: () => cluster.state.pids,
-    [Symbol.asyncDispose]: () => cluster[Symbol.asyncDispose](),
+    processes: () => gateway.state.pids,
+    [Symbol.asyncDispose]: () => gateway[Symbol.asyncDispose](),
   };
 }
 

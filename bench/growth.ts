@@ -4,7 +4,7 @@ import { randomBytes } from "@gateway/shared/process/ids";
 import { hashKeyValue, mintKey, mintKeyId } from "@gateway/shared/keys/key";
 import { hashKey, recordKey } from "@gateway/shared/keys/record";
 import { sleep } from "../tests/support/wait_for.ts";
-import { type Gateway, startGateway } from "./contenders.ts";
+import { type OurGateway, startOurs } from "./contenders.ts";
 import { chatRequest, runStreams } from "./load.ts";
 import { CONNECTIONS, inTurn, LOOP_COLUMNS, measureLoop } from "./measure.ts";
 import type { Options } from "./options.ts";
@@ -43,7 +43,7 @@ export async function growth(
   const notes: string[] = [];
   const measure = async (
     name: string,
-    gateway: Gateway,
+    gateway: OurGateway,
     requests?: Uint8Array[],
     instances = 1,
   ) => {
@@ -57,12 +57,12 @@ export async function growth(
     rows.push(...await inTurn(named, options, () => loop(options.seconds)));
   };
   for (const instances of INSTANCES) {
-    await using gateway = await startGateway(modelUrl, { instances });
+    await using gateway = await startOurs(modelUrl, { instances });
     const name = `${instances} edges and workers`;
     await measure(name, gateway, undefined, instances);
   }
   const env = { SLOTS: "4096" };
-  await using gateway = await startGateway(modelUrl, { env });
+  await using gateway = await startOurs(modelUrl, { env });
   const seconds = BEFORE_SECONDS + options.seconds * options.rounds;
   for (const count of OPEN_STREAMS) {
     // All are open in the second half of twice that time.
@@ -92,11 +92,11 @@ export async function growth(
 
 /** Gives the gateway `count` keys like the one it has. */
 async function addKeys(
-  { key, cluster }: Gateway,
+  { key, gateway }: OurGateway,
   values: string[],
   count: number,
 ): Promise<void> {
-  const redis = createClient({ url: cluster.state.redis_url });
+  const redis = createClient({ url: gateway.state.redis_url });
   await redis.connect();
   const found = await redis.get(hashKey(hashKeyValue(key))) ?? "";
   const [keyId = "", ownerId = ""] = found.split(":");

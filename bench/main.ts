@@ -27,7 +27,7 @@ await runCommand(async (options) => {
   // Everybody beside everybody.
   await using running = new AsyncDisposableStack();
   const gateways: contenders.Contender[] = [
-    running.use(await contenders.startGateway(modelUrl)),
+    running.use(await contenders.startOurs(modelUrl)),
   ];
   const notes: string[] = [];
   for (const rival of await contenders.readRivals(options.rivals)) {

@@ -86,9 +86,9 @@ async function start({ models = [], isSampled = true, ...given }: {
 const KEY = mintKey(randomBytes);
 const headers = { "x-forwarded-for": "203.0.113.9" };
 const get = ({ origin }: { origin: string }, path: string) =>
-  callApi(`${origin}/v1/${path}`, KEY, undefined, { headers });
+  callApi(`${origin}/v1/${path}`, KEY, { headers });
 const chat = ({ origin }: { origin: string }, body = {}) =>
-  postChat(`${origin}/v1`, KEY, body, { headers });
+  postChat(`${origin}/v1`, KEY, { body, headers });
 
 Deno.test("the duration of a request begins with its arrival, before its key is looked up", async () => {
   await using edge = await start();
@@ -104,7 +104,8 @@ Deno.test("the duration of a request is counted for its route", async () => {
   await using edge = await start();
   const images = [{ image_url: "data:image/png;base64,AA==" }];
   const asked = { model: "simulated-image-1", prompt: "A fox", images };
-  await (await callApi(`${edge.origin}/v1/images/edits`, KEY, asked)).text();
+  await (await callApi(`${edge.origin}/v1/images/edits`, KEY, { body: asked }))
+    .text();
   const count = /request_duration_seconds_count\{route="image_edit"\} 1/;
   await until(() => count.test(edge.registry.text()));
 });
@@ -186,7 +187,7 @@ for (const way of ["fails", "is left"]) {
     body.append("model", "simulated-transcription-1");
     body.append("file", new Blob(["sound"]), "a.wav");
     const url = `${edge.origin}/v1/audio/transcriptions`;
-    const answer = callApi(url, KEY, body, { signal: client.signal })
+    const answer = callApi(url, KEY, { body, signal: client.signal })
       .then((response) => response.text());
     const told = await answer.catch(String);
     assert.match(told, way === "fails" ? /"worker_lost"/ : /AbortError/);
@@ -209,7 +210,7 @@ Deno.test("a request whose client leaves before its answer is counted as 499", a
     },
   });
   const { signal } = client;
-  await assert.rejects(postChat(`${edge.origin}/v1`, KEY, {}, { signal }));
+  await assert.rejects(postChat(`${edge.origin}/v1`, KEY, { signal }));
   const counted = 'gateway_requests_total{route="chat",status="499"} 1';
   await until(() => edge.registry.text().includes(counted));
 });

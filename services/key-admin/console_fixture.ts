@@ -32,7 +32,7 @@ import {
 import { defineScript, type RedisLink } from "@gateway/shared/redis/link";
 import { silence } from "../../tests/e2e/recording_fixture.ts";
 import { assertNoKeys } from "../../tests/support/recording_log.ts";
-import { startSimulator } from "../../tests/support/service_processes.ts";
+import { startSimulator } from "../../tests/support/gateway/simulator.ts";
 import { createStores } from "./domain/stores.ts";
 import {
   type DefaultLimits,

@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { askPort } from "../../tests/support/local_server.ts";
-import { startService } from "../../tests/support/service_processes.ts";
+import { startGateway } from "../../tests/support/gateway/gateway.ts";
 import { startRedis } from "./redis_fixture.ts";
 
 /** Methods that `fetch` does not send. */
@@ -17,7 +17,8 @@ const lineOf = (log: string, event: string): string =>
 
 Deno.test("ASVS 13.4.4, 13.4.5, API9: the service starts, logs its address and the set-up link, serves only the console, says that Redis may lose changes, and stops on SIGTERM", async () => {
   await using redis = await startRedis(["--appendonly", "no"]);
-  await using service = await startService("key-admin", {
+  await using gateway = await startGateway("services");
+  const service = await gateway.start("key-admin", {
     REDIS_URL: redis.url,
     PUBLIC_URL: "",
   });

@@ -18,8 +18,7 @@ export function startAsked(options: SimulatorOptions = {}) {
   /** Posts a chat request; a `prompt` becomes its only message. */
   const chat = ({ prompt = "ping", ...body }: Body) =>
     postChat(url, "none", {
-      messages: [{ role: "user", content: prompt }],
-      ...body,
+      body: { messages: [{ role: "user", content: prompt }], ...body },
     });
   /** A whole answer, checked against the schema that the gateway promises. */
   const ask = async (body: Body = {}) =>
@@ -30,10 +29,14 @@ export function startAsked(options: SimulatorOptions = {}) {
     chat,
     ask,
     /** Posts JSON, or a form if a field is a file. */
-    post: (path: string, fields: object, init: RequestInit = {}) => {
+    post: (
+      path: string,
+      fields: object,
+      init: Omit<RequestInit, "body"> = {},
+    ) => {
       const isForm = Object.values(fields).some((each) => each instanceof File);
       const body = isForm ? formOf(fields) : fields;
-      return callApi(`${url}${path}`, "none", body, init);
+      return callApi(`${url}${path}`, "none", { body, ...init });
     },
     /** The text of the first choice of a whole answer. */
     text: async (body?: Body) =>

@@ -2,7 +2,7 @@ import { catalogFromSimulator } from "@gateway/shared/models/catalog_variables";
 import { VERSION } from "@gateway/shared/version";
 import assert from "node:assert/strict";
 import { postChat } from "../../tests/support/chat_request.ts";
-import { startService } from "../../tests/support/service_processes.ts";
+import { startGateway } from "../../tests/support/gateway/gateway.ts";
 import { startAsked } from "./ask_fixture.ts";
 
 Deno.test("an answer begins by naming the simulator and quoting the question, and a stream has the same content, in chunks of one answer", async () => {
@@ -102,7 +102,8 @@ Deno.test("a wrong request is refused as model servers do", async () => {
 });
 
 Deno.test("a simulator process identifies itself and its version, and drains", async () => {
-  await using service = await startService("model-simulator", {
+  await using gateway = await startGateway("services");
+  const service = await gateway.start("model-simulator", {
     SIMULATOR_TOKENS_PER_SECOND: "40",
   });
   assert.match(service.process.output(), /"event":"no_real_model"/);
@@ -117,8 +118,10 @@ Deno.test("a simulator process identifies itself and its version, and drains", a
   const build = `gateway_build_info{${labels},deno="${Deno.version.deno}"} 1\n`;
   assert.ok((await metrics.text()).includes(build), build);
   const response = await postChat(`${service.url}/v1`, "none", {
-    messages: [{ role: "user", content: "[simulator: 20 tokens]" }],
-    stream: true,
+    body: {
+      messages: [{ role: "user", content: "[simulator: 20 tokens]" }],
+      stream: true,
+    },
   });
   service.process.signal("SIGTERM");
   const text = await response.text();

@@ -1,10 +1,9 @@
 // Promise: an unmodified OpenAI SDK works against the gateway when its base URL
-// is changed and nothing else. Runs the official npm package against a cluster, and,
+// is changed and nothing else. Runs the official npm package against a gateway, and,
 // with its default retries, through a restart of Redis.
 import assert from "node:assert/strict";
 import OpenAI from "openai";
-import { startCluster } from "../support/cluster.ts";
-import { startGatedCluster } from "../support/gated_cluster.ts";
+import { startGateway } from "../support/gateway/gateway.ts";
 import { startTcpProxy } from "../support/tcp_proxy.ts";
 import { sleep, until } from "../support/wait_for.ts";
 import {
@@ -40,10 +39,10 @@ const PLACE = {
 };
 
 Deno.test("the official openai package for JavaScript", async (t) => {
-  await using cluster = await startCluster({ workers: 2 });
+  await using gateway = await startGateway("launched", { workers: 2 });
   const sdkOf = (apiKey: string, maxRetries = 2) =>
-    new OpenAI({ baseURL: cluster.baseUrl(), apiKey, maxRetries });
-  const client = sdkOf(cluster.state.api_key);
+    new OpenAI({ baseURL: gateway.baseUrl(), apiKey, maxRetries });
+  const client = sdkOf(gateway.state.api_key);
   const { completions } = client.chat;
 
   await checkSdk(t, client, SIMULATOR);
@@ -82,7 +81,7 @@ Deno.test("the official openai package for JavaScript", async (t) => {
   });
 
   await t.step("each error class", async () => {
-    const created = await cluster.createKey();
+    const created = await gateway.createKey();
     const keyed = sdkOf(created.key);
     const ask = (change: object = {}, sdk = keyed) =>
       sdk.chat.completions.create({ ...PING, ...change });
@@ -99,12 +98,12 @@ Deno.test("the official openai package for JavaScript", async (t) => {
       return true;
     });
     await assert.rejects(ask({ model: "nope" }), OpenAI.NotFoundError);
-    await cluster.keys("disable", created.id);
+    await gateway.keys("disable", created.id);
     await assert.rejects(ask(), OpenAI.PermissionDeniedError);
   });
 
   await t.step("a 429 raises RateLimitError or is ridden out", async () => {
-    const { key } = await cluster.createKey("--concurrency=1");
+    const { key } = await gateway.createKey("--concurrency=1");
     const impatient = sdkOf(key, 0).chat.completions;
     const holding = await impatient.create({
       ...says("[simulator: 20 tokens, 20 tokens per second]"),
@@ -145,9 +144,12 @@ async function say(client: OpenAI, stream: boolean): Promise<string> {
 
 Deno.test("a program notices no restart of Redis, through a front that sends its connections to one edge and the other in turn", async () => {
   const redisConfig = ["appendonly yes", "appendfsync always"];
-  await using cluster = await startGatedCluster({ edges: 2, redisConfig });
-  const { edges, world: { redis } } = cluster;
-  const key = await cluster.addKey();
+  await using gateway = await startGateway("limited", {
+    edges: 2,
+    redisConfig,
+  });
+  const { edges, world: { redis } } = gateway;
+  const key = await gateway.addKey();
   const ports = edges.map(({ baseUrl }) => Number(new URL(baseUrl).port));
   let turn = 0;
   await using front = startTcpProxy(() => ports[turn++ % ports.length] ?? 0);
@@ -179,5 +181,5 @@ Deno.test("a program notices no restart of Redis, through a front that sends its
   await call();
   assert.deepEqual(new Set(await Promise.all(said)), new Set(["Hello"]));
   assert.deepEqual(new Set(statuses), new Set([200, 503]));
-  await until(async () => await cluster.leases(key) === 0);
+  await until(async () => await gateway.leases(key) === 0);
 });

@@ -1,8 +1,8 @@
 // Cases B, C and D: whole answers, streams, and tools.
 import assert from "node:assert/strict";
 import { errorBodySchema } from "@gateway/shared/openai/completion";
-import { simulates } from "../support/cluster.ts";
-import { statusOf } from "../support/gated_cluster.ts";
+import { readStatus } from "../support/gateway/chat_status.ts";
+import { simulates } from "../support/gateway/simulator.ts";
 import { until } from "../support/wait_for.ts";
 import { assertError, type Cases, M1, MODEL } from "./context.ts";
 
@@ -105,7 +105,7 @@ const WITH_USAGE = { stream_options: { include_usage: true } };
 
 export const streamingCases: Cases = async (
   t,
-  { cluster, answer, chat, stream },
+  { gateway, answer, chat, stream },
 ) => {
   await t.step("C25 data lines and comments, then [DONE]", async () => {
     const { lines, isDone } = await stream();
@@ -184,7 +184,7 @@ export const streamingCases: Cases = async (
     assert.ok("param" in error);
   });
   await t.step("C37 a client that leaves frees its slot", async () => {
-    const created = await cluster.createKey("--concurrency=1");
+    const created = await gateway.createKey("--concurrency=1");
     const headers = { authorization: `Bearer ${created.key}` };
     const client = new AbortController();
     const messages = simulates("500 tokens, 20 tokens per second");
@@ -194,7 +194,7 @@ export const streamingCases: Cases = async (
     client.abort();
     await assert.rejects(response.text());
     const next = () => chat({ max_tokens: 1 }, { headers });
-    await until(async () => await statusOf(next()) === 200, 2_000);
+    await until(async () => await readStatus(next()) === 200, 2_000);
   });
   await t.step("C38 thinking comes first and is never null", async () => {
     const { chunks } = await stream({ enable_thinking: true });

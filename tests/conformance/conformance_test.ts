@@ -1,6 +1,6 @@
 // Promise: the wire contract of an OpenAI-compatible service, case by case, as
 // collected from the SDKs, OpenAI's schema and the suites of other servers.
-import { startCluster } from "../support/cluster.ts";
+import { startGateway } from "../support/gateway/gateway.ts";
 import * as answers from "./answers.ts";
 import { type Cases, createContext } from "./context.ts";
 import { referenceCases } from "./reference.ts";
@@ -18,8 +18,8 @@ const CASES: [string, Cases][] = [
 ];
 
 Deno.test("the wire contract", async (t) => {
-  await using cluster = await startCluster({ workers: 2 });
-  const context = createContext(cluster);
+  await using gateway = await startGateway("launched", { workers: 2 });
+  const context = createContext(gateway);
   for (const [name, cases] of CASES) {
     await t.step(name, (t) => cases(t, context));
   }

@@ -1,4 +1,4 @@
-/** Shared by the conformance cases: a running cluster and shorthands to call it. */
+/** Shared by the conformance cases: a running gateway and shorthands to call it. */
 import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import {
@@ -7,7 +7,7 @@ import {
   chatCompletionSchema,
   errorBodySchema,
 } from "@gateway/shared/openai/completion";
-import type { Cluster } from "../support/cluster.ts";
+import type { LaunchedGateway } from "../support/gateway/launched.ts";
 import { sleep } from "../support/wait_for.ts";
 
 export const MODEL = "neutral-3.7-plus";
@@ -39,8 +39,8 @@ export type Cases = (
   context: ReturnType<typeof createContext>,
 ) => Promise<void>;
 
-export function createContext(cluster: Cluster) {
-  const authorization = `Bearer ${cluster.state.api_key}`;
+export function createContext(gateway: LaunchedGateway) {
+  const authorization = `Bearer ${gateway.state.api_key}`;
   const exchanges: Exchange[] = [];
   /** As the global one, and keeps what was said. */
   const fetch = async (to: string, init: RequestInit = {}) => {
@@ -56,7 +56,7 @@ export function createContext(cluster: Cluster) {
   };
   /** Calls a path below `/v1` with the key; `init.headers` come on top. */
   const call = (path: string, init: RequestInit = {}) =>
-    fetch(`${cluster.baseUrl()}${path}`, {
+    fetch(`${gateway.baseUrl()}${path}`, {
       ...init,
       headers: { authorization, ...Object(init.headers) },
     });
@@ -69,7 +69,7 @@ export function createContext(cluster: Cluster) {
       body: JSON.stringify({ ...M1, ...change }),
     });
   return {
-    cluster,
+    gateway,
     call,
     chat,
     fetch,

@@ -4,8 +4,8 @@
 import assert from "node:assert/strict";
 import document from "@gateway/shared/openai/openapi" with { type: "json" };
 import * as described from "../support/api_document.ts";
-import { simulates } from "../support/cluster.ts";
-import { statusOf } from "../support/gated_cluster.ts";
+import { readStatus } from "../support/gateway/chat_status.ts";
+import { simulates } from "../support/gateway/simulator.ts";
 import { until } from "../support/wait_for.ts";
 import { assertError, type Cases, type Exchange } from "./context.ts";
 
@@ -21,7 +21,7 @@ const components: Responses = document.components.responses;
 const { examples, headers: allHeaders } = document.components;
 
 const ROOT = new URL("../../", import.meta.url);
-/** The codes that need more than requests to one cluster, and a test of each. */
+/** The codes that need more than requests to one gateway, and a test of each. */
 const SEEN_ELSEWHERE: Named<string> = {
   forbidden: "tests/hostile/http_test.ts",
   unsupported_value: "services/edge-auth/chat/request_test.ts",
@@ -123,19 +123,19 @@ function checkRequest({ sent, response }: Exchange, body: string): void {
 
 export const referenceCases: Cases = async (
   t,
-  { cluster, call, chat, post, exchanges },
+  { gateway, call, chat, post, exchanges },
 ) => {
   await t.step("H60 limits, in headers and refusals", async () => {
     const limits = ["--rpm=2", "--tpm=1000", "--tokens-per-day=1000"];
-    const { key } = await cluster.createKey(...limits);
+    const { key } = await gateway.createKey(...limits);
     const headers = { authorization: `Bearer ${key}` };
     const statuses: number[] = [];
     for (const change of [{}, { max_tokens: 900, n: 8 }, {}, {}]) {
       const answer = chat({ max_tokens: 1, ...change }, { headers });
-      statuses.push(await statusOf(answer));
+      statuses.push(await readStatus(answer));
     }
     assert.deepEqual(statuses, [200, 429, 200, 429]);
-    const daily = await cluster.createKey("--tokens-per-day=1");
+    const daily = await gateway.createKey("--tokens-per-day=1");
     const init = { headers: { authorization: `Bearer ${daily.key}` } };
     // The first request is counted when it has ended.
     await until(async () => {
@@ -161,12 +161,12 @@ export const referenceCases: Cases = async (
     }
   });
   await t.step("H61 the edge sends the description", async () => {
-    const url = new URL("/openapi.json", cluster.baseUrl());
+    const url = new URL("/openapi.json", gateway.baseUrl());
     const response = await globalThis.fetch(url);
     assert.deepEqual(await response.json(), document);
   });
   await t.step("H62 videos", async () => {
-    const { key } = await cluster.createKey("--scopes=video");
+    const { key } = await gateway.createKey("--scopes=video");
     const headers = { authorization: `Bearer ${key}` };
     const asked = { model: "simulated-video-1", prompt: "A kite" };
     const made = await call("/videos", {

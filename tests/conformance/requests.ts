@@ -30,11 +30,11 @@ async function assertUnauthorized(
 
 export const authenticationCases: Cases = async (
   t,
-  { cluster, call, fetch },
+  { gateway, call, fetch },
 ) => {
-  const base = cluster.baseUrl();
+  const base = gateway.baseUrl();
   const url = `${base}/chat/completions`;
-  const key = cluster.state.api_key;
+  const key = gateway.state.api_key;
   // As bytes: for a text, fetch would add a Content-Type of its own.
   const ask = (headers: HeadersInit, body = JSON.stringify(M1)) =>
     fetch(url, {
@@ -65,7 +65,7 @@ export const authenticationCases: Cases = async (
     }
   });
   await t.step("A6 disabled 403, enabled 200, deleted 401", async () => {
-    const created = await cluster.createKey();
+    const created = await gateway.createKey();
     const authorization = `Bearer ${created.key}`;
     const becomes = async (status: number) => {
       const response = await ask({ authorization });
@@ -74,13 +74,13 @@ export const authenticationCases: Cases = async (
       } else await assertUnauthorized(response, "A6", status);
     };
     await becomes(200);
-    await cluster.keys("disable", created.id);
+    await gateway.keys("disable", created.id);
     await becomes(403);
     const bad = await ask({ authorization }, "{");
     await assertUnauthorized(bad, "disabled key, bad body", 403);
-    await cluster.keys("enable", created.id);
+    await gateway.keys("enable", created.id);
     await becomes(200);
-    await cluster.keys("delete", created.id);
+    await gateway.keys("delete", created.id);
     await becomes(401);
   });
   await t.step("A9-A10 without a key no path is revealed", async () => {
@@ -171,10 +171,10 @@ export const validationCases: Cases = async (t, { answer, chat }) => {
 
 export const routingCases: Cases = async (
   t,
-  { cluster, call, chat, fetch },
+  { gateway, call, chat, fetch },
 ) => {
-  const url = `${cluster.baseUrl()}/chat/completions`;
-  const { api_key: key } = cluster.state;
+  const url = `${gateway.baseUrl()}/chat/completions`;
+  const { api_key: key } = gateway.state;
   const body = JSON.stringify({ ...M1, max_tokens: 2 });
   const head = (more: string) =>
     "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" +
@@ -235,7 +235,7 @@ export const routingCases: Cases = async (
     assert.equal(options.status, 204);
     assert.ok(options.headers.get("allow")?.includes("POST"));
     assert.equal(options.headers.get("access-control-allow-origin"), null);
-    const outside = await fetch(`${cluster.state.edge_url}/nope`);
+    const outside = await fetch(`${gateway.state.edge_url}/nope`);
     await assertError(outside, { status: 404 });
   });
   await t.step("G57 an unknown URL gets a hint", async () => {
@@ -248,11 +248,11 @@ export const routingCases: Cases = async (
       "/v1/images/generations, /v1/images/edits, /v1/audio/transcriptions, " +
       "/v1/audio/translations, /v1/videos, and /v1/models";
     assert.equal(
-      await hint(`${cluster.baseUrl()}/responses`),
+      await hint(`${gateway.baseUrl()}/responses`),
       `Invalid URL (POST /v1/responses). This service has ${there}.`,
     );
     assert.equal(
-      await hint(`${cluster.state.edge_url}/chat/completions?key=${key}`),
+      await hint(`${gateway.state.edge_url}/chat/completions?key=${key}`),
       "Invalid URL (POST /chat/completions). All paths begin with /v1.",
     );
   });

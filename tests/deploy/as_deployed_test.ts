@@ -12,13 +12,9 @@ import {
   startDeployedRedis,
 } from "../support/deployed/deployed_stores.ts";
 import { createTestAuthority } from "../support/deployed/test_authority.ts";
-import {
-  makeKey,
-  runKeys,
-  servedStatus,
-  startService,
-  statusOf,
-} from "../support/service_processes.ts";
+import { servedStatus, statusOf } from "../support/gateway/chat_status.ts";
+import { startGateway } from "../support/gateway/gateway.ts";
+import { makeKey, runKeys } from "../support/gateway/key_commands.ts";
 
 /** Larger than one message of the bus, so it is sent in pieces. */
 const LARGE = "word ".repeat(112_000);
@@ -32,21 +28,20 @@ Deno.test("the services work as deployed", async (t) => {
   const envOf = (user: Parameters<typeof deployedEnv>[1]) =>
     deployedEnv(stores, user);
   const adminEnv = envOf("admin");
+  await using gateway = await startGateway("services");
   const services = await Promise.all([
-    startService("edge-auth", envOf("edge")),
-    startService("chat-worker", envOf("worker")),
-    startService("media-worker", envOf("media")),
-    startService("key-admin", adminEnv),
+    gateway.start("edge-auth", envOf("edge")),
+    gateway.start("chat-worker", envOf("worker")),
+    gateway.start("media-worker", envOf("media")),
+    gateway.start("key-admin", adminEnv),
   ]);
-  await using ended = new AsyncDisposableStack();
-  for (const service of services) ended.use(service);
   const [{ url }] = services;
   const said = () => services.map(({ process }) => process.output()).join("");
   const scopes = "--scopes=chat,models,speech,video";
   const { id, key } = await makeKey(adminEnv, scopes);
   /** Sends a request, which succeeds. */
   const call = async (method: string, path: string, body?: object) => {
-    const response = await callApi(`${url}/v1/${path}`, key, body, { method });
+    const response = await callApi(`${url}/v1/${path}`, key, { body, method });
     assert.equal(response.status, 200, said());
     return response;
   };

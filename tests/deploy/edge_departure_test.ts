@@ -4,11 +4,9 @@
 import assert from "node:assert/strict";
 import { startNatsServer } from "../support/nats_server.ts";
 import { startRedisServer } from "../support/redis_server.ts";
-import {
-  makeKey,
-  sendChat,
-  startService,
-} from "../support/service_processes.ts";
+import { sendChat } from "../support/gateway/chat_status.ts";
+import { startGateway } from "../support/gateway/gateway.ts";
+import { makeKey } from "../support/gateway/key_commands.ts";
 import { until, waitFor } from "../support/wait_for.ts";
 
 const CLIENTS = 8;
@@ -36,8 +34,9 @@ Deno.test("an edge that is asked to stop loses no request after a positive check
     REDIS_URL: redis.url,
     SIMULATOR_TOKENS_PER_SECOND: "400",
   };
-  await using _worker = await startService("chat-worker", env);
-  await using edge = await startService("edge-auth", {
+  await using gateway = await startGateway("services", { env });
+  await gateway.start("chat-worker");
+  const edge = await gateway.start("edge-auth", {
     ...env,
     READY_PORT: "0",
     DRAIN_LEAD_SECONDS: String(LEAD_SECONDS),
@@ -56,7 +55,7 @@ Deno.test("an edge that is asked to stop loses no request after a positive check
     using client = Deno.createHttpClient({ poolMaxIdlePerHost });
     while (await acceptsRequests(readyPort)) {
       try {
-        const answer = await sendChat(edge.url, key, content, { client });
+        const answer = await sendChat(edge.url, key, { content, client });
         const text = await answer.text();
         if (answer.status !== 200) failures.push(text);
         complete += 1;
@@ -72,7 +71,7 @@ Deno.test("an edge that is asked to stop loses no request after a positive check
   edge.process.signal("SIGTERM");
   isTold = true;
   await until(async () => !(await acceptsRequests(readyPort)));
-  const announced = await sendChat(edge.url, key, "hello");
+  const announced = await sendChat(edge.url, key);
   assert.equal(announced.status, 200, await announced.text());
   await Promise.all(clients);
   const { code } = await edge.process.exited;

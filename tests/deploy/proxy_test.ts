@@ -9,7 +9,8 @@ import { text } from "node:stream/consumers";
 import { mintKey } from "@gateway/shared/keys/key";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { callApi, postChat } from "../support/chat_request.ts";
-import { simulates, startCluster } from "../support/cluster.ts";
+import { startGateway } from "../support/gateway/gateway.ts";
+import { simulates } from "../support/gateway/simulator.ts";
 import { startFrontProxy } from "../support/deployed/deployed_stores.ts";
 import { freePort } from "../support/local_server.ts";
 import { canRun, leaveOut } from "../support/process.ts";
@@ -39,7 +40,7 @@ async function testProxy(t: Deno.TestContext): Promise<void> {
   const [httpsPort, edgeReadyPort] = [freePort(), freePort()];
   const consoleUrl = `https://${CONSOLE}:${httpsPort}`;
   const api = `https://localhost:${httpsPort}/v1`;
-  await using cluster = await startCluster({
+  await using gateway = await startGateway("launched", {
     env: {
       PUBLIC_URL: consoleUrl,
       TRUSTED_PROXIES: PROXY_ADDRESS,
@@ -47,7 +48,7 @@ async function testProxy(t: Deno.TestContext): Promise<void> {
       READY_PORT: String(edgeReadyPort),
     },
   });
-  const { edge_url, console_url, setup_url, api_key: key } = cluster.state;
+  const { edge_url, console_url, setup_url, api_key: key } = gateway.state;
   await using proxy = await startFrontProxy({
     httpsPort,
     edgeReadyPort,
@@ -102,11 +103,11 @@ async function testProxy(t: Deno.TestContext): Promise<void> {
     for (const http2 of [false, true]) {
       using client = Deno.createHttpClient({ caCerts: [proxy.ca], http2 });
       const leaving = new AbortController();
-      postChat(api, key, body, { client, signal: leaving.signal })
+      postChat(api, key, { body, client, signal: leaving.signal })
         .catch(() => {}); // It leaves before an answer.
-      await cluster.runs("chat-worker", 1);
+      await gateway.runs("chat-worker", 1);
       leaving.abort();
-      await cluster.runs("chat-worker", 0, LEFT_MS);
+      await gateway.runs("chat-worker", 0, LEFT_MS);
     }
   });
 
@@ -114,7 +115,7 @@ async function testProxy(t: Deno.TestContext): Promise<void> {
     using client = Deno.createHttpClient({ caCerts: [proxy.ca], http2: false });
     const askOften = async () => {
       for (let left = REQUESTS_PER_CONNECTION; left > 0; left--) {
-        const answer = await callApi(`${api}/models`, key, undefined, {
+        const answer = await callApi(`${api}/models`, key, {
           client,
         });
         assert.equal(answer.status, 200, await answer.text());
@@ -148,7 +149,7 @@ async function testProxy(t: Deno.TestContext): Promise<void> {
     assert.equal(status, 200);
     const id = String(headers["x-request-id"]);
     const line = await waitFor(async () => {
-      const lines = (await cluster.logs()).split("\n");
+      const lines = (await gateway.logs()).split("\n");
       return lines.find((line) => line.includes(id));
     }, { what: "the console's line of the request" });
     assert.equal(JSON.parse(line).clientAddress, "127.0.0.9");

@@ -10,7 +10,10 @@ import {
   startDeployedNats,
   startDeployedRedis,
 } from "../support/deployed/deployed_stores.ts";
-import * as serviceProcesses from "../support/service_processes.ts";
+import { sendChat } from "../support/gateway/chat_status.ts";
+import { startGateway } from "../support/gateway/gateway.ts";
+import { makeKey, runKeys } from "../support/gateway/key_commands.ts";
+import { RunningService } from "../support/gateway/services.ts";
 import { sleep, waitFor } from "../support/wait_for.ts";
 
 const LANES = 6;
@@ -35,7 +38,7 @@ function startLoad(url: string, key: string) {
   const load = { url, complete: 0, isOver: false, failures };
   const ask = async (attempt = 1): Promise<unknown> => {
     const said = "[simulator: 20 tokens]";
-    const answer = await serviceProcesses.sendChat(load.url, key, said);
+    const answer = await sendChat(load.url, key, { content: said });
     const text = await answer.text();
     if (answer.status === 200) return load.complete += 1;
     const isLast = answer.status !== 503 || attempt === ATTEMPTS_MAX;
@@ -62,7 +65,7 @@ function startLoad(url: string, key: string) {
 }
 
 const reconnections = (
-  { process }: serviceProcesses.RunningServiceProcess,
+  { process }: RunningService,
 ): number => process.output().split('"event":"bus_reconnected"').length - 1;
 
 Deno.test("passwords are rotated under load without a failed request", async (t) => {
@@ -73,11 +76,11 @@ Deno.test("passwords are rotated under load without a failed request", async (t)
     ...PACE,
     ...deployedEnv({ secrets, nats, redis }, service),
   });
-  const { startService } = serviceProcesses;
-  await using edge = await startService("edge-auth", envOf("edge"));
-  await using worker = await startService("chat-worker", envOf("worker"));
-  await using media = await startService("media-worker", envOf("media"));
-  const { key } = await serviceProcesses.makeKey(envOf("admin"));
+  await using gateway = await startGateway("services");
+  const edge = await gateway.start("edge-auth", envOf("edge"));
+  const worker = await gateway.start("chat-worker", envOf("worker"));
+  const media = await gateway.start("media-worker", envOf("media"));
+  const { key } = await makeKey(envOf("admin"));
   const load = startLoad(edge.url, key);
   await load.goesOn();
 
@@ -97,8 +100,8 @@ Deno.test("passwords are rotated under load without a failed request", async (t)
     const old = await secrets.read("nats_admin_password");
     await secrets.run("rotate", "nats-admin");
     await nats.reload(await deployedNatsConfig(secrets));
-    const { id } = await serviceProcesses.makeKey(envOf("admin"));
-    await serviceProcesses.runKeys(
+    const { id } = await makeKey(envOf("admin"));
+    await runKeys(
       envOf("admin"),
       "disable",
       id,
@@ -118,7 +121,7 @@ Deno.test("passwords are rotated under load without a failed request", async (t)
     await loadUsers({ secrets, redis });
     await load.goesOn();
     assert.deepEqual(load.failures, []);
-    await using fresh = await startService("edge-auth", envOf("edge"));
+    await using fresh = await gateway.start("edge-auth", envOf("edge"));
     load.url = fresh.url;
     edge.process.signal("SIGTERM");
     await edge.process.exited;

@@ -1,7 +1,8 @@
 // Promise: `deno task up` works with given servers that require a password and a client
 // certificate, and whose certificate is signed by a private authority.
 import assert from "node:assert/strict";
-import { startCluster } from "../support/cluster.ts";
+import { servedStatus } from "../support/gateway/chat_status.ts";
+import { startGateway } from "../support/gateway/gateway.ts";
 import {
   natsTls,
   redisTls,
@@ -11,7 +12,6 @@ import { createTestAuthority } from "../support/deployed/test_authority.ts";
 import { freePort } from "../support/local_server.ts";
 import { startNatsServer } from "../support/nats_server.ts";
 import { startRedisServer } from "../support/redis_server.ts";
-import { servedStatus } from "../support/service_processes.ts";
 import { makeScratch, startLauncher } from "../up/stand_ins/launcher.ts";
 
 const USER = "gateway";
@@ -45,8 +45,8 @@ Deno.test("up uses given servers with passwords over mutual TLS", async (t) => {
     REDIS_PASSWORD_FILE: passwordFile,
   };
   await t.step("creates a key and answers", async () => {
-    await using cluster = await startCluster({ env });
-    const { edge_url, api_key, pids } = cluster.state;
+    await using gateway = await startGateway("launched", { env });
+    const { edge_url, api_key, pids } = gateway.state;
     assert.deepEqual([pids.nats, pids.redis], [[], []]);
     assert.equal(await servedStatus(edge_url, api_key), 200);
   });

@@ -3,7 +3,7 @@
 // and leaves nothing behind.
 import assert from "node:assert/strict";
 import { ask, type ChatOutcome } from "../support/chat_outcome.ts";
-import { startMiniCluster } from "../support/mini_cluster.ts";
+import { startGateway } from "../support/gateway/gateway.ts";
 import { seededRandom } from "../support/seeded_random.ts";
 import { answerOf, tokenBackend } from "../support/scripted_model_server.ts";
 import { sleep, until, waitFor } from "../support/wait_for.ts";
@@ -31,13 +31,13 @@ const FAULTS = ["kill", "bus", "cut", "pause", "kill", "cut", "bus", "kill"];
 
 Deno.test("300 requests among faults end each in one way and leave nothing behind", async () => {
   const random = seededRandom(SEED);
-  await using cluster = await startMiniCluster();
-  const { nats, edge: edgeA } = cluster;
-  const edges = [edgeA, await cluster.addEdge()];
+  await using gateway = await startGateway("open");
+  const { nats, edge: edgeA } = gateway;
+  const edges = [edgeA, await gateway.addEdge()];
   const start = async () => {
     const backend = tokenBackend({ tokenMs: 4 });
-    const proxy = cluster.addProxy();
-    const worker = await cluster.addWorker(backend, {
+    const proxy = gateway.addProxy();
+    const worker = await gateway.addWorker(backend, {
       servers: [proxy.server],
       slots: 40,
     });
@@ -104,7 +104,7 @@ Deno.test("300 requests among faults end each in one way and leave nothing behin
   }
   assert.ok(complete > REQUESTS / 2, `only ${complete} are complete`);
 
-  await cluster.idle();
+  await gateway.idle();
   for (const { backend } of living) {
     await until(() => backend.running === 0);
   }

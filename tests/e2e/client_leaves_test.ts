@@ -2,8 +2,9 @@
 // the model server is closed within 100 ms. In how many ways a client can leave is
 // shown by `services/edge-auth/http/server_test.ts`.
 import assert from "node:assert/strict";
-import { chat, startMiniCluster } from "../support/mini_cluster.ts";
-import { startSimulator } from "../support/service_processes.ts";
+import { startGateway } from "../support/gateway/gateway.ts";
+import { chat } from "../support/gateway/open.ts";
+import { startSimulator } from "../support/gateway/simulator.ts";
 import { startStopwatch, until } from "../support/wait_for.ts";
 
 const CANCEL_MS = 100;
@@ -20,9 +21,9 @@ const STATES = [
 
 Deno.test("a client that leaves ends the call of the model server", async (t) => {
   await using server = startSimulator();
-  await using cluster = await startMiniCluster();
-  const { edge } = cluster;
-  await cluster.addWorker({ baseUrl: server.url }, { slots: 1 });
+  await using gateway = await startGateway("open");
+  const { edge } = gateway;
+  await gateway.addWorker({ baseUrl: server.url }, { slots: 1 });
   const send = (content: string, stream = true) => {
     const client = new AbortController();
     const body = { stream, messages: [{ role: "user", content }] };
@@ -49,7 +50,7 @@ Deno.test("a client that leaves ends the call of the model server", async (t) =>
           Math.min(...tookMs) >= CANCEL_MS && tookMs.length < TRIES
         );
         assert.ok(Math.min(...tookMs) < CANCEL_MS, `left after ${tookMs} ms`);
-        await cluster.idle();
+        await gateway.idle();
       }
     });
   }
@@ -66,7 +67,7 @@ Deno.test("a client that leaves ends the call of the model server", async (t) =>
       await until(() => edge.dispatcher.queue.length === 0);
     }
     holder.leave();
-    await cluster.idle();
+    await gateway.idle();
     assert.equal(server.asked.length, calls + 1);
     assert.equal(edge.settlements().length, calls + PROMPTS.length + 1);
   });

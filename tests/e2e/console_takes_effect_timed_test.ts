@@ -6,13 +6,15 @@ import { hashKeyValue } from "@gateway/shared/keys/key";
 import { hashKey, leaseKey } from "@gateway/shared/keys/record";
 import { outcomeOf } from "../support/chat_outcome.ts";
 import { callApi } from "../support/chat_request.ts";
-import { type Cluster, LONG, startCluster } from "../support/cluster.ts";
+import { readStatus } from "../support/gateway/chat_status.ts";
+import { startGateway } from "../support/gateway/gateway.ts";
+import type { LaunchedGateway } from "../support/gateway/launched.ts";
+import { LONG } from "../support/gateway/simulator.ts";
 import {
   makeKey,
   type TestClient,
 } from "../../services/key-admin/console_fixture.ts";
 import { matchIn, openConsole } from "../support/console_client.ts";
-import { statusOf } from "../support/gated_cluster.ts";
 import { startRedisServer } from "../support/redis_server.ts";
 import { until } from "../support/wait_for.ts";
 
@@ -67,7 +69,7 @@ async function change(
  * Keeps every edge busy with the keys in turn, chat and lists alternating, until it is
  * told to stop.
  */
-function startLoad(cluster: Cluster, keys: readonly WatchedKey[]) {
+function startLoad(gateway: LaunchedGateway, keys: readonly WatchedKey[]) {
   /** Answers by status. */
   const counts = new Map<number, number>();
   /** Answers that were not right in any phase the request had seen. */
@@ -75,8 +77,8 @@ function startLoad(cluster: Cluster, keys: readonly WatchedKey[]) {
   const ask = async (key: WatchedKey, edge: number, isChat = true) => {
     const since = key.phases.length - 1;
     const response = isChat
-      ? await cluster.ask(key.value, edge)
-      : await callApi(`${cluster.baseUrl(edge)}/models`, key.value);
+      ? await gateway.ask(key.value, { edge })
+      : await callApi(`${gateway.baseUrl(edge)}/models`, key.value);
     // Read, so that the connection serves the next.
     await response.arrayBuffer();
     const { status } = response;
@@ -112,20 +114,20 @@ Deno.test("the console takes effect on every edge", async (t) => {
   // A Redis that waits 150 ms for its disk is answered with 503, as promised: this one
   // has no disk to wait for.
   await using server = await startRedisServer();
-  await using cluster = await startCluster({
+  await using gateway = await startGateway("launched", {
     edges: EDGES.length,
     // A deleted key is a wrong one: the load asks with it more often than a stranger
     // may.
     env: { UNKNOWN_KEYS_PER_SECOND: "1000000", REDIS_URL: server.url },
   });
-  const browser = await openConsole(cluster);
+  const browser = await openConsole(gateway);
 
   await t.step("the next request is 403, 200 or 401", async () => {
     const keys: WatchedKey[] = [];
     for (let n = 0; n < KEYS; n++) {
       keys.push(await createWatched(browser, `Changed under load, ${n}`));
     }
-    const load = startLoad(cluster, keys);
+    const load = startLoad(gateway, keys);
     let rounds = 0;
     await Promise.all(keys.map(async (key) => {
       for (; rounds < ROUNDS; rounds++) {
@@ -145,7 +147,7 @@ Deno.test("the console takes effect on every edge", async (t) => {
   });
 
   await t.step("running requests end within a second", async () => {
-    const redis = await cluster.openRedis();
+    const redis = await gateway.openRedis();
     const others = [await createWatched(browser, "Somebody else's")];
     const key = await createWatched(browser, "Stopped");
     const pair = await redis.command(["GET", hashKey(hashKeyValue(key.value))]);
@@ -153,12 +155,12 @@ Deno.test("the console takes effect on every edge", async (t) => {
     const leases = leaseKey({ keyId, ownerId });
     const countRunning = async () =>
       Number(await redis.command(["ZCARD", leases]));
-    const load = startLoad(cluster, others);
+    const load = startLoad(gateway, others);
     /** Streams or whole answers on each edge, and how and when they end. */
     const startAll = (stream: boolean) =>
       EDGES.flatMap((edge) => Array<number>(RUNNING).fill(edge)).map((edge) => {
         const body = { ...LONG, stream };
-        const answered = cluster.ask(key.value, edge, body);
+        const answered = gateway.ask(key.value, { edge, body });
         const ended = outcomeOf(answered)
           .then((outcome) => ({ outcome, atMs: performance.now() }));
         return { answered, ended };
@@ -198,14 +200,14 @@ Deno.test("the console takes effect on every edge", async (t) => {
     const email = "eve@example.org";
     const { text } = await browser.post("/people", { email });
     const link = matchIn(text, /(http:\S+\/link\/\w+)/);
-    const eve = await openConsole(cluster, link);
+    const eve = await openConsole(gateway, link);
     const { value } = await makeKey(eve, "Eve's");
     const people = (await browser.get("/people")).text;
     const path = matchIn(people, RegExp(`(/people/own_\\w+)">${email}`));
     for (const [what, status] of [["disable", 403], ["enable", 200]] as const) {
       await browser.post(path, { what });
       for (const edge of EDGES) {
-        assert.equal(await statusOf(cluster.ask(value, edge)), status);
+        assert.equal(await readStatus(gateway.ask(value, { edge })), status);
       }
     }
   });

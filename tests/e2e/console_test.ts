@@ -12,9 +12,11 @@ import {
 } from "../../services/key-admin/console_fixture.ts";
 import { LANGUAGES } from "../../services/key-admin/domain/try/code.ts";
 import { chatRequest } from "../support/chat_request.ts";
-import { type Cluster, simulates, startCluster } from "../support/cluster.ts";
+import { readStatus } from "../support/gateway/chat_status.ts";
+import { startGateway } from "../support/gateway/gateway.ts";
+import type { LaunchedGateway } from "../support/gateway/launched.ts";
+import { simulates } from "../support/gateway/simulator.ts";
 import { matchIn, openConsole } from "../support/console_client.ts";
-import { statusOf } from "../support/gated_cluster.ts";
 import { makeTempDir, runProcess } from "../support/process.ts";
 import { until } from "../support/wait_for.ts";
 import { silence } from "./recording_fixture.ts";
@@ -50,15 +52,18 @@ async function sumsOf(browser: TestClient, path: string) {
 }
 
 /** Requests that complete; what the model server counted is in the answers. */
-function complete(cluster: Cluster, value: string): Promise<Usage[]> {
+function complete(gateway: LaunchedGateway, value: string): Promise<Usage[]> {
   return Promise.all(Array.from({ length: COMPLETE }, async (_, number) => {
     const stream = number % 2 === 0;
-    const response = await cluster.ask(value, number % EDGES, {
-      messages: simulates(`${number + 1} tokens`),
-      max_tokens: 100,
-      n: 1 + number % 3,
-      stream,
-      ...(stream ? { stream_options: { include_usage: true } } : {}),
+    const response = await gateway.ask(value, {
+      edge: number % EDGES,
+      body: {
+        messages: simulates(`${number + 1} tokens`),
+        max_tokens: 100,
+        n: 1 + number % 3,
+        stream,
+        ...(stream ? { stream_options: { include_usage: true } } : {}),
+      },
     });
     const text = await response.text();
     assert.equal(response.status, 200, text);
@@ -70,13 +75,13 @@ function complete(cluster: Cluster, value: string): Promise<Usage[]> {
 }
 
 /** Requests that fail: at once, which costs nothing, and in mid-stream. */
-async function fail(cluster: Cluster, value: string): Promise<Usage[]> {
+async function fail(gateway: LaunchedGateway, value: string): Promise<Usage[]> {
   const messages = simulates(`fail after ${TOKENS_BEFORE_FAILURE} tokens`);
   const { promptTokens } = estimateTokens(chatRequest({ messages }));
   const usages: Usage[] = [];
   for (let number = 0; number < FAILING; number += 1) {
     const ask = async (body: object) =>
-      await (await cluster.ask(value, number % EDGES, body)).text();
+      await (await gateway.ask(value, { edge: number % EDGES, body })).text();
     assert.match(await ask({ messages: simulates("error 400") }), /^\{"error"/);
     const body = { messages, max_tokens: 50, stream: true };
     assert.match(await ask(body), /data: \{"error"/);
@@ -97,12 +102,12 @@ const shown = (page: string, mark: string) =>
   plain(matchIn(page, new RegExp(`${mark}[^>]*>([^<]*)<`)));
 const contentOf = (page: string) => shown(page, 'data-part="content"');
 
-Deno.test("the console of a cluster", async (t) => {
-  await using cluster = await startCluster({ edges: EDGES });
-  const browser = await openConsole(cluster);
+Deno.test("the console of a gateway", async (t) => {
+  await using gateway = await startGateway("launched", { edges: EDGES });
+  const browser = await openConsole(gateway);
 
   await t.step("usage, and why requests were refused or failed", async () => {
-    const [one, two] = [await cluster.createKey(), await cluster.createKey()];
+    const [one, two] = [await gateway.createKey(), await gateway.createKey()];
     const refusals = [
       [one.key, { max_tokens: -1 }, 400],
       [one.key, { model: "no-such-model" }, 404],
@@ -110,16 +115,16 @@ Deno.test("the console of a cluster", async (t) => {
       [`${one.key}x`, {}, 401],
     ] as const;
     for (const [key, body, status] of refusals) {
-      assert.equal(await statusOf(cluster.ask(key, 0, body)), status);
+      assert.equal(await readStatus(gateway.ask(key, { body })), status);
     }
     const ofOne = sum([
-      ...await complete(cluster, one.key),
-      ...await fail(cluster, one.key),
+      ...await complete(gateway, one.key),
+      ...await fail(gateway, one.key),
       [0, 0, 2],
     ]);
-    const completed = await complete(cluster, two.key);
-    await cluster.keys("disable", two.id);
-    const refused = await cluster.ask(two.key, 0);
+    const completed = await complete(gateway, two.key);
+    await gateway.keys("disable", two.id);
+    const refused = await gateway.ask(two.key);
     await refused.body?.cancel();
     const ofTwo = sum([...completed, [0, 0, 1]]);
     const ofAll = sum([ofOne, ofTwo]);
@@ -155,7 +160,7 @@ Deno.test("the console of a cluster", async (t) => {
 
   await using directory = await makeTempDir();
   const { path: cwd } = directory;
-  const env = { OPENAI_API_KEY: cluster.state.api_key, NO_COLOR: "1" };
+  const env = { OPENAI_API_KEY: gateway.state.api_key, NO_COLOR: "1" };
   const run = (command: string, args: string[]) =>
     runProcess(command, args, {
       cwd,

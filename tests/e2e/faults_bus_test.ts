@@ -6,12 +6,9 @@
 import assert from "node:assert/strict";
 import { ask, begin, endsAs } from "../support/chat_outcome.ts";
 import { connectTo, type WholeRequest } from "../support/scripted_server.ts";
-import {
-  chat,
-  type MiniCluster,
-  type MiniEdge,
-  startMiniCluster,
-} from "../support/mini_cluster.ts";
+import { startGateway } from "../support/gateway/gateway.ts";
+import type { InProcessEdge } from "../support/gateway/in_process_edge.ts";
+import { chat, type OpenGateway } from "../support/gateway/open.ts";
 import { chatReply } from "../support/model_answers.ts";
 import {
   answerOf,
@@ -38,20 +35,20 @@ const WORKER_LOST = { kind: "sse_error", errorCode: "worker_lost" } as const;
  * now on nothing is repeated.
  */
 async function startStream(
-  { edge, addWorker }: MiniCluster,
-  options?: Parameters<MiniCluster["addWorker"]>[1],
+  gateway: OpenGateway,
+  options?: Parameters<OpenGateway["addWorker"]>[1],
 ) {
   const backend = scriptedModelServer((call) => call.say("a"));
-  const worker = await addWorker(backend, options);
-  const begun = await begin(edge, backend);
+  const worker = await gateway.addWorker(backend, options);
+  const begun = await begin(gateway.edge, backend);
   await begun.answered;
   return { ...begun, backend, worker };
 }
 
 Deno.test("a frozen bus: answers pause, no edge or worker is considered dead", async () => {
-  await using cluster = await startMiniCluster();
-  const { edge, nats } = cluster;
-  const { outcome, call } = await startStream(cluster);
+  await using gateway = await startGateway("open");
+  const { edge, nats } = gateway;
+  const { outcome, call } = await startStream(gateway);
   await nats.freeze();
   call.say(" during");
   const newcomer = ask(edge, {});
@@ -63,14 +60,14 @@ Deno.test("a frozen bus: answers pause, no edge or worker is considered dead", a
   call.say(" after");
   call.end(3);
   await endsAs(outcome, { kind: "complete", content: "a during after" });
-  await cluster.idle();
+  await gateway.idle();
 });
 
 Deno.test("the bus down for too long: every request ends, and new ones succeed when it is back", async () => {
   const busLostMs = 1_000;
-  await using cluster = await startMiniCluster({ busLostMs });
-  const { edge, nats } = cluster;
-  const { backend, worker, outcome } = await startStream(cluster, {
+  await using gateway = await startGateway("open", { busLostMs });
+  const { edge, nats } = gateway;
+  const { backend, worker, outcome } = await startStream(gateway, {
     busLostMs,
   });
   const whole = await begin(edge, backend, {});
@@ -84,7 +81,7 @@ Deno.test("the bus down for too long: every request ends, and new ones succeed w
   for (const refused of [whole.outcome, newcomer]) {
     await endsAs(refused, BUS_UNAVAILABLE);
   }
-  await cluster.idle();
+  await gateway.idle();
   assert.equal(edge.settlements().length, 3);
   await nats.restart();
   await until(() => edge.link.isConnected && worker.link.isConnected);
@@ -94,15 +91,15 @@ Deno.test("the bus down for too long: every request ends, and new ones succeed w
 });
 
 Deno.test("one edge cut off from the bus: its streams end, others never notice", async () => {
-  await using cluster = await startMiniCluster();
-  const { edge } = cluster;
-  const proxy = cluster.addProxy();
-  const lost = await cluster.addEdge({
+  await using gateway = await startGateway("open");
+  const { edge } = gateway;
+  const proxy = gateway.addProxy();
+  const lost = await gateway.addEdge({
     servers: [proxy.server],
     busLostMs: 1_000,
   });
   const backend = tokenBackend({ tokenMs: 20 });
-  await cluster.addWorker(backend);
+  await gateway.addWorker(backend);
   const cut = ask(lost, { stream: true, seed: 1, max_tokens: 1_000 });
   const whole = ask(edge, { stream: true, seed: 2, max_tokens: 150 });
   await until(() => backend.running === 2);
@@ -112,19 +109,19 @@ Deno.test("one edge cut off from the bus: its streams end, others never notice",
   proxy.cut();
   await endsAs(cut, { kind: "sse_error", errorCode: "bus_unavailable" });
   await endsAs(whole, { kind: "complete", content: answerOf(2, 150) });
-  await cluster.idle();
+  await gateway.idle();
   assert.ok(watch.ms < 5_000, `the backend of a lost edge ran ${watch.ms} ms`);
 });
 
 Deno.test("thirty processes come back to a restarted bus, and serve within a second", async () => {
-  await using cluster = await startMiniCluster();
-  const edges: MiniEdge[] = [cluster.edge];
-  while (edges.length < 5) edges.push(await cluster.addEdge());
+  await using gateway = await startGateway("open");
+  const edges: InProcessEdge[] = [gateway.edge];
+  while (edges.length < 5) edges.push(await gateway.addEdge());
   const backend = scriptedModelServer(hello);
   await Promise.all(
-    Array.from({ length: 25 }, () => cluster.addWorker(backend)),
+    Array.from({ length: 25 }, () => gateway.addWorker(backend)),
   );
-  await cluster.nats.restart();
+  await gateway.nats.restart();
   using watch = startStopwatch();
   const answers = await Promise.all(edges.map((edge) => ask(edge, {})));
   for (const answer of answers) assert.equal(answer.kind, "complete");
@@ -132,11 +129,11 @@ Deno.test("thirty processes come back to a restarted bus, and serve within a sec
 });
 
 Deno.test("a client that reads nothing stops its own backend and no other", async () => {
-  await using cluster = await startMiniCluster();
-  const { edge } = cluster;
+  await using gateway = await startGateway("open");
+  const { edge } = gateway;
   const endless = Array<string>(10_000).fill("x".repeat(4_000));
   let unread: WholeRequest | undefined;
-  await cluster.addWorker({
+  await gateway.addWorker({
     connect: connectTo((request) => {
       const isEndless = JSON.parse(request.body).seed === 1;
       if (isEndless) unread = request;
@@ -159,13 +156,13 @@ Deno.test("a client that reads nothing stops its own backend and no other", asyn
   }
   assert.ok(watch.ms < 2_000, `others took ${watch.ms} ms`);
   await reader.body?.cancel();
-  await cluster.idle();
+  await gateway.idle();
 });
 
 Deno.test("a worker killed mid-stream: one error within a second, settled with what came", async () => {
-  await using cluster = await startMiniCluster();
-  const { edge } = cluster;
-  const { worker, outcome } = await startStream(cluster);
+  await using gateway = await startGateway("open");
+  const { edge } = gateway;
+  const { worker, outcome } = await startStream(gateway);
   using watch = startStopwatch();
   await worker.kill();
   await endsAs(outcome, { ...WORKER_LOST, content: "a" });
@@ -183,34 +180,36 @@ Deno.test("a worker killed mid-stream: one error within a second, settled with w
 });
 
 Deno.test("a stream opened with keep-alives before its first token: another worker may still answer", async () => {
-  await using cluster = await startMiniCluster({ door: { streamHeadMs: 50 } });
+  await using gateway = await startGateway("open", {
+    door: { streamHeadMs: 50 },
+  });
   const backend = scriptedModelServer();
-  const doomed = await cluster.addWorker(backend);
-  const { answered, outcome } = await begin(cluster.edge, backend);
+  const doomed = await gateway.addWorker(backend);
+  const { answered, outcome } = await begin(gateway.edge, backend);
   assert.equal((await answered).status, 200);
-  await cluster.addWorker(scriptedModelServer(hello));
+  await gateway.addWorker(scriptedModelServer(hello));
   await doomed.kill();
   await endsAs(outcome, { kind: "complete", content: "Hello" });
 });
 
 Deno.test("a worker cut off from the bus: its streams end, and it stops its backends", async () => {
-  await using cluster = await startMiniCluster();
-  const proxy = cluster.addProxy();
+  await using gateway = await startGateway("open");
+  const proxy = gateway.addProxy();
   const own = { servers: [proxy.server], busLostMs: 1_000 };
-  const { outcome, call } = await startStream(cluster, own);
+  const { outcome, call } = await startStream(gateway, own);
   proxy.set({ refuse: true });
   proxy.cut();
   await endsAs(outcome, WORKER_LOST);
-  await cluster.idle();
+  await gateway.idle();
   assert.ok(call.abortedAtMs);
 });
 
 Deno.test("the connection of the only worker is cut and back after two failed dials: streams go on, requests wait", async () => {
-  await using cluster = await startMiniCluster();
-  const { edge } = cluster;
-  const proxy = cluster.addProxy();
+  await using gateway = await startGateway("open");
+  const { edge } = gateway;
+  const proxy = gateway.addProxy();
   const backend = tokenBackend({ tokenMs: 10 });
-  await cluster.addWorker(backend, { servers: [proxy.server] });
+  await gateway.addWorker(backend, { servers: [proxy.server] });
   const running = ask(edge, { stream: true, seed: 1, max_tokens: 100 });
   // A connection that was made a moment ago is not dialled again at once.
   await until(() => (backend.produced.get(1) ?? 0) > 20);
@@ -236,8 +235,8 @@ Deno.test("the connection of the only worker is cut and back after two failed di
 });
 
 Deno.test("the whole process is stalled for two seconds: a pause, nothing else", async () => {
-  await using cluster = await startMiniCluster();
-  const { outcome, call } = await startStream(cluster);
+  await using gateway = await startGateway("open");
+  const { outcome, call } = await startStream(gateway);
   Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 2_200);
   call.say("b");
   await sleep(0);
@@ -246,20 +245,20 @@ Deno.test("the whole process is stalled for two seconds: a pause, nothing else",
 });
 
 Deno.test("a request of almost 20 MiB, and an answer of many megabytes with a chunk larger than a bus message, arrive whole over a default nats-server", async () => {
-  await using cluster = await startMiniCluster();
+  await using gateway = await startGateway("open");
   const content = SIXTEEN.repeat(20 * 1024 * 64 - 64);
   const chunks = [
     ...Array<string>(5_000).fill(SIXTEEN.repeat(64)),
     "é".repeat(300_000),
   ];
-  await cluster.addWorker(scriptedModelServer((call) => {
+  await gateway.addWorker(scriptedModelServer((call) => {
     call.say(String(call.request.messages[0]?.content === content));
     for (const chunk of chunks) call.say(chunk);
     call.end();
   }));
   const messages = [{ role: "user", content }];
   for (const stream of [true, false]) {
-    const outcome = await ask(cluster.edge, { stream, messages });
+    const outcome = await ask(gateway.edge, { stream, messages });
     assert.equal(outcome.kind, "complete");
     const { length } = outcome.content;
     assert.ok(
@@ -270,12 +269,12 @@ Deno.test("a request of almost 20 MiB, and an answer of many megabytes with a ch
 });
 
 Deno.test("without any worker the answer is 503 at once", async () => {
-  await using cluster = await startMiniCluster();
-  await ask(cluster.edge, {}); // Warm.
+  await using gateway = await startGateway("open");
+  await ask(gateway.edge, {}); // Warm.
   const tookMs: number[] = [];
   for (let number = 0; number < 20; number += 1) {
     const startedAtMs = performance.now();
-    const { status, errorCode, retryAfter } = await ask(cluster.edge, {});
+    const { status, errorCode, retryAfter } = await ask(gateway.edge, {});
     tookMs.push(performance.now() - startedAtMs);
     assert.deepEqual([status, errorCode, retryAfter], [503, "overloaded", "1"]);
   }

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { BUS_TIMING } from "@gateway/shared/bus/link_nats";
 import { ask, endsAs } from "../support/chat_outcome.ts";
 import { freePort } from "../support/local_server.ts";
-import { startMiniEdge, startMiniWorker } from "../support/mini_cluster.ts";
+import { startGateway } from "../support/gateway/gateway.ts";
 import { startNatsServer } from "../support/nats_server.ts";
 import { owning } from "../support/process.ts";
 import { answerOf, tokenBackend } from "../support/scripted_model_server.ts";
@@ -32,12 +32,13 @@ async function startPair() {
     stack.use(await startNatsServer({ config: config(own, other) }));
   const [a, b] = [await start(routeA, routeB), await start(routeB, routeA)];
   // Servers are tried in the order given: so it is known who is where.
-  const edge = stack.use(
-    await startMiniEdge({ servers: [a.server, b.server] }),
+  const gateway = stack.use(
+    await startGateway("open", { servers: [a.server, b.server] }),
   );
+  const { edge } = gateway;
   const backend = tokenBackend({ tokenMs: 10 });
   const servers = [b.server, a.server];
-  stack.use(await startMiniWorker({ servers, backend }));
+  await gateway.addWorker(backend, { servers });
   await until(() => edge.dispatcher.workers.totals().workers === 1);
   /** Whom each is connected to. */
   const serverOf = { edge: a, worker: b };

@@ -9,10 +9,10 @@ import {
   endsAs,
   outcomeOf,
 } from "../support/chat_outcome.ts";
-import { simulates, startCluster } from "../support/cluster.ts";
-import { statusOf } from "../support/gated_cluster.ts";
+import { readStatus } from "../support/gateway/chat_status.ts";
+import { startGateway } from "../support/gateway/gateway.ts";
+import { simulates, startSimulator } from "../support/gateway/simulator.ts";
 import { startRedisServer } from "../support/redis_server.ts";
-import { startSimulator } from "../support/service_processes.ts";
 import {
   sleep,
   startStopwatch,
@@ -68,7 +68,7 @@ Deno.test("processes that fail", async (t) => {
   await using server = startSimulator();
   // A Redis that waits 150 ms for its disk is answered with 503: this one has none.
   await using redis = await startRedisServer();
-  await using cluster = await startCluster({
+  await using gateway = await startGateway("launched", {
     edges: 2,
     workers: 2,
     env: {
@@ -77,24 +77,26 @@ Deno.test("processes that fail", async (t) => {
       REDIS_URL: redis.url,
     },
   });
-  const workers = () => [0, 1].map((at) => cluster.pid("chat-worker", at));
+  const workers = () => [0, 1].map((at) => gateway.pid("chat-worker", at));
   const areReady = () =>
     waitFor(async () => {
-      const { ops_urls } = await cluster.refresh();
+      const { ops_urls } = await gateway.refresh();
       const statuses = ops_urls["chat-worker"]?.map((url) =>
         // It is gone, or not there yet.
-        statusOf(fetch(`${url}/readyz`)).catch(() => null)
+        readStatus(fetch(`${url}/readyz`)).catch(() => null)
       ) ?? [];
       return (await Promise.all(statuses)).every((status) => status === 200);
     }, { what: "two workers that are ready", intervalMs: PAUSE_MS });
-  const ask = (edge: number, body: object = {}, key = cluster.state.api_key) =>
-    outcomeOf(cluster.ask(key, edge, { ...twoTokens(0.02), ...body }));
+  const ask = (edge: number, body: object = {}, key = gateway.state.api_key) =>
+    outcomeOf(
+      gateway.ask(key, { edge, body: { ...twoTokens(0.02), ...body } }),
+    );
   /** A stream whose first token is there, and its request at the simulator. */
   const begin = async (edge: number, body: object = ENDLESS, key?: string) => {
     const number = server.asked.length + 1;
-    const { api_key } = cluster.state;
+    const { api_key } = gateway.state;
     const asked = { ...body, stream: true };
-    const response = await cluster.ask(key ?? api_key, edge, asked);
+    const response = await gateway.ask(key ?? api_key, { edge, body: asked });
     assert.equal(response.status, 200);
     return {
       answer: outcomeOf(Promise.resolve(response)),
@@ -129,7 +131,7 @@ Deno.test("processes that fail", async (t) => {
       await areReady();
       const enough = served + SERVED_MIN;
       Deno.kill(old, "SIGTERM");
-      await cluster.isReplaced("chat-worker", old);
+      await gateway.isReplaced("chat-worker", old);
       await until(() => failures.length > 0 || served >= enough);
     }
     await areReady();
@@ -160,7 +162,7 @@ Deno.test("processes that fail", async (t) => {
 
   await t.step("a frozen edge slows no other, and continues", async () => {
     const { answer } = await begin(1, twoTokens(0.5));
-    await whileFrozen([cluster.pid("edge-auth", 1)], async () => {
+    await whileFrozen([gateway.pid("edge-auth", 1)], async () => {
       using watch = startStopwatch();
       for (let number = 0; number < REQUESTS; number += 1) {
         await endsAs(ask(0, { stream: true }), { kind: "complete" });
@@ -172,15 +174,15 @@ Deno.test("processes that fail", async (t) => {
 
   await t.step("a stopping edge: streams end with an error", async () => {
     // A key for one request at once: free again only when that one is settled.
-    const { key } = await cluster.createKey("--concurrency=1");
+    const { key } = await gateway.createKey("--concurrency=1");
     const begun = await begin(1, ENDLESS, key);
     assert.equal((await ask(0, {}, key)).status, 429);
-    const edge = cluster.pid("edge-auth", 1);
+    const edge = gateway.pid("edge-auth", 1);
     // So that nobody says what the request had cost before the edge is done.
     await whileFrozen(workers(), async () => {
       Deno.kill(edge, "SIGTERM");
       await endsAs(begun.answer, { ...CUT, errorCode: "server_shutdown" });
-      await cluster.isReplaced("edge-auth", edge);
+      await gateway.isReplaced("edge-auth", edge);
     });
     await isLeft(begun);
     await completes(0, key);
@@ -191,7 +193,7 @@ Deno.test("processes that fail", async (t) => {
   await t.step("a worker frozen while idle is passed over", async () => {
     await allSayHello(askMany()); // Both workers are known, and warm.
     const before = server.asked.length;
-    await whileFrozen([cluster.pid("chat-worker")], async () => {
+    await whileFrozen([gateway.pid("chat-worker")], async () => {
       using watch = startStopwatch();
       await allSayHello(askMany());
       assertWithin(DISPATCH_LIMITS.acceptMs, watch);
@@ -203,7 +205,7 @@ Deno.test("processes that fail", async (t) => {
   });
 
   await t.step("key-admin frozen: keys go on working", async () => {
-    const frozen = [cluster.pid("key-admin")];
+    const frozen = [gateway.pid("key-admin")];
     await whileFrozen(frozen, () => allSayHello(askMany()));
   });
 
@@ -218,7 +220,7 @@ Deno.test("processes that fail", async (t) => {
     const answers = askMany(late);
     await until(() => server.asked.length === before + REQUESTS);
     using watch = startStopwatch();
-    Deno.kill(cluster.pid("chat-worker"), "SIGKILL");
+    Deno.kill(gateway.pid("chat-worker"), "SIGKILL");
     let lost = 0;
     for (const { ended } of server.asked.slice(before)) {
       void ended.then((outcome) => lost += outcome === "left" ? 1 : 0);
@@ -239,7 +241,7 @@ Deno.test("processes that fail", async (t) => {
   await t.step("a killed edge: its calls stop in four seconds", async () => {
     const begun = await begin(0);
     using watch = startStopwatch();
-    Deno.kill(cluster.pid("edge-auth", 0), "SIGKILL");
+    Deno.kill(gateway.pid("edge-auth", 0), "SIGKILL");
     assert.equal((await begun.answer).kind, "broken");
     await isLeft(begun);
     assertWithin(DISPATCH_LIMITS.edgeLostMs + 1_000, watch);

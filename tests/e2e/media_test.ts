@@ -5,8 +5,8 @@ import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import OpenAI from "openai";
 import { callApi } from "../support/chat_request.ts";
-import { startCluster } from "../support/cluster.ts";
-import { statusOf } from "../support/gated_cluster.ts";
+import { readStatus } from "../support/gateway/chat_status.ts";
+import { startGateway } from "../support/gateway/gateway.ts";
 import { sleep, until } from "../support/wait_for.ts";
 import { recording, silence } from "./recording_fixture.ts";
 
@@ -49,14 +49,14 @@ const assertPng = (base64: string | undefined) =>
   assert.match(base64 ?? "", /^iVBORw0KGgo/);
 
 Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", async (t) => {
-  await using cluster = await startCluster();
+  await using gateway = await startGateway("launched");
   const scopes = "--scopes=chat,models,speech,image";
-  const { key: apiKey } = await cluster.createKey(scopes);
-  const baseURL = cluster.baseUrl();
+  const { key: apiKey } = await gateway.createKey(scopes);
+  const baseURL = gateway.baseUrl();
   const client = new OpenAI({ baseURL, apiKey, maxRetries: 0 });
   /** Posts a form, or JSON. */
   const post = (path: string, body: object, key = apiKey) =>
-    callApi(`${baseURL}${path}`, key, body);
+    callApi(`${baseURL}${path}`, key, { body });
 
   await t.step("speech comes in the format that was asked for", async () => {
     const wav = { ...SPEECH, response_format: "wav" } as const;
@@ -163,7 +163,7 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
     const file: Field = ["file", silence()];
     const draws: Field = ["model", IMAGE.model];
     const picture: Field = ["image", pngHead(64, 64)];
-    const { key: noSpeech } = await cluster.createKey("--scopes=chat,models");
+    const { key: noSpeech } = await gateway.createKey("--scopes=chat,models");
     const local = { image_url: "https://127.0.0.1/a.png" };
     const text: Field = ["file", new File(["no sound"], "c.txt")];
     const wrongMask: Field = ["mask", pngHead(64, 63)];
@@ -214,7 +214,7 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
   await t.step("the limits of a day are kept", async () => {
     const limits = "--images-per-day=2 --characters-per-day=20 " +
       "--audio-seconds-per-day=1 --scopes=speech,image";
-    const { key } = await cluster.createKey(...limits.split(" "));
+    const { key } = await gateway.createKey(...limits.split(" "));
     const draw = (change = {}) =>
       post("/images/generations", { ...IMAGE, ...change }, key);
     const say = (input: string) =>
@@ -222,13 +222,13 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
     const form = formOf(["model", RECORDING], ["file", silence()]);
     const record = () => post("/audio/transcriptions", form, key);
     const bad = { prompt: "[simulator: error 400]", n: 2 };
-    assert.equal(await statusOf(draw(bad)), 400);
+    assert.equal(await readStatus(draw(bad)), 400);
     // What a failure had reserved is given back when it is settled.
-    await until(async () => await statusOf(draw()) === 200);
+    await until(async () => await readStatus(draw()) === 200);
     // How long a recording is, is known when it has been transcribed.
-    await until(async () => await statusOf(record()) === 429);
-    assert.equal(await statusOf(draw()), 200);
-    assert.equal(await statusOf(say("x".repeat(20))), 200);
+    await until(async () => await readStatus(record()) === 429);
+    assert.equal(await readStatus(draw()), 200);
+    assert.equal(await readStatus(say("x".repeat(20))), 200);
     const edit = formOf(...Object.entries(IMAGE), ["image", pngHead(64, 64)]);
     const refused = [
       [draw(), "images"],
@@ -287,14 +287,14 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
       signal: upload.leaving.signal,
     });
     answered.catch(() => {}); // It may leave before the answer.
-    await cluster.runs("media-worker", 1);
+    await gateway.runs("media-worker", 1);
     return Object.assign(upload, { answered });
   };
 
   await t.step("an edge holds no more than the worker takes", async () => {
     const mib = 24;
     const upload = await beginUpload(mib);
-    const worker = cluster.pid("media-worker");
+    const worker = gateway.pid("media-worker");
     let before = 0;
     Deno.kill(worker, "SIGSTOP");
     upload.rest.resolve();
@@ -309,13 +309,13 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
     const response = await upload.answered;
     assert.equal(response.status, 200);
     assert.match((await response.json()).text, /a\.wav/);
-    await cluster.runs("media-worker", 0);
+    await gateway.runs("media-worker", 0);
   });
 
   await t.step("a client that leaves gives the slot back", async () => {
     const upload = await beginUpload();
     upload.leaving.abort();
-    await cluster.runs("media-worker", 0);
+    await gateway.runs("media-worker", 0);
   });
 
   await t.step("its worker killed: an error, the next one works", async () => {
@@ -323,14 +323,14 @@ Deno.test("OpenAI's SDK speaks, draws and transcribes through the gateway", asyn
     const upload = await beginUpload(2 * stopMib, stopMib);
     // So much has left the client only once the worker has accepted the job.
     await until(() => upload.sentMib === stopMib);
-    const pid = cluster.pid("media-worker");
+    const pid = gateway.pid("media-worker");
     Deno.kill(pid, "SIGKILL");
     const response = await upload.answered;
     assert.equal(response.status, 502);
     assert.equal((await response.json()).error.code, "worker_lost");
-    await cluster.isReplaced("media-worker", pid);
+    await gateway.isReplaced("media-worker", pid);
     const form = formOf(["model", RECORDING], ["file", silence()]);
-    const again = () => statusOf(post("/audio/transcriptions", form));
+    const again = () => readStatus(post("/audio/transcriptions", form));
     await until(async () => await again() === 200);
   });
 });

@@ -4,8 +4,8 @@ import assert from "node:assert/strict";
 import { newRequestId } from "@gateway/shared/process/ids";
 import { METRIC_TABLES } from "../../deploy/docs/pages.ts";
 import { postChat } from "../support/chat_request.ts";
-import { simulates, startCluster } from "../support/cluster.ts";
-import { startSimulator } from "../support/service_processes.ts";
+import { startGateway } from "../support/gateway/gateway.ts";
+import { simulates, startSimulator } from "../support/gateway/simulator.ts";
 import { until } from "../support/wait_for.ts";
 
 const CALLER_SPAN = "b7ad6b7169203331";
@@ -60,7 +60,7 @@ Deno.test("a request can be seen from the caller to the model server", async (t)
   const spanOf = (traceId: string, name: string) =>
     until(() => spans.find((s) => s.traceId === traceId && s.name === name));
   await using model = startSimulator();
-  await using cluster = await startCluster({
+  await using gateway = await startGateway("launched", {
     env: {
       UPSTREAM_BASE_URL: model.url,
       OTEL_DENO: "true",
@@ -75,8 +75,8 @@ Deno.test("a request can be seen from the caller to the model server", async (t)
   const ask = async (body: object, flags = "01") => {
     const traceId = newRequestId();
     const headers = { traceparent: `00-${traceId}-${CALLER_SPAN}-${flags}` };
-    const { api_key: key } = cluster.state;
-    const asked = postChat(cluster.baseUrl(), key, body, { headers });
+    const { api_key: key } = gateway.state;
+    const asked = postChat(gateway.baseUrl(), key, { body, headers });
     const response = await asked;
     await response.text();
     const requestId = response.headers.get("x-request-id") ?? "";
@@ -119,7 +119,7 @@ Deno.test("a request can be seen from the caller to the model server", async (t)
       "edge-auth chat failed",
     ];
     await until(async () => {
-      const said = (await cluster.logs()).split("\n")
+      const said = (await gateway.logs()).split("\n")
         .filter((line) => line.includes(requestId))
         .map((line) => JSON.parse(line))
         .map(({ service, event, outcome }) => `${service} ${event} ${outcome}`);
@@ -138,7 +138,7 @@ Deno.test("a request can be seen from the caller to the model server", async (t)
 
   await t.step("in metrics as documented", async () => {
     for (const service of SERVICES) {
-      const [url = ""] = cluster.state.ops_urls[service] ?? [];
+      const [url = ""] = gateway.state.ops_urls[service] ?? [];
       const text = await (await fetch(`${url}/metrics`)).text();
       const exported = [...text.matchAll(/^# TYPE (\w+ \w+)$/gm)]
         .map(([, metric]) => metric).sort();

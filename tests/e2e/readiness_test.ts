@@ -10,15 +10,14 @@ import { makeTempDir } from "../support/process.ts";
 import { startRedisServer } from "../support/redis_server.ts";
 import { outcomeOf } from "../support/chat_outcome.ts";
 import { postChat } from "../support/chat_request.ts";
-import { LONG } from "../support/cluster.ts";
+import { statusOf } from "../support/gateway/chat_status.ts";
+import { startGateway } from "../support/gateway/gateway.ts";
+import { makeKey, runKeys } from "../support/gateway/key_commands.ts";
 import {
-  makeKey,
-  runKeys,
-  type RunningServiceProcess,
-  startService,
+  type RunningService,
   startWithoutModels,
-  statusOf,
-} from "../support/service_processes.ts";
+} from "../support/gateway/services.ts";
+import { LONG } from "../support/gateway/simulator.ts";
 import { startTcpProxy } from "../support/tcp_proxy.ts";
 import { waitFor } from "../support/wait_for.ts";
 
@@ -29,7 +28,7 @@ import { waitFor } from "../support/wait_for.ts";
 const TOLD_MS = 6_000;
 
 /** What the operator's port says: the status, and what is missing. */
-type Service = RunningServiceProcess;
+type Service = RunningService;
 
 async function readiness({ ready }: Service, path = "readyz") {
   const response = await fetch(`http://127.0.0.1:${ready.opsPort}/${path}`);
@@ -49,8 +48,9 @@ Deno.test("a new stack", async (t) => {
   await using redis = await startRedisServer();
   await using proxy = startTcpProxy(nats.port);
   const env = { NATS_URL: `nats://${proxy.server}`, REDIS_URL: redis.url };
-  await using worker = await startService("chat-worker", env);
-  await using edge = await startService("edge-auth", env);
+  await using gateway = await startGateway("services", { env });
+  const worker = await gateway.start("chat-worker");
+  const edge = await gateway.start("edge-auth");
   const services = [edge, worker];
 
   await t.step("is ready without a key, and the first one works", async () => {
@@ -78,7 +78,7 @@ Deno.test("a new stack", async (t) => {
 
   await t.step("obeys an order to stop that it missed", async () => {
     const { id, key } = await makeKey(env);
-    const answered = postChat(`${edge.url}/v1`, key, LONG);
+    const answered = postChat(`${edge.url}/v1`, key, { body: LONG });
     assert.equal((await answered).status, 200);
     proxy.set({ refuse: true });
     proxy.cut();
@@ -103,7 +103,8 @@ Deno.test("a worker without models of its kinds says so: the media worker waits 
   };
   const env = { NATS_URL: `nats://${nats.server}`, MODELS_FILE: file };
   await has("chat");
-  await using media = await startService("media-worker", env);
+  await using gateway = await startGateway("services", { env });
+  const media = await gateway.start("media-worker");
   assert.match(await readiness(media), /^200/);
   const warnings = media.process.output().match(/"level":"warn".*/g) ?? [];
   assert.match(warnings.join("\n"), /^.*"no_models".*$/);

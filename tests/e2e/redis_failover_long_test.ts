@@ -27,12 +27,11 @@ import { startNatsServer } from "../support/nats_server.ts";
 import { testRedisLink } from "../support/redis_link.ts";
 import {
   admittedCount,
-  makeKey,
-  runKeys,
   servedStatus,
-  startService,
   statusOf,
-} from "../support/service_processes.ts";
+} from "../support/gateway/chat_status.ts";
+import { startGateway } from "../support/gateway/gateway.ts";
+import { makeKey, runKeys } from "../support/gateway/key_commands.ts";
 import { startTcpProxy } from "../support/tcp_proxy.ts";
 import { until, waitFor } from "../support/wait_for.ts";
 
@@ -77,10 +76,11 @@ Deno.test("losses in a group of Redis servers", async (t) => {
   const bus = { NATS_URL: `nats://${nats.server}` };
   const edgeEnv = { ...bus, ...group.env("edge") };
   const adminEnv = { ...bus, ...group.env("admin") };
-  await using _worker = await startService("chat-worker", bus);
-  await using first = await startService("edge-auth", edgeEnv);
-  await using second = await startService("edge-auth", edgeEnv);
-  await using admin = await startService("key-admin", adminEnv);
+  await using gateway = await startGateway("services");
+  await gateway.start("chat-worker", bus);
+  const first = await gateway.start("edge-auth", edgeEnv);
+  const second = await gateway.start("edge-auth", edgeEnv);
+  const admin = await gateway.start("key-admin", adminEnv);
   const disable = (key: { id: string }) => runKeys(adminEnv, "disable", key.id);
   const [kept, disabled] = [await makeKey(adminEnv), await makeKey(adminEnv)];
   const limited = await makeKey(adminEnv, `--rpm=${LIMIT}`);
@@ -209,9 +209,10 @@ Deno.test("a Redis master that was cut off", async (t) => {
     ...group.env(user),
     REDIS_SENTINELS: views.join(","),
   });
-  own.use(await startService("chat-worker", bus));
-  const startEdge = async (views: readonly string[]) =>
-    own.use(await startService("edge-auth", seeing("edge", views)));
+  const gateway = own.use(await startGateway("services"));
+  await gateway.start("chat-worker", bus);
+  const startEdge = (views: readonly string[]) =>
+    gateway.start("edge-auth", seeing("edge", views));
   const [outside, inside] = [await startEdge(open), await startEdge(behind)];
   const admin = seeing("admin", behind);
   /** The store of keys as key-admin has it that asks these sentinels. */

@@ -5,11 +5,9 @@ import { Buffer } from "node:buffer";
 import { startRedisWorld, usageCounted } from "../support/admission_fixture.ts";
 import { callApi } from "../support/chat_request.ts";
 import { startNatsServer } from "../support/nats_server.ts";
-import {
-  makeKey,
-  startService,
-  startSimulator,
-} from "../support/service_processes.ts";
+import { startGateway } from "../support/gateway/gateway.ts";
+import { makeKey } from "../support/gateway/key_commands.ts";
+import { startSimulator } from "../support/gateway/simulator.ts";
 import { until, waitFor } from "../support/wait_for.ts";
 
 interface Video {
@@ -29,8 +27,9 @@ Deno.test("a video survives the death of any process", async (t) => {
     NATS_URL: `nats://${nats.server}`,
     MODEL_SIMULATOR_URL: simulator.url,
   };
+  const gateway = stack.use(await startGateway("services"));
   const startTwo = async (name: "edge-auth" | "media-worker") => {
-    const start = async () => stack.use(await startService(name, env));
+    const start = () => gateway.start(name, env);
     const two = [await start(), await start()];
     /** Kills one -9, and starts another in its place. */
     const replace = async (at: number) => {
@@ -43,7 +42,7 @@ Deno.test("a video survives the death of any process", async (t) => {
   const { two: workers, replace } = await startTwo("media-worker");
   const { key, id: keyId } = await makeKey(env, "--scopes=video");
   const call = (edge: number, path: string, body?: object, init = {}) =>
-    callApi(`${edges[edge]?.url}/v1/videos${path}`, key, body, init);
+    callApi(`${edges[edge]?.url}/v1/videos${path}`, key, { body, ...init });
   const create = (edge: number, phrase: string) =>
     call(edge, "", {
       model: "simulated-video-1",

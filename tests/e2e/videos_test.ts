@@ -6,7 +6,7 @@ import { Buffer } from "node:buffer";
 import OpenAI, { NotFoundError } from "openai";
 import { validatorOf } from "../support/api_document.ts";
 import { callApi } from "../support/chat_request.ts";
-import { startCluster } from "../support/cluster.ts";
+import { startGateway } from "../support/gateway/gateway.ts";
 import { waitFor } from "../support/wait_for.ts";
 
 const VIDEO = { model: "simulated-video-1", prompt: "A red kite" };
@@ -16,18 +16,18 @@ const isVideo = validatorOf("Video");
 const isList = validatorOf("VideoList");
 
 Deno.test("OpenAI's SDK makes videos through the gateway", async (t) => {
-  await using cluster = await startCluster({ edges: 2 });
-  const { key: apiKey } = await cluster.createKey("--scopes=video");
-  const baseURL = cluster.baseUrl();
+  await using gateway = await startGateway("launched", { edges: 2 });
+  const { key: apiKey } = await gateway.createKey("--scopes=video");
+  const baseURL = gateway.baseUrl();
   const client = new OpenAI({ baseURL, apiKey, maxRetries: 0 });
   const call = (path: string, body?: object, init = {}, key = apiKey) =>
-    callApi(`${baseURL}/videos${path}`, key, body, init);
+    callApi(`${baseURL}/videos${path}`, key, { body, ...init });
   /** Polls at both edges in turn, as a proxy distributes requests. */
   const ended = async (id: string) => {
     let edge = 0;
     return await waitFor(async () => {
       edge = 1 - edge;
-      const at = new OpenAI({ baseURL: cluster.baseUrl(edge), apiKey });
+      const at = new OpenAI({ baseURL: gateway.baseUrl(edge), apiKey });
       const video = await at.videos.retrieve(id);
       assert.ok(isVideo(video), Deno.inspect(video));
       return /^(completed|failed)$/.test(video.status) ? video : undefined;
@@ -109,7 +109,7 @@ Deno.test("OpenAI's SDK makes videos through the gateway", async (t) => {
   });
 
   await t.step("what is wrong is refused in OpenAI's form", async () => {
-    const { key: noVideo } = await cluster.createKey("--scopes=chat");
+    const { key: noVideo } = await gateway.createKey("--scopes=chat");
     const create = (change: object) => call("", { ...VIDEO, ...change });
     const reference = (image_url: string) =>
       create({ input_reference: { image_url } });

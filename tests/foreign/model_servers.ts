@@ -5,7 +5,7 @@ import assert from "node:assert/strict";
 import { Buffer } from "node:buffer";
 import OpenAI, { APIError } from "openai";
 import { checkSdk, type ModelServerTraits } from "../compat/sdk_checks.ts";
-import { startCluster } from "../support/cluster.ts";
+import { startGateway } from "../support/gateway/gateway.ts";
 import { freePort } from "../support/local_server.ts";
 import {
   CACHE,
@@ -186,7 +186,7 @@ for (const software of SOFTWARE) {
     continue;
   }
   const { name, dialect, hasMedia } = software;
-  /** Runs `check` on a cluster in front of the server. */
+  /** Runs `check` on a gateway in front of the server. */
   const test = (
     what: string,
     envOf: (server: ForeignServer) => Record<string, string>,
@@ -194,10 +194,12 @@ for (const software of SOFTWARE) {
   ) =>
     Deno.test(`${what} of ${name}`, async (t) => {
       await using server = await software.start();
-      await using cluster = await startCluster({ env: envOf(server) });
+      await using gateway = await startGateway("launched", {
+        env: envOf(server),
+      });
       const scopes = "--scopes=chat,models,image,speech,video";
-      const { key: apiKey } = await cluster.createKey(scopes);
-      const baseURL = cluster.baseUrl();
+      const { key: apiKey } = await gateway.createKey(scopes);
+      const baseURL = gateway.baseUrl();
       await check(t, new OpenAI({ baseURL, apiKey, maxRetries: 0 }));
     });
   test("chat", ({ baseUrl, model }) => ({

@@ -4,11 +4,9 @@ import { errorBodySchema } from "@gateway/shared/openai/completion";
 import { limiterKey } from "@gateway/shared/keys/record";
 import { rawExchange } from "../conformance/context.ts";
 import { readState } from "../support/admission_fixture.ts";
-import {
-  startGatedCluster,
-  statusOf,
-  type TestKey,
-} from "../support/gated_cluster.ts";
+import { readStatus } from "../support/gateway/chat_status.ts";
+import { startGateway } from "../support/gateway/gateway.ts";
+import type { TestKey } from "../support/gateway/limited.ts";
 import { sleep } from "../support/wait_for.ts";
 import {
   encoder,
@@ -96,13 +94,13 @@ const ROWS: [string, BodyInit, number, string?][] = [
 ];
 
 Deno.test("API4, ASVS 1.5.3, 2.2.1, 2.2.2: hostile bodies over HTTP", async (t) => {
-  await using cluster = await startGatedCluster();
-  const { baseUrl } = cluster.edge;
+  await using gateway = await startGateway("limited");
+  const { baseUrl } = gateway.edge;
   const post = ({ value }: TestKey, body: BodyInit) =>
     postBody(baseUrl, value, body);
   for (const [name, body, status, param] of ROWS) {
     await t.step(`${name} -> ${status}`, async () => {
-      const key = await cluster.addKey({ limits: { requestsPerMinute: 9 } });
+      const key = await gateway.addKey({ limits: { requestsPerMinute: 9 } });
       const response = await post(key, body);
       const text = await response.text();
       assert.equal(response.status, status, text.slice(0, 300));
@@ -111,16 +109,16 @@ Deno.test("API4, ASVS 1.5.3, 2.2.1, 2.2.2: hostile bodies over HTTP", async (t) 
       const { error } = errorBodySchema.parse(JSON.parse(text));
       if (param !== undefined) assert.equal(error.param, param);
       assert.ok(text.length < 1_000, "the body is not repeated");
-      const state = await readState(cluster.world, limiterKey(key));
+      const state = await readState(gateway.world, limiterKey(key));
       assert.equal(state, null, "it costs no quota");
     });
   }
 
-  const key = await cluster.addKey();
+  const key = await gateway.addKey();
   await t.step("33 a body over the limit, chunked", async () => {
     const piece = new Uint8Array(1 << 20).fill(0x20);
     const large = ReadableStream.from(Array(30).fill(piece));
-    assert.equal(await statusOf(post(key, large)), 413);
+    assert.equal(await readStatus(post(key, large)), 413);
   });
 
   await t.step("33 a body in 5,000 pieces", async () => {
@@ -141,8 +139,8 @@ Deno.test("API4, ASVS 1.5.3, 2.2.1, 2.2.2: hostile bodies over HTTP", async (t) 
       if (count % 2 === 0) await sleep(5);
       connection.close();
     }
-    assert.equal(await cluster.leases(key), 0);
-    const other = await cluster.addKey();
-    assert.equal(await cluster.status(other), 200);
+    assert.equal(await gateway.leases(key), 0);
+    const other = await gateway.addKey();
+    assert.equal(await gateway.status(other), 200);
   });
 });

@@ -13,12 +13,9 @@ import { randomBytes } from "@gateway/shared/process/ids";
 import { createBodyBudget } from "../../services/edge-auth/http/read_body.ts";
 import { scriptCalls } from "../support/admission_fixture.ts";
 import { callApi } from "../support/chat_request.ts";
-import { startCluster } from "../support/cluster.ts";
-import {
-  type GatedCluster,
-  startGatedCluster,
-  statusOf,
-} from "../support/gated_cluster.ts";
+import { readStatus } from "../support/gateway/chat_status.ts";
+import { startGateway } from "../support/gateway/gateway.ts";
+import type { LimitedGateway } from "../support/gateway/limited.ts";
 import { sleep, until } from "../support/wait_for.ts";
 import {
   encoder,
@@ -35,24 +32,26 @@ const PER_SECOND = 20;
 const ATTACKER = "192.0.2.1";
 const NEIGHBOUR = "192.0.2.2";
 
-const ask = ({ edge }: GatedCluster, value: string, address: string) =>
-  callApi(`${edge.baseUrl}/models`, value, undefined, {
+const ask = ({ edge }: LimitedGateway, value: string, address: string) =>
+  callApi(`${edge.baseUrl}/models`, value, {
     headers: { "x-forwarded-for": address },
   });
 
 Deno.test("15 a thousand wrong keys a second from one address cost 20 reads a second, and good keys behind it are found", async () => {
   const proxy = parseNetwork("127.0.0.1") ?? assert.fail();
   const clientAddress = createClientAddress([proxy]);
-  await using cluster = await startGatedCluster({ door: { clientAddress } });
-  const known = await cluster.addKey();
-  const fresh = await cluster.addKey();
-  const neighbour = await cluster.addKey();
-  assert.equal(await statusOf(ask(cluster, known.value, ATTACKER)), 200);
-  const callsBefore = await scriptCalls(cluster.world);
+  await using gateway = await startGateway("limited", {
+    door: { clientAddress },
+  });
+  const known = await gateway.addKey();
+  const fresh = await gateway.addKey();
+  const neighbour = await gateway.addKey();
+  assert.equal(await readStatus(ask(gateway, known.value, ATTACKER)), 200);
+  const callsBefore = await scriptCalls(gateway.world);
   const startedAtMs = performance.now();
   const statuses = new Map<number, number>();
   const guess = async () => {
-    const response = await ask(cluster, mintKey(randomBytes), ATTACKER);
+    const response = await ask(gateway, mintKey(randomBytes), ATTACKER);
     const { status, headers } = response;
     await response.body?.cancel();
     if (status === 429) assert.equal(headers.get("retry-after"), "1");
@@ -62,7 +61,7 @@ Deno.test("15 a thousand wrong keys a second from one address cost 20 reads a se
   /** As an SDK does it. */
   const askAgain = async (value: string) => {
     for (let tries = 1;; tries += 1) {
-      const status = await statusOf(ask(cluster, value, ATTACKER));
+      const status = await readStatus(ask(gateway, value, ATTACKER));
       if (status !== 429 || tries === 3) return status;
       await sleep(1_000);
     }
@@ -74,8 +73,8 @@ Deno.test("15 a thousand wrong keys a second from one address cost 20 reads a se
     }
   })();
   await sleep(ROUND_MS);
-  assert.equal(await statusOf(ask(cluster, known.value, ATTACKER)), 200);
-  assert.equal(await statusOf(ask(cluster, neighbour.value, NEIGHBOUR)), 200);
+  assert.equal(await readStatus(ask(gateway, known.value, ATTACKER)), 200);
+  assert.equal(await readStatus(ask(gateway, neighbour.value, NEIGHBOUR)), 200);
   assert.equal(await askAgain(fresh.value), 200);
   await attack;
   await Promise.all(guesses);
@@ -84,7 +83,7 @@ Deno.test("15 a thousand wrong keys a second from one address cost 20 reads a se
   assert.ok(looked <= PER_SECOND * (seconds + 1), `${looked} in ${seconds} s`);
   assert.equal(looked + (statuses.get(429) ?? 0), guesses.length);
   // Three good requests, and whose two of the keys are.
-  assert.equal(await scriptCalls(cluster.world) - callsBefore, looked + 5);
+  assert.equal(await scriptCalls(gateway.world) - callsBefore, looked + 5);
 });
 
 const SAMPLES = 1_000;
@@ -92,18 +91,18 @@ const DIFFERENCE_MAX = 0.1;
 
 Deno.test("16 how long the answer takes does not tell an unknown key from a deleted one", async () => {
   const unknownPerSecond = 1_000_000;
-  await using cluster = await startGatedCluster({ unknownPerSecond });
+  await using gateway = await startGateway("limited", { unknownPerSecond });
   const deleted = await Promise.all(
     Array.from({ length: SAMPLES }, async () => {
-      const key = await cluster.addKey();
+      const key = await gateway.addKey();
       const names = [recordKey(key), hashKey(hashKeyValue(key.value))];
-      await cluster.world.command("DEL", ...names);
+      await gateway.world.command("DEL", ...names);
       return key;
     }),
   );
   const timed = async (value: string) => {
     const startedAtMs = performance.now();
-    assert.equal(await statusOf(ask(cluster, value, ATTACKER)), 401);
+    assert.equal(await readStatus(ask(gateway, value, ATTACKER)), 401);
     return performance.now() - startedAtMs;
   };
   for (let count = 0; count < SAMPLES / 10; count += 1) {
@@ -149,10 +148,10 @@ const CONNECTIONS_EACH = 4;
 const CALM_EVERY = 3;
 
 Deno.test("API4: hostile bodies of four keys at once do not slow down the requests of another", async () => {
-  await using cluster = await startCluster({ edges: 2 });
+  await using gateway = await startGateway("launched", { edges: 2 });
   const post = (key: string, body: Uint8Array<ArrayBuffer>, edge = 0) =>
-    statusOf(postBody(cluster.baseUrl(edge), key, body));
-  const { key: victim } = await cluster.createKey();
+    readStatus(postBody(gateway.baseUrl(edge), key, body));
+  const { key: victim } = await gateway.createKey();
   const good = encoder.encode(members('"max_tokens":1'));
   for (let count = 0; count < 100; count += 1) {
     await until(async () => await post(victim, good, count % 2) === 200);
@@ -168,7 +167,7 @@ Deno.test("API4: hostile bodies of four keys at once do not slow down the reques
   };
   const attacks: Promise<void>[] = [];
   for (let count = 0; count < ATTACKERS; count += 1) {
-    const { key } = await cluster.createKey();
+    const { key } = await gateway.createKey();
     for (let each = 0; each < CONNECTIONS_EACH; each += 1) {
       attacks.push(attack(key));
     }
@@ -242,11 +241,11 @@ Deno.test("API4: sixty large bodies that stop before their last byte do not fill
     bodiesBytesMax: 4 * HELD_BY_KEY_BYTES,
     bodyBytesMax: HELD_BYTES,
   });
-  await using cluster = await startGatedCluster({ door: { bodyBudget } });
+  await using gateway = await startGateway("limited", { door: { bodyBudget } });
   const limits = { requestsPerMinute: 1, concurrency: 1 };
-  const attacker = await cluster.addKey({ limits });
-  const victim = await cluster.addKey();
-  const { hostname, port } = new URL(cluster.edge.baseUrl);
+  const attacker = await gateway.addKey({ limits });
+  const victim = await gateway.addKey();
+  const { hostname, port } = new URL(gateway.edge.baseUrl);
   const length = `Content-Length: ${HELD_BYTES}`;
   const head = encoder.encode(headOf(attacker.value, length));
   const body = new Uint8Array(HELD_BYTES - 1).fill(0x20);
@@ -272,7 +271,7 @@ Deno.test("API4: sixty large bodies that stop before their last byte do not fill
     await Promise.all(Array.from({ length: 10 }, holdOne));
     assert.ok(bodyBudget.bytes <= HELD_BY_KEY_BYTES, `${bodyBudget.bytes}`);
     // The clients are in this process too, and may keep it from Redis for a moment.
-    await until(async () => await cluster.status(victim) === 200);
+    await until(async () => await gateway.status(victim) === 200);
   }
   const growth = Deno.memoryUsage().rss - before;
   assert.ok(growth < GROWTH_BYTES_MAX, `${growth} bytes more`);

@@ -8,11 +8,9 @@ import { wallNow } from "@gateway/shared/process/clock";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { catalogFromSimulator } from "@gateway/shared/models/catalog_variables";
-import {
-  type GatedCluster,
-  startGatedCluster,
-} from "../support/gated_cluster.ts";
-import { chat, startMiniCluster } from "../support/mini_cluster.ts";
+import { startGateway } from "../support/gateway/gateway.ts";
+import type { LimitedGateway } from "../support/gateway/limited.ts";
+import { chat } from "../support/gateway/open.ts";
 import {
   hello,
   scriptedModelServer,
@@ -52,7 +50,7 @@ const CONSOLE = ["/", "/sign-in", "/keys", "/account", "/audit.csv", "/link/x"];
 
 /** Asks every route, with the body it wants, and says what came back. */
 async function* askAll(
-  { edge: { baseUrl } }: GatedCluster,
+  { edge: { baseUrl } }: LimitedGateway,
   headers: Record<string, string>,
   query = "",
 ) {
@@ -83,10 +81,10 @@ Deno.test("every route of the API has a request here", () => {
 });
 
 Deno.test("what holds on every route of the API", async (t) => {
-  await using cluster = await startGatedCluster();
-  const key = await cluster.addKey();
+  await using gateway = await startGateway("limited");
+  const key = await gateway.addKey();
   const bearer = { authorization: `Bearer ${key.value}` };
-  const redis = cluster.world.link;
+  const redis = gateway.world.link;
   const keys = createKeyStore({ redis, writer: redis, randomBytes });
   const base = { redis, randomBytes, keys, now: wallNow };
   const client = { ip: "192.0.2.1", userAgent: "" };
@@ -99,12 +97,12 @@ Deno.test("what holds on every route of the API", async (t) => {
       { authorization: `Bearer ${session}` },
       { authorization: `Session ${session}` },
     ];
-    for (const headers of ways) await assertAll401(cluster, headers);
+    for (const headers of ways) await assertAll401(gateway, headers);
   });
 
   await t.step("API2, ASVS 14.2.1: a key in the address is 401", async () => {
     for (const name of ["api_key", "key", "access_token", "authorization"]) {
-      await assertAll401(cluster, {}, `?${name}=${key.value}`);
+      await assertAll401(gateway, {}, `?${name}=${key.value}`);
     }
   });
 
@@ -116,7 +114,7 @@ Deno.test("what holds on every route of the API", async (t) => {
       { ...bearer, "x-forwarded-proto": "http" },
     ];
     for (const headers of ways) {
-      for await (const { route, response } of askAll(cluster, headers)) {
+      for await (const { route, response } of askAll(gateway, headers)) {
         assert.ok(response.status < 300 || response.status >= 400, route);
         assert.equal(response.headers.get("location"), null, route);
       }
@@ -125,7 +123,7 @@ Deno.test("what holds on every route of the API", async (t) => {
 
   await t.step("ASVS 4.1.1, 14.3.2, API8: the headers of answers", async () => {
     for (const headers of [{}, bearer]) {
-      for await (const { route, response, text } of askAll(cluster, headers)) {
+      for await (const { route, response, text } of askAll(gateway, headers)) {
         const header = (name: string) => response.headers.get(name) ?? "";
         assert.equal(header("content-type"), "application/json; charset=utf-8");
         assert.equal(header("cache-control"), "no-store", route);
@@ -138,7 +136,7 @@ Deno.test("what holds on every route of the API", async (t) => {
 
   await t.step("ASVS 3.5.4, API9: no pages of the console", async () => {
     for (const path of CONSOLE) {
-      const url = new URL(path, cluster.edge.baseUrl);
+      const url = new URL(path, gateway.edge.baseUrl);
       const headers = { ...bearer, cookie: `__Host-sid=${session}` };
       const response = await fetch(url, { headers, redirect: "manual" });
       assert.equal(response.status, 404, path);
@@ -147,7 +145,7 @@ Deno.test("what holds on every route of the API", async (t) => {
   });
 
   await t.step("ASVS 15.3.1: models without their backends", async () => {
-    const list = await (await cluster.get(key, "models")).json();
+    const list = await (await gateway.get(key, "models")).json();
     for (const model of list.data) {
       const names = Object.keys(model).sort();
       assert.deepEqual(names, ["created", "id", "object", "owned_by"]);
@@ -168,15 +166,15 @@ Deno.test("API7 (SSRF): no address that a caller names is ever fetched", async (
     [id, { ...entry, vision: true }] as const
   );
   const door = { catalog: new Map(seeing) };
-  await using cluster = await startMiniCluster({ door });
-  await cluster.addWorker(model);
+  await using gateway = await startGateway("open", { door });
+  await gateway.addWorker(model);
   const url = `http://127.0.0.1:${images.addr.port}/a.png`;
   const content = [
     { type: "text", text: `Read ${url}` },
     { type: "image_url", image_url: { url } },
   ];
   const messages = [{ role: "user", content }];
-  const response = await chat(cluster.edge, { messages });
+  const response = await chat(gateway.edge, { messages });
   assert.equal(response.status, 200, await response.text());
   const [call] = model.calls;
   assert.match(JSON.stringify(call?.request), new RegExp(url), "passed on");

@@ -6,7 +6,8 @@ import { randomBytes } from "@gateway/shared/process/ids";
 import { mintKey } from "@gateway/shared/keys/key";
 import { rawExchange, readUntilQuiet } from "../conformance/context.ts";
 import { scriptCalls } from "../support/admission_fixture.ts";
-import { startGatedCluster, type TestKey } from "../support/gated_cluster.ts";
+import { startGateway } from "../support/gateway/gateway.ts";
+import type { TestKey } from "../support/gateway/limited.ts";
 
 const QUIET_MS = 150;
 const HOST = "Host: localhost\r\n";
@@ -164,29 +165,29 @@ const isOfServer = ({ status, body }: Answer) =>
   ((status === 400 || status === 431) && body === "") || status === 0;
 
 Deno.test("ASVS 1.5.3, 4.1.4, 4.2.1, 13.4.4, API2: bad requests over a raw socket", async (t) => {
-  await using cluster = await startGatedCluster();
-  const { edge } = cluster;
+  await using gateway = await startGateway("limited");
+  const { edge } = gateway;
   const url = edge.baseUrl;
-  const key = await cluster.addKey();
+  const key = await gateway.addKey();
 
   await t.step("401 for a malformed key takes no call to Redis", async () => {
-    const before = await scriptCalls(cluster.world);
+    const before = await scriptCalls(gateway.world);
     for (const [name, sent, status] of unauthenticated(key)) {
       const answer = await send(url, sent);
       assert.equal(answer.status, status, `${name}: ${answer.body}`);
       assert.equal(answer.body, UNAUTHORIZED, name);
       assert.match(answer.head, /^www-authenticate: bearer$/im, name);
     }
-    assert.equal(await scriptCalls(cluster.world), before);
+    assert.equal(await scriptCalls(gateway.world), before);
   });
 
   await t.step("7 an unknown key: 401 and one read in all", async () => {
-    const before = await scriptCalls(cluster.world);
+    const before = await scriptCalls(gateway.world);
     const sent = request(MODELS, HOST + CLOSE + bearer(mintKey(randomBytes)));
     for (let count = 0; count < 5; count += 1) {
       assert.equal((await send(url, sent)).body, UNAUTHORIZED);
     }
-    assert.equal(await scriptCalls(cluster.world), before + 1);
+    assert.equal(await scriptCalls(gateway.world), before + 1);
   });
 
   for (const [name, sent, status] of authenticated(key)) {
@@ -200,11 +201,11 @@ Deno.test("ASVS 1.5.3, 4.1.4, 4.2.1, 13.4.4, API2: bad requests over a raw socke
 
   await t.step("12-14 keys without a right, whatever the body", async () => {
     const rows = [
-      [await cluster.addKey({ state: "disabled" }), 403, "unauthorized"],
-      [await cluster.addKey({ expiresAtMs: 1 }), 401, "unauthorized"],
-      [await cluster.addKey({ scopes: "image" }), 403, "forbidden"],
+      [await gateway.addKey({ state: "disabled" }), 403, "unauthorized"],
+      [await gateway.addKey({ expiresAtMs: 1 }), 401, "unauthorized"],
+      [await gateway.addKey({ scopes: "image" }), 403, "forbidden"],
       // The model is in the body: it must be read for that.
-      [await cluster.addKey({ models: "other" }), 403, "forbidden", 400],
+      [await gateway.addKey({ models: "other" }), 403, "forbidden", 400],
     ] as const;
     for (const [key, status, code, ofBadBody = status] of rows) {
       const headers = HOST + CLOSE + bearer(key.value) + LENGTH;
@@ -212,7 +213,7 @@ Deno.test("ASVS 1.5.3, 4.1.4, 4.2.1, 13.4.4, API2: bad requests over a raw socke
       const answer = await post(BODY);
       assert.equal(answer.status, status);
       assert.equal(JSON.parse(answer.body).error.code, code);
-      assert.equal(await cluster.leases(key), 0);
+      assert.equal(await gateway.leases(key), 0);
       const bad = `{${BODY.slice(2)}`.padEnd(BODY.length);
       assert.equal((await post(bad)).status, ofBadBody);
     }
@@ -255,11 +256,11 @@ Deno.test("ASVS 1.5.3, 4.1.4, 4.2.1, 13.4.4, API2: bad requests over a raw socke
 Deno.test("pages may call only from listed origins", async () => {
   const app = "https://app.example.org";
   const door = { corsOrigins: [app] };
-  await using cluster = await startGatedCluster({ door });
-  const { value } = await cluster.addKey({ limits: { requestsPerMinute: 1 } });
+  await using gateway = await startGateway("limited", { door });
+  const { value } = await gateway.addKey({ limits: { requestsPerMinute: 1 } });
   const send = async (origin: string, init: RequestInit) => {
     const headers = { ...init.headers, origin };
-    const url = `${cluster.edge.baseUrl}/chat/completions`;
+    const url = `${gateway.edge.baseUrl}/chat/completions`;
     const response = await fetch(url, { ...init, headers });
     await response.body?.cancel();
     const header = (name: string) => response.headers.get(name) ?? "";

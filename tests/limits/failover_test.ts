@@ -6,7 +6,8 @@ import assert from "node:assert/strict";
 import { hashKey, limiterKey, recordKey } from "@gateway/shared/keys/record";
 import { hashKeyValue } from "@gateway/shared/keys/key";
 import { readState } from "../support/admission_fixture.ts";
-import { startGatedCluster, type TestKey } from "../support/gated_cluster.ts";
+import { startGateway } from "../support/gateway/gateway.ts";
+import type { TestKey } from "../support/gateway/limited.ts";
 import { startRedisServer } from "../support/redis_server.ts";
 import { hello } from "../support/scripted_model_server.ts";
 import { startTcpProxy } from "../support/tcp_proxy.ts";
@@ -21,7 +22,7 @@ const PATIENT_MS = 30_000;
 
 Deno.test("the master is lost, its replica takes over", async () => {
   let movedTo: number | null = null;
-  await using cluster = await startGatedCluster({
+  await using gateway = await startGateway("limited", {
     edges: EDGES,
     redisAt: (port) => movedTo ?? port,
     onCall: (call) =>
@@ -29,10 +30,10 @@ Deno.test("the master is lost, its replica takes over", async () => {
         ? call.say("held")
         : hello(call),
   });
-  const { world, backend } = cluster;
+  const { world, backend } = gateway;
   const assertOnEveryEdge = async (key: TestKey, status: number) => {
     for (let edge = 0; edge < EDGES; edge += 1) {
-      assert.equal(await cluster.status(key, { edge }), status);
+      assert.equal(await gateway.status(key, { edge }), status);
     }
   };
   /** Between the replica and its master. */
@@ -47,19 +48,19 @@ Deno.test("the master is lost, its replica takes over", async () => {
   const info = async () => String(await command("INFO", "replication"));
   await until(async () => /master_link_status:up/.test(await info()));
   const limits = { requestsPerMinute: PER_MINUTE };
-  const key = await cluster.addKey({ limits });
-  const slots = await cluster.addKey({ limits: { concurrency: 2 } });
-  const disabled = await cluster.addKey();
-  const deleted = await cluster.addKey();
+  const key = await gateway.addKey({ limits });
+  const slots = await gateway.addKey({ limits: { concurrency: 2 } });
+  const disabled = await gateway.addKey();
+  const deleted = await gateway.addKey();
   for (const each of [disabled, deleted]) await assertOnEveryEdge(each, 200);
   await world.setKey(disabled, { state: "disabled" });
   await world.command("DEL", recordKey(deleted));
   await world.command("DEL", hashKey(hashKeyValue(deleted.value)));
   const hold = { stream: true, messages: [{ role: "user", content: "hold" }] };
   const held = await Promise.all(
-    [0, 1].map((edge) => cluster.ask(slots, { edge, body: hold })),
+    [0, 1].map((edge) => gateway.ask(slots, { edge, body: hold })),
   );
-  assert.equal(await cluster.status(key), 200);
+  assert.equal(await gateway.status(key), 200);
   const began = await readState(world, limiterKey(key)) ?? assert.fail();
   const offsetIn = (text: unknown) =>
     Number(/master_repl_offset:(\d+)/.exec(String(text))?.[1]);
@@ -71,7 +72,7 @@ Deno.test("the master is lost, its replica takes over", async () => {
   let isOver = false;
   const pressing = Array.from({ length: CLIENTS }, async (_, index) => {
     while (!isOver) {
-      const status = await cluster.status(key, { edge: index % EDGES });
+      const status = await gateway.status(key, { edge: index % EDGES });
       statuses.push(status);
       if (status !== 200) await sleep(5);
     }
@@ -97,9 +98,9 @@ Deno.test("the master is lost, its replica takes over", async () => {
 
   movedTo = replica.port;
   // Every edge is answered by Redis again, in time.
-  await Promise.all(cluster.edges.map((_, edge) =>
+  await Promise.all(gateway.edges.map((_, edge) =>
     until(
-      async () => await cluster.status(slots, { edge }) !== 503,
+      async () => await gateway.status(slots, { edge }) !== 503,
       RECOVERY_MS,
     )
   ));
@@ -116,6 +117,6 @@ Deno.test("the master is lost, its replica takes over", async () => {
   assert.deepEqual(new Set(statuses), new Set([200, 429, 503]));
 
   for (const answer of held) await answer.body?.cancel();
-  await until(async () => await cluster.status(slots) === 200);
+  await until(async () => await gateway.status(slots) === 200);
   assert.ok(backend.calls.length >= admitted);
 });

@@ -6,7 +6,8 @@ import { monotonicNow } from "@gateway/shared/process/clock";
 import type { Limits } from "@gateway/shared/keys/record";
 import { rawExchange } from "../conformance/context.ts";
 import { RefusedBodies } from "../../services/edge-auth/http/read_body.ts";
-import { startGatedCluster, statusOf } from "../support/gated_cluster.ts";
+import { readStatus } from "../support/gateway/chat_status.ts";
+import { startGateway } from "../support/gateway/gateway.ts";
 import { hello } from "../support/scripted_model_server.ts";
 
 const GO_DURATION = /^(\d+ms|(\d+h)?(\d+m)?\d+(\.\d+)?s)$/;
@@ -46,7 +47,7 @@ const CASES: [
 ];
 
 Deno.test("limits over HTTP", async (t) => {
-  await using cluster = await startGatedCluster({
+  await using gateway = await startGateway("limited", {
     onCall(call) {
       const content = call.request.messages[0]?.content;
       if (content === "hold") return call.say("held");
@@ -56,11 +57,11 @@ Deno.test("limits over HTTP", async (t) => {
       call.end(wanted);
     },
   });
-  const { ask, addKey, status } = cluster;
+  const ask = gateway.ask.bind(gateway);
 
   await t.step("a 200 has all headers of limits that are on", async () => {
     const limits = { requestsPerMinute: 600, tokensPerMinute: 100_000 };
-    const key = await addKey({ limits });
+    const key = await gateway.addKey({ limits });
     for (const stream of [false, true]) {
       const response = await ask(key, { body: { stream } });
       const { status, headers } = response;
@@ -70,7 +71,7 @@ Deno.test("limits over HTTP", async (t) => {
       assert.equal(headers.get("x-ratelimit-limit-tokens"), "100000");
       await response.body?.cancel();
     }
-    const free = await ask(await addKey());
+    const free = await ask(await gateway.addKey());
     assert.equal(free.status, 200);
     for (const [name] of free.headers) assert.ok(!/ratelimit/.test(name));
     await free.body?.cancel();
@@ -78,7 +79,7 @@ Deno.test("limits over HTTP", async (t) => {
 
   for (const [limit, body, count, type, waitMsMax, shouldRetry] of CASES) {
     await t.step(`a 429 for ${JSON.stringify(limit)}`, async () => {
-      const key = await addKey({ limits: { ...WIDE, ...limit } });
+      const key = await gateway.addKey({ limits: { ...WIDE, ...limit } });
       const held: Response[] = [];
       for (let asked = 0; asked < count; asked += 1) {
         const response = await ask(key, { body });
@@ -86,7 +87,7 @@ Deno.test("limits over HTTP", async (t) => {
         if ("stream" in body) held.push(response);
         else await response.text();
       }
-      if (held.length === 0) await cluster.settled(key);
+      if (held.length === 0) await gateway.settled(key);
       let refused = await ask(key);
       // A slow machine may have won a request or two by now.
       while (refused.status === 200) {
@@ -107,20 +108,20 @@ Deno.test("limits over HTTP", async (t) => {
 
   await t.step("refusals, models and errors use up nothing", async () => {
     const limits = { requestsPerMinute: 5 };
-    const key = await addKey({ limits, models: "another-model" });
+    const key = await gateway.addKey({ limits, models: "another-model" });
     for (let count = 0; count < 10; count += 1) {
-      assert.equal(await status(key), 403);
-      assert.equal(await status(key, { body: { n: 0 } }), 400);
-      assert.equal(await status(key, { body: { model: "x" } }), 404);
-      assert.equal(await statusOf(cluster.get(key, "models")), 200);
-      assert.equal(await statusOf(cluster.get(key, "x")), 404);
+      assert.equal(await gateway.status(key), 403);
+      assert.equal(await gateway.status(key, { body: { n: 0 } }), 400);
+      assert.equal(await gateway.status(key, { body: { model: "x" } }), 404);
+      assert.equal(await readStatus(gateway.get(key, "models")), 200);
+      assert.equal(await readStatus(gateway.get(key, "x")), 404);
     }
-    assert.equal(await cluster.leases(key), 0);
-    await cluster.world.setKey(key, { models: "" });
+    assert.equal(await gateway.leases(key), 0);
+    await gateway.world.setKey(key, { models: "" });
     for (let count = 0; count < 5; count += 1) {
-      assert.equal(await status(key), 200);
+      assert.equal(await gateway.status(key), 200);
     }
-    assert.equal(await status(key), 429);
+    assert.equal(await gateway.status(key), 429);
   });
 });
 
@@ -134,37 +135,39 @@ Deno.test("a key whose bodies were refused too often waits, others do not, and a
     }
   }
   const refusedBodies = new DearBodies(monotonicNow);
-  await using cluster = await startGatedCluster({ door: { refusedBodies } });
-  const key = await cluster.addKey();
-  const other = await cluster.addKey();
-  const disabled = await cluster.addKey({ state: "disabled" });
+  await using gateway = await startGateway("limited", {
+    door: { refusedBodies },
+  });
+  const key = await gateway.addKey();
+  const other = await gateway.addKey();
+  const disabled = await gateway.addKey({ state: "disabled" });
   const bad = { body: { n: 0 } };
-  assert.equal(await cluster.status(key, bad), 400);
-  const response = await cluster.ask(key, bad);
+  assert.equal(await gateway.status(key, bad), 400);
+  const response = await gateway.ask(key, bad);
   assert.equal(response.status, 429);
   toldWaitMs(response);
   await response.body?.cancel();
-  assert.equal(await cluster.status(other), 200);
+  assert.equal(await gateway.status(other), 200);
   for (let count = 0; count < 2; count += 1) {
-    assert.equal(await cluster.status(disabled), 403);
+    assert.equal(await gateway.status(disabled), 403);
   }
   assert.ok(owing.has(disabled.keyId), "its good bodies count as refused ones");
 });
 
 Deno.test("a key that was refused for a limit is refused before its next body is read, while the limit holds", async () => {
-  await using cluster = await startGatedCluster();
-  const key = await cluster.addKey({ limits: { requestsPerMinute: 1 } });
-  const { baseUrl } = cluster.edge;
-  assert.equal(await cluster.status(key), 200);
-  assert.equal(await cluster.status(key), 429);
+  await using gateway = await startGateway("limited");
+  const key = await gateway.addKey({ limits: { requestsPerMinute: 1 } });
+  const { baseUrl } = gateway.edge;
+  assert.equal(await gateway.status(key), 200);
+  assert.equal(await gateway.status(key), 429);
   const head = "POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\n" +
     `Authorization: Bearer ${key.value}\r\nContent-Length: 5000000\r\n\r\n`;
   const answer = await rawExchange(baseUrl, [head]);
   assert.match(answer, /^HTTP\/1\.1 429 /);
   assert.match(answer, /requests per minute/);
   assert.match(answer, /^x-ratelimit-remaining-requests: 0\r$/im);
-  assert.equal(await cluster.leases(key), 0);
+  assert.equal(await gateway.leases(key), 0);
   // A limit that was raised applies to the next request.
-  await cluster.world.setKey(key, { rpm: "600" });
-  assert.equal(await cluster.status(key), 200);
+  await gateway.world.setKey(key, { rpm: "600" });
+  assert.equal(await gateway.status(key), 200);
 });

@@ -13,7 +13,8 @@ import {
 } from "@gateway/shared/keys/record";
 import { LEASE_MS } from "../../services/edge-auth/limits/scripts.ts";
 import { readState, usageCounted } from "../support/admission_fixture.ts";
-import { LONG, startCluster } from "../support/cluster.ts";
+import { startGateway } from "../support/gateway/gateway.ts";
+import { LONG } from "../support/gateway/simulator.ts";
 import { sleep, until } from "../support/wait_for.ts";
 
 interface StoredKey extends Principal {
@@ -37,24 +38,24 @@ const START_MS = 10_000;
 
 Deno.test("leases over 30 seconds: a steady, a paused and a killed edge", async (t) => {
   const env = { SLOTS: "4096" };
-  await using cluster = await startCluster({ edges: EDGES, env });
+  await using gateway = await startGateway("launched", { edges: EDGES, env });
   await t.step("limits of an owner hold for all keys together", async () => {
     const email = "ada@example.org";
-    const make = () => cluster.createKey(`--owner=${email}`);
+    const make = () => gateway.createKey(`--owner=${email}`);
     const keys = [await make(), await make()];
-    await cluster.owners("limits", email, "--rpm=5");
+    await gateway.owners("limits", email, "--rpm=5");
     for (let number = 0; number < 6; number += 1) {
       const { key = "" } = keys[number % 2] ?? {};
-      const answer = await cluster.ask(key, number % EDGES);
+      const answer = await gateway.ask(key, { edge: number % EDGES });
       assert.equal(answer.status, number < 5 ? 200 : 429);
       const text = await answer.text();
       if (number === 5) assert.match(text, /for your account/);
     }
   });
-  const redis = await cluster.openRedis();
+  const redis = await gateway.openRedis();
   const command = (...args: string[]) => redis.command(args);
   const keyOf = async (owner: string, concurrency: number) => {
-    const { key: value } = await cluster.createKey(
+    const { key: value } = await gateway.createKey(
       `--owner=${owner}@example.org`,
       `--concurrency=${concurrency}`,
       `--tokens-per-day=${TOKENS_PER_DAY}`,
@@ -80,7 +81,7 @@ Deno.test("leases over 30 seconds: a steady, a paused and a killed edge", async 
   const run = async (key: StoredKey, edge: number) => {
     const { signal } = client;
     const response = await until(async () => {
-      const answer = await cluster.ask(key.value, edge, LONG, signal);
+      const answer = await gateway.ask(key.value, { edge, body: LONG, signal });
       if (answer.status === 200) return answer;
       await answer.body?.cancel();
     }, START_MS);
@@ -88,7 +89,7 @@ Deno.test("leases over 30 seconds: a steady, a paused and a killed edge", async 
   };
   /** A busy machine may not ask Redis in time: then nothing was consumed. */
   const tryOn = async (key: StoredKey): Promise<number> => {
-    const response = await cluster.ask(key.value, STEADY);
+    const response = await gateway.ask(key.value, { edge: STEADY });
     const { error } = await response.json();
     return error?.code === "service_unavailable"
       ? await tryOn(key)
@@ -102,7 +103,7 @@ Deno.test("leases over 30 seconds: a steady, a paused and a killed edge", async 
   const state = async (key: StoredKey) =>
     await readState({ command }, limiterKey(key)) ?? assert.fail();
   const signal = (edge: number, name: Deno.Signal) =>
-    Deno.kill(cluster.pid("edge-auth", edge), name);
+    Deno.kill(gateway.pid("edge-auth", edge), name);
 
   await run(steady, STEADY);
   await run(paused, PAUSED);

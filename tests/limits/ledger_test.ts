@@ -10,11 +10,8 @@ import {
   writeState,
 } from "../support/admission_fixture.ts";
 import { type ChatOutcome, outcomeOf } from "../support/chat_outcome.ts";
-import {
-  type GatedCluster,
-  startGatedCluster,
-  type TestKey,
-} from "../support/gated_cluster.ts";
+import { startGateway } from "../support/gateway/gateway.ts";
+import type { LimitedGateway, TestKey } from "../support/gateway/limited.ts";
 import { seededRandom, seedsOr } from "../support/seeded_random.ts";
 import { tokenBackend } from "../support/scripted_model_server.ts";
 import { sleep, until } from "../support/wait_for.ts";
@@ -39,7 +36,7 @@ const namesOf = (key: TestKey) => ({
 });
 
 /** What is kept of a key and of its owner. */
-async function readBooks({ world }: GatedCluster, key: TestKey) {
+async function readBooks({ world }: LimitedGateway, key: TestKey) {
   const read = async (name: string) =>
     await readState(world, name) ?? assert.fail(name);
   const names = namesOf(key);
@@ -86,25 +83,25 @@ for (const seed of seedsOr([11])) {
         failsAt: (number) =>
           number < REQUESTS && fateOf(number) === "fails" ? number % 20 : null,
       });
-      await using cluster = await startGatedCluster({
+      await using gateway = await startGateway("limited", {
         edges: EDGES,
         runsOn: backend,
       });
-      const { world } = cluster;
-      const key = await cluster.addKey({
+      const { world } = gateway;
+      const key = await gateway.addKey({
         limits: LIMITS,
         ownerLimits: OWNER_LIMITS,
       });
       const first = { seed: FIRST_SEED, max_tokens: 1 };
-      assert.equal(await cluster.status(key, { body: first }), 200);
-      await cluster.settled(key);
+      assert.equal(await gateway.status(key, { body: first }), 200);
+      await gateway.settled(key);
       // Its buckets are half used.
       for (const name of Object.values(namesOf(key))) {
         const state = await readState(world, name) ?? assert.fail();
         const tokensTatMs = await world.time() + AHEAD_MS;
         await writeState(world, name, { ...state, tokensTatMs });
       }
-      const before = await readBooks(cluster, key);
+      const before = await readBooks(gateway, key);
       const random = seededRandom(seed);
       // Every request at once, until nothing of them is left.
       await Promise.all(NUMBERS.map(async (seed) => {
@@ -114,7 +111,7 @@ for (const seed of seedsOr([11])) {
         const body = { seed, max_tokens, stream: seed % 3 !== 0 };
         const edge = seed % EDGES;
         const outcome = served(() =>
-          outcomeOf(cluster.ask(key, { edge, body, signal }))
+          outcomeOf(gateway.ask(key, { edge, body, signal }))
         );
         if (fateOf(seed) === "leaves") {
           await sleep(random() * LEAVES_WITHIN_MS);
@@ -125,8 +122,8 @@ for (const seed of seedsOr([11])) {
         if (fateOf(seed) === "fails") assert.match(kind, /^(http|sse)_error$/);
       }));
       await until(() => backend.running === 0);
-      await cluster.settled(key);
-      const after = await readBooks(cluster, key);
+      await gateway.settled(key);
+      const after = await readBooks(gateway, key);
 
       const spent = (kind: keyof UsageCounted) =>
         after.usage[kind] - before.usage[kind];

@@ -7,12 +7,10 @@ import { hashKeyValue, mintKey } from "@gateway/shared/keys/key";
 import { hashKey, recordKey, STORE_KEY } from "@gateway/shared/keys/record";
 import { randomBytes } from "@gateway/shared/process/ids";
 import { scriptCalls } from "../support/admission_fixture.ts";
-import {
-  type GatedEdge,
-  startGatedCluster,
-  statusOf,
-  type TestKey,
-} from "../support/gated_cluster.ts";
+import { readStatus } from "../support/gateway/chat_status.ts";
+import { startGateway } from "../support/gateway/gateway.ts";
+import type { TestKey } from "../support/gateway/limited.ts";
+import type { LimitedEdge } from "../support/gateway/limited_edge.ts";
 import { startStopwatch, until } from "../support/wait_for.ts";
 
 const RECOVERY_MS = 2_000;
@@ -28,27 +26,27 @@ function nobodysKey(): TestKey {
 }
 
 async function startWithKeys() {
-  const cluster = await startGatedCluster({ edges: EDGES });
+  const gateway = await startGateway("limited", { edges: EDGES });
   /** Known to all edges. */
-  const seen = await cluster.addKey();
+  const seen = await gateway.addKey();
   /** Known to none. */
-  const unseen = await cluster.addKey();
+  const unseen = await gateway.addKey();
   /** Nobody's, known to be so by all edges. */
   const wrong = nobodysKey();
   for (let edge = 0; edge < EDGES; edge += 1) {
-    assert.equal(await cluster.status(seen, { edge }), 200);
-    assert.equal(await cluster.status(wrong, { edge }), 401);
+    assert.equal(await gateway.status(seen, { edge }), 200);
+    assert.equal(await gateway.status(wrong, { edge }), 401);
   }
-  for (const { log } of cluster.edges) log.lines.length = 0;
-  return Object.assign(cluster, { seen, unseen, wrong });
+  for (const { log } of gateway.edges) log.lines.length = 0;
+  return Object.assign(gateway, { seen, unseen, wrong });
 }
 
 /** Asks every edge with every key, and with keys that were never asked for. */
-async function assertUnavailable(cluster: Started) {
-  const { seen, unseen } = cluster;
+async function assertUnavailable(gateway: Started) {
+  const { seen, unseen } = gateway;
   for (let count = 0; count < ASKED; count += 1) {
     for (const key of [seen, unseen, nobodysKey()]) {
-      const response = await cluster.ask(key, { edge: count % EDGES });
+      const response = await gateway.ask(key, { edge: count % EDGES });
       const { error } = await response.json();
       assert.equal(response.status, 503, JSON.stringify(error));
       assert.equal(error.code, "service_unavailable");
@@ -56,11 +54,11 @@ async function assertUnavailable(cluster: Started) {
     }
   }
   // An endpoint that is not limited asks another script.
-  assert.equal(await statusOf(cluster.get(seen, "models")), 503);
+  assert.equal(await readStatus(gateway.get(seen, "models")), 503);
 }
 
 /** What the lines of an event say that it is now. */
-const changes = ({ log }: GatedEdge, event: string) =>
+const changes = ({ log }: LimitedEdge, event: string) =>
   log.lines.filter((line) => line.event === event)
     .map(({ fields }) => String(fields.to));
 
@@ -76,57 +74,57 @@ async function assertSaid({ edges }: Started, expected: string[]) {
 }
 
 Deno.test("data lost by a running server and by a restart: 503 until it is back", async () => {
-  await using cluster = await startWithKeys();
-  const { world, wrong } = cluster;
+  await using gateway = await startWithKeys();
+  const { world, wrong } = gateway;
   const file = `${world.redis.directory}/dump.rdb`;
   await world.command("SAVE");
   const data = await Deno.readFile(file);
   await world.command("FLUSHALL");
-  await assertUnavailable(cluster);
-  await assertSaid(cluster, ["missing"]);
+  await assertUnavailable(gateway);
+  await assertSaid(gateway, ["missing"]);
   // What was known to be nobody's was forgotten with the data it was not in.
-  assert.equal(await cluster.status(wrong), 503);
+  assert.equal(await gateway.status(wrong), 503);
   await world.redis.kill();
   await Deno.remove(file);
   await world.redis.restart();
-  await assertUnavailable(cluster);
-  await assertSaid(cluster, ["missing"]);
+  await assertUnavailable(gateway);
+  await assertSaid(gateway, ["missing"]);
   await world.redis.kill();
   await Deno.writeFile(file, data);
   await world.redis.restart();
   using watch = startStopwatch();
-  const places = cluster.edges.map((_, edge) => ({ edge }));
+  const places = gateway.edges.map((_, edge) => ({ edge }));
   for (const at of places) {
-    for (const key of [cluster.seen, cluster.unseen]) {
-      await until(async () => await cluster.status(key, at) === 200);
+    for (const key of [gateway.seen, gateway.unseen]) {
+      await until(async () => await gateway.status(key, at) === 200);
     }
   }
   assert.ok(watch.ms < RECOVERY_MS, `${watch.ms} ms`);
   for (const at of places) {
-    assert.equal(await cluster.status(nobodysKey(), at), 401);
+    assert.equal(await gateway.status(nobodysKey(), at), 401);
   }
-  await assertSaid(cluster, ["missing", "present"]);
+  await assertSaid(gateway, ["missing", "present"]);
   const states = ["offline", "ready", "offline", "ready"];
-  for (const edge of cluster.edges) {
+  for (const edge of gateway.edges) {
     assert.deepEqual(changes(edge, "redis_state"), states);
   }
 });
 
 Deno.test("other data in place of the old: what was unknown there is asked for again", async () => {
-  await using cluster = await startWithKeys();
-  const { seen, wrong } = cluster;
+  await using gateway = await startWithKeys();
+  const { seen, wrong } = gateway;
   // A copy of another day, in which somebody has this key.
-  await cluster.nameKey(wrong.value, seen);
-  assert.equal(await cluster.status(wrong), 401, "remembered for 30 s");
-  await cluster.world.command("SET", STORE_KEY, "sto_other");
-  await assertSaid(cluster, ["replaced"]);
-  assert.equal(await cluster.status(wrong), 200);
+  await gateway.nameKey(wrong.value, seen);
+  assert.equal(await gateway.status(wrong), 401, "remembered for 30 s");
+  await gateway.world.command("SET", STORE_KEY, "sto_other");
+  await assertSaid(gateway, ["replaced"]);
+  assert.equal(await gateway.status(wrong), 200);
 });
 
 Deno.test("corrupt data in Redis is a fault and no outage: 500, its cause in the log, nothing held", async (t) => {
-  await using cluster = await startGatedCluster();
-  const { world } = cluster;
-  const key = await cluster.addKey({ limits: { concurrency: 100 } });
+  await using gateway = await startGateway("limited");
+  const { world } = gateway;
+  const key = await gateway.addKey({ limits: { concurrency: 100 } });
   const { ownerId } = key;
   const record = recordKey(key);
   const [owner, leases] = [`own:{${ownerId}}`, `lease:{${ownerId}}`];
@@ -143,7 +141,7 @@ Deno.test("corrupt data in Redis is a fault and no outage: 500, its cause in the
   ];
   const names = [record, owner, leases];
   await world.command("HSET", owner, "rpm", "0", "conc", "90");
-  const { edge } = cluster;
+  const { edge } = gateway;
   for (const [name, command] of faults) {
     await t.step(name, async () => {
       for (const each of names) {
@@ -151,7 +149,7 @@ Deno.test("corrupt data in Redis is a fault and no outage: 500, its cause in the
       }
       await world.command(...command);
       edge.log.lines.splice(0);
-      const response = await cluster.ask(key);
+      const response = await gateway.ask(key);
       const { error } = await response.json();
       assert.equal(response.status, 500, JSON.stringify(error));
       assert.equal(error.code, "internal_error");
@@ -161,36 +159,36 @@ Deno.test("corrupt data in Redis is a fault and no outage: 500, its cause in the
         await world.command("DEL", each);
         await world.command("COPY", `kept:${each}`, each);
       }
-      await cluster.settled(key);
-      assert.equal(await cluster.status(key), 200);
+      await gateway.settled(key);
+      assert.equal(await gateway.status(key), 200);
       assert.equal(edge.redis.state, "ready");
     });
   }
   await t.step("an unreadable expiry is not for ever", async () => {
     await world.command("HSET", record, "expires_at", "nan");
-    assert.equal(await statusOf(cluster.get(key, "models")), 500);
+    assert.equal(await readStatus(gateway.get(key, "models")), 500);
   });
   await t.step("the entry of a key's hash", async () => {
-    const other = await cluster.addKey();
+    const other = await gateway.addKey();
     const entry = hashKey(hashKeyValue(other.value));
     await world.command("DEL", entry);
     await world.command("LPUSH", entry, "x");
-    assert.equal(await cluster.status(other), 500);
+    assert.equal(await gateway.status(other), 500);
   });
 });
 
 Deno.test("a key that was deleted is forgotten, and asked for once more", async () => {
-  await using cluster = await startGatedCluster();
-  const key = await cluster.addKey();
-  assert.equal(await cluster.status(key), 200);
-  const { world } = cluster;
+  await using gateway = await startGateway("limited");
+  const key = await gateway.addKey();
+  assert.equal(await gateway.status(key), 200);
+  const { world } = gateway;
   const hash = hashKeyValue(key.value);
   await world.command("DEL", recordKey(key));
   await world.command("DEL", hashKey(hash));
-  assert.equal(await cluster.status(key), 401);
+  assert.equal(await gateway.status(key), 401);
   for (const reads of [1, 0]) {
     const before = await scriptCalls(world);
-    assert.equal(await cluster.status(key), 401);
+    assert.equal(await gateway.status(key), 401);
     assert.equal(await scriptCalls(world) - before, reads);
   }
 });

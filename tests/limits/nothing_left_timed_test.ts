@@ -5,7 +5,7 @@ import v8 from "node:v8";
 import vm from "node:vm";
 import { limiterKey, ownerLimiterKey } from "@gateway/shared/keys/record";
 import { readState, usageCounted } from "../support/admission_fixture.ts";
-import { startGatedCluster } from "../support/gated_cluster.ts";
+import { startGateway } from "../support/gateway/gateway.ts";
 import { sleep, until } from "../support/wait_for.ts";
 
 const CLIENTS = 50;
@@ -15,20 +15,20 @@ const HEAP_GROWTH_BYTES_MAX = 2 * 1024 * 1024;
 Deno.test("10,000 clients that leave at any moment leave nothing behind, and each is settled once", async () => {
   /** What a client waits for, by the seed of its request. */
   const awaited = new Map<number, () => void>();
-  await using cluster = await startGatedCluster({
+  await using gateway = await startGateway("limited", {
     edges: 2,
     onCall(call) {
       // Some answers begin, none ends.
-      if (cluster.backend.calls.length % 2 === 0) call.say("begun", "going on");
+      if (gateway.backend.calls.length % 2 === 0) call.say("begun", "going on");
       awaited.get(call.request.seed ?? -1)?.();
     },
   });
   const wide = { concurrency: 1_000_000, tokensPerDay: 1_000_000_000 };
-  const key = await cluster.addKey({ limits: wide, ownerLimits: wide });
+  const key = await gateway.addKey({ limits: wide, ownerLimits: wide });
   const leave = async (number: number) => {
     const controller = new AbortController();
     const called = new Promise<void>((resolve) => awaited.set(number, resolve));
-    const asking = cluster.ask(key, {
+    const asking = gateway.ask(key, {
       edge: number % 2,
       body: { stream: number % 3 !== 0, seed: number },
       signal: controller.signal,
@@ -48,13 +48,13 @@ Deno.test("10,000 clients that leave at any moment leave nothing behind, and eac
         await leave(client + count * CLIENTS);
       }
     }));
-    await cluster.settled(key, 1_000);
-    for (const { limiter, dispatcher } of cluster.edges) {
+    await gateway.settled(key, 1_000);
+    for (const { limiter, dispatcher } of gateway.edges) {
       assert.equal(limiter.leases.running, 0);
       assert.equal(dispatcher.running, 0);
     }
     // As many requests are counted as were admitted, and as many tokens as are charged.
-    const { world, edges } = cluster;
+    const { world, edges } = gateway;
     const use = await usageCounted(world, key);
     const admitted = edges.reduce((sum, each) => sum + each.admissions, 0);
     assert.partialDeepStrictEqual(use, { requests: admitted, errors: 0 });
@@ -62,13 +62,13 @@ Deno.test("10,000 clients that leave at any moment leave nothing behind, and eac
       const state = await readState(world, name);
       assert.equal(state?.dayTokens, use.promptTokens + use.completionTokens);
     }
-    assert.ok(cluster.backend.calls.length > 0, "nobody reached the backend");
+    assert.ok(gateway.backend.calls.length > 0, "nobody reached the backend");
     // A worker may have taken a job just when its client was given up.
-    const { calls } = cluster.backend;
+    const { calls } = gateway.backend;
     await until(() => calls.every((call) => call.abortedAtMs !== null), 1_000);
     // What the test itself keeps.
-    cluster.backend.calls.splice(0);
-    for (const { log } of cluster.edges) log.lines.splice(0);
+    gateway.backend.calls.splice(0);
+    for (const { log } of gateway.edges) log.lines.splice(0);
     // So that what somebody holds can be counted.
     v8.setFlagsFromString("--expose-gc");
     vm.runInNewContext("gc")();
@@ -77,9 +77,9 @@ Deno.test("10,000 clients that leave at any moment leave nothing behind, and eac
   const warmBytes = await heapAfter(2_000);
   const bytes = await heapAfter(8_000) - warmBytes;
   assert.ok(bytes < HEAP_GROWTH_BYTES_MAX, `${bytes} bytes more`);
-  const use = await usageCounted(cluster.world, key);
+  const use = await usageCounted(gateway.world, key);
   assert.ok(use.promptTokens > 0 && use.completionTokens > 0);
-  for (const { limiter } of cluster.edges) {
+  for (const { limiter } of gateway.edges) {
     assert.equal(await limiter.leases.stop(0), 0);
   }
 });

@@ -2,11 +2,8 @@
 // at once, and service again within two seconds after Redis is back, without a restart.
 import assert from "node:assert/strict";
 import { usageCounted } from "../support/admission_fixture.ts";
-import {
-  type GatedCluster,
-  startGatedCluster,
-  type TestKey,
-} from "../support/gated_cluster.ts";
+import { startGateway } from "../support/gateway/gateway.ts";
+import type { LimitedGateway, TestKey } from "../support/gateway/limited.ts";
 import {
   SCHEDULING_ALLOWANCE_MS,
   sleep,
@@ -21,7 +18,7 @@ const REQUESTS = 12;
 
 /** Several requests while Redis cannot answer, some by keys this edge never saw. */
 async function assertUnavailable(
-  cluster: GatedCluster,
+  gateway: LimitedGateway,
   keys: readonly TestKey[],
   requests = REQUESTS,
 ): Promise<void> {
@@ -29,7 +26,7 @@ async function assertUnavailable(
     const key = keys[count % keys.length];
     assert.ok(key);
     using watch = startStopwatch();
-    const response = await cluster.ask(key);
+    const response = await gateway.ask(key);
     const tookMs = watch.ms;
     const { status, headers } = response;
     const { error } = await response.json();
@@ -41,16 +38,16 @@ async function assertUnavailable(
     const boundMs = REFUSED_MS + SCHEDULING_ALLOWANCE_MS;
     assert.ok(tookMs <= boundMs, `${tookMs} ms`);
   }
-  const { lines } = cluster.edge.log;
+  const { lines } = gateway.edge.log;
   const said = lines.findLast(({ event }) => event === "request");
   assert.equal(typeof said?.fields.redis, "string", "the log says why");
 }
 
-const isServed = (cluster: GatedCluster, key: TestKey) =>
-  until(async () => await cluster.status(key) === 200);
+const isServed = (gateway: LimitedGateway, key: TestKey) =>
+  until(async () => await gateway.status(key) === 200);
 
 /** Changes of the link's state since the last look, as `from>to`. */
-function stateChanges({ edge }: GatedCluster): string[] {
+function stateChanges({ edge }: LimitedGateway): string[] {
   const changes = edge.log.lines.splice(0)
     .filter(({ event }) => event === "redis_state")
     .map(({ fields }) => `${fields.from}>${fields.to}`);
@@ -60,7 +57,7 @@ function stateChanges({ edge }: GatedCluster): string[] {
 }
 
 const MAXMEMORY = "CONFIG SET maxmemory";
-type Act = (cluster: GatedCluster) => unknown;
+type Act = (gateway: LimitedGateway) => unknown;
 /**
  * How Redis goes away, how it comes back, what the link says of it, and whether it is
  * looked at for longer than one attempt to find a server that serves.
@@ -105,32 +102,32 @@ const OUTAGES: Outage[] = [
 ];
 
 Deno.test("ASVS 16.5.2, 16.5.3: Redis unavailable in every possible way: 503, never a refusal of the key", async (t) => {
-  await using cluster = await startGatedCluster({ redisMsMin: 0 });
-  const { proxy } = cluster;
-  const key = await cluster.addKey({ limits: { concurrency: 100 } });
-  const stranger = await cluster.addKey();
+  await using gateway = await startGateway("limited", { redisMsMin: 0 });
+  const { proxy } = gateway;
+  const key = await gateway.addKey({ limits: { concurrency: 100 } });
+  const stranger = await gateway.addKey();
   for (const [name, begin, end, states, isLong] of OUTAGES) {
     await t.step(name, async () => {
-      await isServed(cluster, key);
-      stateChanges(cluster);
-      await begin(cluster);
+      await isServed(gateway, key);
+      stateChanges(gateway);
+      await begin(gateway);
       try {
-        await assertUnavailable(cluster, [key, stranger]);
+        await assertUnavailable(gateway, [key, stranger]);
         if (isLong) {
           await sleep(500);
-          await assertUnavailable(cluster, [key]);
+          await assertUnavailable(gateway, [key]);
         }
       } finally {
         // The next steps need Redis.
-        await end(cluster);
+        await end(gateway);
       }
       using watch = startStopwatch();
-      await isServed(cluster, key);
+      await isServed(gateway, key);
       assert.ok(watch.ms < RECOVERY_MS, `${watch.ms} ms`);
-      await cluster.settled(key);
+      await gateway.settled(key);
       // The link believes in the server's return when it has tried it.
-      await until(() => cluster.edge.redis.state === "ready", RECOVERY_MS);
-      const changes = stateChanges(cluster);
+      await until(() => gateway.edge.redis.state === "ready", RECOVERY_MS);
+      const changes = stateChanges(gateway);
       if (states !== undefined) assert.deepEqual(changes, states);
       else assert.match(changes.at(-1) ?? "", />ready$/);
     });
@@ -141,30 +138,30 @@ Deno.test("ASVS 16.5.2, 16.5.3: Redis unavailable in every possible way: 503, ne
     let served = 0;
     // On a slow machine Redis itself may now and then take the other 55 ms, too.
     await until(async () => {
-      const status = await cluster.status(await cluster.addKey());
+      const status = await gateway.status(await gateway.addKey());
       assert.ok(status === 200 || status === 503, `${status}`);
       if (status === 200) served += 1;
       return served === REQUESTS;
     });
     proxy.set({});
-    assert.deepEqual(stateChanges(cluster), []);
+    assert.deepEqual(stateChanges(gateway), []);
   });
 });
 
 Deno.test("requests that find Redis without its scripts, and run when it goes and comes back, end well and are settled once", async () => {
-  await using cluster = await startGatedCluster({ onCall: () => {} });
-  const key = await cluster.addKey({ limits: { concurrency: 100 } });
-  await until(() => cluster.edge.redis.state === "ready");
-  stateChanges(cluster);
-  await cluster.world.command("SCRIPT", "FLUSH");
+  await using gateway = await startGateway("limited", { onCall: () => {} });
+  const key = await gateway.addKey({ limits: { concurrency: 100 } });
+  await until(() => gateway.edge.redis.state === "ready");
+  stateChanges(gateway);
+  await gateway.world.command("SCRIPT", "FLUSH");
   const answers = Array.from(
     { length: 20 },
-    () => cluster.ask(key, { body: { stream: true } }),
+    () => gateway.ask(key, { body: { stream: true } }),
   );
-  await until(() => cluster.backend.calls.length === answers.length);
-  assert.deepEqual(stateChanges(cluster), []);
-  await cluster.world.redis.freeze();
-  for (const call of cluster.backend.calls) {
+  await until(() => gateway.backend.calls.length === answers.length);
+  assert.deepEqual(stateChanges(gateway), []);
+  await gateway.world.redis.freeze();
+  for (const call of gateway.backend.calls) {
     call.say("pong");
     call.end();
   }
@@ -172,7 +169,7 @@ Deno.test("requests that find Redis without its scripts, and run when it goes an
     assert.match(await (await answer).text(), /\[DONE\]/);
   }
   await sleep(300);
-  cluster.world.redis.thaw();
-  await cluster.settled(key, RECOVERY_MS + 1_000);
-  assert.equal((await usageCounted(cluster.world, key)).requests, 20);
+  gateway.world.redis.thaw();
+  await gateway.settled(key, RECOVERY_MS + 1_000);
+  assert.equal((await usageCounted(gateway.world, key)).requests, 20);
 });

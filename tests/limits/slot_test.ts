@@ -5,7 +5,7 @@
 import assert from "node:assert/strict";
 import { subjects } from "@gateway/shared/bus/subjects";
 import type { KeyOptions } from "../support/admission_fixture.ts";
-import { startGatedCluster } from "../support/gated_cluster.ts";
+import { startGateway } from "../support/gateway/gateway.ts";
 import { hello } from "../support/scripted_model_server.ts";
 import { startStopwatch, until } from "../support/wait_for.ts";
 
@@ -30,18 +30,18 @@ const CASES: [name: string, options: KeyOptions, requests: number][] = [
 for (const [name, options, requests] of CASES) {
   Deno.test(`one slot ${name}: ${requests} requests in a row over two edges, none is refused`, async () => {
     const fails = requests === FAILURES;
-    await using cluster = await startGatedCluster({
+    await using gateway = await startGateway("limited", {
       edges: 2,
       onCall: (call) => fails ? call.fail() : hello(call),
     });
-    const key = await cluster.addKey(options);
-    cluster.edge.proxy.set({ delayMs: BEHIND_MS });
+    const key = await gateway.addKey(options);
+    gateway.edge.proxy.set({ delayMs: BEHIND_MS });
     let waited = 0;
     for (let number = 0; number < requests; number += 1) {
       const stream = number % 4 < 2;
       using watch = startStopwatch();
       const ask = { edge: number % 2, body: { stream } };
-      const response = await cluster.ask(key, ask);
+      const response = await gateway.ask(key, ask);
       const answer = await response.text();
       assert.equal(response.status, fails ? 502 : 200, answer);
       const isDone = answer.endsWith("data: [DONE]\n\n");
@@ -53,20 +53,20 @@ for (const [name, options, requests] of CASES) {
 }
 
 Deno.test("no answer waits for a slow Redis, with or without a limit", async () => {
-  await using cluster = await startGatedCluster({
+  await using gateway = await startGateway("limited", {
     onCall(call) {
       // The admission is over: from here on Redis is slow.
-      cluster.proxy.set({ delayMs: SLOW_REDIS_MS });
+      gateway.proxy.set({ delayMs: SLOW_REDIS_MS });
       hello(call);
     },
   });
-  const limited = await cluster.addKey({ limits: { concurrency: 1 } });
-  const free = await cluster.addKey();
+  const limited = await gateway.addKey({ limits: { concurrency: 1 } });
+  const free = await gateway.addKey();
   const tookMs = async (key: typeof free) => {
-    cluster.proxy.set({});
-    await cluster.settled(key);
+    gateway.proxy.set({});
+    await gateway.settled(key);
     using watch = startStopwatch();
-    const response = await cluster.ask(key);
+    const response = await gateway.ask(key);
     assert.equal(response.status, 200);
     await response.text();
     return watch.ms;
@@ -83,44 +83,44 @@ const NOTICED_MS = 500;
 
 /** A key that was served once, and from now on no answer of Redis arrives. */
 async function startCutOff() {
-  const cluster = await startGatedCluster();
-  const key = await cluster.addKey({ limits: { concurrency: 1_000 } });
-  assert.equal(await cluster.status(key), 200);
-  await cluster.settled(key);
-  cluster.proxy.set({ blackHole: "down" });
-  return Object.assign(cluster, { key, ran: cluster.backend.calls.length });
+  const gateway = await startGateway("limited");
+  const key = await gateway.addKey({ limits: { concurrency: 1_000 } });
+  assert.equal(await gateway.status(key), 200);
+  await gateway.settled(key);
+  gateway.proxy.set({ blackHole: "down" });
+  return Object.assign(gateway, { key, ran: gateway.backend.calls.length });
 }
 
 Deno.test("a client that leaves while it is admitted gives its slot back and runs nothing", async () => {
-  await using cluster = await startCutOff();
-  const { key, ran } = cluster;
+  await using gateway = await startCutOff();
+  const { key, ran } = gateway;
   const client = new AbortController();
   const asking = Array.from({ length: ASKED }, async () => {
-    await assert.rejects(cluster.ask(key, { signal: client.signal }));
+    await assert.rejects(gateway.ask(key, { signal: client.signal }));
   });
-  await until(async () => await cluster.leases(key) === ASKED);
+  await until(async () => await gateway.leases(key) === ASKED);
   client.abort();
   await Promise.all(asking);
-  cluster.proxy.set({ delayMs: NOTICED_MS });
-  await cluster.settled(key);
-  assert.equal(cluster.backend.calls.length, ran);
-  assert.equal(await cluster.status(key), 200);
+  gateway.proxy.set({ delayMs: NOTICED_MS });
+  await gateway.settled(key);
+  assert.equal(gateway.backend.calls.length, ran);
+  assert.equal(await gateway.status(key), 200);
 });
 
 Deno.test("a notice to stop that overtakes the answer of Redis holds", async () => {
-  await using cluster = await startCutOff();
-  const { key, ran } = cluster;
-  const asking = cluster.ask(key);
-  await until(async () => await cluster.leases(key) === 1);
+  await using gateway = await startCutOff();
+  const { key, ran } = gateway;
+  const asking = gateway.ask(key);
+  await until(async () => await gateway.leases(key) === 1);
   const notice = JSON.stringify({ keyId: key.keyId, action: "stop" });
   const bytes = new TextEncoder().encode(notice);
-  cluster.edge.link.publish(subjects.keyChanged, bytes);
-  await cluster.edge.link.flush();
-  cluster.proxy.set({});
+  gateway.edge.link.publish(subjects.keyChanged, bytes);
+  await gateway.edge.link.flush();
+  gateway.proxy.set({});
   const response = await asking;
   const { error } = await response.json();
   assert.equal(response.status, 403);
   assert.equal(error.code, "key_revoked");
-  assert.equal(cluster.backend.calls.length, ran);
-  await cluster.settled(key);
+  assert.equal(gateway.backend.calls.length, ran);
+  await gateway.settled(key);
 });

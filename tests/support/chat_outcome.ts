@@ -1,6 +1,7 @@
 /** What a client saw of a chat request, put together again. */
 import assert from "node:assert/strict";
-import { chat, type MiniEdge } from "./mini_cluster.ts";
+import type { InProcessEdge } from "./gateway/in_process_edge.ts";
+import { chat } from "./gateway/open.ts";
 import type { ScriptedModelServer } from "./scripted_model_server.ts";
 import { until } from "./wait_for.ts";
 
@@ -75,7 +76,7 @@ export async function endsAs(
  * server. `answered` resolves with the first byte.
  */
 export async function begin(
-  edge: MiniEdge,
+  edge: InProcessEdge,
   backend: ScriptedModelServer,
   body: object = { stream: true },
 ) {

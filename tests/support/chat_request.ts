@@ -1,3 +1,4 @@
+/** Requests to the public API, with a key. */
 import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 
@@ -14,17 +15,18 @@ export function chatRequest(part: Partial<ChatRequest> = {}): ChatRequest {
   };
 }
 
-type CallOptions = Omit<RequestInit, "body"> & { client?: Deno.HttpClient };
+/** What a call sends besides its key. */
+export type CallOptions = Omit<RequestInit, "body"> & {
+  /** Sent by POST, as JSON where it is no form. */
+  body?: object | undefined;
+  client?: Deno.HttpClient;
+};
 
-/**
- * Sends a request with a key: with a body a POST, as JSON where it is no form. Headers
- * of `init` come on top.
- */
+/** Sends a request with a key. Headers of the options come on top. */
 export function callApi(
   url: string,
   key: string,
-  body?: object,
-  init: CallOptions = {},
+  { body, headers, ...init }: CallOptions = {},
 ): Promise<Response> {
   const isJson = body !== undefined && !(body instanceof FormData);
   return fetch(url, {
@@ -33,19 +35,21 @@ export function callApi(
     headers: {
       authorization: `Bearer ${key}`,
       ...isJson && { "content-type": "application/json" },
-      ...Object(init.headers),
+      ...Object(headers),
     },
   });
 }
 
-/** Sends a chat request; its only message is "ping" where `body` has none. */
+/**
+ * Sends a chat request to the API at `baseUrl`; its only message is "ping" where the
+ * body has none.
+ */
 export function postChat(
   baseUrl: string,
   key: string,
-  body: object = {},
-  init?: CallOptions,
+  { body, ...init }: CallOptions = {},
 ): Promise<Response> {
   const messages = [{ role: "user", content: "ping" }];
   const asked = { model: DEFAULT_MODEL_ID, messages, ...body };
-  return callApi(`${baseUrl}/chat/completions`, key, asked, init);
+  return callApi(`${baseUrl}/chat/completions`, key, { ...init, body: asked });
 }

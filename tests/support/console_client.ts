@@ -1,13 +1,13 @@
-/** The console of a cluster, as a browser without a script uses it. */
+/** The console of a gateway, as a browser without a script uses it. */
 import assert from "node:assert/strict";
 import { createClient } from "../../services/key-admin/console_fixture.ts";
-import type { Cluster } from "./cluster.ts";
+import type { LaunchedGateway } from "./gateway/launched.ts";
 
 /**
- * Signs the first owner of a cluster up, or whom `link` is for, and stays signed in.
+ * Signs the first owner of a gateway up, or whom `link` is for, and stays signed in.
  */
 export async function openConsole(
-  { state }: Cluster,
+  { state }: LaunchedGateway,
   link = state.setup_url ?? assert.fail("no set-up link"),
 ) {
   const browser = createClient(async (request) => {

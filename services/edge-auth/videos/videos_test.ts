@@ -125,7 +125,7 @@ async function startEdge(
   ) => {
     principal = key;
     const url = `${app.origin}/v1/videos${path}`;
-    const response = await callApi(url, KEY, body, { method });
+    const response = await callApi(url, KEY, { body, method });
     return { status: response.status, body: await response.json() };
   };
   return Object.assign(rig, {

@@ -1,0 +1,155 @@
+/** An edge in the process of a test, connected to a real nats-server. */
+import type { AppDependencies } from "../../../services/edge-auth/app.ts";
+import { startApp } from "../../../services/edge-auth/app_fixture.ts";
+import {
+  CONTROL_WAIT_MS,
+  Dispatcher,
+} from "../../../services/edge-auth/dispatch/dispatcher.ts";
+import type { RunOutcome } from "../../../services/edge-auth/dispatch/outcome.ts";
+import { connectBus } from "@gateway/shared/bus/link_nats";
+import { DISPATCH_LIMITS } from "@gateway/shared/limits";
+import { monotonicNow } from "@gateway/shared/process/clock";
+import { newInstanceId } from "@gateway/shared/process/ids";
+import { type Log, silentLog } from "@gateway/shared/process/log";
+
+/** A link of an edge or a worker to NATS. */
+export type BusConnection = Awaited<ReturnType<typeof connectBus>>;
+
+/** What differs between edges. */
+export interface EdgeOptions {
+  /** NATS servers, `host:port`, in the order in which they are tried. */
+  servers: string[];
+  /** How many times longer its runs wait for workers; 1 if left out. */
+  slower?: number;
+  /** How long the bus may be away before runs end. */
+  busLostMs?: number;
+  log?: Log;
+  /**
+   * What of the app differs: keys and admission (every key is admitted if left out),
+   * models, hosts, bounds.
+   */
+  door?: Partial<AppDependencies>;
+}
+
+/** A request that an edge admitted. */
+interface Admitted {
+  request: object;
+  /** How it ended, once for each settlement; null if it was released before it ran. */
+  settlements: (RunOutcome | null)[];
+}
+
+/** A running edge, and what is inside of it. */
+export interface InProcessEdge extends AsyncDisposable {
+  readonly id: string;
+  readonly link: BusConnection;
+  readonly dispatcher: Dispatcher;
+  /** As an SDK takes it. */
+  readonly baseUrl: string;
+  /** Requests that were admitted without a Redis. */
+  readonly admitted: readonly Admitted[];
+  /** How they ended. */
+  settlements(): (RunOutcome | null)[];
+}
+
+/** Timers that are gone when what they belong to is closed. */
+export class Timers {
+  readonly #timers = new Set<ReturnType<typeof setTimeout>>();
+
+  /** Runs a function once, after `waitMs`. */
+  schedule(run: () => void, waitMs: number): void {
+    const timer = setTimeout(() => {
+      this.#timers.delete(timer);
+      run();
+    }, waitMs);
+    this.#timers.add(timer);
+  }
+
+  /** Runs none of them any more. */
+  clear(): void {
+    this.#timers.forEach(clearTimeout);
+  }
+}
+
+/** Connects to the first of these servers that answers. */
+export function connectTo(
+  servers: string[],
+  name: string,
+  log: Log = silentLog,
+): Promise<BusConnection> {
+  return connectBus({ servers, name, log, now: monotonicNow, random: () => 0 });
+}
+
+/** Starts an edge and waits for nothing: workers are found by their beats. */
+export async function startEdge(options: EdgeOptions): Promise<InProcessEdge> {
+  const id = newInstanceId();
+  const { slower = 1, log = silentLog } = options;
+  const link = await connectTo(options.servers, `edge ${id}`, log);
+  const soon = new Timers();
+  const dispatcher = new Dispatcher({
+    bus: link,
+    edgeId: id,
+    random: Math.random,
+    log,
+    now: () => monotonicNow() / slower,
+    scheduleSoon: (flush) => soon.schedule(flush, CONTROL_WAIT_MS),
+    requestTimeoutMs: 60_000,
+    busLostMs: options.busLostMs ?? DISPATCH_LIMITS.busLostMs,
+  });
+  const admitted: Admitted[] = [];
+  const leaveBus = await dispatcher.join(link);
+  const app = await startApp({
+    ...admitAll(admitted),
+    log,
+    dispatcher: {
+      start: (...run) => dispatcher.start(...run),
+      isStoppedSince: (keyId, sinceMs) =>
+        dispatcher.isStoppedSince(keyId, sinceMs / slower),
+    },
+    ...options.door,
+  });
+  return {
+    id,
+    link,
+    dispatcher,
+    baseUrl: `${app.origin}/v1`,
+    admitted,
+    settlements: () => admitted.flatMap(({ settlements }) => settlements),
+    [Symbol.asyncDispose]: async () => {
+      await app[Symbol.asyncDispose]();
+      leaveBus();
+      await link.close();
+      soon.clear();
+    },
+  };
+}
+
+/** Admits everything and writes down how it ended. */
+function admitAll(
+  admitted: Admitted[],
+): Pick<AppDependencies, "keys" | "admission"> {
+  const principal = { keyId: "key_test", ownerId: "own_test" };
+  const reservation = {
+    id: "l1",
+    principal,
+    model: null,
+    atMs: 0,
+    reservedTokens: 0,
+    reservedUnits: null,
+  };
+  return {
+    keys: { find: () => Promise.resolve(principal) },
+    admission: {
+      modelsOf: () => Promise.resolve([]),
+      checkRefused: () => Promise.resolve(),
+      admit: (_principal, { request }) => {
+        const settlements: Admitted["settlements"] = [];
+        admitted.push({ request, settlements });
+        return Promise.resolve({
+          headers: {},
+          reservation,
+          settle: (outcome) => settlements.push(outcome),
+        });
+      },
+    },
+  };
+}

@@ -1,0 +1,114 @@
+/** An edge in the process of a test with the real admission, by a Redis. */
+import type { AppDependencies } from "../../../services/edge-auth/app.ts";
+import { createKeyLookup } from "../../../services/edge-auth/keys/authenticate.ts";
+import { createAdmission } from "../../../services/edge-auth/limits/admission.ts";
+import {
+  createLimiter,
+  LIMITER_PROBE,
+} from "../../../services/edge-auth/limits/limiter.ts";
+import { EDGE_SCRIPTS } from "../../../services/edge-auth/limits/scripts.ts";
+import { KEY_LIMITS } from "@gateway/shared/limits";
+import { monotonicNow } from "@gateway/shared/process/clock";
+import type { CallOptions, RedisLink } from "@gateway/shared/redis/link";
+import { createRecordingLog } from "../recording_log.ts";
+import { changedLink, testRedisLink } from "../redis_link.ts";
+import { startTcpProxy } from "../tcp_proxy.ts";
+import { type InProcessEdge, startEdge } from "./in_process_edge.ts";
+
+/** What differs between edges with limits. */
+export interface LimitedEdgeOptions {
+  /** What of the app differs. */
+  door?: Partial<AppDependencies>;
+  /** Default {@link KEY_LIMITS}. */
+  unknownPerSecond?: number;
+  /**
+   * Where the edges find Redis, which was started on `port`: asked for every
+   * connection.
+   */
+  redisAt?: (port: number) => number;
+  /**
+   * How long edges wait for Redis at least; if left out, as long as a busy machine
+   * needs.
+   */
+  redisMsMin?: number;
+}
+
+/** An edge and its admission. */
+export interface LimitedEdge extends InProcessEdge {
+  readonly keys: ReturnType<typeof createKeyLookup>;
+  readonly limiter: ReturnType<typeof createLimiter>;
+  readonly redis: RedisLink;
+  readonly log: ReturnType<typeof createRecordingLog>;
+  /** Between this edge and Redis. */
+  readonly proxy: ReturnType<typeof startTcpProxy>;
+  /** Requests that Redis has admitted. */
+  readonly admissions: number;
+}
+
+const PATIENT_MS = 30_000;
+const STOP_MS = 2_000;
+/** A worker has 250 ms to answer an offer: no test with limits is about that. */
+export const SLOWER = 8;
+
+/** Starts an edge with a connection of its own to Redis; it ends with `owner`. */
+export async function startLimitedEdge(
+  owner: AsyncDisposableStack,
+  { servers, port, ...options }: LimitedEdgeOptions & {
+    servers: string[];
+    port: number;
+  },
+): Promise<LimitedEdge> {
+  const { redisAt = () => port } = options;
+  const log = createRecordingLog();
+  const proxy = owner.use(startTcpProxy(() => redisAt(port)));
+  const url = `redis://${proxy.server}`;
+  const scripts = { scripts: EDGE_SCRIPTS, probe: LIMITER_PROBE };
+  const link = testRedisLink({ url }, { log, ...scripts });
+  owner.defer(() => link.close());
+  await link.ready(PATIENT_MS);
+  const redis = patient(link, options.redisMsMin ?? PATIENT_MS);
+  const common = { redis, now: monotonicNow, random: Math.random, log };
+  let admissions = 0;
+  const { unknownPerSecond = KEY_LIMITS.unknownPerSecond } = options;
+  const keys = createKeyLookup({ ...common, unknownPerSecond });
+  const limiter = createLimiter(common);
+  const admission = createAdmission({
+    ...common,
+    limiter,
+    onUnknown: keys.forget,
+    onDecision: (decision) => {
+      if (typeof decision !== "string" && decision.isAdmitted) admissions += 1;
+    },
+  });
+  const stopWatching = keys.watchStore();
+  owner.defer(async () => {
+    stopWatching();
+    await limiter.leases.stop(STOP_MS);
+  });
+  const door = { keys, admission, ...options.door };
+  const edge = await startEdge({ servers, door, log, slower: SLOWER });
+  return {
+    ...owner.use(edge),
+    keys,
+    limiter,
+    redis,
+    log,
+    proxy,
+    get admissions() {
+      return admissions;
+    },
+  };
+}
+
+/** Gives each call this much time at least. */
+function patient(link: RedisLink, ms: number): RedisLink {
+  const given = (options: CallOptions = {}) =>
+    ms === 0
+      ? options
+      : { ...options, deadlineMs: Math.max(ms, options.deadlineMs ?? 0) };
+  return changedLink(link, {
+    command: (args, options) => link.command(args, given(options)),
+    evalScript: (script, input, options) =>
+      link.evalScript(script, input, given(options)),
+  });
+}
