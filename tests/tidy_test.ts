@@ -1,12 +1,14 @@
 // The rules of ARCHITECTURE.md that a machine can check: what may import what, and
 // what may touch the process.
 import assert from "node:assert/strict";
-import { dirname, join } from "node:path/posix";
+import { dirname } from "node:path/posix";
+import { mayImport, readRooms, roomOf } from "./support/room_table.ts";
 import {
   readSources,
   SOURCE_FOLDERS,
   type SourceFile,
 } from "./support/source_files.ts";
+import { importsOf, targetOf, targetsOf } from "./support/source_imports.ts";
 
 /** Protocol and policy code: no Deno, no sockets, no timers, no stores. */
 const PURE_ROOMS = [
@@ -41,19 +43,6 @@ const PROCESS = /\bDeno\.(serve|exit|addSignalListener|exitCode)\b/;
  */
 const FUNCTION_FIELD =
   /^\s+(?:(?:readonly|override) )*(?:this\.)?#?\w+(?:: [^=\n]+)? = (?:async )?\([^)]*\)(?:: [^=\n]+)? =>/m;
-const IMPORT = /^(?:import|export)\b[\w\s{},*$]*?\bfrom\s*["']([^"']+)["']/gm;
-const BARE_IMPORT = /^import\s*["']([^"']+)["']/gm;
-const DYNAMIC_IMPORT = /\bimport\(\s*["']([^"']+)["']/g;
-
-/** The target of an import, as a path from the root, or the bare name. */
-function targetOf({ path }: SourceFile, specifier: string): string {
-  const [, room, rest] = /^@gateway\/([^/]+)\/(.*)/.exec(specifier) ?? [];
-  if (room !== undefined) {
-    return `${room === "shared" ? room : `services/${room}`}/${rest}`;
-  }
-  if (!specifier.startsWith(".")) return specifier;
-  return join(dirname(path), specifier);
-}
 
 /** Code without comments, so that words in prose do not count. */
 function codeOf({ text }: SourceFile): string {
@@ -65,20 +54,13 @@ const all = readSources(SOURCE_FOLDERS, /\.tsx?$/);
 const production = all.filter(({ path }) => !TEST.test(path));
 const program = production.filter(({ path }) => !path.startsWith("deploy/"));
 
-/** What a file imports, as it is written. */
-const importsOf = ({ text }: SourceFile) =>
-  [IMPORT, BARE_IMPORT, DYNAMIC_IMPORT].flatMap((form) =>
-    [...text.matchAll(form)].map((match) => match[1] ?? "")
-  );
-/** Targets of a file's imports. */
-const targets = (file: SourceFile) =>
-  importsOf(file).map((specifier) => targetOf(file, specifier));
 const within = (files: readonly SourceFile[], form: RegExp) =>
   files.filter(({ path }) => form.test(path));
 const outside = (files: readonly SourceFile[], form: RegExp) =>
   files.filter(({ path }) => !form.test(path));
 
-/** The rooms of ARCHITECTURE.md that a library is confined to. */
+const rooms = readRooms();
+/** The files that a library is confined to, within its room. */
 const LIBRARY_ROOMS: Record<string, RegExp> = {
   nats: /^shared\/bus\/link/,
   redis: /^shared\/redis\//,
@@ -97,29 +79,39 @@ const RULES: {
     faultsOf: (file: SourceFile) => readonly string[],
   ];
 } = {
+  "each room imports only what its row in ARCHITECTURE.md allows": [
+    production,
+    (file) => {
+      const room = roomOf(rooms, file.path);
+      if (room === undefined) return ["its folder has no row"];
+      return targetsOf(file).filter((target) =>
+        roomOf(rooms, target) !== room && !mayImport(room, target)
+      );
+    },
+  ],
   "services never import each other": [
     within(all, /^services\//),
     (file) => {
       const [own] = /^services\/[^/]+\//.exec(file.path) ?? [""];
-      return targets(file).filter((target) =>
+      return targetsOf(file).filter((target) =>
         target.startsWith("services/") && !target.startsWith(own)
       );
     },
   ],
   "shared imports no service": [
     within(production, /^shared\//),
-    (file) => targets(file).filter((to) => /^(services|deploy)\//.test(to)),
+    (file) => targetsOf(file).filter((to) => /^(services|deploy)\//.test(to)),
   ],
   "nothing that runs imports tests or bench": [
     production,
-    (file) => targets(file).filter((to) => /^(tests|bench)\//.test(to)),
+    (file) => targetsOf(file).filter((to) => /^(tests|bench)\//.test(to)),
   ],
   "key-admin's domain imports neither the console nor the command line": [
     within(production, /^services\/key-admin\/(domain|cli|web)\//),
     (file) => {
       const [, , room] = file.path.split("/");
       const allowed = new RegExp(`^services/key-admin/(domain|${room})/`);
-      return targets(file).filter((target) =>
+      return targetsOf(file).filter((target) =>
         target.startsWith("services/") && !allowed.test(target)
       );
     },
@@ -197,7 +189,7 @@ Deno.test("folders do not import each other in a cycle", () => {
     const from = dirname(file.path);
     const folders = reached.get(from) ?? new Set();
     reached.set(from, folders);
-    for (const target of targets(file)) {
+    for (const target of targetsOf(file)) {
       if (dirname(target) !== from) folders.add(dirname(target));
     }
   }
