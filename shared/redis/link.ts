@@ -23,10 +23,28 @@ export interface RedisScript {
   readonly sha: string;
 }
 
+/** What a script's text may be given as constants: numbers, and words. */
+export type ScriptConstants = Readonly<Record<string, number | string>>;
+
+/** Words need no escapes in Lua. */
+const WORD = /^\w+$/;
+
 /**
- * Identifies a script by its content, so that edges of two versions can share a server.
+ * A script that starts with `constants` as local variables: `{ LEASE_MS: 30_000 }`
+ * becomes `local LEASE_MS = 30000`. Scripts are identified by their content, so edges
+ * of two versions can share a server.
  */
-export function defineScript(name: string, source: string): RedisScript {
+export function defineScript(
+  name: string,
+  text: string,
+  constants: ScriptConstants = {},
+): RedisScript {
+  const lines = Object.entries(constants).map(([constant, value]) => {
+    if (typeof value === "number") return `local ${constant} = ${value}\n`;
+    if (WORD.test(value)) return `local ${constant} = '${value}'\n`;
+    throw new TypeError(`Not a word: "${value}" of "${constant}" in "${name}"`);
+  });
+  const source = lines.join("") + text;
   const sha = createHash("sha1").update(source).digest("hex");
   return { name, source, sha };
 }

@@ -14,6 +14,8 @@ import {
 import * as z from "zod";
 import { reservationSchema } from "../limits/cost.ts";
 import { redisFailure } from "../limits/refusal.ts";
+import claimJobsLua from "./claim_jobs.lua" with { type: "text" };
+import writeJobLua from "./write_job.lua" with { type: "text" };
 
 /**
  * A job, without its prompt. Times that clients see are in Unix seconds, others in ms.
@@ -44,53 +46,10 @@ const MS_PER_SECOND = 1_000;
 const BATCH = 100;
 const PATIENT = { deadlineMs: 1_000 };
 
-/**
- * Writes the state of a job: a new one, or one that has not ended and was not deleted.
- *
- * ```
- * KEYS  1 job:{owner}:<id>   2 jobs:{owner}   only of a new job
- * ARGV  1 status   2 job   3 when it expires, Unix ms
- *       4 id   5 created at ms   6 ms that jobs are kept   only of a new job
- *
- * reply 1 written, 0 not
- * ```
- */
-const WRITE = defineScript(
-  "write_job",
-  `
-local call = redis.call
-local status = call('HGET', KEYS[1], 'status')
-local is_over = status == 'completed' or status == 'failed'
-if not KEYS[2] and (not status or is_over) then return 0 end
-call('HSET', KEYS[1], 'status', ARGV[1], 'job', ARGV[2])
-call('PEXPIREAT', KEYS[1], ARGV[3])
-if not KEYS[2] then return 1 end
-call('ZADD', KEYS[2], ARGV[5], ARGV[4])
-call('ZREMRANGEBYSCORE', KEYS[2], '-inf', '(' .. ARGV[5] - ARGV[6])
-call('PEXPIRE', KEYS[2], ARGV[6])
-return 1
-`,
-);
+const WRITE = defineScript("write_job", writeJobLua);
+const CLAIM = defineScript("claim_jobs", claimJobsLua);
 
-/**
- * Takes jobs that are due: no other edge gets them before they are due again.
- *
- * ```
- * KEYS  1 jobs:due
- * ARGV  1 how many at most   2 ms until they are due again
- * ```
- */
-const CLAIM = defineScript(
-  "claim_jobs",
-  `
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local due = redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', now, 'LIMIT', 0, ARGV[1])
-for _, job in ipairs(due) do redis.call('ZADD', KEYS[1], now + ARGV[2], job) end
-return due
-`,
-);
-
+/** What an edge loads for the registry, beside `EDGE_SCRIPTS`. */
 export const VIDEO_SCRIPTS: readonly RedisScript[] = [WRITE, CLAIM];
 
 export const listQuery = z.object({

@@ -1,0 +1,365 @@
+-- Decides requests of one key with the same scope and unit, one after the other, in one
+-- step, for the key and its owner.
+--
+-- KEYS  1 lim:{owner}:<key>         2 lease:{owner}:<key>
+--       3 lim:{owner}               4 lease:{owner}
+--       5 lease:{owner}:<key>:video 6 lease:{owner}:video, only to begin videos
+-- ARGV  1 record key          read only: not in KEYS, to which EVALSHA requires write
+--                             access
+--       2 owner limits key    read only; also has the state of the owner
+--       3 scope, or empty
+--       4 limit of a unit     "images_per_day"; empty: the requests cost tokens
+--       then of each request
+--       model, or empty
+--       tokens to reserve     empty: only the key and its rights are checked
+--       units to reserve      0: not known before it has run
+--       lease id              empty: nothing is taken, the script only decides
+--
+-- Returns a reply for each request:
+--
+--   {"unknown"} {"expired"} {"disabled"} {"scope"} {"model"}
+--   {"empty"}      Redis holds no keys at all: its data was lost
+--   {"ok", models} without tokens to reserve: comma-separated ids, empty: all
+--   {"ok" | "limited", now, then for requests per minute and for tokens per minute:
+--     limit (0: none), remaining, ms until nothing of it is used}
+--     now          Unix ms of the server
+--   "limited" is followed by which limit and a wait:
+--     which        "key" or "owner", a colon, "requests" "tokens" "day" "concurrency"
+--                  "video_jobs" or the limit of the unit
+--     wait         ms until all of the violated limits admit this request
+--
+-- All or nothing: everything is checked before anything is taken. The tighter limit of
+-- key and owner is reported. Layout of the state: `shared/keys/limiter_state.ts`.
+--
+-- - Requests: GCRA, up to a minute ahead: as many as the limit pass at once, then one
+--   per interval.
+-- - Tokens: the same with weights. A request larger than the bucket is admitted when it
+--   is full; the rest is debt that later requests wait for.
+-- - Day: a counter until midnight UTC; again, any request passes while it is 0.
+-- - Concurrency: leases that have not expired. A video's outlasts its request.
+--
+-- If the server's clock was set back, the times in the state and of leases are moved
+-- back with it, also by refusals: a key that is only refused must recover.
+--
+-- Constants: STORE_KEY LIMITER_EPOCH_MS LEASE_MS LEASES_TTL_MS DEAD_LEASE_MS
+-- CONCURRENCY_WAIT_MS STATE_TTL_MS VIDEO_START_MS VIDEO_LEASES_TTL_MS DEAD_VIDEO_MS
+-- VIDEO_WAIT_MS
+
+local call, ceil, floor = redis.call, math.ceil, math.floor
+local max, min = math.max, math.min
+
+local MINUTE_MS = 60000
+local DAY_MS = 86400000
+local INTEGER_MAX = 9007199254740991
+-- Sums of fractions are not exact, so this part of an interval is tolerated.
+local TOLERANCE = 0.01
+
+local FIRST_REQUEST = 5
+local ARGS_PER_REQUEST = 4
+
+local record_key, owner_key, scope, unit = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+
+local time = call('TIME')
+local now = time[1] * 1000 - LIMITER_EPOCH_MS + time[2] / 1000
+local now_unix = floor(now) + LIMITER_EPOCH_MS
+local today = floor(now / DAY_MS)
+local lease_ends = floor(now) + LEASE_MS
+
+---------------------------------------------------------------- 1. Load
+
+local function refuse_all(status)
+  local replies = {}
+  for _ = FIRST_REQUEST, #ARGV, ARGS_PER_REQUEST do
+    replies[#replies + 1] = { status }
+  end
+  return replies
+end
+
+local function whole_number(text)
+  if not text then return 0 end
+  local value = tonumber(text)
+  if not (value and value >= 0 and value <= INTEGER_MAX and value % 1 == 0) then
+    error('corrupt number in the record of a key or an owner')
+  end
+  return value
+end
+
+local function list_has(list, item)
+  return string.find(',' .. list .. ',', ',' .. item .. ',', 1, true)
+end
+
+-- Limits of a record, in the order of the fields that `read_record` reads.
+local function parse_limits(fields)
+  return {
+    requests_per_minute = whole_number(fields[1]),
+    tokens_per_minute = whole_number(fields[2]),
+    tokens_per_day = whole_number(fields[3]),
+    concurrency = whole_number(fields[4]),
+    video_jobs = whole_number(fields[5]),
+    units_per_day = whole_number(fields[6]),
+  }
+end
+
+local function read_record(key, ...)
+  return call('HMGET', key, 'rpm', 'tpm', 'tpd', 'conc', 'video_jobs', unit, 'state', ...)
+end
+
+local function has_limit(limits)
+  for _, limit in pairs(limits) do
+    if limit > 0 then return true end
+  end
+  return false
+end
+
+-- Reads what the key or the owner has used. `who` is "key" or "owner".
+local function load_side(who, limits, state_key, lease_key, video_key)
+  local last, requests_full, tokens_full, day, used = 0, 0, 0, today, 0
+  local state = call('HGET', state_key, 's')
+  if state then
+    last, requests_full, tokens_full, day, used = struct.unpack('<ddddd', state)
+  end
+  local unit_day, unit_used = today, 0
+  local unit_state = unit ~= '' and call('HGET', state_key, unit)
+  if unit_state then unit_day, unit_used = struct.unpack('<dd', unit_state) end
+
+  local side = {
+    who = who,
+    limits = limits,
+    state_key = state_key,
+    -- An owner without a limit is not worth a write for every request; the leases of
+    -- long requests are there all the same, once they are renewed.
+    lease_key = (who == 'key' or limits.concurrency > 0) and lease_key or nil,
+    admitted_at = last,
+    requests = { limit = limits.requests_per_minute, full_at = requests_full },
+    tokens = { limit = limits.tokens_per_minute, full_at = tokens_full },
+    tokens_today = { day = day, used = used },
+    units_today = { day = unit_day, used = unit_used },
+    leases_taken = {},
+    leases_stored = 0,
+    videos_running = 0,
+  }
+  if side.lease_key then side.leases_stored = call('ZCARD', side.lease_key) end
+  if video_key and limits.video_jobs > 0 then
+    side.videos_running = call('ZCOUNT', video_key, now, '+inf')
+  end
+  return side
+end
+
+local function save_state(side)
+  call('HSET', side.state_key, 's', struct.pack('<ddddddd', now,
+    side.requests.full_at, side.tokens.full_at,
+    side.tokens_today.day, side.tokens_today.used,
+    side.limits.requests_per_minute, side.limits.tokens_per_minute))
+end
+
+-- Follows a clock that was set back since the last admission.
+local function follow_clock(side)
+  local ahead = side.admitted_at - now
+  if ahead <= 0 then return end
+  side.requests.full_at = side.requests.full_at - ahead
+  side.tokens.full_at = side.tokens.full_at - ahead
+  save_state(side)
+end
+
+---------------------------------------------------------------- 2. Decide
+
+-- Notes that a limit refuses the request. The longest wait is the one to report.
+local function refuse(verdict, side, limit, wait)
+  if wait > verdict.wait then
+    verdict.wait, verdict.refused_by = wait, side.who .. ':' .. limit
+  end
+end
+
+local function check_rate(verdict, side, name, cost)
+  local bucket = side[name]
+  bucket.next_full_at = bucket.full_at
+  if bucket.limit == 0 or cost == 0 then return end
+  local interval = MINUTE_MS / bucket.limit
+  local base = max(now, bucket.full_at)
+  local wait = base + min(cost, bucket.limit) * interval - now - MINUTE_MS
+  if wait > interval * TOLERANCE then refuse(verdict, side, name, wait) end
+  bucket.next_full_at = base + cost * interval
+
+  local rate = verdict[name]
+  local remaining = floor((now + MINUTE_MS - base) / interval + TOLERANCE)
+  if rate.limit == 0 or remaining < rate.remaining then
+    rate.limit, rate.remaining, rate.reset = bucket.limit, remaining, base - now
+  end
+end
+
+local function check_budget(verdict, side, budget, name, per_day, cost)
+  local day, used = budget.day, budget.used
+  -- A budget of tomorrow was begun before the clock was set back over midnight.
+  if day ~= today and day ~= today + 1 then day, used = today, 0 end
+  if per_day > 0 and (used >= per_day or used + min(cost, per_day) > per_day) then
+    refuse(verdict, side, name, (day + 1) * DAY_MS - now)
+  end
+  budget.next_day, budget.next_used = day, used + cost
+end
+
+-- Leases are counted only where those that are stored, expired or not, reach the limit.
+local function is_full(side)
+  local taken, allowed = #side.leases_taken, side.limits.concurrency
+  if side.leases_stored + taken < allowed and side.admitted_at <= now then
+    return false
+  end
+  if not side.leases_alive then
+    -- After a clock that was set back, none may last longer than a new one.
+    for _, id in ipairs(call('ZRANGEBYSCORE', side.lease_key, '(' .. lease_ends, '+inf')) do
+      call('ZADD', side.lease_key, lease_ends, id)
+    end
+    side.leases_alive = call('ZCOUNT', side.lease_key, now, '+inf')
+  end
+  return side.leases_alive + taken >= allowed
+end
+
+local function check_side(verdict, side, tokens, units)
+  local limits = side.limits
+  check_rate(verdict, side, 'requests', 1)
+  check_rate(verdict, side, 'tokens', tokens)
+  local tokens_per_day = tokens > 0 and limits.tokens_per_day or 0
+  check_budget(verdict, side, side.tokens_today, 'day', tokens_per_day, tokens)
+  if unit ~= '' then
+    check_budget(verdict, side, side.units_today, unit, limits.units_per_day, units)
+  end
+  if KEYS[5] and limits.video_jobs > 0
+    and side.videos_running + #side.leases_taken >= limits.video_jobs then
+    refuse(verdict, side, 'video_jobs', VIDEO_WAIT_MS)
+  end
+  if limits.concurrency > 0 and is_full(side) then
+    refuse(verdict, side, 'concurrency', CONCURRENCY_WAIT_MS)
+  end
+end
+
+local function check(sides, tokens, units)
+  local verdict = {
+    wait = 0,
+    refused_by = nil,
+    requests = { limit = 0, remaining = 0, reset = 0 },
+    tokens = { limit = 0, remaining = 0, reset = 0 },
+  }
+  for _, side in ipairs(sides) do check_side(verdict, side, tokens, units) end
+  return verdict
+end
+
+local function spend(rate, cost)
+  if rate.limit == 0 then return end
+  rate.remaining = max(0, rate.remaining - cost)
+  rate.reset = rate.reset + cost * MINUTE_MS / rate.limit
+end
+
+-- What an admitted request takes shows in the rates of its own reply.
+local function reply_of(verdict, tokens)
+  if not verdict.refused_by then
+    spend(verdict.requests, 1)
+    spend(verdict.tokens, tokens)
+  end
+  local by_request, by_token = verdict.requests, verdict.tokens
+  return {
+    verdict.refused_by and 'limited' or 'ok', now_unix,
+    by_request.limit, by_request.remaining, ceil(by_request.reset),
+    by_token.limit, by_token.remaining, ceil(by_token.reset),
+    verdict.refused_by, ceil(verdict.wait),
+  }
+end
+
+---------------------------------------------------------------- 3. Commit
+
+local function take_budget(budget)
+  budget.day, budget.used = budget.next_day, budget.next_used
+end
+
+-- Takes what was checked last. Nothing is written before all requests are decided.
+local function take(side, lease)
+  side.requests.full_at = side.requests.next_full_at
+  side.tokens.full_at = side.tokens.next_full_at
+  take_budget(side.tokens_today)
+  if unit ~= '' then take_budget(side.units_today) end
+  table.insert(side.leases_taken, lease)
+end
+
+local function commit_side(side)
+  if #side.leases_taken == 0 then return end
+  save_state(side)
+  if unit ~= '' then
+    local budget = side.units_today
+    call('HSET', side.state_key, unit, struct.pack('<dd', budget.day, budget.used))
+  end
+  local lease_key = side.lease_key
+  local is_new_minute = floor(now / MINUTE_MS) ~= floor(side.admitted_at / MINUTE_MS)
+  if lease_key then
+    for _, lease in ipairs(side.leases_taken) do
+      call('ZADD', lease_key, lease_ends, lease)
+    end
+    if is_new_minute or side.leases_stored == 0 then
+      call('PEXPIRE', lease_key, LEASES_TTL_MS)
+    end
+  end
+  if not is_new_minute then return end
+  -- The rest is needed only once a minute.
+  call('HSET', side.state_key, 'lu', now_unix)
+  call('PEXPIRE', side.state_key, STATE_TTL_MS)
+  if lease_key then
+    call('ZREMRANGEBYSCORE', lease_key, '-inf', now - DEAD_LEASE_MS)
+  end
+end
+
+-- The slots of videos, which outlast their requests.
+local function commit_videos(video_key, leases)
+  call('ZREMRANGEBYSCORE', video_key, '-inf', now - DEAD_VIDEO_MS)
+  for _, lease in ipairs(leases) do
+    call('ZADD', video_key, floor(now) + VIDEO_START_MS, lease)
+  end
+  call('PEXPIRE', video_key, VIDEO_LEASES_TTL_MS)
+end
+
+---------------------------------------------------------------- All of them
+
+local record = read_record(record_key, 'expires_at', 'scopes', 'models')
+local state, expires_at, scopes = record[7], record[8], record[9] or ''
+local models = record[10] or ''
+if not state then
+  return refuse_all(call('GET', STORE_KEY) and 'unknown' or 'empty')
+end
+expires_at = whole_number(expires_at)
+if expires_at > 0 and expires_at - LIMITER_EPOCH_MS <= now then
+  return refuse_all('expired')
+end
+local owner = read_record(owner_key)
+if state ~= 'enabled' or owner[7] == 'disabled' then return refuse_all('disabled') end
+if scope ~= '' and not list_has(scopes, scope) then return refuse_all('scope') end
+
+-- The key, and the owner if it has limits. Read for the first request that needs them.
+local sides
+local function load()
+  sides = { load_side('key', parse_limits(record), KEYS[1], KEYS[2], KEYS[5]) }
+  local owner_limits = parse_limits(owner)
+  if has_limit(owner_limits) then
+    sides[2] = load_side('owner', owner_limits, KEYS[3], KEYS[4], KEYS[6])
+  end
+  for _, side in ipairs(sides) do follow_clock(side) end
+end
+
+local admitted = {}
+local function decide(model, tokens, units, lease)
+  if models ~= '' and model ~= '' and not list_has(models, model) then return { 'model' } end
+  if tokens == '' then return { 'ok', models } end
+  if not sides then load() end
+  tokens = tonumber(tokens)
+  local verdict = check(sides, tokens, tonumber(units))
+  if not verdict.refused_by and lease ~= '' then
+    table.insert(admitted, lease)
+    for _, side in ipairs(sides) do take(side, lease) end
+  end
+  return reply_of(verdict, tokens)
+end
+
+local replies = {}
+for at = FIRST_REQUEST, #ARGV, ARGS_PER_REQUEST do
+  table.insert(replies, decide(ARGV[at], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]))
+end
+if #admitted > 0 then
+  for _, side in ipairs(sides) do commit_side(side) end
+  for at = 5, #KEYS do commit_videos(KEYS[at], admitted) end
+end
+return replies

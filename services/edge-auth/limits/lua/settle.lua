@@ -1,0 +1,135 @@
+-- Ends admitted requests of one key, hour, model and unit: removes their leases,
+-- corrects the reservations to the actual use, counts usage. Idempotent: only the call
+-- that removes the lease of a request does the rest for it.
+--
+-- KEYS  1 lim:{owner}:<key>             2 lease:{owner}:<key>
+--       3 lim:{owner}                   4 lease:{owner}
+--       5 use:{owner}:<key>:<yyyymmdd>  6 use:{owner}:<yyyymmdd>
+--       7 lease:{owner}:<key>:video     8 lease:{owner}:video, of a request to begin a
+--                                         video
+-- ARGV  1 UTC day of the admissions, as in the state, or empty: unknown
+--       2 hour of the usage fields "00".."23", or empty: nothing is counted
+--       3 model, or empty
+--       4 counter of the unit
+--       5 limit of the unit
+--       6 "1": the video has begun, and keeps its slot
+--       then of each request
+--       lease id
+--       "1": settle it even if its lease is lost
+--       tokens used minus tokens reserved
+--       requests to return
+--       requests, prompt tokens, completion tokens, errors to count
+--       units made, to count
+--       units made minus units reserved
+--
+-- Returns for each request 1: settled, 2: settled without its lease, 0: no such lease.
+--
+-- A video is settled twice: its request, and when it has ended, with KEYS 7 and 8 as
+-- KEYS 2 and 4. The correction uses the limits of the last admission; a state that has
+-- expired is not recreated. The leases are removed first, because a script that has
+-- already written may continue when memory is full.
+--
+-- Constants: LIMITER_EPOCH_MS VIDEO_JOB_MS USAGE_TTL_S REQUESTS PROMPT_TOKENS
+-- COMPLETION_TOKENS ERRORS
+
+local call, floor, max = redis.call, math.floor, math.max
+
+local MINUTE_MS = 60000
+local FIRST_REQUEST = 7
+local ARGS_PER_REQUEST = 10
+-- Bytes of a state that says under which limits it was written.
+local STATE_BYTES = 56
+
+local admitted_on, hour, model = tonumber(ARGV[1]), ARGV[2], ARGV[3]
+local unit_counter, unit_limit, video_has_begun = ARGV[4], ARGV[5], ARGV[6] == '1'
+
+local time = call('TIME')
+local now = time[1] * 1000 - LIMITER_EPOCH_MS + time[2] / 1000
+
+-- Removes the leases of all requests, and sums up those that are settled now.
+local function remove_leases()
+  local sum = {
+    tokens_over = 0, requests_returned = 0, requests = 0, prompt_tokens = 0,
+    completion_tokens = 0, errors = 0, units = 0, units_over = 0,
+  }
+  local replies, leases = {}, {}
+  for at = FIRST_REQUEST, #ARGV, ARGS_PER_REQUEST do
+    local reply = call('ZREM', KEYS[2], ARGV[at])
+    if reply == 0 and ARGV[at + 1] == '1' then reply = 2 end
+    table.insert(replies, reply)
+    if reply > 0 then
+      table.insert(leases, ARGV[at])
+      sum.tokens_over = sum.tokens_over + ARGV[at + 2]
+      sum.requests_returned = sum.requests_returned + ARGV[at + 3]
+      sum.requests = sum.requests + ARGV[at + 4]
+      sum.prompt_tokens = sum.prompt_tokens + ARGV[at + 5]
+      sum.completion_tokens = sum.completion_tokens + ARGV[at + 6]
+      sum.errors = sum.errors + ARGV[at + 7]
+      sum.units = sum.units + ARGV[at + 8]
+      sum.units_over = sum.units_over + ARGV[at + 9]
+    end
+  end
+  return replies, leases, sum
+end
+
+local function settle_video(video_key, leases)
+  for _, lease in ipairs(leases) do
+    if video_has_begun then
+      call('ZADD', video_key, 'XX', floor(now) + VIDEO_JOB_MS, lease)
+    else
+      call('ZREM', video_key, lease)
+    end
+  end
+end
+
+local function correct_state(state_key, sum)
+  local state = call('HGET', state_key, 's')
+  if not state or #state ~= STATE_BYTES then return end
+  local last, requests_full, tokens_full, day, used, per_minute, tokens_per_minute =
+    struct.unpack('<ddddddd', state)
+  if per_minute > 0 then
+    requests_full = requests_full - sum.requests_returned * MINUTE_MS / per_minute
+  end
+  if tokens_per_minute > 0 then
+    tokens_full = tokens_full + sum.tokens_over * MINUTE_MS / tokens_per_minute
+  end
+  if not admitted_on or admitted_on == day then used = max(0, used + sum.tokens_over) end
+  call('HSET', state_key, 's', struct.pack('<ddddddd', last, requests_full, tokens_full,
+    day, used, per_minute, tokens_per_minute))
+end
+
+local function correct_units(state_key, sum)
+  local state = call('HGET', state_key, unit_limit)
+  if not state then return end
+  local day, used = struct.unpack('<dd', state)
+  if admitted_on and admitted_on ~= day then return end
+  used = max(0, used + sum.units_over)
+  call('HSET', state_key, unit_limit, struct.pack('<dd', day, used))
+end
+
+local function count_usage(usage_key, sum)
+  local of_model = model == '' and '' or ':' .. model
+  local function count(counter, amount)
+    return call('HINCRBY', usage_key, hour .. ':' .. counter .. of_model, amount)
+  end
+  local total = count(REQUESTS, sum.requests)
+  if total <= max(1, sum.requests) then call('EXPIRE', usage_key, USAGE_TTL_S) end
+  if sum.prompt_tokens ~= 0 then count(PROMPT_TOKENS, sum.prompt_tokens) end
+  if sum.completion_tokens ~= 0 then count(COMPLETION_TOKENS, sum.completion_tokens) end
+  if sum.errors ~= 0 then count(ERRORS, sum.errors) end
+  if sum.units ~= 0 then count(unit_counter, sum.units) end
+end
+
+local replies, leases, sum = remove_leases()
+if #leases == 0 then return replies end
+call('ZREM', KEYS[4], unpack(leases))
+for at = 7, #KEYS do settle_video(KEYS[at], leases) end
+for _, state_key in ipairs({ KEYS[1], KEYS[3] }) do
+  if sum.tokens_over ~= 0 or sum.requests_returned ~= 0 then correct_state(state_key, sum) end
+  if sum.units_over ~= 0 then correct_units(state_key, sum) end
+end
+if hour ~= '' then
+  count_usage(KEYS[5], sum)
+  count_usage(KEYS[6], sum)
+end
+return replies

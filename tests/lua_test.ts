@@ -1,0 +1,55 @@
+/** Redis scripts, as a linter reads them: they parse, and name nothing undefined. */
+import assert from "node:assert/strict";
+import { parse } from "luaparse";
+import * as z from "zod";
+import { readSources } from "./support/source_files.ts";
+
+/** What Redis gives a script, of what our scripts use. */
+const GIVEN = new Set(
+  ("ARGV KEYS redis struct cjson math string table error ipairs pairs " +
+    "tonumber tostring type unpack").split(" "),
+);
+const LINE_CHARS_MAX = 100;
+const PRODUCTION = /(?<!_test|_fixture)\.tsx?$/;
+const scripts = readSources(["services", "shared"], /\.lua$/);
+
+/** The constants that a script says it is given. `defineScript` puts them before it. */
+function constantsOf(text: string): string[] {
+  const [, list = ""] = /^-- Constants:((?:[^\n]|\n-- (?=[A-Z]))*)$/m
+    .exec(text) ?? [];
+  return list.match(/\b[A-Z][A-Z_]+\b/g) ?? [];
+}
+
+const chunkSchema = z.object({
+  globals: z.array(z.object({ name: z.string() })),
+});
+
+/** Names that are read or written without being defined. Throws where it is not Lua. */
+function undefinedIn(text: string): string[] {
+  const chunk = parse(text, { luaVersion: "5.1", scope: true });
+  const { globals } = chunkSchema.parse(chunk);
+  return [...new Set(globals.map(({ name }) => name))];
+}
+
+Deno.test("a name that is misspelt is found", () => {
+  assert.deepEqual(undefinedIn("local now = 1 return nwo"), ["nwo"]);
+});
+
+for (const { path, text } of scripts) {
+  Deno.test(`${path} parses, and defines all that it names`, () => {
+    const constants = constantsOf(text);
+    const names = undefinedIn(text).filter((name) => !GIVEN.has(name));
+    assert.deepEqual(names.sort(), constants.sort());
+    const long = text.split("\n").filter((line) =>
+      line.length > LINE_CHARS_MAX
+    );
+    assert.deepEqual(long, []);
+    assert.match(text, /^-- /, "begins with what it does");
+  });
+}
+
+Deno.test("no TypeScript has a script in a template string", () => {
+  const embedded = readSources(["services/edge-auth", "shared"], PRODUCTION)
+    .filter(({ text }) => /\bredis\.call\(/.test(text));
+  assert.deepEqual(embedded.map(({ path }) => path), []);
+});
