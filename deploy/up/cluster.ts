@@ -1,3 +1,4 @@
+/** The processes of one launcher. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { setTimeout as delay } from "node:timers/promises";
@@ -9,6 +10,7 @@ import * as z from "zod";
 import { appendToLog } from "./files.ts";
 import { ROOT } from "./options.ts";
 import { LOOPBACK } from "./ports.ts";
+import type { ProcessState } from "./state.ts";
 import { EXIT, type Output, UpError } from "./terminal.ts";
 
 /** A command to run. The environment is complete: nothing is inherited. */
@@ -19,6 +21,7 @@ export interface Program {
   cwd: string;
 }
 
+/** A process to keep running. */
 export interface Unit {
   /** Unique, for example `chat-worker-2`. */
   name: string;
@@ -119,14 +122,17 @@ export class Cluster {
    * By service: the pids, none for a server that was given, and the URLs of health,
    * readiness and metrics.
    */
-  describe() {
-    const pids: Record<string, number[]> = { nats: [], redis: [] };
-    const ops_urls: Record<string, string[]> = {};
+  describe(): ProcessState {
+    const pids: ProcessState["pids"] = { nats: [], redis: [] };
+    const ops_urls: ProcessState["ops_urls"] = {};
     for (const { service, child, opsPort } of this.#units) {
-      const running = pids[service] ??= [];
+      const { [service]: running = [] } = pids;
       if (child !== undefined) running.push(child.pid);
+      pids[service] = running;
       if (opsPort === undefined) continue;
-      (ops_urls[service] ??= []).push(`http://${LOOPBACK}:${opsPort}`);
+      const { [service]: urls = [] } = ops_urls;
+      urls.push(`http://${LOOPBACK}:${opsPort}`);
+      ops_urls[service] = urls;
     }
     return { pids, ops_urls };
   }

@@ -1,3 +1,4 @@
+/** Files and directories that only their owner may read. */
 import { appendFileSync, renameSync, statSync } from "node:fs";
 import { errorMessage } from "@gateway/shared/process/env";
 import { UpError } from "./terminal.ts";
@@ -22,7 +23,10 @@ export async function makePrivateDir(path: string): Promise<void> {
 /**
  * Replaces a file, mode 0600, in one step: a reader sees the old text or the new one.
  */
-export async function writePrivateFile(path: string, text: string) {
+export async function writePrivateFile(
+  path: string,
+  text: string,
+): Promise<void> {
   const draft = `${path}.tmp`;
   await Deno.writeTextFile(draft, text, { mode: OWNER_ONLY });
   await Deno.rename(draft, path);

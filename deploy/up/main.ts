@@ -7,6 +7,7 @@ import * as files from "./files.ts";
 import { parseOptions, ROOT, type UpOptions } from "./options.ts";
 import * as plan from "./plan.ts";
 import { requireFreePorts } from "./ports.ts";
+import type { UpState } from "./state.ts";
 import { startStores } from "./stores.ts";
 import {
   createOutput,
@@ -24,9 +25,13 @@ export interface UpDeps
   stopping: AbortSignal;
 }
 
-type Started = Awaited<ReturnType<typeof startAll>>;
-/** `.run/up.json`: everything needed to call the cluster and to inspect it. */
-export type UpState = ReturnType<Started["describe"]>;
+/** All services, ready. */
+interface Started {
+  firstKey: welcome.FirstKey;
+  models: welcome.DescribedModel[];
+  /** What `up.json` says now: pids change when a process is restarted. */
+  describe(): UpState;
+}
 
 /** How often `up.json` is updated, and retried after a full disk. */
 const SAVE_EVERY_MS = 250;
@@ -99,7 +104,7 @@ async function runUp(options: UpOptions, deps: UpDeps): Promise<void> {
   requireFreePorts(options);
 
   const cluster = new Cluster(out, logsDir, stateFile);
-  const starting = startAll(cluster, options, settings, deps);
+  const starting = startAll(cluster, { options, settings, deps });
   cleanup.defer(async () => {
     // Clients should not find addresses that are about to close.
     await rm(stateFile, { force: true }).catch(() => {});
@@ -126,7 +131,12 @@ async function runUp(options: UpOptions, deps: UpDeps): Promise<void> {
   };
   await save();
   out.say(
-    welcome.describeSummary(describe(), firstKey, models, { runDir, seconds }),
+    welcome.describeSummary(describe(), {
+      firstKey,
+      models,
+      runDir,
+      seconds,
+    }),
   );
   while (!stopping.aborted) {
     await sleep(SAVE_EVERY_MS, stopping);
@@ -137,13 +147,15 @@ async function runUp(options: UpOptions, deps: UpDeps): Promise<void> {
 /** Starts NATS and Redis, then all services at once, and creates the first key. */
 async function startAll(
   cluster: Cluster,
-  options: UpOptions,
-  settings: plan.Settings,
-  deps: UpDeps,
-) {
+  { options, settings, deps }: {
+    options: UpOptions;
+    settings: plan.Settings;
+    deps: UpDeps;
+  },
+): Promise<Started> {
   const { out, stopping } = deps;
   const modelsDescribed = welcome.describeModels(settings);
-  const urls = await startStores(cluster, options, settings, deps);
+  const urls = await startStores(cluster, { ...deps, ...options, settings });
   const context = { ...deps, ...urls };
   const { units, edgeUrls, consoleUrl } = plan.planServices(
     options,
@@ -156,21 +168,17 @@ async function startAll(
   const create = ["keys", "create", "--description", "First key", "--json"];
   const keyCreated = welcome.provideFirstKey(
     welcome.firstKeyFile(options.dataDir, settings.REDIS_URL),
-    plan.serviceProgram(context, "keys", {}, create),
+    plan.serviceProgram(context, "keys", { args: create }),
     stopping,
   );
   await Promise.all(units.map((unit) => cluster.start(unit)));
   const firstKey = await welcome.checkFirstKey(edgeUrl, await keyCreated);
   const describe = () => ({
-    /** Of the launcher: SIGTERM to it stops everything. */
     pid: Deno.pid,
-    /** Of the first edge, without a path: `http://127.0.0.1:8080`. */
     edge_url: edgeUrl,
     edge_urls: edgeUrls,
     console_url: consoleUrl,
-    /** One-time link that creates the first owner; null when there is one. */
     setup_url: cluster.setupUrl,
-    /** Null without a first key that works. */
     api_key: firstKey.key ?? null,
     nats_url: urls.natsUrl,
     redis_url: urls.redisUrl,

@@ -1,9 +1,10 @@
+/** The command line of `deno task up`. */
 import { resolve } from "node:path";
 import { versionLine } from "@gateway/shared/version";
 import { Command, CommanderError, InvalidArgumentError } from "commander";
 import { EXIT, UpError } from "./terminal.ts";
 
-/** Paths of directories are absolute. */
+/** What to start, and where. Paths of directories are absolute. */
 export interface UpOptions {
   workers: number;
   mediaWorkers: number;
@@ -17,6 +18,7 @@ export interface UpOptions {
   quiet?: true;
 }
 
+/** The folder of the repository. */
 export const ROOT = resolve(import.meta.dirname ?? ".", "../..");
 
 const NOTES = `
@@ -48,7 +50,9 @@ const port = wholeNumber(0, 65_535);
 export function parseOptions(args: readonly string[], cwd: string) {
   const path = (text: string) => resolve(cwd, text);
   let printed = "";
-  const print = (text: string) => void (printed += text);
+  const print = (text: string) => {
+    printed += text;
+  };
   const command = new Command("deno task up")
     .description("Starts the gateway on this machine; Ctrl-C stops it.")
     .option("--workers <n>", "chat-worker processes", instances, 1)

@@ -9,18 +9,22 @@ import type { Program, Unit } from "./cluster.ts";
 import { ROOT, type UpOptions } from "./options.ts";
 import { findFreePorts, LOOPBACK } from "./ports.ts";
 
+/** A service, as its folder is named. */
 export type ServiceName =
   | "edge-auth"
   | "chat-worker"
   | "media-worker"
   | "key-admin"
   | "model-simulator";
-/** Those, and the command line that manages keys. */
+/** A service, or the command line that manages keys. */
 export type ProgramName = ServiceName | "keys";
 
+/** Variables by name. */
 export type Environment = Readonly<Record<string, string>>;
 
+/** What all programs of the launcher have in common. */
 export interface ProgramContext {
+  /** Their working directory. */
   cwd: string;
   /** The entry file of each program, absolute. Tests put stand-ins here. */
   scriptOf: (name: ProgramName) => string;
@@ -67,6 +71,7 @@ const CHAT_WORKER_ONLY = /^UPSTREAM_API_KEY(_FILE)?$/;
 /** Variables that name a file: passwords, certificates, the list of models. */
 const FILE_VARIABLE = /^(MODELS|(NATS|REDIS|UPSTREAM|OIDC)_\w+)_FILE$/;
 
+/** What the environment says about stores and models: {@link readSettings}. */
 export type Settings = ReturnType<typeof readSettings>;
 
 /**
@@ -138,18 +143,23 @@ export function planServices(
     variables.map((own, nth): Unit => ({
       name: nth === 0 ? service : `${service}-${nth + 1}`,
       service,
-      program: serviceProgram(context, service, { ...shared, ...own }),
+      program: serviceProgram(context, service, {
+        variables: { ...shared, ...own },
+      }),
     }))
   );
   return { units, edgeUrls, consoleUrl };
 }
 
-/** A service with its own variables, such as `{ PORT: "0" }`. */
+/** Returns the command that runs a service, or the command line of keys. */
 export function serviceProgram(
   { cwd, scriptOf, env: given, natsUrl, redisUrl }: ProgramContext,
   name: ProgramName,
-  own: Environment = {},
-  args: readonly string[] = [],
+  { variables = {}, args = [] }: {
+    /** Its own variables, such as `{ PORT: "0" }`. */
+    variables?: Environment;
+    args?: readonly string[];
+  } = {},
 ): Program {
   const isWorker = name === "chat-worker" || name === "media-worker";
   const isConsole = name === "key-admin";
@@ -166,7 +176,7 @@ export function serviceProgram(
     OPS_PORT: "0",
     NATS_URL: natsUrl,
     ...isWorker ? {} : { REDIS_URL: redisUrl },
-    ...own,
+    ...variables,
   };
   // Not the data directory, which holds a key.
   const paths = [
@@ -206,6 +216,7 @@ export function httpUrl(host: string, port: number): string {
   return `http://${address.includes(":") ? `[${address}]` : address}:${port}`;
 }
 
+/** How long a service may take to stop: its drain, and some seconds more. */
 export function stopGraceMs({ DRAIN_SECONDS: given }: Environment): number {
   const seconds = Number(given ?? DRAIN_SECONDS);
   return (seconds >= 0 ? seconds : 0) * 1_000 + STOP_MS;

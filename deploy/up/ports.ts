@@ -1,7 +1,9 @@
+/** TCP ports of this machine. */
 import { errorMessage } from "@gateway/shared/process/env";
 import type { UpOptions } from "./options.ts";
 import { UpError } from "./terminal.ts";
 
+/** The address that only this machine reaches. */
 export const LOOPBACK = "127.0.0.1";
 /**
  * Below the ports that kernels pick for outgoing connections, which any client may take
@@ -32,7 +34,10 @@ export function findFreePorts(count: number, hostname = LOOPBACK): number[] {
  * Why no server could listen on the port now; `undefined` if one could. 0 checks the
  * address only.
  */
-export function whyNotFree(port: number, hostname = LOOPBACK) {
+export function whyNotFree(
+  port: number,
+  hostname = LOOPBACK,
+): string | undefined {
   try {
     Deno.listen({ hostname, port }).close();
     return undefined;

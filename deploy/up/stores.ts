@@ -1,12 +1,11 @@
 /** The private NATS and Redis servers: finding, installing and starting them. */
 import { hideUserinfo } from "@gateway/shared/process/env";
-import type { Cluster } from "./cluster.ts";
+import type { Unit } from "./cluster.ts";
 import { makePrivateDir, writePrivateFile } from "./files.ts";
-import type { UpDeps } from "./main.ts";
 import { ROOT, type UpOptions } from "./options.ts";
-import type { Settings } from "./plan.ts";
+import type { Environment, Settings } from "./plan.ts";
 import { findFreePorts, LOOPBACK, whyNotFree } from "./ports.ts";
-import { UpError } from "./terminal.ts";
+import { type Output, UpError } from "./terminal.ts";
 
 /**
  * What the `PATH` of an ordinary user often lacks: Debian has nats-server in /usr/sbin,
@@ -24,12 +23,25 @@ const USUAL_DIRS = [
 /** Includes how long to wait for another apt. */
 const APT_QUIET = ["-o", "DPkg::Lock::Timeout=120", "-q", "-y"];
 
+/** What starts a process and resolves when it is ready. */
+interface Starter {
+  start(unit: Unit): Promise<void>;
+}
+
+/** Where the servers keep their data, and how the launcher runs them. */
+interface StoresOptions extends Pick<UpOptions, "dataDir" | "runDir"> {
+  /** A server whose URL is set is not started. */
+  settings: Pick<Settings, "NATS_URL" | "REDIS_URL">;
+  env: Environment;
+  out: Output;
+  /** Ends an installation. */
+  stopping: AbortSignal;
+}
+
 /** Starts them, unless their URLs are given. Returns the URLs when they are ready. */
 export async function startStores(
-  cluster: Cluster,
-  { dataDir, runDir }: UpOptions,
-  given: Settings,
-  { env, out, stopping }: UpDeps,
+  processes: Starter,
+  { dataDir, runDir, settings, env, out, stopping }: StoresOptions,
 ): Promise<{ natsUrl: string; redisUrl: string }> {
   const here = `${ROOT}/deploy/up`;
   const redisDir = `${dataDir}/redis`;
@@ -37,7 +49,7 @@ export async function startStores(
     {
       service: "nats",
       file: "nats-server",
-      url: given.NATS_URL?.join(","),
+      url: settings.NATS_URL?.join(","),
       cwd: runDir,
       readyText: "Server is ready",
       portOf: () => Promise.resolve(findFreePorts(1)[0]),
@@ -46,7 +58,7 @@ export async function startStores(
     {
       service: "redis",
       file: "redis-server",
-      url: given.REDIS_URL,
+      url: settings.REDIS_URL,
       cwd: redisDir,
       readyText: "Ready to accept connections",
       portOf: () => redisPort(redisDir),
@@ -68,7 +80,7 @@ export async function startStores(
       const port = `${await portOf()}`;
       const path = paths.get(file) ?? "";
       const program = { file: path, args: [...args, port], env, cwd };
-      await cluster.start({ service, name: service, readyText, program });
+      await processes.start({ service, name: service, readyText, program });
       return `${service}://${LOOPBACK}:${port}`;
     }),
   );
@@ -94,7 +106,9 @@ async function redisPort(dir: string): Promise<number> {
   );
 }
 
-interface InstallDeps extends Pick<UpDeps, "out" | "stopping"> {
+/** How missing programs are installed. */
+export interface InstallDeps extends Pick<StoresOptions, "out" | "stopping"> {
+  /** Where programs are looked for. */
   dirs: readonly string[];
   isRoot: boolean;
 }

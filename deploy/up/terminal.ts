@@ -3,6 +3,7 @@
  */
 import { monotonicNow } from "@gateway/shared/process/clock";
 
+/** Exit codes of the launcher. */
 export const EXIT = {
   ok: 0,
   failed: 1,
@@ -24,7 +25,13 @@ export class UpError extends Error {
   }
 }
 
-export type Output = ReturnType<typeof createOutput>;
+/** What the launcher prints. */
+export interface Output {
+  /** Progress and results; nothing with `--quiet`. */
+  say(text: string): void;
+  /** Warnings and errors, only one of a kind in a while. */
+  warn(text: string, kind?: string): void;
+}
 
 /** A warning of a kind is shown once in this time. */
 const REPEAT_MS = 30_000;
@@ -32,7 +39,8 @@ const REPEAT_MS = 30_000;
 const SAME_INTERRUPT_MS = 300;
 const LOOK_EVERY_MS = 500;
 
-export function createOutput() {
+/** Prints to standard output and standard error; never throws. */
+export function createOutput(): Output {
   const warnedAtMs = new Map<string, number>();
   const print = (to: typeof Deno.stdout, text: string) => {
     try {
@@ -42,9 +50,7 @@ export function createOutput() {
     }
   };
   return {
-    /** Progress and results; nothing with `--quiet`. */
     say: (text: string) => print(Deno.stdout, text),
-    /** Warnings and errors, only one of a kind in a while. */
     warn: (text: string, kind = text) => {
       const nowMs = monotonicNow();
       if (nowMs - (warnedAtMs.get(kind) ?? -Infinity) < REPEAT_MS) return;

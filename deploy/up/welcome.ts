@@ -8,14 +8,27 @@ import { errorMessage } from "@gateway/shared/process/env";
 import * as z from "zod";
 import type { Program } from "./cluster.ts";
 import { writePrivateFile } from "./files.ts";
-import type { UpState } from "./main.ts";
 import { ROOT } from "./options.ts";
 import type { Settings } from "./plan.ts";
+import type { UpState } from "./state.ts";
 
+/** The key that the launcher creates, or why there is none. */
 export interface FirstKey {
+  /** The secret value. */
   key?: string;
   /** Why there is none. */
   note?: string;
+}
+
+/** A model, and what its servers answer. */
+export interface DescribedModel {
+  id: string;
+  /** `chat`, `image` and so on: `shared/models/kinds.ts`. */
+  kind: string;
+  /** Each server with its answer, for people. */
+  servers: string;
+  /** Whether one of them can be used. */
+  isAnswering: boolean;
 }
 
 const ERROR_LINES = 5;
@@ -65,7 +78,10 @@ export async function provideFirstKey(
 }
 
 /** A key that the edge refuses is neither shown nor replaced. Never rejects. */
-export async function checkFirstKey(edgeUrl: string, firstKey: FirstKey) {
+export async function checkFirstKey(
+  edgeUrl: string,
+  firstKey: FirstKey,
+): Promise<FirstKey> {
   if (firstKey.key === undefined) return firstKey;
   const answer = await fetch(`${edgeUrl}/v1/models`, {
     headers: { authorization: `Bearer ${firstKey.key}` },
@@ -80,9 +96,13 @@ export async function checkFirstKey(edgeUrl: string, firstKey: FirstKey) {
 /** The text printed when the cluster is ready, with a curl command that streams. */
 export function describeSummary(
   state: Pick<UpState, "edge_urls" | "console_url" | "setup_url">,
-  firstKey: FirstKey,
-  models: Awaited<ReturnType<typeof describeModels>>,
-  { runDir, seconds }: { runDir: string; seconds: number },
+  { firstKey, models, runDir, seconds }: {
+    firstKey: FirstKey;
+    models: readonly DescribedModel[];
+    runDir: string;
+    /** How long the start took. */
+    seconds: number;
+  },
 ): string {
   const { edge_urls: edgeUrls, setup_url: setupUrl } = state;
   const chats = models.filter(({ kind }) => kind === "chat");
@@ -120,7 +140,7 @@ export async function describeModels(
     Settings,
     "catalog" | "hasSimulator" | "keyOf"
   >,
-) {
+): Promise<DescribedModel[]> {
   return await Promise.all(
     [...catalog.values()].map(async ({ id, kind, backends }) => {
       if (hasSimulator) {

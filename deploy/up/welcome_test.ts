@@ -21,24 +21,44 @@ Deno.test("describeModels() says of each model what answers, or why nothing does
   const url = server.baseUrl;
   const dead = `http://127.0.0.1:${freePort()}/v1`;
   const missing = "answers 404 to GET /models, does the URL lack /v1?";
-  const rows: [
-    [base_url: string, api_key_env?: string],
-    ...[says: string, answers: boolean],
-  ][] = [
-    [[url, "GOOD"], "answers", true],
-    [[url, "BAD"], "401, check the key in BAD", false],
-    [
-      [url],
-      "401, it wants a key: set UPSTREAM_API_KEY, or api_key_env in the models file",
-      false,
-    ],
-    [[`${url}/none`], missing, true],
-    [[`${url}/busy`], "answers 503 to GET /models", false],
-    [[`${url}/stall`], "no answer in 2 s", false],
-    [[`${url}/garbage`], "not reachable (invalid http version parsed)", false],
-    [[dead], "not reachable (connection refused)", false],
+  const rows: {
+    url: string;
+    keyName?: string;
+    says: string;
+    isAnswering: boolean;
+  }[] = [
+    { url, keyName: "GOOD", says: "answers", isAnswering: true },
+    {
+      url,
+      keyName: "BAD",
+      says: "401, check the key in BAD",
+      isAnswering: false,
+    },
+    {
+      url,
+      says:
+        "401, it wants a key: set UPSTREAM_API_KEY, or api_key_env in the models file",
+      isAnswering: false,
+    },
+    { url: `${url}/none`, says: missing, isAnswering: true },
+    {
+      url: `${url}/busy`,
+      says: "answers 503 to GET /models",
+      isAnswering: false,
+    },
+    { url: `${url}/stall`, says: "no answer in 2 s", isAnswering: false },
+    {
+      url: `${url}/garbage`,
+      says: "not reachable (invalid http version parsed)",
+      isAnswering: false,
+    },
+    {
+      url: dead,
+      says: "not reachable (connection refused)",
+      isAnswering: false,
+    },
   ];
-  const models = rows.map(([[base_url, api_key_env]], nth) => ({
+  const models = rows.map(({ url: base_url, keyName: api_key_env }, nth) => ({
     id: `model-${nth}`,
     backends: [{ type: "openai", base_url, model: "m", api_key_env }],
   }));
@@ -51,8 +71,11 @@ Deno.test("describeModels() says of each model what answers, or why nothing does
   const tookMs = performance.now() - startedAtMs;
   assert.ok(tookMs < 3_500, `${tookMs} ms`);
   assert.deepEqual(
-    found.map(({ servers, isAnswering }) => [servers, isAnswering]),
-    rows.map(([[url], says, answers]) => [`${url} : ${says}`, answers]),
+    found.map(({ servers, isAnswering }) => ({ servers, isAnswering })),
+    rows.map(({ url, says, isAnswering }) => ({
+      servers: `${url} : ${says}`,
+      isAnswering,
+    })),
   );
 });
 
@@ -81,11 +104,15 @@ const SPEAKS = { id: "speaks", kind: "speech", ...answering } as const;
 
 Deno.test("describeSummary() prints a curl command that a shell reads correctly, and none without a chat model", async () => {
   const down = { servers: "http://x: not reachable", isAnswering: false };
-  const text = describeSummary(STATE, { key: "sk-CgTest" }, [
-    SPEAKS,
-    { id: "down", kind: "chat", ...down },
-    { id: "it's-a-model", kind: "chat", ...answering },
-  ], RUN);
+  const text = describeSummary(STATE, {
+    firstKey: { key: "sk-CgTest" },
+    models: [
+      SPEAKS,
+      { id: "down", kind: "chat", ...down },
+      { id: "it's-a-model", kind: "chat", ...answering },
+    ],
+    ...RUN,
+  });
   assert.match(text, /^Ready in 1\.2 s\n/);
   assert.match(text, /Models +speaks -> http:\/\/vllm\/v1\n/);
   assert.match(text, /\n +http:\/\/127\.0\.0\.1:40001\/v1\n/);
@@ -108,9 +135,14 @@ Deno.test("describeSummary() prints a curl command that a shell reads correctly,
     "-d",
     JSON.stringify(body),
   ]);
-  const media = describeSummary(STATE, { key: "sk-CgTest" }, [SPEAKS], RUN);
+  const media = describeSummary(STATE, {
+    firstKey: { key: "sk-CgTest" },
+    models: [SPEAKS],
+    ...RUN,
+  });
   assert.match(media, /Models +speaks -> /);
   assert.doesNotMatch(media, /curl|Try it|owners set-up/);
   const here = { ...RUN, runDir: `${ROOT}/.run` };
-  assert.match(describeSummary(STATE, {}, [], here), /owners set-up/);
+  const empty = { firstKey: {}, models: [], ...here };
+  assert.match(describeSummary(STATE, empty), /owners set-up/);
 });

@@ -4,7 +4,7 @@
  */
 import assert from "node:assert/strict";
 import type { RedisLink } from "@gateway/shared/redis/link";
-import type { UpState } from "../../../deploy/up/main.ts";
+import type { UpState } from "../../../deploy/up/state.ts";
 import { run } from "../../../services/key-admin/cli.ts";
 import { postChat } from "../chat_request.ts";
 import { makeTempDir, type RunningProcess, startProcess } from "../process.ts";

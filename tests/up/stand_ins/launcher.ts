@@ -1,5 +1,5 @@
 /** Starts the launcher with stand-ins in its own process and directory. */
-import type { UpState } from "../../../deploy/up/main.ts";
+import type { UpState } from "../../../deploy/up/state.ts";
 import { askPort } from "../../support/local_server.ts";
 import { startProcess } from "../../support/process.ts";
 import { until, waitFor } from "../../support/wait_for.ts";
