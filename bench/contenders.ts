@@ -1,6 +1,7 @@
 /** What is measured: this gateway, and others as `rivals.json` describes them. */
 import * as z from "zod";
 import { startGateway } from "../tests/support/gateway/gateway.ts";
+import type { LaunchedGateway } from "../tests/support/gateway/launched.ts";
 import { freePort } from "../tests/support/local_server.ts";
 import {
   CACHE,
@@ -14,10 +15,17 @@ import { chatRequest, runLoop, type Target } from "./load.ts";
 import { lastLines, type Processes, withDescendants } from "./processes.ts";
 import { OURS } from "./report.ts";
 
+/** A gateway, or a model server, that is measured. */
 export interface Contender extends Target, AsyncDisposable {
+  /** Its processes now: they change when one is restarted. */
   processes: () => Processes;
 }
-export type OurGateway = Awaited<ReturnType<typeof startOurs>>;
+/** This gateway, with a key. */
+export interface OurGateway extends Contender {
+  readonly gateway: LaunchedGateway;
+  /** The secret value of a key with limits that are never reached. */
+  readonly key: string;
+}
 
 const rivalSchema = z.strictObject({
   /** Ends in `-limits` if keys and limits are checked. */
@@ -50,7 +58,11 @@ const LIMITS = [
   "--concurrency=100000",
 ];
 
-export async function readRivals(file: string) {
+/** A gateway of somebody else, as the list of rivals describes it. */
+export type Rival = z.infer<typeof rivalSchema>;
+
+/** Reads a list of rivals; throws if it is not as {@link Rival} says. */
+export async function readRivals(file: string): Promise<Rival[]> {
   const text = await Deno.readTextFile(file);
   return z.array(rivalSchema).parse(JSON.parse(text));
 }
@@ -77,7 +89,7 @@ export async function startOurs(
     instances?: number;
     env?: Record<string, string>;
   } = {},
-) {
+): Promise<OurGateway> {
   const gateway = await startGateway("launched", {
     ...root === undefined ? {} : { root },
     edges: instances,
@@ -100,7 +112,7 @@ export async function startOurs(
  * Installs and starts a rival and sees that it answers. Throws why it cannot be had.
  */
 export async function startRival(
-  rival: z.infer<typeof rivalSchema>,
+  rival: Rival,
   modelUrl: string,
 ): Promise<Contender> {
   await using starting = new AsyncDisposableStack();

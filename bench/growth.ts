@@ -17,7 +17,7 @@ const INSTANCES = [1, 2, 4];
 const WARM_UP_SECONDS = 3;
 const KEYS = [1, 1_000, 1_000_000];
 const OPEN_STREAMS = [10, 500, 2_000];
-/** At most so many different keys are sent. */
+/** Of all keys, at most this many are sent. */
 const SENT_KEYS_MAX = 10_000;
 /** Keys added by one script call. */
 const BATCH = 1_000;
@@ -35,6 +35,7 @@ const COPY_KEYS = `for i = 2, #ARGV, 3 do
   redis.call('COPY', ARGV[1], ARGV[i + 2])
 end`;
 
+/** Measures processes, open streams and keys, one more after the other. */
 export async function growth(
   modelUrl: string,
   options: Options,
@@ -44,14 +45,16 @@ export async function growth(
   const measure = async (
     name: string,
     gateway: OurGateway,
-    requests?: Uint8Array[],
-    instances = 1,
+    { requests, instances = 1 }: {
+      requests?: Uint8Array[];
+      instances?: number;
+    } = {},
   ) => {
     // The same load for each edge: the less one has to do, the fewer requests share a
     // write.
     const connections = instances * CONNECTIONS;
     const loop = (seconds: number) =>
-      measureLoop(gateway, seconds, requests, connections);
+      measureLoop(gateway, seconds, { requests, connections });
     await loop(instances * WARM_UP_SECONDS);
     const named = [{ ...gateway, name }];
     rows.push(...await inTurn(named, options, () => loop(options.seconds)));
@@ -59,7 +62,7 @@ export async function growth(
   for (const instances of INSTANCES) {
     await using gateway = await startOurs(modelUrl, { instances });
     const name = `${instances} edges and workers`;
-    await measure(name, gateway, undefined, instances);
+    await measure(name, gateway, { instances });
   }
   const env = { SLOTS: "4096" };
   await using gateway = await startOurs(modelUrl, { env });
@@ -83,7 +86,7 @@ export async function growth(
       const headers = { authorization: `Bearer ${value}` };
       return chatRequest({ ...gateway, headers }, 200);
     });
-    await measure(`${count} API keys`, gateway, requests);
+    await measure(`${count} API keys`, gateway, { requests });
   }
   const title =
     `Growth: whole answers, ${CONNECTIONS} connections to each edge`;

@@ -2,13 +2,14 @@
  * The load client: plain sockets with keep-alive, which read no more of an answer
  * than is needed to see that it is complete. Runs in the process of the benchmark.
  */
-
 import { sleep } from "../tests/support/wait_for.ts";
 
+/** Where the load goes. */
 export interface Target {
   name: string;
   /** Up to and including `/v1`; connections are divided among several. */
   baseUrls: readonly string[];
+  /** Sent with each request. */
   headers: Readonly<Record<string, string>>;
 }
 
@@ -30,7 +31,10 @@ const ANSWER_MS_MAX = 60_000;
 /** The last event and the last chunk of a stream. */
 const STREAM_END_CHARS = 64;
 
-/** The bytes of one chat request whose body has about `bodyBytes`. */
+/**
+ * Returns the bytes of one chat request whose body has about `bodyBytes`: for a stream
+ * at this pace, or for a whole answer.
+ */
 export function chatRequest(
   { baseUrls: [baseUrl = ""], headers: ofTarget }: Target,
   bodyBytes: number,
@@ -89,9 +93,16 @@ class Client {
     this.#connection = undefined;
   }
 
-  async #tryExchange(request: Uint8Array, onRead: () => void) {
-    const connection = this.#connection ??= await Deno.connect(this.#address);
+  async #connect(): Promise<Deno.TcpConn> {
+    if (this.#connection !== undefined) return this.#connection;
+    const connection = await Deno.connect(this.#address);
     connection.setNoDelay(true);
+    this.#connection = connection;
+    return connection;
+  }
+
+  async #tryExchange(request: Uint8Array, onRead: () => void) {
+    const connection = await this.#connect();
     for (let at = 0; at < request.length;) {
       at += await connection.write(request.subarray(at));
     }

@@ -69,7 +69,7 @@ function idleMemory(contenders: Contenders): Table {
 async function wholeAnswers(all: Contenders, bytes: number, options: Options) {
   const rows = await measure.inTurn(all, options, (contender) => {
     const requests = [chatRequest(contender, bytes)];
-    return measure.measureLoop(contender, options.seconds, requests);
+    return measure.measureLoop(contender, options.seconds, { requests });
   });
   const title =
     `Whole answers, bodies of ${bytes} B, ${CONNECTIONS} connections`;

@@ -7,10 +7,13 @@ import type { Options } from "./options.ts";
 import { cpuSeconds, pidsOf, residentMib } from "./processes.ts";
 import type { Row } from "./report.ts";
 
+/** Connections of whole answers; each sends its next request after an answer. */
 export const CONNECTIONS = 32;
+/** How the model server streams. */
 export const PACE: Pace = { tokens: 100, paceMs: 20 };
 /** A pause between two reads that is longer is a stall. */
 export const STALL_MS = 10 * PACE.paceMs;
+/** The smallest body of a request. */
 export const SMALL_BYTES = 200;
 
 /** Measures all in turn, `rounds` times. */
@@ -41,13 +44,21 @@ async function withCpuSeconds<T extends { wrong: string[] }>(
   return { ...result, cpu: cpuSeconds(pidsOf(processes())) - before };
 }
 
+/** The figures of {@link measureLoop}. */
 export const LOOP_COLUMNS = ["req/s", "CPU s per 1,000", "wrong"];
 
+/** Asks for whole answers for some seconds; returns the {@link LOOP_COLUMNS}. */
 export async function measureLoop(
   contender: Contender,
   seconds: number,
-  requests = [chatRequest(contender, SMALL_BYTES)],
-  connections = CONNECTIONS,
+  {
+    requests = [chatRequest(contender, SMALL_BYTES)],
+    connections = CONNECTIONS,
+  }: {
+    /** Sent in turn; one with the smallest body if left out. */
+    requests?: readonly Uint8Array[] | undefined;
+    connections?: number;
+  } = {},
 ): Promise<number[]> {
   const loop = runLoop(contender, { connections, seconds, requests });
   const result = await withCpuSeconds(contender, loop);
@@ -55,6 +66,7 @@ export async function measureLoop(
   return [answers / result.seconds, cpu / answers * 1_000, wrong.length];
 }
 
+/** The figures of {@link measureStreams}. */
 export const STREAM_COLUMNS = [
   "CPU us per token",
   "stalled",
@@ -65,6 +77,7 @@ export const STREAM_COLUMNS = [
   "s",
 ];
 
+/** Opens `count` streams at {@link PACE}; returns the {@link STREAM_COLUMNS}. */
 export async function measureStreams(
   contender: Contender,
   count: number,

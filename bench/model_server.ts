@@ -65,7 +65,9 @@ async function serve(connection: Deno.TcpConn): Promise<void> {
   const buffer = new Uint8Array(BUFFER_BYTES);
   let text = "";
   let received = 0;
-  for (let count; (count = await connection.read(buffer)) !== null;) {
+  while (true) {
+    const count = await connection.read(buffer);
+    if (count === null) return;
     // Of a long request the head is enough: only short ones order a stream.
     const wanted = Math.min(count, TEXT_CHARS_MAX - text.length);
     text += decoder.decode(buffer.subarray(0, wanted));

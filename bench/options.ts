@@ -1,3 +1,4 @@
+/** The command line of `deno task bench` and `deno task bench:check`. */
 import { parseArgs } from "node:util";
 import { print } from "../tests/support/process.ts";
 
@@ -17,6 +18,7 @@ Usage: deno task bench:check REF [options]
   --help, -h         print this
 `;
 
+/** What {@link USAGE} lists, with the defaults of the command. */
 export type Options = ReturnType<typeof read>;
 
 /**

@@ -8,8 +8,10 @@ const KIB_PER_MIB = 1_024;
 /** Processes by what they are: `{ "edge-auth": [17, 18] }`. */
 export type Processes = Readonly<Record<string, readonly number[]>>;
 
-export const pidsOf = (processes: Processes): number[] =>
-  Object.values(processes).flat();
+/** Returns the pids of all processes. */
+export function pidsOf(processes: Processes): number[] {
+  return Object.values(processes).flat();
+}
 
 const sum = (numbers: unknown[]) =>
   numbers.reduce<number>((total, each) => total + Number(each ?? 0), 0);
@@ -29,6 +31,7 @@ export function residentMib(pids: readonly number[]): number {
   return sum(kib) / KIB_PER_MIB;
 }
 
+/** Returns the pid of a process and those of all that it started. */
 export function withDescendants(pid: number): number[] {
   const all = [pid];
   for (const parent of all) {
@@ -56,8 +59,10 @@ function read(path: string): string {
   }
 }
 
-export const lastLines = (text: string): string =>
-  text.trim().split("\n").slice(-3).join(" ");
+/** Returns the last three lines of a text, in one. */
+export function lastLines(text: string): string {
+  return text.trim().split("\n").slice(-3).join(" ");
+}
 
 const SENDS = "sendto,sendmsg,sendmmsg,write,writev";
 

@@ -3,12 +3,14 @@ import { medians } from "./figures.ts";
 import { print, runProcess } from "../tests/support/process.ts";
 import type { Options } from "./options.ts";
 
+/** The figures of one contender. */
 export interface Row {
   name: string;
-  /** Of each round the figures, in the order of the columns. */
+  /** The figures of each round, in the order of the columns. */
   rounds: number[][];
 }
 
+/** A table of a report. */
 export interface Table {
   title: string;
   columns: readonly string[];
@@ -23,6 +25,7 @@ export interface Table {
 export const OURS = "gateway";
 const GOVERNED = /-limits/;
 
+/** Begins a report: `add` prints a table, `end` keeps all of them as JSON. */
 export function startReport() {
   const tables: Table[] = [];
   const startedAt = new Date().toISOString();
