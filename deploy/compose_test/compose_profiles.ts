@@ -4,7 +4,7 @@
 // PROMETHEUS_IMAGE, OTEL_IMAGE, GRAFANA_IMAGE and OLLAMA_IMAGE.
 import assert from "node:assert/strict";
 import { findFreePorts } from "../up/ports.ts";
-import { send, startLoad } from "./load.ts";
+import { Load, send } from "./load.ts";
 import { say, startStack, until } from "./stack.ts";
 
 const STREAMS = 4;
@@ -81,6 +81,29 @@ function grafanaAt(url: string, password: string) {
   return { json, points, status };
 }
 
+async function assertDashboard(
+  grafana: ReturnType<typeof grafanaAt>,
+): Promise<void> {
+  const { dashboard }: { dashboard: { panels: Panel[] } } = await grafana
+    .json("/api/dashboards/uid/gateway");
+  const file: { panels: Panel[] } = JSON.parse(
+    await Deno.readTextFile(DASHBOARD),
+  );
+  assert.deepEqual(
+    dashboard.panels.map(({ title }) => title),
+    file.panels.map(({ title }) => title),
+  );
+  const panels = dashboard.panels.filter(({ type }) => type !== "row");
+  for (const panel of panels) {
+    await until(
+      `data for "${panel.title}"`,
+      async () => await grafana.points(panel) > 0,
+    );
+  }
+  const { version } = await grafana.json("/api/health");
+  say(`${panels.length} panels, Grafana ${version}`);
+}
+
 Deno.test("the profile observability", async (t) => {
   const [port = 0] = findFreePorts(1);
   await using stack = await startStack({
@@ -91,22 +114,22 @@ Deno.test("the profile observability", async (t) => {
   });
   await stack.scale(2, 1);
   const made = await stack.createKey();
-  const load = startLoad(stack, made.key, STREAMS);
+  const load = new Load(stack, made.key, STREAMS);
   try {
     const password = await stack.secret("grafana_admin_password");
     const url = `http://127.0.0.1:${port}`;
     const grafana = grafanaAt(url, password);
-    const source = `/api/datasources/uid/${SOURCE}/health`;
-    const targets =
-      `/api/datasources/proxy/uid/${SOURCE}/api/v1/targets?state=active`;
 
     await t.step("Grafana accepts only its password", async () => {
       assert.equal(await grafanaAt(url, "admin").status("/api/org"), 401);
       assert.equal(await grafana.status("/api/org"), 200);
+      const source = `/api/datasources/uid/${SOURCE}/health`;
       assert.equal((await grafana.json(source)).status, "OK");
     });
 
     await t.step("Prometheus finds every container", async () => {
+      const targets =
+        `/api/datasources/proxy/uid/${SOURCE}/api/v1/targets?state=active`;
       await until("all targets to be up", async () => {
         const { data } = await grafana.json(targets);
         const up = data.activeTargets.map(({ health }: { health: string }) =>
@@ -116,26 +139,10 @@ Deno.test("the profile observability", async (t) => {
       });
     });
 
-    await t.step("the dashboard exists, and each panel has data", async () => {
-      const { dashboard }: { dashboard: { panels: Panel[] } } = await grafana
-        .json("/api/dashboards/uid/gateway");
-      const file: { panels: Panel[] } = JSON.parse(
-        await Deno.readTextFile(DASHBOARD),
-      );
-      assert.deepEqual(
-        dashboard.panels.map(({ title }) => title),
-        file.panels.map(({ title }) => title),
-      );
-      const panels = dashboard.panels.filter(({ type }) => type !== "row");
-      for (const panel of panels) {
-        await until(
-          `data for "${panel.title}"`,
-          async () => await grafana.points(panel) > 0,
-        );
-      }
-      const { version } = await grafana.json("/api/health");
-      say(`${panels.length} panels, Grafana ${version}`);
-    });
+    await t.step(
+      "the dashboard exists, and each panel has data",
+      () => assertDashboard(grafana),
+    );
 
     await t.step("traces arrive at the collector", async () => {
       await until("traces", async () =>
@@ -166,9 +173,12 @@ Deno.test("the profile ollama", async (t) => {
   }
 
   const ask = (kind: "whole" | "stream") =>
-    send(stack, made.key, kind, {
-      max_tokens: TOKENS_MAX,
-      stream_options: kind === "stream" ? { include_usage: true } : null,
+    send(stack, made.key, {
+      kind,
+      fields: {
+        max_tokens: TOKENS_MAX,
+        stream_options: kind === "stream" ? { include_usage: true } : null,
+      },
     });
   const answers = async () => (await ask("whole")).status === 200;
   await until("the model to be loaded", answers);

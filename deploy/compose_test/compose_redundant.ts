@@ -2,7 +2,7 @@
 // requests run: only requests on that container end, refused requests can be retried,
 // and everything works again within seconds.
 import assert from "node:assert/strict";
-import { type Load, startLoad } from "./load.ts";
+import { Load } from "./load.ts";
 import { say, type Stack, startStack, until } from "./stack.ts";
 
 const STREAMS = 8;
@@ -86,7 +86,7 @@ async function isWell(stack: Stack, container: string): Promise<boolean> {
 
 /** Kills a container under load and starts it again. */
 async function lose(stack: Stack, key: string, victim: Victim): Promise<Load> {
-  const load = startLoad(stack, key, STREAMS);
+  const load = new Load(stack, key, STREAMS);
   try {
     await load.answers(ANSWERS);
     const service = await victim.service(stack);

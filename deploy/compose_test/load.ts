@@ -26,13 +26,16 @@ const KINDS = ["stream", "whole", "large"] as const;
 type Answer = Awaited<ReturnType<typeof send>>;
 
 /**
- * Sends one chat request, with more fields if given, and reads the response to its end.
+ * Sends one chat request, with more fields if they are given, and reads the response to
+ * its end.
  */
 export async function send(
   { url, client }: Stack,
   key: string,
-  kind: typeof KINDS[number],
-  fields: Record<string, unknown> = {},
+  { kind, fields = {} }: {
+    kind: typeof KINDS[number];
+    fields?: Record<string, unknown>;
+  },
 ) {
   const startMs = performance.now();
   const response = await fetch(`${url}/v1/chat/completions`, {
@@ -87,80 +90,89 @@ function isLate({ status, retryAfter, text }: Answer): boolean {
     /cannot check API keys|"overloaded"/.test(text);
 }
 
-/** Requests that continue until `stop()`. */
-export type Load = ReturnType<typeof startLoad>;
+/** Requests that continue until {@link Load.stop}. */
+export class Load {
+  /** Requests with a complete response. */
+  complete = 0;
+  /** The longest time without a complete response. */
+  longestPauseMs = 0;
+  /**
+   * Requests for which Redis or the workers missed a deadline. Not among the failures.
+   */
+  late = 0;
+  /** Other failures, one line each. */
+  readonly failures: string[] = [];
+  /** Of these failures, the refusals that an SDK would not retry. */
+  readonly notRetryable: string[] = [];
+  readonly #stack: Stack;
+  readonly #key: string;
+  readonly #running: Promise<unknown>;
+  #isStopping = false;
+  #completeAtMs = performance.now();
 
-/** Keeps `streams` requests running, of every kind. */
-export function startLoad(stack: Stack, key: string, streams: number) {
-  let isStopping = false;
-  let completeAtMs = performance.now();
-  const failures: string[] = [];
-  const notRetryable: string[] = [];
-  const load = {
-    /** Requests with a complete response. */
-    complete: 0,
-    /** The longest time without a complete response. */
-    longestPauseMs: 0,
-    /**
-     * Requests for which Redis or the workers missed a deadline. Not among the
-     * failures.
-     */
-    late: 0,
-    /** Other failures, one line each. */
-    failures,
-    /** Of these, refusals that an SDK would not retry. */
-    notRetryable,
-    /** Waits for so many more complete responses. */
-    answers: async (more: number, what = "answers") => {
-      const enough = load.complete + more;
-      await until(what, () => load.complete >= enough);
-    },
-    /** Lets the running requests end. */
-    stop: async () => {
-      isStopping = true;
-      await running;
-    },
-    /** The failures, with the log of the proxy. */
-    report: async () =>
-      [
-        `${failures.length} failed, ${load.late} late, ${load.complete} complete`,
-        ...notRetryable.map((line) => `not retryable: ${line}`),
-        ...failures.slice(0, REPORTED_MAX),
-        await stack.compose("logs", "--tail", "5", "proxy"),
-      ].join("\n"),
-  };
-  /** Whether the next request follows at once. */
-  const count = (kind: string, answer: Answer): boolean => {
-    if (isComplete(answer)) {
-      const nowMs = performance.now();
-      load.longestPauseMs = Math.max(load.longestPauseMs, nowMs - completeAtMs);
-      completeAtMs = nowMs;
-      load.complete += 1;
-      return true;
-    }
-    const { status, retryAfter, text } = answer;
-    const line = `${kind} ${status} retry-after ${retryAfter} ${
-      text.slice(-CHARS_SHOWN)
-    }`;
-    if (isLate(answer)) load.late += 1;
-    else failures.push(line);
-    if (!isRetryable(answer)) notRetryable.push(line);
-    return false;
-  };
-  const one = async (first: number) => {
-    for (let turn = first; !isStopping; turn++) {
+  /** Keeps `streams` requests running, of every kind. */
+  constructor(stack: Stack, key: string, streams: number) {
+    this.#stack = stack;
+    this.#key = key;
+    this.#running = Promise.all(
+      Array.from({ length: streams }, (_, index) => this.#ask(index)),
+    );
+  }
+
+  /** Waits for `more` complete responses. */
+  async answers(more: number, what = "answers"): Promise<void> {
+    const enough = this.complete + more;
+    await until(what, () => this.complete >= enough);
+  }
+
+  /** Lets the running requests end. */
+  async stop(): Promise<void> {
+    this.#isStopping = true;
+    await this.#running;
+  }
+
+  /** The failures, with the log of the proxy. */
+  async report(): Promise<string> {
+    const { failures, late, complete } = this;
+    return [
+      `${failures.length} failed, ${late} late, ${complete} complete`,
+      ...this.notRetryable.map((line) => `not retryable: ${line}`),
+      ...failures.slice(0, REPORTED_MAX),
+      await this.#stack.compose("logs", "--tail", "5", "proxy"),
+    ].join("\n");
+  }
+
+  /** Sends one request after the other, the kinds in turn. */
+  async #ask(first: number): Promise<void> {
+    for (let turn = first; !this.#isStopping; turn++) {
       const kind = KINDS[turn % KINDS.length] ?? "stream";
       try {
-        if (count(kind, await send(stack, key, kind))) continue;
+        const answer = await send(this.#stack, this.#key, { kind });
+        if (this.#count(kind, answer)) continue;
       } catch (error) {
         // Cut off: a stream that had begun, or a request that had arrived in part.
-        failures.push(`${kind} ${error}`);
+        this.failures.push(`${kind} ${error}`);
       }
       await sleep(RETRY_MS);
     }
-  };
-  const running = Promise.all(
-    Array.from({ length: streams }, (_, index) => one(index)),
-  );
-  return load;
+  }
+
+  /** Returns whether the next request follows at once. */
+  #count(kind: string, answer: Answer): boolean {
+    if (isComplete(answer)) {
+      const nowMs = performance.now();
+      const pauseMs = nowMs - this.#completeAtMs;
+      this.longestPauseMs = Math.max(this.longestPauseMs, pauseMs);
+      this.#completeAtMs = nowMs;
+      this.complete += 1;
+      return true;
+    }
+    const { status, retryAfter, text } = answer;
+    const end = text.slice(-CHARS_SHOWN);
+    const line = `${kind} ${status} retry-after ${retryAfter} ${end}`;
+    if (isLate(answer)) this.late += 1;
+    else this.failures.push(line);
+    if (!isRetryable(answer)) this.notRetryable.push(line);
+    return false;
+  }
 }

@@ -20,19 +20,20 @@ export function say(line: string): void {
   Deno.stdout.writeSync(new TextEncoder().encode(`    ${line}\n`));
 }
 
-export type Stack = Awaited<ReturnType<typeof startStack>>;
-
 /**
- * Starts everything. The images must exist, see `deploy/local_images/build.sh`.
- * `settings` are those of `compose.yaml`; `files` are merged in their order.
+ * Starts everything and waits until it is healthy. The images must exist, see
+ * `deploy/local_images/build.sh`. `settings` are those of `compose.yaml`; `files` are
+ * merged in their order.
  */
 export async function startStack(
   settings: Record<string, string>,
   files = ["compose.yaml"],
-) {
+): Promise<Stack> {
+  await using starting = new AsyncDisposableStack();
   const directory = await Deno.makeTempDir({ prefix: "gateway_compose_" });
+  starting.defer(() => Deno.remove(directory, { recursive: true }));
   const [port = 0] = findFreePorts(1);
-  const env = {
+  const commands = new Commands({
     COMPOSE_FILE: files.join(":"),
     COMPOSE_PROJECT_NAME: Deno.env.get("COMPOSE_TEST_PROJECT") ??
       `gateway-test-${port}`,
@@ -47,107 +48,168 @@ export async function startStack(
     PROXY_ADDRESS: "10.213.78.2",
     STORE_NET: "10.213.80",
     ...settings,
-  };
-  /** Runs a command and returns what it printed. */
-  const run = async (command: string, args: string[]) => {
+  });
+  starting.defer(async () => {
+    await commands.compose("down", "--volumes", "--timeout", "5");
+  });
+  await commands.run("deploy/secrets.sh", []);
+  await commands.compose("up", "-d", "--no-build", "--wait");
+  const authority = await readAuthority(commands);
+  const client = starting.use(Deno.createHttpClient({ caCerts: [authority] }));
+  return new Stack(starting.move(), { commands, client, port });
+}
+
+/** Runs commands with the variables of a stack. */
+class Commands {
+  readonly env: Readonly<Record<string, string>>;
+
+  constructor(env: Record<string, string>) {
+    this.env = env;
+  }
+
+  /** Runs a command in the root and returns what it printed; throws if it fails. */
+  async run(command: string, args: string[]): Promise<string> {
     const { success, stdout, stderr } = await new Deno.Command(command, {
       args,
       cwd: ROOT,
-      env,
+      env: this.env,
       stdin: "null",
       signal: AbortSignal.timeout(COMMAND_MS),
     }).output();
     const text = (bytes: Uint8Array) => new TextDecoder().decode(bytes).trim();
     if (success) return text(stdout);
     throw new Error(`${command} ${args.join(" ")}: ${text(stderr)}`);
-  };
-  const docker = (...args: string[]) => run("docker", args);
-  const compose = (...args: string[]) => docker("compose", ...args);
-  const stop = async () => {
-    await compose("down", "--volumes", "--timeout", "5");
-    await Deno.remove(directory, { recursive: true });
-  };
+  }
+
+  docker(...args: string[]): Promise<string> {
+    return this.run("docker", args);
+  }
+
+  compose(...args: string[]): Promise<string> {
+    return this.docker("compose", ...args);
+  }
+}
+
+function readAuthority(commands: Commands): Promise<string> {
+  return commands.compose("exec", "-T", "proxy", "cat", AUTHORITY_FILE);
+}
+
+/** A running stack. It ends with its volumes and secrets. */
+export class Stack implements AsyncDisposable {
+  /** Of the API, without a path. */
+  readonly url: string;
+  readonly consoleUrl: string;
+  /** Trusts the proxy's own authority. */
+  readonly client: Deno.HttpClient;
+  readonly #owned: AsyncDisposableStack;
+  readonly #commands: Commands;
+
+  constructor(
+    owned: AsyncDisposableStack,
+    { commands, client, port }: {
+      commands: Commands;
+      client: Deno.HttpClient;
+      port: number;
+    },
+  ) {
+    this.#owned = owned;
+    this.#commands = commands;
+    this.client = client;
+    this.url = `https://localhost:${port}`;
+    this.consoleUrl = commands.env.PUBLIC_URL ?? "";
+  }
+
+  /** Runs `docker` and returns what it printed. */
+  docker(...args: string[]): Promise<string> {
+    return this.#commands.docker(...args);
+  }
+
+  /** Runs `docker compose` for this stack. */
+  compose(...args: string[]): Promise<string> {
+    return this.#commands.compose(...args);
+  }
+
   /** The proxy's own authority, PEM. */
-  const authority = () => compose("exec", "-T", "proxy", "cat", AUTHORITY_FILE);
+  authority(): Promise<string> {
+    return readAuthority(this.#commands);
+  }
+
   /** Ids of the running containers of a service. */
-  const containers = async (service: string) =>
-    (await compose("ps", "-q", service)).split("\n").filter((id) => id);
-  try {
-    await run("deploy/secrets.sh", []);
-    await compose("up", "-d", "--no-build", "--wait");
-    const client = Deno.createHttpClient({ caCerts: [await authority()] });
-    const url = `https://localhost:${port}`;
-    return {
-      url,
-      consoleUrl: env.PUBLIC_URL,
-      client,
-      authority,
-      docker,
-      compose,
-      containers,
-      /** The content of a secret file, see `deploy/secrets.sh`. */
-      secret: (name: string) => Deno.readTextFile(`${env.SECRETS_DIR}/${name}`),
-      /** Runs a script of `deploy/`. */
-      script: (name: string, ...args: string[]) => run(`deploy/${name}`, args),
-      /** Scales the services and waits until all containers are healthy. */
-      scale: (edges: number, workers: number) =>
-        compose(
-          "up",
-          "-d",
-          "--no-build",
-          "--no-recreate",
-          "--wait",
-          "--scale",
-          `edge-auth=${edges}`,
-          "--scale",
-          `chat-worker=${workers}`,
-        ),
-      /**
-       * Runs `gateway … --json` in the console's container and returns what it printed.
-       */
-      gateway: async (...args: string[]) => {
-        const command = ["gateway", ...args, "--json"];
-        const text = await compose("exec", "-T", "key-admin", ...command);
-        return JSON.parse(text);
-      },
-      createKey(description = "test") {
-        return this.gateway("keys", "create", "--description", description);
-      },
-      /** The status of a request with this key. */
-      async statusWith(key: string): Promise<number> {
-        const headers = { authorization: `Bearer ${key}` };
-        const response = await fetch(`${url}/v1/models`, { client, headers });
-        await response.body?.cancel();
-        return response.status;
-      },
-      /** The same, asked from a container on the proxy's public network. */
-      async statusInside(key: string): Promise<number> {
-        const [edge = ""] = await containers("edge-auth");
-        const image = await docker("inspect", "--format", "{{.Image}}", edge);
-        const network = `${env.COMPOSE_PROJECT_NAME}_public`;
-        const status = await docker(
-          "run",
-          "--rm",
-          "--network",
-          network,
-          "--entrypoint",
-          "deno",
-          image,
-          "eval",
-          PROGRAM,
-          await authority(),
-          key,
-        );
-        return Number(status);
-      },
-      [Symbol.asyncDispose]: async () => {
-        client.close();
-        await stop();
-      },
-    };
-  } catch (error) {
-    await stop();
-    throw error;
+  async containers(service: string): Promise<string[]> {
+    const ids = await this.compose("ps", "-q", service);
+    return ids.split("\n").filter((id) => id);
+  }
+
+  /** The content of a secret file, see `deploy/secrets.sh`. */
+  secret(name: string): Promise<string> {
+    return Deno.readTextFile(`${this.#commands.env.SECRETS_DIR}/${name}`);
+  }
+
+  /** Runs a script of `deploy/`. */
+  script(name: string, ...args: string[]): Promise<string> {
+    return this.#commands.run(`deploy/${name}`, args);
+  }
+
+  /** Scales the services and waits until all containers are healthy. */
+  scale(edges: number, workers: number): Promise<string> {
+    return this.compose(
+      "up",
+      "-d",
+      "--no-build",
+      "--no-recreate",
+      "--wait",
+      "--scale",
+      `edge-auth=${edges}`,
+      "--scale",
+      `chat-worker=${workers}`,
+    );
+  }
+
+  /** Runs `gateway … --json` in the console's container and returns what it printed. */
+  async gateway(...args: string[]) {
+    const command = ["gateway", ...args, "--json"];
+    const text = await this.compose("exec", "-T", "key-admin", ...command);
+    return JSON.parse(text);
+  }
+
+  /** Creates a key; returns its `id` and its secret value, `key`. */
+  createKey(description = "test"): Promise<{ id: string; key: string }> {
+    return this.gateway("keys", "create", "--description", description);
+  }
+
+  /** The status of a request with this key. */
+  async statusWith(key: string): Promise<number> {
+    const headers = { authorization: `Bearer ${key}` };
+    const init = { client: this.client, headers };
+    const response = await fetch(`${this.url}/v1/models`, init);
+    await response.body?.cancel();
+    return response.status;
+  }
+
+  /** The same, asked from a container on the proxy's public network. */
+  async statusInside(key: string): Promise<number> {
+    const [edge = ""] = await this.containers("edge-auth");
+    const image = await this.docker("inspect", "--format", "{{.Image}}", edge);
+    const network = `${this.#commands.env.COMPOSE_PROJECT_NAME}_public`;
+    const status = await this.docker(
+      "run",
+      "--rm",
+      "--network",
+      network,
+      "--entrypoint",
+      "deno",
+      image,
+      "eval",
+      PROGRAM,
+      await this.authority(),
+      key,
+    );
+    return Number(status);
+  }
+
+  /** Stops and removes all of it. */
+  [Symbol.asyncDispose](): Promise<void> {
+    return this.#owned.disposeAsync();
   }
 }
 

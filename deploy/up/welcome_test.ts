@@ -7,26 +7,17 @@ import { ROOT } from "./options.ts";
 import { readSettings } from "./plan.ts";
 import { describeModels, describeSummary } from "./welcome.ts";
 
-Deno.test("describeModels() says of each model what answers, or why nothing does, within two seconds", async () => {
-  await using server = startScriptedServer({
-    reply: ({ path, headers }) => {
-      if (path === "/v1/stall/models") return [{ stall: true }];
-      if (path === "/v1/garbage/models") return [{ send: "SSH-2.0-x\r\n\r\n" }];
-      if (path === "/v1/busy/models") return jsonResponse({}, { status: 503 });
-      if (path !== "/v1/models") return jsonResponse({}, { status: 404 });
-      const isGood = headers.get("authorization") === "Bearer good";
-      return jsonResponse({ data: [] }, { status: isGood ? 200 : 401 });
-    },
-  });
-  const url = server.baseUrl;
-  const dead = `http://127.0.0.1:${freePort()}/v1`;
+/** A server of a model, and what is said of it. */
+interface Row {
+  url: string;
+  keyName?: string;
+  says: string;
+  isAnswering: boolean;
+}
+
+function rowsAt(url: string, dead: string): Row[] {
   const missing = "answers 404 to GET /models, does the URL lack /v1?";
-  const rows: {
-    url: string;
-    keyName?: string;
-    says: string;
-    isAnswering: boolean;
-  }[] = [
+  return [
     { url, keyName: "GOOD", says: "answers", isAnswering: true },
     {
       url,
@@ -58,6 +49,22 @@ Deno.test("describeModels() says of each model what answers, or why nothing does
       isAnswering: false,
     },
   ];
+}
+
+Deno.test("describeModels() says of each model what answers, or why nothing does, within two seconds", async () => {
+  await using server = startScriptedServer({
+    reply: ({ path, headers }) => {
+      if (path === "/v1/stall/models") return [{ stall: true }];
+      if (path === "/v1/garbage/models") return [{ send: "SSH-2.0-x\r\n\r\n" }];
+      if (path === "/v1/busy/models") return jsonResponse({}, { status: 503 });
+      if (path !== "/v1/models") return jsonResponse({}, { status: 404 });
+      const isGood = headers.get("authorization") === "Bearer good";
+      return jsonResponse({ data: [] }, { status: isGood ? 200 : 401 });
+    },
+  });
+  const url = server.baseUrl;
+  const dead = `http://127.0.0.1:${freePort()}/v1`;
+  const rows = rowsAt(url, dead);
   const models = rows.map(({ url: base_url, keyName: api_key_env }, nth) => ({
     id: `model-${nth}`,
     backends: [{ type: "openai", base_url, model: "m", api_key_env }],
