@@ -65,9 +65,6 @@ const LIBRARY_ROOMS: Record<string, RegExp> = {
   nats: /^shared\/bus\/link/,
   redis: /^shared\/redis\//,
   "@opentelemetry/api": /^shared\/process\/tracing\.ts$/,
-  "h264-mp4-encoder": /^services\/model-simulator\/media\/picture\.ts$/,
-  "@breezystack/lamejs": /^services\/model-simulator\/media\/audio\.ts$/,
-  mediabunny: /^services\/model-simulator\/media\//,
   hono: /^services\/key-admin\//,
   "@fastify/busboy": /^services\/edge-auth\/http\/read_form\.ts$/,
 };

@@ -35,11 +35,14 @@ type Planner = (received: Received) => Planned | Promise<Planned>;
 const PLANNERS: Readonly<Record<string, Planner>> = {
   "/v1/chat/completions": chatCompletion,
   "/v1/audio/speech": async (received) =>
-    (await import("./media/audio.ts")).speech(received),
+    (await import("./media/speech.ts")).speech(received),
   "/v1/audio/transcriptions": async (received) =>
-    (await import("./media/audio.ts")).transcribe(received),
+    (await import("./media/transcription.ts")).transcribe(received),
   "/v1/audio/translations": async (received) =>
-    (await import("./media/audio.ts")).transcribe(received, "translate"),
+    (await import("./media/transcription.ts")).transcribe(
+      received,
+      "translate",
+    ),
   "/v1/images/generations": async (received) =>
     (await import("./media/images.ts")).generations(received),
   "/v1/images/edits": async (received) =>

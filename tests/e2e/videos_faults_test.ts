@@ -49,7 +49,7 @@ Deno.test("a video survives the death of any process", async (t) => {
       prompt: `A kite [simulator: ${phrase}]`,
       // The file has two pieces, for `stall after 1 tokens`.
       seconds: "4",
-      size: "360x240",
+      size: "720x1280",
     });
   /** The id of the video that was started. */
   const begun = async (created: Promise<Response>): Promise<string> => {

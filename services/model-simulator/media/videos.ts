@@ -18,7 +18,8 @@ import {
 } from "../serving/controls.ts";
 import { MODEL_IDS, readMedia, type Received } from "../serving/fields.ts";
 import { numbers, photoField, photoOf, sizeOf } from "./images.ts";
-import { filmOf, pictureOf, type Scene } from "./picture.ts";
+import { filmOf } from "./film.ts";
+import { pictureOf, type Scene } from "./picture.ts";
 
 /** The oldest job is forgotten for a new one. */
 const JOBS_MAX = 100;
@@ -47,7 +48,6 @@ interface Job {
   remixedFrom: string | null;
   controls: Controls;
   createdAtMs: number;
-  film?: Promise<Uint8Array>;
 }
 
 export class Videos {
@@ -79,7 +79,7 @@ export class Videos {
       case "GET :id":
         return whole(() => this.#wire(job));
       case "GET :id content":
-        return await this.#content(job, request);
+        return this.#content(job, request);
       case "DELETE :id":
         this.#jobs.delete(id);
         return whole(() => ({ id, object: "video.deleted", deleted: true }));
@@ -133,7 +133,7 @@ export class Videos {
     };
   }
 
-  async #content(job: Job, { url, headers }: Request): Promise<Planned> {
+  #content(job: Job, { url, headers }: Request): Planned {
     const variant = checked(variants, new URL(url).searchParams.get("variant"));
     if (this.#wire(job).status !== "completed") {
       const message =
@@ -145,7 +145,8 @@ export class Videos {
     if (variant === "thumbnail") {
       return partOf(pictureOf(scene), range, { contentType: "image/png" });
     }
-    const film = await (job.film ??= filmOf(scene, Number(job.seconds)));
+    const { width, height } = scene;
+    const film = filmOf({ width, height, seconds: Number(job.seconds) });
     return partOf(film, range, { contentType: "video/mp4", ...job });
   }
 }

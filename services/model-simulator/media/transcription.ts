@@ -1,0 +1,101 @@
+/** `POST /v1/audio/transcriptions` and `/translations`: a text about the recording. */
+import { fieldError } from "@gateway/shared/openai/error";
+import {
+  transcriptionForm,
+  type transcriptionFormat,
+} from "@gateway/shared/openai/media";
+import * as z from "zod";
+import { hashText, tokenize } from "../chat/language.ts";
+import PASSAGES from "../chat/passages.json" with { type: "json" };
+import {
+  eventAnswer,
+  eventText,
+  type Planned,
+  wholeAnswer,
+} from "../serving/answer.ts";
+import { lengthen, readControls } from "../serving/controls.ts";
+import { readMedia, type Received } from "../serving/fields.ts";
+import { secondsOf } from "./recording.ts";
+
+const transcription = transcriptionForm.extend({
+  file: z.instanceof(File, { error: "a file" }),
+});
+
+/** `translate`: the text is in English, which the simulator's always is. */
+type Task = "transcribe" | "translate";
+
+/** Plans the text of a recording. Rejects with an `ApiError` for an invalid request. */
+export async function transcribe(
+  received: Received,
+  task: Task = "transcribe",
+): Promise<Planned> {
+  const request = readMedia("transcription", transcription, received);
+  const { file, language = "en", response_format: format, stream } = request;
+  const controls = readControls(request.prompt ?? "", "prompt");
+  const seconds = secondsOf(await file.bytes());
+  if (seconds === null) {
+    const message = "Invalid file format: expected a recording.";
+    throw fieldError("invalid_request", "file", message);
+  }
+  const passage = PASSAGES[hashText(file.name) % PASSAGES.length];
+  const said = tokenize(
+    "I am the gateway's model simulator, not a real model. You sent " +
+      `${file.name.slice(0, 80)}, ${seconds.toFixed(1)} seconds long. ` +
+      `Here is a passage instead. ${passage}`,
+  );
+  const tokens = lengthen(said, controls);
+  const text = tokens.join("");
+  const usage = controls.isUsageMissing
+    ? undefined
+    : { type: "duration", seconds: Math.ceil(seconds) };
+  const done = () => eventText("transcript.text.done", { text, usage });
+  if (stream) {
+    const events = tokens.values()
+      .map((delta) => eventText("transcript.text.delta", { delta }));
+    return eventAnswer(controls, events, done);
+  }
+  const type = format.endsWith("json") ? undefined : "text/plain";
+  const transcript = { text, seconds, usage, task, language };
+  const body = () => bodyOf(transcript, format);
+  return wholeAnswer(controls, tokens, body, type);
+}
+
+interface Transcript {
+  text: string;
+  seconds: number;
+  /** Undefined if the request asked for none. */
+  usage: object | undefined;
+  task: Task;
+  language: string;
+}
+
+/** The body of an answer that is no stream. */
+function bodyOf(
+  { text, seconds, usage, task, language }: Transcript,
+  format: z.output<typeof transcriptionFormat>,
+): string {
+  const end = new Date(seconds * 1_000).toISOString().slice(11, 23);
+  const cue = `00:00:00.000 --> ${end}\n${text}\n`;
+  switch (format) {
+    case "text":
+      return `${text}\n`;
+    case "vtt":
+      return `WEBVTT\n\n${cue}`;
+    case "srt":
+      return `1\n${cue.replace(/\.(?=\d{3}\b)/g, ",")}`;
+    case "json":
+      return JSON.stringify({ text, usage });
+    case "verbose_json": {
+      const segments = [{ id: 0, start: 0, end: seconds, text }];
+      const duration = seconds;
+      return JSON.stringify({
+        text,
+        usage,
+        task,
+        language,
+        duration,
+        segments,
+      });
+    }
+  }
+}
