@@ -5,8 +5,10 @@ import { callApi, postChat } from "../../tests/support/chat_request.ts";
 import type { SeenRequest } from "./serving/answer.ts";
 import { serveSimulator, type SimulatorOptions } from "./simulator.ts";
 
+/** The fields of a request. */
 export type Body = Record<string, unknown>;
 
+/** Starts a simulator on a free port. */
 export function startAsked(options: SimulatorOptions = {}) {
   /** Every request for generated content. */
   const seen: SeenRequest[] = [];

@@ -7,6 +7,7 @@ import {
 
 const DEFAULT_PORT = 8090;
 
+/** The variables of the simulator, with their meanings and defaults. */
 export const SIMULATOR_VARIABLES = {
   ...COMMON_VARIABLES,
   ...listenVariables(DEFAULT_PORT),
@@ -20,6 +21,7 @@ export const SIMULATOR_VARIABLES = {
   }).default(0).describe("Pace of the simulator, 0 for no limit"),
 };
 
+/** Reads the environment of this process. Throws a `ConfigError` with every mistake. */
 export function readConfig() {
   const values = parseEnv(
     SIMULATOR_VARIABLES,

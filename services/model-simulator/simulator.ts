@@ -8,16 +8,19 @@ import { type Planned, respond, SeenRequest } from "./serving/answer.ts";
 import { type Pace, requestedError } from "./serving/controls.ts";
 import { MODEL_IDS, receive, type Received } from "./serving/fields.ts";
 
+/** What {@link serveSimulator} takes. */
 export interface SimulatorOptions {
   hostname?: string;
   /** 0 or absent: any free port. */
   port?: number;
+  /** Default: without pauses. Phrases of a request override it. */
   pace?: Partial<Pace>;
   /**
    * Called with each request for generated content once its body is read. Must not
    * throw.
    */
   onRequest?: (request: SeenRequest) => void;
+  /** The clock of videos. Default: the wall clock. */
   now?: WallNow;
 }
 
@@ -50,43 +53,68 @@ const PLANNERS: Readonly<Record<string, Planner>> = {
 };
 
 /** A running simulator. Disposing of it ends every answer. */
+export interface RunningSimulator extends AsyncDisposable {
+  readonly port: number;
+  /** `http://127.0.0.1:<port>/v1` */
+  readonly url: string;
+  /** Accepts no more requests, gives answers `graceMs` to end, then cuts them. */
+  stop(graceMs: number): Promise<void>;
+}
+
+/** Starts a simulator. Throws `Deno.errors.AddrInUse` if the port is taken. */
 export function serveSimulator(
-  { hostname = "127.0.0.1", port = 0, pace = {}, onRequest, now = wallNow }:
-    SimulatorOptions = {},
-) {
-  let videos: Videos | undefined;
+  { hostname = "127.0.0.1", port = 0, ...options }: SimulatorOptions = {},
+): RunningSimulator {
+  const simulator = new Simulator(options, () => server.stopping);
   const server = serve({
     hostname,
     port,
-    handler,
-    onError: (fault) => {
-      const error = fault instanceof ApiError ? fault : requestedError(500);
-      const { status, retryAfterMs } = error;
-      const headers = retryAfterMs === null ? {} : { "retry-after": "1" };
-      return Response.json(error.toBody(), { status, headers });
-    },
+    handler: (request) => simulator.handle(request),
+    onError: errorResponse,
   });
-  /** Accepts no more requests, gives answers `graceMs` to end, then cuts them. */
   const stop = (graceMs: number) => server.stop({ graceMs, abortMs: ABORT_MS });
   return {
     port: server.port,
-    /** `http://127.0.0.1:<port>/v1` */
     url: `http://127.0.0.1:${server.port}/v1`,
     stop,
     [Symbol.asyncDispose]: () => stop(0),
   };
+}
 
-  function handler(request: Request): Response | Promise<Response> {
+/** The answer to a request that was refused, or failed. */
+function errorResponse(fault: unknown): Response {
+  const error = fault instanceof ApiError ? fault : requestedError(500);
+  const { status, retryAfterMs } = error;
+  const headers = retryAfterMs === null ? {} : { "retry-after": "1" };
+  return Response.json(error.toBody(), { status, headers });
+}
+
+/** Answers requests; its jobs of videos are all that it remembers. */
+class Simulator {
+  readonly #options: Omit<SimulatorOptions, "hostname" | "port">;
+  readonly #stopping: () => AbortSignal;
+  #videos: Videos | undefined;
+
+  constructor(
+    options: Omit<SimulatorOptions, "hostname" | "port">,
+    stopping: () => AbortSignal,
+  ) {
+    this.#options = options;
+    this.#stopping = stopping;
+  }
+
+  /** Throws, or rejects with, an `ApiError` for a wrong request. */
+  handle(request: Request): Response | Promise<Response> {
     const path = new URL(request.url).pathname.replace(/\/$/, "");
     const planner = PLANNERS[path];
     if (request.method === "POST" && planner !== undefined) {
-      return generate(request, planner);
+      return this.#generate(request, planner);
     }
     if (/^\/v1\/videos(\/|$)/.test(path)) {
-      return generate(request, async (received) => {
+      return this.#generate(request, async (received) => {
         const { Videos } = await import("./media/videos.ts");
-        videos ??= new Videos(now);
-        return await videos.plan(request, received);
+        this.#videos ??= new Videos(this.#options.now ?? wallNow);
+        return await this.#videos.plan(request, received);
       });
     }
     if (request.method === "GET") {
@@ -100,15 +128,13 @@ export function serveSimulator(
     throw new ApiError("not_found", "Not Found");
   }
 
-  async function generate(
-    request: Request,
-    plan: Planner,
-  ): Promise<Response> {
+  async #generate(request: Request, plan: Planner): Promise<Response> {
+    const { onRequest, pace = {} } = this.#options;
     const received = await receive(request);
     const run = new SeenRequest(request, received.text);
     const { signal } = run.leaving;
     const cut = () => run.end("left");
-    server.stopping.addEventListener("abort", cut, { signal });
+    this.#stopping().addEventListener("abort", cut, { signal });
     onRequest?.(run);
     try {
       return await respond(run, await plan(received), pace);

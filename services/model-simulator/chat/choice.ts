@@ -18,7 +18,7 @@ import {
   tokenize,
   Writer,
 } from "./language.ts";
-import { type ChatRequest, lastAsked, messageText } from "./request.ts";
+import { type ChatRequest, lastQuestion, messageText } from "./request.ts";
 
 /**
  * The output of one step; the content is empty while a stop sequence may have begun.
@@ -51,7 +51,7 @@ export function choiceOf(
 ): Generator<Step> {
   // The limit of reasoning, content and calls together.
   const { max_tokens: tokensMax } = request;
-  const asked = withoutControls(lastAsked(request));
+  const asked = withoutControls(lastQuestion(request));
   const subject = hashText(asked);
   // Always the same numbers with a seed, and at temperature 0.
   const seed = request.seed ?? (request.temperature === 0 ? 0 : otherSeed);
@@ -221,7 +221,9 @@ function* runText(
   const endAfter = given.length + TEXT_TOKENS * (1 + writer.random());
   for (let count = 1;; count++) {
     const known = given[count - 1];
-    const sampled = known === undefined ? writer.next() : writer.given(known);
+    const sampled = known === undefined
+      ? writer.next()
+      : writer.prescribed(known);
     const isDone = tokensWanted === null
       ? count > endAfter && sampled.token === "."
       : count >= tokensWanted;

@@ -2,16 +2,15 @@
  * `POST /v1/chat/completions`: its choices in parallel, at their pace, as chunks or
  * whole.
  */
-import type { ChunkDelta } from "@gateway/shared/openai/completion";
 import { fieldError } from "@gateway/shared/openai/error";
 import { promptTokens } from "@gateway/shared/openai/tokens";
 import { wallNow } from "@gateway/shared/process/clock";
 import { newRequestId } from "@gateway/shared/process/ids";
 import { eventAnswer, type Planned, wholeAnswer } from "../serving/answer.ts";
-import { readControls } from "../serving/controls.ts";
+import { type Controls, readControls } from "../serving/controls.ts";
 import { checkModel, type Received } from "../serving/fields.ts";
 import { checkSchemas, choiceOf, type Step } from "./choice.ts";
-import { lastAsked, parseRequest } from "./request.ts";
+import { type ChatRequest, lastQuestion, parseRequest } from "./request.ts";
 
 const CONTEXT_TOKENS = 200_000;
 
@@ -20,9 +19,7 @@ export function chatCompletion({ text }: Received): Planned {
   const request = parseRequest(text);
   checkModel(request.model, "chat");
   // Only phrases in the last user message count.
-  const controls = readControls(lastAsked(request));
-  const { stream, include_usage: hasUsage } = request;
-  const { isUsageMissing = false } = controls;
+  const controls = readControls(lastQuestion(request));
   const promptCount = promptTokens(request);
   if (promptCount > CONTEXT_TOKENS) {
     const message =
@@ -31,72 +28,135 @@ export function chatCompletion({ text }: Received): Planned {
     throw fieldError("context_length_exceeded", "messages", message);
   }
   checkSchemas(request);
-  const choices = Array.from({ length: request.n }, (_, index) => {
-    const otherSeed = Math.random();
-    return choiceOf(request, controls, { index, otherSeed });
-  });
-  const said = choices.map((): Step[] => []);
-  const head = {
-    id: `chatcmpl-${newRequestId()}`,
-    created: Math.floor(wallNow() / 1_000),
-    model: request.model,
-  };
-  const json = (kind: string, members: object) =>
-    JSON.stringify({
-      ...head,
+  const completion = new Completion(request, controls, promptCount);
+  return request.stream
+    ? eventAnswer(controls, completion.events(), () => completion.lastEvents())
+    : wholeAnswer(controls, {
+      pieces: completion.rounds(),
+      end: () => completion.whole(),
+    });
+}
+
+/** One answer: its choices, and what each of them has written so far. */
+class Completion {
+  readonly #request: ChatRequest;
+  readonly #promptCount: number;
+  readonly #hasUsage: boolean;
+  readonly #choices: readonly Generator<Step>[];
+  readonly #written: Step[][];
+  /** The members that all chunks of the answer share. */
+  readonly #head: object;
+
+  constructor(request: ChatRequest, controls: Controls, promptCount: number) {
+    this.#request = request;
+    this.#promptCount = promptCount;
+    this.#hasUsage = controls.isUsageMissing !== true;
+    this.#choices = Array.from({ length: request.n }, (_, index) => {
+      const otherSeed = Math.random();
+      return choiceOf(request, controls, { index, otherSeed });
+    });
+    this.#written = this.#choices.map(() => []);
+    this.#head = {
+      id: `chatcmpl-${newRequestId()}`,
+      created: Math.floor(wallNow() / 1_000),
+      model: request.model,
+    };
+  }
+
+  /** Lets every choice that still runs write one step, again and again. */
+  *rounds(): Generator<readonly Written[]> {
+    const running = new Map(this.#choices.entries());
+    while (running.size > 0) {
+      const round: Written[] = [];
+      for (const [index, steps] of running) {
+        const { value: step, done } = steps.next();
+        if (done || step.finish !== undefined) running.delete(index);
+        if (done) continue;
+        const all = this.#written[index] ?? [];
+        round.push({ step, index, isFirst: all.length === 0 });
+        all.push(step);
+      }
+      yield round;
+    }
+  }
+
+  /** The same rounds, each as the events of a stream. */
+  *events(): Generator<string> {
+    for (const round of this.rounds()) {
+      yield round.map((written) => this.#chunks(written)).join("");
+    }
+  }
+
+  /** What follows the last round of a stream. */
+  lastEvents(): string {
+    const isWanted = this.#request.include_usage && this.#hasUsage;
+    const usage = isWanted
+      ? this.#event({ choices: [], usage: this.#usage() })
+      : "";
+    return `${usage}data: [DONE]\n\n`;
+  }
+
+  /** The body of an answer that is no stream, when all rounds are over. */
+  whole(): string {
+    return this.#json("chat.completion", {
+      choices: this.#written.map(wholeChoice),
+      usage: this.#hasUsage ? this.#usage() : undefined,
+    });
+  }
+
+  #usage(): object {
+    return usageOf(this.#promptCount, this.#written.flat());
+  }
+
+  /** The role before the first step, its content, and the reason after the last. */
+  #chunks({ step, index, isFirst }: Written): string {
+    const { delta, logprobs = [], finish } = step;
+    const content = delta.tool_calls === undefined ? "" : null;
+    const isEmpty = !Object.values(delta).some(Boolean) && logprobs.length < 1;
+    const chunks: string[] = [];
+    if (isFirst) {
+      chunks.push(this.#chunk(index, {
+        delta: { role: "assistant", content },
+      }));
+    }
+    if (!isEmpty) {
+      const choice = { delta, logprobs: wireOf(logprobs) };
+      chunks.push(this.#chunk(index, choice));
+    }
+    if (finish !== undefined) {
+      chunks.push(this.#chunk(index, { finish_reason: finish }));
+    }
+    return chunks.join("");
+  }
+
+  #chunk(index: number, members: object): string {
+    const nothing = { delta: {}, logprobs: null, finish_reason: null };
+    const usage = this.#request.include_usage ? null : undefined;
+    return this.#event({ choices: [{ index, ...nothing, ...members }], usage });
+  }
+
+  #event(members: object): string {
+    return `data: ${this.#json("chat.completion.chunk", members)}\n\n`;
+  }
+
+  #json(kind: string, members: object): string {
+    return JSON.stringify({
+      ...this.#head,
       object: kind,
       system_fingerprint: "simulator-2",
       // Undefined members are left out.
       ...members,
     });
-  const event = (members: object) =>
-    `data: ${json("chat.completion.chunk", members)}\n\n`;
-  const chunk = (index: number, delta: ChunkDelta, more: object = {}) => {
-    const choice = { index, delta, logprobs: null, finish_reason: null };
-    const usage = hasUsage ? null : undefined;
-    return event({ choices: [{ ...choice, ...more }], usage });
-  };
-  const chunks = (
-    { delta, logprobs = [], finish }: Step,
-    index: number,
-    isFirst: boolean,
-  ) => {
-    const content = delta.tool_calls === undefined ? "" : null;
-    const isEmpty = !Object.values(delta).some(Boolean) && logprobs.length < 1;
-    return [
-      isFirst ? chunk(index, { role: "assistant", content }) : "",
-      isEmpty ? "" : chunk(index, delta, { logprobs: wireOf(logprobs) }),
-      finish ? chunk(index, {}, { finish_reason: finish }) : "",
-    ].join("");
-  };
-  /** One step of every choice that runs: the events of a stream. */
-  function* rounds() {
-    const running = new Map(choices.entries());
-    while (running.size > 0) {
-      let events = "";
-      for (const [index, steps] of running) {
-        const { value, done } = steps.next();
-        if (done || value.finish !== undefined) running.delete(index);
-        if (done) continue;
-        const length = said[index]?.push(value);
-        if (stream) events += chunks(value, index, length === 1);
-      }
-      yield events;
-    }
   }
-  if (!stream) {
-    return wholeAnswer(controls, rounds(), () =>
-      json("chat.completion", {
-        choices: said.map(wholeChoice),
-        usage: isUsageMissing ? undefined : usageOf(promptCount, said.flat()),
-      }));
-  }
-  return eventAnswer(controls, rounds(), () => {
-    const usage = hasUsage && !isUsageMissing
-      ? event({ choices: [], usage: usageOf(promptCount, said.flat()) })
-      : "";
-    return `${usage}data: [DONE]\n\n`;
-  });
+}
+
+/** A step of a choice, when it was made. */
+interface Written {
+  step: Step;
+  /** The place of the choice. */
+  index: number;
+  /** Whether it is the first one of its choice. */
+  isFirst: boolean;
 }
 
 function usageOf(prompt_tokens: number, steps: readonly Step[]) {

@@ -8,6 +8,7 @@ import { type Random, someWords } from "./language.ts";
 
 type Schema = { readonly [keyword: string]: unknown };
 
+/** A schema of a request, and where it stands. */
 export interface NamedSchema {
   /** For example `response_format`. */
   readonly param: string;

@@ -8,6 +8,7 @@ import type { ChatRequest } from "./request.ts";
 /** Numbers from 0 to 1, the same for the same seed. */
 export type Random = () => number;
 
+/** Mulberry32: a small generator, good enough to choose words. */
 export function seededRandom(seed: number): Random {
   let state = seed | 0;
   return () => {
@@ -44,6 +45,7 @@ interface Candidate {
   readonly places: readonly number[];
 }
 
+/** A token that was written. */
 export interface Sampled {
   token: string;
   /** OpenAI's entry for it, if requested. */
@@ -57,8 +59,8 @@ const WRITTEN_BONUS = 4;
 /** The common words that may follow any token, so that there is always a choice. */
 const COMMON_WORDS = 20;
 const COMMON_LOGIT = -4;
-/** A token that is given instead of sampled is practically certain. */
-const GIVEN_LOGIT = 12;
+/** A token that is prescribed instead of sampled is practically certain. */
+const PRESCRIBED_LOGIT = 12;
 
 const CORPUS: readonly string[] = PASSAGES.flatMap((passage) => [
   ...tokenize(passage),
@@ -92,7 +94,8 @@ function followersOf(places: readonly number[]): Candidate[] {
 
 /** Writes one text: keeps its position in the corpus and the tokens written so far. */
 export class Writer {
-  readonly #said = new Map<string, number>();
+  /** How often each token was written. */
+  readonly #counts = new Map<string, number>();
   #place: number;
 
   constructor(
@@ -103,12 +106,17 @@ export class Writer {
     this.#place = ENDS[subject % ENDS.length] ?? 0;
   }
 
-  given(token: string): Sampled {
+  /** Writes a token that was not sampled, as if it had been. */
+  prescribed(token: string): Sampled {
     const others = COMMON.filter((common) => common.token !== token);
-    const candidates = [{ token, logit: GIVEN_LOGIT, places: [] }, ...others];
+    const candidates = [
+      { token, logit: PRESCRIBED_LOGIT, places: [] },
+      ...others,
+    ];
     return this.#write(candidates, candidates.map(({ logit }) => logit), 0);
   }
 
+  /** Samples the next token and writes it. */
   next(): Sampled {
     const candidates = FOLLOWERS.get(tokenAt(this.#place)) ?? COMMON;
     const written = tokenAt(this.#place + 1);
@@ -124,14 +132,14 @@ export class Writer {
   }
 
   #penalised(token: string, logit: number): number {
-    const said = this.#said.get(token);
-    if (said === undefined) return logit;
+    const count = this.#counts.get(token);
+    if (count === undefined) return logit;
     const { presence_penalty, frequency_penalty, repetition_penalty } =
       this.request;
     const repeated = logit > 0
       ? logit / repetition_penalty
       : logit * repetition_penalty;
-    return repeated - presence_penalty - frequency_penalty * said;
+    return repeated - presence_penalty - frequency_penalty * count;
   }
 
   /** The index of a token sampled by temperature and `top_p`. */
@@ -142,8 +150,11 @@ export class Writer {
       .map((share, index) => ({ share, index }));
     if (top_p < 1) ranked.sort((a, b) => b.share - a.share);
     let rest = this.random() * top_p;
-    const chosen = ranked.find(({ share }) => (rest -= share) < 0);
-    return (chosen ?? ranked[0])?.index ?? 0;
+    for (const { share, index } of ranked) {
+      rest -= share;
+      if (rest < 0) return index;
+    }
+    return ranked[0]?.index ?? 0;
   }
 
   #write(
@@ -152,7 +163,7 @@ export class Writer {
     chosen: number,
   ): Sampled {
     const token = candidates[chosen]?.token ?? "";
-    this.#said.set(token, (this.#said.get(token) ?? 0) + 1);
+    this.#counts.set(token, (this.#counts.get(token) ?? 0) + 1);
     const { logprobs: isWanted, top_logprobs: topCount } = this.request;
     if (isWanted !== true) return { token, logprobs: [] };
     const all = softmax(logits).map((share, index) => {
@@ -175,6 +186,7 @@ function softmax(logits: readonly number[]): number[] {
   return weights.map((weight) => weight / sum);
 }
 
+/** Up to four words in a row of the corpus. */
 export function someWords(random: Random): string {
   const at = Math.floor(random() * (CORPUS.length - 3));
   const words = CORPUS.slice(at, at + 4).filter((token) =>

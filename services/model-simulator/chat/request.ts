@@ -14,9 +14,10 @@ const otherNames = z.object({
   reasoning_effort: z.string().nullish(),
 });
 
+/** A request with all defaults of the simulator. */
 export type ChatRequest = ReturnType<typeof parseRequest>;
 
-/** Throws an `ApiError` that names the first mistake. */
+/** Reads the body of a request. Throws an `ApiError` that names the first mistake. */
 export function parseRequest(text: string) {
   const json = parseJsonBody(text);
   const {
@@ -40,14 +41,15 @@ export function parseRequest(text: string) {
   return request;
 }
 
+/** The text of a message; its parts are lines. */
 export function messageText({ content }: ChatMessage): string {
   if (content === null || typeof content === "string") return content ?? "";
   return content.map((part) => part.type === "text" ? part.text : "")
     .join("\n");
 }
 
-/** The last message of the user. */
-export function lastAsked({ messages }: ChatRequest): string {
+/** The text of the last message of the user. */
+export function lastQuestion({ messages }: ChatRequest): string {
   const message = messages.findLast(({ role }) => role === "user");
   return message === undefined ? "" : messageText(message);
 }

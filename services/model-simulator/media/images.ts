@@ -20,7 +20,7 @@ const SIDE_MAX = 3_840;
 /** A token of usage is a square of this side. */
 const TOKEN_SIDE = 32;
 
-/** A file of a form: the gateway sends images in no other way. */
+/** An image in a form: the gateway sends images in no other way. */
 export const photoField = z.instanceof(File);
 const generation = imageEditForm.extend({
   size: z.string().default("auto").transform(sizeOf),
@@ -37,7 +37,7 @@ export function generations(received: Received): Planned {
 }
 
 /**
- * Plans images that depend on the first given one. Rejects with an `ApiError` for an
+ * Plans images that depend on the first one of the request. Rejects with an `ApiError` for an
  * invalid request.
  */
 export async function edits(received: Received): Promise<Planned> {
@@ -47,8 +47,8 @@ export async function edits(received: Received): Promise<Planned> {
 }
 
 /** Tells an image from others. */
-export const photoOf = async (given: File): Promise<string> =>
-  String(hashText((await given.bytes()).toBase64()));
+export const photoOf = async (file: File): Promise<string> =>
+  String(hashText((await file.bytes()).toBase64()));
 
 /**
  * Width and height of a text such as `1024x1024` or `auto`. Throws an `ApiError` for
@@ -103,7 +103,10 @@ function planned(
     const data: object[] = [];
     const pictures = numbers(n).map((nth) => data.push(draft(nth)));
     const whole = { created: time, data, ...shape, ...usage(n) };
-    return wholeAnswer(controls, pictures, () => JSON.stringify(whole));
+    return wholeAnswer(controls, {
+      pieces: pictures,
+      end: () => JSON.stringify(whole),
+    });
   }
   const rounds = partial_images + 1;
   const events = numbers(n * rounds).map((step) => {
@@ -122,4 +125,5 @@ function planned(
   return eventAnswer(controls, events);
 }
 
+/** The numbers from 0 to `length - 1`. */
 export const numbers = (length: number) => Array.from({ length }).keys();

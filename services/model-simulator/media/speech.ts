@@ -70,15 +70,15 @@ export function speech(received: Received): Planned {
   const request = readMedia("speech", spoken, received);
   const { input, response_format: format, voice, speed = 1 } = request;
   const controls = readControls(input, "input");
-  const said = withoutControls(input) || NOTHING;
-  const tokens = lengthen(tokenize(said), controls);
+  const words = withoutControls(input) || NOTHING;
+  const tokens = lengthen(tokenize(words), controls);
   const charSamples = Math.round(SAMPLE_RATE * CHAR_SECONDS / speed);
   const melody = MELODIES[format];
   const pieces = soundsOf(tokens, {
     melody,
     charSamples,
     // Voices and inputs begin at different places of the melody.
-    start: hashText(`${voice} ${said}`),
+    start: hashText(`${voice} ${words}`),
     head: format === "wav" ? wavHead(tokens, charSamples) : Buffer.alloc(0),
   });
   return { controls, contentType: melody.contentType, pieces };

@@ -38,12 +38,12 @@ export async function transcribe(
     throw fieldError("invalid_request", "file", message);
   }
   const passage = PASSAGES[hashText(file.name) % PASSAGES.length];
-  const said = tokenize(
+  const words = tokenize(
     "I am the gateway's model simulator, not a real model. You sent " +
       `${file.name.slice(0, 80)}, ${seconds.toFixed(1)} seconds long. ` +
       `Here is a passage instead. ${passage}`,
   );
-  const tokens = lengthen(said, controls);
+  const tokens = lengthen(words, controls);
   const text = tokens.join("");
   const usage = controls.isUsageMissing
     ? undefined
@@ -54,16 +54,18 @@ export async function transcribe(
       .map((delta) => eventText("transcript.text.delta", { delta }));
     return eventAnswer(controls, events, done);
   }
-  const type = format.endsWith("json") ? undefined : "text/plain";
   const transcript = { text, seconds, usage, task, language };
-  const body = () => bodyOf(transcript, format);
-  return wholeAnswer(controls, tokens, body, type);
+  return wholeAnswer(controls, {
+    pieces: tokens,
+    end: () => bodyOf(transcript, format),
+    contentType: format.endsWith("json") ? undefined : "text/plain",
+  });
 }
 
 interface Transcript {
   text: string;
   seconds: number;
-  /** Undefined if the request asked for none. */
+  /** Undefined if a phrase of the prompt says that it is missing. */
   usage: object | undefined;
   task: Task;
   language: string;

@@ -50,6 +50,7 @@ interface Job {
   createdAtMs: number;
 }
 
+/** The jobs of one simulator. */
 export class Videos {
   readonly #jobs = new Map<string, Job>();
 
@@ -65,10 +66,10 @@ export class Videos {
     const what = `${request.method} ${id && ":id"} ${action}`.trim();
     if (what === "POST") {
       const request = readMedia("video", creation, received);
-      const { size, input_reference: given, ...asked } = request;
-      const seed = given === undefined ? "" : await photoOf(given);
+      const { size, input_reference: photo, ...order } = request;
+      const seed = photo === undefined ? "" : await photoOf(photo);
       const scene = { ...size, seed };
-      return this.#order({ ...asked, scene, remixedFrom: null });
+      return this.#order({ ...order, scene, remixedFrom: null });
     }
     const job = this.#jobs.get(id);
     if (job === undefined) {
@@ -153,7 +154,10 @@ export class Videos {
 
 /** The object that `make` returns when the answer is due. */
 function whole(make: () => object, controls: Controls = {}): Planned {
-  return wholeAnswer(controls, [0], () => JSON.stringify(make()));
+  return wholeAnswer(controls, {
+    pieces: [0],
+    end: () => JSON.stringify(make()),
+  });
 }
 
 /** The part of a file that a `Range` names. */
@@ -185,7 +189,9 @@ function partOf(
     headers: {
       "accept-ranges": "bytes",
       "content-length": String(end - first),
-      ...named && { "content-range": `bytes ${first}-${end - 1}/${size}` },
+      ...(named
+        ? { "content-range": `bytes ${first}-${end - 1}/${size}` }
+        : {}),
     },
   };
 }

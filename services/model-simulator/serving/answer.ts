@@ -9,8 +9,10 @@ export type Outcome = "complete" | "refused" | "broken" | "left";
 
 /** A request for generated content, as tests see it. */
 export class SeenRequest {
+  /** Aborted when the answer has ended in any way. */
   readonly leaving = new AbortController();
   readonly #ended = Promise.withResolvers<Outcome>();
+  /** Resolves when the answer has ended. */
   readonly ended = this.#ended.promise;
 
   /** `body`: as received; of a form, its fields as JSON, files by name. */
@@ -99,20 +101,30 @@ export function eventText(type: string, members: object): string {
   return `event: ${type}\ndata: ${JSON.stringify({ type, ...members })}\n\n`;
 }
 
+/** An answer as a stream of events. */
 export function eventAnswer(
   controls: Controls,
   pieces: Iterable<string>,
   end?: () => string,
 ): Planned {
-  return { controls, contentType: EVENT_STREAM, pieces, ...end && { end } };
+  const planned = { controls, contentType: EVENT_STREAM, pieces };
+  return end === undefined ? planned : { ...planned, end };
 }
 
-/** An answer that is sent when all its pieces are made, by default as JSON. */
+/** What {@link wholeAnswer} sends, and when. */
+export interface WholeContent {
+  /** The work before the body is known; each piece takes the time of a token. */
+  pieces: Iterable<unknown>;
+  /** Makes the body. */
+  end: () => string;
+  /** Default: JSON. */
+  contentType?: string | undefined;
+}
+
+/** An answer that is sent when all its pieces are made. */
 export function wholeAnswer(
   controls: Controls,
-  pieces: Iterable<unknown>,
-  end: () => string,
-  contentType = "application/json",
+  { pieces, end, contentType = "application/json" }: WholeContent,
 ): Planned {
   const silence = Iterator.from(pieces).map(() => "");
   return { controls, contentType, pieces: silence, end };

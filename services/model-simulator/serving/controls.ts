@@ -4,7 +4,9 @@
  */
 import { ApiError, fieldError } from "@gateway/shared/openai/error";
 
+/** How fast the simulator answers. */
 export interface Pace {
+  /** From the request to the first token. */
   readonly firstTokenMs: number;
   /** For each choice. 0: no limit. */
   readonly tokensPerSecond: number;
@@ -12,12 +14,13 @@ export interface Pace {
 
 const BREAKS = ["fail", "cut", "stall", "garbage"] as const;
 
-/** A missing member means the default behaviour. */
+/** What phrases ask of one answer. A missing member means the default behaviour. */
 export interface Controls extends Partial<Pace> {
   /** The text of the answer has exactly this many tokens. */
   readonly exactTokens?: number;
   /** The answer is an HTTP error of this status. */
   readonly errorStatus?: number;
+  /** The answer breaks off in this way, before its next token. */
   readonly break?: {
     readonly type: typeof BREAKS[number];
     readonly afterTokens: number;
@@ -28,35 +31,51 @@ export interface Controls extends Partial<Pace> {
   readonly isVideoFailing?: boolean;
 }
 
-type Phrase = readonly [
+interface Phrase {
   /** How documents show it. The number in it may be any of its form. */
-  example: string,
-  set: (number: number) => Controls,
-  numberForm?: RegExp,
-];
+  readonly example: string;
+  readonly controls: (number: number) => Controls;
+  /** Default: a whole number of up to seven digits. */
+  readonly numberForm?: RegExp;
+}
 
 const PHRASES: readonly Phrase[] = [
-  ["200 tokens", (exactTokens) => ({ exactTokens }), /\d{1,6}/],
-  ["error 500", (errorStatus) => ({ errorStatus }), /[45]\d\d/],
-  ...BREAKS.map((type): Phrase => [
-    `${type} after 5 tokens`,
-    (afterTokens) => ({ break: { type, afterTokens } }),
-  ]),
-  ["first token 2000 ms", (firstTokenMs) => ({ firstTokenMs })],
-  [
-    "12.5 tokens per second",
-    (tokensPerSecond) => ({ tokensPerSecond }),
-    /\d{1,7}(?:\.\d{1,3})?/,
-  ],
-  ["video takes 10 s", (videoSeconds) => ({ videoSeconds })],
-  ["video fails", () => ({ isVideoFailing: true })],
-  ["usage missing", () => ({ isUsageMissing: true })],
+  {
+    example: "200 tokens",
+    controls: (exactTokens) => ({ exactTokens }),
+    numberForm: /\d{1,6}/,
+  },
+  {
+    example: "error 500",
+    controls: (errorStatus) => ({ errorStatus }),
+    numberForm: /[45]\d\d/,
+  },
+  ...BREAKS.map((type): Phrase => ({
+    example: `${type} after 5 tokens`,
+    controls: (afterTokens) => ({ break: { type, afterTokens } }),
+  })),
+  {
+    example: "first token 2000 ms",
+    controls: (firstTokenMs) => ({ firstTokenMs }),
+  },
+  {
+    example: "12.5 tokens per second",
+    controls: (tokensPerSecond) => ({ tokensPerSecond }),
+    numberForm: /\d{1,7}(?:\.\d{1,3})?/,
+  },
+  {
+    example: "video takes 10 s",
+    controls: (videoSeconds) => ({ videoSeconds }),
+  },
+  { example: "video fails", controls: () => ({ isVideoFailing: true }) },
+  { example: "usage missing", controls: () => ({ isUsageMissing: true }) },
 ];
 
-/** The form of each phrase, and what it sets. */
-const FORMS = PHRASES.map(([example, set, { source } = /\d{1,7}/]) => {
-  const form = example.replace(/[\d.]+/, `(${source})`);
-  return [new RegExp(`^${form.replace("tokens", "tokens?")}$`), set] as const;
+/** The form of each phrase, and the controls that it means. */
+const FORMS = PHRASES.map(({ example, controls, numberForm = /\d{1,7}/ }) => {
+  const form = example.replace(/[\d.]+/, `(${numberForm.source})`)
+    .replace("tokens", "tokens?");
+  return { form: new RegExp(`^${form}$`), controls };
 });
 
 /** Longer brackets are ordinary text. */
@@ -73,6 +92,7 @@ export function readControls(text: string, param = "messages"): Controls {
     .reduce((all, phrase) => ({ ...all, ...controlOf(phrase, param) }), {});
 }
 
+/** The text without its phrases for the simulator. */
 export function withoutControls(text: string): string {
   return text.replace(BRACKET, "").trim();
 }
@@ -88,11 +108,11 @@ export function lengthen(
 
 function controlOf(phrase: string, param: string): Controls {
   const words = phrase.trim().replace(/\s+/g, " ").toLowerCase();
-  for (const [form, set] of FORMS) {
+  for (const { form, controls } of FORMS) {
     const found = form.exec(words);
-    if (found !== null) return set(Number(found[1]));
+    if (found !== null) return controls(Number(found[1]));
   }
-  const known = PHRASES.map(([example]) => example).join("; ");
+  const known = PHRASES.map(({ example }) => example).join("; ");
   throw fieldError(
     "invalid_value",
     param,

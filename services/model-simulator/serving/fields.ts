@@ -7,6 +7,7 @@ import { checked } from "@gateway/shared/openai/request_fault";
 import { clip } from "@gateway/shared/process/error_text";
 import * as z from "zod";
 
+/** The models that the simulator has, one of each kind. */
 export const MODEL_IDS = {
   chat: DEFAULT_MODEL_ID,
   speech: "simulated-speech-1",
@@ -22,6 +23,7 @@ export function checkModel(model: string, kind: keyof typeof MODEL_IDS): void {
   throw fieldError("model_not_found", "model", message);
 }
 
+/** The body of a request. */
 export interface Received {
   /** Of a form, its fields as JSON, files by name. */
   readonly text: string;
@@ -56,7 +58,10 @@ function fieldsOf(form: FormData): object {
   );
 }
 
-/** Throws an `ApiError` that names the first mistake. Another kind's model is one. */
+/**
+ * The fields of a request for media. Throws an `ApiError` that names the first mistake;
+ * the model of another kind is one.
+ */
 export function readMedia<Schema extends z.ZodType<{ model: string }>>(
   kind: keyof typeof MODEL_IDS,
   schema: Schema,
