@@ -98,6 +98,16 @@ export const SERVER_LIMITS = {
   restBytesPerMs: 16,
 } as const;
 
+/** What is believed of the counts of a model server. */
+export const TOKEN_LIMITS = {
+  /**
+   * The tokens of a prompt and its answer, for models whose list does not state
+   * `context_tokens`: the longest context that is common, times two. A larger count is
+   * a fault of the server, and is charged as this many.
+   */
+  contextTokensMax: 2_097_152,
+} as const;
+
 /** Server-sent events to the client. */
 export const SSE_LIMITS = {
   /**

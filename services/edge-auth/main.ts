@@ -87,6 +87,7 @@ async function start(
     limiter,
     onUnknown: keys.forget,
     onDecision: metrics.decided,
+    onCharged: metrics.charged,
   });
   const refusals = createRefusalLog(log);
   const summing = setInterval(() => refusals.writeSums(), REFUSAL_LOG.sumMs);

@@ -9,6 +9,7 @@ import {
   type MetricRegistry,
 } from "@gateway/shared/process/metrics";
 import type { Decision } from "./limits/admission.ts";
+import type { Cost } from "./limits/cost.ts";
 import { LIMIT_NAMES } from "./limits/refusal.ts";
 import { unitLabel, type UsageUnit } from "@gateway/shared/keys/limiter_state";
 import { UNIT_OF_KIND } from "@gateway/shared/models/kinds";
@@ -48,7 +49,7 @@ export const EDGE_METRICS = {
   }),
   mediaUnits: counter("gateway_media_units_total", {
     help:
-      "What was made for requests without tokens that have ended. `unit`: `images`, `characters` (spoken), `audio_seconds` (transcribed), `video_seconds`.",
+      "What requests without tokens were charged at their end. `unit`: `images`, `characters` (spoken), `audio_seconds` (transcribed), `video_seconds`.",
     labels: ["model", "unit"],
   }),
   firstToken: histogram("gateway_time_to_first_token_seconds", {
@@ -64,7 +65,8 @@ export const EDGE_METRICS = {
     buckets: TOKEN_GAP_SECONDS,
   }),
   tokens: counter("gateway_tokens_total", {
-    help: "Tokens of chat requests: `prompt` if it was counted, `completion`.",
+    help:
+      "Tokens that chat requests were charged at their end: `prompt`, `completion`.",
     labels: ["model", "kind"],
   }),
   dispatchWait: histogram("gateway_dispatch_wait_seconds", {
@@ -150,15 +152,10 @@ export function createEdgeMetrics(registry: MetricRegistry) {
       durationMs: number,
     ): void {
       const unit = UNIT_OF_KIND[kind];
-      const { usage, completionTokens, error } = outcome;
+      const { completionTokens, error } = outcome;
       const { cancelReason, dispatchMs, firstByteMs } = outcome;
       const runs = unit === null ? metrics.runs : metrics.mediaRuns;
       runs.with(model, outcome.kind, error?.code ?? "").add();
-      if (unit !== null) countUnits(model, unit, completionTokens);
-      else {
-        metrics.tokens.with(model, "prompt").add(usage?.prompt_tokens ?? 0);
-        metrics.tokens.with(model, "completion").add(completionTokens);
-      }
       metrics.retries.add(outcome.repeats);
       metrics.naks.add(outcome.naks);
       for (const reason of outcome.rejects) metrics.rejects.with(reason).add();
@@ -174,6 +171,15 @@ export function createEdgeMetrics(registry: MetricRegistry) {
       const gapMs = (outcome.durationMs - firstByteMs) / gaps;
       metrics.tokenGap.with(model).observeMs(gapMs);
     },
+    /** A request has ended, and its cost goes to Redis. */
+    charged(model: string, unit: UsageUnit | null, cost: Cost): void {
+      if (unit !== null) countUnits(model, unit, cost.unitsMade ?? 0);
+      else {
+        metrics.tokens.with(model, "prompt").add(cost.promptTokens);
+        metrics.tokens.with(model, "completion").add(cost.completionTokens);
+      }
+    },
+    /** A video has ended, after its request. */
     videoMade: (model: string, seconds: number): void =>
       countUnits(model, "videoSeconds", seconds),
     failedRequestsLost: (count: number): void =>

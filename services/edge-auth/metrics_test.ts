@@ -15,6 +15,12 @@ const COMPLETE: RunOutcome = Object.assign(new RunOutcome(), {
   durationMs: 500,
 });
 
+const NO_TOKENS = {
+  promptTokens: 0,
+  completionTokens: 0,
+  kind: "complete",
+} as const;
+
 function setup() {
   const registry = new MetricRegistry();
   const metrics = createEdgeMetrics(registry);
@@ -39,6 +45,11 @@ Deno.test("a complete stream is counted once, with its times and tokens", () => 
   const t = setup();
   t.metrics.answered("chat", 200, 550);
   t.run({});
+  t.metrics.charged("m", null, {
+    promptTokens: 7,
+    completionTokens: 5,
+    kind: "complete",
+  });
   assert.deepEqual(t.samples(), [
     'requests_total{route="chat",status="200"} 1',
     'request_duration_seconds_sum{route="chat"} 0.55',
@@ -60,10 +71,11 @@ Deno.test("a complete stream is counted once, with its times and tokens", () => 
 Deno.test("what models without tokens make is counted in their units, videos when they are complete", () => {
   const t = setup();
   const request = chatRequest({ stream: true });
-  for (const kind of ["image", "speech", "transcription"] as const) {
-    t.metrics.ran({ kind, request }, COMPLETE, 550);
+  t.metrics.ran({ kind: "image", request }, COMPLETE, 550);
+  for (const unit of ["images", "characters", "audioSeconds"] as const) {
+    t.metrics.charged("m", unit, { ...NO_TOKENS, unitsMade: 5 });
   }
-  t.metrics.ran({ kind: "video", request }, new RunOutcome(), 550);
+  t.metrics.charged("m", "videoSeconds", { ...NO_TOKENS, unitsMade: null });
   t.metrics.videoMade("m", 8);
   const made = t.samples().filter((line) => /tokens|units/.test(line));
   assert.deepEqual(made, [

@@ -172,6 +172,11 @@ export const EVENT_STREAM = "text/event-stream";
 export class MediaAnswer {
   /** What has been made, in the unit that such requests cost. */
   made = 0;
+  /**
+   * What the model server was asked for that it makes as a whole, in the same unit; 0
+   * where closing the connection stops it.
+   */
+  started = 0;
   head: MediaHead;
   #isOpen = false;
 

@@ -120,7 +120,10 @@ const JSON_FORMAT = /json$/;
 export function transcribe(
   attempt: MediaAttempt<media.TranscriptionRequest>,
 ): Promise<void> {
-  const { request, server, answer: { call: { files } } } = attempt;
+  const { request, server, answer } = attempt;
+  const { files } = answer.call;
+  const [file] = files;
+  answer.started = secondsOf(file?.content ?? new Uint8Array());
   const { language, prompt, response_format, temperature, stream } = request;
   // Events need JSON: speaches fills them with the requested format.
   const isText = stream && !JSON_FORMAT.test(response_format);
@@ -149,8 +152,7 @@ async function passOnText(
   response: ServerResponse,
   { request, answer }: MediaAttempt<media.TranscriptionRequest>,
 ): Promise<void> {
-  const [file] = answer.call.files;
-  const estimate = secondsOf(file?.content ?? new Uint8Array());
+  const estimate = answer.started;
   const isJson = JSON_FORMAT.test(request.response_format);
   const isEvents = response.head.contentType === attempts.EVENT_STREAM;
   const parts = isEvents

@@ -62,6 +62,7 @@ export async function draw(attempt: MediaAttempt<ImageRequest>): Promise<void> {
   const call = { ...attempt, held, endsAtMs: server.now() + total_ms };
   const imagesMax = request.stream ? 1 : request.n;
   const parts: Part[] = [];
+  answer.started = imagesMax;
   try {
     await ask(attempt, {
       ...encodeRequest(attempt),

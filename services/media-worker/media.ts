@@ -51,16 +51,32 @@ export async function runMedia(
 ): Promise<JobCost> {
   if (!isMediaRequest(request)) throw corruptedRequest();
   const files = filesOf(request, call.files);
-  const made = await pool.run(
-    call,
-    async (server, progress) => {
-      const answer = new MediaAnswer({ ...call, files }, progress, request);
-      await passOn({ request, server, answer, memory });
-      return answer.made;
-    },
-    "backend" in request ? request.backend : undefined,
-  );
-  return { usage: null, tokens: made };
+  let last: MediaAnswer | null = null;
+  try {
+    const made = await pool.run(
+      call,
+      async (server, progress) => {
+        const answer = new MediaAnswer({ ...call, files }, progress, request);
+        last = answer;
+        await passOn({ request, server, answer, memory });
+        return answer.made;
+      },
+      "backend" in request ? request.backend : undefined,
+    );
+    return { usage: null, tokens: made };
+  } catch (error) {
+    if (call.signal.aborted) reportStarted(call, last);
+    throw error;
+  }
+}
+
+/**
+ * A server that was told to stop may finish all the same what it makes as a whole, so
+ * that counts.
+ */
+function reportStarted(call: JobCall, answer: MediaAnswer | null): void {
+  if (answer === null) return;
+  call.write("", Math.max(answer.made, answer.started));
 }
 
 /**

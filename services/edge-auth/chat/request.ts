@@ -16,8 +16,7 @@ export const CHAT_ENDPOINT: Endpoint<ChatRequest> = {
   kind: "chat",
   parse: parseChatRequest,
   estimate(request, catalog) {
-    const { output_tokens: tokensMax } = catalog.get(request.model) ?? {};
-    return estimateTokens(request, tokensMax);
+    return estimateTokens(request, catalog.get(request.model));
   },
   answer: (options, { request }) =>
     request.stream ? new EventAnswer(options) : bodyAnswer(options),

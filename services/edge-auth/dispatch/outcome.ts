@@ -60,8 +60,13 @@ export class RunOutcome {
   kind: "complete" | "failed" | "cancelled" = "complete";
   /** The backend's count; null if it sent none. */
   usage: Usage | null = null;
-  /** Completion tokens known to have been generated. */
+  /**
+   * What is known to have been generated or started, in tokens or the unit of its kind:
+   * the largest of what the backend has stated and what was received.
+   */
   completionTokens = 0;
+  /** Bytes of the answer that were received. */
+  answerBytes = 0;
   /**
    * The worker reported the end, so its counts are final; otherwise it may have
    * generated more.

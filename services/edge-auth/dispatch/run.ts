@@ -223,6 +223,7 @@ export class Run {
     switch (event.type) {
       case "data":
         this.#outcome.firstByteMs ??= this.#sinceStartMs();
+        this.#outcome.answerBytes += event.payload.length;
         return this.#sink.onPayload(event.payload, event.sequence);
       case "rejected":
         return this.#onRejected(event.reject);

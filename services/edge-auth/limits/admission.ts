@@ -4,11 +4,12 @@ import type { JobRequest } from "@gateway/shared/bus/job";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { KeyScope, Principal } from "@gateway/shared/keys/record";
 import type { ModelKind } from "@gateway/shared/models/kinds";
+import type { UsageUnit } from "@gateway/shared/keys/limiter_state";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { RunOutcome } from "../dispatch/outcome.ts";
 import type { HeaderFields } from "../http/responses.ts";
 import { remember } from "@gateway/shared/process/maps";
-import { costOf, type Estimate, type Reservation } from "./cost.ts";
+import { type Cost, costOf, type Estimate, type Reservation } from "./cost.ts";
 import type { Admitted, Limiter } from "./limiter.ts";
 import { rateLimitHeaders, type Refusal, refusalError } from "./refusal.ts";
 
@@ -38,11 +39,19 @@ const SLOT_WAITS_MS = [5, 20, 75];
 
 export type Admission = ReturnType<typeof createAdmission>;
 
-export function createAdmission({ limiter, now, onUnknown, onDecision }: {
+export function createAdmission({
+  limiter,
+  now,
+  onUnknown,
+  onDecision,
+  onCharged,
+}: {
   limiter: Limiter;
   now: MonotonicNow;
   onUnknown: (principal: Principal) => void;
   onDecision?: (decision: Decision, durationMs: number) => void;
+  /** Gets what an admitted request is charged, once, for the metrics. */
+  onCharged?: (model: string, unit: UsageUnit | null, cost: Cost) => void;
 }) {
   /** Keys that were refused for a limit, and until when that limit may hold. */
   const refusedUntilMs = new Map<string, number>();
@@ -129,8 +138,11 @@ export function createAdmission({ limiter, now, onUnknown, onDecision }: {
       return {
         headers: rateLimitHeaders(admitted.rates),
         reservation: admitted,
-        settle: (outcome) =>
-          void limiter.settle(admitted, costOf(outcome, estimate)),
+        settle(outcome) {
+          const cost = costOf(outcome, estimate);
+          onCharged?.(model, estimate.units?.unit ?? null, cost);
+          void limiter.settle(admitted, cost);
+        },
       };
     },
   };

@@ -12,10 +12,11 @@ import {
   type UsageUnit,
 } from "@gateway/shared/keys/limiter_state";
 import * as record from "@gateway/shared/keys/record";
+import { TOKEN_LIMITS } from "@gateway/shared/limits";
 import type { ChatRequest } from "@gateway/shared/openai/chat";
 import { promptTokens } from "@gateway/shared/openai/tokens";
 import * as z from "zod";
-import { RunOutcome } from "../dispatch/outcome.ts";
+import type { RunOutcome } from "../dispatch/outcome.ts";
 
 /** What requests without tokens cost: images, characters, or seconds. */
 const unitsSchema = z.object({
@@ -29,11 +30,21 @@ export interface Estimate {
   promptTokens: number;
   /** The tokens to reserve: the prompt, and the answer of each of the `n` choices. */
   totalTokens: number;
+  /** Larger counts of a model server are not believed. */
+  believed: { promptTokensMax: number; completionTokensMax: number };
   /**
    * What the request costs instead of tokens, or null. A count of 0: not known before
    * it has run.
    */
   units: Units | null;
+}
+
+/** What the list of models says of the lengths of a model; absent: not known. */
+export interface ModelLengths {
+  /** The longest answer. */
+  output_tokens?: number | undefined;
+  /** The longest prompt together with its answer. */
+  context_tokens?: number | undefined;
 }
 
 /**
@@ -48,43 +59,71 @@ const OUTPUT_TOKENS_DEFAULT = 1_024;
  */
 export function estimateTokens(
   request: ChatRequest,
-  outputTokensMax = Infinity,
+  { output_tokens = Infinity, context_tokens }: ModelLengths = {},
 ): Estimate {
-  const { thinking_budget = OUTPUT_TOKENS_DEFAULT, n } = request;
+  const { thinking_budget = OUTPUT_TOKENS_DEFAULT, max_tokens, n } = request;
   // Thinking counts as output, and is added where `max_tokens` does not cover both.
-  const thinking = request.enable_thinking === true ? thinking_budget : 0;
-  const wanted = request.max_tokens ?? OUTPUT_TOKENS_DEFAULT + thinking;
+  const isThinking = request.enable_thinking === true;
+  const thinking = isThinking ? thinking_budget : 0;
+  const wanted = max_tokens ?? OUTPUT_TOKENS_DEFAULT + thinking;
   const prompt = promptTokens(request);
-  const totalTokens = prompt + Math.min(wanted, outputTokensMax) * n;
-  return { promptTokens: prompt, totalTokens, units: null };
+  const contextTokens = context_tokens ?? TOKEN_LIMITS.contextTokensMax;
+  // A server may count thinking beside `max_tokens`.
+  const longest = max_tokens === undefined
+    ? contextTokens
+    : Math.min(max_tokens + thinking, contextTokens);
+  return {
+    promptTokens: prompt,
+    totalTokens: prompt + Math.min(wanted, output_tokens) * n,
+    believed: {
+      promptTokensMax: Math.max(prompt, contextTokens),
+      completionTokensMax: longest * n,
+    },
+    units: null,
+  };
 }
 
-export const costsOnly = (unit: UsageUnit, count = 0): Estimate => ({
-  promptTokens: 0,
-  totalTokens: 0,
-  units: { unit, count },
-});
+/** The estimate of a request that costs units; a count of 0: not known yet. */
+export function costsOnly(unit: UsageUnit, count = 0): Estimate {
+  return {
+    promptTokens: 0,
+    totalTokens: 0,
+    believed: { promptTokensMax: 0, completionTokensMax: 0 },
+    units: { unit, count },
+  };
+}
 
-/** The cost to settle. Null: unknown, so the reservation stays charged. */
+/** What a request is charged: the same in limits, usage and metrics. */
 export interface Cost {
-  promptTokens: number | null;
-  completionTokens: number | null;
-  /** The units that were made; null: unknown, as above. Absent: none. */
+  promptTokens: number;
+  completionTokens: number;
+  /**
+   * The units that were made. Null: settled when the video has ended, until then the
+   * reservation stays charged. Absent: none.
+   */
   unitsMade?: number | null;
   /** Only `failed` counts as an error; a client that disconnects does not. */
   kind: RunOutcome["kind"];
 }
 
 /**
- * The rule for what is charged. An unknown cost is never free: otherwise a backend that
- * reports no usage, or a client that always disconnects early, would have no limit.
+ * The one rule for what is charged. Charged is the largest of
+ *
+ * - what the model server has stated so far,
+ * - what was passed on, estimated from the text,
+ * - of work that a server does as a whole (images, transcriptions), what was started
+ *   there and not surely stopped.
+ *
+ * When the client leaves makes no difference to it. The worker finds the largest of the
+ * three, and its last frame says so (`completionTokens`). What is not known is never
+ * free: otherwise a backend that reports no usage would have no limit.
  *
  * | the request | charge |
  * | --- | --- |
  * | never ran: no worker accepted it | nothing |
- * | the backend reported its usage | that usage |
- * | tokens were received: complete, failed, cut, or its worker lost | the estimated
- * prompt, and these tokens |
+ * | the backend reported its usage | that usage, as far as it is possible |
+ * | something was received: complete, failed, cut, or its worker lost | the estimated
+ * prompt, and the largest of the three |
  * | complete without usage and without a token | the reservation |
  * | failed before its first token | nothing |
  * | stopped before its first token, as its worker reported | the estimated prompt |
@@ -92,37 +131,65 @@ export interface Cost {
  *
  * For requests without tokens, the same is true of what was made: images, characters
  * spoken, or seconds. The request that begins a video keeps its reservation, which
- * is settled when the video has ended; it stays charged if the client has left.
+ * is settled when the video has ended. A client that leaves before it learns the id of
+ * its video is charged all of it, because the model server may make it.
  */
 export function costOf(run: RunOutcome | null, estimate: Estimate): Cost {
-  const { kind, usage, completionTokens, cancelReason, isFinal, dispatchMs } =
-    run ?? NEVER_RAN;
-  const cost = (promptTokens: number | null, completion: number | null) => ({
-    promptTokens,
-    completionTokens: completion,
-    kind,
-  });
-  // Closing the connection does not stop a video that the model server has started.
-  const mayRunOn = kind === "cancelled" &&
-    estimate.units?.unit === "videoSeconds";
-  const isUnknown = dispatchMs !== null && completionTokens === 0 &&
-    (kind === "complete" || cancelReason !== null && (!isFinal || mayRunOn));
-  if (estimate.units !== null) {
-    return { ...cost(0, 0), unitsMade: isUnknown ? null : completionTokens };
+  const { kind, dispatchMs } = run ?? NEVER_RAN;
+  if (run === null || dispatchMs === null) {
+    const nothing = { promptTokens: 0, completionTokens: 0, kind };
+    return estimate.units === null ? nothing : { ...nothing, unitsMade: 0 };
   }
-  if (dispatchMs === null) return cost(0, 0);
-  // A prompt has at least one token, so a usage of 0 means that it was not counted.
-  if (usage !== null && usage.prompt_tokens + usage.completion_tokens > 0) {
-    return cost(usage.prompt_tokens, usage.completion_tokens);
-  }
-  if (isUnknown) return cost(null, null);
-  if (completionTokens === 0 && cancelReason === null) return cost(0, 0);
-  return cost(estimate.promptTokens, completionTokens);
+  return estimate.units === null
+    ? costInTokens(run, estimate)
+    : costInUnits(run, estimate.units);
 }
 
-const NEVER_RAN = Object.assign(new RunOutcome(), {
-  kind: "cancelled" as const,
-});
+const NEVER_RAN = { kind: "cancelled", dispatchMs: null } as const;
+
+/** Whether nobody can say what a run has made, so that it may be all that was asked. */
+function isUnknown(run: RunOutcome): boolean {
+  const { kind, completionTokens, cancelReason, isFinal } = run;
+  if (completionTokens > 0) return false;
+  return kind === "complete" || (cancelReason !== null && !isFinal);
+}
+
+function costInTokens(run: RunOutcome, estimate: Estimate): Cost {
+  const { kind, usage, completionTokens, cancelReason, answerBytes } = run;
+  const { promptTokensMax, completionTokensMax } = estimate.believed;
+  // A token has at least one byte, so an answer that ignores `max_tokens` still counts.
+  const completionMax = Math.max(completionTokensMax, answerBytes);
+  // A prompt has at least one token, so a usage of 0 means that it was not counted.
+  if (usage !== null && usage.prompt_tokens + usage.completion_tokens > 0) {
+    return {
+      promptTokens: Math.min(usage.prompt_tokens, promptTokensMax),
+      completionTokens: Math.min(usage.completion_tokens, completionMax),
+      kind,
+    };
+  }
+  const { promptTokens, totalTokens } = estimate;
+  if (isUnknown(run)) {
+    return { promptTokens, completionTokens: totalTokens - promptTokens, kind };
+  }
+  const hasBegun = completionTokens > 0 || cancelReason !== null;
+  return {
+    promptTokens: hasBegun ? promptTokens : 0,
+    completionTokens: Math.min(completionTokens, completionMax),
+    kind,
+  };
+}
+
+function costInUnits(run: RunOutcome, { unit, count }: Units): Cost {
+  const { kind, completionTokens } = run;
+  const none = { promptTokens: 0, completionTokens: 0, kind };
+  if (unit === "videoSeconds" && kind === "complete") {
+    return { ...none, unitsMade: null };
+  }
+  // Closing the connection does not stop a video that the model server has started.
+  const runsOn = unit === "videoSeconds" && kind === "cancelled";
+  const isWhole = isUnknown(run) || runsOn;
+  return { ...none, unitsMade: isWhole ? count : completionTokens };
+}
 
 /**
  * What an admission reserved, and where that is settled. Plain data, which is kept with
@@ -210,16 +277,13 @@ function amountsOf(
   const { id, reservedTokens, reservedUnits } = reservation;
   const { promptTokens = 0, completionTokens = 0, unitsMade = 0, kind } =
     cost ?? {};
-  const used = promptTokens === null || completionTokens === null
-    ? reservedTokens
-    : promptTokens + completionTokens;
   const reserved = reservedUnits?.count ?? 0;
   const amounts = [
-    used - reservedTokens,
+    promptTokens + completionTokens - reservedTokens,
     cost === null ? 1 : 0,
     isVideo ? 0 : 1,
-    promptTokens ?? 0,
-    completionTokens ?? 0,
+    promptTokens,
+    completionTokens,
     kind === "failed" ? 1 : 0,
     unitsMade ?? 0,
     (unitsMade ?? reserved) - reserved,

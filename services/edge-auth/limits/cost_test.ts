@@ -12,10 +12,23 @@ import {
   type Settlement,
 } from "./cost.ts";
 
-const ESTIMATE = { promptTokens: 40, totalTokens: 140, units: null };
+const BELIEVED = { promptTokensMax: 1_000, completionTokensMax: 100 };
+const ESTIMATE = {
+  promptTokens: 40,
+  totalTokens: 140,
+  believed: BELIEVED,
+  units: null,
+};
 const USAGE = { prompt_tokens: 7, completion_tokens: 5, total_tokens: 12 };
 const PROMPT_ONLY = { ...USAGE, completion_tokens: 0 };
 const NO_USAGE = { prompt_tokens: 0, completion_tokens: 0, total_tokens: 0 };
+/** The largest number that a frame can carry. */
+const U32_MAX = 4_294_967_295;
+const IMPOSSIBLE = {
+  prompt_tokens: U32_MAX,
+  completion_tokens: U32_MAX,
+  total_tokens: 2 * U32_MAX,
+};
 
 const complete: RunOutcome = {
   ...new RunOutcome(),
@@ -29,66 +42,229 @@ const left: RunOutcome = {
   kind: "cancelled",
   cancelReason: "client_gone",
 };
-const unheard: RunOutcome = { ...left, isFinal: false };
+const silent: RunOutcome = { ...left, isFinal: false };
 const late: RunOutcome = { ...failed, cancelReason: "deadline" };
-/** What was reserved stays. */
-const RESERVED = [null, null] as const;
 
-type Tokens = readonly [prompt: number | null, completion: number | null];
-const ENDS: [name: string, end: RunOutcome, tokens: Tokens][] = [
-  ["complete, counted", { ...complete, usage: USAGE }, [7, 5]],
-  ["complete, tokens seen", { ...complete, completionTokens: 9 }, [40, 9]],
-  ["complete, no token seen", complete, RESERVED],
-  ["complete, counted as none", { ...complete, usage: NO_USAGE }, RESERVED],
-  ["complete, only a prompt", { ...complete, usage: PROMPT_ONLY }, [7, 0]],
-  ["failed before the first token", failed, [0, 0]],
-  ["failed, counted as none", { ...failed, usage: NO_USAGE }, [0, 0]],
-  ["failed in mid-stream", { ...failed, completionTokens: 3 }, [40, 3]],
-  ["failed, and counted", { ...failed, usage: USAGE }, [7, 5]],
-  ["worker lost before the first token", lost, [0, 0]],
-  ["worker lost in mid-stream", { ...lost, completionTokens: 3 }, [40, 3]],
-  ["client left before the first token", left, [40, 0]],
-  ["client left, counted as none", { ...left, usage: NO_USAGE }, [40, 0]],
-  ["client left, the worker is silent", unheard, RESERVED],
-  ["client left in mid-stream", { ...left, completionTokens: 3 }, [40, 3]],
-  ["left in mid-stream, silent", { ...unheard, completionTokens: 3 }, [40, 3]],
-  ["time up before the first token", late, [40, 0]],
-  ["time up, the worker is silent", { ...late, isFinal: false }, RESERVED],
-  ["no worker took it", { ...lost, dispatchMs: null }, [0, 0]],
-  ["client left in the queue", { ...unheard, dispatchMs: null }, [0, 0]],
+interface End {
+  name: string;
+  run: RunOutcome;
+  /** The tokens charged. */
+  prompt: number;
+  completion: number;
+}
+
+const ends: End[] = [
+  {
+    name: "complete, counted",
+    run: { ...complete, usage: USAGE },
+    prompt: 7,
+    completion: 5,
+  },
+  {
+    name: "complete, tokens seen",
+    run: { ...complete, completionTokens: 9 },
+    prompt: 40,
+    completion: 9,
+  },
+  {
+    name: "complete, no token seen",
+    run: complete,
+    prompt: 40,
+    completion: 100,
+  },
+  {
+    name: "complete, counted as none",
+    run: { ...complete, usage: NO_USAGE },
+    prompt: 40,
+    completion: 100,
+  },
+  {
+    name: "complete, only a prompt",
+    run: { ...complete, usage: PROMPT_ONLY },
+    prompt: 7,
+    completion: 0,
+  },
+  {
+    name: "failed before the first token",
+    run: failed,
+    prompt: 0,
+    completion: 0,
+  },
+  {
+    name: "failed, counted as none",
+    run: { ...failed, usage: NO_USAGE },
+    prompt: 0,
+    completion: 0,
+  },
+  {
+    name: "failed in mid-stream",
+    run: { ...failed, completionTokens: 3 },
+    prompt: 40,
+    completion: 3,
+  },
+  {
+    name: "failed, and counted",
+    run: { ...failed, usage: USAGE },
+    prompt: 7,
+    completion: 5,
+  },
+  {
+    name: "worker lost before the first token",
+    run: lost,
+    prompt: 0,
+    completion: 0,
+  },
+  {
+    name: "worker lost in mid-stream",
+    run: { ...lost, completionTokens: 3 },
+    prompt: 40,
+    completion: 3,
+  },
+  {
+    name: "client left before the first token",
+    run: left,
+    prompt: 40,
+    completion: 0,
+  },
+  {
+    name: "client left, counted as none",
+    run: { ...left, usage: NO_USAGE },
+    prompt: 40,
+    completion: 0,
+  },
+  {
+    name: "client left, the worker is silent",
+    run: silent,
+    prompt: 40,
+    completion: 100,
+  },
+  {
+    name: "client left in mid-stream",
+    run: { ...left, completionTokens: 3 },
+    prompt: 40,
+    completion: 3,
+  },
+  {
+    name: "left in mid-stream, the worker is silent",
+    run: { ...silent, completionTokens: 3 },
+    prompt: 40,
+    completion: 3,
+  },
+  {
+    name: "time up before the first token",
+    run: late,
+    prompt: 40,
+    completion: 0,
+  },
+  {
+    name: "time up, the worker is silent",
+    run: { ...late, isFinal: false },
+    prompt: 40,
+    completion: 100,
+  },
+  {
+    name: "no worker took it",
+    run: { ...lost, dispatchMs: null },
+    prompt: 0,
+    completion: 0,
+  },
+  {
+    name: "client left in the queue",
+    run: { ...silent, dispatchMs: null },
+    prompt: 0,
+    completion: 0,
+  },
 ];
 
 Deno.test("costOf() by how a request ended", () => {
-  for (const [name, end, [promptTokens, completionTokens]] of ENDS) {
-    const { kind } = end;
-    const expected = { promptTokens, completionTokens, kind };
-    assert.deepEqual(costOf(end, ESTIMATE), expected, name);
+  for (const { name, run, prompt, completion } of ends) {
+    const { kind } = run;
+    const expected = {
+      promptTokens: prompt,
+      completionTokens: completion,
+      kind,
+    };
+    assert.deepEqual(costOf(run, ESTIMATE), expected, name);
   }
 });
 
-/** The same ends of a request that had reserved 140 characters. */
-Deno.test("costOf() of what is made instead of tokens: unknown where the tokens are, else what was seen", () => {
-  const units = { unit: "characters", count: 140 } as const;
-  for (const [name, end, [, completion]] of ENDS) {
-    const { kind, completionTokens } = end;
-    if (end.usage !== null) continue;
-    const unitsMade = completion === null ? null : completionTokens;
-    const expected = { promptTokens: 0, completionTokens: 0, kind };
-    const cost = costOf(end, { promptTokens: 0, totalTokens: 0, units });
-    assert.deepEqual(cost, { ...expected, unitsMade }, name);
+Deno.test("costOf() of what is made instead of tokens: all where it is unknown", () => {
+  const units = { unit: "characters", count: 100 } as const;
+  for (const { name, run, completion } of ends) {
+    if (run.usage !== null) continue;
+    const { kind } = run;
+    const none = { promptTokens: 0, completionTokens: 0, kind };
+    const cost = costOf(run, { ...NOTHING, units });
+    assert.deepEqual(cost, { ...none, unitsMade: completion }, name);
   }
 });
 
-Deno.test("costOf() of a request to begin a video: one that a client leaves may have begun it", () => {
+const NOTHING = { ...ESTIMATE, promptTokens: 0, totalTokens: 0 };
+
+Deno.test("costOf() believes no count beyond what was asked for or sent", () => {
+  const table = [
+    {
+      name: "stated",
+      run: { ...complete, usage: IMPOSSIBLE },
+      prompt: 1_000,
+      completion: 100,
+    },
+    {
+      name: "stated, and the answer was longer than what was asked for",
+      run: { ...complete, usage: IMPOSSIBLE, answerBytes: 700 },
+      prompt: 1_000,
+      completion: 700,
+    },
+    {
+      name: "in the frames of a stream that the client left",
+      run: { ...left, completionTokens: U32_MAX, answerBytes: 9 },
+      prompt: 40,
+      completion: 100,
+    },
+  ];
+  for (const { name, run, prompt, completion } of table) {
+    const { promptTokens, completionTokens } = costOf(run, ESTIMATE);
+    assert.deepEqual(
+      [promptTokens, completionTokens],
+      [prompt, completion],
+      name,
+    );
+  }
+});
+
+Deno.test("costOf() of a request to begin a video that its client left: all of it", () => {
   const units = { unit: "videoSeconds", count: 8 } as const;
-  const rows = [
-    ...[[complete, null], [failed, 0], [lost, 0], [late, 0]] as const,
-    ...[[left, null], [unheard, null]] as const,
-    [{ ...left, dispatchMs: null }, 0],
-  ] as const;
-  for (const [end, unitsMade] of rows) {
-    const cost = costOf(end, { promptTokens: 0, totalTokens: 0, units });
-    assert.equal(cost.unitsMade, unitsMade, JSON.stringify(end));
+  const table = [
+    { name: "it has begun", run: complete, made: null },
+    { name: "failed", run: failed, made: 0 },
+    { name: "worker lost", run: lost, made: 0 },
+    { name: "time up", run: late, made: 0 },
+    { name: "left", run: left, made: 8 },
+    { name: "left, the worker is silent", run: silent, made: 8 },
+    { name: "left in the queue", run: { ...left, dispatchMs: null }, made: 0 },
+  ];
+  for (const { name, run, made } of table) {
+    assert.equal(costOf(run, { ...NOTHING, units }).unitsMade, made, name);
+  }
+});
+
+Deno.test("estimateTokens() believes what was asked for, within the context of the model", () => {
+  const { max_tokens: _, ...open } = chatRequest({});
+  const table: {
+    request: Partial<ChatRequest>;
+    context?: number;
+    max: number;
+  }[] = [
+    { request: { max_tokens: 50 }, max: 50 },
+    { request: { max_tokens: 50, n: 2 }, max: 100 },
+    { request: { max_tokens: 50 }, context: 40, max: 40 },
+    { request: {}, context: 8_192, max: 8_192 },
+    { request: {}, max: 2_097_152 },
+  ];
+  for (const { request, context, max } of table) {
+    const lengths = context === undefined ? {} : { context_tokens: context };
+    const { believed } = estimateTokens({ ...open, ...request }, lengths);
+    assert.equal(believed.completionTokensMax, max, JSON.stringify(request));
   }
 });
 
@@ -104,7 +280,10 @@ Deno.test("estimateTokens() of answers: a default without max_tokens, thinking o
     [{ enable_thinking: true, thinking_budget: 500 }, Infinity, 1_524],
   ];
   for (const [part, outputTokensMax, tokens] of table) {
-    const estimate = estimateTokens({ ...open, ...part }, outputTokensMax);
+    const estimate = estimateTokens(
+      { ...open, ...part },
+      { output_tokens: outputTokensMax },
+    );
     const reserved = estimate.promptTokens + tokens;
     assert.equal(estimate.totalTokens, reserved, JSON.stringify(part));
   }

@@ -295,7 +295,7 @@ const UNIT_COSTS: Settled[] = [
   [{ kind: "complete", unitsMade: 12 }, 12, ["1", "12", null]],
   [{ kind: "failed", unitsMade: 0 }, 0, ["1", null, "1"]],
   [{ kind: "failed", unitsMade: 2 }, 2, ["1", "2", "1"]],
-  // Not known: the reservation stays.
+  // Settled when a video has ended: the reservation stays until then.
   [{ kind: "cancelled", unitsMade: null }, 8, ["1", null, null]],
   // No worker ran it.
   [{ kind: "cancelled" }, 0, ["1", null, null]],
@@ -305,14 +305,13 @@ const TOKEN_COSTS: Settled[] = [
   [tokens("complete", 100, 400), 500, ["1", "100", "400", null]],
   [tokens("failed", 0, 0), 0, ["1", null, null, "1"]],
   [tokens("cancelled", 10, 5), 15, ["1", "10", "5", null]],
-  [tokens("cancelled", null, null), 100, ["1", null, null, null]],
 ];
 type Settled = [Partial<Cost>, charged: number, counted: (string | null)[]];
 
 function tokens(
   kind: Cost["kind"],
-  promptTokens: number | null,
-  completionTokens: number | null,
+  promptTokens: number,
+  completionTokens: number,
 ): Cost {
   return { kind, promptTokens, completionTokens };
 }
