@@ -1,3 +1,4 @@
+// Promise: figures are computed as the tables say, and a lost figure never passes.
 import assert from "node:assert/strict";
 import { compareCosts, median, medians, percentile } from "./figures.ts";
 

@@ -1,3 +1,4 @@
+// Promise: what the launcher writes is private and bounded.
 import assert from "node:assert/strict";
 import { makeScratch } from "../../tests/up/stand_ins/launcher.ts";
 import { appendToLog } from "./files.ts";

@@ -1,3 +1,4 @@
+// Promise: the command line of `up` is read as its help says.
 import assert from "node:assert/strict";
 import { parseOptions, ROOT } from "./options.ts";
 import { UpError } from "./terminal.ts";

@@ -1,3 +1,4 @@
+// Promise: `up` plans the processes that are needed, each with what it may know.
 import assert from "node:assert/strict";
 import { parseCatalog } from "@gateway/shared/models/catalog";
 import { ROOT } from "./options.ts";

@@ -1,3 +1,4 @@
+// Promise: missing servers are installed, or the operator is told how.
 import assert from "node:assert/strict";
 import { ensureServers } from "./stores.ts";
 import { makeScratch } from "../../tests/up/stand_ins/launcher.ts";

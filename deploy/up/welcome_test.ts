@@ -1,3 +1,4 @@
+// Promise: what `up` prints is true of the model servers, and can be pasted.
 import assert from "node:assert/strict";
 import { parseCatalog } from "@gateway/shared/models/catalog";
 import { startScriptedServer } from "../../tests/support/scripted_server.ts";

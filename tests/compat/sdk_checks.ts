@@ -18,6 +18,7 @@ export interface ModelServerTraits {
 }
 
 const MODEL = "neutral-3.7-plus";
+/** A function that a model may call, with one required argument, `city`. */
 export const WEATHER_TOOL = {
   type: "function" as const,
   function: {
@@ -43,6 +44,7 @@ const WEATHER = "How is the weather in Rome?";
 /** What an answer of 700 tokens takes on a slow machine, at least. */
 const LONG_MS = 5_000;
 
+/** The part of a request with one message of the user. */
 export function says(content: string) {
   return { model: MODEL, messages: [{ role: "user" as const, content }] };
 }
@@ -55,6 +57,7 @@ type Checks = {
 const ask = (client: OpenAI, content: string, more: Partial<Body> = {}) =>
   client.chat.completions.create({ ...says(content), ...more });
 
+/** Checks all that OpenAI's client does with a chat, each part in a step of its own. */
 export async function checkSdk(
   t: Deno.TestContext,
   client: OpenAI,

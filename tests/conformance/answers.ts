@@ -26,6 +26,7 @@ const NULLABLE = [
   "enable_thinking",
 ];
 
+/** Whole answers: their members, finish reasons and usage. */
 export const answerCases: Cases = async (t, { answer, post, call }) => {
   const isOk = async (response: Response, what: string) => {
     assert.equal(response.status, 200, `${what}: ${await response.text()}`);
@@ -103,6 +104,7 @@ export const answerCases: Cases = async (t, { answer, post, call }) => {
 
 const WITH_USAGE = { stream_options: { include_usage: true } };
 
+/** Streams: events, usage, and what ends them. */
 export const streamingCases: Cases = async (
   t,
   { gateway, answer, chat, stream },
@@ -232,6 +234,7 @@ const REQUIRED = {
   tool_choice: "required",
 };
 
+/** Calls of functions, whole and streamed. */
 export const toolCases: Cases = async (t, { answer, chat, stream }) => {
   await t.step("D39 tool_choice required calls a declared tool", async () => {
     const { choices: [choice] } = await answer(REQUIRED);

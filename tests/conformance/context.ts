@@ -10,6 +10,7 @@ import {
 import type { LaunchedGateway } from "../support/gateway/launched.ts";
 import { sleep } from "../support/wait_for.ts";
 
+/** The model of all cases. */
 export const MODEL = "neutral-3.7-plus";
 
 /** The smallest request, called M1 in the cases. */
@@ -34,11 +35,13 @@ export interface Exchange {
   received: Promise<string>;
 }
 
+/** A group of cases, each a step of the test. */
 export type Cases = (
   t: Deno.TestContext,
   context: ReturnType<typeof createContext>,
 ) => Promise<void>;
 
+/** Returns shorthands that call a gateway and check its answers against the schemas. */
 export function createContext(gateway: LaunchedGateway) {
   const authorization = `Bearer ${gateway.state.api_key}`;
   const exchanges: Exchange[] = [];

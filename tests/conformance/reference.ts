@@ -121,6 +121,7 @@ function checkRequest({ sent, response }: Exchange, body: string): void {
   }
 }
 
+/** Compares the exchanges of all cases with the description of the API. */
 export const referenceCases: Cases = async (
   t,
   { gateway, call, chat, post, exchanges },

@@ -28,6 +28,7 @@ async function assertUnauthorized(
   assertRequestId(response, what);
 }
 
+/** Keys: how they are sent, and what a wrong one gets. */
 export const authenticationCases: Cases = async (
   t,
   { gateway, call, fetch },
@@ -139,6 +140,7 @@ const REFUSED: [change: object, param?: string, code?: string][] = [
   [says(LONG), "messages", "context_length_exceeded"],
 ];
 
+/** Fields: what is refused, and by which code. */
 export const validationCases: Cases = async (t, { answer, chat }) => {
   const refuses = async (change: object, param?: string, code?: string) => {
     const what = JSON.stringify(change).slice(0, 80);
@@ -169,6 +171,7 @@ export const validationCases: Cases = async (t, { answer, chat }) => {
   // E50 and E51, bodies that are no request or too large: tests/hostile.
 };
 
+/** Paths and methods: what exists, and what an unknown one gets. */
 export const routingCases: Cases = async (
   t,
   { gateway, call, chat, fetch },

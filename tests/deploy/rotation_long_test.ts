@@ -36,13 +36,19 @@ function startLoad(url: string, key: string) {
   const failures: string[] = [];
   const repeated: string[] = [];
   const load = { url, complete: 0, isOver: false, failures };
-  const ask = async (attempt = 1): Promise<unknown> => {
+  const ask = async (attempt = 1): Promise<void> => {
     const said = "[simulator: 20 tokens]";
     const answer = await sendChat(load.url, key, { content: said });
     const text = await answer.text();
-    if (answer.status === 200) return load.complete += 1;
+    if (answer.status === 200) {
+      load.complete += 1;
+      return;
+    }
     const isLast = answer.status !== 503 || attempt === ATTEMPTS_MAX;
-    if (isLast) return failures.push(`${answer.status} ${text}`);
+    if (isLast) {
+      failures.push(`${answer.status} ${text}`);
+      return;
+    }
     repeated.push(text);
     await sleep(RETRY_MS);
     return await ask(attempt + 1);

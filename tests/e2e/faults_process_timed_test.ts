@@ -223,7 +223,9 @@ Deno.test("processes that fail", async (t) => {
     Deno.kill(gateway.pid("chat-worker"), "SIGKILL");
     let lost = 0;
     for (const { ended } of server.asked.slice(before)) {
-      void ended.then((outcome) => lost += outcome === "left" ? 1 : 0);
+      void ended.then((outcome) => {
+        if (outcome === "left") lost += 1;
+      });
     }
     const isRepeated = () => server.asked.length === before + REQUESTS + lost;
     await waitFor(() => lost > 0 && isRepeated(), {

@@ -37,7 +37,10 @@ async function readiness({ ready }: Service, path = "readyz") {
 
 async function becomes(service: Service, wanted: RegExp) {
   let said = "";
-  await waitFor(async () => wanted.test(said = await readiness(service)), {
+  await waitFor(async () => {
+    said = await readiness(service);
+    return wanted.test(said);
+  }, {
     what: () => `${wanted}, it says ${said}`,
     timeoutMs: TOLD_MS,
   });

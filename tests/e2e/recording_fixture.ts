@@ -1,3 +1,4 @@
+/** A recording to transcribe. */
 import { Buffer } from "node:buffer";
 
 const RATE = 16_000;

@@ -1,3 +1,4 @@
+/** A Redis with keys, and what the limiter and the accounts keep in it. */
 import {
   KEY_FIELDS,
   type Limits,
@@ -36,6 +37,7 @@ export interface KeyOptions {
   expiresAtMs?: number;
 }
 
+/** A Redis server, and links to it. */
 export type RedisWorld = Awaited<ReturnType<typeof startRedisWorld>>;
 type Commands = Pick<RedisWorld, "command">;
 
@@ -135,6 +137,7 @@ function limitFields(
 /** Sums of all usage counters of a key, over all days and hours. */
 export type UsageCounted = Awaited<ReturnType<typeof usageCounted>>;
 
+/** Reads the usage counters of a key and adds them up. */
 export async function usageCounted(
   world: Commands,
   { ownerId, keyId }: Principal,
@@ -173,6 +176,9 @@ export async function readDoubles(world: Commands, key: string, field: string) {
   return typeof text === "string" ? text.trim().split(" ").map(Number) : null;
 }
 
+/**
+ * What the limiter remembers of a key: `tat` is a theoretical arrival time, Unix ms.
+ */
 export type LimiterState = NonNullable<Awaited<ReturnType<typeof readState>>>;
 
 /** Reads the packed state of a `lim:` key. Null: there is none. */
@@ -200,6 +206,7 @@ export async function readUnits(
   return doubles && { day: doubles[0], count: doubles[1] };
 }
 
+/** Writes the packed state of a `lim:` key. */
 export async function writeState(
   world: Commands,
   key: string,

@@ -1,3 +1,4 @@
+/** Checks of requests and answers against the API's description. */
 import assert from "node:assert/strict";
 import document from "@gateway/shared/openai/openapi" with { type: "json" };
 import { Ajv2020 } from "ajv/dist/2020.js";
@@ -46,6 +47,7 @@ const RULES: [
   ["Size", /^(invalid_json|request_too_large)$/, /^/],
 ];
 
+/** The rules that the description of chat completions lists, in its order. */
 export const RULE_NAMES: readonly string[] = [
   ...document.paths["/v1/chat/completions"].post.description
     .matchAll(/^- \*\*(\w+)\*\*/gm),

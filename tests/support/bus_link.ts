@@ -1,3 +1,4 @@
+/** Links to NATS that write down what happens to them. */
 import type { BusEvent } from "@gateway/shared/bus/link";
 import {
   type BusLink,
@@ -8,6 +9,7 @@ import { monotonicNow } from "@gateway/shared/process/clock";
 import { createRecordingLog } from "./recording_log.ts";
 import { until } from "./wait_for.ts";
 
+/** A link to NATS, and what it reported. */
 export type TestLink = Awaited<ReturnType<typeof connectTestLink>>;
 
 /**
@@ -43,4 +45,5 @@ export async function connectTestLink(
   };
 }
 
+/** Waits until a link can carry messages. */
 export const isReady = (link: BusLink) => until(() => link.isReady);

@@ -5,6 +5,7 @@ import { chat } from "./gateway/open.ts";
 import type { ScriptedModelServer } from "./scripted_model_server.ts";
 import { until } from "./wait_for.ts";
 
+/** How a chat request ended for its client. */
 export interface ChatOutcome {
   /** `broken`: the connection ended without an error event, or the client left. */
   kind: "complete" | "http_error" | "sse_error" | "broken";
@@ -58,6 +59,7 @@ export async function outcomeOf(
   return outcome;
 }
 
+/** Sends a chat request to an open edge and reads the answer to its end. */
 export const ask = (...request: Parameters<typeof chat>) =>
   outcomeOf(chat(...request));
 

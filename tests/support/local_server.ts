@@ -1,3 +1,4 @@
+/** Servers of other projects, on free ports of this machine. */
 import {
   makeTempDir,
   owning,
@@ -34,6 +35,10 @@ interface LocalServerOptions {
   ) => Promise<boolean>;
 }
 
+/**
+ * Starts a server on a free port and waits until it is ready; it can be killed, frozen
+ * and restarted.
+ */
 export async function startLocalServer(options: LocalServerOptions) {
   await using starting = new AsyncDisposableStack();
   const { path: directory } = starting.use(await makeTempDir());

@@ -1,7 +1,6 @@
+/** Builders of what a model server says, right or wrong, for `startScriptedServer`. */
 import { Buffer } from "node:buffer";
 import type { Step, WholeRequest } from "./scripted_server.ts";
-
-/** Builders of what a model server says, right or wrong, for `startScriptedServer`. */
 
 type Fields = { [name: string]: string };
 interface ResponseOptions {
@@ -20,6 +19,7 @@ export function jsonResponse(body: unknown, options: ResponseOptions = {}) {
   return [{ send: head + text }];
 }
 
+/** The head of an event stream in chunks. */
 export function streamHead(options: ResponseOptions = {}): Step {
   return {
     send: responseHead(options, {
@@ -35,7 +35,9 @@ export function head(lines: string, body: string | Uint8Array = ""): Step {
   return { send: Buffer.concat([start, Buffer.from(body)]) };
 }
 
+/** The server goes silent and keeps its connection. */
 export const STALL: Step = { stall: true };
+/** The server closes its connection. */
 export const CLOSE: Step = { close: true };
 /** So that what was sent before arrives in a packet of its own. */
 export const PAUSE: Step = { pauseMs: 20 };
@@ -44,12 +46,14 @@ export const PAUSE: Step = { pauseMs: 20 };
 export const typed = (type: string): Step =>
   streamHead({ headers: { "content-type": type } });
 
+/** An HTTP chunk with this content. */
 export function chunk(data: string | Uint8Array): Step {
   const bytes = Buffer.from(data);
   const size = Buffer.from(`${bytes.length.toString(16)}\r\n`);
   return { send: Buffer.concat([size, bytes, Buffer.from("\r\n")]) };
 }
 
+/** The chunk that ends a response. */
 export const lastChunk: Step = { send: "0\r\n\r\n" };
 
 /** `data: …` and a blank line. A string is sent as it is. */
@@ -70,6 +74,7 @@ export function streamResponse(
   ];
 }
 
+/** A `chat.completion.chunk` of one choice. */
 export function choiceChunk(
   delta: unknown,
   finishReason: string | null = null,
@@ -84,6 +89,7 @@ export function choiceChunk(
   };
 }
 
+/** The chunk without choices that states the usage. */
 export function usageChunk(prompt: number, completion: number) {
   return {
     ...choiceChunk({}),

@@ -1,6 +1,8 @@
+/** Real nats-servers on free ports. */
 import { askPort, startLocalServer } from "./local_server.ts";
 import { until } from "./wait_for.ts";
 
+/** A running nats-server. */
 export type NatsServer = Awaited<ReturnType<typeof startNatsServer>>;
 
 const RELOAD_OUTCOME = /(Reloaded|Failed to reload) server configuration.*/g;

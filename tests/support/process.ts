@@ -1,6 +1,7 @@
 /** The last part of what a process wrote, kept for error messages. */
 const OUTPUT_CHARS_MAX = 64 * 1024;
 
+/** How a process is started. */
 export interface ProcessOptions {
   command: string;
   args: string[];
@@ -8,6 +9,7 @@ export interface ProcessOptions {
   cwd?: string;
 }
 
+/** A process that a test started. */
 export type RunningProcess = ReturnType<typeof startProcess>;
 
 /** Starts a process whose output is captured and which cannot outlive `await using`. */
@@ -31,7 +33,9 @@ export function startProcess(
   };
   /** Settles when the process has ended and all of its output was read. */
   const exited = Promise.all([
-    child.status.finally(() => isRunning = false),
+    child.status.finally(() => {
+      isRunning = false;
+    }),
     keep(child.stdout),
     keep(child.stderr),
   ]).then(([status]) => status);
@@ -108,6 +112,7 @@ export function leaveOut(tests: string, program: string): void {
   print(line);
 }
 
+/** Writes a line to standard output. */
 export function print(line: string): void {
   Deno.stdout.writeSync(new TextEncoder().encode(`${line}\n`));
 }

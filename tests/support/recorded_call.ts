@@ -1,7 +1,9 @@
+/** Calls of jobs without a worker. */
 import { Buffer } from "node:buffer";
 import type { AttemptProgress } from "@gateway/shared/upstream/pool";
 import type { JobCall } from "@gateway/shared/worker/job";
 
+/** The call of a job, and what was passed on of its answer. */
 export type RecordedCall = ReturnType<typeof recordCall>;
 
 /** The call of a job that collects what is passed on of its answer. */

@@ -1,3 +1,4 @@
+/** A log that tests read. */
 import type { LogFields, LogLevel } from "@gateway/shared/process/log";
 
 /** A log that keeps its lines for a test to look at. */

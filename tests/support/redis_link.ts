@@ -1,3 +1,4 @@
+/** Links to Redis with what tests need. */
 import { monotonicNow } from "@gateway/shared/process/clock";
 import { silentLog } from "@gateway/shared/process/log";
 import {

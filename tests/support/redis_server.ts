@@ -1,5 +1,7 @@
+/** Real redis-servers on free ports. */
 import { askPort, startLocalServer } from "./local_server.ts";
 
+/** A running redis-server. */
 export type RedisServer = Awaited<ReturnType<typeof startRedisServer>>;
 
 /**

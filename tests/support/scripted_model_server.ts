@@ -12,23 +12,25 @@ import {
   usageChunk,
 } from "./model_answers.ts";
 
-/** A model server that {@link startMiniWorker} can run on. */
+/** A model server that a worker can run on. */
 export interface ModelServer {
   readonly connect: Connect;
 }
 
+/** A model server, and the calls that reached it. */
 export type ScriptedModelServer = ReturnType<typeof scriptedModelServer>;
 
 /** Usage of one prompt token and `completion` others. */
 export const usageOf = (completion: number): Usage =>
   usageChunk(1, completion).usage;
 
+/** Says "Hello" and ends the answer. */
 export function hello(call: ScriptedCall): void {
   call.say("Hello");
   call.end();
 }
 
-/** Of an event stream that ends with its connection. */
+/** The head of an event stream that ends with its connection. */
 const STREAM_HEAD =
   "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
 
@@ -53,6 +55,7 @@ function failure(hasSaid: boolean): Step[] {
     : jsonResponse(error, { status: 500 });
 }
 
+/** A call of a worker, which the test answers. */
 export type ScriptedCall = ReturnType<typeof scriptedCall>;
 
 function scriptedCall(
@@ -109,6 +112,7 @@ export function scriptedModelServer(
 /** Token `index` of the answer to the request with this seed. */
 const tokenOf = (seed: number, index: number) => `${seed}.${index} `;
 
+/** The text that {@link tokenBackend} says for a seed: `tokens` words. */
 export function answerOf(seed: number, tokens: number): string {
   return Array.from({ length: tokens }, (_, index) => tokenOf(seed, index))
     .join("");

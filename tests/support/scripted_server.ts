@@ -89,6 +89,7 @@ export class WholeRequest {
   }
 }
 
+/** A server that answers as its test says. */
 export type ScriptedServer = ReturnType<typeof startScriptedServer>;
 
 const BLANK_LINE = "\r\n\r\n";

@@ -1,10 +1,13 @@
+/** The source files of the repository. */
 import { join } from "node:path/posix";
 import { fileURLToPath } from "node:url";
 
 const ROOT = fileURLToPath(new URL("../..", import.meta.url));
 
+/** The folders with code, from the root. */
 export const SOURCE_FOLDERS = "bench deploy services shared tests".split(" ");
 
+/** A file of the repository. */
 export interface SourceFile {
   /** From the root. */
   path: string;
@@ -26,5 +29,6 @@ export function readSources(
   );
 }
 
+/** The text of a file of the repository. */
 export const readSource = (path: string): string =>
   Deno.readTextFileSync(join(ROOT, path));

@@ -1,3 +1,4 @@
+/** A proxy between two parts of a test that delays, drops and cuts. */
 import { once } from "node:events";
 import { setTimeout } from "node:timers/promises";
 

@@ -1,3 +1,4 @@
+/** Waiting for conditions, with a deadline. */
 import process from "node:process";
 
 const TIMEOUT_MS = 30_000;
@@ -55,6 +56,7 @@ export const SCHEDULING_ALLOWANCE_MS = 60;
 const LOOK_MS = 5;
 const US_PER_MS = 1_000;
 
+/** Counts time until it is disposed of. */
 export interface Stopwatch extends Disposable {
   readonly ms: number;
 }

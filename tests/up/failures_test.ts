@@ -1,3 +1,4 @@
+// Promise: what keeps `up` from starting is said in a sentence, and nothing is left.
 import assert from "node:assert/strict";
 import {
   allPids,

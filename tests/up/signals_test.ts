@@ -1,3 +1,4 @@
+// Promise: however `up` is stopped, no process outlives it.
 import assert from "node:assert/strict";
 import { startStopwatch, until } from "../support/wait_for.ts";
 import {

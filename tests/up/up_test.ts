@@ -1,3 +1,4 @@
+// Promise: `up` starts everything, restarts what dies, and keeps keys.
 import assert from "node:assert/strict";
 import {
   allPids,

@@ -34,6 +34,7 @@ const TIMES = ["DOWN_AFTER_MS=700", "FAILOVER_TIMEOUT_MS=3000"];
 const PERIODS = "info-period 100 publish-period 100";
 const SETTLED_MS = 30_000;
 
+/** Starts a master, replicas and sentinels as `docs/cluster.md` describes them. */
 export async function startRedisGroup(
   { secrets, tls, wire = (port) => port }: {
     secrets: DeployedSecrets;

@@ -10,8 +10,10 @@ import type { TestAuthority } from "./test_authority.ts";
 
 const DEPLOY = fileURLToPath(new URL("../../../deploy", import.meta.url));
 
+/** The folder of secrets of a deployment. */
 export type DeployedSecrets = Awaited<ReturnType<typeof makeSecrets>>;
 
+/** Runs `deploy/secrets.sh` in a folder of its own. */
 export async function makeSecrets() {
   const directory = await Deno.makeTempDir({ prefix: "gateway_test_" });
   /** Runs the script again: `run("rotate", "redis-edge")`. */
@@ -119,6 +121,7 @@ export async function aclRules(user: string, password: string) {
   return line.replace(/#@\w+@/, `>${password}`).split(" ").slice(1);
 }
 
+/** The stores of a deployment, and what is needed to reach them. */
 export interface DeployedStores {
   secrets: DeployedSecrets;
   nats: NatsServer;

@@ -1,10 +1,13 @@
+/** Certificates for tests, made by openssl. */
 import { runProcess } from "../process.ts";
 
+/** Paths of a certificate and its key, PEM. */
 export interface CertificateFiles {
   certFile: string;
   keyFile: string;
 }
 
+/** An authority, with a server and a client certificate that it has signed. */
 export type TestAuthority = Awaited<ReturnType<typeof createTestAuthority>>;
 
 const THIS_MACHINE = "DNS:localhost,IP:127.0.0.1";
@@ -50,6 +53,7 @@ export async function makeSelfSigned(hostname: string) {
   return texts;
 }
 
+/** Reads what a client needs to connect with mutual TLS, as PEM texts. */
 export async function clientTls({ caFile, client }: TestAuthority) {
   const caCerts = [await Deno.readTextFile(caFile)];
   return { caCerts, ...await read(client) };

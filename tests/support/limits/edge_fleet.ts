@@ -16,7 +16,9 @@ import { RedisUnavailableError } from "@gateway/shared/redis/errors";
 import { startTcpProxy } from "../tcp_proxy.ts";
 import { testRedisLink } from "../redis_link.ts";
 
+/** The admission of an edge; killed, it settles nothing more. */
 export type FleetEdge = Awaited<ReturnType<typeof startEdge>>;
+/** Edges that share a Redis and are replaced when they are killed. */
 export type Fleet = Awaited<ReturnType<typeof startFleet>>;
 
 const EDGES = 4;
@@ -32,7 +34,9 @@ export async function startFleet(redisPort: () => number, deadlineMs = 5_000) {
   let unsure = 0;
   const start = (place: number) => {
     const skewMs = (place - EDGES / 2) * HOUR_MS;
-    const onUnsure = () => unsure += 1;
+    const onUnsure = () => {
+      unsure += 1;
+    };
     return startEdge({ redisPort, deadlineMs, skewMs, onUnsure });
   };
   const edges = await Promise.all([0, 1, 2, 3].map(start));

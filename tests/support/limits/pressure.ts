@@ -27,6 +27,7 @@ type Disturbance = [
   name: string,
   act: (stage: Stage) => number | Promise<number>,
 ];
+/** All of them, from harmless to a restart of Redis. */
 export const DISTURBANCES: readonly Disturbance[] = [
   ["nothing", () => 0],
   [

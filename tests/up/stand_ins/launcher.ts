@@ -13,6 +13,7 @@ export async function makeScratch() {
   };
 }
 
+/** How the launcher is started. */
 export interface LauncherOptions {
   /** Has `data` and `run`; by default one that is removed with the launcher. */
   dir?: string;
