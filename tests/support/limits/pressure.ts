@@ -2,15 +2,9 @@
 // Redis are killed under them, and the judges of what they got.
 import assert from "node:assert/strict";
 import type { Admitted } from "../../../services/edge-auth/limits/limiter.ts";
-import {
-  leaseKey,
-  ownerLeaseKey,
-  type Principal,
-  recordKey,
-} from "@gateway/shared/keys/record";
+import type { Principal } from "@gateway/shared/keys/record";
 import { DONE, type RedisWorld } from "../admission_fixture.ts";
 import type { Fleet, FleetEdge } from "./edge_fleet.ts";
-import { startRedisMonitor } from "./redis_monitor.ts";
 import { sleep, until } from "../wait_for.ts";
 
 interface Stage {
@@ -23,25 +17,32 @@ interface Stage {
 /**
  * What can happen while clients press. Returns how many settlements were lost by it.
  */
-type Disturbance = [
-  name: string,
-  act: (stage: Stage) => number | Promise<number>,
-];
+interface Disturbance {
+  readonly name: string;
+  act(stage: Stage): number | Promise<number>;
+}
 /** All of them, from harmless to a restart of Redis. */
 export const DISTURBANCES: readonly Disturbance[] = [
-  ["nothing", () => 0],
-  [
-    "an edge is killed",
-    ({ fleet, random }) => fleet.replace(Math.floor(random() * fleet.size)),
-  ],
-  ["the scripts are gone", async ({ world }) => {
-    await world.command("SCRIPT", "FLUSH");
-    return 0;
-  }],
-  ["redis is killed", async ({ world }) => {
-    await world.redis.restart();
-    return 0;
-  }],
+  { name: "nothing", act: () => 0 },
+  {
+    name: "an edge is killed",
+    act: ({ fleet, random }) =>
+      fleet.replace(Math.floor(random() * fleet.size)),
+  },
+  {
+    name: "the scripts are gone",
+    async act({ world }) {
+      await world.command("SCRIPT", "FLUSH");
+      return 0;
+    },
+  },
+  {
+    name: "redis is killed",
+    async act({ world }) {
+      await world.redis.restart();
+      return 0;
+    },
+  },
 ];
 
 /** Three on each edge: requests that may run at the same time. */
@@ -105,7 +106,7 @@ export async function press(stage: Stage, options: {
     });
     await sleep(PRESS_MS * random());
     const next = DISTURBANCES[(first + round) % DISTURBANCES.length];
-    lost += await next?.[1](stage) ?? 0;
+    lost += await next?.act(stage) ?? 0;
     await sleep(PRESS_MS * random());
     isOver = true;
     await clients;
@@ -124,83 +125,94 @@ const SLOTS_MS = 400;
 const HOLD_MS = 40;
 const PAUSE_MS = 5;
 
+/** A slot, as a client sees it: it may be taken in this time, and in no other. */
+interface Slot {
+  fromMs: number;
+  untilMs: number;
+}
+
+/** What clients saw of a limit of concurrent requests. */
+class SlotRecord {
+  /** Requests that run now, and the most that did. */
+  running = 0;
+  most = 0;
+  served = 0;
+  readonly #slots: Slot[] = [];
+  readonly #refusals: { askedAtMs: number; answeredAtMs: number }[] = [];
+
+  /** A request got a slot, or may have got one; it keeps it until that is changed. */
+  take(askedAtMs: number): Slot {
+    const slot = { fromMs: askedAtMs, untilMs: Infinity };
+    this.#slots.push(slot);
+    return slot;
+  }
+
+  refuse(askedAtMs: number): void {
+    this.#refusals.push({ askedAtMs, answeredAtMs: performance.now() });
+  }
+
+  /** Refusals while fewer than `limit` slots can have been taken. */
+  wrongRefusals(limit: number): number {
+    return this.#refusals.filter(({ askedAtMs, answeredAtMs }) => {
+      const taken = this.#slots.filter(({ fromMs, untilMs }) =>
+        fromMs <= answeredAtMs && untilMs >= askedAtMs
+      );
+      return taken.length < limit;
+    }).length;
+  }
+}
+
 /**
- * Presses against a limit of concurrent requests, and waits until all that can end has
- * ended.
+ * Presses against a limit of `limit` concurrent requests, and waits until all that can
+ * end has ended.
  */
 export async function pressSlots(
   stage: Stage,
-  [name, act]: Disturbance,
-  limit: { most: number; of: "key" | "owner" },
-) {
-  const { world, fleet, principal, random } = stage;
-  let running = 0;
-  let most = 0;
-  let served = 0;
+  { act }: Disturbance,
+  limit: number,
+): Promise<{ most: number; served: number; wrongRefusals: number }> {
+  const { fleet, principal, random } = stage;
+  const record = new SlotRecord();
   let isOver = false;
   const isFull = Promise.withResolvers<void>();
-  await using monitor = await startRedisMonitor(world.redis.port);
-  const run = async (edge: FleetEdge, admitted: Admitted) => {
-    running += 1;
-    most = Math.max(most, running);
+  const run = async (edge: FleetEdge, admitted: Admitted, slot: Slot) => {
+    record.running += 1;
+    record.most = Math.max(record.most, record.running);
     // However slowly the machine asks, the limit is reached.
-    if (most >= limit.most) isFull.resolve();
+    if (record.most >= limit) isFull.resolve();
     await isFull.promise;
     await sleep(HOLD_MS * (1 + random()) / 2);
     // What a killed edge had begun runs on.
     if (!edge.isAlive) return;
     // Ended before it is settled: the slot is free only after that.
-    running -= 1;
-    served += 1;
+    record.running -= 1;
+    record.served += 1;
     edge.settle(admitted, DONE);
+    await until(() => edge.admission.leases.unsettled === 0 || !edge.isAlive);
+    if (edge.isAlive) slot.untilMs = performance.now();
   };
   const clients = onEveryEdge(fleet, async (place) => {
     while (!isOver) {
       const edge = fleet.at(place);
+      const askedAtMs = performance.now();
       const decision = await edge.ask(principal);
-      if (decision?.isAdmitted) await run(edge, decision);
+      // Without an answer it may have been admitted.
+      if (decision === null) record.take(askedAtMs);
+      else if (!decision.isAdmitted) record.refuse(askedAtMs);
+      else await run(edge, decision, record.take(askedAtMs));
       // Whoever just had a slot is not always the first to ask again.
       await sleep(PAUSE_MS * random());
     }
   });
-  await until(() => most >= limit.most);
+  await until(() => record.most >= limit);
   await sleep(SLOTS_MS / 2);
   await act(stage);
   await sleep(SLOTS_MS / 2);
   isOver = true;
   await clients;
   await until(() => fleet.isSettled);
-  /**
-   * Leases that were taken when a request was refused, each time; unknown over a
-   * restart.
-   */
-  const takenAtRefusals: number[] = [];
-  if (name === "redis is killed") return { most, served, takenAtRefusals };
-  const record = recordKey(principal);
-  const leases = limit.of === "key"
-    ? leaseKey(principal)
-    : ownerLeaseKey(principal.ownerId);
-  // Follows the leases through what the scripts did.
-  const taken = new Set<string>();
-  let isAsking = false;
-  const decided = () => {
-    if (isAsking) takenAtRefusals.push(taken.size);
-    isAsking = false;
-  };
-  for (const { words } of await monitor.scriptCommands()) {
-    const [command, key] = words;
-    const isAdmission = command === "HMGET" && key === record;
-    if (isAdmission || command === "ZREM") decided();
-    if (isAdmission) isAsking = true;
-    if (key !== leases) continue;
-    const id = words.at(-1) ?? "";
-    if (command === "ZREM") taken.delete(id);
-    if (command !== "ZADD") continue;
-    taken.add(id);
-    isAsking = false;
-  }
-  decided();
-  return { most, served, takenAtRefusals };
+  const { most, served } = record;
+  return { most, served, wrongRefusals: record.wrongRefusals(limit) };
 }
 
 /**
