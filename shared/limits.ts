@@ -247,6 +247,11 @@ export const UPLOAD_LIMITS = {
   audioBytesMax: 25 * MIB, // Of a recording, as OpenAI has it.
   imageBytesMax: 50_000_000, // Of an image to edit, as OpenAI has it.
   totalMs: 110_000, // The whole upload: 64 MiB at 5 Mbit/s.
+  /**
+   * A piece of 256 KiB that takes longer, 1 Mbit/s, is late: the upload gives its slot
+   * at the worker to a request that waits for one. Beyond: 503 `overloaded`.
+   */
+  pieceMs: 2_000,
   filesMax: 17,
   fieldsMax: 64,
   fieldBytesMax: 128 * KIB,

@@ -22,7 +22,7 @@ import {
 } from "./http/responses.ts";
 import type { RefusalLog } from "./http/refusal_log.ts";
 import { isForm } from "./http/read_form.ts";
-import type { Exchange } from "./http/server.ts";
+import type { Exchange } from "./http/exchange.ts";
 import { authenticate, type KeyLookup } from "./keys/authenticate.ts";
 import {
   IMAGE,
@@ -35,14 +35,19 @@ import {
 import type { EdgeMetrics } from "./metrics.ts";
 import { modelNotFound } from "./requests/parse_request.ts";
 import {
+  ANSWERED,
+  type Call,
+  type CallEnd,
   type CallHandler,
-  type Endpoint,
-  type RunCall,
-  runRequest,
-} from "./requests/run_request.ts";
-import { runUpload, type UploadEndpoint } from "./requests/run_upload.ts";
+  type KnownCall,
+  refused,
+} from "./requests/call.ts";
+import type { Endpoint, UploadEndpoint } from "./requests/endpoint.ts";
+import { runRequest } from "./requests/run_request.ts";
+import { runUpload } from "./requests/run_upload.ts";
 import { type VideoDependencies, VIDEOS } from "./videos/handlers.ts";
 
+/** What the API needs. */
 export interface AppDependencies extends VideoDependencies {
   keys: Pick<KeyLookup, "find">;
   clientAddress: ClientAddress;
@@ -67,12 +72,12 @@ const OK = new TextEncoder().encode("ok\n");
 const TEXT = "text/plain; charset=utf-8";
 const NO_CONTENT = 204;
 
-const json = <R extends JobRequest>(of: Endpoint<R>): Handlers => ({
-  POST: (call, deps) => runRequest(call, of, deps),
+const json = <R extends JobRequest>(endpoint: Endpoint<R>): Handlers => ({
+  POST: (call, deps) => runRequest(call, endpoint, deps),
 });
 const form = <R extends JobRequest>(
-  of: UploadEndpoint<R>,
-): Handlers => ({ POST: (call, deps) => runUpload(call, of, deps) });
+  endpoint: UploadEndpoint<R>,
+): Handlers => ({ POST: (call, deps) => runUpload(call, endpoint, deps) });
 const read = (handler: Handler): Handlers => ({ GET: handler, HEAD: handler });
 
 const editImage: Handler = (call, deps) =>
@@ -80,53 +85,69 @@ const editImage: Handler = (call, deps) =>
     ? runUpload(call, IMAGE_EDIT_UPLOAD, deps)
     : runRequest(call, IMAGE_EDIT, deps);
 
-/** By their names in metrics. Those with a part that varies have a pattern. */
-export const ROUTES = ([
-  ["chat", "/v1/chat/completions", json(CHAT_ENDPOINT)],
-  ["speech", "/v1/audio/speech", json(SPEECH)],
-  ["image", "/v1/images/generations", json(IMAGE)],
-  ["image_edit", "/v1/images/edits", { POST: editImage }],
-  ["transcription", "/v1/audio/transcriptions", form(TRANSCRIPTION)],
-  ["translation", "/v1/audio/translations", form(TRANSLATION)],
-  ["video", "/v1/videos", { ...read(VIDEOS.list), POST: VIDEOS.create }],
-  ["video_job", /^\/v1\/videos\/([^/]+)$/, {
+/** A path of the API, and who handles its methods. */
+export interface Route {
+  /** Its name in metrics. */
+  readonly name: string;
+  /** A pattern where part of the path varies: its first group. */
+  readonly path: string | RegExp;
+  readonly handlers: Handlers;
+  /** Its methods, for the header `Allow`. `OPTIONS` needs no key: it reveals these. */
+  readonly allow: string;
+}
+
+function routeOf(
+  name: string,
+  path: string | RegExp,
+  handlers: Handlers,
+): Route {
+  const allow = [...Object.keys(handlers), "OPTIONS"].join(", ");
+  return { name, path, handlers, allow };
+}
+
+/** The paths that need a key. */
+export const ROUTES: readonly Route[] = [
+  routeOf("chat", "/v1/chat/completions", json(CHAT_ENDPOINT)),
+  routeOf("speech", "/v1/audio/speech", json(SPEECH)),
+  routeOf("image", "/v1/images/generations", json(IMAGE)),
+  routeOf("image_edit", "/v1/images/edits", { POST: editImage }),
+  routeOf("transcription", "/v1/audio/transcriptions", form(TRANSCRIPTION)),
+  routeOf("translation", "/v1/audio/translations", form(TRANSLATION)),
+  routeOf("video", "/v1/videos", {
+    ...read(VIDEOS.list),
+    POST: VIDEOS.create,
+  }),
+  routeOf("video_job", /^\/v1\/videos\/([^/]+)$/, {
     ...read(VIDEOS.retrieve),
     DELETE: VIDEOS.remove,
-  }],
-  ["video_content", /^\/v1\/videos\/([^/]+)\/content$/, {
+  }),
+  routeOf("video_content", /^\/v1\/videos\/([^/]+)\/content$/, {
     GET: VIDEOS.sendContent,
-  }],
-  ["video_remix", /^\/v1\/videos\/([^/]+)\/remix$/, { POST: VIDEOS.remix }],
-  ["models", "/v1/models", read(sendModels)],
-  ["model", /^\/v1\/models\/(.+)$/s, read(sendModels)],
-] satisfies [string, string | RegExp, Handlers][]).map(routeOf);
+  }),
+  routeOf("video_remix", /^\/v1\/videos\/([^/]+)\/remix$/, {
+    POST: VIDEOS.remix,
+  }),
+  routeOf("models", "/v1/models", read(sendModels)),
+  routeOf("model", /^\/v1\/models\/(.+)$/s, read(sendModels)),
+];
 /**
  * The description of the API. It needs no key: it is the same everywhere, without a
  * secret.
  */
-const REFERENCE = routeOf(["reference", "/openapi.json", read(sendReference)]);
+const REFERENCE = routeOf("reference", "/openapi.json", read(sendReference));
 const REFERENCE_BYTES = new TextEncoder().encode(JSON.stringify(document));
 const OTHER: Route = { name: "other", path: "", handlers: {}, allow: "" };
 const BY_PATH = new Map(
   [...ROUTES, REFERENCE].map((each) => [each.path, each]),
 );
 
-type Route = ReturnType<typeof routeOf>;
-function routeOf(
-  [name, path, handlers]: readonly [string, string | RegExp, Handlers],
-) {
-  // `OPTIONS` needs no key: it reveals only these.
-  const allow = [...Object.keys(handlers), "OPTIONS"].join(", ");
-  return { name, path, handlers, allow };
-}
-
-/** A request that may not have a key. */
-interface Call extends Omit<RunCall, "principal"> {
+/** The route of a path, and its part that varies. */
+interface Match {
   readonly route: Route;
-  principal?: Principal;
+  readonly id: string;
 }
 
-function find(path: string): Pick<Call, "route" | "id"> {
+function find(path: string): Match {
   const whole = BY_PATH.get(path);
   if (whole !== undefined) return { route: whole, id: "" };
   for (const route of ROUTES) {
@@ -137,20 +158,22 @@ function find(path: string): Pick<Call, "route" | "id"> {
   return { route: OTHER, id: "" };
 }
 
-export function createApp(deps: AppDependencies) {
-  return async (exchange: Exchange): Promise<void> => {
+/** Handles every request of the public API. The result never rejects. */
+export function createApp(
+  deps: AppDependencies,
+): (exchange: Exchange) => Promise<void> {
+  return async (exchange) => {
     const { method, path, response } = exchange;
+    const { route, id } = find(path);
     const call: Call = {
       exchange,
       requestId: newRequestId(),
+      id,
       clientAddress: deps.clientAddress(
         exchange.socket.remoteAddress ?? "",
         exchange.headers["x-forwarded-for"]?.toString() ?? null,
       ),
       startedAtMs: deps.now(),
-      ...find(path),
-      model: null,
-      hasRun: false,
     };
     const requestId = publicRequestId(call.requestId);
     response.fixedHeaders["x-request-id"] = requestId;
@@ -161,44 +184,82 @@ export function createApp(deps: AppDependencies) {
     }
     exchange.onClose.push(() => {
       const durationMs = deps.now() - call.startedAtMs;
-      deps.metrics.answered(call.route.name, response.statusCode, durationMs);
+      deps.metrics.answered(route.name, response.statusCode, durationMs);
     });
-    let failure: ApiError | null = null;
-    try {
-      await answer(call, deps);
-    } catch (error) {
-      const isFault = !(error instanceof ApiError);
-      if (isFault) deps.log.error("request_fault", { requestId, error });
-      failure = isFault ? internalError(error) : error;
-      if (response.headersSent) response.destroy();
-      else sendError(response, failure);
+    allowOrigins(deps.corsOrigins, exchange);
+    if (method === "OPTIONS" && route !== OTHER) {
+      response.sendHead(NO_CONTENT, { allow: route.allow }).end();
+      return finish(call, null, deps);
     }
-    if (!call.hasRun) finish(call, failure, deps);
+    await handle(call, route, deps);
   };
 }
 
-async function answer(call: Call, deps: AppDependencies): Promise<void> {
-  const { exchange, route } = call;
-  const { method, path, headers, response } = exchange;
-  allowOrigins(deps.corsOrigins, exchange);
-  if (method === "OPTIONS" && route !== OTHER) {
-    return void response.sendHead(NO_CONTENT, { allow: route.allow }).end();
+/** Identifies the caller, then has the request handled. */
+async function handle(
+  call: Call,
+  route: Route,
+  deps: AppDependencies,
+): Promise<void> {
+  let known: KnownCall | null = null;
+  let end: CallEnd;
+  try {
+    if (isPublic(call, route)) end = answerPublic(call, route);
+    else {
+      known = { ...call, principal: await identify(call, deps) };
+      end = await answer(known, route, deps);
+    }
+  } catch (error) {
+    end = refused(error);
   }
-  const handler = route.handlers[method];
-  if (route === REFERENCE) {
-    if (handler === undefined) throw notAllowed(exchange, route);
-    return sendReference(call);
+  if (end.type === "running") return;
+  const failure = end.type === "refused"
+    ? { model: end.model, error: sendFailure(call, end.error, deps) }
+    : null;
+  finish(known ?? call, failure, deps);
+}
+
+/** Sends the answer of an error, or cuts one that has begun. Returns that error. */
+function sendFailure(
+  { exchange: { response }, requestId }: Call,
+  error: unknown,
+  { log }: AppDependencies,
+): ApiError {
+  const isFault = !(error instanceof ApiError);
+  if (isFault) {
+    const line = { requestId: publicRequestId(requestId), error };
+    log.error("request_fault", line);
   }
-  if (path !== "/v1" && !path.startsWith("/v1/")) {
-    throw notFound(exchange, "All paths begin with /v1.");
-  }
-  // A caller without a key cannot even find out which paths exist under `/v1`.
+  const failure = isFault ? internalError(error) : error;
+  if (response.headersSent) response.destroy();
+  else sendError(response, failure);
+  return failure;
+}
+
+/** Whether it needs no key. */
+function isPublic({ exchange: { path } }: Call, route: Route): boolean {
+  return route === REFERENCE || (path !== "/v1" && !path.startsWith("/v1/"));
+}
+
+/**
+ * Finds whose key it is. A caller without a key cannot even find out which paths exist
+ * under `/v1`.
+ */
+function identify(call: Call, { keys }: AppDependencies): Promise<Principal> {
   const address = () => siteOf(call.clientAddress);
-  const credential = headers.authorization ?? "";
-  const principal = await authenticate(credential, address, deps.keys);
-  const known = Object.assign(call, { principal });
-  if (handler !== undefined) return await handler(known, deps);
-  await deps.admission.modelsOf(principal, null);
+  const credential = call.exchange.headers.authorization ?? "";
+  return authenticate(credential, address, keys);
+}
+
+async function answer(
+  call: KnownCall,
+  route: Route,
+  deps: AppDependencies,
+): Promise<CallEnd> {
+  const { exchange } = call;
+  const handler = route.handlers[exchange.method];
+  if (handler !== undefined) return await handler(call, deps);
+  await deps.admission.modelsOf(call.principal, null);
   if (route !== OTHER) throw notAllowed(exchange, route);
   const paths = ROUTES.flatMap(({ path }) =>
     typeof path === "string" ? [path] : []
@@ -207,44 +268,66 @@ async function answer(call: Call, deps: AppDependencies): Promise<void> {
   throw notFound(exchange, `This service has ${list}.`);
 }
 
-function sendReference({ exchange: { response } }: Pick<Call, "exchange">) {
+/** Answers what needs no key. Throws the `ApiError` of a path that does not exist. */
+function answerPublic(call: Call, route: Route): CallEnd {
+  const { exchange } = call;
+  if (route !== REFERENCE) {
+    throw notFound(exchange, "All paths begin with /v1.");
+  }
+  const isAllowed = Object.hasOwn(route.handlers, exchange.method);
+  if (!isAllowed) throw notAllowed(exchange, route);
+  return sendReference(call);
+}
+
+function sendReference({ exchange: { response } }: Call): CallEnd {
   // Browsers see a new version after five minutes.
   const caching = { "cache-control": "public, max-age=300" };
   const headers = { ...JSON_HEADERS, ...caching };
   sendBytes(response, REFERENCE_BYTES, { headers });
+  return ANSWERED;
 }
 
 async function sendModels(
-  { id, principal, exchange: { response } }: RunCall,
+  { id, principal, exchange: { response } }: KnownCall,
   { admission, catalog }: AppDependencies,
-): Promise<void> {
+): Promise<CallEnd> {
   const allowed = await admission.modelsOf(principal, "models");
   const data = [...catalog.values()]
     .filter(({ id }) => allowed.length === 0 || allowed.includes(id))
     .map(({ id, created, owned_by }): ModelObject => (
       { id, object: "model", created, owned_by }
     ));
-  if (id === "") return sendJson(response, { object: "list", data });
   const model = data.find((model) => model.id === id);
+  if (id === "") sendJson(response, { object: "list", data });
   // Also for a model that the key may not use.
-  if (model === undefined) throw modelNotFound(id);
-  sendJson(response, model);
+  else if (model === undefined) throw modelNotFound(id);
+  else sendJson(response, model);
+  return ANSWERED;
+}
+
+/** Why a request was refused, and for which model, if that is known. */
+interface Refused {
+  readonly error: ApiError;
+  readonly model: string | null;
 }
 
 /** Counts a request and logs it. For one that has run, its run does that. */
 function finish(
-  { exchange, requestId, principal, ...call }: Call,
-  error: ApiError | null,
+  call: Call | KnownCall,
+  failure: Refused | null,
   deps: AppDependencies,
 ): void {
-  if (error !== null && principal !== undefined) {
+  const { exchange, requestId } = call;
+  const principal = "principal" in call ? call.principal : undefined;
+  if (failure !== null && principal !== undefined) {
+    const { error, model } = failure;
     const how = "refused";
-    deps.failedRequests.add(principal, { ...call, requestId, error, how });
+    deps.failedRequests.add(principal, { requestId, model, error, how });
   }
   const durationMs = deps.now() - call.startedAtMs;
   const { statusCode: status } = exchange.response;
   if (status < 400 && !deps.log.isSampled(requestId)) return;
-  const { cause } = error ?? {};
+  const { cause } = failure?.error ?? {};
   const line = {
     requestId: publicRequestId(requestId),
     keyId: principal?.keyId,
@@ -253,11 +336,11 @@ function finish(
     method: exchange.method,
     path: shownPath(exchange),
     status,
-    errorCode: error?.code,
+    errorCode: failure?.error.code,
     redis: cause instanceof RedisUnavailableError ? cause.reason : undefined,
     durationMs: roundMs(durationMs),
   };
-  if (error !== null && status < 500) deps.refusals.add(line);
+  if (failure !== null && status < 500) deps.refusals.add(line);
   else deps.log.info("request", line);
 }
 

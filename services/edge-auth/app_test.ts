@@ -7,7 +7,6 @@ import { DEFAULT_MODEL_ID } from "@gateway/shared/models/catalog";
 import { callApi, postChat } from "../../tests/support/chat_request.ts";
 import { createRecordingLog } from "../../tests/support/recording_log.ts";
 import { until } from "../../tests/support/wait_for.ts";
-import { ApiError } from "@gateway/shared/openai/error";
 import type { AppDependencies } from "./app.ts";
 import { CATALOG, startApp } from "./app_fixture.ts";
 import type { RunLease } from "./limits/admission.ts";
@@ -30,6 +29,7 @@ const LEASE: RunLease = {
     reservedUnits: null,
   },
   settle: () => {},
+  undo: () => {},
 };
 
 /** An app whose parts move the clock. */
@@ -156,46 +156,6 @@ Deno.test("a key is shown the models that it may use, and no others", async () =
     assert.equal(error.code, "model_not_found");
   }
 });
-
-for (const way of ["fails", "is left"]) {
-  Deno.test(`an upload whose run ${way} while it is admitted does not run, and gives back what was reserved`, async () => {
-    const client = new AbortController();
-    const settled = Promise.withResolvers<RunOutcome | null>();
-    const lease = Promise.withResolvers<RunLease>();
-    const sent = Promise.withResolvers<unknown>();
-    const decide = () => lease.resolve({ ...LEASE, settle: settled.resolve });
-    await using edge = await start({
-      admit: () => lease.promise,
-      start({ upload }, sink, onEnded) {
-        const run = async () => {
-          while (await upload?.next() instanceof Uint8Array);
-          const end = upload?.end();
-          if (way === "is left") client.abort();
-          else {
-            const error = new ApiError("worker_lost", "It was lost.");
-            sink.onError(error);
-            onEnded(Object.assign(new RunOutcome(), { kind: "failed", error }));
-            decide();
-          }
-          return end;
-        };
-        sent.resolve(run());
-        return { delivered: () => {}, cancel: decide };
-      },
-    });
-    const body = new FormData();
-    body.append("model", "simulated-transcription-1");
-    body.append("file", new Blob(["sound"]), "a.wav");
-    const url = `${edge.origin}/v1/audio/transcriptions`;
-    const answer = callApi(url, KEY, { body, signal: client.signal })
-      .then((response) => response.text());
-    const told = await answer.catch(String);
-    assert.match(told, way === "fails" ? /"worker_lost"/ : /AbortError/);
-    assert.deepEqual(edge.failures, way === "fails" ? ["refused"] : []);
-    assert.equal(await settled.promise, null);
-    assert.equal(await sent.promise, null);
-  });
-}
 
 Deno.test("a request whose client leaves before its answer is counted as 499", async () => {
   const client = new AbortController();

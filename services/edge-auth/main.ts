@@ -15,7 +15,8 @@ import {
 } from "@gateway/shared/process/service";
 import { INBOX_PREFIXES } from "@gateway/shared/process/service_variables";
 import { createApp } from "./app.ts";
-import { CONTROL_WAIT_MS, Dispatcher } from "./dispatch/dispatcher.ts";
+import { Dispatcher } from "./dispatch/dispatcher.ts";
+import { CONTROL_WAIT_MS } from "./dispatch/edge_bus.ts";
 import { type EdgeConfig, readConfig } from "./config.ts";
 import { Deadlines } from "@gateway/shared/process/deadlines";
 import { createBodyBudget, RefusedBodies } from "./http/read_body.ts";

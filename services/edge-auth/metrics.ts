@@ -13,7 +13,8 @@ import type { Cost } from "./limits/cost.ts";
 import { LIMIT_NAMES } from "./limits/refusal.ts";
 import { unitLabel, type UsageUnit } from "@gateway/shared/keys/limiter_state";
 import { UNIT_OF_KIND } from "@gateway/shared/models/kinds";
-import type { RunJob, RunOutcome } from "./dispatch/outcome.ts";
+import type { RunOutcome } from "./dispatch/outcome.ts";
+import type { RunFacts } from "./requests/run_record.ts";
 import type { Dispatcher } from "./dispatch/dispatcher.ts";
 
 const INTERNAL_SECONDS = [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.5, 2];
@@ -147,7 +148,7 @@ export function createEdgeMetrics(registry: MetricRegistry) {
       metrics.requestSeconds.with(route).observeMs(durationMs);
     },
     ran(
-      { kind, request: { model, stream } }: Pick<RunJob, "kind" | "request">,
+      { kind, model, stream }: RunFacts,
       outcome: RunOutcome,
       durationMs: number,
     ): void {

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { MetricRegistry } from "@gateway/shared/process/metrics";
 import { ApiError } from "@gateway/shared/openai/error";
-import { chatRequest } from "../../tests/support/chat_request.ts";
 import type { Decision } from "./limits/admission.ts";
 import { RunOutcome } from "./dispatch/outcome.ts";
 import { createEdgeMetrics, observeEdge } from "./metrics.ts";
@@ -28,9 +27,9 @@ function setup() {
     registry,
     metrics,
     run(outcome: Partial<RunOutcome>, stream = true) {
-      const job = { kind: "chat" as const, request: chatRequest({ stream }) };
+      const facts = { kind: "chat" as const, model: "m", stream };
       // The request was read and admitted for 50 ms before its run began.
-      metrics.ran(job, { ...COMPLETE, ...outcome }, 550);
+      metrics.ran(facts, { ...COMPLETE, ...outcome }, 550);
     },
     /** Samples above zero, without the buckets. */
     samples: (): string[] =>
@@ -70,8 +69,8 @@ Deno.test("a complete stream is counted once, with its times and tokens", () => 
 
 Deno.test("what models without tokens make is counted in their units, videos when they are complete", () => {
   const t = setup();
-  const request = chatRequest({ stream: true });
-  t.metrics.ran({ kind: "image", request }, COMPLETE, 550);
+  const facts = { kind: "image" as const, model: "m", stream: true };
+  t.metrics.ran(facts, COMPLETE, 550);
   for (const unit of ["images", "characters", "audioSeconds"] as const) {
     t.metrics.charged("m", unit, { ...NO_TOKENS, unitsMade: 5 });
   }

@@ -42,16 +42,17 @@ const jobSchema = versionSchema.extend({
 export type JobMessage = z.infer<typeof jobSchema>;
 
 /**
- * A job with its request, given as JSON text; null if that is too large for one
+ * A job with its request, given as JSON in UTF-8; null if that is too large for one
  * message.
  */
 export function encodeWholeJob(
   job: Omit<JobMessage, "upload" | "request">,
-  request: string,
+  request: Uint8Array,
 ): Uint8Array | null {
   if (request.length > BUS_LIMITS.jobBytesMax) return null;
   const head = JSON.stringify(job).slice(0, -1);
-  const message = Buffer.from(`${head},"request":${request}}`);
+  const before = Buffer.from(`${head},"request":`);
+  const message = Buffer.concat([before, request, Buffer.from("}")]);
   return message.length <= BUS_LIMITS.jobBytesMax ? message : null;
 }
 

@@ -116,7 +116,7 @@ Deno.test("300 requests among faults end each in one way and leave nothing behin
       what: () =>
         `an idle table: ${JSON.stringify(dispatcher.workers.totals())}`,
     });
-    assert.ok(dispatcher.outbox.size <= living.length, "outboxes");
+    assert.ok(dispatcher.bus.receiversWaiting <= living.length, "outboxes");
     for (const { request, settlements } of admitted) {
       const seed = "seed" in request ? Number(request.seed) : -1;
       const outcome = outcomes.get(seed);

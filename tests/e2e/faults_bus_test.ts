@@ -176,7 +176,7 @@ Deno.test("a worker killed mid-stream: one error within a second, settled with w
     isFinal: false,
   });
   assert.deepEqual(more, []);
-  await until(() => edge.dispatcher.outbox.size === 0);
+  await until(() => edge.dispatcher.bus.receiversWaiting === 0);
 });
 
 Deno.test("a stream opened with keep-alives before its first token: another worker may still answer", async () => {

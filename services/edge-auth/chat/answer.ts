@@ -22,6 +22,7 @@ export class EventAnswer extends StreamedAnswer {
   protected override readonly last = DONE;
   #lines = new LineAssembler(STREAM_LIMITS.lineBytesMax);
 
+  /** Sends the lines that are whole by now. */
   onPayload(payload: Uint8Array, sequence: number): void {
     if (this.isOver) return;
     const lines = this.#lines.push(payload);
@@ -32,23 +33,25 @@ export class EventAnswer extends StreamedAnswer {
       return this.run.cancel("violation", error);
     }
     if (lines.length > 0) {
-      this.hasStarted = true;
+      this.start();
       this.open();
     }
     // Part of a line cannot be sent before the rest has arrived.
     this.write(sseFrame(lines), sequence);
   }
 
+  /** Forgets an unfinished line. */
   onRestart(): void {
     this.#lines = new LineAssembler(STREAM_LIMITS.lineBytesMax);
   }
 }
 
+/** An answer as one JSON body. */
 export function bodyAnswer(options: AnswerOptions): WholeAnswer {
   const { out, lease } = options;
   return new WholeAnswer((result) => {
     if (result instanceof ApiError) return sendError(out, result);
     const headers = { ...JSON_HEADERS, ...lease?.headers };
     sendBytes(out, result, { headers });
-  }, options);
+  }, out);
 }

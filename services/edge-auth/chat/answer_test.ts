@@ -4,6 +4,7 @@ import { PassThrough } from "node:stream";
 import { text } from "node:stream/consumers";
 import { SSE_LIMITS, STREAM_LIMITS } from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
+import type { StartedRun } from "../dispatch/outcome.ts";
 import type { AnswerOptions } from "../requests/answer.ts";
 import { bodyAnswer, EventAnswer } from "./answer.ts";
 
@@ -32,10 +33,12 @@ function setup(change: Partial<AnswerOptions> = {}) {
     ...change,
   };
   const [answer, whole] = [new EventAnswer(options), bodyAnswer(options)];
-  answer.run = whole.run = {
+  const run: StartedRun = {
     delivered: (sequence) => void told.delivered.push(sequence),
     cancel: (reason) => void told.cancelled.push(reason),
   };
+  answer.attach(run);
+  whole.attach(run);
   return { clock, told, out, answer, whole };
 }
 

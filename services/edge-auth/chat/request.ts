@@ -1,3 +1,4 @@
+/** `POST /v1/chat/completions`: what its requests may be, and how they are answered. */
 import {
   type ChatRequest,
   chatRequestSchema,
@@ -7,19 +8,20 @@ import type { Catalog, ModelConfig } from "@gateway/shared/models/catalog";
 import { isJsonObject } from "@gateway/shared/process/error_text";
 import { estimateTokens } from "../limits/cost.ts";
 import { parseRequest, requireCleanJson } from "../requests/parse_request.ts";
-import type { Endpoint } from "../requests/run_request.ts";
+import type { Endpoint } from "../requests/endpoint.ts";
 import { bodyAnswer, EventAnswer } from "./answer.ts";
 
 type Body = { readonly [name: string]: unknown };
 
+/** Chat completions, as events or as one body. */
 export const CHAT_ENDPOINT: Endpoint<ChatRequest> = {
   kind: "chat",
   parse: parseChatRequest,
   estimate(request, catalog) {
     return estimateTokens(request, catalog.get(request.model));
   },
-  answer: (options, { request }) =>
-    request.stream ? new EventAnswer(options) : bodyAnswer(options),
+  answer: ({ stream }) => (options) =>
+    stream ? new EventAnswer(options) : bodyAnswer(options),
 };
 
 /**

@@ -1,3 +1,4 @@
+/** The lines of a streamed answer, and their form as server-sent events. */
 import { Buffer } from "node:buffer";
 
 const NEWLINE = 0x0a;

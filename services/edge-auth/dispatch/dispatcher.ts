@@ -3,58 +3,50 @@
  * their timers.
  */
 import { z } from "zod";
-import {
-  type CancelReason,
-  CONTROL_PROBE,
-  type ControlRecord,
-  encodeControl,
-} from "@gateway/shared/bus/control";
+import type { CancelReason } from "@gateway/shared/bus/control";
 import { decodeFrames, parsePayload } from "@gateway/shared/bus/frame";
 import { decodeWorkerBeat } from "@gateway/shared/bus/job";
-import * as link from "@gateway/shared/bus/link";
+import {
+  FlowWatch,
+  isNoResponders,
+  NoRespondersError,
+} from "@gateway/shared/bus/link";
 import type { BusLink } from "@gateway/shared/bus/link_nats";
-import { createOutbox, type Outbox } from "@gateway/shared/bus/outbox";
 import { answerStrayFrame } from "@gateway/shared/bus/stream_receiver";
 import {
   lastToken,
   parseEdgeStream,
   subjects,
-  type WorkerFamily,
 } from "@gateway/shared/bus/subjects";
-import { LiveMap, remember } from "@gateway/shared/process/maps";
+import {
+  DISPATCH_LIMITS,
+  STREAM_LIMITS,
+  UPLOAD_LIMITS,
+} from "@gateway/shared/limits";
+import type { ApiError } from "@gateway/shared/openai/error";
 import { type MonotonicNow, SteadyClock } from "@gateway/shared/process/clock";
-import { DISPATCH_LIMITS, STREAM_LIMITS } from "@gateway/shared/limits";
 import type { Log } from "@gateway/shared/process/log";
-import { ApiError } from "@gateway/shared/openai/error";
+import { LiveMap, remember } from "@gateway/shared/process/maps";
 import { settlesWithin } from "@gateway/shared/process/serve";
-import type { AnswerSink, RunJob, RunOutcome } from "./outcome.ts";
-import { busUnavailable, Run } from "./run.ts";
-import { createWorkerTable, type Worker, type WorkerTable } from "./workers.ts";
+import { EdgeBus, type EdgeBusOptions } from "./edge_bus.ts";
+import type { AnswerSink, RunJob, RunOutcome, StartedRun } from "./outcome.ts";
+import { Run, type RunTools } from "./run.ts";
+import { busUnavailable, keyRevoked, uploadTooSlow } from "./run_errors.ts";
+import { WaitQueue } from "./wait_queue.ts";
+import { type Worker, WorkerTable } from "./workers.ts";
 
-export interface DispatcherOptions {
-  bus: Pick<
-    BusLink,
-    "isConnected" | "flowingSinceMs" | "receivedAtMs" | "publish" | "request"
-  >;
-  edgeId: string;
+/** What an edge's dispatcher needs. */
+export interface DispatcherOptions extends EdgeBusOptions {
   now: MonotonicNow;
+  /** From 0 to 1, as `Math.random`. */
   random: () => number;
-  scheduleSoon: (flush: () => void) => void;
   log: Log;
+  /** The longest that a run may take, in any state. */
   requestTimeoutMs: number;
+  /** Runs fail when the bus is down for longer. Default {@link DISPATCH_LIMITS}. */
   busLostMs?: number;
 }
 
-/** The part of a run that the receiver of its answer may use. */
-export type StartedRun = Pick<Run, "delivered" | "cancel">;
-
-/**
- * A control record waits this long for others, so that under load one message carries
- * dozens.
- */
-export const CONTROL_WAIT_MS = 10;
-const PROBE_TIMEOUT_MS = 300;
-const EMPTY = new Uint8Array(0);
 /**
  * The notice of key-admin to stop the running requests of a key. Others are ignored.
  */
@@ -65,34 +57,45 @@ const stopNoticeSchema = z.object({
 /** Stopped keys that are remembered, for requests whose admission is in progress. */
 const STOPPED_KEYS_MAX = 1_000;
 
+/** The runs of an edge, the workers that it knows, and the requests that wait. */
 export class Dispatcher {
   readonly workers: WorkerTable;
   readonly queue = new WaitQueue();
-  readonly options: DispatcherOptions;
+  readonly bus: EdgeBus;
+  readonly #options: DispatcherOptions;
   readonly #clock: SteadyClock;
+  readonly #tools: RunTools;
   readonly #runs = new LiveMap<Run>();
-  /** Control records to be sent, by the subject of their worker. */
-  readonly outbox: Outbox<ControlRecord>;
-  readonly #flow: link.FlowWatch;
+  readonly #flow: FlowWatch;
   readonly #stoppedAtMs = new Map<string, number>();
-  #onIdle: (() => void) | null = null;
+  /** Resolves when no run is left; made when somebody waits for that. */
+  #idle: PromiseWithResolvers<void> | null = null;
 
   constructor(options: DispatcherOptions) {
-    this.options = options;
-    const { bus, now, random } = options;
-    this.#clock = new SteadyClock(now);
-    this.workers = createWorkerTable({ now: () => this.steadyNow(), random });
-    this.#flow = new link.FlowWatch(bus, now);
-    this.outbox = createOutbox(options.scheduleSoon, (subject, records) => {
-      this.publish(subject, encodeControl(records));
+    this.#options = options;
+    const { bus, now, random, log, requestTimeoutMs } = options;
+    const { queue } = this;
+    const clock = new SteadyClock(now);
+    this.#clock = clock;
+    this.#flow = new FlowWatch(bus, now);
+    this.bus = new EdgeBus(options);
+    this.workers = new WorkerTable({
+      now: () => clock.now(),
+      random,
+      onLost: (worker) => this.#onLost(worker),
+      onSlotFreed: () => this.#onSlotFreed(),
     });
+    this.#tools = {
+      bus: this.bus,
+      workers: this.workers,
+      queue,
+      clock: { now, steadyNow: () => clock.now() },
+      log,
+      requestTimeoutMs,
+    };
   }
 
-  /** Excludes the time in which this process was stalled. */
-  steadyNow(): number {
-    return this.#clock.now();
-  }
-
+  /** How many runs have not ended; those that wait for a worker too. */
   get running(): number {
     return this.#runs.size;
   }
@@ -106,12 +109,13 @@ export class Dispatcher {
     sink: AnswerSink,
     onEnded: (outcome: RunOutcome) => void,
   ): StartedRun {
-    const run: Run = new Run(this, job, sink, (outcome) => {
+    const onOver = (outcome: RunOutcome) => {
       this.queue.remove(run);
       this.#runs.delete(job.requestId);
-      if (this.#runs.size === 0) this.#onIdle?.();
+      if (this.#runs.size === 0) this.#idle?.resolve();
       onEnded(outcome);
-    });
+    };
+    const run: Run = new Run(job, { sink, onOver }, this.#tools);
     this.#runs.set(job.requestId, run);
     run.start();
     return run;
@@ -119,12 +123,12 @@ export class Dispatcher {
 
   /** Subscribes, and starts beats and ticks. Returns a function that stops these. */
   async join(bus: Pick<BusLink, "subscribe" | "flush">): Promise<() => void> {
-    const { edgeId } = this.options;
+    const { edgeId } = this.#options;
     bus.subscribe(subjects.edgeFrames(edgeId), (message) => {
       this.onFrameMessage(message.data);
     });
     bus.subscribe(subjects.edgeStreams(edgeId), (message) => {
-      if (link.isNoResponders(message)) this.onNoResponders(message.subject);
+      if (isNoResponders(message)) this.onNoResponders(message.subject);
     });
     bus.subscribe(subjects.workerBeats, ({ subject, data }) => {
       this.onBeatMessage(subject, data);
@@ -133,34 +137,32 @@ export class Dispatcher {
     await bus.flush();
     // The bus flows from here on: losing it before the first tick counts as an outage.
     this.tick();
-    const beat = () => {
-      const { bus } = this.options;
-      if (bus.isConnected) bus.publish(subjects.edgeBeat(edgeId), EMPTY);
-    };
-    beat();
+    this.bus.beat();
     const timers = [
-      setInterval(beat, DISPATCH_LIMITS.edgeBeatMs),
+      setInterval(() => this.bus.beat(), DISPATCH_LIMITS.edgeBeatMs),
       setInterval(() => this.tick(), STREAM_LIMITS.tickMs),
     ];
     return () => timers.forEach((timer) => clearInterval(timer));
   }
 
+  /** A message of a worker, with frames of any number of answers. */
   onFrameMessage(data: Uint8Array): void {
     const frames = decodeFrames(data);
     if (frames === null) {
       const message = "A message of a worker could not be read";
-      this.options.log.warn("frame_unreadable", { message });
+      this.#options.log.warn("frame_unreadable", { message });
     }
     for (const [requestId, frame] of frames ?? []) {
       const isTaken = this.#runs.get(requestId)?.onFrame(frame) ?? false;
       if (isTaken) continue;
       answerStrayFrame(requestId, frame, (workerId, record) => {
         const family = this.workers.familyOf(workerId);
-        this.control(family, workerId, record);
+        this.bus.control(family, workerId, record);
       });
     }
   }
 
+  /** The bus says that a job, whose reply subject this is, had no subscriber. */
   onNoResponders(replySubject: string): void {
     const target = parseEdgeStream(replySubject);
     if (target === null) return;
@@ -176,10 +178,12 @@ export class Dispatcher {
     if (this.workers.onBeat(lastToken(subject), beat)) this.queue.offer();
   }
 
+  /** Stops all runs; their clients get the error. */
   cancelAll(reason: CancelReason, error: ApiError): void {
     this.#forEach((run) => run.cancel(reason, error));
   }
 
+  /** A notice of key-admin. */
   onKeyMessage(data: Uint8Array): void {
     const notice = parsePayload(stopNoticeSchema, data);
     if (notice !== null) this.stopKey(notice.keyId);
@@ -190,7 +194,7 @@ export class Dispatcher {
    * request reads, needs no notice.
    */
   stopKey(keyId: string): void {
-    const nowMs = this.options.now();
+    const nowMs = this.#options.now();
     remember(this.#stoppedAtMs, {
       key: keyId,
       value: nowMs,
@@ -202,9 +206,10 @@ export class Dispatcher {
       run.cancel("key_revoked", keyRevoked());
       requests += 1;
     });
-    this.options.log.info("key_requests_stopped", { keyId, requests });
+    this.#options.log.info("key_requests_stopped", { keyId, requests });
   }
 
+  /** Whether the requests of a key were stopped at that time or later. */
   isStoppedSince(keyId: string, sinceMs: number): boolean {
     return (this.#stoppedAtMs.get(keyId) ?? -Infinity) >= sinceMs;
   }
@@ -215,18 +220,32 @@ export class Dispatcher {
    */
   idleWithin(timeoutMs: number): Promise<boolean> {
     if (this.#runs.size === 0) return Promise.resolve(true);
-    const idle = new Promise<void>((resolve) => this.#onIdle = resolve);
-    return settlesWithin(idle, timeoutMs);
+    this.#idle ??= Promise.withResolvers<void>();
+    return settlesWithin(this.#idle.promise, timeoutMs);
   }
 
   /** Advances time. Must be called every `STREAM_LIMITS.tickMs`. */
   tick(): void {
     this.#clock.tick();
-    const nowMs = this.options.now();
+    const nowMs = this.#options.now();
     this.#followBus();
     // A worker's pause may have ended.
     this.queue.offer();
+    this.#makeWay();
     this.#forEach((run) => run.onTick(nowMs));
+  }
+
+  /**
+   * Ends the latest of the uploads that hold a slot while hardly anything arrives, if
+   * another request waits for one. One at a tick: its slot is free at the next.
+   */
+  #makeWay(): void {
+    if (this.queue.length === 0) return;
+    const late = this.#runs.values().filter((run) =>
+      run.lateMs() >= UPLOAD_LIMITS.pieceMs &&
+      this.queue.hasWaitingFor(run.family)
+    ).sort((a, b) => b.lateMs() - a.lateMs());
+    late[0]?.cancel("slow_client", uploadTooSlow());
   }
 
   #followBus(): void {
@@ -236,47 +255,39 @@ export class Dispatcher {
       this.queue.offer();
     }
     const { lostForMs } = this.#flow;
-    const { busLostMs = DISPATCH_LIMITS.busLostMs } = this.options;
+    const { busLostMs = DISPATCH_LIMITS.busLostMs } = this.#options;
     if (lostForMs >= busLostMs) {
       this.#forEach((run) => run.fail(busUnavailable()));
     }
     // While the bus is down, no beat can arrive: silence proves nothing.
     if (lostForMs > 0) return;
-    const { probe, lost } = this.workers.sweep();
-    for (const worker of lost) this.#onLost(worker);
-    for (const workerId of probe) this.#probe(workerId);
+    for (const workerId of this.workers.sweep()) this.#probe(workerId);
   }
 
   /** Asks a worker whether it is alive. A timeout proves little: its beats decide. */
   #probe(workerId: string): void {
-    const family = this.workers.familyOf(workerId);
-    const subject = subjects.control(family, workerId);
-    this.options.bus.request(subject, CONTROL_PROBE, {
-      timeoutMs: PROBE_TIMEOUT_MS,
-    }).then(() => this.workers.onAnswer(workerId), (error: unknown) => {
-      if (error instanceof link.NoRespondersError) {
-        this.onWorkerMissing(workerId);
-      }
-    });
-  }
-
-  onWorkerMissing(workerId: string): void {
-    const lost = this.workers.onMissing(workerId);
-    if (lost !== undefined) this.#onLost(lost);
+    this.bus.probe(this.workers.familyOf(workerId), workerId).then(
+      () => this.workers.onAnswer(workerId),
+      (error: unknown) => {
+        if (error instanceof NoRespondersError) {
+          this.workers.onMissing(workerId);
+        }
+      },
+    );
   }
 
   /**
-   * Offers it to those that wait, at the end of this turn: the run that freed it has
-   * not finished yet.
+   * Offers the slot to those that wait, at the end of this turn: the run that freed it
+   * has not finished yet.
    */
-  onSlotFreed(): void {
+  #onSlotFreed(): void {
     if (this.queue.length > 0) queueMicrotask(() => this.queue.offer());
   }
 
   #onLost({ id: workerId, draining }: Pick<Worker, "id" | "draining">): void {
     const runs = this.#runs.values().filter((run) => run.workerId === workerId);
     if (draining && runs.length === 0) return; // It was told to stop.
-    this.options.log.warn("worker_lost", {
+    this.#options.log.warn("worker_lost", {
       workerId,
       requests: runs.length,
       message: "A worker stopped responding; another one takes its requests, " +
@@ -287,74 +298,5 @@ export class Dispatcher {
 
   #forEach(event: (run: Run) => void): void {
     for (const run of this.#runs.values()) event(run);
-  }
-
-  control(family: WorkerFamily, workerId: string, record: ControlRecord): void {
-    this.outbox.add(subjects.control(family, workerId), record);
-  }
-
-  /** False if the bus cannot send it now. */
-  publish(subject: string, payload: Uint8Array, reply?: string): boolean {
-    try {
-      const options = reply === undefined ? {} : { reply };
-      this.options.bus.publish(subject, payload, options);
-      return true;
-    } catch (error) {
-      // Acknowledgements are repeated and jobs wait; the bus link logs its own state.
-      this.options.log.debug("publish_failed", { subject, error });
-      return false;
-    }
-  }
-}
-
-/** The error of a request whose key was disabled together with its running requests. */
-export function keyRevoked(): ApiError {
-  return new ApiError("key_revoked", "The API key was revoked.");
-}
-
-interface Waiting {
-  readonly model: string;
-  readonly sinceMs: number;
-  /** Starts it, or returns false if there is no free slot for its model. */
-  offer(): boolean;
-}
-
-/** Requests that wait for a free slot: first come, first served. */
-export class WaitQueue {
-  readonly #waiting: Waiting[] = [];
-
-  get length(): number {
-    return this.#waiting.length;
-  }
-
-  hasWaiting(model: string): boolean {
-    return this.#waiting.some((item) => item.model === model);
-  }
-
-  /** Adds an item ahead of those that have waited less. False if the queue is full. */
-  push(item: Waiting): boolean {
-    if (this.length >= DISPATCH_LIMITS.queueMax) return false;
-    const isOlder = ({ sinceMs }: Waiting) => sinceMs <= item.sinceMs;
-    this.#waiting.splice(this.#waiting.findLastIndex(isOlder) + 1, 0, item);
-    return true;
-  }
-
-  remove(item: Waiting): void {
-    const index = this.#waiting.indexOf(item);
-    if (index >= 0) this.#waiting.splice(index, 1);
-  }
-
-  /**
-   * Offers the items, the oldest first. If one does not start, later ones for its model
-   * are not offered.
-   */
-  offer(): void {
-    const refused = new Set<string>();
-    for (const item of [...this.#waiting]) {
-      // It may have been removed in the meantime.
-      if (refused.has(item.model) || !this.#waiting.includes(item)) continue;
-      if (item.offer()) this.remove(item);
-      else refused.add(item.model);
-    }
   }
 }

@@ -17,8 +17,9 @@ import { ApiError } from "@gateway/shared/openai/error";
 import { chatRequest } from "../../../tests/support/chat_request.ts";
 import { createRecordingLog } from "../../../tests/support/recording_log.ts";
 import { usageOf } from "../../../tests/support/scripted_model_server.ts";
-import { Dispatcher, type StartedRun } from "./dispatcher.ts";
-import type { AnswerSink, RunOutcome } from "./outcome.ts";
+import { Dispatcher } from "./dispatcher.ts";
+import type { AnswerSink, RunOutcome, StartedRun } from "./outcome.ts";
+import { WholeBody } from "./request_body.ts";
 
 const EDGE = "e1";
 export const USAGE = usageOf(2);
@@ -165,7 +166,9 @@ export function setup() {
       const [requestId, keyId] = [idOf(request), `key_${request}`];
       const messages = [{ role: "user" as const, content }];
       const asked = { ...chatRequest({ messages }), model: "m" };
-      const job = { requestId, keyId, kind: "chat", request: asked } as const;
+      const body = WholeBody.of(asked);
+      const model = "m";
+      const job = { requestId, keyId, kind: "chat", model, body } as const;
       return dispatcher.start(job, sinkOf(request), (outcome) => {
         outcomes.set(request, outcome);
         events.push(`over ${outcome.kind} ${request}`);

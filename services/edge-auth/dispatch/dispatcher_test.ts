@@ -6,7 +6,6 @@
  */
 import assert from "node:assert/strict";
 import { BUS_LIMITS, DISPATCH_LIMITS } from "@gateway/shared/limits";
-import { WaitQueue } from "./dispatcher.ts";
 import { setup, type Stage, TIMEOUT_MS, USAGE } from "./dispatcher_fixture.ts";
 
 const { acceptMs, queueMax, queueWaitMs } = DISPATCH_LIMITS;
@@ -275,7 +274,14 @@ Deno.test("a waiting request is offered when the pause of a full worker ends, wi
   t.beat("w1", 0);
   t.ask(4);
   // The worker has room again before anybody has looked at the queue.
-  t.dispatcher.workers.onEnded("w1");
+  t.dispatcher.workers.onBeat("w1", {
+    version: 2,
+    family: "chat",
+    models: ["m"],
+    draining: false,
+    slots: 1,
+    inFlight: 0,
+  });
   t.ask(5);
   assert.ok(!(await t.take()).join().includes("offer"));
   t.beat("w1");
@@ -409,42 +415,8 @@ Deno.test("control records for one worker are sent together, and nothing is kept
     t.ask(request);
     t.end(1, "w1", { request });
   }
-  assert.equal(t.dispatcher.outbox.size, 1);
+  assert.equal(t.dispatcher.bus.receiversWaiting, 1);
   await t.take();
   assert.equal(t.controlMessages(), 1);
-  assert.equal(t.dispatcher.outbox.size, 0);
-});
-
-Deno.test("a queue offers in order of arrival, and skips what was removed and what is for a model that was refused", () => {
-  let asked = "";
-  let takes = (_name: string) => false;
-  const item = (name: string, sinceMs: number, model = "m") => ({
-    model,
-    sinceMs,
-    offer() {
-      asked += name;
-      return takes(name);
-    },
-  });
-  const queue = new WaitQueue();
-  const offer = (taking: typeof takes) => {
-    [takes, asked] = [taking, ""];
-    queue.offer();
-    return asked;
-  };
-  const [a, b, c, d] = [item("a", 1), item("b", 2), item("c", 3), item("d", 4)];
-  const [x, y] = [item("x", 0, "full"), item("y", 1, "full")];
-  for (const each of [d, b, a, c, x, y]) queue.push(each);
-  assert.equal(offer((name) => name === "a"), "xab");
-  assert.equal(queue.hasWaiting("full"), true);
-  // One that was refused is again before those that came later.
-  queue.push(a);
-  for (const each of [x, y]) queue.remove(each);
-  assert.equal(queue.hasWaiting("full"), false);
-  const removesC = (name: string) => {
-    if (name === "b") queue.remove(c);
-    return true;
-  };
-  assert.equal(offer(removesC), "abd");
-  assert.equal(queue.length, 0);
+  assert.equal(t.dispatcher.bus.receiversWaiting, 0);
 });

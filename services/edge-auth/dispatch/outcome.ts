@@ -4,48 +4,44 @@
  */
 import type { CancelReason } from "@gateway/shared/bus/control";
 import type { RejectReason } from "@gateway/shared/bus/frame";
-import type { JobRequest, UploadEnd } from "@gateway/shared/bus/job";
 import type { ModelKind } from "@gateway/shared/models/kinds";
 import type { Usage } from "@gateway/shared/openai/completion";
 import type { ApiError } from "@gateway/shared/openai/error";
+import type { Upload, WholeBody } from "./request_body.ts";
 
+/** A request that was admitted and is to be run by a worker. */
 export interface RunJob {
-  requestId: string;
-  keyId: string;
-  kind: ModelKind;
-  request: JobRequest;
+  /** 32 hexadecimal digits, unique; names the request on the bus. */
+  readonly requestId: string;
+  /** The key whose request it is; empty for one of the edge itself. */
+  readonly keyId: string;
+  readonly kind: ModelKind;
   /**
-   * The files that come before the request; `request` then has only its model, which
-   * may be a guess.
+   * The model whose workers may run it. For an upload this may be any model of its
+   * kind: all workers of a kind run all its models.
    */
-  upload?: Upload | undefined;
-  traceparent?: string | undefined;
+  readonly model: string;
+  readonly body: WholeBody | Upload;
+  /** The W3C trace context of the work, if it is traced. */
+  readonly traceparent?: string | undefined;
 }
 
-/** Files that a client is sending, and the request that follows them. */
-export interface Upload {
-  /** The next bytes, at most a piece; null once the client has sent everything. */
-  next(): Promise<Uint8Array | null>;
-  /**
-   * The request; null if its client left or its run ended, rejects if it is refused.
-   * Whoever made the upload answers the client.
-   */
-  end(): Promise<UploadEnd | null>;
-}
-
+/** Receives the answer of a run. All calls come from the event loop, never nested. */
 export interface AnswerSink {
-  /** Part of the answer was sent to the client, so the attempt cannot be repeated. */
+  /** Part of the answer was sent to the client, so the run cannot be repeated. */
   readonly hasStarted: boolean;
   /**
    * The next bytes of the answer: lines, cut anywhere. A view, so copy what you keep.
    */
   onPayload(payload: Uint8Array, sequence: number): void;
+  /** The answer is complete. */
   onEnd(): void;
+  /** The run has failed. Nothing follows. */
   onError(error: ApiError): void;
   /** The client has disconnected, so the answer is not needed. */
   onAbandoned(): void;
   /**
-   * Another attempt starts: discard what was received. Only while `hasStarted` is
+   * Another worker starts anew: discard what was received. Only while `hasStarted` is
    * false.
    */
   onRestart(): void;
@@ -53,6 +49,17 @@ export interface AnswerSink {
    * Called at every tick, for keep-alives and to detect clients that stopped reading.
    */
   onTick(nowMs: number): void;
+}
+
+/** The part of a run that the receiver of its answer may use. */
+export interface StartedRun {
+  /** The client's socket took everything up to this frame: more may be sent. */
+  delivered(sequence: number): void;
+  /**
+   * Stops the run in any state. An `error` is sent to the client, which must still be
+   * connected.
+   */
+  cancel(reason: CancelReason, error?: ApiError | null): void;
 }
 
 /** The record of a run, complete at its end: for settlement, log, metrics and span. */
@@ -75,14 +82,17 @@ export class RunOutcome {
   error: ApiError | null = null;
   /** The worker that ran it or was offered it last. */
   workerId: string | null = null;
+  /** How many workers were offered it. */
   offers = 0;
   /** From the start of the run until a worker accepted it; null if none did. */
   dispatchMs: number | null = null;
+  /** From the start of the run until the first bytes of its answer, or null. */
   firstByteMs: number | null = null;
   durationMs = 0;
-  /** Attempts that were lost and repeated on another worker. */
+  /** Offers that were lost and repeated on another worker. */
   repeats = 0;
   rejects: RejectReason[] = [];
+  /** Requests to a worker to send frames again. */
   naks = 0;
   cancelReason: CancelReason | null = null;
 }

@@ -1,6 +1,6 @@
 /**
  * One request from its admission to its end: waiting for a slot, offered to a worker,
- * running there. A lost attempt is repeated once if the client has not received a byte.
+ * running there. A lost offer is repeated once if the client has not received a byte.
  */
 import type { CancelReason, ControlRecord } from "@gateway/shared/bus/control";
 import {
@@ -13,13 +13,50 @@ import {
   answerStrayFrame,
   type StreamEvent,
 } from "@gateway/shared/bus/stream_receiver";
-import { publicRequestId } from "@gateway/shared/process/ids";
+import type { WorkerFamily } from "@gateway/shared/bus/subjects";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { familyOf } from "@gateway/shared/models/kinds";
-import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
-import { Attempt } from "./attempt.ts";
-import type { Dispatcher } from "./dispatcher.ts";
+import { ApiError } from "@gateway/shared/openai/error";
+import { publicRequestId } from "@gateway/shared/process/ids";
+import type { Log } from "@gateway/shared/process/log";
+import { Offer, type OfferBus, type OfferClock } from "./offer.ts";
 import { type AnswerSink, type RunJob, RunOutcome } from "./outcome.ts";
+import { WholeBody } from "./request_body.ts";
+import { busUnavailable, noWorker, overloaded } from "./run_errors.ts";
+import type { Waiting } from "./wait_queue.ts";
+
+/** The workers, as a run sees them; `WorkerTable` describes each. */
+export interface RunWorkers {
+  pick(model: string, tried: ReadonlySet<string>): string | null;
+  hasWorkerFor(model: string): boolean;
+  pause(workerId: string, ms: number): void;
+  onSent(workerId: string): void;
+  onEnded(workerId: string): void;
+  onMissing(workerId: string): void;
+}
+
+/** The queue of requests that wait for a slot. */
+export interface RunQueue {
+  hasWaiting(model: string): boolean;
+  push(item: Waiting): boolean;
+}
+
+/** What a run needs of its edge. */
+export interface RunTools {
+  readonly bus: OfferBus & { readonly isConnected: boolean };
+  readonly workers: RunWorkers;
+  readonly queue: RunQueue;
+  readonly clock: OfferClock;
+  readonly log: Pick<Log, "warn" | "error">;
+  /** The longest that a run may take, in any state. */
+  readonly requestTimeoutMs: number;
+}
+
+/** Who gets the answer, and who hears of the end, once. */
+export interface RunListeners {
+  readonly sink: AnswerSink;
+  readonly onOver: (outcome: RunOutcome) => void;
+}
 
 /**
  * A cancelled run waits this long for the final frame of its worker, which says what it
@@ -33,55 +70,77 @@ const UNRESPONSIVE_MS = 1_000;
  * `retryAfterMs`.
  */
 const REJECTED_MS = 100;
-/** The `Retry-After` for clients: workers become free, or are started, all the time. */
-const RETRY_MS = 1_000;
 
-export class Run {
-  readonly model: string;
-  /** When it last started looking for a worker: its place in the queue. */
-  sinceMs: number;
+/** A request that is looking for a worker, or has one. */
+export class Run implements Waiting {
+  readonly job: RunJob;
+  readonly #tools: RunTools;
   readonly #sink: AnswerSink;
   readonly #onOver: (outcome: RunOutcome) => void;
   readonly #startedAtMs: number;
+  /** When it last started looking for a worker: its place in the queue. */
+  #sinceMs: number;
   #state: "active" | "cancelling" | "over" = "active";
-  #attempt: Attempt | null = null;
+  #offer: Offer | null = null;
   /** Workers that were offered the job since it last waited. */
   readonly #tried = new Set<string>();
   #hasAskedGroup = false;
-  /** The request as JSON, written once it is offered. */
-  #requestText: string | null = null;
   #finalFrameByMs = 0;
   readonly #outcome = new RunOutcome();
 
-  /**
-   * The run looks for a worker when `start` is called. `onOver` is called once, at its
-   * end.
-   */
+  /** The run looks for a worker when `start` is called. */
   constructor(
-    readonly dispatcher: Dispatcher,
-    readonly job: RunJob,
-    sink: AnswerSink,
-    onOver: (outcome: RunOutcome) => void,
+    job: RunJob,
+    { sink, onOver }: RunListeners,
+    tools: RunTools,
   ) {
-    this.model = job.request.model;
+    this.job = job;
+    this.#tools = tools;
     this.#sink = sink;
     this.#onOver = onOver;
-    this.sinceMs = this.#startedAtMs = dispatcher.options.now();
+    this.#startedAtMs = tools.clock.now();
+    this.#sinceMs = this.#startedAtMs;
+  }
+
+  /** The model whose workers may run it. */
+  get model(): string {
+    return this.job.model;
+  }
+
+  /** The workers that may run it. */
+  get family(): WorkerFamily {
+    return familyOf(this.job.kind);
+  }
+
+  /** When it last started looking for a worker. */
+  get sinceMs(): number {
+    return this.#sinceMs;
   }
 
   /** The worker that runs it or was offered it; null while any may accept it. */
   get workerId(): string | null {
-    return this.#attempt?.workerId ?? null;
+    return this.#offer?.workerId ?? null;
   }
 
+  /**
+   * For how long it has held a worker that waits for the next piece of an upload, in
+   * ms.
+   */
+  lateMs(): number {
+    const { body } = this.job;
+    const isRunning = this.#state === "active" && this.#offer !== null;
+    return isRunning && !(body instanceof WholeBody) ? body.lateMs() : 0;
+  }
+
+  /** Sends a record about the stream to its worker. */
   control(workerId: string, record: ControlRecord): void {
     if (record.type === "nak") this.#outcome.naks += 1;
-    this.dispatcher.control(familyOf(this.job.kind), workerId, record);
+    this.#tools.bus.control(this.family, workerId, record);
   }
 
   /** Looks for a worker, after the requests that already wait for the model. */
   start(): void {
-    const { queue, workers } = this.dispatcher;
+    const { queue, workers } = this.#tools;
     const { model } = this;
     if (queue.hasWaiting(model) && workers.hasWorkerFor(model)) this.#wait();
     else this.#search();
@@ -92,7 +151,7 @@ export class Run {
    * slot.
    */
   offer(): boolean {
-    const { options: { bus }, workers } = this.dispatcher;
+    const { bus, workers, clock, log } = this.#tools;
     if (!bus.isConnected) return false;
     const { model, job } = this;
     const workerId = workers.pick(model, this.#tried);
@@ -100,62 +159,74 @@ export class Run {
     // the queue group, but only once, since the same worker may reject it every time.
     const mayAskGroup = !this.#hasAskedGroup && !workers.hasWorkerFor(model);
     if (workerId === null && !mayAskGroup) return false;
-    this.#requestText ??= JSON.stringify(job.request);
-    const attempt = Attempt.send(this, this.#requestText, {
+    const terms = {
       attempt: this.#outcome.offers + 1,
       deadlineMs: this.#leftMs(),
       workerId,
-    });
-    if (attempt === null) return false;
-    this.#attempt = attempt;
+    };
+    const offer = Offer.send(job, terms, { bus, clock, log, owner: this });
+    if (offer === null) return false;
+    if (workerId !== null) workers.onSent(workerId);
+    this.#offer = offer;
     this.#outcome.offers += 1;
     if (workerId === null) this.#hasAskedGroup = true;
     return true;
   }
 
-  /**
-   * Handles a frame of this request. Returns false if it belongs to none of its
-   * attempts.
-   */
+  /** Handles a frame of this request. False if it belongs to none of its offers. */
   onFrame(frame: Frame): boolean {
-    const attempt = this.#attempt;
-    if (attempt === null) return false;
-    if (this.#state === "cancelling") return this.#onFinalFrame(attempt, frame);
-    const event = attempt.onFrame(frame, this.dispatcher.steadyNow());
+    const offer = this.#offer;
+    if (offer === null) return false;
+    if (this.#state === "cancelling") return this.#onFinalFrame(offer, frame);
+    const event = offer.onFrame(frame);
     if (event.type === "stray") return false;
-    if (attempt.isAccepted) this.#outcome.dispatchMs ??= this.#sinceStartMs();
+    if (offer.isAccepted) this.#outcome.dispatchMs ??= this.#sinceStartMs();
     // An unnumbered error: the worker may have concluded that this edge is dead.
     if (frame.type === FrameType.ERR && frame.sequence === 0) {
-      this.#loseAttempt("The worker that ran the request abandoned it.");
-    } else this.#onEvent(attempt, event);
+      this.#loseOffer("The worker that ran the request abandoned it.");
+    } else this.#onEvent(offer, event);
     return true;
   }
 
-  onNoResponders(number: number): void {
-    const attempt = this.#attempt;
-    if (attempt?.attempt !== number || this.#state !== "active") return;
-    if (attempt.isAccepted) return;
-    const { workerId } = attempt;
-    attempt.cancel("not_accepted");
+  /** The bus says that nobody has received this offer. */
+  onNoResponders(attempt: number): void {
+    const offer = this.#offer;
+    if (offer?.attempt !== attempt || this.#state !== "active") return;
+    if (offer.isAccepted) return;
+    const { workerId } = offer;
+    offer.cancel("not_accepted");
     if (workerId === null) return this.fail(noWorker());
     this.#leave();
-    this.dispatcher.onWorkerMissing(workerId);
+    this.#tools.workers.onMissing(workerId);
     this.#search();
   }
 
+  /** The worker that runs it is dead. */
   onWorkerLost(): void {
-    this.#loseAttempt("The worker that ran the request was lost.");
+    this.#loseOffer("The worker that ran the request was lost.");
   }
 
+  /** The bus works again after an outage. */
   onBusRestored(): void {
-    this.#attempt?.onReconnect(this.dispatcher.steadyNow());
+    this.#offer?.onReconnect();
+  }
+
+  /** The worker has the whole request. It is kept only for a repeat. */
+  onBodyDelivered(): void {
+    this.#releaseBodyIfUnneeded();
+  }
+
+  /** The worker could not be sent the request. */
+  onBodyFailed(): void {
+    this.onWorkerLost();
   }
 
   /** The client's socket took everything up to this frame: the worker may send more. */
   delivered(sequence: number): void {
-    this.#attempt?.delivered(sequence);
+    this.#offer?.delivered(sequence);
   }
 
+  /** Advances time. Must be called every `STREAM_LIMITS.tickMs`. */
   onTick(nowMs: number): void {
     if (this.#state === "cancelling") {
       if (nowMs >= this.#finalFrameByMs) this.#finish("cancelled");
@@ -166,10 +237,9 @@ export class Run {
       const error = new ApiError("deadline_exceeded", message);
       return this.cancel("deadline", error);
     }
-    const attempt = this.#attempt;
-    if (attempt !== null) {
-      this.#onEvent(attempt, attempt.onTick(this.dispatcher.steadyNow()));
-    } else if (this.#hasWaitedTooLong()) this.#failBusy();
+    const offer = this.#offer;
+    if (offer !== null) this.#onEvent(offer, offer.onTick());
+    else if (this.#hasWaitedTooLong()) this.#failBusy();
     if (this.#state === "active") this.#sink.onTick(nowMs);
   }
 
@@ -180,12 +250,13 @@ export class Run {
   cancel(reason: CancelReason, error: ApiError | null = null): void {
     if (this.#state !== "active") return;
     this.#state = "cancelling";
-    this.#finalFrameByMs = this.dispatcher.options.now() + FINAL_FRAME_MS;
+    this.#finalFrameByMs = this.#tools.clock.now() + FINAL_FRAME_MS;
     Object.assign(this.#outcome, { cancelReason: reason, error });
-    this.#attempt?.cancel(reason);
+    this.#offer?.cancel(reason);
     if (error !== null) this.#sink.onError(error);
     else this.#sink.onAbandoned();
-    if (this.#attempt === null) this.#finish("cancelled");
+    if (this.#offer === null) this.#finish("cancelled");
+    else this.#releaseBody();
   }
 
   /** Ends the run with an error that does not come from a worker. */
@@ -205,26 +276,26 @@ export class Run {
   #wait(): void {
     this.#tried.clear();
     const isQueued = !this.#hasWaitedTooLong() &&
-      this.dispatcher.queue.push(this);
+      this.#tools.queue.push(this);
     if (!isQueued) this.#failBusy();
   }
 
   #hasWaitedTooLong(): boolean {
-    return this.dispatcher.options.now() - this.sinceMs >=
+    return this.#tools.clock.now() - this.#sinceMs >=
       DISPATCH_LIMITS.queueWaitMs;
   }
 
   #failBusy(): void {
-    const { isConnected } = this.dispatcher.options.bus;
-    this.fail(isConnected ? overloaded() : busUnavailable());
+    this.fail(this.#tools.bus.isConnected ? overloaded() : busUnavailable());
   }
 
-  #onEvent(attempt: Attempt, event: StreamEvent): void {
+  #onEvent(offer: Offer, event: StreamEvent): void {
     switch (event.type) {
       case "data":
         this.#outcome.firstByteMs ??= this.#sinceStartMs();
         this.#outcome.answerBytes += event.payload.length;
-        return this.#sink.onPayload(event.payload, event.sequence);
+        this.#sink.onPayload(event.payload, event.sequence);
+        return this.#releaseBodyIfUnneeded();
       case "rejected":
         return this.#onRejected(event.reject);
       case "ended":
@@ -234,15 +305,15 @@ export class Run {
         return this.#onFailed(event.failure);
       case "lost":
         return event.reason === "not_accepted"
-          ? this.#onUnanswered(attempt)
-          : this.#loseAttempt("The worker of the request stopped responding.");
+          ? this.#onUnanswered(offer)
+          : this.#loseOffer("The worker of the request stopped responding.");
       case "violated":
-        this.dispatcher.options.log.error("stream_violation", {
+        this.#tools.log.error("stream_violation", {
           requestId: publicRequestId(this.job.requestId),
           workerId: this.workerId,
           violation: event.violation,
         });
-        return this.#loseAttempt("The worker violated the stream protocol.");
+        return this.#loseOffer("The worker violated the stream protocol.");
     }
   }
 
@@ -250,7 +321,7 @@ export class Run {
     this.#outcome.rejects.push(reason);
     this.#leave();
     this.#tried.add(worker);
-    this.dispatcher.workers.pause(worker, retryAfterMs ?? REJECTED_MS);
+    this.#tools.workers.pause(worker, retryAfterMs ?? REJECTED_MS);
     this.#search();
   }
 
@@ -264,12 +335,10 @@ export class Run {
    * The worker did not answer the offer. It may have started the job anyway, or crashed
    * on it.
    */
-  #onUnanswered({ mayBeUndelivered }: Attempt): void {
+  #onUnanswered({ mayBeUndelivered }: Offer): void {
     const { workerId } = this;
     this.#leave();
-    if (workerId !== null) {
-      this.dispatcher.workers.pause(workerId, UNRESPONSIVE_MS);
-    }
+    if (workerId !== null) this.#tools.workers.pause(workerId, UNRESPONSIVE_MS);
     // If the offer was lost, that says nothing about the worker.
     if (mayBeUndelivered) return this.#wait();
     if (!this.#mayRepeat()) return this.#failBusy();
@@ -277,26 +346,29 @@ export class Run {
     this.#search();
   }
 
-  #loseAttempt(message: string): void {
-    if (this.#attempt === null) return;
+  #loseOffer(message: string): void {
+    if (this.#offer === null) return;
     if (this.#state === "cancelling") return this.#finish("cancelled");
-    this.#attempt.cancel("worker_lost");
+    this.#offer.cancel("worker_lost");
     if (this.#mayRepeat()) this.#repeat(message);
     else this.fail(new ApiError("worker_lost", message));
   }
 
   #mayRepeat(): boolean {
-    // What a client has uploaded is gone.
-    const isUploading = this.job.upload !== undefined &&
-      this.#outcome.dispatchMs !== null;
-    return !this.#sink.hasStarted && !isUploading &&
-      this.#outcome.repeats + 1 < DISPATCH_LIMITS.attemptsMax;
+    const { body } = this.job;
+    const { dispatchMs, repeats } = this.#outcome;
+    // What a client has uploaded to a worker is gone.
+    const isKept = body instanceof WholeBody
+      ? body.bytes !== null
+      : dispatchMs === null;
+    return isKept && !this.#sink.hasStarted &&
+      repeats + 1 < DISPATCH_LIMITS.attemptsMax;
   }
 
   #repeat(message: string): void {
     this.#noteRepeat(this.workerId, message);
     this.#sink.onRestart();
-    this.sinceMs = this.dispatcher.options.now();
+    this.#sinceMs = this.#tools.clock.now();
     this.#tried.clear();
     this.#leave();
     this.#search();
@@ -305,20 +377,20 @@ export class Run {
   #noteRepeat(workerId: string | null, message: string): void {
     this.#outcome.repeats += 1;
     const requestId = publicRequestId(this.job.requestId);
-    const line = { requestId, workerId, message };
-    this.dispatcher.options.log.warn("attempt_repeated", line);
+    this.#tools.log.warn("attempt_repeated", { requestId, workerId, message });
   }
 
-  /** Gives up the attempt. The next one is made by another worker. */
+  /** Gives up the offer, and its slot. The next one is made to another worker. */
   #leave(): void {
     const { workerId } = this;
-    if (workerId !== null) this.#tried.add(workerId);
-    this.#attempt?.leave();
-    this.#attempt = null;
+    this.#offer = null;
+    if (workerId === null) return;
+    this.#tried.add(workerId);
+    this.#tools.workers.onEnded(workerId);
   }
 
-  #onFinalFrame(attempt: Attempt, frame: Frame): boolean {
-    if (frame.attempt !== attempt.attempt) return false;
+  #onFinalFrame(offer: Offer, frame: Frame): boolean {
+    if (frame.attempt !== offer.attempt) return false;
     if (frame.type === FrameType.REJECT) {
       // It never ran, so there is nothing to count.
       this.#finish("cancelled");
@@ -334,7 +406,7 @@ export class Run {
     if (frame.sequence > 0) {
       answerStrayFrame(this.job.requestId, frame, this.control.bind(this));
     }
-    const completionTokens = Math.max(frame.tokens, attempt.tokens);
+    const completionTokens = Math.max(frame.tokens, offer.tokens);
     this.#finish("cancelled", { completionTokens, isFinal: true });
     return true;
   }
@@ -343,9 +415,10 @@ export class Run {
     const outcome = this.#outcome;
     outcome.workerId = this.workerId;
     outcome.completionTokens = end.usage?.completion_tokens ??
-      this.#attempt?.tokens ?? 0;
+      this.#offer?.tokens ?? 0;
     outcome.durationMs = this.#sinceStartMs();
     this.#leave();
+    this.#releaseBody();
     this.#state = "over";
     Object.assign(outcome, end);
     // A client that was sent an error did not cancel the request.
@@ -354,23 +427,20 @@ export class Run {
     this.#onOver(outcome);
   }
 
+  #releaseBodyIfUnneeded(): void {
+    if (!this.#mayRepeat()) this.#releaseBody();
+  }
+
+  #releaseBody(): void {
+    const { body } = this.job;
+    if (body instanceof WholeBody) body.release();
+  }
+
   #sinceStartMs(): number {
-    return this.dispatcher.options.now() - this.#startedAtMs;
+    return this.#tools.clock.now() - this.#startedAtMs;
   }
 
   #leftMs(): number {
-    return this.dispatcher.options.requestTimeoutMs - this.#sinceStartMs();
+    return this.#tools.requestTimeoutMs - this.#sinceStartMs();
   }
-}
-
-const overloaded = tryAgain("overloaded", "All workers are busy.");
-const noWorker = tryAgain("no_worker", "No worker is available at the moment.");
-export const busUnavailable = tryAgain(
-  "bus_unavailable",
-  "The service is temporarily unavailable.",
-);
-
-function tryAgain(code: ErrorCode, what: string): () => ApiError {
-  const message = `${what} Please try again shortly.`;
-  return () => new ApiError(code, message, { retryAfterMs: RETRY_MS });
 }

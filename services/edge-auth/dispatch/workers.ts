@@ -12,11 +12,16 @@ import type { WorkerFamily } from "@gateway/shared/bus/subjects";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 
-/** `inFlight` as of the last beat, and what this edge has sent and seen end since. */
+/**
+ * What is known of a worker. `inFlight` is as of its last beat, corrected by what this
+ * edge has sent and seen end since.
+ */
 export interface Worker extends Omit<WorkerBeat, "models"> {
   readonly id: string;
-  models: ReadonlySet<string>;
+  readonly models: ReadonlySet<string>;
+  /** When its last beat came. */
   beatAtMs: number;
+  /** When it was last asked whether it is alive. */
   probedAtMs: number;
   /** It gets no jobs until then, or until its next beat. */
   pausedUntilMs: number;
@@ -26,133 +31,174 @@ export interface Worker extends Omit<WorkerBeat, "models"> {
 
 const PROBE_EVERY_MS = 100;
 
-export type WorkerTable = ReturnType<typeof createWorkerTable>;
+/** How many workers live, how many jobs they run at once, and how many they run now. */
+export interface WorkerTotals {
+  workers: number;
+  slots: number;
+  used: number;
+}
 
-export function createWorkerTable(
-  { now, random }: { now: MonotonicNow; random: () => number },
-) {
-  const workers = new Map<string, Worker>();
+/** What a table of workers needs, and whom it tells. */
+export interface WorkerTableOptions {
+  now: MonotonicNow;
+  /** From 0 to 1, as `Math.random`. */
+  random: () => number;
+  /** Called when a worker is lost; it is no longer in the table. */
+  onLost?: (worker: Worker) => void;
+  /** Called when a job has ended, so that its slot is free. */
+  onSlotFreed?: () => void;
+}
+
+/** The known workers by their ids. */
+export class WorkerTable {
+  readonly #options: WorkerTableOptions;
+  readonly #workers = new Map<string, Worker>();
   /** Until then, workers may still be reconnecting to the bus. */
-  let rejoinUntilMs = -Infinity;
+  #rejoinUntilMs = -Infinity;
 
-  const draw = (candidates: Worker[]): Worker | undefined =>
-    candidates.splice(Math.floor(random() * candidates.length), 1)[0];
+  constructor(options: WorkerTableOptions) {
+    this.#options = options;
+  }
+
   /** Sends no jobs to a worker for `ms`, or until its next beat. */
-  const pause = (id: string, ms: number) => {
-    const worker = workers.get(id);
-    if (worker !== undefined) worker.pausedUntilMs = now() + ms;
-  };
+  pause(id: string, ms: number): void {
+    const worker = this.#workers.get(id);
+    if (worker !== undefined) worker.pausedUntilMs = this.#options.now() + ms;
+  }
 
-  return {
-    pause,
-    /** Processes a beat. Returns whether a slot may have become free. */
-    onBeat(id: string, beat: WorkerBeat): boolean {
-      workers.set(id, {
-        ...beat,
-        id,
-        models: new Set(beat.models),
-        beatAtMs: now(),
-        probedAtMs: -Infinity,
-        pausedUntilMs: 0,
-        missingSinceMs: null,
-      });
-      return !beat.draining && beat.inFlight < beat.slots;
-    },
-    /**
-     * Of two drawn at random, the emptier one: with old beats, the least busy of all
-     * would get every job.
-     */
-    pick(model: string, tried: ReadonlySet<string>): string | null {
-      const nowMs = now();
-      const candidates = workers.values().filter((worker) =>
-        isAlive(worker, nowMs) && worker.models.has(model) &&
-        worker.pausedUntilMs <= nowMs && worker.inFlight < worker.slots &&
-        !tried.has(worker.id)
-      ).toArray();
-      const first = draw(candidates);
-      const second = draw(candidates);
-      if (first === undefined) return null;
-      if (second === undefined) return first.id;
-      const isSecondEmptier =
-        second.inFlight / second.slots < first.inFlight / first.slots;
-      return isSecondEmptier ? second.id : first.id;
-    },
-    /** The family of a worker, or of most workers if it is unknown. */
-    familyOf: (id: string): WorkerFamily => workers.get(id)?.family ?? "chat",
-    hasWorkerFor: (model: string): boolean =>
-      workers.values().some((worker) =>
-        worker.models.has(model) && !worker.draining
-      ),
-    /** Counts a job that was sent, so that a burst between two beats is spread out. */
-    onSent(id: string): void {
-      const worker = workers.get(id);
-      if (worker !== undefined) worker.inFlight += 1;
-    },
-    onEnded(id: string): void {
-      const worker = workers.get(id);
-      if (worker === undefined) return;
+  /** Processes a beat. Returns whether a slot may have become free. */
+  onBeat(id: string, beat: WorkerBeat): boolean {
+    this.#workers.set(id, {
+      ...beat,
+      id,
+      models: new Set(beat.models),
+      beatAtMs: this.#options.now(),
+      probedAtMs: -Infinity,
+      pausedUntilMs: 0,
+      missingSinceMs: null,
+    });
+    return !beat.draining && beat.inFlight < beat.slots;
+  }
+
+  /**
+   * A worker with a free slot that has not been tried, or null. Of two drawn at random,
+   * the emptier one: with old beats, the least busy of all would get every job.
+   */
+  pick(model: string, tried: ReadonlySet<string>): string | null {
+    const nowMs = this.#options.now();
+    const candidates = this.#workers.values().filter((worker) =>
+      isAlive(worker, nowMs) && worker.models.has(model) &&
+      worker.pausedUntilMs <= nowMs && worker.inFlight < worker.slots &&
+      !tried.has(worker.id)
+    ).toArray();
+    const first = this.#draw(candidates);
+    const second = this.#draw(candidates);
+    if (first === undefined) return null;
+    if (second === undefined) return first.id;
+    const isSecondEmptier =
+      second.inFlight / second.slots < first.inFlight / first.slots;
+    return isSecondEmptier ? second.id : first.id;
+  }
+
+  /** The family of a worker, or of most workers if it is unknown. */
+  familyOf(id: string): WorkerFamily {
+    return this.#workers.get(id)?.family ?? "chat";
+  }
+
+  /** Whether a worker, busy or not, runs this model. */
+  hasWorkerFor(model: string): boolean {
+    return this.#workers.values().some((worker) =>
+      worker.models.has(model) && !worker.draining
+    );
+  }
+
+  /** Counts a job that was sent, so that a burst between two beats is spread out. */
+  onSent(id: string): void {
+    const worker = this.#workers.get(id);
+    if (worker !== undefined) worker.inFlight += 1;
+  }
+
+  /** Frees the slot of a job that has ended. */
+  onEnded(id: string): void {
+    const worker = this.#workers.get(id);
+    if (worker !== undefined) {
       worker.inFlight = Math.max(0, worker.inFlight - 1);
       worker.pausedUntilMs = 0;
-    },
-    /**
-     * Notes that this worker has no subscriber on the bus. Returns it if it is lost.
-     */
-    onMissing(id: string): Worker | undefined {
-      const worker = workers.get(id);
-      if (worker === undefined) return;
-      const nowMs = now();
-      const { workerMissingMs } = DISPATCH_LIMITS;
-      if (nowMs < rejoinUntilMs) return void pause(id, workerMissingMs);
-      worker.missingSinceMs ??= nowMs;
-      const missingMs = nowMs - worker.missingSinceMs;
-      if (missingMs < workerMissingMs) return;
-      workers.delete(id);
-      return worker;
-    },
-    onAnswer(id: string): void {
-      const worker = workers.get(id);
-      if (worker !== undefined) worker.missingSinceMs = null;
-    },
-    /** Returns the workers to probe and those that are lost, which are removed. */
-    sweep(): { probe: string[]; lost: Worker[] } {
-      const nowMs = now();
-      const [probe, lost]: [string[], Worker[]] = [[], []];
-      for (const worker of workers.values()) {
-        const silenceMs = nowMs - worker.beatAtMs;
-        const isSuspect = silenceMs >= DISPATCH_LIMITS.workerProbeMs ||
-          worker.missingSinceMs !== null;
-        if (silenceMs >= DISPATCH_LIMITS.workerLostMs) {
-          lost.push(worker);
-          workers.delete(worker.id);
-        } else if (isSuspect && nowMs - worker.probedAtMs >= PROBE_EVERY_MS) {
-          worker.probedAtMs = nowMs;
-          probe.push(worker.id);
-        }
+    }
+    this.#options.onSlotFreed?.();
+  }
+
+  /**
+   * Notes that this worker has no subscriber on the bus. It is lost if that has lasted
+   * for {@link DISPATCH_LIMITS.workerMissingMs}.
+   */
+  onMissing(id: string): void {
+    const worker = this.#workers.get(id);
+    if (worker === undefined) return;
+    const nowMs = this.#options.now();
+    const { workerMissingMs } = DISPATCH_LIMITS;
+    if (nowMs < this.#rejoinUntilMs) return this.pause(id, workerMissingMs);
+    worker.missingSinceMs ??= nowMs;
+    if (nowMs - worker.missingSinceMs >= workerMissingMs) this.#lose(worker);
+  }
+
+  /** The worker has answered a probe. */
+  onAnswer(id: string): void {
+    const worker = this.#workers.get(id);
+    if (worker !== undefined) worker.missingSinceMs = null;
+  }
+
+  /** Removes the workers that are lost. Returns those to probe. */
+  sweep(): string[] {
+    const nowMs = this.#options.now();
+    const suspects: string[] = [];
+    const lost: Worker[] = [];
+    for (const worker of this.#workers.values()) {
+      const silenceMs = nowMs - worker.beatAtMs;
+      const isSuspect = silenceMs >= DISPATCH_LIMITS.workerProbeMs ||
+        worker.missingSinceMs !== null;
+      if (silenceMs >= DISPATCH_LIMITS.workerLostMs) lost.push(worker);
+      else if (isSuspect && nowMs - worker.probedAtMs >= PROBE_EVERY_MS) {
+        worker.probedAtMs = nowMs;
+        suspects.push(worker.id);
       }
-      return { probe, lost };
-    },
-    /** The bus works again after an outage: every silence starts anew. */
-    onBusRestored(): void {
-      const beatAtMs = now();
-      rejoinUntilMs = beatAtMs + DISPATCH_LIMITS.workerLostMs;
-      for (const worker of workers.values()) {
-        Object.assign(worker, { beatAtMs, missingSinceMs: null });
-      }
-    },
-    /** Slots and jobs of the living workers, of one family or all, for metrics. */
-    totals(family?: WorkerFamily) {
-      const nowMs = now();
-      const totals = { workers: 0, slots: 0, used: 0 };
-      for (const worker of workers.values()) {
-        if (!isAlive(worker, nowMs)) continue;
-        if (family !== undefined && worker.family !== family) continue;
-        totals.workers += 1;
-        totals.slots += worker.slots;
-        totals.used += worker.inFlight;
-      }
-      return totals;
-    },
-  };
+    }
+    for (const worker of lost) this.#lose(worker);
+    return suspects;
+  }
+
+  /** The bus works again after an outage: every silence starts anew. */
+  onBusRestored(): void {
+    const beatAtMs = this.#options.now();
+    this.#rejoinUntilMs = beatAtMs + DISPATCH_LIMITS.workerLostMs;
+    for (const worker of this.#workers.values()) {
+      Object.assign(worker, { beatAtMs, missingSinceMs: null });
+    }
+  }
+
+  /** Slots and jobs of the living workers, of one family or all, for metrics. */
+  totals(family?: WorkerFamily): WorkerTotals {
+    const nowMs = this.#options.now();
+    const totals = { workers: 0, slots: 0, used: 0 };
+    for (const worker of this.#workers.values()) {
+      if (!isAlive(worker, nowMs)) continue;
+      if (family !== undefined && worker.family !== family) continue;
+      totals.workers += 1;
+      totals.slots += worker.slots;
+      totals.used += worker.inFlight;
+    }
+    return totals;
+  }
+
+  #draw(candidates: Worker[]): Worker | undefined {
+    const index = Math.floor(this.#options.random() * candidates.length);
+    return candidates.splice(index, 1)[0];
+  }
+
+  #lose(worker: Worker): void {
+    this.#workers.delete(worker.id);
+    this.#options.onLost?.(worker);
+  }
 }
 
 function isAlive(worker: Worker, nowMs: number): boolean {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import type { WorkerBeat } from "@gateway/shared/bus/job";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
-import { createWorkerTable } from "./workers.ts";
+import { WorkerTable } from "./workers.ts";
 
 const MODEL = "neutral-3.7-plus";
 
@@ -9,7 +9,7 @@ type Change = Partial<WorkerBeat>;
 
 function setup() {
   const clock = { ms: 1_000 };
-  const table = createWorkerTable({ now: () => clock.ms, random: Math.random });
+  const table = new WorkerTable({ now: () => clock.ms, random: Math.random });
   const beat = (id: string, change: Change = {}) =>
     table.onBeat(id, {
       version: 2,

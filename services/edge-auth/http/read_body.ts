@@ -12,7 +12,7 @@ import {
   REFUSED_BODIES,
 } from "@gateway/shared/limits";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
-import { discard, type Exchange } from "./server.ts";
+import { discard, type Exchange } from "./exchange.ts";
 
 export interface HeldBodyBounds {
   bodyBudget: ReturnType<typeof createBodyBudget>;

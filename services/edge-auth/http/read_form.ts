@@ -3,218 +3,339 @@
  * files are handed on in pieces, and a client is read only as fast as they are taken.
  */
 import { Buffer } from "node:buffer";
-import { Busboy } from "@fastify/busboy";
+import type { Readable } from "node:stream";
+import { Busboy, type BusboyFileStream } from "@fastify/busboy";
+import type { UploadEnd } from "@gateway/shared/bus/job";
 import { BODY_PIECES, BUS_LIMITS, UPLOAD_LIMITS } from "@gateway/shared/limits";
 import {
   type ApiError,
   type ErrorCode,
   fieldError,
 } from "@gateway/shared/openai/error";
-import type { UploadEnd } from "@gateway/shared/bus/job";
-import * as readBody from "./read_body.ts";
-import { discard, type Exchange } from "./server.ts";
+import { discard, type Exchange } from "./exchange.ts";
+import {
+  HeldBody,
+  type HeldBodyBounds,
+  refusal,
+  tooLarge,
+  tooManyPieces,
+} from "./read_body.ts";
 
+/** What files a form may have. */
 export interface FormBounds {
   /** The fields that are files, and how many there must be at least and at most. */
-  files: Readonly<Record<string, readonly [min: number, max: number]>>;
-  /** Of one file. Beyond: 413. */
-  fileBytesMax: number;
+  readonly files: Readonly<Record<string, readonly [min: number, max: number]>>;
+  /** The size of one file, in bytes. Beyond: 413. */
+  readonly fileBytesMax: number;
 }
 
-/** What an edge holds of an upload: the pieces in flight, and the next one. */
-const HELD_BYTES = (BUS_LIMITS.piecesInFlight + 1) * BUS_LIMITS.pieceBytes;
+/** Whose form it is, and within which bounds. */
+export interface FormOptions {
+  readonly keyId: string;
+  readonly bounds: FormBounds;
+  readonly budget: HeldBodyBounds;
+}
+
+/** How a part of a form, or all of it, came to an end. */
+export type FormProgress = "file" | "end" | "left";
+
+type Parser = InstanceType<typeof Busboy>;
+type FormFile = UploadEnd["files"][number];
+
+/** What an edge holds of an upload that runs: the pieces in flight, and the next one. */
+const RUNNING_BYTES = (BUS_LIMITS.piecesInFlight + 1) * BUS_LIMITS.pieceBytes;
 const FORM_TYPE = /^multipart\/form-data\s*(;|$)/i;
 const FIELD_NAME_BYTES_MAX = 100;
 const FILE_NAME_CHARS_MAX = 200;
 const CONTROLS = /\p{Cc}/gu;
 
 /** Whether a request says that its body is a form. */
-export const isForm = (headers: Exchange["headers"]) =>
-  FORM_TYPE.test(headers["content-type"] ?? "");
-
-export type Form = ReturnType<typeof readForm>;
+export function isForm(headers: Exchange["headers"]): boolean {
+  return FORM_TYPE.test(headers["content-type"] ?? "");
+}
 
 /**
- * Starts reading a form; call `stop` when nothing more of it is needed. Throws an
- * `ApiError` for one that says that it is too large, or has no boundary.
+ * A form that is being read. Call `stop` when nothing more of it is needed.
+ *
+ * At first it holds at most one piece of its files; once `mayRun` was called, also the
+ * pieces on their way to a worker.
  */
-export function readForm(
-  { headers, openBody }: Pick<Exchange, "headers" | "openBody">,
-  { keyId, bounds, budget }: {
-    keyId: string;
-    bounds: FormBounds;
-    budget: readBody.HeldBodyBounds;
-  },
-) {
-  const { bytesMax, totalMs } = UPLOAD_LIMITS;
-  const { pieceBytes } = BUS_LIMITS;
-  if (Number(headers["content-length"] ?? 0) > bytesMax) {
-    throw tooLarge(bytesMax);
-  }
-  const parser = createParser(headers, bounds.fileBytesMax);
+export class Form {
   /** Text by field name; those named `x[]` are lists. */
-  const fields: Record<string, string | string[]> = Object.create(null);
-  const files: UploadEnd["files"] = [];
-  const begun = Promise.withResolvers<"file" | "end" | "left">();
-  const failed = Promise.withResolvers<never>();
-  // A rejection of either must not count as unhandled while it is not awaited.
-  begun.promise.catch(() => {});
-  failed.promise.catch(() => {});
+  readonly fields: Record<string, string | string[]> = Object.create(null);
+  /** The files so far; the bytes of the last one may still grow. */
+  readonly files: FormFile[] = [];
+  readonly #options: FormOptions;
+  readonly #parser: Parser;
+  readonly #held: HeldBody;
+  readonly #body: Readable;
+  readonly #begun = Promise.withResolvers<FormProgress>();
+  readonly #filled = Promise.withResolvers<FormProgress>();
+  readonly #failed = Promise.withResolvers<never>();
   /** Bytes of files that have arrived and were not taken yet. */
-  let pieces: Uint8Array[] = [];
-  let bytes = 0;
-  let isAtEnd = false;
-  let isOver = false;
-  let wake = () => {};
+  #pieces: Uint8Array[] = [];
+  #bytes = 0;
+  /** All bytes that have arrived, and in how many pieces. */
+  #size = 0;
+  #arrivals = 0;
+  #isAtEnd = false;
+  #isOver = false;
+  /** Resolves when something has arrived; null unless somebody waits for that. */
+  #arrival: PromiseWithResolvers<void> | null = null;
+  /** Since when the next piece has been waited for; null: the client keeps up. */
+  #waitingSinceMs: number | null = null;
 
-  const stop = () => {
-    if (isOver) return;
-    isOver = true;
-    held.release();
-    discard(body);
-    [pieces, bytes] = [[], 0];
-    wake();
-  };
-  const refuse = (error: ApiError) => {
-    if (isOver) return;
-    stop();
-    failed.reject(error);
-    begun.reject(error);
-  };
-  const held = new readBody.HeldBody(budget, { keyId, totalMs, refuse });
-  const noRoom = budget.bodyBudget.grow(held, HELD_BYTES);
-  if (noRoom !== null) {
-    held.release();
-    throw noRoom;
+  /**
+   * Starts reading. Throws an `ApiError` for a form that says that it is too large, or
+   * has no boundary, or finds no room.
+   */
+  constructor(
+    { headers, openBody }: Pick<Exchange, "headers" | "openBody">,
+    options: FormOptions,
+  ) {
+    const { keyId, bounds, budget } = options;
+    const { bytesMax, totalMs } = UPLOAD_LIMITS;
+    if (Number(headers["content-length"] ?? 0) > bytesMax) {
+      throw uploadTooLarge(bytesMax);
+    }
+    this.#options = options;
+    this.#parser = createParser(headers, bounds.fileBytesMax);
+    const refuse = (error: ApiError) => this.#refuse(error);
+    this.#held = new HeldBody(budget, { keyId, totalMs, refuse });
+    try {
+      this.#grow(BUS_LIMITS.pieceBytes);
+    } catch (error) {
+      this.#held.release();
+      throw error;
+    }
+    // A rejection must not count as unhandled while it is not awaited.
+    for (const { promise } of [this.#begun, this.#filled, this.#failed]) {
+      promise.catch(() => {});
+    }
+    this.#body = openBody();
+    this.#listen();
   }
 
-  let size = 0;
-  let arrived = 0;
-  const body = openBody();
-  body.on("data", (piece: Uint8Array) => {
-    if (isOver) return;
-    size += piece.length;
-    if (size > bytesMax) return refuse(tooLarge(bytesMax));
-    if (++arrived > BODY_PIECES.free + size / BODY_PIECES.bytesMin) {
-      return refuse(readBody.tooManyPieces());
-    }
-    held.progressed();
-    parser.write(piece);
-    if (bytes >= pieceBytes) body.pause();
-  });
-  body.once("end", () => {
-    if (!isOver) parser.end();
-  });
-  const onClose = () => {
-    if (body.readableEnded) return;
-    begun.resolve("left");
-    stop();
-  };
-  body.once("close", onClose);
-  if (body.destroyed) onClose();
+  /**
+   * Resolves at the first byte of a file, at the end of the form, or when the client
+   * has left.
+   */
+  get begun(): Promise<FormProgress> {
+    return this.#begun.promise;
+  }
 
-  const isFile = (name: string) => Object.hasOwn(bounds.files, listName(name));
-  parser.on("field", (name, value, isNameCut, isCut) => {
+  /** As `begun`, but only once a whole piece of a file is there. */
+  get filled(): Promise<FormProgress> {
+    return this.#filled.promise;
+  }
+
+  /**
+   * Rejects, as `begun` and `filled` do, with the `ApiError` for a form that is not
+   * acceptable; else never settled.
+   */
+  get failed(): Promise<never> {
+    return this.#failed.promise;
+  }
+
+  /** Takes the room for the pieces on their way. Throws an `ApiError` without it. */
+  mayRun(): void {
+    this.#grow(RUNNING_BYTES - BUS_LIMITS.pieceBytes);
+  }
+
+  /**
+   * The next bytes of the files, at most a piece of the bus; null at the end of the
+   * form, or once it is over.
+   */
+  async next(): Promise<Uint8Array | null> {
+    const { pieceBytes } = BUS_LIMITS;
+    this.#waitingSinceMs = this.#options.budget.now();
+    while (!this.#isOver && !this.#isAtEnd && this.#bytes < pieceBytes) {
+      this.#arrival = Promise.withResolvers<void>();
+      this.#body.resume();
+      await this.#arrival.promise;
+    }
+    this.#waitingSinceMs = null;
+    if (this.#isOver || this.#bytes === 0) return null;
+    const all = Buffer.concat(this.#pieces);
+    const piece = all.subarray(0, pieceBytes);
+    const rest = all.subarray(piece.length);
+    this.#pieces = rest.length === 0 ? [] : [rest];
+    this.#bytes = rest.length;
+    return piece;
+  }
+
+  /** For how long the next piece has been waited for, in ms. */
+  lateMs(): number {
+    const nowMs = this.#options.budget.now();
+    return nowMs - (this.#waitingSinceMs ?? nowMs);
+  }
+
+  /**
+   * Throws an `ApiError` if the form has fewer or more files of a name than it may
+   * have.
+   */
+  requireFiles(): void {
+    for (const [name, [min, max]] of Object.entries(this.#bounds.files)) {
+      const { length } = this.files.filter(({ field }) => field === name);
+      if (length < min) {
+        const message = `Missing required parameter: '${name}'.`;
+        throw fieldError("missing_required_parameter", name, message);
+      }
+      const most = max === 1 ? "one file" : `at most ${max} files`;
+      if (length > max) throw invalid("invalid_value", name, most);
+    }
+  }
+
+  /** Drops the rest of the form. */
+  stop(): void {
+    if (this.#isOver) return;
+    this.#isOver = true;
+    this.#held.release();
+    discard(this.#body);
+    this.#pieces = [];
+    this.#bytes = 0;
+    this.#wake();
+  }
+
+  get #bounds(): FormBounds {
+    return this.#options.bounds;
+  }
+
+  #grow(bytes: number): void {
+    const noRoom = this.#options.budget.bodyBudget.grow(this.#held, bytes);
+    if (noRoom !== null) throw noRoom;
+  }
+
+  #refuse(error: ApiError): void {
+    if (this.#isOver) return;
+    this.stop();
+    for (const each of [this.#failed, this.#begun, this.#filled]) {
+      each.reject(error);
+    }
+  }
+
+  #wake(): void {
+    this.#arrival?.resolve();
+    this.#arrival = null;
+  }
+
+  #listen(): void {
+    const body = this.#body;
+    body.on("data", (piece: Uint8Array) => this.#onData(piece));
+    body.once("end", () => {
+      if (!this.#isOver) this.#parser.end();
+    });
+    const onClose = () => {
+      if (body.readableEnded) return;
+      this.#reach("left");
+      this.stop();
+    };
+    body.once("close", onClose);
+    if (body.destroyed) onClose();
+    const parser = this.#parser;
+    parser.on("field", (...field) => this.#onField(...field));
+    parser.on(
+      "file",
+      (field, stream, name, _encoding, type) =>
+        this.#onFile(stream, { field, name, type }),
+    );
+    for (const event of ["partsLimit", "filesLimit", "fieldsLimit"] as const) {
+      parser.once(event, () => this.#refuse(tooManyParts()));
+    }
+    parser.on("error", () => this.#refuse(malformed()));
+    parser.once("finish", () => {
+      this.#isAtEnd = true;
+      this.#reach("end");
+      this.#wake();
+    });
+  }
+
+  /** Neither the first byte nor a whole piece need be waited for any more. */
+  #reach(progress: "end" | "left"): void {
+    this.#begun.resolve(progress);
+    this.#filled.resolve(progress);
+  }
+
+  #onData(piece: Uint8Array): void {
+    if (this.#isOver) return;
+    this.#size += piece.length;
+    this.#arrivals += 1;
+    const { bytesMax } = UPLOAD_LIMITS;
+    if (this.#size > bytesMax) return this.#refuse(uploadTooLarge(bytesMax));
+    const most = BODY_PIECES.free + this.#size / BODY_PIECES.bytesMin;
+    if (this.#arrivals > most) return this.#refuse(tooManyPieces());
+    this.#held.progressed();
+    this.#parser.write(piece);
+    if (this.#bytes < BUS_LIMITS.pieceBytes) return;
+    this.#body.pause();
+    this.#filled.resolve("file");
+  }
+
+  #onField(...[name, value, isNameCut, isCut]: FieldEvent): void {
     if (isNameCut || isCut) {
       const most = `at most ${UPLOAD_LIMITS.fieldBytesMax} bytes`;
-      return refuse(invalid("string_above_max_length", name, most));
+      return this.#refuse(invalid("string_above_max_length", name, most));
     }
-    if (isFile(name)) {
-      return refuse(invalid("invalid_type", name, "a file, but got text"));
+    if (this.#isFile(name)) {
+      const what = "a file, but got text";
+      return this.#refuse(invalid("invalid_type", name, what));
     }
-    if (!name.endsWith("[]")) return void (fields[name] = value);
-    const list = fields[listName(name)];
+    if (!name.endsWith("[]")) {
+      this.fields[name] = value;
+      return;
+    }
+    const list = this.fields[listName(name)];
     if (Array.isArray(list)) list.push(value);
-    else fields[listName(name)] = [value];
-  });
-  parser.on("file", (field, stream, name, _encoding, type) => {
-    stream.once("limit", () => refuse(tooLarge(bounds.fileBytesMax)));
-    stream.on("error", () => refuse(malformed()));
+    else this.fields[listName(name)] = [value];
+  }
+
+  #onFile(stream: BusboyFileStream, { field, name, type }: FileHead): void {
+    const { fileBytesMax } = this.#bounds;
+    stream.once("limit", () => this.#refuse(uploadTooLarge(fileBytesMax)));
+    stream.on("error", () => this.#refuse(malformed()));
     // A file that is not expected is read and dropped, like an unknown field.
-    if (!isFile(field)) return void stream.resume();
-    const file = {
+    if (!this.#isFile(field)) return void stream.resume();
+    const file: FormFile = {
       field: listName(field),
       // Without a name it is undefined, whatever its type says.
       name: (name ?? "").replace(CONTROLS, "").slice(0, FILE_NAME_CHARS_MAX),
       type: type.replace(CONTROLS, ""),
       bytes: 0,
     };
-    files.push(file);
+    this.files.push(file);
     stream.on("data", (piece: Uint8Array) => {
-      if (isOver) return;
+      if (this.#isOver) return;
       file.bytes += piece.length;
-      bytes += piece.length;
-      pieces.push(piece);
-      begun.resolve("file");
-      wake();
+      this.#bytes += piece.length;
+      this.#pieces.push(piece);
+      this.#begun.resolve("file");
+      this.#wake();
     });
-  });
-  for (const event of ["partsLimit", "filesLimit", "fieldsLimit"] as const) {
-    parser.once(event, () => refuse(tooManyParts()));
   }
-  parser.on("error", () => refuse(malformed()));
-  parser.once("finish", () => {
-    isAtEnd = true;
-    begun.resolve("end");
-    wake();
-  });
 
-  return {
-    fields,
-    /** The files so far; the bytes of the last one may still grow. */
-    files,
-    /**
-     * Resolves at the first byte of a file, at the end of the form, or when the client
-     * has left.
-     */
-    begun: begun.promise,
-    /**
-     * Rejects, as `begun` does, with the `ApiError` for a form that is not acceptable;
-     * else never settled.
-     */
-    failed: failed.promise,
-    /**
-     * The next bytes of the files, at most a piece of the bus; null at the end of the
-     * form, or once it is over.
-     */
-    async next(): Promise<Uint8Array | null> {
-      while (!isOver && !isAtEnd && bytes < pieceBytes) {
-        const arrived = Promise.withResolvers<void>();
-        wake = arrived.resolve;
-        body.resume();
-        await arrived.promise;
-      }
-      if (isOver || bytes === 0) return null;
-      const all = Buffer.concat(pieces);
-      const piece = all.subarray(0, pieceBytes);
-      const rest = all.subarray(piece.length);
-      pieces = rest.length === 0 ? [] : [rest];
-      bytes = rest.length;
-      return piece;
-    },
-    /**
-     * Throws an `ApiError` if the form has fewer or more files of a name than it may
-     * have.
-     */
-    requireFiles(): void {
-      for (const [name, [min, max]] of Object.entries(bounds.files)) {
-        const { length } = files.filter(({ field }) => field === name);
-        if (length < min) {
-          const message = `Missing required parameter: '${name}'.`;
-          throw fieldError("missing_required_parameter", name, message);
-        }
-        const most = max === 1 ? "one file" : `at most ${max} files`;
-        if (length > max) throw invalid("invalid_value", name, most);
-      }
-    },
-    stop,
-  };
+  #isFile(name: string): boolean {
+    return Object.hasOwn(this.#bounds.files, listName(name));
+  }
+}
+
+type FieldEvent = [
+  name: string,
+  value: string,
+  isNameCut: boolean,
+  isCut: boolean,
+  ...rest: unknown[],
+];
+
+interface FileHead {
+  readonly field: string;
+  readonly name: string | undefined;
+  readonly type: string;
 }
 
 /** `image[]` and `image` are the same field: the first has several values. */
 const listName = (name: string) => name.replace(/\[\]$/, "");
 
-function createParser(headers: Exchange["headers"], fileSize: number) {
+function createParser(headers: Exchange["headers"], fileSize: number): Parser {
   if (!isForm(headers)) throw wrongType();
   try {
     return new Busboy({
@@ -235,22 +356,22 @@ function createParser(headers: Exchange["headers"], fileSize: number) {
 }
 
 const wrongType = () =>
-  readBody.refusal(
+  refusal(
     "unsupported_media_type",
     "Unsupported 'Content-Type'. Send the body as 'multipart/form-data'.",
   );
 const malformed = () =>
-  readBody.refusal(
+  refusal(
     "invalid_request",
     "We could not read the body of your request as multipart/form-data.",
   );
 const tooManyParts = () =>
-  readBody.refusal(
+  refusal(
     "invalid_request",
     `The form has too many parts. The limit is ${UPLOAD_LIMITS.partsMax}, of ` +
       `which ${UPLOAD_LIMITS.filesMax} may be files.`,
   );
-const tooLarge = (bytesMax: number) => readBody.tooLarge(bytesMax, "upload");
+const uploadTooLarge = (bytesMax: number) => tooLarge(bytesMax, "upload");
 
 const invalid = (code: ErrorCode, name: string, expected: string) =>
   fieldError(code, name, `Invalid '${name}': expected ${expected}.`);

@@ -5,7 +5,7 @@ import { PassThrough } from "node:stream";
 import * as limits from "@gateway/shared/limits";
 import { ApiError } from "@gateway/shared/openai/error";
 import { openExchange, testBudget } from "./body_fixture.ts";
-import { readForm } from "./read_form.ts";
+import { Form } from "./read_form.ts";
 
 const BOUNDARY = "----b0und4ry";
 const FILE_BYTES_MAX = 1_000_000;
@@ -28,7 +28,7 @@ function setup(more: Record<string, string> = {}, given?: PassThrough) {
   const { body, exchange } = openExchange(headers, given);
   const files = { file: [1, 1], image: [0, 9] } as const;
   const bounds = { files, fileBytesMax: FILE_BYTES_MAX };
-  const form = readForm(exchange, { keyId: "key_a", bounds, budget });
+  const form = new Form(exchange, { keyId: "key_a", bounds, budget });
   const codeOf = () =>
     form.failed.catch((error: unknown) =>
       error instanceof ApiError ? error.code : String(error)

@@ -1,21 +1,26 @@
 /** Headers and bodies of HTTP responses. */
 import type { Writable } from "node:stream";
 import type { ApiError } from "@gateway/shared/openai/error";
-import type { Exchange } from "./server.ts";
+import {
+  CLIENT_CLOSED_REQUEST,
+  type Exchange,
+  type HeaderFields,
+} from "./exchange.ts";
 
-export type HeaderFields = Readonly<Record<string, string>>;
-
+/** Where a response goes: an `ApiResponse`, or a stand-in of a test. */
 export interface ResponseOutput extends Writable {
   statusCode: number;
   readonly headersSent: boolean;
+  /** Sends the status and all headers, once. */
   sendHead(status: number, headers: HeaderFields): unknown;
 }
 
-/** No cache may store keys or answers. */
+/** Headers of every answer: no cache may store keys or answers. */
 export const BYTES_HEADERS: HeaderFields = {
   "cache-control": "no-store",
   "x-content-type-options": "nosniff",
 };
+/** Headers of an answer in JSON. */
 export const JSON_HEADERS: HeaderFields = {
   "content-type": "application/json; charset=utf-8",
   ...BYTES_HEADERS,
@@ -36,6 +41,8 @@ const MS_PER_SECOND = 1000;
 const RETRY_AFTER_SECONDS_MIN = 1;
 
 /**
+ * Sends a whole answer, unless the client has left. `status`: default 200.
+ *
  * Sets `Content-Length` itself because the server would send 0 for HEAD (RFC 9110
  * section 8.6).
  */
@@ -50,6 +57,7 @@ export function sendBytes(
   response.end(bytes);
 }
 
+/** Sends a whole answer with status 200, as JSON. */
 export function sendJson(
   response: ResponseOutput,
   body: unknown,
@@ -59,14 +67,12 @@ export function sendJson(
   sendBytes(response, bytes, { headers: { ...JSON_HEADERS, ...headers } });
 }
 
+/** Sends the answer of an error: its status, headers and body by OpenAI's shape. */
 export function sendError(response: ResponseOutput, error: ApiError): void {
   const bytes = new TextEncoder().encode(JSON.stringify(error.toBody()));
   const headers = { ...JSON_HEADERS, ...errorHeaders(error), ...error.headers };
   sendBytes(response, bytes, { status: error.status, headers });
 }
-
-/** nginx's "client closed request". */
-export const CLIENT_CLOSED_REQUEST = 499;
 
 /**
  * Drops an answer whose client has disconnected. The status is for metrics and the log.
@@ -76,6 +82,7 @@ export function abandon(response: ResponseOutput): void {
   response.destroy();
 }
 
+/** Says when, and whether, to try again, and how to authenticate. */
 export function errorHeaders(
   { status, retryable, retryAfterMs }: ApiError,
 ): HeaderFields {

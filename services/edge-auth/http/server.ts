@@ -4,101 +4,56 @@
  * handler is running. It does not support HTTP/2 and ignores upgrade requests.
  */
 import { once } from "node:events";
-import {
-  createServer,
-  type IncomingHttpHeaders,
-  type IncomingMessage,
-  ServerResponse,
-} from "node:http";
+import { createServer, type IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
-import type { Readable } from "node:stream";
-import { BODY_PIECES, SERVER_LIMITS } from "@gateway/shared/limits";
+import { SERVER_LIMITS } from "@gateway/shared/limits";
 import {
   type GracefulServer,
   settlesWithin,
 } from "@gateway/shared/process/serve";
 import { dropSpanOf, startWorkSpan } from "@gateway/shared/process/tracing";
-import { CLIENT_CLOSED_REQUEST, type HeaderFields } from "./responses.ts";
+import {
+  ApiResponse,
+  CLIENT_CLOSED_REQUEST,
+  discard,
+  type Exchange,
+} from "./exchange.ts";
 
-export class ApiResponse extends ServerResponse {
-  /** Headers that it has, whatever is sent. */
-  readonly fixedHeaders: Record<string, string> = {};
-
-  /**
-   * Sends all headers at once, since `node:http` takes three times as long for each one
-   * that was set before.
-   */
-  sendHead(status: number, headers: HeaderFields): this {
-    const all = { ...this.fixedHeaders, ...headers };
-    if (this.shouldKeepAlive && all.connection === undefined) {
-      all["keep-alive"] = KEEP_ALIVE;
-    }
-    return this.writeHead(status, all);
-  }
-
-  /** An answer that breaks off ends with what has been written of it. */
-  override destroy(error?: Error): this {
-    const { socket, headersSent } = this;
-    if (headersSent && socket?.writable) socket.destroySoon();
-    else super.destroy(error);
-    return this;
-  }
-}
-
-export interface Exchange {
-  readonly method: string;
-  /** Decoded, without a trailing slash and the query, which may contain secrets. */
-  readonly path: string;
-  /** What follows `?` in the address; it may contain secrets. */
-  readonly query: string;
-  /** By name in lower case; the values of a repeated field are joined by ", ". */
-  readonly headers: IncomingHttpHeaders;
-  readonly response: ApiResponse;
-  /** The connection. It is destroyed as soon as the client disconnects. */
-  readonly socket: Socket;
-  /**
-   * Called once, the newest first, when the response was sent or the client has
-   * disconnected.
-   */
-  readonly onClose: (() => void)[];
-  /** Starts reading the body; a client that waits for `100 Continue` gets it. */
-  openBody(): Readable;
-}
-
+/** Where the server listens, and who answers. */
 export interface ServerOptions {
   hostname: string;
+  /** 0: any free port. */
   port: number;
   /** Answers the request. If it rejects, the connection is closed. */
   handler: (exchange: Exchange) => Promise<void>;
+  /** A handler has rejected: a fault of ours. */
   onError: (error: unknown) => void;
   /** Default {@link SERVER_LIMITS}. */
-  limits?: Record<keyof typeof SERVER_LIMITS, number>;
+  limits?: ServerBounds;
 }
 
-/** A request that is being answered. */
-type Call = Pick<Exchange, "response" | "onClose">;
+type ServerBounds = Record<keyof typeof SERVER_LIMITS, number>;
+
+/** The part of an exchange that outlives its handler. */
+type Pending = Pick<Exchange, "response" | "onClose">;
 
 interface Connection {
-  readonly calls: Set<Call>;
+  /** The requests that are being answered, the oldest first. */
+  readonly pending: Set<Pending>;
   /**
-   * It is closed after so many checks. Counted, not timed, because requests wait unread
-   * during a stall.
+   * It is closed after this many checks; null: not counted yet. Counted, not timed,
+   * because requests wait unread during a stall.
    */
   checksLeft: number | null;
 }
 
 const BAD_REQUEST = 400;
-/** Tells clients how long they may reuse a connection. */
-const KEEP_ALIVE = `timeout=${SERVER_LIMITS.idleMs / 1_000}`;
 
 /** Starts listening. Rejects if the port is taken. */
 export async function startServer(
   options: ServerOptions,
 ): Promise<GracefulServer> {
   const { limits = SERVER_LIMITS } = options;
-  const connections = new Map<Socket, Connection>();
-  const stopping = new AbortController();
-  let isClosing = false;
   const server = createServer({
     ServerResponse: ApiResponse,
     maxHeaderSize: limits.headBytesMax,
@@ -110,62 +65,16 @@ export async function startServer(
     requireHostHeader: false, // headOf() does.
     joinDuplicateHeaders: true,
   });
-  const end = (socket: Socket) => void socket.end(() => socket.destroy());
-  /**
-   * Closes idle connections, and those of clients that do not read the rest of an
-   * answer.
-   */
-  const check = () => {
-    for (const [socket, connection] of connections) {
-      const [call] = connection.calls;
-      const { writableEnded = true, writableLength = 0 } = call?.response ?? {};
-      if (!writableEnded) continue;
-      const mostMs = call === undefined
-        ? limits.idleMs
-        : limits.restMs + writableLength / limits.restBytesPerMs;
-      connection.checksLeft ??= mostMs / limits.checkMs;
-      if ((connection.checksLeft -= 1) >= 0) continue;
-      if (call === undefined) end(socket);
-      else socket.destroy();
-    }
-  };
-  const checks = setInterval(check, limits.checkMs);
+  const connections = new Connections(limits);
+  const checks = setInterval(() => connections.check(), limits.checkMs);
   server.on("close", () => clearInterval(checks));
-  const close = (connection: Connection, call: Call) => {
-    if (!connection.calls.delete(call)) return;
-    connection.checksLeft = null;
-    const { response, onClose } = call;
-    if (!response.headersSent) response.statusCode = CLIENT_CLOSED_REQUEST;
-    while (onClose.length > 0) onClose.pop()?.();
-  };
-  server.on("connection", (socket: Socket) => {
-    const connection: Connection = { calls: new Set(), checksLeft: null };
-    connections.set(socket, connection);
-    socket.once("close", () => {
-      connections.delete(socket);
-      for (const call of connection.calls) close(connection, call);
-    });
-    // A client that closes its side has left: no HTTP client half-closes and waits.
-    socket.once("end", () => socket.destroy());
-    // node:http calls this after the last response of a connection.
-    socket.destroySoon = () => isClosing ? end(socket) : linger(socket);
-  });
+  server.on("connection", (socket: Socket) => connections.add(socket));
   const accept =
     (awaitsContinue: boolean) =>
     (request: IncomingMessage, response: ApiResponse) => {
-      const { socket } = request;
-      const connection = connections.get(socket);
-      if (connection === undefined) return; // It has closed.
-      const { calls } = connection;
-      if (calls.size >= limits.callsMax) return void socket.destroy();
-      const call: Call = { response, onClose: [] };
-      calls.add(call);
-      connection.checksLeft = null;
-      response.once("close", () => {
-        close(connection, call);
-        if (isClosing && calls.size === 0) end(socket);
-      });
-      void answer(request, call, awaitsContinue, options);
+      const pending = connections.begin(request.socket, response);
+      if (pending === null) return;
+      void answer(request, { ...pending, awaitsContinue }, options);
     };
   server.on("request", accept(false)).on("checkContinue", accept(true));
   server.on("checkExpectation", accept(false)); // Ignored (RFC 9110 10.1.1).
@@ -174,22 +83,110 @@ export async function startServer(
   if (address === null || typeof address === "string") {
     throw new Error("The server has no port");
   }
+  const stopping = new AbortController();
   return {
     port: address.port,
     stopping: stopping.signal,
     async stop({ graceMs, abortMs }) {
       const closed = once(server.close(), "close");
-      isClosing = true;
-      for (const [socket, { calls }] of connections) {
-        if (calls.size === 0) end(socket);
-      }
+      connections.close();
       if (await settlesWithin(closed, graceMs)) return;
       stopping.abort(new Error("The server is shutting down"));
       if (await settlesWithin(closed, abortMs)) return;
-      for (const socket of connections.keys()) socket.destroy();
+      connections.destroy();
       await closed;
     },
   };
+}
+
+/** The connections of a server, and the requests on each. */
+class Connections {
+  readonly #bounds: ServerBounds;
+  readonly #connections = new Map<Socket, Connection>();
+  #isClosing = false;
+
+  constructor(bounds: ServerBounds) {
+    this.#bounds = bounds;
+  }
+
+  add(socket: Socket): void {
+    const connection: Connection = { pending: new Set(), checksLeft: null };
+    this.#connections.set(socket, connection);
+    socket.once("close", () => {
+      this.#connections.delete(socket);
+      for (const each of connection.pending) this.#end(connection, each);
+    });
+    // A client that closes its side has left: no HTTP client half-closes and waits.
+    socket.once("end", () => socket.destroy());
+    // node:http calls this after the last response of a connection.
+    socket.destroySoon = () =>
+      this.#isClosing ? hangUp(socket) : linger(socket);
+  }
+
+  /** A request has arrived. Null if it cannot be answered. */
+  begin(socket: Socket, response: ApiResponse): Pending | null {
+    const connection = this.#connections.get(socket);
+    if (connection === undefined) return null; // It has closed.
+    if (connection.pending.size >= this.#bounds.callsMax) {
+      socket.destroy();
+      return null;
+    }
+    const pending: Pending = { response, onClose: [] };
+    connection.pending.add(pending);
+    connection.checksLeft = null;
+    response.once("close", () => {
+      this.#end(connection, pending);
+      if (this.#isClosing && connection.pending.size === 0) hangUp(socket);
+    });
+    return pending;
+  }
+
+  /**
+   * Closes idle connections, and those of clients that do not read the rest of an
+   * answer.
+   */
+  check(): void {
+    const { idleMs, restMs, restBytesPerMs, checkMs } = this.#bounds;
+    for (const [socket, connection] of this.#connections) {
+      const [oldest] = connection.pending;
+      const { writableEnded = true, writableLength = 0 } = oldest?.response ??
+        {};
+      if (!writableEnded) continue;
+      const mostMs = oldest === undefined
+        ? idleMs
+        : restMs + writableLength / restBytesPerMs;
+      connection.checksLeft = (connection.checksLeft ?? mostMs / checkMs) - 1;
+      if (connection.checksLeft >= 0) continue;
+      if (oldest === undefined) hangUp(socket);
+      else socket.destroy();
+    }
+  }
+
+  /** Closes idle connections now, and the others after their answers. */
+  close(): void {
+    this.#isClosing = true;
+    for (const [socket, { pending }] of this.#connections) {
+      if (pending.size === 0) hangUp(socket);
+    }
+  }
+
+  /** Cuts all connections. */
+  destroy(): void {
+    for (const socket of this.#connections.keys()) socket.destroy();
+  }
+
+  #end(connection: Connection, pending: Pending): void {
+    if (!connection.pending.delete(pending)) return;
+    connection.checksLeft = null;
+    const { response, onClose } = pending;
+    if (!response.headersSent) response.statusCode = CLIENT_CLOSED_REQUEST;
+    while (onClose.length > 0) onClose.pop()?.();
+  }
+}
+
+/** Closes a connection once all was sent. */
+function hangUp(socket: Socket): void {
+  socket.end(() => socket.destroy());
 }
 
 /**
@@ -213,8 +210,7 @@ function ignore(): void {}
 /** Answers one request. Never rejects. */
 async function answer(
   request: IncomingMessage,
-  { response, onClose }: Call,
-  awaitsContinue: boolean,
+  { response, onClose, awaitsContinue }: Pending & { awaitsContinue: boolean },
   { handler, onError }: ServerOptions,
 ): Promise<void> {
   // A client that disconnects is noticed by its socket.
@@ -253,24 +249,15 @@ async function answer(
   if (!isOpened) discard(request);
 }
 
-/**
- * Drops the rest of a body. If it comes in tiny pieces, that takes too long, and the
- * connection is closed.
- */
-export function discard(body: Readable): void {
-  let left = BODY_PIECES.free;
-  body.on("data", ({ length }: Uint8Array) => {
-    if ((left += length / BODY_PIECES.bytesMin - 1) < 0) body.destroy();
-  }).resume();
-}
-
 /** A valid `Host` header. Anything else could be taken for a path. */
 const HOST = /^[\w.:[\]-]*$/;
 /** The path and the query of a request target, perhaps after an origin. */
 const TARGET = /^(?:https?:\/\/[^/?#]*)?([^?#]*)(?:\?([^#]*))?/i;
 
+type Head = Pick<Exchange, "method" | "path" | "query" | "headers" | "socket">;
+
 /** Reads the head of a request; null if HTTP/1.1 forbids it. */
-function headOf(request: IncomingMessage) {
+function headOf(request: IncomingMessage): Head | null {
   const { headers, httpVersion, socket, url = "/", method = "GET" } = request;
   const encoding = headers["transfer-encoding"] ?? "chunked";
   if (encoding.toLowerCase() !== "chunked") return null;

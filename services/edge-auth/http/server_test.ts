@@ -8,7 +8,8 @@ import { connect } from "node:net";
 import { SERVER_LIMITS } from "@gateway/shared/limits";
 import { settlesWithin } from "@gateway/shared/process/serve";
 import { startStopwatch, until } from "../../../tests/support/wait_for.ts";
-import { type Exchange, type ServerOptions, startServer } from "./server.ts";
+import type { Exchange } from "./exchange.ts";
+import { type ServerOptions, startServer } from "./server.ts";
 
 const NOTICED_MS = 100;
 const LIMITS = { ...SERVER_LIMITS, checkMs: 10, restBytesPerMs: 1_000_000 };

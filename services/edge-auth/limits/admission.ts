@@ -1,13 +1,12 @@
 /** Admits requests: returns a lease or throws the HTTP error of the refusal. */
 import { setTimeout as delay } from "node:timers/promises";
-import type { JobRequest } from "@gateway/shared/bus/job";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
 import type { KeyScope, Principal } from "@gateway/shared/keys/record";
 import type { ModelKind } from "@gateway/shared/models/kinds";
 import type { UsageUnit } from "@gateway/shared/keys/limiter_state";
 import { ApiError } from "@gateway/shared/openai/error";
 import type { RunOutcome } from "../dispatch/outcome.ts";
-import type { HeaderFields } from "../http/responses.ts";
+import type { HeaderFields } from "../http/exchange.ts";
 import { remember } from "@gateway/shared/process/maps";
 import { type Cost, costOf, type Estimate, type Reservation } from "./cost.ts";
 import type { Admitted, Limiter } from "./limiter.ts";
@@ -19,9 +18,19 @@ export interface RunLease {
   readonly reservation: Reservation;
   /**
    * Charges the cost of the run. Null: no worker ran the request, so everything is
-   * returned. Does not block or throw.
+   * returned but the request itself. Does not block or throw.
    */
   settle(outcome: RunOutcome | null): void;
+  /** Instead of `settle`: as if the request had never been admitted. */
+  undo(): void;
+}
+
+/** What a request asks to be admitted to. */
+export interface AdmissionAsk {
+  readonly scope: KeyScope;
+  /** Null while an upload has not named it: the key's right to it is not checked. */
+  readonly model: string | null;
+  readonly estimate: Estimate;
 }
 
 /**
@@ -122,13 +131,8 @@ export function createAdmission({
      */
     async admit(
       principal: Principal,
-      { scope, request, estimate }: {
-        scope: KeyScope;
-        request: Pick<JobRequest, "model">;
-        estimate: Estimate;
-      },
+      { scope, model, estimate }: AdmissionAsk,
     ): Promise<RunLease> {
-      const { model } = request;
       const { totalTokens: wantTokens, units: wantUnits } = estimate;
       const ask = { scope, model, wantTokens, wantUnits };
       const admitted = await decide(
@@ -140,9 +144,13 @@ export function createAdmission({
         reservation: admitted,
         settle(outcome) {
           const cost = costOf(outcome, estimate);
-          onCharged?.(model, estimate.units?.unit ?? null, cost);
+          // Without a model nothing ran: it is an upload that has just begun.
+          if (model !== null) {
+            onCharged?.(model, estimate.units?.unit ?? null, cost);
+          }
           void limiter.settle(admitted, cost);
         },
+        undo: () => void limiter.settle(admitted, null),
       };
     },
   };

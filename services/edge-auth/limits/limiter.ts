@@ -191,10 +191,11 @@ export function createLimiter(
     rightsOf: (principal: record.Principal, scope: record.KeyScope | null) =>
       ask({ principal, scope, unit: null, terms: ["", "", "0", ""] }, modelsIn),
     /**
-     * Frees the slot, charges the actual use. Resolves after the first attempt;
+     * Frees the slot, charges the actual use; null: undoes the admission, with the
+     * request that it counted. Resolves after the first attempt;
      * delivery is retried until it succeeds.
      */
-    async settle(admitted: Admitted, cost: Cost): Promise<void> {
+    async settle(admitted: Admitted, cost: Cost | null): Promise<void> {
       if (!leases.release(admitted.id)) return;
       await leases.settle({ reservation: admitted, cost });
     },

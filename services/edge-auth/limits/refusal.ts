@@ -4,7 +4,7 @@
 import type { FailureReason } from "@gateway/shared/keys/limiter_state";
 import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
 import { isDenied, RedisUnavailableError } from "@gateway/shared/redis/errors";
-import type { HeaderFields } from "../http/responses.ts";
+import type { HeaderFields } from "../http/exchange.ts";
 
 /**
  * Why a key may not be used: the error, and the reason under which `failed_requests.ts`

@@ -12,21 +12,16 @@ import { MEDIA_LIMITS, UPLOAD_LIMITS } from "@gateway/shared/limits";
 import type { JobRequest } from "@gateway/shared/bus/job";
 import { MediaHeadReader } from "@gateway/shared/bus/media_head";
 import { ApiError } from "@gateway/shared/openai/error";
-import type { RunJob } from "../dispatch/outcome.ts";
 import { BYTES_HEADERS, EVENT_STREAM_HEADERS } from "../http/responses.ts";
 import { costsOnly } from "../limits/cost.ts";
 import { type AnswerOptions, StreamedAnswer } from "../requests/answer.ts";
 import { parserOf } from "../requests/parse_request.ts";
-import type { Endpoint } from "../requests/run_request.ts";
-import type { UploadEndpoint } from "../requests/run_upload.ts";
+import type { Endpoint, UploadEndpoint } from "../requests/endpoint.ts";
 import type * as z from "zod";
 
-/**
- * Passes on what the model server makes. The request of an upload changes when that has
- * ended.
- */
-export const answerAsMade: Endpoint<JobRequest>["answer"] = (options, job) =>
-  new MediaAnswer(options, job);
+/** Passes on what the model server makes. */
+export const answerAsMade: Endpoint<JobRequest>["answer"] =
+  ({ stream }) => (options) => new MediaAnswer(options, stream);
 
 function endpoint<Request extends JobRequest>(
   schema: z.ZodType<Request>,
@@ -53,6 +48,7 @@ export const IMAGE_EDIT_UPLOAD: UploadEndpoint<ImageRequest> = {
     files: { image: [1, MEDIA_LIMITS.editedImagesMax], mask: [0, 1] },
     fileBytesMax: UPLOAD_LIMITS.imageBytesMax,
   },
+  least: costsOnly("images", 1),
 };
 
 const fromRecording = (
@@ -64,6 +60,7 @@ const fromRecording = (
     estimate: () => costsOnly("audioSeconds"),
   }),
   form: { files: { file: [1, 1] }, fileBytesMax: UPLOAD_LIMITS.audioBytesMax },
+  least: costsOnly("audioSeconds"),
 });
 export const TRANSCRIPTION = fromRecording("transcribe");
 export const TRANSLATION = fromRecording("translate");
@@ -80,12 +77,12 @@ class MediaAnswer extends StreamedAnswer {
   /** The last byte written ended an event, so that a comment may follow. */
   #hasEndedEvent = true;
 
-  constructor(options: AnswerOptions, readonly job: Pick<RunJob, "request">) {
+  constructor(options: AnswerOptions, readonly isStream: boolean) {
     super(options);
   }
 
   protected override get isBetweenEvents(): boolean {
-    return this.job.request.stream && this.#hasEndedEvent;
+    return this.isStream && this.#hasEndedEvent;
   }
 
   onPayload(payload: Uint8Array, sequence: number): void {
@@ -94,12 +91,11 @@ class MediaAnswer extends StreamedAnswer {
     const read = this.#head.push(payload);
     if (read === null) return this.run.delivered(sequence);
     if (read === "invalid") return this.run.cancel("violation", unreadable());
-    this.hasStarted = true;
+    this.start();
     const { content_type, headers, status } = read.head;
     const ofFile = { "content-type": content_type, ...headers };
-    const isStream = this.job.request.stream;
     this.open(
-      isStream ? EVENT_STREAM_HEADERS : { ...BYTES_HEADERS, ...ofFile },
+      this.isStream ? EVENT_STREAM_HEADERS : { ...BYTES_HEADERS, ...ofFile },
       status,
     );
     this.#send(read.rest, sequence);

@@ -2,8 +2,7 @@
 import { SSE_LIMITS } from "@gateway/shared/limits";
 import type { ApiError } from "@gateway/shared/openai/error";
 import type { MonotonicNow } from "@gateway/shared/process/clock";
-import type { StartedRun } from "../dispatch/dispatcher.ts";
-import type { AnswerSink } from "../dispatch/outcome.ts";
+import type { AnswerSink, StartedRun } from "../dispatch/outcome.ts";
 import { copyOf, joined } from "../http/read_body.ts";
 import {
   abandon,
@@ -13,8 +12,10 @@ import {
 } from "../http/responses.ts";
 import type { RunLease } from "../limits/admission.ts";
 
+/** What an answer needs. */
 export interface AnswerOptions {
   out: ResponseOutput;
+  /** Null if the request has none. */
   lease: RunLease | null;
   now: MonotonicNow;
   /** A stream is opened after this long even without a first byte; 0: never. */
@@ -24,20 +25,37 @@ export interface AnswerOptions {
 const NOT_STARTED: StartedRun = { delivered() {}, cancel() {} };
 const KEEP_ALIVE = new TextEncoder().encode(": keep-alive\n\n");
 
+/** The receiver of a run's answer. */
 export abstract class Answer implements AnswerSink {
-  hasStarted = false;
-  /** The run that it comes from, set once that has started. */
-  run = NOT_STARTED;
-  /**
-   * Nothing more is sent: the answer has ended, or somebody else answers the client.
-   */
-  isOver = false;
+  /** Without it there is no client. */
+  readonly #out: ResponseOutput | null;
+  #run = NOT_STARTED;
+  #hasStarted = false;
+  #isOver = false;
 
-  /** Without `out` there is no client. The lease is null until an upload has ended. */
-  constructor(
-    readonly out: ResponseOutput | null,
-    public lease: RunLease | null,
-  ) {}
+  constructor(out: ResponseOutput | null) {
+    this.#out = out;
+  }
+
+  /** Part of the answer was sent. */
+  get hasStarted(): boolean {
+    return this.#hasStarted;
+  }
+
+  /** Nothing more is sent. */
+  protected get isOver(): boolean {
+    return this.#isOver;
+  }
+
+  /** The run that it comes from, or one that does nothing before `attach`. */
+  protected get run(): StartedRun {
+    return this.#run;
+  }
+
+  /** Names the run that the answer comes from; called once. */
+  attach(run: StartedRun): void {
+    this.#run = run;
+  }
 
   abstract onPayload(payload: Uint8Array, sequence: number): void;
   abstract onRestart(): void;
@@ -45,9 +63,22 @@ export abstract class Answer implements AnswerSink {
   abstract onError(error: ApiError): void;
   abstract onTick(nowMs: number): void;
 
+  /** The client has disconnected. */
   onAbandoned(): void {
-    if (!this.isOver && this.out !== null) abandon(this.out);
-    this.isOver = true;
+    if (!this.#isOver && this.#out !== null) abandon(this.#out);
+    this.#isOver = true;
+  }
+
+  /** From now on the run cannot be repeated. */
+  protected start(): void {
+    this.#hasStarted = true;
+  }
+
+  /** Ends the answer. False if it has ended before. */
+  protected finish(): boolean {
+    const wasOver = this.#isOver;
+    this.#isOver = true;
+    return !wasOver;
   }
 }
 
@@ -69,7 +100,7 @@ export abstract class StreamedAnswer extends Answer {
   #blockedSinceMs: number | null = null;
 
   constructor(readonly options: AnswerOptions) {
-    super(options.out, options.lease);
+    super(options.out);
     this.#lastWrittenAtMs = options.now();
   }
 
@@ -78,6 +109,7 @@ export abstract class StreamedAnswer extends Answer {
     return true;
   }
 
+  /** Sends what comes after the last payload. */
   onEnd(): void {
     this.#end(this.last);
   }
@@ -89,7 +121,7 @@ export abstract class StreamedAnswer extends Answer {
     const { out } = this.options;
     if (this.isOver) return;
     if (!out.headersSent) {
-      this.isOver = true;
+      this.finish();
       return sendError(out, error);
     }
     if (!this.isBetweenEvents) return this.onAbandoned();
@@ -97,6 +129,7 @@ export abstract class StreamedAnswer extends Answer {
     this.#end(new TextEncoder().encode(this.errorHead + data));
   }
 
+  /** Sends a comment after a silence, and gives up on a client that does not read. */
   onTick(nowMs: number): void {
     if (this.isOver) return;
     const { out, streamHeadMs } = this.options;
@@ -113,10 +146,11 @@ export abstract class StreamedAnswer extends Answer {
     this.write(KEEP_ALIVE);
   }
 
+  /** Sends the head, unless it was sent. */
   protected open(headers = EVENT_STREAM_HEADERS, status = 200): void {
     const { out } = this.options;
     if (out.headersSent) return;
-    out.sendHead(status, { ...headers, ...this.lease?.headers });
+    out.sendHead(status, { ...headers, ...this.options.lease?.headers });
     out.on("drain", () => this.#onDrained());
   }
 
@@ -137,7 +171,7 @@ export abstract class StreamedAnswer extends Answer {
   #end(last?: Uint8Array): void {
     if (this.isOver) return;
     this.open();
-    this.isOver = true;
+    this.finish();
     this.options.out.end(last);
   }
 
@@ -155,37 +189,42 @@ export abstract class StreamedAnswer extends Answer {
  * worker may take over.
  */
 export class WholeAnswer extends Answer {
+  readonly #onOver: (result: Uint8Array | ApiError) => void;
   #parts: Uint8Array[] = [];
 
   /**
-   * `onOver` is called once, unless the client leaves. Without options there is no
+   * `onOver` is called once, unless the client leaves. Without `out` there is no
    * client.
    */
   constructor(
-    readonly onOver: (result: Uint8Array | ApiError) => void,
-    options: AnswerOptions | null = null,
+    onOver: (result: Uint8Array | ApiError) => void,
+    out: ResponseOutput | null = null,
   ) {
-    super(options?.out ?? null, options?.lease ?? null);
+    super(out);
+    this.#onOver = onOver;
   }
 
+  /** Keeps a part of the answer. */
   onPayload(payload: Uint8Array, sequence: number): void {
     this.#parts.push(copyOf(payload));
     this.run.delivered(sequence);
   }
 
+  /** Hands over the answer. */
   onEnd(): void {
-    if (!this.isOver) this.onOver(joined(this.#parts));
-    this.isOver = true;
+    if (this.finish()) this.#onOver(joined(this.#parts));
   }
 
+  /** Hands over the error. */
   onError(error: ApiError): void {
-    if (!this.isOver) this.onOver(error);
-    this.isOver = true;
+    if (this.finish()) this.#onOver(error);
   }
 
+  /** Forgets the parts. */
   onRestart(): void {
     this.#parts = [];
   }
 
+  /** A whole answer has no keep-alives. */
   onTick(): void {}
 }

@@ -1,3 +1,4 @@
+/** Checks what the bodies of all endpoints have in common, with OpenAI's errors. */
 import { ApiError, fieldError } from "@gateway/shared/openai/error";
 import { requestFault } from "@gateway/shared/openai/request_fault";
 import { REQUEST_LIMITS } from "@gateway/shared/limits";

@@ -16,23 +16,28 @@ import {
 } from "@gateway/shared/openai/media";
 import { checked } from "@gateway/shared/openai/request_fault";
 import * as z from "zod";
-import { keyRevoked } from "../dispatch/dispatcher.ts";
+import { WholeBody } from "../dispatch/request_body.ts";
+import { keyRevoked } from "../dispatch/run_errors.ts";
 import { isForm } from "../http/read_form.ts";
-import { abandon, sendError, sendJson } from "../http/responses.ts";
+import { sendError, sendJson } from "../http/responses.ts";
 import type { RunLease } from "../limits/admission.ts";
 import { costsOnly } from "../limits/cost.ts";
 import { answerAsMade, unreadable } from "../media/endpoints.ts";
 import { WholeAnswer } from "../requests/answer.ts";
 import { parserOf, requireCleanJson } from "../requests/parse_request.ts";
 import {
+  ANSWERED,
   type CallHandler,
-  type Endpoint,
-  type RunCall,
+  type KnownCall,
+} from "../requests/call.ts";
+import type { Endpoint, UploadEndpoint } from "../requests/endpoint.ts";
+import {
+  left,
   runRequest,
   type RunRequestDependencies,
   startRun,
 } from "../requests/run_request.ts";
-import { runUpload, type UploadEndpoint } from "../requests/run_upload.ts";
+import { runUpload } from "../requests/run_upload.ts";
 import { listQuery, type VideoJob } from "./jobs.ts";
 import { engineVideoIn, secondsOf, type VideoKeeper } from "./keeper.ts";
 
@@ -58,19 +63,18 @@ export const VIDEOS = {
     const isUpload = isForm(call.exchange.headers);
     const run = isUpload ? runUpload : runRequest;
     const parse = parserOf(videoRequestSchema, "video");
-    await run(call, creation(deps, null, parse), deps);
+    return await run(call, creation(deps, null, parse), deps);
   },
   async remix(call, deps) {
     const job = await findJob(call, deps);
     const { model, backend, engineId } = job;
-    call.model = model;
     const endpoint = creation(deps, job, (given) => {
       const asked = checked(videoRemixSchema, given);
       requireCleanJson(asked);
       const about = { kind: "video", action: "remix", stream: false } as const;
       return { ...about, ...asked, model, backend, id: engineId };
     });
-    await runRequest(call, endpoint, deps);
+    return await runRequest(call, { ...endpoint, model }, deps);
   },
   /** From the registry alone, with the state that an edge last saw. */
   async list({ exchange, principal }, { videos, admission }) {
@@ -90,19 +94,22 @@ export const VIDEOS = {
       first_id: data[0]?.id ?? null,
       last_id: data.at(-1)?.id ?? null,
     });
+    return ANSWERED;
   },
   async retrieve(call, deps) {
     const job = await currentJob(call, deps);
     sendJson(call.exchange.response, toWire(job));
+    return ANSWERED;
   },
   async remove(call, deps) {
     // A video that has completed in the meantime is charged.
     await deps.videos.remove(await currentJob(call, deps));
     const deleted = { id: call.id, object: "video.deleted", deleted: true };
     sendJson(call.exchange.response, deleted);
+    return ANSWERED;
   },
   async sendContent(call, deps) {
-    const { headers, query, socket, response } = call.exchange;
+    const { headers, query, socket } = call.exchange;
     const askedAtMs = deps.now();
     const job = await currentJob(call, deps);
     const { status, model, backend, engineId } = job;
@@ -114,7 +121,7 @@ export const VIDEOS = {
           "status.";
       throw new ApiError("not_found", why);
     }
-    if (socket.destroyed) return abandon(response);
+    if (socket.destroyed) return left(call);
     if (deps.dispatcher.isStoppedSince(call.principal.keyId, askedAtMs)) {
       throw keyRevoked();
     }
@@ -125,7 +132,6 @@ export const VIDEOS = {
       range.range = part;
       if (IF_RANGE.test(since)) range["if-range"] = since;
     }
-    call.model = model;
     const request: VideoRequest = {
       kind: "video",
       action: "content",
@@ -136,12 +142,21 @@ export const VIDEOS = {
       variant,
       range,
     };
-    const endpoint = { kind: "video", answer: answerAsMade } as const;
-    startRun(call, endpoint, { request, lease: null }, deps);
+    const { kind, stream } = request;
+    const body = WholeBody.of(request);
+    const createAnswer = answerAsMade(request);
+    const facts = { kind, model, stream };
+    return startRun(call, { ...facts, body, createAnswer, lease: null }, deps);
   },
 } satisfies Record<string, CallHandler<VideoDependencies>>;
 
 type Creation = Extract<VideoRequest, { prompt: string }>;
+
+/** What is kept of the request for a video while that begins. */
+interface CreationFacts extends Pick<Creation, "model" | "prompt"> {
+  readonly seconds: VideoJob["seconds"] | undefined;
+  readonly size: VideoJob["size"] | undefined;
+}
 
 /**
  * The endpoint that starts a job, for one request. The seconds are counted when the
@@ -152,60 +167,68 @@ function creation(
   remixed: VideoJob | null,
   parse: Endpoint<Creation>["parse"],
 ): UploadEndpoint<Creation> {
-  let request: Creation | null = null;
   const begin = async (
     result: Uint8Array | ApiError,
+    { model, prompt, seconds, size }: CreationFacts,
     lease: RunLease | null,
   ) => {
     const video = engineVideoIn(result);
-    if (request === null || lease === null) throw unreadable();
+    if (lease === null) throw unreadable();
     const { reservation } = lease;
     if (video === null) {
       await videos.release(reservation);
       throw unreadable();
     }
-    const { seconds = remixed?.seconds, size = remixed?.size } =
-      request.action === "create" ? request : {};
     const job = await videos.begin(video, {
       reservation,
-      model: request.model,
+      model,
       seconds: seconds ?? null,
       size: size ?? null,
       remixed_from_video_id: remixed?.id ?? null,
     });
-    return toWire(job, request.prompt);
+    return toWire(job, prompt);
   };
+  const secondsIn = (asked: Creation) =>
+    asked.action === "create" ? asked.seconds : remixed?.seconds;
   return {
     kind: "video",
     form: {
       files: { input_reference: [0, 1] },
       fileBytesMax: VIDEO_LIMITS.referenceBytesMax,
     },
-    parse: (given, models) => request = parse(given, models),
-    estimate(asked) {
-      const { seconds = remixed?.seconds } = "seconds" in asked ? asked : {};
-      return costsOnly("videoSeconds", secondsOf(seconds));
-    },
-    answer(options) {
-      const { out } = options;
-      const answer: WholeAnswer = new WholeAnswer((result) => {
-        const { lease } = answer;
-        begin(result, lease).then(
-          (video) => sendJson(out, video, lease?.headers),
-          (error: unknown) => {
-            const isKnown = error instanceof ApiError;
-            sendError(out, isKnown ? error : internalError(error));
-          },
-        );
-      }, options);
-      return answer;
+    parse,
+    estimate: (asked) =>
+      costsOnly(
+        "videoSeconds",
+        secondsOf(secondsIn(asked) ?? remixed?.seconds),
+      ),
+    least: costsOnly("videoSeconds", secondsOf(null)),
+    answer(request) {
+      const { model, prompt } = request;
+      const isNew = request.action === "create";
+      const facts: CreationFacts = {
+        model,
+        prompt,
+        seconds: isNew ? request.seconds : remixed?.seconds,
+        size: isNew ? request.size : remixed?.size,
+      };
+      return ({ out, lease }) =>
+        new WholeAnswer((result) => {
+          begin(result, facts, lease).then(
+            (video) => sendJson(out, video, lease?.headers),
+            (error: unknown) => {
+              const isKnown = error instanceof ApiError;
+              sendError(out, isKnown ? error : internalError(error));
+            },
+          );
+        }, out);
     },
   };
 }
 
 /** A video that the key may see. Another owner's is answered like an unknown one. */
 async function findJob(
-  { id, principal }: RunCall,
+  { id, principal }: KnownCall,
   { videos, admission }: VideoDependencies,
 ): Promise<VideoJob> {
   const [allowed, job] = await Promise.all([
@@ -217,7 +240,7 @@ async function findJob(
 
 /** The same, in its current state. */
 async function currentJob(
-  call: RunCall,
+  call: KnownCall,
   deps: VideoDependencies,
 ): Promise<VideoJob> {
   const job = await findJob(call, deps);

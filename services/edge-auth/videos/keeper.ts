@@ -15,16 +15,17 @@ import {
 import type { WallNow } from "@gateway/shared/process/clock";
 import { newRequestId } from "@gateway/shared/process/ids";
 import type { Log } from "@gateway/shared/process/log";
-import type { Dispatcher } from "../dispatch/dispatcher.ts";
+import { WholeBody } from "../dispatch/request_body.ts";
 import type { Limiter } from "../limits/limiter.ts";
 import { unreadable } from "../media/endpoints.ts";
 import { WholeAnswer } from "../requests/answer.ts";
+import type { RunStarter } from "../requests/run_record.ts";
 import { isOver, ownerOf, type VideoJob, type VideoJobs } from "./jobs.ts";
 
 export interface VideoKeeperOptions {
   jobs: VideoJobs;
   limiter: Pick<Limiter, "endVideo" | "releaseVideo">;
-  dispatcher: Pick<Dispatcher, "start">;
+  dispatcher: Pick<RunStarter, "start">;
   catalog: Catalog;
   wallNow: WallNow;
   log: Log;
@@ -83,11 +84,14 @@ export function createVideoKeeper(options: VideoKeeperOptions) {
     const about = { kind: "video", model, backend, id } as const;
     const request: VideoRequest = { ...about, action, stream: false };
     const answer = new WholeAnswer(resolve);
-    answer.run = dispatcher.start(
-      { requestId: newRequestId(), keyId: "", kind: "video", request },
-      answer,
-      () => {},
-    );
+    const job = {
+      requestId: newRequestId(),
+      keyId: "",
+      kind: "video" as const,
+      model,
+      body: WholeBody.of(request),
+    };
+    answer.attach(dispatcher.start(job, answer, () => {}));
     return engineVideoIn(await promise);
   };
 

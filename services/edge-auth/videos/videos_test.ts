@@ -22,6 +22,7 @@ import { waitFor } from "../../../tests/support/wait_for.ts";
 import type { AppDependencies } from "../app.ts";
 import { CATALOG, startApp } from "../app_fixture.ts";
 import { RunOutcome } from "../dispatch/outcome.ts";
+import { WholeBody } from "../dispatch/request_body.ts";
 import { createAdmission } from "../limits/admission.ts";
 import { createLimiter } from "../limits/limiter.ts";
 import { redisFailure } from "../limits/refusal.ts";
@@ -64,7 +65,9 @@ async function startEdge(
   const limiter = createLimiter({ redis, ...clocks, deadlineMs: 10_000 });
   const dispatcher: AppDependencies["dispatcher"] = {
     isStoppedSince: () => rig.isStopped,
-    start({ request }, sink, onEnded) {
+    start({ body }, sink, onEnded) {
+      const bytes = body instanceof WholeBody ? body.bytes : null;
+      const request = JSON.parse(new TextDecoder().decode(bytes ?? undefined));
       assert.ok(isVideo(request));
       rig.asked.push(request);
       const outcome = Object.assign(new RunOutcome(), { dispatchMs: 1 });

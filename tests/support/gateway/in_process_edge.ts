@@ -1,11 +1,13 @@
 /** An edge in the process of a test, connected to a real nats-server. */
 import type { AppDependencies } from "../../../services/edge-auth/app.ts";
 import { startApp } from "../../../services/edge-auth/app_fixture.ts";
-import {
-  CONTROL_WAIT_MS,
-  Dispatcher,
-} from "../../../services/edge-auth/dispatch/dispatcher.ts";
-import type { RunOutcome } from "../../../services/edge-auth/dispatch/outcome.ts";
+import { Dispatcher } from "../../../services/edge-auth/dispatch/dispatcher.ts";
+import { CONTROL_WAIT_MS } from "../../../services/edge-auth/dispatch/edge_bus.ts";
+import type {
+  RunJob,
+  RunOutcome,
+} from "../../../services/edge-auth/dispatch/outcome.ts";
+import { WholeBody } from "../../../services/edge-auth/dispatch/request_body.ts";
 import { connectBus } from "@gateway/shared/bus/link_nats";
 import { DISPATCH_LIMITS } from "@gateway/shared/limits";
 import { monotonicNow } from "@gateway/shared/process/clock";
@@ -33,6 +35,7 @@ export interface EdgeOptions {
 
 /** A request that an edge admitted. */
 interface Admitted {
+  /** Empty until it runs. */
   request: object;
   /** How it ended, once for each settlement; null if it was released before it ran. */
   settlements: (RunOutcome | null)[];
@@ -101,7 +104,10 @@ export async function startEdge(options: EdgeOptions): Promise<InProcessEdge> {
     ...admitAll(admitted),
     log,
     dispatcher: {
-      start: (...run) => dispatcher.start(...run),
+      start: (job, sink, onEnded) => {
+        noteRequest(admitted, job);
+        return dispatcher.start(job, sink, onEnded);
+      },
       isStoppedSince: (keyId, sinceMs) =>
         dispatcher.isStoppedSince(keyId, sinceMs / slower),
     },
@@ -123,6 +129,16 @@ export async function startEdge(options: EdgeOptions): Promise<InProcessEdge> {
   };
 }
 
+/** Requests run in the order of their admission, unless their clients have left. */
+function noteRequest(admitted: readonly Admitted[], { body }: RunJob): void {
+  const next = admitted.find(({ request, settlements }) =>
+    Object.keys(request).length === 0 && settlements.length === 0
+  );
+  const { bytes = null } = body instanceof WholeBody ? body : {};
+  if (next === undefined || bytes === null) return;
+  next.request = JSON.parse(new TextDecoder().decode(bytes));
+}
+
 /** Admits everything and writes down how it ended. */
 function admitAll(
   admitted: Admitted[],
@@ -141,13 +157,14 @@ function admitAll(
     admission: {
       modelsOf: () => Promise.resolve([]),
       checkRefused: () => Promise.resolve(),
-      admit: (_principal, { request }) => {
+      admit: () => {
         const settlements: Admitted["settlements"] = [];
-        admitted.push({ request, settlements });
+        admitted.push({ request: {}, settlements });
         return Promise.resolve({
           headers: {},
           reservation,
           settle: (outcome) => settlements.push(outcome),
+          undo: () => settlements.push(null),
         });
       },
     },

@@ -1,0 +1,246 @@
+/** One offer of a job to a worker, and the stream of frames that may follow. */
+import type { CancelReason, ControlRecord } from "@gateway/shared/bus/control";
+import { encodeJson, type Frame } from "@gateway/shared/bus/frame";
+import {
+  encodePiece,
+  encodeUploadEnd,
+  encodeWholeJob,
+  JOB_VERSION,
+} from "@gateway/shared/bus/job";
+import {
+  type StreamEvent,
+  StreamReceiver,
+} from "@gateway/shared/bus/stream_receiver";
+import { subjects, type WorkerFamily } from "@gateway/shared/bus/subjects";
+import { BUS_LIMITS } from "@gateway/shared/limits";
+import { familyOf } from "@gateway/shared/models/kinds";
+import { publicRequestId } from "@gateway/shared/process/ids";
+import type { Log } from "@gateway/shared/process/log";
+import type { RunJob } from "./outcome.ts";
+import { type Upload, WholeBody } from "./request_body.ts";
+
+/** What an offer uses of the bus; `EdgeBus` describes each. */
+export interface OfferBus {
+  sendJob(
+    subject: string,
+    job: Uint8Array,
+    reply: { requestId: string; attempt: number },
+  ): boolean;
+  sendPiece(subject: string, piece: Uint8Array): Promise<unknown>;
+  control(family: WorkerFamily, workerId: string, record: ControlRecord): void;
+  hasFailedSince(ms: number): boolean;
+  isSilentSince(ms: number): boolean;
+}
+
+/** The time of an edge, in ms. */
+export interface OfferClock {
+  now(): number;
+  /** Excludes the time in which this process was stalled. */
+  steadyNow(): number;
+}
+
+/** Who made the offer, and hears what becomes of it. */
+export interface OfferOwner {
+  /** Sends a record about the stream to its worker. */
+  control(workerId: string, record: ControlRecord): void;
+  /** The worker has acknowledged the whole body. */
+  onBodyDelivered(): void;
+  /** The body could not be sent to the worker, which counts as lost. */
+  onBodyFailed(): void;
+}
+
+/** What an offer needs of its edge. */
+export interface OfferTools {
+  readonly bus: OfferBus;
+  readonly clock: OfferClock;
+  readonly log: Pick<Log, "warn">;
+  readonly owner: OfferOwner;
+}
+
+/** To whom a job is offered, and for how long. */
+export interface OfferTerms {
+  /** Which offer of the job this is, from 1; it is the `attempt` of its frames. */
+  readonly attempt: number;
+  /** The run ends this many ms from now. */
+  readonly deadlineMs: number;
+  /** Null: any worker may accept it. */
+  readonly workerId: string | null;
+}
+
+type Pieces = Pick<Upload, "next" | "end">;
+
+/** A job that was sent to a worker, or to any. */
+export class Offer {
+  readonly #job: RunJob;
+  readonly #tools: OfferTools;
+  readonly #receiver: StreamReceiver;
+  /** What follows once a worker has accepted the job; null if it had everything. */
+  readonly #rest: Pieces | null;
+  readonly #offeredAtMs: number;
+
+  /**
+   * Sends a job with its request; a large one follows once it is accepted. Null: the
+   * bus is down, or the body was released.
+   */
+  static send(job: RunJob, terms: OfferTerms, tools: OfferTools): Offer | null {
+    const { requestId, kind, traceparent, body } = job;
+    const { attempt, deadlineMs, workerId } = terms;
+    const head = {
+      version: JOB_VERSION,
+      attempt,
+      deadlineMs: Math.max(1, Math.ceil(deadlineMs)),
+      ...(traceparent === undefined ? {} : { traceparent }),
+    };
+    const bytes = body instanceof WholeBody ? body.bytes : null;
+    if (body instanceof WholeBody && bytes === null) return null;
+    const whole = bytes === null ? null : encodeWholeJob(head, bytes);
+    const subject = workerId === null
+      ? subjects.anyWorker(familyOf(kind))
+      : subjects.job(familyOf(kind), workerId);
+    const message = whole ?? encodeJson({ ...head, upload: true });
+    const isSent = tools.bus.sendJob(subject, message, { requestId, attempt });
+    if (!isSent) return null;
+    const pieces = body instanceof WholeBody ? piecesOf(body) : body;
+    return new Offer(job, terms, {
+      ...tools,
+      rest: whole === null ? pieces : null,
+    });
+  }
+
+  private constructor(
+    job: RunJob,
+    { attempt, workerId }: OfferTerms,
+    { rest, ...tools }: OfferTools & { rest: Pieces | null },
+  ) {
+    this.#job = job;
+    this.#tools = tools;
+    this.#rest = rest;
+    this.#offeredAtMs = tools.clock.now();
+    this.#receiver = new StreamReceiver({
+      requestId: job.requestId,
+      attempt,
+      workerId,
+      control: (worker, record) => tools.owner.control(worker, record),
+      nowMs: tools.clock.steadyNow(),
+    });
+  }
+
+  /** Which offer of the job this is, from 1. */
+  get attempt(): number {
+    return this.#receiver.attempt;
+  }
+
+  /** The worker that runs the job or was offered it; null while any may accept it. */
+  get workerId(): string | null {
+    return this.#receiver.workerId;
+  }
+
+  /** Whether a worker has accepted the job. */
+  get isAccepted(): boolean {
+    return this.#receiver.isAccepted;
+  }
+
+  /** Completion tokens known to have been generated. */
+  get tokens(): number {
+    return this.#receiver.tokens;
+  }
+
+  /** Whether the bus has failed since the job was sent, so that it may not have come. */
+  get mayBeUndelivered(): boolean {
+    return this.#tools.bus.hasFailedSince(this.#offeredAtMs);
+  }
+
+  /** Handles a frame of the request, and says what it means. */
+  onFrame(frame: Frame): StreamEvent {
+    const wasAccepted = this.isAccepted;
+    const event = this.#receiver.onFrame(
+      frame,
+      this.#tools.clock.steadyNow(),
+    );
+    if (this.isAccepted && !wasAccepted) {
+      if (this.#rest === null) this.#tools.owner.onBodyDelivered();
+      else void this.#send(this.#rest, this.workerId ?? "");
+    }
+    return event;
+  }
+
+  /** Advances time: notices a worker that does not accept, or falls silent. */
+  onTick(): StreamEvent {
+    const { bus, clock } = this.#tools;
+    // A worker does not have to answer while the bus delivers nothing at all.
+    if (!this.isAccepted && bus.isSilentSince(this.#offeredAtMs)) {
+      return { type: "nothing" };
+    }
+    return this.#receiver.onTick(clock.steadyNow());
+  }
+
+  /** The bus works again after an outage: what may be lost is requested at once. */
+  onReconnect(): void {
+    this.#receiver.onReconnect(this.#tools.clock.steadyNow());
+  }
+
+  /** The client's socket took everything up to this frame: the worker may send more. */
+  delivered(sequence: number): void {
+    this.#receiver.delivered(sequence);
+  }
+
+  /** Tells the worker to stop; nothing follows. */
+  cancel(reason: CancelReason): void {
+    this.#receiver.cancel(reason);
+  }
+
+  /** Sends an upload in pieces, several at a time, each acknowledged. */
+  async #send(upload: Pieces, workerId: string): Promise<void> {
+    const { bus, log, owner } = this.#tools;
+    const { requestId, kind } = this.#job;
+    const { attempt } = this;
+    const subject = subjects.body(familyOf(kind), workerId, requestId);
+    try {
+      const sending: Promise<unknown>[] = [];
+      for (let index = 0;; index += 1) {
+        const bytes = await upload.next();
+        if (bytes === null || this.#receiver.isOver) break;
+        const sent = bus.sendPiece(subject, encodePiece(bytes, attempt, index));
+        // Its failure is reported by the await below, perhaps some pieces later.
+        sent.catch(() => {});
+        sending.push(sent);
+        if (sending.length >= BUS_LIMITS.piecesInFlight) await sending.shift();
+      }
+      await Promise.all(sending);
+      if (this.#receiver.isOver) return;
+      const end = await upload.end();
+      // Null: it must not run, and is cancelled.
+      if (end === null) return;
+      await bus.sendPiece(subject, encodeUploadEnd(end, attempt));
+      owner.onBodyDelivered();
+    } catch (error) {
+      if (this.#receiver.isOver) return; // The worker acknowledges nothing more.
+      log.warn("body_upload_failed", {
+        requestId: publicRequestId(requestId),
+        workerId,
+        message: "A large request could not be sent to its worker",
+        error,
+      });
+      owner.onBodyFailed();
+    }
+  }
+}
+
+/** A request that is too large for one message. Its pieces are views, no copies. */
+function piecesOf(body: WholeBody): Pieces {
+  let sentBytes = 0;
+  return {
+    next() {
+      const piece = body.bytes?.subarray(
+        sentBytes,
+        sentBytes + BUS_LIMITS.pieceBytes,
+      );
+      if (piece === undefined || piece.length === 0) {
+        return Promise.resolve(null);
+      }
+      sentBytes += piece.length;
+      return Promise.resolve(piece);
+    },
+    end: () => Promise.resolve({ files: [] }),
+  };
+}

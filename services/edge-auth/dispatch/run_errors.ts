@@ -1,0 +1,35 @@
+/** The errors of requests that no worker could finish, or that were stopped. */
+import { ApiError, type ErrorCode } from "@gateway/shared/openai/error";
+
+/** The `Retry-After` for clients: workers become free, or are started, all the time. */
+const RETRY_MS = 1_000;
+
+/** The error of a request whose key was disabled together with its running requests. */
+export function keyRevoked(): ApiError {
+  return new ApiError("key_revoked", "The API key was revoked.");
+}
+
+/** 503: all workers of the model have been full for too long. */
+export function overloaded(): ApiError {
+  return tryAgain("overloaded", "All workers are busy.");
+}
+
+/** 503: others waited for the slot of an upload that hardly arrived. */
+export function uploadTooSlow(): ApiError {
+  return tryAgain("overloaded", "The upload was too slow while others waited.");
+}
+
+/** 503: the bus knows no worker. */
+export function noWorker(): ApiError {
+  return tryAgain("no_worker", "No worker is available at the moment.");
+}
+
+/** 503: NATS cannot be reached. */
+export function busUnavailable(): ApiError {
+  return tryAgain("bus_unavailable", "The service is temporarily unavailable.");
+}
+
+function tryAgain(code: ErrorCode, what: string): ApiError {
+  const message = `${what} Please try again shortly.`;
+  return new ApiError(code, message, { retryAfterMs: RETRY_MS });
+}

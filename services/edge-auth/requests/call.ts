@@ -1,0 +1,55 @@
+/** A request of a client, from its arrival to the end of its handler. */
+import type { Principal } from "@gateway/shared/keys/record";
+import type { Exchange } from "../http/exchange.ts";
+
+/** A request that has arrived. */
+export interface Call {
+  readonly exchange: Exchange;
+  /** 32 hexadecimal digits, unique. */
+  readonly requestId: string;
+  /** The part of the path that varies, or empty. */
+  readonly id: string;
+  /** The client's address, also when it has left. */
+  readonly clientAddress: string;
+  /** When it arrived, on the clock of the edge. */
+  readonly startedAtMs: number;
+}
+
+/** A request whose key is known. Whether that may be used is decided later. */
+export interface KnownCall extends Call {
+  readonly principal: Principal;
+}
+
+/** What a handler has made of a call; the caller counts and logs it accordingly. */
+export type CallEnd =
+  /** It was answered, or its client has left. */
+  | { readonly type: "answered" }
+  /** It has a run, which counts and logs it when that ends. */
+  | { readonly type: "running" }
+  /** The error is to be sent. */
+  | {
+    readonly type: "refused";
+    readonly error: unknown;
+    /** As the client named it; null if the body was not read. */
+    readonly model: string | null;
+  };
+
+/** There is nothing more to do for a call. */
+export const ANSWERED: CallEnd = { type: "answered" };
+/** The run of a call does the rest. */
+export const RUNNING: CallEnd = { type: "running" };
+
+/** Handles calls of one route and method. May reject: that refuses the call, too. */
+export type CallHandler<Dependencies> = (
+  call: KnownCall,
+  deps: Dependencies,
+) => CallEnd | Promise<CallEnd>;
+
+/** The call is refused. `model`: as the client named it. */
+export function refused(error: unknown, model: unknown = null): CallEnd {
+  return {
+    type: "refused",
+    error,
+    model: typeof model === "string" ? model : null,
+  };
+}

@@ -1,0 +1,40 @@
+/** What distinguishes one endpoint that runs a model from another. */
+import type { JobRequest } from "@gateway/shared/bus/job";
+import type { Catalog } from "@gateway/shared/models/catalog";
+import type { ModelKind } from "@gateway/shared/models/kinds";
+import type { FormBounds } from "../http/read_form.ts";
+import type { Estimate } from "../limits/cost.ts";
+import type { Answer, AnswerOptions } from "./answer.ts";
+
+/** Makes what receives the answer of one request. */
+export type AnswerMaker = (options: AnswerOptions) => Answer;
+
+/** An endpoint whose requests are run by workers. */
+export interface Endpoint<Request extends JobRequest> {
+  readonly kind: ModelKind;
+  /** The model, where the path decides it: for errors before the body was read. */
+  readonly model?: string;
+  /**
+   * Checks a parsed body, or the fields of a form, and converts it. Throws an
+   * `ApiError` for its first fault.
+   */
+  parse(body: unknown, catalog: Catalog): Request;
+  /** What a request may cost. */
+  estimate(request: Request, catalog: Catalog): Estimate;
+  /**
+   * How a request is answered. The result lives as long as the run, so it keeps some
+   * facts about the request, never the request itself, which may have 20 MB.
+   */
+  answer(request: Request): AnswerMaker;
+}
+
+/** An endpoint whose requests are forms with files. */
+export interface UploadEndpoint<Request extends JobRequest>
+  extends Endpoint<Request> {
+  readonly form: FormBounds;
+  /**
+   * What a request costs at least, whatever its fields say: reserved while its form
+   * arrives.
+   */
+  readonly least: Estimate;
+}

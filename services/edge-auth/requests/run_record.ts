@@ -1,0 +1,145 @@
+/** Starts the run of a call, and counts and logs it at its end. */
+import type { ModelKind } from "@gateway/shared/models/kinds";
+import type { MonotonicNow } from "@gateway/shared/process/clock";
+import { publicRequestId } from "@gateway/shared/process/ids";
+import { type Log, roundMs } from "@gateway/shared/process/log";
+import { startWorkSpan } from "@gateway/shared/process/tracing";
+import type {
+  AnswerSink,
+  RunJob,
+  RunOutcome,
+  StartedRun,
+} from "../dispatch/outcome.ts";
+import type { FailedRequests } from "../limits/failed_requests.ts";
+import type { KnownCall } from "./call.ts";
+
+/** What is counted and logged of the request of a run. */
+export interface RunFacts {
+  readonly kind: ModelKind;
+  readonly model: string;
+  readonly stream: boolean;
+}
+
+/** The dispatcher, as those who start runs use it. */
+export interface RunStarter {
+  start(
+    job: RunJob,
+    sink: AnswerSink,
+    onEnded: (outcome: RunOutcome) => void,
+  ): StartedRun;
+  isStoppedSince(keyId: string, sinceMs: number): boolean;
+}
+
+/** Where runs are started and recorded. */
+export interface RunDependencies {
+  dispatcher: RunStarter;
+  failedRequests: Pick<FailedRequests, "add">;
+  metrics: {
+    ran(facts: RunFacts, outcome: RunOutcome, durationMs: number): void;
+  };
+  log: Log;
+  now: MonotonicNow;
+}
+
+/** A job without what its call says of it, and who gets its answer. */
+export interface RunWork extends Pick<RunJob, "kind" | "model" | "body"> {
+  readonly sink: AnswerSink;
+  /** Called once, at the end of the run. */
+  readonly onEnded: (outcome: RunOutcome) => void;
+}
+
+/** Starts a run, which is cancelled when the client leaves. */
+export function startTracedRun(
+  { requestId, principal: { keyId }, exchange }: KnownCall,
+  { sink, onEnded, ...work }: RunWork,
+  { dispatcher }: Pick<RunDependencies, "dispatcher">,
+): StartedRun {
+  const { kind, model } = work;
+  const { headers, onClose } = exchange;
+  const span = startWorkSpan(kind, {
+    kind: "PRODUCER",
+    parent: headers.traceparent?.toString(),
+    attributes: {
+      "gateway.request_id": publicRequestId(requestId),
+      "gateway.key_id": keyId,
+      "gen_ai.request.model": model,
+    },
+  });
+  const { traceparent } = span;
+  const job: RunJob = { ...work, requestId, keyId, traceparent };
+  const run = dispatcher.start(job, sink, (outcome) => {
+    onEnded(outcome);
+    span.end({
+      "gateway.outcome": outcome.kind,
+      "gateway.offers": outcome.offers,
+      "gateway.worker_id": outcome.workerId ?? "",
+      "gen_ai.usage.input_tokens": outcome.usage?.prompt_tokens ?? 0,
+      [kind === "chat" ? "gen_ai.usage.output_tokens" : "gateway.units"]:
+        outcome.completionTokens,
+    }, outcome.error?.code);
+  });
+  // Works in every state: queued, waiting for the first token, streaming or not.
+  onClose.push(() => run.cancel("client_gone"));
+  return run;
+}
+
+/** How a run ended, and whether its cost is in the counts of its key. */
+export interface RunEnd {
+  readonly outcome: RunOutcome;
+  readonly isCharged: boolean;
+}
+
+/** Counts and logs a run that has ended. */
+export function recordRun(
+  call: KnownCall,
+  facts: RunFacts,
+  { outcome, isCharged, ...deps }: RunEnd & RunDependencies,
+): void {
+  const { requestId, principal, exchange: { response } } = call;
+  const { error } = outcome;
+  if (error !== null) {
+    const isOpened = response.headersSent && response.statusCode < 300;
+    const how = isOpened ? "cut" : isCharged ? "failed" : "refused";
+    const { model } = facts;
+    deps.failedRequests.add(principal, { requestId, model, error, how });
+  }
+  const durationMs = deps.now() - call.startedAtMs;
+  deps.metrics.ran(facts, outcome, durationMs);
+  if (outcome.kind === "complete" && !deps.log.isSampled(requestId)) return;
+  logRun(deps.log, call, { ...facts, outcome, durationMs });
+}
+
+/** Logs a run, but never a key, a prompt or an answer. */
+function logRun(
+  log: Log,
+  { requestId, clientAddress, principal: { keyId, ownerId } }: KnownCall,
+  { kind, model, stream, outcome, durationMs }: RunFacts & {
+    outcome: RunOutcome;
+    durationMs: number;
+  },
+): void {
+  const { usage, completionTokens } = outcome;
+  const line = {
+    requestId: publicRequestId(requestId),
+    keyId,
+    ownerId,
+    clientAddress,
+    model,
+    stream,
+    outcome: outcome.kind,
+    errorCode: outcome.error?.code,
+    cancelReason: outcome.cancelReason ?? undefined,
+    workerId: outcome.workerId,
+    offers: outcome.offers,
+    dispatchMs: roundOrAbsent(outcome.dispatchMs),
+    firstByteMs: roundOrAbsent(outcome.firstByteMs),
+    durationMs: roundMs(durationMs),
+  };
+  if (kind === "chat") {
+    const promptTokens = usage?.prompt_tokens;
+    log.info("chat", { ...line, promptTokens, completionTokens });
+  } else log.info("media", { ...line, kind, units: completionTokens });
+}
+
+const roundOrAbsent = (ms: number | null): number | undefined =>
+  ms === null ? undefined : roundMs(ms);
