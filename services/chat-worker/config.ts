@@ -19,6 +19,11 @@ export const CHAT_WORKER_VARIABLES = {
     .describe("Requests that a worker runs at once; it rejects further ones"),
 };
 
+/**
+ * Reads the configuration from the environment, the models file and the files of
+ * secrets. Throws a {@link ConfigError} that names every mistake, or that no model is
+ * a chat model.
+ */
 export function readConfig() {
   const env = Deno.env.toObject();
   const settings = parseEnv(CHAT_WORKER_VARIABLES, env, Deno.readTextFileSync);

@@ -1,3 +1,4 @@
+/** The service that runs chat completions on model servers. */
 import { AnswerMemory } from "@gateway/shared/worker/answer_memory";
 import { runWorkerService } from "@gateway/shared/worker/service";
 import { OpenAiBackend, runCompletion } from "./backends/openai.ts";

@@ -29,6 +29,7 @@ import type { JobCall } from "@gateway/shared/worker/job";
 
 const encoder = new TextEncoder();
 
+/** One attempt: a request, the server that runs it, and the answer that it fills. */
 export interface MediaAttempt<Request extends MediaRequest = MediaRequest> {
   request: Request;
   server: ModelServer;
@@ -75,6 +76,10 @@ export async function* piecesOf(
   }
 }
 
+/**
+ * Reads a body of at most `bytesMax` bytes as text. Rejects with `upstream_invalid` if
+ * it is longer.
+ */
 export function textIn(
   { connection, server }: ServerResponse,
   bytesMax: number,
@@ -83,6 +88,7 @@ export function textIn(
   return connection.readText(server.config.deadlines.between_tokens_ms);
 }
 
+/** An event of an answer with the type `text/event-stream`, parsed. */
 export interface ServerEvent {
   /** Its `type`, or the name of the event. */
   type: string;
@@ -163,6 +169,7 @@ export function usageOf(stated: unknown, input: string): JsonObject {
 /** Bytes passed on at a time: a quarter of the credit window. */
 const PIECE_BYTES_MAX = 64 * 1024;
 
+/** The media type of server-sent events. */
 export const EVENT_STREAM = "text/event-stream";
 
 /**

@@ -5,8 +5,17 @@ import type * as media from "@gateway/shared/openai/media";
 import * as errors from "@gateway/shared/upstream/errors";
 import * as json from "@gateway/shared/upstream/json";
 import type { ServerResponse } from "@gateway/shared/upstream/model_server";
-import * as attempts from "./attempt.ts";
-import type { MediaAttempt, ServerEvent } from "./attempt.ts";
+import {
+  ask,
+  EVENT_STREAM,
+  eventsOf,
+  type MediaAttempt,
+  piecesOf,
+  type ServerEvent,
+  textIn,
+  throwIfError,
+  usageOf,
+} from "./attempt.ts";
 import { encodeForm } from "./form.ts";
 
 /** The largest body that is read for its error when it should have been audio. */
@@ -36,15 +45,16 @@ export function speak(
     instructions,
     stream_format: request.stream ? "sse" : streamed,
   });
-  const accept = `audio/*, ${attempts.EVENT_STREAM}, application/json`;
-  const ask = { to: "/audio/speech", accept, body };
-  return attempts.ask(
+  const accept = `audio/*, ${EVENT_STREAM}, application/json`;
+  const question = { to: "/audio/speech", accept, body };
+  return ask(
     attempt,
-    ask,
+    question,
     (response) => passOnSound(response, attempt),
   );
 }
 
+/** Reads the server's audio, whichever form it has, and writes what was requested. */
 async function passOnSound(
   response: ServerResponse,
   { request, answer }: MediaAttempt<media.SpeechRequest>,
@@ -59,21 +69,21 @@ async function passOnSound(
     await answer.writeEvent({ type: "speech.audio.delta", audio });
   };
   let usage: unknown;
-  if (contentType === attempts.EVENT_STREAM) {
+  if (contentType === EVENT_STREAM) {
     usage = await readSoundEvents(response, pass);
   } else if (/json$|^text\//.test(contentType)) {
     // The body may say what is wrong.
-    const text = await attempts.textIn(response, OTHER_BYTES_MAX);
-    attempts.throwIfError(Object(json.parseJson(text)), response.server);
+    const text = await textIn(response, OTHER_BYTES_MAX);
+    throwIfError(Object(json.parseJson(text)), response.server);
     throw errors.invalidAnswer(`${contentType} instead of audio`);
   } else {
-    const pieces = attempts.piecesOf(response, MEDIA_LIMITS.speechBytesMax);
+    const pieces = piecesOf(response, MEDIA_LIMITS.speechBytesMax);
     for await (const sound of pieces) await pass(sound);
   }
   if (answer.made === 0) throw errors.truncatedAnswer("No audio");
   if (!request.stream) return;
-  const told = attempts.usageOf(usage, request.input);
-  await answer.writeEvent({ type: "speech.audio.done", usage: told });
+  const stated = usageOf(usage, request.input);
+  await answer.writeEvent({ type: "speech.audio.done", usage: stated });
 }
 
 /** Passes on the audio in events, and returns the usage that the last one states. */
@@ -81,7 +91,7 @@ async function readSoundEvents(
   response: ServerResponse,
   pass: (sound: Uint8Array) => Promise<void>,
 ): Promise<unknown> {
-  const events = attempts.eventsOf(response, {
+  const events = eventsOf(response, {
     bytesMax: MEDIA_LIMITS.speechBytesMax,
     eventCharsMax: MEDIA_LIMITS.speechEventCharsMax,
   });
@@ -139,35 +149,37 @@ export function transcribe(
     "include[]": request.include,
   }, files);
   const to = request.task === "translate" ? "translations" : "transcriptions";
-  return attempts.ask(attempt, {
+  return ask(attempt, {
     to: `/audio/${to}`,
     ...form,
-    accept: `application/json, ${attempts.EVENT_STREAM}, text/*`,
+    accept: `application/json, ${EVENT_STREAM}, text/*`,
     // The text of a recording may not start before the whole recording was processed.
     mustBeginSoon: stream,
   }, (response) => passOnText(response, attempt));
 }
 
+/** Reads the server's text, whichever form it has, and writes what was requested. */
 async function passOnText(
   response: ServerResponse,
   { request, answer }: MediaAttempt<media.TranscriptionRequest>,
 ): Promise<void> {
   const estimate = answer.started;
   const isJson = JSON_FORMAT.test(request.response_format);
-  const isEvents = response.head.contentType === attempts.EVENT_STREAM;
+  const isEvents = response.head.contentType === EVENT_STREAM;
   const parts = isEvents
     ? readTextEvents(response)
     : readDocument(response, isJson);
-  let said = "";
+  let heard = "";
   for await (const { type, data } of parts) {
     answer.made = estimate;
     if (type !== DONE) {
-      if (type === DELTA) said += json.textOf(data.delta);
+      if (type === DELTA) heard += json.textOf(data.delta);
       if (request.stream) await answer.writeEvent({ ...data, type });
       continue;
     }
-    const seconds = answer.made = statedSeconds(data) ?? estimate;
-    const text = json.textOf(data.text) || said;
+    const seconds = statedSeconds(data) ?? estimate;
+    answer.made = seconds;
+    const text = json.textOf(data.text) || heard;
     // The usage that the server states, or the seconds of the recording.
     const usage = json.isJsonObject(data.usage)
       ? data.usage
@@ -192,10 +204,10 @@ async function* readDocument(
   if (contentType === "text/html") {
     throw errors.invalidAnswer("A web page instead of a transcription");
   }
-  const text = await attempts.textIn(response, BYTES_MAX);
+  const text = await textIn(response, BYTES_MAX);
   const parsed = JSON_FORMAT.test(contentType) && json.parseJson(text);
   const data: json.JsonObject = json.isJsonObject(parsed) ? parsed : { text };
-  attempts.throwIfError(data, response.server);
+  throwIfError(data, response.server);
   if (isJson && typeof data.text !== "string") {
     throw errors.invalidAnswer("A transcription without text");
   }
@@ -208,7 +220,7 @@ async function* readTextEvents(
   response: ServerResponse,
 ): AsyncGenerator<ServerEvent> {
   let isForeign = false;
-  const events = attempts.eventsOf(response, { bytesMax: BYTES_MAX });
+  const events = eventsOf(response, { bytesMax: BYTES_MAX });
   for await (const event of events) {
     const delta = foreignDelta(event);
     isForeign ||= delta !== null;

@@ -13,6 +13,10 @@ export const MEDIA_WORKER_VARIABLES = {
     ),
 };
 
+/**
+ * Reads the configuration from the environment, the models file and the files of
+ * secrets. Throws a `ConfigError` that names every mistake.
+ */
 export function readConfig() {
   const env = Deno.env.toObject();
   const settings = parseEnv(MEDIA_WORKER_VARIABLES, env, Deno.readTextFileSync);

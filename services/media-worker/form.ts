@@ -10,6 +10,10 @@ export type FormFields = {
   readonly [name: string]: string | number | readonly string[] | undefined;
 };
 
+/**
+ * Encodes the fields and then the files, in this order, under a random boundary.
+ * Quotes and line ends in names are percent-encoded, as browsers do.
+ */
 export function encodeForm(
   fields: FormFields,
   files: readonly UploadedFile[],

@@ -1,3 +1,4 @@
+/** The service that runs requests for images, audio and videos on model servers. */
 import { ModelServer } from "@gateway/shared/upstream/model_server";
 import { AnswerMemory } from "@gateway/shared/worker/answer_memory";
 import { runWorkerService } from "@gateway/shared/worker/service";

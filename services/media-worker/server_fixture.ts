@@ -33,10 +33,13 @@ import { until } from "../../tests/support/wait_for.ts";
 import { MediaAnswer } from "./attempt.ts";
 import { passOn } from "./media.ts";
 
+/** The key that the worker sends, and that nobody may see. */
 export const API_KEY = "upstream-key-0123456789";
+/** A request for events. */
 export const SSE = { stream: true } as const;
 
 const ABOUT = { model: "ours", stream: false } as const;
+/** A request for the sound of a short text. */
 export const SPEECH: media.SpeechRequest = {
   ...ABOUT,
   kind: "speech",
@@ -44,8 +47,9 @@ export const SPEECH: media.SpeechRequest = {
   input: "Grüße 😀",
   voice: "alloy",
 };
-/** Of the text above, as its reader counts them. */
+/** The characters of that text, as its reader counts them. */
 export const CHARACTERS = 7;
+/** A request for one image. */
 export const IMAGE: media.ImageRequest = {
   ...ABOUT,
   kind: "image",
@@ -53,6 +57,7 @@ export const IMAGE: media.ImageRequest = {
   prompt: "A red fox",
   n: 1,
 };
+/** A request for the text of a recording. */
 export const TRANSCRIPTION: media.TranscriptionRequest = {
   ...ABOUT,
   kind: "transcription",
@@ -60,6 +65,7 @@ export const TRANSCRIPTION: media.TranscriptionRequest = {
   response_format: "json",
 };
 
+/** What {@link startServer} returns. */
 export type Rig = ReturnType<typeof startServer>;
 
 /** A model server that answers like this, and the worker's end of it. */
@@ -97,6 +103,7 @@ export function startServer(
   };
 }
 
+/** The head and the body of what was passed on; a null head if there is none. */
 export function read(call: RecordedCall) {
   const read = new MediaHeadReader().push(call.answer());
   return read === null || read === "invalid"
@@ -104,9 +111,11 @@ export function read(call: RecordedCall) {
     : { head: read.head, body: Buffer.from(read.rest) };
 }
 
+/** The code of an error of ours, else the error itself. */
 export const codeOf = (error: unknown) =>
   error instanceof ApiError ? error.code : error;
 
+/** A reply of events, each a text such as {@link named} makes. */
 export const sse = (...events: string[]): Step[] => [
   streamHead(),
   ...events.map(chunk),
@@ -118,6 +127,7 @@ export function named(data: { type: string; [name: string]: unknown }): string {
   return `event: ${data.type}\n${event(data)}`;
 }
 
+/** The data of events that were passed on; asserts that each has its name. */
 export function eventsIn(text: string): { [name: string]: unknown }[] {
   return text.split("\n\n").slice(0, -1).map((block) => {
     const [name, data = "", ...rest] = block.split("\n");

@@ -1,6 +1,18 @@
+/** The deadlines of one call to a model server. */
 import type { MonotonicNow } from "../process/clock.ts";
 import type { Deadlines, Timed } from "../process/deadlines.ts";
 import { UpstreamError } from "./errors.ts";
+
+/** What the deadlines of one attempt are made of. */
+export interface AttemptDeadlinesOptions {
+  /** Watches all attempts of a server with one timer. */
+  deadlines: Deadlines;
+  now: MonotonicNow;
+  /** Aborts when the answer is no longer needed. */
+  callSignal: AbortSignal;
+  /** How long the whole attempt may take. */
+  totalMs: number;
+}
 
 /**
  * Ends one attempt when its signal aborts or a deadline passes. A token only writes a
@@ -10,16 +22,20 @@ export class AttemptDeadlines implements Timed, EventListenerObject {
   /** Why it has ended: the reason of the call's signal, or an `upstream_timeout`. */
   #ended: { reason: unknown } | null = null;
   #onEnd: (() => void) | null = null;
+  readonly deadlines: Deadlines;
+  readonly now: MonotonicNow;
+  readonly callSignal: AbortSignal;
   readonly #totalAt: number;
   #phase = "";
   #phaseAt = Infinity;
 
+  /** Starts the clock; after `totalMs` the attempt ends in any case. */
   constructor(
-    readonly deadlines: Deadlines,
-    readonly now: MonotonicNow,
-    readonly callSignal: AbortSignal,
-    totalMs: number,
+    { deadlines, now, callSignal, totalMs }: AttemptDeadlinesOptions,
   ) {
+    this.deadlines = deadlines;
+    this.now = now;
+    this.callSignal = callSignal;
     this.#totalAt = now() + totalMs;
     if (callSignal.aborted) this.handleEvent();
     else {
@@ -44,8 +60,8 @@ export class AttemptDeadlines implements Timed, EventListenerObject {
   }
 
   /**
-   * Runs this when the attempt ends, instead of what was given before; at once if it
-   * has ended.
+   * Calls `run` when the attempt ends, and no longer what an earlier call of this method
+   * named; calls it at once if the attempt has ended.
    */
   onEnd(run: () => void): void {
     this.#onEnd = run;

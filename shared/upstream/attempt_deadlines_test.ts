@@ -7,7 +7,12 @@ function start(signal = new AbortController().signal) {
   const now = () => clock.ms;
   const watched = new Deadlines(now, 0);
   watched.closeWhenIdle();
-  const deadlines = new AttemptDeadlines(watched, now, signal, 60_000);
+  const deadlines = new AttemptDeadlines({
+    deadlines: watched,
+    now,
+    callSignal: signal,
+    totalMs: 60_000,
+  });
   const assertExpired = (which: string) =>
     assert.throws(() => deadlines.throwIfEnded(), {
       code: "upstream_timeout",

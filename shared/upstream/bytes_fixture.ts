@@ -1,3 +1,6 @@
+/** Bytes cut into pieces, as a network may deliver them. */
+
+/** Cuts bytes into pieces of `size` bytes; the last may be shorter. */
 export function* piecesOf(bytes: Uint8Array, size: number) {
   for (let at = 0; at < bytes.length; at += size) {
     yield bytes.subarray(at, at + size);

@@ -44,10 +44,11 @@ const PERMANENT = anyOf(
   "response_?format|json[ _]?schema|\\bgrammar\\b",
 );
 
-const TOLD_MAX = 3;
+/** How many faults of a list the message for the caller names. */
+const FAULTS_NAMED_MAX = 3;
 /**
- * The largest body of an error response. A longer one is not quoted, and no more of a
- * message is examined, of which the end may be a part of a secret.
+ * The largest body of an error response: a longer one is not quoted. Only this much of
+ * a message is examined; what lies at the cut may be a part of a secret and is dropped.
  */
 const BYTES_MAX = 64 * 1024;
 
@@ -75,6 +76,10 @@ const FAULTS: readonly [UpstreamFault, statuses: number[], words: RegExp][] = [
   ],
 ];
 
+/**
+ * Reads the body of a refusal and returns the error for it. Rejects only with the
+ * reason why the attempt was aborted.
+ */
 export async function readErrorResponse(
   { status, retryAfterMs }: ResponseHead,
   response: HttpConnection,
@@ -95,6 +100,7 @@ export async function readErrorResponse(
   );
 }
 
+/** The error for a refusal, by its status and what its body says. */
 export function errorOfResponse(
   { status, body, retryAfterMs }: Pick<ResponseHead, "status"> & {
     /** Parsed body or event data, or undefined when it was not JSON. */
@@ -105,7 +111,7 @@ export function errorOfResponse(
 ): UpstreamError {
   const error = errorMemberOf(body);
   const message = redact(textOf(error?.message));
-  const fault = faultOf(status, body, error, message);
+  const fault = faultOf({ status, body, error, message });
   let detail = `Model server answered with status ${status}`;
   // The operator configured a wrong name for this server. Only the log shows that name.
   if (fault === "unknown_model") detail += `: ${message}`;
@@ -126,10 +132,14 @@ export function errorOfResponse(
 
 /** The fault of the table, except where the body says more than the status. */
 function faultOf(
-  status: number,
-  body: unknown,
-  error: JsonObject | null,
-  message: string,
+  { status, body, error, message }: {
+    status: number;
+    body: unknown;
+    /** The object in the body that holds the message, if it has one. */
+    error: JsonObject | null;
+    /** Its message, redacted. */
+    message: string;
+  },
 ): UpstreamFault {
   const [fault = "server_error"] =
     FAULTS.find(([, statuses]) => statuses.includes(status)) ?? [];
@@ -158,6 +168,7 @@ function isContextLength({ code, type, message }: JsonObject): boolean {
   );
 }
 
+/** The value if it is a text of this form without a secret, else undefined. */
 function clean(value: unknown, form: RegExp, redact: Redact) {
   const text = textOf(value);
   return form.test(text) && redact(text) === text ? text : undefined;
@@ -204,7 +215,7 @@ const hasMessage = ({ message }: JsonObject) => typeof message === "string";
 /** The faults in FastAPI's `detail`, which is a text or a list, or `""`. */
 function messageOfDetail(detail: unknown): string {
   if (!Array.isArray(detail)) return textOf(detail);
-  return detail.filter(isJsonObject).slice(0, TOLD_MAX)
+  return detail.filter(isJsonObject).slice(0, FAULTS_NAMED_MAX)
     .map(({ loc, msg }) => {
       const path = Array.isArray(loc) ? loc.slice(1).join(".") : "";
       return `${path}: ${textOf(msg)}`;

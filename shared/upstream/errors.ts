@@ -45,6 +45,7 @@ const FAULTS = {
   [fault: string]: readonly [ErrorCode, Remedy, message: string];
 };
 
+/** How a call to a model server failed: a row of the table above. */
 export type UpstreamFault = keyof typeof FAULTS;
 
 /** The `Retry-After` for callers if the server sends none. */

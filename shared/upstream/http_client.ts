@@ -76,13 +76,14 @@ export function createConnect(
 
 const decoder = new TextDecoder();
 
+/** One connection to a model server, which carries one exchange after the other. */
 export class HttpConnection {
   isOpen = true;
   /** Bytes of the body that may still be read: a longer body is invalid. */
   bytesLeft = Infinity;
   /** Called with the length of each piece of the body. */
   onPiece: ((bytes: number) => void) | null = null;
-  /** Of these, `[from, to)` was received but not used yet. */
+  /** Its bytes in `[from, to)` were received but not used yet. */
   #buffer = new Uint8Array(READ_BUFFER_BYTES_MIN);
   #from = 0;
   #to = 0;
@@ -108,7 +109,8 @@ export class HttpConnection {
    */
   async exchange(request: Uint8Array, deadlines: AttemptDeadlines) {
     this.#deadlines = deadlines;
-    this.#isSent = this.#isKeepAlive = false;
+    this.#isSent = false;
+    this.#isKeepAlive = false;
     const wasIdle = this.#idleRead !== null;
     void this.#write(request);
     let head = await this.#readHead(wasIdle);
@@ -188,7 +190,8 @@ export class HttpConnection {
    * first read of the next response.
    */
   sleep(onEnd: () => void): void {
-    this.#from = this.#to = 0;
+    this.#from = 0;
+    this.#to = 0;
     this.#idleRead = this.raw.read(this.#buffer);
     this.#idleRead.then(onEnd, onEnd);
   }
@@ -237,7 +240,7 @@ export class HttpConnection {
       this.#buffer = new Uint8Array(READ_BUFFER_BYTES);
       this.#buffer.set(small);
     }
-    // Of a head that is not complete yet, all bytes are kept.
+    // A head that is not complete yet must stay whole in the buffer.
     const at = this.#from === this.#to ? 0 : this.#to;
     const space = at === 0 ? this.#buffer : this.#buffer.subarray(at);
     let bytes: number | null = null;
@@ -257,10 +260,14 @@ export class HttpConnection {
   }
 }
 
+/** The connections to one model server: those that are idle are used again. */
 export class HttpClient {
   /** Ready for a request; the most recently used is last. */
   readonly idle: HttpConnection[] = [];
-  /** The first so many have been idle since the last {@link IDLE_PERIOD_MS} began. */
+  /**
+   * How many connections at the start of `idle` have been idle since the current {@link
+   * IDLE_PERIOD_MS} began.
+   */
   #unused = 0;
   #sweep: ReturnType<typeof setInterval> | undefined;
   #isClosed = false;

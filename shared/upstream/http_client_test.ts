@@ -55,7 +55,12 @@ function rig(reply: Reply) {
 function newDeadlines(signal = new AbortController().signal): AttemptDeadlines {
   const watched = new Deadlines(monotonicNow);
   watched.closeWhenIdle();
-  return new AttemptDeadlines(watched, monotonicNow, signal, 5_000);
+  return new AttemptDeadlines({
+    deadlines: watched,
+    now: monotonicNow,
+    callSignal: signal,
+    totalMs: 5_000,
+  });
 }
 
 async function begin(
@@ -253,7 +258,11 @@ Deno.test("HttpClient gives up connecting after connectMs, or when aborted", asy
   const held: ByteConnection[] = [];
   for (let isFull = false; !isFull;) {
     const signal = AbortSignal.timeout(500);
-    await connect(signal).then((conn) => held.push(conn), () => isFull = true);
+    try {
+      held.push(await connect(signal));
+    } catch {
+      isFull = true;
+    }
   }
   await assert.rejects(exchange(client), { fault: "timeout" });
 

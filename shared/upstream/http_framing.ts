@@ -18,6 +18,7 @@ const RETRY_AFTER_MS_MAX = 60_000;
  */
 export type BodyFraming = number | "chunked" | "close";
 
+/** The status line and the headers of a response, as far as they matter here. */
 export interface ResponseHead {
   /** 100 to 999; below 200 it is an interim response without a body. */
   status: number;
@@ -31,7 +32,7 @@ export interface ResponseHead {
    * 1..60 s.
    */
   retryAfterMs: number | undefined;
-  /** Those of {@link FILE_HEADERS} that it has. */
+  /** The headers among {@link FILE_HEADERS} that the response has. */
   fileHeaders: Partial<Record<typeof FILE_HEADERS[number], string>>;
 }
 
@@ -171,8 +172,10 @@ export class BodyDecoder {
       }
       const taken = Math.min(this.#left, to - at);
       // The first payload stays in place; the following ones are moved up to it.
-      if (start === end) start = end = at;
-      else buffer.copyWithin(end, at, at + taken);
+      if (start === end) {
+        start = at;
+        end = at;
+      } else buffer.copyWithin(end, at, at + taken);
       end += taken;
       at += taken;
       this.#left -= taken;

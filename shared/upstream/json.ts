@@ -1,6 +1,7 @@
 /** Reads the JSON of model servers, which nobody has checked. */
 export { isJsonObject } from "../process/error_text.ts";
 
+/** An object of which only the server knows the members. */
 export type JsonObject = { [name: string]: unknown };
 
 /** The string, or `""` for anything else: null and absent mean "no change". */

@@ -31,6 +31,7 @@ export interface RequestOptions {
   headers?: { readonly [name: string]: string };
 }
 
+/** What a {@link ModelServer} needs to know. */
 export interface ModelServerOptions {
   config: BackendConfig;
   /** The model's name for callers. */
@@ -42,6 +43,7 @@ export interface ModelServerOptions {
   connect?: Connect;
 }
 
+/** One request to a model server, encoded but for its body. */
 export interface ServerRequest {
   encode: ReturnType<ModelServer["encoder"]>;
   body: string | Uint8Array;
@@ -162,12 +164,12 @@ export class ModelServer {
     const { encode, body, call, signal = call.signal } = request;
     const { connect_ms, first_token_ms, total_ms } = this.config.deadlines;
     const { totalMs = total_ms, statuses = [200] } = request;
-    const deadlines = new AttemptDeadlines(
-      this.#deadlines,
-      this.now,
-      signal,
+    const deadlines = new AttemptDeadlines({
+      deadlines: this.#deadlines,
+      now: this.now,
+      callSignal: signal,
       totalMs,
-    );
+    });
     let connection: HttpConnection | null = null;
     let isDone = false;
     try {

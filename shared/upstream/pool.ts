@@ -1,3 +1,4 @@
+/** The model servers of one model: which is called, and what follows its failure. */
 import type { BackendConfig } from "../models/catalog.ts";
 import type { MonotonicNow } from "../process/clock.ts";
 import { roundMs } from "../process/log.ts";
@@ -18,11 +19,13 @@ const RETRIES_PER_REQUEST = 0.1;
 const RETRIES_MAX = 5;
 const UNAVAILABLE_MS_MIN = 1_000;
 
+/** One model server, as far as the pool is concerned. */
 export interface PoolBackend {
   readonly config: Pick<BackendConfig, "name" | "preference" | "weight">;
   close(): void;
 }
 
+/** What identifies and ends a request on its way to a model server. */
 export interface BackendCall {
   /**
    * 32 hex digits, sent to the model server unchanged: llama-cpp-python accepts only
@@ -46,6 +49,7 @@ export interface AttemptProgress {
   onBegun(): void;
 }
 
+/** How one attempt ended, for metrics and logs. */
 export interface AttemptReport {
   requestId: string;
   backend: string;
@@ -59,6 +63,7 @@ export interface AttemptReport {
   error: unknown;
 }
 
+/** What a {@link BackendPool} needs; tests pass their own clock and chance. */
 export interface BackendPoolOptions<Backend extends PoolBackend> {
   backends: readonly Backend[];
   now: MonotonicNow;
@@ -97,6 +102,7 @@ export class BackendPool<Backend extends PoolBackend> {
     }));
   }
 
+  /** The state of each backend's breaker, by the name of the backend. */
   breakerStates(): ReadonlyMap<string, BreakerState> {
     return new Map(
       this.#slots.map((slot) => [slot.backend.config.name, slot.breaker.state]),
@@ -125,7 +131,7 @@ export class BackendPool<Backend extends PoolBackend> {
     for (const slot of this.#candidates()) {
       if (only !== undefined && slot.backend.config.name !== only) continue;
       if (failures.length === ATTEMPTS_MAX) break;
-      const done = await this.#attempt(slot, call, attempt, failures);
+      const done = await this.#attempt(slot, { call, attempt, failures });
       if (done !== null) return done.result;
       if (failures.length === 1) failed ??= slot;
     }
@@ -135,7 +141,7 @@ export class BackendPool<Backend extends PoolBackend> {
       // Jitter: requests that failed together must not be retried together.
       const spreadMs = RETRY_DELAY_MS_MAX - RETRY_DELAY_MS_MIN;
       await sleep(RETRY_DELAY_MS_MIN + random() * spreadMs, call.signal);
-      const done = await this.#attempt(failed, call, attempt, failures);
+      const done = await this.#attempt(failed, { call, attempt, failures });
       if (done !== null) return done.result;
     }
     // The error of a limit says when to retry; otherwise the last error is returned.
@@ -150,9 +156,11 @@ export class BackendPool<Backend extends PoolBackend> {
    */
   async #attempt<Result>(
     slot: Slot<Backend>,
-    call: BackendCall,
-    attempt: (backend: Backend, progress: AttemptProgress) => Promise<Result>,
-    failures: UpstreamError[],
+    { call, attempt, failures }: {
+      call: BackendCall;
+      attempt: (backend: Backend, progress: AttemptProgress) => Promise<Result>;
+      failures: UpstreamError[];
+    },
   ): Promise<{ result: Result } | null> {
     const { backend, breaker } = slot;
     const enteredAtMs = breaker.enter();
@@ -186,8 +194,14 @@ export class BackendPool<Backend extends PoolBackend> {
     } finally {
       breaker.end(enteredAtMs, outcome);
       const durationMs = roundMs(now() - enteredAtMs);
-      const of = { requestId: call.requestId, backend: backend.config.name };
-      onAttempt({ ...of, outcome, durationMs, firstTokenMs, error });
+      onAttempt({
+        requestId: call.requestId,
+        backend: backend.config.name,
+        outcome,
+        durationMs,
+        firstTokenMs,
+        error,
+      });
     }
   }
 

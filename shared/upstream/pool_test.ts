@@ -72,7 +72,9 @@ function rig(...acts: Act[][]) {
     onAttempt: (report) => reports.push(report),
   });
   const [a = new Fake("none", [])] = backends;
-  const wait = (ms: number) => void (nowMs += ms);
+  const wait = (ms: number) => {
+    nowMs += ms;
+  };
   return { pool, reports, sleeps, wait, a };
 }
 
@@ -95,8 +97,12 @@ async function ask(
 type Case = [acts: Act[][], end: string, attempts: string];
 const AGAIN: UpstreamFault[] = ["unreachable", "server_error", "truncated"];
 const NOT_AGAIN: UpstreamFault[] = [
-  ...["rate_limited", "overloaded", "unknown_model", "timeout"] as const,
-  ...["invalid", "credentials"] as const,
+  "rate_limited",
+  "overloaded",
+  "unknown_model",
+  "timeout",
+  "invalid",
+  "credentials",
 ];
 const repeated = (fault: UpstreamFault): Case => {
   return [[[fault, "ok"]], "a1 a2", `a ${fault}, a success`];

@@ -23,6 +23,7 @@ import { ToolCallFragments } from "./tool_calls.ts";
 const CALL_ID_CHARS = 24;
 const TEXTS = ["content", "reasoning_content", "refusal"] as const;
 
+/** One of the `n` answers to a request, while it is read. */
 export interface Choice {
   readonly index: number;
   /** The server has sent something for it. */
@@ -34,8 +35,24 @@ export interface Choice {
   logprobs: { content: unknown[] | null; refusal: unknown[] | null } | null;
 }
 
+/** What a {@link ChatAnswer} is made of. */
+export interface ChatAnswerOptions {
+  /** The validated request of the client. */
+  request: ChatRequest;
+  /** Takes the lines of the answer. */
+  call: JobCall;
+  /** Learns of the first delta or finish reason, and of the first line passed on. */
+  progress: AttemptProgress;
+  /** Counts the bytes of a whole answer. */
+  held: HeldBytes;
+}
+
 /** Collects the output of a model and passes it on as lines. */
 export class ChatAnswer {
+  readonly request: ChatRequest;
+  readonly call: JobCall;
+  readonly progress: AttemptProgress;
+  readonly held: HeldBytes;
   /**
    * Identifies the server's build and weights, if it has one. Must be set before the
    * first delta.
@@ -46,16 +63,11 @@ export class ChatAnswer {
   #prefix = "";
   #deltas = 0;
 
-  /**
-   * `progress` is told of the first delta or finish reason, and of the first line
-   * passed on; `held` counts the bytes of a whole answer.
-   */
-  constructor(
-    readonly request: ChatRequest,
-    readonly call: JobCall,
-    readonly progress: AttemptProgress,
-    readonly held: HeldBytes,
-  ) {
+  constructor({ request, call, progress, held }: ChatAnswerOptions) {
+    this.request = request;
+    this.call = call;
+    this.progress = progress;
+    this.held = held;
     const idPrefix = `call_${call.requestId.slice(0, CALL_ID_CHARS)}`;
     this.choices = Array.from({ length: request.n }, (_, index): Choice => ({
       index,
@@ -79,13 +91,16 @@ export class ChatAnswer {
     this.#deltas += 1;
     if (!this.request.stream) return collect(choice, delta, logprobs);
     const probabilities = logprobs && JSON.stringify(logprobs);
-    this.#addChunk(choice.index, JSON.stringify(delta), probabilities);
+    this.#addChunk(choice.index, JSON.stringify(delta), {
+      logprobs: probabilities,
+    });
   }
 
+  /** Ends a choice; its last chunk carries the reason. */
   finish(choice: Choice, reason: FinishReason): void {
     this.#begin(null);
     choice.finishReason = reason;
-    this.#addChunk(choice.index, "{}", "null", `"${reason}"`);
+    this.#addChunk(choice.index, "{}", { reason: `"${reason}"` });
   }
 
   /** Passes on what has been collected; returns what {@link JobCall.write} returns. */
@@ -125,11 +140,14 @@ export class ChatAnswer {
     }
   }
 
+  /** Adds a line for one choice. All values are JSON texts. */
   #addChunk(
     index: number,
     delta: string,
-    logprobs = "null",
-    reason = "null",
+    { logprobs = "null", reason = "null" }: {
+      logprobs?: string | undefined;
+      reason?: string;
+    } = {},
   ): void {
     if (!this.request.stream) return;
     const usage = this.request.include_usage ? `,"usage":null` : "";
@@ -159,6 +177,7 @@ export class ChatAnswer {
   }
 }
 
+/** Adds a delta to the message of a whole response. */
 function collect(
   choice: Choice,
   delta: ChunkDelta,
@@ -171,18 +190,20 @@ function collect(
   }
   for (const { index, id = "", function: called } of delta.tool_calls ?? []) {
     const { name = "", arguments: text = "" } = called;
-    const calls = message.tool_calls ??= [];
+    message.tool_calls ??= [];
+    const calls = message.tool_calls;
     const empty = { name, arguments: "" };
     calls[index] ??= { id, type: "function", function: empty };
     calls[index].function.arguments += text;
   }
   if (logprobs === undefined) return;
-  const collected = choice.logprobs ??= { content: null, refusal: null };
+  choice.logprobs ??= { content: null, refusal: null };
+  const collected = choice.logprobs;
   for (const member of ["content", "refusal"] as const) {
     const more = logprobs[member];
     if (!Array.isArray(more)) continue;
     // A long answer has thousands of entries, so the list is extended in place.
-    const list = collected[member] ??= [];
-    for (const each of more) list.push(each);
+    collected[member] ??= [];
+    for (const each of more) collected[member].push(each);
   }
 }

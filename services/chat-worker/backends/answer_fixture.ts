@@ -23,15 +23,18 @@ export function requestWith(change: Partial<ChatRequest> = {}): ChatRequest {
   };
 }
 
+/** An answer to {@link requestWith}, and the call that records its lines. */
 export function newAnswer(
   change: Partial<ChatRequest> = {},
   call = recordCall(),
 ) {
   const progress = noProgress();
-  const [request, held] = [requestWith(change), new AnswerMemory().open()];
-  return { call, answer: new ChatAnswer(request, call, progress, held) };
+  const request = requestWith(change);
+  const held = new AnswerMemory().open();
+  return { call, answer: new ChatAnswer({ request, call, progress, held }) };
 }
 
+/** The lines that were passed on, parsed. */
 export const linesOf = (call: RecordedCall) =>
   call.answer().toString().split("\n").slice(0, -1)
     .map((line) => JSON.parse(line));

@@ -10,7 +10,7 @@ import {
   usageChunk,
 } from "../../../tests/support/model_answers.ts";
 import { linesOf, newAnswer, requestWith, seen } from "./answer_fixture.ts";
-import { ChunkReader, parseUsage } from "./chunk_reader.ts";
+import { ChunkReader } from "./chunk_reader.ts";
 import type { UpstreamFault } from "@gateway/shared/upstream/errors";
 
 const PROMPT = promptTokens(requestWith());
@@ -382,43 +382,4 @@ function usage(prompt: number, completion: number, more: object = {}): Usage {
     total_tokens: prompt + completion,
     ...more,
   };
-}
-
-const reasoned = (tokens: number) => (
-  { completion_tokens_details: { reasoning_tokens: tokens } }
-);
-const cached = (tokens: number) => (
-  { prompt_tokens_details: { cached_tokens: tokens } }
-);
-const DETAILS = { ...cached(5), ...reasoned(7) };
-
-const usages: [name: string, value: unknown, usage: Usage | null][] = [
-  ["three counts", usage(1, 2), usage(1, 2)],
-  ["a wrong total", { ...usage(1, 2), total_tokens: 9 }, usage(1, 2)],
-  ["details", usage(5, 7, DETAILS), usage(5, 7, DETAILS)],
-  ["impossible details", usage(4, 6, DETAILS), usage(4, 6)],
-  [
-    "reasoning beside the completion",
-    usage(5, 7, { total_tokens: 32, ...reasoned(20) }),
-    usage(5, 27, reasoned(20)),
-  ],
-  [
-    "details beside the counts, as SGLang has them",
-    usage(5, 7, { prompt_tokens_details: null, reasoning_tokens: 3 }),
-    usage(5, 7, reasoned(3)),
-  ],
-  [
-    "details beside the counts, as DeepSeek has them",
-    usage(5, 7, { prompt_cache_hit_tokens: 4, prompt_cache_miss_tokens: 1 }),
-    usage(5, 7, cached(4)),
-  ],
-  ["null", null, null],
-  ["a negative count", usage(1, -1), null],
-  ["a fraction", usage(1.5, 1), null],
-  ["a count beyond 32 bits", usage(1, 2 ** 32), null],
-];
-
-for (const [name, value, expected] of usages) {
-  Deno.test(`API10: parseUsage() reads ${name}`, () =>
-    assert.deepEqual(parseUsage(value), expected));
 }

@@ -61,8 +61,8 @@ export async function runCompletion(
   let room: Promise<void> | undefined;
   try {
     const usage = await pool.run(call, async (backend, progress) => {
-      held.set(0); // Of an attempt that failed.
-      const answer = new ChatAnswer(request, call, progress, held);
+      held.set(0); // What a failed attempt held is gone.
+      const answer = new ChatAnswer({ request, call, progress, held });
       const usage = await backend.complete(answer);
       room = answer.end(usage);
       return usage;
@@ -88,29 +88,31 @@ export class OpenAiBackend extends ModelServer {
   async complete(answer: ChatAnswer): Promise<Usage> {
     const { request, choices, call } = answer;
     if (request.n === 1 || this.config.dialect.choices_per_request === "many") {
-      return await this.#attempt(request, choices, answer, call.signal);
+      const { signal } = call;
+      return await this.#ask({ request, choices, answer, signal });
     }
     const controller = new AbortController();
     const signal = AbortSignal.any([call.signal, controller.signal]);
-    const attempts = choices.map((choice) => {
+    const exchanges = choices.map((choice) => {
       const one = { ...request, n: 1 };
       if (one.seed !== undefined) one.seed += choice.index;
-      return this.#attempt(one, [choice], answer, signal);
+      return this.#ask({ request: one, choices: [choice], answer, signal });
     });
     try {
-      return (await Promise.all(attempts)).reduce(sum);
+      return (await Promise.all(exchanges)).reduce(sum);
     } finally {
       controller.abort(new Error("Another choice ended the answer"));
-      await Promise.allSettled(attempts);
+      await Promise.allSettled(exchanges);
     }
   }
 
-  #attempt(
-    request: chat.ChatRequest,
-    choices: readonly Choice[],
-    answer: ChatAnswer,
-    signal: AbortSignal,
-  ): Promise<Usage> {
+  /** Sends one request, which fills `choices` of the answer. */
+  #ask({ request, choices, answer, signal }: {
+    request: chat.ChatRequest;
+    choices: readonly Choice[];
+    answer: ChatAnswer;
+    signal: AbortSignal;
+  }): Promise<Usage> {
     const { call } = answer;
     const body = encodeRequestBody(request, this.config);
     const mustBeginSoon = request.stream;
@@ -252,15 +254,26 @@ export function encodeRequestBody(
   for (const field of SAME_FIELDS) {
     if (request[field] !== undefined) body[field] = request[field];
   }
-  put(body, dialect.max_tokens_field, request.max_tokens);
-  put(body, dialect.repetition_penalty_field, request.repetition_penalty);
+  put(body, { field: dialect.max_tokens_field, value: request.max_tokens });
+  put(body, {
+    field: dialect.repetition_penalty_field,
+    value: request.repetition_penalty,
+  });
   const { enable_thinking: isEnabled, thinking_budget: budget } = request;
   if (dialect.thinking_field !== "reasoning_effort") {
-    put(body, dialect.thinking_field, isEnabled, "enable_thinking");
+    put(body, {
+      field: dialect.thinking_field,
+      value: isEnabled,
+      ours: "enable_thinking",
+    });
   } else if (isEnabled !== undefined) {
     body.reasoning_effort ??= isEnabled ? "medium" : "none";
   }
-  put(body, dialect.thinking_budget_field, budget, "thinking_budget");
+  put(body, {
+    field: dialect.thinking_budget_field,
+    value: budget,
+    ours: "thinking_budget",
+  });
   return JSON.stringify(body);
 }
 
@@ -270,9 +283,11 @@ export function encodeRequestBody(
  */
 function put(
   body: JsonObject,
-  field: string,
-  value: unknown,
-  ours = field,
+  { field, value, ours = field }: {
+    field: string;
+    value: unknown;
+    ours?: string;
+  },
 ): void {
   if (value === undefined || field === "none") return;
   const given = isJsonObject(body[field]) ? body[field] : {};

@@ -1,3 +1,4 @@
+/** The tool calls of an answer, in the many forms in which servers stream them. */
 import { REQUEST_LIMITS } from "@gateway/shared/limits";
 import type { ToolCallDelta } from "@gateway/shared/openai/completion";
 import { invalidAnswer } from "@gateway/shared/upstream/errors";
@@ -64,7 +65,7 @@ export class ToolCallFragments {
     const text = isJsonObject(detail.arguments)
       ? JSON.stringify(detail.arguments)
       : textOf(detail.arguments);
-    const call = this.#callOf(index, id, name, text);
+    const call = this.#callOf({ index, id, name, text });
     this.#last = call;
     call.hasArguments ||= text !== "";
     call.id ||= id;
@@ -78,7 +79,8 @@ export class ToolCallFragments {
     }
     if (name === "") return null;
     call.name = name;
-    call.index = this.#sent++;
+    call.index = this.#sent;
+    this.#sent += 1;
     call.id ||= `${this.idPrefix}_${call.index}`;
     const called = { name, arguments: call.held };
     return {
@@ -90,7 +92,12 @@ export class ToolCallFragments {
   }
 
   /** The call that a fragment continues, or a new one. */
-  #callOf(index: unknown, id: string, name: string, text: string): Call {
+  #callOf({ index, id, name, text }: {
+    index: unknown;
+    id: string;
+    name: string;
+    text: string;
+  }): Call {
     const known = index !== null
       ? this.#byIndex.get(index)
       : id === ""
