@@ -18,21 +18,21 @@ export const REQUEST_LIMITS = {
   bodiesBytesMax: 256 * MIB,
   /** The `Authorization` header. Ours has 58 bytes. Beyond: 401. */
   authorizationBytesMax: 8 * KIB,
-  depthMax: 64, // JSON schemas in tools reach about 20.
-  /** Known or not: a body with 100,000 distinct keys costs 19 ms to parse. */
+  /** Levels of JSON. Schemas in tools reach about 20. */
+  depthMax: 64,
+  /** Members at the top, known or not: 100,000 distinct ones take 19 ms to parse. */
   topLevelKeysMax: 64,
-  /** Of all objects. 4,096 messages with a tool call each have 37,000. */
+  /** Members of all objects. 4,096 messages with a tool call each have 37,000. */
   membersMax: 65_536,
-  /**
-   * Outside of strings: parsing a megabyte of brackets takes 17 ms, one of text 1 ms.
-   */
+  /** Bytes outside of strings: a megabyte of brackets takes 17 ms, one of text 1 ms. */
   structureBytesMax: 2 * MIB,
   messagesMax: 4096,
   contentPartsMax: 1024,
   modelCharsMax: 200,
   toolsMax: 128,
   toolCallsPerMessageMax: 128,
-  nameCharsMax: 64, // Of a tool or a schema.
+  /** The name of a tool or a schema. */
+  nameCharsMax: 64,
   stopMax: 16,
   stopCharsMax: 512,
   nMax: 8,
@@ -44,7 +44,9 @@ export const REQUEST_LIMITS = {
 
 /** Deadlines for reading a request body. Beyond: 408, and the connection is closed. */
 export const BODY_DEADLINES = {
-  progressMs: 15_000, // No byte for this long.
+  /** How long no byte may arrive. */
+  progressMs: 15_000,
+  /** How long the whole body may take. */
   totalMs: 60_000,
 } as const;
 
@@ -53,7 +55,7 @@ export const BODY_DEADLINES = {
  * a piece costs 11 us, however small it is. Beyond: 400, and it counts as a bad body.
  */
 export const BODY_PIECES = {
-  /** For a body of any size: 45 ms, as much as parsing its structure may take. */
+  /** Pieces of a body of any size: 45 ms, as much as parsing its structure may take. */
   free: 4_096,
   /** Beyond those, one piece per this many bytes. Packets have more than a thousand. */
   bytesMin: 512,
@@ -69,18 +71,24 @@ export const REFUSED_BODIES = {
   burstMs: 50,
   /** A request of a key that owes more waits up to this long, then is refused. */
   waitMs: 1_000,
-  pieceMs: 0.011, // Charged per piece of a body with too many.
-  keysMax: 10_000, // Remembered; the least recently used is dropped.
+  /** What each piece of a body with too many pieces is charged. */
+  pieceMs: 0.011,
+  /** Keys to remember; the least recently used one is dropped. */
+  keysMax: 10_000,
 } as const;
 
 /** The public HTTP server. */
 export const SERVER_LIMITS = {
-  headBytesMax: 32 * KIB, // Request line and headers. Beyond: 431.
-  headMs: 60_000, // To receive them. Beyond: 408.
-  /** To receive a whole request, even one answered before its body was read. */
+  /** Request line and headers. Beyond: 431. */
+  headBytesMax: 32 * KIB,
+  /** How long request line and headers may take to arrive. Beyond: 408. */
+  headMs: 60_000,
+  /** The same for a whole request, even one answered before its body was read. */
   requestMs: 120_000,
-  callsMax: 100, // Unanswered ones of a connection, whose client should wait. Beyond: it is closed.
-  checkMs: 5_000, // How often the server looks for overdue requests.
+  /** Unanswered requests of a connection. Beyond: it is closed. */
+  callsMax: 100,
+  /** How often the server looks for overdue requests. */
+  checkMs: 5_000,
   /**
    * A connection without a request. Longer than proxies keep theirs, so that the proxy
    * closes it first.
@@ -120,7 +128,8 @@ export const SSE_LIMITS = {
    * `STREAM_HEAD_SECONDS`: many proxies cut a silent connection after 30 to 60 s.
    */
   headMs: 20_000,
-  slowClientMs: 60_000, // A client that reads nothing is disconnected.
+  /** A client that reads nothing for this long is disconnected. */
+  slowClientMs: 60_000,
 } as const;
 
 /** The stream protocol between worker and edge, see `bus/frame.ts`. */
@@ -132,7 +141,8 @@ export const STREAM_LIMITS = {
    * of 1 MB.
    */
   framePayloadBytesMax: 64 * KIB,
-  lineBytesMax: 1 * MIB, // One chunk of a stream.
+  /** One chunk of a stream. */
+  lineBytesMax: 1 * MIB,
   /**
    * The edge acknowledges after this many delivered bytes or frames, whichever is
    * first.
@@ -169,39 +179,47 @@ export const STREAM_LIMITS = {
    * whether it has ended or not.
    */
   endForgetMs: 30_000,
-  tickMs: 50, // How often both ends check their deadlines.
+  /** How often both ends check their deadlines. */
+  tickMs: 50,
 } as const;
 
 /** The type of {@link STREAM_LIMITS}, for tests with other values. */
 export type StreamLimits = Readonly<Record<keyof typeof STREAM_LIMITS, number>>;
 
 /**
- * Of images and whole chat answers that a worker holds; reading takes four times as
- * much. Beyond: another worker is tried, then 503.
+ * Bytes of images and whole chat answers that a worker holds; reading takes four times
+ * as much. Beyond: another worker is tried, then 503.
  */
 export const ANSWER_BYTES_HELD_MAX = 128 * MIB;
 
 /** Requests for images, speech and transcriptions. The bounds are OpenAI's. */
 export const MEDIA_LIMITS = {
-  speechCharsMax: 4_096, // Of the text to speak, and of `instructions`.
+  /** The text to speak, and `instructions`. */
+  speechCharsMax: 4_096,
   speed: [0.25, 4],
   promptCharsMax: 32_000,
   imagesMax: 10,
-  editedImagesMax: 16, // In one request.
-  dataUrlCharsMax: 20 * MIB, // Of an image within JSON.
+  /** Images to edit in one request. */
+  editedImagesMax: 16,
+  /** An image within JSON. */
+  dataUrlCharsMax: 20 * MIB,
   /**
-   * Of an image to edit: a small file can decode to one that fills the memory of a
-   * model server.
+   * Pixels of an image to edit: a small file can decode to one that fills the memory of
+   * a model server.
    */
   imagePixelsMax: 50_000_000,
   maskBytesMax: 4 * MIB,
   partialImagesMax: 3,
-  compressionMax: 100, // Percent.
-  secondsMax: 86_400, // Of a recording or video: more, if a server says so, is not charged.
-  /** Of the text of a recording, with the times of its words. */
+  /** `output_compression`, in percent. */
+  compressionMax: 100,
+  /** The length of a recording or video. What a server states beyond is not charged. */
+  secondsMax: 86_400,
+  /** The text of a recording, with the times of its words. */
   transcriptBytesMax: 16 * MIB,
-  formListMax: 16, // Values of one list in a form.
-  labelCharsMax: 256, // Of names such as that of a voice.
+  /** Values of one list in a form. */
+  formListMax: 16,
+  /** Names such as that of a voice. */
+  labelCharsMax: 256,
   /**
    * The audio of one answer: the longest text, at a quarter of the speed, has 20
    * minutes, which are 230 MB in stereo at 48 kHz. Beyond: 502, or the answer is cut.
@@ -218,8 +236,10 @@ export const MEDIA_LIMITS = {
 
 /** Videos, which are jobs at a model server. */
 export const VIDEO_LIMITS = {
-  fileBytesMax: 4 * 1024 * MIB, // Beyond: the answer is cut.
-  referenceBytesMax: 20 * MIB, // The image it starts with. Beyond: 413.
+  /** The file of a video. Beyond: the answer is cut. */
+  fileBytesMax: 4 * 1024 * MIB,
+  /** The image that a video starts with. Beyond: 413. */
+  referenceBytesMax: 20 * MIB,
   /** How long a model server may take to report the state of a job, or to delete it. */
   askMs: 15_000,
   /**
@@ -228,14 +248,17 @@ export const VIDEO_LIMITS = {
   freshMs: 1_000,
   /** How often edges check a job themselves, so that it ends even if no client asks. */
   sweepMs: 15_000,
-  sweptMax: 32, // Jobs that an edge checks at a time.
+  /** Jobs that an edge checks at a time. */
+  sweptMax: 32,
   /** A job whose model server cannot be reached for this long fails. */
   engineLostMs: 600_000,
-  jobMs: 86_400_000, // A job that takes longer fails.
+  /** A job that takes longer fails. */
+  jobMs: 86_400_000,
   /** How long a job is kept if its model server does not say. */
   keptMs: 7 * 86_400_000,
   keptMsMax: 30 * 86_400_000,
-  listMax: 100, // Of one page of a list, as OpenAI has it.
+  /** Videos on one page of a list, as OpenAI has it. */
+  listMax: 100,
 } as const;
 
 /**
@@ -243,10 +266,14 @@ export const VIDEO_LIMITS = {
  * worker.
  */
 export const UPLOAD_LIMITS = {
-  bytesMax: 64 * MIB, // Of one request. Beyond this and the next two: 413.
-  audioBytesMax: 25 * MIB, // Of a recording, as OpenAI has it.
-  imageBytesMax: 50_000_000, // Of an image to edit, as OpenAI has it.
-  totalMs: 110_000, // The whole upload: 64 MiB at 5 Mbit/s.
+  /** One request. Beyond this and the next two: 413. */
+  bytesMax: 64 * MIB,
+  /** A recording, as OpenAI has it. */
+  audioBytesMax: 25 * MIB,
+  /** An image to edit, as OpenAI has it. */
+  imageBytesMax: 50_000_000,
+  /** How long the whole upload may take: 64 MiB at 5 Mbit/s. */
+  totalMs: 110_000,
   /**
    * A piece of 256 KiB that takes longer, 1 Mbit/s, is late: the upload gives its slot
    * at the worker to a request that waits for one. Beyond: 503 `overloaded`.
@@ -256,7 +283,8 @@ export const UPLOAD_LIMITS = {
   fieldsMax: 64,
   fieldBytesMax: 128 * KIB,
   partsMax: 100,
-  headersMax: 16, // Of one part.
+  /** Headers of one part. */
+  headersMax: 16,
   /**
    * All uploads and large requests that a worker holds at a time. Beyond: 503
    * `overloaded`.
@@ -268,9 +296,12 @@ export const UPLOAD_LIMITS = {
 export const DISPATCH_LIMITS = {
   workerBeatMs: 250,
   edgeBeatMs: 500,
-  workerProbeMs: 500, // Without a beat for this long, a worker is probed,
-  workerSkipMs: 1_000, // then gets no new jobs,
-  workerLostMs: 2_000, // and then is lost, with its streams.
+  /** A worker without a beat for this long is probed. */
+  workerProbeMs: 500,
+  /** A worker without a beat for this long gets no new jobs. */
+  workerSkipMs: 1_000,
+  /** A worker without a beat for this long is lost, with its streams. */
+  workerLostMs: 2_000,
   /**
    * A worker without a subscription on the bus for this long is lost. One that loses
    * its connection, or its NATS server, is back within some tens of milliseconds, and
@@ -279,12 +310,15 @@ export const DISPATCH_LIMITS = {
   workerMissingMs: 250,
   /** A worker cancels the jobs of an edge that is silent for this long. */
   edgeLostMs: 3_000,
-  busLostMs: 10_000, // Requests survive a bus outage of this length.
-  acceptMs: 250, // For a worker to accept or reject a job.
+  /** Requests survive a bus outage of this length. */
+  busLostMs: 10_000,
+  /** How long a worker may take to accept or reject a job. */
+  acceptMs: 250,
   workersTriedMax: 3,
   /** A request waits at most this long for a free slot. Beyond: 503 `overloaded`. */
   queueWaitMs: 2_000,
-  queueMax: 256, // Waiting requests per edge.
+  /** Waiting requests per edge. */
+  queueMax: 256,
   /** Attempts of one request that may be lost or unanswered, including the first. */
   attemptsMax: 2,
 } as const;
@@ -307,7 +341,8 @@ export const BUS_LIMITS = {
 export const REFUSAL_LOG = {
   /** Enough to see what the client asks for. Beyond: counted in `refusals`. */
   linesFirst: 3,
-  sumMs: 60_000, // How often the others are summed up.
+  /** How often the others are summed up. */
+  sumMs: 60_000,
   /** Clients and codes at a time, 1 kB each. Beyond: summed up together, by code. */
   clientsMax: 1_000,
 } as const;

@@ -330,16 +330,17 @@ function checkToolHistory(
   messages: readonly ChatMessage[],
   refuse: Refuse,
 ): void {
-  let asked: ReadonlySet<string> = new Set();
+  /** The calls of the last assistant turn, and those without an answer so far. */
+  let calls: ReadonlySet<string> = new Set();
   let open = new Set<string>();
-  let askedAt = 0;
+  let callsAt = 0;
   for (const [index, message] of messages.entries()) {
     if (message.role !== "tool") {
       if (open.size > 0) break;
-      asked = new Set(message.tool_calls?.map(({ id }) => id));
-      open = new Set(asked);
-      askedAt = index;
-    } else if (asked.has(message.tool_call_id ?? "")) {
+      calls = new Set(message.tool_calls?.map(({ id }) => id));
+      open = new Set(calls);
+      callsAt = index;
+    } else if (calls.has(message.tool_call_id ?? "")) {
       open.delete(message.tool_call_id ?? "");
     } else {
       return refuse(
@@ -357,7 +358,7 @@ function checkToolHistory(
       "messages responding to each 'tool_call_id', but " +
       `'${clip(first)}' has none.`,
     "messages",
-    askedAt,
+    callsAt,
   );
 }
 

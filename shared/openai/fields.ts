@@ -69,8 +69,8 @@ function withoutNulls(value: unknown): unknown {
   if (!isJsonObject(value) || !Object.values(value).includes(null)) {
     return value;
   }
-  const given = Object.entries(value).filter(([, member]) => member !== null);
-  return Object.fromEntries(given);
+  const members = Object.entries(value);
+  return Object.fromEntries(members.filter(([, member]) => member !== null));
 }
 
 /** Where the first fault of a value goes, and the path from there to the value. */

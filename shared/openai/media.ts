@@ -228,7 +228,7 @@ export const videoBody = z.object({
 export const videoRequestSchema = nullable(videoBody).transform(
   ({ input_reference, ...rest }) => ({
     ...rest,
-    ...input_reference && { reference: input_reference.image_url },
+    ...(input_reference && { reference: input_reference.image_url }),
     kind: "video" as const,
     action: "create" as const,
     stream: false as const,

@@ -25,7 +25,7 @@ export function checkModel(model: string, kind: keyof typeof MODEL_IDS): void {
 
 /** The body of a request. */
 export interface Received {
-  /** Of a form, its fields as JSON, files by name. */
+  /** The body as text; of a form, its fields as JSON, with the names of files. */
   readonly text: string;
   /** The fields of a form, files among them. */
   readonly form?: object;
